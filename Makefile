@@ -43,8 +43,8 @@ REPEAT  ?= 5
 # The queues that `make bench-peers` measures beside rota.
 PEERS   ?= nats,river,asynq,beanstalkd
 PEERJOBS = cd test/bench/peerjobs && $(GO) build -o ../../../bin/peerjobs . && $(GO) build -o ../../../bin/nats-server github.com/nats-io/nats-server/v2
-# PostgreSQL from Debian's packages, where there is none: its programs are linked to where they are found.
-POSTGRES = command -v initdb >/dev/null || { apt-get install -y postgresql && for f in initdb postgres psql; do ln -sf /usr/lib/postgresql/*/bin/$$f /usr/local/bin/$$f; done; }
+# Debian's PostgreSQL has its programs beside PATH.
+POSTGRES = export PATH="$$PATH:$$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1)"; command -v initdb >/dev/null || { echo "initdb is missing: make setup-bench installs it" >&2; exit 1; }
 # The round trips between regions, in milliseconds, that `make bench-regions` measures at.
 RTTS ?= 0,10,40,80
 # How large `make bench-scale` lets things get: jobs that wait, workers.
@@ -77,7 +77,7 @@ there = if ! ls $(1)/*.go >/dev/null 2>&1; then echo "$(2): not run, $(1) is not
 # What x86-64-v3 is by the names of /proc/cpuinfo.
 V3 := avx avx2 bmi1 bmi2 f16c fma abm movbe
 
-.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test upgrade-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-rest bench-regions bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tzdata tzdata-check tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures findings
+.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test upgrade-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-rest bench-regions bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tzdata tzdata-check tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures findings check hooks setup-bench long
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -117,7 +117,7 @@ virtual: ## real clusters in virtual time: VIRTUAL=10h of faults (SEED=n repeats
 	ROTA_VIRTUAL=$(VIRTUAL) ROTA_VIRTUAL_SEED=$(SEED) $(GO) test -count=1 -timeout 30m $(if $(LIVES),-run '^TestLives$$') -v ./test/virtual/ | grep -v '^=== '
 
 e2e: ## every test over real processes, the long ones too (make test runs a core of them; E2E=whole: in full amounts)
-	@command -v initdb >/dev/null || echo "e2e: TestOutbox is LEFT OUT: there is no PostgreSQL; make outbox-test installs it"
+	@command -v initdb >/dev/null || echo "e2e: TestOutbox is LEFT OUT: there is no PostgreSQL; make setup-bench installs it"
 	ROTA_E2E=$(E2E) $(GO) test -count=1 -vet=off -timeout $(if $(filter whole,$(E2E)),60m,12m) -parallel 3 ./test/e2e/
 
 hostile: build ## play those who may not against real processes; then with the doors open, which must be noticed
@@ -143,9 +143,8 @@ bite: ## plant bugs, and see that each is caught (ROTATE=3 SEED=n: only so many,
 upgrade-test: ## roll a loaded cluster from the newest release to this code node by node, back from the middle, and on to newer rules
 	ROTA_UPGRADE=1 $(GO) test -count=1 -timeout 20m -v ./test/upgrade | grep -v '^=== '
 
-outbox-test: ## the outbox against a PostgreSQL of its own, installed from Debian's packages where it is missing
-	@$(POSTGRES)
-	ROTA_OUTBOX=1 $(GO) test -count=1 -v -run '^TestOutbox' ./test/e2e
+outbox-test: ## the outbox against a PostgreSQL of its own, which make setup-bench installs
+	@$(POSTGRES); ROTA_OUTBOX=1 $(GO) test -count=1 -v -run '^TestOutbox' ./test/e2e
 
 bench: build ## measure a cluster of three on this machine and write the table of docs/internals/performance/tables.md (REPEAT=n)
 	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -write $(TABLES)
@@ -163,12 +162,10 @@ bench-nats: build ## the same load on NATS JetStream, synced always, and on this
 	$(PEERJOBS)
 	@PATH="$(CURDIR)/bin:$$PATH" $(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -nats -peerjobs bin/peerjobs -write $(TABLES)
 
-bench-peers: build ## the same load on the queues of PEERS and on this tree, in turns (installs PostgreSQL, Redis and beanstalkd from Debian's packages where they are missing)
+bench-peers: build ## the same load on the queues of PEERS and on this tree, in turns (needs make setup-bench)
 	$(PEERJOBS)
-	@$(POSTGRES)
-	@command -v redis-server >/dev/null || apt-get install -y redis-server
-	@command -v beanstalkd >/dev/null || apt-get install -y beanstalkd
-	@PATH="$(CURDIR)/bin:$$PATH" $(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -most 30m -jobs 10000 -rates 200 -peers $(PEERS) -peerjobs bin/peerjobs -write $(TABLES)
+	@$(POSTGRES); for peer in redis-server beanstalkd; do command -v $$peer >/dev/null || { echo "$$peer is missing: make setup-bench installs it" >&2; exit 1; }; done; \
+	PATH="$(CURDIR)/bin:$$PATH" $(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -most 30m -jobs 10000 -rates 200 -peers $(PEERS) -peerjobs bin/peerjobs -write $(TABLES)
 
 bench-locked: build ## the same load with the doors open and locked, in turns: what tokens and rights cost, with ratios
 	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -locked -write $(TABLES)
@@ -303,5 +300,17 @@ clean: ## remove what builds leave behind
 	rm -rf bin dist
 	find . -name '*.test' -not -path './.git/*' -delete
 
+check: ## vet, linters and short tests of the packages that differ from BASE (where this branch left main), and the rules of the house
+	@LINT=$(LINT) .ci/check
+
+hooks: ## install make check as git's pre-push hook
+	@.ci/check --hook
+
+setup-bench: ## install what the other queues of make bench-peers and the tests of the outbox need, from Debian's packages (as root)
+	apt-get install -y --no-install-recommends postgresql redis-server beanstalkd
+
 ci: ## what must pass before a change lands
 	.ci/run
+
+long: ## what runs nightly, in up to three hours
+	.ci/long

@@ -282,8 +282,10 @@ type Explanation struct {
 	UniqueHolder JobID `json:"unique_holder,omitempty"`
 	// Rank is the job's place in its queue's ranking order, from 0, among the jobs that the caller may read; Before how
 	// many QUEUED jobs of those stand before it.
-	Rank      int64            `json:"rank"`
-	Before    int64            `json:"before"`
+	Rank   int64 `json:"rank"`
+	Before int64 `json:"before"`
+	// Score is the ranking's number for the job at Clock, nil unless it is QUEUED and the caller may read all of its queue.
+	Score     *Score           `json:"score,omitempty"`
 	WouldRun  []string         `json:"would_run_if,omitempty"`
 	Decision  *PlacedDecision  `json:"decision,omitempty"`
 	Decisions []PlacedDecision `json:"decisions,omitempty"`

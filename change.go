@@ -14,7 +14,9 @@ type JobChange struct {
 	// Labels are set beside those that the job has; an empty value takes a label away.
 	Labels map[string]string
 	// TTL counts from the submission or the last retry, as ever; 0 takes the queue's.
-	TTL     *time.Duration
+	TTL *time.Duration
+	// StartBy counts as TTL does; 0 is no bound.
+	StartBy *time.Duration
 	Payload *Blob
 	// Life, and how often the job was changed in it, are what the change follows: a job
 	// beyond them is refused as Stale. Without them it follows whatever there is.
@@ -30,8 +32,8 @@ func (c *JobChange) CheckShape(payloadMax int64) error {
 	if n := len(c.Labels); n > 2*MaxLabels { // all that it has taken away, as many set
 		return Refusef(KindInvalid, "labels", "labels are %d: at most %d are taken", n, 2*MaxLabels)
 	}
-	if c.Priority == nil && c.Fee == nil && len(c.Labels) == 0 && c.TTL == nil && c.Payload == nil {
-		return Refusef(KindInvalid, "change", "the change of job %s says nothing: priority, fee, labels, ttl_ms or payload is wanted", c.ID)
+	if c.Priority == nil && c.Fee == nil && len(c.Labels) == 0 && c.TTL == nil && c.StartBy == nil && c.Payload == nil {
+		return Refusef(KindInvalid, "change", "the change of job %s says nothing: priority, fee, labels, ttl_ms, start_by_ms or payload is wanted", c.ID)
 	}
 	if (c.Life == nil) != (c.Changes == nil) || c.Life != nil && min(*c.Life, *c.Changes) < 0 {
 		return Refusef(KindInvalid, "life", "the change of job %s names a life or a count of changes: both, from 0, or none are wanted", c.ID)
@@ -56,6 +58,9 @@ func (c *JobChange) Of(s *JobSpec) JobSpec {
 	}
 	if c.TTL != nil {
 		next.TTL = *c.TTL
+	}
+	if c.StartBy != nil {
+		next.StartBy = *c.StartBy
 	}
 	if c.Payload != nil {
 		next.Payload = *c.Payload

@@ -133,9 +133,11 @@ const (
 	EventWebhookChanged
 	EventSnapshotRead
 	EventJobBlocked
+	EventJobIsolated
+	EventJobCleared
 
 	// EventLast is the newest kind.
-	EventLast = EventJobBlocked
+	EventLast = EventJobCleared
 )
 
 var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning", "jobPromoted", "jobProgress",
@@ -150,7 +152,7 @@ var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning"
 	"keyRuleChanged", "keyBlocked", "keyPassed", "scheduleChanged", "scheduleFired", "scheduleSkipped", "scheduleMissed",
 	"planStarted", "planFinished", "workflowGrown",
 	"batchOpened", "batchSealed", "batchFinished", "batchWaits",
-	"webhookChanged", "snapshotRead", "jobBlocked"}
+	"webhookChanged", "snapshotRead", "jobBlocked", "jobIsolated", "jobCleared"}
 
 // String names the kind as SPEC §12.2 does.
 func (k EventKind) String() string { return nameOf(eventKindNames, int(k)) }

@@ -246,6 +246,8 @@ type Job struct {
 	FirstLease Moment `json:"first_lease"`
 	Finished   Moment `json:"finished"`
 	Due        Moment `json:"due"`
+	// Expires is when a live job is EXPIRED: by the earliest of its times to live and the deadline for its start.
+	Expires Moment `json:"expires"`
 	// Life counts the retries (SPEC §16.6); Retried is when the last was: times to live count
 	// from it.
 	Life    int32  `json:"life,omitempty"`
@@ -277,6 +279,10 @@ type Job struct {
 	// gave way to a critical one.
 	Tier      int32 `json:"tier,omitempty"`
 	Preempted int32 `json:"preempted,omitempty"`
+	// WorkerLosses counts the attempts of this life that ended because their worker was lost, while the job is live;
+	// Isolated reports that it runs alone on a worker for that (SPEC §9.7).
+	WorkerLosses int32 `json:"worker_losses,omitempty"`
+	Isolated     bool  `json:"isolated,omitempty"`
 	// RecordDropped reports that only the tombstone is left: payload, output and
 	// attempts were dropped by retention.
 	RecordDropped bool `json:"record_dropped,omitempty"`

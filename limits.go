@@ -116,6 +116,10 @@ const (
 	GCHorizonLeast = 60_000
 	// MaxAttempts bounds attempt_max, of a queue and of a job.
 	MaxAttempts = 1_000
+	// MaxRoundPairs bounds batch_size, and so what one entry decides: about 400 KiB. Rules before version 2 take 1,000.
+	MaxRoundPairs = 5_000
+	// MaxWorkerLosses bounds worker_losses_max: a job keeps the session of each worker that was lost under it.
+	MaxWorkerLosses = 100
 	// MaxRuntimeLeast is the least max_runtime but 0: a worker stops a second before
 	// it, and a decline in its last two seconds is an overrun (SPEC §20.2), so a shorter one
 	// leaves no time to work in.

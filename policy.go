@@ -13,6 +13,8 @@ type QueuePolicy struct {
 	Preset   string
 	Ranking  Ranking
 	Strategy Strategy
+	// Unseeded has ids, not the round's seed, order workers (SPEC §7.6).
+	Unseeded bool
 
 	// Leases (SPEC §8).
 	LeaseMs            int64
@@ -20,6 +22,7 @@ type QueuePolicy struct {
 	RenewAlphaPermille int64
 	RenewBetaPermille  int64
 	RenewalsMax        int64
+	RenewAdds          bool
 	MaxRuntimeMs       int64
 	LeasesMaxPerWorker int64
 	// LeaseGraceMs is how long a lease outlives its worker's broken stream, 0 for as long
@@ -99,6 +102,7 @@ type QueuePolicy struct {
 	// What outcomes take from a worker's health, in permille, and what a success adds.
 	HealthAckTimeout   int64
 	HealthLeaseExpired int64
+	HealthProviderFail int64
 	HealthProofInvalid int64
 	HealthLateRenewal  int64
 	HealthSuccess      int64
@@ -121,6 +125,9 @@ type QueuePolicy struct {
 	Backfill      Backfill
 	BackfillOrder BackfillOrder
 	BackfillDepth int64
+
+	// Lost workers (SPEC §9.7).
+	WorkerLossesMax int64
 }
 
 // Setting is one key=value of `queue set`.
@@ -159,6 +166,18 @@ func (p *QueuePolicy) Set(s Setting) error {
 		return nil
 	}
 	return unknown("key", "queue key", s.Key, PolicyKeys())
+}
+
+// Shuffles reports whether rounds look at the workers in an order that their seed draws, not by id.
+func (p *QueuePolicy) Shuffles() bool {
+	switch p.Strategy {
+	case StrategyShuffle:
+		return true
+	case StrategyRoundRobin, StrategyRandom:
+		return false
+	default:
+		return !p.Unseeded
+	}
 }
 
 // called reports whether a name is the key's, and whether it takes a ratio under it.
@@ -264,22 +283,27 @@ func (k *policyKey) parseName(text string) (int64, error) {
 	return 0, unknown(k.name, k.name, text, k.names)
 }
 
-// Values returns every key's value in the canonical order.
+// Values returns the keys' values in the canonical order. Trailing keys that came after v0.1.0 and are as in standard are
+// left out, so that a policy without them reads as it did before.
 func (p *QueuePolicy) Values() []int64 { return p.AppendValues(make([]int64, 0, len(policyKeys))) }
 
 // AppendValues is Values for a caller that has room for them.
 func (p *QueuePolicy) AppendValues(to []int64) []int64 {
-	for i := range policyKeys {
+	n := len(policyKeys)
+	for ; n > frozenKeys && policyKeys[n-1].get(p) == policyKeys[n-1].get(&usualPolicy); n-- {
+	}
+	for i := range n {
 		to = append(to, policyKeys[i].get(p))
 	}
 	return to
 }
 
-// PolicyFromValues is the inverse of Values. Fewer or more values than keys are refused.
+// PolicyFromValues is the inverse of Values: trailing keys without a value are as in standard. Fewer values than keys of
+// v0.1.0, or more than there are keys, are refused.
 func PolicyFromValues(preset string, values []int64) (QueuePolicy, error) {
 	p := StandardPolicy()
 	p.Preset = preset
-	if len(values) != len(policyKeys) {
+	if len(values) < frozenKeys || len(values) > len(policyKeys) {
 		return p, Refusef(KindInternal, "policy", "policy has %d values, this binary knows %d keys", len(values), len(policyKeys))
 	}
 	for i, v := range values {
@@ -305,6 +329,9 @@ func (p *QueuePolicy) Check() error {
 	}
 	if err := checkRuntime(p.MaxRuntimeMs); err != nil {
 		return err
+	}
+	if p.RenewAdds && p.RenewalsMax < 0 {
+		return Refusef(KindInvalid, "renew_adds", "renew_adds=on is refused beside renewals_max=-1: a limit is wanted, or a worker keeps a lease for ever")
 	}
 	if p.LeaseGraceMs != 0 && p.LeaseGraceMs < int64(GraceLeast) {
 		return Refusef(KindInvalid, "lease_grace_on_disconnect_ms",

@@ -2,6 +2,7 @@ package rota
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -144,7 +145,7 @@ var policyKeys = append([]policyKey{
 		"AICF §2", "ranking=market: the size that costs half of what a size can cost."),
 	key("age_horizon_ms", "age_horizon", unitMs, 1_000, maxMs, func(p *QueuePolicy) *int64 { return &p.AgeHorizonMs },
 		"AICF §2", "ranking=market: the wait that is worth the whole weight of age."),
-	key("batch_size", "", unitCount, 1, 1_000, func(p *QueuePolicy) *int64 { return &p.BatchSize },
+	key("batch_size", "", unitCount, 1, MaxRoundPairs, func(p *QueuePolicy) *int64 { return &p.BatchSize },
 		"AICF §4", "The most assignments of a round."),
 	key("dispatch_interval_ms", "dispatch_interval", unitMs, 10, 60_000,
 		func(p *QueuePolicy) *int64 { return &p.DispatchIntervalMs },
@@ -232,4 +233,21 @@ var policyKeys = append([]policyKey{
 		"SPEC §4.14", "How many bytes the queue's jobs and workflows may hold, as `queue show` counts them.").off("no limit"),
 	key("gc_horizon_ms", "gc_horizon", unitMs, GCHorizonLeast, maxMs, func(p *QueuePolicy) *int64 { return &p.GCHorizonMs },
 		"AICF §7", "How long a job or a workflow is remembered from its end, as this was then. At least audit_window_ms."),
-}, append(scoringKeys, backfillKeys...)...)
+}, slices.Concat(scoringKeys, backfillKeys, laterKeys)...)
+
+// laterKeys came after v0.1.0, by the rules version of fsm/entry. frozenKeys counts those of v0.1.0; usualPolicy is what
+// the others are left out for.
+var (
+	laterKeys = []policyKey{
+		key("worker_losses_max", "", unitCount, 0, MaxWorkerLosses, func(p *QueuePolicy) *int64 { return &p.WorkerLossesMax },
+			"SPEC §9.7", "How many attempts of a job may end because their worker was lost, uncounted, before it is DEAD; after two it runs alone on a worker.").off("each uses up an attempt"),
+		healthKey("health_provider_fail", func(p *QueuePolicy) *int64 { return &p.HealthProviderFail },
+			"a failed attempt takes from"),
+		boolKey("unseeded", "", func(p *QueuePolicy) *bool { return &p.Unseeded },
+			"DAG, SPEC §7.6", "Whether ids alone order workers: least_loaded and affinity take the lowest id of equals, random goes by the job and the number of workers. Else the round's seed decides."),
+		boolKey("renew_adds", "", func(p *QueuePolicy) *bool { return &p.RenewAdds },
+			"AICF §5", "Whether each renewal adds its part of lease_ms to the deadline, also beyond now + lease_ms; needs renewals_max."),
+	}
+	frozenKeys  = len(policyKeys) - len(laterKeys)
+	usualPolicy = StandardPolicy()
+)

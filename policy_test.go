@@ -102,7 +102,7 @@ func TestPolicyKeepsEveryKey(t *testing.T) {
 		if err != nil || again != p {
 			t.Errorf("preset %s: stored values give another policy: %v", preset, err)
 		}
-		for _, n := range []int{0, len(policyKeys) - 1, len(policyKeys) + 1} {
+		for _, n := range []int{0, frozenKeys - 1, len(policyKeys) + 1} {
 			if _, err := PolicyFromValues(p.Preset, append(p.Values(), 1)[:n]); err == nil {
 				t.Errorf("preset %s: %d values of %d are taken", preset, n, len(policyKeys))
 			}

@@ -21,16 +21,22 @@ func StandardPolicy() QueuePolicy {
 		HealthAckTimeout: 50, HealthLeaseExpired: 150, HealthProofInvalid: 500, HealthLateRenewal: 10, HealthSuccess: 20,
 		EpsilonMilli: 2_000, NMin: 50, WMinMilli: 100, WMaxMilli: 1_500, MaxAgingMilli: 3_000, TAgingMs: 600_000,
 		Tiers: 5, TierBasesMilli: usualTiers[5].bases, TierQuotas: usualTiers[5].quotas,
-		ShortestAging: 10, BackfillDepth: 1_000,
+		ShortestAging: 10, BackfillDepth: 1_000, WorkerLossesMax: 3,
 	}
 }
 
 // Presets names the presets that PresetPolicy knows, in the order of SPEC §14.
 var Presets = []string{"standard", "aicf-ai", "aicf-quantum", "dfps", "fluxforge", "dag", "batch"}
 
-// PresetPolicy returns a preset by its key (SPEC §14). What a preset does not name
+// presetRules are the first rules under which `dfps`, `fluxforge` and `dag` keep to their sources alone.
+const presetRules = 2
+
+// PresetPolicy returns a preset by its key, as the newest rules have it (SPEC §14). What a preset does not name
 // is as in `standard`.
-func PresetPolicy(preset string) (QueuePolicy, error) {
+func PresetPolicy(preset string) (QueuePolicy, error) { return PresetPolicyOf(presetRules, preset) }
+
+// PresetPolicyOf is PresetPolicy as a version of the rules has it (SPEC §2.6).
+func PresetPolicyOf(rules uint32, preset string) (QueuePolicy, error) {
 	p := StandardPolicy()
 	p.Preset = preset
 	switch preset {
@@ -43,11 +49,19 @@ func PresetPolicy(preset string) (QueuePolicy, error) {
 		p.LeaseMs, p.BackoffBaseMs, p.TTLAbsMs, p.UnitsPerPeriod = 180_000, 2_000, 2*3_600_000, 10_000
 	case "dfps":
 		p.Ranking, p.Strategy, p.FairShare = RankAdaptive, StrategyShuffle, false
+		if rules >= presetRules {
+			p.OldestEvery, p.DispatchIntervalMs, p.BatchSize = 0, 100, 5_000
+		}
 	case "fluxforge":
 		p.QueueCap, p.RateLimitRPS, p.FairShare, p.Preempt = 1_000, 50, false, true
+		if rules >= presetRules {
+			p.OldestEvery, p.DispatchIntervalMs = 0, 200
+			p.HealthSteps, p.MinHealth, p.HealthProviderFail = true, 300, 100
+		}
 	case "dag":
 		p.Ranking, p.Strategy, p.FairShare = RankFIFO, StrategyAffinity, false
 		p.PrefetchMax, p.MaxQueueSize = 10, 1_000
+		p.Unseeded = rules >= presetRules
 	case "batch":
 		p.Ranking, p.ShortestAging, p.FairShare, p.OldestEvery = RankSmallest, 20, false, 0
 		p.Backfill, p.BackfillOrder, p.Estimate = BackfillEasy, BackfillShortest, EstimateQuantile

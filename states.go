@@ -253,16 +253,20 @@ const (
 	ReasonScheduleCancelled
 	ReasonStartBy
 	ReasonNotNeeded
+	ReasonWorkerLost
+	ReasonInterrupted
+	ReasonInterruptedCounted
 )
 
 // ReasonLast bounds what a record may hold.
-const ReasonLast = ReasonNotNeeded
+const ReasonLast = ReasonInterruptedCounted
 
 var reasonNames = []string{"NONE", "ACK_TIMEOUT", "LEASE_EXPIRED", "PROOF_INVALID", "PROVIDER_FAIL", "DECLINED",
 	"CANCELLED", "WORKER_SUSPENDED", "WORKER_JAILED", "WORKER_RETIRED", "PREEMPTED", "QUOTA_CUT", "TAKEN_OVER",
 	"TTL_ABSOLUTE", "TTL_RELATIVE", "ATTEMPTS_USED_UP", "DONE", "RESTORED", "PROOF_REJECTED",
 	"PARENT_FAILED", "WORKFLOW_FAILED", "WORKFLOW_CANCELLED", "TIMED_OUT", "ACCESS_ENDED",
-	"SNOOZED", "CANCELLED_BY_HANDLER", "GATE_REFUSED", "GATE_TIMEOUT", "SCHEDULE_CANCELLED", "START_BY", "NOT_NEEDED"}
+	"SNOOZED", "CANCELLED_BY_HANDLER", "GATE_REFUSED", "GATE_TIMEOUT", "SCHEDULE_CANCELLED", "START_BY", "NOT_NEEDED", "WORKER_LOST",
+	"INTERRUPTED", "INTERRUPTED_COUNTED"}
 
 // String names the reason in capitals.
 func (r Reason) String() string { return nameOf(reasonNames, int(r)) }
@@ -299,7 +303,7 @@ func (r Reason) EndsJob() bool {
 
 // Counted reports whether the reason uses up an attempt (SPEC §9.1).
 func (r Reason) Counted() bool {
-	return r >= ReasonAckTimeout && r <= ReasonProviderFail || r == ReasonTimedOut
+	return r >= ReasonAckTimeout && r <= ReasonProviderFail || r == ReasonTimedOut || r == ReasonInterruptedCounted
 }
 
 // Reasoning is the rule by which a worker was chosen (SPEC §7.7). N and Of are

@@ -85,6 +85,8 @@ const (
 	// it may: what it cannot take is not dropped.
 	MergeNoList   Merge = "NO_LIST"
 	MergeListFull Merge = "LIST_FULL"
+	// MergeNotJSON is of a payload that a list of JSON cannot hold.
+	MergeNotJSON Merge = "NOT_JSON"
 )
 
 // Dropped reports whether the payload was dropped.

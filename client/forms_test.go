@@ -21,7 +21,7 @@ var (
 )
 
 // The forms below are those that the client is designed for, in their order. They only have to compile:
-// ADR 48 says where they differ from the design.
+// DESIGN.md says why they are as they are.
 var _ = func(ctx context.Context, addrs []string, secret string, p photo, m mail, noon time.Time) (err error) {
 	c, err := client.Dial(addrs, client.WithToken(secret))
 	if err != nil {

@@ -228,6 +228,25 @@ func (c *Client) Cancel(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutco
 	return c.change(ctx, "cancel", ids, cancel)
 }
 
+// Interrupt ends the attempt that each job is in and has the job tried again (SPEC §21.9), nodes of workflows too. The lease is
+// revoked: the job is queued once its worker has stopped. Counted attempts are used up, others are not. The outcome of each
+// is at its place; a job without an open lease is refused as Conflict.
+func (c *Client) Interrupt(ctx context.Context, counted bool, ids ...rota.JobID) ([]rota.JobOutcome, error) {
+	interrupt := func(ctx context.Context, n *node, part []string) (*rotav1.JobOutcomes, error) {
+		return n.jobs.Interrupt(ctx, &rotav1.InterruptJobsRequest{Ids: part, Counted: counted})
+	}
+	return c.change(ctx, "interrupt", ids, interrupt)
+}
+
+// RunNow queues jobs that are DELAYED, before their time and with the attempts that they have (SPEC §21.10). The outcome of each
+// is at its place; a job that is not DELAYED, or whose last worker may still run it, is refused as Conflict.
+func (c *Client) RunNow(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
+	run := func(ctx context.Context, n *node, part []string) (*rotav1.JobOutcomes, error) {
+		return n.jobs.RunNow(ctx, &rotav1.RunJobsNowRequest{Ids: part})
+	}
+	return c.change(ctx, "run now", ids, run)
+}
+
 // DeleteJobs forgets jobs that have ended (SPEC §21.3): nobody shows them again, and their ids
 // are free. The outcome of each is at its place, with the state that it was in; one that has
 // not ended is refused as Conflict. A repetition succeeds.

@@ -46,7 +46,7 @@ func (c *Client) RetireWorker(ctx context.Context, id rota.WorkerID) (rota.Worke
 
 // WorkerGone reports that a worker's process has died and that nothing of it runs any
 // more, for whoever watches over it from outside: its leases end at once as
-// LEASE_EXPIRED, and it is RETIRED (SPEC §16.7). The secret is WithSecret's, the session
+// WORKER_LOST, and it is RETIRED (SPEC §16.7). The secret is WithSecret's, the session
 // that of ConnectionEvent. Say it only once every process that the worker started has
 // ended: the jobs are free for other workers, after their backoff. Said again it changes nothing; a session that
 // is over is refused as Stale.

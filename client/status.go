@@ -52,11 +52,11 @@ func (c *Client) Status(ctx context.Context) (rota.ClusterStatus, error) {
 	if best != nil {
 		return best.status, nil
 	}
-	return rota.ClusterStatus{}, c.unseen(own, failed)
+	return rota.ClusterStatus{}, unseen(own, c, failed)
 }
 
 // unseen is the error of a status that no node answered.
-func (c *Client) unseen(ctx context.Context, failed []sight) error {
+func unseen(ctx context.Context, c *Client, failed []sight) error {
 	const op = "cluster status"
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return c.gaveUp(ctx, op, nil)

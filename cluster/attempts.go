@@ -27,7 +27,7 @@ func newAttempts() *attempts {
 	a := &attempts{
 		ended:   vec("attempts_ended_total", "Attempts that ended, by why: DONE is a completion.", "queue", "reason"),
 		retried: vec("attempts_retried_total", "Attempts that ended and whose job is tried again, by why they ended.", "queue", "reason"),
-		types:   vec("type_attempts_total", "Attempts that completed or used up one of their job's, by the job's type.", "type", "outcome"),
+		types:   vec("type_attempts_total", "Attempts that completed, used up one of their job's or lost their worker, by the job's type.", "type", "outcome"),
 		queues:  make(map[rota.QueueName]*[rota.ReasonLast + 1]endedAttempts),
 		byType:  make(map[rota.JobType]*[len(attemptOutcomes)]prometheus.Counter),
 	}
@@ -37,7 +37,8 @@ func newAttempts() *attempts {
 	return a
 }
 
-// attemptOutcome returns the place in attemptOutcomes of a reason, false for one that uses up no attempt.
+// attemptOutcome returns the place in attemptOutcomes of a reason, false for one that says nothing of its type: it uses up no
+// attempt and its worker was there, or an operator ended it.
 func attemptOutcome(why rota.Reason) (int, bool) {
 	switch why {
 	case rota.ReasonDone:
@@ -46,7 +47,7 @@ func attemptOutcome(why rota.Reason) (int, bool) {
 		return 1, true
 	case rota.ReasonTimedOut:
 		return 2, true
-	case rota.ReasonAckTimeout, rota.ReasonLeaseExpired:
+	case rota.ReasonAckTimeout, rota.ReasonLeaseExpired, rota.ReasonWorkerLost:
 		return 3, true
 	default:
 		return 0, false
@@ -79,10 +80,14 @@ func (a *attempts) count(e *rota.Event, after []rota.Event) {
 	}
 }
 
-// retried reports whether the job of an attempt that ended waits for its next one: what the entry says next of it.
+// retried reports whether the job of an attempt that ended waits for its next one: what the entry says next of it, but
+// for its isolation. A lease that outlived its job is followed by none, though the entry may let a retry of the job go on.
 func retried(e *rota.Event, after []rota.Event) bool {
+	if e.Reason.EndsJob() {
+		return false
+	}
 	for i := range after {
-		if after[i].Job == e.Job {
+		if after[i].Job == e.Job && after[i].Kind != rota.EventJobIsolated {
 			return after[i].Kind == rota.EventJobRetryScheduled || after[i].Kind == rota.EventJobEnqueued
 		}
 	}

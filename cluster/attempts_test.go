@@ -56,6 +56,9 @@ func TestAttempts_countsByReason(t *testing.T) {
 		{end(rota.EventLeaseCancelled, rota.ReasonAckTimeout), next(rota.EventJobDead)},
 		{end(rota.EventLeaseDeclined, rota.ReasonDeclined), next(rota.EventJobRetryScheduled)},
 		{end(rota.EventLeaseCancelled, rota.ReasonCancelledByUser), next(rota.EventJobCancelled)},
+		{end(rota.EventLeaseCancelled, rota.ReasonTTLAbsolute), next(rota.EventJobEnqueued)}, // the retry waited for the confirmation
+		{end(rota.EventLeaseExpired, rota.ReasonWorkerLost), next(rota.EventJobIsolated), other, next(rota.EventJobRetryScheduled)},
+		{end(rota.EventLeaseCancelled, rota.ReasonInterruptedCounted), next(rota.EventJobRetryScheduled)},
 		{{Kind: rota.EventJobCompleted, Queue: "q", Job: "gate", Reason: rota.ReasonDone}},
 	} {
 		m.countEvents(entry)
@@ -66,7 +69,9 @@ func TestAttempts_countsByReason(t *testing.T) {
 		"rota_attempts_ended_total q CANCELLED": 1, "rota_attempts_retried_total q PROVIDER_FAIL": 1, "rota_attempts_retried_total q TIMED_OUT": 1,
 		"rota_attempts_retried_total q LEASE_EXPIRED": 1, "rota_attempts_retried_total q DECLINED": 1,
 		"rota_type_attempts_total completed resize": 1, "rota_type_attempts_total failed resize": 2, "rota_type_attempts_total timed_out resize": 1,
-		"rota_type_attempts_total lost resize": 2,
+		"rota_type_attempts_total lost resize":     3,
+		"rota_attempts_ended_total q TTL_ABSOLUTE": 1, "rota_attempts_ended_total q WORKER_LOST": 1, "rota_attempts_retried_total q WORKER_LOST": 1,
+		"rota_attempts_ended_total q INTERRUPTED_COUNTED": 1, "rota_attempts_retried_total q INTERRUPTED_COUNTED": 1,
 	}
 	got := counted(t, m.attempts.ended, m.attempts.retried, m.attempts.types)
 	maps.DeleteFunc(got, func(_ string, n float64) bool { return n == 0 })

@@ -68,7 +68,8 @@ type diskGate struct {
 	mu          sync.Mutex
 	level       diskLevel
 	free, total uint64
-	// room is what may be written before the next level, seen what was answered then.
+	// room is what may be written before the next level, without end before the first look: peers ask for it at once. seen is what
+	// was answered then.
 	room, seen uint64
 	err        error
 	refused    uint64

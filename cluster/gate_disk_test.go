@@ -391,3 +391,18 @@ func TestDisk_itsLogIsDeleted(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDisk_beforeTheFirstLook: a node that was asked before it looked at its disk holds up nothing, here and at the leader.
+func TestDisk_beforeTheFirstLook(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.plan("n1", 1)
+	n, err := newNode(b.addrs["n1"], nobody{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dg := &n.disk
+	if level := (diskView{dg.level, dg.room, dg.seen}).at(1 << 40); level != diskRoomy {
+		t.Errorf("level %d", level)
+	}
+}

@@ -214,6 +214,32 @@ func (jv *jobVerbs) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOu
 	return rota.JobOutcome{ID: c.ID, State: rota.JobState(o.GetJobState()), Index: index}, nil
 }
 
+// Interrupt ends the attempt that each job is in: the operation names the lease that is open now, so that its repetition ends no
+// other attempt.
+func (jv *jobVerbs) Interrupt(ctx context.Context, ids []rota.JobID, counted bool) ([]rota.JobOutcome, error) {
+	return jv.eachNow(ctx, ids, func(s *fsm.View, id rota.JobID) *fsmpb.Op { return fsm.InterruptOp(s, id, counted) })
+}
+
+// RunNow queues DELAYED jobs before their time: the operation names the moment that each waits for now.
+func (jv *jobVerbs) RunNow(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
+	return jv.eachNow(ctx, ids, fsm.RunNowOp)
+}
+
+// eachNow proposes an operation for each job as it is now.
+func (jv *jobVerbs) eachNow(ctx context.Context, ids []rota.JobID, of func(*fsm.View, rota.JobID) *fsmpb.Op) ([]rota.JobOutcome, error) {
+	ops, _, err := read(ctx, &jv.n.replica, peer.ReadOptions{}, func(s *fsm.View) ([]*fsmpb.Op, error) {
+		ops := make([]*fsmpb.Op, len(ids))
+		for i, id := range ids {
+			ops[i] = of(s, id)
+		}
+		return ops, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return jv.eachJob(ctx, ids, ops)
+}
+
 // eachJob proposes an operation for each job.
 func (jv *jobVerbs) eachJob(ctx context.Context, ids []rota.JobID, ops []*fsmpb.Op) ([]rota.JobOutcome, error) {
 	outcomes, index, err := jv.n.proposer.propose(ctx, ops)

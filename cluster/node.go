@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"log/slog"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -113,7 +114,7 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	n.terms = terms{notify: make(chan bool, 64)}
 	n.chores = chores{beats: newBeatBox(n)}
 	n.disk = diskGate{read: cfg.freeSpace, path: cfg.Data, low: percent(cfg.DiskLow), critical: percent(cfg.DiskCritical),
-		soon: make(chan struct{}, 1)}
+		soon: make(chan struct{}, 1), room: math.MaxUint64}
 	n.logs = newLiveLogs(limits.MaxLogsBytes)
 	n.dates.n, n.zones.n = n, n
 	n.backups = backups{every: cfg.BackupEvery, keep: cfg.BackupKeep, one: make(chan struct{}, 1)}

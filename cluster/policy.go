@@ -192,7 +192,8 @@ func (pv *policyVerbs) Lanes(ctx context.Context, query peer.LanesQuery, opt pee
 // SetQueue creates a queue or changes its policy. What the state machine would
 // refuse is refused here first, before the log.
 func (pv *policyVerbs) SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error) {
-	if err := checkSettings(name, preset, set); err != nil {
+	set, err := checkSettings(name, preset, set)
+	if err != nil {
 		return rota.Queue{}, err
 	}
 	op := &fsmpb.SetQueue{Name: string(name), Preset: preset, Set: labels(set)}
@@ -209,7 +210,8 @@ func (pv *policyVerbs) SetQueue(ctx context.Context, name rota.QueueName, preset
 
 // PreviewQueue returns what SetQueue would return, and what it would change; it stores nothing.
 func (pv *policyVerbs) PreviewQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error) {
-	if err := checkSettings(name, preset, set); err != nil {
+	set, err := checkSettings(name, preset, set)
+	if err != nil {
 		return rota.Queue{}, err
 	}
 	op := &fsmpb.SetQueue{Name: string(name), Preset: preset, Set: labels(set)}
@@ -220,23 +222,25 @@ func (pv *policyVerbs) PreviewQueue(ctx context.Context, name rota.QueueName, pr
 	return q, err
 }
 
-func checkSettings(name rota.QueueName, preset string, set []rota.Setting) error {
+// checkSettings returns the settings under rota's names of their keys, or refuses them.
+func checkSettings(name rota.QueueName, preset string, set []rota.Setting) (own []rota.Setting, err error) {
 	if err := rota.CheckID("queue", name); err != nil {
-		return err
+		return nil, err
 	}
 	p := rota.StandardPolicy()
 	if preset != "" {
-		var err error
 		if p, err = rota.PresetPolicy(preset); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for _, s := range set {
+		s = s.Canonical()
 		if err := p.Try(s); err != nil {
-			return err
+			return nil, err
 		}
+		own = append(own, s)
 	}
-	return nil
+	return own, nil
 }
 
 // DeleteQueue forgets a queue that nothing names (SPEC §21.4). With another queue to drain it to

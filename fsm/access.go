@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -14,10 +13,20 @@ import (
 
 // authority owns roles, tokens and blocks, and says who may do what (docs/security.md).
 type authority struct {
-	m      *Machine
-	roles  table[roleName, roleRow, *roleRow]
-	tokens table[tokenID, tokenRow, *tokenRow]
-	blocks table[blockKey, blockRow, *blockRow]
+	s         *state
+	batches   *batches
+	ended     *ended
+	fleet     *fleet
+	flows     *flows
+	hooks     *hooks
+	keyring   *keyring
+	leasing   *leasing
+	life      *lifecycle
+	plans     *plans
+	schedules *schedules
+	roles     table[roleName, roleRow, *roleRow]
+	tokens    table[tokenID, tokenRow, *tokenRow]
+	blocks    table[blockKey, blockRow, *blockRow]
 	// issuers are identity providers by URL, spent the tokens of theirs that were exchanged.
 	issuers table[string, issuerRow, *issuerRow]
 	spent   table[string, spentRow, *spentRow]
@@ -92,7 +101,7 @@ func (vw *View) AccessVersion() uint64 { return vw.m.access.version }
 
 // here is Access for the state as it is, valid until it changes.
 func (ac *authority) here() *Access {
-	return &Access{roles: &ac.roles.tree, tokens: &ac.tokens.tree, blocks: &ac.blocks.tree, issuers: &ac.issuers.tree, anonymous: ac.m.head.anonymous}
+	return &Access{roles: &ac.roles.tree, tokens: &ac.tokens.tree, blocks: &ac.blocks.tree, issuers: &ac.issuers.tree, anonymous: ac.s.head.anonymous}
 }
 
 // changed forgets what was worked out.
@@ -104,7 +113,7 @@ func (ac *authority) changed() {
 // rightsOf returns what a principal may do at the present date; unauthenticated where its
 // credential counts no more.
 func (ac *authority) rightsOf(p rota.Principal) (*access.Rights, *rota.Error) {
-	date := ac.m.head.date()
+	date := ac.s.head.date()
 	if k, ok := ac.known[p]; ok && (k.until == 0 || date < k.until) {
 		return k.rights, nil
 	}
@@ -308,12 +317,12 @@ type authChanged struct {
 // tell emits an event of a change of rights.
 func (ac *authority) tell(kind rota.EventKind, c authChanged) {
 	ac.changed()
-	ac.m.journal.emit(rota.Event{Kind: kind, Payload: payload(c)})
+	ac.s.journal.emit(rota.Event{Kind: kind, Payload: payload(c)})
 }
 
 // unfounded refuses rights before a cluster's first entry.
 func (ac *authority) unfounded() *rota.Error {
-	if ac.m.head.cluster == "" {
+	if ac.s.head.cluster == "" {
 		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
 	}
 	return nil
@@ -323,22 +332,22 @@ func (ac *authority) unfounded() *rota.Error {
 func (ac *authority) derive() {
 	ac.sessions = nil
 	ac.tokens.scan(func(id tokenID, r *tokenRow) bool {
-		ac.m.timers.token.set(string(id), 0, int64(r.Expires))
+		ac.s.timers.token.set(string(id), 0, int64(r.Expires))
 		if r.Parent != "" {
 			ac.keepSession(r.Parent, string(id))
 		}
 		return true
 	})
 	ac.spent.scan(func(hash string, r *spentRow) bool {
-		ac.m.timers.spent.set(hash, 0, int64(r.until))
+		ac.s.timers.spent.set(hash, 0, int64(r.until))
 		return true
 	})
-	ac.m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
-		ac.m.timers.disowned.set(string(id), 0, ac.disownedAt(w))
+	ac.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
+		ac.s.timers.disowned.set(string(id), 0, ac.disownedAt(w))
 		return true
 	})
 	ac.held = nil
-	ac.m.eachHeld(func(by rota.Principal, what access.Owned) { ac.hold(by, what, 1) })
+	ac.life.eachHeld(func(by rota.Principal, what access.Owned) { ac.hold(by, what, 1) })
 	ac.changed()
 }
 
@@ -387,7 +396,7 @@ func (ac *authority) disownedAt(w *workerRow) int64 {
 // fireToken forgets a token that has expired.
 func (ac *authority) fireToken(id string) {
 	r := ac.tokens.get(tokenID(id))
-	ac.m.timers.token.set(id, int64(r.Expires), 0)
+	ac.s.timers.token.set(id, int64(r.Expires), 0)
 	if r.Parent != "" {
 		ac.forgetSession(r.Parent, id)
 	} else {
@@ -395,61 +404,8 @@ func (ac *authority) fireToken(id string) {
 		ac.endSessions(rota.TokenPrincipal(id))
 	}
 	ac.tokens.drop(tokenID(id))
-	ac.m.fleet.disown(only(rota.TokenPrincipal(id)))
+	ac.fleet.disown(only(rota.TokenPrincipal(id)))
 	ac.changed()
-}
-
-// access checks the tables of rights and what is derived of them.
-func (c *checker) access() {
-	m, ac := c.m, &c.m.access
-	ac.roles.scan(func(name roleName, r *roleRow) bool {
-		if err := access.CheckRole(&r.Role); err != nil {
-			c.fault("role %s is unsound: %v", name, err)
-		}
-		if r.ETag != etagOf(r.settings) {
-			c.fault("I4: role %s has etag %s, and its settings another one", name, r.ETag)
-		}
-		return true
-	})
-	ac.tokens.scan(func(id tokenID, r *tokenRow) bool {
-		if r.Parent != "" {
-			c.session(r)
-		} else if err := access.CheckToken(&r.AccessToken); err != nil {
-			c.fault("token %s is unsound: %v", id, err)
-		}
-		if r.Created.Clock > m.head.clock || r.Revoked.Clock > m.head.clock {
-			c.fault("I6: token %s is stamped after the clock", id)
-		}
-		return true
-	})
-	ac.blocks.scan(func(key blockKey, r *blockRow) bool {
-		if err := access.CheckPrincipal(rota.CertPrincipal(r.Role, r.Name)); err != nil {
-			c.fault("block %s is unsound: %v", key, err)
-		}
-		return true
-	})
-	ac.issuers.scan(func(url string, r *issuerRow) bool {
-		if err := access.CheckIssuer(&r.Issuer); err != nil || r.At.Clock > m.head.clock {
-			c.fault("issuer %s, set at %d, is unsound: %v", url, r.At.Clock, err)
-		}
-		if r.ETag != etagOf(r.settings) {
-			c.fault("I4: issuer %s has etag %s, and its settings another one", url, r.ETag)
-		}
-		return true
-	})
-	if n, spent := ac.issuers.len(), ac.spent.len(); n > limits.MaxIssuers || spent > limits.MaxSpent {
-		c.fault("issuers are %d, identity tokens that were exchanged %d", n, spent)
-	}
-	if err := checkAnonymous(m.head.anonymous); err != nil {
-		c.fault("roles of callers without a credential are unsound: %v", err)
-	}
-	for _, p := range slices.Sorted(maps.Keys(ac.known)) {
-		k := ac.known[p]
-		rights, until, err := ac.here().resolve(p, 0)
-		if err != nil || until != k.until || !rights.Within(k.rights) || !k.rights.Within(rights) {
-			c.fault("I4: the rights of %s are kept otherwise than they are", p)
-		}
-	}
 }
 
 // checkAnonymous refuses a list of roles that no caller can have.

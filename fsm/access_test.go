@@ -310,7 +310,7 @@ var rightOf = map[string]rota.Right{"submit": rota.RightSubmit, "register": rota
 	"delete_queue": rota.RightQueue, "delete_tenant": rota.RightTenant, "delete_worker": rota.RightWorkers,
 	"set_tenant": rota.RightTenant, "report_proof": rota.RightVerdict, "open_workflow": rota.RightSubmit, "add_nodes": rota.RightSubmit,
 	"commit_workflow": rota.RightSubmit, "cancel_workflow": rota.RightControl, "retry_workflow": rota.RightControl, "gone": rota.RightWork, "offer": rota.RightWork,
-	"change_job": rota.RightControl, "delete_job": rota.RightControl, "set_role": rota.RightAuth, "delete_role": rota.RightAuth,
+	"interrupt_job": rota.RightControl, "run_job_now": rota.RightControl, "change_job": rota.RightControl, "delete_job": rota.RightControl, "set_role": rota.RightAuth, "delete_role": rota.RightAuth,
 	"create_token": rota.RightAuth, "revoke_token": rota.RightAuth, "set_block": rota.RightAuth, "set_anonymous": rota.RightAuth,
 	"set_issuer": rota.RightAuth, "delete_issuer": rota.RightAuth,
 	"set_key_rule": rota.RightQueue, "signal_workflow": rota.RightControl, "delete_key_rule": rota.RightQueue, "skip_key": rota.RightQueue,
@@ -358,6 +358,10 @@ func TestRights_eachOperation(t *testing.T) {
 			x.Retry.Job = "j"
 		case *fsmpb.Op_ChangeJob:
 			x.ChangeJob.Job = "j"
+		case *fsmpb.Op_InterruptJob:
+			x.InterruptJob.Job = "j"
+		case *fsmpb.Op_RunJobNow:
+			x.RunJobNow.Job = "j"
 		case *fsmpb.Op_DeleteJob:
 			x.DeleteJob.Job = "j"
 		case *fsmpb.Op_ReportProof:

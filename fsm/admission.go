@@ -15,10 +15,16 @@ import (
 // admission decides what may enter and what may start: modes of the cluster, tenants and
 // their rates, failure domains, windows.
 type admission struct {
-	m        *Machine
-	tenants  table[rota.TenantID, tenantRow, *tenantRow]
-	limiters table[string, limiterRow, *limiterRow]
-	domains  table[string, domainRow, *domainRow]
+	s         *state
+	access    *authority
+	flows     *flows
+	keyring   *keyring
+	leasing   *leasing
+	placement *placement
+	typeStats *typeStats
+	tenants   table[rota.TenantID, tenantRow, *tenantRow]
+	limiters  table[string, limiterRow, *limiterRow]
+	domains   table[string, domainRow, *domainRow]
 }
 
 // exhausted is a refusal that time cures.
@@ -63,7 +69,7 @@ func (lm *admission) admitRate(spec *rota.JobSpec, q *queueRow) error {
 		}
 		return nil
 	}
-	wait := bucketOf(rate, rate).wait(r.tat, lm.m.head.clock)
+	wait := bucketOf(rate, rate).wait(r.tat, lm.s.head.clock)
 	if wait == 0 {
 		return nil
 	}
@@ -84,7 +90,7 @@ func (lm *admission) chargeRate(spec *rota.JobSpec, q *queueRow) {
 		return
 	}
 	r := lm.limiter(queue, spec.Tenant)
-	r.tat = bucketOf(rate, rate).take(r.tat, lm.m.head.clock)
+	r.tat = bucketOf(rate, rate).take(r.tat, lm.s.head.clock)
 	lm.timeLimiter(r)
 }
 
@@ -125,7 +131,7 @@ func (lm *admission) admitPressure(spec *rota.JobSpec, q *queueRow) error {
 // to: nothing, which bounds nothing, where that is off or no worker is active.
 func (lm *admission) backlog(q *queueRow) (ready, room int64) {
 	if q.policy.MaxQueueSize > 0 {
-		room = int64(lm.m.placement.registry.supply.Workers(q.name)) * q.policy.MaxQueueSize
+		room = int64(lm.placement.registry.supply.Workers(q.name)) * q.policy.MaxQueueSize
 	}
 	return q.queued + q.assigned + q.running, room
 }
@@ -147,7 +153,7 @@ func (lm *admission) cure(q *queueRow) string {
 	switch {
 	case q.policy.Paused:
 		return fmt.Sprintf("; queue %s is paused: `rota queue resume %s` has it worked off", q.name, q.name)
-	case lm.m.placement.registry.supply.Workers(q.name) == 0:
+	case lm.placement.registry.supply.Workers(q.name) == 0:
 		return fmt.Sprintf("; no worker serves queue %s: `rota worker run --queues %s` has it worked off", q.name, q.name)
 	}
 	return ""
@@ -206,7 +212,7 @@ func (lm *admission) pressure(q *queueRow) string {
 
 // load is a queue's open leases and what its workers can have open, at least 1.
 func (lm *admission) load(q *queueRow) (open, room int64) {
-	return q.assigned + q.running, max(1, lm.m.placement.registry.supply.Capacity(q.name))
+	return q.assigned + q.running, max(1, lm.placement.registry.supply.Capacity(q.name))
 }
 
 // slowDown asks submitters to slow down: the queue, or what its workers have before
@@ -220,13 +226,13 @@ func (lm *admission) slowDown(q *queueRow, tenant rota.TenantID) bool {
 // tenant's lanes in the queue when that is full. Beyond MaxRateLimiters nothing is
 // counted.
 func (lm *admission) countWindow(l *leaseRow) {
-	q := lm.m.queues.get(l.queue)
+	q := lm.s.queues.get(l.queue)
 	if q.policy.TenantWindowMax == 0 ||
 		lm.limiters.len() >= limits.MaxRateLimiters && lm.limiters.get(limiterKey(l.queue, l.tenant)) == nil {
 		return
 	}
 	r := lm.limiter(l.queue, l.tenant)
-	r.window.count(rota.Clock(q.policy.TenantWindowMs), lm.m.head.clock, 1, 0)
+	r.window.count(rota.Clock(q.policy.TenantWindowMs), lm.s.head.clock, 1, 0)
 	lm.settleLimiter(r)
 }
 
@@ -241,11 +247,11 @@ func (lm *admission) windowFull(q *queueRow, tenant rota.TenantID) bool {
 
 // settleLimiter puts a limiter right after its window changed; r is editable.
 func (lm *admission) settleLimiter(r *limiterRow) {
-	if q := lm.m.queues.get(r.queue); q != nil {
+	if q := lm.s.queues.get(r.queue); q != nil {
 		n, _ := r.window.total()
 		if throttled := q.policy.TenantWindowMax > 0 && n >= q.policy.TenantWindowMax; throttled != r.throttled {
 			r.throttled = throttled
-			lm.syncLanes(lm.m.placement.registry.queues[q.name], q, r.tenant)
+			lm.syncLanes(lm.placement.registry.queues[q.name], q, r.tenant)
 		}
 	}
 	lm.timeLimiter(r)
@@ -254,7 +260,7 @@ func (lm *admission) settleLimiter(r *limiterRow) {
 // timeLimiter puts a limiter where it stands in the timers; one at rest leaves.
 func (lm *admission) timeLimiter(r *limiterRow) {
 	key, due := limiterKey(r.queue, r.tenant), lm.limiterDue(r)
-	lm.m.timers.limiter.set(key, int64(r.due), int64(due))
+	lm.s.timers.limiter.set(key, int64(r.due), int64(due))
 	if r.due = due; due == 0 {
 		lm.limiters.drop(key)
 	}
@@ -264,9 +270,9 @@ func (lm *admission) timeLimiter(r *limiterRow) {
 // oldest sub-window goes; 0 when it is at rest.
 func (lm *admission) limiterDue(r *limiterRow) (due rota.Clock) {
 	if r.tat != 0 {
-		due = moment(r.tat, lm.m.head.clock)
+		due = moment(r.tat, lm.s.head.clock)
 	}
-	if q := lm.m.queues.get(r.queue); q != nil {
+	if q := lm.s.queues.get(r.queue); q != nil {
 		due = sooner(due, r.window.leaves(rota.Clock(q.policy.TenantWindowMs)))
 	}
 	return due
@@ -279,11 +285,11 @@ func (lm *admission) fireLimiter(key string) {
 
 // reviewLimiter takes off a limiter what has passed.
 func (lm *admission) reviewLimiter(r *limiterRow) {
-	if ahead(r.tat, lm.m.head.clock) == 0 {
+	if ahead(r.tat, lm.s.head.clock) == 0 {
 		r.tat = 0
 	}
-	if q := lm.m.queues.get(r.queue); q != nil {
-		r.window.expire(rota.Clock(q.policy.TenantWindowMs), lm.m.head.clock)
+	if q := lm.s.queues.get(r.queue); q != nil {
+		r.window.expire(rota.Clock(q.policy.TenantWindowMs), lm.s.head.clock)
 		if q.policy.TenantWindowMax == 0 {
 			r.window = window{}
 		}
@@ -348,11 +354,11 @@ func (c *checker) limiters() {
 // forgetQueue drops the rate limiters and failure domains of a queue without leases.
 func (lm *admission) forgetQueue(name rota.QueueName) {
 	for _, key := range keysUnder(&lm.limiters, limiterKey(name, "")) {
-		lm.m.timers.limiter.set(key, int64(lm.limiters.get(key).due), 0)
+		lm.s.timers.limiter.set(key, int64(lm.limiters.get(key).due), 0)
 		lm.limiters.drop(key)
 	}
 	for _, key := range lm.domainsOf(name) {
-		lm.m.timers.domain.set(key, int64(lm.domains.get(key).due), 0)
+		lm.s.timers.domain.set(key, int64(lm.domains.get(key).due), 0)
 		lm.domains.drop(key)
 	}
 }

@@ -6,24 +6,24 @@ import (
 )
 
 // insert makes the row of an admitted job; the caller starts it.
-func (m *Machine) insert(spec *keptSpec, q *queueRow) *jobRow {
-	m.head.jobSeq++
-	j := m.newJob()
-	j.spec, j.seq = spec, m.head.jobSeq
-	j.specHash = m.specs.hash(&m.ledger.enc, j.spec)
-	j.submitted, j.submittedDate = m.head.clock, m.head.date()
+func (m *lifecycle) insert(spec *keptSpec, q *queueRow) *jobRow {
+	m.s.head.jobSeq++
+	j := m.s.newJob()
+	j.spec, j.seq = spec, m.s.head.jobSeq
+	j.specHash = m.s.specs.hash(&m.s.ledger.enc, j.spec)
+	j.submitted, j.submittedDate = m.s.head.clock, m.s.head.date()
 	ttl := spec.TTL.Milliseconds()
 	if ttl == 0 {
 		ttl = q.policy.TTLAbsMs
 	}
 	if ttl > 0 {
-		j.expireAbs = m.head.clock + planted.ttlOffset(m) + rota.Clock(ttl)
+		j.expireAbs = m.s.head.clock + planted.ttlOffset(m.s) + rota.Clock(ttl)
 	}
-	m.timers.expire.set(string(spec.ID), 0, int64(j.expires()))
-	m.jobs.insert(spec.ID, j)
+	m.s.timers.expire.set(string(spec.ID), 0, int64(j.expires()))
+	m.s.jobs.insert(spec.ID, j)
 	m.placement.classify(j)
 	m.keyring.enter(j)
-	q = m.queues.edit(spec.Queue)
+	q = m.s.queues.edit(spec.Queue)
 	q.submitted++
 	m.typeStats.declareType(j.spec, q)
 	return j
@@ -50,8 +50,8 @@ func payloadMax(q *queueRow) int64 {
 }
 
 // placed reports whether there is a queue for a job.
-func (m *Machine) placed(spec *rota.JobSpec, q *queueRow) error {
-	if m.head.cluster == "" {
+func (m *lifecycle) placed(spec *rota.JobSpec, q *queueRow) error {
+	if m.s.head.cluster == "" {
 		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: submit again")
 	}
 	if q == nil {
@@ -64,7 +64,7 @@ func (m *Machine) placed(spec *rota.JobSpec, q *queueRow) error {
 }
 
 // admit holds the other checks of SPEC §4 in their order; the job's spec takes so many bytes.
-func (m *Machine) admit(spec *rota.JobSpec, bytes int64, q *queueRow) error {
+func (m *lifecycle) admit(spec *rota.JobSpec, bytes int64, q *queueRow) error {
 	if err := m.admitRoom(spec, bytes, q); err != nil {
 		return err
 	}
@@ -75,21 +75,21 @@ func (m *Machine) admit(spec *rota.JobSpec, bytes int64, q *queueRow) error {
 }
 
 // admitRun is takes and admit for a job that is nobody's submission now: rates do not bound it.
-func (m *Machine) admitRun(spec *rota.JobSpec, q *queueRow) error {
+func (m *lifecycle) admitRun(spec *rota.JobSpec, q *queueRow) error {
 	if err := spec.CheckTemplate(payloadMax(q)); err != nil { // its id was made here
 		return err
 	}
 	if err := m.placed(spec, q); err != nil {
 		return err
 	}
-	if err := m.admitRoom(spec, m.specs.size(spec), q); err != nil {
+	if err := m.admitRoom(spec, m.s.specs.size(spec), q); err != nil {
 		return err
 	}
 	return m.admitFit(spec, q)
 }
 
 // admitRoom asks whether the mode takes the job, and the queue has room.
-func (m *Machine) admitRoom(spec *rota.JobSpec, bytes int64, q *queueRow) error {
+func (m *lifecycle) admitRoom(spec *rota.JobSpec, bytes int64, q *queueRow) error {
 	if err := m.admission.admitMode(spec); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (m *Machine) admitRoom(spec *rota.JobSpec, bytes int64, q *queueRow) error 
 }
 
 // admitFit asks how full the queue and its workers are, and whether the job's class has room.
-func (m *Machine) admitFit(spec *rota.JobSpec, q *queueRow) error {
+func (m *lifecycle) admitFit(spec *rota.JobSpec, q *queueRow) error {
 	if err := m.admission.admitPressure(spec, q); err != nil {
 		return err
 	}

@@ -11,35 +11,35 @@ import (
 // checked against the state of this moment; one that no longer holds is dropped
 // with an event that says why.
 func (pl *placement) round(op *fsmpb.Round) *fsmpb.Outcome {
-	if o := pl.m.internal(); o != nil {
+	if o := pl.s.internal(); o != nil {
 		return o
 	}
 	name := rota.QueueName(op.GetQueue())
-	q := pl.m.queues.get(name)
+	q := pl.s.queues.get(name)
 	switch {
-	case q == nil || op.GetEpoch() != pl.m.head.epoch+1:
+	case q == nil || op.GetEpoch() != pl.s.head.epoch+1:
 		return entry.Refused(rota.Refusef(rota.KindStale, "epoch", "round %d of queue %q does not follow round %d",
-			op.GetEpoch(), name, pl.m.head.epoch))
-	case rota.Index(op.GetHeight()) > pl.m.head.index:
+			op.GetEpoch(), name, pl.s.head.epoch))
+	case rota.Index(op.GetHeight()) > pl.s.head.index:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "height", "round %d was decided at height %d, the state is at %d",
-			op.GetEpoch(), op.GetHeight(), pl.m.head.index))
+			op.GetEpoch(), op.GetHeight(), pl.s.head.index))
 	}
-	pl.m.head.epoch++
+	pl.s.head.epoch++
 	height := rota.Index(op.GetHeight())
 	var seed sched.Hash
 	if len(op.GetPairs()) > 0 { // where queues are many, most rounds of an entry place nothing
-		seed = sched.MatchSeed(pl.m.head.cluster, op.GetEpoch(), height, pl.m.head.beacon)
+		seed = sched.MatchSeed(pl.s.head.cluster, op.GetEpoch(), height, pl.s.head.beacon)
 	}
 	placed, since := 0, q.sinceInterleave
 	for _, p := range op.GetPairs() {
-		j := pl.m.jobs.get(rota.JobID(p.GetJob()))
+		j := pl.s.jobs.get(rota.JobID(p.GetJob()))
 		turn := rota.ReasoningRule(p.GetRule()) == rota.ReasoningByTurnOfTheOldest
 		if why := pl.unassignable(j, q, rota.WorkerID(p.GetWorker()), turn); why != "" {
-			pl.m.journal.emit(rota.Event{Kind: rota.EventAssignmentDropped, Job: rota.JobID(p.GetJob()), Queue: name,
+			pl.s.journal.emit(rota.Event{Kind: rota.EventAssignmentDropped, Job: rota.JobID(p.GetJob()), Queue: name,
 				Worker: rota.WorkerID(p.GetWorker()), Epoch: op.GetEpoch(), Check: why, Text: why})
 			continue
 		}
-		pl.assign(pl.m.jobs.change(j.spec.ID, j), rota.WorkerID(p.GetWorker()), seed, rota.Decision{Seed: seed[:],
+		pl.assign(pl.s.jobs.change(j.spec.ID, j), rota.WorkerID(p.GetWorker()), seed, rota.Decision{Seed: seed[:],
 			Epoch: op.GetEpoch(), Height: height, Score: rota.Score(p.GetScore()), Rank: p.GetRank(),
 			Reasoning: rota.Reasoning{Rule: rota.ReasoningRule(p.GetRule()), N: p.GetN(), Of: p.GetOf()}})
 		placed++
@@ -48,7 +48,7 @@ func (pl *placement) round(op *fsmpb.Round) *fsmpb.Outcome {
 		}
 	}
 	if placed > 0 {
-		q = pl.m.queues.edit(name)
+		q = pl.s.queues.edit(name)
 		q.sinceInterleave = since
 		q.placed += uint64(placed)
 		pl.setTurn(q, q.turn+uint64(placed))
@@ -60,7 +60,7 @@ func (pl *placement) round(op *fsmpb.Round) *fsmpb.Outcome {
 		pl.changeHold(h, op.GetEpoch())
 	}
 	pl.noteRound(name, placed)
-	return pl.m.became(rota.JobNone, false)
+	return pl.s.became(rota.JobNone, false)
 }
 
 // noteRound counts what a queue's rounds placed in this entry: it may have two,
@@ -87,7 +87,7 @@ func (pl *placement) unassignable(j *jobRow, q *queueRow, worker rota.WorkerID, 
 	case j.spec.Queue != q.name:
 		return "OTHER_QUEUE"
 	}
-	if why := pl.m.admission.blocked(j, q, turn); why != "" {
+	if why := pl.admission.blocked(j, q, turn); why != "" {
 		return why
 	}
 	if ok, why := pl.registry.supply.Fits(j.ask(), worker); !ok {
@@ -101,15 +101,15 @@ func (pl *placement) unassignable(j *jobRow, q *queueRow, worker rota.WorkerID, 
 
 // assign opens a lease; j is editable. It cannot fail.
 func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why rota.Decision) {
-	h := &pl.m.head
-	p := &pl.m.queues.get(j.spec.Queue).policy
-	w := pl.m.fleet.workers.edit(worker)
+	h := &pl.s.head
+	p := &pl.s.queues.get(j.spec.Queue).policy
+	w := pl.fleet.workers.edit(worker)
 	h.tokens++
-	l := pl.m.leasing.leases.fresh()
+	l := pl.leasing.leases.fresh()
 	l.queue, l.tenant, l.domain, l.typ = j.spec.Queue, j.spec.Tenant, j.spec.Domain, j.spec.Type
-	l.cpu, l.memory, l.io, l.index = j.spec.CPUMilli, j.spec.MemoryBytes, j.spec.IOBytesPerS, pl.m.at
+	l.cpu, l.memory, l.io, l.index = j.spec.CPUMilli, j.spec.MemoryBytes, j.spec.IOBytesPerS, pl.s.at
 	l.ID = sched.LeaseID(j.spec.ID, worker, j.attempt, seed)
-	l.key = pl.m.keys.Keep(l.ID[:])
+	l.key = pl.s.keys.Keep(l.ID[:])
 	l.Token = rota.Token{Incarnation: h.incarnation, Counter: h.tokens}
 	l.Job, l.Worker, l.Session, l.Attempt, l.State = j.spec.ID, w.spec.ID, w.session, j.attempt, rota.LeaseActive
 	l.Started = h.now()
@@ -123,52 +123,55 @@ func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, wh
 		l.Deadline.Clock = min(l.Deadline.Clock, l.endsBy)
 	}
 	l.RenewBy.Clock = l.Deadline.Clock - rota.Clock(p.LeaseMs*(1000-p.RenewAlphaPermille)/1000)
-	pl.m.leasing.leases.insert(l.key, l)
+	pl.leasing.leases.insert(l.key, l)
 
 	w.open++
 	w.cpu += l.cpu
 	w.memory += l.memory
 	w.io += l.io
 	w.assigned++
-	pl.m.fleet.takeOffered(w)
+	pl.fleet.takeOffered(w)
 	if why.Reasoning.Rule == rota.ReasoningByTurnOfTheOldest {
 		w.sinceTurn = sched.AfterTurn(w.sinceTurn, p.OldestEvery, w.spec.Slots+w.spec.Prefetch)
 	} else {
 		w.sinceTurn++
 	}
 	w.leases[l.key] = struct{}{}
-	pl.m.fleet.timeWorker(w)
-	pl.m.leasing.timeLease(l)
+	pl.fleet.timeWorker(w)
+	pl.leasing.timeLease(l)
 	pl.noteGoing(l)
 	pl.registry.supply.Take(worker, l.takes())
 	pl.registry.supply.Received(worker, w.sinceTurn)
+	if j.isolated() {
+		pl.registry.supply.Isolate(worker, true)
+	}
 	pl.countEndless(l, p, 1)
 	pl.registry.supply.Began(worker, pl.runOf(l))
-	pl.m.fleet.takeUnits(w, l, max(j.spec.Units, 1))
-	pl.m.admission.openTenant(l)
-	pl.m.admission.countWindow(l)
-	pl.m.admission.takeDomain(l)
-	pl.m.keyring.opened(&j.spec.JobSpec, 1)
-	if pl.m.keyring.groups[j.spec.Queue] != nil {
-		pl.m.keyring.hadTurn(j)
+	pl.fleet.takeUnits(w, l, max(j.spec.Units, 1))
+	pl.admission.openTenant(l)
+	pl.admission.countWindow(l)
+	pl.admission.takeDomain(l)
+	pl.keyring.opened(&j.spec.JobSpec, 1)
+	if pl.keyring.groups[j.spec.Queue] != nil {
+		pl.keyring.hadTurn(j)
 	}
 
 	pl.move(j, rota.JobAssigned)
 	pl.share(l.queue, l.tenant, 1) // now that its lane, often its tenant's last, is out of the order
-	pl.m.own(j)
+	pl.life.own(j)
 	j.lease = l.ID
 	j.progress, j.note, j.progressAt = 0, "", 0 // an earlier attempt's
 	if j.firstLease.IsZero() {
 		before := j.expires()
 		j.firstLease = h.now()
 		if p.TTLRelMaxMs > 0 {
-			j.expireRel = h.clock + planted.ttlOffset(pl.m) + rota.Clock(p.TTLRelMaxMs)
+			j.expireRel = h.clock + planted.ttlOffset(pl.s) + rota.Clock(p.TTLRelMaxMs)
 		}
-		pl.m.timers.expire.set(string(j.spec.ID), int64(before), int64(j.expires()))
+		pl.s.timers.expire.set(string(j.spec.ID), int64(before), int64(j.expires()))
 	}
-	pl.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+	pl.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Deadline: h.now().At(l.Deadline.Clock), Epoch: why.Epoch,
-		Check: checkFit, Payload: pl.m.journal.placing(&l.Decision, l.Worker)})
+		Check: checkFit, Payload: pl.s.journal.placing(&l.Decision, l.Worker)})
 }
 
 // checkFit is what the re-check of an assignment says where no rule failed.
@@ -193,7 +196,7 @@ func (pl *placement) settleTurns() {
 		if r.placed == 0 {
 			continue
 		}
-		q := pl.m.queues.get(r.queue)
+		q := pl.s.queues.get(r.queue)
 		if q == nil {
 			continue // deleted in the same entry
 		}
@@ -208,14 +211,14 @@ func (pl *placement) settleTurns() {
 		if r.placed > 0 {
 			continue
 		}
-		q := pl.m.queues.get(r.queue)
+		q := pl.s.queues.get(r.queue)
 		if q == nil {
 			continue
 		}
 		floor := rescale(least.turn, uint64(q.policy.Weight), uint64(least.policy.Weight))
 		floor -= min(floor, uint64(q.policy.BatchSize))
 		if floor > q.turn {
-			pl.setTurn(pl.m.queues.edit(r.queue), floor)
+			pl.setTurn(pl.s.queues.edit(r.queue), floor)
 		}
 	}
 }

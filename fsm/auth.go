@@ -25,7 +25,7 @@ func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 	if old != nil && slices.Equal(old.Grants, role.Grants) && old.RoleLimits == role.RoleLimits {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := ac.m.journal.matches(roleText(old, role.Name)); err != nil {
+	if err := ac.s.journal.matches(roleText(old, role.Name)); err != nil {
 		return entry.Refused(err)
 	}
 	if old == nil {
@@ -35,10 +35,10 @@ func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 		ac.roles.insert(roleName(role.Name), &roleRow{Role: rota.Role{Name: role.Name}})
 	}
 	r := ac.roles.edit(roleName(role.Name))
-	r.Grants, r.RoleLimits, r.By, r.At = role.Grants, role.RoleLimits, ac.m.journal.owner(), ac.m.head.now()
+	r.Grants, r.RoleLimits, r.By, r.At = role.Grants, role.RoleLimits, ac.s.journal.owner(), ac.s.head.now()
 	r.ETag = etagOf(r.settings)
 	ac.tell(rota.EventAuthChanged, authChanged{What: "role", Name: role.Name, Gives: role.Grants, RoleLimits: role.RoleLimits})
-	ac.m.fleet.regrant(anybody)
+	ac.fleet.regrant(anybody)
 	return &fsmpb.Outcome{Existed: old != nil}
 }
 
@@ -51,12 +51,12 @@ func (ac *authority) deleteRole(op *fsmpb.DeleteRole) *fsmpb.Outcome {
 	if r == nil {
 		return entry.Refused(rota.Refusef(rota.KindNotFound, "role", "role %q is not set: `rota auth role list` shows those that are", op.GetName()))
 	}
-	if err := ac.m.journal.matches(roleText(r, op.GetName())); err != nil {
+	if err := ac.s.journal.matches(roleText(r, op.GetName())); err != nil {
 		return entry.Refused(err)
 	}
 	ac.roles.drop(roleName(op.GetName()))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "role", Name: op.GetName(), Gone: true})
-	ac.m.fleet.regrant(anybody)
+	ac.fleet.regrant(anybody)
 	return &fsmpb.Outcome{}
 }
 
@@ -85,7 +85,7 @@ func (ac *authority) createToken(op *fsmpb.CreateToken) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	t.By = ac.m.journal.owner()
+	t.By = ac.s.journal.owner()
 	if old := ac.tokens.get(tokenID(t.ID)); old != nil {
 		return ac.createAgain(old, &t, hash)
 	}
@@ -116,7 +116,7 @@ func (ac *authority) creatable(t *rota.AccessToken) error {
 			return noRole(name)
 		}
 	}
-	if err := access.CheckExpiry(t.Expires, ac.m.head.date()); err != nil {
+	if err := access.CheckExpiry(t.Expires, ac.s.head.date()); err != nil {
 		return err
 	}
 	if ac.tokens.len() >= limits.MaxTokens {
@@ -131,11 +131,11 @@ func noRole(name string) error {
 }
 
 func (ac *authority) addToken(t rota.AccessToken, hash [32]byte) {
-	t.Created = ac.m.head.now()
+	t.Created = ac.s.head.now()
 	ac.hold(t.By, access.OwnsToken, 1)
 	ac.tokens.insert(tokenID(t.ID), &tokenRow{AccessToken: t, hash: hash})
-	ac.m.timers.token.set(t.ID, 0, int64(t.Expires))
-	ac.m.fleet.disown(only(rota.TokenPrincipal(t.ID))) // workers of a token of that id that was forgotten
+	ac.s.timers.token.set(t.ID, 0, int64(t.Expires))
+	ac.fleet.disown(only(rota.TokenPrincipal(t.ID))) // workers of a token of that id that was forgotten
 }
 
 // revokeToken ends a token. Its row stays until the token would have expired, so that no
@@ -152,9 +152,9 @@ func (ac *authority) revokeToken(op *fsmpb.RevokeToken) *fsmpb.Outcome {
 		ac.endOne(r.ID)
 		return &fsmpb.Outcome{}
 	}
-	ac.tokens.edit(tokenID(r.ID)).Revoked = ac.m.head.now()
-	ac.m.fleet.disown(only(rota.TokenPrincipal(r.ID)))
-	ac.m.hooks.disableAll("the token of whoever set it was revoked", only(rota.TokenPrincipal(r.ID)))
+	ac.tokens.edit(tokenID(r.ID)).Revoked = ac.s.head.now()
+	ac.fleet.disown(only(rota.TokenPrincipal(r.ID)))
+	ac.hooks.disableAll("the token of whoever set it was revoked", only(rota.TokenPrincipal(r.ID)))
 	ac.endSessions(rota.TokenPrincipal(r.ID))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "token", Name: op.GetId(), Gone: true})
 	return &fsmpb.Outcome{}
@@ -170,10 +170,10 @@ func (ac *authority) revokeAll() {
 		return true
 	})
 	for _, id := range live {
-		ac.tokens.edit(id).Revoked = ac.m.head.now()
+		ac.tokens.edit(id).Revoked = ac.s.head.now()
 	}
 	ac.changed()
-	ac.m.fleet.disown(anybody)
+	ac.fleet.disown(anybody)
 }
 
 // setBlock refuses the certificates of a role and a name, or takes them again.
@@ -191,12 +191,12 @@ func (ac *authority) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
 		return entry.Refused(exhausted("block", "%d certificates are blocked: no more are taken; replace the authority that issued them", limits.MaxBlocks))
 	default:
 		ac.blocks.insert(key, &blockRow{key: key, Block: rota.Block{Role: op.GetRole(), Name: op.GetName(),
-			By: ac.m.journal.owner(), At: ac.m.head.now()}})
+			By: ac.s.journal.owner(), At: ac.s.head.now()}})
 	}
-	ac.m.fleet.disown(only(rota.CertPrincipal(op.GetRole(), op.GetName())))
+	ac.fleet.disown(only(rota.CertPrincipal(op.GetRole(), op.GetName())))
 	if op.GetBlocked() {
 		ac.endSessions(rota.CertPrincipal(op.GetRole(), op.GetName()))
-		ac.m.hooks.disableAll("the certificate of whoever set it was blocked", only(rota.CertPrincipal(op.GetRole(), op.GetName())))
+		ac.hooks.disableAll("the certificate of whoever set it was blocked", only(rota.CertPrincipal(op.GetRole(), op.GetName())))
 	}
 	ac.tell(rota.EventAuthChanged, authChanged{What: "block", Name: string(key), Gone: !op.GetBlocked()})
 	return &fsmpb.Outcome{}
@@ -213,12 +213,12 @@ func (ac *authority) setAnonymous(op *fsmpb.SetAnonymous) *fsmpb.Outcome {
 			return entry.Refused(noRole(name))
 		}
 	}
-	if slices.Equal(roles, ac.m.head.anonymous) {
+	if slices.Equal(roles, ac.s.head.anonymous) {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	ac.m.head.anonymous = roles
+	ac.s.head.anonymous = roles
 	ac.tell(rota.EventAuthChanged, authChanged{What: "anonymous", Roles: roles})
-	ac.m.fleet.regrant(func(p rota.Principal) bool { return p == rota.Anonymous })
+	ac.fleet.regrant(func(p rota.Principal) bool { return p == rota.Anonymous })
 	return &fsmpb.Outcome{}
 }
 
@@ -232,21 +232,21 @@ func (ac *authority) initAuth(op *fsmpb.InitAuth) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	t.By = ac.m.journal.owner()
+	t.By = ac.s.journal.owner()
 	if old := ac.tokens.get(tokenID(t.ID)); old != nil {
 		return ac.createAgain(old, &t, hash)
 	}
-	if ac.m.head.authInit && !op.GetReset_() {
+	if ac.s.head.authInit && !op.GetReset_() {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "auth", "the first token was made already: `rota auth reset` makes another one"))
 	}
 	if err := ac.creatable(&t); err != nil {
 		return entry.Refused(err)
 	}
 	ac.addToken(t, hash)
-	ac.m.head.authInit = true
+	ac.s.head.authInit = true
 	if !op.GetReset_() {
-		ac.m.head.anonymous = nil
-		ac.m.fleet.regrant(func(p rota.Principal) bool { return p == rota.Anonymous })
+		ac.s.head.anonymous = nil
+		ac.fleet.regrant(func(p rota.Principal) bool { return p == rota.Anonymous })
 	}
 	kind := rota.EventAuthChanged
 	if op.GetReset_() {
@@ -275,7 +275,7 @@ func (ac *authority) setIssuer(op *fsmpb.SetIssuer) *fsmpb.Outcome {
 	if old != nil && old.Audience == i.Audience && old.CA == i.CA && slices.Equal(old.Maps, i.Maps) {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := ac.m.journal.matches(issuerText(old, i.URL)); err != nil {
+	if err := ac.s.journal.matches(issuerText(old, i.URL)); err != nil {
 		return entry.Refused(err)
 	}
 	if old == nil {
@@ -284,7 +284,7 @@ func (ac *authority) setIssuer(op *fsmpb.SetIssuer) *fsmpb.Outcome {
 		}
 		ac.issuers.insert(i.URL, &issuerRow{Issuer: rota.Issuer{URL: i.URL}})
 	}
-	i.By, i.At = ac.m.journal.owner(), ac.m.head.now()
+	i.By, i.At = ac.s.journal.owner(), ac.s.head.now()
 	r := ac.issuers.edit(i.URL)
 	r.Issuer = i
 	r.ETag = etagOf(r.settings)
@@ -298,7 +298,7 @@ func (ac *authority) deleteIssuer(op *fsmpb.DeleteIssuer) *fsmpb.Outcome {
 	if r == nil {
 		return entry.Refused(rota.Refusef(rota.KindNotFound, "issuer", "issuer %.80q is not set: `rota auth issuer list` shows those that are", op.GetUrl()))
 	}
-	if err := ac.m.journal.matches(issuerText(r, op.GetUrl())); err != nil {
+	if err := ac.s.journal.matches(issuerText(r, op.GetUrl())); err != nil {
 		return entry.Refused(err)
 	}
 	ac.issuers.drop(op.GetUrl())
@@ -338,7 +338,7 @@ func (ac *authority) exchange(op *fsmpb.Exchange) *fsmpb.Outcome {
 	}
 	ac.addToken(t, s.Hash)
 	ac.spent.insert(string(s.JWT[:]), &spentRow{hash: s.JWT, token: t.ID, until: s.Until})
-	ac.m.timers.spent.set(string(s.JWT[:]), 0, int64(s.Until))
+	ac.s.timers.spent.set(string(s.JWT[:]), 0, int64(s.Until))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "token", Name: t.ID, Roles: t.Roles, Until: t.Expires, By: t.By})
 	return &fsmpb.Outcome{}
 }
@@ -354,7 +354,7 @@ func (ac *authority) signIn(op *fsmpb.Exchange) (s access.SignIn, t rota.AccessT
 		return s, t, err
 	}
 	// The date may be a little behind the clock by which the node found that it counts.
-	now, most := ac.m.head.date(), rota.Date((limits.MaxJWTLife+time.Hour)/time.Millisecond)
+	now, most := ac.s.head.date(), rota.Date((limits.MaxJWTLife+time.Hour)/time.Millisecond)
 	if s.Until <= now || s.Until > now+most {
 		return s, t, rota.Refusef(rota.KindUnauthenticated, "jwt", "the identity token ends at %s, and it is %s: one is wanted that counts now, for at most %s",
 			s.Until, now, limits.MaxJWTLife)
@@ -380,6 +380,6 @@ func (ac *authority) mapped(s *access.SignIn) *rota.Error {
 
 // fireSpent forgets an identity token that has ended.
 func (ac *authority) fireSpent(hash string) {
-	ac.m.timers.spent.set(hash, int64(ac.spent.get(hash).until), 0)
+	ac.s.timers.spent.set(hash, int64(ac.spent.get(hash).until), 0)
 	ac.spent.drop(hash)
 }

@@ -15,8 +15,13 @@ import (
 // batches owns the table of batches: it counts what becomes of their jobs, and submits a job
 // once all of a batch have ended (SPEC §24).
 type batches struct {
-	m    *Machine
-	rows table[rota.BatchID, batchRow, *batchRow]
+	s         *state
+	access    *authority
+	admission *admission
+	ended     *ended
+	keyring   *keyring
+	life      *lifecycle
+	rows      table[rota.BatchID, batchRow, *batchRow]
 	// toCome is what is counted of callbacks that are to come; derived.
 	toCome pendingCallbacks
 	// ready are the batches that may have ended in this entry.
@@ -36,11 +41,11 @@ func (b *batches) open(op *fsmpb.OpenBatch) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels))
 	}
 	spec := entry.BatchWords(op)
-	q := b.m.queues.get(spec.Callback.Queue)
+	q := b.s.queues.get(spec.Callback.Queue)
 	if err := spec.CheckShape(payloadMax(q)); err != nil {
 		return entry.Refused(err)
 	}
-	content := b.m.specs.content(&spec.Callback)
+	content := b.s.specs.content(&spec.Callback)
 	if old := b.rows.get(spec.ID); old != nil {
 		if old.content == content && old.size == spec.Size {
 			return &fsmpb.Outcome{Existed: true}
@@ -48,15 +53,15 @@ func (b *batches) open(op *fsmpb.OpenBatch) *fsmpb.Outcome {
 		return entry.Refused(b.another(old, spec))
 	}
 	r := &batchRow{id: spec.ID, content: content, tenant: spec.Callback.Tenant, queue: spec.Callback.Queue, typ: spec.Callback.Type, size: spec.Size,
-		by: b.m.journal.owner(), callback: b.m.specs.keep(&spec.Callback), opened: b.m.head.now(), touched: b.m.head.date()}
+		by: b.s.journal.owner(), callback: b.s.specs.keep(&spec.Callback), opened: b.s.head.now(), touched: b.s.head.date()}
 	if err := b.room(r, q); err != nil {
 		return entry.Refused(err)
 	}
 	if b.rows.len() >= limits.MaxBatches {
-		oldest, _ := b.m.timers.over.Min()
+		oldest, _ := b.s.timers.over.Min()
 		b.fire(oldest.id)
 	}
-	r.number = b.m.journal.next()
+	r.number = b.s.journal.next()
 	b.expect(r, 1)
 	b.rows.insert(r.id, r)
 	b.retime(r, batchTimes{})
@@ -67,7 +72,7 @@ func (b *batches) open(op *fsmpb.OpenBatch) *fsmpb.Outcome {
 // another refuses a batch whose id stands for another one. How they differ is for who may read that.
 func (b *batches) another(r *batchRow, spec *rota.BatchSpec) error {
 	how := ""
-	if b.m.callerReads(r.tenant, r.queue) {
+	if b.life.callerReads(r.tenant, r.queue) {
 		before := rota.BatchSpec{ID: r.id, Size: r.size, Callback: spec.Callback} // of one that was submitted this is left
 		before.Callback.Tenant, before.Callback.Queue, before.Callback.Type = r.tenant, r.queue, r.typ
 		if r.callback != nil {
@@ -84,29 +89,29 @@ func (b *batches) another(r *batchRow, spec *rota.BatchSpec) error {
 // room refuses a batch that the cluster has no room for, or no queue for its callback.
 func (b *batches) room(r *batchRow, q *queueRow) error {
 	done := rota.CallbackID(r.id)
-	if err := b.m.placed(&r.callback.JobSpec, q); err != nil {
+	if err := b.life.placed(&r.callback.JobSpec, q); err != nil {
 		return err
 	}
-	if b.m.jobs.get(done) != nil || b.m.ended.tombs.get(done) != nil {
+	if b.s.jobs.get(done) != nil || b.ended.tombs.get(done) != nil {
 		return rota.Refusef(rota.KindConflict, "id", "job %s is that of an earlier batch: choose another id", done)
 	}
-	if b.rows.len() >= limits.MaxBatches && b.m.timers.over.Len() == 0 {
+	if b.rows.len() >= limits.MaxBatches && b.s.timers.over.Len() == 0 {
 		return exhausted("batch", "%d batches have not ended: no more are taken, seal some with `rota batch seal`", limits.MaxBatches)
 	}
-	if err := b.m.access.mayHold(r.by, access.OwnsBatch); err != nil {
+	if err := b.access.mayHold(r.by, access.OwnsBatch); err != nil {
 		return err
 	}
 	if more := r.callback.bytes(); b.toCome.bytes+more > limits.MaxBatchBytes {
 		return exhausted("batch", "callbacks of batches hold %d bytes, %d more are wanted: at most %d are taken", b.toCome.bytes, more, limits.MaxBatchBytes)
 	}
-	return b.m.admission.admitBytes(q, r.tenant, r.callback.bytes())
+	return b.admission.admitBytes(q, r.tenant, r.callback.bytes())
 }
 
 // expect counts what is there for a batch whose callback is to come; by is -1 where it is to come
 // no more.
 func (b *batches) expect(r *batchRow, by int64) {
 	b.toCome.count(r, by)
-	b.m.access.hold(r.by, access.OwnsBatch, by)
+	b.access.hold(r.by, access.OwnsBatch, by)
 }
 
 // count counts a batch's callback, or by -1 counts it no more.
@@ -138,7 +143,7 @@ func unknownBatch(id rota.BatchID) *rota.Error {
 
 // batch judges by where a batch's callback goes.
 func (j *judgement) batch(id string) {
-	if r := j.ac.m.batches.rows.get(rota.BatchID(id)); r != nil {
+	if r := j.ac.batches.rows.get(rota.BatchID(id)); r != nil {
 		if !j.known("batch", id, string(r.tenant), string(r.queue)) && j.refusal.Kind == rota.KindNotFound {
 			j.refusal = unknownBatch(rota.BatchID(id))
 		}
@@ -170,7 +175,7 @@ func (b *batches) join(id rota.BatchID) uint64 {
 	before := r.times()
 	r.counts.Total++
 	r.counts.Live++
-	r.touched = b.m.head.date()
+	r.touched = b.s.head.date()
 	b.retime(r, before)
 	if r.counts.Total == r.size {
 		b.seal(r, "FULL")
@@ -194,7 +199,7 @@ func (b *batches) rejoin(id rota.BatchID, t *tombRow) uint64 {
 }
 
 // ended counts a job that has ended. A batch that lives on for it alone ends with the entry.
-func (b *batches) ended(id rota.BatchID, state rota.JobState) {
+func (b *batches) jobEnded(id rota.BatchID, state rota.JobState) {
 	r := b.rows.edit(id)
 	before := r.times()
 	r.counts.Live--
@@ -206,7 +211,7 @@ func (b *batches) ended(id rota.BatchID, state rota.JobState) {
 // seal has a batch take no more jobs; r is editable.
 func (b *batches) seal(r *batchRow, why string) {
 	before := r.times()
-	r.sealed = b.m.head.now()
+	r.sealed = b.s.head.now()
 	b.toCome.sealed++
 	b.retime(r, before)
 	b.emit(r, rota.EventBatchSealed, "", batchEvent{What: why})
@@ -238,11 +243,11 @@ func (b *batches) settle() {
 // finish submits a batch's callback, or has a sweep try again a second later; r is editable.
 // No cap bounds it, no rate and no budget: it was admitted with the batch.
 func (b *batches) finish(r *batchRow) {
-	m, spec, before := b.m, r.callback.words(), r.times()
+	spec, before := r.callback.words(), r.times()
 	spec.ID, spec.Labels = rota.CallbackID(r.id), r.counts.Labels(spec.Labels)
-	q := m.queues.get(r.queue)
+	q := b.s.queues.get(r.queue)
 	if err := b.admitCallback(&spec, q); err != nil {
-		r.retry = m.head.date() + limits.BatchRetry
+		r.retry = b.s.head.date() + limits.BatchRetry
 		b.retime(r, before)
 		if why := tail(err.Error(), limits.MaxReasonBytes); why != r.why {
 			r.why = why
@@ -251,13 +256,13 @@ func (b *batches) finish(r *batchRow) {
 		return
 	}
 	b.expect(r, -1)
-	j := m.insert(m.specs.keep(&spec), q)
+	j := b.life.insert(b.s.specs.keep(&spec), q)
 	r.callback, r.retry, r.why = nil, 0, ""
-	r.finished, r.over, r.forget = m.head.now(), j.seq, m.ended.remembered(r.queue, 0)
-	r.calling = m.head.rules >= callingRules
+	r.finished, r.over, r.forget = b.s.head.now(), j.seq, b.ended.remembered(r.queue, 0)
+	r.calling = b.s.head.rules >= callingRules
 	b.retime(r, before)
 	b.emit(r, rota.EventBatchFinished, spec.ID, batchEvent{})
-	m.start(j)
+	b.life.start(j)
 }
 
 // callingRules are the first rules under which a batch is kept while its callback lives.
@@ -267,7 +272,7 @@ const callingRules = 2
 // long as the callback.
 func (b *batches) calls(id rota.JobID, lives bool) {
 	of, callback := rota.SplitCallbackID(id)
-	if !callback || b.m.head.rules < callingRules {
+	if !callback || b.s.head.rules < callingRules {
 		return
 	}
 	r := b.rows.get(of)
@@ -277,7 +282,7 @@ func (b *batches) calls(id rota.JobID, lives bool) {
 	r = b.rows.edit(of)
 	before := r.times()
 	if r.calling = lives; !lives {
-		r.forget = b.m.ended.remembered(r.queue, 0)
+		r.forget = b.ended.remembered(r.queue, 0)
 	}
 	b.retime(r, before)
 }
@@ -285,13 +290,13 @@ func (b *batches) calls(id rota.JobID, lives bool) {
 // admitCallback refuses a callback as what was admitted before is refused: where its queue, its
 // keys or its requirements have no place.
 func (b *batches) admitCallback(spec *rota.JobSpec, q *queueRow) error {
-	if err := b.m.placed(spec, q); err != nil {
+	if err := b.life.placed(spec, q); err != nil {
 		return err
 	}
-	if err := b.m.keyring.admit(spec); err != nil {
+	if err := b.keyring.admit(spec); err != nil {
 		return err
 	}
-	return b.m.admitClass(spec)
+	return b.life.admitClass(spec)
 }
 
 // fire does what a batch is due for: it is sealed, its callback tried again, or it is forgotten.
@@ -306,8 +311,8 @@ func (b *batches) fire(name string) {
 		b.retime(r, before)
 		b.await(r)
 	case rota.BatchFinished:
-		b.m.timers.batch.set(name, before.due, 0)
-		b.m.timers.over.set(name, before.over, 0)
+		b.s.timers.batch.set(name, before.due, 0)
+		b.s.timers.over.set(name, before.over, 0)
 		b.rows.drop(r.id)
 	}
 }
@@ -315,8 +320,8 @@ func (b *batches) fire(name string) {
 // retime moves a batch to where it stands now among the timers.
 func (b *batches) retime(r *batchRow, before batchTimes) {
 	now := r.times()
-	b.m.timers.batch.set(string(r.id), before.due, now.due)
-	b.m.timers.over.set(string(r.id), before.over, now.over)
+	b.s.timers.batch.set(string(r.id), before.due, now.due)
+	b.s.timers.over.set(string(r.id), before.over, now.over)
 }
 
 // times puts all batches where they stand among the timers.
@@ -332,7 +337,7 @@ func (b *batches) times(t *timers) {
 // derive counts what the rows hold.
 func (b *batches) derive() {
 	b.toCome = b.tally()
-	b.times(&b.m.timers)
+	b.times(&b.s.timers)
 }
 
 // tally counts the callbacks that are to come.
@@ -357,7 +362,7 @@ type batchEvent struct {
 // emit adds an event about a batch.
 func (b *batches) emit(r *batchRow, kind rota.EventKind, id rota.JobID, p batchEvent) {
 	p.Batch, p.BatchCounts = r.id, r.counts
-	b.m.journal.announce(&rota.Event{Kind: kind, Job: id, Queue: r.queue, Tenant: r.tenant, Payload: payload(p)})
+	b.s.journal.announce(&rota.Event{Kind: kind, Job: id, Queue: r.queue, Tenant: r.tenant, Payload: payload(p)})
 }
 
 // ofBatches refuses to delete a queue that callbacks are to go to.

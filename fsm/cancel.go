@@ -85,7 +85,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 		if spec.TTL > 0 {
 			ttl = spec.TTL.Milliseconds()
 		}
-		j.expireAbs = j.past.since + planted.ttlOffset(m) + rota.Clock(ttl)
+		j.expireAbs = j.past.since + planted.ttlOffset(&m.state) + rota.Clock(ttl)
 	}
 	m.timers.expire.set(string(id), 0, int64(j.expires()))
 	switch until, waits := m.leasing.awaits(j); {
@@ -99,12 +99,35 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	return &fsmpb.Outcome{JobState: uint32(j.state)}
 }
 
+// notRetried refuses to retry a node by itself, and names what can be done as things are.
+func (fs *flows) notRetried(f *flow, v *vertexRow) error {
+	name, state := vertexName(v), fs.view.JobState(v.spec.ID)
+	switch r := fs.workflows.get(f.id); {
+	case state == rota.JobCompleted:
+		return rota.Refusef(rota.KindConflict, "job", "job %s is COMPLETED: a node that has completed is not run again", v.spec.ID)
+	case state.Leased() && r.state == rota.WorkflowRunning:
+		return rota.Refusef(rota.KindConflict, "job", "job %s is %s, as node of RUNNING workflow %s: end its attempt and try it again with "+
+			"`rota job interrupt %s`", v.spec.ID, state, f.id, v.spec.ID)
+	case state == rota.JobDelayed && r.state == rota.WorkflowRunning && !fs.leasing.waitsForWorker(fs.s.jobs.get(v.spec.ID)):
+		return rota.Refusef(rota.KindConflict, "job", "job %s is DELAYED, as node of RUNNING workflow %s: queue it with `rota job run-now %s`",
+			v.spec.ID, f.id, v.spec.ID)
+	case !v.over() && r.state == rota.WorkflowRunning:
+		return rota.Refusef(rota.KindConflict, "job", "job %s is %s, as node of RUNNING workflow %s: it still runs by itself; `rota job why %s` "+
+			"shows what it waits for", v.spec.ID, state, f.id, v.spec.ID)
+	case r.state == rota.WorkflowRunning:
+		return rota.Refusef(rota.KindConflict, "job", "job %s is %s, as node of RUNNING workflow %s: once the workflow has ended (rota workflow wait "+
+			"%s), run the node and what waits for it again with `rota workflow retry %s --from %s`", v.spec.ID, v.state, f.id, f.id, f.id, name)
+	default:
+		return rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s: run it again, and what waits for it, "+
+			"with `rota workflow retry %s --from %s`", v.spec.ID, f.id, f.id, name)
+	}
+}
+
 // retriable returns the tombstone of a job that can be retried after a life. A nil one comes
 // with the answer.
 func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome) {
 	if f, v := m.flows.vertex(id); v != nil {
-		return nil, entry.Refused(rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s: run it again, and what waits for it, "+
-			"with `rota workflow retry %s --from %s`", id, f.id, f.id, vertexName(v)))
+		return nil, entry.Refused(m.flows.notRetried(f, v))
 	}
 	if w, node, ok := rota.SplitNodeJobID(id); ok {
 		return nil, entry.Refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known as node %q of a workflow %q: submit the workflow "+

@@ -13,7 +13,7 @@ import (
 // ChangeJobOp turns a change of a job into its persisted form. It names the life and the
 // changes that the caller knows of, by which a repetition is known.
 func ChangeJobOp(c *rota.JobChange, life, changes int32) *fsmpb.Op {
-	op := &fsmpb.ChangeJob{Job: string(c.ID), Priority: c.Priority, Fee: c.Fee, TtlMs: millis.Given(c.TTL), Life: life, Changes: changes}
+	op := &fsmpb.ChangeJob{Job: string(c.ID), Priority: c.Priority, Fee: c.Fee, TtlMs: millis.Given(c.TTL), StartByMs: millis.Given(c.StartBy), Life: life, Changes: changes}
 	if c.Payload != nil {
 		op.Payload = append([]byte{}, *c.Payload...) // empty is not none
 	}
@@ -25,7 +25,7 @@ func ChangeJobOp(c *rota.JobChange, life, changes int32) *fsmpb.Op {
 
 // changeWords is the inverse of ChangeJobOp.
 func changeWords(op *fsmpb.ChangeJob) rota.JobChange {
-	c := rota.JobChange{ID: rota.JobID(op.GetJob()), Priority: op.Priority, Fee: op.Fee, TTL: millis.Taken(op.TtlMs)}
+	c := rota.JobChange{ID: rota.JobID(op.GetJob()), Priority: op.Priority, Fee: op.Fee, TTL: millis.Taken(op.TtlMs), StartBy: millis.Taken(op.StartByMs)}
 	if op.Payload != nil {
 		c.Payload = (*rota.Blob)(&op.Payload)
 	}
@@ -112,8 +112,9 @@ func changed(c *rota.JobChange) string {
 		Fee          *int64            `json:"fee,omitempty"`
 		Labels       map[string]string `json:"labels,omitempty"`
 		TTLMs        *int64            `json:"ttl_ms,omitempty"`
+		StartByMs    *int64            `json:"start_by_ms,omitempty"`
 		PayloadBytes *int              `json:"payload_bytes,omitempty"`
-	}{c.Priority, c.Fee, c.Labels, millis.Given(c.TTL), nil}
+	}{c.Priority, c.Fee, c.Labels, millis.Given(c.TTL), millis.Given(c.StartBy), nil}
 	if c.Payload != nil {
 		n := len(*c.Payload)
 		told.PayloadBytes = &n

@@ -215,3 +215,32 @@ func TestChange(t *testing.T) {
 		}
 	})
 }
+
+// TestChange_startBy: a job that waits takes another deadline for its start, which ends it as one that it was submitted with
+// does, and loses it by 0. It belongs to rules version 2.
+func TestChange_startBy(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.submit("early")
+	b.refuses(rota.KindConflict, "rules_version", b.changeOf(rota.JobChange{ID: "early", StartBy: to(time.Second)}))
+	b.ok(switchOp(entry.RulesVersion))
+	b.submit("late", func(s *rota.JobSpec) { s.StartBy, s.Delay = 10*time.Second, 5*time.Second })
+	b.submit("never", func(s *rota.JobSpec) { s.StartBy = 3 * time.Second })
+	b.refuses(rota.KindInvalid, "start_by_ms", b.changeOf(rota.JobChange{ID: "late", StartBy: to(5 * time.Second)}))
+	b.refuses(rota.KindInvalid, "start_by_ms", b.changeOf(rota.JobChange{ID: "never", StartBy: to(-time.Millisecond)}))
+	b.ok(queueOp("default", "ttl_abs", "1s")) // it is of no account for jobs that are there
+	a := b.entry(b.changeOf(rota.JobChange{ID: "early", StartBy: to(4 * time.Second)}))
+	if err := entry.OutcomeError(a.Outcomes[0]); err != nil || a.Events[0].Payload != `{"start_by_ms":4000}` {
+		t.Fatal(err, a.Events)
+	}
+	b.ok(b.changeOf(rota.JobChange{ID: "never", StartBy: to(time.Duration(0))}))
+	b.sound()
+	b.pass(3_999)
+	b.state("early", rota.JobQueued)
+	b.pass(1)
+	b.expired("early", rota.ReasonStartBy)
+	b.pass(6_000)
+	b.expired("late", rota.ReasonStartBy)
+	b.state("never", rota.JobQueued)
+	b.sound()
+}

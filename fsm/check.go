@@ -34,6 +34,7 @@ func (m *Machine) Check() []string {
 	c.estimates()
 	c.tiers()
 	c.going()
+	c.accused()
 	c.flows()
 	c.liveNodes()
 	c.rules()

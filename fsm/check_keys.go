@@ -118,7 +118,7 @@ func (kr *keyring) derive() {
 		}
 		if r := kr.ruleOf(c); r != nil {
 			c.due = kr.due(c, r)
-			kr.m.timers.key.set(key, 0, int64(c.due))
+			kr.s.timers.key.set(key, 0, int64(c.due))
 		}
 		if c.blocker != "" {
 			kr.blocks[c.blocker] = append(kr.blocks[c.blocker], key)
@@ -128,7 +128,7 @@ func (kr *keyring) derive() {
 	if len(kr.names) == 0 {
 		return
 	}
-	kr.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
+	kr.s.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		kr.lineUp(kr.line, j)
 		return true
 	})

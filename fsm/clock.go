@@ -114,7 +114,7 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 		}
 	}
 	fire(m.timers.lease, now, m.leasing.fireLease)
-	fire(m.timers.expire, now+int64(planted.ttlOffset(m)), m.fireTTL)
+	fire(m.timers.expire, now+int64(planted.ttlOffset(&m.state)), m.fireTTL)
 	fire(m.timers.gate, date, m.flows.fireGate)
 	fire(m.timers.wake, now, m.leasing.fireWake)
 	fire(m.timers.dated, date, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })

@@ -198,7 +198,7 @@ func (d *decision) queue(lot *sched.Lot) {
 	pairs := d.draft.Round(lot.Pending, sched.RoundInput{
 		Queue: lot.Queue, Stats: lot.Stats, Expects: lot.Expects,
 		Seed: sched.MatchSeed(m.head.cluster, d.epoch, m.head.index, m.head.beacon), Now: d.now,
-		Policy: &q.policy, Cursor: q.placed + d.before[lot.Queue], Limit: min(int(q.policy.BatchSize), d.most-d.placed),
+		Policy: &q.policy, Cursor: q.placed + d.before[lot.Queue], Limit: d.limit(&q.policy),
 		Interleave: q.interleaves(d.sinceInterleave(q))})
 	for i := range pairs {
 		if why := &pairs[i].Reasoning; why.Rule == rota.ReasoningBackfilled {
@@ -212,6 +212,12 @@ func (d *decision) queue(lot *sched.Lot) {
 			d.placed++
 		}
 	}
+}
+
+// limit is how many pairs a queue's round may have. What an entry has at most, batch_size may exceed (SPEC §7.3).
+func (d *decision) limit(p *rota.QueuePolicy) int {
+	batch := int(p.BatchSize)
+	return min(batch, max(d.most, batch)-d.placed)
 }
 
 // changeHolds adds what changes among the holds to the last round.

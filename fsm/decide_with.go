@@ -389,7 +389,7 @@ func (f *freeing) take(whole *fsmpb.Op, op *fsmpb.LeaseOp) bool {
 		return false
 	}
 	j := m.jobs.get(l.Job)
-	if _, run := rota.SplitRunID(l.Job); run || j.workflow != "" || j.history().batch != 0 || len(j.spec.Keys) > 0 || len(j.spec.ExpectedDigest) > 0 {
+	if _, run := rota.SplitRunID(l.Job); run || j.isolated() || j.workflow != "" || j.history().batch != 0 || len(j.spec.Keys) > 0 || len(j.spec.ExpectedDigest) > 0 {
 		return false
 	}
 	if w.polls || l.Revoked != rota.ReasonNone || l.domain != "" || m.admission.limitsOf(l.tenant).MaxConcurrent > 0 || whole.GetIfMatch() != "" {

@@ -40,7 +40,7 @@ func DeleteJobOp(id rota.JobID, seq uint64) *fsmpb.Op {
 // again.
 func (ed *ended) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 	id, seq := rota.JobID(op.GetJob()), op.GetSeq()
-	if ed.m.View.Deleted(seq) {
+	if ed.view.Deleted(seq) {
 		return &fsmpb.Outcome{Existed: true} // deleted already
 	}
 	o, err := ed.deletable(id, seq)
@@ -56,24 +56,24 @@ func (ed *ended) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 	e := rota.Event{Kind: rota.EventJobDeleted, Job: id}
 	if t := ed.tombs.get(id); t != nil {
 		e.Queue, e.Tenant, e.Attempt = t.queue, t.tenant, t.attempt
-		ed.m.uniques.release(id, t.unique)
+		ed.uniques.release(id, t.unique)
 		ed.dropTomb(id, seq)
 	}
 	ed.addDeleted(seq)
-	ed.m.keyring.release(id)
-	ed.m.journal.emit(e)
+	ed.keyring.release(id)
+	ed.s.journal.emit(e)
 	return o
 }
 
 // deletable checks that a job ended under a number, as far as the state knows, and that
 // nothing needs what is known of it. The outcome tells its state.
 func (ed *ended) deletable(id rota.JobID, seq uint64) (*fsmpb.Outcome, error) {
-	o := &fsmpb.Outcome{JobState: uint32(ed.m.View.JobState(id))}
-	if f, v := ed.m.flows.vertex(id); v != nil {
+	o := &fsmpb.Outcome{JobState: uint32(ed.view.JobState(id))}
+	if f, v := ed.flows.vertex(id); v != nil {
 		return o, rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s, which is kept: it can be deleted once the workflow "+
 			"is forgotten", id, f.id)
 	}
-	if j := ed.m.jobs.get(id); j != nil {
+	if j := ed.s.jobs.get(id); j != nil {
 		return o, rota.Refusef(rota.KindConflict, "job", "job %s is %s: cancel it first", id, j.state)
 	}
 	t := ed.tombs.get(id)
@@ -81,17 +81,17 @@ func (ed *ended) deletable(id rota.JobID, seq uint64) (*fsmpb.Outcome, error) {
 	switch {
 	case t == nil && seq == 0:
 		return o, rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
-	case t == nil && (taken || seq > ed.m.head.tombSeq):
+	case t == nil && (taken || seq > ed.s.head.tombSeq):
 		return o, rota.Refusef(rota.KindInvalid, "seq", "job %q did not end under number %d (of %d), which is job %q's", id, seq,
-			ed.m.head.tombSeq, other.id)
+			ed.s.head.tombSeq, other.id)
 	case t != nil && t.seq != seq:
 		return o, rota.Refusef(rota.KindConflict, "seq", "job %s ended under number %d, not %d: look at it again", id, t.seq, seq)
-	case ed.m.leasing.believedUntil(id) != 0:
+	case ed.leasing.believedUntil(id) != 0:
 		return o, rota.Refusef(rota.KindConflict, "job", "job %s is %s, but its worker has not confirmed that it has stopped, and may work on it for up "+
-			"to %d ms more: delete it then", id, rota.JobState(o.GetJobState()), max(1, ed.m.leasing.believedUntil(id)-ed.m.head.clock))
-	case t != nil && t.freeAt > ed.m.head.clock:
+			"to %d ms more: delete it then", id, rota.JobState(o.GetJobState()), max(1, ed.leasing.believedUntil(id)-ed.s.head.clock))
+	case t != nil && t.freeAt > ed.s.head.clock:
 		return o, rota.Refusef(rota.KindConflict, "job", "job %s is %s, but its worker may not have heard of it and may work on it for up to "+
-			"%d ms more: delete it then", id, t.state, t.freeAt-ed.m.head.clock)
+			"%d ms more: delete it then", id, t.state, t.freeAt-ed.s.head.clock)
 	}
 	return o, nil
 }
@@ -122,7 +122,7 @@ func (ed *ended) addDeleted(seq uint64) {
 // dropDeleted forgets ranges of numbers that retention has taken from every archive, at most
 // MaxFiringsPerSweep of them. A leader proposes it.
 func (ed *ended) dropDeleted(op *fsmpb.DropDeleted) *fsmpb.Outcome {
-	if o := ed.m.internal(); o != nil {
+	if o := ed.s.internal(); o != nil {
 		return o
 	}
 	var gone, staged []uint64
@@ -138,13 +138,13 @@ func (ed *ended) dropDeleted(op *fsmpb.DropDeleted) *fsmpb.Outcome {
 			if seq > gone[len(gone)-1] {
 				return false
 			}
-			if ed.m.View.Deleted(seq) {
+			if ed.view.Deleted(seq) {
 				staged = append(staged, seq)
 			}
 			return true
 		})
 	}
-	ed.m.View.Archived(staged) // what archives took may still wait here
+	ed.view.Archived(staged) // what archives took may still wait here
 	for _, to := range gone {
 		ed.deleted.drop(deletedKey(to))
 	}

@@ -205,8 +205,8 @@ func (vw *View) Forgetful() bool { return vw.m.head.droppedTombs > 0 }
 // its gc_horizon has passed, and until a moment of the clock before which a worker may
 // still be at it, 0 for none. A change of the horizon moves no date (SPEC §9.4).
 func (ed *ended) remembered(queue rota.QueueName, freeAt rota.Clock) rota.Date {
-	horizon := rota.Clock(ed.m.queues.get(queue).policy.GCHorizonMs)
-	return ed.m.head.now().At(max(ed.m.head.clock+horizon, freeAt)).Date
+	horizon := rota.Clock(ed.s.queues.get(queue).policy.GCHorizonMs)
+	return ed.s.head.now().At(max(ed.s.head.clock+horizon, freeAt)).Date
 }
 
 // dropTomb forgets a tombstone. Where its record waits for the archive still, that is found
@@ -227,7 +227,7 @@ func (ed *ended) evictTombs(most int) {
 			return
 		}
 		ed.dropTomb(oldest, seq)
-		ed.m.head.droppedTombs++
+		ed.s.head.droppedTombs++
 	}
 }
 
@@ -312,8 +312,13 @@ func rangeFrom(t *tree.Tree[string, *deletedRow], seq uint64) (first *deletedRow
 // ended holds the jobs that have ended: a tombstone of each that is remembered, and in
 // full those that the archive does not have yet.
 type ended struct {
-	m     *Machine
-	tombs tombs
+	s       *state
+	flows   *flows
+	keyring *keyring
+	leasing *leasing
+	uniques *uniques
+	view    *View
+	tombs   tombs
 	// staged are terminal jobs in full, no part of the digest.
 	staged staging
 	// deleted are ranges of numbers of ended jobs that no archive shows any more.

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
@@ -34,6 +35,12 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 		b.submit("k")
 		p := int32(2)
 		return b.changeOf(rota.JobChange{ID: "k", Priority: &p})
+	}},
+	"interrupt_job": {func(b *bench) *fsmpb.Op { b.ok(switchOp(2)); return InterruptOp(&b.View, b.deedLease().Job, false) }},
+	"run_job_now": {func(b *bench) *fsmpb.Op {
+		b.ok(switchOp(2))
+		b.submit("k", func(s *rota.JobSpec) { s.Delay = time.Hour })
+		return RunNowOp(&b.View, "k")
 	}},
 	"delete_job":    {func(b *bench) *fsmpb.Op { b.submit("k"); b.ok(cancelOp("k")); return b.deleteOf("k") }},
 	"report_proof":  {func(b *bench) *fsmpb.Op { return reportOp(b.completed("k", "v")) }},

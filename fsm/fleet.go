@@ -12,8 +12,13 @@ import (
 
 // fleet holds the workers: who they are, whether they are heard of, what they earned.
 type fleet struct {
-	m       *Machine
-	workers table[rota.WorkerID, workerRow, *workerRow]
+	s         *state
+	access    *authority
+	admission *admission
+	leasing   *leasing
+	placement *placement
+	typeStats *typeStats
+	workers   table[rota.WorkerID, workerRow, *workerRow]
 	// offered says that a worker offered slots in the entry that is being applied.
 	offered bool
 }
@@ -27,7 +32,7 @@ func (fl *fleet) enter(w *workerRow, status rota.WorkerStatus) {
 	}
 	suspended := w.status == rota.WorkerSuspended || w.status == rota.WorkerRetired && was == rota.WorkerSuspended
 	if w.status != status {
-		w.status, w.since = status, fl.m.head.now()
+		w.status, w.since = status, fl.s.head.now()
 	}
 	if status != rota.WorkerUnreachable {
 		w.silentSince, w.before = rota.Moment{}, rota.WorkerNone
@@ -41,7 +46,7 @@ func (fl *fleet) enter(w *workerRow, status rota.WorkerStatus) {
 		w.before = rota.WorkerSuspended
 	}
 	fl.reviewWorker(w)
-	fl.m.placement.trimHolds()
+	fl.placement.trimHolds()
 }
 
 // change enters a status and tells so.
@@ -49,9 +54,9 @@ func (fl *fleet) change(w *workerRow, status rota.WorkerStatus) {
 	fl.enter(w, status)
 	e := rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: status}
 	if status == rota.WorkerJailed {
-		e.Deadline = fl.m.head.now().At(w.jailedUntil)
+		e.Deadline = fl.s.head.now().At(w.jailedUntil)
 	}
-	fl.m.journal.emit(e)
+	fl.s.journal.emit(e)
 }
 
 // heard clears UNREACHABLE: the worker goes back to what it was, and the
@@ -60,12 +65,12 @@ func (fl *fleet) heard(w *workerRow) {
 	back := w.before
 	fl.enter(w, back)
 	fl.retimeLeases(w)
-	fl.m.journal.emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: back})
+	fl.s.journal.emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: back})
 }
 
 func (fl *fleet) retimeLeases(w *workerRow) {
 	for _, id := range w.openLeases() {
-		fl.m.leasing.timeLease(fl.m.leasing.leases.edit(id))
+		fl.leasing.timeLease(fl.leasing.leases.edit(id))
 	}
 }
 
@@ -77,15 +82,15 @@ func (fl *fleet) disprove(w *workerRow, p *rota.QueuePolicy, e rota.Event) {
 	e.Kind, e.Worker, e.Session = rota.EventProviderSlashed, w.spec.ID, w.session
 	if !p.HealthSteps {
 		e.Payload = slashPayload(0, w.stakeLeft(), e.Reason)
-		fl.m.journal.emit(e)
+		fl.s.journal.emit(e)
 		return
 	}
-	w.addHealth(fl.m.head.clock, outcomeProofInvalid.health(p))
+	w.addHealth(fl.s.head.clock, outcomeProofInvalid.health(p))
 	penalty := w.stakeLeft() / slashPart
 	w.slashed += penalty
 	w.invalidProofs = min(w.invalidProofs, maxInvalidProofs) + 1
 	e.Payload = slashPayload(penalty, w.stakeLeft(), e.Reason)
-	fl.m.journal.emit(e)
+	fl.s.journal.emit(e)
 	if w.invalidProofs%jailEvery == 0 {
 		fl.jail(w, e.Lease)
 	}
@@ -96,7 +101,7 @@ func (fl *fleet) disprove(w *workerRow, p *rota.QueuePolicy, e rota.Event) {
 // it nothing for a while. One that is SUSPENDED or RETIRED stays so: it is JAILED
 // if it comes back before the time is over.
 func (fl *fleet) jail(w *workerRow, ending rota.LeaseID) {
-	w.jailedUntil = fl.m.head.clock + limits.JailMs
+	w.jailedUntil = fl.s.head.clock + limits.JailMs
 	if w.status == rota.WorkerSuspended || w.status == rota.WorkerRetired {
 		return
 	}
@@ -116,8 +121,8 @@ func (fl *fleet) release(w *workerRow) {
 // its caller ends.
 func (fl *fleet) cancelLeases(w *workerRow, why rota.Reason, but rota.LeaseID) {
 	for _, id := range w.openLeases() {
-		if l := fl.m.leasing.leases.get(id); l.ID != but {
-			fl.m.leasing.endLease(l, why, "")
+		if l := fl.leasing.leases.get(id); l.ID != but {
+			fl.leasing.endLease(l, why, "")
 		}
 	}
 }
@@ -125,20 +130,20 @@ func (fl *fleet) cancelLeases(w *workerRow, why rota.Reason, but rota.LeaseID) {
 // fireForget takes a worker that is long gone out of the state, by itself or when it is deleted.
 func (fl *fleet) fireForget(id string) {
 	w := fl.workers.get(rota.WorkerID(id))
-	fl.m.timers.forget.set(id, w.forgetDue, 0)
-	fl.m.timers.reputation.set(id, int64(w.reputationDue), 0)
-	fl.m.timers.attest.set(id, int64(w.attestDue), 0)
-	fl.m.timers.offer.set(id, int64(w.offersUntil), 0)
-	fl.m.timers.disowned.set(id, fl.m.access.disownedAt(w), 0)
-	fl.m.placement.registry.supply.Remove(w.spec.ID)
-	fl.m.access.hold(w.by, access.OwnsWorker, -1)
+	fl.s.timers.forget.set(id, w.forgetDue, 0)
+	fl.s.timers.reputation.set(id, int64(w.reputationDue), 0)
+	fl.s.timers.attest.set(id, int64(w.attestDue), 0)
+	fl.s.timers.offer.set(id, int64(w.offersUntil), 0)
+	fl.s.timers.disowned.set(id, fl.access.disownedAt(w), 0)
+	fl.placement.registry.supply.Remove(w.spec.ID)
+	fl.access.hold(w.by, access.OwnsWorker, -1)
 	fl.workers.drop(w.spec.ID)
 }
 
 // timeWorker sets or clears when a worker leaves the state.
 func (fl *fleet) timeWorker(w *workerRow) {
 	at := w.forgetAt()
-	fl.m.timers.forget.set(string(w.spec.ID), w.forgetDue, at)
+	fl.s.timers.forget.set(string(w.spec.ID), w.forgetDue, at)
 	w.forgetDue = at
 }
 
@@ -188,7 +193,7 @@ func (a attestation) check() error {
 // one without an attestation has none from then on. The stake stays in the row, for
 // penalties: no worker escapes them by registering without.
 func (fl *fleet) attest(w *workerRow, a attestation) {
-	w.attestedUntil, w.lapsed = a.until, a.until != 0 && a.until <= fl.m.head.date()
+	w.attestedUntil, w.lapsed = a.until, a.until != 0 && a.until <= fl.s.head.date()
 	if a.until != 0 {
 		w.attestedStake = a.stake
 	}
@@ -302,11 +307,11 @@ func (c *checker) bars(w *workerRow) {
 
 // own notes whose worker it is that registers to work as a spec says; w is editable.
 func (fl *fleet) own(w *workerRow, spec *rota.WorkerSpec) {
-	fl.m.timers.disowned.set(string(w.spec.ID), fl.m.access.disownedAt(w), 0)
-	fl.m.access.hold(w.by, access.OwnsWorker, -1)
-	w.by = fl.m.journal.owner()
-	fl.m.access.hold(w.by, access.OwnsWorker, 1)
-	w.grants = fl.m.access.work(w.by, spec.Queues)
+	fl.s.timers.disowned.set(string(w.spec.ID), fl.access.disownedAt(w), 0)
+	fl.access.hold(w.by, access.OwnsWorker, -1)
+	w.by = fl.s.journal.owner()
+	fl.access.hold(w.by, access.OwnsWorker, 1)
+	w.grants = fl.access.work(w.by, spec.Queues)
 }
 
 // disown looks at the workers of principals whose credentials changed: the next sweeps end the
@@ -315,8 +320,8 @@ func (fl *fleet) own(w *workerRow, spec *rota.WorkerSpec) {
 func (fl *fleet) disown(whose func(rota.Principal) bool) {
 	fl.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
 		if whose(w.by) {
-			fl.m.timers.disowned.Delete(timer{1, string(id)})
-			fl.m.timers.disowned.set(string(id), 0, fl.m.access.disownedAt(w))
+			fl.s.timers.disowned.Delete(timer{1, string(id)})
+			fl.s.timers.disowned.set(string(id), 0, fl.access.disownedAt(w))
 		}
 		return true
 	})
@@ -332,7 +337,7 @@ func (fl *fleet) regrant(whose func(rota.Principal) bool) {
 		if w.by == "" || !whose(w.by) {
 			return true
 		}
-		if g := fl.m.access.work(w.by, w.spec.Queues); !g.Equal(w.grants) {
+		if g := fl.access.work(w.by, w.spec.Queues); !g.Equal(w.grants) {
 			changed[id], ids = g, append(ids, id)
 		}
 		return true
@@ -343,6 +348,22 @@ func (fl *fleet) regrant(whose func(rota.Principal) bool) {
 		fl.reviewWorker(w)
 	}
 }
+
+// revokeDenied revokes the leases that a worker's principal may not work, to which its session has just moved (SPEC §4.11).
+func (fl *fleet) revokeDenied(w *workerRow) {
+	if fl.s.head.rules < moveRules {
+		return
+	}
+	may := fl.access.mayWork(w)
+	for _, id := range w.openLeases() {
+		if l := fl.leasing.leases.get(id); !may(l.tenant, l.queue) {
+			fl.revoke(fl.leasing.leases.edit(id), rota.ReasonAccessEnded)
+		}
+	}
+}
+
+// moveRules are the first rules under which a session that moves to another principal has leases revoked.
+const moveRules = 2
 
 // mayWork returns whether a worker's principal may work for a tenant in a queue, whether the worker serves the queue or
 // not: its leases outlive a change of its queues. Like work it follows from the rows alone.
@@ -378,10 +399,10 @@ const nobody rota.Principal = "nobody"
 // secret, under a credential that counts, takes the id up again.
 func (fl *fleet) fireDisowned(id string) {
 	w := fl.workers.edit(rota.WorkerID(id))
-	fl.m.timers.disowned.set(id, 1, 0)
-	fl.m.access.hold(w.by, access.OwnsWorker, -1)
+	fl.s.timers.disowned.set(id, 1, 0)
+	fl.access.hold(w.by, access.OwnsWorker, -1)
 	w.by = nobody
-	w.grants = fl.m.access.work(w.by, w.spec.Queues)
+	w.grants = fl.access.work(w.by, w.spec.Queues)
 	if w.status == rota.WorkerRetired {
 		return
 	}
@@ -389,13 +410,13 @@ func (fl *fleet) fireDisowned(id string) {
 	fl.withdraw(w)
 	fl.supersede(w, rota.ReasonAccessEnded)
 	w = fl.workers.edit(rota.WorkerID(id))
-	fl.m.head.sessions++
-	w.session = rota.Session(fl.m.head.sessions)
+	fl.s.head.sessions++
+	w.session = rota.Session(fl.s.head.sessions)
 	if up := w.status; up == rota.WorkerActive || up == rota.WorkerDraining {
 		fl.enter(w, rota.WorkerUnreachable)
-		w.before, w.silentSince = up, fl.m.head.now()
+		w.before, w.silentSince = up, fl.s.head.now()
 	}
-	fl.m.journal.emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: w.status})
+	fl.s.journal.emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: w.status})
 }
 
 // live reports whether the id is somebody's: only RETIRED workers, and UNREACHABLE
@@ -415,16 +436,16 @@ func (r *workerRow) live() bool {
 // (SPEC §6.4), or that its credential's end ends. No beat of the old session is answered from now on, so its
 // silence counts from here, or from where it counts already.
 func (fl *fleet) supersede(w *workerRow, why rota.Reason) {
-	since := fl.m.head.clock
+	since := fl.s.head.clock
 	if w.status == rota.WorkerUnreachable {
 		since = min(since, w.silentSince.Clock)
 	}
 	for _, id := range w.openLeases() {
-		l := fl.m.leasing.leases.edit(id)
+		l := fl.leasing.leases.edit(id)
 		fl.revoke(l, why)
 		if l.silentSince == 0 {
 			l.silentSince = max(since, 1)
 		}
-		fl.m.leasing.timeLease(l)
+		fl.leasing.timeLease(l)
 	}
 }

@@ -186,7 +186,7 @@ func (fs *flows) vertex(job rota.JobID) (*flow, *vertexRow) {
 // editVertex returns a vertex to change.
 func (fs *flows) editVertex(f *flow, number uint32) *vertexRow {
 	v := f.rows[number]
-	if v.gen() != fs.m.ledger.gen {
+	if v.gen() != fs.s.ledger.gen {
 		v = fs.vertices.edit(vertexKey(f.id, number))
 		f.rows[number] = v
 	}
@@ -226,24 +226,24 @@ func (fs *flows) settleFlows() {
 	if !fs.flowIndex.pending() {
 		return
 	}
-	left, looks, bytes, most := fs.flowIndex.steps, fs.flowIndex.looks, int64(limits.MaxFlowBytes), fs.m.ended.staged.added+limits.MaxFlowBytes
+	left, looks, bytes, most := fs.flowIndex.steps, fs.flowIndex.looks, int64(limits.MaxFlowBytes), fs.ended.staged.added+limits.MaxFlowBytes
 	if fs.flowIndex.ready.Len() > 0 {
 		left, bytes = (left+1)/2, bytes/2
 	}
 	rest := fs.flowIndex.steps - left
-	left, looks = fs.settlePasses(left, looks, fs.m.ended.staged.added+bytes)
+	left, looks = fs.settlePasses(left, looks, fs.ended.staged.added+bytes)
 	left = fs.settleReady(left+rest, most)
 	left, _ = fs.settlePasses(left, looks, most) // a node that expires as it is released may end its workflow
-	if fs.m.head.rules >= runRules {
+	if fs.s.head.rules >= runRules {
 		fs.settleReady(left, most) // what outlives that end
 	}
-	fs.m.sweep.More = fs.m.sweep.More || fs.flowIndex.pending()
+	fs.s.sweep.More = fs.s.sweep.More || fs.flowIndex.pending()
 }
 
 // settleReady processes at most so many vertices that are due, and gives what is left of that. It stops when the records
 // staged so far take most bytes.
 func (fs *flows) settleReady(left int, most int64) int {
-	for ; left > 0 && fs.m.ended.staged.added < most; left-- {
+	for ; left > 0 && fs.ended.staged.added < most; left-- {
 		_, f, ok := fs.flowIndex.ready.Min()
 		if !ok {
 			break
@@ -270,13 +270,13 @@ func (fs *flows) settleDue(f *flow, number uint32) {
 	j := fs.makeJob(f, r, number)
 	switch {
 	case lost:
-		fs.m.expel(j, rota.JobCancelled, why)
+		fs.life.expel(j, rota.JobCancelled, why)
 	case g != nil:
 		fs.passGate(j, g)
-	case j.expires() != 0 && j.expires() <= fs.m.head.clock: // it waited for too long, and is not leased any more
-		fs.m.expel(j, rota.JobExpired, j.expiry())
+	case j.expires() != 0 && j.expires() <= fs.s.head.clock: // it waited for too long, and is not leased any more
+		fs.life.expel(j, rota.JobExpired, j.expiry())
 	default:
-		fs.m.startAfter(j, f.rows[number].freeAt)
+		fs.life.startAfter(j, f.rows[number].freeAt)
 	}
 }
 
@@ -291,23 +291,23 @@ func (fs *flows) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 	r.blocked--
 	r.live++
 	id := v.spec.ID
-	j := fs.m.newJob()
-	fs.m.own(j)
-	j.spec, j.specHash, j.state = v.spec, hashSpec(&fs.m.ledger.enc, v.spec), rota.JobBlocked
+	j := fs.s.newJob()
+	fs.life.own(j)
+	j.spec, j.specHash, j.state = v.spec, hashSpec(&fs.s.ledger.enc, v.spec), rota.JobBlocked
 	j.submitted, j.submittedDate = r.submitted.Clock, r.submitted.Date
 	j.workflow, j.vertex, j.attempts, j.data = f.id, number, v.past.list(), f.data(v)
 	if v.runs > 0 {
 		j.past = &jobPast{content: j.specHash, life: v.runs, retried: r.started}
 	}
-	if t := fs.m.ended.tombs.get(id); t != nil { // of a workflow of that id that is forgotten
-		fs.m.ended.dropTomb(id, t.seq)
+	if t := fs.ended.tombs.get(id); t != nil { // of a workflow of that id that is forgotten
+		fs.ended.dropTomb(id, t.seq)
 	}
-	fs.m.head.jobSeq++
-	j.seq = fs.m.head.jobSeq
-	fs.m.jobs.insert(id, j)
-	fs.m.placement.classify(j)
-	fs.m.keyring.enter(j)
-	q := fs.m.queues.edit(v.spec.Queue)
+	fs.s.head.jobSeq++
+	j.seq = fs.s.head.jobSeq
+	fs.s.jobs.insert(id, j)
+	fs.placement.classify(j)
+	fs.keyring.enter(j)
+	q := fs.s.queues.edit(v.spec.Queue)
 	if v.runs++; v.runs == 1 {
 		q.submitted++
 	}
@@ -321,8 +321,8 @@ func (fs *flows) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 	if ttl > 0 {
 		j.expireAbs = r.started.Clock + rota.Clock(ttl)
 	}
-	fs.m.timers.expire.set(string(id), 0, int64(j.expires()))
-	fs.m.typeStats.declareType(v.spec, q)
+	fs.s.timers.expire.set(string(id), 0, int64(j.expires()))
+	fs.typeStats.declareType(v.spec, q)
 	return j
 }
 
@@ -414,7 +414,16 @@ func (w *walk) next() (n uint32, ok bool) {
 
 // flows holds the workflows, and releases their nodes.
 type flows struct {
-	m         *Machine
+	s         *state
+	access    *authority
+	admission *admission
+	ended     *ended
+	keyring   *keyring
+	leasing   *leasing
+	life      *lifecycle
+	placement *placement
+	typeStats *typeStats
+	view      *View
 	workflows table[rota.WorkflowID, workflowRow, *workflowRow]
 	// vertices are the workflows' nodes, by vertexKey.
 	vertices  table[string, vertexRow, *vertexRow]

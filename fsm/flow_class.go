@@ -24,7 +24,7 @@ type kind struct {
 // takeKind takes one use more of the class of a spec, and gives it back where the
 // workflow, or what has been taken for it, has it already.
 func (fs *flows) takeKind(f *flow, taken []kind, v uint32, spec *keptSpec) []kind {
-	s, words := fs.m.placement.registry.supply, spec.words()
+	s, words := fs.placement.registry.supply, spec.words()
 	c := s.Intern(sched.RequirementsOf(&words))
 	if f.holds[c] {
 		s.Release(c)
@@ -38,7 +38,7 @@ func (fs *flows) takeKind(f *flow, taken []kind, v uint32, spec *keptSpec) []kin
 func (fs *flows) dropKinds(f *flow, taken []kind) {
 	for _, k := range taken {
 		delete(f.holds, k.class)
-		fs.m.placement.registry.supply.Release(k.class)
+		fs.placement.registry.supply.Release(k.class)
 	}
 }
 
@@ -48,7 +48,7 @@ func (fs *flows) admitKind(f *flow, spec *keptSpec) error {
 		return rota.Refusef(rota.KindInvalid, "requires", "the nodes of workflow %s have more than %d different requirement sets: give "+
 			"more of them the same, or split the workflow", f.id, limits.MaxWorkflowClasses)
 	}
-	if fs.m.placement.registry.supply.Classes(spec.Queue) > limits.MaxClassesPerQueue {
+	if fs.placement.registry.supply.Classes(spec.Queue) > limits.MaxClassesPerQueue {
 		return exhausted("requires", "queue %q has jobs and nodes of workflows of %d different requirement sets: no more are taken",
 			spec.Queue, limits.MaxClassesPerQueue)
 	}
@@ -75,7 +75,7 @@ func (fs *flows) holdKinds(f *flow) error {
 // freeKinds gives the classes of a workflow back that is over, or given up.
 func (fs *flows) freeKinds(f *flow) {
 	for _, k := range f.kinds {
-		fs.m.placement.registry.supply.Release(k.class)
+		fs.placement.registry.supply.Release(k.class)
 	}
 	f.holds = nil
 }
@@ -123,13 +123,13 @@ func (fs *flows) deriveFlows() error {
 			fs.flowIndex.leaving.Set(r.seq, id)
 			return true
 		}
-		if fs.m.queues.get(r.queue) == nil || r.added > r.nodes || r.from > r.added {
+		if fs.s.queues.get(r.queue) == nil || r.added > r.nodes || r.from > r.added {
 			err = fmt.Errorf("workflow %s contradicts itself, or is of the unknown queue %q", id, r.queue)
 			return false
 		}
 		fs.flowIndex.kept.add(r, 1)
 		fs.flowIndex.byID[id] = newFlow(r)
-		fs.m.timers.upload.set(string(id), 0, r.lapses())
+		fs.s.timers.upload.set(string(id), 0, r.lapses())
 		if r.endures() {
 			fs.noteOver(r, 1)
 		}
@@ -162,7 +162,7 @@ func (fs *flows) deriveVertex(v *vertexRow) error {
 	switch {
 	case r == nil || f == nil && !r.leaving:
 		return fmt.Errorf("vertex %d is of the unknown workflow %q", v.number, v.workflow)
-	case v.spec.ID != rota.NodeJobID(v.workflow, name) || fs.m.queues.get(v.spec.Queue) == nil:
+	case v.spec.ID != rota.NodeJobID(v.workflow, name) || fs.s.queues.get(v.spec.Queue) == nil:
 		return fmt.Errorf("vertex %d of workflow %s has id %q and queue %q", v.number, v.workflow, v.spec.ID, v.spec.Queue)
 	case f == nil:
 		return nil
@@ -204,7 +204,7 @@ func (fs *flows) deriveFlow(f *flow, r *workflowRow) error {
 		fs.flowIndex.passing.Set(f.seq, f)
 	}
 	for _, v := range f.rows {
-		fs.m.timers.gate.set(v.key, 0, v.gateDue())
+		fs.s.timers.gate.set(v.key, 0, v.gateDue())
 		switch {
 		case open && len(v.parents) == 0:
 			f.work.Insert(v.number)
@@ -226,7 +226,7 @@ func (fs *flows) deriveNodeJob(j *jobRow) error {
 		return fmt.Errorf("job %s is of no vertex of workflow %q", j.spec.ID, j.workflow)
 	}
 	v := f.rows[j.vertex]
-	if hashSpec(&fs.m.ledger.enc, v.spec) != j.specHash {
+	if hashSpec(&fs.s.ledger.enc, v.spec) != j.specHash {
 		return fmt.Errorf("job %s has another spec than its vertex", j.spec.ID)
 	}
 	j.spec, j.data = v.spec, f.data(v) // a node's job has a jobLife

@@ -27,7 +27,7 @@ func (fs *flows) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 	}
 	f, r := fs.flowIndex.byID[j.workflow], fs.workflows.edit(j.workflow)
 	v := fs.editVertex(f, j.vertex)
-	v.state, v.reason, v.freeAt = rota.NodeState(state), why, max(v.freeAt, fs.m.ended.freeAt)
+	v.state, v.reason, v.freeAt = rota.NodeState(state), why, max(v.freeAt, fs.ended.freeAt)
 	fs.keepPast(v, j, state)
 	if why == rota.ReasonParentFailed || why == rota.ReasonNotNeeded {
 		v.state = rota.NodeSkipped
@@ -35,7 +35,7 @@ func (fs *flows) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 	if v.unneeded() {
 		r.unneeded++
 	}
-	v.finished, v.finishedAt = fs.m.head.now(), fs.m.at
+	v.finished, v.finishedAt = fs.s.head.now(), fs.s.at
 	r.live--
 	*r.count(v.state)++
 	if state == rota.JobCompleted {
@@ -60,7 +60,7 @@ func (fs *flows) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 // cancelled: its worker may not have heard.
 func (fs *flows) unheard(j *jobRow) bool {
 	f := fs.flowIndex.byID[j.workflow]
-	return f != nil && j.attempt == 0 && j.declines == 0 && f.rows[j.vertex].freeAt == j.due
+	return f != nil && j.attempt == 0 && j.declines == 0 && j.due != 0 && f.rows[j.vertex].freeAt == j.due
 }
 
 // keepPast keeps the attempts of a node that a retry may run again. Of all such nodes so
@@ -104,9 +104,7 @@ func (fs *flows) noteLog(id rota.JobID, lease rota.LeaseID) {
 // §11.3). One that ended because the workflow ends, or an ancestor failed, has not
 // failed itself.
 func (fs *flows) failVertex(f *flow, r *workflowRow, v *vertexRow) {
-	switch v.reason {
-	case rota.ReasonParentFailed, rota.ReasonWorkflowFailed, rota.ReasonWorkflowCancelled, rota.ReasonNotNeeded:
-	default:
+	if v.failedItself() {
 		if r.reason == rota.ReasonNone {
 			r.failed, r.reason = v.number, v.reason
 		}
@@ -150,9 +148,9 @@ func (fs *flows) endsWith(j *jobRow) bool {
 		return false
 	}
 	why := fs.workflows.get(j.workflow).why()
-	fs.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCancelled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
+	fs.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCancelled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Reason: why})
-	fs.m.finish(j, rota.JobCancelled, why, result{})
+	fs.life.finish(j, rota.JobCancelled, why, result{})
 	return true
 }
 
@@ -182,12 +180,15 @@ func (fs *flows) finishFlow(f *flow, r *workflowRow) {
 	default:
 		state = r.was
 	}
+	if state == rota.WorkflowFailed && r.reason == rota.ReasonNone && fs.s.head.rules >= culpritRules {
+		f.blame(r)
+	}
 	fs.flowIndex.passing.Delete(f.seq)
 	fs.freeKinds(f)
-	fs.m.access.hold(r.by, access.OwnsWorkflow, -1)
+	fs.access.hold(r.by, access.OwnsWorkflow, -1)
 	r.state, r.ending, r.cursor = state, rota.WorkflowNone, 0
-	r.finished = fs.m.head.now()
-	r.due = fs.m.ended.remembered(r.queue, 0)
+	r.finished = fs.s.head.now()
+	r.due = fs.ended.remembered(r.queue, 0)
 	fs.noteOver(r, 1)
 	e := rota.Event{Kind: rota.EventWorkflowFinished, Reason: r.reason, Payload: fs.finishedPayload(r)}
 	if r.reason != rota.ReasonNone {
@@ -196,26 +197,60 @@ func (fs *flows) finishFlow(f *flow, r *workflowRow) {
 	fs.emitFlow(r, e)
 }
 
+// culpritRules are the first rules under which a FAILED workflow always names a node.
+const culpritRules = 2
+
+// blame names the node for which a workflow stays FAILED where a retry ran only a part of it again: of those that did not complete
+// the first that ended for a reason of its own, else the first; r is editable.
+func (f *flow) blame(r *workflowRow) {
+	var first *vertexRow
+	for _, v := range f.rows {
+		if v.lost() && (first == nil || v.blamedBefore(first)) {
+			first = v
+		}
+	}
+	if first != nil {
+		r.failed, r.reason = first.number, first.reason
+	}
+}
+
+// blamedBefore orders nodes that did not complete; of those of one entry the one of the lower number comes first.
+func (v *vertexRow) blamedBefore(o *vertexRow) bool {
+	if own := v.failedItself(); own != o.failedItself() {
+		return own
+	}
+	return v.finishedAt < o.finishedAt
+}
+
+// failedItself reports whether a node that did not complete ended for a reason of its own.
+func (v *vertexRow) failedItself() bool {
+	switch v.reason {
+	case rota.ReasonParentFailed, rota.ReasonWorkflowFailed, rota.ReasonWorkflowCancelled, rota.ReasonNotNeeded:
+		return false
+	}
+	return true
+}
+
 // emitFlow adds an event about a workflow; r is editable.
 func (fs *flows) emitFlow(r *workflowRow, e rota.Event) {
 	e.Run, e.Queue, e.Tenant, e.Parent = string(r.id), r.queue, r.tenant, r.lastEvent
-	if id := fs.m.journal.announce(&e); !fs.m.journal.mute {
+	if id := fs.s.journal.announce(&e); !fs.s.journal.mute {
 		r.lastEvent = id
 	}
 }
 
 // startedPayload tells of a run that begins: workflowStarted.
 func (fs *flows) startedPayload(r *workflowRow) string {
-	b := strconv.AppendUint(append(fs.m.journal.scratch[:0], `{"nodes":`...), uint64(r.nodes), 10)
+	b := strconv.AppendUint(append(fs.s.journal.scratch[:0], `{"nodes":`...), uint64(r.nodes), 10)
 	b = strconv.AppendUint(append(b, `,"edges":`...), r.edges, 10)
 	b = strconv.AppendInt(append(b, `,"run":`...), int64(r.runs), 10)
-	fs.m.journal.scratch = append(b, '}')
-	return string(fs.m.journal.scratch)
+	fs.s.journal.scratch = append(b, '}')
+	return string(fs.s.journal.scratch)
 }
 
 // finishedPayload returns how a workflow's nodes ended: workflowFinished.
 func (fs *flows) finishedPayload(r *workflowRow) string {
-	b := append(fs.m.journal.scratch[:0], `{"state":"`...)
+	b := append(fs.s.journal.scratch[:0], `{"state":"`...)
 	b = append(append(b, r.state.String()...), '"')
 	for _, n := range []struct {
 		name  string
@@ -226,8 +261,8 @@ func (fs *flows) finishedPayload(r *workflowRow) string {
 		b = strconv.AppendUint(b, uint64(n.count), 10)
 	}
 	b = strconv.AppendInt(append(b, `,"run":`...), int64(r.runs), 10)
-	fs.m.journal.scratch = append(b, '}')
-	return string(fs.m.journal.scratch)
+	fs.s.journal.scratch = append(b, '}')
+	return string(fs.s.journal.scratch)
 }
 
 // Passes go over all vertices of a workflow, by number: one that ends cancels, one
@@ -243,7 +278,7 @@ const looksPerStep = 16
 // settlePasses does at most so many steps of all passes, with as many looks, and gives
 // what is left of both. They stop when the records staged so far take most bytes.
 func (fs *flows) settlePasses(left, looks int, most int64) (int, int) {
-	for left > 0 && looks > 0 && fs.m.ended.staged.added < most {
+	for left > 0 && looks > 0 && fs.ended.staged.added < most {
 		_, f, ok := fs.flowIndex.passing.Min()
 		if !ok {
 			break
@@ -262,7 +297,7 @@ func (fs *flows) settlePasses(left, looks int, most int64) (int, int) {
 
 // pass goes on with one workflow's pass; r is editable.
 func (fs *flows) pass(f *flow, r *workflowRow, left, looks int, most int64) (int, int) {
-	for r.passing() && left > 0 && looks > 0 && fs.m.ended.staged.added < most {
+	for r.passing() && left > 0 && looks > 0 && fs.ended.staged.added < most {
 		number := r.cursor
 		r.cursor++
 		looks--
@@ -294,12 +329,12 @@ func (fs *flows) cancelVertex(f *flow, r *workflowRow, number uint32) bool {
 	case v.state == vertexBlocked:
 		j = fs.makeJob(f, r, number)
 	default:
-		if j = fs.m.jobs.get(v.spec.ID); j.state.Leased() && r.ending == rota.WorkflowFailed {
+		if j = fs.s.jobs.get(v.spec.ID); j.state.Leased() && r.ending == rota.WorkflowFailed {
 			return false
 		}
-		j = fs.m.jobs.edit(v.spec.ID)
+		j = fs.s.jobs.edit(v.spec.ID)
 	}
-	fs.m.expel(j, rota.JobCancelled, r.why())
+	fs.life.expel(j, rota.JobCancelled, r.why())
 	return true
 }
 
@@ -316,14 +351,14 @@ func (fs *flows) takeBack(f *flow, r *workflowRow, number uint32) bool {
 	}
 	*r.count(v.state)--
 	r.blocked++
-	fs.m.queues.edit(v.spec.Queue).blocked++
+	fs.s.queues.edit(v.spec.Queue).blocked++
 	v.state, v.reason, v.finished, v.finishedAt = vertexBlocked, rota.ReasonNone, rota.Moment{}, 0
 	v.worker, v.attempt, v.assigned, v.assignedAt = "", 0, rota.Moment{}, 0
 	if v.gate != nil {
 		v.gate = &gate{terms: v.gate.terms} // it waits for another signal
 	}
-	if t := fs.m.ended.tombs.get(v.spec.ID); t != nil {
-		fs.m.ended.dropTomb(t.id, t.seq)
+	if t := fs.ended.tombs.get(v.spec.ID); t != nil {
+		fs.ended.dropTomb(t.id, t.seq)
 	}
 	f.spoil(number, -1, func(c uint32) {
 		if f.lost[c]--; f.lost[c] == 0 && f.work.Contains(c) && !f.due(r, f.rows[c]) {
@@ -355,11 +390,11 @@ func (r *workflowRow) endures() bool { return r.state.Terminal() && !r.leaving }
 func (fs *flows) noteOver(r *workflowRow, by int64) {
 	id, due, end := string(r.id), int64(r.due), int64(r.finished.Clock)
 	if by > 0 {
-		fs.m.timers.ended.set(id, 0, due)
-		fs.m.timers.oldest.set(id, 0, end)
+		fs.s.timers.ended.set(id, 0, due)
+		fs.s.timers.oldest.set(id, 0, end)
 	} else {
-		fs.m.timers.ended.set(id, due, 0)
-		fs.m.timers.oldest.set(id, end, 0)
+		fs.s.timers.ended.set(id, due, 0)
+		fs.s.timers.oldest.set(id, end, 0)
 	}
 	fs.flowIndex.over.add(r, by)
 }
@@ -367,7 +402,7 @@ func (fs *flows) noteOver(r *workflowRow, by int64) {
 // leave forgets a workflow that is over, or whose upload is given up: at once for
 // whoever asks, its rows over the next entries; r is editable.
 func (fs *flows) leave(r *workflowRow) {
-	fs.m.timers.upload.set(string(r.id), r.lapses(), 0)
+	fs.s.timers.upload.set(string(r.id), r.lapses(), 0)
 	fs.flowIndex.kept.add(r, -1)
 	if r.endures() {
 		fs.noteOver(r, -1)
@@ -375,7 +410,7 @@ func (fs *flows) leave(r *workflowRow) {
 		fs.freeKinds(fs.flowIndex.byID[r.id])
 	}
 	if r.lives() {
-		fs.m.access.hold(r.by, access.OwnsWorkflow, -1)
+		fs.access.hold(r.by, access.OwnsWorkflow, -1)
 	}
 	delete(fs.flowIndex.byID, r.id)
 	r.leaving, r.cursor = true, 0

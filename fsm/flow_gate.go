@@ -21,14 +21,14 @@ func (fs *flows) weighSignal(r *workflowRow, bytes int64) {
 // releaseGate lets a gate wait whose parents have completed.
 func (fs *flows) releaseGate(f *flow, r *workflowRow, number uint32) {
 	fs.dropWork(f, number)
-	v, now := fs.editVertex(f, number), fs.m.head.now()
+	v, now := fs.editVertex(f, number), fs.s.head.now()
 	g := *v.gate
 	if g.since = now; g.terms.Timeout > 0 {
 		g.due = now.Date + rota.Date(g.terms.Timeout.Milliseconds())
 	}
 	v.gate = &g
 	r.waiting++
-	fs.m.timers.gate.set(v.key, 0, v.gateDue())
+	fs.s.timers.gate.set(v.key, 0, v.gateDue())
 	e := rota.Event{Kind: rota.EventGateWaiting, Job: v.spec.ID, Node: vertexName(v)}
 	if g.due != 0 {
 		e.Deadline = now.On(g.due)
@@ -39,7 +39,7 @@ func (fs *flows) releaseGate(f *flow, r *workflowRow, number uint32) {
 // stopWaiting takes a gate from those that wait, where it is one; r and v are editable.
 func (fs *flows) stopWaiting(r *workflowRow, v *vertexRow) {
 	if v.waits() {
-		fs.m.timers.gate.set(v.key, v.gateDue(), 0)
+		fs.s.timers.gate.set(v.key, v.gateDue(), 0)
 		r.waiting--
 	}
 }
@@ -62,17 +62,17 @@ func (fs *flows) passGate(j *jobRow, g *gate) {
 		fs.completeGate(j, rota.ReasonDone, g.payload)
 		return
 	}
-	fs.m.own(j)
+	fs.life.own(j)
 	j.lastReason, j.lastError = rota.ReasonGateRefused, tail(string(g.payload), limits.MaxErrorBytes)
-	fs.m.die(j, rota.ReasonGateRefused)
+	fs.life.die(j, rota.ReasonGateRefused)
 }
 
 // completeGate ends a gate well.
 func (fs *flows) completeGate(j *jobRow, why rota.Reason, output []byte) {
 	digest := sha256.Sum256(output)
-	fs.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Reason: why,
-		Payload: fs.m.journal.done(digest[:])})
-	fs.m.finish(j, rota.JobCompleted, why, result{output: output, digest: digest[:]})
+	fs.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Reason: why,
+		Payload: fs.s.journal.done(digest[:])})
+	fs.life.finish(j, rota.JobCompleted, why, result{output: output, digest: digest[:]})
 }
 
 // fireGate ends a gate that nobody signalled in time.
@@ -84,7 +84,7 @@ func (fs *flows) fireGate(key string) {
 		fs.completeGate(j, rota.ReasonGateTimeout, nil)
 		return
 	}
-	fs.m.expel(j, rota.JobExpired, rota.ReasonGateTimeout)
+	fs.life.expel(j, rota.JobExpired, rota.ReasonGateTimeout)
 }
 
 // gates checks the gates of a workflow that is kept.

@@ -394,6 +394,9 @@ func (m *Machine) derive() error {
 		m.placement.share(r.queue, r.tenant, 1)
 		m.placement.countEndless(r, &m.queues.get(r.queue).policy, 1)
 		m.placement.registry.supply.Began(r.Worker, m.placement.runOf(r))
+		if m.leasing.runsAlone(r) {
+			m.placement.registry.supply.Isolate(r.Worker, true)
+		}
 		return true
 	})
 	if err != nil {
@@ -426,6 +429,7 @@ func (m *Machine) deriveJob(j *jobRow) error {
 	m.placement.registry.moveNode(j, rota.JobNone, j.state)
 	id := string(j.spec.ID)
 	m.placement.classify(j)
+	m.placement.accuse(j)
 	m.timers.wake.set(id, 0, int64(j.due))
 	m.timers.dated.set(id, 0, int64(j.dueDate))
 	m.timers.expire.set(id, 0, int64(j.expires()))

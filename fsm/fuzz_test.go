@@ -246,7 +246,7 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	case 11:
 		switch d.roll(4) {
 		case 0, 1:
-			return hostileChange(d)
+			return hostileChange(b, d)
 		case 2:
 			if d.roll(4) == 0 {
 				return &fsmpb.Op{Op: &fsmpb.Op_DropDeleted{DropDeleted: &fsmpb.DropDeleted{Through: uint64(d.number())}}}
@@ -402,9 +402,21 @@ func hostileFlow(d *dice) *fsmpb.Op {
 }
 
 // hostileChange is a change of a job, or what none can be.
-func hostileChange(d *dice) *fsmpb.Op {
+func hostileChange(b *bench, d *dice) *fsmpb.Op {
 	c := rota.JobChange{ID: rota.JobID(d.id("j"))}
-	switch d.roll(5) {
+	switch d.roll(8) {
+	case 7:
+		c.StartBy = to(time.Duration(d.roll(3)) * 5 * time.Second)
+	case 5:
+		op := InterruptOp(&b.View, c.ID, d.roll(2) == 0)
+		if d.roll(3) == 0 {
+			op.GetInterruptJob().Lease = []byte(d.text())
+		}
+		return op
+	case 6:
+		op := RunNowOp(&b.View, c.ID)
+		op.GetRunJobNow().DueClockMs += d.number() * int64(d.roll(2))
+		return op
 	case 0:
 		c.Priority = to(int32(d.roll(12)))
 	case 1:

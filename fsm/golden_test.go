@@ -160,6 +160,33 @@ func goldenOutlived(c *bench) {
 	c.entry(DeleteKeyRuleOp("", "outlived", ""))
 }
 
+// goldenLosses loses workers under jobs until those run alone, interrupts one and cancels it, and queues one before its time.
+func goldenLosses(c *bench) {
+	c.entry(queueOp("lossy", "backoff_base_ms", "100", "backoff_cap_ms", "1000"))
+	lossy := func(s *rota.JobSpec) { s.Queue = "lossy" }
+	c.entry(submitOp(jobSpec("lossy0", lossy)), submitOp(jobSpec("lossy1", lossy)))
+	for n := range 4 {
+		id := fmt.Sprint("lossy", n)
+		session := c.worker(id, 4, func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"lossy"} })
+		for _, l := range inOrder(c.match()) {
+			if l.Worker != rota.WorkerID(id) {
+				continue
+			}
+			c.entry(verb(rota.VerbAck, l))
+			if n < 2 {
+				continue
+			}
+			c.entry(InterruptOp(&c.View, l.Job, n == 2))
+			if n == 3 {
+				c.entry(cancelOp(string(l.Job)))
+			}
+		}
+		c.entry(goneOp(id, session, id))
+		c.entry(RunNowOp(&c.View, "lossy0"))
+		c.pass(2_000)
+	}
+}
+
 // goldenDeletions ends jobs, and deletes them so that ranges of numbers begin, meet and go.
 func goldenDeletions(c *bench) {
 	var ops []*fsmpb.Op
@@ -347,6 +374,7 @@ func writeGolden(t *testing.T) {
 	goldenBackfill(c)
 	goldenHooks(c)
 	goldenOutlived(c)
+	goldenLosses(c)
 	note()
 	data := make([]byte, 6000)
 	for i := range data {

@@ -219,8 +219,18 @@ func TestGrants_deliverable(t *testing.T) {
 				}
 				b.refuses(rota.KindDenied, "work", by(holder, verb(rota.VerbComplete, leases["of-ann"])))
 				b.ok(by(holder, verb(rota.VerbAck, leases["of-bob"])))
-				revoked(t, b, leases["of-ann"], rota.ReasonNone)
+				why := rota.ReasonNone
+				if name == "register" && rules >= moveRules {
+					why = rota.ReasonAccessEnded
+				}
+				revoked(t, b, leases["of-ann"], why)
 				b.refuses(rota.KindDenied, "work", by(holder, verb(rota.VerbDecline, leases["of-ann"])))
+				if why != rota.ReasonNone { // it ends uncounted, at its deadline
+					b.pass(70_000)
+					if j, _ := b.View.Job("of-ann"); j.Attempt != 0 || j.Attempts[0].End != why {
+						t.Errorf("job %+v", j)
+					}
+				}
 				b.sound()
 			})
 		}

@@ -18,13 +18,13 @@ func decodeHold(d *decoder) *holdRow {
 // longer holds is left undone: the next round decides anew.
 func (pl *placement) changeHold(op *fsmpb.Hold, epoch uint64) {
 	job, worker := rota.JobID(op.GetJob()), rota.WorkerID(op.GetWorker())
-	j, old := pl.m.jobs.get(job), pl.holds.get(job)
+	j, old := pl.s.jobs.get(job), pl.holds.get(job)
 	if old != nil && worker == "" {
 		pl.endHold(old, "HOLD_MAX")
 		pl.waitAnew(j)
 		return
 	}
-	if j == nil || j.state != rota.JobQueued || pl.m.queues.get(j.spec.Queue).policy.Paused ||
+	if j == nil || j.state != rota.JobQueued || pl.s.queues.get(j.spec.Queue).policy.Paused ||
 		!pl.registry.supply.CouldFit(j.ask(), worker) || pl.registry.heldFor[worker] != "" ||
 		(old == nil || old.preempted) && pl.boundHolds() >= pl.registry.supply.HoldsMost() {
 		return
@@ -34,11 +34,11 @@ func (pl *placement) changeHold(op *fsmpb.Hold, epoch uint64) {
 		pl.endHold(old, "HOLD_MAX")
 		text = "MOVED"
 	}
-	pl.holds.insert(job, &holdRow{job: job, worker: worker, since: pl.m.head.clock, epoch: epoch,
+	pl.holds.insert(job, &holdRow{job: job, worker: worker, since: pl.s.head.clock, epoch: epoch,
 		turn: op.GetTurn()})
 	pl.registry.heldFor[worker] = job
 	pl.registry.supply.Hold(worker, true)
-	pl.m.journal.emit(rota.Event{Kind: rota.EventWorkerHeld, Job: job, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Worker: worker,
+	pl.s.journal.emit(rota.Event{Kind: rota.EventWorkerHeld, Job: job, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Worker: worker,
 		Attempt: j.attempt, Epoch: epoch, Text: text})
 }
 
@@ -51,10 +51,10 @@ func (pl *placement) endHold(h *holdRow, why string) {
 	delete(pl.registry.heldFor, h.worker)
 	pl.registry.supply.Hold(h.worker, false)
 	e := rota.Event{Kind: rota.EventWorkerHeld, Job: h.job, Worker: h.worker, Epoch: h.epoch, Text: "ENDED " + why}
-	if j := pl.m.jobs.get(h.job); j != nil {
+	if j := pl.s.jobs.get(h.job); j != nil {
 		e.Queue, e.Tenant, e.Attempt = j.spec.Queue, j.spec.Tenant, j.attempt
 	}
-	pl.m.journal.emit(e)
+	pl.s.journal.emit(e)
 }
 
 // holdEnd says why a job that leaves QUEUED holds no worker any more.
@@ -68,11 +68,11 @@ func holdEnd(to rota.JobState) string {
 // waitAnew lets a QUEUED job that held a worker in vain wait for hold_after once
 // more, so that the others get their room in between.
 func (pl *placement) waitAnew(j *jobRow) {
-	j = pl.m.jobs.edit(j.spec.ID)
-	j.queuedAt = pl.m.head.clock
+	j = pl.s.jobs.edit(j.spec.ID)
+	j.queuedAt = pl.s.head.clock
 	pending := pl.registry.queues[j.spec.Queue].pending
 	pending.Remove(j.item)
-	item := pl.itemOf(j, pl.m.queues.get(j.spec.Queue))
+	item := pl.itemOf(j, pl.s.queues.get(j.spec.Queue))
 	j.item = &item
 	pending.Add(j.item)
 }
@@ -80,7 +80,7 @@ func (pl *placement) waitAnew(j *jobRow) {
 // reviewHold ends the hold on a worker that could no longer take the job.
 func (pl *placement) reviewHold(worker rota.WorkerID) {
 	job := pl.registry.heldFor[worker]
-	if job != "" && !pl.registry.supply.CouldFit(pl.m.jobs.get(job).ask(), worker) {
+	if job != "" && !pl.registry.supply.CouldFit(pl.s.jobs.get(job).ask(), worker) {
 		pl.endHold(pl.holds.get(job), "NOT_ELIGIBLE")
 	}
 }
@@ -103,7 +103,7 @@ func (pl *placement) trimHolds() {
 // endHolds ends all holds of a queue's jobs.
 func (pl *placement) endHolds(queue rota.QueueName, why string) {
 	for _, h := range pl.held() {
-		if j := pl.m.jobs.get(h.Item.ID); j.spec.Queue == queue {
+		if j := pl.s.jobs.get(h.Item.ID); j.spec.Queue == queue {
 			pl.endHold(pl.holds.get(h.Item.ID), why)
 		}
 	}
@@ -113,7 +113,7 @@ func (pl *placement) endHolds(queue rota.QueueName, why string) {
 func (pl *placement) held() []sched.Hold {
 	holds := make([]sched.Hold, 0, pl.holds.len())
 	pl.holds.scan(func(id rota.JobID, h *holdRow) bool {
-		j := pl.m.jobs.get(id)
+		j := pl.s.jobs.get(id)
 		holds = append(holds, sched.Hold{Item: j.item, Worker: h.worker, Since: h.since, Lot: pl.lot(j.spec.Queue),
 			Turn: h.turn, Preempted: h.preempted})
 		return true
@@ -123,8 +123,8 @@ func (pl *placement) held() []sched.Hold {
 }
 
 func (pl *placement) lot(queue rota.QueueName) sched.Lot {
-	q := pl.m.queues.get(queue)
-	return sched.Lot{Pending: pl.registry.queues[queue].pending, Policy: &q.policy, Queue: queue, Stats: pl.m.typeStats.statsOf(q), Expects: q.expectsOf()}
+	q := pl.s.queues.get(queue)
+	return sched.Lot{Pending: pl.registry.queues[queue].pending, Policy: &q.policy, Queue: queue, Stats: pl.typeStats.statsOf(q), Expects: q.expectsOf()}
 }
 
 // endless reports whether nothing bounds how long a lease may run (SPEC §8.2).
@@ -138,7 +138,7 @@ func (pl *placement) countEndless(l *leaseRow, p *rota.QueuePolicy, by int32) {
 
 // recountEndless counts a queue's leases anew before its policy changes.
 func (pl *placement) recountEndless(q *queueRow, policy *rota.QueuePolicy) {
-	pl.m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
+	pl.leasing.leases.scan(func(_ string, l *leaseRow) bool {
 		if l.queue == q.name {
 			pl.countEndless(l, &q.policy, -1)
 			pl.countEndless(l, policy, 1)
@@ -153,7 +153,7 @@ func (pl *placement) runOf(l *leaseRow) sched.Run {
 	if l.ended != nil {
 		return sched.Run{End: l.Deadline.Clock, Load: l.takes()}
 	}
-	j, q := pl.m.jobs.get(l.Job), pl.m.queues.get(l.queue)
+	j, q := pl.s.jobs.get(l.Job), pl.s.queues.get(l.queue)
 	began := l.Started.Clock
 	r := sched.Run{End: began + rota.Clock(q.estimate(j)), Load: l.takes()}
 	if j.history().estimate > 0 && q.policy.Estimate.Learned() {
@@ -179,7 +179,7 @@ func (vw *View) ExpectedEnd(id rota.JobID) rota.Clock {
 // runsOf are those of a worker, in their order.
 func (pl *placement) runsOf(w *workerRow) (runs []sched.Run) {
 	for _, key := range w.openLeases() {
-		runs = append(runs, pl.runOf(pl.m.leasing.leases.get(key)))
+		runs = append(runs, pl.runOf(pl.leasing.leases.get(key)))
 	}
 	sched.SortRuns(runs)
 	return runs
@@ -188,7 +188,7 @@ func (pl *placement) runsOf(w *workerRow) (runs []sched.Run) {
 // reestimate changes what estimates of a queue's jobs depend on, and counts those anew that depend on them.
 func (pl *placement) reestimate(q *queueRow, change func()) {
 	var open []*leaseRow
-	pl.m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
+	pl.leasing.leases.scan(func(_ string, l *leaseRow) bool {
 		if l.queue == q.name {
 			open = append(open, l)
 		}
@@ -247,7 +247,8 @@ func (c *checker) holds() {
 	})
 	m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
 		got := m.placement.registry.supply.State(id)
-		want := sched.WorkerState{WorkerEntry: workerEntry(w), Endless: unbound[id], Held: m.placement.registry.heldFor[id] != "", Runs: m.placement.runsOf(w)}
+		want := sched.WorkerState{WorkerEntry: workerEntry(w), Endless: unbound[id], Held: m.placement.registry.heldFor[id] != "",
+			Isolated: m.leasing.worksAlone(w), Runs: m.placement.runsOf(w)}
 		if !got.Equal(&want) {
 			c.fault("I4: supply has worker %s at %s, its rows say %s", id, fmt.Sprint(got), fmt.Sprint(want))
 		}

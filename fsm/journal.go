@@ -18,7 +18,7 @@ import (
 
 // journal collects the events of the entry that is being applied.
 type journal struct {
-	m      *Machine
+	s      *state
 	events []rota.Event
 	spare  []rota.Event
 	// mute drops events: what no entry changes has none. scratch is room for encoding.
@@ -67,7 +67,7 @@ func payload(v any) string {
 // hand calls emitFor, which spares looking for it.
 func (jn *journal) emit(e rota.Event) {
 	if e.Job != "" {
-		if j := jn.m.jobs.get(e.Job); j != nil {
+		if j := jn.s.jobs.get(e.Job); j != nil {
 			jn.emitFor(j, &e)
 			return
 		}
@@ -86,7 +86,7 @@ func (jn *journal) emitFor(j *jobRow, e *rota.Event) {
 		e.Run = string(j.workflow)
 	}
 	id := jn.announce(e)
-	if j.gen() == jn.m.ledger.gen && !jn.mute {
+	if j.gen() == jn.s.ledger.gen && !jn.mute {
 		j.setLastEvent(id)
 	}
 }
@@ -95,8 +95,8 @@ func (jn *journal) announce(e *rota.Event) rota.EventID {
 	if jn.mute || planted.omits(e.Kind) {
 		return rota.EventID{}
 	}
-	e.ID = rota.EventID{Incarnation: jn.m.head.incarnation, Index: jn.m.at, Seq: uint32(len(jn.events))}
-	e.Clock, e.Date = jn.m.head.clock, jn.m.head.date()
+	e.ID = rota.EventID{Incarnation: jn.s.head.incarnation, Index: jn.s.at, Seq: uint32(len(jn.events))}
+	e.Clock, e.Date = jn.s.head.clock, jn.s.head.date()
 	if e.Actor == "" {
 		e.Actor, e.Via, e.Request = jn.caller.Actor, jn.caller.Via, jn.caller.Request
 	}
@@ -105,7 +105,7 @@ func (jn *journal) announce(e *rota.Event) rota.EventID {
 }
 
 // next returns the number of the event that comes next, of all ever.
-func (jn *journal) next() uint64 { return jn.m.head.events + uint64(len(jn.events)) + 1 }
+func (jn *journal) next() uint64 { return jn.s.head.events + uint64(len(jn.events)) + 1 }
 
 // The payloads are JSON made by hand: the same bytes on every node, and no more
 // than one allocation where every job passes.
@@ -158,8 +158,8 @@ func (jn *journal) readSnapshot(op *fsmpb.ReadSnapshot) *fsmpb.Outcome {
 	switch {
 	case jn.caller.Actor == "":
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "actor", "a read of a snapshot has no actor: it is a caller's"))
-	case index == 0 || index >= jn.m.at:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "index", "a snapshot of index %d is read, this is entry %d: an earlier one is wanted", index, jn.m.at))
+	case index == 0 || index >= jn.s.at:
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "index", "a snapshot of index %d is read, this is entry %d: an earlier one is wanted", index, jn.s.at))
 	}
 	jn.emit(rota.Event{Kind: rota.EventSnapshotRead, Payload: payload(snapshotRead{node, index})})
 	return &fsmpb.Outcome{}
@@ -173,18 +173,18 @@ func (jn *journal) settleChain() []byte {
 	if len(jn.events) == 0 {
 		return nil
 	}
-	h := &jn.m.head
+	h := &jn.s.head
 	if jn.events[0].ID.Incarnation != h.incarnation { // the entry that founds the cluster
 		for i := range jn.events {
 			jn.events[i].ID.Incarnation = h.incarnation
 		}
 	}
-	if jn.m.ledger.unlogged {
+	if jn.s.ledger.unlogged {
 		h.events += uint64(len(jn.events))
 		return nil
 	}
 	jn.scratch = AppendEvents(jn.scratch[:0], h.incarnation, jn.events)
-	h.chain = NextChain(h.chain, jn.m.at, jn.scratch)
+	h.chain = NextChain(h.chain, jn.s.at, jn.scratch)
 	h.events += uint64(len(jn.events))
 	return slices.Clone(jn.scratch)
 }

@@ -87,8 +87,10 @@ var rules = map[reflect.Type]rule{
 	reflect.TypeFor[*fsmpb.Op_Retry](): {rota.RightControl, func(j *judgement, op *fsmpb.Op) {
 		j.job(op.GetRetry().GetJob(), op.GetRetry().GetSpec())
 	}, nil},
-	reflect.TypeFor[*fsmpb.Op_ChangeJob](): {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.job(op.GetChangeJob().GetJob(), nil) }, nil},
-	reflect.TypeFor[*fsmpb.Op_DeleteJob](): {rota.RightControl, (*judgement).deleteJob, nil},
+	reflect.TypeFor[*fsmpb.Op_ChangeJob]():    {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.job(op.GetChangeJob().GetJob(), nil) }, nil},
+	reflect.TypeFor[*fsmpb.Op_InterruptJob](): {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.job(op.GetInterruptJob().GetJob(), nil) }, nil},
+	reflect.TypeFor[*fsmpb.Op_RunJobNow]():    {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.job(op.GetRunJobNow().GetJob(), nil) }, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteJob]():    {rota.RightControl, (*judgement).deleteJob, nil},
 	reflect.TypeFor[*fsmpb.Op_ReportProof](): {rota.RightVerdict, func(j *judgement, op *fsmpb.Op) {
 		j.job(op.GetReportProof().GetJob(), op.GetReportProof().GetSpec())
 	}, nil},
@@ -277,21 +279,21 @@ func (j *judgement) setSchedule(op *fsmpb.Op) {
 	if !j.asked(placeOf(s.GetJob().GetTenant(), s.GetJob().GetQueue())) {
 		return
 	}
-	if r := j.ac.m.schedules.rows.get(rota.ScheduleName(s.GetName())); r != nil {
+	if r := j.ac.schedules.rows.get(rota.ScheduleName(s.GetName())); r != nil {
 		j.free("schedule", s.GetName(), string(r.kept.Tenant), string(r.kept.Queue))
 	}
 }
 
 // schedule judges by where a schedule's runs go.
 func (j *judgement) schedule(name string) {
-	if r := j.ac.m.schedules.rows.get(rota.ScheduleName(name)); r != nil {
+	if r := j.ac.schedules.rows.get(rota.ScheduleName(name)); r != nil {
 		j.known("schedule", name, string(r.kept.Tenant), string(r.kept.Queue))
 	}
 }
 
 // plan lets whoever started a plan end it, and whoever may control everything.
 func (j *judgement) plan(id string) {
-	r := j.ac.m.plans.rows.get(rota.PlanID(id))
+	r := j.ac.plans.rows.get(rota.PlanID(id))
 	switch {
 	case r == nil || r.caller.Actor == j.actor:
 		j.somewhere(nil)
@@ -324,7 +326,7 @@ func (j *judgement) openBatch(op *fsmpb.Op) {
 	if !j.asked(placeOf(b.GetCallback().GetTenant(), b.GetCallback().GetQueue())) {
 		return
 	}
-	if r := j.ac.m.batches.rows.get(rota.BatchID(b.GetId())); r != nil {
+	if r := j.ac.batches.rows.get(rota.BatchID(b.GetId())); r != nil {
 		j.free("id", b.GetId(), string(r.tenant), string(r.queue))
 	}
 }
@@ -343,14 +345,14 @@ func placeOf(tenant, queue string) (string, string) {
 // placeOfJob returns the tenant and the queue of a job that the state knows: alive, ended, or
 // a node of a workflow that has no job yet.
 func (ac *authority) placeOfJob(id string) (tenant, queue string, ok bool) {
-	if r := ac.m.jobs.get(rota.JobID(id)); r != nil {
+	if r := ac.s.jobs.get(rota.JobID(id)); r != nil {
 		return string(r.spec.Tenant), string(r.spec.Queue), true
 	}
-	if t := ac.m.ended.tombs.get(rota.JobID(id)); t != nil {
+	if t := ac.ended.tombs.get(rota.JobID(id)); t != nil {
 		return string(t.tenant), string(t.queue), true
 	}
 	if w, name, node := rota.SplitNodeJobID(rota.JobID(id)); node {
-		if f := ac.m.flows.flowIndex.byID[w]; f != nil {
+		if f := ac.flows.flowIndex.byID[w]; f != nil {
 			if v, ok := f.byName[name]; ok {
 				return string(f.rows[v].spec.Tenant), string(f.rows[v].spec.Queue), true
 			}
@@ -374,7 +376,7 @@ func (j *judgement) job(id string, archived *fsmpb.JobSpec) {
 
 // node judges by a node of a workflow, and by the workflow where it has no such node.
 func (j *judgement) node(id rota.WorkflowID, name string) {
-	f := j.ac.m.flows.flowIndex.byID[id]
+	f := j.ac.flows.flowIndex.byID[id]
 	if f == nil {
 		return
 	}
@@ -428,7 +430,7 @@ func (j *judgement) keyRule(queue, name, value string, cluster bool) {
 	if !j.asked(access.Everything, orEverything(queue)) {
 		return
 	}
-	old := j.ac.m.keyring.byName[keyRuleID{rota.QueueName(queue), name, value}]
+	old := j.ac.keyring.byName[keyRuleID{rota.QueueName(queue), name, value}]
 	if cluster || old != nil && old.Scope == rota.KeyOfCluster {
 		j.right = rota.RightTenant
 		j.asked(access.Everything, access.Everything)
@@ -451,7 +453,7 @@ func (j *judgement) openWorkflow(op *fsmpb.Op) {
 	if !j.asked(tenant, queue) {
 		return
 	}
-	if r := j.ac.m.flows.workflows.get(rota.WorkflowID(open.GetId())); r != nil {
+	if r := j.ac.flows.workflows.get(rota.WorkflowID(open.GetId())); r != nil {
 		j.free("workflow", open.GetId(), string(r.tenant), string(r.queue))
 	}
 	for _, s := range open.GetShares() {
@@ -463,7 +465,7 @@ func (j *judgement) openWorkflow(op *fsmpb.Op) {
 
 func (j *judgement) addNodes(op *fsmpb.Op) {
 	add := op.GetAddNodes()
-	r := j.ac.m.flows.workflows.get(rota.WorkflowID(add.GetWorkflow()))
+	r := j.ac.flows.workflows.get(rota.WorkflowID(add.GetWorkflow()))
 	if r == nil || !j.known("workflow", add.GetWorkflow(), string(r.tenant), string(r.queue)) {
 		return
 	}
@@ -476,11 +478,11 @@ func (j *judgement) addNodes(op *fsmpb.Op) {
 
 // workflow judges by the workflow's tenant with its queue and that of each of its nodes.
 func (j *judgement) workflow(id string) {
-	r := j.ac.m.flows.workflows.get(rota.WorkflowID(id))
+	r := j.ac.flows.workflows.get(rota.WorkflowID(id))
 	if r == nil || !j.known("workflow", id, string(r.tenant), string(r.queue)) {
 		return
 	}
-	if f := j.ac.m.flows.flowIndex.byID[r.id]; f != nil {
+	if f := j.ac.flows.flowIndex.byID[r.id]; f != nil {
 		for _, q := range f.queues {
 			if !j.found("workflow", id, string(r.tenant), string(q.name)) {
 				return
@@ -498,7 +500,7 @@ func (j *judgement) register(op *fsmpb.Op) {
 			return
 		}
 	}
-	w := j.ac.m.fleet.workers.get(rota.WorkerID(spec.GetId()))
+	w := j.ac.fleet.workers.get(rota.WorkerID(spec.GetId()))
 	if w == nil || w.knows(op.GetRegister().GetSecretHash()) || op.GetRegister().GetTakeover() && j.takes(w, op.GetRegister().GetOldSecretHash()) {
 		return
 	}
@@ -531,7 +533,7 @@ func (j *judgement) registers(op *fsmpb.Op) *rota.Error {
 			return rota.Refusef(rota.KindDenied, "worker", "%s registers workers whose ids begin with %s only, not %.80q", j.actor, t.WorkerPrefix, id)
 		}
 	}
-	w := j.ac.m.fleet.workers.get(rota.WorkerID(id))
+	w := j.ac.fleet.workers.get(rota.WorkerID(id))
 	if w == nil || !w.live() || !op.GetRegister().GetTakeover() || w.knows(op.GetRegister().GetSecretHash()) {
 		return nil
 	}
@@ -544,7 +546,7 @@ func (j *judgement) registers(op *fsmpb.Op) *rota.Error {
 
 // worker needs the right for each of a worker's queues.
 func (j *judgement) worker(id string) {
-	if w := j.ac.m.fleet.workers.get(rota.WorkerID(id)); w != nil {
+	if w := j.ac.fleet.workers.get(rota.WorkerID(id)); w != nil {
 		for _, queue := range w.spec.Queues {
 			if !j.found("worker", id, access.Everything, string(queue)) {
 				return
@@ -555,7 +557,7 @@ func (j *judgement) worker(id string) {
 
 // ownWorker refuses what is a worker's own from everybody but whoever registered it.
 func (j *judgement) ownWorker(id string) *rota.Error {
-	if w := j.ac.m.fleet.workers.get(rota.WorkerID(id)); w != nil && w.by != j.actor {
+	if w := j.ac.fleet.workers.get(rota.WorkerID(id)); w != nil && w.by != j.actor {
 		return rota.Refusef(rota.KindDenied, "worker", "worker %s was registered by somebody else than %s: register it again, with its secret", id,
 			j.actor)
 	}
@@ -565,11 +567,11 @@ func (j *judgement) ownWorker(id string) *rota.Error {
 // lease judges by the tenant and the queue of an open lease. Children of a completion go where
 // their workflow has nodes, and elsewhere with the right to submit.
 func (j *judgement) lease(op *fsmpb.Op) {
-	l := j.ac.m.leasing.leases.get(string(op.GetLease().GetLease()))
+	l := j.ac.leasing.leases.get(string(op.GetLease().GetLease()))
 	if l == nil || !j.found("job", string(l.Job), string(l.tenant), string(l.queue)) {
 		return
 	}
-	for _, queue := range j.ac.m.flows.newQueues(l, op.GetLease()) {
+	for _, queue := range j.ac.flows.newQueues(l, op.GetLease()) {
 		if j.right = rota.RightSubmit; !j.asked(string(l.tenant), queue) {
 			return
 		}

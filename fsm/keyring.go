@@ -14,9 +14,13 @@ import (
 // keyring holds jobs to the rules of their keys (SPEC §19). Jobs without keys, and keys
 // without rules, cost it nothing but a look.
 type keyring struct {
-	m      *Machine
-	rules  table[string, keyRuleRow, *keyRuleRow]
-	counts table[string, keyCountRow, *keyCountRow]
+	s         *state
+	admission *admission
+	ended     *ended
+	leasing   *leasing
+	placement *placement
+	rules     table[string, keyRuleRow, *keyRuleRow]
+	counts    table[string, keyCountRow, *keyCountRow]
 
 	// What follows is derived. byName finds the rules, names what there is of a name.
 	byName map[keyRuleID]*keyRuleRow
@@ -193,7 +197,7 @@ func (kr *keyring) opened(s *rota.JobSpec, by int64) {
 		c := kr.counts.edit(h.count)
 		c.open += by
 		if by > 0 && h.rule.Rate > 0 {
-			c.tat = h.rule.bucket().take(c.tat, kr.m.head.clock)
+			c.tat = h.rule.bucket().take(c.tat, kr.s.head.clock)
 		}
 		kr.settle(c, h.rule)
 	}
@@ -212,7 +216,7 @@ func (kr *keyring) left(c *keyCountRow, r *keyRuleRow) int64 {
 		left = min(left, 1-c.open)
 	}
 	if r.Rate > 0 {
-		left = min(left, r.bucket().tokens(c.tat, kr.m.head.clock))
+		left = min(left, r.bucket().tokens(c.tat, kr.s.head.clock))
 	}
 	return max(0, left)
 }
@@ -220,7 +224,7 @@ func (kr *keyring) left(c *keyCountRow, r *keyRuleRow) int64 {
 // settle puts a count right after its jobs, leases, tokens or rule changed; c is editable, and
 // r its rule, nil where there is none any more.
 func (kr *keyring) settle(c *keyCountRow, r *keyRuleRow) {
-	if r == nil || r.Rate == 0 || ahead(c.tat, kr.m.head.clock) == 0 {
+	if r == nil || r.Rate == 0 || ahead(c.tat, kr.s.head.clock) == 0 {
 		c.tat = 0
 	}
 	if r == nil || c.idle() {
@@ -232,7 +236,7 @@ func (kr *keyring) settle(c *keyCountRow, r *keyRuleRow) {
 		kr.lanes.SetFull(c.key, full)
 	}
 	due := kr.due(c, r)
-	kr.m.timers.key.set(c.key, int64(c.due), int64(due))
+	kr.s.timers.key.set(c.key, int64(c.due), int64(due))
 	c.due = due
 }
 
@@ -241,7 +245,7 @@ func (r *keyCountRow) idle() bool { return r.jobs == 0 && r.open == 0 && r.tat =
 
 func (kr *keyring) drop(c *keyCountRow) {
 	kr.unblock(c)
-	kr.m.timers.key.set(c.key, int64(c.due), 0)
+	kr.s.timers.key.set(c.key, int64(c.due), 0)
 	kr.counts.drop(c.key)
 }
 
@@ -252,9 +256,9 @@ func (kr *keyring) due(c *keyCountRow, r *keyRuleRow) rota.Clock {
 	case c.tat == 0:
 		return 0
 	case c.full && !r.taken(c):
-		return r.bucket().nextToken(c.tat, kr.m.head.clock)
+		return r.bucket().nextToken(c.tat, kr.s.head.clock)
 	}
-	return moment(c.tat, kr.m.head.clock)
+	return moment(c.tat, kr.s.head.clock)
 }
 
 // taken reports whether as many leases of a count are open as may be.
@@ -324,7 +328,7 @@ func (kr *keyring) obstacles(j *jobRow, note func(reason, detail string) bool) {
 			detail = fmt.Sprintf("key %s runs one job at a time, and one has a lease", c.text)
 		default:
 			reason, detail = "KEY_RATE", fmt.Sprintf("key %s may have %d jobs assigned in %d ms, the next one at %s", c.text, h.rule.Rate,
-				h.rule.PeriodMs, kr.m.head.now().At(h.rule.bucket().nextToken(c.tat, kr.m.head.clock)).Date)
+				h.rule.PeriodMs, kr.s.head.now().At(h.rule.bucket().nextToken(c.tat, kr.s.head.clock)).Date)
 		}
 		if !note(reason, detail) {
 			return
@@ -392,7 +396,7 @@ func (kr *keyring) unlist(id keyRuleID) {
 
 // pending are the lanes of a job's queue.
 func (kr *keyring) pending(j *jobRow) *sched.Pending {
-	return kr.m.placement.registry.queues[j.spec.Queue].pending
+	return kr.placement.registry.queues[j.spec.Queue].pending
 }
 
 // naming returns a rule of a queue, nil where it has none.

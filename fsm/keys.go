@@ -43,7 +43,7 @@ func (kr *keyring) setKeyRule(op *fsmpb.SetKeyRule) *fsmpb.Outcome {
 	if err := r.Check(); err != nil {
 		return entry.Refused(err)
 	}
-	q := kr.m.queues.get(r.Queue)
+	q := kr.s.queues.get(r.Queue)
 	switch old := kr.byName[idOfRule(&r)]; {
 	case r.Queue != "" && q == nil:
 		return entry.Refused(noQueue(r.Queue))
@@ -54,13 +54,13 @@ func (kr *keyring) setKeyRule(op *fsmpb.SetKeyRule) *fsmpb.Outcome {
 	case old == nil && kr.rules.len() >= limits.MaxKeyRules:
 		return entry.Refused(exhausted("rule", "%d rules of keys exist: no more are taken", limits.MaxKeyRules))
 	}
-	if err := kr.m.journal.matches(kr.ruleText(idOfRule(&r))); err != nil {
+	if err := kr.s.journal.matches(kr.ruleText(idOfRule(&r))); err != nil {
 		return entry.Refused(err)
 	}
 	if err := kr.mayGroup(&r); err != nil {
 		return entry.Refused(err)
 	}
-	if err := kr.m.admission.admitBytes(nil, "", 1); err != nil {
+	if err := kr.admission.admitBytes(nil, "", 1); err != nil {
 		return entry.Refused(err)
 	}
 	if err := kr.replace(idOfRule(&r), &r); err != nil {
@@ -83,7 +83,7 @@ func (kr *keyring) deleteKeyRule(op *fsmpb.DeleteKeyRule) *fsmpb.Outcome {
 	if kr.byName[id] == nil {
 		return &fsmpb.Outcome{Existed: true} // deleted already, or never set
 	}
-	if err := kr.m.journal.matches(kr.ruleText(id)); err != nil {
+	if err := kr.s.journal.matches(kr.ruleText(id)); err != nil {
 		return entry.Refused(err)
 	}
 	if err := kr.replace(id, nil); err != nil {
@@ -145,7 +145,7 @@ func (kr *keyring) replace(id keyRuleID, to *rota.KeyRule) error {
 		kr.pending(j).Add(j.item)
 	}
 	if grouped := to != nil && to.Group; grouped != (from != nil && from.Group) {
-		kr.m.placement.refile(kr.m.queues.get(id.queue), kr.m.placement.registry.queues[id.queue])
+		kr.placement.refile(kr.s.queues.get(id.queue), kr.placement.registry.queues[id.queue])
 	}
 	event := rota.Event{Kind: rota.EventKeyRuleChanged, Queue: id.queue, Text: "deleted"}
 	if to != nil {
@@ -153,13 +153,13 @@ func (kr *keyring) replace(id keyRuleID, to *rota.KeyRule) error {
 	} else {
 		event.Payload = payload(rota.KeyRule{Queue: id.queue, Name: id.name, Value: id.value})
 	}
-	kr.m.journal.emit(event)
+	kr.s.journal.emit(event)
 	return nil
 }
 
 // jobsOf lists the live jobs that a rule may be for.
 func (kr *keyring) jobsOf(id keyRuleID) (jobs []*jobRow) {
-	kr.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
+	kr.s.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		if len(j.spec.Keys) > 0 && (id.queue == "" || j.spec.Queue == id.queue) {
 			for _, key := range j.spec.Keys {
 				if id.covers(id.queue, key) {
@@ -266,8 +266,8 @@ func (kr *keyring) review(c *keyCountRow) {
 	if kr.groups[c.queue] == nil {
 		c.turn = 0
 	}
-	if r.Rate > 0 && kr.m.head.rules >= shortenRules {
-		c.tat = r.bucket().within(c.tat, kr.m.head.clock)
+	if r.Rate > 0 && kr.s.head.rules >= shortenRules {
+		c.tat = r.bucket().within(c.tat, kr.s.head.clock)
 	}
 	if c.blocker != "" && r.Sequence != rota.SequenceBlock {
 		kr.skip(c, "RULE_CHANGED")

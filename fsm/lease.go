@@ -28,7 +28,7 @@ func (lg *leasing) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 // live session, is heard (SPEC §6.4); a lease is open until a sweep ends it
 // (SPEC §3.7); what comes late is answered with what became of it (SPEC §2.7).
 func (lg *leasing) verb(op *fsmpb.LeaseOp) *fsmpb.Outcome {
-	w := lg.m.fleet.workers.get(rota.WorkerID(op.GetWorker()))
+	w := lg.fleet.workers.get(rota.WorkerID(op.GetWorker()))
 	if !planted.fencingOff() && (w == nil || w.session != rota.Session(op.GetSession()) || w.session == 0) {
 		if l := lg.confirmed(op); l != nil {
 			return lg.decline(l, op)
@@ -77,7 +77,7 @@ func (lg *leasing) confirm(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		return lg.late(op)
 	default:
 		o := entry.Refused(rota.Refusef(rota.KindStale, "lease", "the lease is revoked (%s): stop and decline it", l.Revoked))
-		o.JobState = uint32(lg.m.View.JobState(l.Job))
+		o.JobState = uint32(lg.view.JobState(l.Job))
 		return o
 	}
 }
@@ -98,17 +98,17 @@ func (lg *leasing) confirmed(op *fsmpb.LeaseOp) *leaseRow {
 // to whoever brought it about; everybody else has lost the lease.
 func (lg *leasing) late(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	id, verb := rota.JobID(op.GetJob()), rota.LeaseVerb(op.GetVerb())
-	if t := lg.m.ended.tombs.get(id); t != nil {
+	if t := lg.ended.tombs.get(id); t != nil {
 		own := bytes.Equal(t.lease[:], op.GetLease()) && !t.lease.IsZero() && t.worker == rota.WorkerID(op.GetWorker())
 		same := verb == rota.VerbComplete && t.state == rota.JobCompleted && t.outputDigest == string(outputDigest(op))
-		if own && same && !lg.m.flows.grewSo(op) {
+		if own && same && !lg.flows.grewSo(op) {
 			o := entry.Refused(rota.Refusef(rota.KindConflict, "children", "job %s completed with other children: the first ones count", id))
 			o.JobState = uint32(t.state)
 			return o
 		}
 		return lateOutcome(op, own, t.state, t.reason, same)
 	}
-	if j := lg.m.jobs.get(id); j != nil {
+	if j := lg.s.jobs.get(id); j != nil {
 		for i := len(j.attempts) - 1; i >= 0; i-- {
 			a := &j.attempts[i]
 			if bytes.Equal(a.Lease[:], op.GetLease()) && a.Worker == rota.WorkerID(op.GetWorker()) {
@@ -182,14 +182,14 @@ func (lg *leasing) ack(l *leaseRow) *fsmpb.Outcome {
 // within the operation: its timer stays where it is, to be taken out at once.
 func (lg *leasing) acknowledge(l *leaseRow, implied bool) *leaseRow {
 	l = lg.leases.change(l.key, l)
-	l.Acked, l.implied = lg.m.head.now(), implied
+	l.Acked, l.implied = lg.s.head.now(), implied
 	if !implied {
 		lg.timeLease(l)
 	}
-	j := lg.m.jobs.edit(l.Job)
-	lg.m.placement.move(j, rota.JobRunning)
-	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventLeaseAcked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt})
-	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobRunning, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+	j := lg.s.jobs.edit(l.Job)
+	lg.placement.move(j, rota.JobRunning)
+	lg.s.journal.emitFor(j, &rota.Event{Kind: rota.EventLeaseAcked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt})
+	lg.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobRunning, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 		Attempt: l.Attempt})
 	return l
 }
@@ -197,7 +197,7 @@ func (lg *leasing) acknowledge(l *leaseRow, implied bool) *leaseRow {
 // renew extends a lease (SPEC §8.2), by ordinal: a renewal that was counted
 // already is answered with the deadline it brought.
 func (lg *leasing) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
-	p := &lg.m.queues.get(l.queue).policy
+	p := &lg.s.queues.get(l.queue).policy
 	switch {
 	case ordinal > 0 && ordinal <= l.Renewals:
 		return lg.open(l, rota.JobRunning)
@@ -216,21 +216,24 @@ func (lg *leasing) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
 	if l.Acked.IsZero() {
 		l = lg.acknowledge(l, false)
 	}
-	now := lg.m.head.clock
+	now := lg.s.head.clock
 	if now > l.RenewBy.Clock {
-		lg.m.fleet.outcome(l, outcomeLateRenewal)
+		lg.fleet.outcome(l, outcomeLateRenewal)
 	}
 	l.Renewals++
 	l.State = rota.LeaseRenewed
-	extended := min(l.Deadline.Clock+rota.Clock(p.LeaseMs*p.RenewBetaPermille/1000), now+rota.Clock(p.LeaseMs))
+	extended := l.Deadline.Clock + rota.Clock(p.LeaseMs*p.RenewBetaPermille/1000)
+	if !p.RenewAdds {
+		extended = min(extended, now+rota.Clock(p.LeaseMs))
+	}
 	l.Deadline.Clock = max(l.Deadline.Clock, extended) // a sweep that is late shortens no lease
 	if l.endsBy != 0 {
 		l.Deadline.Clock = min(l.Deadline.Clock, l.endsBy)
 	}
 	l.RenewBy.Clock = l.Deadline.Clock - rota.Clock(p.LeaseMs*(1000-p.RenewAlphaPermille)/1000)
 	lg.timeLease(l)
-	lg.m.journal.emit(rota.Event{Kind: rota.EventLeaseRenewed, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
-		Attempt: l.Attempt, Deadline: lg.m.head.now().At(l.Deadline.Clock)})
+	lg.s.journal.emit(rota.Event{Kind: rota.EventLeaseRenewed, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
+		Attempt: l.Attempt, Deadline: lg.s.head.now().At(l.Deadline.Clock)})
 	return lg.open(l, rota.JobRunning)
 }
 
@@ -248,7 +251,7 @@ func (lg *leasing) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "output_digest", "output_digest has %d bytes: 32 or none are wanted",
 			len(digest)))
 	}
-	grows, err := lg.m.flows.growing(l, op)
+	grows, err := lg.flows.growing(l, op)
 	if err != nil {
 		return entry.Refused(err)
 	}
@@ -256,25 +259,25 @@ func (lg *leasing) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		l = lg.acknowledge(l, true)
 	}
 	if len(digest) == 0 {
-		lg.m.digest = sha256.Sum256(output)
-		digest = lg.m.digest[:]
+		lg.s.digest = sha256.Sum256(output)
+		digest = lg.s.digest[:]
 	}
-	if want := lg.m.jobs.get(l.Job).spec.ExpectedDigest; len(want) != 0 && !bytes.Equal(want, digest) {
+	if want := lg.s.jobs.get(l.Job).spec.ExpectedDigest; len(want) != 0 && !bytes.Equal(want, digest) {
 		grows.drop()
-		lg.m.fleet.outcome(l, outcomeProofInvalid)
+		lg.fleet.outcome(l, outcomeProofInvalid)
 		state := lg.endLease(l, rota.ReasonProofInvalid, "output digest differs from expected_digest")
 		o := entry.Refused(proofInvalid(digest))
 		o.JobState = uint32(state)
 		return o
 	}
-	j := lg.m.jobs.edit(l.Job)
-	lg.m.fleet.outcome(l, outcomeSuccess)
+	j := lg.s.jobs.edit(l.Job)
+	lg.fleet.outcome(l, outcomeSuccess)
 	lg.closeLease(l, j, rota.ReasonDone, "")
-	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Lease: l.ID,
-		Attempt: l.Attempt, Reason: rota.ReasonDone, Payload: lg.m.journal.done(digest)})
+	lg.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Lease: l.ID,
+		Attempt: l.Attempt, Reason: rota.ReasonDone, Payload: lg.s.journal.done(digest)})
 	grows.grow()
-	lg.m.finish(j, rota.JobCompleted, rota.ReasonDone, result{output, digest, meta})
-	return lg.m.became(rota.JobCompleted, false)
+	lg.life.finish(j, rota.JobCompleted, rota.ReasonDone, result{output, digest, meta})
+	return lg.s.became(rota.JobCompleted, false)
 }
 
 // fail ends an attempt that did not do its work as its handler asks for (SPEC §20.3). A
@@ -294,20 +297,20 @@ func (lg *leasing) fail(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	case kind == peer.FailSnooze:
 		return became(lg.snooze(l, text, rota.Clock(op.GetAfterMs())))
 	case kind == peer.FailCancel:
-		j := lg.m.jobs.edit(l.Job)
+		j := lg.s.jobs.edit(l.Job)
 		lg.closeLease(l, j, rota.ReasonCancelledByHandler, text)
-		lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCancelled, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+		lg.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCancelled, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 			Lease: l.ID, Attempt: l.Attempt, Reason: rota.ReasonCancelledByHandler, Text: text})
-		lg.m.finish(j, rota.JobCancelled, rota.ReasonCancelledByHandler, result{})
+		lg.life.finish(j, rota.JobCancelled, rota.ReasonCancelledByHandler, result{})
 		return became(rota.JobCancelled)
 	case kind == peer.FailNoRetry:
-		lg.m.fleet.outcome(l, outcomeFailure)
-		j := lg.m.jobs.edit(l.Job)
+		lg.fleet.outcome(l, outcomeFailure)
+		j := lg.s.jobs.edit(l.Job)
 		lg.closeLease(l, j, rota.ReasonProviderFail, text)
-		lg.m.die(j, rota.ReasonProviderFail)
+		lg.life.die(j, rota.ReasonProviderFail)
 		return became(rota.JobDead)
 	default:
-		lg.m.fleet.outcome(l, outcomeFailure)
+		lg.fleet.outcome(l, outcomeFailure)
 		return became(lg.endLeaseFor(l, rota.ReasonProviderFail, text, rota.Clock(op.GetAfterMs())))
 	}
 }
@@ -334,10 +337,10 @@ func (lg *leasing) decline(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	switch {
 	case l.Revoked != rota.ReasonNone:
 		why = l.Revoked // the worker confirms
-	case l.endsBy != 0 && lg.m.head.clock >= l.endsBy-limits.DeclineTimesOut:
+	case l.endsBy != 0 && lg.s.head.clock >= l.endsBy-limits.DeclineTimesOut:
 		return &fsmpb.Outcome{JobState: uint32(lg.timeOut(l, "", text))}
 	default:
-		lg.m.fleet.outcome(l, outcomeDeclined)
+		lg.fleet.outcome(l, outcomeDeclined)
 	}
 	return &fsmpb.Outcome{JobState: uint32(lg.endLease(l, why, text))}
 }
@@ -354,10 +357,10 @@ func (lg *leasing) progress(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if p := op.GetProgress(); p < 0 || p > 100 {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "progress", "progress is %d: 0 to 100 is wanted", p))
 	}
-	j, at := lg.m.jobs.get(l.Job), lg.m.head.clock
+	j, at := lg.s.jobs.get(l.Job), lg.s.head.clock
 	due := j.progressAt == 0 || at >= j.progressAt+limits.ProgressEvery || op.GetProgress() == 100 && j.progress != 100
 	note := tail(op.GetText(), limits.MaxNoteBytes)
-	final := op.GetOrdinal() == peer.FinalReport && lg.m.head.rules >= finalRules
+	final := op.GetOrdinal() == peer.FinalReport && lg.s.head.rules >= finalRules
 	switch {
 	case final && op.GetProgress() == j.progress && note == j.note:
 		due = false // it was kept as it came first
@@ -365,10 +368,10 @@ func (lg *leasing) progress(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		due, at = true, at+limits.ProgressEvery
 	}
 	if due {
-		j = lg.m.jobs.edit(l.Job)
-		lg.m.own(j)
+		j = lg.s.jobs.edit(l.Job)
+		lg.life.own(j)
 		j.progress, j.note, j.progressAt = op.GetProgress(), note, at
-		lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobProgress, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
+		lg.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobProgress, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
 			Attempt: l.Attempt, Text: j.note, Payload: progressed(j.progress)})
 	}
 	return lg.open(l, j.state)

@@ -276,6 +276,23 @@ func TestRenew(t *testing.T) {
 			b.t.Fatalf("deadline start + %d", d-start)
 		}
 	})
+	run("banks_where_the_queue_says_so", func(b *bench) {
+		b.refuses(rota.KindConflict, "rules_version", queueOp("default", "renew_adds", "on"))
+		b.ok(switchOp(entry.RulesVersion))
+		b.refuses(rota.KindInvalid, "renew_adds", queueOp("default", "renew_adds", "on"))
+		b.ok(queueOp("default", "renew_adds", "on", "renewals_max", "2"))
+		l := b.leased("j", "w") // 60 s
+		start := b.now
+		b.ok(verb(rota.VerbAck, l))
+		for n, want := range []rota.Clock{90_000, 120_000} {
+			if o := b.ok(verb(rota.VerbRenew, l, ordinal(int32(n+1)))); rota.Clock(o.GetDeadlineMs()) != start+want {
+				b.t.Fatalf("renewal %d: deadline start + %d, %d is wanted", n+1, rota.Clock(o.GetDeadlineMs())-start, want)
+			}
+		}
+		b.refuses(rota.KindConflict, "lease", verb(rota.VerbRenew, l, ordinal(3)))
+		b.pass(120_000)
+		b.state("j", rota.JobDelayed)
+	})
 	run("answers_a_counted_ordinal_again", func(b *bench) {
 		l := b.leased("j", "w")
 		first := b.ok(verb(rota.VerbRenew, l, ordinal(1)))

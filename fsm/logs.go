@@ -49,13 +49,13 @@ func (r *tombRow) hasLog(lease rota.LeaseID) bool {
 // keepLog stages a log for the archives, under a number of its own. It is no part of the
 // digest, as no staged record is; that it was kept is.
 func (ed *ended) keepLog(of logged, packed []byte) {
-	h := &ed.m.head
+	h := &ed.s.head
 	h.tombSeq++
 	h.logs++
 	id := peer.LogID(of.lease)
 	t := tombRow{id: id, queue: of.queue, typ: of.typ, tenant: of.tenant, state: rota.JobCompleted, reason: rota.ReasonDone,
 		attempt: of.attempt, lease: of.lease, worker: of.worker, finished: h.now(), due: h.date(), seq: h.tombSeq}
-	spec := ed.m.specs.keep(&rota.JobSpec{ID: id, Queue: of.queue, Type: of.typ, Tenant: of.tenant})
+	spec := ed.s.specs.keep(&rota.JobSpec{ID: id, Queue: of.queue, Type: of.typ, Tenant: of.tenant})
 	ed.staged.add(&record{seq: t.seq, ended: t.keep(&encoder{}, nil), spec: spec, output: packed})
 	ed.staged.loose.Set(looseRecord{id, t.seq})
 }
@@ -110,12 +110,12 @@ func (lg *leasing) keepLog(op *fsmpb.KeepLog) *fsmpb.Outcome {
 
 // keepLogOf keeps the log of the attempt that a lease was of.
 func (lg *leasing) keepLogOf(id rota.JobID, worker rota.WorkerID, lease, packed []byte) *fsmpb.Outcome {
-	if t := lg.m.ended.tombs.get(id); t != nil {
+	if t := lg.ended.tombs.get(id); t != nil {
 		if a := t.attemptBy(lease, worker); a != nil {
-			return lg.m.ended.keepEnded(t, *a, packed)
+			return lg.ended.keepEnded(t, *a, packed)
 		}
 	}
-	if j := lg.m.jobs.get(id); j != nil {
+	if j := lg.s.jobs.get(id); j != nil {
 		if at := slices.IndexFunc(j.attempts, func(a rota.Attempt) bool {
 			return bytes.Equal(a.Lease[:], lease) && a.Worker == worker
 		}); at >= 0 {
@@ -149,7 +149,7 @@ func (ed *ended) keepEnded(t *tombRow, of unlogged, packed []byte) *fsmpb.Outcom
 			t.earlier[i].logged = t.earlier[i].logged || t.earlier[i].lease == of.lease
 		}
 	})
-	ed.m.flows.noteLog(t.id, of.lease)
+	ed.flows.noteLog(t.id, of.lease)
 	ed.keepLog(logged{of.lease, of.worker, of.attempt, t.queue, t.tenant, t.typ}, packed)
 	return o
 }
@@ -160,11 +160,11 @@ func (lg *leasing) keepLive(j *jobRow, at int, packed []byte) *fsmpb.Outcome {
 	if o.Existed {
 		return o
 	}
-	j = lg.m.jobs.edit(j.spec.ID)
-	lg.m.own(j)
+	j = lg.s.jobs.edit(j.spec.ID)
+	lg.life.own(j)
 	j.attempts = slices.Clone(j.attempts)
 	a := &j.attempts[at]
 	a.Log = true
-	lg.m.ended.keepLog(logged{a.Lease, a.Worker, a.Number, j.spec.Queue, j.spec.Tenant, j.spec.Type}, packed)
+	lg.ended.keepLog(logged{a.Lease, a.Worker, a.Number, j.spec.Queue, j.spec.Tenant, j.spec.Type}, packed)
 	return o
 }

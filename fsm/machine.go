@@ -128,10 +128,8 @@ func (m *Machine) apply(whole *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.fleet.gone(op.Gone)
 	case *fsmpb.Op_Round:
 		return m.placement.round(op.Round)
-	case *fsmpb.Op_Lease:
-		return m.leasing.leaseOp(op.Lease)
-	case *fsmpb.Op_KeepLog:
-		return m.leasing.keepLog(op.KeepLog)
+	case *fsmpb.Op_Lease, *fsmpb.Op_KeepLog, *fsmpb.Op_InterruptJob, *fsmpb.Op_RunJobNow:
+		return m.leasing.apply(whole)
 	case *fsmpb.Op_Cancel:
 		return m.cancel(op.Cancel)
 	case *fsmpb.Op_Retry:
@@ -382,9 +380,9 @@ func (lg *leasing) voidAll(pause rota.Clock) {
 			lg.endLease(l, rota.ReasonRestored, "")
 			continue
 		}
-		j := lg.m.jobs.edit(l.Job)
+		j := lg.s.jobs.edit(l.Job)
 		lg.closeLease(l, j, rota.ReasonRestored, "")
-		if !lg.m.flows.endsWith(j) {
+		if !lg.flows.endsWith(j) {
 			lg.backOff(j, pause, rota.ReasonRestored)
 		}
 	}

@@ -162,13 +162,14 @@ func (m *model) gone(id rota.WorkerID, session rota.Session, secret string) bool
 		return true
 	}
 	w.unreachable, w.draining, w.retired = false, false, true
-	for _, l := range m.leases {
+	for _, lease := range m.dueOrder() {
+		l := m.leases[lease]
 		switch {
 		case l.worker != id || l.session != session:
 		case l.revoked:
 			m.requeue(l)
 		default:
-			m.expireLease(l)
+			m.expireLost(l)
 		}
 	}
 	return true

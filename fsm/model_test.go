@@ -32,6 +32,7 @@ type modelJob struct {
 	attempt  int32
 	declines int
 	snoozes  int
+	losses   []rota.Session // of workers that were lost under it
 	retry    rota.RetryPolicy
 	due      rota.Clock
 	ttl      rota.Clock
@@ -53,16 +54,18 @@ type modelLease struct {
 	worker          rota.WorkerID
 	session         rota.Session
 	acked, revoked  bool
+	taken           bool // revoked by a takeover
 	ackBy, deadline rota.Clock
 	renewBy         rota.Clock
 	renewals        int32
 	lostSince       rota.Clock
 	grace           bool
 	timesOut        rota.Clock // 0 for never
-	// over says that its job ended without it; key is what that was unique by and held, "" for nothing.
-	id   rota.LeaseID
-	over bool
-	key  string
+	// over says that its job ended without it, alone that the job ran alone then; key is what that was unique by and held,
+	// "" for nothing.
+	id          rota.LeaseID
+	over, alone bool
+	key         string
 }
 
 type modelWorker struct {
@@ -167,7 +170,7 @@ func (m *model) remove(id rota.JobID) bool {
 // expel ends a job in whatever state it is; its worker is to confirm.
 func (m *model) expel(j *modelJob, state rota.JobState) {
 	if l := m.leases[j.lease]; l != nil {
-		l.over, l.revoked = true, true
+		l.over, l.revoked, l.alone = true, true, len(j.losses) >= 2
 		if h, ok := m.keys.held[j.key]; ok && h.job == l.job {
 			l.key = j.key
 		}
@@ -308,6 +311,7 @@ func (m *model) register(id rota.WorkerID, secret string, takeover bool, slots i
 		}
 		for _, l := range m.leases {
 			if l.worker == id {
+				l.taken = l.taken || !l.revoked
 				l.revoked = true
 				if l.lostSince == 0 && w.unreachable {
 					l.lostSince = w.silent
@@ -345,6 +349,8 @@ func (m *model) assigned(l rota.Lease) error {
 		return fmt.Errorf("worker %s got a lease of type %s but is not eligible: %+v", l.Worker, j.typ, w.modelReputation)
 	case w.polls && w.free == 0:
 		return fmt.Errorf("worker %s got a lease but offers no slot", l.Worker)
+	case m.alone(l.Worker), len(j.losses) >= 2 && m.open(l.Worker) > 0:
+		return fmt.Errorf("worker %s got a lease beside a job that runs alone", l.Worker)
 	case m.open(l.Worker) >= w.slots:
 		return fmt.Errorf("worker %s has no slot for another lease", l.Worker)
 	case m.tokens.Compare(l.Token) >= 0 || l.Attempt != j.attempt || m.leases[l.ID] != nil:
@@ -456,7 +462,11 @@ func (m *model) verb(c *peer.LeaseCommand) (taken, known bool) {
 			m.change(&w.modelReputation, -10)
 		}
 		t := rota.Clock(m.policy.LeaseMs)
-		l.deadline = max(l.deadline, min(l.deadline+t/2, m.now+t))
+		most := m.now + t
+		if m.policy.RenewAdds {
+			most = l.deadline + t
+		}
+		l.deadline = max(l.deadline, min(l.deadline+t/2, most))
 		if l.timesOut != 0 {
 			l.deadline = min(l.deadline, l.timesOut)
 		}
@@ -541,7 +551,6 @@ func (m *model) dueNow(l *modelLease) rota.Clock {
 	return m.due(l)
 }
 
-// sweep ends what is due: leases, times to live, then sleep.
 // expireLease is what LEASE_EXPIRED costs.
 func (m *model) expireLease(l *modelLease) {
 	w := m.workers[l.worker]
@@ -552,13 +561,19 @@ func (m *model) expireLease(l *modelLease) {
 	m.use(l)
 }
 
+// sweep ends what is due: leases, times to live, then sleep.
 func (m *model) sweep() {
-	for _, l := range m.leases {
+	for _, id := range m.dueOrder() {
+		l := m.leases[id]
 		w := m.workers[l.worker]
-		switch {
+		switch lost := m.isLost(l); {
 		case m.dueNow(l) > m.now:
+		case l.taken && !l.over && lost:
+			m.lose(l)
 		case l.revoked:
 			m.requeue(l)
+		case lost:
+			m.expireLost(l)
 		case !l.acked && l.ackBy == m.dueNow(l):
 			m.change(&w.modelReputation, -50)
 			m.use(l)

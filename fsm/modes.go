@@ -23,9 +23,9 @@ type modeChanged struct {
 // internal operation: it goes between NORMAL and DEGRADED only, and never over a
 // mode that an operator set (SPEC §4.7).
 func (lm *admission) setMode(op *fsmpb.SetMode) *fsmpb.Outcome {
-	h := &lm.m.head
+	h := &lm.s.head
 	if op.GetAuto() {
-		if o := lm.m.internal(); o != nil {
+		if o := lm.s.internal(); o != nil {
 			return o
 		}
 	}
@@ -69,7 +69,7 @@ func checkMode(op *fsmpb.SetMode) error {
 // enterMode changes the mode and all that hangs on it. A stretch of holding begins
 // where nothing was held by a leader before.
 func (lm *admission) enterMode(to rota.ClusterMode, reason string, auto, holds bool) {
-	h := &lm.m.head
+	h := &lm.s.head
 	from, until := h.mode, h.holdsUntil
 	goesOn := h.modeAuto && h.modeHolds && auto && holds
 	if to != from {
@@ -82,15 +82,15 @@ func (lm *admission) enterMode(to rota.ClusterMode, reason string, auto, holds b
 	case !goesOn:
 		h.holdsUntil = h.clock + limits.HoldsDegradedMost
 	}
-	lm.m.timers.mode.set("", int64(until), int64(h.holdsUntil))
+	lm.s.timers.mode.set("", int64(until), int64(h.holdsUntil))
 	lm.holdLow()
-	lm.m.journal.emit(rota.Event{Kind: rota.EventModeChanged, Payload: payload(modeChanged{from, to, reason, auto})})
+	lm.s.journal.emit(rota.Event{Kind: rota.EventModeChanged, Payload: payload(modeChanged{from, to, reason, auto})})
 }
 
 // low says what becomes of QUEUED jobs of priority > 5. holdsUntil is 0 once an
 // automatic DEGRADED has held for as long as it may.
 func (lm *admission) low() sched.LowHold {
-	h := &lm.m.head
+	h := &lm.s.head
 	switch {
 	case h.mode != rota.ModeDegraded || !h.modeHolds:
 		return sched.LowFree
@@ -104,22 +104,22 @@ func (lm *admission) low() sched.LowHold {
 // holdLow tells all lanes.
 func (lm *admission) holdLow() {
 	low := lm.low()
-	lm.m.queues.scan(func(name rota.QueueName, _ *queueRow) bool {
-		lm.m.placement.registry.queues[name].pending.HoldLow(low)
+	lm.s.queues.scan(func(name rota.QueueName, _ *queueRow) bool {
+		lm.placement.registry.queues[name].pending.HoldLow(low)
 		return true
 	})
 }
 
 // fireMode ends the stretch for which an automatic DEGRADED holds (SPEC §4.7).
 func (lm *admission) fireMode(string) {
-	lm.m.timers.mode.set("", int64(lm.m.head.holdsUntil), 0)
-	lm.m.head.holdsUntil = 0
+	lm.s.timers.mode.set("", int64(lm.s.head.holdsUntil), 0)
+	lm.s.head.holdsUntil = 0
 	lm.holdLow()
 }
 
 // modeHolds reports whether the mode keeps a QUEUED job of such a priority from starting.
 func (lm *admission) modeHolds(priority int32, turn bool) bool {
-	if lm.m.head.mode == rota.ModeReadOnly {
+	if lm.s.head.mode == rota.ModeReadOnly {
 		return true
 	}
 	low := lm.low()
@@ -133,21 +133,21 @@ func (lm *admission) modeHolds(priority int32, turn bool) bool {
 // do: they are queued work that an operator keeps from being done. A retry, or a date
 // that comes, is work again, and `drained` is said anew after it.
 func (lm *admission) settleMode() {
-	h := &lm.m.head
-	idle := lm.m.leasing.leases.len() == 0 && lm.m.placement.registry.busy.Len() == 0 && lm.m.timers.wake.Len() == 0 && lm.m.flows.flowIndex.ready.Len() == 0 &&
-		lm.m.flows.flowIndex.passing.Len() == 0
+	h := &lm.s.head
+	idle := lm.leasing.leases.len() == 0 && lm.placement.registry.busy.Len() == 0 && lm.s.timers.wake.Len() == 0 && lm.flows.flowIndex.ready.Len() == 0 &&
+		lm.flows.flowIndex.passing.Len() == 0
 	if h.mode != rota.ModeDraining || h.drained == idle {
 		return
 	}
 	if h.drained = idle; idle {
-		lm.m.journal.emit(rota.Event{Kind: rota.EventDrained})
+		lm.s.journal.emit(rota.Event{Kind: rota.EventDrained})
 	}
 }
 
 // admitMode refuses what the mode does not take. Retries and children of workflows
 // are no new work: they do not come here.
 func (lm *admission) admitMode(spec *rota.JobSpec) error {
-	h := &lm.m.head
+	h := &lm.s.head
 	switch h.mode {
 	case rota.ModeNormal:
 		return nil

@@ -111,7 +111,7 @@ func (m *Machine) nodeChanged(id rota.NodeID, op *fsmpb.SetNode) rota.Event {
 
 // lowerVoters wants no more voters than an operator's removal left.
 func (ad *admission) lowerVoters(left int64) {
-	if s := ad.m.head.settings; left < s.VotersWanted {
+	if s := ad.s.head.settings; left < s.VotersWanted {
 		s.VotersWanted = left
 		ad.changeCluster(s, "")
 	}

@@ -33,12 +33,12 @@ func (fl *fleet) offer(op *fsmpb.Offer) *fsmpb.Outcome {
 	case free == 0:
 		fl.withdraw(fl.workers.edit(w.spec.ID))
 		return &fsmpb.Outcome{}
-	case until <= fl.m.head.clock:
+	case until <= fl.s.head.clock:
 		return entry.Refused(rota.Refusef(rota.KindUnavailable, "offer", "the poll was over at %d, the clock is at %d: poll again", until,
-			fl.m.head.clock))
-	case until > fl.m.head.clock+limits.OfferMost:
+			fl.s.head.clock))
+	case until > fl.s.head.clock+limits.OfferMost:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "until_ms", "until_ms is %d, at the clock %d: %d more at most are wanted", until,
-			fl.m.head.clock, limits.OfferMost))
+			fl.s.head.clock, limits.OfferMost))
 	default:
 		w = fl.workers.edit(w.spec.ID)
 		w.poll = op.GetPoll()
@@ -50,7 +50,7 @@ func (fl *fleet) offer(op *fsmpb.Offer) *fsmpb.Outcome {
 
 // offers sets what a worker offers; w is editable.
 func (fl *fleet) offers(w *workerRow, free int32, until rota.Clock) {
-	fl.m.timers.offer.set(string(w.spec.ID), int64(w.offersUntil), int64(until))
+	fl.s.timers.offer.set(string(w.spec.ID), int64(w.offersUntil), int64(until))
 	w.free, w.offersUntil = free, until
 	fl.reviewWorker(w)
 }
@@ -73,7 +73,7 @@ func (fl *fleet) takeOffered(w *workerRow) {
 		return
 	}
 	if w.free--; w.free == 0 {
-		fl.m.timers.offer.set(string(w.spec.ID), int64(w.offersUntil), 0)
+		fl.s.timers.offer.set(string(w.spec.ID), int64(w.offersUntil), 0)
 		w.offersUntil = 0
 	}
 }

@@ -54,19 +54,19 @@ func (o *outlived) remove(l *leaseRow) {
 // outlive lets a leased job end without its lease, which its worker is asked to give up; j is editable.
 func (lg *leasing) outlive(j *jobRow, why rota.Reason) {
 	l := lg.leases.edit(string(j.lease[:]))
-	ended := &endedJob{spec: rota.JobSpec{ID: l.Job, Queue: l.queue, Tenant: l.tenant, Type: l.typ, Keys: j.spec.Keys}}
-	if r := lg.m.uniques.rows.get(string(j.history().unique[:])); r != nil && r.job == l.Job {
+	ended := &endedJob{spec: rota.JobSpec{ID: l.Job, Queue: l.queue, Tenant: l.tenant, Type: l.typ, Keys: j.spec.Keys}, alone: j.isolated()}
+	if r := lg.uniques.rows.get(string(j.history().unique[:])); r != nil && r.job == l.Job {
 		ended.unique = j.history().unique
 	}
-	supply := lg.m.placement.registry.supply
-	supply.Ended(l.Worker, lg.m.placement.runOf(l))
+	supply := lg.placement.registry.supply
+	supply.Ended(l.Worker, lg.placement.runOf(l))
 	l.ended, l.Revoked = ended, why
-	supply.Began(l.Worker, lg.m.placement.runOf(l))
-	lg.m.placement.noteGoing(l)
+	supply.Began(l.Worker, lg.placement.runOf(l))
+	lg.placement.noteGoing(l)
 	lg.outlived.add(l)
 	lg.noteEnd(l, j, why, "")
-	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventLeaseRevoked, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
-		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why, Deadline: lg.m.head.now().At(l.Deadline.Clock)})
+	lg.s.journal.emitFor(j, &rota.Event{Kind: rota.EventLeaseRevoked, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why, Deadline: lg.s.head.now().At(l.Deadline.Clock)})
 }
 
 // release ends a lease that has outlived its job, and lets the jobs go on that waited for it.
@@ -78,14 +78,14 @@ func (lg *leasing) release(l *leaseRow, text string) rota.JobState {
 	if w, node, ok := rota.SplitNodeJobID(l.Job); ok {
 		e.Run, e.Node = string(w), node
 	}
-	lg.m.journal.announce(&e)
+	lg.s.journal.announce(&e)
 	if log := lg.broughtTo(l); log != nil {
 		lg.keepLogOf(l.Job, l.Worker, l.ID[:], log)
 	}
 	for _, id := range lg.waitingFor(l.key) {
 		lg.letGo(id)
 	}
-	return lg.m.View.JobState(l.Job)
+	return lg.view.JobState(l.Job)
 }
 
 // releaseAll ends the leases that have outlived their jobs, as if their workers had confirmed; no events tell of it.
@@ -95,12 +95,12 @@ func (lg *leasing) releaseAll() {
 		leases = append(leases, lg.leases.get(key))
 		return true
 	})
-	lg.m.ledger.gen++
-	lg.m.journal.mute = true
+	lg.s.ledger.gen++
+	lg.s.journal.mute = true
 	for _, l := range leases {
 		lg.release(l, "")
 	}
-	lg.m.journal.mute = false
+	lg.s.journal.mute = false
 }
 
 // waitingFor takes the jobs that wait under a lease.
@@ -135,7 +135,7 @@ func (lg *leasing) bar(j *jobRow) (last *leaseRow) {
 	if key, ok := lg.outlived.byUnique[j.history().unique]; ok {
 		look(key)
 	}
-	if name, ok := lg.m.schedules.inTurn(j); ok {
+	if name, ok := lg.schedules.inTurn(j); ok {
 		from := string(name) + "@"
 		lg.outlived.byJob.Ascend(rota.JobID(from), func(id rota.JobID, key string) bool {
 			if !strings.HasPrefix(string(id), from) {
@@ -156,34 +156,34 @@ func (lg *leasing) awaits(j *jobRow) (until rota.Clock, ok bool) {
 		return 0, false
 	}
 	lg.outlived.waiting.Set(waitsFor{l.key, j.spec.ID})
-	return max(l.due, lg.m.head.clock+1), true // a sweep may be late
+	return max(l.due, lg.s.head.clock+1), true // a sweep may be late
 }
 
 // holdBack puts a job to sleep that would be ready at a moment but for a lease that is waited for; j is editable.
 func (lg *leasing) holdBack(j *jobRow, ready, until rota.Clock) {
-	lg.m.own(j)
+	lg.life.own(j)
 	j.ready = max(ready, 1)
-	lg.m.delayFor(j, max(ready, until))
+	lg.life.delayFor(j, max(ready, until))
 }
 
 // letGo has a job wait no more for a lease that has ended, unless it waits for another.
 func (lg *leasing) letGo(id rota.JobID) {
-	j := lg.m.jobs.get(id)
+	j := lg.s.jobs.get(id)
 	if j == nil || j.ready == 0 {
 		return
 	}
 	if _, ok := lg.awaits(j); ok {
 		return
 	}
-	j = lg.m.jobs.edit(id)
-	lg.m.own(j)
+	j = lg.s.jobs.edit(id)
+	lg.life.own(j)
 	ready := j.ready
 	j.ready = 0
 	switch {
-	case ready <= lg.m.head.clock:
-		lg.m.wakeOrDate(j)
+	case ready <= lg.s.head.clock:
+		lg.life.wakeOrDate(j)
 	case ready != j.due:
-		lg.m.timers.wake.set(string(id), int64(j.due), int64(ready))
+		lg.s.timers.wake.set(string(id), int64(j.due), int64(ready))
 		j.due = ready
 	}
 }
@@ -191,17 +191,17 @@ func (lg *leasing) letGo(id rota.JobID) {
 // void is release for a state that becomes another cluster's: what waits for the worker, or is retried later, waits for the
 // pause.
 func (lg *leasing) void(l *leaseRow, pause rota.Clock) {
-	if until := lg.m.head.clock + pause; pause > 0 {
+	if until := lg.s.head.clock + pause; pause > 0 {
 		ids := lg.waitingFor(l.key)
 		for _, id := range ids {
-			if j := lg.m.jobs.edit(id); j != nil && j.ready != 0 {
-				lg.m.own(j)
+			if j := lg.s.jobs.edit(id); j != nil && j.ready != 0 {
+				lg.life.own(j)
 				j.ready = max(j.ready, until)
 			}
 			lg.outlived.waiting.Set(waitsFor{l.key, id})
 		}
-		if t := lg.m.ended.tombs.get(l.Job); t != nil {
-			lg.m.ended.tombs.change(l.Job, func(t *tombRow) { t.freeAt = max(t.freeAt, until) })
+		if t := lg.ended.tombs.get(l.Job); t != nil {
+			lg.ended.tombs.change(l.Job, func(t *tombRow) { t.freeAt = max(t.freeAt, until) })
 		}
 	}
 	lg.release(l, "")
@@ -209,17 +209,17 @@ func (lg *leasing) void(l *leaseRow, pause rota.Clock) {
 
 // fireWake queues a job whose delay is over. One whose earlier worker is waited for longer than was seen sleeps on.
 func (lg *leasing) fireWake(id string) {
-	j := lg.m.jobs.edit(rota.JobID(id))
+	j := lg.s.jobs.edit(rota.JobID(id))
 	if j.ready != 0 {
-		lg.m.own(j)
+		lg.life.own(j)
 		if until, ok := lg.awaits(j); ok {
-			lg.m.timers.wake.set(id, int64(j.due), int64(until))
+			lg.s.timers.wake.set(id, int64(j.due), int64(until))
 			j.due = until
 			return
 		}
 		j.ready = 0
 	}
-	lg.m.wakeOrDate(j)
+	lg.life.wakeOrDate(j)
 }
 
 // believedUntil is the moment until which the worker of a job that has ended may go on believing in its lease, 0 for none.
@@ -232,7 +232,7 @@ func (lg *leasing) believedUntil(id rota.JobID) rota.Clock {
 
 // lingering returns a lease of a key's count whose job has ended, and how many such leases there are.
 func (kr *keyring) lingering(count string) (one *leaseRow, n int) {
-	lg := &kr.m.leasing
+	lg := kr.leasing
 	lg.outlived.byJob.Scan(func(_ rota.JobID, key string) bool {
 		l := lg.leases.get(key)
 		for _, h := range kr.of(&l.ended.spec, nil) {
@@ -247,7 +247,7 @@ func (kr *keyring) lingering(count string) (one *leaseRow, n int) {
 
 // lingers lists the leases whose jobs have ended and that a rule may be for.
 func (kr *keyring) lingers(id keyRuleID) (list []*leaseRow) {
-	lg := &kr.m.leasing
+	lg := kr.leasing
 	lg.outlived.byJob.Scan(func(_ rota.JobID, key string) bool {
 		l := lg.leases.get(key)
 		for _, k := range l.ended.spec.Keys {
@@ -263,7 +263,7 @@ func (kr *keyring) lingers(id keyRuleID) (list []*leaseRow) {
 
 // lingers counts the leases of a queue whose jobs have ended.
 func (pl *placement) lingers(queue rota.QueueName) (n int64) {
-	lg := &pl.m.leasing
+	lg := pl.leasing
 	lg.outlived.byJob.Scan(func(_ rota.JobID, key string) bool {
 		if lg.leases.get(key).queue == queue {
 			n++
@@ -281,7 +281,7 @@ func (lg *leasing) deriveOutlived() {
 		}
 		return true
 	})
-	lg.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
+	lg.s.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		if j.ready != 0 {
 			lg.awaits(j)
 		}

@@ -59,8 +59,8 @@ func (ac *authority) mayHold(by rota.Principal, what access.Owned) error {
 }
 
 // eachHeld calls yield for each row that counts for its principal.
-func (m *Machine) eachHeld(yield func(by rota.Principal, what access.Owned)) {
-	m.queues.scan(func(_ rota.QueueName, r *queueRow) bool { yield(r.by, access.OwnsQueue); return true })
+func (m *lifecycle) eachHeld(yield func(by rota.Principal, what access.Owned)) {
+	m.s.queues.scan(func(_ rota.QueueName, r *queueRow) bool { yield(r.by, access.OwnsQueue); return true })
 	m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { yield(r.by, access.OwnsTenant); return true })
 	m.fleet.workers.scan(func(_ rota.WorkerID, r *workerRow) bool { yield(r.by, access.OwnsWorker); return true })
 	m.access.tokens.scan(func(_ tokenID, r *tokenRow) bool {
@@ -86,8 +86,8 @@ func (m *Machine) eachHeld(yield func(by rota.Principal, what access.Owned)) {
 }
 
 // callerReads reports whether who made the operation at hand may read what is of a tenant and a queue.
-func (m *Machine) callerReads(tenant rota.TenantID, queue rota.QueueName) bool {
-	actor := m.journal.caller.Actor
+func (m *lifecycle) callerReads(tenant rota.TenantID, queue rota.QueueName) bool {
+	actor := m.s.journal.caller.Actor
 	if actor == "" {
 		return true
 	}
@@ -119,7 +119,7 @@ func (ac *authority) remembered() func(access.Caller) (*access.Rights, *rota.Err
 		if err := c.Check(); err != nil {
 			rights, refusal = nil, rota.ErrorOf(err)
 		} else {
-			rights, _, refusal = ac.here().resolve(c.Actor, ac.m.head.date())
+			rights, _, refusal = ac.here().resolve(c.Actor, ac.s.head.date())
 		}
 		return rights, refusal
 	}

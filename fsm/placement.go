@@ -14,9 +14,20 @@ import (
 // placement brings jobs to workers: it files what waits, checks what rounds decided,
 // and holds workers for jobs that nobody has room for.
 type placement struct {
-	m        *Machine
-	holds    table[rota.JobID, holdRow, *holdRow]
-	registry registry
+	s         *state
+	access    *authority
+	admission *admission
+	batches   *batches
+	fleet     *fleet
+	hooks     *hooks
+	keyring   *keyring
+	leasing   *leasing
+	life      *lifecycle
+	schedules *schedules
+	typeStats *typeStats
+	uniques   *uniques
+	holds     table[rota.JobID, holdRow, *holdRow]
+	registry  registry
 	// rounds are those of the entry that is being applied; items and lives are room for jobs.
 	rounds []roundDone
 	items  []*sched.Item
@@ -46,6 +57,8 @@ type registry struct {
 	// preempting counts the holds that leases gave way for (SPEC §7.9).
 	going      *btree.BTreeG[going]
 	preempting int
+	// accused are the live jobs by the sessions that were lost under them.
+	accused *btree.BTreeG[accusation]
 	// nodes counts the live jobs of workflows' nodes; entries at 0 are removed.
 	nodes btree.Map[rota.WorkflowID, liveNodes]
 }
@@ -94,18 +107,18 @@ func (r *registry) reset() {
 	r.supply, r.newest = sched.NewSupply(), classified{}
 	r.queues = make(map[rota.QueueName]*queueIndex)
 	r.heldFor = make(map[rota.WorkerID]rota.JobID)
-	r.going = newGoing()
+	r.going, r.accused = newGoing(), newAccused()
 	r.nodes = btree.Map[rota.WorkflowID, liveNodes]{}
 	r.busy = btree.NewBTreeGOptions(turnLess, btree.Options{NoLocks: true})
 }
 
 func (pl *placement) addQueue(name rota.QueueName, policy rota.QueuePolicy) {
-	q := &queueRow{name: name, policy: policy, by: pl.m.journal.owner()}
-	pl.m.access.hold(q.by, access.OwnsQueue, 1)
-	pl.m.queues.insert(name, q)
-	pl.m.admission.initLanes(q, pl.addIndex(q))
-	pl.m.fleet.reviewWorkers(name) // some may serve it already
-	pl.m.journal.emit(rota.Event{Kind: rota.EventQueueChanged, Queue: name, Text: policy.Preset})
+	q := &queueRow{name: name, policy: policy, by: pl.s.journal.owner()}
+	pl.access.hold(q.by, access.OwnsQueue, 1)
+	pl.s.queues.insert(name, q)
+	pl.admission.initLanes(q, pl.addIndex(q))
+	pl.fleet.reviewWorkers(name) // some may serve it already
+	pl.s.journal.emit(rota.Event{Kind: rota.EventQueueChanged, Queue: name, Text: policy.Preset})
 }
 
 func (pl *placement) addIndex(q *queueRow) *queueIndex {
@@ -123,7 +136,7 @@ func (pl *placement) move(j *jobRow, to rota.JobState) {
 	if !j.state.MayBecome(to) {
 		panic(fmt.Sprintf("fsm: job %s cannot go from %s to %s", j.spec.ID, j.state, to))
 	}
-	q := pl.m.queues.edit(j.spec.Queue)
+	q := pl.s.queues.edit(j.spec.Queue)
 	if j.state == rota.JobQueued {
 		pl.unfile(j, q)
 		if h := pl.holds.get(j.spec.ID); h != nil {
@@ -136,10 +149,10 @@ func (pl *placement) move(j *jobRow, to rota.JobState) {
 	j.state = to
 	q.count(to, 1)
 	if j.past != nil && j.past.unique != (uniqueKey{}) {
-		pl.m.uniques.follow(j, from)
+		pl.uniques.follow(j, from)
 	}
 	if to == rota.JobQueued {
-		j.queuedAt = pl.m.head.clock
+		j.queuedAt = pl.s.head.clock
 		pl.file(j, q)
 	}
 }
@@ -171,14 +184,14 @@ func (r *queueRow) count(s rota.JobState, by int64) {
 // file puts a QUEUED job into its lane; j is editable.
 func (pl *placement) file(j *jobRow, q *queueRow) {
 	i := pl.registry.queues[q.name]
-	pl.m.typeStats.foresee(j, q)
+	pl.typeStats.foresee(j, q)
 	if n := len(pl.items); n > 0 {
 		j.item, pl.items = pl.items[n-1], pl.items[:n-1]
 	} else {
 		j.item = &sched.Item{}
 	}
 	*j.item = pl.itemOf(j, q)
-	pl.m.admission.syncLanes(i, q, j.spec.Tenant)
+	pl.admission.syncLanes(i, q, j.spec.Tenant)
 	i.pending.Add(j.item)
 	i.countTier(j, &q.policy, 1)
 	pl.timePromotion(q, i)
@@ -192,7 +205,7 @@ func (pl *placement) file(j *jobRow, q *queueRow) {
 func (pl *placement) itemOf(j *jobRow, q *queueRow) sched.Item {
 	p, size := &q.policy, effectiveSize(j.spec)
 	item := sched.Item{ID: j.spec.ID, JobSpec: &j.spec.JobSpec, Class: j.class,
-		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, pl.m.admission.limitsOf(j.spec.Tenant).Tier, j.enqueued, q.rankEstimate(j)),
+		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, pl.admission.limitsOf(j.spec.Tenant).Tier, j.enqueued, q.rankEstimate(j)),
 		Enqueued: j.enqueued, Queued: j.queuedAt, Attempt: j.attempt, Data: j.data}
 	switch p.Ranking {
 	case rota.RankAdaptive:
@@ -276,22 +289,25 @@ func (pl *placement) setTurn(q *queueRow, count uint64) {
 // share counts an open lease more or less of a tenant in a queue.
 func (pl *placement) share(queue rota.QueueName, tenant rota.TenantID, by int64) {
 	i := pl.registry.queues[queue]
-	i.share(tenant, i.open.add(tenant, by), pl.m.admission.limitsOf(tenant).Weight)
+	i.share(tenant, i.open.add(tenant, by), pl.admission.limitsOf(tenant).Weight)
 }
 
 // classified is what jobs that share their spec have in common: their class, which holds until
 // the supply has forgotten another number of classes.
 type classified struct {
 	spec      *rota.JobSpec
+	isolated  bool
 	class     sched.ClassID
 	forgotten uint64
 }
 
 // classify counts a live job under its class.
 func (pl *placement) classify(j *jobRow) {
-	s, k := pl.registry.supply, &pl.registry.newest
-	if k.spec != &j.spec.JobSpec || !s.Again(k.class, k.forgotten) {
-		*k = classified{&j.spec.JobSpec, s.Intern(sched.RequirementsOf(&j.spec.JobSpec)), s.Forgotten()}
+	s, k, isolated := pl.registry.supply, &pl.registry.newest, j.isolated()
+	if k.spec != &j.spec.JobSpec || k.isolated != isolated || !s.Again(k.class, k.forgotten) {
+		asks := sched.RequirementsOf(&j.spec.JobSpec)
+		asks.Isolated = isolated
+		*k = classified{&j.spec.JobSpec, isolated, s.Intern(asks), s.Forgotten()}
 	}
 	j.class = k.class
 }
@@ -346,16 +362,16 @@ func (pl *placement) changeRules(q *queueRow, before sched.Rules) {
 		return
 	}
 	pl.registry.supply.SetRules(q.name, rules)
-	pl.m.fleet.reviewWorkers(q.name)
+	pl.fleet.reviewWorkers(q.name)
 	for _, h := range pl.held() {
-		if pl.m.jobs.get(h.Item.ID).spec.Queue == q.name {
+		if pl.s.jobs.get(h.Item.ID).spec.Queue == q.name {
 			pl.reviewHold(h.Worker)
 		}
 	}
 	if rules.PrefetchMax < before.PrefetchMax ||
 		rules.LeasesMax > 0 && (before.LeasesMax == 0 || rules.LeasesMax < before.LeasesMax) {
-		pl.m.fleet.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
-			pl.m.fleet.cutQuota(w, capOf(w.spec, &rules), q.name)
+		pl.fleet.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
+			pl.fleet.cutQuota(w, capOf(w.spec, &rules), q.name)
 			return true
 		})
 	}
@@ -373,7 +389,7 @@ func (fl *fleet) reviewWorkers(queue rota.QueueName) {
 	})
 	for _, id := range weak {
 		w := fl.workers.edit(id)
-		w.settleHealth(fl.m.head.clock)
+		w.settleHealth(fl.s.head.clock)
 		fl.reviewWorker(w)
 	}
 }

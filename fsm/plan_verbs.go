@@ -27,14 +27,14 @@ func planWords(op *fsmpb.StartPlan) *rota.PlanSpec {
 
 // start starts a plan; a repetition changes nothing.
 func (pn *plans) start(op *fsmpb.StartPlan) *fsmpb.Outcome {
-	m, spec := pn.m, planWords(op)
+	spec := planWords(op)
 	f, err := ReadPlan(spec)
 	if err != nil {
 		return entry.Refused(err)
 	}
 	if old := pn.rows.get(spec.ID); old != nil {
 		how := spec.Difference(old.spec)
-		if old.caller.Actor != m.journal.owner() {
+		if old.caller.Actor != pn.s.journal.owner() {
 			how = "by somebody else" // whose filter is nobody else's to see
 		}
 		if how != "" {
@@ -46,7 +46,7 @@ func (pn *plans) start(op *fsmpb.StartPlan) *fsmpb.Outcome {
 	if err := pn.target(spec); err != nil {
 		return entry.Refused(err)
 	}
-	if err := pn.mayRun(m.journal.owner()); err != nil {
+	if err := pn.mayRun(pn.s.journal.owner()); err != nil {
 		return entry.Refused(err)
 	}
 	running, oldest, order := pn.count()
@@ -56,7 +56,7 @@ func (pn *plans) start(op *fsmpb.StartPlan) *fsmpb.Outcome {
 	if pn.rows.len() >= limits.MaxPlans {
 		pn.rows.drop(oldest.spec.ID)
 	}
-	r := &planRow{spec: spec, filter: &f, caller: m.journal.owned(), order: order + 1, started: m.head.now(), jobs: pn.newest(spec), ends: m.head.tombSeq}
+	r := &planRow{spec: spec, filter: &f, caller: pn.s.journal.owned(), order: order + 1, started: pn.s.head.now(), jobs: pn.newest(spec), ends: pn.s.head.tombSeq}
 	pn.rows.insert(spec.ID, r)
 	pn.emit(r, rota.EventPlanStarted)
 	return &fsmpb.Outcome{}
@@ -68,7 +68,7 @@ func (pn *plans) mayRun(by rota.Principal) error {
 	if by == "" || by == rota.Local {
 		return nil
 	}
-	if rights, refusal := pn.m.access.rightsOf(by); refusal == nil && rights.All() {
+	if rights, refusal := pn.access.rightsOf(by); refusal == nil && rights.All() {
 		return nil
 	}
 	own := 0
@@ -89,7 +89,7 @@ func (pn *plans) target(spec *rota.PlanSpec) error {
 	if spec.Verb != rota.PlanMove {
 		return nil
 	}
-	switch q := pn.m.queues.get(spec.To); {
+	switch q := pn.s.queues.get(spec.To); {
 	case q == nil:
 		return noQueue(spec.To)
 	case q.drainTo != "":
@@ -120,12 +120,11 @@ func unknownPlan(id string) *rota.Error {
 
 // moveTo takes one pending job to another queue.
 func (pl *placement) moveTo(id rota.JobID, into rota.QueueName, caller access.Caller) error {
-	m := pl.m
-	j := m.jobs.get(id)
-	if refusal := m.access.moves(caller, id, j.spec.Tenant, into); refusal != nil {
+	j := pl.s.jobs.get(id)
+	if refusal := pl.access.moves(caller, id, j.spec.Tenant, into); refusal != nil {
 		return refusal
 	}
-	to, spec := m.queues.get(into), j.spec.words()
+	to, spec := pl.s.queues.get(into), j.spec.words()
 	spec.Queue = into
 	switch {
 	case to == nil:
@@ -139,9 +138,9 @@ func (pl *placement) moveTo(id rota.JobID, into rota.QueueName, caller access.Ca
 		return rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be moved", id, j.state)
 	case to.pending() >= to.policy.QueueCap:
 		return exhausted("queue", "queue %q holds %d pending jobs: queue_cap is %d", into, to.pending(), to.policy.QueueCap)
-	case !m.classFits(&spec):
+	case !pl.life.classFits(&spec):
 		return exhausted("requires", "queue %q holds jobs of %d different requirements: no more are taken", into, limits.MaxClassesPerQueue)
 	}
-	pl.moveJob(m.jobs.edit(id), into)
+	pl.moveJob(pl.s.jobs.edit(id), into)
 	return nil
 }

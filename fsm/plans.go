@@ -11,8 +11,9 @@ import (
 
 // plans owns the table of plans: one verb for all jobs that a filter selects (SPEC §21.7).
 type plans struct {
-	m    *Machine
-	rows table[rota.PlanID, planRow, *planRow]
+	s      *state
+	access *authority
+	rows   table[rota.PlanID, planRow, *planRow]
 }
 
 // planRow is one plan. Every job up to cursor is dealt with, none after.
@@ -36,6 +37,14 @@ type planRow struct {
 	refusals              []rota.PlanRefusal
 }
 
+// planStates are the states of the jobs that a verb is for. A job that waits for its unique key is BLOCKED, and can be cancelled.
+func planStates(v rota.PlanVerb) []rota.JobState {
+	if v == rota.PlanCancel {
+		return append(v.States(), rota.JobBlocked)
+	}
+	return v.States()
+}
+
 // ReadPlan reads the filter of a plan, and refuses a plan that is for nothing: one without a term,
 // and one whose verb is for none of the states that it selects.
 func ReadPlan(p *rota.PlanSpec) (filter.Filter, error) {
@@ -53,8 +62,8 @@ func ReadPlan(p *rota.PlanSpec) (filter.Filter, error) {
 	case p.Verb.Workflows() && !f.May(p.Verb.States()...):
 		return f, rota.Refusef(rota.KindInvalid, "filter", "the filter selects no workflow that %s is for: cancel-workflows is for RUNNING ones, "+
 			"retry-workflows for FAILED and CANCELLED ones", p.Verb)
-	case !f.May(p.Verb.States()...):
-		return f, rota.Refusef(rota.KindInvalid, "filter", "the filter selects no job that %s is for: those are %v", p.Verb, p.Verb.States())
+	case !f.May(planStates(p.Verb)...):
+		return f, rota.Refusef(rota.KindInvalid, "filter", "the filter selects no job that %s is for: those are %v", p.Verb, planStates(p.Verb))
 	}
 	return f, nil
 }
@@ -139,13 +148,13 @@ type planEvent struct {
 }
 
 func (pn *plans) emit(r *planRow, kind rota.EventKind) {
-	pn.m.journal.announce(&rota.Event{Kind: kind, Text: r.why, Payload: payload(planEvent{r.spec.ID, r.spec.Verb.String(), r.spec.Filter,
+	pn.s.journal.announce(&rota.Event{Kind: kind, Text: r.why, Payload: payload(planEvent{r.spec.ID, r.spec.Verb.String(), r.spec.Filter,
 		r.state.String(), r.done, r.refused, r.passed})})
 }
 
 // finish ends a plan; r is editable.
 func (pn *plans) finish(r *planRow, state rota.PlanState, why string) {
-	r.state, r.why, r.ended = state, tail(why, limits.MaxReasonBytes), pn.m.head.now()
+	r.state, r.why, r.ended = state, tail(why, limits.MaxReasonBytes), pn.s.head.now()
 	pn.emit(r, rota.EventPlanFinished)
 }
 
@@ -178,9 +187,9 @@ func (pn *plans) count() (running int, oldest *planRow, order uint64) {
 }
 
 // fits reports whether a job is one that the plan is for, as far as rows say: what it failed of
-// is not asked for, as who started the plan may not read it.
+// is not asked for, as who started the plan may not read it, nor who ran it, which rows of leases and archives say.
 func (r *planRow) fits(j *rota.Job, early bool) bool {
-	f := r.filter.Without("error")
+	f := r.filter.Without("error", filter.Worker)
 	return f.Early(j) && (early || f.Late(j, r.started.Clock))
 }
 
@@ -239,9 +248,9 @@ func PreviewOf(vw *View, spec rota.PlanSpec) PlanWork {
 // newest is the highest number of what a plan that starts now is for.
 func (pn *plans) newest(spec *rota.PlanSpec) uint64 {
 	if spec.Verb.Workflows() {
-		return pn.m.head.flowSeq
+		return pn.s.head.flowSeq
 	}
-	return pn.m.head.jobSeq
+	return pn.s.head.jobSeq
 }
 
 // of reports whether a number and a state are those of a job that the plan is for.

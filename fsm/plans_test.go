@@ -180,6 +180,42 @@ func TestPlan_verbs(t *testing.T) {
 	b.restored()
 }
 
+// TestPlan_ofWorker: a plan goes through what a worker has, or had, from rules version 2 on.
+func TestPlan_ofWorker(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("default", "attempt_max", "1"))
+	for i := range 3 {
+		b.submit(fmt.Sprint("j", i))
+	}
+	b.refuses(rota.KindConflict, "rules_version", planOp("early", rota.PlanCancel, "worker=w"))
+	b.ok(switchOp(2))
+	b.worker("w", 2)
+	leases := b.match()
+	if len(leases) != 2 {
+		t.Fatal(leases)
+	}
+	failed := inOrder(leases)[0]
+	b.ok(verb(rota.VerbAck, failed))
+	b.ok(verb(rota.VerbFail, failed))
+	b.ok(planOp("again", rota.PlanRetry, "worker=w state=DEAD"))
+	if got := counts(b.runPlan("again", 500)); got != "DONE 1 0 0" {
+		t.Error(got)
+	}
+	b.ok(planOp("end", rota.PlanCancel, "worker=w state=ASSIGNED,RUNNING"))
+	if got := counts(b.runPlan("end", 500)); got != "DONE 1 0 0" {
+		t.Error(got)
+	}
+	for i := range 3 {
+		id, want := rota.JobID(fmt.Sprint("j", i)), rota.JobQueued
+		if _, ran := leases[id]; ran && id != failed.Job {
+			want = rota.JobCancelled
+		}
+		b.state(string(id), want)
+	}
+	b.restored()
+}
+
 // TestPlan_whatChanged: a job that became another before its turn is passed by, as far as rows say so.
 func TestPlan_whatChanged(t *testing.T) {
 	t.Parallel()

@@ -5,4 +5,4 @@ package fsm
 import "github.com/rotasched/rota"
 
 // ttlOffset counts times to live on the date, which follows wall clocks.
-func (plants) ttlOffset(m *Machine) rota.Clock { return rota.Clock(m.head.date()) - m.head.clock }
+func (plants) ttlOffset(s *state) rota.Clock { return rota.Clock(s.head.date()) - s.head.clock }

@@ -29,8 +29,8 @@ func (sound) uniqueLeftBehind(rota.JobState) bool { return false }
 
 func (sound) keyNotInSnapshot() bool { return false }
 
-func (sound) passesHead(*Machine, keyPlace) bool { return false }
+func (sound) passesHead(*keyring, keyPlace) bool { return false }
 
 func (sound) anyDue(timerSet, int64) (timer, bool) { return timer{}, false }
 
-func (sound) ttlOffset(*Machine) rota.Clock { return 0 }
+func (sound) ttlOffset(*state) rota.Clock { return 0 }

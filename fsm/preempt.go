@@ -61,7 +61,7 @@ func goingOf(l *leaseRow, j *jobRow) (g going, ok bool) {
 
 // noteGoing files a lease that gives way, dropGoing takes it out again.
 func (pl *placement) noteGoing(l *leaseRow) {
-	if g, ok := goingOf(l, pl.m.jobs.get(l.Job)); ok {
+	if g, ok := goingOf(l, pl.s.jobs.get(l.Job)); ok {
 		pl.registry.going.Set(g)
 	}
 }
@@ -73,7 +73,7 @@ func (pl *placement) dropGoing(l *leaseRow) {
 // mayPreempt reports whether an open lease can be revoked for a critical job now: a
 // job that gave way preempt_max times of its queue does so no more.
 func (pl *placement) mayPreempt(g *going) bool {
-	return !g.revoked && int64(g.preempted) < pl.m.queues.get(g.queue).policy.PreemptMax
+	return !g.revoked && int64(g.preempted) < pl.s.queues.get(g.queue).policy.PreemptMax
 }
 
 // need is what a worker lacks of room for a job; nothing lacks at 0 or below.
@@ -93,21 +93,21 @@ func (n need) less(g *going) need { return need{n.slots - 1, n.Minus(g.Load)} }
 // is dropped whole, with an event that says why.
 func (pl *placement) preempt(op *fsmpb.Preempt, epoch uint64) {
 	job, worker := rota.JobID(op.GetJob()), rota.WorkerID(op.GetWorker())
-	j := pl.m.jobs.get(job)
+	j := pl.s.jobs.get(job)
 	leases, why := pl.unpreemptable(j, worker, op.GetLeases())
 	if why != "" {
-		pl.m.journal.emit(rota.Event{Kind: rota.EventAssignmentDropped, Job: job, Worker: worker, Epoch: epoch, Text: why})
+		pl.s.journal.emit(rota.Event{Kind: rota.EventAssignmentDropped, Job: job, Worker: worker, Epoch: epoch, Text: why})
 		return
 	}
 	for _, g := range leases {
-		pl.m.fleet.revoke(pl.m.leasing.leases.edit(g.lease), rota.ReasonPreempted)
+		pl.fleet.revoke(pl.leasing.leases.edit(g.lease), rota.ReasonPreempted)
 	}
-	pl.holds.insert(job, &holdRow{job: job, worker: worker, since: pl.m.head.clock, epoch: epoch, preempted: true,
+	pl.holds.insert(job, &holdRow{job: job, worker: worker, since: pl.s.head.clock, epoch: epoch, preempted: true,
 		revoked: int64(len(leases))})
 	pl.registry.preempting++
 	pl.registry.heldFor[worker] = job
 	pl.registry.supply.Hold(worker, true)
-	pl.m.journal.emit(rota.Event{Kind: rota.EventWorkerHeld, Job: job, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Worker: worker,
+	pl.s.journal.emit(rota.Event{Kind: rota.EventWorkerHeld, Job: job, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Worker: worker,
 		Attempt: j.attempt, Epoch: epoch, Text: "PREEMPTED", Payload: fmt.Sprintf(`{"revoked":%d}`, len(leases))})
 }
 
@@ -122,8 +122,8 @@ func (pl *placement) unpreemptable(j *jobRow, worker rota.WorkerID, ids [][]byte
 	case j.spec.Priority > 0:
 		return nil, "NOT_CRITICAL"
 	}
-	q := pl.m.queues.get(j.spec.Queue)
-	if why := pl.m.admission.blocked(j, q, false); why != "" {
+	q := pl.s.queues.get(j.spec.Queue)
+	if why := pl.admission.blocked(j, q, false); why != "" {
 		return nil, why
 	}
 	switch {

@@ -32,6 +32,8 @@ func TestModel(t *testing.T) {
 			"gc_horizon", rapid.SampledFrom([]string{"1m", "90s", "7d"}).Draw(rt, "gc_horizon"),
 			"oldest_every", rapid.SampledFrom([]string{"0", "1", "3"}).Draw(rt, "oldest_every"),
 			"ranking", rapid.SampledFrom([]string{"aging", "adaptive", "fifo", "shortest", "smallest"}).Draw(rt, "ranking"),
+			"worker_losses_max", rapid.SampledFrom([]string{"0", "1", "2", "3", "5"}).Draw(rt, "worker_losses_max"),
+			"renew_adds", rapid.SampledFrom([]string{"off", "on"}).Draw(rt, "renew_adds"),
 			"tiers", rapid.SampledFrom([]string{"2", "5", "8"}).Draw(rt, "tiers"),
 			"estimate", rapid.SampledFrom([]string{"type", "user", "last2", "quantile"}).Draw(rt, "estimate"),
 			"min_health", rapid.SampledFrom([]string{"0", "300", "900"}).Draw(rt, "min_health"),
@@ -272,7 +274,7 @@ func (r *race) compare() {
 	for id, want := range r.model.jobs {
 		got, ok := r.b.View.Job(id)
 		if !ok || got.State != want.state || !want.state.Terminal() && got.Attempt != want.attempt ||
-			(got.Lease != nil) != (want.lease != rota.LeaseID{}) || got.Lease != nil && got.Lease.ID != want.lease {
+			!want.state.Terminal() && (int(got.WorkerLosses) != len(want.losses) || got.Isolated != (len(want.losses) >= 2)) || (got.Lease != nil) != (want.lease != rota.LeaseID{}) || got.Lease != nil && got.Lease.ID != want.lease {
 			r.Fatalf("job %s is %s in attempt %d, the model says %s in %d", id, got.State, got.Attempt, want.state, want.attempt)
 		}
 		if !want.state.Terminal() && string(got.Payload) != want.payload {

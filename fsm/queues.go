@@ -17,23 +17,23 @@ import (
 // anybody's place: enqueue times stay, the order is computed anew.
 func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 	name := rota.QueueName(op.GetName())
-	policy, expected, err := pl.wantQueue(op, pl.m.journal.owner())
+	policy, expected, err := pl.wantQueue(op, pl.s.journal.owner())
 	if err != nil {
 		return entry.Refused(err)
 	}
-	q := pl.m.queues.get(name)
+	q := pl.s.queues.get(name)
 	if q != nil && q.says(&policy, expected) {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := pl.m.journal.matches(queueText(q, name)); err != nil {
+	if err := pl.s.journal.matches(queueText(q, name)); err != nil {
 		return entry.Refused(err)
 	}
 	if q == nil {
 		pl.addQueue(name, policy)
-		pl.m.queues.edit(name).expected = expected
+		pl.s.queues.edit(name).expected = expected
 		return &fsmpb.Outcome{}
 	}
-	q = pl.m.queues.edit(name)
+	q = pl.s.queues.edit(name)
 	q.drainTo, q.drainFrom = "", "" // who sets it keeps it
 	pl.changeQueue(q, policy, expected)
 	return &fsmpb.Outcome{Existed: true}
@@ -60,17 +60,17 @@ func (pl *placement) wantQueue(op *fsmpb.SetQueue, by rota.Principal) (rota.Queu
 	if err := rota.CheckID("queue", name); err != nil {
 		return policy, nil, err
 	}
-	if pl.m.head.cluster == "" {
+	if pl.s.head.cluster == "" {
 		return policy, nil, rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
 	}
-	q := pl.m.queues.get(name)
+	q := pl.s.queues.get(name)
 	var expected []expectedTime
 	if q != nil {
 		policy, expected = q.policy, q.expected
 	}
 	if op.GetPreset() != "" {
 		var err error
-		if policy, err = rota.PresetPolicy(op.GetPreset()); err != nil {
+		if policy, err = rota.PresetPolicyOf(pl.s.head.rules, op.GetPreset()); err != nil {
 			return policy, nil, err
 		}
 	}
@@ -103,7 +103,7 @@ func (pl *placement) wantQueue(op *fsmpb.SetQueue, by rota.Principal) (rota.Queu
 	if q == nil {
 		return policy, expected, pl.mayAddQueue(by)
 	}
-	if pl.m.keyring.groups[name] != nil {
+	if pl.keyring.groups[name] != nil {
 		err := turnless(name, &policy)
 		return policy, expected, err
 	}
@@ -112,13 +112,13 @@ func (pl *placement) wantQueue(op *fsmpb.SetQueue, by rota.Principal) (rota.Queu
 
 // mayAddQueue refuses a new queue if a limit is reached.
 func (pl *placement) mayAddQueue(by rota.Principal) error {
-	if pl.m.queues.len() >= limits.MaxQueues {
+	if pl.s.queues.len() >= limits.MaxQueues {
 		return exhausted("queue", "%d queues exist: no more are taken", limits.MaxQueues)
 	}
-	if err := pl.m.admission.admitBytes(nil, "", 1); err != nil {
+	if err := pl.admission.admitBytes(nil, "", 1); err != nil {
 		return err
 	}
-	return pl.m.access.mayHold(by, access.OwnsQueue)
+	return pl.access.mayHold(by, access.OwnsQueue)
 }
 
 // PreviewQueue returns a queue as an operation would set it, with the changes of its policy; its
@@ -212,16 +212,19 @@ func (pl *placement) changeQueue(q *queueRow, policy rota.QueuePolicy, expected 
 		pl.enterTiers(q)
 	}
 	if foretold {
-		pl.m.typeStats.foreseeAll(q)
+		pl.typeStats.foreseeAll(q)
 	}
 	if reorder {
 		pl.refile(q, pl.registry.queues[q.name])
 	}
+	if policy.WorkerLossesMax == 0 && old.WorkerLossesMax > 0 {
+		pl.clearQueue(q.name)
+	}
 	pl.timePromotion(q, pl.registry.queues[q.name])
 	pl.changeRules(q, before)
-	pl.m.admission.reviewQueue(q, &old)
+	pl.admission.reviewQueue(q, &old)
 	pl.shorten(q, &old)
-	pl.m.journal.emit(rota.Event{Kind: rota.EventQueueChanged, Queue: q.name, Text: policy.Preset})
+	pl.s.journal.emit(rota.Event{Kind: rota.EventQueueChanged, Queue: q.name, Text: policy.Preset})
 }
 
 // rankedOtherwise reports whether keys or the draw differ between two policies.
@@ -235,24 +238,24 @@ func rankedOtherwise(a, b *rota.QueuePolicy) bool {
 // operator's change of ranking may cost.
 func (pl *placement) refile(q *queueRow, i *queueIndex) {
 	i.pending.Forget()
-	kr := &pl.m.keyring
+	kr := pl.keyring
 	kr.restoring = true
 	defer func() { kr.restoring = false }()
 	i.pending = pl.newPending(q)
-	pl.m.admission.initLanes(q, i)
-	pl.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
+	pl.admission.initLanes(q, i)
+	pl.s.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		if j.state == rota.JobQueued && j.spec.Queue == q.name {
 			// The item is derived: the row's canonical bytes do not change.
 			item := pl.itemOf(j, q)
 			j.item = &item
-			pl.m.admission.syncLanes(i, q, j.spec.Tenant)
+			pl.admission.syncLanes(i, q, j.spec.Tenant)
 			i.pending.Add(j.item)
 		}
 		return true
 	})
-	pl.m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
+	pl.leasing.leases.scan(func(_ string, l *leaseRow) bool {
 		if l.queue == q.name {
-			i.share(l.tenant, i.open.get(l.tenant), pl.m.admission.limitsOf(l.tenant).Weight)
+			i.share(l.tenant, i.open.get(l.tenant), pl.admission.limitsOf(l.tenant).Weight)
 		}
 		return true
 	})
@@ -261,11 +264,11 @@ func (pl *placement) refile(q *queueRow, i *queueIndex) {
 // deleteQueue forgets a queue that nothing names (SPEC §21.4). What ended in it is remembered;
 // it cannot be retried until somebody sets the queue again. Workers may go on naming it.
 func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
-	m, name := pl.m, rota.QueueName(op.GetName())
+	name := rota.QueueName(op.GetName())
 	if err := rota.CheckID("queue", name); err != nil {
 		return entry.Refused(err)
 	}
-	q := m.queues.get(name)
+	q := pl.s.queues.get(name)
 	switch {
 	case name == rota.DefaultQueue:
 		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "queue %q is where jobs go that name none, it stays: `rota queue pause %s` "+
@@ -273,7 +276,7 @@ func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 	case q == nil:
 		return &fsmpb.Outcome{Existed: true} // deleted already, or never made
 	}
-	if err := m.journal.matches(queueText(q, name)); err != nil {
+	if err := pl.s.journal.matches(queueText(q, name)); err != nil {
 		return entry.Refused(err)
 	}
 	switch {
@@ -292,7 +295,7 @@ func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 
 // forgetQueue forgets a queue without live jobs, unless something names it.
 func (pl *placement) forgetQueue(q *queueRow) *fsmpb.Outcome {
-	m, name := pl.m, q.name
+	name := q.name
 	if err := pl.stays(name); err != nil {
 		return entry.Refused(err)
 	}
@@ -300,19 +303,19 @@ func (pl *placement) forgetQueue(q *queueRow) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "the workers of %d ended jobs of queue %q have not confirmed that they have "+
 			"stopped: delete it once they have, or their leases have ended", n, name))
 	}
-	if m.ledger.named(q) {
+	if pl.s.ledger.named(q) {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "a workflow names queue %q: wait until it has ended and is forgotten", name))
 	}
-	m.admission.forgetQueue(name)
-	m.typeStats.forgetQueue(name)
+	pl.admission.forgetQueue(name)
+	pl.typeStats.forgetQueue(name)
 	i := pl.registry.queues[name]
-	m.timers.promote.set(string(name), int64(i.promoteDue), 0)
+	pl.s.timers.promote.set(string(name), int64(i.promoteDue), 0)
 	delete(pl.registry.queues, name)
 	pl.registry.supply.DropQueue(name)
-	m.access.hold(q.by, access.OwnsQueue, -1)
-	m.queues.drop(name)
-	m.fleet.reviewWorkers(name)
-	m.journal.emit(rota.Event{Kind: rota.EventQueueDeleted, Queue: name})
+	pl.access.hold(q.by, access.OwnsQueue, -1)
+	pl.s.queues.drop(name)
+	pl.fleet.reviewWorkers(name)
+	pl.s.journal.emit(rota.Event{Kind: rota.EventQueueDeleted, Queue: name})
 	return &fsmpb.Outcome{}
 }
 
@@ -326,7 +329,7 @@ func (pl *placement) drainQueue(q *queueRow, into rota.QueueName) *fsmpb.Outcome
 	if err := rota.CheckID("drain_to", into); err != nil {
 		return entry.Refused(err)
 	}
-	switch to := pl.m.queues.get(into); {
+	switch to := pl.s.queues.get(into); {
 	case into == q.name:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "drain_to", "queue %q cannot move its jobs to itself: name another queue", into))
 	case to == nil:
@@ -341,15 +344,15 @@ func (pl *placement) drainQueue(q *queueRow, into rota.QueueName) *fsmpb.Outcome
 	if left() == 0 {
 		return pl.forgetQueue(q)
 	}
-	q = pl.m.queues.edit(q.name)
+	q = pl.s.queues.edit(q.name)
 	if q.drainTo != into {
 		q.drainTo, q.drainFrom = into, ""
-		pl.m.journal.emit(rota.Event{Kind: rota.EventQueueChanged, Queue: q.name, Text: q.policy.Preset})
+		pl.s.journal.emit(rota.Event{Kind: rota.EventQueueChanged, Queue: q.name, Text: q.policy.Preset})
 	}
 	for _, id := range pl.movable(q) {
-		pl.moveJob(pl.m.jobs.edit(id), into)
+		pl.moveJob(pl.s.jobs.edit(id), into)
 	}
-	if left() > 0 || pl.m.ledger.named(q) {
+	if left() > 0 || pl.s.ledger.named(q) {
 		return &fsmpb.Outcome{Left: uint64(max(left(), 1))}
 	}
 	return pl.forgetQueue(q)
@@ -360,7 +363,7 @@ func (pl *placement) drainQueue(q *queueRow, into rota.QueueName) *fsmpb.Outcome
 // workflow names the queue; so does a job of requirements that the other queue has no room for.
 func (pl *placement) movable(q *queueRow) (ids []rota.JobID) {
 	looked, end := 0, true
-	pl.m.jobs.tree.Ascend(q.drainFrom, func(id rota.JobID, j *jobRow) bool {
+	pl.s.jobs.tree.Ascend(q.drainFrom, func(id rota.JobID, j *jobRow) bool {
 		if looked == limits.DrainLooks || len(ids) == limits.DrainMoves {
 			q.drainFrom, end = id, false
 			return false
@@ -381,13 +384,13 @@ func (pl *placement) movable(q *queueRow) (ids []rota.JobID) {
 // which its submission is known again stay. The other queue's queue_cap is not asked, as the job
 // was admitted once.
 func (pl *placement) moveJob(j *jobRow, into rota.QueueName) {
-	m, state := pl.m, j.state
+	state := j.state
 	spec := j.spec.words()
 	spec.Queue = into
-	if !m.classFits(&spec) {
+	if !pl.life.classFits(&spec) {
 		return
 	}
-	from := m.queues.edit(j.spec.Queue)
+	from := pl.s.queues.edit(j.spec.Queue)
 	if state == rota.JobQueued {
 		pl.unfile(j, from)
 		if h := pl.holds.get(spec.ID); h != nil {
@@ -396,50 +399,52 @@ func (pl *placement) moveJob(j *jobRow, into rota.QueueName) {
 	}
 	from.count(state, -1)
 	pl.registry.supply.Release(j.class)
-	m.own(j)
+	pl.life.own(j)
 	past := *j.history()
 	past.content, past.changes = j.firstContent(), past.changes+1
-	moved := m.newJob() // a row of its own, as what counts for a queue never changes it
+	moved := pl.s.newJob() // a row of its own, as what counts for a queue never changes it
 	*moved, j.jobLife = *j, noLife
-	m.jobs.drop(spec.ID)
-	m.keyring.leave(moved, rota.JobNone)
-	moved.spec, moved.past = m.specs.keep(&spec), &past
-	moved.specHash = m.specs.hash(&m.ledger.enc, moved.spec)
+	pl.s.jobs.drop(spec.ID)
+	pl.keyring.leave(moved, rota.JobNone)
+	moved.spec, moved.past = pl.s.specs.keep(&spec), &past
+	moved.specHash = pl.s.specs.hash(&pl.s.ledger.enc, moved.spec)
 	moved.tier, moved.tierAt, moved.tierSeq = 0, 0, 0
-	m.jobs.insert(spec.ID, moved)
+	pl.s.jobs.insert(spec.ID, moved)
 	pl.classify(moved)
-	m.keyring.enter(moved)
-	to := m.queues.edit(into)
+	pl.keyring.enter(moved)
+	to := pl.s.queues.edit(into)
 	to.count(state, 1)
-	m.typeStats.declareType(moved.spec, to)
+	pl.typeStats.declareType(moved.spec, to)
 	if state == rota.JobQueued {
 		pl.enterTier(moved, to)
 		pl.file(moved, to)
 	}
-	m.journal.emitFor(moved, &rota.Event{Kind: rota.EventJobChanged, Job: spec.ID, Queue: into, Tenant: spec.Tenant, Attempt: moved.attempt,
+	pl.s.journal.emitFor(moved, &rota.Event{Kind: rota.EventJobChanged, Job: spec.ID, Queue: into, Tenant: spec.Tenant, Attempt: moved.attempt,
 		Payload: payload(map[string]rota.QueueName{"queue": into})})
+	if to.policy.WorkerLossesMax == 0 && len(moved.history().losses) > 0 {
+		pl.clear(moved, "", func(rota.Session) bool { return true })
+	}
 }
 
 // stays refuses to delete a queue that something set by hand names, and that no drain moves: the
 // runs of a schedule, callbacks of batches, webhooks, a rule of keys. It names a schedule or a rule
 // to who may read it.
 func (pl *placement) stays(name rota.QueueName) error {
-	m := pl.m
-	if s, named := m.schedules.naming(name); named {
+	if s, named := pl.schedules.naming(name); named {
 		which := "a schedule"
-		if kept := m.schedules.rows.get(s).kept; pl.tells(kept.Tenant, kept.Queue) {
+		if kept := pl.schedules.rows.get(s).kept; pl.tells(kept.Tenant, kept.Queue) {
 			which = fmt.Sprintf("schedule %q", s)
 		}
 		return rota.Refusef(rota.KindConflict, "queue", "the runs of %s go to queue %q: set it to another one, or delete it with "+
 			"`rota schedule delete`", which, name)
 	}
-	if m.batches.toCome.naming.get(name) > 0 {
+	if pl.batches.toCome.naming.get(name) > 0 {
 		return ofBatches(name)
 	}
-	if name == rota.WebhookQueue && m.hooks.rows.len() > 0 {
-		return ofHooks(m.hooks.rows.len())
+	if name == rota.WebhookQueue && pl.hooks.rows.len() > 0 {
+		return ofHooks(pl.hooks.rows.len())
 	}
-	if r := m.keyring.naming(name); r != nil {
+	if r := pl.keyring.naming(name); r != nil {
 		which := "a rule of keys"
 		if pl.tells(access.Everything, name) {
 			which = fmt.Sprintf("the rule of key %q", strings.TrimSuffix(r.Name+":"+r.Value, ":"))
@@ -451,11 +456,11 @@ func (pl *placement) stays(name rota.QueueName) error {
 
 // tells reports whether the caller of the operation at hand may read what is of a tenant and a queue.
 func (pl *placement) tells(tenant rota.TenantID, queue rota.QueueName) bool {
-	actor := pl.m.journal.caller.Actor
+	actor := pl.s.journal.caller.Actor
 	if actor == "" {
 		return true
 	}
-	rights, refusal := pl.m.access.rightsOf(actor)
+	rights, refusal := pl.access.rightsOf(actor)
 	return refusal == nil && rights.Allow(rota.RightRead, tenant, queue)
 }
 

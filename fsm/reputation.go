@@ -25,6 +25,8 @@ func (what outcome) health(p *rota.QueuePolicy) int32 {
 		by = -p.HealthLeaseExpired
 	case outcomeProofInvalid:
 		by = -p.HealthProofInvalid
+	case outcomeFailure:
+		by = -p.HealthProviderFail
 	}
 	if !p.HealthSteps {
 		return 0
@@ -36,7 +38,7 @@ func (what outcome) health(p *rota.QueuePolicy) int32 {
 // the queue's policy asks for that (SPEC §16.1); w is editable, and its lease is open
 // still.
 func (fl *fleet) countReputation(w *workerRow, l *leaseRow, what outcome) {
-	now, p := fl.m.head.clock, &fl.m.queues.get(l.queue).policy
+	now, p := fl.s.head.clock, &fl.s.queues.get(l.queue).policy
 	changed := false
 	if by := what.health(p); by != 0 && what != outcomeProofInvalid {
 		changed = w.addHealth(now, by)
@@ -45,7 +47,7 @@ func (fl *fleet) countReputation(w *workerRow, l *leaseRow, what outcome) {
 	case outcomeSuccess:
 		w.succeeds(l.typ)
 		learned := w.executes(l.typ)
-		fetched := w.holdsData(fl.m.jobs.get(l.Job).spec.DataKeys)
+		fetched := w.holdsData(fl.s.jobs.get(l.Job).spec.DataKeys)
 		changed = changed || learned || fetched // nearly never: a sound worker's success costs nothing here
 	case outcomeExpired:
 		if p.DenyMs > 0 {
@@ -60,7 +62,8 @@ func (fl *fleet) countReputation(w *workerRow, l *leaseRow, what outcome) {
 		changed = declineCools(p) && w.cools(l.typ, p, now, rota.ReasonDeclined)
 	case outcomeTimedOut: // the job took too long, which says nothing of its worker (SPEC §20.2)
 	case outcomeFailure:
-		changed = w.cools(l.typ, p, now, rota.ReasonProviderFail)
+		cooled := w.cools(l.typ, p, now, rota.ReasonProviderFail)
+		changed = changed || cooled
 	}
 	if changed {
 		fl.reviewWorker(w)
@@ -148,16 +151,16 @@ func (r *workerRow) holdsData(keys []string) (changed bool) {
 // reviewWorker brings all that hangs on a worker's reputation up to date; w is editable.
 func (fl *fleet) reviewWorker(w *workerRow) {
 	fl.timeReputation(w)
-	fl.m.placement.supplyOf(w)
-	fl.m.placement.reviewHold(w.spec.ID)
+	fl.placement.supplyOf(w)
+	fl.placement.reviewHold(w.spec.ID)
 }
 
 // timeReputation sets when the worker's reputation changes by itself, and when it leaves the
 // state, which waits for that.
 func (fl *fleet) timeReputation(w *workerRow) {
 	id, due, ends := string(w.spec.ID), fl.reputationAt(w), w.attestationEnds()
-	fl.m.timers.reputation.set(id, int64(w.reputationDue), int64(due))
-	fl.m.timers.attest.set(id, int64(w.attestDue), int64(ends))
+	fl.s.timers.reputation.set(id, int64(w.reputationDue), int64(due))
+	fl.s.timers.attest.set(id, int64(w.attestDue), int64(ends))
 	w.reputationDue, w.attestDue = due, ends
 	fl.timeWorker(w)
 }
@@ -185,7 +188,7 @@ func (fl *fleet) reputationAt(r *workerRow) rota.Clock {
 	if r.health < healthFull {
 		next := int64(healthFull)
 		for _, name := range r.spec.Queues {
-			if q := fl.m.queues.get(name); q != nil && q.policy.MinHealth > int64(r.health) {
+			if q := fl.s.queues.get(name); q != nil && q.policy.MinHealth > int64(r.health) {
 				next = min(next, q.policy.MinHealth)
 			}
 		}
@@ -201,7 +204,7 @@ func (fl *fleet) reputationAt(r *workerRow) rota.Clock {
 // periods, and writes back its health. Until it is called the old reputation lasts,
 // for rounds and for their re-check alike.
 func (fl *fleet) fireReputation(id string) {
-	w, now := fl.workers.edit(rota.WorkerID(id)), fl.m.head.clock
+	w, now := fl.workers.edit(rota.WorkerID(id)), fl.s.head.clock
 	w.settleHealth(now)
 	w.cooling, w.denied = lasting(w.cooling, now), lasting(w.denied, now)
 	var units []rota.UnitsUsed
@@ -220,7 +223,7 @@ func (fl *fleet) fireReputation(id string) {
 // takeUnits counts a job's units against its worker (SPEC §6.1); w is editable.
 // They are not given back when the lease ends.
 func (fl *fleet) takeUnits(w *workerRow, l *leaseRow, units int64) {
-	p := &fl.m.queues.get(l.queue).policy
+	p := &fl.s.queues.get(l.queue).policy
 	if p.UnitsPerPeriod == 0 {
 		return
 	}
@@ -230,7 +233,7 @@ func (fl *fleet) takeUnits(w *workerRow, l *leaseRow, units int64) {
 	if begun {
 		w.units = slices.Clone(w.units)
 		w.units[at].Used += units // far from overflow: nothing is taken beyond units_per_period
-		fl.m.placement.registry.supply.TakeUnits(w.spec.ID, l.queue, units)
+		fl.placement.registry.supply.TakeUnits(w.spec.ID, l.queue, units)
 		return
 	}
 	list := make([]rota.UnitsUsed, 0, len(w.units)+1)
@@ -240,7 +243,7 @@ func (fl *fleet) takeUnits(w *workerRow, l *leaseRow, units int64) {
 		}
 	}
 	period := rota.Clock(p.UnitsPeriodMs)
-	since := fl.m.head.now().At(fl.m.head.clock - fl.m.head.clock%period)
+	since := fl.s.head.now().At(fl.s.head.clock - fl.s.head.clock%period)
 	list = append(list, rota.UnitsUsed{Queue: l.queue, Since: since, Until: rota.Moment{Clock: since.Clock + period}, Used: units})
 	slices.SortFunc(list, func(a, b rota.UnitsUsed) int { return cmp.Compare(a.Queue, b.Queue) })
 	w.units = list
@@ -302,9 +305,9 @@ func (fl *fleet) outcome(l *leaseRow, what outcome) {
 		w.failed++
 	}
 	fl.countReputation(w, l, what)
-	fl.m.typeStats.countType(l, what)
-	fl.m.typeStats.learn(l, what)
-	fl.m.admission.countDomain(l, what)
+	fl.typeStats.countType(l, what)
+	fl.typeStats.learn(l, what)
+	fl.admission.countDomain(l, what)
 }
 
 // maxStreak is where a streak stops counting: no cool_after is beyond it.

@@ -352,12 +352,15 @@ type endedJob struct {
 	spec rota.JobSpec
 	// unique is the key that the job held while it ran, zero where it held none.
 	unique uniqueKey
+	// alone reports that it ran alone on its worker, which takes no other lease until this one ends (SPEC §9.7).
+	alone bool
 }
 
 func (r *leaseRow) canonicalEnded(e *encoder) {
 	if r.ended != nil { // never under rules version 1
 		e.strs(r.ended.spec.Keys)
 		e.b = append(e.b, r.ended.unique[:]...)
+		e.bool(r.ended.alone)
 	}
 }
 
@@ -367,6 +370,7 @@ func (r *leaseRow) decodeEnded(d *decoder) {
 	}
 	r.ended = &endedJob{spec: rota.JobSpec{ID: r.Job, Queue: r.queue, Tenant: r.tenant, Type: r.typ, Keys: d.strs()}}
 	copy(r.ended.unique[:], d.raw(uint64(len(r.ended.unique))))
+	r.ended.alone = d.bool()
 	if len(r.ended.spec.Keys) > rota.MaxKeys || r.Revoked == rota.ReasonNone {
 		d.fail()
 	}

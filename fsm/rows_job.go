@@ -107,6 +107,8 @@ type jobPast struct {
 	// estimate and part are what was known as it last became QUEUED: how long it should take, where that is learned,
 	// in ms, and under smallest the part of all workers that it takes, in millionths; 0 elsewhere (SPEC §26.1, §26.2).
 	estimate, part int64
+	// losses are the sessions of the workers that were lost under it in this life (SPEC §9.7).
+	losses []rota.Session
 }
 
 // firstLife is what a job is in that has no jobPast.
@@ -221,9 +223,13 @@ func (r *jobRow) canonical(e *encoder) {
 	if headers, _ := r.spec.split(); len(headers) > 0 { // specHash says nothing of them
 		e.digest(hashBytes(headers))
 	}
-	if h := r.history(); h.estimate|h.part != 0 || r.ready != 0 { // never by rules version 1
+	if h := r.history(); h.estimate|h.part != 0 || len(h.losses) > 0 || r.ready != 0 { // never by rules version 1
 		e.int(h.estimate)
 		e.int(h.part)
+		e.uint(uint64(len(h.losses)))
+		for _, s := range h.losses {
+			e.uint(uint64(s))
+		}
 		if r.ready != 0 {
 			e.int(int64(r.ready))
 		}
@@ -272,16 +278,20 @@ func decodeJob(d *decoder) *jobRow {
 	}
 	if len(d.b) > 0 {
 		estimate, part := d.int(), d.int()
+		var losses []rota.Session
+		for range d.count(rota.MaxWorkerLosses) {
+			losses = append(losses, rota.Session(d.uint()))
+		}
 		if len(d.b) > 0 {
 			if life.ready = rota.Clock(d.int()); life.ready <= 0 {
 				d.fail()
 			}
 		}
-		switch {
-		case estimate|part == 0 && life.ready == 0 || estimate|part != 0 && life.past == nil:
+		switch kept := estimate|part != 0 || losses != nil; {
+		case !kept && life.ready == 0 || kept && life.past == nil:
 			d.fail()
-		case estimate|part != 0:
-			life.past.estimate, life.past.part = estimate, part
+		case kept:
+			life.past.estimate, life.past.part, life.past.losses = estimate, part, losses
 		}
 	}
 	if !life.empty() {

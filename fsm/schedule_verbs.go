@@ -39,13 +39,13 @@ func (sc *schedules) set(op *fsmpb.SetSchedule) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	r := &scheduleRow{spec: spec, kept: sc.m.specs.keep(&spec.Job), by: sc.m.journal.owner(), version: 1, set: sc.m.head.date()}
+	r := &scheduleRow{spec: spec, kept: sc.s.specs.keep(&spec.Job), by: sc.s.journal.owner(), version: 1, set: sc.s.head.date()}
 	r.through, r.size = r.set, r.specSize()
 	old := sc.rows.get(spec.Name)
 	if old != nil && sameSchedule(old, r) {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := sc.m.journal.matches(scheduleText(old, spec.Name)); err != nil {
+	if err := sc.s.journal.matches(scheduleText(old, spec.Name)); err != nil {
 		return entry.Refused(err)
 	}
 	if err := sc.admit(old, r); err != nil {
@@ -53,12 +53,12 @@ func (sc *schedules) set(op *fsmpb.SetSchedule) *fsmpb.Outcome {
 	}
 	if old != nil {
 		r.follow(old)
-		sc.m.timers.waiting.set(string(spec.Name), int64(old.retry), int64(r.retry))
+		sc.s.timers.waiting.set(string(spec.Name), int64(old.retry), int64(r.retry))
 		sc.bytes -= old.size
 		sc.rows.drop(spec.Name)
 	} else {
-		sc.m.access.hold(r.by, access.OwnsSchedule, 1)
-		if sc.m.head.rules >= adoptRules {
+		sc.access.hold(r.by, access.OwnsSchedule, 1)
+		if sc.s.head.rules >= adoptRules {
 			sc.adopt(r)
 		}
 	}
@@ -75,7 +75,7 @@ const adoptRules = 2
 // no schedule's, as ever.
 func (sc *schedules) adopt(r *scheduleRow) {
 	before := string(r.spec.Name) + "@"
-	sc.m.jobs.tree.Ascend(rota.JobID(before), func(id rota.JobID, j *jobRow) bool {
+	sc.s.jobs.tree.Ascend(rota.JobID(before), func(id rota.JobID, j *jobRow) bool {
 		date, own := strings.CutPrefix(string(id), before)
 		if !own || len(r.live) >= limits.MaxScheduleRuns || sc.kept >= limits.MaxRuns {
 			return false
@@ -124,7 +124,7 @@ func (sc *schedules) read(op *fsmpb.SetSchedule) (*rota.ScheduleSpec, error) {
 		return nil, rota.Refusef(rota.KindInvalid, "overlap", "overlap %d is unknown: 0 to %d are taken", op.GetOverlap(), uint32(rota.OverlapAllow))
 	}
 	payloadMax := int64(rota.MaxPayloadBytes)
-	if q := sc.m.queues.get(s.Job.Queue); q != nil {
+	if q := sc.s.queues.get(s.Job.Queue); q != nil {
 		payloadMax = q.policy.PayloadMaxBytes
 	}
 	err := s.CheckShape(payloadMax)
@@ -143,9 +143,9 @@ func sameSchedule(old, r *scheduleRow) bool {
 
 // admit refuses a schedule that the cluster has no room for.
 func (sc *schedules) admit(old, r *scheduleRow) error {
-	q := sc.m.queues.get(r.kept.Queue)
+	q := sc.s.queues.get(r.kept.Queue)
 	switch {
-	case sc.m.head.cluster == "":
+	case sc.s.head.cluster == "":
 		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
 	case q == nil:
 		return noQueue(r.kept.Queue)
@@ -159,14 +159,14 @@ func (sc *schedules) admit(old, r *scheduleRow) error {
 		if sc.rows.len() >= limits.MaxSchedules {
 			return exhausted("schedule", "%d schedules are set: no more are taken, delete one with `rota schedule delete`", limits.MaxSchedules)
 		}
-		if err := sc.m.access.mayHold(r.by, access.OwnsSchedule); err != nil {
+		if err := sc.access.mayHold(r.by, access.OwnsSchedule); err != nil {
 			return err
 		}
 	}
 	if bytes > limits.MaxScheduleBytes {
 		return exhausted("schedule", "schedules hold %d bytes, %d more are wanted: at most %d are taken", sc.bytes, more, limits.MaxScheduleBytes)
 	}
-	return sc.m.admission.admitBytes(q, r.kept.Tenant, more)
+	return sc.admission.admitBytes(q, r.kept.Tenant, more)
 }
 
 // named returns a schedule; the error says that there is none.
@@ -190,7 +190,7 @@ func (sc *schedules) setPaused(op *fsmpb.PauseSchedule) *fsmpb.Outcome {
 	if r.paused == op.GetPaused() {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := sc.m.journal.matches(scheduleText(r, r.spec.Name)); err != nil {
+	if err := sc.s.journal.matches(scheduleText(r, r.spec.Name)); err != nil {
 		return entry.Refused(err)
 	}
 	r = sc.rows.edit(r.spec.Name)
@@ -201,7 +201,7 @@ func (sc *schedules) setPaused(op *fsmpb.PauseSchedule) *fsmpb.Outcome {
 	r.paused, r.why = false, ""
 	r.version++
 	if !op.GetCatchUp() {
-		r.through = max(r.through, sc.m.head.date())
+		r.through = max(r.through, sc.s.head.date())
 	}
 	sc.emit(r, rota.EventScheduleChanged, "", scheduleEvent{What: "RESUMED"})
 	sc.await(r)
@@ -218,24 +218,24 @@ func (sc *schedules) trigger(op *fsmpb.TriggerSchedule) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	id := rota.RunID(r.spec.Name, 0, op.GetId())
-	if j := sc.m.jobs.get(id); j != nil {
+	if j := sc.s.jobs.get(id); j != nil {
 		return &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
 	}
-	if t := sc.m.ended.tombs.get(id); t != nil {
+	if t := sc.ended.tombs.get(id); t != nil {
 		return &fsmpb.Outcome{JobState: uint32(t.state), Existed: true}
 	}
 	if sc.full(r) {
 		return entry.Refused(exhausted("schedule", "schedule %s has %d runs that live: no more are started", r.spec.Name, len(r.live)))
 	}
 	spec := r.kept.words()
-	if err := sc.m.admitRun(&spec, sc.m.queues.get(spec.Queue)); err != nil {
+	if err := sc.life.admitRun(&spec, sc.s.queues.get(spec.Queue)); err != nil {
 		return entry.Refused(err)
 	}
 	r = sc.rows.edit(r.spec.Name)
 	if err := sc.start(r, id, 0); err != nil {
 		return entry.Refused(err)
 	}
-	return &fsmpb.Outcome{JobState: uint32(sc.m.jobs.get(id).state)}
+	return &fsmpb.Outcome{JobState: uint32(sc.s.jobs.get(id).state)}
 }
 
 // backfill takes dates that have passed. What is known does not run again; what cannot start now
@@ -245,7 +245,7 @@ func (sc *schedules) backfill(op *fsmpb.BackfillSchedule) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	dates, err := readDates(op.GetDatesMs(), 0, sc.m.head.date())
+	dates, err := readDates(op.GetDatesMs(), 0, sc.s.head.date())
 	switch {
 	case err != nil:
 	case op.GetVersion() != r.version:
@@ -277,7 +277,7 @@ func readDates(ms []int64, from, until rota.Date) ([]rota.Date, error) {
 	dates, last := make([]rota.Date, len(ms)), from
 	for i, d := range ms {
 		if dates[i] = rota.Date(d); dates[i] <= last || dates[i] > until {
-			return nil, rota.Refusef(rota.KindInvalid, "dates", "dates_ms[%d] is %d: a date after %d and %d at most is wanted", i, dates[i], last, until)
+			return nil, rota.Refusef(rota.KindInvalid, "dates", "dates_ms[%d]: got %d (%s), want a date after %s and no later than %s, in ms", i, dates[i], dates[i], last, until)
 		}
 		last = dates[i]
 	}
@@ -290,14 +290,14 @@ func (sc *schedules) remove(op *fsmpb.DeleteSchedule) *fsmpb.Outcome {
 	if r == nil {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := sc.m.journal.matches(scheduleText(r, r.spec.Name)); err != nil {
+	if err := sc.s.journal.matches(scheduleText(r, r.spec.Name)); err != nil {
 		return entry.Refused(err)
 	}
 	r = sc.rows.edit(r.spec.Name)
 	sc.setRetry(r, 0)
 	sc.bytes -= r.size
 	sc.kept -= int64(len(r.live) + len(r.waiting))
-	sc.m.access.hold(r.by, access.OwnsSchedule, -1)
+	sc.access.hold(r.by, access.OwnsSchedule, -1)
 	sc.emit(r, rota.EventScheduleChanged, "", scheduleEvent{What: "DELETED"})
 	sc.rows.drop(r.spec.Name)
 	return &fsmpb.Outcome{}
@@ -306,7 +306,7 @@ func (sc *schedules) remove(op *fsmpb.DeleteSchedule) *fsmpb.Outcome {
 // fire decides what is due after one moment and up to another (SPEC §17.4): the next one begins
 // where it ends, so that whoever leads, no date is decided twice or passed over.
 func (sc *schedules) fire(op *fsmpb.Fire) *fsmpb.Outcome {
-	if o := sc.m.internal(); o != nil {
+	if o := sc.s.internal(); o != nil {
 		return o
 	}
 	r, err := sc.named(op.GetName())
@@ -318,8 +318,8 @@ func (sc *schedules) fire(op *fsmpb.Fire) *fsmpb.Outcome {
 	case r.state() != rota.ScheduleActive || op.GetVersion() != r.version || from != r.through && !planted.firesTwice():
 		return entry.Refused(rota.Refusef(rota.KindStale, "from", "schedule %s is %s in version %d, decided through %s: not in version %d through %s",
 			r.spec.Name, r.state(), r.version, r.through, op.GetVersion(), from))
-	case until <= from || until > sc.m.head.date():
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "until", "until is %s: a date after %s and by %s is wanted", until, from, sc.m.head.date()))
+	case until <= from || until > sc.s.head.date():
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "until", "until is %s: a date after %s and by %s is wanted", until, from, sc.s.head.date()))
 	case len(op.GetTzdata()) > rota.MaxIDBytes:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "tzdata", "tzdata has %d bytes: at most %d are taken", len(op.GetTzdata()), rota.MaxIDBytes))
 	case op.GetMissed() > 1<<40:
@@ -333,7 +333,7 @@ func (sc *schedules) fire(op *fsmpb.Fire) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	r = sc.rows.edit(r.spec.Name)
-	taken := r.timely(dates, sc.m.head.date())
+	taken := r.timely(dates, sc.s.head.date())
 	sc.miss(r, dates[:len(dates)-len(taken)], op.GetMissed(), from)
 	r.through = sc.takeAll(r, taken, until)
 	sc.await(r)

@@ -13,8 +13,12 @@ import (
 
 // schedules owns the table of schedules, and starts their runs (SPEC §17).
 type schedules struct {
-	m    *Machine
-	rows table[rota.ScheduleName, scheduleRow, *scheduleRow]
+	s         *state
+	access    *authority
+	admission *admission
+	ended     *ended
+	life      *lifecycle
+	rows      table[rota.ScheduleName, scheduleRow, *scheduleRow]
 	// bytes counts what was set, kept the runs that live or wait; derived.
 	bytes, kept int64
 	// ready are the schedules of which a waiting run may start at the end of this entry.
@@ -49,7 +53,7 @@ func (sc *schedules) emit(r *scheduleRow, kind rota.EventKind, id rota.JobID, p 
 	if p.Date != 0 {
 		p.At = p.Date.String()
 	}
-	sc.m.journal.announce(&rota.Event{Kind: kind, Job: id, Queue: r.kept.Queue, Tenant: r.kept.Tenant, Payload: payload(p)})
+	sc.s.journal.announce(&rota.Event{Kind: kind, Job: id, Queue: r.kept.Queue, Tenant: r.kept.Tenant, Payload: payload(p)})
 }
 
 // note keeps what became of a date; r is editable.
@@ -114,7 +118,7 @@ func (sc *schedules) clear(r *scheduleRow) {
 	sc.kept -= int64(len(r.waiting))
 	r.waiting = nil
 	for _, id := range slices.Clone(r.live) {
-		sc.m.expel(sc.m.jobs.edit(id), rota.JobCancelled, rota.ReasonScheduleCancelled)
+		sc.life.expel(sc.s.jobs.edit(id), rota.JobCancelled, rota.ReasonScheduleCancelled)
 	}
 }
 
@@ -129,7 +133,7 @@ func (r *scheduleRow) dateOf(id rota.JobID) rota.Date {
 
 // known reports whether a run's id stands for a job, or waits.
 func (sc *schedules) known(r *scheduleRow, id rota.JobID) bool {
-	return sc.m.jobs.get(id) != nil || sc.m.ended.tombs.get(id) != nil || slices.Contains(r.waiting, id)
+	return sc.s.jobs.get(id) != nil || sc.ended.tombs.get(id) != nil || slices.Contains(r.waiting, id)
 }
 
 // full reports whether so many runs live or wait that no more are taken.
@@ -139,27 +143,27 @@ func (sc *schedules) full(r *scheduleRow) bool {
 
 // start admits a run as a submission is, but for rates (SPEC §4), and starts it; r is editable.
 func (sc *schedules) start(r *scheduleRow, id rota.JobID, date rota.Date) error {
-	m, spec := sc.m, r.kept.words()
+	spec := r.kept.words()
 	spec.ID = id
 	if date != 0 {
 		spec.NotBefore = (date + r.jitter(date)).Time()
 	}
-	q := m.queues.get(spec.Queue)
-	if err := m.admitRun(&spec, q); err != nil {
+	q := sc.s.queues.get(spec.Queue)
+	if err := sc.life.admitRun(&spec, q); err != nil {
 		return err
 	}
-	j := m.insert(m.specs.keep(&spec), q)
+	j := sc.life.insert(sc.s.specs.keep(&spec), q)
 	r.live, r.runs = append(r.live, id), r.runs+1
 	sc.kept++
 	sc.emit(r, rota.EventScheduleFired, id, scheduleEvent{Date: date})
-	if r.why = ""; r.free <= m.head.clock {
+	if r.why = ""; r.free <= sc.s.head.clock {
 		r.free = 0
 	}
 	free := r.free // kept: a run that never begins passes it on
 	if date == 0 || r.spec.Overlap == rota.OverlapAllow {
 		free = 0 // it may run beside others
 	}
-	m.startAfter(j, free)
+	sc.life.startAfter(j, free)
 	return nil
 }
 
@@ -174,7 +178,7 @@ func (r *scheduleRow) jitter(date rota.Date) rota.Date {
 
 // ended notes that a job ended which may be a run; what waits for it starts at the end of the
 // entry.
-func (sc *schedules) ended(j *jobRow, state rota.JobState, why rota.Reason) {
+func (sc *schedules) jobEnded(j *jobRow, state rota.JobState, why rota.Reason) {
 	name, run := rota.SplitRunID(j.spec.ID)
 	if !run {
 		return
@@ -187,9 +191,9 @@ func (sc *schedules) ended(j *jobRow, state rota.JobState, why rota.Reason) {
 	at := slices.Index(r.live, j.spec.ID)
 	r.live = slices.Delete(r.live, at, at+1)
 	sc.kept--
-	r.free = max(r.free, sc.m.ended.freeAt)
+	r.free = max(r.free, sc.ended.freeAt)
 	replaced := why == rota.ReasonScheduleCancelled && j.firstLease.IsZero() // by a newer date, before it began
-	if state != rota.JobCompleted && (!replaced || sc.m.head.rules < outlivingRules) {
+	if state != rota.JobCompleted && (!replaced || sc.s.head.rules < outlivingRules) {
 		r.failed++
 	}
 	if r.spec.PauseOnFailure && (state == rota.JobDead || state == rota.JobExpired) && !r.paused {
@@ -263,14 +267,14 @@ func (sc *schedules) next(r *scheduleRow) {
 		r.waiting = slices.Insert(r.waiting, 0, id)
 		sc.kept++
 		r.why = tail(err.Error(), limits.MaxReasonBytes)
-		sc.setRetry(r, sc.m.head.clock+limits.ScheduleRetry)
+		sc.setRetry(r, sc.s.head.clock+limits.ScheduleRetry)
 		return
 	}
 }
 
 // setRetry moves when what waits is tried again; r is editable.
 func (sc *schedules) setRetry(r *scheduleRow, at rota.Clock) {
-	sc.m.timers.waiting.set(string(r.spec.Name), int64(r.retry), int64(at))
+	sc.s.timers.waiting.set(string(r.spec.Name), int64(r.retry), int64(at))
 	r.retry = at
 }
 
@@ -313,7 +317,7 @@ func (sc *schedules) derive() {
 	sc.rows.scan(func(name rota.ScheduleName, r *scheduleRow) bool {
 		sc.bytes += r.size
 		sc.kept += int64(len(r.live) + len(r.waiting))
-		sc.m.timers.waiting.set(string(name), 0, int64(r.retry))
+		sc.s.timers.waiting.set(string(name), 0, int64(r.retry))
 		return true
 	})
 }

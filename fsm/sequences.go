@@ -37,7 +37,7 @@ func (r *keyCountRow) placeOf(j *jobRow) uint64 {
 // none, or it is blocked.
 func (kr *keyring) turnOf(c *keyCountRow) (turn rota.JobID) {
 	kr.line.Ascend(keyPlace{count: c.key}, func(p keyPlace) bool {
-		if planted.passesHead(kr.m, p) {
+		if planted.passesHead(kr, p) {
 			return true
 		}
 		turn = c.turnAt(p)
@@ -61,7 +61,7 @@ func (kr *keyring) turned(c *keyCountRow, before rota.JobID) {
 		return
 	}
 	for _, id := range [...]rota.JobID{before, now} {
-		if j := kr.m.jobs.get(id); j != nil && j.item != nil {
+		if j := kr.s.jobs.get(id); j != nil && j.item != nil {
 			if pending := kr.pending(j); pending.Remove(j.item) {
 				pending.Add(j.item)
 			}
@@ -129,7 +129,7 @@ func (kr *keyring) skip(c *keyCountRow, why string) {
 	_, lives := kr.line.Delete(keyPlace{c.key, c.place, id})
 	kr.unblock(c)
 	if lives {
-		kr.line.Set(keyPlace{c.key, kr.m.jobs.get(id).seq, id})
+		kr.line.Set(keyPlace{c.key, kr.s.jobs.get(id).seq, id})
 	}
 	kr.tell(rota.EventKeyPassed, c, id, why)
 	kr.turned(c, before)
@@ -137,7 +137,7 @@ func (kr *keyring) skip(c *keyCountRow, why string) {
 }
 
 func (kr *keyring) tell(kind rota.EventKind, c *keyCountRow, id rota.JobID, why string) {
-	kr.m.journal.emit(rota.Event{Kind: kind, Queue: c.queue, Tenant: c.tenant, Text: why, Payload: payload(keyMoved{c.text, id, why})})
+	kr.s.journal.emit(rota.Event{Kind: kind, Queue: c.queue, Tenant: c.tenant, Text: why, Payload: payload(keyMoved{c.text, id, why})})
 }
 
 // keyMoved is the payload of keyBlocked and keyPassed.
@@ -155,13 +155,13 @@ func (kr *keyring) outOfTurn(c *keyCountRow, j *jobRow) (reason, detail string) 
 		return "", ""
 	case "":
 		who := "a job"
-		if t := kr.m.ended.tombs.get(c.blocker); t != nil && t.tenant == j.spec.Tenant && t.queue == j.spec.Queue {
+		if t := kr.ended.tombs.get(c.blocker); t != nil && t.tenant == j.spec.Tenant && t.queue == j.spec.Queue {
 			who = "job " + string(c.blocker)
 		}
 		return "SEQUENCE_BLOCKED", fmt.Sprintf("%s of key %s ended without completing", who, c.text)
 	default:
 		who := "another job"
-		if t := kr.m.jobs.get(turn); t.spec.Tenant == j.spec.Tenant && t.spec.Queue == j.spec.Queue {
+		if t := kr.s.jobs.get(turn); t.spec.Tenant == j.spec.Tenant && t.spec.Queue == j.spec.Queue {
 			who = "job " + string(turn)
 		}
 		return "WAITING_IN_SEQUENCE", fmt.Sprintf("%s of key %s goes first", who, c.text)
@@ -186,23 +186,20 @@ func (kr *keyring) mayGroup(r *rota.KeyRule) error {
 	if g := kr.groups[r.Queue]; g != nil && g.Name != r.Name {
 		return rota.Refusef(rota.KindConflict, "group", "the keys of %s take turns in queue %s: a queue has one such rule", g.Name, r.Queue)
 	}
-	return turnless(r.Queue, &kr.m.queues.get(r.Queue).policy)
+	return turnless(r.Queue, &kr.s.queues.get(r.Queue).policy)
 }
 
 // turnless refuses a policy under which keys cannot take turns.
 func turnless(queue rota.QueueName, p *rota.QueuePolicy) error {
 	if p.Ranking == rota.RankAdaptive || p.FairShare {
-		return rota.Refusef(rota.KindConflict, "group", "keys cannot take turns in queue %s: its ranking is %s and its fair_share %s, another ranking "+
-			"than adaptive, and fair_share off, are wanted", queue, p.Ranking, onOff(p.FairShare))
+		key, has, want := "fair_share", "on", "off"
+		if !p.FairShare {
+			key, has, want = "ranking", p.Ranking.String(), rota.RankAging.String()
+		}
+		return rota.Refusef(rota.KindConflict, "group", "keys cannot take turns in queue %s: its %s is %s: `rota queue set %s --set %s=%s` changes that", queue, key, has,
+			queue, key, want)
 	}
 	return nil
-}
-
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
 }
 
 // Party implements sched.Keyring: the count of a job's key that takes turns in its queue.

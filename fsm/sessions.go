@@ -25,14 +25,14 @@ func (ac *authority) openSession(op *fsmpb.OpenSession) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	parent := ac.m.journal.caller.Actor
+	parent := ac.s.journal.caller.Actor
 	if old := ac.tokens.get(tokenID(op.GetId())); old != nil {
 		if old.Parent != parent || old.hash != hash || old.link != op.GetLink() || !old.Revoked.IsZero() {
 			return entry.Refused(rota.Refusef(rota.KindConflict, "session", "session %s is known as another one, or has ended: open one with an id of its own", op.GetId()))
 		}
 		return &fsmpb.Outcome{Existed: true}
 	}
-	now := ac.m.head.date()
+	now := ac.s.head.date()
 	until := rota.Date(op.GetUntilMs())
 	if until < 0 || until > 0 && until <= now {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "until", "the session would end at %s, and it is %s", until, now))
@@ -44,14 +44,14 @@ func (ac *authority) openSession(op *fsmpb.OpenSession) *fsmpb.Outcome {
 		return entry.Refused(exhausted("session", "%s has opened %d sessions of late, no more are taken for %s", parent, limits.MaxSessionRows, limits.SessionEnded))
 	}
 	ac.makeRoom(parent)
-	t := rota.AccessToken{ID: op.GetId(), By: parent, Parent: parent, Created: ac.m.head.now(), Expires: ac.sessionEnd(parent, until, limits.MaxSessionLife)}
+	t := rota.AccessToken{ID: op.GetId(), By: parent, Parent: parent, Created: ac.s.head.now(), Expires: ac.sessionEnd(parent, until, limits.MaxSessionLife)}
 	if op.GetLink() {
 		t.Expires = ac.sessionEnd(parent, until, limits.SessionLink)
 	}
 	ac.tokens.insert(tokenID(t.ID), &tokenRow{AccessToken: t, hash: hash, link: op.GetLink(), until: until})
-	ac.m.timers.token.set(t.ID, 0, int64(t.Expires))
+	ac.s.timers.token.set(t.ID, 0, int64(t.Expires))
 	ac.keepSession(parent, t.ID)
-	ac.m.fleet.disown(only(rota.TokenPrincipal(t.ID))) // workers of a token of that id that was forgotten
+	ac.fleet.disown(only(rota.TokenPrincipal(t.ID))) // workers of a token of that id that was forgotten
 	ac.tell(rota.EventAuthChanged, authChanged{What: "session", Name: t.ID, Until: t.Expires, By: parent})
 	return &fsmpb.Outcome{}
 }
@@ -65,7 +65,7 @@ func sessionHash(id string, b []byte) (hash [32]byte, err error) {
 
 // sessionEnd is when a session ends that may live so long from now: not after its parent.
 func (ac *authority) sessionEnd(parent rota.Principal, until rota.Date, life time.Duration) rota.Date {
-	end := ac.m.head.date() + rota.Date(life/time.Millisecond)
+	end := ac.s.head.date() + rota.Date(life/time.Millisecond)
 	if until > 0 {
 		end = min(end, until)
 	}
@@ -96,7 +96,7 @@ func (ac *authority) claimSession(op *fsmpb.ClaimSession) *fsmpb.Outcome {
 	}
 	r := ac.tokens.get(tokenID(op.GetId()))
 	switch {
-	case r == nil || r.Parent == "" || !r.live(ac.m.head.date()):
+	case r == nil || r.Parent == "" || !r.live(ac.s.head.date()):
 		return entry.Refused(noCredential())
 	case !r.link && r.hash == hash:
 		return &fsmpb.Outcome{Existed: true}
@@ -106,7 +106,7 @@ func (ac *authority) claimSession(op *fsmpb.ClaimSession) *fsmpb.Outcome {
 	old := r.Expires
 	r = ac.tokens.edit(tokenID(op.GetId()))
 	r.hash, r.link, r.Expires = hash, false, ac.sessionEnd(r.Parent, r.until, limits.MaxSessionLife)
-	ac.m.timers.token.set(r.ID, int64(old), int64(r.Expires))
+	ac.s.timers.token.set(r.ID, int64(old), int64(r.Expires))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "session", Name: r.ID, Until: r.Expires, By: r.Parent})
 	return &fsmpb.Outcome{}
 }
@@ -129,8 +129,8 @@ func (ac *authority) endSession(op *fsmpb.EndSession) *fsmpb.Outcome {
 func (ac *authority) endOne(id string) {
 	r := ac.tokens.edit(tokenID(id))
 	old := r.Expires
-	r.Revoked, r.Expires = ac.m.head.now(), min(old, ac.m.head.date()+rota.Date(limits.SessionEnded/time.Millisecond))
-	ac.m.timers.token.set(id, int64(old), int64(r.Expires))
+	r.Revoked, r.Expires = ac.s.head.now(), min(old, ac.s.head.date()+rota.Date(limits.SessionEnded/time.Millisecond))
+	ac.s.timers.token.set(id, int64(old), int64(r.Expires))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "session", Name: id, Gone: true, By: r.Parent})
 }
 

@@ -23,17 +23,17 @@ func (b bucket) within(tat int64, now rota.Clock) int64 {
 // shorten applies a change of a queue's intervals to the bars and periods of its workers and to its jobs in backoff
 // (SPEC §16.10). It walks all workers, or all delayed jobs, only when an operator changes such an interval.
 func (pl *placement) shorten(q *queueRow, old *rota.QueuePolicy) {
-	if pl.m.head.rules < shortenRules {
+	if pl.s.head.rules < shortenRules {
 		return
 	}
 	p := &q.policy
 	if coolFor(p) < coolFor(old) || p.DenyMs < old.DenyMs || p.UnitsPeriodMs < old.UnitsPeriodMs {
-		pl.m.fleet.shorten(q)
+		pl.fleet.shorten(q)
 	}
 	if p.BackoffBaseMs != old.BackoffBaseMs || p.BackoffFactorPermille != old.BackoffFactorPermille ||
 		p.BackoffCapMs != old.BackoffCapMs ||
 		p.BackoffJitterPermille != old.BackoffJitterPermille || p.BackoffUnitMs != old.BackoffUnitMs {
-		pl.m.leasing.recalculateBackoff(q, old)
+		pl.leasing.recalculateBackoff(q, old)
 	}
 }
 
@@ -55,19 +55,19 @@ func (fl *fleet) shorten(q *queueRow) {
 		}
 		return true
 	})
-	now := fl.m.head.clock
+	now := fl.s.head.clock
 	for _, id := range barred {
 		w := fl.workers.edit(id)
 		w.settleHealth(now)
 		var cool, deny int64
 		for _, name := range w.spec.Queues {
-			if of := fl.m.queues.get(name); of != nil {
+			if of := fl.s.queues.get(name); of != nil {
 				cool, deny = max(cool, coolFor(&of.policy)), max(deny, of.policy.DenyMs)
 			}
 		}
 		w.cooling = lasting(noLater(w.cooling, now+rota.Clock(cool)), now)
 		w.denied = lasting(noLater(w.denied, now+rota.Clock(deny)), now)
-		w.units = inPeriod(w.units, q, fl.m.head.now())
+		w.units = inPeriod(w.units, q, fl.s.head.now())
 		fl.reviewWorker(w)
 	}
 }
@@ -102,15 +102,22 @@ func inPeriod(list []rota.UnitsUsed, q *queueRow, now rota.Moment) []rota.UnitsU
 // the end of their attempt. A delay that a handler asked for stays.
 func (lg *leasing) recalculateBackoff(q *queueRow, old *rota.QueuePolicy) {
 	var moved []timer // with the new date
-	lg.m.timers.wake.Scan(func(t timer) bool {
-		j := lg.m.jobs.get(rota.JobID(t.id))
-		if j.spec.Queue != q.name || j.state != rota.JobDelayed || j.attempt == 0 || j.declines+j.snoozes > 0 ||
-			len(j.attempts) == 0 {
+	// ends are those that the waiting job had before, of the kind that its last one was of.
+	ends := func(j *jobRow) int {
+		if j.attempts[len(j.attempts)-1].End == rota.ReasonWorkerLost {
+			return len(j.history().losses)
+		}
+		return int(j.attempt)
+	}
+	lg.s.timers.wake.Scan(func(t timer) bool {
+		j := lg.s.jobs.get(rota.JobID(t.id))
+		if j.spec.Queue != q.name || j.state != rota.JobDelayed || j.declines+j.snoozes > 0 || len(j.attempts) == 0 ||
+			ends(j) == 0 {
 			return true
 		}
 		ended := j.attempts[len(j.attempts)-1].Ended.Clock
 		until := func(p *rota.QueuePolicy) rota.Clock {
-			return ended + rota.Clock(sched.BackoffMs(j.spec.ID, j.attempt-1, j.spec.Retry.Over(p)))
+			return ended + rota.Clock(sched.BackoffMs(j.spec.ID, int32(ends(j)-1), j.spec.Retry.Over(p)))
 		}
 		if at := until(&q.policy); until(old) == j.due && at != j.due {
 			moved = append(moved, timer{int64(at), t.id})
@@ -118,9 +125,9 @@ func (lg *leasing) recalculateBackoff(q *queueRow, old *rota.QueuePolicy) {
 		return true
 	})
 	for _, t := range moved {
-		j := lg.m.jobs.edit(rota.JobID(t.id))
-		lg.m.own(j)
-		lg.m.timers.wake.set(t.id, int64(j.due), t.due)
+		j := lg.s.jobs.edit(rota.JobID(t.id))
+		lg.life.own(j)
+		lg.s.timers.wake.set(t.id, int64(j.due), t.due)
 		j.due = rota.Clock(t.due)
 	}
 }

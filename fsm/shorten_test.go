@@ -100,6 +100,13 @@ func TestShorten_releasesPendingJobs(t *testing.T) {
 			b.ok(verb(rota.VerbFail, b.acked("j")))
 			b.ok(queueOp("default", "backoff_base", "600s"))
 		}, "BACKING_OFF", queueOp("default", "backoff_base", "400ms"), 400, false},
+		{"backoff_of_a_lost_worker", func(b *bench) {
+			b.ok(queueOp("default", "backoff_base", "600s"))
+			s := b.worker("w", 10)
+			b.acked("j")
+			b.ok(goneOp("w", s, "w"))
+			b.worker("other", 10)
+		}, "BACKING_OFF", queueOp("default", "backoff_base", "400ms"), 450, false},
 		{"tenant_penalty", func(b *bench) {
 			b.ok(tenantOp("t", "max_concurrent", "1", "penalty_ms", "600000"))
 			b.worker("w", 10)

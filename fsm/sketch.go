@@ -134,7 +134,7 @@ func (pl *placement) orderOf(j *jobRow, q *queueRow) int64 {
 	case rota.RankShortest, rota.RankSmallest:
 		return sched.RankKey(&q.policy, j.spec.Priority, j.spec.Fee, 0, 0, j.enqueued, q.rankEstimate(j))
 	default:
-		return sched.RankKey(&q.policy, j.spec.Priority, j.spec.Fee, effectiveSize(j.spec), pl.m.admission.limitsOf(j.spec.Tenant).Tier, j.enqueued, 0)
+		return sched.RankKey(&q.policy, j.spec.Priority, j.spec.Fee, effectiveSize(j.spec), pl.admission.limitsOf(j.spec.Tenant).Tier, j.enqueued, 0)
 	}
 }
 

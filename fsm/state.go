@@ -13,6 +13,32 @@ import (
 // value: its caller lets one Apply run at a time, and no read beside it.
 type Machine struct {
 	View
+	state
+	// The parts own the tables that state has not, and what is derived of them. Each names the parts that it uses.
+	fleet     fleet
+	leasing   leasing
+	placement placement
+	admission admission
+	typeStats typeStats
+	flows     flows
+	ended     ended
+	access    authority
+	uniques   uniques
+	keyring   keyring
+	schedules schedules
+	batches   batches
+	hooks     hooks
+	plans     plans
+	lifecycle
+
+	decoder entry.Decoder
+	// alone says that the entry that is being applied has one operation.
+	alone bool
+}
+
+// state is the ground that every part stands on: the header, the tables that many parts use, the journal, the timers, and
+// the entry that is being applied.
+type state struct {
 	head   header
 	ledger ledger
 
@@ -26,23 +52,7 @@ type Machine struct {
 	// tzdata has the installed release of the time zone database, or nothing.
 	tzdata table[string, tzdataRow, *tzdataRow]
 
-	// The parts own the other tables, and what is derived of them.
-	fleet     fleet
-	leasing   leasing
-	placement placement
-	admission admission
-	typeStats typeStats
-	flows     flows
-	ended     ended
-	journal   journal
-	access    authority
-	uniques   uniques
-	keyring   keyring
-	schedules schedules
-	batches   batches
-	hooks     hooks
-	plans     plans
-
+	journal journal
 	// timers are derived from the rows, rebuilt on restore, and walked by Check
 	// (Invariant I4).
 	timers timers
@@ -53,17 +63,32 @@ type Machine struct {
 	// The entry that is being applied.
 	at      rota.Index
 	stamped bool
-	// alone says that it has one operation.
-	alone   bool
 	walls   []int64
 	sweep   Sweep
-	decoder entry.Decoder
 	specs   specs
 	// keys are keys of leases; digest is room for an output's. answers are the outcomes
 	// that most verbs have, shared by all that have them.
 	keys    entry.Texts
 	digest  [32]byte
 	answers [2][rota.JobCancelled + 1]*fsmpb.Outcome
+}
+
+// lifecycle is what a job goes through, whatever verb asks for it: it is admitted, waits, is queued, and ends.
+type lifecycle struct {
+	s         *state
+	access    *authority
+	admission *admission
+	batches   *batches
+	ended     *ended
+	fleet     *fleet
+	flows     *flows
+	hooks     *hooks
+	keyring   *keyring
+	leasing   *leasing
+	placement *placement
+	schedules *schedules
+	typeStats *typeStats
+	uniques   *uniques
 }
 
 // New returns the state before a cluster's first entry.
@@ -80,10 +105,10 @@ func NewUnlogged() *Machine {
 // NewKnowing is New for a binary that knows other rules: what tests of upgrades
 // start nodes with.
 func NewKnowing(version uint32) *Machine {
-	m := &Machine{knows: version}
+	m := &Machine{state: state{knows: version}}
 	m.head.rules, m.head.settings = entry.FirstRules, rota.DefaultClusterSettings()
-	m.View.m, m.fleet.m, m.leasing.m, m.placement.m, m.admission.m = m, m, m, m, m
-	m.typeStats.m, m.flows.m, m.ended.m, m.journal.m, m.access.m, m.uniques.m, m.keyring.m, m.schedules.m, m.plans.m, m.batches.m, m.hooks.m = m, m, m, m, m, m, m, m, m, m, m
+	m.View.m = m
+	m.wire()
 	l := &m.ledger
 	l.enc.said = new(saidPolicy)
 	m.jobs.init(tagJob, l)
@@ -135,6 +160,27 @@ func NewKnowing(version uint32) *Machine {
 	return m
 }
 
+// wire hands each part the state, and the parts that it uses.
+func (m *Machine) wire() {
+	s := &m.state
+	m.journal.s = s
+	m.lifecycle = lifecycle{s: s, access: &m.access, admission: &m.admission, batches: &m.batches, ended: &m.ended, fleet: &m.fleet, flows: &m.flows, hooks: &m.hooks, keyring: &m.keyring, leasing: &m.leasing, placement: &m.placement, schedules: &m.schedules, typeStats: &m.typeStats, uniques: &m.uniques}
+	m.access = authority{s: s, batches: &m.batches, ended: &m.ended, fleet: &m.fleet, flows: &m.flows, hooks: &m.hooks, keyring: &m.keyring, leasing: &m.leasing, life: &m.lifecycle, plans: &m.plans, schedules: &m.schedules}
+	m.admission = admission{s: s, access: &m.access, flows: &m.flows, keyring: &m.keyring, leasing: &m.leasing, placement: &m.placement, typeStats: &m.typeStats}
+	m.batches = batches{s: s, access: &m.access, admission: &m.admission, ended: &m.ended, keyring: &m.keyring, life: &m.lifecycle}
+	m.ended = ended{s: s, flows: &m.flows, keyring: &m.keyring, leasing: &m.leasing, uniques: &m.uniques, view: &m.View}
+	m.fleet = fleet{s: s, access: &m.access, admission: &m.admission, leasing: &m.leasing, placement: &m.placement, typeStats: &m.typeStats}
+	m.flows = flows{s: s, access: &m.access, admission: &m.admission, ended: &m.ended, keyring: &m.keyring, leasing: &m.leasing, life: &m.lifecycle, placement: &m.placement, typeStats: &m.typeStats, view: &m.View}
+	m.hooks = hooks{s: s, access: &m.access, ended: &m.ended, life: &m.lifecycle, placement: &m.placement}
+	m.keyring = keyring{s: s, admission: &m.admission, ended: &m.ended, leasing: &m.leasing, placement: &m.placement}
+	m.leasing = leasing{s: s, admission: &m.admission, ended: &m.ended, fleet: &m.fleet, flows: &m.flows, keyring: &m.keyring, life: &m.lifecycle, placement: &m.placement, schedules: &m.schedules, uniques: &m.uniques, view: &m.View}
+	m.placement = placement{s: s, access: &m.access, admission: &m.admission, batches: &m.batches, fleet: &m.fleet, hooks: &m.hooks, keyring: &m.keyring, leasing: &m.leasing, life: &m.lifecycle, schedules: &m.schedules, typeStats: &m.typeStats, uniques: &m.uniques}
+	m.plans = plans{s: s, access: &m.access}
+	m.schedules = schedules{s: s, access: &m.access, admission: &m.admission, ended: &m.ended, life: &m.lifecycle}
+	m.typeStats = typeStats{s: s, life: &m.lifecycle, placement: &m.placement}
+	m.uniques = uniques{s: s, ended: &m.ended, life: &m.lifecycle, placement: &m.placement}
+}
+
 // Sweep says how many timers an entry's sweep fired, and whether more are due, or
 // workflows have work left for the next entry.
 type Sweep struct {
@@ -144,7 +190,7 @@ type Sweep struct {
 
 // internal refuses an internal operation in an entry of another term: it was
 // decided by a leadership that is over (SPEC §3.2).
-func (m *Machine) internal() *fsmpb.Outcome {
+func (m *state) internal() *fsmpb.Outcome {
 	if m.stamped {
 		return nil
 	}

@@ -42,7 +42,7 @@ func (r *workerRow) barredStatus(otherwise rota.WorkerStatus) rota.WorkerStatus 
 // reach is the leader's word on a worker's silence (SPEC §3.10). It says nothing
 // of one that is SUSPENDED, JAILED or RETIRED: that has no lease to lose.
 func (fl *fleet) reach(op *fsmpb.Reach) *fsmpb.Outcome {
-	if o := fl.m.internal(); o != nil {
+	if o := fl.s.internal(); o != nil {
 		return o
 	}
 	w := fl.workers.get(rota.WorkerID(op.GetWorker()))
@@ -62,9 +62,9 @@ func (fl *fleet) reach(op *fsmpb.Reach) *fsmpb.Outcome {
 	before := w.status
 	fl.enter(w, rota.WorkerUnreachable)
 	w.before = before
-	w.silentSince = fl.m.head.now().At(min(max(rota.Clock(op.GetLastSignMs()), 0), fl.m.head.clock))
+	w.silentSince = fl.s.head.now().At(min(max(rota.Clock(op.GetLastSignMs()), 0), fl.s.head.clock))
 	fl.retimeLeases(w)
-	fl.m.journal.emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: w.status})
+	fl.s.journal.emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: w.status})
 	return &fsmpb.Outcome{}
 }
 
@@ -114,8 +114,8 @@ func (fl *fleet) setStatus(op *fsmpb.SetStatus) *fsmpb.Outcome {
 		for _, id := range w.openLeases() {
 			// A worker that says goodbye speaks for its own process alone: the one that it
 			// took the id from may still be at work.
-			if l := fl.m.leasing.leases.get(id); !own || l.Session == w.session {
-				fl.m.leasing.endLease(l, rota.ReasonWorkerRetired, "")
+			if l := fl.leasing.leases.get(id); !own || l.Session == w.session {
+				fl.leasing.endLease(l, rota.ReasonWorkerRetired, "")
 			}
 		}
 	}
@@ -129,8 +129,8 @@ func (fl *fleet) settable(w *workerRow, status rota.WorkerStatus, own bool) erro
 		return rota.Refusef(rota.KindConflict, "worker", "worker %s is RETIRED: it must register again", w.spec.ID)
 	case w.status == rota.WorkerJailed && status == rota.WorkerActive:
 		return rota.Refusef(rota.KindConflict, "worker",
-			"worker %s is JAILED until %s, for %d ms more: it is %s again by itself then", w.spec.ID, fl.m.head.now().At(w.jailedUntil).Date,
-			max(0, w.jailedUntil-fl.m.head.clock), w.before)
+			"worker %s is JAILED until %s, for %d ms more: it is %s again by itself then", w.spec.ID, fl.s.head.now().At(w.jailedUntil).Date,
+			max(0, w.jailedUntil-fl.s.head.clock), w.before)
 	case w.status == rota.WorkerSuspended && status == rota.WorkerDraining && !own:
 		return rota.Refusef(rota.KindConflict, "worker",
 			"worker %s is SUSPENDED and has no lease to finish: resume or retire it", w.spec.ID)
@@ -188,13 +188,12 @@ func (fl *fleet) gone(op *fsmpb.Gone) *fsmpb.Outcome {
 	w = fl.workers.edit(w.spec.ID)
 	fl.change(w, rota.WorkerRetired)
 	for _, id := range w.openLeases() {
-		switch l := fl.m.leasing.leases.get(id); {
+		switch l := fl.leasing.leases.get(id); {
 		case l.Session != w.session:
 		case l.Revoked != rota.ReasonNone:
-			fl.m.leasing.endLease(l, l.Revoked, "") // uncounted, as if its worker had confirmed
+			fl.leasing.endLease(l, l.Revoked, "") // uncounted, as if its worker had confirmed
 		default:
-			fl.outcome(l, outcomeExpired)
-			fl.m.leasing.endLease(l, rota.ReasonLeaseExpired, goneText)
+			fl.leasing.lose(l, goneText)
 		}
 	}
 	return &fsmpb.Outcome{}
@@ -204,7 +203,7 @@ func (fl *fleet) gone(op *fsmpb.Gone) *fsmpb.Outcome {
 // here the grace of its leases counts, and it gets no more of them until it registers.
 // Another connection than the newest tells nothing.
 func (fl *fleet) disconnect(op *fsmpb.Disconnect) *fsmpb.Outcome {
-	if o := fl.m.internal(); o != nil {
+	if o := fl.s.internal(); o != nil {
 		return o
 	}
 	w := fl.workers.get(rota.WorkerID(op.GetWorker()))
@@ -218,10 +217,10 @@ func (fl *fleet) disconnect(op *fsmpb.Disconnect) *fsmpb.Outcome {
 		return &fsmpb.Outcome{}
 	}
 	w = fl.workers.edit(w.spec.ID)
-	w.disconnected = fl.m.head.now()
+	w.disconnected = fl.s.head.now()
 	fl.reviewWorker(w)
 	fl.retimeLeases(w)
-	fl.m.journal.emit(rota.Event{Kind: rota.EventWorkerDisconnected, Worker: w.spec.ID, Session: w.session, Status: w.status})
+	fl.s.journal.emit(rota.Event{Kind: rota.EventWorkerDisconnected, Worker: w.spec.ID, Session: w.session, Status: w.status})
 	return &fsmpb.Outcome{}
 }
 
@@ -252,8 +251,8 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 	}
 	hash := [32]byte(op.GetSecretHash())
 	old := fl.workers.get(spec.ID)
-	if old == nil || old.by != fl.m.journal.owner() {
-		if err := fl.m.access.mayHold(fl.m.journal.owner(), access.OwnsWorker); err != nil {
+	if old == nil || old.by != fl.s.journal.owner() {
+		if err := fl.access.mayHold(fl.s.journal.owner(), access.OwnsWorker); err != nil {
 			return entry.Refused(err)
 		}
 	}
@@ -262,7 +261,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		if fl.workers.len() >= limits.MaxWorkers {
 			return entry.Refused(exhausted("worker", "%d workers are registered: no more are taken", limits.MaxWorkers))
 		}
-		if err := fl.m.admission.admitBytes(nil, "", 1); err != nil {
+		if err := fl.admission.admitBytes(nil, "", 1); err != nil {
 			return entry.Refused(err)
 		}
 		w := &workerRow{spec: spec, secretHash: hash, health: healthFull, leases: make(map[string]struct{})}
@@ -289,6 +288,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 			w.polls, w.poll = op.GetPolls(), 0
 		}
 		fl.resume(w, spec)
+		fl.revokeDenied(w)
 	case old.secretHash == hash && old.dismissed:
 		return entry.Refused(rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over: an operator retired it at %s. Start another process, "+
 			"which makes a secret of its own, or delete the worker first", old.session, spec.ID, old.since.Date))
@@ -315,13 +315,13 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 // stays with the id: whoever is SUSPENDED or JAILED is so under any secret, and
 // after retiring too.
 func (fl *fleet) newSession(w *workerRow) {
-	fl.m.head.sessions++
-	w.session, w.dismissed = rota.Session(fl.m.head.sessions), false
+	fl.s.head.sessions++
+	w.session, w.dismissed = rota.Session(fl.s.head.sessions), false
 	fl.enter(w, w.barredStatus(rota.WorkerActive))
 	if w.status == rota.WorkerJailed {
 		w.before = rota.WorkerActive // whoever drained was another process
 	}
-	fl.m.journal.emit(rota.Event{Kind: rota.EventProviderRegistered, Worker: w.spec.ID, Session: w.session, Status: w.status})
+	fl.s.journal.emit(rota.Event{Kind: rota.EventProviderRegistered, Worker: w.spec.ID, Session: w.session, Status: w.status})
 }
 
 // resume continues a live session; the worker may have changed what it offers.
@@ -342,7 +342,7 @@ func (fl *fleet) resume(w *workerRow, spec *rota.WorkerSpec) {
 		fl.cutQuota(w, most, "")
 	}
 	for _, name := range spec.Queues {
-		if q := fl.m.queues.get(name); q != nil {
+		if q := fl.s.queues.get(name); q != nil {
 			rules := sched.RulesOf(&q.policy)
 			if most := capOf(spec, &rules); most < capOf(old, &rules) {
 				fl.cutQuota(w, most, name)
@@ -367,7 +367,7 @@ func (fl *fleet) deleteWorker(op *fsmpb.DeleteWorker) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "worker", "worker %s is %s: retire it first", id, w.status))
 	}
 	fl.fireForget(string(id))
-	fl.m.placement.trimHolds()
-	fl.m.journal.emit(rota.Event{Kind: rota.EventWorkerDeleted, Worker: id})
+	fl.placement.trimHolds()
+	fl.s.journal.emit(rota.Event{Kind: rota.EventWorkerDeleted, Worker: id})
 	return &fsmpb.Outcome{}
 }

@@ -59,7 +59,7 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 
 // became answers that a job is in a state now. Outcomes never change once given, so all
 // that say the same are one.
-func (m *Machine) became(state rota.JobState, throttle bool) *fsmpb.Outcome {
+func (m *state) became(state rota.JobState, throttle bool) *fsmpb.Outcome {
 	at := 0
 	if throttle {
 		at = 1

@@ -4,6 +4,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/jsonparts"
 )
 
 // mergeRules are the first rules under which a merger says what became of its payload, and those that `after` and
@@ -29,7 +30,11 @@ func (un *uniques) takes(j *jobRow, spec *rota.JobSpec) rota.Merge {
 		return rota.MergeOtherType
 	case collects && !j.spec.Unique.Collects():
 		return rota.MergeNoList
-	case collects && int64(len(j.spec.Payload())+len(",")+len(spec.Payload)) > payloadMax(un.m.queues.get(spec.Queue)):
+	case !j.spec.Unique.Collects():
+		return rota.MergeTaken
+	case !jsonparts.Valid(spec.Payload):
+		return rota.MergeNotJSON
+	case int64(len(given(j, spec))) > payloadMax(un.s.queues.get(spec.Queue)):
 		return rota.MergeListFull
 	}
 	return rota.MergeTaken
@@ -37,7 +42,7 @@ func (un *uniques) takes(j *jobRow, spec *rota.JobSpec) rota.Merge {
 
 // succeeds reports whether a submission becomes the successor of the job that holds its key.
 func (un *uniques) succeeds(r *uniqueRow, spec *rota.JobSpec) bool {
-	return spec.Unique.Succeeds() && r.next == "" && un.takes(un.m.jobs.get(r.job), spec) != rota.MergeTaken
+	return spec.Unique.Succeeds() && r.next == "" && un.takes(un.s.jobs.get(r.job), spec) != rota.MergeTaken
 }
 
 // target returns the job that a submission is merged into, with what becomes of its payload; a refusal where it may not
@@ -47,7 +52,7 @@ func (un *uniques) target(r *uniqueRow, spec *rota.JobSpec) (rota.JobID, rota.Me
 	if spec.Unique.Succeeds() && r.next != "" {
 		into = r.next
 	}
-	merge := un.takes(un.m.jobs.get(into), spec)
+	merge := un.takes(un.s.jobs.get(into), spec)
 	if spec.Unique.Collects() && merge != rota.MergeTaken {
 		return into, merge, entry.Refused(exhausted("unique", "the job that waits behind the holder of this key cannot collect one more "+
 			"payload: %s; submit again once it runs", merge))
@@ -59,8 +64,8 @@ func (un *uniques) target(r *uniqueRow, spec *rota.JobSpec) (rota.JobID, rota.Me
 func (un *uniques) await(j *jobRow) {
 	r := un.rows.edit(string(j.past.unique[:]))
 	r.next = j.spec.ID
-	un.m.placement.move(j, rota.JobBlocked)
-	un.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobBlocked, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant,
+	un.placement.move(j, rota.JobBlocked)
+	un.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobBlocked, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant,
 		Payload: payload(struct {
 			After rota.JobID `json:"after"`
 		}{r.job})})
@@ -69,7 +74,7 @@ func (un *uniques) await(j *jobRow) {
 // succeed hands a key that is free to the successor, and reports whether there is one. The successor starts at the end
 // of the entry: the job before it may be in the middle of its own end.
 func (un *uniques) succeed(r *uniqueRow) bool {
-	if r.next == "" || un.m.jobs.get(r.next) == nil {
+	if r.next == "" || un.s.jobs.get(r.next) == nil {
 		return false
 	}
 	r = un.rows.change(r.key, r)
@@ -81,8 +86,8 @@ func (un *uniques) succeed(r *uniqueRow) bool {
 // settle starts the successors whose turn came in this entry.
 func (un *uniques) settle() {
 	for _, id := range un.ready {
-		if j := un.m.jobs.get(id); j != nil && j.state == rota.JobBlocked {
-			un.m.start(un.m.jobs.edit(id))
+		if j := un.s.jobs.get(id); j != nil && j.state == rota.JobBlocked {
+			un.life.start(un.s.jobs.edit(id))
 		}
 	}
 	un.ready = un.ready[:0]

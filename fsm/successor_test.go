@@ -177,6 +177,17 @@ func TestUnique_collect(t *testing.T) {
 	if job := b.state("full", rota.JobDelayed); string(job.Payload) != "[5]" {
 		t.Fatalf("payload %s", job.Payload)
 	}
+	// What is no JSON, or too long within brackets, is not put into a list, whatever its submission asks for.
+	for payload, merge := range map[string]rota.Merge{"no json": rota.MergeNotJSON, `"` + strings.Repeat("x", 37) + `"`: rota.MergeListFull} {
+		for _, how := range []string{rota.UniqueReplace, rota.UniqueExtend} {
+			b.became("full", merge, onlyOne("r-"+how+string(merge), rota.Unique{OnConflict: how}, paying(payload)))
+		}
+	}
+	b.ok(onlyOne("behind", rota.Unique{OnConflict: rota.UniqueAfter}, paying("no json")))
+	b.state("behind", rota.JobBlocked)
+	b.ok(cancelOp("full"))
+	b.ok(cancelOp("behind"))
+	b.ok(retryOp("full"))
 	b.sound()
 }
 

@@ -14,7 +14,7 @@ import (
 // setTenant creates or changes a tenant's limits.
 func (lm *admission) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
 	id := rota.TenantID(op.GetId())
-	wanted, err := lm.wantTenant(op, lm.m.journal.owner())
+	wanted, err := lm.wantTenant(op, lm.s.journal.owner())
 	if err != nil {
 		return entry.Refused(err)
 	}
@@ -23,16 +23,16 @@ func (lm *admission) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
 	if existed && t.limits == wanted {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := lm.m.journal.matches(tenantText(t, id)); err != nil {
+	if err := lm.s.journal.matches(tenantText(t, id)); err != nil {
 		return entry.Refused(err)
 	}
 	if t == nil {
 		lm.tenants.insert(id, &tenantRow{id: id, limits: rota.DefaultTenantLimits()})
 	}
 	if !existed {
-		by := lm.m.journal.owner()
+		by := lm.s.journal.owner()
 		lm.tenants.edit(id).by = by
-		lm.m.access.hold(by, access.OwnsTenant, 1)
+		lm.access.hold(by, access.OwnsTenant, 1)
 	}
 	lm.changeTenant(lm.tenants.edit(id), wanted)
 	return &fsmpb.Outcome{Existed: existed}
@@ -53,7 +53,7 @@ func (lm *admission) wantTenant(op *fsmpb.SetTenant, by rota.Principal) (rota.Te
 	if err := rota.CheckID("tenant", id); err != nil {
 		return wanted, err
 	}
-	if lm.m.head.cluster == "" {
+	if lm.s.head.cluster == "" {
 		return wanted, rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
 	}
 	for _, s := range op.GetSet() {
@@ -74,7 +74,7 @@ func (lm *admission) wantTenant(op *fsmpb.SetTenant, by rota.Principal) (rota.Te
 		}
 	}
 	if t == nil || !t.known {
-		return wanted, lm.m.access.mayHold(by, access.OwnsTenant)
+		return wanted, lm.access.mayHold(by, access.OwnsTenant)
 	}
 	return wanted, nil
 }
@@ -85,38 +85,38 @@ func (lm *admission) changeTenant(t *tenantRow, limits rota.TenantLimits) {
 	t.known, t.limits = true, limits
 	switch {
 	case t.full() && t.throttledAt == 0:
-		t.throttledAt = lm.m.head.clock
+		t.throttledAt = lm.s.head.clock
 	case !t.full() && limits.MaxConcurrent != old.MaxConcurrent:
 		t.throttledAt = 0 // a limit that is raised owes no penalty
 	}
-	lm.m.timers.penalty.set(string(t.id), int64(due), int64(t.penaltyAt()))
+	lm.s.timers.penalty.set(string(t.id), int64(due), int64(t.penaltyAt()))
 	if limits.Tier != old.Tier {
 		lm.rerank(t.id)
 	}
-	lm.m.queues.scan(func(name rota.QueueName, q *queueRow) bool {
-		i := lm.m.placement.registry.queues[name]
+	lm.s.queues.scan(func(name rota.QueueName, q *queueRow) bool {
+		i := lm.placement.registry.queues[name]
 		if _, known := i.laneStates[t.id]; known || i.open.get(t.id) > 0 || i.turn.name != "" {
 			lm.syncLanes(i, q, t.id)
 		}
 		return true
 	})
-	lm.m.journal.emit(rota.Event{Kind: rota.EventTenantChanged, Tenant: t.id, Payload: payload(limits)})
+	lm.s.journal.emit(rota.Event{Kind: rota.EventTenantChanged, Tenant: t.id, Payload: payload(limits)})
 }
 
 // rerank files a tenant's jobs anew in the queues that rank by its tier. It walks
 // all live jobs, which only an operator's change of tier may cost.
 func (lm *admission) rerank(tenant rota.TenantID) {
-	lm.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
+	lm.s.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		if j.state != rota.JobQueued || j.spec.Tenant != tenant {
 			return true
 		}
-		q := lm.m.queues.get(j.spec.Queue)
+		q := lm.s.queues.get(j.spec.Queue)
 		if q.policy.Ranking != rota.RankMarket {
 			return true
 		}
-		pending := lm.m.placement.registry.queues[q.name].pending
+		pending := lm.placement.registry.queues[q.name].pending
 		pending.Remove(j.item)
-		item := lm.m.placement.itemOf(j, q) // derived: the row's canonical bytes do not change
+		item := lm.placement.itemOf(j, q) // derived: the row's canonical bytes do not change
 		j.item = &item
 		pending.Add(j.item)
 		return true
@@ -156,7 +156,7 @@ func (lm *admission) openTenant(l *leaseRow) {
 	}
 	t.open++
 	if t.full() && t.throttledAt == 0 {
-		t.throttledAt = lm.m.head.clock
+		t.throttledAt = lm.s.head.clock
 		lm.syncBusyLanes(t.id)
 	}
 }
@@ -167,10 +167,10 @@ func (lm *admission) closeTenant(l *leaseRow) {
 	t := lm.tenants.edit(l.tenant)
 	due := t.penaltyAt()
 	t.open--
-	if t.throttledAt != 0 && !t.full() && t.penaltyAt() <= lm.m.head.clock {
+	if t.throttledAt != 0 && !t.full() && t.penaltyAt() <= lm.s.head.clock {
 		lm.unthrottle(t, due)
 	} else {
-		lm.m.timers.penalty.set(string(t.id), int64(due), int64(t.penaltyAt()))
+		lm.s.timers.penalty.set(string(t.id), int64(due), int64(t.penaltyAt()))
 	}
 	if t.open == 0 && t.throttledAt == 0 && !t.known {
 		lm.tenants.drop(t.id)
@@ -188,7 +188,7 @@ func (lm *admission) firePenalty(id string) {
 
 // unthrottle puts a tenant's lanes back; due is where it stood in the timers.
 func (lm *admission) unthrottle(t *tenantRow, due rota.Clock) {
-	lm.m.timers.penalty.set(string(t.id), int64(due), 0)
+	lm.s.timers.penalty.set(string(t.id), int64(due), 0)
 	t.throttledAt = 0
 	lm.syncBusyLanes(t.id)
 }
@@ -236,8 +236,8 @@ func (b budget) owner() string { return strings.TrimRight(b.what+" "+b.name, " "
 // overfull returns the first of the bounds on what a queue and a tenant hold of which over says so; of "" there is none, and
 // none is 0.
 func (lm *admission) overfull(q *queueRow, tenant rota.TenantID, over func(used, most int64) bool) (b budget, found bool) {
-	t := &lm.m.ledger.tally
-	if most := lm.m.head.settings.StateBytesMax; most != 0 && over(t.all, most) {
+	t := &lm.s.ledger.tally
+	if most := lm.s.head.settings.StateBytesMax; most != 0 && over(t.all, most) {
 		return budget{"state_bytes_max", "the cluster", "", t.all, most}, true
 	}
 	if q != nil && q.policy.BytesMax != 0 && over(t.queues.get(q.name), q.policy.BytesMax) {
@@ -295,10 +295,10 @@ func (lm *admission) setCluster(op *fsmpb.SetCluster) *fsmpb.Outcome {
 	switch {
 	case err != nil:
 		return entry.Refused(err)
-	case settings.Same(&lm.m.head.settings):
+	case settings.Same(&lm.s.head.settings):
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := lm.m.journal.matches("the cluster's settings", lm.m.head.settingsETag()); err != nil {
+	if err := lm.s.journal.matches("the cluster's settings", lm.s.head.settingsETag()); err != nil {
 		return entry.Refused(err)
 	}
 	lm.changeCluster(settings, "")
@@ -307,8 +307,8 @@ func (lm *admission) setCluster(op *fsmpb.SetCluster) *fsmpb.Outcome {
 
 // wantCluster returns the settings that an operation would lead to, or its refusal; it changes nothing.
 func (lm *admission) wantCluster(op *fsmpb.SetCluster) (rota.ClusterSettings, error) {
-	settings := lm.m.head.settings
-	if lm.m.head.cluster == "" {
+	settings := lm.s.head.settings
+	if lm.s.head.cluster == "" {
 		return settings, rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
 	}
 	for _, s := range op.GetSet() {
@@ -324,8 +324,8 @@ func (lm *admission) wantCluster(op *fsmpb.SetCluster) (rota.ClusterSettings, er
 
 // changeCluster puts other settings into force; actor is empty where that is the caller.
 func (lm *admission) changeCluster(to rota.ClusterSettings, actor rota.Principal) {
-	lm.m.head.settings = to
-	lm.m.journal.emit(rota.Event{Kind: rota.EventClusterChanged, Payload: payload(to), Actor: actor})
+	lm.s.head.settings = to
+	lm.s.journal.emit(rota.Event{Kind: rota.EventClusterChanged, Payload: payload(to), Actor: actor})
 }
 
 // settings checks the cluster's own settings.
@@ -361,22 +361,22 @@ func (lm *admission) deleteTenant(op *fsmpb.DeleteTenant) *fsmpb.Outcome {
 	case t == nil:
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := lm.m.journal.matches(tenantText(t, id)); err != nil {
+	if err := lm.s.journal.matches(tenantText(t, id)); err != nil {
 		return entry.Refused(err)
 	}
 	switch {
-	case t.open > 0 || lm.m.ledger.named(t):
+	case t.open > 0 || lm.s.ledger.named(t):
 		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a live job, a workflow, a schedule, a batch or a unique key is of tenant %q: let it end, "+
 			"cancel the job, or delete it first", id))
-	case lm.m.access.namesTenant(id):
+	case lm.access.namesTenant(id):
 		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a token is for tenant %q: revoke it, or wait for its end", id))
 	}
-	lm.m.timers.penalty.set(string(id), int64(t.penaltyAt()), 0)
-	lm.m.access.hold(t.by, access.OwnsTenant, -1)
+	lm.s.timers.penalty.set(string(id), int64(t.penaltyAt()), 0)
+	lm.access.hold(t.by, access.OwnsTenant, -1)
 	lm.tenants.drop(id)
-	lm.m.keyring.forgetTenant(id)
-	lm.m.typeStats.forgetTenant(id)
+	lm.keyring.forgetTenant(id)
+	lm.typeStats.forgetTenant(id)
 	lm.syncBusyLanes(id)
-	lm.m.journal.emit(rota.Event{Kind: rota.EventTenantDeleted, Tenant: id})
+	lm.s.journal.emit(rota.Event{Kind: rota.EventTenantDeleted, Tenant: id})
 	return &fsmpb.Outcome{}
 }

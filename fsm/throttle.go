@@ -59,8 +59,8 @@ func (i *queueIndex) note(tenant rota.TenantID, t laneState) {
 // syncBusyLanes is syncLanes for all queues that have QUEUED jobs; others follow when they
 // get some.
 func (lm *admission) syncBusyLanes(tenant rota.TenantID) {
-	lm.m.placement.registry.busy.Scan(func(t turn) bool {
-		lm.syncLanes(lm.m.placement.registry.queues[t.name], lm.m.queues.get(t.name), tenant)
+	lm.placement.registry.busy.Scan(func(t turn) bool {
+		lm.syncLanes(lm.placement.registry.queues[t.name], lm.s.queues.get(t.name), tenant)
 		return true
 	})
 }
@@ -97,13 +97,13 @@ func (lm *admission) blocked(j *jobRow, q *queueRow, turn bool) (first string) {
 // obstacles calls note with every job-side reason, in a fixed order, until it
 // returns false.
 func (lm *admission) obstacles(j *jobRow, q *queueRow, turn bool, note func(reason, detail string) bool) {
-	if lm.m.flows.doomed(j) && !note("WORKFLOW_ENDING", "workflow "+string(j.workflow)) {
+	if lm.flows.doomed(j) && !note("WORKFLOW_ENDING", "workflow "+string(j.workflow)) {
 		return
 	}
 	if q.policy.Paused && !note("QUEUE_PAUSED", "") {
 		return
 	}
-	if lm.modeHolds(j.spec.Priority, turn) && !note("MODE_HOLDS", lm.m.head.mode.String()) {
+	if lm.modeHolds(j.spec.Priority, turn) && !note("MODE_HOLDS", lm.s.head.mode.String()) {
 		return
 	}
 	if t := lm.tenants.get(j.spec.Tenant); t != nil && t.throttledAt != 0 && !note("TENANT_AT_LIMIT", "") {
@@ -115,7 +115,7 @@ func (lm *admission) obstacles(j *jobRow, q *queueRow, turn bool, note func(reas
 	if d := lm.domainOf(q.name, j.spec.Domain); d != nil && d.throttled && !note("DOMAIN_ISOLATED", j.spec.Domain) {
 		return
 	}
-	lm.m.keyring.obstacles(j, note)
+	lm.keyring.obstacles(j, note)
 }
 
 // caps bound what one entry of rounds may assign (SPEC §7.2).
@@ -181,12 +181,12 @@ func (c *checker) laneStates() {
 // laneBlocked reports whether rounds may not draw from a QUEUED job's lane.
 func (lm *admission) laneBlocked(j *jobRow, q *queueRow) bool {
 	d := lm.domainOf(q.name, j.spec.Domain)
-	return lm.throttled(q, j.spec.Tenant) || d != nil && d.throttled || lm.m.keyring.holds(j) || lm.low() != sched.LowFree && j.spec.Priority > lowPriority
+	return lm.throttled(q, j.spec.Tenant) || d != nil && d.throttled || lm.keyring.holds(j) || lm.low() != sched.LowFree && j.spec.Priority > lowPriority
 }
 
 // timeLimits computes the timers of mode, tenants, limiters and domains.
 func (lm *admission) timeLimits(t *timers) {
-	t.mode.set("", 0, int64(lm.m.head.holdsUntil))
+	t.mode.set("", 0, int64(lm.s.head.holdsUntil))
 	lm.tenants.scan(func(id rota.TenantID, r *tenantRow) bool {
 		t.penalty.set(string(id), 0, int64(r.penaltyAt()))
 		return true
@@ -205,7 +205,7 @@ func (lm *admission) timeLimits(t *timers) {
 func (lm *admission) deriveLimits() error {
 	var err error
 	lm.domains.scan(func(key string, r *domainRow) bool {
-		if lm.m.queues.get(r.queue) == nil {
+		if lm.s.queues.get(r.queue) == nil {
 			err = fmt.Errorf("failure domain %s is of an unknown queue", key)
 			return false
 		}
@@ -217,7 +217,7 @@ func (lm *admission) deriveLimits() error {
 		return true
 	})
 	if err == nil {
-		lm.timeLimits(&lm.m.timers)
+		lm.timeLimits(&lm.s.timers)
 	}
 	return err
 }
@@ -248,7 +248,7 @@ func (lm *admission) domainsOf(queue rota.QueueName) []string {
 
 // probes is the bucket that an isolated domain's jobs pass.
 func (lm *admission) probes(queue rota.QueueName) bucket {
-	p := &lm.m.queues.get(queue).policy
+	p := &lm.s.queues.get(queue).policy
 	return bucketOf(p.DomainProbeRPS, p.DomainProbeBurst)
 }
 
@@ -259,7 +259,7 @@ func (lm *admission) takeDomain(l *leaseRow) {
 		return
 	}
 	d = lm.domains.edit(domainKey(l.queue, l.domain))
-	d.tat = lm.probes(l.queue).take(d.tat, lm.m.head.clock)
+	d.tat = lm.probes(l.queue).take(d.tat, lm.s.head.clock)
 	lm.settleDomain(d)
 }
 
@@ -287,16 +287,16 @@ func (lm *admission) countDomain(l *leaseRow, what outcome) {
 		d = &domainRow{key: key, queue: l.queue, name: l.domain}
 		lm.domains.insert(key, d)
 	}
-	d.window.count(domainSpan, lm.m.head.clock, ok, fail)
+	d.window.count(domainSpan, lm.s.head.clock, ok, fail)
 	lm.settleDomain(d)
 }
 
 // fireDomain looks again at a domain whose window or bucket changes now.
 func (lm *admission) fireDomain(key string) {
 	d := lm.domains.edit(key)
-	d.window.expire(domainSpan, lm.m.head.clock)
-	if lm.m.head.rules >= shortenRules {
-		d.tat = lm.probes(d.queue).within(d.tat, lm.m.head.clock)
+	d.window.expire(domainSpan, lm.s.head.clock)
+	if lm.s.head.rules >= shortenRules {
+		d.tat = lm.probes(d.queue).within(d.tat, lm.s.head.clock)
 	}
 	lm.settleDomain(d)
 }
@@ -306,7 +306,7 @@ func (lm *admission) fireDomain(key string) {
 // it does not flap. One of which nothing was heard for a whole window recovers too:
 // nothing says any more that it fails. A threshold of 0 isolates none.
 func (lm *admission) settleDomain(d *domainRow) {
-	p := &lm.m.queues.get(d.queue).policy
+	p := &lm.s.queues.get(d.queue).policy
 	threshold := p.DomainFailureThresholdPermille
 	ok, fail := d.window.total()
 	switch {
@@ -315,12 +315,12 @@ func (lm *admission) settleDomain(d *domainRow) {
 	case d.isolated && (threshold == 0 || fail*2000 <= threshold*(ok+fail)):
 		lm.isolate(d, false)
 	}
-	if throttled := d.isolated && lm.probes(d.queue).tokens(d.tat, lm.m.head.clock) == 0; throttled != d.throttled {
+	if throttled := d.isolated && lm.probes(d.queue).tokens(d.tat, lm.s.head.clock) == 0; throttled != d.throttled {
 		d.throttled = throttled
-		lm.m.placement.registry.queues[d.queue].pending.ThrottleDomain(d.name, throttled)
+		lm.placement.registry.queues[d.queue].pending.ThrottleDomain(d.name, throttled)
 	}
 	key, due := domainKey(d.queue, d.name), lm.domainDue(d)
-	lm.m.timers.domain.set(key, int64(d.due), int64(due))
+	lm.s.timers.domain.set(key, int64(d.due), int64(due))
 	if d.due = due; due == 0 {
 		lm.domains.drop(key)
 	}
@@ -332,10 +332,10 @@ func (lm *admission) isolate(d *domainRow, isolated bool) {
 	if isolated {
 		kind = rota.EventDomainIsolated
 	}
-	d.isolated, d.since, d.tat = isolated, lm.m.head.now(), 0
+	d.isolated, d.since, d.tat = isolated, lm.s.head.now(), 0
 	ok, fail := d.window.total()
-	lm.m.journal.emit(rota.Event{Kind: kind, Queue: d.queue, Payload: payload(domainChanged{d.name, ok + fail, fail,
-		lm.m.queues.get(d.queue).policy.DomainFailureThresholdPermille})})
+	lm.s.journal.emit(rota.Event{Kind: kind, Queue: d.queue, Payload: payload(domainChanged{d.name, ok + fail, fail,
+		lm.s.queues.get(d.queue).policy.DomainFailureThresholdPermille})})
 }
 
 // domainDue is when a domain must be looked at: when its oldest sub-window goes, or
@@ -343,7 +343,7 @@ func (lm *admission) isolate(d *domainRow, isolated bool) {
 func (lm *admission) domainDue(d *domainRow) rota.Clock {
 	due := d.window.leaves(domainSpan)
 	if d.throttled {
-		due = sooner(due, lm.probes(d.queue).nextToken(d.tat, lm.m.head.clock))
+		due = sooner(due, lm.probes(d.queue).nextToken(d.tat, lm.s.head.clock))
 	}
 	return due
 }

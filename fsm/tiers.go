@@ -24,12 +24,12 @@ func (pl *placement) newPending(q *queueRow) (lanes *sched.Pending) {
 	switch p := &q.policy; {
 	case p.Ranking == rota.RankAdaptive:
 		lanes = sched.NewTiered(int(p.Tiers))
-	case pl.m.keyring.groups[q.name] != nil:
+	case pl.keyring.groups[q.name] != nil:
 		lanes = sched.NewGrouped()
 	default:
 		lanes = sched.NewPending(p.FairShare)
 	}
-	lanes.SetKeys(pl.m.keyring.lanes)
+	lanes.SetKeys(pl.keyring.lanes)
 	return lanes
 }
 
@@ -40,7 +40,7 @@ func (pl *placement) enterTier(j *jobRow, q *queueRow) {
 		return
 	}
 	if j.tierSeq == 0 {
-		pl.m.own(j)
+		pl.life.own(j)
 		j.tier = tierOf(j, &q.policy)
 	}
 	pl.toBack(j)
@@ -58,7 +58,7 @@ func (pl *placement) spreadTiers(q *queueRow) {
 	i := pl.registry.queues[q.name]
 	i.tiers = [rota.MaxTiers]int64{}
 	var moved []rota.JobID
-	pl.m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
+	pl.s.jobs.scan(func(id rota.JobID, j *jobRow) bool {
 		if j.spec.Queue != q.name {
 			return true
 		}
@@ -71,17 +71,17 @@ func (pl *placement) spreadTiers(q *queueRow) {
 		return true
 	})
 	for _, id := range moved {
-		j := pl.m.jobs.edit(id)
-		pl.m.own(j)
+		j := pl.s.jobs.edit(id)
+		pl.life.own(j)
 		j.tier = tierOf(j, &q.policy)
 	}
 }
 
 // toBack gives a job the last place in its tier; j is editable.
 func (pl *placement) toBack(j *jobRow) {
-	pl.m.head.tierSeq++
-	pl.m.own(j)
-	j.tierAt, j.tierSeq = pl.m.head.clock, pl.m.head.tierSeq
+	pl.s.head.tierSeq++
+	pl.life.own(j)
+	j.tierAt, j.tierSeq = pl.s.head.clock, pl.s.head.tierSeq
 }
 
 // enterTiers puts all QUEUED jobs of a queue that becomes adaptive into tiers, in
@@ -89,7 +89,7 @@ func (pl *placement) toBack(j *jobRow) {
 // only an operator's change of ranking may cost.
 func (pl *placement) enterTiers(q *queueRow) {
 	var queued []*jobRow
-	pl.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
+	pl.s.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		if j.state == rota.JobQueued && j.spec.Queue == q.name {
 			queued = append(queued, j)
 		}
@@ -99,7 +99,7 @@ func (pl *placement) enterTiers(q *queueRow) {
 		return cmp.Or(cmp.Compare(a.enqueued, b.enqueued), cmp.Compare(a.seq, b.seq))
 	})
 	for _, j := range queued {
-		pl.enterTier(pl.m.jobs.edit(j.spec.ID), q)
+		pl.enterTier(pl.s.jobs.edit(j.spec.ID), q)
 	}
 }
 
@@ -134,17 +134,17 @@ func (i *queueIndex) nextRise(p *rota.QueuePolicy) (next *sched.Item, due rota.C
 // tier may have changed.
 func (pl *placement) timePromotion(q *queueRow, i *queueIndex) {
 	_, due := i.nextRise(&q.policy)
-	pl.m.timers.promote.set(string(q.name), int64(i.promoteDue), int64(due))
+	pl.s.timers.promote.set(string(q.name), int64(i.promoteDue), int64(due))
 	i.promoteDue = due
 }
 
 // firePromote lets one aged job of a queue rise (SPEC §10.3): each counts as a
 // firing, so that no sweep carries more of them than of anything else.
 func (pl *placement) firePromote(queue string) {
-	q := pl.m.queues.get(rota.QueueName(queue))
+	q := pl.s.queues.get(rota.QueueName(queue))
 	i := pl.registry.queues[q.name]
 	item, _ := i.nextRise(&q.policy)
-	j := pl.m.jobs.edit(item.ID)
+	j := pl.s.jobs.edit(item.ID)
 	from := j.tier
 	i.pending.Remove(item)
 	j.tier--
@@ -153,7 +153,7 @@ func (pl *placement) firePromote(queue string) {
 	j.item = &risen
 	i.pending.Add(j.item)
 	pl.timePromotion(q, i)
-	pl.m.journal.emit(rota.Event{Kind: rota.EventJobPromoted, Job: j.spec.ID, Queue: q.name, Tenant: j.spec.Tenant, Attempt: j.attempt,
+	pl.s.journal.emit(rota.Event{Kind: rota.EventJobPromoted, Job: j.spec.ID, Queue: q.name, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Payload: fmt.Sprintf(`{"from":%d,"to":%d}`, from, j.tier)})
 }
 

@@ -29,6 +29,35 @@ func (b *bench) expired(id string, why rota.Reason) {
 	}
 }
 
+// TestJob_tellsWhenItExpires: the earliest of a live job's times to live and the deadline for its start, as long as each counts.
+func TestJob_tellsWhenItExpires(t *testing.T) {
+	t.Parallel()
+	b := newerBench(t)
+	expires := func(id rota.JobID, in rota.Clock) {
+		t.Helper()
+		j, _ := b.View.Job(id)
+		if want := b.head.now().At(b.head.clock + in); in == 0 && !j.Expires.IsZero() || in != 0 && j.Expires != want {
+			t.Errorf("job %s expires at %v, %v is wanted", id, j.Expires, want)
+		}
+	}
+	b.submit("never")
+	expires("never", 0)
+	b.worker("w", 1)
+	b.match()
+	b.submit("j", func(s *rota.JobSpec) { s.TTL, s.StartBy, s.Priority = time.Hour, time.Minute, 0 })
+	expires("j", 60_000)
+	b.pass(10_000)
+	expires("j", 50_000)
+	b.ok(cancelOp("never"))
+	b.worker("other", 1)
+	if _, ok := b.match()["j"]; !ok {
+		t.Fatal("not placed")
+	}
+	expires("j", 3_590_000) // it has started in time
+	b.ok(cancelOp("j"))
+	expires("j", 0)
+}
+
 func TestTimeToLive(t *testing.T) {
 	t.Parallel()
 	run := func(name string, f func(b *bench)) {

@@ -61,8 +61,10 @@ func withExpected(list []expectedTime, typ rota.JobType, ms int64) []expectedTim
 
 // typeStats holds what the ends of its jobs say of each type.
 type typeStats struct {
-	m     *Machine
-	types table[rota.JobType, typeRow, *typeRow]
+	s         *state
+	life      *lifecycle
+	placement *placement
+	types     table[rota.JobType, typeRow, *typeRow]
 	// estimates are what estimates are learned from, of the queues that learn; order is derived: those
 	// that learned nothing for longest first.
 	estimates table[string, estimateRow, *estimateRow]
@@ -88,14 +90,14 @@ func (ts *typeStats) declareType(spec *keptSpec, q *queueRow) {
 // late renewal say nothing of the type; an expired lease failed, and nobody knows
 // how long it took; nor how long an attempt that timed out would have taken.
 func (ts *typeStats) countType(l *leaseRow, what outcome) {
-	p := &ts.m.queues.get(l.queue).policy
+	p := &ts.s.queues.get(l.queue).policy
 	if p.Ranking != rota.RankAdaptive {
 		return
 	}
 	us := int64(-1)
 	switch what {
 	case outcomeSuccess, outcomeFailure, outcomeProofInvalid:
-		us = int64(ts.m.head.clock-l.began()) * 1000
+		us = int64(ts.s.head.clock-l.began()) * 1000
 	case outcomeExpired, outcomeTimedOut:
 	default:
 		return
@@ -244,7 +246,7 @@ func newEstimateOrder() *btree.BTreeG[*estimateRow] {
 // learn remembers how long a completed attempt took, where the queue's estimates are learned. Of limits.MaxEstimates
 // rows the one whose last lesson is oldest gives way.
 func (ts *typeStats) learn(l *leaseRow, what outcome) {
-	if what != outcomeSuccess || !ts.m.queues.get(l.queue).policy.Estimate.Learned() {
+	if what != outcomeSuccess || !ts.s.queues.get(l.queue).policy.Estimate.Learned() {
 		return
 	}
 	key := estimateKey(l.queue, l.tenant, l.typ)
@@ -258,8 +260,8 @@ func (ts *typeStats) learn(l *leaseRow, what outcome) {
 	} else {
 		ts.order.Delete(r)
 	}
-	said := ts.m.jobs.get(l.Job).spec.Expected.Milliseconds()
-	r.at, r.took = ts.m.at, sched.Learn(r.took, sched.Took{Ms: int64(ts.m.head.clock - l.began()), Said: said})
+	said := ts.s.jobs.get(l.Job).spec.Expected.Milliseconds()
+	r.at, r.took = ts.s.at, sched.Learn(r.took, sched.Took{Ms: int64(ts.s.head.clock - l.began()), Said: said})
 	ts.order.Set(r)
 }
 
@@ -297,7 +299,7 @@ func (ts *typeStats) foretell(spec *keptSpec, p *rota.QueuePolicy) (estimate, pa
 		}
 	}
 	if p.Ranking == rota.RankSmallest {
-		part = ts.m.placement.registry.supply.PartOf(sched.Load{CPU: spec.CPUMilli, Memory: spec.MemoryBytes, IO: spec.IOBytesPerS})
+		part = ts.placement.registry.supply.PartOf(sched.Load{CPU: spec.CPUMilli, Memory: spec.MemoryBytes, IO: spec.IOBytesPerS})
 	}
 	return estimate, part
 }
@@ -311,21 +313,21 @@ func (ts *typeStats) foresee(j *jobRow, q *queueRow) {
 	}
 	past := *was
 	past.content, past.estimate, past.part = j.firstContent(), estimate, part
-	ts.m.own(j)
+	ts.life.own(j)
 	j.past = &past
 }
 
 // foreseeAll is foresee for the jobs that are QUEUED as their queue's policy changes.
 func (ts *typeStats) foreseeAll(q *queueRow) {
 	var ids []rota.JobID
-	ts.m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
+	ts.s.jobs.scan(func(id rota.JobID, j *jobRow) bool {
 		if j.state == rota.JobQueued && j.spec.Queue == q.name {
 			ids = append(ids, id)
 		}
 		return true
 	})
 	for _, id := range ids {
-		ts.foresee(ts.m.jobs.edit(id), q)
+		ts.foresee(ts.s.jobs.edit(id), q)
 	}
 }
 

@@ -18,30 +18,30 @@ type tzdataInstalled struct {
 
 // setTZData puts a release of the time zone database into force. Installing the same again changes nothing.
 func (sc *schedules) setTZData(op *fsmpb.SetTZData) *fsmpb.Outcome {
-	m, given := sc.m, rota.TZInstall{Release: op.GetRelease(), Released: rota.Date(op.GetReleasedMs()), Data: op.GetData()}
+	given := rota.TZInstall{Release: op.GetRelease(), Released: rota.Date(op.GetReleasedMs()), Data: op.GetData()}
 	if err := given.CheckShape(); err != nil {
 		return entry.Refused(err)
 	}
-	if m.head.cluster == "" {
+	if sc.s.head.cluster == "" {
 		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
 	}
 	r := &tzdataRow{release: given.Release, released: given.Released, data: bytes.Clone(given.Data), sum: sha256.Sum256(given.Data),
-		index: m.at, at: m.head.date(), by: m.journal.caller.Actor}
-	last := m.tzdata.get("")
+		index: sc.s.at, at: sc.s.head.date(), by: sc.s.journal.caller.Actor}
+	last := sc.s.tzdata.get("")
 	if last != nil && last.release == r.release && last.released == r.released && last.sum == r.sum {
 		return &fsmpb.Outcome{Existed: true}
 	}
 	if last != nil {
-		m.tzdata.drop("")
+		sc.s.tzdata.drop("")
 	}
-	m.tzdata.insert("", r)
-	m.journal.emit(rota.Event{Kind: rota.EventClusterChanged, Payload: payload(tzdataInstalled{r.release, hex.EncodeToString(r.sum[:])})})
+	sc.s.tzdata.insert("", r)
+	sc.s.journal.emit(rota.Event{Kind: rota.EventClusterChanged, Payload: payload(tzdataInstalled{r.release, hex.EncodeToString(r.sum[:])})})
 	return &fsmpb.Outcome{}
 }
 
 // sameZones refuses dates that were calculated by other time zones than the installed ones.
 func (sc *schedules) sameZones(name string) error {
-	r := sc.m.tzdata.get("")
+	r := sc.s.tzdata.get("")
 	if r == nil {
 		return nil
 	}

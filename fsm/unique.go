@@ -15,9 +15,12 @@ import (
 // uniques holds the keys that jobs are unique by (SPEC §18), and the submissions that were
 // merged into the jobs that held theirs.
 type uniques struct {
-	m      *Machine
-	rows   table[string, uniqueRow, *uniqueRow]
-	merged table[rota.JobID, mergedRow, *mergedRow]
+	s         *state
+	ended     *ended
+	life      *lifecycle
+	placement *placement
+	rows      table[string, uniqueRow, *uniqueRow]
+	merged    table[rota.JobID, mergedRow, *mergedRow]
 	// ready are the successors whose turn came in the entry at hand.
 	ready []rota.JobID
 }
@@ -58,7 +61,7 @@ func uniqueKeyOf(s *rota.JobSpec, at rota.Date) (key uniqueKey) {
 // judge answers a submission whose key another job holds; nil where it goes on, with its key: as the holder, or as the
 // holder's successor where there is a row of the key.
 func (un *uniques) judge(spec *rota.JobSpec) (uniqueKey, *fsmpb.Outcome) {
-	key := uniqueKeyOf(spec, un.m.head.date())
+	key := uniqueKeyOf(spec, un.s.head.date())
 	r := un.rows.get(string(key[:]))
 	switch {
 	case r == nil:
@@ -77,7 +80,7 @@ func (un *uniques) judge(spec *rota.JobSpec) (uniqueKey, *fsmpb.Outcome) {
 
 // again returns the key of a job that is retried, which no other job may hold.
 func (un *uniques) again(spec *rota.JobSpec) (uniqueKey, *fsmpb.Outcome) {
-	key := uniqueKeyOf(spec, un.m.head.date())
+	key := uniqueKeyOf(spec, un.s.head.date())
 	if r := un.rows.get(string(key[:])); r != nil {
 		return key, un.refuse(r)
 	}
@@ -114,21 +117,21 @@ func (un *uniques) refuse(r *uniqueRow) *fsmpb.Outcome {
 // caller may not read it. One that nothing remembers may be read by who may read everything.
 func (un *uniques) look(id rota.JobID, tenant rota.TenantID) (state rota.JobState, shown bool) {
 	queue := rota.QueueName(access.Everything)
-	if j := un.m.jobs.get(id); j != nil {
+	if j := un.s.jobs.get(id); j != nil {
 		queue, state = j.spec.Queue, j.state
-	} else if t := un.m.ended.tombs.get(id); t != nil {
+	} else if t := un.ended.tombs.get(id); t != nil {
 		queue, state = t.queue, t.state
 	}
-	return state, un.m.callerReads(tenant, queue)
+	return state, un.life.callerReads(tenant, queue)
 }
 
 // placeOf returns the queue of a job that holds a key, or held it: who reads that may read what
 // becomes of the job. It is empty, which is all queues, of one that nothing remembers.
 func (un *uniques) placeOf(id rota.JobID) rota.QueueName {
-	if j := un.m.jobs.get(id); j != nil {
+	if j := un.s.jobs.get(id); j != nil {
 		return j.spec.Queue
 	}
-	if t := un.m.ended.tombs.get(id); t != nil {
+	if t := un.ended.tombs.get(id); t != nil {
 		return t.queue
 	}
 	return ""
@@ -142,7 +145,7 @@ func (un *uniques) merge(r *uniqueRow, spec *rota.JobSpec) *fsmpb.Outcome {
 		return refused
 	}
 	taken := merge == rota.MergeTaken
-	if un.m.head.rules < mergeRules {
+	if un.s.head.rules < mergeRules {
 		merge = rota.MergeNone
 	}
 	un.remember(spec, into, merge)
@@ -153,9 +156,9 @@ func (un *uniques) merge(r *uniqueRow, spec *rota.JobSpec) *fsmpb.Outcome {
 			Merge      rota.Merge `json:"merge,omitempty"`
 		}{spec.ID, spec.Unique.OnConflict, merge})}
 	if taken {
-		un.give(un.m.jobs.edit(into), spec, &e)
+		un.give(un.s.jobs.edit(into), spec, &e)
 	} else {
-		un.m.journal.emit(e)
+		un.s.journal.emit(e)
 	}
 	return un.mergedInto(into, r.tenant, merge)
 }
@@ -175,17 +178,16 @@ func (un *uniques) mergedInto(into rota.JobID, tenant rota.TenantID, merge rota.
 // give gives a job that waits the payload of one that is merged into it, and restarts its
 // delay where that asks for it; j is editable.
 func (un *uniques) give(j *jobRow, spec *rota.JobSpec, e *rota.Event) {
-	m := un.m
-	m.own(j)
+	un.life.own(j)
 	if payload := given(j, spec); !bytes.Equal(j.spec.Payload(), payload) {
 		past := *j.history()
 		past.content, past.changes = j.firstContent(), past.changes+1
 		j.past = &past
 		now := j.spec.words()
 		now.Payload = payload
-		m.respec(j, m.queues.get(j.spec.Queue), &now, false)
+		un.life.respec(j, un.s.queues.get(j.spec.Queue), &now, false)
 	}
-	m.journal.emitFor(j, e)
+	un.s.journal.emitFor(j, e)
 	if how := spec.Unique.OnConflict; how == rota.UniqueExtend || how == rota.UniqueCollect {
 		un.extend(j, rota.Clock(spec.Unique.Extension().Milliseconds()))
 	}
@@ -194,13 +196,13 @@ func (un *uniques) give(j *jobRow, spec *rota.JobSpec, e *rota.Event) {
 // extend restarts the delay of a job that was never leased, at most so long after its
 // submission, and never ends it sooner; j is editable.
 func (un *uniques) extend(j *jobRow, most rota.Clock) {
-	m, id := un.m, string(j.spec.ID)
-	due := min(m.head.clock+rota.Clock(j.spec.Delay.Milliseconds()), j.submitted+most)
+	id := string(j.spec.ID)
+	due := min(un.s.head.clock+rota.Clock(j.spec.Delay.Milliseconds()), j.submitted+most)
 	own := j.due
 	if j.ready != 0 {
 		own = j.ready // it waits for a worker to stop too
 	}
-	if j.state != rota.JobDelayed || !j.firstLease.IsZero() || j.history().life != 0 || due <= max(own, m.head.clock) {
+	if j.state != rota.JobDelayed || !j.firstLease.IsZero() || j.history().life != 0 || due <= max(own, un.s.head.clock) {
 		return
 	}
 	if j.ready != 0 {
@@ -208,17 +210,17 @@ func (un *uniques) extend(j *jobRow, most rota.Clock) {
 			return
 		}
 	}
-	m.timers.wake.set(id, int64(j.due), int64(due))
-	m.timers.dated.set(id, int64(j.dueDate), 0) // looked at again once the delay is over
+	un.s.timers.wake.set(id, int64(j.due), int64(due))
+	un.s.timers.dated.set(id, int64(j.dueDate), 0) // looked at again once the delay is over
 	j.due, j.dueDate = due, 0
-	m.emitDelayed(j, dueAt(m.head.now().At(due)))
+	un.life.emitDelayed(j, dueAt(un.s.head.now().At(due)))
 }
 
 // remember keeps a merged submission, so that it answers a repetition; the oldest gives way.
 func (un *uniques) remember(spec *rota.JobSpec, holder rota.JobID, merge rota.Merge) {
-	order := un.m.timers.merged
+	order := un.s.timers.merged
 	last, _ := order.Max()
-	r := &mergedRow{id: spec.ID, seq: uint64(last.due) + 1, holder: holder, content: un.m.specs.content(spec), merge: merge}
+	r := &mergedRow{id: spec.ID, seq: uint64(last.due) + 1, holder: holder, content: un.s.specs.content(spec), merge: merge}
 	un.merged.insert(r.id, r)
 	order.set(string(r.id), 0, int64(r.seq))
 	if un.merged.len() > limits.MaxMerged {
@@ -246,7 +248,7 @@ func (un *uniques) repeated(spec *rota.JobSpec) *fsmpb.Outcome {
 	switch {
 	case r == nil:
 		return nil
-	case r.content != un.m.specs.content(spec):
+	case r.content != un.s.specs.content(spec):
 		return againOutcome(spec.ID, rota.JobNone, false)
 	}
 	return un.mergedInto(r.holder, spec.Tenant, r.merge)
@@ -280,9 +282,9 @@ func (un *uniques) follow(j *jobRow, from rota.JobState) {
 func (un *uniques) keep(r *uniqueRow, j *jobRow) {
 	until := rota.Date(0)
 	if j.state == rota.JobCompleted {
-		until = un.m.head.date() + rota.Date(j.spec.Unique.Keep.Milliseconds())
+		until = un.s.head.date() + rota.Date(j.spec.Unique.Keep.Milliseconds())
 	}
-	un.m.timers.unique.set(r.key, int64(r.until), int64(until))
+	un.s.timers.unique.set(r.key, int64(r.until), int64(until))
 	r.until = until
 }
 
@@ -306,7 +308,7 @@ func (un *uniques) release(id rota.JobID, key uniqueKey) {
 
 // free lets go of a key: its successor takes it, where it has one.
 func (un *uniques) free(r *uniqueRow) {
-	un.m.timers.unique.set(r.key, int64(r.until), 0)
+	un.s.timers.unique.set(r.key, int64(r.until), 0)
 	if !un.succeed(r) {
 		un.rows.drop(r.key)
 	}
@@ -324,10 +326,10 @@ func (un *uniques) holder(key uniqueKey, queue rota.QueueName) rota.JobID {
 	if r == nil {
 		return ""
 	}
-	if j := un.m.jobs.get(r.job); j != nil && j.spec.Queue == queue {
+	if j := un.s.jobs.get(r.job); j != nil && j.spec.Queue == queue {
 		return r.job
 	}
-	if t := un.m.ended.tombs.get(r.job); t != nil && t.queue == queue {
+	if t := un.ended.tombs.get(r.job); t != nil && t.queue == queue {
 		return r.job
 	}
 	return ""

@@ -41,9 +41,10 @@ func (vw *View) FirstSpec(id rota.JobID) (first rota.JobSpec, live, ok bool) {
 // liveJob returns a live job as now shows what is to come of it.
 func liveJob(j *jobRow, l *leaseRow, now rota.Moment) rota.Job {
 	job := rota.Job{JobSpec: j.spec.words(), State: j.state, Attempt: j.attempt, Submitted: j.submittedAt(),
-		Enqueued: j.enqueuedAt(), FirstLease: j.firstLease, Due: now.At(j.due), Reason: j.lastReason, Error: j.lastError,
+		Enqueued: j.enqueuedAt(), FirstLease: j.firstLease, Due: now.At(j.due), Expires: now.At(j.expires()), Reason: j.lastReason, Error: j.lastError,
 		Life: j.history().life, Retried: j.history().retried, Changes: j.history().changes,
-		Attempts: j.attempts, Progress: j.progress, ProgressNote: j.note, Tier: j.tier, Preempted: j.preempted}
+		Attempts: j.attempts, Progress: j.progress, ProgressNote: j.note, Tier: j.tier, Preempted: j.preempted,
+		WorkerLosses: int32(len(j.history().losses)), Isolated: j.isolated()}
 	if j.dueDate != 0 {
 		job.Due = now.On(j.dueDate)
 	}
@@ -328,7 +329,7 @@ func KeyStates(vw *View, tenant rota.TenantID, key string, shown func(*rota.KeyS
 }
 
 func (kr *keyring) words(c *keyCountRow, r *keyRuleRow) rota.KeyState {
-	k := c.words(r, kr.m.head.now())
+	k := c.words(r, kr.s.head.now())
 	k.Head = kr.turnOf(c)
 	return k
 }

@@ -40,7 +40,7 @@ func (h *hooks) set(op *fsmpb.SetWebhook) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	slices.Sort(spec.Kinds)
-	sees, err := h.seenBy(h.m.journal.owner())
+	sees, err := h.seenBy(h.s.journal.owner())
 	if err != nil {
 		return entry.Refused(err)
 	}
@@ -51,14 +51,14 @@ func (h *hooks) set(op *fsmpb.SetWebhook) *fsmpb.Outcome {
 	if old != nil && same(old, spec, sees) {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := h.m.journal.matches(hookText(old, spec.Name)); err != nil {
+	if err := h.s.journal.matches(hookText(old, spec.Name)); err != nil {
 		return entry.Refused(err)
 	}
-	by, now := h.m.journal.owner(), h.m.head.date()
+	by, now := h.s.journal.owner(), h.s.head.date()
 	if old == nil {
-		h.m.access.hold(by, access.OwnsWebhook, 1)
-		if h.m.queues.get(rota.WebhookQueue) == nil {
-			h.m.placement.addQueue(rota.WebhookQueue, rota.StandardPolicy())
+		h.access.hold(by, access.OwnsWebhook, 1)
+		if h.s.queues.get(rota.WebhookQueue) == nil {
+			h.placement.addQueue(rota.WebhookQueue, rota.StandardPolicy())
 		}
 		r := &hookRow{spec: *spec, sees: sees, by: by, version: 1, set: now}
 		r.began = h.emit(r, hookEvent{What: "SET"})
@@ -66,8 +66,8 @@ func (h *hooks) set(op *fsmpb.SetWebhook) *fsmpb.Outcome {
 		h.rows.insert(spec.Name, r)
 		return &fsmpb.Outcome{}
 	}
-	h.m.access.hold(old.by, access.OwnsWebhook, -1)
-	h.m.access.hold(by, access.OwnsWebhook, 1)
+	h.access.hold(old.by, access.OwnsWebhook, -1)
+	h.access.hold(by, access.OwnsWebhook, 1)
 	r := h.rows.edit(spec.Name)
 	if spec.Generation != r.spec.Generation {
 		r.rotated = now
@@ -84,7 +84,7 @@ func (h *hooks) seenBy(by rota.Principal) ([]rota.Grant, error) {
 	rights := &all
 	if by != "" {
 		var refusal *rota.Error
-		if rights, refusal = h.m.access.rightsOf(by); refusal != nil {
+		if rights, refusal = h.access.rightsOf(by); refusal != nil {
 			return nil, refusal
 		}
 	}
@@ -107,7 +107,7 @@ func (h *hooks) admit(old *hookRow, spec *rota.WebhookSpec) error {
 		least = old.spec.Generation
 	}
 	switch {
-	case h.m.head.cluster == "":
+	case h.s.head.cluster == "":
 		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
 	case spec.Generation == 0:
 		spec.Generation = least
@@ -115,26 +115,26 @@ func (h *hooks) admit(old *hookRow, spec *rota.WebhookSpec) error {
 		return rota.Refusef(rota.KindInvalid, "generation", "generation is %d, the secret's is %d: that, or one more, is wanted", spec.Generation, least)
 	}
 	if old != nil {
-		if now := h.m.head.date(); spec.Generation > least && old.rotated > 0 && now < old.rotated+rota.Date(limits.SecretOverlap.Milliseconds()) {
+		if now := h.s.head.date(); spec.Generation > least && old.rotated > 0 && now < old.rotated+rota.Date(limits.SecretOverlap.Milliseconds()) {
 			return rota.Refusef(rota.KindConflict, "generation", "the secret of webhook %s was rotated at %s, and the one before signs still: rotate it again "+
 				"a day after", spec.Name, old.rotated)
 		}
-		if by := h.m.journal.owner(); by != old.by {
-			return h.m.access.mayHold(by, access.OwnsWebhook)
+		if by := h.s.journal.owner(); by != old.by {
+			return h.access.mayHold(by, access.OwnsWebhook)
 		}
 		return nil
 	}
 	if h.rows.len() >= limits.MaxWebhooks {
 		return exhausted("webhook", "%d webhooks are set: no more are taken, delete one with `rota webhook delete`", limits.MaxWebhooks)
 	}
-	if err := h.m.access.mayHold(h.m.journal.owner(), access.OwnsWebhook); err != nil {
+	if err := h.access.mayHold(h.s.journal.owner(), access.OwnsWebhook); err != nil {
 		return err
 	}
-	q := h.m.queues.get(rota.WebhookQueue)
+	q := h.s.queues.get(rota.WebhookQueue)
 	switch {
 	case q != nil && q.drainTo != "":
 		return leaving(q)
-	case q == nil && h.m.queues.len() >= limits.MaxQueues:
+	case q == nil && h.s.queues.len() >= limits.MaxQueues:
 		return exhausted("queue", "%d queues are set, and queue %q is not there: delete one with `rota queue delete`", limits.MaxQueues, rota.WebhookQueue)
 	}
 	return nil
@@ -167,7 +167,7 @@ func (h *hooks) setPaused(op *fsmpb.PauseWebhook) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	if err := h.m.journal.matches(hookText(r, r.spec.Name)); err != nil {
+	if err := h.s.journal.matches(hookText(r, r.spec.Name)); err != nil {
 		return entry.Refused(err)
 	}
 	r = h.rows.edit(r.spec.Name)
@@ -206,10 +206,10 @@ func (h *hooks) remove(op *fsmpb.DeleteWebhook) *fsmpb.Outcome {
 	if r == nil {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := h.m.journal.matches(hookText(r, r.spec.Name)); err != nil {
+	if err := h.s.journal.matches(hookText(r, r.spec.Name)); err != nil {
 		return entry.Refused(err)
 	}
-	h.m.access.hold(r.by, access.OwnsWebhook, -1)
+	h.access.hold(r.by, access.OwnsWebhook, -1)
 	h.emit(r, hookEvent{What: "DELETED"})
 	h.rows.drop(r.spec.Name)
 	return &fsmpb.Outcome{}
@@ -219,7 +219,7 @@ func (h *hooks) remove(op *fsmpb.DeleteWebhook) *fsmpb.Outcome {
 // ends, so that no event is delivered twice or passed over. Where a delivery has no place the cursor
 // stops before it.
 func (h *hooks) advance(op *fsmpb.AdvanceHook) *fsmpb.Outcome {
-	if o := h.m.internal(); o != nil {
+	if o := h.s.internal(); o != nil {
 		return o
 	}
 	r, err := h.named(op.GetName())
@@ -254,8 +254,8 @@ func (h *hooks) mayAdvance(r *hookRow, op *fsmpb.AdvanceHook) *rota.Error {
 	case r.disabled || op.GetVersion() != r.version || from != r.cursor && !planted.hookRepeats():
 		return rota.Refusef(rota.KindStale, "from", "webhook %s of version %d stands at %s: not in version %d at %s", r.spec.Name, r.version, r.cursor,
 			op.GetVersion(), from)
-	case to.Compare(from) <= 0 || to.Incarnation > h.m.head.incarnation || to.Index >= h.m.at:
-		return rota.Refusef(rota.KindInvalid, "to", "to is %s: an event after %s and before entry %d is wanted", to, from, h.m.at)
+	case to.Compare(from) <= 0 || to.Incarnation > h.s.head.incarnation || to.Index >= h.s.at:
+		return rota.Refusef(rota.KindInvalid, "to", "to is %s: an event after %s and before entry %d is wanted", to, from, h.s.at)
 	case !gap.IsZero() && (gap.Compare(from) <= 0 || gap.Compare(to) > 0):
 		return rota.Refusef(rota.KindInvalid, "gap", "gap is %s: an event after %s and up to %s is wanted", gap, from, to)
 	case n > limits.MaxDeliveries:

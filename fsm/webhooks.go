@@ -10,8 +10,12 @@ import (
 // hooks owns the table of webhooks: their cursors over the events, and what becomes of their deliveries
 // (SPEC §13.14).
 type hooks struct {
-	m    *Machine
-	rows table[rota.WebhookName, hookRow, *hookRow]
+	s         *state
+	access    *authority
+	ended     *ended
+	life      *lifecycle
+	placement *placement
+	rows      table[rota.WebhookName, hookRow, *hookRow]
 }
 
 // hookEvent is the payload of webhookChanged.
@@ -27,7 +31,7 @@ type hookEvent struct {
 // emit adds an event about a webhook, and returns its id.
 func (h *hooks) emit(r *hookRow, p hookEvent) rota.EventID {
 	p.Webhook = r.spec.Name
-	return h.m.journal.announce(&rota.Event{Kind: rota.EventWebhookChanged, Payload: payload(p)})
+	return h.s.journal.announce(&rota.Event{Kind: rota.EventWebhookChanged, Payload: payload(p)})
 }
 
 // hookText returns the name of a webhook for refusals, and its version, "" for nil.
@@ -61,7 +65,7 @@ func (h *hooks) delivery(id rota.JobID) *hookRow {
 
 // ended counts a delivery that has ended. One that was given up disables its hook: a receiver that is away
 // for so long is to be looked at, and misses nothing more meanwhile.
-func (h *hooks) ended(j *jobRow, state rota.JobState) {
+func (h *hooks) jobEnded(j *jobRow, state rota.JobState) {
 	r := h.delivery(j.spec.ID)
 	if r == nil {
 		return
@@ -110,20 +114,20 @@ func (h *hooks) disableAll(why string, of func(rota.Principal) bool) {
 // deliver makes the job that delivers an event; an error says that it has no place now. One that is known
 // is not made twice.
 func (h *hooks) deliver(r *hookRow, event rota.EventID, body []byte) error {
-	m, id := h.m, rota.DeliveryID(r.spec.Name, event)
-	if m.jobs.get(id) != nil || m.ended.tombs.get(id) != nil {
+	id := rota.DeliveryID(r.spec.Name, event)
+	if h.s.jobs.get(id) != nil || h.ended.tombs.get(id) != nil {
 		return nil
 	}
 	spec := rota.NewJobSpec(rota.WebhookType, body)
 	spec.ID, spec.Queue, spec.Tenant, spec.MaxRuntime = id, rota.WebhookQueue, rota.WebhookTenant, limits.DeliveryRuntime
 	spec.Retry = rota.RetryPolicy{Attempts: limits.DeliveryAttempts, Base: limits.DeliveryBase, Cap: limits.DeliveryCap, FactorPermille: 2_000,
 		JitterPermille: 100}
-	q := m.queues.get(spec.Queue)
-	if err := m.admitRun(&spec, q); err != nil {
+	q := h.s.queues.get(spec.Queue)
+	if err := h.life.admitRun(&spec, q); err != nil {
 		return err
 	}
 	r.pending++
-	m.start(m.insert(m.specs.keep(&spec), q))
+	h.life.start(h.life.insert(h.s.specs.keep(&spec), q))
 	return nil
 }
 
@@ -165,14 +169,14 @@ func (c *checker) hooks() {
 // setWebhook needs to read all that a hook of the name sees.
 func (j *judgement) setWebhook(op *fsmpb.Op) {
 	j.somewhere(op)
-	if r := j.ac.m.hooks.rows.get(rota.WebhookName(op.GetSetWebhook().GetName())); j.refusal == nil && r != nil && !j.rights.CoverAll(r.sees) {
+	if r := j.ac.hooks.rows.get(rota.WebhookName(op.GetSetWebhook().GetName())); j.refusal == nil && r != nil && !j.rights.CoverAll(r.sees) {
 		j.refusal = rota.Refusef(rota.KindConflict, "name", "webhook %s is taken: choose another name", r.spec.Name)
 	}
 }
 
 // webhook needs to read all that a hook sees, but of whoever set it.
 func (j *judgement) webhook(name string) {
-	r := j.ac.m.hooks.rows.get(rota.WebhookName(name))
+	r := j.ac.hooks.rows.get(rota.WebhookName(name))
 	if r != nil && r.by != j.actor && !j.rights.CoverAll(r.sees) {
 		j.refusal = unknownHook(rota.WebhookName(name))
 		return

@@ -44,7 +44,11 @@ func (vw *View) WhyFor(id rota.JobID, most int, rd *access.Reader) (x rota.Expla
 	case rota.JobDelayed:
 		vw.whyDelayed(&x, j, rd)
 	case rota.JobBlocked:
-		x.Reasons = append(x.Reasons, rota.Why{Reason: "WAITING_FOR_HOLDER", Detail: "it follows the job that holds its unique key"})
+		detail := "it follows the job that holds its unique key"
+		if h := vw.m.jobs.get(x.UniqueHolder); h != nil && rd.Reads(h.spec.Tenant, h.spec.Queue) {
+			detail = fmt.Sprintf("it follows job %s (%s), which holds its unique key", h.spec.ID, h.state)
+		}
+		x.Reasons = append(x.Reasons, rota.Why{Reason: "WAITING_FOR_HOLDER", Detail: detail})
 		x.WouldRun = append(x.WouldRun, "that job ends")
 	case rota.JobAssigned, rota.JobRunning:
 		l := vw.m.leasing.leases.get(string(j.lease[:]))
@@ -130,6 +134,9 @@ func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.R
 	pending := vw.m.placement.registry.queues[j.spec.Queue].pending
 	if rd.Reads(access.Everything, j.spec.Queue) {
 		x.Before = pending.Before(j.item)
+		// It may go by what jobs of the type did, whose ever they were.
+		score := rota.Score(sched.ScoreOf(vw.m.placement.lot(j.spec.Queue), j.item, vw.m.head.clock))
+		x.Score = &score
 	} else {
 		x.Before = pending.BeforeOf(j.item, func(t rota.TenantID) bool { return rd.Reads(t, j.spec.Queue) })
 	}
@@ -428,6 +435,11 @@ func (vw *View) ruleDetail(j *jobRow, n sched.UnfitWorkers) string {
 		return vw.statuses(n)
 	case sched.NoSlotOffered:
 		return "the worker offers no slot now: it polls over HTTP, and no poll of it waits"
+	case sched.RunsAlone:
+		if j.isolated() {
+			return lossesText(j)
+		}
+		return "another job runs there alone, as workers were lost while they ran it"
 	case sched.TypeNotHandled:
 		return fmt.Sprintf("of type %s", s.Type)
 	case sched.CapabilityMissing:
@@ -493,6 +505,7 @@ var remedies = map[string]string{
 	"BEHIND_HIGHER_RANK":    "the jobs before it are placed and room is left, or more workers register",
 	"NO_FREE_SLOT":          "one of the workers that fit ends a lease",
 	"NO_SLOT_OFFERED":       "one of the workers that fit asks for work (POST /v1/workers/ID/acquire)",
+	"RUNS_ALONE":            "a worker that fits ends its other leases, or the lease of the job that runs there alone",
 	"UNITS_EXHAUSTED":       "the units' period ends",
 	"CPU_FULL":              "a worker that fits has enough cpu free",
 	"MEMORY_FULL":           "a worker that fits has enough memory free",

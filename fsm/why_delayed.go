@@ -24,6 +24,9 @@ func (vw *View) whyDelayed(x *rota.Explanation, j *jobRow, rd *access.Reader) {
 	case j.lastReason == rota.ReasonSnoozed:
 		w.Reason = "SNOOZED"
 		w.Detail = fmt.Sprintf("try %d was put off by its handler %d times; %s", j.attempt+1, j.snoozes, w.Detail)
+	case j.lastReason == rota.ReasonWorkerLost:
+		w.Reason = "BACKING_OFF"
+		w.Detail = fmt.Sprintf("%s; %s", lossesText(j), w.Detail)
 	case j.declines > 0:
 		w.Reason = "BACKING_OFF"
 		w.Detail = fmt.Sprintf("try %d was declined %d times; %s", j.attempt+1, j.declines, w.Detail)
@@ -76,4 +79,17 @@ func dueText(now rota.Moment, c rota.Clock) string {
 		return fmt.Sprintf("due since %s, the next sweep takes it", now.At(c).Date)
 	}
 	return fmt.Sprintf("due at %s, in %d ms", now.At(c).Date, c-now.Clock)
+}
+
+// lossesText says what lost workers mean for a job.
+func lossesText(j *jobRow) string {
+	n := len(j.history().losses)
+	text := "its worker was lost while it ran"
+	if n > 1 {
+		text = fmt.Sprintf("%d workers were lost while they ran it", n)
+	}
+	if j.isolated() {
+		text += ": it runs alone on a worker, to tell whether it is the cause"
+	}
+	return text
 }

@@ -344,3 +344,22 @@ func TestWhy_ofADeclinedJob(t *testing.T) {
 	b.ok(verb(rota.VerbDecline, l))
 	b.whyNames("j", "BACKING_OFF", "try 1 was declined 2 times; due at ")
 }
+
+// TestWhy_score: a job that waits tells the number by which its queue draws, as its decision then has it, and who may
+// read a part of the queue alone is told none: what other tenants' jobs of the type did is in it.
+func TestWhy_score(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("default", "ranking", "fifo"))
+	b.submit("j")
+	b.pass(7_000)
+	x, _ := b.whyOf("j")
+	if x.Score == nil || *x.Score != 7_000 {
+		t.Fatalf("after 7 s the score is %v", x.Score)
+	}
+	b.worker("w", 1)
+	b.match()
+	if x, _ = b.whyOf("j"); x.Score != nil || x.Decision.Score != 7_000 {
+		t.Errorf("once it is assigned: %v, and its decision %v", x.Score, x.Decision.Score)
+	}
+}

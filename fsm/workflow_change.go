@@ -20,7 +20,7 @@ func (fs *flows) growing(l *leaseRow, op *fsmpb.LeaseOp) (*chunk, error) {
 	if len(encoded) == 0 {
 		return nil, nil
 	}
-	j := fs.m.jobs.get(l.Job)
+	j := fs.s.jobs.get(l.Job)
 	if j.workflow == "" {
 		return nil, rota.Refusef(rota.KindInvalid, "children", "job %s is no node of a workflow: only such a one can have children", l.Job)
 	}
@@ -32,15 +32,15 @@ func (fs *flows) growing(l *leaseRow, op *fsmpb.LeaseOp) (*chunk, error) {
 	if err := proto.Unmarshal(encoded, &g); err != nil {
 		return nil, rota.Refusef(rota.KindInvalid, "children", "children cannot be read: an encoded Growth is wanted, as the client library makes it")
 	}
-	if needs := entry.GrowthNeeds(&g); needs > fs.m.head.rules {
-		return nil, rota.Refusef(rota.KindConflict, SubjectRules, "a child needs rules version %d, version %d is in force", needs, fs.m.head.rules)
+	if needs := entry.GrowthNeeds(&g); needs > fs.s.head.rules {
+		return nil, rota.Refusef(rota.KindConflict, SubjectRules, "a child needs rules version %d, version %d is in force", needs, fs.s.head.rules)
 	}
 	n := len(g.GetNodes())
 	if n == 0 || n > rota.MaxChildren {
 		return nil, rota.Refusef(rota.KindInvalid, "children", "children are %d: 1 to %d are wanted", n, rota.MaxChildren)
 	}
 	r, f := fs.workflows.get(j.workflow), fs.flowIndex.byID[j.workflow]
-	c := &chunk{m: fs.m, r: r, f: f, names: make(map[string]bool, n), grower: f.rows[j.vertex], content: hashBytes(encoded)}
+	c := &chunk{fs: fs, r: r, f: f, names: make(map[string]bool, n), grower: f.rows[j.vertex], content: hashBytes(encoded)}
 	switch {
 	case r.ending != rota.WorkflowNone:
 		return c, nil // it takes the completion, and no more nodes
@@ -99,13 +99,13 @@ func (c *chunk) admitGrowth() error {
 	if err := c.admitBytes(); err != nil {
 		return err
 	}
-	return c.m.flows.admitSize(c.need())
+	return c.fs.admitSize(c.need())
 }
 
 // drop gives back what was taken for children that do not come after all; nil has none.
 func (c *chunk) drop() {
 	if c != nil {
-		c.m.flows.dropKinds(c.f, c.kinds)
+		c.fs.dropKinds(c.f, c.kinds)
 	}
 }
 
@@ -115,7 +115,7 @@ func (c *chunk) grow() {
 	if c == nil {
 		return
 	}
-	fs, f := &c.m.flows, c.f
+	fs, f := c.fs, c.f
 	fs.makeRoom(c.need())
 	v := fs.editVertex(f, c.grower.number)
 	its := growth{content: c.content}
@@ -133,7 +133,7 @@ func (c *chunk) grow() {
 	for _, v := range c.rows {
 		fs.vertices.insert(v.key, v)
 		f.append(v)
-		c.m.queues.edit(v.spec.Queue).blocked++
+		c.fs.s.queues.edit(v.spec.Queue).blocked++
 	}
 	f.kinds = append(f.kinds, c.kinds...)
 	n := uint32(len(c.rows))
@@ -150,12 +150,12 @@ func (c *chunk) grow() {
 
 // grownPayload is the payload of workflowGrown.
 func (c *chunk) grownPayload() string {
-	b := strconv.AppendInt(append(c.m.journal.scratch[:0], `{"children":`...), int64(len(c.rows)), 10)
+	b := strconv.AppendInt(append(c.fs.s.journal.scratch[:0], `{"children":`...), int64(len(c.rows)), 10)
 	last := c.rows[len(c.rows)-1] // it has no children: it joins unless none does
 	b = append(b, `,"detached":`...)
 	b = strconv.AppendBool(b, !last.joins())
-	c.m.journal.scratch = append(b, '}')
-	return string(c.m.journal.scratch)
+	c.fs.s.journal.scratch = append(b, '}')
+	return string(c.fs.s.journal.scratch)
 }
 
 // grewSo reports whether a node added as it completed what an operation brings. Of a workflow
@@ -193,7 +193,7 @@ func (fs *flows) signalWorkflow(op *fsmpb.SignalWorkflow) *fsmpb.Outcome {
 		return flowRefused(r, rota.Refusef(rota.KindNotFound, "node", "workflow %s has no node %.80q", r.id, s.Node))
 	}
 	v := f.rows[number]
-	content := signalContent(&fs.m.ledger.enc, op.GetPayload(), op.GetRefuse())
+	content := signalContent(&fs.s.ledger.enc, op.GetPayload(), op.GetRefuse())
 	existed, err := fs.signalled(f, r, v, &s, content)
 	switch {
 	case err != nil:
@@ -210,7 +210,7 @@ func (fs *flows) signalWorkflow(op *fsmpb.SignalWorkflow) *fsmpb.Outcome {
 	if err := fs.admitSize(need); err != nil {
 		return flowRefused(r, err)
 	}
-	if err := fs.m.admission.admitBytes(fs.m.queues.get(v.spec.Queue), r.tenant, bytes); err != nil {
+	if err := fs.admission.admitBytes(fs.s.queues.get(v.spec.Queue), r.tenant, bytes); err != nil {
 		return flowRefused(r, err)
 	}
 	fs.makeRoom(need)
@@ -256,13 +256,13 @@ func (fs *flows) signalled(f *flow, r *workflowRow, v *vertexRow, s *rota.Signal
 
 // signalledPayload tells of a signal: gateSignalled.
 func (fs *flows) signalledPayload(s *rota.Signal, refuse bool) string {
-	b := append(append(fs.m.journal.scratch[:0], `{"signal":"`...), s.ID...) // an id needs no quoting
+	b := append(append(fs.s.journal.scratch[:0], `{"signal":"`...), s.ID...) // an id needs no quoting
 	b = append(b, `","refuse":`...)
 	if refuse {
 		b = append(b, "true"...)
 	} else {
 		b = append(b, "false"...)
 	}
-	fs.m.journal.scratch = append(b, '}')
-	return string(fs.m.journal.scratch)
+	fs.s.journal.scratch = append(b, '}')
+	return string(fs.s.journal.scratch)
 }

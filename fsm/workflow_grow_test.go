@@ -327,7 +327,7 @@ func TestGrow_workflowsBoundsHold(t *testing.T) {
 		"999999 edges, the children bring 2 more: at most 1000000":    {r: &workflowRow{id: "wf", edges: rota.MaxWorkflowEdges - 1}, edges: 2},
 		"67108863 bytes, the children bring 2 more: at most 67108864": {r: &workflowRow{id: "wf", bytes: rota.MaxWorkflowBytes - 1}, bytes: 2},
 	} {
-		c.m = b.Machine
+		c.fs = &b.Machine.flows
 		err := c.admitGrowth()
 		if rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %q is wanted", err, want)

@@ -39,6 +39,8 @@ type modelNode struct {
 	ttl     rota.Clock
 	attempt int32
 	lease   rota.Lease
+	// losses are the sessions that were lost under it since it became QUEUED.
+	losses []rota.Session
 	// gate is nil but of a gate; waits says that it waits for its signal, since when; signal is
 	// the one that counts.
 	gate   *rota.Gate
@@ -150,7 +152,7 @@ func (m *flowModel) unblocked(n *modelNode) rota.NodeState {
 		ready = over
 	}
 	if ready {
-		n.attempt = 0
+		n.attempt, n.losses = 0, nil
 		return mQueued
 	}
 	return mBlocked
@@ -181,6 +183,7 @@ func (m *flowModel) finish() {
 		m.state = m.was
 	}
 	m.ending = rota.WorkflowNone
+	m.failed = m.failed || m.state == rota.WorkflowFailed // it names a culprit, of an earlier run too
 }
 
 // fails ends a node badly.
@@ -206,20 +209,46 @@ func (m *flowModel) lost(n *modelNode, counted bool) {
 	n.state = mQueued
 }
 
-// sweep ends what is due: leases by their deadline, then times to live.
-func (m *flowModel) sweep(now rota.Clock, revoked func(rota.LeaseID) bool) {
-	var due []*modelNode
-	for i := range m.nodes {
-		if n := &m.nodes[i]; n.state == mLeased && n.lease.Deadline.Clock <= now {
-			due = append(due, n)
+// sweepLeases ends the leases that are due, by their deadline. One that a takeover revoked is a lost worker (SPEC §9.7).
+func (r *flowRace) sweepLeases() {
+	type dueNode struct {
+		m *flowModel
+		*modelNode
+	}
+	var due []dueNode
+	for _, m := range r.models {
+		for i := range m.nodes {
+			if n := &m.nodes[i]; n.state == mLeased && n.lease.Deadline.Clock <= r.b.now {
+				due = append(due, dueNode{m, n})
+			}
 		}
 	}
-	slices.SortFunc(due, func(a, b *modelNode) int {
+	slices.SortFunc(due, func(a, b dueNode) int {
 		return cmp.Or(cmp.Compare(a.lease.Deadline.Clock, b.lease.Deadline.Clock), bytes.Compare(a.lease.ID[:], b.lease.ID[:]))
 	})
-	for _, n := range due {
-		m.lost(n, !revoked(n.lease.ID))
+	for _, d := range due {
+		a, _ := r.b.View.Assignment(d.lease.ID)
+		if a.Lease.Revoked != rota.ReasonTakenOver {
+			d.m.lost(d.modelNode, a.Lease.Revoked == rota.ReasonNone)
+			continue
+		}
+		if d.losses = append(d.losses, d.lease.Session); len(d.losses) < 3 {
+			d.m.lost(d.modelNode, false)
+			continue
+		}
+		d.m.fails(d.modelNode, mDead)
+		for _, m := range r.models {
+			for i := range m.nodes {
+				if n := &m.nodes[i]; n != d.modelNode {
+					n.losses = slices.DeleteFunc(n.losses, func(s rota.Session) bool { return slices.Contains(d.losses, s) })
+				}
+			}
+		}
 	}
+}
+
+// sweep ends what else is due: times to live, then the waiting of gates.
+func (m *flowModel) sweep(now rota.Clock) {
 	for i := range m.nodes {
 		if n := &m.nodes[i]; (n.state == mQueued || n.state == mLeased) && n.ttl > 0 && m.began+n.ttl <= now {
 			m.fails(n, mExpired)
@@ -477,8 +506,9 @@ func (r *flowRace) step() {
 	default:
 		for range 1 + r.chance.IntN(25) {
 			r.b.now += 1000
+			r.sweepLeases()
 			for _, m := range r.models {
-				m.sweep(r.b.now, func(id rota.LeaseID) bool { a, _ := r.b.View.Assignment(id); return a.Lease.Revoked != rota.ReasonNone })
+				m.sweep(r.b.now)
 			}
 			r.apply(true, sweepOp())
 		}
@@ -573,6 +603,9 @@ func (r *flowRace) compare() {
 			v := r.b.flows.vertices.get(vertexKey(row.id, uint32(i)))
 			got := v.state
 			if j := r.b.jobs.get(v.spec.ID); j != nil {
+				if !slices.Equal(j.history().losses, m.nodes[i].losses) {
+					r.Fatalf("node %d of workflow %s lost the sessions %v, the model says %v", i, row.id, j.history().losses, m.nodes[i].losses)
+				}
 				if got = mQueued; j.state.Leased() {
 					got = mLeased
 				}

@@ -22,47 +22,47 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	if fs.m.head.cluster == "" {
+	if fs.s.head.cluster == "" {
 		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: submit again"))
 	}
-	q := fs.m.queues.get(spec.Queue)
+	q := fs.s.queues.get(spec.Queue)
 	if q == nil {
 		return entry.Refused(noQueue(spec.Queue))
 	}
 	if q.drainTo != "" {
 		return entry.Refused(leaving(q))
 	}
-	if err := fs.m.admission.admitMode(spec); err != nil {
+	if err := fs.admission.admitMode(spec); err != nil {
 		return entry.Refused(err)
 	}
 	if err := fs.admitShares(spec, q, op); err != nil {
 		return entry.Refused(err)
 	}
-	if err := fs.m.admission.admitBytes(q, spec.Tenant, 1); err != nil {
+	if err := fs.admission.admitBytes(q, spec.Tenant, 1); err != nil {
 		return entry.Refused(err)
 	}
-	if err := fs.m.admission.admitRate(spec, q); err != nil {
+	if err := fs.admission.admitRate(spec, q); err != nil {
 		return entry.Refused(err)
 	}
 	need := flowSize{workflows: 1, vertices: int64(op.GetNodes()), bytes: edgeBytes * int64(op.GetEdges())}
 	if err := fs.admitSize(need); err != nil {
 		return entry.Refused(err)
 	}
-	if err := fs.m.access.mayHold(fs.m.journal.owner(), access.OwnsWorkflow); err != nil {
+	if err := fs.access.mayHold(fs.s.journal.owner(), access.OwnsWorkflow); err != nil {
 		return entry.Refused(err)
 	}
 	fs.makeRoom(need)
-	fs.m.head.flowSeq++
-	r := &workflowRow{id: id, seq: fs.m.head.flowSeq, queue: spec.Queue, tenant: spec.Tenant,
+	fs.s.head.flowSeq++
+	r := &workflowRow{id: id, seq: fs.s.head.flowSeq, queue: spec.Queue, tenant: spec.Tenant,
 		policy: rota.FailurePolicy(op.GetOnFailure()), labels: spec.Labels, content: content, state: rota.WorkflowOpen,
-		nodes: op.GetNodes(), edges: op.GetEdges(), touched: fs.m.head.clock, by: fs.m.journal.owner()}
-	fs.m.access.hold(r.by, access.OwnsWorkflow, 1)
+		nodes: op.GetNodes(), edges: op.GetEdges(), touched: fs.s.head.clock, by: fs.s.journal.owner()}
+	fs.access.hold(r.by, access.OwnsWorkflow, 1)
 	fs.workflows.insert(id, r)
 	fs.flowIndex.byID[id] = newFlow(r)
 	fs.flowIndex.all.add(r, 1)
 	fs.flowIndex.kept.add(r, 1)
-	fs.m.timers.upload.set(string(id), 0, r.lapses())
-	fs.m.admission.chargeRate(spec, q)
+	fs.s.timers.upload.set(string(id), 0, r.lapses())
+	fs.admission.chargeRate(spec, q)
 	return flowOutcome(r, false)
 }
 
@@ -83,7 +83,7 @@ func (fs *flows) reopen(r *workflowRow, content rota.Digest) *fsmpb.Outcome {
 	case r.content != content:
 		return entry.Refused(rota.Refusef(rota.KindConflict, "workflow", "workflow %s is being submitted by somebody else, with other content: "+
 			"%d of %d nodes have arrived; unless more arrive it is given up in %d ms", r.id, r.added, r.nodes,
-			max(0, rota.Clock(r.lapses())-fs.m.head.clock)))
+			max(0, rota.Clock(r.lapses())-fs.s.head.clock)))
 	}
 	fs.touch(fs.workflows.edit(r.id))
 	return flowOutcome(r, true)
@@ -92,8 +92,8 @@ func (fs *flows) reopen(r *workflowRow, content rota.Digest) *fsmpb.Outcome {
 // touch gives an upload its time anew; r is editable.
 func (fs *flows) touch(r *workflowRow) {
 	lapsed := r.lapses()
-	r.touched = fs.m.head.clock
-	fs.m.timers.upload.set(string(r.id), lapsed, r.lapses())
+	r.touched = fs.s.head.clock
+	fs.s.timers.upload.set(string(r.id), lapsed, r.lapses())
 }
 
 // openSpec checks an announcement's shape. It gives a job of the workflow's queue,
@@ -142,7 +142,7 @@ func (fs *flows) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWork
 				op.GetNodes())
 		}
 		left, last = left-uint64(s.GetNodes()), s.GetQueue()
-		if fs.m.queues.get(rota.QueueName(s.GetQueue())) == nil {
+		if fs.s.queues.get(rota.QueueName(s.GetQueue())) == nil {
 			return noQueue(rota.QueueName(s.GetQueue()))
 		}
 	}
@@ -150,7 +150,7 @@ func (fs *flows) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWork
 		return rota.Refusef(rota.KindInvalid, "shares", "shares name the queues of all but %d of %d nodes", left, op.GetNodes())
 	}
 	for _, s := range op.GetShares() {
-		if err := fs.admitNodes(spec, fs.m.queues.get(rota.QueueName(s.GetQueue())), int64(s.GetNodes())); err != nil {
+		if err := fs.admitNodes(spec, fs.s.queues.get(rota.QueueName(s.GetQueue())), int64(s.GetNodes())); err != nil {
 			return err
 		}
 	}
@@ -161,10 +161,10 @@ func (fs *flows) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWork
 // §4.6).
 func (fs *flows) admitNodes(spec *rota.JobSpec, q *queueRow, n int64) error {
 	if pending := q.pending(); pending+n > q.policy.QueueCap {
-		return fs.m.admission.full(q, "queue %q holds %d pending jobs, the workflow brings %d more: queue_cap is %d", q.name, pending, n,
+		return fs.admission.full(q, "queue %q holds %d pending jobs, the workflow brings %d more: queue_cap is %d", q.name, pending, n,
 			q.policy.QueueCap)
 	}
-	return fs.m.admission.admitPressure(spec, q)
+	return fs.admission.admitPressure(spec, q)
 }
 
 // admitSize refuses what is beyond the caps on all workflows, once those that ended
@@ -202,7 +202,7 @@ func (fs *flows) makeRoom(need flowSize) {
 	s := &fs.flowIndex.kept
 	for s.workflows+need.workflows > limits.MaxWorkflows || s.vertices+need.vertices > limits.MaxVertices ||
 		s.bytes+need.bytes > limits.MaxWorkflowsBytes {
-		oldest, _ := fs.m.timers.oldest.Min()
+		oldest, _ := fs.s.timers.oldest.Min()
 		fs.leave(fs.workflows.edit(rota.WorkflowID(oldest.id)))
 	}
 }
@@ -291,7 +291,7 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 		from = number + 1
 	}
 	for _, q := range f.again(redo) {
-		row := fs.m.queues.get(q.name)
+		row := fs.s.queues.get(q.name)
 		if row.drainTo != "" {
 			return flowRefused(r, leaving(row))
 		}
@@ -305,12 +305,12 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	}
 	r = fs.workflows.edit(r.id)
 	fs.noteOver(r, -1)
-	fs.m.access.hold(r.by, access.OwnsWorkflow, 1)
+	fs.access.hold(r.by, access.OwnsWorkflow, 1)
 	r.was, r.state = r.state, rota.WorkflowRunning
 	r.ending, r.failed, r.reason = rota.WorkflowNone, 0, rota.ReasonNone
 	r.redo, r.from, r.cursor = true, from, 0
 	r.runs++
-	r.finished, r.due, r.started = rota.Moment{}, 0, fs.m.head.now()
+	r.finished, r.due, r.started = rota.Moment{}, 0, fs.s.head.now()
 	f.redo = redo
 	fs.flowIndex.passing.Set(f.seq, f)
 	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowStarted, Payload: fs.startedPayload(r)})

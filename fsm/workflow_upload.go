@@ -65,7 +65,7 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 	if skip >= n {
 		return flowOutcome(r, true)
 	}
-	c := chunk{m: fs.m, r: r, f: fs.flowIndex.byID[r.id], names: make(map[string]bool, n-skip)}
+	c := chunk{fs: fs, r: r, f: fs.flowIndex.byID[r.id], names: make(map[string]bool, n-skip)}
 	for _, node := range op.GetNodes()[skip:] {
 		if err := c.take(node); err != nil {
 			return c.refused(c.ofNode(node, err))
@@ -90,7 +90,7 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 // chunk is a part of an upload, or what a node adds as it completes: looked at first, then kept
 // as a whole.
 type chunk struct {
-	m     *Machine
+	fs    *flows
 	r     *workflowRow
 	f     *flow
 	names map[string]bool
@@ -105,7 +105,7 @@ type chunk struct {
 
 // refused gives back what was taken for the chunk.
 func (c *chunk) refused(err error) *fsmpb.Outcome {
-	c.m.flows.dropKinds(c.f, c.kinds)
+	c.fs.dropKinds(c.f, c.kinds)
 	return entry.Refused(err)
 }
 
@@ -116,11 +116,11 @@ func (c *chunk) admitBytes() error {
 		more[v.spec.Queue] += int64(v.shapeBytes)
 	}
 	for _, name := range slices.Sorted(maps.Keys(more)) {
-		if err := c.m.admission.admitBytes(c.m.queues.get(name), c.r.tenant, more[name]); err != nil {
+		if err := c.fs.admission.admitBytes(c.fs.s.queues.get(name), c.r.tenant, more[name]); err != nil {
 			return err
 		}
 	}
-	return c.m.admission.admitBytes(nil, c.r.tenant, c.bytes)
+	return c.fs.admission.admitBytes(nil, c.r.tenant, c.bytes)
 }
 
 // take checks the next node; it changes nothing but the chunk, and
@@ -170,7 +170,7 @@ func (c *chunk) linkedMost() uint64 {
 }
 
 func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err error) {
-	m, r := c.m, c.r
+	s, r := c.fs.s, c.r
 	if n := len(n.GetSpec().GetLabels()); n > rota.MaxLabels { // before a map is made of them
 		return nil, "", rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
 	}
@@ -190,7 +190,7 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 			spec.Type = cmp.Or(spec.Type, rota.GateType)
 		}
 	}
-	q := m.queues.get(spec.Queue)
+	q := s.queues.get(spec.Queue)
 	payloadMax := int64(rota.MaxPayloadBytes)
 	if q != nil {
 		payloadMax = q.policy.PayloadMaxBytes
@@ -227,18 +227,18 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 	if c.edges += uint64(len(parents)); r.linked+c.edges > c.linkedMost() {
 		return nil, "", rota.Refusef(rota.KindInvalid, "edges", "workflow %s has more edges than the %d that it announced, or may have", r.id, c.linkedMost())
 	}
-	kept := m.specs.keep(spec)
-	c.kinds = m.flows.takeKind(c.f, c.kinds, uint32(number), kept)
-	if err := m.flows.admitKind(c.f, kept); err != nil {
+	kept := s.specs.keep(spec)
+	c.kinds = c.fs.takeKind(c.f, c.kinds, uint32(number), kept)
+	if err := c.fs.admitKind(c.f, kept); err != nil {
 		return nil, "", err
 	}
 	v = &vertexRow{key: vertexKey(r.id, uint32(number)), workflow: r.id, number: uint32(number), spec: kept,
-		parents: parents, run: run, shape: hashShape(&m.ledger.enc, kept, parents, run, terms), state: vertexBlocked}
+		parents: parents, run: run, shape: hashShape(&s.ledger.enc, kept, parents, run, terms), state: vertexBlocked}
 	if terms != nil {
 		v.gate = &gate{terms: *terms}
 	}
-	v.shapeBytes = uint32(len(m.ledger.enc.b))
-	c.bytes += int64(len(m.ledger.enc.b))
+	v.shapeBytes = uint32(len(s.ledger.enc.b))
+	c.bytes += int64(len(s.ledger.enc.b))
 	return v, name, nil
 }
 
@@ -264,9 +264,9 @@ func readParents(steps []uint32, number uint64) ([]uint32, error) {
 
 // keep adds the chunk to the workflow.
 func (c *chunk) keep() {
-	m, r := c.m, c.m.flows.workflows.edit(c.r.id)
+	r := c.fs.workflows.edit(c.r.id)
 	for _, v := range c.rows {
-		m.flows.vertices.insert(v.key, v)
+		c.fs.vertices.insert(v.key, v)
 		c.f.append(v)
 		if len(v.parents) == 0 {
 			c.f.work.Insert(v.number)
@@ -277,9 +277,9 @@ func (c *chunk) keep() {
 	r.blocked += uint32(len(c.rows))
 	r.linked += c.edges
 	r.bytes += c.bytes
-	m.flows.flowIndex.all.bytes += c.bytes
-	m.flows.flowIndex.kept.bytes += c.bytes
-	m.flows.touch(r)
+	c.fs.flowIndex.all.bytes += c.bytes
+	c.fs.flowIndex.kept.bytes += c.bytes
+	c.fs.touch(r)
 }
 
 // commitWorkflow lets a workflow run whose nodes have all arrived: it touches its
@@ -301,27 +301,27 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	}
 	f := fs.flowIndex.byID[r.id]
 	spec := &rota.JobSpec{Queue: r.queue, Tenant: r.tenant, Priority: f.urgent}
-	if err := fs.m.admission.admitMode(spec); err != nil {
+	if err := fs.admission.admitMode(spec); err != nil {
 		return entry.Refused(err)
 	}
 	if err := fs.flowIndex.spend(len(f.queues)); err != nil {
 		return entry.Refused(err)
 	}
 	for _, q := range f.queues {
-		if err := fs.admitNodes(spec, fs.m.queues.get(q.name), q.nodes); err != nil {
+		if err := fs.admitNodes(spec, fs.s.queues.get(q.name), q.nodes); err != nil {
 			return entry.Refused(err)
 		}
 	}
 	r = fs.workflows.edit(r.id)
-	fs.m.timers.upload.set(string(r.id), r.lapses(), 0)
+	fs.s.timers.upload.set(string(r.id), r.lapses(), 0)
 	r.state, r.runs = rota.WorkflowRunning, 1
-	r.submitted, r.started = fs.m.head.now(), fs.m.head.now()
+	r.submitted, r.started = fs.s.head.now(), fs.s.head.now()
 	for _, q := range f.queues {
-		fs.m.queues.edit(q.name).blocked += q.nodes
+		fs.s.queues.edit(q.name).blocked += q.nodes
 	}
 	fs.flowIndex.ready.Set(f.seq, f)
 	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowStarted, Payload: fs.startedPayload(r)})
 	o = flowOutcome(r, false)
-	o.Throttle = fs.m.admission.slowDown(fs.m.queues.get(r.queue), r.tenant)
+	o.Throttle = fs.admission.slowDown(fs.s.queues.get(r.queue), r.tenant)
 	return o
 }

@@ -29,6 +29,8 @@ type Requirements struct {
 	MemoryBytes int64
 	IOBytesPerS int64
 	Units       int64
+	// Isolated asks for a worker without any other lease while it runs (SPEC §9.7).
+	Isolated bool
 }
 
 // Limit is how much of something, such as depth or width, a job needs a worker to
@@ -101,6 +103,9 @@ func (r *Requirements) Key() string {
 	for _, l := range r.Limits {
 		key = appendPart(key, l.Name)
 		key = binary.AppendVarint(key, l.Need)
+	}
+	if r.Isolated { // one byte: no limit is so short
+		key = append(key, 1)
 	}
 	return string(key)
 }
@@ -189,6 +194,7 @@ const (
 	Disconnected
 	TenantNotGranted
 	NoSlotOffered
+	RunsAlone
 )
 
 var unfitNames = [...]string{
@@ -197,7 +203,7 @@ var unfitNames = [...]string{
 	"TYPE_NOT_HANDLED",
 	"REGION_DENIED", "CAPABILITY_MISSING", "LIMIT_EXCEEDED", "NO_FREE_SLOT", "UNITS_EXHAUSTED", "CPU_FULL",
 	"MEMORY_FULL", "IO_FULL", "HELD_FOR_ANOTHER_JOB", "TENANT_WINDOW_FULL", "DISCONNECTED",
-	"TENANT_NOT_GRANTED", "NO_SLOT_OFFERED",
+	"TENANT_NOT_GRANTED", "NO_SLOT_OFFERED", "RUNS_ALONE",
 }
 
 // String names the rule as SPEC §6.1 does.

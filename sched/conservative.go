@@ -25,12 +25,17 @@ func (f *future) cut(at rota.Clock) int {
 	return i
 }
 
+// whole is more leases than any worker has slots for: what a lease that runs alone counts as.
+const whole = 1 << 24
+
 // take has a lease run from one moment to another.
-func (f *future) take(from, to rota.Clock, l Load) {
+func (f *future) take(from, to rota.Clock, n need) {
 	i, end := f.cut(from), f.cut(to)
 	for ; i < end; i++ {
-		(*f)[i].open++
-		(*f)[i].free = (*f)[i].free.Minus(l)
+		if (*f)[i].open++; n.isolated {
+			(*f)[i].open += whole
+		}
+		(*f)[i].free = (*f)[i].free.Minus(n.Load)
 	}
 }
 
@@ -91,6 +96,11 @@ func (p *plan) future(slot int32) *future {
 	}
 	d := p.draft
 	f := future{{p.now, d.slotLoads.open[slot], d.slotLoads.loadFree[slot]}}
+	alone := int32(0)
+	if d.slotLoads.isolated.has(int(slot)) {
+		alone = whole
+		f[0].open += alone
+	}
 	running, started := d.supply.runsAt(slot, p.now), d.started[slot]
 	for len(running)+len(started) > 0 {
 		next := &running
@@ -104,11 +114,11 @@ func (p *plan) future(slot int32) *future {
 			last.at = end
 			f = append(f, last)
 		}
-		f[len(f)-1].open = last.open - 1
+		f[len(f)-1].open, alone = last.open-1-alone, 0 // its one lease has ended
 		f[len(f)-1].free = last.free.Plus(run.Load)
 	}
 	if r := d.reservedAt(slot); r != nil {
-		f.take(r.Until, r.end, r.need.Load)
+		f.take(r.Until, r.end, r.need)
 	}
 	p.futures[slot] = &f
 	return &f
@@ -129,14 +139,14 @@ func (p *plan) lacksUnits(slot int32, k *class) bool {
 
 // starts reports whether a job that starts now at a worker, which has room for it, delays nothing that is kept there.
 func (p *plan) starts(slot int32, k *class, long rota.Clock) bool {
-	_, at, ok := p.future(slot).room(k.need.Load, p.draft.slotLoads.mostOf(slot, &k.queue.rules), long)
+	_, at, ok := p.future(slot).room(k.need.Load, p.draft.slotLoads.mostFor(slot, k), long)
 	return ok && at == p.now && !p.lacksUnits(slot, k)
 }
 
 // started counts a job that was given a worker.
 func (p *plan) started(it *Item, slot int32) {
 	if f := p.futures[slot]; f != nil {
-		f.take(p.now, p.now+p.long(it), p.draft.supply.classes[it.Class].need.Load)
+		f.take(p.now, p.now+p.long(it), p.draft.supply.classes[it.Class].need)
 	}
 }
 
@@ -159,7 +169,7 @@ func (p *plan) keep(it *Item) *Reservation {
 		if p.lacksUnits(l.slot, k) {
 			continue
 		}
-		lower, at, ok := p.future(l.slot).room(k.need.Load, p.draft.slotLoads.mostOf(l.slot, &k.queue.rules), long)
+		lower, at, ok := p.future(l.slot).room(k.need.Load, p.draft.slotLoads.mostFor(l.slot, k), long)
 		if !ok {
 			continue
 		}
@@ -175,7 +185,7 @@ func (p *plan) keep(it *Item) *Reservation {
 	if !found {
 		return nil
 	}
-	p.future(best.slot).take(best.at, best.at+long, k.need.Load)
+	p.future(best.slot).take(best.at, best.at+long, k.need)
 	if !slices.Contains(p.at, best.slot) {
 		p.at = append(p.at, best.slot)
 	}

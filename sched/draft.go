@@ -130,7 +130,7 @@ func (d *Draft) Round(p *Pending, in RoundInput) []Pair {
 		return nil
 	}
 	strategy := in.Policy.Strategy
-	r.place(strategy != rota.StrategyRoundRobin && strategy != rota.StrategyRandom, in.Seed)
+	r.place(in.Policy.Shuffles(), in.Seed)
 	m := &matcher{rooms: r, in: in, draft: d}
 	if strategy == rota.StrategyLeastLoaded || strategy == rota.StrategyAffinity {
 		m.loads = newLoads(r)

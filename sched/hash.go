@@ -120,6 +120,20 @@ func randomTurn(job rota.JobID, seed Hash) uint64 {
 	m.Text("AICF|random")
 	m.Text(string(job))
 	m.Bytes(seed[:])
+	return m.first()
+}
+
+// unseededTurn is randomTurn where no seed decides: the number of workers stands in its place.
+func unseededTurn(job rota.JobID, workers int) uint64 {
+	var m Message
+	m.Text("AICF|random")
+	m.Text(string(job))
+	m.Number(uint64(workers))
+	return m.first()
+}
+
+// first returns the first eight bytes of the sum.
+func (m *Message) first() uint64 {
 	sum := m.Sum()
 	return binary.BigEndian.Uint64(sum[:8])
 }

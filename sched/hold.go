@@ -103,7 +103,7 @@ func (d *Draft) place(lot Lot, it *Item, slot int32, rule rota.ReasoningRule, no
 	if rule == rota.ReasoningByTurnOfTheOldest {
 		d.slotLoads.received[slot] = AfterTurn(d.slotLoads.received[slot]-1, lot.Policy.OldestEvery, d.slotLoads.most[slot])
 	}
-	return Pair{Item: it, Worker: d.supply.specs[slot].ID, Score: scoreOf(lot, it, now),
+	return Pair{Item: it, Worker: d.supply.specs[slot].ID, Score: ScoreOf(lot, it, now),
 		Reasoning: rota.Reasoning{Rule: rule}}
 }
 

@@ -94,7 +94,7 @@ func (n *naive) turns(holds []Hold, most int, class func(*Item) *naiveAsk) (out 
 	}
 	for _, w := range n.workers {
 		for n.policy.OldestEvery > 0 && int64(w.received) >= n.policy.OldestEvery-1 && len(out) < most &&
-			!w.held && w.offers() && w.open < int64(w.spec.Slots+w.spec.Prefetch) {
+			!w.held && !w.isolated && w.offers() && w.open < int64(w.spec.Slots+w.spec.Prefetch) {
 			it := n.oldestOfAll(func(it *Item) bool {
 				r := class(it)
 				return !holder[it] && n.left.open(it) && w.could(r, n.policy) && w.hasUnits(r, n.policy)

@@ -115,7 +115,7 @@ func (s *Supply) Check() error {
 		if s.open[slot] < 0 || s.most[slot] != spec.Slots+spec.Prefetch || s.prefetch[slot] != spec.Prefetch {
 			return fmt.Errorf("worker %s has %d open leases of %d", spec.ID, s.open[slot], s.most[slot])
 		}
-		if s.offers[slot] < s.open[slot] || s.free.has(int(slot)) != (s.open[slot] < min(s.most[slot], s.offers[slot]) && !s.held.has(int(slot))) {
+		if s.offers[slot] < s.open[slot] || s.free.has(int(slot)) != (s.open[slot] < min(s.most[slot], s.offers[slot]) && !s.held.has(int(slot)) && !s.isolated.has(int(slot))) {
 			return fmt.Errorf("worker %s is filed with the wrong room", spec.ID)
 		}
 	}

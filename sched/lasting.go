@@ -89,9 +89,10 @@ func (l *lasting) barring(typ rota.JobType, r *Rules) Unfit {
 // WorkerState is all that a Supply knows of a worker, but for its data.
 type WorkerState struct {
 	WorkerEntry
-	Endless int32
-	Held    bool
-	Runs    []Run
+	Endless  int32
+	Held     bool
+	Isolated bool
+	Runs     []Run
 }
 
 // State returns what is known of a worker; zero if there is none.
@@ -110,7 +111,7 @@ func (s *Supply) State(id rota.WorkerID) (w WorkerState) {
 	if w.Polls {
 		w.Free = s.offers[slot] - w.Open
 	}
-	w.Endless, w.Held, w.Runs = s.endless[slot], s.held.has(int(slot)), slices.Clone(s.runs[slot])
+	w.Endless, w.Held, w.Isolated, w.Runs = s.endless[slot], s.held.has(int(slot)), s.isolated.has(int(slot)), slices.Clone(s.runs[slot])
 	return w
 }
 
@@ -119,7 +120,7 @@ func (s *Supply) State(id rota.WorkerID) (w WorkerState) {
 func (w *WorkerState) Equal(o *WorkerState) bool {
 	return w.Spec == o.Spec && w.Active == o.Active && w.Retired == o.Retired && w.Open == o.Open && w.CPUTaken == o.CPUTaken &&
 		w.MemoryTaken == o.MemoryTaken && w.IOTaken == o.IOTaken && w.Received == o.Received && w.Stake == o.Stake && w.Health == o.Health &&
-		w.Attested == o.Attested && w.Disconnected == o.Disconnected && w.Polls == o.Polls && w.Free == o.Free && w.Endless == o.Endless && w.Held == o.Held &&
+		w.Attested == o.Attested && w.Disconnected == o.Disconnected && w.Polls == o.Polls && w.Free == o.Free && w.Endless == o.Endless && w.Held == o.Held && w.Isolated == o.Isolated &&
 		slices.Equal(w.Barred, o.Barred) && sameUnits(w.Units, o.Units) && slices.Equal(w.Executed, o.Executed) && w.Grants.Equal(o.Grants) &&
 		slices.Equal(w.Runs, o.Runs)
 }

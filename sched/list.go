@@ -104,8 +104,8 @@ func (s *tierSource) group(first candidate) (all []*Item, ok bool) {
 	return all, true
 }
 
-// scoreOf is the number that a job is shown with which was not drawn.
-func scoreOf(lot Lot, it *Item, now rota.Clock) int64 {
+// ScoreOf returns the number that a waiting job of a lot is shown with (Pair.Score), which need not have been drawn.
+func ScoreOf(lot Lot, it *Item, now rota.Clock) int64 {
 	if !lot.Pending.tiered {
 		return ScoreAt(lot.Policy, it.Key, now)
 	}

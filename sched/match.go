@@ -51,7 +51,7 @@ func (m *matcher) begin() {
 // interleave gives a job that some worker has room for its worker before the
 // draw (SPEC §5.1), unless a reservation keeps that from it.
 func (m *matcher) interleave(lot Lot, it *Item) (placed bool) {
-	c := candidate{item: it, lane: lot.Pending.laneOf(it), key: it.Key, score: scoreOf(lot, it, m.in.Now)}
+	c := candidate{item: it, lane: lot.Pending.laneOf(it), key: it.Key, score: ScoreOf(lot, it, m.in.Now)}
 	if placed = m.consider(c); placed {
 		m.pairs[0].Interleaved = true
 	}

@@ -45,6 +45,7 @@ type naiveWorker struct {
 	cpu, mem, io int64 // free
 	endless      int32
 	held         bool
+	isolated     bool // its one lease runs alone
 	received     uint64
 	naiveReputation
 }
@@ -60,7 +61,7 @@ func (n *naive) hasRoom(w *naiveWorker, r *naiveAsk) bool {
 	if n.policy.LeasesMaxPerWorker > 0 {
 		most = min(most, n.policy.LeasesMaxPerWorker)
 	}
-	return w.could(r, n.policy) && w.open < most && w.offers() && w.hasUnits(r, n.policy) && (r.CPUMilli == 0 || w.cpu >= r.CPUMilli) &&
+	return w.could(r, n.policy) && !w.isolated && !(r.Isolated && w.open > 0) && w.open < most && w.offers() && w.hasUnits(r, n.policy) && (r.CPUMilli == 0 || w.cpu >= r.CPUMilli) &&
 		(r.MemoryBytes == 0 || w.mem >= r.MemoryBytes) && (r.IOBytesPerS == 0 || w.io >= r.IOBytesPerS)
 }
 
@@ -98,7 +99,7 @@ func (n *naive) run(class func(*Item) *naiveAsk) []Pair {
 			n.set = append(n.set, w)
 		}
 	}
-	if s := n.policy.Strategy; s != rota.StrategyRoundRobin && s != rota.StrategyRandom {
+	if s := n.policy.Strategy; s != rota.StrategyRoundRobin && s != rota.StrategyRandom && (s == rota.StrategyShuffle || !n.policy.Unseeded) {
 		byID := n.set
 		n.set = nil
 		for _, i := range Shuffled(len(byID), n.seed) {
@@ -273,7 +274,11 @@ func (n *naive) byStrategy(able []*naiveWorker, group []*Item) (w *naiveWorker, 
 		why = rota.Reasoning{Rule: rota.ReasoningByRoundRobin, N: int64(c)}
 	case rota.StrategyRandom:
 		lowest := slices.MinFunc(group, func(a, b *Item) int { return strings.Compare(string(a.ID), string(b.ID)) })
-		w = able[randomTurn(lowest.ID, n.seed)%uint64(len(able))]
+		turn := randomTurn(lowest.ID, n.seed)
+		if n.policy.Unseeded {
+			turn = unseededTurn(lowest.ID, len(able))
+		}
+		w = able[turn%uint64(len(able))]
 		why = rota.Reasoning{Rule: rota.ReasoningBySeededRandom}
 	case rota.StrategyAffinity:
 		lowest := slices.MinFunc(group, func(a, b *Item) int { return strings.Compare(string(a.ID), string(b.ID)) })

@@ -109,6 +109,7 @@ func (w *naiveWorker) faults(r *naiveAsk, p *rota.QueuePolicy) (failed []string)
 			slices.Contains(r.RegionsDeny, w.spec.Region)},
 		{"CAPABILITY_MISSING", missing},
 		{"LIMIT_EXCEEDED", limits},
+		{"RUNS_ALONE", w.isolated || r.Isolated && w.open > 0},
 		{"NO_FREE_SLOT", w.open >= most},
 		{"NO_SLOT_OFFERED", w.polls && w.free == 0},
 		{"UNITS_EXHAUSTED", !w.hasUnits(r, p)},
@@ -128,7 +129,7 @@ var (
 	lastingOrder = []string{"NOT_ACTIVE", "DISCONNECTED", "ATTESTATION_MISSING", "ATTESTATION_EXPIRED", "STAKE_TOO_LOW",
 		"COOLING_DOWN", "TYPE_DENYLISTED", "HEALTH_TOO_LOW", "NOT_SERVING_THE_QUEUE", "TENANT_NOT_GRANTED", "NOT_THE_PINNED_WORKER",
 		"TYPE_NOT_HANDLED", "REGION_DENIED", "CAPABILITY_MISSING", "LIMIT_EXCEEDED"}
-	roomOrder = []string{"NO_FREE_SLOT", "NO_SLOT_OFFERED", "UNITS_EXHAUSTED", "CPU_FULL", "MEMORY_FULL", "IO_FULL"}
+	roomOrder = []string{"RUNS_ALONE", "NO_FREE_SLOT", "NO_SLOT_OFFERED", "UNITS_EXHAUSTED", "CPU_FULL", "MEMORY_FULL", "IO_FULL"}
 )
 
 // first names the first rule that fails.
@@ -173,6 +174,7 @@ func (w *naiveWorker) hasUnits(r *naiveAsk, p *rota.QueuePolicy) bool {
 // use counts a job's units.
 func (w *naiveWorker) use(r *naiveAsk) {
 	w.units += max(r.Units, 1)
+	w.isolated = w.isolated || r.Isolated
 	if w.polls {
 		w.free--
 	}
@@ -259,7 +261,7 @@ func (w *world) checkWorkers(t *dice) {
 		if x.active && slices.Contains(x.spec.Queues, "q") {
 			capacity += int64(x.spec.Slots) + min(int64(x.spec.Prefetch), w.policy.PrefetchMax)
 		}
-		got, want := w.supply.State(x.spec.ID), WorkerState{WorkerEntry: x.entry(), Endless: x.endless, Held: x.held}
+		got, want := w.supply.State(x.spec.ID), WorkerState{WorkerEntry: x.entry(), Endless: x.endless, Held: x.held, Isolated: x.isolated}
 		if !got.Equal(&want) {
 			t.Fatalf("worker %s stands at %v, want %v", x.spec.ID, got, want)
 		}
@@ -289,6 +291,7 @@ func (w *world) checkTold(t *dice, c Ask) {
 		}
 		if ok {
 			y := *x
+			y.isolated = y.isolated && slots == 0
 			y.open, y.cpu, y.mem, y.io = y.open-int64(slots), y.cpu+more.CPU, y.mem+more.Memory, y.io+more.IO
 			if f := y.first(r, &w.policy); f != "FIT" {
 				t.Fatalf("worker %s with %d slots, %+v more: %s", x.spec.ID, slots, more, f)

@@ -96,7 +96,8 @@ func (r *Reservation) passes(t *slotLoads, q *queueSupply, n need, end rota.Cloc
 	if q == r.queue && q.rules.UnitsMax > 0 && t.unitsLeft(r.slot, q)-n.units < r.need.units {
 		return false // no end of a lease gives units back
 	}
-	return planted.delaysFirst() || end <= r.Until || int64(r.open)+2 <= t.mostOf(r.slot, &r.queue.rules) && r.need.Within(r.free.Minus(n.Load))
+	beside := !r.need.isolated && !n.isolated && int64(r.open)+2 <= t.mostOf(r.slot, &r.queue.rules)
+	return planted.delaysFirst() || end <= r.Until || beside && r.need.Within(r.free.Minus(n.Load))
 }
 
 // Foresee registers the queues that the entry is decided for. If none of them backfills, the ends of leases
@@ -263,7 +264,10 @@ func (d *Draft) future(it *Item, slot int32, now rota.Clock) (r Reservation, ok 
 		return r, false
 	}
 	r = Reservation{slot: slot, queue: k.queue, need: k.need, open: t.open[slot], free: t.loadFree[slot], Until: now}
-	most := t.mostOf(slot, &k.queue.rules)
+	most := t.mostFor(slot, k)
+	if t.isolated.has(int(slot)) {
+		most = min(most, 1) // until the lease there ends
+	}
 	fits := func() bool { return int64(r.open) < most && k.need.Within(r.free) }
 	if fits() {
 		return r, true

@@ -16,7 +16,7 @@ import (
 const ghostsMost = 20_000
 
 // ring is the FIFO of a tier that the source describes and the product does not
-// use (docs/adr/0008-tier-fifos.md): jobs in the order of entering, of which those
+// use (DESIGN.md): jobs in the order of entering, of which those
 // removed stay as ghosts until they come up or are too many.
 type ring struct {
 	seats  []ringSeat // a power of two

@@ -25,8 +25,9 @@ type rooms struct {
 	// indexOf gives the place in classes, plus 1, of a class; 0 is none.
 	indexOf []int32
 	built   []int32
-	// unitsMost is the most units that a wanted class takes.
+	// unitsMost is the most units that a wanted class takes; isolates reports that some wanted class is isolated.
 	unitsMost int64
+	isolates  bool
 	// drawable counts the candidates not yet drawn of classes that have room.
 	drawable int
 	words    int
@@ -79,7 +80,7 @@ func newRooms(s *Supply, now *slotLoads, wants []want) *rooms {
 		c := &r.classes[i]
 		*c = classRoom{class: w.class, need: k.need, left: w.items}
 		r.indexOf[w.class] = int32(i) + 1
-		r.unitsMost = max(r.unitsMost, c.units)
+		r.unitsMost, r.isolates = max(r.unitsMost, c.units), r.isolates || c.isolated
 		if w.items == 0 {
 			continue // All of its lanes are throttled.
 		}
@@ -131,7 +132,7 @@ func (r *Rules) narrow() bool {
 // plain reports whether a class takes nothing but a slot and one unit, so that every
 // worker that has room for anything has room for it.
 func (r *rooms) plain(c *classRoom) bool {
-	return c.none() && (c.units <= 1 || r.queue.rules.UnitsMax == 0)
+	return c.none() && !c.isolated && (c.units <= 1 || r.queue.rules.UnitsMax == 0)
 }
 
 // gather adds the workers with room for the class to left, and says whether
@@ -201,7 +202,7 @@ func (r *rooms) build(c *classRoom) {
 	for i := range min(len(fits), len(r.left)) {
 		for m := fits[i] & r.left[i]; m != 0; m &= m - 1 {
 			slot := int32(i<<6 + bits.TrailingZeros64(m))
-			if !c.Within(r.now.loadFree[slot]) ||
+			if !c.Within(r.now.loadFree[slot]) || c.isolated && r.now.open[slot] > 0 ||
 				c.units > 1 && r.now.spent(slot, r.queue, c.units) {
 				continue
 			}
@@ -245,11 +246,11 @@ func (r *rooms) occupy(pos int, c *classRoom) {
 	slot := r.slots[pos]
 	r.now.lease(slot, r.queue, c.need)
 	full := r.now.roomFor(slot, r.queue, unit) != Fit
-	left := need{r.now.loadFree[slot], r.now.unitsLeft(slot, r.queue)}
+	left := need{Load: r.now.loadFree[slot], units: r.now.unitsLeft(slot, r.queue)}
 	if full {
 		r.left.clear(int(slot))
 		r.count--
-	} else if c.none() && left.units >= r.unitsMost {
+	} else if c.none() && left.units >= r.unitsMost && !r.isolates {
 		return // It has room for all that it had room for.
 	}
 	word, bit := pos>>6, uint64(1)<<(pos&63)
@@ -270,7 +271,7 @@ func (r *rooms) occupy(pos int, c *classRoom) {
 
 // within reports whether so much is enough. What is not needed may be short.
 func (n *need) within(left need) bool {
-	return n.Within(left.Load) && n.units <= left.units
+	return n.Within(left.Load) && n.units <= left.units && (!n.isolated || left.isolated)
 }
 
 func (r *rooms) worker(pos int) rota.WorkerID { return r.supply.specs[r.slots[pos]].ID }

@@ -151,6 +151,7 @@ func (w *world) round(t *dice) {
 		x.open, x.cpu, x.mem = x.open+1, x.cpu-p.Item.CPUMilli, x.mem-p.Item.MemoryBytes
 		x.io -= p.Item.IOBytesPerS
 		x.use(w.naiveAsk(p.Item.ask()))
+		w.supply.Isolate(p.Worker, x.isolated)
 		w.supply.TakeUnits(p.Worker, "q", w.classes[p.Item.Class].Units)
 		w.supply.Intern(*w.classes[p.Item.Class]) // the lease's user
 		w.remove(t, p.Item)
@@ -216,7 +217,7 @@ func (w *world) check(t *dice) {
 		for _, x := range w.workers {
 			if x.active && slices.Contains(x.spec.Queues, q) {
 				workers++
-				room = room || !x.held && x.offers() && x.open < int64(x.spec.Slots+x.spec.Prefetch)
+				room = room || !x.held && !x.isolated && x.offers() && x.open < int64(x.spec.Slots+x.spec.Prefetch)
 			}
 		}
 		if w.supply.Workers(q) != workers || w.supply.HasRoom(q) != room {
@@ -279,6 +280,9 @@ func withheld(t *dice) {
 	for _, p := range got {
 		out[p.Item] = true
 		w.supply.Take(p.Worker, loadOf(p.Item))
+		if w.classes[p.Item.Class].Isolated {
+			w.supply.Isolate(p.Worker, true)
+		}
 		w.supply.TakeUnits(p.Worker, "q", w.classes[p.Item.Class].Units)
 		w.caps.spend(p.Item)
 	}

@@ -48,7 +48,11 @@ func (m *matcher) first(able bitset, n int) (pos int, why rota.Reasoning) {
 		pos = able.nth(int(cursor % uint64(n)))
 		why = rota.Reasoning{Rule: rota.ReasoningByRoundRobin, N: int64(cursor)}
 	case rota.StrategyRandom:
-		pos = able.nth(int(randomTurn(m.lowest().ID, m.in.Seed) % uint64(n)))
+		turn := randomTurn(m.lowest().ID, m.in.Seed)
+		if m.in.Policy.Unseeded {
+			turn = unseededTurn(m.lowest().ID, n)
+		}
+		pos = able.nth(int(turn % uint64(n)))
 		why = rota.Reasoning{Rule: rota.ReasoningBySeededRandom}
 	case rota.StrategyAffinity:
 		pos, why = m.bonds().pick(able, n, m.lowest())

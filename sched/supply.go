@@ -61,7 +61,9 @@ type slotLoads struct {
 	received []uint64
 	// held are kept for one job each (SPEC §7.8).
 	held bitset
-	// free holds those with open < most and open < offers that are not held.
+	// isolated are those whose one open lease runs alone (SPEC §9.7).
+	isolated bitset
+	// free holds those with open < most and open < offers that are neither held nor isolated.
 	free bitset
 	// drafted counts the units that a Draft gives out, of queues that limit them.
 	drafted map[unitsKey]int64
@@ -104,14 +106,15 @@ type class struct {
 	fits         bitset
 }
 
-// need is what a lease of a class takes of its worker: a slot, and so much.
+// need is what a lease of a class takes of its worker: a slot, and so much, or the whole worker.
 type need struct {
 	Load
-	units int64
+	units    int64
+	isolated bool
 }
 
 func (r *Requirements) need() need {
-	return need{Load{r.CPUMilli, r.MemoryBytes, r.IOBytesPerS}, max(r.Units, 1)}
+	return need{Load{r.CPUMilli, r.MemoryBytes, r.IOBytesPerS}, max(r.Units, 1), r.Isolated}
 }
 
 // WorkerEntry is a worker as the state machine has it. Spec is kept, not copied:
@@ -250,6 +253,7 @@ func (s *Supply) Remove(id rota.WorkerID) {
 	s.open[slot], s.most[slot], s.prefetch[slot], s.endless[slot] = 0, 0, 0, 0
 	s.offers[slot], s.runs[slot] = 0, nil
 	s.loadFree[slot], s.received[slot] = Load{}, 0
+	s.isolated.clear(int(slot))
 	s.hold(slot, false)
 	s.holes = append(s.holes, slot)
 }
@@ -276,6 +280,15 @@ func (s *Supply) Give(id rota.WorkerID, l Load) {
 			s.offers[slot]-- // what ends is offered to nobody
 		}
 		s.take(slot, -1, Load{}.Minus(l))
+	}
+}
+
+// Isolate records whether a worker's one open lease runs alone: then nothing else is placed there. An unknown worker is
+// ignored.
+func (s *Supply) Isolate(id rota.WorkerID, on bool) {
+	if slot, known := s.look(id); known {
+		s.isolated.put(int(slot), on)
+		s.refree(slot)
 	}
 }
 
@@ -317,21 +330,27 @@ func (t *slotLoads) take(slot, leases int32, l Load) {
 }
 
 func (t *slotLoads) refree(slot int32) {
-	t.free.put(int(slot), t.open[slot] < t.most[slot] && !t.rests(slot) && !t.held.has(int(slot)))
+	at := int(slot)
+	t.free.put(at, t.open[slot] < t.most[slot] && !t.rests(slot) && !t.held.has(at) && !t.isolated.has(at))
 }
 
 // clone copies the loads for a Draft.
 func (t *slotLoads) clone() slotLoads {
-	words := slices.Concat(t.received, t.held, t.free)
+	words := slices.Concat(t.received, t.held, t.isolated, t.free)
 	received, held := len(t.received), len(t.received)+len(t.held)
+	isolated := held + len(t.isolated)
 	return slotLoads{
 		open: slices.Clone(t.open), most: t.most, prefetch: t.prefetch, offers: t.offers,
-		loadFree: slices.Clone(t.loadFree), received: words[:received:received], held: words[received:held:held], free: words[held:],
+		loadFree: slices.Clone(t.loadFree), received: words[:received:received], held: words[received:held:held],
+		isolated: words[held:isolated:isolated], free: words[isolated:],
 	}
 }
 
 // lease counts, in a Draft, a lease that takes so much.
 func (t *slotLoads) lease(slot int32, q *queueSupply, n need) {
+	if n.isolated {
+		t.isolated.set(int(slot))
+	}
 	t.take(slot, 1, n.Load)
 	if q.rules.UnitsMax > 0 {
 		if t.drafted == nil {
@@ -353,6 +372,15 @@ func (t *slotLoads) mostOf(slot int32, rules *Rules) int64 {
 	return most
 }
 
+// mostFor is mostOf for a class: one that is isolated finds no other lease.
+func (t *slotLoads) mostFor(slot int32, k *class) int64 {
+	most := t.mostOf(slot, &k.queue.rules)
+	if k.need.isolated {
+		return min(most, 1)
+	}
+	return most
+}
+
 // unitsLeft is how many of a queue's units a worker may still take.
 func (t *slotLoads) unitsLeft(slot int32, q *queueSupply) int64 {
 	if q.rules.UnitsMax == 0 {
@@ -370,6 +398,8 @@ func (t *slotLoads) spent(slot int32, q *queueSupply, units int64) bool {
 // if it has.
 func (t *slotLoads) roomFor(slot int32, q *queueSupply, n need) Unfit {
 	switch {
+	case t.crowded(slot, n):
+		return RunsAlone
 	case int64(t.open[slot]) >= t.mostOf(slot, &q.rules):
 		return NoFreeSlot
 	case t.rests(slot):
@@ -378,6 +408,11 @@ func (t *slotLoads) roomFor(slot int32, q *queueSupply, n need) Unfit {
 		return UnitsExhausted
 	}
 	return n.exceeds(t.loadFree[slot])
+}
+
+// crowded reports whether isolation keeps a lease from a worker: it, or the lease there, runs alone.
+func (t *slotLoads) crowded(slot int32, n need) bool {
+	return t.isolated.has(int(slot)) || n.isolated && t.open[slot] > 0
 }
 
 // newSlot gives a new worker a slot number and its place in the order.

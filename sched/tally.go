@@ -121,6 +121,7 @@ func (s *Supply) faults(k *class, slot int32, tenant rota.TenantID, note func(Un
 		is(one.misfit(spec) != Fit, one.misfit(spec))
 	}
 	is(int64(s.open[slot]) >= s.mostOf(slot, rules), NoFreeSlot)
+	is(s.crowded(slot, k.need), RunsAlone)
 	is(s.rests(slot), NoSlotOffered)
 	is(s.spent(slot, k.queue, k.need.units), UnitsExhausted)
 	free := s.loadFree[slot]
@@ -201,7 +202,11 @@ func (s *Supply) lacks(t *slotLoads, a Ask, id rota.WorkerID) (slots int32, load
 	if !known || !s.could(a, slot) || t.held.has(int(slot)) || !t.keepable(slot, k) {
 		return 0, Load{}, false
 	}
-	slots = int32(max(0, int64(t.open[slot])+1-t.mostOf(slot, &k.queue.rules)))
+	most := t.mostFor(slot, k)
+	if t.isolated.has(int(slot)) {
+		most = min(most, 1)
+	}
+	slots = int32(max(0, int64(t.open[slot])+1-most))
 	return slots, k.need.lack(t.loadFree[slot]), true
 }
 

@@ -109,6 +109,7 @@ func newWorld(t *dice) *world {
 	w.policy.HoldMaxMs = int64(t.between(1, 5))
 	w.policy.Ranking = pick(t, []rota.Ranking{rota.RankAging, rota.RankFIFO, rota.RankMarket})
 	w.policy.Strategy = rota.Strategy(t.between(0, int(rota.StrategyAffinity)))
+	w.policy.Unseeded = t.between(0, 3) == 0
 	w.policy.PreferLocality = t.between(0, 1) == 0
 	w.policy.LeasesMaxPerWorker = pick(t, []int64{0, 0, 0, 3, 6})
 	w.setRules(t)
@@ -174,6 +175,7 @@ func (w *world) putWorker(t *dice) {
 	w.dropWorker(spec.ID, false)
 	w.workers = append(w.workers, n)
 	w.supply.Put(n.entry())
+	w.supply.Isolate(spec.ID, false)
 	w.supply.SetData(spec.ID, n.data)
 	w.supply.Endless(spec.ID, int32(t.between(0, 1)))
 	n.endless = w.supply.State(spec.ID).Endless
@@ -219,6 +221,7 @@ func (w *world) spec(t *dice) rota.JobSpec {
 func (w *world) add(t *dice) {
 	spec := w.spec(t)
 	r := RequirementsOf(&spec)
+	r.Isolated = t.between(0, 7) == 0
 	class := w.supply.Intern(r)
 	w.classes[class] = &r
 	w.next++
@@ -336,6 +339,8 @@ func (w *world) step(t *dice) {
 			if x.open > 0 {
 				x.open, x.cpu, x.mem, x.io = x.open-1, x.cpu+cpu, x.mem+mem, x.io+io
 				w.supply.Give(x.spec.ID, Load{cpu, mem, io})
+				x.isolated = false
+				w.supply.Isolate(x.spec.ID, false)
 			}
 		}
 	case 15:
@@ -368,6 +373,7 @@ func (w *world) rebuilt(t *dice) *world {
 	for _, x := range permuted(t, w.workers) {
 		o.supply.Put(x.entry())
 		o.supply.SetData(x.spec.ID, x.data)
+		o.supply.Isolate(x.spec.ID, x.isolated)
 	}
 	o.supply.SetRules("q", RulesOf(&w.policy))
 	o.pending.HoldLow(w.low)

@@ -140,7 +140,7 @@ func things(n int, noun string) string {
 // backup says how old the last backup is.
 func (x *surveyed) backup() string {
 	if x.status.Backup == nil {
-		return "no backup is stored by a leader"
+		return "backups: none is configured"
 	}
 	return "the last backup is " + age(x.now, x.status.Backup.Date) + " old"
 }
@@ -174,7 +174,7 @@ var runbookIn = regexp.MustCompile(` ?\(runbook: (https://[^ )]+)\)`)
 // ofNode returns the concerns about one node.
 func (x *surveyed) ofNode(n *rota.NodeStatus) (all []rota.Concern) {
 	if n.State == "UNREACHABLE" {
-		return []rota.Concern{{Kind: concernNodeUnreachable, Critical: true, Node: n.ID, Since: n.LastContact, Text: "it does not answer the node asked"}}
+		return []rota.Concern{{Kind: concernNodeUnreachable, Critical: true, Node: n.ID, Since: n.LastContact, Text: "unreachable from the node asked"}}
 	}
 	for _, p := range n.Problems {
 		c := rota.Concern{Kind: concernNodeProblem, Node: n.ID, Text: p, Critical: !n.Healthy}

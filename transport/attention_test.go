@@ -42,7 +42,7 @@ func TestAttention_listsWorstFirst(t *testing.T) {
 		got = append(got, line)
 	}
 	want := []string{
-		"! NODE_UNREACHABLE n2 it does not answer the node asked",
+		"! NODE_UNREACHABLE n2 unreachable from the node asked",
 		"! STATE_FULL  the state is at 97 % of state_bytes_max: submissions are refused at 100 %",
 		"! QUEUE_NO_WORKER default 877 jobs waiting, no worker",
 		"NODE_PROBLEM n1 the disk is slow",

@@ -47,6 +47,10 @@ type Core interface {
 	DeleteJobs(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
 	// ChangeJob changes a job that waits (SPEC §21.2).
 	ChangeJob(ctx context.Context, change rota.JobChange) (rota.JobOutcome, error)
+	// Interrupt ends the attempt that each job is in, counted or not, and has it tried again (SPEC §21.9).
+	Interrupt(ctx context.Context, ids []rota.JobID, counted bool) ([]rota.JobOutcome, error)
+	// RunNow queues DELAYED jobs before their time (SPEC §21.10).
+	RunNow(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
 	// ReportProof takes a verifier's word on a completed job (SPEC §9.5).
 	ReportProof(ctx context.Context, report rota.ProofReport) (rota.JobOutcome, error)
 

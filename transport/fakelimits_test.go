@@ -15,6 +15,22 @@ func (c *fakeCore) ChangeJob(_ context.Context, change rota.JobChange) (rota.Job
 	return rota.JobOutcome{ID: change.ID, State: rota.JobQueued, Index: 9}, nil
 }
 
+func (c *fakeCore) Interrupt(_ context.Context, ids []rota.JobID, _ bool) ([]rota.JobOutcome, error) {
+	return c.all(ids, rota.JobRunning)
+}
+
+func (c *fakeCore) RunNow(_ context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
+	return c.all(ids, rota.JobQueued)
+}
+
+func (c *fakeCore) all(ids []rota.JobID, state rota.JobState) ([]rota.JobOutcome, error) {
+	done := make([]rota.JobOutcome, len(ids))
+	for i, id := range ids {
+		done[i] = rota.JobOutcome{ID: id, State: state, Index: 7}
+	}
+	return done, c.err
+}
+
 func (c *fakeCore) DeleteJobs(_ context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
 	deleted := make([]rota.JobOutcome, len(ids))
 	for i, id := range ids {

@@ -205,6 +205,19 @@ func (s *jobsService) Delete(ctx context.Context, req *rotav1.DeleteJobsRequest)
 	return outcomes(ctx, words.JobIDsFromWire(req.GetIds()), jobID, s.core.DeleteJobs)
 }
 
+// Interrupt ends the attempt that each job is in (SPEC §21.9).
+func (s *jobsService) Interrupt(ctx context.Context, req *rotav1.InterruptJobsRequest) (*rotav1.JobOutcomes, error) {
+	interrupt := func(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
+		return s.core.Interrupt(ctx, ids, req.GetCounted())
+	}
+	return outcomes(ctx, words.JobIDsFromWire(req.GetIds()), jobID, interrupt)
+}
+
+// RunNow queues DELAYED jobs before their time (SPEC §21.10).
+func (s *jobsService) RunNow(ctx context.Context, req *rotav1.RunJobsNowRequest) (*rotav1.JobOutcomes, error) {
+	return outcomes(ctx, words.JobIDsFromWire(req.GetIds()), jobID, s.core.RunNow)
+}
+
 // Change changes a job that waits.
 func (s *jobsService) Change(ctx context.Context, req *rotav1.ChangeJobRequest) (*rotav1.JobOutcome, error) {
 	change := words.JobChangeFromWire(req)

@@ -80,6 +80,8 @@ var methods = map[string]need{
 	"/rota.v1.Jobs/Cancel":      scoped(rota.RightControl),
 	"/rota.v1.Jobs/Retry":       scoped(rota.RightControl),
 	"/rota.v1.Jobs/Change":      scoped(rota.RightControl),
+	"/rota.v1.Jobs/Interrupt":   scoped(rota.RightControl),
+	"/rota.v1.Jobs/RunNow":      scoped(rota.RightControl),
 	"/rota.v1.Jobs/Delete":      scoped(rota.RightControl),
 	"/rota.v1.Jobs/ReportProof": scoped(rota.RightVerdict),
 
@@ -194,6 +196,8 @@ var methods = map[string]need{
 	"POST /v1/jobs/{id}/cancel":                     scoped(rota.RightControl),
 	"POST /v1/jobs/{id}/retry":                      scoped(rota.RightControl),
 	"POST /v1/jobs/{id}/change":                     scoped(rota.RightControl),
+	"POST /v1/jobs/{id}/interrupt":                  scoped(rota.RightControl),
+	"POST /v1/jobs/{id}/run-now":                    scoped(rota.RightControl),
 	"GET /v1/queues":                                scoped(rota.RightRead),
 	"GET /v1/queues/{id}":                           scoped(rota.RightRead),
 	"PUT /v1/queues/{id}":                           scoped(rota.RightQueue),

@@ -16,7 +16,7 @@ import (
 
 // Complete implements web.Polling.
 func (s *pollingService) Complete(ctx context.Context, of web.LeaseOf, body *rest.LeaseCompletion) (rest.JobOutcome, error) {
-	c := peer.LeaseCommand{Verb: rota.VerbComplete, Output: body.Output, Meta: body.Meta, Log: logged(body.Log)}
+	c := peer.LeaseCommand{Verb: rota.VerbComplete, Output: body.Output, OutputDigest: body.OutputDigest, Meta: body.Meta, Log: logged(body.Log)}
 	if len(body.Children) > 0 {
 		var err error
 		if c.Children, err = words.GrowthToWire(&rota.Growth{Children: body.Children, Detached: body.Detached}); err != nil {
@@ -61,7 +61,11 @@ func (s *pollingService) Decline(ctx context.Context, of web.LeaseOf, body *rest
 
 // Progress implements web.Polling.
 func (s *pollingService) Progress(ctx context.Context, of web.LeaseOf, body *rest.LeaseProgress) (rest.JobOutcome, error) {
-	return s.report(ctx, of, &body.LeaseClaim, peer.LeaseCommand{Verb: rota.VerbProgress, Progress: body.Progress, Text: body.Note})
+	c := peer.LeaseCommand{Verb: rota.VerbProgress, Progress: body.Progress, Text: body.Note}
+	if body.Final {
+		c.Ordinal = peer.FinalReport
+	}
+	return s.report(ctx, of, &body.LeaseClaim, c)
 }
 
 // report has one verb on a lease decided.

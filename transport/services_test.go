@@ -262,8 +262,20 @@ func everyUnary(b *bundle) map[string]unaryRow {
 			`next_cursor:"n"`},
 		"jobs list cursor": {list(&rotav1.ListJobsRequest{Cursor: "c"}),
 			list(&rotav1.ListJobsRequest{Cursor: strings.Repeat("c", 2000)}), `"j1"`},
-		"jobs log":      {log(3), log(-1), `text:"said`},
-		"jobs cancel":   {ids("a"), ids(), `state:"CANCELLED"`},
+		"jobs log":    {log(3), log(-1), `text:"said`},
+		"jobs cancel": {ids("a"), ids(), `state:"CANCELLED"`},
+		"jobs interrupt": {
+			func(ctx context.Context) (proto.Message, error) {
+				return b.jobs.Interrupt(ctx, &rotav1.InterruptJobsRequest{Ids: []string{"a"}, Counted: true})
+			}, func(ctx context.Context) (proto.Message, error) {
+				return b.jobs.Interrupt(ctx, &rotav1.InterruptJobsRequest{})
+			}, `state:"RUNNING"`},
+		"jobs run now": {
+			func(ctx context.Context) (proto.Message, error) {
+				return b.jobs.RunNow(ctx, &rotav1.RunJobsNowRequest{Ids: []string{"a"}})
+			}, func(ctx context.Context) (proto.Message, error) {
+				return b.jobs.RunNow(ctx, &rotav1.RunJobsNowRequest{})
+			}, `state:"QUEUED"`},
 		"workers get":   {worker("w1"), worker(""), `status:"ACTIVE"`},
 		"workers drain": {drain("w1"), drain("ü"), `status:"DRAINING"`},
 		"queues get":    {queue("q"), queue(""), `name:"q"`},

@@ -37,6 +37,12 @@ type JobRetry struct {
 	Life *int32 `json:"life,omitempty"`
 }
 
+// JobInterruption ends the attempt that a job is in.
+type JobInterruption struct {
+	// Counted has the attempt count as used up.
+	Counted bool `json:"counted,omitempty"`
+}
+
 // JobChange changes a job that waits. What is not given stays as it is.
 type JobChange struct {
 	Priority *int32 `json:"priority,omitempty"`
@@ -44,8 +50,10 @@ type JobChange struct {
 	// Labels are set beside those that the job has; an empty value takes a label away.
 	Labels map[string]string `json:"labels,omitempty"`
 	// TTLMs counts from the submission or the last retry; 0 takes the queue's.
-	TTLMs   *int64     `json:"ttl_ms,omitempty"`
-	Payload *rota.Blob `json:"payload,omitempty"`
+	TTLMs *int64 `json:"ttl_ms,omitempty"`
+	// StartByMs counts as TTLMs does; 0 is no bound.
+	StartByMs *int64     `json:"start_by_ms,omitempty"`
+	Payload   *rota.Blob `json:"payload,omitempty"`
 	// Life and Changes are what the change follows, both or none: a job beyond them is STALE.
 	Life    *int32 `json:"life,omitempty"`
 	Changes *int32 `json:"changes,omitempty"`

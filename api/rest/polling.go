@@ -90,6 +90,8 @@ type LeaseClaim struct {
 type LeaseCompletion struct {
 	LeaseClaim
 	Output rota.Blob `json:"output,omitempty"`
+	// OutputDigest is the SHA-256 of the output where that is stored elsewhere; without it, that of output.
+	OutputDigest rota.Hex `json:"output_digest,omitempty"`
 	// Meta is kept with the job, within the bounds of labels.
 	Meta map[string]string `json:"meta,omitempty"`
 	// Children are nodes that a workflow's node adds to it; Detached lets nothing wait for them.
@@ -130,6 +132,8 @@ type LeaseProgress struct {
 	// Progress is 0 to 100.
 	Progress int32  `json:"progress"`
 	Note     string `json:"note,omitempty"`
+	// Final says that it is the attempt's last report, before its outcome: it is kept however soon after the one before.
+	Final bool `json:"final,omitempty"`
 }
 
 // WorkerLeft answers a worker that leaves.

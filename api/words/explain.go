@@ -8,7 +8,7 @@ import (
 // ExplanationToWire carries the answer of `job why`.
 func ExplanationToWire(x *rota.Explanation) *rotav1.Explanation {
 	w := &rotav1.Explanation{Job: string(x.Job), State: jobStates.text(x.State), Index: uint64(x.Index),
-		ClockMs: int64(x.Clock), DateMs: int64(x.Date), Rank: x.Rank, Before: x.Before, UniqueHolder: string(x.UniqueHolder), WouldRunIf: x.WouldRun,
+		ClockMs: int64(x.Clock), DateMs: int64(x.Date), Rank: x.Rank, Before: x.Before, Score: (*int64)(x.Score), UniqueHolder: string(x.UniqueHolder), WouldRunIf: x.WouldRun,
 		Reasons:   each(x.Reasons, whyToWire),
 		Decisions: each(x.Decisions, placedToWire)}
 	if x.Decision != nil {
@@ -20,7 +20,7 @@ func ExplanationToWire(x *rota.Explanation) *rotav1.Explanation {
 // ExplanationFromWire is the inverse of ExplanationToWire.
 func ExplanationFromWire(w *rotav1.Explanation) (x rota.Explanation, err error) {
 	x = rota.Explanation{Job: rota.JobID(w.GetJob()), Index: rota.Index(w.GetIndex()), Clock: rota.Clock(w.GetClockMs()),
-		Date: rota.Date(w.GetDateMs()), Rank: w.GetRank(), Before: w.GetBefore(), UniqueHolder: rota.JobID(w.GetUniqueHolder()), WouldRun: w.GetWouldRunIf(),
+		Date: rota.Date(w.GetDateMs()), Rank: w.GetRank(), Before: w.GetBefore(), Score: (*rota.Score)(w.Score), UniqueHolder: rota.JobID(w.GetUniqueHolder()), WouldRun: w.GetWouldRunIf(),
 		Reasons: each(w.GetReasons(), whyFromWire)}
 	if x.State, err = jobStates.value(w.GetState()); err != nil {
 		return x, err

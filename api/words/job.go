@@ -82,13 +82,14 @@ func JobToWire(j *rota.Job) *rotav1.Job {
 		EnqueuedMs: int64(j.Enqueued.Date), EnqueuedClockMs: int64(j.Enqueued.Clock),
 		FirstLeaseMs: int64(j.FirstLease.Date), FirstLeaseClockMs: int64(j.FirstLease.Clock),
 		FinishedMs: int64(j.Finished.Date), FinishedClockMs: int64(j.Finished.Clock), DueMs: int64(j.Due.Date),
-		DueClockMs: int64(j.Due.Clock),
-		Reason:     reasons.text(j.Reason), Error: clean(j.Error),
+		DueClockMs: int64(j.Due.Clock), ExpiresMs: int64(j.Expires.Date), ExpiresClockMs: int64(j.Expires.Clock),
+		Reason: reasons.text(j.Reason), Error: clean(j.Error),
 		Attempts: each(j.Attempts, AttemptToWire), Progress: j.Progress, ProgressNote: clean(j.ProgressNote),
 		Output: j.Output, OutputDigest: j.OutputDigest, RecordDropped: j.RecordDropped,
 		Tier: j.Tier, Preempted: j.Preempted, Archived: j.Archived,
 		Life: j.Life, RetriedMs: int64(j.Retried.Date), RetriedClockMs: int64(j.Retried.Clock),
 		Changes: j.Changes, Meta: j.Meta, Fingerprint: j.Fingerprint, UniqueHolder: string(j.UniqueHolder), MergedInto: string(j.MergedInto),
+		WorkerLosses: j.WorkerLosses, Isolated: j.Isolated,
 	}
 	if j.Lease != nil {
 		w.Lease = LeaseToWire(j.Lease)
@@ -105,12 +106,14 @@ func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 		FirstLease: moment(w.GetFirstLeaseMs(), w.GetFirstLeaseClockMs()),
 		Finished:   moment(w.GetFinishedMs(), w.GetFinishedClockMs()),
 		Due:        moment(w.GetDueMs(), w.GetDueClockMs()),
+		Expires:    moment(w.GetExpiresMs(), w.GetExpiresClockMs()),
 		Error:      w.GetError(), Progress: w.GetProgress(),
 		ProgressNote: w.GetProgressNote(), Output: w.GetOutput(), OutputDigest: w.GetOutputDigest(),
 		RecordDropped: w.GetRecordDropped(), Tier: w.GetTier(), Preempted: w.GetPreempted(), Archived: w.GetArchived(),
 		Life: w.GetLife(), Retried: moment(w.GetRetriedMs(), w.GetRetriedClockMs()),
 		Changes: w.GetChanges(), Meta: w.GetMeta(), Fingerprint: w.GetFingerprint(), UniqueHolder: rota.JobID(w.GetUniqueHolder()),
-		MergedInto: rota.JobID(w.GetMergedInto()),
+		MergedInto:   rota.JobID(w.GetMergedInto()),
+		WorkerLosses: w.GetWorkerLosses(), Isolated: w.GetIsolated(),
 	}
 	var err error
 	if j.State, err = jobStates.value(w.GetState()); err != nil {
@@ -158,7 +161,7 @@ func JobOutcomeFromWire(w *rotav1.JobOutcome) (rota.JobOutcome, error) {
 
 // JobChangeToWire carries a change of a job.
 func JobChangeToWire(c *rota.JobChange) *rotav1.ChangeJobRequest {
-	w := &rotav1.ChangeJobRequest{Id: string(c.ID), Priority: c.Priority, Fee: c.Fee, Labels: c.Labels, TtlMs: millis.Given(c.TTL),
+	w := &rotav1.ChangeJobRequest{Id: string(c.ID), Priority: c.Priority, Fee: c.Fee, Labels: c.Labels, TtlMs: millis.Given(c.TTL), StartByMs: millis.Given(c.StartBy),
 		Life: c.Life, Changes: c.Changes}
 	if c.Payload != nil {
 		w.Payload = append([]byte{}, *c.Payload...) // empty is not none
@@ -168,7 +171,7 @@ func JobChangeToWire(c *rota.JobChange) *rotav1.ChangeJobRequest {
 
 // JobChangeFromWire is the inverse of JobChangeToWire.
 func JobChangeFromWire(w *rotav1.ChangeJobRequest) rota.JobChange {
-	c := rota.JobChange{ID: rota.JobID(w.GetId()), Priority: w.Priority, Fee: w.Fee, Labels: w.GetLabels(), TTL: millis.Taken(w.TtlMs),
+	c := rota.JobChange{ID: rota.JobID(w.GetId()), Priority: w.Priority, Fee: w.Fee, Labels: w.GetLabels(), TTL: millis.Taken(w.TtlMs), StartBy: millis.Taken(w.StartByMs),
 		Life: w.Life, Changes: w.Changes}
 	if w.Payload != nil {
 		c.Payload = (*rota.Blob)(&w.Payload)

@@ -25,7 +25,7 @@ const (
 var keySpaced = []byte("rota.spaced.1")
 
 // boltLog is the log in raft.db. bbolt divides no leaf of four keys or fewer, and writes a leaf anew with each key that
-// comes into it, so that an entry larger than a page would be written four times (ADR 85). So, from some
+// comes into it, so that an entry larger than a page would be written four times (ADR 17). So, from some
 // index on, an index has eight keys, and empty entries stand behind a large one, where bbolt divides.
 // Before that index, and in a log that never was spaced, the key of an entry is its index.
 type boltLog struct {

@@ -73,6 +73,7 @@ var commandCalls = map[string]calls{
 	"job show":   always("Jobs/Get").to("say when it should start", "Explain/Eta"), "job logs": always("Jobs/Log"), "job why": always("Explain/Why").with("--at", "Explain/Past"), "job eta": always("Explain/Eta"), "job wait": always("Jobs/Wait"),
 	"job change": always("Jobs/Get", "Jobs/Change"),
 	"job cancel": always("Jobs/Cancel"), "job retry": always("Jobs/Get", "Jobs/Retry"), "job delete": always("Jobs/Delete"),
+	"job interrupt": always("Jobs/Interrupt"), "job run-now": always("Jobs/RunNow"),
 	"job reject": always("Jobs/ReportProof"),
 
 	"workflow submit": always("Workflows/Submit").with("--wait", "Workflows/Wait", "Workflows/Get"),

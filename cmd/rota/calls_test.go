@@ -185,6 +185,8 @@ var scene = []step{
 	{"job cancel", "j1", 0},
 	{"job wait", "j1", exitOtherwise},
 	{"job retry", "j1", 0},
+	{"job interrupt", "j1", exitFailed},
+	{"job run-now", "j1", 0},
 	{"job cancel", "j1", 0},
 	{"job delete", "j1", 0},
 	{"batch open", "b --type t --queue q", 0},

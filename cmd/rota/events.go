@@ -87,7 +87,7 @@ them. With --follow it goes on as things happen, until a signal
 	flags.StringSliceVar(&f.kinds, "kind", nil, "only events of this `kind`, such as jobCompleted; may be repeated")
 	flags.StringVar(&f.job, "job", "", "only events about the job of this `id`; a workflow's node is WORKFLOW/NODE")
 	flags.StringVar(&f.since, "since", "", "begin at this `date`, or so long ago, such as 1h")
-	flags.IntVarP(&f.last, "last", "n", 0, "only the last so many `events`, up to 10000; with --follow those to come, too")
+	flags.IntVarP(&f.last, "last", "n", 0, "only the last so many `events`, up to 10000, 0 for all; with --follow those to come, too")
 	withinOrZero(flags, 1, lastMost, "last")
 	flags.StringVar(&f.queue, "queue", "", "only events about this `queue` and its jobs")
 	flags.StringVar(&f.typ, "type", "", "only events about jobs of this `type`")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -65,6 +66,22 @@ func TestSubmitFlags(t *testing.T) {
 			!strings.Contains(stderr, args[0]) {
 			t.Errorf("--file beside %v: exit %d, %s", args, code, stderr)
 		}
+	}
+}
+
+// TestSubmitFlags_retry: a job's way of being tried again has the words that the libraries have; those of v0.1.0 are read too.
+func TestSubmitFlags_retry(t *testing.T) {
+	t.Parallel()
+	want := rota.RetryPolicy{Attempts: 3, Base: time.Minute, Cap: 10 * time.Minute, FactorPermille: 1_500, JitterPermille: -1}
+	for _, names := range [][]any{{"retry-attempts", "retry-base", "retry-factor", "retry-cap", "retry-jitter"},
+		{"attempt-max", "backoff-base", "backoff-factor", "backoff-cap", "backoff-jitter"}} {
+		spec, err := submittedBy(t, strings.Fields(fmt.Sprintf("--%s 3 --%s 1m --%s 1.5 --%s 10m --%s 0", names...))...)
+		if err != nil || spec.Retry != want {
+			t.Errorf("%v: %+v, %v", names, spec.Retry, err)
+		}
+	}
+	if _, err := submittedBy(t, "--backoff-factor", "0.5"); err == nil || !strings.Contains(err.Error(), "retry-factor") {
+		t.Errorf("a factor below 1: %v", err)
 	}
 }
 

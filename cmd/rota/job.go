@@ -18,7 +18,7 @@ type jobCommands struct{ *app }
 func (a jobCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "job", Short: "Submit jobs and look after them"},
 		a.submit(), a.show(), a.list(), a.export(), a.wait(),
-		a.alter(), a.cancel(), a.retry(), a.delete(), a.reject(), a.why(), a.eta(), a.logs())
+		a.alter(), a.cancel(), a.interrupt(), a.runNow(), a.retry(), a.delete(), a.reject(), a.why(), a.eta(), a.logs())
 }
 
 // jobIDs checks ids given as arguments and drops repeated ones. A workflow's node is
@@ -82,6 +82,17 @@ func (a jobCommands) print(j rota.Job) error {
 	return a.printOne(j, []string{string(j.ID)}, func(wide bool) string { return jobTable(j, wide) })
 }
 
+// lossesText says how many workers were lost under a live job, nil for none.
+func lossesText(j *rota.Job) any {
+	switch {
+	case j.Isolated:
+		return fmt.Sprintf("%d: it runs alone on a worker", j.WorkerLosses)
+	case j.WorkerLosses > 0:
+		return j.WorkerLosses
+	}
+	return nil
+}
+
 func jobTable(j rota.Job, wide bool) string {
 	payload, output := string(j.Payload), string(j.Output)
 	if !wide {
@@ -93,9 +104,9 @@ func jobTable(j rota.Job, wide bool) string {
 	}
 	facts = append(facts, []fact{
 		{"state", j.State}, {"reason", reasonText(j.Reason)}, {"error", j.Error},
-		{"queue", j.Queue}, {"type", j.Type}, {"tenant", j.Tenant}, {"priority", j.Priority}, {"try", j.Attempt + 1},
+		{"queue", j.Queue}, {"type", j.Type}, {"tenant", j.Tenant}, {"priority", j.Priority}, {"try", j.Attempt + 1}, {"workers lost", lossesText(&j)},
 		{"labels", labelsText(j.Labels)}, {"headers", labelsText(j.Headers)}, {"unique", uniqueText(&j)}, {"merged into", string(j.MergedInto)}, {"batch", j.Batch}, {"progress", progressText(j)},
-		{"submitted", j.Submitted.Date}, {"retried", retriedText(j)}, {"finished", j.Finished.Date}, {"due", j.Due.Date},
+		{"submitted", j.Submitted.Date}, {"retried", retriedText(j)}, {"finished", j.Finished.Date}, {"due", j.Due.Date}, {"expires", j.Expires.Date},
 		{"waited", between(j.Enqueued, j.FirstLease)}, {"took", between(j.FirstLease, j.Finished)},
 		{"payload", payload}, {"output", output}, {"output digest", fmt.Sprintf("%x", []byte(j.OutputDigest))},
 		{"fingerprint", fmt.Sprintf("%x", []byte(j.Fingerprint))},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,15 +19,16 @@ type alterFlags struct {
 	fee      int64
 	labels   []string
 	ttl      time.Duration
+	startBy  time.Duration
 	payload  string
 }
 
 func (a jobCommands) alter() *cobra.Command {
 	f := &alterFlags{}
 	cmd := &cobra.Command{
-		Use:   "change ID [--priority N] [--fee N] [--label K=V]… [--ttl D] [--payload S|@FILE|-]",
+		Use:   "change ID [--priority N] [--fee N] [--label K=V]… [--ttl D] [--start-by D] [--payload S|@FILE|-]",
 		Short: "Change a job that waits; what no flag names stays",
-		Long: `Change a job that is QUEUED or DELAYED and print it. It keeps its place by age: a
+		Long: `Change a job that waits and print it. It keeps its place by age: a
 priority or fee counts as if it had been submitted so. One that is leased or has ended,
 and a workflow's node, is refused.`,
 		Example: `  rota job change photo-4711 --priority 0
@@ -40,7 +42,8 @@ and a workflow's node, is refused.`,
 	durationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after its submission or last retry; 0 takes the queue's")
 	within(flags, 0, rota.MaxPriority, "priority")
 	within(flags, 0, int64(rota.MaxFee), "fee")
-	within(flags, 0, rota.MaxDuration, "ttl")
+	durationVar(flags, &f.startBy, "start-by", 0, "expire the job unless it has started so long after its submission or last retry; 0 is no bound")
+	within(flags, 0, rota.MaxDuration, "ttl", "start-by")
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := jobIDs(args)
@@ -66,6 +69,9 @@ and a workflow's node, is refused.`,
 	return cmd
 }
 
+// alterable are the flags of what can be changed.
+var alterable = []string{"priority", "fee", "label", "ttl", "start-by", "payload"}
+
 // change is what the flags that were given say.
 func (f *alterFlags) change(id rota.JobID, cmd *cobra.Command, stdin io.Reader) (rota.JobChange, error) {
 	c, given := rota.JobChange{ID: id}, cmd.Flags().Changed
@@ -77,6 +83,9 @@ func (f *alterFlags) change(id rota.JobID, cmd *cobra.Command, stdin io.Reader) 
 	}
 	if given("ttl") {
 		c.TTL = &f.ttl
+	}
+	if given("start-by") {
+		c.StartBy = &f.startBy
 	}
 	if given("payload") {
 		payload, err := readPayload(f.payload, stdin)
@@ -95,8 +104,8 @@ func (f *alterFlags) change(id rota.JobID, cmd *cobra.Command, stdin io.Reader) 
 		}
 		c.Labels[key] = value
 	}
-	if !given("priority") && !given("fee") && !given("label") && !given("ttl") && !given("payload") {
-		return c, usagef("nothing to change: --priority, --fee, --label, --ttl or --payload is wanted")
+	if !slices.ContainsFunc(alterable, given) {
+		return c, usagef("nothing to change: --%s or --payload is wanted", strings.Join(alterable[:len(alterable)-1], ", --"))
 	}
 	err := c.CheckShape(rota.MaxPayloadBytes)
 	return c, err

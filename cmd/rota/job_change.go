@@ -40,6 +40,30 @@ func (a jobCommands) retry() *cobra.Command {
 	return cmd
 }
 
+func (a jobCommands) interrupt() *cobra.Command {
+	counted := false
+	cmd := a.change("interrupt", "End the attempt that jobs are in, and try them again",
+		func(c *client.Client, ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
+			return c.Interrupt(ctx, counted, ids...)
+		})
+	cmd.Long = `End the attempt that jobs are in, and have them tried again, nodes of running workflows too. The lease
+is revoked: the worker stops and confirms, and the job is QUEUED again. A worker that does not
+answer holds it until the lease's deadline, or 40 s of silence. The attempt is not used up
+unless --counted says so; then the job backs off, or is DEAD with its last attempt.`
+	cmd.Example = "  rota job interrupt photo-4711\n  rota job interrupt nightly/render --counted"
+	cmd.Flags().BoolVar(&counted, "counted", false, "count the attempt as used up")
+	return cmd
+}
+
+func (a jobCommands) runNow() *cobra.Command {
+	cmd := a.change("run-now", "Queue DELAYED jobs before their time", (*client.Client).RunNow)
+	cmd.Long = `Queue jobs that are DELAYED now: by --delay or --not-before, backing off, or put off by their handler.
+They keep their attempts. A job that waits because the worker of its cancelled lease may
+still run it is refused.`
+	cmd.Example = "  rota job run-now photo-4711"
+	return cmd
+}
+
 func (a jobCommands) delete() *cobra.Command {
 	cmd := a.change("delete", "Forget jobs that have ended: nobody shows them again, their ids are free", (*client.Client).DeleteJobs)
 	cmd.Long = `Forget jobs that are COMPLETED, DEAD, EXPIRED or CANCELLED, wherever they are kept: show and list

@@ -76,8 +76,17 @@ changes nothing and prints it as it is; another job under a known id is refused 
 	return cmd
 }
 
+// formerFlags are the names that flags had in v0.1.0, under which they are taken as well.
+var formerFlags = map[string]string{"attempt-max": "retry-attempts", "backoff-base": "retry-base", "backoff-cap": "retry-cap",
+	"backoff-factor": "retry-factor", "backoff-jitter": "retry-jitter"}
+
+func presentFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	return pflag.NormalizedName(cmp.Or(formerFlags[name], name))
+}
+
 func (f *submitFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	flags.SetNormalizeFunc(presentFlag)
 	flags.StringVar(&f.queue, "queue", string(rota.DefaultQueue), "`queue` to wait in")
 	flags.StringVar(&f.typ, "type", "", "handler `type` asked for")
 	flags.StringVar(&f.id, "id", "", "the job's `id`, the idempotency key (default: a new one)")
@@ -88,12 +97,12 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
 	durationVar(flags, &f.delay, "delay", 0, "hold the job back so long")
 	flags.Var((*dateValue)(&f.at), "at", "hold the job back until this `date`, such as 2031-01-31T15:04:05Z; local without a zone")
-	flags.Int64Var(&f.retry.Attempts, "attempt-max", 0, "how many `attempts` the job has (default: the queue's attempt_max)")
-	durationVar(flags, &f.retry.Base, "backoff-base", 0, "the wait after the first attempt that fails (default: the queue's)")
-	durationVar(flags, &f.retry.Cap, "backoff-cap", 0, "the longest wait between two attempts (default: the queue's)")
-	flags.Float64Var(&f.factor, "backoff-factor", 0, "by how `much` the wait grows with each attempt, 1 to 1000 (default: the queue's)")
-	flags.Float64Var(&f.jitter, "backoff-jitter", -1, "by what `ratio` a wait is longer or shorter at most, 0 to 1 (default: the queue's)")
-	flags.Lookup("backoff-jitter").DefValue = "0" // the help says what it is
+	flags.Int64Var(&f.retry.Attempts, "retry-attempts", 0, "how many `attempts` the job has (default: the queue's attempt_max)")
+	durationVar(flags, &f.retry.Base, "retry-base", 0, "the wait after the first attempt that fails (default: the queue's)")
+	durationVar(flags, &f.retry.Cap, "retry-cap", 0, "the longest wait between two attempts (default: the queue's)")
+	flags.Float64Var(&f.factor, "retry-factor", 0, "by how `much` the wait grows with each attempt, 1 to 1000 (default: the queue's)")
+	flags.Float64Var(&f.jitter, "retry-jitter", -1, "by what `ratio` a wait is longer or shorter at most, 0 to 1 (default: the queue's)")
+	flags.Lookup("retry-jitter").DefValue = "0" // the help says what it is
 	durationVar(flags, &f.maxRuntime, "max-runtime", 0, "end an attempt that runs so long, 3s or more: its worker ends it 1s before, to report it (default: the queue's max_runtime)")
 	flags.StringArrayVar(&f.labels, "label", nil, "`key=value` of your own, shown and kept with the job; may be repeated")
 	flags.StringArrayVar(&f.headers, "header", nil,
@@ -128,10 +137,10 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 	within(flags, 0, rota.MaxDuration, "delay", "ttl", "start-by")
 	withinOrZero(flags, time.Duration(rota.MaxRuntimeLeast)*time.Millisecond, rota.MaxDuration, "max-runtime")
 	boundResources(flags)
-	within(flags, 0, rota.MaxAttempts, "attempt-max")
-	withinOrZero(flags, 1.0, 1_000.0, "backoff-factor")
-	within(flags, 0.0, 1.0, "backoff-jitter")
-	within(flags, 0, rota.MaxDuration, "backoff-base", "backoff-cap")
+	within(flags, 0, rota.MaxAttempts, "retry-attempts")
+	withinOrZero(flags, 1.0, 1_000.0, "retry-factor")
+	within(flags, 0.0, 1.0, "retry-jitter")
+	within(flags, 0, rota.MaxDuration, "retry-base", "retry-cap")
 	within(flags, 0, maxMs, "simulate-ms", "expected-ms")
 	within(flags, 0, int64(rota.MaxUnits), "units")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the job ended; exit 6 if otherwise than COMPLETED")

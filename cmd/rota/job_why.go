@@ -64,6 +64,9 @@ func whyText(x *rota.Explanation, wide bool) string {
 	facts := []fact{{"job", x.Job}, {"state", x.State}, {"index", uint64(x.Index)}}
 	if x.State == rota.JobQueued {
 		facts = append(facts, fact{"rank", x.Rank}, fact{"before it", x.Before})
+		if x.Score != nil {
+			facts = append(facts, fact{"score", *x.Score})
+		}
 	}
 	if x.State.Terminal() && len(x.Reasons) > 0 {
 		facts = append(facts, fact{"ended with", x.Reasons[0].Reason})

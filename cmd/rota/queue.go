@@ -161,7 +161,7 @@ func parseSettings(preset string, pairs []string) ([]rota.Setting, error) {
 		if !ok {
 			return nil, usagef("--set %q is refused: key=value is wanted", pair)
 		}
-		s := rota.Setting{Key: key, Value: value}
+		s := rota.Setting{Key: key, Value: value}.Canonical()
 		if err := cmp.Or(s.CheckUnit(), policy.Try(s)); err != nil {
 			return nil, err
 		}

@@ -203,7 +203,7 @@ func (a scheduleCommands) backfill() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "backfill S FROM TO",
 		Short:   "Run the dates of a schedule that have passed, from one date to another; those that are known do not run again",
-		Example: "  rota schedule backfill nightly 2031-01-01 2031-01-31",
+		Example: "  rota schedule backfill nightly 2026-10-01 2026-10-31",
 		Args:    cobra.ExactArgs(3),
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
 			name, err := scheduleNamed(args)

@@ -66,7 +66,7 @@ fault fails the attempt and adds nothing.
 
 On Linux a worker with --exec has a guard: this process starts the worker as its child and
 passes SIGTERM, SIGINT and SIGHUP on. When the worker dies, the guard kills every process that
-it left, daemons too, and tells the cluster: their attempts end at once as LEASE_EXPIRED, where
+it left, daemons too, and tells the cluster: their attempts end at once as WORKER_LOST, where
 silence would take 40 s. Each job runs again after its queue's backoff (backoff_base, 5s unless
 set); one whose attempts are used up (attempt_max) is DEAD. The exit code is the worker's, or 128 and the signal. A guard that is killed takes its
 worker along, which gives back what runs. --guard=false does without; other systems have none.

@@ -87,6 +87,8 @@ const (
 	opEndSession       = 98
 	opReadSnapshot     = 99
 	opSetTzdata        = 100
+	opInterruptJob     = 120
+	opRunJobNow        = 121
 	opActor            = 61
 	opVia              = 62
 	opRequest          = 63

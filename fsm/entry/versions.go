@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/filter"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
@@ -29,10 +31,14 @@ const (
 // value it is the key, whatever it is set to; the key "preset" stands for presets.
 type newer struct {
 	key, value string
-	version    uint32
+	// above narrows a key to values above a number, unless it is 0.
+	above   int64
+	version uint32
 }
 
 var newerSettings = []newer{
+	{key: "worker_losses_max", version: 2}, {key: "health_provider_fail", version: 2},
+	{key: "unseeded", version: 2}, {key: "renew_adds", version: 2}, {key: "batch_size", above: 1_000, version: 2},
 	{key: "backfill", value: "conservative", version: 2},
 	{key: "estimate", value: "last2", version: 2}, {key: "estimate", value: "ema", version: 2}, {key: "estimate", value: "quantile", version: 2},
 	{key: "ranking", value: "smallest", version: 2}, {key: "preset", value: "batch", version: 2},
@@ -45,7 +51,7 @@ func Needs(op *fsmpb.Op) uint32 {
 	switch o := op.GetOp().(type) {
 	case *fsmpb.Op_SetQueue:
 		return settingsNeed(o.SetQueue, newerSettings)
-	case *fsmpb.Op_SetTzdata:
+	case *fsmpb.Op_SetTzdata, *fsmpb.Op_InterruptJob, *fsmpb.Op_RunJobNow:
 		return 2
 	case *fsmpb.Op_BackfillSchedule:
 		if o.BackfillSchedule.GetTzdata() != "" {
@@ -62,6 +68,16 @@ func Needs(op *fsmpb.Op) uint32 {
 		return SpecNeeds(o.OpenBatch.GetCallback())
 	case *fsmpb.Op_StartPlan:
 		if v := o.StartPlan.GetVerb(); v <= uint32(rota.PlanVerbLast) && rota.PlanVerb(v).Workflows() {
+			return 2
+		}
+		f, err := filter.Parse(o.StartPlan.GetFilter())
+		blocked := o.StartPlan.GetVerb() == uint32(rota.PlanCancel) && !f.May(rota.PlanCancel.States()...) && f.May(rota.JobBlocked)
+		if err == nil && (f.Has(filter.Worker) || blocked) {
+			return 2
+		}
+		return FirstRules
+	case *fsmpb.Op_ChangeJob:
+		if o.ChangeJob.StartByMs != nil {
 			return 2
 		}
 		return FirstRules
@@ -99,7 +115,10 @@ func settingsNeed(op *fsmpb.SetQueue, table []newer) uint32 {
 	needs := uint32(FirstRules)
 	for _, n := range table {
 		is := func(key, value string) bool { // as rota.QueuePolicy.Set reads them
-			return strings.EqualFold(strings.TrimSpace(key), n.key) && (n.value == "" || strings.EqualFold(strings.TrimSpace(value), n.value))
+			value = strings.TrimSpace(value)
+			number, err := strconv.ParseInt(value, 10, 64)
+			return strings.EqualFold(strings.TrimSpace(key), n.key) && (n.value == "" || strings.EqualFold(value, n.value)) &&
+				(n.above == 0 || err == nil && number > n.above)
 		}
 		if op.GetPreset() != "" && is("preset", op.GetPreset()) ||
 			slices.ContainsFunc(op.GetSet(), func(l *fsmpb.Label) bool { return is(l.GetKey(), l.GetValue()) }) {

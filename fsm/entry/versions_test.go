@@ -8,7 +8,8 @@ import (
 
 func TestSettingsNeed(t *testing.T) {
 	t.Parallel()
-	table := []newer{{"backfill", "all", 2}, {"depth", "", 3}, {"preset", "night", 4}}
+	table := []newer{{key: "backfill", value: "all", version: 2}, {key: "depth", version: 3}, {key: "preset", value: "night", version: 4},
+		{key: "width", above: 10, version: 5}}
 	set := func(preset string, pairs ...string) *fsmpb.SetQueue {
 		op := &fsmpb.SetQueue{Name: "q", Preset: preset}
 		for i := 0; i < len(pairs); i += 2 {
@@ -25,6 +26,8 @@ func TestSettingsNeed(t *testing.T) {
 		{set("", "ranking", "fifo", "backfill", "all"), 2},
 		{set("", "depth", "1", "backfill", "all"), 3},
 		{set("", "Backfill ", " ALL"), 2},
+		{set("", "width", "10", "width", "11x"), FirstRules},
+		{set("", "width", " 11 "), 5},
 		{set("night"), 4},
 		{set("night", "depth", ""), 4},
 	} {

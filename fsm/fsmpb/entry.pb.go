@@ -270,6 +270,8 @@ type Op struct {
 	//	*Op_EndSession
 	//	*Op_ReadSnapshot
 	//	*Op_SetTzdata
+	//	*Op_InterruptJob
+	//	*Op_RunJobNow
 	Op isOp_Op `protobuf_oneof:"op"`
 	// Who asked for it, as rota.Principal; empty where the leader of the entry acts by
 	// itself. Via is the node and the door, request the id of the call. The edge sets them.
@@ -959,6 +961,24 @@ func (x *Op) GetSetTzdata() *SetTZData {
 	return nil
 }
 
+func (x *Op) GetInterruptJob() *InterruptJob {
+	if x != nil {
+		if x, ok := x.Op.(*Op_InterruptJob); ok {
+			return x.InterruptJob
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetRunJobNow() *RunJobNow {
+	if x != nil {
+		if x, ok := x.Op.(*Op_RunJobNow); ok {
+			return x.RunJobNow
+		}
+	}
+	return nil
+}
+
 func (x *Op) GetActor() string {
 	if x != nil {
 		return x.Actor
@@ -1275,6 +1295,14 @@ type Op_SetTzdata struct {
 	SetTzdata *SetTZData `protobuf:"bytes,100,opt,name=set_tzdata,json=setTzdata,proto3,oneof"`
 }
 
+type Op_InterruptJob struct {
+	InterruptJob *InterruptJob `protobuf:"bytes,120,opt,name=interrupt_job,json=interruptJob,proto3,oneof"`
+}
+
+type Op_RunJobNow struct {
+	RunJobNow *RunJobNow `protobuf:"bytes,121,opt,name=run_job_now,json=runJobNow,proto3,oneof"`
+}
+
 func (*Op_BeginTerm) isOp_Op() {}
 
 func (*Op_Submit) isOp_Op() {}
@@ -1416,6 +1444,10 @@ func (*Op_EndSession) isOp_Op() {}
 func (*Op_ReadSnapshot) isOp_Op() {}
 
 func (*Op_SetTzdata) isOp_Op() {}
+
+func (*Op_InterruptJob) isOp_Op() {}
+
+func (*Op_RunJobNow) isOp_Op() {}
 
 // SetKeyRule sets what jobs with a key are held to, or replaces it.
 type SetKeyRule struct {
@@ -4424,6 +4456,144 @@ func (x *Cancel) GetJob() string {
 	return ""
 }
 
+// InterruptJob ends one attempt, by whose lease a repetition is known; none where the job had none.
+type InterruptJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Lease         []byte                 `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
+	Counted       bool                   `protobuf:"varint,3,opt,name=counted,proto3" json:"counted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InterruptJob) Reset() {
+	*x = InterruptJob{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InterruptJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InterruptJob) ProtoMessage() {}
+
+func (x *InterruptJob) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InterruptJob.ProtoReflect.Descriptor instead.
+func (*InterruptJob) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *InterruptJob) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *InterruptJob) GetLease() []byte {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
+func (x *InterruptJob) GetCounted() bool {
+	if x != nil {
+		return x.Counted
+	}
+	return false
+}
+
+// RunJobNow queues a DELAYED job: the one that waits for this moment of the clock, or this date, in this attempt of this life.
+type RunJobNow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Life          int32                  `protobuf:"varint,2,opt,name=life,proto3" json:"life,omitempty"`
+	Attempt       int32                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	DueClockMs    int64                  `protobuf:"varint,4,opt,name=due_clock_ms,json=dueClockMs,proto3" json:"due_clock_ms,omitempty"`
+	DueMs         int64                  `protobuf:"varint,5,opt,name=due_ms,json=dueMs,proto3" json:"due_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunJobNow) Reset() {
+	*x = RunJobNow{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunJobNow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunJobNow) ProtoMessage() {}
+
+func (x *RunJobNow) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunJobNow.ProtoReflect.Descriptor instead.
+func (*RunJobNow) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *RunJobNow) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *RunJobNow) GetLife() int32 {
+	if x != nil {
+		return x.Life
+	}
+	return 0
+}
+
+func (x *RunJobNow) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *RunJobNow) GetDueClockMs() int64 {
+	if x != nil {
+		return x.DueClockMs
+	}
+	return 0
+}
+
+func (x *RunJobNow) GetDueMs() int64 {
+	if x != nil {
+		return x.DueMs
+	}
+	return 0
+}
+
 type Retry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -4440,7 +4610,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4452,7 +4622,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4465,7 +4635,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Retry) GetJob() string {
@@ -4507,7 +4677,7 @@ type Past struct {
 
 func (x *Past) Reset() {
 	*x = Past{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4519,7 +4689,7 @@ func (x *Past) String() string {
 func (*Past) ProtoMessage() {}
 
 func (x *Past) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4532,7 +4702,7 @@ func (x *Past) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Past.ProtoReflect.Descriptor instead.
 func (*Past) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Past) GetAttempts() []byte {
@@ -4554,15 +4724,16 @@ type ChangeJob struct {
 	Payload []byte   `protobuf:"bytes,6,opt,name=payload,proto3,oneof" json:"payload,omitempty"`
 	// The life, and how often the job was changed in it before, as far as the caller knows: a
 	// repetition is known by them.
-	Life          int32 `protobuf:"varint,7,opt,name=life,proto3" json:"life,omitempty"`
-	Changes       int32 `protobuf:"varint,8,opt,name=changes,proto3" json:"changes,omitempty"`
+	Life          int32  `protobuf:"varint,7,opt,name=life,proto3" json:"life,omitempty"`
+	Changes       int32  `protobuf:"varint,8,opt,name=changes,proto3" json:"changes,omitempty"`
+	StartByMs     *int64 `protobuf:"varint,9,opt,name=start_by_ms,json=startByMs,proto3,oneof" json:"start_by_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChangeJob) Reset() {
 	*x = ChangeJob{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4574,7 +4745,7 @@ func (x *ChangeJob) String() string {
 func (*ChangeJob) ProtoMessage() {}
 
 func (x *ChangeJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4587,7 +4758,7 @@ func (x *ChangeJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeJob.ProtoReflect.Descriptor instead.
 func (*ChangeJob) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ChangeJob) GetJob() string {
@@ -4646,6 +4817,13 @@ func (x *ChangeJob) GetChanges() int32 {
 	return 0
 }
 
+func (x *ChangeJob) GetStartByMs() int64 {
+	if x != nil && x.StartByMs != nil {
+		return *x.StartByMs
+	}
+	return 0
+}
+
 // DeleteJob forgets an ended job (SPEC §21.3).
 type DeleteJob struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4659,7 +4837,7 @@ type DeleteJob struct {
 
 func (x *DeleteJob) Reset() {
 	*x = DeleteJob{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4671,7 +4849,7 @@ func (x *DeleteJob) String() string {
 func (*DeleteJob) ProtoMessage() {}
 
 func (x *DeleteJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4684,7 +4862,7 @@ func (x *DeleteJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJob.ProtoReflect.Descriptor instead.
 func (*DeleteJob) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DeleteJob) GetJob() string {
@@ -4713,7 +4891,7 @@ type DeleteQueue struct {
 
 func (x *DeleteQueue) Reset() {
 	*x = DeleteQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4725,7 +4903,7 @@ func (x *DeleteQueue) String() string {
 func (*DeleteQueue) ProtoMessage() {}
 
 func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4738,7 +4916,7 @@ func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueue.ProtoReflect.Descriptor instead.
 func (*DeleteQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DeleteQueue) GetName() string {
@@ -4765,7 +4943,7 @@ type DeleteTenant struct {
 
 func (x *DeleteTenant) Reset() {
 	*x = DeleteTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4777,7 +4955,7 @@ func (x *DeleteTenant) String() string {
 func (*DeleteTenant) ProtoMessage() {}
 
 func (x *DeleteTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4790,7 +4968,7 @@ func (x *DeleteTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenant.ProtoReflect.Descriptor instead.
 func (*DeleteTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DeleteTenant) GetId() string {
@@ -4810,7 +4988,7 @@ type DeleteWorker struct {
 
 func (x *DeleteWorker) Reset() {
 	*x = DeleteWorker{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4822,7 +5000,7 @@ func (x *DeleteWorker) String() string {
 func (*DeleteWorker) ProtoMessage() {}
 
 func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4835,7 +5013,7 @@ func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorker.ProtoReflect.Descriptor instead.
 func (*DeleteWorker) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DeleteWorker) GetId() string {
@@ -4858,7 +5036,7 @@ type SetIssuer struct {
 
 func (x *SetIssuer) Reset() {
 	*x = SetIssuer{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4870,7 +5048,7 @@ func (x *SetIssuer) String() string {
 func (*SetIssuer) ProtoMessage() {}
 
 func (x *SetIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4883,7 +5061,7 @@ func (x *SetIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetIssuer.ProtoReflect.Descriptor instead.
 func (*SetIssuer) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SetIssuer) GetUrl() string {
@@ -4925,7 +5103,7 @@ type ClaimRole struct {
 
 func (x *ClaimRole) Reset() {
 	*x = ClaimRole{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4937,7 +5115,7 @@ func (x *ClaimRole) String() string {
 func (*ClaimRole) ProtoMessage() {}
 
 func (x *ClaimRole) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4950,7 +5128,7 @@ func (x *ClaimRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRole.ProtoReflect.Descriptor instead.
 func (*ClaimRole) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ClaimRole) GetClaim() string {
@@ -4983,7 +5161,7 @@ type DeleteIssuer struct {
 
 func (x *DeleteIssuer) Reset() {
 	*x = DeleteIssuer{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4995,7 +5173,7 @@ func (x *DeleteIssuer) String() string {
 func (*DeleteIssuer) ProtoMessage() {}
 
 func (x *DeleteIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5008,7 +5186,7 @@ func (x *DeleteIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteIssuer.ProtoReflect.Descriptor instead.
 func (*DeleteIssuer) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DeleteIssuer) GetUrl() string {
@@ -5040,7 +5218,7 @@ type Exchange struct {
 
 func (x *Exchange) Reset() {
 	*x = Exchange{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5052,7 +5230,7 @@ func (x *Exchange) String() string {
 func (*Exchange) ProtoMessage() {}
 
 func (x *Exchange) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5065,7 +5243,7 @@ func (x *Exchange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exchange.ProtoReflect.Descriptor instead.
 func (*Exchange) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Exchange) GetIssuer() string {
@@ -5148,7 +5326,7 @@ type DropDeleted struct {
 
 func (x *DropDeleted) Reset() {
 	*x = DropDeleted{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5160,7 +5338,7 @@ func (x *DropDeleted) String() string {
 func (*DropDeleted) ProtoMessage() {}
 
 func (x *DropDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5173,7 +5351,7 @@ func (x *DropDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropDeleted.ProtoReflect.Descriptor instead.
 func (*DropDeleted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{51}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DropDeleted) GetThrough() uint64 {
@@ -5198,7 +5376,7 @@ type SetMode struct {
 
 func (x *SetMode) Reset() {
 	*x = SetMode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5210,7 +5388,7 @@ func (x *SetMode) String() string {
 func (*SetMode) ProtoMessage() {}
 
 func (x *SetMode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5223,7 +5401,7 @@ func (x *SetMode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMode.ProtoReflect.Descriptor instead.
 func (*SetMode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{52}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SetMode) GetMode() uint32 {
@@ -5264,7 +5442,7 @@ type SetCluster struct {
 
 func (x *SetCluster) Reset() {
 	*x = SetCluster{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5276,7 +5454,7 @@ func (x *SetCluster) String() string {
 func (*SetCluster) ProtoMessage() {}
 
 func (x *SetCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5289,7 +5467,7 @@ func (x *SetCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCluster.ProtoReflect.Descriptor instead.
 func (*SetCluster) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{53}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SetCluster) GetSet() []*Label {
@@ -5311,7 +5489,7 @@ type SetTenant struct {
 
 func (x *SetTenant) Reset() {
 	*x = SetTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5323,7 +5501,7 @@ func (x *SetTenant) String() string {
 func (*SetTenant) ProtoMessage() {}
 
 func (x *SetTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5336,7 +5514,7 @@ func (x *SetTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenant.ProtoReflect.Descriptor instead.
 func (*SetTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{54}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SetTenant) GetId() string {
@@ -5369,7 +5547,7 @@ type ReportProof struct {
 
 func (x *ReportProof) Reset() {
 	*x = ReportProof{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5381,7 +5559,7 @@ func (x *ReportProof) String() string {
 func (*ReportProof) ProtoMessage() {}
 
 func (x *ReportProof) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5394,7 +5572,7 @@ func (x *ReportProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProof.ProtoReflect.Descriptor instead.
 func (*ReportProof) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{55}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ReportProof) GetJob() string {
@@ -5460,7 +5638,7 @@ type OpenWorkflow struct {
 
 func (x *OpenWorkflow) Reset() {
 	*x = OpenWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5472,7 +5650,7 @@ func (x *OpenWorkflow) String() string {
 func (*OpenWorkflow) ProtoMessage() {}
 
 func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5485,7 +5663,7 @@ func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkflow.ProtoReflect.Descriptor instead.
 func (*OpenWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{56}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *OpenWorkflow) GetId() string {
@@ -5568,7 +5746,7 @@ type QueueShare struct {
 
 func (x *QueueShare) Reset() {
 	*x = QueueShare{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5580,7 +5758,7 @@ func (x *QueueShare) String() string {
 func (*QueueShare) ProtoMessage() {}
 
 func (x *QueueShare) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5593,7 +5771,7 @@ func (x *QueueShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueShare.ProtoReflect.Descriptor instead.
 func (*QueueShare) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{57}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *QueueShare) GetQueue() string {
@@ -5624,7 +5802,7 @@ type AddNodes struct {
 
 func (x *AddNodes) Reset() {
 	*x = AddNodes{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5636,7 +5814,7 @@ func (x *AddNodes) String() string {
 func (*AddNodes) ProtoMessage() {}
 
 func (x *AddNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5649,7 +5827,7 @@ func (x *AddNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddNodes.ProtoReflect.Descriptor instead.
 func (*AddNodes) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{58}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *AddNodes) GetWorkflow() string {
@@ -5697,7 +5875,7 @@ type WorkflowNode struct {
 
 func (x *WorkflowNode) Reset() {
 	*x = WorkflowNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5709,7 +5887,7 @@ func (x *WorkflowNode) String() string {
 func (*WorkflowNode) ProtoMessage() {}
 
 func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5722,7 +5900,7 @@ func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowNode.ProtoReflect.Descriptor instead.
 func (*WorkflowNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{59}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WorkflowNode) GetSpec() *JobSpec {
@@ -5767,7 +5945,7 @@ type Growth struct {
 
 func (x *Growth) Reset() {
 	*x = Growth{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5779,7 +5957,7 @@ func (x *Growth) String() string {
 func (*Growth) ProtoMessage() {}
 
 func (x *Growth) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5792,7 +5970,7 @@ func (x *Growth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Growth.ProtoReflect.Descriptor instead.
 func (*Growth) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{60}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Growth) GetNodes() []*WorkflowNode {
@@ -5820,7 +5998,7 @@ type Gate struct {
 
 func (x *Gate) Reset() {
 	*x = Gate{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5832,7 +6010,7 @@ func (x *Gate) String() string {
 func (*Gate) ProtoMessage() {}
 
 func (x *Gate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5845,7 +6023,7 @@ func (x *Gate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gate.ProtoReflect.Descriptor instead.
 func (*Gate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{61}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Gate) GetTimeoutMs() int64 {
@@ -5876,7 +6054,7 @@ type SignalWorkflow struct {
 
 func (x *SignalWorkflow) Reset() {
 	*x = SignalWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5888,7 +6066,7 @@ func (x *SignalWorkflow) String() string {
 func (*SignalWorkflow) ProtoMessage() {}
 
 func (x *SignalWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5901,7 +6079,7 @@ func (x *SignalWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalWorkflow.ProtoReflect.Descriptor instead.
 func (*SignalWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{62}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SignalWorkflow) GetWorkflow() string {
@@ -5949,7 +6127,7 @@ type CommitWorkflow struct {
 
 func (x *CommitWorkflow) Reset() {
 	*x = CommitWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5961,7 +6139,7 @@ func (x *CommitWorkflow) String() string {
 func (*CommitWorkflow) ProtoMessage() {}
 
 func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5974,7 +6152,7 @@ func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWorkflow.ProtoReflect.Descriptor instead.
 func (*CommitWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{63}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CommitWorkflow) GetId() string {
@@ -6000,7 +6178,7 @@ type CancelWorkflow struct {
 
 func (x *CancelWorkflow) Reset() {
 	*x = CancelWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6012,7 +6190,7 @@ func (x *CancelWorkflow) String() string {
 func (*CancelWorkflow) ProtoMessage() {}
 
 func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6025,7 +6203,7 @@ func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflow.ProtoReflect.Descriptor instead.
 func (*CancelWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{64}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CancelWorkflow) GetId() string {
@@ -6049,7 +6227,7 @@ type RetryWorkflow struct {
 
 func (x *RetryWorkflow) Reset() {
 	*x = RetryWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6061,7 +6239,7 @@ func (x *RetryWorkflow) String() string {
 func (*RetryWorkflow) ProtoMessage() {}
 
 func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6074,7 +6252,7 @@ func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflow.ProtoReflect.Descriptor instead.
 func (*RetryWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{65}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RetryWorkflow) GetId() string {
@@ -6106,7 +6284,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6118,7 +6296,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6131,7 +6309,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{66}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{68}
 }
 
 type SetQueue struct {
@@ -6145,7 +6323,7 @@ type SetQueue struct {
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6157,7 +6335,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6170,7 +6348,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{67}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SetQueue) GetName() string {
@@ -6202,7 +6380,7 @@ type Barrier struct {
 
 func (x *Barrier) Reset() {
 	*x = Barrier{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6214,7 +6392,7 @@ func (x *Barrier) String() string {
 func (*Barrier) ProtoMessage() {}
 
 func (x *Barrier) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6227,7 +6405,7 @@ func (x *Barrier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barrier.ProtoReflect.Descriptor instead.
 func (*Barrier) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{68}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{70}
 }
 
 // SetNode records a node that joined or left: ids ever used are kept.
@@ -6251,7 +6429,7 @@ type SetNode struct {
 
 func (x *SetNode) Reset() {
 	*x = SetNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6263,7 +6441,7 @@ func (x *SetNode) String() string {
 func (*SetNode) ProtoMessage() {}
 
 func (x *SetNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6276,7 +6454,7 @@ func (x *SetNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
 func (*SetNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{69}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SetNode) GetId() string {
@@ -6346,7 +6524,7 @@ type WantVoters struct {
 
 func (x *WantVoters) Reset() {
 	*x = WantVoters{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6358,7 +6536,7 @@ func (x *WantVoters) String() string {
 func (*WantVoters) ProtoMessage() {}
 
 func (x *WantVoters) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6371,7 +6549,7 @@ func (x *WantVoters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WantVoters.ProtoReflect.Descriptor instead.
 func (*WantVoters) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{70}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *WantVoters) GetVoters() []string {
@@ -6392,7 +6570,7 @@ type SwitchRules struct {
 
 func (x *SwitchRules) Reset() {
 	*x = SwitchRules{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6404,7 +6582,7 @@ func (x *SwitchRules) String() string {
 func (*SwitchRules) ProtoMessage() {}
 
 func (x *SwitchRules) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6417,7 +6595,7 @@ func (x *SwitchRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchRules.ProtoReflect.Descriptor instead.
 func (*SwitchRules) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{71}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SwitchRules) GetVersion() uint32 {
@@ -6441,7 +6619,7 @@ type BackupStored struct {
 
 func (x *BackupStored) Reset() {
 	*x = BackupStored{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6453,7 +6631,7 @@ func (x *BackupStored) String() string {
 func (*BackupStored) ProtoMessage() {}
 
 func (x *BackupStored) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6466,7 +6644,7 @@ func (x *BackupStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStored.ProtoReflect.Descriptor instead.
 func (*BackupStored) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{72}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *BackupStored) GetIndex() uint64 {
@@ -6508,7 +6686,7 @@ type ReadSnapshot struct {
 
 func (x *ReadSnapshot) Reset() {
 	*x = ReadSnapshot{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6520,7 +6698,7 @@ func (x *ReadSnapshot) String() string {
 func (*ReadSnapshot) ProtoMessage() {}
 
 func (x *ReadSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6533,7 +6711,7 @@ func (x *ReadSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSnapshot.ProtoReflect.Descriptor instead.
 func (*ReadSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{73}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ReadSnapshot) GetNode() string {
@@ -6576,7 +6754,7 @@ type SetSchedule struct {
 
 func (x *SetSchedule) Reset() {
 	*x = SetSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6588,7 +6766,7 @@ func (x *SetSchedule) String() string {
 func (*SetSchedule) ProtoMessage() {}
 
 func (x *SetSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6601,7 +6779,7 @@ func (x *SetSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
 func (*SetSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{74}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *SetSchedule) GetName() string {
@@ -6716,7 +6894,7 @@ type PauseSchedule struct {
 
 func (x *PauseSchedule) Reset() {
 	*x = PauseSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6728,7 +6906,7 @@ func (x *PauseSchedule) String() string {
 func (*PauseSchedule) ProtoMessage() {}
 
 func (x *PauseSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6741,7 +6919,7 @@ func (x *PauseSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedule.ProtoReflect.Descriptor instead.
 func (*PauseSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{75}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *PauseSchedule) GetName() string {
@@ -6783,7 +6961,7 @@ type TriggerSchedule struct {
 
 func (x *TriggerSchedule) Reset() {
 	*x = TriggerSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6795,7 +6973,7 @@ func (x *TriggerSchedule) String() string {
 func (*TriggerSchedule) ProtoMessage() {}
 
 func (x *TriggerSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6808,7 +6986,7 @@ func (x *TriggerSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSchedule.ProtoReflect.Descriptor instead.
 func (*TriggerSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{76}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *TriggerSchedule) GetName() string {
@@ -6842,7 +7020,7 @@ type BackfillSchedule struct {
 
 func (x *BackfillSchedule) Reset() {
 	*x = BackfillSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6854,7 +7032,7 @@ func (x *BackfillSchedule) String() string {
 func (*BackfillSchedule) ProtoMessage() {}
 
 func (x *BackfillSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6867,7 +7045,7 @@ func (x *BackfillSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillSchedule.ProtoReflect.Descriptor instead.
 func (*BackfillSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{77}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *BackfillSchedule) GetName() string {
@@ -6919,7 +7097,7 @@ type SetTZData struct {
 
 func (x *SetTZData) Reset() {
 	*x = SetTZData{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6931,7 +7109,7 @@ func (x *SetTZData) String() string {
 func (*SetTZData) ProtoMessage() {}
 
 func (x *SetTZData) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6944,7 +7122,7 @@ func (x *SetTZData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTZData.ProtoReflect.Descriptor instead.
 func (*SetTZData) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{78}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SetTZData) GetRelease() string {
@@ -6978,7 +7156,7 @@ type DeleteSchedule struct {
 
 func (x *DeleteSchedule) Reset() {
 	*x = DeleteSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6990,7 +7168,7 @@ func (x *DeleteSchedule) String() string {
 func (*DeleteSchedule) ProtoMessage() {}
 
 func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7003,7 +7181,7 @@ func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedule.ProtoReflect.Descriptor instead.
 func (*DeleteSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{79}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DeleteSchedule) GetName() string {
@@ -7027,7 +7205,7 @@ type OpenBatch struct {
 
 func (x *OpenBatch) Reset() {
 	*x = OpenBatch{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7039,7 +7217,7 @@ func (x *OpenBatch) String() string {
 func (*OpenBatch) ProtoMessage() {}
 
 func (x *OpenBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7052,7 +7230,7 @@ func (x *OpenBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenBatch.ProtoReflect.Descriptor instead.
 func (*OpenBatch) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{80}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *OpenBatch) GetId() string {
@@ -7086,7 +7264,7 @@ type SealBatch struct {
 
 func (x *SealBatch) Reset() {
 	*x = SealBatch{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7098,7 +7276,7 @@ func (x *SealBatch) String() string {
 func (*SealBatch) ProtoMessage() {}
 
 func (x *SealBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7111,7 +7289,7 @@ func (x *SealBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealBatch.ProtoReflect.Descriptor instead.
 func (*SealBatch) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{81}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SealBatch) GetId() string {
@@ -7137,7 +7315,7 @@ type SetWebhook struct {
 
 func (x *SetWebhook) Reset() {
 	*x = SetWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7149,7 +7327,7 @@ func (x *SetWebhook) String() string {
 func (*SetWebhook) ProtoMessage() {}
 
 func (x *SetWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7162,7 +7340,7 @@ func (x *SetWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWebhook.ProtoReflect.Descriptor instead.
 func (*SetWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{82}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SetWebhook) GetName() string {
@@ -7212,7 +7390,7 @@ type PauseWebhook struct {
 
 func (x *PauseWebhook) Reset() {
 	*x = PauseWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7224,7 +7402,7 @@ func (x *PauseWebhook) String() string {
 func (*PauseWebhook) ProtoMessage() {}
 
 func (x *PauseWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7237,7 +7415,7 @@ func (x *PauseWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseWebhook.ProtoReflect.Descriptor instead.
 func (*PauseWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{83}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *PauseWebhook) GetName() string {
@@ -7271,7 +7449,7 @@ type SkipWebhook struct {
 
 func (x *SkipWebhook) Reset() {
 	*x = SkipWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7283,7 +7461,7 @@ func (x *SkipWebhook) String() string {
 func (*SkipWebhook) ProtoMessage() {}
 
 func (x *SkipWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7296,7 +7474,7 @@ func (x *SkipWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipWebhook.ProtoReflect.Descriptor instead.
 func (*SkipWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{84}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SkipWebhook) GetName() string {
@@ -7316,7 +7494,7 @@ type DeleteWebhook struct {
 
 func (x *DeleteWebhook) Reset() {
 	*x = DeleteWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7328,7 +7506,7 @@ func (x *DeleteWebhook) String() string {
 func (*DeleteWebhook) ProtoMessage() {}
 
 func (x *DeleteWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7341,7 +7519,7 @@ func (x *DeleteWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWebhook.ProtoReflect.Descriptor instead.
 func (*DeleteWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{85}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *DeleteWebhook) GetName() string {
@@ -7363,7 +7541,7 @@ type EventId struct {
 
 func (x *EventId) Reset() {
 	*x = EventId{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7375,7 +7553,7 @@ func (x *EventId) String() string {
 func (*EventId) ProtoMessage() {}
 
 func (x *EventId) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7388,7 +7566,7 @@ func (x *EventId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventId.ProtoReflect.Descriptor instead.
 func (*EventId) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{86}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *EventId) GetIncarnation() uint64 {
@@ -7429,7 +7607,7 @@ type AdvanceHook struct {
 
 func (x *AdvanceHook) Reset() {
 	*x = AdvanceHook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7441,7 +7619,7 @@ func (x *AdvanceHook) String() string {
 func (*AdvanceHook) ProtoMessage() {}
 
 func (x *AdvanceHook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7454,7 +7632,7 @@ func (x *AdvanceHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdvanceHook.ProtoReflect.Descriptor instead.
 func (*AdvanceHook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{87}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *AdvanceHook) GetName() string {
@@ -7512,7 +7690,7 @@ type HookDelivery struct {
 
 func (x *HookDelivery) Reset() {
 	*x = HookDelivery{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7524,7 +7702,7 @@ func (x *HookDelivery) String() string {
 func (*HookDelivery) ProtoMessage() {}
 
 func (x *HookDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7537,7 +7715,7 @@ func (x *HookDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookDelivery.ProtoReflect.Descriptor instead.
 func (*HookDelivery) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{88}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *HookDelivery) GetEvent() *EventId {
@@ -7579,7 +7757,7 @@ type Fire struct {
 
 func (x *Fire) Reset() {
 	*x = Fire{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7591,7 +7769,7 @@ func (x *Fire) String() string {
 func (*Fire) ProtoMessage() {}
 
 func (x *Fire) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7604,7 +7782,7 @@ func (x *Fire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fire.ProtoReflect.Descriptor instead.
 func (*Fire) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{89}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Fire) GetName() string {
@@ -7674,7 +7852,7 @@ type StartPlan struct {
 
 func (x *StartPlan) Reset() {
 	*x = StartPlan{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7686,7 +7864,7 @@ func (x *StartPlan) String() string {
 func (*StartPlan) ProtoMessage() {}
 
 func (x *StartPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7699,7 +7877,7 @@ func (x *StartPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartPlan.ProtoReflect.Descriptor instead.
 func (*StartPlan) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{90}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *StartPlan) GetId() string {
@@ -7755,7 +7933,7 @@ type CancelPlan struct {
 
 func (x *CancelPlan) Reset() {
 	*x = CancelPlan{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7767,7 +7945,7 @@ func (x *CancelPlan) String() string {
 func (*CancelPlan) ProtoMessage() {}
 
 func (x *CancelPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7780,7 +7958,7 @@ func (x *CancelPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelPlan.ProtoReflect.Descriptor instead.
 func (*CancelPlan) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{91}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *CancelPlan) GetId() string {
@@ -7814,7 +7992,7 @@ type PlanStep struct {
 
 func (x *PlanStep) Reset() {
 	*x = PlanStep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7826,7 +8004,7 @@ func (x *PlanStep) String() string {
 func (*PlanStep) ProtoMessage() {}
 
 func (x *PlanStep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7839,7 +8017,7 @@ func (x *PlanStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStep.ProtoReflect.Descriptor instead.
 func (*PlanStep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{92}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *PlanStep) GetPlan() string {
@@ -7890,7 +8068,7 @@ type PlanItem struct {
 
 func (x *PlanItem) Reset() {
 	*x = PlanItem{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7902,7 +8080,7 @@ func (x *PlanItem) String() string {
 func (*PlanItem) ProtoMessage() {}
 
 func (x *PlanItem) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7915,7 +8093,7 @@ func (x *PlanItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanItem.ProtoReflect.Descriptor instead.
 func (*PlanItem) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{93}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *PlanItem) GetJob() string {
@@ -7954,7 +8132,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[94]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7966,7 +8144,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[94]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7979,7 +8157,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{94}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -8035,7 +8213,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[95]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8047,7 +8225,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[95]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8060,7 +8238,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{95}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -8189,7 +8367,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xe4\x1f\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xda \n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -8281,7 +8459,9 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"endSession\x12=\n" +
 	"\rread_snapshot\x18c \x01(\v2\x16.rota.fsm.ReadSnapshotH\x00R\freadSnapshot\x124\n" +
 	"\n" +
-	"set_tzdata\x18d \x01(\v2\x13.rota.fsm.SetTZDataH\x00R\tsetTzdata\x12\x14\n" +
+	"set_tzdata\x18d \x01(\v2\x13.rota.fsm.SetTZDataH\x00R\tsetTzdata\x12=\n" +
+	"\rinterrupt_job\x18x \x01(\v2\x16.rota.fsm.InterruptJobH\x00R\finterruptJob\x125\n" +
+	"\vrun_job_now\x18y \x01(\v2\x13.rota.fsm.RunJobNowH\x00R\trunJobNow\x12\x14\n" +
 	"\x05actor\x18= \x01(\tR\x05actor\x12\x10\n" +
 	"\x03via\x18> \x01(\tR\x03via\x12\x18\n" +
 	"\arequest\x18? \x01(\tR\arequest\x12\x19\n" +
@@ -8556,14 +8736,25 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x06worker\x18\x03 \x01(\tR\x06worker\x12\x10\n" +
 	"\x03log\x18\x04 \x01(\fR\x03log\"\x1a\n" +
 	"\x06Cancel\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"x\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"P\n" +
+	"\fInterruptJob\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05lease\x18\x02 \x01(\fR\x05lease\x12\x18\n" +
+	"\acounted\x18\x03 \x01(\bR\acounted\"\x84\x01\n" +
+	"\tRunJobNow\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
+	"\x04life\x18\x02 \x01(\x05R\x04life\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\x05R\aattempt\x12 \n" +
+	"\fdue_clock_ms\x18\x04 \x01(\x03R\n" +
+	"dueClockMs\x12\x15\n" +
+	"\x06due_ms\x18\x05 \x01(\x03R\x05dueMs\"x\n" +
 	"\x05Retry\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12%\n" +
 	"\x04spec\x18\x02 \x01(\v2\x11.rota.fsm.JobSpecR\x04spec\x12\x12\n" +
 	"\x04life\x18\x03 \x01(\x05R\x04life\x12\"\n" +
 	"\x04past\x18\x04 \x01(\v2\x0e.rota.fsm.PastR\x04past\"\"\n" +
 	"\x04Past\x12\x1a\n" +
-	"\battempts\x18\x01 \x01(\fR\battempts\"\x93\x02\n" +
+	"\battempts\x18\x01 \x01(\fR\battempts\"\xc8\x02\n" +
 	"\tChangeJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1f\n" +
 	"\bpriority\x18\x02 \x01(\x05H\x00R\bpriority\x88\x01\x01\x12\x15\n" +
@@ -8572,12 +8763,14 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x06ttl_ms\x18\x05 \x01(\x03H\x02R\x05ttlMs\x88\x01\x01\x12\x1d\n" +
 	"\apayload\x18\x06 \x01(\fH\x03R\apayload\x88\x01\x01\x12\x12\n" +
 	"\x04life\x18\a \x01(\x05R\x04life\x12\x18\n" +
-	"\achanges\x18\b \x01(\x05R\achangesB\v\n" +
+	"\achanges\x18\b \x01(\x05R\achanges\x12#\n" +
+	"\vstart_by_ms\x18\t \x01(\x03H\x04R\tstartByMs\x88\x01\x01B\v\n" +
 	"\t_priorityB\x06\n" +
 	"\x04_feeB\t\n" +
 	"\a_ttl_msB\n" +
 	"\n" +
-	"\b_payload\"/\n" +
+	"\b_payloadB\x0e\n" +
+	"\f_start_by_ms\"/\n" +
 	"\tDeleteJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"<\n" +
@@ -8853,7 +9046,7 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 98)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Entry)(nil),            // 0: rota.fsm.Entry
 	(*Commands)(nil),         // 1: rota.fsm.Commands
@@ -8895,67 +9088,69 @@ var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*LeaseOp)(nil),          // 37: rota.fsm.LeaseOp
 	(*KeepLog)(nil),          // 38: rota.fsm.KeepLog
 	(*Cancel)(nil),           // 39: rota.fsm.Cancel
-	(*Retry)(nil),            // 40: rota.fsm.Retry
-	(*Past)(nil),             // 41: rota.fsm.Past
-	(*ChangeJob)(nil),        // 42: rota.fsm.ChangeJob
-	(*DeleteJob)(nil),        // 43: rota.fsm.DeleteJob
-	(*DeleteQueue)(nil),      // 44: rota.fsm.DeleteQueue
-	(*DeleteTenant)(nil),     // 45: rota.fsm.DeleteTenant
-	(*DeleteWorker)(nil),     // 46: rota.fsm.DeleteWorker
-	(*SetIssuer)(nil),        // 47: rota.fsm.SetIssuer
-	(*ClaimRole)(nil),        // 48: rota.fsm.ClaimRole
-	(*DeleteIssuer)(nil),     // 49: rota.fsm.DeleteIssuer
-	(*Exchange)(nil),         // 50: rota.fsm.Exchange
-	(*DropDeleted)(nil),      // 51: rota.fsm.DropDeleted
-	(*SetMode)(nil),          // 52: rota.fsm.SetMode
-	(*SetCluster)(nil),       // 53: rota.fsm.SetCluster
-	(*SetTenant)(nil),        // 54: rota.fsm.SetTenant
-	(*ReportProof)(nil),      // 55: rota.fsm.ReportProof
-	(*OpenWorkflow)(nil),     // 56: rota.fsm.OpenWorkflow
-	(*QueueShare)(nil),       // 57: rota.fsm.QueueShare
-	(*AddNodes)(nil),         // 58: rota.fsm.AddNodes
-	(*WorkflowNode)(nil),     // 59: rota.fsm.WorkflowNode
-	(*Growth)(nil),           // 60: rota.fsm.Growth
-	(*Gate)(nil),             // 61: rota.fsm.Gate
-	(*SignalWorkflow)(nil),   // 62: rota.fsm.SignalWorkflow
-	(*CommitWorkflow)(nil),   // 63: rota.fsm.CommitWorkflow
-	(*CancelWorkflow)(nil),   // 64: rota.fsm.CancelWorkflow
-	(*RetryWorkflow)(nil),    // 65: rota.fsm.RetryWorkflow
-	(*Sweep)(nil),            // 66: rota.fsm.Sweep
-	(*SetQueue)(nil),         // 67: rota.fsm.SetQueue
-	(*Barrier)(nil),          // 68: rota.fsm.Barrier
-	(*SetNode)(nil),          // 69: rota.fsm.SetNode
-	(*WantVoters)(nil),       // 70: rota.fsm.WantVoters
-	(*SwitchRules)(nil),      // 71: rota.fsm.SwitchRules
-	(*BackupStored)(nil),     // 72: rota.fsm.BackupStored
-	(*ReadSnapshot)(nil),     // 73: rota.fsm.ReadSnapshot
-	(*SetSchedule)(nil),      // 74: rota.fsm.SetSchedule
-	(*PauseSchedule)(nil),    // 75: rota.fsm.PauseSchedule
-	(*TriggerSchedule)(nil),  // 76: rota.fsm.TriggerSchedule
-	(*BackfillSchedule)(nil), // 77: rota.fsm.BackfillSchedule
-	(*SetTZData)(nil),        // 78: rota.fsm.SetTZData
-	(*DeleteSchedule)(nil),   // 79: rota.fsm.DeleteSchedule
-	(*OpenBatch)(nil),        // 80: rota.fsm.OpenBatch
-	(*SealBatch)(nil),        // 81: rota.fsm.SealBatch
-	(*SetWebhook)(nil),       // 82: rota.fsm.SetWebhook
-	(*PauseWebhook)(nil),     // 83: rota.fsm.PauseWebhook
-	(*SkipWebhook)(nil),      // 84: rota.fsm.SkipWebhook
-	(*DeleteWebhook)(nil),    // 85: rota.fsm.DeleteWebhook
-	(*EventId)(nil),          // 86: rota.fsm.EventId
-	(*AdvanceHook)(nil),      // 87: rota.fsm.AdvanceHook
-	(*HookDelivery)(nil),     // 88: rota.fsm.HookDelivery
-	(*Fire)(nil),             // 89: rota.fsm.Fire
-	(*StartPlan)(nil),        // 90: rota.fsm.StartPlan
-	(*CancelPlan)(nil),       // 91: rota.fsm.CancelPlan
-	(*PlanStep)(nil),         // 92: rota.fsm.PlanStep
-	(*PlanItem)(nil),         // 93: rota.fsm.PlanItem
-	(*NodeDiffers)(nil),      // 94: rota.fsm.NodeDiffers
-	(*Outcome)(nil),          // 95: rota.fsm.Outcome
+	(*InterruptJob)(nil),     // 40: rota.fsm.InterruptJob
+	(*RunJobNow)(nil),        // 41: rota.fsm.RunJobNow
+	(*Retry)(nil),            // 42: rota.fsm.Retry
+	(*Past)(nil),             // 43: rota.fsm.Past
+	(*ChangeJob)(nil),        // 44: rota.fsm.ChangeJob
+	(*DeleteJob)(nil),        // 45: rota.fsm.DeleteJob
+	(*DeleteQueue)(nil),      // 46: rota.fsm.DeleteQueue
+	(*DeleteTenant)(nil),     // 47: rota.fsm.DeleteTenant
+	(*DeleteWorker)(nil),     // 48: rota.fsm.DeleteWorker
+	(*SetIssuer)(nil),        // 49: rota.fsm.SetIssuer
+	(*ClaimRole)(nil),        // 50: rota.fsm.ClaimRole
+	(*DeleteIssuer)(nil),     // 51: rota.fsm.DeleteIssuer
+	(*Exchange)(nil),         // 52: rota.fsm.Exchange
+	(*DropDeleted)(nil),      // 53: rota.fsm.DropDeleted
+	(*SetMode)(nil),          // 54: rota.fsm.SetMode
+	(*SetCluster)(nil),       // 55: rota.fsm.SetCluster
+	(*SetTenant)(nil),        // 56: rota.fsm.SetTenant
+	(*ReportProof)(nil),      // 57: rota.fsm.ReportProof
+	(*OpenWorkflow)(nil),     // 58: rota.fsm.OpenWorkflow
+	(*QueueShare)(nil),       // 59: rota.fsm.QueueShare
+	(*AddNodes)(nil),         // 60: rota.fsm.AddNodes
+	(*WorkflowNode)(nil),     // 61: rota.fsm.WorkflowNode
+	(*Growth)(nil),           // 62: rota.fsm.Growth
+	(*Gate)(nil),             // 63: rota.fsm.Gate
+	(*SignalWorkflow)(nil),   // 64: rota.fsm.SignalWorkflow
+	(*CommitWorkflow)(nil),   // 65: rota.fsm.CommitWorkflow
+	(*CancelWorkflow)(nil),   // 66: rota.fsm.CancelWorkflow
+	(*RetryWorkflow)(nil),    // 67: rota.fsm.RetryWorkflow
+	(*Sweep)(nil),            // 68: rota.fsm.Sweep
+	(*SetQueue)(nil),         // 69: rota.fsm.SetQueue
+	(*Barrier)(nil),          // 70: rota.fsm.Barrier
+	(*SetNode)(nil),          // 71: rota.fsm.SetNode
+	(*WantVoters)(nil),       // 72: rota.fsm.WantVoters
+	(*SwitchRules)(nil),      // 73: rota.fsm.SwitchRules
+	(*BackupStored)(nil),     // 74: rota.fsm.BackupStored
+	(*ReadSnapshot)(nil),     // 75: rota.fsm.ReadSnapshot
+	(*SetSchedule)(nil),      // 76: rota.fsm.SetSchedule
+	(*PauseSchedule)(nil),    // 77: rota.fsm.PauseSchedule
+	(*TriggerSchedule)(nil),  // 78: rota.fsm.TriggerSchedule
+	(*BackfillSchedule)(nil), // 79: rota.fsm.BackfillSchedule
+	(*SetTZData)(nil),        // 80: rota.fsm.SetTZData
+	(*DeleteSchedule)(nil),   // 81: rota.fsm.DeleteSchedule
+	(*OpenBatch)(nil),        // 82: rota.fsm.OpenBatch
+	(*SealBatch)(nil),        // 83: rota.fsm.SealBatch
+	(*SetWebhook)(nil),       // 84: rota.fsm.SetWebhook
+	(*PauseWebhook)(nil),     // 85: rota.fsm.PauseWebhook
+	(*SkipWebhook)(nil),      // 86: rota.fsm.SkipWebhook
+	(*DeleteWebhook)(nil),    // 87: rota.fsm.DeleteWebhook
+	(*EventId)(nil),          // 88: rota.fsm.EventId
+	(*AdvanceHook)(nil),      // 89: rota.fsm.AdvanceHook
+	(*HookDelivery)(nil),     // 90: rota.fsm.HookDelivery
+	(*Fire)(nil),             // 91: rota.fsm.Fire
+	(*StartPlan)(nil),        // 92: rota.fsm.StartPlan
+	(*CancelPlan)(nil),       // 93: rota.fsm.CancelPlan
+	(*PlanStep)(nil),         // 94: rota.fsm.PlanStep
+	(*PlanItem)(nil),         // 95: rota.fsm.PlanItem
+	(*NodeDiffers)(nil),      // 96: rota.fsm.NodeDiffers
+	(*Outcome)(nil),          // 97: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,   // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,   // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	95,  // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	97,  // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
 	18,  // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
 	23,  // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
 	25,  // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
@@ -8964,26 +9159,26 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	32,  // 8: rota.fsm.Op.round:type_name -> rota.fsm.Round
 	37,  // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
 	39,  // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
-	40,  // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
-	66,  // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
-	67,  // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
-	68,  // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
-	69,  // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
-	52,  // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
-	54,  // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
-	55,  // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
-	56,  // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
-	58,  // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
-	63,  // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
-	64,  // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
-	65,  // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
-	71,  // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	94,  // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	42,  // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
+	68,  // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
+	69,  // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
+	70,  // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
+	71,  // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
+	54,  // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
+	56,  // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
+	57,  // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
+	58,  // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
+	60,  // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
+	65,  // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
+	66,  // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
+	67,  // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
+	73,  // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
+	96,  // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
 	29,  // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
-	42,  // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
+	44,  // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
 	30,  // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
-	43,  // 29: rota.fsm.Op.delete_job:type_name -> rota.fsm.DeleteJob
-	51,  // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
+	45,  // 29: rota.fsm.Op.delete_job:type_name -> rota.fsm.DeleteJob
+	53,  // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
 	8,   // 31: rota.fsm.Op.set_role:type_name -> rota.fsm.SetRole
 	9,   // 32: rota.fsm.Op.delete_role:type_name -> rota.fsm.DeleteRole
 	10,  // 33: rota.fsm.Op.create_token:type_name -> rota.fsm.CreateToken
@@ -8991,86 +9186,88 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	15,  // 35: rota.fsm.Op.set_block:type_name -> rota.fsm.SetBlock
 	16,  // 36: rota.fsm.Op.set_anonymous:type_name -> rota.fsm.SetAnonymous
 	17,  // 37: rota.fsm.Op.init_auth:type_name -> rota.fsm.InitAuth
-	53,  // 38: rota.fsm.Op.set_cluster:type_name -> rota.fsm.SetCluster
-	44,  // 39: rota.fsm.Op.delete_queue:type_name -> rota.fsm.DeleteQueue
-	45,  // 40: rota.fsm.Op.delete_tenant:type_name -> rota.fsm.DeleteTenant
-	46,  // 41: rota.fsm.Op.delete_worker:type_name -> rota.fsm.DeleteWorker
-	70,  // 42: rota.fsm.Op.want_voters:type_name -> rota.fsm.WantVoters
-	47,  // 43: rota.fsm.Op.set_issuer:type_name -> rota.fsm.SetIssuer
-	49,  // 44: rota.fsm.Op.delete_issuer:type_name -> rota.fsm.DeleteIssuer
-	50,  // 45: rota.fsm.Op.exchange:type_name -> rota.fsm.Exchange
-	72,  // 46: rota.fsm.Op.backup_stored:type_name -> rota.fsm.BackupStored
-	62,  // 47: rota.fsm.Op.signal_workflow:type_name -> rota.fsm.SignalWorkflow
+	55,  // 38: rota.fsm.Op.set_cluster:type_name -> rota.fsm.SetCluster
+	46,  // 39: rota.fsm.Op.delete_queue:type_name -> rota.fsm.DeleteQueue
+	47,  // 40: rota.fsm.Op.delete_tenant:type_name -> rota.fsm.DeleteTenant
+	48,  // 41: rota.fsm.Op.delete_worker:type_name -> rota.fsm.DeleteWorker
+	72,  // 42: rota.fsm.Op.want_voters:type_name -> rota.fsm.WantVoters
+	49,  // 43: rota.fsm.Op.set_issuer:type_name -> rota.fsm.SetIssuer
+	51,  // 44: rota.fsm.Op.delete_issuer:type_name -> rota.fsm.DeleteIssuer
+	52,  // 45: rota.fsm.Op.exchange:type_name -> rota.fsm.Exchange
+	74,  // 46: rota.fsm.Op.backup_stored:type_name -> rota.fsm.BackupStored
+	64,  // 47: rota.fsm.Op.signal_workflow:type_name -> rota.fsm.SignalWorkflow
 	4,   // 48: rota.fsm.Op.set_key_rule:type_name -> rota.fsm.SetKeyRule
 	5,   // 49: rota.fsm.Op.delete_key_rule:type_name -> rota.fsm.DeleteKeyRule
 	6,   // 50: rota.fsm.Op.skip_key:type_name -> rota.fsm.SkipKey
-	74,  // 51: rota.fsm.Op.set_schedule:type_name -> rota.fsm.SetSchedule
-	75,  // 52: rota.fsm.Op.pause_schedule:type_name -> rota.fsm.PauseSchedule
-	76,  // 53: rota.fsm.Op.trigger_schedule:type_name -> rota.fsm.TriggerSchedule
-	77,  // 54: rota.fsm.Op.backfill_schedule:type_name -> rota.fsm.BackfillSchedule
-	79,  // 55: rota.fsm.Op.delete_schedule:type_name -> rota.fsm.DeleteSchedule
-	89,  // 56: rota.fsm.Op.fire:type_name -> rota.fsm.Fire
-	80,  // 57: rota.fsm.Op.open_batch:type_name -> rota.fsm.OpenBatch
-	81,  // 58: rota.fsm.Op.seal_batch:type_name -> rota.fsm.SealBatch
-	90,  // 59: rota.fsm.Op.start_plan:type_name -> rota.fsm.StartPlan
-	91,  // 60: rota.fsm.Op.cancel_plan:type_name -> rota.fsm.CancelPlan
-	92,  // 61: rota.fsm.Op.plan_step:type_name -> rota.fsm.PlanStep
+	76,  // 51: rota.fsm.Op.set_schedule:type_name -> rota.fsm.SetSchedule
+	77,  // 52: rota.fsm.Op.pause_schedule:type_name -> rota.fsm.PauseSchedule
+	78,  // 53: rota.fsm.Op.trigger_schedule:type_name -> rota.fsm.TriggerSchedule
+	79,  // 54: rota.fsm.Op.backfill_schedule:type_name -> rota.fsm.BackfillSchedule
+	81,  // 55: rota.fsm.Op.delete_schedule:type_name -> rota.fsm.DeleteSchedule
+	91,  // 56: rota.fsm.Op.fire:type_name -> rota.fsm.Fire
+	82,  // 57: rota.fsm.Op.open_batch:type_name -> rota.fsm.OpenBatch
+	83,  // 58: rota.fsm.Op.seal_batch:type_name -> rota.fsm.SealBatch
+	92,  // 59: rota.fsm.Op.start_plan:type_name -> rota.fsm.StartPlan
+	93,  // 60: rota.fsm.Op.cancel_plan:type_name -> rota.fsm.CancelPlan
+	94,  // 61: rota.fsm.Op.plan_step:type_name -> rota.fsm.PlanStep
 	38,  // 62: rota.fsm.Op.keep_log:type_name -> rota.fsm.KeepLog
-	82,  // 63: rota.fsm.Op.set_webhook:type_name -> rota.fsm.SetWebhook
-	83,  // 64: rota.fsm.Op.pause_webhook:type_name -> rota.fsm.PauseWebhook
-	84,  // 65: rota.fsm.Op.skip_webhook:type_name -> rota.fsm.SkipWebhook
-	85,  // 66: rota.fsm.Op.delete_webhook:type_name -> rota.fsm.DeleteWebhook
-	87,  // 67: rota.fsm.Op.advance_hook:type_name -> rota.fsm.AdvanceHook
+	84,  // 63: rota.fsm.Op.set_webhook:type_name -> rota.fsm.SetWebhook
+	85,  // 64: rota.fsm.Op.pause_webhook:type_name -> rota.fsm.PauseWebhook
+	86,  // 65: rota.fsm.Op.skip_webhook:type_name -> rota.fsm.SkipWebhook
+	87,  // 66: rota.fsm.Op.delete_webhook:type_name -> rota.fsm.DeleteWebhook
+	89,  // 67: rota.fsm.Op.advance_hook:type_name -> rota.fsm.AdvanceHook
 	26,  // 68: rota.fsm.Op.offer:type_name -> rota.fsm.Offer
 	12,  // 69: rota.fsm.Op.open_session:type_name -> rota.fsm.OpenSession
 	13,  // 70: rota.fsm.Op.claim_session:type_name -> rota.fsm.ClaimSession
 	14,  // 71: rota.fsm.Op.end_session:type_name -> rota.fsm.EndSession
-	73,  // 72: rota.fsm.Op.read_snapshot:type_name -> rota.fsm.ReadSnapshot
-	78,  // 73: rota.fsm.Op.set_tzdata:type_name -> rota.fsm.SetTZData
-	7,   // 74: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
-	10,  // 75: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
-	22,  // 76: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	21,  // 77: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	20,  // 78: rota.fsm.JobSpec.unique:type_name -> rota.fsm.Unique
-	22,  // 79: rota.fsm.JobSpec.headers:type_name -> rota.fsm.Label
-	19,  // 80: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	21,  // 81: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	24,  // 82: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	27,  // 83: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
-	36,  // 84: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	35,  // 85: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	34,  // 86: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	33,  // 87: rota.fsm.Round.reserved:type_name -> rota.fsm.Reserved
-	22,  // 88: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
-	19,  // 89: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	41,  // 90: rota.fsm.Retry.past:type_name -> rota.fsm.Past
-	22,  // 91: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
-	48,  // 92: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
-	22,  // 93: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
-	22,  // 94: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	19,  // 95: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	41,  // 96: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
-	22,  // 97: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	57,  // 98: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	59,  // 99: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	19,  // 100: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	61,  // 101: rota.fsm.WorkflowNode.gate:type_name -> rota.fsm.Gate
-	59,  // 102: rota.fsm.Growth.nodes:type_name -> rota.fsm.WorkflowNode
-	22,  // 103: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	19,  // 104: rota.fsm.SetSchedule.job:type_name -> rota.fsm.JobSpec
-	19,  // 105: rota.fsm.OpenBatch.callback:type_name -> rota.fsm.JobSpec
-	86,  // 106: rota.fsm.AdvanceHook.from:type_name -> rota.fsm.EventId
-	86,  // 107: rota.fsm.AdvanceHook.to:type_name -> rota.fsm.EventId
-	86,  // 108: rota.fsm.AdvanceHook.gap:type_name -> rota.fsm.EventId
-	88,  // 109: rota.fsm.AdvanceHook.deliveries:type_name -> rota.fsm.HookDelivery
-	86,  // 110: rota.fsm.HookDelivery.event:type_name -> rota.fsm.EventId
-	93,  // 111: rota.fsm.PlanStep.items:type_name -> rota.fsm.PlanItem
-	40,  // 112: rota.fsm.PlanItem.retry:type_name -> rota.fsm.Retry
-	113, // [113:113] is the sub-list for method output_type
-	113, // [113:113] is the sub-list for method input_type
-	113, // [113:113] is the sub-list for extension type_name
-	113, // [113:113] is the sub-list for extension extendee
-	0,   // [0:113] is the sub-list for field type_name
+	75,  // 72: rota.fsm.Op.read_snapshot:type_name -> rota.fsm.ReadSnapshot
+	80,  // 73: rota.fsm.Op.set_tzdata:type_name -> rota.fsm.SetTZData
+	40,  // 74: rota.fsm.Op.interrupt_job:type_name -> rota.fsm.InterruptJob
+	41,  // 75: rota.fsm.Op.run_job_now:type_name -> rota.fsm.RunJobNow
+	7,   // 76: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
+	10,  // 77: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
+	22,  // 78: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	21,  // 79: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	20,  // 80: rota.fsm.JobSpec.unique:type_name -> rota.fsm.Unique
+	22,  // 81: rota.fsm.JobSpec.headers:type_name -> rota.fsm.Label
+	19,  // 82: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	21,  // 83: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	24,  // 84: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	27,  // 85: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
+	36,  // 86: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	35,  // 87: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	34,  // 88: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	33,  // 89: rota.fsm.Round.reserved:type_name -> rota.fsm.Reserved
+	22,  // 90: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	19,  // 91: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	43,  // 92: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	22,  // 93: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	50,  // 94: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
+	22,  // 95: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
+	22,  // 96: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	19,  // 97: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	43,  // 98: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	22,  // 99: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	59,  // 100: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	61,  // 101: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	19,  // 102: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	63,  // 103: rota.fsm.WorkflowNode.gate:type_name -> rota.fsm.Gate
+	61,  // 104: rota.fsm.Growth.nodes:type_name -> rota.fsm.WorkflowNode
+	22,  // 105: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	19,  // 106: rota.fsm.SetSchedule.job:type_name -> rota.fsm.JobSpec
+	19,  // 107: rota.fsm.OpenBatch.callback:type_name -> rota.fsm.JobSpec
+	88,  // 108: rota.fsm.AdvanceHook.from:type_name -> rota.fsm.EventId
+	88,  // 109: rota.fsm.AdvanceHook.to:type_name -> rota.fsm.EventId
+	88,  // 110: rota.fsm.AdvanceHook.gap:type_name -> rota.fsm.EventId
+	90,  // 111: rota.fsm.AdvanceHook.deliveries:type_name -> rota.fsm.HookDelivery
+	88,  // 112: rota.fsm.HookDelivery.event:type_name -> rota.fsm.EventId
+	95,  // 113: rota.fsm.PlanStep.items:type_name -> rota.fsm.PlanItem
+	42,  // 114: rota.fsm.PlanItem.retry:type_name -> rota.fsm.Retry
+	115, // [115:115] is the sub-list for method output_type
+	115, // [115:115] is the sub-list for method input_type
+	115, // [115:115] is the sub-list for extension type_name
+	115, // [115:115] is the sub-list for extension extendee
+	0,   // [0:115] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -9150,16 +9347,18 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_EndSession)(nil),
 		(*Op_ReadSnapshot)(nil),
 		(*Op_SetTzdata)(nil),
+		(*Op_InterruptJob)(nil),
+		(*Op_RunJobNow)(nil),
 	}
-	file_fsm_fsmpb_entry_proto_msgTypes[42].OneofWrappers = []any{}
-	file_fsm_fsmpb_entry_proto_msgTypes[90].OneofWrappers = []any{}
+	file_fsm_fsmpb_entry_proto_msgTypes[44].OneofWrappers = []any{}
+	file_fsm_fsmpb_entry_proto_msgTypes[92].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   96,
+			NumMessages:   98,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -46,6 +46,9 @@ type kind struct {
 	fits func(j *rota.Job, now rota.Clock, arg string, v *value) bool
 }
 
+// Worker is the term that came with rules version 2: what is replicated may have it from then on.
+const Worker = "worker"
+
 // equal are the operators of most kinds.
 var equal = []string{"="}
 
@@ -75,6 +78,10 @@ var kinds = []kind{
 	{"workflow", equal, true, nil, "a workflow", func(j *rota.Job, _ rota.Clock, _ string, v *value) bool {
 		workflow, _, ok := rota.SplitNodeJobID(j.ID)
 		return ok && v.matches(string(workflow))
+	}},
+	{Worker, equal, false, nil, "a worker", func(j *rota.Job, _ rota.Clock, _ string, v *value) bool {
+		return j.Lease != nil && v.matches(string(j.Lease.Worker)) ||
+			slices.ContainsFunc(j.Attempts, func(a rota.Attempt) bool { return v.matches(string(a.Worker)) })
 	}},
 	{"label.", equal, false, nil, "a value", func(j *rota.Job, _ rota.Clock, key string, v *value) bool {
 		got, ok := j.Labels[key]
@@ -263,11 +270,16 @@ func (t *term) passes(j *rota.Job, now rota.Clock) bool {
 // Empty reports whether the filter has no term.
 func (f *Filter) Empty() bool { return len(f.terms) == 0 }
 
-// Without returns the filter without its terms of one name.
-func (f *Filter) Without(name string) Filter {
+// Has reports whether the filter has a term of a name.
+func (f *Filter) Has(name string) bool {
+	return slices.ContainsFunc(f.terms, func(t term) bool { return t.name == name })
+}
+
+// Without returns the filter without its terms of some names.
+func (f *Filter) Without(names ...string) Filter {
 	var its Filter
 	for _, t := range f.terms {
-		if t.name != name {
+		if !slices.Contains(names, t.name) {
 			its.terms = append(its.terms, t)
 		}
 	}

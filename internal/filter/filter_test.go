@@ -13,6 +13,7 @@ func aJob() *rota.Job {
 	j.ID, j.Queue, j.Tenant, j.Type, j.Priority = "nightly/fetch", "mail", "acme", "send", 2
 	j.Labels = map[string]string{"team": "film", "stage.x": "a b", "odd": "50*"}
 	j.Submitted.Clock = 10_000
+	j.Lease, j.Attempts = &rota.Lease{Worker: "gpu-17"}, []rota.Attempt{{Worker: "gpu-3"}}
 	j.Batch, j.Keys = "b-7", []string{"acct:5", "disk:1"}
 	return j
 }
@@ -28,7 +29,7 @@ func TestFilter(t *testing.T) {
 		"id=nightly/fetch": true, "id=night*": true, "id=night": false, "id=*": true, `id="night*"`: false,
 		"workflow=nightly": true, "workflow=fetch": false, "-workflow=*": false,
 		"batch=b-7": true, "batch=b*": true, "batch=b": false, "-batch=*": false, "key=acct:5": true, "key=acct:*": true, "key=disk:1,x:y": true, "key=acct": false,
-		"schedule=*":      false,
+		"schedule=*": false, "worker=gpu-17": true, "worker=gpu-3": true, "worker=gpu-*": true, "worker=gpu-1": false, "-worker=gpu-3": false,
 		"label.team=film": true, "label.team=f*": true, "label.team=tv": false, "label.none=*": false, "-label.none=*": true, "label.team=*": true,
 		`label.stage.x="a b"`: true, `label.odd="50*"`: true, `label.odd="5*"`: false,
 		"error=0102030405060708": true, "error=0102030405060709,0102030405060708": true, "error=0102030405060709": false,

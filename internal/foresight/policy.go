@@ -62,7 +62,9 @@ func ParsePolicy(text string, usual ...rota.Setting) (Policy, error) {
 		}
 	}
 	fixed := queue
-	for _, s := range own {
+	for i, s := range own {
+		s = s.Canonical()
+		own[i] = s
 		if err := cmp.Or(s.CheckUnit(), queue.Set(s)); err != nil {
 			return p, fmt.Errorf("policy %s: %w", name, err)
 		}

@@ -154,6 +154,9 @@ const (
 	MaxOthers = 100
 	// MaxDeclines of one attempt use it up (SPEC §8.4).
 	MaxDeclines = 20
+	// IsolateAfter is how many losses of its worker make a job run alone (SPEC §9.7): one may be chance or a neighbor's
+	// fault, and each more costs the neighbors of a job that kills its worker.
+	IsolateAfter = 2
 	// MaxSnoozes of one attempt are free, the next uses it up (SPEC §20.3): a handler that
 	// waits for what never comes ends.
 	MaxSnoozes = 1_000

@@ -11,7 +11,7 @@ import (
 
 // timerSlack is by how much the kernel may wake a server's threads late. While anything runs, a thread of Go's runtime
 // looks every 20 µs whether a system call takes long, fsync for one: with Linux' slack of 50 µs a third of a quiet
-// server's time (ADR 88). What a server waits for by the clock may come that much later.
+// server's time (DESIGN.md). What a server waits for by the clock may come that much later.
 const timerSlack = 2 * time.Millisecond
 
 // WakeLate sets that slack for all threads of this process. Call it first in main, before signal.Notify: until then signals

@@ -13,61 +13,9 @@ import (
 	"strings"
 )
 
-// methodsMost is the number of methods that a type may have. The number of files in a package has no limit:
-// when it had one, two packages stood exactly at it, and new ideas went into files of other ideas.
-const methodsMost = 80
-
-// largeTypes lists exceptions to methodsMost; upward is the number of arrows per package that may run from a
-// lower layer of its DESIGN.md to a higher one. The numbers may only fall: one that is higher than needed
-// fails too.
-var (
-	largeTypes = map[string]int{}
-	upward     = map[string]int{"cluster": 0, "fsm": 0}
-)
-
-// shape counts the methods of each type.
-func shape(t *tree) (methods map[string]int) {
-	methods = map[string]int{}
-	for _, f := range t.files {
-		if f.test() || f.generated || f.planted() {
-			continue
-		}
-		for _, d := range f.syntax.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
-				name, _, _ := strings.Cut(functionName(fn), ".")
-				methods[f.dir()+"."+name]++
-			}
-		}
-	}
-	return methods
-}
-
-// checkShape compares the types with methodsMost.
-func checkShape(t *tree, types map[string]int) []string {
-	return checkMost(shape(t), methodsMost, types, "methods")
-}
-
-// checkMost reports what holds more than most, and than its exception allows.
-func checkMost(counts map[string]int, most int, allowed map[string]int, of string) []string {
-	var faults []string
-	for name, n := range counts {
-		switch limit, listed := allowed[name]; {
-		case listed && n <= most:
-			faults = append(faults, fmt.Sprintf("%s has %d %s: strike it out of the list of exceptions", name, n, of))
-		case listed && n < limit:
-			faults = append(faults, fmt.Sprintf("%s has %d %s, the list of exceptions allows %d: lower it", name, n, of, limit))
-		case n > max(most, limit):
-			faults = append(faults, fmt.Sprintf("%s has %d %s, at most %d are allowed: split it by idea", name, n, of, max(most, limit)))
-		}
-	}
-	for name := range allowed {
-		if counts[name] == 0 {
-			faults = append(faults, name+" is gone: strike it out of the list of exceptions")
-		}
-	}
-	slices.Sort(faults)
-	return faults
-}
+// upward is the number of arrows per package that may run from a lower layer of its DESIGN.md to a higher one. The numbers may
+// only fall: one that is higher than needed fails too.
+var upward = map[string]int{"cluster": 0, "fsm": 0}
 
 // layerLine is a line of a DESIGN.md's list of layers, the highest first:
 //

@@ -4,7 +4,7 @@
 // A scenario is a file of scenarios/. Each runs twice, once as it is written and once with
 // the leader killed where it says so, and promises the same both times.
 //
-// A driver is a program of at most 300 lines that uses the public API of its client and
+// A driver is a program of at most 330 lines that uses the public API of its client and
 // nothing else. It takes requests on stdin, a JSON object a line, and answers them on
 // stdout, in any order:
 //
@@ -16,7 +16,7 @@
 //	← {"n":3,"ok":{}}                                      once it is under way
 //	→ {"n":4,"do":"wait","id":"j","type":"echo"}
 //	← {"n":4,"ok":{"state":"COMPLETED","output":{"a":1}}}  or {"state":"DEAD","error":"…"}
-//	→ {"n":5,"do":"cancel","id":"j"}
+//	→ {"n":5,"do":"cancel","id":"j"}                       so are retry, delete, run_now, interrupt with "counted", change with "priority"
 //	→ {"n":6,"do":"drain","name":"w"}                      answered once the worker has ended
 //	→ {"n":7,"do":"release","id":"j"}                      ends the sleep of this job's handlers, now and later
 //	← {"n":6,"error":"NOT_FOUND"}                          the kind of the client's error

@@ -90,8 +90,12 @@ func (r *run) step(ctx context.Context, s *step) error {
 		return r.workflow(ctx, s.Workflow)
 	case s.Wait != nil:
 		return r.wait(s.Wait)
-	case s.Cancel != "":
-		return r.ok("cancel", map[string]any{"id": r.prefix + s.Cancel})
+	case s.Ask != nil:
+		kind, err := r.driver.ask(s.Ask.Do, map[string]any{"id": r.prefix + s.Ask.Job, "counted": s.Ask.Counted, "priority": s.Ask.Priority}, nil)
+		if err == nil && kind != s.Ask.Refused {
+			err = fmt.Errorf("%s of %s was answered %q, %q is wanted", s.Ask.Do, s.Ask.Job, kind, s.Ask.Refused)
+		}
+		return err
 	case s.Retire != "":
 		_, err := r.cluster.client.RetireWorker(ctx, rota.WorkerID(r.prefix+s.Retire))
 		return err

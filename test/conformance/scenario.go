@@ -33,8 +33,8 @@ type step struct {
 	Workflow *workflow `yaml:"workflow"`
 	// Wait is the driver's own wait for a job.
 	Wait *wait `yaml:"wait"`
-	// Cancel cancels a job through the driver.
-	Cancel string `yaml:"cancel"`
+	// Ask has the driver give an order about a job.
+	Ask *ask `yaml:"ask"`
 	// Retire has an operator retire a worker.
 	Retire string `yaml:"retire"`
 	// Drain has the driver end a worker, and waits until the cluster gives it no more jobs.
@@ -107,6 +107,15 @@ type wait struct {
 	State  string `yaml:"state"`
 	Output any    `yaml:"output"`
 	Error  string `yaml:"error"`
+}
+
+type ask struct {
+	Do       string `yaml:"do"`
+	Job      string `yaml:"job"`
+	Counted  bool   `yaml:"counted"`
+	Priority int32  `yaml:"priority"`
+	// Refused is the kind with which it must be refused, "" where it must be done.
+	Refused string `yaml:"refused"`
 }
 
 type report struct {

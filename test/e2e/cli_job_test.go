@@ -19,7 +19,7 @@ var errNotYet = errors.New("not yet")
 var jobFields = []string{"id", "queue", "type", "tenant", "priority", "state", "attempt", "submitted*",
 	"fee?", "size_bytes?", "payload?", "delay_ms?", "not_before_ms?", "not_before_at?", "ttl_ms?", "max_runtime_ms?", "cpu_milli?", "memory_bytes?", "io_bytes_per_s?",
 	"requires?", "regions_allow?", "regions_deny?", "zone?", "domain?", "worker?", "expected_digest?", "simulate_ms?", "units?",
-	"labels?", "enqueued*?", "first_lease*?", "finished*?", "due*?", "reason?", "error?", "lease?",
+	"labels?", "enqueued*?", "first_lease*?", "finished*?", "due*?", "expires*?", "reason?", "error?", "lease?",
 	"attempts?", "progress?", "progress_note?", "output?", "output_digest?", "limits?", "expected_ms?",
 	"retry_on_invalid_proof?", "data_keys?", "tier?", "preempted?", "record_dropped?", "archived?"}
 

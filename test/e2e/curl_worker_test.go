@@ -216,13 +216,17 @@ func TestPolling(t *testing.T) {
 		t.Fatalf("another token: %+v", got)
 	}
 	p.want(d, "/leases/"+one.Lease+"/progress", claim(one.Token, "one", `,"progress":50,"note":"half"`), 200)
-	done := claim(one.Token, "one", `,"output":"done"`)
+	p.want(d, "/leases/"+one.Lease+"/progress", claim(one.Token, "one", `,"progress":90,"note":"nearly","final":true`), 200) // within the second
+	p.want(a, "/leases/"+one.Lease+"/complete", claim(one.Token, "one", `,"output_digest":"00ff"`), 400)
+	elsewhere := strings.Repeat("5a", 32)
+	done := claim(one.Token, "one", `,"output":"done","output_digest":"`+elsewhere+`"`)
 	p.want(a, "/leases/"+one.Lease+"/complete", done, 200)
 	p.want(b, "/leases/"+one.Lease+"/complete", done, 200) // its answer may have been lost
 	if got := p.want(b, "/acquire", asking("polled", 3, 1, 100, one.Lease), 200); len(got.Ended) != 1 || len(got.Leases) != 0 {
 		t.Fatalf("%+v", got)
 	}
-	if job := c.job(t, "one"); job.State != rota.JobCompleted || string(job.Output) != "done" || job.Attempt != 0 {
+	if job := c.job(t, "one"); job.State != rota.JobCompleted || string(job.Output) != "done" || job.Attempt != 0 ||
+		job.Progress != 90 || job.ProgressNote != "nearly" || job.OutputDigest.String() != elsewhere {
 		t.Fatalf("%+v", job)
 	}
 
@@ -241,7 +245,7 @@ func TestPolling(t *testing.T) {
 	submit("two")
 	lost := p.want(d, "/acquire", asking("polled", 3, 3, 5000), 200).Leases[0]
 	c.awaitAttempt(t, cl, "two", 1)
-	if job := c.job(t, "two"); job.Attempts[0].End != rota.ReasonLeaseExpired {
+	if job := c.job(t, "two"); job.Attempts[0].End != rota.ReasonLeaseExpired { // of 8 s: it is not silent for long enough to be lost
 		t.Fatalf("%+v", job)
 	}
 	if got := p.want(a, "/leases/"+lost.Lease+"/complete", claim(lost.Token, "two", ""), 409); got.Kind != "STALE" {

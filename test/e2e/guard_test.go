@@ -65,7 +65,7 @@ func guardKilledWorker(t *testing.T, c *nodes) {
 	// A lease so long that its deadline plays no part.
 	c.rota(t, "queue", "set", "guarded", "--set", "lease_ms=600000").want(t, 0)
 	dir := t.TempDir()
-	script := `if [ "$ROTA_ATTEMPT" = 0 ]; then
+	script := `if [ ! -e ` + dir + `/daemon ]; then
 			(setsid sleep 600 >/dev/null 2>&1 & echo $! >` + dir + `/new; mv ` + dir + `/new ` + dir + `/daemon)
 			sleep 600
 		fi
@@ -100,7 +100,7 @@ func guardKilledWorker(t *testing.T, c *nodes) {
 		t.Fatalf("attempts %+v", job.Attempts)
 	}
 	one, two := job.Attempts[0], job.Attempts[1]
-	if one.Worker != "first" || one.End != rota.ReasonLeaseExpired || one.Number != 0 || two.Worker != "second" || two.Number != 1 {
+	if one.Worker != "first" || one.End != rota.ReasonWorkerLost || one.Number != 0 || two.Worker != "second" || two.Number != 0 {
 		t.Errorf("attempts %+v", job.Attempts)
 	}
 	contains(t, "the first attempt's error", one.Error, "guard")
@@ -147,7 +147,7 @@ func guardHangup(t *testing.T, c *nodes) {
 			t.Errorf("process %d outlives the guard: %v", id, err)
 		}
 	}
-	if job := c.job(t, "hangup"); job.Attempt != 1 || job.Attempts[0].End != rota.ReasonLeaseExpired {
+	if job := c.job(t, "hangup"); job.Attempt != 0 || job.WorkerLosses != 1 || job.Attempts[0].End != rota.ReasonWorkerLost {
 		t.Errorf("the job is %s, attempt %d after %+v", job.State, job.Attempt, job.Attempts)
 	}
 }

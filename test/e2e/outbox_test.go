@@ -31,9 +31,9 @@ func newDatabase(t *testing.T) *database {
 	for _, need := range []string{"initdb", "postgres", "psql"} {
 		if _, err := exec.LookPath(need); err != nil {
 			if os.Getenv("ROTA_OUTBOX") != "" {
-				t.Fatalf("%s is not installed: `make outbox-test` installs it", need)
+				t.Fatalf("%s is not installed: `make setup-bench` installs it", need)
 			}
-			t.Skipf("LEFT OUT: no %s here, so no outbox was tested; `make outbox-test` installs PostgreSQL", need)
+			t.Skipf("LEFT OUT: no %s here, so no outbox was tested; `make setup-bench` installs it", need)
 		}
 	}
 	dir, err := os.MkdirTemp("", "rota-outbox")

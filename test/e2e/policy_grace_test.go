@@ -80,7 +80,7 @@ func TestGraceOnDisconnect(t *testing.T) {
 		t.Error("the job runs again while its first handler works on it")
 	}
 	job := jobOf(t, cl, "graced-1")
-	if len(job.Attempts) != 1 || job.Attempts[0].Lease != lease || job.Attempts[0].End != rota.ReasonLeaseExpired || job.Attempt != 1 {
+	if len(job.Attempts) != 1 || job.Attempts[0].Lease != lease || job.Attempts[0].End != rota.ReasonWorkerLost || job.Attempt != 0 {
 		t.Fatalf("attempt %d after %+v", job.Attempt, job.Attempts)
 	}
 	shown := decode[rota.Worker](t, c.rota(t, "worker", "show", "first", "-o", "json"))

@@ -70,7 +70,7 @@ func whyNoWorker(t *testing.T, c *nodes, cl *client.Client) {
 	q := c.policyQueue(t, "lonely", "standard")
 	submitAll(t, cl, policyJob("lonely", q))
 	r := c.rota(t, "job", "why", "lonely", "-o", "json")
-	fields(t, "the explanation", object(t, r), "job", "state", "index", "clock_ms", "date_ms", "date_at", "reasons", "rank", "before", "would_run_if")
+	fields(t, "the explanation", object(t, r), "job", "state", "index", "clock_ms", "date_ms", "date_at", "reasons", "rank", "before", "score", "would_run_if")
 	fields(t, "the reason", list(t, object(t, r), "reasons")[0], "reason", "workers", "detail?")
 	x := c.why(t, "lonely")
 	if whyNames(t, x, "NO_WORKER_REGISTERED", 0); x.Rank != 0 || x.Before != 0 || x.State != rota.JobQueued {

@@ -85,7 +85,7 @@ func (s *script) wantOpen(l rota.Lease, want bool) {
 func (s *script) wantUncounted(id string) {
 	s.t.Helper()
 	if j, ok := s.leader.node.machine.Job(rota.JobID(id)); !ok || s.audit.Expired > 0 ||
-		j.Reason == rota.ReasonLeaseExpired || j.Reason == rota.ReasonAckTimeout {
+		j.Reason == rota.ReasonLeaseExpired || j.Reason == rota.ReasonWorkerLost || j.Reason == rota.ReasonAckTimeout {
 		s.t.Fatalf("job %s is in attempt %d (%s)", id, j.Attempt, j.Reason)
 	}
 }

@@ -92,6 +92,8 @@ type figures struct {
 	Tokened      int
 	// SignedIn are the tokens that identity tokens were exchanged for.
 	SignedIn int
+	// Interrupted are the attempts that were, RunNow the jobs that ran before their time.
+	Interrupted, RunNow int
 	// Deleted are the ended jobs that were forgotten.
 	Deleted int
 	// Planned are the jobs that plans had done when they came to their ends.
@@ -124,7 +126,7 @@ func (f *figures) add(o figures) {
 		to   *int
 		from int
 	}{{&f.Keyed, o.Keyed}, {&f.KeysBlocked, o.KeysBlocked}, {&f.KeysSkipped, o.KeysSkipped}, {&f.Turned, o.Turned}, {&f.Overtaken, o.Overtaken}, {&f.Foreseen, o.Foreseen}, {&f.Offered, o.Offered}, {&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
-		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Outlived, o.Outlived}, {&f.Merged, o.Merged}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Removed, o.Removed}, {&f.Planned, o.Planned}, {&f.PlannedRetries, o.PlannedRetries}, {&f.PlannedDeletions, o.PlannedDeletions}, {&f.PlannedMoves, o.PlannedMoves}, {&f.LogsKept, o.LogsKept}, {&f.LogsLate, o.LogsLate}, {&f.Batched, o.Batched}, {&f.Dated, o.Dated}, {&f.DatesSkipped, o.DatesSkipped}, {&f.DatesMissed, o.DatesMissed}, {&f.Moved, o.Moved}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.SignedIn, o.SignedIn}, {&f.With, o.With}, {&f.Beside, o.Beside}, {&f.Refilled, o.Refilled}, {&f.Owned, o.Owned}, {&f.Bounded, o.Bounded}, {&f.Edited, o.Edited}, {&f.EditedLate, o.EditedLate}, {&f.Delivered, o.Delivered}, {&f.HooksSkipped, o.HooksSkipped}, {&f.FlowsRun, o.FlowsRun},
+		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Outlived, o.Outlived}, {&f.Merged, o.Merged}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Interrupted, o.Interrupted}, {&f.RunNow, o.RunNow}, {&f.Deleted, o.Deleted}, {&f.Removed, o.Removed}, {&f.Planned, o.Planned}, {&f.PlannedRetries, o.PlannedRetries}, {&f.PlannedDeletions, o.PlannedDeletions}, {&f.PlannedMoves, o.PlannedMoves}, {&f.LogsKept, o.LogsKept}, {&f.LogsLate, o.LogsLate}, {&f.Batched, o.Batched}, {&f.Dated, o.Dated}, {&f.DatesSkipped, o.DatesSkipped}, {&f.DatesMissed, o.DatesMissed}, {&f.Moved, o.Moved}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.SignedIn, o.SignedIn}, {&f.With, o.With}, {&f.Beside, o.Beside}, {&f.Refilled, o.Refilled}, {&f.Owned, o.Owned}, {&f.Bounded, o.Bounded}, {&f.Edited, o.Edited}, {&f.EditedLate, o.EditedLate}, {&f.Delivered, o.Delivered}, {&f.HooksSkipped, o.HooksSkipped}, {&f.FlowsRun, o.FlowsRun},
 		{&f.FlowsCompleted, o.FlowsCompleted}, {&f.FlowsFailed, o.FlowsFailed}, {&f.FlowsCancelled, o.FlowsCancelled},
 		{&f.FlowsRetried, o.FlowsRetried}, {&f.Skipped, o.Skipped}, {&f.Lapsed, o.Lapsed}, {&f.Grown, o.Grown}} {
 		*x.to += x.from
@@ -134,9 +136,9 @@ func (f *figures) add(o figures) {
 // String tells them all.
 func (f figures) String() string {
 	return fmt.Sprintf("%d leaderships, %d leases, %d of them by polls, %d rounds in the entries of their submissions (%d beside others' rounds), %d expired, %d timed out, %d preempted, %d outlived their jobs, %d jobs completed, %d promotions, "+
-		"%d merged, %d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d jobs deleted, %d queues, tenants and workers deleted, %d jobs moved, %d connections taken for broken, %d events of tokens' holders, %d tokens of who signed in, %d things owned, %d refused by limits, %d edits (%d of another version), %d deliveries of a webhook (%d times some were skipped); %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
+		"%d merged, %d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d attempts interrupted, %d jobs run before their time, %d jobs deleted, %d queues, tenants and workers deleted, %d jobs moved, %d connections taken for broken, %d events of tokens' holders, %d tokens of who signed in, %d things owned, %d refused by limits, %d edits (%d of another version), %d deliveries of a webhook (%d times some were skipped); %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
 		"%d CANCELLED, %d nodes skipped, %d added by others, %d never committed; %d jobs overtook one for which room was kept (%d plans for others), %d assignments under rules of keys, %d of keys in turn, %d sequences blocked, %d skipped, %d jobs of plans (%d retries, %d deletions, %d moves), %d logs brought late (%d after the job's end), %d batches; %d dates of schedules became runs, %d were skipped, %d missed", f.Leaderships, f.Granted, f.Offered, f.With, f.Beside, f.Expired, f.TimedOut, f.Preempted, f.Outlived, f.Completed, f.Promoted,
-		f.Merged, f.Ghosts, f.Stale, f.Gone, f.Deleted, f.Removed, f.Moved, f.Disconnected, f.Tokened, f.SignedIn, f.Owned, f.Bounded, f.Edited, f.EditedLate, f.Delivered, f.HooksSkipped, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Grown, f.Lapsed, f.Overtaken, f.Foreseen, f.Keyed, f.Turned, f.KeysBlocked, f.KeysSkipped, f.Planned, f.PlannedRetries, f.PlannedDeletions, f.PlannedMoves, f.LogsKept, f.LogsLate, f.Batched, f.Dated, f.DatesSkipped, f.DatesMissed)
+		f.Merged, f.Ghosts, f.Stale, f.Gone, f.Interrupted, f.RunNow, f.Deleted, f.Removed, f.Moved, f.Disconnected, f.Tokened, f.SignedIn, f.Owned, f.Bounded, f.Edited, f.EditedLate, f.Delivered, f.HooksSkipped, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Grown, f.Lapsed, f.Overtaken, f.Foreseen, f.Keyed, f.Turned, f.KeysBlocked, f.KeysSkipped, f.Planned, f.PlannedRetries, f.PlannedDeletions, f.PlannedMoves, f.LogsKept, f.LogsLate, f.Batched, f.Dated, f.DatesSkipped, f.DatesMissed)
 }
 
 type auditJob struct {
@@ -153,6 +155,8 @@ type auditJob struct {
 	held  bool
 	// deleted: it is forgotten, and the id is free.
 	deleted bool
+	// alone: it runs alone on a worker.
+	alone bool
 }
 
 type auditLease struct {
@@ -165,6 +169,8 @@ type auditLease struct {
 	acked    bool
 	// outlives says that its job ends, or ended, without it: its worker has not confirmed.
 	outlives bool
+	// alone says that its job, which ended, ran alone.
+	alone bool
 	// repeated is set if its worker learned of it only from the answer to a beat, later than a worker that beats every 2 s.
 	repeated bool
 	// abandonedAt and the rest: of a lease whose worker died.
@@ -273,6 +279,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		a.unique(e)
 		a.keysOf(e, r.Clock)
 		a.inTurns(r, e)
+		j.runsAlone(a, e)
 		a.planned(e)
 		a.datedEvent(e)
 		switch e.Kind {
@@ -305,7 +312,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		case rota.EventJobPromoted:
 			a.Promoted++
 		case rota.EventLeaseRevoked:
-			askedBack(a, e)
+			askedBack(a, e, j)
 		case rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 			if j.terminal {
 				a.failf("job %s ended twice", e.Job)
@@ -328,6 +335,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 	a.batched(n, e, r)
 	a.overruns(r, e)
 	a.deletions(e, r)
+	ordered(a, e, r)
 	a.logsOf(n, e, r)
 	a.drained(e, r)
 	a.edited(e, r)
@@ -338,7 +346,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 }
 
 // askedBack follows a lease that its worker is asked to give up.
-func askedBack(a *auditor, e *rota.Event) {
+func askedBack(a *auditor, e *rota.Event, j *auditJob) {
 	if e.Reason == rota.ReasonPreempted {
 		a.Preempted++
 	}
@@ -347,7 +355,7 @@ func askedBack(a *auditor, e *rota.Event) {
 		return
 	}
 	if e.Reason.EndsJob() {
-		l.outlives = true
+		l.outlives, l.alone = true, j.alone
 		a.Outlived++
 	}
 	if l.abandonedAt != 0 && e.Reason == rota.ReasonTakenOver {

@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -23,14 +24,26 @@ type wide struct {
 	past []wideView
 }
 
-// wideJob is a job that waits.
+// wideJob is a job that waits. It takes the whole worker where it runs alone (SPEC §9.7).
 type wideJob struct {
 	*rota.JobSpec
 	enqueued rota.Clock
+	alone    bool
 }
+
+func (j *wideJob) cpu() int64 {
+	if j.alone {
+		return wideCPU
+	}
+	return j.CPUMilli
+}
+
+// endless is the end of a run of another queue: nobody here knows it.
+const endless rota.Clock = math.MaxInt64 / 2
 
 // wideRun is what a job takes of a worker, for as long as it should run.
 type wideRun struct {
+	lease    rota.LeaseID
 	worker   rota.WorkerID
 	from, to rota.Clock
 	cpu      int64
@@ -60,7 +73,7 @@ type wideRound struct {
 	// with and beside say that it was decided with the entry's operations, and without.
 	with, beside bool
 	// ended are the leases that the entry ends, by its rounds' account where it was decided with them.
-	ended []wideRun
+	ended []rota.LeaseID
 }
 
 func wideRoundOf(e *fsmpb.Entry) wideRound {
@@ -86,23 +99,26 @@ func (a *auditor) backfilled(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 	if !a.w.Wide {
 		return
 	}
-	m, started, ended := &a.wide, false, []wideRun(nil)
+	m, started, unseen, ended := &a.wide, false, false, []rota.LeaseID(nil)
 	m.fresh = m.fresh[:0]
 	for i := range r.Events {
 		v := &r.Events[i]
+		if v.Kind == rota.EventJobCompleted {
+			ended = append(ended, v.Lease)
+		}
 		s := m.specs[v.Job]
 		if s == nil {
+			// One of another queue that got a whole worker in this entry: before the round or after it, which is not told.
+			unseen = unseen || v.Kind == rota.EventJobAssigned && a.jobs[v.Job].alone
 			continue
 		}
 		if _, known := m.numbers[v.Job]; !known {
 			m.numbers[v.Job] = len(m.numbers)
 			m.fresh = append(m.fresh, v.Job)
 		}
-		if v.Kind == rota.EventJobCompleted {
-			ended = append(ended, m.runs[v.Lease])
-		}
 		if v.Kind == rota.EventJobAssigned {
-			m.runs[v.Lease] = wideRun{v.Worker, v.Clock, v.Clock + rota.Clock(s.Expected.Milliseconds()), s.CPUMilli}
+			job := wideJob{JobSpec: s, alone: a.jobs[v.Job].alone}
+			m.runs[v.Lease] = wideRun{v.Lease, v.Worker, v.Clock, v.Clock + rota.Clock(s.Expected.Milliseconds()), job.cpu()}
 			started = true
 		}
 	}
@@ -110,15 +126,15 @@ func (a *auditor) backfilled(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 	if round.with {
 		round.ended = ended
 	}
-	if started && round.height > 0 && round.with != round.beside {
+	if started && !unseen && round.height > 0 && round.with != round.beside {
 		a.passed(&round, r.Clock)
 	}
 	maps.DeleteFunc(m.runs, func(id rota.LeaseID, _ wideRun) bool { return a.leases[id] == nil })
-	m.view(n)
+	m.view(a, n)
 }
 
 // view keeps the queue as it is at a node.
-func (m *wide) view(n *node) {
+func (m *wide) view(a *auditor, n *node) {
 	head := n.machine.Head()
 	v := wideView{at: rota.Moment{Clock: head.Clock, Date: head.Date}}
 	if q, ok := n.machine.Queue(wideQueue); ok {
@@ -129,13 +145,30 @@ func (m *wide) view(n *node) {
 			delete(m.waits, id)
 		} else if _, waits := m.waits[id]; !waits {
 			j, _ := n.machine.Job(id)
-			m.waits[id] = wideJob{m.specs[id], j.Enqueued.Clock}
+			m.waits[id] = wideJob{m.specs[id], j.Enqueued.Clock, j.Isolated}
+		}
+	}
+	for id, j := range m.waits {
+		if j.alone && !a.jobs[id].alone { // it was cleared
+			j.alone = false
+			m.waits[id] = j
+		}
+	}
+	for id, run := range m.runs {
+		if l := a.leases[id]; !isAlone(a, l) {
+			run.cpu = m.specs[l.job].CPUMilli
+			m.runs[id] = run
 		}
 	}
 	v.jobs = slices.SortedFunc(maps.Values(m.waits), func(a, b wideJob) int {
 		return cmp.Or(cmp.Compare(a.enqueued, b.enqueued), cmp.Compare(m.numbers[a.ID], m.numbers[b.ID]))
 	})
 	v.runs = slices.Collect(maps.Values(m.runs))
+	for id, l := range a.leases {
+		if _, ours := m.runs[id]; !ours && isAlone(a, l) { // nobody knows how long one of another queue takes the whole worker
+			v.runs = append(v.runs, wideRun{id, l.worker.id, v.at.Clock, endless, wideCPU})
+		}
+	}
 	for _, k := range n.machine.Workers() {
 		if k.Status == rota.WorkerActive && k.DisconnectedSince.IsZero() && slices.Contains(k.Queues, wideQueue) {
 			v.able = append(v.able, k.ID)
@@ -152,14 +185,11 @@ func (a *auditor) passed(round *wideRound, clock rota.Clock) {
 	if round.with && len(a.wide.fresh) > 0 { // a refill goes by the clock of the state
 		now = clock
 		for _, id := range a.wide.fresh {
-			jobs = append(jobs[:len(jobs):len(jobs)], wideJob{a.wide.specs[id], now})
+			jobs = append(jobs[:len(jobs):len(jobs)], wideJob{JobSpec: a.wide.specs[id], enqueued: now})
 		}
 	}
 	yard, left := wideYard(slices.Clone(v.runs)), len(round.pairs)
-	for _, r := range round.ended {
-		at := slices.Index(yard, r)
-		yard = slices.Delete(yard, at, at+1)
-	}
+	yard = slices.DeleteFunc(yard, func(x wideRun) bool { return slices.Contains(round.ended, x.lease) })
 	kept := rota.JobID("") // the first that does not start
 	for _, j := range jobs {
 		long := rota.Clock(j.Expected.Milliseconds())
@@ -177,16 +207,22 @@ func (a *auditor) passed(round *wideRound, clock rota.Clock) {
 			if v.backfill == rota.BackfillNone {
 				a.failf("job %s started before job %s, which came first", j.ID, kept)
 			}
-			if !yard.fits(worker, now, now+long, j.CPUMilli) {
+			if !yard.fits(worker, now, now+long, j.cpu()) {
 				a.failf("job %s starts at worker %s and takes room that is kept there for one that came first", j.ID, worker)
 			}
 		case k != nil:
 			worker, at = rota.WorkerID(k.GetWorker()), v.at.Clock+rota.Clock(rota.Date(k.GetUntilMs())-v.at.Date)
-			if !yard.fits(worker, at, at+long, j.CPUMilli) {
+			known := yard
+			if at > now { // by then it may be over
+				known = slices.DeleteFunc(slices.Clone(yard), func(r wideRun) bool { return r.to == endless })
+			}
+			if !known.fits(worker, at, at+long, j.cpu()) {
 				a.failf("job %s is to have room at worker %s from %d on, which is taken", j.ID, worker, k.GetUntilMs())
 			}
 		case kept == "":
 			a.failf("jobs start behind job %s, for which no room is kept", j.ID)
+		case v.backfill == rota.BackfillConservative && j.alone:
+			return // its room depends on the leases of other queues as well
 		case v.backfill == rota.BackfillConservative:
 			a.Foreseen++
 			worker, at = yard.soonest(v.able, now, j)
@@ -195,7 +231,7 @@ func (a *auditor) passed(round *wideRound, clock rota.Clock) {
 			kept = j.ID
 		}
 		if starts || kept == j.ID || v.backfill == rota.BackfillConservative {
-			yard = append(yard, wideRun{worker, at, at + long, j.CPUMilli})
+			yard = append(yard, wideRun{worker: worker, from: at, to: at + long, cpu: j.cpu()})
 		}
 	}
 }
@@ -239,7 +275,7 @@ func (y wideYard) fits(worker rota.WorkerID, from, to rota.Clock, cpu int64) boo
 func (y wideYard) soonest(able []rota.WorkerID, now rota.Clock, j wideJob) (worker rota.WorkerID, at rota.Clock) {
 	for _, id := range able {
 		for _, from := range append([]rota.Clock{now}, y.ends(id, now)...) {
-			if y.fits(id, from, from+rota.Clock(j.Expected.Milliseconds()), j.CPUMilli) {
+			if y.fits(id, from, from+rota.Clock(j.Expected.Milliseconds()), j.cpu()) {
 				if worker == "" || from < at {
 					worker, at = id, from
 				}

@@ -17,7 +17,7 @@ func TestGuard_ends_what_a_dead_worker_held(t *testing.T) {
 	s.run(3_000)
 	s.wantOpen(l, false)
 	j, _ := s.leader.node.machine.Job("j")
-	if j.Attempts[0].End != rota.ReasonLeaseExpired || s.audit.Gone != 1 {
+	if j.Attempts[0].End != rota.ReasonWorkerLost || j.Attempt != 0 || s.audit.Gone != 1 {
 		t.Fatalf("attempts %+v, %d guards were heard", j.Attempts, s.audit.Gone)
 	}
 	if _, status := s.leader.node.machine.Session(k.id); status != rota.WorkerRetired {

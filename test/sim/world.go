@@ -42,6 +42,8 @@ type Options struct {
 	IdleBeat Time
 	// Deletes: some jobs are forgotten once they have ended.
 	Deletes bool
+	// Orders: some attempts are interrupted, and some jobs run before their time.
+	Orders bool
 	// Uniques: some jobs are unique by a key.
 	Uniques bool
 	// Logs: nodes bring logs of attempts that expired.
@@ -221,6 +223,7 @@ func NewWorld(o Options) *World {
 	}
 	w.client = newClient(w)
 	w.flows, w.deleter = newFlowClient(w), newDeleter(w)
+	newOrderer(w)
 	newUniquer(w)
 	newWidener(w)
 	w.keyer, w.scheduler = newKeyer(w), newScheduler(w)

@@ -41,7 +41,7 @@ type follower interface {
 // events streams events, as server-sent events, lines of JSON or a WebSocket.
 func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet { // the mux lets HEAD in too, whose answer would never end
-		s.unknown(w, r)
+		unknown(s, w, r)
 		return
 	}
 	form, wrong := formOf(r)

@@ -47,6 +47,10 @@ func (s *Site) jobs() {
 		says: "Cancel a job"}, s.cancelJob)
 	add(s, route{method: http.MethodPost, path: job + "/retry", call: rotav1.Jobs_Retry_FullMethodName, id: "retryJob", optional: true,
 		says: "Run a job again that has ended"}, s.retryJob)
+	add(s, route{method: http.MethodPost, path: job + "/interrupt", call: rotav1.Jobs_Interrupt_FullMethodName, id: "interruptJob", optional: true,
+		says: "End the attempt that a job is in, and try it again"}, s.interruptJob)
+	add(s, route{method: http.MethodPost, path: job + "/run-now", call: rotav1.Jobs_RunNow_FullMethodName, id: "runJobNow",
+		says: "Queue a DELAYED job before its time"}, s.runJobNow)
 	add(s, route{method: http.MethodPost, path: job + "/change", call: rotav1.Jobs_Change_FullMethodName, id: "changeJob",
 		says: "Change a job that waits"}, s.changeJob)
 }
@@ -256,12 +260,24 @@ func (s *Site) retryJob(ctx context.Context, in *Setting[rest.JobRetry]) (*Answe
 	return outcome(s.options.Calls.Jobs.Retry(ctx, req))
 }
 
+func (s *Site) interruptJob(ctx context.Context, in *Setting[rest.JobInterruption]) (*Answer[rest.JobOutcome], error) {
+	body, err := in.Given.read()
+	if err != nil {
+		return nil, err
+	}
+	return outcome(s.options.Calls.Jobs.Interrupt(ctx, &rotav1.InterruptJobsRequest{Ids: []string{in.ID}, Counted: body.Counted}))
+}
+
+func (s *Site) runJobNow(ctx context.Context, in *Named) (*Answer[rest.JobOutcome], error) {
+	return outcome(s.options.Calls.Jobs.RunNow(ctx, &rotav1.RunJobsNowRequest{Ids: []string{in.ID}}))
+}
+
 func (s *Site) changeJob(ctx context.Context, in *Setting[rest.JobChange]) (*Answer[rest.JobOutcome], error) {
 	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
-	req := &rotav1.ChangeJobRequest{Id: in.ID, Priority: body.Priority, Fee: body.Fee, Labels: body.Labels, TtlMs: body.TTLMs,
+	req := &rotav1.ChangeJobRequest{Id: in.ID, Priority: body.Priority, Fee: body.Fee, Labels: body.Labels, TtlMs: body.TTLMs, StartByMs: body.StartByMs,
 		Life: body.Life, Changes: body.Changes}
 	if body.Payload != nil {
 		req.Payload = append([]byte{}, *body.Payload...)

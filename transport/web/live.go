@@ -289,7 +289,7 @@ func (g *stage) make(f *feed) {
 // serveLive streams states.
 func (s *Site) serveLive(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
-		s.unknown(w, r)
+		unknown(s, w, r)
 		return
 	}
 	visit, err := s.options.Door.Stay(r, liveCall)

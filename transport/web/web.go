@@ -241,7 +241,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case !s.Serves(r):
-		s.unknown(w, r)
+		unknown(s, w, r)
 		return
 	case isStream(r):
 		s.mux.ServeHTTP(w, r) // compressed, what goes on would wait for more
@@ -264,7 +264,7 @@ func (o *Options) ofNode(r *http.Request) bool {
 const maxURL = 8 << 10
 
 // unknown answers what is no call.
-func (s *Site) unknown(w http.ResponseWriter, r *http.Request) {
+func unknown(s *Site, w http.ResponseWriter, r *http.Request) {
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
 		other := *r
 		other.Method = method

@@ -671,6 +671,8 @@ type Explanation struct {
 	Decisions []*PlacedDecision `protobuf:"bytes,10,rep,name=decisions,proto3" json:"decisions,omitempty"`
 	// The date of that clock.
 	DateMs int64 `protobuf:"varint,11,opt,name=date_ms,json=dateMs,proto3" json:"date_ms,omitempty"`
+	// The ranking's number for the job now, as that of Decision, while it is QUEUED and the caller may read all of its queue.
+	Score *int64 `protobuf:"varint,12,opt,name=score,proto3,oneof" json:"score,omitempty"`
 	// As that of Job.
 	UniqueHolder  string `protobuf:"bytes,60,opt,name=unique_holder,json=uniqueHolder,proto3" json:"unique_holder,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -780,6 +782,13 @@ func (x *Explanation) GetDecisions() []*PlacedDecision {
 func (x *Explanation) GetDateMs() int64 {
 	if x != nil {
 		return x.DateMs
+	}
+	return 0
+}
+
+func (x *Explanation) GetScore() int64 {
+	if x != nil && x.Score != nil {
+		return *x.Score
 	}
 	return 0
 }
@@ -979,7 +988,7 @@ const file_rota_v1_explain_proto_rawDesc = "" +
 	"\aworkers\x18\x02 \x01(\x03R\aworkers\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x1d\n" +
 	"\n" +
-	"worker_ids\x18\x04 \x03(\tR\tworkerIds\"\x8c\x03\n" +
+	"worker_ids\x18\x04 \x03(\tR\tworkerIds\"\xb1\x03\n" +
 	"\vExplanation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
@@ -993,8 +1002,10 @@ const file_rota_v1_explain_proto_rawDesc = "" +
 	"\bdecision\x18\t \x01(\v2\x17.rota.v1.PlacedDecisionR\bdecision\x125\n" +
 	"\tdecisions\x18\n" +
 	" \x03(\v2\x17.rota.v1.PlacedDecisionR\tdecisions\x12\x17\n" +
-	"\adate_ms\x18\v \x01(\x03R\x06dateMs\x12#\n" +
-	"\runique_holder\x18< \x01(\tR\funiqueHolder\"\xb3\x01\n" +
+	"\adate_ms\x18\v \x01(\x03R\x06dateMs\x12\x19\n" +
+	"\x05score\x18\f \x01(\x03H\x00R\x05score\x88\x01\x01\x12#\n" +
+	"\runique_holder\x18< \x01(\tR\funiqueHolderB\b\n" +
+	"\x06_score\"\xb3\x01\n" +
 	"\x0ePlacedDecision\x12-\n" +
 	"\bdecision\x18\x01 \x01(\v2\x11.rota.v1.DecisionR\bdecision\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x18\n" +
@@ -1072,6 +1083,7 @@ func file_rota_v1_explain_proto_init() {
 		return
 	}
 	file_rota_v1_rota_proto_init()
+	file_rota_v1_explain_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

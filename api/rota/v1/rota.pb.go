@@ -1362,9 +1362,16 @@ type Job struct {
 	// The job that holds the key that it is unique by (SPEC §18.1), where that is in its queue.
 	UniqueHolder string `protobuf:"bytes,60,opt,name=unique_holder,json=uniqueHolder,proto3" json:"unique_holder,omitempty"`
 	// The job that this is, under the id of a submission that was merged into it (SPEC §18.2).
-	MergedInto    string `protobuf:"bytes,61,opt,name=merged_into,json=mergedInto,proto3" json:"merged_into,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MergedInto string `protobuf:"bytes,61,opt,name=merged_into,json=mergedInto,proto3" json:"merged_into,omitempty"`
+	// How many attempts of this life ended because their worker was lost, while it is live, and whether it runs alone
+	// for that (SPEC §9.7).
+	WorkerLosses int32 `protobuf:"varint,62,opt,name=worker_losses,json=workerLosses,proto3" json:"worker_losses,omitempty"`
+	Isolated     bool  `protobuf:"varint,63,opt,name=isolated,proto3" json:"isolated,omitempty"`
+	// When it is EXPIRED, while it is live: the earliest of its times to live and its start_by.
+	ExpiresMs      int64 `protobuf:"varint,64,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
+	ExpiresClockMs int64 `protobuf:"varint,65,opt,name=expires_clock_ms,json=expiresClockMs,proto3" json:"expires_clock_ms,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -1626,6 +1633,34 @@ func (x *Job) GetMergedInto() string {
 		return x.MergedInto
 	}
 	return ""
+}
+
+func (x *Job) GetWorkerLosses() int32 {
+	if x != nil {
+		return x.WorkerLosses
+	}
+	return 0
+}
+
+func (x *Job) GetIsolated() bool {
+	if x != nil {
+		return x.Isolated
+	}
+	return false
+}
+
+func (x *Job) GetExpiresMs() int64 {
+	if x != nil {
+		return x.ExpiresMs
+	}
+	return 0
+}
+
+func (x *Job) GetExpiresClockMs() int64 {
+	if x != nil {
+		return x.ExpiresClockMs
+	}
+	return 0
 }
 
 type SubmitRequest struct {
@@ -2564,6 +2599,103 @@ func (x *WaitJobsRequest) GetIds() []string {
 	return nil
 }
 
+type InterruptJobsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ids   []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	// Whether the attempts count as used up.
+	Counted       bool `protobuf:"varint,2,opt,name=counted,proto3" json:"counted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InterruptJobsRequest) Reset() {
+	*x = InterruptJobsRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InterruptJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InterruptJobsRequest) ProtoMessage() {}
+
+func (x *InterruptJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InterruptJobsRequest.ProtoReflect.Descriptor instead.
+func (*InterruptJobsRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *InterruptJobsRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *InterruptJobsRequest) GetCounted() bool {
+	if x != nil {
+		return x.Counted
+	}
+	return false
+}
+
+type RunJobsNowRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunJobsNowRequest) Reset() {
+	*x = RunJobsNowRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunJobsNowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunJobsNowRequest) ProtoMessage() {}
+
+func (x *RunJobsNowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunJobsNowRequest.ProtoReflect.Descriptor instead.
+func (*RunJobsNowRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *RunJobsNowRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
 type CancelJobsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
@@ -2573,7 +2705,7 @@ type CancelJobsRequest struct {
 
 func (x *CancelJobsRequest) Reset() {
 	*x = CancelJobsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[22]
+	mi := &file_rota_v1_rota_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2585,7 +2717,7 @@ func (x *CancelJobsRequest) String() string {
 func (*CancelJobsRequest) ProtoMessage() {}
 
 func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[22]
+	mi := &file_rota_v1_rota_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2598,7 +2730,7 @@ func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{22}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelJobsRequest) GetIds() []string {
@@ -2620,7 +2752,7 @@ type RetryJobsRequest struct {
 
 func (x *RetryJobsRequest) Reset() {
 	*x = RetryJobsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[23]
+	mi := &file_rota_v1_rota_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2764,7 @@ func (x *RetryJobsRequest) String() string {
 func (*RetryJobsRequest) ProtoMessage() {}
 
 func (x *RetryJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[23]
+	mi := &file_rota_v1_rota_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +2777,7 @@ func (x *RetryJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobsRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{23}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RetryJobsRequest) GetIds() []string {
@@ -2671,7 +2803,7 @@ type DeleteJobsRequest struct {
 
 func (x *DeleteJobsRequest) Reset() {
 	*x = DeleteJobsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[24]
+	mi := &file_rota_v1_rota_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +2815,7 @@ func (x *DeleteJobsRequest) String() string {
 func (*DeleteJobsRequest) ProtoMessage() {}
 
 func (x *DeleteJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[24]
+	mi := &file_rota_v1_rota_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +2828,7 @@ func (x *DeleteJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobsRequest.ProtoReflect.Descriptor instead.
 func (*DeleteJobsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{24}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DeleteJobsRequest) GetIds() []string {
@@ -2719,15 +2851,17 @@ type ChangeJobRequest struct {
 	Payload []byte `protobuf:"bytes,6,opt,name=payload,proto3,oneof" json:"payload,omitempty"`
 	// The life, and the count of changes in it, that are meant: both or none. A job that is
 	// beyond them is refused as STALE; none means those that the asked node finds.
-	Life          *int32 `protobuf:"varint,7,opt,name=life,proto3,oneof" json:"life,omitempty"`
-	Changes       *int32 `protobuf:"varint,8,opt,name=changes,proto3,oneof" json:"changes,omitempty"`
+	Life    *int32 `protobuf:"varint,7,opt,name=life,proto3,oneof" json:"life,omitempty"`
+	Changes *int32 `protobuf:"varint,8,opt,name=changes,proto3,oneof" json:"changes,omitempty"`
+	// As ttl_ms; 0 is no bound.
+	StartByMs     *int64 `protobuf:"varint,9,opt,name=start_by_ms,json=startByMs,proto3,oneof" json:"start_by_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChangeJobRequest) Reset() {
 	*x = ChangeJobRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[25]
+	mi := &file_rota_v1_rota_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2739,7 +2873,7 @@ func (x *ChangeJobRequest) String() string {
 func (*ChangeJobRequest) ProtoMessage() {}
 
 func (x *ChangeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[25]
+	mi := &file_rota_v1_rota_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2752,7 +2886,7 @@ func (x *ChangeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeJobRequest.ProtoReflect.Descriptor instead.
 func (*ChangeJobRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{25}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ChangeJobRequest) GetId() string {
@@ -2811,6 +2945,13 @@ func (x *ChangeJobRequest) GetChanges() int32 {
 	return 0
 }
 
+func (x *ChangeJobRequest) GetStartByMs() int64 {
+	if x != nil && x.StartByMs != nil {
+		return *x.StartByMs
+	}
+	return 0
+}
+
 type ReportProofRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2823,7 +2964,7 @@ type ReportProofRequest struct {
 
 func (x *ReportProofRequest) Reset() {
 	*x = ReportProofRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[26]
+	mi := &file_rota_v1_rota_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2835,7 +2976,7 @@ func (x *ReportProofRequest) String() string {
 func (*ReportProofRequest) ProtoMessage() {}
 
 func (x *ReportProofRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[26]
+	mi := &file_rota_v1_rota_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2848,7 +2989,7 @@ func (x *ReportProofRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProofRequest.ProtoReflect.Descriptor instead.
 func (*ReportProofRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{26}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReportProofRequest) GetId() string {
@@ -2881,7 +3022,7 @@ type JobOutcomes struct {
 
 func (x *JobOutcomes) Reset() {
 	*x = JobOutcomes{}
-	mi := &file_rota_v1_rota_proto_msgTypes[27]
+	mi := &file_rota_v1_rota_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2893,7 +3034,7 @@ func (x *JobOutcomes) String() string {
 func (*JobOutcomes) ProtoMessage() {}
 
 func (x *JobOutcomes) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[27]
+	mi := &file_rota_v1_rota_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2906,7 +3047,7 @@ func (x *JobOutcomes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutcomes.ProtoReflect.Descriptor instead.
 func (*JobOutcomes) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{27}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JobOutcomes) GetJobs() []*JobOutcome {
@@ -2928,7 +3069,7 @@ type JobOutcome struct {
 
 func (x *JobOutcome) Reset() {
 	*x = JobOutcome{}
-	mi := &file_rota_v1_rota_proto_msgTypes[28]
+	mi := &file_rota_v1_rota_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +3081,7 @@ func (x *JobOutcome) String() string {
 func (*JobOutcome) ProtoMessage() {}
 
 func (x *JobOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[28]
+	mi := &file_rota_v1_rota_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2953,7 +3094,7 @@ func (x *JobOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutcome.ProtoReflect.Descriptor instead.
 func (*JobOutcome) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{28}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JobOutcome) GetId() string {
@@ -3008,7 +3149,7 @@ type WorkerSpec struct {
 
 func (x *WorkerSpec) Reset() {
 	*x = WorkerSpec{}
-	mi := &file_rota_v1_rota_proto_msgTypes[29]
+	mi := &file_rota_v1_rota_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3161,7 @@ func (x *WorkerSpec) String() string {
 func (*WorkerSpec) ProtoMessage() {}
 
 func (x *WorkerSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[29]
+	mi := &file_rota_v1_rota_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3174,7 @@ func (x *WorkerSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSpec.ProtoReflect.Descriptor instead.
 func (*WorkerSpec) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{29}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WorkerSpec) GetId() string {
@@ -3146,7 +3287,7 @@ type Attestation struct {
 
 func (x *Attestation) Reset() {
 	*x = Attestation{}
-	mi := &file_rota_v1_rota_proto_msgTypes[30]
+	mi := &file_rota_v1_rota_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3158,7 +3299,7 @@ func (x *Attestation) String() string {
 func (*Attestation) ProtoMessage() {}
 
 func (x *Attestation) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[30]
+	mi := &file_rota_v1_rota_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3171,7 +3312,7 @@ func (x *Attestation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attestation.ProtoReflect.Descriptor instead.
 func (*Attestation) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{30}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Attestation) GetClusterId() string {
@@ -3229,7 +3370,7 @@ type TypeUntil struct {
 
 func (x *TypeUntil) Reset() {
 	*x = TypeUntil{}
-	mi := &file_rota_v1_rota_proto_msgTypes[31]
+	mi := &file_rota_v1_rota_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3241,7 +3382,7 @@ func (x *TypeUntil) String() string {
 func (*TypeUntil) ProtoMessage() {}
 
 func (x *TypeUntil) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[31]
+	mi := &file_rota_v1_rota_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3254,7 +3395,7 @@ func (x *TypeUntil) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeUntil.ProtoReflect.Descriptor instead.
 func (*TypeUntil) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{31}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TypeUntil) GetType() string {
@@ -3299,7 +3440,7 @@ type UnitsUsed struct {
 
 func (x *UnitsUsed) Reset() {
 	*x = UnitsUsed{}
-	mi := &file_rota_v1_rota_proto_msgTypes[32]
+	mi := &file_rota_v1_rota_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +3452,7 @@ func (x *UnitsUsed) String() string {
 func (*UnitsUsed) ProtoMessage() {}
 
 func (x *UnitsUsed) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[32]
+	mi := &file_rota_v1_rota_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +3465,7 @@ func (x *UnitsUsed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitsUsed.ProtoReflect.Descriptor instead.
 func (*UnitsUsed) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{32}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UnitsUsed) GetQueue() string {
@@ -3411,7 +3552,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_rota_v1_rota_proto_msgTypes[33]
+	mi := &file_rota_v1_rota_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3423,7 +3564,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[33]
+	mi := &file_rota_v1_rota_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3436,7 +3577,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{33}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Worker) GetSpec() *WorkerSpec {
@@ -3664,7 +3805,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[34]
+	mi := &file_rota_v1_rota_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3676,7 +3817,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[34]
+	mi := &file_rota_v1_rota_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3689,7 +3830,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{34}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WorkRequest) GetMessage() isWorkRequest_Message {
@@ -3786,7 +3927,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_rota_v1_rota_proto_msgTypes[35]
+	mi := &file_rota_v1_rota_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3798,7 +3939,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[35]
+	mi := &file_rota_v1_rota_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3811,7 +3952,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{35}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Hello) GetWorker() *WorkerSpec {
@@ -3874,7 +4015,7 @@ type LeaseCommands struct {
 
 func (x *LeaseCommands) Reset() {
 	*x = LeaseCommands{}
-	mi := &file_rota_v1_rota_proto_msgTypes[36]
+	mi := &file_rota_v1_rota_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3886,7 +4027,7 @@ func (x *LeaseCommands) String() string {
 func (*LeaseCommands) ProtoMessage() {}
 
 func (x *LeaseCommands) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[36]
+	mi := &file_rota_v1_rota_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +4040,7 @@ func (x *LeaseCommands) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCommands.ProtoReflect.Descriptor instead.
 func (*LeaseCommands) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{36}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LeaseCommands) GetSequence() uint64 {
@@ -3944,7 +4085,7 @@ type LeaseCommand struct {
 
 func (x *LeaseCommand) Reset() {
 	*x = LeaseCommand{}
-	mi := &file_rota_v1_rota_proto_msgTypes[37]
+	mi := &file_rota_v1_rota_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3956,7 +4097,7 @@ func (x *LeaseCommand) String() string {
 func (*LeaseCommand) ProtoMessage() {}
 
 func (x *LeaseCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[37]
+	mi := &file_rota_v1_rota_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3969,7 +4110,7 @@ func (x *LeaseCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCommand.ProtoReflect.Descriptor instead.
 func (*LeaseCommand) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{37}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LeaseCommand) GetVerb() LeaseVerb {
@@ -4080,7 +4221,7 @@ type AttemptLog struct {
 
 func (x *AttemptLog) Reset() {
 	*x = AttemptLog{}
-	mi := &file_rota_v1_rota_proto_msgTypes[38]
+	mi := &file_rota_v1_rota_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4092,7 +4233,7 @@ func (x *AttemptLog) String() string {
 func (*AttemptLog) ProtoMessage() {}
 
 func (x *AttemptLog) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[38]
+	mi := &file_rota_v1_rota_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4105,7 +4246,7 @@ func (x *AttemptLog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptLog.ProtoReflect.Descriptor instead.
 func (*AttemptLog) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{38}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AttemptLog) GetHead() []byte {
@@ -4149,7 +4290,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_rota_v1_rota_proto_msgTypes[39]
+	mi := &file_rota_v1_rota_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4161,7 +4302,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[39]
+	mi := &file_rota_v1_rota_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4174,7 +4315,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{39}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Beat) GetSequence() uint64 {
@@ -4206,7 +4347,7 @@ type Bye struct {
 
 func (x *Bye) Reset() {
 	*x = Bye{}
-	mi := &file_rota_v1_rota_proto_msgTypes[40]
+	mi := &file_rota_v1_rota_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4218,7 +4359,7 @@ func (x *Bye) String() string {
 func (*Bye) ProtoMessage() {}
 
 func (x *Bye) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[40]
+	mi := &file_rota_v1_rota_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4231,7 +4372,7 @@ func (x *Bye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bye.ProtoReflect.Descriptor instead.
 func (*Bye) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{40}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{42}
 }
 
 type WorkResponse struct {
@@ -4250,7 +4391,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[41]
+	mi := &file_rota_v1_rota_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4262,7 +4403,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[41]
+	mi := &file_rota_v1_rota_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4275,7 +4416,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{41}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WorkResponse) GetMessage() isWorkResponse_Message {
@@ -4376,7 +4517,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_rota_v1_rota_proto_msgTypes[42]
+	mi := &file_rota_v1_rota_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4388,7 +4529,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[42]
+	mi := &file_rota_v1_rota_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4401,7 +4542,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{42}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Welcome) GetSession() uint64 {
@@ -4437,7 +4578,7 @@ type Notices struct {
 
 func (x *Notices) Reset() {
 	*x = Notices{}
-	mi := &file_rota_v1_rota_proto_msgTypes[43]
+	mi := &file_rota_v1_rota_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4449,7 +4590,7 @@ func (x *Notices) String() string {
 func (*Notices) ProtoMessage() {}
 
 func (x *Notices) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[43]
+	mi := &file_rota_v1_rota_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4462,7 +4603,7 @@ func (x *Notices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notices.ProtoReflect.Descriptor instead.
 func (*Notices) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{43}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Notices) GetAssigned() []*Assignment {
@@ -4510,7 +4651,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_rota_v1_rota_proto_msgTypes[44]
+	mi := &file_rota_v1_rota_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4522,7 +4663,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[44]
+	mi := &file_rota_v1_rota_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4535,7 +4676,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{44}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Assignment) GetLease() *Lease {
@@ -4598,7 +4739,7 @@ type LeaseEnd struct {
 
 func (x *LeaseEnd) Reset() {
 	*x = LeaseEnd{}
-	mi := &file_rota_v1_rota_proto_msgTypes[45]
+	mi := &file_rota_v1_rota_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4610,7 +4751,7 @@ func (x *LeaseEnd) String() string {
 func (*LeaseEnd) ProtoMessage() {}
 
 func (x *LeaseEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[45]
+	mi := &file_rota_v1_rota_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4623,7 +4764,7 @@ func (x *LeaseEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseEnd.ProtoReflect.Descriptor instead.
 func (*LeaseEnd) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{45}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *LeaseEnd) GetLeaseId() []byte {
@@ -4660,7 +4801,7 @@ type LeaseAnswers struct {
 
 func (x *LeaseAnswers) Reset() {
 	*x = LeaseAnswers{}
-	mi := &file_rota_v1_rota_proto_msgTypes[46]
+	mi := &file_rota_v1_rota_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4672,7 +4813,7 @@ func (x *LeaseAnswers) String() string {
 func (*LeaseAnswers) ProtoMessage() {}
 
 func (x *LeaseAnswers) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[46]
+	mi := &file_rota_v1_rota_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4685,7 +4826,7 @@ func (x *LeaseAnswers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAnswers.ProtoReflect.Descriptor instead.
 func (*LeaseAnswers) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{46}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *LeaseAnswers) GetSequence() uint64 {
@@ -4722,7 +4863,7 @@ type LeaseAnswer struct {
 
 func (x *LeaseAnswer) Reset() {
 	*x = LeaseAnswer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[47]
+	mi := &file_rota_v1_rota_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4734,7 +4875,7 @@ func (x *LeaseAnswer) String() string {
 func (*LeaseAnswer) ProtoMessage() {}
 
 func (x *LeaseAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[47]
+	mi := &file_rota_v1_rota_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4747,7 +4888,7 @@ func (x *LeaseAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAnswer.ProtoReflect.Descriptor instead.
 func (*LeaseAnswer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{47}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *LeaseAnswer) GetRefusal() *Refusal {
@@ -4796,7 +4937,7 @@ type Heard struct {
 
 func (x *Heard) Reset() {
 	*x = Heard{}
-	mi := &file_rota_v1_rota_proto_msgTypes[48]
+	mi := &file_rota_v1_rota_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4808,7 +4949,7 @@ func (x *Heard) String() string {
 func (*Heard) ProtoMessage() {}
 
 func (x *Heard) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[48]
+	mi := &file_rota_v1_rota_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4821,7 +4962,7 @@ func (x *Heard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heard.ProtoReflect.Descriptor instead.
 func (*Heard) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{48}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Heard) GetSequence() uint64 {
@@ -4843,7 +4984,7 @@ type BeatAnswer struct {
 
 func (x *BeatAnswer) Reset() {
 	*x = BeatAnswer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[49]
+	mi := &file_rota_v1_rota_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4855,7 +4996,7 @@ func (x *BeatAnswer) String() string {
 func (*BeatAnswer) ProtoMessage() {}
 
 func (x *BeatAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[49]
+	mi := &file_rota_v1_rota_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4868,7 +5009,7 @@ func (x *BeatAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatAnswer.ProtoReflect.Descriptor instead.
 func (*BeatAnswer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{49}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *BeatAnswer) GetSequence() uint64 {
@@ -4905,7 +5046,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[50]
+	mi := &file_rota_v1_rota_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4917,7 +5058,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[50]
+	mi := &file_rota_v1_rota_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4930,7 +5071,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{50}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListWorkersRequest) GetRead() *Read {
@@ -4966,7 +5107,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[51]
+	mi := &file_rota_v1_rota_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4978,7 +5119,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[51]
+	mi := &file_rota_v1_rota_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4991,7 +5132,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{51}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -5025,7 +5166,7 @@ type GetWorkerRequest struct {
 
 func (x *GetWorkerRequest) Reset() {
 	*x = GetWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[52]
+	mi := &file_rota_v1_rota_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5037,7 +5178,7 @@ func (x *GetWorkerRequest) String() string {
 func (*GetWorkerRequest) ProtoMessage() {}
 
 func (x *GetWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[52]
+	mi := &file_rota_v1_rota_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5050,7 +5191,7 @@ func (x *GetWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkerRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{52}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetWorkerRequest) GetId() string {
@@ -5077,7 +5218,7 @@ type GetWorkerResponse struct {
 
 func (x *GetWorkerResponse) Reset() {
 	*x = GetWorkerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[53]
+	mi := &file_rota_v1_rota_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5089,7 +5230,7 @@ func (x *GetWorkerResponse) String() string {
 func (*GetWorkerResponse) ProtoMessage() {}
 
 func (x *GetWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[53]
+	mi := &file_rota_v1_rota_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5102,7 +5243,7 @@ func (x *GetWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkerResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{53}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetWorkerResponse) GetWorker() *Worker {
@@ -5128,7 +5269,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[54]
+	mi := &file_rota_v1_rota_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5140,7 +5281,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[54]
+	mi := &file_rota_v1_rota_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5153,7 +5294,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{54}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DrainWorkerRequest) GetId() string {
@@ -5172,7 +5313,7 @@ type SuspendWorkerRequest struct {
 
 func (x *SuspendWorkerRequest) Reset() {
 	*x = SuspendWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[55]
+	mi := &file_rota_v1_rota_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5184,7 +5325,7 @@ func (x *SuspendWorkerRequest) String() string {
 func (*SuspendWorkerRequest) ProtoMessage() {}
 
 func (x *SuspendWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[55]
+	mi := &file_rota_v1_rota_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5197,7 +5338,7 @@ func (x *SuspendWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendWorkerRequest.ProtoReflect.Descriptor instead.
 func (*SuspendWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{55}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SuspendWorkerRequest) GetId() string {
@@ -5216,7 +5357,7 @@ type ResumeWorkerRequest struct {
 
 func (x *ResumeWorkerRequest) Reset() {
 	*x = ResumeWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[56]
+	mi := &file_rota_v1_rota_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5228,7 +5369,7 @@ func (x *ResumeWorkerRequest) String() string {
 func (*ResumeWorkerRequest) ProtoMessage() {}
 
 func (x *ResumeWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[56]
+	mi := &file_rota_v1_rota_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5241,7 +5382,7 @@ func (x *ResumeWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeWorkerRequest.ProtoReflect.Descriptor instead.
 func (*ResumeWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{56}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ResumeWorkerRequest) GetId() string {
@@ -5260,7 +5401,7 @@ type RetireWorkerRequest struct {
 
 func (x *RetireWorkerRequest) Reset() {
 	*x = RetireWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[57]
+	mi := &file_rota_v1_rota_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5272,7 +5413,7 @@ func (x *RetireWorkerRequest) String() string {
 func (*RetireWorkerRequest) ProtoMessage() {}
 
 func (x *RetireWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[57]
+	mi := &file_rota_v1_rota_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5285,7 +5426,7 @@ func (x *RetireWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RetireWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{57}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *RetireWorkerRequest) GetId() string {
@@ -5307,7 +5448,7 @@ type WorkerGoneRequest struct {
 
 func (x *WorkerGoneRequest) Reset() {
 	*x = WorkerGoneRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[58]
+	mi := &file_rota_v1_rota_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5319,7 +5460,7 @@ func (x *WorkerGoneRequest) String() string {
 func (*WorkerGoneRequest) ProtoMessage() {}
 
 func (x *WorkerGoneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[58]
+	mi := &file_rota_v1_rota_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5332,7 +5473,7 @@ func (x *WorkerGoneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerGoneRequest.ProtoReflect.Descriptor instead.
 func (*WorkerGoneRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{58}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *WorkerGoneRequest) GetId() string {
@@ -5364,7 +5505,7 @@ type WorkerGoneResponse struct {
 
 func (x *WorkerGoneResponse) Reset() {
 	*x = WorkerGoneResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[59]
+	mi := &file_rota_v1_rota_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5376,7 +5517,7 @@ func (x *WorkerGoneResponse) String() string {
 func (*WorkerGoneResponse) ProtoMessage() {}
 
 func (x *WorkerGoneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[59]
+	mi := &file_rota_v1_rota_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5389,7 +5530,7 @@ func (x *WorkerGoneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerGoneResponse.ProtoReflect.Descriptor instead.
 func (*WorkerGoneResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{59}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{61}
 }
 
 type Setting struct {
@@ -5402,7 +5543,7 @@ type Setting struct {
 
 func (x *Setting) Reset() {
 	*x = Setting{}
-	mi := &file_rota_v1_rota_proto_msgTypes[60]
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5414,7 +5555,7 @@ func (x *Setting) String() string {
 func (*Setting) ProtoMessage() {}
 
 func (x *Setting) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[60]
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5427,7 +5568,7 @@ func (x *Setting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Setting.ProtoReflect.Descriptor instead.
 func (*Setting) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{60}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Setting) GetKey() string {
@@ -5490,7 +5631,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5502,7 +5643,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5515,7 +5656,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{61}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Queue) GetName() string {
@@ -5741,7 +5882,7 @@ type SettingChange struct {
 
 func (x *SettingChange) Reset() {
 	*x = SettingChange{}
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5753,7 +5894,7 @@ func (x *SettingChange) String() string {
 func (*SettingChange) ProtoMessage() {}
 
 func (x *SettingChange) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5766,7 +5907,7 @@ func (x *SettingChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingChange.ProtoReflect.Descriptor instead.
 func (*SettingChange) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SettingChange) GetKey() string {
@@ -5806,7 +5947,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5818,7 +5959,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5831,7 +5972,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Domain) GetQueue() string {
@@ -5898,7 +6039,7 @@ type TypeStats struct {
 
 func (x *TypeStats) Reset() {
 	*x = TypeStats{}
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5910,7 +6051,7 @@ func (x *TypeStats) String() string {
 func (*TypeStats) ProtoMessage() {}
 
 func (x *TypeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5923,7 +6064,7 @@ func (x *TypeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeStats.ProtoReflect.Descriptor instead.
 func (*TypeStats) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *TypeStats) GetType() string {
@@ -5981,7 +6122,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5993,7 +6134,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6006,7 +6147,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListQueuesRequest) GetRead() *Read {
@@ -6042,7 +6183,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6054,7 +6195,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6067,7 +6208,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -6101,7 +6242,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6113,7 +6254,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6126,7 +6267,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *GetQueueRequest) GetName() string {
@@ -6153,7 +6294,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6165,7 +6306,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6178,7 +6319,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GetQueueResponse) GetQueue() *Queue {
@@ -6208,7 +6349,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6220,7 +6361,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6233,7 +6374,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *DeleteQueueRequest) GetName() string {
@@ -6267,7 +6408,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6279,7 +6420,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6292,7 +6433,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *DeleteQueueResponse) GetLeft() uint64 {
@@ -6313,7 +6454,7 @@ type DeleteTenantRequest struct {
 
 func (x *DeleteTenantRequest) Reset() {
 	*x = DeleteTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6325,7 +6466,7 @@ func (x *DeleteTenantRequest) String() string {
 func (*DeleteTenantRequest) ProtoMessage() {}
 
 func (x *DeleteTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6338,7 +6479,7 @@ func (x *DeleteTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenantRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DeleteTenantRequest) GetId() string {
@@ -6363,7 +6504,7 @@ type DeleteTenantResponse struct {
 
 func (x *DeleteTenantResponse) Reset() {
 	*x = DeleteTenantResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6375,7 +6516,7 @@ func (x *DeleteTenantResponse) String() string {
 func (*DeleteTenantResponse) ProtoMessage() {}
 
 func (x *DeleteTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6388,7 +6529,7 @@ func (x *DeleteTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenantResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTenantResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
 }
 
 type DeleteWorkerRequest struct {
@@ -6400,7 +6541,7 @@ type DeleteWorkerRequest struct {
 
 func (x *DeleteWorkerRequest) Reset() {
 	*x = DeleteWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6412,7 +6553,7 @@ func (x *DeleteWorkerRequest) String() string {
 func (*DeleteWorkerRequest) ProtoMessage() {}
 
 func (x *DeleteWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6425,7 +6566,7 @@ func (x *DeleteWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *DeleteWorkerRequest) GetId() string {
@@ -6443,7 +6584,7 @@ type DeleteWorkerResponse struct {
 
 func (x *DeleteWorkerResponse) Reset() {
 	*x = DeleteWorkerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6455,7 +6596,7 @@ func (x *DeleteWorkerResponse) String() string {
 func (*DeleteWorkerResponse) ProtoMessage() {}
 
 func (x *DeleteWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6468,7 +6609,7 @@ func (x *DeleteWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DeleteWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
 }
 
 type SetQueueRequest struct {
@@ -6487,7 +6628,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6499,7 +6640,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6512,7 +6653,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SetQueueRequest) GetName() string {
@@ -6576,7 +6717,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6588,7 +6729,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6601,7 +6742,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Tenant) GetId() string {
@@ -6715,7 +6856,7 @@ type ListTenantsRequest struct {
 
 func (x *ListTenantsRequest) Reset() {
 	*x = ListTenantsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6727,7 +6868,7 @@ func (x *ListTenantsRequest) String() string {
 func (*ListTenantsRequest) ProtoMessage() {}
 
 func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6740,7 +6881,7 @@ func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsRequest.ProtoReflect.Descriptor instead.
 func (*ListTenantsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListTenantsRequest) GetRead() *Read {
@@ -6776,7 +6917,7 @@ type ListTenantsResponse struct {
 
 func (x *ListTenantsResponse) Reset() {
 	*x = ListTenantsResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6788,7 +6929,7 @@ func (x *ListTenantsResponse) String() string {
 func (*ListTenantsResponse) ProtoMessage() {}
 
 func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6801,7 +6942,7 @@ func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsResponse.ProtoReflect.Descriptor instead.
 func (*ListTenantsResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListTenantsResponse) GetTenants() []*Tenant {
@@ -6835,7 +6976,7 @@ type GetTenantRequest struct {
 
 func (x *GetTenantRequest) Reset() {
 	*x = GetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6847,7 +6988,7 @@ func (x *GetTenantRequest) String() string {
 func (*GetTenantRequest) ProtoMessage() {}
 
 func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6860,7 +7001,7 @@ func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantRequest.ProtoReflect.Descriptor instead.
 func (*GetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GetTenantRequest) GetId() string {
@@ -6887,7 +7028,7 @@ type GetTenantResponse struct {
 
 func (x *GetTenantResponse) Reset() {
 	*x = GetTenantResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6899,7 +7040,7 @@ func (x *GetTenantResponse) String() string {
 func (*GetTenantResponse) ProtoMessage() {}
 
 func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6912,7 +7053,7 @@ func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantResponse.ProtoReflect.Descriptor instead.
 func (*GetTenantResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *GetTenantResponse) GetTenant() *Tenant {
@@ -6944,7 +7085,7 @@ type SetTenantRequest struct {
 
 func (x *SetTenantRequest) Reset() {
 	*x = SetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6956,7 +7097,7 @@ func (x *SetTenantRequest) String() string {
 func (*SetTenantRequest) ProtoMessage() {}
 
 func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6969,7 +7110,7 @@ func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenantRequest.ProtoReflect.Descriptor instead.
 func (*SetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SetTenantRequest) GetId() string {
@@ -7028,7 +7169,7 @@ type KeyRule struct {
 
 func (x *KeyRule) Reset() {
 	*x = KeyRule{}
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7040,7 +7181,7 @@ func (x *KeyRule) String() string {
 func (*KeyRule) ProtoMessage() {}
 
 func (x *KeyRule) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7053,7 +7194,7 @@ func (x *KeyRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRule.ProtoReflect.Descriptor instead.
 func (*KeyRule) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *KeyRule) GetQueue() string {
@@ -7144,7 +7285,7 @@ type SetKeyRuleRequest struct {
 
 func (x *SetKeyRuleRequest) Reset() {
 	*x = SetKeyRuleRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7156,7 +7297,7 @@ func (x *SetKeyRuleRequest) String() string {
 func (*SetKeyRuleRequest) ProtoMessage() {}
 
 func (x *SetKeyRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7169,7 +7310,7 @@ func (x *SetKeyRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyRuleRequest.ProtoReflect.Descriptor instead.
 func (*SetKeyRuleRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SetKeyRuleRequest) GetRule() *KeyRule {
@@ -7195,7 +7336,7 @@ type SetKeyRuleResponse struct {
 
 func (x *SetKeyRuleResponse) Reset() {
 	*x = SetKeyRuleResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7207,7 +7348,7 @@ func (x *SetKeyRuleResponse) String() string {
 func (*SetKeyRuleResponse) ProtoMessage() {}
 
 func (x *SetKeyRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7220,7 +7361,7 @@ func (x *SetKeyRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyRuleResponse.ProtoReflect.Descriptor instead.
 func (*SetKeyRuleResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SetKeyRuleResponse) GetRule() *KeyRule {
@@ -7243,7 +7384,7 @@ type DeleteKeyRuleRequest struct {
 
 func (x *DeleteKeyRuleRequest) Reset() {
 	*x = DeleteKeyRuleRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7255,7 +7396,7 @@ func (x *DeleteKeyRuleRequest) String() string {
 func (*DeleteKeyRuleRequest) ProtoMessage() {}
 
 func (x *DeleteKeyRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7268,7 +7409,7 @@ func (x *DeleteKeyRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKeyRuleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteKeyRuleRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *DeleteKeyRuleRequest) GetQueue() string {
@@ -7307,7 +7448,7 @@ type DeleteKeyRuleResponse struct {
 
 func (x *DeleteKeyRuleResponse) Reset() {
 	*x = DeleteKeyRuleResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7319,7 +7460,7 @@ func (x *DeleteKeyRuleResponse) String() string {
 func (*DeleteKeyRuleResponse) ProtoMessage() {}
 
 func (x *DeleteKeyRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7332,7 +7473,7 @@ func (x *DeleteKeyRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKeyRuleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteKeyRuleResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
 }
 
 type ListKeyRulesRequest struct {
@@ -7348,7 +7489,7 @@ type ListKeyRulesRequest struct {
 
 func (x *ListKeyRulesRequest) Reset() {
 	*x = ListKeyRulesRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7360,7 +7501,7 @@ func (x *ListKeyRulesRequest) String() string {
 func (*ListKeyRulesRequest) ProtoMessage() {}
 
 func (x *ListKeyRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7373,7 +7514,7 @@ func (x *ListKeyRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyRulesRequest.ProtoReflect.Descriptor instead.
 func (*ListKeyRulesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListKeyRulesRequest) GetRead() *Read {
@@ -7409,7 +7550,7 @@ type ListKeyRulesResponse struct {
 
 func (x *ListKeyRulesResponse) Reset() {
 	*x = ListKeyRulesResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7421,7 +7562,7 @@ func (x *ListKeyRulesResponse) String() string {
 func (*ListKeyRulesResponse) ProtoMessage() {}
 
 func (x *ListKeyRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7434,7 +7575,7 @@ func (x *ListKeyRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyRulesResponse.ProtoReflect.Descriptor instead.
 func (*ListKeyRulesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListKeyRulesResponse) GetRules() []*KeyRule {
@@ -7470,7 +7611,7 @@ type GetKeyRequest struct {
 
 func (x *GetKeyRequest) Reset() {
 	*x = GetKeyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7482,7 +7623,7 @@ func (x *GetKeyRequest) String() string {
 func (*GetKeyRequest) ProtoMessage() {}
 
 func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7495,7 +7636,7 @@ func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyRequest.ProtoReflect.Descriptor instead.
 func (*GetKeyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *GetKeyRequest) GetTenant() string {
@@ -7546,7 +7687,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7558,7 +7699,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7571,7 +7712,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *KeyState) GetQueue() string {
@@ -7691,7 +7832,7 @@ type ListKeyStatesRequest struct {
 
 func (x *ListKeyStatesRequest) Reset() {
 	*x = ListKeyStatesRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7703,7 +7844,7 @@ func (x *ListKeyStatesRequest) String() string {
 func (*ListKeyStatesRequest) ProtoMessage() {}
 
 func (x *ListKeyStatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7716,7 +7857,7 @@ func (x *ListKeyStatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyStatesRequest.ProtoReflect.Descriptor instead.
 func (*ListKeyStatesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListKeyStatesRequest) GetRead() *Read {
@@ -7781,7 +7922,7 @@ type ListKeyStatesResponse struct {
 
 func (x *ListKeyStatesResponse) Reset() {
 	*x = ListKeyStatesResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7793,7 +7934,7 @@ func (x *ListKeyStatesResponse) String() string {
 func (*ListKeyStatesResponse) ProtoMessage() {}
 
 func (x *ListKeyStatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7806,7 +7947,7 @@ func (x *ListKeyStatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyStatesResponse.ProtoReflect.Descriptor instead.
 func (*ListKeyStatesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListKeyStatesResponse) GetKeys() []*KeyState {
@@ -7841,7 +7982,7 @@ type GetKeyResponse struct {
 
 func (x *GetKeyResponse) Reset() {
 	*x = GetKeyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[93]
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7853,7 +7994,7 @@ func (x *GetKeyResponse) String() string {
 func (*GetKeyResponse) ProtoMessage() {}
 
 func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[93]
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7866,7 +8007,7 @@ func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
 func (*GetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *GetKeyResponse) GetKeys() []*KeyState {
@@ -7897,7 +8038,7 @@ type SkipKeyRequest struct {
 
 func (x *SkipKeyRequest) Reset() {
 	*x = SkipKeyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7909,7 +8050,7 @@ func (x *SkipKeyRequest) String() string {
 func (*SkipKeyRequest) ProtoMessage() {}
 
 func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7922,7 +8063,7 @@ func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyRequest.ProtoReflect.Descriptor instead.
 func (*SkipKeyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *SkipKeyRequest) GetQueue() string {
@@ -7961,7 +8102,7 @@ type SkipKeyResponse struct {
 
 func (x *SkipKeyResponse) Reset() {
 	*x = SkipKeyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7973,7 +8114,7 @@ func (x *SkipKeyResponse) String() string {
 func (*SkipKeyResponse) ProtoMessage() {}
 
 func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7986,7 +8127,7 @@ func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyResponse.ProtoReflect.Descriptor instead.
 func (*SkipKeyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
 }
 
 type Mode struct {
@@ -8006,7 +8147,7 @@ type Mode struct {
 
 func (x *Mode) Reset() {
 	*x = Mode{}
-	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	mi := &file_rota_v1_rota_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8018,7 +8159,7 @@ func (x *Mode) String() string {
 func (*Mode) ProtoMessage() {}
 
 func (x *Mode) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	mi := &file_rota_v1_rota_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8031,7 +8172,7 @@ func (x *Mode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mode.ProtoReflect.Descriptor instead.
 func (*Mode) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Mode) GetMode() string {
@@ -8099,7 +8240,7 @@ type GetModeRequest struct {
 
 func (x *GetModeRequest) Reset() {
 	*x = GetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[97]
+	mi := &file_rota_v1_rota_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8111,7 +8252,7 @@ func (x *GetModeRequest) String() string {
 func (*GetModeRequest) ProtoMessage() {}
 
 func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[97]
+	mi := &file_rota_v1_rota_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8124,7 +8265,7 @@ func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeRequest.ProtoReflect.Descriptor instead.
 func (*GetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *GetModeRequest) GetRead() *Read {
@@ -8144,7 +8285,7 @@ type GetModeResponse struct {
 
 func (x *GetModeResponse) Reset() {
 	*x = GetModeResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[98]
+	mi := &file_rota_v1_rota_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8156,7 +8297,7 @@ func (x *GetModeResponse) String() string {
 func (*GetModeResponse) ProtoMessage() {}
 
 func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[98]
+	mi := &file_rota_v1_rota_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8169,7 +8310,7 @@ func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeResponse.ProtoReflect.Descriptor instead.
 func (*GetModeResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{98}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *GetModeResponse) GetMode() *Mode {
@@ -8196,7 +8337,7 @@ type SetModeRequest struct {
 
 func (x *SetModeRequest) Reset() {
 	*x = SetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[99]
+	mi := &file_rota_v1_rota_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8208,7 +8349,7 @@ func (x *SetModeRequest) String() string {
 func (*SetModeRequest) ProtoMessage() {}
 
 func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[99]
+	mi := &file_rota_v1_rota_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8221,7 +8362,7 @@ func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModeRequest.ProtoReflect.Descriptor instead.
 func (*SetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{99}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SetModeRequest) GetMode() string {
@@ -8251,7 +8392,7 @@ type SetClusterRequest struct {
 
 func (x *SetClusterRequest) Reset() {
 	*x = SetClusterRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[100]
+	mi := &file_rota_v1_rota_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8263,7 +8404,7 @@ func (x *SetClusterRequest) String() string {
 func (*SetClusterRequest) ProtoMessage() {}
 
 func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[100]
+	mi := &file_rota_v1_rota_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8276,7 +8417,7 @@ func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetClusterRequest.ProtoReflect.Descriptor instead.
 func (*SetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{100}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *SetClusterRequest) GetSet() []*Setting {
@@ -8317,7 +8458,7 @@ type ClusterSettings struct {
 
 func (x *ClusterSettings) Reset() {
 	*x = ClusterSettings{}
-	mi := &file_rota_v1_rota_proto_msgTypes[101]
+	mi := &file_rota_v1_rota_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8329,7 +8470,7 @@ func (x *ClusterSettings) String() string {
 func (*ClusterSettings) ProtoMessage() {}
 
 func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[101]
+	mi := &file_rota_v1_rota_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8342,7 +8483,7 @@ func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSettings.ProtoReflect.Descriptor instead.
 func (*ClusterSettings) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{101}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ClusterSettings) GetStateBytesMax() int64 {
@@ -8388,7 +8529,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[102]
+	mi := &file_rota_v1_rota_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8400,7 +8541,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[102]
+	mi := &file_rota_v1_rota_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8413,7 +8554,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{102}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{104}
 }
 
 type JobCounts struct {
@@ -8433,7 +8574,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_rota_v1_rota_proto_msgTypes[103]
+	mi := &file_rota_v1_rota_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8445,7 +8586,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[103]
+	mi := &file_rota_v1_rota_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8458,7 +8599,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{103}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *JobCounts) GetBlocked() int64 {
@@ -8557,7 +8698,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_rota_v1_rota_proto_msgTypes[104]
+	mi := &file_rota_v1_rota_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8569,7 +8710,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[104]
+	mi := &file_rota_v1_rota_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8582,7 +8723,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{104}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -8731,7 +8872,7 @@ type NodeSnapshot struct {
 
 func (x *NodeSnapshot) Reset() {
 	*x = NodeSnapshot{}
-	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	mi := &file_rota_v1_rota_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8743,7 +8884,7 @@ func (x *NodeSnapshot) String() string {
 func (*NodeSnapshot) ProtoMessage() {}
 
 func (x *NodeSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	mi := &file_rota_v1_rota_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8756,7 +8897,7 @@ func (x *NodeSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSnapshot.ProtoReflect.Descriptor instead.
 func (*NodeSnapshot) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{105}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *NodeSnapshot) GetIndex() uint64 {
@@ -8799,7 +8940,7 @@ type NodeArchive struct {
 
 func (x *NodeArchive) Reset() {
 	*x = NodeArchive{}
-	mi := &file_rota_v1_rota_proto_msgTypes[106]
+	mi := &file_rota_v1_rota_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8811,7 +8952,7 @@ func (x *NodeArchive) String() string {
 func (*NodeArchive) ProtoMessage() {}
 
 func (x *NodeArchive) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[106]
+	mi := &file_rota_v1_rota_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8824,7 +8965,7 @@ func (x *NodeArchive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeArchive.ProtoReflect.Descriptor instead.
 func (*NodeArchive) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{106}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *NodeArchive) GetRecords() int64 {
@@ -8887,7 +9028,7 @@ type NodeHealth struct {
 
 func (x *NodeHealth) Reset() {
 	*x = NodeHealth{}
-	mi := &file_rota_v1_rota_proto_msgTypes[107]
+	mi := &file_rota_v1_rota_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8899,7 +9040,7 @@ func (x *NodeHealth) String() string {
 func (*NodeHealth) ProtoMessage() {}
 
 func (x *NodeHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[107]
+	mi := &file_rota_v1_rota_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8912,7 +9053,7 @@ func (x *NodeHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeHealth.ProtoReflect.Descriptor instead.
 func (*NodeHealth) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{107}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *NodeHealth) GetHealthySinceMs() int64 {
@@ -8942,7 +9083,7 @@ type Autopilot struct {
 
 func (x *Autopilot) Reset() {
 	*x = Autopilot{}
-	mi := &file_rota_v1_rota_proto_msgTypes[108]
+	mi := &file_rota_v1_rota_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8954,7 +9095,7 @@ func (x *Autopilot) String() string {
 func (*Autopilot) ProtoMessage() {}
 
 func (x *Autopilot) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[108]
+	mi := &file_rota_v1_rota_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8967,7 +9108,7 @@ func (x *Autopilot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Autopilot.ProtoReflect.Descriptor instead.
 func (*Autopilot) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{108}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Autopilot) GetOn() bool {
@@ -9031,7 +9172,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[109]
+	mi := &file_rota_v1_rota_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9043,7 +9184,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[109]
+	mi := &file_rota_v1_rota_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9056,7 +9197,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{109}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -9212,7 +9353,7 @@ type TZData struct {
 
 func (x *TZData) Reset() {
 	*x = TZData{}
-	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	mi := &file_rota_v1_rota_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9224,7 +9365,7 @@ func (x *TZData) String() string {
 func (*TZData) ProtoMessage() {}
 
 func (x *TZData) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	mi := &file_rota_v1_rota_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9237,7 +9378,7 @@ func (x *TZData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TZData.ProtoReflect.Descriptor instead.
 func (*TZData) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{110}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *TZData) GetRelease() string {
@@ -9304,7 +9445,7 @@ type InstallTZDataRequest struct {
 
 func (x *InstallTZDataRequest) Reset() {
 	*x = InstallTZDataRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	mi := &file_rota_v1_rota_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9316,7 +9457,7 @@ func (x *InstallTZDataRequest) String() string {
 func (*InstallTZDataRequest) ProtoMessage() {}
 
 func (x *InstallTZDataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	mi := &file_rota_v1_rota_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9329,7 +9470,7 @@ func (x *InstallTZDataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallTZDataRequest.ProtoReflect.Descriptor instead.
 func (*InstallTZDataRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{111}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *InstallTZDataRequest) GetRelease() string {
@@ -9368,7 +9509,7 @@ type StoreBackupRequest struct {
 
 func (x *StoreBackupRequest) Reset() {
 	*x = StoreBackupRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[112]
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9380,7 +9521,7 @@ func (x *StoreBackupRequest) String() string {
 func (*StoreBackupRequest) ProtoMessage() {}
 
 func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[112]
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9393,7 +9534,7 @@ func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreBackupRequest.ProtoReflect.Descriptor instead.
 func (*StoreBackupRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{112}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
 }
 
 // StoredBackup is a backup as the state records it: the index of the state in it, when the
@@ -9411,7 +9552,7 @@ type StoredBackup struct {
 
 func (x *StoredBackup) Reset() {
 	*x = StoredBackup{}
-	mi := &file_rota_v1_rota_proto_msgTypes[113]
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9423,7 +9564,7 @@ func (x *StoredBackup) String() string {
 func (*StoredBackup) ProtoMessage() {}
 
 func (x *StoredBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[113]
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9436,7 +9577,7 @@ func (x *StoredBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredBackup.ProtoReflect.Descriptor instead.
 func (*StoredBackup) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{113}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *StoredBackup) GetIndex() uint64 {
@@ -9482,7 +9623,7 @@ type AttentionRequest struct {
 
 func (x *AttentionRequest) Reset() {
 	*x = AttentionRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9494,7 +9635,7 @@ func (x *AttentionRequest) String() string {
 func (*AttentionRequest) ProtoMessage() {}
 
 func (x *AttentionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9507,7 +9648,7 @@ func (x *AttentionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttentionRequest.ProtoReflect.Descriptor instead.
 func (*AttentionRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
 }
 
 type AttentionResponse struct {
@@ -9523,7 +9664,7 @@ type AttentionResponse struct {
 
 func (x *AttentionResponse) Reset() {
 	*x = AttentionResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9535,7 +9676,7 @@ func (x *AttentionResponse) String() string {
 func (*AttentionResponse) ProtoMessage() {}
 
 func (x *AttentionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9548,7 +9689,7 @@ func (x *AttentionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttentionResponse.ProtoReflect.Descriptor instead.
 func (*AttentionResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *AttentionResponse) GetNode() string {
@@ -9597,7 +9738,7 @@ type Concern struct {
 
 func (x *Concern) Reset() {
 	*x = Concern{}
-	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9609,7 +9750,7 @@ func (x *Concern) String() string {
 func (*Concern) ProtoMessage() {}
 
 func (x *Concern) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9622,7 +9763,7 @@ func (x *Concern) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Concern.ProtoReflect.Descriptor instead.
 func (*Concern) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Concern) GetKind() string {
@@ -9689,7 +9830,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9701,7 +9842,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9714,7 +9855,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
 }
 
 type Peer struct {
@@ -9730,7 +9871,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[118]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9742,7 +9883,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[118]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9755,7 +9896,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Peer) GetId() string {
@@ -9802,7 +9943,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[119]
+	mi := &file_rota_v1_rota_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9814,7 +9955,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[119]
+	mi := &file_rota_v1_rota_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9827,7 +9968,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -9847,7 +9988,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[120]
+	mi := &file_rota_v1_rota_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9859,7 +10000,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[120]
+	mi := &file_rota_v1_rota_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9872,7 +10013,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -9891,7 +10032,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[121]
+	mi := &file_rota_v1_rota_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9903,7 +10044,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[121]
+	mi := &file_rota_v1_rota_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9916,7 +10057,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{121}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -9935,7 +10076,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[122]
+	mi := &file_rota_v1_rota_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9947,7 +10088,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[122]
+	mi := &file_rota_v1_rota_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9960,7 +10101,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{122}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -9978,7 +10119,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[123]
+	mi := &file_rota_v1_rota_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9990,7 +10131,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[123]
+	mi := &file_rota_v1_rota_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10003,7 +10144,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{123}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{125}
 }
 
 type LeaveRequest struct {
@@ -10014,7 +10155,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[124]
+	mi := &file_rota_v1_rota_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10026,7 +10167,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[124]
+	mi := &file_rota_v1_rota_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10039,7 +10180,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{124}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{126}
 }
 
 type LeaveResponse struct {
@@ -10050,7 +10191,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[125]
+	mi := &file_rota_v1_rota_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10062,7 +10203,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[125]
+	mi := &file_rota_v1_rota_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10075,7 +10216,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{125}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{127}
 }
 
 type SaveSnapshotRequest struct {
@@ -10087,7 +10228,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[126]
+	mi := &file_rota_v1_rota_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10099,7 +10240,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[126]
+	mi := &file_rota_v1_rota_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10112,7 +10253,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{126}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *SaveSnapshotRequest) GetRead() *Read {
@@ -10131,7 +10272,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[127]
+	mi := &file_rota_v1_rota_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10143,7 +10284,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[127]
+	mi := &file_rota_v1_rota_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10156,7 +10297,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{127}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -10174,7 +10315,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[128]
+	mi := &file_rota_v1_rota_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10186,7 +10327,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[128]
+	mi := &file_rota_v1_rota_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10199,7 +10340,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{128}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{130}
 }
 
 type VerifyResponse struct {
@@ -10213,7 +10354,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[129]
+	mi := &file_rota_v1_rota_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10225,7 +10366,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[129]
+	mi := &file_rota_v1_rota_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10238,7 +10379,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{129}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -10275,7 +10416,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[130]
+	mi := &file_rota_v1_rota_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10287,7 +10428,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[130]
+	mi := &file_rota_v1_rota_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10300,7 +10441,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{130}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -10480,7 +10621,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\backed_ms\x18\x19 \x01(\x03R\aackedMs\x12\x1e\n" +
 	"\vrenew_by_ms\x18\x1a \x01(\x03R\trenewByMs\x12\x1f\n" +
 	"\vdeadline_ms\x18\x1b \x01(\x03R\n" +
-	"deadlineMs\"\x8f\t\n" +
+	"deadlineMs\"\x99\n" +
+	"\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.rota.v1.JobSpecR\x04spec\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -10520,7 +10662,12 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\vfingerprint\x18\x1f \x01(\fR\vfingerprint\x12#\n" +
 	"\runique_holder\x18< \x01(\tR\funiqueHolder\x12\x1f\n" +
 	"\vmerged_into\x18= \x01(\tR\n" +
-	"mergedInto\x1a7\n" +
+	"mergedInto\x12#\n" +
+	"\rworker_losses\x18> \x01(\x05R\fworkerLosses\x12\x1a\n" +
+	"\bisolated\x18? \x01(\bR\bisolated\x12\x1d\n" +
+	"\n" +
+	"expires_ms\x18@ \x01(\x03R\texpiresMs\x12(\n" +
+	"\x10expires_clock_ms\x18A \x01(\x03R\x0eexpiresClockMs\x1a7\n" +
 	"\tMetaEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +
@@ -10597,6 +10744,11 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05error\x18\x06 \x01(\tR\x05error\"#\n" +
 	"\x0fWaitJobsRequest\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\"B\n" +
+	"\x14InterruptJobsRequest\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x18\n" +
+	"\acounted\x18\x02 \x01(\bR\acounted\"%\n" +
+	"\x11RunJobsNowRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\"%\n" +
 	"\x11CancelJobsRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\":\n" +
@@ -10604,7 +10756,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x14\n" +
 	"\x05lives\x18\x02 \x03(\x05R\x05lives\"%\n" +
 	"\x11DeleteJobsRequest\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\"\x88\x03\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\"\xbd\x03\n" +
 	"\x10ChangeJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\bpriority\x18\x02 \x01(\x05H\x00R\bpriority\x88\x01\x01\x12\x15\n" +
@@ -10613,7 +10765,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x06ttl_ms\x18\x05 \x01(\x03H\x02R\x05ttlMs\x88\x01\x01\x12\x1d\n" +
 	"\apayload\x18\x06 \x01(\fH\x03R\apayload\x88\x01\x01\x12\x17\n" +
 	"\x04life\x18\a \x01(\x05H\x04R\x04life\x88\x01\x01\x12\x1d\n" +
-	"\achanges\x18\b \x01(\x05H\x05R\achanges\x88\x01\x01\x1a9\n" +
+	"\achanges\x18\b \x01(\x05H\x05R\achanges\x88\x01\x01\x12#\n" +
+	"\vstart_by_ms\x18\t \x01(\x03H\x06R\tstartByMs\x88\x01\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
@@ -10624,7 +10777,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\b_payloadB\a\n" +
 	"\x05_lifeB\n" +
 	"\n" +
-	"\b_changes\"W\n" +
+	"\b_changesB\x0e\n" +
+	"\f_start_by_ms\"W\n" +
 	"\x12ReportProofRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\fR\aleaseId\x12\x16\n" +
@@ -11230,7 +11384,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x13LEASE_VERB_COMPLETE\x10\x03\x12\x13\n" +
 	"\x0fLEASE_VERB_FAIL\x10\x04\x12\x16\n" +
 	"\x12LEASE_VERB_DECLINE\x10\x05\x12\x17\n" +
-	"\x13LEASE_VERB_PROGRESS\x10\x062\xcd\x04\n" +
+	"\x13LEASE_VERB_PROGRESS\x10\x062\xcb\x05\n" +
 	"\x04Jobs\x129\n" +
 	"\x06Submit\x12\x16.rota.v1.SubmitRequest\x1a\x17.rota.v1.SubmitResponse\x126\n" +
 	"\x03Get\x12\x16.rota.v1.GetJobRequest\x1a\x17.rota.v1.GetJobResponse\x12;\n" +
@@ -11239,7 +11393,9 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x03Log\x12\x16.rota.v1.JobLogRequest\x1a\x17.rota.v1.JobLogResponse\x12:\n" +
 	"\x06Cancel\x12\x1a.rota.v1.CancelJobsRequest\x1a\x14.rota.v1.JobOutcomes\x128\n" +
 	"\x05Retry\x12\x19.rota.v1.RetryJobsRequest\x1a\x14.rota.v1.JobOutcomes\x128\n" +
-	"\x06Change\x12\x19.rota.v1.ChangeJobRequest\x1a\x13.rota.v1.JobOutcome\x12:\n" +
+	"\x06Change\x12\x19.rota.v1.ChangeJobRequest\x1a\x13.rota.v1.JobOutcome\x12@\n" +
+	"\tInterrupt\x12\x1d.rota.v1.InterruptJobsRequest\x1a\x14.rota.v1.JobOutcomes\x12:\n" +
+	"\x06RunNow\x12\x1a.rota.v1.RunJobsNowRequest\x1a\x14.rota.v1.JobOutcomes\x12:\n" +
 	"\x06Delete\x12\x1a.rota.v1.DeleteJobsRequest\x1a\x14.rota.v1.JobOutcomes\x12?\n" +
 	"\vReportProof\x12\x1b.rota.v1.ReportProofRequest\x1a\x13.rota.v1.JobOutcome2\xaf\x04\n" +
 	"\aWorkers\x127\n" +
@@ -11298,7 +11454,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 138)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 140)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(FailKind)(0),                      // 0: rota.v1.FailKind
 	(LeaseVerb)(0),                     // 1: rota.v1.LeaseVerb
@@ -11324,133 +11480,135 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*JobCount)(nil),                   // 21: rota.v1.JobCount
 	(*JobGroup)(nil),                   // 22: rota.v1.JobGroup
 	(*WaitJobsRequest)(nil),            // 23: rota.v1.WaitJobsRequest
-	(*CancelJobsRequest)(nil),          // 24: rota.v1.CancelJobsRequest
-	(*RetryJobsRequest)(nil),           // 25: rota.v1.RetryJobsRequest
-	(*DeleteJobsRequest)(nil),          // 26: rota.v1.DeleteJobsRequest
-	(*ChangeJobRequest)(nil),           // 27: rota.v1.ChangeJobRequest
-	(*ReportProofRequest)(nil),         // 28: rota.v1.ReportProofRequest
-	(*JobOutcomes)(nil),                // 29: rota.v1.JobOutcomes
-	(*JobOutcome)(nil),                 // 30: rota.v1.JobOutcome
-	(*WorkerSpec)(nil),                 // 31: rota.v1.WorkerSpec
-	(*Attestation)(nil),                // 32: rota.v1.Attestation
-	(*TypeUntil)(nil),                  // 33: rota.v1.TypeUntil
-	(*UnitsUsed)(nil),                  // 34: rota.v1.UnitsUsed
-	(*Worker)(nil),                     // 35: rota.v1.Worker
-	(*WorkRequest)(nil),                // 36: rota.v1.WorkRequest
-	(*Hello)(nil),                      // 37: rota.v1.Hello
-	(*LeaseCommands)(nil),              // 38: rota.v1.LeaseCommands
-	(*LeaseCommand)(nil),               // 39: rota.v1.LeaseCommand
-	(*AttemptLog)(nil),                 // 40: rota.v1.AttemptLog
-	(*Beat)(nil),                       // 41: rota.v1.Beat
-	(*Bye)(nil),                        // 42: rota.v1.Bye
-	(*WorkResponse)(nil),               // 43: rota.v1.WorkResponse
-	(*Welcome)(nil),                    // 44: rota.v1.Welcome
-	(*Notices)(nil),                    // 45: rota.v1.Notices
-	(*Assignment)(nil),                 // 46: rota.v1.Assignment
-	(*LeaseEnd)(nil),                   // 47: rota.v1.LeaseEnd
-	(*LeaseAnswers)(nil),               // 48: rota.v1.LeaseAnswers
-	(*LeaseAnswer)(nil),                // 49: rota.v1.LeaseAnswer
-	(*Heard)(nil),                      // 50: rota.v1.Heard
-	(*BeatAnswer)(nil),                 // 51: rota.v1.BeatAnswer
-	(*ListWorkersRequest)(nil),         // 52: rota.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),        // 53: rota.v1.ListWorkersResponse
-	(*GetWorkerRequest)(nil),           // 54: rota.v1.GetWorkerRequest
-	(*GetWorkerResponse)(nil),          // 55: rota.v1.GetWorkerResponse
-	(*DrainWorkerRequest)(nil),         // 56: rota.v1.DrainWorkerRequest
-	(*SuspendWorkerRequest)(nil),       // 57: rota.v1.SuspendWorkerRequest
-	(*ResumeWorkerRequest)(nil),        // 58: rota.v1.ResumeWorkerRequest
-	(*RetireWorkerRequest)(nil),        // 59: rota.v1.RetireWorkerRequest
-	(*WorkerGoneRequest)(nil),          // 60: rota.v1.WorkerGoneRequest
-	(*WorkerGoneResponse)(nil),         // 61: rota.v1.WorkerGoneResponse
-	(*Setting)(nil),                    // 62: rota.v1.Setting
-	(*Queue)(nil),                      // 63: rota.v1.Queue
-	(*SettingChange)(nil),              // 64: rota.v1.SettingChange
-	(*Domain)(nil),                     // 65: rota.v1.Domain
-	(*TypeStats)(nil),                  // 66: rota.v1.TypeStats
-	(*ListQueuesRequest)(nil),          // 67: rota.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),         // 68: rota.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),            // 69: rota.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),           // 70: rota.v1.GetQueueResponse
-	(*DeleteQueueRequest)(nil),         // 71: rota.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),        // 72: rota.v1.DeleteQueueResponse
-	(*DeleteTenantRequest)(nil),        // 73: rota.v1.DeleteTenantRequest
-	(*DeleteTenantResponse)(nil),       // 74: rota.v1.DeleteTenantResponse
-	(*DeleteWorkerRequest)(nil),        // 75: rota.v1.DeleteWorkerRequest
-	(*DeleteWorkerResponse)(nil),       // 76: rota.v1.DeleteWorkerResponse
-	(*SetQueueRequest)(nil),            // 77: rota.v1.SetQueueRequest
-	(*Tenant)(nil),                     // 78: rota.v1.Tenant
-	(*ListTenantsRequest)(nil),         // 79: rota.v1.ListTenantsRequest
-	(*ListTenantsResponse)(nil),        // 80: rota.v1.ListTenantsResponse
-	(*GetTenantRequest)(nil),           // 81: rota.v1.GetTenantRequest
-	(*GetTenantResponse)(nil),          // 82: rota.v1.GetTenantResponse
-	(*SetTenantRequest)(nil),           // 83: rota.v1.SetTenantRequest
-	(*KeyRule)(nil),                    // 84: rota.v1.KeyRule
-	(*SetKeyRuleRequest)(nil),          // 85: rota.v1.SetKeyRuleRequest
-	(*SetKeyRuleResponse)(nil),         // 86: rota.v1.SetKeyRuleResponse
-	(*DeleteKeyRuleRequest)(nil),       // 87: rota.v1.DeleteKeyRuleRequest
-	(*DeleteKeyRuleResponse)(nil),      // 88: rota.v1.DeleteKeyRuleResponse
-	(*ListKeyRulesRequest)(nil),        // 89: rota.v1.ListKeyRulesRequest
-	(*ListKeyRulesResponse)(nil),       // 90: rota.v1.ListKeyRulesResponse
-	(*GetKeyRequest)(nil),              // 91: rota.v1.GetKeyRequest
-	(*KeyState)(nil),                   // 92: rota.v1.KeyState
-	(*ListKeyStatesRequest)(nil),       // 93: rota.v1.ListKeyStatesRequest
-	(*ListKeyStatesResponse)(nil),      // 94: rota.v1.ListKeyStatesResponse
-	(*GetKeyResponse)(nil),             // 95: rota.v1.GetKeyResponse
-	(*SkipKeyRequest)(nil),             // 96: rota.v1.SkipKeyRequest
-	(*SkipKeyResponse)(nil),            // 97: rota.v1.SkipKeyResponse
-	(*Mode)(nil),                       // 98: rota.v1.Mode
-	(*GetModeRequest)(nil),             // 99: rota.v1.GetModeRequest
-	(*GetModeResponse)(nil),            // 100: rota.v1.GetModeResponse
-	(*SetModeRequest)(nil),             // 101: rota.v1.SetModeRequest
-	(*SetClusterRequest)(nil),          // 102: rota.v1.SetClusterRequest
-	(*ClusterSettings)(nil),            // 103: rota.v1.ClusterSettings
-	(*StatusRequest)(nil),              // 104: rota.v1.StatusRequest
-	(*JobCounts)(nil),                  // 105: rota.v1.JobCounts
-	(*NodeStatus)(nil),                 // 106: rota.v1.NodeStatus
-	(*NodeSnapshot)(nil),               // 107: rota.v1.NodeSnapshot
-	(*NodeArchive)(nil),                // 108: rota.v1.NodeArchive
-	(*NodeHealth)(nil),                 // 109: rota.v1.NodeHealth
-	(*Autopilot)(nil),                  // 110: rota.v1.Autopilot
-	(*StatusResponse)(nil),             // 111: rota.v1.StatusResponse
-	(*TZData)(nil),                     // 112: rota.v1.TZData
-	(*InstallTZDataRequest)(nil),       // 113: rota.v1.InstallTZDataRequest
-	(*StoreBackupRequest)(nil),         // 114: rota.v1.StoreBackupRequest
-	(*StoredBackup)(nil),               // 115: rota.v1.StoredBackup
-	(*AttentionRequest)(nil),           // 116: rota.v1.AttentionRequest
-	(*AttentionResponse)(nil),          // 117: rota.v1.AttentionResponse
-	(*Concern)(nil),                    // 118: rota.v1.Concern
-	(*PeersRequest)(nil),               // 119: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 120: rota.v1.Peer
-	(*PeersResponse)(nil),              // 121: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 122: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 123: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 124: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 125: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 126: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 127: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 128: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 129: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 130: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 131: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 132: rota.v1.NodeVerdict
-	nil,                                // 133: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 134: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 135: rota.v1.JobSpec.HeadersEntry
-	nil,                                // 136: rota.v1.Job.MetaEntry
-	nil,                                // 137: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 138: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 139: rota.v1.LeaseCommand.MetaEntry
+	(*InterruptJobsRequest)(nil),       // 24: rota.v1.InterruptJobsRequest
+	(*RunJobsNowRequest)(nil),          // 25: rota.v1.RunJobsNowRequest
+	(*CancelJobsRequest)(nil),          // 26: rota.v1.CancelJobsRequest
+	(*RetryJobsRequest)(nil),           // 27: rota.v1.RetryJobsRequest
+	(*DeleteJobsRequest)(nil),          // 28: rota.v1.DeleteJobsRequest
+	(*ChangeJobRequest)(nil),           // 29: rota.v1.ChangeJobRequest
+	(*ReportProofRequest)(nil),         // 30: rota.v1.ReportProofRequest
+	(*JobOutcomes)(nil),                // 31: rota.v1.JobOutcomes
+	(*JobOutcome)(nil),                 // 32: rota.v1.JobOutcome
+	(*WorkerSpec)(nil),                 // 33: rota.v1.WorkerSpec
+	(*Attestation)(nil),                // 34: rota.v1.Attestation
+	(*TypeUntil)(nil),                  // 35: rota.v1.TypeUntil
+	(*UnitsUsed)(nil),                  // 36: rota.v1.UnitsUsed
+	(*Worker)(nil),                     // 37: rota.v1.Worker
+	(*WorkRequest)(nil),                // 38: rota.v1.WorkRequest
+	(*Hello)(nil),                      // 39: rota.v1.Hello
+	(*LeaseCommands)(nil),              // 40: rota.v1.LeaseCommands
+	(*LeaseCommand)(nil),               // 41: rota.v1.LeaseCommand
+	(*AttemptLog)(nil),                 // 42: rota.v1.AttemptLog
+	(*Beat)(nil),                       // 43: rota.v1.Beat
+	(*Bye)(nil),                        // 44: rota.v1.Bye
+	(*WorkResponse)(nil),               // 45: rota.v1.WorkResponse
+	(*Welcome)(nil),                    // 46: rota.v1.Welcome
+	(*Notices)(nil),                    // 47: rota.v1.Notices
+	(*Assignment)(nil),                 // 48: rota.v1.Assignment
+	(*LeaseEnd)(nil),                   // 49: rota.v1.LeaseEnd
+	(*LeaseAnswers)(nil),               // 50: rota.v1.LeaseAnswers
+	(*LeaseAnswer)(nil),                // 51: rota.v1.LeaseAnswer
+	(*Heard)(nil),                      // 52: rota.v1.Heard
+	(*BeatAnswer)(nil),                 // 53: rota.v1.BeatAnswer
+	(*ListWorkersRequest)(nil),         // 54: rota.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),        // 55: rota.v1.ListWorkersResponse
+	(*GetWorkerRequest)(nil),           // 56: rota.v1.GetWorkerRequest
+	(*GetWorkerResponse)(nil),          // 57: rota.v1.GetWorkerResponse
+	(*DrainWorkerRequest)(nil),         // 58: rota.v1.DrainWorkerRequest
+	(*SuspendWorkerRequest)(nil),       // 59: rota.v1.SuspendWorkerRequest
+	(*ResumeWorkerRequest)(nil),        // 60: rota.v1.ResumeWorkerRequest
+	(*RetireWorkerRequest)(nil),        // 61: rota.v1.RetireWorkerRequest
+	(*WorkerGoneRequest)(nil),          // 62: rota.v1.WorkerGoneRequest
+	(*WorkerGoneResponse)(nil),         // 63: rota.v1.WorkerGoneResponse
+	(*Setting)(nil),                    // 64: rota.v1.Setting
+	(*Queue)(nil),                      // 65: rota.v1.Queue
+	(*SettingChange)(nil),              // 66: rota.v1.SettingChange
+	(*Domain)(nil),                     // 67: rota.v1.Domain
+	(*TypeStats)(nil),                  // 68: rota.v1.TypeStats
+	(*ListQueuesRequest)(nil),          // 69: rota.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),         // 70: rota.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),            // 71: rota.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),           // 72: rota.v1.GetQueueResponse
+	(*DeleteQueueRequest)(nil),         // 73: rota.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),        // 74: rota.v1.DeleteQueueResponse
+	(*DeleteTenantRequest)(nil),        // 75: rota.v1.DeleteTenantRequest
+	(*DeleteTenantResponse)(nil),       // 76: rota.v1.DeleteTenantResponse
+	(*DeleteWorkerRequest)(nil),        // 77: rota.v1.DeleteWorkerRequest
+	(*DeleteWorkerResponse)(nil),       // 78: rota.v1.DeleteWorkerResponse
+	(*SetQueueRequest)(nil),            // 79: rota.v1.SetQueueRequest
+	(*Tenant)(nil),                     // 80: rota.v1.Tenant
+	(*ListTenantsRequest)(nil),         // 81: rota.v1.ListTenantsRequest
+	(*ListTenantsResponse)(nil),        // 82: rota.v1.ListTenantsResponse
+	(*GetTenantRequest)(nil),           // 83: rota.v1.GetTenantRequest
+	(*GetTenantResponse)(nil),          // 84: rota.v1.GetTenantResponse
+	(*SetTenantRequest)(nil),           // 85: rota.v1.SetTenantRequest
+	(*KeyRule)(nil),                    // 86: rota.v1.KeyRule
+	(*SetKeyRuleRequest)(nil),          // 87: rota.v1.SetKeyRuleRequest
+	(*SetKeyRuleResponse)(nil),         // 88: rota.v1.SetKeyRuleResponse
+	(*DeleteKeyRuleRequest)(nil),       // 89: rota.v1.DeleteKeyRuleRequest
+	(*DeleteKeyRuleResponse)(nil),      // 90: rota.v1.DeleteKeyRuleResponse
+	(*ListKeyRulesRequest)(nil),        // 91: rota.v1.ListKeyRulesRequest
+	(*ListKeyRulesResponse)(nil),       // 92: rota.v1.ListKeyRulesResponse
+	(*GetKeyRequest)(nil),              // 93: rota.v1.GetKeyRequest
+	(*KeyState)(nil),                   // 94: rota.v1.KeyState
+	(*ListKeyStatesRequest)(nil),       // 95: rota.v1.ListKeyStatesRequest
+	(*ListKeyStatesResponse)(nil),      // 96: rota.v1.ListKeyStatesResponse
+	(*GetKeyResponse)(nil),             // 97: rota.v1.GetKeyResponse
+	(*SkipKeyRequest)(nil),             // 98: rota.v1.SkipKeyRequest
+	(*SkipKeyResponse)(nil),            // 99: rota.v1.SkipKeyResponse
+	(*Mode)(nil),                       // 100: rota.v1.Mode
+	(*GetModeRequest)(nil),             // 101: rota.v1.GetModeRequest
+	(*GetModeResponse)(nil),            // 102: rota.v1.GetModeResponse
+	(*SetModeRequest)(nil),             // 103: rota.v1.SetModeRequest
+	(*SetClusterRequest)(nil),          // 104: rota.v1.SetClusterRequest
+	(*ClusterSettings)(nil),            // 105: rota.v1.ClusterSettings
+	(*StatusRequest)(nil),              // 106: rota.v1.StatusRequest
+	(*JobCounts)(nil),                  // 107: rota.v1.JobCounts
+	(*NodeStatus)(nil),                 // 108: rota.v1.NodeStatus
+	(*NodeSnapshot)(nil),               // 109: rota.v1.NodeSnapshot
+	(*NodeArchive)(nil),                // 110: rota.v1.NodeArchive
+	(*NodeHealth)(nil),                 // 111: rota.v1.NodeHealth
+	(*Autopilot)(nil),                  // 112: rota.v1.Autopilot
+	(*StatusResponse)(nil),             // 113: rota.v1.StatusResponse
+	(*TZData)(nil),                     // 114: rota.v1.TZData
+	(*InstallTZDataRequest)(nil),       // 115: rota.v1.InstallTZDataRequest
+	(*StoreBackupRequest)(nil),         // 116: rota.v1.StoreBackupRequest
+	(*StoredBackup)(nil),               // 117: rota.v1.StoredBackup
+	(*AttentionRequest)(nil),           // 118: rota.v1.AttentionRequest
+	(*AttentionResponse)(nil),          // 119: rota.v1.AttentionResponse
+	(*Concern)(nil),                    // 120: rota.v1.Concern
+	(*PeersRequest)(nil),               // 121: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 122: rota.v1.Peer
+	(*PeersResponse)(nil),              // 123: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 124: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 125: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 126: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 127: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 128: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 129: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 130: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 131: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 132: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 133: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 134: rota.v1.NodeVerdict
+	nil,                                // 135: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 136: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 137: rota.v1.JobSpec.HeadersEntry
+	nil,                                // 138: rota.v1.Job.MetaEntry
+	nil,                                // 139: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 140: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 141: rota.v1.LeaseCommand.MetaEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	133, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	134, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
-	135, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
+	135, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	136, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	137, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
 	6,   // 3: rota.v1.JobSpec.unique:type_name -> rota.v1.Unique
 	7,   // 4: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
 	5,   // 5: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
 	9,   // 6: rota.v1.Job.lease:type_name -> rota.v1.Lease
 	8,   // 7: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	136, // 8: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	138, // 8: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
 	5,   // 9: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
 	13,  // 10: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
 	4,   // 11: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
@@ -11465,187 +11623,191 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	3,   // 20: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
 	21,  // 21: rota.v1.ListJobsResponse.counted:type_name -> rota.v1.JobCount
 	22,  // 22: rota.v1.JobCount.groups:type_name -> rota.v1.JobGroup
-	137, // 23: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
-	30,  // 24: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
+	139, // 23: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	32,  // 24: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
 	4,   // 25: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	138, // 26: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
-	31,  // 27: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
+	140, // 26: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	33,  // 27: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
 	9,   // 28: rota.v1.Worker.leases:type_name -> rota.v1.Lease
-	33,  // 29: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
-	33,  // 30: rota.v1.Worker.denied:type_name -> rota.v1.TypeUntil
-	34,  // 31: rota.v1.Worker.units:type_name -> rota.v1.UnitsUsed
-	37,  // 32: rota.v1.WorkRequest.hello:type_name -> rota.v1.Hello
-	38,  // 33: rota.v1.WorkRequest.commands:type_name -> rota.v1.LeaseCommands
-	41,  // 34: rota.v1.WorkRequest.beat:type_name -> rota.v1.Beat
-	42,  // 35: rota.v1.WorkRequest.bye:type_name -> rota.v1.Bye
-	31,  // 36: rota.v1.Hello.worker:type_name -> rota.v1.WorkerSpec
-	32,  // 37: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
-	39,  // 38: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
+	35,  // 29: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
+	35,  // 30: rota.v1.Worker.denied:type_name -> rota.v1.TypeUntil
+	36,  // 31: rota.v1.Worker.units:type_name -> rota.v1.UnitsUsed
+	39,  // 32: rota.v1.WorkRequest.hello:type_name -> rota.v1.Hello
+	40,  // 33: rota.v1.WorkRequest.commands:type_name -> rota.v1.LeaseCommands
+	43,  // 34: rota.v1.WorkRequest.beat:type_name -> rota.v1.Beat
+	44,  // 35: rota.v1.WorkRequest.bye:type_name -> rota.v1.Bye
+	33,  // 36: rota.v1.Hello.worker:type_name -> rota.v1.WorkerSpec
+	34,  // 37: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
+	41,  // 38: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
 	1,   // 39: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
 	0,   // 40: rota.v1.LeaseCommand.fail:type_name -> rota.v1.FailKind
-	139, // 41: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	141, // 41: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
 	18,  // 42: rota.v1.Beat.logs:type_name -> rota.v1.LogPart
-	44,  // 43: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
-	45,  // 44: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
-	48,  // 45: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
-	51,  // 46: rota.v1.WorkResponse.beat:type_name -> rota.v1.BeatAnswer
-	50,  // 47: rota.v1.WorkResponse.heard:type_name -> rota.v1.Heard
-	46,  // 48: rota.v1.Notices.assigned:type_name -> rota.v1.Assignment
-	47,  // 49: rota.v1.Notices.ended:type_name -> rota.v1.LeaseEnd
-	47,  // 50: rota.v1.Notices.revoked:type_name -> rota.v1.LeaseEnd
+	46,  // 43: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
+	47,  // 44: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
+	50,  // 45: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
+	53,  // 46: rota.v1.WorkResponse.beat:type_name -> rota.v1.BeatAnswer
+	52,  // 47: rota.v1.WorkResponse.heard:type_name -> rota.v1.Heard
+	48,  // 48: rota.v1.Notices.assigned:type_name -> rota.v1.Assignment
+	49,  // 49: rota.v1.Notices.ended:type_name -> rota.v1.LeaseEnd
+	49,  // 50: rota.v1.Notices.revoked:type_name -> rota.v1.LeaseEnd
 	9,   // 51: rota.v1.Assignment.lease:type_name -> rota.v1.Lease
 	5,   // 52: rota.v1.Assignment.spec:type_name -> rota.v1.JobSpec
-	49,  // 53: rota.v1.LeaseAnswers.answers:type_name -> rota.v1.LeaseAnswer
+	51,  // 53: rota.v1.LeaseAnswers.answers:type_name -> rota.v1.LeaseAnswer
 	4,   // 54: rota.v1.LeaseAnswers.refusal:type_name -> rota.v1.Refusal
 	4,   // 55: rota.v1.LeaseAnswer.refusal:type_name -> rota.v1.Refusal
 	2,   // 56: rota.v1.ListWorkersRequest.read:type_name -> rota.v1.Read
-	35,  // 57: rota.v1.ListWorkersResponse.workers:type_name -> rota.v1.Worker
+	37,  // 57: rota.v1.ListWorkersResponse.workers:type_name -> rota.v1.Worker
 	3,   // 58: rota.v1.ListWorkersResponse.at:type_name -> rota.v1.ReadAt
 	2,   // 59: rota.v1.GetWorkerRequest.read:type_name -> rota.v1.Read
-	35,  // 60: rota.v1.GetWorkerResponse.worker:type_name -> rota.v1.Worker
+	37,  // 60: rota.v1.GetWorkerResponse.worker:type_name -> rota.v1.Worker
 	3,   // 61: rota.v1.GetWorkerResponse.at:type_name -> rota.v1.ReadAt
-	62,  // 62: rota.v1.Queue.policy:type_name -> rota.v1.Setting
-	65,  // 63: rota.v1.Queue.domains:type_name -> rota.v1.Domain
-	66,  // 64: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
-	64,  // 65: rota.v1.Queue.changes:type_name -> rota.v1.SettingChange
+	64,  // 62: rota.v1.Queue.policy:type_name -> rota.v1.Setting
+	67,  // 63: rota.v1.Queue.domains:type_name -> rota.v1.Domain
+	68,  // 64: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
+	66,  // 65: rota.v1.Queue.changes:type_name -> rota.v1.SettingChange
 	2,   // 66: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
-	63,  // 67: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
+	65,  // 67: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
 	3,   // 68: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
 	2,   // 69: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
-	63,  // 70: rota.v1.GetQueueResponse.queue:type_name -> rota.v1.Queue
+	65,  // 70: rota.v1.GetQueueResponse.queue:type_name -> rota.v1.Queue
 	3,   // 71: rota.v1.GetQueueResponse.at:type_name -> rota.v1.ReadAt
-	62,  // 72: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
-	64,  // 73: rota.v1.Tenant.changes:type_name -> rota.v1.SettingChange
+	64,  // 72: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
+	66,  // 73: rota.v1.Tenant.changes:type_name -> rota.v1.SettingChange
 	2,   // 74: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
-	78,  // 75: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
+	80,  // 75: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
 	3,   // 76: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
 	2,   // 77: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
-	78,  // 78: rota.v1.GetTenantResponse.tenant:type_name -> rota.v1.Tenant
+	80,  // 78: rota.v1.GetTenantResponse.tenant:type_name -> rota.v1.Tenant
 	3,   // 79: rota.v1.GetTenantResponse.at:type_name -> rota.v1.ReadAt
-	62,  // 80: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
-	84,  // 81: rota.v1.SetKeyRuleRequest.rule:type_name -> rota.v1.KeyRule
-	84,  // 82: rota.v1.SetKeyRuleResponse.rule:type_name -> rota.v1.KeyRule
+	64,  // 80: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
+	86,  // 81: rota.v1.SetKeyRuleRequest.rule:type_name -> rota.v1.KeyRule
+	86,  // 82: rota.v1.SetKeyRuleResponse.rule:type_name -> rota.v1.KeyRule
 	2,   // 83: rota.v1.ListKeyRulesRequest.read:type_name -> rota.v1.Read
-	84,  // 84: rota.v1.ListKeyRulesResponse.rules:type_name -> rota.v1.KeyRule
+	86,  // 84: rota.v1.ListKeyRulesResponse.rules:type_name -> rota.v1.KeyRule
 	3,   // 85: rota.v1.ListKeyRulesResponse.at:type_name -> rota.v1.ReadAt
 	2,   // 86: rota.v1.GetKeyRequest.read:type_name -> rota.v1.Read
 	2,   // 87: rota.v1.ListKeyStatesRequest.read:type_name -> rota.v1.Read
-	92,  // 88: rota.v1.ListKeyStatesResponse.keys:type_name -> rota.v1.KeyState
+	94,  // 88: rota.v1.ListKeyStatesResponse.keys:type_name -> rota.v1.KeyState
 	3,   // 89: rota.v1.ListKeyStatesResponse.at:type_name -> rota.v1.ReadAt
-	92,  // 90: rota.v1.GetKeyResponse.keys:type_name -> rota.v1.KeyState
+	94,  // 90: rota.v1.GetKeyResponse.keys:type_name -> rota.v1.KeyState
 	3,   // 91: rota.v1.GetKeyResponse.at:type_name -> rota.v1.ReadAt
 	2,   // 92: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
-	98,  // 93: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
+	100, // 93: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
 	3,   // 94: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
-	62,  // 95: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
-	64,  // 96: rota.v1.ClusterSettings.changes:type_name -> rota.v1.SettingChange
-	109, // 97: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
-	107, // 98: rota.v1.NodeStatus.snapshot:type_name -> rota.v1.NodeSnapshot
-	108, // 99: rota.v1.NodeStatus.archive:type_name -> rota.v1.NodeArchive
-	105, // 100: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
-	106, // 101: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
-	110, // 102: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
-	115, // 103: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
-	112, // 104: rota.v1.StatusResponse.tzdata:type_name -> rota.v1.TZData
-	118, // 105: rota.v1.AttentionResponse.concerns:type_name -> rota.v1.Concern
-	109, // 106: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
-	120, // 107: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	64,  // 95: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
+	66,  // 96: rota.v1.ClusterSettings.changes:type_name -> rota.v1.SettingChange
+	111, // 97: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
+	109, // 98: rota.v1.NodeStatus.snapshot:type_name -> rota.v1.NodeSnapshot
+	110, // 99: rota.v1.NodeStatus.archive:type_name -> rota.v1.NodeArchive
+	107, // 100: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
+	108, // 101: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
+	112, // 102: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
+	117, // 103: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
+	114, // 104: rota.v1.StatusResponse.tzdata:type_name -> rota.v1.TZData
+	120, // 105: rota.v1.AttentionResponse.concerns:type_name -> rota.v1.Concern
+	111, // 106: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
+	122, // 107: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
 	2,   // 108: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
-	132, // 109: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	134, // 109: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
 	11,  // 110: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
 	14,  // 111: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
 	19,  // 112: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
 	23,  // 113: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
 	16,  // 114: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
-	24,  // 115: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	25,  // 116: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	27,  // 117: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	26,  // 118: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
-	28,  // 119: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	36,  // 120: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	52,  // 121: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	54,  // 122: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	56,  // 123: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	57,  // 124: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	58,  // 125: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	59,  // 126: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	75,  // 127: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
-	60,  // 128: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	67,  // 129: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	69,  // 130: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	77,  // 131: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	71,  // 132: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
-	79,  // 133: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	81,  // 134: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	83,  // 135: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	73,  // 136: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
-	85,  // 137: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
-	87,  // 138: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
-	89,  // 139: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
-	91,  // 140: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
-	93,  // 141: rota.v1.Keys.States:input_type -> rota.v1.ListKeyStatesRequest
-	96,  // 142: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
-	104, // 143: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	99,  // 144: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	101, // 145: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	102, // 146: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
-	116, // 147: rota.v1.Cluster.Attention:input_type -> rota.v1.AttentionRequest
-	119, // 148: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	122, // 149: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	124, // 150: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	126, // 151: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	128, // 152: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	114, // 153: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
-	113, // 154: rota.v1.Cluster.InstallTZData:input_type -> rota.v1.InstallTZDataRequest
-	130, // 155: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	12,  // 156: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	15,  // 157: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	20,  // 158: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	10,  // 159: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	17,  // 160: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
-	29,  // 161: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	29,  // 162: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	30,  // 163: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	29,  // 164: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
-	30,  // 165: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	43,  // 166: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	53,  // 167: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	55,  // 168: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
-	35,  // 169: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	35,  // 170: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	35,  // 171: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	35,  // 172: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	76,  // 173: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
-	61,  // 174: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	68,  // 175: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	70,  // 176: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
-	63,  // 177: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	72,  // 178: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
-	80,  // 179: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	82,  // 180: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
-	78,  // 181: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	74,  // 182: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
-	86,  // 183: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
-	88,  // 184: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
-	90,  // 185: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
-	95,  // 186: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
-	94,  // 187: rota.v1.Keys.States:output_type -> rota.v1.ListKeyStatesResponse
-	97,  // 188: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
-	111, // 189: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	100, // 190: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
-	98,  // 191: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	103, // 192: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
-	117, // 193: rota.v1.Cluster.Attention:output_type -> rota.v1.AttentionResponse
-	121, // 194: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	123, // 195: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	125, // 196: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	127, // 197: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	129, // 198: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	115, // 199: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
-	112, // 200: rota.v1.Cluster.InstallTZData:output_type -> rota.v1.TZData
-	131, // 201: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	156, // [156:202] is the sub-list for method output_type
-	110, // [110:156] is the sub-list for method input_type
+	26,  // 115: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	27,  // 116: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	29,  // 117: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	24,  // 118: rota.v1.Jobs.Interrupt:input_type -> rota.v1.InterruptJobsRequest
+	25,  // 119: rota.v1.Jobs.RunNow:input_type -> rota.v1.RunJobsNowRequest
+	28,  // 120: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
+	30,  // 121: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	38,  // 122: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	54,  // 123: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	56,  // 124: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	58,  // 125: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	59,  // 126: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	60,  // 127: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	61,  // 128: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	77,  // 129: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
+	62,  // 130: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	69,  // 131: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	71,  // 132: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	79,  // 133: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	73,  // 134: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
+	81,  // 135: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	83,  // 136: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	85,  // 137: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	75,  // 138: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
+	87,  // 139: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
+	89,  // 140: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
+	91,  // 141: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
+	93,  // 142: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
+	95,  // 143: rota.v1.Keys.States:input_type -> rota.v1.ListKeyStatesRequest
+	98,  // 144: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
+	106, // 145: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	101, // 146: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	103, // 147: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	104, // 148: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
+	118, // 149: rota.v1.Cluster.Attention:input_type -> rota.v1.AttentionRequest
+	121, // 150: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	124, // 151: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	126, // 152: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	128, // 153: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	130, // 154: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	116, // 155: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
+	115, // 156: rota.v1.Cluster.InstallTZData:input_type -> rota.v1.InstallTZDataRequest
+	132, // 157: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	12,  // 158: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	15,  // 159: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	20,  // 160: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	10,  // 161: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	17,  // 162: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
+	31,  // 163: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	31,  // 164: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	32,  // 165: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	31,  // 166: rota.v1.Jobs.Interrupt:output_type -> rota.v1.JobOutcomes
+	31,  // 167: rota.v1.Jobs.RunNow:output_type -> rota.v1.JobOutcomes
+	31,  // 168: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	32,  // 169: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	45,  // 170: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	55,  // 171: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	57,  // 172: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
+	37,  // 173: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	37,  // 174: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	37,  // 175: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	37,  // 176: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	78,  // 177: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
+	63,  // 178: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	70,  // 179: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	72,  // 180: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
+	65,  // 181: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	74,  // 182: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
+	82,  // 183: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	84,  // 184: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
+	80,  // 185: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	76,  // 186: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
+	88,  // 187: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
+	90,  // 188: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
+	92,  // 189: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
+	97,  // 190: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
+	96,  // 191: rota.v1.Keys.States:output_type -> rota.v1.ListKeyStatesResponse
+	99,  // 192: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
+	113, // 193: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	102, // 194: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
+	100, // 195: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	105, // 196: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
+	119, // 197: rota.v1.Cluster.Attention:output_type -> rota.v1.AttentionResponse
+	123, // 198: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	125, // 199: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	127, // 200: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	129, // 201: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	131, // 202: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	117, // 203: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
+	114, // 204: rota.v1.Cluster.InstallTZData:output_type -> rota.v1.TZData
+	133, // 205: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	158, // [158:206] is the sub-list for method output_type
+	110, // [110:158] is the sub-list for method input_type
 	110, // [110:110] is the sub-list for extension type_name
 	110, // [110:110] is the sub-list for extension extendee
 	0,   // [0:110] is the sub-list for field type_name
@@ -11658,14 +11820,14 @@ func file_rota_v1_rota_proto_init() {
 	}
 	file_rota_v1_rota_proto_msgTypes[3].OneofWrappers = []any{}
 	file_rota_v1_rota_proto_msgTypes[14].OneofWrappers = []any{}
-	file_rota_v1_rota_proto_msgTypes[25].OneofWrappers = []any{}
-	file_rota_v1_rota_proto_msgTypes[34].OneofWrappers = []any{
+	file_rota_v1_rota_proto_msgTypes[27].OneofWrappers = []any{}
+	file_rota_v1_rota_proto_msgTypes[36].OneofWrappers = []any{
 		(*WorkRequest_Hello)(nil),
 		(*WorkRequest_Commands)(nil),
 		(*WorkRequest_Beat)(nil),
 		(*WorkRequest_Bye)(nil),
 	}
-	file_rota_v1_rota_proto_msgTypes[41].OneofWrappers = []any{
+	file_rota_v1_rota_proto_msgTypes[43].OneofWrappers = []any{
 		(*WorkResponse_Welcome)(nil),
 		(*WorkResponse_Notices)(nil),
 		(*WorkResponse_Answers)(nil),
@@ -11678,7 +11840,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   138,
+			NumMessages:   140,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

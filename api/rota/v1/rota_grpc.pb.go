@@ -35,6 +35,8 @@ const (
 	Jobs_Cancel_FullMethodName      = "/rota.v1.Jobs/Cancel"
 	Jobs_Retry_FullMethodName       = "/rota.v1.Jobs/Retry"
 	Jobs_Change_FullMethodName      = "/rota.v1.Jobs/Change"
+	Jobs_Interrupt_FullMethodName   = "/rota.v1.Jobs/Interrupt"
+	Jobs_RunNow_FullMethodName      = "/rota.v1.Jobs/RunNow"
 	Jobs_Delete_FullMethodName      = "/rota.v1.Jobs/Delete"
 	Jobs_ReportProof_FullMethodName = "/rota.v1.Jobs/ReportProof"
 )
@@ -55,6 +57,10 @@ type JobsClient interface {
 	Retry(ctx context.Context, in *RetryJobsRequest, opts ...grpc.CallOption) (*JobOutcomes, error)
 	// Changes a job that waits; CONFLICT where it is leased or ended.
 	Change(ctx context.Context, in *ChangeJobRequest, opts ...grpc.CallOption) (*JobOutcome, error)
+	// Ends the attempt that each job is in, and has it tried again, nodes of workflows too.
+	Interrupt(ctx context.Context, in *InterruptJobsRequest, opts ...grpc.CallOption) (*JobOutcomes, error)
+	// Queues DELAYED jobs before their time.
+	RunNow(ctx context.Context, in *RunJobsNowRequest, opts ...grpc.CallOption) (*JobOutcomes, error)
 	// Forgets jobs that have ended; CONFLICT where one has not.
 	Delete(ctx context.Context, in *DeleteJobsRequest, opts ...grpc.CallOption) (*JobOutcomes, error)
 	// ReportProof is a verifier's word that a completed job's proof is invalid
@@ -159,6 +165,26 @@ func (c *jobsClient) Change(ctx context.Context, in *ChangeJobRequest, opts ...g
 	return out, nil
 }
 
+func (c *jobsClient) Interrupt(ctx context.Context, in *InterruptJobsRequest, opts ...grpc.CallOption) (*JobOutcomes, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(JobOutcomes)
+	err := c.cc.Invoke(ctx, Jobs_Interrupt_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobsClient) RunNow(ctx context.Context, in *RunJobsNowRequest, opts ...grpc.CallOption) (*JobOutcomes, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(JobOutcomes)
+	err := c.cc.Invoke(ctx, Jobs_RunNow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobsClient) Delete(ctx context.Context, in *DeleteJobsRequest, opts ...grpc.CallOption) (*JobOutcomes, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(JobOutcomes)
@@ -195,6 +221,10 @@ type JobsServer interface {
 	Retry(context.Context, *RetryJobsRequest) (*JobOutcomes, error)
 	// Changes a job that waits; CONFLICT where it is leased or ended.
 	Change(context.Context, *ChangeJobRequest) (*JobOutcome, error)
+	// Ends the attempt that each job is in, and has it tried again, nodes of workflows too.
+	Interrupt(context.Context, *InterruptJobsRequest) (*JobOutcomes, error)
+	// Queues DELAYED jobs before their time.
+	RunNow(context.Context, *RunJobsNowRequest) (*JobOutcomes, error)
 	// Forgets jobs that have ended; CONFLICT where one has not.
 	Delete(context.Context, *DeleteJobsRequest) (*JobOutcomes, error)
 	// ReportProof is a verifier's word that a completed job's proof is invalid
@@ -233,6 +263,12 @@ func (UnimplementedJobsServer) Retry(context.Context, *RetryJobsRequest) (*JobOu
 }
 func (UnimplementedJobsServer) Change(context.Context, *ChangeJobRequest) (*JobOutcome, error) {
 	return nil, status.Error(codes.Unimplemented, "method Change not implemented")
+}
+func (UnimplementedJobsServer) Interrupt(context.Context, *InterruptJobsRequest) (*JobOutcomes, error) {
+	return nil, status.Error(codes.Unimplemented, "method Interrupt not implemented")
+}
+func (UnimplementedJobsServer) RunNow(context.Context, *RunJobsNowRequest) (*JobOutcomes, error) {
+	return nil, status.Error(codes.Unimplemented, "method RunNow not implemented")
 }
 func (UnimplementedJobsServer) Delete(context.Context, *DeleteJobsRequest) (*JobOutcomes, error) {
 	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
@@ -398,6 +434,42 @@ func _Jobs_Change_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_Interrupt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InterruptJobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Interrupt(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Interrupt_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Interrupt(ctx, req.(*InterruptJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Jobs_RunNow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RunJobsNowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).RunNow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_RunNow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).RunNow(ctx, req.(*RunJobsNowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Jobs_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeleteJobsRequest)
 	if err := dec(in); err != nil {
@@ -468,6 +540,14 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Change",
 			Handler:    _Jobs_Change_Handler,
+		},
+		{
+			MethodName: "Interrupt",
+			Handler:    _Jobs_Interrupt_Handler,
+		},
+		{
+			MethodName: "RunNow",
+			Handler:    _Jobs_RunNow_Handler,
 		},
 		{
 			MethodName: "Delete",

@@ -50,7 +50,7 @@ test('on no page does anything run that somebody sent', async ({ page }) => {
     for (const line of await page.locator('.command code').allInnerTexts()) expect(line.replace(/'[^']*'/g, ''), path).not.toContain('<img');
   }
   // These show nothing that somebody wrote; all others do, so that it would have run.
-  const bare = /\/ui\/(workflows|queues|workers|decisions|cluster|access|events\?from=oldest|tenants\/h-tenant|decisions\/\d+\?height=\d+)$/;
+  const bare = /\/ui\/(workflows|queues|workers|tenants|decisions|cluster|access|events\?from=oldest|tenants\/h-tenant|decisions\/\d+\?height=\d+)$/;
   expect(silent.filter((path) => !bare.test(path))).toEqual([]);
   await cluster.call('PUT', '/v1/cluster/mode', { mode: 'DEGRADED', reason: hostile });
   for (const path of ['/ui/', '/ui/cluster']) {

@@ -87,6 +87,21 @@ test('a wrong limit: a job that waits leads to the setting, which is changed by 
   worker.stop();
 });
 
+test('a setting that somebody begins to change stays as they read it, whatever becomes of the queue', async ({ page }) => {
+  await cluster.call('PUT', '/v1/queues/steady', { set: { attempt_max: 5 } });
+  await page.goto(`${(await cluster.leader()).api}/ui/queues/steady`);
+  await shown(page);
+  const settings = page.getByLabel('Settings', { exact: true });
+  await settings.getByRole('button', { name: 'Edit' }).click();
+  const field = settings.getByLabel('attempt_max');
+  await field.selectText();
+  await cluster.call('PUT', '/v1/queues/steady', { set: { attempt_max: 7, paused: 'on' } });
+  await expect(page.getByRole('button', { name: 'Resume queue…' })).toBeVisible(); // the page has heard of it
+  await expect(field).toHaveValue('5');
+  await page.keyboard.type('8'); // over what is selected
+  await expect(field).toHaveValue('8');
+});
+
 test('one job that waits is moved to another queue', async ({ page }) => {
   for (const queue of ['left', 'right']) await cluster.call('PUT', `/v1/queues/${queue}`, { set: {} });
   for (const id of ['moves', 'moves-not']) await cluster.call('PUT', `/v1/jobs/${id}`, { queue: 'left', type: 'shout' });

@@ -107,7 +107,7 @@ test('keys by use: the most used first, those at a limit, and a sequence that a 
   for (const [id, key] of [['seat-3', 'seat:a'], ['seat-4', 'seat:b'], ['order-2', 'order:7']] as const) await submit(id, key);
   await worker.take(); // seat-4, which has room
 
-  await page.goto(`${(await cluster.leader()).api}/ui/tenants`);
+  await page.goto(`${(await cluster.leader()).api}/ui/keys`);
   await shown(page);
   const panel = page.getByLabel('Keys by use');
   const rows = panel.locator('tbody tr');

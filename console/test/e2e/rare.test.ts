@@ -49,7 +49,7 @@ const forms: Form[] = [
   {
     name: 'a rule of a key',
     plant: () => cluster.call('PUT', '/v1/key-rules/lane', { concurrency: 2 }),
-    path: '/ui/tenants',
+    path: '/ui/keys',
     of: 'lane',
     button: 'Change the rule',
     field: 'open at once',

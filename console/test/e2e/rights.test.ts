@@ -111,7 +111,7 @@ test('who may change one queue sees the buttons of its things, and of no other',
   }
   expect(shownOn).toEqual({
     'jobs/acme-waits': ['Change priority…', 'Move job…', 'Cancel job…'],
-    'jobs/acme-dead': ['Retry job…'],
+    'jobs/acme-dead': ['Retry job…', 'Delete job…'],
     'queues/acme-queue': ['Pause queue…', 'Drain and delete…'],
     'workers/acme-worker': expect.arrayContaining(['Retire worker…']),
     'schedules/acme-nightly': ['Trigger…', 'Backfill…', 'Resume…', 'Delete…'],

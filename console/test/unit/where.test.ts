@@ -16,6 +16,7 @@ test('a reason leads to where it ends', () => {
   expect(hrefs('TENANT_AT_LIMIT')).toBe('/ui/tenants/acme');
   expect(hrefs('TENANT_WINDOW_FULL')).toBe('/ui/queues/film?set=tenant_window_max');
   expect(hrefs('CAPABILITY_MISSING', 'requires cuda')).toBe('/ui/workers?q=film');
+  expect(hrefs('RUNS_ALONE', 'another job runs there alone, as workers were lost while they ran it')).toBe('/ui/workers?q=film');
   expect(hrefs('WAITING_FOR_PARENTS')).toBe('/ui/workflows/film?focus=cut%201');
   expect(hrefs('NOT_YET_DUE')).toBeUndefined();
   expect(hrefs('SOMETHING_NEW')).toBeUndefined();

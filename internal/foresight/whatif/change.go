@@ -71,7 +71,7 @@ func (c *Change) ParseSet(text string) error {
 		_, err := rota.PresetPolicy(value)
 		return err
 	}
-	s := rota.Setting{Key: key, Value: value}
+	s := rota.Setting{Key: key, Value: value}.Canonical()
 	q.Set = append(q.Set, s)
 	p := rota.StandardPolicy()
 	return cmp.Or(s.CheckUnit(), p.Try(s))

@@ -107,6 +107,12 @@ def definitions() -> dict[str, rota.Definition[Any, Any]]:
     }
 
 
+def done(outcomes: list[rota.JobOutcome]) -> None:
+    """Raise where an order about one job was refused."""
+    if outcomes[0].error:
+        raise outcomes[0].error
+
+
 class Driver:
     """What the harness asks for."""
 
@@ -175,7 +181,27 @@ class Driver:
 
     async def do_cancel(self, r: dict[str, Any]) -> None:
         """Cancel a job."""
-        await self.types["echo"].of(self.client, r["id"]).cancel()
+        done(await self.client.cancel(r["id"]))
+
+    async def do_retry(self, r: dict[str, Any]) -> None:
+        """Retry a job."""
+        done(await self.client.retry(r["id"]))
+
+    async def do_delete(self, r: dict[str, Any]) -> None:
+        """Delete a job."""
+        done(await self.client.delete(r["id"]))
+
+    async def do_interrupt(self, r: dict[str, Any]) -> None:
+        """Interrupt a job."""
+        done(await self.client.interrupt(r["id"], counted=r["counted"]))
+
+    async def do_run_now(self, r: dict[str, Any]) -> None:
+        """Run a job before its time."""
+        done(await self.client.run_now(r["id"]))
+
+    async def do_change(self, r: dict[str, Any]) -> None:
+        """Change a job's priority."""
+        await self.client.change(r["id"], priority=r["priority"])
 
     async def do_release(self, r: dict[str, Any]) -> None:
         """End the sleep of a job's handlers."""

@@ -19,6 +19,7 @@ import {
   RotaError,
   Snooze,
   type Job,
+  type JobOutcome,
   Worker,
 } from "@rotasched/client";
 
@@ -46,6 +47,8 @@ interface Request {
   slots: number;
   id: string;
   type: string;
+  priority: number;
+  counted: boolean;
 }
 
 /** The payload of a job of type script: what to do at each call. */
@@ -204,6 +207,12 @@ function work(r: Request): object {
   return {};
 }
 
+/** Throws where an order about one job was refused. */
+function done([outcome]: JobOutcome[]): object {
+  if (outcome?.error) throw outcome.error;
+  return {};
+}
+
 async function answer(r: Request): Promise<object> {
   switch (r.do) {
     case "connect":
@@ -214,8 +223,17 @@ async function answer(r: Request): Promise<object> {
     case "wait":
       return wait(r);
     case "cancel":
-      await echo.of(client, r.id).cancel();
-      return {};
+      return done(await client.cancel(r.id));
+    case "retry":
+      return done(await client.retry(r.id));
+    case "delete":
+      return done(await client.delete(r.id));
+    case "interrupt":
+      return done(await client.interrupt(r.id, { counted: r.counted }));
+    case "run_now":
+      return done(await client.runNow(r.id));
+    case "change":
+      return client.change(r.id, { priority: r.priority });
     case "worker":
       return work(r);
     case "drain": {

@@ -12,9 +12,11 @@ import {
   deleteJobs,
   followLog,
   getJob,
+  interruptJobs,
   listJobs,
   readLog,
   retryJobs,
+  runJobsNow,
   type AttemptLog,
   type JobChange,
   type JobCount,
@@ -142,6 +144,19 @@ export class Client {
   /** Revives jobs that are DEAD, EXPIRED or CANCELLED. A retry whose answer was lost succeeds, and is made once. */
   retry(ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
     return retryJobs(this.#caller, ids, opts);
+  }
+
+  /**
+   * Ends the attempt that each job is in and has the job tried again, once its worker has stopped. The attempt is used up
+   * only if it is `counted`. A job that no worker holds is refused as CONFLICT.
+   */
+  interrupt(ids: string | readonly string[], opts?: CallOptions & { counted?: boolean }): Promise<JobOutcome[]> {
+    return interruptJobs(this.#caller, ids, opts);
+  }
+
+  /** Queues jobs that are DELAYED, before their time and with the attempts that they have. */
+  runNow(ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
+    return runJobsNow(this.#caller, ids, opts);
   }
 
   /** Forgets jobs that have ended: nobody shows them again, and their ids are free. */

@@ -7,9 +7,11 @@ import {
   ChangeJobRequestSchema,
   DeleteJobsRequestSchema,
   GetJobRequestSchema,
+  InterruptJobsRequestSchema,
   Jobs,
   ListJobsRequestSchema,
   RetryJobsRequestSchema,
+  RunJobsNowRequestSchema,
   type ChangeJobRequest,
   type Job,
   type JobCount as WireCount,
@@ -124,6 +126,19 @@ export function cancelJobs(caller: Caller, ids: string | readonly string[], opts
 export function deleteJobs(caller: Caller, ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
   return change(caller, "delete", ids, opts, (node, scope, part) =>
     node.unary(Jobs.method.delete, create(DeleteJobsRequestSchema, { ids: part }), scope),
+  );
+}
+
+export function interruptJobs(caller: Caller, ids: string | readonly string[], opts: CallOptions & { counted?: boolean } = {}): Promise<JobOutcome[]> {
+  const { counted = false, ...rest } = opts;
+  return change(caller, "interrupt", ids, rest, (node, scope, part) =>
+    node.unary(Jobs.method.interrupt, create(InterruptJobsRequestSchema, { ids: part, counted }), scope),
+  );
+}
+
+export function runJobsNow(caller: Caller, ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
+  return change(caller, "run now", ids, opts, (node, scope, part) =>
+    node.unary(Jobs.method.runNow, create(RunJobsNowRequestSchema, { ids: part }), scope),
   );
 }
 

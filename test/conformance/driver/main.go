@@ -42,6 +42,9 @@ type request struct {
 	Slots  int32            `json:"slots"`
 	ID     rota.JobID       `json:"id"`
 	Type   string           `json:"type"`
+	// Priority is of change, Counted of interrupt.
+	Priority int32 `json:"priority"`
+	Counted  bool  `json:"counted"`
 }
 
 // script is the payload of a job of type script: what to do at each call.
@@ -132,8 +135,8 @@ func (d *driver) do(ctx context.Context, r *request) (ok any, err error) {
 		return d.submit(ctx, r)
 	case "wait":
 		return d.wait(ctx, r)
-	case "cancel":
-		return ok, echo.Of(d.client, r.ID).Cancel(ctx)
+	case "cancel", "retry", "delete", "change", "interrupt", "run_now":
+		return ok, d.command(ctx, r)
 	case "worker":
 		return ok, d.work(r)
 	case "drain":
@@ -147,6 +150,25 @@ func (d *driver) do(ctx context.Context, r *request) (ok any, err error) {
 		return ok, nil
 	}
 	return nil, fmt.Errorf("%s is no request", r.Do)
+}
+
+// command gives an order about one job.
+func (d *driver) command(ctx context.Context, r *request) error {
+	c := d.client
+	if r.Do == "change" {
+		_, err := c.ChangeJob(ctx, rota.JobChange{ID: r.ID, Priority: &r.Priority})
+		return err
+	}
+	outcomes, err := map[string]func(context.Context, ...rota.JobID) ([]rota.JobOutcome, error){
+		"cancel": c.Cancel, "retry": c.Retry, "delete": c.DeleteJobs, "run_now": c.RunNow,
+		"interrupt": func(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
+			return c.Interrupt(ctx, r.Counted, ids...)
+		},
+	}[r.Do](ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	return outcomes[0].Err
 }
 
 func (d *driver) submit(ctx context.Context, r *request) (any, error) {

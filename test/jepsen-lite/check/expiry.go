@@ -24,7 +24,7 @@ func checkExpiry(v *view) (found []Anomaly) {
 	lost, excused := 0, 0
 	disturbances := v.disturbances()
 	for _, a := range v.attempts {
-		if a.lost == nil || !slices.Contains([]string{"NONE", "LEASE_EXPIRED", "ACK_TIMEOUT"}, a.lost.Kind) || v.cancelled(a) {
+		if a.lost == nil || !slices.Contains([]string{"NONE", "LEASE_EXPIRED", "ACK_TIMEOUT", "WORKER_LOST"}, a.lost.Kind) || v.cancelled(a) {
 			continue
 		}
 		lost++

@@ -1,6 +1,6 @@
 /** The kinds of events, as event.go has them, by what they are about. */
 export const groups: Record<string, string[]> = {
-  jobs: ['jobEnqueued', 'jobBlocked', 'jobDelayed', 'jobPromoted', 'jobAssigned', 'jobRunning', 'jobProgress', 'jobChanged', 'jobMerged', 'jobDeleted'],
+  jobs: ['jobEnqueued', 'jobBlocked', 'jobDelayed', 'jobPromoted', 'jobAssigned', 'jobRunning', 'jobProgress', 'jobChanged', 'jobMerged', 'jobIsolated', 'jobCleared', 'jobDeleted'],
   ends: ['jobCompleted', 'jobDead', 'jobExpired', 'jobCancelled', 'jobRetryScheduled'],
   leases: ['leaseAcked', 'leaseRenewed', 'leaseExpired', 'leaseCancelled', 'leaseDeclined', 'leaseRevoked', 'assignmentDropped'],
   workers: ['workerHeld', 'providerRegistered', 'providerStatusChanged', 'providerSlashed', 'workerDisconnected', 'workerDeleted'],

@@ -53,7 +53,7 @@ const places: Record<string, (job: Of, detail: string) => Place | undefined> = {
   ...Object.fromEntries(
     [
       ...['NO_FREE_SLOT', 'NO_SLOT_OFFERED', 'CPU_FULL', 'MEMORY_FULL', 'IO_FULL', 'HELD_FOR_ANOTHER_JOB', 'NOT_ACTIVE', 'DISCONNECTED', 'COOLING_DOWN', 'TYPE_DENYLISTED'],
-      ...['ATTESTATION_MISSING', 'ATTESTATION_EXPIRED', 'REGION_DENIED', 'CAPABILITY_MISSING', 'LIMIT_EXCEEDED', 'TYPE_NOT_HANDLED'],
+      ...['RUNS_ALONE', 'ATTESTATION_MISSING', 'ATTESTATION_EXPIRED', 'REGION_DENIED', 'CAPABILITY_MISSING', 'LIMIT_EXCEEDED', 'TYPE_NOT_HANDLED'],
     ].map((reason) => [reason, workers]),
   ),
   WAITING_FOR_PARENTS: workflow,

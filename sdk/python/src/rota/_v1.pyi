@@ -389,6 +389,10 @@ class Job(Message):
     fingerprint: _bytes
     unique_holder: str
     merged_into: str
+    worker_losses: int
+    isolated: bool
+    expires_ms: int
+    expires_clock_ms: int
     def __init__(
         self,
         *,
@@ -425,6 +429,10 @@ class Job(Message):
         fingerprint: _bytes | None = ...,
         unique_holder: str | None = ...,
         merged_into: str | None = ...,
+        worker_losses: int | None = ...,
+        isolated: bool | None = ...,
+        expires_ms: int | None = ...,
+        expires_clock_ms: int | None = ...,
     ) -> None: ...
 
 class SubmitRequest(Message):
@@ -632,6 +640,26 @@ class WaitJobsRequest(Message):
         ids: Iterable[str] | None = ...,
     ) -> None: ...
 
+class InterruptJobsRequest(Message):
+    @property
+    def ids(self) -> MutableSequence[str]: ...
+    counted: bool
+    def __init__(
+        self,
+        *,
+        ids: Iterable[str] | None = ...,
+        counted: bool | None = ...,
+    ) -> None: ...
+
+class RunJobsNowRequest(Message):
+    @property
+    def ids(self) -> MutableSequence[str]: ...
+    def __init__(
+        self,
+        *,
+        ids: Iterable[str] | None = ...,
+    ) -> None: ...
+
 class CancelJobsRequest(Message):
     @property
     def ids(self) -> MutableSequence[str]: ...
@@ -672,6 +700,7 @@ class ChangeJobRequest(Message):
     payload: _bytes
     life: int
     changes: int
+    start_by_ms: int
     def __init__(
         self,
         *,
@@ -683,6 +712,7 @@ class ChangeJobRequest(Message):
         payload: _bytes | None = ...,
         life: int | None = ...,
         changes: int | None = ...,
+        start_by_ms: int | None = ...,
     ) -> None: ...
 
 class ReportProofRequest(Message):
@@ -3082,6 +3112,7 @@ class Explanation(Message):
     @property
     def decisions(self) -> MutableSequence[PlacedDecision]: ...
     date_ms: int
+    score: int
     unique_holder: str
     def __init__(
         self,
@@ -3097,6 +3128,7 @@ class Explanation(Message):
         decision: PlacedDecision | None = ...,
         decisions: Iterable[PlacedDecision] | None = ...,
         date_ms: int | None = ...,
+        score: int | None = ...,
         unique_holder: str | None = ...,
     ) -> None: ...
 
@@ -4078,6 +4110,8 @@ JOBS_LOG: Method[JobLogRequest, JobLogResponse]
 JOBS_CANCEL: Method[CancelJobsRequest, JobOutcomes]
 JOBS_RETRY: Method[RetryJobsRequest, JobOutcomes]
 JOBS_CHANGE: Method[ChangeJobRequest, JobOutcome]
+JOBS_INTERRUPT: Method[InterruptJobsRequest, JobOutcomes]
+JOBS_RUN_NOW: Method[RunJobsNowRequest, JobOutcomes]
 JOBS_DELETE: Method[DeleteJobsRequest, JobOutcomes]
 JOBS_REPORT_PROOF: Method[ReportProofRequest, JobOutcome]
 WORKERS_WORK: Method[WorkRequest, WorkResponse]

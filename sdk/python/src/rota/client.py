@@ -193,6 +193,27 @@ class Client:
 
         return await self._change("retry", jobs, ask)
 
+    async def interrupt(self, *jobs: str, counted: bool = False) -> list[JobOutcome]:
+        """End the attempt that each job is in and have the job tried again.
+
+        Its handler is told; the job is queued once that has stopped. The attempt is used up only
+        if it is ``counted``. A job that no worker holds is refused as a Conflict.
+        """
+
+        async def ask(node: Node, part: Sequence[str], t: float | None) -> _v1.JobOutcomes:
+            request = _v1.InterruptJobsRequest(ids=part, counted=counted)
+            return await unary(node, _v1.JOBS_INTERRUPT, request, t)
+
+        return await self._change("interrupt", jobs, ask)
+
+    async def run_now(self, *jobs: str) -> list[JobOutcome]:
+        """Queue jobs that are DELAYED, before their time and with the attempts that they have."""
+
+        async def ask(node: Node, part: Sequence[str], t: float | None) -> _v1.JobOutcomes:
+            return await unary(node, _v1.JOBS_RUN_NOW, _v1.RunJobsNowRequest(ids=part), t)
+
+        return await self._change("run now", jobs, ask)
+
     async def change(
         self,
         job: str,
@@ -201,6 +222,7 @@ class Client:
         fee: int | None = None,
         labels: Mapping[str, str] | None = None,
         ttl: Span | None = None,
+        start_by: Span | None = None,
         payload: bytes | None = None,
     ) -> JobOutcome:
         """Change a job that waits; what is None stays, an empty label is taken away."""
@@ -211,8 +233,9 @@ class Client:
         ).job
         request = _v1.ChangeJobRequest(
             id=job, priority=priority, fee=fee, labels=labels or {},
-            ttl_ms=None if ttl is None else to_ms(ttl), payload=payload, life=got.life,
-            changes=got.changes,
+            ttl_ms=None if ttl is None else to_ms(ttl),
+            start_by_ms=None if start_by is None else to_ms(start_by), payload=payload,
+            life=got.life, changes=got.changes,
         )  # fmt: skip
         w = await self._caller.ask("change job", _v1.JOBS_CHANGE, request)
         if w.HasField("refusal"):

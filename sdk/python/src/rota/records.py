@@ -139,6 +139,7 @@ class JobInfo:
     first_lease: datetime | None
     finished: datetime | None
     due: datetime | None
+    expires: datetime | None
 
     @property
     def ended(self) -> bool:
@@ -156,6 +157,7 @@ class JobInfo:
             changes=w.changes, fingerprint=w.fingerprint.hex(), unique_holder=w.unique_holder,
             submitted=from_unix_ms(w.submitted_ms), first_lease=from_unix_ms(w.first_lease_ms),
             finished=from_unix_ms(w.finished_ms), due=from_unix_ms(w.due_ms),
+            expires=from_unix_ms(w.expires_ms),
         )  # fmt: skip
 
 

@@ -139,6 +139,14 @@ class Client:
         """Revive jobs that are DEAD, EXPIRED or CANCELLED."""
         return self.call(self.aio.retry(*jobs))
 
+    def interrupt(self, *jobs: str, counted: bool = False) -> list[JobOutcome]:
+        """End the attempt that each job is in and have the job tried again."""
+        return self.call(self.aio.interrupt(*jobs, counted=counted))
+
+    def run_now(self, *jobs: str) -> list[JobOutcome]:
+        """Queue jobs that are DELAYED, before their time."""
+        return self.call(self.aio.run_now(*jobs))
+
     def delete(self, *jobs: str) -> list[JobOutcome]:
         """Forget jobs that have ended."""
         return self.call(self.aio.delete(*jobs))

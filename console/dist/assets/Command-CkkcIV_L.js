@@ -1,1 +1,0 @@
-import{At as e,J as t,Y as n,Z as r,dt as i,mt as a,pt as o,st as s}from"./ProblemNote-D57jURd2.js";import{t as c}from"./Copy-CByvUjMQ.js";var l=r(`<div class="command"><code> </code><!></div>`);function u(r,u){var d=l(),f=i(d),p=o(f,!0),m=a(f);c(m,{get text(){return u.line}}),e(d),s(()=>t(p,u.line)),n(r,d)}export{u as t};

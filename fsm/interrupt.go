@@ -1,0 +1,127 @@
+package fsm
+
+import (
+	"bytes"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// InterruptOp returns the operation that ends the attempt that a job is in now (SPEC §21.9).
+func InterruptOp(vw *View, id rota.JobID, counted bool) *fsmpb.Op {
+	op := &fsmpb.InterruptJob{Job: string(id), Counted: counted}
+	if j := vw.m.jobs.get(id); j != nil && !j.lease.IsZero() {
+		op.Lease = bytes.Clone(j.lease[:])
+	}
+	return &fsmpb.Op{Op: &fsmpb.Op_InterruptJob{InterruptJob: op}}
+}
+
+// RunNowOp returns the operation that queues a job that is DELAYED now (SPEC §21.10).
+func RunNowOp(vw *View, id rota.JobID) *fsmpb.Op {
+	op := &fsmpb.RunJobNow{Job: string(id)}
+	if j := vw.m.jobs.get(id); j != nil {
+		op.Life, op.Attempt, op.DueClockMs, op.DueMs = j.history().life, j.attempt, int64(j.due), int64(j.dueDate)
+	}
+	return &fsmpb.Op{Op: &fsmpb.Op_RunJobNow{RunJobNow: op}}
+}
+
+// apply does the verbs on leases, and those on the waiting for them.
+func (lg *leasing) apply(whole *fsmpb.Op) *fsmpb.Outcome {
+	switch op := whole.GetOp().(type) {
+	case *fsmpb.Op_Lease:
+		return lg.leaseOp(op.Lease)
+	case *fsmpb.Op_KeepLog:
+		return lg.keepLog(op.KeepLog)
+	case *fsmpb.Op_InterruptJob:
+		return lg.interrupt(op.InterruptJob)
+	default:
+		return lg.runNow(op.(*fsmpb.Op_RunJobNow).RunJobNow)
+	}
+}
+
+// interrupt revokes a job's lease, so that the job is tried again once its worker has confirmed.
+func (lg *leasing) interrupt(op *fsmpb.InterruptJob) *fsmpb.Outcome {
+	id, why := rota.JobID(op.GetJob()), rota.ReasonInterrupted
+	if op.GetCounted() {
+		why = rota.ReasonInterruptedCounted
+	}
+	j := lg.s.jobs.get(id)
+	if j == nil {
+		return notLive(lg.view, id, "only a job with an open lease can be interrupted")
+	}
+	refused := func(err error) *fsmpb.Outcome {
+		o := entry.Refused(err)
+		o.JobState = uint32(j.state)
+		return o
+	}
+	existed := &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
+	for i := range j.attempts {
+		if a := &j.attempts[i]; bytes.Equal(a.Lease[:], op.GetLease()) {
+			if a.End == rota.ReasonInterrupted || a.End == rota.ReasonInterruptedCounted {
+				return existed
+			}
+			return refused(rota.Refusef(rota.KindStale, "lease", "the attempt of job %s ended already: %s; the job is %s", id, a.End, j.state))
+		}
+	}
+	l := lg.leases.get(string(op.GetLease()))
+	switch {
+	case l == nil || l.Job != id:
+		return refused(rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job with an open lease can be interrupted", id, j.state))
+	case l.Revoked == why:
+		return existed
+	case l.Revoked != rota.ReasonNone:
+		return refused(rota.Refusef(rota.KindConflict, "lease", "the lease of job %s is revoked already (%s): it ends once its worker confirms", id, l.Revoked))
+	}
+	lg.fleet.revoke(lg.leases.edit(l.key), why)
+	return &fsmpb.Outcome{JobState: uint32(j.state)}
+}
+
+// runNow queues a job before its time; its attempts stay as they are.
+func (lg *leasing) runNow(op *fsmpb.RunJobNow) *fsmpb.Outcome {
+	id := rota.JobID(op.GetJob())
+	j := lg.s.jobs.get(id)
+	if j == nil {
+		return notLive(lg.view, id, "only a DELAYED job can be run now")
+	}
+	var err error
+	switch same := j.history().life == op.GetLife() && j.attempt == op.GetAttempt(); {
+	case same && (j.state == rota.JobQueued || j.state.Leased()):
+		return &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
+	case j.state != rota.JobDelayed:
+		err = rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a DELAYED job can be run now", id, j.state)
+	case !same || int64(j.due) != op.GetDueClockMs() || int64(j.dueDate) != op.GetDueMs():
+		err = rota.Refusef(rota.KindStale, "due", "job %s waits for another moment by now: look at it again", id)
+	case lg.waitsForWorker(j):
+		err = rota.Refusef(rota.KindConflict, "job", "job %s waits until %s at the latest, because the worker of a cancelled lease has not confirmed "+
+			"that it stopped: `rota job why %s` shows which", id, lg.s.head.now().At(j.due).Date, id)
+	}
+	if err != nil {
+		o := entry.Refused(err)
+		o.JobState = uint32(j.state)
+		return o
+	}
+	j = lg.s.jobs.edit(id)
+	lg.life.own(j)
+	lg.s.timers.wake.set(string(id), int64(j.due), 0)
+	lg.s.timers.dated.set(string(id), int64(j.dueDate), 0)
+	j.due, j.dueDate = 0, 0
+	lg.life.enqueue(j)
+	return &fsmpb.Outcome{JobState: uint32(j.state)}
+}
+
+// waitsForWorker reports whether a DELAYED job waits for a worker that may still be at work on what was cancelled (SPEC §8.8).
+func (lg *leasing) waitsForWorker(j *jobRow) bool {
+	return j.ready != 0 || j.due != 0 && j.revived() || lg.flows.unheard(j)
+}
+
+// notLive refuses a verb on a job that has ended, is BLOCKED, or is unknown.
+func notLive(vw *View, id rota.JobID, hint string) *fsmpb.Outcome {
+	state := vw.JobState(id)
+	if state == rota.JobNone {
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id))
+	}
+	o := entry.Refused(rota.Refusef(rota.KindConflict, "job", "job %s is %s: %s", id, state, hint))
+	o.JobState = uint32(state)
+	return o
+}
