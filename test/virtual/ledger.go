@@ -174,6 +174,12 @@ func (l *ledger) judge(id rota.JobID, job *rota.Job) {
 	case len(rec.taken) > 1 && rec.retried == 0:
 		l.violate("a job completes once", "job %s: %d completions were taken", id, len(rec.taken))
 	}
+	if job.MergedInto != "" { // what it was merged into is judged under its own id
+		if _, known := l.jobs[job.MergedInto]; !known || job.MergedInto == id {
+			l.violate("a submission is merged into a job that was submitted", "job %s was merged into %q", id, job.MergedInto)
+		}
+		return
+	}
 	switch job.State {
 	case rota.JobCompleted:
 		var by rota.LeaseID
