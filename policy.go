@@ -331,7 +331,7 @@ func (p *QueuePolicy) Check() error {
 		return err
 	}
 	if p.RenewAdds && p.RenewalsMax < 0 {
-		return Refusef(KindInvalid, "renew_adds", "renew_adds=on is refused beside renewals_max=-1: a limit is wanted, or a worker keeps a lease for ever")
+		return Refusef(KindInvalid, "renew_adds", "renew_adds: got on with renewals_max -1 (no limit), want renewals_max of 0 to 1000000; set both in one call")
 	}
 	if p.LeaseGraceMs != 0 && p.LeaseGraceMs < int64(GraceLeast) {
 		return Refusef(KindInvalid, "lease_grace_on_disconnect_ms",

@@ -2,6 +2,7 @@ package rota
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -23,6 +24,9 @@ var sourceNames = map[string]sourceName{
 	"numpriorities": {key: "tiers"}, "maxaging": {key: "max_aging"}, "balance_strategy": {key: "strategy"},
 }
 
+// sourceSections are the sections of AICF's file of parameters.
+var sourceSections = []string{"queue", "lease", "retries", "quotas", "ttl"}
+
 var decimal = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,3})?$`)
 
 // sourceStrategies are the DAG's names of strategies, in lower case.
@@ -32,7 +36,11 @@ var sourceStrategies = map[string]string{"roundrobin": "round_robin", "leastload
 // AgingFactorSeconds for aging_factor. Any other is returned as it is.
 func (s Setting) Canonical() Setting {
 	name := strings.ToLower(strings.TrimSpace(s.Key))
-	own, known := sourceNames[name[strings.LastIndexByte(name, '.')+1:]] // such as lease.ai_secs
+	// AICF files its parameters by section, such as lease.ai_secs.
+	if section, bare, filed := strings.Cut(name, "."); filed && slices.Contains(sourceSections, section) {
+		name = bare
+	}
+	own, known := sourceNames[name]
 	if !known {
 		return s
 	}

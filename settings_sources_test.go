@@ -57,6 +57,9 @@ func TestCanonical_units(t *testing.T) {
 	if err := p.Set(Setting{"queue.AgingFactorSeconds", " 0.5"}.Canonical()); err != nil || p.AgingFactorMs != 500 {
 		t.Errorf("0.5: %d ms, %v", p.AgingFactorMs, err)
 	}
+	if s := (Setting{"expected.ai_secs", "5s"}); s.Canonical() != s { // how long jobs of the type ai_secs take
+		t.Errorf("%v became %v", s, s.Canonical())
+	}
 	if err := p.Set(Setting{"AgingFactorSeconds", "-1"}.Canonical()); err == nil || p.AgingFactorMs != 500 {
 		t.Errorf("-1 is taken: %d ms", p.AgingFactorMs)
 	}

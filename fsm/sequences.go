@@ -196,8 +196,8 @@ func turnless(queue rota.QueueName, p *rota.QueuePolicy) error {
 		if !p.FairShare {
 			key, has, want = "ranking", p.Ranking.String(), rota.RankAging.String()
 		}
-		return rota.Refusef(rota.KindConflict, "group", "keys cannot take turns in queue %s: its %s is %s: `rota queue set %s --set %s=%s` changes that", queue, key, has,
-			queue, key, want)
+		return rota.Refusef(rota.KindConflict, "group", "group: got a queue (%s) with %s %s, in which keys cannot take turns; run `rota queue set %s --set %s=%s` first",
+			queue, key, has, queue, key, want)
 	}
 	return nil
 }

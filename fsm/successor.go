@@ -34,7 +34,12 @@ func (un *uniques) takes(j *jobRow, spec *rota.JobSpec) rota.Merge {
 		return rota.MergeTaken
 	case !jsonparts.Valid(spec.Payload):
 		return rota.MergeNotJSON
-	case int64(len(given(j, spec))) > payloadMax(un.s.queues.get(spec.Queue)):
+	}
+	longer := len("[]") + len(spec.Payload)
+	if collects {
+		longer = len(j.spec.Payload()) + len(",") + len(spec.Payload)
+	}
+	if int64(longer) > payloadMax(un.s.queues.get(spec.Queue)) {
 		return rota.MergeListFull
 	}
 	return rota.MergeTaken

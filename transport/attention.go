@@ -140,7 +140,7 @@ func things(n int, noun string) string {
 // backup says how old the last backup is.
 func (x *surveyed) backup() string {
 	if x.status.Backup == nil {
-		return "backups: none is configured"
+		return "no backup yet"
 	}
 	return "the last backup is " + age(x.now, x.status.Backup.Date) + " old"
 }

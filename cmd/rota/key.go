@@ -223,7 +223,7 @@ func (a keyCommands) skip() *cobra.Command {
 	flags.StringVar(&scope, "scope", "tenant", "the rule's scope: `tenant` or cluster")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if job == "" {
-			return usagef("--job is wanted: the job that blocks the key, as rota key show names it")
+			return usagef("--job: got none, want the job that blocks the key; rota key show names it")
 		}
 		blocked := rota.KeyState{Queue: rota.QueueName(queue), Tenant: rota.TenantID(tenant), Key: args[0], Blocker: rota.JobID(job)}
 		of, err := rota.ParseKeyScope(scope)
