@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rotasched/rota"
@@ -65,7 +66,10 @@ func TestKeyGroup_refused(t *testing.T) {
 		b.refuses(rota.KindInvalid, "group", SetKeyRuleOp(&r))
 	}
 	for _, queue := range []rota.QueueName{"default", "fair", "adaptive"} {
-		b.refuses(rota.KindConflict, "group", SetKeyRuleOp(&rota.KeyRule{Queue: queue, Name: "a", Group: true}))
+		o := b.refuses(rota.KindConflict, "group", SetKeyRuleOp(&rota.KeyRule{Queue: queue, Name: "a", Group: true}))
+		if remedy := map[rota.QueueName]string{"fair": "--set fair_share=off", "adaptive": "--set fair_share=off --set ranking=aging"}[queue]; !strings.Contains(o.GetText(), remedy) {
+			t.Errorf("queue %s is refused with %q, which names no %q", queue, o.GetText(), remedy)
+		}
 	}
 	b.refuses(rota.KindConflict, "group", queueOp("default", "fair_share", "on"))
 	b.refuses(rota.KindConflict, "group", queueOp("default", "ranking", "adaptive"))

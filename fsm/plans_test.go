@@ -216,6 +216,29 @@ func TestPlan_ofWorker(t *testing.T) {
 	b.restored()
 }
 
+// TestPlan_blocked cancels the successors of unique keys alone: they are BLOCKED. No other verb takes that state.
+func TestPlan_blocked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.submit("k")
+	b.refuses(rota.KindConflict, "rules_version", planOp("early", rota.PlanCancel, "state=BLOCKED"))
+	b.ok(switchOp(2))
+	after := rota.Unique{OnConflict: rota.UniqueAfter}
+	b.ok(onlyOne("holder", after))
+	b.worker("w", 2)
+	b.match()
+	b.ok(onlyOne("next", after, paying("2")))
+	b.state("next", rota.JobBlocked)
+	b.refuses(rota.KindInvalid, "filter", planOp("move", rota.PlanDelete, "state=BLOCKED"))
+	b.ok(planOp("end", rota.PlanCancel, "state=BLOCKED"))
+	if got := counts(b.runPlan("end", 500)); got != "DONE 1 0 0" {
+		t.Error(got)
+	}
+	b.state("holder", rota.JobAssigned)
+	b.state("next", rota.JobCancelled)
+	b.sound()
+}
+
 // TestPlan_whatChanged: a job that became another before its turn is passed by, as far as rows say so.
 func TestPlan_whatChanged(t *testing.T) {
 	t.Parallel()

@@ -191,15 +191,17 @@ func (kr *keyring) mayGroup(r *rota.KeyRule) error {
 
 // turnless refuses a policy under which keys cannot take turns.
 func turnless(queue rota.QueueName, p *rota.QueuePolicy) error {
-	if p.Ranking == rota.RankAdaptive || p.FairShare {
-		key, has, want := "fair_share", "on", "off"
-		if !p.FairShare {
-			key, has, want = "ranking", p.Ranking.String(), rota.RankAging.String()
-		}
-		return rota.Refusef(rota.KindConflict, "group", "group: got a queue (%s) with %s %s, in which keys cannot take turns; run `rota queue set %s --set %s=%s` first",
-			queue, key, has, queue, key, want)
+	var has, set string
+	if p.FairShare {
+		has, set = " fair_share on", " --set fair_share=off"
 	}
-	return nil
+	if p.Ranking == rota.RankAdaptive {
+		has, set = has+" ranking adaptive", set+" --set ranking=aging"
+	}
+	if set == "" {
+		return nil
+	}
+	return rota.Refusef(rota.KindConflict, "group", "group: got queue %s with%s, want neither; run `rota queue set %s%s` first", queue, has, queue, set)
 }
 
 // Party implements sched.Keyring: the count of a job's key that takes turns in its queue.

@@ -83,8 +83,9 @@ func TestUnique_after(t *testing.T) {
 		b.became("c", rota.MergeTaken, onlyOne(fmt.Sprint("d", i), after, paying(fmt.Sprint("new", i))))
 	}
 	b.became("c", rota.MergeOtherType, onlyOne("e", after, typed("else")))
-	if _, why := b.whyOf("c"); why != "WAITING_FOR_HOLDER:0" {
-		t.Errorf("why: %s", why)
+	x, why := b.whyOf("c")
+	if why != "WAITING_FOR_HOLDER:0" || !strings.Contains(x.Reasons[0].Detail, "job a (") {
+		t.Errorf("why: %s %+v", why, x.Reasons)
 	}
 	if got := b.match(); len(got) != 0 {
 		t.Fatalf("placed %v while the holder runs", got)

@@ -107,7 +107,8 @@ func TestShownToPeople(t *testing.T) {
 	t.Run("change_of_nothing", func(t *testing.T) {
 		t.Parallel()
 		for _, line := range [][]string{{"job", "change", "j"}, {"job", "change", "j", "--label", "a"},
-			{"job", "change", "j", "--priority", "11"}, {"job", "change", "j", "--ttl", "-1s"}} {
+			{"job", "change", "j", "--priority", "11"}, {"job", "change", "j", "--ttl", "-1s"},
+			{"job", "change", "j", "--start-by", "-1s"}, {"key", "skip", "order:7"}} {
 			if code, _, talk := rotaLine(line...); code != exitUsage {
 				t.Errorf("%v: exit %d, %s", line, code, talk)
 			}
