@@ -22,8 +22,6 @@ RACE    ?= $(if $(TURN),$(RACE$(TURN)),$(RACE0) $(RACE1) $(RACE2))
 LEAVE   ?= ^$$
 # How long each fuzz target runs.
 FUZZTIME ?= 10s
-# Where .ci/fuzz --build left the targets, if it did.
-FUZZBUILT ?=
 # The seed of `make sim`: a fresh one unless given, printed either way.
 ifndef SEED
 SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -104,7 +102,7 @@ race: ## the tests of packages with goroutines, under the race detector (needs a
 	set -x; CGO_ENABLED=1 $(GO) test -race -parallel 4 -timeout 8m $(RACE)
 
 fuzz: ## each fuzz target for FUZZTIME=10s, two at a time
-	@GO="$(GO)" FUZZTIME=$(FUZZTIME) FUZZBUILT=$(FUZZBUILT) .ci/fuzz
+	@GO="$(GO)" FUZZTIME=$(FUZZTIME) .ci/fuzz
 
 sim: ## simulate whole lives: attacks and fixed seeds, then SEEDS=2000 fresh ones (SEED=n repeats them)
 	@$(call there,test/sim,sim); \
@@ -301,7 +299,7 @@ clean: ## remove what builds leave behind
 	find . -name '*.test' -not -path './.git/*' -delete
 
 check: ## vet, linters and short tests of the packages that differ from BASE (where this branch left main), and the rules of the house
-	@LINT=$(LINT) .ci/check
+	@BASE=$(BASE) LINT=$(LINT) .ci/check
 
 hooks: ## install make check as git's pre-push hook
 	@.ci/check --hook

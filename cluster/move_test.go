@@ -14,7 +14,7 @@ import (
 
 // TestMove_deliversNoOthersJobs: a worker that is registered again under a credential that may work for other tenants is
 // sent nothing of the jobs that it had leased for the ones before, by stream and by poll. The stream and the poll of
-// the credential before are told that the lease is revoked, and nothing of what is leased after.
+// the old credential learn that the lease is revoked. They learn of no later lease.
 func TestMove_deliversNoOthersJobs(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -94,7 +94,7 @@ func TestMove_deliversNoOthersJobs(t *testing.T) {
 		if rota.KindOf(err) == rota.KindUnavailable && !errors.Is(err, context.DeadlineExceeded) {
 			break
 		}
-		// Its handler must stop: it is told of the lease that was revoked, and of nothing else.
+		// The old stream may report its revoked lease, so that the handler stops, and nothing else.
 		revoked := len(got) == 1 && got[0].Revoked != nil && *got[0].Revoked == (peer.LeaseEnd{Lease: lease.ID, Job: lease.Job, Reason: rota.ReasonAccessEnded})
 		if err != nil || len(got) > 0 && !revoked {
 			t.Fatalf("the credential before is sent %+v, %v", got, err)

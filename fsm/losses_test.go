@@ -217,7 +217,7 @@ func TestLosses_offClears(t *testing.T) {
 	b.sound()
 }
 
-// TestLosses_moveClears has an isolated job move to a queue that counts no losses: it runs beside others there.
+// TestLosses_moveClears moves an isolated job to a queue that counts no losses. The job is no longer isolated there.
 func TestLosses_moveClears(t *testing.T) {
 	t.Parallel()
 	b := lossBench(t, "worker_losses_max", "0")

@@ -14,7 +14,7 @@ import (
 type Machine struct {
 	View
 	state
-	// The parts own the tables that state has not, and what is derived of them. Each names the parts that it uses.
+	// Each part owns its tables and what it derives from them. Its struct lists the other parts that it uses.
 	fleet     fleet
 	leasing   leasing
 	placement placement
@@ -36,8 +36,7 @@ type Machine struct {
 	alone bool
 }
 
-// state is the ground that every part stands on: the header, the tables that many parts use, the journal, the timers, and
-// the entry that is being applied.
+// state holds what every part may use: the header, the shared tables, the journal, the timers, and the entry in progress.
 type state struct {
 	head   header
 	ledger ledger
@@ -73,7 +72,7 @@ type state struct {
 	answers [2][rota.JobCancelled + 1]*fsmpb.Outcome
 }
 
-// lifecycle is what a job goes through, whatever verb asks for it: it is admitted, waits, is queued, and ends.
+// lifecycle moves a job from admission to its end, for every verb.
 type lifecycle struct {
 	s         *state
 	access    *authority
@@ -160,21 +159,35 @@ func NewKnowing(version uint32) *Machine {
 	return m
 }
 
-// wire hands each part the state, and the parts that it uses.
+// wire gives each part the state and the other parts that it uses.
 func (m *Machine) wire() {
 	s := &m.state
 	m.journal.s = s
-	m.lifecycle = lifecycle{s: s, access: &m.access, admission: &m.admission, batches: &m.batches, ended: &m.ended, fleet: &m.fleet, flows: &m.flows, hooks: &m.hooks, keyring: &m.keyring, leasing: &m.leasing, placement: &m.placement, schedules: &m.schedules, typeStats: &m.typeStats, uniques: &m.uniques}
-	m.access = authority{s: s, batches: &m.batches, ended: &m.ended, fleet: &m.fleet, flows: &m.flows, hooks: &m.hooks, keyring: &m.keyring, leasing: &m.leasing, life: &m.lifecycle, plans: &m.plans, schedules: &m.schedules}
-	m.admission = admission{s: s, access: &m.access, flows: &m.flows, keyring: &m.keyring, leasing: &m.leasing, placement: &m.placement, typeStats: &m.typeStats}
-	m.batches = batches{s: s, access: &m.access, admission: &m.admission, ended: &m.ended, keyring: &m.keyring, life: &m.lifecycle}
+	m.lifecycle = lifecycle{s: s, access: &m.access, admission: &m.admission, batches: &m.batches,
+		ended: &m.ended, fleet: &m.fleet, flows: &m.flows, hooks: &m.hooks, keyring: &m.keyring,
+		leasing: &m.leasing, placement: &m.placement, schedules: &m.schedules, typeStats: &m.typeStats,
+		uniques: &m.uniques}
+	m.access = authority{s: s, batches: &m.batches, ended: &m.ended, fleet: &m.fleet, flows: &m.flows,
+		hooks: &m.hooks, keyring: &m.keyring, leasing: &m.leasing, life: &m.lifecycle, plans: &m.plans,
+		schedules: &m.schedules}
+	m.admission = admission{s: s, access: &m.access, flows: &m.flows, keyring: &m.keyring, leasing: &m.leasing,
+		placement: &m.placement, typeStats: &m.typeStats}
+	m.batches = batches{s: s, access: &m.access, admission: &m.admission, ended: &m.ended, keyring: &m.keyring,
+		life: &m.lifecycle}
 	m.ended = ended{s: s, flows: &m.flows, keyring: &m.keyring, leasing: &m.leasing, uniques: &m.uniques, view: &m.View}
-	m.fleet = fleet{s: s, access: &m.access, admission: &m.admission, leasing: &m.leasing, placement: &m.placement, typeStats: &m.typeStats}
-	m.flows = flows{s: s, access: &m.access, admission: &m.admission, ended: &m.ended, keyring: &m.keyring, leasing: &m.leasing, life: &m.lifecycle, placement: &m.placement, typeStats: &m.typeStats, view: &m.View}
+	m.fleet = fleet{s: s, access: &m.access, admission: &m.admission, leasing: &m.leasing,
+		placement: &m.placement, typeStats: &m.typeStats}
+	m.flows = flows{s: s, access: &m.access, admission: &m.admission, ended: &m.ended, keyring: &m.keyring,
+		leasing: &m.leasing, life: &m.lifecycle, placement: &m.placement, typeStats: &m.typeStats,
+		view: &m.View}
 	m.hooks = hooks{s: s, access: &m.access, ended: &m.ended, life: &m.lifecycle, placement: &m.placement}
 	m.keyring = keyring{s: s, admission: &m.admission, ended: &m.ended, leasing: &m.leasing, placement: &m.placement}
-	m.leasing = leasing{s: s, admission: &m.admission, ended: &m.ended, fleet: &m.fleet, flows: &m.flows, keyring: &m.keyring, life: &m.lifecycle, placement: &m.placement, schedules: &m.schedules, uniques: &m.uniques, view: &m.View}
-	m.placement = placement{s: s, access: &m.access, admission: &m.admission, batches: &m.batches, fleet: &m.fleet, hooks: &m.hooks, keyring: &m.keyring, leasing: &m.leasing, life: &m.lifecycle, schedules: &m.schedules, typeStats: &m.typeStats, uniques: &m.uniques}
+	m.leasing = leasing{s: s, admission: &m.admission, ended: &m.ended, fleet: &m.fleet, flows: &m.flows,
+		keyring: &m.keyring, life: &m.lifecycle, placement: &m.placement, schedules: &m.schedules,
+		uniques: &m.uniques, view: &m.View}
+	m.placement = placement{s: s, access: &m.access, admission: &m.admission, batches: &m.batches,
+		fleet: &m.fleet, hooks: &m.hooks, keyring: &m.keyring, leasing: &m.leasing, life: &m.lifecycle,
+		schedules: &m.schedules, typeStats: &m.typeStats, uniques: &m.uniques}
 	m.plans = plans{s: s, access: &m.access}
 	m.schedules = schedules{s: s, access: &m.access, admission: &m.admission, ended: &m.ended, life: &m.lifecycle}
 	m.typeStats = typeStats{s: s, life: &m.lifecycle, placement: &m.placement}

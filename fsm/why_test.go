@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 )
 
 // whyOf explains a job and lists its reasons as reason:workers.
@@ -345,8 +346,8 @@ func TestWhy_ofADeclinedJob(t *testing.T) {
 	b.whyNames("j", "BACKING_OFF", "try 1 was declined 2 times; due at ")
 }
 
-// TestWhy_score: a job that waits tells the number by which its queue draws, as its decision then has it, and who may
-// read a part of the queue alone is told none: what other tenants' jobs of the type did is in it.
+// TestWhy_score compares the score of a waiting job with the score in its decision. Readers of a part of the queue get none,
+// because other tenants' jobs may have changed it.
 func TestWhy_score(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -356,6 +357,10 @@ func TestWhy_score(t *testing.T) {
 	x, _ := b.whyOf("j")
 	if x.Score == nil || *x.Score != 7_000 {
 		t.Fatalf("after 7 s the score is %v", x.Score)
+	}
+	narrow := access.ReaderOf([]rota.Grant{{Right: rota.RightRead, Tenant: string(rota.DefaultTenant), Queue: access.Everything}})
+	if x, ok := b.View.WhyFor("j", 1_024, narrow); !ok || x.Score != nil {
+		t.Errorf("a reader of one tenant gets %+v, %v", x, ok)
 	}
 	b.worker("w", 1)
 	b.match()

@@ -34,7 +34,7 @@ func measures(t *tree) []measure {
 		lines[f.dir()] += bytes.Count(f.text, []byte("\n"))
 		files[f.dir()]++
 		for _, d := range f.syntax.Decls {
-			exported[f.dir()] += exports1(d)
+			exported[f.dir()] += exportedNames(d)
 			fn, ok := d.(*ast.FuncDecl)
 			if !ok {
 				continue
@@ -103,8 +103,8 @@ func holdersOf(t *tree, dir, name string) (holders []string) {
 	return holders
 }
 
-// exports1 counts the exported names that a declaration brings into its package, methods left out.
-func exports1(d ast.Decl) (n int) {
+// exportedNames counts the exported names that a declaration brings into its package, methods left out.
+func exportedNames(d ast.Decl) (n int) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
 		if d.Recv == nil && d.Name.IsExported() {
