@@ -285,6 +285,24 @@ func goldenBackfill(c *bench) {
 	}
 }
 
+// goldenChoices assigns by ids instead of seeds, renews beyond now + lease_ms, and changes deadlines for the start.
+func goldenChoices(c *bench) {
+	c.ok(queueOp("chosen", "strategy", "random", "unseeded", "on", "renewals_max", "3", "renew_adds", "on", "batch_size", "2000"))
+	served := func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"chosen"} }
+	c.worker("chosen1", 2, served)
+	c.worker("chosen2", 2, served)
+	for i := range 8 {
+		c.submit(fmt.Sprint("chosen", i), func(s *rota.JobSpec) { s.Queue = "chosen" })
+	}
+	c.ok(c.changeOf(rota.JobChange{ID: "chosen7", StartBy: to(2 * time.Second)}))
+	for _, l := range inOrder(c.match()) {
+		c.ok(verb(rota.VerbRenew, l, ordinal(1)))
+	}
+	c.ok(queueOp("chosen", "strategy", "least_loaded"))
+	c.pass(3_000)
+	c.match()
+}
+
 // goldenSchedules has schedules be set, fired, paused, filled and deleted.
 func goldenSchedules(c *bench) {
 	c.entry(scheduleOp("gs1", func(s *rota.ScheduleSpec) { s.Overlap, s.PauseOnFailure = rota.OverlapQueueAll, true }),
@@ -372,6 +390,7 @@ func writeGolden(t *testing.T) {
 	goldenSchedules(c)
 	goldenHeaders(c)
 	goldenBackfill(c)
+	goldenChoices(c)
 	goldenHooks(c)
 	goldenOutlived(c)
 	goldenLosses(c)
