@@ -110,9 +110,9 @@ sim: ## simulate whole lives: attacks and fixed seeds, then SEEDS=2000 fresh one
 	echo "sim: $(SEEDS) fresh seeds from $(SEED); repeat with: make sim SEED=$(SEED) SEEDS=$(SEEDS)"; \
 	ROTA_SIM_SEEDS=$(SEEDS) ROTA_SIM_FROM=$(SEED) $(GO) test -count=1 -timeout 30m -run '^TestSeeds$$' -v ./test/sim/ | grep -v '^=== '
 
-virtual: ## real clusters in virtual time: VIRTUAL=10h of faults (SEED=n repeats the schedule, LIVES=1 leaves the other tests out)
+virtual: ## real clusters in virtual time: VIRTUAL=10h of faults (SEED=n repeats the schedule, SHORT=1 leaves out the tests that take minutes)
 	@echo "virtual: $(VIRTUAL) from seed $(SEED); repeat with: make virtual SEED=$(SEED) VIRTUAL=$(VIRTUAL)"; \
-	ROTA_VIRTUAL=$(VIRTUAL) ROTA_VIRTUAL_SEED=$(SEED) $(GO) test -count=1 -timeout 30m $(if $(LIVES),-run '^TestLives$$') -v ./test/virtual/ | grep -v '^=== '
+	ROTA_VIRTUAL=$(VIRTUAL) ROTA_VIRTUAL_SEED=$(SEED) $(GO) test -count=1 -timeout 30m $(if $(SHORT),-short) -v ./test/virtual/ | grep -v '^=== '
 
 e2e: ## every test over real processes, the long ones too (make test runs a core of them; E2E=whole: in full amounts)
 	@command -v initdb >/dev/null || echo "e2e: TestOutbox is LEFT OUT: there is no PostgreSQL; make setup-bench installs it"

@@ -185,6 +185,11 @@ func (p *directPeers) Introduce(_ context.Context, to peer.NodeAddress, in peer.
 	if err != nil {
 		return err
 	}
+	if p.b.introduced != nil {
+		if err := p.b.introduced(to.ID); err != nil {
+			return err
+		}
+	}
 	return n.Introduce(in)
 }
 

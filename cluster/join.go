@@ -32,8 +32,8 @@ func (mb *membership) join(ctx context.Context) error {
 		members := mb.aliveMembers()
 		withState := slices.DeleteFunc(slices.Clone(members), func(m gossip.Member) bool { return !m.HasState || m.ID == mb.n.cfg.Node })
 		if len(withState) > 0 {
-			done, err := mb.introduceTo(ctx, withState)
-			if err != nil || done {
+			answered, err := mb.introduceTo(ctx, withState)
+			if err != nil || len(answered) > 0 {
 				return err
 			}
 		} else if fresh := mb.founders(members); fresh != nil && mb.proven(fresh) {
@@ -192,42 +192,55 @@ func (mb *membership) found(founders []gossip.Member) error {
 	return nil
 }
 
-// introduceTo asks members that have state whether this node may start: done if one of them knows. A node that has
-// state asks all, as each remembers what this one acknowledged to it alone.
-func (mb *membership) introduceTo(ctx context.Context, members []gossip.Member) (done bool, err error) {
+// introduce asks a member that has state whether this node may start.
+func (mb *membership) introduce(ctx context.Context, to gossip.Member) error {
 	now := mb.n.marks.now()
-	for _, m := range members {
-		c, cancel := context.WithTimeout(ctx, time.Second)
-		err := mb.n.peers.Introduce(c, peer.NodeAddress{ID: m.ID, API: m.API}, peer.Introduction{
-			Node: mb.n.cfg.Node, Identity: mb.n.data.Identity(), Starts: mb.n.data.Starts(), Fresh: mb.n.data.Fresh(),
-			RulesVersion: mb.n.cfg.knows, Term: now.Term, LastLogIndex: rota.Index(now.Index)})
-		cancel()
-		switch rota.KindOf(err) {
-		case rota.KindNone:
-			if done = true; mb.n.data.Fresh() {
-				return true, nil
-			}
-			continue
-		case rota.KindConflict, rota.KindDenied:
-			return false, err
-		}
-		mb.n.log.Debug("introduction not answered", "to", string(m.ID), "err", err)
-	}
-	return done, nil
+	return mb.n.peers.Introduce(ctx, peer.NodeAddress{ID: to.ID, API: to.API}, peer.Introduction{
+		Node: mb.n.cfg.Node, Identity: mb.n.data.Identity(), Starts: mb.n.data.Starts(), Fresh: mb.n.data.Fresh(),
+		RulesVersion: mb.n.cfg.knows, Term: now.Term, LastLogIndex: rota.Index(now.Index)})
 }
 
-// introduceOnce grants a member that has state a moment to receive a refusal. A
-// cluster that is all down has nobody to ask: then the node starts.
+// introduceTo asks members that have state, all at once and for a second at most, whether this node may start. It
+// returns those that answered that it may, or the refusal of one.
+func (mb *membership) introduceTo(ctx context.Context, members []gossip.Member) (answered []rota.NodeID, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	answers := make([]error, len(members))
+	var asked sync.WaitGroup
+	for i, m := range members {
+		asked.Go(func() { answers[i] = mb.introduce(ctx, m) })
+	}
+	asked.Wait()
+	for i, m := range members {
+		switch rota.KindOf(answers[i]) {
+		case rota.KindNone:
+			answered = append(answered, m.ID)
+		case rota.KindConflict, rota.KindDenied:
+			return nil, answers[i]
+		default:
+			mb.n.log.Debug("introduction not answered", "to", string(m.ID), "err", answers[i])
+		}
+	}
+	return answered, nil
+}
+
+// introduceOnce grants the members that have state a moment to refuse a node that has state itself. All of them are
+// asked: each remembers what this node acknowledged to it alone. A cluster that is all down has nobody to ask: then
+// the node starts.
 func (mb *membership) introduceOnce(ctx context.Context, most time.Duration) error {
 	c, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
+	var answered []rota.NodeID
 	for {
-		others := slices.DeleteFunc(mb.aliveMembers(), func(m gossip.Member) bool { return m.ID == mb.n.cfg.Node || !m.HasState })
-		done, err := mb.introduceTo(c, others)
-		if err != nil || done {
+		others := slices.DeleteFunc(mb.aliveMembers(), func(m gossip.Member) bool {
+			return m.ID == mb.n.cfg.Node || !m.HasState || slices.Contains(answered, m.ID)
+		})
+		agreed, err := mb.introduceTo(c, others)
+		if err != nil {
 			return err
 		}
-		if len(others) == 0 && len(mb.n.cfg.Join) == 0 {
+		answered = append(answered, agreed...)
+		if len(agreed) == len(others) && (len(answered) > 0 || len(mb.n.cfg.Join) == 0) {
 			return nil
 		}
 		select {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rotasched/rota"
@@ -259,8 +260,18 @@ func TestMarks_refuse(t *testing.T) {
 			t.Errorf("it starts on a disk that went back in time, by %s: %v", by, err)
 		}
 	}
+	// Who knows better is slow to answer: the other's consent does not do.
+	leader := b.leader().cfg.Node
+	var slow atomic.Bool
+	slow.Store(true)
+	b.introduced = func(to rota.NodeID) error {
+		if to == leader && slow.Swap(false) {
+			return &rota.Error{Kind: rota.KindUnavailable, Text: "not now"}
+		}
+		return nil
+	}
 	b.rewind(f, disk)
-	refused("as node n")
+	refused("as node " + string(leader))
 
 	// The log alone went back: its own marks and its archive are newer, and no node need be asked.
 	b.mu.Lock()

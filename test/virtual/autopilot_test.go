@@ -13,6 +13,9 @@ import (
 
 // TestAutopilot is SPEC §13.10 with real nodes, and its real times.
 func TestAutopilot(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
 	t.Run("a dead voter is replaced by a node that joins", func(t *testing.T) {
 		play(t, nil, func(s *scene) {
 			s.works()

@@ -30,6 +30,9 @@ streams:
 // another course: of 13 lives of the preset 12 were within 1 % and one 4.7 % off, so that the middle of three counts. Holds are left
 // out: with them two of nine were 14 % off, and one 4.4 %.
 func TestForesight(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
 	load, err := flowfile.ParseLoad([]byte(foreseen))
 	if err != nil {
 		t.Fatal(err)
