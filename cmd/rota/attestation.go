@@ -9,7 +9,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -19,23 +18,6 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/jsonparts"
 )
-
-// maxKeyFile bounds a file of keys, or of an attestation.
-const maxKeyFile = 1 << 20
-
-// readSmall reads a file of at most so many bytes.
-func readSmall(path string, most int64) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("%s is too long: at most %d bytes are taken", path, most)
-	}
-	return text, err
-}
 
 // publicKeyMark stands above a public key that worker attest --generate-key prints.
 const publicKeyMark = "# public key, for rota server --attestation-key"

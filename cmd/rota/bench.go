@@ -29,8 +29,8 @@ came and how to cancel what is left of it.`,
 	return cmd
 }
 
-// lab is where measurements are made: this process, and a client's connection.
-func (a *app) lab(c *client.Client) *loadgen.Lab {
+// labOf is where measurements are made: this process, and a client's connection.
+func labOf(a *app, c *client.Client) *loadgen.Lab {
 	return &loadgen.Lab{
 		Client: c, Addrs: a.addrs, Dial: a.dialTo, Talk: a.talk,
 		AdminTLS: func(addr string) (*tls.Config, error) {
@@ -60,7 +60,7 @@ func (a benchCommands) measuring(measure func(context.Context, *loadgen.Lab) err
 		if os.Getenv("GOGC") == "" {
 			debug.SetGCPercent(benchGCPercent)
 		}
-		return measure(ctx, a.lab(c))
+		return measure(ctx, labOf(a.app, c))
 	})
 }
 

@@ -32,7 +32,7 @@ func TestBench_output(t *testing.T) {
 			t.Errorf("%s: %s is not the default that it says:\n%s", line, want, help)
 		}
 		a := &app{}
-		root := a.rootCommand()
+		root := rootCommand(a)
 		cmd, _, err := root.Find(strings.Fields(line))
 		if err != nil {
 			t.Fatal(err)

@@ -458,7 +458,7 @@ func (s *stage) work(args, token string) *recorder {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &app{environ: []string{"ROTA_ADDR=" + rec.listen("tcp", "127.0.0.1:0", s.node), "ROTA_TOKEN=" + token}, stdin: strings.NewReader(""),
 		stdout: io.Discard, stderr: &lockedWriter{w: io.Discard}}
-	root := a.rootCommand()
+	root := rootCommand(a)
 	root.SetArgs(append([]string{"worker", "run"}, strings.Fields(args)...))
 	done := make(chan error, 1)
 	go func() { done <- root.ExecuteContext(ctx) }()
@@ -517,7 +517,7 @@ func TestCommandCalls_complete(t *testing.T) {
 			t.Errorf("the help of %s says of its rights %q", path, cmd.Annotations[rightsKey])
 		}
 	}
-	walk((&app{}).rootCommand())
+	walk(rootCommand(&app{}))
 	for path, c := range commandCalls {
 		if !there[path] {
 			t.Errorf("the row of %s is stale", path)

@@ -11,11 +11,13 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-func (a *app) clusterCommand() *cobra.Command {
+type clusterCommands struct{ *app }
+
+func (a clusterCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "cluster", Short: "See the cluster and change its settings"}, a.clusterStatusCommand(), a.clusterSetCommand())
 }
 
-func (a *app) clusterStatusCommand() *cobra.Command {
+func (a clusterCommands) clusterStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the leader, every node and what is wrong with it; exit 7 without a leader",
@@ -50,7 +52,7 @@ those that are registered and not RETIRED, of its jobs the ended ones are totals
 	}
 }
 
-func (a *app) clusterSetCommand() *cobra.Command {
+func (a clusterCommands) clusterSetCommand() *cobra.Command {
 	var how setFlags
 	cmd := &cobra.Command{
 		Use:   "set KEY=VALUE… [--dry-run] [--if-match ETAG]",
@@ -76,7 +78,7 @@ autopilot        on or off: whether the leader removes dead voters.`,
 				return err
 			}
 			if how.dry {
-				return how.would(a, s, "", s.Changes)
+				return how.would(a.app, s, "", s.Changes)
 			}
 			return a.printOne(s, nil, func(bool) string {
 				return renderFacts([]fact{{"state bytes max", s.StateBytesMax}, {"voters wanted", s.VotersWanted}, {"autopilot", s.Autopilot}})

@@ -163,3 +163,10 @@ func listBatches(ctx context.Context, c *client.Client) ([]string, error) {
 	batches, err := client.Collect(client.BatchesOf(c).List(ctx, client.Stale()))
 	return namesOf(batches, func(b *rota.Batch) string { return string(b.ID) }), err
 }
+
+func planVerbNames() (names []string) {
+	for v := rota.PlanCancel; v <= rota.PlanVerbLast; v++ {
+		names = append(names, v.String())
+	}
+	return names
+}

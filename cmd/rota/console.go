@@ -19,8 +19,10 @@ type consoleAccess struct {
 	Expires rota.Date `json:"expires_ms,omitempty"`
 }
 
+type consoleCommands struct{ *app }
+
 // console prints a link that signs a browser in, or opens it.
-func (a *app) console() *cobra.Command {
+func (a consoleCommands) command() *cobra.Command {
 	var open bool
 	cmd := a.impatient(&cobra.Command{
 		Use:   "console [--open]",
@@ -51,7 +53,7 @@ func (a *app) console() *cobra.Command {
 }
 
 // consoleLink is where the console is, with a session for who may have one.
-func (a *app) consoleLink(ctx context.Context, c *client.Client) (consoleAccess, error) {
+func (a consoleCommands) consoleLink(ctx context.Context, c *client.Client) (consoleAccess, error) {
 	who, err := c.Auth().WhoAmI(ctx)
 	if err != nil {
 		return consoleAccess{}, err

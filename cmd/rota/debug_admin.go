@@ -38,7 +38,7 @@ func usualAdmins(nodes []string) (admins []string) {
 
 // askAdmin asks an admin port for its pages: metrics at both ends of a time in which the CPU is
 // profiled.
-func (a *app) askAdmin(ctx context.Context, addr string, interval time.Duration) adminPages {
+func (a operatorCommands) askAdmin(ctx context.Context, addr string, interval time.Duration) adminPages {
 	dir := "admin/" + strings.NewReplacer(":", "_", "/", "_").Replace(addr) + "/"
 	get, err := a.adminGetter(addr)
 	if err != nil {
@@ -76,7 +76,7 @@ func (a *app) askAdmin(ctx context.Context, addr string, interval time.Duration)
 
 // adminGetter returns what reads a page of an admin port. Beyond loopback the port is
 // encrypted where nodes have certificates.
-func (a *app) adminGetter(addr string) (func(ctx context.Context, path string, most time.Duration) ([]byte, error), error) {
+func (a operatorCommands) adminGetter(addr string) (func(ctx context.Context, path string, most time.Duration) ([]byte, error), error) {
 	scheme, transport := "http", &http.Transport{DisableKeepAlives: true}
 	if a.tls != (tlsFiles{}) && !server.Loopback(addr) {
 		config, err := a.tls.client()

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
 
@@ -29,7 +30,7 @@ const (
 
 // debugSettings adds a node's settings: those that `rota server` has, and the names alone of all
 // else. A setting that wants a file shows it only where it is one: a key may stand there by mistake.
-func (b *bundle) debugSettings(path string) error {
+func (b *bundle) debugSettings(root *cobra.Command, path string) error {
 	const name = "settings.json"
 	text, err := readSmall(path, debugFileMost)
 	if err != nil {
@@ -41,7 +42,7 @@ func (b *bundle) debugSettings(path string) error {
 		b.miss(name, path+" is no YAML: it is not shown, as it may hold anything") // yaml's error quotes it
 		return nil
 	}
-	server, _, err := (&app{}).rootCommand().Find([]string{"server"})
+	server, _, err := root.Find([]string{"server"})
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,9 @@ type demoReport struct {
 	Violations   int     `json:"violations"`
 }
 
-func (a *app) demoCommand() *cobra.Command {
+type demoCommands struct{ *app }
+
+func (a demoCommands) command() *cobra.Command {
 	jobs := 0
 	keep := false
 	cmd := &cobra.Command{
@@ -80,7 +82,7 @@ type demonstration struct {
 	report demoReport
 }
 
-func (a *app) demo(ctx context.Context, jobs int, keep bool) (err error) {
+func (a demoCommands) demo(ctx context.Context, jobs int, keep bool) (err error) {
 	dir, err := os.MkdirTemp("", "rota-demo-")
 	if err != nil {
 		return err
@@ -92,7 +94,7 @@ func (a *app) demo(ctx context.Context, jobs int, keep bool) (err error) {
 		}
 		_ = os.RemoveAll(dir)
 	}()
-	d := &demonstration{a: a, report: demoReport{Submitted: jobs}}
+	d := &demonstration{a: a.app, report: demoReport{Submitted: jobs}}
 	defer d.end()
 	a.talk("starting %d nodes in %s", demoNodes, dir)
 	if err := d.begin(ctx, dir); err != nil {
@@ -132,7 +134,7 @@ func (d *demonstration) begin(ctx context.Context, dir string) error {
 
 // work submits the jobs, and meanwhile lets the leader die and come back.
 func (d *demonstration) work(ctx context.Context, jobs int) error {
-	lab := d.a.lab(d.c)
+	lab := labOf(d.a, d.c)
 	lab.Watch = func(_ string, total int64, value func() int64) (stop func()) {
 		d.a.talk("submitting %d jobs, %g a second, to %d workers of %d slots", jobs, demoRate, demoWorkers, demoSlots)
 		d.show = d.a.watch("jobs completed", total, value)

@@ -18,7 +18,9 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-func (a *app) eventsCommand() *cobra.Command {
+type eventCommands struct{ *app }
+
+func (a eventCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "events", Short: "What happened in the cluster, the same from every node"},
 		a.eventsTail())
 }
@@ -35,7 +37,7 @@ type tailFlags struct {
 // lastMost bounds --last: the events are held in memory until the newest is known.
 const lastMost = 10_000
 
-func (a *app) eventsTail() *cobra.Command {
+func (a eventCommands) eventsTail() *cobra.Command {
 	f := &tailFlags{}
 	cmd := &cobra.Command{
 		Use:   "tail [--from ID | --since D] [-n N] [--follow] [--kind K]… [--job I] [--worker W]…",

@@ -117,7 +117,7 @@ func fromRota(words []string) []string {
 
 // checkCommand says what is wrong with a command line; "" for nothing.
 func checkCommand(words []string) string {
-	root := (&app{}).rootCommand()
+	root := rootCommand(&app{})
 	command := root
 	for _, w := range words[1:] {
 		if strings.HasPrefix(w, "-") {

@@ -10,9 +10,12 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"syscall"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/nearest"
+	"github.com/rotasched/rota/transport"
 )
 
 // The exit codes. Scripts depend on them.
@@ -234,3 +237,11 @@ func retryHint(err error, otherwise string) string {
 	}
 	return fmt.Sprintf("; try again in %s", max(d.Round(time.Millisecond), time.Millisecond))
 }
+
+// runbooks is where the pages are.
+const runbooks = transport.Runbooks
+
+// signalError is why a context ended by a signal.
+type signalError struct{ syscall.Signal }
+
+func (e signalError) Error() string { return e.String() + " signal received" }

@@ -23,7 +23,7 @@ import (
 var numeric = []string{"int", "uint", "float", "duration", "count"}
 
 // beyond is one below and one above a flag's range, as text.
-func (f *rangedFlag) beyond() []string {
+func beyond(f *rangedFlag) []string {
 	switch least := f.least.(type) {
 	case float64:
 		step := func(v, to float64) string { return strconv.FormatFloat(math.Nextafter(v, to), 'g', -1, 64) }
@@ -70,7 +70,7 @@ func TestEveryNumberHasARange(t *testing.T) {
 				t.Errorf("%s --%s %s: %v", cmd.CommandPath(), flag.Name, text, err)
 			}
 		}
-		for _, text := range ranged.beyond() {
+		for _, text := range beyond(ranged) {
 			if ranged.orZero && text == "0" {
 				continue
 			}
@@ -91,7 +91,7 @@ func TestEveryNumberHasARange(t *testing.T) {
 			walk(child)
 		}
 	}
-	walk((&app{}).rootCommand())
+	walk(rootCommand(&app{}))
 	if _ = listener.Close(); seen < 50 {
 		t.Errorf("%d flags were seen", seen)
 	}

@@ -52,7 +52,7 @@ func (a jobCommands) why() *cobra.Command {
 
 // saysReplay says how many entries a look at the past replays, as it takes seconds of a core for each 100,000.
 // A node that does not say so is no reason not to look.
-func (a *app) saysReplay(ctx context.Context, c *client.Client, q rota.WhyQuery) {
+func (a jobCommands) saysReplay(ctx context.Context, c *client.Client, q rota.WhyQuery) {
 	if past, err := c.Past(ctx, q); err == nil && past.Entries > 0 {
 		fmt.Fprintf(a.stderr, "replaying %d entries, from index %d to %d\n", past.Entries, past.From, past.Index)
 	}

@@ -45,14 +45,6 @@ func (a keyCommands) list() *cobra.Command {
 	})
 }
 
-// ruleText names a rule: its name, and its value where it is for one.
-func ruleText(r rota.KeyRule) string {
-	if r.Value == "" {
-		return r.Name
-	}
-	return r.Name + ":" + r.Value
-}
-
 func orAllText(id string) string {
 	if id == "" {
 		return "all"

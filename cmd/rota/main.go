@@ -28,7 +28,7 @@ func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 	defer stop()
 	stderr = &lockedWriter{w: stderr}
 	a := &app{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr}
-	root := a.rootCommand()
+	root := rootCommand(a)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
@@ -45,11 +45,6 @@ func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 	fmt.Fprintln(stderr, errorLine(err, a.addrs)+hint)
 	return exitCode(err)
 }
-
-// signalError is why a context ended by a signal.
-type signalError struct{ syscall.Signal }
-
-func (e signalError) Error() string { return e.String() + " signal received" }
 
 // untilSignal returns a context that ends with a signalError by the first SIGINT or
 // SIGTERM. The process does not end by them before stop is called.

@@ -37,6 +37,8 @@ type debugFlags struct {
 	interval                time.Duration
 	most                    int64
 	payloads, audit         bool
+	// root has the command `server`, whose settings those of serverConfig are.
+	root *cobra.Command
 }
 
 func (a operatorCommands) debug() *cobra.Command {
@@ -59,13 +61,14 @@ of queues and tenants, and who did what are in it.
 Admin ports are asked at --admin; without it at each node's API host, port 6472.`,
 		Example: "  rota operator debug --admin 127.0.0.1:6472 --log rota.log --server-config /etc/rota/server.yaml --data /var/lib/rota",
 		Args:    cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error {
-			if f.audit && f.data == "" {
-				return usagef("--audit wants --data: the directory of a node that is stopped")
-			}
-			return a.collect(ctx, f)
-		}),
 	}
+	cmd.RunE = a.does(func(ctx context.Context, _ []string) error {
+		if f.audit && f.data == "" {
+			return usagef("--audit wants --data: the directory of a node that is stopped")
+		}
+		f.root = cmd.Root()
+		return a.collect(ctx, f)
+	})
 	flags := cmd.Flags()
 	flags.StringVar(&f.out, "out", "", "`file` to write (default rota-debug-TIME.tar.gz); one that is there is left alone")
 	flags.StringSliceVar(&f.admins, "admin", nil, "admin `host:port` of a node; may be repeated")
@@ -315,7 +318,7 @@ func redact(e *rota.ServedEvent) {
 // debugFiles adds what is on this machine.
 func (b *bundle) debugFiles(f *debugFlags) error {
 	if f.serverConfig != "" {
-		if err := b.debugSettings(f.serverConfig); err != nil {
+		if err := b.debugSettings(f.root, f.serverConfig); err != nil {
 			return err
 		}
 	}

@@ -205,3 +205,17 @@ func yamlPlain(s string) bool {
 	}
 	return true
 }
+
+// oneLine returns a text without line ends and wide gaps.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// colours reports whether stdout shows colours and is wanted to.
+func (a *app) colours() bool {
+	for _, e := range a.environ {
+		name, value, _ := strings.Cut(e, "=")
+		if name == "NO_COLOR" && value != "" || name == "TERM" && value == "dumb" {
+			return false
+		}
+	}
+	return terminal(a.stdout)
+}

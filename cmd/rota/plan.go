@@ -90,13 +90,6 @@ prints how many jobs they would be, and the first 20.`,
 	return cmd
 }
 
-func planVerbNames() (names []string) {
-	for v := rota.PlanCancel; v <= rota.PlanVerbLast; v++ {
-		names = append(names, v.String())
-	}
-	return names
-}
-
 func (a planCommands) printPreview(would rota.PlanPreview) error {
 	names := make([]string, len(would.Jobs))
 	for i, id := range would.Jobs {

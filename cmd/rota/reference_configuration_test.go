@@ -22,7 +22,7 @@ var forCallers = map[string]bool{"addr": true, "output": true, "timeout": true, 
 // in it, with what it is for and its default.
 func TestReference_configuration(t *testing.T) {
 	t.Parallel()
-	holdPage(t, filepath.Join("..", "..", "deploy", "packages", "server.yaml"), configuration(t, (&app{}).rootCommand()))
+	holdPage(t, filepath.Join("..", "..", "deploy", "packages", "server.yaml"), configuration(t, rootCommand(&app{})))
 }
 
 // configuration is a file for --config with every setting of a server.

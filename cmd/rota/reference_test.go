@@ -38,7 +38,7 @@ func holdPage(t *testing.T, name, page string) {
 // TestReference_commands holds docs/reference/cli.md to the help of every command.
 func TestReference_commands(t *testing.T) {
 	t.Parallel()
-	root := (&app{}).rootCommand()
+	root := rootCommand(&app{})
 	var b strings.Builder
 	b.WriteString("# The command line\n\nEvery command with its help, made of the binary by\n" +
 		"`go test ./cmd/rota -run TestReference -update`. Flags that every command has stand once, at `rota`.\n" +

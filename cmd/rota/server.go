@@ -54,7 +54,9 @@ type serverFlags struct {
 	uiOrigin                 string
 }
 
-func (a *app) serverCommand() *cobra.Command {
+type serverCommands struct{ *app }
+
+func (a serverCommands) command() *cobra.Command {
 	f := &serverFlags{}
 	cmd := &cobra.Command{
 		Use:   "server --node ID --data DIR [--bootstrap-expect N] [--join H:P]…",
@@ -134,7 +136,7 @@ func asFailure(err error) error {
 	return &codedError{exitFailed, err}
 }
 
-func (a *app) serve(ctx context.Context, f *serverFlags) error {
+func (a serverCommands) serve(ctx context.Context, f *serverFlags) error {
 	log, err := f.log.logger(a.stderr)
 	if err != nil {
 		return err

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -12,39 +9,8 @@ import (
 	"github.com/rotasched/rota/internal/server"
 )
 
-// startFaults are all faults that keep a node from starting.
-type startFaults []error
-
-// Error implements error.
-func (s startFaults) Error() string {
-	texts := make([]string, len(s))
-	for i, err := range s {
-		texts[i] = err.Error()
-	}
-	return strings.Join(texts, "; ")
-}
-
-// Unwrap returns the faults.
-func (s startFaults) Unwrap() []error { return s }
-
-// err returns nil for none, and else an error with the exit code of the worst: a flag that is
-// wrong comes before what else is.
-func (s startFaults) err() error {
-	if len(s) == 0 {
-		return nil
-	}
-	usage := slices.ContainsFunc(s, func(err error) bool {
-		var coded *codedError
-		return errors.As(err, &coded) && coded.code == exitUsage
-	})
-	if usage {
-		return &codedError{exitUsage, s}
-	}
-	return &codedError{exitFailed, s}
-}
-
 // checkServer says all that would keep the node from starting, a line each, or that nothing would.
-func (a *app) checkServer(f *serverFlags) error {
+func (a serverCommands) checkServer(f *serverFlags) error {
 	faults := a.unsettled
 	if _, err := f.log.logger(a.stderr); err != nil {
 		faults = append(faults, err)
@@ -109,6 +75,3 @@ func dataWords(path string, c server.Checked) string {
 	}
 	return fmt.Sprintf("%s is whole up to entry %d, with a snapshot at %d", path, max(c.Last, c.Snapshot), c.Snapshot)
 }
-
-// oneLine returns a text without line ends and wide gaps.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"strings"
-
-	"github.com/rotasched/rota/transport"
 )
 
 // startPages are the runbooks of refusals to start, each with words that only its refusals have.
@@ -32,9 +30,6 @@ var startPages = []struct {
 
 // startSettings is the runbook of settings that are wrong in themselves.
 const startSettings = "StartSettings"
-
-// runbooks is where the pages are.
-const runbooks = transport.Runbooks
 
 // startPage returns the page of a refusal to start; empty for none.
 func startPage(err error) string {

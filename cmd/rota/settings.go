@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"errors"
+
 	"github.com/rotasched/rota/internal/nearest"
 )
 
@@ -174,4 +176,35 @@ func setFlag(f *pflag.Flag, flags *pflag.FlagSet, value any) error {
 	}
 	f.Changed = true
 	return nil
+}
+
+// startFaults are all faults that keep a node from starting.
+type startFaults []error
+
+// Error implements error.
+func (s startFaults) Error() string {
+	texts := make([]string, len(s))
+	for i, err := range s {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns the faults.
+func (s startFaults) Unwrap() []error { return s }
+
+// err returns nil for none, and else an error with the exit code of the worst: a flag that is
+// wrong comes before what else is.
+func (s startFaults) err() error {
+	if len(s) == 0 {
+		return nil
+	}
+	usage := slices.ContainsFunc(s, func(err error) bool {
+		var coded *codedError
+		return errors.As(err, &coded) && coded.code == exitUsage
+	})
+	if usage {
+		return &codedError{exitUsage, s}
+	}
+	return &codedError{exitFailed, s}
 }

@@ -19,7 +19,7 @@ import (
 func settled(t *testing.T, environ []string, path string, args ...string) (*cobra.Command, *app, error) {
 	t.Helper()
 	a := &app{environ: environ, stdin: strings.NewReader(""), stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
-	root := a.rootCommand()
+	root := rootCommand(a)
 	cmd, _, err := root.Find(strings.Fields(path))
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestFlags(t *testing.T) {
 		"demo": "", "version": "", "completion bash": "",
 	}
 	a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
-	root := a.rootCommand()
+	root := rootCommand(a)
 	for path, flags := range contract {
 		cmd, rest, err := root.Find(strings.Fields(path))
 		if err != nil || len(rest) > 0 {

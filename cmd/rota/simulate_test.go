@@ -208,7 +208,7 @@ func TestSimulate_interrupted(t *testing.T) {
 	cancel(signalError{syscall.SIGINT})
 	var out, said bytes.Buffer
 	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &said}
-	root := a.rootCommand()
+	root := rootCommand(a)
 	root.SetArgs([]string{"simulate", path, "-o", "json"})
 	err := root.ExecuteContext(ctx)
 	var silent *silentExit

@@ -12,7 +12,9 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-func (a *app) statusCommand() *cobra.Command {
+type statusCommands struct{ *app }
+
+func (a statusCommands) command() *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
 		Use:   "status",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/rotasched/rota"
 )
 
 // column is one column of a list's table. Wide ones appear with -o wide only;
@@ -123,4 +124,12 @@ func or[T comparable](v, otherwise T) T {
 		return otherwise
 	}
 	return v
+}
+
+// ruleText names a rule: its name, and its value where it is for one.
+func ruleText(r rota.KeyRule) string {
+	if r.Value == "" {
+		return r.Name
+	}
+	return r.Name + ":" + r.Value
 }

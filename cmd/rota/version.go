@@ -52,7 +52,9 @@ func (v versionInfo) build() server.Build {
 	return server.Build{Version: v.Version, Revision: v.Revision, Go: v.Go}
 }
 
-func (a *app) versionCommand() *cobra.Command {
+type versionCommands struct{ *app }
+
+func (a versionCommands) command() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Tell which rota this is",

@@ -120,7 +120,7 @@ func threeNodes(t *testing.T, data string) (addr, said string, stop func() error
 	done := make(chan error, 1)
 	go func() {
 		a := &app{stdin: strings.NewReader(""), stdout: out, stderr: &lockedWriter{w: io.Discard}}
-		root := a.rootCommand()
+		root := rootCommand(a)
 		root.SetArgs([]string{"dev", "--nodes", "3", "--api", api, "--data", data})
 		err := root.ExecuteContext(ctx)
 		out.CloseWithError(io.EOF)
@@ -217,7 +217,7 @@ func interrupted(t *testing.T, from string) {
 	cancel(signalError{syscall.SIGINT})
 	var out, said bytes.Buffer
 	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &said}
-	root := a.rootCommand()
+	root := rootCommand(a)
 	root.SetArgs([]string{"what-if", "--from", from, "--set", "bench.ranking=fifo", "-o", "json"})
 	err := root.ExecuteContext(ctx)
 	var silent *silentExit

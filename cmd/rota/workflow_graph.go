@@ -84,17 +84,6 @@ Colours need a terminal; NO_COLOR turns them off.`,
 	return a.reads(cmd)
 }
 
-// colours reports whether stdout shows colours and is wanted to.
-func (a *app) colours() bool {
-	for _, e := range a.environ {
-		name, value, _ := strings.Cut(e, "=")
-		if name == "NO_COLOR" && value != "" || name == "TERM" && value == "dumb" {
-			return false
-		}
-	}
-	return terminal(a.stdout)
-}
-
 // graphText draws a graph for people.
 func graphText(w *rota.Workflow, colours bool) string {
 	joints := jointsOf(w.Nodes)

@@ -23,7 +23,7 @@ func running(t *testing.T, args ...string) *bufio.Scanner {
 	done := make(chan error, 1)
 	go func() {
 		a := &app{stdin: strings.NewReader(""), stdout: out, stderr: &lockedWriter{w: io.Discard}}
-		root := a.rootCommand()
+		root := rootCommand(a)
 		root.SetArgs(args)
 		err := root.ExecuteContext(ctx)
 		out.CloseWithError(io.EOF)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -132,26 +131,6 @@ func (a workflowCommands) spec(f *workflowFlags, policy rota.FailurePolicy, path
 		return none, a.fileError(path, err)
 	}
 	return spec, nil
-}
-
-// fileError returns what is wrong with a file: several faults a line each, before the
-// one line that ends the command.
-func (a *app) fileError(path string, err error) error {
-	name := path
-	if path == "-" {
-		name = "stdin"
-	}
-	var faults flowfile.Faults
-	if !errors.As(err, &faults) || len(faults) == 1 {
-		return usagef("%s: %w", name, err)
-	}
-	for _, fault := range faults {
-		a.talk("%s: %s", name, clean(fault))
-	}
-	if len(faults) >= flowfile.MaxFaults {
-		return usagef("%s has these %d faults at least; nothing was submitted", name, len(faults))
-	}
-	return usagef("%s has these %d faults; nothing was submitted", name, len(faults))
 }
 
 // nodeTime is added to --timeout's default for each node that is sent.

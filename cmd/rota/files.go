@@ -1,0 +1,47 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/rotasched/rota/internal/flowfile"
+)
+
+// maxKeyFile bounds a file of keys, or of an attestation.
+const maxKeyFile = 1 << 20
+
+// readSmall reads a file of at most so many bytes.
+func readSmall(path string, most int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s is too long: at most %d bytes are taken", path, most)
+	}
+	return text, err
+}
+
+// fileError returns what is wrong with a file: several faults a line each, before the
+// one line that ends the command.
+func (a *app) fileError(path string, err error) error {
+	name := path
+	if path == "-" {
+		name = "stdin"
+	}
+	var faults flowfile.Faults
+	if !errors.As(err, &faults) || len(faults) == 1 {
+		return usagef("%s: %w", name, err)
+	}
+	for _, fault := range faults {
+		a.talk("%s: %s", name, clean(fault))
+	}
+	if len(faults) >= flowfile.MaxFaults {
+		return usagef("%s has these %d faults at least; nothing was submitted", name, len(faults))
+	}
+	return usagef("%s has these %d faults; nothing was submitted", name, len(faults))
+}
