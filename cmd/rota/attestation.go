@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/jsonparts"
 )
 
@@ -37,7 +38,7 @@ func parseSigningKey(text []byte) (ed25519.PrivateKey, error) {
 		return ed25519.NewKeyFromSeed(seed), nil
 	}
 	if block.Type != "PRIVATE KEY" {
-		return nil, fmt.Errorf("its PEM holds a %s: a PRIVATE KEY is wanted", clean(block.Type))
+		return nil, fmt.Errorf("its PEM holds a %s: a PRIVATE KEY is wanted", cli.Clean(block.Type))
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -56,7 +57,7 @@ func parsePublicKeys(text []byte) (keys []ed25519.PublicKey, err error) {
 	if bytes.Contains(text, []byte("-----BEGIN")) {
 		for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 			if block.Type != "PUBLIC KEY" {
-				return nil, fmt.Errorf("its PEM holds a %s: PUBLIC KEYs are wanted", clean(block.Type))
+				return nil, fmt.Errorf("its PEM holds a %s: PUBLIC KEYs are wanted", cli.Clean(block.Type))
 			}
 			parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 			if err != nil {
@@ -89,16 +90,16 @@ func parsePublicKeys(text []byte) (keys []ed25519.PublicKey, err error) {
 
 // readAttestation reads what `worker attest` printed.
 func readAttestation(path string) (*rota.Attestation, error) {
-	text, err := readSmall(path, maxKeyFile)
+	text, err := cli.ReadSmall(path, cli.MaxKeyFile)
 	if err != nil {
-		return nil, usagef("read --attestation: %w", err)
+		return nil, cli.Usagef("read --attestation: %w", err)
 	}
 	var a rota.Attestation
 	switch err := jsonparts.Read(text, &a, true); {
 	case errors.Is(err, jsonparts.ErrMore):
-		return nil, usagef("--attestation %s holds more than an attestation", path)
+		return nil, cli.Usagef("--attestation %s holds more than an attestation", path)
 	case err != nil:
-		return nil, usagef("--attestation %s holds no attestation: %w", path, err)
+		return nil, cli.Usagef("--attestation %s holds no attestation: %w", path, err)
 	}
 	return &a, nil
 }
@@ -132,7 +133,7 @@ type liveAttestationKeys struct {
 	files []string
 
 	mu     sync.Mutex
-	stamps []fileStamp
+	stamps []cli.FileStamp
 	keys   []ed25519.PublicKey
 	failed string
 }
@@ -146,9 +147,9 @@ func (l *liveAttestationKeys) now() []ed25519.PublicKey {
 
 // look reads the files again if one changed.
 func (l *liveAttestationKeys) look() (changed bool, err error) {
-	stamps := make([]fileStamp, len(l.files))
+	stamps := make([]cli.FileStamp, len(l.files))
 	for i, path := range l.files {
-		stamps[i] = stampOf(path)
+		stamps[i] = cli.StampOf(path)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +158,7 @@ func (l *liveAttestationKeys) look() (changed bool, err error) {
 	}
 	var keys []ed25519.PublicKey
 	for _, path := range l.files {
-		text, err := readSmall(path, maxKeyFile)
+		text, err := cli.ReadSmall(path, cli.MaxKeyFile)
 		if err != nil {
 			return false, fmt.Errorf("read --attestation-key: %w", err)
 		}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 func testKey() ed25519.PrivateKey {
@@ -97,7 +98,7 @@ func TestParseExpiry(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "0s", "-1h", "soon", "2001-01-31", "2031-02-31", "90000000h"} {
-		if got, err := parseExpiry(text, now); exitCode(err) != exitUsage {
+		if got, err := parseExpiry(text, now); cli.ExitCode(err) != cli.ExitUsage {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}
@@ -125,7 +126,7 @@ func TestWorkerAttest(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, _, _ = rotaLine("worker", "attest", "--generate-key", path)
-	if after, _ := os.ReadFile(path); code != exitFailed || !bytes.Equal(before, after) {
+	if after, _ := os.ReadFile(path); code != cli.ExitFailed || !bytes.Equal(before, after) {
 		t.Errorf("a key that is there: exit %d", code)
 	}
 	keys, err := parsePublicKeys([]byte(public))
@@ -153,11 +154,11 @@ func TestWorkerAttest(t *testing.T) {
 		if wrong[i+1] = ""; wrong[i] == "--cluster-id" {
 			wrong[i+1] = "a b"
 		}
-		if code, out, _ := rotaLine(wrong...); code != exitUsage || out != "" {
+		if code, out, _ := rotaLine(wrong...); code != cli.ExitUsage || out != "" {
 			t.Errorf("%v: exit %d, %q", wrong, code, out)
 		}
 	}
-	if code, _, _ := rotaLine(append(good, "--generate-key", filepath.Join(dir, "k2"))...); code != exitUsage {
+	if code, _, _ := rotaLine(append(good, "--generate-key", filepath.Join(dir, "k2"))...); code != cli.ExitUsage {
 		t.Errorf("--generate-key beside the others: exit %d", code)
 	}
 }
@@ -172,11 +173,11 @@ func TestReadAttestation_refuses(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if a, err := readAttestation(path); exitCode(err) != exitUsage {
+		if a, err := readAttestation(path); cli.ExitCode(err) != cli.ExitUsage {
 			t.Errorf("%s: %+v, %v", name, a, err)
 		}
 	}
-	if _, err := readAttestation(path + "-none"); exitCode(err) != exitUsage {
+	if _, err := readAttestation(path + "-none"); cli.ExitCode(err) != cli.ExitUsage {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }
@@ -201,7 +202,7 @@ func TestLimitsCommands_refuseBeforeAnyCall(t *testing.T) {
 		{"queue", "set", "q", "--preset", "fancy"}, {"queue", "set", "q", "--set", "min_health=NaN"},
 	} {
 		code, out, _ := rotaLine(args...)
-		if code != exitUsage || out != "" {
+		if code != cli.ExitUsage || out != "" {
 			t.Errorf("rota %s: exit %d, stdout %q", strings.Join(args, " "), code, out)
 		}
 	}

@@ -13,14 +13,15 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/limits"
 )
 
 // authCommands are the commands of tokens, roles and blocks.
-type authCommands struct{ *app }
+type authCommands struct{ *cli.App }
 
 func (a authCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{Use: "auth", Short: "Say who may do what"},
+	return a.Group(&cobra.Command{Use: "auth", Short: "Say who may do what"},
 		a.first("init", "Make the first token of a cluster, which may do everything, and print it, this once",
 			"Make the first token of a cluster and print it, this once. It may do everything, and callers\n"+
 				"without a token nothing from then on. Of two at once one wins. It goes by the socket in the data\n"+
@@ -33,12 +34,12 @@ func (a authCommands) command() *cobra.Command {
 				"rota auth token revoke ends it. rota auth token list shows them.",
 			client.Auth.Reset),
 		a.whoami(), a.login(),
-		a.group(&cobra.Command{Use: "issuer", Short: "Set and list identity providers whose tokens sign in"}, a.setIssuer(), a.listIssuers(),
+		a.Group(&cobra.Command{Use: "issuer", Short: "Set and list identity providers whose tokens sign in"}, a.setIssuer(), a.listIssuers(),
 			a.oneVersion("delete URL", "Take no tokens of an identity provider any more", "auth issuer delete https://idp.example", "is deleted",
 				client.Auth.DeleteIssuer)),
-		a.group(&cobra.Command{Use: "token", Short: "Make, list and revoke access tokens"}, a.createToken(), a.listTokens(),
+		a.Group(&cobra.Command{Use: "token", Short: "Make, list and revoke access tokens"}, a.createToken(), a.listTokens(),
 			a.one("revoke ID", "End a token for good", "auth token revoke k3vq5xw2hn7a", "is revoked", client.Auth.RevokeToken)),
-		a.group(&cobra.Command{Use: "role", Short: "Set and list roles"}, a.setRole(), a.listRoles(),
+		a.Group(&cobra.Command{Use: "role", Short: "Set and list roles"}, a.setRole(), a.listRoles(),
 			a.oneVersion("delete ROLE", "Forget a role; who has it loses what it grants", "auth role delete billing", "is deleted", client.Auth.DeleteRole)),
 		a.one("block ROLE/NAME", "Refuse the client certificates of a role and a name", "auth block operator/ann", "is blocked", blocking(true)),
 		a.one("unblock ROLE/NAME", "Take blocked client certificates again", "auth unblock operator/ann", "is taken again", blocking(false)),
@@ -54,20 +55,20 @@ func (a authCommands) first(use, short, long string, do func(client.Auth, contex
 		Example: "  (umask 077; rota auth " + use + " --data /var/lib/rota >root.token)",
 	}
 	cmd.Flags().StringVar(&data, "data", "", "data `directory` of the node, as rota server --data says it")
-	durationVar(cmd.Flags(), &expires, "expires", 90*24*time.Hour, "how long the token counts, at most 366d")
-	within(cmd.Flags(), time.Minute, limits.MaxTokenLife, "expires")
+	cli.DurationVar(cmd.Flags(), &expires, "expires", 90*24*time.Hour, "how long the token counts, at most 366d")
+	cli.Within(cmd.Flags(), time.Minute, limits.MaxTokenLife, "expires")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if data == "" {
-			return usagef("--data is missing: the data directory of a node that runs here")
+			return cli.Usagef("--data is missing: the data directory of a node that runs here")
 		}
-		return a.does(func(ctx context.Context, args []string) error {
-			if err := a.throughSocket(data); err != nil {
+		return a.Does(func(ctx context.Context, args []string) error {
+			if err := a.ThroughSocket(data); err != nil {
 				return err
 			}
-			return a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			return a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 				made, secret, err := do(c.Auth(), ctx, rota.DateOf(time.Now().Add(expires)))
 				if err == nil && use == "reset" {
-					a.talk("%s", earlierTokens(c.Auth().AccessTokens(ctx), made.ID, rota.DateOf(time.Now())))
+					a.Talk("%s", earlierTokens(c.Auth().AccessTokens(ctx), made.ID, rota.DateOf(time.Now())))
 				}
 				return a.printMade(made, secret, err)
 			})(ctx, args)
@@ -102,7 +103,7 @@ func (a authCommands) printMade(t rota.AccessToken, secret string, err error) er
 		Token  rota.AccessToken `json:"token"`
 		Secret string           `json:"secret"`
 	}{t, secret}
-	return a.printOne(made, []string{t.ID}, func(bool) string { return secret + "\n" })
+	return a.PrintOne(made, []string{t.ID}, func(bool) string { return secret + "\n" })
 }
 
 // one makes a command that does one thing to what it names.
@@ -110,20 +111,20 @@ func (a authCommands) one(use, short, example, done string, do func(client.Auth,
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		Example: "  rota " + example,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			if err := do(c.Auth(), ctx, args[0]); err != nil {
 				return err
 			}
-			return a.printOne(map[string]any{"id": args[0]}, args, func(bool) string { return args[0] + " " + done + "\n" })
+			return a.PrintOne(map[string]any{"id": args[0]}, args, func(bool) string { return args[0] + " " + done + "\n" })
 		})),
 	}
 }
 
 // oneVersion is one with the flag --if-match.
 func (a authCommands) oneVersion(use, short, example, done string, do func(client.Auth, context.Context, string, ...client.Condition) error) *cobra.Command {
-	var how setFlags
-	cmd := a.one(use, short, example, done, func(auth client.Auth, ctx context.Context, id string) error { return do(auth, ctx, id, how.only()) })
-	how.registerMatch(cmd.Flags())
+	var how cli.SetFlags
+	cmd := a.one(use, short, example, done, func(auth client.Auth, ctx context.Context, id string) error { return do(auth, ctx, id, how.Only()) })
+	how.RegisterMatch(cmd.Flags())
 	return cmd
 }
 
@@ -131,25 +132,25 @@ func blocking(blocked bool) func(client.Auth, context.Context, string) error {
 	return func(auth client.Auth, ctx context.Context, of string) error {
 		role, name, ok := strings.Cut(of, "/")
 		if !ok {
-			return usagef("%q is not of the form ROLE/NAME", of)
+			return cli.Usagef("%q is not of the form ROLE/NAME", of)
 		}
 		return auth.SetBlock(ctx, role, name, blocked)
 	}
 }
 
 func (a authCommands) whoami() *cobra.Command {
-	return a.impatient(&cobra.Command{
+	return a.Impatient(&cobra.Command{
 		Use:   "whoami",
 		Short: "Show who the caller is to the cluster, and what it may do",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			who, err := c.Auth().WhoAmI(ctx)
 			if err != nil {
 				return err
 			}
-			return a.printOne(who, []string{string(who.Principal)}, func(bool) string {
-				return renderFacts([]fact{{"principal", who.Principal}, {"by", who.By}, {"rights", grantsText(who.Grants)},
-					{"within tenants", strings.Join(who.Tenants, ", ")}, {"within queues", strings.Join(who.Queues, ", ")}})
+			return a.PrintOne(who, []string{string(who.Principal)}, func(bool) string {
+				return cli.RenderFacts([]cli.Fact{{Name: "principal", Value: who.Principal}, {Name: "by", Value: who.By}, {Name: "rights", Value: grantsText(who.Grants)},
+					{Name: "within tenants", Value: strings.Join(who.Tenants, ", ")}, {Name: "within queues", Value: strings.Join(who.Queues, ", ")}})
 			})
 		})),
 	})
@@ -172,13 +173,13 @@ func (a authCommands) createToken() *cobra.Command {
 	flags.StringSliceVar(&want.Tenants, "tenant", nil, "`patterns` of the tenants that it is for: ids, or beginnings of them and *; without it all")
 	flags.StringSliceVar(&want.Queues, "queue", nil, "`patterns` of the queues that it is for; without it all")
 	flags.StringVar(&want.WorkerPrefix, "worker-prefix", "", "`text` that the ids of its workers begin with")
-	durationVar(flags, &expires, "expires", 0, "how long it counts, at most 366d")
-	within(flags, 0, limits.MaxTokenLife, "expires")
+	cli.DurationVar(flags, &expires, "expires", 0, "how long it counts, at most 366d")
+	cli.Within(flags, 0, limits.MaxTokenLife, "expires")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(want.Roles) == 0 || expires <= 0 {
-			return usagef("--role and --expires are wanted: what the token may do, and for how long")
+			return cli.Usagef("--role and --expires are wanted: what the token may do, and for how long")
 		}
-		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			want.Expires = rota.DateOf(time.Now().Add(expires))
 			return a.printMade(c.Auth().CreateToken(ctx, want))
 		}))(cmd, args)
@@ -187,25 +188,25 @@ func (a authCommands) createToken() *cobra.Command {
 }
 
 func (a authCommands) listTokens() *cobra.Command {
-	return a.listCommand(&cobra.Command{
+	return a.ListCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the tokens that have not expired, revoked ones among them",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			tokens, err := client.Collect(c.Auth().AccessTokens(ctx, a.fresh()...))
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			tokens, err := client.Collect(c.Auth().AccessTokens(ctx, a.Fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen()
-			return printAll(a.app, "tokens", tokens, func(t rota.AccessToken) string { return t.ID }, []column[rota.AccessToken]{
-				{"ID", false, 0, func(t rota.AccessToken) any { return t.ID }},
-				{"ROLES", false, 0, func(t rota.AccessToken) any { return rolesOf(&t) }},
-				{"TENANTS", false, 0, func(t rota.AccessToken) any { return strings.Join(t.Tenants, ",") }},
-				{"QUEUES", false, 0, func(t rota.AccessToken) any { return strings.Join(t.Queues, ",") }},
-				{"EXPIRES", false, 0, func(t rota.AccessToken) any { return t.Expires }},
-				{"REVOKED", false, 0, func(t rota.AccessToken) any { return !t.Revoked.IsZero() }},
-				{"WORKERS", true, 0, func(t rota.AccessToken) any { return t.WorkerPrefix }},
-				{"BY", true, 0, func(t rota.AccessToken) any { return t.By }},
+			a.Seen()
+			return cli.PrintAll(a.App, "tokens", tokens, func(t rota.AccessToken) string { return t.ID }, []cli.Column[rota.AccessToken]{
+				{Head: "ID", Cell: func(t rota.AccessToken) any { return t.ID }},
+				{Head: "ROLES", Cell: func(t rota.AccessToken) any { return rolesOf(&t) }},
+				{Head: "TENANTS", Cell: func(t rota.AccessToken) any { return strings.Join(t.Tenants, ",") }},
+				{Head: "QUEUES", Cell: func(t rota.AccessToken) any { return strings.Join(t.Queues, ",") }},
+				{Head: "EXPIRES", Cell: func(t rota.AccessToken) any { return t.Expires }},
+				{Head: "REVOKED", Cell: func(t rota.AccessToken) any { return !t.Revoked.IsZero() }},
+				{Head: "WORKERS", Wide: true, Cell: func(t rota.AccessToken) any { return t.WorkerPrefix }},
+				{Head: "BY", Wide: true, Cell: func(t rota.AccessToken) any { return t.By }},
 			})
 		})),
 	})
@@ -220,20 +221,20 @@ func rolesOf(t *rota.AccessToken) string {
 }
 
 func (a authCommands) listBlocks() *cobra.Command {
-	return a.listCommand(&cobra.Command{
+	return a.ListCommand(&cobra.Command{
 		Use:   "blocks",
 		Short: "List the client certificates that are refused",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			blocks, err := client.Collect(c.Auth().Blocks(ctx, a.fresh()...))
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			blocks, err := client.Collect(c.Auth().Blocks(ctx, a.Fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen()
-			return printAll(a.app, "blocks", blocks, func(b rota.Block) string { return b.Role + "/" + b.Name }, []column[rota.Block]{
-				{"CERTIFICATE", false, 0, func(b rota.Block) any { return b.Role + "/" + b.Name }},
-				{"SINCE", false, 0, func(b rota.Block) any { return b.At.Date }},
-				{"BY", false, 0, func(b rota.Block) any { return b.By }},
+			a.Seen()
+			return cli.PrintAll(a.App, "blocks", blocks, func(b rota.Block) string { return b.Role + "/" + b.Name }, []cli.Column[rota.Block]{
+				{Head: "CERTIFICATE", Cell: func(b rota.Block) any { return b.Role + "/" + b.Name }},
+				{Head: "SINCE", Cell: func(b rota.Block) any { return b.At.Date }},
+				{Head: "BY", Cell: func(b rota.Block) any { return b.By }},
 			})
 		})),
 	})
@@ -251,7 +252,7 @@ func (a authCommands) anonymous() *cobra.Command {
 		Args:    cobra.MinimumNArgs(1),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "also where nobody has all rights then")
-	cmd.RunE = a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+	cmd.RunE = a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 		roles := args
 		if len(args) == 1 && args[0] == "none" {
 			roles = nil
@@ -264,7 +265,7 @@ func (a authCommands) anonymous() *cobra.Command {
 		if err := c.Auth().SetAnonymous(ctx, roles); err != nil {
 			return err
 		}
-		return a.printOne(map[string]any{"roles": append([]string{}, roles...)}, roles, func(bool) string {
+		return a.PrintOne(map[string]any{"roles": append([]string{}, roles...)}, roles, func(bool) string {
 			return "callers without a credential: " + strings.Join(args, ", ") + "\n"
 		})
 	}))
@@ -285,5 +286,5 @@ func staysIn(ctx context.Context, auth client.Auth) error {
 			return nil
 		}
 	}
-	return usagef("nobody would have all rights then, as no token has the role root: make one first (rota auth init on a node does both), or give --yes")
+	return cli.Usagef("nobody would have all rights then, as no token has the role root: make one first (rota auth init on a node does both), or give --yes")
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/secret"
 )
@@ -32,10 +33,10 @@ func (a authCommands) login() *cobra.Command {
 	cmd.Flags().StringVar(&to, "out", "", "write the access token to this `file`, mode 0600, instead of printing it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if from == "" {
-			return usagef("--jwt-file is wanted: the identity token to exchange")
+			return cli.Usagef("--jwt-file is wanted: the identity token to exchange")
 		}
-		a.unknown = true // an access token that has ended would be refused before the other is looked at
-		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) (err error) {
+		a.Unknown = true // an access token that has ended would be refused before the other is looked at
+		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) (err error) {
 			jwt, err := readJWT(from, cmd.InOrStdin())
 			if err != nil {
 				return err
@@ -43,7 +44,7 @@ func (a authCommands) login() *cobra.Command {
 			var out *tokenOut
 			if to != "" { // what cannot be written is not exchanged: the identity token counts once
 				if out, err = openToken(to); err != nil {
-					return usagef("write --out: %w", err)
+					return cli.Usagef("write --out: %w", err)
 				}
 				defer out.abandon()
 			}
@@ -55,7 +56,7 @@ func (a authCommands) login() *cobra.Command {
 				if err := out.write(token); err != nil {
 					return err
 				}
-				return a.printOne(map[string]any{"token": t, "file": to}, []string{t.ID}, func(bool) string {
+				return a.PrintOne(map[string]any{"token": t, "file": to}, []string{t.ID}, func(bool) string {
 					return "token " + t.ID + " is in " + to + ", it counts until " + t.Expires.String() + "\n"
 				})
 			}
@@ -63,7 +64,7 @@ func (a authCommands) login() *cobra.Command {
 				Token  rota.AccessToken `json:"token"`
 				Secret string           `json:"secret"`
 			}{t, token}
-			return a.printOne(made, []string{t.ID}, func(bool) string { return token + "\n" })
+			return a.PrintOne(made, []string{t.ID}, func(bool) string { return token + "\n" })
 		}))(cmd, args)
 	}
 	return cmd
@@ -82,11 +83,11 @@ func readJWT(name string, stdin io.Reader) (string, error) {
 	text = bytes.TrimSpace(text)
 	switch {
 	case err != nil:
-		return "", usagef("read --jwt-file: %w", err)
+		return "", cli.Usagef("read --jwt-file: %w", err)
 	case len(text) == 0:
-		return "", usagef("--jwt-file is empty: an identity token is wanted")
+		return "", cli.Usagef("--jwt-file is empty: an identity token is wanted")
 	case len(text) > limits.MaxJWT:
-		return "", usagef("--jwt-file has more than %d bytes: that is no identity token", limits.MaxJWT)
+		return "", cli.Usagef("--jwt-file has more than %d bytes: that is no identity token", limits.MaxJWT)
 	}
 	return string(text), nil
 }
@@ -136,8 +137,8 @@ func (a authCommands) setIssuer() *cobra.Command {
 		Example: "  rota auth issuer set https://token.actions.githubusercontent.com --audience rota --map 'sub=repo:acme/site:ref:refs/heads/main:submitter'",
 		Args:    cobra.ExactArgs(1),
 	}
-	var how setFlags
-	how.registerMatch(cmd.Flags())
+	var how cli.SetFlags
+	how.RegisterMatch(cmd.Flags())
 	cmd.Flags().StringVar(&i.Audience, "audience", "", "`audience` that the tokens must be for")
 	cmd.Flags().StringArrayVar(&maps, "map", nil, "`claim=value:role` that gives a role; may be repeated")
 	cmd.Flags().StringVar(&ca, "ca-file", "", "`file` with the certificates, in PEM, that vouch for the issuer's address; without it the nodes' own do")
@@ -151,22 +152,22 @@ func (a authCommands) setIssuer() *cobra.Command {
 			i.Maps = append(i.Maps, m)
 		}
 		if i.Audience == "" || len(i.Maps) == 0 {
-			return usagef("--audience and --map are wanted: which tokens are taken, and which role they give")
+			return cli.Usagef("--audience and --map are wanted: which tokens are taken, and which role they give")
 		}
 		if ca != "" {
-			pem, err := readSmall(ca, limits.MaxIssuerCA)
+			pem, err := cli.ReadSmall(ca, limits.MaxIssuerCA)
 			if err != nil {
-				return usagef("read --ca-file: %w", err)
+				return cli.Usagef("read --ca-file: %w", err)
 			}
 			i.CA = string(pem)
 		}
-		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			set, err := c.Auth().SetIssuer(ctx, i, how.only())
+		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			set, err := c.Auth().SetIssuer(ctx, i, how.Only())
 			if err != nil {
 				return err
 			}
-			return a.printOne(set, []string{set.URL}, func(bool) string {
-				return renderFacts([]fact{{"issuer", set.URL}, {"audience", set.Audience}, {"maps", mapsText(set.Maps)}})
+			return a.PrintOne(set, []string{set.URL}, func(bool) string {
+				return cli.RenderFacts([]cli.Fact{{Name: "issuer", Value: set.URL}, {Name: "audience", Value: set.Audience}, {Name: "maps", Value: mapsText(set.Maps)}})
 			})
 		}))(cmd, args)
 	}
@@ -178,7 +179,7 @@ func parseMap(text string) (m rota.ClaimRole, err error) {
 	claim, rest, is := strings.Cut(text, "=")
 	at := strings.LastIndexByte(rest, ':')
 	if !is || at < 0 {
-		return m, usagef("--map %q is not of the form CLAIM=VALUE:ROLE", text)
+		return m, cli.Usagef("--map %q is not of the form CLAIM=VALUE:ROLE", text)
 	}
 	return rota.ClaimRole{Claim: claim, Value: rest[:at], Role: rest[at+1:]}, nil
 }
@@ -192,22 +193,22 @@ func mapsText(maps []rota.ClaimRole) string {
 }
 
 func (a authCommands) listIssuers() *cobra.Command {
-	return a.listCommand(&cobra.Command{
+	return a.ListCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the identity providers whose tokens are taken",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			issuers, err := client.Collect(c.Auth().Issuers(ctx, a.fresh()...))
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			issuers, err := client.Collect(c.Auth().Issuers(ctx, a.Fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen()
-			return printAll(a.app, "issuers", issuers, func(i rota.Issuer) string { return i.URL }, []column[rota.Issuer]{
-				{"ISSUER", false, 0, func(i rota.Issuer) any { return i.URL }},
-				{"AUDIENCE", false, 0, func(i rota.Issuer) any { return i.Audience }},
-				{"MAPS", false, 0, func(i rota.Issuer) any { return mapsText(i.Maps) }},
-				{"BY", true, 0, func(i rota.Issuer) any { return i.By }},
-				{"ETAG", true, 0, func(i rota.Issuer) any { return i.ETag }},
+			a.Seen()
+			return cli.PrintAll(a.App, "issuers", issuers, func(i rota.Issuer) string { return i.URL }, []cli.Column[rota.Issuer]{
+				{Head: "ISSUER", Cell: func(i rota.Issuer) any { return i.URL }},
+				{Head: "AUDIENCE", Cell: func(i rota.Issuer) any { return i.Audience }},
+				{Head: "MAPS", Cell: func(i rota.Issuer) any { return mapsText(i.Maps) }},
+				{Head: "BY", Wide: true, Cell: func(i rota.Issuer) any { return i.By }},
+				{Head: "ETAG", Wide: true, Cell: func(i rota.Issuer) any { return i.ETag }},
 			})
 		})),
 	})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/test/idp"
 )
@@ -46,7 +47,7 @@ func TestLogin_badInput(t *testing.T) {
 		// The token to show has no file: login shows none.
 		args := append([]string{"--addr", "127.0.0.1:1", "--token-file", filepath.Join(dir, "ended"), "auth", "login"}, c.args...)
 		code := run(args, nil, strings.NewReader(c.stdin), &out, &errs)
-		if code != exitUsage || !strings.Contains(errs.String(), c.says) || out.Len() != 0 {
+		if code != cli.ExitUsage || !strings.Contains(errs.String(), c.says) || out.Len() != 0 {
 			t.Errorf("%s: exit %d, %q, %q", name, code, out.String(), errs.String())
 		}
 		if name != "an argument besides" && strings.Contains(errs.String(), "c2VjcmV0") || strings.Contains(errs.String(), "AAAA") {
@@ -104,15 +105,15 @@ func TestIssuer_commands(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		ask(exitUsage, says, append([]string{"issuer", "set"}, args...)...)
+		ask(cli.ExitUsage, says, append([]string{"issuer", "set"}, args...)...)
 	}
-	ask(exitNotFound, "role", "issuer", "set", p.URL, "--audience", "rota", "--map", "sub=a:nobodys")
-	ask(exitDone, m, "issuer", "set", p.URL, "--audience", "rota", "--map", m, "--ca-file", ca)
-	ask(exitDone, p.URL+"\n", "issuer", "list", "-o", "name")
-	ask(exitDone, `"value": "repo:acme/site:ref:refs/heads/main"`, "issuer", "list", "-o", "json")
-	ask(exitDone, "is deleted", "issuer", "delete", p.URL)
-	ask(exitNotFound, "not set", "issuer", "delete", p.URL)
-	if left := ask(exitDone, "", "issuer", "list", "-o", "name"); left != "" {
+	ask(cli.ExitNotFound, "role", "issuer", "set", p.URL, "--audience", "rota", "--map", "sub=a:nobodys")
+	ask(cli.ExitDone, m, "issuer", "set", p.URL, "--audience", "rota", "--map", m, "--ca-file", ca)
+	ask(cli.ExitDone, p.URL+"\n", "issuer", "list", "-o", "name")
+	ask(cli.ExitDone, `"value": "repo:acme/site:ref:refs/heads/main"`, "issuer", "list", "-o", "json")
+	ask(cli.ExitDone, "is deleted", "issuer", "delete", p.URL)
+	ask(cli.ExitNotFound, "not set", "issuer", "delete", p.URL)
+	if left := ask(cli.ExitDone, "", "issuer", "list", "-o", "name"); left != "" {
 		t.Errorf("%q are left", left)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 func (a authCommands) setRole() *cobra.Command {
@@ -25,14 +26,14 @@ func (a authCommands) setRole() *cobra.Command {
 			"  rota auth role set fleet --grant work --max-workers 20000",
 		Args: cobra.ExactArgs(1),
 	}
-	var how setFlags
-	how.registerMatch(cmd.Flags())
+	var how cli.SetFlags
+	how.RegisterMatch(cmd.Flags())
 	cmd.Flags().StringArrayVar(&texts, "grant", nil, "`right` and what it is for; may be repeated")
 	for what := range access.OwnsEnd {
 		flag := strings.ReplaceAll(what.Field(), "_", "-")
 		cmd.Flags().Int64Var(what.Of(&role.RoleLimits), flag, 0, fmt.Sprintf("how many %s each principal owns at most; 0 is the usual `number`, %d",
 			strings.TrimPrefix(flag, "max-"), what.Usual()))
-		within(cmd.Flags(), 0, what.Limit(), flag)
+		cli.Within(cmd.Flags(), 0, what.Limit(), flag)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		role.Name, role.Grants = args[0], make([]rota.Grant, len(texts))
@@ -42,13 +43,13 @@ func (a authCommands) setRole() *cobra.Command {
 				return err
 			}
 		}
-		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			r, err := c.Auth().SetRole(ctx, role, how.only())
+		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			r, err := c.Auth().SetRole(ctx, role, how.Only())
 			if err != nil {
 				return err
 			}
-			return a.printOne(r, []string{r.Name}, func(bool) string {
-				return renderFacts([]fact{{"role", r.Name}, {"grants", grantsText(r.Grants)}, {"limits", roleLimitsText(r.RoleLimits)}})
+			return a.PrintOne(r, []string{r.Name}, func(bool) string {
+				return cli.RenderFacts([]cli.Fact{{Name: "role", Value: r.Name}, {Name: "grants", Value: grantsText(r.Grants)}, {Name: "limits", Value: roleLimitsText(r.RoleLimits)}})
 			})
 		}))(cmd, args)
 	}
@@ -71,7 +72,7 @@ func parseGrant(text string) (g rota.Grant, err error) {
 	g.Tenant, g.Queue = "*", "*"
 	parts := strings.Fields(text)
 	if len(parts) == 0 {
-		return g, usagef("--grant is empty: a right is wanted, such as \"read tenant=acme*\"")
+		return g, cli.Usagef("--grant is empty: a right is wanted, such as \"read tenant=acme*\"")
 	}
 	if err := g.Right.UnmarshalText([]byte(parts[0])); err != nil {
 		return g, err
@@ -83,30 +84,30 @@ func parseGrant(text string) (g rota.Grant, err error) {
 		case "queue":
 			g.Queue = value
 		default:
-			return g, usagef("--grant %q: %q is neither tenant=… nor queue=…", text, part)
+			return g, cli.Usagef("--grant %q: %q is neither tenant=… nor queue=…", text, part)
 		}
 	}
 	return g, nil
 }
 
 func (a authCommands) listRoles() *cobra.Command {
-	return a.listCommand(&cobra.Command{
+	return a.ListCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the roles, those built in among them",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			roles, err := client.Collect(c.Auth().Roles(ctx, a.fresh()...))
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			roles, err := client.Collect(c.Auth().Roles(ctx, a.Fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen()
-			return printAll(a.app, "roles", roles, func(r rota.Role) string { return r.Name }, []column[rota.Role]{
-				{"ROLE", false, 0, func(r rota.Role) any { return r.Name }},
-				{"BUILT IN", false, 0, func(r rota.Role) any { return r.BuiltIn }},
-				{"GRANTS", false, 0, func(r rota.Role) any { return grantsText(r.Grants) }},
-				{"LIMITS", false, 0, func(r rota.Role) any { return roleLimitsText(r.RoleLimits) }},
-				{"BY", true, 0, func(r rota.Role) any { return r.By }},
-				{"ETAG", true, 0, func(r rota.Role) any { return r.ETag }},
+			a.Seen()
+			return cli.PrintAll(a.App, "roles", roles, func(r rota.Role) string { return r.Name }, []cli.Column[rota.Role]{
+				{Head: "ROLE", Cell: func(r rota.Role) any { return r.Name }},
+				{Head: "BUILT IN", Cell: func(r rota.Role) any { return r.BuiltIn }},
+				{Head: "GRANTS", Cell: func(r rota.Role) any { return grantsText(r.Grants) }},
+				{Head: "LIMITS", Cell: func(r rota.Role) any { return roleLimitsText(r.RoleLimits) }},
+				{Head: "BY", Wide: true, Cell: func(r rota.Role) any { return r.By }},
+				{Head: "ETAG", Wide: true, Cell: func(r rota.Role) any { return r.ETag }},
 			})
 		})),
 	})

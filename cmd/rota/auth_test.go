@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // TestToken: the token to show is that of --token-file, else ROTA_TOKEN's; a file that others
@@ -21,9 +22,9 @@ func TestToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	environ := []string{"ROTA_TOKEN=other"}
-	for want, a := range map[string]*app{text: {tokenFile: path, environ: environ}, "other": {environ: environ}, "": {}} {
+	for want, a := range map[string]*cli.App{text: {TokenFile: path, Environ: environ}, "other": {Environ: environ}, "": {}} {
 		got := ""
-		token, err := a.token()
+		token, err := a.Token()
 		if err == nil && token != nil {
 			got, err = token()
 		}
@@ -33,7 +34,7 @@ func TestToken(t *testing.T) {
 	}
 
 	// It is replaced under a client that has read it.
-	token, err := (&app{tokenFile: path}).token()
+	token, err := (&cli.App{TokenFile: path}).Token()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,13 +8,14 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // batchCommands are the commands of batches.
-type batchCommands struct{ *app }
+type batchCommands struct{ *cli.App }
 
 func (a batchCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{Use: "batch", Short: "Run a job once many others have ended"}, a.open(), a.seal(), a.list(), a.show(), a.wait())
+	return a.Group(&cobra.Command{Use: "batch", Short: "Run a job once many others have ended"}, a.open(), a.seal(), a.list(), a.show(), a.wait())
 }
 
 func (a batchCommands) open() *cobra.Command {
@@ -31,10 +32,10 @@ submits the job B@done, with labels that count how the jobs ended.`,
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().Int64Var(&size, "size", 0, "seal it once it has so `many` jobs; 0 leaves that to `batch seal`")
-	within(cmd.Flags(), 0, int64(rota.MaxBatchSize), "size")
+	cli.Within(cmd.Flags(), 0, int64(rota.MaxBatchSize), "size")
 	f.register(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		job, err := f.read(a.app, cmd.Flags())
+		job, err := f.read(a.App, cmd.Flags())
 		if err != nil {
 			return err
 		}
@@ -44,7 +45,7 @@ submits the job B@done, with labels that count how the jobs ended.`,
 		}
 		return a.changes(func(ctx context.Context, c *client.Client, _ rota.BatchID) (rota.Batch, error) {
 			b, err := client.BatchesOf(c).Open(ctx, spec)
-			return b, asSubmitted(err)
+			return b, cli.AsSubmitted(err)
 		})(cmd, args)
 	}
 	return cmd
@@ -52,7 +53,7 @@ submits the job B@done, with labels that count how the jobs ended.`,
 
 // changes runs a command that changes a batch, and prints it.
 func (a batchCommands) changes(change func(context.Context, *client.Client, rota.BatchID) (rota.Batch, error)) func(*cobra.Command, []string) error {
-	return a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+	return a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 		id := rota.BatchID(args[0])
 		if err := id.Check("batch"); err != nil {
 			return err
@@ -78,28 +79,28 @@ func (a batchCommands) seal() *cobra.Command {
 }
 
 func (a batchCommands) list() *cobra.Command {
-	return a.listMade(&cobra.Command{
+	return a.ListMade(&cobra.Command{
 		Use:   "list",
 		Short: "List the batches",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			batches, err := client.Collect(client.BatchesOf(c).List(ctx, a.fresh()...))
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			batches, err := client.Collect(client.BatchesOf(c).List(ctx, a.Fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen()
-			return printAll(a.app, "batches", batches, func(b rota.Batch) string { return string(b.ID) }, []column[rota.Batch]{
-				{"BATCH", false, 0, func(b rota.Batch) any { return b.ID }},
-				{"STATE", false, 0, func(b rota.Batch) any { return b.State }},
-				{"TENANT", true, 0, func(b rota.Batch) any { return b.Tenant }},
-				{"TOTAL", false, 0, func(b rota.Batch) any { return b.Total }},
-				{"LIVE", false, 0, func(b rota.Batch) any { return b.Live }},
-				{"COMPLETED", false, 0, func(b rota.Batch) any { return b.Completed }},
-				{"DEAD", false, 0, func(b rota.Batch) any { return b.Dead }},
-				{"EXPIRED", true, 0, func(b rota.Batch) any { return b.Expired }},
-				{"CANCELLED", true, 0, func(b rota.Batch) any { return b.Cancelled }},
-				{"CALLBACK", false, 0, callbackText},
-				{"OPENED", false, 0, func(b rota.Batch) any { return b.Opened.Date }},
+			a.Seen()
+			return cli.PrintAll(a.App, "batches", batches, func(b rota.Batch) string { return string(b.ID) }, []cli.Column[rota.Batch]{
+				{Head: "BATCH", Cell: func(b rota.Batch) any { return b.ID }},
+				{Head: "STATE", Cell: func(b rota.Batch) any { return b.State }},
+				{Head: "TENANT", Wide: true, Cell: func(b rota.Batch) any { return b.Tenant }},
+				{Head: "TOTAL", Cell: func(b rota.Batch) any { return b.Total }},
+				{Head: "LIVE", Cell: func(b rota.Batch) any { return b.Live }},
+				{Head: "COMPLETED", Cell: func(b rota.Batch) any { return b.Completed }},
+				{Head: "DEAD", Cell: func(b rota.Batch) any { return b.Dead }},
+				{Head: "EXPIRED", Wide: true, Cell: func(b rota.Batch) any { return b.Expired }},
+				{Head: "CANCELLED", Wide: true, Cell: func(b rota.Batch) any { return b.Cancelled }},
+				{Head: "CALLBACK", Cell: callbackText},
+				{Head: "OPENED", Cell: func(b rota.Batch) any { return b.Opened.Date }},
 			})
 		})),
 	})
@@ -109,15 +110,15 @@ func (a batchCommands) list() *cobra.Command {
 func callbackText(b rota.Batch) any { return fmt.Sprintf("%s in %s", b.Type, b.Queue) }
 
 func (a batchCommands) show() *cobra.Command {
-	return a.reads(&cobra.Command{
+	return a.Reads(&cobra.Command{
 		Use:     "show B",
 		Short:   "Show a batch, and how its jobs ended",
 		Example: "  rota batch show import-7",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.changes(func(ctx context.Context, c *client.Client, id rota.BatchID) (rota.Batch, error) {
-			b, err := client.BatchesOf(c).Get(ctx, id, a.fresh()...)
+			b, err := client.BatchesOf(c).Get(ctx, id, a.Fresh()...)
 			if err == nil {
-				a.seen()
+				a.Seen()
 			}
 			return b, err
 		}),
@@ -131,14 +132,14 @@ func (a batchCommands) wait() *cobra.Command {
 		Example: `  rota batch wait import-7 --timeout 2h
   rota batch wait import-7 && rota job wait import-7@done`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.does(a.waiting(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Waiting(func(ctx context.Context, c *client.Client, args []string) error {
 			id := rota.BatchID(args[0])
 			if err := id.Check("batch"); err != nil {
 				return err
 			}
 			b, err := client.BatchesOf(c).Wait(ctx, id)
 			if ctx.Err() == context.DeadlineExceeded || rota.KindOf(err) == rota.KindTimeout {
-				return rota.Refusef(rota.KindTimeout, "wait", "batch %s has not ended after %s", id, a.timeout)
+				return rota.Refusef(rota.KindTimeout, "wait", "batch %s has not ended after %s", id, a.Timeout)
 			}
 			if err != nil {
 				return err
@@ -147,7 +148,7 @@ func (a batchCommands) wait() *cobra.Command {
 				return err
 			}
 			if b.Completed != b.Total {
-				return &codedError{exitOtherwise, fmt.Errorf("batch %s ended: of %d jobs %d completed", id, b.Total, b.Completed)}
+				return &cli.CodedError{Code: cli.ExitOtherwise, Err: fmt.Errorf("batch %s ended: of %d jobs %d completed", id, b.Total, b.Completed)}
 			}
 			return nil
 		})),
@@ -156,24 +157,24 @@ func (a batchCommands) wait() *cobra.Command {
 
 // print shows a batch.
 func (a batchCommands) print(b rota.Batch) error {
-	return a.printOne(b, []string{string(b.ID)}, func(bool) string {
-		facts := []fact{{"batch", b.ID}, {"state", b.State}, {"tenant", b.Tenant}, {"callback queue", b.Queue}, {"callback type", b.Type}, {"total", b.Total}}
+	return a.PrintOne(b, []string{string(b.ID)}, func(bool) string {
+		facts := []cli.Fact{{Name: "batch", Value: b.ID}, {Name: "state", Value: b.State}, {Name: "tenant", Value: b.Tenant}, {Name: "callback queue", Value: b.Queue}, {Name: "callback type", Value: b.Type}, {Name: "total", Value: b.Total}}
 		if b.Size != 0 {
-			facts = append(facts, fact{"size", b.Size})
+			facts = append(facts, cli.Fact{Name: "size", Value: b.Size})
 		}
-		facts = append(facts, fact{"live", b.Live}, fact{"completed", b.Completed}, fact{"dead", b.Dead}, fact{"expired", b.Expired},
-			fact{"cancelled", b.Cancelled}, fact{"opened", b.Opened.Date})
+		facts = append(facts, cli.Fact{Name: "live", Value: b.Live}, cli.Fact{Name: "completed", Value: b.Completed}, cli.Fact{Name: "dead", Value: b.Dead}, cli.Fact{Name: "expired", Value: b.Expired},
+			cli.Fact{Name: "cancelled", Value: b.Cancelled}, cli.Fact{Name: "opened", Value: b.Opened.Date})
 		switch b.State {
 		case rota.BatchOpen:
-			facts = append(facts, fact{"sealed at last", b.SealsAt})
+			facts = append(facts, cli.Fact{Name: "sealed at last", Value: b.SealsAt})
 		case rota.BatchSealed:
-			facts = append(facts, fact{"sealed", b.Sealed.Date})
+			facts = append(facts, cli.Fact{Name: "sealed", Value: b.Sealed.Date})
 		case rota.BatchFinished:
-			facts = append(facts, fact{"finished", b.Finished.Date}, fact{"callback", b.Callback})
+			facts = append(facts, cli.Fact{Name: "finished", Value: b.Finished.Date}, cli.Fact{Name: "callback", Value: b.Callback})
 		}
 		if b.Why != "" {
-			facts = append(facts, fact{"why", b.Why})
+			facts = append(facts, cli.Fact{Name: "why", Value: b.Why})
 		}
-		return renderFacts(facts)
+		return cli.RenderFacts(facts)
 	})
 }

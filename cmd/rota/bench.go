@@ -9,15 +9,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/loadgen"
 	"github.com/rotasched/rota/internal/server"
 )
 
 // benchCommands are the commands that put load on a cluster and measure it.
-type benchCommands struct{ *app }
+type benchCommands struct{ *cli.App }
 
 func (a benchCommands) command() *cobra.Command {
-	cmd := a.group(&cobra.Command{
+	cmd := a.Group(&cobra.Command{
 		Use:   "bench",
 		Short: "Measure a running cluster",
 		Long: `Measure a running cluster. Submitters and workers run in this process; what was lost or
@@ -25,26 +26,26 @@ done twice is counted from what they were told, and the cluster is asked about e
 job that is unaccounted for. A run that ends early, by Ctrl-C for example, says how far it
 came and how to cancel what is left of it.`,
 	}, a.jobs(), a.fill(), a.trace(), a.workflow())
-	cmd.PersistentFlags().StringP("output", "o", "json", outputUsage)
+	cmd.PersistentFlags().StringP("output", "o", "json", cli.OutputUsage)
 	return cmd
 }
 
 // labOf is where measurements are made: this process, and a client's connection.
-func labOf(a *app, c *client.Client) *loadgen.Lab {
+func labOf(a *cli.App, c *client.Client) *loadgen.Lab {
 	return &loadgen.Lab{
-		Client: c, Addrs: a.addrs, Dial: a.dialTo, Talk: a.talk,
+		Client: c, Addrs: a.Addrs, Dial: a.DialTo, Talk: a.Talk,
 		AdminTLS: func(addr string) (*tls.Config, error) {
-			if server.Loopback(addr) || a.tls == (tlsFiles{}) {
+			if server.Loopback(addr) || a.TLS == (cli.TLSFiles{}) {
 				return nil, nil
 			}
-			config, err := a.tls.client()
+			config, err := a.TLS.Client()
 			if err != nil {
 				return nil, err
 			}
 			return config()
 		},
 		Watch: func(what string, total int64, value func() int64) (stop func()) {
-			return a.watch(what, total, value).stop
+			return a.Watch(what, total, value).Stop
 		},
 	}
 }
@@ -56,35 +57,35 @@ const benchGCPercent = 400
 
 // measuring makes a measurement of a command.
 func (a benchCommands) measuring(measure func(context.Context, *loadgen.Lab) error) func(context.Context, []string) error {
-	return a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
+	return a.Waiting(func(ctx context.Context, c *client.Client, _ []string) error {
 		if os.Getenv("GOGC") == "" {
 			debug.SetGCPercent(benchGCPercent)
 		}
-		return measure(ctx, labOf(a.app, c))
+		return measure(ctx, labOf(a.App, c))
 	})
 }
 
 // print prints the result. It fails where a job was lost or done twice.
 func (a benchCommands) print(r *loadgen.Report) error {
-	err := a.printOne(r, nil, func(wide bool) string {
-		facts := []fact{
-			{"jobs", r.Jobs}, {"seconds", r.Seconds}, {"jobs per second", r.JobsPerS},
-			{"end to end ms, p50", r.E2EP50Ms}, {"end to end ms, p99", r.E2EP99Ms},
-			{"submit ms, p50", r.SubmitP50Ms}, {"submit ms, p99", r.SubmitP99Ms},
-			{"lost", r.Lost}, {"duplicated", r.Duplicated}, {"errors", r.Errors},
-			{"refused", r.Refused}, {"refused by the client until a delay had passed", r.RefusedHeld},
-			{"refused without a delay", r.RefusedHintless}, {"handlers beyond a job's first", r.Reruns},
-			{"CPU us per job, here", r.ProcessCPUUs},
+	err := a.PrintOne(r, nil, func(wide bool) string {
+		facts := []cli.Fact{
+			{Name: "jobs", Value: r.Jobs}, {Name: "seconds", Value: r.Seconds}, {Name: "jobs per second", Value: r.JobsPerS},
+			{Name: "end to end ms, p50", Value: r.E2EP50Ms}, {Name: "end to end ms, p99", Value: r.E2EP99Ms},
+			{Name: "submit ms, p50", Value: r.SubmitP50Ms}, {Name: "submit ms, p99", Value: r.SubmitP99Ms},
+			{Name: "lost", Value: r.Lost}, {Name: "duplicated", Value: r.Duplicated}, {Name: "errors", Value: r.Errors},
+			{Name: "refused", Value: r.Refused}, {Name: "refused by the client until a delay had passed", Value: r.RefusedHeld},
+			{Name: "refused without a delay", Value: r.RefusedHintless}, {Name: "handlers beyond a job's first", Value: r.Reruns},
+			{Name: "CPU us per job, here", Value: r.ProcessCPUUs},
 		}
 		if r.ServersCPUUnknown != "" {
-			facts = append(facts, fact{"CPU us per job, servers", "not known: " + r.ServersCPUUnknown})
+			facts = append(facts, cli.Fact{Name: "CPU us per job, servers", Value: "not known: " + r.ServersCPUUnknown})
 		}
 		if r.ServersCPUUs != nil {
-			facts = append(facts, fact{"CPU us per job, servers", *r.ServersCPUUs}, fact{"CPU us per job, both", *r.CPUUs})
+			facts = append(facts, cli.Fact{Name: "CPU us per job, servers", Value: *r.ServersCPUUs}, cli.Fact{Name: "CPU us per job, both", Value: *r.CPUUs})
 		}
-		text := renderFacts(facts)
+		text := cli.RenderFacts(facts)
 		if len(r.Waits) > 0 {
-			text += "\n" + renderList(waitColumns(), r.Waits, wide)
+			text += "\n" + cli.RenderList(waitColumns(), r.Waits, wide)
 		}
 		return text
 	})
@@ -92,7 +93,7 @@ func (a benchCommands) print(r *loadgen.Report) error {
 		return err
 	}
 	if r.Lost > 0 || r.Duplicated > 0 {
-		return failf("%d jobs were lost and %d done twice, %d of these at two workers at once; %d handlers ran beyond a job's first",
+		return cli.Failf("%d jobs were lost and %d done twice, %d of these at two workers at once; %d handlers ran beyond a job's first",
 			r.Lost, r.Duplicated, r.Overlaps, r.Reruns)
 	}
 	return nil

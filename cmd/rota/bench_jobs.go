@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/loadgen"
 )
@@ -42,21 +43,21 @@ restarted meanwhile, or does not answer at the end, that of the servers is not k
 	flags.Float64Var(&f.Rate, "rate", 0, "jobs a second, open loop (default: as fast as it goes)")
 	flags.IntVar(&f.Workers, "workers", 4, "workers, each with its own connection")
 	flags.IntVar(&f.Slots, "slots", 64, "slots of each worker, and as many leases waiting there")
-	durationVar(flags, &f.Hold, "hold", 0, "how long a handler keeps its job")
+	cli.DurationVar(flags, &f.Hold, "hold", 0, "how long a handler keeps its job")
 	flags.BoolVar(&f.Drop, "drop", false, "give up what admission refuses")
 	flags.BoolVar(&f.Heedless, "heedless", false, "send what the cluster asked to come later with")
 	flags.StringSliceVar(&f.Admins, "admin", nil, "`host:port` of the servers' admin ports, separated by commas: their CPU time is counted")
 	flags.StringVar(&f.Profile, "cpuprofile", "", "`file` for a CPU profile of this process, while it measures")
 	fillingFlags(flags, &f.Filling)
-	within(flags, 0, maxRate, "rate")
-	within(flags, 1, maxBenchWorkers, "workers")
-	within(flags, 1, rota.MaxSlots, "slots")
-	within(flags, 0, rota.MaxDuration, "hold")
+	cli.Within(flags, 0, cli.MaxRate, "rate")
+	cli.Within(flags, 1, cli.MaxBenchWorkers, "workers")
+	cli.Within(flags, 1, rota.MaxSlots, "slots")
+	cli.Within(flags, 0, rota.MaxDuration, "hold")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
 			return err
 		}
-		return a.does(a.measuring(func(ctx context.Context, lab *loadgen.Lab) error {
+		return a.Does(a.measuring(func(ctx context.Context, lab *loadgen.Lab) error {
 			r, err := lab.Jobs(ctx, &f.JobsPlan)
 			if err != nil {
 				return err
@@ -78,18 +79,18 @@ func fillingFlags(flags *pflag.FlagSet, f *loadgen.Filling) {
 	flags.IntVar(&f.Queues, "queues", 1, "so many queues: --queue, and that name with -1, -2 and so on behind it")
 	flags.IntVar(&f.Tenants, "tenants", 1, "so many tenants: the default one, and bench-1, bench-2 and so on")
 	flags.IntVar(&f.Keys, "keys", 0, "give each job a unique key, and one of so many keys whose leases are counted (default: none)")
-	within(flags, 1, maxBenchJobs, "jobs")
-	within(flags, 1, maxBenchWorkers, "producers")
-	within(flags, 1, limits.MaxBatchJobs, "batch")
-	within(flags, 0, rota.MaxPayloadBytes, "payload")
-	within(flags, 1, limits.MaxQueues, "queues")
-	within(flags, 1, limits.MaxTenants, "tenants")
-	within(flags, 0, limits.MaxKeyCounts, "keys")
+	cli.Within(flags, 1, cli.MaxBenchJobs, "jobs")
+	cli.Within(flags, 1, cli.MaxBenchWorkers, "producers")
+	cli.Within(flags, 1, limits.MaxBatchJobs, "batch")
+	cli.Within(flags, 0, rota.MaxPayloadBytes, "payload")
+	cli.Within(flags, 1, limits.MaxQueues, "queues")
+	cli.Within(flags, 1, limits.MaxTenants, "tenants")
+	cli.Within(flags, 0, limits.MaxKeyCounts, "keys")
 }
 
 func (f *benchJobsFlags) check() error {
 	if f.Queues > f.Workers*rota.MaxQueuesPerWorker {
-		return usagef("--queues %d is refused: a worker serves at most %d, and there are %d", f.Queues,
+		return cli.Usagef("--queues %d is refused: a worker serves at most %d, and there are %d", f.Queues,
 			rota.MaxQueuesPerWorker, f.Workers)
 	}
 	return rota.CheckID("queue", f.Queue)

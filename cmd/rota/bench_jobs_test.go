@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/rotasched/rota/internal/cli"
 )
 
 func TestBenchFlags_check(t *testing.T) {
@@ -18,7 +20,7 @@ func TestBenchFlags_check(t *testing.T) {
 	}
 	for _, line := range []string{"bench jobs --queue a!b", "bench fill --queue a!b", "bench jobs --tenants 0", "bench jobs --hold -1s",
 		"bench fill --jobs 0", "bench fill --batch 1001", "bench fill --payload -1", "bench jobs --keys 1000001"} {
-		if code, _, stderr := rotaLine(strings.Fields(line)...); code != exitUsage {
+		if code, _, stderr := rotaLine(strings.Fields(line)...); code != cli.ExitUsage {
 			t.Errorf("%s exits with %d: %s", line, code, stderr)
 		}
 	}
@@ -31,7 +33,7 @@ func TestBench_output(t *testing.T) {
 		if _, help, _ := rotaLine(append(strings.Fields(line), "--help")...); !strings.Contains(help, `yaml, name (default "`+want+`")`) {
 			t.Errorf("%s: %s is not the default that it says:\n%s", line, want, help)
 		}
-		a := &app{}
+		a := &cli.App{}
 		root := rootCommand(a)
 		cmd, _, err := root.Find(strings.Fields(line))
 		if err != nil {
@@ -40,8 +42,8 @@ func TestBench_output(t *testing.T) {
 		if err := cmd.ParseFlags(nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.settle(cmd); err != nil || a.output != want {
-			t.Errorf("%s prints %q, %v: %q is wanted", line, a.output, err, want)
+		if err := a.Settle(cmd); err != nil || a.Output != want {
+			t.Errorf("%s prints %q, %v: %q is wanted", line, a.Output, err, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/flowfile"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/loadgen"
@@ -31,15 +32,15 @@ class of size: serial 1 processor, small 2 to 8, medium 9 to 64, large more.`,
 	cmd.Flags().Float64Var(&plan.Speedup, "speedup", 1000, "how much faster than it was")
 	cmd.Flags().IntVar(&most, "jobs", 0, "replay only so many of the first jobs (default: all)")
 	cmd.Flags().IntVar(&plan.Workers, "workers", 4, "workers that share the machine's processors")
-	within(cmd.Flags(), leastSpeedup, maxSpeedup, "speedup")
-	within(cmd.Flags(), 0, maxBenchJobs, "jobs")
-	within(cmd.Flags(), 1, maxBenchWorkers, "workers")
+	cli.Within(cmd.Flags(), cli.LeastSpeedup, cli.MaxSpeedup, "speedup")
+	cli.Within(cmd.Flags(), 0, cli.MaxBenchJobs, "jobs")
+	cli.Within(cmd.Flags(), 1, cli.MaxBenchWorkers, "workers")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		log, err := readTrace(args[0], most)
 		if err != nil {
 			return err
 		}
-		return a.does(a.measuring(func(ctx context.Context, lab *loadgen.Lab) error {
+		return a.Does(a.measuring(func(ctx context.Context, lab *loadgen.Lab) error {
 			r, err := lab.Trace(ctx, plan, log)
 			if err != nil {
 				return err
@@ -54,22 +55,22 @@ class of size: serial 1 processor, small 2 to 8, medium 9 to 64, large more.`,
 func readTrace(path string, most int) (*flowfile.SWFLog, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, usagef("read trace: %w", err)
+		return nil, cli.Usagef("read trace: %w", err)
 	}
 	defer file.Close()
 	log, err := flowfile.ReadSWF(file, most)
 	if err != nil {
-		return nil, failf("read trace %s: %w", path, err)
+		return nil, cli.Failf("read trace %s: %w", path, err)
 	}
 	return log, nil
 }
 
-func waitColumns() []column[loadgen.ClassWait] {
-	return []column[loadgen.ClassWait]{
-		{"CLASS", false, 0, func(w loadgen.ClassWait) any { return w.Class }},
-		{"JOBS", false, 0, func(w loadgen.ClassWait) any { return w.Jobs }},
-		{"WAIT P50 MS", false, 0, func(w loadgen.ClassWait) any { return w.WaitP50Ms }},
-		{"WAIT P99 MS", false, 0, func(w loadgen.ClassWait) any { return w.WaitP99Ms }},
+func waitColumns() []cli.Column[loadgen.ClassWait] {
+	return []cli.Column[loadgen.ClassWait]{
+		{Head: "CLASS", Cell: func(w loadgen.ClassWait) any { return w.Class }},
+		{Head: "JOBS", Cell: func(w loadgen.ClassWait) any { return w.Jobs }},
+		{Head: "WAIT P50 MS", Cell: func(w loadgen.ClassWait) any { return w.WaitP50Ms }},
+		{Head: "WAIT P99 MS", Cell: func(w loadgen.ClassWait) any { return w.WaitP99Ms }},
 	}
 }
 
@@ -87,7 +88,7 @@ admission has had no room for 20 s, mostly because of the queue's queue_cap or t
 		if err := rota.CheckID("queue", f.Queue); err != nil {
 			return err
 		}
-		return a.does(a.measuring(func(ctx context.Context, lab *loadgen.Lab) error {
+		return a.Does(a.measuring(func(ctx context.Context, lab *loadgen.Lab) error {
 			r, err := lab.Fill(ctx, f)
 			if err != nil {
 				return err
@@ -99,9 +100,9 @@ admission has had no room for 20 s, mostly because of the queue's queue_cap or t
 }
 
 func (a benchCommands) printFill(r *loadgen.FillReport) error {
-	return a.printOne(r, nil, func(bool) string {
-		return renderFacts([]fact{{"jobs", r.Jobs}, {"accepted", r.Accepted}, {"seconds", r.Seconds},
-			{"jobs per second", r.JobsPerS}, {"submit ms, p50", r.SubmitP50Ms}, {"submit ms, p99", r.SubmitP99Ms},
-			{"errors", r.Errors}})
+	return a.PrintOne(r, nil, func(bool) string {
+		return cli.RenderFacts([]cli.Fact{{Name: "jobs", Value: r.Jobs}, {Name: "accepted", Value: r.Accepted}, {Name: "seconds", Value: r.Seconds},
+			{Name: "jobs per second", Value: r.JobsPerS}, {Name: "submit ms, p50", Value: r.SubmitP50Ms}, {Name: "submit ms, p99", Value: r.SubmitP99Ms},
+			{Name: "errors", Value: r.Errors}})
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/flowfile"
 	"github.com/rotasched/rota/internal/loadgen"
 )
@@ -46,13 +47,13 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 	flags := cmd.Flags()
 	flags.StringVar(&f.format, "format", "", "`format` of the files, rota or wfcommons (default: by their content)")
 	flags.Float64Var(&f.TimeScale, "time-scale", 0, "`factor` on all runtimes (default: what --bound takes)")
-	durationVar(flags, &f.Bound, "bound", 10*time.Second, "scale runtimes so that no schedule is shorter")
+	cli.DurationVar(flags, &f.Bound, "bound", 10*time.Second, "scale runtimes so that no schedule is shorter")
 	flags.IntVar(&f.Workers, "workers", 4, "workers, each with its own connection")
 	flags.IntVar(&f.Slots, "slots", 8, "slots of each worker, and cores")
-	within(flags, 0, maxTimeScale, "time-scale")
-	within(flags, time.Millisecond, rota.MaxDuration, "bound")
-	within(flags, 1, maxBenchWorkers, "workers")
-	within(flags, 1, rota.MaxSlots, "slots")
+	cli.Within(flags, 0, cli.MaxTimeScale, "time-scale")
+	cli.Within(flags, time.Millisecond, rota.MaxDuration, "bound")
+	cli.Within(flags, 1, cli.MaxBenchWorkers, "workers")
+	cli.Within(flags, 1, rota.MaxSlots, "slots")
 	flags.StringSliceVar(&f.Strategies, "strategy", []string{rota.StrategyAffinity.String()}, "matching `strategies`, separated by commas")
 	flags.BoolVar(&f.markdown, "markdown", false, "print a table in Markdown, a line a workflow")
 	choices(cmd, "format", flowfile.FormatRota, flowfile.FormatWfCommons)
@@ -60,7 +61,7 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 		if err := f.check(); err != nil {
 			return err
 		}
-		return a.does(func(ctx context.Context, args []string) error {
+		return a.Does(func(ctx context.Context, args []string) error {
 			flows, err := a.flows(f, args)
 			if err != nil {
 				return err
@@ -83,10 +84,10 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 
 func (f *benchWorkflowFlags) check() error {
 	if f.format != "" && f.format != flowfile.FormatRota && f.format != flowfile.FormatWfCommons {
-		return unknown("format", "--format", f.format, []string{flowfile.FormatRota, flowfile.FormatWfCommons})
+		return cli.Unknown("format", "--format", f.format, []string{flowfile.FormatRota, flowfile.FormatWfCommons})
 	}
 	if len(f.Strategies) == 0 {
-		return usagef("--strategy is empty: affinity or least_loaded, for example, is wanted")
+		return cli.Usagef("--strategy is empty: affinity or least_loaded, for example, is wanted")
 	}
 	return nil
 }
@@ -95,17 +96,17 @@ func (f *benchWorkflowFlags) check() error {
 func (a benchCommands) flows(f *benchWorkflowFlags, paths []string) ([]*loadgen.Flow, error) {
 	var flows []*loadgen.Flow
 	for _, path := range paths {
-		text, err := flowfile.Read(path, a.stdin)
+		text, err := flowfile.Read(path, a.Stdin)
 		if err != nil {
-			return nil, asUsage(err)
+			return nil, cli.AsUsage(err)
 		}
 		spec, err := flowfile.Parse(text, path, f.format, flowfile.Options{Scale: 1, Resources: true})
 		if err != nil {
-			return nil, a.fileError(path, err)
+			return nil, a.FileError(path, err)
 		}
 		flow, err := f.Flow(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), &spec)
 		if err != nil {
-			return nil, a.fileError(path, err)
+			return nil, a.FileError(path, err)
 		}
 		flows = append(flows, flow)
 	}
@@ -114,35 +115,35 @@ func (a benchCommands) flows(f *benchWorkflowFlags, paths []string) ([]*loadgen.
 
 func (a benchCommands) printFlows(f *benchWorkflowFlags, results []loadgen.FlowResult) error {
 	if f.markdown {
-		_, err := io.WriteString(a.stdout, flowMarkdown(f.Strategies, results))
+		_, err := io.WriteString(a.Stdout, flowMarkdown(f.Strategies, results))
 		return err
 	}
-	l := listing[loadgen.FlowResult]{whole: map[string]any{"runs": results}, items: results, columns: flowColumns(),
-		name: func(r loadgen.FlowResult) string { return r.Workflow }}
-	return l.print(a.app)
+	l := cli.Listing[loadgen.FlowResult]{Whole: map[string]any{"runs": results}, Items: results, Columns: flowColumns(),
+		Name: func(r loadgen.FlowResult) string { return r.Workflow }}
+	return l.Print(a.App)
 }
 
 func seconds(ms int64) string { return fmt.Sprintf("%.2f", float64(ms)/1000) }
 
-func flowColumns() []column[loadgen.FlowResult] {
-	return []column[loadgen.FlowResult]{
-		{"WORKFLOW", false, 44, func(r loadgen.FlowResult) any { return r.Workflow }},
-		{"STRATEGY", false, 0, func(r loadgen.FlowResult) any { return r.Strategy }},
-		{"NODES", false, 0, func(r loadgen.FlowResult) any { return r.Nodes }},
-		{"EDGES", true, 0, func(r loadgen.FlowResult) any { return r.Edges }},
-		{"TIME SCALE", true, 0, func(r loadgen.FlowResult) any { return fmt.Sprintf("%.3g", r.TimeScale) }},
-		{"MAKESPAN S", false, 0, func(r loadgen.FlowResult) any { return seconds(r.MakespanMs) }},
-		{"CRITICAL S", false, 0, func(r loadgen.FlowResult) any { return seconds(r.CriticalPathMs) }},
-		{"AREA S", false, 0, func(r loadgen.FlowResult) any { return seconds(r.AreaMs) }},
-		{"LIST S", false, 0, func(r loadgen.FlowResult) any { return seconds(r.ListMs) }},
-		{"RATIO", false, 0, func(r loadgen.FlowResult) any { return r.Ratio }},
-		{"LEASE +MS", true, 0, func(r loadgen.FlowResult) any { return r.LeaseMs }},
-		{"ASSIGNMENTS", true, 0, func(r loadgen.FlowResult) any { return r.Assignments }},
-		{"BY DATA %", false, 0, func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByDataLocality) }},
-		{"BY TYPE %", true, 0, func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByPreviouslyExecuted) }},
-		{"BY LOAD %", true, 0, func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByLeastLoaded) }},
-		{"ONLY ONE %", true, 0, func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningOnlyWorkerAvailable) }},
-		{"OLDEST %", true, 0, func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByTurnOfTheOldest) }},
+func flowColumns() []cli.Column[loadgen.FlowResult] {
+	return []cli.Column[loadgen.FlowResult]{
+		{Head: "WORKFLOW", Most: 44, Cell: func(r loadgen.FlowResult) any { return r.Workflow }},
+		{Head: "STRATEGY", Cell: func(r loadgen.FlowResult) any { return r.Strategy }},
+		{Head: "NODES", Cell: func(r loadgen.FlowResult) any { return r.Nodes }},
+		{Head: "EDGES", Wide: true, Cell: func(r loadgen.FlowResult) any { return r.Edges }},
+		{Head: "TIME SCALE", Wide: true, Cell: func(r loadgen.FlowResult) any { return fmt.Sprintf("%.3g", r.TimeScale) }},
+		{Head: "MAKESPAN S", Cell: func(r loadgen.FlowResult) any { return seconds(r.MakespanMs) }},
+		{Head: "CRITICAL S", Cell: func(r loadgen.FlowResult) any { return seconds(r.CriticalPathMs) }},
+		{Head: "AREA S", Cell: func(r loadgen.FlowResult) any { return seconds(r.AreaMs) }},
+		{Head: "LIST S", Cell: func(r loadgen.FlowResult) any { return seconds(r.ListMs) }},
+		{Head: "RATIO", Cell: func(r loadgen.FlowResult) any { return r.Ratio }},
+		{Head: "LEASE +MS", Wide: true, Cell: func(r loadgen.FlowResult) any { return r.LeaseMs }},
+		{Head: "ASSIGNMENTS", Wide: true, Cell: func(r loadgen.FlowResult) any { return r.Assignments }},
+		{Head: "BY DATA %", Cell: func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByDataLocality) }},
+		{Head: "BY TYPE %", Wide: true, Cell: func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByPreviouslyExecuted) }},
+		{Head: "BY LOAD %", Wide: true, Cell: func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByLeastLoaded) }},
+		{Head: "ONLY ONE %", Wide: true, Cell: func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningOnlyWorkerAvailable) }},
+		{Head: "OLDEST %", Wide: true, Cell: func(r loadgen.FlowResult) any { return r.Share(rota.ReasoningByTurnOfTheOldest) }},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/loadgen"
 )
 
@@ -15,7 +16,7 @@ func TestBenchWorkflowUsage(t *testing.T) {
 	for _, flags := range [][]string{{}, {"nowhere.json"}, {"testdata/README.md"}, {small, "--workers", "0"}, {small, "--slots", "0"},
 		{small, "--slots", "1000000"}, {small, "--format", "x"}, {small, "--time-scale", "-1"}, {small, "--time-scale", "NaN"},
 		{small, "--bound", "0s"}, {small, "--strategy", ""}, {small, "--time-scale", "1e300"}} {
-		if code, _, talk := rotaLine(append([]string{"bench", "workflow"}, flags...)...); code != exitUsage {
+		if code, _, talk := rotaLine(append([]string{"bench", "workflow"}, flags...)...); code != cli.ExitUsage {
 			t.Errorf("%v: exit %d, %s", flags, code, talk)
 		}
 	}
@@ -24,7 +25,7 @@ func TestBenchWorkflowUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, _, talk := rotaLine("bench", "workflow", path, "--slots", "3")
-	if code != exitUsage || strings.Count(talk, path) != 1 || !strings.Contains(talk, `"b"`) {
+	if code != cli.ExitUsage || strings.Count(talk, path) != 1 || !strings.Contains(talk, `"b"`) {
 		t.Errorf("a node of four processors at workers of three: exit %d, %s", code, talk)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/server"
 	"github.com/rotasched/rota/transport"
 	"github.com/spf13/cobra"
@@ -134,7 +135,7 @@ type step struct {
 // scene has every command that calls a cluster at least once, in an order in which it has
 // something to do. What stands in braces is of the scene. Who has the right to auth alone can grant no other.
 var scene = []step{
-	{"auth init", "--data {data}", exitFailed}, // the scene has made the first
+	{"auth init", "--data {data}", cli.ExitFailed}, // the scene has made the first
 	{"auth reset", "--data {data}", 0},
 	{"auth whoami", "", 0},
 	{"console", "", 0},
@@ -150,7 +151,7 @@ var scene = []step{
 	{"auth issuer set", "https://idp.example --audience rota --map sub=ann:r", 0},
 	{"auth issuer list", "", 0},
 	{"auth issuer delete", "https://idp.example", 0},
-	{"auth login", "--jwt-file {jwt}", exitDenied}, // nobody's signature
+	{"auth login", "--jwt-file {jwt}", cli.ExitDenied}, // nobody's signature
 	{"auth role delete", "r", 0},
 	{"queue set", "q --set attempt_max=1", 0},
 	{"queue list", "", 0},
@@ -166,7 +167,7 @@ var scene = []step{
 	{"key list", "", 0},
 	{"key show", "k:1", 0},
 	{"key top", "--held full", 0},
-	{"key skip", "k:1 --job j", exitNotFound},
+	{"key skip", "k:1 --job j", cli.ExitNotFound},
 	{"key delete", "k", 0},
 	{"job list", "--queue q", 0},
 	{"job export", "--queue q", 0},
@@ -178,14 +179,14 @@ var scene = []step{
 	{"jobs", "", 0},
 	{"job show", "j1", 0},
 	{"job why", "j1", 0},
-	{"job why", "j1 --at 1", exitNotFound},
+	{"job why", "j1 --at 1", cli.ExitNotFound},
 	{"job eta", "j1", 0},
-	{"job logs", "j1", exitNotFound},
+	{"job logs", "j1", cli.ExitNotFound},
 	{"job change", "j1 --priority 3", 0},
 	{"job cancel", "j1", 0},
-	{"job wait", "j1", exitOtherwise},
+	{"job wait", "j1", cli.ExitOtherwise},
 	{"job retry", "j1", 0},
-	{"job interrupt", "j1", exitFailed},
+	{"job interrupt", "j1", cli.ExitFailed},
 	{"job run-now", "j1", 0},
 	{"job cancel", "j1", 0},
 	{"job delete", "j1", 0},
@@ -243,7 +244,7 @@ var scene = []step{
 	{"worker delete", "w", 0},
 	{"workflow submit", "{flow} --id w3 --queue q", 0},
 	{"workflow show", "w3", 0},
-	{"workflow signal", "w3 a", exitUsage}, // no gate
+	{"workflow signal", "w3 a", cli.ExitUsage}, // no gate
 	{"workflow cancel", "w3", 0},
 	{"workflow retry", "w3", 0},
 	{"events tail", "", 0},
@@ -254,14 +255,14 @@ var scene = []step{
 	{"cluster set", "voters_wanted=3", 0},
 	{"worker attest", "--key {key} --worker w --expires 1h", 0},
 	{"operator raft list-peers", "", 0},
-	{"operator raft transfer-leadership", "", exitFailed},
-	{"operator raft remove-peer", "n9", exitNotFound},
-	{"operator raft leave", "", exitFailed},
+	{"operator raft transfer-leadership", "", cli.ExitFailed},
+	{"operator raft remove-peer", "n9", cli.ExitNotFound},
+	{"operator raft leave", "", cli.ExitFailed},
 	{"operator verify", "", 0},
-	{"operator upgrade check", "", exitFailed}, // one node alone
+	{"operator upgrade check", "", cli.ExitFailed}, // one node alone
 	{"operator debug", "--out {data}/debug.tar.gz --interval 1s", 0},
 	{"operator snapshot save", "{data}/snap", 0},
-	{"operator backup now", "", exitUsage}, // no place is set
+	{"operator backup now", "", cli.ExitUsage}, // no place is set
 	{"bench jobs", "--jobs 10 --workers 1", 0},
 	{"bench fill", "--jobs 10", 0},
 	{"bench workflow", "{flow} --workers 1 --slots 2 --bound 1ms", 0},
@@ -410,8 +411,8 @@ func TestCommandCalls(t *testing.T) {
 				break // it goes by the socket, or counts what is refused and goes on
 			}
 			others := slices.Delete(slices.Clone(rights), i, i+1)
-			if code, out := s.run(step.name, step.args, s.token(others...)); code != exitDenied {
-				t.Errorf("%s %s without %s: exit %d, %d is wanted: %s", step.name, step.args, rights[i], code, exitDenied, out)
+			if code, out := s.run(step.name, step.args, s.token(others...)); code != cli.ExitDenied {
+				t.Errorf("%s %s without %s: exit %d, %d is wanted: %s", step.name, step.args, rights[i], code, cli.ExitDenied, out)
 			}
 		}
 		s.rec.taken()
@@ -456,8 +457,8 @@ func (s *stage) work(args, token string) *recorder {
 	s.t.Helper()
 	rec := &recorder{t: s.t}
 	ctx, cancel := context.WithCancel(context.Background())
-	a := &app{environ: []string{"ROTA_ADDR=" + rec.listen("tcp", "127.0.0.1:0", s.node), "ROTA_TOKEN=" + token}, stdin: strings.NewReader(""),
-		stdout: io.Discard, stderr: &lockedWriter{w: io.Discard}}
+	a := &cli.App{Environ: []string{"ROTA_ADDR=" + rec.listen("tcp", "127.0.0.1:0", s.node), "ROTA_TOKEN=" + token}, Stdin: strings.NewReader(""),
+		Stdout: io.Discard, Stderr: &cli.LockedWriter{W: io.Discard}}
 	root := rootCommand(a)
 	root.SetArgs(append([]string{"worker", "run"}, strings.Fields(args)...))
 	done := make(chan error, 1)
@@ -517,7 +518,7 @@ func TestCommandCalls_complete(t *testing.T) {
 			t.Errorf("the help of %s says of its rights %q", path, cmd.Annotations[rightsKey])
 		}
 	}
-	walk(rootCommand(&app{}))
+	walk(rootCommand(&cli.App{}))
 	for path, c := range commandCalls {
 		if !there[path] {
 			t.Errorf("the row of %s is stale", path)

@@ -9,12 +9,13 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
-type clusterCommands struct{ *app }
+type clusterCommands struct{ *cli.App }
 
 func (a clusterCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{Use: "cluster", Short: "See the cluster and change its settings"}, a.clusterStatusCommand(), a.clusterSetCommand())
+	return a.Group(&cobra.Command{Use: "cluster", Short: "See the cluster and change its settings"}, a.clusterStatusCommand(), a.clusterSetCommand())
 }
 
 func (a clusterCommands) clusterStatusCommand() *cobra.Command {
@@ -24,7 +25,7 @@ func (a clusterCommands) clusterStatusCommand() *cobra.Command {
 		Long: `Show the leader, every node and what is wrong with it; exit 7 without a leader. Its workers are
 those that are registered and not RETIRED, of its jobs the ended ones are totals.`,
 		Args: cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			s, err := c.Status(ctx)
 			if err != nil {
 				return err
@@ -41,11 +42,11 @@ those that are registered and not RETIRED, of its jobs the ended ones are totals
 			for i, n := range s.Nodes {
 				names[i] = string(n.ID)
 			}
-			if err := a.printOne(s, names, func(wide bool) string { return statusTable(s, wide) }); err != nil {
+			if err := a.PrintOne(s, names, func(wide bool) string { return statusTable(s, wide) }); err != nil {
 				return err
 			}
 			if s.Leader == "" {
-				return rota.Refusef(rota.KindUnavailable, "leader", "the cluster has no leader (runbook: "+runbooks+"RotaNoLeader.md)")
+				return rota.Refusef(rota.KindUnavailable, "leader", "the cluster has no leader (runbook: "+cli.Runbooks+"RotaNoLeader.md)")
 			}
 			return nil
 		})),
@@ -53,7 +54,7 @@ those that are registered and not RETIRED, of its jobs the ended ones are totals
 }
 
 func (a clusterCommands) clusterSetCommand() *cobra.Command {
-	var how setFlags
+	var how cli.SetFlags
 	cmd := &cobra.Command{
 		Use:   "set KEY=VALUE… [--dry-run] [--if-match ETAG]",
 		Short: "Change the cluster's own settings",
@@ -68,24 +69,24 @@ voters_wanted    how many healthy voters the cluster shall have. The leader remo
 autopilot        on or off: whether the leader removes dead voters.`,
 		Example: "  rota cluster set state_bytes_max=4GiB\n  rota cluster set voters_wanted=3",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			set, err := clusterSettings(args)
 			if err != nil {
 				return err
 			}
-			s, err := c.SetCluster(ctx, set, how.options()...)
+			s, err := c.SetCluster(ctx, set, how.Options()...)
 			if err != nil {
 				return err
 			}
-			if how.dry {
-				return how.would(a.app, s, "", s.Changes)
+			if how.Dry {
+				return how.Would(a.App, s, "", s.Changes)
 			}
-			return a.printOne(s, nil, func(bool) string {
-				return renderFacts([]fact{{"state bytes max", s.StateBytesMax}, {"voters wanted", s.VotersWanted}, {"autopilot", s.Autopilot}})
+			return a.PrintOne(s, nil, func(bool) string {
+				return cli.RenderFacts([]cli.Fact{{Name: "state bytes max", Value: s.StateBytesMax}, {Name: "voters wanted", Value: s.VotersWanted}, {Name: "autopilot", Value: s.Autopilot}})
 			})
 		})),
 	}
-	how.register(cmd.Flags())
+	how.Register(cmd.Flags())
 	return cmd
 }
 
@@ -95,7 +96,7 @@ func clusterSettings(pairs []string) (set []rota.Setting, err error) {
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return nil, usagef("%q is refused: KEY=VALUE is wanted", pair)
+			return nil, cli.Usagef("%q is refused: KEY=VALUE is wanted", pair)
 		}
 		s := rota.Setting{Key: key, Value: value}
 		if err := scratch.Set(s); err != nil {
@@ -139,29 +140,29 @@ func zonesText(t *rota.TZData) string {
 
 func statusTable(s rota.ClusterStatus, wide bool) string {
 	j := s.Jobs
-	text := renderFacts([]fact{
-		{"cluster", s.ClusterID}, {"leader", or(string(s.Leader), "none")}, {"term", s.Term},
-		{"applied index", uint64(s.AppliedIndex)}, {"date", s.Date}, {"mode", modeText(s)}, {"rules version", s.RulesVersion}, {"workers", s.Workers},
-		{"state bytes", fmt.Sprintf("%d of %d", s.StateBytes, s.StateBytesMax)}, {"voters", votersText(s.Leader, s.Autopilot)},
-		{"last backup", backupText(s.Backup)}, {"tzdata", zonesText(s.TZData)},
-		{"pending", j.Blocked + j.Delayed + j.Queued}, {"running", j.Assigned + j.Running},
-		{"completed", j.Completed}, {"dead", j.Dead}, {"expired", j.Expired}, {"cancelled", j.Cancelled},
+	text := cli.RenderFacts([]cli.Fact{
+		{Name: "cluster", Value: s.ClusterID}, {Name: "leader", Value: cli.Or(string(s.Leader), "none")}, {Name: "term", Value: s.Term},
+		{Name: "applied index", Value: uint64(s.AppliedIndex)}, {Name: "date", Value: s.Date}, {Name: "mode", Value: modeText(s)}, {Name: "rules version", Value: s.RulesVersion}, {Name: "workers", Value: s.Workers},
+		{Name: "state bytes", Value: fmt.Sprintf("%d of %d", s.StateBytes, s.StateBytesMax)}, {Name: "voters", Value: votersText(s.Leader, s.Autopilot)},
+		{Name: "last backup", Value: backupText(s.Backup)}, {Name: "tzdata", Value: zonesText(s.TZData)},
+		{Name: "pending", Value: j.Blocked + j.Delayed + j.Queued}, {Name: "running", Value: j.Assigned + j.Running},
+		{Name: "completed", Value: j.Completed}, {Name: "dead", Value: j.Dead}, {Name: "expired", Value: j.Expired}, {Name: "cancelled", Value: j.Cancelled},
 	})
-	return text + "\n" + renderList([]column[rota.NodeStatus]{
-		{"NODE", false, 0, func(n rota.NodeStatus) any { return n.ID }},
-		{"STATE", false, 0, func(n rota.NodeStatus) any { return n.State }},
-		{"VOTER", false, 0, func(n rota.NodeStatus) any { return votes(n.Voter, n.NonVoter) }},
-		{"API", false, 0, func(n rota.NodeStatus) any { return n.API }},
-		{"RAFT", true, 0, func(n rota.NodeStatus) any { return n.Raft }},
-		{"VERSION", true, 0, func(n rota.NodeStatus) any { return n.Version }},
-		{"RULES", true, 0, func(n rota.NodeStatus) any { return ofSome(int64(n.RulesVersion), int64(n.RulesVersion)) }},
-		{"APPLIED", false, 0, func(n rota.NodeStatus) any { return ofSome(int64(n.AppliedIndex), int64(n.AppliedIndex)) }},
-		{"DIGEST", true, 0, func(n rota.NodeStatus) any { return digestText(n.Digest) }},
-		{"HEALTHY", false, 0, func(n rota.NodeStatus) any { return n.Healthy }},
-		{"SINCE", true, 0, func(n rota.NodeStatus) any { return ifEver(n.HealthySince) }},
-		{"CONTACT", true, 0, func(n rota.NodeStatus) any { return ifEver(n.LastContact) }},
-		{"SNAPSHOT", true, 0, func(n rota.NodeStatus) any { return snapshotText(n.Snapshot) }},
-		{"ARCHIVE", true, 0, func(n rota.NodeStatus) any { return archiveText(n.Archive) }},
+	return text + "\n" + cli.RenderList([]cli.Column[rota.NodeStatus]{
+		{Head: "NODE", Cell: func(n rota.NodeStatus) any { return n.ID }},
+		{Head: "STATE", Cell: func(n rota.NodeStatus) any { return n.State }},
+		{Head: "VOTER", Cell: func(n rota.NodeStatus) any { return votes(n.Voter, n.NonVoter) }},
+		{Head: "API", Cell: func(n rota.NodeStatus) any { return n.API }},
+		{Head: "RAFT", Wide: true, Cell: func(n rota.NodeStatus) any { return n.Raft }},
+		{Head: "VERSION", Wide: true, Cell: func(n rota.NodeStatus) any { return n.Version }},
+		{Head: "RULES", Wide: true, Cell: func(n rota.NodeStatus) any { return ofSome(int64(n.RulesVersion), int64(n.RulesVersion)) }},
+		{Head: "APPLIED", Cell: func(n rota.NodeStatus) any { return ofSome(int64(n.AppliedIndex), int64(n.AppliedIndex)) }},
+		{Head: "DIGEST", Wide: true, Cell: func(n rota.NodeStatus) any { return digestText(n.Digest) }},
+		{Head: "HEALTHY", Cell: func(n rota.NodeStatus) any { return n.Healthy }},
+		{Head: "SINCE", Wide: true, Cell: func(n rota.NodeStatus) any { return ifEver(n.HealthySince) }},
+		{Head: "CONTACT", Wide: true, Cell: func(n rota.NodeStatus) any { return ifEver(n.LastContact) }},
+		{Head: "SNAPSHOT", Wide: true, Cell: func(n rota.NodeStatus) any { return snapshotText(n.Snapshot) }},
+		{Head: "ARCHIVE", Wide: true, Cell: func(n rota.NodeStatus) any { return archiveText(n.Archive) }},
 	}, s.Nodes, wide) + problemsText(s)
 }
 
@@ -203,7 +204,7 @@ func votersText(leader rota.NodeID, a rota.Autopilot) string {
 		text += ", autopilot is off"
 	}
 	if a.Text != "" {
-		text += ": " + clean(a.Text)
+		text += ": " + cli.Clean(a.Text)
 	}
 	return text
 }
@@ -230,10 +231,10 @@ func problemsText(s rota.ClusterStatus) string {
 	var text strings.Builder
 	for _, n := range s.Nodes {
 		for _, p := range n.Problems {
-			fmt.Fprintf(&text, "%s: %s\n", n.ID, clean(p))
+			fmt.Fprintf(&text, "%s: %s\n", n.ID, cli.Clean(p))
 		}
-		if ends := n.CertificateEnds; ends != 0 && s.Date != 0 && ends.Time().Sub(s.Date.Time()) < tlsWarnAhead {
-			fmt.Fprintf(&text, "%s: its certificate ends %s: have a new one issued, it is read without a restart (runbook: %sRotaCertificateEnds.md)\n", n.ID, ends, runbooks)
+		if ends := n.CertificateEnds; ends != 0 && s.Date != 0 && ends.Time().Sub(s.Date.Time()) < cli.TlsWarnAhead {
+			fmt.Fprintf(&text, "%s: its certificate ends %s: have a new one issued, it is read without a restart (runbook: %sRotaCertificateEnds.md)\n", n.ID, ends, cli.Runbooks)
 		}
 	}
 	if text.Len() == 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // consoleAccess is what `rota console` prints.
@@ -19,12 +20,12 @@ type consoleAccess struct {
 	Expires rota.Date `json:"expires_ms,omitempty"`
 }
 
-type consoleCommands struct{ *app }
+type consoleCommands struct{ *cli.App }
 
 // console prints a link that signs a browser in, or opens it.
 func (a consoleCommands) command() *cobra.Command {
 	var open bool
-	cmd := a.impatient(&cobra.Command{
+	cmd := a.Impatient(&cobra.Command{
 		Use:   "console [--open]",
 		Short: "Print a link that signs a browser in to the web console",
 		Long: "Print a link that signs a browser in to the web console, as the caller. It counts once, for a minute; the page asks before it uses it.\n\n" +
@@ -32,7 +33,7 @@ func (a consoleCommands) command() *cobra.Command {
 			"Callers without a credential need no session: the link is the console's address.",
 		Example: "  rota console\n  rota console --open --token-file reader.token",
 		Args:    cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			link, err := a.consoleLink(ctx, c)
 			if err != nil {
 				return err
@@ -42,9 +43,9 @@ func (a consoleCommands) command() *cobra.Command {
 				if err == nil {
 					return nil
 				}
-				a.talk("no browser was opened: %v", err)
+				a.Talk("no browser was opened: %v", err)
 			}
-			return a.printOne(link, []string{link.Link}, func(bool) string { return link.Link + "\n" })
+			return a.PrintOne(link, []string{link.Link}, func(bool) string { return link.Link + "\n" })
 		})),
 	})
 	cmd.Flags().BoolVar(&open, "open", false,
@@ -58,9 +59,9 @@ func (a consoleCommands) consoleLink(ctx context.Context, c *client.Client) (con
 	if err != nil {
 		return consoleAccess{}, err
 	}
-	at := "http://" + a.addrs[0]
-	if a.tls != (tlsFiles{}) {
-		at = "https://" + a.addrs[0]
+	at := "http://" + a.Addrs[0]
+	if a.TLS != (cli.TLSFiles{}) {
+		at = "https://" + a.Addrs[0]
 	}
 	if who.Principal == rota.Anonymous {
 		return consoleAccess{Link: at + "/ui/"}, nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/server"
 )
 
@@ -68,7 +69,7 @@ func (a operatorCommands) askAdmin(ctx context.Context, addr string, interval ti
 	} {
 		pages = append(pages, page(p.name, p.path, p.most))
 	}
-	if err := pause(ctx, interval-time.Since(began)); err != nil {
+	if err := cli.Pause(ctx, interval-time.Since(began)); err != nil {
 		return pages
 	}
 	return append(pages, page("metrics-2.txt", "/metrics", debugCall))
@@ -78,8 +79,8 @@ func (a operatorCommands) askAdmin(ctx context.Context, addr string, interval ti
 // encrypted where nodes have certificates.
 func (a operatorCommands) adminGetter(addr string) (func(ctx context.Context, path string, most time.Duration) ([]byte, error), error) {
 	scheme, transport := "http", &http.Transport{DisableKeepAlives: true}
-	if a.tls != (tlsFiles{}) && !server.Loopback(addr) {
-		config, err := a.tls.client()
+	if a.TLS != (cli.TLSFiles{}) && !server.Loopback(addr) {
+		config, err := a.TLS.Client()
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/logs"
 )
 
@@ -81,7 +82,7 @@ func (b *bundle) addTail(name string, text []byte, cut int64) error {
 // addJSON adds a value.
 func (b *bundle) addJSON(name string, value any) error {
 	var text bytes.Buffer
-	if err := writeJSON(&text, value, "  "); err != nil {
+	if err := cli.WriteJSON(&text, value, "  "); err != nil {
 		return err
 	}
 	return b.add(name, text.Bytes())
@@ -179,11 +180,11 @@ func tailOf(path string, most int64) (text []byte, cut int64, err error) {
 // already is left alone.
 func saveBundle(path string, fill func(io.Writer) error) (size int64, err error) {
 	if _, err := os.Lstat(path); err == nil {
-		return 0, failf("%s is there already: name another with --out", path)
+		return 0, cli.Failf("%s is there already: name another with --out", path)
 	}
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*.tmp") // mode 0600
 	if err != nil {
-		return 0, failf("write %s: %w", path, err)
+		return 0, cli.Failf("write %s: %w", path, err)
 	}
 	defer os.Remove(temp.Name()) // fails after the rename, as it should
 	if err := fill(temp); err != nil {
@@ -194,7 +195,7 @@ func saveBundle(path string, fill func(io.Writer) error) (size int64, err error)
 		err = os.Link(temp.Name(), path) // refused where another came first
 	}
 	if err != nil {
-		return 0, failf("write %s: %w", path, err)
+		return 0, cli.Failf("write %s: %w", path, err)
 	}
 	return info.Size(), nil
 }

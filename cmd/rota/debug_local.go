@@ -20,6 +20,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/cluster/raftstore"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // debugFileMost bounds a settings file, debugNames the files of a data directory that are listed.
@@ -32,7 +33,7 @@ const (
 // else. A setting that wants a file shows it only where it is one: a key may stand there by mistake.
 func (b *bundle) debugSettings(root *cobra.Command, path string) error {
 	const name = "settings.json"
-	text, err := readSmall(path, debugFileMost)
+	text, err := cli.ReadSmall(path, debugFileMost)
 	if err != nil {
 		b.miss(name, err.Error())
 		return nil
@@ -120,7 +121,7 @@ type nodeShown struct {
 // debugNode adds node.json.
 func (b *bundle) debugNode(path string) (node nodeShown, err error) {
 	const name = "node.json"
-	text, err := readSmall(filepath.Join(path, name), debugFileMost)
+	text, err := cli.ReadSmall(filepath.Join(path, name), debugFileMost)
 	if err == nil {
 		err = json.Unmarshal(text, &node)
 	}
@@ -164,7 +165,7 @@ func (b *bundle) debugAudit(ctx context.Context, path string) error {
 	defer cancel()
 	report, err := audit.Data(ctx, path, slog.New(slog.DiscardHandler))
 	if err != nil {
-		b.miss("audit.json", fmt.Sprintf("%v; of a node that runs: rota operator snapshot save F and rota operator audit --backup F", outOfTime(ctx, err)))
+		b.miss("audit.json", fmt.Sprintf("%v; of a node that runs: rota operator snapshot save F and rota operator audit --backup F", cli.OutOfTime(ctx, err)))
 		return nil
 	}
 	return b.addJSON("audit.json", report)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/loadgen"
 	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/test/rig"
@@ -48,7 +49,7 @@ type demoReport struct {
 	Violations   int     `json:"violations"`
 }
 
-type demoCommands struct{ *app }
+type demoCommands struct{ *cli.App }
 
 func (a demoCommands) command() *cobra.Command {
 	jobs := 0
@@ -60,25 +61,25 @@ func (a demoCommands) command() *cobra.Command {
 watch the failover, start the node again, wait for the rest, and compare all nodes. Ends
 only processes that it started; exit 1 if anything was lost or done twice.`,
 		Args: cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error {
+		RunE: a.Does(func(ctx context.Context, _ []string) error {
 			ctx, cancel := context.WithTimeout(ctx, demoLimit)
 			defer cancel()
 			return a.demo(ctx, jobs, keep)
 		}),
 	}
 	cmd.Flags().IntVar(&jobs, "jobs", 4_000, "how many jobs")
-	within(cmd.Flags(), 1, maxBenchJobs, "jobs")
+	cli.Within(cmd.Flags(), 1, cli.MaxBenchJobs, "jobs")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the directory with the nodes' state and logs")
 	return cmd
 }
 
 // demonstration is one being given.
 type demonstration struct {
-	a      *app
+	a      *cli.App
 	c      *client.Client
 	nodes  rig.Nodes
 	ledger *loadgen.Ledger
-	show   *watcher
+	show   *cli.Watcher
 	report demoReport
 }
 
@@ -89,14 +90,14 @@ func (a demoCommands) demo(ctx context.Context, jobs int, keep bool) (err error)
 	}
 	defer func() {
 		if err != nil || keep {
-			a.talk("the nodes' state and logs are in %s", dir)
+			a.Talk("the nodes' state and logs are in %s", dir)
 			return
 		}
 		_ = os.RemoveAll(dir)
 	}()
-	d := &demonstration{a: a.app, report: demoReport{Submitted: jobs}}
+	d := &demonstration{a: a.App, report: demoReport{Submitted: jobs}}
 	defer d.end()
-	a.talk("starting %d nodes in %s", demoNodes, dir)
+	a.Talk("starting %d nodes in %s", demoNodes, dir)
 	if err := d.begin(ctx, dir); err != nil {
 		return err
 	}
@@ -125,9 +126,9 @@ func (d *demonstration) begin(ctx context.Context, dir string) error {
 	if err := d.nodes.Start(ctx); err != nil {
 		return err
 	}
-	d.a.talk("all nodes are ready after %s; they answer at %s", time.Since(begun).Round(time.Millisecond),
+	d.a.Talk("all nodes are ready after %s; they answer at %s", time.Since(begun).Round(time.Millisecond),
 		strings.Join(d.nodes.APIs(), ","))
-	d.a.addrs, d.a.tls = d.nodes.APIs(), tlsFiles{}
+	d.a.Addrs, d.a.TLS = d.nodes.APIs(), cli.TLSFiles{}
 	d.c, err = d.nodes.Dial()
 	return err
 }
@@ -136,9 +137,9 @@ func (d *demonstration) begin(ctx context.Context, dir string) error {
 func (d *demonstration) work(ctx context.Context, jobs int) error {
 	lab := labOf(d.a, d.c)
 	lab.Watch = func(_ string, total int64, value func() int64) (stop func()) {
-		d.a.talk("submitting %d jobs, %g a second, to %d workers of %d slots", jobs, demoRate, demoWorkers, demoSlots)
-		d.show = d.a.watch("jobs completed", total, value)
-		return d.show.stop
+		d.a.Talk("submitting %d jobs, %g a second, to %d workers of %d slots", jobs, demoRate, demoWorkers, demoSlots)
+		d.show = d.a.Watch("jobs completed", total, value)
+		return d.show.Stop
 	}
 	if err := lab.EnsureQueues(ctx, demoQueue); err != nil {
 		return err
@@ -176,14 +177,14 @@ func (d *demonstration) failover(ctx context.Context, after int64) error {
 	}
 	leader := d.nodes.ByID(string(before.Leader))
 	if leader == nil {
-		return failf("the leader %q is none of ours", before.Leader)
+		return cli.Failf("the leader %q is none of ours", before.Leader)
 	}
 	others, err := d.others(leader).Dial()
 	if err != nil {
 		return err
 	}
 	defer others.Close()
-	d.show.say("%6d jobs are done; %s leads term %d: it gets SIGKILL (pid %d)", d.ledger.Completed(),
+	d.show.Say("%6d jobs are done; %s leads term %d: it gets SIGKILL (pid %d)", d.ledger.Completed(),
 		leader.ID, before.Term, leader.Life().PID())
 	killed := d.ledger.Now()
 	leader.Kill()
@@ -200,7 +201,7 @@ func (d *demonstration) failover(ctx context.Context, after int64) error {
 	if err := <-committed; err != nil {
 		return fmt.Errorf("no job was accepted after the leader's death: %w", err)
 	}
-	d.show.say("%6.0f ms first job accepted that was due after the kill", d.report.CommitMs)
+	d.show.Say("%6.0f ms first job accepted that was due after the kill", d.report.CommitMs)
 	return d.comeBack(ctx, leader)
 }
 
@@ -227,7 +228,7 @@ func (d *demonstration) election(ctx context.Context, others *client.Client, bef
 		return fmt.Errorf("no new leader: %w", err)
 	}
 	d.report.ElectedMs = loadgen.RoundTo(float64(d.ledger.Now()-killed)/1e6, 10)
-	d.show.say("%6.0f ms %s leads", d.report.ElectedMs, d.report.Leader)
+	d.show.Say("%6.0f ms %s leads", d.report.ElectedMs, d.report.Leader)
 	return nil
 }
 
@@ -237,12 +238,12 @@ func (d *demonstration) comeBack(ctx context.Context, n *rig.Node) error {
 	if err := n.Start(); err != nil {
 		return err
 	}
-	d.show.say("       %s is started again on its old data", n.ID)
+	d.show.Say("       %s is started again on its old data", n.ID)
 	if err := n.AwaitReady(ctx); err != nil {
 		return err
 	}
 	d.report.CaughtUpMs = loadgen.RoundTo(float64(time.Since(begun))/1e6, 10)
-	d.show.say("%6.0f ms after its start %s has caught up", d.report.CaughtUpMs, n.ID)
+	d.show.Say("%6.0f ms after its start %s has caught up", d.report.CaughtUpMs, n.ID)
 	return nil
 }
 
@@ -273,20 +274,20 @@ func (d *demonstration) verify(ctx context.Context) error {
 // print ends with the proof.
 func (d *demonstration) print() error {
 	r := &d.report
-	err := d.a.printOne(r, nil, func(bool) string {
-		return renderFacts([]fact{
-			{"submitted", r.Submitted}, {"accepted", r.Accepted}, {"completed", r.Completed},
-			{"lost", r.Lost}, {"duplicated", r.Duplicated},
-			{"leader killed", r.Killed}, {"new leader", fmt.Sprintf("%s after %.0f ms", r.Leader, r.ElectedMs)},
-			{"first commit", fmt.Sprintf("after %.0f ms", r.CommitMs)},
-			{"nodes' digests", fmt.Sprintf("equal: %t (%s)", r.DigestsEqual, r.Digest)}, {"violations", r.Violations},
+	err := d.a.PrintOne(r, nil, func(bool) string {
+		return cli.RenderFacts([]cli.Fact{
+			{Name: "submitted", Value: r.Submitted}, {Name: "accepted", Value: r.Accepted}, {Name: "completed", Value: r.Completed},
+			{Name: "lost", Value: r.Lost}, {Name: "duplicated", Value: r.Duplicated},
+			{Name: "leader killed", Value: r.Killed}, {Name: "new leader", Value: fmt.Sprintf("%s after %.0f ms", r.Leader, r.ElectedMs)},
+			{Name: "first commit", Value: fmt.Sprintf("after %.0f ms", r.CommitMs)},
+			{Name: "nodes' digests", Value: fmt.Sprintf("equal: %t (%s)", r.DigestsEqual, r.Digest)}, {Name: "violations", Value: r.Violations},
 		})
 	})
 	if err != nil {
 		return err
 	}
 	if r.Lost > 0 || r.Duplicated > 0 || r.Accepted != int64(r.Submitted) || r.Completed != r.Accepted {
-		return failf("%d jobs were submitted, %d accepted, %d completed, %d lost, %d done twice",
+		return cli.Failf("%d jobs were submitted, %d accepted, %d completed, %d lost, %d done twice",
 			r.Submitted, r.Accepted, r.Completed, r.Lost, r.Duplicated)
 	}
 	return nil
@@ -313,7 +314,7 @@ func (d *demonstration) end() {
 // until waits for a condition, looking often.
 func until(ctx context.Context, condition func() bool) error {
 	for !condition() {
-		if err := pause(ctx, demoPoll); err != nil {
+		if err := cli.Pause(ctx, demoPoll); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/server"
 )
 
@@ -26,7 +27,7 @@ type devFlags struct {
 }
 
 // devCommands is dev: a cluster in this process, or in one of its own in the background.
-type devCommands struct{ *app }
+type devCommands struct{ *cli.App }
 
 func (a devCommands) command() *cobra.Command {
 	f := &devFlags{}
@@ -46,7 +47,7 @@ prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().IntVar(&f.nodes, "nodes", 3, "how many nodes: 1, 3 or 5 make sense")
-	within(cmd.Flags(), 1, rota.MaxVoters, "nodes")
+	cli.Within(cmd.Flags(), 1, rota.MaxVoters, "nodes")
 	cmd.Flags().StringVar(&f.data, "data", "", "`directory` for the nodes' state (default: a temporary one)")
 	cmd.Flags().StringVar(&f.api, "api", "",
 		"`host:port` of the first node, which must be free (default: "+defaultAPI+", or a free port)")
@@ -54,7 +55,7 @@ prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
 	f.log.register(cmd)
 	f.log.level = "warn"
 	cmd.Flags().Lookup("log-level").DefValue = "warn"
-	cmd.RunE = a.does(func(ctx context.Context, _ []string) error {
+	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error {
 		work := a.run
 		if f.background {
 			work = func(ctx context.Context, f *devFlags) error {
@@ -71,9 +72,9 @@ prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
 
 func (a devCommands) run(ctx context.Context, f *devFlags) error {
 	if f.api != "" && !server.Loopback(f.api) {
-		return usagef("--api %q is refused: dev serves loopback only", f.api)
+		return cli.Usagef("--api %q is refused: dev serves loopback only", f.api)
 	}
-	log, err := f.log.logger(a.stderr)
+	log, err := f.log.logger(a.Stderr)
 	if err != nil {
 		return err
 	}
@@ -94,12 +95,12 @@ func (a devCommands) run(ctx context.Context, f *devFlags) error {
 		if err := rememberPorts(dir, ports); err != nil {
 			return err
 		}
-		a.talk("a cluster of %s in %s; try: rota --addr %s cluster status", counted(int64(len(addrs)), "node", ""), dir, addrs[0])
+		a.Talk("a cluster of %s in %s; try: rota --addr %s cluster status", counted(int64(len(addrs)), "node", ""), dir, addrs[0])
 		for i, p := range ports {
-			a.talk("node n%d: clients %s, health and metrics http://%s", i+1, p.API, p.Admin)
+			a.Talk("node n%d: clients %s, health and metrics http://%s", i+1, p.API, p.Admin)
 		}
-		a.talk("console: http://%s/ui/", addrs[0])
-		_, err := fmt.Fprintf(a.stdout, "ready addr=%s\n", strings.Join(addrs, ","))
+		a.Talk("console: http://%s/ui/", addrs[0])
+		_, err := fmt.Fprintf(a.Stdout, "ready addr=%s\n", strings.Join(addrs, ","))
 		return err
 	})
 }
@@ -143,7 +144,7 @@ func (a devCommands) ports(dir string, f *devFlags) ([]server.Ports, error) {
 		if m.To == &ports[0].API {
 			hint = fmt.Sprintf("; commands need --addr %s or ROTA_ADDR; or end that process (ss -ltnp shows it) and begin anew", *m.To)
 		}
-		a.talk("%s%s%s stands in for it%s", m.From, takenText, *m.To, hint)
+		a.Talk("%s%s%s stands in for it%s", m.From, takenText, *m.To, hint)
 	}
 	return ports, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/spf13/pflag"
 )
 
@@ -31,7 +32,7 @@ func (a devCommands) inBackground(ctx context.Context, given *pflag.FlagSet) err
 		}
 	})
 	// What the environment or a file set is among the flags.
-	cmd.Env = withoutPrefix(a.environ, envPrefix)
+	cmd.Env = withoutPrefix(a.Environ, cli.EnvPrefix)
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := cmd.StdoutPipe()
@@ -66,9 +67,9 @@ func (a devCommands) inBackground(ctx context.Context, given *pflag.FlagSet) err
 		}
 		a.relayMoves(log.Name())
 		first, _, _ := strings.Cut(addrs, ",")
-		a.talk("console: http://%s/ui/", first)
-		a.talk("a cluster in process %d, its log in %s; end it with: kill %d", cmd.Process.Pid, log.Name(), cmd.Process.Pid)
-		_, err := fmt.Fprintf(a.stdout, "export ROTA_ADDR=%s ROTA_DEV_PID=%d\n", addrs, cmd.Process.Pid)
+		a.Talk("console: http://%s/ui/", first)
+		a.Talk("a cluster in process %d, its log in %s; end it with: kill %d", cmd.Process.Pid, log.Name(), cmd.Process.Pid)
+		_, err := fmt.Fprintf(a.Stdout, "export ROTA_ADDR=%s ROTA_DEV_PID=%d\n", addrs, cmd.Process.Pid)
 		return err
 	}
 }
@@ -82,7 +83,7 @@ func (a devCommands) relayMoves(path string) {
 	}
 	for line := range strings.Lines(string(text)) {
 		if strings.Contains(line, takenText) {
-			a.talk("%s", strings.TrimSpace(line))
+			a.Talk("%s", strings.TrimSpace(line))
 		}
 	}
 }
@@ -96,7 +97,7 @@ func (a devCommands) notInBackground(cmd *exec.Cmd, path string) error {
 	}
 	_ = os.Remove(path)
 	said := strings.TrimPrefix(strings.TrimSpace(string(text)), "rota: ")
-	return &codedError{max(cmd.ProcessState.ExitCode(), exitFailed), fmt.Errorf("%s", said)}
+	return &cli.CodedError{Code: max(cmd.ProcessState.ExitCode(), cli.ExitFailed), Err: fmt.Errorf("%s", said)}
 }
 
 // withoutPrefix leaves out variables whose names begin so.

@@ -16,12 +16,13 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/cli"
 )
 
-type eventCommands struct{ *app }
+type eventCommands struct{ *cli.App }
 
 func (a eventCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{Use: "events", Short: "What happened in the cluster, the same from every node"},
+	return a.Group(&cobra.Command{Use: "events", Short: "What happened in the cluster, the same from every node"},
 		a.eventsTail())
 }
 
@@ -48,7 +49,7 @@ them. With --follow it goes on as things happen, until a signal
 (exit 130 or 143) or --timeout; when its node dies it goes on at another of --addr, without a gap or a repeat.
 -o jsonl prints one event a line. The bytes are the same from every node.`,
 		Args: cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error {
+		RunE: a.Does(func(ctx context.Context, _ []string) error {
 			filter, err := f.filter()
 			if err != nil {
 				return err
@@ -57,22 +58,22 @@ them. With --follow it goes on as things happen, until a signal
 			if err != nil {
 				return err
 			}
-			out := newEventPrinter(a.output, a.stdout, filter.Follow)
-			err = a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
+			out := newEventPrinter(a.Output, a.Stdout, filter.Follow)
+			err = a.Waiting(func(ctx context.Context, c *client.Client, _ []string) error {
 				show := func(ctx context.Context, heard func()) error {
 					return out.print(chosen(c.Events(ctx, filter), begin, f.last, &filter.After, heard), func() {})
 				}
 				if f.last > 0 && f.follow { // the last of what there is, then what comes
 					filter.Follow = false
-					if err := untilSilent(ctx, a.timeout, show); err != nil {
+					if err := untilSilent(ctx, a.Timeout, show); err != nil {
 						return err
 					}
 					filter.Follow, f.last = true, 0
 				}
-				if filter.Follow || a.timeoutSet {
+				if filter.Follow || a.TimeoutSet {
 					return show(ctx, func() {})
 				}
-				return untilSilent(ctx, a.timeout, show)
+				return untilSilent(ctx, a.Timeout, show)
 			})(ctx, nil)
 			if err != nil && out.n == 0 && ctx.Err() == nil {
 				return err // nothing was begun that wants an end
@@ -90,7 +91,7 @@ them. With --follow it goes on as things happen, until a signal
 	flags.StringVar(&f.job, "job", "", "only events about the job of this `id`; a workflow's node is WORKFLOW/NODE")
 	flags.StringVar(&f.since, "since", "", "begin at this `date`, or so long ago, such as 1h")
 	flags.IntVarP(&f.last, "last", "n", 0, "only the last so many `events`, up to 10000, 0 for all; with --follow those to come, too")
-	withinOrZero(flags, 1, lastMost, "last")
+	cli.WithinOrZero(flags, 1, lastMost, "last")
 	flags.StringVar(&f.queue, "queue", "", "only events about this `queue` and its jobs")
 	flags.StringVar(&f.typ, "type", "", "only events about jobs of this `type`")
 	flags.StringVar(&f.tenant, "tenant", "", "only events about this `tenant` and its jobs")
@@ -106,15 +107,15 @@ func (f *tailFlags) begin(now time.Time) (rota.Date, error) {
 		return 0, nil
 	}
 	if f.from != "" {
-		return 0, usagef("--since and --from both say where to begin: give one of them")
+		return 0, cli.Usagef("--since and --from both say where to begin: give one of them")
 	}
 	ago, err := rota.ParseDuration(f.since)
 	if err == nil && ago >= 0 && ago <= rota.MaxDuration {
 		return rota.DateOf(now.Add(-ago)), nil
 	}
-	at, err := parseDate(f.since)
+	at, err := cli.ParseDate(f.since)
 	if err != nil {
-		return 0, usagef("--since %q is neither a duration such as 1h or 1d12h, 87600h at most, nor %s", f.since, wantedDate)
+		return 0, cli.Usagef("--since %q is neither a duration such as 1h or 1d12h, 87600h at most, nor %s", f.since, cli.WantedDate)
 	}
 	return rota.DateOf(at), nil
 }
@@ -176,30 +177,30 @@ func (f *tailFlags) filter() (rota.EventFilter, error) {
 		Worker: rota.WorkerID(f.worker), Workflow: rota.WorkflowID(f.workflow)}
 	var err error
 	if filter.After, err = rota.ParseEventID(f.from); err != nil {
-		return filter, usagef("--from: %v", err)
+		return filter, cli.Usagef("--from: %v", err)
 	}
 	if f.job != "" {
 		if err := rota.CheckJobRef("--job", filter.Job); err != nil {
-			return filter, usagef("%v", err)
+			return filter, cli.Usagef("%v", err)
 		}
 	}
 	for _, id := range [][2]string{{"--queue", f.queue}, {"--type", f.typ}, {"--tenant", f.tenant},
 		{"--worker", f.worker}, {"--workflow", f.workflow}} {
 		if id[1] != "" {
 			if err := rota.CheckID(id[0], id[1]); err != nil {
-				return filter, usagef("%v", err)
+				return filter, cli.Usagef("%v", err)
 			}
 		}
 	}
 	if f.actor != "" {
 		if err := access.CheckPrincipal(filter.Actor); err != nil {
-			return filter, usagef("--actor: %v", err)
+			return filter, cli.Usagef("--actor: %v", err)
 		}
 	}
 	for _, name := range f.kinds {
 		var k rota.EventKind
 		if err := k.UnmarshalText([]byte(name)); err != nil || k == rota.EventNone {
-			return filter, or(err, error(usagef("--kind %q selects nothing: leave --kind out for all", name)))
+			return filter, cli.Or(err, error(cli.Usagef("--kind %q selects nothing: leave --kind out for all", name)))
 		}
 		filter.Kinds = append(filter.Kinds, k)
 	}
@@ -241,7 +242,7 @@ func (p *eventPrinter) print(events iter.Seq2[rota.ServedEvent, error], heard fu
 func (p *eventPrinter) one(e *rota.ServedEvent) error {
 	switch p.format {
 	case "jsonl":
-		return writeJSON(p.w, e, "")
+		return cli.WriteJSON(p.w, e, "")
 	case "json":
 		open := ",\n    "
 		if p.n == 0 {
@@ -254,7 +255,7 @@ func (p *eventPrinter) one(e *rota.ServedEvent) error {
 		return err
 	case "yaml":
 		fmt.Fprintln(p.w, "---")
-		return writeYAML(p.w, e)
+		return cli.WriteYAML(p.w, e)
 	case "name":
 		_, err := fmt.Fprintln(p.w, e.ID)
 		return err
@@ -312,7 +313,7 @@ func (p *eventPrinter) row(e *rota.ServedEvent) error {
 	if about == "worker "+worker {
 		worker = ""
 	}
-	return line(e.ID, e.Date.String(), e.Kind, clean(about), clean(worker), clean(p.detail(e, about)))
+	return line(e.ID, e.Date.String(), e.Kind, cli.Clean(about), cli.Clean(worker), cli.Clean(p.detail(e, about)))
 }
 
 // detail is what an event says beyond its columns, in words; -o wide and JSON have the

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // someEvents yields n events, a second after each other from 1 s on, then an error if there is one.
@@ -71,7 +72,7 @@ func TestEventsTail_flags(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"--since", "soon"}, {"--since", "-1h"}, {"--since", "5"}, {"--since", "1h", "--from", "1.1.0"}, {"-n", "10001"}, {"-n", "-1"}, {"--worker", "a b"}} {
-		if code, _, talk := runArgs(append([]string{"events", "tail"}, args...)...); code != exitUsage || !strings.Contains(talk, args[len(args)-2][1:]) && !strings.Contains(talk, args[0]) {
+		if code, _, talk := runArgs(append([]string{"events", "tail"}, args...)...); code != cli.ExitUsage || !strings.Contains(talk, args[len(args)-2][1:]) && !strings.Contains(talk, args[0]) {
 			t.Errorf("%v: exit %d, %s", args, code, talk)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/spf13/cobra"
 )
 
@@ -117,7 +118,7 @@ func fromRota(words []string) []string {
 
 // checkCommand says what is wrong with a command line; "" for nothing.
 func checkCommand(words []string) string {
-	root := rootCommand(&app{})
+	root := rootCommand(&cli.App{})
 	command := root
 	for _, w := range words[1:] {
 		if strings.HasPrefix(w, "-") {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // refusing is a node that refuses every call for a reason.
@@ -66,9 +67,9 @@ func TestExitCode_ofEachCommand(t *testing.T) {
 				continue
 			}
 			args := strings.NewReplacer("{flow}", flow, "{token}", "aaaaaaaaaaaa", "{relay}", flow, "{data}", t.TempDir()).Replace(step.args)
-			want := kindCode(k)
+			want := cli.KindCode(k)
 			if k == rota.KindConflict && slices.Contains(underIDs, step.name) && !strings.Contains(args, "--dry-run") {
-				want = exitRefused
+				want = cli.ExitRefused
 			}
 			var stdout, stderr bytes.Buffer
 			began := time.Now()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 func TestExitCode(t *testing.T) {
@@ -23,27 +24,27 @@ func TestExitCode(t *testing.T) {
 		{"done", nil, 0},
 		{"a stranger's error", errors.New("x"), 1},
 		{"conflict", kind(rota.KindConflict), 1},
-		{"conflict at submission", asSubmitted(kind(rota.KindConflict)), 4},
-		{"mode at submission", asSubmitted(kind(rota.KindMode)), 4},
-		{"not found at submission", asSubmitted(kind(rota.KindNotFound)), 3},
+		{"conflict at submission", cli.AsSubmitted(kind(rota.KindConflict)), 4},
+		{"mode at submission", cli.AsSubmitted(kind(rota.KindMode)), 4},
+		{"not found at submission", cli.AsSubmitted(kind(rota.KindNotFound)), 3},
 		{"stale", kind(rota.KindStale), 1},
 		{"out of range", kind(rota.KindOutOfRange), 1},
 		{"denied", kind(rota.KindDenied), 8},
 		{"unauthenticated", kind(rota.KindUnauthenticated), 8},
 		{"internal", kind(rota.KindInternal), 1},
 		{"invalid", kind(rota.KindInvalid), 2},
-		{"usage", usagef("x"), 2},
+		{"usage", cli.Usagef("x"), 2},
 		{"not found", kind(rota.KindNotFound), 3},
 		{"exhausted", kind(rota.KindExhausted), 4},
 		{"mode", kind(rota.KindMode), 4},
 		{"timeout", kind(rota.KindTimeout), 5},
 		{"deadline", fmt.Errorf("x: %w", context.DeadlineExceeded), 5},
 		{"unavailable", kind(rota.KindUnavailable), 7},
-		{"coded beats kind", &codedError{6, kind(rota.KindInvalid)}, 6},
+		{"coded beats kind", &cli.CodedError{Code: 6, Err: kind(rota.KindInvalid)}, 6},
 		{"ended otherwise", endedWell([]rota.Job{{State: rota.JobDead}}), 6},
 		{"ended well", endedWell([]rota.Job{{State: rota.JobCompleted}}), 0},
 	} {
-		if got := exitCode(c.err); got != c.want {
+		if got := cli.ExitCode(c.err); got != c.want {
 			t.Errorf("%s: exit code %d, want %d", c.name, got, c.want)
 		}
 	}
@@ -63,7 +64,7 @@ func TestWorstCode(t *testing.T) {
 		{[]rota.Kind{rota.KindExhausted, rota.KindUnavailable}, 7},
 		{[]rota.Kind{rota.KindInternal}, 1},
 	} {
-		if got := worstCode(kindCode, c.kinds); got != c.want {
+		if got := cli.WorstCode(cli.KindCode, c.kinds); got != c.want {
 			t.Errorf("%v: %d, want %d", c.kinds, got, c.want)
 		}
 	}
@@ -71,21 +72,21 @@ func TestWorstCode(t *testing.T) {
 
 func TestErrorLine(t *testing.T) {
 	t.Parallel()
-	line := errorLine(&rota.Error{Kind: rota.KindExhausted, Text: "queue q\nis full",
+	line := cli.ErrorLine(&rota.Error{Kind: rota.KindExhausted, Text: "queue q\nis full",
 		RetryAfter: 1500 * time.Millisecond}, nil)
 	if want := "rota: queue q is full; try again in 1.5s"; line != want {
 		t.Errorf("got %q, want %q", line, want)
 	}
-	line = errorLine(&rota.Error{Kind: rota.KindUnavailable, Text: "no node answered"}, []string{"a:1", "b:2"})
+	line = cli.ErrorLine(&rota.Error{Kind: rota.KindUnavailable, Text: "no node answered"}, []string{"a:1", "b:2"})
 	if !strings.Contains(line, "a:1, b:2") || strings.Contains(line, "\n") {
 		t.Errorf("unavailable does not name who was asked: %q", line)
 	}
-	line = errorLine(&rota.Error{Kind: rota.KindUnavailable, RetryAfter: 500 * time.Millisecond,
+	line = cli.ErrorLine(&rota.Error{Kind: rota.KindUnavailable, RetryAfter: 500 * time.Millisecond,
 		Text: "the cluster has no leader: is a majority of its nodes up?"}, []string{"a:1"})
 	if strings.Count(line, "majority") != 1 || !strings.Contains(line, "asked: a:1; --addr") {
 		t.Errorf("it asks twice, or does not name who was asked: %q", line)
 	}
-	line = errorLine(&rota.Error{Kind: rota.KindUnavailable, Text: "no node answered"}, []string{client.DefaultAddress})
+	line = cli.ErrorLine(&rota.Error{Kind: rota.KindUnavailable, Text: "no node answered"}, []string{client.DefaultAddress})
 	if !strings.Contains(line, "rota dev starts a cluster there") {
 		t.Errorf("without a cluster on this machine, no word of how to start one: %q", line)
 	}
@@ -95,7 +96,7 @@ func TestErrorLine(t *testing.T) {
 		"x509: certificate signed by unknown authority":                                                      "ROTA_TLS_CA",
 		"an HTTP server is there that is no client port of a node":                                           "names the --api of a node",
 	} {
-		line = errorLine(&rota.Error{Kind: rota.KindUnavailable, Text: text}, []string{"a:1", "b:2"})
+		line = cli.ErrorLine(&rota.Error{Kind: rota.KindUnavailable, Text: text}, []string{"a:1", "b:2"})
 		if !strings.Contains(line, want) || strings.Contains(line, "majority") {
 			t.Errorf("%q is wanted in %q", want, line)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // numeric are the types of flags that must have a range; other widths and lists of
@@ -23,16 +24,16 @@ import (
 var numeric = []string{"int", "uint", "float", "duration", "count"}
 
 // beyond is one below and one above a flag's range, as text.
-func beyond(f *rangedFlag) []string {
-	switch least := f.least.(type) {
+func beyond(f *cli.RangedFlag) []string {
+	switch least := f.Least.(type) {
 	case float64:
 		step := func(v, to float64) string { return strconv.FormatFloat(math.Nextafter(v, to), 'g', -1, 64) }
-		return []string{step(least, math.Inf(-1)), step(f.most.(float64), math.Inf(1)), "NaN", "Inf", "1e999"}
+		return []string{step(least, math.Inf(-1)), step(f.Most.(float64), math.Inf(1)), "NaN", "Inf", "1e999"}
 	case time.Duration:
-		return []string{(least - 1).String(), (f.most.(time.Duration) + 1).String()}
+		return []string{(least - 1).String(), (f.Most.(time.Duration) + 1).String()}
 	default:
-		below := new(big.Int).Sub(big.NewInt(f.least.(int64)), big.NewInt(1))
-		above := new(big.Int).Add(big.NewInt(f.most.(int64)), big.NewInt(1))
+		below := new(big.Int).Sub(big.NewInt(f.Least.(int64)), big.NewInt(1))
+		above := new(big.Int).Add(big.NewInt(f.Most.(int64)), big.NewInt(1))
 		return []string{below.String(), above.String(), "18446744073709551615"}
 	}
 }
@@ -60,25 +61,25 @@ func TestEveryNumberHasARange(t *testing.T) {
 			return
 		}
 		seen++
-		ranged, ok := flag.Value.(*rangedFlag)
+		ranged, ok := flag.Value.(*cli.RangedFlag)
 		if !ok {
 			t.Errorf("%s --%s has no range: declare it by within", cmd.CommandPath(), flag.Name)
 			return
 		}
-		for _, text := range []string{fmt.Sprint(ranged.least), fmt.Sprint(ranged.most), flag.DefValue} {
+		for _, text := range []string{fmt.Sprint(ranged.Least), fmt.Sprint(ranged.Most), flag.DefValue} {
 			if err := ranged.Set(text); err != nil {
 				t.Errorf("%s --%s %s: %v", cmd.CommandPath(), flag.Name, text, err)
 			}
 		}
 		for _, text := range beyond(ranged) {
-			if ranged.orZero && text == "0" {
+			if ranged.OrZero && text == "0" {
 				continue
 			}
 			var out, talk bytes.Buffer
 			line := append(strings.Fields(cmd.CommandPath())[1:], "--addr", listener.Addr().String(), "--"+flag.Name+"="+text)
 			code := run(line, nil, strings.NewReader(""), &out, &talk)
-			for _, part := range []string{"--" + flag.Name + " ", strconv.Quote(text), ranged.span()} {
-				if code != exitUsage || !strings.Contains(talk.String(), part) {
+			for _, part := range []string{"--" + flag.Name + " ", strconv.Quote(text), ranged.Span()} {
+				if code != cli.ExitUsage || !strings.Contains(talk.String(), part) {
 					t.Errorf("%v exits with %d and says %q: %s is missing", line, code, talk.String(), part)
 				}
 			}
@@ -91,7 +92,7 @@ func TestEveryNumberHasARange(t *testing.T) {
 			walk(child)
 		}
 	}
-	walk(rootCommand(&app{}))
+	walk(rootCommand(&cli.App{}))
 	if _ = listener.Close(); seen < 50 {
 		t.Errorf("%d flags were seen", seen)
 	}
@@ -112,7 +113,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 		{"job list --limit 0", "--limit", `"0"`, "1 or more, is wanted"},
 	} {
 		code, _, stderr := rotaLine(strings.Fields(c.args)...)
-		if code != exitUsage {
+		if code != cli.ExitUsage {
 			t.Errorf("%s exits with %d: %s", c.args, code, stderr)
 		}
 		for _, part := range []string{c.flag, c.value, c.want} {
@@ -123,7 +124,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 	}
 	var out, talk bytes.Buffer
 	code := run([]string{"job", "list", "--addr", "127.0.0.1:1"}, []string{"ROTA_LIMIT=0"}, strings.NewReader(""), &out, &talk)
-	if code != exitUsage || !strings.Contains(talk.String(), "ROTA_LIMIT") || !strings.Contains(talk.String(), "1 or more, is wanted") {
+	if code != cli.ExitUsage || !strings.Contains(talk.String(), "ROTA_LIMIT") || !strings.Contains(talk.String(), "1 or more, is wanted") {
 		t.Errorf("ROTA_LIMIT=0 exits with %d: %s", code, talk.String())
 	}
 	for _, zero := range []string{"--archive-retention=0", "--archive-max-bytes=0", "--snapshot-every=0", "--scrub-every=0"} {
@@ -160,7 +161,7 @@ func TestRetiredWorkersAreAskedFor(t *testing.T) {
 			t.Errorf("all %v, status %q: %s, wanted %s", c.all, c.status, got, c.want)
 		}
 	}
-	if _, err := workersKept(false, "gone"); exitCode(err) != exitUsage {
+	if _, err := workersKept(false, "gone"); cli.ExitCode(err) != cli.ExitUsage {
 		t.Errorf("an unknown status: %v", err)
 	}
 }

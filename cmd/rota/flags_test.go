@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // submitted parses the flags of `job submit` into the job that they describe.
 func submittedBy(t *testing.T, args ...string) (rota.JobSpec, error) {
 	t.Helper()
 	f := &submitFlags{}
-	a := &app{}
+	a := &cli.App{}
 	cmd := jobCommands{a}.submit()
 	cmd.ResetFlags()
 	f.register(cmd)
@@ -57,12 +58,12 @@ func TestSubmitFlags(t *testing.T) {
 		"--label a=1 --label a=2": "twice",
 	} {
 		_, err := submittedBy(t, strings.Fields(args)...)
-		if err == nil || !strings.Contains(errorLine(asUsage(err), nil), want) {
+		if err == nil || !strings.Contains(cli.ErrorLine(cli.AsUsage(err), nil), want) {
 			t.Errorf("%s: %v; %q is wanted", args, err, want)
 		}
 	}
 	for _, args := range [][]string{{"--label", "a=b"}, {"--at", "2031-01-31"}, {"--max-runtime", "1h"}, {"--units", "1"}} {
-		if code, _, stderr := runArgs(append([]string{"job", "submit", "--file", "-"}, args...)...); code != exitUsage ||
+		if code, _, stderr := runArgs(append([]string{"job", "submit", "--file", "-"}, args...)...); code != cli.ExitUsage ||
 			!strings.Contains(stderr, args[0]) {
 			t.Errorf("--file beside %v: exit %d, %s", args, code, stderr)
 		}
@@ -90,12 +91,12 @@ func TestSubmitFlags_retry(t *testing.T) {
 func TestDays(t *testing.T) {
 	t.Parallel()
 	_, a, err := settled(t, []string{"ROTA_TIMEOUT=1d"}, "job list")
-	if err != nil || a.timeout != 24*time.Hour {
-		t.Errorf("environment: %s, %v", a.timeout, err)
+	if err != nil || a.Timeout != 24*time.Hour {
+		t.Errorf("environment: %s, %v", a.Timeout, err)
 	}
 	_, a, err = settled(t, nil, "job list", "--config", configFile(t, "timeout: 2d\n"))
-	if err != nil || a.timeout != 48*time.Hour {
-		t.Errorf("file: %s, %v", a.timeout, err)
+	if err != nil || a.Timeout != 48*time.Hour {
+		t.Errorf("file: %s, %v", a.Timeout, err)
 	}
 	cmd, _, err := settled(t, nil, "server", "--archive-retention", "1d12h")
 	if err != nil || cmd.Flags().Lookup("archive-retention").Value.String() != "36h0m0s" {

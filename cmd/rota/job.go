@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // jobCommands are the commands of jobs.
-type jobCommands struct{ *app }
+type jobCommands struct{ *cli.App }
 
 func (a jobCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{Use: "job", Short: "Submit jobs and look after them"},
+	return a.Group(&cobra.Command{Use: "job", Short: "Submit jobs and look after them"},
 		a.submit(), a.show(), a.list(), a.export(), a.wait(),
 		a.alter(), a.cancel(), a.interrupt(), a.runNow(), a.retry(), a.delete(), a.reject(), a.why(), a.eta(), a.logs())
 }
@@ -43,20 +44,20 @@ func jobIDs(args []string) ([]rota.JobID, error) {
 func jobName(j rota.Job) string { return string(j.ID) }
 
 // jobColumns are the columns of a list of jobs.
-func jobColumns() []column[rota.Job] {
-	return []column[rota.Job]{
-		{"ID", false, 0, func(j rota.Job) any { return j.ID }},
-		{"STATE", false, 0, func(j rota.Job) any { return j.State }},
-		{"QUEUE", false, 12, func(j rota.Job) any { return j.Queue }},
-		{"TYPE", false, 14, func(j rota.Job) any { return j.Type }},
-		{"TENANT", true, 0, func(j rota.Job) any { return j.Tenant }},
-		{"PRI", false, 0, func(j rota.Job) any { return j.Priority }},
-		{"TRY", false, 0, func(j rota.Job) any { return j.Attempt + 1 }},
-		{"SUBMITTED", false, 0, func(j rota.Job) any { return j.Submitted.Date }},
-		{"FINISHED", true, 0, func(j rota.Job) any { return j.Finished.Date }},
-		{"WORKER", true, 0, func(j rota.Job) any { return lastWorker(j) }},
-		{"REASON", true, 0, func(j rota.Job) any { return reasonText(j.Reason) }},
-		{"ERROR", true, 0, func(j rota.Job) any { return j.Error }},
+func jobColumns() []cli.Column[rota.Job] {
+	return []cli.Column[rota.Job]{
+		{Head: "ID", Cell: func(j rota.Job) any { return j.ID }},
+		{Head: "STATE", Cell: func(j rota.Job) any { return j.State }},
+		{Head: "QUEUE", Most: 12, Cell: func(j rota.Job) any { return j.Queue }},
+		{Head: "TYPE", Most: 14, Cell: func(j rota.Job) any { return j.Type }},
+		{Head: "TENANT", Wide: true, Cell: func(j rota.Job) any { return j.Tenant }},
+		{Head: "PRI", Cell: func(j rota.Job) any { return j.Priority }},
+		{Head: "TRY", Cell: func(j rota.Job) any { return j.Attempt + 1 }},
+		{Head: "SUBMITTED", Cell: func(j rota.Job) any { return j.Submitted.Date }},
+		{Head: "FINISHED", Wide: true, Cell: func(j rota.Job) any { return j.Finished.Date }},
+		{Head: "WORKER", Wide: true, Cell: func(j rota.Job) any { return lastWorker(j) }},
+		{Head: "REASON", Wide: true, Cell: func(j rota.Job) any { return reasonText(j.Reason) }},
+		{Head: "ERROR", Wide: true, Cell: func(j rota.Job) any { return j.Error }},
 	}
 }
 
@@ -79,7 +80,7 @@ func reasonText(r rota.Reason) string {
 
 // print prints one job as `job show` does.
 func (a jobCommands) print(j rota.Job) error {
-	return a.printOne(j, []string{string(j.ID)}, func(wide bool) string { return jobTable(j, wide) })
+	return a.PrintOne(j, []string{string(j.ID)}, func(wide bool) string { return jobTable(j, wide) })
 }
 
 // lossesText says how many workers were lost under a live job, nil for none.
@@ -98,39 +99,39 @@ func jobTable(j rota.Job, wide bool) string {
 	if !wide {
 		payload, output = head(payload), head(output)
 	}
-	facts := []fact{{"job", j.ID}}
+	facts := []cli.Fact{{Name: "job", Value: j.ID}}
 	if workflow, node, ok := rota.SplitNodeJobID(j.ID); ok {
-		facts = append(facts, fact{"workflow", workflow}, fact{"node", node})
+		facts = append(facts, cli.Fact{Name: "workflow", Value: workflow}, cli.Fact{Name: "node", Value: node})
 	}
-	facts = append(facts, []fact{
-		{"state", j.State}, {"reason", reasonText(j.Reason)}, {"error", j.Error},
-		{"queue", j.Queue}, {"type", j.Type}, {"tenant", j.Tenant}, {"priority", j.Priority}, {"try", j.Attempt + 1}, {"workers lost", lossesText(&j)},
-		{"labels", labelsText(j.Labels)}, {"headers", labelsText(j.Headers)}, {"unique", uniqueText(&j)}, {"merged into", string(j.MergedInto)}, {"batch", j.Batch}, {"progress", progressText(j)},
-		{"submitted", j.Submitted.Date}, {"retried", retriedText(j)}, {"finished", j.Finished.Date}, {"due", j.Due.Date}, {"expires", j.Expires.Date},
-		{"waited", between(j.Enqueued, j.FirstLease)}, {"took", between(j.FirstLease, j.Finished)},
-		{"payload", payload}, {"output", output}, {"output digest", fmt.Sprintf("%x", []byte(j.OutputDigest))},
-		{"fingerprint", fmt.Sprintf("%x", []byte(j.Fingerprint))},
-		{"meta", labelsText(j.Meta)},
+	facts = append(facts, []cli.Fact{
+		{Name: "state", Value: j.State}, {Name: "reason", Value: reasonText(j.Reason)}, {Name: "error", Value: j.Error},
+		{Name: "queue", Value: j.Queue}, {Name: "type", Value: j.Type}, {Name: "tenant", Value: j.Tenant}, {Name: "priority", Value: j.Priority}, {Name: "try", Value: j.Attempt + 1}, {Name: "workers lost", Value: lossesText(&j)},
+		{Name: "labels", Value: labelsText(j.Labels)}, {Name: "headers", Value: labelsText(j.Headers)}, {Name: "unique", Value: uniqueText(&j)}, {Name: "merged into", Value: string(j.MergedInto)}, {Name: "batch", Value: j.Batch}, {Name: "progress", Value: progressText(j)},
+		{Name: "submitted", Value: j.Submitted.Date}, {Name: "retried", Value: retriedText(j)}, {Name: "finished", Value: j.Finished.Date}, {Name: "due", Value: j.Due.Date}, {Name: "expires", Value: j.Expires.Date},
+		{Name: "waited", Value: between(j.Enqueued, j.FirstLease)}, {Name: "took", Value: between(j.FirstLease, j.Finished)},
+		{Name: "payload", Value: payload}, {Name: "output", Value: output}, {Name: "output digest", Value: fmt.Sprintf("%x", []byte(j.OutputDigest))},
+		{Name: "fingerprint", Value: fmt.Sprintf("%x", []byte(j.Fingerprint))},
+		{Name: "meta", Value: labelsText(j.Meta)},
 	}...)
 	if j.Archived {
-		facts = append(facts, fact{"kept", "in the archive"})
+		facts = append(facts, cli.Fact{Name: "kept", Value: "in the archive"})
 	}
 	if j.RecordDropped {
-		facts = append(facts, fact{"kept", "outcome only: payload, output and attempts are gone"})
+		facts = append(facts, cli.Fact{Name: "kept", Value: "outcome only: payload, output and attempts are gone"})
 	}
 	if wide {
 		facts = append(facts, wideFacts(j)...)
 	}
-	text := renderFacts(facts)
+	text := cli.RenderFacts(facts)
 	if len(j.Attempts) > 0 {
-		text += "\n" + renderList(attemptColumns(&j), j.Attempts, wide)
+		text += "\n" + cli.RenderList(attemptColumns(&j), j.Attempts, wide)
 	}
 	if j.Lease != nil {
 		l := j.Lease
-		text += "\n" + renderFacts([]fact{{"lease", l.ID}, {"state", l.State}, {"worker", l.Worker}, {"token",
-			l.Token},
-			{"renewals", l.Renewals}, {"deadline", l.Deadline.Date},
-			{"chosen by", l.Decision.Reasoning.Rule}, {"round", l.Decision.Epoch}, {"rank", l.Decision.Rank}})
+		text += "\n" + cli.RenderFacts([]cli.Fact{{Name: "lease", Value: l.ID}, {Name: "state", Value: l.State}, {Name: "worker", Value: l.Worker}, {Name: "token",
+			Value: l.Token},
+			{Name: "renewals", Value: l.Renewals}, {Name: "deadline", Value: l.Deadline.Date},
+			{Name: "chosen by", Value: l.Decision.Reasoning.Rule}, {Name: "round", Value: l.Decision.Epoch}, {Name: "rank", Value: l.Decision.Rank}})
 	}
 	switch j.State {
 	case rota.JobQueued, rota.JobDelayed, rota.JobBlocked:
@@ -139,45 +140,45 @@ func jobTable(j rota.Job, wide bool) string {
 	return text
 }
 
-func wideFacts(j rota.Job) []fact {
+func wideFacts(j rota.Job) []cli.Fact {
 	positive := func(n int64) any {
 		if n == 0 {
 			return nil
 		}
 		return n
 	}
-	return []fact{
-		{"fee", positive(j.Fee)}, {"size bytes", positive(j.SizeBytes)}, {"delay", span(j.Delay.Milliseconds())}, {"ttl",
-			span(j.TTL.Milliseconds())},
-		{"start by", span(j.StartBy.Milliseconds())},
-		{"max runtime", span(j.MaxRuntime.Milliseconds())}, {"not before", rota.DateOf(j.NotBefore)}, {"cpu milli",
-			positive(j.CPUMilli)},
-		{"memory bytes", positive(j.MemoryBytes)}, {"io bytes per s", positive(j.IOBytesPerS)}, {"requires", strings.Join(j.Requires, ",")},
-		{"regions allowed", strings.Join(j.RegionsAllow, ",")}, {"regions denied", strings.Join(j.RegionsDeny,
+	return []cli.Fact{
+		{Name: "fee", Value: positive(j.Fee)}, {Name: "size bytes", Value: positive(j.SizeBytes)}, {Name: "delay", Value: cli.Span(j.Delay.Milliseconds())}, {Name: "ttl",
+			Value: cli.Span(j.TTL.Milliseconds())},
+		{Name: "start by", Value: cli.Span(j.StartBy.Milliseconds())},
+		{Name: "max runtime", Value: cli.Span(j.MaxRuntime.Milliseconds())}, {Name: "not before", Value: rota.DateOf(j.NotBefore)}, {Name: "cpu milli",
+			Value: positive(j.CPUMilli)},
+		{Name: "memory bytes", Value: positive(j.MemoryBytes)}, {Name: "io bytes per s", Value: positive(j.IOBytesPerS)}, {Name: "requires", Value: strings.Join(j.Requires, ",")},
+		{Name: "regions allowed", Value: strings.Join(j.RegionsAllow, ",")}, {Name: "regions denied", Value: strings.Join(j.RegionsDeny,
 			",")},
-		{"zone", j.Zone}, {"domain", j.Domain}, {"pinned to", j.Worker},
-		{"limits", limitsText(j.Limits)}, {"data keys", strings.Join(j.DataKeys, ",")}, {"keys", strings.Join(j.Keys, ",")}, {"units", positive(j.Units)},
-		{"expected", span(j.Expected.Milliseconds())}, {"preempted", positive(int64(j.Preempted))},
-		{"expected digest", fmt.Sprintf("%x", []byte(j.ExpectedDigest))}, {"simulate", span(j.Simulate.Milliseconds())},
+		{Name: "zone", Value: j.Zone}, {Name: "domain", Value: j.Domain}, {Name: "pinned to", Value: j.Worker},
+		{Name: "limits", Value: limitsText(j.Limits)}, {Name: "data keys", Value: strings.Join(j.DataKeys, ",")}, {Name: "keys", Value: strings.Join(j.Keys, ",")}, {Name: "units", Value: positive(j.Units)},
+		{Name: "expected", Value: cli.Span(j.Expected.Milliseconds())}, {Name: "preempted", Value: positive(int64(j.Preempted))},
+		{Name: "expected digest", Value: fmt.Sprintf("%x", []byte(j.ExpectedDigest))}, {Name: "simulate", Value: cli.Span(j.Simulate.Milliseconds())},
 	}
 }
 
 // attemptColumns count tries from 1, as people do, and lives, where there are several.
-func attemptColumns(j *rota.Job) (columns []column[rota.Attempt]) {
+func attemptColumns(j *rota.Job) (columns []cli.Column[rota.Attempt]) {
 	if j.Life > 0 {
-		columns = append(columns, column[rota.Attempt]{"LIFE", false, 0, func(t rota.Attempt) any { return t.Life + 1 }})
+		columns = append(columns, cli.Column[rota.Attempt]{Head: "LIFE", Cell: func(t rota.Attempt) any { return t.Life + 1 }})
 	}
-	return append(columns, []column[rota.Attempt]{
-		{"TRY", false, 0, func(t rota.Attempt) any { return t.Number + 1 }},
-		{"WORKER", false, 24, func(t rota.Attempt) any { return t.Worker }},
-		{"TOKEN", true, 0, func(t rota.Attempt) any { return t.Token }},
-		{"STARTED", false, 0, func(t rota.Attempt) any { return t.Started.Date }},
-		{"RAN", false, 0, func(t rota.Attempt) any { return between(t.Started, t.Ended) }},
-		{"RENEWALS", false, 0, func(t rota.Attempt) any { return t.Renewals }},
-		{"END", false, 0, func(t rota.Attempt) any { return or(reasonText(t.End), "open") }},
-		{"ERROR", false, 30, func(t rota.Attempt) any { return t.Error }},
-		{"CHOSEN BY", true, 0, func(t rota.Attempt) any { return chosenBy(t.Decision) }},
-		{"LEASE", true, 0, func(t rota.Attempt) any { return t.Lease }},
+	return append(columns, []cli.Column[rota.Attempt]{
+		{Head: "TRY", Cell: func(t rota.Attempt) any { return t.Number + 1 }},
+		{Head: "WORKER", Most: 24, Cell: func(t rota.Attempt) any { return t.Worker }},
+		{Head: "TOKEN", Wide: true, Cell: func(t rota.Attempt) any { return t.Token }},
+		{Head: "STARTED", Cell: func(t rota.Attempt) any { return t.Started.Date }},
+		{Head: "RAN", Cell: func(t rota.Attempt) any { return between(t.Started, t.Ended) }},
+		{Head: "RENEWALS", Cell: func(t rota.Attempt) any { return t.Renewals }},
+		{Head: "END", Cell: func(t rota.Attempt) any { return cli.Or(reasonText(t.End), "open") }},
+		{Head: "ERROR", Most: 30, Cell: func(t rota.Attempt) any { return t.Error }},
+		{Head: "CHOSEN BY", Wide: true, Cell: func(t rota.Attempt) any { return chosenBy(t.Decision) }},
+		{Head: "LEASE", Wide: true, Cell: func(t rota.Attempt) any { return t.Lease }},
 	}...)
 }
 
@@ -209,7 +210,7 @@ func limitsText(limits map[string]int64) string {
 
 // parseLimits takes the pairs of --limit.
 func parseLimits(pairs []string) (map[string]int64, error) {
-	return parsePairs("--limit", pairs, "depth=20", func(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) })
+	return cli.ParsePairs("--limit", pairs, "depth=20", func(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) })
 }
 
 // between is how much of the cluster clock passed; "" where either is not reached.
@@ -217,7 +218,7 @@ func between(from, to rota.Moment) string {
 	if from.IsZero() || to.IsZero() {
 		return ""
 	}
-	return or(span(int64(to.Clock-from.Clock)), "0s")
+	return cli.Or(cli.Span(int64(to.Clock-from.Clock)), "0s")
 }
 
 func progressText(j rota.Job) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // alterFlags are the flags of `job change` as given.
@@ -39,22 +40,22 @@ and a workflow's node, is refused.`,
 	flags.Int32Var(&f.priority, "priority", 0, "0 (critical) to 10 (background)")
 	flags.Int64Var(&f.fee, "fee", 0, "fee in millionths of a unit")
 	flags.StringArrayVar(&f.labels, "label", nil, "`key=value` to set; an empty value takes the label away; may be repeated")
-	durationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after its submission or last retry; 0 takes the queue's")
-	within(flags, 0, rota.MaxPriority, "priority")
-	within(flags, 0, int64(rota.MaxFee), "fee")
-	durationVar(flags, &f.startBy, "start-by", 0, "expire the job unless it has started so long after its submission or last retry; 0 is no bound")
-	within(flags, 0, rota.MaxDuration, "ttl", "start-by")
+	cli.DurationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after its submission or last retry; 0 takes the queue's")
+	cli.Within(flags, 0, rota.MaxPriority, "priority")
+	cli.Within(flags, 0, int64(rota.MaxFee), "fee")
+	cli.DurationVar(flags, &f.startBy, "start-by", 0, "expire the job unless it has started so long after its submission or last retry; 0 is no bound")
+	cli.Within(flags, 0, rota.MaxDuration, "ttl", "start-by")
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := jobIDs(args)
 		if err != nil {
 			return err
 		}
-		change, err := f.change(ids[0], cmd, a.stdin)
+		change, err := f.change(ids[0], cmd, a.Stdin)
 		if err != nil {
 			return err
 		}
-		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			outcome, err := c.ChangeJob(ctx, change)
 			if err != nil {
 				return err
@@ -97,7 +98,7 @@ func (f *alterFlags) change(id rota.JobID, cmd *cobra.Command, stdin io.Reader) 
 	for _, pair := range f.labels {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || key == "" {
-			return c, usagef("--label %q is refused: key=value is wanted", pair)
+			return c, cli.Usagef("--label %q is refused: key=value is wanted", pair)
 		}
 		if c.Labels == nil {
 			c.Labels = make(map[string]string)
@@ -105,7 +106,7 @@ func (f *alterFlags) change(id rota.JobID, cmd *cobra.Command, stdin io.Reader) 
 		c.Labels[key] = value
 	}
 	if !slices.ContainsFunc(alterable, given) {
-		return c, usagef("nothing to change: --%s or --payload is wanted", strings.Join(alterable[:len(alterable)-1], ", --"))
+		return c, cli.Usagef("nothing to change: --%s or --payload is wanted", strings.Join(alterable[:len(alterable)-1], ", --"))
 	}
 	err := c.CheckShape(rota.MaxPayloadBytes)
 	return c, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // outcomeView is one job's outcome of a cancel, a retry or a deletion.
@@ -31,12 +32,12 @@ func (a jobCommands) retry() *cobra.Command {
 				return c.Retry(ctx, ids...)
 			}
 			if len(ids) != 1 {
-				return nil, usagef("--life is of one job: %d are named", len(ids))
+				return nil, cli.Usagef("--life is of one job: %d are named", len(ids))
 			}
 			return c.RetryLives(ctx, rota.JobRetry{ID: ids[0], Life: life})
 		})
 	cmd.Flags().Int32Var(&life, "life", life, "the life that is to be followed, as `job show` says: refused if the job has left it behind; -1 takes the present one")
-	within(cmd.Flags(), int64(rota.AnyLife), math.MaxInt32, "life")
+	cli.Within(cmd.Flags(), int64(rota.AnyLife), math.MaxInt32, "life")
 	return cmd
 }
 
@@ -82,7 +83,7 @@ func (a jobCommands) change(verb, short string,
 		Use:   verb + " ID…",
 		Short: short,
 		Args:  cobra.MinimumNArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			ids, err := jobIDs(args)
 			if err != nil {
 				return err
@@ -101,7 +102,7 @@ func (a jobCommands) change(verb, short string,
 func (a jobCommands) printOutcomes(verb string, outcomes []rota.JobOutcome) error {
 	views := make([]outcomeView, len(outcomes))
 	items := views
-	if a.output == "name" {
+	if a.Output == "name" {
 		items = nil
 	}
 	var refused []rota.Kind
@@ -109,7 +110,7 @@ func (a jobCommands) printOutcomes(verb string, outcomes []rota.JobOutcome) erro
 	for i, o := range outcomes {
 		views[i] = outcomeView{ID: o.ID, State: o.State}
 		if o.Err == nil {
-			if a.output == "name" {
+			if a.Output == "name" {
 				items = append(items, views[i])
 			}
 			continue
@@ -119,34 +120,34 @@ func (a jobCommands) printOutcomes(verb string, outcomes []rota.JobOutcome) erro
 		if first == nil {
 			first = o.Err
 		}
-		if a.output == "name" && len(outcomes) > 1 { // of one the error's line tells all
-			a.talk("rota: %s of %s is refused: %s", verb, o.ID, clean(o.Err.Error()))
+		if a.Output == "name" && len(outcomes) > 1 { // of one the error's line tells all
+			a.Talk("rota: %s of %s is refused: %s", verb, o.ID, cli.Clean(o.Err.Error()))
 		}
 	}
-	l := listing[outcomeView]{
-		whole: map[string]any{"jobs": views}, items: items,
-		name: func(v outcomeView) string { return string(v.ID) },
-		columns: []column[outcomeView]{
-			{"ID", false, 0, func(v outcomeView) any { return v.ID }},
-			{"STATE", false, 0, func(v outcomeView) any {
+	l := cli.Listing[outcomeView]{
+		Whole: map[string]any{"jobs": views}, Items: items,
+		Name: func(v outcomeView) string { return string(v.ID) },
+		Columns: []cli.Column[outcomeView]{
+			{Head: "ID", Cell: func(v outcomeView) any { return v.ID }},
+			{Head: "STATE", Cell: func(v outcomeView) any {
 				if v.State == rota.JobNone {
 					return ""
 				}
 				return v.State
 			}},
-			{"REFUSED", false, 60, func(v outcomeView) any { return v.Error }},
+			{Head: "REFUSED", Most: 60, Cell: func(v outcomeView) any { return v.Error }},
 		},
 	}
-	if err := l.print(a.app); err != nil {
+	if err := l.Print(a.App); err != nil {
 		return err
 	}
 	switch len(refused) {
 	case 0:
 		return nil
 	case 1:
-		return &codedError{worstCode(kindCode, refused), first}
+		return &cli.CodedError{Code: cli.WorstCode(cli.KindCode, refused), Err: first}
 	default:
-		return &codedError{worstCode(kindCode, refused), fmt.Errorf("%s: %d of %d jobs refused, the first: %w",
+		return &cli.CodedError{Code: cli.WorstCode(cli.KindCode, refused), Err: fmt.Errorf("%s: %d of %d jobs refused, the first: %w",
 			verb, len(refused), len(outcomes), first)}
 	}
 }

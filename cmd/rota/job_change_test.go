@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // TestPrintOutcomes: what a script reads as ids is what was done. A refused id is told on
@@ -22,22 +23,22 @@ func TestPrintOutcomes(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		{"names_of_some", "name", all, exitNotFound, "done\n",
+		{"names_of_some", "name", all, cli.ExitNotFound, "done\n",
 			"rota: retry of runs is refused: job runs is RUNNING\nrota: retry of lost is refused: job lost is not known\n"},
-		{"name_of_one", "name", all[:1], exitFailed, "", ""},
-		{"names_of_all", "name", all[1:2], exitDone, "done\n", ""},
-		{"lines_tell_all", "jsonl", all[:1], exitFailed,
+		{"name_of_one", "name", all[:1], cli.ExitFailed, "", ""},
+		{"names_of_all", "name", all[1:2], cli.ExitDone, "done\n", ""},
+		{"lines_tell_all", "jsonl", all[:1], cli.ExitFailed,
 			`{"id":"runs","state":"RUNNING","kind":"CONFLICT","error":"job runs is RUNNING"}` + "\n", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var out, talk bytes.Buffer
-			a := &app{output: c.format, stdout: &out, stderr: &talk}
+			a := &cli.App{Output: c.format, Stdout: &out, Stderr: &talk}
 			err := jobCommands{a}.printOutcomes("retry", c.outcomes)
-			if exitCode(err) != c.code || out.String() != c.stdout || talk.String() != c.stderr {
-				t.Errorf("exit %d, stdout %q, stderr %q", exitCode(err), out.String(), talk.String())
+			if cli.ExitCode(err) != c.code || out.String() != c.stdout || talk.String() != c.stderr {
+				t.Errorf("exit %d, stdout %q, stderr %q", cli.ExitCode(err), out.String(), talk.String())
 			}
-			if c.code != exitDone && !strings.Contains(err.Error(), c.outcomes[0].Err.Error()) {
+			if c.code != cli.ExitDone && !strings.Contains(err.Error(), c.outcomes[0].Err.Error()) {
 				t.Errorf("the error is %v", err)
 			}
 		})

@@ -10,11 +10,12 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/millis"
 )
 
 func (a jobCommands) eta() *cobra.Command {
-	return a.reads(&cobra.Command{
+	return a.Reads(&cobra.Command{
 		Use:   "eta ID",
 		Short: "Forecast when a job starts, and say what that hangs on",
 		Long: `Forecast when a job starts: the node that is asked runs the code that decides ahead of its own
@@ -23,28 +24,28 @@ should start within the interval. Where no date can be given it says what stands
 		Example: `  rota job eta nightly-7
   rota job eta nightly-7 -o json`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			ids, err := jobIDs(args)
 			if err != nil {
 				return err
 			}
-			x, err := c.ETA(ctx, ids[0], a.fresh()...)
+			x, err := c.ETA(ctx, ids[0], a.Fresh()...)
 			if err != nil {
 				return err
 			}
-			a.seen()
-			return a.printOne(x, []string{string(x.Job)}, func(bool) string { return etaText(&x) })
+			a.Seen()
+			return a.PrintOne(x, []string{string(x.Job)}, func(bool) string { return etaText(&x) })
 		})),
 	})
 }
 
 // etaText is a forecast for people.
 func etaText(x *rota.ETA) string {
-	facts := []fact{{"job", x.Job}, {"state", x.State}, {"index", uint64(x.Index)}, {"started", x.Started}}
+	facts := []cli.Fact{{Name: "job", Value: x.Job}, {Name: "state", Value: x.State}, {Name: "index", Value: uint64(x.Index)}, {Name: "started", Value: x.Started}}
 	if x.Expected > 0 {
-		facts = append(facts, fact{"starts", startText(x)}, fact{"from", x.Earliest}, fact{"to", x.Latest})
+		facts = append(facts, cli.Fact{Name: "starts", Value: startText(x)}, cli.Fact{Name: "from", Value: x.Earliest}, cli.Fact{Name: "to", Value: x.Latest})
 	}
-	text := renderFacts(facts)
+	text := cli.RenderFacts(facts)
 	list := func(title string, lines []string) {
 		if len(lines) > 0 {
 			text += "\n" + title + "\n  " + strings.Join(lines, "\n  ") + "\n"
@@ -58,7 +59,7 @@ func etaText(x *rota.ETA) string {
 	if x.Expected == 0 && x.Started == 0 && !x.State.Terminal() {
 		var reasons []string
 		for _, w := range x.Reasons {
-			reasons = append(reasons, strings.TrimSuffix(w.Reason+": "+clean(w.Detail), ": "))
+			reasons = append(reasons, strings.TrimSuffix(w.Reason+": "+cli.Clean(w.Detail), ": "))
 		}
 		text += "\nno date can be given\n"
 		list("in its way", reasons)

@@ -16,6 +16,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/cluster/recovery"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/depot"
 	"github.com/rotasched/rota/internal/flowfile"
 )
@@ -63,9 +64,9 @@ or with --from those that a stopped node or a backup keeps. --filter takes the t
 		if err != nil {
 			return err
 		}
-		return a.does(func(ctx context.Context, _ []string) error { return x.run(ctx, a.app, filter) })(cmd, args)
+		return a.Does(func(ctx context.Context, _ []string) error { return x.run(ctx, a.App, filter) })(cmd, args)
 	}
-	return a.reads(cmd)
+	return a.Reads(cmd)
 }
 
 // filter reads the flags.
@@ -79,23 +80,23 @@ func (x *jobExport) filter() (rota.JobFilter, error) {
 	case f.State == rota.JobNone:
 		f.Where = strings.TrimSpace(f.Where + " state=COMPLETED,DEAD,EXPIRED,CANCELLED")
 	case !f.State.Terminal():
-		return f, usagef("--state %s selects jobs that have not ended: give --live too", f.State)
+		return f, cli.Usagef("--state %s selects jobs that have not ended: give --live too", f.State)
 	}
 	return f, nil
 }
 
-func (x *jobExport) run(ctx context.Context, a *app, filter rota.JobFilter) error {
+func (x *jobExport) run(ctx context.Context, a *cli.App, filter rota.JobFilter) error {
 	if _, err := os.Lstat(x.to); x.to != "" && err == nil { // before all the jobs are read
 		return x.taken()
 	}
 	if x.from == "" {
-		return a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
-			n, err := x.write(ctx, a, c.Jobs(ctx, filter, a.fresh()...))
+		return a.Waiting(func(ctx context.Context, c *client.Client, _ []string) error {
+			n, err := x.write(ctx, a, c.Jobs(ctx, filter, a.Fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen()
-			return a.knownQueue(ctx, c, x.queue, n)
+			a.Seen()
+			return a.KnownQueue(ctx, c, x.queue, n)
 		})(ctx, nil)
 	}
 	jobs, done, err := x.open(ctx)
@@ -107,7 +108,7 @@ func (x *jobExport) run(ctx context.Context, a *app, filter rota.JobFilter) erro
 		return err
 	}
 	if jobs.Damaged > 0 {
-		return failf("export: %d records of the archive are damaged, and their jobs left out: export from another node", jobs.Damaged)
+		return cli.Failf("export: %d records of the archive are damaged, and their jobs left out: export from another node", jobs.Damaged)
 	}
 	return nil
 }
@@ -133,7 +134,7 @@ func (x *jobExport) open(ctx context.Context) (jobs *recovery.Jobs, done func(),
 }
 
 // write writes the jobs in the order in which they came, and says how many, and what was left out.
-func (x *jobExport) write(ctx context.Context, a *app, jobs iter.Seq2[rota.Job, error]) (n int, err error) {
+func (x *jobExport) write(ctx context.Context, a *cli.App, jobs iter.Seq2[rota.Job, error]) (n int, err error) {
 	var sorted flowfile.Sorter
 	defer func() { err = errors.Join(err, sorted.Close()) }()
 	var reasons []string
@@ -143,7 +144,7 @@ func (x *jobExport) write(ctx context.Context, a *app, jobs iter.Seq2[rota.Job, 
 			err = ctx.Err()
 		}
 		if err != nil {
-			return 0, outOfTime(ctx, err)
+			return 0, cli.OutOfTime(ctx, err)
 		}
 		line, submit, why := flowfile.TimedLine(&j)
 		if why != "" {
@@ -152,31 +153,31 @@ func (x *jobExport) write(ctx context.Context, a *app, jobs iter.Seq2[rota.Job, 
 			}
 			continue
 		}
-		if err := sorted.Add(submit, escapeControls(line)); err != nil {
-			return 0, failf("export: %w", err)
+		if err := sorted.Add(submit, cli.EscapeControls(line)); err != nil {
+			return 0, cli.Failf("export: %w", err)
 		}
 		n++
 	}
 	if err := x.put(a, &sorted); err != nil {
 		return 0, err
 	}
-	a.talk("%d jobs exported", n)
+	a.Talk("%d jobs exported", n)
 	slices.Sort(reasons)
 	for _, why := range reasons {
-		a.talk("%d jobs left out: %s", left[why], why)
+		a.Talk("%d jobs left out: %s", left[why], why)
 	}
 	return n, nil
 }
 
 // taken refuses to write over a file.
 func (x *jobExport) taken() error {
-	return usagef("--to: %s is there already: remove it, or name another", x.to)
+	return cli.Usagef("--to: %s is there already: remove it, or name another", x.to)
 }
 
 // put writes the lines to where they go. A file is there whole or not at all.
-func (x *jobExport) put(a *app, lines io.WriterTo) (err error) {
+func (x *jobExport) put(a *cli.App, lines io.WriterTo) (err error) {
 	if x.to == "" {
-		_, err := lines.WriteTo(a.stdout)
+		_, err := lines.WriteTo(a.Stdout)
 		return err
 	}
 	file, err := os.OpenFile(x.to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
@@ -184,11 +185,11 @@ func (x *jobExport) put(a *app, lines io.WriterTo) (err error) {
 		return x.taken()
 	}
 	if err != nil {
-		return usagef("--to: %w", err)
+		return cli.Usagef("--to: %w", err)
 	}
 	defer func() {
 		if err = errors.Join(err, file.Close()); err != nil {
-			err = failf("write --to: %w", errors.Join(err, os.Remove(x.to)))
+			err = cli.Failf("write --to: %w", errors.Join(err, os.Remove(x.to)))
 		}
 	}()
 	if !strings.HasSuffix(x.to, ".gz") {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/foresight"
 )
 
@@ -54,7 +55,7 @@ func TestJobExport(t *testing.T) {
 	must := func(args ...string) string {
 		t.Helper()
 		out, said, code := rotaAt(addr, args...)
-		if code != exitDone {
+		if code != cli.ExitDone {
 			t.Errorf("%v: exit code %d: %s", args, code, said)
 		}
 		return out
@@ -76,7 +77,7 @@ func TestJobExport(t *testing.T) {
 		until = max(until, l.Submit+*l.Run)
 	}
 	for at := range strings.SplitSeq(addr, ",") {
-		if got, said, code := rotaAt(at, "job", "export"); code != exitDone || got != want || !strings.Contains(said, "60 jobs exported") || !strings.Contains(said, "1 jobs left out: they never ran") {
+		if got, said, code := rotaAt(at, "job", "export"); code != cli.ExitDone || got != want || !strings.Contains(said, "60 jobs exported") || !strings.Contains(said, "1 jobs left out: they never ran") {
 			t.Errorf("by %s: exit code %d, %d bytes and not %d: %s", at, code, len(got), len(want), said)
 		}
 	}
@@ -92,13 +93,13 @@ func TestJobExport(t *testing.T) {
 	}
 	packed := filepath.Join(dir, "jobs.jsonl.gz")
 	must("job", "export", "--to", packed)
-	if _, said, code := rotaAt(addr, "job", "export", "--to", packed); code != exitUsage || !strings.Contains(said, "is there already") {
+	if _, said, code := rotaAt(addr, "job", "export", "--to", packed); code != cli.ExitUsage || !strings.Contains(said, "is there already") {
 		t.Errorf("over a file: exit code %d, %s", code, said)
 	}
-	if _, _, code := rotaAt(addr, "job", "export", "--queue", "none"); code != exitNotFound {
+	if _, _, code := rotaAt(addr, "job", "export", "--queue", "none"); code != cli.ExitNotFound {
 		t.Errorf("of a queue that is not there: exit code %d", code)
 	}
-	if _, said, code := rotaAt(addr, "job", "export", "--filter", "colour=red"); code != exitUsage || !strings.Contains(said, "colour") {
+	if _, said, code := rotaAt(addr, "job", "export", "--filter", "colour=red"); code != cli.ExitUsage || !strings.Contains(said, "colour") {
 		t.Errorf("a filter that cannot be: exit code %d, %s", code, said)
 	}
 	backup := filepath.Join(dir, "backup.rota")
@@ -108,16 +109,16 @@ func TestJobExport(t *testing.T) {
 	}
 	checkPacked(t, packed, want)
 	for _, from := range []string{filepath.Join(data, "n1"), filepath.Join(data, "n2"), filepath.Join(data, "n3"), backup} {
-		if got, said, code := rotaAt(addr, "job", "export", "--from", from); code != exitDone || got != want {
+		if got, said, code := rotaAt(addr, "job", "export", "--from", from); code != cli.ExitDone || got != want {
 			t.Errorf("from %s: exit code %d, %d bytes and not %d: %s", from, code, len(got), len(want), said)
 		}
-		if got, _, code := rotaAt(addr, "job", "export", "--from", from, "--live", "--state", "queued"); code != exitDone || len(exportedLines(t, got)) != 1 {
+		if got, _, code := rotaAt(addr, "job", "export", "--from", from, "--live", "--state", "queued"); code != cli.ExitDone || len(exportedLines(t, got)) != 1 {
 			t.Errorf("from %s, what waits: exit code %d, %s", from, code, got)
 		}
 	}
 	out, said, code := rotaAt(addr, "simulate", packed, "--procs", "10000", "--policy", "p:ranking=fifo", "-o", "json")
 	var got struct{ Policies []foresight.Result }
-	if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitDone || got.Policies[0].Jobs != 60 {
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != cli.ExitDone || got.Policies[0].Jobs != 60 {
 		t.Fatalf("%v, exit code %d: %s%s", err, code, out, said)
 	}
 	if r := got.Policies[0]; r.WaitMaxS != 0 || fmt.Sprintf("%.3f", r.MakespanS) != fmt.Sprintf("%.3f", float64(until-lines[0].Submit)/1000) {
@@ -156,12 +157,12 @@ func TestJobExport_refuses(t *testing.T) {
 		want string
 		code int
 	}{
-		{[]string{"--state", "queued"}, "--state QUEUED selects jobs that have not ended: give --live too", exitUsage},
-		{[]string{"--state", "done"}, `job state "DONE" is unknown`, exitUsage},
-		{[]string{"--from", empty}, "holds no log and no snapshot", exitFailed},
-		{[]string{"--from", filepath.Join(empty, "gone")}, "there is no file", exitFailed},
-		{[]string{"--from", torn}, "", exitFailed},
-		{[]string{"more"}, "", exitUsage},
+		{[]string{"--state", "queued"}, "--state QUEUED selects jobs that have not ended: give --live too", cli.ExitUsage},
+		{[]string{"--state", "done"}, `job state "DONE" is unknown`, cli.ExitUsage},
+		{[]string{"--from", empty}, "holds no log and no snapshot", cli.ExitFailed},
+		{[]string{"--from", filepath.Join(empty, "gone")}, "there is no file", cli.ExitFailed},
+		{[]string{"--from", torn}, "", cli.ExitFailed},
+		{[]string{"more"}, "", cli.ExitUsage},
 	} {
 		var o, e bytes.Buffer
 		if code := run(append([]string{"job", "export"}, test.args...), nil, strings.NewReader(""), &o, &e); o.Len() > 0 || code != test.code || !strings.Contains(e.String(), test.want) {

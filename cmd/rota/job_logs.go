@@ -11,12 +11,13 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 func (a jobCommands) logs() *cobra.Command {
 	attempt := int32(-1)
 	follow := false
-	cmd := a.reads(&cobra.Command{
+	cmd := a.Reads(&cobra.Command{
 		Use:   "logs ID [--attempt N] [-f]",
 		Short: "Show what an attempt of a job logged: its first lines and its last ones",
 		Long: `Show what an attempt of a job logged, which with worker run --exec is its stderr: its first
@@ -29,7 +30,7 @@ ended. It needs the right data.`,
 		Args: cobra.ExactArgs(1),
 	})
 	cmd.Flags().Int32Var(&attempt, "attempt", attempt, "the attempt's `number`, 0 for the first, which job show lists as try 1; -1 is the newest")
-	within(cmd.Flags(), -1, math.MaxInt32, "attempt")
+	cli.Within(cmd.Flags(), -1, math.MaxInt32, "attempt")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what it logs until it has ended")
 	show := func(ctx context.Context, c *client.Client, args []string) error {
 		ids, err := jobIDs(args)
@@ -43,18 +44,18 @@ ended. It needs the right data.`,
 		if follow {
 			return a.followLog(ctx, c, of)
 		}
-		l, err := client.JobLog(ctx, c, of, a.fresh()...)
+		l, err := client.JobLog(ctx, c, of, a.Fresh()...)
 		if err != nil {
 			return err
 		}
-		a.seen()
+		a.Seen()
 		return a.printLog(&l, 0)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if follow {
-			return a.does(a.waiting(show))(cmd, args)
+			return a.Does(a.Waiting(show))(cmd, args)
 		}
-		return a.does(a.calling(show))(cmd, args)
+		return a.Does(a.Calling(show))(cmd, args)
 	}
 	return cmd
 }
@@ -62,7 +63,7 @@ ended. It needs the right data.`,
 // followLog prints what an attempt logs until it has ended.
 func (a jobCommands) followLog(ctx context.Context, c *client.Client, of rota.LogOf) error {
 	end := uint64(0)
-	for l, err := range client.FollowLog(ctx, c, of, a.fresh()...) {
+	for l, err := range client.FollowLog(ctx, c, of, a.Fresh()...) {
 		if errors.Is(err, context.Canceled) && end > 0 {
 			return nil // a signal: what there is was printed
 		}
@@ -84,7 +85,7 @@ func (a jobCommands) printLog(l *rota.AttemptLog, from uint64) error {
 	if l.Parts == nil {
 		l.Parts = []rota.LogPart{}
 	}
-	return a.printOne(l, []string{string(l.Job)}, func(bool) string { return logText(l, from) })
+	return a.PrintOne(l, []string{string(l.Job)}, func(bool) string { return logText(l, from) })
 }
 
 func logText(l *rota.AttemptLog, from uint64) string {
@@ -97,7 +98,7 @@ func logText(l *rota.AttemptLog, from uint64) string {
 		for line := range strings.Lines(string(p.Text)) {
 			cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t") // tabs stay
 			for i, c := range cells {
-				cells[i] = clean(c)
+				cells[i] = cli.Clean(c)
 			}
 			b.WriteString(strings.Join(cells, "\t") + "\n")
 		}

@@ -15,24 +15,25 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 func (a jobCommands) show() *cobra.Command {
-	return a.reads(&cobra.Command{
+	return a.Reads(&cobra.Command{
 		Use:   "show ID",
 		Short: "Show one job with its attempts, lease, progress and output",
 		Args:  cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			ids, err := jobIDs(args)
 			if err != nil {
 				return err
 			}
-			job, err := c.Job(ctx, ids[0], a.fresh()...)
+			job, err := c.Job(ctx, ids[0], a.Fresh()...)
 			if err != nil {
 				return err
 			}
-			a.seen()
-			return a.printOne(job, []string{string(job.ID)}, func(wide bool) string { return jobTable(job, wide) + a.startLine(ctx, c, &job) })
+			a.Seen()
+			return a.PrintOne(job, []string{string(job.ID)}, func(wide bool) string { return jobTable(job, wide) + a.startLine(ctx, c, &job) })
 		})),
 	})
 }
@@ -46,7 +47,7 @@ func (a jobCommands) startLine(ctx context.Context, c *client.Client, j *rota.Jo
 	}
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
-	x, err := c.ETA(ctx, j.ID, a.fresh()...)
+	x, err := c.ETA(ctx, j.ID, a.Fresh()...)
 	if err != nil || x.Expected == 0 {
 		return ""
 	}
@@ -81,7 +82,7 @@ have a next_cursor. --count says how many there are, complete or up to its next_
   rota job list --filter 'type=mail label.team=film,tv -state=COMPLETED age>1h'
   rota job list --filter 'error~"connection reset"' --count`,
 		Args: cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			filter := rota.JobFilter{Queue: rota.QueueName(queue), Tenant: rota.TenantID(tenant),
 				Type: rota.JobType(typ), Where: where, GroupBy: group, Cursor: cursor, Limit: limit}
 			if err := parseState(&filter.State, state); err != nil {
@@ -91,13 +92,13 @@ have a next_cursor. --count says how many there are, complete or up to its next_
 				return a.countJobs(ctx, c, filter)
 			}
 			var whole rota.JobPage
-			err := page(ctx, a.app, c, queue, &whole.Jobs, &whole.NextCursor,
+			err := cli.Page(ctx, a.App, c, queue, &whole.Jobs, &whole.NextCursor,
 				func(opts ...client.ReadOption) iter.Seq2[rota.Job, error] { return c.Jobs(ctx, filter, opts...) })
 			if err != nil {
 				return err
 			}
-			l := listing[rota.Job]{whole: whole, items: whole.Jobs, name: jobName, columns: jobColumns()}
-			return l.print(a.app)
+			l := cli.Listing[rota.Job]{Whole: whole, Items: whole.Jobs, Name: jobName, Columns: jobColumns()}
+			return l.Print(a.App)
 		})),
 	}
 	flags := cmd.Flags()
@@ -109,38 +110,38 @@ have a next_cursor. --count says how many there are, complete or up to its next_
 	flags.BoolVar(&count, "count", false, "say how many there are")
 	flags.StringVar(&group, "group", "", "count those alike together, by `what`: fingerprint")
 	flags.IntVar(&limit, "limit", 100, "at most so many")
-	within(flags, 1, unbounded, "limit")
+	cli.Within(flags, 1, cli.Unbounded, "limit")
 	flags.StringVar(&cursor, "cursor", "", "continue after a list: its next_`cursor`")
-	return a.listCommand(cmd)
+	return a.ListCommand(cmd)
 }
 
 // countJobs prints how many jobs a filter selects, by group where it says so.
 func (a jobCommands) countJobs(ctx context.Context, c *client.Client, filter rota.JobFilter) error {
-	counted, err := c.CountJobs(ctx, filter, a.fresh()...)
+	counted, err := c.CountJobs(ctx, filter, a.Fresh()...)
 	if err != nil {
 		return err
 	}
-	a.seen()
+	a.Seen()
 	slices.SortStableFunc(counted.Groups, func(x, y rota.JobGroup) int { return cmp.Compare(y.Count, x.Count) })
 	if !counted.Complete {
-		defer a.talk("there are more: --cursor %q goes on", counted.NextCursor)
+		defer a.Talk("there are more: --cursor %q goes on", counted.NextCursor)
 	}
 	if filter.GroupBy == "" {
 		n := strconv.FormatInt(counted.Count, 10)
-		return a.printOne(counted, []string{n}, func(bool) string {
-			return renderFacts([]fact{{"jobs", n}, {"complete", strconv.FormatBool(counted.Complete)}, {"next cursor", counted.NextCursor}})
+		return a.PrintOne(counted, []string{n}, func(bool) string {
+			return cli.RenderFacts([]cli.Fact{{Name: "jobs", Value: n}, {Name: "complete", Value: strconv.FormatBool(counted.Complete)}, {Name: "next cursor", Value: counted.NextCursor}})
 		})
 	}
-	l := listing[rota.JobGroup]{whole: counted, items: counted.Groups, name: func(g rota.JobGroup) string { return fmt.Sprintf("%x", []byte(g.Fingerprint)) },
-		columns: []column[rota.JobGroup]{
-			{"COUNT", false, 0, func(g rota.JobGroup) any { return g.Count }},
-			{"FINGERPRINT", false, 0, func(g rota.JobGroup) any { return fmt.Sprintf("%x", []byte(g.Fingerprint)) }},
-			{"TYPE", false, 14, func(g rota.JobGroup) any { return g.Type }},
-			{"REASON", false, 0, func(g rota.JobGroup) any { return reasonText(g.Reason) }},
-			{"FOR EXAMPLE", false, 0, func(g rota.JobGroup) any { return g.Job }},
-			{"ERROR", false, 40, func(g rota.JobGroup) any { return g.Error }},
+	l := cli.Listing[rota.JobGroup]{Whole: counted, Items: counted.Groups, Name: func(g rota.JobGroup) string { return fmt.Sprintf("%x", []byte(g.Fingerprint)) },
+		Columns: []cli.Column[rota.JobGroup]{
+			{Head: "COUNT", Cell: func(g rota.JobGroup) any { return g.Count }},
+			{Head: "FINGERPRINT", Cell: func(g rota.JobGroup) any { return fmt.Sprintf("%x", []byte(g.Fingerprint)) }},
+			{Head: "TYPE", Most: 14, Cell: func(g rota.JobGroup) any { return g.Type }},
+			{Head: "REASON", Cell: func(g rota.JobGroup) any { return reasonText(g.Reason) }},
+			{Head: "FOR EXAMPLE", Cell: func(g rota.JobGroup) any { return g.Job }},
+			{Head: "ERROR", Most: 40, Cell: func(g rota.JobGroup) any { return g.Error }},
 		}}
-	return l.print(a.app)
+	return l.Print(a.App)
 }
 
 // parseState takes a job state's name, in any case of letters; "" is none.
@@ -150,7 +151,7 @@ func parseState(state *rota.JobState, name string) error {
 	}
 	err := state.UnmarshalText([]byte(strings.ToUpper(name)))
 	if err == nil && *state == rota.JobNone {
-		return usagef("job state %q selects nothing: leave --state out for all", name)
+		return cli.Usagef("job state %q selects nothing: leave --state out for all", name)
 	}
 	return err
 }
@@ -160,7 +161,7 @@ func (a jobCommands) wait() *cobra.Command {
 		Use:   "wait ID…",
 		Short: "Wait until jobs ended; exit 6 if one did otherwise than COMPLETED, 5 after --timeout",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: a.does(a.waiting(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Waiting(func(ctx context.Context, c *client.Client, args []string) error {
 			ids, err := jobIDs(args)
 			if err != nil {
 				return err
@@ -171,12 +172,12 @@ func (a jobCommands) wait() *cobra.Command {
 					ended = append(ended, j)
 				}
 			}
-			l := listing[rota.Job]{whole: rota.JobPage{Jobs: ended}, items: ended, name: jobName,
-				columns: jobColumns()}
+			l := cli.Listing[rota.Job]{Whole: rota.JobPage{Jobs: ended}, Items: ended, Name: jobName,
+				Columns: jobColumns()}
 			if errors.Is(err, context.Canceled) && len(ended) == 0 {
 				return err // a signal: there is nothing to print
 			}
-			if printErr := l.print(a.app); printErr != nil {
+			if printErr := l.Print(a.App); printErr != nil {
 				return printErr
 			}
 			if err == nil {
@@ -184,7 +185,7 @@ func (a jobCommands) wait() *cobra.Command {
 			}
 			if ctx.Err() == context.DeadlineExceeded || rota.KindOf(err) == rota.KindTimeout {
 				return rota.Refusef(rota.KindTimeout, "wait", "%d of %d jobs had not ended after %s",
-					len(ids)-len(ended), len(ids), a.timeout)
+					len(ids)-len(ended), len(ids), a.Timeout)
 			}
 			return err
 		})),
@@ -207,7 +208,7 @@ func endedWell(jobs []rota.Job) error {
 	if len(otherwise) > most {
 		text += fmt.Sprintf("; and %d more", len(otherwise)-most)
 	}
-	return &codedError{exitOtherwise, fmt.Errorf("%s", text)}
+	return &cli.CodedError{Code: cli.ExitOtherwise, Err: fmt.Errorf("%s", text)}
 }
 
 func because(j rota.Job) string {
@@ -216,7 +217,7 @@ func because(j rota.Job) string {
 		text = " (" + j.Reason.String() + ")"
 	}
 	if j.Error != "" {
-		text += ": " + head(clean(j.Error))
+		text += ": " + head(cli.Clean(j.Error))
 	}
 	return text
 }

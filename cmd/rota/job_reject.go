@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -30,21 +31,23 @@ loses health and stake where the queue's health_steps are on, and the job runs a
 			return err
 		}
 		if err := report.Lease.UnmarshalText([]byte(lease)); err != nil {
-			return usagef("--lease %q is refused: %w", lease, err)
+			return cli.Usagef("--lease %q is refused: %w", lease, err)
 		}
 		if strings.TrimSpace(reason) == "" {
-			return usagef("--reason is missing: what is wrong with the proof")
+			return cli.Usagef("--reason is missing: what is wrong with the proof")
 		}
 		if len(reason) > limits.MaxReasonBytes {
-			return usagef("--reason has %d bytes: at most %d are taken", len(reason), limits.MaxReasonBytes)
+			return cli.Usagef("--reason has %d bytes: at most %d are taken", len(reason), limits.MaxReasonBytes)
 		}
-		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			outcome, err := c.ReportProof(ctx, report)
 			if err != nil {
 				return err
 			}
-			return a.printOne(outcomeView{ID: outcome.ID, State: outcome.State}, []string{string(outcome.ID)},
-				func(bool) string { return renderFacts([]fact{{"job", outcome.ID}, {"state", outcome.State}}) })
+			return a.PrintOne(outcomeView{ID: outcome.ID, State: outcome.State}, []string{string(outcome.ID)},
+				func(bool) string {
+					return cli.RenderFacts([]cli.Fact{{Name: "job", Value: outcome.ID}, {Name: "state", Value: outcome.State}})
+				})
 		}))(cmd, args)
 	}
 	return cmd

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/millis"
 )
 
@@ -62,15 +63,15 @@ changes nothing and prints it as it is; another job under a known id is refused 
 			if err := f.refuseBeside(cmd); err != nil {
 				return err
 			}
-			return a.does(a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
+			return a.Does(a.Waiting(func(ctx context.Context, c *client.Client, _ []string) error {
 				return a.submitFile(ctx, c, f.file)
 			}))(cmd, args)
 		}
-		spec, err := f.spec(a.stdin)
+		spec, err := f.spec(a.Stdin)
 		if err != nil {
 			return err
 		}
-		return a.does(func(ctx context.Context, _ []string) error { return a.submitOne(ctx, spec, f.wait) })(cmd,
+		return a.Does(func(ctx context.Context, _ []string) error { return a.submitOne(ctx, spec, f.wait) })(cmd,
 			args)
 	}
 	return cmd
@@ -95,20 +96,20 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 	flags.Int64Var(&f.fee, "fee", 0, "fee in millionths of a unit")
 	flags.Int64Var(&f.size, "size", 0, "declared size in `bytes` (default: the payload's)")
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
-	durationVar(flags, &f.delay, "delay", 0, "hold the job back so long")
-	flags.Var((*dateValue)(&f.at), "at", "hold the job back until this `date`, such as 2031-01-31T15:04:05Z; local without a zone")
+	cli.DurationVar(flags, &f.delay, "delay", 0, "hold the job back so long")
+	flags.Var((*cli.DateValue)(&f.at), "at", "hold the job back until this `date`, such as 2031-01-31T15:04:05Z; local without a zone")
 	flags.Int64Var(&f.retry.Attempts, "retry-attempts", 0, "how many `attempts` the job has (default: the queue's attempt_max)")
-	durationVar(flags, &f.retry.Base, "retry-base", 0, "the wait after the first attempt that fails (default: the queue's)")
-	durationVar(flags, &f.retry.Cap, "retry-cap", 0, "the longest wait between two attempts (default: the queue's)")
+	cli.DurationVar(flags, &f.retry.Base, "retry-base", 0, "the wait after the first attempt that fails (default: the queue's)")
+	cli.DurationVar(flags, &f.retry.Cap, "retry-cap", 0, "the longest wait between two attempts (default: the queue's)")
 	flags.Float64Var(&f.factor, "retry-factor", 0, "by how `much` the wait grows with each attempt, 1 to 1000 (default: the queue's)")
 	flags.Float64Var(&f.jitter, "retry-jitter", -1, "by what `ratio` a wait is longer or shorter at most, 0 to 1 (default: the queue's)")
 	flags.Lookup("retry-jitter").DefValue = "0" // the help says what it is
-	durationVar(flags, &f.maxRuntime, "max-runtime", 0, "end an attempt that runs so long, 3s or more: its worker ends it 1s before, to report it (default: the queue's max_runtime)")
+	cli.DurationVar(flags, &f.maxRuntime, "max-runtime", 0, "end an attempt that runs so long, 3s or more: its worker ends it 1s before, to report it (default: the queue's max_runtime)")
 	flags.StringArrayVar(&f.labels, "label", nil, "`key=value` of your own, shown and kept with the job; may be repeated")
 	flags.StringArrayVar(&f.headers, "header", nil,
 		"`key=value` for the worker, such as traceparent=00-…: no part of the job's content; may be repeated")
-	durationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after submission")
-	durationVar(flags, &f.startBy, "start-by", 0, "expire the job so long after submission unless a worker has it by then")
+	cli.DurationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after submission")
+	cli.DurationVar(flags, &f.startBy, "start-by", 0, "expire the job so long after submission unless a worker has it by then")
 	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` taken from the worker")
 	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory taken from the worker")
 	flags.Int64Var(&f.io, "io", 0, "`bytes` of I/O a second taken from the worker")
@@ -131,27 +132,27 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 		"`name` of data that the work reads; workers that hold it are preferred; may be repeated")
 	flags.Int64Var(&f.units, "units", 0, "units taken from the worker's units_per_period (default: 1)")
 	f.registerUnique(flags)
-	within(flags, 0, rota.MaxPriority, "priority")
-	within(flags, 0, int64(rota.MaxFee), "fee")
-	within(flags, 0, int64(rota.MaxSizeBytes), "size")
-	within(flags, 0, rota.MaxDuration, "delay", "ttl", "start-by")
-	withinOrZero(flags, time.Duration(rota.MaxRuntimeLeast)*time.Millisecond, rota.MaxDuration, "max-runtime")
+	cli.Within(flags, 0, rota.MaxPriority, "priority")
+	cli.Within(flags, 0, int64(rota.MaxFee), "fee")
+	cli.Within(flags, 0, int64(rota.MaxSizeBytes), "size")
+	cli.Within(flags, 0, rota.MaxDuration, "delay", "ttl", "start-by")
+	cli.WithinOrZero(flags, time.Duration(rota.MaxRuntimeLeast)*time.Millisecond, rota.MaxDuration, "max-runtime")
 	boundResources(flags)
-	within(flags, 0, rota.MaxAttempts, "retry-attempts")
-	withinOrZero(flags, 1.0, 1_000.0, "retry-factor")
-	within(flags, 0.0, 1.0, "retry-jitter")
-	within(flags, 0, rota.MaxDuration, "retry-base", "retry-cap")
-	within(flags, 0, maxMs, "simulate-ms", "expected-ms")
-	within(flags, 0, int64(rota.MaxUnits), "units")
+	cli.Within(flags, 0, rota.MaxAttempts, "retry-attempts")
+	cli.WithinOrZero(flags, 1.0, 1_000.0, "retry-factor")
+	cli.Within(flags, 0.0, 1.0, "retry-jitter")
+	cli.Within(flags, 0, rota.MaxDuration, "retry-base", "retry-cap")
+	cli.Within(flags, 0, cli.MaxMs, "simulate-ms", "expected-ms")
+	cli.Within(flags, 0, int64(rota.MaxUnits), "units")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the job ended; exit 6 if otherwise than COMPLETED")
 	flags.StringVar(&f.file, "file", "", "submit the jobs of this JSON-lines `file`, - for stdin")
 }
 
 // boundResources bounds what a job takes and a worker offers.
 func boundResources(flags *pflag.FlagSet) {
-	within(flags, 0, rota.MaxCPUMilli, "cpu")
-	within(flags, 0, int64(rota.MaxMemoryBytes), "memory")
-	within(flags, 0, int64(rota.MaxIOBytesPerS), "io")
+	cli.Within(flags, 0, rota.MaxCPUMilli, "cpu")
+	cli.Within(flags, 0, int64(rota.MaxMemoryBytes), "memory")
+	cli.Within(flags, 0, int64(rota.MaxIOBytesPerS), "io")
 }
 
 // refuseBeside refuses flags that say something about one job beside --file.
@@ -163,7 +164,7 @@ func (f *submitFlags) refuseBeside(cmd *cobra.Command) error {
 		}
 	})
 	if len(beside) > 0 {
-		return usagef("--file takes no %s: each line of the file says it itself", strings.Join(beside, ", "))
+		return cli.Usagef("--file takes no %s: each line of the file says it itself", strings.Join(beside, ", "))
 	}
 	return nil
 }
@@ -172,7 +173,7 @@ func (f *submitFlags) refuseBeside(cmd *cobra.Command) error {
 func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 	var none rota.JobSpec
 	if f.typ == "" {
-		return none, usagef("--type is missing: the handler that shall run the job")
+		return none, cli.Usagef("--type is missing: the handler that shall run the job")
 	}
 	payload, err := readPayload(f.payload, stdin)
 	if err != nil {
@@ -196,18 +197,18 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 	if s.Limits, err = parseLimits(f.limits); err != nil {
 		return none, err
 	}
-	s.Labels, err = parsePairs("--label", f.labels, "team=search", func(text string) (string, error) { return text, nil })
+	s.Labels, err = cli.ParsePairs("--label", f.labels, "team=search", func(text string) (string, error) { return text, nil })
 	if err != nil {
 		return none, err
 	}
-	s.Headers, err = parsePairs("--header", f.headers, "traceparent=00-…", func(text string) (string, error) { return text, nil })
+	s.Headers, err = cli.ParsePairs("--header", f.headers, "traceparent=00-…", func(text string) (string, error) { return text, nil })
 	if err != nil {
 		return none, err
 	}
 	if f.expectedDigest != "" {
 		digest, err := hex.DecodeString(f.expectedDigest)
 		if err != nil || len(digest) != 32 {
-			return none, usagef("--expected-digest %q is not a SHA-256: 64 hex digits are wanted", f.expectedDigest)
+			return none, cli.Usagef("--expected-digest %q is not a SHA-256: 64 hex digits are wanted", f.expectedDigest)
 		}
 		s.ExpectedDigest = digest
 	}
@@ -236,7 +237,7 @@ func readPayload(arg string, stdin io.Reader) ([]byte, error) {
 	case strings.HasPrefix(arg, "@"):
 		file, err := os.Open(arg[1:])
 		if err != nil {
-			return nil, usagef("read payload: %w", err)
+			return nil, cli.Usagef("read payload: %w", err)
 		}
 		defer file.Close()
 		from, name = file, arg[1:]
@@ -245,10 +246,10 @@ func readPayload(arg string, stdin io.Reader) ([]byte, error) {
 	}
 	payload, err := io.ReadAll(io.LimitReader(from, rota.MaxPayloadBytes+1))
 	if err != nil {
-		return nil, usagef("read payload from %s: %w", name, err)
+		return nil, cli.Usagef("read payload from %s: %w", name, err)
 	}
 	if len(payload) > rota.MaxPayloadBytes {
-		return nil, usagef("payload from %s has more than %d bytes, the most that a job takes", name,
+		return nil, cli.Usagef("payload from %s has more than %d bytes, the most that a job takes", name,
 			rota.MaxPayloadBytes)
 	}
 	return payload, nil
@@ -261,8 +262,8 @@ func (a jobCommands) printSubmitted(ctx context.Context, c *client.Client, done 
 	job, err := c.Job(ctx, id, client.AtLeast(done.Index))
 	switch kind := rota.KindOf(err); {
 	case kind == rota.KindDenied || kind == rota.KindNotFound:
-		return a.printOne(done, []string{string(done.ID)}, func(bool) string {
-			return renderFacts([]fact{{"job", done.ID}, {"state", done.State}})
+		return a.PrintOne(done, []string{string(done.ID)}, func(bool) string {
+			return cli.RenderFacts([]cli.Fact{{Name: "job", Value: done.ID}, {Name: "state", Value: done.State}})
 		})
 	case err != nil:
 		return err
@@ -279,21 +280,21 @@ func droppedPayload(id rota.JobID, merged rota.Merge) error {
 func (a jobCommands) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error {
 	var id rota.JobID
 	var merged rota.Merge
-	err := a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+	err := a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 		outcomes, err := client.EachOutcome(c.Submit(ctx, spec)) // one refusal says it shorter
 		if err == nil {
 			err = outcomes[0].Err
 		}
 		if err != nil {
-			return asSubmitted(err)
+			return cli.AsSubmitted(err)
 		}
 		if id = outcomes[0].ID; outcomes[0].Holder != "" {
 			id = outcomes[0].Holder
-			a.talk("merged into job %s, which holds the key", id)
+			a.Talk("merged into job %s, which holds the key", id)
 		}
 		merged = outcomes[0].Merge
 		if outcomes[0].Throttle {
-			a.talk("%s", throttleHint)
+			a.Talk("%s", throttleHint)
 		}
 		if wait && !merged.Dropped() {
 			return nil
@@ -301,24 +302,24 @@ func (a jobCommands) submitOne(ctx context.Context, spec rota.JobSpec, wait bool
 		return a.printSubmitted(ctx, c, outcomes[0])
 	})(ctx, nil)
 	if err == nil && merged.Dropped() {
-		return asSubmitted(droppedPayload(id, merged))
+		return cli.AsSubmitted(droppedPayload(id, merged))
 	}
 	if err != nil || !wait {
 		return err
 	}
-	return a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
+	return a.Waiting(func(ctx context.Context, c *client.Client, _ []string) error {
 		ended, err := client.Collect(c.Wait(ctx, id))
 		if err != nil && ctx.Err() == context.Canceled { // an interrupt is quiet, unless the id is not known yet
 			if spec.Minted {
-				a.talk("job %s was submitted", id)
+				a.Talk("job %s was submitted", id)
 			}
 			return err
 		}
 		if ctx.Err() == context.DeadlineExceeded || rota.KindOf(err) == rota.KindTimeout {
-			return rota.Refusef(rota.KindTimeout, "wait", "job %s was submitted and had not ended after %s", id, a.timeout)
+			return rota.Refusef(rota.KindTimeout, "wait", "job %s was submitted and had not ended after %s", id, a.Timeout)
 		}
 		if err != nil {
-			a.talk("job %s was submitted", id)
+			a.Talk("job %s was submitted", id)
 			return err
 		}
 		final := ended[0]

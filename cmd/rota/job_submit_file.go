@@ -13,6 +13,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/flowfile"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -66,17 +67,17 @@ type fileSender struct {
 }
 
 func (a jobCommands) submitFile(ctx context.Context, c *client.Client, path string) error {
-	in := a.stdin
+	in := a.Stdin
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
-			return usagef("read jobs: %w", err)
+			return cli.Usagef("read jobs: %w", err)
 		}
 		defer file.Close()
 		in = file
 	}
 	s := newFileSender(c, client.NewJobID)
-	s.hint = func() { a.talk("%s; the file goes on more slowly", throttleHint) }
+	s.hint = func() { a.Talk("%s; the file goes on more slowly", throttleHint) }
 	err := s.send(ctx, flowfile.NewJobs(in))
 	if printErr := a.printFileReport(&s.report); printErr != nil {
 		return printErr
@@ -142,7 +143,7 @@ func (s *fileSender) submit(ctx context.Context, lines []flowfile.JobLine) {
 	}
 	outcomes, err := client.EachOutcome(s.to.Submit(ctx, specs...))
 	if err != nil || len(outcomes) != len(lines) {
-		s.broken = or(err, fmt.Errorf("%d outcomes for %d jobs", len(outcomes), len(lines)))
+		s.broken = cli.Or(err, fmt.Errorf("%d outcomes for %d jobs", len(outcomes), len(lines)))
 		err = s.broken
 	}
 	s.slowDown(ctx, outcomes)
@@ -177,14 +178,14 @@ func (s *fileSender) slowDown(ctx context.Context, outcomes []rota.Submitted) {
 		}
 	}
 	if !slices.ContainsFunc(outcomes, func(o rota.Submitted) bool { return o.Throttle }) {
-		_ = pause(ctx, delay)
+		_ = cli.Pause(ctx, delay)
 		return
 	}
 	if !s.throttled && s.hint != nil {
 		s.hint()
 	}
 	s.throttled = true
-	_ = pause(ctx, max(delay, filePause)) // the end of ctx shows in the next batch
+	_ = cli.Pause(ctx, max(delay, filePause)) // the end of ctx shows in the next batch
 }
 
 func (s *fileSender) accept(existed bool) {
@@ -216,11 +217,11 @@ func (s *fileSender) verdict() error {
 	for k := range s.kinds {
 		kinds = append(kinds, k)
 	}
-	code := worstCode(submitCode, kinds)
+	code := cli.WorstCode(cli.SubmitCode, kinds)
 	if s.broken != nil && !s.kinds[rota.KindInvalid] {
-		return &codedError{code, fmt.Errorf("the file was not sent to its end: %w", s.broken)}
+		return &cli.CodedError{Code: code, Err: fmt.Errorf("the file was not sent to its end: %w", s.broken)}
 	}
-	return &codedError{code, fmt.Errorf("%d jobs were refused", s.report.Refused)}
+	return &cli.CodedError{Code: code, Err: fmt.Errorf("%d jobs were refused", s.report.Refused)}
 }
 
 // text is the report for people.
@@ -232,7 +233,7 @@ func (r *fileReport) text() string {
 	}
 	fmt.Fprintf(&text, ", refused %d\n", r.Refused)
 	for _, refusal := range r.Refusals {
-		fmt.Fprintf(&text, "line %d: %s: %s\n", refusal.Line, refusal.Kind, clean(refusal.Error))
+		fmt.Fprintf(&text, "line %d: %s: %s\n", refusal.Line, refusal.Kind, cli.Clean(refusal.Error))
 	}
 	if r.Unlisted > 0 {
 		fmt.Fprintf(&text, "and %d more refusals\n", r.Unlisted)
@@ -242,8 +243,8 @@ func (r *fileReport) text() string {
 
 // printFileReport prints it; -o name has no ids to print, and the report goes to stderr.
 func (a jobCommands) printFileReport(r *fileReport) error {
-	if a.output == "name" {
-		a.talk("%s", strings.TrimSuffix(r.text(), "\n"))
+	if a.Output == "name" {
+		a.Talk("%s", strings.TrimSuffix(r.text(), "\n"))
 	}
-	return a.printOne(r, nil, func(bool) string { return r.text() })
+	return a.PrintOne(r, nil, func(bool) string { return r.text() })
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/flowfile"
 )
 
@@ -79,21 +80,21 @@ func TestFileSender(t *testing.T) {
 		if r.Refusals[0].Line != 3 || r.Refusals[0].Kind != "EXHAUSTED" || r.Refusals[1].Line != 4 {
 			t.Errorf("refusals %+v", r.Refusals)
 		}
-		if code := exitCode(s.verdict()); code != exitUsage {
-			t.Errorf("exit %d, want %d: a malformed line comes first", code, exitUsage)
+		if code := cli.ExitCode(s.verdict()); code != cli.ExitUsage {
+			t.Errorf("exit %d, want %d: a malformed line comes first", code, cli.ExitUsage)
 		}
 	})
 	t.Run("admission_is_4", func(t *testing.T) {
 		t.Parallel()
 		s, _ := sendTypes(t, "a", "full")
-		if code := exitCode(s.verdict()); code != exitRefused {
+		if code := cli.ExitCode(s.verdict()); code != cli.ExitRefused {
 			t.Errorf("exit %d", code)
 		}
 	})
 	t.Run("no_outcome_is_7", func(t *testing.T) {
 		t.Parallel()
 		s, _ := sendTypes(t, "a", "gone")
-		if code := exitCode(s.verdict()); code != exitUnavailable || s.report.Accepted != 1 {
+		if code := cli.ExitCode(s.verdict()); code != cli.ExitUnavailable || s.report.Accepted != 1 {
 			t.Errorf("exit %d, report %+v", code, s.report)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // registerUnique declares what a job is unique by.
@@ -13,13 +14,13 @@ func (f *submitFlags) registerUnique(flags *pflag.FlagSet) {
 	u := &f.unique
 	flags.StringVar(&u.Key, "unique-key", "", "`text` that one job at a time stands for, in its tenant")
 	flags.StringSliceVar(&u.By, "unique-by", nil, "what of the job makes that key instead: `parts` of queue, type and args, the payload")
-	durationVar(flags, &u.Period, "unique-period", 0, "the key holds within a period so long, such as 1h, in which the job is to run")
+	cli.DurationVar(flags, &u.Period, "unique-period", 0, "the key holds within a period so long, such as 1h, in which the job is to run")
 	flags.StringSliceVar(&u.Scope, "unique-scope", nil, "`phases` in which a job holds its key: pending, running, completed (default: the first two)")
-	durationVar(flags, &u.Keep, "unique-keep", 0, "how long a completed job holds its key, at most 30d")
+	cli.DurationVar(flags, &u.Keep, "unique-keep", 0, "how long a completed job holds its key, at most 30d")
 	flags.StringVar(&u.OnConflict, "unique-on-conflict", "", "what becomes of a job whose key another holds: refuse, existing, replace, extend, after or collect (`way`; default: refuse)")
-	durationVar(flags, &u.ExtendMax, "unique-extend-max", 0, "how long after its submission extend or collect delays a job at most (default: 1h)")
-	within(flags, 0, rota.MaxDuration, "unique-period", "unique-extend-max")
-	within(flags, 0, rota.MaxUniqueKeep, "unique-keep")
+	cli.DurationVar(flags, &u.ExtendMax, "unique-extend-max", 0, "how long after its submission extend or collect delays a job at most (default: 1h)")
+	cli.Within(flags, 0, rota.MaxDuration, "unique-period", "unique-extend-max")
+	cli.Within(flags, 0, rota.MaxUniqueKeep, "unique-keep")
 }
 
 // uniqueness returns what the job is unique by; nil where no flag says anything of it.
@@ -45,7 +46,7 @@ func uniqueText(j *rota.Job) string {
 		text = "by " + strings.Join(u.By, ", ")
 	}
 	if u.Period > 0 {
-		text += " in each " + span(u.Period.Milliseconds())
+		text += " in each " + cli.Span(u.Period.Milliseconds())
 	}
 	switch j.UniqueHolder {
 	case "":

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/jsonparts"
 )
 
@@ -23,21 +24,21 @@ func (f *templateFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.tenant, "tenant", string(rota.DefaultTenant), "`tenant` that the job is of")
 	flags.Int32Var(&f.priority, "priority", rota.DefaultPriority, "0 (critical) to 10 (background)")
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
-	durationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after it was submitted")
-	durationVar(flags, &f.startBy, "start-by", 0, "expire the job so long after it was submitted unless a worker has it by then")
-	durationVar(flags, &f.most, "max-runtime", 0, "end an attempt that runs so long, 3s or more")
-	within(flags, 0, rota.MaxPriority, "priority")
-	within(flags, 0, rota.MaxDuration, "ttl", "start-by")
-	withinOrZero(flags, time.Duration(rota.MaxRuntimeLeast)*time.Millisecond, rota.MaxDuration, "max-runtime")
+	cli.DurationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after it was submitted")
+	cli.DurationVar(flags, &f.startBy, "start-by", 0, "expire the job so long after it was submitted unless a worker has it by then")
+	cli.DurationVar(flags, &f.most, "max-runtime", 0, "end an attempt that runs so long, 3s or more")
+	cli.Within(flags, 0, rota.MaxPriority, "priority")
+	cli.Within(flags, 0, rota.MaxDuration, "ttl", "start-by")
+	cli.WithinOrZero(flags, time.Duration(rota.MaxRuntimeLeast)*time.Millisecond, rota.MaxDuration, "max-runtime")
 }
 
 // read makes the job that the flags describe.
-func (f *templateFlags) read(a *app, flags *pflag.FlagSet) (rota.JobSpec, error) {
+func (f *templateFlags) read(a *cli.App, flags *pflag.FlagSet) (rota.JobSpec, error) {
 	if f.job == "" {
 		if f.typ == "" {
-			return rota.JobSpec{}, usagef("--type is missing: the handler that shall run the job")
+			return rota.JobSpec{}, cli.Usagef("--type is missing: the handler that shall run the job")
 		}
-		payload, err := readPayload(f.payload, a.stdin)
+		payload, err := readPayload(f.payload, a.Stdin)
 		if err != nil {
 			return rota.JobSpec{}, err
 		}
@@ -48,16 +49,16 @@ func (f *templateFlags) read(a *app, flags *pflag.FlagSet) (rota.JobSpec, error)
 	}
 	for _, name := range []string{"queue", "type", "tenant", "priority", "payload", "ttl", "start-by", "max-runtime"} {
 		if flags.Changed(name) {
-			return rota.JobSpec{}, usagef("--job takes no --%s: the job says it itself", name)
+			return rota.JobSpec{}, cli.Usagef("--job takes no --%s: the job says it itself", name)
 		}
 	}
-	text, err := readPayload(f.job, a.stdin)
+	text, err := readPayload(f.job, a.Stdin)
 	if err != nil {
 		return rota.JobSpec{}, err
 	}
 	job := rota.JobSpec{Priority: rota.DefaultPriority, Queue: rota.DefaultQueue, Tenant: rota.DefaultTenant}
 	if err := jsonparts.Read(text, &job, true); err != nil {
-		return job, usagef("--job is no job in JSON: %w", err)
+		return job, cli.Usagef("--job is no job in JSON: %w", err)
 	}
 	return job, nil
 }

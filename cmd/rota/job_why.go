@@ -9,18 +9,19 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 func (a jobCommands) why() *cobra.Command {
 	var at string
-	cmd := a.reads(&cobra.Command{
+	cmd := a.Reads(&cobra.Command{
 		Use:   "why ID [--at INDEX|MOMENT]",
 		Short: "Tell why a job does not run, or how it came to its worker; now, or in the past",
 		Example: `  rota job why nightly-7
   rota job why nightly-7 --at 48112 -o json
   rota job why nightly-7 --at 2026-11-25T15:04:05Z`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			ids, err := jobIDs(args)
 			if err != nil {
 				return err
@@ -28,22 +29,22 @@ func (a jobCommands) why() *cobra.Command {
 			q := rota.WhyQuery{}
 			if at != "" {
 				if q, err = rota.ParsePast(at); err != nil {
-					return usagef("--at: %v", err)
+					return cli.Usagef("--at: %v", err)
 				}
 			}
 			if at != "" {
 				a.saysReplay(ctx, c, q)
 			}
 			q.Others = true
-			x, err := c.WhyAt(ctx, ids[0], q, a.fresh()...)
+			x, err := c.WhyAt(ctx, ids[0], q, a.Fresh()...)
 			if err != nil {
 				return err
 			}
-			a.seen()
+			a.Seen()
 			if x.Reasons == nil {
 				x.Reasons = []rota.Why{}
 			}
-			return a.printOne(x, []string{string(x.Job)}, func(wide bool) string { return whyText(&x, wide) })
+			return a.PrintOne(x, []string{string(x.Job)}, func(wide bool) string { return whyText(&x, wide) })
 		})),
 	})
 	cmd.Flags().StringVar(&at, "at", "", "`past` to look at: an index, as job show and events have them, or a moment in RFC 3339")
@@ -54,30 +55,30 @@ func (a jobCommands) why() *cobra.Command {
 // A node that does not say so is no reason not to look.
 func (a jobCommands) saysReplay(ctx context.Context, c *client.Client, q rota.WhyQuery) {
 	if past, err := c.Past(ctx, q); err == nil && past.Entries > 0 {
-		fmt.Fprintf(a.stderr, "replaying %d entries, from index %d to %d\n", past.Entries, past.From, past.Index)
+		fmt.Fprintf(a.Stderr, "replaying %d entries, from index %d to %d\n", past.Entries, past.From, past.Index)
 	}
 }
 
 // whyText is an explanation for people: what it is, what keeps it, what would let
 // it run, or who decided what.
 func whyText(x *rota.Explanation, wide bool) string {
-	facts := []fact{{"job", x.Job}, {"state", x.State}, {"index", uint64(x.Index)}}
+	facts := []cli.Fact{{Name: "job", Value: x.Job}, {Name: "state", Value: x.State}, {Name: "index", Value: uint64(x.Index)}}
 	if x.State == rota.JobQueued {
-		facts = append(facts, fact{"rank", x.Rank}, fact{"before it", x.Before})
+		facts = append(facts, cli.Fact{Name: "rank", Value: x.Rank}, cli.Fact{Name: "before it", Value: x.Before})
 		if x.Score != nil {
-			facts = append(facts, fact{"score", *x.Score})
+			facts = append(facts, cli.Fact{Name: "score", Value: *x.Score})
 		}
 	}
 	if x.State.Terminal() && len(x.Reasons) > 0 {
-		facts = append(facts, fact{"ended with", x.Reasons[0].Reason})
+		facts = append(facts, cli.Fact{Name: "ended with", Value: x.Reasons[0].Reason})
 	}
-	text := renderFacts(facts)
+	text := cli.RenderFacts(facts)
 	if len(x.Reasons) > 0 && !x.State.Terminal() {
-		text += "\n" + renderList([]column[rota.Why]{
-			{"REASON", false, 0, func(w rota.Why) any { return w.Reason }},
-			{"WORKERS", false, 0, func(w rota.Why) any { return ofSome(w.Workers, w.Workers) }},
-			{"WHICH", false, 40, func(w rota.Why) any { return joined(w.WorkerIDs) }},
-			{"DETAIL", false, 0, func(w rota.Why) any { return w.Detail }},
+		text += "\n" + cli.RenderList([]cli.Column[rota.Why]{
+			{Head: "REASON", Cell: func(w rota.Why) any { return w.Reason }},
+			{Head: "WORKERS", Cell: func(w rota.Why) any { return ofSome(w.Workers, w.Workers) }},
+			{Head: "WHICH", Most: 40, Cell: func(w rota.Why) any { return cli.Joined(w.WorkerIDs) }},
+			{Head: "DETAIL", Cell: func(w rota.Why) any { return w.Detail }},
 		}, x.Reasons, wide)
 	}
 	if len(x.WouldRun) > 0 {
@@ -90,17 +91,17 @@ func whyText(x *rota.Explanation, wide bool) string {
 }
 
 func decisionText(d *rota.PlacedDecision) string {
-	text := renderFacts([]fact{{"worker", d.Worker}, {"try", d.Attempt + 1}, {"epoch", d.Epoch},
-		{"height", uint64(d.Height)}, {"score", d.Score}, {"rank", d.Rank}, {"reasoning", reasoningText(d.Reasoning)},
-		{"seed", d.Seed}})
+	text := cli.RenderFacts([]cli.Fact{{Name: "worker", Value: d.Worker}, {Name: "try", Value: d.Attempt + 1}, {Name: "epoch", Value: d.Epoch},
+		{Name: "height", Value: uint64(d.Height)}, {Name: "score", Value: d.Score}, {Name: "rank", Value: d.Rank}, {Name: "reasoning", Value: reasoningText(d.Reasoning)},
+		{Name: "seed", Value: d.Seed}})
 	if len(d.Others) > 0 {
-		text += "\n" + renderList([]column[rota.OtherWorker]{
-			{"NOT CHOSEN", false, 0, func(o rota.OtherWorker) any { return o.Worker }},
-			{"WHY", false, 0, func(o rota.OtherWorker) any { return o.Reason }},
+		text += "\n" + cli.RenderList([]cli.Column[rota.OtherWorker]{
+			{Head: "NOT CHOSEN", Cell: func(o rota.OtherWorker) any { return o.Worker }},
+			{Head: "WHY", Cell: func(o rota.OtherWorker) any { return o.Reason }},
 		}, d.Others, false)
 	}
 	if d.Note != "" {
-		text += "\nnot chosen: " + clean(d.Note) + "\n"
+		text += "\nnot chosen: " + cli.Clean(d.Note) + "\n"
 	}
 	return text
 }

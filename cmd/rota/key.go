@@ -10,36 +10,37 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // keyCommands are the commands of keys and their rules.
-type keyCommands struct{ *app }
+type keyCommands struct{ *cli.App }
 
 func (a keyCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{Use: "key", Short: "See and change what the jobs of a key are held to"},
+	return a.Group(&cobra.Command{Use: "key", Short: "See and change what the jobs of a key are held to"},
 		a.list(), a.top(), a.show(), a.set(), a.skip(), a.deletes())
 }
 
 func (a keyCommands) list() *cobra.Command {
-	return a.listCommand(&cobra.Command{
+	return a.ListCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the rules of keys",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			rules, err := client.Collect(c.Keys().Rules(ctx, a.fresh()...))
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			rules, err := client.Collect(c.Keys().Rules(ctx, a.Fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen()
-			return printAll(a.app, "rules", rules, ruleText, []column[rota.KeyRule]{
-				{"KEY", false, 0, func(r rota.KeyRule) any { return ruleText(r) }},
-				{"QUEUE", false, 0, func(r rota.KeyRule) any { return orAllText(string(r.Queue)) }},
-				{"SCOPE", false, 0, func(r rota.KeyRule) any { return r.Scope }},
-				{"CONCURRENCY", false, 0, func(r rota.KeyRule) any { return orNone(r.Concurrency) }},
-				{"RATE", false, 0, func(r rota.KeyRule) any { return keyRateText(r) }},
-				{"SEQUENCE", false, 0, func(r rota.KeyRule) any { return r.Sequence }},
-				{"GROUP", false, 0, func(r rota.KeyRule) any { return r.Group }},
-				{"ETAG", true, 0, func(r rota.KeyRule) any { return r.ETag }},
+			a.Seen()
+			return cli.PrintAll(a.App, "rules", rules, cli.RuleText, []cli.Column[rota.KeyRule]{
+				{Head: "KEY", Cell: func(r rota.KeyRule) any { return cli.RuleText(r) }},
+				{Head: "QUEUE", Cell: func(r rota.KeyRule) any { return orAllText(string(r.Queue)) }},
+				{Head: "SCOPE", Cell: func(r rota.KeyRule) any { return r.Scope }},
+				{Head: "CONCURRENCY", Cell: func(r rota.KeyRule) any { return orNone(r.Concurrency) }},
+				{Head: "RATE", Cell: func(r rota.KeyRule) any { return keyRateText(r) }},
+				{Head: "SEQUENCE", Cell: func(r rota.KeyRule) any { return r.Sequence }},
+				{Head: "GROUP", Cell: func(r rota.KeyRule) any { return r.Group }},
+				{Head: "ETAG", Wide: true, Cell: func(r rota.KeyRule) any { return r.ETag }},
 			})
 		})),
 	})
@@ -56,23 +57,23 @@ func keyRateText(r rota.KeyRule) any {
 	if r.Rate == 0 {
 		return "none"
 	}
-	return fmt.Sprintf("%d in %s, %d at once", r.Rate, span(r.PeriodMs), max(1, r.Burst))
+	return fmt.Sprintf("%d in %s, %d at once", r.Rate, cli.Span(r.PeriodMs), max(1, r.Burst))
 }
 
 func (a keyCommands) show() *cobra.Command {
 	var tenant string
-	cmd := a.listCommand(&cobra.Command{
+	cmd := a.ListCommand(&cobra.Command{
 		Use:     "show NAME:VALUE [--tenant T]",
 		Short:   "Show what a key counts now, under each rule that is for it",
 		Long:    "Show what a key counts now, under each rule that is for it; a key without live jobs counts nothing.",
 		Example: "  rota key show account:7",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
-			states, err := c.Keys().State(ctx, rota.TenantID(tenant), args[0], a.fresh()...)
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
+			states, err := c.Keys().State(ctx, rota.TenantID(tenant), args[0], a.Fresh()...)
 			if err != nil {
 				return err
 			}
-			a.seen()
+			a.Seen()
 			return a.states(states)
 		})),
 	})
@@ -81,18 +82,18 @@ func (a keyCommands) show() *cobra.Command {
 }
 
 func (a keyCommands) states(states []rota.KeyState) error {
-	return printAll(a.app, "keys", states, func(k rota.KeyState) string { return k.Key }, []column[rota.KeyState]{
-		{"KEY", false, 0, func(k rota.KeyState) any { return k.Key }},
-		{"QUEUE", false, 0, func(k rota.KeyState) any { return orAllText(string(k.Queue)) }},
-		{"TENANT", false, 0, func(k rota.KeyState) any { return orAllText(string(k.Tenant)) }},
-		{"JOBS", false, 0, func(k rota.KeyState) any { return k.Jobs }},
-		{"OPEN", false, 0, func(k rota.KeyState) any { return k.Open }},
-		{"FULL", false, 0, func(k rota.KeyState) any { return k.Full }},
-		{"NEXT", true, 0, func(k rota.KeyState) any { return k.Next.Date }},
-		{"HEAD", false, 0, func(k rota.KeyState) any { return k.Head }},
-		{"BLOCKED BY", false, 0, func(k rota.KeyState) any { return k.Blocker }},
-		{"AT MOST", true, 0, func(k rota.KeyState) any { return orNone(k.Concurrency) }},
-		{"TOKENS", true, 0, func(k rota.KeyState) any {
+	return cli.PrintAll(a.App, "keys", states, func(k rota.KeyState) string { return k.Key }, []cli.Column[rota.KeyState]{
+		{Head: "KEY", Cell: func(k rota.KeyState) any { return k.Key }},
+		{Head: "QUEUE", Cell: func(k rota.KeyState) any { return orAllText(string(k.Queue)) }},
+		{Head: "TENANT", Cell: func(k rota.KeyState) any { return orAllText(string(k.Tenant)) }},
+		{Head: "JOBS", Cell: func(k rota.KeyState) any { return k.Jobs }},
+		{Head: "OPEN", Cell: func(k rota.KeyState) any { return k.Open }},
+		{Head: "FULL", Cell: func(k rota.KeyState) any { return k.Full }},
+		{Head: "NEXT", Wide: true, Cell: func(k rota.KeyState) any { return k.Next.Date }},
+		{Head: "HEAD", Cell: func(k rota.KeyState) any { return k.Head }},
+		{Head: "BLOCKED BY", Cell: func(k rota.KeyState) any { return k.Blocker }},
+		{Head: "AT MOST", Wide: true, Cell: func(k rota.KeyState) any { return orNone(k.Concurrency) }},
+		{Head: "TOKENS", Wide: true, Cell: func(k rota.KeyState) any {
 			if k.Rate == 0 {
 				return "none"
 			}
@@ -104,7 +105,7 @@ func (a keyCommands) states(states []rota.KeyState) error {
 func (a keyCommands) top() *cobra.Command {
 	var f rota.KeyFilter
 	var queue, tenant, held string
-	cmd := a.listCommand(&cobra.Command{
+	cmd := a.ListCommand(&cobra.Command{
 		Use:   "top [--held full|blocked] [--name N] [--queue Q] [--tenant T] [--limit N]",
 		Short: "List the keys that rules count, the most used first",
 		Long: "List the keys that rules count: those with the most leases open first, of equals those with the most live jobs. --held full are those at a\n" +
@@ -118,7 +119,7 @@ func (a keyCommands) top() *cobra.Command {
 	flags.StringVar(&queue, "queue", "", "only those that a rule of this `queue` counts")
 	flags.StringVar(&tenant, "tenant", "", "only this `tenant`'s")
 	flags.IntVar(&f.Limit, "limit", 100, "at most so many")
-	within(flags, 1, unbounded, "limit")
+	cli.Within(flags, 1, cli.Unbounded, "limit")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.Queue, f.Tenant = rota.QueueName(queue), rota.TenantID(tenant)
 		var err error
@@ -128,12 +129,12 @@ func (a keyCommands) top() *cobra.Command {
 		if err := f.Check(); err != nil {
 			return err
 		}
-		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			states, err := client.Collect(c.Keys().List(ctx, f, a.fresh()...))
+		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			states, err := client.Collect(c.Keys().List(ctx, f, a.Fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen()
+			a.Seen()
 			return a.states(states)
 		}))(cmd, args)
 	}
@@ -154,21 +155,21 @@ func (a keyCommands) set() *cobra.Command {
 		Example: "  rota key set account --concurrency 3\n  rota key set host --rate 10 --per 1s\n  rota key set order --sequence block",
 		Args:    cobra.ExactArgs(1),
 	}
-	var how setFlags
+	var how cli.SetFlags
 	flags := cmd.Flags()
-	how.registerMatch(flags)
+	how.RegisterMatch(flags)
 	flags.StringVar(&queue, "queue", "", "`queue` whose jobs it is for (default: those of all queues together)")
 	flags.StringVar(&scope, "scope", "tenant", "whose keys count as one: `tenant` for each tenant's own, or cluster")
 	flags.Int64Var(&r.Concurrency, "concurrency", 0, "leases with a key that may be open at once, `N`; 0 is no limit")
 	flags.Int64Var(&r.Rate, "rate", 0, "jobs of a key that may be assigned in --per, `N`; 0 is no limit")
-	durationVar(flags, &per, "per", 0, "the period of --rate")
+	cli.DurationVar(flags, &per, "per", 0, "the period of --rate")
 	flags.Int64Var(&r.Burst, "burst", 0, "how many of --rate at once, `N` (default 1)")
 	flags.StringVar(&sequence, "sequence", "none", "run the jobs of a key one after the other: `block` or skip")
 	flags.BoolVar(&r.Group, "group", false, "have the keys of a --queue take turns, where it is neither adaptive nor has fair_share on")
-	within(flags, 0, rota.MaxKeyConcurrency, "concurrency")
-	within(flags, 0, rota.MaxKeyRate, "rate")
-	within(flags, 0, time.Duration(rota.MaxKeyPeriod)*time.Millisecond, "per")
-	within(flags, 0, int64(rota.MaxKeyRate*rota.MaxKeyBurst/1000), "burst")
+	cli.Within(flags, 0, rota.MaxKeyConcurrency, "concurrency")
+	cli.Within(flags, 0, rota.MaxKeyRate, "rate")
+	cli.Within(flags, 0, time.Duration(rota.MaxKeyPeriod)*time.Millisecond, "per")
+	cli.Within(flags, 0, int64(rota.MaxKeyRate*rota.MaxKeyBurst/1000), "burst")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r.Name, r.Value, _ = strings.Cut(args[0], ":")
 		r.Queue, r.PeriodMs = rota.QueueName(queue), per.Milliseconds()
@@ -182,8 +183,8 @@ func (a keyCommands) set() *cobra.Command {
 		if err := r.Check(); err != nil {
 			return err
 		}
-		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			if err := c.Keys().SetRule(ctx, r, how.only()); err != nil {
+		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			if err := c.Keys().SetRule(ctx, r, how.Only()); err != nil {
 				return err
 			}
 			return a.print(r)
@@ -193,9 +194,9 @@ func (a keyCommands) set() *cobra.Command {
 }
 
 func (a keyCommands) print(r rota.KeyRule) error {
-	return a.printOne(r, []string{ruleText(r)}, func(bool) string {
-		return renderFacts([]fact{{"key", ruleText(r)}, {"queue", orAllText(string(r.Queue))}, {"scope", r.Scope},
-			{"concurrency", orNone(r.Concurrency)}, {"rate", keyRateText(r)}, {"sequence", r.Sequence}, {"group", r.Group}})
+	return a.PrintOne(r, []string{cli.RuleText(r)}, func(bool) string {
+		return cli.RenderFacts([]cli.Fact{{Name: "key", Value: cli.RuleText(r)}, {Name: "queue", Value: orAllText(string(r.Queue))}, {Name: "scope", Value: r.Scope},
+			{Name: "concurrency", Value: orNone(r.Concurrency)}, {Name: "rate", Value: keyRateText(r)}, {Name: "sequence", Value: r.Sequence}, {Name: "group", Value: r.Group}})
 	})
 }
 
@@ -215,7 +216,7 @@ func (a keyCommands) skip() *cobra.Command {
 	flags.StringVar(&scope, "scope", "tenant", "the rule's scope: `tenant` or cluster")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if job == "" {
-			return usagef("--job: got none, want the job that blocks the key; rota key show names it")
+			return cli.Usagef("--job: got none, want the job that blocks the key; rota key show names it")
 		}
 		blocked := rota.KeyState{Queue: rota.QueueName(queue), Tenant: rota.TenantID(tenant), Key: args[0], Blocker: rota.JobID(job)}
 		of, err := rota.ParseKeyScope(scope)
@@ -225,12 +226,12 @@ func (a keyCommands) skip() *cobra.Command {
 		if of == rota.KeyOfCluster {
 			blocked.Tenant = ""
 		}
-		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			if err := c.Keys().Skip(ctx, blocked); err != nil {
 				return err
 			}
-			return a.printOne(map[string]any{"key": args[0], "passed": job}, []string{job}, func(bool) string {
-				return renderFacts([]fact{{"key", args[0]}, {"passed", job}})
+			return a.PrintOne(map[string]any{"key": args[0], "passed": job}, []string{job}, func(bool) string {
+				return cli.RenderFacts([]cli.Fact{{Name: "key", Value: args[0]}, {Name: "passed", Value: job}})
 			})
 		}))(cmd, args)
 	}
@@ -239,7 +240,7 @@ func (a keyCommands) skip() *cobra.Command {
 
 func (a keyCommands) deletes() *cobra.Command {
 	var queue string
-	cmd := a.deletesVersion("delete NAME[:VALUE] [--queue Q]", "Forget what the jobs of a key are held to", "key delete account",
+	cmd := a.DeletesVersion("delete NAME[:VALUE] [--queue Q]", "Forget what the jobs of a key are held to", "key delete account",
 		func(ctx context.Context, c *client.Client, key string, only client.Condition) error {
 			name, value, _ := strings.Cut(key, ":")
 			return c.Keys().DeleteRule(ctx, rota.QueueName(queue), name, value, only)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // Lists by their short names, reads that may be stale, filters by queues that are not
@@ -37,7 +39,7 @@ func TestLists_live(t *testing.T) {
 		rotaTo(0, args...)
 	}
 	for _, args := range [][]string{{"job", "list", "--queue", "imagse"}, {"workflow", "list", "--queue", "imagse"}} {
-		if out, talk := rotaTo(exitNotFound, args...); out != "" || !strings.Contains(talk, "imagse") {
+		if out, talk := rotaTo(cli.ExitNotFound, args...); out != "" || !strings.Contains(talk, "imagse") {
 			t.Errorf("%v: stdout %q, stderr %q", args, out, talk)
 		}
 	}
@@ -47,7 +49,7 @@ func TestLists_live(t *testing.T) {
 			t.Errorf("--filter %q prints %q", where, out)
 		}
 	}
-	if _, talk := rotaTo(exitUsage, "job", "list", "--filter", "queue=images tenan=x"); !strings.Contains(talk, `at 14: "tenan" is no term`) {
+	if _, talk := rotaTo(cli.ExitUsage, "job", "list", "--filter", "queue=images tenan=x"); !strings.Contains(talk, `at 14: "tenan" is no term`) {
 		t.Errorf("no filter is named as %q", talk)
 	}
 	if out, _ := rotaTo(0, "job", "list", "--count"); !strings.Contains(out, "jobs      1\n") || !strings.Contains(out, "complete  true\n") {

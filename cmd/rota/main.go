@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/server"
 )
 
@@ -26,24 +27,24 @@ func main() {
 func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := untilSignal()
 	defer stop()
-	stderr = &lockedWriter{w: stderr}
-	a := &app{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr}
+	stderr = &cli.LockedWriter{W: stderr}
+	a := &cli.App{Environ: environ, Stdin: stdin, Stdout: stdout, Stderr: stderr}
 	root := rootCommand(a)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return exitDone
+		return cli.ExitDone
 	}
-	var silent *silentExit
+	var silent *cli.SilentExit
 	if errors.As(err, &silent) {
-		return silent.code
+		return silent.Code
 	}
 	hint := ""
-	if !a.started {
-		err, hint = asUsage(err), " ("+cmd.CommandPath()+" --help shows the usage)"
+	if !a.Started {
+		err, hint = cli.AsUsage(err), " ("+cmd.CommandPath()+" --help shows the usage)"
 	}
-	fmt.Fprintln(stderr, errorLine(err, a.addrs)+hint)
-	return exitCode(err)
+	fmt.Fprintln(stderr, cli.ErrorLine(err, a.Addrs)+hint)
+	return cli.ExitCode(err)
 }
 
 // untilSignal returns a context that ends with a signalError by the first SIGINT or
@@ -55,7 +56,7 @@ func untilSignal() (ctx context.Context, stop func()) {
 	go func() {
 		select {
 		case s := <-heard:
-			cancel(signalError{s.(syscall.Signal)})
+			cancel(cli.SignalError{Signal: s.(syscall.Signal)})
 		case <-ctx.Done():
 		}
 	}()

@@ -8,28 +8,29 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/limits"
 )
 
 // modeCommands are the commands of the cluster's mode.
-type modeCommands struct{ *app }
+type modeCommands struct{ *cli.App }
 
 func (a modeCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{Use: "mode", Short: "See and change what the cluster admits"},
+	return a.Group(&cobra.Command{Use: "mode", Short: "See and change what the cluster admits"},
 		a.get(), a.set())
 }
 
 func (a modeCommands) get() *cobra.Command {
-	return a.reads(&cobra.Command{
+	return a.Reads(&cobra.Command{
 		Use:   "get",
 		Short: "Show the mode, why and since when; drained once DRAINING has worked everything off",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			m, err := c.Mode(ctx, a.fresh()...)
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			m, err := c.Mode(ctx, a.Fresh()...)
 			if err != nil {
 				return err
 			}
-			a.seen()
+			a.Seen()
 			return a.print(m)
 		})),
 	})
@@ -58,12 +59,12 @@ A change by hand lasts until the next one by hand.`,
 			return err
 		}
 		if strings.TrimSpace(reason) == "" {
-			return usagef("--reason is missing: why the mode is changed")
+			return cli.Usagef("--reason is missing: why the mode is changed")
 		}
 		if len(reason) > limits.MaxReasonBytes {
-			return usagef("--reason has %d bytes: at most %d are taken", len(reason), limits.MaxReasonBytes)
+			return cli.Usagef("--reason has %d bytes: at most %d are taken", len(reason), limits.MaxReasonBytes)
 		}
-		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			m, err := c.SetMode(ctx, mode, reason)
 			if err != nil {
 				return err
@@ -75,7 +76,7 @@ A change by hand lasts until the next one by hand.`,
 }
 
 func (a modeCommands) print(m rota.ModeStatus) error {
-	return a.printOne(m, []string{m.Mode.String()}, func(bool) string {
+	return a.PrintOne(m, []string{m.Mode.String()}, func(bool) string {
 		by := "an operator"
 		switch {
 		case m.Auto:
@@ -83,13 +84,13 @@ func (a modeCommands) print(m rota.ModeStatus) error {
 		case m.Reason == "":
 			by = ""
 		}
-		facts := []fact{{"mode", m.Mode}, {"reason", m.Reason}, {"set by", by}, {"since", m.Since.Date}}
+		facts := []cli.Fact{{Name: "mode", Value: m.Mode}, {Name: "reason", Value: m.Reason}, {Name: "set by", Value: by}, {Name: "since", Value: m.Since.Date}}
 		if m.Mode == rota.ModeDegraded {
-			facts = append(facts, fact{"holds queued jobs", m.Holds})
+			facts = append(facts, cli.Fact{Name: "holds queued jobs", Value: m.Holds})
 		}
 		if m.Mode == rota.ModeDraining {
-			facts = append(facts, fact{"drained", m.Drained})
+			facts = append(facts, cli.Fact{Name: "drained", Value: m.Drained})
 		}
-		return renderFacts(facts)
+		return cli.RenderFacts(facts)
 	})
 }

@@ -13,13 +13,13 @@ import (
 func TestOpenKeys(t *testing.T) {
 	t.Parallel()
 	files := newIssuer(t, "test").issue(t.TempDir(), time.Hour)
-	if _, err := files.certificate(); err != nil {
+	if _, err := files.Certificate(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(files.key, 0o644); err != nil {
+	if err := os.Chmod(files.Key, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := files.certificate(); rota.KindOf(err) != rota.KindDenied || !strings.Contains(err.Error(), "chmod 600 "+files.key) {
+	if _, err := files.Certificate(); rota.KindOf(err) != rota.KindDenied || !strings.Contains(err.Error(), "chmod 600 "+files.Key) {
 		t.Errorf("a key for all to see: %v", err)
 	}
 }

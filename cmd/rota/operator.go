@@ -11,40 +11,41 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // operatorCommands are the commands of those who run a cluster: Raft, snapshots, verify and audit.
-type operatorCommands struct{ *app }
+type operatorCommands struct{ *cli.App }
 
 func (a operatorCommands) command() *cobra.Command {
-	raft := a.group(&cobra.Command{Use: "raft", Short: "See and change the Raft configuration"},
+	raft := a.Group(&cobra.Command{Use: "raft", Short: "See and change the Raft configuration"},
 		a.raftList(), a.raftTransfer(), a.raftRemove(), a.raftLeave())
-	snapshots := a.group(&cobra.Command{Use: "snapshot", Short: "Back up, inspect and restore"},
+	snapshots := a.Group(&cobra.Command{Use: "snapshot", Short: "Back up, inspect and restore"},
 		a.snapshotSave(), a.snapshotInspect(), a.snapshotRestore())
-	backups := a.group(&cobra.Command{Use: "backup", Short: "Make, see and prove the backups that a leader stores"},
+	backups := a.Group(&cobra.Command{Use: "backup", Short: "Make, see and prove the backups that a leader stores"},
 		a.backupNow(), a.backupList(), a.backupDrill())
-	upgrades := a.group(&cobra.Command{Use: "upgrade", Short: "Upgrade node by node"}, a.upgradeCheck())
-	return a.group(&cobra.Command{Use: "operator", Short: "Look after the cluster itself"},
+	upgrades := a.Group(&cobra.Command{Use: "upgrade", Short: "Upgrade node by node"}, a.upgradeCheck())
+	return a.Group(&cobra.Command{Use: "operator", Short: "Look after the cluster itself"},
 		raft, snapshots, backups, upgrades, a.verify(), a.audit(), a.recover(), a.debug(), a.size())
 }
 
 func (a operatorCommands) raftList() *cobra.Command {
-	return a.impatient(&cobra.Command{
+	return a.Impatient(&cobra.Command{
 		Use:   "list-peers",
 		Short: "List the servers of the Raft configuration",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			peers, err := c.Peers(ctx)
 			if err != nil {
 				return err
 			}
-			return printAll(a.app, "peers", peers, func(p rota.RaftPeer) string { return string(p.ID) }, []column[rota.RaftPeer]{
-				{"NODE", false, 0, func(p rota.RaftPeer) any { return p.ID }},
-				{"ADDRESS", false, 0, func(p rota.RaftPeer) any { return p.Address }},
-				{"VOTER", false, 0, func(p rota.RaftPeer) any { return p.Voter }},
-				{"LEADER", false, 0, func(p rota.RaftPeer) any { return p.Leader }},
-				{"HEALTHY SINCE", false, 0, func(p rota.RaftPeer) any { return ifEver(p.HealthySince) }},
-				{"LAST CONTACT", false, 0, func(p rota.RaftPeer) any { return ifEver(p.LastContact) }},
+			return cli.PrintAll(a.App, "peers", peers, func(p rota.RaftPeer) string { return string(p.ID) }, []cli.Column[rota.RaftPeer]{
+				{Head: "NODE", Cell: func(p rota.RaftPeer) any { return p.ID }},
+				{Head: "ADDRESS", Cell: func(p rota.RaftPeer) any { return p.Address }},
+				{Head: "VOTER", Cell: func(p rota.RaftPeer) any { return p.Voter }},
+				{Head: "LEADER", Cell: func(p rota.RaftPeer) any { return p.Leader }},
+				{Head: "HEALTHY SINCE", Cell: func(p rota.RaftPeer) any { return ifEver(p.HealthySince) }},
+				{Head: "LAST CONTACT", Cell: func(p rota.RaftPeer) any { return ifEver(p.LastContact) }},
 			})
 		})),
 	})
@@ -53,7 +54,7 @@ func (a operatorCommands) raftList() *cobra.Command {
 // done prints what an order without a result of its own did: a small object,
 // or the sentence.
 func (a operatorCommands) done(value any, name, format string, args ...any) error {
-	return a.printOne(value, []string{name}, func(bool) string { return fmt.Sprintf(format+"\n", args...) })
+	return a.PrintOne(value, []string{name}, func(bool) string { return fmt.Sprintf(format+"\n", args...) })
 }
 
 // atLeader makes a call that only the leader takes: its address is asked first,
@@ -63,13 +64,13 @@ func (a operatorCommands) atLeader(ctx context.Context, c *client.Client, call f
 	if err != nil {
 		return err
 	}
-	addrs := a.addrs
+	addrs := a.Addrs
 	for _, n := range status.Nodes {
 		if n.ID == status.Leader && n.API != "" {
 			addrs = append([]string{n.API}, addrs...)
 		}
 	}
-	leader, err := a.dialTo(addrs)
+	leader, err := a.DialTo(addrs)
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (a operatorCommands) raftTransfer() *cobra.Command {
 		Use:   "transfer-leadership [--to ID]",
 		Short: "Hand leadership to another node",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			var leader rota.NodeID
 			err := a.atLeader(ctx, c, func(c *client.Client) (err error) {
 				leader, err = c.TransferLeadership(ctx, rota.NodeID(to))
@@ -104,7 +105,7 @@ func (a operatorCommands) raftRemove() *cobra.Command {
 		Use:   "remove-peer ID",
 		Short: "Remove a node from the Raft configuration",
 		Args:  cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			id := rota.NodeID(args[0])
 			if err := rota.CheckID("node", id); err != nil {
 				return err
@@ -122,15 +123,15 @@ func (a operatorCommands) raftLeave() *cobra.Command {
 		Use:   "leave",
 		Short: "Make the node at --addr hand over, leave the cluster and stop",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			if len(a.addrs) != 1 {
-				return usagef("leave wants exactly one --addr: the node that shall leave")
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			if len(a.Addrs) != 1 {
+				return cli.Usagef("leave wants exactly one --addr: the node that shall leave")
 			}
 			if err := c.Leave(ctx); err != nil {
 				return err
 			}
-			return a.done(map[string]any{"left": a.addrs[0]}, a.addrs[0], "the node at %s leaves and stops",
-				a.addrs[0])
+			return a.done(map[string]any{"left": a.Addrs[0]}, a.Addrs[0], "the node at %s leaves and stops",
+				a.Addrs[0])
 		})),
 	}
 }
@@ -140,13 +141,13 @@ func (a operatorCommands) verify() *cobra.Command {
 		Use:   "verify",
 		Short: "Walk every node's invariants and compare their digests at one index; exit 1 where one differs",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			v, err := c.Verify(ctx)
 			if err != nil {
 				return err
 			}
 			fillVerdict(&v)
-			if err := a.printOne(v, verdictNames(v), func(bool) string { return verdictTable(v) }); err != nil {
+			if err := a.PrintOne(v, verdictNames(v), func(bool) string { return verdictTable(v) }); err != nil {
 				return err
 			}
 			return verdictError(v)
@@ -193,7 +194,7 @@ func verdictError(v rota.Verdict) error {
 	if len(wrong) == 0 {
 		return nil
 	}
-	return &codedError{exitFailed, errors.New(strings.Join(wrong, "; "))}
+	return &cli.CodedError{Code: cli.ExitFailed, Err: errors.New(strings.Join(wrong, "; "))}
 }
 
 // toldAlike reports whether all digests that were told are one.
@@ -208,11 +209,11 @@ func toldAlike(nodes []rota.NodeVerdict) bool {
 }
 
 func verdictTable(v rota.Verdict) string {
-	text := renderFacts([]fact{{"index", uint64(v.Index)}, {"equal", v.Equal}}) + "\n" +
-		renderList([]column[rota.NodeVerdict]{
-			{"NODE", false, 0, func(n rota.NodeVerdict) any { return n.ID }},
-			{"DIGEST", false, 0, func(n rota.NodeVerdict) any { return digestText(n.Digest) }},
-			{"VIOLATIONS", false, 0, func(n rota.NodeVerdict) any {
+	text := cli.RenderFacts([]cli.Fact{{Name: "index", Value: uint64(v.Index)}, {Name: "equal", Value: v.Equal}}) + "\n" +
+		cli.RenderList([]cli.Column[rota.NodeVerdict]{
+			{Head: "NODE", Cell: func(n rota.NodeVerdict) any { return n.ID }},
+			{Head: "DIGEST", Cell: func(n rota.NodeVerdict) any { return digestText(n.Digest) }},
+			{Head: "VIOLATIONS", Cell: func(n rota.NodeVerdict) any {
 				if n.Error != "" {
 					return nil
 				}
@@ -221,10 +222,10 @@ func verdictTable(v rota.Verdict) string {
 		}, v.Nodes, false)
 	for _, n := range v.Nodes {
 		if n.Error != "" {
-			text += fmt.Sprintf("%s: %s\n", n.ID, clean(n.Error))
+			text += fmt.Sprintf("%s: %s\n", n.ID, cli.Clean(n.Error))
 		}
 		for _, violation := range n.Violations {
-			text += fmt.Sprintf("%s: %s\n", n.ID, clean(violation))
+			text += fmt.Sprintf("%s: %s\n", n.ID, cli.Clean(violation))
 		}
 	}
 	return text

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/audit"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 func (a operatorCommands) audit() *cobra.Command {
@@ -25,11 +26,11 @@ a round, or a Fire of a wrong date, of a paused schedule, or of a date that had 
 Nothing is written.`,
 		Example: "  rota operator audit --data /var/lib/rota\n  rota operator audit --backup nightly.rota -o json",
 		Args:    cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error {
+		RunE: a.Does(func(ctx context.Context, _ []string) error {
 			if (data == "") == (backup == "") {
-				return usagef("audit wants either --data DIR or --backup F")
+				return cli.Usagef("audit wants either --data DIR or --backup F")
 			}
-			log := slog.New(slog.NewTextHandler(a.stderr, nil))
+			log := slog.New(slog.NewTextHandler(a.Stderr, nil))
 			var report rota.AuditReport
 			var err error
 			if data != "" {
@@ -55,18 +56,18 @@ Nothing is written.`,
 }
 
 func (a operatorCommands) printAudit(r rota.AuditReport) error {
-	facts := []fact{{"entries", fmt.Sprintf("%d (index %d to %d)", r.Entries, r.From, r.To)}, {"operations", r.Operations},
-		{"rounds", r.Rounds}, {"proved", r.Proved},
-		{"fires", fmt.Sprintf("%d (%d proved, %d refused)", r.Fires, r.FiresProved, r.FiresRefused)}}
+	facts := []cli.Fact{{Name: "entries", Value: fmt.Sprintf("%d (index %d to %d)", r.Entries, r.From, r.To)}, {Name: "operations", Value: r.Operations},
+		{Name: "rounds", Value: r.Rounds}, {Name: "proved", Value: r.Proved},
+		{Name: "fires", Value: fmt.Sprintf("%d (%d proved, %d refused)", r.Fires, r.FiresProved, r.FiresRefused)}}
 	if d := r.Difference; d != nil {
-		facts = append(facts, fact{"first difference", fmt.Sprintf("index %d, queue %s, epoch %d, height %d", d.Index, d.Queue,
-			d.Epoch, d.Height)}, fact{"logged", d.Logged}, fact{"proved", d.Proved})
+		facts = append(facts, cli.Fact{Name: "first difference", Value: fmt.Sprintf("index %d, queue %s, epoch %d, height %d", d.Index, d.Queue,
+			d.Epoch, d.Height)}, cli.Fact{Name: "logged", Value: d.Logged}, cli.Fact{Name: "proved", Value: d.Proved})
 	}
-	if err := a.printOne(r, []string{fmt.Sprint(r.Proved)}, func(bool) string { return renderFacts(facts) }); err != nil {
+	if err := a.PrintOne(r, []string{fmt.Sprint(r.Proved)}, func(bool) string { return cli.RenderFacts(facts) }); err != nil {
 		return err
 	}
 	if r.Difference != nil {
-		return &codedError{exitFailed, errors.New("the log differs from what the state there makes of it")}
+		return &cli.CodedError{Code: cli.ExitFailed, Err: errors.New("the log differs from what the state there makes of it")}
 	}
 	return nil
 }

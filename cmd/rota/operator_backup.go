@@ -19,6 +19,7 @@ import (
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/cluster/recovery"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/depot"
 	"github.com/rotasched/rota/internal/secret"
 	"github.com/rotasched/rota/snapshot"
@@ -29,7 +30,7 @@ func (a operatorCommands) backupNow() *cobra.Command {
 		Use:   "now",
 		Short: "Have the leader store a backup at once where its --backup-to says",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.Does(a.Waiting(func(ctx context.Context, c *client.Client, _ []string) error {
 			var b rota.StoredBackup
 			err := a.atLeader(ctx, c, func(c *client.Client) (err error) {
 				b, err = c.StoreBackup(ctx)
@@ -38,8 +39,8 @@ func (a operatorCommands) backupNow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printOne(b, []string{b.Name}, func(bool) string {
-				return renderFacts([]fact{{"backup", b.Name}, {"index", uint64(b.Index)}, {"date", b.Date}, {"sha256", b.SHA256}, {"bytes", b.Bytes}})
+			return a.PrintOne(b, []string{b.Name}, func(bool) string {
+				return cli.RenderFacts([]cli.Fact{{Name: "backup", Value: b.Name}, {Name: "index", Value: uint64(b.Index)}, {Name: "date", Value: b.Date}, {Name: "sha256", Value: b.SHA256}, {Name: "bytes", Value: b.Bytes}})
 			})
 		})),
 	}
@@ -54,18 +55,18 @@ func (a operatorCommands) backupList() *cobra.Command {
 	}
 	fromFlags(cmd.Flags(), &store)
 	storeFlags(cmd.Flags(), &store)
-	cmd.RunE = a.does(func(ctx context.Context, _ []string) error {
+	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error {
 		_, all, err := backupsIn(ctx, store)
 		if err != nil {
 			return err
 		}
-		return a.printOne(all, backupFiles(all), func(bool) string {
-			return renderList([]column[depot.Backup]{
-				{"CLUSTER", false, 0, func(b depot.Backup) any { return b.Cluster }},
-				{"INDEX", true, 0, func(b depot.Backup) any { return uint64(b.Index) }},
-				{"MADE", false, 0, func(b depot.Backup) any { return b.Made }},
-				{"BYTES", true, 0, func(b depot.Backup) any { return b.Bytes }},
-				{"FILE", false, 0, func(b depot.Backup) any { return b.File }},
+		return a.PrintOne(all, backupFiles(all), func(bool) string {
+			return cli.RenderList([]cli.Column[depot.Backup]{
+				{Head: "CLUSTER", Cell: func(b depot.Backup) any { return b.Cluster }},
+				{Head: "INDEX", Wide: true, Cell: func(b depot.Backup) any { return uint64(b.Index) }},
+				{Head: "MADE", Cell: func(b depot.Backup) any { return b.Made }},
+				{Head: "BYTES", Wide: true, Cell: func(b depot.Backup) any { return b.Bytes }},
+				{Head: "FILE", Cell: func(b depot.Backup) any { return b.File }},
 			}, all, false)
 		})
 	})
@@ -85,7 +86,7 @@ func fromFlags(flags *pflag.FlagSet, o *depot.Options) {
 
 func backupsIn(ctx context.Context, from depot.Options) (*depot.Depot, []depot.Backup, error) {
 	if from.To == "" {
-		return nil, nil, usagef("--from is missing: the directory or s3://bucket/prefix with the backups")
+		return nil, nil, cli.Usagef("--from is missing: the directory or s3://bucket/prefix with the backups")
 	}
 	d, err := depot.Open(from)
 	if err != nil {
@@ -114,7 +115,7 @@ cluster and index that its name says, or where a round differs.`,
 	fromFlags(cmd.Flags(), &f.store)
 	f.register(cmd.Flags())
 	cmd.Flags().StringVar(&cluster, "cluster-id", "", "`id` of the cluster whose backup is meant, where several clusters' are there")
-	cmd.RunE = a.does(func(ctx context.Context, _ []string) error {
+	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error {
 		d, all, err := backupsIn(ctx, f.store)
 		if err != nil {
 			return err
@@ -133,10 +134,10 @@ cluster and index that its name says, or where a round differs.`,
 			return damaged(fmt.Errorf("%s: %w", newest.File, err))
 		}
 		if info.ClusterID != newest.Cluster || info.Index != newest.Index {
-			return failf("%s holds cluster %s at index %d: it is not what its name says", newest.File, info.ClusterID, info.Index)
+			return cli.Failf("%s holds cluster %s at index %d: it is not what its name says", newest.File, info.ClusterID, info.Index)
 		}
-		a.talk("%s is whole", newest.File)
-		report, err := audit.Backup(ctx, open, slog.New(slog.NewTextHandler(a.stderr, nil)))
+		a.Talk("%s is whole", newest.File)
+		report, err := audit.Backup(ctx, open, slog.New(slog.NewTextHandler(a.Stderr, nil)))
 		if rota.KindOf(err) == rota.KindOutOfRange {
 			return a.printSnapshot(newest.File, info) // it carries no log
 		}
@@ -195,10 +196,10 @@ func (f *backupFlags) opener(file string) (snapshot.Opener, error) {
 	if f.identity != "" {
 		text, err := secret.ReadFile(f.identity, maxIdentityFile)
 		if err != nil {
-			return nil, failf("read --identity: %w", err)
+			return nil, cli.Failf("read --identity: %w", err)
 		}
 		if with, err = depot.ParseIdentities(text); err != nil {
-			return nil, failf("read --identity %s: %w", f.identity, err)
+			return nil, cli.Failf("read --identity %s: %w", f.identity, err)
 		}
 	}
 	return func() (io.ReadCloser, error) {
@@ -226,7 +227,7 @@ func (f *backupFlags) take(ctx context.Context, at string) (open snapshot.Opener
 	to, file := path.Split(at)
 	name, ok := depot.ParseName(file)
 	if !ok {
-		return nil, nil, usagef("%s names no backup: list them with rota operator backup list --from %s", at, to)
+		return nil, nil, cli.Usagef("%s names no backup: list them with rota operator backup list --from %s", at, to)
 	}
 	options := f.store
 	options.To = to
@@ -241,7 +242,7 @@ func (f *backupFlags) take(ctx context.Context, at string) (open snapshot.Opener
 func (f *backupFlags) fetch(ctx context.Context, d *depot.Depot, name depot.Name) (open snapshot.Opener, done func(), err error) {
 	here, err := os.CreateTemp("", "rota-backup-*")
 	if err != nil {
-		return nil, nil, failf("copy the backup here: %w", err)
+		return nil, nil, cli.Failf("copy the backup here: %w", err)
 	}
 	done = func() { _ = os.Remove(here.Name()) }
 	stored, err := d.Fetch(ctx, name)
@@ -251,7 +252,7 @@ func (f *backupFlags) fetch(ctx context.Context, d *depot.Depot, name depot.Name
 	}
 	if err = errors.Join(err, here.Close()); err != nil {
 		done()
-		return nil, nil, failf("fetch the backup (through %s; TMPDIR names another place): %w", here.Name(), err)
+		return nil, nil, cli.Failf("fetch the backup (through %s; TMPDIR names another place): %w", here.Name(), err)
 	}
 	return f.taken(here.Name(), done)
 }
@@ -276,7 +277,7 @@ func (f *backupFlags) taken(file string, done func()) (open snapshot.Opener, _ f
 func (f *backupFlags) compare(file string) error {
 	var want rota.Hex
 	if err := want.UnmarshalText([]byte(strings.TrimSpace(f.sha256))); err != nil || len(want) != sha256.Size {
-		return usagef("--sha256 is %q: %d hexadecimal digits are wanted", f.sha256, 2*sha256.Size)
+		return cli.Usagef("--sha256 is %q: %d hexadecimal digits are wanted", f.sha256, 2*sha256.Size)
 	}
 	r, err := snapshot.OpenFile(file)
 	if err != nil {
@@ -285,10 +286,10 @@ func (f *backupFlags) compare(file string) error {
 	defer r.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, r); err != nil {
-		return failf("read %s: %w", file, err)
+		return cli.Failf("read %s: %w", file, err)
 	}
 	if got := h.Sum(nil); !bytes.Equal(got, want) {
-		return failf("it is another file: its SHA-256 is %s, --sha256 says %s", rota.Hex(got), want)
+		return cli.Failf("it is another file: its SHA-256 is %s, --sha256 says %s", rota.Hex(got), want)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 const (
@@ -62,9 +63,9 @@ Admin ports are asked at --admin; without it at each node's API host, port 6472.
 		Example: "  rota operator debug --admin 127.0.0.1:6472 --log rota.log --server-config /etc/rota/server.yaml --data /var/lib/rota",
 		Args:    cobra.NoArgs,
 	}
-	cmd.RunE = a.does(func(ctx context.Context, _ []string) error {
+	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error {
 		if f.audit && f.data == "" {
-			return usagef("--audit wants --data: the directory of a node that is stopped")
+			return cli.Usagef("--audit wants --data: the directory of a node that is stopped")
 		}
 		f.root = cmd.Root()
 		return a.collect(ctx, f)
@@ -75,10 +76,10 @@ Admin ports are asked at --admin; without it at each node's API host, port 6472.
 	flags.StringSliceVar(&f.logs, "log", nil, "`file` with a node's log, of which the end is taken; may be repeated")
 	flags.StringVar(&f.serverConfig, "server-config", "", "`file` with a node's settings, as its --config")
 	flags.StringVar(&f.data, "data", "", "data `directory` of a node on this machine, running or not")
-	durationVar(flags, &f.interval, "interval", 10*time.Second, "how long the two looks at the metrics are apart; half of it the CPU is profiled")
-	within(flags, time.Second, time.Minute, "interval")
+	cli.DurationVar(flags, &f.interval, "interval", 10*time.Second, "how long the two looks at the metrics are apart; half of it the CPU is profiled")
+	cli.Within(flags, time.Second, time.Minute, "interval")
 	flags.Int64Var(&f.most, "max-bytes", debugBytes, "the most `bytes` of the archive, before compression; what does not fit is named in MANIFEST")
-	within(flags, debugLeast, int64(4<<30), "max-bytes")
+	cli.Within(flags, debugLeast, int64(4<<30), "max-bytes")
 	flags.BoolVar(&f.audit, "audit", false, "recompute every round in the log of --data, whose node is stopped, as rota operator audit does; it may take minutes")
 	flags.BoolVar(&f.payloads, "payloads", false, "have what users put into jobs in it, too")
 	return cmd
@@ -119,10 +120,10 @@ func (a operatorCommands) collect(ctx context.Context, f *debugFlags) error {
 		return err
 	}
 	for _, m := range b.list.Missing {
-		a.talk("missing: %s: %s", m.Name, m.Why)
+		a.Talk("missing: %s: %s", m.Name, m.Why)
 	}
-	return a.printOne(collected{f.out, size, len(b.list.Files), b.list.Missing}, []string{f.out}, func(bool) string {
-		return renderFacts([]fact{{"file", f.out}, {"bytes", size}, {"files", len(b.list.Files)}, {"missing", len(b.list.Missing)}})
+	return a.PrintOne(collected{f.out, size, len(b.list.Files), b.list.Missing}, []string{f.out}, func(bool) string {
+		return cli.RenderFacts([]cli.Fact{{Name: "file", Value: f.out}, {Name: "bytes", Value: size}, {Name: "files", Value: len(b.list.Files)}, {Name: "missing", Value: len(b.list.Missing)}})
 	})
 }
 
@@ -192,7 +193,7 @@ func (a operatorCommands) debugAdmins(ctx context.Context, b *bundle, admins []s
 // debugStatus adds the cluster's status; silent says why there is none.
 func (a operatorCommands) debugStatus(ctx context.Context, b *bundle) (known *rota.ClusterStatus, silent, err error) {
 	var status rota.ClusterStatus
-	silent = a.atNode(ctx, a.addrs, func(ctx context.Context, c *client.Client) (err error) {
+	silent = a.atNode(ctx, a.Addrs, func(ctx context.Context, c *client.Client) (err error) {
 		status, err = c.Status(ctx)
 		return err
 	})
@@ -207,18 +208,18 @@ func (a operatorCommands) debugStatus(ctx context.Context, b *bundle) (known *ro
 func (a operatorCommands) atNode(ctx context.Context, addrs []string, call func(context.Context, *client.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, debugCall)
 	defer cancel()
-	c, err := a.dialTo(addrs)
+	c, err := a.DialTo(addrs)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	return outOfTime(ctx, call(ctx, c))
+	return cli.OutOfTime(ctx, call(ctx, c))
 }
 
 // debugNodes adds what each node sees, and returns their API addresses.
 func (a operatorCommands) debugNodes(ctx context.Context, b *bundle, status *rota.ClusterStatus) (addrs []string, err error) {
 	if status == nil {
-		return a.addrs, nil
+		return a.Addrs, nil
 	}
 	for _, n := range status.Nodes {
 		dir := "nodes/" + string(n.ID) + "/"
@@ -253,7 +254,7 @@ func (a operatorCommands) debugNodes(ctx context.Context, b *bundle, status *rot
 // debugQueues adds the queues and their policies.
 func (a operatorCommands) debugQueues(ctx context.Context, b *bundle) error {
 	queues := []rota.Queue{}
-	err := a.atNode(ctx, a.addrs, func(ctx context.Context, c *client.Client) error {
+	err := a.atNode(ctx, a.Addrs, func(ctx context.Context, c *client.Client) error {
 		for q, err := range c.Queues(ctx) {
 			if err != nil {
 				return err
@@ -275,10 +276,10 @@ func (a operatorCommands) debugEvents(ctx context.Context, b *bundle, f *debugFl
 	read := func() error {
 		ctx, cancel := context.WithTimeout(ctx, debugRead)
 		defer cancel()
-		return a.with(func(c *client.Client) error {
+		return a.With(func(c *client.Client) error {
 			for e, err := range c.Events(ctx, rota.EventFilter{}) {
 				if err != nil {
-					return outOfTime(ctx, err)
+					return cli.OutOfTime(ctx, err)
 				}
 				if last = append(last, e); len(last) > 2*debugEvents {
 					last = append(last[:0], last[len(last)-debugEvents:]...)
@@ -297,7 +298,7 @@ func (a operatorCommands) debugEvents(ctx context.Context, b *bundle, f *debugFl
 		if !f.payloads {
 			redact(&last[i])
 		}
-		if err := writeJSON(&text, &last[i], ""); err != nil {
+		if err := cli.WriteJSON(&text, &last[i], ""); err != nil {
 			return err
 		}
 	}

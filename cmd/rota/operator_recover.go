@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/recovery"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/jsonparts"
 )
 
@@ -42,13 +43,13 @@ are bound to the old cluster.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case data == "":
-			return usagef("recover wants --data: the data directory of the stopped node")
+			return cli.Usagef("recover wants --data: the data directory of the stopped node")
 		case report == lose:
-			return usagef("recover wants one of --report and --yes-lose-quorum")
+			return cli.Usagef("recover wants one of --report and --yes-lose-quorum")
 		case report && len(others) > 0:
-			return usagef("--others goes with --yes-lose-quorum")
+			return cli.Usagef("--others goes with --yes-lose-quorum")
 		}
-		return a.does(func(ctx context.Context, _ []string) error {
+		return a.Does(func(ctx context.Context, _ []string) error {
 			if report {
 				return a.reportDisk(ctx, data)
 			}
@@ -63,13 +64,13 @@ func (a operatorCommands) reportDisk(ctx context.Context, data string) error {
 	if err != nil {
 		return asFailure(err)
 	}
-	return a.printOne(r, []string{string(r.Node)}, func(bool) string {
-		return renderFacts([]fact{{"node", r.Node}, {"name", r.Cluster}, {"cluster", r.ClusterID}, {"incarnation", r.Incarnation},
-			{"last term", r.Term}, {"last index", r.Index}, {"date", r.Date}, {"digest", r.Digest}}) + "\n" +
-			renderList([]column[recovery.Member]{
-				{"MEMBER", false, 0, func(m recovery.Member) any { return m.ID }},
-				{"ADDRESS", false, 0, func(m recovery.Member) any { return m.Address }},
-				{"VOTER", false, 0, func(m recovery.Member) any { return m.Voter }},
+	return a.PrintOne(r, []string{string(r.Node)}, func(bool) string {
+		return cli.RenderFacts([]cli.Fact{{Name: "node", Value: r.Node}, {Name: "name", Value: r.Cluster}, {Name: "cluster", Value: r.ClusterID}, {Name: "incarnation", Value: r.Incarnation},
+			{Name: "last term", Value: r.Term}, {Name: "last index", Value: r.Index}, {Name: "date", Value: r.Date}, {Name: "digest", Value: r.Digest}}) + "\n" +
+			cli.RenderList([]cli.Column[recovery.Member]{
+				{Head: "MEMBER", Cell: func(m recovery.Member) any { return m.ID }},
+				{Head: "ADDRESS", Cell: func(m recovery.Member) any { return m.Address }},
+				{Head: "VOTER", Cell: func(m recovery.Member) any { return m.Voter }},
 			}, r.Members, false)
 	})
 }
@@ -83,18 +84,18 @@ func (a operatorCommands) recoverDisk(ctx context.Context, data string, others [
 		}
 		o.Others = append(o.Others, r)
 	}
-	a.talk("looking for other members for 10s")
+	a.Talk("looking for other members for 10s")
 	r, err := recovery.Recover(ctx, o)
 	if err != nil {
 		return asFailure(err)
 	}
 	if r.Old.Node != "" {
-		a.talk("recovered up to term %d, index %d of %s; what was answered after it is lost, and all attestations", r.Old.Term, r.Old.Index,
+		a.Talk("recovered up to term %d, index %d of %s; what was answered after it is lost, and all attestations", r.Old.Term, r.Old.Index,
 			r.Old.Date)
 	}
-	a.talk("start the node as before, without --join; new nodes join it under ids that were never used")
-	return a.printOne(r, []string{string(r.ClusterID)}, func(bool) string {
-		return renderFacts([]fact{{"cluster", r.ClusterID}, {"incarnation", r.Incarnation}, {"old files", r.Aside}})
+	a.Talk("start the node as before, without --join; new nodes join it under ids that were never used")
+	return a.PrintOne(r, []string{string(r.ClusterID)}, func(bool) string {
+		return cli.RenderFacts([]cli.Fact{{Name: "cluster", Value: r.ClusterID}, {Name: "incarnation", Value: r.Incarnation}, {Name: "old files", Value: r.Aside}})
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -150,9 +151,9 @@ one kind of machine, with jobs that fail nowhere and use no schedules, keys, wor
 rota bench jobs on the machines themselves then proves or not. It asks no cluster.`,
 		Example: "  rota operator size --rate 500 --pending 1000000 --workers 200 --payload 1024",
 		Args:    cobra.NoArgs,
-		RunE: a.does(func(context.Context, []string) error {
+		RunE: a.Does(func(context.Context, []string) error {
 			s := l.size()
-			return a.printOne(s, []string{"size"}, func(bool) string { return s.text() })
+			return a.PrintOne(s, []string{"size"}, func(bool) string { return s.text() })
 		}),
 	}
 	flags := cmd.Flags()
@@ -160,15 +161,15 @@ rota bench jobs on the machines themselves then proves or not. It asks no cluste
 	flags.Int64Var(&l.Pending, "pending", 100_000, "jobs that wait, at most")
 	flags.Int64Var(&l.Workers, "workers", 100, "workers that are connected")
 	flags.Int64Var(&l.Payload, "payload", 256, "`bytes` of payload a job")
-	durationVar(flags, &l.Retention, "archive-retention", 7*24*time.Hour, "how long ended jobs are to be kept")
+	cli.DurationVar(flags, &l.Retention, "archive-retention", 7*24*time.Hour, "how long ended jobs are to be kept")
 	flags.Int64Var(&l.ArchiveMax, "archive-max-bytes", 8<<30, "`bytes` of ended jobs kept on disk at most, as the servers have it")
 	flags.Int64Var(&l.Audit, "audit-retention", 1_000_000, "`operations` that can be audited, as the servers have it")
-	within(flags, 0, sizeRateMost, "rate")
-	within(flags, 0, 1_000_000_000, "pending", "audit-retention")
-	within(flags, 0, limits.MaxWorkers, "workers")
-	within(flags, 0, rota.MaxPayloadBytes, "payload")
-	within(flags, 0, 366*24*time.Hour, "archive-retention")
-	within(flags, 0, 1<<50, "archive-max-bytes")
+	cli.Within(flags, 0, sizeRateMost, "rate")
+	cli.Within(flags, 0, 1_000_000_000, "pending", "audit-retention")
+	cli.Within(flags, 0, limits.MaxWorkers, "workers")
+	cli.Within(flags, 0, rota.MaxPayloadBytes, "payload")
+	cli.Within(flags, 0, 366*24*time.Hour, "archive-retention")
+	cli.Within(flags, 0, 1<<50, "archive-max-bytes")
 	return cmd
 }
 
@@ -177,9 +178,9 @@ func (s nodeSize) text() string {
 	if s.Cores == 0 {
 		cores = "not known"
 	}
-	text := renderFacts([]fact{
-		{"cores", cores}, {"memory", gibibytes(s.Memory)}, {"of it the state", gibibytes(s.State)}, {"disk", gibibytes(s.Disk)},
-		{"archive keeps", s.Kept.Round(time.Minute)}, {"network", fmt.Sprintf("%.1f MiB/s, all nodes, clients and workers together", float64(s.Network)/(1<<20))},
+	text := cli.RenderFacts([]cli.Fact{
+		{Name: "cores", Value: cores}, {Name: "memory", Value: gibibytes(s.Memory)}, {Name: "of it the state", Value: gibibytes(s.State)}, {Name: "disk", Value: gibibytes(s.Disk)},
+		{Name: "archive keeps", Value: s.Kept.Round(time.Minute)}, {Name: "network", Value: fmt.Sprintf("%.1f MiB/s, all nodes, clients and workers together", float64(s.Network)/(1<<20))},
 	})
 	if len(s.Notes) > 0 {
 		text += "\n" + strings.Join(s.Notes, "\n") + "\n"

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -64,11 +65,11 @@ func TestSize_notes(t *testing.T) {
 func TestSize_command(t *testing.T) {
 	t.Parallel()
 	code, out, talk := rotaLine("operator", "size", "--rate", "500", "--pending", "2000000")
-	if code != exitDone || !strings.Contains(out, "cores            2\n") || !strings.Contains(out, "state_bytes_max") {
+	if code != cli.ExitDone || !strings.Contains(out, "cores            2\n") || !strings.Contains(out, "state_bytes_max") {
 		t.Errorf("exit %d\n%s%s", code, out, talk)
 	}
 	for _, flag := range [][]string{{"--rate", "-1"}, {"--workers", "100001"}} {
-		if code, _, talk := rotaLine("operator", "size", flag[0], flag[1]); code != exitUsage || !strings.Contains(talk, flag[0]) {
+		if code, _, talk := rotaLine("operator", "size", flag[0], flag[1]); code != cli.ExitUsage || !strings.Contains(talk, flag[0]) {
 			t.Errorf("exit %d: %s", code, talk)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/cluster/recovery"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/snapshot"
 )
 
@@ -30,7 +31,7 @@ Before the first byte comes the cluster tells who gets it, by the event snapshot
 no leader the node's own log does.`,
 		Args: cobra.ExactArgs(1),
 	}
-	save := a.waiting(func(ctx context.Context, c *client.Client, args []string) error {
+	save := a.Waiting(func(ctx context.Context, c *client.Client, args []string) error {
 		var opts []client.ReadOption
 		if stale {
 			opts = append(opts, client.Stale())
@@ -40,13 +41,13 @@ no leader the node's own log does.`,
 			return err
 		}
 		if stale {
-			a.talk("the backup ends at index %d, %s: what the cluster has answered since is not in it", info.Index, info.Date)
+			a.Talk("the backup ends at index %d, %s: what the cluster has answered since is not in it", info.Index, info.Date)
 		}
 		return a.printSnapshot(args[0], info)
 	})
-	cmd.RunE = a.does(func(ctx context.Context, args []string) error {
+	cmd.RunE = a.Does(func(ctx context.Context, args []string) error {
 		if data != "" {
-			if err := a.throughSocket(data); err != nil {
+			if err := a.ThroughSocket(data); err != nil {
 				return err
 			}
 		}
@@ -82,7 +83,7 @@ func (a operatorCommands) snapshotInspect() *cobra.Command {
 		Use:   "inspect F",
 		Short: "Verify a snapshot or backup, a file or s3://bucket/key, and tell what is in it; needs no cluster",
 		Args:  cobra.ExactArgs(1),
-		RunE: a.does(func(ctx context.Context, args []string) error {
+		RunE: a.Does(func(ctx context.Context, args []string) error {
 			open, done, err := f.take(ctx, args[0])
 			if err != nil {
 				return err
@@ -102,18 +103,18 @@ func (a operatorCommands) snapshotInspect() *cobra.Command {
 // damaged makes a refused file a failure: the command line was right.
 func damaged(err error) error {
 	if rota.KindOf(err) == rota.KindInvalid {
-		return &codedError{exitFailed, err}
+		return &cli.CodedError{Code: cli.ExitFailed, Err: err}
 	}
 	return err
 }
 
 func (a operatorCommands) printSnapshot(path string, info rota.SnapshotInfo) error {
-	return a.printOne(info, []string{path}, func(bool) string {
-		return renderFacts([]fact{
-			{"file", path}, {"cluster", info.ClusterID}, {"incarnation", info.Incarnation},
-			{"index", uint64(info.Index)}, {"term", info.Term}, {"date", info.Date}, {"digest", info.Digest},
-			{"rules version", info.RulesVersion}, {"format", info.Format}, {"records", info.Records}, {"bytes",
-				info.Bytes},
+	return a.PrintOne(info, []string{path}, func(bool) string {
+		return cli.RenderFacts([]cli.Fact{
+			{Name: "file", Value: path}, {Name: "cluster", Value: info.ClusterID}, {Name: "incarnation", Value: info.Incarnation},
+			{Name: "index", Value: uint64(info.Index)}, {Name: "term", Value: info.Term}, {Name: "date", Value: info.Date}, {Name: "digest", Value: info.Digest},
+			{Name: "rules version", Value: info.RulesVersion}, {Name: "format", Value: info.Format}, {Name: "records", Value: info.Records}, {Name: "bytes",
+				Value: info.Bytes},
 		})
 	})
 }
@@ -140,13 +141,13 @@ The node is the only member of its cluster: start it with rota server, then let 
 	cmd.Flags().StringVar(&o.Raft, "raft", defaultRaft, "`host:port` as rota server --raft will say it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.Data == "" || node == "" {
-			return usagef("restore wants --data and --node: where the backup goes and which node will own it")
+			return cli.Usagef("restore wants --data and --node: where the backup goes and which node will own it")
 		}
 		o.Node = rota.NodeID(node)
 		if err := rota.CheckID("node", o.Node); err != nil {
 			return err
 		}
-		return a.does(func(ctx context.Context, _ []string) error {
+		return a.Does(func(ctx context.Context, _ []string) error {
 			open, done, err := f.take(ctx, args[0])
 			if err != nil {
 				return err
@@ -157,10 +158,10 @@ The node is the only member of its cluster: start it with rota server, then let 
 			if err != nil {
 				return damaged(fmt.Errorf("restore %s: %w", args[0], err))
 			}
-			a.talk("start it with: rota server --node %s --data %s --raft %s --cluster %s --bootstrap-expect 1, and the other flags that nodes have here",
+			a.Talk("start it with: rota server --node %s --data %s --raft %s --cluster %s --bootstrap-expect 1, and the other flags that nodes have here",
 				o.Node, o.Data, o.Raft, o.Cluster)
 			if !o.KeepTokens {
-				a.talk("access tokens are revoked: where the cluster had some, rota auth reset --data %s makes another once the node runs", o.Data)
+				a.Talk("access tokens are revoked: where the cluster had some, rota auth reset --data %s makes another once the node runs", o.Data)
 			}
 			return a.printSnapshot(args[0], info)
 		})(cmd, args)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/upgrade"
 )
 
@@ -43,7 +44,7 @@ Nothing is changed. The exit status is 0 where nothing stands in the way, warnin
 something does, and 7 where no node answers.`,
 		Example: "  rota operator upgrade check\n  rota operator upgrade check --to ./rota-new -o json",
 		Args:    cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error {
+		RunE: a.Does(func(ctx context.Context, _ []string) error {
 			facts, err := a.upgradeFacts(ctx, to)
 			if err != nil {
 				return err
@@ -60,10 +61,10 @@ something does, and 7 where no node answers.`,
 				RulesInForce uint32          `json:"rules_in_force"`
 				To           *upgrade.Binary `json:"to,omitempty"`
 			}{report, facts.Status.RulesVersion, facts.To}
-			if err := a.printOne(value, blocked, func(bool) string { return upgradeTable(report) }); err != nil || report.Ready {
+			if err := a.PrintOne(value, blocked, func(bool) string { return upgradeTable(report) }); err != nil || report.Ready {
 				return err
 			}
-			return failf("an upgrade node by node would not go well: %s", strings.Join(blocked, ", "))
+			return cli.Failf("an upgrade node by node would not go well: %s", strings.Join(blocked, ", "))
 		}),
 	}
 	cmd.Flags().StringVar(&to, "to", "", "`path` of the new rota binary")
@@ -79,7 +80,7 @@ func (a operatorCommands) upgradeFacts(ctx context.Context, to string) (f upgrad
 			return f, err
 		}
 	}
-	err = a.atNode(ctx, a.addrs, func(ctx context.Context, c *client.Client) (err error) {
+	err = a.atNode(ctx, a.Addrs, func(ctx context.Context, c *client.Client) (err error) {
 		if f.Status, err = c.Status(ctx); err == nil {
 			f.Peers, err = c.Peers(ctx)
 		}
@@ -133,8 +134,8 @@ func askBinary(ctx context.Context, path string) (*upgrade.Binary, error) {
 		err = errors.New("it names none")
 	}
 	if err != nil {
-		return nil, failf("ask --to %s for its version: %w %s: the path of a rota binary for this machine is wanted", path, err,
-			clean(oneLine(complaint.String())))
+		return nil, cli.Failf("ask --to %s for its version: %w %s: the path of a rota binary for this machine is wanted", path, err,
+			cli.Clean(cli.OneLine(complaint.String())))
 	}
 	return &b, nil
 }
@@ -149,11 +150,11 @@ func (b *bounded) Write(p []byte) (int, error) {
 }
 
 func upgradeTable(r upgrade.Report) string {
-	text := renderList([]column[upgrade.Finding]{
-		{"CHECK", false, 0, func(f upgrade.Finding) any { return f.Check }},
-		{"RESULT", false, 0, func(f upgrade.Finding) any { return string(f.Result) }},
-		{"NODE", false, 0, func(f upgrade.Finding) any { return f.Node }},
-		{"FINDING", false, 0, func(f upgrade.Finding) any { return f.Text }},
+	text := cli.RenderList([]cli.Column[upgrade.Finding]{
+		{Head: "CHECK", Cell: func(f upgrade.Finding) any { return f.Check }},
+		{Head: "RESULT", Cell: func(f upgrade.Finding) any { return string(f.Result) }},
+		{Head: "NODE", Cell: func(f upgrade.Finding) any { return f.Node }},
+		{Head: "FINDING", Cell: func(f upgrade.Finding) any { return f.Text }},
 	}, r.Findings, false)
 	var next strings.Builder
 	for _, f := range r.Findings {
@@ -165,16 +166,16 @@ func upgradeTable(r upgrade.Report) string {
 		text += "\nwhat to do\n" + next.String()
 	}
 	at := 0
-	return text + "\n" + renderList([]column[upgrade.Node]{
-		{"ORDER", false, 0, func(n upgrade.Node) any {
+	return text + "\n" + cli.RenderList([]cli.Column[upgrade.Node]{
+		{Head: "ORDER", Cell: func(n upgrade.Node) any {
 			if n.Done {
 				return "done"
 			}
 			at++
 			return at
 		}},
-		{"NODE", false, 0, func(n upgrade.Node) any { return n.ID }},
-		{"ROLE", false, 0, func(n upgrade.Node) any {
+		{Head: "NODE", Cell: func(n upgrade.Node) any { return n.ID }},
+		{Head: "ROLE", Cell: func(n upgrade.Node) any {
 			switch {
 			case n.Leader:
 				return "leader"
@@ -183,7 +184,7 @@ func upgradeTable(r upgrade.Report) string {
 			}
 			return "no vote"
 		}},
-		{"VERSION", false, 0, func(n upgrade.Node) any { return n.Version }},
-		{"RULES", false, 0, func(n upgrade.Node) any { return ofSome(int64(n.Rules), int64(n.Rules)) }},
+		{Head: "VERSION", Cell: func(n upgrade.Node) any { return n.Version }},
+		{Head: "RULES", Cell: func(n upgrade.Node) any { return ofSome(int64(n.Rules), int64(n.Rules)) }},
 	}, r.Nodes, false)
 }

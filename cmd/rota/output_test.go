@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // at is a moment of the clock on a cluster that began in November 2023.
@@ -28,7 +29,7 @@ func sampleJob() rota.Job {
 func printed(t *testing.T, format string, job rota.Job) string {
 	t.Helper()
 	var out bytes.Buffer
-	a := &app{stdout: &out, output: format}
+	a := &cli.App{Stdout: &out, Output: format}
 	if err := (jobCommands{a}).print(job); err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +109,8 @@ func TestPrintList(t *testing.T) {
 	t.Parallel()
 	list := func(format string, jobs ...rota.Job) string {
 		var out bytes.Buffer
-		l := listing[rota.Job]{whole: rota.JobPage{Jobs: jobs}, items: jobs, name: jobName, columns: jobColumns()}
-		if err := l.print(&app{stdout: &out, output: format}); err != nil {
+		l := cli.Listing[rota.Job]{Whole: rota.JobPage{Jobs: jobs}, Items: jobs, Name: jobName, Columns: jobColumns()}
+		if err := l.Print(&cli.App{Stdout: &out, Output: format}); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
@@ -145,7 +146,7 @@ func TestPrint_controlCharacters(t *testing.T) {
 	value := map[string]string{"text": strings.ToValidUTF8(text, "?")}
 	for format, read := range map[string]func([]byte, any) error{"json": json.Unmarshal, "jsonl": json.Unmarshal, "yaml": yaml.Unmarshal} {
 		var out bytes.Buffer
-		if err := writeValue(&out, format, value); err != nil {
+		if err := cli.WriteValue(&out, format, value); err != nil {
 			t.Fatal(err)
 		}
 		if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && unicode.IsControl(r) }); i >= 0 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // What people are shown has no figures where nothing is meant, no library's words
@@ -73,7 +74,7 @@ func TestShownToPeople(t *testing.T) {
 		v := rota.Verdict{Nodes: []rota.NodeVerdict{{ID: "n1", Error: "no connection"}, {ID: "n2", Digest: rota.Digest{Hi: 1}},
 			{ID: "n3", Digest: rota.Digest{Hi: 1}}}}
 		has(t, verdictTable(v), []string{"n1: no connection"}, []string{strings.Repeat("0", 32)})
-		if err := verdictError(v); exitCode(err) != exitFailed || strings.Contains(err.Error(), "equal") {
+		if err := verdictError(v); cli.ExitCode(err) != cli.ExitFailed || strings.Contains(err.Error(), "equal") {
 			t.Errorf("a silent node is told as %v", err)
 		}
 		v.Nodes[2].Digest = rota.Digest{Hi: 2}
@@ -109,7 +110,7 @@ func TestShownToPeople(t *testing.T) {
 		for _, line := range [][]string{{"job", "change", "j"}, {"job", "change", "j", "--label", "a"},
 			{"job", "change", "j", "--priority", "11"}, {"job", "change", "j", "--ttl", "-1s"},
 			{"job", "change", "j", "--start-by", "-1s"}, {"key", "skip", "order:7"}} {
-			if code, _, talk := rotaLine(line...); code != exitUsage {
+			if code, _, talk := rotaLine(line...); code != cli.ExitUsage {
 				t.Errorf("%v: exit %d, %s", line, code, talk)
 			}
 		}
@@ -118,12 +119,12 @@ func TestShownToPeople(t *testing.T) {
 		t.Parallel()
 		for line, meant := range map[string]string{"help wrker": "worker", "help job shw": "show", "help job list": "", "help": ""} {
 			code, shown, talk := rotaLine(strings.Fields(line)...)
-			if meant == "" && (code != exitDone || !strings.Contains(shown, "Usage:")) ||
-				meant != "" && (code != exitUsage || !strings.Contains(talk, "did you mean \""+meant)) {
+			if meant == "" && (code != cli.ExitDone || !strings.Contains(shown, "Usage:")) ||
+				meant != "" && (code != cli.ExitUsage || !strings.Contains(talk, "did you mean \""+meant)) {
 				t.Errorf("%s: exit %d, %s", line, code, talk)
 			}
 		}
-		if code, _, talk := rotaLine("help", "nope"); code != exitUsage || !strings.Contains(talk, `"nope"`) {
+		if code, _, talk := rotaLine("help", "nope"); code != cli.ExitUsage || !strings.Contains(talk, `"nope"`) {
 			t.Errorf("help nope: exit %d, %s", code, talk)
 		}
 	})
@@ -132,14 +133,14 @@ func TestShownToPeople(t *testing.T) {
 		for line, meant := range map[string]string{"why j": "rota job why?", "workflow why w/n": "rota job why?", "drain w": "rota worker drain?",
 			"worker --queues q": "rota worker run --queues?", "wrker": `"worker"`, "schedule lst": `"list"`, "job --nope": "unknown flag: --nope"} {
 			code, _, talk := rotaLine(strings.Fields(line)...)
-			if code != exitUsage || !strings.Contains(talk, meant) {
+			if code != cli.ExitUsage || !strings.Contains(talk, meant) {
 				t.Errorf("%s: exit %d, %s", line, code, talk)
 			}
 		}
 	})
 	t.Run("attempt_of_unknown_start", func(t *testing.T) {
 		t.Parallel()
-		text := renderList(attemptColumns(&rota.Job{}), []rota.Attempt{{Worker: "w1", End: rota.ReasonProofInvalid}}, false)
+		text := cli.RenderList(attemptColumns(&rota.Job{}), []rota.Attempt{{Worker: "w1", End: rota.ReasonProofInvalid}}, false)
 		has(t, text, []string{"PROOF_INVALID"}, []string{"+"})
 	})
 	t.Run("flags_without_strconv", func(t *testing.T) {
@@ -147,7 +148,7 @@ func TestShownToPeople(t *testing.T) {
 		for _, line := range [][]string{{"job", "why", "j", "--at", "abc"}, {"job", "list", "--limit", "x"},
 			{"cluster", "status", "--timeout", "soon"}, {"job", "list", "--state", "nope"}} {
 			code, _, talk := rotaLine(line...)
-			if code != exitUsage {
+			if code != cli.ExitUsage {
 				t.Errorf("%v: exit %d", line, code)
 			}
 			has(t, talk, []string{"wanted"}, []string{"strconv", "invalid argument", "[", "NONE"})
@@ -173,7 +174,7 @@ func TestUntilSilent(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	if exitCode(err) != exitUnavailable {
+	if cli.ExitCode(err) != cli.ExitUnavailable {
 		t.Errorf("a call that nobody answers ends with %v", err)
 	}
 	if err := untilSilent(t.Context(), time.Hour, func(_ context.Context, heard func()) error {

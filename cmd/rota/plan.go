@@ -9,13 +9,14 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // planCommands are the commands of plans.
-type planCommands struct{ *app }
+type planCommands struct{ *cli.App }
 
 func (a planCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{Use: "plan", Short: "Cancel, retry, delete, move or reprioritise all jobs that a filter selects"},
+	return a.Group(&cobra.Command{Use: "plan", Short: "Cancel, retry, delete, move or reprioritise all jobs that a filter selects"},
 		a.start(), a.list(), a.show(), a.wait(), a.cancel())
 }
 
@@ -38,7 +39,7 @@ prints how many jobs they would be, and the first 20.`,
   rota plan start move --filter 'queue=mail label.team=film' --to film
   rota plan start retry-workflows --filter 'state=FAILED queue=etl'`,
 		Args:      cobra.ExactArgs(1),
-		ValidArgs: planVerbNames(),
+		ValidArgs: cli.PlanVerbNames(),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&spec.Filter, "filter", "", "`terms` that the jobs fit, as of job list; id=* is all jobs")
@@ -48,9 +49,9 @@ prints how many jobs they would be, and the first 20.`,
 	flags.StringVar(&id, "id", "", "the plan's `id`; the same again is the same plan (default: a new one)")
 	flags.BoolVar(&dry, "dry-run", false, "change nothing, say what it would go through")
 	flags.BoolVar(&wait, "wait", false, "wait until it is through; exit 6 if it was cancelled")
-	within(flags, 0, rota.MaxPriority, "priority")
-	within(flags, 0, math.MaxInt64, "max")
-	if err := cmd.RegisterFlagCompletionFunc("to", a.asks(listQueues)); err != nil {
+	cli.Within(flags, 0, rota.MaxPriority, "priority")
+	cli.Within(flags, 0, math.MaxInt64, "max")
+	if err := cmd.RegisterFlagCompletionFunc("to", a.Asks(cli.ListQueues)); err != nil {
 		panic(err) // there is no such flag
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -62,7 +63,7 @@ prints how many jobs they would be, and the first 20.`,
 			spec.Priority = &priority
 		}
 		if dry && wait {
-			return usagef("--dry-run starts nothing that --wait could wait for")
+			return cli.Usagef("--dry-run starts nothing that --wait could wait for")
 		}
 		run := func(ctx context.Context, c *client.Client, _ []string) error {
 			plans := client.PlansOf(c)
@@ -78,14 +79,14 @@ prints how many jobs they would be, and the first 20.`,
 				return a.await(ctx, c, p.ID)
 			}
 			if err != nil {
-				return asSubmitted(err)
+				return cli.AsSubmitted(err)
 			}
 			return a.print(p)
 		}
 		if wait {
-			return a.does(a.waiting(run))(cmd, args)
+			return a.Does(a.Waiting(run))(cmd, args)
 		}
-		return a.does(a.calling(run))(cmd, args)
+		return a.Does(a.Calling(run))(cmd, args)
 	}
 	return cmd
 }
@@ -95,46 +96,46 @@ func (a planCommands) printPreview(would rota.PlanPreview) error {
 	for i, id := range would.Jobs {
 		names[i] = string(id)
 	}
-	return a.printOne(would, names, func(bool) string {
-		facts := []fact{{"jobs", would.Count}, {"complete", would.Complete}}
+	return a.PrintOne(would, names, func(bool) string {
+		facts := []cli.Fact{{Name: "jobs", Value: would.Count}, {Name: "complete", Value: would.Complete}}
 		for i, id := range would.Jobs {
 			name := ""
 			if i == 0 {
 				name = "first"
 			}
-			facts = append(facts, fact{name, id})
+			facts = append(facts, cli.Fact{Name: name, Value: id})
 		}
-		return renderFacts(facts)
+		return cli.RenderFacts(facts)
 	})
 }
 
 func (a planCommands) list() *cobra.Command {
-	return a.listMade(&cobra.Command{
+	return a.ListMade(&cobra.Command{
 		Use:   "list",
 		Short: "List the plans that run, and the last that are over",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			plans, err := client.Collect(client.PlansOf(c).List(ctx, a.fresh()...))
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			plans, err := client.Collect(client.PlansOf(c).List(ctx, a.Fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen()
-			return printAll(a.app, "plans", plans, func(p rota.Plan) string { return string(p.ID) }, planColumns())
+			a.Seen()
+			return cli.PrintAll(a.App, "plans", plans, func(p rota.Plan) string { return string(p.ID) }, planColumns())
 		})),
 	})
 }
 
-func planColumns() []column[rota.Plan] {
-	return []column[rota.Plan]{
-		{"ID", false, 0, func(p rota.Plan) any { return p.ID }},
-		{"VERB", false, 0, func(p rota.Plan) any { return p.Verb }},
-		{"FILTER", false, 40, func(p rota.Plan) any { return p.Filter }},
-		{"STATE", false, 0, func(p rota.Plan) any { return p.State }},
-		{"DONE", false, 0, func(p rota.Plan) any { return p.Done }},
-		{"REFUSED", false, 0, func(p rota.Plan) any { return p.Refused }},
-		{"PASSED", false, 0, func(p rota.Plan) any { return p.Passed }},
-		{"STARTED", true, 0, func(p rota.Plan) any { return p.Started.Date }},
-		{"BY", true, 0, func(p rota.Plan) any { return p.By }},
+func planColumns() []cli.Column[rota.Plan] {
+	return []cli.Column[rota.Plan]{
+		{Head: "ID", Cell: func(p rota.Plan) any { return p.ID }},
+		{Head: "VERB", Cell: func(p rota.Plan) any { return p.Verb }},
+		{Head: "FILTER", Most: 40, Cell: func(p rota.Plan) any { return p.Filter }},
+		{Head: "STATE", Cell: func(p rota.Plan) any { return p.State }},
+		{Head: "DONE", Cell: func(p rota.Plan) any { return p.Done }},
+		{Head: "REFUSED", Cell: func(p rota.Plan) any { return p.Refused }},
+		{Head: "PASSED", Cell: func(p rota.Plan) any { return p.Passed }},
+		{Head: "STARTED", Wide: true, Cell: func(p rota.Plan) any { return p.Started.Date }},
+		{Head: "BY", Wide: true, Cell: func(p rota.Plan) any { return p.By }},
 	}
 }
 
@@ -145,21 +146,21 @@ func planNamed(args []string) (rota.PlanID, error) {
 }
 
 func (a planCommands) show() *cobra.Command {
-	return a.reads(&cobra.Command{
+	return a.Reads(&cobra.Command{
 		Use:     "show PLAN",
 		Short:   "Show a plan, how far it has come, and the first refusals",
 		Example: "  rota plan show mend-mails",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			id, err := planNamed(args)
 			if err != nil {
 				return err
 			}
-			p, err := client.PlansOf(c).Get(ctx, id, a.fresh()...)
+			p, err := client.PlansOf(c).Get(ctx, id, a.Fresh()...)
 			if err != nil {
 				return err
 			}
-			a.seen()
+			a.Seen()
 			return a.print(p)
 		})),
 	})
@@ -171,7 +172,7 @@ func (a planCommands) wait() *cobra.Command {
 		Short:   "Wait until a plan is through; exit 6 if it was cancelled, 5 after --timeout",
 		Example: "  rota plan wait mend-mails --timeout 10m",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(a.waiting(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Waiting(func(ctx context.Context, c *client.Client, args []string) error {
 			id, err := planNamed(args)
 			if err != nil {
 				return err
@@ -190,7 +191,7 @@ func (a planCommands) await(ctx context.Context, c *client.Client, id rota.PlanI
 	if err := a.print(p); err != nil || p.State == rota.PlanDone {
 		return err
 	}
-	return &codedError{exitOtherwise, fmt.Errorf("plan %s was cancelled: %s", p.ID, p.Why)}
+	return &cli.CodedError{Code: cli.ExitOtherwise, Err: fmt.Errorf("plan %s was cancelled: %s", p.ID, p.Why)}
 }
 
 func (a planCommands) cancel() *cobra.Command {
@@ -200,7 +201,7 @@ func (a planCommands) cancel() *cobra.Command {
 		Short:   "End a plan where it stands; what it has done stays",
 		Example: "  rota plan cancel mend-mails --reason 'the wrong filter'",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			id, err := planNamed(args)
 			if err != nil {
 				return err
@@ -218,22 +219,22 @@ func (a planCommands) cancel() *cobra.Command {
 
 // print shows a plan.
 func (a planCommands) print(p rota.Plan) error {
-	return a.printOne(p, []string{string(p.ID)}, func(bool) string {
-		facts := []fact{{"plan", p.ID}, {"verb", p.Verb}, {"filter", p.Filter}}
+	return a.PrintOne(p, []string{string(p.ID)}, func(bool) string {
+		facts := []cli.Fact{{Name: "plan", Value: p.ID}, {Name: "verb", Value: p.Verb}, {Name: "filter", Value: p.Filter}}
 		if p.To != "" {
-			facts = append(facts, fact{"to", p.To})
+			facts = append(facts, cli.Fact{Name: "to", Value: p.To})
 		}
 		if p.Priority != nil {
-			facts = append(facts, fact{"priority", *p.Priority})
+			facts = append(facts, cli.Fact{Name: "priority", Value: *p.Priority})
 		}
 		if p.Max > 0 {
-			facts = append(facts, fact{"max", p.Max})
+			facts = append(facts, cli.Fact{Name: "max", Value: p.Max})
 		}
-		facts = append(facts, fact{"state", p.State}, fact{"why", p.Why}, fact{"done", p.Done}, fact{"refused", p.Refused}, fact{"passed", p.Passed},
-			fact{"started", p.Started.Date}, fact{"by", p.By})
+		facts = append(facts, cli.Fact{Name: "state", Value: p.State}, cli.Fact{Name: "why", Value: p.Why}, cli.Fact{Name: "done", Value: p.Done}, cli.Fact{Name: "refused", Value: p.Refused}, cli.Fact{Name: "passed", Value: p.Passed},
+			cli.Fact{Name: "started", Value: p.Started.Date}, cli.Fact{Name: "by", Value: p.By})
 		for _, r := range p.Refusals {
-			facts = append(facts, fact{string(r.Job), r.Text})
+			facts = append(facts, cli.Fact{Name: string(r.Job), Value: r.Text})
 		}
-		return renderFacts(facts)
+		return cli.RenderFacts(facts)
 	})
 }

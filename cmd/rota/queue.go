@@ -11,15 +11,16 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/server"
 )
 
 // queueCommands are the commands of queues.
-type queueCommands struct{ *app }
+type queueCommands struct{ *cli.App }
 
 func (a queueCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{Use: "queue", Short: "See and change queues"},
+	return a.Group(&cobra.Command{Use: "queue", Short: "See and change queues"},
 		a.list(), a.show(), a.set(),
 		a.paused("pause", "Start no more jobs of a queue; what runs goes on", "true"),
 		a.paused("resume", "Start jobs of a paused queue again", "false"),
@@ -28,13 +29,13 @@ func (a queueCommands) command() *cobra.Command {
 
 func (a queueCommands) delete() *cobra.Command {
 	var to string
-	cmd := a.deletesVersion("delete Q", "Forget a queue that no job, workflow, schedule or rule names",
+	cmd := a.DeletesVersion("delete Q", "Forget a queue that no job, workflow, schedule or rule names",
 		"queue delete images\n  rota queue delete images --drain-to pictures",
 		func(ctx context.Context, c *client.Client, id string, only client.Condition) error {
 			return c.DeleteQueue(ctx, rota.QueueName(id), only)
 		})
-	drain := a.waiting(a.deleting(func(ctx context.Context, c *client.Client, id string) error {
-		return c.DrainQueue(ctx, rota.QueueName(id), rota.QueueName(to), func(left uint64) { a.talk("%d live jobs are left", left) })
+	drain := a.Waiting(a.Deleting(func(ctx context.Context, c *client.Client, id string) error {
+		return c.DrainQueue(ctx, rota.QueueName(id), rota.QueueName(to), func(left uint64) { a.Talk("%d live jobs are left", left) })
 	}))
 	work := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -42,9 +43,9 @@ func (a queueCommands) delete() *cobra.Command {
 			return work(cmd, args)
 		}
 		if cmd.Flags().Changed("if-match") {
-			return usagef("--drain-to takes several steps, each of which changes the queue: leave out --if-match")
+			return cli.Usagef("--drain-to takes several steps, each of which changes the queue: leave out --if-match")
 		}
-		return a.does(drain)(cmd, args)
+		return a.Does(drain)(cmd, args)
 	}
 	cmd.Long = "Forget a queue that no job, workflow, schedule or rule names.\n\nWith --drain-to its pending jobs move to another queue first. " +
 		"From then on the queue takes no submission; the command waits for the jobs that run. Run again, it goes on where it was; " +
@@ -54,60 +55,60 @@ func (a queueCommands) delete() *cobra.Command {
 }
 
 func (a queueCommands) list() *cobra.Command {
-	return a.listCommand(&cobra.Command{
+	return a.ListCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the queues",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			queues, err := client.Collect(c.Queues(ctx, a.fresh()...))
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			queues, err := client.Collect(c.Queues(ctx, a.Fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen()
-			return printAll(a.app, "queues", queues, func(q rota.Queue) string { return string(q.Name) }, queueColumns())
+			a.Seen()
+			return cli.PrintAll(a.App, "queues", queues, func(q rota.Queue) string { return string(q.Name) }, queueColumns())
 		})),
 	})
 }
 
-func queueColumns() []column[rota.Queue] {
-	return []column[rota.Queue]{
-		{"NAME", false, 0, func(q rota.Queue) any { return q.Name }},
-		{"PRESET", false, 0, func(q rota.Queue) any { return q.Policy.Preset }},
-		{"RANKING", true, 0, func(q rota.Queue) any { return q.Policy.Ranking }},
-		{"STRATEGY", true, 0, func(q rota.Queue) any { return q.Policy.Strategy }},
-		{"PAUSED", false, 0, func(q rota.Queue) any { return q.Policy.Paused }},
-		{"PENDING", false, 0, func(q rota.Queue) any { return q.Pending }},
-		{"DELAYED", true, 0, func(q rota.Queue) any { return q.Delayed }},
-		{"QUEUED", true, 0, func(q rota.Queue) any { return q.Queued }},
-		{"ASSIGNED", true, 0, func(q rota.Queue) any { return q.Assigned }},
-		{"RUNNING", false, 0, func(q rota.Queue) any { return q.Running }},
-		{"COMPLETED", false, 0, func(q rota.Queue) any { return q.CompletedTotal }},
-		{"DEAD", false, 0, func(q rota.Queue) any { return q.DeadTotal }},
-		{"EXPIRED", true, 0, func(q rota.Queue) any { return q.ExpiredTotal }},
-		{"CANCELLED", true, 0, func(q rota.Queue) any { return q.CancelledTotal }},
-		{"STAGED", true, 0, func(q rota.Queue) any { return q.Staged }},
-		{"WORKERS", false, 0, func(q rota.Queue) any { return q.Workers }},
-		{"USAGE", true, 0, func(q rota.Queue) any { return percent(q.UsagePermille) }},
-		{"BACKLOG USAGE", true, 0, func(q rota.Queue) any { return percent(q.BacklogUsagePermille) }},
-		{"LEASE USAGE", true, 0, func(q rota.Queue) any { return percent(q.LeaseUsagePermille) }},
-		{"PRESSURE", false, 0, func(q rota.Queue) any { return q.Backpressure }},
-		{"LANES", true, 0, func(q rota.Queue) any { return q.Lanes }},
-		{"THROTTLED", true, 0, func(q rota.Queue) any { return q.Throttled }},
-		{"OLDEST WAIT", false, 0, func(q rota.Queue) any { return span(millis.Of(q.OldestWait)) }},
+func queueColumns() []cli.Column[rota.Queue] {
+	return []cli.Column[rota.Queue]{
+		{Head: "NAME", Cell: func(q rota.Queue) any { return q.Name }},
+		{Head: "PRESET", Cell: func(q rota.Queue) any { return q.Policy.Preset }},
+		{Head: "RANKING", Wide: true, Cell: func(q rota.Queue) any { return q.Policy.Ranking }},
+		{Head: "STRATEGY", Wide: true, Cell: func(q rota.Queue) any { return q.Policy.Strategy }},
+		{Head: "PAUSED", Cell: func(q rota.Queue) any { return q.Policy.Paused }},
+		{Head: "PENDING", Cell: func(q rota.Queue) any { return q.Pending }},
+		{Head: "DELAYED", Wide: true, Cell: func(q rota.Queue) any { return q.Delayed }},
+		{Head: "QUEUED", Wide: true, Cell: func(q rota.Queue) any { return q.Queued }},
+		{Head: "ASSIGNED", Wide: true, Cell: func(q rota.Queue) any { return q.Assigned }},
+		{Head: "RUNNING", Cell: func(q rota.Queue) any { return q.Running }},
+		{Head: "COMPLETED", Cell: func(q rota.Queue) any { return q.CompletedTotal }},
+		{Head: "DEAD", Cell: func(q rota.Queue) any { return q.DeadTotal }},
+		{Head: "EXPIRED", Wide: true, Cell: func(q rota.Queue) any { return q.ExpiredTotal }},
+		{Head: "CANCELLED", Wide: true, Cell: func(q rota.Queue) any { return q.CancelledTotal }},
+		{Head: "STAGED", Wide: true, Cell: func(q rota.Queue) any { return q.Staged }},
+		{Head: "WORKERS", Cell: func(q rota.Queue) any { return q.Workers }},
+		{Head: "USAGE", Wide: true, Cell: func(q rota.Queue) any { return percent(q.UsagePermille) }},
+		{Head: "BACKLOG USAGE", Wide: true, Cell: func(q rota.Queue) any { return percent(q.BacklogUsagePermille) }},
+		{Head: "LEASE USAGE", Wide: true, Cell: func(q rota.Queue) any { return percent(q.LeaseUsagePermille) }},
+		{Head: "PRESSURE", Cell: func(q rota.Queue) any { return q.Backpressure }},
+		{Head: "LANES", Wide: true, Cell: func(q rota.Queue) any { return q.Lanes }},
+		{Head: "THROTTLED", Wide: true, Cell: func(q rota.Queue) any { return q.Throttled }},
+		{Head: "OLDEST WAIT", Cell: func(q rota.Queue) any { return cli.Span(millis.Of(q.OldestWait)) }},
 	}
 }
 
 func (a queueCommands) show() *cobra.Command {
-	return a.reads(&cobra.Command{
+	return a.Reads(&cobra.Command{
 		Use:   "show Q",
 		Short: "Show a queue's counters and its whole policy",
 		Args:  cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
-			q, err := c.Queue(ctx, rota.QueueName(args[0]), a.fresh()...)
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
+			q, err := c.Queue(ctx, rota.QueueName(args[0]), a.Fresh()...)
 			if err != nil {
 				return err
 			}
-			a.seen()
+			a.Seen()
 			return a.print(q)
 		})),
 	})
@@ -116,7 +117,7 @@ func (a queueCommands) show() *cobra.Command {
 func (a queueCommands) set() *cobra.Command {
 	var preset string
 	var pairs []string
-	var how setFlags
+	var how cli.SetFlags
 	cmd := &cobra.Command{
 		Use:   "set Q [--preset P] [--set key=value]… [--dry-run] [--if-match ETAG]",
 		Short: "Create a queue or change its policy",
@@ -124,24 +125,24 @@ func (a queueCommands) set() *cobra.Command {
 			"Presets: " + strings.Join(rota.Presets, ", ") + ".\n\nKeys, each with its default in standard and in the presets that " +
 			"differ:\n\n" + keysHelp(),
 		Args: cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			set, err := parseSettings(preset, pairs)
 			if err != nil {
 				return err
 			}
-			q, err := c.SetQueue(ctx, rota.QueueName(args[0]), preset, set, how.options()...)
+			q, err := c.SetQueue(ctx, rota.QueueName(args[0]), preset, set, how.Options()...)
 			if err != nil {
 				return err
 			}
-			if how.dry {
-				return how.would(a.app, q, string(q.Name), q.Changes)
+			if how.Dry {
+				return how.Would(a.App, q, string(q.Name), q.Changes)
 			}
 			return a.print(q)
 		})),
 	}
 	cmd.Flags().StringVar(&preset, "preset", "", "start from this `preset`: "+strings.Join(rota.Presets, ", "))
 	cmd.Flags().StringArrayVar(&pairs, "set", nil, "`key=value`, or expected.TYPE=TIME for the adaptive ranking; may be repeated")
-	how.register(cmd.Flags())
+	how.Register(cmd.Flags())
 	return cmd
 }
 
@@ -159,7 +160,7 @@ func parseSettings(preset string, pairs []string) ([]rota.Setting, error) {
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return nil, usagef("--set %q is refused: key=value is wanted", pair)
+			return nil, cli.Usagef("--set %q is refused: key=value is wanted", pair)
 		}
 		s := rota.Setting{Key: key, Value: value}.Canonical()
 		if err := cmp.Or(s.CheckUnit(), policy.Try(s)); err != nil {
@@ -175,7 +176,7 @@ func (a queueCommands) paused(verb, short, paused string) *cobra.Command {
 		Use:   verb + " Q",
 		Short: short,
 		Args:  cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			name := rota.QueueName(args[0])
 			// SetQueue creates what is not there; a pause shall not.
 			if _, err := c.Queue(ctx, name); err != nil {
@@ -191,30 +192,30 @@ func (a queueCommands) paused(verb, short, paused string) *cobra.Command {
 }
 
 func (a queueCommands) print(q rota.Queue) error {
-	return a.printOne(q, []string{string(q.Name)}, func(wide bool) string {
-		text := renderFacts([]fact{
-			{"queue", q.Name}, {"preset", q.Policy.Preset}, {"paused", q.Policy.Paused},
-			{"pending", q.Pending}, {"blocked", q.Blocked}, {"delayed", q.Delayed}, {"queued", q.Queued},
-			{"assigned", q.Assigned}, {"running", q.Running},
-			{"submitted total", q.SubmittedTotal}, {"assigned total", q.AssignedTotal}, {"completed total",
-				q.CompletedTotal},
-			{"dead total", q.DeadTotal}, {"expired total", q.ExpiredTotal}, {"cancelled total", q.CancelledTotal},
-			{"staged", q.Staged},
-			{"lanes", q.Lanes}, {"throttled lanes", q.Throttled}, {"workers", q.Workers}, {"oldest wait", span(millis.Of(q.OldestWait))},
-			{"usage", percent(q.UsagePermille)}, {"backlog usage", percent(q.BacklogUsagePermille)}, {"lease usage", percent(q.LeaseUsagePermille)}, {"bytes", q.Bytes},
-			{"backpressure", q.Backpressure},
-			{"queued by tier", tiersText(q.Tiers)}, {"etag", q.ETag},
+	return a.PrintOne(q, []string{string(q.Name)}, func(wide bool) string {
+		text := cli.RenderFacts([]cli.Fact{
+			{Name: "queue", Value: q.Name}, {Name: "preset", Value: q.Policy.Preset}, {Name: "paused", Value: q.Policy.Paused},
+			{Name: "pending", Value: q.Pending}, {Name: "blocked", Value: q.Blocked}, {Name: "delayed", Value: q.Delayed}, {Name: "queued", Value: q.Queued},
+			{Name: "assigned", Value: q.Assigned}, {Name: "running", Value: q.Running},
+			{Name: "submitted total", Value: q.SubmittedTotal}, {Name: "assigned total", Value: q.AssignedTotal}, {Name: "completed total",
+				Value: q.CompletedTotal},
+			{Name: "dead total", Value: q.DeadTotal}, {Name: "expired total", Value: q.ExpiredTotal}, {Name: "cancelled total", Value: q.CancelledTotal},
+			{Name: "staged", Value: q.Staged},
+			{Name: "lanes", Value: q.Lanes}, {Name: "throttled lanes", Value: q.Throttled}, {Name: "workers", Value: q.Workers}, {Name: "oldest wait", Value: cli.Span(millis.Of(q.OldestWait))},
+			{Name: "usage", Value: percent(q.UsagePermille)}, {Name: "backlog usage", Value: percent(q.BacklogUsagePermille)}, {Name: "lease usage", Value: percent(q.LeaseUsagePermille)}, {Name: "bytes", Value: q.Bytes},
+			{Name: "backpressure", Value: q.Backpressure},
+			{Name: "queued by tier", Value: tiersText(q.Tiers)}, {Name: "etag", Value: q.ETag},
 		})
-		var facts []fact
+		var facts []cli.Fact
 		standard := rota.StandardPolicy()
 		usual := standard.Settings()
 		for i, s := range q.Policy.Settings() {
 			if wide || s.Value != usual[i].Value {
-				facts = append(facts, fact{s.Key, settingText(s)})
+				facts = append(facts, cli.Fact{Name: s.Key, Value: settingText(s)})
 			}
 		}
 		if len(facts) > 0 {
-			text += "\n" + renderFacts(facts)
+			text += "\n" + cli.RenderFacts(facts)
 		}
 		return text + queueLists(q, wide)
 	})
@@ -232,7 +233,7 @@ func settingText(s rota.Setting) string {
 	case n == -1 && s.Key == "renewals_max":
 		meaning = "no limit"
 	case strings.HasSuffix(s.Key, "_ms") && n >= 1000:
-		meaning = span(n)
+		meaning = cli.Span(n)
 	case strings.HasSuffix(s.Key, "_permille"):
 		meaning = percent(n)
 	}
@@ -254,21 +255,21 @@ var zeroMeans = func() map[string]string {
 // queueLists are a queue's failure domains and what is known of its types.
 func queueLists(q rota.Queue, wide bool) (text string) {
 	if len(q.Domains) > 0 {
-		text += "\n" + renderList([]column[rota.Domain]{
-			{"DOMAIN", false, 0, func(d rota.Domain) any { return d.Name }},
-			{"ISOLATED", false, 0, func(d rota.Domain) any { return d.Isolated }},
-			{"OUTCOMES", false, 0, func(d rota.Domain) any { return d.Outcomes }},
-			{"FAILURES", false, 0, func(d rota.Domain) any { return d.Failures }},
+		text += "\n" + cli.RenderList([]cli.Column[rota.Domain]{
+			{Head: "DOMAIN", Cell: func(d rota.Domain) any { return d.Name }},
+			{Head: "ISOLATED", Cell: func(d rota.Domain) any { return d.Isolated }},
+			{Head: "OUTCOMES", Cell: func(d rota.Domain) any { return d.Outcomes }},
+			{Head: "FAILURES", Cell: func(d rota.Domain) any { return d.Failures }},
 		}, q.Domains, wide)
 	}
 	if len(q.Types) > 0 {
-		text += "\n" + renderList([]column[rota.TypeStats]{
-			{"TYPE", false, 0, func(t rota.TypeStats) any { return t.Type }},
-			{"SUCCESS", false, 0, func(t rota.TypeStats) any { return t.Success }},
-			{"FAIL", false, 0, func(t rota.TypeStats) any { return t.Fail }},
-			{"AVERAGE", false, 0, func(t rota.TypeStats) any { return span(t.EMA.Milliseconds()) }},
-			{"EXPECTED", false, 0, func(t rota.TypeStats) any { return span(millis.Of(t.Expected)) }},
-			{"WEIGHT", false, 0, func(t rota.TypeStats) any { return fmt.Sprintf("%.3f", t.Weight) }},
+		text += "\n" + cli.RenderList([]cli.Column[rota.TypeStats]{
+			{Head: "TYPE", Cell: func(t rota.TypeStats) any { return t.Type }},
+			{Head: "SUCCESS", Cell: func(t rota.TypeStats) any { return t.Success }},
+			{Head: "FAIL", Cell: func(t rota.TypeStats) any { return t.Fail }},
+			{Head: "AVERAGE", Cell: func(t rota.TypeStats) any { return cli.Span(t.EMA.Milliseconds()) }},
+			{Head: "EXPECTED", Cell: func(t rota.TypeStats) any { return cli.Span(millis.Of(t.Expected)) }},
+			{Head: "WEIGHT", Cell: func(t rota.TypeStats) any { return fmt.Sprintf("%.3f", t.Weight) }},
 		}, q.Types, wide)
 	}
 	return text

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -22,7 +23,7 @@ var forCallers = map[string]bool{"addr": true, "output": true, "timeout": true, 
 // in it, with what it is for and its default.
 func TestReference_configuration(t *testing.T) {
 	t.Parallel()
-	holdPage(t, filepath.Join("..", "..", "deploy", "packages", "server.yaml"), configuration(t, rootCommand(&app{})))
+	holdPage(t, filepath.Join("..", "..", "deploy", "packages", "server.yaml"), configuration(t, rootCommand(&cli.App{})))
 }
 
 // configuration is a file for --config with every setting of a server.

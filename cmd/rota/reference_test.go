@@ -15,6 +15,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // The pages of docs/reference that are made of the binary itself are written anew by
@@ -38,7 +39,7 @@ func holdPage(t *testing.T, name, page string) {
 // TestReference_commands holds docs/reference/cli.md to the help of every command.
 func TestReference_commands(t *testing.T) {
 	t.Parallel()
-	root := rootCommand(&app{})
+	root := rootCommand(&cli.App{})
 	var b strings.Builder
 	b.WriteString("# The command line\n\nEvery command with its help, made of the binary by\n" +
 		"`go test ./cmd/rota -run TestReference -update`. Flags that every command has stand once, at `rota`.\n" +
@@ -122,7 +123,7 @@ func TestReference_errors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for kind := rota.KindInvalid; kind <= rota.KindInternal; kind++ {
-		row := fmt.Sprintf("| %s | %s | %d |", kind, words.CodeOf(kind), kindCode(kind))
+		row := fmt.Sprintf("| %s | %s | %d |", kind, words.CodeOf(kind), cli.KindCode(kind))
 		if !strings.Contains(string(text), "\n"+row) {
 			t.Errorf("docs/reference/errors.md has no row that begins with %q", row)
 		}

@@ -9,14 +9,15 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/relay"
 )
 
 // relayCommands are the commands that carry between a cluster and what lies outside of it.
-type relayCommands struct{ *app }
+type relayCommands struct{ *cli.App }
 
 func (a relayCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{Use: "relay", Short: "Carry events to webhooks, and jobs from a database"}, a.webhooks(), a.postgres())
+	return a.Group(&cobra.Command{Use: "relay", Short: "Carry events to webhooks, and jobs from a database"}, a.webhooks(), a.postgres())
 }
 
 func (a relayCommands) webhooks() *cobra.Command {
@@ -36,15 +37,15 @@ where the receiver answers 410, and then its webhook is disabled.`,
 	cmd.Flags().StringVar(&key, "key-file", "", "the `file` that secrets are made of: 32 bytes or more that nobody else reads")
 	cmd.Flags().StringVar(&id, "id", "", "the worker's `id` (default: a new one)")
 	cmd.Flags().Int32Var(&r.Slots, "slots", 16, "how `many` deliveries are posted at a time")
-	within(cmd.Flags(), 1, 1_000, "slots")
+	cli.Within(cmd.Flags(), 1, 1_000, "slots")
 	cmd.Flags().BoolVar(&r.AllowPrivate, "allow-private", false, "post to loopback, link-local and private addresses too")
 	cmd.Flags().BoolVar(&r.AllowHTTP, "allow-http", false, "post to http:// URLs too")
 	_ = cmd.MarkFlagRequired("key-file")
-	cmd.RunE = a.does(a.waiting(func(ctx context.Context, c *client.Client, _ []string) (err error) {
+	cmd.RunE = a.Does(a.Waiting(func(ctx context.Context, c *client.Client, _ []string) (err error) {
 		if r.Key, err = relay.ReadKey(key); err != nil {
 			return err
 		}
-		r.Client, r.ID, r.Log = c, rota.WorkerID(id), slog.New(slog.NewTextHandler(a.stderr, nil))
+		r.Client, r.ID, r.Log = c, rota.WorkerID(id), slog.New(slog.NewTextHandler(a.Stderr, nil))
 		return r.Run(ctx, client.WithDrainTimeout(20*time.Second))
 	}))
 	return cmd

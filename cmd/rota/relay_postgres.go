@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/relay"
 	"github.com/rotasched/rota/internal/secret"
 )
@@ -35,23 +36,23 @@ good stays, with error. Any number of relays may run.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case migration && dsn != "" || notify && !migration:
-			return usagef("--print-migration goes without --dsn-file, and --notify with --print-migration")
+			return cli.Usagef("--print-migration goes without --dsn-file, and --notify with --print-migration")
 		case migration:
 			text := relay.Migration
 			if notify {
 				text += relay.Notification
 			}
-			_, err := io.WriteString(a.stdout, text)
+			_, err := io.WriteString(a.Stdout, text)
 			return err
 		case dsn == "":
-			return usagef("--dsn-file is missing: a file with the DSN of the database")
+			return cli.Usagef("--dsn-file is missing: a file with the DSN of the database")
 		}
 		text, err := secret.ReadFile(dsn, dsnMost)
 		if err != nil {
 			return err
 		}
-		return a.does(a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
-			o := relay.Outbox{Client: c, DSN: string(bytes.TrimSpace(text)), Log: slog.New(slog.NewTextHandler(a.stderr, nil))}
+		return a.Does(a.Waiting(func(ctx context.Context, c *client.Client, _ []string) error {
+			o := relay.Outbox{Client: c, DSN: string(bytes.TrimSpace(text)), Log: slog.New(slog.NewTextHandler(a.Stderr, nil))}
 			return o.Run(ctx)
 		}))(cmd, args)
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // deaf returns an address on which nobody listens until the test ends: its port is taken by a
@@ -34,7 +36,7 @@ func TestLastCause(t *testing.T) {
 		"tls: failed: x509: certificate has expired or is not yet valid: current time 2026 is after 2025": "certificate has expired or is not yet valid: current time 2026 is after 2025",
 		"refused": "refused",
 	} {
-		if got := strings.TrimSpace(lastCause(text)); got != want {
+		if got := strings.TrimSpace(cli.LastCause(text)); got != want {
 			t.Errorf("%q of %q, want %q", got, text, want)
 		}
 	}

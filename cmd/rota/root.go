@@ -9,11 +9,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/nearest"
 )
 
 // rootCommand builds the whole tree. Each command is made in its own file.
-func rootCommand(a *app) *cobra.Command {
+func rootCommand(a *cli.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rota",
 		Short: "A replicated job scheduler in one binary",
@@ -32,39 +33,39 @@ ended by SIGINT and SIGTERM.`,
 		SilenceUsage:  true,
 		Version:       version,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return a.settle(cmd)
+			return a.Settle(cmd)
 		},
 	}
-	root.SetIn(a.stdin)
-	root.SetOut(a.stdout)
-	root.SetErr(a.stderr)
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
 	root.SetFlagErrorFunc(flagError)
 	flags := root.PersistentFlags()
-	flags.StringSliceVar(&a.addrs, "addr", []string{"127.0.0.1:6470"},
+	flags.StringSliceVar(&a.Addrs, "addr", []string{"127.0.0.1:6470"},
 		"`host:port` of any nodes, separated by commas")
-	flags.StringP("output", "o", "table", outputUsage)
-	durationVar(flags, &a.timeout, "timeout", defaultTimeout,
+	flags.StringP("output", "o", "table", cli.OutputUsage)
+	cli.DurationVar(flags, &a.Timeout, "timeout", cli.DefaultTimeout,
 		"how long a call may take; unless it is given, reads are given up after "+
-			fmt.Sprintf("%s without an answer, cluster status after 5s, and waiting commands never", readMost))
-	within(flags, time.Millisecond, rota.MaxDuration, "timeout")
-	flags.StringVar(&a.config, "config", "", "YAML `file` with settings, named like the flags")
-	flags.StringVar(&a.tls.ca, "tls-ca", "",
+			fmt.Sprintf("%s without an answer, cluster status after 5s, and waiting commands never", cli.ReadMost))
+	cli.Within(flags, time.Millisecond, rota.MaxDuration, "timeout")
+	flags.StringVar(&a.Config, "config", "", "YAML `file` with settings, named like the flags")
+	flags.StringVar(&a.TLS.Ca, "tls-ca", "",
 		"`file` with the certificates (PEM) that other ends are checked against")
-	flags.StringVar(&a.tls.cert, "tls-cert", "", "`file` with this end's certificate (PEM)")
-	flags.StringVar(&a.tls.key, "tls-key", "", "`file` with its key (PEM)")
-	flags.StringVar(&a.tokenFile, tokenFlag, "", "`file` with the access token to show, readable by its owner alone; ROTA_TOKEN may have the token itself")
+	flags.StringVar(&a.TLS.Cert, "tls-cert", "", "`file` with this end's certificate (PEM)")
+	flags.StringVar(&a.TLS.Key, "tls-key", "", "`file` with its key (PEM)")
+	flags.StringVar(&a.TokenFile, cli.TokenFlag, "", "`file` with the access token to show, readable by its owner alone; ROTA_TOKEN may have the token itself")
 	jobs, workflows, workers, queues, tenants := jobCommands{a}, workflowCommands{a}, workerCommands{a}, queueCommands{a}, tenantCommands{a}
-	a.group(root, serverCommands{a}.command(), devCommands{a}.command(), jobs.command(), workflows.command(),
+	a.Group(root, serverCommands{a}.command(), devCommands{a}.command(), jobs.command(), workflows.command(),
 		workers.command(), queues.command(), tenants.command(), keyCommands{a}.command(), scheduleCommands{a}.command(), batchCommands{a}.command(), planCommands{a}.command(), webhookCommands{a}.command(), relayCommands{a}.command(), modeCommands{a}.command(),
 		authCommands{a}.command(), consoleCommands{a}.command(),
 		eventCommands{a}.command(), clusterCommands{a}.command(), statusCommands{a}.command(), tzdataCommands{a}.command(), operatorCommands{a}.command(), benchCommands{a}.command(), simulateCommand(a), whatIfCommand(a), demoCommands{a}.command(),
 		certifier{a}.command(), versionCommands{a}.command(),
-		a.shortcut("jobs", "job", jobs.list()), a.shortcut("workflows", "workflow", workflows.list()),
-		a.shortcut("workers", "worker", workers.list()), a.shortcut("queues", "queue", queues.list()),
-		a.shortcut("tenants", "tenant", tenants.list()))
+		a.Shortcut("jobs", "job", jobs.list()), a.Shortcut("workflows", "workflow", workflows.list()),
+		a.Shortcut("workers", "worker", workers.list()), a.Shortcut("queues", "queue", queues.list()),
+		a.Shortcut("tenants", "tenant", tenants.list()))
 	root.InitDefaultCompletionCmd()
 	refuseUnknownHelp(root)
-	a.addCompletions(root)
+	a.AddCompletions(root)
 	addRights(root)
 	root.SetUsageTemplate(root.UsageTemplate() + "{{with index .Annotations \"" + rightsKey + "\"}}\nRights:\n  {{.}}\n{{end}}")
 	return root
@@ -91,7 +92,7 @@ func refuseUnknownHelp(root *cobra.Command) {
 					names = append(names, c.Name())
 				}
 			}
-			return unknown("command", of.CommandPath()+": command", rest[0], names)
+			return cli.Unknown("command", of.CommandPath()+": command", rest[0], names)
 		}
 		show(cmd, args)
 		return nil
@@ -107,13 +108,13 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	for _, c := range cmd.Commands() {
 		if c.LocalFlags().Lookup(missing.GetSpecifiedName()) != nil && c.IsAvailableCommand() {
-			return usagef("%w: did you mean %s --%s?", err, c.CommandPath(), missing.GetSpecifiedName())
+			return cli.Usagef("%w: did you mean %s --%s?", err, c.CommandPath(), missing.GetSpecifiedName())
 		}
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	if near := nearest.Name(missing.GetSpecifiedName(), names); near != "" && len(missing.GetSpecifiedName()) > 1 {
-		return usagef("%w: did you mean --%s?", err, near)
+		return cli.Usagef("%w: did you mean --%s?", err, near)
 	}
 	return err
 }

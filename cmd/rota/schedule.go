@@ -8,50 +8,51 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // scheduleCommands are the commands of schedules.
-type scheduleCommands struct{ *app }
+type scheduleCommands struct{ *cli.App }
 
 func (a scheduleCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{Use: "schedule", Short: "Run jobs on dates: by cron expressions, periods, or given dates"},
+	return a.Group(&cobra.Command{Use: "schedule", Short: "Run jobs on dates: by cron expressions, periods, or given dates"},
 		a.set(), a.list(), a.show(), a.next(), a.pause(), a.resume(), a.trigger(), a.backfill(),
-		a.deletesVersion("delete S", "Forget a schedule; its runs stay", "schedule delete nightly",
+		a.DeletesVersion("delete S", "Forget a schedule; its runs stay", "schedule delete nightly",
 			func(ctx context.Context, c *client.Client, name string, only client.Condition) error {
 				return c.Schedules().Delete(ctx, rota.ScheduleName(name), only)
 			}))
 }
 
 func (a scheduleCommands) list() *cobra.Command {
-	return a.listMade(&cobra.Command{
+	return a.ListMade(&cobra.Command{
 		Use:   "list",
 		Short: "List the schedules",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			schedules, err := client.Collect(c.Schedules().List(ctx, a.fresh()...))
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			schedules, err := client.Collect(c.Schedules().List(ctx, a.Fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen()
-			return printAll(a.app, "schedules", schedules, func(s rota.Schedule) string { return string(s.Name) }, scheduleColumns())
+			a.Seen()
+			return cli.PrintAll(a.App, "schedules", schedules, func(s rota.Schedule) string { return string(s.Name) }, scheduleColumns())
 		})),
 	})
 }
 
-func scheduleColumns() []column[rota.Schedule] {
-	return []column[rota.Schedule]{
-		{"NAME", false, 0, func(s rota.Schedule) any { return s.Name }},
-		{"STATE", false, 0, func(s rota.Schedule) any { return s.State }},
-		{"DUE", false, 0, func(s rota.Schedule) any { return dueText(&s.ScheduleTimes) }},
-		{"NEXT", false, 0, func(s rota.Schedule) any { return s.Next }},
-		{"QUEUE", false, 0, func(s rota.Schedule) any { return s.Job.Queue }},
-		{"TYPE", false, 0, func(s rota.Schedule) any { return s.Job.Type }},
-		{"LIVE", false, 0, func(s rota.Schedule) any { return len(s.Live) }},
-		{"WAITING", true, 0, func(s rota.Schedule) any { return len(s.Waiting) }},
-		{"RUNS", true, 0, func(s rota.Schedule) any { return s.Runs }},
-		{"SKIPPED", true, 0, func(s rota.Schedule) any { return s.Skipped }},
-		{"MISSED", true, 0, func(s rota.Schedule) any { return s.Missed }},
-		{"FAILED", true, 0, func(s rota.Schedule) any { return s.Failed }},
+func scheduleColumns() []cli.Column[rota.Schedule] {
+	return []cli.Column[rota.Schedule]{
+		{Head: "NAME", Cell: func(s rota.Schedule) any { return s.Name }},
+		{Head: "STATE", Cell: func(s rota.Schedule) any { return s.State }},
+		{Head: "DUE", Cell: func(s rota.Schedule) any { return dueText(&s.ScheduleTimes) }},
+		{Head: "NEXT", Cell: func(s rota.Schedule) any { return s.Next }},
+		{Head: "QUEUE", Cell: func(s rota.Schedule) any { return s.Job.Queue }},
+		{Head: "TYPE", Cell: func(s rota.Schedule) any { return s.Job.Type }},
+		{Head: "LIVE", Cell: func(s rota.Schedule) any { return len(s.Live) }},
+		{Head: "WAITING", Wide: true, Cell: func(s rota.Schedule) any { return len(s.Waiting) }},
+		{Head: "RUNS", Wide: true, Cell: func(s rota.Schedule) any { return s.Runs }},
+		{Head: "SKIPPED", Wide: true, Cell: func(s rota.Schedule) any { return s.Skipped }},
+		{Head: "MISSED", Wide: true, Cell: func(s rota.Schedule) any { return s.Missed }},
+		{Head: "FAILED", Wide: true, Cell: func(s rota.Schedule) any { return s.Failed }},
 	}
 }
 
@@ -77,21 +78,21 @@ func scheduleNamed(args []string) (rota.ScheduleName, error) {
 }
 
 func (a scheduleCommands) show() *cobra.Command {
-	return a.reads(&cobra.Command{
+	return a.Reads(&cobra.Command{
 		Use:     "show S",
 		Short:   "Show a schedule, what lives and waits of it, and what became of its last dates",
 		Example: "  rota schedule show nightly",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			name, err := scheduleNamed(args)
 			if err != nil {
 				return err
 			}
-			s, err := c.Schedules().Get(ctx, name, a.fresh()...)
+			s, err := c.Schedules().Get(ctx, name, a.Fresh()...)
 			if err != nil {
 				return err
 			}
-			a.seen()
+			a.Seen()
 			return a.print(s)
 		})),
 	})
@@ -100,32 +101,32 @@ func (a scheduleCommands) show() *cobra.Command {
 func (a scheduleCommands) next() *cobra.Command {
 	most := 10
 	var after rota.Date
-	cmd := a.reads(&cobra.Command{
+	cmd := a.Reads(&cobra.Command{
 		Use:     "next S",
 		Short:   "Show the next dates of a schedule, and by which time zone data, or those after a date that has passed",
 		Example: "  rota schedule next nightly --count 3\n  rota schedule next nightly --after 2031-01-01",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			name, err := scheduleNamed(args)
 			if err != nil {
 				return err
 			}
-			d, err := c.Schedules().Forecast(ctx, name, after, most, a.fresh()...)
+			d, err := c.Schedules().Forecast(ctx, name, after, most, a.Fresh()...)
 			if err != nil {
 				return err
 			}
-			a.seen()
+			a.Seen()
 			if d.Dates == nil {
 				d.Dates = []rota.Date{}
 			}
-			l := listing[rota.Date]{whole: d, items: d.Dates, name: rota.Date.String, columns: []column[rota.Date]{
-				{"DATE", false, 0, func(d rota.Date) any { return d }}, {"TZDATA", false, 0, func(rota.Date) any { return d.TZData }}}}
-			return l.print(a.app)
+			l := cli.Listing[rota.Date]{Whole: d, Items: d.Dates, Name: rota.Date.String, Columns: []cli.Column[rota.Date]{
+				{Head: "DATE", Cell: func(d rota.Date) any { return d }}, {Head: "TZDATA", Cell: func(rota.Date) any { return d.TZData }}}}
+			return l.Print(a.App)
 		})),
 	})
 	cmd.Flags().IntVar(&most, "count", most, "how `many` dates, 1 to 1000")
-	cmd.Flags().Var((*dateValue)(&after), "after", "those after this date; without it those that are not decided yet")
-	within(cmd.Flags(), 1, 1_000, "count")
+	cmd.Flags().Var((*cli.DateValue)(&after), "after", "those after this date; without it those that are not decided yet")
+	cli.Within(cmd.Flags(), 1, 1_000, "count")
 	return cmd
 }
 
@@ -161,7 +162,7 @@ func (a scheduleCommands) resume() *cobra.Command {
 
 // changes runs a command that changes a schedule, and prints it.
 func (a scheduleCommands) changes(change func(context.Context, *client.Client, rota.ScheduleName) (rota.Schedule, error)) func(*cobra.Command, []string) error {
-	return a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+	return a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 		name, err := scheduleNamed(args)
 		if err != nil {
 			return err
@@ -181,7 +182,7 @@ func (a scheduleCommands) trigger() *cobra.Command {
 		Short:   "Run a schedule's job now, as S@+ID",
 		Example: "  rota schedule trigger nightly",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			name, err := scheduleNamed(args)
 			if err != nil {
 				return err
@@ -191,7 +192,9 @@ func (a scheduleCommands) trigger() *cobra.Command {
 				return err
 			}
 			done := rota.Submitted{ID: o.ID, State: o.State, Index: o.Index}
-			return a.printOne(done, []string{string(o.ID)}, func(bool) string { return renderFacts([]fact{{"job", o.ID}, {"state", o.State}}) })
+			return a.PrintOne(done, []string{string(o.ID)}, func(bool) string {
+				return cli.RenderFacts([]cli.Fact{{Name: "job", Value: o.ID}, {Name: "state", Value: o.State}})
+			})
 		})),
 	}
 	cmd.Flags().StringVar(&id, "id", "", "the run's `id` after S@+; the same again is the same run (default: a new one)")
@@ -205,7 +208,7 @@ func (a scheduleCommands) backfill() *cobra.Command {
 		Short:   "Run the dates of a schedule that have passed, from one date to another; those that are known do not run again",
 		Example: "  rota schedule backfill nightly 2026-10-01 2026-10-31",
 		Args:    cobra.ExactArgs(3),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			name, err := scheduleNamed(args)
 			if err != nil {
 				return err
@@ -216,15 +219,15 @@ func (a scheduleCommands) backfill() *cobra.Command {
 			}
 			var dates [2]rota.Date
 			for i := range dates {
-				if err := (*dateValue)(&dates[i]).Set(args[1+i]); err != nil {
-					return usagef("%q is not a date: %w", args[1+i], err)
+				if err := (*cli.DateValue)(&dates[i]).Set(args[1+i]); err != nil {
+					return cli.Usagef("%q is not a date: %w", args[1+i], err)
 				}
 			}
 			n, err := c.Schedules().Backfill(ctx, name, dates[0], dates[1], way)
 			if err != nil {
 				return err
 			}
-			return a.printOne(map[string]int64{"dates": n}, nil, func(bool) string { return renderFacts([]fact{{"dates", n}}) })
+			return a.PrintOne(map[string]int64{"dates": n}, nil, func(bool) string { return cli.RenderFacts([]cli.Fact{{Name: "dates", Value: n}}) })
 		})),
 	}
 	cmd.Flags().StringVar(&overlap, "overlap", "queue_all", "`how` they stand to each other: skip, queue_one, queue_all, cancel, allow")
@@ -233,21 +236,21 @@ func (a scheduleCommands) backfill() *cobra.Command {
 
 // print shows a schedule.
 func (a scheduleCommands) print(s rota.Schedule) error {
-	return a.printOne(s, []string{string(s.Name)}, func(bool) string {
-		facts := []fact{{"schedule", s.Name}, {"state", s.State}, {"due", dueText(&s.ScheduleTimes)}}
+	return a.PrintOne(s, []string{string(s.Name)}, func(bool) string {
+		facts := []cli.Fact{{Name: "schedule", Value: s.Name}, {Name: "state", Value: s.State}, {Name: "due", Value: dueText(&s.ScheduleTimes)}}
 		if s.Next != 0 {
-			facts = append(facts, fact{"next", s.Next})
+			facts = append(facts, cli.Fact{Name: "next", Value: s.Next})
 		}
 		if s.Why != "" {
-			facts = append(facts, fact{"why", s.Why})
+			facts = append(facts, cli.Fact{Name: "why", Value: s.Why})
 		}
-		facts = append(facts, fact{"overlap", s.Overlap}, fact{"queue", s.Job.Queue}, fact{"type", s.Job.Type}, fact{"tenant", s.Job.Tenant},
-			fact{"live", idsText(s.Live)}, fact{"waiting", idsText(s.Waiting)}, fact{"runs", s.Runs}, fact{"skipped", s.Skipped}, fact{"missed", s.Missed},
-			fact{"failed", s.Failed}, fact{"version", s.Version}, fact{"etag", s.ETag})
+		facts = append(facts, cli.Fact{Name: "overlap", Value: s.Overlap}, cli.Fact{Name: "queue", Value: s.Job.Queue}, cli.Fact{Name: "type", Value: s.Job.Type}, cli.Fact{Name: "tenant", Value: s.Job.Tenant},
+			cli.Fact{Name: "live", Value: idsText(s.Live)}, cli.Fact{Name: "waiting", Value: idsText(s.Waiting)}, cli.Fact{Name: "runs", Value: s.Runs}, cli.Fact{Name: "skipped", Value: s.Skipped}, cli.Fact{Name: "missed", Value: s.Missed},
+			cli.Fact{Name: "failed", Value: s.Failed}, cli.Fact{Name: "version", Value: s.Version}, cli.Fact{Name: "etag", Value: s.ETag})
 		for _, d := range s.Decisions {
-			facts = append(facts, fact{d.Date.String(), d.What})
+			facts = append(facts, cli.Fact{Name: d.Date.String(), Value: d.What})
 		}
-		return renderFacts(facts)
+		return cli.RenderFacts(facts)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // scheduleFlags are the flags of `schedule set` as given.
@@ -34,15 +35,15 @@ the gap, one that it repeats runs once; hours that begin with * go by elapsed ti
 		Args: cobra.ExactArgs(1),
 	}
 	f.register(cmd.Flags())
-	var how setFlags
-	how.registerMatch(cmd.Flags())
+	var how cli.SetFlags
+	how.RegisterMatch(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		spec, err := f.read(a.app, args, cmd.Flags())
+		spec, err := f.read(a.App, args, cmd.Flags())
 		if err != nil {
 			return err
 		}
-		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			s, err := c.Schedules().Set(ctx, spec, how.only())
+		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			s, err := c.Schedules().Set(ctx, spec, how.Only())
 			if err != nil {
 				return err
 			}
@@ -56,26 +57,26 @@ func (f *scheduleFlags) register(flags *pflag.FlagSet) {
 	s := &f.spec
 	flags.StringVar(&s.Cron, "cron", "", "cron `expression`")
 	flags.StringVar(&s.TZ, "tz", "", "time `zone` of --cron, such as Europe/Berlin (default: UTC)")
-	durationVar(flags, &s.Every, "every", 0, "run once in so long, 1s or more")
+	cli.DurationVar(flags, &s.Every, "every", 0, "run once in so long, 1s or more")
 	flags.StringArrayVar(&f.dates, "date", nil, "run on this `date`; may be repeated, in order")
-	flags.Var((*dateValue)(&s.Start), "start", "run on no date before this `date`")
-	flags.Var((*dateValue)(&s.End), "end", "run on no date from this `date` on")
+	flags.Var((*cli.DateValue)(&s.Start), "start", "run on no date before this `date`")
+	flags.Var((*cli.DateValue)(&s.End), "end", "run on no date from this `date` on")
 	flags.Int64Var(&s.Limit, "limit", 0, "end after so `many` runs; 0 is no limit")
-	durationVar(flags, &s.Jitter, "jitter", 0, "start each run up to so much later")
+	cli.DurationVar(flags, &s.Jitter, "jitter", 0, "start each run up to so much later")
 	flags.StringVar(&f.overlap, "overlap", "skip", "`what` becomes of a date while a run lives: skip, queue_one, queue_all, cancel, allow")
-	durationVar(flags, &s.CatchUp, "catch-up", s.CatchUp, "how late a date may be taken, 10s or more")
+	cli.DurationVar(flags, &s.CatchUp, "catch-up", s.CatchUp, "how late a date may be taken, 10s or more")
 	flags.Int64Var(&s.CatchUpMax, "catch-up-max", s.CatchUpMax, "how `many` late dates are taken, the newest, 0 to 100")
 	flags.BoolVar(&s.PauseOnFailure, "pause-on-failure", false, "pause when a run ends DEAD or EXPIRED")
 	f.job.register(flags)
-	within(flags, 0, rota.MaxCatchUp, "catch-up-max")
-	within(flags, 0, int64(rota.MaxUnits), "limit")
-	within(flags, 0, rota.MaxDuration, "jitter")
-	within(flags, rota.LeastCatchUp, rota.MaxDuration, "catch-up")
-	withinOrZero(flags, rota.LeastEvery, rota.MaxDuration, "every")
+	cli.Within(flags, 0, rota.MaxCatchUp, "catch-up-max")
+	cli.Within(flags, 0, int64(rota.MaxUnits), "limit")
+	cli.Within(flags, 0, rota.MaxDuration, "jitter")
+	cli.Within(flags, rota.LeastCatchUp, rota.MaxDuration, "catch-up")
+	cli.WithinOrZero(flags, rota.LeastEvery, rota.MaxDuration, "every")
 }
 
 // read makes the schedule that the flags describe.
-func (f *scheduleFlags) read(a *app, args []string, flags *pflag.FlagSet) (rota.ScheduleSpec, error) {
+func (f *scheduleFlags) read(a *cli.App, args []string, flags *pflag.FlagSet) (rota.ScheduleSpec, error) {
 	s := f.spec
 	s.Name = rota.ScheduleName(args[0])
 	if err := s.Overlap.UnmarshalText([]byte(f.overlap)); err != nil {
@@ -83,8 +84,8 @@ func (f *scheduleFlags) read(a *app, args []string, flags *pflag.FlagSet) (rota.
 	}
 	for _, text := range f.dates {
 		var d rota.Date
-		if err := (*dateValue)(&d).Set(text); err != nil {
-			return s, usagef("--date %q is not a date: %w", text, err)
+		if err := (*cli.DateValue)(&d).Set(text); err != nil {
+			return s, cli.Usagef("--date %q is not a date: %w", text, err)
 		}
 		s.Dates = append(s.Dates, d)
 	}

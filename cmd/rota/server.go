@@ -14,6 +14,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/identity"
 	"github.com/rotasched/rota/internal/logs"
 	"github.com/rotasched/rota/internal/secret"
@@ -54,7 +55,7 @@ type serverFlags struct {
 	uiOrigin                 string
 }
 
-type serverCommands struct{ *app }
+type serverCommands struct{ *cli.App }
 
 func (a serverCommands) command() *cobra.Command {
 	f := &serverFlags{}
@@ -75,7 +76,7 @@ the data directory, in which it changes nothing, says all that is wrong, a line 
 as a start would: 2 where a flag is wrong, 1 for all else, 0 where all is well. A directory that
 this node's process has open is only looked at from outside.`,
 		Args: cobra.NoArgs,
-		RunE: a.does(func(ctx context.Context, _ []string) error {
+		RunE: a.Does(func(ctx context.Context, _ []string) error {
 			if f.check {
 				return a.checkServer(f)
 			}
@@ -94,7 +95,7 @@ this node's process has open is only looked at from outside.`,
 		"gossip `host:port` of another node, up or not yet; may be repeated")
 	flags.IntVar(&f.bootstrapExpect, "bootstrap-expect", 0,
 		"found a cluster once so many fresh nodes see each other")
-	within(flags, 0, rota.MaxVoters, "bootstrap-expect")
+	cli.Within(flags, 0, rota.MaxVoters, "bootstrap-expect")
 	flags.BoolVar(&f.nonVoter, "non-voter", false, "never vote: follow the log, and serve reads and workers")
 	flags.StringVar(&f.cluster, "cluster", defaultCluster,
 		"`name` of the cluster; nodes of another name are refused")
@@ -129,22 +130,22 @@ func asFailure(err error) error {
 	if err == nil {
 		return nil
 	}
-	var coded *codedError
+	var coded *cli.CodedError
 	if errors.As(err, &coded) {
 		return err
 	}
-	return &codedError{exitFailed, err}
+	return &cli.CodedError{Code: cli.ExitFailed, Err: err}
 }
 
 func (a serverCommands) serve(ctx context.Context, f *serverFlags) error {
-	log, err := f.log.logger(a.stderr)
+	log, err := f.log.logger(a.Stderr)
 	if err != nil {
 		return err
 	}
 	if err := f.hide(); err != nil {
 		return err
 	}
-	plan, live, err := f.plan(a.tls)
+	plan, live, err := f.plan(a.TLS)
 	if err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func (a serverCommands) serve(ctx context.Context, f *serverFlags) error {
 	go secret.Follow(ctx, func() {
 		f.attesting.tell(log)
 		if live != nil {
-			live.tell(log, time.Now())
+			live.Tell(log, time.Now())
 		}
 	})
 	if f.clientCA == "" && !f.insecure && !server.Loopback(f.api) {
@@ -171,14 +172,14 @@ func (f *serverFlags) hide() error {
 
 // plan checks the flags and the files that they name, all faults together. live is what the
 // certificates of the plan come from; nil for clear text.
-func (f *serverFlags) plan(files tlsFiles) (p *server.Plan, live *liveTLS, err error) {
+func (f *serverFlags) plan(files cli.TLSFiles) (p *server.Plan, live *cli.LiveTLS, err error) {
 	p, live, faults := f.plans(files)
-	return p, live, faults.err()
+	return p, live, faults.Err()
 }
 
 // plans is plan with each fault by itself.
-func (f *serverFlags) plans(files tlsFiles) (p *server.Plan, live *liveTLS, faults startFaults) {
-	fault := func(format string, args ...any) { faults = append(faults, usagef(format, args...)) }
+func (f *serverFlags) plans(files cli.TLSFiles) (p *server.Plan, live *cli.LiveTLS, faults cli.StartFaults) {
+	fault := func(format string, args ...any) { faults = append(faults, cli.Usagef(format, args...)) }
 	if f.node == "" {
 		fault("--node is missing: an id for this node")
 	} else if err := rota.CheckID("--node", f.node); err != nil {
@@ -224,10 +225,10 @@ func (f *serverFlags) plans(files tlsFiles) (p *server.Plan, live *liveTLS, faul
 	if _, err := f.attesting.look(); err != nil {
 		fault("%v", err)
 	}
-	files.ca = cmp.Or(f.nodeCA, files.ca)
+	files.Ca = cmp.Or(f.nodeCA, files.Ca)
 	open := f.exposed(files)
 	if p.Node.Exposed = len(open) > 0; p.Node.Exposed && !f.insecure {
-		faults = append(faults, failf("%s is no loopback address: give --tls-cert, --tls-key, --node-ca and --gossip-key-file, "+
+		faults = append(faults, cli.Failf("%s is no loopback address: give --tls-cert, --tls-key, --node-ca and --gossip-key-file, "+
 			"or spell out --insecure", strings.Join(open, ", ")))
 	}
 	live, wrong := f.secure(p, files)
@@ -236,14 +237,14 @@ func (f *serverFlags) plans(files tlsFiles) (p *server.Plan, live *liveTLS, faul
 
 // exposed lists addresses beyond loopback that nothing protects, or where --insecure asks for
 // nobody's credential.
-func (f *serverFlags) exposed(files tlsFiles) []string {
+func (f *serverFlags) exposed(files cli.TLSFiles) []string {
 	var open []string
 	for _, addr := range []struct {
 		flag, value string
 		safe        bool
 	}{
-		{"--api", f.api, files.complete()}, {"--raft", f.raft, files.complete()},
-		{"--gossip", f.gossip, f.gossipKeyFile != ""}, {"--admin", f.admin, files.complete()},
+		{"--api", f.api, files.Complete()}, {"--raft", f.raft, files.Complete()},
+		{"--gossip", f.gossip, f.gossipKeyFile != ""}, {"--admin", f.admin, files.Complete()},
 	} {
 		if (f.insecure || !addr.safe) && !server.Loopback(addr.value) {
 			open = append(open, addr.flag+" "+addr.value)
@@ -253,32 +254,32 @@ func (f *serverFlags) exposed(files tlsFiles) []string {
 }
 
 // secure sets the certificates of a plan, and returns what they come from.
-func (f *serverFlags) secure(p *server.Plan, files tlsFiles) (*liveTLS, startFaults) {
-	if files == (tlsFiles{}) {
+func (f *serverFlags) secure(p *server.Plan, files cli.TLSFiles) (*cli.LiveTLS, cli.StartFaults) {
+	if files == (cli.TLSFiles{}) {
 		if f.clientCA != "" {
-			return nil, startFaults{failf("--client-ca needs --tls-cert, --tls-key and --node-ca: clients show certificates under TLS only")}
+			return nil, cli.StartFaults{cli.Failf("--client-ca needs --tls-cert, --tls-key and --node-ca: clients show certificates under TLS only")}
 		}
 		return nil, nil
 	}
-	if !files.complete() {
-		return nil, startFaults{failf("--tls-cert, --tls-key and --node-ca go together: a node shows a certificate and judges others'")}
+	if !files.Complete() {
+		return nil, cli.StartFaults{cli.Failf("--tls-cert, --tls-key and --node-ca go together: a node shows a certificate and judges others'")}
 	}
-	if faults := files.faults(f.clientCA); len(faults) > 0 || rota.CheckID("--node", f.node) != nil {
+	if faults := files.Faults(f.clientCA); len(faults) > 0 || rota.CheckID("--node", f.node) != nil {
 		return nil, faults
 	}
-	member := &memberTLS{domain: cmp.Or(f.trustDomain, f.cluster), node: p.Node.Node, clientCA: f.clientCA}
-	if _, err := identity.NodeURI(member.domain, member.node); err != nil {
-		return nil, startFaults{usagef("%w", err)}
+	member := &cli.MemberTLS{Domain: cmp.Or(f.trustDomain, f.cluster), Node: p.Node.Node, ClientCA: f.clientCA}
+	if _, err := identity.NodeURI(member.Domain, member.Node); err != nil {
+		return nil, cli.StartFaults{cli.Usagef("%w", err)}
 	}
-	live, err := files.live(member)
+	live, err := files.Live(member)
 	if err != nil {
-		return nil, startFaults{err}
+		return nil, cli.StartFaults{err}
 	}
-	mutual := live.mutual()
-	p.Hosts.Certificate = live.leaf
-	p.Node.CertificateEnds = func() time.Time { return live.leaf().NotAfter }
-	p.TLS, p.Node.ServerTLS, p.Node.ClientTLS, p.Node.NodeOf = live.serving(), mutual, mutual, live.nodeOf
-	p.ClientOf = live.clientOf
+	mutual := live.Mutual()
+	p.Hosts.Certificate = live.Leaf
+	p.Node.CertificateEnds = func() time.Time { return live.Leaf().NotAfter }
+	p.TLS, p.Node.ServerTLS, p.Node.ClientTLS, p.Node.NodeOf = live.Serving(), mutual, mutual, live.NodeOf
+	p.ClientOf = live.ClientOf
 	return live, nil
 }
 
@@ -297,7 +298,7 @@ func (l *logFlags) register(cmd *cobra.Command) {
 func (l *logFlags) logger(to interface{ Write([]byte) (int, error) }) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.level)); err != nil {
-		return nil, usagef("%w", unknown("log-level", "--log-level", l.level, []string{"debug", "info", "warn", "error"}))
+		return nil, cli.Usagef("%w", cli.Unknown("log-level", "--log-level", l.level, []string{"debug", "info", "warn", "error"}))
 	}
 	l.least.Set(level)
 	options, masked := &slog.HandlerOptions{Level: &l.least}, logs.Masking(to)
@@ -307,6 +308,6 @@ func (l *logFlags) logger(to interface{ Write([]byte) (int, error) }) (*slog.Log
 	case "json":
 		return slog.New(slog.NewJSONHandler(masked, options)), nil
 	default:
-		return nil, usagef("%w", unknown("log-format", "--log-format", l.format, []string{"text", "json"}))
+		return nil, cli.Usagef("%w", cli.Unknown("log-format", "--log-format", l.format, []string{"text", "json"}))
 	}
 }

@@ -5,43 +5,44 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/cron"
 	"github.com/rotasched/rota/internal/server"
 )
 
 // checkServer says all that would keep the node from starting, a line each, or that nothing would.
 func (a serverCommands) checkServer(f *serverFlags) error {
-	faults := a.unsettled
-	if _, err := f.log.logger(a.stderr); err != nil {
+	faults := a.Unsettled
+	if _, err := f.log.logger(a.Stderr); err != nil {
 		faults = append(faults, err)
 	}
 	if err := f.hide(); err != nil {
 		faults = append(faults, err)
 	}
-	plan, live, wrong := f.plans(a.tls)
+	plan, live, wrong := f.plans(a.TLS)
 	faults = append(faults, wrong...)
 	checked, more := server.Check(plan)
 	for _, err := range more {
 		faults = append(faults, asFailure(err))
 	}
-	if err := faults.err(); err != nil {
+	if err := faults.Err(); err != nil {
 		for _, fault := range faults {
-			fmt.Fprintln(a.stderr, errorLine(paged(fault), nil))
+			fmt.Fprintln(a.Stderr, cli.ErrorLine(paged(fault), nil))
 		}
-		return &silentExit{exitCode(err)}
+		return &cli.SilentExit{Code: cli.ExitCode(err)}
 	}
 	value := serverChecked{Node: f.node, Cluster: f.cluster, Data: f.data, Holder: checked.Holder, Last: checked.Last, Snapshot: checked.Snapshot}
 	if live != nil {
-		value.CertificateEnds = live.leaf().NotAfter.UnixMilli()
+		value.CertificateEnds = live.Leaf().NotAfter.UnixMilli()
 	}
 	zones := cron.Embedded()
 	value.TZData, value.TZReleased = zones.Name(), int64(zones.Released())
 	age, stale := zones.Stale(rota.DateOf(time.Now()))
 	if stale {
-		fmt.Fprintf(a.stderr, "rota: warning: the time zone data in this binary, release %s, is %d days old: run a newer rota, or install newer data "+
+		fmt.Fprintf(a.Stderr, "rota: warning: the time zone data in this binary, release %s, is %d days old: run a newer rota, or install newer data "+
 			"on the cluster (rota tzdata install)\n", zones.Name(), int(age.Hours())/24)
 	}
-	return a.printOne(value, []string{f.node}, func(bool) string {
+	return a.PrintOne(value, []string{f.node}, func(bool) string {
 		return fmt.Sprintf("node %s of cluster %s can start: %s\ntime zone data: release %s of %s\n", f.node, f.cluster, dataWords(f.data, checked),
 			zones.Name(), zones.Released())
 	})

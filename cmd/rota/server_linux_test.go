@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rotasched/rota/internal/cli"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,7 +37,7 @@ func TestServerHides(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Without a node's id it ends where it would begin to read files.
-	if code, _, stderr := runArgs(strings.Fields(args)...); code != exitUsage || !strings.Contains(stderr, "--node is missing") {
+	if code, _, stderr := runArgs(strings.Fields(args)...); code != cli.ExitUsage || !strings.Contains(stderr, "--node is missing") {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &most); err != nil {

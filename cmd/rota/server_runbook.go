@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"strings"
+
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // startPages are the runbooks of refusals to start, each with words that only its refusals have.
@@ -41,8 +43,8 @@ func startPage(err error) string {
 			}
 		}
 	}
-	var coded *codedError
-	if errors.As(err, &coded) && coded.code == exitUsage {
+	var coded *cli.CodedError
+	if errors.As(err, &coded) && coded.Code == cli.ExitUsage {
 		return startSettings
 	}
 	return ""
@@ -55,19 +57,19 @@ type pagedError struct {
 }
 
 func (e *pagedError) Error() string {
-	return e.error.Error() + " (runbook: " + runbooks + e.page + ".md)"
+	return e.error.Error() + " (runbook: " + cli.Runbooks + e.page + ".md)"
 }
 func (e *pagedError) Unwrap() error { return e.error }
 
 // paged has a refusal to start name its runbook, each of several its own.
 func paged(err error) error {
-	var many startFaults
+	var many cli.StartFaults
 	if errors.As(err, &many) {
-		each := make(startFaults, len(many))
+		each := make(cli.StartFaults, len(many))
 		for i := range many {
 			each[i] = paged(many[i])
 		}
-		return each.err()
+		return each.Err()
 	}
 	if err == nil || startPage(err) == "" {
 		return err

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // TestStartPages pairs the refusals to start with the pages that there are, and names each of
@@ -38,12 +39,12 @@ func TestStartPages(t *testing.T) {
 	if len(files) != len(pages) {
 		t.Errorf("%d pages for %d kinds of refusals", len(files), len(pages))
 	}
-	err = paged(startFaults{usagef("a flag"), rota.Refusef(rota.KindConflict, "data", "x is damaged: y")}.err())
-	const one, other = "a flag (runbook: " + runbooks + "StartSettings.md)", "x is damaged: y (runbook: " + runbooks + "StartDamagedData.md)"
-	if err.Error() != one+"; "+other || exitCode(err) != exitUsage {
-		t.Errorf("exit %d, %v", exitCode(err), err)
+	err = paged(cli.StartFaults{cli.Usagef("a flag"), rota.Refusef(rota.KindConflict, "data", "x is damaged: y")}.Err())
+	const one, other = "a flag (runbook: " + cli.Runbooks + "StartSettings.md)", "x is damaged: y (runbook: " + cli.Runbooks + "StartDamagedData.md)"
+	if err.Error() != one+"; "+other || cli.ExitCode(err) != cli.ExitUsage {
+		t.Errorf("exit %d, %v", cli.ExitCode(err), err)
 	}
-	if err := failf("something else"); paged(err).Error() != err.Error() || paged(nil) != nil {
+	if err := cli.Failf("something else"); paged(err).Error() != err.Error() || paged(nil) != nil {
 		t.Error("a page is named for what has none")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/server"
 )
 
@@ -23,7 +24,7 @@ func testFlags(change func(*serverFlags)) *serverFlags {
 
 func TestServerPlan(t *testing.T) {
 	t.Parallel()
-	none := tlsFiles{}
+	none := cli.TLSFiles{}
 	for _, c := range []struct {
 		name   string
 		change func(*serverFlags)
@@ -43,11 +44,11 @@ func TestServerPlan(t *testing.T) {
 		}, 1, "--api 10.0.0.1:2 is"},
 	} {
 		_, _, err := testFlags(c.change).plan(none)
-		if code := exitCode(err); code != c.code || err != nil && !strings.Contains(err.Error(), c.want) {
+		if code := cli.ExitCode(err); code != c.code || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: exit %d, %v", c.name, code, err)
 		}
 	}
-	if _, _, err := testFlags(nil).plan(tlsFiles{cert: "c"}); err == nil {
+	if _, _, err := testFlags(nil).plan(cli.TLSFiles{Cert: "c"}); err == nil {
 		t.Error("a certificate alone is taken")
 	}
 }
@@ -56,7 +57,7 @@ func TestDevPorts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var talk bytes.Buffer
-	a := &app{stderr: &talk}
+	a := &cli.App{Stderr: &talk}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +121,7 @@ func TestFounding(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
-	whole := tlsFiles{ca: in("ca.pem"), cert: in("n1.pem"), key: in("n1.key")}
+	whole := cli.TLSFiles{Ca: in("ca.pem"), Cert: in("n1.pem"), Key: in("n1.key")}
 	const beyond, loop = "0.0.0.0:6470", "127.0.0.1:6470"
 	for _, c := range []struct {
 		api, raft, gossip, admin string
@@ -148,7 +149,7 @@ func TestFounding(t *testing.T) {
 		{loop, loop, loop, beyond, false, false, true, true, true, true},
 	} {
 		f := &serverFlags{node: "n1", data: dir, api: c.api, raft: c.raft, gossip: c.gossip, admin: c.admin, cluster: defaultCluster, insecure: c.insecure}
-		files := tlsFiles{}
+		files := cli.TLSFiles{}
 		if c.tls {
 			files = whole
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/depot"
 	"github.com/rotasched/rota/internal/server"
 	"github.com/rotasched/rota/transport"
@@ -36,7 +37,7 @@ type tuning struct {
 func (t *tuning) register(flags *pflag.FlagSet) {
 	flags.Uint64Var(&t.auditRetention, "audit-retention", cluster.DefaultAuditRetention,
 		"`operations` that rota operator audit and rota job why --at can go back")
-	durationVar(flags, &t.archiveRetention, "archive-retention", cluster.DefaultArchiveRetention,
+	cli.DurationVar(flags, &t.archiveRetention, "archive-retention", cluster.DefaultArchiveRetention,
 		"how long ended jobs are kept on disk, by date")
 	flags.Uint64Var(&t.archiveMaxBytes, "archive-max-bytes", cluster.DefaultArchiveMaxBytes,
 		"`bytes` of ended jobs kept on disk at most, the oldest go first")
@@ -45,15 +46,15 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 	standard := cluster.DefaultTiming()
 	flags.Uint64Var(&t.snapshotEntries, "snapshot-entries", standard.SnapshotThreshold,
 		"`entries` of the log that make a snapshot: a restart replays so many, or a few more")
-	durationVar(flags, &t.snapshotEvery, "snapshot-every", standard.SnapshotInterval,
+	cli.DurationVar(flags, &t.snapshotEvery, "snapshot-every", standard.SnapshotInterval,
 		"how often it is looked whether that many have come")
-	durationVar(flags, &t.scrubEvery, "scrub-every", cluster.DefaultScrubEvery,
+	cli.DurationVar(flags, &t.scrubEvery, "scrub-every", cluster.DefaultScrubEvery,
 		"how often all that lies on the disk is read and verified; 0 is never")
 	flags.StringVar(&t.backup.To, "backup-to", "", "`place` where the leader stores backups, a directory or s3://bucket/prefix; give all nodes the same one")
 	storeFlags(flags, &t.backup)
 	flags.StringSliceVar(&t.backup.Recipients, "backup-recipient", nil,
 		"age `recipient` (age1…) that backups are encrypted for; may be repeated; its identity belongs on none of the nodes")
-	durationVar(flags, &t.backupEvery, "backup-every", cluster.DefaultBackupEvery, "how often it does")
+	cli.DurationVar(flags, &t.backupEvery, "backup-every", cluster.DefaultBackupEvery, "how often it does")
 	flags.IntVar(&t.backupKeep, "backup-keep", cluster.DefaultBackupKeep, "`backups` of this cluster that are kept there, at least 3")
 	flags.IntVar(&t.diskLow, "disk-low", cluster.DefaultDiskLow,
 		"`percent` of the data directory's disk below which no new jobs are admitted (at most 8 GiB); 0 is off")
@@ -61,22 +62,22 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 		"`percent` of it below which nothing is started (at most 4 GiB); 0 is off")
 	flags.Int64Var(&t.inflightBytes, "inflight-bytes", transport.DefaultInflightBytes,
 		"`bytes` of clients' messages that this node holds at most before it answers them, half of them of one connection")
-	durationVar(flags, &t.degradeCommit, "auto-degrade-commit", 0,
+	cli.DurationVar(flags, &t.degradeCommit, "auto-degrade-commit", 0,
 		"go DEGRADED when commits take longer in the middle for 10 s; 0 is off")
 	flags.Float64Var(&t.degradeUsage, "auto-degrade-usage", 0,
 		"go DEGRADED when a queue is fuller than this `ratio` of its queue_cap for 10 s, such as 0.8; 0 is off")
-	within(flags, 0, unbounded, "audit-retention", "events-retained")
-	withinOrZero(flags, cluster.ArchiveRetentionLeast, rota.MaxDuration, "archive-retention")
-	withinOrZero(flags, cluster.ArchiveBytesLeast, unbounded, "archive-max-bytes")
-	withinOrZero(flags, cluster.SnapshotEntriesLeast, cluster.SnapshotEntriesMost, "snapshot-entries")
-	withinOrZero(flags, cluster.SnapshotEveryLeast, cluster.SnapshotEveryMost, "snapshot-every")
-	within(flags, 0, rota.MaxDuration, "scrub-every")
-	within(flags, cluster.BackupEveryLeast, rota.MaxDuration, "backup-every")
-	within(flags, cluster.BackupKeepLeast, math.MaxInt32, "backup-keep")
-	within(flags, transport.InflightLeast, math.MaxInt64, "inflight-bytes")
-	within(flags, 0, cluster.MaxDegradeMs*time.Millisecond, "auto-degrade-commit")
-	within(flags, 0, 1.0, "auto-degrade-usage")
-	within(flags, 0, cluster.MaxDiskPercent, "disk-low", "disk-critical")
+	cli.Within(flags, 0, cli.Unbounded, "audit-retention", "events-retained")
+	cli.WithinOrZero(flags, cluster.ArchiveRetentionLeast, rota.MaxDuration, "archive-retention")
+	cli.WithinOrZero(flags, cluster.ArchiveBytesLeast, cli.Unbounded, "archive-max-bytes")
+	cli.WithinOrZero(flags, cluster.SnapshotEntriesLeast, cluster.SnapshotEntriesMost, "snapshot-entries")
+	cli.WithinOrZero(flags, cluster.SnapshotEveryLeast, cluster.SnapshotEveryMost, "snapshot-every")
+	cli.Within(flags, 0, rota.MaxDuration, "scrub-every")
+	cli.Within(flags, cluster.BackupEveryLeast, rota.MaxDuration, "backup-every")
+	cli.Within(flags, cluster.BackupKeepLeast, math.MaxInt32, "backup-keep")
+	cli.Within(flags, transport.InflightLeast, math.MaxInt64, "inflight-bytes")
+	cli.Within(flags, 0, cluster.MaxDegradeMs*time.Millisecond, "auto-degrade-commit")
+	cli.Within(flags, 0, 1.0, "auto-degrade-usage")
+	cli.Within(flags, 0, cluster.MaxDiskPercent, "disk-low", "disk-critical")
 }
 
 func (t *tuning) apply(p *server.Plan) {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // FuzzConfigFile: whatever a config file holds, a command says what is wrong with it
@@ -23,10 +25,10 @@ func FuzzConfigFile(f *testing.F) {
 		}
 		var out, said bytes.Buffer
 		code := run([]string{"version", "--config", path}, nil, strings.NewReader(""), &out, &said)
-		if code != exitDone && code != exitUsage {
+		if code != cli.ExitDone && code != cli.ExitUsage {
 			t.Fatalf("exit code %d, %q", code, said.String())
 		}
-		if (code == exitDone) != (said.Len() == 0) || strings.Contains(string(data), "\nno-such-key: 1\n") && code == exitDone {
+		if (code == cli.ExitDone) != (said.Len() == 0) || strings.Contains(string(data), "\nno-such-key: 1\n") && code == cli.ExitDone {
 			t.Fatalf("exit code %d, %q", code, said.String())
 		}
 	})

@@ -11,14 +11,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
 // settled runs the settings of one command without its work.
-func settled(t *testing.T, environ []string, path string, args ...string) (*cobra.Command, *app, error) {
+func settled(t *testing.T, environ []string, path string, args ...string) (*cobra.Command, *cli.App, error) {
 	t.Helper()
-	a := &app{environ: environ, stdin: strings.NewReader(""), stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	a := &cli.App{Environ: environ, Stdin: strings.NewReader(""), Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}}
 	root := rootCommand(a)
 	cmd, _, err := root.Find(strings.Fields(path))
 	if err != nil {
@@ -70,8 +71,8 @@ func TestSettings_config_from_environment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Join(a.addrs, ",") != "y:2,z:3" || a.timeout.String() != "3s" || !a.timeoutSet {
-		t.Errorf("addrs %v, timeout %s", a.addrs, a.timeout)
+	if strings.Join(a.Addrs, ",") != "y:2,z:3" || a.Timeout.String() != "3s" || !a.TimeoutSet {
+		t.Errorf("addrs %v, timeout %s", a.Addrs, a.Timeout)
 	}
 }
 
@@ -85,15 +86,15 @@ func TestSettings_refuses(t *testing.T) {
 		{"no YAML", "a: [\n", "config file"},
 	} {
 		_, _, err := settled(t, nil, "server", "--config", configFile(t, c.file))
-		if err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), c.want) {
+		if err == nil || cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 	_, _, err := settled(t, []string{"ROTA_SLOTS=many"}, "worker run")
-	if err == nil || !strings.Contains(err.Error(), "ROTA_SLOTS") || exitCode(err) != exitUsage {
+	if err == nil || !strings.Contains(err.Error(), "ROTA_SLOTS") || cli.ExitCode(err) != cli.ExitUsage {
 		t.Errorf("environment: %v", err)
 	}
-	if _, _, err := settled(t, nil, "job list", "-o", "xml"); err == nil || exitCode(err) != exitUsage {
+	if _, _, err := settled(t, nil, "job list", "-o", "xml"); err == nil || cli.ExitCode(err) != cli.ExitUsage {
 		t.Errorf("format: %v", err)
 	}
 }
@@ -132,7 +133,7 @@ func TestFlags(t *testing.T) {
 		"plan start":     "filter to priority max id dry-run wait", "plan list": "", "plan show": "", "plan wait": "timeout", "plan cancel": "reason",
 		"demo": "", "version": "", "completion bash": "",
 	}
-	a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	a := &cli.App{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}}
 	root := rootCommand(a)
 	for path, flags := range contract {
 		cmd, rest, err := root.Find(strings.Fields(path))
@@ -176,7 +177,7 @@ func TestRun_usage(t *testing.T) {
 			"0s"},
 	} {
 		code, stdout, stderr := runArgs(args...)
-		if code != exitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr,
+		if code != cli.ExitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr,
 			"rota: ") {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
 		}
@@ -186,12 +187,12 @@ func TestRun_usage(t *testing.T) {
 func TestRun_without_a_cluster(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := runArgs("--addr", "127.0.0.1:1", "--timeout", "300ms", "cluster", "status")
-	if code != exitUnavailable || stdout != "" || strings.Count(stderr, "\n") != 1 {
+	if code != cli.ExitUnavailable || stdout != "" || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	// Without --timeout too a status ends, and says of each node why.
 	code, stdout, stderr = runArgs("--addr", "127.0.0.1:1,127.0.0.1:2", "cluster", "status")
-	if code != exitUnavailable || stdout != "" || strings.Count(stderr, "\n") != 1 || strings.Count(stderr, "connection refused") != 2 ||
+	if code != cli.ExitUnavailable || stdout != "" || strings.Count(stderr, "\n") != 1 || strings.Count(stderr, "connection refused") != 2 ||
 		!strings.Contains(stderr, "node 127.0.0.1:1: ") || !strings.Contains(stderr, "node 127.0.0.1:2: ") {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
@@ -213,7 +214,7 @@ func TestRun_offline(t *testing.T) {
 		t.Errorf("completion: exit %d, %d bytes", code, len(stdout))
 	}
 	code, _, stderr := runArgs("operator", "snapshot", "inspect", "/does/not/exist")
-	if code != exitNotFound && code != exitFailed {
+	if code != cli.ExitNotFound && code != cli.ExitFailed {
 		t.Errorf("inspect: exit %d, %s", code, stderr)
 	}
 }
@@ -236,7 +237,7 @@ func TestRun_did_you_mean(t *testing.T) {
 		"server --log-level inf":           "info",
 	} {
 		code, stdout, stderr := runArgs(strings.Fields(args)...)
-		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "did you mean") || !strings.Contains(stderr, want) {
+		if code != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, "did you mean") || !strings.Contains(stderr, want) {
 			t.Errorf("rota %s: exit %d, %s; %s is meant", args, code, stderr, want)
 		}
 	}
@@ -252,7 +253,7 @@ func TestRun_bareDurations(t *testing.T) {
 		"job submit --type x --delay 5":    "write 5ms or 5s",
 	} {
 		code, stdout, stderr := runArgs(strings.Fields(args)...)
-		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
+		if code != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("rota %s: exit %d, %s; want %s", args, code, stderr, want)
 		}
 	}
@@ -291,7 +292,7 @@ func TestEnvironment(t *testing.T) {
 			}
 			_, a, err := settled(t, environ, "job list")
 			if err == nil {
-				_, err = a.dial() // nothing is sent before a call
+				_, err = a.Dial() // nothing is sent before a call
 			}
 			if c.Refused != "" {
 				if err == nil {
@@ -303,13 +304,13 @@ func TestEnvironment(t *testing.T) {
 				t.Fatal(err)
 			}
 			token := ""
-			if show, err := a.token(); err != nil {
+			if show, err := a.Token(); err != nil {
 				t.Error(err)
 			} else if show != nil {
 				token, _ = show()
 			}
-			if !slices.Equal(a.addrs, c.Addresses) || token != c.Token || a.timeout.Milliseconds() != c.TimeoutMs {
-				t.Errorf("nodes %v, token %q, timeout %v", a.addrs, token, a.timeout)
+			if !slices.Equal(a.Addrs, c.Addresses) || token != c.Token || a.Timeout.Milliseconds() != c.TimeoutMs {
+				t.Errorf("nodes %v, token %q, timeout %v", a.Addrs, token, a.Timeout)
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/foresight"
 )
 
@@ -33,7 +34,7 @@ const (
 )
 
 // simulateCommand simulates a job log; it needs no cluster.
-func simulateCommand(a *app) *cobra.Command {
+func simulateCommand(a *cli.App) *cobra.Command {
 	s := simulation{}
 	cmd := &cobra.Command{
 		Use:   "simulate TRACE",
@@ -61,20 +62,20 @@ bounded: (wait + run) ÷ run, with runs of 10 s at least.`,
 	f.StringVar(&s.estimate, "estimate", "", "what policies that do not say otherwise know of run times: user (what was asked for), exact (what they were), last2, ema or quantile (learned)")
 	f.StringVar(&s.by, "by", "policy", "what the table's lines are: policy, tenant or size (JSON has all three)")
 	f.StringVar(&s.report, "report", "", "write a page with pictures to this `FILE`: HTML that needs no network")
-	within(f, 0, maxSimulatedProcs, "procs")
-	within(f, 0, maxSimulatedJobs, "jobs")
+	cli.Within(f, 0, maxSimulatedProcs, "procs")
+	cli.Within(f, 0, maxSimulatedJobs, "jobs")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		plan, err := s.plan()
 		if err != nil {
 			return err
 		}
-		return a.does(func(ctx context.Context, args []string) error { return s.run(ctx, a, plan, args[0]) })(cmd, args)
+		return a.Does(func(ctx context.Context, args []string) error { return s.run(ctx, a, plan, args[0]) })(cmd, args)
 	}
 	cmd.MarkFlagsMutuallyExclusive("procs", "workers")
 	return cmd
 }
 
-func (s *simulation) run(ctx context.Context, a *app, plan *foresight.Plan, path string) error {
+func (s *simulation) run(ctx context.Context, a *cli.App, plan *foresight.Plan, path string) error {
 	err := s.load(ctx, a, plan, path)
 	if errors.Is(err, context.Canceled) {
 		if err := s.print(a, []foresight.Result{}, true); err != nil {
@@ -91,12 +92,12 @@ func (s *simulation) run(ctx context.Context, a *app, plan *foresight.Plan, path
 	}
 	var over atomic.Int64
 	plan.Progress = func(jobs int) { over.Store(int64(jobs)) }
-	shown := a.watch("jobs", int64(plan.Lives()), over.Load)
+	shown := a.Watch("jobs", int64(plan.Lives()), over.Load)
 	results, err := foresight.Run(ctx, plan)
 	if err == nil {
 		over.Store(int64(plan.Lives()))
 	}
-	shown.stop()
+	shown.Stop()
 	partial := err != nil && errors.Is(err, context.Canceled)
 	if err != nil && !partial {
 		if s.report != "" { // it was made here
@@ -114,9 +115,9 @@ func (s *simulation) run(ctx context.Context, a *app, plan *foresight.Plan, path
 }
 
 // simulationCut says how far a simulation came that was interrupted.
-func simulationCut(ctx context.Context, a *app, plan *foresight.Plan, results []foresight.Result) error {
-	a.talk("simulate: interrupted: %d of %d policies were finished", finished(results), len(plan.Policies))
-	return outOfTime(ctx, ctx.Err())
+func simulationCut(ctx context.Context, a *cli.App, plan *foresight.Plan, results []foresight.Result) error {
+	a.Talk("simulate: interrupted: %d of %d policies were finished", finished(results), len(plan.Policies))
+	return cli.OutOfTime(ctx, ctx.Err())
 }
 
 // finished counts the policies that were not interrupted.
@@ -138,22 +139,22 @@ func (s *simulation) plan() (*foresight.Plan, error) {
 	case "user", "last2", "ema", "quantile":
 		usual = []rota.Setting{{Key: "estimate", Value: s.estimate}}
 	default:
-		return nil, usagef("--estimate %q is refused: user, exact, last2, ema or quantile is wanted", s.estimate)
+		return nil, cli.Usagef("--estimate %q is refused: user, exact, last2, ema or quantile is wanted", s.estimate)
 	}
 	if !slices.Contains(foresight.Cleanings, s.clean) {
-		return nil, usagef("--clean %q is refused: swf, rls or predictsim is wanted", s.clean)
+		return nil, cli.Usagef("--clean %q is refused: swf, rls or predictsim is wanted", s.clean)
 	}
 	if !slices.Contains([]string{"policy", "tenant", "size"}, s.by) {
-		return nil, usagef("--by %q is refused: policy, tenant or size is wanted", s.by)
+		return nil, cli.Usagef("--by %q is refused: policy, tenant or size is wanted", s.by)
 	}
 	names := make(map[string]bool)
 	for _, text := range s.policies {
 		p, err := foresight.ParsePolicy(text, usual...)
 		if err != nil {
-			return nil, usagef("--policy: %w", err)
+			return nil, cli.Usagef("--policy: %w", err)
 		}
 		if names[p.Name] {
-			return nil, usagef("--policy: two are named %s: give each its own name", p.Name)
+			return nil, cli.Usagef("--policy: two are named %s: give each its own name", p.Name)
 		}
 		names[p.Name] = true
 		plan.Policies = append(plan.Policies, p)
@@ -164,13 +165,13 @@ func (s *simulation) plan() (*foresight.Plan, error) {
 	list, length, ok := strings.Cut(s.starts, ":")
 	n, err := strconv.Atoi(length)
 	if !ok || err != nil || n < 1 {
-		return nil, usagef("--starts %q is refused: A,B,…:LEN is wanted", s.starts)
+		return nil, cli.Usagef("--starts %q is refused: A,B,…:LEN is wanted", s.starts)
 	}
 	plan.Length = n
 	for word := range strings.SplitSeq(list, ",") {
 		at, err := strconv.Atoi(word)
 		if err != nil || at < 0 {
-			return nil, usagef("--starts %q is refused: A,B,…:LEN is wanted", s.starts)
+			return nil, cli.Usagef("--starts %q is refused: A,B,…:LEN is wanted", s.starts)
 		}
 		plan.Starts = append(plan.Starts, at)
 	}
@@ -183,17 +184,17 @@ type simulated struct {
 	Partial  bool               `json:"partial,omitempty"`
 }
 
-func (s *simulation) print(a *app, results []foresight.Result, partial bool) error {
-	if s.by != "policy" && (a.output == "table" || a.output == "wide") {
+func (s *simulation) print(a *cli.App, results []foresight.Result, partial bool) error {
+	if s.by != "policy" && (a.Output == "table" || a.Output == "wide") {
 		return s.printGroups(a, results)
 	}
 	columns := simulationColumns()
 	if len(results) > 0 && results[0].CriticalPathS > 0 {
-		columns = append(columns, column[foresight.Result]{"CRITICAL PATH S", false, 0, func(r foresight.Result) any { return decimal(r.CriticalPathS, 0) }})
+		columns = append(columns, cli.Column[foresight.Result]{Head: "CRITICAL PATH S", Cell: func(r foresight.Result) any { return decimal(r.CriticalPathS, 0) }})
 	}
-	l := listing[foresight.Result]{whole: simulated{results, partial}, items: results,
-		name: func(r foresight.Result) string { return r.Name }, columns: columns}
-	return l.print(a)
+	l := cli.Listing[foresight.Result]{Whole: simulated{results, partial}, Items: results,
+		Name: func(r foresight.Result) string { return r.Name }, Columns: columns}
+	return l.Print(a)
 }
 
 // simulatedGroup is the jobs of a tenant or of a size under a policy.
@@ -202,7 +203,7 @@ type simulatedGroup struct {
 	foresight.Group
 }
 
-func (s *simulation) printGroups(a *app, results []foresight.Result) error {
+func (s *simulation) printGroups(a *cli.App, results []foresight.Result) error {
 	groups := []simulatedGroup{}
 	for i := range results {
 		of := results[i].Tenants
@@ -213,54 +214,54 @@ func (s *simulation) printGroups(a *app, results []foresight.Result) error {
 			groups = append(groups, simulatedGroup{results[i].Name, g})
 		}
 	}
-	l := listing[simulatedGroup]{items: groups, columns: []column[simulatedGroup]{
-		{"POLICY", false, 0, func(g simulatedGroup) any { return g.policy }},
-		{strings.ToUpper(s.by), false, 0, func(g simulatedGroup) any { return g.Name }},
-		{"JOBS", false, 0, func(g simulatedGroup) any { return g.Jobs }},
-		{"CPU HOURS", false, 0, func(g simulatedGroup) any { return decimal(g.CPUHours, 1) }},
-		{"SLOWDOWN", false, 0, func(g simulatedGroup) any { return decimal(g.BoundedSlowdown, 2) }},
-		{"WAIT MEAN S", false, 0, func(g simulatedGroup) any { return decimal(g.WaitMeanS, 1) }},
-		{"WAIT P95 S", false, 0, func(g simulatedGroup) any { return decimal(g.WaitP95S, 0) }},
-		{"WAIT MAX S", false, 0, func(g simulatedGroup) any { return decimal(g.WaitMaxS, 0) }},
+	l := cli.Listing[simulatedGroup]{Items: groups, Columns: []cli.Column[simulatedGroup]{
+		{Head: "POLICY", Cell: func(g simulatedGroup) any { return g.policy }},
+		{Head: strings.ToUpper(s.by), Cell: func(g simulatedGroup) any { return g.Name }},
+		{Head: "JOBS", Cell: func(g simulatedGroup) any { return g.Jobs }},
+		{Head: "CPU HOURS", Cell: func(g simulatedGroup) any { return decimal(g.CPUHours, 1) }},
+		{Head: "SLOWDOWN", Cell: func(g simulatedGroup) any { return decimal(g.BoundedSlowdown, 2) }},
+		{Head: "WAIT MEAN S", Cell: func(g simulatedGroup) any { return decimal(g.WaitMeanS, 1) }},
+		{Head: "WAIT P95 S", Cell: func(g simulatedGroup) any { return decimal(g.WaitP95S, 0) }},
+		{Head: "WAIT MAX S", Cell: func(g simulatedGroup) any { return decimal(g.WaitMaxS, 0) }},
 	}}
-	return l.print(a)
+	return l.Print(a)
 }
 
 func decimal(x float64, decimals int) string { return strconv.FormatFloat(x, 'f', decimals, 64) }
 
-func simulationColumns() []column[foresight.Result] {
-	return []column[foresight.Result]{
-		{"POLICY", false, 0, func(r foresight.Result) any {
+func simulationColumns() []cli.Column[foresight.Result] {
+	return []cli.Column[foresight.Result]{
+		{Head: "POLICY", Cell: func(r foresight.Result) any {
 			if r.Partial {
 				return r.Name + " (partial)"
 			}
 			return r.Name
 		}},
-		{"JOBS", false, 0, func(r foresight.Result) any { return r.Jobs }},
-		{"SLOWDOWN", false, 0, func(r foresight.Result) any { return decimal(r.BoundedSlowdown, 2) }},
-		{"SLOWDOWN P95", true, 0, func(r foresight.Result) any { return decimal(r.SlowdownP95, 2) }},
-		{"WAIT MEAN S", false, 0, func(r foresight.Result) any { return decimal(r.WaitMeanS, 1) }},
-		{"WAIT P50 S", true, 0, func(r foresight.Result) any { return decimal(r.WaitMedianS, 0) }},
-		{"WAIT P95 S", false, 0, func(r foresight.Result) any { return decimal(r.WaitP95S, 0) }},
-		{"WAIT P99 S", true, 0, func(r foresight.Result) any { return decimal(r.WaitP99S, 0) }},
-		{"WAIT MAX S", false, 0, func(r foresight.Result) any { return decimal(r.WaitMaxS, 0) }},
-		{"BOUND S", false, 0, func(r foresight.Result) any {
+		{Head: "JOBS", Cell: func(r foresight.Result) any { return r.Jobs }},
+		{Head: "SLOWDOWN", Cell: func(r foresight.Result) any { return decimal(r.BoundedSlowdown, 2) }},
+		{Head: "SLOWDOWN P95", Wide: true, Cell: func(r foresight.Result) any { return decimal(r.SlowdownP95, 2) }},
+		{Head: "WAIT MEAN S", Cell: func(r foresight.Result) any { return decimal(r.WaitMeanS, 1) }},
+		{Head: "WAIT P50 S", Wide: true, Cell: func(r foresight.Result) any { return decimal(r.WaitMedianS, 0) }},
+		{Head: "WAIT P95 S", Cell: func(r foresight.Result) any { return decimal(r.WaitP95S, 0) }},
+		{Head: "WAIT P99 S", Wide: true, Cell: func(r foresight.Result) any { return decimal(r.WaitP99S, 0) }},
+		{Head: "WAIT MAX S", Cell: func(r foresight.Result) any { return decimal(r.WaitMaxS, 0) }},
+		{Head: "BOUND S", Cell: func(r foresight.Result) any {
 			if r.Unbounded != "" {
 				return "none"
 			}
 			return decimal(r.WaitBoundS, 0)
 		}},
-		{"OF BOUND", true, 0, func(r foresight.Result) any {
+		{Head: "OF BOUND", Wide: true, Cell: func(r foresight.Result) any {
 			if r.Unbounded != "" {
 				return r.Unbounded
 			}
 			return decimal(100*r.WaitOfBound, 1) + " %"
 		}},
-		{"EXPIRED", true, 0, func(r foresight.Result) any { return r.Expired }},
-		{"PREEMPTED", true, 0, func(r foresight.Result) any { return r.Preempted }},
-		{"JAIN", true, 0, func(r foresight.Result) any { return decimal(r.Fairness, 3) }},
-		{"UTILISATION", false, 0, func(r foresight.Result) any { return decimal(r.Utilisation, 4) }},
-		{"MAKESPAN S", false, 0, func(r foresight.Result) any { return decimal(r.MakespanS, 0) }},
-		{"JOBS A DAY", true, 0, func(r foresight.Result) any { return decimal(r.ThroughputPerDay, 1) }},
+		{Head: "EXPIRED", Wide: true, Cell: func(r foresight.Result) any { return r.Expired }},
+		{Head: "PREEMPTED", Wide: true, Cell: func(r foresight.Result) any { return r.Preempted }},
+		{Head: "JAIN", Wide: true, Cell: func(r foresight.Result) any { return decimal(r.Fairness, 3) }},
+		{Head: "UTILISATION", Cell: func(r foresight.Result) any { return decimal(r.Utilisation, 4) }},
+		{Head: "MAKESPAN S", Cell: func(r foresight.Result) any { return decimal(r.MakespanS, 0) }},
+		{Head: "JOBS A DAY", Wide: true, Cell: func(r foresight.Result) any { return decimal(r.ThroughputPerDay, 1) }},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/flowfile"
 	"github.com/rotasched/rota/internal/foresight"
 )
@@ -21,7 +22,7 @@ import (
 const fewJobs = 200_000
 
 // load reads the jobs and what they run on, and says what was dropped.
-func (s *simulation) load(ctx context.Context, a *app, plan *foresight.Plan, path string) error {
+func (s *simulation) load(ctx context.Context, a *cli.App, plan *foresight.Plan, path string) error {
 	read := func(path string) ([]foresight.Job, int64, []foresight.Dropped, error) {
 		return s.readTrace(ctx, a, path)
 	}
@@ -44,22 +45,22 @@ func (s *simulation) load(ctx context.Context, a *app, plan *foresight.Plan, pat
 	}
 	fitting, large := foresight.Fitting(jobs, plan.Workers)
 	for _, d := range slices.Concat(dropped, large) {
-		a.talk("%d jobs dropped: %s", d.Jobs, d.Rule)
+		a.Talk("%d jobs dropped: %s", d.Jobs, d.Rule)
 	}
 	if len(fitting) < fewJobs {
 		debug.SetGCPercent(400)
 	}
 	plan.Jobs = fitting
 	if plan.Flow != nil && len(fitting) < len(jobs) {
-		return failf("simulate: no worker can run %d of the workflow's %d nodes: give larger ones by --procs or --workers", len(jobs)-len(fitting), len(jobs))
+		return cli.Failf("simulate: no worker can run %d of the workflow's %d nodes: give larger ones by --procs or --workers", len(jobs)-len(fitting), len(jobs))
 	}
 	switch {
 	case len(fitting) > 0:
 		return nil
 	case len(jobs) > 0:
-		return failf("simulate: no worker can run any of the %d jobs: give larger ones by --procs or --workers", len(jobs))
+		return cli.Failf("simulate: no worker can run any of the %d jobs: give larger ones by --procs or --workers", len(jobs))
 	default:
-		return failf("simulate: --clean %s leaves none of the jobs: try another", s.clean)
+		return cli.Failf("simulate: --clean %s leaves none of the jobs: try another", s.clean)
 	}
 }
 
@@ -68,28 +69,28 @@ func (s *simulation) machine(path string, procs int64) ([]rota.WorkerSpec, error
 	if s.workers != "" {
 		text, err := os.ReadFile(s.workers)
 		if err != nil {
-			return nil, usagef("read --workers: %w", err)
+			return nil, cli.Usagef("read --workers: %w", err)
 		}
 		workers, err := flowfile.ParseWorkers(text)
 		if err != nil {
-			return nil, failf("read workers %s: %w", s.workers, err)
+			return nil, cli.Failf("read workers %s: %w", s.workers, err)
 		}
 		return workers, nil
 	}
 	switch {
 	case procs > maxSimulatedProcs:
-		return nil, failf("read trace %s: its header has %d processors: at most %d are simulated; give others by --procs", path, procs, maxSimulatedProcs)
+		return nil, cli.Failf("read trace %s: its header has %d processors: at most %d are simulated; give others by --procs", path, procs, maxSimulatedProcs)
 	case procs == 0:
-		return nil, usagef("%s does not say what its jobs run on: give --procs or --workers", path)
+		return nil, cli.Usagef("%s does not say what its jobs run on: give --procs or --workers", path)
 	}
 	return foresight.Machine(procs), nil
 }
 
 // readTrace reads a job log of either format, and its machine's processors, 0 where it names none.
-func (s *simulation) readTrace(ctx context.Context, a *app, path string) (jobs []foresight.Job, procs int64, dropped []foresight.Dropped, err error) {
+func (s *simulation) readTrace(ctx context.Context, a *cli.App, path string) (jobs []foresight.Job, procs int64, dropped []foresight.Dropped, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, 0, nil, usagef("read trace: %w", err)
+		return nil, 0, nil, cli.Usagef("read trace: %w", err)
 	}
 	defer file.Close()
 	trace, err := flowfile.ReadTrace(interruptible{ctx, file}, cmp.Or(s.jobs, maxSimulatedJobs))
@@ -97,7 +98,7 @@ func (s *simulation) readTrace(ctx context.Context, a *app, path string) (jobs [
 		err = fmt.Errorf("line %d: more than %d jobs: take the first N by --jobs N, or split the log", trace.More, maxSimulatedJobs)
 	}
 	if errors.Is(err, flowfile.ErrNoJobs) {
-		return nil, 0, nil, failf("read trace %s: it has no jobs: a job log in the Standard Workload Format or jobs one JSON object a line, either plain or gzip'd, "+
+		return nil, 0, nil, cli.Failf("read trace %s: it has no jobs: a job log in the Standard Workload Format or jobs one JSON object a line, either plain or gzip'd, "+
 			"a WfCommons instance (.json) or a load to draw (.yaml) is wanted", path)
 	}
 	unended := int64(0)
@@ -105,10 +106,10 @@ func (s *simulation) readTrace(ctx context.Context, a *app, path string) (jobs [
 		jobs, unended, err = foresight.FromTimed(trace.Timed)
 	}
 	if err != nil {
-		return nil, 0, nil, failf("read trace %s: %w", path, err)
+		return nil, 0, nil, cli.Failf("read trace %s: %w", path, err)
 	}
 	if unended > 0 {
-		a.talk("%d jobs had not ended: they run for their expected_ms, else for the median of their type", unended)
+		a.Talk("%d jobs had not ended: they run for their expected_ms, else for the median of their type", unended)
 	}
 	if trace.SWF == nil {
 		return jobs, 0, nil, nil
@@ -134,7 +135,7 @@ func (r interruptible) Read(p []byte) (int, error) {
 func (s *simulation) readLoad(path string) (jobs []foresight.Job, procs int64, dropped []foresight.Dropped, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, 0, nil, usagef("read load: %w", err)
+		return nil, 0, nil, cli.Usagef("read load: %w", err)
 	}
 	load, err := flowfile.ParseLoad(text)
 	if err == nil {
@@ -144,7 +145,7 @@ func (s *simulation) readLoad(path string) (jobs []foresight.Job, procs int64, d
 		err = errors.New("it has no jobs: raise per_hour or for")
 	}
 	if err != nil {
-		return nil, 0, nil, failf("read load %s: %w", path, err)
+		return nil, 0, nil, cli.Failf("read load %s: %w", path, err)
 	}
 	if s.jobs > 0 {
 		jobs = jobs[:min(s.jobs, len(jobs))]
@@ -156,7 +157,7 @@ func (s *simulation) readLoad(path string) (jobs []foresight.Job, procs int64, d
 // of one's own say what they have.
 func (s *simulation) readFlow(plan *foresight.Plan, path string, text []byte) (jobs []foresight.Job, procs int64, dropped []foresight.Dropped, err error) {
 	if s.jobs > 0 || s.starts != "" {
-		return nil, 0, nil, usagef("%s is a workflow, which is simulated whole: leave out --jobs and --starts", path)
+		return nil, 0, nil, cli.Usagef("%s is a workflow, which is simulated whole: leave out --jobs and --starts", path)
 	}
 	spec, err := flowfile.Parse(text, path, flowfile.FormatWfCommons, flowfile.Options{Scale: 1, Resources: true})
 	if err == nil {
@@ -168,7 +169,7 @@ func (s *simulation) readFlow(plan *foresight.Plan, path string, text []byte) (j
 		plan.Flow, jobs, err = foresight.FromWorkflow(&spec)
 	}
 	if err != nil {
-		return nil, 0, nil, failf("read workflow %s: %w", path, err)
+		return nil, 0, nil, cli.Failf("read workflow %s: %w", path, err)
 	}
 	return jobs, 0, nil, nil
 }
@@ -180,10 +181,10 @@ func (s *simulation) page(plan *foresight.Plan, path string) (write func(results
 	}
 	file, err := os.OpenFile(s.report, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, usagef("--report: %s is there already: remove it, or name another", s.report)
+		return nil, cli.Usagef("--report: %s is there already: remove it, or name another", s.report)
 	}
 	if err != nil {
-		return nil, usagef("--report: %w", err)
+		return nil, cli.Usagef("--report: %w", err)
 	}
 	report := foresight.NewReport(filepath.Base(path))
 	plan.Lived = report.Lived
@@ -200,7 +201,7 @@ func (s *simulation) page(plan *foresight.Plan, path string) (write func(results
 			err = closed
 		}
 		if err != nil {
-			return failf("write --report: %w", err)
+			return cli.Failf("write --report: %w", err)
 		}
 		return nil
 	}, nil

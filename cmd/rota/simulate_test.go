@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/foresight"
 )
 
@@ -58,7 +59,7 @@ func TestSimulate_workflow(t *testing.T) {
 		var o, e bytes.Buffer
 		code := run([]string{"simulate", path, "--procs", test.procs, "--policy", "p:ranking=fifo", "-o", "json"}, nil, strings.NewReader(""), &o, &e)
 		var got struct{ Policies []foresight.Result }
-		if err := json.Unmarshal(o.Bytes(), &got); err != nil || code != exitDone || len(got.Policies) != 1 {
+		if err := json.Unmarshal(o.Bytes(), &got); err != nil || code != cli.ExitDone || len(got.Policies) != 1 {
 			t.Fatalf("%v, exit code %d: %s%s", err, code, &o, &e)
 		}
 		r := got.Policies[0]
@@ -68,7 +69,7 @@ func TestSimulate_workflow(t *testing.T) {
 	}
 	for _, args := range [][]string{{"--procs", "8", "--jobs", "3"}, {"--procs", "8", "--starts", "1:2"}, nil} {
 		var o, e bytes.Buffer
-		if code := run(append([]string{"simulate", path}, args...), nil, strings.NewReader(""), &o, &e); code != exitUsage {
+		if code := run(append([]string{"simulate", path}, args...), nil, strings.NewReader(""), &o, &e); code != cli.ExitUsage {
 			t.Errorf("%v: exit code %d: %s", args, code, &e)
 		}
 	}
@@ -81,7 +82,7 @@ func TestSimulate(t *testing.T) {
 	log := swfLines([4]int{0, 100, 10, 1}, [4]int{1, 50, 10, 1}, [4]int{3, 50, 5, 2}, [4]int{4, 0, 1, 2}, [4]int{5, 9, 11, 2})
 	out, said, code := simulate(t, log, "--policy", "p:ranking=fifo", "-o", "json")
 	var got struct{ Policies []foresight.Result }
-	if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitDone || len(got.Policies) != 1 {
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != cli.ExitDone || len(got.Policies) != 1 {
 		t.Fatalf("%v, exit code %d: %s%s", err, code, out, said)
 	}
 	r := got.Policies[0]
@@ -97,7 +98,7 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("said %q", said)
 	}
 	out, _, code = simulate(t, log, "--policy", "p:ranking=fifo", "--by", "tenant")
-	if code != exitDone || !strings.Contains(out, "u2") {
+	if code != cli.ExitDone || !strings.Contains(out, "u2") {
 		t.Errorf("by tenant, exit code %d: %s", code, out)
 	}
 }
@@ -115,26 +116,26 @@ func TestSimulate_refuses(t *testing.T) {
 		want      string
 		code      int
 	}{
-		{"nothing", "", nil, "it has no jobs: a job log in the Standard Workload Format or jobs one JSON object a line", exitFailed},
-		{"a header", "; MaxProcs: 4\n", nil, "a WfCommons instance (.json) or a load to draw (.yaml) is wanted", exitFailed},
-		{"a cut line", one + "2 5 -1 9", nil, "line 3: 4 fields, 18 are wanted: is the line cut", exitFailed},
-		{"backward times", one + one[strings.Index(one, "\n")+1:] + strings.Replace(one[strings.Index(one, "\n")+1:], "1 0", "3 -4", 1), nil, "line 4: field 2 (submit time) is -4", exitFailed},
-		{"jobs that are too large", one, []string{"--procs", "9"}, "no worker can run any of the 1 jobs: give larger ones by --procs or --workers", exitFailed},
-		{"no run times", swfLines([4]int{0, 0, 1, 1}), nil, "--clean swf leaves none of the jobs", exitFailed},
-		{"a machine of no size", strings.Replace(one, "10", "10000000000", 1), nil, "its header has 10000000000 processors", exitFailed},
-		{"a key that is none", one, []string{"--policy", "x:presett=fifo"}, `policy x: key "presett" is unknown: did you mean "preset"?`, exitUsage},
-		{"a window beyond the log", one, []string{"--starts", "1:1"}, "a window of 1 jobs from job 1 on is refused: there are 1 jobs", exitUsage},
-		{"a cleaning", one, []string{"--clean", "all"}, "swf, rls or predictsim is wanted", exitUsage},
-		{"two policies of one name", one, []string{"--policy", "a:", "--policy", "a:hold_after=1s"}, "two are named a", exitUsage},
-		{"-1 everywhere", one + strings.Repeat("-1 ", 18) + "\n", nil, "line 3: field 2 (submit time) is -1: 0 or more is wanted", exitFailed},
-		{"a cut gzip file", packed[:len(packed)-9], nil, "the gzip file is cut off after line", exitFailed},
-		{"weights that are no whole", one, []string{"--policy", "a:ranking=market,w_fee=0.9"}, "w_fee", exitUsage},
-		{"a value that cannot be", one, []string{"--policy", "a:backfill=best"}, `backfill "best"`, exitUsage},
-		{"settings that contradict each other", one, []string{"--policy", "a:ranking=adaptive,backfill=easy"}, "backfill", exitUsage},
-		{"an estimate", one, []string{"--estimate", "best"}, "user, exact, last2, ema or quantile is wanted", exitUsage},
-		{"more jobs than are simulated", many, nil, "line 2000001: more than 2000000 jobs: take the first N by --jobs N, or split the log", exitFailed},
-		{"a key that cannot be", one, []string{"--policy", "a:t_lease=1s"}, "every simulated queue has lease_ms=", exitUsage},
-		{"no key", one, []string{"--policy", "a:rankin=fifo"}, `did you mean "ranking"`, exitUsage},
+		{"nothing", "", nil, "it has no jobs: a job log in the Standard Workload Format or jobs one JSON object a line", cli.ExitFailed},
+		{"a header", "; MaxProcs: 4\n", nil, "a WfCommons instance (.json) or a load to draw (.yaml) is wanted", cli.ExitFailed},
+		{"a cut line", one + "2 5 -1 9", nil, "line 3: 4 fields, 18 are wanted: is the line cut", cli.ExitFailed},
+		{"backward times", one + one[strings.Index(one, "\n")+1:] + strings.Replace(one[strings.Index(one, "\n")+1:], "1 0", "3 -4", 1), nil, "line 4: field 2 (submit time) is -4", cli.ExitFailed},
+		{"jobs that are too large", one, []string{"--procs", "9"}, "no worker can run any of the 1 jobs: give larger ones by --procs or --workers", cli.ExitFailed},
+		{"no run times", swfLines([4]int{0, 0, 1, 1}), nil, "--clean swf leaves none of the jobs", cli.ExitFailed},
+		{"a machine of no size", strings.Replace(one, "10", "10000000000", 1), nil, "its header has 10000000000 processors", cli.ExitFailed},
+		{"a key that is none", one, []string{"--policy", "x:presett=fifo"}, `policy x: key "presett" is unknown: did you mean "preset"?`, cli.ExitUsage},
+		{"a window beyond the log", one, []string{"--starts", "1:1"}, "a window of 1 jobs from job 1 on is refused: there are 1 jobs", cli.ExitUsage},
+		{"a cleaning", one, []string{"--clean", "all"}, "swf, rls or predictsim is wanted", cli.ExitUsage},
+		{"two policies of one name", one, []string{"--policy", "a:", "--policy", "a:hold_after=1s"}, "two are named a", cli.ExitUsage},
+		{"-1 everywhere", one + strings.Repeat("-1 ", 18) + "\n", nil, "line 3: field 2 (submit time) is -1: 0 or more is wanted", cli.ExitFailed},
+		{"a cut gzip file", packed[:len(packed)-9], nil, "the gzip file is cut off after line", cli.ExitFailed},
+		{"weights that are no whole", one, []string{"--policy", "a:ranking=market,w_fee=0.9"}, "w_fee", cli.ExitUsage},
+		{"a value that cannot be", one, []string{"--policy", "a:backfill=best"}, `backfill "best"`, cli.ExitUsage},
+		{"settings that contradict each other", one, []string{"--policy", "a:ranking=adaptive,backfill=easy"}, "backfill", cli.ExitUsage},
+		{"an estimate", one, []string{"--estimate", "best"}, "user, exact, last2, ema or quantile is wanted", cli.ExitUsage},
+		{"more jobs than are simulated", many, nil, "line 2000001: more than 2000000 jobs: take the first N by --jobs N, or split the log", cli.ExitFailed},
+		{"a key that cannot be", one, []string{"--policy", "a:t_lease=1s"}, "every simulated queue has lease_ms=", cli.ExitUsage},
+		{"no key", one, []string{"--policy", "a:rankin=fifo"}, `did you mean "ranking"`, cli.ExitUsage},
 	} {
 		if test.log == "no jobs" {
 			continue
@@ -188,7 +189,7 @@ func TestSimulate_drops(t *testing.T) {
 	} {
 		out, said, code := simulate(t, log, "--clean", c.clean, "--policy", "p:", "-o", "json")
 		var got struct{ Policies []foresight.Result }
-		if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitDone || got.Policies[0].Jobs != c.jobs {
+		if err := json.Unmarshal([]byte(out), &got); err != nil || code != cli.ExitDone || got.Policies[0].Jobs != c.jobs {
 			t.Errorf("%s: %v, exit code %d: %s%s", c.clean, err, code, out, said)
 		}
 		if lines := strings.Split(strings.TrimSpace(said), "\n"); !slices.Equal(lines, c.said) {
@@ -205,14 +206,14 @@ func TestSimulate_interrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(signalError{syscall.SIGINT})
+	cancel(cli.SignalError{Signal: syscall.SIGINT})
 	var out, said bytes.Buffer
-	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &said}
+	a := &cli.App{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &said}
 	root := rootCommand(a)
 	root.SetArgs([]string{"simulate", path, "-o", "json"})
 	err := root.ExecuteContext(ctx)
-	var silent *silentExit
-	if !errors.As(err, &silent) || silent.code != 130 || !strings.Contains(out.String(), `"partial": true`) ||
+	var silent *cli.SilentExit
+	if !errors.As(err, &silent) || silent.Code != 130 || !strings.Contains(out.String(), `"partial": true`) ||
 		!strings.Contains(said.String(), "interrupted: 0 of 2 policies were finished") {
 		t.Errorf("%v: %s%s", err, out.String(), said.String())
 	}
@@ -238,15 +239,15 @@ func TestSimulate_inputs(t *testing.T) {
 		want  string
 		waits float64
 	}{
-		{[]string{lines, "--procs", "2"}, exitDone, "", 59.5 / 2},
-		{[]string{lines, "--workers", workers}, exitDone, "", 0},
-		{[]string{lines, "--procs", "2", "--jobs", "1"}, exitDone, "", 0},
-		{[]string{lines}, exitUsage, "does not say what its jobs run on: give --procs or --workers", 0},
-		{[]string{lines, "--procs", "2", "--workers", workers}, exitUsage, "procs workers", 0},
-		{[]string{lines, "--procs", "1"}, exitFailed, "no worker can run any of the 2 jobs", 0},
-		{[]string{lines, "--workers", lines}, exitFailed, "read workers", 0},
-		{[]string{load, "--jobs", "1"}, exitDone, "", 0},
-		{[]string{workers, "--procs", "2"}, exitFailed, "line 1: no submit_ms", 0},
+		{[]string{lines, "--procs", "2"}, cli.ExitDone, "", 59.5 / 2},
+		{[]string{lines, "--workers", workers}, cli.ExitDone, "", 0},
+		{[]string{lines, "--procs", "2", "--jobs", "1"}, cli.ExitDone, "", 0},
+		{[]string{lines}, cli.ExitUsage, "does not say what its jobs run on: give --procs or --workers", 0},
+		{[]string{lines, "--procs", "2", "--workers", workers}, cli.ExitUsage, "procs workers", 0},
+		{[]string{lines, "--procs", "1"}, cli.ExitFailed, "no worker can run any of the 2 jobs", 0},
+		{[]string{lines, "--workers", lines}, cli.ExitFailed, "read workers", 0},
+		{[]string{load, "--jobs", "1"}, cli.ExitDone, "", 0},
+		{[]string{workers, "--procs", "2"}, cli.ExitFailed, "line 1: no submit_ms", 0},
 	} {
 		var out, said bytes.Buffer
 		code := run(append([]string{"simulate", "-o", "json", "--policy", "p:"}, test.args...), nil, strings.NewReader(""), &out, &said)
@@ -255,7 +256,7 @@ func TestSimulate_inputs(t *testing.T) {
 			continue
 		}
 		var got struct{ Policies []foresight.Result }
-		if code != exitDone {
+		if code != cli.ExitDone {
 			continue
 		}
 		if err := json.Unmarshal(out.Bytes(), &got); err != nil || got.Policies[0].WaitMeanS != test.waits {
@@ -268,26 +269,26 @@ func TestSimulate_inputs(t *testing.T) {
 func TestSimulate_report(t *testing.T) {
 	t.Parallel()
 	log, page := swfLines([4]int{0, 100, 10, 1}, [4]int{1, 50, 10, 1}), filepath.Join(t.TempDir(), "out.html")
-	if _, said, code := simulate(t, log, "--report", page, "--starts", "5:1"); code != exitUsage {
+	if _, said, code := simulate(t, log, "--report", page, "--starts", "5:1"); code != cli.ExitUsage {
 		t.Fatalf("a window beyond the log: exit code %d, %s", code, said)
 	}
 	if _, err := os.Stat(page); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("a page of nothing: %v", err)
 	}
-	if _, said, code := simulate(t, log, "--report", page, "--starts", "0,1:1", "--policy", "p:"); code != exitDone {
+	if _, said, code := simulate(t, log, "--report", page, "--starts", "0,1:1", "--policy", "p:"); code != cli.ExitDone {
 		t.Fatalf("exit code %d: %s", code, said)
 	}
 	text, err := os.ReadFile(page)
 	if err != nil || !strings.Contains(string(text), "<h1>log.swf</h1>") || !strings.Contains(string(text), "means over 2 windows") || !strings.HasSuffix(string(text), "</html>\n") {
 		t.Errorf("%v: %.400s", err, text)
 	}
-	if _, said, code := simulate(t, log, "--report", page); code != exitUsage || !strings.Contains(said, "is there already") {
+	if _, said, code := simulate(t, log, "--report", page); code != cli.ExitUsage || !strings.Contains(said, "is there already") {
 		t.Errorf("over a page: exit code %d, %s", code, said)
 	}
 	if again, err := os.ReadFile(page); err != nil || !bytes.Equal(text, again) {
 		t.Errorf("the page was changed: %v", err)
 	}
-	if _, said, code := simulate(t, log, "--report", filepath.Join(page, "x")); code != exitUsage {
+	if _, said, code := simulate(t, log, "--report", filepath.Join(page, "x")); code != cli.ExitUsage {
 		t.Errorf("a path that cannot be: exit code %d, %s", code, said)
 	}
 }

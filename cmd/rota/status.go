@@ -10,9 +10,10 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
-type statusCommands struct{ *app }
+type statusCommands struct{ *cli.App }
 
 func (a statusCommands) command() *cobra.Command {
 	var check bool
@@ -24,7 +25,7 @@ jobs that fail, backups, certificates. It is the list at the top of the console,
 Jobs that fail are those that the node asked has counted in the last 15 minutes.`,
 		Example: "  rota status\n  rota status --check || echo 'look at the cluster'",
 		Args:    cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			found, err := c.Attention(ctx)
 			if err != nil {
 				return err
@@ -33,7 +34,7 @@ Jobs that fail are those that the node asked has counted in the last 15 minutes.
 			for i, one := range found.Concerns {
 				names[i] = one.Kind
 			}
-			if err := a.printOne(found, names, func(bool) string { return attentionText(found) }); err != nil {
+			if err := a.PrintOne(found, names, func(bool) string { return attentionText(found) }); err != nil {
 				return err
 			}
 			if check && len(found.Concerns) > 0 {
@@ -54,7 +55,7 @@ func attentionText(a rota.Attention) string {
 	var text strings.Builder
 	for i := range a.Concerns {
 		c := &a.Concerns[i]
-		mark, subject := "!", or(string(c.Node), string(c.Queue))
+		mark, subject := "!", cli.Or(string(c.Node), string(c.Queue))
 		if c.Critical {
 			mark = "✖"
 		}
@@ -62,7 +63,7 @@ func attentionText(a rota.Attention) string {
 		if subject != "" {
 			fmt.Fprintf(&text, "%s: ", subject)
 		}
-		text.WriteString(clean(c.Text))
+		text.WriteString(cli.Clean(c.Text))
 		if c.Since != 0 && a.Date > c.Since {
 			fmt.Fprintf(&text, " (%s)", about(a.Date.Time().Sub(c.Since.Time()).Round(time.Second)))
 		}

@@ -10,48 +10,49 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // tenantCommands are the commands of tenants.
-type tenantCommands struct{ *app }
+type tenantCommands struct{ *cli.App }
 
 func (a tenantCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{Use: "tenant", Short: "See and change tenants and their limits"},
+	return a.Group(&cobra.Command{Use: "tenant", Short: "See and change tenants and their limits"},
 		a.list(), a.show(), a.set(),
-		a.deletesVersion("delete T", "Forget what was set of a tenant that no live job, workflow or token names", "tenant delete acme",
+		a.DeletesVersion("delete T", "Forget what was set of a tenant that no live job, workflow or token names", "tenant delete acme",
 			func(ctx context.Context, c *client.Client, id string, only client.Condition) error {
 				return c.DeleteTenant(ctx, rota.TenantID(id), only)
 			}))
 }
 
 func (a tenantCommands) list() *cobra.Command {
-	return a.listCommand(&cobra.Command{
+	return a.ListCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the tenants that somebody set or that have leases open",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			tenants, err := client.Collect(c.Tenants(ctx, a.fresh()...))
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			tenants, err := client.Collect(c.Tenants(ctx, a.Fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen()
-			return printAll(a.app, "tenants", tenants, func(t rota.Tenant) string { return string(t.ID) }, tenantColumns())
+			a.Seen()
+			return cli.PrintAll(a.App, "tenants", tenants, func(t rota.Tenant) string { return string(t.ID) }, tenantColumns())
 		})),
 	})
 }
 
-func tenantColumns() []column[rota.Tenant] {
-	return []column[rota.Tenant]{
-		{"ID", false, 0, func(t rota.Tenant) any { return t.ID }},
-		{"TIER", false, 0, func(t rota.Tenant) any { return t.Tier }},
-		{"WEIGHT", false, 0, func(t rota.Tenant) any { return t.Weight }},
-		{"OPEN", false, 0, func(t rota.Tenant) any { return t.Open }},
-		{"MAX", false, 0, func(t rota.Tenant) any { return orNone(t.MaxConcurrent) }},
-		{"RPS", false, 0, func(t rota.Tenant) any { return rateText(t.RateLimitRPS) }},
-		{"PENALTY", true, 0, func(t rota.Tenant) any { return span(t.PenaltyMs) }},
-		{"THROTTLED", false, 0, func(t rota.Tenant) any { return t.Throttled }},
-		{"RATE LEFT", true, 0, func(t rota.Tenant) any { return ofSome(t.RateLeft, max(0, t.RateLimitRPS)) }},
-		{"SET", true, 0, func(t rota.Tenant) any { return t.Known }},
+func tenantColumns() []cli.Column[rota.Tenant] {
+	return []cli.Column[rota.Tenant]{
+		{Head: "ID", Cell: func(t rota.Tenant) any { return t.ID }},
+		{Head: "TIER", Cell: func(t rota.Tenant) any { return t.Tier }},
+		{Head: "WEIGHT", Cell: func(t rota.Tenant) any { return t.Weight }},
+		{Head: "OPEN", Cell: func(t rota.Tenant) any { return t.Open }},
+		{Head: "MAX", Cell: func(t rota.Tenant) any { return orNone(t.MaxConcurrent) }},
+		{Head: "RPS", Cell: func(t rota.Tenant) any { return rateText(t.RateLimitRPS) }},
+		{Head: "PENALTY", Wide: true, Cell: func(t rota.Tenant) any { return cli.Span(t.PenaltyMs) }},
+		{Head: "THROTTLED", Cell: func(t rota.Tenant) any { return t.Throttled }},
+		{Head: "RATE LEFT", Wide: true, Cell: func(t rota.Tenant) any { return ofSome(t.RateLeft, max(0, t.RateLimitRPS)) }},
+		{Head: "SET", Wide: true, Cell: func(t rota.Tenant) any { return t.Known }},
 	}
 }
 
@@ -71,21 +72,21 @@ func rateText(rps int64) any {
 }
 
 func (a tenantCommands) show() *cobra.Command {
-	return a.reads(&cobra.Command{
+	return a.Reads(&cobra.Command{
 		Use:     "show T",
 		Short:   "Show a tenant's limits and what it has open; one that nobody set has the defaults",
 		Example: "  rota tenant show acme",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			id := rota.TenantID(args[0])
 			if err := rota.CheckID("tenant", id); err != nil {
 				return err
 			}
-			t, err := c.Tenant(ctx, id, a.fresh()...)
+			t, err := c.Tenant(ctx, id, a.Fresh()...)
 			if err != nil {
 				return err
 			}
-			a.seen()
+			a.Seen()
 			return a.print(t)
 		})),
 	})
@@ -102,7 +103,7 @@ var tenantFlags = []struct{ flag, key, usage string }{
 }
 
 func (a tenantCommands) set() *cobra.Command {
-	var how setFlags
+	var how cli.SetFlags
 	cmd := &cobra.Command{
 		Use:   "set T [--tier TIER] [--weight N] [--max-concurrent N] [--rate-limit-rps N] [--bytes-max N] [--penalty D] [--dry-run] [--if-match ETAG]",
 		Short: "Create a tenant or change its limits",
@@ -114,7 +115,7 @@ func (a tenantCommands) set() *cobra.Command {
 	for _, f := range tenantFlags {
 		cmd.Flags().String(f.flag, "", f.usage)
 	}
-	how.register(cmd.Flags())
+	how.Register(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		id := rota.TenantID(args[0])
 		if err := rota.CheckID("tenant", id); err != nil {
@@ -124,13 +125,13 @@ func (a tenantCommands) set() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			t, err := c.SetTenant(ctx, id, set, how.options()...)
+		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			t, err := c.SetTenant(ctx, id, set, how.Options()...)
 			if err != nil {
 				return err
 			}
-			if how.dry {
-				return how.would(a.app, t, string(t.ID), t.Changes)
+			if how.Dry {
+				return how.Would(a.App, t, string(t.ID), t.Changes)
 			}
 			return a.print(t)
 		}))(cmd, args)
@@ -158,17 +159,17 @@ func tenantSettings(flags *pflag.FlagSet) ([]rota.Setting, error) {
 		for i, f := range tenantFlags {
 			names[i] = "--" + f.flag
 		}
-		return nil, usagef("nothing to set: one of %s is wanted", strings.Join(names, ", "))
+		return nil, cli.Usagef("nothing to set: one of %s is wanted", strings.Join(names, ", "))
 	}
 	return set, nil
 }
 
 func (a tenantCommands) print(t rota.Tenant) error {
-	return a.printOne(t, []string{string(t.ID)}, func(bool) string {
-		return renderFacts([]fact{
-			{"tenant", t.ID}, {"tier", t.Tier}, {"weight", t.Weight}, {"max concurrent", orNone(t.MaxConcurrent)},
-			{"rate limit rps", rateText(t.RateLimitRPS)}, {"penalty", span(t.PenaltyMs)}, {"bytes", t.Bytes}, {"bytes max", t.BytesMax}, {"open leases", t.Open},
-			{"throttled", t.Throttled}, {"set", t.Known}, {"etag", t.ETag},
+	return a.PrintOne(t, []string{string(t.ID)}, func(bool) string {
+		return cli.RenderFacts([]cli.Fact{
+			{Name: "tenant", Value: t.ID}, {Name: "tier", Value: t.Tier}, {Name: "weight", Value: t.Weight}, {Name: "max concurrent", Value: orNone(t.MaxConcurrent)},
+			{Name: "rate limit rps", Value: rateText(t.RateLimitRPS)}, {Name: "penalty", Value: cli.Span(t.PenaltyMs)}, {Name: "bytes", Value: t.Bytes}, {Name: "bytes max", Value: t.BytesMax}, {Name: "open leases", Value: t.Open},
+			{Name: "throttled", Value: t.Throttled}, {Name: "set", Value: t.Known}, {Name: "etag", Value: t.ETag},
 		})
 	})
 }

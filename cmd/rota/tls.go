@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/identity"
 	"github.com/rotasched/rota/internal/secret"
 )
@@ -25,10 +26,10 @@ const (
 )
 
 // certifier is rota tls.
-type certifier struct{ *app }
+type certifier struct{ *cli.App }
 
 func (a certifier) command() *cobra.Command {
-	return a.group(&cobra.Command{
+	return a.Group(&cobra.Command{
 		Use:   "tls",
 		Short: "Make certificates where there is no authority yet",
 		Long: `Make certificates where there is no authority yet: one authority, kept off the nodes, and
@@ -47,24 +48,24 @@ func (a certifier) caCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&dir, "dir", dir, "`directory` to write to; it is made where there is none")
-	durationVar(cmd.Flags(), &life, "life", life, "how long it counts")
-	within(cmd.Flags(), time.Hour, rota.MaxDuration, "life")
-	cmd.RunE = a.does(func(context.Context, []string) error {
+	cli.DurationVar(cmd.Flags(), &life, "life", life, "how long it counts")
+	cli.Within(cmd.Flags(), time.Hour, rota.MaxDuration, "life")
+	cmd.RunE = a.Does(func(context.Context, []string) error {
 		ca, err := identity.NewAuthority("rota authority", time.Now(), life)
 		if err != nil {
-			return failf("make authority: %w", err)
+			return cli.Failf("make authority: %w", err)
 		}
 		cert, key, err := ca.PEM()
 		if err != nil {
-			return failf("make authority: %w", err)
+			return cli.Failf("make authority: %w", err)
 		}
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return failf("make authority: %w", err)
+			return cli.Failf("make authority: %w", err)
 		}
 		if err := a.writePair(filepath.Join(dir, "ca"), cert, key); err != nil {
 			return err
 		}
-		a.talk("whoever has the key can pose as any node: keep it off the nodes")
+		a.Talk("whoever has the key can pose as any node: keep it off the nodes")
 		return nil
 	})
 	return cmd
@@ -88,9 +89,9 @@ unless others are named. A node takes new files in place of the old ones without
 	flags.StringVar(&dir, "dir", dir, "`directory` with ca.pem and ca.key")
 	flags.StringVar(&domain, "cluster", domain, "`name` of the cluster, or its --trust-domain")
 	flags.StringSliceVar(&hosts, "host", nil, "`name or address` of the node; may be repeated")
-	durationVar(flags, &life, "life", life, "how long it counts")
-	within(flags, time.Minute, rota.MaxDuration, "life")
-	cmd.RunE = a.does(func(_ context.Context, args []string) error {
+	cli.DurationVar(flags, &life, "life", life, "how long it counts")
+	cli.Within(flags, time.Minute, rota.MaxDuration, "life")
+	cmd.RunE = a.Does(func(_ context.Context, args []string) error {
 		r := identity.Request{Hosts: hosts, Now: time.Now(), Life: life}
 		name := args[1]
 		before := issuedBefore(filepath.Join(dir, strings.Replace(name, "/", "-", 1)+".pem"))
@@ -99,7 +100,7 @@ unless others are named. A node takes new files in place of the old ones without
 		}
 		if len(before.hosts) > 0 && !flags.Changed("host") {
 			r.Hosts = before.hosts
-			a.talk("for %s, as the certificate before it: --host names others", strings.Join(before.hosts, ", "))
+			a.Talk("for %s, as the certificate before it: --host names others", strings.Join(before.hosts, ", "))
 		}
 		var err error
 		switch args[0] {
@@ -109,12 +110,12 @@ unless others are named. A node takes new files in place of the old ones without
 		case "client":
 			role, who, ok := strings.Cut(name, "/")
 			if !ok {
-				return usagef("client %q is refused: ROLE/NAME is wanted", name)
+				return cli.Usagef("client %q is refused: ROLE/NAME is wanted", name)
 			}
 			name = role + "-" + who
 			r.URI, err = identity.ClientURI(domain, role, who)
 		default:
-			return usagef("%w", unknown("kind", "tls issue: kind", args[0], []string{"node", "client"}))
+			return cli.Usagef("%w", cli.Unknown("kind", "tls issue: kind", args[0], []string{"node", "client"}))
 		}
 		if err != nil {
 			return err
@@ -140,7 +141,7 @@ type issued struct {
 // issuedBefore returns what the certificate in a file was issued for; nothing where there is none that
 // can be read.
 func issuedBefore(path string) (of issued) {
-	text, err := readSmall(path, maxKeyFile)
+	text, err := cli.ReadSmall(path, cli.MaxKeyFile)
 	if err != nil {
 		return of
 	}
@@ -165,20 +166,20 @@ func issuedBefore(path string) (of issued) {
 
 // issueFrom issues a certificate of the authority in a directory.
 func issueFrom(dir string, r identity.Request) (cert, key []byte, err error) {
-	caCert, err := readSmall(filepath.Join(dir, "ca.pem"), maxKeyFile)
+	caCert, err := cli.ReadSmall(filepath.Join(dir, "ca.pem"), cli.MaxKeyFile)
 	if err != nil {
-		return nil, nil, failf("read authority: %w: make one with: rota tls ca --dir %s", err, dir)
+		return nil, nil, cli.Failf("read authority: %w: make one with: rota tls ca --dir %s", err, dir)
 	}
-	caKey, err := secret.ReadFile(filepath.Join(dir, "ca.key"), maxKeyFile)
+	caKey, err := secret.ReadFile(filepath.Join(dir, "ca.key"), cli.MaxKeyFile)
 	if err != nil {
-		return nil, nil, failf("read authority: %w", err)
+		return nil, nil, cli.Failf("read authority: %w", err)
 	}
 	ca, err := identity.ReadAuthority(caCert, caKey)
 	if err != nil {
-		return nil, nil, failf("%w", err)
+		return nil, nil, cli.Failf("%w", err)
 	}
 	if cert, key, err = ca.Issue(r); err != nil {
-		return nil, nil, failf("issue certificate: %w", err)
+		return nil, nil, cli.Failf("issue certificate: %w", err)
 	}
 	return cert, key, nil
 }
@@ -197,13 +198,13 @@ func (a certifier) writePair(base string, cert, key []byte) error {
 	}{{base + ".key", key, 0o600}, {base + ".pem", cert, 0o644}} {
 		file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|mode, f.mode)
 		if err != nil {
-			return failf("write %s: %w", f.path, err)
+			return cli.Failf("write %s: %w", f.path, err)
 		}
 		_, err = file.Write(f.text)
 		if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-			return failf("write %s: %w", f.path, err)
+			return cli.Failf("write %s: %w", f.path, err)
 		}
-		a.talk("%s is written", f.path)
+		a.Talk("%s is written", f.path)
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // TestTLSCommands: what the commands make is what a server takes, and an authority in use
@@ -36,7 +38,7 @@ func TestTLSCommands(t *testing.T) {
 			t.Errorf("%v: exit code %d, %q is wanted in %s", c.args, code, c.want, said.String())
 		}
 	}
-	files := tlsFiles{cert: filepath.Join(dir, "n1.pem"), key: filepath.Join(dir, "n1.key"), ca: filepath.Join(dir, "ca.pem")}
+	files := cli.TLSFiles{Cert: filepath.Join(dir, "n1.pem"), Key: filepath.Join(dir, "n1.key"), Ca: filepath.Join(dir, "ca.pem")}
 	if _, _, err := testFlags(func(f *serverFlags) { f.node, f.cluster = "n1", "rota" }).plan(files); err != nil {
 		t.Error(err)
 	}

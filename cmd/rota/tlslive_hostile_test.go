@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/identity"
 )
 
@@ -33,15 +34,15 @@ func newIssuer(t *testing.T, name string) *issuer {
 }
 
 // testMember is the node of these tests.
-var testMember = &memberTLS{domain: "rota", node: "n1"}
+var testMember = &cli.MemberTLS{Domain: "rota", Node: "n1"}
 
 // issue writes a fresh certificate of that node, its key and the authority into a folder.
-func (i *issuer) issue(dir string, life time.Duration) tlsFiles {
+func (i *issuer) issue(dir string, life time.Duration) cli.TLSFiles {
 	i.t.Helper()
-	return i.issueFor(dir, testMember.uri(), life)
+	return i.issueFor(dir, testMember.Uri(), life)
 }
 
-func (i *issuer) issueFor(dir, uri string, life time.Duration) tlsFiles {
+func (i *issuer) issueFor(dir, uri string, life time.Duration) cli.TLSFiles {
 	i.t.Helper()
 	cert, key, err := i.ca.Issue(identity.Request{URI: uri, Server: true, Hosts: []string{"node"}, Now: time.Now(), Life: life})
 	if err != nil {
@@ -52,8 +53,8 @@ func (i *issuer) issueFor(dir, uri string, life time.Duration) tlsFiles {
 		i.t.Fatal(err)
 	}
 	i.last++
-	f := tlsFiles{cert: filepath.Join(dir, "node.pem"), key: filepath.Join(dir, "node.key"), ca: filepath.Join(dir, "ca.pem")}
-	for path, text := range map[string][]byte{f.cert: cert, f.key: key, f.ca: ca} {
+	f := cli.TLSFiles{Cert: filepath.Join(dir, "node.pem"), Key: filepath.Join(dir, "node.key"), Ca: filepath.Join(dir, "ca.pem")}
+	for path, text := range map[string][]byte{f.Cert: cert, f.Key: key, f.Ca: ca} {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			i.t.Fatal(err)
 		}
@@ -118,18 +119,18 @@ func TestLiveTLS(t *testing.T) {
 	t.Parallel()
 	ours, dir := newIssuer(t, "ours"), t.TempDir()
 	files := ours.issue(dir, time.Hour)
-	live, err := files.live(testMember)
+	live, err := files.Live(testMember)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, node := live.serving(), live.mutual()
-	asking, err := files.client()
+	server, node := live.Serving(), live.Mutual()
+	asking, err := files.Client()
 	if err != nil {
 		t.Fatal(err)
 	}
 	serials := func() {
 		t.Helper()
-		want := live.current().Leaf.SerialNumber
+		want := live.Current().Leaf.SerialNumber
 		client, err := asking()
 		if err != nil {
 			t.Fatal(err)
@@ -145,30 +146,30 @@ func TestLiveTLS(t *testing.T) {
 		}
 	}
 	serials()
-	old := live.current().Leaf
+	old := live.Current().Leaf
 	state := tls.ConnectionState{PeerCertificates: []*x509.Certificate{old}}
 
 	// Renewed: the same listeners and dialers show the new one, and the old one of a
 	// peer still counts.
 	ours.issue(dir, time.Hour)
-	if changed, err := live.look(); !changed || err != nil {
+	if changed, err := live.Look(); !changed || err != nil {
 		t.Fatal(changed, err)
 	}
 	serials()
-	if live.current().Leaf.Equal(old) {
+	if live.Current().Leaf.Equal(old) {
 		t.Error("the old certificate is still shown")
 	}
-	if id, err := live.nodeOf(state); id != "n1" || err != nil {
+	if id, err := live.NodeOf(state); id != "n1" || err != nil {
 		t.Error(id, err)
 	}
 
 	// Another node's certificate in these files is no renewal.
 	ours.issueFor(dir, "spiffe://rota/node/n2", time.Hour)
-	if changed, err := live.look(); changed || err == nil || !strings.Contains(err.Error(), "it is node n2's, this is node n1") {
+	if changed, err := live.Look(); changed || err == nil || !strings.Contains(err.Error(), "it is node n2's, this is node n1") {
 		t.Error(changed, err)
 	}
 	ours.issue(dir, time.Hour)
-	if changed, err := live.look(); !changed || err != nil {
+	if changed, err := live.Look(); !changed || err != nil {
 		t.Fatal(changed, err)
 	}
 	serials()
@@ -176,22 +177,22 @@ func TestLiveTLS(t *testing.T) {
 	// Half a renewal: what was read before still counts, and it is said once.
 	var lines bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&lines, nil))
-	key, err := os.ReadFile(files.key)
+	key, err := os.ReadFile(files.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(files.key, key[:len(key)/2], 0o600); err != nil {
+	if err := os.WriteFile(files.Key, key[:len(key)/2], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	live.tell(log, time.Now())
-	live.tell(log, time.Now())
+	live.Tell(log, time.Now())
+	live.Tell(log, time.Now())
 	if n := strings.Count(lines.String(), "cannot be read"); n != 1 {
 		t.Errorf("said %d times: %s", n, lines.String())
 	}
 	serials()
 	ours.issue(dir, time.Hour)
-	live.tell(log, time.Now())
-	live.tell(log, time.Now())
+	live.Tell(log, time.Now())
+	live.Tell(log, time.Now())
 	for what, want := range map[string]int{"were read again": 1, "ends soon": 2} { // once under each certificate
 		if n := strings.Count(lines.String(), what); n != want {
 			t.Errorf("%q was said %d times: %s", what, n, lines.String())
@@ -203,19 +204,19 @@ func TestLiveTLS(t *testing.T) {
 	// connections that stand on them are judged so.
 	stranger := files
 	theirs := newIssuer(t, "theirs")
-	before, err := stranger.live(testMember)
+	before, err := stranger.Live(testMember)
 	if err != nil {
 		t.Fatal(err)
 	}
 	theirs.last = 20
 	theirs.issue(dir, time.Hour)
-	if changed, err := live.look(); !changed || err != nil {
+	if changed, err := live.Look(); !changed || err != nil {
 		t.Fatal(changed, err)
 	}
-	if _, err := live.nodeOf(state); err == nil || !strings.Contains(err.Error(), "no authority of nodes") {
+	if _, err := live.NodeOf(state); err == nil || !strings.Contains(err.Error(), "no authority of nodes") {
 		t.Errorf("a connection of the old authority: %v", err)
 	}
-	if _, _, err := shakeHands(t, node, before.mutual()); err == nil {
+	if _, _, err := shakeHands(t, node, before.Mutual()); err == nil {
 		t.Error("a node of the old authority is taken")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/identity"
 )
 
@@ -31,10 +32,10 @@ func TestOwnCertificate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			files := ca.issueFor(t.TempDir(), c.uri, time.Hour)
 			f := testFlags(func(f *serverFlags) {
-				f.node, f.cluster, f.trustDomain, f.nodeCA, f.insecure = c.node, c.cluster, c.domain, files.ca, false
+				f.node, f.cluster, f.trustDomain, f.nodeCA, f.insecure = c.node, c.cluster, c.domain, files.Ca, false
 				f.api = "10.0.0.1:6470"
 			})
-			files.ca = ""
+			files.Ca = ""
 			p, _, err := f.plan(files)
 			if c.want == "" && (err != nil || p.Node.NodeOf == nil) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)
@@ -73,8 +74,8 @@ func TestEitherKindOfCertificate(t *testing.T) {
 		}
 		return tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
 	}
-	for which, ca := range map[string]string{"one authority": files.ca, "two": clientCA, "none for clients": ""} {
-		live, err := files.live(&memberTLS{domain: "rota", node: "n1", clientCA: ca})
+	for which, ca := range map[string]string{"one authority": files.Ca, "two": clientCA, "none for clients": ""} {
+		live, err := files.Live(&cli.MemberTLS{Domain: "rota", Node: "n1", ClientCA: ca})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,14 +87,14 @@ func TestEitherKindOfCertificate(t *testing.T) {
 			"a node":              {state(nodes, "spiffe://rota/node/n2", true), true, false},
 			"a client as a node":  {state(clients, "spiffe://rota/node/n2", true), false, false},
 			"a client":            {state(clients, "spiffe://rota/client/root/ann", false), false, ca == clientCA},
-			"a client of nodes'":  {state(nodes, "spiffe://rota/client/root/ann", false), false, ca == files.ca},
+			"a client of nodes'":  {state(nodes, "spiffe://rota/client/root/ann", false), false, ca == files.Ca},
 			"a node for clients":  {state(nodes, "spiffe://rota/node/n2", false), false, false},
 			"of another cluster":  {state(nodes, "spiffe://test/node/n2", true), false, false},
 			"a client of another": {state(clients, "spiffe://test/client/root/ann", false), false, false},
 		} {
-			_, nodeErr := live.nodeOf(c.state)
-			_, _, clientErr := live.clientOf(c.state)
-			anyone := live.anyone(c.state)
+			_, nodeErr := live.NodeOf(c.state)
+			_, _, clientErr := live.ClientOf(c.state)
+			anyone := live.Anyone(c.state)
 			if (nodeErr == nil) != c.node || (clientErr == nil) != c.client || (anyone == nil) != (c.node || c.client || name == "nobody") {
 				t.Errorf("%s, %s: a node %v, a client %v, anyone %v", which, name, nodeErr, clientErr, anyone)
 			}

@@ -8,14 +8,15 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/cron"
 )
 
 // tzdataCommands are the commands on the time zones of schedules.
-type tzdataCommands struct{ *app }
+type tzdataCommands struct{ *cli.App }
 
 func (a tzdataCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{Use: "tzdata", Short: "Replace the time zone data of a running cluster"}, a.install())
+	return a.Group(&cobra.Command{Use: "tzdata", Short: "Replace the time zone data of a running cluster"}, a.install())
 }
 
 func (a tzdataCommands) install() *cobra.Command {
@@ -30,7 +31,7 @@ FILE is a zip of zones: the wheel of the PyPI package tzdata (pip download tzdat
 as that of Go. Without FILE it is the release in this binary. rota cluster status shows which release is in force.`,
 		Example: "  rota tzdata install tzdata-2026.6-py2.py3-none-any.whl\n  rota tzdata install zoneinfo.zip --release 2026f --released 2026-10-27",
 		Args:    cobra.MaximumNArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			t, err := zonesIn(args, given)
 			if err != nil {
 				return err
@@ -39,14 +40,14 @@ as that of Go. Without FILE it is the release in this binary. rota cluster statu
 			if err != nil {
 				return err
 			}
-			return a.printOne(set, []string{set.Name()}, func(bool) string {
-				return renderFacts([]fact{{"release", set.Release}, {"released", set.Released}, {"sha256", set.SHA256}, {"bytes", set.Bytes},
-					{"index", uint64(set.Index)}, {"installed", set.Installed}, {"by", set.By}})
+			return a.PrintOne(set, []string{set.Name()}, func(bool) string {
+				return cli.RenderFacts([]cli.Fact{{Name: "release", Value: set.Release}, {Name: "released", Value: set.Released}, {Name: "sha256", Value: set.SHA256}, {Name: "bytes", Value: set.Bytes},
+					{Name: "index", Value: uint64(set.Index)}, {Name: "installed", Value: set.Installed}, {Name: "by", Value: set.By}})
 			})
 		})),
 	}
 	cmd.Flags().StringVar(&given.Release, "release", "", "the `release`, such as 2026f, where FILE does not contain it")
-	cmd.Flags().Var((*dateValue)(&given.Released), "released", "the date of the release, where FILE does not contain it")
+	cmd.Flags().Var((*cli.DateValue)(&given.Released), "released", "the date of the release, where FILE does not contain it")
 	cmd.Flags().BoolVar(&given.Older, "older", false, "install a release that is older than the one in force")
 	return cmd
 }
@@ -70,7 +71,7 @@ func zonesIn(args []string, given rota.TZInstall) (rota.TZInstall, error) {
 		return given, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxZoneFile {
-		return given, usagef("FILE: got %s with %d bytes, want a zip of zones with at most %d", args[0], info.Size(), maxZoneFile)
+		return given, cli.Usagef("FILE: got %s with %d bytes, want a zip of zones with at most %d", args[0], info.Size(), maxZoneFile)
 	}
 	archive, err := cron.ReadArchive(f, info.Size())
 	if err != nil {
@@ -84,9 +85,9 @@ func zonesIn(args []string, given rota.TZInstall) (rota.TZInstall, error) {
 	}
 	switch {
 	case given.Release == "":
-		return given, usagef("release: %s does not contain it; pass --release, such as 2026f", args[0])
+		return given, cli.Usagef("release: %s does not contain it; pass --release, such as 2026f", args[0])
 	case given.Released == 0:
-		return given, usagef("released: %s does not contain the date of the release; pass --released, such as 2026-10-27", args[0])
+		return given, cli.Usagef("released: %s does not contain the date of the release; pass --released, such as 2026-10-27", args[0])
 	}
 	given.Data, err = cron.Pack(archive.Zones)
 	return given, err

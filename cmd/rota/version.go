@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/server"
 	"github.com/rotasched/rota/internal/upgrade"
 	"github.com/rotasched/rota/snapshot"
@@ -52,18 +53,18 @@ func (v versionInfo) build() server.Build {
 	return server.Build{Version: v.Version, Revision: v.Revision, Go: v.Go}
 }
 
-type versionCommands struct{ *app }
+type versionCommands struct{ *cli.App }
 
 func (a versionCommands) command() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Tell which rota this is",
 		Args:  cobra.NoArgs,
-		RunE: a.does(func(context.Context, []string) error {
+		RunE: a.Does(func(context.Context, []string) error {
 			v := thisVersion()
-			return a.printOne(v, []string{v.Version}, func(bool) string {
-				return renderFacts([]fact{{"rota", v.Version}, {"revision", v.Revision}, {"go", v.Go}, {"platform", v.Platform},
-					{"rules version", v.Formats.Rules}})
+			return a.PrintOne(v, []string{v.Version}, func(bool) string {
+				return cli.RenderFacts([]cli.Fact{{Name: "rota", Value: v.Version}, {Name: "revision", Value: v.Revision}, {Name: "go", Value: v.Go}, {Name: "platform", Value: v.Platform},
+					{Name: "rules version", Value: v.Formats.Rules}})
 			})
 		}),
 	}

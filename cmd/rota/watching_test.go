@@ -26,6 +26,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/server"
 	"github.com/rotasched/rota/transport"
 )
@@ -80,7 +81,7 @@ var watched = sync.OnceValues(func() (w watch, err error) {
 		opened = n
 		return n, err
 	}}
-	ports, err := devCommands{&app{stderr: &lockedWriter{w: &strings.Builder{}}}}.ports(dir, &devFlags{nodes: 1})
+	ports, err := devCommands{&cli.App{Stderr: &cli.LockedWriter{W: &strings.Builder{}}}}.ports(dir, &devFlags{nodes: 1})
 	if err != nil {
 		return w, err
 	}

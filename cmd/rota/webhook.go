@@ -10,21 +10,22 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/relay"
 )
 
 // webhookCommands are the commands of webhooks.
-type webhookCommands struct{ *app }
+type webhookCommands struct{ *cli.App }
 
 func (a webhookCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{Use: "webhook", Short: "Post events to others"},
+	return a.Group(&cobra.Command{Use: "webhook", Short: "Post events to others"},
 		a.set(), a.list(), a.show(), a.pause(),
 		a.change("resume W", "Have a disabled webhook go on from its cursor", "webhook resume billing",
 			func(w client.Webhooks, ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
 				return w.Resume(ctx, name)
 			}),
 		a.change("skip W", "Pass over the events that wait for a webhook", "webhook skip billing", client.Webhooks.Skip),
-		a.deletesVersion("delete W", "Forget a webhook; what it has not delivered is given up", "webhook delete billing",
+		a.DeletesVersion("delete W", "Forget a webhook; what it has not delivered is given up", "webhook delete billing",
 			func(ctx context.Context, c *client.Client, name string, only client.Condition) error {
 				return client.WebhooksOf(c).Delete(ctx, rota.WebhookName(name), only)
 			}),
@@ -48,10 +49,10 @@ read is needed besides control.`,
 	cmd.Flags().StringVar(&kinds, "kinds", "", "the `kinds` of events, such as jobDead (default: all)")
 	cmd.Flags().StringVar(&spec.Filter, "filter", "", "`terms` that events pass: queue, tenant, id, schedule, workflow")
 	cmd.Flags().Uint64Var(&spec.Generation, "generation", 0, "`number` of the secret: one more than before rotates it (default: as it is)")
-	within(cmd.Flags(), 0, unbounded, "generation")
+	cli.Within(cmd.Flags(), 0, cli.Unbounded, "generation")
 	_ = cmd.MarkFlagRequired("url")
-	var how setFlags
-	how.registerMatch(cmd.Flags())
+	var how cli.SetFlags
+	how.RegisterMatch(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		spec.Name, spec.Kinds = rota.WebhookName(args[0]), nil
 		for _, name := range strings.FieldsFunc(kinds, func(r rune) bool { return r == ',' || r == ' ' }) {
@@ -64,8 +65,8 @@ read is needed besides control.`,
 		if err := spec.CheckShape(); err != nil {
 			return err
 		}
-		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			w, err := client.WebhooksOf(c).Set(ctx, spec, how.only())
+		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			w, err := client.WebhooksOf(c).Set(ctx, spec, how.Only())
 			if err != nil {
 				return err
 			}
@@ -78,7 +79,7 @@ read is needed besides control.`,
 // change makes a command that changes a webhook by its name alone, and prints it.
 func (a webhookCommands) change(use, short, example string, do func(client.Webhooks, context.Context, rota.WebhookName) (rota.Webhook, error)) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Example: "  rota " + example, Args: cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			name := rota.WebhookName(args[0])
 			if err := name.Check("webhook"); err != nil {
 				return err
@@ -102,25 +103,25 @@ func (a webhookCommands) pause() *cobra.Command {
 }
 
 func (a webhookCommands) list() *cobra.Command {
-	return a.listMade(&cobra.Command{
+	return a.ListMade(&cobra.Command{
 		Use:   "list",
 		Short: "List the webhooks",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			hooks, err := client.Collect(client.WebhooksOf(c).List(ctx, a.fresh()...))
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			hooks, err := client.Collect(client.WebhooksOf(c).List(ctx, a.Fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen()
-			return printAll(a.app, "webhooks", hooks, func(w rota.Webhook) string { return string(w.Name) }, []column[rota.Webhook]{
-				{"NAME", false, 0, func(w rota.Webhook) any { return w.Name }},
-				{"STATE", false, 0, func(w rota.Webhook) any { return w.State }},
-				{"URL", false, 0, func(w rota.Webhook) any { return w.URL }},
-				{"PENDING", false, 0, func(w rota.Webhook) any { return w.Pending }},
-				{"DELIVERED", false, 0, func(w rota.Webhook) any { return w.Delivered }},
-				{"FAILED", false, 0, func(w rota.Webhook) any { return w.Failed }},
-				{"GAPS", true, 0, func(w rota.Webhook) any { return w.Gaps }},
-				{"WHY", true, 0, func(w rota.Webhook) any { return w.Why }},
+			a.Seen()
+			return cli.PrintAll(a.App, "webhooks", hooks, func(w rota.Webhook) string { return string(w.Name) }, []cli.Column[rota.Webhook]{
+				{Head: "NAME", Cell: func(w rota.Webhook) any { return w.Name }},
+				{Head: "STATE", Cell: func(w rota.Webhook) any { return w.State }},
+				{Head: "URL", Cell: func(w rota.Webhook) any { return w.URL }},
+				{Head: "PENDING", Cell: func(w rota.Webhook) any { return w.Pending }},
+				{Head: "DELIVERED", Cell: func(w rota.Webhook) any { return w.Delivered }},
+				{Head: "FAILED", Cell: func(w rota.Webhook) any { return w.Failed }},
+				{Head: "GAPS", Wide: true, Cell: func(w rota.Webhook) any { return w.Gaps }},
+				{Head: "WHY", Wide: true, Cell: func(w rota.Webhook) any { return w.Why }},
 			})
 		})),
 	})
@@ -129,13 +130,13 @@ func (a webhookCommands) list() *cobra.Command {
 func (a webhookCommands) show() *cobra.Command {
 	cmd := a.change("show W", "Show a webhook, and how its deliveries fare", "webhook show billing",
 		func(w client.Webhooks, ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
-			got, err := w.Get(ctx, name, a.fresh()...)
+			got, err := w.Get(ctx, name, a.Fresh()...)
 			if err == nil {
-				a.seen()
+				a.Seen()
 			}
 			return got, err
 		})
-	return a.reads(cmd)
+	return a.Reads(cmd)
 }
 
 func (a webhookCommands) secret() *cobra.Command {
@@ -145,7 +146,7 @@ func (a webhookCommands) secret() *cobra.Command {
 		Short:   "Print the secrets by which receivers check deliveries, the newest first",
 		Example: "  rota webhook secret billing --key-file relay.key",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			k, err := relay.ReadKey(key)
 			if err != nil {
 				return err
@@ -159,7 +160,7 @@ func (a webhookCommands) secret() *cobra.Command {
 				return err
 			}
 			for _, s := range k.Secrets(&w, time.Now()) {
-				if _, err := fmt.Fprintln(a.stdout, s.Text()); err != nil {
+				if _, err := fmt.Fprintln(a.Stdout, s.Text()); err != nil {
 					return err
 				}
 			}
@@ -173,27 +174,27 @@ func (a webhookCommands) secret() *cobra.Command {
 
 // print shows a webhook.
 func (a webhookCommands) print(w rota.Webhook) error {
-	return a.printOne(w, []string{string(w.Name)}, func(bool) string {
-		facts := []fact{{"webhook", w.Name}, {"state", w.State}, {"url", w.URL}}
+	return a.PrintOne(w, []string{string(w.Name)}, func(bool) string {
+		facts := []cli.Fact{{Name: "webhook", Value: w.Name}, {Name: "state", Value: w.State}, {Name: "url", Value: w.URL}}
 		if w.Why != "" {
-			facts = append(facts, fact{"why", w.Why})
+			facts = append(facts, cli.Fact{Name: "why", Value: w.Why})
 		}
 		kinds := "all"
 		if len(w.Kinds) > 0 {
 			kinds = strings.Trim(fmt.Sprint(w.Kinds), "[]")
 		}
-		facts = append(facts, fact{"kinds", kinds})
+		facts = append(facts, cli.Fact{Name: "kinds", Value: kinds})
 		if w.Filter != "" {
-			facts = append(facts, fact{"filter", w.Filter})
+			facts = append(facts, cli.Fact{Name: "filter", Value: w.Filter})
 		}
 		for _, g := range w.Sees {
-			facts = append(facts, fact{"sees", g.String()})
+			facts = append(facts, cli.Fact{Name: "sees", Value: g.String()})
 		}
-		facts = append(facts, fact{"generation", w.Generation}, fact{"cursor", w.Cursor}, fact{"pending", w.Pending}, fact{"delivered", w.Delivered},
-			fact{"failed", w.Failed})
+		facts = append(facts, cli.Fact{Name: "generation", Value: w.Generation}, cli.Fact{Name: "cursor", Value: w.Cursor}, cli.Fact{Name: "pending", Value: w.Pending}, cli.Fact{Name: "delivered", Value: w.Delivered},
+			cli.Fact{Name: "failed", Value: w.Failed})
 		if w.Gap != nil {
-			facts = append(facts, fact{"gaps", fmt.Sprintf("%d, the last between %s and %s", w.Gaps, w.Gap.After, w.Gap.Before)})
+			facts = append(facts, cli.Fact{Name: "gaps", Value: fmt.Sprintf("%d, the last between %s and %s", w.Gaps, w.Gap.After, w.Gap.Before)})
 		}
-		return renderFacts(append(facts, fact{"etag", w.ETag}, fact{"set", w.Set}, fact{"by", w.By}))
+		return cli.RenderFacts(append(facts, cli.Fact{Name: "etag", Value: w.ETag}, cli.Fact{Name: "set", Value: w.Set}, cli.Fact{Name: "by", Value: w.By}))
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/audit"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/depot"
 	"github.com/rotasched/rota/internal/foresight/whatif"
 )
@@ -28,7 +29,7 @@ type whatIf struct {
 }
 
 // whatIfCommand replays a log under another policy; it needs no cluster.
-func whatIfCommand(a *app) *cobra.Command {
+func whatIfCommand(a *cli.App) *cobra.Command {
 	w := whatIf{}
 	cmd := &cobra.Command{
 		Use:   "what-if --from DATA|BACKUP [--since T] [--until T] --set QUEUE.key=value… | --workers +4xSPEC | --without-tenant T",
@@ -46,8 +47,8 @@ once more, as control: how far it is off the record is the error of the method. 
 	}
 	f := cmd.Flags()
 	f.StringVar(&w.from, "from", "", "data `directory` of a node that is stopped, or the file or s3://bucket/key of a backup")
-	f.Var((*dateValue)(&w.since), "since", "replay from this date on (default: all that is kept)")
-	f.Var((*dateValue)(&w.until), "until", "replay up to this date (default: to the end)")
+	f.Var((*cli.DateValue)(&w.since), "since", "replay from this date on (default: all that is kept)")
+	f.Var((*cli.DateValue)(&w.until), "until", "replay up to this date (default: to the end)")
 	f.StringArrayVar(&w.set, "set", nil, "a `QUEUE.key=value` as rota queue set takes it, or QUEUE.preset=NAME; may be repeated")
 	f.StringArrayVar(&w.workers, "workers", nil, "add workers: `+4xSPEC`, SPEC being the id of a worker to copy, or slots=4,cpu_milli=8000,queues=a:b,…; may be repeated")
 	f.StringVar(&w.without, "without-tenant", "", "leave out the work of this `tenant`")
@@ -57,7 +58,7 @@ once more, as control: how far it is off the record is the error of the method. 
 		if err != nil {
 			return err
 		}
-		return a.does(func(ctx context.Context, _ []string) error { return w.run(ctx, a, change) })(cmd, args)
+		return a.Does(func(ctx context.Context, _ []string) error { return w.run(ctx, a, change) })(cmd, args)
 	}
 	return cmd
 }
@@ -66,26 +67,26 @@ once more, as control: how far it is off the record is the error of the method. 
 func (w *whatIf) change() (c whatif.Change, err error) {
 	switch {
 	case w.from == "":
-		return c, usagef("--from is missing: a stopped node's data directory, or a backup")
+		return c, cli.Usagef("--from is missing: a stopped node's data directory, or a backup")
 	case len(w.set)+len(w.workers) == 0 && w.without == "":
-		return c, usagef("nothing is changed: give --set, --workers or --without-tenant")
+		return c, cli.Usagef("nothing is changed: give --set, --workers or --without-tenant")
 	case w.until != 0 && w.until <= w.since:
-		return c, usagef("--until %s is refused: it is not after --since %s", w.until, w.since)
+		return c, cli.Usagef("--until %s is refused: it is not after --since %s", w.until, w.since)
 	}
 	for _, text := range w.set {
 		if err := c.ParseSet(text); err != nil {
-			return c, usagef("--set: %w", err)
+			return c, cli.Usagef("--set: %w", err)
 		}
 	}
 	for _, text := range w.workers {
 		if err := c.ParseWorkers(text); err != nil {
-			return c, usagef("--workers: %w", err)
+			return c, cli.Usagef("--workers: %w", err)
 		}
 	}
 	if w.without != "" {
 		c.Without = rota.TenantID(w.without)
 		if err := rota.CheckID("tenant", c.Without); err != nil {
-			return c, usagef("--without-tenant: %w", err)
+			return c, cli.Usagef("--without-tenant: %w", err)
 		}
 	}
 	return c, nil
@@ -111,7 +112,7 @@ func (w *whatIf) open(ctx context.Context) (log *audit.Recorded, done func(), er
 	return log, done, nil
 }
 
-func (w *whatIf) run(ctx context.Context, a *app, change whatif.Change) error {
+func (w *whatIf) run(ctx context.Context, a *cli.App, change whatif.Change) error {
 	log, done, err := w.open(ctx)
 	if err != nil {
 		return err
@@ -119,52 +120,52 @@ func (w *whatIf) run(ctx context.Context, a *app, change whatif.Change) error {
 	defer done()
 	var over atomic.Int64
 	total := 4 * int64(log.Last()-log.Base().Head().Index)
-	shown := a.watch("entries", total, over.Load)
+	shown := a.Watch("entries", total, over.Load)
 	report, err := whatif.Run(ctx, &whatif.Plan{Log: log, Change: change, Since: w.since, Until: w.until,
 		Progress: func(done int64) { over.Store(done) }})
 	if err == nil {
 		over.Store(total)
 	}
-	shown.stop()
+	shown.Stop()
 	partial := errors.Is(err, context.Canceled)
 	if err != nil && !partial {
 		return asFailure(fmt.Errorf("what-if: %w", err))
 	}
-	if err := a.printOne(report, []string{report.Control.Verdict()}, func(bool) string { return renderWhatIf(report) }); err != nil || !partial {
+	if err := a.PrintOne(report, []string{report.Control.Verdict()}, func(bool) string { return renderWhatIf(report) }); err != nil || !partial {
 		return err
 	}
-	a.talk("what-if: interrupted: %d of 3 histories were finished", len(report.Histories))
-	return outOfTime(ctx, ctx.Err())
+	a.Talk("what-if: interrupted: %d of 3 histories were finished", len(report.Histories))
+	return cli.OutOfTime(ctx, ctx.Err())
 }
 
 // renderWhatIf shows a report to a person.
 func renderWhatIf(r *whatif.Report) string {
 	var b strings.Builder
-	facts := []fact{{"window", fmt.Sprintf("%s to %s (index %d to %d)", r.Since, r.Until, r.From, r.To)}, {"control", controlText(r)}}
+	facts := []cli.Fact{{Name: "window", Value: fmt.Sprintf("%s to %s (index %d to %d)", r.Since, r.Until, r.From, r.To)}, {Name: "control", Value: controlText(r)}}
 	if p := r.Parting; p != nil {
-		facts = append(facts, fact{"first difference", fmt.Sprintf("index %d, %s", p.Index, p.Date)},
-			fact{"  in the record", sideText(&p.Record)}, fact{"  what if", sideText(&p.WhatIf)})
+		facts = append(facts, cli.Fact{Name: "first difference", Value: fmt.Sprintf("index %d, %s", p.Index, p.Date)},
+			cli.Fact{Name: "  in the record", Value: sideText(&p.Record)}, cli.Fact{Name: "  what if", Value: sideText(&p.WhatIf)})
 	} else if !r.Partial {
-		facts = append(facts, fact{"first difference", "none: every decision is as it was"})
+		facts = append(facts, cli.Fact{Name: "first difference", Value: "none: every decision is as it was"})
 	}
 	for i := range r.Histories {
 		if h := &r.Histories[i]; i > 0 {
-			facts = append(facts, fact{h.Name, fmt.Sprintf("%d decisions, the first %d of them as recorded; %d attempts ran for the median of their type; %d operations were refused",
+			facts = append(facts, cli.Fact{Name: h.Name, Value: fmt.Sprintf("%d decisions, the first %d of them as recorded; %d attempts ran for the median of their type; %d operations were refused",
 				h.Decisions, h.Common, h.Filled, h.Refused)})
 		}
 	}
-	b.WriteString(renderFacts(facts))
+	b.WriteString(cli.RenderFacts(facts))
 	if r.Partial {
 		b.WriteString("partial: interrupted\n")
 	}
 	b.WriteString("\n")
-	b.WriteString(renderList(historyColumns(), historyRows(r), false))
+	b.WriteString(cli.RenderList(historyColumns(), historyRows(r), false))
 	for _, moved := range []struct {
 		head string
 		list []whatif.Moved
 	}{{"WINS", r.Winners}, {"LOSES", r.Losers}} {
 		if len(moved.list) > 0 {
-			b.WriteString("\n" + renderList(movedColumns(moved.head), moved.list, false))
+			b.WriteString("\n" + cli.RenderList(movedColumns(moved.head), moved.list, false))
 		}
 	}
 	return b.String()
@@ -238,30 +239,30 @@ func groupsOf(r *whatif.Report, of func(*whatif.History) []whatif.Group) (names 
 	return slices.Compact(names)
 }
 
-func historyColumns() []column[historyRow] {
-	return []column[historyRow]{
-		{"OF", false, 0, func(r historyRow) any { return r.of }},
-		{"HISTORY", false, 0, func(r historyRow) any { return r.history }},
-		{"JOBS", false, 0, func(r historyRow) any { return r.Jobs }},
-		{"STARTED", false, 0, func(r historyRow) any { return r.Started }},
-		{"AT WORK", false, 0, func(r historyRow) any { return r.Working }},
-		{"WAITING", false, 0, func(r historyRow) any { return r.Waiting }},
-		{"WAIT MEAN S", false, 0, func(r historyRow) any { return decimal(r.WaitMeanS, 3) }},
-		{"WAIT P50 S", false, 0, func(r historyRow) any { return decimal(r.WaitP50S, 3) }},
-		{"WAIT P95 S", false, 0, func(r historyRow) any { return decimal(r.WaitP95S, 3) }},
-		{"WAIT MAX S", false, 0, func(r historyRow) any { return decimal(r.WaitMaxS, 3) }},
-		{"IN TIME", false, 0, func(r historyRow) any { return r.DeadlinesMet }},
-		{"EXPIRED", false, 0, func(r historyRow) any { return r.DeadlinesMissed }},
-		{"UTILISATION", false, 0, func(r historyRow) any { return r.utilisation }},
+func historyColumns() []cli.Column[historyRow] {
+	return []cli.Column[historyRow]{
+		{Head: "OF", Cell: func(r historyRow) any { return r.of }},
+		{Head: "HISTORY", Cell: func(r historyRow) any { return r.history }},
+		{Head: "JOBS", Cell: func(r historyRow) any { return r.Jobs }},
+		{Head: "STARTED", Cell: func(r historyRow) any { return r.Started }},
+		{Head: "AT WORK", Cell: func(r historyRow) any { return r.Working }},
+		{Head: "WAITING", Cell: func(r historyRow) any { return r.Waiting }},
+		{Head: "WAIT MEAN S", Cell: func(r historyRow) any { return decimal(r.WaitMeanS, 3) }},
+		{Head: "WAIT P50 S", Cell: func(r historyRow) any { return decimal(r.WaitP50S, 3) }},
+		{Head: "WAIT P95 S", Cell: func(r historyRow) any { return decimal(r.WaitP95S, 3) }},
+		{Head: "WAIT MAX S", Cell: func(r historyRow) any { return decimal(r.WaitMaxS, 3) }},
+		{Head: "IN TIME", Cell: func(r historyRow) any { return r.DeadlinesMet }},
+		{Head: "EXPIRED", Cell: func(r historyRow) any { return r.DeadlinesMissed }},
+		{Head: "UTILISATION", Cell: func(r historyRow) any { return r.utilisation }},
 	}
 }
 
-func movedColumns(head string) []column[whatif.Moved] {
-	return []column[whatif.Moved]{
-		{head, false, 0, func(m whatif.Moved) any { return m.Job }},
-		{"QUEUE", false, 0, func(m whatif.Moved) any { return m.Queue }},
-		{"TENANT", false, 0, func(m whatif.Moved) any { return m.Tenant }},
-		{"WAIT CONTROL S", false, 0, func(m whatif.Moved) any { return decimal(m.ControlS, 3) }},
-		{"WAIT WHAT-IF S", false, 0, func(m whatif.Moved) any { return decimal(m.WhatIfS, 3) }},
+func movedColumns(head string) []cli.Column[whatif.Moved] {
+	return []cli.Column[whatif.Moved]{
+		{Head: head, Cell: func(m whatif.Moved) any { return m.Job }},
+		{Head: "QUEUE", Cell: func(m whatif.Moved) any { return m.Queue }},
+		{Head: "TENANT", Cell: func(m whatif.Moved) any { return m.Tenant }},
+		{Head: "WAIT CONTROL S", Cell: func(m whatif.Moved) any { return decimal(m.ControlS, 3) }},
+		{Head: "WAIT WHAT-IF S", Cell: func(m whatif.Moved) any { return decimal(m.WhatIfS, 3) }},
 	}
 }

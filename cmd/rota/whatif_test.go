@@ -18,6 +18,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/foresight/whatif"
 )
 
@@ -43,7 +44,7 @@ func recordedCluster(t *testing.T, load recordedLoad) (data, backup string) {
 	}
 	err := load.run(t, addr, func() error {
 		var said bytes.Buffer
-		if code := run([]string{"operator", "snapshot", "save", backup, "--addr", addr}, nil, strings.NewReader(""), io.Discard, &said); code != exitDone {
+		if code := run([]string{"operator", "snapshot", "save", backup, "--addr", addr}, nil, strings.NewReader(""), io.Discard, &said); code != cli.ExitDone {
 			return fmt.Errorf("exit code %d: %s", code, said.String())
 		}
 		return nil
@@ -119,7 +120,7 @@ func threeNodes(t *testing.T, data string) (addr, said string, stop func() error
 	in, out := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		a := &app{stdin: strings.NewReader(""), stdout: out, stderr: &lockedWriter{w: io.Discard}}
+		a := &cli.App{Stdin: strings.NewReader(""), Stdout: out, Stderr: &cli.LockedWriter{W: io.Discard}}
 		root := rootCommand(a)
 		root.SetArgs([]string{"dev", "--nodes", "3", "--api", api, "--data", data})
 		err := root.ExecuteContext(ctx)
@@ -155,7 +156,7 @@ func TestWhatIf(t *testing.T) {
 	for _, from := range []string{filepath.Join(data, "n1"), filepath.Join(data, "n3"), backup} {
 		out, said, code := askWhatIf("--from", from, "--workers", "+8xslots=1,queues=bench", "-o", "json")
 		var r whatif.Report
-		if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitDone {
+		if err := json.Unmarshal([]byte(out), &r); err != nil || code != cli.ExitDone {
 			t.Fatalf("%s: %v, exit code %d: %s", from, err, code, said)
 		}
 		if c := r.Control; c.Difference != nil || c.Decisions != jobs || c.Equal != jobs {
@@ -180,14 +181,14 @@ func TestWhatIf(t *testing.T) {
 	}
 	out, said, code := askWhatIf("--from", backup, "--without-tenant", "bench-1", "--until", first.Until.String())
 	for _, want := range []string{"all 60 decisions as recorded", "first difference", "in the record", "tenant default"} {
-		if code != exitDone || !strings.Contains(out, want) {
+		if code != cli.ExitDone || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, no %q: %s%s", code, want, out, said)
 		}
 	}
-	if _, said, code := askWhatIf("--from", backup, "--set", "batch.ranking=fifo"); code != exitFailed || !strings.Contains(said, `no queue "batch"`) {
+	if _, said, code := askWhatIf("--from", backup, "--set", "batch.ranking=fifo"); code != cli.ExitFailed || !strings.Contains(said, `no queue "batch"`) {
 		t.Errorf("a queue that is not there: exit code %d, %s", code, said)
 	}
-	if _, said, code := askWhatIf("--from", backup, "--set", "bench.ranking=fifo", "--since", "2100-01-01T00:00:00Z"); code == exitDone || !strings.Contains(said, "the log ends at") {
+	if _, said, code := askWhatIf("--from", backup, "--set", "bench.ranking=fifo", "--since", "2100-01-01T00:00:00Z"); code == cli.ExitDone || !strings.Contains(said, "the log ends at") {
 		t.Errorf("a date behind the log: exit code %d, %s", code, said)
 	}
 	interrupted(t, backup)
@@ -201,7 +202,7 @@ func TestWhatIf_quiet(t *testing.T) {
 		tenants: []rota.TenantID{rota.DefaultTenant}})
 	out, said, code := askWhatIf("--from", filepath.Join(data, "n2"), "--set", "bench.paused=on", "-o", "json")
 	var r whatif.Report
-	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitDone || len(r.Histories) != 3 {
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != cli.ExitDone || len(r.Histories) != 3 {
 		t.Fatalf("%v, exit code %d: %s", err, code, said)
 	}
 	h := r.Histories[1]
@@ -214,14 +215,14 @@ func TestWhatIf_quiet(t *testing.T) {
 func interrupted(t *testing.T, from string) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(signalError{syscall.SIGINT})
+	cancel(cli.SignalError{Signal: syscall.SIGINT})
 	var out, said bytes.Buffer
-	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &said}
+	a := &cli.App{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &said}
 	root := rootCommand(a)
 	root.SetArgs([]string{"what-if", "--from", from, "--set", "bench.ranking=fifo", "-o", "json"})
 	err := root.ExecuteContext(ctx)
-	var silent *silentExit
-	if !errors.As(err, &silent) || silent.code != 130 || !strings.Contains(out.String(), `"partial": true`) || !strings.Contains(said.String(), "interrupted: 0 of 3") {
+	var silent *cli.SilentExit
+	if !errors.As(err, &silent) || silent.Code != 130 || !strings.Contains(out.String(), `"partial": true`) || !strings.Contains(said.String(), "interrupted: 0 of 3") {
 		t.Errorf("%v: %s%s", err, out.String(), said.String())
 	}
 }
@@ -234,16 +235,16 @@ func TestWhatIf_refuses(t *testing.T) {
 		want string
 		code int
 	}{
-		{nil, "--from is missing", exitUsage},
-		{[]string{"--from", empty}, "nothing is changed", exitUsage},
-		{[]string{"--from", empty, "--set", "q.rankin=fifo"}, `did you mean "ranking"`, exitUsage},
-		{[]string{"--from", empty, "--set", "ranking=fifo"}, "QUEUE.key=value is wanted", exitUsage},
-		{[]string{"--from", empty, "--set", "q.ranking=best"}, `ranking "best" is unknown`, exitUsage},
-		{[]string{"--from", empty, "--workers", "4xw"}, "+4xSPEC is wanted", exitUsage},
-		{[]string{"--from", empty, "--without-tenant", "a b"}, "is not an id", exitUsage},
-		{[]string{"--from", empty, "--set", "q.ranking=fifo", "--since", "2026-01-02T00:00:00Z", "--until", "2026-01-01T00:00:00Z"}, "is not after --since", exitUsage},
-		{[]string{"--from", empty, "--set", "q.ranking=fifo"}, "holds no log", exitFailed},
-		{[]string{"--from", filepath.Join(empty, "gone"), "--set", "q.ranking=fifo"}, "there is no file", exitFailed},
+		{nil, "--from is missing", cli.ExitUsage},
+		{[]string{"--from", empty}, "nothing is changed", cli.ExitUsage},
+		{[]string{"--from", empty, "--set", "q.rankin=fifo"}, `did you mean "ranking"`, cli.ExitUsage},
+		{[]string{"--from", empty, "--set", "ranking=fifo"}, "QUEUE.key=value is wanted", cli.ExitUsage},
+		{[]string{"--from", empty, "--set", "q.ranking=best"}, `ranking "best" is unknown`, cli.ExitUsage},
+		{[]string{"--from", empty, "--workers", "4xw"}, "+4xSPEC is wanted", cli.ExitUsage},
+		{[]string{"--from", empty, "--without-tenant", "a b"}, "is not an id", cli.ExitUsage},
+		{[]string{"--from", empty, "--set", "q.ranking=fifo", "--since", "2026-01-02T00:00:00Z", "--until", "2026-01-01T00:00:00Z"}, "is not after --since", cli.ExitUsage},
+		{[]string{"--from", empty, "--set", "q.ranking=fifo"}, "holds no log", cli.ExitFailed},
+		{[]string{"--from", filepath.Join(empty, "gone"), "--set", "q.ranking=fifo"}, "there is no file", cli.ExitFailed},
 	} {
 		if out, said, code := askWhatIf(test.args...); out != "" || code != test.code || !strings.Contains(said, test.want) {
 			t.Errorf("%v: exit code %d, want %d; said %q, want %q; %s", test.args, code, test.code, said, test.want, out)

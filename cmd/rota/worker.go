@@ -10,19 +10,20 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // workerCommands are the commands of workers: running one here, and seeing and changing all.
-type workerCommands struct{ *app }
+type workerCommands struct{ *cli.App }
 
 func (a workerCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{Use: "worker", Short: "Run workers and look after them"},
+	return a.Group(&cobra.Command{Use: "worker", Short: "Run workers and look after them"},
 		a.runCommand(), a.list(), a.show(),
 		a.one("drain", "Let a worker finish what it has and get nothing new", (*client.Client).DrainWorker),
 		a.one("suspend", "Cancel a worker's leases and give it none until it is resumed", (*client.Client).SuspendWorker),
 		a.one("resume", "Make a draining, suspended or jailed worker active again", (*client.Client).ResumeWorker),
 		a.one("retire", "End a worker for good; its leases are cancelled", (*client.Client).RetireWorker),
-		a.deletes("delete W", "Forget a worker that is retired, or unreachable, and has no lease", "worker delete gpu-7",
+		a.Deletes("delete W", "Forget a worker that is retired, or unreachable, and has no lease", "worker delete gpu-7",
 			func(ctx context.Context, c *client.Client, id string) error {
 				return c.DeleteWorker(ctx, rota.WorkerID(id))
 			}),
@@ -36,23 +37,23 @@ func (a workerCommands) list() *cobra.Command {
 		Use:   "list",
 		Short: "List the workers, RETIRED ones only if asked for",
 		Args:  cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			keep, err := workersKept(all, status)
 			if err != nil {
 				return err
 			}
-			workers, err := client.Collect(c.Workers(ctx, a.fresh()...))
+			workers, err := client.Collect(c.Workers(ctx, a.Fresh()...))
 			if err != nil {
 				return err
 			}
-			a.seen()
+			a.Seen()
 			workers = slices.DeleteFunc(workers, func(w rota.Worker) bool { return !keep(w.Status) })
-			return printAll(a.app, "workers", workers, func(w rota.Worker) string { return string(w.ID) }, workerColumns())
+			return cli.PrintAll(a.App, "workers", workers, func(w rota.Worker) string { return string(w.ID) }, workerColumns())
 		})),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "RETIRED workers too")
 	cmd.Flags().StringVar(&status, "status", "", "only those of this `status`, such as RETIRED")
-	return a.listCommand(cmd)
+	return a.ListCommand(cmd)
 }
 
 // workersKept says which statuses a list shows: those asked for, or all but RETIRED.
@@ -62,47 +63,47 @@ func workersKept(all bool, status string) (func(rota.WorkerStatus) bool, error) 
 	}
 	var wanted rota.WorkerStatus
 	if err := wanted.UnmarshalText([]byte(strings.ToUpper(status))); err != nil || wanted == rota.WorkerNone {
-		return nil, usagef("--status %q is refused: ACTIVE, DRAINING, SUSPENDED, JAILED, RETIRED or UNREACHABLE is wanted", status)
+		return nil, cli.Usagef("--status %q is refused: ACTIVE, DRAINING, SUSPENDED, JAILED, RETIRED or UNREACHABLE is wanted", status)
 	}
 	return func(s rota.WorkerStatus) bool { return s == wanted }, nil
 }
 
-func workerColumns() []column[rota.Worker] {
-	return []column[rota.Worker]{
-		{"ID", false, 0, func(w rota.Worker) any { return w.ID }},
-		{"STATUS", false, 0, func(w rota.Worker) any { return w.Status }},
-		{"QUEUES", false, 16, func(w rota.Worker) any { return joined(w.Queues) }},
-		{"SLOTS", false, 0, func(w rota.Worker) any { return w.Slots }},
-		{"PREFETCH", true, 0, func(w rota.Worker) any { return w.Prefetch }},
-		{"OPEN", false, 0, func(w rota.Worker) any { return w.Open }},
-		{"LOAD", false, 0, func(w rota.Worker) any { return w.Load }},
-		{"HEALTH", false, 0, func(w rota.Worker) any { return w.Health }},
-		{"COMPLETED", false, 0, func(w rota.Worker) any { return w.Completed }},
-		{"FAILED", false, 0, func(w rota.Worker) any { return w.Failed }},
-		{"REGION", true, 0, func(w rota.Worker) any { return w.Region }},
-		{"ZONE", true, 0, func(w rota.Worker) any { return w.Zone }},
-		{"TYPES", true, 0, func(w rota.Worker) any { return typesText(w.Types) }},
-		{"CAPABILITIES", true, 0, func(w rota.Worker) any { return joined(w.Capabilities) }},
-		{"CPU", true, 0, func(w rota.Worker) any { return orNone(w.CPUMilli) }},
-		{"CPU TAKEN", true, 0, func(w rota.Worker) any { return ofSome(w.CPUMilliTaken, w.CPUMilli) }},
-		{"MEMORY", true, 0, func(w rota.Worker) any { return orNone(w.MemoryBytes) }},
-		{"MEMORY TAKEN", true, 0, func(w rota.Worker) any { return ofSome(w.MemoryTaken, w.MemoryBytes) }},
-		{"IO", true, 0, func(w rota.Worker) any { return orNone(w.IOBytesPerS) }},
-		{"IO TAKEN", true, 0, func(w rota.Worker) any { return ofSome(w.IOTaken, w.IOBytesPerS) }},
-		{"LIMITS", true, 0, func(w rota.Worker) any { return limitsText(w.Limits) }},
-		{"STAKE LEFT", true, 0, func(w rota.Worker) any { return ofSome(w.StakeLeft(), w.AttestedStake) }},
-		{"BARRED TYPES", true, 0, func(w rota.Worker) any { return len(w.Cooling) + len(w.Denied) }},
-		{"ATTESTED UNTIL", true, 0, func(w rota.Worker) any { return w.AttestedUntil }},
-		{"SESSION", true, 0, func(w rota.Worker) any { return uint64(w.Session) }},
+func workerColumns() []cli.Column[rota.Worker] {
+	return []cli.Column[rota.Worker]{
+		{Head: "ID", Cell: func(w rota.Worker) any { return w.ID }},
+		{Head: "STATUS", Cell: func(w rota.Worker) any { return w.Status }},
+		{Head: "QUEUES", Most: 16, Cell: func(w rota.Worker) any { return cli.Joined(w.Queues) }},
+		{Head: "SLOTS", Cell: func(w rota.Worker) any { return w.Slots }},
+		{Head: "PREFETCH", Wide: true, Cell: func(w rota.Worker) any { return w.Prefetch }},
+		{Head: "OPEN", Cell: func(w rota.Worker) any { return w.Open }},
+		{Head: "LOAD", Cell: func(w rota.Worker) any { return w.Load }},
+		{Head: "HEALTH", Cell: func(w rota.Worker) any { return w.Health }},
+		{Head: "COMPLETED", Cell: func(w rota.Worker) any { return w.Completed }},
+		{Head: "FAILED", Cell: func(w rota.Worker) any { return w.Failed }},
+		{Head: "REGION", Wide: true, Cell: func(w rota.Worker) any { return w.Region }},
+		{Head: "ZONE", Wide: true, Cell: func(w rota.Worker) any { return w.Zone }},
+		{Head: "TYPES", Wide: true, Cell: func(w rota.Worker) any { return typesText(w.Types) }},
+		{Head: "CAPABILITIES", Wide: true, Cell: func(w rota.Worker) any { return cli.Joined(w.Capabilities) }},
+		{Head: "CPU", Wide: true, Cell: func(w rota.Worker) any { return orNone(w.CPUMilli) }},
+		{Head: "CPU TAKEN", Wide: true, Cell: func(w rota.Worker) any { return ofSome(w.CPUMilliTaken, w.CPUMilli) }},
+		{Head: "MEMORY", Wide: true, Cell: func(w rota.Worker) any { return orNone(w.MemoryBytes) }},
+		{Head: "MEMORY TAKEN", Wide: true, Cell: func(w rota.Worker) any { return ofSome(w.MemoryTaken, w.MemoryBytes) }},
+		{Head: "IO", Wide: true, Cell: func(w rota.Worker) any { return orNone(w.IOBytesPerS) }},
+		{Head: "IO TAKEN", Wide: true, Cell: func(w rota.Worker) any { return ofSome(w.IOTaken, w.IOBytesPerS) }},
+		{Head: "LIMITS", Wide: true, Cell: func(w rota.Worker) any { return limitsText(w.Limits) }},
+		{Head: "STAKE LEFT", Wide: true, Cell: func(w rota.Worker) any { return ofSome(w.StakeLeft(), w.AttestedStake) }},
+		{Head: "BARRED TYPES", Wide: true, Cell: func(w rota.Worker) any { return len(w.Cooling) + len(w.Denied) }},
+		{Head: "ATTESTED UNTIL", Wide: true, Cell: func(w rota.Worker) any { return w.AttestedUntil }},
+		{Head: "SESSION", Wide: true, Cell: func(w rota.Worker) any { return uint64(w.Session) }},
 	}
 }
 
 func (a workerCommands) show() *cobra.Command {
-	return a.reads(a.one("show", "Show one worker with its open leases",
+	return a.Reads(a.one("show", "Show one worker with its open leases",
 		func(c *client.Client, ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
-			w, err := c.Worker(ctx, id, a.fresh()...)
+			w, err := c.Worker(ctx, id, a.Fresh()...)
 			if err == nil {
-				a.seen()
+				a.Seen()
 			}
 			return w, err
 		}))
@@ -118,7 +119,7 @@ func (a workerCommands) one(verb, short string,
 		Short:   short,
 		Example: "  rota worker " + verb + " gpu-7",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			id := rota.WorkerID(args[0])
 			if err := rota.CheckID("worker", id); err != nil {
 				return err
@@ -127,7 +128,7 @@ func (a workerCommands) one(verb, short string,
 			if err != nil {
 				return err
 			}
-			return a.printOne(w, []string{string(w.ID)}, func(wide bool) string { return workerTable(w, wide) })
+			return a.PrintOne(w, []string{string(w.ID)}, func(wide bool) string { return workerTable(w, wide) })
 		})),
 	}
 }
@@ -141,7 +142,7 @@ func ofSome(part, whole int64) any {
 }
 
 // standingFacts tell what a worker's deeds brought it (SPEC §6.2).
-func standingFacts(w rota.Worker) []fact {
+func standingFacts(w rota.Worker) []cli.Fact {
 	barred := func(list []rota.TypeUntil) string {
 		texts := make([]string, len(list))
 		for i, t := range list {
@@ -149,23 +150,23 @@ func standingFacts(w rota.Worker) []fact {
 		}
 		return strings.Join(texts, ", ")
 	}
-	facts := []fact{
-		{"load", w.Load}, {"disconnected since", w.DisconnectedSince.Date}, {"jailed until", w.JailedUntil.Date},
-		{"types cooling down", barred(w.Cooling)}, {"types denied", barred(w.Denied)},
-		{"attested until", w.AttestedUntil}, {"limits", limitsText(w.Limits)},
+	facts := []cli.Fact{
+		{Name: "load", Value: w.Load}, {Name: "disconnected since", Value: w.DisconnectedSince.Date}, {Name: "jailed until", Value: w.JailedUntil.Date},
+		{Name: "types cooling down", Value: barred(w.Cooling)}, {Name: "types denied", Value: barred(w.Denied)},
+		{Name: "attested until", Value: w.AttestedUntil}, {Name: "limits", Value: limitsText(w.Limits)},
 	}
 	if w.Stake > 0 {
-		facts = append(facts, fact{"stake declared", w.Stake})
+		facts = append(facts, cli.Fact{Name: "stake declared", Value: w.Stake})
 	}
 	if w.AttestedStake > 0 || w.Slashed > 0 {
-		facts = append(facts, fact{"stake attested", w.AttestedStake}, fact{"slashed", w.Slashed},
-			fact{"stake left", w.StakeLeft()})
+		facts = append(facts, cli.Fact{Name: "stake attested", Value: w.AttestedStake}, cli.Fact{Name: "slashed", Value: w.Slashed},
+			cli.Fact{Name: "stake left", Value: w.StakeLeft()})
 	}
 	if w.InvalidProofs > 0 {
-		facts = append(facts, fact{"invalid proofs", w.InvalidProofs})
+		facts = append(facts, cli.Fact{Name: "invalid proofs", Value: w.InvalidProofs})
 	}
 	for _, u := range w.Units {
-		facts = append(facts, fact{"units of " + string(u.Queue), u.Used})
+		facts = append(facts, cli.Fact{Name: "units of " + string(u.Queue), Value: u.Used})
 	}
 	return facts
 }
@@ -175,7 +176,7 @@ func typesText(types []rota.JobType) string {
 	if len(types) == 0 {
 		return "every type"
 	}
-	return joined(types)
+	return cli.Joined(types)
 }
 
 // offersText says how many more leases a worker takes that has no stream; nothing of one that has.
@@ -187,27 +188,27 @@ func offersText(w rota.Worker) string {
 }
 
 func workerTable(w rota.Worker, wide bool) string {
-	facts := []fact{
-		{"worker", w.ID}, {"status", w.Status}, {"queues", joined(w.Queues)}, {"types", typesText(w.Types)}, {"slots", w.Slots}, {"prefetch",
-			w.Prefetch},
-		{"open leases", w.Open}, {"offers", offersText(w)}, {"health", w.Health}, {"region", w.Region}, {"zone", w.Zone},
-		{"capabilities", joined(w.Capabilities)}, {"cpu milli", orNone(w.CPUMilli)},
-		{"cpu milli taken", ofSome(w.CPUMilliTaken, w.CPUMilli)}, {"memory bytes", orNone(w.MemoryBytes)},
-		{"memory bytes taken", ofSome(w.MemoryTaken, w.MemoryBytes)}, {"io bytes per s", orNone(w.IOBytesPerS)},
-		{"io bytes per s taken", ofSome(w.IOTaken, w.IOBytesPerS)}, {"session", uint64(w.Session)},
-		{"assigned total", w.Assigned}, {"completed total", w.Completed}, {"failed total", w.Failed},
+	facts := []cli.Fact{
+		{Name: "worker", Value: w.ID}, {Name: "status", Value: w.Status}, {Name: "queues", Value: cli.Joined(w.Queues)}, {Name: "types", Value: typesText(w.Types)}, {Name: "slots", Value: w.Slots}, {Name: "prefetch",
+			Value: w.Prefetch},
+		{Name: "open leases", Value: w.Open}, {Name: "offers", Value: offersText(w)}, {Name: "health", Value: w.Health}, {Name: "region", Value: w.Region}, {Name: "zone", Value: w.Zone},
+		{Name: "capabilities", Value: cli.Joined(w.Capabilities)}, {Name: "cpu milli", Value: orNone(w.CPUMilli)},
+		{Name: "cpu milli taken", Value: ofSome(w.CPUMilliTaken, w.CPUMilli)}, {Name: "memory bytes", Value: orNone(w.MemoryBytes)},
+		{Name: "memory bytes taken", Value: ofSome(w.MemoryTaken, w.MemoryBytes)}, {Name: "io bytes per s", Value: orNone(w.IOBytesPerS)},
+		{Name: "io bytes per s taken", Value: ofSome(w.IOTaken, w.IOBytesPerS)}, {Name: "session", Value: uint64(w.Session)},
+		{Name: "assigned total", Value: w.Assigned}, {Name: "completed total", Value: w.Completed}, {Name: "failed total", Value: w.Failed},
 	}
-	text := renderFacts(append(facts, standingFacts(w)...))
+	text := cli.RenderFacts(append(facts, standingFacts(w)...))
 	if len(w.Leases) == 0 {
 		return text
 	}
-	return text + "\n" + renderList([]column[rota.Lease]{
-		{"JOB", false, 0, func(l rota.Lease) any { return l.Job }},
-		{"STATE", false, 0, func(l rota.Lease) any { return l.State }},
-		{"TRY", false, 0, func(l rota.Lease) any { return l.Attempt + 1 }},
-		{"RENEWALS", false, 0, func(l rota.Lease) any { return l.Renewals }},
-		{"TOKEN", false, 0, func(l rota.Lease) any { return l.Token }},
-		{"REVOKED", false, 0, func(l rota.Lease) any { return reasonText(l.Revoked) }},
-		{"LEASE", true, 0, func(l rota.Lease) any { return l.ID }},
+	return text + "\n" + cli.RenderList([]cli.Column[rota.Lease]{
+		{Head: "JOB", Cell: func(l rota.Lease) any { return l.Job }},
+		{Head: "STATE", Cell: func(l rota.Lease) any { return l.State }},
+		{Head: "TRY", Cell: func(l rota.Lease) any { return l.Attempt + 1 }},
+		{Head: "RENEWALS", Cell: func(l rota.Lease) any { return l.Renewals }},
+		{Head: "TOKEN", Cell: func(l rota.Lease) any { return l.Token }},
+		{Head: "REVOKED", Cell: func(l rota.Lease) any { return reasonText(l.Revoked) }},
+		{Head: "LEASE", Wide: true, Cell: func(l rota.Lease) any { return l.ID }},
 	}, w.Leases, wide)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/secret"
 )
 
@@ -40,17 +41,17 @@ signed here, less what was slashed, until the attestation expires.`,
 	flags.StringVar(&f.worker, "worker", "", "`id` of the worker")
 	flags.StringVar(&f.expires, "expires", "", "`duration` or date until which it holds")
 	flags.Int64Var(&f.stake, "stake", 0, "stake in millionths of a unit")
-	within(flags, 0, int64(rota.MaxFee), "stake")
+	cli.Within(flags, 0, int64(rota.MaxFee), "stake")
 	flags.StringVar(&f.cluster, "cluster-id", "", "`id` of the cluster (default: that of --addr)")
 	flags.StringVar(&f.generate, "generate-key", "", "make a key, write it to this new `file`, print the public one")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.generate != "" {
 			for _, other := range []string{"key", "worker", "expires", "stake", "cluster-id"} {
 				if cmd.Flags().Changed(other) {
-					return usagef("--generate-key takes no --%s", other)
+					return cli.Usagef("--generate-key takes no --%s", other)
 				}
 			}
-			return a.does(func(context.Context, []string) error { return a.generateKey(f.generate) })(cmd, args)
+			return a.Does(func(context.Context, []string) error { return a.generateKey(f.generate) })(cmd, args)
 		}
 		return a.attest(cmd, args, f)
 	}
@@ -61,7 +62,7 @@ func (a workerCommands) attest(cmd *cobra.Command, args []string, f *attestFlags
 	for _, needed := range []struct{ flag, value string }{{"key", f.key}, {"worker", f.worker},
 		{"expires", f.expires}} {
 		if needed.value == "" {
-			return usagef("--%s is missing", needed.flag)
+			return cli.Usagef("--%s is missing", needed.flag)
 		}
 	}
 	if err := rota.CheckID("--worker", f.worker); err != nil {
@@ -76,13 +77,13 @@ func (a workerCommands) attest(cmd *cobra.Command, args []string, f *attestFlags
 	if err != nil {
 		return err
 	}
-	text, err := secret.ReadFile(f.key, maxKeyFile)
+	text, err := secret.ReadFile(f.key, cli.MaxKeyFile)
 	if err != nil {
-		return usagef("read --key: %w", err)
+		return cli.Usagef("read --key: %w", err)
 	}
 	key, err := parseSigningKey(text)
 	if err != nil {
-		return usagef("--key %s: %w", f.key, err)
+		return cli.Usagef("--key %s: %w", f.key, err)
 	}
 	sign := func(cluster rota.ClusterID) error {
 		attestation, err := rota.Attest(key, cluster, rota.WorkerID(f.worker), expires, f.stake)
@@ -92,9 +93,9 @@ func (a workerCommands) attest(cmd *cobra.Command, args []string, f *attestFlags
 		return a.printAttestation(attestation)
 	}
 	if f.cluster != "" {
-		return a.does(func(context.Context, []string) error { return sign(rota.ClusterID(f.cluster)) })(cmd, args)
+		return a.Does(func(context.Context, []string) error { return sign(rota.ClusterID(f.cluster)) })(cmd, args)
 	}
-	return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+	return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 		s, err := c.Status(ctx)
 		if err != nil {
 			return err
@@ -107,16 +108,16 @@ func (a workerCommands) attest(cmd *cobra.Command, args []string, f *attestFlags
 func parseExpiry(text string, now time.Time) (rota.Date, error) {
 	if d, err := rota.ParseDuration(text); err == nil {
 		if d <= 0 || d > rota.MaxDuration {
-			return 0, usagef("--expires %s is refused: more than 0 and at most %s is wanted", text, rota.MaxDuration)
+			return 0, cli.Usagef("--expires %s is refused: more than 0 and at most %s is wanted", text, rota.MaxDuration)
 		}
 		return rota.Date(now.Add(d).UnixMilli()), nil
 	}
-	at, err := parseDate(text)
+	at, err := cli.ParseDate(text)
 	switch {
 	case err != nil:
-		return 0, usagef("--expires %q is refused: a duration such as 30d or a date such as 2031-01-31 is wanted", text)
+		return 0, cli.Usagef("--expires %q is refused: a duration such as 30d or a date such as 2031-01-31 is wanted", text)
 	case !at.After(now):
-		return 0, usagef("--expires %s is refused: it is past", text)
+		return 0, cli.Usagef("--expires %s is refused: it is past", text)
 	default:
 		return rota.Date(at.UnixMilli()), nil
 	}
@@ -124,23 +125,23 @@ func parseExpiry(text string, now time.Time) (rota.Date, error) {
 
 // printAttestation prints JSON where tables are asked for, too: it is for a file.
 func (a workerCommands) printAttestation(attestation rota.Attestation) error {
-	if a.output == "table" || a.output == "wide" {
-		return writeValue(a.stdout, "json", attestation)
+	if a.Output == "table" || a.Output == "wide" {
+		return cli.WriteValue(a.Stdout, "json", attestation)
 	}
-	return a.printOne(attestation, []string{string(attestation.Worker)}, nil)
+	return a.PrintOne(attestation, []string{string(attestation.Worker)}, nil)
 }
 
 func (a workerCommands) generateKey(path string) error {
 	public, err := newSigningKey(path)
 	if err != nil {
-		return failf("make a key: %w", err)
+		return cli.Failf("make a key: %w", err)
 	}
-	a.talk("the private key is in %s: whoever has it can attest workers", path)
+	a.Talk("the private key is in %s: whoever has it can attest workers", path)
 	key := rota.Hex(public).String()
 	made := struct {
 		PublicKey string `json:"public_key"`
 	}{key}
 	// A bare public key looks like a seed, and would sign as one: this line tells them
 	// apart, and --attestation-key skips it.
-	return a.printOne(made, []string{key}, func(bool) string { return publicKeyMark + "\n" + key + "\n" })
+	return a.PrintOne(made, []string{key}, func(bool) string { return publicKeyMark + "\n" + key + "\n" })
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -84,14 +85,14 @@ func (e *execution) run(ctx context.Context) ([]byte, error) {
 	go func() { done <- cmd.Wait() }()
 	select {
 	case err := <-done:
-		endGroup(cmd.Process.Pid, or(e.grace, execGrace))
+		endGroup(cmd.Process.Pid, cli.Or(e.grace, execGrace))
 		kept, err := e.result(err, output, tail)
 		if err = left.asks.of(err); err == nil && left.children != nil {
 			e.children, err = left.children.of()
 		}
 		return kept, err
 	case <-ctx.Done():
-		endGroup(cmd.Process.Pid, or(e.grace, execGrace))
+		endGroup(cmd.Process.Pid, cli.Or(e.grace, execGrace))
 		<-done
 		return nil, context.Cause(ctx)
 	}

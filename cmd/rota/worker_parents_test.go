@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // A node's command finds its parents' outputs in files, in the workflow's order, and
@@ -91,7 +92,7 @@ func TestParentFileName(t *testing.T) {
 // The handler of --exec hands what its node's parents put out to the command.
 func TestHandler_of_a_node(t *testing.T) {
 	t.Parallel()
-	handle := workerCommands{&app{stderr: &lockedWriter{w: io.Discard}}}.handler(`cat "$ROTA_PARENTS"/*`, nil)
+	handle := workerCommands{&cli.App{Stderr: &cli.LockedWriter{W: io.Discard}}}.handler(`cat "$ROTA_PARENTS"/*`, nil)
 	job := client.NewJob(rota.Assignment{Spec: rota.JobSpec{ID: "w/n"}}, nil,
 		client.WithParents(rota.ParentOutput{Node: "p", Output: []byte("from p")}))
 	if result, err := handle(t.Context(), job); err != nil || string(result.Output) != "from p" {

@@ -16,6 +16,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/guard"
 	"github.com/rotasched/rota/internal/loadgen"
 	"github.com/rotasched/rota/internal/secret"
@@ -108,9 +109,9 @@ func (a workerCommands) runCommand() *cobra.Command {
 	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory that jobs may take")
 	flags.Int64Var(&f.io, "io", 0, "`bytes` of I/O a second that jobs may take")
 	flags.Int64Var(&f.stake, "stake", 0, "stake that it declares, in millionths of a unit; what counts is signed (worker attest --stake)")
-	within(flags, 1, rota.MaxSlots, "slots")
-	within(flags, 0, rota.MaxPrefetch, "prefetch")
-	within(flags, 0, int64(rota.MaxFee), "stake")
+	cli.Within(flags, 1, rota.MaxSlots, "slots")
+	cli.Within(flags, 0, rota.MaxPrefetch, "prefetch")
+	cli.Within(flags, 0, int64(rota.MaxFee), "stake")
 	boundResources(flags)
 	flags.StringArrayVar(&f.limits, "limit", nil,
 		"`name=N` that it offers at most, such as depth=20; may be repeated")
@@ -125,16 +126,16 @@ func (a workerCommands) runCommand() *cobra.Command {
 			return err
 		}
 		if len(spec.Queues) == 0 {
-			return usagef("--queues is missing: the queues to serve")
+			return cli.Usagef("--queues is missing: the queues to serve")
 		}
 		checked := spec
-		checked.ID = or(checked.ID, "new") // the client makes one up
+		checked.ID = cli.Or(checked.ID, "new") // the client makes one up
 		if err := checked.CheckShape(); err != nil {
 			return err
 		}
 		if f.command != "" {
 			if err := secret.Hide(); err != nil {
-				return failf("%w", err)
+				return cli.Failf("%w", err)
 			}
 		}
 		secrets, err := f.secrets()
@@ -143,11 +144,11 @@ func (a workerCommands) runCommand() *cobra.Command {
 		}
 		pipe, err := guard.Over()
 		if err != nil {
-			return usagef("%w", err)
+			return cli.Usagef("%w", err)
 		}
-		return a.does(func(ctx context.Context, _ []string) error {
+		return a.Does(func(ctx context.Context, _ []string) error {
 			if f.guard && f.command != "" && pipe == nil {
-				if guarded, err := a.guarded(ctx); guarded || err != nil {
+				if guarded, err := a.Guarded(ctx); guarded || err != nil {
 					return err
 				}
 			}
@@ -177,7 +178,7 @@ func (f *workerFlags) spec() (s rota.WorkerSpec, attestation *rota.Attestation, 
 	if attestation, err = readAttestation(f.attestation); err != nil {
 		return s, nil, err
 	}
-	s.ID = or(s.ID, attestation.Worker)
+	s.ID = cli.Or(s.ID, attestation.Worker)
 	return s, attestation, nil
 }
 
@@ -198,7 +199,7 @@ func (f *workerFlags) secrets() (s workerSecrets, err error) {
 		}
 		text, err := secret.ReadFile(of.path, maxSecretFile)
 		if err != nil {
-			return s, usagef("read --%s: %w", of.flag, err)
+			return s, cli.Usagef("read --%s: %w", of.flag, err)
 		}
 		*of.to = bytes.TrimRight(text, "\r\n")
 	}
@@ -212,7 +213,7 @@ func (a workerCommands) run(ctx context.Context, f *workerFlags, spec rota.Worke
 	hard, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go a.secondSignal(ctx, hard, cancel)
-	return a.with(func(c *client.Client) error {
+	return a.With(func(c *client.Client) error {
 		talk := a.observer()
 		opts := []client.WorkerOption{client.WithDrainTimeout(drainForever), client.WithHardStop(hard)}
 		if secrets.own != nil {
@@ -223,10 +224,10 @@ func (a workerCommands) run(ctx context.Context, f *workerFlags, spec rota.Worke
 				pipe.SetSecret(secrets.own)
 			}
 			opts = append(opts, client.WithSecret(pipe.Secret()))
-			talk.Connected = heard(pipe, talk.Connected)
+			talk.Connected = cli.Heard(pipe, talk.Connected)
 			go func() {
 				pipe.Lost()
-				a.talk("the guard has died: what runs is ended and given back")
+				a.Talk("the guard has died: what runs is ended and given back")
 				leave()
 				cancel()
 			}()
@@ -249,16 +250,16 @@ func (a workerCommands) run(ctx context.Context, f *workerFlags, spec rota.Worke
 			return err
 		}
 		w.Handle("", a.handler(f.command, f.pass))
-		a.talk("worker %s serves %s", w.ID(), joined(spec.Queues))
+		a.Talk("worker %s serves %s", w.ID(), cli.Joined(spec.Queues))
 		err = w.Run(ctx)
 		if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			err = nil // a drain is a proper end
 		}
 		if unreported := (*client.UnreportedError)(nil); errors.As(err, &unreported) {
-			return &codedError{exitFailed, err}
+			return &cli.CodedError{Code: cli.ExitFailed, Err: err}
 		}
 		if err == nil {
-			a.talk("worker %s is drained", w.ID())
+			a.Talk("worker %s is drained", w.ID())
 		}
 		return err
 	})
@@ -271,7 +272,7 @@ func (a workerCommands) secondSignal(ctx, hard context.Context, stop context.Can
 		return
 	case <-ctx.Done():
 	}
-	a.talk("draining; a second signal ends what runs")
+	a.Talk("draining; a second signal ends what runs")
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(again)
@@ -285,19 +286,19 @@ func (a workerCommands) secondSignal(ctx, hard context.Context, stop context.Can
 // observer says on stderr what an operator would ask about.
 func (a workerCommands) observer() client.Observer {
 	return client.Observer{
-		Lost: func(e client.HandlerEvent) { a.talk("%v", e.Err) },
+		Lost: func(e client.HandlerEvent) { a.Talk("%v", e.Err) },
 		GivenUp: func(e client.HandlerEvent) {
-			a.talk("%s of job %s could not be told before its lease was over", strings.ToLower(e.Verb.String()), e.Job)
+			a.Talk("%s of job %s could not be told before its lease was over", strings.ToLower(e.Verb.String()), e.Job)
 		},
 		Connected: func(e client.ConnectionEvent) {
-			a.talk("connected to %s at %s", or(string(e.Node), "a node"), e.Address)
+			a.Talk("connected to %s at %s", cli.Or(string(e.Node), "a node"), e.Address)
 		},
 		Disconnected: func(e client.ConnectionEvent) {
 			if e.Err != nil {
-				a.talk("disconnected from %s: %v", e.Address, words.FromStatus(e.Err))
+				a.Talk("disconnected from %s: %v", e.Address, words.FromStatus(e.Err))
 			}
 		},
-		TurnedAway: func(e client.ConnectionEvent) { a.talk("not connected to %s: %v; asking again", e.Address, e.Err) },
+		TurnedAway: func(e client.ConnectionEvent) { a.Talk("not connected to %s: %v; asking again", e.Address, e.Err) },
 	}
 }
 
@@ -313,7 +314,7 @@ func (a workerCommands) handler(command string, pass []string) client.Handler {
 		}
 		e := execution{
 			command: command, job: job.ID(), typ: job.Type(), attempt: job.Attempt(), token: job.Token(),
-			payload: job.Payload(), headers: job.Headers(), stderr: a.stderr, log: job.Log(), parents: parents, pass: pass,
+			payload: job.Payload(), headers: job.Headers(), stderr: a.Stderr, log: job.Log(), parents: parents, pass: pass,
 		}
 		if job.Assignment().Grace > 0 {
 			e.grace = brokenGrace

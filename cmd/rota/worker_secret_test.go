@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rotasched/rota/internal/cli"
 )
 
 func TestWorkerSecrets(t *testing.T) {
@@ -29,7 +31,7 @@ func TestWorkerSecrets(t *testing.T) {
 		"--secret-file":          {secret: filepath.Join(dir, "missing")},
 		"--takeover-secret-file": {oldSecret: file("long", strings.Repeat("x", 100))},
 	} {
-		if _, err := f.secrets(); exitCode(err) != exitUsage || !strings.Contains(err.Error(), flag) {
+		if _, err := f.secrets(); cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), flag) {
 			t.Errorf("%s: %v", flag, err)
 		}
 	}

@@ -12,13 +12,14 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // workflowCommands are the commands of workflows.
-type workflowCommands struct{ *app }
+type workflowCommands struct{ *cli.App }
 
 func (a workflowCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{Use: "workflow", Short: "Submit workflows of jobs and look after them",
+	return a.Group(&cobra.Command{Use: "workflow", Short: "Submit workflows of jobs and look after them",
 		Long: `A workflow is a graph of jobs without cycles: a node starts when all its parents have
 COMPLETED, and sees their outputs. A node's job has the id WORKFLOW/NODE; rota job show, why
 and cancel, and rota events tail --job, take it.`},
@@ -40,7 +41,7 @@ func (a workflowCommands) list() *cobra.Command {
 		Short:   "List workflows, by id",
 		Example: "  rota workflow list --state running\n  rota workflow list --tenant acme -o json",
 		Args:    cobra.NoArgs,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			filter := rota.WorkflowFilter{Queue: rota.QueueName(queue), Tenant: rota.TenantID(tenant), Cursor: cursor, Limit: limit}
 			if state != "" {
 				err := filter.State.UnmarshalText([]byte(strings.ToUpper(state)))
@@ -48,20 +49,20 @@ func (a workflowCommands) list() *cobra.Command {
 					return err
 				}
 				if filter.State == rota.WorkflowNone || filter.State == rota.WorkflowOpen {
-					return usagef("workflow state %q selects nothing: leave --state out for all", state)
+					return cli.Usagef("workflow state %q selects nothing: leave --state out for all", state)
 				}
 			}
 			var whole rota.WorkflowPage
-			err := page(ctx, a.app, c, queue, &whole.Workflows, &whole.NextCursor,
+			err := cli.Page(ctx, a.App, c, queue, &whole.Workflows, &whole.NextCursor,
 				func(opts ...client.ReadOption) iter.Seq2[rota.Workflow, error] {
 					return c.Workflows(ctx, filter, opts...)
 				})
 			if err != nil {
 				return err
 			}
-			l := listing[rota.Workflow]{whole: whole, items: whole.Workflows, columns: workflowColumns(),
-				name: func(w rota.Workflow) string { return string(w.ID) }}
-			return l.print(a.app)
+			l := cli.Listing[rota.Workflow]{Whole: whole, Items: whole.Workflows, Columns: workflowColumns(),
+				Name: func(w rota.Workflow) string { return string(w.ID) }}
+			return l.Print(a.App)
 		})),
 	}
 	flags := cmd.Flags()
@@ -69,10 +70,10 @@ func (a workflowCommands) list() *cobra.Command {
 	flags.StringVar(&queue, "queue", "", "only those of this `queue`")
 	flags.StringVar(&tenant, "tenant", "", "only this `tenant`'s")
 	flags.IntVar(&limit, "limit", 100, "at most so many")
-	within(flags, 1, unbounded, "limit")
+	cli.Within(flags, 1, cli.Unbounded, "limit")
 	flags.StringVar(&cursor, "cursor", "", "continue after a list: its next_`cursor`")
 	choices(cmd, "state", "RUNNING", "COMPLETED", "FAILED", "CANCELLED")
-	return a.listCommand(cmd)
+	return a.ListCommand(cmd)
 }
 
 // choices lets the shell complete a flag's values.
@@ -83,23 +84,23 @@ func choices(cmd *cobra.Command, flag string, values ...cobra.Completion) {
 	}
 }
 
-func workflowColumns() []column[rota.Workflow] {
-	return []column[rota.Workflow]{
-		{"ID", false, 0, func(w rota.Workflow) any { return w.ID }},
-		{"STATE", false, 0, func(w rota.Workflow) any { return w.State }},
-		{"DONE", false, 0, func(w rota.Workflow) any { return fmt.Sprintf("%d%%", w.Progress) }},
-		{"NODES", false, 0, func(w rota.Workflow) any { return w.NodeCount }},
-		{"EDGES", true, 0, func(w rota.Workflow) any { return w.EdgeCount }},
-		{"COMPLETED", false, 0, func(w rota.Workflow) any { return w.Counts.Completed }},
-		{"RUNNING", false, 0, func(w rota.Workflow) any { return w.Counts.Running + w.Counts.Assigned }},
-		{"FAILED", false, 0, func(w rota.Workflow) any { return w.Counts.Dead + w.Counts.Expired }},
-		{"RUNS", true, 0, func(w rota.Workflow) any { return w.Runs }},
-		{"QUEUE", false, 12, func(w rota.Workflow) any { return w.Queue }},
-		{"TENANT", true, 0, func(w rota.Workflow) any { return w.Tenant }},
-		{"SUBMITTED", false, 0, func(w rota.Workflow) any { return w.Submitted.Date }},
-		{"FINISHED", true, 0, func(w rota.Workflow) any { return w.Finished.Date }},
-		{"TOOK", true, 0, func(w rota.Workflow) any { return between(w.Submitted, w.Finished) }},
-		{"FAILED NODE", true, 0, func(w rota.Workflow) any { return w.FailedNode }},
+func workflowColumns() []cli.Column[rota.Workflow] {
+	return []cli.Column[rota.Workflow]{
+		{Head: "ID", Cell: func(w rota.Workflow) any { return w.ID }},
+		{Head: "STATE", Cell: func(w rota.Workflow) any { return w.State }},
+		{Head: "DONE", Cell: func(w rota.Workflow) any { return fmt.Sprintf("%d%%", w.Progress) }},
+		{Head: "NODES", Cell: func(w rota.Workflow) any { return w.NodeCount }},
+		{Head: "EDGES", Wide: true, Cell: func(w rota.Workflow) any { return w.EdgeCount }},
+		{Head: "COMPLETED", Cell: func(w rota.Workflow) any { return w.Counts.Completed }},
+		{Head: "RUNNING", Cell: func(w rota.Workflow) any { return w.Counts.Running + w.Counts.Assigned }},
+		{Head: "FAILED", Cell: func(w rota.Workflow) any { return w.Counts.Dead + w.Counts.Expired }},
+		{Head: "RUNS", Wide: true, Cell: func(w rota.Workflow) any { return w.Runs }},
+		{Head: "QUEUE", Most: 12, Cell: func(w rota.Workflow) any { return w.Queue }},
+		{Head: "TENANT", Wide: true, Cell: func(w rota.Workflow) any { return w.Tenant }},
+		{Head: "SUBMITTED", Cell: func(w rota.Workflow) any { return w.Submitted.Date }},
+		{Head: "FINISHED", Wide: true, Cell: func(w rota.Workflow) any { return w.Finished.Date }},
+		{Head: "TOOK", Wide: true, Cell: func(w rota.Workflow) any { return between(w.Submitted, w.Finished) }},
+		{Head: "FAILED NODE", Wide: true, Cell: func(w rota.Workflow) any { return w.FailedNode }},
 	}
 }
 
@@ -109,7 +110,7 @@ func (a workflowCommands) cancel() *cobra.Command {
 		Short:   "Cancel what has not ended of a workflow, running nodes too",
 		Example: "  rota workflow cancel nightly-7",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			id, err := workflowID(args[0])
 			if err != nil {
 				return err
@@ -133,7 +134,7 @@ COMPLETED stays. With --from only that node, its descendants, and what those wai
 again.`,
 		Example: "  rota workflow retry nightly-7\n  rota workflow retry nightly-7 --from transform",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			id, err := workflowID(args[0])
 			if err != nil {
 				return err
@@ -168,28 +169,28 @@ same --id again changes nothing, and any other is refused (exit 4).`,
   rota workflow signal release-7 approve --payload @ticket.json --id approval-4711
   rota workflow signal release-7 approve --refuse --payload "not on a Friday"`,
 		Args: cobra.ExactArgs(2),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
-			bytes, err := readPayload(payload, a.stdin)
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
+			bytes, err := readPayload(payload, a.Stdin)
 			if err != nil {
 				return err
 			}
 			// Minted here, so that the same command can be said again where no answer came.
-			s := rota.Signal{Workflow: rota.WorkflowID(args[0]), Node: args[1], ID: or(id, string(client.NewJobID())), Payload: bytes, Refuse: refuse}
+			s := rota.Signal{Workflow: rota.WorkflowID(args[0]), Node: args[1], ID: cli.Or(id, string(client.NewJobID())), Payload: bytes, Refuse: refuse}
 			if err := s.CheckShape(); err != nil {
 				return err
 			}
 			done, err := c.SignalWorkflow(ctx, s)
 			if err != nil {
 				if k := rota.KindOf(err); k == rota.KindTimeout || k == rota.KindUnavailable || ctx.Err() != nil {
-					a.talk("whether it was signalled is not known: signal it again with --id %s", s.ID)
+					a.Talk("whether it was signalled is not known: signal it again with --id %s", s.ID)
 				}
-				return asSubmitted(err)
+				return cli.AsSubmitted(err)
 			}
 			if done.Existed {
-				a.talk("gate %s of workflow %s had this signal before: nothing was changed", done.Node, done.Workflow)
+				a.Talk("gate %s of workflow %s had this signal before: nothing was changed", done.Node, done.Workflow)
 			}
-			return a.printOne(done, []string{done.ID}, func(bool) string {
-				return renderFacts([]fact{{"workflow", done.Workflow}, {"gate", done.Node}, {"signal", done.ID}})
+			return a.PrintOne(done, []string{done.ID}, func(bool) string {
+				return cli.RenderFacts([]cli.Fact{{Name: "workflow", Value: done.Workflow}, {Name: "gate", Value: done.Node}, {Name: "signal", Value: done.ID}})
 			})
 		})),
 	}
@@ -207,7 +208,7 @@ func (a workflowCommands) wait() *cobra.Command {
 		Example: `  rota workflow wait nightly-7 --timeout 2h
   rota workflow wait nightly-7 -o json | jq .state`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.does(func(ctx context.Context, args []string) error {
+		RunE: a.Does(func(ctx context.Context, args []string) error {
 			id, err := workflowID(args[0])
 			if err != nil {
 				return err
@@ -220,12 +221,12 @@ func (a workflowCommands) wait() *cobra.Command {
 // await waits for a workflow's end and prints it; late begins what is said
 // when --timeout is over before.
 func (a workflowCommands) await(ctx context.Context, id rota.WorkflowID, late string) error {
-	return a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
+	return a.Waiting(func(ctx context.Context, c *client.Client, _ []string) error {
 		stop := a.progress(ctx, c, id)
 		w, err := c.WaitWorkflow(ctx, id)
 		stop(endedNodes(w.Counts))
 		if ctx.Err() == context.DeadlineExceeded || rota.KindOf(err) == rota.KindTimeout {
-			return rota.Refusef(rota.KindTimeout, "wait", "%s after %s", late, a.timeout)
+			return rota.Refusef(rota.KindTimeout, "wait", "%s after %s", late, a.Timeout)
 		}
 		if err != nil {
 			return err
@@ -243,7 +244,7 @@ const watchEvery = time.Second
 // progress shows a workflow's progress on a terminal until its result is called
 // with how many nodes have ended then.
 func (a workflowCommands) progress(ctx context.Context, c *client.Client, id rota.WorkflowID) (stop func(ended int64)) {
-	if !terminal(a.stderr) {
+	if !cli.Terminal(a.Stderr) {
 		return func(int64) {}
 	}
 	w, err := c.Workflow(ctx, id, client.Stale())
@@ -252,12 +253,12 @@ func (a workflowCommands) progress(ctx context.Context, c *client.Client, id rot
 	}
 	var done atomic.Int64
 	done.Store(endedNodes(w.Counts))
-	bar := a.watch("nodes ended", w.NodeCount, done.Load)
+	bar := a.Watch("nodes ended", w.NodeCount, done.Load)
 	ctx, cancel := context.WithCancel(ctx)
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
-		for pause(ctx, watchEvery) == nil {
+		for cli.Pause(ctx, watchEvery) == nil {
 			if w, err := c.Workflow(ctx, id, client.Stale()); err == nil {
 				done.Store(endedNodes(w.Counts))
 			}
@@ -267,7 +268,7 @@ func (a workflowCommands) progress(ctx context.Context, c *client.Client, id rot
 		cancel()
 		<-finished
 		done.Store(max(ended, done.Load()))
-		bar.stop()
+		bar.Stop()
 	}
 }
 
@@ -289,7 +290,7 @@ func workflowEndedWell(w *rota.Workflow) error {
 		}
 		text += fmt.Sprintf("; rota job show %s tells more", shellWord(string(rota.NodeJobID(w.ID, w.FailedNode))))
 	}
-	return &codedError{exitOtherwise, fmt.Errorf("%s", text)}
+	return &cli.CodedError{Code: cli.ExitOtherwise, Err: fmt.Errorf("%s", text)}
 }
 
 // shellWord quotes a text that a shell would not take as one plain word.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -94,7 +95,7 @@ func TestWorkflowGolden(t *testing.T) {
 		"show": workflowTable(&sample, 61_000, false), "show_wide": workflowTable(&sample, 0, true),
 		"show_many": workflowTable(&wide, 0, false), "graph": graphText(&sample, false), "graph_colours": graphText(&sample, true),
 		"graph_many": graphText(&wide, false), "dot": dot(sample),
-		"list": renderList(workflowColumns(), []rota.Workflow{sample, wide}, false),
+		"list": cli.RenderList(workflowColumns(), []rota.Workflow{sample, wide}, false),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -120,7 +121,7 @@ func TestWorkflowGolden(t *testing.T) {
 func TestWorkflowJSON(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	a := &app{stdout: &out, output: "json"}
+	a := &cli.App{Stdout: &out, Output: "json"}
 	w := sampleWorkflow()
 	w.State = rota.WorkflowFailed // a running one asks the cluster for its clock
 	if err := (workflowCommands{a}).print(t.Context(), nil, w); err != nil {
@@ -145,8 +146,8 @@ func TestWorkflowEndedWell(t *testing.T) {
 	}
 	for _, s := range []rota.WorkflowState{rota.WorkflowFailed, rota.WorkflowCancelled} {
 		err := workflowEndedWell(&rota.Workflow{ID: "w", State: s, FailedNode: "it's", Reason: rota.ReasonProviderFail})
-		if exitCode(err) != exitOtherwise {
-			t.Errorf("%s: exit %d", s, exitCode(err))
+		if cli.ExitCode(err) != cli.ExitOtherwise {
+			t.Errorf("%s: exit %d", s, cli.ExitCode(err))
 		}
 		for _, want := range []string{s.String(), `"it's"`, "PROVIDER_FAIL", `'w/it'\''s'`} {
 			if !strings.Contains(err.Error(), want) {
@@ -161,7 +162,7 @@ func TestWorkflowUsage(t *testing.T) {
 	t.Parallel()
 	for _, line := range [][]string{{"show", "a b"}, {"show"}, {"wait", "a/b"}, {"cancel", "ä"}, {"retry", "w", "--from", "a b"},
 		{"graph", ""}, {"list", "--state", "open"}, {"list", "--state", "nope"}, {"list", "--limit", "0"}, {"frobnicate"}, {}} {
-		if code, _, talk := rotaLine(append([]string{"workflow"}, line...)...); code != exitUsage {
+		if code, _, talk := rotaLine(append([]string{"workflow"}, line...)...); code != cli.ExitUsage {
 			t.Errorf("%v: exit %d, %s", line, code, talk)
 		}
 	}
@@ -185,7 +186,7 @@ func TestJobRefs(t *testing.T) {
 		t.Error(`"w/" is taken by events tail`)
 	}
 	for _, line := range [][]string{{"job", "why", "w/n"}, {"job", "reject", "w/n", "--reason", "x"}, {"job", "show", "w/n"}} {
-		if code, _, talk := rotaLine(line...); code == exitUsage {
+		if code, _, talk := rotaLine(line...); code == cli.ExitUsage {
 			t.Errorf("%v: %s", line, talk)
 		}
 	}

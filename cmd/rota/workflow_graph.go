@@ -12,6 +12,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 const (
@@ -63,32 +64,32 @@ More than 60 nodes are summed up by depth. --dot writes any graph in Graphviz's 
 Colours need a terminal; NO_COLOR turns them off.`,
 		Example: "  rota workflow graph nightly-7\n  rota workflow graph nightly-7 --dot | dot -Tsvg > nightly-7.svg",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			w, err := a.whole(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
 			if dot {
-				return writeDot(a.stdout, &w)
+				return writeDot(a.Stdout, &w)
 			}
-			return a.printOne(w, []string{string(w.ID)}, func(bool) string {
+			return a.PrintOne(w, []string{string(w.ID)}, func(bool) string {
 				if len(w.Nodes) > graphNodes {
-					a.talk("%d nodes are too many to draw here; for a picture: rota workflow graph %s --dot | dot -Tsvg > graph.svg",
+					a.Talk("%d nodes are too many to draw here; for a picture: rota workflow graph %s --dot | dot -Tsvg > graph.svg",
 						len(w.Nodes), w.ID)
 				}
-				return graphText(&w, a.colours())
+				return graphText(&w, a.Colours())
 			})
 		})),
 	}
 	cmd.Flags().BoolVar(&dot, "dot", false, "write it in Graphviz's language")
-	return a.reads(cmd)
+	return a.Reads(cmd)
 }
 
 // graphText draws a graph for people.
 func graphText(w *rota.Workflow, colours bool) string {
 	joints := jointsOf(w.Nodes)
 	layers := joints.layers()
-	text := fmt.Sprintf("%s  %s  %s  %s", clean(string(w.ID)), w.State, progressBar(w), counted(w.NodeCount, "node", ""))
+	text := fmt.Sprintf("%s  %s  %s  %s", cli.Clean(string(w.ID)), w.State, progressBar(w), counted(w.NodeCount, "node", ""))
 	if left := leftText(w); w.State == rota.WorkflowRunning && left != "" {
 		text += ", left: about " + left
 	}
@@ -169,7 +170,7 @@ func (d *graphDrawing) cells(n *rota.WorkflowNode) []string {
 	if reason := failureText(n.Reason); reason != "" && n.State != rota.NodeState(rota.JobCompleted) {
 		where = reason
 	}
-	return []string{ending(n.ID, graphName), nodeTook(n), clean(text.Snip(where, 20, "…"))}
+	return []string{ending(n.ID, graphName), nodeTook(n), cli.Clean(text.Snip(where, 20, "…"))}
 }
 
 // parents names a node's parents: few one by one, a whole layer as such.
@@ -204,7 +205,7 @@ func (d *graphDrawing) parents(n *rota.WorkflowNode, depth int) string {
 
 // ending keeps the end of a long id: that is where ids of many nodes differ.
 func ending(id string, most int) string {
-	runes := []rune(clean(id))
+	runes := []rune(cli.Clean(id))
 	if len(runes) <= most {
 		return string(runes)
 	}
@@ -275,17 +276,17 @@ func layersText(w *rota.Workflow, layers [][]int) string {
 		rows = append(rows, layer{depth, len(nodes), strings.Join(states, "  "), shown})
 	}
 	const most = 200
-	out := renderList([]column[layer]{
-		{"DEPTH", false, 0, func(l layer) any { return l.depth }},
-		{"NODES", false, 0, func(l layer) any { return l.nodes }},
-		{"STATES", false, 0, func(l layer) any { return l.states }},
-		{"TYPES", false, 60, func(l layer) any { return l.types }},
+	out := cli.RenderList([]cli.Column[layer]{
+		{Head: "DEPTH", Cell: func(l layer) any { return l.depth }},
+		{Head: "NODES", Cell: func(l layer) any { return l.nodes }},
+		{Head: "STATES", Cell: func(l layer) any { return l.states }},
+		{Head: "TYPES", Most: 60, Cell: func(l layer) any { return l.types }},
 	}, rows[:min(most, len(rows))], false)
 	if len(rows) > most {
 		out += fmt.Sprintf("and %d more depths\n", len(rows)-most)
 	}
 	if len(criticalPath(w)) > 0 {
-		out += "\ncritical path: " + clean(criticalText(w, false)) + "\n"
+		out += "\ncritical path: " + cli.Clean(criticalText(w, false)) + "\n"
 	}
 	return out
 }
@@ -323,7 +324,7 @@ func count(c *rota.NodeCounts, s rota.NodeState) {
 func dotQuote(s string) string {
 	var out strings.Builder
 	out.WriteByte('"')
-	for _, r := range clean(strings.ToValidUTF8(s, string(utf8.RuneError))) {
+	for _, r := range cli.Clean(strings.ToValidUTF8(s, string(utf8.RuneError))) {
 		if r == '"' || r == '\\' {
 			out.WriteByte('\\')
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 // running runs a command that runs until the test's end, and gives the first line
@@ -22,7 +23,7 @@ func running(t *testing.T, args ...string) *bufio.Scanner {
 	in, out := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		a := &app{stdin: strings.NewReader(""), stdout: out, stderr: &lockedWriter{w: io.Discard}}
+		a := &cli.App{Stdin: strings.NewReader(""), Stdout: out, Stderr: &cli.LockedWriter{W: io.Discard}}
 		root := rootCommand(a)
 		root.SetArgs(args)
 		err := root.ExecuteContext(ctx)
@@ -67,49 +68,49 @@ nodes:
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rotaTo(exitNotFound, "workflow", "submit", file, "--id", "w")
-	rotaTo(exitDone, "queue", "set", "q", "--set", "attempt_max=1")
-	rotaTo(exitNotFound, "workflow", "show", "w")
-	rotaTo(exitDone, "workflow", "submit", file, "--id", "w")
-	rotaTo(exitTimeout, "workflow", "wait", "w", "--timeout", "1ms")
-	if _, talk := rotaTo(exitDone, "workflow", "submit", file, "--id", "w"); !strings.Contains(talk, "was there before") {
+	rotaTo(cli.ExitNotFound, "workflow", "submit", file, "--id", "w")
+	rotaTo(cli.ExitDone, "queue", "set", "q", "--set", "attempt_max=1")
+	rotaTo(cli.ExitNotFound, "workflow", "show", "w")
+	rotaTo(cli.ExitDone, "workflow", "submit", file, "--id", "w")
+	rotaTo(cli.ExitTimeout, "workflow", "wait", "w", "--timeout", "1ms")
+	if _, talk := rotaTo(cli.ExitDone, "workflow", "submit", file, "--id", "w"); !strings.Contains(talk, "was there before") {
 		t.Errorf("submitted again it says %q", talk)
 	}
-	rotaTo(exitDone, "mode", "set", "READ_ONLY", "--reason", "test")
-	rotaTo(exitRefused, "workflow", "submit", file, "--id", "w2")
-	rotaTo(exitDone, "mode", "set", "NORMAL", "--reason", "test")
+	rotaTo(cli.ExitDone, "mode", "set", "READ_ONLY", "--reason", "test")
+	rotaTo(cli.ExitRefused, "workflow", "submit", file, "--id", "w2")
+	rotaTo(cli.ExitDone, "mode", "set", "NORMAL", "--reason", "test")
 
 	gate := filepath.Join(dir, "gate")
 	running(t, "worker", "run", "--addr", addr, "--queues", "q", "--slots", "2", "--guard=false", "--exec",
 		`case $ROTA_JOB_TYPE in say) cat;; join) cat "$ROTA_PARENTS"/*;; gate) test -e `+gate+`;; esac`)
-	_, talk := rotaTo(exitOtherwise, "workflow", "wait", "w")
+	_, talk := rotaTo(cli.ExitOtherwise, "workflow", "wait", "w")
 	if !strings.Contains(talk, `node "e"`) || !strings.Contains(talk, "rota job show w/e") {
 		t.Errorf("its failure is told as %q", talk)
 	}
-	if out, _ := rotaTo(exitDone, "job", "show", "w/c/d", "-o", "json"); !strings.Contains(out, `"output": "onetwo"`) {
+	if out, _ := rotaTo(cli.ExitDone, "job", "show", "w/c/d", "-o", "json"); !strings.Contains(out, `"output": "onetwo"`) {
 		t.Errorf("the join put out %s", out)
 	}
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rotaTo(exitNotFound, "workflow", "retry", "w", "--from", "zzz")
-	rotaTo(exitDone, "workflow", "retry", "w", "--from", "e")
-	rotaTo(exitDone, "workflow", "wait", "w")
+	rotaTo(cli.ExitNotFound, "workflow", "retry", "w", "--from", "zzz")
+	rotaTo(cli.ExitDone, "workflow", "retry", "w", "--from", "e")
+	rotaTo(cli.ExitDone, "workflow", "wait", "w")
 	var w rota.Workflow
-	out, _ := rotaTo(exitDone, "workflow", "show", "w", "-o", "json")
+	out, _ := rotaTo(cli.ExitDone, "workflow", "show", "w", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &w); err != nil || w.State != rota.WorkflowCompleted || w.Runs != 2 ||
 		len(w.Nodes) != 4 || w.Nodes[3].Worker == "" || w.Nodes[3].FinishedIndex <= w.Nodes[3].AssignedIndex {
 		t.Errorf("%v: %s", err, out)
 	}
-	if out, _ := rotaTo(exitDone, "events", "tail", "--job", "w/c/d", "-o", "jsonl"); !strings.Contains(out, `"run_id":"w","node_id":"c/d"`) {
+	if out, _ := rotaTo(cli.ExitDone, "events", "tail", "--job", "w/c/d", "-o", "jsonl"); !strings.Contains(out, `"run_id":"w","node_id":"c/d"`) {
 		t.Errorf("the join's events are %s", out)
 	}
-	rotaTo(exitDone, "workflow", "submit", small, "--queue", "q", "--time-scale", "0", "--wait")
-	rotaTo(exitDone, "queue", "pause", "q")
-	rotaTo(exitDone, "workflow", "submit", file, "--id", "w3")
-	rotaTo(exitDone, "workflow", "cancel", "w3")
-	rotaTo(exitOtherwise, "workflow", "wait", "w3")
-	if out, _ := rotaTo(exitDone, "workflow", "list", "--state", "cancelled", "-o", "name"); out != "w3\n" {
+	rotaTo(cli.ExitDone, "workflow", "submit", small, "--queue", "q", "--time-scale", "0", "--wait")
+	rotaTo(cli.ExitDone, "queue", "pause", "q")
+	rotaTo(cli.ExitDone, "workflow", "submit", file, "--id", "w3")
+	rotaTo(cli.ExitDone, "workflow", "cancel", "w3")
+	rotaTo(cli.ExitOtherwise, "workflow", "wait", "w3")
+	if out, _ := rotaTo(cli.ExitDone, "workflow", "list", "--state", "cancelled", "-o", "name"); out != "w3\n" {
 		t.Errorf("cancelled are %q", out)
 	}
 }

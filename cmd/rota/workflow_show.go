@@ -12,6 +12,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/millis"
 )
 
@@ -25,14 +26,14 @@ const (
 )
 
 func (a workflowCommands) show() *cobra.Command {
-	return a.reads(&cobra.Command{
+	return a.Reads(&cobra.Command{
 		Use:   "show ID",
 		Short: "Show one workflow with its nodes, progress and critical path",
 		Long: `Show one workflow with its nodes, its progress, its critical path and about how long it
 still takes. More than 50 nodes are summed up by type: -o wide tells all, -o json too.`,
 		Example: "  rota workflow show nightly-7\n  rota workflow show nightly-7 -o json | jq '.nodes[] | select(.state==\"DEAD\")'",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			w, err := a.whole(ctx, c, args[0])
 			if err != nil {
 				return err
@@ -48,9 +49,9 @@ func (a workflowCommands) whole(ctx context.Context, c *client.Client, arg strin
 	if err != nil {
 		return rota.Workflow{}, err
 	}
-	w, err := c.WorkflowGraph(ctx, id, a.fresh()...)
+	w, err := c.WorkflowGraph(ctx, id, a.Fresh()...)
 	if err == nil {
-		a.seen()
+		a.Seen()
 	}
 	if w.Nodes == nil {
 		w.Nodes = []rota.WorkflowNode{}
@@ -66,43 +67,43 @@ func (a workflowCommands) whole(ctx context.Context, c *client.Client, arg strin
 // print prints one workflow, with its nodes where they were read.
 func (a workflowCommands) print(ctx context.Context, c *client.Client, w rota.Workflow) error {
 	now := rota.Clock(0)
-	if w.State == rota.WorkflowRunning && (a.output == "table" || a.output == "wide") {
+	if w.State == rota.WorkflowRunning && (a.Output == "table" || a.Output == "wide") {
 		if s, err := c.Status(ctx); err == nil {
 			now = s.Clock
 		}
 	}
-	return a.printOne(w, []string{string(w.ID)}, func(wide bool) string { return workflowTable(&w, now, wide) })
+	return a.PrintOne(w, []string{string(w.ID)}, func(wide bool) string { return workflowTable(&w, now, wide) })
 }
 
 // workflowTable is a workflow for people; now is the cluster clock, 0 where it is
 // not known.
 func workflowTable(w *rota.Workflow, now rota.Clock, wide bool) string {
-	facts := []fact{
-		{"workflow", w.ID}, {"state", w.State}, {"will be", endingText(w)}, {"failed node", w.FailedNode},
-		{"reason", reasonText(w.Reason)}, {"progress", progressBar(w)}, {"nodes", countsText(w)},
-		{"queue", w.Queue}, {"tenant", w.Tenant}, {"on failure", w.OnFailure},
-		{"labels", labelsText(w.Labels)}, {"submitted", w.Submitted.Date}, {"finished", w.Finished.Date},
-		{"took", between(w.Submitted, w.Finished)},
+	facts := []cli.Fact{
+		{Name: "workflow", Value: w.ID}, {Name: "state", Value: w.State}, {Name: "will be", Value: endingText(w)}, {Name: "failed node", Value: w.FailedNode},
+		{Name: "reason", Value: reasonText(w.Reason)}, {Name: "progress", Value: progressBar(w)}, {Name: "nodes", Value: countsText(w)},
+		{Name: "queue", Value: w.Queue}, {Name: "tenant", Value: w.Tenant}, {Name: "on failure", Value: w.OnFailure},
+		{Name: "labels", Value: labelsText(w.Labels)}, {Name: "submitted", Value: w.Submitted.Date}, {Name: "finished", Value: w.Finished.Date},
+		{Name: "took", Value: between(w.Submitted, w.Finished)},
 	}
 	if wide {
-		facts = append(facts, fact{"edges", w.EdgeCount})
+		facts = append(facts, cli.Fact{Name: "edges", Value: w.EdgeCount})
 	}
 	if w.Runs > 1 {
-		facts = append(facts, fact{"runs", w.Runs})
+		facts = append(facts, cli.Fact{Name: "runs", Value: w.Runs})
 	}
 	if w.State == rota.WorkflowRunning {
 		if now > w.Submitted.Clock {
-			facts = append(facts, fact{"running for", about(millis.Duration(int64(now - w.Submitted.Clock)))})
+			facts = append(facts, cli.Fact{Name: "running for", Value: about(millis.Duration(int64(now - w.Submitted.Clock)))})
 		}
-		facts = append(facts, fact{"waits for", gatesText(w)}, fact{"about left", leftText(w)})
+		facts = append(facts, cli.Fact{Name: "waits for", Value: gatesText(w)}, cli.Fact{Name: "about left", Value: leftText(w)})
 	}
-	facts = append(facts, fact{"critical path", criticalText(w, wide)})
-	text := renderFacts(facts)
+	facts = append(facts, cli.Fact{Name: "critical path", Value: criticalText(w, wide)})
+	text := cli.RenderFacts(facts)
 	switch {
 	case len(w.Nodes) == 0:
 		return text
 	case wide || len(w.Nodes) <= showNodes:
-		return text + "\n" + renderList(nodeColumns(), w.Nodes, wide)
+		return text + "\n" + cli.RenderList(nodeColumns(), w.Nodes, wide)
 	default:
 		return text + "\n" + summedUp(w)
 	}
@@ -235,20 +236,20 @@ func about(d time.Duration) string {
 	return text
 }
 
-func nodeColumns() []column[rota.WorkflowNode] {
-	return []column[rota.WorkflowNode]{
-		{"NODE", false, 48, func(n rota.WorkflowNode) any { return n.ID }},
-		{"STATE", false, 0, func(n rota.WorkflowNode) any { return n.State }},
-		{"TYPE", false, 20, func(n rota.WorkflowNode) any { return n.Type }},
-		{"TRY", false, 0, func(n rota.WorkflowNode) any { return nodeTry(&n) }},
-		{"WORKER", false, 16, func(n rota.WorkflowNode) any { return n.Worker }},
-		{"STARTED", true, 0, func(n rota.WorkflowNode) any { return n.Assigned.Date }},
-		{"TOOK", false, 0, func(n rota.WorkflowNode) any { return nodeTook(&n) }},
-		{"ASSIGNED AT", true, 0, func(n rota.WorkflowNode) any { return indexText(n.AssignedIndex) }},
-		{"FINISHED AT", true, 0, func(n rota.WorkflowNode) any { return indexText(n.FinishedIndex) }},
-		{"REASON", false, 0, func(n rota.WorkflowNode) any { return failureText(n.Reason) }},
-		{"PARENTS", false, 40, func(n rota.WorkflowNode) any { return parentsText(n.Parents) }},
-		{"ADDED BY", true, 40, func(n rota.WorkflowNode) any { return n.GrownBy }},
+func nodeColumns() []cli.Column[rota.WorkflowNode] {
+	return []cli.Column[rota.WorkflowNode]{
+		{Head: "NODE", Most: 48, Cell: func(n rota.WorkflowNode) any { return n.ID }},
+		{Head: "STATE", Cell: func(n rota.WorkflowNode) any { return n.State }},
+		{Head: "TYPE", Most: 20, Cell: func(n rota.WorkflowNode) any { return n.Type }},
+		{Head: "TRY", Cell: func(n rota.WorkflowNode) any { return nodeTry(&n) }},
+		{Head: "WORKER", Most: 16, Cell: func(n rota.WorkflowNode) any { return n.Worker }},
+		{Head: "STARTED", Wide: true, Cell: func(n rota.WorkflowNode) any { return n.Assigned.Date }},
+		{Head: "TOOK", Cell: func(n rota.WorkflowNode) any { return nodeTook(&n) }},
+		{Head: "ASSIGNED AT", Wide: true, Cell: func(n rota.WorkflowNode) any { return indexText(n.AssignedIndex) }},
+		{Head: "FINISHED AT", Wide: true, Cell: func(n rota.WorkflowNode) any { return indexText(n.FinishedIndex) }},
+		{Head: "REASON", Cell: func(n rota.WorkflowNode) any { return failureText(n.Reason) }},
+		{Head: "PARENTS", Most: 40, Cell: func(n rota.WorkflowNode) any { return parentsText(n.Parents) }},
+		{Head: "ADDED BY", Wide: true, Most: 40, Cell: func(n rota.WorkflowNode) any { return n.GrownBy }},
 	}
 }
 
@@ -274,7 +275,7 @@ func parentsText(parents []string) string {
 func nodeTook(n *rota.WorkflowNode) string {
 	switch {
 	case n.State == rota.NodeState(rota.JobCompleted):
-		return or(about(n.Duration), "0s")
+		return cli.Or(about(n.Duration), "0s")
 	case nodeOver(n) || n.Type == rota.GateType:
 		return ""
 	default:
@@ -331,22 +332,22 @@ func summedUp(w *rota.Workflow) string {
 		}
 	}
 	const most = 30
-	text := renderList([]column[*typeSum]{
-		{"TYPE", false, 40, func(s *typeSum) any { return s.typ }},
-		{"NODES", false, 0, func(s *typeSum) any { return s.nodes }},
-		{"COMPLETED", false, 0, func(s *typeSum) any { return s.completed }},
-		{"RUNNING", false, 0, func(s *typeSum) any { return s.running }},
-		{"WAITING", false, 0, func(s *typeSum) any { return s.waiting }},
-		{"FAILED", false, 0, func(s *typeSum) any { return s.failed }},
-		{"NOT RUN", false, 0, func(s *typeSum) any { return s.rest }},
-		{"TOOK EACH", false, 0, func(s *typeSum) any { return s.mean() }},
+	text := cli.RenderList([]cli.Column[*typeSum]{
+		{Head: "TYPE", Most: 40, Cell: func(s *typeSum) any { return s.typ }},
+		{Head: "NODES", Cell: func(s *typeSum) any { return s.nodes }},
+		{Head: "COMPLETED", Cell: func(s *typeSum) any { return s.completed }},
+		{Head: "RUNNING", Cell: func(s *typeSum) any { return s.running }},
+		{Head: "WAITING", Cell: func(s *typeSum) any { return s.waiting }},
+		{Head: "FAILED", Cell: func(s *typeSum) any { return s.failed }},
+		{Head: "NOT RUN", Cell: func(s *typeSum) any { return s.rest }},
+		{Head: "TOOK EACH", Cell: func(s *typeSum) any { return s.mean() }},
 	}, sums[:min(most, len(sums))], false)
 	if len(sums) > most {
 		text += fmt.Sprintf("and %d more types\n", len(sums)-most)
 	}
 	if len(failed) > 0 {
 		slices.SortStableFunc(failed, func(a, b rota.WorkflowNode) int { return cmp.Compare(a.FinishedIndex, b.FinishedIndex) })
-		text += "\n" + renderList(nodeColumns(), failed[:min(showFailed, len(failed))], false)
+		text += "\n" + cli.RenderList(nodeColumns(), failed[:min(showFailed, len(failed))], false)
 		if len(failed) > showFailed {
 			text += fmt.Sprintf("and %d more that failed\n", len(failed)-showFailed)
 		}
@@ -376,5 +377,5 @@ func (s *typeSum) mean() string {
 	if s.ended == 0 {
 		return ""
 	}
-	return or(about(s.took/time.Duration(s.ended)), "0s")
+	return cli.Or(about(s.took/time.Duration(s.ended)), "0s")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/flowfile"
 )
 
@@ -61,7 +62,7 @@ another one under a known id is refused (exit 4).`,
 	flags.StringVar(&f.onFailure, "on-failure", "",
 		"what a node that does not complete means: `policy` fail_fast or continue")
 	flags.Float64Var(&f.timeScale, "time-scale", 1, "`factor` on the runtimes of a WfCommons instance")
-	within(flags, 0, maxTimeScale, "time-scale")
+	cli.Within(flags, 0, cli.MaxTimeScale, "time-scale")
 	flags.BoolVar(&f.resources, "resources", false, "take cores and memory (rounded up to eighths of a power of two) that a WfCommons instance recorded")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the workflow ended; exit 6 if otherwise than COMPLETED")
 	choices(cmd, "format", flowfile.FormatRota, flowfile.FormatWfCommons)
@@ -77,7 +78,7 @@ another one under a known id is refused (exit 4).`,
 		if err != nil {
 			return err
 		}
-		return a.does(func(ctx context.Context, args []string) error {
+		return a.Does(func(ctx context.Context, args []string) error {
 			spec, err := a.spec(f, policy, args[0], given)
 			if err != nil {
 				return err
@@ -91,11 +92,11 @@ another one under a known id is refused (exit 4).`,
 // check refuses flags that mean nothing, and gives --on-failure.
 func (f *workflowFlags) check() (policy rota.FailurePolicy, err error) {
 	if f.format != "" && f.format != flowfile.FormatRota && f.format != flowfile.FormatWfCommons {
-		return policy, unknown("format", "--format", f.format, []string{flowfile.FormatRota, flowfile.FormatWfCommons})
+		return policy, cli.Unknown("format", "--format", f.format, []string{flowfile.FormatRota, flowfile.FormatWfCommons})
 	}
 	if f.onFailure != "" {
 		if err := policy.UnmarshalText([]byte(f.onFailure)); err != nil {
-			return policy, usagef("--on-failure: %w", err)
+			return policy, cli.Usagef("--on-failure: %w", err)
 		}
 	}
 	return policy, nil
@@ -104,31 +105,31 @@ func (f *workflowFlags) check() (policy rota.FailurePolicy, err error) {
 // spec makes the workflow of a file and the flags; nobody is called yet.
 func (a workflowCommands) spec(f *workflowFlags, policy rota.FailurePolicy, path, given string) (rota.WorkflowSpec, error) {
 	var none rota.WorkflowSpec
-	text, err := flowfile.Read(path, a.stdin)
+	text, err := flowfile.Read(path, a.Stdin)
 	if err != nil {
-		return none, asUsage(err)
+		return none, cli.AsUsage(err)
 	}
-	format := or(f.format, flowfile.FormatOf(text))
+	format := cli.Or(f.format, flowfile.FormatOf(text))
 	if given != "" && format == flowfile.FormatRota {
-		return none, usagef("%s goes with a file in the format wfcommons: "+
+		return none, cli.Usagef("%s goes with a file in the format wfcommons: "+
 			"in our own each node says simulate_ms, cpu_milli and memory_bytes itself", given)
 	}
 	spec, err := flowfile.Parse(text, path, format, flowfile.Options{Scale: f.timeScale, Resources: f.resources})
 	if err != nil {
-		return none, a.fileError(path, err)
+		return none, a.FileError(path, err)
 	}
 	if f.onFailure != "" {
 		spec.OnFailure = policy
 	}
-	spec.ID = or(rota.WorkflowID(f.id), spec.ID)
-	spec.Queue = or(or(rota.QueueName(f.queue), spec.Queue), rota.DefaultQueue)
-	spec.Tenant = or(or(rota.TenantID(f.tenant), spec.Tenant), rota.DefaultTenant)
+	spec.ID = cli.Or(rota.WorkflowID(f.id), spec.ID)
+	spec.Queue = cli.Or(cli.Or(rota.QueueName(f.queue), spec.Queue), rota.DefaultQueue)
+	spec.Tenant = cli.Or(cli.Or(rota.TenantID(f.tenant), spec.Tenant), rota.DefaultTenant)
 	if spec.ID == "" {
 		// Minted here and not by the library, so that what is said of a lost answer names it.
 		spec.ID = rota.WorkflowID(client.NewJobID())
 	}
 	if _, err := spec.Arrange(); err != nil {
-		return none, a.fileError(path, err)
+		return none, a.FileError(path, err)
 	}
 	return spec, nil
 }
@@ -137,25 +138,25 @@ func (a workflowCommands) spec(f *workflowFlags, policy rota.FailurePolicy, path
 const nodeTime = time.Millisecond
 
 func (a workflowCommands) submitSpec(ctx context.Context, spec rota.WorkflowSpec, wait bool) error {
-	if !a.timeoutSet {
-		a.timeout += time.Duration(len(spec.Nodes)) * nodeTime
+	if !a.TimeoutSet {
+		a.Timeout += time.Duration(len(spec.Nodes)) * nodeTime
 	}
-	err := a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+	err := a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 		done, err := c.SubmitWorkflow(ctx, spec)
 		if err != nil {
 			if k := rota.KindOf(err); k == rota.KindTimeout || k == rota.KindUnavailable || ctx.Err() != nil {
-				a.talk("whether it was submitted is not known: submit it again with --id %s", spec.ID)
+				a.Talk("whether it was submitted is not known: submit it again with --id %s", spec.ID)
 			}
-			return asSubmitted(err)
+			return cli.AsSubmitted(err)
 		}
 		if done.Existed {
-			a.talk("workflow %s was there before: nothing was changed", done.ID)
+			a.Talk("workflow %s was there before: nothing was changed", done.ID)
 		}
 		if wait {
 			return nil
 		}
-		return a.printOne(done, []string{string(done.ID)}, func(bool) string {
-			return renderFacts([]fact{{"workflow", done.ID}, {"state", done.State}, {"nodes", done.Nodes}, {"edges", done.Edges}})
+		return a.PrintOne(done, []string{string(done.ID)}, func(bool) string {
+			return cli.RenderFacts([]cli.Fact{{Name: "workflow", Value: done.ID}, {Name: "state", Value: done.State}, {Name: "nodes", Value: done.Nodes}, {Name: "edges", Value: done.Edges}})
 		})
 	})(ctx, nil)
 	if err != nil || !wait {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli"
 )
 
 const nightlyYAML = `id: nightly-7
@@ -38,24 +39,24 @@ func TestWorkflowSubmit_offline(t *testing.T) {
 		want []string
 	}{
 		{"cycle", []string{file("c.yaml", "nodes:\n- {id: a, type: t, parents: [c]}\n- {id: b, type: t, parents: [a]}\n- {id: c, type: t, parents: [b]}\n")},
-			exitUsage, []string{"c.yaml", "a → b → c"}},
-		{"itself", []string{file("s.yaml", "nodes: [{id: a, type: t, parents: [a]}]")}, exitUsage, []string{`"a"`, "own parent"}},
-		{"several", []string{file("m.yaml", "nodes: [{id: a}, {id: b}]")}, exitUsage, []string{`"a"`, `"b"`, "these 2 faults", "nothing was submitted"}},
-		{"no_file", []string{filepath.Join(dir, "none.yaml")}, exitUsage, []string{"none.yaml", "no such file"}},
-		{"no_argument", nil, exitUsage, []string{"arg"}},
-		{"format", []string{good, "--format", "cwl"}, exitUsage, []string{`"cwl"`, "rota, wfcommons"}},
-		{"policy", []string{good, "--on-failure", "stop"}, exitUsage, []string{`"stop"`}},
-		{"scale", []string{good, "--time-scale", "-1"}, exitUsage, []string{"-1", "0 to 1000000"}},
-		{"scale_nan", []string{good, "--time-scale", "NaN"}, exitUsage, []string{"NaN"}},
-		{"scale_of_ours", []string{good, "--time-scale", "2"}, exitUsage, []string{"--time-scale", "wfcommons"}},
-		{"id", []string{good, "--id", "a b"}, exitUsage, []string{`"a b"`}},
-		{"ours_as_wfcommons", []string{good, "--format", "wfcommons"}, exitUsage, []string{"good.yaml", "not JSON"}},
-		{"nobody_there", []string{good}, exitTimeout, []string{"--id nightly-7"}},
+			cli.ExitUsage, []string{"c.yaml", "a → b → c"}},
+		{"itself", []string{file("s.yaml", "nodes: [{id: a, type: t, parents: [a]}]")}, cli.ExitUsage, []string{`"a"`, "own parent"}},
+		{"several", []string{file("m.yaml", "nodes: [{id: a}, {id: b}]")}, cli.ExitUsage, []string{`"a"`, `"b"`, "these 2 faults", "nothing was submitted"}},
+		{"no_file", []string{filepath.Join(dir, "none.yaml")}, cli.ExitUsage, []string{"none.yaml", "no such file"}},
+		{"no_argument", nil, cli.ExitUsage, []string{"arg"}},
+		{"format", []string{good, "--format", "cwl"}, cli.ExitUsage, []string{`"cwl"`, "rota, wfcommons"}},
+		{"policy", []string{good, "--on-failure", "stop"}, cli.ExitUsage, []string{`"stop"`}},
+		{"scale", []string{good, "--time-scale", "-1"}, cli.ExitUsage, []string{"-1", "0 to 1000000"}},
+		{"scale_nan", []string{good, "--time-scale", "NaN"}, cli.ExitUsage, []string{"NaN"}},
+		{"scale_of_ours", []string{good, "--time-scale", "2"}, cli.ExitUsage, []string{"--time-scale", "wfcommons"}},
+		{"id", []string{good, "--id", "a b"}, cli.ExitUsage, []string{`"a b"`}},
+		{"ours_as_wfcommons", []string{good, "--format", "wfcommons"}, cli.ExitUsage, []string{"good.yaml", "not JSON"}},
+		{"nobody_there", []string{good}, cli.ExitTimeout, []string{"--id nightly-7"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			code, _, talk := rotaLine(append([]string{"workflow", "submit"}, c.line...)...)
-			if code != c.code && (c.code != exitTimeout || code != exitUnavailable) {
+			if code != c.code && (c.code != cli.ExitTimeout || code != cli.ExitUnavailable) {
 				t.Errorf("exit %d, want %d", code, c.code)
 			}
 			for _, want := range c.want {
@@ -67,7 +68,7 @@ func TestWorkflowSubmit_offline(t *testing.T) {
 	}
 	t.Run("flags_beat_the_file", func(t *testing.T) {
 		t.Parallel()
-		a := &app{}
+		a := &cli.App{}
 		spec, err := workflowCommands{a}.spec(&workflowFlags{id: "x", queue: "q", tenant: "n", onFailure: "fail_fast", timeScale: 1}, rota.FailureFailFast, good, "")
 		if err != nil || spec.ID != "x" || spec.Queue != "q" || spec.Tenant != "n" || spec.OnFailure != rota.FailureFailFast ||
 			spec.Nodes[0].Queue != "q" {

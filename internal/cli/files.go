@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -9,11 +9,11 @@ import (
 	"github.com/rotasched/rota/internal/flowfile"
 )
 
-// maxKeyFile bounds a file of keys, or of an attestation.
-const maxKeyFile = 1 << 20
+// MaxKeyFile bounds a file of keys, or of an attestation.
+const MaxKeyFile = 1 << 20
 
-// readSmall reads a file of at most so many bytes.
-func readSmall(path string, most int64) ([]byte, error) {
+// ReadSmall reads a file of at most so many bytes.
+func ReadSmall(path string, most int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -26,22 +26,22 @@ func readSmall(path string, most int64) ([]byte, error) {
 	return text, err
 }
 
-// fileError returns what is wrong with a file: several faults a line each, before the
+// FileError returns what is wrong with a file: several faults a line each, before the
 // one line that ends the command.
-func (a *app) fileError(path string, err error) error {
+func (a *App) FileError(path string, err error) error {
 	name := path
 	if path == "-" {
 		name = "stdin"
 	}
 	var faults flowfile.Faults
 	if !errors.As(err, &faults) || len(faults) == 1 {
-		return usagef("%s: %w", name, err)
+		return Usagef("%s: %w", name, err)
 	}
 	for _, fault := range faults {
-		a.talk("%s: %s", name, clean(fault))
+		a.Talk("%s: %s", name, Clean(fault))
 	}
 	if len(faults) >= flowfile.MaxFaults {
-		return usagef("%s has these %d faults at least; nothing was submitted", name, len(faults))
+		return Usagef("%s has these %d faults at least; nothing was submitted", name, len(faults))
 	}
-	return usagef("%s has these %d faults; nothing was submitted", name, len(faults))
+	return Usagef("%s has these %d faults; nothing was submitted", name, len(faults))
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -11,13 +11,13 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// column is one column of a list's table. Wide ones appear with -o wide only;
+// Column is one column of a list's table. Wide ones appear with -o wide only;
 // most trims what is longer, 0 for never.
-type column[T any] struct {
-	head string
-	wide bool
-	most int
-	cell func(T) any
+type Column[T any] struct {
+	Head string
+	Wide bool
+	Most int
+	Cell func(T) any
 }
 
 // plainStyle has no frames: tables are read by eye and by awk.
@@ -28,44 +28,44 @@ func plainStyle() table.Style {
 	return s
 }
 
-func renderList[T any](columns []column[T], items []T, wide bool) string {
+func RenderList[T any](columns []Column[T], items []T, wide bool) string {
 	t := table.NewWriter()
 	t.SetStyle(plainStyle())
 	t.SuppressTrailingSpaces()
 	var head table.Row
-	var shown []column[T]
+	var shown []Column[T]
 	for _, c := range columns {
-		if c.wide && !wide {
+		if c.Wide && !wide {
 			continue
 		}
 		shown = append(shown, c)
-		head = append(head, c.head)
+		head = append(head, c.Head)
 	}
 	t.AppendHeader(head)
 	for _, item := range items {
 		row := make(table.Row, len(shown))
 		for i, c := range shown {
-			row[i] = cell(c.cell(item), c.most, wide)
+			row[i] = cell(c.Cell(item), c.Most, wide)
 		}
 		t.AppendRow(row)
 	}
 	return t.Render() + "\n"
 }
 
-// fact is one line of a show-like table.
-type fact struct {
-	name  string
-	value any
+// Fact is one line of a show-like table.
+type Fact struct {
+	Name  string
+	Value any
 }
 
-// renderFacts shows one object, a fact a line; empty ones are left out.
-func renderFacts(facts []fact) string {
+// RenderFacts shows one object, a fact a line; empty ones are left out.
+func RenderFacts(facts []Fact) string {
 	t := table.NewWriter()
 	t.SetStyle(plainStyle())
 	t.SuppressTrailingSpaces()
 	for _, f := range facts {
-		if v := cell(f.value, 0, true); v != "" {
-			t.AppendRow(table.Row{f.name, v})
+		if v := cell(f.Value, 0, true); v != "" {
+			t.AppendRow(table.Row{f.Name, v})
 		}
 	}
 	return t.Render() + "\n"
@@ -80,7 +80,7 @@ func cell(v any, most int, wide bool) any {
 	case nil:
 		return ""
 	default:
-		s := clean(fmt.Sprint(v))
+		s := Clean(fmt.Sprint(v))
 		if most > 0 && !wide {
 			s = text.Snip(s, most, "…")
 		}
@@ -88,8 +88,8 @@ func cell(v any, most int, wide bool) any {
 	}
 }
 
-// clean replaces what is not printable.
-func clean(s string) string {
+// Clean replaces what is not printable.
+func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
@@ -101,15 +101,15 @@ func clean(s string) string {
 	}, s)
 }
 
-// span shows milliseconds; "" for none.
-func span(ms int64) string {
+// Span shows milliseconds; "" for none.
+func Span(ms int64) string {
 	if ms == 0 {
 		return ""
 	}
 	return (time.Duration(ms) * time.Millisecond).String()
 }
 
-func joined[S ~string](list []S) string {
+func Joined[S ~string](list []S) string {
 	texts := make([]string, len(list))
 	for i, s := range list {
 		texts[i] = string(s)
@@ -117,8 +117,8 @@ func joined[S ~string](list []S) string {
 	return strings.Join(texts, ",")
 }
 
-// or returns the second where the first is empty.
-func or[T comparable](v, otherwise T) T {
+// Or returns the second where the first is empty.
+func Or[T comparable](v, otherwise T) T {
 	var zero T
 	if v == zero {
 		return otherwise
@@ -126,8 +126,8 @@ func or[T comparable](v, otherwise T) T {
 	return v
 }
 
-// ruleText names a rule: its name, and its value where it is for one.
-func ruleText(r rota.KeyRule) string {
+// RuleText names a rule: its name, and its value where it is for one.
+func RuleText(r rota.KeyRule) string {
 	if r.Value == "" {
 		return r.Name
 	}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -20,142 +20,142 @@ import (
 
 // The exit codes. Scripts depend on them.
 const (
-	exitDone        = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitNotFound    = 3
-	exitRefused     = 4
-	exitTimeout     = 5
-	exitOtherwise   = 6
-	exitUnavailable = 7
-	exitDenied      = 8
+	ExitDone        = 0
+	ExitFailed      = 1
+	ExitUsage       = 2
+	ExitNotFound    = 3
+	ExitRefused     = 4
+	ExitTimeout     = 5
+	ExitOtherwise   = 6
+	ExitUnavailable = 7
+	ExitDenied      = 8
 )
 
-// codedError is an error that knows its exit code, for what no kind says: a
+// CodedError is an error that knows its exit code, for what no kind says: a
 // wrong command line, a job that ended otherwise than COMPLETED.
-type codedError struct {
-	code int
-	err  error
+type CodedError struct {
+	Code int
+	Err  error
 }
 
-func (e *codedError) Error() string { return e.err.Error() }
-func (e *codedError) Unwrap() error { return e.err }
+func (e *CodedError) Error() string { return e.Err.Error() }
+func (e *CodedError) Unwrap() error { return e.Err }
 
-// silentExit ends with a code of which somebody else has said why.
-type silentExit struct{ code int }
+// SilentExit ends with a code of which somebody else has said why.
+type SilentExit struct{ Code int }
 
-func (e *silentExit) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+func (e *SilentExit) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
 
-func usagef(format string, args ...any) error {
-	return &codedError{exitUsage, fmt.Errorf(format, args...)}
+func Usagef(format string, args ...any) error {
+	return &CodedError{ExitUsage, fmt.Errorf(format, args...)}
 }
 
-// unknown refuses a name that is none of those wanted, and guesses which one is meant.
-func unknown(subject, what, typed string, names []string) error {
+// Unknown refuses a name that is none of those wanted, and guesses which one is meant.
+func Unknown(subject, what, typed string, names []string) error {
 	return rota.Refusef(rota.KindInvalid, subject, "%s", nearest.Unknown(what, typed, names))
 }
 
-func failf(format string, args ...any) error {
-	return &codedError{exitFailed, fmt.Errorf(format, args...)}
+func Failf(format string, args ...any) error {
+	return &CodedError{ExitFailed, fmt.Errorf(format, args...)}
 }
 
-// asUsage takes an error from before the command began (cobra's own checks) as
+// AsUsage takes an error from before the command began (cobra's own checks) as
 // a wrong command line, unless it says otherwise itself.
-func asUsage(err error) error {
-	var coded *codedError
+func AsUsage(err error) error {
+	var coded *CodedError
 	if errors.As(err, &coded) {
 		return err
 	}
-	return &codedError{exitUsage, err}
+	return &CodedError{ExitUsage, err}
 }
 
-// exitCode is the one mapping of errors to exit codes.
-func exitCode(err error) int {
+// ExitCode is the one mapping of errors to exit codes.
+func ExitCode(err error) int {
 	if err == nil {
-		return exitDone
+		return ExitDone
 	}
-	var coded *codedError
+	var coded *CodedError
 	if errors.As(err, &coded) {
-		return coded.code
+		return coded.Code
 	}
 	var refusal *rota.Error
 	if errors.As(err, &refusal) {
-		return kindCode(refusal.Kind)
+		return KindCode(refusal.Kind)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return exitTimeout
+		return ExitTimeout
 	}
-	return exitFailed
+	return ExitFailed
 }
 
-func kindCode(kind rota.Kind) int {
+func KindCode(kind rota.Kind) int {
 	switch kind {
 	case rota.KindNone:
-		return exitDone
+		return ExitDone
 	case rota.KindInvalid:
-		return exitUsage
+		return ExitUsage
 	case rota.KindNotFound:
-		return exitNotFound
+		return ExitNotFound
 	case rota.KindExhausted, rota.KindMode:
-		return exitRefused
+		return ExitRefused
 	case rota.KindTimeout:
-		return exitTimeout
+		return ExitTimeout
 	case rota.KindUnavailable:
-		return exitUnavailable
+		return ExitUnavailable
 	case rota.KindDenied, rota.KindUnauthenticated:
-		return exitDenied
+		return ExitDenied
 	default:
-		return exitFailed
+		return ExitFailed
 	}
 }
 
-// submitCode is kindCode for what is submitted, opened, started or signalled under an id: one that
+// SubmitCode is kindCode for what is submitted, opened, started or signalled under an id: one that
 // stands for something else is a refusal like those of admission.
-func submitCode(kind rota.Kind) int {
+func SubmitCode(kind rota.Kind) int {
 	if kind == rota.KindConflict {
-		return exitRefused
+		return ExitRefused
 	}
-	return kindCode(kind)
+	return KindCode(kind)
 }
 
-// asSubmitted sets the exit code of the error of such a call.
-func asSubmitted(err error) error {
+// AsSubmitted sets the exit code of the error of such a call.
+func AsSubmitted(err error) error {
 	if rota.KindOf(err) == rota.KindConflict {
-		return &codedError{exitRefused, err}
+		return &CodedError{ExitRefused, err}
 	}
 	return err
 }
 
-// worstCode picks the exit code of a batch whose items were refused for several
+// WorstCode picks the exit code of a batch whose items were refused for several
 // reasons: what the caller must correct first, then what has no outcome, then
 // what waiting mends.
-func worstCode(code func(rota.Kind) int, kinds []rota.Kind) int {
+func WorstCode(code func(rota.Kind) int, kinds []rota.Kind) int {
 	seen := make(map[int]bool, len(kinds))
 	for _, k := range kinds {
 		seen[code(k)] = true
 	}
-	for _, code := range []int{exitUsage, exitDenied, exitUnavailable, exitTimeout, exitRefused, exitNotFound, exitFailed} {
+	for _, code := range []int{ExitUsage, ExitDenied, ExitUnavailable, ExitTimeout, ExitRefused, ExitNotFound, ExitFailed} {
 		if seen[code] {
 			return code
 		}
 	}
-	return exitDone
+	return ExitDone
 }
 
-// errorLine is the one line that stderr gets: what went wrong and what to do.
-func errorLine(err error, addrs []string) string {
+// ErrorLine is the one line that stderr gets: what went wrong and what to do.
+func ErrorLine(err error, addrs []string) string {
 	text := err.Error()
 	var bad *pflag.InvalidValueError
 	if errors.As(err, &bad) {
 		text = strings.Replace(text, bad.Error(), badValue(bad), 1)
 	}
-	text = oneLine(text)
-	switch exitCode(err) {
-	case exitRefused:
+	text = OneLine(text)
+	switch ExitCode(err) {
+	case ExitRefused:
 		if rota.KindOf(err) != rota.KindConflict { // time mends that one not
 			text += retryHint(err, "; try again later")
 		}
-	case exitUnavailable:
+	case ExitUnavailable:
 		text += retryHint(err, "")
 		if slices.Equal(addrs, []string{client.DefaultAddress}) {
 			text += "; rota dev starts a cluster there, --addr or ROTA_ADDR names another"
@@ -176,9 +176,9 @@ func errorLine(err error, addrs []string) string {
 			text += "; is a majority of the nodes up?"
 		}
 		text += " (" + asked + "--addr or ROTA_ADDR names others)"
-	case exitTimeout:
+	case ExitTimeout:
 		text += "; --timeout allows longer"
-	case exitFailed:
+	case ExitFailed:
 		text += retryHint(err, "")
 	}
 	return "rota: " + text
@@ -191,7 +191,7 @@ func connectionHint(text string) string {
 	case strings.Contains(text, "is no client port of a node"):
 		return "--addr or ROTA_ADDR names the --api of a node"
 	case strings.Contains(text, "x509: certificate has expired or is not yet valid"):
-		return "a certificate has ended, or a clock is wrong (runbook: " + runbooks + "CertificatesEnded.md)"
+		return "a certificate has ended, or a clock is wrong (runbook: " + Runbooks + "CertificatesEnded.md)"
 	case strings.Contains(text, "x509: certificate is valid for "):
 		return "the node's certificate has to name the host of its address: rota tls issue node ID --host HOST"
 	case strings.Contains(text, "x509: certificate signed by unknown authority"):
@@ -218,14 +218,14 @@ func badValue(bad *pflag.InvalidValueError) string {
 		}
 		want = "a duration such as 30s, 5m or 1d12h"
 	case "date":
-		want = wantedDate
+		want = WantedDate
 	case "bool":
 		want = "true or false"
 	default:
 		return bad.Error()
 	}
-	if r, ok := bad.GetFlag().Value.(*rangedFlag); ok {
-		want += ", " + r.span() + ","
+	if r, ok := bad.GetFlag().Value.(*RangedFlag); ok {
+		want += ", " + r.Span() + ","
 	}
 	return fmt.Sprintf("--%s %q is refused: %s is wanted", bad.GetFlag().Name, bad.GetValue(), want)
 }
@@ -238,10 +238,10 @@ func retryHint(err error, otherwise string) string {
 	return fmt.Sprintf("; try again in %s", max(d.Round(time.Millisecond), time.Millisecond))
 }
 
-// runbooks is where the pages are.
-const runbooks = transport.Runbooks
+// Runbooks is where the pages are.
+const Runbooks = transport.Runbooks
 
-// signalError is why a context ended by a signal.
-type signalError struct{ syscall.Signal }
+// SignalError is why a context ended by a signal.
+type SignalError struct{ syscall.Signal }
 
-func (e signalError) Error() string { return e.String() + " signal received" }
+func (e SignalError) Error() string { return e.String() + " signal received" }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -23,19 +23,19 @@ const (
 // lister asks a cluster for the names that a shell may complete.
 type lister func(ctx context.Context, c *client.Client) ([]string, error)
 
-// addCompletions lets shells complete arguments and flags, by the command's path and by
+// AddCompletions lets shells complete arguments and flags, by the command's path and by
 // the flag's name. Names of a cluster are asked of it; one that does not answer at once
 // completes nothing.
-func (a *app) addCompletions(root *cobra.Command) {
-	jobs, flows := a.asks(listJobs), a.asks(listWorkflows)
-	queues, workers, tenants := a.asks(listQueues), a.asks(listWorkers), a.asks(listTenants)
-	schedules, rules, batches := a.asks(listSchedules), a.asks(listKeyRules), a.asks(listBatches)
+func (a *App) AddCompletions(root *cobra.Command) {
+	jobs, flows := a.Asks(listJobs), a.Asks(listWorkflows)
+	queues, workers, tenants := a.Asks(ListQueues), a.Asks(listWorkers), a.Asks(listTenants)
+	schedules, rules, batches := a.Asks(listSchedules), a.Asks(listKeyRules), a.Asks(listBatches)
 	args := map[string]cobra.CompletionFunc{
-		"mode set": fixed(rota.ClusterModeNames()...), "plan start": fixed(planVerbNames()...),
+		"mode set": fixed(rota.ClusterModeNames()...), "plan start": fixed(PlanVerbNames()...),
 	}
 	for of, names := range map[string]cobra.CompletionFunc{
 		"job show why logs wait cancel retry reject": jobs, "workflow show graph wait cancel retry": flows, "tenant show set delete": tenants,
-		"plan show wait cancel": a.asks(listPlans), "batch show seal wait": batches,
+		"plan show wait cancel": a.Asks(listPlans), "batch show seal wait": batches,
 		"key set delete": rules, "schedule show set next pause resume trigger backfill delete": schedules,
 		"queue show set pause resume delete": queues, "worker show drain suspend resume retire delete": workers,
 	} {
@@ -85,16 +85,16 @@ func fixed(names ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)
 }
 
-// asks completes what a cluster lists, and nothing where it cannot be asked.
-func (a *app) asks(list lister) cobra.CompletionFunc {
+// Asks completes what a cluster lists, and nothing where it cannot be asked.
+func (a *App) Asks(list lister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, given []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		const directive = cobra.ShellCompDirectiveNoFileComp
-		if err := a.settle(cmd); err != nil {
+		if err := a.Settle(cmd); err != nil {
 			return nil, directive
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 		defer cancel()
-		c, err := a.dial()
+		c, err := a.Dial()
 		if err != nil {
 			return nil, directive
 		}
@@ -127,7 +127,7 @@ func listWorkflows(ctx context.Context, c *client.Client) ([]string, error) {
 	return namesOf(flows, func(w *rota.Workflow) string { return string(w.ID) }), err
 }
 
-func listQueues(ctx context.Context, c *client.Client) ([]string, error) {
+func ListQueues(ctx context.Context, c *client.Client) ([]string, error) {
 	queues, err := client.Collect(c.Queues(ctx, client.Stale()))
 	return namesOf(queues, func(q *rota.Queue) string { return string(q.Name) }), err
 }
@@ -154,7 +154,7 @@ func listSchedules(ctx context.Context, c *client.Client) ([]string, error) {
 
 func listKeyRules(ctx context.Context, c *client.Client) ([]string, error) {
 	rules, err := client.Collect(c.Keys().Rules(ctx, client.Stale()))
-	names := namesOf(rules, func(r *rota.KeyRule) string { return ruleText(*r) })
+	names := namesOf(rules, func(r *rota.KeyRule) string { return RuleText(*r) })
 	slices.Sort(names)
 	return slices.Compact(names), err // of several queues
 }
@@ -164,7 +164,7 @@ func listBatches(ctx context.Context, c *client.Client) ([]string, error) {
 	return namesOf(batches, func(b *rota.Batch) string { return string(b.ID) }), err
 }
 
-func planVerbNames() (names []string) {
+func PlanVerbNames() (names []string) {
 	for v := rota.PlanCancel; v <= rota.PlanVerbLast; v++ {
 		names = append(names, v.String())
 	}

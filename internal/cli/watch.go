@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 	"golang.org/x/term"
 )
 
-// watcher shows how far something is: a bar on a terminal, else nothing or now
+// Watcher shows how far something is: a bar on a terminal, else nothing or now
 // and then a line.
-type watcher struct {
+type Watcher struct {
 	out   io.Writer
 	bar   progress.Writer
 	what  string
@@ -30,26 +30,26 @@ const (
 	lineEvery = 5 * time.Second
 )
 
-// terminal reports whether a writer is one.
-func terminal(w io.Writer) bool {
-	if locked, ok := w.(*lockedWriter); ok {
-		w = locked.w
+// Terminal reports whether a writer is one.
+func Terminal(w io.Writer) bool {
+	if locked, ok := w.(*LockedWriter); ok {
+		w = locked.W
 	}
 	file, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// watch shows value's way to total on stderr until stop.
-func (a *app) watch(what string, total int64, value func() int64) *watcher {
-	w := &watcher{out: a.stderr, what: what, total: total, value: value, stopped: make(chan struct{})}
-	if terminal(a.stderr) {
+// Watch shows value's way to total on stderr until stop.
+func (a *App) Watch(what string, total int64, value func() int64) *Watcher {
+	w := &Watcher{out: a.Stderr, what: what, total: total, value: value, stopped: make(chan struct{})}
+	if Terminal(a.Stderr) {
 		w.showBar()
 	}
 	w.done.Go(w.run)
 	return w
 }
 
-func (w *watcher) showBar() {
+func (w *Watcher) showBar() {
 	w.bar = progress.NewWriter()
 	w.bar.SetOutputWriter(w.out)
 	w.bar.SetTrackerLength(40)
@@ -60,7 +60,7 @@ func (w *watcher) showBar() {
 	w.bar.Style().Options.ErrorString = "stopped"
 }
 
-func (w *watcher) run() {
+func (w *Watcher) run() {
 	every := lineEvery
 	var tracker *progress.Tracker
 	if w.bar != nil {
@@ -102,8 +102,8 @@ func end(tracker *progress.Tracker, reached int64) {
 	tracker.MarkAsDone()
 }
 
-// say puts a line above the bar.
-func (w *watcher) say(format string, args ...any) {
+// Say puts a line above the bar.
+func (w *Watcher) Say(format string, args ...any) {
 	if w.bar != nil {
 		w.bar.Log(format, args...)
 		return
@@ -111,22 +111,22 @@ func (w *watcher) say(format string, args ...any) {
 	fmt.Fprintf(w.out, format+"\n", args...)
 }
 
-// stop ends the show.
-func (w *watcher) stop() {
+// Stop ends the show.
+func (w *Watcher) Stop() {
 	w.once.Do(func() {
 		close(w.stopped)
 		w.done.Wait()
 	})
 }
 
-// lockedWriter lets goroutines write whole lines to one place.
-type lockedWriter struct {
+// LockedWriter lets goroutines write whole lines to one place.
+type LockedWriter struct {
 	mu sync.Mutex
-	w  io.Writer
+	W  io.Writer
 }
 
-func (l *lockedWriter) Write(p []byte) (int, error) {
+func (l *LockedWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.w.Write(p)
+	return l.W.Write(p)
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"strings"
@@ -30,48 +30,48 @@ func (d *durationValue) String() string {
 // Type implements pflag.Value.
 func (d *durationValue) Type() string { return "duration" }
 
-func durationVar(flags *pflag.FlagSet, into *time.Duration, name string, standard time.Duration, usage string) {
+func DurationVar(flags *pflag.FlagSet, into *time.Duration, name string, standard time.Duration, usage string) {
 	*into = standard
 	flags.Var((*durationValue)(into), name, usage)
 }
 
-// dateValue is a flag's date.
-type dateValue rota.Date
+// DateValue is a flag's date.
+type DateValue rota.Date
 
 // Set implements pflag.Value.
-func (d *dateValue) Set(text string) error {
-	at, err := parseDate(text)
+func (d *DateValue) Set(text string) error {
+	at, err := ParseDate(text)
 	if err == nil {
-		*d = dateValue(at.UnixMilli())
+		*d = DateValue(at.UnixMilli())
 	}
 	return err
 }
 
 // String implements pflag.Value.
-func (d *dateValue) String() string { return rota.Date(*d).String() }
+func (d *DateValue) String() string { return rota.Date(*d).String() }
 
 // Type implements pflag.Value.
-func (d *dateValue) Type() string { return "date" }
+func (d *DateValue) Type() string { return "date" }
 
 // dateForms are the dates that people write, RFC 3339 first. What names no zone is local.
 var dateForms = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04",
 	time.DateOnly}
 
-const wantedDate = "a date such as 2031-01-31T15:04:05Z, or 2031-01-31 15:04 in local time"
+const WantedDate = "a date such as 2031-01-31T15:04:05Z, or 2031-01-31 15:04 in local time"
 
-// parseDate reads a date in any of dateForms.
-func parseDate(text string) (time.Time, error) {
+// ParseDate reads a date in any of dateForms.
+func ParseDate(text string) (time.Time, error) {
 	for _, form := range dateForms {
 		if at, err := time.ParseInLocation(form, text, time.Local); err == nil {
 			return at, nil
 		}
 	}
-	return time.Time{}, usagef("%q is no date: %s is wanted", text, wantedDate)
+	return time.Time{}, Usagef("%q is no date: %s is wanted", text, WantedDate)
 }
 
-// parsePairs reads the K=V of a flag that may be repeated; value reads what follows the
+// ParsePairs reads the K=V of a flag that may be repeated; value reads what follows the
 // first =, and example shows one.
-func parsePairs[V any](flag string, pairs []string, example string, value func(text string) (V, error)) (map[string]V, error) {
+func ParsePairs[V any](flag string, pairs []string, example string, value func(text string) (V, error)) (map[string]V, error) {
 	if len(pairs) == 0 {
 		return nil, nil
 	}
@@ -80,10 +80,10 @@ func parsePairs[V any](flag string, pairs []string, example string, value func(t
 		name, text, ok := strings.Cut(pair, "=")
 		v, err := value(text)
 		if !ok || name == "" || err != nil {
-			return nil, usagef("%s %q is refused: one such as %s is wanted", flag, pair, example)
+			return nil, Usagef("%s %q is refused: one such as %s is wanted", flag, pair, example)
 		}
 		if _, twice := all[name]; twice {
-			return nil, usagef("%s %s is given twice", flag, name)
+			return nil, Usagef("%s %s is given twice", flag, name)
 		}
 		all[name] = v
 	}

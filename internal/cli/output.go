@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -13,85 +13,85 @@ import (
 // formats are the values of -o.
 var formats = []string{"table", "wide", "json", "jsonl", "yaml", "name"}
 
-// outputUsage is what -o says of itself.
-var outputUsage = "`format` of the output: " + strings.Join(formats, ", ")
+// OutputUsage is what -o says of itself.
+var OutputUsage = "`format` of the output: " + strings.Join(formats, ", ")
 
-// listing is a list on its way to stdout. whole is its JSON object,
+// Listing is a list on its way to stdout. whole is its JSON object,
 // {"<plural noun>": […]}.
-type listing[T any] struct {
-	whole   any
-	items   []T
-	name    func(T) string
-	columns []column[T]
+type Listing[T any] struct {
+	Whole   any
+	Items   []T
+	Name    func(T) string
+	Columns []Column[T]
 }
 
-// print writes the list in the format asked for.
-func (l *listing[T]) print(a *app) error {
-	switch a.output {
+// Print writes the list in the format asked for.
+func (l *Listing[T]) Print(a *App) error {
+	switch a.Output {
 	case "table", "wide":
-		_, err := io.WriteString(a.stdout, renderList(l.columns, l.items, a.output == "wide"))
+		_, err := io.WriteString(a.Stdout, RenderList(l.Columns, l.Items, a.Output == "wide"))
 		return err
 	case "jsonl":
-		for i := range l.items {
-			if err := writeJSON(a.stdout, l.items[i], ""); err != nil {
+		for i := range l.Items {
+			if err := WriteJSON(a.Stdout, l.Items[i], ""); err != nil {
 				return err
 			}
 		}
 		return nil
 	case "name":
-		for i := range l.items {
-			if _, err := fmt.Fprintln(a.stdout, l.name(l.items[i])); err != nil {
+		for i := range l.Items {
+			if _, err := fmt.Fprintln(a.Stdout, l.Name(l.Items[i])); err != nil {
 				return err
 			}
 		}
 		return nil
 	default:
-		return writeValue(a.stdout, a.output, l.whole)
+		return WriteValue(a.Stdout, a.Output, l.Whole)
 	}
 }
 
-// printAll prints a whole list, whose JSON has the items under a plural noun.
-func printAll[T any](a *app, noun string, items []T, name func(T) string, columns []column[T]) error {
+// PrintAll prints a whole list, whose JSON has the items under a plural noun.
+func PrintAll[T any](a *App, noun string, items []T, name func(T) string, columns []Column[T]) error {
 	if items == nil {
 		items = []T{}
 	}
-	l := listing[T]{whole: map[string]any{noun: items}, items: items, name: name, columns: columns}
-	return l.print(a)
+	l := Listing[T]{Whole: map[string]any{noun: items}, Items: items, Name: name, Columns: columns}
+	return l.Print(a)
 }
 
-// printOne writes one object in the format asked for; rows is its table.
-func (a *app) printOne(value any, names []string, rows func(wide bool) string) error {
-	switch a.output {
+// PrintOne writes one object in the format asked for; rows is its table.
+func (a *App) PrintOne(value any, names []string, rows func(wide bool) string) error {
+	switch a.Output {
 	case "table", "wide":
-		_, err := io.WriteString(a.stdout, rows(a.output == "wide"))
+		_, err := io.WriteString(a.Stdout, rows(a.Output == "wide"))
 		return err
 	case "name":
 		for _, n := range names {
-			if _, err := fmt.Fprintln(a.stdout, n); err != nil {
+			if _, err := fmt.Fprintln(a.Stdout, n); err != nil {
 				return err
 			}
 		}
 		return nil
 	default:
-		return writeValue(a.stdout, a.output, value)
+		return WriteValue(a.Stdout, a.Output, value)
 	}
 }
 
-// writeValue writes one value as json (indented), jsonl (one line) or yaml.
-func writeValue(w io.Writer, format string, value any) error {
+// WriteValue writes one value as json (indented), jsonl (one line) or yaml.
+func WriteValue(w io.Writer, format string, value any) error {
 	switch format {
 	case "json":
-		return writeJSON(w, value, "  ")
+		return WriteJSON(w, value, "  ")
 	case "jsonl":
-		return writeJSON(w, value, "")
+		return WriteJSON(w, value, "")
 	default:
-		return writeYAML(w, value)
+		return WriteYAML(w, value)
 	}
 }
 
-// writeJSON writes a value as JSON. Control characters that JSON lets stand, U+007F to
+// WriteJSON writes a value as JSON. Control characters that JSON lets stand, U+007F to
 // U+009F, are escaped: a terminal may take them for commands.
-func writeJSON(w io.Writer, value any, indent string) error {
+func WriteJSON(w io.Writer, value any, indent string) error {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
@@ -99,14 +99,14 @@ func writeJSON(w io.Writer, value any, indent string) error {
 	if err := e.Encode(value); err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
-	if _, err := w.Write(escapeControls(text.Bytes())); err != nil {
+	if _, err := w.Write(EscapeControls(text.Bytes())); err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
 	return nil
 }
 
-// escapeControls returns JSON with U+007F to U+009F, which stand only in strings, escaped.
-func escapeControls(text []byte) []byte {
+// EscapeControls returns JSON with U+007F to U+009F, which stand only in strings, escaped.
+func EscapeControls(text []byte) []byte {
 	if !bytes.ContainsFunc(text, isLateControl) {
 		return text
 	}
@@ -124,11 +124,11 @@ func escapeControls(text []byte) []byte {
 // isLateControl reports whether r is one of the control characters behind ASCII's printable ones.
 func isLateControl(r rune) bool { return r >= 0x7f && r <= 0x9f }
 
-// writeYAML writes the value's JSON as YAML: the same names, the same order,
+// WriteYAML writes the value's JSON as YAML: the same names, the same order,
 // the same numbers. Going through JSON text keeps one source of both shapes.
-func writeYAML(w io.Writer, value any) error {
+func WriteYAML(w io.Writer, value any) error {
 	var text bytes.Buffer
-	if err := writeJSON(&text, value, ""); err != nil {
+	if err := WriteJSON(&text, value, ""); err != nil {
 		return err
 	}
 	d := json.NewDecoder(&text)
@@ -206,16 +206,16 @@ func yamlPlain(s string) bool {
 	return true
 }
 
-// oneLine returns a text without line ends and wide gaps.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+// OneLine returns a text without line ends and wide gaps.
+func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// colours reports whether stdout shows colours and is wanted to.
-func (a *app) colours() bool {
-	for _, e := range a.environ {
+// Colours reports whether stdout shows colours and is wanted to.
+func (a *App) Colours() bool {
+	for _, e := range a.Environ {
 		name, value, _ := strings.Cut(e, "=")
 		if name == "NO_COLOR" && value != "" || name == "TERM" && value == "dumb" {
 			return false
 		}
 	}
-	return terminal(a.stdout)
+	return Terminal(a.Stdout)
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"crypto/tls"
@@ -8,43 +8,43 @@ import (
 	"github.com/rotasched/rota/internal/secret"
 )
 
-// tlsFiles name the files of --tls-cert, --tls-key and --tls-ca, or of a server's
+// TLSFiles name the files of --tls-cert, --tls-key and --tls-ca, or of a server's
 // --node-ca. A server needs all three; a client the certificate only where it has one.
-type tlsFiles struct {
-	cert, key, ca string
+type TLSFiles struct {
+	Cert, Key, Ca string
 }
 
-// complete reports whether a server has what it needs.
-func (f tlsFiles) complete() bool { return f.cert != "" && f.key != "" && f.ca != "" }
+// Complete reports whether a server has what it needs.
+func (f TLSFiles) Complete() bool { return f.Cert != "" && f.Key != "" && f.Ca != "" }
 
-// client is the client's side: the node must have a certificate of the
+// Client is the client's side: the node must have a certificate of the
 // authority, of the system's ones where no --tls-ca is given. Authority and certificate are
 // read at each connection: a worker outlives many.
-func (f tlsFiles) client() (func() (*tls.Config, error), error) {
-	l, err := f.live(nil)
+func (f TLSFiles) Client() (func() (*tls.Config, error), error) {
+	l, err := f.Live(nil)
 	if err != nil {
 		return nil, err
 	}
 	return func() (*tls.Config, error) {
-		_, _ = l.look() // what cannot be read leaves the one before
+		_, _ = l.Look() // what cannot be read leaves the one before
 		config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: l.authorities()}
-		if l.current() != nil {
+		if l.Current() != nil {
 			config.GetClientCertificate = l.show
 		}
 		return config, nil
 	}, nil
 }
 
-// certificate reads certificate and key, with the leaf.
-func (f tlsFiles) certificate() (*tls.Certificate, error) {
-	if f.cert == "" || f.key == "" {
-		return nil, usagef("--tls-cert and --tls-key go together")
+// Certificate reads certificate and key, with the leaf.
+func (f TLSFiles) Certificate() (*tls.Certificate, error) {
+	if f.Cert == "" || f.Key == "" {
+		return nil, Usagef("--tls-cert and --tls-key go together")
 	}
 	var certificate tls.Certificate
-	cert, err := readSmall(f.cert, maxKeyFile)
+	cert, err := ReadSmall(f.Cert, MaxKeyFile)
 	if err == nil {
 		var key []byte
-		if key, err = secret.ReadFile(f.key, maxKeyFile); err == nil {
+		if key, err = secret.ReadFile(f.Key, MaxKeyFile); err == nil {
 			certificate, err = tls.X509KeyPair(cert, key)
 		}
 	}
@@ -52,7 +52,7 @@ func (f tlsFiles) certificate() (*tls.Certificate, error) {
 		certificate.Leaf, err = x509.ParseCertificate(certificate.Certificate[0])
 	}
 	if err != nil {
-		return nil, failf("read certificate %s and key %s: %w", f.cert, f.key, err)
+		return nil, Failf("read certificate %s and key %s: %w", f.Cert, f.Key, err)
 	}
 	return &certificate, nil
 }
@@ -64,22 +64,22 @@ func readPool(path string) (*x509.CertPool, error) {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, failf("read authorities: %w", err)
+		return nil, Failf("read authorities: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, failf("read authorities: %s has no certificate in PEM", path)
+		return nil, Failf("read authorities: %s has no certificate in PEM", path)
 	}
 	return pool, nil
 }
 
-// faults returns what is wrong with each file of a server by itself, and with that of its
+// Faults returns what is wrong with each file of a server by itself, and with that of its
 // clients' authorities.
-func (f tlsFiles) faults(clientCA string) (faults startFaults) {
-	if _, err := f.certificate(); err != nil {
+func (f TLSFiles) Faults(clientCA string) (faults StartFaults) {
+	if _, err := f.Certificate(); err != nil {
 		faults = append(faults, err)
 	}
-	for _, path := range []string{f.ca, clientCA} {
+	for _, path := range []string{f.Ca, clientCA} {
 		if _, err := readPool(path); err != nil {
 			faults = append(faults, err)
 		}

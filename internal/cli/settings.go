@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -19,8 +19,8 @@ import (
 	"github.com/rotasched/rota/internal/nearest"
 )
 
-// envPrefix begins the environment twin of every flag.
-const envPrefix = "ROTA_"
+// EnvPrefix begins the environment twin of every flag.
+const EnvPrefix = "ROTA_"
 
 // settings are the twins of flags that the environment and the config file
 // gave, kept apart so that an error can name its origin.
@@ -31,12 +31,12 @@ type settings struct {
 
 // envName is the environment twin of a flag.
 func envName(flag string) string {
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// settle fills the flags that the command line did not give from the
+// Settle fills the flags that the command line did not give from the
 // environment, then from the config file.
-func (a *app) settle(cmd *cobra.Command) error {
+func (a *App) Settle(cmd *cobra.Command) error {
 	if cmd.Name() == cobra.ShellCompRequestCmd || cmd.Name() == cobra.ShellCompNoDescRequestCmd {
 		return nil
 	}
@@ -54,27 +54,27 @@ func (a *app) settle(cmd *cobra.Command) error {
 	switch check := cmd.Flags().Lookup("check"); {
 	case len(faults) == 0:
 	case check != nil && check.Value.String() == "true":
-		a.unsettled = faults
+		a.Unsettled = faults
 	default:
-		return faults.err()
+		return faults.Err()
 	}
-	a.output = cmd.Flags().Lookup("output").Value.String()
-	a.timeoutSet = cmd.Flags().Changed("timeout")
-	if !slices.Contains(formats, a.output) {
-		return unknown("output", "output format", a.output, formats)
+	a.Output = cmd.Flags().Lookup("output").Value.String()
+	a.TimeoutSet = cmd.Flags().Changed("timeout")
+	if !slices.Contains(formats, a.Output) {
+		return Unknown("output", "output format", a.Output, formats)
 	}
 	return nil
 }
 
 // readSettings reads the environment and the config file; nil is returned where neither can be
 // gone by.
-func (a *app) readSettings(cmd *cobra.Command) (*settings, startFaults) {
+func (a *App) readSettings(cmd *cobra.Command) (*settings, StartFaults) {
 	s := &settings{env: koanf.New("."), file: koanf.New(".")}
 	twins := make(map[string]string)
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { twins[envName(f.Name)] = f.Name })
 	provider := env.Provider("", env.Opt{
-		Prefix:      envPrefix,
-		EnvironFunc: func() []string { return a.environ },
+		Prefix:      EnvPrefix,
+		EnvironFunc: func() []string { return a.Environ },
 		TransformFunc: func(name, value string) (string, any) {
 			if value == "" {
 				return "", nil
@@ -83,9 +83,9 @@ func (a *app) readSettings(cmd *cobra.Command) (*settings, startFaults) {
 		},
 	})
 	if err := s.env.Load(provider, nil); err != nil {
-		return nil, startFaults{usagef("read environment: %w", err)}
+		return nil, StartFaults{Usagef("read environment: %w", err)}
 	}
-	s.path = a.config
+	s.path = a.Config
 	if s.path == "" {
 		s.path = s.env.String("config")
 	}
@@ -93,10 +93,10 @@ func (a *app) readSettings(cmd *cobra.Command) (*settings, startFaults) {
 		return s, nil
 	}
 	if err := s.file.Load(file.Provider(s.path), yaml.Parser()); err != nil {
-		return s, startFaults{usagef("read config file %s: %w", s.path, err)}
+		return s, StartFaults{Usagef("read config file %s: %w", s.path, err)}
 	}
 	if err := s.refuseUnknown(cmd.Root()); err != nil {
-		return s, startFaults{err}
+		return s, StartFaults{err}
 	}
 	return s, nil
 }
@@ -133,7 +133,7 @@ func (s *settings) refuseUnknown(root *cobra.Command) error {
 		return nil
 	}
 	sort.Strings(unknown)
-	return usagef("config file %s has unknown keys: %s; keys are the flags' names without dashes in front%s",
+	return Usagef("config file %s has unknown keys: %s; keys are the flags' names without dashes in front%s",
 		s.path, strings.Join(unknown, ", "), guesses)
 }
 
@@ -149,7 +149,7 @@ func (s *settings) fill(f *pflag.Flag, flags *pflag.FlagSet) error {
 		return nil
 	}
 	if err := setFlag(f, flags, value); err != nil {
-		return usagef("%s: %w", from, err)
+		return Usagef("%s: %w", from, err)
 	}
 	return nil
 }
@@ -178,11 +178,11 @@ func setFlag(f *pflag.Flag, flags *pflag.FlagSet, value any) error {
 	return nil
 }
 
-// startFaults are all faults that keep a node from starting.
-type startFaults []error
+// StartFaults are all faults that keep a node from starting.
+type StartFaults []error
 
 // Error implements error.
-func (s startFaults) Error() string {
+func (s StartFaults) Error() string {
 	texts := make([]string, len(s))
 	for i, err := range s {
 		texts[i] = err.Error()
@@ -191,20 +191,20 @@ func (s startFaults) Error() string {
 }
 
 // Unwrap returns the faults.
-func (s startFaults) Unwrap() []error { return s }
+func (s StartFaults) Unwrap() []error { return s }
 
-// err returns nil for none, and else an error with the exit code of the worst: a flag that is
+// Err returns nil for none, and else an error with the exit code of the worst: a flag that is
 // wrong comes before what else is.
-func (s startFaults) err() error {
+func (s StartFaults) Err() error {
 	if len(s) == 0 {
 		return nil
 	}
 	usage := slices.ContainsFunc(s, func(err error) bool {
-		var coded *codedError
-		return errors.As(err, &coded) && coded.code == exitUsage
+		var coded *CodedError
+		return errors.As(err, &coded) && coded.Code == ExitUsage
 	})
 	if usage {
-		return &codedError{exitUsage, s}
+		return &CodedError{ExitUsage, s}
 	}
-	return &codedError{exitFailed, s}
+	return &CodedError{ExitFailed, s}
 }

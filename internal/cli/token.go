@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"strings"
@@ -9,29 +9,29 @@ import (
 
 const (
 	// tokenVariable has a token itself, tokenFlag the name of a file with one.
-	tokenVariable = envPrefix + "TOKEN"
-	tokenFlag     = "token-file"
+	tokenVariable = EnvPrefix + "TOKEN"
+	TokenFlag     = "token-file"
 )
 
-// token returns where the access token to show comes from: --token-file, which is read again
+// Token returns where the access token to show comes from: --token-file, which is read again
 // where it changes, else ROTA_TOKEN; nil for neither, and where none is to be shown.
-func (a *app) token() (func() (string, error), error) {
-	if a.unknown {
+func (a *App) Token() (func() (string, error), error) {
+	if a.Unknown {
 		return nil, nil
 	}
-	if a.tokenFile != "" {
-		file := secret.NewLive(a.tokenFile, limits.MaxTokenFile)
+	if a.TokenFile != "" {
+		file := secret.NewLive(a.TokenFile, limits.MaxTokenFile)
 		now := func() (string, error) {
 			token, err := file.Now()
 			if err != nil {
-				return "", usagef("read --%s: %w", tokenFlag, err)
+				return "", Usagef("read --%s: %w", TokenFlag, err)
 			}
 			return token, nil
 		}
 		_, err := now()
 		return now, err
 	}
-	for _, v := range a.environ {
+	for _, v := range a.Environ {
 		if token, ok := strings.CutPrefix(v, tokenVariable+"="); ok && token != "" {
 			return func() (string, error) { return token, nil }, nil
 		}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -13,46 +13,46 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// app is one run of the binary: what it reads and writes, and the flags that
+// App is one run of the binary: what it reads and writes, and the flags that
 // every command has. A group of commands is a type of its own around it, such as
 // jobCommands.
-type app struct {
-	environ        []string
-	stdin          io.Reader
-	stdout, stderr io.Writer
+type App struct {
+	Environ        []string
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
 
-	// started says that the command's own work began: errors before it are
+	// Started says that the command's own work began: errors before it are
 	// wrong usage.
-	started bool
+	Started bool
 	// toldRetry: it was said that the cluster cannot be reached.
 	toldRetry atomic.Bool
 
-	addrs      []string
-	output     string
-	timeout    time.Duration
-	timeoutSet bool
+	Addrs      []string
+	Output     string
+	Timeout    time.Duration
+	TimeoutSet bool
 	// patience bounds each call of a command where --timeout says nothing; 0 for none.
 	patience time.Duration
-	config   string
+	Config   string
 	stale    bool
 	saw      rota.ReadAt
 	by       string // whose things a list shows; all where empty
-	tls      tlsFiles
-	// tokenFile names the file of the access token to show.
-	tokenFile string
-	// unsettled are faults of the environment and the config file that `server --check` says
+	TLS      TLSFiles
+	// TokenFile names the file of the access token to show.
+	TokenFile string
+	// Unsettled are faults of the environment and the config file that `server --check` says
 	// with all others.
-	unsettled startFaults
-	// unknown has no token shown: the caller has none yet, or one that has ended.
-	unknown bool
+	Unsettled StartFaults
+	// Unknown has no token shown: the caller has none yet, or one that has ended.
+	Unknown bool
 }
 
-// defaultTimeout bounds a call of a client command.
-const defaultTimeout = 30 * time.Second
+// DefaultTimeout bounds a call of a client command.
+const DefaultTimeout = 30 * time.Second
 
-// group puts commands under a parent that does nothing itself: calling it
+// Group puts commands under a parent that does nothing itself: calling it
 // without one, or with an unknown one, is wrong usage.
-func (a *app) group(parent *cobra.Command, children ...*cobra.Command) *cobra.Command {
+func (a *App) Group(parent *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	parent.AddCommand(children...)
 	names := make([]string, len(children))
 	for i, c := range children {
@@ -62,11 +62,11 @@ func (a *app) group(parent *cobra.Command, children ...*cobra.Command) *cobra.Co
 	parent.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			if paths := namesakes(cmd.Root(), args[0]); len(paths) > 0 {
-				return usagef("%s: command %q is unknown: did you mean %s?", cmd.CommandPath(), args[0], strings.Join(paths, " or "))
+				return Usagef("%s: command %q is unknown: did you mean %s?", cmd.CommandPath(), args[0], strings.Join(paths, " or "))
 			}
-			return unknown("command", cmd.CommandPath()+": command", args[0], names)
+			return Unknown("command", cmd.CommandPath()+": command", args[0], names)
 		}
-		return usagef("%s needs a command: %s", cmd.CommandPath(), strings.Join(names, ", "))
+		return Usagef("%s needs a command: %s", cmd.CommandPath(), strings.Join(names, ", "))
 	}
 	return parent
 }
@@ -89,15 +89,15 @@ func namesakes(under *cobra.Command, name string) (paths []string) {
 	return paths
 }
 
-// does wraps a command's work: from here on an error is no usage error.
-func (a *app) does(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+// Does wraps a command's work: from here on an error is no usage error.
+func (a *App) Does(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		a.started = true
+		a.Started = true
 		return work(cmd.Context(), args)
 	}
 }
 
-// talk says something to people, on stderr.
-func (a *app) talk(format string, args ...any) {
-	fmt.Fprintf(a.stderr, format+"\n", args...)
+// Talk says something to people, on stderr.
+func (a *App) Talk(format string, args ...any) {
+	fmt.Fprintf(a.Stderr, format+"\n", args...)
 }

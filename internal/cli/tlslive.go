@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"crypto/sha256"
@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// tlsWarnAhead is how long before its certificate's end a node says so, once a day.
-	tlsWarnAhead = 14 * 24 * time.Hour
+	// TlsWarnAhead is how long before its certificate's end a node says so, once a day.
+	TlsWarnAhead = 14 * 24 * time.Hour
 	// verdictsMost bounds the nodes' certificates whose judgement is remembered, and
 	// verdictsLast for how long: an authority between may end before its certificates.
 	verdictsMost = 1_000
 	verdictsLast = time.Hour
 )
 
-// liveTLS is what the files hold now: a certificate that was renewed counts from the
+// LiveTLS is what the files hold now: a certificate that was renewed counts from the
 // next connection on, without a restart. Files that cannot be read leave what there was,
 // as a renewal writes them one after the other.
-type liveTLS struct {
-	files tlsFiles
+type LiveTLS struct {
+	files TLSFiles
 	// member, where set, is the node whose certificate it must be.
-	member *memberTLS
+	member *MemberTLS
 
 	mu          sync.Mutex
 	read        bool
-	stamps      [4]fileStamp
+	stamps      [4]FileStamp
 	certificate *tls.Certificate
 	// nodes and clients are the authorities of either; clients is nil where clients show
 	// no certificates.
@@ -45,12 +45,12 @@ type liveTLS struct {
 	warned time.Time
 }
 
-// memberTLS is what a node's own certificate must say.
-type memberTLS struct {
-	domain string
-	node   rota.NodeID
-	// clientCA is the file with the authorities of clients' certificates.
-	clientCA string
+// MemberTLS is what a node's own certificate must say.
+type MemberTLS struct {
+	Domain string
+	Node   rota.NodeID
+	// ClientCA is the file with the authorities of clients' certificates.
+	ClientCA string
 }
 
 // judgedNode is the id in a certificate that was found right, and how long that holds.
@@ -59,25 +59,25 @@ type judgedNode struct {
 	until time.Time
 }
 
-// fileStamp changes when a file does.
-type fileStamp struct {
+// FileStamp changes when a file does.
+type FileStamp struct {
 	size    int64
 	changed time.Time
 }
 
-// stampOf returns the stamp of a file; the zero one where there is none.
-func stampOf(path string) (s fileStamp) {
+// StampOf returns the stamp of a file; the zero one where there is none.
+func StampOf(path string) (s FileStamp) {
 	if path == "" {
 		return s
 	}
 	if info, err := os.Stat(path); err == nil {
-		s = fileStamp{info.Size(), info.ModTime()}
+		s = FileStamp{info.Size(), info.ModTime()}
 	}
 	return s
 }
 
-// leaf returns the certificate as it is now.
-func (l *liveTLS) leaf() *x509.Certificate {
+// Leaf returns the certificate as it is now.
+func (l *LiveTLS) Leaf() *x509.Certificate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.certificate == nil {
@@ -86,25 +86,25 @@ func (l *liveTLS) leaf() *x509.Certificate {
 	return l.certificate.Leaf
 }
 
-// live reads the files; an error names the one that is wrong. With a member the
+// Live reads the files; an error names the one that is wrong. With a member the
 // certificate must be that node's.
-func (f tlsFiles) live(member *memberTLS) (*liveTLS, error) {
-	l := &liveTLS{files: f, member: member}
-	if _, err := l.look(); err != nil {
+func (f TLSFiles) Live(member *MemberTLS) (*LiveTLS, error) {
+	l := &LiveTLS{files: f, member: member}
+	if _, err := l.Look(); err != nil {
 		return nil, err
 	}
 	return l, nil
 }
 
-// look reads the files again if one changed.
-func (l *liveTLS) look() (changed bool, err error) {
-	paths := [4]string{l.files.cert, l.files.key, l.files.ca}
+// Look reads the files again if one changed.
+func (l *LiveTLS) Look() (changed bool, err error) {
+	paths := [4]string{l.files.Cert, l.files.Key, l.files.Ca}
 	if l.member != nil {
-		paths[3] = l.member.clientCA
+		paths[3] = l.member.ClientCA
 	}
-	var stamps [4]fileStamp
+	var stamps [4]FileStamp
 	for i, path := range paths {
-		stamps[i] = stampOf(path)
+		stamps[i] = StampOf(path)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,12 +112,12 @@ func (l *liveTLS) look() (changed bool, err error) {
 		return false, nil
 	}
 	var certificate *tls.Certificate
-	if l.files.cert != "" || l.files.key != "" {
-		if certificate, err = l.files.certificate(); err != nil {
+	if l.files.Cert != "" || l.files.Key != "" {
+		if certificate, err = l.files.Certificate(); err != nil {
 			return false, err
 		}
 	}
-	nodes, err := readPool(l.files.ca)
+	nodes, err := readPool(l.files.Ca)
 	if err != nil {
 		return false, err
 	}
@@ -126,7 +126,7 @@ func (l *liveTLS) look() (changed bool, err error) {
 		if err := l.member.check(certificate, nodes); err != nil {
 			return false, err
 		}
-		if clients, err = readPool(l.member.clientCA); err != nil {
+		if clients, err = readPool(l.member.ClientCA); err != nil {
 			return false, err
 		}
 	}
@@ -136,37 +136,37 @@ func (l *liveTLS) look() (changed bool, err error) {
 }
 
 // check refuses a certificate that is not this node's: others would refuse it.
-func (m *memberTLS) check(own *tls.Certificate, nodes *x509.CertPool) error {
+func (m *MemberTLS) check(own *tls.Certificate, nodes *x509.CertPool) error {
 	chain := make([]*x509.Certificate, len(own.Certificate))
 	for i, der := range own.Certificate {
 		var err error
 		if chain[i], err = x509.ParseCertificate(der); err != nil {
-			return failf("read certificate: %w", err)
+			return Failf("read certificate: %w", err)
 		}
 	}
-	id, err := identity.Node(chain, nodes, m.domain)
-	if err == nil && id != m.node {
-		err = fmt.Errorf("it is node %s's, this is node %s", id, m.node)
+	id, err := identity.Node(chain, nodes, m.Domain)
+	if err == nil && id != m.Node {
+		err = fmt.Errorf("it is node %s's, this is node %s", id, m.Node)
 	}
 	if err != nil {
-		return failf("this node's certificate is refused: %w. Have one issued for %s, or make one with: rota tls issue", err, m.uri())
+		return Failf("this node's certificate is refused: %w. Have one issued for %s, or make one with: rota tls issue", err, m.Uri())
 	}
 	return nil
 }
 
-func (m *memberTLS) uri() string {
-	uri, err := identity.NodeURI(m.domain, m.node)
+func (m *MemberTLS) Uri() string {
+	uri, err := identity.NodeURI(m.Domain, m.Node)
 	if err != nil {
 		return err.Error()
 	}
 	return uri
 }
 
-// nodeOf returns the id of the node whose certificate stands behind a connection, and what
+// NodeOf returns the id of the node whose certificate stands behind a connection, and what
 // is wrong with it now.
-func (l *liveTLS) nodeOf(state tls.ConnectionState) (rota.NodeID, error) {
+func (l *LiveTLS) NodeOf(state tls.ConnectionState) (rota.NodeID, error) {
 	if len(state.PeerCertificates) == 0 {
-		return identity.Node(nil, nil, l.member.domain)
+		return identity.Node(nil, nil, l.member.Domain)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,7 +174,7 @@ func (l *liveTLS) nodeOf(state tls.ConnectionState) (rota.NodeID, error) {
 	if known, ok := l.ids[key]; ok && now.Before(known.until) {
 		return known.id, nil
 	}
-	id, err := identity.Node(state.PeerCertificates, l.nodes, l.member.domain)
+	id, err := identity.Node(state.PeerCertificates, l.nodes, l.member.Domain)
 	if err != nil {
 		return "", err
 	}
@@ -191,65 +191,65 @@ func (l *liveTLS) nodeOf(state tls.ConnectionState) (rota.NodeID, error) {
 	return id, nil
 }
 
-// clientOf returns role and name in a client's certificate.
-func (l *liveTLS) clientOf(state tls.ConnectionState) (role, name string, err error) {
+// ClientOf returns role and name in a client's certificate.
+func (l *LiveTLS) ClientOf(state tls.ConnectionState) (role, name string, err error) {
 	l.mu.Lock()
 	clients := l.clients
 	l.mu.Unlock()
-	return identity.Client(state.PeerCertificates, clients, l.member.domain)
+	return identity.Client(state.PeerCertificates, clients, l.member.Domain)
 }
 
-// anyone takes who shows no certificate, a node's, or a client's: each by its own
+// Anyone takes who shows no certificate, a node's, or a client's: each by its own
 // authorities, so that neither passes for the other.
-func (l *liveTLS) anyone(state tls.ConnectionState) error {
+func (l *LiveTLS) Anyone(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return nil
 	}
-	_, ofNode := l.nodeOf(state)
+	_, ofNode := l.NodeOf(state)
 	if ofNode == nil {
 		return nil
 	}
-	_, _, ofClient := l.clientOf(state)
+	_, _, ofClient := l.ClientOf(state)
 	if ofClient == nil {
 		return nil
 	}
 	return fmt.Errorf("a certificate is neither a node's (%w) nor a client's (%w)", ofNode, ofClient)
 }
 
-// serving is the node's side for clients: it shows its certificate and judges one
+// Serving is the node's side for clients: it shows its certificate and judges one
 // that is shown to it.
-func (l *liveTLS) serving() *tls.Config { return identity.Serving(l.current, l.anyone) }
+func (l *LiveTLS) Serving() *tls.Config { return identity.Serving(l.Current, l.Anyone) }
 
-// mutual is the node's side towards other nodes: both ends show their certificate.
-func (l *liveTLS) mutual() *tls.Config {
-	return identity.Between(l.current, func(state tls.ConnectionState) error { _, err := l.nodeOf(state); return err })
+// Mutual is the node's side towards other nodes: both ends show their certificate.
+func (l *LiveTLS) Mutual() *tls.Config {
+	return identity.Between(l.Current, func(state tls.ConnectionState) error { _, err := l.NodeOf(state); return err })
 }
 
 // authorities returns those of nodes as they are now.
-func (l *liveTLS) authorities() *x509.CertPool {
+func (l *LiveTLS) authorities() *x509.CertPool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.nodes
 }
 
-// current returns the certificate of now.
-func (l *liveTLS) current() *tls.Certificate {
+// Current returns the certificate of now.
+func (l *LiveTLS) Current() *tls.Certificate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.certificate
 }
 
 // show returns the certificate of now to who asks for one.
-func (l *liveTLS) show(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	if certificate := l.current(); certificate != nil {
+func (l *LiveTLS) show(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	if certificate := l.Current(); certificate != nil {
 		return certificate, nil
 	}
 	return &tls.Certificate{}, nil
 }
 
-// tell looks once and logs a change, a fault that is new, and an end that is near.
-func (l *liveTLS) tell(log *slog.Logger, now time.Time) {
-	changed, err := l.look()
+// Tell looks once and logs a change, a fault that is new, and an end that is near.
+func (l *LiveTLS) Tell(log *slog.Logger, now time.Time) {
+	changed, err := l.Look()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ends := l.certificate.Leaf.NotAfter
@@ -257,12 +257,12 @@ func (l *liveTLS) tell(log *slog.Logger, now time.Time) {
 	case err != nil && (l.failed == nil || l.failed.Error() != err.Error()):
 		log.Error("certificate files changed and cannot be read: what was read before still counts", "error", err)
 	case changed:
-		log.Info("certificate files were read again", "cert", l.files.cert, "not_after", ends)
+		log.Info("certificate files were read again", "cert", l.files.Cert, "not_after", ends)
 	}
 	l.failed = err
-	if left := ends.Sub(now); left < tlsWarnAhead && now.Sub(l.warned) >= 24*time.Hour {
+	if left := ends.Sub(now); left < TlsWarnAhead && now.Sub(l.warned) >= 24*time.Hour {
 		l.warned = now
-		log.Warn("this node's certificate ends soon: renew it, the files are read again by themselves", "cert", l.files.cert,
+		log.Warn("this node's certificate ends soon: renew it, the files are read again by themselves", "cert", l.files.Cert,
 			"not_after", ends, "days_left", int(left.Hours()/24))
 	}
 }
