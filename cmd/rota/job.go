@@ -2,9 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -69,13 +66,6 @@ func lastWorker(j rota.Job) rota.WorkerID {
 		return j.Attempts[n-1].Worker
 	}
 	return ""
-}
-
-func reasonText(r rota.Reason) string {
-	if r == rota.ReasonNone {
-		return ""
-	}
-	return r.String()
 }
 
 // print prints one job as `job show` does.
@@ -199,40 +189,9 @@ func chosenBy(d rota.Decision) string {
 	return d.Reasoning.Rule.String()
 }
 
-// limitsText shows limits as --limit takes them, by name.
-func limitsText(limits map[string]int64) string {
-	names := slices.Sorted(maps.Keys(limits))
-	for i, name := range names {
-		names[i] = fmt.Sprintf("%s=%d", name, limits[name])
-	}
-	return strings.Join(names, ",")
-}
-
-// parseLimits takes the pairs of --limit.
-func parseLimits(pairs []string) (map[string]int64, error) {
-	return cli.ParsePairs("--limit", pairs, "depth=20", func(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) })
-}
-
-// between is how much of the cluster clock passed; "" where either is not reached.
-func between(from, to rota.Moment) string {
-	if from.IsZero() || to.IsZero() {
-		return ""
-	}
-	return cli.Or(cli.Span(int64(to.Clock-from.Clock)), "0s")
-}
-
 func progressText(j rota.Job) string {
 	if j.Progress == 0 && j.ProgressNote == "" {
 		return ""
 	}
 	return strings.TrimSpace(fmt.Sprintf("%d%% %s", j.Progress, j.ProgressNote))
-}
-
-// head is the beginning of a long text.
-func head(s string) string {
-	const most = 72
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + fmt.Sprintf("… (%d bytes; -o wide or json shows all)", len(s))
 }

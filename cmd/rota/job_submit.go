@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -148,13 +147,6 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.file, "file", "", "submit the jobs of this JSON-lines `file`, - for stdin")
 }
 
-// boundResources bounds what a job takes and a worker offers.
-func boundResources(flags *pflag.FlagSet) {
-	cli.Within(flags, 0, rota.MaxCPUMilli, "cpu")
-	cli.Within(flags, 0, int64(rota.MaxMemoryBytes), "memory")
-	cli.Within(flags, 0, int64(rota.MaxIOBytesPerS), "io")
-}
-
 // refuseBeside refuses flags that say something about one job beside --file.
 func (f *submitFlags) refuseBeside(cmd *cobra.Command) error {
 	var beside []string
@@ -227,33 +219,6 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 // throttleHint is what a submitter is told whose job was taken by a queue that
 // fills up (SPEC §4.6).
 const throttleHint = "the queue is more than half full: slow down"
-
-// readPayload returns the payload that --payload names, bounded.
-func readPayload(arg string, stdin io.Reader) ([]byte, error) {
-	from, name := io.Reader(nil), ""
-	switch {
-	case arg == "-":
-		from, name = stdin, "stdin"
-	case strings.HasPrefix(arg, "@"):
-		file, err := os.Open(arg[1:])
-		if err != nil {
-			return nil, cli.Usagef("read payload: %w", err)
-		}
-		defer file.Close()
-		from, name = file, arg[1:]
-	default:
-		return []byte(arg), nil
-	}
-	payload, err := io.ReadAll(io.LimitReader(from, rota.MaxPayloadBytes+1))
-	if err != nil {
-		return nil, cli.Usagef("read payload from %s: %w", name, err)
-	}
-	if len(payload) > rota.MaxPayloadBytes {
-		return nil, cli.Usagef("payload from %s has more than %d bytes, the most that a job takes", name,
-			rota.MaxPayloadBytes)
-	}
-	return payload, nil
-}
 
 // printSubmitted prints a job as it is now; to who may not read it, what its submission was
 // answered: the job is accepted, and a script must not submit it again.

@@ -129,11 +129,3 @@ func reasoningText(r rota.Reasoning) string {
 		return fmt.Sprintf("%s: %d, %d", rule, r.N, r.Of)
 	}
 }
-
-// counted is "1 lease open" or "3 leases open".
-func counted(n int64, one, how string) string {
-	if n != 1 {
-		one += "s"
-	}
-	return strings.TrimSpace(fmt.Sprintf("%d %s %s", n, one, how))
-}

@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -173,39 +170,6 @@ func verdictNames(v rota.Verdict) []string {
 		names[i] = string(n.ID)
 	}
 	return names
-}
-
-// verdictError is nil when all nodes agree and none has a violation.
-func verdictError(v rota.Verdict) error {
-	var wrong []string
-	silent := false
-	for _, n := range v.Nodes {
-		switch {
-		case n.Error != "":
-			silent = true
-			wrong = append(wrong, fmt.Sprintf("%s could not be asked: %s", n.ID, n.Error))
-		case len(n.Violations) > 0:
-			wrong = append(wrong, fmt.Sprintf("%s has %d violations", n.ID, len(n.Violations)))
-		}
-	}
-	if !v.Equal && !(silent && toldAlike(v.Nodes)) {
-		wrong = append(wrong, "the digests are not equal")
-	}
-	if len(wrong) == 0 {
-		return nil
-	}
-	return &cli.CodedError{Code: cli.ExitFailed, Err: errors.New(strings.Join(wrong, "; "))}
-}
-
-// toldAlike reports whether all digests that were told are one.
-func toldAlike(nodes []rota.NodeVerdict) bool {
-	var told []rota.Digest
-	for _, n := range nodes {
-		if n.Error == "" {
-			told = append(told, n.Digest)
-		}
-	}
-	return len(slices.Compact(told)) <= 1
 }
 
 func verdictTable(v rota.Verdict) string {

@@ -124,19 +124,6 @@ this node's process has open is only looked at from outside.`,
 	return cmd
 }
 
-// asFailure makes a refusal to start exit code 1, whatever its kind: the
-// binary was called rightly, the node cannot be. A wrong flag stays usage.
-func asFailure(err error) error {
-	if err == nil {
-		return nil
-	}
-	var coded *cli.CodedError
-	if errors.As(err, &coded) {
-		return err
-	}
-	return &cli.CodedError{Code: cli.ExitFailed, Err: err}
-}
-
 func (a serverCommands) serve(ctx context.Context, f *serverFlags) error {
 	log, err := f.log.logger(a.Stderr)
 	if err != nil {

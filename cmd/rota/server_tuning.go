@@ -101,8 +101,3 @@ func offBelow(v int) int {
 	}
 	return v
 }
-
-// permille turns a ratio from 0 to 1 into whole permille.
-func permille(ratio float64) int64 {
-	return int64(math.Round(ratio * 1000))
-}

@@ -56,14 +56,6 @@ func tenantColumns() []cli.Column[rota.Tenant] {
 	}
 }
 
-// orNone shows a limit of which 0 is none.
-func orNone(limit int64) any {
-	if limit == 0 {
-		return "none"
-	}
-	return limit
-}
-
 func rateText(rps int64) any {
 	if rps < 0 {
 		return "the queue's"

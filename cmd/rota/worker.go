@@ -133,14 +133,6 @@ func (a workerCommands) one(verb, short string,
 	}
 }
 
-// ofSome shows an amount where there is something that it is a part of.
-func ofSome(part, whole int64) any {
-	if whole == 0 {
-		return nil
-	}
-	return part
-}
-
 // standingFacts tell what a worker's deeds brought it (SPEC §6.2).
 func standingFacts(w rota.Worker) []cli.Fact {
 	barred := func(list []rota.TypeUntil) string {

@@ -76,14 +76,6 @@ func (a workflowCommands) list() *cobra.Command {
 	return a.ListCommand(cmd)
 }
 
-// choices lets the shell complete a flag's values.
-func choices(cmd *cobra.Command, flag string, values ...cobra.Completion) {
-	// It fails for a flag that is not there, or done twice: the first call of a test shows it.
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err)
-	}
-}
-
 func workflowColumns() []cli.Column[rota.Workflow] {
 	return []cli.Column[rota.Workflow]{
 		{Head: "ID", Cell: func(w rota.Workflow) any { return w.ID }},
@@ -275,31 +267,4 @@ func (a workflowCommands) progress(ctx context.Context, c *client.Client, id rot
 // endedNodes counts nodes that have nothing more to do.
 func endedNodes(n rota.NodeCounts) int64 {
 	return n.Completed + n.Dead + n.Expired + n.Cancelled + n.Skipped
-}
-
-// workflowEndedWell is nil when the workflow completed.
-func workflowEndedWell(w *rota.Workflow) error {
-	if w.State == rota.WorkflowCompleted {
-		return nil
-	}
-	text := fmt.Sprintf("workflow %s ended %s", w.ID, w.State)
-	if w.FailedNode != "" {
-		text += fmt.Sprintf(": node %q was the first that did not complete", head(w.FailedNode))
-		if w.Reason != rota.ReasonNone {
-			text += " (" + w.Reason.String() + ")"
-		}
-		text += fmt.Sprintf("; rota job show %s tells more", shellWord(string(rota.NodeJobID(w.ID, w.FailedNode))))
-	}
-	return &cli.CodedError{Code: cli.ExitOtherwise, Err: fmt.Errorf("%s", text)}
-}
-
-// shellWord quotes a text that a shell would not take as one plain word.
-func shellWord(text string) string {
-	plain := strings.IndexFunc(text, func(r rune) bool {
-		return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-/@%+=,", r)
-	}) < 0
-	if plain && text != "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

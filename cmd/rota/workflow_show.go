@@ -185,15 +185,6 @@ func countsText(w *rota.Workflow) string {
 	return fmt.Sprintf("%d: %s", w.NodeCount, strings.Join(parts, ", "))
 }
 
-func labelsText(labels map[string]string) string {
-	pairs := make([]string, 0, len(labels))
-	for k, v := range labels {
-		pairs = append(pairs, k+"="+v)
-	}
-	slices.Sort(pairs)
-	return strings.Join(pairs, ", ")
-}
-
 // criticalPath returns the longest chain; none where it is the longest of nothing, as
 // long as no node's duration is known.
 func criticalPath(w *rota.Workflow) []string {
@@ -216,24 +207,6 @@ func criticalText(w *rota.Workflow, wide bool) string {
 		shown = append(shown, path[len(path)-most/2:]...)
 	}
 	return fmt.Sprintf("%s over %s: %s", about(w.CriticalPathLength), counted(int64(len(path)), "node", ""), strings.Join(shown, " → "))
-}
-
-// about shows a duration with no more figures than it is worth; "" for none.
-func about(d time.Duration) string {
-	switch {
-	case d == 0:
-		return ""
-	case d < time.Second:
-	case d < time.Minute:
-		d = d.Round(100 * time.Millisecond)
-	default:
-		d = d.Round(time.Second)
-	}
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	return text
 }
 
 func nodeColumns() []cli.Column[rota.WorkflowNode] {
@@ -281,13 +254,6 @@ func nodeTook(n *rota.WorkflowNode) string {
 	default:
 		return prefixed("~", about(n.Duration))
 	}
-}
-
-func prefixed(prefix, text string) string {
-	if text == "" {
-		return ""
-	}
-	return prefix + text
 }
 
 func indexText(i rota.Index) any {
