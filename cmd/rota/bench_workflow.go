@@ -56,7 +56,7 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 	cli.Within(flags, 1, rota.MaxSlots, "slots")
 	flags.StringSliceVar(&f.Strategies, "strategy", []string{rota.StrategyAffinity.String()}, "matching `strategies`, separated by commas")
 	flags.BoolVar(&f.markdown, "markdown", false, "print a table in Markdown, a line a workflow")
-	choices(cmd, "format", flowfile.FormatRota, flowfile.FormatWfCommons)
+	cli.Choices(cmd, "format", flowfile.FormatRota, flowfile.FormatWfCommons)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
 			return err
@@ -70,7 +70,7 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 				results, err := lab.Flows(ctx, &f.FlowPlan, flows)
 				var ended *loadgen.EndedError
 				if errors.As(err, &ended) {
-					err = fmt.Errorf("%s, %s: %w", ended.Name, ended.Strategy, workflowEndedWell(&ended.Workflow))
+					err = fmt.Errorf("%s, %s: %w", ended.Name, ended.Strategy, cli.WorkflowEndedWell(&ended.Workflow))
 				}
 				if err != nil {
 					return err

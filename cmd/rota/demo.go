@@ -268,7 +268,7 @@ func (d *demonstration) verify(ctx context.Context) error {
 		d.report.Violations += len(n.Violations)
 		d.report.Digest = n.Digest.String()
 	}
-	return verdictError(v)
+	return cli.VerdictError(v)
 }
 
 // print ends with the proof.

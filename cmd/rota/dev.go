@@ -63,7 +63,7 @@ prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
 			}
 		}
 		if err := work(ctx, f); err != nil {
-			return asFailure(err)
+			return cli.AsFailure(err)
 		}
 		return nil
 	})
@@ -95,7 +95,7 @@ func (a devCommands) run(ctx context.Context, f *devFlags) error {
 		if err := rememberPorts(dir, ports); err != nil {
 			return err
 		}
-		a.Talk("a cluster of %s in %s; try: rota --addr %s cluster status", counted(int64(len(addrs)), "node", ""), dir, addrs[0])
+		a.Talk("a cluster of %s in %s; try: rota --addr %s cluster status", cli.Counted(int64(len(addrs)), "node", ""), dir, addrs[0])
 		for i, p := range ports {
 			a.Talk("node n%d: clients %s, health and metrics http://%s", i+1, p.API, p.Admin)
 		}

@@ -53,7 +53,7 @@ func jobColumns() []cli.Column[rota.Job] {
 		{Head: "SUBMITTED", Cell: func(j rota.Job) any { return j.Submitted.Date }},
 		{Head: "FINISHED", Wide: true, Cell: func(j rota.Job) any { return j.Finished.Date }},
 		{Head: "WORKER", Wide: true, Cell: func(j rota.Job) any { return lastWorker(j) }},
-		{Head: "REASON", Wide: true, Cell: func(j rota.Job) any { return reasonText(j.Reason) }},
+		{Head: "REASON", Wide: true, Cell: func(j rota.Job) any { return cli.ReasonText(j.Reason) }},
 		{Head: "ERROR", Wide: true, Cell: func(j rota.Job) any { return j.Error }},
 	}
 }
@@ -87,21 +87,21 @@ func lossesText(j *rota.Job) any {
 func jobTable(j rota.Job, wide bool) string {
 	payload, output := string(j.Payload), string(j.Output)
 	if !wide {
-		payload, output = head(payload), head(output)
+		payload, output = cli.Head(payload), cli.Head(output)
 	}
 	facts := []cli.Fact{{Name: "job", Value: j.ID}}
 	if workflow, node, ok := rota.SplitNodeJobID(j.ID); ok {
 		facts = append(facts, cli.Fact{Name: "workflow", Value: workflow}, cli.Fact{Name: "node", Value: node})
 	}
 	facts = append(facts, []cli.Fact{
-		{Name: "state", Value: j.State}, {Name: "reason", Value: reasonText(j.Reason)}, {Name: "error", Value: j.Error},
+		{Name: "state", Value: j.State}, {Name: "reason", Value: cli.ReasonText(j.Reason)}, {Name: "error", Value: j.Error},
 		{Name: "queue", Value: j.Queue}, {Name: "type", Value: j.Type}, {Name: "tenant", Value: j.Tenant}, {Name: "priority", Value: j.Priority}, {Name: "try", Value: j.Attempt + 1}, {Name: "workers lost", Value: lossesText(&j)},
-		{Name: "labels", Value: labelsText(j.Labels)}, {Name: "headers", Value: labelsText(j.Headers)}, {Name: "unique", Value: uniqueText(&j)}, {Name: "merged into", Value: string(j.MergedInto)}, {Name: "batch", Value: j.Batch}, {Name: "progress", Value: progressText(j)},
+		{Name: "labels", Value: cli.LabelsText(j.Labels)}, {Name: "headers", Value: cli.LabelsText(j.Headers)}, {Name: "unique", Value: uniqueText(&j)}, {Name: "merged into", Value: string(j.MergedInto)}, {Name: "batch", Value: j.Batch}, {Name: "progress", Value: progressText(j)},
 		{Name: "submitted", Value: j.Submitted.Date}, {Name: "retried", Value: retriedText(j)}, {Name: "finished", Value: j.Finished.Date}, {Name: "due", Value: j.Due.Date}, {Name: "expires", Value: j.Expires.Date},
-		{Name: "waited", Value: between(j.Enqueued, j.FirstLease)}, {Name: "took", Value: between(j.FirstLease, j.Finished)},
+		{Name: "waited", Value: cli.Between(j.Enqueued, j.FirstLease)}, {Name: "took", Value: cli.Between(j.FirstLease, j.Finished)},
 		{Name: "payload", Value: payload}, {Name: "output", Value: output}, {Name: "output digest", Value: fmt.Sprintf("%x", []byte(j.OutputDigest))},
 		{Name: "fingerprint", Value: fmt.Sprintf("%x", []byte(j.Fingerprint))},
-		{Name: "meta", Value: labelsText(j.Meta)},
+		{Name: "meta", Value: cli.LabelsText(j.Meta)},
 	}...)
 	if j.Archived {
 		facts = append(facts, cli.Fact{Name: "kept", Value: "in the archive"})
@@ -147,7 +147,7 @@ func wideFacts(j rota.Job) []cli.Fact {
 		{Name: "regions allowed", Value: strings.Join(j.RegionsAllow, ",")}, {Name: "regions denied", Value: strings.Join(j.RegionsDeny,
 			",")},
 		{Name: "zone", Value: j.Zone}, {Name: "domain", Value: j.Domain}, {Name: "pinned to", Value: j.Worker},
-		{Name: "limits", Value: limitsText(j.Limits)}, {Name: "data keys", Value: strings.Join(j.DataKeys, ",")}, {Name: "keys", Value: strings.Join(j.Keys, ",")}, {Name: "units", Value: positive(j.Units)},
+		{Name: "limits", Value: cli.LimitsText(j.Limits)}, {Name: "data keys", Value: strings.Join(j.DataKeys, ",")}, {Name: "keys", Value: strings.Join(j.Keys, ",")}, {Name: "units", Value: positive(j.Units)},
 		{Name: "expected", Value: cli.Span(j.Expected.Milliseconds())}, {Name: "preempted", Value: positive(int64(j.Preempted))},
 		{Name: "expected digest", Value: fmt.Sprintf("%x", []byte(j.ExpectedDigest))}, {Name: "simulate", Value: cli.Span(j.Simulate.Milliseconds())},
 	}
@@ -163,9 +163,9 @@ func attemptColumns(j *rota.Job) (columns []cli.Column[rota.Attempt]) {
 		{Head: "WORKER", Most: 24, Cell: func(t rota.Attempt) any { return t.Worker }},
 		{Head: "TOKEN", Wide: true, Cell: func(t rota.Attempt) any { return t.Token }},
 		{Head: "STARTED", Cell: func(t rota.Attempt) any { return t.Started.Date }},
-		{Head: "RAN", Cell: func(t rota.Attempt) any { return between(t.Started, t.Ended) }},
+		{Head: "RAN", Cell: func(t rota.Attempt) any { return cli.Between(t.Started, t.Ended) }},
 		{Head: "RENEWALS", Cell: func(t rota.Attempt) any { return t.Renewals }},
-		{Head: "END", Cell: func(t rota.Attempt) any { return cli.Or(reasonText(t.End), "open") }},
+		{Head: "END", Cell: func(t rota.Attempt) any { return cli.Or(cli.ReasonText(t.End), "open") }},
 		{Head: "ERROR", Most: 30, Cell: func(t rota.Attempt) any { return t.Error }},
 		{Head: "CHOSEN BY", Wide: true, Cell: func(t rota.Attempt) any { return chosenBy(t.Decision) }},
 		{Head: "LEASE", Wide: true, Cell: func(t rota.Attempt) any { return t.Lease }},

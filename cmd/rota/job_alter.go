@@ -89,7 +89,7 @@ func (f *alterFlags) change(id rota.JobID, cmd *cobra.Command, stdin io.Reader) 
 		c.StartBy = &f.startBy
 	}
 	if given("payload") {
-		payload, err := readPayload(f.payload, stdin)
+		payload, err := cli.ReadPayload(f.payload, stdin)
 		if err != nil {
 			return c, err
 		}

@@ -76,7 +76,7 @@ func startText(x *rota.ETA) string {
 
 // hangsText is what a job waits for, in words.
 func hangsText(h rota.HangsOn) string {
-	text := counted(h.Jobs, "job", "") + fmt.Sprintf(" of tenant %s", h.Tenant)
+	text := cli.Counted(h.Jobs, "job", "") + fmt.Sprintf(" of tenant %s", h.Tenant)
 	switch {
 	case h.Running && h.Worker != "":
 		text += fmt.Sprintf(" on worker %s", h.Worker)

@@ -26,7 +26,7 @@ type jobExport struct {
 	queue, state, tenant, typ, where string
 	from, to                         string
 	live                             bool
-	backup                           backupFlags
+	backup                           cli.BackupFlags
 }
 
 func (a jobCommands) export() *cobra.Command {
@@ -58,7 +58,7 @@ or with --from those that a stopped node or a backup keeps. --filter takes the t
 	flags.BoolVar(&x.live, "live", false, "those too that wait or run")
 	flags.StringVar(&x.from, "from", "", "no cluster, but the data `directory` of a node that is stopped, or the file or s3://bucket/key of a backup")
 	flags.StringVar(&x.to, "to", "", "write to this `FILE`, which must not be there, gzip'd where it ends in .gz (default: standard output)")
-	x.backup.register(flags)
+	x.backup.Register(flags)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		filter, err := x.filter()
 		if err != nil {
@@ -118,17 +118,17 @@ func (x *jobExport) open(ctx context.Context) (jobs *recovery.Jobs, done func(),
 	if at, err := os.Stat(x.from); err == nil && at.IsDir() && !depot.InBucket(x.from) {
 		jobs, err := recovery.OpenJobs(ctx, x.from)
 		if err != nil {
-			return nil, nil, asFailure(err)
+			return nil, nil, cli.AsFailure(err)
 		}
 		return jobs, func() { _ = jobs.Close() }, nil
 	}
-	open, copied, err := x.backup.take(ctx, x.from)
+	open, copied, err := x.backup.Take(ctx, x.from)
 	if err != nil {
 		return nil, nil, err
 	}
 	if jobs, err = recovery.OpenBackupJobs(open); err != nil {
 		copied()
-		return nil, nil, asFailure(err)
+		return nil, nil, cli.AsFailure(err)
 	}
 	return jobs, func() { _ = jobs.Close(); copied() }, nil
 }

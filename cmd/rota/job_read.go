@@ -137,7 +137,7 @@ func (a jobCommands) countJobs(ctx context.Context, c *client.Client, filter rot
 			{Head: "COUNT", Cell: func(g rota.JobGroup) any { return g.Count }},
 			{Head: "FINGERPRINT", Cell: func(g rota.JobGroup) any { return fmt.Sprintf("%x", []byte(g.Fingerprint)) }},
 			{Head: "TYPE", Most: 14, Cell: func(g rota.JobGroup) any { return g.Type }},
-			{Head: "REASON", Cell: func(g rota.JobGroup) any { return reasonText(g.Reason) }},
+			{Head: "REASON", Cell: func(g rota.JobGroup) any { return cli.ReasonText(g.Reason) }},
 			{Head: "FOR EXAMPLE", Cell: func(g rota.JobGroup) any { return g.Job }},
 			{Head: "ERROR", Most: 40, Cell: func(g rota.JobGroup) any { return g.Error }},
 		}}
@@ -217,7 +217,7 @@ func because(j rota.Job) string {
 		text = " (" + j.Reason.String() + ")"
 	}
 	if j.Error != "" {
-		text += ": " + head(cli.Clean(j.Error))
+		text += ": " + cli.Head(cli.Clean(j.Error))
 	}
 	return text
 }

@@ -136,7 +136,7 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 	cli.Within(flags, 0, int64(rota.MaxSizeBytes), "size")
 	cli.Within(flags, 0, rota.MaxDuration, "delay", "ttl", "start-by")
 	cli.WithinOrZero(flags, time.Duration(rota.MaxRuntimeLeast)*time.Millisecond, rota.MaxDuration, "max-runtime")
-	boundResources(flags)
+	cli.BoundResources(flags)
 	cli.Within(flags, 0, rota.MaxAttempts, "retry-attempts")
 	cli.WithinOrZero(flags, 1.0, 1_000.0, "retry-factor")
 	cli.Within(flags, 0.0, 1.0, "retry-jitter")
@@ -167,7 +167,7 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 	if f.typ == "" {
 		return none, cli.Usagef("--type is missing: the handler that shall run the job")
 	}
-	payload, err := readPayload(f.payload, stdin)
+	payload, err := cli.ReadPayload(f.payload, stdin)
 	if err != nil {
 		return none, err
 	}
@@ -182,11 +182,11 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 	s.Simulate, s.Expected, s.Units = millis.Duration(f.simulateMs), millis.Duration(f.expectedMs), f.units
 	s.RetryOnInvalidProof, s.DataKeys, s.Retry, s.Unique = f.retryOnInvalidProof, f.dataKeys, f.retry, f.uniqueness()
 	s.Keys, s.Batch = f.keys, rota.BatchID(f.batch)
-	s.Retry.FactorPermille = permille(f.factor)
-	if s.Retry.JitterPermille = permille(max(0, f.jitter)); f.jitter == 0 {
+	s.Retry.FactorPermille = cli.Permille(f.factor)
+	if s.Retry.JitterPermille = cli.Permille(max(0, f.jitter)); f.jitter == 0 {
 		s.Retry.JitterPermille = -1
 	}
-	if s.Limits, err = parseLimits(f.limits); err != nil {
+	if s.Limits, err = cli.ParseLimits(f.limits); err != nil {
 		return none, err
 	}
 	s.Labels, err = cli.ParsePairs("--label", f.labels, "team=search", func(text string) (string, error) { return text, nil })

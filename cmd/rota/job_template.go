@@ -38,7 +38,7 @@ func (f *templateFlags) read(a *cli.App, flags *pflag.FlagSet) (rota.JobSpec, er
 		if f.typ == "" {
 			return rota.JobSpec{}, cli.Usagef("--type is missing: the handler that shall run the job")
 		}
-		payload, err := readPayload(f.payload, a.Stdin)
+		payload, err := cli.ReadPayload(f.payload, a.Stdin)
 		if err != nil {
 			return rota.JobSpec{}, err
 		}
@@ -52,7 +52,7 @@ func (f *templateFlags) read(a *cli.App, flags *pflag.FlagSet) (rota.JobSpec, er
 			return rota.JobSpec{}, cli.Usagef("--job takes no --%s: the job says it itself", name)
 		}
 	}
-	text, err := readPayload(f.job, a.Stdin)
+	text, err := cli.ReadPayload(f.job, a.Stdin)
 	if err != nil {
 		return rota.JobSpec{}, err
 	}

@@ -76,7 +76,7 @@ func whyText(x *rota.Explanation, wide bool) string {
 	if len(x.Reasons) > 0 && !x.State.Terminal() {
 		text += "\n" + cli.RenderList([]cli.Column[rota.Why]{
 			{Head: "REASON", Cell: func(w rota.Why) any { return w.Reason }},
-			{Head: "WORKERS", Cell: func(w rota.Why) any { return ofSome(w.Workers, w.Workers) }},
+			{Head: "WORKERS", Cell: func(w rota.Why) any { return cli.OfSome(w.Workers, w.Workers) }},
 			{Head: "WHICH", Most: 40, Cell: func(w rota.Why) any { return cli.Joined(w.WorkerIDs) }},
 			{Head: "DETAIL", Cell: func(w rota.Why) any { return w.Detail }},
 		}, x.Reasons, wide)
@@ -111,15 +111,15 @@ func reasoningText(r rota.Reasoning) string {
 	rule := r.Rule.String()
 	switch r.Rule {
 	case rota.ReasoningByLeastLoaded:
-		return fmt.Sprintf("%s: it had %s", rule, counted(r.N, "lease", "open"))
+		return fmt.Sprintf("%s: it had %s", rule, cli.Counted(r.N, "lease", "open"))
 	case rota.ReasoningBySeededShuffle:
 		return fmt.Sprintf("%s: place %d of %d, from 0", rule, r.N, r.Of)
 	case rota.ReasoningByResourceFit:
 		return fmt.Sprintf("%s: %d millicores free, %d wanted", rule, r.N, r.Of)
 	case rota.ReasoningByDataLocality:
-		return fmt.Sprintf("%s: it holds %s", rule, counted(r.N, "key", "of the job's data"))
+		return fmt.Sprintf("%s: it holds %s", rule, cli.Counted(r.N, "key", "of the job's data"))
 	case rota.ReasoningByPreemption:
-		return fmt.Sprintf("%s: it ended %s", rule, counted(r.N, "lease", "of background jobs"))
+		return fmt.Sprintf("%s: it ended %s", rule, cli.Counted(r.N, "lease", "of background jobs"))
 	case rota.ReasoningByRoundRobin:
 		return fmt.Sprintf("%s: cursor %d", rule, r.N)
 	default:

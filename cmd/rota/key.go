@@ -36,7 +36,7 @@ func (a keyCommands) list() *cobra.Command {
 				{Head: "KEY", Cell: func(r rota.KeyRule) any { return cli.RuleText(r) }},
 				{Head: "QUEUE", Cell: func(r rota.KeyRule) any { return orAllText(string(r.Queue)) }},
 				{Head: "SCOPE", Cell: func(r rota.KeyRule) any { return r.Scope }},
-				{Head: "CONCURRENCY", Cell: func(r rota.KeyRule) any { return orNone(r.Concurrency) }},
+				{Head: "CONCURRENCY", Cell: func(r rota.KeyRule) any { return cli.OrNone(r.Concurrency) }},
 				{Head: "RATE", Cell: func(r rota.KeyRule) any { return keyRateText(r) }},
 				{Head: "SEQUENCE", Cell: func(r rota.KeyRule) any { return r.Sequence }},
 				{Head: "GROUP", Cell: func(r rota.KeyRule) any { return r.Group }},
@@ -92,7 +92,7 @@ func (a keyCommands) states(states []rota.KeyState) error {
 		{Head: "NEXT", Wide: true, Cell: func(k rota.KeyState) any { return k.Next.Date }},
 		{Head: "HEAD", Cell: func(k rota.KeyState) any { return k.Head }},
 		{Head: "BLOCKED BY", Cell: func(k rota.KeyState) any { return k.Blocker }},
-		{Head: "AT MOST", Wide: true, Cell: func(k rota.KeyState) any { return orNone(k.Concurrency) }},
+		{Head: "AT MOST", Wide: true, Cell: func(k rota.KeyState) any { return cli.OrNone(k.Concurrency) }},
 		{Head: "TOKENS", Wide: true, Cell: func(k rota.KeyState) any {
 			if k.Rate == 0 {
 				return "none"
@@ -196,7 +196,7 @@ func (a keyCommands) set() *cobra.Command {
 func (a keyCommands) print(r rota.KeyRule) error {
 	return a.PrintOne(r, []string{cli.RuleText(r)}, func(bool) string {
 		return cli.RenderFacts([]cli.Fact{{Name: "key", Value: cli.RuleText(r)}, {Name: "queue", Value: orAllText(string(r.Queue))}, {Name: "scope", Value: r.Scope},
-			{Name: "concurrency", Value: orNone(r.Concurrency)}, {Name: "rate", Value: keyRateText(r)}, {Name: "sequence", Value: r.Sequence}, {Name: "group", Value: r.Group}})
+			{Name: "concurrency", Value: cli.OrNone(r.Concurrency)}, {Name: "rate", Value: keyRateText(r)}, {Name: "sequence", Value: r.Sequence}, {Name: "group", Value: r.Group}})
 	})
 }
 

@@ -147,7 +147,7 @@ func (a operatorCommands) verify() *cobra.Command {
 			if err := a.PrintOne(v, verdictNames(v), func(bool) string { return verdictTable(v) }); err != nil {
 				return err
 			}
-			return verdictError(v)
+			return cli.VerdictError(v)
 		})),
 	}
 }

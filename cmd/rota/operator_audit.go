@@ -15,7 +15,7 @@ import (
 
 func (a operatorCommands) audit() *cobra.Command {
 	var data, backup string
-	var f backupFlags
+	var f cli.BackupFlags
 	cmd := &cobra.Command{
 		Use:   "audit --data DIR | --backup F",
 		Short: "Recompute every matching round and date of schedules that is kept and compare; exit 1 where one differs; needs no cluster",
@@ -36,7 +36,7 @@ Nothing is written.`,
 			if data != "" {
 				report, err = audit.Data(ctx, data, log)
 			} else {
-				open, done, taken := f.take(ctx, backup)
+				open, done, taken := f.Take(ctx, backup)
 				if taken != nil {
 					return taken
 				}
@@ -44,14 +44,14 @@ Nothing is written.`,
 				report, err = audit.Backup(ctx, open, log)
 			}
 			if err != nil {
-				return asFailure(err)
+				return cli.AsFailure(err)
 			}
 			return a.printAudit(report)
 		}),
 	}
 	cmd.Flags().StringVar(&data, "data", "", "data `directory` of a node that is stopped")
 	cmd.Flags().StringVar(&backup, "backup", "", "`file` or s3://bucket/key of a backup")
-	f.register(cmd.Flags())
+	f.Register(cmd.Flags())
 	return cmd
 }
 

@@ -45,7 +45,7 @@ func (a operatorCommands) backupList() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	fromFlags(cmd.Flags(), &store)
-	storeFlags(cmd.Flags(), &store)
+	cli.StoreFlags(cmd.Flags(), &store)
 	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error {
 		_, all, err := backupsIn(ctx, store)
 		if err != nil {
@@ -81,17 +81,17 @@ func backupsIn(ctx context.Context, from depot.Options) (*depot.Depot, []depot.B
 	}
 	d, err := depot.Open(from)
 	if err != nil {
-		return nil, nil, asFailure(err)
+		return nil, nil, cli.AsFailure(err)
 	}
 	all, err := d.List(ctx)
 	if err != nil {
-		return nil, nil, asFailure(err)
+		return nil, nil, cli.AsFailure(err)
 	}
 	return d, all, nil
 }
 
 func (a operatorCommands) backupDrill() *cobra.Command {
-	var f backupFlags
+	var f cli.BackupFlags
 	var cluster string
 	cmd := &cobra.Command{
 		Use:   "drill --from PLACE [--cluster-id ID] [--identity F]",
@@ -103,19 +103,19 @@ cluster and index that its name says, or where a round differs.`,
 		Example: "  rota operator backup drill --from /mnt/backups\n  rota operator backup drill --from s3://backups/rota --identity ~/rota.key",
 		Args:    cobra.NoArgs,
 	}
-	fromFlags(cmd.Flags(), &f.store)
-	f.register(cmd.Flags())
+	fromFlags(cmd.Flags(), &f.Store)
+	f.Register(cmd.Flags())
 	cmd.Flags().StringVar(&cluster, "cluster-id", "", "`id` of the cluster whose backup is meant, where several clusters' are there")
 	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error {
-		d, all, err := backupsIn(ctx, f.store)
+		d, all, err := backupsIn(ctx, f.Store)
 		if err != nil {
 			return err
 		}
 		newest, err := newestOf(all, rota.ClusterID(cluster))
 		if err != nil {
-			return asFailure(err)
+			return cli.AsFailure(err)
 		}
-		open, done, err := f.fetch(ctx, d, newest.Name)
+		open, done, err := f.Fetch(ctx, d, newest.Name)
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ cluster and index that its name says, or where a round differs.`,
 			return a.printSnapshot(newest.File, info) // it carries no log
 		}
 		if err != nil {
-			return asFailure(err)
+			return cli.AsFailure(err)
 		}
 		return a.printAudit(report)
 	})

@@ -62,7 +62,7 @@ are bound to the old cluster.`,
 func (a operatorCommands) reportDisk(ctx context.Context, data string) error {
 	r, err := recovery.Inspect(ctx, data)
 	if err != nil {
-		return asFailure(err)
+		return cli.AsFailure(err)
 	}
 	return a.PrintOne(r, []string{string(r.Node)}, func(bool) string {
 		return cli.RenderFacts([]cli.Fact{{Name: "node", Value: r.Node}, {Name: "name", Value: r.Cluster}, {Name: "cluster", Value: r.ClusterID}, {Name: "incarnation", Value: r.Incarnation},
@@ -80,14 +80,14 @@ func (a operatorCommands) recoverDisk(ctx context.Context, data string, others [
 	for _, path := range others {
 		r, err := readReport(path)
 		if err != nil {
-			return asFailure(err)
+			return cli.AsFailure(err)
 		}
 		o.Others = append(o.Others, r)
 	}
 	a.Talk("looking for other members for 10s")
 	r, err := recovery.Recover(ctx, o)
 	if err != nil {
-		return asFailure(err)
+		return cli.AsFailure(err)
 	}
 	if r.Old.Node != "" {
 		a.Talk("recovered up to term %d, index %d of %s; what was answered after it is lost, and all attestations", r.Old.Term, r.Old.Index,

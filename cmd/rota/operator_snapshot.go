@@ -78,13 +78,13 @@ func saveSnapshot(path string, stream func(io.Writer) error) (rota.SnapshotInfo,
 }
 
 func (a operatorCommands) snapshotInspect() *cobra.Command {
-	var f backupFlags
+	var f cli.BackupFlags
 	cmd := &cobra.Command{
 		Use:   "inspect F",
 		Short: "Verify a snapshot or backup, a file or s3://bucket/key, and tell what is in it; needs no cluster",
 		Args:  cobra.ExactArgs(1),
 		RunE: a.Does(func(ctx context.Context, args []string) error {
-			open, done, err := f.take(ctx, args[0])
+			open, done, err := f.Take(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -96,7 +96,7 @@ func (a operatorCommands) snapshotInspect() *cobra.Command {
 			return a.printSnapshot(args[0], info)
 		}),
 	}
-	f.register(cmd.Flags())
+	f.Register(cmd.Flags())
 	return cmd
 }
 
@@ -121,7 +121,7 @@ func (a operatorCommands) printSnapshot(path string, info rota.SnapshotInfo) err
 
 func (a operatorCommands) snapshotRestore() *cobra.Command {
 	var o recovery.RestoreOptions
-	var f backupFlags
+	var f cli.BackupFlags
 	var node string
 	cmd := &cobra.Command{
 		Use:   "restore F --data DIR --node ID [--raft H:P] [--cluster NAME] [--sha256 HEX] [--identity F] [--keep-tokens]",
@@ -132,7 +132,7 @@ unless --keep-tokens: an old backup would let those count again that were revoke
 The node is the only member of its cluster: start it with rota server, then let new nodes --join it.`,
 		Args: cobra.ExactArgs(1),
 	}
-	f.register(cmd.Flags())
+	f.Register(cmd.Flags())
 	cmd.Flags().StringVar(&o.Data, "data", "", "empty or absent `directory` that the node will use")
 	cmd.Flags().StringVar(&node, "node", "", "`id` of the node, as rota server --node will say it")
 	cmd.Flags().StringVar(&o.Cluster, "cluster", defaultCluster,
@@ -148,7 +148,7 @@ The node is the only member of its cluster: start it with rota server, then let 
 			return err
 		}
 		return a.Does(func(ctx context.Context, _ []string) error {
-			open, done, err := f.take(ctx, args[0])
+			open, done, err := f.Take(ctx, args[0])
 			if err != nil {
 				return err
 			}

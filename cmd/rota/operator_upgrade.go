@@ -185,6 +185,6 @@ func upgradeTable(r upgrade.Report) string {
 			return "no vote"
 		}},
 		{Head: "VERSION", Cell: func(n upgrade.Node) any { return n.Version }},
-		{Head: "RULES", Cell: func(n upgrade.Node) any { return ofSome(int64(n.Rules), int64(n.Rules)) }},
+		{Head: "RULES", Cell: func(n upgrade.Node) any { return cli.OfSome(int64(n.Rules), int64(n.Rules)) }},
 	}, r.Nodes, false)
 }

@@ -74,11 +74,11 @@ func TestShownToPeople(t *testing.T) {
 		v := rota.Verdict{Nodes: []rota.NodeVerdict{{ID: "n1", Error: "no connection"}, {ID: "n2", Digest: rota.Digest{Hi: 1}},
 			{ID: "n3", Digest: rota.Digest{Hi: 1}}}}
 		has(t, verdictTable(v), []string{"n1: no connection"}, []string{strings.Repeat("0", 32)})
-		if err := verdictError(v); cli.ExitCode(err) != cli.ExitFailed || strings.Contains(err.Error(), "equal") {
+		if err := cli.VerdictError(v); cli.ExitCode(err) != cli.ExitFailed || strings.Contains(err.Error(), "equal") {
 			t.Errorf("a silent node is told as %v", err)
 		}
 		v.Nodes[2].Digest = rota.Digest{Hi: 2}
-		if err := verdictError(v); err == nil || !strings.Contains(err.Error(), "not equal") {
+		if err := cli.VerdictError(v); err == nil || !strings.Contains(err.Error(), "not equal") {
 			t.Errorf("digests that differ are told as %v", err)
 		}
 	})

@@ -80,7 +80,7 @@ this node's process has open is only looked at from outside.`,
 			if f.check {
 				return a.checkServer(f)
 			}
-			return asFailure(paged(a.serve(ctx, f)))
+			return cli.AsFailure(paged(a.serve(ctx, f)))
 		}),
 	}
 	flags := cmd.Flags()

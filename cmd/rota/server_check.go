@@ -23,7 +23,7 @@ func (a serverCommands) checkServer(f *serverFlags) error {
 	faults = append(faults, wrong...)
 	checked, more := server.Check(plan)
 	for _, err := range more {
-		faults = append(faults, asFailure(err))
+		faults = append(faults, cli.AsFailure(err))
 	}
 	if err := faults.Err(); err != nil {
 		for _, fault := range faults {

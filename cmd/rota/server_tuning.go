@@ -51,7 +51,7 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 	cli.DurationVar(flags, &t.scrubEvery, "scrub-every", cluster.DefaultScrubEvery,
 		"how often all that lies on the disk is read and verified; 0 is never")
 	flags.StringVar(&t.backup.To, "backup-to", "", "`place` where the leader stores backups, a directory or s3://bucket/prefix; give all nodes the same one")
-	storeFlags(flags, &t.backup)
+	cli.StoreFlags(flags, &t.backup)
 	flags.StringSliceVar(&t.backup.Recipients, "backup-recipient", nil,
 		"age `recipient` (age1…) that backups are encrypted for; may be repeated; its identity belongs on none of the nodes")
 	cli.DurationVar(flags, &t.backupEvery, "backup-every", cluster.DefaultBackupEvery, "how often it does")
@@ -91,7 +91,7 @@ func (t *tuning) apply(p *server.Plan) {
 		c.ScrubEvery = -1
 	}
 	c.DiskLow, c.DiskCritical = offBelow(t.diskLow), offBelow(t.diskCritical)
-	c.AutoDegradeCommitMs, c.AutoDegradeUsagePermille = t.degradeCommit.Milliseconds(), permille(t.degradeUsage)
+	c.AutoDegradeCommitMs, c.AutoDegradeUsagePermille = t.degradeCommit.Milliseconds(), cli.Permille(t.degradeUsage)
 }
 
 // offBelow turns the 0 that is off into what the configuration takes for off.

@@ -38,7 +38,7 @@ Jobs that fail are those that the node asked has counted in the last 15 minutes.
 				return err
 			}
 			if check && len(found.Concerns) > 0 {
-				return rota.Refusef(rota.KindConflict, "status", "%s", counted(int64(len(found.Concerns)), "concern", ""))
+				return rota.Refusef(rota.KindConflict, "status", "%s", cli.Counted(int64(len(found.Concerns)), "concern", ""))
 			}
 			return nil
 		})),
@@ -65,7 +65,7 @@ func attentionText(a rota.Attention) string {
 		}
 		text.WriteString(cli.Clean(c.Text))
 		if c.Since != 0 && a.Date > c.Since {
-			fmt.Fprintf(&text, " (%s)", about(a.Date.Time().Sub(c.Since.Time()).Round(time.Second)))
+			fmt.Fprintf(&text, " (%s)", cli.About(a.Date.Time().Sub(c.Since.Time()).Round(time.Second)))
 		}
 		fmt.Fprintf(&text, "\n  runbook: %s\n", c.Runbook)
 	}

@@ -47,11 +47,11 @@ func tenantColumns() []cli.Column[rota.Tenant] {
 		{Head: "TIER", Cell: func(t rota.Tenant) any { return t.Tier }},
 		{Head: "WEIGHT", Cell: func(t rota.Tenant) any { return t.Weight }},
 		{Head: "OPEN", Cell: func(t rota.Tenant) any { return t.Open }},
-		{Head: "MAX", Cell: func(t rota.Tenant) any { return orNone(t.MaxConcurrent) }},
+		{Head: "MAX", Cell: func(t rota.Tenant) any { return cli.OrNone(t.MaxConcurrent) }},
 		{Head: "RPS", Cell: func(t rota.Tenant) any { return rateText(t.RateLimitRPS) }},
 		{Head: "PENALTY", Wide: true, Cell: func(t rota.Tenant) any { return cli.Span(t.PenaltyMs) }},
 		{Head: "THROTTLED", Cell: func(t rota.Tenant) any { return t.Throttled }},
-		{Head: "RATE LEFT", Wide: true, Cell: func(t rota.Tenant) any { return ofSome(t.RateLeft, max(0, t.RateLimitRPS)) }},
+		{Head: "RATE LEFT", Wide: true, Cell: func(t rota.Tenant) any { return cli.OfSome(t.RateLeft, max(0, t.RateLimitRPS)) }},
 		{Head: "SET", Wide: true, Cell: func(t rota.Tenant) any { return t.Known }},
 	}
 }
@@ -60,7 +60,7 @@ func rateText(rps int64) any {
 	if rps < 0 {
 		return "the queue's"
 	}
-	return orNone(rps)
+	return cli.OrNone(rps)
 }
 
 func (a tenantCommands) show() *cobra.Command {
@@ -159,7 +159,7 @@ func tenantSettings(flags *pflag.FlagSet) ([]rota.Setting, error) {
 func (a tenantCommands) print(t rota.Tenant) error {
 	return a.PrintOne(t, []string{string(t.ID)}, func(bool) string {
 		return cli.RenderFacts([]cli.Fact{
-			{Name: "tenant", Value: t.ID}, {Name: "tier", Value: t.Tier}, {Name: "weight", Value: t.Weight}, {Name: "max concurrent", Value: orNone(t.MaxConcurrent)},
+			{Name: "tenant", Value: t.ID}, {Name: "tier", Value: t.Tier}, {Name: "weight", Value: t.Weight}, {Name: "max concurrent", Value: cli.OrNone(t.MaxConcurrent)},
 			{Name: "rate limit rps", Value: rateText(t.RateLimitRPS)}, {Name: "penalty", Value: cli.Span(t.PenaltyMs)}, {Name: "bytes", Value: t.Bytes}, {Name: "bytes max", Value: t.BytesMax}, {Name: "open leases", Value: t.Open},
 			{Name: "throttled", Value: t.Throttled}, {Name: "set", Value: t.Known}, {Name: "etag", Value: t.ETag},
 		})

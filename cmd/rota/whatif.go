@@ -25,7 +25,7 @@ type whatIf struct {
 	since, until rota.Date
 	set, workers []string
 	without      string
-	backup       backupFlags
+	backup       cli.BackupFlags
 }
 
 // whatIfCommand replays a log under another policy; it needs no cluster.
@@ -52,7 +52,7 @@ once more, as control: how far it is off the record is the error of the method. 
 	f.StringArrayVar(&w.set, "set", nil, "a `QUEUE.key=value` as rota queue set takes it, or QUEUE.preset=NAME; may be repeated")
 	f.StringArrayVar(&w.workers, "workers", nil, "add workers: `+4xSPEC`, SPEC being the id of a worker to copy, or slots=4,cpu_milli=8000,queues=a:b,…; may be repeated")
 	f.StringVar(&w.without, "without-tenant", "", "leave out the work of this `tenant`")
-	w.backup.register(f)
+	w.backup.Register(f)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		change, err := w.change()
 		if err != nil {
@@ -97,17 +97,17 @@ func (w *whatIf) open(ctx context.Context) (log *audit.Recorded, done func(), er
 	if at, err := os.Stat(w.from); err == nil && at.IsDir() && !depot.InBucket(w.from) {
 		log, err := audit.OpenData(w.from)
 		if err != nil {
-			return nil, nil, asFailure(err)
+			return nil, nil, cli.AsFailure(err)
 		}
 		return log, func() { _ = log.Close() }, nil
 	}
-	open, done, err := w.backup.take(ctx, w.from)
+	open, done, err := w.backup.Take(ctx, w.from)
 	if err != nil {
 		return nil, nil, err
 	}
 	if log, err = audit.OpenBackup(open); err != nil {
 		done()
-		return nil, nil, asFailure(err)
+		return nil, nil, cli.AsFailure(err)
 	}
 	return log, done, nil
 }
@@ -129,7 +129,7 @@ func (w *whatIf) run(ctx context.Context, a *cli.App, change whatif.Change) erro
 	shown.Stop()
 	partial := errors.Is(err, context.Canceled)
 	if err != nil && !partial {
-		return asFailure(fmt.Errorf("what-if: %w", err))
+		return cli.AsFailure(fmt.Errorf("what-if: %w", err))
 	}
 	if err := a.PrintOne(report, []string{report.Control.Verdict()}, func(bool) string { return renderWhatIf(report) }); err != nil || !partial {
 		return err

@@ -84,14 +84,14 @@ func workerColumns() []cli.Column[rota.Worker] {
 		{Head: "ZONE", Wide: true, Cell: func(w rota.Worker) any { return w.Zone }},
 		{Head: "TYPES", Wide: true, Cell: func(w rota.Worker) any { return typesText(w.Types) }},
 		{Head: "CAPABILITIES", Wide: true, Cell: func(w rota.Worker) any { return cli.Joined(w.Capabilities) }},
-		{Head: "CPU", Wide: true, Cell: func(w rota.Worker) any { return orNone(w.CPUMilli) }},
-		{Head: "CPU TAKEN", Wide: true, Cell: func(w rota.Worker) any { return ofSome(w.CPUMilliTaken, w.CPUMilli) }},
-		{Head: "MEMORY", Wide: true, Cell: func(w rota.Worker) any { return orNone(w.MemoryBytes) }},
-		{Head: "MEMORY TAKEN", Wide: true, Cell: func(w rota.Worker) any { return ofSome(w.MemoryTaken, w.MemoryBytes) }},
-		{Head: "IO", Wide: true, Cell: func(w rota.Worker) any { return orNone(w.IOBytesPerS) }},
-		{Head: "IO TAKEN", Wide: true, Cell: func(w rota.Worker) any { return ofSome(w.IOTaken, w.IOBytesPerS) }},
-		{Head: "LIMITS", Wide: true, Cell: func(w rota.Worker) any { return limitsText(w.Limits) }},
-		{Head: "STAKE LEFT", Wide: true, Cell: func(w rota.Worker) any { return ofSome(w.StakeLeft(), w.AttestedStake) }},
+		{Head: "CPU", Wide: true, Cell: func(w rota.Worker) any { return cli.OrNone(w.CPUMilli) }},
+		{Head: "CPU TAKEN", Wide: true, Cell: func(w rota.Worker) any { return cli.OfSome(w.CPUMilliTaken, w.CPUMilli) }},
+		{Head: "MEMORY", Wide: true, Cell: func(w rota.Worker) any { return cli.OrNone(w.MemoryBytes) }},
+		{Head: "MEMORY TAKEN", Wide: true, Cell: func(w rota.Worker) any { return cli.OfSome(w.MemoryTaken, w.MemoryBytes) }},
+		{Head: "IO", Wide: true, Cell: func(w rota.Worker) any { return cli.OrNone(w.IOBytesPerS) }},
+		{Head: "IO TAKEN", Wide: true, Cell: func(w rota.Worker) any { return cli.OfSome(w.IOTaken, w.IOBytesPerS) }},
+		{Head: "LIMITS", Wide: true, Cell: func(w rota.Worker) any { return cli.LimitsText(w.Limits) }},
+		{Head: "STAKE LEFT", Wide: true, Cell: func(w rota.Worker) any { return cli.OfSome(w.StakeLeft(), w.AttestedStake) }},
 		{Head: "BARRED TYPES", Wide: true, Cell: func(w rota.Worker) any { return len(w.Cooling) + len(w.Denied) }},
 		{Head: "ATTESTED UNTIL", Wide: true, Cell: func(w rota.Worker) any { return w.AttestedUntil }},
 		{Head: "SESSION", Wide: true, Cell: func(w rota.Worker) any { return uint64(w.Session) }},
@@ -145,7 +145,7 @@ func standingFacts(w rota.Worker) []cli.Fact {
 	facts := []cli.Fact{
 		{Name: "load", Value: w.Load}, {Name: "disconnected since", Value: w.DisconnectedSince.Date}, {Name: "jailed until", Value: w.JailedUntil.Date},
 		{Name: "types cooling down", Value: barred(w.Cooling)}, {Name: "types denied", Value: barred(w.Denied)},
-		{Name: "attested until", Value: w.AttestedUntil}, {Name: "limits", Value: limitsText(w.Limits)},
+		{Name: "attested until", Value: w.AttestedUntil}, {Name: "limits", Value: cli.LimitsText(w.Limits)},
 	}
 	if w.Stake > 0 {
 		facts = append(facts, cli.Fact{Name: "stake declared", Value: w.Stake})
@@ -184,10 +184,10 @@ func workerTable(w rota.Worker, wide bool) string {
 		{Name: "worker", Value: w.ID}, {Name: "status", Value: w.Status}, {Name: "queues", Value: cli.Joined(w.Queues)}, {Name: "types", Value: typesText(w.Types)}, {Name: "slots", Value: w.Slots}, {Name: "prefetch",
 			Value: w.Prefetch},
 		{Name: "open leases", Value: w.Open}, {Name: "offers", Value: offersText(w)}, {Name: "health", Value: w.Health}, {Name: "region", Value: w.Region}, {Name: "zone", Value: w.Zone},
-		{Name: "capabilities", Value: cli.Joined(w.Capabilities)}, {Name: "cpu milli", Value: orNone(w.CPUMilli)},
-		{Name: "cpu milli taken", Value: ofSome(w.CPUMilliTaken, w.CPUMilli)}, {Name: "memory bytes", Value: orNone(w.MemoryBytes)},
-		{Name: "memory bytes taken", Value: ofSome(w.MemoryTaken, w.MemoryBytes)}, {Name: "io bytes per s", Value: orNone(w.IOBytesPerS)},
-		{Name: "io bytes per s taken", Value: ofSome(w.IOTaken, w.IOBytesPerS)}, {Name: "session", Value: uint64(w.Session)},
+		{Name: "capabilities", Value: cli.Joined(w.Capabilities)}, {Name: "cpu milli", Value: cli.OrNone(w.CPUMilli)},
+		{Name: "cpu milli taken", Value: cli.OfSome(w.CPUMilliTaken, w.CPUMilli)}, {Name: "memory bytes", Value: cli.OrNone(w.MemoryBytes)},
+		{Name: "memory bytes taken", Value: cli.OfSome(w.MemoryTaken, w.MemoryBytes)}, {Name: "io bytes per s", Value: cli.OrNone(w.IOBytesPerS)},
+		{Name: "io bytes per s taken", Value: cli.OfSome(w.IOTaken, w.IOBytesPerS)}, {Name: "session", Value: uint64(w.Session)},
 		{Name: "assigned total", Value: w.Assigned}, {Name: "completed total", Value: w.Completed}, {Name: "failed total", Value: w.Failed},
 	}
 	text := cli.RenderFacts(append(facts, standingFacts(w)...))
@@ -200,7 +200,7 @@ func workerTable(w rota.Worker, wide bool) string {
 		{Head: "TRY", Cell: func(l rota.Lease) any { return l.Attempt + 1 }},
 		{Head: "RENEWALS", Cell: func(l rota.Lease) any { return l.Renewals }},
 		{Head: "TOKEN", Cell: func(l rota.Lease) any { return l.Token }},
-		{Head: "REVOKED", Cell: func(l rota.Lease) any { return reasonText(l.Revoked) }},
+		{Head: "REVOKED", Cell: func(l rota.Lease) any { return cli.ReasonText(l.Revoked) }},
 		{Head: "LEASE", Wide: true, Cell: func(l rota.Lease) any { return l.ID }},
 	}, w.Leases, wide)
 }

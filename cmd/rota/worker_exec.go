@@ -214,7 +214,7 @@ func (e *execution) result(err error, output *boundedBuffer, tail *tailBuffer) (
 	case errors.As(err, &exit) && exit.ExitCode() == exitDeclines:
 		return nil, errors.Join(errDeclined, textError(said))
 	case errors.As(err, &exit):
-		return nil, errors.New(exit.String() + prefixed(": ", said))
+		return nil, errors.New(exit.String() + cli.Prefixed(": ", said))
 	default:
 		return nil, err
 	}

@@ -112,7 +112,7 @@ func (a workerCommands) runCommand() *cobra.Command {
 	cli.Within(flags, 1, rota.MaxSlots, "slots")
 	cli.Within(flags, 0, rota.MaxPrefetch, "prefetch")
 	cli.Within(flags, 0, int64(rota.MaxFee), "stake")
-	boundResources(flags)
+	cli.BoundResources(flags)
 	flags.StringArrayVar(&f.limits, "limit", nil,
 		"`name=N` that it offers at most, such as depth=20; may be repeated")
 	flags.StringVar(&f.attestation, "attestation", "",
@@ -169,7 +169,7 @@ func (f *workerFlags) spec() (s rota.WorkerSpec, attestation *rota.Attestation, 
 	for _, typ := range f.types {
 		s.Types = append(s.Types, rota.JobType(typ))
 	}
-	if s.Limits, err = parseLimits(f.limits); err != nil {
+	if s.Limits, err = cli.ParseLimits(f.limits); err != nil {
 		return s, nil, err
 	}
 	if f.attestation == "" {

@@ -72,7 +72,7 @@ func (a workflowCommands) list() *cobra.Command {
 	flags.IntVar(&limit, "limit", 100, "at most so many")
 	cli.Within(flags, 1, cli.Unbounded, "limit")
 	flags.StringVar(&cursor, "cursor", "", "continue after a list: its next_`cursor`")
-	choices(cmd, "state", "RUNNING", "COMPLETED", "FAILED", "CANCELLED")
+	cli.Choices(cmd, "state", "RUNNING", "COMPLETED", "FAILED", "CANCELLED")
 	return a.ListCommand(cmd)
 }
 
@@ -91,7 +91,7 @@ func workflowColumns() []cli.Column[rota.Workflow] {
 		{Head: "TENANT", Wide: true, Cell: func(w rota.Workflow) any { return w.Tenant }},
 		{Head: "SUBMITTED", Cell: func(w rota.Workflow) any { return w.Submitted.Date }},
 		{Head: "FINISHED", Wide: true, Cell: func(w rota.Workflow) any { return w.Finished.Date }},
-		{Head: "TOOK", Wide: true, Cell: func(w rota.Workflow) any { return between(w.Submitted, w.Finished) }},
+		{Head: "TOOK", Wide: true, Cell: func(w rota.Workflow) any { return cli.Between(w.Submitted, w.Finished) }},
 		{Head: "FAILED NODE", Wide: true, Cell: func(w rota.Workflow) any { return w.FailedNode }},
 	}
 }
@@ -162,7 +162,7 @@ same --id again changes nothing, and any other is refused (exit 4).`,
   rota workflow signal release-7 approve --refuse --payload "not on a Friday"`,
 		Args: cobra.ExactArgs(2),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
-			bytes, err := readPayload(payload, a.Stdin)
+			bytes, err := cli.ReadPayload(payload, a.Stdin)
 			if err != nil {
 				return err
 			}
@@ -226,7 +226,7 @@ func (a workflowCommands) await(ctx context.Context, id rota.WorkflowID, late st
 		if err := a.print(ctx, c, w); err != nil {
 			return err
 		}
-		return workflowEndedWell(&w)
+		return cli.WorkflowEndedWell(&w)
 	})(ctx, nil)
 }
 

@@ -141,11 +141,11 @@ func TestWorkflowJSON(t *testing.T) {
 
 func TestWorkflowEndedWell(t *testing.T) {
 	t.Parallel()
-	if err := workflowEndedWell(&rota.Workflow{State: rota.WorkflowCompleted}); err != nil {
+	if err := cli.WorkflowEndedWell(&rota.Workflow{State: rota.WorkflowCompleted}); err != nil {
 		t.Error(err)
 	}
 	for _, s := range []rota.WorkflowState{rota.WorkflowFailed, rota.WorkflowCancelled} {
-		err := workflowEndedWell(&rota.Workflow{ID: "w", State: s, FailedNode: "it's", Reason: rota.ReasonProviderFail})
+		err := cli.WorkflowEndedWell(&rota.Workflow{ID: "w", State: s, FailedNode: "it's", Reason: rota.ReasonProviderFail})
 		if cli.ExitCode(err) != cli.ExitOtherwise {
 			t.Errorf("%s: exit %d", s, cli.ExitCode(err))
 		}

@@ -89,7 +89,7 @@ Colours need a terminal; NO_COLOR turns them off.`,
 func graphText(w *rota.Workflow, colours bool) string {
 	joints := jointsOf(w.Nodes)
 	layers := joints.layers()
-	text := fmt.Sprintf("%s  %s  %s  %s", cli.Clean(string(w.ID)), w.State, progressBar(w), counted(w.NodeCount, "node", ""))
+	text := fmt.Sprintf("%s  %s  %s  %s", cli.Clean(string(w.ID)), w.State, progressBar(w), cli.Counted(w.NodeCount, "node", ""))
 	if left := leftText(w); w.State == rota.WorkflowRunning && left != "" {
 		text += ", left: about " + left
 	}
@@ -243,7 +243,7 @@ func (d *graphDrawing) legend() string {
 		parts = append(parts, "+n and the n nodes that join it")
 	}
 	if len(d.critical) > 0 {
-		parts = append(parts, "* critical path"+prefixed(", ", about(d.w.CriticalPathLength)))
+		parts = append(parts, "* critical path"+cli.Prefixed(", ", cli.About(d.w.CriticalPathLength)))
 	}
 	return strings.Join(parts, "   ")
 }

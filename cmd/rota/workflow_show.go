@@ -80,10 +80,10 @@ func (a workflowCommands) print(ctx context.Context, c *client.Client, w rota.Wo
 func workflowTable(w *rota.Workflow, now rota.Clock, wide bool) string {
 	facts := []cli.Fact{
 		{Name: "workflow", Value: w.ID}, {Name: "state", Value: w.State}, {Name: "will be", Value: endingText(w)}, {Name: "failed node", Value: w.FailedNode},
-		{Name: "reason", Value: reasonText(w.Reason)}, {Name: "progress", Value: progressBar(w)}, {Name: "nodes", Value: countsText(w)},
+		{Name: "reason", Value: cli.ReasonText(w.Reason)}, {Name: "progress", Value: progressBar(w)}, {Name: "nodes", Value: countsText(w)},
 		{Name: "queue", Value: w.Queue}, {Name: "tenant", Value: w.Tenant}, {Name: "on failure", Value: w.OnFailure},
-		{Name: "labels", Value: labelsText(w.Labels)}, {Name: "submitted", Value: w.Submitted.Date}, {Name: "finished", Value: w.Finished.Date},
-		{Name: "took", Value: between(w.Submitted, w.Finished)},
+		{Name: "labels", Value: cli.LabelsText(w.Labels)}, {Name: "submitted", Value: w.Submitted.Date}, {Name: "finished", Value: w.Finished.Date},
+		{Name: "took", Value: cli.Between(w.Submitted, w.Finished)},
 	}
 	if wide {
 		facts = append(facts, cli.Fact{Name: "edges", Value: w.EdgeCount})
@@ -93,7 +93,7 @@ func workflowTable(w *rota.Workflow, now rota.Clock, wide bool) string {
 	}
 	if w.State == rota.WorkflowRunning {
 		if now > w.Submitted.Clock {
-			facts = append(facts, cli.Fact{Name: "running for", Value: about(millis.Duration(int64(now - w.Submitted.Clock)))})
+			facts = append(facts, cli.Fact{Name: "running for", Value: cli.About(millis.Duration(int64(now - w.Submitted.Clock)))})
 		}
 		facts = append(facts, cli.Fact{Name: "waits for", Value: gatesText(w)}, cli.Fact{Name: "about left", Value: leftText(w)})
 	}
@@ -136,7 +136,7 @@ func gatesText(w *rota.Workflow) string {
 
 // leftText returns the work that is left of a workflow, without the time that its gates wait; "" for none.
 func leftText(w *rota.Workflow) string {
-	text := about(w.Remaining)
+	text := cli.About(w.Remaining)
 	if text == "" {
 		return ""
 	}
@@ -206,7 +206,7 @@ func criticalText(w *rota.Workflow, wide bool) string {
 		shown = append(slices.Clone(path[:most/2]), fmt.Sprintf("… %d more …", len(path)-most))
 		shown = append(shown, path[len(path)-most/2:]...)
 	}
-	return fmt.Sprintf("%s over %s: %s", about(w.CriticalPathLength), counted(int64(len(path)), "node", ""), strings.Join(shown, " → "))
+	return fmt.Sprintf("%s over %s: %s", cli.About(w.CriticalPathLength), cli.Counted(int64(len(path)), "node", ""), strings.Join(shown, " → "))
 }
 
 func nodeColumns() []cli.Column[rota.WorkflowNode] {
@@ -248,11 +248,11 @@ func parentsText(parents []string) string {
 func nodeTook(n *rota.WorkflowNode) string {
 	switch {
 	case n.State == rota.NodeState(rota.JobCompleted):
-		return cli.Or(about(n.Duration), "0s")
+		return cli.Or(cli.About(n.Duration), "0s")
 	case nodeOver(n) || n.Type == rota.GateType:
 		return ""
 	default:
-		return prefixed("~", about(n.Duration))
+		return cli.Prefixed("~", cli.About(n.Duration))
 	}
 }
 
@@ -268,7 +268,7 @@ func failureText(r rota.Reason) string {
 	if r == rota.ReasonDone {
 		return ""
 	}
-	return reasonText(r)
+	return cli.ReasonText(r)
 }
 
 // typeSum is what a large workflow's nodes of one type are doing.
@@ -343,5 +343,5 @@ func (s *typeSum) mean() string {
 	if s.ended == 0 {
 		return ""
 	}
-	return cli.Or(about(s.took/time.Duration(s.ended)), "0s")
+	return cli.Or(cli.About(s.took/time.Duration(s.ended)), "0s")
 }

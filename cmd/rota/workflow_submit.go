@@ -65,8 +65,8 @@ another one under a known id is refused (exit 4).`,
 	cli.Within(flags, 0, cli.MaxTimeScale, "time-scale")
 	flags.BoolVar(&f.resources, "resources", false, "take cores and memory (rounded up to eighths of a power of two) that a WfCommons instance recorded")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the workflow ended; exit 6 if otherwise than COMPLETED")
-	choices(cmd, "format", flowfile.FormatRota, flowfile.FormatWfCommons)
-	choices(cmd, "on-failure", rota.FailureFailFast.String(), rota.FailureContinue.String())
+	cli.Choices(cmd, "format", flowfile.FormatRota, flowfile.FormatWfCommons)
+	cli.Choices(cmd, "on-failure", rota.FailureFailFast.String(), rota.FailureContinue.String())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		given := ""
 		for _, name := range []string{"time-scale", "resources"} {

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -13,36 +13,35 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/internal/cli"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// counted is "1 lease open" or "3 leases open".
-func counted(n int64, one, how string) string {
+// Counted is "1 lease open" or "3 leases open".
+func Counted(n int64, one, how string) string {
 	if n != 1 {
 		one += "s"
 	}
 	return strings.TrimSpace(fmt.Sprintf("%d %s %s", n, one, how))
 }
 
-// ofSome shows an amount where there is something that it is a part of.
-func ofSome(part, whole int64) any {
+// OfSome shows an amount where there is something that it is a part of.
+func OfSome(part, whole int64) any {
 	if whole == 0 {
 		return nil
 	}
 	return part
 }
 
-func reasonText(r rota.Reason) string {
+func ReasonText(r rota.Reason) string {
 	if r == rota.ReasonNone {
 		return ""
 	}
 	return r.String()
 }
 
-// limitsText shows limits as --limit takes them, by name.
-func limitsText(limits map[string]int64) string {
+// LimitsText shows limits as --limit takes them, by name.
+func LimitsText(limits map[string]int64) string {
 	names := slices.Sorted(maps.Keys(limits))
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%s=%d", name, limits[name])
@@ -50,21 +49,21 @@ func limitsText(limits map[string]int64) string {
 	return strings.Join(names, ",")
 }
 
-// parseLimits takes the pairs of --limit.
-func parseLimits(pairs []string) (map[string]int64, error) {
-	return cli.ParsePairs("--limit", pairs, "depth=20", func(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) })
+// ParseLimits takes the pairs of --limit.
+func ParseLimits(pairs []string) (map[string]int64, error) {
+	return ParsePairs("--limit", pairs, "depth=20", func(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) })
 }
 
-// between is how much of the cluster clock passed; "" where either is not reached.
-func between(from, to rota.Moment) string {
+// Between is how much of the cluster clock passed; "" where either is not reached.
+func Between(from, to rota.Moment) string {
 	if from.IsZero() || to.IsZero() {
 		return ""
 	}
-	return cli.Or(cli.Span(int64(to.Clock-from.Clock)), "0s")
+	return Or(Span(int64(to.Clock-from.Clock)), "0s")
 }
 
-// head is the beginning of a long text.
-func head(s string) string {
+// Head is the beginning of a long text.
+func Head(s string) string {
 	const most = 72
 	if len(s) <= most {
 		return s
@@ -72,7 +71,7 @@ func head(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + fmt.Sprintf("… (%d bytes; -o wide or json shows all)", len(s))
 }
 
-func labelsText(labels map[string]string) string {
+func LabelsText(labels map[string]string) string {
 	pairs := make([]string, 0, len(labels))
 	for k, v := range labels {
 		pairs = append(pairs, k+"="+v)
@@ -81,8 +80,8 @@ func labelsText(labels map[string]string) string {
 	return strings.Join(pairs, ", ")
 }
 
-// about shows a duration with no more figures than it is worth; "" for none.
-func about(d time.Duration) string {
+// About shows a duration with no more figures than it is worth; "" for none.
+func About(d time.Duration) string {
 	switch {
 	case d == 0:
 		return ""
@@ -99,36 +98,36 @@ func about(d time.Duration) string {
 	return text
 }
 
-func prefixed(prefix, text string) string {
+func Prefixed(prefix, text string) string {
 	if text == "" {
 		return ""
 	}
 	return prefix + text
 }
 
-// orNone shows a limit of which 0 is none.
-func orNone(limit int64) any {
+// OrNone shows a limit of which 0 is none.
+func OrNone(limit int64) any {
 	if limit == 0 {
 		return "none"
 	}
 	return limit
 }
 
-// choices lets the shell complete a flag's values.
-func choices(cmd *cobra.Command, flag string, values ...cobra.Completion) {
+// Choices lets the shell complete a flag's values.
+func Choices(cmd *cobra.Command, flag string, values ...cobra.Completion) {
 	// It fails for a flag that is not there, or done twice: the first call of a test shows it.
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err)
 	}
 }
 
-// permille turns a ratio from 0 to 1 into whole permille.
-func permille(ratio float64) int64 {
+// Permille turns a ratio from 0 to 1 into whole permille.
+func Permille(ratio float64) int64 {
 	return int64(math.Round(ratio * 1000))
 }
 
-// readPayload returns the payload that --payload names, bounded.
-func readPayload(arg string, stdin io.Reader) ([]byte, error) {
+// ReadPayload returns the payload that --payload names, bounded.
+func ReadPayload(arg string, stdin io.Reader) ([]byte, error) {
 	from, name := io.Reader(nil), ""
 	switch {
 	case arg == "-":
@@ -136,7 +135,7 @@ func readPayload(arg string, stdin io.Reader) ([]byte, error) {
 	case strings.HasPrefix(arg, "@"):
 		file, err := os.Open(arg[1:])
 		if err != nil {
-			return nil, cli.Usagef("read payload: %w", err)
+			return nil, Usagef("read payload: %w", err)
 		}
 		defer file.Close()
 		from, name = file, arg[1:]
@@ -145,37 +144,37 @@ func readPayload(arg string, stdin io.Reader) ([]byte, error) {
 	}
 	payload, err := io.ReadAll(io.LimitReader(from, rota.MaxPayloadBytes+1))
 	if err != nil {
-		return nil, cli.Usagef("read payload from %s: %w", name, err)
+		return nil, Usagef("read payload from %s: %w", name, err)
 	}
 	if len(payload) > rota.MaxPayloadBytes {
-		return nil, cli.Usagef("payload from %s has more than %d bytes, the most that a job takes", name,
+		return nil, Usagef("payload from %s has more than %d bytes, the most that a job takes", name,
 			rota.MaxPayloadBytes)
 	}
 	return payload, nil
 }
 
-// boundResources bounds what a job takes and a worker offers.
-func boundResources(flags *pflag.FlagSet) {
-	cli.Within(flags, 0, rota.MaxCPUMilli, "cpu")
-	cli.Within(flags, 0, int64(rota.MaxMemoryBytes), "memory")
-	cli.Within(flags, 0, int64(rota.MaxIOBytesPerS), "io")
+// BoundResources bounds what a job takes and a worker offers.
+func BoundResources(flags *pflag.FlagSet) {
+	Within(flags, 0, rota.MaxCPUMilli, "cpu")
+	Within(flags, 0, int64(rota.MaxMemoryBytes), "memory")
+	Within(flags, 0, int64(rota.MaxIOBytesPerS), "io")
 }
 
-// asFailure makes a refusal to start exit code 1, whatever its kind: the
+// AsFailure makes a refusal to start exit code 1, whatever its kind: the
 // binary was called rightly, the node cannot be. A wrong flag stays usage.
-func asFailure(err error) error {
+func AsFailure(err error) error {
 	if err == nil {
 		return nil
 	}
-	var coded *cli.CodedError
+	var coded *CodedError
 	if errors.As(err, &coded) {
 		return err
 	}
-	return &cli.CodedError{Code: cli.ExitFailed, Err: err}
+	return &CodedError{Code: ExitFailed, Err: err}
 }
 
-// verdictError is nil when all nodes agree and none has a violation.
-func verdictError(v rota.Verdict) error {
+// VerdictError is nil when all nodes agree and none has a violation.
+func VerdictError(v rota.Verdict) error {
 	var wrong []string
 	silent := false
 	for _, n := range v.Nodes {
@@ -193,23 +192,23 @@ func verdictError(v rota.Verdict) error {
 	if len(wrong) == 0 {
 		return nil
 	}
-	return &cli.CodedError{Code: cli.ExitFailed, Err: errors.New(strings.Join(wrong, "; "))}
+	return &CodedError{Code: ExitFailed, Err: errors.New(strings.Join(wrong, "; "))}
 }
 
-// workflowEndedWell is nil when the workflow completed.
-func workflowEndedWell(w *rota.Workflow) error {
+// WorkflowEndedWell is nil when the workflow completed.
+func WorkflowEndedWell(w *rota.Workflow) error {
 	if w.State == rota.WorkflowCompleted {
 		return nil
 	}
 	text := fmt.Sprintf("workflow %s ended %s", w.ID, w.State)
 	if w.FailedNode != "" {
-		text += fmt.Sprintf(": node %q was the first that did not complete", head(w.FailedNode))
+		text += fmt.Sprintf(": node %q was the first that did not complete", Head(w.FailedNode))
 		if w.Reason != rota.ReasonNone {
 			text += " (" + w.Reason.String() + ")"
 		}
 		text += fmt.Sprintf("; rota job show %s tells more", shellWord(string(rota.NodeJobID(w.ID, w.FailedNode))))
 	}
-	return &cli.CodedError{Code: cli.ExitOtherwise, Err: fmt.Errorf("%s", text)}
+	return &CodedError{Code: ExitOtherwise, Err: fmt.Errorf("%s", text)}
 }
 
 // shellWord quotes a text that a shell would not take as one plain word.
