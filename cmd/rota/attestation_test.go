@@ -20,6 +20,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/auth"
 )
 
 func testKey() ed25519.PrivateKey {
@@ -44,7 +45,7 @@ func TestParseSigningKey(t *testing.T) {
 	for name, text := range map[string]string{
 		"seed": hex.EncodeToString(key.Seed()) + "\n", "PEM": "a note\n" + pemOf(t, "PRIVATE KEY", key),
 	} {
-		got, err := parseSigningKey([]byte(text))
+		got, err := auth.ParseSigningKey([]byte(text))
 		if err != nil || !got.Equal(key) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
@@ -59,7 +60,7 @@ func TestParseSigningKey(t *testing.T) {
 		"a key of other kind": pemOf(t, "PRIVATE KEY", other),
 		"PEM of nothing":      "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
 	} {
-		if _, err := parseSigningKey([]byte(text)); err == nil {
+		if _, err := auth.ParseSigningKey([]byte(text)); err == nil {
 			t.Errorf("%s is taken", name)
 		}
 	}
@@ -73,7 +74,7 @@ func TestParsePublicKeys(t *testing.T) {
 		"lines": "# ours\n" + line + "\n\n  " + line + "\r\n",
 		"PEM":   pemOf(t, "PUBLIC KEY", public) + pemOf(t, "PUBLIC KEY", public),
 	} {
-		keys, err := parsePublicKeys([]byte(text))
+		keys, err := auth.ParsePublicKeys([]byte(text))
 		if err != nil || len(keys) != 2 || !keys[1].Equal(public) {
 			t.Errorf("%s: %v, %v", name, keys, err)
 		}
@@ -81,7 +82,7 @@ func TestParsePublicKeys(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing": "# none\n", "a short line": line + "\n" + line[2:], "a private key": pemOf(t, "PRIVATE KEY", testKey()),
 	} {
-		if keys, err := parsePublicKeys([]byte(text)); err == nil {
+		if keys, err := auth.ParsePublicKeys([]byte(text)); err == nil {
 			t.Errorf("%s is taken as %v", name, keys)
 		}
 	}
@@ -129,7 +130,7 @@ func TestWorkerAttest(t *testing.T) {
 	if after, _ := os.ReadFile(path); code != cli.ExitFailed || !bytes.Equal(before, after) {
 		t.Errorf("a key that is there: exit %d", code)
 	}
-	keys, err := parsePublicKeys([]byte(public))
+	keys, err := auth.ParsePublicKeys([]byte(public))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func TestWorkerAttest(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := readAttestation(file); err != nil || got.Worker != "w1" {
+	if got, err := auth.ReadAttestation(file); err != nil || got.Worker != "w1" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for i := 2; i < len(good); i += 2 {
@@ -173,11 +174,11 @@ func TestReadAttestation_refuses(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if a, err := readAttestation(path); cli.ExitCode(err) != cli.ExitUsage {
+		if a, err := auth.ReadAttestation(path); cli.ExitCode(err) != cli.ExitUsage {
 			t.Errorf("%s: %+v, %v", name, a, err)
 		}
 	}
-	if _, err := readAttestation(path + "-none"); cli.ExitCode(err) != cli.ExitUsage {
+	if _, err := auth.ReadAttestation(path + "-none"); cli.ExitCode(err) != cli.ExitUsage {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }
@@ -239,14 +240,14 @@ func TestLiveAttestationKeys(t *testing.T) {
 		}
 	}
 	one, two := strings.Repeat("01", 32), strings.Repeat("02", 32)
-	l := &liveAttestationKeys{files: []string{path}}
+	l := &auth.LiveAttestationKeys{Files: []string{path}}
 	var lines bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&lines, nil))
 	want := func(keys ...string) {
 		t.Helper()
-		l.tell(log)
+		l.Tell(log)
 		var got []string
-		for _, k := range l.now() {
+		for _, k := range l.Now() {
 			got = append(got, hex.EncodeToString(k))
 		}
 		if !slices.Equal(got, keys) {
@@ -254,7 +255,7 @@ func TestLiveAttestationKeys(t *testing.T) {
 		}
 	}
 	write(one)
-	if _, err := l.look(); err != nil {
+	if _, err := l.Look(); err != nil {
 		t.Fatal(err)
 	}
 	want(one)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli/auth"
 )
 
 // TestEarlierTokens_countsValidOnes has what a restore leaves, where each token is revoked, and a cluster that was never
@@ -36,7 +37,7 @@ func TestEarlierTokens_countsValidOnes(t *testing.T) {
 		"never restored":  {list(valid, revoked, ended, session), "earlier tokens that are valid: 1;"},
 		"no answer":       {broken, "earlier tokens stay as they are"},
 	} {
-		if got := earlierTokens(c.tokens, "made", now); !strings.HasPrefix(got, c.want) {
+		if got := auth.EarlierTokens(c.tokens, "made", now); !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/auth"
 )
 
 // TestToken: the token to show is that of --token-file, else ROTA_TOKEN's; a file that others
@@ -60,12 +61,12 @@ func TestParseGrant(t *testing.T) {
 	t.Parallel()
 	for _, g := range []rota.Grant{{Right: rota.RightSubmit, Tenant: "acme*", Queue: "a:b"}, {Right: rota.RightQueue, Tenant: "*", Queue: "q*"},
 		{Right: rota.RightStatus, Tenant: "*", Queue: "*"}} {
-		if got, err := parseGrant(g.String()); err != nil || got != g {
+		if got, err := auth.ParseGrant(g.String()); err != nil || got != g {
 			t.Errorf("%s: %+v, %v", g, got, err)
 		}
 	}
 	for _, text := range []string{"", "reed", "read q=x", "read acme"} {
-		if g, err := parseGrant(text); err == nil {
+		if g, err := auth.ParseGrant(text); err == nil {
 			t.Errorf("%q is taken as %s", text, g)
 		}
 	}

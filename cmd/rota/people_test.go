@@ -12,6 +12,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/auth"
 )
 
 // What people are shown has no figures where nothing is meant, no library's words
@@ -158,10 +159,10 @@ func TestShownToPeople(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		_, public, _ := rotaLine("worker", "attest", "--generate-key", filepath.Join(dir, "key.pem"))
-		if keys, err := parsePublicKeys([]byte(public)); err != nil || len(keys) != 1 {
+		if keys, err := auth.ParsePublicKeys([]byte(public)); err != nil || len(keys) != 1 {
 			t.Fatalf("%d keys, %v", len(keys), err)
 		}
-		if _, err := parseSigningKey([]byte(public)); err == nil {
+		if _, err := auth.ParseSigningKey([]byte(public)); err == nil {
 			t.Error("a public key was taken for a private one")
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/auth"
 	"github.com/rotasched/rota/internal/nearest"
 )
 
@@ -57,7 +58,7 @@ ended by SIGINT and SIGTERM.`,
 	jobs, workflows, workers, queues, tenants := jobCommands{a}, workflowCommands{a}, workerCommands{a}, queueCommands{a}, tenantCommands{a}
 	a.Group(root, serverCommands{a}.command(), devCommands{a}.command(), jobs.command(), workflows.command(),
 		workers.command(), queues.command(), tenants.command(), keyCommands{a}.command(), scheduleCommands{a}.command(), batchCommands{a}.command(), planCommands{a}.command(), webhookCommands{a}.command(), relayCommands{a}.command(), modeCommands{a}.command(),
-		authCommands{a}.command(), consoleCommands{a}.command(),
+		auth.AuthCommands{App: a}.Command(), auth.ConsoleCommands{App: a}.Command(),
 		eventCommands{a}.command(), clusterCommands{a}.command(), statusCommands{a}.command(), tzdataCommands{a}.command(), operatorCommands{a}.command(), benchCommands{a}.command(), simulateCommand(a), whatIfCommand(a), demoCommands{a}.command(),
 		certifier{a}.command(), versionCommands{a}.command(),
 		a.Shortcut("jobs", "job", jobs.list()), a.Shortcut("workflows", "workflow", workflows.list()),

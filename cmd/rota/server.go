@@ -15,6 +15,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/auth"
 	"github.com/rotasched/rota/internal/identity"
 	"github.com/rotasched/rota/internal/logs"
 	"github.com/rotasched/rota/internal/secret"
@@ -48,7 +49,7 @@ type serverFlags struct {
 	check                    bool
 	profiles                 bool
 	attestationKeys          []string
-	attesting                liveAttestationKeys
+	attesting                auth.LiveAttestationKeys
 	log                      logFlags
 	tuning                   tuning
 	apiHosts, corsOrigins    []string
@@ -138,7 +139,7 @@ func (a serverCommands) serve(ctx context.Context, f *serverFlags) error {
 	}
 	log = log.With("node", f.node)
 	go secret.Follow(ctx, func() {
-		f.attesting.tell(log)
+		f.attesting.Tell(log)
 		if live != nil {
 			live.Tell(log, time.Now())
 		}
@@ -207,9 +208,9 @@ func (f *serverFlags) plans(files cli.TLSFiles) (p *server.Plan, live *cli.LiveT
 			fault("--join %q is refused: host:port is wanted", j)
 		}
 	}
-	f.attesting.files = f.attestationKeys
-	p.Node.AttestationKeys = f.attesting.now
-	if _, err := f.attesting.look(); err != nil {
+	f.attesting.Files = f.attestationKeys
+	p.Node.AttestationKeys = f.attesting.Now
+	if _, err := f.attesting.Look(); err != nil {
 		fault("%v", err)
 	}
 	files.Ca = cmp.Or(f.nodeCA, files.Ca)

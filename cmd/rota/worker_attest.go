@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/auth"
 	"github.com/rotasched/rota/internal/secret"
 )
 
@@ -81,7 +82,7 @@ func (a workerCommands) attest(cmd *cobra.Command, args []string, f *attestFlags
 	if err != nil {
 		return cli.Usagef("read --key: %w", err)
 	}
-	key, err := parseSigningKey(text)
+	key, err := auth.ParseSigningKey(text)
 	if err != nil {
 		return cli.Usagef("--key %s: %w", f.key, err)
 	}
@@ -132,7 +133,7 @@ func (a workerCommands) printAttestation(attestation rota.Attestation) error {
 }
 
 func (a workerCommands) generateKey(path string) error {
-	public, err := newSigningKey(path)
+	public, err := auth.NewSigningKey(path)
 	if err != nil {
 		return cli.Failf("make a key: %w", err)
 	}
@@ -143,5 +144,5 @@ func (a workerCommands) generateKey(path string) error {
 	}{key}
 	// A bare public key looks like a seed, and would sign as one: this line tells them
 	// apart, and --attestation-key skips it.
-	return a.PrintOne(made, []string{key}, func(bool) string { return publicKeyMark + "\n" + key + "\n" })
+	return a.PrintOne(made, []string{key}, func(bool) string { return auth.PublicKeyMark + "\n" + key + "\n" })
 }

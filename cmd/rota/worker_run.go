@@ -17,6 +17,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/auth"
 	"github.com/rotasched/rota/internal/guard"
 	"github.com/rotasched/rota/internal/loadgen"
 	"github.com/rotasched/rota/internal/secret"
@@ -175,7 +176,7 @@ func (f *workerFlags) spec() (s rota.WorkerSpec, attestation *rota.Attestation, 
 	if f.attestation == "" {
 		return s, nil, nil
 	}
-	if attestation, err = readAttestation(f.attestation); err != nil {
+	if attestation, err = auth.ReadAttestation(f.attestation); err != nil {
 		return s, nil, err
 	}
 	s.ID = cli.Or(s.ID, attestation.Worker)

@@ -1,4 +1,4 @@
-package main
+package auth
 
 import (
 	"context"
@@ -20,10 +20,10 @@ type consoleAccess struct {
 	Expires rota.Date `json:"expires_ms,omitempty"`
 }
 
-type consoleCommands struct{ *cli.App }
+type ConsoleCommands struct{ *cli.App }
 
 // console prints a link that signs a browser in, or opens it.
-func (a consoleCommands) command() *cobra.Command {
+func (a ConsoleCommands) Command() *cobra.Command {
 	var open bool
 	cmd := a.Impatient(&cobra.Command{
 		Use:   "console [--open]",
@@ -54,7 +54,7 @@ func (a consoleCommands) command() *cobra.Command {
 }
 
 // consoleLink is where the console is, with a session for who may have one.
-func (a consoleCommands) consoleLink(ctx context.Context, c *client.Client) (consoleAccess, error) {
+func (a ConsoleCommands) consoleLink(ctx context.Context, c *client.Client) (consoleAccess, error) {
 	who, err := c.Auth().WhoAmI(ctx)
 	if err != nil {
 		return consoleAccess{}, err

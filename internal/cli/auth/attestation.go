@@ -1,4 +1,4 @@
-package main
+package auth
 
 import (
 	"bytes"
@@ -20,13 +20,13 @@ import (
 	"github.com/rotasched/rota/internal/jsonparts"
 )
 
-// publicKeyMark stands above a public key that worker attest --generate-key prints.
-const publicKeyMark = "# public key, for rota server --attestation-key"
+// PublicKeyMark stands above a public key that worker attest --generate-key prints.
+const PublicKeyMark = "# public key, for rota server --attestation-key"
 
-// parseSigningKey reads an Ed25519 private key: PEM (PKCS #8), or its seed of 32
+// ParseSigningKey reads an Ed25519 private key: PEM (PKCS #8), or its seed of 32
 // bytes in hex.
-func parseSigningKey(text []byte) (ed25519.PrivateKey, error) {
-	if bytes.HasPrefix(text, []byte(publicKeyMark)) {
+func ParseSigningKey(text []byte) (ed25519.PrivateKey, error) {
+	if bytes.HasPrefix(text, []byte(PublicKeyMark)) {
 		return nil, errors.New("it is the public key: the private one is wanted")
 	}
 	block, _ := pem.Decode(text)
@@ -51,9 +51,9 @@ func parseSigningKey(text []byte) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// parsePublicKeys reads Ed25519 public keys: PEM blocks (PKIX), or lines of 64 hex
+// ParsePublicKeys reads Ed25519 public keys: PEM blocks (PKIX), or lines of 64 hex
 // digits each; blank lines and those that begin with # say nothing.
-func parsePublicKeys(text []byte) (keys []ed25519.PublicKey, err error) {
+func ParsePublicKeys(text []byte) (keys []ed25519.PublicKey, err error) {
 	if bytes.Contains(text, []byte("-----BEGIN")) {
 		for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 			if block.Type != "PUBLIC KEY" {
@@ -88,8 +88,8 @@ func parsePublicKeys(text []byte) (keys []ed25519.PublicKey, err error) {
 	return keys, nil
 }
 
-// readAttestation reads what `worker attest` printed.
-func readAttestation(path string) (*rota.Attestation, error) {
+// ReadAttestation reads what `worker attest` printed.
+func ReadAttestation(path string) (*rota.Attestation, error) {
 	text, err := cli.ReadSmall(path, cli.MaxKeyFile)
 	if err != nil {
 		return nil, cli.Usagef("read --attestation: %w", err)
@@ -104,10 +104,10 @@ func readAttestation(path string) (*rota.Attestation, error) {
 	return &a, nil
 }
 
-// newSigningKey writes a new private key, for its owner alone to read, and gives
+// NewSigningKey writes a new private key, for its owner alone to read, and gives
 // the public one. A file that is there is never written over: it may be the only
 // copy of a key in use.
-func newSigningKey(path string) (ed25519.PublicKey, error) {
+func NewSigningKey(path string) (ed25519.PublicKey, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, err
@@ -127,10 +127,10 @@ func newSigningKey(path string) (ed25519.PublicKey, error) {
 	return public, errors.Join(err, file.Close())
 }
 
-// liveAttestationKeys are what the files of --attestation-key hold now. Files that cannot be
+// LiveAttestationKeys are what the files of --attestation-key hold now. Files that cannot be
 // read leave what there was.
-type liveAttestationKeys struct {
-	files []string
+type LiveAttestationKeys struct {
+	Files []string
 
 	mu     sync.Mutex
 	stamps []cli.FileStamp
@@ -138,17 +138,17 @@ type liveAttestationKeys struct {
 	failed string
 }
 
-// now returns the keys that count.
-func (l *liveAttestationKeys) now() []ed25519.PublicKey {
+// Now returns the keys that count.
+func (l *LiveAttestationKeys) Now() []ed25519.PublicKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.keys
 }
 
-// look reads the files again if one changed.
-func (l *liveAttestationKeys) look() (changed bool, err error) {
-	stamps := make([]cli.FileStamp, len(l.files))
-	for i, path := range l.files {
+// Look reads the files again if one changed.
+func (l *LiveAttestationKeys) Look() (changed bool, err error) {
+	stamps := make([]cli.FileStamp, len(l.Files))
+	for i, path := range l.Files {
 		stamps[i] = cli.StampOf(path)
 	}
 	l.mu.Lock()
@@ -157,12 +157,12 @@ func (l *liveAttestationKeys) look() (changed bool, err error) {
 		return false, nil
 	}
 	var keys []ed25519.PublicKey
-	for _, path := range l.files {
+	for _, path := range l.Files {
 		text, err := cli.ReadSmall(path, cli.MaxKeyFile)
 		if err != nil {
 			return false, fmt.Errorf("read --attestation-key: %w", err)
 		}
-		more, err := parsePublicKeys(text)
+		more, err := ParsePublicKeys(text)
 		if err != nil {
 			return false, fmt.Errorf("--attestation-key %s: %w", path, err)
 		}
@@ -172,9 +172,9 @@ func (l *liveAttestationKeys) look() (changed bool, err error) {
 	return true, nil
 }
 
-// tell looks again and logs a change, and a fault that is new.
-func (l *liveAttestationKeys) tell(log *slog.Logger) {
-	changed, err := l.look()
+// Tell looks again and logs a change, and a fault that is new.
+func (l *LiveAttestationKeys) Tell(log *slog.Logger) {
+	changed, err := l.Look()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

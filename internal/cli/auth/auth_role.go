@@ -1,4 +1,4 @@
-package main
+package auth
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-func (a authCommands) setRole() *cobra.Command {
+func (a AuthCommands) setRole() *cobra.Command {
 	var texts []string
 	var role rota.Role
 	cmd := &cobra.Command{
@@ -39,7 +39,7 @@ func (a authCommands) setRole() *cobra.Command {
 		role.Name, role.Grants = args[0], make([]rota.Grant, len(texts))
 		for i, text := range texts {
 			var err error
-			if role.Grants[i], err = parseGrant(text); err != nil {
+			if role.Grants[i], err = ParseGrant(text); err != nil {
 				return err
 			}
 		}
@@ -67,8 +67,8 @@ func roleLimitsText(l rota.RoleLimits) string {
 	return strings.Join(set, ", ")
 }
 
-// parseGrant reads a grant as rota.Grant.String writes it.
-func parseGrant(text string) (g rota.Grant, err error) {
+// ParseGrant reads a grant as rota.Grant.String writes it.
+func ParseGrant(text string) (g rota.Grant, err error) {
 	g.Tenant, g.Queue = "*", "*"
 	parts := strings.Fields(text)
 	if len(parts) == 0 {
@@ -90,7 +90,7 @@ func parseGrant(text string) (g rota.Grant, err error) {
 	return g, nil
 }
 
-func (a authCommands) listRoles() *cobra.Command {
+func (a AuthCommands) listRoles() *cobra.Command {
 	return a.ListCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the roles, those built in among them",
