@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/serve"
 	"github.com/rotasched/rota/internal/server"
 )
 
@@ -28,7 +29,7 @@ const adminMost = 8 << 20
 
 // usualAdmins guesses the admin ports of nodes whose API addresses are known.
 func usualAdmins(nodes []string) (admins []string) {
-	_, port, _ := net.SplitHostPort(defaultAdmin)
+	_, port, _ := net.SplitHostPort(serve.DefaultAdmin)
 	for _, addr := range nodes {
 		if host, _, err := net.SplitHostPort(addr); err == nil {
 			admins = append(admins, net.JoinHostPort(host, port))

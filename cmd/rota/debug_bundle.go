@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/serve"
 	"github.com/rotasched/rota/internal/logs"
 )
 
@@ -39,12 +40,12 @@ type bundle struct {
 
 // bundleList is the file MANIFEST.
 type bundleList struct {
-	Made     time.Time      `json:"made"`
-	By       versionInfo    `json:"by"`
-	Redacted bool           `json:"redacted"`
-	MaxBytes int64          `json:"max_bytes"`
-	Files    []bundleFile   `json:"files"`
-	Missing  []bundleMissed `json:"missing"`
+	Made     time.Time         `json:"made"`
+	By       serve.VersionInfo `json:"by"`
+	Redacted bool              `json:"redacted"`
+	MaxBytes int64             `json:"max_bytes"`
+	Files    []bundleFile      `json:"files"`
+	Missing  []bundleMissed    `json:"missing"`
 }
 
 // bundleFile is a file of the archive; Cut counts the bytes that are not in it.
@@ -64,7 +65,7 @@ type bundleMissed struct {
 func newBundle(to io.Writer, root string, most int64, made time.Time) *bundle {
 	packed := gzip.NewWriter(to)
 	return &bundle{root: root, made: made, gzip: packed, tar: tar.NewWriter(packed), left: most - bundleManifest,
-		list: bundleList{Made: made, By: thisVersion(), MaxBytes: most, Files: []bundleFile{}, Missing: []bundleMissed{}}}
+		list: bundleList{Made: made, By: serve.ThisVersion(), MaxBytes: most, Files: []bundleFile{}, Missing: []bundleMissed{}}}
 }
 
 // add adds a text, without what is secret in it.

@@ -15,6 +15,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/serve"
 )
 
 const (
@@ -130,7 +131,7 @@ func (a operatorCommands) collect(ctx context.Context, f *debugFlags) error {
 // fill collects everything: what is small and says most comes first, as the bound may cut off
 // the rest. silent says why no node answered, where none did.
 func (a operatorCommands) fill(ctx context.Context, b *bundle, f *debugFlags) (silent, err error) {
-	if err := b.addJSON("version.json", thisVersion()); err != nil {
+	if err := b.addJSON("version.json", serve.ThisVersion()); err != nil {
 		return nil, err
 	}
 	status, silent, err := a.debugStatus(ctx, b)

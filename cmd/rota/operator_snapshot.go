@@ -12,6 +12,7 @@ import (
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/cluster/recovery"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/serve"
 	"github.com/rotasched/rota/snapshot"
 )
 
@@ -135,10 +136,10 @@ The node is the only member of its cluster: start it with rota server, then let 
 	f.Register(cmd.Flags())
 	cmd.Flags().StringVar(&o.Data, "data", "", "empty or absent `directory` that the node will use")
 	cmd.Flags().StringVar(&node, "node", "", "`id` of the node, as rota server --node will say it")
-	cmd.Flags().StringVar(&o.Cluster, "cluster", defaultCluster,
+	cmd.Flags().StringVar(&o.Cluster, "cluster", serve.DefaultCluster,
 		"`name` of the cluster, as rota server --cluster will say it")
 	cmd.Flags().BoolVar(&o.KeepTokens, "keep-tokens", false, "let access tokens count that did when the backup was made, revoked since or not")
-	cmd.Flags().StringVar(&o.Raft, "raft", defaultRaft, "`host:port` as rota server --raft will say it")
+	cmd.Flags().StringVar(&o.Raft, "raft", serve.DefaultRaft, "`host:port` as rota server --raft will say it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.Data == "" || node == "" {
 			return cli.Usagef("restore wants --data and --node: where the backup goes and which node will own it")

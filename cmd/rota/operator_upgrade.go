@@ -17,6 +17,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/serve"
 	"github.com/rotasched/rota/internal/upgrade"
 )
 
@@ -73,7 +74,7 @@ something does, and 7 where no node answers.`,
 
 // upgradeFacts asks all nodes, each of them itself, too, and the new binary.
 func (a operatorCommands) upgradeFacts(ctx context.Context, to string) (f upgrade.Facts, err error) {
-	own := thisVersion()
+	own := serve.ThisVersion()
 	f = upgrade.Facts{Now: time.Now(), Own: upgrade.Binary{Version: own.Version, Formats: &own.Formats}, Answers: make(map[rota.NodeID]upgrade.Answer)}
 	if to != "" {
 		if f.To, err = askBinary(ctx, to); err != nil {

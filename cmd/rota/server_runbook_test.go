@@ -9,15 +9,16 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/serve"
 )
 
 // TestStartPages pairs the refusals to start with the pages that there are, and names each of
 // several refusals' own.
 func TestStartPages(t *testing.T) {
 	t.Parallel()
-	pages := []string{startSettings}
-	for _, p := range startPages {
-		pages = append(pages, p.page)
+	pages := []string{serve.StartSettings}
+	for _, p := range serve.StartPages {
+		pages = append(pages, p.Page)
 	}
 	files, err := filepath.Glob(filepath.Join("..", "..", "docs", "runbooks", "Start*.md"))
 	if err != nil {
@@ -39,12 +40,12 @@ func TestStartPages(t *testing.T) {
 	if len(files) != len(pages) {
 		t.Errorf("%d pages for %d kinds of refusals", len(files), len(pages))
 	}
-	err = paged(cli.StartFaults{cli.Usagef("a flag"), rota.Refusef(rota.KindConflict, "data", "x is damaged: y")}.Err())
+	err = serve.Paged(cli.StartFaults{cli.Usagef("a flag"), rota.Refusef(rota.KindConflict, "data", "x is damaged: y")}.Err())
 	const one, other = "a flag (runbook: " + cli.Runbooks + "StartSettings.md)", "x is damaged: y (runbook: " + cli.Runbooks + "StartDamagedData.md)"
 	if err.Error() != one+"; "+other || cli.ExitCode(err) != cli.ExitUsage {
 		t.Errorf("exit %d, %v", cli.ExitCode(err), err)
 	}
-	if err := cli.Failf("something else"); paged(err).Error() != err.Error() || paged(nil) != nil {
+	if err := cli.Failf("something else"); serve.Paged(err).Error() != err.Error() || serve.Paged(nil) != nil {
 		t.Error("a page is named for what has none")
 	}
 }

@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/serve"
 	"github.com/rotasched/rota/internal/server"
 )
 
-func testFlags(change func(*serverFlags)) *serverFlags {
-	f := &serverFlags{node: "n1", data: "/d", api: defaultAPI, raft: defaultRaft, admin: defaultAdmin,
-		gossip: defaultGossip, cluster: "rota", bootstrapExpect: 1}
+func testFlags(change func(*serve.ServerFlags)) *serve.ServerFlags {
+	f := &serve.ServerFlags{Node: "n1", Data: "/d", Api: serve.DefaultAPI, Raft: serve.DefaultRaft, Admin: serve.DefaultAdmin,
+		Gossip: serve.DefaultGossip, Cluster: "rota", BootstrapExpect: 1}
 	if change != nil {
 		change(f)
 	}
@@ -27,28 +28,28 @@ func TestServerPlan(t *testing.T) {
 	none := cli.TLSFiles{}
 	for _, c := range []struct {
 		name   string
-		change func(*serverFlags)
+		change func(*serve.ServerFlags)
 		code   int
 		want   string
 	}{
 		{"loopback needs nothing", nil, 0, ""},
-		{"localhost is loopback", func(f *serverFlags) { f.api = "localhost:1" }, 0, ""},
-		{"no node, no data", func(f *serverFlags) { f.node, f.data = "", "" }, 2, "--data is missing"},
-		{"bad id", func(f *serverFlags) { f.node = "a b" }, 2, "--node"},
-		{"all faults together", func(f *serverFlags) { f.api, f.join = "x", []string{"y"} }, 2, "--join"},
-		{"a name is not loopback", func(f *serverFlags) { f.raft = "n1:6471" }, 1, "--raft n1:6471"},
-		{"every address is not loopback", func(f *serverFlags) { f.admin = ":6472" }, 1, "--admin"},
-		{"insecure spelt out", func(f *serverFlags) { f.raft, f.api, f.insecure = "n1:1", "n1:2", true }, 0, ""},
-		{"a gossip key does for gossip only", func(f *serverFlags) {
-			f.gossip, f.api, f.gossipKeyFile = "10.0.0.1:1", "10.0.0.1:2", "k"
+		{"localhost is loopback", func(f *serve.ServerFlags) { f.Api = "localhost:1" }, 0, ""},
+		{"no node, no data", func(f *serve.ServerFlags) { f.Node, f.Data = "", "" }, 2, "--data is missing"},
+		{"bad id", func(f *serve.ServerFlags) { f.Node = "a b" }, 2, "--node"},
+		{"all faults together", func(f *serve.ServerFlags) { f.Api, f.Join = "x", []string{"y"} }, 2, "--join"},
+		{"a name is not loopback", func(f *serve.ServerFlags) { f.Raft = "n1:6471" }, 1, "--raft n1:6471"},
+		{"every address is not loopback", func(f *serve.ServerFlags) { f.Admin = ":6472" }, 1, "--admin"},
+		{"insecure spelt out", func(f *serve.ServerFlags) { f.Raft, f.Api, f.Insecure = "n1:1", "n1:2", true }, 0, ""},
+		{"a gossip key does for gossip only", func(f *serve.ServerFlags) {
+			f.Gossip, f.Api, f.GossipKeyFile = "10.0.0.1:1", "10.0.0.1:2", "k"
 		}, 1, "--api 10.0.0.1:2 is"},
 	} {
-		_, _, err := testFlags(c.change).plan(none)
+		_, _, err := testFlags(c.change).Plan(none)
 		if code := cli.ExitCode(err); code != c.code || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: exit %d, %v", c.name, code, err)
 		}
 	}
-	if _, _, err := testFlags(nil).plan(cli.TLSFiles{Cert: "c"}); err == nil {
+	if _, _, err := testFlags(nil).Plan(cli.TLSFiles{Cert: "c"}); err == nil {
 		t.Error("a certificate alone is taken")
 	}
 }
@@ -63,22 +64,22 @@ func TestDevPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	if _, err := (devCommands{a}).ports(dir, &devFlags{nodes: 3, api: taken.Addr().String()}); err == nil ||
+	if _, err := (serve.DevCommands{App: a}).Ports(dir, &serve.DevFlags{Nodes: 3, Api: taken.Addr().String()}); err == nil ||
 		!strings.Contains(err.Error(), taken.Addr().String()) {
 		t.Errorf("a taken --api: %v", err)
 	}
-	first, err := devCommands{a}.ports(dir, &devFlags{nodes: 3})
+	first, err := serve.DevCommands{App: a}.Ports(dir, &serve.DevFlags{Nodes: 3})
 	if err != nil || len(first) != 3 {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	if first[0].API != defaultAPI && !strings.Contains(talk.String(), defaultAPI+" is taken") {
+	if first[0].API != serve.DefaultAPI && !strings.Contains(talk.String(), serve.DefaultAPI+" is taken") {
 		t.Errorf("clients are served at %s without a word: %s", first[0].API, talk.String())
 	}
 	first[1].Raft = taken.Addr().String()
-	if err := rememberPorts(dir, first); err != nil {
+	if err := serve.RememberPorts(dir, first); err != nil {
 		t.Fatal(err)
 	}
-	again, err := devCommands{a}.ports(dir, &devFlags{nodes: 3})
+	again, err := serve.DevCommands{App: a}.Ports(dir, &serve.DevFlags{Nodes: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,7 @@ func TestDevPorts(t *testing.T) {
 			seen[addr] = true
 		}
 	}
-	if _, err := (devCommands{a}).ports(dir, &devFlags{nodes: 1}); err == nil {
+	if _, err := (serve.DevCommands{App: a}).Ports(dir, &serve.DevFlags{Nodes: 1}); err == nil {
 		t.Error("another number of nodes is taken")
 	}
 }
@@ -148,15 +149,15 @@ func TestFounding(t *testing.T) {
 		{beyond, beyond, beyond, loop, true, true, true, true, true, true},
 		{loop, loop, loop, beyond, false, false, true, true, true, true},
 	} {
-		f := &serverFlags{node: "n1", data: dir, api: c.api, raft: c.raft, gossip: c.gossip, admin: c.admin, cluster: defaultCluster, insecure: c.insecure}
+		f := &serve.ServerFlags{Node: "n1", Data: dir, Api: c.api, Raft: c.raft, Gossip: c.gossip, Admin: c.admin, Cluster: serve.DefaultCluster, Insecure: c.insecure}
 		files := cli.TLSFiles{}
 		if c.tls {
 			files = whole
 		}
 		if c.key {
-			f.gossipKeyFile = key
+			f.GossipKeyFile = key
 		}
-		p, _, err := f.plan(files)
+		p, _, err := f.Plan(files)
 		if (err == nil) != c.starts {
 			t.Errorf("%+v: %v", c, err)
 			continue

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/serve"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -51,8 +52,8 @@ func TestSettings_precedence(t *testing.T) {
 		t.Fatal(err)
 	}
 	for flag, want := range map[string]string{
-		"node": "from-flag", "data": "/env", "cluster": "file", "log-format": "json", "api": defaultAPI,
-		"bootstrap-expect": "3", "insecure": "true", "raft": defaultRaft,
+		"node": "from-flag", "data": "/env", "cluster": "file", "log-format": "json", "api": serve.DefaultAPI,
+		"bootstrap-expect": "3", "insecure": "true", "raft": serve.DefaultRaft,
 	} {
 		if got := cmd.Flags().Lookup(flag).Value.String(); got != want {
 			t.Errorf("--%s is %q, want %q", flag, got, want)
@@ -201,10 +202,10 @@ func TestRun_without_a_cluster(t *testing.T) {
 func TestRun_offline(t *testing.T) {
 	t.Parallel()
 	code, stdout, _ := runArgs("version", "-o", "json")
-	if code != 0 || !strings.Contains(stdout, `"version": "`+version+`"`) {
+	if code != 0 || !strings.Contains(stdout, `"version": "`+serve.Version+`"`) {
 		t.Errorf("version: exit %d, %s", code, stdout)
 	}
-	if code, stdout, _ := runArgs("--version"); code != 0 || !strings.Contains(stdout, version) {
+	if code, stdout, _ := runArgs("--version"); code != 0 || !strings.Contains(stdout, serve.Version) {
 		t.Errorf("--version: exit %d, %s", code, stdout)
 	}
 	if code, stdout, _ := runArgs("--help"); code != 0 || !strings.Contains(stdout, "Exit codes") {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/serve"
 )
 
 // TestTLSCommands: what the commands make is what a server takes, and an authority in use
@@ -39,7 +40,7 @@ func TestTLSCommands(t *testing.T) {
 		}
 	}
 	files := cli.TLSFiles{Cert: filepath.Join(dir, "n1.pem"), Key: filepath.Join(dir, "n1.key"), Ca: filepath.Join(dir, "ca.pem")}
-	if _, _, err := testFlags(func(f *serverFlags) { f.node, f.cluster = "n1", "rota" }).plan(files); err != nil {
+	if _, _, err := testFlags(func(f *serve.ServerFlags) { f.Node, f.Cluster = "n1", "rota" }).Plan(files); err != nil {
 		t.Error(err)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
@@ -66,8 +67,8 @@ func TestTLSIssue_renews(t *testing.T) {
 	}
 	want := func(name, domain string, hosts ...string) {
 		t.Helper()
-		if of := issuedBefore(filepath.Join(dir, name+".pem")); of.domain != domain || !slices.Equal(of.hosts, hosts) {
-			t.Errorf("%s is for %s and %v, want %s and %v", name, of.domain, of.hosts, domain, hosts)
+		if of := serve.IssuedBefore(filepath.Join(dir, name+".pem")); of.Domain != domain || !slices.Equal(of.Hosts, hosts) {
+			t.Errorf("%s is for %s and %v, want %s and %v", name, of.Domain, of.Hosts, domain, hosts)
 		}
 	}
 	tls("ca")
@@ -83,10 +84,10 @@ func TestTLSIssue_renews(t *testing.T) {
 	tls("issue", "client", "operator/ann")
 	want("operator-ann", "prod")
 	tls("issue", "node", "n2")
-	want("n2", defaultCluster)
+	want("n2", serve.DefaultCluster)
 	if err := os.WriteFile(filepath.Join(dir, "n3.pem"), []byte("no certificate"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tls("issue", "node", "n3")
-	want("n3", defaultCluster)
+	want("n3", serve.DefaultCluster)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/serve"
 	"github.com/rotasched/rota/internal/identity"
 )
 
@@ -31,12 +32,12 @@ func TestOwnCertificate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := ca.issueFor(t.TempDir(), c.uri, time.Hour)
-			f := testFlags(func(f *serverFlags) {
-				f.node, f.cluster, f.trustDomain, f.nodeCA, f.insecure = c.node, c.cluster, c.domain, files.Ca, false
-				f.api = "10.0.0.1:6470"
+			f := testFlags(func(f *serve.ServerFlags) {
+				f.Node, f.Cluster, f.TrustDomain, f.NodeCA, f.Insecure = c.node, c.cluster, c.domain, files.Ca, false
+				f.Api = "10.0.0.1:6470"
 			})
 			files.Ca = ""
-			p, _, err := f.plan(files)
+			p, _, err := f.Plan(files)
 			if c.want == "" && (err != nil || p.Node.NodeOf == nil) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}

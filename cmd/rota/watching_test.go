@@ -27,6 +27,7 @@ import (
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/cluster"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/serve"
 	"github.com/rotasched/rota/internal/server"
 	"github.com/rotasched/rota/transport"
 )
@@ -81,7 +82,7 @@ var watched = sync.OnceValues(func() (w watch, err error) {
 		opened = n
 		return n, err
 	}}
-	ports, err := devCommands{&cli.App{Stderr: &cli.LockedWriter{W: &strings.Builder{}}}}.ports(dir, &devFlags{nodes: 1})
+	ports, err := serve.DevCommands{App: &cli.App{Stderr: &cli.LockedWriter{W: &strings.Builder{}}}}.Ports(dir, &serve.DevFlags{Nodes: 1})
 	if err != nil {
 		return w, err
 	}

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 
 // inBackground runs `dev` with the same flags as a process of its own and returns once
 // that serves. Its log goes to a file: a pipe would break when this process ends.
-func (a devCommands) inBackground(ctx context.Context, given *pflag.FlagSet) error {
+func (a DevCommands) inBackground(ctx context.Context, given *pflag.FlagSet) error {
 	binary, err := os.Executable()
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (a devCommands) inBackground(ctx context.Context, given *pflag.FlagSet) err
 
 // relayMoves says here what the cluster told its log of addresses that were taken: a
 // command in another shell would look for it there.
-func (a devCommands) relayMoves(path string) {
+func (a DevCommands) relayMoves(path string) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return // the cluster serves, and says where
@@ -89,7 +89,7 @@ func (a devCommands) relayMoves(path string) {
 }
 
 // notInBackground reports a cluster that ended before it served, in its own words.
-func (a devCommands) notInBackground(cmd *exec.Cmd, path string) error {
+func (a DevCommands) notInBackground(cmd *exec.Cmd, path string) error {
 	_ = cmd.Wait()
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// version is set by the build: -ldflags "-X main.version=…".
-var version = "dev"
+// Version is set by the build: -ldflags "-X main.version=…".
+var Version = "dev"
 
-// versionInfo is what `rota version` prints.
-type versionInfo struct {
+// VersionInfo is what `rota version` prints.
+type VersionInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"`
 	Dirty    bool   `json:"dirty"`
@@ -30,8 +30,8 @@ type versionInfo struct {
 	Formats upgrade.Formats `json:"formats"`
 }
 
-func thisVersion() versionInfo {
-	v := versionInfo{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Formats: upgrade.Formats{
+func ThisVersion() VersionInfo {
+	v := VersionInfo{Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Formats: upgrade.Formats{
 		Rules: entry.RulesVersion, Node: raftstore.NodeFormat, Snapshot: snapshot.Format, History: archive.Format}}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -49,19 +49,19 @@ func thisVersion() versionInfo {
 }
 
 // build is what the nodes of this binary say of it.
-func (v versionInfo) build() server.Build {
+func (v VersionInfo) build() server.Build {
 	return server.Build{Version: v.Version, Revision: v.Revision, Go: v.Go}
 }
 
-type versionCommands struct{ *cli.App }
+type VersionCommands struct{ *cli.App }
 
-func (a versionCommands) command() *cobra.Command {
+func (a VersionCommands) Command() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Tell which rota this is",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(func(context.Context, []string) error {
-			v := thisVersion()
+			v := ThisVersion()
 			return a.PrintOne(v, []string{v.Version}, func(bool) string {
 				return cli.RenderFacts([]cli.Fact{{Name: "rota", Value: v.Version}, {Name: "revision", Value: v.Revision}, {Name: "go", Value: v.Go}, {Name: "platform", Value: v.Platform},
 					{Name: "rules version", Value: v.Formats.Rules}})

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"cmp"
@@ -24,25 +24,25 @@ import (
 
 // The addresses of a node that is told none. Loopback everywhere.
 const (
-	defaultAPI     = "127.0.0.1:6470"
-	defaultRaft    = "127.0.0.1:6471"
-	defaultCluster = "rota"
-	defaultAdmin   = "127.0.0.1:6472"
-	defaultGossip  = "127.0.0.1:6473"
+	DefaultAPI     = "127.0.0.1:6470"
+	DefaultRaft    = "127.0.0.1:6471"
+	DefaultCluster = "rota"
+	DefaultAdmin   = "127.0.0.1:6472"
+	DefaultGossip  = "127.0.0.1:6473"
 )
 
-// serverFlags are the flags of `server`.
-type serverFlags struct {
-	node, data               string
-	api, raft, admin, gossip string
-	join                     []string
-	bootstrapExpect          int
+// ServerFlags are the flags of `server`.
+type ServerFlags struct {
+	Node, Data               string
+	Api, Raft, Admin, Gossip string
+	Join                     []string
+	BootstrapExpect          int
 	nonVoter                 bool
-	cluster                  string
-	gossipKeyFile            string
-	nodeCA, trustDomain      string
+	Cluster                  string
+	GossipKeyFile            string
+	NodeCA, TrustDomain      string
 	clientCA                 string
-	insecure                 bool
+	Insecure                 bool
 	ui                       bool
 	adoptData, dumpable      bool
 	markFile                 string
@@ -56,10 +56,10 @@ type serverFlags struct {
 	uiOrigin                 string
 }
 
-type serverCommands struct{ *cli.App }
+type ServerCommands struct{ *cli.App }
 
-func (a serverCommands) command() *cobra.Command {
-	f := &serverFlags{}
+func (a ServerCommands) Command() *cobra.Command {
+	f := &ServerFlags{}
 	cmd := &cobra.Command{
 		Use:   "server --node ID --data DIR [--bootstrap-expect N] [--join H:P]…",
 		Short: "Run one node of a cluster until SIGTERM or SIGINT",
@@ -81,30 +81,30 @@ this node's process has open is only looked at from outside.`,
 			if f.check {
 				return a.checkServer(f)
 			}
-			return cli.AsFailure(paged(a.serve(ctx, f)))
+			return cli.AsFailure(Paged(a.serve(ctx, f)))
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.node, "node", "", "this node's `id`, for ever bound to its data directory")
-	flags.StringVar(&f.data, "data", "", "data `directory`")
-	flags.StringVar(&f.api, "api", defaultAPI, "`host:port` for clients, workers and other nodes' calls")
-	flags.StringVar(&f.raft, "raft", defaultRaft, "`host:port` for Raft")
-	flags.StringVar(&f.admin, "admin", defaultAdmin, "`host:port` for health and metrics")
+	flags.StringVar(&f.Node, "node", "", "this node's `id`, for ever bound to its data directory")
+	flags.StringVar(&f.Data, "data", "", "data `directory`")
+	flags.StringVar(&f.Api, "api", DefaultAPI, "`host:port` for clients, workers and other nodes' calls")
+	flags.StringVar(&f.Raft, "raft", DefaultRaft, "`host:port` for Raft")
+	flags.StringVar(&f.Admin, "admin", DefaultAdmin, "`host:port` for health and metrics")
 	flags.BoolVar(&f.profiles, "pprof", false, "serve profiles at the admin port under /debug/pprof; they show this command line too")
-	flags.StringVar(&f.gossip, "gossip", defaultGossip, "`host:port` for gossip, UDP and TCP")
-	flags.StringSliceVar(&f.join, "join", nil,
+	flags.StringVar(&f.Gossip, "gossip", DefaultGossip, "`host:port` for gossip, UDP and TCP")
+	flags.StringSliceVar(&f.Join, "join", nil,
 		"gossip `host:port` of another node, up or not yet; may be repeated")
-	flags.IntVar(&f.bootstrapExpect, "bootstrap-expect", 0,
+	flags.IntVar(&f.BootstrapExpect, "bootstrap-expect", 0,
 		"found a cluster once so many fresh nodes see each other")
 	cli.Within(flags, 0, rota.MaxVoters, "bootstrap-expect")
 	flags.BoolVar(&f.nonVoter, "non-voter", false, "never vote: follow the log, and serve reads and workers")
-	flags.StringVar(&f.cluster, "cluster", defaultCluster,
+	flags.StringVar(&f.Cluster, "cluster", DefaultCluster,
 		"`name` of the cluster; nodes of another name are refused")
-	flags.StringVar(&f.gossipKeyFile, "gossip-key-file", "", "`file` with the keys of gossip, each of 16, 24 or 32 bytes, one a line: the first seals, each opens")
+	flags.StringVar(&f.GossipKeyFile, "gossip-key-file", "", "`file` with the keys of gossip, each of 16, 24 or 32 bytes, one a line: the first seals, each opens")
 	flags.StringVar(&f.clientCA, "client-ca", "", "`file` with the authorities of clients' certificates (PEM): who shows one calls by its role")
-	flags.StringVar(&f.nodeCA, "node-ca", "", "`file` with the authorities of nodes' certificates (PEM); --tls-ca stands in")
-	flags.StringVar(&f.trustDomain, "trust-domain", "", "`name` in certificates' URIs, where it is not the cluster's")
-	flags.BoolVar(&f.insecure, "insecure", false, "allow other addresses than loopback in clear text")
+	flags.StringVar(&f.NodeCA, "node-ca", "", "`file` with the authorities of nodes' certificates (PEM); --tls-ca stands in")
+	flags.StringVar(&f.TrustDomain, "trust-domain", "", "`name` in certificates' URIs, where it is not the cluster's")
+	flags.BoolVar(&f.Insecure, "insecure", false, "allow other addresses than loopback in clear text")
 	flags.BoolVar(&f.ui, "ui", true, "serve the web console at the API's port under /ui")
 	flags.BoolVar(&f.adoptData, "adopt-data", false, "once, take a data directory that was moved or copied here: "+
 		"only where the original is gone for good and this is its only and newest copy")
@@ -125,7 +125,7 @@ this node's process has open is only looked at from outside.`,
 	return cmd
 }
 
-func (a serverCommands) serve(ctx context.Context, f *serverFlags) error {
+func (a ServerCommands) serve(ctx context.Context, f *ServerFlags) error {
 	log, err := f.log.logger(a.Stderr)
 	if err != nil {
 		return err
@@ -133,57 +133,57 @@ func (a serverCommands) serve(ctx context.Context, f *serverFlags) error {
 	if err := f.hide(); err != nil {
 		return err
 	}
-	plan, live, err := f.plan(a.TLS)
+	plan, live, err := f.Plan(a.TLS)
 	if err != nil {
 		return err
 	}
-	log = log.With("node", f.node)
+	log = log.With("node", f.Node)
 	go secret.Follow(ctx, func() {
 		f.attesting.Tell(log)
 		if live != nil {
 			live.Tell(log, time.Now())
 		}
 	})
-	if f.clientCA == "" && !f.insecure && !server.Loopback(f.api) {
-		log.Warn("clients' certificates are not taken here: without --client-ca only holders of tokens get in", "api", f.api)
+	if f.clientCA == "" && !f.Insecure && !server.Loopback(f.Api) {
+		log.Warn("clients' certificates are not taken here: without --client-ca only holders of tokens get in", "api", f.Api)
 	}
 	return server.Run(ctx, plan, log)
 }
 
 // hide keeps the memory of this process, which will hold keys, from others.
-func (f *serverFlags) hide() error {
+func (f *ServerFlags) hide() error {
 	if f.dumpable {
 		return nil
 	}
 	return errors.Join(secret.Hide(), secret.NoCore())
 }
 
-// plan checks the flags and the files that they name, all faults together. live is what the
+// Plan checks the flags and the files that they name, all faults together. live is what the
 // certificates of the plan come from; nil for clear text.
-func (f *serverFlags) plan(files cli.TLSFiles) (p *server.Plan, live *cli.LiveTLS, err error) {
+func (f *ServerFlags) Plan(files cli.TLSFiles) (p *server.Plan, live *cli.LiveTLS, err error) {
 	p, live, faults := f.plans(files)
 	return p, live, faults.Err()
 }
 
 // plans is plan with each fault by itself.
-func (f *serverFlags) plans(files cli.TLSFiles) (p *server.Plan, live *cli.LiveTLS, faults cli.StartFaults) {
+func (f *ServerFlags) plans(files cli.TLSFiles) (p *server.Plan, live *cli.LiveTLS, faults cli.StartFaults) {
 	fault := func(format string, args ...any) { faults = append(faults, cli.Usagef(format, args...)) }
-	if f.node == "" {
+	if f.Node == "" {
 		fault("--node is missing: an id for this node")
-	} else if err := rota.CheckID("--node", f.node); err != nil {
+	} else if err := rota.CheckID("--node", f.Node); err != nil {
 		fault("%v", err)
 	}
-	if err := rota.CheckID("--cluster", f.cluster); err != nil {
+	if err := rota.CheckID("--cluster", f.Cluster); err != nil {
 		fault("%v", err)
 	}
-	if f.data == "" {
+	if f.Data == "" {
 		fault("--data is missing: a directory for this node's state")
 	}
-	p = &server.Plan{Listen: f.api, Admin: f.admin, Profiles: f.profiles, NoConsole: !f.ui, Build: thisVersion().build(), Node: cluster.Config{
-		Node: rota.NodeID(f.node), Cluster: f.cluster, Data: f.data, Join: f.join,
-		BootstrapExpect: f.bootstrapExpect, NonVoter: f.nonVoter, GossipKeyFile: f.gossipKeyFile, Insecure: f.insecure, AdoptData: f.adoptData, MarkFile: f.markFile,
+	p = &server.Plan{Listen: f.Api, Admin: f.Admin, Profiles: f.profiles, NoConsole: !f.ui, Build: ThisVersion().build(), Node: cluster.Config{
+		Node: rota.NodeID(f.Node), Cluster: f.Cluster, Data: f.Data, Join: f.Join,
+		BootstrapExpect: f.BootstrapExpect, NonVoter: f.nonVoter, GossipKeyFile: f.GossipKeyFile, Insecure: f.Insecure, AdoptData: f.adoptData, MarkFile: f.markFile,
 	}}
-	p.Node.Open = f.insecure || server.Loopback(f.api)
+	p.Node.Open = f.Insecure || server.Loopback(f.Api)
 	f.tuning.apply(p)
 	if at, err := url.Parse(f.uiOrigin); f.uiOrigin != "" && (err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" ||
 		f.uiOrigin != at.Scheme+"://"+strings.ToLower(at.Host)) {
@@ -193,8 +193,8 @@ func (f *serverFlags) plans(files cli.TLSFiles) (p *server.Plan, live *cli.LiveT
 	for _, addr := range []struct {
 		flag, value string
 		into        *string
-	}{{"--api", f.api, &p.Node.API}, {"--raft", f.raft, &p.Node.Raft}, {"--gossip", f.gossip, &p.Node.Gossip},
-		{"--admin", f.admin, nil}} {
+	}{{"--api", f.Api, &p.Node.API}, {"--raft", f.Raft, &p.Node.Raft}, {"--gossip", f.Gossip, &p.Node.Gossip},
+		{"--admin", f.Admin, nil}} {
 		reach, err := server.Reachable(addr.value)
 		if err != nil {
 			fault("%s %q is refused: %v", addr.flag, addr.value, err)
@@ -203,7 +203,7 @@ func (f *serverFlags) plans(files cli.TLSFiles) (p *server.Plan, live *cli.LiveT
 			*addr.into = reach
 		}
 	}
-	for _, j := range f.join {
+	for _, j := range f.Join {
 		if _, _, err := net.SplitHostPort(j); err != nil {
 			fault("--join %q is refused: host:port is wanted", j)
 		}
@@ -213,9 +213,9 @@ func (f *serverFlags) plans(files cli.TLSFiles) (p *server.Plan, live *cli.LiveT
 	if _, err := f.attesting.Look(); err != nil {
 		fault("%v", err)
 	}
-	files.Ca = cmp.Or(f.nodeCA, files.Ca)
+	files.Ca = cmp.Or(f.NodeCA, files.Ca)
 	open := f.exposed(files)
-	if p.Node.Exposed = len(open) > 0; p.Node.Exposed && !f.insecure {
+	if p.Node.Exposed = len(open) > 0; p.Node.Exposed && !f.Insecure {
 		faults = append(faults, cli.Failf("%s is no loopback address: give --tls-cert, --tls-key, --node-ca and --gossip-key-file, "+
 			"or spell out --insecure", strings.Join(open, ", ")))
 	}
@@ -225,16 +225,16 @@ func (f *serverFlags) plans(files cli.TLSFiles) (p *server.Plan, live *cli.LiveT
 
 // exposed lists addresses beyond loopback that nothing protects, or where --insecure asks for
 // nobody's credential.
-func (f *serverFlags) exposed(files cli.TLSFiles) []string {
+func (f *ServerFlags) exposed(files cli.TLSFiles) []string {
 	var open []string
 	for _, addr := range []struct {
 		flag, value string
 		safe        bool
 	}{
-		{"--api", f.api, files.Complete()}, {"--raft", f.raft, files.Complete()},
-		{"--gossip", f.gossip, f.gossipKeyFile != ""}, {"--admin", f.admin, files.Complete()},
+		{"--api", f.Api, files.Complete()}, {"--raft", f.Raft, files.Complete()},
+		{"--gossip", f.Gossip, f.GossipKeyFile != ""}, {"--admin", f.Admin, files.Complete()},
 	} {
-		if (f.insecure || !addr.safe) && !server.Loopback(addr.value) {
+		if (f.Insecure || !addr.safe) && !server.Loopback(addr.value) {
 			open = append(open, addr.flag+" "+addr.value)
 		}
 	}
@@ -242,7 +242,7 @@ func (f *serverFlags) exposed(files cli.TLSFiles) []string {
 }
 
 // secure sets the certificates of a plan, and returns what they come from.
-func (f *serverFlags) secure(p *server.Plan, files cli.TLSFiles) (*cli.LiveTLS, cli.StartFaults) {
+func (f *ServerFlags) secure(p *server.Plan, files cli.TLSFiles) (*cli.LiveTLS, cli.StartFaults) {
 	if files == (cli.TLSFiles{}) {
 		if f.clientCA != "" {
 			return nil, cli.StartFaults{cli.Failf("--client-ca needs --tls-cert, --tls-key and --node-ca: clients show certificates under TLS only")}
@@ -252,10 +252,10 @@ func (f *serverFlags) secure(p *server.Plan, files cli.TLSFiles) (*cli.LiveTLS, 
 	if !files.Complete() {
 		return nil, cli.StartFaults{cli.Failf("--tls-cert, --tls-key and --node-ca go together: a node shows a certificate and judges others'")}
 	}
-	if faults := files.Faults(f.clientCA); len(faults) > 0 || rota.CheckID("--node", f.node) != nil {
+	if faults := files.Faults(f.clientCA); len(faults) > 0 || rota.CheckID("--node", f.Node) != nil {
 		return nil, faults
 	}
-	member := &cli.MemberTLS{Domain: cmp.Or(f.trustDomain, f.cluster), Node: p.Node.Node, ClientCA: f.clientCA}
+	member := &cli.MemberTLS{Domain: cmp.Or(f.TrustDomain, f.Cluster), Node: p.Node.Node, ClientCA: f.clientCA}
 	if _, err := identity.NodeURI(member.Domain, member.Node); err != nil {
 		return nil, cli.StartFaults{cli.Usagef("%w", err)}
 	}

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -25,10 +25,10 @@ const (
 	certificateLife = 365 * 24 * time.Hour
 )
 
-// certifier is rota tls.
-type certifier struct{ *cli.App }
+// Certifier is rota tls.
+type Certifier struct{ *cli.App }
 
-func (a certifier) command() *cobra.Command {
+func (a Certifier) Command() *cobra.Command {
 	return a.Group(&cobra.Command{
 		Use:   "tls",
 		Short: "Make certificates where there is no authority yet",
@@ -39,7 +39,7 @@ that carry it do as well. No node is asked.`,
 	}, a.caCommand(), a.issueCommand())
 }
 
-func (a certifier) caCommand() *cobra.Command {
+func (a Certifier) caCommand() *cobra.Command {
 	dir, life := ".", authorityLife
 	cmd := &cobra.Command{
 		Use:     "ca [--dir DIR] [--life D]",
@@ -71,8 +71,8 @@ func (a certifier) caCommand() *cobra.Command {
 	return cmd
 }
 
-func (a certifier) issueCommand() *cobra.Command {
-	dir, domain, life := ".", defaultCluster, certificateLife
+func (a Certifier) issueCommand() *cobra.Command {
+	dir, domain, life := ".", DefaultCluster, certificateLife
 	var hosts []string
 	cmd := &cobra.Command{
 		Use:   "issue node ID | client ROLE/NAME [--dir DIR] [--cluster C] [--host H]…",
@@ -94,13 +94,13 @@ unless others are named. A node takes new files in place of the old ones without
 	cmd.RunE = a.Does(func(_ context.Context, args []string) error {
 		r := identity.Request{Hosts: hosts, Now: time.Now(), Life: life}
 		name := args[1]
-		before := issuedBefore(filepath.Join(dir, strings.Replace(name, "/", "-", 1)+".pem"))
-		if before.domain != "" && !flags.Changed("cluster") {
-			domain = before.domain
+		before := IssuedBefore(filepath.Join(dir, strings.Replace(name, "/", "-", 1)+".pem"))
+		if before.Domain != "" && !flags.Changed("cluster") {
+			domain = before.Domain
 		}
-		if len(before.hosts) > 0 && !flags.Changed("host") {
-			r.Hosts = before.hosts
-			a.Talk("for %s, as the certificate before it: --host names others", strings.Join(before.hosts, ", "))
+		if len(before.Hosts) > 0 && !flags.Changed("host") {
+			r.Hosts = before.Hosts
+			a.Talk("for %s, as the certificate before it: --host names others", strings.Join(before.Hosts, ", "))
 		}
 		var err error
 		switch args[0] {
@@ -134,13 +134,13 @@ var loopbackHosts = []string{"localhost", "127.0.0.1", "::1"}
 
 // issued is what a certificate was issued for: a cluster, and hosts beyond loopback.
 type issued struct {
-	domain string
-	hosts  []string
+	Domain string
+	Hosts  []string
 }
 
-// issuedBefore returns what the certificate in a file was issued for; nothing where there is none that
+// IssuedBefore returns what the certificate in a file was issued for; nothing where there is none that
 // can be read.
-func issuedBefore(path string) (of issued) {
+func IssuedBefore(path string) (of issued) {
 	text, err := cli.ReadSmall(path, cli.MaxKeyFile)
 	if err != nil {
 		return of
@@ -154,13 +154,13 @@ func issuedBefore(path string) (of issued) {
 		return of
 	}
 	if len(cert.URIs) == 1 {
-		of.domain = cert.URIs[0].Host
+		of.Domain = cert.URIs[0].Host
 	}
-	of.hosts = cert.DNSNames
+	of.Hosts = cert.DNSNames
 	for _, ip := range cert.IPAddresses {
-		of.hosts = append(of.hosts, ip.String())
+		of.Hosts = append(of.Hosts, ip.String())
 	}
-	of.hosts = slices.DeleteFunc(of.hosts, func(host string) bool { return slices.Contains(loopbackHosts, host) })
+	of.Hosts = slices.DeleteFunc(of.Hosts, func(host string) bool { return slices.Contains(loopbackHosts, host) })
 	return of
 }
 
@@ -186,7 +186,7 @@ func issueFrom(dir string, r identity.Request) (cert, key []byte, err error) {
 
 // writePair writes certificate and key, the latter for its owner alone. An authority's key
 // is never written over: it may be the only copy of one in use.
-func (a certifier) writePair(base string, cert, key []byte) error {
+func (a Certifier) writePair(base string, cert, key []byte) error {
 	mode := os.O_TRUNC
 	if filepath.Base(base) == "ca" {
 		mode = os.O_EXCL

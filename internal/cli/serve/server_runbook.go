@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"errors"
@@ -7,9 +7,9 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// startPages are the runbooks of refusals to start, each with words that only its refusals have.
-var startPages = []struct {
-	page  string
+// StartPages are the runbooks of refusals to start, each with words that only its refusals have.
+var StartPages = []struct {
+	Page  string
 	words []string
 }{
 	{"StartDataInUse", []string{" is in use by ", " is locked by another process"}},
@@ -30,22 +30,22 @@ var startPages = []struct {
 	{"StartAlone", []string{" is empty and neither --bootstrap-expect nor --join "}},
 }
 
-// startSettings is the runbook of settings that are wrong in themselves.
-const startSettings = "StartSettings"
+// StartSettings is the runbook of settings that are wrong in themselves.
+const StartSettings = "StartSettings"
 
 // startPage returns the page of a refusal to start; empty for none.
 func startPage(err error) string {
 	text := err.Error()
-	for _, p := range startPages {
+	for _, p := range StartPages {
 		for _, words := range p.words {
 			if strings.Contains(text, words) {
-				return p.page
+				return p.Page
 			}
 		}
 	}
 	var coded *cli.CodedError
 	if errors.As(err, &coded) && coded.Code == cli.ExitUsage {
-		return startSettings
+		return StartSettings
 	}
 	return ""
 }
@@ -61,13 +61,13 @@ func (e *pagedError) Error() string {
 }
 func (e *pagedError) Unwrap() error { return e.error }
 
-// paged has a refusal to start name its runbook, each of several its own.
-func paged(err error) error {
+// Paged has a refusal to start name its runbook, each of several its own.
+func Paged(err error) error {
 	var many cli.StartFaults
 	if errors.As(err, &many) {
 		each := make(cli.StartFaults, len(many))
 		for i := range many {
-			each[i] = paged(many[i])
+			each[i] = Paged(many[i])
 		}
 		return each.Err()
 	}

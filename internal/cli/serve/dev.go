@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -17,20 +17,20 @@ import (
 	"github.com/rotasched/rota/internal/server"
 )
 
-// devFlags are the flags of `dev`.
-type devFlags struct {
-	nodes      int
+// DevFlags are the flags of `dev`.
+type DevFlags struct {
+	Nodes      int
 	data       string
-	api        string
+	Api        string
 	background bool
 	log        logFlags
 }
 
-// devCommands is dev: a cluster in this process, or in one of its own in the background.
-type devCommands struct{ *cli.App }
+// DevCommands is dev: a cluster in this process, or in one of its own in the background.
+type DevCommands struct{ *cli.App }
 
-func (a devCommands) command() *cobra.Command {
-	f := &devFlags{}
+func (a DevCommands) Command() *cobra.Command {
+	f := &DevFlags{}
 	cmd := &cobra.Command{
 		Use:   "dev [--nodes 3] [--data DIR] [--background]",
 		Short: "Run a whole cluster in one process on loopback, for trying out",
@@ -46,11 +46,11 @@ prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
   eval "$(rota dev --background)"; rota cluster status; kill $ROTA_DEV_PID`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().IntVar(&f.nodes, "nodes", 3, "how many nodes: 1, 3 or 5 make sense")
+	cmd.Flags().IntVar(&f.Nodes, "nodes", 3, "how many nodes: 1, 3 or 5 make sense")
 	cli.Within(cmd.Flags(), 1, rota.MaxVoters, "nodes")
 	cmd.Flags().StringVar(&f.data, "data", "", "`directory` for the nodes' state (default: a temporary one)")
-	cmd.Flags().StringVar(&f.api, "api", "",
-		"`host:port` of the first node, which must be free (default: "+defaultAPI+", or a free port)")
+	cmd.Flags().StringVar(&f.Api, "api", "",
+		"`host:port` of the first node, which must be free (default: "+DefaultAPI+", or a free port)")
 	cmd.Flags().BoolVar(&f.background, "background", false, "go on in the background, and print variables for the shell")
 	f.log.register(cmd)
 	f.log.level = "warn"
@@ -58,7 +58,7 @@ prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
 	cmd.RunE = a.Does(func(ctx context.Context, _ []string) error {
 		work := a.run
 		if f.background {
-			work = func(ctx context.Context, f *devFlags) error {
+			work = func(ctx context.Context, f *DevFlags) error {
 				return a.inBackground(ctx, cmd.LocalNonPersistentFlags())
 			}
 		}
@@ -70,9 +70,9 @@ prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
 	return cmd
 }
 
-func (a devCommands) run(ctx context.Context, f *devFlags) error {
-	if f.api != "" && !server.Loopback(f.api) {
-		return cli.Usagef("--api %q is refused: dev serves loopback only", f.api)
+func (a DevCommands) run(ctx context.Context, f *DevFlags) error {
+	if f.Api != "" && !server.Loopback(f.Api) {
+		return cli.Usagef("--api %q is refused: dev serves loopback only", f.Api)
 	}
 	log, err := f.log.logger(a.Stderr)
 	if err != nil {
@@ -85,14 +85,14 @@ func (a devCommands) run(ctx context.Context, f *devFlags) error {
 		}
 		defer os.RemoveAll(dir)
 	}
-	ports, err := a.ports(dir, f)
+	ports, err := a.Ports(dir, f)
 	if err != nil {
 		return err
 	}
-	d := &server.Cluster{Open: server.Open, Log: log, Build: thisVersion().build(),
+	d := &server.Cluster{Open: server.Open, Log: log, Build: ThisVersion().build(),
 		Quieten: func() { f.log.least.Set(slog.LevelError) }}
 	return d.Run(ctx, dir, ports, func(addrs []string) error {
-		if err := rememberPorts(dir, ports); err != nil {
+		if err := RememberPorts(dir, ports); err != nil {
 			return err
 		}
 		a.Talk("a cluster of %s in %s; try: rota --addr %s cluster status", cli.Counted(int64(len(addrs)), "node", ""), dir, addrs[0])
@@ -111,11 +111,11 @@ const takenText = " is taken by another process: "
 // portsFile is where a directory of dev remembers the nodes' addresses.
 func portsFile(dir string) string { return filepath.Join(dir, "dev.json") }
 
-// ports returns the nodes' addresses: those that the directory remembers or the
+// Ports returns the nodes' addresses: those that the directory remembers or the
 // default, where they are free, else new ones.
-func (a devCommands) ports(dir string, f *devFlags) ([]server.Ports, error) {
-	ports := make([]server.Ports, f.nodes)
-	ports[0].API = defaultAPI
+func (a DevCommands) Ports(dir string, f *DevFlags) ([]server.Ports, error) {
+	ports := make([]server.Ports, f.Nodes)
+	ports[0].API = DefaultAPI
 	text, err := os.ReadFile(portsFile(dir))
 	switch {
 	case err == nil:
@@ -123,17 +123,17 @@ func (a devCommands) ports(dir string, f *devFlags) ([]server.Ports, error) {
 		if err := json.Unmarshal(text, &ports); err != nil {
 			return nil, fmt.Errorf("read %s: %w", portsFile(dir), err)
 		}
-		if len(ports) != f.nodes {
+		if len(ports) != f.Nodes {
 			return nil, fmt.Errorf("%s was made for %d nodes: --nodes %d, or another --data", dir, len(ports), len(ports))
 		}
 	case !errors.Is(err, os.ErrNotExist):
 		return nil, err
 	}
-	if f.api != "" {
-		if err := server.TryListen("--api", f.api); err != nil {
+	if f.Api != "" {
+		if err := server.TryListen("--api", f.Api); err != nil {
 			return nil, err
 		}
-		ports[0].API = f.api
+		ports[0].API = f.Api
 	}
 	moved, err := server.OpenPorts(ports)
 	if err != nil {
@@ -149,9 +149,9 @@ func (a devCommands) ports(dir string, f *devFlags) ([]server.Ports, error) {
 	return ports, nil
 }
 
-// rememberPorts writes the addresses for the next time, once they serve: until then
+// RememberPorts writes the addresses for the next time, once they serve: until then
 // another process may have the directory.
-func rememberPorts(dir string, ports []server.Ports) error {
+func RememberPorts(dir string, ports []server.Ports) error {
 	text, err := json.MarshalIndent(ports, "", "  ")
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 )
 
 // checkServer says all that would keep the node from starting, a line each, or that nothing would.
-func (a serverCommands) checkServer(f *serverFlags) error {
+func (a ServerCommands) checkServer(f *ServerFlags) error {
 	faults := a.Unsettled
 	if _, err := f.log.logger(a.Stderr); err != nil {
 		faults = append(faults, err)
@@ -27,11 +27,11 @@ func (a serverCommands) checkServer(f *serverFlags) error {
 	}
 	if err := faults.Err(); err != nil {
 		for _, fault := range faults {
-			fmt.Fprintln(a.Stderr, cli.ErrorLine(paged(fault), nil))
+			fmt.Fprintln(a.Stderr, cli.ErrorLine(Paged(fault), nil))
 		}
 		return &cli.SilentExit{Code: cli.ExitCode(err)}
 	}
-	value := serverChecked{Node: f.node, Cluster: f.cluster, Data: f.data, Holder: checked.Holder, Last: checked.Last, Snapshot: checked.Snapshot}
+	value := serverChecked{Node: f.Node, Cluster: f.Cluster, Data: f.Data, Holder: checked.Holder, Last: checked.Last, Snapshot: checked.Snapshot}
 	if live != nil {
 		value.CertificateEnds = live.Leaf().NotAfter.UnixMilli()
 	}
@@ -42,8 +42,8 @@ func (a serverCommands) checkServer(f *serverFlags) error {
 		fmt.Fprintf(a.Stderr, "rota: warning: the time zone data in this binary, release %s, is %d days old: run a newer rota, or install newer data "+
 			"on the cluster (rota tzdata install)\n", zones.Name(), int(age.Hours())/24)
 	}
-	return a.PrintOne(value, []string{f.node}, func(bool) string {
-		return fmt.Sprintf("node %s of cluster %s can start: %s\ntime zone data: release %s of %s\n", f.node, f.cluster, dataWords(f.data, checked),
+	return a.PrintOne(value, []string{f.Node}, func(bool) string {
+		return fmt.Sprintf("node %s of cluster %s can start: %s\ntime zone data: release %s of %s\n", f.Node, f.Cluster, dataWords(f.Data, checked),
 			zones.Name(), zones.Released())
 	})
 }
