@@ -21,6 +21,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/cli/auth"
+	"github.com/rotasched/rota/internal/cli/job"
 )
 
 func testKey() ed25519.PrivateKey {
@@ -213,17 +214,17 @@ func TestLimitsCommands_refuseBeforeAnyCall(t *testing.T) {
 func TestFileSender_slowsDown(t *testing.T) {
 	t.Parallel()
 	hints := 0
-	s := newFileSender(nil, nil)
-	s.hint = func() { hints++ }
-	s.slowDown(t.Context(), []rota.Submitted{{}, {}})
+	s := job.NewFileSender(nil, nil)
+	s.Hint = func() { hints++ }
+	s.SlowDown(t.Context(), []rota.Submitted{{}, {}})
 	if hints != 0 {
 		t.Error("it was told without a cause")
 	}
 	began := time.Now()
 	for range 2 {
-		s.slowDown(t.Context(), []rota.Submitted{{}, {Throttle: true}})
+		s.SlowDown(t.Context(), []rota.Submitted{{}, {Throttle: true}})
 	}
-	if took := time.Since(began); hints != 1 || took < 2*filePause {
+	if took := time.Since(began); hints != 1 || took < 2*job.FilePause {
 		t.Errorf("told %d times, took %s", hints, took)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/job"
 )
 
 func TestExitCode(t *testing.T) {
@@ -41,8 +42,8 @@ func TestExitCode(t *testing.T) {
 		{"deadline", fmt.Errorf("x: %w", context.DeadlineExceeded), 5},
 		{"unavailable", kind(rota.KindUnavailable), 7},
 		{"coded beats kind", &cli.CodedError{Code: 6, Err: kind(rota.KindInvalid)}, 6},
-		{"ended otherwise", endedWell([]rota.Job{{State: rota.JobDead}}), 6},
-		{"ended well", endedWell([]rota.Job{{State: rota.JobCompleted}}), 0},
+		{"ended otherwise", job.EndedWell([]rota.Job{{State: rota.JobDead}}), 6},
+		{"ended well", job.EndedWell([]rota.Job{{State: rota.JobCompleted}}), 0},
 	} {
 		if got := cli.ExitCode(c.err); got != c.want {
 			t.Errorf("%s: exit code %d, want %d", c.name, got, c.want)

@@ -9,20 +9,21 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/job"
 )
 
 // submitted parses the flags of `job submit` into the job that they describe.
 func submittedBy(t *testing.T, args ...string) (rota.JobSpec, error) {
 	t.Helper()
-	f := &submitFlags{}
+	f := &job.SubmitFlags{}
 	a := &cli.App{}
-	cmd := jobCommands{a}.submit()
+	cmd := job.JobCommands{App: a}.Submit()
 	cmd.ResetFlags()
-	f.register(cmd)
+	f.Register(cmd)
 	if err := cmd.ParseFlags(append([]string{"--type", "t"}, args...)); err != nil {
 		return rota.JobSpec{}, err
 	}
-	return f.spec(strings.NewReader(""))
+	return f.Spec(strings.NewReader(""))
 }
 
 func TestSubmitFlags(t *testing.T) {

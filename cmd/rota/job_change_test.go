@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/job"
 )
 
 // TestPrintOutcomes: what a script reads as ids is what was done. A refused id is told on
@@ -34,7 +35,7 @@ func TestPrintOutcomes(t *testing.T) {
 			t.Parallel()
 			var out, talk bytes.Buffer
 			a := &cli.App{Output: c.format, Stdout: &out, Stderr: &talk}
-			err := jobCommands{a}.printOutcomes("retry", c.outcomes)
+			err := job.JobCommands{App: a}.PrintOutcomes("retry", c.outcomes)
 			if cli.ExitCode(err) != c.code || out.String() != c.stdout || talk.String() != c.stderr {
 				t.Errorf("exit %d, stdout %q, stderr %q", cli.ExitCode(err), out.String(), talk.String())
 			}

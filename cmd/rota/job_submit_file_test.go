@@ -11,6 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/job"
 	"github.com/rotasched/rota/internal/flowfile"
 )
 
@@ -50,7 +51,7 @@ func (s *submitterFake) Submit(_ context.Context, jobs ...rota.JobSpec) ([]rota.
 	return outcomes, err
 }
 
-func sendTypes(t *testing.T, types ...string) (*fileSender, *submitterFake) {
+func sendTypes(t *testing.T, types ...string) (*job.FileSender, *submitterFake) {
 	t.Helper()
 	var text strings.Builder
 	for i, typ := range types {
@@ -61,8 +62,8 @@ func sendTypes(t *testing.T, types ...string) (*fileSender, *submitterFake) {
 		fmt.Fprintf(&text, "{\"id\":\"j%d\",\"type\":%q}\n", i, typ)
 	}
 	fake := &submitterFake{}
-	s := newFileSender(fake, func() rota.JobID { return "minted" })
-	if err := s.send(t.Context(), flowfile.NewJobs(strings.NewReader(text.String()))); err != nil {
+	s := job.NewFileSender(fake, func() rota.JobID { return "minted" })
+	if err := s.Send(t.Context(), flowfile.NewJobs(strings.NewReader(text.String()))); err != nil {
 		t.Fatal(err)
 	}
 	return s, fake
@@ -73,34 +74,34 @@ func TestFileSender(t *testing.T) {
 	t.Run("counts_and_names_lines", func(t *testing.T) {
 		t.Parallel()
 		s, _ := sendTypes(t, "a", "known", "full", "", "a")
-		r := s.report
+		r := s.Report
 		if r.Accepted != 3 || r.Existed != 1 || r.Refused != 2 || len(r.Refusals) != 2 {
 			t.Fatalf("report %+v", r)
 		}
 		if r.Refusals[0].Line != 3 || r.Refusals[0].Kind != "EXHAUSTED" || r.Refusals[1].Line != 4 {
 			t.Errorf("refusals %+v", r.Refusals)
 		}
-		if code := cli.ExitCode(s.verdict()); code != cli.ExitUsage {
+		if code := cli.ExitCode(s.Verdict()); code != cli.ExitUsage {
 			t.Errorf("exit %d, want %d: a malformed line comes first", code, cli.ExitUsage)
 		}
 	})
 	t.Run("admission_is_4", func(t *testing.T) {
 		t.Parallel()
 		s, _ := sendTypes(t, "a", "full")
-		if code := cli.ExitCode(s.verdict()); code != cli.ExitRefused {
+		if code := cli.ExitCode(s.Verdict()); code != cli.ExitRefused {
 			t.Errorf("exit %d", code)
 		}
 	})
 	t.Run("no_outcome_is_7", func(t *testing.T) {
 		t.Parallel()
 		s, _ := sendTypes(t, "a", "gone")
-		if code := cli.ExitCode(s.verdict()); code != cli.ExitUnavailable || s.report.Accepted != 1 {
-			t.Errorf("exit %d, report %+v", code, s.report)
+		if code := cli.ExitCode(s.Verdict()); code != cli.ExitUnavailable || s.Report.Accepted != 1 {
+			t.Errorf("exit %d, report %+v", code, s.Report)
 		}
 	})
 	t.Run("lines_go_out_in_order", func(t *testing.T) {
 		t.Parallel()
-		_, fake := sendTypes(t, slices.Repeat([]string{"a"}, 20*fileBatchJobs)...)
+		_, fake := sendTypes(t, slices.Repeat([]string{"a"}, 20*job.FileBatchJobs)...)
 		for i, id := range fake.ids {
 			if id != rota.JobID(fmt.Sprint("j", i)) {
 				t.Fatalf("job %s goes out as number %d", id, i)
@@ -109,13 +110,13 @@ func TestFileSender(t *testing.T) {
 	})
 	t.Run("batches_are_bounded", func(t *testing.T) {
 		t.Parallel()
-		types := make([]string, 2*fileBatchJobs+1)
+		types := make([]string, 2*job.FileBatchJobs+1)
 		for i := range types {
 			types[i] = "a"
 		}
 		s, fake := sendTypes(t, types...)
-		if s.report.Accepted != len(types) || fake.calls != 3 || s.verdict() != nil {
-			t.Errorf("report %+v in %d calls", s.report, fake.calls)
+		if s.Report.Accepted != len(types) || fake.calls != 3 || s.Verdict() != nil {
+			t.Errorf("report %+v in %d calls", s.Report, fake.calls)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/job"
 )
 
 // at is a moment of the clock on a cluster that began in November 2023.
@@ -30,7 +31,7 @@ func printed(t *testing.T, format string, job rota.Job) string {
 	t.Helper()
 	var out bytes.Buffer
 	a := &cli.App{Stdout: &out, Output: format}
-	if err := (jobCommands{a}).print(job); err != nil {
+	if err := (job.JobCommands{App: a}).Print(job); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -109,7 +110,7 @@ func TestPrintList(t *testing.T) {
 	t.Parallel()
 	list := func(format string, jobs ...rota.Job) string {
 		var out bytes.Buffer
-		l := cli.Listing[rota.Job]{Whole: rota.JobPage{Jobs: jobs}, Items: jobs, Name: jobName, Columns: jobColumns()}
+		l := cli.Listing[rota.Job]{Whole: rota.JobPage{Jobs: jobs}, Items: jobs, Name: job.JobName, Columns: job.JobColumns()}
 		if err := l.Print(&cli.App{Stdout: &out, Output: format}); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +140,7 @@ func TestPrint_controlCharacters(t *testing.T) {
 	t.Parallel()
 	text := "\x1b[2J\x9b2J \u009b31m\u0085\x7f\ta b\n"
 	l := rota.AttemptLog{Job: "j-1", Parts: []rota.LogPart{{Text: []byte(text)}}}
-	shown := logText(&l, 0)
+	shown := job.LogText(&l, 0)
 	if want := "·[2J�2J ·31m··\ta b\n"; shown != want {
 		t.Errorf("the log is shown as %q, not %q", shown, want)
 	}

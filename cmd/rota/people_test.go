@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/cli/auth"
+	"github.com/rotasched/rota/internal/cli/job"
 )
 
 // What people are shown has no figures where nothing is meant, no library's words
@@ -36,13 +37,13 @@ func TestShownToPeople(t *testing.T) {
 		t.Parallel()
 		d := rota.PlacedDecision{Worker: "w1", Decision: rota.Decision{Score: rota.Score(math.Float64bits(2.25)),
 			Reasoning: rota.Reasoning{Rule: rota.ReasoningBySeededShuffle, N: 3, Of: 7}}}
-		has(t, decisionText(&d), []string{"score      2.25", "SeededShuffle: place 3 of 7"}, []string{"46"})
+		has(t, job.DecisionText(&d), []string{"score      2.25", "SeededShuffle: place 3 of 7"}, []string{"46"})
 	})
 	t.Run("a_waiting_job_leads_to_why", func(t *testing.T) {
 		t.Parallel()
 		for state, waits := range map[rota.JobState]bool{rota.JobQueued: true, rota.JobDelayed: true, rota.JobBlocked: true, rota.JobRunning: false,
 			rota.JobCompleted: false, rota.JobDead: false} {
-			text := jobTable(rota.Job{JobSpec: rota.JobSpec{ID: "photo"}, State: state}, false)
+			text := job.JobTable(rota.Job{JobSpec: rota.JobSpec{ID: "photo"}, State: state}, false)
 			if strings.Contains(text, "rota job why photo") != waits {
 				t.Errorf("a job that is %s is shown as\n%s", state, text)
 			}
@@ -50,7 +51,7 @@ func TestShownToPeople(t *testing.T) {
 	})
 	t.Run("reasons_in_columns", func(t *testing.T) {
 		t.Parallel()
-		text := whyText(&rota.Explanation{Job: "j", State: rota.JobQueued, Reasons: []rota.Why{
+		text := job.WhyText(&rota.Explanation{Job: "j", State: rota.JobQueued, Reasons: []rota.Why{
 			{Reason: "QUEUE_PAUSED"}, {Reason: "CPU_FULL", Workers: 1, WorkerIDs: []rota.WorkerID{"w7"}, Detail: "needs 9 millicores"}}}, false)
 		has(t, text, []string{"QUEUE_PAUSED\n", "CPU_FULL      1        w7     needs 9"}, []string{"1 workers"})
 	})
@@ -101,10 +102,10 @@ func TestShownToPeople(t *testing.T) {
 	})
 	t.Run("lives_count_from_1", func(t *testing.T) {
 		t.Parallel()
-		text := jobTable(rota.Job{Life: 2, Retried: rota.Moment{Date: 1_700_000_000_000}, Attempts: []rota.Attempt{{Worker: "w1"},
+		text := job.JobTable(rota.Job{Life: 2, Retried: rota.Moment{Date: 1_700_000_000_000}, Attempts: []rota.Attempt{{Worker: "w1"},
 			{Worker: "w2", Life: 2}}}, false)
 		has(t, text, []string{"LIFE", "   1    1  w1", "   3    1  w2", "2×, last 2023-11-14"}, nil)
-		has(t, jobTable(rota.Job{Attempts: []rota.Attempt{{Worker: "w1"}}}, false), []string{"TRY"}, []string{"LIFE", "retried"})
+		has(t, job.JobTable(rota.Job{Attempts: []rota.Attempt{{Worker: "w1"}}}, false), []string{"TRY"}, []string{"LIFE", "retried"})
 	})
 	t.Run("change_of_nothing", func(t *testing.T) {
 		t.Parallel()
@@ -141,7 +142,7 @@ func TestShownToPeople(t *testing.T) {
 	})
 	t.Run("attempt_of_unknown_start", func(t *testing.T) {
 		t.Parallel()
-		text := cli.RenderList(attemptColumns(&rota.Job{}), []rota.Attempt{{Worker: "w1", End: rota.ReasonProofInvalid}}, false)
+		text := cli.RenderList(job.AttemptColumns(&rota.Job{}), []rota.Attempt{{Worker: "w1", End: rota.ReasonProofInvalid}}, false)
 		has(t, text, []string{"PROOF_INVALID"}, []string{"+"})
 	})
 	t.Run("flags_without_strconv", func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/job"
 )
 
 // scheduleFlags are the flags of `schedule set` as given.
@@ -16,7 +17,7 @@ type scheduleFlags struct {
 	spec    rota.ScheduleSpec
 	dates   []string
 	overlap string
-	job     templateFlags
+	job     job.TemplateFlags
 }
 
 func (a scheduleCommands) set() *cobra.Command {
@@ -67,7 +68,7 @@ func (f *scheduleFlags) register(flags *pflag.FlagSet) {
 	cli.DurationVar(flags, &s.CatchUp, "catch-up", s.CatchUp, "how late a date may be taken, 10s or more")
 	flags.Int64Var(&s.CatchUpMax, "catch-up-max", s.CatchUpMax, "how `many` late dates are taken, the newest, 0 to 100")
 	flags.BoolVar(&s.PauseOnFailure, "pause-on-failure", false, "pause when a run ends DEAD or EXPIRED")
-	f.job.register(flags)
+	f.job.Register(flags)
 	cli.Within(flags, 0, rota.MaxCatchUp, "catch-up-max")
 	cli.Within(flags, 0, int64(rota.MaxUnits), "limit")
 	cli.Within(flags, 0, rota.MaxDuration, "jitter")
@@ -90,7 +91,7 @@ func (f *scheduleFlags) read(a *cli.App, args []string, flags *pflag.FlagSet) (r
 		s.Dates = append(s.Dates, d)
 	}
 	var err error
-	if s.Job, err = f.job.read(a, flags); err != nil {
+	if s.Job, err = f.job.Read(a, flags); err != nil {
 		return s, err
 	}
 	err = s.CheckShape(rota.MaxPayloadBytes)

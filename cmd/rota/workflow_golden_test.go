@@ -15,6 +15,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/job"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -171,11 +172,11 @@ func TestWorkflowUsage(t *testing.T) {
 // Ids of nodes' jobs are taken where jobs' are; what is neither is not.
 func TestJobRefs(t *testing.T) {
 	t.Parallel()
-	if ids, err := jobIDs([]string{"w/a(b)", "j", "w/a(b)"}); err != nil || len(ids) != 2 {
+	if ids, err := job.JobIDs([]string{"w/a(b)", "j", "w/a(b)"}); err != nil || len(ids) != 2 {
 		t.Errorf("%v, %v", ids, err)
 	}
 	for _, bad := range []string{"w/", "/a", "w/a b", "a b"} {
-		if _, err := jobIDs([]string{bad}); err == nil {
+		if _, err := job.JobIDs([]string{bad}); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}

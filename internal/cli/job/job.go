@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"fmt"
@@ -10,18 +10,18 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// jobCommands are the commands of jobs.
-type jobCommands struct{ *cli.App }
+// JobCommands are the commands of jobs.
+type JobCommands struct{ *cli.App }
 
-func (a jobCommands) command() *cobra.Command {
+func (a JobCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "job", Short: "Submit jobs and look after them"},
-		a.submit(), a.show(), a.list(), a.export(), a.wait(),
+		a.Submit(), a.show(), a.List(), a.export(), a.wait(),
 		a.alter(), a.cancel(), a.interrupt(), a.runNow(), a.retry(), a.delete(), a.reject(), a.why(), a.eta(), a.logs())
 }
 
-// jobIDs checks ids given as arguments and drops repeated ones. A workflow's node is
+// JobIDs checks ids given as arguments and drops repeated ones. A workflow's node is
 // named WORKFLOW/NODE.
-func jobIDs(args []string) ([]rota.JobID, error) {
+func JobIDs(args []string) ([]rota.JobID, error) {
 	var ids []rota.JobID
 	seen := make(map[string]bool, len(args))
 	for _, arg := range args {
@@ -38,10 +38,10 @@ func jobIDs(args []string) ([]rota.JobID, error) {
 	return ids, nil
 }
 
-func jobName(j rota.Job) string { return string(j.ID) }
+func JobName(j rota.Job) string { return string(j.ID) }
 
-// jobColumns are the columns of a list of jobs.
-func jobColumns() []cli.Column[rota.Job] {
+// JobColumns are the columns of a list of jobs.
+func JobColumns() []cli.Column[rota.Job] {
 	return []cli.Column[rota.Job]{
 		{Head: "ID", Cell: func(j rota.Job) any { return j.ID }},
 		{Head: "STATE", Cell: func(j rota.Job) any { return j.State }},
@@ -68,9 +68,9 @@ func lastWorker(j rota.Job) rota.WorkerID {
 	return ""
 }
 
-// print prints one job as `job show` does.
-func (a jobCommands) print(j rota.Job) error {
-	return a.PrintOne(j, []string{string(j.ID)}, func(wide bool) string { return jobTable(j, wide) })
+// Print prints one job as `job show` does.
+func (a JobCommands) Print(j rota.Job) error {
+	return a.PrintOne(j, []string{string(j.ID)}, func(wide bool) string { return JobTable(j, wide) })
 }
 
 // lossesText says how many workers were lost under a live job, nil for none.
@@ -84,7 +84,7 @@ func lossesText(j *rota.Job) any {
 	return nil
 }
 
-func jobTable(j rota.Job, wide bool) string {
+func JobTable(j rota.Job, wide bool) string {
 	payload, output := string(j.Payload), string(j.Output)
 	if !wide {
 		payload, output = cli.Head(payload), cli.Head(output)
@@ -114,7 +114,7 @@ func jobTable(j rota.Job, wide bool) string {
 	}
 	text := cli.RenderFacts(facts)
 	if len(j.Attempts) > 0 {
-		text += "\n" + cli.RenderList(attemptColumns(&j), j.Attempts, wide)
+		text += "\n" + cli.RenderList(AttemptColumns(&j), j.Attempts, wide)
 	}
 	if j.Lease != nil {
 		l := j.Lease
@@ -153,8 +153,8 @@ func wideFacts(j rota.Job) []cli.Fact {
 	}
 }
 
-// attemptColumns count tries from 1, as people do, and lives, where there are several.
-func attemptColumns(j *rota.Job) (columns []cli.Column[rota.Attempt]) {
+// AttemptColumns count tries from 1, as people do, and lives, where there are several.
+func AttemptColumns(j *rota.Job) (columns []cli.Column[rota.Attempt]) {
 	if j.Life > 0 {
 		columns = append(columns, cli.Column[rota.Attempt]{Head: "LIFE", Cell: func(t rota.Attempt) any { return t.Life + 1 }})
 	}

@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ import (
 )
 
 // registerUnique declares what a job is unique by.
-func (f *submitFlags) registerUnique(flags *pflag.FlagSet) {
+func (f *SubmitFlags) registerUnique(flags *pflag.FlagSet) {
 	u := &f.unique
 	flags.StringVar(&u.Key, "unique-key", "", "`text` that one job at a time stands for, in its tenant")
 	flags.StringSliceVar(&u.By, "unique-by", nil, "what of the job makes that key instead: `parts` of queue, type and args, the payload")
@@ -24,7 +24,7 @@ func (f *submitFlags) registerUnique(flags *pflag.FlagSet) {
 }
 
 // uniqueness returns what the job is unique by; nil where no flag says anything of it.
-func (f *submitFlags) uniqueness() *rota.Unique {
+func (f *SubmitFlags) uniqueness() *rota.Unique {
 	u := f.unique
 	for i, phase := range u.Scope {
 		u.Scope[i] = strings.ToUpper(phase)

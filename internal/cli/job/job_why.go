@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-func (a jobCommands) why() *cobra.Command {
+func (a JobCommands) why() *cobra.Command {
 	var at string
 	cmd := a.Reads(&cobra.Command{
 		Use:   "why ID [--at INDEX|MOMENT]",
@@ -22,7 +22,7 @@ func (a jobCommands) why() *cobra.Command {
   rota job why nightly-7 --at 2026-11-25T15:04:05Z`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
-			ids, err := jobIDs(args)
+			ids, err := JobIDs(args)
 			if err != nil {
 				return err
 			}
@@ -44,7 +44,7 @@ func (a jobCommands) why() *cobra.Command {
 			if x.Reasons == nil {
 				x.Reasons = []rota.Why{}
 			}
-			return a.PrintOne(x, []string{string(x.Job)}, func(wide bool) string { return whyText(&x, wide) })
+			return a.PrintOne(x, []string{string(x.Job)}, func(wide bool) string { return WhyText(&x, wide) })
 		})),
 	})
 	cmd.Flags().StringVar(&at, "at", "", "`past` to look at: an index, as job show and events have them, or a moment in RFC 3339")
@@ -53,15 +53,15 @@ func (a jobCommands) why() *cobra.Command {
 
 // saysReplay says how many entries a look at the past replays, as it takes seconds of a core for each 100,000.
 // A node that does not say so is no reason not to look.
-func (a jobCommands) saysReplay(ctx context.Context, c *client.Client, q rota.WhyQuery) {
+func (a JobCommands) saysReplay(ctx context.Context, c *client.Client, q rota.WhyQuery) {
 	if past, err := c.Past(ctx, q); err == nil && past.Entries > 0 {
 		fmt.Fprintf(a.Stderr, "replaying %d entries, from index %d to %d\n", past.Entries, past.From, past.Index)
 	}
 }
 
-// whyText is an explanation for people: what it is, what keeps it, what would let
+// WhyText is an explanation for people: what it is, what keeps it, what would let
 // it run, or who decided what.
-func whyText(x *rota.Explanation, wide bool) string {
+func WhyText(x *rota.Explanation, wide bool) string {
 	facts := []cli.Fact{{Name: "job", Value: x.Job}, {Name: "state", Value: x.State}, {Name: "index", Value: uint64(x.Index)}}
 	if x.State == rota.JobQueued {
 		facts = append(facts, cli.Fact{Name: "rank", Value: x.Rank}, cli.Fact{Name: "before it", Value: x.Before})
@@ -85,12 +85,12 @@ func whyText(x *rota.Explanation, wide bool) string {
 		text += "\nit would run if\n  " + strings.Join(x.WouldRun, "\n  ") + "\n"
 	}
 	if x.Decision != nil {
-		text += "\ndecision\n" + decisionText(x.Decision)
+		text += "\ndecision\n" + DecisionText(x.Decision)
 	}
 	return text
 }
 
-func decisionText(d *rota.PlacedDecision) string {
+func DecisionText(d *rota.PlacedDecision) string {
 	text := cli.RenderFacts([]cli.Fact{{Name: "worker", Value: d.Worker}, {Name: "try", Value: d.Attempt + 1}, {Name: "epoch", Value: d.Epoch},
 		{Name: "height", Value: uint64(d.Height)}, {Name: "score", Value: d.Score}, {Name: "rank", Value: d.Rank}, {Name: "reasoning", Value: reasoningText(d.Reasoning)},
 		{Name: "seed", Value: d.Seed}})

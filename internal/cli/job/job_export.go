@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"compress/gzip"
@@ -29,7 +29,7 @@ type jobExport struct {
 	backup                           cli.BackupFlags
 }
 
-func (a jobCommands) export() *cobra.Command {
+func (a JobCommands) export() *cobra.Command {
 	var x jobExport
 	cmd := &cobra.Command{
 		Use:   "export [--from DATA|BACKUP] [--to FILE]",

@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ import (
 // A file goes out in batches, one after the other: its lines are submitted in their
 // order, which a fifo queue keeps (SPEC §16.4). A batch is one entry of the log.
 const (
-	fileBatchJobs  = limits.MaxBatchJobs
+	FileBatchJobs  = limits.MaxBatchJobs
 	fileBatchBytes = 512 << 10
 	// fileRefusalsKept bounds the refusals told one by one.
 	fileRefusalsKept = 10_000
@@ -51,14 +51,14 @@ type submitter interface {
 	Submit(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error)
 }
 
-// fileSender sends a jobs file and counts what became of it.
-type fileSender struct {
+// FileSender sends a jobs file and counts what became of it.
+type FileSender struct {
 	to    submitter
 	newID func() rota.JobID
-	// hint is called once, when the cluster asks to slow down.
-	hint func()
+	// Hint is called once, when the cluster asks to slow down.
+	Hint func()
 
-	report fileReport
+	Report fileReport
 	kinds  map[rota.Kind]bool
 	// throttled says that the hint was told.
 	throttled bool
@@ -66,7 +66,7 @@ type fileSender struct {
 	broken error
 }
 
-func (a jobCommands) submitFile(ctx context.Context, c *client.Client, path string) error {
+func (a JobCommands) submitFile(ctx context.Context, c *client.Client, path string) error {
 	in := a.Stdin
 	if path != "-" {
 		file, err := os.Open(path)
@@ -76,26 +76,26 @@ func (a jobCommands) submitFile(ctx context.Context, c *client.Client, path stri
 		defer file.Close()
 		in = file
 	}
-	s := newFileSender(c, client.NewJobID)
-	s.hint = func() { a.Talk("%s; the file goes on more slowly", throttleHint) }
-	err := s.send(ctx, flowfile.NewJobs(in))
-	if printErr := a.printFileReport(&s.report); printErr != nil {
+	s := NewFileSender(c, client.NewJobID)
+	s.Hint = func() { a.Talk("%s; the file goes on more slowly", throttleHint) }
+	err := s.Send(ctx, flowfile.NewJobs(in))
+	if printErr := a.printFileReport(&s.Report); printErr != nil {
 		return printErr
 	}
 	if err != nil {
 		return err
 	}
-	return s.verdict()
+	return s.Verdict()
 }
 
-func newFileSender(to submitter, newID func() rota.JobID) *fileSender {
-	return &fileSender{to: to, newID: newID, kinds: make(map[rota.Kind]bool),
-		report: fileReport{Refusals: []fileRefusal{}}}
+func NewFileSender(to submitter, newID func() rota.JobID) *FileSender {
+	return &FileSender{to: to, newID: newID, kinds: make(map[rota.Kind]bool),
+		Report: fileReport{Refusals: []fileRefusal{}}}
 }
 
-// send sends the whole file. Its error is one of reading; refusals and batches
+// Send sends the whole file. Its error is one of reading; refusals and batches
 // without outcome are in the report and the verdict.
-func (s *fileSender) send(ctx context.Context, f *flowfile.Jobs) error {
+func (s *FileSender) Send(ctx context.Context, f *flowfile.Jobs) error {
 	var batch []flowfile.JobLine
 	size := 0
 	flush := func() {
@@ -126,17 +126,17 @@ func (s *fileSender) send(ctx context.Context, f *flowfile.Jobs) error {
 			s.refuse(line, err)
 			continue
 		}
-		if len(batch) == fileBatchJobs || size+line.Bytes > fileBatchBytes {
+		if len(batch) == FileBatchJobs || size+line.Bytes > fileBatchBytes {
 			flush()
 		}
 		batch, size = append(batch, line), size+line.Bytes
 	}
 	flush()
-	slices.SortStableFunc(s.report.Refusals, func(a, b fileRefusal) int { return cmp.Compare(a.Line, b.Line) })
+	slices.SortStableFunc(s.Report.Refusals, func(a, b fileRefusal) int { return cmp.Compare(a.Line, b.Line) })
 	return readErr
 }
 
-func (s *fileSender) submit(ctx context.Context, lines []flowfile.JobLine) {
+func (s *FileSender) submit(ctx context.Context, lines []flowfile.JobLine) {
 	specs := make([]rota.JobSpec, len(lines))
 	for i := range lines {
 		specs[i] = lines[i].Spec
@@ -146,7 +146,7 @@ func (s *fileSender) submit(ctx context.Context, lines []flowfile.JobLine) {
 		s.broken = cli.Or(err, fmt.Errorf("%d outcomes for %d jobs", len(outcomes), len(lines)))
 		err = s.broken
 	}
-	s.slowDown(ctx, outcomes)
+	s.SlowDown(ctx, outcomes)
 	for i := range lines {
 		switch {
 		case len(outcomes) != len(lines):
@@ -161,16 +161,16 @@ func (s *fileSender) submit(ctx context.Context, lines []flowfile.JobLine) {
 	}
 }
 
-// filePause is the pause after a batch for which the cluster asked to slow down:
+// FilePause is the pause after a batch for which the cluster asked to slow down:
 // 1,000 jobs each still make nearly 10,000 jobs a second. filePauseMost bounds what a refusal can ask for.
 const (
-	filePause     = 100 * time.Millisecond
+	FilePause     = 100 * time.Millisecond
 	filePauseMost = 5 * time.Second
 )
 
-// slowDown heeds the throttle hint (SPEC §4.6), and the delay of a refusal: the client
+// SlowDown heeds the throttle hint (SPEC §4.6), and the delay of a refusal: the client
 // library would refuse the lines that follow by itself until then.
-func (s *fileSender) slowDown(ctx context.Context, outcomes []rota.Submitted) {
+func (s *FileSender) SlowDown(ctx context.Context, outcomes []rota.Submitted) {
 	delay := time.Duration(0)
 	for _, o := range outcomes {
 		if o.Err != nil && rota.KindOf(o.Err) == rota.KindExhausted {
@@ -181,36 +181,36 @@ func (s *fileSender) slowDown(ctx context.Context, outcomes []rota.Submitted) {
 		_ = cli.Pause(ctx, delay)
 		return
 	}
-	if !s.throttled && s.hint != nil {
-		s.hint()
+	if !s.throttled && s.Hint != nil {
+		s.Hint()
 	}
 	s.throttled = true
-	_ = cli.Pause(ctx, max(delay, filePause)) // the end of ctx shows in the next batch
+	_ = cli.Pause(ctx, max(delay, FilePause)) // the end of ctx shows in the next batch
 }
 
-func (s *fileSender) accept(existed bool) {
-	s.report.Accepted++
+func (s *FileSender) accept(existed bool) {
+	s.Report.Accepted++
 	if existed {
-		s.report.Existed++
+		s.Report.Existed++
 	}
 }
 
-func (s *fileSender) refuse(line flowfile.JobLine, err error) {
+func (s *FileSender) refuse(line flowfile.JobLine, err error) {
 	kind := rota.KindOf(err)
-	s.report.Refused++
+	s.Report.Refused++
 	s.kinds[kind] = true
-	if len(s.report.Refusals) >= fileRefusalsKept {
-		s.report.Unlisted++
+	if len(s.Report.Refusals) >= fileRefusalsKept {
+		s.Report.Unlisted++
 		return
 	}
-	s.report.Refusals = append(s.report.Refusals,
+	s.Report.Refusals = append(s.Report.Refusals,
 		fileRefusal{Line: line.Number, ID: line.Spec.ID, Kind: kind.String(), Error: err.Error()})
 }
 
-// verdict is nil when every line's job was accepted. The exit code tells what
+// Verdict is nil when every line's job was accepted. The exit code tells what
 // to do first: correct the file (2), wait for the cluster (7) or for room (4).
-func (s *fileSender) verdict() error {
-	if s.report.Refused == 0 {
+func (s *FileSender) Verdict() error {
+	if s.Report.Refused == 0 {
 		return nil
 	}
 	kinds := make([]rota.Kind, 0, len(s.kinds))
@@ -221,7 +221,7 @@ func (s *fileSender) verdict() error {
 	if s.broken != nil && !s.kinds[rota.KindInvalid] {
 		return &cli.CodedError{Code: code, Err: fmt.Errorf("the file was not sent to its end: %w", s.broken)}
 	}
-	return &cli.CodedError{Code: code, Err: fmt.Errorf("%d jobs were refused", s.report.Refused)}
+	return &cli.CodedError{Code: code, Err: fmt.Errorf("%d jobs were refused", s.Report.Refused)}
 }
 
 // text is the report for people.
@@ -242,7 +242,7 @@ func (r *fileReport) text() string {
 }
 
 // printFileReport prints it; -o name has no ids to print, and the report goes to stderr.
-func (a jobCommands) printFileReport(r *fileReport) error {
+func (a JobCommands) printFileReport(r *fileReport) error {
 	if a.Output == "name" {
 		a.Talk("%s", strings.TrimSuffix(r.text(), "\n"))
 	}

@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"cmp"
@@ -18,13 +18,13 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-func (a jobCommands) show() *cobra.Command {
+func (a JobCommands) show() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:   "show ID",
 		Short: "Show one job with its attempts, lease, progress and output",
 		Args:  cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
-			ids, err := jobIDs(args)
+			ids, err := JobIDs(args)
 			if err != nil {
 				return err
 			}
@@ -33,13 +33,13 @@ func (a jobCommands) show() *cobra.Command {
 				return err
 			}
 			a.Seen()
-			return a.PrintOne(job, []string{string(job.ID)}, func(wide bool) string { return jobTable(job, wide) + a.startLine(ctx, c, &job) })
+			return a.PrintOne(job, []string{string(job.ID)}, func(wide bool) string { return JobTable(job, wide) + a.startLine(ctx, c, &job) })
 		})),
 	})
 }
 
 // startLine says of a job that waits when it should start; nothing where that cannot be told at once.
-func (a jobCommands) startLine(ctx context.Context, c *client.Client, j *rota.Job) string {
+func (a JobCommands) startLine(ctx context.Context, c *client.Client, j *rota.Job) string {
 	switch j.State {
 	case rota.JobQueued, rota.JobDelayed, rota.JobBlocked:
 	default:
@@ -57,7 +57,7 @@ func (a jobCommands) startLine(ctx context.Context, c *client.Client, j *rota.Jo
 // startPatience is how long job show waits for a forecast.
 const startPatience = 3 * time.Second
 
-func (a jobCommands) list() *cobra.Command {
+func (a JobCommands) List() *cobra.Command {
 	var queue, state, tenant, typ, where, group, cursor string
 	var limit int
 	var count bool
@@ -97,7 +97,7 @@ have a next_cursor. --count says how many there are, complete or up to its next_
 			if err != nil {
 				return err
 			}
-			l := cli.Listing[rota.Job]{Whole: whole, Items: whole.Jobs, Name: jobName, Columns: jobColumns()}
+			l := cli.Listing[rota.Job]{Whole: whole, Items: whole.Jobs, Name: JobName, Columns: JobColumns()}
 			return l.Print(a.App)
 		})),
 	}
@@ -116,7 +116,7 @@ have a next_cursor. --count says how many there are, complete or up to its next_
 }
 
 // countJobs prints how many jobs a filter selects, by group where it says so.
-func (a jobCommands) countJobs(ctx context.Context, c *client.Client, filter rota.JobFilter) error {
+func (a JobCommands) countJobs(ctx context.Context, c *client.Client, filter rota.JobFilter) error {
 	counted, err := c.CountJobs(ctx, filter, a.Fresh()...)
 	if err != nil {
 		return err
@@ -156,13 +156,13 @@ func parseState(state *rota.JobState, name string) error {
 	return err
 }
 
-func (a jobCommands) wait() *cobra.Command {
+func (a JobCommands) wait() *cobra.Command {
 	return &cobra.Command{
 		Use:   "wait ID…",
 		Short: "Wait until jobs ended; exit 6 if one did otherwise than COMPLETED, 5 after --timeout",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: a.Does(a.Waiting(func(ctx context.Context, c *client.Client, args []string) error {
-			ids, err := jobIDs(args)
+			ids, err := JobIDs(args)
 			if err != nil {
 				return err
 			}
@@ -172,8 +172,8 @@ func (a jobCommands) wait() *cobra.Command {
 					ended = append(ended, j)
 				}
 			}
-			l := cli.Listing[rota.Job]{Whole: rota.JobPage{Jobs: ended}, Items: ended, Name: jobName,
-				Columns: jobColumns()}
+			l := cli.Listing[rota.Job]{Whole: rota.JobPage{Jobs: ended}, Items: ended, Name: JobName,
+				Columns: JobColumns()}
 			if errors.Is(err, context.Canceled) && len(ended) == 0 {
 				return err // a signal: there is nothing to print
 			}
@@ -181,7 +181,7 @@ func (a jobCommands) wait() *cobra.Command {
 				return printErr
 			}
 			if err == nil {
-				return endedWell(ended)
+				return EndedWell(ended)
 			}
 			if ctx.Err() == context.DeadlineExceeded || rota.KindOf(err) == rota.KindTimeout {
 				return rota.Refusef(rota.KindTimeout, "wait", "%d of %d jobs had not ended after %s",
@@ -192,8 +192,8 @@ func (a jobCommands) wait() *cobra.Command {
 	}
 }
 
-// endedWell is nil when every job completed.
-func endedWell(jobs []rota.Job) error {
+// EndedWell is nil when every job completed.
+func EndedWell(jobs []rota.Job) error {
 	var otherwise []string
 	for _, j := range jobs {
 		if j.State != rota.JobCompleted {

@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"context"
@@ -24,7 +24,7 @@ type alterFlags struct {
 	payload  string
 }
 
-func (a jobCommands) alter() *cobra.Command {
+func (a JobCommands) alter() *cobra.Command {
 	f := &alterFlags{}
 	cmd := &cobra.Command{
 		Use:   "change ID [--priority N] [--fee N] [--label K=V]… [--ttl D] [--start-by D] [--payload S|@FILE|-]",
@@ -47,7 +47,7 @@ and a workflow's node, is refused.`,
 	cli.Within(flags, 0, rota.MaxDuration, "ttl", "start-by")
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ids, err := jobIDs(args)
+		ids, err := JobIDs(args)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ and a workflow's node, is refused.`,
 			if err != nil {
 				return err
 			}
-			return a.print(job)
+			return a.Print(job)
 		}))(cmd, args)
 	}
 	return cmd

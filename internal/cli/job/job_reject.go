@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-func (a jobCommands) reject() *cobra.Command {
+func (a JobCommands) reject() *cobra.Command {
 	var reason, lease string
 	cmd := &cobra.Command{
 		Use:   "reject ID --reason S [--lease L]",

@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// submitFlags are the flags of `job submit` as given.
-type submitFlags struct {
+// SubmitFlags are the flags of `job submit` as given.
+type SubmitFlags struct {
 	id, queue, typ, tenant    string
 	priority                  int32
 	fee, size                 int64
@@ -45,8 +45,8 @@ type submitFlags struct {
 	file                      string
 }
 
-func (a jobCommands) submit() *cobra.Command {
-	f := &submitFlags{}
+func (a JobCommands) Submit() *cobra.Command {
+	f := &SubmitFlags{}
 	cmd := &cobra.Command{
 		Use:   "submit --queue Q --type T [flags] | submit --file F.jsonl",
 		Short: "Submit one job, or a file of jobs",
@@ -56,7 +56,7 @@ without id a new one. Lines are submitted in their order. Submitting the same jo
 changes nothing and prints it as it is; another job under a known id is refused (exit 4).`,
 		Args: cobra.NoArgs,
 	}
-	f.register(cmd)
+	f.Register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.file != "" {
 			if err := f.refuseBeside(cmd); err != nil {
@@ -66,7 +66,7 @@ changes nothing and prints it as it is; another job under a known id is refused 
 				return a.submitFile(ctx, c, f.file)
 			}))(cmd, args)
 		}
-		spec, err := f.spec(a.Stdin)
+		spec, err := f.Spec(a.Stdin)
 		if err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func presentFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(cmp.Or(formerFlags[name], name))
 }
 
-func (f *submitFlags) register(cmd *cobra.Command) {
+func (f *SubmitFlags) Register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SetNormalizeFunc(presentFlag)
 	flags.StringVar(&f.queue, "queue", string(rota.DefaultQueue), "`queue` to wait in")
@@ -148,7 +148,7 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 }
 
 // refuseBeside refuses flags that say something about one job beside --file.
-func (f *submitFlags) refuseBeside(cmd *cobra.Command) error {
+func (f *SubmitFlags) refuseBeside(cmd *cobra.Command) error {
 	var beside []string
 	cmd.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
 		if flag.Changed && flag.Name != "file" {
@@ -161,8 +161,8 @@ func (f *submitFlags) refuseBeside(cmd *cobra.Command) error {
 	return nil
 }
 
-// spec makes the job that the flags describe.
-func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
+// Spec makes the job that the flags describe.
+func (f *SubmitFlags) Spec(stdin io.Reader) (rota.JobSpec, error) {
 	var none rota.JobSpec
 	if f.typ == "" {
 		return none, cli.Usagef("--type is missing: the handler that shall run the job")
@@ -222,7 +222,7 @@ const throttleHint = "the queue is more than half full: slow down"
 
 // printSubmitted prints a job as it is now; to who may not read it, what its submission was
 // answered: the job is accepted, and a script must not submit it again.
-func (a jobCommands) printSubmitted(ctx context.Context, c *client.Client, done rota.Submitted) error {
+func (a JobCommands) printSubmitted(ctx context.Context, c *client.Client, done rota.Submitted) error {
 	id := cmp.Or(done.Holder, done.ID)
 	job, err := c.Job(ctx, id, client.AtLeast(done.Index))
 	switch kind := rota.KindOf(err); {
@@ -233,7 +233,7 @@ func (a jobCommands) printSubmitted(ctx context.Context, c *client.Client, done 
 	case err != nil:
 		return err
 	}
-	return a.print(job)
+	return a.Print(job)
 }
 
 // droppedPayload is the error of a submission that was merged into a job which did not take its payload.
@@ -242,7 +242,7 @@ func droppedPayload(id rota.JobID, merged rota.Merge) error {
 		"submits a job that follows the holder", id, merged)
 }
 
-func (a jobCommands) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error {
+func (a JobCommands) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error {
 	var id rota.JobID
 	var merged rota.Merge
 	err := a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
@@ -288,9 +288,9 @@ func (a jobCommands) submitOne(ctx context.Context, spec rota.JobSpec, wait bool
 			return err
 		}
 		final := ended[0]
-		if err := a.print(final); err != nil {
+		if err := a.Print(final); err != nil {
 			return err
 		}
-		return endedWell([]rota.Job{final})
+		return EndedWell([]rota.Job{final})
 	})(ctx, nil)
 }

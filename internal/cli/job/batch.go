@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// batchCommands are the commands of batches.
-type batchCommands struct{ *cli.App }
+// BatchCommands are the commands of batches.
+type BatchCommands struct{ *cli.App }
 
-func (a batchCommands) command() *cobra.Command {
+func (a BatchCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "batch", Short: "Run a job once many others have ended"}, a.open(), a.seal(), a.list(), a.show(), a.wait())
 }
 
-func (a batchCommands) open() *cobra.Command {
-	f, size := &templateFlags{}, int64(0)
+func (a BatchCommands) open() *cobra.Command {
+	f, size := &TemplateFlags{}, int64(0)
 	cmd := &cobra.Command{
 		Use:   "open B (--type T [--queue Q] [--payload P] | --job JSON) [flags]",
 		Short: "Open a batch; its callback runs once the batch is sealed and all its jobs have ended",
@@ -33,9 +33,9 @@ submits the job B@done, with labels that count how the jobs ended.`,
 	}
 	cmd.Flags().Int64Var(&size, "size", 0, "seal it once it has so `many` jobs; 0 leaves that to `batch seal`")
 	cli.Within(cmd.Flags(), 0, int64(rota.MaxBatchSize), "size")
-	f.register(cmd.Flags())
+	f.Register(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		job, err := f.read(a.App, cmd.Flags())
+		job, err := f.Read(a.App, cmd.Flags())
 		if err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ submits the job B@done, with labels that count how the jobs ended.`,
 }
 
 // changes runs a command that changes a batch, and prints it.
-func (a batchCommands) changes(change func(context.Context, *client.Client, rota.BatchID) (rota.Batch, error)) func(*cobra.Command, []string) error {
+func (a BatchCommands) changes(change func(context.Context, *client.Client, rota.BatchID) (rota.Batch, error)) func(*cobra.Command, []string) error {
 	return a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 		id := rota.BatchID(args[0])
 		if err := id.Check("batch"); err != nil {
@@ -66,7 +66,7 @@ func (a batchCommands) changes(change func(context.Context, *client.Client, rota
 	}))
 }
 
-func (a batchCommands) seal() *cobra.Command {
+func (a BatchCommands) seal() *cobra.Command {
 	return &cobra.Command{
 		Use:     "seal B",
 		Short:   "Have a batch take no more jobs",
@@ -78,7 +78,7 @@ func (a batchCommands) seal() *cobra.Command {
 	}
 }
 
-func (a batchCommands) list() *cobra.Command {
+func (a BatchCommands) list() *cobra.Command {
 	return a.ListMade(&cobra.Command{
 		Use:   "list",
 		Short: "List the batches",
@@ -109,7 +109,7 @@ func (a batchCommands) list() *cobra.Command {
 // callbackText is what is submitted in the end: a type, and the queue that it goes to.
 func callbackText(b rota.Batch) any { return fmt.Sprintf("%s in %s", b.Type, b.Queue) }
 
-func (a batchCommands) show() *cobra.Command {
+func (a BatchCommands) show() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:     "show B",
 		Short:   "Show a batch, and how its jobs ended",
@@ -125,7 +125,7 @@ func (a batchCommands) show() *cobra.Command {
 	})
 }
 
-func (a batchCommands) wait() *cobra.Command {
+func (a BatchCommands) wait() *cobra.Command {
 	return &cobra.Command{
 		Use:   "wait B",
 		Short: "Wait until a batch has ended; exit 6 if a job of it did otherwise than COMPLETED, 5 after --timeout",
@@ -156,7 +156,7 @@ func (a batchCommands) wait() *cobra.Command {
 }
 
 // print shows a batch.
-func (a batchCommands) print(b rota.Batch) error {
+func (a BatchCommands) print(b rota.Batch) error {
 	return a.PrintOne(b, []string{string(b.ID)}, func(bool) string {
 		facts := []cli.Fact{{Name: "batch", Value: b.ID}, {Name: "state", Value: b.State}, {Name: "tenant", Value: b.Tenant}, {Name: "callback queue", Value: b.Queue}, {Name: "callback type", Value: b.Type}, {Name: "total", Value: b.Total}}
 		if b.Size != 0 {

@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"context"
@@ -12,15 +12,15 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// planCommands are the commands of plans.
-type planCommands struct{ *cli.App }
+// PlanCommands are the commands of plans.
+type PlanCommands struct{ *cli.App }
 
-func (a planCommands) command() *cobra.Command {
+func (a PlanCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "plan", Short: "Cancel, retry, delete, move or reprioritise all jobs that a filter selects"},
 		a.start(), a.list(), a.show(), a.wait(), a.cancel())
 }
 
-func (a planCommands) start() *cobra.Command {
+func (a PlanCommands) start() *cobra.Command {
 	var spec rota.PlanSpec
 	var id, to string
 	var priority int32
@@ -91,7 +91,7 @@ prints how many jobs they would be, and the first 20.`,
 	return cmd
 }
 
-func (a planCommands) printPreview(would rota.PlanPreview) error {
+func (a PlanCommands) printPreview(would rota.PlanPreview) error {
 	names := make([]string, len(would.Jobs))
 	for i, id := range would.Jobs {
 		names[i] = string(id)
@@ -109,7 +109,7 @@ func (a planCommands) printPreview(would rota.PlanPreview) error {
 	})
 }
 
-func (a planCommands) list() *cobra.Command {
+func (a PlanCommands) list() *cobra.Command {
 	return a.ListMade(&cobra.Command{
 		Use:   "list",
 		Short: "List the plans that run, and the last that are over",
@@ -145,7 +145,7 @@ func planNamed(args []string) (rota.PlanID, error) {
 	return id, rota.CheckID("plan", id)
 }
 
-func (a planCommands) show() *cobra.Command {
+func (a PlanCommands) show() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:     "show PLAN",
 		Short:   "Show a plan, how far it has come, and the first refusals",
@@ -166,7 +166,7 @@ func (a planCommands) show() *cobra.Command {
 	})
 }
 
-func (a planCommands) wait() *cobra.Command {
+func (a PlanCommands) wait() *cobra.Command {
 	return &cobra.Command{
 		Use:     "wait PLAN",
 		Short:   "Wait until a plan is through; exit 6 if it was cancelled, 5 after --timeout",
@@ -183,7 +183,7 @@ func (a planCommands) wait() *cobra.Command {
 }
 
 // await prints a plan once it runs no more.
-func (a planCommands) await(ctx context.Context, c *client.Client, id rota.PlanID) error {
+func (a PlanCommands) await(ctx context.Context, c *client.Client, id rota.PlanID) error {
 	p, err := client.PlansOf(c).Wait(ctx, id)
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (a planCommands) await(ctx context.Context, c *client.Client, id rota.PlanI
 	return &cli.CodedError{Code: cli.ExitOtherwise, Err: fmt.Errorf("plan %s was cancelled: %s", p.ID, p.Why)}
 }
 
-func (a planCommands) cancel() *cobra.Command {
+func (a PlanCommands) cancel() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:     "cancel PLAN",
@@ -218,7 +218,7 @@ func (a planCommands) cancel() *cobra.Command {
 }
 
 // print shows a plan.
-func (a planCommands) print(p rota.Plan) error {
+func (a PlanCommands) print(p rota.Plan) error {
 	return a.PrintOne(p, []string{string(p.ID)}, func(bool) string {
 		facts := []cli.Fact{{Name: "plan", Value: p.ID}, {Name: "verb", Value: p.Verb}, {Name: "filter", Value: p.Filter}}
 		if p.To != "" {

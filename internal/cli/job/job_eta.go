@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-func (a jobCommands) eta() *cobra.Command {
+func (a JobCommands) eta() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:   "eta ID",
 		Short: "Forecast when a job starts, and say what that hangs on",
@@ -25,7 +25,7 @@ should start within the interval. Where no date can be given it says what stands
   rota job eta nightly-7 -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
-			ids, err := jobIDs(args)
+			ids, err := JobIDs(args)
 			if err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-func (a jobCommands) logs() *cobra.Command {
+func (a JobCommands) logs() *cobra.Command {
 	attempt := int32(-1)
 	follow := false
 	cmd := a.Reads(&cobra.Command{
@@ -33,7 +33,7 @@ ended. It needs the right data.`,
 	cli.Within(cmd.Flags(), -1, math.MaxInt32, "attempt")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what it logs until it has ended")
 	show := func(ctx context.Context, c *client.Client, args []string) error {
-		ids, err := jobIDs(args)
+		ids, err := JobIDs(args)
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ ended. It needs the right data.`,
 }
 
 // followLog prints what an attempt logs until it has ended.
-func (a jobCommands) followLog(ctx context.Context, c *client.Client, of rota.LogOf) error {
+func (a JobCommands) followLog(ctx context.Context, c *client.Client, of rota.LogOf) error {
 	end := uint64(0)
 	for l, err := range client.FollowLog(ctx, c, of, a.Fresh()...) {
 		if errors.Is(err, context.Canceled) && end > 0 {
@@ -81,14 +81,14 @@ func (a jobCommands) followLog(ctx context.Context, c *client.Client, of rota.Lo
 }
 
 // printLog prints lines behind a place, and how much was cut between them.
-func (a jobCommands) printLog(l *rota.AttemptLog, from uint64) error {
+func (a JobCommands) printLog(l *rota.AttemptLog, from uint64) error {
 	if l.Parts == nil {
 		l.Parts = []rota.LogPart{}
 	}
-	return a.PrintOne(l, []string{string(l.Job)}, func(bool) string { return logText(l, from) })
+	return a.PrintOne(l, []string{string(l.Job)}, func(bool) string { return LogText(l, from) })
 }
 
-func logText(l *rota.AttemptLog, from uint64) string {
+func LogText(l *rota.AttemptLog, from uint64) string {
 	var b strings.Builder
 	for i := range l.Parts {
 		p := &l.Parts[i]

@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"time"
@@ -10,14 +10,14 @@ import (
 	"github.com/rotasched/rota/internal/jsonparts"
 )
 
-// templateFlags describe a job that is not submitted now: a schedule's run, or a batch's callback.
-type templateFlags struct {
+// TemplateFlags describe a job that is not submitted now: a schedule's run, or a batch's callback.
+type TemplateFlags struct {
 	job, queue, typ, tenant, payload string
 	priority                         int32
 	ttl, startBy, most               time.Duration
 }
 
-func (f *templateFlags) register(flags *pflag.FlagSet) {
+func (f *TemplateFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.job, "job", "", "the `job` in JSON, as a line of `job submit --file`, or @FILE; instead of the flags below")
 	flags.StringVar(&f.queue, "queue", string(rota.DefaultQueue), "`queue` that the job waits in")
 	flags.StringVar(&f.typ, "type", "", "handler `type` asked for")
@@ -32,8 +32,8 @@ func (f *templateFlags) register(flags *pflag.FlagSet) {
 	cli.WithinOrZero(flags, time.Duration(rota.MaxRuntimeLeast)*time.Millisecond, rota.MaxDuration, "max-runtime")
 }
 
-// read makes the job that the flags describe.
-func (f *templateFlags) read(a *cli.App, flags *pflag.FlagSet) (rota.JobSpec, error) {
+// Read makes the job that the flags describe.
+func (f *TemplateFlags) Read(a *cli.App, flags *pflag.FlagSet) (rota.JobSpec, error) {
 	if f.job == "" {
 		if f.typ == "" {
 			return rota.JobSpec{}, cli.Usagef("--type is missing: the handler that shall run the job")
