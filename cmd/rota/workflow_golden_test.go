@@ -16,6 +16,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/cli/job"
+	"github.com/rotasched/rota/internal/cli/workflow"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -53,7 +54,7 @@ func sampleWorkflow() rota.Workflow {
 		if n.Parents == nil {
 			n.Parents = []string{}
 		}
-		count(&w.Counts, n.State)
+		workflow.Count(&w.Counts, n.State)
 	}
 	return w
 }
@@ -77,7 +78,7 @@ func wideWorkflow() rota.Workflow {
 	}
 	w.Nodes = append(w.Nodes, join)
 	for i := range w.Nodes {
-		count(&w.Counts, w.Nodes[i].State)
+		workflow.Count(&w.Counts, w.Nodes[i].State)
 	}
 	return w
 }
@@ -87,16 +88,16 @@ func TestWorkflowGolden(t *testing.T) {
 	sample, wide := sampleWorkflow(), wideWorkflow()
 	dot := func(w rota.Workflow) string {
 		var out bytes.Buffer
-		if err := writeDot(&out, &w); err != nil {
+		if err := workflow.WriteDot(&out, &w); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
 	}
 	for name, text := range map[string]string{
-		"show": workflowTable(&sample, 61_000, false), "show_wide": workflowTable(&sample, 0, true),
-		"show_many": workflowTable(&wide, 0, false), "graph": graphText(&sample, false), "graph_colours": graphText(&sample, true),
-		"graph_many": graphText(&wide, false), "dot": dot(sample),
-		"list": cli.RenderList(workflowColumns(), []rota.Workflow{sample, wide}, false),
+		"show": workflow.WorkflowTable(&sample, 61_000, false), "show_wide": workflow.WorkflowTable(&sample, 0, true),
+		"show_many": workflow.WorkflowTable(&wide, 0, false), "graph": workflow.GraphText(&sample, false), "graph_colours": workflow.GraphText(&sample, true),
+		"graph_many": workflow.GraphText(&wide, false), "dot": dot(sample),
+		"list": cli.RenderList(workflow.WorkflowColumns(), []rota.Workflow{sample, wide}, false),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -125,7 +126,7 @@ func TestWorkflowJSON(t *testing.T) {
 	a := &cli.App{Stdout: &out, Output: "json"}
 	w := sampleWorkflow()
 	w.State = rota.WorkflowFailed // a running one asks the cluster for its clock
-	if err := (workflowCommands{a}).print(t.Context(), nil, w); err != nil {
+	if err := (workflow.WorkflowCommands{App: a}).Print(t.Context(), nil, w); err != nil {
 		t.Fatal(err)
 	}
 	var back rota.Workflow
@@ -204,7 +205,7 @@ func TestWriteDot_quotes(t *testing.T) {
 		w.Nodes = append(w.Nodes, rota.WorkflowNode{ID: id, Type: "t", Parents: []string{"fetch", id}})
 	}
 	var out bytes.Buffer
-	if err := writeDot(&out, &w); err != nil {
+	if err := workflow.WriteDot(&out, &w); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli/workflow"
 )
 
 // grownWorkflow has a node that added three, of which b only counts within, and the last added
@@ -44,11 +45,11 @@ func TestGraph_grown(t *testing.T) {
 
 ○ BLOCKED   ✔ COMPLETED   +n and the n nodes that join it   * critical path, 1s
 `
-	if got := graphText(&w, false); got != want {
+	if got := workflow.GraphText(&w, false); got != want {
 		t.Errorf("it draws\n%s\nwanted is\n%s", got, want)
 	}
 	var dot strings.Builder
-	if err := writeDot(&dot, &w); err != nil {
+	if err := workflow.WriteDot(&dot, &w); err != nil {
 		t.Fatal(err)
 	}
 	const bold = ` [penwidth=3, color="#212121"]`

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/workflow"
 )
 
 const nightlyYAML = `id: nightly-7
@@ -69,12 +70,12 @@ func TestWorkflowSubmit_offline(t *testing.T) {
 	t.Run("flags_beat_the_file", func(t *testing.T) {
 		t.Parallel()
 		a := &cli.App{}
-		spec, err := workflowCommands{a}.spec(&workflowFlags{id: "x", queue: "q", tenant: "n", onFailure: "fail_fast", timeScale: 1}, rota.FailureFailFast, good, "")
+		spec, err := workflow.WorkflowCommands{App: a}.Spec(&workflow.WorkflowFlags{Id: "x", Queue: "q", Tenant: "n", OnFailure: "fail_fast", TimeScale: 1}, rota.FailureFailFast, good, "")
 		if err != nil || spec.ID != "x" || spec.Queue != "q" || spec.Tenant != "n" || spec.OnFailure != rota.FailureFailFast ||
 			spec.Nodes[0].Queue != "q" {
 			t.Errorf("%v, %+v", err, spec)
 		}
-		spec, err = workflowCommands{a}.spec(&workflowFlags{timeScale: 1}, rota.FailureFailFast, good, "")
+		spec, err = workflow.WorkflowCommands{App: a}.Spec(&workflow.WorkflowFlags{TimeScale: 1}, rota.FailureFailFast, good, "")
 		if err != nil || spec.ID != "nightly-7" || spec.Queue != "etl" || spec.OnFailure != rota.FailureContinue {
 			t.Errorf("%v, %+v", err, spec)
 		}

@@ -1,4 +1,4 @@
-package main
+package workflow
 
 import (
 	"cmp"
@@ -25,7 +25,7 @@ const (
 	barCells = 30
 )
 
-func (a workflowCommands) show() *cobra.Command {
+func (a WorkflowCommands) show() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:   "show ID",
 		Short: "Show one workflow with its nodes, progress and critical path",
@@ -38,13 +38,13 @@ still takes. More than 50 nodes are summed up by type: -o wide tells all, -o jso
 			if err != nil {
 				return err
 			}
-			return a.print(ctx, c, w)
+			return a.Print(ctx, c, w)
 		})),
 	})
 }
 
 // whole reads a workflow with its nodes.
-func (a workflowCommands) whole(ctx context.Context, c *client.Client, arg string) (rota.Workflow, error) {
+func (a WorkflowCommands) whole(ctx context.Context, c *client.Client, arg string) (rota.Workflow, error) {
 	id, err := workflowID(arg)
 	if err != nil {
 		return rota.Workflow{}, err
@@ -64,20 +64,20 @@ func (a workflowCommands) whole(ctx context.Context, c *client.Client, arg strin
 	return w, err
 }
 
-// print prints one workflow, with its nodes where they were read.
-func (a workflowCommands) print(ctx context.Context, c *client.Client, w rota.Workflow) error {
+// Print prints one workflow, with its nodes where they were read.
+func (a WorkflowCommands) Print(ctx context.Context, c *client.Client, w rota.Workflow) error {
 	now := rota.Clock(0)
 	if w.State == rota.WorkflowRunning && (a.Output == "table" || a.Output == "wide") {
 		if s, err := c.Status(ctx); err == nil {
 			now = s.Clock
 		}
 	}
-	return a.PrintOne(w, []string{string(w.ID)}, func(wide bool) string { return workflowTable(&w, now, wide) })
+	return a.PrintOne(w, []string{string(w.ID)}, func(wide bool) string { return WorkflowTable(&w, now, wide) })
 }
 
-// workflowTable is a workflow for people; now is the cluster clock, 0 where it is
+// WorkflowTable is a workflow for people; now is the cluster clock, 0 where it is
 // not known.
-func workflowTable(w *rota.Workflow, now rota.Clock, wide bool) string {
+func WorkflowTable(w *rota.Workflow, now rota.Clock, wide bool) string {
 	facts := []cli.Fact{
 		{Name: "workflow", Value: w.ID}, {Name: "state", Value: w.State}, {Name: "will be", Value: endingText(w)}, {Name: "failed node", Value: w.FailedNode},
 		{Name: "reason", Value: cli.ReasonText(w.Reason)}, {Name: "progress", Value: progressBar(w)}, {Name: "nodes", Value: countsText(w)},

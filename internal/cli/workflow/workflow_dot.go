@@ -1,4 +1,4 @@
-package main
+package workflow
 
 import (
 	"bufio"
@@ -9,9 +9,9 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// writeDot writes a workflow in Graphviz's language: nodes filled by state, the
+// WriteDot writes a workflow in Graphviz's language: nodes filled by state, the
 // critical path bold, a legend of the states that occur.
-func writeDot(to io.Writer, w *rota.Workflow) error {
+func WriteDot(to io.Writer, w *rota.Workflow) error {
 	out := bufio.NewWriterSize(to, 64<<10)
 	title := fmt.Sprintf("%s  %s  %d%%", w.ID, w.State, w.Progress)
 	fmt.Fprintf(out, "digraph %s {\n", dotQuote(string(w.ID)))

@@ -1,4 +1,4 @@
-package main
+package workflow
 
 import (
 	"context"
@@ -15,15 +15,15 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// workflowCommands are the commands of workflows.
-type workflowCommands struct{ *cli.App }
+// WorkflowCommands are the commands of workflows.
+type WorkflowCommands struct{ *cli.App }
 
-func (a workflowCommands) command() *cobra.Command {
+func (a WorkflowCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "workflow", Short: "Submit workflows of jobs and look after them",
 		Long: `A workflow is a graph of jobs without cycles: a node starts when all its parents have
 COMPLETED, and sees their outputs. A node's job has the id WORKFLOW/NODE; rota job show, why
 and cancel, and rota events tail --job, take it.`},
-		a.submit(), a.show(), a.list(), a.graph(),
+		a.submit(), a.show(), a.List(), a.graph(),
 		a.wait(), a.cancel(), a.retry(), a.signal())
 }
 
@@ -33,7 +33,7 @@ func workflowID(arg string) (rota.WorkflowID, error) {
 	return id, rota.CheckID("workflow", id)
 }
 
-func (a workflowCommands) list() *cobra.Command {
+func (a WorkflowCommands) List() *cobra.Command {
 	var state, queue, tenant, cursor string
 	var limit int
 	cmd := &cobra.Command{
@@ -60,7 +60,7 @@ func (a workflowCommands) list() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			l := cli.Listing[rota.Workflow]{Whole: whole, Items: whole.Workflows, Columns: workflowColumns(),
+			l := cli.Listing[rota.Workflow]{Whole: whole, Items: whole.Workflows, Columns: WorkflowColumns(),
 				Name: func(w rota.Workflow) string { return string(w.ID) }}
 			return l.Print(a.App)
 		})),
@@ -76,7 +76,7 @@ func (a workflowCommands) list() *cobra.Command {
 	return a.ListCommand(cmd)
 }
 
-func workflowColumns() []cli.Column[rota.Workflow] {
+func WorkflowColumns() []cli.Column[rota.Workflow] {
 	return []cli.Column[rota.Workflow]{
 		{Head: "ID", Cell: func(w rota.Workflow) any { return w.ID }},
 		{Head: "STATE", Cell: func(w rota.Workflow) any { return w.State }},
@@ -96,7 +96,7 @@ func workflowColumns() []cli.Column[rota.Workflow] {
 	}
 }
 
-func (a workflowCommands) cancel() *cobra.Command {
+func (a WorkflowCommands) cancel() *cobra.Command {
 	return &cobra.Command{
 		Use:     "cancel ID",
 		Short:   "Cancel what has not ended of a workflow, running nodes too",
@@ -111,12 +111,12 @@ func (a workflowCommands) cancel() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(ctx, c, w)
+			return a.Print(ctx, c, w)
 		})),
 	}
 }
 
-func (a workflowCommands) retry() *cobra.Command {
+func (a WorkflowCommands) retry() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "retry ID [--from NODE]",
@@ -140,14 +140,14 @@ again.`,
 			if err != nil {
 				return err
 			}
-			return a.print(ctx, c, w)
+			return a.Print(ctx, c, w)
 		})),
 	}
 	cmd.Flags().StringVar(&from, "from", "", "begin at this `node` (default: all that did not complete)")
 	return cmd
 }
 
-func (a workflowCommands) signal() *cobra.Command {
+func (a WorkflowCommands) signal() *cobra.Command {
 	var id, payload string
 	var refuse bool
 	cmd := &cobra.Command{
@@ -193,7 +193,7 @@ same --id again changes nothing, and any other is refused (exit 4).`,
 	return cmd
 }
 
-func (a workflowCommands) wait() *cobra.Command {
+func (a WorkflowCommands) wait() *cobra.Command {
 	return &cobra.Command{
 		Use:   "wait ID",
 		Short: "Wait until a workflow ended; exit 6 if it did otherwise than COMPLETED, 5 after --timeout",
@@ -212,7 +212,7 @@ func (a workflowCommands) wait() *cobra.Command {
 
 // await waits for a workflow's end and prints it; late begins what is said
 // when --timeout is over before.
-func (a workflowCommands) await(ctx context.Context, id rota.WorkflowID, late string) error {
+func (a WorkflowCommands) await(ctx context.Context, id rota.WorkflowID, late string) error {
 	return a.Waiting(func(ctx context.Context, c *client.Client, _ []string) error {
 		stop := a.progress(ctx, c, id)
 		w, err := c.WaitWorkflow(ctx, id)
@@ -223,7 +223,7 @@ func (a workflowCommands) await(ctx context.Context, id rota.WorkflowID, late st
 		if err != nil {
 			return err
 		}
-		if err := a.print(ctx, c, w); err != nil {
+		if err := a.Print(ctx, c, w); err != nil {
 			return err
 		}
 		return cli.WorkflowEndedWell(&w)
@@ -235,7 +235,7 @@ const watchEvery = time.Second
 
 // progress shows a workflow's progress on a terminal until its result is called
 // with how many nodes have ended then.
-func (a workflowCommands) progress(ctx context.Context, c *client.Client, id rota.WorkflowID) (stop func(ended int64)) {
+func (a WorkflowCommands) progress(ctx context.Context, c *client.Client, id rota.WorkflowID) (stop func(ended int64)) {
 	if !cli.Terminal(a.Stderr) {
 		return func(int64) {}
 	}

@@ -1,4 +1,4 @@
-package main
+package workflow
 
 import (
 	"context"
@@ -12,15 +12,15 @@ import (
 	"github.com/rotasched/rota/internal/flowfile"
 )
 
-// workflowFlags are the flags of `workflow submit` as given.
-type workflowFlags struct {
-	id, format, queue, tenant, onFailure string
-	timeScale                            float64
+// WorkflowFlags are the flags of `workflow submit` as given.
+type WorkflowFlags struct {
+	Id, format, Queue, Tenant, OnFailure string
+	TimeScale                            float64
 	resources, wait                      bool
 }
 
-func (a workflowCommands) submit() *cobra.Command {
-	f := &workflowFlags{}
+func (a WorkflowCommands) submit() *cobra.Command {
+	f := &WorkflowFlags{}
 	cmd := &cobra.Command{
 		Use:   "submit FILE|-",
 		Short: "Submit a workflow from a file: all of it, or nothing",
@@ -55,13 +55,13 @@ another one under a known id is refused (exit 4).`,
 		Args: cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.id, "id", "", "the workflow's `id`, the idempotency key (default: the file's, else a new one)")
+	flags.StringVar(&f.Id, "id", "", "the workflow's `id`, the idempotency key (default: the file's, else a new one)")
 	flags.StringVar(&f.format, "format", "", "`format` of the file, rota or wfcommons (default: by its content)")
-	flags.StringVar(&f.queue, "queue", "", "`queue` of the nodes that name none")
-	flags.StringVar(&f.tenant, "tenant", "", "`tenant` that submits")
-	flags.StringVar(&f.onFailure, "on-failure", "",
+	flags.StringVar(&f.Queue, "queue", "", "`queue` of the nodes that name none")
+	flags.StringVar(&f.Tenant, "tenant", "", "`tenant` that submits")
+	flags.StringVar(&f.OnFailure, "on-failure", "",
 		"what a node that does not complete means: `policy` fail_fast or continue")
-	flags.Float64Var(&f.timeScale, "time-scale", 1, "`factor` on the runtimes of a WfCommons instance")
+	flags.Float64Var(&f.TimeScale, "time-scale", 1, "`factor` on the runtimes of a WfCommons instance")
 	cli.Within(flags, 0, cli.MaxTimeScale, "time-scale")
 	flags.BoolVar(&f.resources, "resources", false, "take cores and memory (rounded up to eighths of a power of two) that a WfCommons instance recorded")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the workflow ended; exit 6 if otherwise than COMPLETED")
@@ -79,7 +79,7 @@ another one under a known id is refused (exit 4).`,
 			return err
 		}
 		return a.Does(func(ctx context.Context, args []string) error {
-			spec, err := a.spec(f, policy, args[0], given)
+			spec, err := a.Spec(f, policy, args[0], given)
 			if err != nil {
 				return err
 			}
@@ -90,20 +90,20 @@ another one under a known id is refused (exit 4).`,
 }
 
 // check refuses flags that mean nothing, and gives --on-failure.
-func (f *workflowFlags) check() (policy rota.FailurePolicy, err error) {
+func (f *WorkflowFlags) check() (policy rota.FailurePolicy, err error) {
 	if f.format != "" && f.format != flowfile.FormatRota && f.format != flowfile.FormatWfCommons {
 		return policy, cli.Unknown("format", "--format", f.format, []string{flowfile.FormatRota, flowfile.FormatWfCommons})
 	}
-	if f.onFailure != "" {
-		if err := policy.UnmarshalText([]byte(f.onFailure)); err != nil {
+	if f.OnFailure != "" {
+		if err := policy.UnmarshalText([]byte(f.OnFailure)); err != nil {
 			return policy, cli.Usagef("--on-failure: %w", err)
 		}
 	}
 	return policy, nil
 }
 
-// spec makes the workflow of a file and the flags; nobody is called yet.
-func (a workflowCommands) spec(f *workflowFlags, policy rota.FailurePolicy, path, given string) (rota.WorkflowSpec, error) {
+// Spec makes the workflow of a file and the flags; nobody is called yet.
+func (a WorkflowCommands) Spec(f *WorkflowFlags, policy rota.FailurePolicy, path, given string) (rota.WorkflowSpec, error) {
 	var none rota.WorkflowSpec
 	text, err := flowfile.Read(path, a.Stdin)
 	if err != nil {
@@ -114,16 +114,16 @@ func (a workflowCommands) spec(f *workflowFlags, policy rota.FailurePolicy, path
 		return none, cli.Usagef("%s goes with a file in the format wfcommons: "+
 			"in our own each node says simulate_ms, cpu_milli and memory_bytes itself", given)
 	}
-	spec, err := flowfile.Parse(text, path, format, flowfile.Options{Scale: f.timeScale, Resources: f.resources})
+	spec, err := flowfile.Parse(text, path, format, flowfile.Options{Scale: f.TimeScale, Resources: f.resources})
 	if err != nil {
 		return none, a.FileError(path, err)
 	}
-	if f.onFailure != "" {
+	if f.OnFailure != "" {
 		spec.OnFailure = policy
 	}
-	spec.ID = cli.Or(rota.WorkflowID(f.id), spec.ID)
-	spec.Queue = cli.Or(cli.Or(rota.QueueName(f.queue), spec.Queue), rota.DefaultQueue)
-	spec.Tenant = cli.Or(cli.Or(rota.TenantID(f.tenant), spec.Tenant), rota.DefaultTenant)
+	spec.ID = cli.Or(rota.WorkflowID(f.Id), spec.ID)
+	spec.Queue = cli.Or(cli.Or(rota.QueueName(f.Queue), spec.Queue), rota.DefaultQueue)
+	spec.Tenant = cli.Or(cli.Or(rota.TenantID(f.Tenant), spec.Tenant), rota.DefaultTenant)
 	if spec.ID == "" {
 		// Minted here and not by the library, so that what is said of a lost answer names it.
 		spec.ID = rota.WorkflowID(client.NewJobID())
@@ -137,7 +137,7 @@ func (a workflowCommands) spec(f *workflowFlags, policy rota.FailurePolicy, path
 // nodeTime is added to --timeout's default for each node that is sent.
 const nodeTime = time.Millisecond
 
-func (a workflowCommands) submitSpec(ctx context.Context, spec rota.WorkflowSpec, wait bool) error {
+func (a WorkflowCommands) submitSpec(ctx context.Context, spec rota.WorkflowSpec, wait bool) error {
 	if !a.TimeoutSet {
 		a.Timeout += time.Duration(len(spec.Nodes)) * nodeTime
 	}

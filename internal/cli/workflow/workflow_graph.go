@@ -1,4 +1,4 @@
-package main
+package workflow
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func lookOf(s rota.NodeState) nodeLook {
 	return nodeLook{"?", "0", "#ffffff"}
 }
 
-func (a workflowCommands) graph() *cobra.Command {
+func (a WorkflowCommands) graph() *cobra.Command {
 	var dot bool
 	cmd := &cobra.Command{
 		Use:   "graph ID [--dot]",
@@ -70,14 +70,14 @@ Colours need a terminal; NO_COLOR turns them off.`,
 				return err
 			}
 			if dot {
-				return writeDot(a.Stdout, &w)
+				return WriteDot(a.Stdout, &w)
 			}
 			return a.PrintOne(w, []string{string(w.ID)}, func(bool) string {
 				if len(w.Nodes) > graphNodes {
 					a.Talk("%d nodes are too many to draw here; for a picture: rota workflow graph %s --dot | dot -Tsvg > graph.svg",
 						len(w.Nodes), w.ID)
 				}
-				return graphText(&w, a.Colours())
+				return GraphText(&w, a.Colours())
 			})
 		})),
 	}
@@ -85,8 +85,8 @@ Colours need a terminal; NO_COLOR turns them off.`,
 	return a.Reads(cmd)
 }
 
-// graphText draws a graph for people.
-func graphText(w *rota.Workflow, colours bool) string {
+// GraphText draws a graph for people.
+func GraphText(w *rota.Workflow, colours bool) string {
 	joints := jointsOf(w.Nodes)
 	layers := joints.layers()
 	text := fmt.Sprintf("%s  %s  %s  %s", cli.Clean(string(w.ID)), w.State, progressBar(w), cli.Counted(w.NodeCount, "node", ""))
@@ -260,7 +260,7 @@ func layersText(w *rota.Workflow, layers [][]int) string {
 		var types []string
 		for _, i := range nodes {
 			n := &w.Nodes[i]
-			count(&counts, n.State)
+			Count(&counts, n.State)
 			if t := string(n.Type); !slices.Contains(types, t) && len(types) < 1000 {
 				types = append(types, t)
 			}
@@ -291,8 +291,8 @@ func layersText(w *rota.Workflow, layers [][]int) string {
 	return out
 }
 
-// count adds one node to its state.
-func count(c *rota.NodeCounts, s rota.NodeState) {
+// Count adds one node to its state.
+func Count(c *rota.NodeCounts, s rota.NodeState) {
 	switch rota.JobState(s) {
 	case rota.JobState(rota.NodeWaiting):
 		c.Waiting++
