@@ -22,6 +22,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/cli/auth"
 	"github.com/rotasched/rota/internal/cli/job"
+	"github.com/rotasched/rota/internal/cli/worker"
 )
 
 func testKey() ed25519.PrivateKey {
@@ -95,12 +96,12 @@ func TestParseExpiry(t *testing.T) {
 	for text, want := range map[string]int64{
 		"1h": 1_700_003_600_000, "2031-01-31": 1_927_584_000_000, "2031-01-31T01:00:00+01:00": 1_927_584_000_000,
 	} {
-		if got, err := parseExpiry(text, now); err != nil || int64(got) != want {
+		if got, err := worker.ParseExpiry(text, now); err != nil || int64(got) != want {
 			t.Errorf("%s: %d, %v; %d is wanted", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "0s", "-1h", "soon", "2001-01-31", "2031-02-31", "90000000h"} {
-		if got, err := parseExpiry(text, now); cli.ExitCode(err) != cli.ExitUsage {
+		if got, err := worker.ParseExpiry(text, now); cli.ExitCode(err) != cli.ExitUsage {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/worker"
 )
 
 // numeric are the types of flags that must have a range; other widths and lists of
@@ -147,7 +148,7 @@ func TestRetiredWorkersAreAskedFor(t *testing.T) {
 		{false, "retired", "RETIRED"},
 		{false, "JAILED", "JAILED"},
 	} {
-		keep, err := workersKept(c.all, c.status)
+		keep, err := worker.WorkersKept(c.all, c.status)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +162,7 @@ func TestRetiredWorkersAreAskedFor(t *testing.T) {
 			t.Errorf("all %v, status %q: %s, wanted %s", c.all, c.status, got, c.want)
 		}
 	}
-	if _, err := workersKept(false, "gone"); cli.ExitCode(err) != cli.ExitUsage {
+	if _, err := worker.WorkersKept(false, "gone"); cli.ExitCode(err) != cli.ExitUsage {
 		t.Errorf("an unknown status: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/cli/job"
+	"github.com/rotasched/rota/internal/cli/worker"
 )
 
 // submitted parses the flags of `job submit` into the job that they describe.
@@ -111,7 +112,7 @@ func TestDays(t *testing.T) {
 		t.Errorf("penalty: %d, %v", tenant.PenaltyMs, err)
 	}
 	now := time.Unix(1_000_000, 0)
-	if at, err := parseExpiry("30d", now); err != nil || at != rota.Date(now.Add(30*24*time.Hour).UnixMilli()) {
+	if at, err := worker.ParseExpiry("30d", now); err != nil || at != rota.Date(now.Add(30*24*time.Hour).UnixMilli()) {
 		t.Errorf("attestation: %d, %v", at, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/cli/auth"
 	"github.com/rotasched/rota/internal/cli/job"
+	"github.com/rotasched/rota/internal/cli/worker"
 )
 
 // What people are shown has no figures where nothing is meant, no library's words
@@ -86,9 +87,9 @@ func TestShownToPeople(t *testing.T) {
 	})
 	t.Run("worker_without_figures", func(t *testing.T) {
 		t.Parallel()
-		has(t, workerTable(rota.Worker{}, false), []string{"cpu milli        none"}, []string{"taken", "stake"})
+		has(t, worker.WorkerTable(rota.Worker{}, false), []string{"cpu milli        none"}, []string{"taken", "stake"})
 		staked := rota.Worker{WorkerSpec: rota.WorkerSpec{Stake: 900}, AttestedStake: 70, Slashed: 7}
-		has(t, workerTable(staked, false), []string{"stake declared   900\n", "stake attested   70\n", "stake left       63\n"}, nil)
+		has(t, worker.WorkerTable(staked, false), []string{"stake declared   900\n", "stake attested   70\n", "stake left       63\n"}, nil)
 	})
 	t.Run("policy_with_meaning", func(t *testing.T) {
 		t.Parallel()

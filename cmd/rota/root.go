@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/cli/auth"
 	"github.com/rotasched/rota/internal/cli/job"
 	"github.com/rotasched/rota/internal/cli/serve"
+	"github.com/rotasched/rota/internal/cli/worker"
 	"github.com/rotasched/rota/internal/cli/workflow"
 	"github.com/rotasched/rota/internal/nearest"
 )
@@ -58,14 +59,14 @@ ended by SIGINT and SIGTERM.`,
 	flags.StringVar(&a.TLS.Cert, "tls-cert", "", "`file` with this end's certificate (PEM)")
 	flags.StringVar(&a.TLS.Key, "tls-key", "", "`file` with its key (PEM)")
 	flags.StringVar(&a.TokenFile, cli.TokenFlag, "", "`file` with the access token to show, readable by its owner alone; ROTA_TOKEN may have the token itself")
-	jobs, workflows, workers, queues, tenants := job.JobCommands{App: a}, workflow.WorkflowCommands{App: a}, workerCommands{a}, queueCommands{a}, tenantCommands{a}
+	jobs, workflows, workers, queues, tenants := job.JobCommands{App: a}, workflow.WorkflowCommands{App: a}, worker.WorkerCommands{App: a}, queueCommands{a}, tenantCommands{a}
 	a.Group(root, serve.ServerCommands{App: a}.Command(), serve.DevCommands{App: a}.Command(), jobs.Command(), workflows.Command(),
-		workers.command(), queues.command(), tenants.command(), keyCommands{a}.command(), scheduleCommands{a}.command(), job.BatchCommands{App: a}.Command(), job.PlanCommands{App: a}.Command(), webhookCommands{a}.command(), relayCommands{a}.command(), modeCommands{a}.command(),
+		workers.Command(), queues.command(), tenants.command(), keyCommands{a}.command(), scheduleCommands{a}.command(), job.BatchCommands{App: a}.Command(), job.PlanCommands{App: a}.Command(), webhookCommands{a}.command(), relayCommands{a}.command(), modeCommands{a}.command(),
 		auth.AuthCommands{App: a}.Command(), auth.ConsoleCommands{App: a}.Command(),
 		eventCommands{a}.command(), clusterCommands{a}.command(), statusCommands{a}.command(), tzdataCommands{a}.command(), operatorCommands{a}.command(), benchCommands{a}.command(), simulateCommand(a), whatIfCommand(a), demoCommands{a}.command(),
 		serve.Certifier{App: a}.Command(), serve.VersionCommands{App: a}.Command(),
 		a.Shortcut("jobs", "job", jobs.List()), a.Shortcut("workflows", "workflow", workflows.List()),
-		a.Shortcut("workers", "worker", workers.list()), a.Shortcut("queues", "queue", queues.list()),
+		a.Shortcut("workers", "worker", workers.List()), a.Shortcut("queues", "queue", queues.list()),
 		a.Shortcut("tenants", "tenant", tenants.list()))
 	root.InitDefaultCompletionCmd()
 	refuseUnknownHelp(root)

@@ -35,12 +35,12 @@ func TestExecution_children(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e, _ := executing(c.command+`; code=$?; echo "$ROTA_CHILDREN"; exit $code`, "")
-			e.job = "wf/list"
-			output, err := e.run(t.Context())
+			e.Job = "wf/list"
+			output, err := e.Run(t.Context())
 			if (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
 				t.Fatalf("%v, %q is wanted", err, c.fault)
 			}
-			switch got := e.children; {
+			switch got := e.Children; {
 			case c.want == 0 && got != nil:
 				t.Errorf("it has children: %+v", got)
 			case c.want > 0 && (got == nil || len(got.Children) != c.want || got.Children[0].ID != "page-1"):
@@ -56,8 +56,8 @@ func TestExecution_children(t *testing.T) {
 	t.Run("no node", func(t *testing.T) {
 		t.Parallel()
 		e, _ := executing(`echo "${ROTA_CHILDREN-none}"`, "")
-		if output, err := e.run(t.Context()); err != nil || string(output) != "none\n" || e.children != nil {
-			t.Errorf("%q, %v, %+v", output, err, e.children)
+		if output, err := e.Run(t.Context()); err != nil || string(output) != "none\n" || e.Children != nil {
+			t.Errorf("%q, %v, %+v", output, err, e.Children)
 		}
 	})
 	if limits.MaxChildrenFile != 1048576 || rota.MaxChildren != 500 {

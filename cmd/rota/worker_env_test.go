@@ -9,12 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rotasched/rota/internal/cli/worker"
 	"github.com/rotasched/rota/internal/secret"
 )
 
 func TestPassed(t *testing.T) {
 	t.Parallel()
-	got := passed([]string{"PATH=/bin", "HOME=/h", "LC_ALL=C", "LANG=C", "TZ=UTC", "TMPDIR=/t", "ROTA_TOKEN=rota_x", "ROTA_ADDR=a", "PATHS=1",
+	got := worker.Passed([]string{"PATH=/bin", "HOME=/h", "LC_ALL=C", "LANG=C", "TZ=UTC", "TMPDIR=/t", "ROTA_TOKEN=rota_x", "ROTA_ADDR=a", "PATHS=1",
 		"AWS_SECRET_ACCESS_KEY=k", "NAMED=1"}, []string{"NAMED"})
 	want := []string{"PATH=/bin", "HOME=/h", "LC_ALL=C", "LANG=C", "TZ=UTC", "TMPDIR=/t", "NAMED=1"}
 	if !slices.Equal(got, want) {
@@ -27,8 +28,8 @@ func TestExecution_environment(t *testing.T) {
 	t.Setenv("ROTA_TOKEN", "canary")
 	t.Setenv("NAMED", "shown")
 	e, _ := executing("env", "")
-	e.pass = []string{"NAMED"}
-	output, err := e.run(t.Context())
+	e.Pass = []string{"NAMED"}
+	output, err := e.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

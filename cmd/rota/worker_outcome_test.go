@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/cli/worker"
 )
 
 // What a command writes to $ROTA_OUTCOME becomes of its job, where it fails.
@@ -63,7 +64,7 @@ func TestAsking(t *testing.T) {
 		"snooze":     `exit status 9; $ROTA_OUTCOME has "snooze": `, "snooze -1s": `has "snooze -1s"`, "retry-after soon": `has "retry-after soon"`,
 		"no-retry 5m": `has "no-retry 5m"`, "maybe": `has "maybe"`, strings.Repeat("x", 300): `has "xxx`,
 	} {
-		if err := asking(line, failed); !errors.Is(err, failed) || !strings.Contains(err.Error(), want) {
+		if err := worker.Asking(line, failed); !errors.Is(err, failed) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q: %v", line, err)
 		}
 	}

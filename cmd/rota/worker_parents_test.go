@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/worker"
 )
 
 // A node's command finds its parents' outputs in files, in the workflow's order, and
@@ -27,8 +28,8 @@ func TestExecution_of_a_node(t *testing.T) {
 		t.Parallel()
 		e, _ := executing(`echo "$ROTA_WORKFLOW_ID $ROTA_NODE_ID"; echo "$ROTA_PARENTS"; ls -ld "$ROTA_PARENTS" | cut -c1-10
 			ls -l "$ROTA_PARENTS_INDEX" | cut -c1-10; ls "$ROTA_PARENTS"; cat "$ROTA_PARENTS"/*; echo ===; cat "$ROTA_PARENTS_INDEX"`, "")
-		e.job, e.parents = "w/n(1)", parents
-		output, err := e.run(t.Context())
+		e.Job, e.Parents = "w/n(1)", parents
+		output, err := e.Run(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,15 +60,15 @@ func TestExecution_of_a_node(t *testing.T) {
 	t.Run("a_root_has_none", func(t *testing.T) {
 		t.Parallel()
 		e, _ := executing(`echo "$ROTA_NODE_ID ${ROTA_PARENTS-none} ${ROTA_PARENTS_INDEX-none}"`, "")
-		e.job = "w/root"
-		if output, err := e.run(t.Context()); err != nil || string(output) != "root none none\n" {
+		e.Job = "w/root"
+		if output, err := e.Run(t.Context()); err != nil || string(output) != "root none none\n" {
 			t.Errorf("%q, %v", output, err)
 		}
 	})
 	t.Run("another_job_has_neither", func(t *testing.T) {
 		t.Parallel()
 		e, _ := executing(`echo "${ROTA_WORKFLOW_ID-none} ${ROTA_NODE_ID-none} ${ROTA_PARENTS-none}"`, "")
-		if output, err := e.run(t.Context()); err != nil || string(output) != "none none none\n" {
+		if output, err := e.Run(t.Context()); err != nil || string(output) != "none none none\n" {
 			t.Errorf("%q, %v", output, err)
 		}
 	})
@@ -78,12 +79,12 @@ func TestParentFileName(t *testing.T) {
 	seen := map[string]string{}
 	long := strings.Repeat("é", rota.MaxNodeIDBytes/2)
 	for _, node := range []string{"a", ".", "..", "...", ".a", "%2E", "a/b", "a%2Fb", "/", "a b", long, long[:len(long)-2] + "è", "-rf", "a\x00"} {
-		name := parentFileName(node)
+		name := worker.ParentFileName(node)
 		if other, twice := seen[name]; twice {
 			t.Errorf("%q and %q are both %q", node, other, name)
 		}
 		seen[name] = node
-		if len(name) > maxFileName || strings.ContainsAny(name, "/\x00") || strings.HasPrefix(name, ".") || name == "" {
+		if len(name) > worker.MaxFileName || strings.ContainsAny(name, "/\x00") || strings.HasPrefix(name, ".") || name == "" {
 			t.Errorf("%q becomes %q", node, name)
 		}
 	}
@@ -92,7 +93,7 @@ func TestParentFileName(t *testing.T) {
 // The handler of --exec hands what its node's parents put out to the command.
 func TestHandler_of_a_node(t *testing.T) {
 	t.Parallel()
-	handle := workerCommands{&cli.App{Stderr: &cli.LockedWriter{W: io.Discard}}}.handler(`cat "$ROTA_PARENTS"/*`, nil)
+	handle := worker.WorkerCommands{App: &cli.App{Stderr: &cli.LockedWriter{W: io.Discard}}}.Handler(`cat "$ROTA_PARENTS"/*`, nil)
 	job := client.NewJob(rota.Assignment{Spec: rota.JobSpec{ID: "w/n"}}, nil,
 		client.WithParents(rota.ParentOutput{Node: "p", Output: []byte("from p")}))
 	if result, err := handle(t.Context(), job); err != nil || string(result.Output) != "from p" {

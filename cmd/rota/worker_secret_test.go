@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/worker"
 )
 
 func TestWorkerSecrets(t *testing.T) {
@@ -20,18 +21,18 @@ func TestWorkerSecrets(t *testing.T) {
 		return path
 	}
 	own, old := file("own", "a secret of 24 bytes ...\n"), file("old", "the secret before\r\n")
-	s, err := (&workerFlags{secret: own, oldSecret: old}).secrets()
-	if err != nil || string(s.own) != "a secret of 24 bytes ..." || string(s.old) != "the secret before" {
-		t.Errorf("read %q and %q, %v", s.own, s.old, err)
+	s, err := (&worker.WorkerFlags{Secret: own, OldSecret: old}).Secrets()
+	if err != nil || string(s.Own) != "a secret of 24 bytes ..." || string(s.Old) != "the secret before" {
+		t.Errorf("read %q and %q, %v", s.Own, s.Old, err)
 	}
-	if s, err := (&workerFlags{}).secrets(); err != nil || s.own != nil || s.old != nil {
-		t.Errorf("without files: %q and %q, %v", s.own, s.old, err)
+	if s, err := (&worker.WorkerFlags{}).Secrets(); err != nil || s.Own != nil || s.Old != nil {
+		t.Errorf("without files: %q and %q, %v", s.Own, s.Old, err)
 	}
-	for flag, f := range map[string]workerFlags{
-		"--secret-file":          {secret: filepath.Join(dir, "missing")},
-		"--takeover-secret-file": {oldSecret: file("long", strings.Repeat("x", 100))},
+	for flag, f := range map[string]worker.WorkerFlags{
+		"--secret-file":          {Secret: filepath.Join(dir, "missing")},
+		"--takeover-secret-file": {OldSecret: file("long", strings.Repeat("x", 100))},
 	} {
-		if _, err := f.secrets(); cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), flag) {
+		if _, err := f.Secrets(); cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), flag) {
 			t.Errorf("%s: %v", flag, err)
 		}
 	}

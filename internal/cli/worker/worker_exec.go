@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"bytes"
@@ -21,8 +21,8 @@ import (
 const (
 	// exitDeclines is the exit code by which a command gives its job back.
 	exitDeclines = 75
-	// execGrace is the time between SIGTERM and SIGKILL.
-	execGrace = 5 * time.Second
+	// ExecGrace is the time between SIGTERM and SIGKILL.
+	ExecGrace = 5 * time.Second
 	// brokenGrace is that where the lease has a grace: 2 s after its end the cluster may
 	// take nothing of it to run any more (SPEC §16.7).
 	brokenGrace = time.Second
@@ -30,40 +30,40 @@ const (
 	execPoll = 50 * time.Millisecond
 )
 
-// errDeclined says that the command declined its job.
-var errDeclined = errors.New("declined by the command")
+// ErrDeclined says that the command declined its job.
+var ErrDeclined = errors.New("declined by the command")
 
-// execution is one run of --exec for one job.
-type execution struct {
-	command string
-	job     rota.JobID
-	typ     rota.JobType
-	attempt int32
-	token   rota.Token
-	payload []byte
+// Execution is one run of --exec for one job.
+type Execution struct {
+	Command string
+	Job     rota.JobID
+	Typ     rota.JobType
+	Attempt int32
+	Token   rota.Token
+	Payload []byte
 	headers map[string]string
 	// grace is the time between SIGTERM and SIGKILL; 0 is execGrace.
 	grace  time.Duration
-	stderr io.Writer
-	// log is the attempt's, which keeps stderr.
-	log io.Writer
-	// pass names variables of the worker's environment that the command gets as well.
-	pass []string
-	// parents are what a workflow's node is given of its parents; none for any other job.
-	parents []rota.ParentOutput
-	// children are what a node's command left to join its workflow: run sets them.
-	children *rota.Growth
+	Stderr io.Writer
+	// Log is the attempt's, which keeps stderr.
+	Log io.Writer
+	// Pass names variables of the worker's environment that the command gets as well.
+	Pass []string
+	// Parents are what a workflow's node is given of its parents; none for any other job.
+	Parents []rota.ParentOutput
+	// Children are what a node's command left to join its workflow: run sets them.
+	Children *rota.Growth
 }
 
-// run runs the command to its end and gives its output. When ctx ends first,
+// Run runs the command to its end and gives its output. When ctx ends first,
 // the lease is lost: the whole process group is told to end, then made to.
-func (e *execution) run(ctx context.Context) ([]byte, error) {
+func (e *Execution) Run(ctx context.Context) ([]byte, error) {
 	output := &boundedBuffer{most: rota.MaxPayloadBytes}
 	tail := &tailBuffer{most: limits.MaxErrorBytes / 2}
-	cmd := exec.Command("sh", "-c", e.command)
-	cmd.Stdin = bytes.NewReader(e.payload)
+	cmd := exec.Command("sh", "-c", e.Command)
+	cmd.Stdin = bytes.NewReader(e.Payload)
 	cmd.Stdout = output
-	cmd.Stderr = io.MultiWriter(tail, e.log, e.stderr)
+	cmd.Stderr = io.MultiWriter(tail, e.Log, e.Stderr)
 	env, remove, err := e.environment()
 	if err != nil {
 		return nil, err
@@ -74,10 +74,10 @@ func (e *execution) run(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	defer left.remove()
-	cmd.Env = slices.Concat(passed(os.Environ(), e.pass), env, left.environment())
+	cmd.Env = slices.Concat(Passed(os.Environ(), e.Pass), env, left.environment())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// What the command left in the background may hold its pipes open.
-	cmd.WaitDelay = execGrace
+	cmd.WaitDelay = ExecGrace
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start sh: %w", err)
 	}
@@ -85,14 +85,14 @@ func (e *execution) run(ctx context.Context) ([]byte, error) {
 	go func() { done <- cmd.Wait() }()
 	select {
 	case err := <-done:
-		endGroup(cmd.Process.Pid, cli.Or(e.grace, execGrace))
+		endGroup(cmd.Process.Pid, cli.Or(e.grace, ExecGrace))
 		kept, err := e.result(err, output, tail)
 		if err = left.asks.of(err); err == nil && left.children != nil {
-			e.children, err = left.children.of()
+			e.Children, err = left.children.of()
 		}
 		return kept, err
 	case <-ctx.Done():
-		endGroup(cmd.Process.Pid, cli.Or(e.grace, execGrace))
+		endGroup(cmd.Process.Pid, cli.Or(e.grace, ExecGrace))
 		<-done
 		return nil, context.Cause(ctx)
 	}
@@ -102,8 +102,8 @@ func (e *execution) run(ctx context.Context) ([]byte, error) {
 // that begin with LC_. The rest may hold credentials, and jobs are others' code.
 var passedAlways = []string{"PATH", "HOME", "LANG", "TZ", "TMPDIR"}
 
-// passed returns what a command gets of an environment.
-func passed(environ, names []string) (env []string) {
+// Passed returns what a command gets of an environment.
+func Passed(environ, names []string) (env []string) {
 	for _, v := range environ {
 		name, _, _ := strings.Cut(v, "=")
 		if slices.Contains(passedAlways, name) || strings.HasPrefix(name, "LC_") || slices.Contains(names, name) {
@@ -119,23 +119,23 @@ var traceHeaders = []string{"traceparent", "tracestate", "baggage"}
 
 // environment returns the variables that tell the command of its job, and what
 // removes the files that they name.
-func (e *execution) environment() (env []string, remove func(), err error) {
-	env = []string{"ROTA_JOB_ID=" + string(e.job), "ROTA_JOB_TYPE=" + string(e.typ),
-		fmt.Sprintf("ROTA_ATTEMPT=%d", e.attempt), "ROTA_LEASE_TOKEN=" + e.token.String()}
+func (e *Execution) environment() (env []string, remove func(), err error) {
+	env = []string{"ROTA_JOB_ID=" + string(e.Job), "ROTA_JOB_TYPE=" + string(e.Typ),
+		fmt.Sprintf("ROTA_ATTEMPT=%d", e.Attempt), "ROTA_LEASE_TOKEN=" + e.Token.String()}
 	for _, name := range traceHeaders {
 		if value, has := e.headers[name]; has {
 			env = append(env, strings.ToUpper(name)+"="+value)
 		}
 	}
-	workflow, node, ok := rota.SplitNodeJobID(e.job)
+	workflow, node, ok := rota.SplitNodeJobID(e.Job)
 	if !ok {
 		return env, func() {}, nil
 	}
 	env = append(env, "ROTA_WORKFLOW_ID="+string(workflow), "ROTA_NODE_ID="+node)
-	if len(e.parents) == 0 {
+	if len(e.Parents) == 0 {
 		return env, func() {}, nil
 	}
-	dir, err := newParentsDir(e.parents)
+	dir, err := newParentsDir(e.Parents)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -149,11 +149,11 @@ type left struct {
 	children *childrenFile
 }
 
-func (e *execution) newLeft() (l left, err error) {
+func (e *Execution) newLeft() (l left, err error) {
 	if l.asks.leftFile, err = newLeftFile("ROTA_OUTCOME"); err != nil {
 		return l, err
 	}
-	if _, node, ok := rota.SplitNodeJobID(e.job); ok {
+	if _, node, ok := rota.SplitNodeJobID(e.Job); ok {
 		if l.children, err = newChildrenFile(node); err != nil {
 			l.asks.remove()
 		}
@@ -200,7 +200,7 @@ func endGroup(group int, most time.Duration) {
 	}
 }
 
-func (e *execution) result(err error, output *boundedBuffer, tail *tailBuffer) ([]byte, error) {
+func (e *Execution) result(err error, output *boundedBuffer, tail *tailBuffer) ([]byte, error) {
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // it exited with 0 and left something in the background
 	}
@@ -212,7 +212,7 @@ func (e *execution) result(err error, output *boundedBuffer, tail *tailBuffer) (
 	case err == nil:
 		return output.kept, nil
 	case errors.As(err, &exit) && exit.ExitCode() == exitDeclines:
-		return nil, errors.Join(errDeclined, textError(said))
+		return nil, errors.Join(ErrDeclined, textError(said))
 	case errors.As(err, &exit):
 		return nil, errors.New(exit.String() + cli.Prefixed(": ", said))
 	default:

@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"errors"
@@ -60,18 +60,18 @@ const askFileMost = 256
 // of returns how a command failed with what it asks for; one that did not fail, or declined,
 // asks for nothing.
 func (a askFile) of(failed error) error {
-	if failed == nil || errors.Is(failed, errDeclined) {
+	if failed == nil || errors.Is(failed, ErrDeclined) {
 		return failed
 	}
 	text, err := a.read(askFileMost)
 	if err != nil {
 		return fmt.Errorf("%w; %w", failed, err)
 	}
-	return asking(strings.TrimSpace(string(text)), failed)
+	return Asking(strings.TrimSpace(string(text)), failed)
 }
 
-// asking makes of a failure what a line asks for; "" asks for nothing.
-func asking(line string, failed error) error {
+// Asking makes of a failure what a line asks for; "" asks for nothing.
+func Asking(line string, failed error) error {
 	verb, rest, timed := strings.Cut(line, " ")
 	wait, err := time.ParseDuration(strings.TrimSpace(rest))
 	timed = timed && err == nil && wait > 0

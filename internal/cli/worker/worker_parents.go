@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"crypto/sha256"
@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// maxFileName is what file systems take of a name.
-const maxFileName = 255
+// MaxFileName is what file systems take of a name.
+const MaxFileName = 255
 
 // parentsDir is where a command finds what its node's parents put out: a file for
 // each in a directory of its own, and beside that an index. The index is apart so
@@ -51,7 +51,7 @@ func (d *parentsDir) fill(parents []rota.ParentOutput) error {
 	}
 	index := make([]parentFile, len(parents))
 	for i, p := range parents {
-		path := filepath.Join(d.outputs, parentFileName(p.Node))
+		path := filepath.Join(d.outputs, ParentFileName(p.Node))
 		if err := os.WriteFile(path, p.Output, 0o600); err != nil {
 			return err
 		}
@@ -66,16 +66,16 @@ func (d *parentsDir) fill(parents []rota.ParentOutput) error {
 
 func (d *parentsDir) remove() { _ = os.RemoveAll(d.root) }
 
-// parentFileName makes a file's name of a node's id: escaped as in a URL, so that
+// ParentFileName makes a file's name of a node's id: escaped as in a URL, so that
 // none leads out of the directory, none is hidden, and no two are the same.
-func parentFileName(node string) string {
+func ParentFileName(node string) string {
 	name := url.PathEscape(node)
 	if strings.HasPrefix(name, ".") {
 		name = "%2E" + name[1:]
 	}
-	if len(name) > maxFileName {
+	if len(name) > MaxFileName {
 		sum := fmt.Sprintf("~%x", sha256.Sum256([]byte(node)))
-		name = name[:maxFileName-len(sum)] + sum
+		name = name[:MaxFileName-len(sum)] + sum
 	}
 	return name
 }

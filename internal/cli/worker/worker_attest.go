@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -19,7 +19,7 @@ type attestFlags struct {
 	stake                                   int64
 }
 
-func (a workerCommands) attestCommand() *cobra.Command {
+func (a WorkerCommands) attestCommand() *cobra.Command {
 	f := &attestFlags{}
 	cmd := &cobra.Command{
 		Use:   "attest --key F --worker ID --expires D [--stake N] [--cluster-id C] | attest --generate-key F",
@@ -59,7 +59,7 @@ signed here, less what was slashed, until the attestation expires.`,
 	return cmd
 }
 
-func (a workerCommands) attest(cmd *cobra.Command, args []string, f *attestFlags) error {
+func (a WorkerCommands) attest(cmd *cobra.Command, args []string, f *attestFlags) error {
 	for _, needed := range []struct{ flag, value string }{{"key", f.key}, {"worker", f.worker},
 		{"expires", f.expires}} {
 		if needed.value == "" {
@@ -74,7 +74,7 @@ func (a workerCommands) attest(cmd *cobra.Command, args []string, f *attestFlags
 			return err
 		}
 	}
-	expires, err := parseExpiry(f.expires, time.Now())
+	expires, err := ParseExpiry(f.expires, time.Now())
 	if err != nil {
 		return err
 	}
@@ -105,8 +105,8 @@ func (a workerCommands) attest(cmd *cobra.Command, args []string, f *attestFlags
 	}))(cmd, args)
 }
 
-// parseExpiry takes a duration from now, or a date, which must be ahead.
-func parseExpiry(text string, now time.Time) (rota.Date, error) {
+// ParseExpiry takes a duration from now, or a date, which must be ahead.
+func ParseExpiry(text string, now time.Time) (rota.Date, error) {
 	if d, err := rota.ParseDuration(text); err == nil {
 		if d <= 0 || d > rota.MaxDuration {
 			return 0, cli.Usagef("--expires %s is refused: more than 0 and at most %s is wanted", text, rota.MaxDuration)
@@ -125,14 +125,14 @@ func parseExpiry(text string, now time.Time) (rota.Date, error) {
 }
 
 // printAttestation prints JSON where tables are asked for, too: it is for a file.
-func (a workerCommands) printAttestation(attestation rota.Attestation) error {
+func (a WorkerCommands) printAttestation(attestation rota.Attestation) error {
 	if a.Output == "table" || a.Output == "wide" {
 		return cli.WriteValue(a.Stdout, "json", attestation)
 	}
 	return a.PrintOne(attestation, []string{string(attestation.Worker)}, nil)
 }
 
-func (a workerCommands) generateKey(path string) error {
+func (a WorkerCommands) generateKey(path string) error {
 	public, err := auth.NewSigningKey(path)
 	if err != nil {
 		return cli.Failf("make a key: %w", err)

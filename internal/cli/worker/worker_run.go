@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"bytes"
@@ -23,15 +23,15 @@ import (
 	"github.com/rotasched/rota/internal/secret"
 )
 
-// workerFlags are the flags of `worker run`.
-type workerFlags struct {
+// WorkerFlags are the flags of `worker run`.
+type WorkerFlags struct {
 	queues, types   []string
 	slots, prefetch int32
 	id              string
 	takeover        bool
 	retryRefused    bool
-	secret          string
-	oldSecret       string
+	Secret          string
+	OldSecret       string
 	region, zone    string
 	capabilities    []string
 	cpu, memory, io int64
@@ -79,8 +79,8 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 A worker that the cluster refuses exits with the refusal's code (8 without a credential or a
 right), unless --retry-refused is given.`
 
-func (a workerCommands) runCommand() *cobra.Command {
-	f := &workerFlags{}
+func (a WorkerCommands) runCommand() *cobra.Command {
+	f := &WorkerFlags{}
 	cmd := &cobra.Command{
 		Use:   "run --queues Q[,Q] [--types T[,T]]",
 		Short: "Run a worker until SIGTERM or SIGINT drains it",
@@ -99,9 +99,9 @@ func (a workerCommands) runCommand() *cobra.Command {
 	flags.BoolVar(&f.takeover, "takeover", false, "take the id over from a live worker; its leases are revoked")
 	flags.BoolVar(&f.retryRefused, "retry-refused", false,
 		"ask again where the cluster refuses the worker, such as before its token exists (default: report the refusal and exit)")
-	flags.StringVar(&f.oldSecret, "takeover-secret-file", "",
+	flags.StringVar(&f.OldSecret, "takeover-secret-file", "",
 		"take the id over, and show by the secret in `file`, that of the worker that has it, that you may: needs no right to workers")
-	flags.StringVar(&f.secret, "secret-file", "",
+	flags.StringVar(&f.Secret, "secret-file", "",
 		"`file` with the worker's secret, 16 to 64 bytes (default: a new one): started again with the same id and secret it gets its leases back")
 	flags.StringVar(&f.region, "region", "", "`region` it is in")
 	flags.StringVar(&f.zone, "zone", "", "`zone` it is in")
@@ -139,7 +139,7 @@ func (a workerCommands) runCommand() *cobra.Command {
 				return cli.Failf("%w", err)
 			}
 		}
-		secrets, err := f.secrets()
+		secrets, err := f.Secrets()
 		if err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (a workerCommands) runCommand() *cobra.Command {
 	return cmd
 }
 
-func (f *workerFlags) spec() (s rota.WorkerSpec, attestation *rota.Attestation, err error) {
+func (f *WorkerFlags) spec() (s rota.WorkerSpec, attestation *rota.Attestation, err error) {
 	s = rota.WorkerSpec{
 		ID: rota.WorkerID(f.id), Slots: f.slots, Prefetch: f.prefetch, Region: f.region, Zone: f.zone,
 		Capabilities: f.capabilities, CPUMilli: f.cpu, MemoryBytes: f.memory, IOBytesPerS: f.io, Stake: f.stake,
@@ -185,16 +185,16 @@ func (f *workerFlags) spec() (s rota.WorkerSpec, attestation *rota.Attestation, 
 
 // workerSecrets are the worker's own secret and that of the process which it takes its id
 // over from, each nil where none was given.
-type workerSecrets struct{ own, old []byte }
+type workerSecrets struct{ Own, Old []byte }
 
 // maxSecretFile is a secret's most, and an end of line.
 const maxSecretFile = 64 + 2
 
-func (f *workerFlags) secrets() (s workerSecrets, err error) {
+func (f *WorkerFlags) Secrets() (s workerSecrets, err error) {
 	for _, of := range []struct {
 		flag, path string
 		to         *[]byte
-	}{{"secret-file", f.secret, &s.own}, {"takeover-secret-file", f.oldSecret, &s.old}} {
+	}{{"secret-file", f.Secret, &s.Own}, {"takeover-secret-file", f.OldSecret, &s.Old}} {
 		if of.path == "" {
 			continue
 		}
@@ -207,7 +207,7 @@ func (f *workerFlags) secrets() (s workerSecrets, err error) {
 	return s, nil
 }
 
-func (a workerCommands) run(ctx context.Context, f *workerFlags, spec rota.WorkerSpec,
+func (a WorkerCommands) run(ctx context.Context, f *WorkerFlags, spec rota.WorkerSpec,
 	attestation *rota.Attestation, secrets workerSecrets, pipe *guard.Pipe) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -217,12 +217,12 @@ func (a workerCommands) run(ctx context.Context, f *workerFlags, spec rota.Worke
 	return a.With(func(c *client.Client) error {
 		talk := a.observer()
 		opts := []client.WorkerOption{client.WithDrainTimeout(drainForever), client.WithHardStop(hard)}
-		if secrets.own != nil {
-			opts = append(opts, client.WithSecret(secrets.own))
+		if secrets.Own != nil {
+			opts = append(opts, client.WithSecret(secrets.Own))
 		}
 		if pipe != nil {
-			if secrets.own != nil {
-				pipe.SetSecret(secrets.own)
+			if secrets.Own != nil {
+				pipe.SetSecret(secrets.Own)
 			}
 			opts = append(opts, client.WithSecret(pipe.Secret()))
 			talk.Connected = cli.Heard(pipe, talk.Connected)
@@ -240,8 +240,8 @@ func (a workerCommands) run(ctx context.Context, f *workerFlags, spec rota.Worke
 		if f.retryRefused {
 			opts = append(opts, client.WithRetryRefused())
 		}
-		if secrets.old != nil {
-			opts = append(opts, client.WithTakeoverSecret(secrets.old))
+		if secrets.Old != nil {
+			opts = append(opts, client.WithTakeoverSecret(secrets.Old))
 		}
 		if attestation != nil {
 			opts = append(opts, client.WithAttestation(*attestation))
@@ -250,7 +250,7 @@ func (a workerCommands) run(ctx context.Context, f *workerFlags, spec rota.Worke
 		if err != nil {
 			return err
 		}
-		w.Handle("", a.handler(f.command, f.pass))
+		w.Handle("", a.Handler(f.command, f.pass))
 		a.Talk("worker %s serves %s", w.ID(), cli.Joined(spec.Queues))
 		err = w.Run(ctx)
 		if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
@@ -267,7 +267,7 @@ func (a workerCommands) run(ctx context.Context, f *workerFlags, spec rota.Worke
 }
 
 // secondSignal ends what runs when a signal comes after the one that drains.
-func (a workerCommands) secondSignal(ctx, hard context.Context, stop context.CancelFunc) {
+func (a WorkerCommands) secondSignal(ctx, hard context.Context, stop context.CancelFunc) {
 	select {
 	case <-hard.Done():
 		return
@@ -285,7 +285,7 @@ func (a workerCommands) secondSignal(ctx, hard context.Context, stop context.Can
 }
 
 // observer says on stderr what an operator would ask about.
-func (a workerCommands) observer() client.Observer {
+func (a WorkerCommands) observer() client.Observer {
 	return client.Observer{
 		Lost: func(e client.HandlerEvent) { a.Talk("%v", e.Err) },
 		GivenUp: func(e client.HandlerEvent) {
@@ -303,8 +303,8 @@ func (a workerCommands) observer() client.Observer {
 	}
 }
 
-// handler returns the handler that runs each job.
-func (a workerCommands) handler(command string, pass []string) client.Handler {
+// Handler returns the handler that runs each job.
+func (a WorkerCommands) Handler(command string, pass []string) client.Handler {
 	if command == "" {
 		return loadgen.Simulate
 	}
@@ -313,20 +313,20 @@ func (a workerCommands) handler(command string, pass []string) client.Handler {
 		if err != nil {
 			return client.Result{}, fmt.Errorf("read parents' outputs: %w", err)
 		}
-		e := execution{
-			command: command, job: job.ID(), typ: job.Type(), attempt: job.Attempt(), token: job.Token(),
-			payload: job.Payload(), headers: job.Headers(), stderr: a.Stderr, log: job.Log(), parents: parents, pass: pass,
+		e := Execution{
+			Command: command, Job: job.ID(), Typ: job.Type(), Attempt: job.Attempt(), Token: job.Token(),
+			Payload: job.Payload(), headers: job.Headers(), Stderr: a.Stderr, Log: job.Log(), Parents: parents, Pass: pass,
 		}
 		if job.Assignment().Grace > 0 {
 			e.grace = brokenGrace
 		}
-		output, err := e.run(ctx)
+		output, err := e.Run(ctx)
 		switch {
-		case errors.Is(err, errDeclined):
+		case errors.Is(err, ErrDeclined):
 			return client.Result{}, client.Decline(err)
 		case err != nil:
 			return client.Result{}, fmt.Errorf("command: %w", err)
 		}
-		return client.Result{Output: output, Children: e.children}, nil
+		return client.Result{Output: output, Children: e.Children}, nil
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// workerCommands are the commands of workers: running one here, and seeing and changing all.
-type workerCommands struct{ *cli.App }
+// WorkerCommands are the commands of workers: running one here, and seeing and changing all.
+type WorkerCommands struct{ *cli.App }
 
-func (a workerCommands) command() *cobra.Command {
+func (a WorkerCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "worker", Short: "Run workers and look after them"},
-		a.runCommand(), a.list(), a.show(),
+		a.runCommand(), a.List(), a.show(),
 		a.one("drain", "Let a worker finish what it has and get nothing new", (*client.Client).DrainWorker),
 		a.one("suspend", "Cancel a worker's leases and give it none until it is resumed", (*client.Client).SuspendWorker),
 		a.one("resume", "Make a draining, suspended or jailed worker active again", (*client.Client).ResumeWorker),
@@ -30,7 +30,7 @@ func (a workerCommands) command() *cobra.Command {
 		a.attestCommand())
 }
 
-func (a workerCommands) list() *cobra.Command {
+func (a WorkerCommands) List() *cobra.Command {
 	var all bool
 	var status string
 	cmd := &cobra.Command{
@@ -38,7 +38,7 @@ func (a workerCommands) list() *cobra.Command {
 		Short: "List the workers, RETIRED ones only if asked for",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			keep, err := workersKept(all, status)
+			keep, err := WorkersKept(all, status)
 			if err != nil {
 				return err
 			}
@@ -56,8 +56,8 @@ func (a workerCommands) list() *cobra.Command {
 	return a.ListCommand(cmd)
 }
 
-// workersKept says which statuses a list shows: those asked for, or all but RETIRED.
-func workersKept(all bool, status string) (func(rota.WorkerStatus) bool, error) {
+// WorkersKept says which statuses a list shows: those asked for, or all but RETIRED.
+func WorkersKept(all bool, status string) (func(rota.WorkerStatus) bool, error) {
 	if status == "" {
 		return func(s rota.WorkerStatus) bool { return all || s != rota.WorkerRetired }, nil
 	}
@@ -98,7 +98,7 @@ func workerColumns() []cli.Column[rota.Worker] {
 	}
 }
 
-func (a workerCommands) show() *cobra.Command {
+func (a WorkerCommands) show() *cobra.Command {
 	return a.Reads(a.one("show", "Show one worker with its open leases",
 		func(c *client.Client, ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
 			w, err := c.Worker(ctx, id, a.Fresh()...)
@@ -111,7 +111,7 @@ func (a workerCommands) show() *cobra.Command {
 
 // one is a command that does something with one worker and prints it; ask has the form of
 // the client's own methods.
-func (a workerCommands) one(verb, short string,
+func (a WorkerCommands) one(verb, short string,
 	ask func(*client.Client, context.Context, rota.WorkerID) (rota.Worker, error),
 ) *cobra.Command {
 	return &cobra.Command{
@@ -128,7 +128,7 @@ func (a workerCommands) one(verb, short string,
 			if err != nil {
 				return err
 			}
-			return a.PrintOne(w, []string{string(w.ID)}, func(wide bool) string { return workerTable(w, wide) })
+			return a.PrintOne(w, []string{string(w.ID)}, func(wide bool) string { return WorkerTable(w, wide) })
 		})),
 	}
 }
@@ -179,7 +179,7 @@ func offersText(w rota.Worker) string {
 	return fmt.Sprintf("%d, as it polls over HTTP", w.Offered)
 }
 
-func workerTable(w rota.Worker, wide bool) string {
+func WorkerTable(w rota.Worker, wide bool) string {
 	facts := []cli.Fact{
 		{Name: "worker", Value: w.ID}, {Name: "status", Value: w.Status}, {Name: "queues", Value: cli.Joined(w.Queues)}, {Name: "types", Value: typesText(w.Types)}, {Name: "slots", Value: w.Slots}, {Name: "prefetch",
 			Value: w.Prefetch},
