@@ -14,6 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/cli/auth"
 	"github.com/rotasched/rota/internal/cli/job"
+	"github.com/rotasched/rota/internal/cli/queue"
 	"github.com/rotasched/rota/internal/cli/worker"
 )
 
@@ -96,7 +97,7 @@ func TestShownToPeople(t *testing.T) {
 		for _, c := range [][3]string{{"lease_ms", "60000", "60000 (1m0s)"}, {"ttl_abs_ms", "0", "0 (no limit)"},
 			{"renewals_max", "-1", "-1 (no limit)"}, {"reject_threshold_permille", "900", "900 (90.0 %)"},
 			{"hold_after_ms", "0", "0 (at once)"}, {"ranking", "fifo", "fifo"}} {
-			if got := settingText(rota.Setting{Key: c[0], Value: c[1]}); got != c[2] {
+			if got := queue.SettingText(rota.Setting{Key: c[0], Value: c[1]}); got != c[2] {
 				t.Errorf("%s is shown as %q, want %q", c[0], got, c[2])
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/cli/auth"
 	"github.com/rotasched/rota/internal/cli/job"
+	"github.com/rotasched/rota/internal/cli/queue"
 	"github.com/rotasched/rota/internal/cli/serve"
 	"github.com/rotasched/rota/internal/cli/worker"
 	"github.com/rotasched/rota/internal/cli/workflow"
@@ -59,15 +60,15 @@ ended by SIGINT and SIGTERM.`,
 	flags.StringVar(&a.TLS.Cert, "tls-cert", "", "`file` with this end's certificate (PEM)")
 	flags.StringVar(&a.TLS.Key, "tls-key", "", "`file` with its key (PEM)")
 	flags.StringVar(&a.TokenFile, cli.TokenFlag, "", "`file` with the access token to show, readable by its owner alone; ROTA_TOKEN may have the token itself")
-	jobs, workflows, workers, queues, tenants := job.JobCommands{App: a}, workflow.WorkflowCommands{App: a}, worker.WorkerCommands{App: a}, queueCommands{a}, tenantCommands{a}
+	jobs, workflows, workers, queues, tenants := job.JobCommands{App: a}, workflow.WorkflowCommands{App: a}, worker.WorkerCommands{App: a}, queue.QueueCommands{App: a}, queue.TenantCommands{App: a}
 	a.Group(root, serve.ServerCommands{App: a}.Command(), serve.DevCommands{App: a}.Command(), jobs.Command(), workflows.Command(),
-		workers.Command(), queues.command(), tenants.command(), keyCommands{a}.command(), scheduleCommands{a}.command(), job.BatchCommands{App: a}.Command(), job.PlanCommands{App: a}.Command(), webhookCommands{a}.command(), relayCommands{a}.command(), modeCommands{a}.command(),
+		workers.Command(), queues.Command(), tenants.Command(), queue.KeyCommands{App: a}.Command(), queue.ScheduleCommands{App: a}.Command(), job.BatchCommands{App: a}.Command(), job.PlanCommands{App: a}.Command(), queue.WebhookCommands{App: a}.Command(), queue.RelayCommands{App: a}.Command(), queue.ModeCommands{App: a}.Command(),
 		auth.AuthCommands{App: a}.Command(), auth.ConsoleCommands{App: a}.Command(),
-		eventCommands{a}.command(), clusterCommands{a}.command(), statusCommands{a}.command(), tzdataCommands{a}.command(), operatorCommands{a}.command(), benchCommands{a}.command(), simulateCommand(a), whatIfCommand(a), demoCommands{a}.command(),
+		eventCommands{a}.command(), clusterCommands{a}.command(), statusCommands{a}.command(), queue.TzdataCommands{App: a}.Command(), operatorCommands{a}.command(), benchCommands{a}.command(), simulateCommand(a), whatIfCommand(a), demoCommands{a}.command(),
 		serve.Certifier{App: a}.Command(), serve.VersionCommands{App: a}.Command(),
 		a.Shortcut("jobs", "job", jobs.List()), a.Shortcut("workflows", "workflow", workflows.List()),
-		a.Shortcut("workers", "worker", workers.List()), a.Shortcut("queues", "queue", queues.list()),
-		a.Shortcut("tenants", "tenant", tenants.list()))
+		a.Shortcut("workers", "worker", workers.List()), a.Shortcut("queues", "queue", queues.List()),
+		a.Shortcut("tenants", "tenant", tenants.List()))
 	root.InitDefaultCompletionCmd()
 	refuseUnknownHelp(root)
 	a.AddCompletions(root)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cli/queue"
 	"github.com/rotasched/rota/internal/cron"
 )
 
@@ -66,7 +67,7 @@ func TestZonesIn(t *testing.T) {
 		if c.path != "" {
 			args = []string{c.path}
 		}
-		got, err := zonesIn(args, c.given)
+		got, err := queue.ZonesIn(args, c.given)
 		switch {
 		case c.says != "":
 			if err == nil || !strings.Contains(err.Error(), c.says) {

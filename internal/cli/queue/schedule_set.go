@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"context"
@@ -20,7 +20,7 @@ type scheduleFlags struct {
 	job     job.TemplateFlags
 }
 
-func (a scheduleCommands) set() *cobra.Command {
+func (a ScheduleCommands) set() *cobra.Command {
 	f := &scheduleFlags{spec: rota.NewScheduleSpec("", rota.JobSpec{})}
 	cmd := &cobra.Command{
 		Use:   "set S (--cron EXPR [--tz ZONE] | --every D | --date D …) (--type T [--queue Q] [--payload P] | --job JSON) [flags]",

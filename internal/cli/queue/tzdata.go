@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"context"
@@ -12,14 +12,14 @@ import (
 	"github.com/rotasched/rota/internal/cron"
 )
 
-// tzdataCommands are the commands on the time zones of schedules.
-type tzdataCommands struct{ *cli.App }
+// TzdataCommands are the commands on the time zones of schedules.
+type TzdataCommands struct{ *cli.App }
 
-func (a tzdataCommands) command() *cobra.Command {
+func (a TzdataCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "tzdata", Short: "Replace the time zone data of a running cluster"}, a.install())
 }
 
-func (a tzdataCommands) install() *cobra.Command {
+func (a TzdataCommands) install() *cobra.Command {
 	var given rota.TZInstall
 	cmd := &cobra.Command{
 		Use:   "install [FILE] [--release R] [--released DATE] [--older]",
@@ -32,7 +32,7 @@ as that of Go. Without FILE it is the release in this binary. rota cluster statu
 		Example: "  rota tzdata install tzdata-2026.6-py2.py3-none-any.whl\n  rota tzdata install zoneinfo.zip --release 2026f --released 2026-10-27",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
-			t, err := zonesIn(args, given)
+			t, err := ZonesIn(args, given)
 			if err != nil {
 				return err
 			}
@@ -55,8 +55,8 @@ as that of Go. Without FILE it is the release in this binary. rota cluster statu
 // maxZoneFile bounds a file of zones: those of the last ten years have 350 to 450 KB.
 const maxZoneFile = 16 << 20
 
-// zonesIn packs the zones of a file, or those of this binary; what was given comes before what the file contains.
-func zonesIn(args []string, given rota.TZInstall) (rota.TZInstall, error) {
+// ZonesIn packs the zones of a file, or those of this binary; what was given comes before what the file contains.
+func ZonesIn(args []string, given rota.TZInstall) (rota.TZInstall, error) {
 	if len(args) == 0 {
 		given.Release, given.Released, given.Data = cron.Release, cron.Embedded().Released(), cron.EmbeddedPacked()
 		return given, nil

@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 	"github.com/rotasched/rota/internal/relay"
 )
 
-// webhookCommands are the commands of webhooks.
-type webhookCommands struct{ *cli.App }
+// WebhookCommands are the commands of webhooks.
+type WebhookCommands struct{ *cli.App }
 
-func (a webhookCommands) command() *cobra.Command {
+func (a WebhookCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "webhook", Short: "Post events to others"},
 		a.set(), a.list(), a.show(), a.pause(),
 		a.change("resume W", "Have a disabled webhook go on from its cursor", "webhook resume billing",
@@ -32,7 +32,7 @@ func (a webhookCommands) command() *cobra.Command {
 		a.secret())
 }
 
-func (a webhookCommands) set() *cobra.Command {
+func (a WebhookCommands) set() *cobra.Command {
 	var spec rota.WebhookSpec
 	var kinds string
 	cmd := &cobra.Command{
@@ -77,7 +77,7 @@ read is needed besides control.`,
 }
 
 // change makes a command that changes a webhook by its name alone, and prints it.
-func (a webhookCommands) change(use, short, example string, do func(client.Webhooks, context.Context, rota.WebhookName) (rota.Webhook, error)) *cobra.Command {
+func (a WebhookCommands) change(use, short, example string, do func(client.Webhooks, context.Context, rota.WebhookName) (rota.Webhook, error)) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Example: "  rota " + example, Args: cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 			name := rota.WebhookName(args[0])
@@ -92,7 +92,7 @@ func (a webhookCommands) change(use, short, example string, do func(client.Webho
 		}))}
 }
 
-func (a webhookCommands) pause() *cobra.Command {
+func (a WebhookCommands) pause() *cobra.Command {
 	var reason string
 	cmd := a.change("pause W", "Disable a webhook until it is resumed", "webhook pause billing --reason 'the receiver moves'",
 		func(w client.Webhooks, ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
@@ -102,7 +102,7 @@ func (a webhookCommands) pause() *cobra.Command {
 	return cmd
 }
 
-func (a webhookCommands) list() *cobra.Command {
+func (a WebhookCommands) list() *cobra.Command {
 	return a.ListMade(&cobra.Command{
 		Use:   "list",
 		Short: "List the webhooks",
@@ -127,7 +127,7 @@ func (a webhookCommands) list() *cobra.Command {
 	})
 }
 
-func (a webhookCommands) show() *cobra.Command {
+func (a WebhookCommands) show() *cobra.Command {
 	cmd := a.change("show W", "Show a webhook, and how its deliveries fare", "webhook show billing",
 		func(w client.Webhooks, ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
 			got, err := w.Get(ctx, name, a.Fresh()...)
@@ -139,7 +139,7 @@ func (a webhookCommands) show() *cobra.Command {
 	return a.Reads(cmd)
 }
 
-func (a webhookCommands) secret() *cobra.Command {
+func (a WebhookCommands) secret() *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
 		Use:     "secret W --key-file F",
@@ -173,7 +173,7 @@ func (a webhookCommands) secret() *cobra.Command {
 }
 
 // print shows a webhook.
-func (a webhookCommands) print(w rota.Webhook) error {
+func (a WebhookCommands) print(w rota.Webhook) error {
 	return a.PrintOne(w, []string{string(w.Name)}, func(bool) string {
 		facts := []cli.Fact{{Name: "webhook", Value: w.Name}, {Name: "state", Value: w.State}, {Name: "url", Value: w.URL}}
 		if w.Why != "" {

@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"cmp"
@@ -16,18 +16,18 @@ import (
 	"github.com/rotasched/rota/internal/server"
 )
 
-// queueCommands are the commands of queues.
-type queueCommands struct{ *cli.App }
+// QueueCommands are the commands of queues.
+type QueueCommands struct{ *cli.App }
 
-func (a queueCommands) command() *cobra.Command {
+func (a QueueCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "queue", Short: "See and change queues"},
-		a.list(), a.show(), a.set(),
+		a.List(), a.show(), a.set(),
 		a.paused("pause", "Start no more jobs of a queue; what runs goes on", "true"),
 		a.paused("resume", "Start jobs of a paused queue again", "false"),
 		a.delete())
 }
 
-func (a queueCommands) delete() *cobra.Command {
+func (a QueueCommands) delete() *cobra.Command {
 	var to string
 	cmd := a.DeletesVersion("delete Q", "Forget a queue that no job, workflow, schedule or rule names",
 		"queue delete images\n  rota queue delete images --drain-to pictures",
@@ -54,7 +54,7 @@ func (a queueCommands) delete() *cobra.Command {
 	return cmd
 }
 
-func (a queueCommands) list() *cobra.Command {
+func (a QueueCommands) List() *cobra.Command {
 	return a.ListCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the queues",
@@ -98,7 +98,7 @@ func queueColumns() []cli.Column[rota.Queue] {
 	}
 }
 
-func (a queueCommands) show() *cobra.Command {
+func (a QueueCommands) show() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:   "show Q",
 		Short: "Show a queue's counters and its whole policy",
@@ -114,7 +114,7 @@ func (a queueCommands) show() *cobra.Command {
 	})
 }
 
-func (a queueCommands) set() *cobra.Command {
+func (a QueueCommands) set() *cobra.Command {
 	var preset string
 	var pairs []string
 	var how cli.SetFlags
@@ -171,7 +171,7 @@ func parseSettings(preset string, pairs []string) ([]rota.Setting, error) {
 	return set, nil
 }
 
-func (a queueCommands) paused(verb, short, paused string) *cobra.Command {
+func (a QueueCommands) paused(verb, short, paused string) *cobra.Command {
 	return &cobra.Command{
 		Use:   verb + " Q",
 		Short: short,
@@ -191,7 +191,7 @@ func (a queueCommands) paused(verb, short, paused string) *cobra.Command {
 	}
 }
 
-func (a queueCommands) print(q rota.Queue) error {
+func (a QueueCommands) print(q rota.Queue) error {
 	return a.PrintOne(q, []string{string(q.Name)}, func(wide bool) string {
 		text := cli.RenderFacts([]cli.Fact{
 			{Name: "queue", Value: q.Name}, {Name: "preset", Value: q.Policy.Preset}, {Name: "paused", Value: q.Policy.Paused},
@@ -211,7 +211,7 @@ func (a queueCommands) print(q rota.Queue) error {
 		usual := standard.Settings()
 		for i, s := range q.Policy.Settings() {
 			if wide || s.Value != usual[i].Value {
-				facts = append(facts, cli.Fact{Name: s.Key, Value: settingText(s)})
+				facts = append(facts, cli.Fact{Name: s.Key, Value: SettingText(s)})
 			}
 		}
 		if len(facts) > 0 {
@@ -221,9 +221,9 @@ func (a queueCommands) print(q rota.Queue) error {
 	})
 }
 
-// settingText is a key's value as --set takes it, and in brackets what that is for
+// SettingText is a key's value as --set takes it, and in brackets what that is for
 // people.
-func settingText(s rota.Setting) string {
+func SettingText(s rota.Setting) string {
 	n, err := strconv.ParseInt(s.Value, 10, 64)
 	meaning := ""
 	switch {

@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"context"
@@ -11,10 +11,10 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// scheduleCommands are the commands of schedules.
-type scheduleCommands struct{ *cli.App }
+// ScheduleCommands are the commands of schedules.
+type ScheduleCommands struct{ *cli.App }
 
-func (a scheduleCommands) command() *cobra.Command {
+func (a ScheduleCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "schedule", Short: "Run jobs on dates: by cron expressions, periods, or given dates"},
 		a.set(), a.list(), a.show(), a.next(), a.pause(), a.resume(), a.trigger(), a.backfill(),
 		a.DeletesVersion("delete S", "Forget a schedule; its runs stay", "schedule delete nightly",
@@ -23,7 +23,7 @@ func (a scheduleCommands) command() *cobra.Command {
 			}))
 }
 
-func (a scheduleCommands) list() *cobra.Command {
+func (a ScheduleCommands) list() *cobra.Command {
 	return a.ListMade(&cobra.Command{
 		Use:   "list",
 		Short: "List the schedules",
@@ -77,7 +77,7 @@ func scheduleNamed(args []string) (rota.ScheduleName, error) {
 	return name, name.Check("schedule")
 }
 
-func (a scheduleCommands) show() *cobra.Command {
+func (a ScheduleCommands) show() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:     "show S",
 		Short:   "Show a schedule, what lives and waits of it, and what became of its last dates",
@@ -98,7 +98,7 @@ func (a scheduleCommands) show() *cobra.Command {
 	})
 }
 
-func (a scheduleCommands) next() *cobra.Command {
+func (a ScheduleCommands) next() *cobra.Command {
 	most := 10
 	var after rota.Date
 	cmd := a.Reads(&cobra.Command{
@@ -130,7 +130,7 @@ func (a scheduleCommands) next() *cobra.Command {
 	return cmd
 }
 
-func (a scheduleCommands) pause() *cobra.Command {
+func (a ScheduleCommands) pause() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:     "pause S",
@@ -145,7 +145,7 @@ func (a scheduleCommands) pause() *cobra.Command {
 	return cmd
 }
 
-func (a scheduleCommands) resume() *cobra.Command {
+func (a ScheduleCommands) resume() *cobra.Command {
 	var catchUp bool
 	cmd := &cobra.Command{
 		Use:     "resume S",
@@ -161,7 +161,7 @@ func (a scheduleCommands) resume() *cobra.Command {
 }
 
 // changes runs a command that changes a schedule, and prints it.
-func (a scheduleCommands) changes(change func(context.Context, *client.Client, rota.ScheduleName) (rota.Schedule, error)) func(*cobra.Command, []string) error {
+func (a ScheduleCommands) changes(change func(context.Context, *client.Client, rota.ScheduleName) (rota.Schedule, error)) func(*cobra.Command, []string) error {
 	return a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 		name, err := scheduleNamed(args)
 		if err != nil {
@@ -175,7 +175,7 @@ func (a scheduleCommands) changes(change func(context.Context, *client.Client, r
 	}))
 }
 
-func (a scheduleCommands) trigger() *cobra.Command {
+func (a ScheduleCommands) trigger() *cobra.Command {
 	var id string
 	cmd := &cobra.Command{
 		Use:     "trigger S",
@@ -201,7 +201,7 @@ func (a scheduleCommands) trigger() *cobra.Command {
 	return cmd
 }
 
-func (a scheduleCommands) backfill() *cobra.Command {
+func (a ScheduleCommands) backfill() *cobra.Command {
 	var overlap string
 	cmd := &cobra.Command{
 		Use:     "backfill S FROM TO",
@@ -235,7 +235,7 @@ func (a scheduleCommands) backfill() *cobra.Command {
 }
 
 // print shows a schedule.
-func (a scheduleCommands) print(s rota.Schedule) error {
+func (a ScheduleCommands) print(s rota.Schedule) error {
 	return a.PrintOne(s, []string{string(s.Name)}, func(bool) string {
 		facts := []cli.Fact{{Name: "schedule", Value: s.Name}, {Name: "state", Value: s.State}, {Name: "due", Value: dueText(&s.ScheduleTimes)}}
 		if s.Next != 0 {

@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 	"github.com/rotasched/rota/internal/relay"
 )
 
-// relayCommands are the commands that carry between a cluster and what lies outside of it.
-type relayCommands struct{ *cli.App }
+// RelayCommands are the commands that carry between a cluster and what lies outside of it.
+type RelayCommands struct{ *cli.App }
 
-func (a relayCommands) command() *cobra.Command {
+func (a RelayCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "relay", Short: "Carry events to webhooks, and jobs from a database"}, a.webhooks(), a.postgres())
 }
 
-func (a relayCommands) webhooks() *cobra.Command {
+func (a RelayCommands) webhooks() *cobra.Command {
 	r := &relay.Webhooks{}
 	var key, id string
 	cmd := &cobra.Command{

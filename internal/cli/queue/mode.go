@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"context"
@@ -12,15 +12,15 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// modeCommands are the commands of the cluster's mode.
-type modeCommands struct{ *cli.App }
+// ModeCommands are the commands of the cluster's mode.
+type ModeCommands struct{ *cli.App }
 
-func (a modeCommands) command() *cobra.Command {
+func (a ModeCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "mode", Short: "See and change what the cluster admits"},
 		a.get(), a.set())
 }
 
-func (a modeCommands) get() *cobra.Command {
+func (a ModeCommands) get() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:   "get",
 		Short: "Show the mode, why and since when; drained once DRAINING has worked everything off",
@@ -36,7 +36,7 @@ func (a modeCommands) get() *cobra.Command {
 	})
 }
 
-func (a modeCommands) set() *cobra.Command {
+func (a ModeCommands) set() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "set MODE --reason S",
@@ -75,7 +75,7 @@ A change by hand lasts until the next one by hand.`,
 	return cmd
 }
 
-func (a modeCommands) print(m rota.ModeStatus) error {
+func (a ModeCommands) print(m rota.ModeStatus) error {
 	return a.PrintOne(m, []string{m.Mode.String()}, func(bool) string {
 		by := "an operator"
 		switch {

@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"context"
@@ -13,15 +13,15 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// keyCommands are the commands of keys and their rules.
-type keyCommands struct{ *cli.App }
+// KeyCommands are the commands of keys and their rules.
+type KeyCommands struct{ *cli.App }
 
-func (a keyCommands) command() *cobra.Command {
+func (a KeyCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "key", Short: "See and change what the jobs of a key are held to"},
 		a.list(), a.top(), a.show(), a.set(), a.skip(), a.deletes())
 }
 
-func (a keyCommands) list() *cobra.Command {
+func (a KeyCommands) list() *cobra.Command {
 	return a.ListCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the rules of keys",
@@ -60,7 +60,7 @@ func keyRateText(r rota.KeyRule) any {
 	return fmt.Sprintf("%d in %s, %d at once", r.Rate, cli.Span(r.PeriodMs), max(1, r.Burst))
 }
 
-func (a keyCommands) show() *cobra.Command {
+func (a KeyCommands) show() *cobra.Command {
 	var tenant string
 	cmd := a.ListCommand(&cobra.Command{
 		Use:     "show NAME:VALUE [--tenant T]",
@@ -81,7 +81,7 @@ func (a keyCommands) show() *cobra.Command {
 	return cmd
 }
 
-func (a keyCommands) states(states []rota.KeyState) error {
+func (a KeyCommands) states(states []rota.KeyState) error {
 	return cli.PrintAll(a.App, "keys", states, func(k rota.KeyState) string { return k.Key }, []cli.Column[rota.KeyState]{
 		{Head: "KEY", Cell: func(k rota.KeyState) any { return k.Key }},
 		{Head: "QUEUE", Cell: func(k rota.KeyState) any { return orAllText(string(k.Queue)) }},
@@ -102,7 +102,7 @@ func (a keyCommands) states(states []rota.KeyState) error {
 	})
 }
 
-func (a keyCommands) top() *cobra.Command {
+func (a KeyCommands) top() *cobra.Command {
 	var f rota.KeyFilter
 	var queue, tenant, held string
 	cmd := a.ListCommand(&cobra.Command{
@@ -141,7 +141,7 @@ func (a keyCommands) top() *cobra.Command {
 	return cmd
 }
 
-func (a keyCommands) set() *cobra.Command {
+func (a KeyCommands) set() *cobra.Command {
 	var r rota.KeyRule
 	var queue, scope, sequence string
 	var per time.Duration
@@ -193,14 +193,14 @@ func (a keyCommands) set() *cobra.Command {
 	return cmd
 }
 
-func (a keyCommands) print(r rota.KeyRule) error {
+func (a KeyCommands) print(r rota.KeyRule) error {
 	return a.PrintOne(r, []string{cli.RuleText(r)}, func(bool) string {
 		return cli.RenderFacts([]cli.Fact{{Name: "key", Value: cli.RuleText(r)}, {Name: "queue", Value: orAllText(string(r.Queue))}, {Name: "scope", Value: r.Scope},
 			{Name: "concurrency", Value: cli.OrNone(r.Concurrency)}, {Name: "rate", Value: keyRateText(r)}, {Name: "sequence", Value: r.Sequence}, {Name: "group", Value: r.Group}})
 	})
 }
 
-func (a keyCommands) skip() *cobra.Command {
+func (a KeyCommands) skip() *cobra.Command {
 	var queue, tenant, scope, job string
 	cmd := &cobra.Command{
 		Use:     "skip NAME:VALUE --job ID [--queue Q] [--tenant T | --scope cluster]",
@@ -238,7 +238,7 @@ func (a keyCommands) skip() *cobra.Command {
 	return cmd
 }
 
-func (a keyCommands) deletes() *cobra.Command {
+func (a KeyCommands) deletes() *cobra.Command {
 	var queue string
 	cmd := a.DeletesVersion("delete NAME[:VALUE] [--queue Q]", "Forget what the jobs of a key are held to", "key delete account",
 		func(ctx context.Context, c *client.Client, key string, only client.Condition) error {

@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 // dsnMost bounds the bytes of a file with a DSN.
 const dsnMost = 4096
 
-func (a relayCommands) postgres() *cobra.Command {
+func (a RelayCommands) postgres() *cobra.Command {
 	var dsn string
 	var migration, notify bool
 	cmd := &cobra.Command{

@@ -1,4 +1,4 @@
-package main
+package queue
 
 import (
 	"cmp"
@@ -13,19 +13,19 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// tenantCommands are the commands of tenants.
-type tenantCommands struct{ *cli.App }
+// TenantCommands are the commands of tenants.
+type TenantCommands struct{ *cli.App }
 
-func (a tenantCommands) command() *cobra.Command {
+func (a TenantCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "tenant", Short: "See and change tenants and their limits"},
-		a.list(), a.show(), a.set(),
+		a.List(), a.show(), a.set(),
 		a.DeletesVersion("delete T", "Forget what was set of a tenant that no live job, workflow or token names", "tenant delete acme",
 			func(ctx context.Context, c *client.Client, id string, only client.Condition) error {
 				return c.DeleteTenant(ctx, rota.TenantID(id), only)
 			}))
 }
 
-func (a tenantCommands) list() *cobra.Command {
+func (a TenantCommands) List() *cobra.Command {
 	return a.ListCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the tenants that somebody set or that have leases open",
@@ -63,7 +63,7 @@ func rateText(rps int64) any {
 	return cli.OrNone(rps)
 }
 
-func (a tenantCommands) show() *cobra.Command {
+func (a TenantCommands) show() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:     "show T",
 		Short:   "Show a tenant's limits and what it has open; one that nobody set has the defaults",
@@ -94,7 +94,7 @@ var tenantFlags = []struct{ flag, key, usage string }{
 	{"penalty", "penalty_ms", "`duration` that its lanes wait at least once it reached --max-concurrent; 0 waits for a lease that ends only"},
 }
 
-func (a tenantCommands) set() *cobra.Command {
+func (a TenantCommands) set() *cobra.Command {
 	var how cli.SetFlags
 	cmd := &cobra.Command{
 		Use:   "set T [--tier TIER] [--weight N] [--max-concurrent N] [--rate-limit-rps N] [--bytes-max N] [--penalty D] [--dry-run] [--if-match ETAG]",
@@ -156,7 +156,7 @@ func tenantSettings(flags *pflag.FlagSet) ([]rota.Setting, error) {
 	return set, nil
 }
 
-func (a tenantCommands) print(t rota.Tenant) error {
+func (a TenantCommands) print(t rota.Tenant) error {
 	return a.PrintOne(t, []string{string(t.ID)}, func(bool) string {
 		return cli.RenderFacts([]cli.Fact{
 			{Name: "tenant", Value: t.ID}, {Name: "tier", Value: t.Tier}, {Name: "weight", Value: t.Weight}, {Name: "max concurrent", Value: cli.OrNone(t.MaxConcurrent)},
