@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rotasched/rota/internal/cli/operator"
 	"github.com/spf13/pflag"
 )
 
@@ -25,7 +26,7 @@ func TestScrub(t *testing.T) {
 		"rota_oldest_pending_seconds{queue=\"default\"} 0 key=k idempotency":         "rota_oldest_pending_seconds{queue=\"default\"} 0 key=k idempotency",
 		"tls-key-file: /etc/rota/node.key":                                           "tls-key-file: /etc/rota/node.key",
 	} {
-		if got := string(scrub([]byte(text))); got != want {
+		if got := string(operator.Scrub([]byte(text))); got != want {
 			t.Errorf("%q became %q: %q is wanted", text, got, want)
 		}
 	}
@@ -44,7 +45,7 @@ func TestSettingShown(t *testing.T) {
 	for _, c := range []struct{ flag, value, want string }{
 		{"node", "n1", "n1"}, {"key-file", path, path + " (mode 0640)"}, {"key-file", "SECRET", "(6 characters that name no file here)"}, {"none", "SECRET", "(no setting"},
 	} {
-		if got := settingShown(flags.Lookup(c.flag), c.value); !strings.HasPrefix(got, c.want) {
+		if got := operator.SettingShown(flags.Lookup(c.flag), c.value); !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: %s is shown as %q", c.flag, c.value, got)
 		}
 	}
@@ -58,12 +59,12 @@ func TestTailOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	for most, want := range map[int64]string{100: "first\nsecond\nthird\n", 15: "second\nthird\n", 8: "third\n"} {
-		text, cut, err := tailOf(path, most)
+		text, cut, err := operator.TailOf(path, most)
 		if string(text) != want || cut != int64(19-len(want)) || err != nil {
 			t.Errorf("%d: %q, %d cut, %v", most, text, cut, err)
 		}
 	}
-	if _, _, err := tailOf(filepath.Dir(path), 10); err == nil {
+	if _, _, err := operator.TailOf(filepath.Dir(path), 10); err == nil {
 		t.Error("a directory is read")
 	}
 }

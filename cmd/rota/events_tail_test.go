@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/operator"
 )
 
 // someEvents yields n events, a second after each other from 1 s on, then an error if there is one.
@@ -39,7 +40,7 @@ func TestEventsTail_chooses(t *testing.T) {
 		var got []string
 		var seen rota.EventID
 		heard := 0
-		for e, err := range chosen(someEvents(c.events, nil), c.begin, c.last, &seen, func() { heard++ }) {
+		for e, err := range operator.Chosen(someEvents(c.events, nil), c.begin, c.last, &seen, func() { heard++ }) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +52,7 @@ func TestEventsTail_chooses(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	var seen rota.EventID
-	for _, err := range chosen(someEvents(3, broken), 0, 2, &seen, func() {}) {
+	for _, err := range operator.Chosen(someEvents(3, broken), 0, 2, &seen, func() {}) {
 		if !errors.Is(err, broken) {
 			t.Errorf("got %v, want the error and no part of the last events", err)
 		}
@@ -61,13 +62,13 @@ func TestEventsTail_chooses(t *testing.T) {
 // TestEventsTail_flags checks what the flags select and refuse.
 func TestEventsTail_flags(t *testing.T) {
 	t.Parallel()
-	f := &tailFlags{queue: "q", typ: "t", tenant: "a", worker: "w", workflow: "f"}
-	if got, err := f.filter(); err != nil || got.Queue != "q" || got.Type != "t" || got.Tenant != "a" || got.Worker != "w" || got.Workflow != "f" {
+	f := &operator.TailFlags{Queue: "q", Typ: "t", Tenant: "a", Worker: "w", Workflow: "f"}
+	if got, err := f.Filter(); err != nil || got.Queue != "q" || got.Type != "t" || got.Tenant != "a" || got.Worker != "w" || got.Workflow != "f" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	now := time.UnixMilli(10_000_000)
 	for since, want := range map[string]rota.Date{"": 0, "1h": 6_400_000, "0": 10_000_000, "1970-01-01T00:00:05Z": 5000} {
-		if got, err := (&tailFlags{since: since}).begin(now); err != nil || got != want {
+		if got, err := (&operator.TailFlags{Since: since}).Begin(now); err != nil || got != want {
 			t.Errorf("--since %q: got %d, %v, want %d", since, got, err, want)
 		}
 	}

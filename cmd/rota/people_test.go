@@ -14,6 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/cli/auth"
 	"github.com/rotasched/rota/internal/cli/job"
+	"github.com/rotasched/rota/internal/cli/operator"
 	"github.com/rotasched/rota/internal/cli/queue"
 	"github.com/rotasched/rota/internal/cli/worker"
 )
@@ -60,7 +61,7 @@ func TestShownToPeople(t *testing.T) {
 	t.Run("problems_whole", func(t *testing.T) {
 		t.Parallel()
 		long := strings.Repeat("what went wrong ", 9) + "and what to do"
-		text := statusTable(rota.ClusterStatus{Nodes: []rota.NodeStatus{{ID: "n1", Problems: []string{long}}}}, true)
+		text := operator.StatusTable(rota.ClusterStatus{Nodes: []rota.NodeStatus{{ID: "n1", Problems: []string{long}}}}, true)
 		has(t, text, []string{"n1: " + long}, []string{strings.Repeat("0", 32)})
 	})
 	t.Run("certificates_that_end", func(t *testing.T) {
@@ -69,7 +70,7 @@ func TestShownToPeople(t *testing.T) {
 		node := func(id rota.NodeID, in time.Duration) rota.NodeStatus {
 			return rota.NodeStatus{ID: id, CertificateEnds: rota.DateOf(now.Time().Add(in))}
 		}
-		text := problemsText(rota.ClusterStatus{Date: now, Nodes: []rota.NodeStatus{node("n1", 13*24*time.Hour), node("n2", 15*24*time.Hour),
+		text := operator.ProblemsText(rota.ClusterStatus{Date: now, Nodes: []rota.NodeStatus{node("n1", 13*24*time.Hour), node("n2", 15*24*time.Hour),
 			node("n3", -time.Hour), {ID: "n4"}}})
 		has(t, text, []string{"n1: its certificate ends 2026-01-14", "n3: its certificate ends", "RotaCertificateEnds.md"}, []string{"n2", "n4"})
 	})
@@ -77,7 +78,7 @@ func TestShownToPeople(t *testing.T) {
 		t.Parallel()
 		v := rota.Verdict{Nodes: []rota.NodeVerdict{{ID: "n1", Error: "no connection"}, {ID: "n2", Digest: rota.Digest{Hi: 1}},
 			{ID: "n3", Digest: rota.Digest{Hi: 1}}}}
-		has(t, verdictTable(v), []string{"n1: no connection"}, []string{strings.Repeat("0", 32)})
+		has(t, operator.VerdictTable(v), []string{"n1: no connection"}, []string{strings.Repeat("0", 32)})
 		if err := cli.VerdictError(v); cli.ExitCode(err) != cli.ExitFailed || strings.Contains(err.Error(), "equal") {
 			t.Errorf("a silent node is told as %v", err)
 		}
@@ -174,14 +175,14 @@ func TestShownToPeople(t *testing.T) {
 // A call that nobody answers ends, one that is heard of goes on.
 func TestUntilSilent(t *testing.T) {
 	t.Parallel()
-	err := untilSilent(t.Context(), 1, func(ctx context.Context, _ func()) error {
+	err := operator.UntilSilent(t.Context(), 1, func(ctx context.Context, _ func()) error {
 		<-ctx.Done()
 		return ctx.Err()
 	})
 	if cli.ExitCode(err) != cli.ExitUnavailable {
 		t.Errorf("a call that nobody answers ends with %v", err)
 	}
-	if err := untilSilent(t.Context(), time.Hour, func(_ context.Context, heard func()) error {
+	if err := operator.UntilSilent(t.Context(), time.Hour, func(_ context.Context, heard func()) error {
 		heard()
 		return nil
 	}); err != nil {
@@ -197,7 +198,7 @@ func TestEventPrinter(t *testing.T) {
 		{Event: rota.Event{Kind: rota.EventJobEnqueued, Job: "j-<1>", Queue: "images"}}}
 	show := func(format string, batch []rota.ServedEvent) string {
 		var out bytes.Buffer
-		p := newEventPrinter(format, &out, false)
+		p := operator.NewEventPrinter(format, &out, false)
 		printed := func(yield func(rota.ServedEvent, error) bool) {
 			for _, e := range batch {
 				if !yield(e, nil) {
@@ -205,10 +206,10 @@ func TestEventPrinter(t *testing.T) {
 				}
 			}
 		}
-		if err := p.print(printed, func() {}); err != nil {
+		if err := p.Print(printed, func() {}); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.end(); err != nil {
+		if err := p.End(); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()

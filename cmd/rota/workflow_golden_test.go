@@ -16,6 +16,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/cli/job"
+	"github.com/rotasched/rota/internal/cli/operator"
 	"github.com/rotasched/rota/internal/cli/workflow"
 )
 
@@ -181,10 +182,10 @@ func TestJobRefs(t *testing.T) {
 			t.Errorf("%q is taken", bad)
 		}
 	}
-	if _, err := (&tailFlags{job: "w/a/b"}).filter(); err != nil {
+	if _, err := (&operator.TailFlags{Job: "w/a/b"}).Filter(); err != nil {
 		t.Error(err)
 	}
-	if _, err := (&tailFlags{job: "w/"}).filter(); err == nil {
+	if _, err := (&operator.TailFlags{Job: "w/"}).Filter(); err == nil {
 		t.Error(`"w/" is taken by events tail`)
 	}
 	for _, line := range [][]string{{"job", "why", "w/n"}, {"job", "reject", "w/n", "--reason", "x"}, {"job", "show", "w/n"}} {

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"bufio"
@@ -19,17 +19,17 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-type eventCommands struct{ *cli.App }
+type EventCommands struct{ *cli.App }
 
-func (a eventCommands) command() *cobra.Command {
+func (a EventCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "events", Short: "What happened in the cluster, the same from every node"},
 		a.eventsTail())
 }
 
-// tailFlags are the flags of `events tail`.
-type tailFlags struct {
-	from, job, actor, since              string
-	queue, typ, tenant, worker, workflow string
+// TailFlags are the flags of `events tail`.
+type TailFlags struct {
+	from, Job, actor, Since              string
+	Queue, Typ, Tenant, Worker, Workflow string
 	follow                               bool
 	last                                 int
 	kinds                                []string
@@ -38,8 +38,8 @@ type tailFlags struct {
 // lastMost bounds --last: the events are held in memory until the newest is known.
 const lastMost = 10_000
 
-func (a eventCommands) eventsTail() *cobra.Command {
-	f := &tailFlags{}
+func (a EventCommands) eventsTail() *cobra.Command {
+	f := &TailFlags{}
 	cmd := &cobra.Command{
 		Use:   "tail [--from ID | --since D] [-n N] [--follow] [--kind K]… [--job I] [--worker W]…",
 		Short: "Print events in the order in which they happened",
@@ -50,22 +50,22 @@ them. With --follow it goes on as things happen, until a signal
 -o jsonl prints one event a line. The bytes are the same from every node.`,
 		Args: cobra.NoArgs,
 		RunE: a.Does(func(ctx context.Context, _ []string) error {
-			filter, err := f.filter()
+			filter, err := f.Filter()
 			if err != nil {
 				return err
 			}
-			begin, err := f.begin(time.Now())
+			begin, err := f.Begin(time.Now())
 			if err != nil {
 				return err
 			}
-			out := newEventPrinter(a.Output, a.Stdout, filter.Follow)
+			out := NewEventPrinter(a.Output, a.Stdout, filter.Follow)
 			err = a.Waiting(func(ctx context.Context, c *client.Client, _ []string) error {
 				show := func(ctx context.Context, heard func()) error {
-					return out.print(chosen(c.Events(ctx, filter), begin, f.last, &filter.After, heard), func() {})
+					return out.Print(Chosen(c.Events(ctx, filter), begin, f.last, &filter.After, heard), func() {})
 				}
 				if f.last > 0 && f.follow { // the last of what there is, then what comes
 					filter.Follow = false
-					if err := untilSilent(ctx, a.Timeout, show); err != nil {
+					if err := UntilSilent(ctx, a.Timeout, show); err != nil {
 						return err
 					}
 					filter.Follow, f.last = true, 0
@@ -73,12 +73,12 @@ them. With --follow it goes on as things happen, until a signal
 				if filter.Follow || a.TimeoutSet {
 					return show(ctx, func() {})
 				}
-				return untilSilent(ctx, a.Timeout, show)
+				return UntilSilent(ctx, a.Timeout, show)
 			})(ctx, nil)
 			if err != nil && out.n == 0 && ctx.Err() == nil {
 				return err // nothing was begun that wants an end
 			}
-			if end := out.end(); err == nil {
+			if end := out.End(); err == nil {
 				err = end
 			}
 			return err
@@ -88,41 +88,41 @@ them. With --follow it goes on as things happen, until a signal
 	flags.StringVar(&f.from, "from", "", "`id` of the last event seen: begin after it")
 	flags.BoolVar(&f.follow, "follow", false, "go on with what happens")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "only events of this `kind`, such as jobCompleted; may be repeated")
-	flags.StringVar(&f.job, "job", "", "only events about the job of this `id`; a workflow's node is WORKFLOW/NODE")
-	flags.StringVar(&f.since, "since", "", "begin at this `date`, or so long ago, such as 1h")
+	flags.StringVar(&f.Job, "job", "", "only events about the job of this `id`; a workflow's node is WORKFLOW/NODE")
+	flags.StringVar(&f.Since, "since", "", "begin at this `date`, or so long ago, such as 1h")
 	flags.IntVarP(&f.last, "last", "n", 0, "only the last so many `events`, up to 10000, 0 for all; with --follow those to come, too")
 	cli.WithinOrZero(flags, 1, lastMost, "last")
-	flags.StringVar(&f.queue, "queue", "", "only events about this `queue` and its jobs")
-	flags.StringVar(&f.typ, "type", "", "only events about jobs of this `type`")
-	flags.StringVar(&f.tenant, "tenant", "", "only events about this `tenant` and its jobs")
-	flags.StringVar(&f.worker, "worker", "", "only events about the worker of this `id`, and its leases")
-	flags.StringVar(&f.workflow, "workflow", "", "only events about the workflow of this `id`, and its nodes")
+	flags.StringVar(&f.Queue, "queue", "", "only events about this `queue` and its jobs")
+	flags.StringVar(&f.Typ, "type", "", "only events about jobs of this `type`")
+	flags.StringVar(&f.Tenant, "tenant", "", "only events about this `tenant` and its jobs")
+	flags.StringVar(&f.Worker, "worker", "", "only events about the worker of this `id`, and its leases")
+	flags.StringVar(&f.Workflow, "workflow", "", "only events about the workflow of this `id`, and its nodes")
 	flags.StringVar(&f.actor, "actor", "", "only what this `principal` asked for, such as token:ID, itself or by a browser session of its own")
 	return cmd
 }
 
-// begin returns the date from which events are shown, 0 for all.
-func (f *tailFlags) begin(now time.Time) (rota.Date, error) {
-	if f.since == "" {
+// Begin returns the date from which events are shown, 0 for all.
+func (f *TailFlags) Begin(now time.Time) (rota.Date, error) {
+	if f.Since == "" {
 		return 0, nil
 	}
 	if f.from != "" {
 		return 0, cli.Usagef("--since and --from both say where to begin: give one of them")
 	}
-	ago, err := rota.ParseDuration(f.since)
+	ago, err := rota.ParseDuration(f.Since)
 	if err == nil && ago >= 0 && ago <= rota.MaxDuration {
 		return rota.DateOf(now.Add(-ago)), nil
 	}
-	at, err := cli.ParseDate(f.since)
+	at, err := cli.ParseDate(f.Since)
 	if err != nil {
-		return 0, cli.Usagef("--since %q is neither a duration such as 1h or 1d12h, 87600h at most, nor %s", f.since, cli.WantedDate)
+		return 0, cli.Usagef("--since %q is neither a duration such as 1h or 1d12h, 87600h at most, nor %s", f.Since, cli.WantedDate)
 	}
 	return rota.DateOf(at), nil
 }
 
-// chosen yields the events from a date on, of those only the last if last is not 0. It calls heard with each event that
+// Chosen yields the events from a date on, of those only the last if last is not 0. It calls heard with each event that
 // comes, and sets seen to it.
-func chosen(events iter.Seq2[rota.ServedEvent, error], begin rota.Date, last int, seen *rota.EventID,
+func Chosen(events iter.Seq2[rota.ServedEvent, error], begin rota.Date, last int, seen *rota.EventID,
 	heard func()) iter.Seq2[rota.ServedEvent, error] {
 	return func(yield func(rota.ServedEvent, error) bool) {
 		var ring []rota.ServedEvent
@@ -155,9 +155,9 @@ func chosen(events iter.Seq2[rota.ServedEvent, error], begin rota.Date, last int
 	}
 }
 
-// untilSilent runs a call that may take long as long as something is heard of it: one
+// UntilSilent runs a call that may take long as long as something is heard of it: one
 // that nobody answers ends.
-func untilSilent(ctx context.Context, most time.Duration, call func(ctx context.Context, heard func()) error) error {
+func UntilSilent(ctx context.Context, most time.Duration, call func(ctx context.Context, heard func()) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silent := rota.Refusef(rota.KindUnavailable, "events", "no node told anything for %s", most)
@@ -170,22 +170,22 @@ func untilSilent(ctx context.Context, most time.Duration, call func(ctx context.
 	return err
 }
 
-// filter checks the flags before anybody is called.
-func (f *tailFlags) filter() (rota.EventFilter, error) {
-	filter := rota.EventFilter{Follow: f.follow, Job: rota.JobID(f.job), Actor: rota.Principal(f.actor),
-		Queue: rota.QueueName(f.queue), Type: rota.JobType(f.typ), Tenant: rota.TenantID(f.tenant),
-		Worker: rota.WorkerID(f.worker), Workflow: rota.WorkflowID(f.workflow)}
+// Filter checks the flags before anybody is called.
+func (f *TailFlags) Filter() (rota.EventFilter, error) {
+	filter := rota.EventFilter{Follow: f.follow, Job: rota.JobID(f.Job), Actor: rota.Principal(f.actor),
+		Queue: rota.QueueName(f.Queue), Type: rota.JobType(f.Typ), Tenant: rota.TenantID(f.Tenant),
+		Worker: rota.WorkerID(f.Worker), Workflow: rota.WorkflowID(f.Workflow)}
 	var err error
 	if filter.After, err = rota.ParseEventID(f.from); err != nil {
 		return filter, cli.Usagef("--from: %v", err)
 	}
-	if f.job != "" {
+	if f.Job != "" {
 		if err := rota.CheckJobRef("--job", filter.Job); err != nil {
 			return filter, cli.Usagef("%v", err)
 		}
 	}
-	for _, id := range [][2]string{{"--queue", f.queue}, {"--type", f.typ}, {"--tenant", f.tenant},
-		{"--worker", f.worker}, {"--workflow", f.workflow}} {
+	for _, id := range [][2]string{{"--queue", f.Queue}, {"--type", f.Typ}, {"--tenant", f.Tenant},
+		{"--worker", f.Worker}, {"--workflow", f.Workflow}} {
 		if id[1] != "" {
 			if err := rota.CheckID(id[0], id[1]); err != nil {
 				return filter, cli.Usagef("%v", err)
@@ -216,12 +216,12 @@ type eventPrinter struct {
 	n      int
 }
 
-func newEventPrinter(format string, w io.Writer, follow bool) *eventPrinter {
+func NewEventPrinter(format string, w io.Writer, follow bool) *eventPrinter {
 	return &eventPrinter{format: format, follow: follow, w: bufio.NewWriterSize(w, 64<<10)}
 }
 
-// print prints a listing, and calls heard with each event.
-func (p *eventPrinter) print(events iter.Seq2[rota.ServedEvent, error], heard func()) error {
+// Print prints a listing, and calls heard with each event.
+func (p *eventPrinter) Print(events iter.Seq2[rota.ServedEvent, error], heard func()) error {
 	for e, err := range events {
 		if err != nil {
 			return errors.Join(err, p.w.Flush())
@@ -379,8 +379,8 @@ func joinWords(a, b string) string {
 	return a + " " + b
 }
 
-// end closes what print left open.
-func (p *eventPrinter) end() error {
+// End closes what print left open.
+func (p *eventPrinter) End() error {
 	if p.format == "json" {
 		if p.n == 0 {
 			fmt.Fprint(p.w, "{\n  \"events\": [")

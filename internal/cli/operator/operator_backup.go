@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/rotasched/rota/internal/depot"
 )
 
-func (a operatorCommands) backupNow() *cobra.Command {
+func (a OperatorCommands) backupNow() *cobra.Command {
 	return &cobra.Command{
 		Use:   "now",
 		Short: "Have the leader store a backup at once where its --backup-to says",
@@ -37,7 +37,7 @@ func (a operatorCommands) backupNow() *cobra.Command {
 	}
 }
 
-func (a operatorCommands) backupList() *cobra.Command {
+func (a OperatorCommands) backupList() *cobra.Command {
 	var store depot.Options
 	cmd := &cobra.Command{
 		Use:   "list --from PLACE",
@@ -90,7 +90,7 @@ func backupsIn(ctx context.Context, from depot.Options) (*depot.Depot, []depot.B
 	return d, all, nil
 }
 
-func (a operatorCommands) backupDrill() *cobra.Command {
+func (a OperatorCommands) backupDrill() *cobra.Command {
 	var f cli.BackupFlags
 	var cluster string
 	cmd := &cobra.Command{

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"archive/tar"
@@ -69,11 +69,11 @@ func newBundle(to io.Writer, root string, most int64, made time.Time) *bundle {
 }
 
 // add adds a text, without what is secret in it.
-func (b *bundle) add(name string, text []byte) error { return b.put(name, scrub(text), 0) }
+func (b *bundle) add(name string, text []byte) error { return b.put(name, Scrub(text), 0) }
 
 // addTail adds the end of a text, as much of it as fits.
 func (b *bundle) addTail(name string, text []byte, cut int64) error {
-	text = scrub(text)
+	text = Scrub(text)
 	if over := int64(len(text)) - (b.left - bundlePart); over > 0 && over < int64(len(text)) {
 		text, cut = text[over:], cut+over
 	}
@@ -115,7 +115,7 @@ func (b *bundle) write(name string, data []byte) error {
 func (b *bundle) miss(name, why string) {
 	if len(b.list.Missing) < bundleMissing {
 		why = why[:min(len(why), 300)]
-		b.list.Missing = append(b.list.Missing, bundleMissed{name, string(scrub([]byte(why)))})
+		b.list.Missing = append(b.list.Missing, bundleMissed{name, string(Scrub([]byte(why)))})
 	}
 }
 
@@ -142,8 +142,8 @@ var (
 	bearers     = regexp.MustCompile(`(?i)(authorization["']?\s*[=:]\s*"?(?:bearer|basic)\s+|\bbearer\s+)[A-Za-z0-9._~+/=-]+`)
 )
 
-// scrub takes secrets out of a text.
-func scrub(text []byte) []byte {
+// Scrub takes secrets out of a text.
+func Scrub(text []byte) []byte {
 	text = []byte(logs.Mask(string(text)))
 	text = privateKeys.ReplaceAll(text, []byte("(a private key)"))
 	text = bearers.ReplaceAll(text, []byte("${1}…"))
@@ -151,8 +151,8 @@ func scrub(text []byte) []byte {
 	return inAddress.ReplaceAll(text, []byte("${1}:…@"))
 }
 
-// tailOf reads the last bytes of a file, from the beginning of a line on.
-func tailOf(path string, most int64) (text []byte, cut int64, err error) {
+// TailOf reads the last bytes of a file, from the beginning of a line on.
+func TailOf(path string, most int64) (text []byte, cut int64, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, 0, err

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-type statusCommands struct{ *cli.App }
+type StatusCommands struct{ *cli.App }
 
-func (a statusCommands) command() *cobra.Command {
+func (a StatusCommands) Command() *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
 		Use:   "status",

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -11,10 +11,10 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// operatorCommands are the commands of those who run a cluster: Raft, snapshots, verify and audit.
-type operatorCommands struct{ *cli.App }
+// OperatorCommands are the commands of those who run a cluster: Raft, snapshots, verify and audit.
+type OperatorCommands struct{ *cli.App }
 
-func (a operatorCommands) command() *cobra.Command {
+func (a OperatorCommands) Command() *cobra.Command {
 	raft := a.Group(&cobra.Command{Use: "raft", Short: "See and change the Raft configuration"},
 		a.raftList(), a.raftTransfer(), a.raftRemove(), a.raftLeave())
 	snapshots := a.Group(&cobra.Command{Use: "snapshot", Short: "Back up, inspect and restore"},
@@ -26,7 +26,7 @@ func (a operatorCommands) command() *cobra.Command {
 		raft, snapshots, backups, upgrades, a.verify(), a.audit(), a.recover(), a.debug(), a.size())
 }
 
-func (a operatorCommands) raftList() *cobra.Command {
+func (a OperatorCommands) raftList() *cobra.Command {
 	return a.Impatient(&cobra.Command{
 		Use:   "list-peers",
 		Short: "List the servers of the Raft configuration",
@@ -50,13 +50,13 @@ func (a operatorCommands) raftList() *cobra.Command {
 
 // done prints what an order without a result of its own did: a small object,
 // or the sentence.
-func (a operatorCommands) done(value any, name, format string, args ...any) error {
+func (a OperatorCommands) done(value any, name, format string, args ...any) error {
 	return a.PrintOne(value, []string{name}, func(bool) string { return fmt.Sprintf(format+"\n", args...) })
 }
 
 // atLeader makes a call that only the leader takes: its address is asked first,
 // those of --addr after it.
-func (a operatorCommands) atLeader(ctx context.Context, c *client.Client, call func(*client.Client) error) error {
+func (a OperatorCommands) atLeader(ctx context.Context, c *client.Client, call func(*client.Client) error) error {
 	status, err := c.Status(ctx)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (a operatorCommands) atLeader(ctx context.Context, c *client.Client, call f
 	return call(leader)
 }
 
-func (a operatorCommands) raftTransfer() *cobra.Command {
+func (a OperatorCommands) raftTransfer() *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
 		Use:   "transfer-leadership [--to ID]",
@@ -97,7 +97,7 @@ func (a operatorCommands) raftTransfer() *cobra.Command {
 	return cmd
 }
 
-func (a operatorCommands) raftRemove() *cobra.Command {
+func (a OperatorCommands) raftRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove-peer ID",
 		Short: "Remove a node from the Raft configuration",
@@ -115,7 +115,7 @@ func (a operatorCommands) raftRemove() *cobra.Command {
 	}
 }
 
-func (a operatorCommands) raftLeave() *cobra.Command {
+func (a OperatorCommands) raftLeave() *cobra.Command {
 	return &cobra.Command{
 		Use:   "leave",
 		Short: "Make the node at --addr hand over, leave the cluster and stop",
@@ -133,7 +133,7 @@ func (a operatorCommands) raftLeave() *cobra.Command {
 	}
 }
 
-func (a operatorCommands) verify() *cobra.Command {
+func (a OperatorCommands) verify() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify",
 		Short: "Walk every node's invariants and compare their digests at one index; exit 1 where one differs",
@@ -144,7 +144,7 @@ func (a operatorCommands) verify() *cobra.Command {
 				return err
 			}
 			fillVerdict(&v)
-			if err := a.PrintOne(v, verdictNames(v), func(bool) string { return verdictTable(v) }); err != nil {
+			if err := a.PrintOne(v, verdictNames(v), func(bool) string { return VerdictTable(v) }); err != nil {
 				return err
 			}
 			return cli.VerdictError(v)
@@ -172,7 +172,7 @@ func verdictNames(v rota.Verdict) []string {
 	return names
 }
 
-func verdictTable(v rota.Verdict) string {
+func VerdictTable(v rota.Verdict) string {
 	text := cli.RenderFacts([]cli.Fact{{Name: "index", Value: uint64(v.Index)}, {Name: "equal", Value: v.Equal}}) + "\n" +
 		cli.RenderList([]cli.Column[rota.NodeVerdict]{
 			{Head: "NODE", Cell: func(n rota.NodeVerdict) any { return n.ID }},

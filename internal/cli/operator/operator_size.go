@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -18,8 +18,8 @@ const (
 	// sizePending is what a pending job takes of memory beside its payload, sizeEnded one that ended
 	// and is remembered, and sizeWorker a connected worker with its stream.
 	sizePending, sizeEnded, sizeWorker = 350, 237, 72 << 10
-	// sizeBase is a server under full load that holds next to nothing, without garbage.
-	sizeBase = 140 << 20
+	// SizeBase is a server under full load that holds next to nothing, without garbage.
+	SizeBase = 140 << 20
 	// sizeArchive and sizeLog are what a job that went through takes on disk beside its payload:
 	// itself with its five events, and its operations in the log.
 	sizeArchive, sizeLog = 915, 506
@@ -30,8 +30,8 @@ const (
 	sizeWire, sizeWays = 1456, 4
 	// sizeSpare is what is added to memory: the measured points lie up to so much above.
 	sizeSpare = 45
-	// sizeRateMost is far beyond what one leader decides, and keeps products within 64 bits.
-	sizeRateMost = 100_000
+	// SizeRateMost is far beyond what one leader decides, and keeps products within 64 bits.
+	SizeRateMost = 100_000
 )
 
 // sizeSteps are, for at most so many workers, rates up to which so many cores of a node are enough: all three nodes,
@@ -44,8 +44,8 @@ var sizeSteps = []struct {
 	{10_000, []struct{ rate, cores int64 }{{200, 1}, {1_700, 2}, {3_400, 4}}},
 }
 
-// load is what a cluster is to carry.
-type load struct {
+// Load is what a cluster is to carry.
+type Load struct {
 	Rate      int64         `json:"jobs_per_s"`
 	Pending   int64         `json:"pending"`
 	Workers   int64         `json:"workers"`
@@ -58,7 +58,7 @@ type load struct {
 
 // nodeSize is what one node of three is to have for it.
 type nodeSize struct {
-	load
+	Load
 	// Cores is 0 where the rate, or the workers, are beyond what was measured.
 	Cores  int64 `json:"cores"`
 	Memory int64 `json:"memory_bytes"`
@@ -75,14 +75,14 @@ type nodeSize struct {
 	Notes       []string `json:"notes"`
 }
 
-// size computes what a node wants.
-func (l load) size() nodeSize {
-	s := nodeSize{load: l, Notes: []string{}, Network: l.Rate * (sizeWire + sizeWays*l.Payload)}
+// Size computes what a node wants.
+func (l Load) Size() nodeSize {
+	s := nodeSize{Load: l, Notes: []string{}, Network: l.Rate * (sizeWire + sizeWays*l.Payload)}
 	s.Cores = l.cores()
 	s.State = l.Pending * (sizePending + l.Payload)
 	ended := min(limits.TombstoneCap, l.Rate*int64(l.Retention.Seconds()))
 	live := s.State + ended*sizeEnded
-	s.Memory = (sizeBase + live + garbage(live) + l.Workers*sizeWorker) * (100 + sizeSpare) / 100
+	s.Memory = (SizeBase + live + garbage(live) + l.Workers*sizeWorker) * (100 + sizeSpare) / 100
 
 	archive, kept := l.Rate*int64(l.Retention.Seconds())*(sizeArchive+l.Payload), l.Retention
 	if archive > l.ArchiveMax {
@@ -96,7 +96,7 @@ func (l load) size() nodeSize {
 }
 
 // cores returns how many were enough, 0 where that is not known.
-func (l load) cores() int64 {
+func (l Load) cores() int64 {
 	for _, step := range sizeSteps {
 		if l.Workers > step.workers {
 			continue
@@ -121,7 +121,7 @@ func (s *nodeSize) note() {
 		s.Notes = append(s.Notes, fmt.Sprintf("%d jobs/s with %d workers is more than was measured: one leader decides for all queues. Measure it with rota bench jobs, or run a second cluster",
 			s.Rate, s.Workers))
 	}
-	if few := (load{Rate: s.Rate}).cores(); s.Cores > few {
+	if few := (Load{Rate: s.Rate}).cores(); s.Cores > few {
 		s.Notes = append(s.Notes, fmt.Sprintf("cores are for %d workers of one slot, each with a connection: fewer workers with more slots do with %d", s.Workers, few))
 	}
 	if s.State > rota.DefaultStateBytesMax {
@@ -141,8 +141,8 @@ func (s *nodeSize) known() time.Duration {
 	return max(s.Kept, min(s.Retention, time.Duration(limits.TombstoneCap/max(s.Rate, 1))*time.Second))
 }
 
-func (a operatorCommands) size() *cobra.Command {
-	l := &load{}
+func (a OperatorCommands) size() *cobra.Command {
+	l := &Load{}
 	cmd := &cobra.Command{
 		Use:   "size [--rate R] [--pending N] [--workers N] [--payload BYTES]",
 		Short: "Compute what a node of three needs for a load, from what was measured",
@@ -152,7 +152,7 @@ rota bench jobs on the machines themselves then proves or not. It asks no cluste
 		Example: "  rota operator size --rate 500 --pending 1000000 --workers 200 --payload 1024",
 		Args:    cobra.NoArgs,
 		RunE: a.Does(func(context.Context, []string) error {
-			s := l.size()
+			s := l.Size()
 			return a.PrintOne(s, []string{"size"}, func(bool) string { return s.text() })
 		}),
 	}
@@ -164,7 +164,7 @@ rota bench jobs on the machines themselves then proves or not. It asks no cluste
 	cli.DurationVar(flags, &l.Retention, "archive-retention", 7*24*time.Hour, "how long ended jobs are to be kept")
 	flags.Int64Var(&l.ArchiveMax, "archive-max-bytes", 8<<30, "`bytes` of ended jobs kept on disk at most, as the servers have it")
 	flags.Int64Var(&l.Audit, "audit-retention", 1_000_000, "`operations` that can be audited, as the servers have it")
-	cli.Within(flags, 0, sizeRateMost, "rate")
+	cli.Within(flags, 0, SizeRateMost, "rate")
 	cli.Within(flags, 0, 1_000_000_000, "pending", "audit-retention")
 	cli.Within(flags, 0, limits.MaxWorkers, "workers")
 	cli.Within(flags, 0, rota.MaxPayloadBytes, "payload")

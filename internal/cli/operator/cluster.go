@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-type clusterCommands struct{ *cli.App }
+type ClusterCommands struct{ *cli.App }
 
-func (a clusterCommands) command() *cobra.Command {
+func (a ClusterCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "cluster", Short: "See the cluster and change its settings"}, a.clusterStatusCommand(), a.clusterSetCommand())
 }
 
-func (a clusterCommands) clusterStatusCommand() *cobra.Command {
+func (a ClusterCommands) clusterStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the leader, every node and what is wrong with it; exit 7 without a leader",
@@ -42,7 +42,7 @@ those that are registered and not RETIRED, of its jobs the ended ones are totals
 			for i, n := range s.Nodes {
 				names[i] = string(n.ID)
 			}
-			if err := a.PrintOne(s, names, func(wide bool) string { return statusTable(s, wide) }); err != nil {
+			if err := a.PrintOne(s, names, func(wide bool) string { return StatusTable(s, wide) }); err != nil {
 				return err
 			}
 			if s.Leader == "" {
@@ -53,7 +53,7 @@ those that are registered and not RETIRED, of its jobs the ended ones are totals
 	}
 }
 
-func (a clusterCommands) clusterSetCommand() *cobra.Command {
+func (a ClusterCommands) clusterSetCommand() *cobra.Command {
 	var how cli.SetFlags
 	cmd := &cobra.Command{
 		Use:   "set KEY=VALUE… [--dry-run] [--if-match ETAG]",
@@ -138,7 +138,7 @@ func zonesText(t *rota.TZData) string {
 	return fmt.Sprintf("%s of %s, installed at index %d", t.Name(), t.Released, t.Index)
 }
 
-func statusTable(s rota.ClusterStatus, wide bool) string {
+func StatusTable(s rota.ClusterStatus, wide bool) string {
 	j := s.Jobs
 	text := cli.RenderFacts([]cli.Fact{
 		{Name: "cluster", Value: s.ClusterID}, {Name: "leader", Value: cli.Or(string(s.Leader), "none")}, {Name: "term", Value: s.Term},
@@ -163,7 +163,7 @@ func statusTable(s rota.ClusterStatus, wide bool) string {
 		{Head: "CONTACT", Wide: true, Cell: func(n rota.NodeStatus) any { return ifEver(n.LastContact) }},
 		{Head: "SNAPSHOT", Wide: true, Cell: func(n rota.NodeStatus) any { return snapshotText(n.Snapshot) }},
 		{Head: "ARCHIVE", Wide: true, Cell: func(n rota.NodeStatus) any { return archiveText(n.Archive) }},
-	}, s.Nodes, wide) + problemsText(s)
+	}, s.Nodes, wide) + ProblemsText(s)
 }
 
 func snapshotText(s *rota.NodeSnapshot) any {
@@ -225,9 +225,9 @@ func ifEver(d rota.Date) any {
 	return d
 }
 
-// problemsText returns what is wrong, or will be soon, each on a line of its own and whole: what to do
+// ProblemsText returns what is wrong, or will be soon, each on a line of its own and whole: what to do
 // stands at its end.
-func problemsText(s rota.ClusterStatus) string {
+func ProblemsText(s rota.ClusterStatus) string {
 	var text strings.Builder
 	for _, n := range s.Nodes {
 		for _, p := range n.Problems {

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -53,13 +53,13 @@ func (b *bundle) debugSettings(root *cobra.Command, path string) error {
 		if flag == nil {
 			flag = server.InheritedFlags().Lookup(key)
 		}
-		shown[key] = settingShown(flag, fmt.Sprint(value))
+		shown[key] = SettingShown(flag, fmt.Sprint(value))
 	}
 	return b.addJSON(name, map[string]any{"file": path, "settings": shown})
 }
 
-// settingShown is a setting's value as it may be shown.
-func settingShown(flag *pflag.Flag, value string) string {
+// SettingShown is a setting's value as it may be shown.
+func SettingShown(flag *pflag.Flag, value string) string {
 	if flag == nil {
 		return "(no setting of rota server: its value is not shown)"
 	}
@@ -98,7 +98,7 @@ func (b *bundle) debugData(path string) error {
 	if err != nil {
 		return err
 	}
-	denied, cut, err := tailOf(filepath.Join(path, "denied.log"), debugFileMost)
+	denied, cut, err := TailOf(filepath.Join(path, "denied.log"), debugFileMost)
 	if err != nil {
 		b.miss("logs/denied.log", err.Error())
 		return nil
