@@ -5,17 +5,18 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/lab"
 )
 
 func TestBenchFlags_check(t *testing.T) {
 	t.Parallel()
-	var good benchJobsFlags
+	var good lab.BenchJobsFlags
 	good.Workers, good.Queues, good.Queue = 2, 512, "q"
-	if err := good.check(); err != nil {
+	if err := good.Check(); err != nil {
 		t.Error(err)
 	}
 	many := good
-	if many.Queues = 513; many.check() == nil {
+	if many.Queues = 513; many.Check() == nil {
 		t.Error("more queues than the workers serve are not refused")
 	}
 	for _, line := range []string{"bench jobs --queue a!b", "bench fill --queue a!b", "bench jobs --tenants 0", "bench jobs --hold -1s",

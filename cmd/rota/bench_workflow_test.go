@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/lab"
 	"github.com/rotasched/rota/internal/loadgen"
 )
 
@@ -39,7 +40,7 @@ func TestFlowMarkdown(t *testing.T) {
 	const want = "| workflow | nodes | edges | critical path s | area s | list s | `a` s | ÷ bound | by data, only one % | `b` s | ÷ bound | " +
 		"by data, only one % |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n" +
 		"| w | 3 | 2 | 1.00 | 0.40 | 1.20 | 1.50 | 1.50 | 75, 25 | 1.50 | 1.50 | 75, 25 |\n"
-	if got := flowMarkdown([]string{"a", "b"}, []loadgen.FlowResult{r, r}); got != want {
+	if got := lab.FlowMarkdown([]string{"a", "b"}, []loadgen.FlowResult{r, r}); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 	"github.com/rotasched/rota/internal/cli/auth"
 	"github.com/rotasched/rota/internal/cli/job"
+	"github.com/rotasched/rota/internal/cli/lab"
 	"github.com/rotasched/rota/internal/cli/operator"
 	"github.com/rotasched/rota/internal/cli/queue"
 	"github.com/rotasched/rota/internal/cli/serve"
@@ -65,7 +66,7 @@ ended by SIGINT and SIGTERM.`,
 	a.Group(root, serve.ServerCommands{App: a}.Command(), serve.DevCommands{App: a}.Command(), jobs.Command(), workflows.Command(),
 		workers.Command(), queues.Command(), tenants.Command(), queue.KeyCommands{App: a}.Command(), queue.ScheduleCommands{App: a}.Command(), job.BatchCommands{App: a}.Command(), job.PlanCommands{App: a}.Command(), queue.WebhookCommands{App: a}.Command(), queue.RelayCommands{App: a}.Command(), queue.ModeCommands{App: a}.Command(),
 		auth.AuthCommands{App: a}.Command(), auth.ConsoleCommands{App: a}.Command(),
-		operator.EventCommands{App: a}.Command(), operator.ClusterCommands{App: a}.Command(), operator.StatusCommands{App: a}.Command(), queue.TzdataCommands{App: a}.Command(), operator.OperatorCommands{App: a}.Command(), benchCommands{a}.command(), simulateCommand(a), whatIfCommand(a), demoCommands{a}.command(),
+		operator.EventCommands{App: a}.Command(), operator.ClusterCommands{App: a}.Command(), operator.StatusCommands{App: a}.Command(), queue.TzdataCommands{App: a}.Command(), operator.OperatorCommands{App: a}.Command(), lab.BenchCommands{App: a}.Command(), lab.SimulateCommand(a), lab.WhatIfCommand(a), lab.DemoCommands{App: a}.Command(),
 		serve.Certifier{App: a}.Command(), serve.VersionCommands{App: a}.Command(),
 		a.Shortcut("jobs", "job", jobs.List()), a.Shortcut("workflows", "workflow", workflows.List()),
 		a.Shortcut("workers", "worker", workers.List()), a.Shortcut("queues", "queue", queues.List()),

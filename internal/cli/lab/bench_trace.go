@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/loadgen"
 )
 
-func (a benchCommands) trace() *cobra.Command {
+func (a BenchCommands) trace() *cobra.Command {
 	plan, most := loadgen.TracePlan{}, 0
 	cmd := &cobra.Command{
 		Use:   "trace F.swf[.gz]",
@@ -74,7 +74,7 @@ func waitColumns() []cli.Column[loadgen.ClassWait] {
 	}
 }
 
-func (a benchCommands) fill() *cobra.Command {
+func (a BenchCommands) fill() *cobra.Command {
 	f := &loadgen.Filling{Jobs: 100_000, Producers: 8, Batch: limits.MaxBatchJobs, Queue: "waiting"}
 	cmd := &cobra.Command{
 		Use:   "fill",
@@ -99,7 +99,7 @@ admission has had no room for 20 s, mostly because of the queue's queue_cap or t
 	return cmd
 }
 
-func (a benchCommands) printFill(r *loadgen.FillReport) error {
+func (a BenchCommands) printFill(r *loadgen.FillReport) error {
 	return a.PrintOne(r, nil, func(bool) string {
 		return cli.RenderFacts([]cli.Fact{{Name: "jobs", Value: r.Jobs}, {Name: "accepted", Value: r.Accepted}, {Name: "seconds", Value: r.Seconds},
 			{Name: "jobs per second", Value: r.JobsPerS}, {Name: "submit ms, p50", Value: r.SubmitP50Ms}, {Name: "submit ms, p99", Value: r.SubmitP99Ms},

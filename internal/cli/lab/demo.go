@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"context"
@@ -49,9 +49,9 @@ type demoReport struct {
 	Violations   int     `json:"violations"`
 }
 
-type demoCommands struct{ *cli.App }
+type DemoCommands struct{ *cli.App }
 
-func (a demoCommands) command() *cobra.Command {
+func (a DemoCommands) Command() *cobra.Command {
 	jobs := 0
 	keep := false
 	cmd := &cobra.Command{
@@ -83,7 +83,7 @@ type demonstration struct {
 	report demoReport
 }
 
-func (a demoCommands) demo(ctx context.Context, jobs int, keep bool) (err error) {
+func (a DemoCommands) demo(ctx context.Context, jobs int, keep bool) (err error) {
 	dir, err := os.MkdirTemp("", "rota-demo-")
 	if err != nil {
 		return err

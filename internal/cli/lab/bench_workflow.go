@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"context"
@@ -24,7 +24,7 @@ type benchWorkflowFlags struct {
 	markdown bool
 }
 
-func (a benchCommands) workflow() *cobra.Command {
+func (a BenchCommands) workflow() *cobra.Command {
 	f := &benchWorkflowFlags{}
 	cmd := &cobra.Command{
 		Use:   "workflow F…",
@@ -93,7 +93,7 @@ func (f *benchWorkflowFlags) check() error {
 }
 
 // flows reads all files before anything runs.
-func (a benchCommands) flows(f *benchWorkflowFlags, paths []string) ([]*loadgen.Flow, error) {
+func (a BenchCommands) flows(f *benchWorkflowFlags, paths []string) ([]*loadgen.Flow, error) {
 	var flows []*loadgen.Flow
 	for _, path := range paths {
 		text, err := flowfile.Read(path, a.Stdin)
@@ -113,9 +113,9 @@ func (a benchCommands) flows(f *benchWorkflowFlags, paths []string) ([]*loadgen.
 	return flows, nil
 }
 
-func (a benchCommands) printFlows(f *benchWorkflowFlags, results []loadgen.FlowResult) error {
+func (a BenchCommands) printFlows(f *benchWorkflowFlags, results []loadgen.FlowResult) error {
 	if f.markdown {
-		_, err := io.WriteString(a.Stdout, flowMarkdown(f.Strategies, results))
+		_, err := io.WriteString(a.Stdout, FlowMarkdown(f.Strategies, results))
 		return err
 	}
 	l := cli.Listing[loadgen.FlowResult]{Whole: map[string]any{"runs": results}, Items: results, Columns: flowColumns(),
@@ -147,8 +147,8 @@ func flowColumns() []cli.Column[loadgen.FlowResult] {
 	}
 }
 
-// flowMarkdown is a table with a line for each workflow and columns for each strategy.
-func flowMarkdown(strategies []string, results []loadgen.FlowResult) string {
+// FlowMarkdown is a table with a line for each workflow and columns for each strategy.
+func FlowMarkdown(strategies []string, results []loadgen.FlowResult) string {
 	var out strings.Builder
 	out.WriteString("| workflow | nodes | edges | critical path s | area s | list s |")
 	for _, s := range strategies {

@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 	"github.com/rotasched/rota/internal/server"
 )
 
-// benchCommands are the commands that put load on a cluster and measure it.
-type benchCommands struct{ *cli.App }
+// BenchCommands are the commands that put load on a cluster and measure it.
+type BenchCommands struct{ *cli.App }
 
-func (a benchCommands) command() *cobra.Command {
+func (a BenchCommands) Command() *cobra.Command {
 	cmd := a.Group(&cobra.Command{
 		Use:   "bench",
 		Short: "Measure a running cluster",
@@ -56,7 +56,7 @@ func labOf(a *cli.App, c *client.Client) *loadgen.Lab {
 const benchGCPercent = 400
 
 // measuring makes a measurement of a command.
-func (a benchCommands) measuring(measure func(context.Context, *loadgen.Lab) error) func(context.Context, []string) error {
+func (a BenchCommands) measuring(measure func(context.Context, *loadgen.Lab) error) func(context.Context, []string) error {
 	return a.Waiting(func(ctx context.Context, c *client.Client, _ []string) error {
 		if os.Getenv("GOGC") == "" {
 			debug.SetGCPercent(benchGCPercent)
@@ -66,7 +66,7 @@ func (a benchCommands) measuring(measure func(context.Context, *loadgen.Lab) err
 }
 
 // print prints the result. It fails where a job was lost or done twice.
-func (a benchCommands) print(r *loadgen.Report) error {
+func (a BenchCommands) print(r *loadgen.Report) error {
 	err := a.PrintOne(r, nil, func(wide bool) string {
 		facts := []cli.Fact{
 			{Name: "jobs", Value: r.Jobs}, {Name: "seconds", Value: r.Seconds}, {Name: "jobs per second", Value: r.JobsPerS},

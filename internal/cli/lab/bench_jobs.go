@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 	"github.com/rotasched/rota/internal/loadgen"
 )
 
-// benchJobsFlags are the flags of `bench jobs`.
-type benchJobsFlags struct{ loadgen.JobsPlan }
+// BenchJobsFlags are the flags of `bench jobs`.
+type BenchJobsFlags struct{ loadgen.JobsPlan }
 
-func (a benchCommands) jobs() *cobra.Command {
-	f := &benchJobsFlags{loadgen.JobsPlan{Filling: loadgen.Filling{Jobs: 10_000, Producers: 16, Batch: 100, Queue: "bench"}}}
+func (a BenchCommands) jobs() *cobra.Command {
+	f := &BenchJobsFlags{loadgen.JobsPlan{Filling: loadgen.Filling{Jobs: 10_000, Producers: 16, Batch: 100, Queue: "bench"}}}
 	cmd := &cobra.Command{
 		Use:   "jobs",
 		Short: "Measure submit to completion with handlers that do nothing",
@@ -54,7 +54,7 @@ restarted meanwhile, or does not answer at the end, that of the servers is not k
 	cli.Within(flags, 1, rota.MaxSlots, "slots")
 	cli.Within(flags, 0, rota.MaxDuration, "hold")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := f.check(); err != nil {
+		if err := f.Check(); err != nil {
 			return err
 		}
 		return a.Does(a.measuring(func(ctx context.Context, lab *loadgen.Lab) error {
@@ -88,7 +88,7 @@ func fillingFlags(flags *pflag.FlagSet, f *loadgen.Filling) {
 	cli.Within(flags, 0, limits.MaxKeyCounts, "keys")
 }
 
-func (f *benchJobsFlags) check() error {
+func (f *BenchJobsFlags) Check() error {
 	if f.Queues > f.Workers*rota.MaxQueuesPerWorker {
 		return cli.Usagef("--queues %d is refused: a worker serves at most %d, and there are %d", f.Queues,
 			rota.MaxQueuesPerWorker, f.Workers)

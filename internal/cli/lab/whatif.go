@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"context"
@@ -28,8 +28,8 @@ type whatIf struct {
 	backup       cli.BackupFlags
 }
 
-// whatIfCommand replays a log under another policy; it needs no cluster.
-func whatIfCommand(a *cli.App) *cobra.Command {
+// WhatIfCommand replays a log under another policy; it needs no cluster.
+func WhatIfCommand(a *cli.App) *cobra.Command {
 	w := whatIf{}
 	cmd := &cobra.Command{
 		Use:   "what-if --from DATA|BACKUP [--since T] [--until T] --set QUEUE.key=value… | --workers +4xSPEC | --without-tenant T",

@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"context"
@@ -33,8 +33,8 @@ const (
 	maxSimulatedJobs = 2_000_000
 )
 
-// simulateCommand simulates a job log; it needs no cluster.
-func simulateCommand(a *cli.App) *cobra.Command {
+// SimulateCommand simulates a job log; it needs no cluster.
+func SimulateCommand(a *cli.App) *cobra.Command {
 	s := simulation{}
 	cmd := &cobra.Command{
 		Use:   "simulate TRACE",
