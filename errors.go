@@ -7,7 +7,7 @@ import (
 )
 
 // Kind is what a caller can do about an error. Each maps to one gRPC code in
-// one table (api/words) and to one exit code in another (cmd/rota/exit.go).
+// one table (api/words) and to one exit code in another (internal/cli/exit.go).
 type Kind uint8
 
 // The kinds. Each calls for a different next step.

@@ -192,23 +192,18 @@ func (mb *membership) found(founders []gossip.Member) error {
 	return nil
 }
 
-// introduce asks a member that has state whether this node may start.
-func (mb *membership) introduce(ctx context.Context, to gossip.Member) error {
-	now := mb.n.marks.now()
-	return mb.n.peers.Introduce(ctx, peer.NodeAddress{ID: to.ID, API: to.API}, peer.Introduction{
-		Node: mb.n.cfg.Node, Identity: mb.n.data.Identity(), Starts: mb.n.data.Starts(), Fresh: mb.n.data.Fresh(),
-		RulesVersion: mb.n.cfg.knows, Term: now.Term, LastLogIndex: rota.Index(now.Index)})
-}
-
 // introduceTo asks members that have state, all at once and for a second at most, whether this node may start. It
 // returns those that answered that it may, or the refusal of one.
 func (mb *membership) introduceTo(ctx context.Context, members []gossip.Member) (answered []rota.NodeID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+	now := mb.n.marks.now()
+	in := peer.Introduction{Node: mb.n.cfg.Node, Identity: mb.n.data.Identity(), Starts: mb.n.data.Starts(), Fresh: mb.n.data.Fresh(),
+		RulesVersion: mb.n.cfg.knows, Term: now.Term, LastLogIndex: rota.Index(now.Index)}
 	answers := make([]error, len(members))
 	var asked sync.WaitGroup
 	for i, m := range members {
-		asked.Go(func() { answers[i] = mb.introduce(ctx, m) })
+		asked.Go(func() { answers[i] = mb.n.peers.Introduce(ctx, peer.NodeAddress{ID: m.ID, API: m.API}, in) })
 	}
 	asked.Wait()
 	for i, m := range members {

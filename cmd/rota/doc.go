@@ -1,13 +1,15 @@
 // Command rota is the one binary: a node of the cluster, its command line and
-// the tools that measure it. Each subcommand is a file; what they share is
-// root.go (the tree), settings.go (flag, environment, config file), connect.go
-// (reaching a cluster), output.go (what goes to stdout) and exit.go (the one
-// place where an error becomes an exit code).
+// the tools that measure it. This package has the tree of commands (root.go) and
+// what each asks of a cluster (calls.go). The commands themselves are in the
+// packages of internal/cli; what they share is in internal/cli itself: settings.go
+// (flag, environment, config file), connect.go (reaching a cluster), output.go
+// (what goes to stdout) and exit.go (the one place where an error becomes an exit
+// code).
 //
 // Data goes to stdout in the format of -o, talk goes to stderr, and the exit
 // code says what a script may do next (see exit.go).
 //
-// This package joins the others and decides nothing: it never holds a rule of
-// scheduling, never touches replicated state but through a node or the client,
-// and never retries what the client would not.
+// The commands join the other packages and decide nothing: they never hold a rule
+// of scheduling, never touch replicated state but through a node or the client,
+// and never retry what the client would not.
 package main

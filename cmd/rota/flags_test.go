@@ -18,7 +18,7 @@ func submittedBy(t *testing.T, args ...string) (rota.JobSpec, error) {
 	t.Helper()
 	f := &job.SubmitFlags{}
 	a := &cli.App{}
-	cmd := job.JobCommands{App: a}.Submit()
+	cmd := job.Commands{App: a}.Submit()
 	cmd.ResetFlags()
 	f.Register(cmd)
 	if err := cmd.ParseFlags(append([]string{"--type", "t"}, args...)); err != nil {

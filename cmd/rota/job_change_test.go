@@ -35,7 +35,7 @@ func TestPrintOutcomes(t *testing.T) {
 			t.Parallel()
 			var out, talk bytes.Buffer
 			a := &cli.App{Output: c.format, Stdout: &out, Stderr: &talk}
-			err := job.JobCommands{App: a}.PrintOutcomes("retry", c.outcomes)
+			err := job.Commands{App: a}.PrintOutcomes("retry", c.outcomes)
 			if cli.ExitCode(err) != c.code || out.String() != c.stdout || talk.String() != c.stderr {
 				t.Errorf("exit %d, stdout %q, stderr %q", cli.ExitCode(err), out.String(), talk.String())
 			}

@@ -10,10 +10,15 @@ import (
 	"syscall"
 
 	"github.com/rotasched/rota/internal/cli"
+	"github.com/rotasched/rota/internal/cli/serve"
 	"github.com/rotasched/rota/internal/server"
 )
 
+// version is set by the build: -ldflags "-X main.version=…".
+var version = "dev"
+
 func main() {
+	serve.Version = version
 	if len(os.Args) > 1 && (os.Args[1] == "server" || os.Args[1] == "dev") {
 		server.WakeLate() // first: it may begin the program anew
 	}

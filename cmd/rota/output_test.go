@@ -27,11 +27,11 @@ func sampleJob() rota.Job {
 	return j
 }
 
-func printed(t *testing.T, format string, job rota.Job) string {
+func printed(t *testing.T, format string, of rota.Job) string {
 	t.Helper()
 	var out bytes.Buffer
 	a := &cli.App{Stdout: &out, Output: format}
-	if err := (job.JobCommands{App: a}).Print(job); err != nil {
+	if err := (job.Commands{App: a}).Print(of); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

@@ -93,7 +93,7 @@ func TestParentFileName(t *testing.T) {
 // The handler of --exec hands what its node's parents put out to the command.
 func TestHandler_of_a_node(t *testing.T) {
 	t.Parallel()
-	handle := worker.WorkerCommands{App: &cli.App{Stderr: &cli.LockedWriter{W: io.Discard}}}.Handler(`cat "$ROTA_PARENTS"/*`, nil)
+	handle := worker.Commands{App: &cli.App{Stderr: &cli.LockedWriter{W: io.Discard}}}.Handler(`cat "$ROTA_PARENTS"/*`, nil)
 	job := client.NewJob(rota.Assignment{Spec: rota.JobSpec{ID: "w/n"}}, nil,
 		client.WithParents(rota.ParentOutput{Node: "p", Output: []byte("from p")}))
 	if result, err := handle(t.Context(), job); err != nil || string(result.Output) != "from p" {

@@ -127,7 +127,7 @@ func TestWorkflowJSON(t *testing.T) {
 	a := &cli.App{Stdout: &out, Output: "json"}
 	w := sampleWorkflow()
 	w.State = rota.WorkflowFailed // a running one asks the cluster for its clock
-	if err := (workflow.WorkflowCommands{App: a}).Print(t.Context(), nil, w); err != nil {
+	if err := (workflow.Commands{App: a}).Print(t.Context(), nil, w); err != nil {
 		t.Fatal(err)
 	}
 	var back rota.Workflow

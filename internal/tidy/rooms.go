@@ -105,6 +105,7 @@ var rooms = []room{
 	{path: "client/rotatest", may: []string{".", "client", "cluster", "cluster/audit", "internal/virtualnet"}, only: []string{}},
 	{path: "console", only: []string{}},
 	{path: "cmd/rota", may: []string{"*"}},
+	{path: "internal/cli", may: []string{"*"}},
 	{path: "internal/filter", may: []string{".", "internal/limits"}, only: []string{fastHash}},
 	{path: "internal/flowfile", may: []string{".", "internal/jsonparts", "internal/nearest", "internal/millis"}, only: []string{yamlLibrary}},
 	{path: "internal/boltfile", may: []string{"."}, only: []string{}},

@@ -17,10 +17,10 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// AuthCommands are the commands of tokens, roles and blocks.
-type AuthCommands struct{ *cli.App }
+// Commands are the commands of tokens, roles and blocks.
+type Commands struct{ *cli.App }
 
-func (a AuthCommands) Command() *cobra.Command {
+func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "auth", Short: "Say who may do what"},
 		a.first("init", "Make the first token of a cluster, which may do everything, and print it, this once",
 			"Make the first token of a cluster and print it, this once. It may do everything, and callers\n"+
@@ -47,7 +47,7 @@ func (a AuthCommands) Command() *cobra.Command {
 }
 
 // first makes a command that makes a token by a node's socket.
-func (a AuthCommands) first(use, short, long string, do func(client.Auth, context.Context, rota.Date) (rota.AccessToken, string, error)) *cobra.Command {
+func (a Commands) first(use, short, long string, do func(client.Auth, context.Context, rota.Date) (rota.AccessToken, string, error)) *cobra.Command {
 	var data string
 	var expires time.Duration
 	cmd := &cobra.Command{
@@ -95,7 +95,7 @@ func EarlierTokens(tokens iter.Seq2[rota.AccessToken, error], made string, now r
 }
 
 // printMade prints a token with its secret.
-func (a AuthCommands) printMade(t rota.AccessToken, secret string, err error) error {
+func (a Commands) printMade(t rota.AccessToken, secret string, err error) error {
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (a AuthCommands) printMade(t rota.AccessToken, secret string, err error) er
 }
 
 // one makes a command that does one thing to what it names.
-func (a AuthCommands) one(use, short, example, done string, do func(client.Auth, context.Context, string) error) *cobra.Command {
+func (a Commands) one(use, short, example, done string, do func(client.Auth, context.Context, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		Example: "  rota " + example,
@@ -121,7 +121,7 @@ func (a AuthCommands) one(use, short, example, done string, do func(client.Auth,
 }
 
 // oneVersion is one with the flag --if-match.
-func (a AuthCommands) oneVersion(use, short, example, done string, do func(client.Auth, context.Context, string, ...client.Condition) error) *cobra.Command {
+func (a Commands) oneVersion(use, short, example, done string, do func(client.Auth, context.Context, string, ...client.Condition) error) *cobra.Command {
 	var how cli.SetFlags
 	cmd := a.one(use, short, example, done, func(auth client.Auth, ctx context.Context, id string) error { return do(auth, ctx, id, how.Only()) })
 	how.RegisterMatch(cmd.Flags())
@@ -138,7 +138,7 @@ func blocking(blocked bool) func(client.Auth, context.Context, string) error {
 	}
 }
 
-func (a AuthCommands) whoami() *cobra.Command {
+func (a Commands) whoami() *cobra.Command {
 	return a.Impatient(&cobra.Command{
 		Use:   "whoami",
 		Short: "Show who the caller is to the cluster, and what it may do",
@@ -156,7 +156,7 @@ func (a AuthCommands) whoami() *cobra.Command {
 	})
 }
 
-func (a AuthCommands) createToken() *cobra.Command {
+func (a Commands) createToken() *cobra.Command {
 	var want rota.AccessToken
 	var expires time.Duration
 	cmd := &cobra.Command{
@@ -187,7 +187,7 @@ func (a AuthCommands) createToken() *cobra.Command {
 	return cmd
 }
 
-func (a AuthCommands) listTokens() *cobra.Command {
+func (a Commands) listTokens() *cobra.Command {
 	return a.ListCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the tokens that have not expired, revoked ones among them",
@@ -220,7 +220,7 @@ func rolesOf(t *rota.AccessToken) string {
 	return strings.Join(t.Roles, ",")
 }
 
-func (a AuthCommands) listBlocks() *cobra.Command {
+func (a Commands) listBlocks() *cobra.Command {
 	return a.ListCommand(&cobra.Command{
 		Use:   "blocks",
 		Short: "List the client certificates that are refused",
@@ -240,7 +240,7 @@ func (a AuthCommands) listBlocks() *cobra.Command {
 	})
 }
 
-func (a AuthCommands) anonymous() *cobra.Command {
+func (a Commands) anonymous() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "anonymous ROLE…|none [--yes]",

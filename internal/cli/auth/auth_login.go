@@ -18,7 +18,7 @@ import (
 	"github.com/rotasched/rota/internal/secret"
 )
 
-func (a AuthCommands) login() *cobra.Command {
+func (a Commands) login() *cobra.Command {
 	var from, to string
 	cmd := &cobra.Command{
 		Use:   "login --jwt-file FILE [--out FILE]",
@@ -125,7 +125,7 @@ func (o *tokenOut) abandon() {
 	_ = os.Remove(o.file.Name())
 }
 
-func (a AuthCommands) setIssuer() *cobra.Command {
+func (a Commands) setIssuer() *cobra.Command {
 	var i rota.Issuer
 	var maps []string
 	var ca string
@@ -192,7 +192,7 @@ func mapsText(maps []rota.ClaimRole) string {
 	return strings.Join(all, ", ")
 }
 
-func (a AuthCommands) listIssuers() *cobra.Command {
+func (a Commands) listIssuers() *cobra.Command {
 	return a.ListCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the identity providers whose tokens are taken",

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-func (a AuthCommands) setRole() *cobra.Command {
+func (a Commands) setRole() *cobra.Command {
 	var texts []string
 	var role rota.Role
 	cmd := &cobra.Command{
@@ -90,7 +90,7 @@ func ParseGrant(text string) (g rota.Grant, err error) {
 	return g, nil
 }
 
-func (a AuthCommands) listRoles() *cobra.Command {
+func (a Commands) listRoles() *cobra.Command {
 	return a.ListCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the roles, those built in among them",

@@ -10,10 +10,10 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// JobCommands are the commands of jobs.
-type JobCommands struct{ *cli.App }
+// Commands are the commands of jobs.
+type Commands struct{ *cli.App }
 
-func (a JobCommands) Command() *cobra.Command {
+func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "job", Short: "Submit jobs and look after them"},
 		a.Submit(), a.show(), a.List(), a.export(), a.wait(),
 		a.alter(), a.cancel(), a.interrupt(), a.runNow(), a.retry(), a.delete(), a.reject(), a.why(), a.eta(), a.logs())
@@ -69,7 +69,7 @@ func lastWorker(j rota.Job) rota.WorkerID {
 }
 
 // Print prints one job as `job show` does.
-func (a JobCommands) Print(j rota.Job) error {
+func (a Commands) Print(j rota.Job) error {
 	return a.PrintOne(j, []string{string(j.ID)}, func(wide bool) string { return JobTable(j, wide) })
 }
 

@@ -24,7 +24,7 @@ type alterFlags struct {
 	payload  string
 }
 
-func (a JobCommands) alter() *cobra.Command {
+func (a Commands) alter() *cobra.Command {
 	f := &alterFlags{}
 	cmd := &cobra.Command{
 		Use:   "change ID [--priority N] [--fee N] [--label K=V]… [--ttl D] [--start-by D] [--payload S|@FILE|-]",

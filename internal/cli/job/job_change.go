@@ -20,11 +20,11 @@ type outcomeView struct {
 	Error string        `json:"error,omitempty"`
 }
 
-func (a JobCommands) cancel() *cobra.Command {
+func (a Commands) cancel() *cobra.Command {
 	return a.change("cancel", "Cancel jobs that have not ended", (*client.Client).Cancel)
 }
 
-func (a JobCommands) retry() *cobra.Command {
+func (a Commands) retry() *cobra.Command {
 	life := rota.AnyLife
 	cmd := a.change("retry", "Queue DEAD, EXPIRED or CANCELLED jobs again",
 		func(c *client.Client, ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
@@ -41,7 +41,7 @@ func (a JobCommands) retry() *cobra.Command {
 	return cmd
 }
 
-func (a JobCommands) interrupt() *cobra.Command {
+func (a Commands) interrupt() *cobra.Command {
 	counted := false
 	cmd := a.change("interrupt", "End the attempt that jobs are in, and try them again",
 		func(c *client.Client, ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
@@ -56,7 +56,7 @@ unless --counted says so; then the job backs off, or is DEAD with its last attem
 	return cmd
 }
 
-func (a JobCommands) runNow() *cobra.Command {
+func (a Commands) runNow() *cobra.Command {
 	cmd := a.change("run-now", "Queue DELAYED jobs before their time", (*client.Client).RunNow)
 	cmd.Long = `Queue jobs that are DELAYED now: by --delay or --not-before, backing off, or put off by their handler.
 They keep their attempts. A job that waits because the worker of its cancelled lease may
@@ -65,7 +65,7 @@ still run it is refused.`
 	return cmd
 }
 
-func (a JobCommands) delete() *cobra.Command {
+func (a Commands) delete() *cobra.Command {
 	cmd := a.change("delete", "Forget jobs that have ended: nobody shows them again, their ids are free", (*client.Client).DeleteJobs)
 	cmd.Long = `Forget jobs that are COMPLETED, DEAD, EXPIRED or CANCELLED, wherever they are kept: show and list
 tell of them no more, and their ids can be submitted anew. One that has not ended is refused:
@@ -76,7 +76,7 @@ leave the archives with --archive-retention; events tell of them as long as even
 }
 
 // change is a command that changes jobs; change has the form of the client's own methods.
-func (a JobCommands) change(verb, short string,
+func (a Commands) change(verb, short string,
 	change func(*client.Client, context.Context, ...rota.JobID) ([]rota.JobOutcome, error),
 ) *cobra.Command {
 	return &cobra.Command{
@@ -99,7 +99,7 @@ func (a JobCommands) change(verb, short string,
 
 // PrintOutcomes prints what became of each job. -o name prints what was done alone, for
 // the next command; the refusals go to stderr then.
-func (a JobCommands) PrintOutcomes(verb string, outcomes []rota.JobOutcome) error {
+func (a Commands) PrintOutcomes(verb string, outcomes []rota.JobOutcome) error {
 	views := make([]outcomeView, len(outcomes))
 	items := views
 	if a.Output == "name" {

@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-func (a JobCommands) eta() *cobra.Command {
+func (a Commands) eta() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:   "eta ID",
 		Short: "Forecast when a job starts, and say what that hangs on",

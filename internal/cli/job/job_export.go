@@ -29,7 +29,7 @@ type jobExport struct {
 	backup                           cli.BackupFlags
 }
 
-func (a JobCommands) export() *cobra.Command {
+func (a Commands) export() *cobra.Command {
 	var x jobExport
 	cmd := &cobra.Command{
 		Use:   "export [--from DATA|BACKUP] [--to FILE]",

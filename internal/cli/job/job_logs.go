@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-func (a JobCommands) logs() *cobra.Command {
+func (a Commands) logs() *cobra.Command {
 	attempt := int32(-1)
 	follow := false
 	cmd := a.Reads(&cobra.Command{
@@ -61,7 +61,7 @@ ended. It needs the right data.`,
 }
 
 // followLog prints what an attempt logs until it has ended.
-func (a JobCommands) followLog(ctx context.Context, c *client.Client, of rota.LogOf) error {
+func (a Commands) followLog(ctx context.Context, c *client.Client, of rota.LogOf) error {
 	end := uint64(0)
 	for l, err := range client.FollowLog(ctx, c, of, a.Fresh()...) {
 		if errors.Is(err, context.Canceled) && end > 0 {
@@ -81,7 +81,7 @@ func (a JobCommands) followLog(ctx context.Context, c *client.Client, of rota.Lo
 }
 
 // printLog prints lines behind a place, and how much was cut between them.
-func (a JobCommands) printLog(l *rota.AttemptLog, from uint64) error {
+func (a Commands) printLog(l *rota.AttemptLog, from uint64) error {
 	if l.Parts == nil {
 		l.Parts = []rota.LogPart{}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-func (a JobCommands) show() *cobra.Command {
+func (a Commands) show() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:   "show ID",
 		Short: "Show one job with its attempts, lease, progress and output",
@@ -39,7 +39,7 @@ func (a JobCommands) show() *cobra.Command {
 }
 
 // startLine says of a job that waits when it should start; nothing where that cannot be told at once.
-func (a JobCommands) startLine(ctx context.Context, c *client.Client, j *rota.Job) string {
+func (a Commands) startLine(ctx context.Context, c *client.Client, j *rota.Job) string {
 	switch j.State {
 	case rota.JobQueued, rota.JobDelayed, rota.JobBlocked:
 	default:
@@ -57,7 +57,7 @@ func (a JobCommands) startLine(ctx context.Context, c *client.Client, j *rota.Jo
 // startPatience is how long job show waits for a forecast.
 const startPatience = 3 * time.Second
 
-func (a JobCommands) List() *cobra.Command {
+func (a Commands) List() *cobra.Command {
 	var queue, state, tenant, typ, where, group, cursor string
 	var limit int
 	var count bool
@@ -116,7 +116,7 @@ have a next_cursor. --count says how many there are, complete or up to its next_
 }
 
 // countJobs prints how many jobs a filter selects, by group where it says so.
-func (a JobCommands) countJobs(ctx context.Context, c *client.Client, filter rota.JobFilter) error {
+func (a Commands) countJobs(ctx context.Context, c *client.Client, filter rota.JobFilter) error {
 	counted, err := c.CountJobs(ctx, filter, a.Fresh()...)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func parseState(state *rota.JobState, name string) error {
 	return err
 }
 
-func (a JobCommands) wait() *cobra.Command {
+func (a Commands) wait() *cobra.Command {
 	return &cobra.Command{
 		Use:   "wait ID…",
 		Short: "Wait until jobs ended; exit 6 if one did otherwise than COMPLETED, 5 after --timeout",

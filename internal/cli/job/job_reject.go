@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-func (a JobCommands) reject() *cobra.Command {
+func (a Commands) reject() *cobra.Command {
 	var reason, lease string
 	cmd := &cobra.Command{
 		Use:   "reject ID --reason S [--lease L]",

@@ -45,7 +45,7 @@ type SubmitFlags struct {
 	file                      string
 }
 
-func (a JobCommands) Submit() *cobra.Command {
+func (a Commands) Submit() *cobra.Command {
 	f := &SubmitFlags{}
 	cmd := &cobra.Command{
 		Use:   "submit --queue Q --type T [flags] | submit --file F.jsonl",
@@ -222,7 +222,7 @@ const throttleHint = "the queue is more than half full: slow down"
 
 // printSubmitted prints a job as it is now; to who may not read it, what its submission was
 // answered: the job is accepted, and a script must not submit it again.
-func (a JobCommands) printSubmitted(ctx context.Context, c *client.Client, done rota.Submitted) error {
+func (a Commands) printSubmitted(ctx context.Context, c *client.Client, done rota.Submitted) error {
 	id := cmp.Or(done.Holder, done.ID)
 	job, err := c.Job(ctx, id, client.AtLeast(done.Index))
 	switch kind := rota.KindOf(err); {
@@ -242,7 +242,7 @@ func droppedPayload(id rota.JobID, merged rota.Merge) error {
 		"submits a job that follows the holder", id, merged)
 }
 
-func (a JobCommands) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error {
+func (a Commands) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error {
 	var id rota.JobID
 	var merged rota.Merge
 	err := a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {

@@ -66,7 +66,7 @@ type FileSender struct {
 	broken error
 }
 
-func (a JobCommands) submitFile(ctx context.Context, c *client.Client, path string) error {
+func (a Commands) submitFile(ctx context.Context, c *client.Client, path string) error {
 	in := a.Stdin
 	if path != "-" {
 		file, err := os.Open(path)
@@ -242,7 +242,7 @@ func (r *fileReport) text() string {
 }
 
 // printFileReport prints it; -o name has no ids to print, and the report goes to stderr.
-func (a JobCommands) printFileReport(r *fileReport) error {
+func (a Commands) printFileReport(r *fileReport) error {
 	if a.Output == "name" {
 		a.Talk("%s", strings.TrimSuffix(r.text(), "\n"))
 	}

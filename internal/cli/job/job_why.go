@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-func (a JobCommands) why() *cobra.Command {
+func (a Commands) why() *cobra.Command {
 	var at string
 	cmd := a.Reads(&cobra.Command{
 		Use:   "why ID [--at INDEX|MOMENT]",
@@ -53,7 +53,7 @@ func (a JobCommands) why() *cobra.Command {
 
 // saysReplay says how many entries a look at the past replays, as it takes seconds of a core for each 100,000.
 // A node that does not say so is no reason not to look.
-func (a JobCommands) saysReplay(ctx context.Context, c *client.Client, q rota.WhyQuery) {
+func (a Commands) saysReplay(ctx context.Context, c *client.Client, q rota.WhyQuery) {
 	if past, err := c.Past(ctx, q); err == nil && past.Entries > 0 {
 		fmt.Fprintf(a.Stderr, "replaying %d entries, from index %d to %d\n", past.Entries, past.From, past.Index)
 	}

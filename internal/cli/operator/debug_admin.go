@@ -40,7 +40,7 @@ func usualAdmins(nodes []string) (admins []string) {
 
 // askAdmin asks an admin port for its pages: metrics at both ends of a time in which the CPU is
 // profiled.
-func (a OperatorCommands) askAdmin(ctx context.Context, addr string, interval time.Duration) adminPages {
+func (a Commands) askAdmin(ctx context.Context, addr string, interval time.Duration) adminPages {
 	dir := "admin/" + strings.NewReplacer(":", "_", "/", "_").Replace(addr) + "/"
 	get, err := a.adminGetter(addr)
 	if err != nil {
@@ -78,7 +78,7 @@ func (a OperatorCommands) askAdmin(ctx context.Context, addr string, interval ti
 
 // adminGetter returns what reads a page of an admin port. Beyond loopback the port is
 // encrypted where nodes have certificates.
-func (a OperatorCommands) adminGetter(addr string) (func(ctx context.Context, path string, most time.Duration) ([]byte, error), error) {
+func (a Commands) adminGetter(addr string) (func(ctx context.Context, path string, most time.Duration) ([]byte, error), error) {
 	scheme, transport := "http", &http.Transport{DisableKeepAlives: true}
 	if a.TLS != (cli.TLSFiles{}) && !server.Loopback(addr) {
 		config, err := a.TLS.Client()

@@ -11,10 +11,10 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// OperatorCommands are the commands of those who run a cluster: Raft, snapshots, verify and audit.
-type OperatorCommands struct{ *cli.App }
+// Commands are the commands of those who run a cluster: Raft, snapshots, verify and audit.
+type Commands struct{ *cli.App }
 
-func (a OperatorCommands) Command() *cobra.Command {
+func (a Commands) Command() *cobra.Command {
 	raft := a.Group(&cobra.Command{Use: "raft", Short: "See and change the Raft configuration"},
 		a.raftList(), a.raftTransfer(), a.raftRemove(), a.raftLeave())
 	snapshots := a.Group(&cobra.Command{Use: "snapshot", Short: "Back up, inspect and restore"},
@@ -26,7 +26,7 @@ func (a OperatorCommands) Command() *cobra.Command {
 		raft, snapshots, backups, upgrades, a.verify(), a.audit(), a.recover(), a.debug(), a.size())
 }
 
-func (a OperatorCommands) raftList() *cobra.Command {
+func (a Commands) raftList() *cobra.Command {
 	return a.Impatient(&cobra.Command{
 		Use:   "list-peers",
 		Short: "List the servers of the Raft configuration",
@@ -50,13 +50,13 @@ func (a OperatorCommands) raftList() *cobra.Command {
 
 // done prints what an order without a result of its own did: a small object,
 // or the sentence.
-func (a OperatorCommands) done(value any, name, format string, args ...any) error {
+func (a Commands) done(value any, name, format string, args ...any) error {
 	return a.PrintOne(value, []string{name}, func(bool) string { return fmt.Sprintf(format+"\n", args...) })
 }
 
 // atLeader makes a call that only the leader takes: its address is asked first,
 // those of --addr after it.
-func (a OperatorCommands) atLeader(ctx context.Context, c *client.Client, call func(*client.Client) error) error {
+func (a Commands) atLeader(ctx context.Context, c *client.Client, call func(*client.Client) error) error {
 	status, err := c.Status(ctx)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (a OperatorCommands) atLeader(ctx context.Context, c *client.Client, call f
 	return call(leader)
 }
 
-func (a OperatorCommands) raftTransfer() *cobra.Command {
+func (a Commands) raftTransfer() *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
 		Use:   "transfer-leadership [--to ID]",
@@ -97,7 +97,7 @@ func (a OperatorCommands) raftTransfer() *cobra.Command {
 	return cmd
 }
 
-func (a OperatorCommands) raftRemove() *cobra.Command {
+func (a Commands) raftRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove-peer ID",
 		Short: "Remove a node from the Raft configuration",
@@ -115,7 +115,7 @@ func (a OperatorCommands) raftRemove() *cobra.Command {
 	}
 }
 
-func (a OperatorCommands) raftLeave() *cobra.Command {
+func (a Commands) raftLeave() *cobra.Command {
 	return &cobra.Command{
 		Use:   "leave",
 		Short: "Make the node at --addr hand over, leave the cluster and stop",
@@ -133,7 +133,7 @@ func (a OperatorCommands) raftLeave() *cobra.Command {
 	}
 }
 
-func (a OperatorCommands) verify() *cobra.Command {
+func (a Commands) verify() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify",
 		Short: "Walk every node's invariants and compare their digests at one index; exit 1 where one differs",

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-func (a OperatorCommands) audit() *cobra.Command {
+func (a Commands) audit() *cobra.Command {
 	var data, backup string
 	var f cli.BackupFlags
 	cmd := &cobra.Command{
@@ -55,7 +55,7 @@ Nothing is written.`,
 	return cmd
 }
 
-func (a OperatorCommands) printAudit(r rota.AuditReport) error {
+func (a Commands) printAudit(r rota.AuditReport) error {
 	facts := []cli.Fact{{Name: "entries", Value: fmt.Sprintf("%d (index %d to %d)", r.Entries, r.From, r.To)}, {Name: "operations", Value: r.Operations},
 		{Name: "rounds", Value: r.Rounds}, {Name: "proved", Value: r.Proved},
 		{Name: "fires", Value: fmt.Sprintf("%d (%d proved, %d refused)", r.Fires, r.FiresProved, r.FiresRefused)}}

@@ -16,7 +16,7 @@ import (
 	"github.com/rotasched/rota/internal/depot"
 )
 
-func (a OperatorCommands) backupNow() *cobra.Command {
+func (a Commands) backupNow() *cobra.Command {
 	return &cobra.Command{
 		Use:   "now",
 		Short: "Have the leader store a backup at once where its --backup-to says",
@@ -37,7 +37,7 @@ func (a OperatorCommands) backupNow() *cobra.Command {
 	}
 }
 
-func (a OperatorCommands) backupList() *cobra.Command {
+func (a Commands) backupList() *cobra.Command {
 	var store depot.Options
 	cmd := &cobra.Command{
 		Use:   "list --from PLACE",
@@ -90,7 +90,7 @@ func backupsIn(ctx context.Context, from depot.Options) (*depot.Depot, []depot.B
 	return d, all, nil
 }
 
-func (a OperatorCommands) backupDrill() *cobra.Command {
+func (a Commands) backupDrill() *cobra.Command {
 	var f cli.BackupFlags
 	var cluster string
 	cmd := &cobra.Command{

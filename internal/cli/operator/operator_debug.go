@@ -43,7 +43,7 @@ type debugFlags struct {
 	root *cobra.Command
 }
 
-func (a OperatorCommands) debug() *cobra.Command {
+func (a Commands) debug() *cobra.Command {
 	f := &debugFlags{}
 	cmd := &cobra.Command{
 		Use:   "debug [--out F] [--admin H:P]… [--log F]… [--server-config F] [--data DIR]",
@@ -95,7 +95,7 @@ type collected struct {
 }
 
 // collect writes the archive.
-func (a OperatorCommands) collect(ctx context.Context, f *debugFlags) error {
+func (a Commands) collect(ctx context.Context, f *debugFlags) error {
 	now := time.Now().UTC()
 	root := "rota-debug-" + now.Format("20060102T150405Z")
 	if f.out == "" {
@@ -130,7 +130,7 @@ func (a OperatorCommands) collect(ctx context.Context, f *debugFlags) error {
 
 // fill collects everything: what is small and says most comes first, as the bound may cut off
 // the rest. silent says why no node answered, where none did.
-func (a OperatorCommands) fill(ctx context.Context, b *bundle, f *debugFlags) (silent, err error) {
+func (a Commands) fill(ctx context.Context, b *bundle, f *debugFlags) (silent, err error) {
 	if err := b.addJSON("version.json", serve.ThisVersion()); err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func (a OperatorCommands) fill(ctx context.Context, b *bundle, f *debugFlags) (s
 }
 
 // debugAdmins adds the pages of admin ports, all asked at once.
-func (a OperatorCommands) debugAdmins(ctx context.Context, b *bundle, admins []string, interval time.Duration) (answered bool, err error) {
+func (a Commands) debugAdmins(ctx context.Context, b *bundle, admins []string, interval time.Duration) (answered bool, err error) {
 	pages := make([]adminPages, len(admins))
 	var all sync.WaitGroup
 	for i, addr := range admins {
@@ -192,7 +192,7 @@ func (a OperatorCommands) debugAdmins(ctx context.Context, b *bundle, admins []s
 }
 
 // debugStatus adds the cluster's status; silent says why there is none.
-func (a OperatorCommands) debugStatus(ctx context.Context, b *bundle) (known *rota.ClusterStatus, silent, err error) {
+func (a Commands) debugStatus(ctx context.Context, b *bundle) (known *rota.ClusterStatus, silent, err error) {
 	var status rota.ClusterStatus
 	silent = a.atNode(ctx, a.Addrs, func(ctx context.Context, c *client.Client) (err error) {
 		status, err = c.Status(ctx)
@@ -206,7 +206,7 @@ func (a OperatorCommands) debugStatus(ctx context.Context, b *bundle) (known *ro
 }
 
 // atNode makes a call that nodes are given a little time for.
-func (a OperatorCommands) atNode(ctx context.Context, addrs []string, call func(context.Context, *client.Client) error) error {
+func (a Commands) atNode(ctx context.Context, addrs []string, call func(context.Context, *client.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, debugCall)
 	defer cancel()
 	c, err := a.DialTo(addrs)
@@ -218,7 +218,7 @@ func (a OperatorCommands) atNode(ctx context.Context, addrs []string, call func(
 }
 
 // debugNodes adds what each node sees, and returns their API addresses.
-func (a OperatorCommands) debugNodes(ctx context.Context, b *bundle, status *rota.ClusterStatus) (addrs []string, err error) {
+func (a Commands) debugNodes(ctx context.Context, b *bundle, status *rota.ClusterStatus) (addrs []string, err error) {
 	if status == nil {
 		return a.Addrs, nil
 	}
@@ -253,7 +253,7 @@ func (a OperatorCommands) debugNodes(ctx context.Context, b *bundle, status *rot
 }
 
 // debugQueues adds the queues and their policies.
-func (a OperatorCommands) debugQueues(ctx context.Context, b *bundle) error {
+func (a Commands) debugQueues(ctx context.Context, b *bundle) error {
 	queues := []rota.Queue{}
 	err := a.atNode(ctx, a.Addrs, func(ctx context.Context, c *client.Client) error {
 		for q, err := range c.Queues(ctx) {
@@ -272,7 +272,7 @@ func (a OperatorCommands) debugQueues(ctx context.Context, b *bundle) error {
 }
 
 // debugEvents adds the last events. What users put into jobs stays out of them, unless asked for.
-func (a OperatorCommands) debugEvents(ctx context.Context, b *bundle, f *debugFlags) error {
+func (a Commands) debugEvents(ctx context.Context, b *bundle, f *debugFlags) error {
 	var last []rota.ServedEvent
 	read := func() error {
 		ctx, cancel := context.WithTimeout(ctx, debugRead)

@@ -16,7 +16,7 @@ import (
 // maxReportBytes bounds a file of --others.
 const maxReportBytes = 1 << 20
 
-func (a OperatorCommands) recover() *cobra.Command {
+func (a Commands) recover() *cobra.Command {
 	var data string
 	var report, lose bool
 	var others []string
@@ -59,7 +59,7 @@ are bound to the old cluster.`,
 	return cmd
 }
 
-func (a OperatorCommands) reportDisk(ctx context.Context, data string) error {
+func (a Commands) reportDisk(ctx context.Context, data string) error {
 	r, err := recovery.Inspect(ctx, data)
 	if err != nil {
 		return cli.AsFailure(err)
@@ -75,7 +75,7 @@ func (a OperatorCommands) reportDisk(ctx context.Context, data string) error {
 	})
 }
 
-func (a OperatorCommands) recoverDisk(ctx context.Context, data string, others []string) error {
+func (a Commands) recoverDisk(ctx context.Context, data string, others []string) error {
 	o := recovery.Options{Data: data}
 	for _, path := range others {
 		r, err := readReport(path)

@@ -141,7 +141,7 @@ func (s *nodeSize) known() time.Duration {
 	return max(s.Kept, min(s.Retention, time.Duration(limits.TombstoneCap/max(s.Rate, 1))*time.Second))
 }
 
-func (a OperatorCommands) size() *cobra.Command {
+func (a Commands) size() *cobra.Command {
 	l := &Load{}
 	cmd := &cobra.Command{
 		Use:   "size [--rate R] [--pending N] [--workers N] [--payload BYTES]",

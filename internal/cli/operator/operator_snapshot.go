@@ -16,7 +16,7 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-func (a OperatorCommands) snapshotSave() *cobra.Command {
+func (a Commands) snapshotSave() *cobra.Command {
 	var stale bool
 	var data string
 	cmd := &cobra.Command{
@@ -78,7 +78,7 @@ func saveSnapshot(path string, stream func(io.Writer) error) (rota.SnapshotInfo,
 	return info, damaged(err)
 }
 
-func (a OperatorCommands) snapshotInspect() *cobra.Command {
+func (a Commands) snapshotInspect() *cobra.Command {
 	var f cli.BackupFlags
 	cmd := &cobra.Command{
 		Use:   "inspect F",
@@ -109,7 +109,7 @@ func damaged(err error) error {
 	return err
 }
 
-func (a OperatorCommands) printSnapshot(path string, info rota.SnapshotInfo) error {
+func (a Commands) printSnapshot(path string, info rota.SnapshotInfo) error {
 	return a.PrintOne(info, []string{path}, func(bool) string {
 		return cli.RenderFacts([]cli.Fact{
 			{Name: "file", Value: path}, {Name: "cluster", Value: info.ClusterID}, {Name: "incarnation", Value: info.Incarnation},
@@ -120,7 +120,7 @@ func (a OperatorCommands) printSnapshot(path string, info rota.SnapshotInfo) err
 	})
 }
 
-func (a OperatorCommands) snapshotRestore() *cobra.Command {
+func (a Commands) snapshotRestore() *cobra.Command {
 	var o recovery.RestoreOptions
 	var f cli.BackupFlags
 	var node string

@@ -27,7 +27,7 @@ const (
 	binaryMost = 64 << 10
 )
 
-func (a OperatorCommands) upgradeCheck() *cobra.Command {
+func (a Commands) upgradeCheck() *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
 		Use:   "check [--to PATH]",
@@ -73,7 +73,7 @@ something does, and 7 where no node answers.`,
 }
 
 // upgradeFacts asks all nodes, each of them itself, too, and the new binary.
-func (a OperatorCommands) upgradeFacts(ctx context.Context, to string) (f upgrade.Facts, err error) {
+func (a Commands) upgradeFacts(ctx context.Context, to string) (f upgrade.Facts, err error) {
 	own := serve.ThisVersion()
 	f = upgrade.Facts{Now: time.Now(), Own: upgrade.Binary{Version: own.Version, Formats: &own.Formats}, Answers: make(map[rota.NodeID]upgrade.Answer)}
 	if to != "" {

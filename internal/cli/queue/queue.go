@@ -16,10 +16,10 @@ import (
 	"github.com/rotasched/rota/internal/server"
 )
 
-// QueueCommands are the commands of queues.
-type QueueCommands struct{ *cli.App }
+// Commands are the commands of queues.
+type Commands struct{ *cli.App }
 
-func (a QueueCommands) Command() *cobra.Command {
+func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "queue", Short: "See and change queues"},
 		a.List(), a.show(), a.set(),
 		a.paused("pause", "Start no more jobs of a queue; what runs goes on", "true"),
@@ -27,7 +27,7 @@ func (a QueueCommands) Command() *cobra.Command {
 		a.delete())
 }
 
-func (a QueueCommands) delete() *cobra.Command {
+func (a Commands) delete() *cobra.Command {
 	var to string
 	cmd := a.DeletesVersion("delete Q", "Forget a queue that no job, workflow, schedule or rule names",
 		"queue delete images\n  rota queue delete images --drain-to pictures",
@@ -54,7 +54,7 @@ func (a QueueCommands) delete() *cobra.Command {
 	return cmd
 }
 
-func (a QueueCommands) List() *cobra.Command {
+func (a Commands) List() *cobra.Command {
 	return a.ListCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the queues",
@@ -98,7 +98,7 @@ func queueColumns() []cli.Column[rota.Queue] {
 	}
 }
 
-func (a QueueCommands) show() *cobra.Command {
+func (a Commands) show() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:   "show Q",
 		Short: "Show a queue's counters and its whole policy",
@@ -114,7 +114,7 @@ func (a QueueCommands) show() *cobra.Command {
 	})
 }
 
-func (a QueueCommands) set() *cobra.Command {
+func (a Commands) set() *cobra.Command {
 	var preset string
 	var pairs []string
 	var how cli.SetFlags
@@ -171,7 +171,7 @@ func parseSettings(preset string, pairs []string) ([]rota.Setting, error) {
 	return set, nil
 }
 
-func (a QueueCommands) paused(verb, short, paused string) *cobra.Command {
+func (a Commands) paused(verb, short, paused string) *cobra.Command {
 	return &cobra.Command{
 		Use:   verb + " Q",
 		Short: short,
@@ -191,7 +191,7 @@ func (a QueueCommands) paused(verb, short, paused string) *cobra.Command {
 	}
 }
 
-func (a QueueCommands) print(q rota.Queue) error {
+func (a Commands) print(q rota.Queue) error {
 	return a.PrintOne(q, []string{string(q.Name)}, func(wide bool) string {
 		text := cli.RenderFacts([]cli.Fact{
 			{Name: "queue", Value: q.Name}, {Name: "preset", Value: q.Policy.Preset}, {Name: "paused", Value: q.Policy.Paused},

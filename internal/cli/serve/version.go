@@ -16,7 +16,7 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// Version is set by the build: -ldflags "-X main.version=…".
+// Version is that of this binary: main sets it to what the build said.
 var Version = "dev"
 
 // VersionInfo is what `rota version` prints.

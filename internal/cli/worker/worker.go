@@ -13,10 +13,10 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// WorkerCommands are the commands of workers: running one here, and seeing and changing all.
-type WorkerCommands struct{ *cli.App }
+// Commands are the commands of workers: running one here, and seeing and changing all.
+type Commands struct{ *cli.App }
 
-func (a WorkerCommands) Command() *cobra.Command {
+func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "worker", Short: "Run workers and look after them"},
 		a.runCommand(), a.List(), a.show(),
 		a.one("drain", "Let a worker finish what it has and get nothing new", (*client.Client).DrainWorker),
@@ -30,7 +30,7 @@ func (a WorkerCommands) Command() *cobra.Command {
 		a.attestCommand())
 }
 
-func (a WorkerCommands) List() *cobra.Command {
+func (a Commands) List() *cobra.Command {
 	var all bool
 	var status string
 	cmd := &cobra.Command{
@@ -98,7 +98,7 @@ func workerColumns() []cli.Column[rota.Worker] {
 	}
 }
 
-func (a WorkerCommands) show() *cobra.Command {
+func (a Commands) show() *cobra.Command {
 	return a.Reads(a.one("show", "Show one worker with its open leases",
 		func(c *client.Client, ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
 			w, err := c.Worker(ctx, id, a.Fresh()...)
@@ -111,7 +111,7 @@ func (a WorkerCommands) show() *cobra.Command {
 
 // one is a command that does something with one worker and prints it; ask has the form of
 // the client's own methods.
-func (a WorkerCommands) one(verb, short string,
+func (a Commands) one(verb, short string,
 	ask func(*client.Client, context.Context, rota.WorkerID) (rota.Worker, error),
 ) *cobra.Command {
 	return &cobra.Command{

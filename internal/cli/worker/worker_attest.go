@@ -19,7 +19,7 @@ type attestFlags struct {
 	stake                                   int64
 }
 
-func (a WorkerCommands) attestCommand() *cobra.Command {
+func (a Commands) attestCommand() *cobra.Command {
 	f := &attestFlags{}
 	cmd := &cobra.Command{
 		Use:   "attest --key F --worker ID --expires D [--stake N] [--cluster-id C] | attest --generate-key F",
@@ -59,7 +59,7 @@ signed here, less what was slashed, until the attestation expires.`,
 	return cmd
 }
 
-func (a WorkerCommands) attest(cmd *cobra.Command, args []string, f *attestFlags) error {
+func (a Commands) attest(cmd *cobra.Command, args []string, f *attestFlags) error {
 	for _, needed := range []struct{ flag, value string }{{"key", f.key}, {"worker", f.worker},
 		{"expires", f.expires}} {
 		if needed.value == "" {
@@ -125,14 +125,14 @@ func ParseExpiry(text string, now time.Time) (rota.Date, error) {
 }
 
 // printAttestation prints JSON where tables are asked for, too: it is for a file.
-func (a WorkerCommands) printAttestation(attestation rota.Attestation) error {
+func (a Commands) printAttestation(attestation rota.Attestation) error {
 	if a.Output == "table" || a.Output == "wide" {
 		return cli.WriteValue(a.Stdout, "json", attestation)
 	}
 	return a.PrintOne(attestation, []string{string(attestation.Worker)}, nil)
 }
 
-func (a WorkerCommands) generateKey(path string) error {
+func (a Commands) generateKey(path string) error {
 	public, err := auth.NewSigningKey(path)
 	if err != nil {
 		return cli.Failf("make a key: %w", err)

@@ -79,7 +79,7 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 A worker that the cluster refuses exits with the refusal's code (8 without a credential or a
 right), unless --retry-refused is given.`
 
-func (a WorkerCommands) runCommand() *cobra.Command {
+func (a Commands) runCommand() *cobra.Command {
 	f := &WorkerFlags{}
 	cmd := &cobra.Command{
 		Use:   "run --queues Q[,Q] [--types T[,T]]",
@@ -207,7 +207,7 @@ func (f *WorkerFlags) Secrets() (s workerSecrets, err error) {
 	return s, nil
 }
 
-func (a WorkerCommands) run(ctx context.Context, f *WorkerFlags, spec rota.WorkerSpec,
+func (a Commands) run(ctx context.Context, f *WorkerFlags, spec rota.WorkerSpec,
 	attestation *rota.Attestation, secrets workerSecrets, pipe *guard.Pipe) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -267,7 +267,7 @@ func (a WorkerCommands) run(ctx context.Context, f *WorkerFlags, spec rota.Worke
 }
 
 // secondSignal ends what runs when a signal comes after the one that drains.
-func (a WorkerCommands) secondSignal(ctx, hard context.Context, stop context.CancelFunc) {
+func (a Commands) secondSignal(ctx, hard context.Context, stop context.CancelFunc) {
 	select {
 	case <-hard.Done():
 		return
@@ -285,7 +285,7 @@ func (a WorkerCommands) secondSignal(ctx, hard context.Context, stop context.Can
 }
 
 // observer says on stderr what an operator would ask about.
-func (a WorkerCommands) observer() client.Observer {
+func (a Commands) observer() client.Observer {
 	return client.Observer{
 		Lost: func(e client.HandlerEvent) { a.Talk("%v", e.Err) },
 		GivenUp: func(e client.HandlerEvent) {
@@ -304,7 +304,7 @@ func (a WorkerCommands) observer() client.Observer {
 }
 
 // Handler returns the handler that runs each job.
-func (a WorkerCommands) Handler(command string, pass []string) client.Handler {
+func (a Commands) Handler(command string, pass []string) client.Handler {
 	if command == "" {
 		return loadgen.Simulate
 	}

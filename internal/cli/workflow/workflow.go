@@ -15,10 +15,10 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// WorkflowCommands are the commands of workflows.
-type WorkflowCommands struct{ *cli.App }
+// Commands are the commands of workflows.
+type Commands struct{ *cli.App }
 
-func (a WorkflowCommands) Command() *cobra.Command {
+func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "workflow", Short: "Submit workflows of jobs and look after them",
 		Long: `A workflow is a graph of jobs without cycles: a node starts when all its parents have
 COMPLETED, and sees their outputs. A node's job has the id WORKFLOW/NODE; rota job show, why
@@ -33,7 +33,7 @@ func workflowID(arg string) (rota.WorkflowID, error) {
 	return id, rota.CheckID("workflow", id)
 }
 
-func (a WorkflowCommands) List() *cobra.Command {
+func (a Commands) List() *cobra.Command {
 	var state, queue, tenant, cursor string
 	var limit int
 	cmd := &cobra.Command{
@@ -96,7 +96,7 @@ func WorkflowColumns() []cli.Column[rota.Workflow] {
 	}
 }
 
-func (a WorkflowCommands) cancel() *cobra.Command {
+func (a Commands) cancel() *cobra.Command {
 	return &cobra.Command{
 		Use:     "cancel ID",
 		Short:   "Cancel what has not ended of a workflow, running nodes too",
@@ -116,7 +116,7 @@ func (a WorkflowCommands) cancel() *cobra.Command {
 	}
 }
 
-func (a WorkflowCommands) retry() *cobra.Command {
+func (a Commands) retry() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "retry ID [--from NODE]",
@@ -147,7 +147,7 @@ again.`,
 	return cmd
 }
 
-func (a WorkflowCommands) signal() *cobra.Command {
+func (a Commands) signal() *cobra.Command {
 	var id, payload string
 	var refuse bool
 	cmd := &cobra.Command{
@@ -193,7 +193,7 @@ same --id again changes nothing, and any other is refused (exit 4).`,
 	return cmd
 }
 
-func (a WorkflowCommands) wait() *cobra.Command {
+func (a Commands) wait() *cobra.Command {
 	return &cobra.Command{
 		Use:   "wait ID",
 		Short: "Wait until a workflow ended; exit 6 if it did otherwise than COMPLETED, 5 after --timeout",
@@ -212,7 +212,7 @@ func (a WorkflowCommands) wait() *cobra.Command {
 
 // await waits for a workflow's end and prints it; late begins what is said
 // when --timeout is over before.
-func (a WorkflowCommands) await(ctx context.Context, id rota.WorkflowID, late string) error {
+func (a Commands) await(ctx context.Context, id rota.WorkflowID, late string) error {
 	return a.Waiting(func(ctx context.Context, c *client.Client, _ []string) error {
 		stop := a.progress(ctx, c, id)
 		w, err := c.WaitWorkflow(ctx, id)
@@ -235,7 +235,7 @@ const watchEvery = time.Second
 
 // progress shows a workflow's progress on a terminal until its result is called
 // with how many nodes have ended then.
-func (a WorkflowCommands) progress(ctx context.Context, c *client.Client, id rota.WorkflowID) (stop func(ended int64)) {
+func (a Commands) progress(ctx context.Context, c *client.Client, id rota.WorkflowID) (stop func(ended int64)) {
 	if !cli.Terminal(a.Stderr) {
 		return func(int64) {}
 	}

@@ -52,7 +52,7 @@ func lookOf(s rota.NodeState) nodeLook {
 	return nodeLook{"?", "0", "#ffffff"}
 }
 
-func (a WorkflowCommands) graph() *cobra.Command {
+func (a Commands) graph() *cobra.Command {
 	var dot bool
 	cmd := &cobra.Command{
 		Use:   "graph ID [--dot]",

@@ -25,7 +25,7 @@ const (
 	barCells = 30
 )
 
-func (a WorkflowCommands) show() *cobra.Command {
+func (a Commands) show() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:   "show ID",
 		Short: "Show one workflow with its nodes, progress and critical path",
@@ -44,7 +44,7 @@ still takes. More than 50 nodes are summed up by type: -o wide tells all, -o jso
 }
 
 // whole reads a workflow with its nodes.
-func (a WorkflowCommands) whole(ctx context.Context, c *client.Client, arg string) (rota.Workflow, error) {
+func (a Commands) whole(ctx context.Context, c *client.Client, arg string) (rota.Workflow, error) {
 	id, err := workflowID(arg)
 	if err != nil {
 		return rota.Workflow{}, err
@@ -65,7 +65,7 @@ func (a WorkflowCommands) whole(ctx context.Context, c *client.Client, arg strin
 }
 
 // Print prints one workflow, with its nodes where they were read.
-func (a WorkflowCommands) Print(ctx context.Context, c *client.Client, w rota.Workflow) error {
+func (a Commands) Print(ctx context.Context, c *client.Client, w rota.Workflow) error {
 	now := rota.Clock(0)
 	if w.State == rota.WorkflowRunning && (a.Output == "table" || a.Output == "wide") {
 		if s, err := c.Status(ctx); err == nil {

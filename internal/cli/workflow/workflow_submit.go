@@ -19,7 +19,7 @@ type WorkflowFlags struct {
 	resources, wait                      bool
 }
 
-func (a WorkflowCommands) submit() *cobra.Command {
+func (a Commands) submit() *cobra.Command {
 	f := &WorkflowFlags{}
 	cmd := &cobra.Command{
 		Use:   "submit FILE|-",
@@ -103,7 +103,7 @@ func (f *WorkflowFlags) check() (policy rota.FailurePolicy, err error) {
 }
 
 // Spec makes the workflow of a file and the flags; nobody is called yet.
-func (a WorkflowCommands) Spec(f *WorkflowFlags, policy rota.FailurePolicy, path, given string) (rota.WorkflowSpec, error) {
+func (a Commands) Spec(f *WorkflowFlags, policy rota.FailurePolicy, path, given string) (rota.WorkflowSpec, error) {
 	var none rota.WorkflowSpec
 	text, err := flowfile.Read(path, a.Stdin)
 	if err != nil {
@@ -137,7 +137,7 @@ func (a WorkflowCommands) Spec(f *WorkflowFlags, policy rota.FailurePolicy, path
 // nodeTime is added to --timeout's default for each node that is sent.
 const nodeTime = time.Millisecond
 
-func (a WorkflowCommands) submitSpec(ctx context.Context, spec rota.WorkflowSpec, wait bool) error {
+func (a Commands) submitSpec(ctx context.Context, spec rota.WorkflowSpec, wait bool) error {
 	if !a.TimeoutSet {
 		a.Timeout += time.Duration(len(spec.Nodes)) * nodeTime
 	}
