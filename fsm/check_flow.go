@@ -151,37 +151,6 @@ func (c *checker) flow(f *flow, r *workflowRow) {
 	c.gates(f, r)
 }
 
-// sound reports whether what a row that is kept tells of its state goes together.
-func (r *workflowRow) sound() bool {
-	whole := r.added == r.nodes && r.linked == r.edges
-	if r.added > r.nodes || r.linked > r.edges || r.failed >= r.nodes || r.cursor > r.nodes || !r.redo && r.from != 0 {
-		return false
-	}
-	if r.state != rota.WorkflowRunning && (r.ending != rota.WorkflowNone || r.redo || r.live > 0 || r.cursor != 0) {
-		return false
-	}
-	switch r.state {
-	case rota.WorkflowOpen:
-		return r.runs == 0
-	case rota.WorkflowRunning:
-		ends := r.ending == rota.WorkflowFailed || r.ending == rota.WorkflowCancelled
-		switch {
-		case r.redo:
-			return whole && r.runs > 1 && r.ending == rota.WorkflowNone && r.cursor < r.nodes
-		case ends:
-			return whole && r.runs > 0 && r.live+r.blocked > 0
-		default:
-			return whole && r.runs > 0 && r.live+r.blocked > 0 && r.ending == rota.WorkflowNone && r.cursor == 0
-		}
-	case rota.WorkflowCompleted:
-		return whole && r.runs > 0 && r.completed+r.unneeded == r.nodes
-	case rota.WorkflowFailed, rota.WorkflowCancelled:
-		return whole && r.runs > 0 && r.blocked == 0 && r.completed+r.unneeded < r.nodes
-	default:
-		return false
-	}
-}
-
 // redo checks what a retry under way is yet to take back.
 func (c *checker) redo(f *flow, r *workflowRow) {
 	if (f.redo != nil) != (r.redo && r.from > 0) {

@@ -245,13 +245,6 @@ func (d *decision) sinceInterleave(q *queueRow) uint64 {
 	return q.sinceInterleave + d.before[q.name]
 }
 
-// interleaves reports whether the next round, so many assignments after the last interleaved one, begins
-// with the oldest job (SPEC §5.1).
-func (r *queueRow) interleaves(since uint64) bool {
-	k := r.policy.StarvationInterleave
-	return k > 0 && since >= uint64(k-1)
-}
-
 // DispatchMs is the shortest dispatch_interval of the queues that have QUEUED jobs,
 // 0 if none has.
 func (vw *View) DispatchMs() (least int64) {

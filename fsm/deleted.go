@@ -313,16 +313,3 @@ func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, past []rota.Attempt, tex
 	m.timers.expire.set(string(t.id), 0, int64(j.expires()))
 	return m.leasing.useUp(j, rota.ReasonProofInvalid, 0)
 }
-
-// disprove notes at the attempt that completed the job that its proof was invalid.
-func (r *jobRow) disprove(t *tombRow, text string) {
-	for i := range r.attempts {
-		if a := &r.attempts[i]; a.Lease == t.lease {
-			a.End, a.Error = rota.ReasonProofInvalid, tail(text, limits.MaxErrorBytes)
-			return
-		}
-	}
-	last := rota.Attempt{Number: t.attempt, Life: t.life, Worker: t.worker, Lease: t.lease, Ended: t.finished,
-		End: rota.ReasonProofInvalid, Error: text, Log: t.logged}
-	r.attempts = append(r.attempts[max(0, len(r.attempts)+1-limits.MaxAttemptsKept):], last)
-}

@@ -118,7 +118,7 @@ func (s StagedRecord) Mark() (m Mark, ended rota.Date) {
 }
 
 // Ended returns the record in words.
-func (s StagedRecord) Ended() Ended { return s.rec.words() }
+func (s StagedRecord) Ended() Ended { return wordsOf(s.rec) }
 
 // Staged returns the oldest staged records, at most limit and about maxBytes of
 // them, one at least where there is any.
@@ -252,11 +252,6 @@ func (e *Ended) Again(spec *fsmpb.JobSpec) *fsmpb.Outcome {
 	return againOutcome(rota.JobID(spec.GetId()), e.Job.State, e.Content == (rota.Digest{}) || e.Content == ContentOf(spec))
 }
 
-func (r *record) words() Ended {
-	t := r.ended.row()
-	return Ended{r.seq, t.content, deadJob(&t, r)}
-}
-
 // encodeEnded is a terminal job in full: its tombstone, then its record.
 func encodeEnded(e *encoder, r *record) {
 	e.b = append(e.b, r.ended...)
@@ -280,7 +275,7 @@ func DecodeEnded(b []byte) (Ended, error) {
 	if err := d.done(); err != nil {
 		return Ended{}, err
 	}
-	return r.words(), nil
+	return wordsOf(r), nil
 }
 
 // DecodeMark reads what lists and retention must know of what StagedRecord.Append wrote, without
@@ -406,4 +401,9 @@ func readPast(t *tombRow, p *fsmpb.Past) ([]rota.Attempt, error) {
 		return nil, rota.Refusef(rota.KindInvalid, "past", "the attempts given for job %s are none that it can have had", t.id)
 	}
 	return attempts, nil
+}
+
+func wordsOf(r *record) Ended {
+	t := r.ended.row()
+	return Ended{r.seq, t.content, deadJob(&t, r)}
 }

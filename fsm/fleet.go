@@ -199,32 +199,6 @@ func (fl *fleet) attest(w *workerRow, a attestation) {
 	}
 }
 
-// stakeLeft is the stake that was attested last without what was slashed.
-func (r *workerRow) stakeLeft() int64 { return max(0, r.attestedStake-r.slashed) }
-
-// stakeNow is what counts for min_stake: what is left, while the attestation holds.
-// What a worker declares of itself counts for nothing.
-func (r *workerRow) stakeNow() int64 {
-	if !r.attested() {
-		return 0
-	}
-	return r.stakeLeft()
-}
-
-// knows reports whether a hash is that of the worker's secret.
-func (r *workerRow) knows(hash []byte) bool { return string(hash) == string(r.secretHash[:]) }
-
-// attested reports whether the worker's attestation holds, as of the last sweep.
-func (r *workerRow) attested() bool { return r.attestedUntil != 0 && !r.lapsed }
-
-// attestationEnds is when fireAttestation is due, on the date; 0 for never.
-func (r *workerRow) attestationEnds() rota.Date {
-	if r.lapsed {
-		return 0
-	}
-	return r.attestedUntil
-}
-
 // fireAttestation notes that a worker's attestation has expired. It ends no lease
 // (SPEC §8.5): the worker gets no more of queues that ask for one.
 func (fl *fleet) fireAttestation(id string) {
@@ -417,19 +391,6 @@ func (fl *fleet) fireDisowned(id string) {
 		w.before, w.silentSince = up, fl.s.head.now()
 	}
 	fl.s.journal.emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: w.status})
-}
-
-// live reports whether the id is somebody's: only RETIRED workers, and UNREACHABLE
-// ones without a lease, give it up to another secret.
-func (r *workerRow) live() bool {
-	switch r.status {
-	case rota.WorkerRetired:
-		return false
-	case rota.WorkerUnreachable:
-		return r.open > 0
-	default:
-		return true
-	}
 }
 
 // supersede revokes the leases of a session that another one takes the place of

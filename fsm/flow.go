@@ -128,9 +128,6 @@ func newFlow(r *workflowRow) *flow {
 		queueAt: make(map[rota.QueueName]int), holds: make(map[sched.ClassID]bool), urgent: rota.MaxPriority}
 }
 
-// vertexName is the node's id within its workflow.
-func vertexName(r *vertexRow) string { return string(r.spec.ID[len(r.workflow)+1:]) }
-
 // append adds the next vertex; its counters say that no parent has ended.
 func (f *flow) append(v *vertexRow) {
 	f.rows = append(f.rows, v)

@@ -133,14 +133,6 @@ func (fs *flows) endFlow(f *flow, r *workflowRow, as rota.WorkflowState) {
 	fs.flowIndex.passing.Set(f.seq, f)
 }
 
-// why is the reason of a job that ends because its workflow does.
-func (r *workflowRow) why() rota.Reason {
-	if r.ending == rota.WorkflowCancelled {
-		return rota.ReasonWorkflowCancelled
-	}
-	return rota.ReasonWorkflowFailed
-}
-
 // endsWith cancels a job that would wait again, where its workflow is ending: an
 // attempt that does not complete is its last then. Its lease is closed already.
 func (fs *flows) endsWith(j *jobRow) bool {
@@ -212,23 +204,6 @@ func (f *flow) blame(r *workflowRow) {
 	if first != nil {
 		r.failed, r.reason = first.number, first.reason
 	}
-}
-
-// blamedBefore orders nodes that did not complete; of those of one entry the one of the lower number comes first.
-func (v *vertexRow) blamedBefore(o *vertexRow) bool {
-	if own := v.failedItself(); own != o.failedItself() {
-		return own
-	}
-	return v.finishedAt < o.finishedAt
-}
-
-// failedItself reports whether a node that did not complete ended for a reason of its own.
-func (v *vertexRow) failedItself() bool {
-	switch v.reason {
-	case rota.ReasonParentFailed, rota.ReasonWorkflowFailed, rota.ReasonWorkflowCancelled, rota.ReasonNotNeeded:
-		return false
-	}
-	return true
 }
 
 // emitFlow adds an event about a workflow; r is editable.
@@ -373,17 +348,6 @@ func (fs *flows) takeBack(f *flow, r *workflowRow, number uint32) bool {
 	fs.addWork(f, r, number)
 	return true
 }
-
-// lapses is when an upload is given up, 0 for never.
-func (r *workflowRow) lapses() int64 {
-	if r.state != rota.WorkflowOpen || r.leaving {
-		return 0
-	}
-	return int64(r.touched + limits.UploadLapses)
-}
-
-// endures reports whether a workflow is over, and kept until its date.
-func (r *workflowRow) endures() bool { return r.state.Terminal() && !r.leaving }
 
 // noteOver puts a workflow that is over among those that leave by their dates, and by
 // their ends where new ones need the room; by is -1 for one that does not endure any more.

@@ -8,16 +8,6 @@ import "github.com/rotasched/rota"
 // runRules are the first rules under which nodes may do so.
 const runRules = 2
 
-// unneeded reports whether a vertex was skipped as it was to run on a failure that did not come.
-func (r *vertexRow) unneeded() bool {
-	return r.state == rota.NodeSkipped && r.reason == rota.ReasonNotNeeded
-}
-
-// outlives reports whether a vertex runs in a workflow that ends so: what it waits for comes to its end all the same.
-func (r *vertexRow) outlives(ending rota.WorkflowState) bool {
-	return r.run == rota.RunAlways || r.run == rota.RunOnFailure && ending == rota.WorkflowFailed
-}
-
 // outliving are the vertices to be processed that outlive the end of their workflow.
 func (f *flow) outliving(r *workflowRow) (numbers []uint32) {
 	if !f.conditional {

@@ -164,7 +164,7 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	f.hooks.Scan(func(_ rota.WebhookName, r *hookRow) bool { return put(tagWebhook, func() { r.canonical(&e) }) })
 	f.tzdata.Scan(func(_ string, r *tzdataRow) bool { return put(tagTZData, func() { r.canonical(&e) }) })
 	f.estimates.Scan(func(_ string, r *estimateRow) bool { return put(tagEstimate, func() { r.canonical(&e) }) })
-	if !planted.dedupeNotInSnapshot() {
+	if !plantedGround.dedupeNotInSnapshot() {
 		f.tombs.Scan(func(_ rota.JobID, t tomb) bool { return put(tagTomb, func() { e.b = append(e.b, t...) }) })
 	}
 	f.staged.Scan(func(_ uint64, r *record) bool { return put(tagRecord, func() { encodeEnded(&e, r) }) })

@@ -92,7 +92,7 @@ func (jn *journal) emitFor(j *jobRow, e *rota.Event) {
 }
 
 func (jn *journal) announce(e *rota.Event) rota.EventID {
-	if jn.mute || planted.omits(e.Kind) {
+	if jn.mute || plantedGround.omits(e.Kind) {
 		return rota.EventID{}
 	}
 	e.ID = rota.EventID{Incarnation: jn.s.head.incarnation, Index: jn.s.at, Seq: uint32(len(jn.events))}
@@ -204,17 +204,6 @@ func NextChain(previous sched.Hash, index rota.Index, events []byte) sched.Hash 
 	var next sched.Hash
 	s.Sum(next[:0])
 	return next
-}
-
-// settleHeader puts the header's new hash in the place of its old one.
-func (m *Machine) settleHeader() {
-	m.head.index = m.at
-	if m.ledger.unlogged {
-		return
-	}
-	m.ledger.sub(m.head.hash)
-	m.head.hash = hashRow(&m.ledger.enc, tagHeader, &m.head)
-	m.ledger.add(m.head.hash)
 }
 
 // owner is whose what the operation at hand makes is: its actor, or the parent of a session.

@@ -203,9 +203,6 @@ func (kr *keyring) opened(s *rota.JobSpec, by int64) {
 	}
 }
 
-// bucket is the one of the rule's rate.
-func (r *keyRuleRow) bucket() bucket { return bucket{r.PeriodMs * nsPerMs / r.Rate, max(1, r.Burst)} }
-
 // left is how many more jobs of a count may be assigned now.
 func (kr *keyring) left(c *keyCountRow, r *keyRuleRow) int64 {
 	left := int64(math.MaxInt64)
@@ -240,9 +237,6 @@ func (kr *keyring) settle(c *keyCountRow, r *keyRuleRow) {
 	c.due = due
 }
 
-// idle reports whether there is nothing to count.
-func (r *keyCountRow) idle() bool { return r.jobs == 0 && r.open == 0 && r.tat == 0 && r.blocker == "" }
-
 func (kr *keyring) drop(c *keyCountRow) {
 	kr.unblock(c)
 	kr.s.timers.key.set(c.key, int64(c.due), 0)
@@ -259,11 +253,6 @@ func (kr *keyring) due(c *keyCountRow, r *keyRuleRow) rota.Clock {
 		return r.bucket().nextToken(c.tat, kr.s.head.clock)
 	}
 	return moment(c.tat, kr.s.head.clock)
-}
-
-// taken reports whether as many leases of a count are open as may be.
-func (r *keyRuleRow) taken(c *keyCountRow) bool {
-	return r.Concurrency > 0 && c.open >= r.Concurrency || r.Sequence != rota.SequenceNone && c.open > 0
 }
 
 // fire looks again at a count whose tokens are back.

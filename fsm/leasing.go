@@ -1,11 +1,9 @@
 package fsm
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -346,15 +344,4 @@ func (m *lifecycle) expel(j *jobRow, state rota.JobState, why rota.Reason) {
 	m.s.journal.emitFor(j, &rota.Event{Kind: kind, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt, Reason: why})
 	m.finish(j, state, why, result{})
 	m.ended.freeAt = 0
-}
-
-// tail keeps the last most bytes of a text, valid UTF-8.
-func tail(s string, most int) string {
-	if len(s) > most {
-		s = s[len(s)-most:]
-	}
-	if utf8.ValidString(s) {
-		return s
-	}
-	return string(bytes.ToValidUTF8([]byte(s), []byte("?")))
 }

@@ -40,12 +40,6 @@ func unloggedOf(attempts []rota.Attempt) (list []unlogged) {
 	return list
 }
 
-// hasLog reports whether the log of a lease was kept that ended with the job or before it, as far as
-// the tombstone knows.
-func (r *tombRow) hasLog(lease rota.LeaseID) bool {
-	return r.logged && r.lease == lease || slices.ContainsFunc(r.earlier, func(a unlogged) bool { return a.logged && a.lease == lease })
-}
-
 // keepLog stages a log for the archives, under a number of its own. It is no part of the
 // digest, as no staged record is; that it was kept is.
 func (ed *ended) keepLog(of logged, packed []byte) {
@@ -123,18 +117,6 @@ func (lg *leasing) keepLogOf(id rota.JobID, worker rota.WorkerID, lease, packed 
 		}
 	}
 	return entry.Refused(rota.Refusef(rota.KindNotFound, "lease", "job %q has no such attempt among the last %d", id, limits.MaxAttemptsKept))
-}
-
-// attemptBy returns the attempt of a lease as far as logs go, nil where the tombstone knows none that
-// may bring one.
-func (r *tombRow) attemptBy(lease []byte, worker rota.WorkerID) *unlogged {
-	last := unlogged{r.lease, r.worker, r.attempt, r.logged}
-	for _, a := range append(r.earlier, last) {
-		if bytes.Equal(a.lease[:], lease) && a.worker == worker {
-			return &a
-		}
-	}
-	return nil
 }
 
 // keepEnded keeps the log of an attempt of a job that has ended.

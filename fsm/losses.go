@@ -23,9 +23,6 @@ const (
 	takenText  = "its worker was lost: another process took its id over, and it never confirmed that it had stopped"
 )
 
-// isolated reports whether a job runs alone on its worker.
-func (r *jobRow) isolated() bool { return len(r.history().losses) >= limits.IsolateAfter }
-
 // runsAlone reports whether a lease's job runs alone, or did when it ended without its lease.
 func (lg *leasing) runsAlone(l *leaseRow) bool {
 	if l.ended != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
@@ -376,7 +377,7 @@ func mixVerb(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	}
 	l := seen[max(0, len(seen)-1-d.roll(10))]
 	if open := b.leasing.leases.len(); open > 0 && d.roll(8) > 0 {
-		row := b.leasing.leases.at(d.roll(open))
+		row := rowAt(&b.leasing.leases, d.roll(open))
 		l = row.Lease
 	}
 	return verb(pickOf(d, rota.VerbAck, rota.VerbAck, rota.VerbRenew, rota.VerbComplete, rota.VerbComplete,
@@ -386,8 +387,12 @@ func mixVerb(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 
 func pickOf[T any](d *dice, list ...T) T { return list[d.roll(len(list))] }
 
-// at is the row at a place in key order.
-func (t *table[K, R, P]) at(place int) (row P) {
+// rowAt is the row at a place in key order.
+func rowAt[K ~string, R any, P interface {
+	*R
+	row
+	tree.Row[K]
+}](t *table[K, R, P], place int) (row P) {
 	t.scan(func(_ K, p P) bool {
 		row, place = p, place-1
 		return place >= 0

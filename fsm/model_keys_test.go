@@ -262,7 +262,7 @@ func (r *keyRace) finish() {
 	if r.b.leasing.leases.len() == 0 {
 		return
 	}
-	l := r.b.leasing.leases.at(r.d.IntN(r.b.leasing.leases.len())).Lease
+	l := rowAt(&r.b.leasing.leases, r.d.IntN(r.b.leasing.leases.len())).Lease
 	v, how := rota.VerbComplete, peer.FailRetry
 	if r.d.IntN(2) == 0 {
 		how = peer.FailNoRetry

@@ -157,30 +157,6 @@ func (pl *placement) move(j *jobRow, to rota.JobState) {
 	}
 }
 
-// count is where a state's counter lives; terminal states have totals only.
-func (r *queueRow) count(s rota.JobState, by int64) {
-	switch s {
-	case rota.JobBlocked:
-		r.blocked += by
-	case rota.JobDelayed:
-		r.delayed += by
-	case rota.JobQueued:
-		r.queued += by
-	case rota.JobAssigned:
-		r.assigned += by
-	case rota.JobRunning:
-		r.running += by
-	case rota.JobCompleted:
-		r.completed++
-	case rota.JobDead:
-		r.dead++
-	case rota.JobExpired:
-		r.expired++
-	case rota.JobCancelled:
-		r.cancelled++
-	}
-}
-
 // file puts a QUEUED job into its lane; j is editable.
 func (pl *placement) file(j *jobRow, q *queueRow) {
 	i := pl.registry.queues[q.name]
@@ -311,9 +287,6 @@ func (pl *placement) classify(j *jobRow) {
 	}
 	j.class = k.class
 }
-
-// ask is what a job asks of its worker.
-func (r *jobRow) ask() sched.Ask { return sched.Ask{Class: r.class, Tenant: r.spec.Tenant} }
 
 // supplyOf brings the supply up to date with a worker's row.
 func (pl *placement) supplyOf(w *workerRow) {

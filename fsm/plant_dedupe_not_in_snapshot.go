@@ -3,4 +3,4 @@
 package fsm
 
 // dedupeNotInSnapshot leaves the ids of ended jobs out of snapshots, and out of the digest, which would tell.
-func (plants) dedupeNotInSnapshot() bool { return true }
+func (groundPlants) dedupeNotInSnapshot() bool { return true }

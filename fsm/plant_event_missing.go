@@ -5,4 +5,4 @@ package fsm
 import "github.com/rotasched/rota"
 
 // omits leaves one kind of event out, on every node alike.
-func (plants) omits(kind rota.EventKind) bool { return kind == rota.EventJobRetryScheduled }
+func (groundPlants) omits(kind rota.EventKind) bool { return kind == rota.EventJobRetryScheduled }

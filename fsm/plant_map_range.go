@@ -3,9 +3,9 @@
 package fsm
 
 // mapRange fires what is due in the order of a map.
-func (plants) mapRange() bool { return true }
+func (groundPlants) mapRange() bool { return true }
 
-func (plants) anyDue(s timerSet, now int64) (timer, bool) {
+func (groundPlants) anyDue(s timerSet, now int64) (timer, bool) {
 	due := make(map[timer]bool)
 	s.Ascend(timer{}, func(t timer) bool {
 		due[t] = t.due <= now

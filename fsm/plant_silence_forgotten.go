@@ -3,4 +3,4 @@
 package fsm
 
 // silenceForgotten leaves the leases of a silent worker open to their deadlines.
-func (plants) silenceForgotten() bool { return true }
+func (groundPlants) silenceForgotten() bool { return true }

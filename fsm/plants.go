@@ -15,13 +15,9 @@ var planted plants
 func (sound) fencingOff() bool              { return false }
 func (sound) expiryWithoutEpoch() bool      { return false }
 func (sound) uncappedTick() bool            { return false }
-func (sound) dedupeNotInSnapshot() bool     { return false }
-func (sound) mapRange() bool                { return false }
-func (sound) silenceForgotten() bool        { return false }
 func (sound) childEarly(*flow, uint32) bool { return false }
 func (sound) firesTwice() bool              { return false }
 func (sound) hookRepeats() bool             { return false }
-func (sound) omits(rota.EventKind) bool     { return false }
 
 func (sound) callbackEarly(*batchRow) bool { return false }
 
@@ -30,7 +26,5 @@ func (sound) uniqueLeftBehind(rota.JobState) bool { return false }
 func (sound) keyNotInSnapshot() bool { return false }
 
 func (sound) passesHead(*keyring, keyPlace) bool { return false }
-
-func (sound) anyDue(timerSet, int64) (timer, bool) { return timer{}, false }
 
 func (sound) ttlOffset(*state) rota.Clock { return 0 }

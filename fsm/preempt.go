@@ -15,9 +15,6 @@ import (
 // worker on which leases of background jobs, of whatever queue, give way. They are
 // revoked, and the worker is held for the job until they have ended.
 
-// givesWay reports whether a job's leases may be ended for a critical one.
-func (r *jobRow) givesWay() bool { return r.spec.Priority >= limits.BackgroundPriority }
-
 // going is an open lease that gives way, or is revoked already: a worker's stand
 // together, the newest first. What a decision must know of it is beside it, so that
 // looking at many workers follows no row.

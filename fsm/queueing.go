@@ -8,13 +8,6 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// newJob returns an empty row.
-func (m *state) newJob() *jobRow {
-	j := m.jobs.fresh()
-	j.jobLife = noLife
-	return j
-}
-
 // own gives a job a jobLife to write to; j is editable.
 func (m *lifecycle) own(j *jobRow) {
 	if j.jobLife != noLife {

@@ -48,11 +48,6 @@ func queueText(q *queueRow, name rota.QueueName) (what, etag string) {
 	return what, etag
 }
 
-// says reports whether a queue has this policy already, and is not being drained.
-func (r *queueRow) says(policy *rota.QueuePolicy, expected []expectedTime) bool {
-	return *policy == r.policy && slices.Equal(expected, r.expected) && r.drainTo == ""
-}
-
 // wantQueue returns the policy that an operation would give a queue, or its refusal; it changes nothing.
 func (pl *placement) wantQueue(op *fsmpb.SetQueue, by rota.Principal) (rota.QueuePolicy, []expectedTime, error) {
 	name := rota.QueueName(op.GetName())
@@ -318,9 +313,6 @@ func (pl *placement) forgetQueue(q *queueRow) *fsmpb.Outcome {
 	pl.s.journal.emit(rota.Event{Kind: rota.EventQueueDeleted, Queue: name})
 	return &fsmpb.Outcome{}
 }
-
-// live counts the jobs of a queue that have not ended.
-func (r *queueRow) live() int64 { return r.pending() + r.assigned + r.running }
 
 // drainQueue takes one step of emptying a queue into another one (SPEC §21.5): it takes no more
 // submissions, some of its pending jobs move, and once nothing names it, it is forgotten. A

@@ -154,3 +154,12 @@ func moment(ns int64, now rota.Clock) rota.Clock {
 func (b bucket) nextToken(tat int64, now rota.Clock) rota.Clock {
 	return moment(tat-(b.burst-1)*b.every, now)
 }
+
+// within returns a tat at most a whole burst ahead of now: so the next token is at most one interval away. A bucket
+// never takes more by itself; the tat of one whose rate or burst was changed may lie further ahead.
+func (b bucket) within(tat int64, now rota.Clock) int64 {
+	if over := ahead(tat, now) - b.burst*b.every; over > 0 {
+		tat -= over
+	}
+	return tat
+}

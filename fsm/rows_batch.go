@@ -122,3 +122,16 @@ func (r *batchRow) times() (t batchTimes) {
 	}
 	return t
 }
+
+func (r *batchRow) words() rota.Batch {
+	b := rota.Batch{ID: r.id, State: r.state(), Tenant: r.tenant, Queue: r.queue, Type: r.typ, Size: r.size, BatchCounts: r.counts, Opened: r.opened,
+		Sealed: r.sealed, Finished: r.finished, Why: r.why, By: r.by}
+	switch b.State {
+	case rota.BatchOpen:
+		b.SealsAt = r.seals()
+	case rota.BatchFinished:
+		b.Callback = rota.CallbackID(r.id)
+	case rota.BatchSealed:
+	}
+	return b
+}

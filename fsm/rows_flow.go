@@ -5,8 +5,11 @@ import (
 	"maps"
 	"slices"
 
+	"fmt"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/zeebo/xxh3"
 )
 
@@ -349,3 +352,109 @@ func WorkflowContent(w *rota.WorkflowSpec, g *rota.Graph) [16]byte {
 	}
 	return h.Sum128().Bytes()
 }
+
+// blamedBefore orders nodes that did not complete; of those of one entry the one of the lower number comes first.
+func (v *vertexRow) blamedBefore(o *vertexRow) bool {
+	if own := v.failedItself(); own != o.failedItself() {
+		return own
+	}
+	return v.finishedAt < o.finishedAt
+}
+
+// difference says how the vertex differs from the node with its number.
+func (r *vertexRow) difference(w *rota.WorkflowSpec, g *rota.Graph, k int) string {
+	node := &w.Nodes[g.Order[k]]
+	name := vertexName(r)
+	if name != node.ID {
+		return fmt.Sprintf("its node %d was %q, not %q", k, name, node.ID)
+	}
+	now, before := entry.Template(w, node), r.spec.words()
+	now.ID, now.Tenant = before.ID, before.Tenant
+	in := fmt.Sprintf("node %s differs: ", name)
+	if how := now.Difference(&before); how != "" {
+		return in + how
+	}
+	if !slices.Equal(r.parents, g.Parents[k]) {
+		return in + "its parents were others"
+	}
+	if was, is := r.gate.own(), node.Gate; (was == nil) != (is == nil) || was != nil && *was != *is {
+		return in + "its gate was another"
+	}
+	return ""
+}
+
+// failedItself reports whether a node that did not complete ended for a reason of its own.
+func (v *vertexRow) failedItself() bool {
+	switch v.reason {
+	case rota.ReasonParentFailed, rota.ReasonWorkflowFailed, rota.ReasonWorkflowCancelled, rota.ReasonNotNeeded:
+		return false
+	}
+	return true
+}
+
+// outlives reports whether a vertex runs in a workflow that ends so: what it waits for comes to its end all the same.
+func (r *vertexRow) outlives(ending rota.WorkflowState) bool {
+	return r.run == rota.RunAlways || r.run == rota.RunOnFailure && ending == rota.WorkflowFailed
+}
+
+// unneeded reports whether a vertex was skipped as it was to run on a failure that did not come.
+func (r *vertexRow) unneeded() bool {
+	return r.state == rota.NodeSkipped && r.reason == rota.ReasonNotNeeded
+}
+
+// endures reports whether a workflow is over, and kept until its date.
+func (r *workflowRow) endures() bool { return r.state.Terminal() && !r.leaving }
+
+// hidden reports whether nobody is told of a workflow: its nodes are still arriving, or it
+// is being dropped.
+func (r *workflowRow) hidden() bool { return r.state == rota.WorkflowOpen || r.leaving }
+
+// lapses is when an upload is given up, 0 for never.
+func (r *workflowRow) lapses() int64 {
+	if r.state != rota.WorkflowOpen || r.leaving {
+		return 0
+	}
+	return int64(r.touched + limits.UploadLapses)
+}
+
+// sound reports whether what a row that is kept tells of its state goes together.
+func (r *workflowRow) sound() bool {
+	whole := r.added == r.nodes && r.linked == r.edges
+	if r.added > r.nodes || r.linked > r.edges || r.failed >= r.nodes || r.cursor > r.nodes || !r.redo && r.from != 0 {
+		return false
+	}
+	if r.state != rota.WorkflowRunning && (r.ending != rota.WorkflowNone || r.redo || r.live > 0 || r.cursor != 0) {
+		return false
+	}
+	switch r.state {
+	case rota.WorkflowOpen:
+		return r.runs == 0
+	case rota.WorkflowRunning:
+		ends := r.ending == rota.WorkflowFailed || r.ending == rota.WorkflowCancelled
+		switch {
+		case r.redo:
+			return whole && r.runs > 1 && r.ending == rota.WorkflowNone && r.cursor < r.nodes
+		case ends:
+			return whole && r.runs > 0 && r.live+r.blocked > 0
+		default:
+			return whole && r.runs > 0 && r.live+r.blocked > 0 && r.ending == rota.WorkflowNone && r.cursor == 0
+		}
+	case rota.WorkflowCompleted:
+		return whole && r.runs > 0 && r.completed+r.unneeded == r.nodes
+	case rota.WorkflowFailed, rota.WorkflowCancelled:
+		return whole && r.runs > 0 && r.blocked == 0 && r.completed+r.unneeded < r.nodes
+	default:
+		return false
+	}
+}
+
+// why is the reason of a job that ends because its workflow does.
+func (r *workflowRow) why() rota.Reason {
+	if r.ending == rota.WorkflowCancelled {
+		return rota.ReasonWorkflowCancelled
+	}
+	return rota.ReasonWorkflowFailed
+}
+
+// vertexName is the node's id within its workflow.
+func vertexName(r *vertexRow) string { return string(r.spec.ID[len(r.workflow)+1:]) }

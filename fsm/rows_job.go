@@ -1,7 +1,11 @@
 package fsm
 
 import (
+	"bytes"
+	"unicode/utf8"
+
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -307,3 +311,36 @@ func (l *jobLife) empty() bool { return len(l.attempts) == 0 && l.lifeWords == l
 // revived reports whether a retry brought the job back and nothing happened since. A reason
 // without any lease in this life can only come from an earlier one.
 func (r *jobRow) revived() bool { return r.firstLease.IsZero() && r.lastReason != rota.ReasonNone }
+
+// ask is what a job asks of its worker.
+func (r *jobRow) ask() sched.Ask { return sched.Ask{Class: r.class, Tenant: r.spec.Tenant} }
+
+// disprove notes at the attempt that completed the job that its proof was invalid.
+func (r *jobRow) disprove(t *tombRow, text string) {
+	for i := range r.attempts {
+		if a := &r.attempts[i]; a.Lease == t.lease {
+			a.End, a.Error = rota.ReasonProofInvalid, tail(text, limits.MaxErrorBytes)
+			return
+		}
+	}
+	last := rota.Attempt{Number: t.attempt, Life: t.life, Worker: t.worker, Lease: t.lease, Ended: t.finished,
+		End: rota.ReasonProofInvalid, Error: text, Log: t.logged}
+	r.attempts = append(r.attempts[max(0, len(r.attempts)+1-limits.MaxAttemptsKept):], last)
+}
+
+// givesWay reports whether a job's leases may be ended for a critical one.
+func (r *jobRow) givesWay() bool { return r.spec.Priority >= limits.BackgroundPriority }
+
+// isolated reports whether a job runs alone on its worker.
+func (r *jobRow) isolated() bool { return len(r.history().losses) >= limits.IsolateAfter }
+
+// tail keeps the last most bytes of a text, valid UTF-8.
+func tail(s string, most int) string {
+	if len(s) > most {
+		s = s[len(s)-most:]
+	}
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string(bytes.ToValidUTF8([]byte(s), []byte("?")))
+}

@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"strings"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/millis"
 )
@@ -223,4 +225,66 @@ func decodeUnique(d *decoder) *rota.Unique {
 	}
 	return &rota.Unique{Key: d.str(), By: d.strs(), Period: millis.Duration(d.int()), Scope: d.strs(), Keep: millis.Duration(d.int()),
 		OnConflict: d.str(), ExtendMax: millis.Duration(d.int())}
+}
+
+// idle reports whether there is nothing to count.
+func (r *keyCountRow) idle() bool { return r.jobs == 0 && r.open == 0 && r.tat == 0 && r.blocker == "" }
+
+// placeOf is a job's place in the sequence: one that blocks it keeps the place that it had.
+func (r *keyCountRow) placeOf(j *jobRow) uint64 {
+	if r.blocker == j.spec.ID {
+		return r.place
+	}
+	return j.seq
+}
+
+// selected reports whether a filter asks for a key.
+func (r *keyCountRow) selected(f *rota.KeyFilter) bool {
+	switch {
+	case f.Queue != "" && r.queue != f.Queue, f.Tenant != "" && r.tenant != f.Tenant:
+		return false
+	case f.Held == rota.KeyHeldFull && !r.full, f.Held == rota.KeyHeldBlocked && r.blocker == "":
+		return false
+	case f.Name != "":
+		name, _, _ := strings.Cut(r.text, ":")
+		return name == f.Name
+	}
+	return true
+}
+
+// turnAt returns the job of a count's first place, where it is its turn.
+func (r *keyCountRow) turnAt(p keyPlace) rota.JobID {
+	if p.count == r.key && (r.blocker == "" || r.blocker == p.job || p.place < r.place) {
+		return p.job
+	}
+	return ""
+}
+
+// words tells a count under its rule, but for whose turn it is.
+func (c *keyCountRow) words(r *keyRuleRow, now rota.Moment) rota.KeyState {
+	k := rota.KeyState{Queue: c.queue, Tenant: c.tenant, Key: c.text, Jobs: c.jobs, Open: c.open, Full: c.full, Blocker: c.blocker,
+		Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs}
+	if r.Rate == 0 {
+		return k
+	}
+	k.Tokens = r.bucket().tokens(c.tat, now.Clock)
+	if c.full && !r.taken(c) {
+		k.Next = now.At(r.bucket().nextToken(c.tat, now.Clock))
+	}
+	return k
+}
+
+// bucket is the one of the rule's rate.
+func (r *keyRuleRow) bucket() bucket { return bucket{r.PeriodMs * nsPerMs / r.Rate, max(1, r.Burst)} }
+
+// taken reports whether as many leases of a count are open as may be.
+func (r *keyRuleRow) taken(c *keyCountRow) bool {
+	return r.Concurrency > 0 && c.open >= r.Concurrency || r.Sequence != rota.SequenceNone && c.open > 0
+}
+
+// keyPlace is a job's place in the sequence of a count.
+type keyPlace struct {
+	count string
+	place uint64
+	job   rota.JobID
 }

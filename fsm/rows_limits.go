@@ -4,9 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
+	"fmt"
+
+	"slices"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/sched"
 )
 
 // tenantRow is a tenant that somebody set, or that has leases open (SPEC §4.5,
@@ -399,4 +404,43 @@ func decodeBackup(d *decoder) *backupRow {
 	copy(r.sum[:], d.raw(sha256.Size))
 	r.bytes = d.int()
 	return r
+}
+
+// etag is the version and the date it was set, which differs from that of an earlier webhook of the
+// same name.
+func (r *hookRow) etag() string { return fmt.Sprintf("%d-%d", r.version, int64(r.set)) }
+
+func (r *hookRow) words() rota.Webhook {
+	w := rota.Webhook{WebhookSpec: r.spec, Why: r.why, Version: r.version, ETag: r.etag(), Began: r.began, Cursor: r.cursor, Pending: r.pending,
+		Delivered: r.delivered, Failed: r.failed, Gaps: r.gaps, Sees: slices.Clone(r.sees), Rotated: r.rotated, Set: r.set, By: r.by}
+	w.Kinds = slices.Clone(w.Kinds)
+	if r.disabled {
+		w.State = rota.WebhookDisabled
+	}
+	if r.gaps > 0 {
+		w.Gap = &rota.WebhookGap{After: r.gapFrom, Before: r.gapUntil}
+	}
+	return w
+}
+
+// full reports whether a tenant has as many leases open as it may.
+func (r *tenantRow) full() bool {
+	return r.limits.MaxConcurrent > 0 && r.open >= r.limits.MaxConcurrent
+}
+
+// penaltyAt is when the penalty of a throttled tenant ends, once one of its leases
+// has; 0 for never.
+func (r *tenantRow) penaltyAt() rota.Clock {
+	if r.throttledAt == 0 || r.full() {
+		return 0
+	}
+	return r.throttledAt + rota.Clock(r.limits.PenaltyMs)
+}
+
+func (r *typeRow) set(s sched.Stats) {
+	r.success, r.fail, r.emaUs, r.sampled = s.Success, s.Fail, s.EMAus, s.Sampled
+}
+
+func (r *typeRow) stats() sched.Stats {
+	return sched.Stats{Success: r.success, Fail: r.fail, EMAus: r.emaUs, Sampled: r.sampled}
 }

@@ -3,9 +3,14 @@ package fsm
 import (
 	"fmt"
 
+	"encoding/binary"
+
+	"slices"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/millis"
+	"github.com/rotasched/rota/sched"
 )
 
 // scheduleRow is one schedule (SPEC §17.3). Every moment up to through is decided, none after.
@@ -233,4 +238,78 @@ func encodeEventID(e *encoder, id rota.EventID) {
 
 func decodeEventID(d *decoder) rota.EventID {
 	return rota.EventID{Incarnation: d.uint(), Index: rota.Index(d.uint()), Seq: uint32(d.enum(1<<32 - 1))}
+}
+
+// dateOf reads the date of a run from its id.
+func (r *scheduleRow) dateOf(id rota.JobID) rota.Date {
+	date, err := rota.ParseDate(string(id[len(r.spec.Name)+1:]))
+	if err != nil {
+		return 0 // triggered
+	}
+	return date
+}
+
+// follow takes over what stays of a schedule as it is set anew. Only where its times change, or it
+// was over, are its dates counted from now on.
+func (r *scheduleRow) follow(old *scheduleRow) {
+	over := old.state() == rota.ScheduleDone
+	kept := *old
+	kept.rowMeta = rowMeta{}
+	kept.detach()
+	kept.spec, kept.kept, kept.size = r.spec, r.kept, r.size
+	kept.version = old.version + 1
+	if over || !old.spec.Same(&r.spec.ScheduleTimes) {
+		kept.set, kept.through, kept.taken = r.set, r.through, 0
+	}
+	*r = kept
+}
+
+// jitter is how much later than its date a run begins (SPEC §17.5).
+func (r *scheduleRow) jitter(date rota.Date) rota.Date {
+	if r.spec.Jitter == 0 {
+		return 0
+	}
+	h := sched.H([]byte("rota|jitter"), []byte(r.spec.Name), binary.BigEndian.AppendUint64(nil, uint64(date)))
+	return rota.Date(binary.BigEndian.Uint64(h[:8]) % uint64(millis.Of(r.spec.Jitter)+1))
+}
+
+// note keeps what became of a date; r is editable.
+func (r *scheduleRow) note(date rota.Date, what rota.Fate) {
+	if len(r.decisions) == limits.MaxDecisions {
+		r.decisions = slices.Delete(r.decisions, 0, 1)
+	}
+	r.decisions = append(r.decisions, rota.ScheduleDecision{Date: date, What: what})
+}
+
+func (r *scheduleRow) state() rota.ScheduleState {
+	switch s := r.spec; {
+	case s.Limit > 0 && r.taken >= s.Limit, s.End > 0 && r.through >= s.End-1,
+		len(s.Dates) > 0 && r.through >= s.Dates[len(s.Dates)-1]:
+		return rota.ScheduleDone
+	case r.paused:
+		return rota.SchedulePaused
+	}
+	return rota.ScheduleActive
+}
+
+// timely returns the dates that are not missed, the newest: those that are not late, and of the
+// late ones so many as catching up allows.
+func (r *scheduleRow) timely(dates []rota.Date, now rota.Date) []rota.Date {
+	left := r.spec.CatchUpMax
+	for i, d := range slices.Backward(dates) {
+		late := now - d
+		if late <= limits.ScheduleLate {
+			continue
+		}
+		if left--; left < 0 || late > rota.Date(millis.Of(r.spec.CatchUp)) {
+			return dates[i+1:]
+		}
+	}
+	return dates
+}
+
+func (r *scheduleRow) words() rota.Schedule {
+	return rota.Schedule{ScheduleSpec: *r.spec, State: r.state(), Why: r.why, Version: r.version, ETag: r.etag(), Set: r.set, Through: r.through,
+		Live: slices.Clone(r.live), Waiting: slices.Clone(r.waiting), Runs: r.runs, Skipped: r.skipped, Missed: r.missed, Failed: r.failed,
+		Decisions: slices.Clone(r.decisions), By: r.by}
 }

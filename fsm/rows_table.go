@@ -1,7 +1,12 @@
 package fsm
 
 import (
+	"bytes"
+
+	"slices"
+
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 	"github.com/zeebo/xxh3"
@@ -566,4 +571,33 @@ func encodeRecord(e *encoder, r *record) {
 func decodeRecord(d *decoder) *record {
 	return &record{spec: decodeSpec(d), enqueued: d.moment(), firstLease: d.moment(), err: d.str(), attempts: decodeAttempts(d), progress: int32(d.int()),
 		note: d.str(), output: d.bytes(), meta: decodePairs(d)}
+}
+
+// attemptBy returns the attempt of a lease as far as logs go, nil where the tombstone knows none that
+// may bring one.
+func (r *tombRow) attemptBy(lease []byte, worker rota.WorkerID) *unlogged {
+	last := unlogged{r.lease, r.worker, r.attempt, r.logged}
+	for _, a := range append(r.earlier, last) {
+		if bytes.Equal(a.lease[:], lease) && a.worker == worker {
+			return &a
+		}
+	}
+	return nil
+}
+
+// hasLog reports whether the log of a lease was kept that ended with the job or before it, as far as
+// the tombstone knows.
+func (r *tombRow) hasLog(lease rota.LeaseID) bool {
+	return r.logged && r.lease == lease || slices.ContainsFunc(r.earlier, func(a unlogged) bool { return a.logged && a.lease == lease })
+}
+
+// keep returns the bytes of a tombstone, among texts if there are any; e is the caller's, to
+// write over.
+func (r *tombRow) keep(e *encoder, in *entry.Texts) tomb {
+	e.b = e.b[:0]
+	r.canonical(e)
+	if in == nil {
+		return tomb(e.b)
+	}
+	return tomb(in.Keep(e.b))
 }

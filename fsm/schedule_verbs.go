@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/rotasched/rota"
@@ -94,21 +93,6 @@ func scheduleText(r *scheduleRow, name rota.ScheduleName) (what, etag string) {
 		etag = r.etag()
 	}
 	return fmt.Sprintf("schedule %q", name), etag
-}
-
-// follow takes over what stays of a schedule as it is set anew. Only where its times change, or it
-// was over, are its dates counted from now on.
-func (r *scheduleRow) follow(old *scheduleRow) {
-	over := old.state() == rota.ScheduleDone
-	kept := *old
-	kept.rowMeta = rowMeta{}
-	kept.detach()
-	kept.spec, kept.kept, kept.size = r.spec, r.kept, r.size
-	kept.version = old.version + 1
-	if over || !old.spec.Same(&r.spec.ScheduleTimes) {
-		kept.set, kept.through, kept.taken = r.set, r.through, 0
-	}
-	*r = kept
 }
 
 // read checks what an operation says of a schedule.
@@ -341,22 +325,6 @@ func (sc *schedules) fire(op *fsmpb.Fire) *fsmpb.Outcome {
 		sc.emit(r, rota.EventScheduleChanged, "", scheduleEvent{What: "DONE"})
 	}
 	return &fsmpb.Outcome{}
-}
-
-// timely returns the dates that are not missed, the newest: those that are not late, and of the
-// late ones so many as catching up allows.
-func (r *scheduleRow) timely(dates []rota.Date, now rota.Date) []rota.Date {
-	left := r.spec.CatchUpMax
-	for i, d := range slices.Backward(dates) {
-		late := now - d
-		if late <= limits.ScheduleLate {
-			continue
-		}
-		if left--; left < 0 || late > rota.Date(millis.Of(r.spec.CatchUp)) {
-			return dates[i+1:]
-		}
-	}
-	return dates
 }
 
 // miss notes the dates that came too late, and so many before them.

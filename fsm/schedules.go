@@ -2,13 +2,10 @@ package fsm
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
-	"github.com/rotasched/rota/internal/millis"
-	"github.com/rotasched/rota/sched"
 )
 
 // schedules owns the table of schedules, and starts their runs (SPEC §17).
@@ -23,17 +20,6 @@ type schedules struct {
 	bytes, kept int64
 	// ready are the schedules of which a waiting run may start at the end of this entry.
 	ready []rota.ScheduleName
-}
-
-func (r *scheduleRow) state() rota.ScheduleState {
-	switch s := r.spec; {
-	case s.Limit > 0 && r.taken >= s.Limit, s.End > 0 && r.through >= s.End-1,
-		len(s.Dates) > 0 && r.through >= s.Dates[len(s.Dates)-1]:
-		return rota.ScheduleDone
-	case r.paused:
-		return rota.SchedulePaused
-	}
-	return rota.ScheduleActive
 }
 
 // scheduleEvent is the payload of events about a schedule.
@@ -54,14 +40,6 @@ func (sc *schedules) emit(r *scheduleRow, kind rota.EventKind, id rota.JobID, p 
 		p.At = p.Date.String()
 	}
 	sc.s.journal.announce(&rota.Event{Kind: kind, Job: id, Queue: r.kept.Queue, Tenant: r.kept.Tenant, Payload: payload(p)})
-}
-
-// note keeps what became of a date; r is editable.
-func (r *scheduleRow) note(date rota.Date, what rota.Fate) {
-	if len(r.decisions) == limits.MaxDecisions {
-		r.decisions = slices.Delete(r.decisions, 0, 1)
-	}
-	r.decisions = append(r.decisions, rota.ScheduleDecision{Date: date, What: what})
 }
 
 // skip notes a date that becomes no run.
@@ -122,15 +100,6 @@ func (sc *schedules) clear(r *scheduleRow) {
 	}
 }
 
-// dateOf reads the date of a run from its id.
-func (r *scheduleRow) dateOf(id rota.JobID) rota.Date {
-	date, err := rota.ParseDate(string(id[len(r.spec.Name)+1:]))
-	if err != nil {
-		return 0 // triggered
-	}
-	return date
-}
-
 // known reports whether a run's id stands for a job, or waits.
 func (sc *schedules) known(r *scheduleRow, id rota.JobID) bool {
 	return sc.s.jobs.get(id) != nil || sc.ended.tombs.get(id) != nil || slices.Contains(r.waiting, id)
@@ -165,15 +134,6 @@ func (sc *schedules) start(r *scheduleRow, id rota.JobID, date rota.Date) error 
 	}
 	sc.life.startAfter(j, free)
 	return nil
-}
-
-// jitter is how much later than its date a run begins (SPEC §17.5).
-func (r *scheduleRow) jitter(date rota.Date) rota.Date {
-	if r.spec.Jitter == 0 {
-		return 0
-	}
-	h := sched.H([]byte("rota|jitter"), []byte(r.spec.Name), binary.BigEndian.AppendUint64(nil, uint64(date)))
-	return rota.Date(binary.BigEndian.Uint64(h[:8]) % uint64(millis.Of(r.spec.Jitter)+1))
 }
 
 // ended notes that a job ended which may be a run; what waits for it starts at the end of the

@@ -8,13 +8,6 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// keyPlace is a job's place in the sequence of a count.
-type keyPlace struct {
-	count string
-	place uint64
-	job   rota.JobID
-}
-
 func keyPlaceLess(a, b keyPlace) bool {
 	switch {
 	case a.count != b.count:
@@ -23,14 +16,6 @@ func keyPlaceLess(a, b keyPlace) bool {
 		return a.place < b.place
 	}
 	return a.job < b.job
-}
-
-// placeOf is a job's place in the sequence: one that blocks it keeps the place that it had.
-func (r *keyCountRow) placeOf(j *jobRow) uint64 {
-	if r.blocker == j.spec.ID {
-		return r.place
-	}
-	return j.seq
 }
 
 // turnOf is the job whose turn it is in a sequence, whatever it waits for; "" where there is
@@ -44,14 +29,6 @@ func (kr *keyring) turnOf(c *keyCountRow) (turn rota.JobID) {
 		return false
 	})
 	return turn
-}
-
-// turnAt returns the job of a count's first place, where it is its turn.
-func (r *keyCountRow) turnAt(p keyPlace) rota.JobID {
-	if p.count == r.key && (r.blocker == "" || r.blocker == p.job || p.place < r.place) {
-		return p.job
-	}
-	return ""
 }
 
 // turned files the jobs anew whose turn came, or is over.

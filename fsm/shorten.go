@@ -11,15 +11,6 @@ import (
 // already (SPEC §16.10).
 const shortenRules = 2
 
-// within returns a tat at most a whole burst ahead of now: so the next token is at most one interval away. A bucket
-// never takes more by itself; the tat of one whose rate or burst was changed may lie further ahead.
-func (b bucket) within(tat int64, now rota.Clock) int64 {
-	if over := ahead(tat, now) - b.burst*b.every; over > 0 {
-		tat -= over
-	}
-	return tat
-}
-
 // shorten applies a change of a queue's intervals to the bars and periods of its workers and to its jobs in backoff
 // (SPEC §16.10). It walks all workers, or all delayed jobs, only when an operator changes such an interval.
 func (pl *placement) shorten(q *queueRow, old *rota.QueuePolicy) {

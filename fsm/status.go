@@ -9,36 +9,6 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// mayReturn reports whether the row's way back is one that there is. Invariant I3.
-func (r *workerRow) mayReturn() bool {
-	up := r.before == rota.WorkerActive || r.before == rota.WorkerDraining
-	switch r.status {
-	case rota.WorkerUnreachable:
-		return up && r.jailedUntil == 0
-	case rota.WorkerJailed:
-		return up && r.jailedUntil != 0
-	case rota.WorkerSuspended:
-		return r.before == rota.WorkerNone
-	case rota.WorkerRetired:
-		return r.before == rota.WorkerNone || r.before == rota.WorkerSuspended
-	default:
-		return r.before == rota.WorkerNone && r.jailedUntil == 0
-	}
-}
-
-// barredStatus is SUSPENDED or JAILED where the worker is that beneath all else,
-// and otherwise what is asked for.
-func (r *workerRow) barredStatus(otherwise rota.WorkerStatus) rota.WorkerStatus {
-	switch {
-	case r.status == rota.WorkerSuspended || r.status == rota.WorkerRetired && r.before == rota.WorkerSuspended:
-		return rota.WorkerSuspended
-	case r.jailedUntil != 0:
-		return rota.WorkerJailed
-	default:
-		return otherwise
-	}
-}
-
 // reach is the leader's word on a worker's silence (SPEC §3.10). It says nothing
 // of one that is SUSPENDED, JAILED or RETIRED: that has no lease to lose.
 func (fl *fleet) reach(op *fsmpb.Reach) *fsmpb.Outcome {
@@ -228,12 +198,6 @@ func (fl *fleet) disconnect(op *fsmpb.Disconnect) *fsmpb.Outcome {
 // grace had run is forgotten.
 func (fl *fleet) connected(w *workerRow, op *fsmpb.Register) {
 	w.connection, w.grace, w.disconnected = op.GetConnection(), op.GetGrace() && op.GetConnection() != 0, rota.Moment{}
-}
-
-// outdated reports whether a registration is not of the worker's newest connection: it was
-// long on its way, and a later one has been there.
-func (r *workerRow) outdated(op *fsmpb.Register) bool {
-	return op.GetConnection() != 0 && op.GetConnection() < r.connection
 }
 
 // register makes a worker known, or takes its live session up again (SPEC §6.4).

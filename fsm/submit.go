@@ -56,17 +56,3 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	}
 	return m.became(j.state, m.admission.slowDown(q, spec.Tenant))
 }
-
-// became answers that a job is in a state now. Outcomes never change once given, so all
-// that say the same are one.
-func (m *state) became(state rota.JobState, throttle bool) *fsmpb.Outcome {
-	at := 0
-	if throttle {
-		at = 1
-	}
-	o := &m.answers[at][state]
-	if *o == nil {
-		*o = &fsmpb.Outcome{JobState: uint32(state), Throttle: throttle}
-	}
-	return *o
-}

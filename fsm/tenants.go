@@ -131,20 +131,6 @@ func (lm *admission) limitsOf(id rota.TenantID) rota.TenantLimits {
 	return rota.DefaultTenantLimits()
 }
 
-// full reports whether a tenant has as many leases open as it may.
-func (r *tenantRow) full() bool {
-	return r.limits.MaxConcurrent > 0 && r.open >= r.limits.MaxConcurrent
-}
-
-// penaltyAt is when the penalty of a throttled tenant ends, once one of its leases
-// has; 0 for never.
-func (r *tenantRow) penaltyAt() rota.Clock {
-	if r.throttledAt == 0 || r.full() {
-		return 0
-	}
-	return r.throttledAt + rota.Clock(r.limits.PenaltyMs)
-}
-
 // openTenant counts a tenant's open leases over all queues, and throttles its lanes in
 // all of them once it has as many as it may (SPEC §4.9).
 func (lm *admission) openTenant(l *leaseRow) {

@@ -86,8 +86,8 @@ func (s timerSet) set(id string, old, due int64) {
 
 // first returns the earliest timer that is due by now.
 func (s timerSet) first(now int64) (timer, bool) {
-	if planted.mapRange() {
-		return planted.anyDue(s, now)
+	if plantedGround.mapRange() {
+		return plantedGround.anyDue(s, now)
 	}
 	t, ok := s.Min()
 	return t, ok && t.due <= now
@@ -115,7 +115,7 @@ func unbrokenDue(l *leaseRow, w *workerRow) rota.Clock {
 	switch {
 	case l.silentSince != 0:
 		due = min(due, l.silentSince+rota.SilenceEnds)
-	case w != nil && w.status == rota.WorkerUnreachable && !planted.silenceForgotten():
+	case w != nil && w.status == rota.WorkerUnreachable && !plantedGround.silenceForgotten():
 		due = min(due, w.silentSince.Clock+rota.SilenceEnds)
 	}
 	return due

@@ -143,17 +143,6 @@ func (t *tombs) set(r *tombRow) (kept tomb, had bool) {
 	return kept, had
 }
 
-// keep returns the bytes of a tombstone, among texts if there are any; e is the caller's, to
-// write over.
-func (r *tombRow) keep(e *encoder, in *entry.Texts) tomb {
-	e.b = e.b[:0]
-	r.canonical(e)
-	if in == nil {
-		return tomb(e.b)
-	}
-	return tomb(in.Keep(e.b))
-}
-
 // reject marks a tombstone as one whose proof was rejected.
 func (t *tombs) reject(id rota.JobID) {
 	t.change(id, func(row *tombRow) { row.reason = rota.ReasonProofRejected })
@@ -194,16 +183,6 @@ func scanTombs(t *tree.Tree[rota.JobID, tomb], from rota.JobID, f func(rota.JobI
 		row = kept.row()
 		return f(id, &row)
 	})
-}
-
-// hashTomb is hashRow for a tombstone.
-func (l *ledger) hashTomb(t tomb) rota.Digest {
-	if l.unlogged || planted.dedupeNotInSnapshot() {
-		return rota.Digest{}
-	}
-	l.enc.b = append(append(l.enc.b[:0], tagTomb), t...)
-	h := xxh3.Hash128(l.enc.b)
-	return rota.Digest{Hi: h.Hi, Lo: h.Lo}
 }
 
 // tombOrder lists ended jobs by the numbers of their ends, and finds the one that is due
@@ -426,4 +405,14 @@ func (o *tombOrder) before(seq uint64, most int) (n int) {
 		return block < seq/tombBlockMost && n < most
 	})
 	return min(n, most)
+}
+
+// hashTomb is hashRow for a tombstone.
+func (l *ledger) hashTomb(t tomb) rota.Digest {
+	if l.unlogged || plantedGround.dedupeNotInSnapshot() {
+		return rota.Digest{}
+	}
+	l.enc.b = append(append(l.enc.b[:0], tagTomb), t...)
+	h := xxh3.Hash128(l.enc.b)
+	return rota.Digest{Hi: h.Hi, Lo: h.Lo}
 }

@@ -11,39 +11,6 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// expects is what the queue's owner set for a type, 0 for nothing.
-func (r *queueRow) expects(typ rota.JobType) int64 {
-	if at, found := slices.BinarySearchFunc(r.expected, typ, compareExpected); found {
-		return r.expected[at].ms
-	}
-	return 0
-}
-
-// expectsOf is expects, nil where nothing is set.
-func (r *queueRow) expectsOf() func(rota.JobType) int64 {
-	if len(r.expected) == 0 {
-		return nil
-	}
-	return r.expects
-}
-
-// estimate is how long an attempt of a job of the queue should take (SPEC §26.1).
-func (r *queueRow) estimate(j *jobRow) int64 {
-	return sched.RunEstimate(&r.policy, &j.spec.JobSpec, r.expects(j.spec.Type), j.history().estimate)
-}
-
-// rankEstimate is what its estimate counts in the rank of a job, 0 where it does not.
-func (r *queueRow) rankEstimate(j *jobRow) int64 {
-	switch r.policy.Ranking {
-	case rota.RankShortest:
-		return r.estimate(j)
-	case rota.RankSmallest:
-		return sched.Weighed(r.estimate(j), j.history().part)
-	default:
-		return 0
-	}
-}
-
 // withExpected is the list with one more setting in it: 0 takes a type out.
 func withExpected(list []expectedTime, typ rota.JobType, ms int64) []expectedTime {
 	at, found := slices.BinarySearchFunc(list, typ, compareExpected)
@@ -107,15 +74,6 @@ func (ts *typeStats) countType(l *leaseRow, what outcome) {
 	}
 }
 
-// began is since when the job ran, as far as anybody knows: since the
-// acknowledgement, or since the assignment where only the completion told of it.
-func (r *leaseRow) began() rota.Clock {
-	if r.Acked.IsZero() || r.implied {
-		return r.Started.Clock
-	}
-	return r.Acked.Clock
-}
-
 // editType returns a type's row, a new one while there is room: of more than
 // MaxTypes types nothing is known.
 func (ts *typeStats) editType(typ rota.JobType) *typeRow {
@@ -126,14 +84,6 @@ func (ts *typeStats) editType(typ rota.JobType) *typeRow {
 		ts.types.insert(typ, &typeRow{typ: typ})
 	}
 	return ts.types.edit(typ)
-}
-
-func (r *typeRow) stats() sched.Stats {
-	return sched.Stats{Success: r.success, Fail: r.fail, EMAus: r.emaUs, Sampled: r.sampled}
-}
-
-func (r *typeRow) set(s sched.Stats) {
-	r.success, r.fail, r.emaUs, r.sampled = s.Success, s.Fail, s.EMAus, s.Sampled
 }
 
 // stats is what a queue's rounds know of a type: the cluster's statistics, and the

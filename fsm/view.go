@@ -55,15 +55,6 @@ func liveJob(j *jobRow, l *leaseRow, now rota.Moment) rota.Job {
 	return job
 }
 
-// words returns a lease as now shows what is to come of it.
-func (r *leaseRow) words(now rota.Moment) rota.Lease {
-	l := r.Lease
-	for _, to := range []*rota.Moment{&l.AckBy, &l.RenewBy, &l.Deadline} {
-		*to = now.At(to.Clock)
-	}
-	return l
-}
-
 // Worker returns all that is known of a worker, its open leases too.
 func (vw *View) Worker(id rota.WorkerID) (rota.Worker, bool) {
 	r := vw.m.fleet.workers.get(id)
@@ -331,19 +322,5 @@ func KeyStates(vw *View, tenant rota.TenantID, key string, shown func(*rota.KeyS
 func (kr *keyring) words(c *keyCountRow, r *keyRuleRow) rota.KeyState {
 	k := c.words(r, kr.s.head.now())
 	k.Head = kr.turnOf(c)
-	return k
-}
-
-// words tells a count under its rule, but for whose turn it is.
-func (c *keyCountRow) words(r *keyRuleRow, now rota.Moment) rota.KeyState {
-	k := rota.KeyState{Queue: c.queue, Tenant: c.tenant, Key: c.text, Jobs: c.jobs, Open: c.open, Full: c.full, Blocker: c.blocker,
-		Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs}
-	if r.Rate == 0 {
-		return k
-	}
-	k.Tokens = r.bucket().tokens(c.tat, now.Clock)
-	if c.full && !r.taken(c) {
-		k.Next = now.At(r.bucket().nextToken(c.tat, now.Clock))
-	}
 	return k
 }

@@ -24,12 +24,6 @@ func ScheduleOf(vw *View, name rota.ScheduleName) (rota.Schedule, bool) {
 	return r.words(), true
 }
 
-func (r *scheduleRow) words() rota.Schedule {
-	return rota.Schedule{ScheduleSpec: *r.spec, State: r.state(), Why: r.why, Version: r.version, ETag: r.etag(), Set: r.set, Through: r.through,
-		Live: slices.Clone(r.live), Waiting: slices.Clone(r.waiting), Runs: r.runs, Skipped: r.skipped, Missed: r.missed, Failed: r.failed,
-		Decisions: slices.Clone(r.decisions), By: r.by}
-}
-
 // SchedulesOf lists the schedules in the order of their names.
 func SchedulesOf(vw *View) []rota.Schedule {
 	list := make([]rota.Schedule, 0, vw.m.schedules.rows.len())
@@ -50,15 +44,11 @@ type DueSchedule struct {
 	State        rota.ScheduleState
 }
 
-func (r *scheduleRow) due() DueSchedule {
-	return DueSchedule{r.spec.Name, &r.spec.ScheduleTimes, r.version, r.set, r.through, r.state()}
-}
-
 // ActiveOf lists the active schedules for a leader, in the order of their names.
 func ActiveOf(vw *View) (list []DueSchedule) {
 	vw.m.schedules.rows.scan(func(_ rota.ScheduleName, r *scheduleRow) bool {
 		if r.state() == rota.ScheduleActive {
-			list = append(list, r.due())
+			list = append(list, dueSchedule(r))
 		}
 		return true
 	})
@@ -71,7 +61,7 @@ func DueOf(vw *View, name rota.ScheduleName) (DueSchedule, bool) {
 	if r == nil {
 		return DueSchedule{}, false
 	}
-	return r.due(), true
+	return dueSchedule(r), true
 }
 
 // whyRunWaits tells what a run waits for that a schedule has queued, as it overlaps with others, and
@@ -125,19 +115,6 @@ func BatchOf(vw *View, id rota.BatchID) (rota.Batch, bool) {
 	return r.words(), true
 }
 
-func (r *batchRow) words() rota.Batch {
-	b := rota.Batch{ID: r.id, State: r.state(), Tenant: r.tenant, Queue: r.queue, Type: r.typ, Size: r.size, BatchCounts: r.counts, Opened: r.opened,
-		Sealed: r.sealed, Finished: r.finished, Why: r.why, By: r.by}
-	switch b.State {
-	case rota.BatchOpen:
-		b.SealsAt = r.seals()
-	case rota.BatchFinished:
-		b.Callback = rota.CallbackID(r.id)
-	case rota.BatchSealed:
-	}
-	return b
-}
-
 // EachBatch calls yield for the batches behind an id, in the order of their ids, until that
 // returns false.
 func EachBatch(vw *View, after rota.BatchID, yield func(rota.Batch) bool) {
@@ -164,19 +141,6 @@ func WebhookOf(vw *View, name rota.WebhookName) (rota.Webhook, bool) {
 		return rota.Webhook{}, false
 	}
 	return r.words(), true
-}
-
-func (r *hookRow) words() rota.Webhook {
-	w := rota.Webhook{WebhookSpec: r.spec, Why: r.why, Version: r.version, ETag: r.etag(), Began: r.began, Cursor: r.cursor, Pending: r.pending,
-		Delivered: r.delivered, Failed: r.failed, Gaps: r.gaps, Sees: slices.Clone(r.sees), Rotated: r.rotated, Set: r.set, By: r.by}
-	w.Kinds = slices.Clone(w.Kinds)
-	if r.disabled {
-		w.State = rota.WebhookDisabled
-	}
-	if r.gaps > 0 {
-		w.Gap = &rota.WebhookGap{After: r.gapFrom, Before: r.gapUntil}
-	}
-	return w
 }
 
 // WebhooksOf lists the webhooks in the order of their names.
@@ -261,20 +225,6 @@ func (l *KeyList) words(c *keyCountRow) rota.KeyState {
 	return k
 }
 
-// selected reports whether a filter asks for a key.
-func (r *keyCountRow) selected(f *rota.KeyFilter) bool {
-	switch {
-	case f.Queue != "" && r.queue != f.Queue, f.Tenant != "" && r.tenant != f.Tenant:
-		return false
-	case f.Held == rota.KeyHeldFull && !r.full, f.Held == rota.KeyHeldBlocked && r.blocker == "":
-		return false
-	case f.Name != "":
-		name, _, _ := strings.Cut(r.text, ":")
-		return name == f.Name
-	}
-	return true
-}
-
 // moreUsed reports whether a key stands before another in a list by use.
 func moreUsed(a, b *keyCountRow) bool {
 	return cmp.Or(cmp.Compare(b.open, a.open), cmp.Compare(b.jobs, a.jobs), cmp.Compare(a.key, b.key)) < 0
@@ -332,4 +282,8 @@ func (h *keyHeap) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
 	return last
+}
+
+func dueSchedule(r *scheduleRow) DueSchedule {
+	return DueSchedule{r.spec.Name, &r.spec.ScheduleTimes, r.version, r.set, r.through, r.state()}
 }

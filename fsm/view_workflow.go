@@ -8,7 +8,6 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
@@ -34,10 +33,6 @@ func (c *checker) liveNodes() {
 		c.fault("I4: %d workflows have live nodes, the jobs say %d", got, want)
 	}
 }
-
-// hidden reports whether nobody is told of a workflow: its nodes are still arriving, or it
-// is being dropped.
-func (r *workflowRow) hidden() bool { return r.state == rota.WorkflowOpen || r.leaving }
 
 // Workflow returns a workflow without its nodes, critical path and estimates.
 func (vw *View) Workflow(id rota.WorkflowID) (rota.Workflow, bool) {
@@ -338,26 +333,4 @@ func (v *WorkflowView) Difference(w *rota.WorkflowSpec, g *rota.Graph) (how stri
 		how = fmt.Sprintf("it had %d nodes, not %d", k, len(g.Order))
 	}
 	return how
-}
-
-// difference says how the vertex differs from the node with its number.
-func (r *vertexRow) difference(w *rota.WorkflowSpec, g *rota.Graph, k int) string {
-	node := &w.Nodes[g.Order[k]]
-	name := vertexName(r)
-	if name != node.ID {
-		return fmt.Sprintf("its node %d was %q, not %q", k, name, node.ID)
-	}
-	now, before := entry.Template(w, node), r.spec.words()
-	now.ID, now.Tenant = before.ID, before.Tenant
-	in := fmt.Sprintf("node %s differs: ", name)
-	if how := now.Difference(&before); how != "" {
-		return in + how
-	}
-	if !slices.Equal(r.parents, g.Parents[k]) {
-		return in + "its parents were others"
-	}
-	if was, is := r.gate.own(), node.Gate; (was == nil) != (is == nil) || was != nil && *was != *is {
-		return in + "its gate was another"
-	}
-	return ""
 }

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
@@ -41,10 +42,6 @@ func hookText(r *hookRow, name rota.WebhookName) (what, etag string) {
 	}
 	return fmt.Sprintf("webhook %q", name), etag
 }
-
-// etag is the version and the date it was set, which differs from that of an earlier webhook of the
-// same name.
-func (r *hookRow) etag() string { return fmt.Sprintf("%d-%d", r.version, int64(r.set)) }
 
 func unknownHook(name rota.WebhookName) *rota.Error {
 	return rota.Refusef(rota.KindNotFound, "webhook", "webhook %.80q is not known", name)

@@ -153,7 +153,7 @@ func (c *chaos) verb() []*fsmpb.Op {
 	if c.leasing.leases.len() == 0 {
 		return []*fsmpb.Op{sweepOp()}
 	}
-	l := c.leasing.leases.at(c.chance.IntN(c.leasing.leases.len()))
+	l := rowAt(&c.leasing.leases, c.chance.IntN(c.leasing.leases.len()))
 	verbs := []rota.LeaseVerb{rota.VerbAck, rota.VerbComplete, rota.VerbComplete, rota.VerbComplete, rota.VerbFail, rota.VerbDecline}
 	return []*fsmpb.Op{verb(verbs[c.chance.IntN(len(verbs))], l.Lease,
 		func(x *peer.LeaseCommand) { x.Fail, x.After = failAs(c.chance.IntN(10)) })}

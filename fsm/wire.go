@@ -5,8 +5,6 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
-	"github.com/rotasched/rota/fsm/fsmpb"
-	"github.com/rotasched/rota/fsm/tree"
 )
 
 // Machine is the replicated state and the rules that change it. It is a plain
@@ -34,42 +32,6 @@ type Machine struct {
 	decoder entry.Decoder
 	// alone says that the entry that is being applied has one operation.
 	alone bool
-}
-
-// state holds what every part may use: the header, the shared tables, the journal, the timers, and the entry in progress.
-type state struct {
-	head   header
-	ledger ledger
-
-	jobs table[rota.JobID, jobRow, *jobRow]
-	// numbers is derived: the rows of jobs by their numbers, for lists.
-	numbers tree.Numbers[*jobRow]
-	queues  table[rota.QueueName, queueRow, *queueRow]
-	nodes   table[rota.NodeID, nodeRow, *nodeRow]
-	// backups has the last backup, or nothing.
-	backups table[string, backupRow, *backupRow]
-	// tzdata has the installed release of the time zone database, or nothing.
-	tzdata table[string, tzdataRow, *tzdataRow]
-
-	journal journal
-	// timers are derived from the rows, rebuilt on restore, and walked by Check
-	// (Invariant I4).
-	timers timers
-
-	// knows is the newest version of the rules that this binary knows.
-	knows uint32
-
-	// The entry that is being applied.
-	at      rota.Index
-	stamped bool
-	walls   []int64
-	sweep   Sweep
-	specs   specs
-	// keys are keys of leases; digest is room for an output's. answers are the outcomes
-	// that most verbs have, shared by all that have them.
-	keys    entry.Texts
-	digest  [32]byte
-	answers [2][rota.JobCancelled + 1]*fsmpb.Outcome
 }
 
 // lifecycle moves a job from admission to its end, for every verb.
@@ -194,22 +156,6 @@ func (m *Machine) wire() {
 	m.uniques = uniques{s: s, ended: &m.ended, life: &m.lifecycle, placement: &m.placement}
 }
 
-// Sweep says how many timers an entry's sweep fired, and whether more are due, or
-// workflows have work left for the next entry.
-type Sweep struct {
-	Fired int
-	More  bool
-}
-
-// internal refuses an internal operation in an entry of another term: it was
-// decided by a leadership that is over (SPEC §3.2).
-func (m *state) internal() *fsmpb.Outcome {
-	if m.stamped {
-		return nil
-	}
-	return entry.Refused(rota.Refusef(rota.KindStale, "term", "decided in a term that is over"))
-}
-
 // View is the reading side of a Machine: nothing of it changes the state. It is valid as
 // long as no entry is applied.
 type View struct{ m *Machine }
@@ -248,4 +194,15 @@ func (c *checker) fault(format string, args ...any) {
 type share struct {
 	queue  rota.QueueName
 	tenant rota.TenantID
+}
+
+// settleHeader puts the header's new hash in the place of its old one.
+func (m *Machine) settleHeader() {
+	m.head.index = m.at
+	if m.ledger.unlogged {
+		return
+	}
+	m.ledger.sub(m.head.hash)
+	m.head.hash = hashRow(&m.ledger.enc, tagHeader, &m.head)
+	m.ledger.add(m.head.hash)
 }

@@ -1,0 +1,16 @@
+package fsm
+
+import "github.com/rotasched/rota"
+
+// groundPlants are the bugs that test/bite plants in the ground, as those of plants are.
+type groundPlants struct{ groundSound }
+
+type groundSound struct{}
+
+var plantedGround groundPlants
+
+func (groundSound) mapRange() bool                       { return false }
+func (groundSound) silenceForgotten() bool               { return false }
+func (groundSound) dedupeNotInSnapshot() bool            { return false }
+func (groundSound) omits(rota.EventKind) bool            { return false }
+func (groundSound) anyDue(timerSet, int64) (timer, bool) { return timer{}, false }
