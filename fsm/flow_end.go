@@ -65,10 +65,10 @@ func (fs *flows) unheard(j *jobRow) bool {
 
 // keepPast keeps the attempts of a node that a retry may run again. Of all such nodes so
 // many are kept and no more: there may be two million nodes.
-func (fs *flows) keepPast(v *vertexRow, j *jobRow, state rota.JobState) {
+func (fs *flows) keepPast(v *vertexRow, j *jobRow, st rota.JobState) {
 	fs.flowIndex.attempts -= len(v.past.list())
 	v.past = nil
-	if state == rota.JobCompleted || len(j.attempts) == 0 || fs.flowIndex.attempts+len(j.attempts) > limits.MaxNodeAttempts {
+	if st == rota.JobCompleted || len(j.attempts) == 0 || fs.flowIndex.attempts+len(j.attempts) > limits.MaxNodeAttempts {
 		return
 	}
 	kept := slices.Clone(j.attempts)
@@ -162,23 +162,23 @@ func (fs *flows) finishFlow(f *flow, r *workflowRow) {
 	if r.state != rota.WorkflowRunning || r.blocked+r.live > 0 || r.redo {
 		return
 	}
-	state := r.ending
+	st := r.ending
 	switch {
 	case r.completed+r.unneeded == r.nodes:
-		state = rota.WorkflowCompleted
-	case state != rota.WorkflowNone:
+		st = rota.WorkflowCompleted
+	case st != rota.WorkflowNone:
 	case r.reason != rota.ReasonNone:
-		state = rota.WorkflowFailed
+		st = rota.WorkflowFailed
 	default:
-		state = r.was
+		st = r.was
 	}
-	if state == rota.WorkflowFailed && r.reason == rota.ReasonNone && fs.s.head.rules >= culpritRules {
+	if st == rota.WorkflowFailed && r.reason == rota.ReasonNone && fs.s.head.rules >= culpritRules {
 		f.blame(r)
 	}
 	fs.flowIndex.passing.Delete(f.seq)
 	fs.freeKinds(f)
 	fs.access.hold(r.by, access.OwnsWorkflow, -1)
-	r.state, r.ending, r.cursor = state, rota.WorkflowNone, 0
+	r.state, r.ending, r.cursor = st, rota.WorkflowNone, 0
 	r.finished = fs.s.head.now()
 	r.due = fs.ended.remembered(r.queue, 0)
 	fs.noteOver(r, 1)

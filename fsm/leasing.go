@@ -277,32 +277,32 @@ type result struct {
 
 // finish makes a job terminal: its row gives way to a tombstone and a record.
 // Its lease is closed already. j is editable and leaves the state here.
-func (m *lifecycle) finish(j *jobRow, state rota.JobState, why rota.Reason, r result) {
+func (m *lifecycle) finish(j *jobRow, st rota.JobState, why rota.Reason, r result) {
 	id := j.spec.ID
 	m.s.timers.wake.set(string(id), int64(j.due), 0)
 	m.s.timers.dated.set(string(id), int64(j.dueDate), 0)
 	m.s.timers.expire.set(string(id), int64(j.expires()), 0)
-	m.placement.move(j, state)
+	m.placement.move(j, st)
 	m.placement.acquit(j)
 	m.placement.registry.supply.Release(j.class)
 	m.s.jobs.drop(id)
-	m.keyring.leave(j, state)
+	m.keyring.leave(j, st)
 
 	m.ended.evictTombs(limits.TombstoneCap - 1)
 	m.s.head.tombSeq++
-	t := tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: state, reason: why,
+	t := tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: st, reason: why,
 		attempt: j.attempt, outputDigest: string(r.digest), submitted: j.submittedAt(), finished: m.s.head.now(),
 		seq: m.s.head.tombSeq, number: j.seq, content: j.firstContent(), life: j.history().life, retried: j.history().retried,
 		freeAt: m.ended.freeAt, due: m.ended.remembered(j.spec.Queue, max(m.ended.freeAt, m.leasing.believedUntil(id)))}
-	if state == rota.JobDead {
+	if st == rota.JobDead {
 		t.fingerprint = fingerprint(t.typ, why, j.lastError)
 	}
-	if state == rota.JobCompleted {
+	if st == rota.JobCompleted {
 		t.unique = j.history().unique
 		t.due = max(t.due, m.uniques.holds(id, t.unique))
 	}
 	if t.batch = j.history().batch; t.batch != 0 {
-		m.batches.jobEnded(j.spec.Batch, state)
+		m.batches.jobEnded(j.spec.Batch, st)
 	}
 	if n := len(j.attempts); n > 0 {
 		t.lease, t.worker, t.logged = j.attempts[n-1].Lease, j.attempts[n-1].Worker, j.attempts[n-1].Log
@@ -310,20 +310,20 @@ func (m *lifecycle) finish(j *jobRow, state rota.JobState, why rota.Reason, r re
 	}
 	m.ended.staged.add(&record{seq: t.seq, ended: m.ended.tombs.insert(&t), spec: j.spec, enqueued: j.enqueuedAt(), firstLease: j.firstLease,
 		err: j.lastError, attempts: j.attempts, progress: j.progress, note: j.note, output: r.output, meta: r.meta})
-	m.flows.endVertex(j, state, why)
-	m.schedules.jobEnded(j, state, why)
+	m.flows.endVertex(j, st, why)
+	m.schedules.jobEnded(j, st, why)
 	m.batches.calls(id, false)
-	m.hooks.jobEnded(j, state)
+	m.hooks.jobEnded(j, st)
 }
 
 // expel ends a job from whatever state it is in: CANCELLED or EXPIRED.
-func (m *lifecycle) expel(j *jobRow, state rota.JobState, why rota.Reason) {
+func (m *lifecycle) expel(j *jobRow, st rota.JobState, why rota.Reason) {
 	kind := rota.EventJobCancelled
-	if state == rota.JobExpired {
+	if st == rota.JobExpired {
 		kind = rota.EventJobExpired
 	}
 	if h := m.placement.holds.get(j.spec.ID); h != nil {
-		m.placement.endHold(h, holdEnd(state)) // nothing is told of a job after its end
+		m.placement.endHold(h, holdEnd(st)) // nothing is told of a job after its end
 	}
 	switch {
 	case j.state.Leased() && m.s.head.rules >= outlivingRules:
@@ -342,6 +342,6 @@ func (m *lifecycle) expel(j *jobRow, state rota.JobState, why rota.Reason) {
 		}
 	}
 	m.s.journal.emitFor(j, &rota.Event{Kind: kind, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt, Reason: why})
-	m.finish(j, state, why, result{})
+	m.finish(j, st, why, result{})
 	m.ended.freeAt = 0
 }

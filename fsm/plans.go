@@ -153,8 +153,8 @@ func (pn *plans) emit(r *planRow, kind rota.EventKind) {
 }
 
 // finish ends a plan; r is editable.
-func (pn *plans) finish(r *planRow, state rota.PlanState, why string) {
-	r.state, r.why, r.ended = state, tail(why, limits.MaxReasonBytes), pn.s.head.now()
+func (pn *plans) finish(r *planRow, st rota.PlanState, why string) {
+	r.state, r.why, r.ended = st, tail(why, limits.MaxReasonBytes), pn.s.head.now()
 	pn.emit(r, rota.EventPlanFinished)
 }
 

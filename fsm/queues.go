@@ -376,20 +376,20 @@ func (pl *placement) movable(q *queueRow) (ids []rota.JobID) {
 // which its submission is known again stay. The other queue's queue_cap is not asked, as the job
 // was admitted once.
 func (pl *placement) moveJob(j *jobRow, into rota.QueueName) {
-	state := j.state
+	st := j.state
 	spec := j.spec.words()
 	spec.Queue = into
 	if !pl.life.classFits(&spec) {
 		return
 	}
 	from := pl.s.queues.edit(j.spec.Queue)
-	if state == rota.JobQueued {
+	if st == rota.JobQueued {
 		pl.unfile(j, from)
 		if h := pl.holds.get(spec.ID); h != nil {
 			pl.endHold(h, "JOB_MOVED")
 		}
 	}
-	from.count(state, -1)
+	from.count(st, -1)
 	pl.registry.supply.Release(j.class)
 	pl.life.own(j)
 	past := *j.history()
@@ -405,9 +405,9 @@ func (pl *placement) moveJob(j *jobRow, into rota.QueueName) {
 	pl.classify(moved)
 	pl.keyring.enter(moved)
 	to := pl.s.queues.edit(into)
-	to.count(state, 1)
+	to.count(st, 1)
 	pl.typeStats.declareType(moved.spec, to)
-	if state == rota.JobQueued {
+	if st == rota.JobQueued {
 		pl.enterTier(moved, to)
 		pl.file(moved, to)
 	}

@@ -47,11 +47,11 @@ func (kr *keyring) turned(c *keyCountRow, before rota.JobID) {
 }
 
 // pass takes a job out of a sequence. One that ended as its head, and not well, blocks it.
-func (kr *keyring) pass(c *keyCountRow, r *keyRuleRow, j *jobRow, state rota.JobState) {
+func (kr *keyring) pass(c *keyCountRow, r *keyRuleRow, j *jobRow, st rota.JobState) {
 	before, id := kr.turnOf(c), j.spec.ID
 	place := c.placeOf(j)
 	kr.line.Delete(keyPlace{c.key, place, id})
-	failed := state == rota.JobDead || state == rota.JobExpired
+	failed := st == rota.JobDead || st == rota.JobExpired
 	switch {
 	case failed && before == id && r.Sequence == rota.SequenceBlock:
 		if c.blocker != id {
@@ -59,9 +59,9 @@ func (kr *keyring) pass(c *keyCountRow, r *keyRuleRow, j *jobRow, state rota.Job
 			c.blocker, c.place = id, place
 			kr.blocks[id] = append(kr.blocks[id], c.key)
 		}
-		kr.tell(rota.EventKeyBlocked, c, id, state.String())
+		kr.tell(rota.EventKeyBlocked, c, id, st.String())
 	case failed && before == id:
-		kr.tell(rota.EventKeyPassed, c, id, state.String())
+		kr.tell(rota.EventKeyPassed, c, id, st.String())
 	case !failed && c.blocker == id:
 		kr.unblock(c)
 	}

@@ -62,18 +62,18 @@ func (h *hooks) delivery(id rota.JobID) *hookRow {
 
 // ended counts a delivery that has ended. One that was given up disables its hook: a receiver that is away
 // for so long is to be looked at, and misses nothing more meanwhile.
-func (h *hooks) jobEnded(j *jobRow, state rota.JobState) {
+func (h *hooks) jobEnded(j *jobRow, st rota.JobState) {
 	r := h.delivery(j.spec.ID)
 	if r == nil {
 		return
 	}
 	r.pending--
-	switch state {
+	switch st {
 	case rota.JobCompleted:
 		r.delivered++
 	case rota.JobDead, rota.JobExpired:
 		r.failed++
-		h.disable(r, tail("delivery "+string(j.spec.ID)+" ended "+state.String()+": "+j.lastError, limits.MaxReasonBytes))
+		h.disable(r, tail("delivery "+string(j.spec.ID)+" ended "+st.String()+": "+j.lastError, limits.MaxReasonBytes))
 	}
 }
 

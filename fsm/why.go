@@ -78,11 +78,11 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow, rd *acces
 			continue
 		}
 		if left++; len(names) < parentsShown && rd.Reads(parent.spec.Tenant, parent.spec.Queue) {
-			state := parent.state
-			if state == vertexLive {
-				state = rota.NodeState(vw.JobState(parent.spec.ID))
+			st := parent.state
+			if st == vertexLive {
+				st = rota.NodeState(vw.JobState(parent.spec.ID))
 			}
-			names = append(names, fmt.Sprintf("%s (%s)", vertexName(parent), state))
+			names = append(names, fmt.Sprintf("%s (%s)", vertexName(parent), st))
 		}
 	}
 	until, ended := "complete", "completed"
