@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
@@ -13,7 +14,7 @@ import (
 
 // authority owns roles, tokens and blocks, and says who may do what (docs/security.md).
 type authority struct {
-	s         *state
+	s         *state.State
 	batches   *batches
 	ended     *ended
 	fleet     *fleet
@@ -24,12 +25,12 @@ type authority struct {
 	life      *lifecycle
 	plans     *plans
 	schedules *schedules
-	roles     table[roleName, roleRow, *roleRow]
-	tokens    table[tokenID, tokenRow, *tokenRow]
-	blocks    table[blockKey, blockRow, *blockRow]
+	roles     state.Table[state.RoleName, state.RoleRow, *state.RoleRow]
+	tokens    state.Table[state.TokenID, state.TokenRow, *state.TokenRow]
+	blocks    state.Table[state.BlockKey, state.BlockRow, *state.BlockRow]
 	// issuers are identity providers by URL, spent the tokens of theirs that were exchanged.
-	issuers table[string, issuerRow, *issuerRow]
-	spent   table[string, spentRow, *spentRow]
+	issuers state.Table[string, state.IssuerRow, *state.IssuerRow]
+	spent   state.Table[string, state.SpentRow, *state.SpentRow]
 	// checked is the caller that was checked last; derived.
 	checked access.Caller
 	// known are rights worked out since the tables last changed; derived.
@@ -55,10 +56,10 @@ const knownMost = 4096
 
 // Access is who may do what at one index. It never changes.
 type Access struct {
-	roles   *tree.Tree[roleName, *roleRow]
-	tokens  *tree.Tree[tokenID, *tokenRow]
-	blocks  *tree.Tree[blockKey, *blockRow]
-	issuers *tree.Tree[string, *issuerRow]
+	roles   *tree.Tree[state.RoleName, *state.RoleRow]
+	tokens  *tree.Tree[state.TokenID, *state.TokenRow]
+	blocks  *tree.Tree[state.BlockKey, *state.BlockRow]
+	issuers *tree.Tree[string, *state.IssuerRow]
 	// anonymous are the roles of callers without a credential.
 	anonymous []string
 	date      rota.Date
@@ -67,13 +68,13 @@ type Access struct {
 // Access returns who may do what, to be read while the machine goes on.
 func (vw *View) Access() *Access {
 	ac := &vw.m.access
-	return &Access{roles: ac.roles.freeze(), tokens: ac.tokens.freeze(), blocks: ac.blocks.freeze(), issuers: ac.issuers.freeze(),
-		anonymous: vw.m.head.anonymous, date: vw.m.head.date()}
+	return &Access{roles: ac.roles.Freeze(), tokens: ac.tokens.Freeze(), blocks: ac.blocks.Freeze(), issuers: ac.issuers.Freeze(),
+		anonymous: vw.m.Header.Anonymous, date: vw.m.Header.Date()}
 }
 
 // Reader returns what a principal may read at the present date.
 func (vw *View) Reader(p rota.Principal) (*access.Reader, error) {
-	rights, _, err := vw.m.access.here().resolve(p, vw.m.head.date())
+	rights, _, err := vw.m.access.here().resolve(p, vw.m.Header.Date())
 	if err != nil {
 		return nil, err
 	}
@@ -88,12 +89,12 @@ func (vw *View) PlaceOfJob(id rota.JobID) (rota.TenantID, rota.QueueName, bool) 
 
 // LeasedTo reports whether a worker that a principal registered has a job leased.
 func (vw *View) LeasedTo(id rota.JobID, by rota.Principal) bool {
-	j := vw.m.jobs.get(id)
+	j := vw.m.JobTable.Get(id)
 	if j == nil {
 		return false
 	}
-	l := vw.m.leasing.leases.get(string(j.lease[:]))
-	return l != nil && vw.m.fleet.workers.get(l.Worker).by == by
+	l := vw.m.leasing.leases.Get(string(j.Lease[:]))
+	return l != nil && vw.m.fleet.workers.Get(l.Worker).By == by
 }
 
 // AccessVersion grows whenever who may do what changes.
@@ -101,7 +102,7 @@ func (vw *View) AccessVersion() uint64 { return vw.m.access.version }
 
 // here is Access for the state as it is, valid until it changes.
 func (ac *authority) here() *Access {
-	return &Access{roles: &ac.roles.tree, tokens: &ac.tokens.tree, blocks: &ac.blocks.tree, issuers: &ac.issuers.tree, anonymous: ac.s.head.anonymous}
+	return &Access{roles: &ac.roles.Tree, tokens: &ac.tokens.Tree, blocks: &ac.blocks.Tree, issuers: &ac.issuers.Tree, anonymous: ac.s.Header.Anonymous}
 }
 
 // changed forgets what was worked out.
@@ -113,7 +114,7 @@ func (ac *authority) changed() {
 // rightsOf returns what a principal may do at the present date; unauthenticated where its
 // credential counts no more.
 func (ac *authority) rightsOf(p rota.Principal) (*access.Rights, *rota.Error) {
-	date := ac.s.head.date()
+	date := ac.s.Header.Date()
 	if k, ok := ac.known[p]; ok && (k.until == 0 || date < k.until) {
 		return k.rights, nil
 	}
@@ -142,11 +143,11 @@ func (a *Access) Rights(p rota.Principal, date rota.Date) (*access.Rights, error
 // does not count is said in no more words than a thief may read.
 func (a *Access) Prove(c access.Credential, date rota.Date) (rota.Principal, error) {
 	var hash [32]byte
-	r, ok := a.tokens.Get(tokenID(c.ID))
+	r, ok := a.tokens.Get(state.TokenID(c.ID))
 	if ok {
-		hash = r.hash
+		hash = r.Hash
 	}
-	if !c.Proves(hash) || !ok || !r.live(max(date, a.date)) {
+	if !c.Proves(hash) || !ok || !r.Live(max(date, a.date)) {
 		return "", noCredential()
 	}
 	if r.Parent != "" {
@@ -171,8 +172,8 @@ func everywhere(r rota.Right) rota.Grant {
 // resolve works out what a principal may do; until is when that ends by itself, 0 for never.
 func (a *Access) resolve(p rota.Principal, date rota.Date) (r *access.Rights, until rota.Date, refusal *rota.Error) {
 	if id, ok := p.Token(); ok {
-		t, ok := a.tokens.Get(tokenID(id))
-		if !ok || !t.live(date) || t.Parent != "" {
+		t, ok := a.tokens.Get(state.TokenID(id))
+		if !ok || !t.Live(date) || t.Parent != "" {
 			return nil, 0, noCredential()
 		}
 		return a.ofToken(&t.AccessToken), t.Expires, nil
@@ -181,7 +182,7 @@ func (a *Access) resolve(p rota.Principal, date rota.Date) (r *access.Rights, un
 		return a.ofSession(id, parent, date)
 	}
 	if role, name, ok := p.Cert(); ok {
-		if _, blocked := a.blocks.Get(blockKeyOf(role, name)); blocked {
+		if _, blocked := a.blocks.Get(state.BlockKeyOf(role, name)); blocked {
 			return nil, 0, noCredential()
 		}
 		return a.granted([]string{role}, nil, nil), 0, nil
@@ -199,15 +200,15 @@ func (a *Access) resolve(p rota.Principal, date rota.Date) (r *access.Rights, un
 // ofSession works out what a browser session may do: what its parent may at that moment, and
 // nothing before its link was claimed.
 func (a *Access) ofSession(id string, parent rota.Principal, date rota.Date) (*access.Rights, rota.Date, *rota.Error) {
-	t, ok := a.tokens.Get(tokenID(id))
-	if !ok || !t.live(date) || t.Parent != parent || !access.MayHaveSessions(parent) {
+	t, ok := a.tokens.Get(state.TokenID(id))
+	if !ok || !t.Live(date) || t.Parent != parent || !access.MayHaveSessions(parent) {
 		return nil, 0, noCredential()
 	}
 	rights, until, refusal := a.resolve(parent, date)
 	if refusal != nil {
 		return nil, 0, refusal
 	}
-	if t.link {
+	if t.Link {
 		rights = a.granted(nil, nil, nil)
 	}
 	if until == 0 || t.Expires < until {
@@ -239,7 +240,7 @@ func (a *Access) Role(name string) (role rota.Role, ok bool) {
 	if role, ok = access.BuiltInRole(name); ok {
 		return role, true
 	}
-	r, ok := a.roles.Get(roleName(name))
+	r, ok := a.roles.Get(state.RoleName(name))
 	if !ok {
 		return rota.Role{}, false
 	}
@@ -249,7 +250,7 @@ func (a *Access) Role(name string) (role rota.Role, ok bool) {
 // Roles returns all roles, those built in first, each by name.
 func (a *Access) Roles() []rota.Role {
 	roles := access.BuiltInRoles()
-	a.roles.Scan(func(_ roleName, r *roleRow) bool {
+	a.roles.Scan(func(_ state.RoleName, r *state.RoleRow) bool {
 		roles = append(roles, r.Role)
 		return true
 	})
@@ -258,7 +259,7 @@ func (a *Access) Roles() []rota.Role {
 
 // Token returns a token by its id.
 func (a *Access) Token(id string) (t rota.AccessToken, ok bool) {
-	r, ok := a.tokens.Get(tokenID(id))
+	r, ok := a.tokens.Get(state.TokenID(id))
 	if !ok {
 		return rota.AccessToken{}, false
 	}
@@ -267,12 +268,12 @@ func (a *Access) Token(id string) (t rota.AccessToken, ok bool) {
 
 // Tokens calls yield for each token from an id on, in their order, until it returns false.
 func (a *Access) Tokens(from string, yield func(rota.AccessToken) bool) {
-	a.tokens.Ascend(tokenID(from), func(_ tokenID, r *tokenRow) bool { return yield(r.AccessToken) })
+	a.tokens.Ascend(state.TokenID(from), func(_ state.TokenID, r *state.TokenRow) bool { return yield(r.AccessToken) })
 }
 
 // Blocks returns all blocks, by role and name.
 func (a *Access) Blocks() (blocks []rota.Block) {
-	a.blocks.Scan(func(_ blockKey, r *blockRow) bool {
+	a.blocks.Scan(func(_ state.BlockKey, r *state.BlockRow) bool {
 		blocks = append(blocks, r.Block)
 		return true
 	})
@@ -281,7 +282,7 @@ func (a *Access) Blocks() (blocks []rota.Block) {
 
 // Issuers returns the identity providers, by URL.
 func (a *Access) Issuers() (issuers []rota.Issuer) {
-	a.issuers.Scan(func(_ string, r *issuerRow) bool {
+	a.issuers.Scan(func(_ string, r *state.IssuerRow) bool {
 		issuers = append(issuers, r.Issuer)
 		return true
 	})
@@ -317,12 +318,12 @@ type authChanged struct {
 // tell emits an event of a change of rights.
 func (ac *authority) tell(kind rota.EventKind, c authChanged) {
 	ac.changed()
-	ac.s.journal.emit(rota.Event{Kind: kind, Payload: payload(c)})
+	ac.s.Journal.Emit(rota.Event{Kind: kind, Payload: state.Payload(c)})
 }
 
 // unfounded refuses rights before a cluster's first entry.
 func (ac *authority) unfounded() *rota.Error {
-	if ac.s.head.cluster == "" {
+	if ac.s.Header.Cluster == "" {
 		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
 	}
 	return nil
@@ -331,19 +332,19 @@ func (ac *authority) unfounded() *rota.Error {
 // derive rebuilds what is no row.
 func (ac *authority) derive() {
 	ac.sessions = nil
-	ac.tokens.scan(func(id tokenID, r *tokenRow) bool {
-		ac.s.timers.token.set(string(id), 0, int64(r.Expires))
+	ac.tokens.Scan(func(id state.TokenID, r *state.TokenRow) bool {
+		ac.s.Timers.Token.Refile(string(id), 0, int64(r.Expires))
 		if r.Parent != "" {
 			ac.keepSession(r.Parent, string(id))
 		}
 		return true
 	})
-	ac.spent.scan(func(hash string, r *spentRow) bool {
-		ac.s.timers.spent.set(hash, 0, int64(r.until))
+	ac.spent.Scan(func(hash string, r *state.SpentRow) bool {
+		ac.s.Timers.Spent.Refile(hash, 0, int64(r.Until))
 		return true
 	})
-	ac.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
-		ac.s.timers.disowned.set(string(id), 0, ac.disownedAt(w))
+	ac.fleet.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
+		ac.s.Timers.Disowned.Refile(string(id), 0, ac.disownedAt(w))
 		return true
 	})
 	ac.held = nil
@@ -354,11 +355,11 @@ func (ac *authority) derive() {
 // gone reports whether a principal's credential was taken back, or forgotten after its date.
 func (ac *authority) gone(p rota.Principal) bool {
 	if id, ok := p.Token(); ok {
-		t := ac.tokens.get(tokenID(id))
+		t := ac.tokens.Get(state.TokenID(id))
 		return t == nil || !t.Revoked.IsZero()
 	}
 	role, name, ok := p.Cert()
-	return ok && ac.blocks.get(blockKeyOf(role, name)) != nil
+	return ok && ac.blocks.Get(state.BlockKeyOf(role, name)) != nil
 }
 
 // work returns the tenants that a principal may work for in some queues; nil is everything. It
@@ -386,8 +387,8 @@ func (ac *authority) work(by rota.Principal, queues []rota.QueueName) *sched.Gra
 
 // disownedAt is where a worker stands in the timers of those whose credential is gone; 0 for
 // nowhere.
-func (ac *authority) disownedAt(w *workerRow) int64 {
-	if !ac.gone(w.by) {
+func (ac *authority) disownedAt(w *state.WorkerRow) int64 {
+	if !ac.gone(w.By) {
 		return 0
 	}
 	return 1
@@ -395,15 +396,15 @@ func (ac *authority) disownedAt(w *workerRow) int64 {
 
 // fireToken forgets a token that has expired.
 func (ac *authority) fireToken(id string) {
-	r := ac.tokens.get(tokenID(id))
-	ac.s.timers.token.set(id, int64(r.Expires), 0)
+	r := ac.tokens.Get(state.TokenID(id))
+	ac.s.Timers.Token.Refile(id, int64(r.Expires), 0)
 	if r.Parent != "" {
 		ac.forgetSession(r.Parent, id)
 	} else {
 		ac.hold(r.By, access.OwnsToken, -1)
 		ac.endSessions(rota.TokenPrincipal(id))
 	}
-	ac.tokens.drop(tokenID(id))
+	ac.tokens.Drop(state.TokenID(id))
 	ac.fleet.disown(only(rota.TokenPrincipal(id)))
 	ac.changed()
 }
@@ -474,7 +475,7 @@ func (j *judgement) auth(op *fsmpb.Op) *rota.Error {
 		}
 		return j.within("token", t.ID, here.ofToken(&t))
 	case *fsmpb.Op_RevokeToken:
-		if t := j.ac.tokens.get(tokenID(op.RevokeToken.GetId())); t != nil {
+		if t := j.ac.tokens.Get(state.TokenID(op.RevokeToken.GetId())); t != nil {
 			if t.Parent != "" {
 				rights, _, refusal := here.resolve(t.Parent, 0)
 				if refusal != nil {
@@ -516,7 +517,7 @@ func (j *judgement) within(what, name string, r *access.Rights) *rota.Error {
 
 // namesTenant reports whether a token that counts is narrowed to a tenant by its very id.
 func (ac *authority) namesTenant(id rota.TenantID) (named bool) {
-	ac.tokens.scan(func(_ tokenID, t *tokenRow) bool {
+	ac.tokens.Scan(func(_ state.TokenID, t *state.TokenRow) bool {
 		named = t.Revoked == (rota.Moment{}) && slices.Contains(t.Tenants, string(id))
 		return !named
 	})
@@ -541,7 +542,7 @@ func mappedRoles(maps []rota.ClaimRole) (roles []string) {
 
 // rolesOfIssuer returns what the issuer of a URL maps to, none where none is set.
 func (ac *authority) rolesOfIssuer(url string) []string {
-	if r := ac.issuers.get(url); r != nil {
+	if r := ac.issuers.Get(url); r != nil {
 		return mappedRoles(r.Maps)
 	}
 	return nil

@@ -140,7 +140,7 @@ func TestTokens(t *testing.T) {
 	b.ok(tokenOp(tokenWish("c", access.RoleSubmitter)))
 	b.ok(by(actorNamed("c"), submitOp(jobSpec("j4"))))
 	b.date(rota.Date(wish.ExpiresMs))
-	if tokens := b.access.tokens.len(); tokens != 0 {
+	if tokens := b.access.tokens.Len(); tokens != 0 {
 		t.Errorf("%d tokens outlive their date", tokens)
 	}
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("c"), submitOp(jobSpec("j5"))))
@@ -157,7 +157,7 @@ func TestTokens_expireBeforeTheirSweep(t *testing.T) {
 	b.ok(by(actorNamed("a"), submitOp(jobSpec("j1"))))
 	b.walls = []int64{wish.ExpiresMs}
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("a"), submitOp(jobSpec("j2"))))
-	if b.access.tokens.len() != 1 {
+	if b.access.tokens.Len() != 1 {
 		t.Error("no sweep forgot it, and it is gone")
 	}
 }
@@ -403,7 +403,7 @@ func TestRights_eachOperation(t *testing.T) {
 		what := string(f.Name())
 		allowed := []string{}
 		for _, right := range access.RightNames() {
-			b.fleet.workers.get("w").by = rota.CertPrincipal(right, "n")
+			b.fleet.workers.Get("w").By = rota.CertPrincipal(right, "n")
 			if o := b.judged(by(rota.CertPrincipal(right, "n"), name(operationOf(f)))); o == nil {
 				allowed = append(allowed, right)
 			}

@@ -35,7 +35,7 @@ func TestWorkersAreTheirRegistrars(t *testing.T) {
 	b.refuses(rota.KindDenied, "work", ownedWorker(actorNamed("d"), "w", "s", "default", "other"))
 	b.refuses(rota.KindDenied, "worker", ownedWorker(actorNamed("p"), "w", "s"))
 	b.ok(ownedWorker(actorNamed("p"), "pool-1", "s"))
-	b.ok(by(actorNamed("p"), statusOp("pool-1", rota.WorkerDraining, b.fleet.workers.get("pool-1").session)))
+	b.ok(by(actorNamed("p"), statusOp("pool-1", rota.WorkerDraining, b.fleet.workers.Get("pool-1").Session)))
 
 	b.ok(ownedWorker(ann, "w", "s", "default", "other"))
 	b.submit("j")
@@ -145,7 +145,7 @@ func TestRevocation_endsSessions(t *testing.T) {
 			if got := b.match(); len(got) != 2 {
 				t.Errorf("placed: %v", got)
 			}
-			if b.timers.disowned.Len() != 0 {
+			if b.Timers.Disowned.Len() != 0 {
 				t.Error("sessions are left to end")
 			}
 			b.sound()
@@ -171,7 +171,7 @@ func TestRevocation_andBack(t *testing.T) {
 	for i := range 3 {
 		b.status(fmt.Sprint("w", i), rota.WorkerActive)
 	}
-	b.ok(by(bob, statusOp("w0", rota.WorkerDraining, b.fleet.workers.get("w0").session)))
+	b.ok(by(bob, statusOp("w0", rota.WorkerDraining, b.fleet.workers.Get("w0").Session)))
 }
 
 // TestRights_ofWorkflows: each node's queue counts, when a workflow is submitted and whatever is

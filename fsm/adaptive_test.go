@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/sched"
@@ -68,7 +69,7 @@ func scoreOf(base, waitS, weight, mib float64) float64 {
 
 func (b *bench) knows(typ rota.JobType, want sched.Stats) {
 	b.t.Helper()
-	if got := b.typeStats.stats(b.queues.get("default"), typ); got != want {
+	if got := b.typeStats.stats(b.QueueTable.Get("default"), typ); got != want {
 		b.t.Fatalf("type %s: %+v is known, %+v is wanted", typ, got, want)
 	}
 }
@@ -141,7 +142,7 @@ func TestFastFailureTrap(t *testing.T) {
 		b.submit(id, ofType("crash"))
 		b.ok(verb(rota.VerbComplete, b.serves(rota.JobID(id), scoreOf(2, 0, weightOf(float64(i+1), 60, 0, 0), 0))))
 	}
-	if w := sched.ScoringOf(&b.queues.get("default").policy).Weight(b.typeStats.stats(b.queues.get("default"), "crash")); w != weightOf(60, 60, 0, 0) || w != 0.5 {
+	if w := sched.ScoringOf(&b.QueueTable.Get("default").Policy).Weight(b.typeStats.stats(b.QueueTable.Get("default"), "crash")); w != weightOf(60, 60, 0, 0) || w != 0.5 {
 		t.Fatalf("weight %v after the fix", w)
 	}
 }
@@ -266,8 +267,8 @@ func TestTypeStatistics(t *testing.T) {
 		} else {
 			b.t.Fatal("not placed")
 		}
-		if b.typeStats.types.len() != 0 {
-			b.t.Fatalf("statistics %+v", b.typeStats.stats(b.queues.get("default"), "work"))
+		if b.typeStats.types.Len() != 0 {
+			b.t.Fatalf("statistics %+v", b.typeStats.stats(b.QueueTable.Get("default"), "work"))
 		}
 	})
 	run("only_while_the_queue_is_adaptive", func(b *bench) {
@@ -308,13 +309,13 @@ func TestTypeStatistics(t *testing.T) {
 	})
 	run("of_so_many_types_and_no_more", func(b *bench) {
 		for _, m := range []*Machine{b.Machine, b.twin} {
-			m.ledger.gen++
+			m.Ledger.Gen++
 			for i := range limits.MaxTypes - 1 {
 				typ := rota.JobType(fmt.Sprint("t", i))
-				m.typeStats.types.insert(typ, &typeRow{typ: typ})
+				m.typeStats.types.Insert(typ, &state.TypeRow{Typ: typ})
 			}
 			m.settleHeader()
-			m.ledger.settle()
+			m.Ledger.Settle()
 		}
 		declare := func(typ rota.JobType) {
 			b.submit(string(typ), ofType(typ), func(s *rota.JobSpec) { s.Expected = 7 * time.Millisecond })
@@ -325,8 +326,8 @@ func TestTypeStatistics(t *testing.T) {
 		b.knows("over", sched.Stats{})
 		b.completeAll(b.match1())
 		b.completeAll(b.match1())
-		if b.typeStats.types.len() != limits.MaxTypes || b.typeStats.stats(b.queues.get("default"), "over") != (sched.Stats{}) || b.typeStats.stats(b.queues.get("default"), "last").Success != 1 {
-			b.t.Fatalf("%d types", b.typeStats.types.len())
+		if b.typeStats.types.Len() != limits.MaxTypes || b.typeStats.stats(b.QueueTable.Get("default"), "over") != (sched.Stats{}) || b.typeStats.stats(b.QueueTable.Get("default"), "last").Success != 1 {
+			b.t.Fatalf("%d types", b.typeStats.types.Len())
 		}
 		if q, _ := b.View.QueueInFull("default"); len(q.Types) != typesShown {
 			b.t.Fatalf("%d types are shown", len(q.Types))

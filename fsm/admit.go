@@ -3,36 +3,37 @@ package fsm
 import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 )
 
 // insert makes the row of an admitted job; the caller starts it.
-func (m *lifecycle) insert(spec *keptSpec, q *queueRow) *jobRow {
-	m.s.head.jobSeq++
-	j := m.s.newJob()
-	j.spec, j.seq = spec, m.s.head.jobSeq
-	j.specHash = m.s.specs.hash(&m.s.ledger.enc, j.spec)
-	j.submitted, j.submittedDate = m.s.head.clock, m.s.head.date()
+func (m *lifecycle) insert(spec *state.KeptSpec, q *state.QueueRow) *state.JobRow {
+	m.s.Header.JobSeq++
+	j := m.s.NewJob()
+	j.Spec, j.Seq = spec, m.s.Header.JobSeq
+	j.SpecHash = m.s.Specs.Hash(&m.s.Ledger.Enc, j.Spec)
+	j.Submitted, j.SubmittedDate = m.s.Header.Clock, m.s.Header.Date()
 	ttl := spec.TTL.Milliseconds()
 	if ttl == 0 {
-		ttl = q.policy.TTLAbsMs
+		ttl = q.Policy.TTLAbsMs
 	}
 	if ttl > 0 {
-		j.expireAbs = m.s.head.clock + planted.ttlOffset(m.s) + rota.Clock(ttl)
+		j.ExpireAbs = m.s.Header.Clock + planted.ttlOffset(m.s) + rota.Clock(ttl)
 	}
-	m.s.timers.expire.set(string(spec.ID), 0, int64(j.expires()))
-	m.s.jobs.insert(spec.ID, j)
+	m.s.Timers.Expire.Refile(string(spec.ID), 0, int64(j.Expires()))
+	m.s.JobTable.Insert(spec.ID, j)
 	m.placement.classify(j)
 	m.keyring.enter(j)
-	q = m.s.queues.edit(spec.Queue)
-	q.submitted++
-	m.typeStats.declareType(j.spec, q)
+	q = m.s.QueueTable.Edit(spec.Queue)
+	q.Submitted++
+	m.typeStats.declareType(j.Spec, q)
 	return j
 }
 
 // takes reports whether the job, whose spec was kept last, is one that there is a queue and a batch for: the checks of SPEC §4 before
 // those that it may be merged into another one without.
-func (m *Machine) takes(spec *rota.JobSpec, q *queueRow) error {
-	if err := m.specs.check(spec, payloadMax(q)); err != nil {
+func (m *Machine) takes(spec *rota.JobSpec, q *state.QueueRow) error {
+	if err := m.Specs.Check(spec, payloadMax(q)); err != nil {
 		return err
 	}
 	if err := m.placed(spec, q); err != nil {
@@ -42,29 +43,29 @@ func (m *Machine) takes(spec *rota.JobSpec, q *queueRow) error {
 }
 
 // payloadMax is how large a payload may be in a queue, or in one that is not there.
-func payloadMax(q *queueRow) int64 {
+func payloadMax(q *state.QueueRow) int64 {
 	if q == nil {
 		return rota.MaxPayloadBytes
 	}
-	return q.policy.PayloadMaxBytes
+	return q.Policy.PayloadMaxBytes
 }
 
 // placed reports whether there is a queue for a job.
-func (m *lifecycle) placed(spec *rota.JobSpec, q *queueRow) error {
-	if m.s.head.cluster == "" {
+func (m *lifecycle) placed(spec *rota.JobSpec, q *state.QueueRow) error {
+	if m.s.Header.Cluster == "" {
 		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: submit again")
 	}
 	if q == nil {
 		return noQueue(spec.Queue)
 	}
-	if q.drainTo != "" {
+	if q.DrainTo != "" {
 		return leaving(q)
 	}
 	return nil
 }
 
 // admit holds the other checks of SPEC §4 in their order; the job's spec takes so many bytes.
-func (m *lifecycle) admit(spec *rota.JobSpec, bytes int64, q *queueRow) error {
+func (m *lifecycle) admit(spec *rota.JobSpec, bytes int64, q *state.QueueRow) error {
 	if err := m.admitRoom(spec, bytes, q); err != nil {
 		return err
 	}
@@ -75,21 +76,21 @@ func (m *lifecycle) admit(spec *rota.JobSpec, bytes int64, q *queueRow) error {
 }
 
 // admitRun is takes and admit for a job that is nobody's submission now: rates do not bound it.
-func (m *lifecycle) admitRun(spec *rota.JobSpec, q *queueRow) error {
+func (m *lifecycle) admitRun(spec *rota.JobSpec, q *state.QueueRow) error {
 	if err := spec.CheckTemplate(payloadMax(q)); err != nil { // its id was made here
 		return err
 	}
 	if err := m.placed(spec, q); err != nil {
 		return err
 	}
-	if err := m.admitRoom(spec, m.s.specs.size(spec), q); err != nil {
+	if err := m.admitRoom(spec, m.s.Specs.Size(spec), q); err != nil {
 		return err
 	}
 	return m.admitFit(spec, q)
 }
 
 // admitRoom asks whether the mode takes the job, and the queue has room.
-func (m *lifecycle) admitRoom(spec *rota.JobSpec, bytes int64, q *queueRow) error {
+func (m *lifecycle) admitRoom(spec *rota.JobSpec, bytes int64, q *state.QueueRow) error {
 	if err := m.admission.admitMode(spec); err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func (m *lifecycle) admitRoom(spec *rota.JobSpec, bytes int64, q *queueRow) erro
 }
 
 // admitFit asks how full the queue and its workers are, and whether the job's class has room.
-func (m *lifecycle) admitFit(spec *rota.JobSpec, q *queueRow) error {
+func (m *lifecycle) admitFit(spec *rota.JobSpec, q *state.QueueRow) error {
 	if err := m.admission.admitPressure(spec, q); err != nil {
 		return err
 	}
@@ -111,9 +112,9 @@ func (m *lifecycle) admitFit(spec *rota.JobSpec, q *queueRow) error {
 }
 
 // leaving refuses what would bring jobs to a queue that is being drained.
-func leaving(q *queueRow) *rota.Error {
+func leaving(q *state.QueueRow) *rota.Error {
 	return rota.Refusef(rota.KindConflict, "queue", "queue %q is being deleted, its jobs move to %q: submit there, or keep it with `rota queue set %s`",
-		q.name, q.drainTo, q.name)
+		q.Name, q.DrainTo, q.Name)
 }
 
 func noQueue(name rota.QueueName) error {
@@ -125,12 +126,12 @@ func noQueue(name rota.QueueName) error {
 func (m *Machine) again(spec *rota.JobSpec) *fsmpb.Outcome {
 	var state rota.JobState
 	var content rota.Digest
-	if j := m.jobs.get(spec.ID); j != nil {
-		state, content = j.state, j.firstContent()
-	} else if t := m.ended.tombs.get(spec.ID); t != nil {
-		state, content = t.state, t.content
+	if j := m.JobTable.Get(spec.ID); j != nil {
+		state, content = j.State, j.FirstContent()
+	} else if t := m.ended.tombs.Get(spec.ID); t != nil {
+		state, content = t.State, t.Content
 	} else {
 		return m.uniques.repeated(spec)
 	}
-	return againOutcome(spec.ID, state, m.specs.content(spec) == content)
+	return againOutcome(spec.ID, state, m.Specs.Content(spec) == content)
 }

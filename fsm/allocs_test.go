@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -20,43 +21,43 @@ func TestAllocs(t *testing.T) {
 	}
 	m := b.Machine
 	id := rota.JobID("j100")
-	m.ledger.gen++ // as in an entry of its own
-	row, lease := m.jobs.edit(id), m.jobs.edit(leased)
-	q := m.queues.edit(row.spec.Queue)
-	m.ledger.settle()
-	kept := (&tombRow{id: id, worker: "w", seq: 1}).keep(&m.ledger.enc, &entry.Texts{})
+	m.Ledger.Gen++ // as in an entry of its own
+	row, lease := m.JobTable.Edit(id), m.JobTable.Edit(leased)
+	q := m.QueueTable.Edit(row.Spec.Queue)
+	m.Ledger.Settle()
+	kept := (&state.TombRow{Id: id, Worker: "w", Seq: 1}).Keep(&m.Ledger.Enc, &entry.Texts{})
 	for _, c := range []struct {
 		what string
 		run  func()
 	}{
-		{"finding a row", func() { m.jobs.last = nil; m.jobs.get(id) }},
+		{"finding a row", func() { m.JobTable.Last = nil; m.JobTable.Get(id) }},
 		{"changing rows in place, and their hashes", func() {
-			m.ledger.gen++
-			m.jobs.edit(id)
-			m.jobs.edit(leased)
-			m.ledger.settle()
+			m.Ledger.Gen++
+			m.JobTable.Edit(id)
+			m.JobTable.Edit(leased)
+			m.Ledger.Settle()
 		}},
-		{"an item of a lane", func() { *row.item = m.placement.itemOf(row, q) }},
+		{"an item of a lane", func() { *row.Item = m.placement.itemOf(row, q) }},
 		{"out of a lane and into it", func() {
 			m.placement.unfile(row, q)
 			m.placement.file(row, q)
 		}},
 		{"a row that leaves, and the next", func() {
-			j := m.newJob()
+			j := m.NewJob()
 			m.own(j)
-			m.jobs.dropped = append(m.jobs.dropped, j)
-			m.jobs.recycle()
+			m.JobTable.Dropped = append(m.JobTable.Dropped, j)
+			m.JobTable.Recycle()
 		}},
 		{"a timer", func() {
-			m.timers.lease.set("x", 0, 5)
-			m.timers.lease.set("x", 5, 0)
+			m.Timers.Lease.Refile("x", 0, 5)
+			m.Timers.Lease.Refile("x", 5, 0)
 		}},
-		{"an outcome", func() { m.became(rota.JobQueued, false) }},
+		{"an outcome", func() { m.Became(rota.JobQueued, false) }},
 		{"a tombstone's bytes, hashed and read", func() {
-			m.ledger.hashTomb(kept)
-			_ = kept.row()
+			m.Ledger.HashTomb(kept)
+			_ = kept.Row()
 		}},
-		{"when a lease ends", func() { leaseDue(m.leasing.leases.get(string(lease.lease[:])), m.fleet.workers.get("w")) }},
+		{"when a lease ends", func() { state.LeaseDue(m.leasing.leases.Get(string(lease.Lease[:])), m.fleet.workers.Get("w")) }},
 	} {
 		c.run()
 		if n := testing.AllocsPerRun(100, c.run); n != 0 {
@@ -64,7 +65,7 @@ func TestAllocs(t *testing.T) {
 		}
 	}
 	spec := jobSpec("another")
-	if n := testing.AllocsPerRun(100, func() { m.specs.keep(spec) }); n != 1 {
+	if n := testing.AllocsPerRun(100, func() { m.Specs.Keep(spec) }); n != 1 {
 		t.Errorf("keeping a spec allocates %v times, 1 is its own part", n)
 	}
 }
@@ -74,10 +75,10 @@ func TestAllocs(t *testing.T) {
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string][2]uintptr{
-		"jobRow":     {unsafe.Sizeof(jobRow{}), 144},
-		"keptSpec":   {unsafe.Sizeof(keptSpec{}), 48},
+		"jobRow":     {unsafe.Sizeof(state.JobRow{}), 144},
+		"keptSpec":   {unsafe.Sizeof(state.KeptSpec{}), 48},
 		"sched.Item": {unsafe.Sizeof(sched.Item{}), 96},
-		"jobLife":    {unsafe.Sizeof(jobLife{}), 224},
+		"jobLife":    {unsafe.Sizeof(state.JobLife{}), 224},
 	} {
 		if c[0] > c[1] {
 			t.Errorf("%s takes %d bytes, %d are free of a larger class", what, c[0], c[1])

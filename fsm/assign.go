@@ -4,6 +4,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -11,35 +12,35 @@ import (
 // checked against the state of this moment; one that no longer holds is dropped
 // with an event that says why.
 func (pl *placement) round(op *fsmpb.Round) *fsmpb.Outcome {
-	if o := pl.s.internal(); o != nil {
+	if o := pl.s.Internal(); o != nil {
 		return o
 	}
 	name := rota.QueueName(op.GetQueue())
-	q := pl.s.queues.get(name)
+	q := pl.s.QueueTable.Get(name)
 	switch {
-	case q == nil || op.GetEpoch() != pl.s.head.epoch+1:
+	case q == nil || op.GetEpoch() != pl.s.Header.Epoch+1:
 		return entry.Refused(rota.Refusef(rota.KindStale, "epoch", "round %d of queue %q does not follow round %d",
-			op.GetEpoch(), name, pl.s.head.epoch))
-	case rota.Index(op.GetHeight()) > pl.s.head.index:
+			op.GetEpoch(), name, pl.s.Header.Epoch))
+	case rota.Index(op.GetHeight()) > pl.s.Header.Index:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "height", "round %d was decided at height %d, the state is at %d",
-			op.GetEpoch(), op.GetHeight(), pl.s.head.index))
+			op.GetEpoch(), op.GetHeight(), pl.s.Header.Index))
 	}
-	pl.s.head.epoch++
+	pl.s.Header.Epoch++
 	height := rota.Index(op.GetHeight())
 	var seed sched.Hash
 	if len(op.GetPairs()) > 0 { // where queues are many, most rounds of an entry place nothing
-		seed = sched.MatchSeed(pl.s.head.cluster, op.GetEpoch(), height, pl.s.head.beacon)
+		seed = sched.MatchSeed(pl.s.Header.Cluster, op.GetEpoch(), height, pl.s.Header.Beacon)
 	}
-	placed, since := 0, q.sinceInterleave
+	placed, since := 0, q.SinceInterleave
 	for _, p := range op.GetPairs() {
-		j := pl.s.jobs.get(rota.JobID(p.GetJob()))
+		j := pl.s.JobTable.Get(rota.JobID(p.GetJob()))
 		turn := rota.ReasoningRule(p.GetRule()) == rota.ReasoningByTurnOfTheOldest
 		if why := pl.unassignable(j, q, rota.WorkerID(p.GetWorker()), turn); why != "" {
-			pl.s.journal.emit(rota.Event{Kind: rota.EventAssignmentDropped, Job: rota.JobID(p.GetJob()), Queue: name,
+			pl.s.Journal.Emit(rota.Event{Kind: rota.EventAssignmentDropped, Job: rota.JobID(p.GetJob()), Queue: name,
 				Worker: rota.WorkerID(p.GetWorker()), Epoch: op.GetEpoch(), Check: why, Text: why})
 			continue
 		}
-		pl.assign(pl.s.jobs.change(j.spec.ID, j), rota.WorkerID(p.GetWorker()), seed, rota.Decision{Seed: seed[:],
+		pl.assign(pl.s.JobTable.Change(j.Spec.ID, j), rota.WorkerID(p.GetWorker()), seed, rota.Decision{Seed: seed[:],
 			Epoch: op.GetEpoch(), Height: height, Score: rota.Score(p.GetScore()), Rank: p.GetRank(),
 			Reasoning: rota.Reasoning{Rule: rota.ReasoningRule(p.GetRule()), N: p.GetN(), Of: p.GetOf()}})
 		placed++
@@ -48,10 +49,10 @@ func (pl *placement) round(op *fsmpb.Round) *fsmpb.Outcome {
 		}
 	}
 	if placed > 0 {
-		q = pl.s.queues.edit(name)
-		q.sinceInterleave = since
-		q.placed += uint64(placed)
-		pl.setTurn(q, q.turn+uint64(placed))
+		q = pl.s.QueueTable.Edit(name)
+		q.SinceInterleave = since
+		q.Placed += uint64(placed)
+		pl.setTurn(q, q.Turn+uint64(placed))
 	}
 	for _, p := range op.GetPreempts() {
 		pl.preempt(p, op.GetEpoch())
@@ -60,7 +61,7 @@ func (pl *placement) round(op *fsmpb.Round) *fsmpb.Outcome {
 		pl.changeHold(h, op.GetEpoch())
 	}
 	pl.noteRound(name, placed)
-	return pl.s.became(rota.JobNone, false)
+	return pl.s.Became(rota.JobNone, false)
 }
 
 // noteRound counts what a queue's rounds placed in this entry: it may have two,
@@ -78,106 +79,106 @@ func (pl *placement) noteRound(name rota.QueueName, placed int) {
 
 // unassignable says why a pair, by a turn of the oldest or not, does not hold now,
 // "" if it does.
-func (pl *placement) unassignable(j *jobRow, q *queueRow, worker rota.WorkerID, turn bool) string {
+func (pl *placement) unassignable(j *state.JobRow, q *state.QueueRow, worker rota.WorkerID, turn bool) string {
 	switch {
 	case j == nil:
 		return "JOB_GONE"
-	case j.state != rota.JobQueued:
-		return "JOB_" + j.state.String()
-	case j.spec.Queue != q.name:
+	case j.State != rota.JobQueued:
+		return "JOB_" + j.State.String()
+	case j.Spec.Queue != q.Name:
 		return "OTHER_QUEUE"
 	}
 	if why := pl.admission.blocked(j, q, turn); why != "" {
 		return why
 	}
-	if ok, why := pl.registry.supply.Fits(j.ask(), worker); !ok {
+	if ok, why := pl.registry.supply.Fits(j.Ask(), worker); !ok {
 		return why.String()
 	}
-	if held := pl.registry.heldFor[worker]; held != "" && held != j.spec.ID {
+	if held := pl.registry.heldFor[worker]; held != "" && held != j.Spec.ID {
 		return "HELD_FOR_ANOTHER_JOB"
 	}
 	return ""
 }
 
 // assign opens a lease; j is editable. It cannot fail.
-func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, why rota.Decision) {
-	h := &pl.s.head
-	p := &pl.s.queues.get(j.spec.Queue).policy
-	w := pl.fleet.workers.edit(worker)
-	h.tokens++
-	l := pl.leasing.leases.fresh()
-	l.queue, l.tenant, l.domain, l.typ = j.spec.Queue, j.spec.Tenant, j.spec.Domain, j.spec.Type
-	l.cpu, l.memory, l.io, l.index = j.spec.CPUMilli, j.spec.MemoryBytes, j.spec.IOBytesPerS, pl.s.at
-	l.ID = sched.LeaseID(j.spec.ID, worker, j.attempt, seed)
-	l.key = pl.s.keys.Keep(l.ID[:])
-	l.Token = rota.Token{Incarnation: h.incarnation, Counter: h.tokens}
-	l.Job, l.Worker, l.Session, l.Attempt, l.State = j.spec.ID, w.spec.ID, w.session, j.attempt, rota.LeaseActive
-	l.Started = h.now()
-	l.AckBy.Clock, l.Deadline.Clock = h.clock+rota.Clock(p.AckTimeoutMs), h.clock+rota.Clock(p.LeaseMs)
+func (pl *placement) assign(j *state.JobRow, worker rota.WorkerID, seed sched.Hash, why rota.Decision) {
+	h := &pl.s.Header
+	p := &pl.s.QueueTable.Get(j.Spec.Queue).Policy
+	w := pl.fleet.workers.Edit(worker)
+	h.Tokens++
+	l := pl.leasing.leases.Fresh()
+	l.Queue, l.Tenant, l.Domain, l.Typ = j.Spec.Queue, j.Spec.Tenant, j.Spec.Domain, j.Spec.Type
+	l.Cpu, l.Memory, l.Io, l.Index = j.Spec.CPUMilli, j.Spec.MemoryBytes, j.Spec.IOBytesPerS, pl.s.At
+	l.ID = sched.LeaseID(j.Spec.ID, worker, j.Attempt, seed)
+	l.Key = pl.s.Keys.Keep(l.ID[:])
+	l.Token = rota.Token{Incarnation: h.Incarnation, Counter: h.Tokens}
+	l.Job, l.Worker, l.Session, l.Attempt, l.State = j.Spec.ID, w.Spec.ID, w.Session, j.Attempt, rota.LeaseActive
+	l.Started = h.Now()
+	l.AckBy.Clock, l.Deadline.Clock = h.Clock+rota.Clock(p.AckTimeoutMs), h.Clock+rota.Clock(p.LeaseMs)
 	l.Decision = why
-	if w.grace {
-		l.grace = p.LeaseGraceMs
+	if w.Grace {
+		l.Grace = p.LeaseGraceMs
 	}
-	if runtime := maxRuntime(j.spec, p); runtime > 0 {
-		l.endsBy = h.clock + rota.Clock(runtime)
-		l.Deadline.Clock = min(l.Deadline.Clock, l.endsBy)
+	if runtime := maxRuntime(j.Spec, p); runtime > 0 {
+		l.EndsBy = h.Clock + rota.Clock(runtime)
+		l.Deadline.Clock = min(l.Deadline.Clock, l.EndsBy)
 	}
 	l.RenewBy.Clock = l.Deadline.Clock - rota.Clock(p.LeaseMs*(1000-p.RenewAlphaPermille)/1000)
-	pl.leasing.leases.insert(l.key, l)
+	pl.leasing.leases.Insert(l.Key, l)
 
-	w.open++
-	w.cpu += l.cpu
-	w.memory += l.memory
-	w.io += l.io
-	w.assigned++
+	w.Open++
+	w.Cpu += l.Cpu
+	w.Memory += l.Memory
+	w.Io += l.Io
+	w.Assigned++
 	pl.fleet.takeOffered(w)
 	if why.Reasoning.Rule == rota.ReasoningByTurnOfTheOldest {
-		w.sinceTurn = sched.AfterTurn(w.sinceTurn, p.OldestEvery, w.spec.Slots+w.spec.Prefetch)
+		w.SinceTurn = sched.AfterTurn(w.SinceTurn, p.OldestEvery, w.Spec.Slots+w.Spec.Prefetch)
 	} else {
-		w.sinceTurn++
+		w.SinceTurn++
 	}
-	w.leases[l.key] = struct{}{}
+	w.Leases[l.Key] = struct{}{}
 	pl.fleet.timeWorker(w)
 	pl.leasing.timeLease(l)
 	pl.noteGoing(l)
-	pl.registry.supply.Take(worker, l.takes())
-	pl.registry.supply.Received(worker, w.sinceTurn)
-	if j.isolated() {
+	pl.registry.supply.Take(worker, l.Takes())
+	pl.registry.supply.Received(worker, w.SinceTurn)
+	if j.Isolated() {
 		pl.registry.supply.Isolate(worker, true)
 	}
 	pl.countEndless(l, p, 1)
 	pl.registry.supply.Began(worker, pl.runOf(l))
-	pl.fleet.takeUnits(w, l, max(j.spec.Units, 1))
+	pl.fleet.takeUnits(w, l, max(j.Spec.Units, 1))
 	pl.admission.openTenant(l)
 	pl.admission.countWindow(l)
 	pl.admission.takeDomain(l)
-	pl.keyring.opened(&j.spec.JobSpec, 1)
-	if pl.keyring.groups[j.spec.Queue] != nil {
+	pl.keyring.opened(&j.Spec.JobSpec, 1)
+	if pl.keyring.groups[j.Spec.Queue] != nil {
 		pl.keyring.hadTurn(j)
 	}
 
 	pl.move(j, rota.JobAssigned)
-	pl.share(l.queue, l.tenant, 1) // now that its lane, often its tenant's last, is out of the order
+	pl.share(l.Queue, l.Tenant, 1) // now that its lane, often its tenant's last, is out of the order
 	pl.life.own(j)
-	j.lease = l.ID
-	j.progress, j.note, j.progressAt = 0, "", 0 // an earlier attempt's
-	if j.firstLease.IsZero() {
-		before := j.expires()
-		j.firstLease = h.now()
+	j.Lease = l.ID
+	j.Progress, j.Note, j.ProgressAt = 0, "", 0 // an earlier attempt's
+	if j.FirstLease.IsZero() {
+		before := j.Expires()
+		j.FirstLease = h.Now()
 		if p.TTLRelMaxMs > 0 {
-			j.expireRel = h.clock + planted.ttlOffset(pl.s) + rota.Clock(p.TTLRelMaxMs)
+			j.ExpireRel = h.Clock + planted.ttlOffset(pl.s) + rota.Clock(p.TTLRelMaxMs)
 		}
-		pl.s.timers.expire.set(string(j.spec.ID), int64(before), int64(j.expires()))
+		pl.s.Timers.Expire.Refile(string(j.Spec.ID), int64(before), int64(j.Expires()))
 	}
-	pl.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
-		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Deadline: h.now().At(l.Deadline.Clock), Epoch: why.Epoch,
-		Check: checkFit, Payload: pl.s.journal.placing(&l.Decision, l.Worker)})
+	pl.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobAssigned, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Worker: l.Worker,
+		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Deadline: h.Now().At(l.Deadline.Clock), Epoch: why.Epoch,
+		Check: checkFit, Payload: pl.s.Journal.Placing(&l.Decision, l.Worker)})
 }
 
 // checkFit is what the re-check of an assignment says where no rule failed.
 const checkFit = "FIT"
 
-func maxRuntime(s *keptSpec, p *rota.QueuePolicy) int64 {
+func maxRuntime(s *state.KeptSpec, p *rota.QueuePolicy) int64 {
 	if s.MaxRuntime > 0 {
 		return s.MaxRuntime.Milliseconds()
 	}
@@ -191,16 +192,16 @@ func (pl *placement) settleTurns() {
 	if len(pl.rounds) < 2 {
 		return
 	}
-	var least *queueRow
+	var least *state.QueueRow
 	for _, r := range pl.rounds {
 		if r.placed == 0 {
 			continue
 		}
-		q := pl.s.queues.get(r.queue)
+		q := pl.s.QueueTable.Get(r.queue)
 		if q == nil {
 			continue // deleted in the same entry
 		}
-		if least == nil || turnLess(turn{q.turn, uint64(q.policy.Weight), ""}, turn{least.turn, uint64(least.policy.Weight), ""}) {
+		if least == nil || turnLess(turn{q.Turn, uint64(q.Policy.Weight), ""}, turn{least.Turn, uint64(least.Policy.Weight), ""}) {
 			least = q
 		}
 	}
@@ -211,14 +212,14 @@ func (pl *placement) settleTurns() {
 		if r.placed > 0 {
 			continue
 		}
-		q := pl.s.queues.get(r.queue)
+		q := pl.s.QueueTable.Get(r.queue)
 		if q == nil {
 			continue
 		}
-		floor := rescale(least.turn, uint64(q.policy.Weight), uint64(least.policy.Weight))
-		floor -= min(floor, uint64(q.policy.BatchSize))
-		if floor > q.turn {
-			pl.setTurn(pl.s.queues.edit(r.queue), floor)
+		floor := rescale(least.Turn, uint64(q.Policy.Weight), uint64(least.Policy.Weight))
+		floor -= min(floor, uint64(q.Policy.BatchSize))
+		if floor > q.Turn {
+			pl.setTurn(pl.s.QueueTable.Edit(r.queue), floor)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -21,22 +22,22 @@ func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 	if err := ac.unfounded(); err != nil {
 		return entry.Refused(err)
 	}
-	old := ac.roles.get(roleName(role.Name))
+	old := ac.roles.Get(state.RoleName(role.Name))
 	if old != nil && slices.Equal(old.Grants, role.Grants) && old.RoleLimits == role.RoleLimits {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := ac.s.journal.matches(roleText(old, role.Name)); err != nil {
+	if err := ac.s.Journal.Matches(roleText(old, role.Name)); err != nil {
 		return entry.Refused(err)
 	}
 	if old == nil {
-		if ac.roles.len() >= limits.MaxRoles {
+		if ac.roles.Len() >= limits.MaxRoles {
 			return entry.Refused(exhausted("role", "%d roles are set, no more are taken: delete one with `rota auth role delete ROLE`", limits.MaxRoles))
 		}
-		ac.roles.insert(roleName(role.Name), &roleRow{Role: rota.Role{Name: role.Name}})
+		ac.roles.Insert(state.RoleName(role.Name), &state.RoleRow{Role: rota.Role{Name: role.Name}})
 	}
-	r := ac.roles.edit(roleName(role.Name))
-	r.Grants, r.RoleLimits, r.By, r.At = role.Grants, role.RoleLimits, ac.s.journal.owner(), ac.s.head.now()
-	r.ETag = etagOf(r.settings)
+	r := ac.roles.Edit(state.RoleName(role.Name))
+	r.Grants, r.RoleLimits, r.By, r.At = role.Grants, role.RoleLimits, ac.s.Journal.Owner(), ac.s.Header.Now()
+	r.ETag = state.EtagOf(r.Settings)
 	ac.tell(rota.EventAuthChanged, authChanged{What: "role", Name: role.Name, Gives: role.Grants, RoleLimits: role.RoleLimits})
 	ac.fleet.regrant(anybody)
 	return &fsmpb.Outcome{Existed: old != nil}
@@ -47,21 +48,21 @@ func (ac *authority) deleteRole(op *fsmpb.DeleteRole) *fsmpb.Outcome {
 	if _, ok := access.BuiltInRole(op.GetName()); ok {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "role", "role %s is built in: it never goes", op.GetName()))
 	}
-	r := ac.roles.get(roleName(op.GetName()))
+	r := ac.roles.Get(state.RoleName(op.GetName()))
 	if r == nil {
 		return entry.Refused(rota.Refusef(rota.KindNotFound, "role", "role %q is not set: `rota auth role list` shows those that are", op.GetName()))
 	}
-	if err := ac.s.journal.matches(roleText(r, op.GetName())); err != nil {
+	if err := ac.s.Journal.Matches(roleText(r, op.GetName())); err != nil {
 		return entry.Refused(err)
 	}
-	ac.roles.drop(roleName(op.GetName()))
+	ac.roles.Drop(state.RoleName(op.GetName()))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "role", Name: op.GetName(), Gone: true})
 	ac.fleet.regrant(anybody)
 	return &fsmpb.Outcome{}
 }
 
 // roleText returns the name of a role for refusals, and its version, "" for nil.
-func roleText(r *roleRow, name string) (what, etag string) {
+func roleText(r *state.RoleRow, name string) (what, etag string) {
 	if r != nil {
 		etag = r.ETag
 	}
@@ -69,7 +70,7 @@ func roleText(r *roleRow, name string) (what, etag string) {
 }
 
 // issuerText is roleText for an identity provider.
-func issuerText(r *issuerRow, url string) (what, etag string) {
+func issuerText(r *state.IssuerRow, url string) (what, etag string) {
 	if r != nil {
 		etag = r.ETag
 	}
@@ -85,8 +86,8 @@ func (ac *authority) createToken(op *fsmpb.CreateToken) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	t.By = ac.s.journal.owner()
-	if old := ac.tokens.get(tokenID(t.ID)); old != nil {
+	t.By = ac.s.Journal.Owner()
+	if old := ac.tokens.Get(state.TokenID(t.ID)); old != nil {
 		return ac.createAgain(old, &t, hash)
 	}
 	if err := ac.creatable(&t); err != nil {
@@ -98,8 +99,8 @@ func (ac *authority) createToken(op *fsmpb.CreateToken) *fsmpb.Outcome {
 }
 
 // createAgain answers for a token whose id is taken.
-func (ac *authority) createAgain(old *tokenRow, t *rota.AccessToken, hash [32]byte) *fsmpb.Outcome {
-	if old.hash != hash || !slices.Equal(old.Roles, t.Roles) || !slices.Equal(old.Tenants, t.Tenants) ||
+func (ac *authority) createAgain(old *state.TokenRow, t *rota.AccessToken, hash [32]byte) *fsmpb.Outcome {
+	if old.Hash != hash || !slices.Equal(old.Roles, t.Roles) || !slices.Equal(old.Tenants, t.Tenants) ||
 		!slices.Equal(old.Queues, t.Queues) || old.WorkerPrefix != t.WorkerPrefix || old.Expires != t.Expires {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "token", "token %s is known as another one: create it with an id of its own", t.ID))
 	}
@@ -116,10 +117,10 @@ func (ac *authority) creatable(t *rota.AccessToken) error {
 			return noRole(name)
 		}
 	}
-	if err := access.CheckExpiry(t.Expires, ac.s.head.date()); err != nil {
+	if err := access.CheckExpiry(t.Expires, ac.s.Header.Date()); err != nil {
 		return err
 	}
-	if ac.tokens.len() >= limits.MaxTokens {
+	if ac.tokens.Len() >= limits.MaxTokens {
 		return exhausted("token", "%d tokens are known, no more are taken until some expire, revoked ones too: `rota auth token list` "+
 			"shows when", limits.MaxTokens)
 	}
@@ -131,17 +132,17 @@ func noRole(name string) error {
 }
 
 func (ac *authority) addToken(t rota.AccessToken, hash [32]byte) {
-	t.Created = ac.s.head.now()
+	t.Created = ac.s.Header.Now()
 	ac.hold(t.By, access.OwnsToken, 1)
-	ac.tokens.insert(tokenID(t.ID), &tokenRow{AccessToken: t, hash: hash})
-	ac.s.timers.token.set(t.ID, 0, int64(t.Expires))
+	ac.tokens.Insert(state.TokenID(t.ID), &state.TokenRow{AccessToken: t, Hash: hash})
+	ac.s.Timers.Token.Refile(t.ID, 0, int64(t.Expires))
 	ac.fleet.disown(only(rota.TokenPrincipal(t.ID))) // workers of a token of that id that was forgotten
 }
 
 // revokeToken ends a token. Its row stays until the token would have expired, so that no
 // repeated creation brings it back.
 func (ac *authority) revokeToken(op *fsmpb.RevokeToken) *fsmpb.Outcome {
-	r := ac.tokens.get(tokenID(op.GetId()))
+	r := ac.tokens.Get(state.TokenID(op.GetId()))
 	if r == nil {
 		return entry.Refused(rota.Refusef(rota.KindNotFound, "token", "token %q is not known: it never was, or has expired", op.GetId()))
 	}
@@ -152,7 +153,7 @@ func (ac *authority) revokeToken(op *fsmpb.RevokeToken) *fsmpb.Outcome {
 		ac.endOne(r.ID)
 		return &fsmpb.Outcome{}
 	}
-	ac.tokens.edit(tokenID(r.ID)).Revoked = ac.s.head.now()
+	ac.tokens.Edit(state.TokenID(r.ID)).Revoked = ac.s.Header.Now()
 	ac.fleet.disown(only(rota.TokenPrincipal(r.ID)))
 	ac.hooks.disableAll("the token of whoever set it was revoked", only(rota.TokenPrincipal(r.ID)))
 	ac.endSessions(rota.TokenPrincipal(r.ID))
@@ -162,15 +163,15 @@ func (ac *authority) revokeToken(op *fsmpb.RevokeToken) *fsmpb.Outcome {
 
 // revokeAll revokes every token.
 func (ac *authority) revokeAll() {
-	var live []tokenID
-	ac.tokens.scan(func(id tokenID, r *tokenRow) bool {
+	var live []state.TokenID
+	ac.tokens.Scan(func(id state.TokenID, r *state.TokenRow) bool {
 		if r.Revoked.IsZero() {
 			live = append(live, id)
 		}
 		return true
 	})
 	for _, id := range live {
-		ac.tokens.edit(id).Revoked = ac.s.head.now()
+		ac.tokens.Edit(id).Revoked = ac.s.Header.Now()
 	}
 	ac.changed()
 	ac.fleet.disown(anybody)
@@ -181,17 +182,17 @@ func (ac *authority) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
 	if err := access.CheckPrincipal(rota.CertPrincipal(op.GetRole(), op.GetName())); err != nil {
 		return entry.Refused(err)
 	}
-	key := blockKeyOf(op.GetRole(), op.GetName())
-	switch is := ac.blocks.get(key) != nil; {
+	key := state.BlockKeyOf(op.GetRole(), op.GetName())
+	switch is := ac.blocks.Get(key) != nil; {
 	case is == op.GetBlocked():
 		return &fsmpb.Outcome{Existed: true}
 	case is:
-		ac.blocks.drop(key)
-	case ac.blocks.len() >= limits.MaxBlocks:
+		ac.blocks.Drop(key)
+	case ac.blocks.Len() >= limits.MaxBlocks:
 		return entry.Refused(exhausted("block", "%d certificates are blocked: no more are taken; replace the authority that issued them", limits.MaxBlocks))
 	default:
-		ac.blocks.insert(key, &blockRow{key: key, Block: rota.Block{Role: op.GetRole(), Name: op.GetName(),
-			By: ac.s.journal.owner(), At: ac.s.head.now()}})
+		ac.blocks.Insert(key, &state.BlockRow{Key: key, Block: rota.Block{Role: op.GetRole(), Name: op.GetName(),
+			By: ac.s.Journal.Owner(), At: ac.s.Header.Now()}})
 	}
 	ac.fleet.disown(only(rota.CertPrincipal(op.GetRole(), op.GetName())))
 	if op.GetBlocked() {
@@ -213,10 +214,10 @@ func (ac *authority) setAnonymous(op *fsmpb.SetAnonymous) *fsmpb.Outcome {
 			return entry.Refused(noRole(name))
 		}
 	}
-	if slices.Equal(roles, ac.s.head.anonymous) {
+	if slices.Equal(roles, ac.s.Header.Anonymous) {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	ac.s.head.anonymous = roles
+	ac.s.Header.Anonymous = roles
 	ac.tell(rota.EventAuthChanged, authChanged{What: "anonymous", Roles: roles})
 	ac.fleet.regrant(func(p rota.Principal) bool { return p == rota.Anonymous })
 	return &fsmpb.Outcome{}
@@ -232,20 +233,20 @@ func (ac *authority) initAuth(op *fsmpb.InitAuth) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	t.By = ac.s.journal.owner()
-	if old := ac.tokens.get(tokenID(t.ID)); old != nil {
+	t.By = ac.s.Journal.Owner()
+	if old := ac.tokens.Get(state.TokenID(t.ID)); old != nil {
 		return ac.createAgain(old, &t, hash)
 	}
-	if ac.s.head.authInit && !op.GetReset_() {
+	if ac.s.Header.AuthInit && !op.GetReset_() {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "auth", "the first token was made already: `rota auth reset` makes another one"))
 	}
 	if err := ac.creatable(&t); err != nil {
 		return entry.Refused(err)
 	}
 	ac.addToken(t, hash)
-	ac.s.head.authInit = true
+	ac.s.Header.AuthInit = true
 	if !op.GetReset_() {
-		ac.s.head.anonymous = nil
+		ac.s.Header.Anonymous = nil
 		ac.fleet.regrant(func(p rota.Principal) bool { return p == rota.Anonymous })
 	}
 	kind := rota.EventAuthChanged
@@ -271,37 +272,37 @@ func (ac *authority) setIssuer(op *fsmpb.SetIssuer) *fsmpb.Outcome {
 			return entry.Refused(noRole(role))
 		}
 	}
-	old := ac.issuers.get(i.URL)
+	old := ac.issuers.Get(i.URL)
 	if old != nil && old.Audience == i.Audience && old.CA == i.CA && slices.Equal(old.Maps, i.Maps) {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := ac.s.journal.matches(issuerText(old, i.URL)); err != nil {
+	if err := ac.s.Journal.Matches(issuerText(old, i.URL)); err != nil {
 		return entry.Refused(err)
 	}
 	if old == nil {
-		if ac.issuers.len() >= limits.MaxIssuers {
+		if ac.issuers.Len() >= limits.MaxIssuers {
 			return entry.Refused(exhausted("issuer", "%d issuers are set, no more are taken: delete one with `rota auth issuer delete URL`", limits.MaxIssuers))
 		}
-		ac.issuers.insert(i.URL, &issuerRow{Issuer: rota.Issuer{URL: i.URL}})
+		ac.issuers.Insert(i.URL, &state.IssuerRow{Issuer: rota.Issuer{URL: i.URL}})
 	}
-	i.By, i.At = ac.s.journal.owner(), ac.s.head.now()
-	r := ac.issuers.edit(i.URL)
+	i.By, i.At = ac.s.Journal.Owner(), ac.s.Header.Now()
+	r := ac.issuers.Edit(i.URL)
 	r.Issuer = i
-	r.ETag = etagOf(r.settings)
+	r.ETag = state.EtagOf(r.Settings)
 	ac.tell(rota.EventAuthChanged, authChanged{What: "issuer", Name: i.URL, Maps: i.Maps})
 	return &fsmpb.Outcome{Existed: old != nil}
 }
 
 // deleteIssuer takes no tokens of an identity provider any more.
 func (ac *authority) deleteIssuer(op *fsmpb.DeleteIssuer) *fsmpb.Outcome {
-	r := ac.issuers.get(op.GetUrl())
+	r := ac.issuers.Get(op.GetUrl())
 	if r == nil {
 		return entry.Refused(rota.Refusef(rota.KindNotFound, "issuer", "issuer %.80q is not set: `rota auth issuer list` shows those that are", op.GetUrl()))
 	}
-	if err := ac.s.journal.matches(issuerText(r, op.GetUrl())); err != nil {
+	if err := ac.s.Journal.Matches(issuerText(r, op.GetUrl())); err != nil {
 		return entry.Refused(err)
 	}
-	ac.issuers.drop(op.GetUrl())
+	ac.issuers.Drop(op.GetUrl())
 	ac.tell(rota.EventAuthChanged, authChanged{What: "issuer", Name: op.GetUrl(), Gone: true})
 	return &fsmpb.Outcome{}
 }
@@ -317,14 +318,14 @@ func (ac *authority) exchange(op *fsmpb.Exchange) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	if old := ac.spent.get(string(s.JWT[:])); old != nil {
-		known := ac.tokens.get(tokenID(t.ID))
-		if old.token == t.ID && known != nil && known.hash == s.Hash && known.Revoked.IsZero() {
+	if old := ac.spent.Get(string(s.JWT[:])); old != nil {
+		known := ac.tokens.Get(state.TokenID(t.ID))
+		if old.Token == t.ID && known != nil && known.Hash == s.Hash && known.Revoked.IsZero() {
 			return &fsmpb.Outcome{Existed: true}
 		}
 		return entry.Refused(rota.Refusef(rota.KindUnauthenticated, "jwt", "the identity token was exchanged before, each counts once: ask the issuer for another one"))
 	}
-	if ac.tokens.get(tokenID(t.ID)) != nil {
+	if ac.tokens.Get(state.TokenID(t.ID)) != nil {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "token", "token %s is known as another one: exchange with an id of its own", t.ID))
 	}
 	if err := ac.mapped(&s); err != nil {
@@ -333,12 +334,12 @@ func (ac *authority) exchange(op *fsmpb.Exchange) *fsmpb.Outcome {
 	if err := ac.creatable(&t); err != nil {
 		return entry.Refused(err)
 	}
-	if ac.spent.len() >= limits.MaxSpent {
+	if ac.spent.Len() >= limits.MaxSpent {
 		return entry.Refused(exhausted("jwt", "%d identity tokens that were exchanged have not ended: no more are taken until some have", limits.MaxSpent))
 	}
 	ac.addToken(t, s.Hash)
-	ac.spent.insert(string(s.JWT[:]), &spentRow{hash: s.JWT, token: t.ID, until: s.Until})
-	ac.s.timers.spent.set(string(s.JWT[:]), 0, int64(s.Until))
+	ac.spent.Insert(string(s.JWT[:]), &state.SpentRow{Hash: s.JWT, Token: t.ID, Until: s.Until})
+	ac.s.Timers.Spent.Refile(string(s.JWT[:]), 0, int64(s.Until))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "token", Name: t.ID, Roles: t.Roles, Until: t.Expires, By: t.By})
 	return &fsmpb.Outcome{}
 }
@@ -354,7 +355,7 @@ func (ac *authority) signIn(op *fsmpb.Exchange) (s access.SignIn, t rota.AccessT
 		return s, t, err
 	}
 	// The date may be a little behind the clock by which the node found that it counts.
-	now, most := ac.s.head.date(), rota.Date((limits.MaxJWTLife+time.Hour)/time.Millisecond)
+	now, most := ac.s.Header.Date(), rota.Date((limits.MaxJWTLife+time.Hour)/time.Millisecond)
 	if s.Until <= now || s.Until > now+most {
 		return s, t, rota.Refusef(rota.KindUnauthenticated, "jwt", "the identity token ends at %s, and it is %s: one is wanted that counts now, for at most %s",
 			s.Until, now, limits.MaxJWTLife)
@@ -367,7 +368,7 @@ func (ac *authority) signIn(op *fsmpb.Exchange) (s access.SignIn, t rota.AccessT
 
 // mapped refuses a role that its issuer does not give for the claim.
 func (ac *authority) mapped(s *access.SignIn) *rota.Error {
-	i := ac.issuers.get(s.Issuer)
+	i := ac.issuers.Get(s.Issuer)
 	if i == nil || i.Audience != s.Audience {
 		return rota.Refusef(rota.KindUnauthenticated, "issuer", "issuer %s is not set any more, or for another audience than %.80q", s.Issuer, s.Audience)
 	}
@@ -380,6 +381,6 @@ func (ac *authority) mapped(s *access.SignIn) *rota.Error {
 
 // fireSpent forgets an identity token that has ended.
 func (ac *authority) fireSpent(hash string) {
-	ac.s.timers.spent.set(hash, int64(ac.spent.get(hash).until), 0)
-	ac.spent.drop(hash)
+	ac.s.Timers.Spent.Refile(hash, int64(ac.spent.Get(hash).Until), 0)
+	ac.spent.Drop(hash)
 }

@@ -29,7 +29,7 @@ func noIssuerOp(url string) *fsmpb.Op {
 // exchangeOp exchanges an identity token, named by a byte, for an access token named by a letter.
 func (b *bench) exchangeOp(jwt byte, letter string, change ...func(*fsmpb.Exchange)) *fsmpb.Op {
 	x := &fsmpb.Exchange{Issuer: idp, Audience: "rota", Subject: "ann", Claim: "sub", Value: "ann", Role: access.RoleReader, JwtHash: make([]byte, 32),
-		UntilMs: int64(b.head.date()) + 600_000, Id: tokenWish(letter, "x").GetId(), Hash: make([]byte, 32)}
+		UntilMs: int64(b.Header.Date()) + 600_000, Id: tokenWish(letter, "x").GetId(), Hash: make([]byte, 32)}
 	x.JwtHash[0], x.Hash[0] = jwt, letter[0]
 	for _, f := range change {
 		f(x)
@@ -42,7 +42,7 @@ func TestExchange(t *testing.T) {
 	b := newBench(t)
 	b.refuses(rota.KindUnauthenticated, "issuer", b.exchangeOp(1, "a"))
 	b.ok(issuerOp(idp, mapTo("sub", "ann", access.RoleReader), mapTo("repo", "acme/*", access.RoleSubmitter)))
-	until := b.head.date() + 600_000
+	until := b.Header.Date() + 600_000
 	first := b.exchangeOp(1, "a")
 	if a := b.entry(first); len(a.Events) != 1 || a.Events[0].Payload != fmt.Sprintf(`{"what":"token","name":%q,"roles":["reader"],"expires_ms":%d,"by":"oidc:%s/ann"}`,
 		first.GetExchange().GetId(), until, idp) {
@@ -58,9 +58,9 @@ func TestExchange(t *testing.T) {
 	b.refuses(rota.KindUnauthenticated, "jwt", b.exchangeOp(1, "b"))
 	b.refuses(rota.KindConflict, "token", b.exchangeOp(2, "a"))
 	b.ok(b.exchangeOp(2, "b", func(x *fsmpb.Exchange) { x.Claim, x.Value, x.Role = "repo", "acme/site", access.RoleSubmitter }))
-	long := b.exchangeOp(3, "c", func(x *fsmpb.Exchange) { x.UntilMs = int64(b.head.date()) + 20*3_600_000 })
+	long := b.exchangeOp(3, "c", func(x *fsmpb.Exchange) { x.UntilMs = int64(b.Header.Date()) + 20*3_600_000 })
 	b.ok(long)
-	if made, _ := b.View.Access().Token(long.GetExchange().GetId()); made.Expires > b.head.date()+3_600_000 {
+	if made, _ := b.View.Access().Token(long.GetExchange().GetId()); made.Expires > b.Header.Date()+3_600_000 {
 		t.Errorf("it counts until %s", made.Expires)
 	}
 	for name, c := range map[string]struct {
@@ -73,7 +73,7 @@ func TestExchange(t *testing.T) {
 		"another claim":    {rota.KindUnauthenticated, "claim", func(x *fsmpb.Exchange) { x.Claim = "email" }},
 		"another value":    {rota.KindUnauthenticated, "claim", func(x *fsmpb.Exchange) { x.Value = "anna" }},
 		"another role":     {rota.KindUnauthenticated, "claim", func(x *fsmpb.Exchange) { x.Role = access.RoleRoot }},
-		"it is over":       {rota.KindUnauthenticated, "jwt", func(x *fsmpb.Exchange) { x.UntilMs = int64(b.head.date()) }},
+		"it is over":       {rota.KindUnauthenticated, "jwt", func(x *fsmpb.Exchange) { x.UntilMs = int64(b.Header.Date()) }},
 		"it never ends":    {rota.KindUnauthenticated, "jwt", func(x *fsmpb.Exchange) { x.UntilMs = 1 << 45 }},
 		"no hash":          {rota.KindInvalid, "hash", func(x *fsmpb.Exchange) { x.Hash = nil }},
 		"no JWT's hash":    {rota.KindInvalid, "hash", func(x *fsmpb.Exchange) { x.JwtHash = x.JwtHash[1:] }},
@@ -100,11 +100,11 @@ func TestExchange(t *testing.T) {
 		t.Error("it counts for more than an hour")
 	}
 	b.refuses(rota.KindUnauthenticated, "jwt", again)
-	if n := b.access.spent.len(); n != 1 {
+	if n := b.access.spent.Len(); n != 1 {
 		t.Errorf("%d identity tokens are kept in mind", n)
 	}
 	b.tomorrow(24 * 3_600_000)
-	if n := b.access.spent.len(); n != 0 {
+	if n := b.access.spent.Len(); n != 0 {
 		t.Errorf("%d identity tokens are kept in mind after their end", n)
 	}
 	b.sound()
@@ -113,7 +113,7 @@ func TestExchange(t *testing.T) {
 // tomorrow moves the date on, and sweeps.
 func (b *bench) tomorrow(ms int64) {
 	b.t.Helper()
-	b.stamped(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), WallMs: []int64{int64(b.head.date()) + ms}, Ops: []*fsmpb.Op{sweepOp()}}, b.term)
+	b.stamped(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), WallMs: []int64{int64(b.Header.Date()) + ms}, Ops: []*fsmpb.Op{sweepOp()}}, b.term)
 }
 
 // TestIssuers: nobody sets an issuer that grants more than their own rights, nor changes or

@@ -34,7 +34,7 @@ func TestBackfill(t *testing.T) {
 	b.submit("wide", expecting(4000, time.Second))
 	b.submit("long", expecting(1000, 2*time.Minute))
 	b.submit("short", expecting(1000, 30*time.Second))
-	until := b.head.now().At(b.head.clock + 60_000).Date
+	until := b.Header.Now().At(b.Header.Clock + 60_000).Date
 	x, reasons := b.whyOf("long")
 	if reasons != "HELD_FOR_ANOTHER_JOB:1" || !strings.Contains(x.Reasons[0].Detail, fmt.Sprintf("worker w is kept for job wide from %s on", until)) {
 		t.Errorf("long: %s: %+v", reasons, x)
@@ -80,7 +80,7 @@ func TestBackfill_conservative(t *testing.T) {
 	b.submit("third", expecting(3000, time.Minute))     // beside the second
 	b.submit("late", expecting(1000, 60*time.Second))   // could start now, until the first does
 	b.submit("last", expecting(1000, 3*time.Minute))
-	until := func(s int64) rota.Date { return b.head.now().At(b.head.clock + rota.Clock(s*1000)).Date }
+	until := func(s int64) rota.Date { return b.Header.Now().At(b.Header.Clock + rota.Clock(s*1000)).Date }
 	for _, c := range []struct{ job, would, reasons, detail string }{
 		{"wide", fmt.Sprintf("kept for this job: from %s on, in 60000 ms", until(60)), "CPU_FULL:1", ""},
 		{"second", fmt.Sprintf("kept for this job: from %s on, in 120000 ms", until(120)), "HELD_FOR_ANOTHER_JOB:1", fmt.Sprintf("kept for job wide from %s on", until(60))},
@@ -122,7 +122,7 @@ func TestBackfill_estimates(t *testing.T) {
 		b.sound()
 		_, draft := b.View.decide(100, "", nil)
 		kept := draft.Reservations()
-		return fmt.Sprint(kept[0].Item.ID, " ", kept[0].Until-b.head.clock)
+		return fmt.Sprint(kept[0].Item.ID, " ", kept[0].Until-b.Header.Clock)
 	}
 	for _, c := range []struct {
 		set  []string
@@ -154,8 +154,8 @@ func TestBackfill_timeout(t *testing.T) {
 	b.ok(queueOp("default", "max_runtime", "1h"))
 	b.submit("wide", expecting(4000, time.Second))
 	_, draft := b.View.decide(100, "", nil)
-	if kept := draft.Reservations(); len(kept) != 1 || kept[0].Until != b.head.clock+3000 {
-		t.Errorf("reserved is %+v, until %d is wanted", kept, b.head.clock+3000)
+	if kept := draft.Reservations(); len(kept) != 1 || kept[0].Until != b.Header.Clock+3000 {
+		t.Errorf("reserved is %+v, until %d is wanted", kept, b.Header.Clock+3000)
 	}
 	b.sound()
 }
@@ -300,7 +300,7 @@ func TestBackfill_keeps(t *testing.T) {
 			}
 			for len(b.View.Decide(1000)) > 0 {
 				for id, l := range b.match() {
-					ends[id], running[id] = b.head.clock+rota.Clock(expected[id].Milliseconds()), l
+					ends[id], running[id] = b.Header.Clock+rota.Clock(expected[id].Milliseconds()), l
 				}
 			}
 			_, draft := b.View.decide(1000, "", nil)

@@ -37,7 +37,7 @@ func TestReadSnapshot(t *testing.T) {
 	b.ok(tokenOp(tokenWish("o", access.RoleOperator)))
 	rows := b.Freeze().Rows()
 	for _, actor := range []rota.Principal{rota.Local, actorNamed("b")} {
-		read := b.at
+		read := b.At
 		a := b.entry(by(actor, readSnapshotOp("n2", read)))
 		if err := entry.OutcomeError(a.Outcomes[0]); err != nil {
 			t.Fatal(err)
@@ -50,11 +50,11 @@ func TestReadSnapshot(t *testing.T) {
 	if now := b.Freeze().Rows(); now != rows {
 		t.Errorf("%d rows became %d", rows, now)
 	}
-	b.refuses(rota.KindDenied, "backup", by(actorNamed("o"), readSnapshotOp("n2", b.at)))
-	b.refuses(rota.KindInvalid, "actor", readSnapshotOp("n2", b.at))
-	b.refuses(rota.KindInvalid, "node", by(rota.Local, readSnapshotOp("", b.at)))
+	b.refuses(rota.KindDenied, "backup", by(actorNamed("o"), readSnapshotOp("n2", b.At)))
+	b.refuses(rota.KindInvalid, "actor", readSnapshotOp("n2", b.At))
+	b.refuses(rota.KindInvalid, "node", by(rota.Local, readSnapshotOp("", b.At)))
 	b.refuses(rota.KindInvalid, "index", by(rota.Local, readSnapshotOp("n2", 0)))
-	b.refuses(rota.KindInvalid, "index", by(rota.Local, readSnapshotOp("n2", b.at+1)))
+	b.refuses(rota.KindInvalid, "index", by(rota.Local, readSnapshotOp("n2", b.At+1)))
 	b.refuses(rota.KindInvalid, "index", by(rota.Local, readSnapshotOp("n2", math.MaxUint64)))
 	b.sound()
 }
@@ -83,20 +83,20 @@ func TestBackupStored(t *testing.T) {
 		}
 		b.sound()
 	}
-	tells("the state before", backupOp(b.at, "first"), "first", true)
-	if b.pass(1000); b.at == 0 {
+	tells("the state before", backupOp(b.At, "first"), "first", true)
+	if b.pass(1000); b.At == 0 {
 		t.Fatal("no entry")
 	}
 	if _, whole, _ := LastBackup(&b.View); whole {
 		t.Error("it holds what came after it")
 	}
-	at := b.at
+	at := b.At
 	b.submit("j")
 	tells("a job came in between", backupOp(at, "second"), "second", false)
 	tells("the same again", backupOp(at, "second"), "second", false)
 	tells("an older one, told late", backupOp(at-1, "older"), "second", false)
 	tells("another file of the same index", backupOp(at, "third"), "third", false)
-	b.entry(backupOp(b.at, "fourth"), submitOp(jobSpec("beside")))
+	b.entry(backupOp(b.At, "fourth"), submitOp(jobSpec("beside")))
 	if got, whole, _ := LastBackup(&b.View); got.Name != "fourth" || whole {
 		t.Errorf("%+v, whole %v: a job came in its entry", got, whole)
 	}
@@ -107,12 +107,12 @@ func TestBackupStored_refuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	changed := func(change func(*fsmpb.BackupStored)) *fsmpb.Op {
-		op := backupOp(b.at, "n")
+		op := backupOp(b.At, "n")
 		change(op.GetBackupStored())
 		return op
 	}
 	b.refuses(rota.KindInvalid, "index", changed(func(o *fsmpb.BackupStored) { o.Index = 0 }))
-	b.refuses(rota.KindInvalid, "index", changed(func(o *fsmpb.BackupStored) { o.Index = uint64(b.at) + 1 }))
+	b.refuses(rota.KindInvalid, "index", changed(func(o *fsmpb.BackupStored) { o.Index = uint64(b.At) + 1 }))
 	b.refuses(rota.KindInvalid, "index", changed(func(o *fsmpb.BackupStored) { o.Index = math.MaxUint64 }))
 	b.refuses(rota.KindInvalid, "name", changed(func(o *fsmpb.BackupStored) { o.Name = "" }))
 	b.refuses(rota.KindInvalid, "name", changed(func(o *fsmpb.BackupStored) { o.Name = "é" }))
@@ -129,7 +129,7 @@ func TestBackupStored_refuses(t *testing.T) {
 func TestBackupStored_reincarnate(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ok(backupOp(b.at, "first"))
+	b.ok(backupOp(b.At, "first"))
 	m := b.restored()
 	if err := m.Reincarnate(Rebirth{Cluster: "second"}); err != nil {
 		t.Fatal(err)

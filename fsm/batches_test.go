@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -325,11 +326,11 @@ func TestBatch_ofMany(t *testing.T) {
 			for i := range ops {
 				ops[i] = each(first + i)
 			}
-			data, err := entry.Seal(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: ops}, m.head.rules)
+			data, err := entry.Seal(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: ops}, m.Header.Rules)
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, err := m.Apply(m.head.index+1, b.term, data)
+			a, err := m.Apply(m.Header.Index+1, b.term, data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -351,7 +352,7 @@ func TestBatch_ofMany(t *testing.T) {
 		t.Errorf("the row of %d jobs has %d bytes more than that of %d", jobs, more, together)
 	}
 	b.counts("b", "OPEN 110000 110000 0 0 0 0")
-	if _, err := m.Apply(m.head.index+1, b.term, sealed(t, m, b, entry.SealOp("b"))); err != nil || finished > 0 {
+	if _, err := m.Apply(m.Header.Index+1, b.term, sealed(t, m, b, entry.SealOp("b"))); err != nil || finished > 0 {
 		t.Fatal(err, finished)
 	}
 	entries(func(i int) *fsmpb.Op { return cancelOp(id(i)) })
@@ -367,7 +368,7 @@ func TestBatch_ofMany(t *testing.T) {
 // sealed is an entry of one operation.
 func sealed(t *testing.T, m *Machine, b *bench, op *fsmpb.Op) []byte {
 	t.Helper()
-	data, err := entry.Seal(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, m.head.rules)
+	data, err := entry.Seal(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, m.Header.Rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -376,9 +377,9 @@ func sealed(t *testing.T, m *Machine, b *bench, op *fsmpb.Op) []byte {
 
 // rowBytes returns the length of a batch's row.
 func rowBytes(m *Machine, id rota.BatchID) int {
-	var e encoder
-	m.batches.rows.get(id).canonical(&e)
-	return len(e.b)
+	var e state.Encoder
+	m.batches.rows.Get(id).Canonical(&e)
+	return len(e.B)
 }
 
 // TestBatch_keptForItsCallback: a batch is not forgotten while its callback waits, runs, or was retried, and for the

@@ -52,7 +52,7 @@ func (m *filled) seal(ops ...*fsmpb.Op) []byte {
 func (m *filled) entry(ops ...*fsmpb.Op) Applied { return m.run(m.seal(ops...)) }
 
 func (m *filled) run(data []byte) Applied {
-	a, err := m.Apply(m.head.index+1, 1, data)
+	a, err := m.Apply(m.Header.Index+1, 1, data)
 	if err != nil {
 		m.b.Fatal(err)
 	}
@@ -256,10 +256,10 @@ func BenchmarkSettle(b *testing.B) {
 	m := fill(b, 1000)
 	b.ReportAllocs()
 	for b.Loop() {
-		m.ledger.gen++
-		m.jobs.edit("backlog-00000001")
-		m.queues.edit("backlog")
+		m.Ledger.Gen++
+		m.JobTable.Edit("backlog-00000001")
+		m.QueueTable.Edit("backlog")
 		m.settleHeader()
-		m.ledger.settle()
+		m.Ledger.Settle()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 )
 
 // naiveBucket keeps every taking of the last second: the rule itself.
@@ -16,7 +17,7 @@ type naiveBucket struct {
 }
 
 func (n *naiveBucket) take(now rota.Clock) bool {
-	n.missing = max(0, n.missing-int64(now-n.at)*nsPerMs)
+	n.missing = max(0, n.missing-int64(now-n.at)*state.NsPerMs)
 	n.at = now
 	if n.missing+n.every > n.burst*n.every {
 		return false
@@ -32,25 +33,25 @@ func TestBucket(t *testing.T) {
 		chance := rand.New(rand.NewPCG(3, 4))
 		for _, start := range []rota.Clock{1, startClock, 9_223_372_036_854, 1<<46 - 1} {
 			for _, rate := range []int64{1, 3, 50, 999, 10_000_000} {
-				b := bucketOf(rate, rate)
-				n := &naiveBucket{burst: rate, every: b.every, at: start}
+				b := state.BucketOf(rate, rate)
+				n := &naiveBucket{burst: rate, every: b.Every, at: start}
 				tat, now := int64(0), start
 				for range 3000 {
-					wait := b.wait(tat, now)
-					if took := n.take(now); took != (wait == 0) || took != (b.tokens(tat, now) > 0) {
-						t.Fatalf("rate %d at %d: the naive bucket says %v, wait is %d, tokens %d", rate, now, took, wait, b.tokens(tat, now))
+					wait := b.Wait(tat, now)
+					if took := n.take(now); took != (wait == 0) || took != (b.Tokens(tat, now) > 0) {
+						t.Fatalf("rate %d at %d: the naive bucket says %v, wait is %d, tokens %d", rate, now, took, wait, b.Tokens(tat, now))
 					}
 					if wait > 0 {
-						if b.wait(tat, now+rota.Clock(wait)) != 0 || b.wait(tat, now+rota.Clock(wait)-1) == 0 {
+						if b.Wait(tat, now+rota.Clock(wait)) != 0 || b.Wait(tat, now+rota.Clock(wait)-1) == 0 {
 							t.Fatalf("rate %d: a wait of %d ms is not exact", rate, wait)
 						}
-						if b.nextToken(tat, now) != now+rota.Clock(wait) {
-							t.Fatalf("rate %d: next token at %d, in %d ms from %d", rate, b.nextToken(tat, now), wait, now)
+						if b.NextToken(tat, now) != now+rota.Clock(wait) {
+							t.Fatalf("rate %d: next token at %d, in %d ms from %d", rate, b.NextToken(tat, now), wait, now)
 						}
 					} else {
-						tat = b.take(tat, now)
+						tat = b.Take(tat, now)
 					}
-					if later := now + 777; moment(tat, now) != moment(tat, later) {
+					if later := now + 777; state.Moment(tat, now) != state.Moment(tat, later) {
 						t.Fatalf("the moment of a tat depends on when it is asked")
 					}
 					now += rota.Clock(chance.Int64N(3 + 2000/rate))
@@ -61,10 +62,10 @@ func TestBucket(t *testing.T) {
 	t.Run("is_full_again_after_a_second", func(t *testing.T) {
 		t.Parallel()
 		for _, rate := range []int64{1, 3, 7, 50, 6_666_667, 10_000_000} {
-			b := bucketOf(rate, rate)
-			tat := int64(startClock)*nsPerMs + rate*b.every // all taken at startClock
-			if b.tokens(tat, startClock) != 0 || b.tokens(tat, startClock+1000) != rate {
-				t.Fatalf("rate %d: %d tokens, after a second %d", rate, b.tokens(tat, startClock), b.tokens(tat, startClock+1000))
+			b := state.BucketOf(rate, rate)
+			tat := int64(startClock)*state.NsPerMs + rate*b.Every // all taken at startClock
+			if b.Tokens(tat, startClock) != 0 || b.Tokens(tat, startClock+1000) != rate {
+				t.Fatalf("rate %d: %d tokens, after a second %d", rate, b.Tokens(tat, startClock), b.Tokens(tat, startClock+1000))
 			}
 		}
 	})
@@ -76,46 +77,46 @@ func TestWindow(t *testing.T) {
 		t.Parallel()
 		chance := rand.New(rand.NewPCG(5, 6))
 		for _, span := range []rota.Clock{1000, 1007, 60_000} {
-			var w window
+			var w state.Window
 			var at []rota.Clock
 			now := rota.Clock(startClock)
 			for range 5000 {
 				now += rota.Clock(chance.Int64N(int64(span) / 10))
-				w.count(span, now, 1, 0)
+				w.Count(span, now, 1, 0)
 				at = append(at, now)
 				var least, most int64
 				for _, x := range at {
-					if x > now-span+width(span) {
+					if x > now-span+state.Width(span) {
 						least++
 					}
 					if x > now-span {
 						most++
 					}
 				}
-				if n, _ := w.total(); n < least || n > most {
+				if n, _ := w.Total(); n < least || n > most {
 					t.Fatalf("span %d: %d are counted, %d to %d are wanted", span, n, least, most)
 				}
-				if due := w.leaves(span); due <= now {
+				if due := w.Leaves(span); due <= now {
 					t.Fatalf("span %d: a sub-window was due at %d, it is %d", span, due, now)
 				}
 			}
-			for now = w.leaves(span); w.leaves(span) != 0; now = w.leaves(span) {
-				w.expire(span, now)
+			for now = w.Leaves(span); w.Leaves(span) != 0; now = w.Leaves(span) {
+				w.Expire(span, now)
 			}
-			if w != (window{}) {
+			if w != (state.Window{}) {
 				t.Fatalf("something is left: %v", w)
 			}
 		}
 	})
 	t.Run("keeps_counting_when_its_length_changes", func(t *testing.T) {
 		t.Parallel()
-		var w window
+		var w state.Window
 		for i := range rota.Clock(6) {
-			w.count(60_000, startClock+i*10_000, 1, 0)
+			w.Count(60_000, startClock+i*10_000, 1, 0)
 		}
-		w.count(600_000, startClock+55_000, 1, 0)
-		w.count(1_000_000, startClock+56_000, 1, 0)
-		if n, _ := w.total(); n != 8 {
+		w.Count(600_000, startClock+55_000, 1, 0)
+		w.Count(1_000_000, startClock+56_000, 1, 0)
+		if n, _ := w.Total(); n != 8 {
 			t.Fatalf("%d are counted", n)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -27,7 +28,7 @@ func payloadOf(n int) func(*rota.JobSpec) {
 func (b *bench) fills(change ...func(*rota.JobSpec)) (taken int, refusal *fsmpb.Outcome) {
 	b.t.Helper()
 	for ; taken < 100; taken++ {
-		o := b.entry(submitOp(jobSpec(fmt.Sprint("j", b.at), append(change, payloadOf(64<<10))...))).Outcomes[0]
+		o := b.entry(submitOp(jobSpec(fmt.Sprint("j", b.At), append(change, payloadOf(64<<10))...))).Outcomes[0]
 		if o.GetKind() != 0 {
 			return taken, o
 		}
@@ -38,7 +39,7 @@ func (b *bench) fills(change ...func(*rota.JobSpec)) (taken int, refusal *fsmpb.
 
 // firstJob is the first live job by its id.
 func firstJob(b *bench) (id rota.JobID) {
-	b.jobs.scan(func(first rota.JobID, _ *jobRow) bool { id = first; return false })
+	b.JobTable.Scan(func(first rota.JobID, _ *state.JobRow) bool { id = first; return false })
 	return id
 }
 

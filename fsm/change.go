@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/millis"
 )
 
@@ -50,58 +51,58 @@ func (m *Machine) changeJob(op *fsmpb.ChangeJob) *fsmpb.Outcome {
 	if j == nil {
 		return o
 	}
-	before := j.spec.words()
+	before := j.Spec.Words()
 	spec := c.Of(&before)
-	q := m.queues.get(j.spec.Queue)
-	if err := spec.CheckShape(max(q.policy.PayloadMaxBytes, int64(len(before.Payload)))); err != nil {
+	q := m.QueueTable.Get(j.Spec.Queue)
+	if err := spec.CheckShape(max(q.Policy.PayloadMaxBytes, int64(len(before.Payload)))); err != nil {
 		return entry.Refused(err)
 	}
-	j = m.jobs.edit(c.ID)
+	j = m.JobTable.Edit(c.ID)
 	m.own(j)
-	past := *j.history()
-	past.content, past.changes = j.firstContent(), past.changes+1
-	j.past = &past
+	past := *j.History()
+	past.Content, past.Changes = j.FirstContent(), past.Changes+1
+	j.Past = &past
 	m.respec(j, q, &spec, c.TTL != nil)
-	m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobChanged, Job: c.ID, Queue: q.name, Tenant: j.spec.Tenant, Attempt: j.attempt,
+	m.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobChanged, Job: c.ID, Queue: q.Name, Tenant: j.Spec.Tenant, Attempt: j.Attempt,
 		Payload: changed(&c)})
-	return &fsmpb.Outcome{JobState: uint32(j.state)}
+	return &fsmpb.Outcome{JobState: uint32(j.State)}
 }
 
 // changeable returns the row of a job that may be changed. A nil one comes with the answer.
-func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*jobRow, *fsmpb.Outcome) {
+func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*state.JobRow, *fsmpb.Outcome) {
 	if f, v := m.flows.vertex(c.ID); v != nil {
 		return nil, entry.Refused(rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s: what nodes are is settled when their "+
 			"workflow is submitted", c.ID, f.id))
 	}
-	j := m.jobs.get(c.ID)
+	j := m.JobTable.Get(c.ID)
 	if j == nil {
-		t := m.ended.tombs.get(c.ID)
+		t := m.ended.tombs.Get(c.ID)
 		if t == nil {
 			return nil, entry.Refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known", c.ID))
 		}
-		o := entry.Refused(rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be changed", c.ID, t.state))
-		o.JobState = uint32(t.state)
+		o := entry.Refused(rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be changed", c.ID, t.State))
+		o.JobState = uint32(t.State)
 		return nil, o
 	}
-	p, before := j.history(), j.spec.words()
+	p, before := j.History(), j.Spec.Words()
 	var err error
 	switch after := c.Of(&before); {
-	case p.life == op.GetLife() && p.changes == op.GetChanges()+1 && after.Difference(&before) == "":
-		return nil, &fsmpb.Outcome{JobState: uint32(j.state), Existed: true} // the same change again
-	case j.state.Leased():
-		err = rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be changed", c.ID, j.state)
-	case c.Payload != nil && j.spec.Unique.Collects():
+	case p.Life == op.GetLife() && p.Changes == op.GetChanges()+1 && after.Difference(&before) == "":
+		return nil, &fsmpb.Outcome{JobState: uint32(j.State), Existed: true} // the same change again
+	case j.State.Leased():
+		err = rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be changed", c.ID, j.State)
+	case c.Payload != nil && j.Spec.Unique.Collects():
 		err = rota.Refusef(rota.KindConflict, "payload", "job %s collects the payloads of others: submit one that is merged into it", c.ID)
-	case p.life != op.GetLife() || p.changes != op.GetChanges():
+	case p.Life != op.GetLife() || p.Changes != op.GetChanges():
 		err = rota.Refusef(rota.KindStale, "changes", "job %s is in life %d and was changed %d times in it, not in life %d and changed %d "+
-			"times: look at it again", c.ID, p.life, p.changes, op.GetLife(), op.GetChanges())
+			"times: look at it again", c.ID, p.Life, p.Changes, op.GetLife(), op.GetChanges())
 	case after.Difference(&before) == "":
-		return nil, &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
+		return nil, &fsmpb.Outcome{JobState: uint32(j.State), Existed: true}
 	default:
 		return j, nil
 	}
 	o := entry.Refused(err)
-	o.JobState = uint32(j.state)
+	o.JobState = uint32(j.State)
 	return nil, o
 }
 
@@ -119,5 +120,5 @@ func changed(c *rota.JobChange) string {
 		n := len(*c.Payload)
 		told.PayloadBytes = &n
 	}
-	return payload(told)
+	return state.Payload(told)
 }

@@ -6,31 +6,32 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 )
 
 // TestChangeKeeps holds a change to what it names: nothing else of the job moves.
 func TestChangeKeeps(t *testing.T) {
 	t.Parallel()
 	urgent := rota.JobChange{ID: "j", Priority: to[int32](1)}
-	retried := func(t *testing.T) (*bench, *jobRow) {
+	retried := func(t *testing.T) (*bench, *state.JobRow) {
 		b := newBench(t)
 		b.ok(queueOp("default", "ttl_abs_ms", "30000"))
 		b.ok(verb(rota.VerbAck, b.leased("j", "w")))
 		b.ok(cancelOp("j"))
 		b.ok(retryOp("j"))
-		j := b.jobs.get("j")
-		if j.due <= b.head.clock || j.expireAbs != j.due+30_000 {
-			t.Fatalf("now %d, the retried job wakes at %d and expires at %d", b.head.clock, j.due, j.expireAbs)
+		j := b.JobTable.Get("j")
+		if j.Due <= b.Header.Clock || j.ExpireAbs != j.Due+30_000 {
+			t.Fatalf("now %d, the retried job wakes at %d and expires at %d", b.Header.Clock, j.Due, j.ExpireAbs)
 		}
 		return b, j
 	}
 	t.Run("the_end_of_a_retried_job", func(t *testing.T) {
 		t.Parallel()
 		b, j := retried(t)
-		was := j.expireAbs
+		was := j.ExpireAbs
 		b.ok(b.changeOf(urgent))
-		if j = b.jobs.get("j"); j.expireAbs != was {
-			t.Errorf("it expires at %d: %d is wanted", j.expireAbs, was)
+		if j = b.JobTable.Get("j"); j.ExpireAbs != was {
+			t.Errorf("it expires at %d: %d is wanted", j.ExpireAbs, was)
 		}
 		b.sound()
 	})
@@ -38,8 +39,8 @@ func TestChangeKeeps(t *testing.T) {
 		t.Parallel()
 		b, _ := retried(t)
 		b.ok(b.changeOf(rota.JobChange{ID: "j", TTL: to(5 * time.Second)}))
-		if j := b.jobs.get("j"); j.expireAbs != j.due+5_000 {
-			t.Errorf("it wakes at %d and expires at %d", j.due, j.expireAbs)
+		if j := b.JobTable.Get("j"); j.ExpireAbs != j.Due+5_000 {
+			t.Errorf("it wakes at %d and expires at %d", j.Due, j.ExpireAbs)
 		}
 		b.sound()
 	})

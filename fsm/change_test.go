@@ -116,9 +116,9 @@ func TestChange(t *testing.T) {
 			t.Fatalf("%+v", job)
 		}
 		b.ok(b.changeOf(rota.JobChange{ID: "low", Priority: to[int32](2)}))
-		low, other := b.jobs.get("low"), b.jobs.get("other")
-		if low.tier != 1 || low.tierSeq < other.tierSeq || low.enqueued != other.enqueued {
-			t.Fatalf("%+v, %+v", low.lifeWords, other.lifeWords)
+		low, other := b.JobTable.Get("low"), b.JobTable.Get("other")
+		if low.Tier != 1 || low.TierSeq < other.TierSeq || low.Enqueued != other.Enqueued {
+			t.Fatalf("%+v, %+v", low.LifeWords, other.LifeWords)
 		}
 		b.ok(b.changeOf(rota.JobChange{ID: "low", Priority: to[int32](10)}))
 		if job := b.state("low", rota.JobQueued); job.Tier != 4 {
@@ -206,11 +206,11 @@ func TestChange(t *testing.T) {
 			b.pass(1_000)
 			b.match()
 		}
-		if b.placement.holds.len() != 1 {
-			t.Fatalf("%d holds: one for the job that waits is wanted", b.placement.holds.len())
+		if b.placement.holds.Len() != 1 {
+			t.Fatalf("%d holds: one for the job that waits is wanted", b.placement.holds.Len())
 		}
 		b.ok(b.changeOf(urgent("waits")))
-		if b.placement.holds.len() != 1 {
+		if b.placement.holds.Len() != 1 {
 			t.Fatal("the hold ended")
 		}
 	})

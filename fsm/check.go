@@ -4,12 +4,13 @@ import (
 	"maps"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
 
 // Digest is the incremental multiset hash of the state (SPEC §2.5).
-func (vw *View) Digest() rota.Digest { return vw.m.ledger.sum }
+func (vw *View) Digest() rota.Digest { return vw.m.Ledger.Sum }
 
 // Check walks the invariants I1…I11 and tells every fault that it finds, at
 // most a hundred; nil is a sound state. It costs a pass over all rows.
@@ -57,37 +58,37 @@ func (m *Machine) Check() []string {
 
 func (c *checker) jobs() {
 	m := c.m
-	if h := &m.head; h.cluster != "" && (h.leap < limits.ClockLeapMax || h.leap > limits.VirtualLeapMax) {
-		c.fault("I6: entries may be %d ms ahead of the clock", h.leap)
+	if h := &m.Header; h.Cluster != "" && (h.Leap < limits.ClockLeapMax || h.Leap > limits.VirtualLeapMax) {
+		c.fault("I6: entries may be %d ms ahead of the clock", h.Leap)
 	}
-	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
+	m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
 		c.filed(j)
-		if j.state.Terminal() || j.state == rota.JobNone {
-			c.fault("I7: live job %s is %s", id, j.state)
+		if j.State.Terminal() || j.State == rota.JobNone {
+			c.fault("I7: live job %s is %s", id, j.State)
 		}
-		l := m.leasing.leases.get(string(j.lease[:]))
-		if j.state.Leased() != (l != nil) || l == nil && !j.lease.IsZero() {
-			c.fault("I1: job %s is %s with lease %q", id, j.state, j.lease)
+		l := m.leasing.leases.Get(string(j.Lease[:]))
+		if j.State.Leased() != (l != nil) || l == nil && !j.Lease.IsZero() {
+			c.fault("I1: job %s is %s with lease %q", id, j.State, j.Lease)
 		}
 		if l != nil && l.Job != id {
 			c.fault("I1: lease %s of job %s names job %s", l.ID, id, l.Job)
 		}
-		if (j.state == rota.JobDelayed) != (j.due != 0 || j.dueDate != 0) {
-			c.fault("I4: job %s is %s and wakes at %d or on %d", id, j.state, j.due, j.dueDate)
+		if (j.State == rota.JobDelayed) != (j.Due != 0 || j.DueDate != 0) {
+			c.fault("I4: job %s is %s and wakes at %d or on %d", id, j.State, j.Due, j.DueDate)
 		}
-		if j.seq > m.head.jobSeq {
-			c.fault("I8: job %s has number %d, the counter is at %d", id, j.seq, m.head.jobSeq)
+		if j.Seq > m.Header.JobSeq {
+			c.fault("I8: job %s has number %d, the counter is at %d", id, j.Seq, m.Header.JobSeq)
 		}
-		if at, _ := m.numbers.Get(j.seq); at != j {
-			c.fault("I4: job %s is not found by its number %d", id, j.seq)
+		if at, _ := m.Numbers.Get(j.Seq); at != j {
+			c.fault("I4: job %s is not found by its number %d", id, j.Seq)
 		}
-		if j.submitted > m.head.clock || j.enqueued > m.head.clock || j.queuedAt > m.head.clock || j.firstLease.Clock > m.head.clock {
+		if j.Submitted > m.Header.Clock || j.Enqueued > m.Header.Clock || j.QueuedAt > m.Header.Clock || j.FirstLease.Clock > m.Header.Clock {
 			c.fault("I6: job %s is stamped after the clock", id)
 		}
-		if h := j.history(); h.estimate < 0 || h.part < 0 || h.part > 1_000_000 {
-			c.fault("I9: job %s should take %d ms and takes %d millionths", id, h.estimate, h.part)
+		if h := j.History(); h.Estimate < 0 || h.Part < 0 || h.Part > 1_000_000 {
+			c.fault("I9: job %s should take %d ms and takes %d millionths", id, h.Estimate, h.Part)
 		}
-		if m.ended.tombs.get(id) != nil {
+		if m.ended.tombs.Get(id) != nil {
 			c.fault("I8: job %s is live and has a tombstone", id)
 		}
 		return true
@@ -96,56 +97,56 @@ func (c *checker) jobs() {
 
 // lives checks that nobody wrote to what all jobs share that have nothing of their own.
 func (c *checker) lives() {
-	if !noLife.empty() {
-		c.fault("I4: a job of no life of its own was written to: %+v", noLife)
+	if !state.NoLife.Empty() {
+		c.fault("I4: a job of no life of its own was written to: %+v", state.NoLife)
 	}
 }
 
 // filed checks that a QUEUED job, and no other, stands in a lane as its row says.
-func (c *checker) filed(j *jobRow) {
-	if (j.state == rota.JobQueued) != (j.item != nil) {
-		c.fault("I4: job %s is %s, filed in a lane: %v", j.spec.ID, j.state, j.item != nil)
+func (c *checker) filed(j *state.JobRow) {
+	if (j.State == rota.JobQueued) != (j.Item != nil) {
+		c.fault("I4: job %s is %s, filed in a lane: %v", j.Spec.ID, j.State, j.Item != nil)
 		return
 	}
-	q := c.m.queues.get(j.spec.Queue)
-	if j.item == nil || q == nil {
+	q := c.m.QueueTable.Get(j.Spec.Queue)
+	if j.Item == nil || q == nil {
 		return
 	}
-	is, of := *j.item, c.m.placement.itemOf(j, q)
+	is, of := *j.Item, c.m.placement.itemOf(j, q)
 	same := (is.TierPlace == nil) == (of.TierPlace == nil) && (is.TierPlace == nil || *is.TierPlace == *of.TierPlace)
 	is.TierPlace, of.TierPlace = nil, nil
 	if !same || is != of {
-		c.fault("I4: job %s is filed otherwise than its row says", j.spec.ID)
+		c.fault("I4: job %s is filed otherwise than its row says", j.Spec.ID)
 	}
 }
 
 func (c *checker) leases() {
 	m := c.m
-	m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
-		if j := m.jobs.get(l.Job); l.ended != nil {
-			if c.lingers[l.queue]++; j != nil && j.lease == l.ID {
+	m.leasing.leases.Scan(func(_ string, l *state.LeaseRow) bool {
+		if j := m.JobTable.Get(l.Job); l.Ended != nil {
+			if c.lingers[l.Queue]++; j != nil && j.Lease == l.ID {
 				c.fault("I1: lease %s has outlived job %s, which names it", l.ID, l.Job)
 			}
-		} else if j == nil || j.lease != l.ID {
+		} else if j == nil || j.Lease != l.ID {
 			c.fault("I1: lease %s is open but job %s does not name it", l.ID, l.Job)
-		} else if j.spec.Queue != l.queue || j.spec.Tenant != l.tenant || j.attempt != l.Attempt ||
-			j.spec.CPUMilli != l.cpu || j.spec.MemoryBytes != l.memory || j.spec.IOBytesPerS != l.io {
+		} else if j.Spec.Queue != l.Queue || j.Spec.Tenant != l.Tenant || j.Attempt != l.Attempt ||
+			j.Spec.CPUMilli != l.Cpu || j.Spec.MemoryBytes != l.Memory || j.Spec.IOBytesPerS != l.Io {
 			c.fault("I1: lease %s and its job %s tell different stories", l.ID, l.Job)
 		}
 		if other, had := c.tokens[l.Token]; had {
 			c.fault("I2: leases %s and %s share token %s", l.ID, other, l.Token)
 		}
 		c.tokens[l.Token] = l.ID
-		if l.Token.Incarnation > m.head.incarnation || l.Token.Counter > m.head.tokens {
-			c.fault("I2: lease %s has token %s, the counter is at %d.%d", l.ID, l.Token, m.head.incarnation, m.head.tokens)
+		if l.Token.Incarnation > m.Header.Incarnation || l.Token.Counter > m.Header.Tokens {
+			c.fault("I2: lease %s has token %s, the counter is at %d.%d", l.ID, l.Token, m.Header.Incarnation, m.Header.Tokens)
 		}
 		c.share(l)
-		if l.Started.Clock > m.head.clock || l.Acked.Clock > m.head.clock {
+		if l.Started.Clock > m.Header.Clock || l.Acked.Clock > m.Header.Clock {
 			c.fault("I6: lease %s is stamped after the clock", l.ID)
 		}
 		listed := false
-		if w := m.fleet.workers.get(l.Worker); w != nil {
-			_, listed = w.leases[string(l.ID[:])]
+		if w := m.fleet.workers.Get(l.Worker); w != nil {
+			_, listed = w.Leases[string(l.ID[:])]
 		}
 		if !listed {
 			c.fault("I4: lease %s is not among worker %s's", l.ID, l.Worker)
@@ -156,24 +157,24 @@ func (c *checker) leases() {
 
 func (c *checker) workers() {
 	m := c.m
-	m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
+	m.fleet.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
 		var cpu, memory, io int64
-		for _, key := range w.openLeases() {
-			if l := m.leasing.leases.get(key); l != nil {
-				cpu, memory, io = cpu+l.cpu, memory+l.memory, io+l.io
+		for _, key := range w.OpenLeases() {
+			if l := m.leasing.leases.Get(key); l != nil {
+				cpu, memory, io = cpu+l.Cpu, memory+l.Memory, io+l.Io
 			}
 		}
-		if int(w.open) != len(w.leases) || w.cpu != cpu || w.memory != memory || w.io != io {
-			c.fault("I3: worker %s counts %d leases, %d cpu, %d memory, %d io; its leases are %d, %d, %d, %d", id, w.open, w.cpu,
-				w.memory, w.io, len(w.leases), cpu, memory, io)
+		if int(w.Open) != len(w.Leases) || w.Cpu != cpu || w.Memory != memory || w.Io != io {
+			c.fault("I3: worker %s counts %d leases, %d cpu, %d memory, %d io; its leases are %d, %d, %d, %d", id, w.Open, w.Cpu,
+				w.Memory, w.Io, len(w.Leases), cpu, memory, io)
 		}
-		if w.session == 0 || uint64(w.session) > m.head.sessions {
-			c.fault("I3: worker %s has session %d, the counter is at %d", id, w.session, m.head.sessions)
+		if w.Session == 0 || uint64(w.Session) > m.Header.Sessions {
+			c.fault("I3: worker %s has session %d, the counter is at %d", id, w.Session, m.Header.Sessions)
 		}
-		if !w.mayReturn() {
-			c.fault("I3: worker %s is %s and goes back to %s", id, w.status, w.before)
+		if !w.MayReturn() {
+			c.fault("I3: worker %s is %s and goes back to %s", id, w.Status, w.Before)
 		}
-		if w.cpu < 0 || w.memory < 0 || w.io < 0 || w.open < 0 {
+		if w.Cpu < 0 || w.Memory < 0 || w.Io < 0 || w.Open < 0 {
 			c.fault("I3: worker %s has taken less than nothing", id)
 		}
 		return true
@@ -185,57 +186,57 @@ func (c *checker) workers() {
 
 func (c *checker) queues() {
 	m := c.m
-	counts := make(map[rota.QueueName]*queueRow)
-	m.queues.scan(func(name rota.QueueName, _ *queueRow) bool {
-		counts[name] = &queueRow{}
+	counts := make(map[rota.QueueName]*state.QueueRow)
+	m.QueueTable.Scan(func(name rota.QueueName, _ *state.QueueRow) bool {
+		counts[name] = &state.QueueRow{}
 		return true
 	})
-	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		if q := counts[j.spec.Queue]; q != nil {
-			q.count(j.state, 1)
+	m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
+		if q := counts[j.Spec.Queue]; q != nil {
+			q.Count(j.State, 1)
 		} else {
-			c.fault("I4: job %s is of unknown queue %s", id, j.spec.Queue)
+			c.fault("I4: job %s is of unknown queue %s", id, j.Spec.Queue)
 		}
 		return true
 	})
 	c.blocked(counts)
 	busy, sharing := 0, 0
-	if n := len(m.queues.known); n != m.queues.len() {
-		c.fault("I4: %d queues are found by name, %d are there", n, m.queues.len())
+	if n := len(m.QueueTable.Known); n != m.QueueTable.Len() {
+		c.fault("I4: %d queues are found by name, %d are there", n, m.QueueTable.Len())
 	}
-	m.queues.scan(func(name rota.QueueName, q *queueRow) bool {
-		if m.queues.known[name] != q {
+	m.QueueTable.Scan(func(name rota.QueueName, q *state.QueueRow) bool {
+		if m.QueueTable.Known[name] != q {
 			c.fault("I4: queue %s is not found by its name", name)
 		}
 		n, i := counts[name], m.placement.registry.queues[name]
-		if n.blocked != q.blocked || n.delayed != q.delayed || n.queued != q.queued || n.assigned != q.assigned ||
-			n.running != q.running {
+		if n.Blocked != q.Blocked || n.Delayed != q.Delayed || n.Queued != q.Queued || n.Assigned != q.Assigned ||
+			n.Running != q.Running {
 			c.fault("I4: queue %s counts %d/%d/%d/%d/%d jobs blocked/delayed/queued/assigned/running, its rows are %d/%d/%d/%d/%d",
-				name, q.blocked, q.delayed, q.queued, q.assigned, q.running, n.blocked, n.delayed, n.queued, n.assigned, n.running)
+				name, q.Blocked, q.Delayed, q.Queued, q.Assigned, q.Running, n.Blocked, n.Delayed, n.Queued, n.Assigned, n.Running)
 		}
-		if open, ended := c.open[name], c.lingers[name]; open != q.assigned+q.running+ended {
-			c.fault("I9: queue %s has %d leases open, %d of ended jobs, %d jobs leased", name, open, ended, q.assigned+q.running)
+		if open, ended := c.open[name], c.lingers[name]; open != q.Assigned+q.Running+ended {
+			c.fault("I9: queue %s has %d leases open, %d of ended jobs, %d jobs leased", name, open, ended, q.Assigned+q.Running)
 		}
 		if i == nil {
 			c.fault("I4: queue %s has no lanes at all", name)
 			return true
 		}
-		if int64(i.pending.Len()) != q.queued {
-			c.fault("I4: queue %s has %d jobs in its lanes, %d are QUEUED", name, i.pending.Len(), q.queued)
+		if int64(i.pending.Len()) != q.Queued {
+			c.fault("I4: queue %s has %d jobs in its lanes, %d are QUEUED", name, i.pending.Len(), q.Queued)
 		}
 		if err := i.pending.Check(); err != nil {
 			c.fault("I4: queue %s: %v", name, err)
 		}
 		c.turns(name, i)
 		want := turn{}
-		if q.queued > 0 {
-			want = turn{q.turn, uint64(q.policy.Weight), name}
+		if q.Queued > 0 {
+			want = turn{q.Turn, uint64(q.Policy.Weight), name}
 			busy++
 		}
-		if _, stands := m.placement.registry.busy.Get(i.turn); i.turn != want || stands != (q.queued > 0) {
-			c.fault("I4: queue %s with %d QUEUED jobs stands in the order of queues at %v (%v)", name, q.queued, i.turn, stands)
+		if _, stands := m.placement.registry.busy.Get(i.turn); i.turn != want || stands != (q.Queued > 0) {
+			c.fault("I4: queue %s with %d QUEUED jobs stands in the order of queues at %v (%v)", name, q.Queued, i.turn, stands)
 		}
-		sharing += len(i.open.whole())
+		sharing += len(i.open.Whole())
 		return true
 	})
 	if busy != m.placement.registry.busy.Len() || sharing != len(c.shares) {
@@ -245,59 +246,59 @@ func (c *checker) queues() {
 }
 
 // share compares a tenant's open leases in a queue with what is counted.
-func (c *checker) share(l *leaseRow) {
-	c.open[l.queue]++
-	at := share{l.queue, l.tenant}
+func (c *checker) share(l *state.LeaseRow) {
+	c.open[l.Queue]++
+	at := share{l.Queue, l.Tenant}
 	c.shares[at]++
-	if i := c.m.placement.registry.queues[l.queue]; i == nil || i.open.get(l.tenant) < c.shares[at] {
-		c.fault("I9: tenant %s has more leases open in queue %s than are counted", l.tenant, l.queue)
+	if i := c.m.placement.registry.queues[l.Queue]; i == nil || i.open.Get(l.Tenant) < c.shares[at] {
+		c.fault("I9: tenant %s has more leases open in queue %s than are counted", l.Tenant, l.Queue)
 	}
 }
 
 func (c *checker) terminal() {
 	m := c.m
-	if n, most := m.ended.tombs.order.n, m.ended.tombs.order.blocks.Len(); m.ended.tombs.len() != n || most != m.ended.tombs.order.byDue.Len() {
-		c.fault("I4: %d tombstones in an order of %d, in %d blocks, %d by date", m.ended.tombs.len(), n, most, m.ended.tombs.order.byDue.Len())
+	if n, most := m.ended.tombs.Order.N, m.ended.tombs.Order.Blocks.Len(); m.ended.tombs.Len() != n || most != m.ended.tombs.Order.ByDue.Len() {
+		c.fault("I4: %d tombstones in an order of %d, in %d blocks, %d by date", m.ended.tombs.Len(), n, most, m.ended.tombs.Order.ByDue.Len())
 	}
-	if n, ends := m.numbers.Len(), m.ended.tombs.ends.Len(); n != m.jobs.len() || ends != m.ended.tombs.len() {
-		c.fault("I4: %d live jobs and %d tombstones are %d and %d numbers", m.jobs.len(), m.ended.tombs.len(), n, ends)
+	if n, ends := m.Numbers.Len(), m.ended.tombs.Ends.Len(); n != m.JobTable.Len() || ends != m.ended.tombs.Len() {
+		c.fault("I4: %d live jobs and %d tombstones are %d and %d numbers", m.JobTable.Len(), m.ended.tombs.Len(), n, ends)
 	}
 	// Every life of a job is under way, or ended under a number of its own.
-	if live := uint64(m.jobs.len()); m.head.jobSeq+m.head.logs != live+m.head.tombSeq {
-		c.fault("I8: %d submissions and retries became %d live jobs and %d ended ones, with %d logs among them", m.head.jobSeq, live,
-			m.head.tombSeq, m.head.logs)
+	if live := uint64(m.JobTable.Len()); m.Header.JobSeq+m.Header.Logs != live+m.Header.TombSeq {
+		c.fault("I8: %d submissions and retries became %d live jobs and %d ended ones, with %d logs among them", m.Header.JobSeq, live,
+			m.Header.TombSeq, m.Header.Logs)
 	}
-	m.ended.tombs.scan(func(id rota.JobID, t *tombRow) bool {
-		if !t.state.Terminal() {
-			c.fault("I7: tombstone %s is %s", id, t.state)
+	m.ended.tombs.Scan(func(id rota.JobID, t *state.TombRow) bool {
+		if !t.State.Terminal() {
+			c.fault("I7: tombstone %s is %s", id, t.State)
 		}
-		if r, staged := m.ended.staged.records.Get(t.seq); staged && r.ended.TreeKey() != id {
-			c.fault("I8: tombstone %s has the number of the record of %s", id, r.ended.TreeKey())
+		if r, staged := m.ended.staged.records.Get(t.Seq); staged && r.Ended.TreeKey() != id {
+			c.fault("I8: tombstone %s has the number of the record of %s", id, r.Ended.TreeKey())
 		}
-		if at, _ := m.ended.tombs.ends.Get(t.number); at != t.seq || t.number > m.head.jobSeq {
-			c.fault("I4: tombstone %s, end %d of number %d, is found as end %d", id, t.seq, t.number, at)
+		if at, _ := m.ended.tombs.Ends.Get(t.Number); at != t.Seq || t.Number > m.Header.JobSeq {
+			c.fault("I4: tombstone %s, end %d of number %d, is found as end %d", id, t.Seq, t.Number, at)
 		}
-		if t.seq > m.head.tombSeq || t.finished.Clock > m.head.clock {
+		if t.Seq > m.Header.TombSeq || t.Finished.Clock > m.Header.Clock {
 			c.fault("I6: tombstone %s is of the future", id)
 		}
-		if t.due < t.finished.Date+rota.GCHorizonLeast {
-			c.fault("I6: tombstone %s leaves on %d, after its end on %d", id, t.due, t.finished.Date)
+		if t.Due < t.Finished.Date+rota.GCHorizonLeast {
+			c.fault("I6: tombstone %s leaves on %d, after its end on %d", id, t.Due, t.Finished.Date)
 		}
-		if e, _ := m.ended.tombs.order.at(t.seq); e != (tombEntry{t.due, id}) {
-			c.fault("I4: tombstone %s is due on %d, number %d is %s's in the order, due on %d", id, t.due, t.seq, e.id, e.due)
+		if e, _ := m.ended.tombs.Order.At(t.Seq); e != (state.TombEntry{Due: t.Due, Id: id}) {
+			c.fault("I4: tombstone %s is due on %d, number %d is %s's in the order, due on %d", id, t.Due, t.Seq, e.Id, e.Due)
 		}
 		return true
 	})
 	var bytes int64
 	loose := 0
-	m.ended.staged.records.Scan(func(seq uint64, r *record) bool {
-		bytes += r.bytes()
-		if t := r.ended.row(); seq != t.seq || seq > m.head.tombSeq || r.spec.ID != t.id {
-			c.fault("I8: staged record %d is that of job %s, ended as number %d", seq, r.spec.ID, t.seq)
+	m.ended.staged.records.Scan(func(seq uint64, r *state.Record) bool {
+		bytes += r.Bytes()
+		if t := r.Ended.Row(); seq != t.Seq || seq > m.Header.TombSeq || r.Spec.ID != t.Id {
+			c.fault("I8: staged record %d is that of job %s, ended as number %d", seq, r.Spec.ID, t.Seq)
 		}
-		if _, kept := m.ended.tombs.order.at(seq); !kept {
-			if _, ok := m.ended.staged.loose.Get(looseRecord{r.spec.ID, seq}); !ok {
-				c.fault("I4: staged record %d of job %s has no tombstone, and is not found without", seq, r.spec.ID)
+		if _, kept := m.ended.tombs.Order.At(seq); !kept {
+			if _, ok := m.ended.staged.loose.Get(looseRecord{r.Spec.ID, seq}); !ok {
+				c.fault("I4: staged record %d of job %s has no tombstone, and is not found without", seq, r.Spec.ID)
 			}
 			loose++
 		}
@@ -316,19 +317,19 @@ func (c *checker) timers() {
 	t := newMachineTimers(m)
 	for _, s := range []struct {
 		name      string
-		got, want timerSet
-	}{{"lease", m.timers.lease, t.lease}, {"expire", m.timers.expire, t.expire}, {"wake", m.timers.wake, t.wake},
-		{"dated", m.timers.dated, t.dated}, {"forget", m.timers.forget, t.forget}, {"reputation", m.timers.reputation, t.reputation},
-		{"attest", m.timers.attest, t.attest}, {"offer", m.timers.offer, t.offer},
-		{"mode", m.timers.mode, t.mode}, {"gate", m.timers.gate, t.gate}, {"upload", m.timers.upload, t.upload}, {"ended", m.timers.ended, t.ended}, {"oldest", m.timers.oldest, t.oldest}, {"penalty", m.timers.penalty, t.penalty}, {"limiter", m.timers.limiter, t.limiter}, {"domain", m.timers.domain, t.domain},
-		{"promote", m.timers.promote, t.promote}, {"token", m.timers.token, t.token}, {"disowned", m.timers.disowned, t.disowned}, {"spent", m.timers.spent, t.spent},
-		{"unique", m.timers.unique, t.unique}, {"merged", m.timers.merged, t.merged}, {"key", m.timers.key, t.key}, {"waiting", m.timers.waiting, t.waiting}} {
+		got, want state.TimerSet
+	}{{"lease", m.Timers.Lease, t.Lease}, {"expire", m.Timers.Expire, t.Expire}, {"wake", m.Timers.Wake, t.Wake},
+		{"dated", m.Timers.Dated, t.Dated}, {"forget", m.Timers.Forget, t.Forget}, {"reputation", m.Timers.Reputation, t.Reputation},
+		{"attest", m.Timers.Attest, t.Attest}, {"offer", m.Timers.Offer, t.Offer},
+		{"mode", m.Timers.Mode, t.Mode}, {"gate", m.Timers.Gate, t.Gate}, {"upload", m.Timers.Upload, t.Upload}, {"ended", m.Timers.Ended, t.Ended}, {"oldest", m.Timers.Oldest, t.Oldest}, {"penalty", m.Timers.Penalty, t.Penalty}, {"limiter", m.Timers.Limiter, t.Limiter}, {"domain", m.Timers.Domain, t.Domain},
+		{"promote", m.Timers.Promote, t.Promote}, {"token", m.Timers.Token, t.Token}, {"disowned", m.Timers.Disowned, t.Disowned}, {"spent", m.Timers.Spent, t.Spent},
+		{"unique", m.Timers.Unique, t.Unique}, {"merged", m.Timers.Merged, t.Merged}, {"key", m.Timers.Key, t.Key}, {"waiting", m.Timers.Waiting, t.Waiting}} {
 		if s.got.Len() != s.want.Len() {
 			c.fault("I4: %d %s timers run, %d should", s.got.Len(), s.name, s.want.Len())
 		}
-		s.want.Scan(func(x timer) bool {
+		s.want.Scan(func(x state.Timer) bool {
 			if _, ok := s.got.Get(x); !ok {
-				c.fault("I4: %s timer of %q at %d does not run", s.name, x.id, x.due)
+				c.fault("I4: %s timer of %q at %d does not run", s.name, x.Id, x.Due)
 			}
 			return true
 		})
@@ -336,59 +337,59 @@ func (c *checker) timers() {
 }
 
 // newMachineTimers computes from the rows alone what timers should run.
-func newMachineTimers(m *Machine) *timers {
-	t := &timers{}
-	t.reset()
-	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		t.wake.set(string(id), 0, int64(j.due))
-		t.dated.set(string(id), 0, int64(j.dueDate))
-		t.expire.set(string(id), 0, int64(j.expires()))
+func newMachineTimers(m *Machine) *state.Timers {
+	t := &state.Timers{}
+	t.Reset()
+	m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
+		t.Wake.Refile(string(id), 0, int64(j.Due))
+		t.Dated.Refile(string(id), 0, int64(j.DueDate))
+		t.Expire.Refile(string(id), 0, int64(j.Expires()))
 		return true
 	})
-	m.leasing.leases.scan(func(key string, l *leaseRow) bool {
-		t.lease.set(key, 0, int64(leaseDue(l, m.fleet.workers.get(l.Worker))))
+	m.leasing.leases.Scan(func(key string, l *state.LeaseRow) bool {
+		t.Lease.Refile(key, 0, int64(state.LeaseDue(l, m.fleet.workers.Get(l.Worker))))
 		return true
 	})
-	m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
-		t.forget.set(string(id), 0, w.forgetAt())
-		t.reputation.set(string(id), 0, int64(m.fleet.reputationAt(w)))
-		t.attest.set(string(id), 0, int64(w.attestationEnds()))
-		t.offer.set(string(id), 0, int64(w.offersUntil))
+	m.fleet.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
+		t.Forget.Refile(string(id), 0, w.ForgetAt())
+		t.Reputation.Refile(string(id), 0, int64(m.fleet.reputationAt(w)))
+		t.Attest.Refile(string(id), 0, int64(w.AttestationEnds()))
+		t.Offer.Refile(string(id), 0, int64(w.OffersUntil))
 		return true
 	})
-	m.flows.workflows.scan(func(id rota.WorkflowID, r *workflowRow) bool {
-		t.upload.set(string(id), 0, r.lapses())
-		if r.endures() {
-			t.ended.set(string(id), 0, int64(r.due))
-			t.oldest.set(string(id), 0, int64(r.finished.Clock))
+	m.flows.workflows.Scan(func(id rota.WorkflowID, r *state.WorkflowRow) bool {
+		t.Upload.Refile(string(id), 0, r.Lapses())
+		if r.Endures() {
+			t.Ended.Refile(string(id), 0, int64(r.Due))
+			t.Oldest.Refile(string(id), 0, int64(r.Finished.Clock))
 		}
 		return true
 	})
 	m.uniques.times(t)
-	m.flows.vertices.scan(func(key string, v *vertexRow) bool {
-		t.gate.set(key, 0, v.gateDue())
+	m.flows.vertices.Scan(func(key string, v *state.VertexRow) bool {
+		t.Gate.Refile(key, 0, v.GateDue())
 		return true
 	})
-	m.keyring.counts.scan(func(key string, c *keyCountRow) bool {
+	m.keyring.counts.Scan(func(key string, c *state.KeyCountRow) bool {
 		if r := m.keyring.ruleOf(c); r != nil {
-			t.key.set(key, 0, int64(m.keyring.due(c, r)))
+			t.Key.Refile(key, 0, int64(m.keyring.due(c, r)))
 		}
 		return true
 	})
-	m.access.spent.scan(func(hash string, r *spentRow) bool {
-		t.spent.set(hash, 0, int64(r.until))
+	m.access.spent.Scan(func(hash string, r *state.SpentRow) bool {
+		t.Spent.Refile(hash, 0, int64(r.Until))
 		return true
 	})
-	m.access.tokens.scan(func(id tokenID, r *tokenRow) bool {
-		t.token.set(string(id), 0, int64(r.Expires))
+	m.access.tokens.Scan(func(id state.TokenID, r *state.TokenRow) bool {
+		t.Token.Refile(string(id), 0, int64(r.Expires))
 		return true
 	})
-	m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
-		t.disowned.set(string(id), 0, m.access.disownedAt(w))
+	m.fleet.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
+		t.Disowned.Refile(string(id), 0, m.access.disownedAt(w))
 		return true
 	})
-	m.schedules.rows.scan(func(name rota.ScheduleName, r *scheduleRow) bool {
-		t.waiting.set(string(name), 0, int64(r.retry))
+	m.schedules.rows.Scan(func(name rota.ScheduleName, r *state.ScheduleRow) bool {
+		t.Waiting.Refile(string(name), 0, int64(r.Retry))
 		return true
 	})
 	m.batches.times(t)
@@ -400,84 +401,84 @@ func newMachineTimers(m *Machine) *timers {
 // digest recounts the whole digest. Invariant I10.
 func (c *checker) digest() {
 	m := c.m
-	var l ledger
-	add := func(tag byte, r row) { l.add(hashRow(&l.enc, tag, r)) }
-	add(tagHeader, &m.head)
-	m.jobs.scan(func(_ rota.JobID, r *jobRow) bool { add(tagJob, r); return true })
-	m.leasing.leases.scan(func(_ string, r *leaseRow) bool { add(tagLease, r); return true })
-	m.fleet.workers.scan(func(_ rota.WorkerID, r *workerRow) bool { add(tagWorker, r); return true })
-	m.queues.scan(func(_ rota.QueueName, r *queueRow) bool { add(tagQueue, r); return true })
-	m.ended.tombs.tree.Scan(func(_ rota.JobID, t tomb) bool { l.add(l.hashTomb(t)); return true })
-	m.nodes.scan(func(_ rota.NodeID, r *nodeRow) bool { add(tagNode, r); return true })
-	m.placement.holds.scan(func(_ rota.JobID, r *holdRow) bool { add(tagHold, r); return true })
-	m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { add(tagTenant, r); return true })
-	m.admission.limiters.scan(func(_ string, r *limiterRow) bool { add(tagLimiter, r); return true })
-	m.admission.domains.scan(func(_ string, r *domainRow) bool { add(tagDomain, r); return true })
-	m.typeStats.types.scan(func(_ rota.JobType, r *typeRow) bool { add(tagType, r); return true })
-	m.typeStats.estimates.scan(func(_ string, r *estimateRow) bool { add(tagEstimate, r); return true })
-	m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool { add(tagWorkflow, r); return true })
-	m.flows.vertices.scan(func(_ string, r *vertexRow) bool { add(tagVertex, r); return true })
-	m.ended.deleted.scan(func(_ string, r *deletedRow) bool { add(tagDeleted, r); return true })
-	m.access.roles.scan(func(_ roleName, r *roleRow) bool { add(tagRole, r); return true })
-	m.access.tokens.scan(func(_ tokenID, r *tokenRow) bool { add(tagToken, r); return true })
-	m.access.blocks.scan(func(_ blockKey, r *blockRow) bool { add(tagBlock, r); return true })
-	m.access.issuers.scan(func(_ string, r *issuerRow) bool { add(tagIssuer, r); return true })
-	m.access.spent.scan(func(_ string, r *spentRow) bool { add(tagSpent, r); return true })
-	m.backups.scan(func(_ string, r *backupRow) bool { add(tagBackup, r); return true })
-	m.tzdata.scan(func(_ string, r *tzdataRow) bool { add(tagTZData, r); return true })
-	m.uniques.rows.scan(func(_ string, r *uniqueRow) bool { add(tagUnique, r); return true })
-	m.uniques.merged.scan(func(_ rota.JobID, r *mergedRow) bool { add(tagMerged, r); return true })
-	m.keyring.rules.scan(func(_ string, r *keyRuleRow) bool { add(tagKeyRule, r); return true })
-	m.keyring.counts.scan(func(_ string, r *keyCountRow) bool { add(tagKeyCount, r); return true })
-	m.schedules.rows.scan(func(_ rota.ScheduleName, r *scheduleRow) bool { add(tagSchedule, r); return true })
-	m.batches.rows.scan(func(_ rota.BatchID, r *batchRow) bool { add(tagBatch, r); return true })
-	m.hooks.rows.scan(func(_ rota.WebhookName, r *hookRow) bool { add(tagWebhook, r); return true })
-	m.plans.rows.scan(func(_ rota.PlanID, r *planRow) bool { add(tagPlan, r); return true })
-	if m.head.hash == (rota.Digest{}) && m.head.index == 0 {
+	var l state.Ledger
+	add := func(tag byte, r state.Row) { l.Add(state.HashRow(&l.Enc, tag, r)) }
+	add(state.TagHeader, &m.Header)
+	m.JobTable.Scan(func(_ rota.JobID, r *state.JobRow) bool { add(state.TagJob, r); return true })
+	m.leasing.leases.Scan(func(_ string, r *state.LeaseRow) bool { add(state.TagLease, r); return true })
+	m.fleet.workers.Scan(func(_ rota.WorkerID, r *state.WorkerRow) bool { add(state.TagWorker, r); return true })
+	m.QueueTable.Scan(func(_ rota.QueueName, r *state.QueueRow) bool { add(state.TagQueue, r); return true })
+	m.ended.tombs.Tree.Scan(func(_ rota.JobID, t state.Tomb) bool { l.Add(l.HashTomb(t)); return true })
+	m.NodeTable.Scan(func(_ rota.NodeID, r *state.NodeRow) bool { add(state.TagNode, r); return true })
+	m.placement.holds.Scan(func(_ rota.JobID, r *state.HoldRow) bool { add(state.TagHold, r); return true })
+	m.admission.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool { add(state.TagTenant, r); return true })
+	m.admission.limiters.Scan(func(_ string, r *state.LimiterRow) bool { add(state.TagLimiter, r); return true })
+	m.admission.domains.Scan(func(_ string, r *state.DomainRow) bool { add(state.TagDomain, r); return true })
+	m.typeStats.types.Scan(func(_ rota.JobType, r *state.TypeRow) bool { add(state.TagType, r); return true })
+	m.typeStats.estimates.Scan(func(_ string, r *estimateRow) bool { add(state.TagEstimate, r); return true })
+	m.flows.workflows.Scan(func(_ rota.WorkflowID, r *state.WorkflowRow) bool { add(state.TagWorkflow, r); return true })
+	m.flows.vertices.Scan(func(_ string, r *state.VertexRow) bool { add(state.TagVertex, r); return true })
+	m.ended.deleted.Scan(func(_ string, r *state.DeletedRow) bool { add(state.TagDeleted, r); return true })
+	m.access.roles.Scan(func(_ state.RoleName, r *state.RoleRow) bool { add(state.TagRole, r); return true })
+	m.access.tokens.Scan(func(_ state.TokenID, r *state.TokenRow) bool { add(state.TagToken, r); return true })
+	m.access.blocks.Scan(func(_ state.BlockKey, r *state.BlockRow) bool { add(state.TagBlock, r); return true })
+	m.access.issuers.Scan(func(_ string, r *state.IssuerRow) bool { add(state.TagIssuer, r); return true })
+	m.access.spent.Scan(func(_ string, r *state.SpentRow) bool { add(state.TagSpent, r); return true })
+	m.BackupTable.Scan(func(_ string, r *state.BackupRow) bool { add(state.TagBackup, r); return true })
+	m.ZoneTable.Scan(func(_ string, r *state.TzdataRow) bool { add(state.TagTZData, r); return true })
+	m.uniques.rows.Scan(func(_ string, r *state.UniqueRow) bool { add(state.TagUnique, r); return true })
+	m.uniques.merged.Scan(func(_ rota.JobID, r *state.MergedRow) bool { add(state.TagMerged, r); return true })
+	m.keyring.rules.Scan(func(_ string, r *state.KeyRuleRow) bool { add(state.TagKeyRule, r); return true })
+	m.keyring.counts.Scan(func(_ string, r *state.KeyCountRow) bool { add(state.TagKeyCount, r); return true })
+	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool { add(state.TagSchedule, r); return true })
+	m.batches.rows.Scan(func(_ rota.BatchID, r *state.BatchRow) bool { add(state.TagBatch, r); return true })
+	m.hooks.rows.Scan(func(_ rota.WebhookName, r *state.HookRow) bool { add(state.TagWebhook, r); return true })
+	m.plans.rows.Scan(func(_ rota.PlanID, r *planRow) bool { add(state.TagPlan, r); return true })
+	if m.Header.Hash == (rota.Digest{}) && m.Header.Index == 0 {
 		return // before the first entry nothing is hashed
 	}
-	if l.sum != m.ledger.sum {
-		c.fault("I10: the digest is %s, a recount gives %s", m.ledger.sum, l.sum)
+	if l.Sum != m.Ledger.Sum {
+		c.fault("I10: the digest is %s, a recount gives %s", m.Ledger.Sum, l.Sum)
 	}
 }
 
 // bytes checks the tally against the rows. Invariant I4.
 func (c *checker) bytes() {
-	m, l := c.m, ledger{}
-	weigh := func(tag byte, r weighed) {
-		n := int64(len(encodeRow(&l.enc, tag, r))-1) + r.besides()
-		l.tally.add(r, n)
+	m, l := c.m, state.Ledger{}
+	weigh := func(tag byte, r state.Weighed) {
+		n := int64(len(state.EncodeRow(&l.Enc, tag, r))-1) + r.Besides()
+		l.Tally.Add(r, n)
 	}
-	m.jobs.scan(func(_ rota.JobID, r *jobRow) bool {
-		l.enc.b = l.enc.b[:0]
-		if encodeSpec(&l.enc, r.spec); int64(len(l.enc.b)) != r.spec.bytes() {
-			c.fault("I4: the spec of job %s has %d bytes, %d are counted", r.spec.ID, len(l.enc.b), r.spec.bytes())
+	m.JobTable.Scan(func(_ rota.JobID, r *state.JobRow) bool {
+		l.Enc.B = l.Enc.B[:0]
+		if state.EncodeSpec(&l.Enc, r.Spec); int64(len(l.Enc.B)) != r.Spec.Bytes() {
+			c.fault("I4: the spec of job %s has %d bytes, %d are counted", r.Spec.ID, len(l.Enc.B), r.Spec.Bytes())
 		}
-		weigh(tagJob, r)
+		weigh(state.TagJob, r)
 		return true
 	})
-	m.flows.vertices.scan(func(_ string, r *vertexRow) bool {
-		if hashShape(&l.enc, r.spec, r.parents, r.run, r.gate.own()); len(l.enc.b) != int(r.shapeBytes) {
-			c.fault("I4: node %s has %d bytes of shape, %d are counted", r.spec.ID, len(l.enc.b), r.shapeBytes)
+	m.flows.vertices.Scan(func(_ string, r *state.VertexRow) bool {
+		if state.HashShape(&l.Enc, r.Spec, r.Parents, r.Run, r.Gate.Own()); len(l.Enc.B) != int(r.ShapeBytes) {
+			c.fault("I4: node %s has %d bytes of shape, %d are counted", r.Spec.ID, len(l.Enc.B), r.ShapeBytes)
 		}
-		weigh(tagVertex, r)
+		weigh(state.TagVertex, r)
 		return true
 	})
-	m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool { weigh(tagWorkflow, r); return true })
-	m.fleet.workers.scan(func(_ rota.WorkerID, r *workerRow) bool { weigh(tagWorker, r); return true })
-	m.queues.scan(func(_ rota.QueueName, r *queueRow) bool { weigh(tagQueue, r); return true })
-	m.uniques.rows.scan(func(_ string, r *uniqueRow) bool { weigh(tagUnique, r); return true })
-	m.uniques.merged.scan(func(_ rota.JobID, r *mergedRow) bool { weigh(tagMerged, r); return true })
-	m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { weigh(tagTenant, r); return true })
-	m.keyring.rules.scan(func(_ string, r *keyRuleRow) bool { weigh(tagKeyRule, r); return true })
-	m.keyring.counts.scan(func(_ string, r *keyCountRow) bool { weigh(tagKeyCount, r); return true })
-	m.schedules.rows.scan(func(_ rota.ScheduleName, r *scheduleRow) bool { weigh(tagSchedule, r); return true })
-	m.batches.rows.scan(func(_ rota.BatchID, r *batchRow) bool { weigh(tagBatch, r); return true })
-	got, want := &m.ledger.tally, &l.tally
-	queues, tenants := got.queues.whole(), got.tenants.whole()
-	if got.all != want.all || !maps.Equal(queues, want.queues.whole()) || !maps.Equal(tenants, want.tenants.whole()) {
-		c.fault("I4: %d bytes are counted, of %d queues and %d tenants; the rows have %d, of %d and %d", got.all, len(queues),
-			len(tenants), want.all, len(want.queues.whole()), len(want.tenants.whole()))
+	m.flows.workflows.Scan(func(_ rota.WorkflowID, r *state.WorkflowRow) bool { weigh(state.TagWorkflow, r); return true })
+	m.fleet.workers.Scan(func(_ rota.WorkerID, r *state.WorkerRow) bool { weigh(state.TagWorker, r); return true })
+	m.QueueTable.Scan(func(_ rota.QueueName, r *state.QueueRow) bool { weigh(state.TagQueue, r); return true })
+	m.uniques.rows.Scan(func(_ string, r *state.UniqueRow) bool { weigh(state.TagUnique, r); return true })
+	m.uniques.merged.Scan(func(_ rota.JobID, r *state.MergedRow) bool { weigh(state.TagMerged, r); return true })
+	m.admission.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool { weigh(state.TagTenant, r); return true })
+	m.keyring.rules.Scan(func(_ string, r *state.KeyRuleRow) bool { weigh(state.TagKeyRule, r); return true })
+	m.keyring.counts.Scan(func(_ string, r *state.KeyCountRow) bool { weigh(state.TagKeyCount, r); return true })
+	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool { weigh(state.TagSchedule, r); return true })
+	m.batches.rows.Scan(func(_ rota.BatchID, r *state.BatchRow) bool { weigh(state.TagBatch, r); return true })
+	got, want := &m.Ledger.Tally, &l.Tally
+	queues, tenants := got.Queues.Whole(), got.Tenants.Whole()
+	if got.All != want.All || !maps.Equal(queues, want.Queues.Whole()) || !maps.Equal(tenants, want.Tenants.Whole()) {
+		c.fault("I4: %d bytes are counted, of %d queues and %d tenants; the rows have %d, of %d and %d", got.All, len(queues),
+			len(tenants), want.All, len(want.Queues.Whole()), len(want.Tenants.Whole()))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -12,45 +13,45 @@ import (
 // access checks the tables of rights and what is derived of them.
 func (c *checker) access() {
 	m, ac := c.m, &c.m.access
-	ac.roles.scan(func(name roleName, r *roleRow) bool {
+	ac.roles.Scan(func(name state.RoleName, r *state.RoleRow) bool {
 		if err := access.CheckRole(&r.Role); err != nil {
 			c.fault("role %s is unsound: %v", name, err)
 		}
-		if r.ETag != etagOf(r.settings) {
+		if r.ETag != state.EtagOf(r.Settings) {
 			c.fault("I4: role %s has etag %s, and its settings another one", name, r.ETag)
 		}
 		return true
 	})
-	ac.tokens.scan(func(id tokenID, r *tokenRow) bool {
+	ac.tokens.Scan(func(id state.TokenID, r *state.TokenRow) bool {
 		if r.Parent != "" {
 			c.session(r)
 		} else if err := access.CheckToken(&r.AccessToken); err != nil {
 			c.fault("token %s is unsound: %v", id, err)
 		}
-		if r.Created.Clock > m.head.clock || r.Revoked.Clock > m.head.clock {
+		if r.Created.Clock > m.Header.Clock || r.Revoked.Clock > m.Header.Clock {
 			c.fault("I6: token %s is stamped after the clock", id)
 		}
 		return true
 	})
-	ac.blocks.scan(func(key blockKey, r *blockRow) bool {
+	ac.blocks.Scan(func(key state.BlockKey, r *state.BlockRow) bool {
 		if err := access.CheckPrincipal(rota.CertPrincipal(r.Role, r.Name)); err != nil {
 			c.fault("block %s is unsound: %v", key, err)
 		}
 		return true
 	})
-	ac.issuers.scan(func(url string, r *issuerRow) bool {
-		if err := access.CheckIssuer(&r.Issuer); err != nil || r.At.Clock > m.head.clock {
+	ac.issuers.Scan(func(url string, r *state.IssuerRow) bool {
+		if err := access.CheckIssuer(&r.Issuer); err != nil || r.At.Clock > m.Header.Clock {
 			c.fault("issuer %s, set at %d, is unsound: %v", url, r.At.Clock, err)
 		}
-		if r.ETag != etagOf(r.settings) {
+		if r.ETag != state.EtagOf(r.Settings) {
 			c.fault("I4: issuer %s has etag %s, and its settings another one", url, r.ETag)
 		}
 		return true
 	})
-	if n, spent := ac.issuers.len(), ac.spent.len(); n > limits.MaxIssuers || spent > limits.MaxSpent {
+	if n, spent := ac.issuers.Len(), ac.spent.Len(); n > limits.MaxIssuers || spent > limits.MaxSpent {
 		c.fault("issuers are %d, identity tokens that were exchanged %d", n, spent)
 	}
-	if err := checkAnonymous(m.head.anonymous); err != nil {
+	if err := checkAnonymous(m.Header.Anonymous); err != nil {
 		c.fault("roles of callers without a credential are unsound: %v", err)
 	}
 	for _, p := range slices.Sorted(maps.Keys(ac.known)) {

@@ -23,8 +23,8 @@ func TestClock(t *testing.T) {
 		b := newBench(t)
 		for _, now := range []int64{startClock - 1, 0, -1, math.MinInt64} {
 			b.stamped(&fsmpb.Entry{Term: 1, NowMs: now}, 1)
-			if b.head.clock != startClock {
-				t.Fatalf("clock %d after a stamp of %d", b.head.clock, now)
+			if b.Header.Clock != startClock {
+				t.Fatalf("clock %d after a stamp of %d", b.Header.Clock, now)
 			}
 		}
 	})
@@ -40,8 +40,8 @@ func TestClock(t *testing.T) {
 		}
 		b.state("j", rota.JobNone)
 		b.stamped(&fsmpb.Entry{Term: 1, NowMs: startClock + 1000}, 1)
-		if b.head.clock != startClock+1000 {
-			t.Fatalf("clock %d", b.head.clock)
+		if b.Header.Clock != startClock+1000 {
+			t.Fatalf("clock %d", b.Header.Clock)
 		}
 	})
 	t.Run("leaps_as_far_as_its_cluster_was_founded_with", func(t *testing.T) {
@@ -49,11 +49,11 @@ func TestClock(t *testing.T) {
 		for leap, want := range map[int64]rota.Clock{0: 1_000, 999: 1_000, 60_000: 60_000, 600_000: 600_000, 600_001: 0, -1: 0} {
 			m := New()
 			apply := func(e *fsmpb.Entry) Applied {
-				data, err := entry.Seal(e, m.head.rules)
+				data, err := entry.Seal(e, m.Header.Rules)
 				if err != nil {
 					t.Fatal(err)
 				}
-				a, err := m.Apply(m.head.index+1, 1, data)
+				a, err := m.Apply(m.Header.Index+1, 1, data)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -81,12 +81,12 @@ func TestClock(t *testing.T) {
 		b := newBench(t)
 		b.now += 100
 		b.lead() // term 2 moves no clock
-		if b.head.clock != startClock {
-			t.Fatalf("clock %d", b.head.clock)
+		if b.Header.Clock != startClock {
+			t.Fatalf("clock %d", b.Header.Clock)
 		}
 		for _, e := range []struct{ term, log uint64 }{{1, 2}, {3, 2}, {2, 3}, {0, 2}} {
 			a := b.stamped(&fsmpb.Entry{Term: e.term, NowMs: startClock + 500, WallMs: []int64{startClock + 9e6}}, e.log)
-			if a.Stamped || a.Clock != startClock || b.head.offset != 0 {
+			if a.Stamped || a.Clock != startClock || b.Header.Offset != 0 {
 				t.Fatalf("an entry of term %d in the log at term %d: %+v", e.term, e.log, a)
 			}
 		}
@@ -105,9 +105,9 @@ func TestClock(t *testing.T) {
 		b.refuses(rota.KindStale, "term", begin(math.MaxUint64, 32))
 		b.term = 2
 		b.refuses(rota.KindInvalid, "random", begin(2, 31))
-		beacon := b.head.beacon
+		beacon := b.Header.Beacon
 		b.ok(begin(2, 32))
-		if b.View.Head().Leader != "x" || b.head.beacon == beacon || b.head.cluster != "test" {
+		if b.View.Head().Leader != "x" || b.Header.Beacon == beacon || b.Header.Cluster != "test" {
 			t.Fatalf("head %+v", b.View.Head())
 		}
 	})
@@ -119,7 +119,7 @@ func TestClock(t *testing.T) {
 		b.refuses(rota.KindInvalid, "cluster_id", &fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: begin}})
 		begin.ClusterId = "ok"
 		b.ok(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: begin}})
-		b.now = b.head.clock
+		b.now = b.Header.Clock
 		b.submit("j")
 		if j := b.state("j", rota.JobQueued); j.Enqueued.IsZero() {
 			t.Fatalf("job %+v", j)

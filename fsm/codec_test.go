@@ -4,16 +4,18 @@ import (
 	"encoding/binary"
 	"math"
 	"testing"
+
+	"github.com/rotasched/rota/fsm/internal/state"
 )
 
 // TestEncoderNumbers: there is one encoding of a number, that of package binary.
 func TestEncoderNumbers(t *testing.T) {
 	t.Parallel()
-	var e encoder
+	var e state.Encoder
 	var want []byte
 	number := func(v uint64) {
-		e.uint(v)
-		e.int(int64(v))
+		e.Uint(v)
+		e.Int(int64(v))
 		want = binary.AppendVarint(binary.AppendUvarint(want, v), int64(v))
 	}
 	for bit := range 64 {
@@ -22,7 +24,7 @@ func TestEncoderNumbers(t *testing.T) {
 		}
 	}
 	number(math.MaxUint64)
-	if string(e.b) != string(want) {
-		t.Fatalf("%x was written, %x is wanted", e.b, want)
+	if string(e.B) != string(want) {
+		t.Fatalf("%x was written, %x is wanted", e.B, want)
 	}
 }

@@ -274,7 +274,7 @@ func TestConformance_RetryTTL(t *testing.T) {
 		b := aicf(t)
 		b.every = 100
 		b.submit("j", ai())
-		p := &b.queues.get("ai").policy
+		p := &b.QueueTable.Get("ai").Policy
 		for n := range int32(6) {
 			b.worker(fmt.Sprint("w", n), 1, serves())
 			l := b.match()["j"]

@@ -3,6 +3,7 @@ package fsm
 import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -55,7 +56,7 @@ func (vw *View) Decide(most int) []*fsmpb.Round {
 // decide is Decide, and where a job is watched the draft that tells of it; sight is of the round of
 // an epoch.
 func (vw *View) decide(most int, watched rota.JobID, sight *roundSight) ([]*fsmpb.Round, *sched.Draft) {
-	if vw.m.head.mode == rota.ModeReadOnly {
+	if vw.m.Header.Mode == rota.ModeReadOnly {
 		return nil, nil
 	}
 	d := newDecision(vw.m, most, watched, sight)
@@ -72,9 +73,9 @@ func (d *decision) all() bool {
 	busy := pl.registry.busy.Len()
 	d.lots, d.names = make([]sched.Lot, 0, busy), make([]rota.QueueName, 0, busy)
 	pl.registry.busy.Scan(func(t turn) bool {
-		if q := d.m.queues.get(t.name); !q.policy.Paused {
-			d.lots = append(d.lots, sched.Lot{Pending: pl.registry.queues[t.name].pending, Policy: &q.policy, Queue: t.name,
-				Stats: d.m.typeStats.statsOf(q), Expects: q.expectsOf()})
+		if q := d.m.QueueTable.Get(t.name); !q.Policy.Paused {
+			d.lots = append(d.lots, sched.Lot{Pending: pl.registry.queues[t.name].pending, Policy: &q.Policy, Queue: t.name,
+				Stats: d.m.typeStats.statsOf(q), Expects: q.ExpectsOf()})
 			d.names = append(d.names, t.name)
 		}
 		return true
@@ -96,7 +97,7 @@ func (d *decision) all() bool {
 
 // newDecision begins the next entry of rounds on the present state.
 func newDecision(m *Machine, most int, watched rota.JobID, sight *roundSight) *decision {
-	d := &decision{m: m, draft: sched.NewDraft(m.placement.registry.supply, caps{m}), epoch: m.head.epoch, now: m.head.clock,
+	d := &decision{m: m, draft: sched.NewDraft(m.placement.registry.supply, caps{m}), epoch: m.Header.Epoch, now: m.Header.Clock,
 		most: most, sight: sight}
 	if watched != "" {
 		d.draft.Watch(watched)
@@ -107,12 +108,12 @@ func newDecision(m *Machine, most int, watched rota.JobID, sight *roundSight) *d
 // keptRoom places the jobs that hold a worker, and takes the turns of the oldest.
 func (d *decision) keptRoom() {
 	for _, h := range d.holds {
-		if d.m.flows.doomed(d.m.jobs.get(h.Item.ID)) {
+		if d.m.flows.doomed(d.m.JobTable.Get(h.Item.ID)) {
 			continue
 		}
 		if pair, ok := d.draft.PlaceHeld(h, d.now); ok {
-			if row := d.m.placement.holds.get(h.Item.ID); row.preempted {
-				pair.Reasoning = rota.Reasoning{Rule: rota.ReasoningByPreemption, N: row.revoked}
+			if row := d.m.placement.holds.Get(h.Item.ID); row.Preempted {
+				pair.Reasoning = rota.Reasoning{Rule: rota.ReasoningByPreemption, N: row.Revoked}
 			}
 			d.early(pair)
 		}
@@ -137,7 +138,7 @@ func (d *decision) withhold() {
 	}
 	left := doomedLooks
 	d.draft.Withhold(func(it *sched.Item) bool {
-		if left == 0 || !d.m.flows.doomed(d.m.jobs.get(it.ID)) {
+		if left == 0 || !d.m.flows.doomed(d.m.JobTable.Get(it.ID)) {
 			return false
 		}
 		left--
@@ -148,17 +149,17 @@ func (d *decision) withhold() {
 // doomed says of a pair that its job is not to be leased any more, as its workflow is
 // ending: the draw passes over so many of them and no more.
 func (d *decision) doomed(p sched.Pair) bool {
-	if d.m.flows.workflows.len() == 0 {
+	if d.m.flows.workflows.Len() == 0 {
 		return false
 	}
-	j := d.m.jobs.get(p.Item.ID) // none of those that come with the entry has a row
+	j := d.m.JobTable.Get(p.Item.ID) // none of those that come with the entry has a row
 	return j != nil && d.m.flows.doomed(j)
 }
 
 // early adds a pair that goes before all rounds, in an operation before theirs:
 // what follows in the entry is decided, and checked, after it.
 func (d *decision) early(pair sched.Pair) {
-	queue := d.m.jobs.get(pair.Item.ID).spec.Queue
+	queue := d.m.JobTable.Get(pair.Item.ID).Spec.Queue
 	if n := len(d.rounds); n == 0 || d.rounds[n-1].Queue != string(queue) {
 		d.round(queue)
 	}
@@ -179,7 +180,7 @@ func (d *decision) round(queue rota.QueueName) *fsmpb.Round {
 	}
 	r := &d.slab[0]
 	d.slab = d.slab[1:]
-	r.Epoch, r.Height, r.Queue, r.With = d.epoch, uint64(d.m.head.index), string(queue), d.with
+	r.Epoch, r.Height, r.Queue, r.With = d.epoch, uint64(d.m.Header.Index), string(queue), d.with
 	d.rounds = append(d.rounds, r)
 	return r
 }
@@ -194,16 +195,16 @@ func (d *decision) queue(lot *sched.Lot) {
 		d.draft.Look(&d.sight.Sight)
 		defer d.draft.Look(nil)
 	}
-	m, q := d.m, d.m.queues.get(lot.Queue)
+	m, q := d.m, d.m.QueueTable.Get(lot.Queue)
 	pairs := d.draft.Round(lot.Pending, sched.RoundInput{
 		Queue: lot.Queue, Stats: lot.Stats, Expects: lot.Expects,
-		Seed: sched.MatchSeed(m.head.cluster, d.epoch, m.head.index, m.head.beacon), Now: d.now,
-		Policy: &q.policy, Cursor: q.placed + d.before[lot.Queue], Limit: d.limit(&q.policy),
-		Interleave: q.interleaves(d.sinceInterleave(q))})
+		Seed: sched.MatchSeed(m.Header.Cluster, d.epoch, m.Header.Index, m.Header.Beacon), Now: d.now,
+		Policy: &q.Policy, Cursor: q.Placed + d.before[lot.Queue], Limit: d.limit(&q.Policy),
+		Interleave: q.Interleaves(d.sinceInterleave(q))})
 	for i := range pairs {
 		if why := &pairs[i].Reasoning; why.Rule == rota.ReasoningBackfilled {
-			why.N = int64(m.head.now().At(rota.Clock(why.N)).Date)
-			if m.head.rules < 2 {
+			why.N = int64(m.Header.Now().At(rota.Clock(why.N)).Date)
+			if m.Header.Rules < 2 {
 				why.Of = 0
 			}
 		}
@@ -227,7 +228,7 @@ func (d *decision) changeHolds() bool {
 		return false
 	}
 	if len(d.rounds) == 0 {
-		d.round(d.m.jobs.get(changes[0].Item.ID).spec.Queue)
+		d.round(d.m.JobTable.Get(changes[0].Item.ID).Spec.Queue)
 	}
 	last := d.rounds[len(d.rounds)-1]
 	for _, c := range changes {
@@ -238,18 +239,18 @@ func (d *decision) changeHolds() bool {
 
 // sinceInterleave counts a queue's assignments since its last interleaved one, those before in the entry
 // among them.
-func (d *decision) sinceInterleave(q *queueRow) uint64 {
-	if since, ok := d.since[q.name]; ok {
+func (d *decision) sinceInterleave(q *state.QueueRow) uint64 {
+	if since, ok := d.since[q.Name]; ok {
 		return since
 	}
-	return q.sinceInterleave + d.before[q.name]
+	return q.SinceInterleave + d.before[q.Name]
 }
 
 // DispatchMs is the shortest dispatch_interval of the queues that have QUEUED jobs,
 // 0 if none has.
 func (vw *View) DispatchMs() (least int64) {
 	vw.m.placement.registry.busy.Scan(func(t turn) bool {
-		if ms := vw.m.queues.get(t.name).policy.DispatchIntervalMs; least == 0 || ms < least {
+		if ms := vw.m.QueueTable.Get(t.name).Policy.DispatchIntervalMs; least == 0 || ms < least {
 			least = ms
 		}
 		return true
@@ -277,7 +278,7 @@ func (m *Machine) ReenactRound(epoch uint64, a *Arrivals, most int) (round *fsmp
 			round = r
 		}
 	}
-	return round, looked.Sight, sched.MatchSeed(m.head.cluster, epoch, m.head.index, m.head.beacon)
+	return round, looked.Sight, sched.MatchSeed(m.Header.Cluster, epoch, m.Header.Index, m.Header.Beacon)
 }
 
 func pairOp(p *sched.Pair) *fsmpb.Pair {

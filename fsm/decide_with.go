@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
@@ -34,7 +35,7 @@ func (m *Machine) decideWith(a *Arrivals, most int, watched rota.JobID, sight *r
 	if a == nil {
 		return m.decide(most, watched, sight)
 	}
-	if m.head.cluster == "" || m.head.mode != rota.ModeNormal {
+	if m.Header.Cluster == "" || m.Header.Mode != rota.ModeNormal {
 		return nil, nil
 	}
 	if !slices.ContainsFunc(a.Ops, func(op *fsmpb.Op) bool { return op.GetSubmit() != nil }) {
@@ -138,7 +139,7 @@ func (s *arriving) arrive(m *Machine, a *Arrivals) {
 	if s.ids == nil {
 		s.ids, s.lots, s.spare = make(map[rota.JobID]bool), make(map[rota.QueueName]*sched.Lot), make(map[rota.QueueName]*sched.Lot)
 	}
-	s.m, s.now, s.count, s.admitted = m, max(a.Now, m.head.clock), int64(len(a.Ops)), 0
+	s.m, s.now, s.count, s.admitted = m, max(a.Now, m.Header.Clock), int64(len(a.Ops)), 0
 }
 
 // tenantIn is a tenant in a queue.
@@ -168,20 +169,20 @@ func (s *arriving) round(r *fsmpb.Round) bool {
 		s.placed, s.since, s.leased = make(map[rota.QueueName]uint64), make(map[rota.QueueName]uint64), make(map[tenantIn]int64)
 	}
 	name := rota.QueueName(r.GetQueue())
-	q := s.m.queues.get(name)
+	q := s.m.QueueTable.Get(name)
 	if q == nil {
 		return false
 	}
 	if _, ok := s.since[name]; !ok {
-		s.since[name] = q.sinceInterleave
+		s.since[name] = q.SinceInterleave
 	}
 	for _, p := range r.GetPairs() {
-		j := s.m.jobs.get(rota.JobID(p.GetJob()))
-		if j == nil || j.spec.Queue != name {
+		j := s.m.JobTable.Get(rota.JobID(p.GetJob()))
+		if j == nil || j.Spec.Queue != name {
 			return false
 		}
 		s.placed[name]++
-		s.leased[tenantIn{name, j.spec.Tenant}]++
+		s.leased[tenantIn{name, j.Spec.Tenant}]++
 		if s.since[name]++; p.GetInterleaved() {
 			s.since[name] = 0
 		}
@@ -216,8 +217,8 @@ func (s *arriving) submit(p *fsmpb.JobSpec) bool {
 	if s.ids[spec.ID] || m.again(spec) != nil {
 		return true // it is answered by what is known of its id
 	}
-	q, kept := m.queues.get(spec.Queue), m.specs.keep(spec)
-	if spec.Unique != nil || spec.Batch != "" || len(spec.Keys) > 0 || rota.DateOf(spec.NotBefore) > 0 || m.takes(spec, q) != nil || m.admit(spec, kept.bytes(), q) != nil || !s.room(spec, q) {
+	q, kept := m.QueueTable.Get(spec.Queue), m.Specs.Keep(spec)
+	if spec.Unique != nil || spec.Batch != "" || len(spec.Keys) > 0 || rota.DateOf(spec.NotBefore) > 0 || m.takes(spec, q) != nil || m.admit(spec, kept.Bytes(), q) != nil || !s.room(spec, q) {
 		return false
 	}
 	s.ids[spec.ID] = true
@@ -225,10 +226,10 @@ func (s *arriving) submit(p *fsmpb.JobSpec) bool {
 	if spec.Delay.Milliseconds() > 0 {
 		return true // it is DELAYED
 	}
-	if q.policy.Ranking == rota.RankAdaptive || m.keyring.groups[q.name] != nil {
+	if q.Policy.Ranking == rota.RankAdaptive || m.keyring.groups[q.Name] != nil {
 		return false
 	}
-	if d := m.admission.domainOf(q.name, spec.Domain); q.policy.Paused || m.admission.throttled(q, spec.Tenant) || d != nil && d.throttled {
+	if d := m.admission.domainOf(q.Name, spec.Domain); q.Policy.Paused || m.admission.throttled(q, spec.Tenant) || d != nil && d.Throttled {
 		return true // it waits
 	}
 	s.file(kept, q)
@@ -237,10 +238,10 @@ func (s *arriving) submit(p *fsmpb.JobSpec) bool {
 
 // room reports whether a queue would admit as many jobs as the entry has operations: what comes before in
 // it must not decide whether a job is admitted.
-func (s *arriving) room(spec *rota.JobSpec, q *queueRow) bool {
-	lm, p := &s.m.admission, &q.policy
-	pending := q.pending() + s.count
-	if pending > p.QueueCap || int64(s.m.placement.registry.supply.Classes(q.name))+s.count > limits.MaxClassesPerQueue {
+func (s *arriving) room(spec *rota.JobSpec, q *state.QueueRow) bool {
+	lm, p := &s.m.admission, &q.Policy
+	pending := q.Pending() + s.count
+	if pending > p.QueueCap || int64(s.m.placement.registry.supply.Classes(q.Name))+s.count > limits.MaxClassesPerQueue {
 		return false
 	}
 	if least := p.RejectThresholdPermille; least > 0 {
@@ -253,41 +254,41 @@ func (s *arriving) room(spec *rota.JobSpec, q *queueRow) bool {
 	if rate == 0 {
 		return true
 	}
-	r := lm.limiters.get(limiterKey(queue, spec.Tenant))
+	r := lm.limiters.Get(state.LimiterKey(queue, spec.Tenant))
 	if r == nil {
-		return rate >= s.count && int64(lm.limiters.len())+s.count <= limits.MaxRateLimiters
+		return rate >= s.count && int64(lm.limiters.Len())+s.count <= limits.MaxRateLimiters
 	}
-	return bucketOf(rate, rate).tokens(r.tat, s.m.head.clock) >= s.count
+	return state.BucketOf(rate, rate).Tokens(r.Tat, s.m.Header.Clock) >= s.count
 }
 
 // file files a job as if it had been submitted and queued.
-func (s *arriving) file(spec *keptSpec, q *queueRow) {
+func (s *arriving) file(spec *state.KeptSpec, q *state.QueueRow) {
 	pl := &s.m.placement
-	lot := s.lots[q.name]
+	lot := s.lots[q.Name]
 	if lot == nil {
-		if lot = s.spare[q.name]; lot == nil || lot.Pending.FairShare() != q.policy.FairShare {
-			lot = &sched.Lot{Pending: sched.NewPending(q.policy.FairShare), Queue: q.name}
+		if lot = s.spare[q.Name]; lot == nil || lot.Pending.FairShare() != q.Policy.FairShare {
+			lot = &sched.Lot{Pending: sched.NewPending(q.Policy.FairShare), Queue: q.Name}
 		}
-		lot.Policy, lot.Stats, lot.Expects = &q.policy, s.m.typeStats.statsOf(q), q.expectsOf()
-		s.lots[q.name] = lot
+		lot.Policy, lot.Stats, lot.Expects = &q.Policy, s.m.typeStats.statsOf(q), q.ExpectsOf()
+		s.lots[q.Name] = lot
 		s.join(q)
 	}
 	class := pl.registry.supply.Intern(sched.RequirementsOf(&spec.JobSpec))
-	j := jobRow{jobLife: noLife, spec: spec, class: class, seq: s.m.head.jobSeq + s.admitted, enqueued: s.now, queuedAt: s.now}
-	if estimate, part := s.m.typeStats.foretell(j.spec, &q.policy); estimate|part != 0 {
-		j.jobLife = &jobLife{lifeWords: lifeWords{past: &jobPast{estimate: estimate, part: part}}}
+	j := state.JobRow{JobLife: state.NoLife, Spec: spec, Class: class, Seq: s.m.Header.JobSeq + s.admitted, Enqueued: s.now, QueuedAt: s.now}
+	if estimate, part := s.m.typeStats.foretell(j.Spec, &q.Policy); estimate|part != 0 {
+		j.JobLife = &state.JobLife{LifeWords: state.LifeWords{Past: &state.JobPast{Estimate: estimate, Part: part}}}
 	}
 	item := pl.itemOf(&j, q)
-	if q.policy.FairShare {
-		lot.Pending.SetShare(spec.Tenant, pl.registry.queues[q.name].open.get(spec.Tenant)+s.leased[tenantIn{q.name, spec.Tenant}], s.m.admission.limitsOf(spec.Tenant).Weight)
+	if q.Policy.FairShare {
+		lot.Pending.SetShare(spec.Tenant, pl.registry.queues[q.Name].open.Get(spec.Tenant)+s.leased[tenantIn{q.Name, spec.Tenant}], s.m.admission.limitsOf(spec.Tenant).Weight)
 	}
 	lot.Pending.Add(&item)
 	s.filed = append(s.filed, filedIn{lot, &item})
 }
 
 // join takes a queue into the order of queues, as joinTurns does.
-func (s *arriving) join(q *queueRow) {
-	t := turn{q.turn + s.placed[q.name], uint64(q.policy.Weight), q.name}
+func (s *arriving) join(q *state.QueueRow) {
+	t := turn{q.Turn + s.placed[q.Name], uint64(q.Policy.Weight), q.Name}
 	if len(s.turns) > 0 {
 		least := s.turns[0]
 		for _, o := range s.turns[1:] {
@@ -330,7 +331,7 @@ const refillRules = 2
 // freeing are leases that an entry ends, whose room is taken for free while a decision is made.
 type freeing struct {
 	m     *Machine
-	ended []*leaseRow
+	ended []*state.LeaseRow
 }
 
 // refill decides for those who wait, with the room of leases that complete in this entry, to stand behind these
@@ -339,7 +340,7 @@ type freeing struct {
 // with the entry that has a claim of its own.
 func refill(m *Machine, a *Arrivals, most int, watched rota.JobID, sight *roundSight) ([]*fsmpb.Round, *sched.Draft) {
 	f := freeing{m: m}
-	if m.head.rules < refillRules || !m.Waiting() || m.placement.holds.len() > 0 || !f.takeAll(a.Ops) || len(f.ended) == 0 {
+	if m.Header.Rules < refillRules || !m.Waiting() || m.placement.holds.Len() > 0 || !f.takeAll(a.Ops) || len(f.ended) == 0 {
 		return nil, nil
 	}
 	f.free()
@@ -380,19 +381,19 @@ func (f *freeing) takeAll(ops []*fsmpb.Op) bool {
 // offers nothing when a job ends.
 func (f *freeing) take(whole *fsmpb.Op, op *fsmpb.LeaseOp) bool {
 	m := f.m
-	w, l := m.fleet.workers.get(rota.WorkerID(op.GetWorker())), m.leasing.leases.get(string(op.GetLease()))
-	if w == nil || l == nil || w.session != rota.Session(op.GetSession()) || l.Worker != w.spec.ID || l.Session != w.session ||
+	w, l := m.fleet.workers.Get(rota.WorkerID(op.GetWorker())), m.leasing.leases.Get(string(op.GetLease()))
+	if w == nil || l == nil || w.Session != rota.Session(op.GetSession()) || l.Worker != w.Spec.ID || l.Session != w.Session ||
 		m.access.judge(whole) != nil || slices.Contains(f.ended, l) {
 		return true // it is refused, or answered as before
 	}
-	if l.ended != nil {
+	if l.Ended != nil {
 		return false
 	}
-	j := m.jobs.get(l.Job)
-	if _, run := rota.SplitRunID(l.Job); run || j.isolated() || j.workflow != "" || j.history().batch != 0 || len(j.spec.Keys) > 0 || len(j.spec.ExpectedDigest) > 0 {
+	j := m.JobTable.Get(l.Job)
+	if _, run := rota.SplitRunID(l.Job); run || j.Isolated() || j.Workflow != "" || j.History().Batch != 0 || len(j.Spec.Keys) > 0 || len(j.Spec.ExpectedDigest) > 0 {
 		return false
 	}
-	if w.polls || l.Revoked != rota.ReasonNone || l.domain != "" || m.admission.limitsOf(l.tenant).MaxConcurrent > 0 || whole.GetIfMatch() != "" {
+	if w.Polls || l.Revoked != rota.ReasonNone || l.Domain != "" || m.admission.limitsOf(l.Tenant).MaxConcurrent > 0 || whole.GetIfMatch() != "" {
 		return false
 	}
 	f.ended = append(f.ended, l)
@@ -403,9 +404,9 @@ func (f *freeing) take(whole *fsmpb.Op, op *fsmpb.LeaseOp) bool {
 func (f *freeing) free() {
 	pl := &f.m.placement
 	for _, l := range f.ended {
-		pl.registry.supply.Give(l.Worker, l.takes())
+		pl.registry.supply.Give(l.Worker, l.Takes())
 		pl.registry.supply.Ended(l.Worker, pl.runOf(l))
-		pl.share(l.queue, l.tenant, -1)
+		pl.share(l.Queue, l.Tenant, -1)
 	}
 }
 
@@ -413,8 +414,8 @@ func (f *freeing) free() {
 func (f *freeing) takeBack() {
 	pl := &f.m.placement
 	for _, l := range f.ended {
-		pl.registry.supply.Take(l.Worker, l.takes())
+		pl.registry.supply.Take(l.Worker, l.Takes())
 		pl.registry.supply.Began(l.Worker, pl.runOf(l))
-		pl.share(l.queue, l.tenant, 1)
+		pl.share(l.Queue, l.Tenant, 1)
 	}
 }

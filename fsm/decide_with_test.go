@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -37,7 +38,7 @@ func withEntry(b *bench, ops []*fsmpb.Op, exact bool) (Applied, int) {
 	a := arrivalsOf(b, ops)
 	rounds := b.DecideWith(a, 1000)
 	if mine, its := fmt.Sprint(rounds), fmt.Sprint(b.twin.DecideWith(a, 1000)); mine != its {
-		b.t.Fatalf("entry %d: decided with it are\n%s\nby the twin\n%s", b.head.index+1, mine, its)
+		b.t.Fatalf("entry %d: decided with it are\n%s\nby the twin\n%s", b.Header.Index+1, mine, its)
 	}
 	if again := b.DecideWith(a, 1000); fmt.Sprint(again) != fmt.Sprint(rounds) || b.View.Digest() != before {
 		b.t.Fatalf("the decision changed the state: decided again are\n%v\nfirst\n%v", again, rounds)
@@ -72,7 +73,7 @@ func naiveWith(b *bench, ops []*fsmpb.Op, placed []string, exact bool) {
 	other := &bench{Machine: b.restored(), twin: b.restored(), t: b.t, term: b.term, now: b.now, walls: b.walls, every: 1 << 20, chance: rand.New(rand.NewPCG(3, 4))}
 	other.entry(ops...)
 	for _, id := range placed {
-		if j := other.jobs.get(rota.JobID(id)); j == nil || j.state != rota.JobQueued {
+		if j := other.JobTable.Get(rota.JobID(id)); j == nil || j.State != rota.JobQueued {
 			b.t.Fatalf("job %s is placed by its own entry, and not QUEUED by it: %+v", id, j)
 		}
 	}
@@ -240,10 +241,10 @@ func TestDecideWith(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.worker("w1", 4)
-		height := b.head.index
+		height := b.Header.Index
 		r := b.DecideWith(arrivalsOf(b, queued(3)), 1000)
-		if len(r) != 1 || r[0].GetWith() != 3 || rota.Index(r[0].GetHeight()) != height || r[0].GetEpoch() != b.head.epoch+1 {
-			t.Fatalf("%v at height %d, epoch %d", r, height, b.head.epoch)
+		if len(r) != 1 || r[0].GetWith() != 3 || rota.Index(r[0].GetHeight()) != height || r[0].GetEpoch() != b.Header.Epoch+1 {
+			t.Fatalf("%v at height %d, epoch %d", r, height, b.Header.Epoch)
 		}
 		if r := b.View.Decide(1000); r != nil {
 			t.Fatalf("nothing waits, and %v is decided", r)
@@ -325,7 +326,7 @@ func TestDecideWith_model(t *testing.T) {
 // openLeases are all leases of a bench's workers.
 func openLeases(b *bench) map[rota.JobID]rota.Lease {
 	leases := make(map[rota.JobID]rota.Lease)
-	b.leasing.leases.scan(func(_ string, l *leaseRow) bool {
+	b.leasing.leases.Scan(func(_ string, l *state.LeaseRow) bool {
 		leases[l.Job] = l.Lease
 		return true
 	})

@@ -4,13 +4,14 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
-func decodeDeleted(d *decoder) *deletedRow {
-	r := &deletedRow{from: d.uint(), to: d.uint()}
-	if r.from == 0 || r.to < r.from {
-		d.fail()
+func decodeDeleted(d *state.Decoder) *state.DeletedRow {
+	r := &state.DeletedRow{From: d.Uint(), To: d.Uint()}
+	if r.From == 0 || r.To < r.From {
+		d.Fail()
 	}
 	return r
 }
@@ -18,8 +19,8 @@ func decodeDeleted(d *decoder) *deletedRow {
 // FirstDeleted returns the last number of the first range of deleted jobs; 0 where there is
 // none.
 func (vw *View) FirstDeleted() uint64 {
-	if r := rangeFrom(&vw.m.ended.deleted.tree, 0); r != nil {
-		return r.to
+	if r := rangeFrom(&vw.m.ended.deleted.Tree, 0); r != nil {
+		return r.To
 	}
 	return 0
 }
@@ -54,14 +55,14 @@ func (ed *ended) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 		return refusal
 	}
 	e := rota.Event{Kind: rota.EventJobDeleted, Job: id}
-	if t := ed.tombs.get(id); t != nil {
-		e.Queue, e.Tenant, e.Attempt = t.queue, t.tenant, t.attempt
-		ed.uniques.release(id, t.unique)
+	if t := ed.tombs.Get(id); t != nil {
+		e.Queue, e.Tenant, e.Attempt = t.Queue, t.Tenant, t.Attempt
+		ed.uniques.release(id, t.Unique)
 		ed.dropTomb(id, seq)
 	}
 	ed.addDeleted(seq)
 	ed.keyring.release(id)
-	ed.s.journal.emit(e)
+	ed.s.Journal.Emit(e)
 	return o
 }
 
@@ -73,68 +74,68 @@ func (ed *ended) deletable(id rota.JobID, seq uint64) (*fsmpb.Outcome, error) {
 		return o, rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s, which is kept: it can be deleted once the workflow "+
 			"is forgotten", id, f.id)
 	}
-	if j := ed.s.jobs.get(id); j != nil {
-		return o, rota.Refusef(rota.KindConflict, "job", "job %s is %s: cancel it first", id, j.state)
+	if j := ed.s.JobTable.Get(id); j != nil {
+		return o, rota.Refusef(rota.KindConflict, "job", "job %s is %s: cancel it first", id, j.State)
 	}
-	t := ed.tombs.get(id)
-	other, taken := ed.tombs.order.at(seq)
+	t := ed.tombs.Get(id)
+	other, taken := ed.tombs.Order.At(seq)
 	switch {
 	case t == nil && seq == 0:
 		return o, rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
-	case t == nil && (taken || seq > ed.s.head.tombSeq):
+	case t == nil && (taken || seq > ed.s.Header.TombSeq):
 		return o, rota.Refusef(rota.KindInvalid, "seq", "job %q did not end under number %d (of %d), which is job %q's", id, seq,
-			ed.s.head.tombSeq, other.id)
-	case t != nil && t.seq != seq:
-		return o, rota.Refusef(rota.KindConflict, "seq", "job %s ended under number %d, not %d: look at it again", id, t.seq, seq)
+			ed.s.Header.TombSeq, other.Id)
+	case t != nil && t.Seq != seq:
+		return o, rota.Refusef(rota.KindConflict, "seq", "job %s ended under number %d, not %d: look at it again", id, t.Seq, seq)
 	case ed.leasing.believedUntil(id) != 0:
 		return o, rota.Refusef(rota.KindConflict, "job", "job %s is %s, but its worker has not confirmed that it has stopped, and may work on it for up "+
-			"to %d ms more: delete it then", id, rota.JobState(o.GetJobState()), max(1, ed.leasing.believedUntil(id)-ed.s.head.clock))
-	case t != nil && t.freeAt > ed.s.head.clock:
+			"to %d ms more: delete it then", id, rota.JobState(o.GetJobState()), max(1, ed.leasing.believedUntil(id)-ed.s.Header.Clock))
+	case t != nil && t.FreeAt > ed.s.Header.Clock:
 		return o, rota.Refusef(rota.KindConflict, "job", "job %s is %s, but its worker may not have heard of it and may work on it for up to "+
-			"%d ms more: delete it then", id, t.state, t.freeAt-ed.s.head.clock)
+			"%d ms more: delete it then", id, t.State, t.FreeAt-ed.s.Header.Clock)
 	}
 	return o, nil
 }
 
 // roomDeleted reports whether one more number can be kept.
 func (ed *ended) roomDeleted(seq uint64) bool {
-	if ed.deleted.len() < limits.MaxDeletedRanges {
+	if ed.deleted.Len() < limits.MaxDeletedRanges {
 		return true
 	}
-	r := rangeFrom(&ed.deleted.tree, seq-1)
-	return r != nil && r.from <= seq+1
+	r := rangeFrom(&ed.deleted.Tree, seq-1)
+	return r != nil && r.From <= seq+1
 }
 
 // addDeleted puts a number that no range has into one, and joins what then touches.
 func (ed *ended) addDeleted(seq uint64) {
 	from := seq
-	if r := rangeFrom(&ed.deleted.tree, seq-1); r != nil && r.to == seq-1 {
-		from = r.from
-		ed.deleted.drop(deletedKey(r.to))
+	if r := rangeFrom(&ed.deleted.Tree, seq-1); r != nil && r.To == seq-1 {
+		from = r.From
+		ed.deleted.Drop(state.DeletedKey(r.To))
 	}
-	if r := rangeFrom(&ed.deleted.tree, seq); r != nil && r.from == seq+1 {
-		ed.deleted.edit(deletedKey(r.to)).from = from
+	if r := rangeFrom(&ed.deleted.Tree, seq); r != nil && r.From == seq+1 {
+		ed.deleted.Edit(state.DeletedKey(r.To)).From = from
 		return
 	}
-	ed.deleted.insert(deletedKey(seq), &deletedRow{from: from, to: seq})
+	ed.deleted.Insert(state.DeletedKey(seq), &state.DeletedRow{From: from, To: seq})
 }
 
 // dropDeleted forgets ranges of numbers that retention has taken from every archive, at most
 // MaxFiringsPerSweep of them. A leader proposes it.
 func (ed *ended) dropDeleted(op *fsmpb.DropDeleted) *fsmpb.Outcome {
-	if o := ed.s.internal(); o != nil {
+	if o := ed.s.Internal(); o != nil {
 		return o
 	}
 	var gone, staged []uint64
-	ed.deleted.scan(func(_ string, r *deletedRow) bool {
-		if r.to > op.GetThrough() || len(gone) >= limits.MaxFiringsPerSweep {
+	ed.deleted.Scan(func(_ string, r *state.DeletedRow) bool {
+		if r.To > op.GetThrough() || len(gone) >= limits.MaxFiringsPerSweep {
 			return false
 		}
-		gone = append(gone, r.to)
+		gone = append(gone, r.To)
 		return true
 	})
 	if len(gone) > 0 {
-		ed.staged.records.Scan(func(seq uint64, _ *record) bool {
+		ed.staged.records.Scan(func(seq uint64, _ *state.Record) bool {
 			if seq > gone[len(gone)-1] {
 				return false
 			}
@@ -146,7 +147,7 @@ func (ed *ended) dropDeleted(op *fsmpb.DropDeleted) *fsmpb.Outcome {
 	}
 	ed.view.Archived(staged) // what archives took may still wait here
 	for _, to := range gone {
-		ed.deleted.drop(deletedKey(to))
+		ed.deleted.Drop(state.DeletedKey(to))
 	}
 	return &fsmpb.Outcome{}
 }
@@ -154,20 +155,20 @@ func (ed *ended) dropDeleted(op *fsmpb.DropDeleted) *fsmpb.Outcome {
 // deleted checks the ranges of deleted numbers.
 func (c *checker) deleted() {
 	m := c.m
-	if n := m.ended.deleted.len(); n > limits.MaxDeletedRanges {
+	if n := m.ended.deleted.Len(); n > limits.MaxDeletedRanges {
 		c.fault("I8: deleted jobs are %d ranges: at most %d are kept", n, limits.MaxDeletedRanges)
 	}
 	last := uint64(0)
-	m.ended.deleted.scan(func(_ string, r *deletedRow) bool {
-		if r.from == 0 || r.to < r.from || last != 0 && r.from <= last+1 || r.to > m.head.tombSeq {
-			c.fault("I8: numbers %d to %d are deleted, after %d and of %d", r.from, r.to, last, m.head.tombSeq)
+	m.ended.deleted.Scan(func(_ string, r *state.DeletedRow) bool {
+		if r.From == 0 || r.To < r.From || last != 0 && r.From <= last+1 || r.To > m.Header.TombSeq {
+			c.fault("I8: numbers %d to %d are deleted, after %d and of %d", r.From, r.To, last, m.Header.TombSeq)
 		}
-		last = r.to
+		last = r.To
 		return true
 	})
-	m.ended.tombs.scan(func(id rota.JobID, t *tombRow) bool {
-		if m.ended.deleted.len() > 0 && m.View.Deleted(t.seq) {
-			c.fault("I8: job %s has a tombstone, and its number %d is deleted", id, t.seq)
+	m.ended.tombs.Scan(func(id rota.JobID, t *state.TombRow) bool {
+		if m.ended.deleted.Len() > 0 && m.View.Deleted(t.Seq) {
+			c.fault("I8: job %s has a tombstone, and its number %d is deleted", id, t.Seq)
 		}
 		return true
 	})
@@ -189,7 +190,7 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 			limits.MaxReasonBytes))
 	}
 	lease := rota.LeaseID(op.GetLease())
-	t := m.ended.tombs.get(id)
+	t := m.ended.tombs.Get(id)
 	if o := m.disproved(id, lease, t); o != nil {
 		return o
 	}
@@ -209,7 +210,7 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 	}
 	m.blame(t, op.GetReason())
 	if again == nil {
-		m.ended.tombs.reject(id)
+		m.ended.tombs.Reject(id)
 		return &fsmpb.Outcome{JobState: uint32(rota.JobCompleted)}
 	}
 	return &fsmpb.Outcome{JobState: uint32(m.rerun(t, again, past, op.GetReason()))}
@@ -217,14 +218,14 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 
 // disproved answers for a lease whose proof is known to be invalid; nil where it
 // is not.
-func (m *Machine) disproved(id rota.JobID, lease rota.LeaseID, t *tombRow) *fsmpb.Outcome {
-	if t != nil && t.lease == lease && (t.reason == rota.ReasonProofRejected || t.reason == rota.ReasonProofInvalid) {
-		return &fsmpb.Outcome{JobState: uint32(t.state), Existed: true}
+func (m *Machine) disproved(id rota.JobID, lease rota.LeaseID, t *state.TombRow) *fsmpb.Outcome {
+	if t != nil && t.Lease == lease && (t.Reason == rota.ReasonProofRejected || t.Reason == rota.ReasonProofInvalid) {
+		return &fsmpb.Outcome{JobState: uint32(t.State), Existed: true}
 	}
-	if j := m.jobs.get(id); j != nil {
-		for i := range j.attempts {
-			if a := &j.attempts[i]; a.Lease == lease && a.End == rota.ReasonProofInvalid {
-				return &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
+	if j := m.JobTable.Get(id); j != nil {
+		for i := range j.Attempts {
+			if a := &j.Attempts[i]; a.Lease == lease && a.End == rota.ReasonProofInvalid {
+				return &fsmpb.Outcome{JobState: uint32(j.State), Existed: true}
 			}
 		}
 	}
@@ -232,26 +233,26 @@ func (m *Machine) disproved(id rota.JobID, lease rota.LeaseID, t *tombRow) *fsmp
 }
 
 // reportable refuses a report on what is not a completion, or too long ago.
-func (m *Machine) reportable(id rota.JobID, lease rota.LeaseID, t *tombRow) error {
+func (m *Machine) reportable(id rota.JobID, lease rota.LeaseID, t *state.TombRow) error {
 	if t == nil {
-		if j := m.jobs.get(id); j != nil {
-			return notCompleted(id, j.state)
+		if j := m.JobTable.Get(id); j != nil {
+			return notCompleted(id, j.State)
 		}
 		return rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 	}
-	if m.queues.get(t.queue) == nil {
-		return rota.Refusef(rota.KindNotFound, "queue", "queue %q of job %s was deleted, and its audit window with it", t.queue, id)
+	if m.QueueTable.Get(t.Queue) == nil {
+		return rota.Refusef(rota.KindNotFound, "queue", "queue %q of job %s was deleted, and its audit window with it", t.Queue, id)
 	}
-	window := rota.Clock(m.queues.get(t.queue).policy.AuditWindowMs)
+	window := rota.Clock(m.QueueTable.Get(t.Queue).Policy.AuditWindowMs)
 	switch {
-	case t.state != rota.JobCompleted:
-		return notCompleted(id, t.state)
-	case t.lease != lease:
-		return rota.Refusef(rota.KindConflict, "lease", "lease %s did not complete job %s: lease %s did", lease, id, t.lease)
-	case m.head.clock > t.finished.Clock+window:
+	case t.State != rota.JobCompleted:
+		return notCompleted(id, t.State)
+	case t.Lease != lease:
+		return rota.Refusef(rota.KindConflict, "lease", "lease %s did not complete job %s: lease %s did", lease, id, t.Lease)
+	case m.Header.Clock > t.Finished.Clock+window:
 		return rota.Refusef(rota.KindConflict, "audit_window_ms",
 			"the audit window of job %s ended at %s, %d ms ago: audit_window_ms of queue %s is %d", id,
-			m.head.now().At(t.finished.Clock+window).Date, m.head.clock-t.finished.Clock-window, t.queue, window)
+			m.Header.Now().At(t.Finished.Clock+window).Date, m.Header.Clock-t.Finished.Clock-window, t.Queue, window)
 	}
 	return nil
 }
@@ -262,54 +263,54 @@ func notCompleted(id rota.JobID, state rota.JobState) error {
 
 // blame slashes the worker of a completion, if it is still known. One that is not
 // is told of with no penalty: the report stands in the events either way.
-func (m *Machine) blame(t *tombRow, text string) {
-	e := rota.Event{Kind: rota.EventProviderSlashed, Job: t.id, Queue: t.queue, Tenant: t.tenant, Worker: t.worker,
-		Lease: t.lease, Attempt: t.attempt, Reason: rota.ReasonProofRejected, Text: text}
-	if w := m.fleet.workers.edit(t.worker); w != nil {
-		m.fleet.disprove(w, &m.queues.get(t.queue).policy, e)
+func (m *Machine) blame(t *state.TombRow, text string) {
+	e := rota.Event{Kind: rota.EventProviderSlashed, Job: t.Id, Queue: t.Queue, Tenant: t.Tenant, Worker: t.Worker,
+		Lease: t.Lease, Attempt: t.Attempt, Reason: rota.ReasonProofRejected, Text: text}
+	if w := m.fleet.workers.Edit(t.Worker); w != nil {
+		m.fleet.disprove(w, &m.QueueTable.Get(t.Queue).Policy, e)
 		return
 	}
 	e.Payload = slashPayload(0, 0, e.Reason)
-	m.journal.emit(e)
+	m.Journal.Emit(e)
 }
 
 // rerun takes a completion back: the job is RUNNING once more for as long as it
 // takes to use the attempt up as PROOF_INVALID, and goes on with the life that it
 // had. Its times to live count from where they began.
-func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, past []rota.Attempt, text string) rota.JobState {
-	q := m.queues.edit(t.queue)
-	q.count(rota.JobRunning, 1)
+func (m *Machine) rerun(t *state.TombRow, spec *rota.JobSpec, past []rota.Attempt, text string) rota.JobState {
+	q := m.QueueTable.Edit(t.Queue)
+	q.Count(rota.JobRunning, 1)
 	j := m.revive(t, spec, past)
-	j.past = &jobPast{content: t.content, life: t.life, retried: t.retried, batch: m.batches.rejoin(spec.Batch, t)}
+	j.Past = &state.JobPast{Content: t.Content, Life: t.Life, Retried: t.Retried, Batch: m.batches.rejoin(spec.Batch, t)}
 	if spec.Unique != nil {
-		if j.past.unique = t.unique; t.unique == (uniqueKey{}) {
-			j.past.unique = uniqueKeyOf(spec, max(t.submitted.Date, t.retried.Date))
+		if j.Past.Unique = t.Unique; t.Unique == (state.UniqueKey{}) {
+			j.Past.Unique = uniqueKeyOf(spec, max(t.Submitted.Date, t.Retried.Date))
 		}
 	} else {
-		m.uniques.release(t.id, t.unique)
+		m.uniques.release(t.Id, t.Unique)
 	}
-	began := max(t.submitted.Clock, t.retried.Clock)
-	j.state, j.attempt, j.enqueued, j.firstLease = rota.JobRunning, t.attempt, began, t.finished
-	j.lastReason, j.lastError = rota.ReasonProofInvalid, text
-	j.disprove(t, text)
-	m.jobs.insert(t.id, j)
-	m.batches.calls(t.id, true)
-	m.hooks.again(t.id)
+	began := max(t.Submitted.Clock, t.Retried.Clock)
+	j.State, j.Attempt, j.Enqueued, j.FirstLease = rota.JobRunning, t.Attempt, began, t.Finished
+	j.LastReason, j.LastError = rota.ReasonProofInvalid, text
+	j.Disprove(t, text)
+	m.JobTable.Insert(t.Id, j)
+	m.batches.calls(t.Id, true)
+	m.hooks.again(t.Id)
 	m.placement.classify(j)
 	if spec.Unique != nil {
-		m.uniques.follow(j, t.state)
+		m.uniques.follow(j, t.State)
 	}
 	m.keyring.enter(j)
 	ttl := spec.TTL.Milliseconds()
 	if ttl == 0 {
-		ttl = q.policy.TTLAbsMs
+		ttl = q.Policy.TTLAbsMs
 	}
 	if ttl > 0 {
-		j.expireAbs = began + rota.Clock(ttl)
+		j.ExpireAbs = began + rota.Clock(ttl)
 	}
-	if q.policy.TTLRelMaxMs > 0 {
-		j.expireRel = j.firstLease.Clock + rota.Clock(q.policy.TTLRelMaxMs)
+	if q.Policy.TTLRelMaxMs > 0 {
+		j.ExpireRel = j.FirstLease.Clock + rota.Clock(q.Policy.TTLRelMaxMs)
 	}
-	m.timers.expire.set(string(t.id), 0, int64(j.expires()))
+	m.Timers.Expire.Refile(string(t.Id), 0, int64(j.Expires()))
 	return m.leasing.useUp(j, rota.ReasonProofInvalid, 0)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -69,8 +70,8 @@ func TestDelete(t *testing.T) {
 		b.ok(cancelOp("j"))
 		b.refuses(rota.KindConflict, "job", b.deleteOf("j")) // w may work on it
 		b.refuses(rota.KindInvalid, "seq", DeleteJobOp("other", 1))
-		b.pass(leaseDue(&leaseRow{Lease: l}, b.fleet.workers.get("w")) - b.now + 1)
-		b.pass(rota.Clock(b.ended.tombs.get("j").freeAt - b.now))
+		b.pass(state.LeaseDue(&state.LeaseRow{Lease: l}, b.fleet.workers.Get("w")) - b.now + 1)
+		b.pass(rota.Clock(b.ended.tombs.Get("j").FreeAt - b.now))
 		b.ok(b.deleteOf("j"))
 		d := diamond("wf")
 		b.upload(d)
@@ -133,8 +134,8 @@ func TestDelete_ranges(t *testing.T) {
 				ranges++
 			}
 		}
-		if b.ended.deleted.len() != ranges {
-			t.Fatalf("%d ranges are kept of %d", b.ended.deleted.len(), ranges)
+		if b.ended.deleted.Len() != ranges {
+			t.Fatalf("%d ranges are kept of %d", b.ended.deleted.Len(), ranges)
 		}
 		if k == n/2 { // what retention has taken everywhere
 			through := b.View.FirstDeleted()
@@ -157,15 +158,15 @@ func TestDelete_atTheBound(t *testing.T) {
 	b.submit("j")
 	b.ok(cancelOp("j"))
 	for i := range uint64(limits.MaxDeletedRanges) {
-		b.ended.deleted.load(deletedKey(2*i+3), &deletedRow{from: 2*i + 3, to: 2*i + 3})
+		b.ended.deleted.Load(state.DeletedKey(2*i+3), &state.DeletedRow{From: 2*i + 3, To: 2*i + 3})
 	}
 	if err := entry.OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err == nil || err.Kind != rota.KindExhausted {
 		t.Fatal(err)
 	}
 	b.state("j", rota.JobCancelled)
-	b.ended.deleted.drop(deletedKey(3))
-	b.ended.deleted.load(deletedKey(2), &deletedRow{from: 2, to: 2})
-	if err := entry.OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err != nil || b.ended.deleted.len() != limits.MaxDeletedRanges {
+	b.ended.deleted.Drop(state.DeletedKey(3))
+	b.ended.deleted.Load(state.DeletedKey(2), &state.DeletedRow{From: 2, To: 2})
+	if err := entry.OutcomeError(b.ended.deleteJob(b.deleteOf("j").GetDeleteJob())); err != nil || b.ended.deleted.Len() != limits.MaxDeletedRanges {
 		t.Fatal(err)
 	}
 }

@@ -36,7 +36,7 @@ func TestDisconnect(t *testing.T) {
 		if len(events) != 1 || events[0].Kind != rota.EventWorkerDisconnected || events[0].Worker != "w" || events[0].Session != l.Session {
 			b.t.Fatalf("events %+v", events)
 		}
-		since := b.head.clock
+		since := b.Header.Clock
 		if w, _ := b.View.Worker("w"); w.DisconnectedSince.Clock != since || w.Status != rota.WorkerActive {
 			b.t.Fatalf("worker %+v", w)
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -84,8 +85,8 @@ func TestDomain(t *testing.T) {
 		b.submit("c", inDomain("zone-1"))
 		b.match()
 		b.ok(cancelOp("c"))
-		if b.admission.domains.len() != 0 {
-			t.Fatalf("%d domains", b.admission.domains.len())
+		if b.admission.domains.Len() != 0 {
+			t.Fatalf("%d domains", b.admission.domains.Len())
 		}
 	})
 	t.Run("lost_leases_and_bad_proofs_count", func(t *testing.T) {
@@ -99,9 +100,9 @@ func TestDomain(t *testing.T) {
 		b.ok(verb(rota.VerbAck, l["lost"]))
 		b.entry(verb(rota.VerbComplete, l["proof"]))
 		b.pass(61_000 - 50_000)
-		if d := b.admission.domains.get(domainKey("default", "z")); d == nil {
+		if d := b.admission.domains.Get(state.DomainKey("default", "z")); d == nil {
 			t.Fatal("nothing is counted")
-		} else if _, fail := d.window.total(); fail != 2 {
+		} else if _, fail := d.Window.Total(); fail != 2 {
 			t.Fatalf("%d failures are counted", fail)
 		}
 		b.pass(55_000)
@@ -177,7 +178,7 @@ func TestDomain(t *testing.T) {
 		if len(e) != 1 || e[0].Payload != `{"domain":"zone-1","outcomes":0,"failures":0,"threshold_permille":300}` {
 			t.Fatalf("events %+v", e)
 		}
-		if b.admission.domains.len() != 0 || b.timers.domain.Len() != 0 {
+		if b.admission.domains.Len() != 0 || b.Timers.Domain.Len() != 0 {
 			t.Fatal("a domain at rest has a row")
 		}
 	})
@@ -235,24 +236,24 @@ func TestDomain(t *testing.T) {
 		t.Parallel()
 		b := zoned(t)
 		for i := range limits.MaxDomains {
-			d := &domainRow{key: domainKey("default", fmt.Sprint("d", i)), queue: "default", name: fmt.Sprint("d", i)}
-			d.window.count(domainSpan, b.head.clock, 1, 0)
-			d.due = d.window.leaves(domainSpan)
+			d := &state.DomainRow{Key: state.DomainKey("default", fmt.Sprint("d", i)), Queue: "default", Name: fmt.Sprint("d", i)}
+			d.Window.Count(domainSpan, b.Header.Clock, 1, 0)
+			d.Due = d.Window.Leaves(domainSpan)
 			for _, m := range []*Machine{b.Machine, b.twin} {
 				row := *d
-				m.ledger.gen++
-				m.admission.domains.insert(d.key, &row)
-				m.timers.domain.set(domainKey(d.queue, d.name), 0, int64(d.due))
-				m.ledger.settle()
+				m.Ledger.Gen++
+				m.admission.domains.Insert(d.Key, &row)
+				m.Timers.Domain.Refile(state.DomainKey(d.Queue, d.Name), 0, int64(d.Due))
+				m.Ledger.Settle()
 			}
 		}
 		b.end("one-more", rota.VerbFail)
-		if b.admission.domains.len() != limits.MaxDomains {
-			t.Fatalf("%d domains", b.admission.domains.len())
+		if b.admission.domains.Len() != limits.MaxDomains {
+			t.Fatalf("%d domains", b.admission.domains.Len())
 		}
 		b.pass(70_000)
-		if b.admission.domains.len() != 0 {
-			t.Fatalf("%d domains at rest", b.admission.domains.len())
+		if b.admission.domains.Len() != 0 {
+			t.Fatalf("%d domains at rest", b.admission.domains.Len())
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/tidwall/btree"
@@ -16,12 +17,12 @@ import (
 // archive (SPEC §10.5), by seq, which is dense. It is no part of the digest, and
 // no verb reads it: nodes flush at different moments.
 type staging struct {
-	records btree.Map[uint64, *record]
+	records btree.Map[uint64, *state.Record]
 	bytes   int64
 	// loose is derived: the records that have no tombstone.
 	loose looseRecords
 	// queues is derived: how many records each queue has.
-	queues countsBy[rota.QueueName]
+	queues state.CountsBy[rota.QueueName]
 	// dropped counts what left memory unarchived, as the archive did not keep up.
 	dropped uint64
 	// added counts the bytes of all that was ever staged here. Nodes differ in it; by how
@@ -29,8 +30,8 @@ type staging struct {
 	added int64
 }
 
-func (s *staging) load(r *record) (fresh bool) {
-	if _, had := s.records.Get(r.seq); had {
+func (s *staging) load(r *state.Record) (fresh bool) {
+	if _, had := s.records.Get(r.Seq); had {
 		return false
 	}
 	s.put(r)
@@ -38,27 +39,27 @@ func (s *staging) load(r *record) (fresh bool) {
 }
 
 // put stages a record whose number is free, and tells its bytes.
-func (s *staging) put(r *record) int64 {
-	n := r.bytes()
-	s.records.Set(r.seq, r)
+func (s *staging) put(r *state.Record) int64 {
+	n := r.Bytes()
+	s.records.Set(r.Seq, r)
 	s.bytes += n
-	s.queues.add(r.spec.Queue, 1)
+	s.queues.Add(r.Spec.Queue, 1)
 	return n
 }
 
 func (s *staging) drop(seq uint64) bool {
 	r, ok := s.records.Delete(seq)
 	if ok {
-		s.bytes -= r.bytes()
-		s.queues.add(r.spec.Queue, -1)
-		s.loose.Delete(looseRecord{r.spec.ID, seq})
+		s.bytes -= r.Bytes()
+		s.queues.Add(r.Spec.Queue, -1)
+		s.loose.Delete(looseRecord{r.Spec.ID, seq})
 	}
 	return ok
 }
 
 // add stages a record. Beyond RecordBytesCap the oldest are given up: their
 // tombstones stay, other nodes may have them, and the count tells.
-func (s *staging) add(r *record) {
+func (s *staging) add(r *state.Record) {
 	s.added += s.put(r)
 	for s.bytes > limits.RecordBytesCap && s.records.Len() > 1 {
 		oldest, _, _ := s.records.Min()
@@ -101,20 +102,20 @@ func (l looseRecords) newest(id rota.JobID, fits func(seq uint64) bool) (seq uin
 type StagedRecord struct {
 	Seq uint64
 	ID  rota.JobID
-	rec *record
+	rec *state.Record
 }
 
 // Append appends the one encoding of the record, which DecodeEnded reads.
 func (s StagedRecord) Append(b []byte) []byte {
-	e := encoder{b: b}
+	e := state.Encoder{B: b}
 	encodeEnded(&e, s.rec)
-	return e.b
+	return e.B
 }
 
 // Mark returns what lists and retention must know of the record, without its encoding.
 func (s StagedRecord) Mark() (m Mark, ended rota.Date) {
-	t := s.rec.ended.row()
-	return Mark{ID: t.id, Seq: t.seq, Queue: t.queue, Tenant: t.tenant, Type: t.typ, State: t.state}, t.finished.Date
+	t := s.rec.Ended.Row()
+	return Mark{ID: t.Id, Seq: t.Seq, Queue: t.Queue, Tenant: t.Tenant, Type: t.Typ, State: t.State}, t.Finished.Date
 }
 
 // Ended returns the record in words.
@@ -124,11 +125,11 @@ func (s StagedRecord) Ended() Ended { return wordsOf(s.rec) }
 // them, one at least where there is any.
 func (vw *View) Staged(limit int, maxBytes int64) []StagedRecord {
 	list := make([]StagedRecord, 0, min(limit, vw.m.ended.staged.records.Len()))
-	vw.m.ended.staged.records.Scan(func(seq uint64, r *record) bool {
-		if maxBytes -= r.bytes(); len(list) >= limit || maxBytes < 0 && len(list) > 0 {
+	vw.m.ended.staged.records.Scan(func(seq uint64, r *state.Record) bool {
+		if maxBytes -= r.Bytes(); len(list) >= limit || maxBytes < 0 && len(list) > 0 {
 			return false
 		}
-		list = append(list, StagedRecord{seq, r.spec.ID, r})
+		list = append(list, StagedRecord{seq, r.Spec.ID, r})
 		return true
 	})
 	return list
@@ -157,9 +158,9 @@ type Staging struct {
 
 // Staging returns what waits for the archive.
 func (vw *View) Staging() Staging {
-	s := Staging{Records: vw.m.ended.staged.records.Len(), Bytes: vw.m.ended.staged.bytes, Dropped: vw.m.ended.staged.dropped, Last: vw.m.head.tombSeq}
+	s := Staging{Records: vw.m.ended.staged.records.Len(), Bytes: vw.m.ended.staged.bytes, Dropped: vw.m.ended.staged.dropped, Last: vw.m.Header.TombSeq}
 	if seq, r, ok := vw.m.ended.staged.records.Min(); ok {
-		s.Oldest, s.Since = seq, r.ended.row().finished.Clock
+		s.Oldest, s.Since = seq, r.Ended.Row().Finished.Clock
 	}
 	return s
 }
@@ -168,11 +169,11 @@ func (vw *View) Staging() Staging {
 // names, or, where retention took the tombstone first, the newest of that id. One that was
 // deleted is none, and hides those of the job's earlier lives.
 func (vw *View) StagedJob(id rota.JobID) (s StagedRecord, ok bool) {
-	if t := vw.m.ended.tombs.get(id); t != nil {
-		r, ok := vw.m.ended.staged.records.Get(t.seq)
-		return StagedRecord{t.seq, id, r}, ok
+	if t := vw.m.ended.tombs.Get(id); t != nil {
+		r, ok := vw.m.ended.staged.records.Get(t.Seq)
+		return StagedRecord{t.Seq, id, r}, ok
 	}
-	if vw.m.jobs.get(id) != nil {
+	if vw.m.JobTable.Get(id) != nil {
 		return s, false
 	}
 	seq := vw.m.ended.staged.loose.newest(id, func(uint64) bool { return true })
@@ -187,32 +188,32 @@ func (vw *View) StagedJob(id rota.JobID) (s StagedRecord, ok bool) {
 // and whether retention or the cap may take it within moments, so that an entry
 // now proposed may not find it any more. ok is false where there is none.
 func (vw *View) Tombstone(id rota.JobID) (seq uint64, fading, ok bool) {
-	t := vw.m.ended.tombs.get(id)
+	t := vw.m.ended.tombs.Get(id)
 	if t == nil {
 		return 0, false, false
 	}
 	const moments, near = rota.Date(60_000), 100_000
-	fading = t.due <= vw.m.head.date()+moments ||
-		vw.m.ended.tombs.len() > limits.TombstoneCap-near && vw.m.ended.tombs.order.before(t.seq, near) < near
-	return t.seq, fading, true
+	fading = t.Due <= vw.m.Header.Date()+moments ||
+		vw.m.ended.tombs.Len() > limits.TombstoneCap-near && vw.m.ended.tombs.Order.Before(t.Seq, near) < near
+	return t.Seq, fading, true
 }
 
 // Forgetful reports whether a tombstone was ever taken: only then may an id without
 // job and tombstone have been known once (SPEC §9.4).
-func (vw *View) Forgetful() bool { return vw.m.head.droppedTombs > 0 }
+func (vw *View) Forgetful() bool { return vw.m.Header.DroppedTombs > 0 }
 
 // remembered returns the date until which what ends now in a queue is remembered: until
 // its gc_horizon has passed, and until a moment of the clock before which a worker may
 // still be at it, 0 for none. A change of the horizon moves no date (SPEC §9.4).
 func (ed *ended) remembered(queue rota.QueueName, freeAt rota.Clock) rota.Date {
-	horizon := rota.Clock(ed.s.queues.get(queue).policy.GCHorizonMs)
-	return ed.s.head.now().At(max(ed.s.head.clock+horizon, freeAt)).Date
+	horizon := rota.Clock(ed.s.QueueTable.Get(queue).Policy.GCHorizonMs)
+	return ed.s.Header.Now().At(max(ed.s.Header.Clock+horizon, freeAt)).Date
 }
 
 // dropTomb forgets a tombstone. Where its record waits for the archive still, that is found
 // by its id from then on.
 func (ed *ended) dropTomb(id rota.JobID, seq uint64) {
-	ed.tombs.drop(id, seq)
+	ed.tombs.Drop(id, seq)
 	if _, ok := ed.staged.records.Get(seq); ok {
 		ed.staged.loose.Set(looseRecord{id, seq})
 	}
@@ -221,13 +222,13 @@ func (ed *ended) dropTomb(id rota.JobID, seq uint64) {
 // evictTombs forgets the oldest tombstones beyond most, whatever their dates: those of a
 // long horizon keep nobody's newest out (SPEC §9.4).
 func (ed *ended) evictTombs(most int) {
-	for ed.tombs.len() > most {
-		seq, oldest, ok := ed.tombs.order.first()
+	for ed.tombs.Len() > most {
+		seq, oldest, ok := ed.tombs.Order.First()
 		if !ok {
 			return
 		}
 		ed.dropTomb(oldest, seq)
-		ed.s.head.droppedTombs++
+		ed.s.Header.DroppedTombs++
 	}
 }
 
@@ -249,30 +250,30 @@ type Ended struct {
 // Again answers a submission of the id: the same content is the same submission once more,
 // another one is refused (SPEC §16.5). Where the record is lost its state alone is told.
 func (e *Ended) Again(spec *fsmpb.JobSpec) *fsmpb.Outcome {
-	return againOutcome(rota.JobID(spec.GetId()), e.Job.State, e.Content == (rota.Digest{}) || e.Content == ContentOf(spec))
+	return againOutcome(rota.JobID(spec.GetId()), e.Job.State, e.Content == (rota.Digest{}) || e.Content == state.ContentOf(spec))
 }
 
 // encodeEnded is a terminal job in full: its tombstone, then its record.
-func encodeEnded(e *encoder, r *record) {
-	e.b = append(e.b, r.ended...)
-	encodeRecord(e, r)
+func encodeEnded(e *state.Encoder, r *state.Record) {
+	e.B = append(e.B, r.Ended...)
+	state.EncodeRecord(e, r)
 }
 
-func decodeEnded(d *decoder) *record {
-	t := decodeTomb(d)
-	r := decodeRecord(d)
-	r.seq, r.ended = t.seq, t.keep(&encoder{}, nil)
-	if s := r.spec; s.ID != t.id || s.Queue != t.queue || s.Type != t.typ || s.Tenant != t.tenant || !t.state.Terminal() {
-		d.fail()
+func decodeEnded(d *state.Decoder) *state.Record {
+	t := state.DecodeTomb(d)
+	r := state.DecodeRecord(d)
+	r.Seq, r.Ended = t.Seq, t.Keep(&state.Encoder{}, nil)
+	if s := r.Spec; s.ID != t.Id || s.Queue != t.Queue || s.Type != t.Typ || s.Tenant != t.Tenant || !t.State.Terminal() {
+		d.Fail()
 	}
 	return r
 }
 
 // DecodeEnded reads what StagedRecord.Append wrote. Any other bytes are an error.
 func DecodeEnded(b []byte) (Ended, error) {
-	d := &decoder{b: b}
+	d := &state.Decoder{B: b}
 	r := decodeEnded(d)
-	if err := d.done(); err != nil {
+	if err := d.Done(); err != nil {
 		return Ended{}, err
 	}
 	return wordsOf(r), nil
@@ -281,23 +282,23 @@ func DecodeEnded(b []byte) (Ended, error) {
 // DecodeMark reads what lists and retention must know of what StagedRecord.Append wrote, without
 // reading all of it.
 func DecodeMark(b []byte) (m Mark, err error) {
-	d := &decoder{b: b}
-	t := decodeTomb(d)
-	return Mark{ID: t.id, Seq: t.seq, Queue: t.queue, Tenant: t.tenant, Type: t.typ, State: t.state}, d.err
+	d := &state.Decoder{B: b}
+	t := state.DecodeTomb(d)
+	return Mark{ID: t.Id, Seq: t.Seq, Queue: t.Queue, Tenant: t.Tenant, Type: t.Typ, State: t.State}, d.Err
 }
 
 // isDeleted reports whether a number is in one of the ranges.
-func isDeleted(t *tree.Tree[string, *deletedRow], seq uint64) bool {
+func isDeleted(t *tree.Tree[string, *state.DeletedRow], seq uint64) bool {
 	r := rangeFrom(t, seq)
-	return seq != 0 && r != nil && r.from <= seq
+	return seq != 0 && r != nil && r.From <= seq
 }
 
 // Deleted reports whether the job that ended under a number was deleted.
-func (vw *View) Deleted(seq uint64) bool { return isDeleted(&vw.m.ended.deleted.tree, seq) }
+func (vw *View) Deleted(seq uint64) bool { return isDeleted(&vw.m.ended.deleted.Tree, seq) }
 
 // rangeFrom returns the first range that ends at seq or later, nil where there is none.
-func rangeFrom(t *tree.Tree[string, *deletedRow], seq uint64) (first *deletedRow) {
-	t.Ascend(deletedKey(seq), func(_ string, r *deletedRow) bool {
+func rangeFrom(t *tree.Tree[string, *state.DeletedRow], seq uint64) (first *state.DeletedRow) {
+	t.Ascend(state.DeletedKey(seq), func(_ string, r *state.DeletedRow) bool {
 		first = r
 		return false
 	})
@@ -307,17 +308,17 @@ func rangeFrom(t *tree.Tree[string, *deletedRow], seq uint64) (first *deletedRow
 // ended holds the jobs that have ended: a tombstone of each that is remembered, and in
 // full those that the archive does not have yet.
 type ended struct {
-	s       *state
+	s       *state.State
 	flows   *flows
 	keyring *keyring
 	leasing *leasing
 	uniques *uniques
 	view    *View
-	tombs   tombs
+	tombs   state.Tombs
 	// staged are terminal jobs in full, no part of the digest.
 	staged staging
 	// deleted are ranges of numbers of ended jobs that no archive shows any more.
-	deleted table[string, deletedRow, *deletedRow]
+	deleted state.Table[string, state.DeletedRow, *state.DeletedRow]
 	// freeAt is of the job that is being ended: until when the worker of a lease that was cancelled with it, or before
 	// it, may go on believing in that; 0 for none.
 	freeAt rota.Clock
@@ -333,47 +334,47 @@ type Mark struct {
 	State  rota.JobState
 }
 
-func deadJob(t *tombRow, r *record) rota.Job {
-	job := rota.Job{State: t.state, Attempt: t.attempt, Submitted: t.submitted, Finished: t.finished,
-		Life: t.life, Retried: t.retried, Reason: t.reason, RecordDropped: r == nil}
-	if t.outputDigest != "" {
-		job.OutputDigest = []byte(t.outputDigest)
+func deadJob(t *state.TombRow, r *state.Record) rota.Job {
+	job := rota.Job{State: t.State, Attempt: t.Attempt, Submitted: t.Submitted, Finished: t.Finished,
+		Life: t.Life, Retried: t.Retried, Reason: t.Reason, RecordDropped: r == nil}
+	if t.OutputDigest != "" {
+		job.OutputDigest = []byte(t.OutputDigest)
 	}
-	if t.fingerprint != "" {
-		job.Fingerprint = []byte(t.fingerprint)
+	if t.Fingerprint != "" {
+		job.Fingerprint = []byte(t.Fingerprint)
 	}
 	if r == nil {
-		job.ID, job.Queue, job.Type, job.Tenant = t.id, t.queue, t.typ, t.tenant
+		job.ID, job.Queue, job.Type, job.Tenant = t.Id, t.Queue, t.Typ, t.Tenant
 		return job
 	}
-	job.JobSpec = r.spec.words()
-	job.Enqueued, job.FirstLease, job.Error = r.enqueued, r.firstLease, r.err
-	job.Attempts, job.Progress, job.ProgressNote, job.Output = r.attempts, r.progress, r.note, r.output
-	job.Meta = r.meta
+	job.JobSpec = r.Spec.Words()
+	job.Enqueued, job.FirstLease, job.Error = r.Enqueued, r.FirstLease, r.Err
+	job.Attempts, job.Progress, job.ProgressNote, job.Output = r.Attempts, r.Progress, r.Note, r.Output
+	job.Meta = r.Meta
 	return job
 }
 
 // PastOp is what a terminal job has behind it, for the entry that revives it (SPEC §16.6).
 func PastOp(job *rota.Job) *fsmpb.Past {
-	var e encoder
-	encodeAttempts(&e, job.Attempts)
-	return &fsmpb.Past{Attempts: e.b}
+	var e state.Encoder
+	state.EncodeAttempts(&e, job.Attempts)
+	return &fsmpb.Past{Attempts: e.B}
 }
 
 // revival checks what an entry brings for a terminal job. The spec must be the one that
 // was submitted; a record is never asked, as nodes differ in what they have flushed.
-func revival(t *tombRow, p *fsmpb.JobSpec, past *fsmpb.Past) (*rota.JobSpec, []rota.Attempt, error) {
+func revival(t *state.TombRow, p *fsmpb.JobSpec, past *fsmpb.Past) (*rota.JobSpec, []rota.Attempt, error) {
 	if p == nil {
 		return nil, nil, rota.Refusef(rota.KindOutOfRange, "job", "the payload of job %s was dropped by retention: submit it again "+
-			"under a new id", t.id)
+			"under a new id", t.Id)
 	}
 	if n := len(p.GetLabels()); n > rota.MaxLabels { // before a map is made of them
 		return nil, nil, rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
 	}
 	spec := entry.SpecWords(p)
-	if spec.ID != t.id || spec.Queue != t.queue || spec.Type != t.typ || spec.Tenant != t.tenant {
+	if spec.ID != t.Id || spec.Queue != t.Queue || spec.Type != t.Typ || spec.Tenant != t.Tenant {
 		return nil, nil, rota.Refusef(rota.KindInvalid, "spec", "the payload given for job %s (queue %s, type %s, tenant %s) is that of "+
-			"job %q (queue %q, type %q, tenant %q)", t.id, t.queue, t.typ, t.tenant, spec.ID, spec.Queue, spec.Type, spec.Tenant)
+			"job %q (queue %q, type %q, tenant %q)", t.Id, t.Queue, t.Typ, t.Tenant, spec.ID, spec.Queue, spec.Type, spec.Tenant)
 	}
 	if err := spec.CheckAgain(rota.MaxPayloadBytes); err != nil {
 		return nil, nil, err
@@ -384,26 +385,26 @@ func revival(t *tombRow, p *fsmpb.JobSpec, past *fsmpb.Past) (*rota.JobSpec, []r
 
 // readPast checks what an entry says of a job's past as far as the state must be able to
 // hold it.
-func readPast(t *tombRow, p *fsmpb.Past) ([]rota.Attempt, error) {
+func readPast(t *state.TombRow, p *fsmpb.Past) ([]rota.Attempt, error) {
 	if len(p.GetAttempts()) == 0 {
 		return nil, nil
 	}
-	d := &decoder{b: p.GetAttempts()}
-	attempts := decodeAttempts(d)
-	sound := d.done() == nil
+	d := &state.Decoder{B: p.GetAttempts()}
+	attempts := state.DecodeAttempts(d)
+	sound := d.Done() == nil
 	for i := range attempts {
 		a := &attempts[i]
-		a.Log = a.Log || t.hasLog(a.Lease) // its record is older, where its node brought the log
-		sound = sound && a.Life >= 0 && a.Life <= t.life && rota.ValidID(string(a.Worker)) && a.Ended.Clock <= t.finished.Clock &&
+		a.Log = a.Log || t.HasLog(a.Lease) // its record is older, where its node brought the log
+		sound = sound && a.Life >= 0 && a.Life <= t.Life && rota.ValidID(string(a.Worker)) && a.Ended.Clock <= t.Finished.Clock &&
 			len(a.Error) <= limits.MaxErrorBytes && utf8.ValidString(a.Error) && len(a.Decision.Seed) <= len(rota.LeaseID{})
 	}
 	if !sound {
-		return nil, rota.Refusef(rota.KindInvalid, "past", "the attempts given for job %s are none that it can have had", t.id)
+		return nil, rota.Refusef(rota.KindInvalid, "past", "the attempts given for job %s are none that it can have had", t.Id)
 	}
 	return attempts, nil
 }
 
-func wordsOf(r *record) Ended {
-	t := r.ended.row()
-	return Ended{r.seq, t.content, deadJob(&t, r)}
+func wordsOf(r *state.Record) Ended {
+	t := r.Ended.Row()
+	return Ended{r.Seq, t.Content, deadJob(&t, r)}
 }

@@ -133,7 +133,7 @@ func TestIfMatch_elsewhere(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
 	b.refuses(rota.KindInvalid, "if_match", inVersion("1", submitOp(jobSpec("j"))))
-	if b.jobs.len() != 0 {
+	if b.JobTable.Len() != 0 {
 		t.Error("it was done all the same")
 	}
 }

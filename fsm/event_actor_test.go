@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 )
 
@@ -108,7 +109,7 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 	"trigger_schedule": {func(b *bench) *fsmpb.Op { b.ok(scheduleOp("s")); return triggerOp("s", "x") }},
 	"backfill_schedule": {func(b *bench) *fsmpb.Op {
 		b.ok(scheduleOp("s"))
-		return backfillOp("s", 1, rota.OverlapQueueAll, b.head.date()-60_000)
+		return backfillOp("s", 1, rota.OverlapQueueAll, b.Header.Date()-60_000)
 	}},
 	"start_plan":      {func(*bench) *fsmpb.Op { return planOp("p", rota.PlanCancel, "id=*") }},
 	"cancel_plan":     {func(b *bench) *fsmpb.Op { b.ok(planOp("p", rota.PlanCancel, "id=*")); return endPlanOp("p") }},
@@ -119,7 +120,7 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 	"pause_webhook":   {func(b *bench) *fsmpb.Op { b.ok(hookOp("h")); return pauseHookOp("h", true) }},
 	"skip_webhook":    {func(b *bench) *fsmpb.Op { b.ok(hookOp("h")); return skipHookOp("h") }},
 	"delete_webhook":  {func(b *bench) *fsmpb.Op { b.ok(hookOp("h")); return unhookOp("h") }},
-	"read_snapshot":   {func(b *bench) *fsmpb.Op { return readSnapshotOp("n1", b.at) }},
+	"read_snapshot":   {func(b *bench) *fsmpb.Op { return readSnapshotOp("n1", b.At) }},
 	"init_auth":       {func(*bench) *fsmpb.Op { return initOp(tokenWish("y", access.RoleRoot)) }},
 }
 
@@ -178,7 +179,7 @@ func TestEventsHaveTheirCaller(t *testing.T) {
 				if got := op.ProtoReflect().WhichOneof(fields.Get(i).ContainingOneof()).Name(); string(got) != what {
 					t.Fatalf("it tries %s", got)
 				}
-				before := b.head.chain
+				before := b.Header.Chain
 				b.told(op, actor, before)
 			})
 		}
@@ -195,11 +196,11 @@ func (b *bench) told(op *fsmpb.Op, actor rota.Principal, before [32]byte) {
 	if len(a.Events) == 0 || a.Events[0].Actor != actor || a.Events[0].Via != "n1/grpc" || a.Events[0].Request != "r" {
 		b.t.Fatalf("the events are %+v", a.Events)
 	}
-	back, err := DecodeEvents(a.Index, a.EventBytes)
+	back, err := state.DecodeEvents(a.Index, a.EventBytes)
 	if err != nil || fmt.Sprintf("%+v", back) != fmt.Sprintf("%+v", a.Events) {
 		b.t.Fatalf("%v, read back as %+v", err, back)
 	}
-	if after := b.head.chain; after == before || after != NextChain(before, a.Index, a.EventBytes) {
+	if after := b.Header.Chain; after == before || after != state.NextChain(before, a.Index, a.EventBytes) {
 		b.t.Fatal("the events are not in the chain")
 	}
 	for _, e := range b.pass(60_000) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 )
 
 // moveWatch holds the moves of jobs against the events of the entries that made them: whoever
@@ -49,8 +50,8 @@ func (s *moveWatch) entry(a *Applied, m *Machine) {
 		s.states[e.Job] = to
 	}
 	now := make(map[rota.JobID]rota.JobState, len(s.states))
-	m.jobs.scan(func(id rota.JobID, j *jobRow) bool { now[id] = j.state; return true })
-	m.ended.tombs.scan(func(id rota.JobID, t *tombRow) bool { now[id] = t.state; return true })
+	m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool { now[id] = j.State; return true })
+	m.ended.tombs.Scan(func(id rota.JobID, t *state.TombRow) bool { now[id] = t.State; return true })
 	for id, state := range now {
 		if s.states[id] != state {
 			s.t.Fatalf("entry %d: job %s is %s, its events report %s", a.Index, id, state, s.states[id])
@@ -79,9 +80,9 @@ func TestEveryMoveIsReported(t *testing.T) {
 	}
 	b.walls = []int64{startClock, startClock, startClock}
 	b.pass(1_000)
-	date := b.head.date()
-	one(rota.EventJobDelayed, dueAt(b.head.now().At(b.head.clock+500)), b.entry(submitOp(jobSpec("delayed", func(s *rota.JobSpec) { s.Delay = 500 * time.Millisecond }))))
-	one(rota.EventJobDelayed, dueAt(b.head.now().On(date+60_000)), b.entry(submitOp(jobSpec("dated", func(s *rota.JobSpec) { s.NotBefore = (date + 60_000).Time() }))))
+	date := b.Header.Date()
+	one(rota.EventJobDelayed, state.DueAt(b.Header.Now().At(b.Header.Clock+500)), b.entry(submitOp(jobSpec("delayed", func(s *rota.JobSpec) { s.Delay = 500 * time.Millisecond }))))
+	one(rota.EventJobDelayed, state.DueAt(b.Header.Now().On(date+60_000)), b.entry(submitOp(jobSpec("dated", func(s *rota.JobSpec) { s.NotBefore = (date + 60_000).Time() }))))
 	b.pass(1_000)
 	b.state("delayed", rota.JobQueued)
 	l := b.leased("stopped", "w")

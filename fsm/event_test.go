@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -30,7 +31,7 @@ func someEvents() []rota.Event {
 func TestEventBytes(t *testing.T) {
 	t.Parallel()
 	const golden = "testdata/events-v1.hex"
-	b := AppendEvents(nil, 3, someEvents())
+	b := state.AppendEvents(nil, 3, someEvents())
 	if *update {
 		if err := os.WriteFile(golden, []byte(hex.EncodeToString(b)+"\n"), 0o644); err != nil {
 			t.Fatal(err)
@@ -43,12 +44,12 @@ func TestEventBytes(t *testing.T) {
 	if got := hex.EncodeToString(b); got != strings.TrimSpace(string(want)) {
 		t.Errorf("events are written as\n%s\nwanted\n%s", got, want)
 	}
-	back, err := DecodeEvents(4711, b)
+	back, err := state.DecodeEvents(4711, b)
 	if err != nil || !reflect.DeepEqual(back, someEvents()) {
 		t.Errorf("read back: %+v, %v", back, err)
 	}
 	for n := range b {
-		if events, err := DecodeEvents(4711, b[:n]); err == nil && n > 1 && len(events) == 3 {
+		if events, err := state.DecodeEvents(4711, b[:n]); err == nil && n > 1 && len(events) == 3 {
 			t.Errorf("%d of %d bytes: taken", n, len(b))
 		}
 	}
@@ -57,11 +58,11 @@ func TestEventBytes(t *testing.T) {
 // FuzzDecodeEvents: whatever the bytes, they are refused or read; what is read is
 // written and read again as the same events.
 func FuzzDecodeEvents(f *testing.F) {
-	f.Add(AppendEvents(nil, 3, someEvents()))
-	f.Add(AppendEvents(nil, 1, nil))
+	f.Add(state.AppendEvents(nil, 3, someEvents()))
+	f.Add(state.AppendEvents(nil, 1, nil))
 	f.Add([]byte{1, 1, 0xff, 0xff, 0xff, 0xff, 0x0f})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		events, err := DecodeEvents(7, b)
+		events, err := state.DecodeEvents(7, b)
 		if err != nil {
 			return
 		}
@@ -69,7 +70,7 @@ func FuzzDecodeEvents(f *testing.F) {
 		if len(events) > 0 {
 			incarnation = events[0].ID.Incarnation
 		}
-		again, err := DecodeEvents(7, AppendEvents(nil, incarnation, events))
+		again, err := state.DecodeEvents(7, state.AppendEvents(nil, incarnation, events))
 		if err != nil || !reflect.DeepEqual(again, events) {
 			t.Fatalf("%+v\nbecame\n%+v, %v", events, again, err)
 		}
@@ -87,7 +88,7 @@ func TestChain(t *testing.T) {
 	chain, count := h.Chain, h.Events
 	step := func(a Applied) Applied {
 		t.Helper()
-		events, err := DecodeEvents(a.Index, a.EventBytes)
+		events, err := state.DecodeEvents(a.Index, a.EventBytes)
 		if len(a.Events) == 0 {
 			if a.EventBytes != nil || b.View.Head().Chain != chain {
 				t.Fatalf("entry %d reported nothing and moved the chain", a.Index)
@@ -100,7 +101,7 @@ func TestChain(t *testing.T) {
 		if a.EventsBefore != count || a.EventsChain != chain {
 			t.Fatalf("entry %d begins at %d events, chain %x", a.Index, a.EventsBefore, a.EventsChain)
 		}
-		chain, count = NextChain(chain, a.Index, a.EventBytes), count+uint64(len(events))
+		chain, count = state.NextChain(chain, a.Index, a.EventBytes), count+uint64(len(events))
 		if h := b.View.Head(); h.Chain != chain || h.Events != count {
 			t.Fatalf("entry %d leaves chain %x of %d events", a.Index, h.Chain, h.Events)
 		}
@@ -123,7 +124,7 @@ func TestNextChain(t *testing.T) {
 	t.Parallel()
 	previous := sched.Hash{1, 2, 3}
 	index := []byte{0, 0, 0, 0, 0, 0, 0x12, 0x67}
-	if got, want := NextChain(previous, 4711, []byte("bytes")), sched.H(previous[:], index, []byte("bytes")); got != want {
+	if got, want := state.NextChain(previous, 4711, []byte("bytes")), sched.H(previous[:], index, []byte("bytes")); got != want {
 		t.Errorf("chain is %x, H gives %x", got, want)
 	}
 }
@@ -150,7 +151,7 @@ func TestEvents(t *testing.T) {
 	}
 	note(b.entry(submitOp(jobSpec("a"))).Events)
 	leases := inOrder(b.match())
-	last = b.jobs.get("a").lastEvent()
+	last = b.JobTable.Get("a").LastEvent()
 	note(b.entry(verb(rota.VerbAck, leases[0])).Events)
 	renewal := leases[0]
 	note(b.entry(verb(rota.VerbRenew, renewal)).Events)
@@ -159,12 +160,12 @@ func TestEvents(t *testing.T) {
 		t.Errorf("%+v", seen)
 	}
 	retry := seen[rota.EventJobRetryScheduled]
-	if want := dueAt(retry.Deadline); retry.Payload != want || retry.Reason != rota.ReasonProviderFail {
+	if want := state.DueAt(retry.Deadline); retry.Payload != want || retry.Reason != rota.ReasonProviderFail {
 		t.Errorf("retry is reported as %+v", retry)
 	}
 	b.pass(30_000)
 	leases = inOrder(b.match())
-	last = b.jobs.get("a").lastEvent()
+	last = b.JobTable.Get("a").LastEvent()
 	note(b.entry(verb(rota.VerbComplete, leases[0])).Events)
 	if e := seen[rota.EventJobCompleted]; !strings.HasPrefix(e.Payload, `{"output_digest":"e3b0c442`) {
 		t.Errorf("completion is reported as %+v", e)
@@ -175,7 +176,7 @@ func TestPlacing(t *testing.T) {
 	t.Parallel()
 	m := New()
 	d := rota.Decision{Height: 9, Score: -4, Rank: 2, Reasoning: rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: 1}}
-	if got := m.journal.placing(&d, "w"); got != `{"reasoning":{"rule":"LeastLoaded","worker_id":"w","queue_depth":1},"score":-4,"rank":2,"height":9}` {
+	if got := m.Journal.Placing(&d, "w"); got != `{"reasoning":{"rule":"LeastLoaded","worker_id":"w","queue_depth":1},"score":-4,"rank":2,"height":9}` {
 		t.Error(got)
 	}
 }
@@ -184,16 +185,16 @@ func TestPlacing(t *testing.T) {
 // chained and copied, in entries of a hundred jobs.
 func BenchmarkEvents(b *testing.B) {
 	m := New()
-	m.head.incarnation = 1
+	m.Header.Incarnation = 1
 	life := someEvents()[1]
 	life.Run, life.Node, life.Date = "", "", 1_700_000_000_500
 	for range 5 * 100 {
 		e := life
-		m.journal.emitFor(&jobRow{jobLife: noLife}, &e)
+		m.Journal.EmitFor(&state.JobRow{JobLife: state.NoLife}, &e)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if got := m.journal.settleChain(); len(got) == 0 {
+		if got := m.Journal.SettleChain(); len(got) == 0 {
 			b.Fatal("nothing reported")
 		}
 	}
@@ -206,15 +207,15 @@ func TestReincarnate_tellsNoEvents(t *testing.T) {
 	b.entry(registerOp("w", 2, "s", false))
 	b.entry(submitOp(jobSpec("a")))
 	b.match()
-	before, parent := b.View.Head(), b.jobs.get("a").lastEvent()
+	before, parent := b.View.Head(), b.JobTable.Get("a").LastEvent()
 	m := b.restored()
 	if err := m.Reincarnate(Rebirth{Cluster: "another"}); err != nil {
 		t.Fatal(err)
 	}
-	if h := m.View.Head(); h.Events != before.Events || h.Chain != before.Chain || m.jobs.get("a").lastEvent() != parent {
-		t.Errorf("a restore reported %d events, the job's last is %s", h.Events-before.Events, m.jobs.get("a").lastEvent())
+	if h := m.View.Head(); h.Events != before.Events || h.Chain != before.Chain || m.JobTable.Get("a").LastEvent() != parent {
+		t.Errorf("a restore reported %d events, the job's last is %s", h.Events-before.Events, m.JobTable.Get("a").LastEvent())
 	}
-	if len(m.journal.events) != 0 {
-		t.Errorf("%+v", m.journal.events)
+	if len(m.Journal.Events) != 0 {
+		t.Errorf("%+v", m.Journal.Events)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -29,11 +30,11 @@ func TestFingerprint(t *testing.T) {
 		text := strings.Join(rapid.SliceOf(rapid.SampledFrom([]string{"deadbeef", "DEADBEE", "f", "7", "timeout after ", "É", " 00", "/", "#", "x"})).Draw(rt, "text"), "")
 		want := numbers.ReplaceAllString(ids.ReplaceAllString(ascii(text), "#"), "#")
 		want = want[:min(len(want), 256)]
-		if got := string(appendAlike([]byte("before"), text)); got != "before"+want {
+		if got := string(state.AppendAlike([]byte("before"), text)); got != "before"+want {
 			rt.Fatalf("%q became %q, not %q", text, got, want)
 		}
 		sum := sha256.Sum256([]byte("mail\x00PROVIDER_FAIL\x00" + want))
-		if got := fingerprint("mail", rota.ReasonProviderFail, text); got != string(sum[:8]) {
+		if got := state.Fingerprint("mail", rota.ReasonProviderFail, text); got != string(sum[:8]) {
 			rt.Fatalf("%q has the fingerprint %x, not %x", text, got, sum[:8])
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
@@ -12,65 +13,65 @@ import (
 
 // fleet holds the workers: who they are, whether they are heard of, what they earned.
 type fleet struct {
-	s         *state
+	s         *state.State
 	access    *authority
 	admission *admission
 	leasing   *leasing
 	placement *placement
 	typeStats *typeStats
-	workers   table[rota.WorkerID, workerRow, *workerRow]
+	workers   state.Table[rota.WorkerID, state.WorkerRow, *state.WorkerRow]
 	// offered says that a worker offered slots in the entry that is being applied.
 	offered bool
 }
 
 // enter changes a worker's status and all that hangs on it; w is editable. JAILED
 // goes back to what the worker was, or will be once it is heard.
-func (fl *fleet) enter(w *workerRow, status rota.WorkerStatus) {
-	was := w.before
-	if w.status == rota.WorkerActive || w.status == rota.WorkerDraining {
-		was = w.status
+func (fl *fleet) enter(w *state.WorkerRow, status rota.WorkerStatus) {
+	was := w.Before
+	if w.Status == rota.WorkerActive || w.Status == rota.WorkerDraining {
+		was = w.Status
 	}
-	suspended := w.status == rota.WorkerSuspended || w.status == rota.WorkerRetired && was == rota.WorkerSuspended
-	if w.status != status {
-		w.status, w.since = status, fl.s.head.now()
+	suspended := w.Status == rota.WorkerSuspended || w.Status == rota.WorkerRetired && was == rota.WorkerSuspended
+	if w.Status != status {
+		w.Status, w.Since = status, fl.s.Header.Now()
 	}
 	if status != rota.WorkerUnreachable {
-		w.silentSince, w.before = rota.Moment{}, rota.WorkerNone
+		w.SilentSince, w.Before = rota.Moment{}, rota.WorkerNone
 	}
 	switch {
 	case status == rota.WorkerJailed && was == rota.WorkerDraining:
-		w.before = rota.WorkerDraining
+		w.Before = rota.WorkerDraining
 	case status == rota.WorkerJailed:
-		w.before = rota.WorkerActive
+		w.Before = rota.WorkerActive
 	case status == rota.WorkerRetired && suspended:
-		w.before = rota.WorkerSuspended
+		w.Before = rota.WorkerSuspended
 	}
 	fl.reviewWorker(w)
 	fl.placement.trimHolds()
 }
 
 // change enters a status and tells so.
-func (fl *fleet) change(w *workerRow, status rota.WorkerStatus) {
+func (fl *fleet) change(w *state.WorkerRow, status rota.WorkerStatus) {
 	fl.enter(w, status)
-	e := rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: status}
+	e := rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.Spec.ID, Session: w.Session, Status: status}
 	if status == rota.WorkerJailed {
-		e.Deadline = fl.s.head.now().At(w.jailedUntil)
+		e.Deadline = fl.s.Header.Now().At(w.JailedUntil)
 	}
-	fl.s.journal.emit(e)
+	fl.s.Journal.Emit(e)
 }
 
 // heard clears UNREACHABLE: the worker goes back to what it was, and the
 // silence ends none of its leases any more.
-func (fl *fleet) heard(w *workerRow) {
-	back := w.before
+func (fl *fleet) heard(w *state.WorkerRow) {
+	back := w.Before
 	fl.enter(w, back)
 	fl.retimeLeases(w)
-	fl.s.journal.emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: back})
+	fl.s.Journal.Emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.Spec.ID, Session: w.Session, Status: back})
 }
 
-func (fl *fleet) retimeLeases(w *workerRow) {
-	for _, id := range w.openLeases() {
-		fl.leasing.timeLease(fl.leasing.leases.edit(id))
+func (fl *fleet) retimeLeases(w *state.WorkerRow) {
+	for _, id := range w.OpenLeases() {
+		fl.leasing.timeLease(fl.leasing.leases.Edit(id))
 	}
 }
 
@@ -78,20 +79,20 @@ func (fl *fleet) retimeLeases(w *workerRow) {
 // are on (SPEC §6.2): health, a tenth of the attested stake left, and jail on every third. The
 // event tells the penalty and the stake left after it; w is editable. A lease that the event names ends by the
 // caller's hand.
-func (fl *fleet) disprove(w *workerRow, p *rota.QueuePolicy, e rota.Event) {
-	e.Kind, e.Worker, e.Session = rota.EventProviderSlashed, w.spec.ID, w.session
+func (fl *fleet) disprove(w *state.WorkerRow, p *rota.QueuePolicy, e rota.Event) {
+	e.Kind, e.Worker, e.Session = rota.EventProviderSlashed, w.Spec.ID, w.Session
 	if !p.HealthSteps {
-		e.Payload = slashPayload(0, w.stakeLeft(), e.Reason)
-		fl.s.journal.emit(e)
+		e.Payload = slashPayload(0, w.StakeLeft(), e.Reason)
+		fl.s.Journal.Emit(e)
 		return
 	}
-	w.addHealth(fl.s.head.clock, outcomeProofInvalid.health(p))
-	penalty := w.stakeLeft() / slashPart
-	w.slashed += penalty
-	w.invalidProofs = min(w.invalidProofs, maxInvalidProofs) + 1
-	e.Payload = slashPayload(penalty, w.stakeLeft(), e.Reason)
-	fl.s.journal.emit(e)
-	if w.invalidProofs%jailEvery == 0 {
+	w.AddHealth(fl.s.Header.Clock, outcomeProofInvalid.health(p))
+	penalty := w.StakeLeft() / slashPart
+	w.Slashed += penalty
+	w.InvalidProofs = min(w.InvalidProofs, maxInvalidProofs) + 1
+	e.Payload = slashPayload(penalty, w.StakeLeft(), e.Reason)
+	fl.s.Journal.Emit(e)
+	if w.InvalidProofs%jailEvery == 0 {
 		fl.jail(w, e.Lease)
 	}
 	fl.reviewWorker(w)
@@ -100,9 +101,9 @@ func (fl *fleet) disprove(w *workerRow, p *rota.QueuePolicy, e rota.Event) {
 // jail ends a worker's leases at once but for the one that ends anyway, and gives
 // it nothing for a while. One that is SUSPENDED or RETIRED stays so: it is JAILED
 // if it comes back before the time is over.
-func (fl *fleet) jail(w *workerRow, ending rota.LeaseID) {
-	w.jailedUntil = fl.s.head.clock + limits.JailMs
-	if w.status == rota.WorkerSuspended || w.status == rota.WorkerRetired {
+func (fl *fleet) jail(w *state.WorkerRow, ending rota.LeaseID) {
+	w.JailedUntil = fl.s.Header.Clock + limits.JailMs
+	if w.Status == rota.WorkerSuspended || w.Status == rota.WorkerRetired {
 		return
 	}
 	fl.change(w, rota.WorkerJailed)
@@ -110,18 +111,18 @@ func (fl *fleet) jail(w *workerRow, ending rota.LeaseID) {
 }
 
 // release ends a jail.
-func (fl *fleet) release(w *workerRow) {
-	w.jailedUntil = 0
-	if w.status == rota.WorkerJailed {
-		fl.change(w, w.before)
+func (fl *fleet) release(w *state.WorkerRow) {
+	w.JailedUntil = 0
+	if w.Status == rota.WorkerJailed {
+		fl.change(w, w.Before)
 	}
 }
 
 // cancelLeases ends every lease of a worker at once (SPEC §8.5), but for one that
 // its caller ends.
-func (fl *fleet) cancelLeases(w *workerRow, why rota.Reason, but rota.LeaseID) {
-	for _, id := range w.openLeases() {
-		if l := fl.leasing.leases.get(id); l.ID != but {
+func (fl *fleet) cancelLeases(w *state.WorkerRow, why rota.Reason, but rota.LeaseID) {
+	for _, id := range w.OpenLeases() {
+		if l := fl.leasing.leases.Get(id); l.ID != but {
 			fl.leasing.endLease(l, why, "")
 		}
 	}
@@ -129,22 +130,22 @@ func (fl *fleet) cancelLeases(w *workerRow, why rota.Reason, but rota.LeaseID) {
 
 // fireForget takes a worker that is long gone out of the state, by itself or when it is deleted.
 func (fl *fleet) fireForget(id string) {
-	w := fl.workers.get(rota.WorkerID(id))
-	fl.s.timers.forget.set(id, w.forgetDue, 0)
-	fl.s.timers.reputation.set(id, int64(w.reputationDue), 0)
-	fl.s.timers.attest.set(id, int64(w.attestDue), 0)
-	fl.s.timers.offer.set(id, int64(w.offersUntil), 0)
-	fl.s.timers.disowned.set(id, fl.access.disownedAt(w), 0)
-	fl.placement.registry.supply.Remove(w.spec.ID)
-	fl.access.hold(w.by, access.OwnsWorker, -1)
-	fl.workers.drop(w.spec.ID)
+	w := fl.workers.Get(rota.WorkerID(id))
+	fl.s.Timers.Forget.Refile(id, w.ForgetDue, 0)
+	fl.s.Timers.Reputation.Refile(id, int64(w.ReputationDue), 0)
+	fl.s.Timers.Attest.Refile(id, int64(w.AttestDue), 0)
+	fl.s.Timers.Offer.Refile(id, int64(w.OffersUntil), 0)
+	fl.s.Timers.Disowned.Refile(id, fl.access.disownedAt(w), 0)
+	fl.placement.registry.supply.Remove(w.Spec.ID)
+	fl.access.hold(w.By, access.OwnsWorker, -1)
+	fl.workers.Drop(w.Spec.ID)
 }
 
 // timeWorker sets or clears when a worker leaves the state.
-func (fl *fleet) timeWorker(w *workerRow) {
-	at := w.forgetAt()
-	fl.s.timers.forget.set(string(w.spec.ID), w.forgetDue, at)
-	w.forgetDue = at
+func (fl *fleet) timeWorker(w *state.WorkerRow) {
+	at := w.ForgetAt()
+	fl.s.Timers.Forget.Refile(string(w.Spec.ID), w.ForgetDue, at)
+	w.ForgetDue = at
 }
 
 // slashPayload is what providerSlashed carries: the penalty, the stake left after
@@ -192,110 +193,110 @@ func (a attestation) check() error {
 // attest takes a worker's attestation; w is editable. Each registration says it anew:
 // one without an attestation has none from then on. The stake stays in the row, for
 // penalties: no worker escapes them by registering without.
-func (fl *fleet) attest(w *workerRow, a attestation) {
-	w.attestedUntil, w.lapsed = a.until, a.until != 0 && a.until <= fl.s.head.date()
+func (fl *fleet) attest(w *state.WorkerRow, a attestation) {
+	w.AttestedUntil, w.Lapsed = a.until, a.until != 0 && a.until <= fl.s.Header.Date()
 	if a.until != 0 {
-		w.attestedStake = a.stake
+		w.AttestedStake = a.stake
 	}
 }
 
 // fireAttestation notes that a worker's attestation has expired. It ends no lease
 // (SPEC §8.5): the worker gets no more of queues that ask for one.
 func (fl *fleet) fireAttestation(id string) {
-	w := fl.workers.edit(rota.WorkerID(id))
-	w.lapsed = true
+	w := fl.workers.Edit(rota.WorkerID(id))
+	w.Lapsed = true
 	fl.reviewWorker(w)
 }
 
 // reputation checks the ranges of the workers' reputation, and that all of it that
 // ends by itself is timed. Invariant I3.
 func (c *checker) reputation() {
-	m, now := c.m, c.m.head.clock
-	m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
+	m, now := c.m, c.m.Header.Clock
+	m.fleet.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
 		switch {
-		case w.health < 0 || w.health > healthFull || w.healthAt < 0 || w.healthAt > now ||
-			(w.health == healthFull) != (w.healthAt == 0):
-			c.fault("I3: worker %s has health %d since %d", id, w.health, w.healthAt)
-		case w.disconnected.Clock < 0 || w.disconnected.Clock > now || w.connection == 0 && (w.grace || !w.disconnected.IsZero()):
-			c.fault("I6: worker %s has connection %d, broken since %d", id, w.connection, w.disconnected.Clock)
-		case w.attestedStake < 0 || w.attestedStake > rota.MaxFee:
-			c.fault("I3: worker %s has an attested stake of %d", id, w.attestedStake)
-		case w.free < 0 || w.free > rota.MaxSlots || (w.free > 0) != (w.offersUntil != 0) || w.offersUntil > now+limits.OfferMost ||
-			!w.polls && (w.poll != 0 || w.free != 0):
-			c.fault("I3: worker %s offers %d slots until %d, polls: %v", id, w.free, w.offersUntil, w.polls)
-		case w.dismissed && w.status != rota.WorkerRetired:
-			c.fault("I3: worker %s is %s and was retired by an operator", id, w.status)
-		case w.slashed < 0 || w.invalidProofs < 0:
-			c.fault("I3: worker %s was slashed by %d for %d invalid proofs", id, w.slashed, w.invalidProofs)
-		case w.jailedUntil < 0 || w.jailedUntil > now+limits.JailMs:
-			c.fault("I6: worker %s is jailed until %d", id, w.jailedUntil)
-		case w.lapsed && (w.attestedUntil == 0 || w.attestedUntil > m.head.date()) || w.attestedUntil < 0:
-			c.fault("I3: worker %s is attested until %d, lapsed: %v", id, w.attestedUntil, w.lapsed)
+		case w.Health < 0 || w.Health > state.HealthFull || w.HealthAt < 0 || w.HealthAt > now ||
+			(w.Health == state.HealthFull) != (w.HealthAt == 0):
+			c.fault("I3: worker %s has health %d since %d", id, w.Health, w.HealthAt)
+		case w.Disconnected.Clock < 0 || w.Disconnected.Clock > now || w.Connection == 0 && (w.Grace || !w.Disconnected.IsZero()):
+			c.fault("I6: worker %s has connection %d, broken since %d", id, w.Connection, w.Disconnected.Clock)
+		case w.AttestedStake < 0 || w.AttestedStake > rota.MaxFee:
+			c.fault("I3: worker %s has an attested stake of %d", id, w.AttestedStake)
+		case w.Free < 0 || w.Free > rota.MaxSlots || (w.Free > 0) != (w.OffersUntil != 0) || w.OffersUntil > now+limits.OfferMost ||
+			!w.Polls && (w.Poll != 0 || w.Free != 0):
+			c.fault("I3: worker %s offers %d slots until %d, polls: %v", id, w.Free, w.OffersUntil, w.Polls)
+		case w.Dismissed && w.Status != rota.WorkerRetired:
+			c.fault("I3: worker %s is %s and was retired by an operator", id, w.Status)
+		case w.Slashed < 0 || w.InvalidProofs < 0:
+			c.fault("I3: worker %s was slashed by %d for %d invalid proofs", id, w.Slashed, w.InvalidProofs)
+		case w.JailedUntil < 0 || w.JailedUntil > now+limits.JailMs:
+			c.fault("I6: worker %s is jailed until %d", id, w.JailedUntil)
+		case w.Lapsed && (w.AttestedUntil == 0 || w.AttestedUntil > m.Header.Date()) || w.AttestedUntil < 0:
+			c.fault("I3: worker %s is attested until %d, lapsed: %v", id, w.AttestedUntil, w.Lapsed)
 		}
-		if work := m.access.work(w.by, w.spec.Queues); !work.Equal(w.grants) {
-			c.fault("I4: worker %s of %s is kept with grants %v: %v is right", id, w.by, w.grants, work)
+		if work := m.access.work(w.By, w.Spec.Queues); !work.Equal(w.Grants) {
+			c.fault("I4: worker %s of %s is kept with grants %v: %v is right", id, w.By, w.Grants, work)
 		}
 		c.bars(w)
-		for i, u := range w.units {
+		for i, u := range w.Units {
 			if u.Used < 0 || u.Since.Clock < 0 || u.Since.Clock > now || u.Until.Clock <= u.Since.Clock ||
 				u.Since.Clock%(u.Until.Clock-u.Since.Clock) != 0 ||
-				i > 0 && w.units[i-1].Queue >= u.Queue {
+				i > 0 && w.Units[i-1].Queue >= u.Queue {
 				c.fault("I9: worker %s used %d units of queue %s since %d until %d", id, u.Used, u.Queue, u.Since.Clock, u.Until.Clock)
 			}
 		}
-		if told := m.placement.registry.supply.Data(id); !slices.Equal(told, w.held) {
-			c.fault("I4: supply has worker %s hold the data %q, its row says %q", id, told, w.held)
+		if told := m.placement.registry.supply.Data(id); !slices.Equal(told, w.Held) {
+			c.fault("I4: supply has worker %s hold the data %q, its row says %q", id, told, w.Held)
 		}
-		if due, ends := m.fleet.reputationAt(w), w.attestationEnds(); w.reputationDue != due || w.attestDue != ends || w.forgetDue != w.forgetAt() {
-			c.fault("I4: worker %s stands in the timers at %d and on %d: at %d and on %d is right", id, w.reputationDue,
-				w.attestDue, due, ends)
+		if due, ends := m.fleet.reputationAt(w), w.AttestationEnds(); w.ReputationDue != due || w.AttestDue != ends || w.ForgetDue != w.ForgetAt() {
+			c.fault("I4: worker %s stands in the timers at %d and on %d: at %d and on %d is right", id, w.ReputationDue,
+				w.AttestDue, due, ends)
 		}
 		return true
 	})
 }
 
 // bars checks the bounded lists of types of a worker.
-func (c *checker) bars(w *workerRow) {
-	now, longest := c.m.head.clock, rota.Clock(rota.MaxDuration.Milliseconds())
-	for _, list := range [][]rota.TypeUntil{w.cooling, w.denied} {
+func (c *checker) bars(w *state.WorkerRow) {
+	now, longest := c.m.Header.Clock, rota.Clock(rota.MaxDuration.Milliseconds())
+	for _, list := range [][]rota.TypeUntil{w.Cooling, w.Denied} {
 		types := map[rota.JobType]bool{}
 		for _, t := range list {
 			if t.Until.Clock <= 0 || t.Until.Clock > now+longest || t.Cause == rota.ReasonNone || types[t.Type] {
-				c.fault("I6: worker %s gets none of type %s until %d for %s", w.spec.ID, t.Type, t.Until.Clock, t.Cause)
+				c.fault("I6: worker %s gets none of type %s until %d for %s", w.Spec.ID, t.Type, t.Until.Clock, t.Cause)
 			}
 			types[t.Type] = true
 		}
 	}
 	types := map[rota.JobType]bool{}
-	for _, s := range w.failing {
-		if s.n <= 0 || s.n > maxStreak || types[s.typ] {
-			c.fault("I6: worker %s failed %d times in a row of type %s", w.spec.ID, s.n, s.typ)
+	for _, s := range w.Failing {
+		if s.N <= 0 || s.N > state.MaxStreak || types[s.Typ] {
+			c.fault("I6: worker %s failed %d times in a row of type %s", w.Spec.ID, s.N, s.Typ)
 		}
-		types[s.typ] = true
+		types[s.Typ] = true
 	}
-	if len(w.cooling) > limits.MaxTypesPerWorker || len(w.denied) > limits.MaxTypesPerWorker ||
-		len(w.failing) > limits.MaxTypesPerWorker {
-		c.fault("I6: worker %s has %d types cooling, %d denied, %d failing", w.spec.ID, len(w.cooling), len(w.denied), len(w.failing))
+	if len(w.Cooling) > limits.MaxTypesPerWorker || len(w.Denied) > limits.MaxTypesPerWorker ||
+		len(w.Failing) > limits.MaxTypesPerWorker {
+		c.fault("I6: worker %s has %d types cooling, %d denied, %d failing", w.Spec.ID, len(w.Cooling), len(w.Denied), len(w.Failing))
 	}
 }
 
 // own notes whose worker it is that registers to work as a spec says; w is editable.
-func (fl *fleet) own(w *workerRow, spec *rota.WorkerSpec) {
-	fl.s.timers.disowned.set(string(w.spec.ID), fl.access.disownedAt(w), 0)
-	fl.access.hold(w.by, access.OwnsWorker, -1)
-	w.by = fl.s.journal.owner()
-	fl.access.hold(w.by, access.OwnsWorker, 1)
-	w.grants = fl.access.work(w.by, spec.Queues)
+func (fl *fleet) own(w *state.WorkerRow, spec *rota.WorkerSpec) {
+	fl.s.Timers.Disowned.Refile(string(w.Spec.ID), fl.access.disownedAt(w), 0)
+	fl.access.hold(w.By, access.OwnsWorker, -1)
+	w.By = fl.s.Journal.Owner()
+	fl.access.hold(w.By, access.OwnsWorker, 1)
+	w.Grants = fl.access.work(w.By, spec.Queues)
 }
 
 // disown looks at the workers of principals whose credentials changed: the next sweeps end the
 // sessions of those whose credential counts no more. What such a worker asks for until then is
 // refused (judge.go).
 func (fl *fleet) disown(whose func(rota.Principal) bool) {
-	fl.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
-		if whose(w.by) {
-			fl.s.timers.disowned.Delete(timer{1, string(id)})
-			fl.s.timers.disowned.set(string(id), 0, fl.access.disownedAt(w))
+	fl.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
+		if whose(w.By) {
+			fl.s.Timers.Disowned.Delete(state.Timer{Due: 1, Id: string(id)})
+			fl.s.Timers.Disowned.Refile(string(id), 0, fl.access.disownedAt(w))
 		}
 		return true
 	})
@@ -307,31 +308,31 @@ func (fl *fleet) disown(whose func(rota.Principal) bool) {
 func (fl *fleet) regrant(whose func(rota.Principal) bool) {
 	changed := make(map[rota.WorkerID]*sched.Grants)
 	var ids []rota.WorkerID
-	fl.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
-		if w.by == "" || !whose(w.by) {
+	fl.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
+		if w.By == "" || !whose(w.By) {
 			return true
 		}
-		if g := fl.access.work(w.by, w.spec.Queues); !g.Equal(w.grants) {
+		if g := fl.access.work(w.By, w.Spec.Queues); !g.Equal(w.Grants) {
 			changed[id], ids = g, append(ids, id)
 		}
 		return true
 	})
 	for _, id := range ids {
-		w := fl.workers.edit(id)
-		w.grants = changed[id]
+		w := fl.workers.Edit(id)
+		w.Grants = changed[id]
 		fl.reviewWorker(w)
 	}
 }
 
 // revokeDenied revokes the leases that a worker's principal may not work, to which its session has just moved (SPEC §4.11).
-func (fl *fleet) revokeDenied(w *workerRow) {
-	if fl.s.head.rules < moveRules {
+func (fl *fleet) revokeDenied(w *state.WorkerRow) {
+	if fl.s.Header.Rules < moveRules {
 		return
 	}
 	may := fl.access.mayWork(w)
-	for _, id := range w.openLeases() {
-		if l := fl.leasing.leases.get(id); !may(l.tenant, l.queue) {
-			fl.revoke(fl.leasing.leases.edit(id), rota.ReasonAccessEnded)
+	for _, id := range w.OpenLeases() {
+		if l := fl.leasing.leases.Get(id); !may(l.Tenant, l.Queue) {
+			fl.revoke(fl.leasing.leases.Edit(id), rota.ReasonAccessEnded)
 		}
 	}
 }
@@ -341,16 +342,16 @@ const moveRules = 2
 
 // mayWork returns whether a worker's principal may work for a tenant in a queue, whether the worker serves the queue or
 // not: its leases outlive a change of its queues. Like work it follows from the rows alone.
-func (ac *authority) mayWork(w *workerRow) func(rota.TenantID, rota.QueueName) bool {
+func (ac *authority) mayWork(w *state.WorkerRow) func(rota.TenantID, rota.QueueName) bool {
 	var rights *access.Rights
 	known := false
 	return func(tenant rota.TenantID, queue rota.QueueName) bool {
-		if w.by == "" || w.grants == nil && slices.Contains(w.spec.Queues, queue) {
+		if w.By == "" || w.Grants == nil && slices.Contains(w.Spec.Queues, queue) {
 			return true
 		}
 		if !known {
 			known = true
-			if r, _, refusal := ac.here().resolve(w.by, 0); refusal == nil {
+			if r, _, refusal := ac.here().resolve(w.By, 0); refusal == nil {
 				rights = r
 			}
 		}
@@ -372,40 +373,40 @@ const nobody rota.Principal = "nobody"
 // §8.5): its leases are revoked and end by silence, and it gets no more. The worker's own
 // secret, under a credential that counts, takes the id up again.
 func (fl *fleet) fireDisowned(id string) {
-	w := fl.workers.edit(rota.WorkerID(id))
-	fl.s.timers.disowned.set(id, 1, 0)
-	fl.access.hold(w.by, access.OwnsWorker, -1)
-	w.by = nobody
-	w.grants = fl.access.work(w.by, w.spec.Queues)
-	if w.status == rota.WorkerRetired {
+	w := fl.workers.Edit(rota.WorkerID(id))
+	fl.s.Timers.Disowned.Refile(id, 1, 0)
+	fl.access.hold(w.By, access.OwnsWorker, -1)
+	w.By = nobody
+	w.Grants = fl.access.work(w.By, w.Spec.Queues)
+	if w.Status == rota.WorkerRetired {
 		return
 	}
-	w.connection, w.grace, w.disconnected = 0, false, rota.Moment{}
+	w.Connection, w.Grace, w.Disconnected = 0, false, rota.Moment{}
 	fl.withdraw(w)
 	fl.supersede(w, rota.ReasonAccessEnded)
-	w = fl.workers.edit(rota.WorkerID(id))
-	fl.s.head.sessions++
-	w.session = rota.Session(fl.s.head.sessions)
-	if up := w.status; up == rota.WorkerActive || up == rota.WorkerDraining {
+	w = fl.workers.Edit(rota.WorkerID(id))
+	fl.s.Header.Sessions++
+	w.Session = rota.Session(fl.s.Header.Sessions)
+	if up := w.Status; up == rota.WorkerActive || up == rota.WorkerDraining {
 		fl.enter(w, rota.WorkerUnreachable)
-		w.before, w.silentSince = up, fl.s.head.now()
+		w.Before, w.SilentSince = up, fl.s.Header.Now()
 	}
-	fl.s.journal.emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: w.status})
+	fl.s.Journal.Emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.Spec.ID, Session: w.Session, Status: w.Status})
 }
 
 // supersede revokes the leases of a session that another one takes the place of
 // (SPEC §6.4), or that its credential's end ends. No beat of the old session is answered from now on, so its
 // silence counts from here, or from where it counts already.
-func (fl *fleet) supersede(w *workerRow, why rota.Reason) {
-	since := fl.s.head.clock
-	if w.status == rota.WorkerUnreachable {
-		since = min(since, w.silentSince.Clock)
+func (fl *fleet) supersede(w *state.WorkerRow, why rota.Reason) {
+	since := fl.s.Header.Clock
+	if w.Status == rota.WorkerUnreachable {
+		since = min(since, w.SilentSince.Clock)
 	}
-	for _, id := range w.openLeases() {
-		l := fl.leasing.leases.edit(id)
+	for _, id := range w.OpenLeases() {
+		l := fl.leasing.leases.Edit(id)
 		fl.revoke(l, why)
-		if l.silentSince == 0 {
-			l.silentSince = max(since, 1)
+		if l.SilentSince == 0 {
+			l.SilentSince = max(since, 1)
 		}
 		fl.leasing.timeLease(l)
 	}

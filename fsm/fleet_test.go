@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -97,7 +98,7 @@ func (f *fleetBench) try(ops ...*fsmpb.Op) Applied {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	a, err := f.Apply(f.head.index+1, 1, data)
+	a, err := f.Apply(f.Header.Index+1, 1, data)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -252,8 +253,8 @@ func (f *fleetBench) end(assigned []rota.Event) {
 			ops = append(ops, verb(rota.VerbAck, *j.Lease), verb(rota.VerbComplete, *j.Lease))
 		}
 	}
-	f.jobs.scan(func(id rota.JobID, r *jobRow) bool {
-		if r.state == rota.JobQueued {
+	f.JobTable.Scan(func(id rota.JobID, r *state.JobRow) bool {
+		if r.State == rota.JobQueued {
 			ops = append(ops, cancelOp(string(id)))
 		}
 		return true

@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
@@ -38,10 +39,10 @@ type flowIndex struct {
 // that it announced, so that what was taken in has room.
 type flowSize struct{ workflows, vertices, bytes int64 }
 
-func (s *flowSize) add(r *workflowRow, by int64) {
+func (s *flowSize) add(r *state.WorkflowRow, by int64) {
 	s.workflows += by
-	s.vertices += by * int64(r.nodes)
-	s.bytes += by * (r.bytes + edgeBytes*int64(r.edges))
+	s.vertices += by * int64(r.Nodes)
+	s.bytes += by * (r.Bytes + edgeBytes*int64(r.Edges))
 }
 
 // edgeBytes is what an edge takes in memory: its two ends, with what lists have spare.
@@ -53,7 +54,7 @@ type flow struct {
 	id  rota.WorkflowID
 	seq uint64
 	// rows are the vertices by number, as the table has them now.
-	rows []*vertexRow
+	rows []*state.VertexRow
 	// children are the numbers of those that wait for a vertex, ascending.
 	children [][]uint32
 	// sprouts are by the number of the vertex that grew them.
@@ -123,54 +124,54 @@ const manyAtOnce = "workflows_at_once"
 // pending reports whether workflows have work for the next entries.
 func (f *flowIndex) pending() bool { return f.ready.Len()+f.passing.Len()+f.leaving.Len() > 0 }
 
-func newFlow(r *workflowRow) *flow {
-	return &flow{id: r.id, seq: r.seq, byName: make(map[string]uint32, min(r.nodes, limits.MaxChunkNodes)),
+func newFlow(r *state.WorkflowRow) *flow {
+	return &flow{id: r.Id, seq: r.Seq, byName: make(map[string]uint32, min(r.Nodes, limits.MaxChunkNodes)),
 		queueAt: make(map[rota.QueueName]int), holds: make(map[sched.ClassID]bool), urgent: rota.MaxPriority}
 }
 
 // append adds the next vertex; its counters say that no parent has ended.
-func (f *flow) append(v *vertexRow) {
+func (f *flow) append(v *state.VertexRow) {
 	f.rows = append(f.rows, v)
 	f.children = append(f.children, nil)
 	f.waiting = append(f.waiting, 0)
 	f.lost = append(f.lost, 0)
-	f.byName[vertexName(v)] = v.number
-	for _, p := range v.parents {
-		if v.awaits(p) {
-			f.children[p] = append(f.children[p], v.number)
-			f.waiting[v.number]++
+	f.byName[state.VertexName(v)] = v.Number
+	for _, p := range v.Parents {
+		if v.Awaits(p) {
+			f.children[p] = append(f.children[p], v.Number)
+			f.waiting[v.Number]++
 		}
 	}
-	f.open = append(f.open, f.waiting[v.number])
-	f.conditional = f.conditional || v.run != rota.RunOnSuccess
+	f.open = append(f.open, f.waiting[v.Number])
+	f.conditional = f.conditional || v.Run != rota.RunOnSuccess
 	f.note(v)
-	if len(v.parents) == 0 {
-		f.urgent = min(f.urgent, v.spec.Priority)
+	if len(v.Parents) == 0 {
+		f.urgent = min(f.urgent, v.Spec.Priority)
 	}
-	at, known := f.queueAt[v.spec.Queue]
+	at, known := f.queueAt[v.Spec.Queue]
 	if !known {
 		at = len(f.queues)
-		f.queueAt[v.spec.Queue] = at
-		f.queues = append(f.queues, flowQueue{name: v.spec.Queue})
+		f.queueAt[v.Spec.Queue] = at
+		f.queues = append(f.queues, flowQueue{name: v.Spec.Queue})
 	}
 	f.queues[at].nodes++
 }
 
 // due reports whether a vertex of a workflow that is not ending stands in work.
-func (f *flow) due(r *workflowRow, v *vertexRow) bool {
-	if v.run != rota.RunOnSuccess {
-		return v.state == vertexBlocked && f.open[v.number] == 0
+func (f *flow) due(r *state.WorkflowRow, v *state.VertexRow) bool {
+	if v.Run != rota.RunOnSuccess {
+		return v.State == state.VertexBlocked && f.open[v.Number] == 0
 	}
-	free := (f.waiting[v.number] == 0 || planted.childEarly(f, v.number)) && !v.waits()
-	return v.state == vertexBlocked && (free || (r.policy == rota.FailureContinue || f.conditional) && f.lost[v.number] > 0)
+	free := (f.waiting[v.Number] == 0 || planted.childEarly(f, v.Number)) && !v.Waits()
+	return v.State == state.VertexBlocked && (free || (r.Policy == rota.FailureContinue || f.conditional) && f.lost[v.Number] > 0)
 }
 
 // vertex returns a node's vertex by the id of its job; nil where there is none, or
 // where its workflow is not committed.
-func (fs *flows) vertex(job rota.JobID) (*flow, *vertexRow) {
+func (fs *flows) vertex(job rota.JobID) (*flow, *state.VertexRow) {
 	id, name, ok := rota.SplitNodeJobID(job)
 	f := fs.flowIndex.byID[id]
-	if !ok || f == nil || fs.workflows.get(id).state == rota.WorkflowOpen {
+	if !ok || f == nil || fs.workflows.Get(id).State == rota.WorkflowOpen {
 		return nil, nil
 	}
 	number, ok := f.byName[name]
@@ -181,19 +182,19 @@ func (fs *flows) vertex(job rota.JobID) (*flow, *vertexRow) {
 }
 
 // editVertex returns a vertex to change.
-func (fs *flows) editVertex(f *flow, number uint32) *vertexRow {
+func (fs *flows) editVertex(f *flow, number uint32) *state.VertexRow {
 	v := f.rows[number]
-	if v.gen() != fs.s.ledger.gen {
-		v = fs.vertices.edit(vertexKey(f.id, number))
+	if v.Gen() != fs.s.Ledger.Gen {
+		v = fs.vertices.Edit(state.VertexKey(f.id, number))
 		f.rows[number] = v
 	}
 	return v
 }
 
 // addWork puts a vertex among those to be processed where it belongs there.
-func (fs *flows) addWork(f *flow, r *workflowRow, number uint32) {
+func (fs *flows) addWork(f *flow, r *state.WorkflowRow, number uint32) {
 	v := f.rows[number]
-	if r.state != rota.WorkflowRunning || r.ending != rota.WorkflowNone && !v.outlives(r.ending) || !f.due(r, v) {
+	if r.State != rota.WorkflowRunning || r.Ending != rota.WorkflowNone && !v.Outlives(r.Ending) || !f.due(r, v) {
 		return
 	}
 	f.work.Insert(number)
@@ -204,7 +205,7 @@ func (fs *flows) addWork(f *flow, r *workflowRow, number uint32) {
 
 // held reports whether nothing of a workflow is released: what a retry takes back may be waited for by
 // vertices before it, of those that have grown.
-func (f *flow) held(r *workflowRow) bool { return r.redo && len(f.sprouts) > 0 }
+func (f *flow) held(r *state.WorkflowRow) bool { return r.Redo && len(f.sprouts) > 0 }
 
 // dropWork takes a vertex out again.
 func (fs *flows) dropWork(f *flow, number uint32) {
@@ -231,10 +232,10 @@ func (fs *flows) settleFlows() {
 	left, looks = fs.settlePasses(left, looks, fs.ended.staged.added+bytes)
 	left = fs.settleReady(left+rest, most)
 	left, _ = fs.settlePasses(left, looks, most) // a node that expires as it is released may end its workflow
-	if fs.s.head.rules >= runRules {
+	if fs.s.Header.Rules >= runRules {
 		fs.settleReady(left, most) // what outlives that end
 	}
-	fs.s.sweep.More = fs.s.sweep.More || fs.flowIndex.pending()
+	fs.s.Sweep.More = fs.s.Sweep.More || fs.flowIndex.pending()
 }
 
 // settleReady processes at most so many vertices that are due, and gives what is left of that. It stops when the records
@@ -254,13 +255,13 @@ func (fs *flows) settleReady(left int, most int64) int {
 // settleDue releases a vertex whose parents have all COMPLETED; one that has lost a
 // parent is skipped. A gate has no job until its signal is there.
 func (fs *flows) settleDue(f *flow, number uint32) {
-	r, g := fs.workflows.edit(f.id), f.rows[number].gate
+	r, g := fs.workflows.Edit(f.id), f.rows[number].Gate
 	why := rota.ReasonNone
-	if f.waiting[number] > 0 && !planted.childEarly(f, number) || f.rows[number].run == rota.RunOnFailure {
+	if f.waiting[number] > 0 && !planted.childEarly(f, number) || f.rows[number].Run == rota.RunOnFailure {
 		why = f.skips(f.rows[number])
 	}
 	lost := why != rota.ReasonNone
-	if g != nil && !lost && g.signal == "" {
+	if g != nil && !lost && g.Signal == "" {
 		fs.releaseGate(f, r, number)
 		return
 	}
@@ -270,56 +271,56 @@ func (fs *flows) settleDue(f *flow, number uint32) {
 		fs.life.expel(j, rota.JobCancelled, why)
 	case g != nil:
 		fs.passGate(j, g)
-	case j.expires() != 0 && j.expires() <= fs.s.head.clock: // it waited for too long, and is not leased any more
-		fs.life.expel(j, rota.JobExpired, j.expiry())
+	case j.Expires() != 0 && j.Expires() <= fs.s.Header.Clock: // it waited for too long, and is not leased any more
+		fs.life.expel(j, rota.JobExpired, j.Expiry())
 	default:
-		fs.life.startAfter(j, f.rows[number].freeAt)
+		fs.life.startAfter(j, f.rows[number].FreeAt)
 	}
 }
 
 // makeJob releases a Blocked vertex: its job is BLOCKED for as long as the caller
 // takes to start or to end it. What never runs has a job too, for a moment: so its
 // events, its tombstone and its record are those of any other cancelled job.
-func (fs *flows) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
+func (fs *flows) makeJob(f *flow, r *state.WorkflowRow, number uint32) *state.JobRow {
 	fs.dropWork(f, number)
 	v := fs.editVertex(f, number)
 	fs.leaveGate(r, v)
-	v.state = vertexLive
-	r.blocked--
-	r.live++
-	id := v.spec.ID
-	j := fs.s.newJob()
+	v.State = state.VertexLive
+	r.Blocked--
+	r.Live++
+	id := v.Spec.ID
+	j := fs.s.NewJob()
 	fs.life.own(j)
-	j.spec, j.specHash, j.state = v.spec, hashSpec(&fs.s.ledger.enc, v.spec), rota.JobBlocked
-	j.submitted, j.submittedDate = r.submitted.Clock, r.submitted.Date
-	j.workflow, j.vertex, j.attempts, j.data = f.id, number, v.past.list(), f.data(v)
-	if v.runs > 0 {
-		j.past = &jobPast{content: j.specHash, life: v.runs, retried: r.started}
+	j.Spec, j.SpecHash, j.State = v.Spec, state.HashSpec(&fs.s.Ledger.Enc, v.Spec), rota.JobBlocked
+	j.Submitted, j.SubmittedDate = r.Submitted.Clock, r.Submitted.Date
+	j.Workflow, j.Vertex, j.Attempts, j.Data = f.id, number, v.Past.List(), f.data(v)
+	if v.Runs > 0 {
+		j.Past = &state.JobPast{Content: j.SpecHash, Life: v.Runs, Retried: r.Started}
 	}
-	if t := fs.ended.tombs.get(id); t != nil { // of a workflow of that id that is forgotten
-		fs.ended.dropTomb(id, t.seq)
+	if t := fs.ended.tombs.Get(id); t != nil { // of a workflow of that id that is forgotten
+		fs.ended.dropTomb(id, t.Seq)
 	}
-	fs.s.head.jobSeq++
-	j.seq = fs.s.head.jobSeq
-	fs.s.jobs.insert(id, j)
+	fs.s.Header.JobSeq++
+	j.Seq = fs.s.Header.JobSeq
+	fs.s.JobTable.Insert(id, j)
 	fs.placement.classify(j)
 	fs.keyring.enter(j)
-	q := fs.s.queues.edit(v.spec.Queue)
-	if v.runs++; v.runs == 1 {
-		q.submitted++
+	q := fs.s.QueueTable.Edit(v.Spec.Queue)
+	if v.Runs++; v.Runs == 1 {
+		q.Submitted++
 	}
-	if v.gate != nil {
+	if v.Gate != nil {
 		return j
 	}
-	ttl := v.spec.TTL.Milliseconds()
+	ttl := v.Spec.TTL.Milliseconds()
 	if ttl == 0 {
-		ttl = q.policy.TTLAbsMs
+		ttl = q.Policy.TTLAbsMs
 	}
 	if ttl > 0 {
-		j.expireAbs = r.started.Clock + rota.Clock(ttl)
+		j.ExpireAbs = r.Started.Clock + rota.Clock(ttl)
 	}
-	fs.s.timers.expire.set(string(id), 0, int64(j.expires()))
-	fs.typeStats.declareType(v.spec, q)
+	fs.s.Timers.Expire.Refile(string(id), 0, int64(j.Expires()))
+	fs.typeStats.declareType(v.Spec, q)
 	return j
 }
 
@@ -345,19 +346,19 @@ func (f *flow) after(number uint32) (marked []bool, any bool) {
 		if n < size {
 			down.to(n + size)
 			for _, s := range f.grown(n) {
-				down.to(s.number)
+				down.to(s.Number)
 			}
 			continue
 		}
 		v := f.rows[n-size]
-		for _, c := range f.children[v.number] {
+		for _, c := range f.children[v.Number] {
 			down.to(c)
 		}
-		if by, _ := v.grownBy(); v.joins() {
+		if by, _ := v.GrownBy(); v.Joins() {
 			down.to(by + size)
 		}
 	}
-	completed := func(n uint32) bool { return f.rows[n].state == rota.NodeState(rota.JobCompleted) }
+	completed := func(n uint32) bool { return f.rows[n].State == rota.NodeState(rota.JobCompleted) }
 	up := walk{seen: make([]bool, 2*size)}
 	for n := range size {
 		if down.seen[n] && !completed(n) {
@@ -367,8 +368,8 @@ func (f *flow) after(number uint32) (marked []bool, any bool) {
 	for n, ok := up.next(); ok; n, ok = up.next() {
 		if n < size {
 			v := f.rows[n]
-			for _, p := range v.parents {
-				if v.awaits(p) {
+			for _, p := range v.Parents {
+				if v.Awaits(p) {
 					up.to(p + size)
 				}
 			}
@@ -378,8 +379,8 @@ func (f *flow) after(number uint32) (marked []bool, any bool) {
 			up.to(n - size)
 		}
 		for _, s := range f.grown(n - size) {
-			if s.joins() {
-				up.to(s.number + size)
+			if s.Joins() {
+				up.to(s.Number + size)
 			}
 		}
 	}
@@ -411,7 +412,7 @@ func (w *walk) next() (n uint32, ok bool) {
 
 // flows holds the workflows, and releases their nodes.
 type flows struct {
-	s         *state
+	s         *state.State
 	access    *authority
 	admission *admission
 	ended     *ended
@@ -421,9 +422,9 @@ type flows struct {
 	placement *placement
 	typeStats *typeStats
 	view      *View
-	workflows table[rota.WorkflowID, workflowRow, *workflowRow]
+	workflows state.Table[rota.WorkflowID, state.WorkflowRow, *state.WorkflowRow]
 	// vertices are the workflows' nodes, by vertexKey.
-	vertices  table[string, vertexRow, *vertexRow]
+	vertices  state.Table[string, state.VertexRow, *state.VertexRow]
 	flowIndex flowIndex
 }
 
@@ -432,17 +433,17 @@ type flows struct {
 // kept: of a thousand nodes that each wait for the same thousand, which are released
 // in one entry, only the first pays. A completed vertex never changes, so what was
 // found holds for as long as the workflow is there.
-func (f *flow) data(v *vertexRow) *sched.Data {
-	if len(v.parents) == 0 || f.waiting[v.number] > 0 {
+func (f *flow) data(v *state.VertexRow) *sched.Data {
+	if len(v.Parents) == 0 || f.waiting[v.Number] > 0 {
 		return nil
 	}
-	if f.outputs != nil && slices.Equal(f.outputsOf, v.parents) {
+	if f.outputs != nil && slices.Equal(f.outputsOf, v.Parents) {
 		return f.outputs
 	}
-	held := make(map[rota.WorkerID]int, min(16, len(v.parents)))
-	data := make(sched.Data, 0, min(16, len(v.parents)))
-	for _, p := range v.parents {
-		w := f.rows[p].worker
+	held := make(map[rota.WorkerID]int, min(16, len(v.Parents)))
+	data := make(sched.Data, 0, min(16, len(v.Parents)))
+	for _, p := range v.Parents {
+		w := f.rows[p].Worker
 		if w == "" { // a gate's output is no worker's
 			continue
 		}
@@ -455,15 +456,15 @@ func (f *flow) data(v *vertexRow) *sched.Data {
 		data[at].N++
 	}
 	slices.SortFunc(data, func(a, b sched.HeldBy) int { return cmp.Compare(a.Worker, b.Worker) })
-	f.outputs, f.outputsOf = &data, v.parents
+	f.outputs, f.outputsOf = &data, v.Parents
 	return &data
 }
 
 // waitingNode returns the vertex of a node that has no job yet, as it waits for its
 // parents; nil where the id is of no such node.
-func (fs *flows) waitingNode(job rota.JobID) (*flow, *vertexRow) {
+func (fs *flows) waitingNode(job rota.JobID) (*flow, *state.VertexRow) {
 	f, v := fs.vertex(job)
-	if v == nil || v.state != vertexBlocked {
+	if v == nil || v.State != state.VertexBlocked {
 		return nil, nil
 	}
 	return f, v

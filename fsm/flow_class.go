@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
@@ -23,8 +24,8 @@ type kind struct {
 
 // takeKind takes one use more of the class of a spec, and gives it back where the
 // workflow, or what has been taken for it, has it already.
-func (fs *flows) takeKind(f *flow, taken []kind, v uint32, spec *keptSpec) []kind {
-	s, words := fs.placement.registry.supply, spec.words()
+func (fs *flows) takeKind(f *flow, taken []kind, v uint32, spec *state.KeptSpec) []kind {
+	s, words := fs.placement.registry.supply, spec.Words()
 	c := s.Intern(sched.RequirementsOf(&words))
 	if f.holds[c] {
 		s.Release(c)
@@ -43,7 +44,7 @@ func (fs *flows) dropKinds(f *flow, taken []kind) {
 }
 
 // admitKind checks the class that was taken for a spec just now.
-func (fs *flows) admitKind(f *flow, spec *keptSpec) error {
+func (fs *flows) admitKind(f *flow, spec *state.KeptSpec) error {
 	if n := len(f.holds); n > limits.MaxWorkflowClasses {
 		return rota.Refusef(rota.KindInvalid, "requires", "the nodes of workflow %s have more than %d different requirement sets: give "+
 			"more of them the same, or split the workflow", f.id, limits.MaxWorkflowClasses)
@@ -60,7 +61,7 @@ func (fs *flows) holdKinds(f *flow) error {
 	f.holds = make(map[sched.ClassID]bool, len(f.kinds))
 	taken := make([]kind, 0, len(f.kinds))
 	for _, k := range f.kinds {
-		spec := f.rows[k.vertex].spec
+		spec := f.rows[k.vertex].Spec
 		taken = fs.takeKind(f, taken, k.vertex, spec)
 		if err := fs.admitKind(f, spec); err != nil {
 			fs.dropKinds(f, taken)
@@ -81,34 +82,34 @@ func (fs *flows) freeKinds(f *flow) {
 }
 
 // deriveKinds finds the classes of a workflow's nodes anew.
-func (fs *flows) deriveKinds(f *flow, r *workflowRow) {
+func (fs *flows) deriveKinds(f *flow, r *state.WorkflowRow) {
 	for _, v := range f.rows {
-		f.kinds = fs.takeKind(f, f.kinds, v.number, v.spec)
+		f.kinds = fs.takeKind(f, f.kinds, v.Number, v.Spec)
 	}
-	if r.state.Terminal() {
+	if r.State.Terminal() {
 		fs.freeKinds(f)
 	}
 }
 
 // kinds checks the classes of a workflow's nodes against their specs.
-func (c *checker) kinds(f *flow, r *workflowRow) {
+func (c *checker) kinds(f *flow, r *state.WorkflowRow) {
 	known, at := make(map[string]bool, len(f.kinds)), 0
 	for _, v := range f.rows {
-		words := v.spec.words()
+		words := v.Spec.Words()
 		requirements := sched.RequirementsOf(&words)
 		key := requirements.Key()
 		if known[key] {
 			continue
 		}
 		known[key] = true
-		if at >= len(f.kinds) || f.kinds[at].vertex != v.number || f.holds != nil && !f.holds[f.kinds[at].class] {
-			c.fault("I4: the class of vertex %d of workflow %s is not filed", v.number, r.id)
+		if at >= len(f.kinds) || f.kinds[at].vertex != v.Number || f.holds != nil && !f.holds[f.kinds[at].class] {
+			c.fault("I4: the class of vertex %d of workflow %s is not filed", v.Number, r.Id)
 			return
 		}
 		at++
 	}
-	if at != len(f.kinds) || (f.holds == nil) != r.state.Terminal() || f.holds != nil && len(f.holds) != at {
-		c.fault("I4: workflow %s, which is %s, has nodes of %d classes, filed are %d and held %d", r.id, r.state, at, len(f.kinds),
+	if at != len(f.kinds) || (f.holds == nil) != r.State.Terminal() || f.holds != nil && len(f.holds) != at {
+		c.fault("I4: workflow %s, which is %s, has nodes of %d classes, filed are %d and held %d", r.Id, r.State, at, len(f.kinds),
 			len(f.holds))
 	}
 }
@@ -117,20 +118,20 @@ func (c *checker) kinds(f *flow, r *workflowRow) {
 // those of nodes share their specs.
 func (fs *flows) deriveFlows() error {
 	var err error
-	fs.workflows.scan(func(id rota.WorkflowID, r *workflowRow) bool {
+	fs.workflows.Scan(func(id rota.WorkflowID, r *state.WorkflowRow) bool {
 		fs.flowIndex.all.add(r, 1)
-		if r.leaving {
-			fs.flowIndex.leaving.Set(r.seq, id)
+		if r.Leaving {
+			fs.flowIndex.leaving.Set(r.Seq, id)
 			return true
 		}
-		if fs.s.queues.get(r.queue) == nil || r.added > r.nodes || r.from > r.added {
-			err = fmt.Errorf("workflow %s contradicts itself, or is of the unknown queue %q", id, r.queue)
+		if fs.s.QueueTable.Get(r.Queue) == nil || r.Added > r.Nodes || r.From > r.Added {
+			err = fmt.Errorf("workflow %s contradicts itself, or is of the unknown queue %q", id, r.Queue)
 			return false
 		}
 		fs.flowIndex.kept.add(r, 1)
 		fs.flowIndex.byID[id] = newFlow(r)
-		fs.s.timers.upload.set(string(id), 0, r.lapses())
-		if r.endures() {
+		fs.s.Timers.Upload.Refile(string(id), 0, r.Lapses())
+		if r.Endures() {
 			fs.noteOver(r, 1)
 		}
 		return true
@@ -138,14 +139,14 @@ func (fs *flows) deriveFlows() error {
 	if err != nil {
 		return err
 	}
-	fs.vertices.scan(func(_ string, v *vertexRow) bool {
+	fs.vertices.Scan(func(_ string, v *state.VertexRow) bool {
 		err = fs.deriveVertex(v)
 		return err == nil
 	})
 	if err != nil {
 		return err
 	}
-	fs.workflows.scan(func(id rota.WorkflowID, r *workflowRow) bool {
+	fs.workflows.Scan(func(id rota.WorkflowID, r *state.WorkflowRow) bool {
 		if f := fs.flowIndex.byID[id]; f != nil {
 			err = fs.deriveFlow(f, r)
 		}
@@ -155,24 +156,24 @@ func (fs *flows) deriveFlows() error {
 }
 
 // deriveVertex adds a vertex to its flow; they come in the order of their numbers.
-func (fs *flows) deriveVertex(v *vertexRow) error {
-	fs.flowIndex.attempts += len(v.past.list())
-	r, f := fs.workflows.get(v.workflow), fs.flowIndex.byID[v.workflow]
-	_, name, _ := rota.SplitNodeJobID(v.spec.ID)
+func (fs *flows) deriveVertex(v *state.VertexRow) error {
+	fs.flowIndex.attempts += len(v.Past.List())
+	r, f := fs.workflows.Get(v.Workflow), fs.flowIndex.byID[v.Workflow]
+	_, name, _ := rota.SplitNodeJobID(v.Spec.ID)
 	switch {
-	case r == nil || f == nil && !r.leaving:
-		return fmt.Errorf("vertex %d is of the unknown workflow %q", v.number, v.workflow)
-	case v.spec.ID != rota.NodeJobID(v.workflow, name) || fs.s.queues.get(v.spec.Queue) == nil:
-		return fmt.Errorf("vertex %d of workflow %s has id %q and queue %q", v.number, v.workflow, v.spec.ID, v.spec.Queue)
+	case r == nil || f == nil && !r.Leaving:
+		return fmt.Errorf("vertex %d is of the unknown workflow %q", v.Number, v.Workflow)
+	case v.Spec.ID != rota.NodeJobID(v.Workflow, name) || fs.s.QueueTable.Get(v.Spec.Queue) == nil:
+		return fmt.Errorf("vertex %d of workflow %s has id %q and queue %q", v.Number, v.Workflow, v.Spec.ID, v.Spec.Queue)
 	case f == nil:
 		return nil
 	}
-	if _, twice := f.byName[name]; twice || int(v.number) != len(f.rows) || v.number >= r.added {
-		return fmt.Errorf("vertex %d of workflow %s, node %q, stands twice or out of order", v.number, v.workflow, name)
+	if _, twice := f.byName[name]; twice || int(v.Number) != len(f.rows) || v.Number >= r.Added {
+		return fmt.Errorf("vertex %d of workflow %s, node %q, stands twice or out of order", v.Number, v.Workflow, name)
 	}
-	if by, grown := v.grownBy(); grown {
-		if s := f.sprouts[by]; by >= v.number || f.rows[by].state != rota.NodeState(rota.JobCompleted) || s != nil && s.first+s.n != v.number {
-			return fmt.Errorf("vertex %d of workflow %s was grown by %d, apart from others", v.number, v.workflow, by)
+	if by, grown := v.GrownBy(); grown {
+		if s := f.sprouts[by]; by >= v.Number || f.rows[by].State != rota.NodeState(rota.JobCompleted) || s != nil && s.first+s.n != v.Number {
+			return fmt.Errorf("vertex %d of workflow %s was grown by %d, apart from others", v.Number, v.Workflow, by)
 		}
 	}
 	f.append(v)
@@ -181,35 +182,35 @@ func (fs *flows) deriveVertex(v *vertexRow) error {
 
 // deriveFlow counts what has ended of a workflow's parents, and files what is to be
 // done for it.
-func (fs *flows) deriveFlow(f *flow, r *workflowRow) error {
-	open := r.state == rota.WorkflowOpen
-	if len(f.rows) != int(r.added) || !open && (r.added != r.nodes || r.added == 0) {
-		return fmt.Errorf("workflow %s has %d vertices, %d of %d should be there", f.id, len(f.rows), r.added, r.nodes)
+func (fs *flows) deriveFlow(f *flow, r *state.WorkflowRow) error {
+	open := r.State == rota.WorkflowOpen
+	if len(f.rows) != int(r.Added) || !open && (r.Added != r.Nodes || r.Added == 0) {
+		return fmt.Errorf("workflow %s has %d vertices, %d of %d should be there", f.id, len(f.rows), r.Added, r.Nodes)
 	}
 	for _, v := range f.rows {
 		switch {
-		case v.state == rota.NodeState(rota.JobCompleted):
-			f.queues[f.queueAt[v.spec.Queue]].completed++
-			f.ripple(v.number, func(c uint32) { f.waiting[c]-- }) // what it grew has larger numbers
-		case v.lost():
-			f.spoil(v.number, 1, func(c uint32) { f.lost[c]++ })
+		case v.State == rota.NodeState(rota.JobCompleted):
+			f.queues[f.queueAt[v.Spec.Queue]].completed++
+			f.ripple(v.Number, func(c uint32) { f.waiting[c]-- }) // what it grew has larger numbers
+		case v.Lost():
+			f.spoil(v.Number, 1, func(c uint32) { f.lost[c]++ })
 		}
-		f.settle(v.number, func(c uint32) { f.open[c]-- })
+		f.settle(v.Number, func(c uint32) { f.open[c]-- })
 	}
 	fs.deriveKinds(f, r)
-	if r.redo && r.from > 0 {
-		f.redo, _ = f.after(r.from - 1)
+	if r.Redo && r.From > 0 {
+		f.redo, _ = f.after(r.From - 1)
 	}
-	if r.passing() {
+	if r.Passing() {
 		fs.flowIndex.passing.Set(f.seq, f)
 	}
 	for _, v := range f.rows {
-		fs.s.timers.gate.set(v.key, 0, v.gateDue())
+		fs.s.Timers.Gate.Refile(v.Key, 0, v.GateDue())
 		switch {
-		case open && len(v.parents) == 0:
-			f.work.Insert(v.number)
-		case r.state == rota.WorkflowRunning:
-			fs.addWork(f, r, v.number)
+		case open && len(v.Parents) == 0:
+			f.work.Insert(v.Number)
+		case r.State == rota.WorkflowRunning:
+			fs.addWork(f, r, v.Number)
 		}
 	}
 	return nil
@@ -217,18 +218,18 @@ func (fs *flows) deriveFlow(f *flow, r *workflowRow) error {
 
 // deriveNodeJob lets the job of a node share its vertex's spec, and tells where its
 // parents' outputs lie.
-func (fs *flows) deriveNodeJob(j *jobRow) error {
-	if j.workflow == "" {
+func (fs *flows) deriveNodeJob(j *state.JobRow) error {
+	if j.Workflow == "" {
 		return nil
 	}
-	f := fs.flowIndex.byID[j.workflow]
-	if f == nil || int(j.vertex) >= len(f.rows) || f.rows[j.vertex].spec.ID != j.spec.ID {
-		return fmt.Errorf("job %s is of no vertex of workflow %q", j.spec.ID, j.workflow)
+	f := fs.flowIndex.byID[j.Workflow]
+	if f == nil || int(j.Vertex) >= len(f.rows) || f.rows[j.Vertex].Spec.ID != j.Spec.ID {
+		return fmt.Errorf("job %s is of no vertex of workflow %q", j.Spec.ID, j.Workflow)
 	}
-	v := f.rows[j.vertex]
-	if hashSpec(&fs.s.ledger.enc, v.spec) != j.specHash {
-		return fmt.Errorf("job %s has another spec than its vertex", j.spec.ID)
+	v := f.rows[j.Vertex]
+	if state.HashSpec(&fs.s.Ledger.Enc, v.Spec) != j.SpecHash {
+		return fmt.Errorf("job %s has another spec than its vertex", j.Spec.ID)
 	}
-	j.spec, j.data = v.spec, f.data(v) // a node's job has a jobLife
+	j.Spec, j.Data = v.Spec, f.data(v) // a node's job has a jobLife
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -12,75 +13,75 @@ import (
 // events, its tombstone, its record and its output are those of any other node's.
 
 // weighSignal counts what a signal keeps in a workflow; r is editable.
-func (fs *flows) weighSignal(r *workflowRow, bytes int64) {
-	r.bytes += bytes
+func (fs *flows) weighSignal(r *state.WorkflowRow, bytes int64) {
+	r.Bytes += bytes
 	fs.flowIndex.all.bytes += bytes
 	fs.flowIndex.kept.bytes += bytes
 }
 
 // releaseGate lets a gate wait whose parents have completed.
-func (fs *flows) releaseGate(f *flow, r *workflowRow, number uint32) {
+func (fs *flows) releaseGate(f *flow, r *state.WorkflowRow, number uint32) {
 	fs.dropWork(f, number)
-	v, now := fs.editVertex(f, number), fs.s.head.now()
-	g := *v.gate
-	if g.since = now; g.terms.Timeout > 0 {
-		g.due = now.Date + rota.Date(g.terms.Timeout.Milliseconds())
+	v, now := fs.editVertex(f, number), fs.s.Header.Now()
+	g := *v.Gate
+	if g.Since = now; g.Terms.Timeout > 0 {
+		g.Due = now.Date + rota.Date(g.Terms.Timeout.Milliseconds())
 	}
-	v.gate = &g
-	r.waiting++
-	fs.s.timers.gate.set(v.key, 0, v.gateDue())
-	e := rota.Event{Kind: rota.EventGateWaiting, Job: v.spec.ID, Node: vertexName(v)}
-	if g.due != 0 {
-		e.Deadline = now.On(g.due)
+	v.Gate = &g
+	r.Waiting++
+	fs.s.Timers.Gate.Refile(v.Key, 0, v.GateDue())
+	e := rota.Event{Kind: rota.EventGateWaiting, Job: v.Spec.ID, Node: state.VertexName(v)}
+	if g.Due != 0 {
+		e.Deadline = now.On(g.Due)
 	}
 	fs.emitFlow(r, e)
 }
 
 // stopWaiting takes a gate from those that wait, where it is one; r and v are editable.
-func (fs *flows) stopWaiting(r *workflowRow, v *vertexRow) {
-	if v.waits() {
-		fs.s.timers.gate.set(v.key, v.gateDue(), 0)
-		r.waiting--
+func (fs *flows) stopWaiting(r *state.WorkflowRow, v *state.VertexRow) {
+	if v.Waits() {
+		fs.s.Timers.Gate.Refile(v.Key, v.GateDue(), 0)
+		r.Waiting--
 	}
 }
 
 // leaveGate releases what a gate holds that is about to end; r and v are editable.
-func (fs *flows) leaveGate(r *workflowRow, v *vertexRow) {
-	if v.gate == nil {
+func (fs *flows) leaveGate(r *state.WorkflowRow, v *state.VertexRow) {
+	if v.Gate == nil {
 		return
 	}
 	fs.stopWaiting(r, v)
-	fs.weighSignal(r, -v.gate.held())
-	g := *v.gate
-	g.payload, g.due = nil, 0
-	v.gate = &g
+	fs.weighSignal(r, -v.Gate.Held())
+	g := *v.Gate
+	g.Payload, g.Due = nil, 0
+	v.Gate = &g
 }
 
 // passGate ends a gate as its signal says; j is the job that was made of it, g what it had.
-func (fs *flows) passGate(j *jobRow, g *gate) {
-	if !g.refuse {
-		fs.completeGate(j, rota.ReasonDone, g.payload)
+func (fs *flows) passGate(j *state.JobRow, g *state.Gate) {
+	if !g.Refuse {
+		fs.completeGate(j, rota.ReasonDone, g.Payload)
 		return
 	}
 	fs.life.own(j)
-	j.lastReason, j.lastError = rota.ReasonGateRefused, tail(string(g.payload), limits.MaxErrorBytes)
+	j.LastReason, j.LastError = rota.ReasonGateRefused, state.Tail(string(g.Payload), limits.MaxErrorBytes)
 	fs.life.die(j, rota.ReasonGateRefused)
 }
 
 // completeGate ends a gate well.
-func (fs *flows) completeGate(j *jobRow, why rota.Reason, output []byte) {
+func (fs *flows) completeGate(j *state.JobRow, why rota.Reason, output []byte) {
 	digest := sha256.Sum256(output)
-	fs.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Reason: why,
-		Payload: fs.s.journal.done(digest[:])})
+	fs.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: j.Spec.ID, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant, Reason: why,
+		Payload: fs.s.Journal.Done(digest[:])})
 	fs.life.finish(j, rota.JobCompleted, why, result{output: output, digest: digest[:]})
 }
 
 // fireGate ends a gate that nobody signalled in time.
 func (fs *flows) fireGate(key string) {
-	v := fs.vertices.get(key)
-	f, r := fs.flowIndex.byID[v.workflow], fs.workflows.edit(v.workflow)
-	j := fs.makeJob(f, r, v.number)
-	if v.gate.terms.OnTimeout == rota.GateCompletes {
+	v := fs.vertices.Get(key)
+	f, r := fs.flowIndex.byID[v.Workflow], fs.workflows.Edit(v.Workflow)
+	j := fs.makeJob(f, r, v.Number)
+	if v.Gate.Terms.OnTimeout == rota.GateCompletes {
 		fs.completeGate(j, rota.ReasonGateTimeout, nil)
 		return
 	}
@@ -88,17 +89,17 @@ func (fs *flows) fireGate(key string) {
 }
 
 // gates checks the gates of a workflow that is kept.
-func (c *checker) gates(f *flow, r *workflowRow) {
+func (c *checker) gates(f *flow, r *state.WorkflowRow) {
 	for _, v := range f.rows {
-		g := v.gate
+		g := v.Gate
 		if g == nil {
 			continue
 		}
-		if v.waits() && (f.waiting[v.number] > 0 || r.state != rota.WorkflowRunning) || g.since.Clock > c.m.head.clock {
-			c.fault("I5: gate %s waits for its signal since %d, and for %d parents", v.spec.ID, g.since.Clock, f.waiting[v.number])
+		if v.Waits() && (f.waiting[v.Number] > 0 || r.State != rota.WorkflowRunning) || g.Since.Clock > c.m.Header.Clock {
+			c.fault("I5: gate %s waits for its signal since %d, and for %d parents", v.Spec.ID, g.Since.Clock, f.waiting[v.Number])
 		}
-		if v.state != vertexBlocked && (g.held() > 0 || g.due != 0) || g.signal == "" && (g.held() > 0 || g.refuse) {
-			c.fault("I4: gate %s is %s and keeps %d bytes of signal %q", v.spec.ID, v.state, g.held(), g.signal)
+		if v.State != state.VertexBlocked && (g.Held() > 0 || g.Due != 0) || g.Signal == "" && (g.Held() > 0 || g.Refuse) {
+			c.fault("I4: gate %s is %s and keeps %d bytes of signal %q", v.Spec.ID, v.State, g.Held(), g.Signal)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -23,28 +24,28 @@ type sprouts struct {
 }
 
 // note files a vertex that is appended with the one that grew it.
-func (f *flow) note(v *vertexRow) {
-	by, grown := v.grownBy()
+func (f *flow) note(v *state.VertexRow) {
+	by, grown := v.GrownBy()
 	if !grown {
 		return
 	}
 	s := f.sprouts[by]
 	if s == nil {
-		s = &sprouts{first: v.number}
+		s = &sprouts{first: v.Number}
 		if f.sprouts == nil {
 			f.sprouts = make(map[uint32]*sprouts)
 		}
 		f.sprouts[by] = s
 	}
 	s.n++
-	if v.joins() {
+	if v.Joins() {
 		s.open++
 		s.unsettled++
 	}
 }
 
 // grown are the vertices that one grew.
-func (f *flow) grown(number uint32) []*vertexRow {
+func (f *flow) grown(number uint32) []*state.VertexRow {
 	s := f.sprouts[number]
 	if s == nil {
 		return nil
@@ -55,7 +56,7 @@ func (f *flow) grown(number uint32) []*vertexRow {
 // through reports whether a vertex has COMPLETED, and what joins of what it grew is through.
 func (f *flow) through(number uint32) bool {
 	s := f.sprouts[number]
-	return f.rows[number].state == rota.NodeState(rota.JobCompleted) && (s == nil || s.open == 0)
+	return f.rows[number].State == rota.NodeState(rota.JobCompleted) && (s == nil || s.open == 0)
 }
 
 // ripple does for each vertex that is through as a vertex is: what waits for them is handed to
@@ -66,10 +67,10 @@ func (f *flow) ripple(number uint32, wait func(child uint32)) {
 			wait(c)
 		}
 		v := f.rows[number]
-		if !v.joins() {
+		if !v.Joins() {
 			return
 		}
-		number, _ = v.grownBy()
+		number, _ = v.GrownBy()
 		f.sprouts[number].open--
 	}
 }
@@ -82,10 +83,10 @@ func (f *flow) spoil(number uint32, by int, wait func(child uint32)) {
 			wait(c)
 		}
 		v := f.rows[number]
-		if !v.joins() {
+		if !v.Joins() {
 			return
 		}
-		number, _ = v.grownBy()
+		number, _ = v.GrownBy()
 		s := f.sprouts[number]
 		before := s.lost
 		if s.lost += by; before > 0 && s.lost > 0 {
@@ -96,27 +97,27 @@ func (f *flow) spoil(number uint32, by int, wait func(child uint32)) {
 
 // sources are the vertices that one waits for, or did: its parents with what joins of what
 // they grew, by their numbers.
-func (f *flow) sources(v *vertexRow) []uint32 {
+func (f *flow) sources(v *state.VertexRow) []uint32 {
 	if len(f.sprouts) == 0 {
-		return v.parents
+		return v.Parents
 	}
 	var list []uint32
-	seen := make(map[uint32]bool, len(v.parents))
+	seen := make(map[uint32]bool, len(v.Parents))
 	add := func(n uint32) {
 		if !seen[n] {
 			seen[n] = true
 			list = append(list, n)
 		}
 	}
-	for _, p := range v.parents {
+	for _, p := range v.Parents {
 		add(p)
-		if !v.awaits(p) {
+		if !v.Awaits(p) {
 			continue
 		}
 		for at := len(list) - 1; at < len(list); at++ {
 			for _, s := range f.grown(list[at]) {
-				if s.joins() {
-					add(s.number)
+				if s.Joins() {
+					add(s.Number)
 				}
 			}
 		}
@@ -126,7 +127,7 @@ func (f *flow) sources(v *vertexRow) []uint32 {
 }
 
 // newQueues are those of a completion's children in which the workflow has no nodes.
-func (fs *flows) newQueues(l *leaseRow, op *fsmpb.LeaseOp) (list []string) {
+func (fs *flows) newQueues(l *state.LeaseRow, op *fsmpb.LeaseOp) (list []string) {
 	var g fsmpb.Growth
 	f, _ := fs.vertex(l.Job)
 	if n := len(op.GetChildren()); f == nil || n == 0 || n > limits.MaxChildrenBytes || proto.Unmarshal(op.GetChildren(), &g) != nil {
@@ -134,7 +135,7 @@ func (fs *flows) newQueues(l *leaseRow, op *fsmpb.LeaseOp) (list []string) {
 	}
 	for _, n := range g.GetNodes() {
 		queue := rota.QueueName(n.GetSpec().GetQueue())
-		if _, has := f.queueAt[queue]; !has && queue != "" && queue != fs.workflows.get(f.id).queue {
+		if _, has := f.queueAt[queue]; !has && queue != "" && queue != fs.workflows.Get(f.id).Queue {
 			list = append(list, string(queue))
 		}
 	}

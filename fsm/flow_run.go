@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/rotasched/rota"
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
+)
 
 // A node runs on success, which is usual, on failure or always (SPEC §11.8). The last two wait until each of their
 // parents is settled: it has ended, and so has what joins of what it grew. They outlive a workflow that is ending.
@@ -9,12 +12,12 @@ import "github.com/rotasched/rota"
 const runRules = 2
 
 // outliving are the vertices to be processed that outlive the end of their workflow.
-func (f *flow) outliving(r *workflowRow) (numbers []uint32) {
+func (f *flow) outliving(r *state.WorkflowRow) (numbers []uint32) {
 	if !f.conditional {
 		return nil
 	}
 	f.work.Scan(func(number uint32) bool {
-		if f.rows[number].outlives(r.ending) {
+		if f.rows[number].Outlives(r.Ending) {
 			numbers = append(numbers, number)
 		}
 		return true
@@ -25,7 +28,7 @@ func (f *flow) outliving(r *workflowRow) (numbers []uint32) {
 // settled reports whether a vertex has ended, and what joins of what it grew is settled.
 func (f *flow) settled(number uint32) bool {
 	s := f.sprouts[number]
-	return f.rows[number].over() && (s == nil || s.unsettled == 0)
+	return f.rows[number].Over() && (s == nil || s.unsettled == 0)
 }
 
 // settle does for each vertex that is settled as a vertex is: what waits for them is handed to wait.
@@ -35,10 +38,10 @@ func (f *flow) settle(number uint32, wait func(child uint32)) {
 			wait(c)
 		}
 		v := f.rows[number]
-		if !v.joins() {
+		if !v.Joins() {
 			return
 		}
-		number, _ = v.grownBy()
+		number, _ = v.GrownBy()
 		f.sprouts[number].unsettled--
 	}
 }
@@ -50,10 +53,10 @@ func (f *flow) unsettle(number uint32, wait func(child uint32)) {
 			wait(c)
 		}
 		v := f.rows[number]
-		if !v.joins() {
+		if !v.Joins() {
 			return
 		}
-		number, _ = v.grownBy()
+		number, _ = v.GrownBy()
 		s := f.sprouts[number]
 		if s.unsettled++; s.unsettled > 1 {
 			return
@@ -63,9 +66,9 @@ func (f *flow) unsettle(number uint32, wait func(child uint32)) {
 
 // skips returns why a vertex that is due does not run; ReasonNone says that it does. What waits for what was not
 // needed is not needed either.
-func (f *flow) skips(v *vertexRow) rota.Reason {
+func (f *flow) skips(v *state.VertexRow) rota.Reason {
 	switch {
-	case v.run == rota.RunAlways:
+	case v.Run == rota.RunAlways:
 		return rota.ReasonNone
 	case !f.conditional:
 		return rota.ReasonParentFailed
@@ -73,12 +76,12 @@ func (f *flow) skips(v *vertexRow) rota.Reason {
 	failed := false
 	for _, p := range f.sources(v) {
 		parent := f.rows[p]
-		failed = failed || parent.lost() && !parent.unneeded()
+		failed = failed || parent.Lost() && !parent.Unneeded()
 	}
 	switch {
-	case v.run == rota.RunOnFailure && failed:
+	case v.Run == rota.RunOnFailure && failed:
 		return rota.ReasonNone
-	case v.run == rota.RunOnFailure || !failed:
+	case v.Run == rota.RunOnFailure || !failed:
 		return rota.ReasonNotNeeded
 	default:
 		return rota.ReasonParentFailed

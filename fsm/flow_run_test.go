@@ -52,8 +52,8 @@ func (b *bench) works(d *dag, fails ...string) {
 func (b *bench) nodeStates(d *dag, want ...string) {
 	b.t.Helper()
 	for n, v := range b.flows.flowIndex.byID[d.ID].rows {
-		if got := v.state.String(); got != want[n] {
-			b.t.Fatalf("node %d is %s (%s), %s is wanted", n, got, v.reason, want[n])
+		if got := v.State.String(); got != want[n] {
+			b.t.Fatalf("node %d is %s (%s), %s is wanted", n, got, v.Reason, want[n])
 		}
 	}
 }
@@ -167,7 +167,7 @@ func TestStartBy(t *testing.T) {
 	b.refuses(rota.KindInvalid, "start_by_ms", submitOp(jobSpec("j", soon, func(s *rota.JobSpec) { s.Delay = 5 * time.Second })))
 	b.ok(queueOp("default", "backoff_base", "20s", "backoff_jitter", "0"))
 	l := b.leased("starts", "w", soon)
-	b.ok(statusOp("w", rota.WorkerDraining, b.fleet.workers.get("w").session))
+	b.ok(statusOp("w", rota.WorkerDraining, b.fleet.workers.Get("w").Session))
 	b.ok(verb(rota.VerbFail, l))
 	b.submit("waits", soon)
 	b.submit("shorter", soon, func(s *rota.JobSpec) { s.TTL = 2 * time.Second })

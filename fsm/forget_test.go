@@ -23,7 +23,7 @@ func TestPenaltiesOutliveAnAbsence(t *testing.T) {
 	}
 	leaves := func(b *bench) {
 		b.t.Helper()
-		b.ok(statusOp("w", rota.WorkerRetired, b.fleet.workers.get("w").session))
+		b.ok(statusOp("w", rota.WorkerRetired, b.fleet.workers.Get("w").Session))
 	}
 	run("a_slashed_stake", func(b *bench) {
 		b.ok(reportOp(b.completed("j", "w")))
@@ -34,9 +34,9 @@ func TestPenaltiesOutliveAnAbsence(t *testing.T) {
 			b.t.Fatalf("back again it is %+v", w)
 		}
 		leaves(b)
-		row := b.fleet.workers.get("w")
-		if at := row.forgetAt(); at != int64(row.since.Clock+limits.PenaltyForgotten) {
-			b.t.Fatalf("it is forgotten at %d, having left at %d", at, row.since.Clock)
+		row := b.fleet.workers.Get("w")
+		if at := row.ForgetAt(); at != int64(row.Since.Clock+limits.PenaltyForgotten) {
+			b.t.Fatalf("it is forgotten at %d, having left at %d", at, row.Since.Clock)
 		}
 	})
 	run("a_suspension", func(b *bench) {

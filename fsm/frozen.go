@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/tidwall/btree"
 )
@@ -13,63 +14,63 @@ import (
 // Frozen is the whole state at one index. Taking it costs about a microsecond;
 // it may be read while the machine goes on (SPEC §13.5).
 type Frozen struct {
-	head     header
+	head     state.Header
 	knows    uint32
 	digest   rota.Digest
-	jobs     *tree.Tree[rota.JobID, *jobRow]
-	leases   *tree.Tree[string, *leaseRow]
-	workers  *tree.Tree[rota.WorkerID, *workerRow]
-	queues   *tree.Tree[rota.QueueName, *queueRow]
-	tombs    *tree.Tree[rota.JobID, tomb]
-	nodes    *tree.Tree[rota.NodeID, *nodeRow]
-	holds    *tree.Tree[rota.JobID, *holdRow]
-	tenants  *tree.Tree[rota.TenantID, *tenantRow]
-	limiters *tree.Tree[string, *limiterRow]
-	domains  *tree.Tree[string, *domainRow]
-	types    *tree.Tree[rota.JobType, *typeRow]
-	staged   *btree.Map[uint64, *record]
+	jobs     *tree.Tree[rota.JobID, *state.JobRow]
+	leases   *tree.Tree[string, *state.LeaseRow]
+	workers  *tree.Tree[rota.WorkerID, *state.WorkerRow]
+	queues   *tree.Tree[rota.QueueName, *state.QueueRow]
+	tombs    *tree.Tree[rota.JobID, state.Tomb]
+	nodes    *tree.Tree[rota.NodeID, *state.NodeRow]
+	holds    *tree.Tree[rota.JobID, *state.HoldRow]
+	tenants  *tree.Tree[rota.TenantID, *state.TenantRow]
+	limiters *tree.Tree[string, *state.LimiterRow]
+	domains  *tree.Tree[string, *state.DomainRow]
+	types    *tree.Tree[rota.JobType, *state.TypeRow]
+	staged   *btree.Map[uint64, *state.Record]
 
-	workflows *tree.Tree[rota.WorkflowID, *workflowRow]
-	vertices  *tree.Tree[string, *vertexRow]
-	deleted   *tree.Tree[string, *deletedRow]
+	workflows *tree.Tree[rota.WorkflowID, *state.WorkflowRow]
+	vertices  *tree.Tree[string, *state.VertexRow]
+	deleted   *tree.Tree[string, *state.DeletedRow]
 
-	roles  *tree.Tree[roleName, *roleRow]
-	tokens *tree.Tree[tokenID, *tokenRow]
-	blocks *tree.Tree[blockKey, *blockRow]
+	roles  *tree.Tree[state.RoleName, *state.RoleRow]
+	tokens *tree.Tree[state.TokenID, *state.TokenRow]
+	blocks *tree.Tree[state.BlockKey, *state.BlockRow]
 
-	issuers *tree.Tree[string, *issuerRow]
-	spent   *tree.Tree[string, *spentRow]
-	backups *tree.Tree[string, *backupRow]
-	tzdata  *tree.Tree[string, *tzdataRow]
+	issuers *tree.Tree[string, *state.IssuerRow]
+	spent   *tree.Tree[string, *state.SpentRow]
+	backups *tree.Tree[string, *state.BackupRow]
+	tzdata  *tree.Tree[string, *state.TzdataRow]
 
-	uniques   *tree.Tree[string, *uniqueRow]
-	merged    *tree.Tree[rota.JobID, *mergedRow]
-	keyRules  *tree.Tree[string, *keyRuleRow]
-	keyCounts *tree.Tree[string, *keyCountRow]
-	schedules *tree.Tree[rota.ScheduleName, *scheduleRow]
-	batches   *tree.Tree[rota.BatchID, *batchRow]
-	hooks     *tree.Tree[rota.WebhookName, *hookRow]
+	uniques   *tree.Tree[string, *state.UniqueRow]
+	merged    *tree.Tree[rota.JobID, *state.MergedRow]
+	keyRules  *tree.Tree[string, *state.KeyRuleRow]
+	keyCounts *tree.Tree[string, *state.KeyCountRow]
+	schedules *tree.Tree[rota.ScheduleName, *state.ScheduleRow]
+	batches   *tree.Tree[rota.BatchID, *state.BatchRow]
+	hooks     *tree.Tree[rota.WebhookName, *state.HookRow]
 	plans     *tree.Tree[rota.PlanID, *planRow]
 	estimates *tree.Tree[string, *estimateRow]
 }
 
 // Freeze takes the state as the last applied entry left it.
 func (m *Machine) Freeze() *Frozen {
-	return &Frozen{head: m.head, knows: m.knows, digest: m.ledger.sum, jobs: m.jobs.freeze(), leases: m.leasing.leases.freeze(),
-		workers: m.fleet.workers.freeze(), queues: m.queues.freeze(), tombs: m.ended.tombs.freeze(), nodes: m.nodes.freeze(),
-		holds: m.placement.holds.freeze(), tenants: m.admission.tenants.freeze(), limiters: m.admission.limiters.freeze(), domains: m.admission.domains.freeze(),
-		types: m.typeStats.types.freeze(), staged: m.ended.staged.records.Copy(), workflows: m.flows.workflows.freeze(),
-		vertices: m.flows.vertices.freeze(), deleted: m.ended.deleted.freeze(),
-		roles: m.access.roles.freeze(), tokens: m.access.tokens.freeze(), blocks: m.access.blocks.freeze(),
-		issuers: m.access.issuers.freeze(), spent: m.access.spent.freeze(), backups: m.backups.freeze(), tzdata: m.tzdata.freeze(),
-		uniques: m.uniques.rows.freeze(), merged: m.uniques.merged.freeze(),
-		keyRules: m.keyring.rules.freeze(), keyCounts: m.keyring.counts.freeze(), schedules: m.schedules.rows.freeze(),
-		plans: m.plans.rows.freeze(), batches: m.batches.rows.freeze(), hooks: m.hooks.rows.freeze(), estimates: m.typeStats.estimates.freeze()}
+	return &Frozen{head: m.Header, knows: m.Knows, digest: m.Ledger.Sum, jobs: m.JobTable.Freeze(), leases: m.leasing.leases.Freeze(),
+		workers: m.fleet.workers.Freeze(), queues: m.QueueTable.Freeze(), tombs: m.ended.tombs.Freeze(), nodes: m.NodeTable.Freeze(),
+		holds: m.placement.holds.Freeze(), tenants: m.admission.tenants.Freeze(), limiters: m.admission.limiters.Freeze(), domains: m.admission.domains.Freeze(),
+		types: m.typeStats.types.Freeze(), staged: m.ended.staged.records.Copy(), workflows: m.flows.workflows.Freeze(),
+		vertices: m.flows.vertices.Freeze(), deleted: m.ended.deleted.Freeze(),
+		roles: m.access.roles.Freeze(), tokens: m.access.tokens.Freeze(), blocks: m.access.blocks.Freeze(),
+		issuers: m.access.issuers.Freeze(), spent: m.access.spent.Freeze(), backups: m.BackupTable.Freeze(), tzdata: m.ZoneTable.Freeze(),
+		uniques: m.uniques.rows.Freeze(), merged: m.uniques.merged.Freeze(),
+		keyRules: m.keyring.rules.Freeze(), keyCounts: m.keyring.counts.Freeze(), schedules: m.schedules.rows.Freeze(),
+		plans: m.plans.rows.Freeze(), batches: m.batches.rows.Freeze(), hooks: m.hooks.rows.Freeze(), estimates: m.typeStats.estimates.Freeze()}
 }
 
 // Archived leaves the staged records out: they are on disk, so that a snapshot need
 // not carry them.
-func (f *Frozen) Archived() { f.staged = &btree.Map[uint64, *record]{} }
+func (f *Frozen) Archived() { f.staged = &btree.Map[uint64, *state.Record]{} }
 
 // Rows counts the rows that grow with the load: jobs, leases, tombstones, nodes of
 // workflows, ranges of deleted jobs.
@@ -81,9 +82,9 @@ func (f *Frozen) Rows() int {
 // staged record, in order: an archive must account for each.
 func (f *Frozen) Unstaged() []uint64 {
 	seqs := make([]uint64, 0, f.tombs.Len())
-	scanTombs(f.tombs, "", func(_ rota.JobID, t *tombRow) bool {
-		if _, staged := f.staged.Get(t.seq); !staged {
-			seqs = append(seqs, t.seq)
+	state.ScanTombs(f.tombs, "", func(_ rota.JobID, t *state.TombRow) bool {
+		if _, staged := f.staged.Get(t.Seq); !staged {
+			seqs = append(seqs, t.Seq)
 		}
 		return true
 	})
@@ -105,69 +106,79 @@ func (f *Frozen) Thaw() (*Machine, error) {
 }
 
 // Ended is the number of the newest terminal job.
-func (f *Frozen) Ended() uint64 { return f.head.tombSeq }
+func (f *Frozen) Ended() uint64 { return f.head.TombSeq }
 
 // Info describes the state as a snapshot's header does.
 func (f *Frozen) Info() rota.SnapshotInfo {
-	return rota.SnapshotInfo{ClusterID: f.head.cluster, Incarnation: f.head.incarnation, Index: f.head.index,
-		Term: f.head.term, Clock: f.head.clock, Date: f.head.date(), Digest: f.digest, RulesVersion: f.head.rules}
+	return rota.SnapshotInfo{ClusterID: f.head.Cluster, Incarnation: f.head.Incarnation, Index: f.head.Index,
+		Term: f.head.Term, Clock: f.head.Clock, Date: f.head.Date(), Digest: f.digest, RulesVersion: f.head.Rules}
 }
 
 // Operations counts all operations applied up to this state.
-func (f *Frozen) Operations() uint64 { return f.head.operations }
+func (f *Frozen) Operations() uint64 { return f.head.Operations }
 
 // Records yields every record in the one order in which they are written: the
 // header, then table by table in key order. A record is valid until the next.
 func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
-	var e encoder
+	var e state.Encoder
 	var err error
 	put := func(kind byte, encode func()) bool { // nothing after an error
 		if err != nil {
 			return false
 		}
-		e.b = e.b[:0]
+		e.B = e.B[:0]
 		encode()
-		err = yield(kind, e.b)
+		err = yield(kind, e.B)
 		return err == nil
 	}
-	put(tagHeader, func() { f.head.canonical(&e) })
-	f.queues.Scan(func(_ rota.QueueName, r *queueRow) bool { return put(tagQueue, func() { r.canonical(&e) }) })
-	f.nodes.Scan(func(_ rota.NodeID, r *nodeRow) bool { return put(tagNode, func() { r.canonical(&e) }) })
-	f.workers.Scan(func(_ rota.WorkerID, r *workerRow) bool { return put(tagWorker, func() { r.canonical(&e) }) })
-	f.jobs.Scan(func(_ rota.JobID, r *jobRow) bool {
-		return put(tagJob, func() { encodeSpec(&e, r.spec); r.canonical(&e) })
+	put(state.TagHeader, func() { f.head.Canonical(&e) })
+	f.queues.Scan(func(_ rota.QueueName, r *state.QueueRow) bool { return put(state.TagQueue, func() { r.Canonical(&e) }) })
+	f.nodes.Scan(func(_ rota.NodeID, r *state.NodeRow) bool { return put(state.TagNode, func() { r.Canonical(&e) }) })
+	f.workers.Scan(func(_ rota.WorkerID, r *state.WorkerRow) bool {
+		return put(state.TagWorker, func() { r.Canonical(&e) })
 	})
-	f.leases.Scan(func(_ string, r *leaseRow) bool { return put(tagLease, func() { r.canonical(&e) }) })
-	f.holds.Scan(func(_ rota.JobID, r *holdRow) bool { return put(tagHold, func() { r.canonical(&e) }) })
-	f.tenants.Scan(func(_ rota.TenantID, r *tenantRow) bool { return put(tagTenant, func() { r.canonical(&e) }) })
-	f.limiters.Scan(func(_ string, r *limiterRow) bool { return put(tagLimiter, func() { r.canonical(&e) }) })
-	f.domains.Scan(func(_ string, r *domainRow) bool { return put(tagDomain, func() { r.canonical(&e) }) })
-	f.types.Scan(func(_ rota.JobType, r *typeRow) bool { return put(tagType, func() { r.canonical(&e) }) })
-	f.workflows.Scan(func(_ rota.WorkflowID, r *workflowRow) bool { return put(tagWorkflow, func() { r.canonical(&e) }) })
-	f.vertices.Scan(func(_ string, r *vertexRow) bool {
-		return put(tagVertex, func() { encodeShape(&e, r.spec, r.parents, r.run, r.gate.own()); r.canonical(&e) })
+	f.jobs.Scan(func(_ rota.JobID, r *state.JobRow) bool {
+		return put(state.TagJob, func() { state.EncodeSpec(&e, r.Spec); r.Canonical(&e) })
 	})
-	f.deleted.Scan(func(_ string, r *deletedRow) bool { return put(tagDeleted, func() { r.canonical(&e) }) })
-	f.roles.Scan(func(_ roleName, r *roleRow) bool { return put(tagRole, func() { r.canonical(&e) }) })
-	f.tokens.Scan(func(_ tokenID, r *tokenRow) bool { return put(tagToken, func() { r.canonical(&e) }) })
-	f.blocks.Scan(func(_ blockKey, r *blockRow) bool { return put(tagBlock, func() { r.canonical(&e) }) })
-	f.issuers.Scan(func(_ string, r *issuerRow) bool { return put(tagIssuer, func() { r.canonical(&e) }) })
-	f.spent.Scan(func(_ string, r *spentRow) bool { return put(tagSpent, func() { r.canonical(&e) }) })
-	f.backups.Scan(func(_ string, r *backupRow) bool { return put(tagBackup, func() { r.canonical(&e) }) })
-	f.uniques.Scan(func(_ string, r *uniqueRow) bool { return put(tagUnique, func() { r.canonical(&e) }) })
-	f.merged.Scan(func(_ rota.JobID, r *mergedRow) bool { return put(tagMerged, func() { r.canonical(&e) }) })
-	f.keyRules.Scan(func(_ string, r *keyRuleRow) bool { return put(tagKeyRule, func() { r.canonical(&e) }) })
-	f.keyCounts.Scan(func(_ string, r *keyCountRow) bool { return put(tagKeyCount, func() { r.canonical(&e) }) })
-	f.schedules.Scan(func(_ rota.ScheduleName, r *scheduleRow) bool { return put(tagSchedule, func() { r.canonical(&e) }) })
-	f.plans.Scan(func(_ rota.PlanID, r *planRow) bool { return put(tagPlan, func() { r.canonical(&e) }) })
-	f.batches.Scan(func(_ rota.BatchID, r *batchRow) bool { return put(tagBatch, func() { r.canonical(&e) }) })
-	f.hooks.Scan(func(_ rota.WebhookName, r *hookRow) bool { return put(tagWebhook, func() { r.canonical(&e) }) })
-	f.tzdata.Scan(func(_ string, r *tzdataRow) bool { return put(tagTZData, func() { r.canonical(&e) }) })
-	f.estimates.Scan(func(_ string, r *estimateRow) bool { return put(tagEstimate, func() { r.canonical(&e) }) })
-	if !plantedGround.dedupeNotInSnapshot() {
-		f.tombs.Scan(func(_ rota.JobID, t tomb) bool { return put(tagTomb, func() { e.b = append(e.b, t...) }) })
+	f.leases.Scan(func(_ string, r *state.LeaseRow) bool { return put(state.TagLease, func() { r.Canonical(&e) }) })
+	f.holds.Scan(func(_ rota.JobID, r *state.HoldRow) bool { return put(state.TagHold, func() { r.Canonical(&e) }) })
+	f.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool {
+		return put(state.TagTenant, func() { r.Canonical(&e) })
+	})
+	f.limiters.Scan(func(_ string, r *state.LimiterRow) bool { return put(state.TagLimiter, func() { r.Canonical(&e) }) })
+	f.domains.Scan(func(_ string, r *state.DomainRow) bool { return put(state.TagDomain, func() { r.Canonical(&e) }) })
+	f.types.Scan(func(_ rota.JobType, r *state.TypeRow) bool { return put(state.TagType, func() { r.Canonical(&e) }) })
+	f.workflows.Scan(func(_ rota.WorkflowID, r *state.WorkflowRow) bool {
+		return put(state.TagWorkflow, func() { r.Canonical(&e) })
+	})
+	f.vertices.Scan(func(_ string, r *state.VertexRow) bool {
+		return put(state.TagVertex, func() { state.EncodeShape(&e, r.Spec, r.Parents, r.Run, r.Gate.Own()); r.Canonical(&e) })
+	})
+	f.deleted.Scan(func(_ string, r *state.DeletedRow) bool { return put(state.TagDeleted, func() { r.Canonical(&e) }) })
+	f.roles.Scan(func(_ state.RoleName, r *state.RoleRow) bool { return put(state.TagRole, func() { r.Canonical(&e) }) })
+	f.tokens.Scan(func(_ state.TokenID, r *state.TokenRow) bool { return put(state.TagToken, func() { r.Canonical(&e) }) })
+	f.blocks.Scan(func(_ state.BlockKey, r *state.BlockRow) bool { return put(state.TagBlock, func() { r.Canonical(&e) }) })
+	f.issuers.Scan(func(_ string, r *state.IssuerRow) bool { return put(state.TagIssuer, func() { r.Canonical(&e) }) })
+	f.spent.Scan(func(_ string, r *state.SpentRow) bool { return put(state.TagSpent, func() { r.Canonical(&e) }) })
+	f.backups.Scan(func(_ string, r *state.BackupRow) bool { return put(state.TagBackup, func() { r.Canonical(&e) }) })
+	f.uniques.Scan(func(_ string, r *state.UniqueRow) bool { return put(state.TagUnique, func() { r.Canonical(&e) }) })
+	f.merged.Scan(func(_ rota.JobID, r *state.MergedRow) bool { return put(state.TagMerged, func() { r.Canonical(&e) }) })
+	f.keyRules.Scan(func(_ string, r *state.KeyRuleRow) bool { return put(state.TagKeyRule, func() { r.Canonical(&e) }) })
+	f.keyCounts.Scan(func(_ string, r *state.KeyCountRow) bool { return put(state.TagKeyCount, func() { r.Canonical(&e) }) })
+	f.schedules.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
+		return put(state.TagSchedule, func() { r.Canonical(&e) })
+	})
+	f.plans.Scan(func(_ rota.PlanID, r *planRow) bool { return put(state.TagPlan, func() { r.Canonical(&e) }) })
+	f.batches.Scan(func(_ rota.BatchID, r *state.BatchRow) bool { return put(state.TagBatch, func() { r.Canonical(&e) }) })
+	f.hooks.Scan(func(_ rota.WebhookName, r *state.HookRow) bool {
+		return put(state.TagWebhook, func() { r.Canonical(&e) })
+	})
+	f.tzdata.Scan(func(_ string, r *state.TzdataRow) bool { return put(state.TagTZData, func() { r.Canonical(&e) }) })
+	f.estimates.Scan(func(_ string, r *estimateRow) bool { return put(state.TagEstimate, func() { r.Canonical(&e) }) })
+	if !state.PlantedGround.DedupeNotInSnapshot() {
+		f.tombs.Scan(func(_ rota.JobID, t state.Tomb) bool { return put(state.TagTomb, func() { e.B = append(e.B, t...) }) })
 	}
-	f.staged.Scan(func(_ uint64, r *record) bool { return put(tagRecord, func() { encodeEnded(&e, r) }) })
+	f.staged.Scan(func(_ uint64, r *state.Record) bool { return put(state.TagRecord, func() { encodeEnded(&e, r) }) })
 	return err
 }
 
@@ -195,94 +206,94 @@ func NewLoaderKnowing(info rota.SnapshotInfo, version uint32) (*Loader, error) {
 
 // Add takes one record.
 func (l *Loader) Add(kind byte, rec []byte) error {
-	m, d := l.m, &decoder{b: rec, specs: &l.m.specs}
+	m, d := l.m, &state.Decoder{B: rec, Specs: &l.m.Specs}
 	fresh := true
 	switch kind {
-	case tagHeader:
-		h := decodeHeader(d)
-		fresh = m.head.index == 0 && m.head.cluster == ""
-		m.head = h
-	case tagQueue:
-		r := decodeQueue(d)
-		fresh = m.queues.load(r.name, r)
-	case tagNode:
-		r := decodeNode(d)
-		fresh = m.nodes.load(r.id, r)
-	case tagWorker:
-		r := decodeWorker(d)
-		fresh = m.fleet.workers.load(r.spec.ID, r)
-	case tagJob:
-		r := decodeJob(d)
-		fresh = m.jobs.load(r.spec.ID, r)
-	case tagLease:
-		r := decodeLease(d)
-		fresh = m.leasing.leases.load(r.key, r)
-	case tagHold:
+	case state.TagHeader:
+		h := state.DecodeHeader(d)
+		fresh = m.Header.Index == 0 && m.Header.Cluster == ""
+		m.Header = h
+	case state.TagQueue:
+		r := state.DecodeQueue(d)
+		fresh = m.QueueTable.Load(r.Name, r)
+	case state.TagNode:
+		r := state.DecodeNode(d)
+		fresh = m.NodeTable.Load(r.Id, r)
+	case state.TagWorker:
+		r := state.DecodeWorker(d)
+		fresh = m.fleet.workers.Load(r.Spec.ID, r)
+	case state.TagJob:
+		r := state.DecodeJob(d)
+		fresh = m.JobTable.Load(r.Spec.ID, r)
+	case state.TagLease:
+		r := state.DecodeLease(d)
+		fresh = m.leasing.leases.Load(r.Key, r)
+	case state.TagHold:
 		r := decodeHold(d)
-		fresh = m.placement.holds.load(r.job, r)
-	case tagTenant:
-		r := decodeTenant(d)
-		fresh = m.admission.tenants.load(r.id, r)
-	case tagLimiter:
-		r := decodeLimiter(d)
-		fresh = m.admission.limiters.load(r.key, r)
-	case tagDomain:
-		r := decodeDomain(d)
-		fresh = m.admission.domains.load(r.key, r)
-	case tagType:
-		r := decodeType(d)
-		fresh = m.typeStats.types.load(r.typ, r)
-	case tagEstimate:
+		fresh = m.placement.holds.Load(r.Job, r)
+	case state.TagTenant:
+		r := state.DecodeTenant(d)
+		fresh = m.admission.tenants.Load(r.Id, r)
+	case state.TagLimiter:
+		r := state.DecodeLimiter(d)
+		fresh = m.admission.limiters.Load(r.Key, r)
+	case state.TagDomain:
+		r := state.DecodeDomain(d)
+		fresh = m.admission.domains.Load(r.Key, r)
+	case state.TagType:
+		r := state.DecodeType(d)
+		fresh = m.typeStats.types.Load(r.Typ, r)
+	case state.TagEstimate:
 		r := decodeEstimate(d)
-		fresh = m.typeStats.estimates.load(r.key, r)
+		fresh = m.typeStats.estimates.Load(r.key, r)
 		m.typeStats.order.Set(r)
-	case tagWorkflow:
-		r := decodeWorkflow(d)
-		fresh = m.flows.workflows.load(r.id, r)
-	case tagVertex:
-		r := decodeVertex(d)
-		fresh = m.flows.vertices.load(r.key, r)
-	case tagDeleted:
+	case state.TagWorkflow:
+		r := state.DecodeWorkflow(d)
+		fresh = m.flows.workflows.Load(r.Id, r)
+	case state.TagVertex:
+		r := state.DecodeVertex(d)
+		fresh = m.flows.vertices.Load(r.Key, r)
+	case state.TagDeleted:
 		r := decodeDeleted(d)
-		fresh = m.ended.deleted.load(deletedKey(r.to), r)
-	case tagRole, tagToken, tagBlock, tagIssuer, tagSpent:
+		fresh = m.ended.deleted.Load(state.DeletedKey(r.To), r)
+	case state.TagRole, state.TagToken, state.TagBlock, state.TagIssuer, state.TagSpent:
 		fresh = m.access.load(kind, d)
-	case tagBackup:
-		fresh = m.backups.load("", decodeBackup(d))
-	case tagTZData:
-		fresh = m.tzdata.load("", decodeTZData(d))
-	case tagUnique:
-		r := decodeUniqueRow(d)
-		fresh = m.uniques.rows.load(r.key, r)
-	case tagMerged:
-		r := decodeMerged(d)
-		fresh = m.uniques.merged.load(r.id, r)
-	case tagKeyRule:
-		r := decodeKeyRule(d)
-		fresh = m.keyring.rules.load(r.key, r)
-	case tagKeyCount:
-		r := decodeKeyCount(d)
-		fresh = m.keyring.counts.load(r.key, r)
-	case tagSchedule:
-		r := decodeSchedule(d)
-		fresh = m.schedules.rows.load(r.spec.Name, r)
-	case tagBatch:
-		r := decodeBatch(d)
-		fresh = m.batches.rows.load(r.id, r)
-	case tagWebhook:
-		r := decodeHook(d)
-		fresh = m.hooks.rows.load(r.spec.Name, r)
-	case tagPlan:
+	case state.TagBackup:
+		fresh = m.BackupTable.Load("", state.DecodeBackup(d))
+	case state.TagTZData:
+		fresh = m.ZoneTable.Load("", state.DecodeTZData(d))
+	case state.TagUnique:
+		r := state.DecodeUniqueRow(d)
+		fresh = m.uniques.rows.Load(r.Key, r)
+	case state.TagMerged:
+		r := state.DecodeMerged(d)
+		fresh = m.uniques.merged.Load(r.Id, r)
+	case state.TagKeyRule:
+		r := state.DecodeKeyRule(d)
+		fresh = m.keyring.rules.Load(r.Key, r)
+	case state.TagKeyCount:
+		r := state.DecodeKeyCount(d)
+		fresh = m.keyring.counts.Load(r.Key, r)
+	case state.TagSchedule:
+		r := state.DecodeSchedule(d)
+		fresh = m.schedules.rows.Load(r.Spec.Name, r)
+	case state.TagBatch:
+		r := state.DecodeBatch(d)
+		fresh = m.batches.rows.Load(r.Id, r)
+	case state.TagWebhook:
+		r := state.DecodeHook(d)
+		fresh = m.hooks.rows.Load(r.Spec.Name, r)
+	case state.TagPlan:
 		r := decodePlan(d)
-		fresh = m.plans.rows.load(r.spec.ID, r)
-	case tagTomb:
-		fresh = m.ended.tombs.load(decodeTomb(d))
-	case tagRecord:
+		fresh = m.plans.rows.Load(r.spec.ID, r)
+	case state.TagTomb:
+		fresh = m.ended.tombs.Load(state.DecodeTomb(d))
+	case state.TagRecord:
 		fresh = m.ended.staged.load(decodeEnded(d))
 	default:
 		return rota.Refusef(rota.KindConflict, "record", "record kind %d is unknown: start a newer binary", kind)
 	}
-	if err := d.done(); err != nil {
+	if err := d.Done(); err != nil {
 		return fmt.Errorf("record of kind %d: %w", kind, err)
 	}
 	if !fresh {
@@ -292,23 +303,23 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 }
 
 // load takes one record of access; false where the row is there already.
-func (ac *authority) load(kind byte, d *decoder) bool {
+func (ac *authority) load(kind byte, d *state.Decoder) bool {
 	switch kind {
-	case tagRole:
-		r := decodeRole(d)
-		return ac.roles.load(roleName(r.Name), r)
-	case tagToken:
-		r := decodeToken(d)
-		return ac.tokens.load(tokenID(r.ID), r)
-	case tagBlock:
-		r := decodeBlock(d)
-		return ac.blocks.load(r.key, r)
-	case tagIssuer:
-		r := decodeIssuer(d)
-		return ac.issuers.load(r.URL, r)
-	case tagSpent:
-		r := decodeSpent(d)
-		return ac.spent.load(string(r.hash[:]), r)
+	case state.TagRole:
+		r := state.DecodeRole(d)
+		return ac.roles.Load(state.RoleName(r.Name), r)
+	case state.TagToken:
+		r := state.DecodeToken(d)
+		return ac.tokens.Load(state.TokenID(r.ID), r)
+	case state.TagBlock:
+		r := state.DecodeBlock(d)
+		return ac.blocks.Load(r.Key, r)
+	case state.TagIssuer:
+		r := state.DecodeIssuer(d)
+		return ac.issuers.Load(r.URL, r)
+	case state.TagSpent:
+		r := state.DecodeSpent(d)
+		return ac.spent.Load(string(r.Hash[:]), r)
 	default:
 		panic("fsm: Add names the kinds of access")
 	}
@@ -318,21 +329,21 @@ func (ac *authority) load(kind byte, d *decoder) bool {
 // and only then gives the machine away.
 func (l *Loader) Finish() (*Machine, error) {
 	m := l.m
-	if m.head.index != 0 { // before the first entry nothing is hashed
-		m.head.hash = hashRow(&m.ledger.enc, tagHeader, &m.head)
-		m.ledger.add(m.head.hash)
+	if m.Header.Index != 0 { // before the first entry nothing is hashed
+		m.Header.Hash = state.HashRow(&m.Ledger.Enc, state.TagHeader, &m.Header)
+		m.Ledger.Add(m.Header.Hash)
 	}
-	if m.ledger.sum != l.want.Digest {
+	if m.Ledger.Sum != l.want.Digest {
 		return nil, rota.Refusef(rota.KindConflict, "digest", "state has digest %s, the snapshot says %s: it is damaged",
-			m.ledger.sum, l.want.Digest)
+			m.Ledger.Sum, l.want.Digest)
 	}
-	if m.head.index != l.want.Index || m.head.cluster != l.want.ClusterID {
+	if m.Header.Index != l.want.Index || m.Header.Cluster != l.want.ClusterID {
 		return nil, rota.Refusef(rota.KindConflict, "index", "state is of cluster %q at index %d, the snapshot says %q at %d",
-			m.head.cluster, m.head.index, l.want.ClusterID, l.want.Index)
+			m.Header.Cluster, m.Header.Index, l.want.ClusterID, l.want.Index)
 	}
-	if m.head.rules != l.want.RulesVersion {
+	if m.Header.Rules != l.want.RulesVersion {
 		return nil, rota.Refusef(rota.KindConflict, "state", "state is of rules version %d, the snapshot says %d: it is damaged",
-			m.head.rules, l.want.RulesVersion)
+			m.Header.Rules, l.want.RulesVersion)
 	}
 	if err := m.derive(); err != nil {
 		return nil, err
@@ -349,20 +360,20 @@ func (l *Loader) Finish() (*Machine, error) {
 func (m *Machine) derive() error {
 	m.keyring.deriveRules()
 	defer func() { m.keyring.restoring = false }()
-	m.queues.scan(func(_ rota.QueueName, q *queueRow) bool {
+	m.QueueTable.Scan(func(_ rota.QueueName, q *state.QueueRow) bool {
 		m.admission.initLanes(q, m.placement.addIndex(q))
 		return true
 	})
-	m.fleet.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
-		w.grants = m.access.work(w.by, w.spec.Queues)
+	m.fleet.workers.Scan(func(_ rota.WorkerID, w *state.WorkerRow) bool {
+		w.Grants = m.access.work(w.By, w.Spec.Queues)
 		m.placement.supplyOf(w)
 		m.fleet.timeReputation(w)
-		m.timers.offer.set(string(w.spec.ID), 0, int64(w.offersUntil))
+		m.Timers.Offer.Refile(string(w.Spec.ID), 0, int64(w.OffersUntil))
 		return true
 	})
-	m.ended.staged.records.Scan(func(seq uint64, r *record) bool {
-		if _, kept := m.ended.tombs.order.at(seq); !kept {
-			m.ended.staged.loose.Set(looseRecord{r.spec.ID, seq})
+	m.ended.staged.records.Scan(func(seq uint64, r *state.Record) bool {
+		if _, kept := m.ended.tombs.Order.At(seq); !kept {
+			m.ended.staged.loose.Set(looseRecord{r.Spec.ID, seq})
 		}
 		return true
 	})
@@ -371,28 +382,28 @@ func (m *Machine) derive() error {
 		return err
 	}
 	m.keyring.derive()
-	m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
+	m.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
 		err = m.deriveJob(j)
 		return err == nil
 	})
 	if err != nil {
 		return err
 	}
-	m.queues.scan(func(name rota.QueueName, q *queueRow) bool {
+	m.QueueTable.Scan(func(name rota.QueueName, q *state.QueueRow) bool {
 		m.placement.timePromotion(q, m.placement.registry.queues[name])
 		return true
 	})
-	m.leasing.leases.scan(func(key string, r *leaseRow) bool {
-		w, j := m.fleet.workers.get(r.Worker), m.jobs.get(r.Job)
-		if w == nil || j == nil && r.ended == nil || m.placement.registry.queues[r.queue] == nil {
+	m.leasing.leases.Scan(func(key string, r *state.LeaseRow) bool {
+		w, j := m.fleet.workers.Get(r.Worker), m.JobTable.Get(r.Job)
+		if w == nil || j == nil && r.Ended == nil || m.placement.registry.queues[r.Queue] == nil {
 			err = fmt.Errorf("lease %s is of no known worker, job or queue", r.ID)
 			return false
 		}
-		w.leases[key] = struct{}{}
+		w.Leases[key] = struct{}{}
 		m.leasing.timeLease(r)
 		m.placement.noteGoing(r)
-		m.placement.share(r.queue, r.tenant, 1)
-		m.placement.countEndless(r, &m.queues.get(r.queue).policy, 1)
+		m.placement.share(r.Queue, r.Tenant, 1)
+		m.placement.countEndless(r, &m.QueueTable.Get(r.Queue).Policy, 1)
 		m.placement.registry.supply.Began(r.Worker, m.placement.runOf(r))
 		if m.leasing.runsAlone(r) {
 			m.placement.registry.supply.Isolate(r.Worker, true)
@@ -403,47 +414,47 @@ func (m *Machine) derive() error {
 		return err
 	}
 	m.leasing.deriveOutlived()
-	m.placement.holds.scan(func(_ rota.JobID, h *holdRow) bool {
-		m.placement.registry.heldFor[h.worker] = h.job
-		if h.preempted {
+	m.placement.holds.Scan(func(_ rota.JobID, h *state.HoldRow) bool {
+		m.placement.registry.heldFor[h.Worker] = h.Job
+		if h.Preempted {
 			m.placement.registry.preempting++
 		}
-		m.placement.registry.supply.Hold(h.worker, true)
+		m.placement.registry.supply.Hold(h.Worker, true)
 		return true
 	})
 	m.access.derive()
-	m.uniques.times(&m.timers)
+	m.uniques.times(&m.Timers)
 	m.schedules.derive()
 	m.batches.derive()
 	return m.admission.deriveLimits()
 }
 
-func (m *Machine) deriveJob(j *jobRow) error {
-	q := m.queues.get(j.spec.Queue)
+func (m *Machine) deriveJob(j *state.JobRow) error {
+	q := m.QueueTable.Get(j.Spec.Queue)
 	if q == nil {
-		return fmt.Errorf("job %s is of unknown queue %q", j.spec.ID, j.spec.Queue)
+		return fmt.Errorf("job %s is of unknown queue %q", j.Spec.ID, j.Spec.Queue)
 	}
 	if err := m.flows.deriveNodeJob(j); err != nil {
 		return err
 	}
-	m.placement.registry.moveNode(j, rota.JobNone, j.state)
-	id := string(j.spec.ID)
+	m.placement.registry.moveNode(j, rota.JobNone, j.State)
+	id := string(j.Spec.ID)
 	m.placement.classify(j)
 	m.placement.accuse(j)
-	m.timers.wake.set(id, 0, int64(j.due))
-	m.timers.dated.set(id, 0, int64(j.dueDate))
-	m.timers.expire.set(id, 0, int64(j.expires()))
-	if j.state != rota.JobQueued {
+	m.Timers.Wake.Refile(id, 0, int64(j.Due))
+	m.Timers.Dated.Refile(id, 0, int64(j.DueDate))
+	m.Timers.Expire.Refile(id, 0, int64(j.Expires()))
+	if j.State != rota.JobQueued {
 		return nil
 	}
-	i := m.placement.registry.queues[q.name]
+	i := m.placement.registry.queues[q.Name]
 	item := m.placement.itemOf(j, q)
-	j.item = &item
-	m.admission.syncLanes(i, q, j.spec.Tenant)
-	i.pending.Add(j.item)
-	i.countTier(j, &q.policy, 1)
+	j.Item = &item
+	m.admission.syncLanes(i, q, j.Spec.Tenant)
+	i.pending.Add(j.Item)
+	i.countTier(j, &q.Policy, 1)
 	if i.turn.name == "" {
-		i.turn = turn{q.turn, uint64(q.policy.Weight), q.name}
+		i.turn = turn{q.Turn, uint64(q.Policy.Weight), q.Name}
 		m.placement.registry.busy.Set(i.turn)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -160,7 +161,7 @@ func loadDamaged(f *Frozen, victim int, damage string) error {
 		if n++; n != victim {
 			return l.Add(kind, rec)
 		}
-		digested = kind != tagRecord
+		digested = kind != state.TagRecord
 		rec = bytes.Clone(rec)
 		switch damage {
 		case "lost":

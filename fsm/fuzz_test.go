@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -157,7 +158,7 @@ func runHostile(b *bench, d *dice) {
 				seen = append(seen, a.Lease)
 			}
 		}
-		b.term = max(b.term, b.head.term)
+		b.term = max(b.term, b.Header.Term)
 	}
 	b.sound()
 }
@@ -219,7 +220,7 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		if rounds := b.View.Decide(1 + d.roll(9)); len(rounds) > 0 && d.roll(8) > 0 {
 			return &fsmpb.Op{Op: &fsmpb.Op_Round{Round: rounds[0]}}
 		}
-		return &fsmpb.Op{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Epoch: b.head.epoch + uint64(d.roll(3)), Queue: d.queue(),
+		return &fsmpb.Op{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Epoch: b.Header.Epoch + uint64(d.roll(3)), Queue: d.queue(),
 			Height: uint64(d.number()), Pairs: []*fsmpb.Pair{{Job: d.id("j"), Worker: d.id("w"), Rule: uint32(d.number())},
 				{}, {Job: d.id("j"), Worker: d.id("w"), Score: d.number(), Rank: int32(d.number()), Interleaved: true}},
 			Holds: []*fsmpb.Hold{{Job: d.id("j"), Worker: d.id("w")}, {Job: d.id("j")}, {Job: d.id("j"), Worker: d.id("w")}}}}}
@@ -302,7 +303,7 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			return op
 		}
 		if d.roll(8) == 0 {
-			op := readSnapshotOp(rota.NodeID(d.id("n")), rota.Index(pickOf(d, int64(b.at), d.number())))
+			op := readSnapshotOp(rota.NodeID(d.id("n")), rota.Index(pickOf(d, int64(b.At), d.number())))
 			return pickOf(d, op, by(rota.Local, op))
 		}
 		keys := rota.TenantKeys()
@@ -529,14 +530,14 @@ func FuzzRecord(f *testing.F) {
 		}
 		// Whatever was taken: as if its digest were right, it is derived and walked.
 		m := l.m
-		m.head.hash = hashRow(&m.ledger.enc, tagHeader, &m.head)
-		m.ledger.add(m.head.hash)
-		l.want.Digest, l.want.Index, l.want.ClusterID = m.ledger.sum, m.head.index, m.head.cluster
+		m.Header.Hash = state.HashRow(&m.Ledger.Enc, state.TagHeader, &m.Header)
+		m.Ledger.Add(m.Header.Hash)
+		l.want.Digest, l.want.Index, l.want.ClusterID = m.Ledger.Sum, m.Header.Index, m.Header.Cluster
 		if m, err = l.Finish(); err != nil {
 			return
 		}
-		data, _ := entry.Seal(&fsmpb.Entry{Term: m.head.term, NowMs: int64(m.head.clock), Ops: []*fsmpb.Op{sweepOp(), submitOp(jobSpec("j"))}}, entry.FirstRules)
-		if _, err := m.Apply(m.head.index+1, m.head.term, data); err != nil {
+		data, _ := entry.Seal(&fsmpb.Entry{Term: m.Header.Term, NowMs: int64(m.Header.Clock), Ops: []*fsmpb.Op{sweepOp(), submitOp(jobSpec("j"))}}, entry.FirstRules)
+		if _, err := m.Apply(m.Header.Index+1, m.Header.Term, data); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -564,7 +565,7 @@ func hostileSchedule(b *bench, d *dice) *fsmpb.Op {
 	case 1:
 		return triggerOp(name, d.id("x"))
 	case 2:
-		return backfillOp(name, uint64(d.roll(3)), rota.Overlap(d.roll(6)), rota.Date(d.number()), b.head.date()-rota.Date(d.roll(9)))
+		return backfillOp(name, uint64(d.roll(3)), rota.Overlap(d.roll(6)), rota.Date(d.number()), b.Header.Date()-rota.Date(d.roll(9)))
 	case 3:
 		return unscheduleOp(name)
 	case 5:
@@ -573,7 +574,7 @@ func hostileSchedule(b *bench, d *dice) *fsmpb.Op {
 		return op
 	case 4:
 		due, _ := DueOf(&b.View, rota.ScheduleName(name))
-		from, until := int64(due.Through), int64(b.head.date())
+		from, until := int64(due.Through), int64(b.Header.Date())
 		return &fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: &fsmpb.Fire{Name: name, Version: due.Version, FromMs: pickOf(d, from, from, d.number()),
 			UntilMs: pickOf(d, until, until, d.number()), DatesMs: []int64{from + 1, pickOf(d, until, until-1, d.number())}[:d.roll(3)],
 			Missed: uint64(pickOf(d, 0, 0, d.number())), Tzdata: pickOf(d, installedName(b), installedName(b), "")}}}

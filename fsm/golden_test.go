@@ -123,7 +123,7 @@ func goldenWith(c *bench) {
 		c.t.Fatalf("%v is decided with %v", rounds, ops)
 	}
 	// On this state, where jobs wait, none is decided: what another one's says is checked, and dropped.
-	rounds[0].Epoch, rounds[0].Height = c.head.epoch+1, uint64(c.head.index)
+	rounds[0].Epoch, rounds[0].Height = c.Header.Epoch+1, uint64(c.Header.Index)
 	c.entry(slices.Concat(ops, opsOf(rounds))...)
 }
 
@@ -307,20 +307,20 @@ func goldenChoices(c *bench) {
 func goldenSchedules(c *bench) {
 	c.entry(scheduleOp("gs1", func(s *rota.ScheduleSpec) { s.Overlap, s.PauseOnFailure = rota.OverlapQueueAll, true }),
 		scheduleOp("gs2", func(s *rota.ScheduleSpec) { s.Overlap, s.Jitter, s.Limit = rota.OverlapCancel, time.Second, 3 }), scheduleOp("gs3"))
-	date := c.head.date()
+	date := c.Header.Date()
 	for _, name := range []string{"gs1", "gs2"} {
 		c.entry(backfillOp(name, 1, rota.OverlapQueueAll, date-3*aMinute, date-2*aMinute), triggerOp(name, "x"), backfillOp(name, 9, rota.OverlapSkip))
 	}
 	c.pass(2_000)
-	c.entry(c.fireOp("gs1", c.head.date()), c.fireOp("gs2", c.head.date()), c.fireOp("gs2", c.head.date()), cancelOp("gs1@+x"), pauseOp("gs2", true, false))
+	c.entry(c.fireOp("gs1", c.Header.Date()), c.fireOp("gs2", c.Header.Date()), c.fireOp("gs2", c.Header.Date()), cancelOp("gs1@+x"), pauseOp("gs2", true, false))
 	c.entry(pauseOp("gs2", false, true), unscheduleOp("gs3"), unscheduleOp("gs3"))
 }
 
 // goldenRights hands out rights, uses them, takes them back, and lets them expire.
 func goldenRights(c *bench) {
 	wish, brief := tokenWish("a", "acme", access.RoleReader), tokenWish("b", "acme")
-	wish.Tenants, wish.WorkerPrefix, wish.ExpiresMs = []string{"acme*"}, "w", int64(c.head.date())+1e6
-	brief.ExpiresMs = int64(c.head.date()) + 5_000
+	wish.Tenants, wish.WorkerPrefix, wish.ExpiresMs = []string{"acme*"}, "w", int64(c.Header.Date())+1e6
+	brief.ExpiresMs = int64(c.Header.Date()) + 5_000
 	mine := jobSpec("tokened")
 	mine.Tenant = "acme-1"
 	c.entry(limitedOp("acme", func(r *fsmpb.SetRole) { r.MaxWorkflows = 3 }, rota.Grant{Right: rota.RightSubmit, Tenant: "a*", Queue: "*"}), by(rota.Local, tokenOp(wish)), tokenOp(brief),
@@ -330,7 +330,7 @@ func goldenRights(c *bench) {
 	eve := func(op *fsmpb.Op) *fsmpb.Op { return by(rota.CertPrincipal(access.RoleWorker, "eve"), op) }
 	c.entry(eve(registerOp("owned", 2, "s", false)), eve(registerOp("g", 2, "s", true)), by(rota.Anonymous, registerOp("owned", 2, "s", true)))
 	c.entry(roundOps(c)...)
-	c.entry(blockOp(access.RoleWorker, "eve", true), eve(statusOp("owned", rota.WorkerDraining, c.fleet.workers.get("owned").session)))
+	c.entry(blockOp(access.RoleWorker, "eve", true), eve(statusOp("owned", rota.WorkerDraining, c.fleet.workers.Get("owned").Session)))
 	c.entry(issuerOp(idp, mapTo("sub", "ann", access.RoleReader)), issuerOp(idp+"/gone", mapTo("repo", "acme/*", "acme")), c.exchangeOp(1, "e"),
 		c.exchangeOp(1, "f"), c.exchangeOp(2, "g", func(x *fsmpb.Exchange) { x.Value = "bob" }), noIssuerOp(idp+"/gone"))
 	c.entry(by(actorNamed("a"), sessionOp("s")), by(actorNamed("a"), sessionOp("t", asLink)), by(sessionOf("t", "a"), claimOp("t", "x")),
@@ -430,10 +430,10 @@ func writeGolden(t *testing.T) {
 	}
 	c.entry(healthyOp("n4", "n5", "n6", "n7", "n7"), healthyOp("n4"), healthyOp("n4", "n5", "n6", "n7", "n8"))
 	c.entry(removalOp("n7", "did not answer", 0), clusterOp("autopilot", "off"), removalOp("n6", "", 2), clusterOp("voters_wanted", "5"))
-	c.entry(backupOp(c.at, "c-1.snap"))
-	c.entry(backupOp(c.at-2, "c-2.snap"), backupOp(c.at, "c-3.snap"), backupOp(0, "c-4.snap"))
-	c.entry(by(rota.Local, readSnapshotOp("n1", c.at)), by(rota.Anonymous, readSnapshotOp("n1", c.at)), by(rota.Local, readSnapshotOp("n1", c.at+9)),
-		readSnapshotOp("n1", c.at))
+	c.entry(backupOp(c.At, "c-1.snap"))
+	c.entry(backupOp(c.At-2, "c-2.snap"), backupOp(c.At, "c-3.snap"), backupOp(0, "c-4.snap"))
+	c.entry(by(rota.Local, readSnapshotOp("n1", c.At)), by(rota.Anonymous, readSnapshotOp("n1", c.At)), by(rota.Local, readSnapshotOp("n1", c.At+9)),
+		readSnapshotOp("n1", c.At))
 	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(entry.RulesVersion), switchOp(entry.FirstRules), switchOp(0))
 	c.entry(tzdataOp("2026f"), tzdataOp("2026f"), tzdataOp("x"), by(rota.Anonymous, tzdataOp("2026g")), by(rota.CertPrincipal(access.RoleRoot, "n"), tzdataOp("2026g")))
 	goldenWith(c)

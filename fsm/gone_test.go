@@ -23,7 +23,7 @@ func TestGone(t *testing.T) {
 	b.state("j", rota.JobRunning)
 	b.status("w", rota.WorkerActive)
 
-	at := b.head.clock
+	at := b.Header.Clock
 	var ended []rota.Event
 	for _, e := range b.entry(goneOp("w", l.Session, "w")).Events {
 		if e.Kind == rota.EventLeaseExpired || e.Kind == rota.EventProviderStatusChanged {

@@ -59,7 +59,7 @@ func TestGrants_ofWorkers(t *testing.T) {
 	b.mismatch("of-ann-2", "w-ann", "TENANT_NOT_GRANTED")
 	b.pass(31_000)
 	b.match()
-	if b.placement.holds.len() != 0 {
+	if b.placement.holds.Len() != 0 {
 		t.Error("a worker is kept for a job that it may not have")
 	}
 	b.sound()
@@ -75,7 +75,7 @@ func TestGrants_toRegister(t *testing.T) {
 	b.refuses(rota.KindDenied, "work", ownedWorker(actorNamed("o"), "w", "s", "default", "other"))
 	b.ok(ownedWorker(actorNamed("o"), "w", "s", "other"))
 	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another"))
-	b.ok(by(actorNamed("o"), statusOp("w", rota.WorkerRetired, b.fleet.workers.get("w").session)))
+	b.ok(by(actorNamed("o"), statusOp("w", rota.WorkerRetired, b.fleet.workers.Get("w").Session)))
 	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another", "other")) // not told that it has retired
 	b.ok(ownedWorker(ann, "w", "another", "other"))
 	b.sound()

@@ -36,7 +36,7 @@ func TestTypesHandled(t *testing.T) {
 			t.Fatalf("explained as %+v", x)
 		}
 		b.pass(31_000) // no hold is granted for what no room would help
-		if b.placement.holds.len() != 0 {
+		if b.placement.holds.Len() != 0 {
 			t.Fatal("a worker is kept for a job that it does not handle")
 		}
 		b.worker("any", 1)

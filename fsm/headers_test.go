@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/internal/state"
 )
 
 // manyHeaders returns n headers with values of so many bytes.
@@ -86,20 +87,20 @@ func TestHeaders_areOfTheDigest(t *testing.T) {
 // TestHeaders_weigh: who has none pays nothing, and who has some what they take.
 func TestHeaders_weigh(t *testing.T) {
 	t.Parallel()
-	var e encoder
-	encodeSpec(&e, new(specs).keep(jobSpec("j")))
-	bare := len(e.b)
-	_, payload := new(specs).keep(jobSpec("j")).split()
-	e.b = e.b[:0]
-	encodeParts(&e, new(specs).keep(jobSpec("j")), nil, payload)
-	if len(e.b) != bare || hashBytes(e.b) != hashSpec(&encoder{}, new(specs).keep(jobSpec("j"))) {
-		t.Errorf("a spec without headers takes %d bytes, its content %d", bare, len(e.b))
+	var e state.Encoder
+	state.EncodeSpec(&e, new(state.Specs).Keep(jobSpec("j")))
+	bare := len(e.B)
+	_, payload := new(state.Specs).Keep(jobSpec("j")).Split()
+	e.B = e.B[:0]
+	state.EncodeParts(&e, new(state.Specs).Keep(jobSpec("j")), nil, payload)
+	if len(e.B) != bare || state.HashBytes(e.B) != state.HashSpec(&state.Encoder{}, new(state.Specs).Keep(jobSpec("j"))) {
+		t.Errorf("a spec without headers takes %d bytes, its content %d", bare, len(e.B))
 	}
 	b := newBench(t)
 	weighs := func(id string, change ...func(*rota.JobSpec)) int64 {
-		before := b.ledger.tally.all
+		before := b.Ledger.Tally.All
 		b.submit(id, change...)
-		return b.ledger.tally.all - before
+		return b.Ledger.Tally.All - before
 	}
 	none := weighs("bare")
 	// Three lengths, a count, a name and a value in the spec, and a hash in the row.

@@ -61,7 +61,7 @@ func TestHold(t *testing.T) {
 		if after := slip(b, 60_000); after < 30_000 || after > 36_000 {
 			t.Fatalf("the wide job was placed after %d ms", after)
 		}
-		if b.placement.holds.len() != 0 {
+		if b.placement.holds.Len() != 0 {
 			t.Fatal("the hold outlives the placement")
 		}
 	})
@@ -83,7 +83,7 @@ func TestHold(t *testing.T) {
 			b.worker("w3", 9, cpuWorker(4000))
 			b.submit("short", cpuJob(2000), func(s *rota.JobSpec) { s.Worker, s.MaxRuntime = "w3", time.Hour })
 		})
-		if h := b.placement.holds.get("wide"); h == nil || h.worker != "w3" {
+		if h := b.placement.holds.Get("wide"); h == nil || h.Worker != "w3" {
 			t.Fatalf("held %+v", h)
 		}
 		b.submit("other", cpuJob(1000), func(s *rota.JobSpec) { s.Worker = "w3" })
@@ -110,27 +110,27 @@ func TestHold(t *testing.T) {
 			}
 			b.now++
 		}, "wide2", "wide3")
-		if b.placement.holds.len() != 2 || b.placement.holds.get("wide3") != nil {
-			t.Fatalf("%d holds", b.placement.holds.len())
+		if b.placement.holds.Len() != 2 || b.placement.holds.Get("wide3") != nil {
+			t.Fatalf("%d holds", b.placement.holds.Len())
 		}
 		b.ok(statusOp("w15", rota.WorkerRetired, 0))
-		if b.placement.holds.len() != 1 || b.placement.holds.get("wide") == nil {
-			t.Fatalf("%d holds on 15 workers", b.placement.holds.len())
+		if b.placement.holds.Len() != 1 || b.placement.holds.Get("wide") == nil {
+			t.Fatalf("%d holds on 15 workers", b.placement.holds.Len())
 		}
 	})
 	t.Run("moves_after_hold_max", func(t *testing.T) {
 		t.Parallel()
 		b := twoWorkers(t)
-		first := b.placement.holds.get("wide").worker
+		first := b.placement.holds.Get("wide").Worker
 		b.pass(599_900)
 		b.match()
-		if b.placement.holds.get("wide").worker != first {
+		if b.placement.holds.Get("wide").Worker != first {
 			t.Fatal("moved too early")
 		}
 		b.pass(100)
 		b.match()
-		h := b.placement.holds.get("wide")
-		if h == nil || h.worker == first || h.since != b.head.clock {
+		h := b.placement.holds.Get("wide")
+		if h == nil || h.Worker == first || h.Since != b.Header.Clock {
 			t.Fatalf("hold %+v", h)
 		}
 	})
@@ -142,12 +142,12 @@ func TestHold(t *testing.T) {
 		b.pass(600_000)
 		b.match()
 		b.match()
-		if h := b.placement.holds.get("wide"); h != nil {
+		if h := b.placement.holds.Get("wide"); h != nil {
 			t.Fatalf("hold %+v", h)
 		}
 		b.pass(30_000)
 		b.match()
-		if h := b.placement.holds.get("wide"); h == nil || h.worker != "w1" {
+		if h := b.placement.holds.Get("wide"); h == nil || h.Worker != "w1" {
 			t.Fatalf("hold %+v", h)
 		}
 	})
@@ -169,7 +169,7 @@ func TestHoldEnds(t *testing.T) {
 	}{
 		{"JOB_CANCELLED", func(b *bench) Applied { return b.entry(cancelOp("wide")) }},
 		{"JOB_EXPIRED", func(b *bench) Applied {
-			for b.now < b.jobs.get("wide").expireAbs {
+			for b.now < b.JobTable.Get("wide").ExpireAbs {
 				b.now += 500
 				b.entry()
 			}
@@ -195,7 +195,7 @@ func TestHoldEnds(t *testing.T) {
 		t.Run(c.why, func(t *testing.T) {
 			t.Parallel()
 			b := twoWorkers(t)
-			if h := b.placement.holds.get("wide"); h.worker != "w1" {
+			if h := b.placement.holds.Get("wide"); h.Worker != "w1" {
 				t.Fatalf("hold %+v", h)
 			}
 			a := c.end(b)
@@ -203,7 +203,7 @@ func TestHoldEnds(t *testing.T) {
 			if i < 0 || a.Events[i].Text != "ENDED "+c.why || a.Events[i].Worker != "w1" || a.Events[i].Job != "wide" {
 				t.Fatalf("events %+v", a.Events)
 			}
-			if b.placement.holds.get("wide") != nil || len(b.placement.registry.heldFor) != 0 {
+			if b.placement.holds.Get("wide") != nil || len(b.placement.registry.heldFor) != 0 {
 				t.Fatal("the hold is still there")
 			}
 			b.sound()
@@ -240,19 +240,19 @@ func heldBench(t *testing.T, workers func(b *bench), others ...string) *bench {
 		b.submit(id, cpuJob(4000), func(s *rota.JobSpec) { s.TTL = time.Hour })
 		b.now++
 	}
-	if len(b.match()) != 0 || b.placement.holds.len() != 0 {
+	if len(b.match()) != 0 || b.placement.holds.Len() != 0 {
 		t.Fatal("placed or held at once")
 	}
 	b.pass(29_000)
-	if b.match(); b.placement.holds.len() != 0 {
+	if b.match(); b.placement.holds.Len() != 0 {
 		t.Fatal("held too early")
 	}
 	b.pass(1_100)
 	a := b.entry(roundOps(b)...)
-	if e := a.Events[0]; e.Kind != rota.EventWorkerHeld || e.Text != "GRANTED" || e.Job != "wide" || e.Epoch != b.head.epoch {
+	if e := a.Events[0]; e.Kind != rota.EventWorkerHeld || e.Text != "GRANTED" || e.Job != "wide" || e.Epoch != b.Header.Epoch {
 		t.Fatalf("events %+v", a.Events)
 	}
-	if b.placement.holds.len() == 0 {
+	if b.placement.holds.Len() == 0 {
 		t.Fatal("nothing is held")
 	}
 	return b
@@ -289,8 +289,8 @@ func TestHoldEndsBeforeItsJob(t *testing.T) {
 	b.match()
 	b.ok(verb(rota.VerbAck, *b.state("first", rota.JobAssigned).Lease))
 	b.submit("j")
-	for b.placement.holds.get("j") == nil {
-		if b.pass(1_000); b.head.clock > startClock+50_000 {
+	for b.placement.holds.Get("j") == nil {
+		if b.pass(1_000); b.Header.Clock > startClock+50_000 {
 			t.Fatal("no worker is held")
 		}
 		b.match()

@@ -62,8 +62,8 @@ func TestHorizon(t *testing.T) {
 		b.dated(10 * 24 * hour)
 		b.state("long1", rota.JobNone)
 		b.state("long2", rota.JobNone)
-		if b.ended.tombs.len() != 0 || b.head.droppedTombs != 5 {
-			t.Fatalf("%d tombstones are left, %d have left", b.ended.tombs.len(), b.head.droppedTombs)
+		if b.ended.tombs.Len() != 0 || b.Header.DroppedTombs != 5 {
+			t.Fatalf("%d tombstones are left, %d have left", b.ended.tombs.Len(), b.Header.DroppedTombs)
 		}
 	})
 	t.Run("as_it_was_when_the_job_ended", func(t *testing.T) {
@@ -79,8 +79,8 @@ func TestHorizon(t *testing.T) {
 			date rota.Date
 			kept int
 		}{{minute - 1, 3}, {minute, 2}, {2*hour - 1, 2}, {2 * hour, 1}, {3*hour - 1, 1}, {3 * hour, 0}} {
-			if b.dated(at.date); b.ended.tombs.len() != at.kept {
-				t.Fatalf("after %d ms %d are remembered, %d should be", at.date, b.ended.tombs.len(), at.kept)
+			if b.dated(at.date); b.ended.tombs.Len() != at.kept {
+				t.Fatalf("after %d ms %d are remembered, %d should be", at.date, b.ended.tombs.Len(), at.kept)
 			}
 		}
 	})
@@ -115,11 +115,11 @@ func TestHorizon(t *testing.T) {
 			}
 		}
 		b.every = 1
-		if sweeps := b.dated(minute); sweeps != 2 || b.ended.tombs.len() != n {
-			t.Fatalf("%d tombstones are left after %d sweeps", b.ended.tombs.len(), sweeps)
+		if sweeps := b.dated(minute); sweeps != 2 || b.ended.tombs.Len() != n {
+			t.Fatalf("%d tombstones are left after %d sweeps", b.ended.tombs.Len(), sweeps)
 		}
-		if sweeps := b.dated(hour); sweeps != 2 || b.ended.tombs.len() != 0 {
-			t.Fatalf("%d tombstones are left after %d sweeps", b.ended.tombs.len(), sweeps)
+		if sweeps := b.dated(hour); sweeps != 2 || b.ended.tombs.Len() != 0 {
+			t.Fatalf("%d tombstones are left after %d sweeps", b.ended.tombs.Len(), sweeps)
 		}
 	})
 	t.Run("not_before_its_worker_must_have_stopped", func(t *testing.T) {
@@ -141,10 +141,10 @@ func TestHorizon(t *testing.T) {
 		b.endedIn("long", "long1", "long2")
 		b.endedIn("short", "short1", "short2")
 		for _, m := range []*Machine{b.Machine, b.twin} { // as an entry would at the cap
-			m.ledger.gen++
+			m.Ledger.Gen++
 			m.ended.evictTombs(3)
 			m.settleHeader()
-			m.ledger.settle()
+			m.Ledger.Settle()
 		}
 		b.sound()
 		b.state("long1", rota.JobNone)
@@ -239,8 +239,8 @@ func TestHorizon_workflows(t *testing.T) {
 		b.stands(d, "FAILED: DXXX")
 		b.dated(hour)
 		b.stands(d, "FAILED: DXXX")
-		if b.ended.tombs.len() != 0 {
-			t.Fatalf("%d tombstones are left", b.ended.tombs.len())
+		if b.ended.tombs.Len() != 0 {
+			t.Fatalf("%d tombstones are left", b.ended.tombs.Len())
 		}
 		b.refuses(rota.KindConflict, "job", DeleteJobOp("wf/n0", 1))
 		b.ok(d.retry("", 1))
@@ -248,7 +248,7 @@ func TestHorizon_workflows(t *testing.T) {
 		b.ends(rota.VerbComplete, d, "n0")
 		b.stands(d, "RUNNING: CQQB")
 		b.ok(d.cancel())
-		ended := b.head.date() - startClock
+		ended := b.Header.Date() - startClock
 		b.dated(ended + sevenDays - 1)
 		b.stands(d, "CANCELLED: CXXX")
 		b.dated(ended + sevenDays)
@@ -281,9 +281,9 @@ func TestHorizon_workflows(t *testing.T) {
 		b.now++
 		b.ok(short.cancel())
 		for _, m := range []*Machine{b.Machine, b.twin} { // as one more would at the cap
-			m.ledger.gen++
+			m.Ledger.Gen++
 			m.flows.makeRoom(flowSize{workflows: limits.MaxWorkflows - 1})
-			m.ledger.settle()
+			m.Ledger.Settle()
 		}
 		b.dated(0)
 		b.stands(long, "gone")

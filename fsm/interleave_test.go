@@ -39,7 +39,7 @@ func TestInterleave(t *testing.T) {
 			t.Fatalf("assignment %d went to the oldest", n)
 		}
 		for i := range 20 { // one more is pending than is placed
-			if n := b.queues.get("default").sinceInterleave; n != uint64(i) {
+			if n := b.QueueTable.Get("default").SinceInterleave; n != uint64(i) {
 				t.Fatalf("%d assignments counted after %d", n, i)
 			}
 			b.submit(fmt.Sprint("next", i))
@@ -74,7 +74,7 @@ func TestInterleave(t *testing.T) {
 		if len(order) != 2 || order[0].Job != "a1" || order[1].Job != "b1" {
 			t.Fatalf("placed %v", order)
 		}
-		if n := b.queues.get("default").sinceInterleave; n != 1 {
+		if n := b.QueueTable.Get("default").SinceInterleave; n != 1 {
 			t.Fatalf("%d assignments counted", n)
 		}
 	})

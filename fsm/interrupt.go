@@ -6,13 +6,14 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 )
 
 // InterruptOp returns the operation that ends the attempt that a job is in now (SPEC §21.9).
 func InterruptOp(vw *View, id rota.JobID, counted bool) *fsmpb.Op {
 	op := &fsmpb.InterruptJob{Job: string(id), Counted: counted}
-	if j := vw.m.jobs.get(id); j != nil && !j.lease.IsZero() {
-		op.Lease = bytes.Clone(j.lease[:])
+	if j := vw.m.JobTable.Get(id); j != nil && !j.Lease.IsZero() {
+		op.Lease = bytes.Clone(j.Lease[:])
 	}
 	return &fsmpb.Op{Op: &fsmpb.Op_InterruptJob{InterruptJob: op}}
 }
@@ -20,8 +21,8 @@ func InterruptOp(vw *View, id rota.JobID, counted bool) *fsmpb.Op {
 // RunNowOp returns the operation that queues a job that is DELAYED now (SPEC §21.10).
 func RunNowOp(vw *View, id rota.JobID) *fsmpb.Op {
 	op := &fsmpb.RunJobNow{Job: string(id)}
-	if j := vw.m.jobs.get(id); j != nil {
-		op.Life, op.Attempt, op.DueClockMs, op.DueMs = j.history().life, j.attempt, int64(j.due), int64(j.dueDate)
+	if j := vw.m.JobTable.Get(id); j != nil {
+		op.Life, op.Attempt, op.DueClockMs, op.DueMs = j.History().Life, j.Attempt, int64(j.Due), int64(j.DueDate)
 	}
 	return &fsmpb.Op{Op: &fsmpb.Op_RunJobNow{RunJobNow: op}}
 }
@@ -46,73 +47,73 @@ func (lg *leasing) interrupt(op *fsmpb.InterruptJob) *fsmpb.Outcome {
 	if op.GetCounted() {
 		why = rota.ReasonInterruptedCounted
 	}
-	j := lg.s.jobs.get(id)
+	j := lg.s.JobTable.Get(id)
 	if j == nil {
 		return notLive(lg.view, id, "only a job with an open lease can be interrupted")
 	}
 	refused := func(err error) *fsmpb.Outcome {
 		o := entry.Refused(err)
-		o.JobState = uint32(j.state)
+		o.JobState = uint32(j.State)
 		return o
 	}
-	existed := &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
-	for i := range j.attempts {
-		if a := &j.attempts[i]; bytes.Equal(a.Lease[:], op.GetLease()) {
+	existed := &fsmpb.Outcome{JobState: uint32(j.State), Existed: true}
+	for i := range j.Attempts {
+		if a := &j.Attempts[i]; bytes.Equal(a.Lease[:], op.GetLease()) {
 			if a.End == rota.ReasonInterrupted || a.End == rota.ReasonInterruptedCounted {
 				return existed
 			}
-			return refused(rota.Refusef(rota.KindStale, "lease", "the attempt of job %s ended already: %s; the job is %s", id, a.End, j.state))
+			return refused(rota.Refusef(rota.KindStale, "lease", "the attempt of job %s ended already: %s; the job is %s", id, a.End, j.State))
 		}
 	}
-	l := lg.leases.get(string(op.GetLease()))
+	l := lg.leases.Get(string(op.GetLease()))
 	switch {
 	case l == nil || l.Job != id:
-		return refused(rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job with an open lease can be interrupted", id, j.state))
+		return refused(rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job with an open lease can be interrupted", id, j.State))
 	case l.Revoked == why:
 		return existed
 	case l.Revoked != rota.ReasonNone:
 		return refused(rota.Refusef(rota.KindConflict, "lease", "the lease of job %s is revoked already (%s): it ends once its worker confirms", id, l.Revoked))
 	}
-	lg.fleet.revoke(lg.leases.edit(l.key), why)
-	return &fsmpb.Outcome{JobState: uint32(j.state)}
+	lg.fleet.revoke(lg.leases.Edit(l.Key), why)
+	return &fsmpb.Outcome{JobState: uint32(j.State)}
 }
 
 // runNow queues a job before its time; its attempts stay as they are.
 func (lg *leasing) runNow(op *fsmpb.RunJobNow) *fsmpb.Outcome {
 	id := rota.JobID(op.GetJob())
-	j := lg.s.jobs.get(id)
+	j := lg.s.JobTable.Get(id)
 	if j == nil {
 		return notLive(lg.view, id, "only a DELAYED job can be run now")
 	}
 	var err error
-	switch same := j.history().life == op.GetLife() && j.attempt == op.GetAttempt(); {
-	case same && (j.state == rota.JobQueued || j.state.Leased()):
-		return &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
-	case j.state != rota.JobDelayed:
-		err = rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a DELAYED job can be run now", id, j.state)
-	case !same || int64(j.due) != op.GetDueClockMs() || int64(j.dueDate) != op.GetDueMs():
+	switch same := j.History().Life == op.GetLife() && j.Attempt == op.GetAttempt(); {
+	case same && (j.State == rota.JobQueued || j.State.Leased()):
+		return &fsmpb.Outcome{JobState: uint32(j.State), Existed: true}
+	case j.State != rota.JobDelayed:
+		err = rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a DELAYED job can be run now", id, j.State)
+	case !same || int64(j.Due) != op.GetDueClockMs() || int64(j.DueDate) != op.GetDueMs():
 		err = rota.Refusef(rota.KindStale, "due", "job %s waits for another moment by now: look at it again", id)
 	case lg.waitsForWorker(j):
 		err = rota.Refusef(rota.KindConflict, "job", "job %s waits until %s at the latest, because the worker of a cancelled lease has not confirmed "+
-			"that it stopped: `rota job why %s` shows which", id, lg.s.head.now().At(j.due).Date, id)
+			"that it stopped: `rota job why %s` shows which", id, lg.s.Header.Now().At(j.Due).Date, id)
 	}
 	if err != nil {
 		o := entry.Refused(err)
-		o.JobState = uint32(j.state)
+		o.JobState = uint32(j.State)
 		return o
 	}
-	j = lg.s.jobs.edit(id)
+	j = lg.s.JobTable.Edit(id)
 	lg.life.own(j)
-	lg.s.timers.wake.set(string(id), int64(j.due), 0)
-	lg.s.timers.dated.set(string(id), int64(j.dueDate), 0)
-	j.due, j.dueDate = 0, 0
+	lg.s.Timers.Wake.Refile(string(id), int64(j.Due), 0)
+	lg.s.Timers.Dated.Refile(string(id), int64(j.DueDate), 0)
+	j.Due, j.DueDate = 0, 0
 	lg.life.enqueue(j)
-	return &fsmpb.Outcome{JobState: uint32(j.state)}
+	return &fsmpb.Outcome{JobState: uint32(j.State)}
 }
 
 // waitsForWorker reports whether a DELAYED job waits for a worker that may still be at work on what was cancelled (SPEC §8.8).
-func (lg *leasing) waitsForWorker(j *jobRow) bool {
-	return j.ready != 0 || j.due != 0 && j.revived() || lg.flows.unheard(j)
+func (lg *leasing) waitsForWorker(j *state.JobRow) bool {
+	return j.Ready != 0 || j.Due != 0 && j.Revived() || lg.flows.unheard(j)
 }
 
 // notLive refuses a verb on a job that has ended, is BLOCKED, or is unknown.

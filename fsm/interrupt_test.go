@@ -108,7 +108,7 @@ func TestRunNow_keepsAttempts(t *testing.T) {
 	t.Parallel()
 	b := newerBench(t)
 	b.submit("delayed", func(s *rota.JobSpec) { s.Delay = time.Hour })
-	b.submit("dated", func(s *rota.JobSpec) { s.NotBefore = time.UnixMilli(int64(b.head.date()) + 3_600_000) })
+	b.submit("dated", func(s *rota.JobSpec) { s.NotBefore = time.UnixMilli(int64(b.Header.Date()) + 3_600_000) })
 	failed := b.leased("failed", "w")
 	b.ok(verb(rota.VerbFail, failed))
 	snoozed := b.leased("snoozed", "w2")
@@ -193,7 +193,7 @@ func TestRunNow_ofNodeThatWaits(t *testing.T) {
 	l := b.match()["wf/n0"]
 	b.ok(verb(rota.VerbAck, l))
 	b.ok(cancelOp("wf/n0"))
-	for b.flows.workflows.get("wf").state == rota.WorkflowRunning {
+	for b.flows.workflows.Get("wf").State == rota.WorkflowRunning {
 		b.entry(sweepOp())
 	}
 	b.ok(d.retry("", 1))
@@ -230,7 +230,7 @@ func TestInterrupt_thenCancel(t *testing.T) {
 			b.ok(cancelOp("j"))
 			b.refuses(rota.KindConflict, "job", InterruptOp(&b.View, "j", true))
 			c.after(b, l)
-			if b.leasing.leases.get(string(l.ID[:])) != nil {
+			if b.leasing.leases.Get(string(l.ID[:])) != nil {
 				t.Fatal("the lease is open")
 			}
 			if j := b.state("j", rota.JobCancelled); j.Reason != rota.ReasonCancelledByUser || j.Attempt != 0 || j.WorkerLosses != 0 {
@@ -283,7 +283,7 @@ func TestCulprit_afterPartialRetry(t *testing.T) {
 				end(b, leases["wf/n0"], c.first)
 				end(b, leases["wf/n1"], c.second)
 			}
-			for b.flows.workflows.get("wf").state == rota.WorkflowRunning {
+			for b.flows.workflows.Get("wf").State == rota.WorkflowRunning {
 				b.entry(sweepOp())
 			}
 			from, other := fmt.Sprint("n", d.g.Order[0]), fmt.Sprint("n", d.g.Order[1])
@@ -323,7 +323,7 @@ func TestCulprit_afterPartialRetry(t *testing.T) {
 func TestRunNow_ofDatedNode(t *testing.T) {
 	t.Parallel()
 	b := newerBench(t)
-	d := newDAG("wf", [][]uint32{nil}, func(d *dag) { d.Nodes[0].NotBefore = time.UnixMilli(int64(b.head.date()) + 3_600_000) })
+	d := newDAG("wf", [][]uint32{nil}, func(d *dag) { d.Nodes[0].NotBefore = time.UnixMilli(int64(b.Header.Date()) + 3_600_000) })
 	b.run(d)
 	b.state("wf/n0", rota.JobDelayed)
 	if o := b.refuses(rota.KindConflict, "job", retryOp("wf/n0")); !strings.Contains(o.GetText(), "run-now") {
@@ -340,7 +340,7 @@ func TestRetry_ofDatedJob(t *testing.T) {
 	t.Parallel()
 	for _, silent := range []bool{false, true} {
 		b := newerBench(t)
-		b.submit("j", func(s *rota.JobSpec) { s.NotBefore = time.UnixMilli(int64(b.head.date()) + 3_600_000) })
+		b.submit("j", func(s *rota.JobSpec) { s.NotBefore = time.UnixMilli(int64(b.Header.Date()) + 3_600_000) })
 		b.ok(RunNowOp(&b.View, "j"))
 		b.worker("w", 1)
 		l := b.match()["j"]

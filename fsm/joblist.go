@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/filter"
@@ -14,22 +15,22 @@ import (
 
 // JobList is a frozen view of all jobs; reading it holds nothing up.
 type JobList struct {
-	head   header
+	head   state.Header
 	now    rota.Moment
-	jobs   *tree.Tree[rota.JobID, *jobRow]
-	leases *tree.Tree[string, *leaseRow]
-	tombs  *tree.Tree[rota.JobID, tomb]
-	staged *btree.Map[uint64, *record]
+	jobs   *tree.Tree[rota.JobID, *state.JobRow]
+	leases *tree.Tree[string, *state.LeaseRow]
+	tombs  *tree.Tree[rota.JobID, state.Tomb]
+	staged *btree.Map[uint64, *state.Record]
 	// live are the rows of jobs by number, ends the numbers of ends by those of the lives
 	// that ended, order the tombstones by the numbers of ends.
-	live  *tree.Numbers[*jobRow]
+	live  *tree.Numbers[*state.JobRow]
 	ends  *tree.Numbers[uint64]
-	order *tombOrder
+	order *state.TombOrder
 
-	workflows *tree.Tree[rota.WorkflowID, *workflowRow]
-	vertices  *tree.Tree[string, *vertexRow]
+	workflows *tree.Tree[rota.WorkflowID, *state.WorkflowRow]
+	vertices  *tree.Tree[string, *state.VertexRow]
 	// deleted, and loose of those that are staged, hide what an archive still holds.
-	deleted *tree.Tree[string, *deletedRow]
+	deleted *tree.Tree[string, *state.DeletedRow]
 	loose   looseRecords
 	// reader is who reads it.
 	reader *access.Reader
@@ -46,9 +47,9 @@ func (l *JobList) For(rd *access.Reader) *JobList {
 // Jobs freezes the jobs for a list.
 func (vw *View) Jobs() *JobList {
 	m := vw.m
-	return &JobList{head: m.head, now: m.head.now(), jobs: m.jobs.freeze(), leases: m.leasing.leases.freeze(), tombs: m.ended.tombs.freeze(),
-		staged: m.ended.staged.records.Copy(), live: m.numbers.Copy(), ends: m.ended.tombs.ends.Copy(), order: m.ended.tombs.order.freeze(),
-		workflows: m.flows.workflows.freeze(), vertices: m.flows.vertices.freeze(), deleted: m.ended.deleted.freeze(),
+	return &JobList{head: m.Header, now: m.Header.Now(), jobs: m.JobTable.Freeze(), leases: m.leasing.leases.Freeze(), tombs: m.ended.tombs.Freeze(),
+		staged: m.ended.staged.records.Copy(), live: m.Numbers.Copy(), ends: m.ended.tombs.Ends.Copy(), order: m.ended.tombs.Order.Freeze(),
+		workflows: m.flows.workflows.Freeze(), vertices: m.flows.vertices.Freeze(), deleted: m.ended.deleted.Freeze(),
 		loose: looseRecords{m.ended.staged.loose.Copy()}}
 }
 
@@ -151,19 +152,19 @@ func (l *JobList) Page(f rota.JobFilter, h History) (rota.JobPage, error) {
 }
 
 func (l *JobList) origin() filter.Origin {
-	return filter.Origin{Cluster: l.head.cluster, Incarnation: l.head.incarnation}
+	return filter.Origin{Cluster: l.head.Cluster, Incarnation: l.head.Incarnation}
 }
 
 // cursorOf returns where a page begins.
 func (l *JobList) cursorOf(f *rota.JobFilter) (filter.Cursor, error) {
 	if f.Cursor == "" {
-		return filter.Cursor{Part: partLive, Clock: l.head.clock, Jobs: l.head.jobSeq, Ends: l.head.tombSeq, At: l.head.jobSeq + 1}, nil
+		return filter.Cursor{Part: partLive, Clock: l.head.Clock, Jobs: l.head.JobSeq, Ends: l.head.TombSeq, At: l.head.JobSeq + 1}, nil
 	}
 	c, err := filter.ReadCursor(f.Cursor, l.origin(), f)
 	switch {
 	case err != nil:
 		return c, err
-	case c.Jobs > l.head.jobSeq || c.Ends > l.head.tombSeq || c.Clock > l.head.clock:
+	case c.Jobs > l.head.JobSeq || c.Ends > l.head.TombSeq || c.Clock > l.head.Clock:
 		return c, rota.Refusef(rota.KindInvalid, "cursor", "the cursor is of a later moment than this node has seen: ask a node that is as far, "+
 			"or list from the beginning, without a cursor")
 	case c.At == 0 || c.Part < partLive || c.Part > partEnded || c.Part == partLive && c.At > c.Jobs+1 || c.Part == partEnded && c.At > c.Ends+1:
@@ -237,8 +238,8 @@ func (l *JobList) Members(w *PlanWork, most int, h History) (Members, error) {
 func (l *JobList) workflowMembers(w *PlanWork, f *filter.Filter, most int) Members {
 	next := Members{To: w.Cursor, End: true}
 	from := rota.WorkflowID(w.Cursor)
-	l.workflows.Ascend(from, func(id rota.WorkflowID, r *workflowRow) bool {
-		if id == from || !l.reader.Reads(r.tenant, r.queue) {
+	l.workflows.Ascend(from, func(id rota.WorkflowID, r *state.WorkflowRow) bool {
+		if id == from || !l.reader.Reads(r.Tenant, r.Queue) {
 			return true
 		}
 		if len(next.Jobs) == most {
@@ -247,8 +248,8 @@ func (l *JobList) workflowMembers(w *PlanWork, f *filter.Filter, most int) Membe
 		}
 		next.To = rota.JobID(id)
 		if planned(r, f, w.Started) {
-			if job := flowMark(r); w.of(r.seq, job.State) {
-				next.Jobs, next.Numbers = append(next.Jobs, job), append(next.Numbers, r.seq)
+			if job := flowMark(r); w.of(r.Seq, job.State) {
+				next.Jobs, next.Numbers = append(next.Jobs, job), append(next.Numbers, r.Seq)
 			}
 		}
 		return true
@@ -293,7 +294,7 @@ func (p *pager) offer(number uint64, id rota.JobID, q rota.QueueName, t rota.Ten
 		at = len(c.Groups)
 		p.groups[string(job.Fingerprint)] = at
 		c.Groups = append(c.Groups, rota.JobGroup{Fingerprint: job.Fingerprint, Job: job.ID, Type: job.Type, Reason: job.Reason,
-			Error: tail(job.Error, limits.MaxNoteBytes)})
+			Error: state.Tail(job.Error, limits.MaxNoteBytes)})
 	}
 	c.Groups[at].Count++
 }
@@ -317,11 +318,11 @@ func (p *pager) living(h History) {
 		}
 		switch t := since.row; {
 		case since.number > number:
-			if p.reader.Reads(t.tenant, t.queue) {
+			if p.reader.Reads(t.Tenant, t.Queue) {
 				if p.full() {
 					return
 				}
-				if !p.isWaiting(t.id) { // it is in the next part
+				if !p.isWaiting(t.Id) { // it is in the next part
 					p.offerTomb(&t, h)
 				}
 			}
@@ -330,7 +331,7 @@ func (p *pager) living(h History) {
 		case !ok:
 			return
 		}
-		if p.reader.Reads(j.spec.Tenant, j.spec.Queue) {
+		if p.reader.Reads(j.Spec.Tenant, j.Spec.Queue) {
 			if p.full() {
 				return
 			}
@@ -343,13 +344,13 @@ func (p *pager) living(h History) {
 // late is a job that has ended since the list began, by its number as it lived; 0 for none.
 type late struct {
 	number uint64
-	row    tombRow
+	row    state.TombRow
 }
 
 // endedSince returns the job with the greatest number below one that has ended since the list
 // began.
 func (p *pager) endedSince(number uint64) late {
-	if p.head.tombSeq == p.cursor.Ends {
+	if p.head.TombSeq == p.cursor.Ends {
 		return late{}
 	}
 	for {
@@ -360,28 +361,28 @@ func (p *pager) endedSince(number uint64) late {
 		if number = below; end <= p.cursor.Ends {
 			continue
 		}
-		at, _ := p.order.at(end)
-		if kept, ok := p.tombs.Get(at.id); ok {
-			return late{below, kept.row()}
+		at, _ := p.order.At(end)
+		if kept, ok := p.tombs.Get(at.Id); ok {
+			return late{below, kept.Row()}
 		}
 	}
 }
 
-func (p *pager) offerLive(j *jobRow) {
-	p.offer(j.seq, j.spec.ID, j.spec.Queue, j.spec.Tenant, j.spec.Type, j.state, func() (rota.Job, bool) {
-		lease, _ := p.leases.Get(string(j.lease[:]))
+func (p *pager) offerLive(j *state.JobRow) {
+	p.offer(j.Seq, j.Spec.ID, j.Spec.Queue, j.Spec.Tenant, j.Spec.Type, j.State, func() (rota.Job, bool) {
+		lease, _ := p.leases.Get(string(j.Lease[:]))
 		return liveJob(j, lease, p.now), true
 	})
 }
 
-func (p *pager) offerTomb(t *tombRow, h History) {
-	p.offer(t.seq, t.id, t.queue, t.tenant, t.typ, t.state, func() (rota.Job, bool) { return p.tombJob(t, h), true })
+func (p *pager) offerTomb(t *state.TombRow, h History) {
+	p.offer(t.Seq, t.Id, t.Queue, t.Tenant, t.Typ, t.State, func() (rota.Job, bool) { return p.tombJob(t, h), true })
 }
 
 // over lists the jobs that had ended as the list began.
 func (p *pager) over(h History) {
 	c := &p.cursor
-	tombs := sourceBelow(c.At, func(at uint64) (uint64, tombEntry, bool) { return p.order.below(at) })
+	tombs := sourceBelow(c.At, func(at uint64) (uint64, state.TombEntry, bool) { return p.order.Below(at) })
 	staged := sourceBelow(c.At, p.stagedBelow)
 	archived := sourceBelow(c.At, func(at uint64) (uint64, Mark, bool) {
 		mark, ok := h.Before(at)
@@ -394,13 +395,13 @@ func (p *pager) over(h History) {
 			return
 		}
 		if t == seq {
-			kept, ok := p.tombs.Get(tombs.what.id)
-			row := kept.row()
-			if ok && p.reader.Reads(row.tenant, row.queue) {
+			kept, ok := p.tombs.Get(tombs.what.Id)
+			row := kept.Row()
+			if ok && p.reader.Reads(row.Tenant, row.Queue) {
 				if p.full() {
 					return
 				}
-				if !p.isWaiting(row.id) {
+				if !p.isWaiting(row.Id) {
 					p.offerTomb(&row, h)
 				}
 			}
@@ -440,8 +441,8 @@ func (l *JobList) stagedBelow(at uint64) (seq uint64, s StagedRecord, ok bool) {
 	if at == 0 {
 		return 0, s, false
 	}
-	l.staged.Descend(at-1, func(number uint64, r *record) bool {
-		seq, s, ok = number, StagedRecord{number, r.spec.ID, r}, true
+	l.staged.Descend(at-1, func(number uint64, r *state.Record) bool {
+		seq, s, ok = number, StagedRecord{number, r.Spec.ID, r}, true
 		return false
 	})
 	return seq, s, ok
@@ -473,8 +474,8 @@ func (s *source[T]) below(at uint64) uint64 {
 // liveByID lists the live jobs by id, as plans go through them.
 func (p *pager) liveByID() {
 	from := p.last
-	p.jobs.Ascend(from, func(id rota.JobID, j *jobRow) bool {
-		if id == from || !p.reader.Reads(j.spec.Tenant, j.spec.Queue) {
+	p.jobs.Ascend(from, func(id rota.JobID, j *state.JobRow) bool {
+		if id == from || !p.reader.Reads(j.Spec.Tenant, j.Spec.Queue) {
 			return true
 		}
 		if p.full() {
@@ -507,7 +508,7 @@ func (p *pager) endedByID(h History) {
 		mark, archived = h.Next(mark.ID)
 		return true
 	}
-	scanTombs(p.tombs, from, func(id rota.JobID, t *tombRow) bool {
+	state.ScanTombs(p.tombs, from, func(id rota.JobID, t *state.TombRow) bool {
 		if id == from {
 			return true
 		}
@@ -516,7 +517,7 @@ func (p *pager) endedByID(h History) {
 				return false
 			}
 		}
-		reads := p.reader.Reads(t.tenant, t.queue)
+		reads := p.reader.Reads(t.Tenant, t.Queue)
 		if reads && p.full() {
 			return false
 		}
@@ -546,11 +547,11 @@ func (l *JobList) hides(mark *Mark) bool {
 
 // tombJob tells of a terminal job by its tombstone, and by its record if that
 // is staged or archived.
-func (p *pager) tombJob(t *tombRow, h History) rota.Job {
-	if r, ok := p.staged.Get(t.seq); ok {
+func (p *pager) tombJob(t *state.TombRow, h History) rota.Job {
+	if r, ok := p.staged.Get(t.Seq); ok {
 		return deadJob(t, r)
 	}
-	if job, ok := h.Ended(t.seq); ok {
+	if job, ok := h.Ended(t.Seq); ok {
 		return WithTombstone(job, deadJob(t, nil))
 	}
 	return deadJob(t, nil)

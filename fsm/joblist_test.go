@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/filter"
 	"github.com/rotasched/rota/internal/limits"
@@ -32,7 +33,7 @@ func searched(t *testing.T) (*bench, history) {
 	}
 	b.pass(70_000)
 	b.ok(sweepOp())
-	if b.View.m.ended.tombs.len() != 0 {
+	if b.View.m.ended.tombs.Len() != 0 {
 		t.Fatal("the first end is remembered still")
 	}
 	fail("dead", "order 2 not found", func(s *rota.JobSpec) { s.Labels = map[string]string{"team": "film"} })
@@ -48,7 +49,7 @@ func searched(t *testing.T) (*bench, history) {
 func TestPage_filters(t *testing.T) {
 	t.Parallel()
 	b, h := searched(t)
-	print := fmt.Sprintf("%x", []byte(fingerprint("work", rota.ReasonProviderFail, "order 3 not found")))
+	print := fmt.Sprintf("%x", []byte(state.Fingerprint("work", rota.ReasonProviderFail, "order 3 not found")))
 	for where, want := range map[string]string{
 		"": "[fresh live refused dead old]", "state=DEAD": "[refused dead old]", "-state=DEAD,COMPLETED": "[fresh live]",
 		"queue=mail": "[live]", "type=send,none": "[live]", "id=f*,o*": "[fresh old]", "label.team=film": "[fresh dead]", "label.team=*": "[fresh dead old]",
@@ -94,7 +95,7 @@ func TestPage_groups(t *testing.T) {
 	}
 	g := page.Counted.Groups
 	if g[0], g[1] = g[1], g[0]; g[0].Count != 2 || g[0].Job != "dead" || g[0].Error != "order 2 not found" || g[0].Type != "work" || g[0].Reason != rota.ReasonProviderFail ||
-		len(g[0].Fingerprint) != fingerprintSize || g[1].Count != 1 || g[1].Job != "refused" {
+		len(g[0].Fingerprint) != state.FingerprintSize || g[1].Count != 1 || g[1].Job != "refused" {
 		t.Errorf("%+v", g)
 	}
 }
@@ -104,10 +105,10 @@ func TestPage_groupsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for i := range limits.MaxGroups + 10 {
-		b.View.m.ended.tombs.insert(&tombRow{id: rota.JobID(fmt.Sprintf("t%05d", i)), queue: "default", typ: "work", tenant: "default", state: rota.JobDead,
-			fingerprint: fmt.Sprintf("%08d", i), seq: uint64(i + 1), number: uint64(i + 1)})
+		b.View.m.ended.tombs.Insert(&state.TombRow{Id: rota.JobID(fmt.Sprintf("t%05d", i)), Queue: "default", Typ: "work", Tenant: "default", State: rota.JobDead,
+			Fingerprint: fmt.Sprintf("%08d", i), Seq: uint64(i + 1), Number: uint64(i + 1)})
 	}
-	b.View.m.head.jobSeq, b.View.m.head.tombSeq = limits.MaxGroups+10, limits.MaxGroups+10
+	b.View.m.Header.JobSeq, b.View.m.Header.TombSeq = limits.MaxGroups+10, limits.MaxGroups+10
 	f := rota.JobFilter{GroupBy: "fingerprint"}
 	for _, want := range []int{limits.MaxGroups, 10} {
 		page, err := b.View.Jobs().Page(f, nil)
@@ -124,7 +125,7 @@ func TestPage_filtersWhatMayBeRead(t *testing.T) {
 	b, h := searched(t)
 	rights := access.NewRights([]rota.Role{{Grants: []rota.Grant{{Right: rota.RightRead, Tenant: "*", Queue: "*"}}}}, nil, nil)
 	list := b.View.Jobs().For(access.NewReader(&rights))
-	for _, where := range []string{"error~found", "error=" + fmt.Sprintf("%x", fingerprint("work", rota.ReasonProviderFail, "refused"))} {
+	for _, where := range []string{"error~found", "error=" + fmt.Sprintf("%x", state.Fingerprint("work", rota.ReasonProviderFail, "refused"))} {
 		page, err := list.Page(rota.JobFilter{Where: where}, h)
 		if err != nil || len(page.Jobs) != 0 {
 			t.Errorf("%s finds %v, %v", where, page.Jobs, err)
@@ -171,7 +172,7 @@ func TestPage_whileJobsEnd(t *testing.T) {
 				moved = over[at]
 				over = slices.Delete(over, at, at+1)
 				op := retryOp(string(moved))
-				op.GetRetry().Life = b.View.m.ended.tombs.get(moved).life
+				op.GetRetry().Life = b.View.m.ended.tombs.Get(moved).Life
 				if job, archived := h.at(moved); archived {
 					op.GetRetry().Spec, op.GetRetry().Past = entry.SpecOp(jobSpec(string(moved))), PastOp(&job)
 				}
@@ -246,9 +247,9 @@ func TestPage_refusesCursors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	head := b.View.m.head
-	its := filter.Cursor{Part: partLive, Clock: head.clock, Jobs: head.jobSeq, Ends: head.tombSeq, At: head.jobSeq}
-	home := filter.Origin{Cluster: head.cluster, Incarnation: head.incarnation}
+	head := b.View.m.Header
+	its := filter.Cursor{Part: partLive, Clock: head.Clock, Jobs: head.JobSeq, Ends: head.TombSeq, At: head.JobSeq}
+	home := filter.Origin{Cluster: head.Cluster, Incarnation: head.Incarnation}
 	if got := its.Text(home, &f); got != page.NextCursor {
 		t.Fatalf("%q, %q is wanted", page.NextCursor, got)
 	}
@@ -261,7 +262,7 @@ func TestPage_refusesCursors(t *testing.T) {
 		"words": "live/j1", "a part that is none": made(func(c *filter.Cursor) { c.Part = 9 }), "no place": made(func(c *filter.Cursor) { c.At = 0 }), "no part": made(func(c *filter.Cursor) { c.Part = 0 }),
 		"beyond its submissions": made(func(c *filter.Cursor) { c.At = c.Jobs + 2 }), "beyond its ends": made(func(c *filter.Cursor) { c.Part, c.At = partEnded, c.Ends+2 }),
 		"later jobs": made(func(c *filter.Cursor) { c.Jobs++ }), "later ends": made(func(c *filter.Cursor) { c.Ends++ }), "later clock": made(func(c *filter.Cursor) { c.Clock++ }),
-		"another filter": its.Text(home, &rota.JobFilter{Queue: "mail"}), "a restore": its.Text(filter.Origin{Cluster: head.cluster, Incarnation: head.incarnation + 1}, &f),
+		"another filter": its.Text(home, &rota.JobFilter{Queue: "mail"}), "a restore": its.Text(filter.Origin{Cluster: head.Cluster, Incarnation: head.Incarnation + 1}, &f),
 	} {
 		asked := f
 		asked.Cursor = cursor

@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 )
 
@@ -17,7 +18,7 @@ func (ac *authority) judge(op *fsmpb.Op) *rota.Error { return ac.judgeBy(op, ac.
 
 // judgeBy is judge with rights that are worked out as rightsOf says.
 func (ac *authority) judgeBy(op *fsmpb.Op, rightsOf func(access.Caller) (*access.Rights, *rota.Error)) *rota.Error {
-	caller := callerOf(op)
+	caller := state.CallerOf(op)
 	if caller == (access.Caller{}) {
 		return nil
 	}
@@ -57,7 +58,7 @@ func (vw *View) Taken(op *fsmpb.Op, tenant rota.TenantID, queue rota.QueueName) 
 	if op.GetActor() == "" {
 		return nil
 	}
-	rights, refusal := vw.m.access.remembered()(callerOf(op))
+	rights, refusal := vw.m.access.remembered()(state.CallerOf(op))
 	if refusal == nil {
 		j := judgement{rights: rights, right: rota.RightSubmit}
 		j.free("id", op.GetSubmit().GetSpec().GetId(), string(tenant), string(queue))
@@ -279,21 +280,21 @@ func (j *judgement) setSchedule(op *fsmpb.Op) {
 	if !j.asked(placeOf(s.GetJob().GetTenant(), s.GetJob().GetQueue())) {
 		return
 	}
-	if r := j.ac.schedules.rows.get(rota.ScheduleName(s.GetName())); r != nil {
-		j.free("schedule", s.GetName(), string(r.kept.Tenant), string(r.kept.Queue))
+	if r := j.ac.schedules.rows.Get(rota.ScheduleName(s.GetName())); r != nil {
+		j.free("schedule", s.GetName(), string(r.Kept.Tenant), string(r.Kept.Queue))
 	}
 }
 
 // schedule judges by where a schedule's runs go.
 func (j *judgement) schedule(name string) {
-	if r := j.ac.schedules.rows.get(rota.ScheduleName(name)); r != nil {
-		j.known("schedule", name, string(r.kept.Tenant), string(r.kept.Queue))
+	if r := j.ac.schedules.rows.Get(rota.ScheduleName(name)); r != nil {
+		j.known("schedule", name, string(r.Kept.Tenant), string(r.Kept.Queue))
 	}
 }
 
 // plan lets whoever started a plan end it, and whoever may control everything.
 func (j *judgement) plan(id string) {
-	r := j.ac.plans.rows.get(rota.PlanID(id))
+	r := j.ac.plans.rows.Get(rota.PlanID(id))
 	switch {
 	case r == nil || r.caller.Actor == j.actor:
 		j.somewhere(nil)
@@ -326,8 +327,8 @@ func (j *judgement) openBatch(op *fsmpb.Op) {
 	if !j.asked(placeOf(b.GetCallback().GetTenant(), b.GetCallback().GetQueue())) {
 		return
 	}
-	if r := j.ac.batches.rows.get(rota.BatchID(b.GetId())); r != nil {
-		j.free("id", b.GetId(), string(r.tenant), string(r.queue))
+	if r := j.ac.batches.rows.Get(rota.BatchID(b.GetId())); r != nil {
+		j.free("id", b.GetId(), string(r.Tenant), string(r.Queue))
 	}
 }
 
@@ -345,16 +346,16 @@ func placeOf(tenant, queue string) (string, string) {
 // placeOfJob returns the tenant and the queue of a job that the state knows: alive, ended, or
 // a node of a workflow that has no job yet.
 func (ac *authority) placeOfJob(id string) (tenant, queue string, ok bool) {
-	if r := ac.s.jobs.get(rota.JobID(id)); r != nil {
-		return string(r.spec.Tenant), string(r.spec.Queue), true
+	if r := ac.s.JobTable.Get(rota.JobID(id)); r != nil {
+		return string(r.Spec.Tenant), string(r.Spec.Queue), true
 	}
-	if t := ac.ended.tombs.get(rota.JobID(id)); t != nil {
-		return string(t.tenant), string(t.queue), true
+	if t := ac.ended.tombs.Get(rota.JobID(id)); t != nil {
+		return string(t.Tenant), string(t.Queue), true
 	}
 	if w, name, node := rota.SplitNodeJobID(rota.JobID(id)); node {
 		if f := ac.flows.flowIndex.byID[w]; f != nil {
 			if v, ok := f.byName[name]; ok {
-				return string(f.rows[v].spec.Tenant), string(f.rows[v].spec.Queue), true
+				return string(f.rows[v].Spec.Tenant), string(f.rows[v].Spec.Queue), true
 			}
 		}
 	}
@@ -453,8 +454,8 @@ func (j *judgement) openWorkflow(op *fsmpb.Op) {
 	if !j.asked(tenant, queue) {
 		return
 	}
-	if r := j.ac.flows.workflows.get(rota.WorkflowID(open.GetId())); r != nil {
-		j.free("workflow", open.GetId(), string(r.tenant), string(r.queue))
+	if r := j.ac.flows.workflows.Get(rota.WorkflowID(open.GetId())); r != nil {
+		j.free("workflow", open.GetId(), string(r.Tenant), string(r.Queue))
 	}
 	for _, s := range open.GetShares() {
 		if !j.asked(tenant, s.GetQueue()) {
@@ -465,12 +466,12 @@ func (j *judgement) openWorkflow(op *fsmpb.Op) {
 
 func (j *judgement) addNodes(op *fsmpb.Op) {
 	add := op.GetAddNodes()
-	r := j.ac.flows.workflows.get(rota.WorkflowID(add.GetWorkflow()))
-	if r == nil || !j.known("workflow", add.GetWorkflow(), string(r.tenant), string(r.queue)) {
+	r := j.ac.flows.workflows.Get(rota.WorkflowID(add.GetWorkflow()))
+	if r == nil || !j.known("workflow", add.GetWorkflow(), string(r.Tenant), string(r.Queue)) {
 		return
 	}
 	for _, node := range add.GetNodes() {
-		if queue := node.GetSpec().GetQueue(); queue != "" && queue != string(r.queue) && !j.asked(string(r.tenant), queue) {
+		if queue := node.GetSpec().GetQueue(); queue != "" && queue != string(r.Queue) && !j.asked(string(r.Tenant), queue) {
 			return
 		}
 	}
@@ -478,13 +479,13 @@ func (j *judgement) addNodes(op *fsmpb.Op) {
 
 // workflow judges by the workflow's tenant with its queue and that of each of its nodes.
 func (j *judgement) workflow(id string) {
-	r := j.ac.flows.workflows.get(rota.WorkflowID(id))
-	if r == nil || !j.known("workflow", id, string(r.tenant), string(r.queue)) {
+	r := j.ac.flows.workflows.Get(rota.WorkflowID(id))
+	if r == nil || !j.known("workflow", id, string(r.Tenant), string(r.Queue)) {
 		return
 	}
-	if f := j.ac.flows.flowIndex.byID[r.id]; f != nil {
+	if f := j.ac.flows.flowIndex.byID[r.Id]; f != nil {
 		for _, q := range f.queues {
-			if !j.found("workflow", id, string(r.tenant), string(q.name)) {
+			if !j.found("workflow", id, string(r.Tenant), string(q.name)) {
 				return
 			}
 		}
@@ -500,12 +501,12 @@ func (j *judgement) register(op *fsmpb.Op) {
 			return
 		}
 	}
-	w := j.ac.fleet.workers.get(rota.WorkerID(spec.GetId()))
-	if w == nil || w.knows(op.GetRegister().GetSecretHash()) || op.GetRegister().GetTakeover() && j.takes(w, op.GetRegister().GetOldSecretHash()) {
+	w := j.ac.fleet.workers.Get(rota.WorkerID(spec.GetId()))
+	if w == nil || w.Knows(op.GetRegister().GetSecretHash()) || op.GetRegister().GetTakeover() && j.takes(w, op.GetRegister().GetOldSecretHash()) {
 		return
 	}
-	for _, queue := range w.spec.Queues {
-		tenants := w.grants.Tenants(queue)
+	for _, queue := range w.Spec.Queues {
+		tenants := w.Grants.Tenants(queue)
 		if len(tenants) == 0 {
 			tenants = []string{access.Everything}
 		}
@@ -518,8 +519,8 @@ func (j *judgement) register(op *fsmpb.Op) {
 }
 
 // takes reports whether a worker's id may be taken over: its secret is shown, or the actor may stop it.
-func (j *judgement) takes(w *workerRow, secret []byte) bool {
-	return w.knows(secret) || !slices.ContainsFunc(w.spec.Queues, func(q rota.QueueName) bool {
+func (j *judgement) takes(w *state.WorkerRow, secret []byte) bool {
+	return w.Knows(secret) || !slices.ContainsFunc(w.Spec.Queues, func(q rota.QueueName) bool {
 		return !j.rights.Allow(rota.RightWorkers, access.Everything, q)
 	})
 }
@@ -529,12 +530,12 @@ func (j *judgement) takes(w *workerRow, secret []byte) bool {
 func (j *judgement) registers(op *fsmpb.Op) *rota.Error {
 	id := op.GetRegister().GetSpec().GetId()
 	if t, ok := j.actor.Token(); ok {
-		if t := j.ac.tokens.get(tokenID(t)); t != nil && !strings.HasPrefix(id, t.WorkerPrefix) {
+		if t := j.ac.tokens.Get(state.TokenID(t)); t != nil && !strings.HasPrefix(id, t.WorkerPrefix) {
 			return rota.Refusef(rota.KindDenied, "worker", "%s registers workers whose ids begin with %s only, not %.80q", j.actor, t.WorkerPrefix, id)
 		}
 	}
-	w := j.ac.fleet.workers.get(rota.WorkerID(id))
-	if w == nil || !w.live() || !op.GetRegister().GetTakeover() || w.knows(op.GetRegister().GetSecretHash()) {
+	w := j.ac.fleet.workers.Get(rota.WorkerID(id))
+	if w == nil || !w.Live() || !op.GetRegister().GetTakeover() || w.Knows(op.GetRegister().GetSecretHash()) {
 		return nil
 	}
 	if !j.takes(w, op.GetRegister().GetOldSecretHash()) {
@@ -546,8 +547,8 @@ func (j *judgement) registers(op *fsmpb.Op) *rota.Error {
 
 // worker needs the right for each of a worker's queues.
 func (j *judgement) worker(id string) {
-	if w := j.ac.fleet.workers.get(rota.WorkerID(id)); w != nil {
-		for _, queue := range w.spec.Queues {
+	if w := j.ac.fleet.workers.Get(rota.WorkerID(id)); w != nil {
+		for _, queue := range w.Spec.Queues {
 			if !j.found("worker", id, access.Everything, string(queue)) {
 				return
 			}
@@ -557,7 +558,7 @@ func (j *judgement) worker(id string) {
 
 // ownWorker refuses what is a worker's own from everybody but whoever registered it.
 func (j *judgement) ownWorker(id string) *rota.Error {
-	if w := j.ac.fleet.workers.get(rota.WorkerID(id)); w != nil && w.by != j.actor {
+	if w := j.ac.fleet.workers.Get(rota.WorkerID(id)); w != nil && w.By != j.actor {
 		return rota.Refusef(rota.KindDenied, "worker", "worker %s was registered by somebody else than %s: register it again, with its secret", id,
 			j.actor)
 	}
@@ -567,12 +568,12 @@ func (j *judgement) ownWorker(id string) *rota.Error {
 // lease judges by the tenant and the queue of an open lease. Children of a completion go where
 // their workflow has nodes, and elsewhere with the right to submit.
 func (j *judgement) lease(op *fsmpb.Op) {
-	l := j.ac.leasing.leases.get(string(op.GetLease().GetLease()))
-	if l == nil || !j.found("job", string(l.Job), string(l.tenant), string(l.queue)) {
+	l := j.ac.leasing.leases.Get(string(op.GetLease().GetLease()))
+	if l == nil || !j.found("job", string(l.Job), string(l.Tenant), string(l.Queue)) {
 		return
 	}
 	for _, queue := range j.ac.flows.newQueues(l, op.GetLease()) {
-		if j.right = rota.RightSubmit; !j.asked(string(l.tenant), queue) {
+		if j.right = rota.RightSubmit; !j.asked(string(l.Tenant), queue) {
 			return
 		}
 	}

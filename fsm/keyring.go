@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 	"github.com/tidwall/btree"
@@ -14,23 +15,23 @@ import (
 // keyring holds jobs to the rules of their keys (SPEC §19). Jobs without keys, and keys
 // without rules, cost it nothing but a look.
 type keyring struct {
-	s         *state
+	s         *state.State
 	admission *admission
 	ended     *ended
 	leasing   *leasing
 	placement *placement
-	rules     table[string, keyRuleRow, *keyRuleRow]
-	counts    table[string, keyCountRow, *keyCountRow]
+	rules     state.Table[string, state.KeyRuleRow, *state.KeyRuleRow]
+	counts    state.Table[string, state.KeyCountRow, *state.KeyCountRow]
 
 	// What follows is derived. byName finds the rules, names what there is of a name.
-	byName map[keyRuleID]*keyRuleRow
+	byName map[keyRuleID]*state.KeyRuleRow
 	names  map[string]*keyName
 	// groups are the rules by which keys of a queue take turns; restoring says that jobs are filed
 	// where they stood, and no key waits again.
-	groups    map[rota.QueueName]*keyRuleRow
+	groups    map[rota.QueueName]*state.KeyRuleRow
 	restoring bool
 	// line holds the jobs of sequences in the order of their places.
-	line *btree.BTreeG[keyPlace]
+	line *btree.BTreeG[state.KeyPlace]
 	// blocks are the counts that an ended job blocks.
 	blocks map[rota.JobID][]string
 	lanes  *sched.Keys
@@ -54,7 +55,7 @@ type keyName struct {
 	// rules have the name, valued of them are for one value.
 	rules, valued int
 	// whole are those for every value, by their queues.
-	whole map[rota.QueueName]*keyRuleRow
+	whole map[rota.QueueName]*state.KeyRuleRow
 }
 
 // keyHold is a key of a job that a rule is for.
@@ -62,12 +63,12 @@ type keyHold struct {
 	count  string
 	tenant rota.TenantID
 	key    string
-	rule   *keyRuleRow
+	rule   *state.KeyRuleRow
 }
 
 func (kr *keyring) reset() {
-	kr.byName, kr.names = map[keyRuleID]*keyRuleRow{}, map[string]*keyName{}
-	kr.groups, kr.restoring = map[rota.QueueName]*keyRuleRow{}, false
+	kr.byName, kr.names = map[keyRuleID]*state.KeyRuleRow{}, map[string]*keyName{}
+	kr.groups, kr.restoring = map[rota.QueueName]*state.KeyRuleRow{}, false
 	kr.line = btree.NewBTreeGOptions(keyPlaceLess, btree.Options{NoLocks: true})
 	kr.blocks = map[rota.JobID][]string{}
 	kr.lanes = sched.NewKeys(kr)
@@ -102,8 +103,8 @@ func (kr *keyring) of(s *rota.JobSpec, to []keyHold) []keyHold {
 func (kr *keyring) countKey(queue rota.QueueName, tenant rota.TenantID, text string) string {
 	var room [3 * rota.MaxIDBytes]byte
 	key := append(append(append(append(append(room[:0], queue...), '/'), tenant...), '/'), text...)
-	if c := kr.counts.known[string(key)]; c != nil {
-		return c.key
+	if c := kr.counts.Known[string(key)]; c != nil {
+		return c.Key
 	}
 	return string(key)
 }
@@ -112,7 +113,7 @@ func (kr *keyring) countKey(queue rota.QueueName, tenant rota.TenantID, text str
 const keyHoldsMost = 2 * rota.MaxKeys
 
 // rule is the one for a value, or that of its name.
-func (kr *keyring) rule(queue rota.QueueName, name, value string) *keyRuleRow {
+func (kr *keyring) rule(queue rota.QueueName, name, value string) *state.KeyRuleRow {
 	n := kr.names[name]
 	if n == nil {
 		return nil
@@ -126,9 +127,9 @@ func (kr *keyring) rule(queue rota.QueueName, name, value string) *keyRuleRow {
 }
 
 // ruleOf is the rule of a count, nil where there is none any more.
-func (kr *keyring) ruleOf(c *keyCountRow) *keyRuleRow {
-	name, value, _ := strings.Cut(c.text, ":")
-	return kr.rule(c.queue, name, value)
+func (kr *keyring) ruleOf(c *state.KeyCountRow) *state.KeyRuleRow {
+	name, value, _ := strings.Cut(c.Text, ":")
+	return kr.rule(c.Queue, name, value)
 }
 
 // admit refuses a job whose keys would be too many beside those that are counted.
@@ -136,53 +137,53 @@ func (kr *keyring) admit(s *rota.JobSpec) error {
 	var room [keyHoldsMost]keyHold
 	fresh := 0
 	for _, h := range kr.of(s, room[:0]) {
-		if kr.counts.get(h.count) == nil {
+		if kr.counts.Get(h.count) == nil {
 			fresh++
 		}
 	}
-	if fresh > 0 && kr.counts.len()+fresh > limits.MaxKeyCounts {
-		return exhausted("keys", "%d keys are counted: at most %d are, and job %s brings %d more", kr.counts.len(), limits.MaxKeyCounts,
+	if fresh > 0 && kr.counts.Len()+fresh > limits.MaxKeyCounts {
+		return exhausted("keys", "%d keys are counted: at most %d are, and job %s brings %d more", kr.counts.Len(), limits.MaxKeyCounts,
 			s.ID, fresh)
 	}
 	return nil
 }
 
 // enter counts a job that becomes live, before it is filed.
-func (kr *keyring) enter(j *jobRow) {
+func (kr *keyring) enter(j *state.JobRow) {
 	var room [keyHoldsMost]keyHold
-	for _, h := range kr.of(&j.spec.JobSpec, room[:0]) {
+	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
 		kr.stand(kr.counted(&h), &h, j)
 	}
 }
 
 // counted is the row of a count, editable.
-func (kr *keyring) counted(h *keyHold) *keyCountRow {
-	c := kr.counts.edit(h.count)
+func (kr *keyring) counted(h *keyHold) *state.KeyCountRow {
+	c := kr.counts.Edit(h.count)
 	if c == nil {
-		c = kr.counts.fresh()
-		c.key, c.queue, c.tenant, c.text = h.count, h.rule.Queue, h.tenant, h.key
-		kr.counts.insert(h.count, c)
+		c = kr.counts.Fresh()
+		c.Key, c.Queue, c.Tenant, c.Text = h.count, h.rule.Queue, h.tenant, h.key
+		kr.counts.Insert(h.count, c)
 	}
 	return c
 }
 
 // stand counts a job in, at its place where there is a sequence.
-func (kr *keyring) stand(c *keyCountRow, h *keyHold, j *jobRow) {
-	c.jobs++
+func (kr *keyring) stand(c *state.KeyCountRow, h *keyHold, j *state.JobRow) {
+	c.Jobs++
 	if h.rule.Sequence == rota.SequenceNone {
 		return
 	}
 	before := kr.turnOf(c)
-	kr.line.Set(keyPlace{c.key, c.placeOf(j), j.spec.ID})
+	kr.line.Set(state.KeyPlace{Count: c.Key, Place: c.PlaceOf(j), Job: j.Spec.ID})
 	kr.turned(c, before)
 }
 
 // leave counts a job that is live no more, and lets the next in its sequences have their turn.
-func (kr *keyring) leave(j *jobRow, state rota.JobState) {
+func (kr *keyring) leave(j *state.JobRow, state rota.JobState) {
 	var room [keyHoldsMost]keyHold
-	for _, h := range kr.of(&j.spec.JobSpec, room[:0]) {
-		c := kr.counts.edit(h.count)
-		c.jobs--
+	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
+		c := kr.counts.Edit(h.count)
+		c.Jobs--
 		if h.rule.Sequence != rota.SequenceNone {
 			kr.pass(c, h.rule, j, state)
 		}
@@ -194,70 +195,70 @@ func (kr *keyring) leave(j *jobRow, state rota.JobState) {
 func (kr *keyring) opened(s *rota.JobSpec, by int64) {
 	var room [keyHoldsMost]keyHold
 	for _, h := range kr.of(s, room[:0]) {
-		c := kr.counts.edit(h.count)
-		c.open += by
+		c := kr.counts.Edit(h.count)
+		c.Open += by
 		if by > 0 && h.rule.Rate > 0 {
-			c.tat = h.rule.bucket().take(c.tat, kr.s.head.clock)
+			c.Tat = h.rule.Bucket().Take(c.Tat, kr.s.Header.Clock)
 		}
 		kr.settle(c, h.rule)
 	}
 }
 
 // left is how many more jobs of a count may be assigned now.
-func (kr *keyring) left(c *keyCountRow, r *keyRuleRow) int64 {
+func (kr *keyring) left(c *state.KeyCountRow, r *state.KeyRuleRow) int64 {
 	left := int64(math.MaxInt64)
 	if r.Concurrency > 0 {
-		left = r.Concurrency - c.open
+		left = r.Concurrency - c.Open
 	}
 	if r.Sequence != rota.SequenceNone {
-		left = min(left, 1-c.open)
+		left = min(left, 1-c.Open)
 	}
 	if r.Rate > 0 {
-		left = min(left, r.bucket().tokens(c.tat, kr.s.head.clock))
+		left = min(left, r.Bucket().Tokens(c.Tat, kr.s.Header.Clock))
 	}
 	return max(0, left)
 }
 
 // settle puts a count right after its jobs, leases, tokens or rule changed; c is editable, and
 // r its rule, nil where there is none any more.
-func (kr *keyring) settle(c *keyCountRow, r *keyRuleRow) {
-	if r == nil || r.Rate == 0 || ahead(c.tat, kr.s.head.clock) == 0 {
-		c.tat = 0
+func (kr *keyring) settle(c *state.KeyCountRow, r *state.KeyRuleRow) {
+	if r == nil || r.Rate == 0 || state.Ahead(c.Tat, kr.s.Header.Clock) == 0 {
+		c.Tat = 0
 	}
-	if r == nil || c.idle() {
+	if r == nil || c.Idle() {
 		kr.drop(c)
 		return
 	}
-	if full := kr.left(c, r) == 0; full != c.full {
-		c.full = full
-		kr.lanes.SetFull(c.key, full)
+	if full := kr.left(c, r) == 0; full != c.Full {
+		c.Full = full
+		kr.lanes.SetFull(c.Key, full)
 	}
 	due := kr.due(c, r)
-	kr.s.timers.key.set(c.key, int64(c.due), int64(due))
-	c.due = due
+	kr.s.Timers.Key.Refile(c.Key, int64(c.Due), int64(due))
+	c.Due = due
 }
 
-func (kr *keyring) drop(c *keyCountRow) {
+func (kr *keyring) drop(c *state.KeyCountRow) {
 	kr.unblock(c)
-	kr.s.timers.key.set(c.key, int64(c.due), 0)
-	kr.counts.drop(c.key)
+	kr.s.Timers.Key.Refile(c.Key, int64(c.Due), 0)
+	kr.counts.Drop(c.Key)
 }
 
 // due is when a count must be looked at: when a token is back that its jobs wait for, or all
 // are.
-func (kr *keyring) due(c *keyCountRow, r *keyRuleRow) rota.Clock {
+func (kr *keyring) due(c *state.KeyCountRow, r *state.KeyRuleRow) rota.Clock {
 	switch {
-	case c.tat == 0:
+	case c.Tat == 0:
 		return 0
-	case c.full && !r.taken(c):
-		return r.bucket().nextToken(c.tat, kr.s.head.clock)
+	case c.Full && !r.Taken(c):
+		return r.Bucket().NextToken(c.Tat, kr.s.Header.Clock)
 	}
-	return moment(c.tat, kr.s.head.clock)
+	return state.Moment(c.Tat, kr.s.Header.Clock)
 }
 
 // fire looks again at a count whose tokens are back.
 func (kr *keyring) fire(key string) {
-	c := kr.counts.edit(key)
+	c := kr.counts.Edit(key)
 	kr.settle(c, kr.ruleOf(c))
 }
 
@@ -265,7 +266,7 @@ func (kr *keyring) fire(key string) {
 func (kr *keyring) Counts(it *sched.Item, to []string) (counts []string, ok bool) {
 	var room [keyHoldsMost]keyHold
 	for _, h := range kr.of(it.JobSpec, room[:0]) {
-		if h.rule.Sequence != rota.SequenceNone && kr.turnOf(kr.counts.get(h.count)) != it.ID {
+		if h.rule.Sequence != rota.SequenceNone && kr.turnOf(kr.counts.Get(h.count)) != it.ID {
 			return nil, false
 		}
 		to = append(to, h.count)
@@ -274,22 +275,22 @@ func (kr *keyring) Counts(it *sched.Item, to []string) (counts []string, ok bool
 }
 
 // Full implements sched.Keyring.
-func (kr *keyring) Full(count string) bool { return kr.counts.get(count).full }
+func (kr *keyring) Full(count string) bool { return kr.counts.Get(count).Full }
 
 // Key is what the rules leave a count.
 func (c caps) Key(count string) int64 {
-	r := c.m.keyring.counts.get(count)
-	if r.full {
+	r := c.m.keyring.counts.Get(count)
+	if r.Full {
 		return 0
 	}
 	return c.m.keyring.left(r, c.m.keyring.ruleOf(r))
 }
 
 // holds reports whether a QUEUED job waits for one of its keys.
-func (kr *keyring) holds(j *jobRow) bool {
+func (kr *keyring) holds(j *state.JobRow) bool {
 	var room [keyHoldsMost]keyHold
-	for _, h := range kr.of(&j.spec.JobSpec, room[:0]) {
-		if c := kr.counts.get(h.count); c.full || h.rule.Sequence != rota.SequenceNone && kr.turnOf(c) != j.spec.ID {
+	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
+		if c := kr.counts.Get(h.count); c.Full || h.rule.Sequence != rota.SequenceNone && kr.turnOf(c) != j.Spec.ID {
 			return true
 		}
 	}
@@ -298,26 +299,26 @@ func (kr *keyring) holds(j *jobRow) bool {
 
 // obstacles calls note with each reason for which one of a job's keys holds it back, until it
 // returns false.
-func (kr *keyring) obstacles(j *jobRow, note func(reason, detail string) bool) {
+func (kr *keyring) obstacles(j *state.JobRow, note func(reason, detail string) bool) {
 	var room [keyHoldsMost]keyHold
-	for _, h := range kr.of(&j.spec.JobSpec, room[:0]) {
-		c := kr.counts.get(h.count)
+	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
+		c := kr.counts.Get(h.count)
 		if h.rule.Sequence != rota.SequenceNone {
 			if reason, detail := kr.outOfTurn(c, j); reason != "" && !note(reason, detail) {
 				return
 			}
 		}
-		if !c.full {
+		if !c.Full {
 			continue
 		}
-		reason, detail := "KEY_AT_LIMIT", fmt.Sprintf("key %s has %d leases open, concurrency is %d", c.text, c.open, h.rule.Concurrency)
+		reason, detail := "KEY_AT_LIMIT", fmt.Sprintf("key %s has %d leases open, concurrency is %d", c.Text, c.Open, h.rule.Concurrency)
 		switch {
-		case h.rule.Concurrency > 0 && c.open >= h.rule.Concurrency:
-		case h.rule.Sequence != rota.SequenceNone && c.open > 0:
-			detail = fmt.Sprintf("key %s runs one job at a time, and one has a lease", c.text)
+		case h.rule.Concurrency > 0 && c.Open >= h.rule.Concurrency:
+		case h.rule.Sequence != rota.SequenceNone && c.Open > 0:
+			detail = fmt.Sprintf("key %s runs one job at a time, and one has a lease", c.Text)
 		default:
-			reason, detail = "KEY_RATE", fmt.Sprintf("key %s may have %d jobs assigned in %d ms, the next one at %s", c.text, h.rule.Rate,
-				h.rule.PeriodMs, kr.s.head.now().At(h.rule.bucket().nextToken(c.tat, kr.s.head.clock)).Date)
+			reason, detail = "KEY_RATE", fmt.Sprintf("key %s may have %d jobs assigned in %d ms, the next one at %s", c.Text, h.rule.Rate,
+				h.rule.PeriodMs, kr.s.Header.Now().At(h.rule.Bucket().NextToken(c.Tat, kr.s.Header.Clock)).Date)
 		}
 		if !note(reason, detail) {
 			return
@@ -326,27 +327,27 @@ func (kr *keyring) obstacles(j *jobRow, note func(reason, detail string) bool) {
 }
 
 func (kr *keyring) put(id keyRuleID, to *rota.KeyRule) {
-	key := keyRuleKey(id.queue, id.name, id.value)
-	r := &keyRuleRow{key: key}
+	key := state.KeyRuleKey(id.queue, id.name, id.value)
+	r := &state.KeyRuleRow{Key: key}
 	if old := kr.byName[id]; old != nil {
 		if to != nil && to.Group {
-			r.turn, r.last = old.turn, old.last
+			r.Turn, r.Last = old.Turn, old.Last
 		}
-		kr.rules.drop(key)
+		kr.rules.Drop(key)
 		kr.unlist(id)
 	}
 	if to == nil {
 		return
 	}
 	r.KeyRule = *to
-	kr.rules.insert(key, r)
+	kr.rules.Insert(key, r)
 	kr.list(r)
 }
 
-func (kr *keyring) list(r *keyRuleRow) {
+func (kr *keyring) list(r *state.KeyRuleRow) {
 	n := kr.names[r.Name]
 	if n == nil {
-		n = &keyName{whole: map[rota.QueueName]*keyRuleRow{}}
+		n = &keyName{whole: map[rota.QueueName]*state.KeyRuleRow{}}
 		kr.names[r.Name] = n
 	}
 	n.rules++
@@ -357,7 +358,7 @@ func (kr *keyring) list(r *keyRuleRow) {
 }
 
 // know lets looks find a rule that is listed, or its copy.
-func (kr *keyring) know(r *keyRuleRow) {
+func (kr *keyring) know(r *state.KeyRuleRow) {
 	kr.byName[idOfRule(&r.KeyRule)] = r
 	if r.Value == "" {
 		kr.names[r.Name].whole[r.Queue] = r
@@ -384,14 +385,14 @@ func (kr *keyring) unlist(id keyRuleID) {
 }
 
 // pending are the lanes of a job's queue.
-func (kr *keyring) pending(j *jobRow) *sched.Pending {
-	return kr.placement.registry.queues[j.spec.Queue].pending
+func (kr *keyring) pending(j *state.JobRow) *sched.Pending {
+	return kr.placement.registry.queues[j.Spec.Queue].pending
 }
 
 // naming returns a rule of a queue, nil where it has none.
-func (kr *keyring) naming(queue rota.QueueName) *keyRuleRow {
+func (kr *keyring) naming(queue rota.QueueName) *state.KeyRuleRow {
 	if keys := keysUnder(&kr.rules, string(queue)+"/"); len(keys) > 0 {
-		return kr.rules.get(keys[0])
+		return kr.rules.Get(keys[0])
 	}
 	return nil
 }
@@ -399,13 +400,13 @@ func (kr *keyring) naming(queue rota.QueueName) *keyRuleRow {
 // forgetTenant drops what was counted of a tenant without live jobs.
 func (kr *keyring) forgetTenant(id rota.TenantID) {
 	var keys []string
-	kr.counts.scan(func(key string, c *keyCountRow) bool {
-		if c.tenant == id {
+	kr.counts.Scan(func(key string, c *state.KeyCountRow) bool {
+		if c.Tenant == id {
 			keys = append(keys, key)
 		}
 		return true
 	})
 	for _, key := range keys {
-		kr.drop(kr.counts.edit(key))
+		kr.drop(kr.counts.Edit(key))
 	}
 }

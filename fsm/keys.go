@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -43,18 +44,18 @@ func (kr *keyring) setKeyRule(op *fsmpb.SetKeyRule) *fsmpb.Outcome {
 	if err := r.Check(); err != nil {
 		return entry.Refused(err)
 	}
-	q := kr.s.queues.get(r.Queue)
+	q := kr.s.QueueTable.Get(r.Queue)
 	switch old := kr.byName[idOfRule(&r)]; {
 	case r.Queue != "" && q == nil:
 		return entry.Refused(noQueue(r.Queue))
-	case q != nil && q.drainTo != "":
+	case q != nil && q.DrainTo != "":
 		return entry.Refused(leaving(q))
 	case old != nil && old.KeyRule == r:
 		return &fsmpb.Outcome{Existed: true}
-	case old == nil && kr.rules.len() >= limits.MaxKeyRules:
+	case old == nil && kr.rules.Len() >= limits.MaxKeyRules:
 		return entry.Refused(exhausted("rule", "%d rules of keys exist: no more are taken", limits.MaxKeyRules))
 	}
-	if err := kr.s.journal.matches(kr.ruleText(idOfRule(&r))); err != nil {
+	if err := kr.s.Journal.Matches(kr.ruleText(idOfRule(&r))); err != nil {
 		return entry.Refused(err)
 	}
 	if err := kr.mayGroup(&r); err != nil {
@@ -72,7 +73,7 @@ func (kr *keyring) setKeyRule(op *fsmpb.SetKeyRule) *fsmpb.Outcome {
 // ruleText returns the name of a rule for refusals, and its version.
 func (kr *keyring) ruleText(id keyRuleID) (what, etag string) {
 	if r := kr.byName[id]; r != nil {
-		etag = r.etag()
+		etag = r.Etag()
 	}
 	return fmt.Sprintf("the rule of key %q with queue %q and value %q", id.name, id.queue, id.value), etag
 }
@@ -83,7 +84,7 @@ func (kr *keyring) deleteKeyRule(op *fsmpb.DeleteKeyRule) *fsmpb.Outcome {
 	if kr.byName[id] == nil {
 		return &fsmpb.Outcome{Existed: true} // deleted already, or never set
 	}
-	if err := kr.s.journal.matches(kr.ruleText(id)); err != nil {
+	if err := kr.s.Journal.Matches(kr.ruleText(id)); err != nil {
 		return entry.Refused(err)
 	}
 	if err := kr.replace(id, nil); err != nil {
@@ -95,17 +96,17 @@ func (kr *keyring) deleteKeyRule(op *fsmpb.DeleteKeyRule) *fsmpb.Outcome {
 // skipKey lets a sequence go on behind a job that blocks it. It names that job, by which a
 // repetition is known.
 func (kr *keyring) skipKey(op *fsmpb.SkipKey) *fsmpb.Outcome {
-	c := kr.counts.edit(keyCountKey(rota.QueueName(op.GetQueue()), rota.TenantID(op.GetTenant()), op.GetKey()))
+	c := kr.counts.Edit(state.KeyCountKey(rota.QueueName(op.GetQueue()), rota.TenantID(op.GetTenant()), op.GetKey()))
 	id := rota.JobID(op.GetJob())
 	switch {
 	case c == nil:
 		return entry.Refused(rota.Refusef(rota.KindNotFound, "key", "key %.200q is not counted for tenant %.80q in queue %.80q: name its queue "+
 			"and tenant as its rule has them (rota key list)", op.GetKey(), op.GetTenant(), op.GetQueue()))
-	case c.blocker == "":
+	case c.Blocker == "":
 		return &fsmpb.Outcome{Existed: true}
-	case c.blocker != id:
-		return entry.Refused(rota.Refusef(rota.KindConflict, "job", "key %s is blocked by job %s, not by %.80q: look at it again", c.text,
-			c.blocker, id))
+	case c.Blocker != id:
+		return entry.Refused(rota.Refusef(rota.KindConflict, "job", "key %s is blocked by job %s, not by %.80q: look at it again", c.Text,
+			c.Blocker, id))
 	}
 	kr.skip(c, "SKIPPED")
 	return &fsmpb.Outcome{}
@@ -116,8 +117,8 @@ func (kr *keyring) skipKey(op *fsmpb.SkipKey) *fsmpb.Outcome {
 // only an operator's change costs.
 func (kr *keyring) replace(id keyRuleID, to *rota.KeyRule) error {
 	from := kr.byName[id]
-	var jobs []*jobRow
-	var lingers []*leaseRow
+	var jobs []*state.JobRow
+	var lingers []*state.LeaseRow
 	if from == nil || to == nil || from.Scope != to.Scope || (from.Sequence == 0) != (to.Sequence == 0) {
 		jobs, lingers = kr.jobsOf(id), kr.lingers(id)
 		if err := kr.mayCount(id, to, jobs, lingers); err != nil {
@@ -131,37 +132,37 @@ func (kr *keyring) replace(id keyRuleID, to *rota.KeyRule) error {
 		kr.recount(id, j)
 	}
 	kr.recountOpen(id, lingers, 1)
-	var rows []*keyCountRow
-	kr.counts.scan(func(_ string, c *keyCountRow) bool {
-		if id.covers(c.queue, c.text) {
+	var rows []*state.KeyCountRow
+	kr.counts.Scan(func(_ string, c *state.KeyCountRow) bool {
+		if id.covers(c.Queue, c.Text) {
 			rows = append(rows, c)
 		}
 		return true
 	})
 	for _, c := range rows {
-		kr.review(kr.counts.change(c.key, c))
+		kr.review(kr.counts.Change(c.Key, c))
 	}
 	for _, j := range filed {
-		kr.pending(j).Add(j.item)
+		kr.pending(j).Add(j.Item)
 	}
 	if grouped := to != nil && to.Group; grouped != (from != nil && from.Group) {
-		kr.placement.refile(kr.s.queues.get(id.queue), kr.placement.registry.queues[id.queue])
+		kr.placement.refile(kr.s.QueueTable.Get(id.queue), kr.placement.registry.queues[id.queue])
 	}
 	event := rota.Event{Kind: rota.EventKeyRuleChanged, Queue: id.queue, Text: "deleted"}
 	if to != nil {
-		event.Text, event.Payload = "set", payload(to)
+		event.Text, event.Payload = "set", state.Payload(to)
 	} else {
-		event.Payload = payload(rota.KeyRule{Queue: id.queue, Name: id.name, Value: id.value})
+		event.Payload = state.Payload(rota.KeyRule{Queue: id.queue, Name: id.name, Value: id.value})
 	}
-	kr.s.journal.emit(event)
+	kr.s.Journal.Emit(event)
 	return nil
 }
 
 // jobsOf lists the live jobs that a rule may be for.
-func (kr *keyring) jobsOf(id keyRuleID) (jobs []*jobRow) {
-	kr.s.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
-		if len(j.spec.Keys) > 0 && (id.queue == "" || j.spec.Queue == id.queue) {
-			for _, key := range j.spec.Keys {
+func (kr *keyring) jobsOf(id keyRuleID) (jobs []*state.JobRow) {
+	kr.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
+		if len(j.Spec.Keys) > 0 && (id.queue == "" || j.Spec.Queue == id.queue) {
+			for _, key := range j.Spec.Keys {
 				if id.covers(id.queue, key) {
 					jobs = append(jobs, j)
 				}
@@ -173,7 +174,7 @@ func (kr *keyring) jobsOf(id keyRuleID) (jobs []*jobRow) {
 }
 
 // mayCount refuses a rule whose keys would be too many beside those that are counted.
-func (kr *keyring) mayCount(id keyRuleID, to *rota.KeyRule, jobs []*jobRow, lingers []*leaseRow) error {
+func (kr *keyring) mayCount(id keyRuleID, to *rota.KeyRule, jobs []*state.JobRow, lingers []*state.LeaseRow) error {
 	if to == nil {
 		return nil
 	}
@@ -184,19 +185,19 @@ func (kr *keyring) mayCount(id keyRuleID, to *rota.KeyRule, jobs []*jobRow, ling
 			if to.Scope == rota.KeyOfCluster {
 				tenant = ""
 			}
-			count := keyCountKey(id.queue, tenant, key)
-			if id.covers(id.queue, key) && kr.counts.get(count) == nil {
+			count := state.KeyCountKey(id.queue, tenant, key)
+			if id.covers(id.queue, key) && kr.counts.Get(count) == nil {
 				fresh[count] = struct{}{}
 			}
 		}
 	}
 	for _, j := range jobs {
-		count(&j.spec.JobSpec)
+		count(&j.Spec.JobSpec)
 	}
 	for _, l := range lingers {
-		count(&l.ended.spec)
+		count(&l.Ended.Spec)
 	}
-	if n := kr.counts.len() + len(fresh); n > limits.MaxKeyCounts {
+	if n := kr.counts.Len() + len(fresh); n > limits.MaxKeyCounts {
 		return exhausted("keys", "with this rule %d keys are counted: at most %d are", n, limits.MaxKeyCounts)
 	}
 	return nil
@@ -204,72 +205,72 @@ func (kr *keyring) mayCount(id keyRuleID, to *rota.KeyRule, jobs []*jobRow, ling
 
 // withdraw takes jobs out of the counts that a rule covers, and those that are QUEUED out of
 // their lanes, which it returns.
-func (kr *keyring) withdraw(id keyRuleID, jobs []*jobRow) (filed []*jobRow) {
+func (kr *keyring) withdraw(id keyRuleID, jobs []*state.JobRow) (filed []*state.JobRow) {
 	var room [keyHoldsMost]keyHold
 	for _, j := range jobs {
-		if j.item != nil {
-			kr.pending(j).Remove(j.item)
+		if j.Item != nil {
+			kr.pending(j).Remove(j.Item)
 			filed = append(filed, j)
 		}
-		for _, h := range kr.of(&j.spec.JobSpec, room[:0]) {
+		for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
 			if !id.covers(h.rule.Queue, h.key) {
 				continue
 			}
-			c := kr.counts.edit(h.count)
-			c.jobs--
-			if !j.lease.IsZero() {
-				c.open--
+			c := kr.counts.Edit(h.count)
+			c.Jobs--
+			if !j.Lease.IsZero() {
+				c.Open--
 			}
-			kr.line.Delete(keyPlace{c.key, c.placeOf(j), j.spec.ID})
+			kr.line.Delete(state.KeyPlace{Count: c.Key, Place: c.PlaceOf(j), Job: j.Spec.ID})
 		}
 	}
 	return filed
 }
 
 // recountOpen counts leases that have outlived their jobs more or less.
-func (kr *keyring) recountOpen(id keyRuleID, leases []*leaseRow, by int64) {
+func (kr *keyring) recountOpen(id keyRuleID, leases []*state.LeaseRow, by int64) {
 	var room [keyHoldsMost]keyHold
 	for _, l := range leases {
-		for _, h := range kr.of(&l.ended.spec, room[:0]) {
+		for _, h := range kr.of(&l.Ended.Spec, room[:0]) {
 			if id.covers(h.rule.Queue, h.key) {
-				kr.counted(&h).open += by
+				kr.counted(&h).Open += by
 			}
 		}
 	}
 }
 
 // recount is the inverse of withdraw under the rules of now, but for the lanes.
-func (kr *keyring) recount(id keyRuleID, j *jobRow) {
+func (kr *keyring) recount(id keyRuleID, j *state.JobRow) {
 	var room [keyHoldsMost]keyHold
-	for _, h := range kr.of(&j.spec.JobSpec, room[:0]) {
+	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
 		if !id.covers(h.rule.Queue, h.key) {
 			continue
 		}
 		c := kr.counted(&h)
-		c.jobs++
-		if !j.lease.IsZero() {
-			c.open++
+		c.Jobs++
+		if !j.Lease.IsZero() {
+			c.Open++
 		}
 		if h.rule.Sequence != rota.SequenceNone {
-			kr.line.Set(keyPlace{c.key, c.placeOf(j), j.spec.ID})
+			kr.line.Set(state.KeyPlace{Count: c.Key, Place: c.PlaceOf(j), Job: j.Spec.ID})
 		}
 	}
 }
 
 // review settles a count after its rule changed; c is editable.
-func (kr *keyring) review(c *keyCountRow) {
+func (kr *keyring) review(c *state.KeyCountRow) {
 	r := kr.ruleOf(c)
-	if r == nil || (r.Scope == rota.KeyOfCluster) != (c.tenant == "") {
+	if r == nil || (r.Scope == rota.KeyOfCluster) != (c.Tenant == "") {
 		kr.drop(c)
 		return
 	}
-	if kr.groups[c.queue] == nil {
-		c.turn = 0
+	if kr.groups[c.Queue] == nil {
+		c.Turn = 0
 	}
-	if r.Rate > 0 && kr.s.head.rules >= shortenRules {
-		c.tat = r.bucket().within(c.tat, kr.s.head.clock)
+	if r.Rate > 0 && kr.s.Header.Rules >= shortenRules {
+		c.Tat = r.Bucket().Within(c.Tat, kr.s.Header.Clock)
 	}
-	if c.blocker != "" && r.Sequence != rota.SequenceBlock {
+	if c.Blocker != "" && r.Sequence != rota.SequenceBlock {
 		kr.skip(c, "RULE_CHANGED")
 		return
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -37,7 +38,7 @@ func TestKeyRules_most(t *testing.T) {
 			ops = nil
 		}
 	}
-	if n := b.keyring.rules.len(); n != limits.MaxKeyRules {
+	if n := b.keyring.rules.Len(); n != limits.MaxKeyRules {
 		t.Fatalf("%d rules are set", n)
 	}
 	o := b.refuses(rota.KindExhausted, "rule", SetKeyRuleOp(rule(limits.MaxKeyRules)))
@@ -63,14 +64,14 @@ func TestKeys_most(t *testing.T) {
 	b.ok(cancelOp("over"))
 	b.submit("first", keys("k:first"))
 	crowd(b, func(m *Machine, i int) {
-		key := keyCountKey("", "default", fmt.Sprint("k:", i))
-		m.keyring.counts.insert(key, &keyCountRow{key: key, tenant: "default", text: fmt.Sprint("k:", i), jobs: 1})
+		key := state.KeyCountKey("", "default", fmt.Sprint("k:", i))
+		m.keyring.counts.Insert(key, &state.KeyCountRow{Key: key, Tenant: "default", Text: fmt.Sprint("k:", i), Jobs: 1})
 	}, limits.MaxKeyCounts-1)
 	kr := &b.Machine.keyring
 	last := jobSpec("j", keys("k:next", "m:1")) // without a rule m is not counted
-	if err := kr.admit(last); kr.counts.len() != limits.MaxKeyCounts || rota.KindOf(err) != rota.KindExhausted ||
+	if err := kr.admit(last); kr.counts.Len() != limits.MaxKeyCounts || rota.KindOf(err) != rota.KindExhausted ||
 		!strings.Contains(err.Error(), "1000000 keys are counted: at most 1000000 are, and job j brings 1 more") {
-		t.Fatalf("%d keys: %v", kr.counts.len(), err)
+		t.Fatalf("%d keys: %v", kr.counts.Len(), err)
 	}
 	b.refuse(b.Machine.submit(submitOp(last).GetSubmit()), rota.KindExhausted, "keys")
 	b.refuse(b.Machine.retry(retryOpWith("over", b).GetRetry()), rota.KindExhausted, "keys")
@@ -87,7 +88,7 @@ func TestUnique_most(t *testing.T) {
 	b := newBench(t)
 	crowd(b, func(m *Machine, i int) {
 		key := fmt.Sprint(i)
-		m.uniques.rows.insert(key, &uniqueRow{key: key, job: "other", tenant: "default"})
+		m.uniques.rows.Insert(key, &state.UniqueRow{Key: key, Job: "other", Tenant: "default"})
 	}, limits.MaxUniqueKeys)
 	next := jobSpec("j", func(s *rota.JobSpec) { s.Unique = &rota.Unique{Key: "next"} })
 	o := b.refuse(b.Machine.submit(submitOp(next).GetSubmit()), rota.KindExhausted, "unique")
@@ -102,7 +103,7 @@ func TestUnique_most(t *testing.T) {
 
 // crowd puts n rows into a machine as an entry would that is never settled.
 func crowd(b *bench, put func(m *Machine, i int), n int) {
-	b.Machine.ledger.gen++
+	b.Machine.Ledger.Gen++
 	for i := range n {
 		put(b.Machine, i)
 	}

@@ -34,7 +34,7 @@ func TestKeyRules_refused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.rule(rota.KeyRule{Name: "k", Concurrency: 1})
-	before := b.keyring.rules.len()
+	before := b.keyring.rules.Len()
 	for field, r := range map[string]rota.KeyRule{
 		"name": {Concurrency: 1}, "rule": {Name: "x"}, "concurrency": {Name: "x", Concurrency: -1}, "rate": {Name: "x", PeriodMs: 1000},
 		"period_ms": {Name: "x", Rate: 1}, "burst": {Name: "x", Rate: 1, PeriodMs: 1000, Burst: 1_000_000},
@@ -47,7 +47,7 @@ func TestKeyRules_refused(t *testing.T) {
 	for _, list := range [][]string{{"a:1", "b:1", "c:1", "d:1", "e:1"}, {"nocolon"}, {"a:1", "a:2"}, {":1"}, {"a:"}, {"a:b c"}} {
 		b.refuses(rota.KindInvalid, "keys", submitOp(jobSpec("j", keys(list...))))
 	}
-	if b.keyring.rules.len() != before || b.keyring.counts.len() != 0 || b.jobs.len() != 0 {
+	if b.keyring.rules.Len() != before || b.keyring.counts.Len() != 0 || b.JobTable.Len() != 0 {
 		t.Fatal("what was refused left something behind")
 	}
 	b.sound()
@@ -113,7 +113,7 @@ func TestKeys_ruleSetLate(t *testing.T) {
 	if n := len(b.match()); n != 1 {
 		t.Fatalf("%d more leases without a rule", n)
 	}
-	if b.keyring.counts.len() != 0 {
+	if b.keyring.counts.Len() != 0 {
 		t.Error("keys are counted without a rule")
 	}
 	b.sound()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -50,9 +51,9 @@ func TestLanes(t *testing.T) {
 		typ    rota.JobType
 	}
 	waiting := make(map[place]int64)
-	b.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
-		if j.state == rota.JobQueued {
-			waiting[place{j.spec.Tenant, j.spec.Type}]++
+	b.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
+		if j.State == rota.JobQueued {
+			waiting[place{j.Spec.Tenant, j.Spec.Type}]++
 		}
 		return true
 	})

@@ -27,7 +27,7 @@ func (b *bench) took(id string, ms rota.Clock, with ...func(*rota.JobSpec)) {
 	b.ok(verb(rota.VerbComplete, leases[rota.JobID(id)]))
 }
 
-func (b *bench) estimateOf(id string) int64 { return b.jobs.get(rota.JobID(id)).history().estimate }
+func (b *bench) estimateOf(id string) int64 { return b.JobTable.Get(rota.JobID(id)).History().Estimate }
 
 // TestLearned has a queue learn how long jobs take, by tenant and type, and place jobs by that.
 func TestLearned(t *testing.T) {
@@ -88,27 +88,27 @@ func TestLearned_bounds(t *testing.T) {
 	b.took("a", 1_000)
 	b.took("b", 1_000, ofType("b"))
 	b.took("c", 2_000)
-	for i := ts.estimates.len(); i < limits.MaxEstimates; i++ {
+	for i := ts.estimates.Len(); i < limits.MaxEstimates; i++ {
 		// As if it had been learned before: no test runs so many jobs.
 		for _, m := range []*Machine{b.Machine, b.twin} {
-			r := &estimateRow{queue: "default", tenant: "many", typ: rota.JobType(fmt.Sprint("t", i)), at: m.head.index, took: []sched.Took{{Ms: 1}}}
+			r := &estimateRow{queue: "default", tenant: "many", typ: rota.JobType(fmt.Sprint("t", i)), at: m.Header.Index, took: []sched.Took{{Ms: 1}}}
 			r.key = estimateKey(r.queue, r.tenant, r.typ)
-			m.typeStats.estimates.insert(r.key, r)
+			m.typeStats.estimates.Insert(r.key, r)
 			m.typeStats.order.Set(r)
 		}
 	}
 	b.took("d", 1_000, ofType("d"))
 	for typ, kept := range map[rota.JobType]bool{"work": true, "b": false, "d": true} {
-		if got := ts.estimates.get(estimateKey("default", rota.DefaultTenant, typ)) != nil; got != kept {
+		if got := ts.estimates.Get(estimateKey("default", rota.DefaultTenant, typ)) != nil; got != kept {
 			t.Errorf("type %s is remembered: %v", typ, got)
 		}
 	}
-	if n := ts.estimates.len(); n != limits.MaxEstimates {
+	if n := ts.estimates.Len(); n != limits.MaxEstimates {
 		t.Errorf("%d are remembered", n)
 	}
 	b.ok(tenantOp("many"))
 	b.ok(deleteTenantOp("many"))
-	if n := ts.estimates.len(); n != 2 {
+	if n := ts.estimates.Len(); n != 2 {
 		t.Errorf("%d are remembered beside those of the tenant", n)
 	}
 	b.sound()
@@ -157,7 +157,7 @@ func TestSmallest(t *testing.T) {
 	if text := strings.Join(got, " "); text != "narrow brief wide late" {
 		t.Errorf("they start as %s", text)
 	}
-	if part := b.jobs.len(); part != 0 {
+	if part := b.JobTable.Len(); part != 0 {
 		t.Errorf("%d are left", part)
 	}
 	b.sound()

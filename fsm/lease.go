@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -28,22 +29,22 @@ func (lg *leasing) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 // live session, is heard (SPEC §6.4); a lease is open until a sweep ends it
 // (SPEC §3.7); what comes late is answered with what became of it (SPEC §2.7).
 func (lg *leasing) verb(op *fsmpb.LeaseOp) *fsmpb.Outcome {
-	w := lg.fleet.workers.get(rota.WorkerID(op.GetWorker()))
-	if !planted.fencingOff() && (w == nil || w.session != rota.Session(op.GetSession()) || w.session == 0) {
+	w := lg.fleet.workers.Get(rota.WorkerID(op.GetWorker()))
+	if !planted.fencingOff() && (w == nil || w.Session != rota.Session(op.GetSession()) || w.Session == 0) {
 		if l := lg.confirmed(op); l != nil {
 			return lg.decline(l, op)
 		}
 		return entry.Refused(rota.Refusef(rota.KindStale, "session", "worker %q has no live session %d: register again",
 			op.GetWorker(), op.GetSession()))
 	}
-	l := lg.leases.get(string(op.GetLease()))
+	l := lg.leases.Get(string(op.GetLease()))
 	if l == nil {
 		return lg.late(op)
 	}
-	if !planted.fencingOff() && (l.Worker != w.spec.ID || l.Session != w.session) {
+	if !planted.fencingOff() && (l.Worker != w.Spec.ID || l.Session != w.Session) {
 		return entry.Refused(rota.Refusef(rota.KindStale, "lease", "lease %s belongs to another worker", l.ID))
 	}
-	if l.ended != nil {
+	if l.Ended != nil {
 		return lg.confirm(l, op)
 	}
 	switch rota.LeaseVerb(op.GetVerb()) {
@@ -67,13 +68,13 @@ func (lg *leasing) verb(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 // confirm takes a worker's verb on a lease that has outlived its job. One that ends the lease says that the worker has
 // stopped, whatever else it says; a completion or a failure is answered as one that came after the lease's end, and what
 // it brings is not kept.
-func (lg *leasing) confirm(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+func (lg *leasing) confirm(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	switch rota.LeaseVerb(op.GetVerb()) {
 	case rota.VerbDecline:
-		return &fsmpb.Outcome{JobState: uint32(lg.release(l, tail(op.GetText(), limits.MaxErrorBytes)))}
+		return &fsmpb.Outcome{JobState: uint32(lg.release(l, state.Tail(op.GetText(), limits.MaxErrorBytes)))}
 	case rota.VerbComplete, rota.VerbFail:
 		lg.bringing = nil
-		lg.release(l, tail(op.GetText(), limits.MaxErrorBytes))
+		lg.release(l, state.Tail(op.GetText(), limits.MaxErrorBytes))
 		return lg.late(op)
 	default:
 		o := entry.Refused(rota.Refusef(rota.KindStale, "lease", "the lease is revoked (%s): stop and decline it", l.Revoked))
@@ -85,8 +86,8 @@ func (lg *leasing) confirm(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 // confirmed returns the revoked lease that its own worker declines from a session
 // that a takeover ended: nothing else is heard from there, but this says that
 // the old process has stopped (SPEC §8.5).
-func (lg *leasing) confirmed(op *fsmpb.LeaseOp) *leaseRow {
-	l := lg.leases.get(string(op.GetLease()))
+func (lg *leasing) confirmed(op *fsmpb.LeaseOp) *state.LeaseRow {
+	l := lg.leases.Get(string(op.GetLease()))
 	if l == nil || l.Revoked == rota.ReasonNone || rota.LeaseVerb(op.GetVerb()) != rota.VerbDecline ||
 		l.Worker != rota.WorkerID(op.GetWorker()) || l.Session != rota.Session(op.GetSession()) {
 		return nil
@@ -98,21 +99,21 @@ func (lg *leasing) confirmed(op *fsmpb.LeaseOp) *leaseRow {
 // to whoever brought it about; everybody else has lost the lease.
 func (lg *leasing) late(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	id, verb := rota.JobID(op.GetJob()), rota.LeaseVerb(op.GetVerb())
-	if t := lg.ended.tombs.get(id); t != nil {
-		own := bytes.Equal(t.lease[:], op.GetLease()) && !t.lease.IsZero() && t.worker == rota.WorkerID(op.GetWorker())
-		same := verb == rota.VerbComplete && t.state == rota.JobCompleted && t.outputDigest == string(outputDigest(op))
+	if t := lg.ended.tombs.Get(id); t != nil {
+		own := bytes.Equal(t.Lease[:], op.GetLease()) && !t.Lease.IsZero() && t.Worker == rota.WorkerID(op.GetWorker())
+		same := verb == rota.VerbComplete && t.State == rota.JobCompleted && t.OutputDigest == string(outputDigest(op))
 		if own && same && !lg.flows.grewSo(op) {
 			o := entry.Refused(rota.Refusef(rota.KindConflict, "children", "job %s completed with other children: the first ones count", id))
-			o.JobState = uint32(t.state)
+			o.JobState = uint32(t.State)
 			return o
 		}
-		return lateOutcome(op, own, t.state, t.reason, same)
+		return lateOutcome(op, own, t.State, t.Reason, same)
 	}
-	if j := lg.s.jobs.get(id); j != nil {
-		for i := len(j.attempts) - 1; i >= 0; i-- {
-			a := &j.attempts[i]
+	if j := lg.s.JobTable.Get(id); j != nil {
+		for i := len(j.Attempts) - 1; i >= 0; i-- {
+			a := &j.Attempts[i]
 			if bytes.Equal(a.Lease[:], op.GetLease()) && a.Worker == rota.WorkerID(op.GetWorker()) {
-				return lateOutcome(op, true, j.state, a.End, false)
+				return lateOutcome(op, true, j.State, a.End, false)
 			}
 		}
 	}
@@ -161,7 +162,7 @@ func outputDigest(op *fsmpb.LeaseOp) []byte {
 }
 
 // open answers for a lease that stays open. Those of one moment are mostly answered alike, and with one outcome, as in became.
-func (lg *leasing) open(l *leaseRow, state rota.JobState) *fsmpb.Outcome {
+func (lg *leasing) open(l *state.LeaseRow, state rota.JobState) *fsmpb.Outcome {
 	o := lg.latest
 	if o.GetJobState() != uint32(state) || o.GetDeadlineMs() != int64(l.Deadline.Clock) || o.GetRenewals() != l.Renewals {
 		o = &fsmpb.Outcome{JobState: uint32(state), DeadlineMs: int64(l.Deadline.Clock), Renewals: l.Renewals}
@@ -171,7 +172,7 @@ func (lg *leasing) open(l *leaseRow, state rota.JobState) *fsmpb.Outcome {
 }
 
 // ack makes an ASSIGNED job RUNNING; again, it changes nothing.
-func (lg *leasing) ack(l *leaseRow) *fsmpb.Outcome {
+func (lg *leasing) ack(l *state.LeaseRow) *fsmpb.Outcome {
 	if l.Acked.IsZero() {
 		l = lg.acknowledge(l, false)
 	}
@@ -180,24 +181,24 @@ func (lg *leasing) ack(l *leaseRow) *fsmpb.Outcome {
 
 // acknowledge makes a job RUNNING. A lease that its completion acknowledges is over
 // within the operation: its timer stays where it is, to be taken out at once.
-func (lg *leasing) acknowledge(l *leaseRow, implied bool) *leaseRow {
-	l = lg.leases.change(l.key, l)
-	l.Acked, l.implied = lg.s.head.now(), implied
+func (lg *leasing) acknowledge(l *state.LeaseRow, implied bool) *state.LeaseRow {
+	l = lg.leases.Change(l.Key, l)
+	l.Acked, l.Implied = lg.s.Header.Now(), implied
 	if !implied {
 		lg.timeLease(l)
 	}
-	j := lg.s.jobs.edit(l.Job)
+	j := lg.s.JobTable.Edit(l.Job)
 	lg.placement.move(j, rota.JobRunning)
-	lg.s.journal.emitFor(j, &rota.Event{Kind: rota.EventLeaseAcked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt})
-	lg.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobRunning, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventLeaseAcked, Job: l.Job, Queue: l.Queue, Worker: l.Worker, Lease: l.ID, Attempt: l.Attempt})
+	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobRunning, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Worker: l.Worker,
 		Attempt: l.Attempt})
 	return l
 }
 
 // renew extends a lease (SPEC §8.2), by ordinal: a renewal that was counted
 // already is answered with the deadline it brought.
-func (lg *leasing) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
-	p := &lg.s.queues.get(l.queue).policy
+func (lg *leasing) renew(l *state.LeaseRow, ordinal int32) *fsmpb.Outcome {
+	p := &lg.s.QueueTable.Get(l.Queue).Policy
 	switch {
 	case ordinal > 0 && ordinal <= l.Renewals:
 		return lg.open(l, rota.JobRunning)
@@ -209,14 +210,14 @@ func (lg *leasing) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
 	case p.RenewalsMax >= 0 && int64(l.Renewals) >= p.RenewalsMax:
 		return entry.Refused(rota.Refusef(rota.KindConflict, "lease", "the lease was renewed %d times: renewals_max is %d",
 			l.Renewals, p.RenewalsMax))
-	case l.endsBy != 0 && l.Deadline.Clock >= l.endsBy:
+	case l.EndsBy != 0 && l.Deadline.Clock >= l.EndsBy:
 		return entry.Refused(rota.Refusef(rota.KindConflict, "lease", "the lease has reached max_runtime: it ends at its deadline"))
 	}
-	l = lg.leases.edit(l.key)
+	l = lg.leases.Edit(l.Key)
 	if l.Acked.IsZero() {
 		l = lg.acknowledge(l, false)
 	}
-	now := lg.s.head.clock
+	now := lg.s.Header.Clock
 	if now > l.RenewBy.Clock {
 		lg.fleet.outcome(l, outcomeLateRenewal)
 	}
@@ -227,18 +228,18 @@ func (lg *leasing) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
 		extended = min(extended, now+rota.Clock(p.LeaseMs))
 	}
 	l.Deadline.Clock = max(l.Deadline.Clock, extended) // a sweep that is late shortens no lease
-	if l.endsBy != 0 {
-		l.Deadline.Clock = min(l.Deadline.Clock, l.endsBy)
+	if l.EndsBy != 0 {
+		l.Deadline.Clock = min(l.Deadline.Clock, l.EndsBy)
 	}
 	l.RenewBy.Clock = l.Deadline.Clock - rota.Clock(p.LeaseMs*(1000-p.RenewAlphaPermille)/1000)
 	lg.timeLease(l)
-	lg.s.journal.emit(rota.Event{Kind: rota.EventLeaseRenewed, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
-		Attempt: l.Attempt, Deadline: lg.s.head.now().At(l.Deadline.Clock)})
+	lg.s.Journal.Emit(rota.Event{Kind: rota.EventLeaseRenewed, Job: l.Job, Queue: l.Queue, Worker: l.Worker, Lease: l.ID,
+		Attempt: l.Attempt, Deadline: lg.s.Header.Now().At(l.Deadline.Clock)})
 	return lg.open(l, rota.JobRunning)
 }
 
 // complete ends a job well (SPEC §9.5); it acknowledges too (SPEC §8.1).
-func (lg *leasing) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+func (lg *leasing) complete(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	output, digest, meta := op.GetOutput(), op.GetOutputDigest(), entry.PairWords(op.GetMeta())
 	if err := rota.CheckMeta(meta); err != nil {
 		return entry.Refused(err)
@@ -259,10 +260,10 @@ func (lg *leasing) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		l = lg.acknowledge(l, true)
 	}
 	if len(digest) == 0 {
-		lg.s.digest = sha256.Sum256(output)
-		digest = lg.s.digest[:]
+		lg.s.DigestRoom = sha256.Sum256(output)
+		digest = lg.s.DigestRoom[:]
 	}
-	if want := lg.s.jobs.get(l.Job).spec.ExpectedDigest; len(want) != 0 && !bytes.Equal(want, digest) {
+	if want := lg.s.JobTable.Get(l.Job).Spec.ExpectedDigest; len(want) != 0 && !bytes.Equal(want, digest) {
 		grows.drop()
 		lg.fleet.outcome(l, outcomeProofInvalid)
 		state := lg.endLease(l, rota.ReasonProofInvalid, "output digest differs from expected_digest")
@@ -270,42 +271,42 @@ func (lg *leasing) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		o.JobState = uint32(state)
 		return o
 	}
-	j := lg.s.jobs.edit(l.Job)
+	j := lg.s.JobTable.Edit(l.Job)
 	lg.fleet.outcome(l, outcomeSuccess)
 	lg.closeLease(l, j, rota.ReasonDone, "")
-	lg.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Lease: l.ID,
-		Attempt: l.Attempt, Reason: rota.ReasonDone, Payload: lg.s.journal.done(digest)})
+	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Worker: l.Worker, Lease: l.ID,
+		Attempt: l.Attempt, Reason: rota.ReasonDone, Payload: lg.s.Journal.Done(digest)})
 	grows.grow()
 	lg.life.finish(j, rota.JobCompleted, rota.ReasonDone, result{output, digest, meta})
-	return lg.s.became(rota.JobCompleted, false)
+	return lg.s.Became(rota.JobCompleted, false)
 }
 
 // fail ends an attempt that did not do its work as its handler asks for (SPEC §20.3). A
 // worker that ended the handler for its max_runtime says so: by its view that is earlier
 // than by the clock.
-func (lg *leasing) fail(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+func (lg *leasing) fail(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if err := checkFail(op); err != nil {
 		return entry.Refused(err)
 	}
-	text := tail(op.GetText(), limits.MaxErrorBytes)
+	text := state.Tail(op.GetText(), limits.MaxErrorBytes)
 	became := func(state rota.JobState) *fsmpb.Outcome { return &fsmpb.Outcome{JobState: uint32(state)} }
 	switch kind := peer.FailKind(op.GetFail()); {
-	case kind == peer.FailTimedOut && l.endsBy != 0:
+	case kind == peer.FailTimedOut && l.EndsBy != 0:
 		return became(lg.timeOut(l, endedEarly, text))
 	case kind == peer.FailSnooze && l.Revoked != rota.ReasonNone:
 		return became(lg.endLease(l, l.Revoked, text)) // the worker confirms
 	case kind == peer.FailSnooze:
 		return became(lg.snooze(l, text, rota.Clock(op.GetAfterMs())))
 	case kind == peer.FailCancel:
-		j := lg.s.jobs.edit(l.Job)
+		j := lg.s.JobTable.Edit(l.Job)
 		lg.closeLease(l, j, rota.ReasonCancelledByHandler, text)
-		lg.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCancelled, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+		lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCancelled, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Worker: l.Worker,
 			Lease: l.ID, Attempt: l.Attempt, Reason: rota.ReasonCancelledByHandler, Text: text})
 		lg.life.finish(j, rota.JobCancelled, rota.ReasonCancelledByHandler, result{})
 		return became(rota.JobCancelled)
 	case kind == peer.FailNoRetry:
 		lg.fleet.outcome(l, outcomeFailure)
-		j := lg.s.jobs.edit(l.Job)
+		j := lg.s.JobTable.Edit(l.Job)
 		lg.closeLease(l, j, rota.ReasonProviderFail, text)
 		lg.life.die(j, rota.ReasonProviderFail)
 		return became(rota.JobDead)
@@ -331,13 +332,13 @@ func checkFail(op *fsmpb.LeaseOp) error {
 
 // decline hands a lease back, uncounted (SPEC §8.4) unless its max_runtime is about
 // to end: so no handler outruns it for ever by declining.
-func (lg *leasing) decline(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
-	text := tail(op.GetText(), limits.MaxErrorBytes)
+func (lg *leasing) decline(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+	text := state.Tail(op.GetText(), limits.MaxErrorBytes)
 	why := rota.ReasonDeclined
 	switch {
 	case l.Revoked != rota.ReasonNone:
 		why = l.Revoked // the worker confirms
-	case l.endsBy != 0 && lg.s.head.clock >= l.endsBy-limits.DeclineTimesOut:
+	case l.EndsBy != 0 && lg.s.Header.Clock >= l.EndsBy-limits.DeclineTimesOut:
 		return &fsmpb.Outcome{JobState: uint32(lg.timeOut(l, "", text))}
 	default:
 		lg.fleet.outcome(l, outcomeDeclined)
@@ -353,26 +354,26 @@ const finalRules = 2
 
 // progress keeps a report, at most one a second a job, and one more that is final: the last before the attempt ends
 // (SPEC §8.7). A final one counts as made a second later, so that those are no more than one a second either.
-func (lg *leasing) progress(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+func (lg *leasing) progress(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if p := op.GetProgress(); p < 0 || p > 100 {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "progress", "progress is %d: 0 to 100 is wanted", p))
 	}
-	j, at := lg.s.jobs.get(l.Job), lg.s.head.clock
-	due := j.progressAt == 0 || at >= j.progressAt+limits.ProgressEvery || op.GetProgress() == 100 && j.progress != 100
-	note := tail(op.GetText(), limits.MaxNoteBytes)
-	final := op.GetOrdinal() == peer.FinalReport && lg.s.head.rules >= finalRules
+	j, at := lg.s.JobTable.Get(l.Job), lg.s.Header.Clock
+	due := j.ProgressAt == 0 || at >= j.ProgressAt+limits.ProgressEvery || op.GetProgress() == 100 && j.Progress != 100
+	note := state.Tail(op.GetText(), limits.MaxNoteBytes)
+	final := op.GetOrdinal() == peer.FinalReport && lg.s.Header.Rules >= finalRules
 	switch {
-	case final && op.GetProgress() == j.progress && note == j.note:
+	case final && op.GetProgress() == j.Progress && note == j.Note:
 		due = false // it was kept as it came first
-	case final && !due && at >= j.progressAt:
+	case final && !due && at >= j.ProgressAt:
 		due, at = true, at+limits.ProgressEvery
 	}
 	if due {
-		j = lg.s.jobs.edit(l.Job)
+		j = lg.s.JobTable.Edit(l.Job)
 		lg.life.own(j)
-		j.progress, j.note, j.progressAt = op.GetProgress(), note, at
-		lg.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobProgress, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
-			Attempt: l.Attempt, Text: j.note, Payload: progressed(j.progress)})
+		j.Progress, j.Note, j.ProgressAt = op.GetProgress(), note, at
+		lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobProgress, Job: l.Job, Queue: l.Queue, Worker: l.Worker, Lease: l.ID,
+			Attempt: l.Attempt, Text: j.Note, Payload: state.Progressed(j.Progress)})
 	}
-	return lg.open(l, j.state)
+	return lg.open(l, j.State)
 }

@@ -114,8 +114,8 @@ func (s *strait) endAll() {
 		s.entry(cancelOp(fmt.Sprint("j", i+1)))
 	}
 	s.pass(70_000)
-	if s.admission.limiters.len() != 0 || s.admission.domains.len() != 0 || s.timers.penalty.Len() != 0 {
-		s.t.Fatalf("%d limiters, %d domains, %d penalties at rest", s.admission.limiters.len(), s.admission.domains.len(), s.timers.penalty.Len())
+	if s.admission.limiters.Len() != 0 || s.admission.domains.Len() != 0 || s.Timers.Penalty.Len() != 0 {
+		s.t.Fatalf("%d limiters, %d domains, %d penalties at rest", s.admission.limiters.Len(), s.admission.domains.Len(), s.Timers.Penalty.Len())
 	}
 	s.sound()
 }

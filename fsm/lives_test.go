@@ -27,7 +27,7 @@ func TestLives(t *testing.T) {
 	t.Parallel()
 	// fails has a worker that is new, and so of full health, fail an attempt.
 	fails := func(b *bench, id rota.JobID, last bool, text string) {
-		b.worker(fmt.Sprint("w", b.head.index), 1)
+		b.worker(fmt.Sprint("w", b.Header.Index), 1)
 		b.ok(verb(rota.VerbFail, b.match()[id], func(c *peer.LeaseCommand) {
 			if c.Text = text; last {
 				c.Fail = peer.FailNoRetry
@@ -40,12 +40,12 @@ func TestLives(t *testing.T) {
 		b := newBench(t)
 		b.ok(queueOp("default", "attempt_max", "2", "backoff_base_ms", "0"))
 		b.submit("j")
-		submitted := b.head.now()
+		submitted := b.Header.Now()
 		for life := range 4 {
 			if life > 0 {
 				b.pass(1_000)
 				b.ok(retryOp("j"))
-				if job, _ := b.View.Job("j"); job.Retried != b.head.now() || int(job.Life) != life ||
+				if job, _ := b.View.Job("j"); job.Retried != b.Header.Now() || int(job.Life) != life ||
 					job.Error != fmt.Sprint("life ", life-1) {
 					t.Fatalf("life %d begins as %+v", life, job)
 				}
@@ -115,11 +115,11 @@ func TestLives(t *testing.T) {
 		b := newBench(t)
 		b.ok(queueOp("default", "backoff_base_ms", "0"))
 		b.submit("j", func(s *rota.JobSpec) { s.RetryOnInvalidProof = true })
-		submitted := b.head.now()
+		submitted := b.Header.Now()
 		dead(b, "j", "")
 		b.pass(1_000)
 		b.ok(retryOp("j"))
-		retried := b.head.now()
+		retried := b.Header.Now()
 		fails(b, "j", false, "")
 		b.worker("w", 1)
 		l := b.match()["j"]
@@ -136,7 +136,7 @@ func TestLives(t *testing.T) {
 		b := newBench(t)
 		b.submit("j")
 		b.ok(cancelOp("j"))
-		sound := rota.Attempt{Worker: "w", Ended: b.head.now()}
+		sound := rota.Attempt{Worker: "w", Ended: b.Header.Now()}
 		for name, spoil := range map[string]func(*rota.Attempt){
 			"life":   func(a *rota.Attempt) { a.Life = 1 },
 			"worker": func(a *rota.Attempt) { a.Worker = "a b" },
@@ -164,14 +164,14 @@ func TestLives(t *testing.T) {
 		d := diamond("wf")
 		b.upload(d)
 		b.ok(d.commit())
-		submitted := b.head.now()
+		submitted := b.Header.Now()
 		id := rota.NodeJobID(d.ID, d.Nodes[0].ID)
 		dead(b, id, strings.Repeat("x", 1000))
 		for run := range int32(3) {
 			b.pass(1_000)
 			b.ok(d.retry("", 1+run))
 			job, _ := b.View.Job(id)
-			if job.Life != run+1 || job.Submitted != submitted || job.Retried != b.head.now() || len(job.Attempts) != int(run)+1 {
+			if job.Life != run+1 || job.Submitted != submitted || job.Retried != b.Header.Now() || len(job.Attempts) != int(run)+1 {
 				t.Fatalf("run %d: %+v", run, job)
 			}
 			dead(b, id, "again")

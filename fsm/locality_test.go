@@ -6,28 +6,29 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
 func TestHoldsData(t *testing.T) {
 	t.Parallel()
-	w := &workerRow{}
+	w := &state.WorkerRow{}
 	for i := range limits.MaxDataHeld {
-		if !w.holdsData([]string{fmt.Sprint("k", i)}) {
+		if !w.HoldsData([]string{fmt.Sprint("k", i)}) {
 			t.Fatalf("key %d is known", i)
 		}
 	}
-	old := w.held
-	if w.holdsData(nil) || w.holdsData([]string{"k255", "k128"}) {
+	old := w.Held
+	if w.HoldsData(nil) || w.HoldsData([]string{"k255", "k128"}) {
 		t.Fatal("one of the newer half was moved")
 	}
-	if !w.holdsData([]string{"k200", "k0"}) || w.held[limits.MaxDataHeld-1] != "k0" || len(w.held) != limits.MaxDataHeld {
-		t.Fatalf("held %v", w.held)
+	if !w.HoldsData([]string{"k200", "k0"}) || w.Held[limits.MaxDataHeld-1] != "k0" || len(w.Held) != limits.MaxDataHeld {
+		t.Fatalf("held %v", w.Held)
 	}
-	if !w.holdsData([]string{"new", "newer", "new"}) || len(w.held) != limits.MaxDataHeld ||
-		!slices.Equal(w.held[limits.MaxDataHeld-3:], []string{"k0", "new", "newer"}) || w.held[0] != "k3" {
-		t.Fatalf("held %v", w.held)
+	if !w.HoldsData([]string{"new", "newer", "new"}) || len(w.Held) != limits.MaxDataHeld ||
+		!slices.Equal(w.Held[limits.MaxDataHeld-3:], []string{"k0", "new", "newer"}) || w.Held[0] != "k3" {
+		t.Fatalf("held %v", w.Held)
 	}
 	if old[0] != "k0" || old[255] != "k255" || len(old) != limits.MaxDataHeld {
 		t.Fatal("the list of an older copy of the row changed")
@@ -47,7 +48,7 @@ func TestDataKeysHeld(t *testing.T) {
 	b.worker("a", 1)
 	b.ok(verb(rota.VerbComplete, b.acked("j1", keyed("x", "y"))))
 	b.ok(verb(rota.VerbFail, b.acked("j2", keyed("failed"))))
-	if got := b.fleet.workers.get("a").held; !slices.Equal(got, []string{"x", "y"}) {
+	if got := b.fleet.workers.Get("a").Held; !slices.Equal(got, []string{"x", "y"}) {
 		t.Fatalf("a holds %q", got)
 	}
 	b.worker("z", 9)
@@ -60,7 +61,7 @@ func TestDataKeysHeld(t *testing.T) {
 	b.lands("j3", "a", rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: 2})
 	b.pass(1000)
 	b.ok(verb(rota.VerbComplete, b.lease("j3")))
-	if got := b.fleet.workers.get("a").held; !slices.Equal(got, []string{"x", "y", "q"}) {
+	if got := b.fleet.workers.Get("a").Held; !slices.Equal(got, []string{"x", "y", "q"}) {
 		t.Fatalf("a holds %q", got)
 	}
 	// The state after a snapshot decides the same.
@@ -97,8 +98,8 @@ func (b *bench) lease(job rota.JobID) rota.Lease {
 // worker whose list is full.
 func BenchmarkHoldsData(b *testing.B) {
 	s := sched.NewSupply()
-	w := &workerRow{spec: &rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 1}}
-	s.Put(sched.WorkerEntry{Spec: w.spec, Active: true})
+	w := &state.WorkerRow{Spec: &rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 1}}
+	s.Put(sched.WorkerEntry{Spec: w.Spec, Active: true})
 	keys := make([]string, 4*limits.MaxDataHeld)
 	for i := range keys {
 		keys[i] = fmt.Sprint("s3://bucket/object-", i)
@@ -106,8 +107,8 @@ func BenchmarkHoldsData(b *testing.B) {
 	n := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		if n++; w.holdsData(keys[n%len(keys) : n%len(keys)+1]) {
-			s.SetData("w", w.held)
+		if n++; w.HoldsData(keys[n%len(keys) : n%len(keys)+1]) {
+			s.SetData("w", w.Held)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -21,12 +22,12 @@ type logged struct {
 	typ     rota.JobType
 }
 
-func loggedBy(l *leaseRow) logged {
-	return logged{l.ID, l.Worker, l.Attempt, l.queue, l.tenant, l.typ}
+func loggedBy(l *state.LeaseRow) logged {
+	return logged{l.ID, l.Worker, l.Attempt, l.Queue, l.Tenant, l.Typ}
 }
 
 // unloggedOf lists those of attempts. What a verb of the worker ended brought its log, or had none.
-func unloggedOf(attempts []rota.Attempt) (list []unlogged) {
+func unloggedOf(attempts []rota.Attempt) (list []state.Unlogged) {
 	for i := range attempts {
 		a := &attempts[i]
 		switch a.End {
@@ -34,7 +35,7 @@ func unloggedOf(attempts []rota.Attempt) (list []unlogged) {
 			continue
 		}
 		if !a.Log {
-			list = append(list, unlogged{lease: a.Lease, worker: a.Worker, attempt: a.Number})
+			list = append(list, state.Unlogged{Lease: a.Lease, Worker: a.Worker, Attempt: a.Number})
 		}
 	}
 	return list
@@ -43,20 +44,20 @@ func unloggedOf(attempts []rota.Attempt) (list []unlogged) {
 // keepLog stages a log for the archives, under a number of its own. It is no part of the
 // digest, as no staged record is; that it was kept is.
 func (ed *ended) keepLog(of logged, packed []byte) {
-	h := &ed.s.head
-	h.tombSeq++
-	h.logs++
+	h := &ed.s.Header
+	h.TombSeq++
+	h.Logs++
 	id := peer.LogID(of.lease)
-	t := tombRow{id: id, queue: of.queue, typ: of.typ, tenant: of.tenant, state: rota.JobCompleted, reason: rota.ReasonDone,
-		attempt: of.attempt, lease: of.lease, worker: of.worker, finished: h.now(), due: h.date(), seq: h.tombSeq}
-	spec := ed.s.specs.keep(&rota.JobSpec{ID: id, Queue: of.queue, Type: of.typ, Tenant: of.tenant})
-	ed.staged.add(&record{seq: t.seq, ended: t.keep(&encoder{}, nil), spec: spec, output: packed})
-	ed.staged.loose.Set(looseRecord{id, t.seq})
+	t := state.TombRow{Id: id, Queue: of.queue, Typ: of.typ, Tenant: of.tenant, State: rota.JobCompleted, Reason: rota.ReasonDone,
+		Attempt: of.attempt, Lease: of.lease, Worker: of.worker, Finished: h.Now(), Due: h.Date(), Seq: h.TombSeq}
+	spec := ed.s.Specs.Keep(&rota.JobSpec{ID: id, Queue: of.queue, Type: of.typ, Tenant: of.tenant})
+	ed.staged.add(&state.Record{Seq: t.Seq, Ended: t.Keep(&state.Encoder{}, nil), Spec: spec, Output: packed})
+	ed.staged.loose.Set(looseRecord{id, t.Seq})
 }
 
 // broughtTo returns the log that the verb that is being applied brings to a lease. What else
 // ends by it, such as the leases of a worker that is jailed for it, gets none.
-func (lg *leasing) broughtTo(l *leaseRow) []byte {
+func (lg *leasing) broughtTo(l *state.LeaseRow) []byte {
 	if lg.bringing == nil || !bytes.Equal(lg.bringing.GetLease(), l.ID[:]) {
 		return nil
 	}
@@ -96,7 +97,7 @@ func (lg *leasing) keepLog(op *fsmpb.KeepLog) *fsmpb.Outcome {
 		return entry.Refused(err)
 	case len(op.GetLog()) == 0:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "log", "the log is empty"))
-	case lg.leases.get(string(op.GetLease())) != nil:
+	case lg.leases.Get(string(op.GetLease())) != nil:
 		return entry.Refused(rota.Refusef(rota.KindConflict, "lease", "the lease is open: the verb that ends it brings the log"))
 	}
 	return lg.keepLogOf(rota.JobID(op.GetJob()), rota.WorkerID(op.GetWorker()), op.GetLease(), op.GetLog())
@@ -104,13 +105,13 @@ func (lg *leasing) keepLog(op *fsmpb.KeepLog) *fsmpb.Outcome {
 
 // keepLogOf keeps the log of the attempt that a lease was of.
 func (lg *leasing) keepLogOf(id rota.JobID, worker rota.WorkerID, lease, packed []byte) *fsmpb.Outcome {
-	if t := lg.ended.tombs.get(id); t != nil {
-		if a := t.attemptBy(lease, worker); a != nil {
+	if t := lg.ended.tombs.Get(id); t != nil {
+		if a := t.AttemptBy(lease, worker); a != nil {
 			return lg.ended.keepEnded(t, *a, packed)
 		}
 	}
-	if j := lg.s.jobs.get(id); j != nil {
-		if at := slices.IndexFunc(j.attempts, func(a rota.Attempt) bool {
+	if j := lg.s.JobTable.Get(id); j != nil {
+		if at := slices.IndexFunc(j.Attempts, func(a rota.Attempt) bool {
 			return bytes.Equal(a.Lease[:], lease) && a.Worker == worker
 		}); at >= 0 {
 			return lg.keepLive(j, at, packed)
@@ -120,33 +121,33 @@ func (lg *leasing) keepLogOf(id rota.JobID, worker rota.WorkerID, lease, packed 
 }
 
 // keepEnded keeps the log of an attempt of a job that has ended.
-func (ed *ended) keepEnded(t *tombRow, of unlogged, packed []byte) *fsmpb.Outcome {
-	o := &fsmpb.Outcome{Existed: of.logged, JobState: uint32(t.state)}
+func (ed *ended) keepEnded(t *state.TombRow, of state.Unlogged, packed []byte) *fsmpb.Outcome {
+	o := &fsmpb.Outcome{Existed: of.Logged, JobState: uint32(t.State)}
 	if o.Existed {
 		return o
 	}
-	ed.tombs.change(t.id, func(t *tombRow) {
-		t.logged = t.logged || t.lease == of.lease
-		for i := range t.earlier {
-			t.earlier[i].logged = t.earlier[i].logged || t.earlier[i].lease == of.lease
+	ed.tombs.Change(t.Id, func(t *state.TombRow) {
+		t.Logged = t.Logged || t.Lease == of.Lease
+		for i := range t.Earlier {
+			t.Earlier[i].Logged = t.Earlier[i].Logged || t.Earlier[i].Lease == of.Lease
 		}
 	})
-	ed.flows.noteLog(t.id, of.lease)
-	ed.keepLog(logged{of.lease, of.worker, of.attempt, t.queue, t.tenant, t.typ}, packed)
+	ed.flows.noteLog(t.Id, of.Lease)
+	ed.keepLog(logged{of.Lease, of.Worker, of.Attempt, t.Queue, t.Tenant, t.Typ}, packed)
 	return o
 }
 
 // keepLive keeps the log of an attempt of a job that lives.
-func (lg *leasing) keepLive(j *jobRow, at int, packed []byte) *fsmpb.Outcome {
-	o := &fsmpb.Outcome{Existed: j.attempts[at].Log, JobState: uint32(j.state)}
+func (lg *leasing) keepLive(j *state.JobRow, at int, packed []byte) *fsmpb.Outcome {
+	o := &fsmpb.Outcome{Existed: j.Attempts[at].Log, JobState: uint32(j.State)}
 	if o.Existed {
 		return o
 	}
-	j = lg.s.jobs.edit(j.spec.ID)
+	j = lg.s.JobTable.Edit(j.Spec.ID)
 	lg.life.own(j)
-	j.attempts = slices.Clone(j.attempts)
-	a := &j.attempts[at]
+	j.Attempts = slices.Clone(j.Attempts)
+	a := &j.Attempts[at]
 	a.Log = true
-	lg.ended.keepLog(logged{a.Lease, a.Worker, a.Number, j.spec.Queue, j.spec.Tenant, j.spec.Type}, packed)
+	lg.ended.keepLog(logged{a.Lease, a.Worker, a.Number, j.Spec.Queue, j.Spec.Tenant, j.Spec.Type}, packed)
 	return o
 }

@@ -68,11 +68,11 @@ func TestLogs(t *testing.T) {
 	run("a_repetition_keeps_it_once", func(b *bench) {
 		l := b.leased("j", "w")
 		b.ok(verb(rota.VerbComplete, l, bringing("done")))
-		before := b.head.tombSeq
+		before := b.Header.TombSeq
 		b.ok(verb(rota.VerbComplete, l, bringing("another")))
 		b.keeps(l, "done")
-		if b.head.tombSeq != before || b.head.logs != 1 {
-			b.t.Fatalf("%d logs, number %d after %d", b.head.logs, b.head.tombSeq, before)
+		if b.Header.TombSeq != before || b.Header.Logs != 1 {
+			b.t.Fatalf("%d logs, number %d after %d", b.Header.Logs, b.Header.TombSeq, before)
 		}
 	})
 	run("nobody_writes_into_anothers", func(b *bench) {
@@ -104,7 +104,7 @@ func TestLogs(t *testing.T) {
 		if a := b.state("j", rota.JobQueued).Attempts; len(a) != 1 || a[0].Log {
 			b.t.Fatalf("%+v", a)
 		}
-		frozen := b.View.m.jobs.freeze()
+		frozen := b.View.m.JobTable.Freeze()
 		if o := b.ok(KeepLogOp("j", l.ID, "w", []byte("late"))); o.GetExisted() {
 			b.t.Fatal("it was there already")
 		}
@@ -112,7 +112,7 @@ func TestLogs(t *testing.T) {
 			b.t.Fatal("it was not there")
 		}
 		b.keeps(l, "late")
-		if old, _ := frozen.Get("j"); old.attempts[0].Log || !b.state("j", rota.JobQueued).Attempts[0].Log {
+		if old, _ := frozen.Get("j"); old.Attempts[0].Log || !b.state("j", rota.JobQueued).Attempts[0].Log {
 			b.t.Fatal("a frozen row has changed with it, or the row has not")
 		}
 	})
@@ -158,7 +158,7 @@ func TestLogs_ofEarlierAttempts(t *testing.T) {
 	b.existed(KeepLogOp("j", third.ID, "w", []byte("another")))
 	b.keeps(first, "first")
 	b.keeps(third, "third")
-	if m := b.restored(); m.View.Digest() != b.View.Digest() || !m.ended.tombs.get("j").hasLog(first.ID) {
+	if m := b.restored(); m.View.Digest() != b.View.Digest() || !m.ended.tombs.Get("j").HasLog(first.ID) {
 		t.Fatal("after a snapshot and back the log may be kept twice")
 	}
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 	"github.com/tidwall/btree"
@@ -24,17 +25,17 @@ const (
 )
 
 // runsAlone reports whether a lease's job runs alone, or did when it ended without its lease.
-func (lg *leasing) runsAlone(l *leaseRow) bool {
-	if l.ended != nil {
-		return l.ended.alone
+func (lg *leasing) runsAlone(l *state.LeaseRow) bool {
+	if l.Ended != nil {
+		return l.Ended.Alone
 	}
-	return lg.s.jobs.get(l.Job).isolated()
+	return lg.s.JobTable.Get(l.Job).Isolated()
 }
 
 // lossesMax is how many lost workers end a job, 0 where each uses up an attempt. A job of one attempt is never tried again.
-func lossesMax(q *queueRow, j *jobRow) int64 {
-	most := q.policy.WorkerLossesMax
-	if most > 0 && j.spec.Retry.Over(&q.policy).AttemptMax == 1 {
+func lossesMax(q *state.QueueRow, j *state.JobRow) int64 {
+	most := q.Policy.WorkerLossesMax
+	if most > 0 && j.Spec.Retry.Over(&q.Policy).AttemptMax == 1 {
 		return 1
 	}
 	return most
@@ -42,20 +43,20 @@ func lossesMax(q *queueRow, j *jobRow) int64 {
 
 // lost reports whether a lease that ends unasked ends because its worker was lost: it is silent, its stream is broken, or
 // its session was taken over and never confirmed.
-func (lg *leasing) lost(l *leaseRow) bool {
-	w := lg.fleet.workers.get(l.Worker)
-	return l.silentSince != 0 || l.Session == w.session && (w.status == rota.WorkerUnreachable || !w.disconnected.IsZero())
+func (lg *leasing) lost(l *state.LeaseRow) bool {
+	w := lg.fleet.workers.Get(l.Worker)
+	return l.SilentSince != 0 || l.Session == w.Session && (w.Status == rota.WorkerUnreachable || !w.Disconnected.IsZero())
 }
 
 // losses reports whether lost workers are counted apart in a queue.
 func (lg *leasing) losses(queue rota.QueueName) bool {
-	return lg.s.head.rules >= lossRules && lg.s.queues.get(queue).policy.WorkerLossesMax > 0
+	return lg.s.Header.Rules >= lossRules && lg.s.QueueTable.Get(queue).Policy.WorkerLossesMax > 0
 }
 
 // lose ends an attempt whose worker was lost.
-func (lg *leasing) lose(l *leaseRow, text string) rota.JobState {
+func (lg *leasing) lose(l *state.LeaseRow, text string) rota.JobState {
 	lg.fleet.outcome(l, outcomeExpired)
-	if lg.losses(l.queue) {
+	if lg.losses(l.Queue) {
 		return lg.endLease(l, rota.ReasonWorkerLost, text)
 	}
 	return lg.endLease(l, rota.ReasonLeaseExpired, text)
@@ -63,9 +64,9 @@ func (lg *leasing) lose(l *leaseRow, text string) rota.JobState {
 
 // countLoss counts a lost worker, whose lease is closed, against its job; j is editable. A job without losses left is DEAD, and
 // clears those that were lost with it: its last attempt ran alone.
-func (lg *leasing) countLoss(j *jobRow, session rota.Session) rota.JobState {
-	q := lg.s.queues.get(j.spec.Queue)
-	was := j.history().losses
+func (lg *leasing) countLoss(j *state.JobRow, session rota.Session) rota.JobState {
+	q := lg.s.QueueTable.Get(j.Spec.Queue)
+	was := j.History().Losses
 	lg.placement.setLosses(j, append(slices.Clip(was), session))
 	n := len(was) + 1
 	if int64(n) >= lossesMax(q, j) {
@@ -76,17 +77,17 @@ func (lg *leasing) countLoss(j *jobRow, session rota.Session) rota.JobState {
 		return rota.JobDead
 	}
 	if n == limits.IsolateAfter {
-		lg.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobIsolated, Job: j.spec.ID, Attempt: j.attempt, Reason: rota.ReasonWorkerLost,
+		lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobIsolated, Job: j.Spec.ID, Attempt: j.Attempt, Reason: rota.ReasonWorkerLost,
 			Payload: lossesPayload(n)})
 	}
-	switch wait := rota.Clock(sched.BackoffMs(j.spec.ID, int32(n-1), j.spec.Retry.Over(&q.policy))); {
+	switch wait := rota.Clock(sched.BackoffMs(j.Spec.ID, int32(n-1), j.Spec.Retry.Over(&q.Policy))); {
 	case lg.flows.endsWith(j):
 	case wait > 0:
 		lg.backOff(j, wait, rota.ReasonWorkerLost)
 	default:
 		lg.life.enqueue(j)
 	}
-	return j.state
+	return j.State
 }
 
 func lossesPayload(n int) string { return fmt.Sprintf(`{"worker_losses":%d}`, n) }
@@ -104,39 +105,39 @@ func newAccused() *btree.BTreeG[accusation] {
 }
 
 // accuse files a job under the sessions that were lost under it, acquit takes it out.
-func (pl *placement) accuse(j *jobRow) {
-	for _, s := range j.history().losses {
-		pl.registry.accused.Set(accusation{s, j.spec.ID})
+func (pl *placement) accuse(j *state.JobRow) {
+	for _, s := range j.History().Losses {
+		pl.registry.accused.Set(accusation{s, j.Spec.ID})
 	}
 }
 
-func (pl *placement) acquit(j *jobRow) {
-	for _, s := range j.history().losses {
-		pl.registry.accused.Delete(accusation{s, j.spec.ID})
+func (pl *placement) acquit(j *state.JobRow) {
+	for _, s := range j.History().Losses {
+		pl.registry.accused.Delete(accusation{s, j.Spec.ID})
 	}
 }
 
 // setLosses replaces a job's losses and, where that changes whether it runs alone, its class; j is editable.
-func (pl *placement) setLosses(j *jobRow, losses []rota.Session) {
+func (pl *placement) setLosses(j *state.JobRow, losses []rota.Session) {
 	pl.acquit(j)
-	was := j.isolated()
-	past := *j.history()
-	past.content, past.losses = j.firstContent(), losses
+	was := j.Isolated()
+	past := *j.History()
+	past.Content, past.Losses = j.FirstContent(), losses
 	pl.life.own(j)
-	j.past = &past
+	j.Past = &past
 	pl.accuse(j)
-	if j.isolated() != was {
+	if j.Isolated() != was {
 		pl.reclassify(j)
 	}
 }
 
 // clearAccused takes the sessions that were lost under a culprit from the other jobs that they were lost under.
-func (pl *placement) clearAccused(culprit *jobRow) {
-	sessions := culprit.history().losses
+func (pl *placement) clearAccused(culprit *state.JobRow) {
+	sessions := culprit.History().Losses
 	var ids []rota.JobID
 	for _, s := range sessions {
 		pl.registry.accused.Ascend(accusation{session: s}, func(a accusation) bool {
-			if a.session == s && a.job != culprit.spec.ID {
+			if a.session == s && a.job != culprit.Spec.ID {
 				ids = append(ids, a.job)
 			}
 			return a.session == s
@@ -144,7 +145,7 @@ func (pl *placement) clearAccused(culprit *jobRow) {
 	}
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
-		pl.clear(pl.s.jobs.edit(id), culprit.spec.ID, func(s rota.Session) bool { return slices.Contains(sessions, s) })
+		pl.clear(pl.s.JobTable.Edit(id), culprit.Spec.ID, func(s rota.Session) bool { return slices.Contains(sessions, s) })
 	}
 }
 
@@ -152,44 +153,44 @@ func (pl *placement) clearAccused(culprit *jobRow) {
 func (pl *placement) clearQueue(name rota.QueueName) {
 	var ids []rota.JobID
 	pl.registry.accused.Scan(func(a accusation) bool {
-		if pl.s.jobs.get(a.job).spec.Queue == name {
+		if pl.s.JobTable.Get(a.job).Spec.Queue == name {
 			ids = append(ids, a.job)
 		}
 		return true
 	})
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
-		pl.clear(pl.s.jobs.edit(id), "", func(rota.Session) bool { return true })
+		pl.clear(pl.s.JobTable.Edit(id), "", func(rota.Session) bool { return true })
 	}
 }
 
 // clear takes sessions from a job's losses; culprit is the job that lost them, "" for none. j is editable.
-func (pl *placement) clear(j *jobRow, culprit rota.JobID, gone func(rota.Session) bool) {
-	was := j.isolated()
-	pl.setLosses(j, slices.DeleteFunc(slices.Clone(j.history().losses), gone))
-	if !was || j.isolated() {
+func (pl *placement) clear(j *state.JobRow, culprit rota.JobID, gone func(rota.Session) bool) {
+	was := j.Isolated()
+	pl.setLosses(j, slices.DeleteFunc(slices.Clone(j.History().Losses), gone))
+	if !was || j.Isolated() {
 		return
 	}
-	pl.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCleared, Job: j.spec.ID, Attempt: j.attempt, Payload: payload(struct {
+	pl.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCleared, Job: j.Spec.ID, Attempt: j.Attempt, Payload: state.Payload(struct {
 		WorkerLosses int        `json:"worker_losses"`
 		Culprit      rota.JobID `json:"culprit,omitempty"`
-	}{len(j.history().losses), culprit})})
+	}{len(j.History().Losses), culprit})})
 }
 
 // reclassify files a job under the class that it has now: in its lane while QUEUED, and at its worker while leased. j is
 // editable.
-func (pl *placement) reclassify(j *jobRow) {
-	queued := j.state == rota.JobQueued
-	q := pl.s.queues.get(j.spec.Queue)
+func (pl *placement) reclassify(j *state.JobRow) {
+	queued := j.State == rota.JobQueued
+	q := pl.s.QueueTable.Get(j.Spec.Queue)
 	if queued {
-		i := pl.registry.queues[q.name]
-		i.pending.Remove(j.item)
-		i.countTier(j, &q.policy, -1)
+		i := pl.registry.queues[q.Name]
+		i.pending.Remove(j.Item)
+		i.countTier(j, &q.Policy, -1)
 	}
-	pl.registry.supply.Release(j.class)
+	pl.registry.supply.Release(j.Class)
 	pl.classify(j)
-	if l := pl.leasing.leases.get(string(j.lease[:])); l != nil {
-		pl.registry.supply.Isolate(l.Worker, j.isolated())
+	if l := pl.leasing.leases.Get(string(j.Lease[:])); l != nil {
+		pl.registry.supply.Isolate(l.Worker, j.Isolated())
 	}
 	if queued {
 		pl.putBack(j, q)
@@ -199,14 +200,14 @@ func (pl *placement) reclassify(j *jobRow) {
 // accused checks the index of jobs by the sessions that were lost under them, and which workers run a job alone.
 func (c *checker) accused() {
 	m, want := c.m, newAccused()
-	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		losses := j.history().losses
-		if n := len(losses); n > rota.MaxWorkerLosses || n > 0 && m.head.rules < lossRules {
+	m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
+		losses := j.History().Losses
+		if n := len(losses); n > rota.MaxWorkerLosses || n > 0 && m.Header.Rules < lossRules {
 			c.fault("I9: %d workers were lost under job %s", n, id)
 		}
 		for _, s := range losses {
-			if want.Set(accusation{s, id}); s == 0 || uint64(s) > m.head.sessions {
-				c.fault("I9: session %d was lost under job %s, the counter is at %d", s, id, m.head.sessions)
+			if want.Set(accusation{s, id}); s == 0 || uint64(s) > m.Header.Sessions {
+				c.fault("I9: session %d was lost under job %s, the counter is at %d", s, id, m.Header.Sessions)
 			}
 		}
 		return true
@@ -220,18 +221,18 @@ func (c *checker) accused() {
 	if !same {
 		c.fault("I4: jobs are filed otherwise by the sessions that were lost under them than their rows say")
 	}
-	m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
-		if w.open > 1 && m.leasing.worksAlone(w) {
-			c.fault("I3: worker %s has %d leases open, one of a job that runs alone", id, w.open)
+	m.fleet.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
+		if w.Open > 1 && m.leasing.worksAlone(w) {
+			c.fault("I3: worker %s has %d leases open, one of a job that runs alone", id, w.Open)
 		}
 		return true
 	})
 }
 
 // worksAlone reports whether a lease of a worker is of a job that runs alone.
-func (lg *leasing) worksAlone(w *workerRow) bool {
-	for _, key := range w.openLeases() {
-		if l := lg.leases.get(key); l != nil && (l.ended != nil || lg.s.jobs.get(l.Job) != nil) && lg.runsAlone(l) {
+func (lg *leasing) worksAlone(w *state.WorkerRow) bool {
+	for _, key := range w.OpenLeases() {
+		if l := lg.leases.Get(key); l != nil && (l.Ended != nil || lg.s.JobTable.Get(l.Job) != nil) && lg.runsAlone(l) {
 			return true
 		}
 	}

@@ -230,11 +230,11 @@ func TestLosses_moveClears(t *testing.T) {
 		b.ok(goneOp(id, s, id))
 		b.pass(2_000)
 	}
-	if !b.jobs.get("a").isolated() {
+	if !b.JobTable.Get("a").Isolated() {
 		t.Fatal("the job is not isolated")
 	}
 	o := b.entry(drainOp("other", "default"))
-	if cleared := fmt.Sprint(kindsOf(o.Events, rota.EventJobCleared)); cleared != "[a]" || b.jobs.get("a").isolated() {
+	if cleared := fmt.Sprint(kindsOf(o.Events, rota.EventJobCleared)); cleared != "[a]" || b.JobTable.Get("a").Isolated() {
 		t.Fatalf("cleared %s: %v, %v", cleared, o.Events, o.Outcomes)
 	}
 	b.sound()
@@ -258,7 +258,7 @@ func TestLosses_holdsBusyWorker(t *testing.T) {
 	}
 	b.pass(1_500)
 	b.match()
-	if holds := b.placement.holds.get("j"); holds == nil || holds.worker != "w" {
+	if holds := b.placement.holds.Get("j"); holds == nil || holds.Worker != "w" {
 		t.Fatalf("hold %+v", holds)
 	}
 	b.submit("third", func(s *rota.JobSpec) { s.Priority = 0 })

@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/sched"
 )
@@ -32,14 +33,14 @@ type Applied struct {
 	// Offered says that a worker takes leases which took none before: no event tells of it.
 	Offered bool
 	// Sweep tells what a sweep in the entry did.
-	Sweep  Sweep
+	Sweep  state.Sweep
 	Digest rota.Digest
 }
 
 // Apply applies one log entry: index and term are its place in the log. An
 // error is a *entry.HaltError: the node must stop and apply nothing more.
 func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, error) {
-	e, err := entry.Open(index, data, m.knows, &m.decoder)
+	e, err := entry.Open(index, data, m.Knows, &m.decoder)
 	if err != nil {
 		return Applied{}, err
 	}
@@ -58,9 +59,9 @@ func ApplyOpened(m *Machine, index rota.Index, term uint64, e *fsmpb.Entry) (App
 		return Applied{}, err
 	}
 	m.begin(index, e)
-	m.head.operations += uint64(len(e.GetOps()))
-	a := Applied{Index: index, Outcomes: make([]*fsmpb.Outcome, len(e.GetOps())), Prior: m.ledger.sum,
-		EventsBefore: m.head.events, EventsChain: m.head.chain}
+	m.Header.Operations += uint64(len(e.GetOps()))
+	a := Applied{Index: index, Outcomes: make([]*fsmpb.Outcome, len(e.GetOps())), Prior: m.Ledger.Sum,
+		EventsBefore: m.Header.Events, EventsChain: m.Header.Chain}
 	if refusal := m.stamp(e, term); refusal != nil {
 		for i := range a.Outcomes {
 			a.Outcomes[i] = entry.Refused(refusal)
@@ -69,7 +70,7 @@ func ApplyOpened(m *Machine, index rota.Index, term uint64, e *fsmpb.Entry) (App
 		for i, op := range e.GetOps() {
 			a.Outcomes[i] = m.applyFor(op, term)
 		}
-		m.journal.caller, m.journal.ifMatch = access.Caller{}, ""
+		m.Journal.Caller, m.Journal.IfMatch = access.Caller{}, ""
 		m.uniques.settle()
 		m.flows.settleFlows()
 		m.schedules.settle()
@@ -77,31 +78,31 @@ func ApplyOpened(m *Machine, index rota.Index, term uint64, e *fsmpb.Entry) (App
 		m.placement.settleTurns()
 		m.admission.settleMode()
 	}
-	a.EventBytes = m.journal.settleChain()
+	a.EventBytes = m.Journal.SettleChain()
 	m.settleHeader()
-	m.ledger.settle()
-	m.jobs.recycle()
-	m.leasing.leases.recycle()
-	m.fleet.workers.recycle()
-	m.uniques.rows.recycle()
-	m.keyring.counts.recycle()
-	m.admission.tenants.recycle() // queues are never dropped
-	a.Events, a.Sweep, a.Rules, a.Offered = m.journal.events, m.sweep, m.head.rules, m.fleet.offered
-	a.Term, a.Clock, a.Stamped, a.Digest = m.head.term, m.head.clock, m.stamped, m.ledger.sum
+	m.Ledger.Settle()
+	m.JobTable.Recycle()
+	m.leasing.leases.Recycle()
+	m.fleet.workers.Recycle()
+	m.uniques.rows.Recycle()
+	m.keyring.counts.Recycle()
+	m.admission.tenants.Recycle() // queues are never dropped
+	a.Events, a.Sweep, a.Rules, a.Offered = m.Journal.Events, m.Sweep, m.Header.Rules, m.fleet.offered
+	a.Term, a.Clock, a.Stamped, a.Digest = m.Header.Term, m.Header.Clock, m.Stamped, m.Ledger.Sum
 	return a, nil
 }
 
 // applyFor applies an operation for who asked for it, or refuses it where that lacks the right.
 func (m *Machine) applyFor(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
-	m.journal.caller = callerOf(op)
-	m.journal.ifMatch = op.GetIfMatch()
+	m.Journal.Caller = state.CallerOf(op)
+	m.Journal.IfMatch = op.GetIfMatch()
 	if refusal := m.access.judge(op); refusal != nil {
 		return entry.Refused(refusal)
 	}
-	if err := conditional(op); err != nil {
+	if err := state.Conditional(op); err != nil {
 		return entry.Refused(err)
 	}
-	if err := entry.RefuseNewer(op, m.head.rules); err != nil {
+	if err := entry.RefuseNewer(op, m.Header.Rules); err != nil {
 		return entry.Refused(err)
 	}
 	return m.apply(op, term)
@@ -234,7 +235,7 @@ func (m *Machine) applyAccess(op *fsmpb.Op) *fsmpb.Outcome {
 	case *fsmpb.Op_EndSession:
 		return m.access.endSession(op.EndSession)
 	case *fsmpb.Op_ReadSnapshot:
-		return m.journal.readSnapshot(op.ReadSnapshot)
+		return m.Journal.ReadSnapshot(op.ReadSnapshot)
 	case *fsmpb.Op_InitAuth:
 		return m.access.initAuth(op.InitAuth)
 	default:
@@ -252,12 +253,12 @@ func (m *Machine) Recycle(events []rota.Event) {
 		return
 	}
 	clear(events)
-	m.journal.spare = events[:0]
+	m.Journal.Spare = events[:0]
 }
 
 func (m *Machine) begin(index rota.Index, e *fsmpb.Entry) {
-	m.at, m.alone = index, len(e.GetOps()) == 1
-	m.ledger.gen++
+	m.At, m.alone = index, len(e.GetOps()) == 1
+	m.Ledger.Gen++
 	m.fleet.offered = false
 	events := len(e.GetOps()) + 2
 	for _, op := range e.GetOps() {
@@ -269,11 +270,11 @@ func (m *Machine) begin(index rota.Index, e *fsmpb.Entry) {
 			events += 2 // those too, where it acknowledges
 		}
 	}
-	m.journal.events, m.journal.spare = m.journal.spare, nil
-	if cap(m.journal.events) < events {
-		m.journal.events = make([]rota.Event, 0, events)
+	m.Journal.Events, m.Journal.Spare = m.Journal.Spare, nil
+	if cap(m.Journal.Events) < events {
+		m.Journal.Events = make([]rota.Event, 0, events)
 	}
-	m.walls, m.sweep, m.placement.rounds = e.GetWallMs(), Sweep{}, m.placement.rounds[:0]
+	m.Walls, m.Sweep, m.placement.rounds = e.GetWallMs(), state.Sweep{}, m.placement.rounds[:0]
 	m.flows.flowIndex.spent = 0
 }
 
@@ -301,10 +302,10 @@ type Head struct {
 
 // Head returns the header as the last applied entry left it.
 func (vw *View) Head() Head {
-	h := &vw.m.head
-	return Head{ClusterID: h.cluster, Incarnation: h.incarnation, Index: h.index, Term: h.term, Leader: h.leader,
-		Clock: h.clock, Date: h.date(), Mode: h.mode, Epoch: h.epoch, Beacon: h.beacon, Digest: vw.m.ledger.sum,
-		Events: h.events, Chain: h.chain, Operations: h.operations, Rules: h.rules}
+	h := &vw.m.Header
+	return Head{ClusterID: h.Cluster, Incarnation: h.Incarnation, Index: h.Index, Term: h.Term, Leader: h.Leader,
+		Clock: h.Clock, Date: h.Date(), Mode: h.Mode, Epoch: h.Epoch, Beacon: h.Beacon, Digest: vw.m.Ledger.Sum,
+		Events: h.Events, Chain: h.Chain, Operations: h.Operations, Rules: h.Rules}
 }
 
 // Rebirth says which fresh cluster a state becomes that of.
@@ -333,12 +334,12 @@ func (m *Machine) Reincarnate(as Rebirth) error {
 	if err := rota.CheckID("cluster_id", as.Cluster); err != nil {
 		return err
 	}
-	h := &m.head
-	if h.cluster == "" || h.cluster == as.Cluster {
-		return rota.Refusef(rota.KindConflict, "cluster_id", "a state of cluster %q cannot become one of cluster %q", h.cluster, as.Cluster)
+	h := &m.Header
+	if h.Cluster == "" || h.Cluster == as.Cluster {
+		return rota.Refusef(rota.KindConflict, "cluster_id", "a state of cluster %q cannot become one of cluster %q", h.Cluster, as.Cluster)
 	}
-	m.at, m.journal.mute = h.index, true
-	m.ledger.gen++
+	m.At, m.Journal.Mute = h.Index, true
+	m.Ledger.Gen++
 	m.leasing.voidAll(as.Pause)
 	m.fleet.retireAll()
 	m.bury(as)
@@ -346,18 +347,18 @@ func (m *Machine) Reincarnate(as Rebirth) error {
 	m.hooks.disableAll("the cluster was restored", anybody)
 	m.batches.settle()
 	m.plans.cancelAll("the cluster was restored")
-	if m.backups.get("") != nil {
-		m.backups.drop("") // of another cluster
+	if m.BackupTable.Get("") != nil {
+		m.BackupTable.Drop("") // of another cluster
 	}
 	if as.VoidTokens {
 		m.access.revokeAll()
 	}
-	h.cluster, h.incarnation, h.term, h.leader = as.Cluster, max(h.incarnation+1, as.Incarnation), 0, ""
-	h.beacon = sched.FirstBeacon(as.Cluster)
-	h.settings.VotersWanted = rota.LeastVotersWanted // those of before are gone
-	m.journal.events, m.journal.mute = nil, false
+	h.Cluster, h.Incarnation, h.Term, h.Leader = as.Cluster, max(h.Incarnation+1, as.Incarnation), 0, ""
+	h.Beacon = sched.FirstBeacon(as.Cluster)
+	h.Settings.VotersWanted = rota.LeastVotersWanted // those of before are gone
+	m.Journal.Events, m.Journal.Mute = nil, false
 	m.settleHeader()
-	m.ledger.settle()
+	m.Ledger.Settle()
 	if faults := m.Check(); len(faults) > 0 {
 		return fmt.Errorf("the reborn state contradicts itself: %s", faults[0])
 	}
@@ -366,13 +367,13 @@ func (m *Machine) Reincarnate(as Rebirth) error {
 
 // voidAll ends every open lease.
 func (lg *leasing) voidAll(pause rota.Clock) {
-	var leases []*leaseRow
-	lg.leases.scan(func(_ string, l *leaseRow) bool {
+	var leases []*state.LeaseRow
+	lg.leases.Scan(func(_ string, l *state.LeaseRow) bool {
 		leases = append(leases, l)
 		return true
 	})
 	for _, l := range leases {
-		if l.ended != nil {
+		if l.Ended != nil {
 			lg.void(l, pause)
 			continue
 		}
@@ -380,7 +381,7 @@ func (lg *leasing) voidAll(pause rota.Clock) {
 			lg.endLease(l, rota.ReasonRestored, "")
 			continue
 		}
-		j := lg.s.jobs.edit(l.Job)
+		j := lg.s.JobTable.Edit(l.Job)
 		lg.closeLease(l, j, rota.ReasonRestored, "")
 		if !lg.flows.endsWith(j) {
 			lg.backOff(j, pause, rota.ReasonRestored)
@@ -390,32 +391,32 @@ func (lg *leasing) voidAll(pause rota.Clock) {
 
 func (fl *fleet) retireAll() {
 	var workers []rota.WorkerID
-	fl.workers.scan(func(id rota.WorkerID, _ *workerRow) bool {
+	fl.workers.Scan(func(id rota.WorkerID, _ *state.WorkerRow) bool {
 		workers = append(workers, id)
 		return true
 	})
 	for _, id := range workers {
-		fl.enter(fl.workers.edit(id), rota.WorkerRetired)
+		fl.enter(fl.workers.Edit(id), rota.WorkerRetired)
 	}
 }
 
 // bury forgets the nodes, or all but their ids where one of them survives.
 func (m *Machine) bury(as Rebirth) {
 	var nodes []rota.NodeID
-	m.nodes.scan(func(id rota.NodeID, _ *nodeRow) bool {
+	m.NodeTable.Scan(func(id rota.NodeID, _ *state.NodeRow) bool {
 		nodes = append(nodes, id)
 		return true
 	})
 	for _, id := range nodes {
 		if as.Survivor == "" || id == as.Survivor {
-			m.nodes.drop(id)
+			m.NodeTable.Drop(id)
 		} else {
-			m.nodes.edit(id).removed = true
+			m.NodeTable.Edit(id).Removed = true
 		}
 	}
 	for _, id := range as.Lost {
-		if id != as.Survivor && m.nodes.get(id) == nil {
-			m.nodes.insert(id, &nodeRow{id: id, removed: true})
+		if id != as.Survivor && m.NodeTable.Get(id) == nil {
+			m.NodeTable.Insert(id, &state.NodeRow{Id: id, Removed: true})
 		}
 	}
 }

@@ -95,7 +95,7 @@ func (b *bench) entry(ops ...*fsmpb.Op) Applied {
 
 func (b *bench) stamped(e *fsmpb.Entry, logTerm uint64) Applied {
 	b.t.Helper()
-	data, err := entry.Seal(e, b.head.rules)
+	data, err := entry.Seal(e, b.Header.Rules)
 	if err != nil {
 		b.t.Fatalf("seal: %v", err)
 	}
@@ -107,22 +107,22 @@ func (b *bench) apply(data []byte, logTerm uint64) Applied {
 	if b.keepLog {
 		b.log = append(b.log, data)
 	}
-	index := b.head.index + 1
+	index := b.Header.Index + 1
 	got, err := b.Machine.Apply(index, logTerm, data)
 	if err != nil {
 		b.t.Fatalf("apply: %v", err)
 	}
 	// The twin copies every row that it changes, as what was frozen a moment ago must stay.
-	b.twin.jobs.freeze()
-	b.twin.leasing.leases.freeze()
-	b.twin.fleet.workers.freeze()
-	b.twin.queues.freeze()
-	b.twin.admission.tenants.freeze()
+	b.twin.JobTable.Freeze()
+	b.twin.leasing.leases.Freeze()
+	b.twin.fleet.workers.Freeze()
+	b.twin.QueueTable.Freeze()
+	b.twin.admission.tenants.Freeze()
 	want, err := b.twin.Apply(index, logTerm, data)
 	if err != nil {
 		b.t.Fatalf("apply to the twin: %v", err)
 	}
-	b.now = max(b.now, b.head.clock)
+	b.now = max(b.now, b.Header.Clock)
 	b.compare(got, want)
 	if b.moves != nil {
 		b.moves.entry(&got, b.Machine)
@@ -171,10 +171,10 @@ func (b *bench) compare(got, want Applied) {
 func (b *bench) sound() {
 	b.t.Helper()
 	if faults := b.Check(); len(faults) > 0 {
-		b.t.Fatalf("entry %d: %q", b.head.index, faults)
+		b.t.Fatalf("entry %d: %q", b.Header.Index, faults)
 	}
 	if mine, its := fmt.Sprint(b.View.Decide(1000)), fmt.Sprint(b.twin.View.Decide(1000)); mine != its {
-		b.t.Fatalf("entry %d: the rounds would be\n%s\nthe twin's\n%s", b.head.index, mine, its)
+		b.t.Fatalf("entry %d: the rounds would be\n%s\nthe twin's\n%s", b.Header.Index, mine, its)
 	}
 }
 
@@ -191,7 +191,7 @@ func (b *bench) restored() *Machine {
 
 func reload(m *Machine) (*Machine, error) {
 	f := m.Freeze()
-	l, err := NewLoaderKnowing(f.Info(), m.knows)
+	l, err := NewLoaderKnowing(f.Info(), m.Knows)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func (b *bench) existed(op *fsmpb.Op) {
 // rowsDigest is the digest of all but the header.
 func (b *bench) rowsDigest() rota.Digest {
 	d := b.View.Digest()
-	d.Hi, d.Lo = d.Hi-b.head.hash.Hi, d.Lo-b.head.hash.Lo
+	d.Hi, d.Lo = d.Hi-b.Header.Hash.Hi, d.Lo-b.Header.Hash.Lo
 	return d
 }
 
@@ -308,7 +308,7 @@ func roundOps(b *bench) []*fsmpb.Op { return opsOf(b.View.Decide(1000)) }
 
 // roundOp is a round of one pair that no leader decided.
 func roundOp(b *bench, job, worker string) *fsmpb.Op {
-	return opsOf([]*fsmpb.Round{{Epoch: b.head.epoch + 1, Queue: "default", Pairs: []*fsmpb.Pair{{Job: job, Worker: worker}}}})[0]
+	return opsOf([]*fsmpb.Round{{Epoch: b.Header.Epoch + 1, Queue: "default", Pairs: []*fsmpb.Pair{{Job: job, Worker: worker}}}})[0]
 }
 
 // inOrder returns leases in the order in which they were made.

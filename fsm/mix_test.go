@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/millis"
@@ -102,7 +103,7 @@ func runMix(b *bench, d *dice) {
 // decideAndApply applies what is decided to the state that it was decided on.
 func decideAndApply(b *bench) Applied {
 	b.t.Helper()
-	b.now = b.head.clock
+	b.now = b.Header.Clock
 	rounds := b.View.Decide(1000)
 	if rounds == nil {
 		idle(b)
@@ -123,16 +124,16 @@ func decideAndApply(b *bench) Applied {
 // idle holds against a decision of nothing that no job could have been placed.
 func idle(b *bench) {
 	b.t.Helper()
-	if b.head.mode == rota.ModeReadOnly {
+	if b.Header.Mode == rota.ModeReadOnly {
 		return
 	}
 	_, draft := b.View.decide(1000, "", nil)
-	b.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		if j.state != rota.JobQueued || b.queues.get(j.spec.Queue).policy.Backfill != rota.BackfillFree || len(draft.Reservations()) > 0 {
+	b.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
+		if j.State != rota.JobQueued || b.QueueTable.Get(j.Spec.Queue).Policy.Backfill != rota.BackfillFree || len(draft.Reservations()) > 0 {
 			return true // it may have to leave the room to another
 		}
-		q := b.queues.get(j.spec.Queue)
-		b.fleet.workers.scan(func(w rota.WorkerID, _ *workerRow) bool {
+		q := b.QueueTable.Get(j.Spec.Queue)
+		b.fleet.workers.Scan(func(w rota.WorkerID, _ *state.WorkerRow) bool {
 			if why := b.placement.unassignable(j, q, w, false); why == "" {
 				b.t.Fatalf("nothing is decided, and worker %s could take job %s", w, id)
 			}
@@ -298,9 +299,9 @@ func mixKeys(b *bench, d *dice) *fsmpb.Op {
 		return &fsmpb.Op{Op: &fsmpb.Op_DeleteKeyRule{DeleteKeyRule: &fsmpb.DeleteKeyRule{Queue: string(queue), Name: d.of("a", "b", "c"), Value: d.of("", "1")}}}
 	case 1:
 		var skip *fsmpb.SkipKey
-		b.keyring.counts.scan(func(_ string, c *keyCountRow) bool {
-			if c.blocker != "" {
-				skip = &fsmpb.SkipKey{Queue: string(c.queue), Tenant: string(c.tenant), Key: c.text, Job: string(c.blocker)}
+		b.keyring.counts.Scan(func(_ string, c *state.KeyCountRow) bool {
+			if c.Blocker != "" {
+				skip = &fsmpb.SkipKey{Queue: string(c.Queue), Tenant: string(c.Tenant), Key: c.Text, Job: string(c.Blocker)}
 			}
 			return skip == nil
 		})
@@ -376,7 +377,7 @@ func mixVerb(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		return sweepOp()
 	}
 	l := seen[max(0, len(seen)-1-d.roll(10))]
-	if open := b.leasing.leases.len(); open > 0 && d.roll(8) > 0 {
+	if open := b.leasing.leases.Len(); open > 0 && d.roll(8) > 0 {
 		row := rowAt(&b.leasing.leases, d.roll(open))
 		l = row.Lease
 	}
@@ -390,10 +391,10 @@ func pickOf[T any](d *dice, list ...T) T { return list[d.roll(len(list))] }
 // rowAt is the row at a place in key order.
 func rowAt[K ~string, R any, P interface {
 	*R
-	row
+	state.Row
 	tree.Row[K]
-}](t *table[K, R, P], place int) (row P) {
-	t.scan(func(_ K, p P) bool {
+}](t *state.Table[K, R, P], place int) (row P) {
+	t.Scan(func(_ K, p P) bool {
 		row, place = p, place-1
 		return place >= 0
 	})

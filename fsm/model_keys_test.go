@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -259,10 +260,10 @@ func (r *keyRace) step() {
 
 // finish ends an open lease well or not.
 func (r *keyRace) finish() {
-	if r.b.leasing.leases.len() == 0 {
+	if r.b.leasing.leases.Len() == 0 {
 		return
 	}
-	l := rowAt(&r.b.leasing.leases, r.d.IntN(r.b.leasing.leases.len())).Lease
+	l := rowAt(&r.b.leasing.leases, r.d.IntN(r.b.leasing.leases.Len())).Lease
 	v, how := rota.VerbComplete, peer.FailRetry
 	if r.d.IntN(2) == 0 {
 		how = peer.FailNoRetry
@@ -271,7 +272,7 @@ func (r *keyRace) finish() {
 		v = rota.VerbFail
 	}
 	r.b.entry(verb(v, l, func(c *peer.LeaseCommand) { c.Fail = how }))
-	if j := r.b.jobs.get(l.Job); j != nil {
+	if j := r.b.JobTable.Get(l.Job); j != nil {
 		r.m.job(l.Job).open = false
 		return
 	}
@@ -282,15 +283,15 @@ func (r *keyRace) finish() {
 }
 
 func (r *keyRace) skip() {
-	r.b.keyring.counts.scan(func(_ string, c *keyCountRow) bool {
-		count := string(c.tenant) + "/" + c.text
-		if c.blocker == "" {
+	r.b.keyring.counts.Scan(func(_ string, c *state.KeyCountRow) bool {
+		count := string(c.Tenant) + "/" + c.Text
+		if c.Blocker == "" {
 			return true
 		}
-		if b := r.m.blocked[count]; b == nil || b.id != c.blocker {
-			r.t.Fatalf("key %s is blocked by %s, the model says %v", count, c.blocker, b)
+		if b := r.m.blocked[count]; b == nil || b.id != c.Blocker {
+			r.t.Fatalf("key %s is blocked by %s, the model says %v", count, c.Blocker, b)
 		}
-		r.b.ok(&fsmpb.Op{Op: &fsmpb.Op_SkipKey{SkipKey: &fsmpb.SkipKey{Queue: string(c.queue), Tenant: string(c.tenant), Key: c.text, Job: string(c.blocker)}}})
+		r.b.ok(&fsmpb.Op{Op: &fsmpb.Op_SkipKey{SkipKey: &fsmpb.SkipKey{Queue: string(c.Queue), Tenant: string(c.Tenant), Key: c.Text, Job: string(c.Blocker)}}})
 		if j := r.m.job(r.m.blocked[count].id); j != nil {
 			delete(j.place, count)
 		}
@@ -314,12 +315,12 @@ func (r *keyRace) match() {
 		}
 	}
 	for _, j := range r.m.jobs {
-		row := r.b.jobs.get(j.id)
+		row := r.b.JobTable.Get(j.id)
 		if row == nil {
 			r.t.Fatalf("job %s is gone", j.id)
 		}
-		if why := r.m.held(j); row.state == rota.JobQueued && why == "" {
-			r.t.Fatalf("job %s waits for nothing: %s", j.id, r.b.admission.blocked(row, r.b.queues.get("default"), false))
+		if why := r.m.held(j); row.State == rota.JobQueued && why == "" {
+			r.t.Fatalf("job %s waits for nothing: %s", j.id, r.b.admission.blocked(row, r.b.QueueTable.Get("default"), false))
 		}
 	}
 }

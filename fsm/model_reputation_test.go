@@ -192,7 +192,7 @@ func (m *model) reach(id rota.WorkerID, session rota.Session, reachable bool, si
 // reputations compares the workers' reputation with the model's.
 func (r *race) reputations() {
 	for id, want := range r.model.workers {
-		now := r.b.head.clock
+		now := r.b.Header.Clock
 		got, _ := r.b.View.Worker(id)
 		session := want.session
 		if got.Session != session || got.Status != want.status() {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/millis"
 )
 
@@ -153,17 +154,17 @@ func (k *modelKeys) settle(m *model, swept bool, holds func(rota.JobID) bool) er
 // keys compares who holds what after an entry.
 func (r *race) keys(swept bool) {
 	holders := map[rota.JobID]bool{}
-	r.b.uniques.rows.scan(func(_ string, row *uniqueRow) bool {
-		holders[row.job] = true
+	r.b.uniques.rows.Scan(func(_ string, row *state.UniqueRow) bool {
+		holders[row.Job] = true
 		return true
 	})
 	if err := r.model.keys.settle(r.model, swept, func(id rota.JobID) bool { return holders[id] }); err != nil {
 		r.Fatalf("%v", err)
 	}
-	if got := r.b.uniques.rows.len(); got != len(r.model.keys.held) {
+	if got := r.b.uniques.rows.Len(); got != len(r.model.keys.held) {
 		r.Fatalf("%d keys are held, the model says %d", got, len(r.model.keys.held))
 	}
-	if got := r.b.uniques.merged.len(); got != len(r.model.keys.merged) {
+	if got := r.b.uniques.merged.Len(); got != len(r.model.keys.merged) {
 		r.Fatalf("%d submissions are merged, the model says %d", got, len(r.model.keys.merged))
 	}
 }

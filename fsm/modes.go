@@ -4,6 +4,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
@@ -23,26 +24,26 @@ type modeChanged struct {
 // internal operation: it goes between NORMAL and DEGRADED only, and never over a
 // mode that an operator set (SPEC §4.7).
 func (lm *admission) setMode(op *fsmpb.SetMode) *fsmpb.Outcome {
-	h := &lm.s.head
+	h := &lm.s.Header
 	if op.GetAuto() {
-		if o := lm.s.internal(); o != nil {
+		if o := lm.s.Internal(); o != nil {
 			return o
 		}
 	}
 	if err := checkMode(op); err != nil {
 		return entry.Refused(err)
 	}
-	if h.cluster == "" {
+	if h.Cluster == "" {
 		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
 	}
 	to := rota.ClusterMode(op.GetMode())
-	if op.GetAuto() && h.mode != rota.ModeNormal && !h.modeAuto {
-		return entry.Refused(rota.Refusef(rota.KindConflict, "mode", "an operator set the mode %s (%s): no leader changes it", h.mode,
-			h.modeReason))
+	if op.GetAuto() && h.Mode != rota.ModeNormal && !h.ModeAuto {
+		return entry.Refused(rota.Refusef(rota.KindConflict, "mode", "an operator set the mode %s (%s): no leader changes it", h.Mode,
+			h.ModeReason))
 	}
 	// What an operator degrades is always held.
 	holds := to == rota.ModeDegraded && (op.GetHolds() || !op.GetAuto())
-	if to == h.mode && op.GetReason() == h.modeReason && op.GetAuto() == h.modeAuto && holds == h.modeHolds {
+	if to == h.Mode && op.GetReason() == h.ModeReason && op.GetAuto() == h.ModeAuto && holds == h.ModeHolds {
 		return &fsmpb.Outcome{Existed: true}
 	}
 	lm.enterMode(to, op.GetReason(), op.GetAuto(), holds)
@@ -69,32 +70,32 @@ func checkMode(op *fsmpb.SetMode) error {
 // enterMode changes the mode and all that hangs on it. A stretch of holding begins
 // where nothing was held by a leader before.
 func (lm *admission) enterMode(to rota.ClusterMode, reason string, auto, holds bool) {
-	h := &lm.s.head
-	from, until := h.mode, h.holdsUntil
-	goesOn := h.modeAuto && h.modeHolds && auto && holds
+	h := &lm.s.Header
+	from, until := h.Mode, h.HoldsUntil
+	goesOn := h.ModeAuto && h.ModeHolds && auto && holds
 	if to != from {
-		h.modeSince, h.drained = h.now(), false
+		h.ModeSince, h.Drained = h.Now(), false
 	}
-	h.mode, h.modeReason, h.modeAuto, h.modeHolds = to, reason, auto, holds
+	h.Mode, h.ModeReason, h.ModeAuto, h.ModeHolds = to, reason, auto, holds
 	switch {
 	case !auto || !holds:
-		h.holdsUntil = 0
+		h.HoldsUntil = 0
 	case !goesOn:
-		h.holdsUntil = h.clock + limits.HoldsDegradedMost
+		h.HoldsUntil = h.Clock + limits.HoldsDegradedMost
 	}
-	lm.s.timers.mode.set("", int64(until), int64(h.holdsUntil))
+	lm.s.Timers.Mode.Refile("", int64(until), int64(h.HoldsUntil))
 	lm.holdLow()
-	lm.s.journal.emit(rota.Event{Kind: rota.EventModeChanged, Payload: payload(modeChanged{from, to, reason, auto})})
+	lm.s.Journal.Emit(rota.Event{Kind: rota.EventModeChanged, Payload: state.Payload(modeChanged{from, to, reason, auto})})
 }
 
 // low says what becomes of QUEUED jobs of priority > 5. holdsUntil is 0 once an
 // automatic DEGRADED has held for as long as it may.
 func (lm *admission) low() sched.LowHold {
-	h := &lm.s.head
+	h := &lm.s.Header
 	switch {
-	case h.mode != rota.ModeDegraded || !h.modeHolds:
+	case h.Mode != rota.ModeDegraded || !h.ModeHolds:
 		return sched.LowFree
-	case h.modeAuto && h.holdsUntil == 0:
+	case h.ModeAuto && h.HoldsUntil == 0:
 		return sched.LowOldestOnly
 	default:
 		return sched.LowHeld
@@ -104,7 +105,7 @@ func (lm *admission) low() sched.LowHold {
 // holdLow tells all lanes.
 func (lm *admission) holdLow() {
 	low := lm.low()
-	lm.s.queues.scan(func(name rota.QueueName, _ *queueRow) bool {
+	lm.s.QueueTable.Scan(func(name rota.QueueName, _ *state.QueueRow) bool {
 		lm.placement.registry.queues[name].pending.HoldLow(low)
 		return true
 	})
@@ -112,14 +113,14 @@ func (lm *admission) holdLow() {
 
 // fireMode ends the stretch for which an automatic DEGRADED holds (SPEC §4.7).
 func (lm *admission) fireMode(string) {
-	lm.s.timers.mode.set("", int64(lm.s.head.holdsUntil), 0)
-	lm.s.head.holdsUntil = 0
+	lm.s.Timers.Mode.Refile("", int64(lm.s.Header.HoldsUntil), 0)
+	lm.s.Header.HoldsUntil = 0
 	lm.holdLow()
 }
 
 // modeHolds reports whether the mode keeps a QUEUED job of such a priority from starting.
 func (lm *admission) modeHolds(priority int32, turn bool) bool {
-	if lm.s.head.mode == rota.ModeReadOnly {
+	if lm.s.Header.Mode == rota.ModeReadOnly {
 		return true
 	}
 	low := lm.low()
@@ -133,22 +134,22 @@ func (lm *admission) modeHolds(priority int32, turn bool) bool {
 // do: they are queued work that an operator keeps from being done. A retry, or a date
 // that comes, is work again, and `drained` is said anew after it.
 func (lm *admission) settleMode() {
-	h := &lm.s.head
-	idle := lm.leasing.leases.len() == 0 && lm.placement.registry.busy.Len() == 0 && lm.s.timers.wake.Len() == 0 && lm.flows.flowIndex.ready.Len() == 0 &&
+	h := &lm.s.Header
+	idle := lm.leasing.leases.Len() == 0 && lm.placement.registry.busy.Len() == 0 && lm.s.Timers.Wake.Len() == 0 && lm.flows.flowIndex.ready.Len() == 0 &&
 		lm.flows.flowIndex.passing.Len() == 0
-	if h.mode != rota.ModeDraining || h.drained == idle {
+	if h.Mode != rota.ModeDraining || h.Drained == idle {
 		return
 	}
-	if h.drained = idle; idle {
-		lm.s.journal.emit(rota.Event{Kind: rota.EventDrained})
+	if h.Drained = idle; idle {
+		lm.s.Journal.Emit(rota.Event{Kind: rota.EventDrained})
 	}
 }
 
 // admitMode refuses what the mode does not take. Retries and children of workflows
 // are no new work: they do not come here.
 func (lm *admission) admitMode(spec *rota.JobSpec) error {
-	h := &lm.s.head
-	switch h.mode {
+	h := &lm.s.Header
+	switch h.Mode {
 	case rota.ModeNormal:
 		return nil
 	case rota.ModeDegraded:
@@ -156,25 +157,25 @@ func (lm *admission) admitMode(spec *rota.JobSpec) error {
 			return nil
 		}
 		return rota.Refusef(rota.KindMode, "mode", "the cluster is DEGRADED (%s): priority %d is refused, 0 to %d are taken",
-			h.modeReason, spec.Priority, lowPriority)
+			h.ModeReason, spec.Priority, lowPriority)
 	case rota.ModeReadOnly:
 		return rota.Refusef(rota.KindMode, "mode", "the cluster is READ_ONLY (%s): no job is taken until the mode changes, what "+
-			"runs may finish", h.modeReason)
+			"runs may finish", h.ModeReason)
 	default:
 		return rota.Refusef(rota.KindMode, "mode", "the cluster is %s (%s): no job is taken any more, what is queued is worked off",
-			h.mode, h.modeReason)
+			h.Mode, h.ModeReason)
 	}
 }
 
 // mode checks what is derived of the mode.
 func (c *checker) mode() {
-	h := &c.m.head
-	if h.modeHolds && h.mode != rota.ModeDegraded || h.modeAuto && h.mode > rota.ModeDegraded ||
-		h.holdsUntil != 0 && !(h.modeAuto && h.modeHolds) || h.drained && h.mode != rota.ModeDraining {
-		c.fault("I4: mode %s, automatic %v, holds %v until %d, drained %v do not go together", h.mode, h.modeAuto, h.modeHolds,
-			h.holdsUntil, h.drained)
+	h := &c.m.Header
+	if h.ModeHolds && h.Mode != rota.ModeDegraded || h.ModeAuto && h.Mode > rota.ModeDegraded ||
+		h.HoldsUntil != 0 && !(h.ModeAuto && h.ModeHolds) || h.Drained && h.Mode != rota.ModeDraining {
+		c.fault("I4: mode %s, automatic %v, holds %v until %d, drained %v do not go together", h.Mode, h.ModeAuto, h.ModeHolds,
+			h.HoldsUntil, h.Drained)
 	}
-	if h.modeSince.Clock > h.clock {
-		c.fault("I6: the mode is since %d, after the clock", h.modeSince.Clock)
+	if h.ModeSince.Clock > h.Clock {
+		c.fault("I6: the mode is since %d, after the clock", h.ModeSince.Clock)
 	}
 }

@@ -19,7 +19,7 @@ func behind(t *testing.T) *bench {
 
 // stopped lets nobody lead for an hour: the date goes on, the clock does not.
 func (b *bench) stopped() {
-	b.walls = []int64{int64(b.head.date()) + 3_600_000}
+	b.walls = []int64{int64(b.Header.Date()) + 3_600_000}
 	b.lead()
 	b.walls = nil
 }
@@ -41,25 +41,25 @@ func TestDatesWhileTheClockIsBehind(t *testing.T) {
 		At        string `json:"submitted_at"`
 	}
 	b.submit("j", func(s *rota.JobSpec) { s.Delay = 2 * time.Second })
-	submitted := b.head.now()
+	submitted := b.Header.Now()
 	j := b.state("j", rota.JobDelayed)
 	if shown, err := json.Marshal(j); err != nil || json.Unmarshal(shown, &text) != nil ||
 		text.Submitted != startClock+80_500 || text.At != "2023-11-14T22:14:40.500Z" {
 		t.Fatalf("a job of 22:14:40.5 says %+v, %v", text, err)
 	}
-	is("due", j.Due, b.head.now().At(submitted.Clock+2_000))
+	is("due", j.Due, b.Header.Now().At(submitted.Clock+2_000))
 	b.stopped()
-	is("due after a stop", b.state("j", rota.JobDelayed).Due, b.head.now().At(submitted.Clock+2_000))
+	is("due after a stop", b.state("j", rota.JobDelayed).Due, b.Header.Now().At(submitted.Clock+2_000))
 	b.pass(2_000)
-	enqueued := b.head.now()
+	enqueued := b.Header.Now()
 	b.worker("w", 1)
-	registered := b.head.now()
+	registered := b.Header.Now()
 	b.stopped()
 	l := b.match()["j"]
-	leased := b.head.now()
+	leased := b.Header.Now()
 	b.pass(500)
 	b.ok(verb(rota.VerbAck, l))
-	acked := b.head.now()
+	acked := b.Header.Now()
 	b.stopped()
 	j = b.state("j", rota.JobRunning)
 	is("submitted", j.Submitted, submitted)
@@ -67,30 +67,30 @@ func TestDatesWhileTheClockIsBehind(t *testing.T) {
 	is("first lease", j.FirstLease, leased)
 	is("lease started", j.Lease.Started, leased)
 	is("lease acknowledged", j.Lease.Acked, acked)
-	is("deadline", j.Lease.Deadline, b.head.now().At(leased.Clock+60_000))
-	is("renew by", j.Lease.RenewBy, b.head.now().At(j.Lease.RenewBy.Clock))
-	is("ack by", j.Lease.AckBy, b.head.now().At(leased.Clock+5_000))
+	is("deadline", j.Lease.Deadline, b.Header.Now().At(leased.Clock+60_000))
+	is("renew by", j.Lease.RenewBy, b.Header.Now().At(j.Lease.RenewBy.Clock))
+	is("ack by", j.Lease.AckBy, b.Header.Now().At(leased.Clock+5_000))
 	w, _ := b.View.Worker("w")
 	is("status since", w.StatusSince, registered)
 	is("deadline of its lease", w.Leases[0].Deadline, j.Lease.Deadline)
 	b.ok(verb(rota.VerbFail, l))
-	ended := b.head.now()
+	ended := b.Header.Now()
 	b.stopped()
 	j = b.state("j", rota.JobDelayed)
 	is("attempt started", j.Attempts[0].Started, leased)
 	is("attempt acknowledged", j.Attempts[0].Acked, acked)
 	is("attempt ended", j.Attempts[0].Ended, ended)
-	b.pass(j.Due.Clock - b.head.clock)
+	b.pass(j.Due.Clock - b.Header.Clock)
 	l = b.match()["j"]
 	b.ok(verb(rota.VerbComplete, l))
-	finished := b.head.now()
+	finished := b.Header.Now()
 	b.stopped()
 	j = b.state("j", rota.JobCompleted)
 	is("finished", j.Finished, finished)
 	is("submitted of an ended job", j.Submitted, submitted)
 	is("enqueued of an ended job", j.Enqueued, enqueued)
 	is("first lease of an ended job", j.FirstLease, leased)
-	b.View.Archived([]uint64{b.ended.tombs.get("j").seq})
+	b.View.Archived([]uint64{b.ended.tombs.Get("j").Seq})
 	tomb, _ := b.Machine.View.Job("j")
 	is("submitted by the tombstone", tomb.Submitted, submitted)
 	is("finished by the tombstone", tomb.Finished, finished)

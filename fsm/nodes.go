@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
@@ -27,13 +28,13 @@ func (m *Machine) found(op *fsmpb.BeginTerm) *fsmpb.Outcome {
 	if leap := op.GetLeapMs(); leap < 0 || leap > int64(limits.VirtualLeapMax) {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "leap_ms", "leap_ms is %d: at most %d are taken", leap, limits.VirtualLeapMax))
 	}
-	h := &m.head
-	h.cluster, h.incarnation, h.leap = id, 1, max(rota.Clock(op.GetLeapMs()), limits.ClockLeapMax)
-	h.beacon = sched.FirstBeacon(id)
-	h.anonymous = slices.Clone(op.GetAnonymous())
-	h.clock = 1 // a moment of 0 means "never" in every row
+	h := &m.Header
+	h.Cluster, h.Incarnation, h.Leap = id, 1, max(rota.Clock(op.GetLeapMs()), limits.ClockLeapMax)
+	h.Beacon = sched.FirstBeacon(id)
+	h.Anonymous = slices.Clone(op.GetAnonymous())
+	h.Clock = 1 // a moment of 0 means "never" in every row
 	if start := op.GetStartMs(); start > 0 && start < 1<<46 {
-		h.clock = rota.Clock(start)
+		h.Clock = rota.Clock(start)
 	}
 	m.placement.addQueue(rota.DefaultQueue, rota.StandardPolicy())
 	return nil
@@ -60,30 +61,30 @@ func (m *Machine) setNode(op *fsmpb.SetNode) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "node", "a reason of %d bytes, %d voters left: at most %d and %d are taken",
 			len(op.GetReason()), op.GetVoters(), limits.MaxReasonBytes, rota.MaxVoters))
 	}
-	old := m.nodes.get(id)
+	old := m.NodeTable.Get(id)
 	switch {
-	case old == nil && m.nodes.len() >= maxNodesEver:
+	case old == nil && m.NodeTable.Len() >= maxNodesEver:
 		return entry.Refused(rota.Refusef(rota.KindExhausted, "node", "%d node ids were used: no more are kept", maxNodesEver))
 	case old == nil:
-		m.nodes.insert(id, &nodeRow{id: id, api: op.GetApi(), raft: op.GetRaft(), identity: op.GetIdentity(),
-			starts: op.GetStarts(), removed: op.GetRemoved()})
+		m.NodeTable.Insert(id, &state.NodeRow{Id: id, Api: op.GetApi(), Raft: op.GetRaft(), Identity: op.GetIdentity(),
+			Starts: op.GetStarts(), Removed: op.GetRemoved()})
 	case op.GetRemoved():
-		m.nodes.edit(id).removed = true
-	case old.removed:
+		m.NodeTable.Edit(id).Removed = true
+	case old.Removed:
 		return entry.Refused(rota.Refusef(rota.KindConflict, "node",
 			"node %s was removed: start it on an empty data directory with a new --node id", id))
-	case old.identity != op.GetIdentity():
+	case old.Identity != op.GetIdentity():
 		return entry.Refused(rota.Refusef(rota.KindConflict, "node",
 			"node id %s belongs to another data directory: start with a new --node id on an empty one", id))
-	case op.GetStarts() < old.starts:
+	case op.GetStarts() < old.Starts:
 		return entry.Refused(rota.Refusef(rota.KindConflict, "node",
 			"node %s is at start %d but the cluster saw start %d: this data directory is an old copy", id,
-			op.GetStarts(), old.starts))
+			op.GetStarts(), old.Starts))
 	default:
-		n := m.nodes.edit(id)
-		n.api, n.raft, n.starts = op.GetApi(), op.GetRaft(), op.GetStarts()
+		n := m.NodeTable.Edit(id)
+		n.Api, n.Raft, n.Starts = op.GetApi(), op.GetRaft(), op.GetStarts()
 	}
-	m.journal.emit(m.nodeChanged(id, op))
+	m.Journal.Emit(m.nodeChanged(id, op))
 	if v := int64(op.GetVoters()); op.GetRemoved() && v != 0 {
 		m.admission.lowerVoters(max(v, rota.LeastVotersWanted))
 	}
@@ -101,9 +102,9 @@ type nodeRemoved struct {
 func (m *Machine) nodeChanged(id rota.NodeID, op *fsmpb.SetNode) rota.Event {
 	e := rota.Event{Kind: rota.EventNodeChanged, Text: string(id)}
 	if op.GetRemoved() {
-		e.Payload = payload(nodeRemoved{true, op.GetReason()})
-		if op.GetReason() != "" && m.journal.caller == (access.Caller{}) {
-			e.Actor = rota.NodePrincipal(m.head.leader)
+		e.Payload = state.Payload(nodeRemoved{true, op.GetReason()})
+		if op.GetReason() != "" && m.Journal.Caller == (access.Caller{}) {
+			e.Actor = rota.NodePrincipal(m.Header.Leader)
 		}
 	}
 	return e
@@ -111,7 +112,7 @@ func (m *Machine) nodeChanged(id rota.NodeID, op *fsmpb.SetNode) rota.Event {
 
 // lowerVoters wants no more voters than an operator's removal left.
 func (ad *admission) lowerVoters(left int64) {
-	if s := ad.s.head.settings; left < s.VotersWanted {
+	if s := ad.s.Header.Settings; left < s.VotersWanted {
 		s.VotersWanted = left
 		ad.changeCluster(s, "")
 	}
@@ -120,7 +121,7 @@ func (ad *admission) lowerVoters(left int64) {
 // wantVoters wants as many voters as the leader finds healthy (SPEC §13.10). Those that were
 // removed since it looked do not count: else it would undo what their removal lowered.
 func (m *Machine) wantVoters(op *fsmpb.WantVoters) *fsmpb.Outcome {
-	if o := m.internal(); o != nil {
+	if o := m.Internal(); o != nil {
 		return o
 	}
 	if n := len(op.GetVoters()); n > rota.MaxVoters {
@@ -128,17 +129,17 @@ func (m *Machine) wantVoters(op *fsmpb.WantVoters) *fsmpb.Outcome {
 	}
 	healthy := int64(0)
 	for i, id := range op.GetVoters() {
-		n := m.nodes.get(rota.NodeID(id))
-		if n != nil && !n.removed && !slices.Contains(op.GetVoters()[:i], id) {
+		n := m.NodeTable.Get(rota.NodeID(id))
+		if n != nil && !n.Removed && !slices.Contains(op.GetVoters()[:i], id) {
 			healthy++
 		}
 	}
-	s := m.head.settings
+	s := m.Header.Settings
 	if healthy <= s.VotersWanted {
 		return &fsmpb.Outcome{Existed: true}
 	}
 	s.VotersWanted = healthy
-	m.admission.changeCluster(s, rota.NodePrincipal(m.head.leader))
+	m.admission.changeCluster(s, rota.NodePrincipal(m.Header.Leader))
 	return &fsmpb.Outcome{}
 }
 
@@ -159,26 +160,26 @@ type stateDiffers struct {
 // each doubt: what was told of the node after it was last right is told already. The
 // row remembers it, as a new leader would say it again otherwise.
 func (m *Machine) nodeDiffers(op *fsmpb.NodeDiffers) *fsmpb.Outcome {
-	if o := m.internal(); o != nil {
+	if o := m.Internal(); o != nil {
 		return o
 	}
 	id, at, right := rota.NodeID(op.GetNode()), rota.Index(op.GetIndex()), rota.Index(op.GetRightUntil())
 	if err := rota.CheckID("node", id); err != nil {
 		return entry.Refused(err)
 	}
-	if at >= m.at || right >= at {
+	if at >= m.At || right >= at {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "index", "node %s differed at %d and was right until %d, this is entry %d: they are "+
-			"wanted in ascending order", id, at, right, m.at))
+			"wanted in ascending order", id, at, right, m.At))
 	}
-	old := m.nodes.get(id)
+	old := m.NodeTable.Get(id)
 	if old == nil {
 		return entry.Refused(rota.Refusef(rota.KindNotFound, "node", "node %s was never a member", id))
 	}
-	if old.differed > right {
+	if old.Differed > right {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	m.nodes.edit(id).differed = at
-	m.journal.emit(rota.Event{Kind: rota.EventStateDiffers, Text: string(id), Payload: payload(stateDiffers{id, at})})
+	m.NodeTable.Edit(id).Differed = at
+	m.Journal.Emit(rota.Event{Kind: rota.EventStateDiffers, Text: string(id), Payload: state.Payload(stateDiffers{id, at})})
 	return &fsmpb.Outcome{}
 }
 
@@ -189,12 +190,12 @@ const SubjectRules = "rules_version"
 // state would no longer say what the others' says. A switch that is refused stops
 // nobody. It is asked before anything is touched.
 func (m *Machine) haltAtSwitch(index rota.Index, e *fsmpb.Entry, term uint64) error {
-	if e.GetTerm() != m.head.term || term != m.head.term {
+	if e.GetTerm() != m.Header.Term || term != m.Header.Term {
 		return nil
 	}
 	for _, op := range e.GetOps() {
-		if s := op.GetSwitchRules(); s != nil && s.GetVersion() > m.knows && s.GetVersion() <= entry.RulesMost {
-			return entry.TooOld(index, s.GetVersion(), m.knows)
+		if s := op.GetSwitchRules(); s != nil && s.GetVersion() > m.Knows && s.GetVersion() <= entry.RulesMost {
+			return entry.TooOld(index, s.GetVersion(), m.Knows)
 		}
 	}
 	return nil
@@ -209,10 +210,10 @@ type rulesChanged struct {
 // switchRules puts newer rules into force. Versions may be left out: a binary that
 // knows one knows all before it.
 func (m *Machine) switchRules(op *fsmpb.SwitchRules) *fsmpb.Outcome {
-	if o := m.internal(); o != nil {
+	if o := m.Internal(); o != nil {
 		return o
 	}
-	from, to := m.head.rules, op.GetVersion()
+	from, to := m.Header.Rules, op.GetVersion()
 	switch {
 	case to > entry.RulesMost:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, SubjectRules, "rules version is %d: %d to %d is wanted", to, entry.FirstRules, entry.RulesMost))
@@ -221,15 +222,15 @@ func (m *Machine) switchRules(op *fsmpb.SwitchRules) *fsmpb.Outcome {
 	case to < from:
 		return entry.Refused(rota.Refusef(rota.KindConflict, SubjectRules, "rules version %d is in force: it never goes back to %d", from, to))
 	}
-	m.head.rules = to
-	m.journal.emit(rota.Event{Kind: rota.EventRulesChanged, Payload: payload(rulesChanged{from, to})})
+	m.Header.Rules = to
+	m.Journal.Emit(rota.Event{Kind: rota.EventRulesChanged, Payload: state.Payload(rulesChanged{from, to})})
 	return &fsmpb.Outcome{}
 }
 
 // rules checks the version in force.
 func (c *checker) rules() {
-	if v := c.m.head.rules; v < entry.FirstRules || v > c.m.knows {
-		c.fault("rules of version %d are in force, this binary knows %d to %d", v, entry.FirstRules, c.m.knows)
+	if v := c.m.Header.Rules; v < entry.FirstRules || v > c.m.Knows {
+		c.fault("rules of version %d are in force, this binary knows %d to %d", v, entry.FirstRules, c.m.Knows)
 	}
 }
 
@@ -244,13 +245,13 @@ type backupStored struct {
 // storedBackup records that the leader stored a backup. One of an older state than the last
 // changes nothing: it was told late.
 func (m *Machine) storedBackup(op *fsmpb.BackupStored) *fsmpb.Outcome {
-	if o := m.internal(); o != nil {
+	if o := m.Internal(); o != nil {
 		return o
 	}
 	index, name := rota.Index(op.GetIndex()), op.GetName()
 	switch {
-	case index == 0 || index >= m.at:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "index", "a backup is of index %d, this is entry %d: an earlier one is wanted", index, m.at))
+	case index == 0 || index >= m.At:
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "index", "a backup is of index %d, this is entry %d: an earlier one is wanted", index, m.At))
 	case name == "" || len(name) > limits.MaxBackupNameBytes || !ascii(name):
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "name", "a backup's name has %d bytes: 1 to %d of ASCII are wanted", len(name),
 			limits.MaxBackupNameBytes))
@@ -259,40 +260,40 @@ func (m *Machine) storedBackup(op *fsmpb.BackupStored) *fsmpb.Outcome {
 	case op.GetBytes() == 0 || op.GetBytes() > math.MaxInt64:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "bytes", "a backup has %d bytes: 1 to %d are wanted", op.GetBytes(), int64(math.MaxInt64)))
 	}
-	last := m.backups.get("")
-	if last != nil && (index < last.index || index == last.index && bytes.Equal(last.sum[:], op.GetSha256())) {
+	last := m.BackupTable.Get("")
+	if last != nil && (index < last.Index || index == last.Index && bytes.Equal(last.Sum[:], op.GetSha256())) {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	r := &backupRow{index: index, entry: m.at, whole: index == m.at-1 && m.alone, at: m.head.now(), name: name, bytes: int64(op.GetBytes())}
-	copy(r.sum[:], op.GetSha256())
+	r := &state.BackupRow{Index: index, Entry: m.At, Whole: index == m.At-1 && m.alone, At: m.Header.Now(), Name: name, Bytes: int64(op.GetBytes())}
+	copy(r.Sum[:], op.GetSha256())
 	if last != nil {
-		m.backups.drop("")
+		m.BackupTable.Drop("")
 	}
-	m.backups.insert("", r)
-	m.journal.emit(rota.Event{Kind: rota.EventBackupStored, Payload: payload(backupStored{index, name, hex.EncodeToString(r.sum[:]), r.bytes})})
+	m.BackupTable.Insert("", r)
+	m.Journal.Emit(rota.Event{Kind: rota.EventBackupStored, Payload: state.Payload(backupStored{index, name, hex.EncodeToString(r.Sum[:]), r.Bytes})})
 	return &fsmpb.Outcome{}
 }
 
 // LastBackup returns the last backup that a leader stored, and whether it holds all that was
 // written since; false without one.
 func LastBackup(vw *View) (b rota.StoredBackup, whole, ok bool) {
-	r := vw.m.backups.get("")
+	r := vw.m.BackupTable.Get("")
 	if r == nil {
 		return b, false, false
 	}
-	return rota.StoredBackup{Index: r.index, Date: r.at.Date, Name: r.name, SHA256: bytes.Clone(r.sum[:]), Bytes: r.bytes},
-		r.whole && r.entry == vw.m.head.index, true
+	return rota.StoredBackup{Index: r.Index, Date: r.At.Date, Name: r.Name, SHA256: bytes.Clone(r.Sum[:]), Bytes: r.Bytes},
+		r.Whole && r.Entry == vw.m.Header.Index, true
 }
 
 // backups checks the row of the last backup.
 func (c *checker) backups() {
-	h := &c.m.head
-	c.m.backups.scan(func(key string, r *backupRow) bool {
-		if r.index == 0 || r.index >= r.entry || r.entry > h.index || r.name == "" || r.bytes <= 0 || r.whole && r.index != r.entry-1 {
-			c.fault("the backup %q of index %d, told of by entry %d of %d, is unsound", r.name, r.index, r.entry, h.index)
+	h := &c.m.Header
+	c.m.BackupTable.Scan(func(key string, r *state.BackupRow) bool {
+		if r.Index == 0 || r.Index >= r.Entry || r.Entry > h.Index || r.Name == "" || r.Bytes <= 0 || r.Whole && r.Index != r.Entry-1 {
+			c.fault("the backup %q of index %d, told of by entry %d of %d, is unsound", r.Name, r.Index, r.Entry, h.Index)
 		}
-		if r.at.Clock > h.clock {
-			c.fault("I6: the backup is of %d, after the clock", r.at.Clock)
+		if r.At.Clock > h.Clock {
+			c.fault("I6: the backup is of %d, after the clock", r.At.Clock)
 		}
 		return true
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 )
 
 // flood queues jobs of a tenant, a thousand an entry.
@@ -98,7 +99,7 @@ func TestNoisyNeighbour(t *testing.T) {
 			if late > 60*2/20+1 {
 				t.Fatalf("%d of 60 jobs waited for a second round", late)
 			}
-			if !b.admission.domains.get(domainKey("default", "zone-1")).isolated {
+			if !b.admission.domains.Get(state.DomainKey("default", "zone-1")).Isolated {
 				t.Fatal("the domain recovered meanwhile")
 			}
 			b.sound()

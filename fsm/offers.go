@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -16,32 +17,32 @@ import (
 // older one's, and what an older one withdraws changes nothing. The same poll says it once,
 // however often it is proposed.
 func (fl *fleet) offer(op *fsmpb.Offer) *fsmpb.Outcome {
-	w := fl.workers.get(rota.WorkerID(op.GetWorker()))
+	w := fl.workers.Get(rota.WorkerID(op.GetWorker()))
 	switch free, until := op.GetFree(), rota.Clock(op.GetUntilMs()); {
-	case w == nil || w.session != rota.Session(op.GetSession()) || w.session == 0 || w.status == rota.WorkerRetired:
+	case w == nil || w.Session != rota.Session(op.GetSession()) || w.Session == 0 || w.Status == rota.WorkerRetired:
 		return entry.Refused(rota.Refusef(rota.KindStale, "session", "worker %q has no live session %d: register again", op.GetWorker(),
 			op.GetSession()))
-	case !w.polls:
+	case !w.Polls:
 		return entry.Refused(rota.Refusef(rota.KindConflict, "worker", "worker %s has a stream, and takes leases by that: only one that polls offers",
-			w.spec.ID))
+			w.Spec.ID))
 	case op.GetPoll() == 0:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "poll", "the poll has no number"))
 	case free < 0 || free > rota.MaxSlots:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "free", "free is %d: 0 to %d is wanted", free, rota.MaxSlots))
-	case free == 0 && w.poll != op.GetPoll() || free > 0 && w.poll == op.GetPoll():
+	case free == 0 && w.Poll != op.GetPoll() || free > 0 && w.Poll == op.GetPoll():
 		return &fsmpb.Outcome{Existed: true}
 	case free == 0:
-		fl.withdraw(fl.workers.edit(w.spec.ID))
+		fl.withdraw(fl.workers.Edit(w.Spec.ID))
 		return &fsmpb.Outcome{}
-	case until <= fl.s.head.clock:
+	case until <= fl.s.Header.Clock:
 		return entry.Refused(rota.Refusef(rota.KindUnavailable, "offer", "the poll was over at %d, the clock is at %d: poll again", until,
-			fl.s.head.clock))
-	case until > fl.s.head.clock+limits.OfferMost:
+			fl.s.Header.Clock))
+	case until > fl.s.Header.Clock+limits.OfferMost:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "until_ms", "until_ms is %d, at the clock %d: %d more at most are wanted", until,
-			fl.s.head.clock, limits.OfferMost))
+			fl.s.Header.Clock, limits.OfferMost))
 	default:
-		w = fl.workers.edit(w.spec.ID)
-		w.poll = op.GetPoll()
+		w = fl.workers.Edit(w.Spec.ID)
+		w.Poll = op.GetPoll()
 		fl.offers(w, free, until)
 		fl.offered = true
 		return &fsmpb.Outcome{}
@@ -49,58 +50,58 @@ func (fl *fleet) offer(op *fsmpb.Offer) *fsmpb.Outcome {
 }
 
 // offers sets what a worker offers; w is editable.
-func (fl *fleet) offers(w *workerRow, free int32, until rota.Clock) {
-	fl.s.timers.offer.set(string(w.spec.ID), int64(w.offersUntil), int64(until))
-	w.free, w.offersUntil = free, until
+func (fl *fleet) offers(w *state.WorkerRow, free int32, until rota.Clock) {
+	fl.s.Timers.Offer.Refile(string(w.Spec.ID), int64(w.OffersUntil), int64(until))
+	w.Free, w.OffersUntil = free, until
 	fl.reviewWorker(w)
 }
 
 // withdraw has a worker offer nothing; w is editable.
-func (fl *fleet) withdraw(w *workerRow) {
-	if w.free > 0 {
+func (fl *fleet) withdraw(w *state.WorkerRow) {
+	if w.Free > 0 {
 		fl.offers(w, 0, 0)
 	}
 }
 
 // fireOffer ends what a worker offers whose poll is over: its node died, or could not
 // withdraw it.
-func (fl *fleet) fireOffer(id string) { fl.withdraw(fl.workers.edit(rota.WorkerID(id))) }
+func (fl *fleet) fireOffer(id string) { fl.withdraw(fl.workers.Edit(rota.WorkerID(id))) }
 
 // takeOffered counts a new lease of a worker against what it offers; w is editable. The supply
 // knows by the lease.
-func (fl *fleet) takeOffered(w *workerRow) {
-	if !w.polls {
+func (fl *fleet) takeOffered(w *state.WorkerRow) {
+	if !w.Polls {
 		return
 	}
-	if w.free--; w.free == 0 {
-		fl.s.timers.offer.set(string(w.spec.ID), int64(w.offersUntil), 0)
-		w.offersUntil = 0
+	if w.Free--; w.Free == 0 {
+		fl.s.Timers.Offer.Refile(string(w.Spec.ID), int64(w.OffersUntil), 0)
+		w.OffersUntil = 0
 	}
 }
 
 // Attach returns the live session of a worker to whoever registered it and knows its secret,
 // of which hash is SHA-256.
 func Attach(vw *View, id rota.WorkerID, hash [32]byte, by rota.Principal) (rota.Session, *rota.Error) {
-	w := vw.m.fleet.workers.get(id)
+	w := vw.m.fleet.workers.Get(id)
 	switch {
 	case w == nil:
 		return 0, rota.Refusef(rota.KindNotFound, "worker", "worker %q is not registered: acquire registers it", id)
-	case subtle.ConstantTimeCompare(w.secretHash[:], hash[:]) == 0:
+	case subtle.ConstantTimeCompare(w.SecretHash[:], hash[:]) == 0:
 		return 0, rota.Refusef(rota.KindDenied, "secret", "the secret is not that of worker %s: another process has registered or taken over the id", id)
-	case w.by != by:
+	case w.By != by:
 		return 0, rota.Refusef(rota.KindDenied, "worker", "worker %s was registered by somebody else than %s: acquire with its secret moves it", id, by)
-	case w.status == rota.WorkerRetired:
-		return 0, rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over: it was retired", w.session, id)
+	case w.Status == rota.WorkerRetired:
+		return 0, rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over: it was retired", w.Session, id)
 	}
-	return w.session, nil
+	return w.Session, nil
 }
 
 // Registered reports whether a worker that polls stands in the state as a registration would
 // leave it.
 func Registered(vw *View, op *fsmpb.Register) bool {
 	spec := entry.WorkerWords(op.GetSpec())
-	w := vw.m.fleet.workers.get(spec.ID)
-	return w != nil && w.polls && op.GetPolls() && op.GetAttestation() == nil && w.attestedUntil == 0 && sameWorker(w.spec, spec)
+	w := vw.m.fleet.workers.Get(spec.ID)
+	return w != nil && w.Polls && op.GetPolls() && op.GetAttestation() == nil && w.AttestedUntil == 0 && sameWorker(w.Spec, spec)
 }
 
 // sameWorker reports whether two registrations say the same of a worker.
@@ -113,8 +114,8 @@ func sameWorker(a, b *rota.WorkerSpec) bool {
 
 // NewestPoll returns the newest poll of a worker, and how many more leases it offers.
 func NewestPoll(vw *View, id rota.WorkerID) (poll uint64, free int32) {
-	if w := vw.m.fleet.workers.get(id); w != nil {
-		return w.poll, w.free
+	if w := vw.m.fleet.workers.Get(id); w != nil {
+		return w.Poll, w.Free
 	}
 	return 0, 0
 }

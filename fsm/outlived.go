@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/tidwall/btree"
 )
 
@@ -17,7 +18,7 @@ const outlivingRules = 2
 // outlived finds the leases whose jobs have ended, and the jobs that wait for them. All of it is derived.
 type outlived struct {
 	byJob    btree.Map[rota.JobID, string]
-	byUnique map[uniqueKey]string
+	byUnique map[state.UniqueKey]string
 	// waiting are the jobs that wait, each under one of the leases that it waits for. One that ended since may stand
 	// there still.
 	waiting *btree.BTreeG[waitsFor]
@@ -29,7 +30,7 @@ type waitsFor struct {
 }
 
 func newOutlived() outlived {
-	return outlived{byUnique: make(map[uniqueKey]string), waiting: btree.NewBTreeGOptions(func(a, b waitsFor) bool {
+	return outlived{byUnique: make(map[state.UniqueKey]string), waiting: btree.NewBTreeGOptions(func(a, b waitsFor) bool {
 		if a.lease != b.lease {
 			return a.lease < b.lease
 		}
@@ -37,52 +38,52 @@ func newOutlived() outlived {
 	}, btree.Options{NoLocks: true})}
 }
 
-func (o *outlived) add(l *leaseRow) {
-	o.byJob.Set(l.Job, l.key)
-	if l.ended.unique != (uniqueKey{}) {
-		o.byUnique[l.ended.unique] = l.key
+func (o *outlived) add(l *state.LeaseRow) {
+	o.byJob.Set(l.Job, l.Key)
+	if l.Ended.Unique != (state.UniqueKey{}) {
+		o.byUnique[l.Ended.Unique] = l.Key
 	}
 }
 
-func (o *outlived) remove(l *leaseRow) {
+func (o *outlived) remove(l *state.LeaseRow) {
 	o.byJob.Delete(l.Job)
-	if o.byUnique[l.ended.unique] == l.key {
-		delete(o.byUnique, l.ended.unique)
+	if o.byUnique[l.Ended.Unique] == l.Key {
+		delete(o.byUnique, l.Ended.Unique)
 	}
 }
 
 // outlive lets a leased job end without its lease, which its worker is asked to give up; j is editable.
-func (lg *leasing) outlive(j *jobRow, why rota.Reason) {
-	l := lg.leases.edit(string(j.lease[:]))
-	ended := &endedJob{spec: rota.JobSpec{ID: l.Job, Queue: l.queue, Tenant: l.tenant, Type: l.typ, Keys: j.spec.Keys}, alone: j.isolated()}
-	if r := lg.uniques.rows.get(string(j.history().unique[:])); r != nil && r.job == l.Job {
-		ended.unique = j.history().unique
+func (lg *leasing) outlive(j *state.JobRow, why rota.Reason) {
+	l := lg.leases.Edit(string(j.Lease[:]))
+	ended := &state.EndedJob{Spec: rota.JobSpec{ID: l.Job, Queue: l.Queue, Tenant: l.Tenant, Type: l.Typ, Keys: j.Spec.Keys}, Alone: j.Isolated()}
+	if r := lg.uniques.rows.Get(string(j.History().Unique[:])); r != nil && r.Job == l.Job {
+		ended.Unique = j.History().Unique
 	}
 	supply := lg.placement.registry.supply
 	supply.Ended(l.Worker, lg.placement.runOf(l))
-	l.ended, l.Revoked = ended, why
+	l.Ended, l.Revoked = ended, why
 	supply.Began(l.Worker, lg.placement.runOf(l))
 	lg.placement.noteGoing(l)
 	lg.outlived.add(l)
 	lg.noteEnd(l, j, why, "")
-	lg.s.journal.emitFor(j, &rota.Event{Kind: rota.EventLeaseRevoked, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
-		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why, Deadline: lg.s.head.now().At(l.Deadline.Clock)})
+	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventLeaseRevoked, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Worker: l.Worker,
+		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why, Deadline: lg.s.Header.Now().At(l.Deadline.Clock)})
 }
 
 // release ends a lease that has outlived its job, and lets the jobs go on that waited for it.
-func (lg *leasing) release(l *leaseRow, text string) rota.JobState {
+func (lg *leasing) release(l *state.LeaseRow, text string) rota.JobState {
 	lg.outlived.remove(l)
-	lg.free(l, &l.ended.spec)
-	e := rota.Event{Kind: rota.EventLeaseCancelled, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Type: l.typ, Worker: l.Worker,
+	lg.free(l, &l.Ended.Spec)
+	e := rota.Event{Kind: rota.EventLeaseCancelled, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Type: l.Typ, Worker: l.Worker,
 		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: l.Revoked, Text: text}
 	if w, node, ok := rota.SplitNodeJobID(l.Job); ok {
 		e.Run, e.Node = string(w), node
 	}
-	lg.s.journal.announce(&e)
+	lg.s.Journal.Announce(&e)
 	if log := lg.broughtTo(l); log != nil {
 		lg.keepLogOf(l.Job, l.Worker, l.ID[:], log)
 	}
-	for _, id := range lg.waitingFor(l.key) {
+	for _, id := range lg.waitingFor(l.Key) {
 		lg.letGo(id)
 	}
 	return lg.view.JobState(l.Job)
@@ -90,17 +91,17 @@ func (lg *leasing) release(l *leaseRow, text string) rota.JobState {
 
 // releaseAll ends the leases that have outlived their jobs, as if their workers had confirmed; no events tell of it.
 func (lg *leasing) releaseAll() {
-	var leases []*leaseRow
+	var leases []*state.LeaseRow
 	lg.outlived.byJob.Scan(func(_ rota.JobID, key string) bool {
-		leases = append(leases, lg.leases.get(key))
+		leases = append(leases, lg.leases.Get(key))
 		return true
 	})
-	lg.s.ledger.gen++
-	lg.s.journal.mute = true
+	lg.s.Ledger.Gen++
+	lg.s.Journal.Mute = true
 	for _, l := range leases {
 		lg.release(l, "")
 	}
-	lg.s.journal.mute = false
+	lg.s.Journal.Mute = false
 }
 
 // waitingFor takes the jobs that wait under a lease.
@@ -120,19 +121,19 @@ func (lg *leasing) waitingFor(key string) (ids []rota.JobID) {
 // bar returns the lease that has outlived its job and for whose end a job must wait, the one that may end last; nil
 // where there is none: one of the job's earlier life, of an earlier run of its schedule, or of the last holder of the
 // key that it is unique by.
-func (lg *leasing) bar(j *jobRow) (last *leaseRow) {
+func (lg *leasing) bar(j *state.JobRow) (last *state.LeaseRow) {
 	if lg.outlived.byJob.Len() == 0 {
 		return nil
 	}
 	look := func(key string) {
-		if l := lg.leases.get(key); last == nil || l.due > last.due || l.due == last.due && l.key > last.key {
+		if l := lg.leases.Get(key); last == nil || l.Due > last.Due || l.Due == last.Due && l.Key > last.Key {
 			last = l
 		}
 	}
-	if key, ok := lg.outlived.byJob.Get(j.spec.ID); ok {
+	if key, ok := lg.outlived.byJob.Get(j.Spec.ID); ok {
 		look(key)
 	}
-	if key, ok := lg.outlived.byUnique[j.history().unique]; ok {
+	if key, ok := lg.outlived.byUnique[j.History().Unique]; ok {
 		look(key)
 	}
 	if name, ok := lg.schedules.inTurn(j); ok {
@@ -150,58 +151,58 @@ func (lg *leasing) bar(j *jobRow) (last *leaseRow) {
 
 // awaits is bar, with the moment until which its worker is waited for, which has not come; ok is false where the job waits
 // for no lease. The job is filed as waiting.
-func (lg *leasing) awaits(j *jobRow) (until rota.Clock, ok bool) {
+func (lg *leasing) awaits(j *state.JobRow) (until rota.Clock, ok bool) {
 	l := lg.bar(j)
 	if l == nil {
 		return 0, false
 	}
-	lg.outlived.waiting.Set(waitsFor{l.key, j.spec.ID})
-	return max(l.due, lg.s.head.clock+1), true // a sweep may be late
+	lg.outlived.waiting.Set(waitsFor{l.Key, j.Spec.ID})
+	return max(l.Due, lg.s.Header.Clock+1), true // a sweep may be late
 }
 
 // holdBack puts a job to sleep that would be ready at a moment but for a lease that is waited for; j is editable.
-func (lg *leasing) holdBack(j *jobRow, ready, until rota.Clock) {
+func (lg *leasing) holdBack(j *state.JobRow, ready, until rota.Clock) {
 	lg.life.own(j)
-	j.ready = max(ready, 1)
+	j.Ready = max(ready, 1)
 	lg.life.delayFor(j, max(ready, until))
 }
 
 // letGo has a job wait no more for a lease that has ended, unless it waits for another.
 func (lg *leasing) letGo(id rota.JobID) {
-	j := lg.s.jobs.get(id)
-	if j == nil || j.ready == 0 {
+	j := lg.s.JobTable.Get(id)
+	if j == nil || j.Ready == 0 {
 		return
 	}
 	if _, ok := lg.awaits(j); ok {
 		return
 	}
-	j = lg.s.jobs.edit(id)
+	j = lg.s.JobTable.Edit(id)
 	lg.life.own(j)
-	ready := j.ready
-	j.ready = 0
+	ready := j.Ready
+	j.Ready = 0
 	switch {
-	case ready <= lg.s.head.clock:
+	case ready <= lg.s.Header.Clock:
 		lg.life.wakeOrDate(j)
-	case ready != j.due:
-		lg.s.timers.wake.set(string(id), int64(j.due), int64(ready))
-		j.due = ready
+	case ready != j.Due:
+		lg.s.Timers.Wake.Refile(string(id), int64(j.Due), int64(ready))
+		j.Due = ready
 	}
 }
 
 // void is release for a state that becomes another cluster's: what waits for the worker, or is retried later, waits for the
 // pause.
-func (lg *leasing) void(l *leaseRow, pause rota.Clock) {
-	if until := lg.s.head.clock + pause; pause > 0 {
-		ids := lg.waitingFor(l.key)
+func (lg *leasing) void(l *state.LeaseRow, pause rota.Clock) {
+	if until := lg.s.Header.Clock + pause; pause > 0 {
+		ids := lg.waitingFor(l.Key)
 		for _, id := range ids {
-			if j := lg.s.jobs.edit(id); j != nil && j.ready != 0 {
+			if j := lg.s.JobTable.Edit(id); j != nil && j.Ready != 0 {
 				lg.life.own(j)
-				j.ready = max(j.ready, until)
+				j.Ready = max(j.Ready, until)
 			}
-			lg.outlived.waiting.Set(waitsFor{l.key, id})
+			lg.outlived.waiting.Set(waitsFor{l.Key, id})
 		}
-		if t := lg.ended.tombs.get(l.Job); t != nil {
-			lg.ended.tombs.change(l.Job, func(t *tombRow) { t.freeAt = max(t.freeAt, until) })
+		if t := lg.ended.tombs.Get(l.Job); t != nil {
+			lg.ended.tombs.Change(l.Job, func(t *state.TombRow) { t.FreeAt = max(t.FreeAt, until) })
 		}
 	}
 	lg.release(l, "")
@@ -209,15 +210,15 @@ func (lg *leasing) void(l *leaseRow, pause rota.Clock) {
 
 // fireWake queues a job whose delay is over. One whose earlier worker is waited for longer than was seen sleeps on.
 func (lg *leasing) fireWake(id string) {
-	j := lg.s.jobs.edit(rota.JobID(id))
-	if j.ready != 0 {
+	j := lg.s.JobTable.Edit(rota.JobID(id))
+	if j.Ready != 0 {
 		lg.life.own(j)
 		if until, ok := lg.awaits(j); ok {
-			lg.s.timers.wake.set(id, int64(j.due), int64(until))
-			j.due = until
+			lg.s.Timers.Wake.Refile(id, int64(j.Due), int64(until))
+			j.Due = until
 			return
 		}
-		j.ready = 0
+		j.Ready = 0
 	}
 	lg.life.wakeOrDate(j)
 }
@@ -225,17 +226,17 @@ func (lg *leasing) fireWake(id string) {
 // believedUntil is the moment until which the worker of a job that has ended may go on believing in its lease, 0 for none.
 func (lg *leasing) believedUntil(id rota.JobID) rota.Clock {
 	if key, ok := lg.outlived.byJob.Get(id); ok {
-		return lg.leases.get(key).due
+		return lg.leases.Get(key).Due
 	}
 	return 0
 }
 
 // lingering returns a lease of a key's count whose job has ended, and how many such leases there are.
-func (kr *keyring) lingering(count string) (one *leaseRow, n int) {
+func (kr *keyring) lingering(count string) (one *state.LeaseRow, n int) {
 	lg := kr.leasing
 	lg.outlived.byJob.Scan(func(_ rota.JobID, key string) bool {
-		l := lg.leases.get(key)
-		for _, h := range kr.of(&l.ended.spec, nil) {
+		l := lg.leases.Get(key)
+		for _, h := range kr.of(&l.Ended.Spec, nil) {
 			if h.count == count {
 				one, n = l, n+1
 			}
@@ -246,12 +247,12 @@ func (kr *keyring) lingering(count string) (one *leaseRow, n int) {
 }
 
 // lingers lists the leases whose jobs have ended and that a rule may be for.
-func (kr *keyring) lingers(id keyRuleID) (list []*leaseRow) {
+func (kr *keyring) lingers(id keyRuleID) (list []*state.LeaseRow) {
 	lg := kr.leasing
 	lg.outlived.byJob.Scan(func(_ rota.JobID, key string) bool {
-		l := lg.leases.get(key)
-		for _, k := range l.ended.spec.Keys {
-			if (id.queue == "" || l.queue == id.queue) && id.covers(id.queue, k) {
+		l := lg.leases.Get(key)
+		for _, k := range l.Ended.Spec.Keys {
+			if (id.queue == "" || l.Queue == id.queue) && id.covers(id.queue, k) {
 				list = append(list, l)
 				break
 			}
@@ -265,7 +266,7 @@ func (kr *keyring) lingers(id keyRuleID) (list []*leaseRow) {
 func (pl *placement) lingers(queue rota.QueueName) (n int64) {
 	lg := pl.leasing
 	lg.outlived.byJob.Scan(func(_ rota.JobID, key string) bool {
-		if lg.leases.get(key).queue == queue {
+		if lg.leases.Get(key).Queue == queue {
 			n++
 		}
 		return true
@@ -275,14 +276,14 @@ func (pl *placement) lingers(queue rota.QueueName) (n int64) {
 
 // deriveOutlived files the leases whose jobs have ended, and who waits for them, once leases are timed.
 func (lg *leasing) deriveOutlived() {
-	lg.leases.scan(func(_ string, l *leaseRow) bool {
-		if l.ended != nil {
+	lg.leases.Scan(func(_ string, l *state.LeaseRow) bool {
+		if l.Ended != nil {
 			lg.outlived.add(l)
 		}
 		return true
 	})
-	lg.s.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
-		if j.ready != 0 {
+	lg.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
+		if j.Ready != 0 {
 			lg.awaits(j)
 		}
 		return true
@@ -292,16 +293,16 @@ func (lg *leasing) deriveOutlived() {
 // outlived checks the leases whose jobs have ended, and that each job that waits for one is found by it.
 func (c *checker) outlived() {
 	lg, n, unique := &c.m.leasing, 0, 0
-	lg.leases.scan(func(key string, l *leaseRow) bool {
-		if l.ended == nil {
+	lg.leases.Scan(func(key string, l *state.LeaseRow) bool {
+		if l.Ended == nil {
 			return true
 		}
 		n++
-		if at, _ := lg.outlived.byJob.Get(l.Job); at != key || l.Revoked == rota.ReasonNone || l.ended.spec.ID != l.Job {
+		if at, _ := lg.outlived.byJob.Get(l.Job); at != key || l.Revoked == rota.ReasonNone || l.Ended.Spec.ID != l.Job {
 			c.fault("I1: lease %s has outlived job %s, and is not found by it", l.ID, l.Job)
 		}
-		if l.ended.unique != (uniqueKey{}) {
-			if unique++; lg.outlived.byUnique[l.ended.unique] != key {
+		if l.Ended.Unique != (state.UniqueKey{}) {
+			if unique++; lg.outlived.byUnique[l.Ended.Unique] != key {
 				c.fault("I4: lease %s has outlived job %s, and is not found by its unique key", l.ID, l.Job)
 			}
 		}
@@ -312,15 +313,15 @@ func (c *checker) outlived() {
 	}
 	waiting := make(map[rota.JobID]bool)
 	lg.outlived.waiting.Scan(func(w waitsFor) bool {
-		if l := lg.leases.get(w.lease); l == nil || l.ended == nil {
+		if l := lg.leases.Get(w.lease); l == nil || l.Ended == nil {
 			c.fault("I4: job %s waits for a lease that has not outlived its job", w.job)
 		}
 		waiting[w.job] = true
 		return true
 	})
-	c.m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		if l := lg.bar(j); j.ready != 0 && (j.state != rota.JobDelayed || j.due == 0 || l == nil || !waiting[id]) {
-			c.fault("I4: job %s is %s and waits for the end of a lease that has outlived its job: %v", id, j.state, l != nil)
+	c.m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
+		if l := lg.bar(j); j.Ready != 0 && (j.State != rota.JobDelayed || j.Due == 0 || l == nil || !waiting[id]) {
+			c.fault("I4: job %s is %s and waits for the end of a lease that has outlived its job: %v", id, j.State, l != nil)
 		}
 		return true
 	})

@@ -106,7 +106,7 @@ func TestCancel_unconfirmed(t *testing.T) {
 			b.state("j", rota.JobDelayed)
 			end(b, l)
 			b.state("j", rota.JobQueued)
-			if b.leasing.leases.len() != 0 {
+			if b.leasing.leases.Len() != 0 {
 				t.Fatal("the lease is open")
 			}
 			b.restored()
@@ -260,14 +260,14 @@ func TestSchedule_confirmed(t *testing.T) {
 	b.ok(registerOp("w", 5, "s", false))
 	b.ok(scheduleOp("s", func(s *rota.ScheduleSpec) { s.Overlap = rota.OverlapCancel }))
 	b.tick(60_000)
-	b.ok(b.fireOp("s", b.head.date()))
+	b.ok(b.fireOp("s", b.Header.Date()))
 	var l rota.Lease
 	for _, l = range b.match() {
 		b.ok(verb(rota.VerbAck, l))
 	}
 	for range 3 {
 		b.tick(60_000)
-		b.ok(b.fireOp("s", b.head.date()))
+		b.ok(b.fireOp("s", b.Header.Date()))
 	}
 	s := b.schedule("s")
 	if s.Runs != 4 || s.Failed != 1 || len(s.Live) != 1 {
@@ -335,7 +335,7 @@ func TestCancel_keepsItsQueue(t *testing.T) {
 	}
 	b.ok(verb(rota.VerbDecline, l))
 	b.ok(gone("default"))
-	if b.queues.get("other") != nil {
+	if b.QueueTable.Get("other") != nil {
 		t.Fatal("the queue is there")
 	}
 }
@@ -393,7 +393,7 @@ func TestCancel_firstRules(t *testing.T) {
 	l := b.leased("j", "w")
 	b.ok(verb(rota.VerbAck, l))
 	b.ok(cancelOp("j"))
-	if b.leasing.leases.len() != 0 {
+	if b.leasing.leases.Len() != 0 {
 		t.Fatal("the lease is open")
 	}
 	b.ok(switchOp(entry.RulesVersion))
@@ -419,7 +419,7 @@ func TestCancel_reborn(t *testing.T) {
 		}
 		j, _ := m.View.Job("retried")
 		if want := map[rota.Clock]rota.JobState{0: rota.JobQueued, 5_000: rota.JobDelayed}[pause]; j.State != want || pause > 0 &&
-			j.Due.Clock != m.head.clock+pause || m.leasing.leases.len() != 0 {
+			j.Due.Clock != m.Header.Clock+pause || m.leasing.leases.Len() != 0 {
 			t.Errorf("pause %d: %s, due at %d, lease %s", pause, j.State, j.Due.Clock, l.ID)
 		}
 	}

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 )
 
@@ -60,26 +61,26 @@ func (ac *authority) mayHold(by rota.Principal, what access.Owned) error {
 
 // eachHeld calls yield for each row that counts for its principal.
 func (m *lifecycle) eachHeld(yield func(by rota.Principal, what access.Owned)) {
-	m.s.queues.scan(func(_ rota.QueueName, r *queueRow) bool { yield(r.by, access.OwnsQueue); return true })
-	m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { yield(r.by, access.OwnsTenant); return true })
-	m.fleet.workers.scan(func(_ rota.WorkerID, r *workerRow) bool { yield(r.by, access.OwnsWorker); return true })
-	m.access.tokens.scan(func(_ tokenID, r *tokenRow) bool {
+	m.s.QueueTable.Scan(func(_ rota.QueueName, r *state.QueueRow) bool { yield(r.By, access.OwnsQueue); return true })
+	m.admission.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool { yield(r.By, access.OwnsTenant); return true })
+	m.fleet.workers.Scan(func(_ rota.WorkerID, r *state.WorkerRow) bool { yield(r.By, access.OwnsWorker); return true })
+	m.access.tokens.Scan(func(_ state.TokenID, r *state.TokenRow) bool {
 		if r.Parent == "" {
 			yield(r.By, access.OwnsToken)
 		}
 		return true
 	})
-	m.schedules.rows.scan(func(_ rota.ScheduleName, r *scheduleRow) bool { yield(r.by, access.OwnsSchedule); return true })
-	m.hooks.rows.scan(func(_ rota.WebhookName, r *hookRow) bool { yield(r.by, access.OwnsWebhook); return true })
-	m.batches.rows.scan(func(_ rota.BatchID, r *batchRow) bool {
-		if r.callback != nil {
-			yield(r.by, access.OwnsBatch)
+	m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool { yield(r.By, access.OwnsSchedule); return true })
+	m.hooks.rows.Scan(func(_ rota.WebhookName, r *state.HookRow) bool { yield(r.By, access.OwnsWebhook); return true })
+	m.batches.rows.Scan(func(_ rota.BatchID, r *state.BatchRow) bool {
+		if r.Callback != nil {
+			yield(r.By, access.OwnsBatch)
 		}
 		return true
 	})
-	m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool {
-		if r.lives() {
-			yield(r.by, access.OwnsWorkflow)
+	m.flows.workflows.Scan(func(_ rota.WorkflowID, r *state.WorkflowRow) bool {
+		if r.Lives() {
+			yield(r.By, access.OwnsWorkflow)
 		}
 		return true
 	})
@@ -87,7 +88,7 @@ func (m *lifecycle) eachHeld(yield func(by rota.Principal, what access.Owned)) {
 
 // callerReads reports whether who made the operation at hand may read what is of a tenant and a queue.
 func (m *lifecycle) callerReads(tenant rota.TenantID, queue rota.QueueName) bool {
-	actor := m.s.journal.caller.Actor
+	actor := m.s.Journal.Caller.Actor
 	if actor == "" {
 		return true
 	}
@@ -119,7 +120,7 @@ func (ac *authority) remembered() func(access.Caller) (*access.Rights, *rota.Err
 		if err := c.Check(); err != nil {
 			rights, refusal = nil, rota.ErrorOf(err)
 		} else {
-			rights, _, refusal = ac.here().resolve(c.Actor, ac.s.head.date())
+			rights, _, refusal = ac.here().resolve(c.Actor, ac.s.Header.Date())
 		}
 		return rights, refusal
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/sched"
 	"github.com/tidwall/btree"
@@ -14,7 +15,7 @@ import (
 // placement brings jobs to workers: it files what waits, checks what rounds decided,
 // and holds workers for jobs that nobody has room for.
 type placement struct {
-	s         *state
+	s         *state.State
 	access    *authority
 	admission *admission
 	batches   *batches
@@ -26,12 +27,12 @@ type placement struct {
 	schedules *schedules
 	typeStats *typeStats
 	uniques   *uniques
-	holds     table[rota.JobID, holdRow, *holdRow]
+	holds     state.Table[rota.JobID, state.HoldRow, *state.HoldRow]
 	registry  registry
 	// rounds are those of the entry that is being applied; items and lives are room for jobs.
 	rounds []roundDone
 	items  []*sched.Item
-	lives  []*jobLife
+	lives  []*state.JobLife
 	// arriving is room for DecideWith.
 	arriving arriving
 }
@@ -67,7 +68,7 @@ type registry struct {
 type queueIndex struct {
 	pending *sched.Pending
 	// open counts open leases a tenant.
-	open countsBy[rota.TenantID]
+	open state.CountsBy[rota.TenantID]
 	// laneStates is what the lanes know of tenants beside their open leases.
 	laneStates map[rota.TenantID]laneState
 	// turn is where the queue stands in busy; zero if it does not.
@@ -81,7 +82,9 @@ type queueIndex struct {
 }
 
 // countTier counts a QUEUED job more or less in the tier of its priority.
-func (i *queueIndex) countTier(j *jobRow, p *rota.QueuePolicy, by int64) { i.tiers[tierOf(j, p)] += by }
+func (i *queueIndex) countTier(j *state.JobRow, p *rota.QueuePolicy, by int64) {
+	i.tiers[tierOf(j, p)] += by
+}
 
 // tierDepths counts QUEUED jobs by tier: those of an adaptive queue as they stand
 // now, others by their priority.
@@ -113,83 +116,83 @@ func (r *registry) reset() {
 }
 
 func (pl *placement) addQueue(name rota.QueueName, policy rota.QueuePolicy) {
-	q := &queueRow{name: name, policy: policy, by: pl.s.journal.owner()}
-	pl.access.hold(q.by, access.OwnsQueue, 1)
-	pl.s.queues.insert(name, q)
+	q := &state.QueueRow{Name: name, Policy: policy, By: pl.s.Journal.Owner()}
+	pl.access.hold(q.By, access.OwnsQueue, 1)
+	pl.s.QueueTable.Insert(name, q)
 	pl.admission.initLanes(q, pl.addIndex(q))
 	pl.fleet.reviewWorkers(name) // some may serve it already
-	pl.s.journal.emit(rota.Event{Kind: rota.EventQueueChanged, Queue: name, Text: policy.Preset})
+	pl.s.Journal.Emit(rota.Event{Kind: rota.EventQueueChanged, Queue: name, Text: policy.Preset})
 }
 
-func (pl *placement) addIndex(q *queueRow) *queueIndex {
+func (pl *placement) addIndex(q *state.QueueRow) *queueIndex {
 	r := &pl.registry
 	i := &queueIndex{pending: pl.newPending(q)}
-	r.queues[q.name] = i
-	r.supply.SetRules(q.name, sched.RulesOf(&q.policy))
+	r.queues[q.Name] = i
+	r.supply.SetRules(q.Name, sched.RulesOf(&q.Policy))
 	return i
 }
 
 // move takes a job to another state: the one place where a state changes, so
 // that counters and lanes cannot be forgotten. An illegal move is a broken
 // invariant, not a refusal: verbs check first.
-func (pl *placement) move(j *jobRow, to rota.JobState) {
-	if !j.state.MayBecome(to) {
-		panic(fmt.Sprintf("fsm: job %s cannot go from %s to %s", j.spec.ID, j.state, to))
+func (pl *placement) move(j *state.JobRow, to rota.JobState) {
+	if !j.State.MayBecome(to) {
+		panic(fmt.Sprintf("fsm: job %s cannot go from %s to %s", j.Spec.ID, j.State, to))
 	}
-	q := pl.s.queues.edit(j.spec.Queue)
-	if j.state == rota.JobQueued {
+	q := pl.s.QueueTable.Edit(j.Spec.Queue)
+	if j.State == rota.JobQueued {
 		pl.unfile(j, q)
-		if h := pl.holds.get(j.spec.ID); h != nil {
+		if h := pl.holds.Get(j.Spec.ID); h != nil {
 			pl.endHold(h, holdEnd(to))
 		}
 	}
-	q.count(j.state, -1)
-	pl.registry.moveNode(j, j.state, to)
-	from := j.state
-	j.state = to
-	q.count(to, 1)
-	if j.past != nil && j.past.unique != (uniqueKey{}) {
+	q.Count(j.State, -1)
+	pl.registry.moveNode(j, j.State, to)
+	from := j.State
+	j.State = to
+	q.Count(to, 1)
+	if j.Past != nil && j.Past.Unique != (state.UniqueKey{}) {
 		pl.uniques.follow(j, from)
 	}
 	if to == rota.JobQueued {
-		j.queuedAt = pl.s.head.clock
+		j.QueuedAt = pl.s.Header.Clock
 		pl.file(j, q)
 	}
 }
 
 // file puts a QUEUED job into its lane; j is editable.
-func (pl *placement) file(j *jobRow, q *queueRow) {
-	i := pl.registry.queues[q.name]
+func (pl *placement) file(j *state.JobRow, q *state.QueueRow) {
+	i := pl.registry.queues[q.Name]
 	pl.typeStats.foresee(j, q)
 	if n := len(pl.items); n > 0 {
-		j.item, pl.items = pl.items[n-1], pl.items[:n-1]
+		j.Item, pl.items = pl.items[n-1], pl.items[:n-1]
 	} else {
-		j.item = &sched.Item{}
+		j.Item = &sched.Item{}
 	}
-	*j.item = pl.itemOf(j, q)
-	pl.admission.syncLanes(i, q, j.spec.Tenant)
-	i.pending.Add(j.item)
-	i.countTier(j, &q.policy, 1)
+	*j.Item = pl.itemOf(j, q)
+	pl.admission.syncLanes(i, q, j.Spec.Tenant)
+	i.pending.Add(j.Item)
+	i.countTier(j, &q.Policy, 1)
 	pl.timePromotion(q, i)
-	if q.queued == 1 {
+	if q.Queued == 1 {
 		pl.joinTurns(q, i)
 	}
 }
 
 // itemOf is a job as rounds see it: a pure function of its row, its tenant's tier
 // and its queue.
-func (pl *placement) itemOf(j *jobRow, q *queueRow) sched.Item {
-	p, size := &q.policy, effectiveSize(j.spec)
-	item := sched.Item{ID: j.spec.ID, JobSpec: &j.spec.JobSpec, Class: j.class,
-		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, pl.admission.limitsOf(j.spec.Tenant).Tier, j.enqueued, q.rankEstimate(j)),
-		Enqueued: j.enqueued, Queued: j.queuedAt, Attempt: j.attempt, Data: j.data}
+func (pl *placement) itemOf(j *state.JobRow, q *state.QueueRow) sched.Item {
+	p, size := &q.Policy, effectiveSize(j.Spec)
+	item := sched.Item{ID: j.Spec.ID, JobSpec: &j.Spec.JobSpec, Class: j.Class,
+		Key:      sched.RankKey(p, j.Spec.Priority, j.Spec.Fee, size, pl.admission.limitsOf(j.Spec.Tenant).Tier, j.Enqueued, q.RankEstimate(j)),
+		Enqueued: j.Enqueued, Queued: j.QueuedAt, Attempt: j.Attempt, Data: j.Data}
 	switch p.Ranking {
 	case rota.RankAdaptive:
-		item.TierPlace = &sched.TierPlace{Tier: j.tier, TierAt: j.tierAt, TierSeq: j.tierSeq, Size: size}
+		item.TierPlace = &sched.TierPlace{Tier: j.Tier, TierAt: j.TierAt, TierSeq: j.TierSeq, Size: size}
 	case rota.RankFIFO, rota.RankShortest, rota.RankSmallest:
-		item.Number = j.seq
+		item.Number = j.Seq
 	}
-	if learned := j.history().estimate; learned > 0 {
+	if learned := j.History().Estimate; learned > 0 {
 		if item.TierPlace == nil {
 			item.TierPlace = new(sched.TierPlace)
 		}
@@ -198,26 +201,26 @@ func (pl *placement) itemOf(j *jobRow, q *queueRow) sched.Item {
 	return item
 }
 
-func effectiveSize(s *keptSpec) int64 {
+func effectiveSize(s *state.KeptSpec) int64 {
 	if s.SizeBytes > 0 {
 		return s.SizeBytes
 	}
 	return int64(len(s.Payload()))
 }
 
-func (pl *placement) unfile(j *jobRow, q *queueRow) {
-	i := pl.registry.queues[q.name]
-	if !i.pending.Remove(j.item) {
-		panic(fmt.Sprintf("fsm: job %s is QUEUED but in no lane", j.spec.ID))
+func (pl *placement) unfile(j *state.JobRow, q *state.QueueRow) {
+	i := pl.registry.queues[q.Name]
+	if !i.pending.Remove(j.Item) {
+		panic(fmt.Sprintf("fsm: job %s is QUEUED but in no lane", j.Spec.ID))
 	}
-	i.countTier(j, &q.policy, -1)
+	i.countTier(j, &q.Policy, -1)
 	pl.timePromotion(q, i)
-	if len(pl.items) < spareMost { // rounds keep none beyond their decision
-		*j.item = sched.Item{}
-		pl.items = append(pl.items, j.item)
+	if len(pl.items) < state.SpareMost { // rounds keep none beyond their decision
+		*j.Item = sched.Item{}
+		pl.items = append(pl.items, j.Item)
 	}
-	j.item = nil
-	if q.queued == 1 { // this was the last
+	j.Item = nil
+	if q.Queued == 1 { // this was the last
 		pl.registry.busy.Delete(i.turn)
 		i.turn = turn{}
 	}
@@ -225,12 +228,12 @@ func (pl *placement) unfile(j *jobRow, q *queueRow) {
 
 // joinTurns takes a queue that becomes busy into the order of queues, at the
 // least busy one's value at least (SPEC §7.2): time without work saves nothing up.
-func (pl *placement) joinTurns(q *queueRow, i *queueIndex) {
-	weight := uint64(q.policy.Weight)
+func (pl *placement) joinTurns(q *state.QueueRow, i *queueIndex) {
+	weight := uint64(q.Policy.Weight)
 	if least, ok := pl.registry.busy.Min(); ok {
-		q.turn = max(q.turn, rescale(least.count, weight, least.weight))
+		q.Turn = max(q.Turn, rescale(least.count, weight, least.weight))
 	}
-	i.turn = turn{q.turn, weight, q.name}
+	i.turn = turn{q.Turn, weight, q.Name}
 	pl.registry.busy.Set(i.turn)
 }
 
@@ -251,21 +254,21 @@ func rescale(count, to, from uint64) uint64 {
 const turnMost = 1 << 62
 
 // setTurn changes a queue's turn, in the order too where it stands there.
-func (pl *placement) setTurn(q *queueRow, count uint64) {
-	q.turn = min(count, turnMost)
-	i := pl.registry.queues[q.name]
+func (pl *placement) setTurn(q *state.QueueRow, count uint64) {
+	q.Turn = min(count, turnMost)
+	i := pl.registry.queues[q.Name]
 	if i.turn.name == "" {
 		return
 	}
 	pl.registry.busy.Delete(i.turn)
-	i.turn = turn{q.turn, uint64(q.policy.Weight), q.name}
+	i.turn = turn{q.Turn, uint64(q.Policy.Weight), q.Name}
 	pl.registry.busy.Set(i.turn)
 }
 
 // share counts an open lease more or less of a tenant in a queue.
 func (pl *placement) share(queue rota.QueueName, tenant rota.TenantID, by int64) {
 	i := pl.registry.queues[queue]
-	i.share(tenant, i.open.add(tenant, by), pl.admission.limitsOf(tenant).Weight)
+	i.share(tenant, i.open.Add(tenant, by), pl.admission.limitsOf(tenant).Weight)
 }
 
 // classified is what jobs that share their spec have in common: their class, which holds until
@@ -278,20 +281,20 @@ type classified struct {
 }
 
 // classify counts a live job under its class.
-func (pl *placement) classify(j *jobRow) {
-	s, k, isolated := pl.registry.supply, &pl.registry.newest, j.isolated()
-	if k.spec != &j.spec.JobSpec || k.isolated != isolated || !s.Again(k.class, k.forgotten) {
-		asks := sched.RequirementsOf(&j.spec.JobSpec)
+func (pl *placement) classify(j *state.JobRow) {
+	s, k, isolated := pl.registry.supply, &pl.registry.newest, j.Isolated()
+	if k.spec != &j.Spec.JobSpec || k.isolated != isolated || !s.Again(k.class, k.forgotten) {
+		asks := sched.RequirementsOf(&j.Spec.JobSpec)
 		asks.Isolated = isolated
-		*k = classified{&j.spec.JobSpec, isolated, s.Intern(asks), s.Forgotten()}
+		*k = classified{&j.Spec.JobSpec, isolated, s.Intern(asks), s.Forgotten()}
 	}
-	j.class = k.class
+	j.Class = k.class
 }
 
 // supplyOf brings the supply up to date with a worker's row.
-func (pl *placement) supplyOf(w *workerRow) {
+func (pl *placement) supplyOf(w *state.WorkerRow) {
 	pl.registry.supply.Put(workerEntry(w))
-	pl.registry.supply.SetData(w.spec.ID, w.held)
+	pl.registry.supply.SetData(w.Spec.ID, w.Held)
 }
 
 func (n *liveNodes) count(s rota.JobState, by int64) {
@@ -313,38 +316,38 @@ type liveNodes struct{ delayed, queued, assigned, running int64 }
 
 // moveNode keeps liveNodes where a node's job changes its state. A tree that is
 // copied on write was taken, as lists of workflows read it while the machine goes on.
-func (r *registry) moveNode(j *jobRow, from, to rota.JobState) {
-	if j.workflow == "" {
+func (r *registry) moveNode(j *state.JobRow, from, to rota.JobState) {
+	if j.Workflow == "" {
 		return
 	}
-	n, _ := r.nodes.Get(j.workflow)
+	n, _ := r.nodes.Get(j.Workflow)
 	n.count(from, -1)
 	n.count(to, 1)
 	if n == (liveNodes{}) {
-		r.nodes.Delete(j.workflow)
+		r.nodes.Delete(j.Workflow)
 	} else {
-		r.nodes.Set(j.workflow, n)
+		r.nodes.Set(j.Workflow, n)
 	}
 }
 
 // changeRules follows a change of what a queue asks of its workers: leases beyond
 // a lower cap are revoked (SPEC §8.5), all else decides only who gets the next.
-func (pl *placement) changeRules(q *queueRow, before sched.Rules) {
-	rules := sched.RulesOf(&q.policy)
+func (pl *placement) changeRules(q *state.QueueRow, before sched.Rules) {
+	rules := sched.RulesOf(&q.Policy)
 	if rules == before {
 		return
 	}
-	pl.registry.supply.SetRules(q.name, rules)
-	pl.fleet.reviewWorkers(q.name)
+	pl.registry.supply.SetRules(q.Name, rules)
+	pl.fleet.reviewWorkers(q.Name)
 	for _, h := range pl.held() {
-		if pl.s.jobs.get(h.Item.ID).spec.Queue == q.name {
+		if pl.s.JobTable.Get(h.Item.ID).Spec.Queue == q.Name {
 			pl.reviewHold(h.Worker)
 		}
 	}
 	if rules.PrefetchMax < before.PrefetchMax ||
 		rules.LeasesMax > 0 && (before.LeasesMax == 0 || rules.LeasesMax < before.LeasesMax) {
-		pl.fleet.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
-			pl.fleet.cutQuota(w, capOf(w.spec, &rules), q.name)
+		pl.fleet.workers.Scan(func(_ rota.WorkerID, w *state.WorkerRow) bool {
+			pl.fleet.cutQuota(w, capOf(w.Spec, &rules), q.Name)
 			return true
 		})
 	}
@@ -354,15 +357,15 @@ func (pl *placement) changeRules(q *queueRow, before sched.Rules) {
 // min_health, which times when their health counts again.
 func (fl *fleet) reviewWorkers(queue rota.QueueName) {
 	var weak []rota.WorkerID // those in full health have nothing to wait for
-	fl.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
-		if w.health < healthFull && slices.Contains(w.spec.Queues, queue) {
+	fl.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
+		if w.Health < state.HealthFull && slices.Contains(w.Spec.Queues, queue) {
 			weak = append(weak, id)
 		}
 		return true
 	})
 	for _, id := range weak {
-		w := fl.workers.edit(id)
-		w.settleHealth(fl.s.head.clock)
+		w := fl.workers.Edit(id)
+		w.SettleHealth(fl.s.Header.Clock)
 		fl.reviewWorker(w)
 	}
 }

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/filter"
 )
 
@@ -9,9 +10,9 @@ import (
 // numbers are those of workflows (SPEC §21.7).
 
 // flowMark is a workflow as such a filter sees it.
-func flowMark(r *workflowRow) rota.Job {
+func flowMark(r *state.WorkflowRow) rota.Job {
 	state := rota.JobRunning
-	switch r.state {
+	switch r.State {
 	case rota.WorkflowCompleted:
 		state = rota.JobCompleted
 	case rota.WorkflowFailed:
@@ -19,13 +20,13 @@ func flowMark(r *workflowRow) rota.Job {
 	case rota.WorkflowCancelled:
 		state = rota.JobCancelled
 	}
-	return rota.Job{JobSpec: rota.JobSpec{ID: rota.JobID(r.id), Queue: r.queue, Tenant: r.tenant, Labels: r.labels}, State: state,
-		Submitted: r.submitted}
+	return rota.Job{JobSpec: rota.JobSpec{ID: rota.JobID(r.Id), Queue: r.Queue, Tenant: r.Tenant, Labels: r.Labels}, State: state,
+		Submitted: r.Submitted}
 }
 
 // planned reports whether a plan's filter selects a workflow. One whose nodes are arriving nobody sees.
-func planned(r *workflowRow, f *filter.Filter, started rota.Clock) bool {
-	if r.leaving || r.state == rota.WorkflowOpen {
+func planned(r *state.WorkflowRow, f *filter.Filter, started rota.Clock) bool {
+	if r.Leaving || r.State == rota.WorkflowOpen {
 		return false
 	}
 	job := flowMark(r)
@@ -34,6 +35,6 @@ func planned(r *workflowRow, f *filter.Filter, started rota.Clock) bool {
 
 // fitsPlan reports whether a workflow is the one that a step means, and still one of the plan's.
 func (fs *flows) fitsPlan(p *planRow, id rota.WorkflowID, number uint64) bool {
-	r := fs.workflows.get(id)
-	return r != nil && r.seq == number && r.seq <= p.jobs && planned(r, p.filter, p.started.Clock)
+	r := fs.workflows.Get(id)
+	return r != nil && r.Seq == number && r.Seq <= p.jobs && planned(r, p.filter, p.started.Clock)
 }

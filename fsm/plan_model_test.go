@@ -260,7 +260,7 @@ func (n *naivePlans) compare(t *testing.T, b *bench, seed uint64) {
 		}
 		live++
 	}
-	if have := b.jobs.len() + b.ended.tombs.len(); have != live {
+	if have := b.JobTable.Len() + b.ended.tombs.Len(); have != live {
 		t.Fatalf("seed %d: %d jobs are known, the model has %d", seed, have, live)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"google.golang.org/protobuf/proto"
 )
@@ -35,17 +36,17 @@ func StepOf(w *PlanWork, next *Members) *fsmpb.PlanStep {
 // it; one that begins elsewhere than where the plan stands is STALE, so that each job has its turn
 // once, whoever leads.
 func (m *Machine) planStep(op *fsmpb.PlanStep, term uint64) *fsmpb.Outcome {
-	if o := m.internal(); o != nil {
+	if o := m.Internal(); o != nil {
 		return o
 	}
-	r := m.plans.rows.get(rota.PlanID(op.GetPlan()))
+	r := m.plans.rows.Get(rota.PlanID(op.GetPlan()))
 	if r == nil {
 		return entry.Refused(unknownPlan(op.GetPlan()))
 	}
 	if err := r.takes(op); err != nil {
 		return entry.Refused(err)
 	}
-	r = m.plans.rows.edit(r.spec.ID)
+	r = m.plans.rows.Edit(r.spec.ID)
 	if refusal := m.stillMay(r); refusal != nil {
 		m.plans.finish(r, rota.PlanCancelled, "who started it may go on no more: "+refusal.Error())
 		return &fsmpb.Outcome{}
@@ -60,7 +61,7 @@ func (m *Machine) planStep(op *fsmpb.PlanStep, term uint64) *fsmpb.Outcome {
 		}
 		break
 	}
-	m.journal.caller = r.caller
+	m.Journal.Caller = r.caller
 	r.cursor = to
 	if end || r.spec.Max > 0 && r.done == r.spec.Max {
 		m.plans.finish(r, rota.PlanDone, "")
@@ -106,7 +107,7 @@ func (r *planRow) takes(op *fsmpb.PlanStep) error {
 // editable.
 func (m *Machine) planItem(r *planRow, item *fsmpb.PlanItem, term uint64) bool {
 	id, was := rota.JobID(item.GetJob()), item.GetNumber()
-	live, ended := m.jobs.get(id), m.ended.tombs.get(id)
+	live, ended := m.JobTable.Get(id), m.ended.tombs.Get(id)
 	switch {
 	case r.spec.Verb.Workflows():
 		if !m.flows.fitsPlan(r, rota.WorkflowID(id), was) {
@@ -123,7 +124,7 @@ func (m *Machine) planItem(r *planRow, item *fsmpb.PlanItem, term uint64) bool {
 		return false
 	case err != nil:
 		if r.refused++; len(r.refusals) < limits.MaxPlanRefusals {
-			r.refusals = append(r.refusals, rota.PlanRefusal{Job: id, Text: tail(err.Error(), limits.MaxReasonBytes)})
+			r.refusals = append(r.refusals, rota.PlanRefusal{Job: id, Text: state.Tail(err.Error(), limits.MaxReasonBytes)})
 		}
 	case existed:
 		r.passed++
@@ -134,26 +135,26 @@ func (m *Machine) planItem(r *planRow, item *fsmpb.PlanItem, term uint64) bool {
 }
 
 // fitsLive reports whether a live job is the one that a step means, and still one of the plan's.
-func (m *Machine) fitsLive(r *planRow, j *jobRow, number uint64) bool {
-	if j == nil || j.seq != number || j.seq > r.jobs {
+func (m *Machine) fitsLive(r *planRow, j *state.JobRow, number uint64) bool {
+	if j == nil || j.Seq != number || j.Seq > r.jobs {
 		return false
 	}
-	job := liveJob(j, nil, m.head.now())
+	job := liveJob(j, nil, m.Header.Now())
 	return r.fits(&job, false)
 }
 
 // fitsEnded is fitsLive for a job that has ended. Of one that only archives know nothing more than
 // its number is known here.
-func (r *planRow) fitsEnded(t *tombRow, number uint64) bool {
+func (r *planRow) fitsEnded(t *state.TombRow, number uint64) bool {
 	if t == nil {
 		return r.spec.Verb == rota.PlanDelete
 	}
 	job := deadJob(t, nil)
-	return t.seq == number && r.fits(&job, true)
+	return t.Seq == number && r.fits(&job, true)
 }
 
 // planOne does a plan's verb with one job.
-func (m *Machine) planOne(r *planRow, live *jobRow, item *fsmpb.PlanItem, term uint64) (existed bool, err error) {
+func (m *Machine) planOne(r *planRow, live *state.JobRow, item *fsmpb.PlanItem, term uint64) (existed bool, err error) {
 	id := rota.JobID(item.GetJob())
 	var op *fsmpb.Op
 	switch r.spec.Verb {
@@ -165,17 +166,17 @@ func (m *Machine) planOne(r *planRow, live *jobRow, item *fsmpb.PlanItem, term u
 	case rota.PlanDelete:
 		op = DeleteJobOp(id, item.GetNumber())
 	case rota.PlanReprioritise:
-		p := live.history()
-		op = ChangeJobOp(&rota.JobChange{ID: id, Priority: r.spec.Priority}, p.life, p.changes)
+		p := live.History()
+		op = ChangeJobOp(&rota.JobChange{ID: id, Priority: r.spec.Priority}, p.Life, p.Changes)
 	case rota.PlanCancelWorkflows:
 		op = entry.CancelWorkflowOp(rota.WorkflowID(id))
 	case rota.PlanRetryWorkflows:
-		op = entry.RetryWorkflowOp(rota.WorkflowID(id), "", m.flows.workflows.get(rota.WorkflowID(id)).runs)
+		op = entry.RetryWorkflowOp(rota.WorkflowID(id), "", m.flows.workflows.Get(rota.WorkflowID(id)).Runs)
 	default:
-		if live.spec.Queue == r.spec.To {
+		if live.Spec.Queue == r.spec.To {
 			return true, nil
 		}
-		m.journal.caller = r.caller
+		m.Journal.Caller = r.caller
 		return false, m.placement.moveTo(id, r.spec.To, r.caller)
 	}
 	op.Actor, op.Via, op.Request = string(r.caller.Actor), r.caller.Via, r.caller.Request

@@ -32,9 +32,9 @@ func (pn *plans) start(op *fsmpb.StartPlan) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	if old := pn.rows.get(spec.ID); old != nil {
+	if old := pn.rows.Get(spec.ID); old != nil {
 		how := spec.Difference(old.spec)
-		if old.caller.Actor != pn.s.journal.owner() {
+		if old.caller.Actor != pn.s.Journal.Owner() {
 			how = "by somebody else" // whose filter is nobody else's to see
 		}
 		if how != "" {
@@ -46,18 +46,18 @@ func (pn *plans) start(op *fsmpb.StartPlan) *fsmpb.Outcome {
 	if err := pn.target(spec); err != nil {
 		return entry.Refused(err)
 	}
-	if err := pn.mayRun(pn.s.journal.owner()); err != nil {
+	if err := pn.mayRun(pn.s.Journal.Owner()); err != nil {
 		return entry.Refused(err)
 	}
 	running, oldest, order := pn.count()
 	if running >= limits.MaxPlansRunning {
 		return entry.Refused(exhausted("plans", "%d plans run: no more are taken, wait for one, or end one with `rota plan cancel`", running))
 	}
-	if pn.rows.len() >= limits.MaxPlans {
-		pn.rows.drop(oldest.spec.ID)
+	if pn.rows.Len() >= limits.MaxPlans {
+		pn.rows.Drop(oldest.spec.ID)
 	}
-	r := &planRow{spec: spec, filter: &f, caller: pn.s.journal.owned(), order: order + 1, started: pn.s.head.now(), jobs: pn.newest(spec), ends: pn.s.head.tombSeq}
-	pn.rows.insert(spec.ID, r)
+	r := &planRow{spec: spec, filter: &f, caller: pn.s.Journal.Owned(), order: order + 1, started: pn.s.Header.Now(), jobs: pn.newest(spec), ends: pn.s.Header.TombSeq}
+	pn.rows.Insert(spec.ID, r)
 	pn.emit(r, rota.EventPlanStarted)
 	return &fsmpb.Outcome{}
 }
@@ -72,7 +72,7 @@ func (pn *plans) mayRun(by rota.Principal) error {
 		return nil
 	}
 	own := 0
-	pn.rows.scan(func(_ rota.PlanID, r *planRow) bool {
+	pn.rows.Scan(func(_ rota.PlanID, r *planRow) bool {
 		if r.state == rota.PlanRunning && r.caller.Actor == by {
 			own++
 		}
@@ -89,10 +89,10 @@ func (pn *plans) target(spec *rota.PlanSpec) error {
 	if spec.Verb != rota.PlanMove {
 		return nil
 	}
-	switch q := pn.s.queues.get(spec.To); {
+	switch q := pn.s.QueueTable.Get(spec.To); {
 	case q == nil:
 		return noQueue(spec.To)
-	case q.drainTo != "":
+	case q.DrainTo != "":
 		return leaving(q)
 	}
 	return nil
@@ -100,7 +100,7 @@ func (pn *plans) target(spec *rota.PlanSpec) error {
 
 // cancel ends a plan where it stands; one that is over is left as it is.
 func (pn *plans) cancel(op *fsmpb.CancelPlan) *fsmpb.Outcome {
-	r := pn.rows.get(rota.PlanID(op.GetId()))
+	r := pn.rows.Get(rota.PlanID(op.GetId()))
 	switch {
 	case len(op.GetReason()) > limits.MaxReasonBytes:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "reason", "reason has %d bytes: at most %d are taken", len(op.GetReason()),
@@ -110,7 +110,7 @@ func (pn *plans) cancel(op *fsmpb.CancelPlan) *fsmpb.Outcome {
 	case r.state != rota.PlanRunning:
 		return &fsmpb.Outcome{Existed: true}
 	}
-	pn.finish(pn.rows.edit(r.spec.ID), rota.PlanCancelled, op.GetReason())
+	pn.finish(pn.rows.Edit(r.spec.ID), rota.PlanCancelled, op.GetReason())
 	return &fsmpb.Outcome{}
 }
 
@@ -120,27 +120,27 @@ func unknownPlan(id string) *rota.Error {
 
 // moveTo takes one pending job to another queue.
 func (pl *placement) moveTo(id rota.JobID, into rota.QueueName, caller access.Caller) error {
-	j := pl.s.jobs.get(id)
-	if refusal := pl.access.moves(caller, id, j.spec.Tenant, into); refusal != nil {
+	j := pl.s.JobTable.Get(id)
+	if refusal := pl.access.moves(caller, id, j.Spec.Tenant, into); refusal != nil {
 		return refusal
 	}
-	to, spec := pl.s.queues.get(into), j.spec.words()
+	to, spec := pl.s.QueueTable.Get(into), j.Spec.Words()
 	spec.Queue = into
 	switch {
 	case to == nil:
 		return noQueue(into)
-	case to.drainTo != "":
+	case to.DrainTo != "":
 		return leaving(to)
-	case j.workflow != "":
+	case j.Workflow != "":
 		return rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s: what nodes are is settled when their workflow is submitted", id,
-			j.workflow)
-	case j.state.Leased():
-		return rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be moved", id, j.state)
-	case to.pending() >= to.policy.QueueCap:
-		return exhausted("queue", "queue %q holds %d pending jobs: queue_cap is %d", into, to.pending(), to.policy.QueueCap)
+			j.Workflow)
+	case j.State.Leased():
+		return rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be moved", id, j.State)
+	case to.Pending() >= to.Policy.QueueCap:
+		return exhausted("queue", "queue %q holds %d pending jobs: queue_cap is %d", into, to.Pending(), to.Policy.QueueCap)
 	case !pl.life.classFits(&spec):
 		return exhausted("requires", "queue %q holds jobs of %d different requirements: no more are taken", into, limits.MaxClassesPerQueue)
 	}
-	pl.moveJob(pl.s.jobs.edit(id), into)
+	pl.moveJob(pl.s.JobTable.Edit(id), into)
 	return nil
 }

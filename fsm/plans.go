@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/filter"
 	"github.com/rotasched/rota/internal/limits"
@@ -11,14 +12,14 @@ import (
 
 // plans owns the table of plans: one verb for all jobs that a filter selects (SPEC §21.7).
 type plans struct {
-	s      *state
+	s      *state.State
 	access *authority
-	rows   table[rota.PlanID, planRow, *planRow]
+	rows   state.Table[rota.PlanID, planRow, *planRow]
 }
 
 // planRow is one plan. Every job up to cursor is dealt with, none after.
 type planRow struct {
-	rowMeta
+	state.RowMeta
 	// spec never changes; filter is what its line says, derived.
 	spec   *rota.PlanSpec
 	filter *filter.Filter
@@ -79,55 +80,55 @@ func parsePlan(p *rota.PlanSpec) (filter.Filter, error) {
 // TreeKey is the id.
 func (r *planRow) TreeKey() rota.PlanID { return r.spec.ID }
 
-func (r *planRow) canonical(e *encoder) {
+func (r *planRow) Canonical(e *state.Encoder) {
 	s := r.spec
-	e.str(string(s.ID))
-	e.uint(uint64(s.Verb))
-	e.str(s.Filter)
-	e.str(string(s.To))
-	if e.bool(s.Priority != nil); s.Priority != nil {
-		e.uint(uint64(*s.Priority))
+	e.Str(string(s.ID))
+	e.Uint(uint64(s.Verb))
+	e.Str(s.Filter)
+	e.Str(string(s.To))
+	if e.Bool(s.Priority != nil); s.Priority != nil {
+		e.Uint(uint64(*s.Priority))
 	}
-	e.int(s.Max)
-	e.str(string(r.caller.Actor))
-	e.str(r.caller.Via)
-	e.str(r.caller.Request)
-	e.uint(r.order)
-	e.moment(r.started)
-	e.moment(r.ended)
-	e.uint(r.jobs)
-	e.uint(r.ends)
-	e.uint(uint64(r.state))
-	e.str(r.why)
-	e.str(string(r.cursor))
-	e.int(r.done)
-	e.int(r.refused)
-	e.int(r.passed)
-	e.uint(uint64(len(r.refusals)))
+	e.Int(s.Max)
+	e.Str(string(r.caller.Actor))
+	e.Str(r.caller.Via)
+	e.Str(r.caller.Request)
+	e.Uint(r.order)
+	e.Moment(r.started)
+	e.Moment(r.ended)
+	e.Uint(r.jobs)
+	e.Uint(r.ends)
+	e.Uint(uint64(r.state))
+	e.Str(r.why)
+	e.Str(string(r.cursor))
+	e.Int(r.done)
+	e.Int(r.refused)
+	e.Int(r.passed)
+	e.Uint(uint64(len(r.refusals)))
 	for _, f := range r.refusals {
-		e.str(string(f.Job))
-		e.str(f.Text)
+		e.Str(string(f.Job))
+		e.Str(f.Text)
 	}
 }
 
-func decodePlan(d *decoder) *planRow {
-	s := &rota.PlanSpec{ID: rota.PlanID(d.str()), Verb: rota.PlanVerb(d.enum(uint64(rota.PlanVerbLast)))}
-	s.Filter, s.To = d.str(), rota.QueueName(d.str())
-	if d.bool() {
-		p := int32(d.enum(rota.MaxPriority))
+func decodePlan(d *state.Decoder) *planRow {
+	s := &rota.PlanSpec{ID: rota.PlanID(d.Str()), Verb: rota.PlanVerb(d.Enum(uint64(rota.PlanVerbLast)))}
+	s.Filter, s.To = d.Str(), rota.QueueName(d.Str())
+	if d.Bool() {
+		p := int32(d.Enum(rota.MaxPriority))
 		s.Priority = &p
 	}
-	s.Max = d.int()
-	r := &planRow{spec: s, caller: access.Caller{Actor: rota.Principal(d.str()), Via: d.str(), Request: d.str()}}
-	r.order, r.started, r.ended, r.jobs, r.ends = d.uint(), d.moment(), d.moment(), d.uint(), d.uint()
-	r.state, r.why, r.cursor = rota.PlanState(d.enum(uint64(rota.PlanCancelled))), d.str(), rota.JobID(d.str())
-	r.done, r.refused, r.passed = d.int(), d.int(), d.int()
-	for range d.count(limits.MaxPlanRefusals) {
-		r.refusals = append(r.refusals, rota.PlanRefusal{Job: rota.JobID(d.str()), Text: d.str()})
+	s.Max = d.Int()
+	r := &planRow{spec: s, caller: access.Caller{Actor: rota.Principal(d.Str()), Via: d.Str(), Request: d.Str()}}
+	r.order, r.started, r.ended, r.jobs, r.ends = d.Uint(), d.Moment(), d.Moment(), d.Uint(), d.Uint()
+	r.state, r.why, r.cursor = rota.PlanState(d.Enum(uint64(rota.PlanCancelled))), d.Str(), rota.JobID(d.Str())
+	r.done, r.refused, r.passed = d.Int(), d.Int(), d.Int()
+	for range d.Count(limits.MaxPlanRefusals) {
+		r.refusals = append(r.refusals, rota.PlanRefusal{Job: rota.JobID(d.Str()), Text: d.Str()})
 	}
 	f, err := parsePlan(s)
 	if err != nil {
-		d.fail()
+		d.Fail()
 	}
 	r.filter = &f
 	return r
@@ -148,33 +149,33 @@ type planEvent struct {
 }
 
 func (pn *plans) emit(r *planRow, kind rota.EventKind) {
-	pn.s.journal.announce(&rota.Event{Kind: kind, Text: r.why, Payload: payload(planEvent{r.spec.ID, r.spec.Verb.String(), r.spec.Filter,
+	pn.s.Journal.Announce(&rota.Event{Kind: kind, Text: r.why, Payload: state.Payload(planEvent{r.spec.ID, r.spec.Verb.String(), r.spec.Filter,
 		r.state.String(), r.done, r.refused, r.passed})})
 }
 
 // finish ends a plan; r is editable.
 func (pn *plans) finish(r *planRow, st rota.PlanState, why string) {
-	r.state, r.why, r.ended = st, tail(why, limits.MaxReasonBytes), pn.s.head.now()
+	r.state, r.why, r.ended = st, state.Tail(why, limits.MaxReasonBytes), pn.s.Header.Now()
 	pn.emit(r, rota.EventPlanFinished)
 }
 
 // cancelAll ends every plan of a state that becomes another cluster's.
 func (pn *plans) cancelAll(why string) {
 	var running []rota.PlanID
-	pn.rows.scan(func(id rota.PlanID, r *planRow) bool {
+	pn.rows.Scan(func(id rota.PlanID, r *planRow) bool {
 		if r.state == rota.PlanRunning {
 			running = append(running, id)
 		}
 		return true
 	})
 	for _, id := range running {
-		pn.finish(pn.rows.edit(id), rota.PlanCancelled, why)
+		pn.finish(pn.rows.Edit(id), rota.PlanCancelled, why)
 	}
 }
 
 // count returns how many plans run, the oldest that is over, and the highest order.
 func (pn *plans) count() (running int, oldest *planRow, order uint64) {
-	pn.rows.scan(func(_ rota.PlanID, r *planRow) bool {
+	pn.rows.Scan(func(_ rota.PlanID, r *planRow) bool {
 		order = max(order, r.order)
 		if r.state == rota.PlanRunning {
 			running++
@@ -195,7 +196,7 @@ func (r *planRow) fits(j *rota.Job, early bool) bool {
 
 // PlanOf returns a plan as it stands.
 func PlanOf(vw *View, id rota.PlanID) (rota.Plan, bool) {
-	r := vw.m.plans.rows.get(id)
+	r := vw.m.plans.rows.Get(id)
 	if r == nil {
 		return rota.Plan{}, false
 	}
@@ -209,8 +210,8 @@ func (r *planRow) words() rota.Plan {
 
 // PlansOf lists the plans in the order of their ids.
 func PlansOf(vw *View) []rota.Plan {
-	list := make([]rota.Plan, 0, vw.m.plans.rows.len())
-	vw.m.plans.rows.scan(func(_ rota.PlanID, r *planRow) bool {
+	list := make([]rota.Plan, 0, vw.m.plans.rows.Len())
+	vw.m.plans.rows.Scan(func(_ rota.PlanID, r *planRow) bool {
 		list = append(list, r.words())
 		return true
 	})
@@ -231,7 +232,7 @@ type PlanWork struct {
 
 // RunningPlans lists the running plans for a leader, in the order of their ids.
 func RunningPlans(vw *View) (list []PlanWork) {
-	vw.m.plans.rows.scan(func(_ rota.PlanID, r *planRow) bool {
+	vw.m.plans.rows.Scan(func(_ rota.PlanID, r *planRow) bool {
 		if r.state == rota.PlanRunning {
 			list = append(list, PlanWork{*r.spec, r.caller, r.cursor, r.done, r.started.Clock, r.jobs, r.ends})
 		}
@@ -242,15 +243,15 @@ func RunningPlans(vw *View) (list []PlanWork) {
 
 // PreviewOf is what a plan would be that somebody starts now.
 func PreviewOf(vw *View, spec rota.PlanSpec) PlanWork {
-	return PlanWork{Spec: spec, Started: vw.m.head.clock, Jobs: vw.m.plans.newest(&spec), Ends: vw.m.head.tombSeq}
+	return PlanWork{Spec: spec, Started: vw.m.Header.Clock, Jobs: vw.m.plans.newest(&spec), Ends: vw.m.Header.TombSeq}
 }
 
 // newest is the highest number of what a plan that starts now is for.
 func (pn *plans) newest(spec *rota.PlanSpec) uint64 {
 	if spec.Verb.Workflows() {
-		return pn.s.head.flowSeq
+		return pn.s.Header.FlowSeq
 	}
-	return pn.s.head.jobSeq
+	return pn.s.Header.JobSeq
 }
 
 // of reports whether a number and a state are those of a job that the plan is for.
@@ -267,14 +268,14 @@ func (w *PlanWork) of(number uint64, s rota.JobState) bool {
 func (c *checker) plans() {
 	m := c.m
 	running, orders := 0, make(map[uint64]bool)
-	m.plans.rows.scan(func(id rota.PlanID, r *planRow) bool {
+	m.plans.rows.Scan(func(id rota.PlanID, r *planRow) bool {
 		if r.state == rota.PlanRunning {
 			running++
 		}
-		if orders[r.order] || r.spec.CheckShape() != nil || r.filter.Empty() || id != r.spec.ID || r.jobs > m.plans.newest(r.spec) || r.ends > m.head.tombSeq ||
+		if orders[r.order] || r.spec.CheckShape() != nil || r.filter.Empty() || id != r.spec.ID || r.jobs > m.plans.newest(r.spec) || r.ends > m.Header.TombSeq ||
 			(r.state == rota.PlanRunning) != (r.ended == rota.Moment{}) {
-			c.fault("I4: plan %s, the %dth, is %s up to job %d and end %d, of %d and %d", id, r.order, r.state, r.jobs, r.ends, m.head.jobSeq,
-				m.head.tombSeq)
+			c.fault("I4: plan %s, the %dth, is %s up to job %d and end %d, of %d and %d", id, r.order, r.state, r.jobs, r.ends, m.Header.JobSeq,
+				m.Header.TombSeq)
 		}
 		if min(r.done, r.refused, r.passed) < 0 || r.spec.Max > 0 && r.done > r.spec.Max || int64(len(r.refusals)) != min(r.refused, limits.MaxPlanRefusals) {
 			c.fault("I4: plan %s of %d at most has done %d, was refused %d and shows %d of them, went by %d", id, r.spec.Max, r.done, r.refused,

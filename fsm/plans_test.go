@@ -143,12 +143,12 @@ func TestPlan_verbs(t *testing.T) {
 	if got := counts(b.runPlan("up", 2)); got != "DONE 5 0 0" {
 		t.Error(got)
 	}
-	before := b.jobs.get("j5").enqueued
+	before := b.JobTable.Get("j5").Enqueued
 	b.ok(planOp("move", rota.PlanMove, "id=j*", toQueue("other")))
 	if got := counts(b.runPlan("move", 500)); got != "DONE 5 0 0" {
 		t.Error(got)
 	}
-	if j := b.state("j5", rota.JobQueued); j.Queue != "other" || j.Priority != 1 || b.jobs.get("j5").enqueued != before || j.Changes != 2 {
+	if j := b.state("j5", rota.JobQueued); j.Queue != "other" || j.Priority != 1 || b.JobTable.Get("j5").Enqueued != before || j.Changes != 2 {
 		t.Errorf("%+v", j)
 	}
 	b.ok(planOp("back", rota.PlanMove, "queue=other", toQueue("default"), most(1)))
@@ -170,7 +170,7 @@ func TestPlan_verbs(t *testing.T) {
 	if got := counts(p); got != "DONE 5 1 0" || len(p.Refusals) != 1 || p.Refusals[0].Job != leased || !strings.Contains(p.Refusals[0].Text, "worker") {
 		t.Error(got, p.Refusals)
 	}
-	if got := b.ended.tombs.len(); got != 1 {
+	if got := b.ended.tombs.Len(); got != 1 {
 		t.Error(got)
 	}
 	b.ok(planOp("nothing", rota.PlanDelete, "id=nobody"))
@@ -314,7 +314,7 @@ func TestPlan_badInput(t *testing.T) {
 	b.refuses(rota.KindNotFound, "queue", planOp("p", rota.PlanMove, "id=*", toQueue("nowhere")))
 	b.refuses(rota.KindNotFound, "plan", endPlanOp("p"))
 	b.refuses(rota.KindNotFound, "plan", &fsmpb.Op{Op: &fsmpb.Op_PlanStep{PlanStep: &fsmpb.PlanStep{Plan: "p", To: "x"}}})
-	if b.plans.rows.len() != 0 {
+	if b.plans.rows.Len() != 0 {
 		t.Error("a plan is kept that was refused")
 	}
 
@@ -367,7 +367,7 @@ func TestPlan_bounds(t *testing.T) {
 		b.ok(planOp(id, rota.PlanCancel, "id=*"))
 		b.ok(endPlanOp(id))
 	}
-	if n := b.plans.rows.len(); n != limits.MaxPlans {
+	if n := b.plans.rows.Len(); n != limits.MaxPlans {
 		t.Error(n)
 	}
 	if _, kept := PlanOf(&b.View, "run0"); kept {
@@ -481,7 +481,7 @@ func TestPlan_rights(t *testing.T) {
 	if n := len(honest.GetPlanStep().GetItems()); n != 2 {
 		t.Errorf("%d jobs are read", n)
 	}
-	theirs := &fsmpb.PlanItem{Job: "j1", Number: b.jobs.get("j1").seq}
+	theirs := &fsmpb.PlanItem{Job: "j1", Number: b.JobTable.Get("j1").Seq}
 	step := &fsmpb.PlanStep{Plan: "p", To: "j3", End: true, Items: []*fsmpb.PlanItem{honest.GetPlanStep().GetItems()[0], theirs, honest.GetPlanStep().GetItems()[1]}}
 	a := b.entry(&fsmpb.Op{Op: &fsmpb.Op_PlanStep{PlanStep: step}}) // a leader that errs
 	if p := b.plan("p"); counts(p) != "DONE 2 1 0" || p.By != ops {

@@ -2,5 +2,7 @@
 
 package fsm
 
+import "github.com/rotasched/rota/fsm/internal/state"
+
 // callbackEarly submits a batch's callback while the last of its jobs lives.
-func (plants) callbackEarly(r *batchRow) bool { return r.counts.Live == 1 }
+func (plants) callbackEarly(r *state.BatchRow) bool { return r.Counts.Live == 1 }

@@ -4,5 +4,5 @@ package fsm
 
 // childEarly releases a node with the first of its parents that completes.
 func (plants) childEarly(f *flow, number uint32) bool {
-	return int(f.waiting[number]) < len(f.rows[number].parents)
+	return int(f.waiting[number]) < len(f.rows[number].Parents)
 }

@@ -2,10 +2,13 @@
 
 package fsm
 
-import "github.com/rotasched/rota"
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
+)
 
 // passesHead lets a sequence go on behind a head that waits for its date or its next attempt.
-func (plants) passesHead(kr *keyring, p keyPlace) bool {
-	j := kr.s.jobs.get(p.job)
-	return j != nil && j.state == rota.JobDelayed
+func (plants) passesHead(kr *keyring, p state.KeyPlace) bool {
+	j := kr.s.JobTable.Get(p.Job)
+	return j != nil && j.State == rota.JobDelayed
 }

@@ -2,7 +2,12 @@
 
 package fsm
 
-import "github.com/rotasched/rota"
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
+)
 
 // ttlOffset counts times to live on the date, which follows wall clocks.
-func (plants) ttlOffset(s *state) rota.Clock { return rota.Clock(s.head.date()) - s.head.clock }
+func (plants) ttlOffset(s *state.State) rota.Clock {
+	return rota.Clock(s.Header.Date()) - s.Header.Clock
+}

@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/rotasched/rota"
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
+)
 
 // plants are bugs that test/bite plants, each by a build tag of its own, to see
 // that it is caught. All are off here, and the compiler drops what they guard; a
@@ -19,12 +22,12 @@ func (sound) childEarly(*flow, uint32) bool { return false }
 func (sound) firesTwice() bool              { return false }
 func (sound) hookRepeats() bool             { return false }
 
-func (sound) callbackEarly(*batchRow) bool { return false }
+func (sound) callbackEarly(*state.BatchRow) bool { return false }
 
 func (sound) uniqueLeftBehind(rota.JobState) bool { return false }
 
 func (sound) keyNotInSnapshot() bool { return false }
 
-func (sound) passesHead(*keyring, keyPlace) bool { return false }
+func (sound) passesHead(*keyring, state.KeyPlace) bool { return false }
 
-func (sound) ttlOffset(*state) rota.Clock { return 0 }
+func (sound) ttlOffset(*state.State) rota.Clock { return 0 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 	"github.com/tidwall/btree"
@@ -46,31 +47,31 @@ func newGoing() *btree.BTreeG[going] {
 
 // goingOf files a lease of a job; ok is false of one that neither gives way nor is
 // revoked.
-func goingOf(l *leaseRow, j *jobRow) (g going, ok bool) {
-	g = going{worker: l.Worker, started: l.Started.Clock, token: l.Token.Counter, lease: l.key, queue: l.queue,
-		Load: l.takes(), revoked: l.Revoked != rota.ReasonNone}
-	if l.ended != nil {
+func goingOf(l *state.LeaseRow, j *state.JobRow) (g going, ok bool) {
+	g = going{worker: l.Worker, started: l.Started.Clock, token: l.Token.Counter, lease: l.Key, queue: l.Queue,
+		Load: l.Takes(), revoked: l.Revoked != rota.ReasonNone}
+	if l.Ended != nil {
 		return g, true
 	}
-	g.preempted = j.preempted
-	return g, g.revoked || j.givesWay()
+	g.preempted = j.Preempted
+	return g, g.revoked || j.GivesWay()
 }
 
 // noteGoing files a lease that gives way, dropGoing takes it out again.
-func (pl *placement) noteGoing(l *leaseRow) {
-	if g, ok := goingOf(l, pl.s.jobs.get(l.Job)); ok {
+func (pl *placement) noteGoing(l *state.LeaseRow) {
+	if g, ok := goingOf(l, pl.s.JobTable.Get(l.Job)); ok {
 		pl.registry.going.Set(g)
 	}
 }
 
-func (pl *placement) dropGoing(l *leaseRow) {
+func (pl *placement) dropGoing(l *state.LeaseRow) {
 	pl.registry.going.Delete(going{worker: l.Worker, started: l.Started.Clock, token: l.Token.Counter})
 }
 
 // mayPreempt reports whether an open lease can be revoked for a critical job now: a
 // job that gave way preempt_max times of its queue does so no more.
 func (pl *placement) mayPreempt(g *going) bool {
-	return !g.revoked && int64(g.preempted) < pl.s.queues.get(g.queue).policy.PreemptMax
+	return !g.revoked && int64(g.preempted) < pl.s.QueueTable.Get(g.queue).Policy.PreemptMax
 }
 
 // need is what a worker lacks of room for a job; nothing lacks at 0 or below.
@@ -90,50 +91,50 @@ func (n need) less(g *going) need { return need{n.slots - 1, n.Minus(g.Load)} }
 // is dropped whole, with an event that says why.
 func (pl *placement) preempt(op *fsmpb.Preempt, epoch uint64) {
 	job, worker := rota.JobID(op.GetJob()), rota.WorkerID(op.GetWorker())
-	j := pl.s.jobs.get(job)
+	j := pl.s.JobTable.Get(job)
 	leases, why := pl.unpreemptable(j, worker, op.GetLeases())
 	if why != "" {
-		pl.s.journal.emit(rota.Event{Kind: rota.EventAssignmentDropped, Job: job, Worker: worker, Epoch: epoch, Text: why})
+		pl.s.Journal.Emit(rota.Event{Kind: rota.EventAssignmentDropped, Job: job, Worker: worker, Epoch: epoch, Text: why})
 		return
 	}
 	for _, g := range leases {
-		pl.fleet.revoke(pl.leasing.leases.edit(g.lease), rota.ReasonPreempted)
+		pl.fleet.revoke(pl.leasing.leases.Edit(g.lease), rota.ReasonPreempted)
 	}
-	pl.holds.insert(job, &holdRow{job: job, worker: worker, since: pl.s.head.clock, epoch: epoch, preempted: true,
-		revoked: int64(len(leases))})
+	pl.holds.Insert(job, &state.HoldRow{Job: job, Worker: worker, Since: pl.s.Header.Clock, Epoch: epoch, Preempted: true,
+		Revoked: int64(len(leases))})
 	pl.registry.preempting++
 	pl.registry.heldFor[worker] = job
 	pl.registry.supply.Hold(worker, true)
-	pl.s.journal.emit(rota.Event{Kind: rota.EventWorkerHeld, Job: job, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Worker: worker,
-		Attempt: j.attempt, Epoch: epoch, Text: "PREEMPTED", Payload: fmt.Sprintf(`{"revoked":%d}`, len(leases))})
+	pl.s.Journal.Emit(rota.Event{Kind: rota.EventWorkerHeld, Job: job, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant, Worker: worker,
+		Attempt: j.Attempt, Epoch: epoch, Text: "PREEMPTED", Payload: fmt.Sprintf(`{"revoked":%d}`, len(leases))})
 }
 
 // unpreemptable says why a preemption does not hold now; if it does, leases are
 // those to revoke.
-func (pl *placement) unpreemptable(j *jobRow, worker rota.WorkerID, ids [][]byte) (leases []going, why string) {
+func (pl *placement) unpreemptable(j *state.JobRow, worker rota.WorkerID, ids [][]byte) (leases []going, why string) {
 	switch {
 	case j == nil:
 		return nil, "JOB_GONE"
-	case j.state != rota.JobQueued:
-		return nil, "JOB_" + j.state.String()
-	case j.spec.Priority > 0:
+	case j.State != rota.JobQueued:
+		return nil, "JOB_" + j.State.String()
+	case j.Spec.Priority > 0:
 		return nil, "NOT_CRITICAL"
 	}
-	q := pl.s.queues.get(j.spec.Queue)
+	q := pl.s.QueueTable.Get(j.Spec.Queue)
 	if why := pl.admission.blocked(j, q, false); why != "" {
 		return nil, why
 	}
 	switch {
-	case !q.policy.Preempt:
+	case !q.Policy.Preempt:
 		return nil, "PREEMPTION_OFF"
-	case pl.holds.get(j.spec.ID) != nil:
+	case pl.holds.Get(j.Spec.ID) != nil:
 		return nil, "HOLDS_A_WORKER"
 	case pl.registry.heldFor[worker] != "":
 		return nil, "HELD_FOR_ANOTHER_JOB"
-	case !pl.registry.supply.CouldFit(j.ask(), worker):
+	case !pl.registry.supply.CouldFit(j.Ask(), worker):
 		return nil, "NOT_ELIGIBLE"
 	}
-	slots, load, ok := pl.registry.supply.Lacks(j.ask(), worker)
+	slots, load, ok := pl.registry.supply.Lacks(j.Ask(), worker)
 	if !ok {
 		return nil, "NOT_ELIGIBLE"
 	}
@@ -185,7 +186,7 @@ func (d *decision) preempts() bool {
 		}
 	}
 	for _, name := range d.names {
-		if m.queues.get(name).policy.Preempt {
+		if m.QueueTable.Get(name).Policy.Preempt {
 			p.queue(m.placement.lot(name))
 		}
 	}
@@ -210,7 +211,7 @@ func (p *preemption) queue(lot sched.Lot) {
 		if p.seen > limits.MaxPreemptSeen || p.decided >= limits.MaxPreemptions {
 			return false
 		}
-		if !p.placed[it.ID] && !p.m.flows.doomed(p.m.jobs.get(it.ID)) && p.draft.WantsRoom(lot, it) {
+		if !p.placed[it.ID] && !p.m.flows.doomed(p.m.JobTable.Get(it.ID)) && p.draft.WantsRoom(lot, it) {
 			p.candidate(lot, it)
 		}
 		return true
@@ -282,7 +283,7 @@ func (p *preemption) plansFor(name rota.QueueName, ask sched.Ask) (plans []plan)
 	if n := len(p.rounds); n > 0 && p.rounds[n-1].Queue == string(name) {
 		epoch = p.epoch
 	}
-	seed := sched.MatchSeed(m.head.cluster, epoch, m.head.index, m.head.beacon)
+	seed := sched.MatchSeed(m.Header.Cluster, epoch, m.Header.Index, m.Header.Beacon)
 	for at, i := range sched.Shuffled(len(plans), seed) {
 		plans[i].at = int32(at)
 	}
@@ -294,9 +295,9 @@ func (p *preemption) plansFor(name rota.QueueName, ask sched.Ask) (plans []plan)
 func (c *checker) going() {
 	m := c.m
 	n := 0
-	m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
-		j := m.jobs.get(l.Job)
-		if j == nil && l.ended == nil {
+	m.leasing.leases.Scan(func(_ string, l *state.LeaseRow) bool {
+		j := m.JobTable.Get(l.Job)
+		if j == nil && l.Ended == nil {
 			return true // said already
 		}
 		if want, ok := goingOf(l, j); ok {
@@ -311,8 +312,8 @@ func (c *checker) going() {
 		c.fault("I4: %d leases are filed as giving way, %d do", got, n)
 	}
 	preempting := 0
-	m.placement.holds.scan(func(_ rota.JobID, h *holdRow) bool {
-		if h.preempted {
+	m.placement.holds.Scan(func(_ rota.JobID, h *state.HoldRow) bool {
+		if h.Preempted {
 			preempting++
 		}
 		return true

@@ -74,7 +74,7 @@ func TestPreemptionChooses(t *testing.T) {
 		b.ok(cancelOp("crit")) // the hold ends, the lease is going still
 		b.submit("other", priority(0))
 		b.wantsRevoked()
-		if h := b.placement.holds.get("other"); h == nil || h.revoked != 0 || !h.preempted {
+		if h := b.placement.holds.Get("other"); h == nil || h.Revoked != 0 || !h.Preempted {
 			b.t.Fatalf("hold %+v", h)
 		}
 	})
@@ -85,7 +85,7 @@ func TestPreemptionChooses(t *testing.T) {
 		b.now++
 		b.submit("a-newer", priority(0))
 		b.wantsRevoked("back")
-		if b.placement.holds.get("z-older") == nil {
+		if b.placement.holds.Get("z-older") == nil {
 			b.t.Fatal("the younger one was served first")
 		}
 	})
@@ -111,12 +111,12 @@ func TestPreemptionChooses(t *testing.T) {
 		for i := range 5 {
 			b.submit(fmt.Sprint("crit", i), priority(0))
 		}
-		if n := len(b.revoked()); n != 5 || b.placement.holds.len() != 5 {
-			b.t.Fatalf("%d leases are revoked, %d workers held", n, b.placement.holds.len())
+		if n := len(b.revoked()); n != 5 || b.placement.holds.Len() != 5 {
+			b.t.Fatalf("%d leases are revoked, %d workers held", n, b.placement.holds.Len())
 		}
 		b.ok(statusOp("w7", rota.WorkerRetired, 0)) // fewer bear fewer ordinary holds
 		b.sound()
-		if n := b.placement.holds.len(); n < 4 {
+		if n := b.placement.holds.Len(); n < 4 {
 			b.t.Fatalf("%d workers are held", n)
 		}
 	})

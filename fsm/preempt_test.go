@@ -76,8 +76,8 @@ func TestPreemption(t *testing.T) {
 		b.submit("crit", priority(0))
 		b.submit("high", priority(1))
 		b.wantsRevoked("back")
-		h := b.placement.holds.get("crit")
-		if h == nil || h.worker != "w" || !h.preempted || h.revoked != 1 {
+		h := b.placement.holds.Get("crit")
+		if h == nil || h.Worker != "w" || !h.Preempted || h.Revoked != 1 {
 			b.t.Fatalf("hold %+v", h)
 		}
 		b.refuses(rota.KindStale, "lease", verb(rota.VerbRenew, l))
@@ -91,7 +91,7 @@ func TestPreemption(t *testing.T) {
 			got.Decision.Reasoning != (rota.Reasoning{Rule: rota.ReasoningByPreemption, N: 1}) {
 			b.t.Fatalf("placed %+v", placed)
 		}
-		if b.placement.holds.len() != 0 || b.placement.registry.preempting != 0 {
+		if b.placement.holds.Len() != 0 || b.placement.registry.preempting != 0 {
 			b.t.Fatal("the hold outlives the placement")
 		}
 	})
@@ -102,7 +102,7 @@ func TestPreemption(t *testing.T) {
 		events := b.entry(roundOps(b)...).Events
 		i := slices.IndexFunc(events, func(e rota.Event) bool { return e.Kind == rota.EventWorkerHeld })
 		if i < 0 || events[i].Text != "PREEMPTED" || events[i].Payload != `{"revoked":1}` || events[i].Job != "crit" ||
-			events[i].Worker != "w" || events[i].Epoch != b.head.epoch {
+			events[i].Worker != "w" || events[i].Epoch != b.Header.Epoch {
 			b.t.Fatalf("events %+v", events)
 		}
 	})
@@ -225,7 +225,7 @@ func TestPreemptionIsCheckedAnew(t *testing.T) {
 		for _, l := range leases {
 			p.Leases = append(p.Leases, l.ID[:])
 		}
-		return opsOf([]*fsmpb.Round{{Epoch: b.head.epoch + 1, Queue: "default", Preempts: []*fsmpb.Preempt{p}}})[0]
+		return opsOf([]*fsmpb.Round{{Epoch: b.Header.Epoch + 1, Queue: "default", Preempts: []*fsmpb.Preempt{p}}})[0]
 	}
 	drops := func(why string, o *fsmpb.Op) {
 		t.Helper()
@@ -233,7 +233,7 @@ func TestPreemptionIsCheckedAnew(t *testing.T) {
 		if len(events) != 1 || events[0].Kind != rota.EventAssignmentDropped || events[0].Text != why {
 			t.Fatalf("events %+v, %s is wanted", events, why)
 		}
-		if b.placement.holds.len() != 0 {
+		if b.placement.holds.Len() != 0 {
 			t.Fatalf("%s: a worker is held", why)
 		}
 	}
@@ -293,11 +293,11 @@ func TestPreemptionHoldEnds(t *testing.T) {
 		b.pass(600_000)
 		events := b.entry(roundOps(b)...).Events
 		i := slices.IndexFunc(events, func(e rota.Event) bool { return e.Kind == rota.EventWorkerHeld })
-		if i < 0 || events[i].Text != "ENDED HOLD_MAX" || b.placement.holds.len() != 0 {
-			t.Fatalf("events %+v, %d holds", events, b.placement.holds.len())
+		if i < 0 || events[i].Text != "ENDED HOLD_MAX" || b.placement.holds.Len() != 0 {
+			t.Fatalf("events %+v, %d holds", events, b.placement.holds.Len())
 		}
 		b.revoked() // and comes anew, at the same worker, at no further cost
-		if h := b.placement.holds.get("crit"); h == nil || h.worker != "w" || h.revoked != 0 {
+		if h := b.placement.holds.Get("crit"); h == nil || h.Worker != "w" || h.Revoked != 0 {
 			t.Fatalf("hold %+v", h)
 		}
 	})
@@ -308,7 +308,7 @@ func TestPreemptionHoldEnds(t *testing.T) {
 		if l := b.match()["crit"]; l.Worker != "v" {
 			t.Fatalf("lease %+v", l)
 		}
-		if b.placement.holds.len() != 0 {
+		if b.placement.holds.Len() != 0 {
 			t.Fatal("the worker is held still")
 		}
 	})
@@ -316,7 +316,7 @@ func TestPreemptionHoldEnds(t *testing.T) {
 		t.Parallel()
 		b := held(t)
 		b.ok(statusOp("w", rota.WorkerDraining, 0))
-		if b.placement.holds.len() != 0 {
+		if b.placement.holds.Len() != 0 {
 			t.Fatal("the worker is held still")
 		}
 	})
@@ -362,7 +362,7 @@ func TestPreemptionCountsALeaseOnce(t *testing.T) {
 	b.background("two", "w", cpuJob(1000))
 	b.submit("crit", priority(0), cpuJob(2000))
 	op := &fsmpb.Preempt{Job: "crit", Worker: "w", Leases: [][]byte{one.ID[:], one.ID[:]}}
-	events := b.entry(opsOf([]*fsmpb.Round{{Epoch: b.head.epoch + 1, Queue: "default", Preempts: []*fsmpb.Preempt{op}}})...).Events
+	events := b.entry(opsOf([]*fsmpb.Round{{Epoch: b.Header.Epoch + 1, Queue: "default", Preempts: []*fsmpb.Preempt{op}}})...).Events
 	if len(events) != 1 || events[0].Text != "NO_ROOM_TO_GAIN" {
 		t.Fatalf("events %+v", events)
 	}

@@ -15,7 +15,7 @@ func TestPresets_goByRules(t *testing.T) {
 	b := newBench(t)
 	b.ok(presetOp("stayed", "dfps"))
 	b.ok(presetOp("forged", "fluxforge"))
-	of := func(q rota.QueueName) rota.QueuePolicy { return b.queues.get(q).policy }
+	of := func(q rota.QueueName) rota.QueuePolicy { return b.QueueTable.Get(q).Policy }
 	if p := of("stayed"); p.OldestEvery != 20 || p.DispatchIntervalMs != 250 {
 		t.Errorf("dfps under rules version 1: %+v", p)
 	}

@@ -79,7 +79,7 @@ func TestReportProof(t *testing.T) {
 		if rota.JobState(o.GetJobState()) != rota.JobDelayed {
 			b.t.Fatalf("outcome %v", o)
 		}
-		p := &b.queues.get("default").policy
+		p := &b.QueueTable.Get("default").Policy
 		j := b.state("j", rota.JobDelayed)
 		if j.Attempt != 1 || j.Reason != rota.ReasonProofInvalid || j.Error != "hash differs" || len(j.Attempts) != 1 ||
 			j.Due.Clock != b.now+rota.Clock(sched.BackoffMs("j", 0, p)) {

@@ -48,7 +48,7 @@ func TestModel(t *testing.T) {
 			"hold_after", rapid.SampledFrom([]string{"0", "1000", "30000"}).Draw(rt, "hold_after"),
 			"hold_max", rapid.SampledFrom([]string{"1", "2000", "600000"}).Draw(rt, "hold_max")))
 		r.fraud = rapid.Bool().Draw(rt, "fraud")
-		r.model = newModel(r.b.queues.get("default").policy)
+		r.model = newModel(r.b.QueueTable.Get("default").Policy)
 		for range rapid.IntRange(1, 300).Draw(rt, "steps") + 20 {
 			r.step()
 			r.compare()
@@ -268,7 +268,7 @@ func (r *race) compare() {
 			r.Fatalf("the log of %s is %q, %v; the model has %q", lease, got, ok, want)
 		}
 	}
-	if known := r.b.jobs.len() + r.b.ended.tombs.len(); known != len(r.model.jobs) {
+	if known := r.b.JobTable.Len() + r.b.ended.tombs.Len(); known != len(r.model.jobs) {
 		r.Fatalf("%d jobs are known, the model says %d", known, len(r.model.jobs))
 	}
 	for id, want := range r.model.jobs {
@@ -284,7 +284,7 @@ func (r *race) compare() {
 			r.Fatalf("lease of %s runs to %d, the model says %d", id, got.Lease.Deadline, l.deadline)
 		}
 	}
-	if got := r.b.leasing.leases.len(); got != len(r.model.leases) {
+	if got := r.b.leasing.leases.Len(); got != len(r.model.leases) {
 		r.Fatalf("%d leases are open, the model says %d", got, len(r.model.leases))
 	}
 	for id, w := range r.model.workers {

@@ -94,8 +94,8 @@ func TestQueue(t *testing.T) {
 		b.worker("w", 10, func(w *rota.WorkerSpec) { w.Queues = append(w.Queues, "q2") })
 		for range 3 {
 			for i := range 10 {
-				b.submit(fmt.Sprintf("d%d-%d", b.head.index, i))
-				b.submit(fmt.Sprintf("q%d-%d", b.head.index, i), func(s *rota.JobSpec) { s.Queue = "q2" })
+				b.submit(fmt.Sprintf("d%d-%d", b.Header.Index, i))
+				b.submit(fmt.Sprintf("q%d-%d", b.Header.Index, i), func(s *rota.JobSpec) { s.Queue = "q2" })
 			}
 			for _, l := range b.match() {
 				b.ok(verb(rota.VerbComplete, l))
@@ -105,8 +105,8 @@ func TestQueue(t *testing.T) {
 			b.ok(queueOp("default", "weight", "1"))
 			b.ok(queueOp("q2", "weight", "1000000"))
 		}
-		if q := b.queues.get("default"); q.turn > 100 {
-			t.Fatalf("turn %d", q.turn)
+		if q := b.QueueTable.Get("default"); q.Turn > 100 {
+			t.Fatalf("turn %d", q.Turn)
 		}
 	})
 }

@@ -4,29 +4,30 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
 // own gives a job a jobLife to write to; j is editable.
-func (m *lifecycle) own(j *jobRow) {
-	if j.jobLife != noLife {
+func (m *lifecycle) own(j *state.JobRow) {
+	if j.JobLife != state.NoLife {
 		return
 	}
 	if n := len(m.placement.lives); n > 0 {
-		j.jobLife, m.placement.lives = m.placement.lives[n-1], m.placement.lives[:n-1]
+		j.JobLife, m.placement.lives = m.placement.lives[n-1], m.placement.lives[:n-1]
 		return
 	}
-	j.jobLife = new(jobLife)
+	j.JobLife = new(state.JobLife)
 }
 
 // emptyJob makes a row that nobody holds new, and keeps its jobLife for another.
-func (m *lifecycle) emptyJob(j *jobRow) {
-	if life := j.jobLife; life != noLife && len(m.placement.lives) < spareMost {
-		*life = jobLife{}
+func (m *lifecycle) emptyJob(j *state.JobRow) {
+	if life := j.JobLife; life != state.NoLife && len(m.placement.lives) < state.SpareMost {
+		*life = state.JobLife{}
 		m.placement.lives = append(m.placement.lives, life)
 	}
-	*j = jobRow{}
+	*j = state.JobRow{}
 }
 
 func againOutcome(id rota.JobID, state rota.JobState, same bool) *fsmpb.Outcome {
@@ -59,17 +60,17 @@ func (m *lifecycle) classFits(spec *rota.JobSpec) bool {
 
 // start gives a new or revived job its first state: DELAYED while its delay or
 // its date is to come, else QUEUED.
-func (m *lifecycle) start(j *jobRow) { m.startAfter(j, 0) }
+func (m *lifecycle) start(j *state.JobRow) { m.startAfter(j, 0) }
 
 // startAfter is start for a job whose last worker may believe in its lease until a
 // moment: it waits for that too (SPEC §3.11).
-func (m *lifecycle) startAfter(j *jobRow, free rota.Clock) {
-	due := max(free, m.s.head.clock+rota.Clock(j.spec.Delay.Milliseconds()))
+func (m *lifecycle) startAfter(j *state.JobRow, free rota.Clock) {
+	due := max(free, m.s.Header.Clock+rota.Clock(j.Spec.Delay.Milliseconds()))
 	if until, waits := m.leasing.awaits(j); waits {
 		m.leasing.holdBack(j, due, until)
 		return
 	}
-	if due > m.s.head.clock {
+	if due > m.s.Header.Clock {
 		m.delayFor(j, due)
 		return
 	}
@@ -78,96 +79,96 @@ func (m *lifecycle) startAfter(j *jobRow, free rota.Clock) {
 
 // delayFor is delay for a job that begins to wait, which is told; a backoff is told as a
 // retry.
-func (m *lifecycle) delayFor(j *jobRow, due rota.Clock) {
+func (m *lifecycle) delayFor(j *state.JobRow, due rota.Clock) {
 	m.delay(j, due)
-	m.emitDelayed(j, dueAt(m.s.head.now().At(due)))
+	m.emitDelayed(j, state.DueAt(m.s.Header.Now().At(due)))
 }
 
-func (m *lifecycle) emitDelayed(j *jobRow, until string) {
-	m.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobDelayed, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
+func (m *lifecycle) emitDelayed(j *state.JobRow, until string) {
+	m.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobDelayed, Job: j.Spec.ID, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant, Attempt: j.Attempt,
 		Payload: until})
 }
 
 // delay puts a job to sleep until a moment on the clock.
-func (m *lifecycle) delay(j *jobRow, due rota.Clock) {
+func (m *lifecycle) delay(j *state.JobRow, due rota.Clock) {
 	m.own(j)
-	j.due = due
-	m.s.timers.wake.set(string(j.spec.ID), 0, int64(due))
+	j.Due = due
+	m.s.Timers.Wake.Refile(string(j.Spec.ID), 0, int64(due))
 	m.placement.move(j, rota.JobDelayed)
 }
 
 // wakeOrDate queues a job whose delay is over, or lets it wait for its date.
-func (m *lifecycle) wakeOrDate(j *jobRow) {
-	id := string(j.spec.ID)
-	if j.due != 0 {
-		m.s.timers.wake.set(id, int64(j.due), 0)
-		j.due = 0
+func (m *lifecycle) wakeOrDate(j *state.JobRow) {
+	id := string(j.Spec.ID)
+	if j.Due != 0 {
+		m.s.Timers.Wake.Refile(id, int64(j.Due), 0)
+		j.Due = 0
 	}
-	if rota.DateOf(j.spec.NotBefore) > m.s.head.date() && j.enqueued == 0 && !m.undated(j) {
+	if rota.DateOf(j.Spec.NotBefore) > m.s.Header.Date() && j.Enqueued == 0 && !m.undated(j) {
 		m.own(j)
-		j.dueDate = rota.DateOf(j.spec.NotBefore)
-		m.s.timers.dated.set(id, 0, int64(j.dueDate))
-		if j.state != rota.JobDelayed {
+		j.DueDate = rota.DateOf(j.Spec.NotBefore)
+		m.s.Timers.Dated.Refile(id, 0, int64(j.DueDate))
+		if j.State != rota.JobDelayed {
 			m.placement.move(j, rota.JobDelayed)
-			m.emitDelayed(j, dueAt(m.s.head.now().On(j.dueDate)))
+			m.emitDelayed(j, state.DueAt(m.s.Header.Now().On(j.DueDate)))
 		}
 		return
 	}
-	if j.dueDate != 0 {
-		m.s.timers.dated.set(id, int64(j.dueDate), 0)
-		j.dueDate = 0
+	if j.DueDate != 0 {
+		m.s.Timers.Dated.Refile(id, int64(j.DueDate), 0)
+		j.DueDate = 0
 	}
 	m.enqueue(j)
 }
 
 // undated reports whether a job's date counts no more: a retry of a job by itself runs it at once.
-func (m *lifecycle) undated(j *jobRow) bool {
-	return m.s.head.rules >= outlivingRules && j.workflow == "" && j.history().life > 0
+func (m *lifecycle) undated(j *state.JobRow) bool {
+	return m.s.Header.Rules >= outlivingRules && j.Workflow == "" && j.History().Life > 0
 }
 
 // enqueue makes a job QUEUED. Its enqueue_ts is when it first became so, and
 // stays through retries (SPEC §5.0).
-func (m *lifecycle) enqueue(j *jobRow) {
-	if j.enqueued == 0 {
-		j.enqueued = m.s.head.clock
-		if now := m.s.head.now(); now != j.submittedAt() {
+func (m *lifecycle) enqueue(j *state.JobRow) {
+	if j.Enqueued == 0 {
+		j.Enqueued = m.s.Header.Clock
+		if now := m.s.Header.Now(); now != j.SubmittedAt() {
 			m.own(j)
-			j.enqueuedDate = now.Date
+			j.EnqueuedDate = now.Date
 		}
 	}
-	m.placement.enterTier(j, m.s.queues.get(j.spec.Queue))
+	m.placement.enterTier(j, m.s.QueueTable.Get(j.Spec.Queue))
 	m.placement.move(j, rota.JobQueued)
-	m.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobEnqueued, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt})
+	m.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobEnqueued, Job: j.Spec.ID, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant, Attempt: j.Attempt})
 }
 
 // respec sets another spec of the same class for a pending job, and files it anew where it
 // stands in a lane. One whose priority is of another tier goes to the back of that tier, as
 // if it were submitted there. Its end by ttl_abs changes with timeToLive alone; j is editable.
-func (m *lifecycle) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive bool) {
-	queued := j.state == rota.JobQueued
+func (m *lifecycle) respec(j *state.JobRow, q *state.QueueRow, spec *rota.JobSpec, timeToLive bool) {
+	queued := j.State == rota.JobQueued
 	if queued {
-		i := m.placement.registry.queues[q.name]
-		i.pending.Remove(j.item)
-		i.countTier(j, &q.policy, -1)
+		i := m.placement.registry.queues[q.Name]
+		i.pending.Remove(j.Item)
+		i.countTier(j, &q.Policy, -1)
 	}
-	from, due := tierOf(j, &q.policy), j.expires()
-	j.spec = m.s.specs.keep(spec)
-	j.specHash = m.s.specs.hash(&m.s.ledger.enc, j.spec)
-	if to := tierOf(j, &q.policy); j.tierSeq != 0 && to != from {
-		j.tier = to
+	from, due := tierOf(j, &q.Policy), j.Expires()
+	j.Spec = m.s.Specs.Keep(spec)
+	j.SpecHash = m.s.Specs.Hash(&m.s.Ledger.Enc, j.Spec)
+	if to := tierOf(j, &q.Policy); j.TierSeq != 0 && to != from {
+		j.Tier = to
 		m.placement.toBack(j)
 	}
 	if timeToLive {
 		ttl := spec.TTL.Milliseconds()
 		if ttl == 0 {
-			ttl = q.policy.TTLAbsMs
+			ttl = q.Policy.TTLAbsMs
 		}
-		if j.expireAbs = 0; ttl > 0 {
-			j.expireAbs = max(j.submitted, j.history().since) + rota.Clock(ttl)
+		if j.ExpireAbs = 0; ttl > 0 {
+			j.ExpireAbs = max(j.Submitted, j.History().Since) + rota.Clock(ttl)
 		}
 	}
-	if by := j.expires(); by != due {
-		m.s.timers.expire.set(string(j.spec.ID), int64(due), int64(by))
+	if by := j.Expires(); by != due {
+		m.s.Timers.Expire.Refile(string(j.Spec.ID), int64(due), int64(by))
 	}
 	if !queued {
 		return
@@ -177,13 +178,13 @@ func (m *lifecycle) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLiv
 }
 
 // putBack puts a QUEUED job that was taken out of its lane where it stands now; j is editable.
-func (pl *placement) putBack(j *jobRow, q *queueRow) {
-	i := pl.registry.queues[q.name]
+func (pl *placement) putBack(j *state.JobRow, q *state.QueueRow) {
+	i := pl.registry.queues[q.Name]
 	item := pl.itemOf(j, q) // the old one may be a round's
-	j.item = &item
-	pl.admission.syncLanes(i, q, j.spec.Tenant)
-	i.pending.Add(j.item)
-	i.countTier(j, &q.policy, 1)
+	j.Item = &item
+	pl.admission.syncLanes(i, q, j.Spec.Tenant)
+	i.pending.Add(j.Item)
+	i.countTier(j, &q.Policy, 1)
 	pl.timePromotion(q, i)
 }
 

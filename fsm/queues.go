@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
@@ -17,55 +18,55 @@ import (
 // anybody's place: enqueue times stay, the order is computed anew.
 func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 	name := rota.QueueName(op.GetName())
-	policy, expected, err := pl.wantQueue(op, pl.s.journal.owner())
+	policy, expected, err := pl.wantQueue(op, pl.s.Journal.Owner())
 	if err != nil {
 		return entry.Refused(err)
 	}
-	q := pl.s.queues.get(name)
-	if q != nil && q.says(&policy, expected) {
+	q := pl.s.QueueTable.Get(name)
+	if q != nil && q.Says(&policy, expected) {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := pl.s.journal.matches(queueText(q, name)); err != nil {
+	if err := pl.s.Journal.Matches(queueText(q, name)); err != nil {
 		return entry.Refused(err)
 	}
 	if q == nil {
 		pl.addQueue(name, policy)
-		pl.s.queues.edit(name).expected = expected
+		pl.s.QueueTable.Edit(name).Expected = expected
 		return &fsmpb.Outcome{}
 	}
-	q = pl.s.queues.edit(name)
-	q.drainTo, q.drainFrom = "", "" // who sets it keeps it
+	q = pl.s.QueueTable.Edit(name)
+	q.DrainTo, q.DrainFrom = "", "" // who sets it keeps it
 	pl.changeQueue(q, policy, expected)
 	return &fsmpb.Outcome{Existed: true}
 }
 
 // queueText returns the name of a queue for refusals, and its version, "" for nil.
-func queueText(q *queueRow, name rota.QueueName) (what, etag string) {
+func queueText(q *state.QueueRow, name rota.QueueName) (what, etag string) {
 	what = fmt.Sprintf("queue %q", name)
 	if q != nil {
-		etag = q.etag()
+		etag = q.Etag()
 	}
 	return what, etag
 }
 
 // wantQueue returns the policy that an operation would give a queue, or its refusal; it changes nothing.
-func (pl *placement) wantQueue(op *fsmpb.SetQueue, by rota.Principal) (rota.QueuePolicy, []expectedTime, error) {
+func (pl *placement) wantQueue(op *fsmpb.SetQueue, by rota.Principal) (rota.QueuePolicy, []state.ExpectedTime, error) {
 	name := rota.QueueName(op.GetName())
 	policy := rota.StandardPolicy()
 	if err := rota.CheckID("queue", name); err != nil {
 		return policy, nil, err
 	}
-	if pl.s.head.cluster == "" {
+	if pl.s.Header.Cluster == "" {
 		return policy, nil, rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
 	}
-	q := pl.s.queues.get(name)
-	var expected []expectedTime
+	q := pl.s.QueueTable.Get(name)
+	var expected []state.ExpectedTime
 	if q != nil {
-		policy, expected = q.policy, q.expected
+		policy, expected = q.Policy, q.Expected
 	}
 	if op.GetPreset() != "" {
 		var err error
-		if policy, err = rota.PresetPolicyOf(pl.s.head.rules, op.GetPreset()); err != nil {
+		if policy, err = rota.PresetPolicyOf(pl.s.Header.Rules, op.GetPreset()); err != nil {
 			return policy, nil, err
 		}
 	}
@@ -107,7 +108,7 @@ func (pl *placement) wantQueue(op *fsmpb.SetQueue, by rota.Principal) (rota.Queu
 
 // mayAddQueue refuses a new queue if a limit is reached.
 func (pl *placement) mayAddQueue(by rota.Principal) error {
-	if pl.s.queues.len() >= limits.MaxQueues {
+	if pl.s.QueueTable.Len() >= limits.MaxQueues {
 		return exhausted("queue", "%d queues exist: no more are taken", limits.MaxQueues)
 	}
 	if err := pl.admission.admitBytes(nil, "", 1); err != nil {
@@ -124,44 +125,44 @@ func PreviewQueue(vw *View, op *fsmpb.Op) (rota.Queue, error) {
 	if err != nil {
 		return rota.Queue{}, err
 	}
-	was := vw.m.queues.get(name)
-	if was == nil || !was.says(&policy, expected) {
+	was := vw.m.QueueTable.Get(name)
+	if was == nil || !was.Says(&policy, expected) {
 		what, etag := queueText(was, name)
 		if err := access.Matches(op.GetIfMatch(), what, etag); err != nil {
 			return rota.Queue{}, err
 		}
 	}
-	made := queueRow{policy: policy, expected: expected}
+	made := state.QueueRow{Policy: policy, Expected: expected}
 	if was == nil {
 		usual := rota.StandardPolicy()
 		changes := append([]rota.SettingChange{{Key: "preset", To: policy.Preset}}, usual.Differences(&policy)...)
-		return rota.Queue{Name: name, Policy: policy, ETag: made.etag(), Changes: append(changes, expectedChanges(nil, expected)...)}, nil
+		return rota.Queue{Name: name, Policy: policy, ETag: made.Etag(), Changes: append(changes, expectedChanges(nil, expected)...)}, nil
 	}
 	q := vw.queueWords(was)
-	q.Policy, q.ETag = policy, made.etag()
-	if was.policy.Preset != policy.Preset {
-		q.Changes = append(q.Changes, rota.SettingChange{Key: "preset", From: was.policy.Preset, To: policy.Preset})
+	q.Policy, q.ETag = policy, made.Etag()
+	if was.Policy.Preset != policy.Preset {
+		q.Changes = append(q.Changes, rota.SettingChange{Key: "preset", From: was.Policy.Preset, To: policy.Preset})
 	}
-	q.Changes = append(append(q.Changes, was.policy.Differences(&policy)...), expectedChanges(was.expected, expected)...)
-	if was.drainTo != "" {
-		q.Changes = append(q.Changes, rota.SettingChange{Key: "drain_to", From: string(was.drainTo)})
+	q.Changes = append(append(q.Changes, was.Policy.Differences(&policy)...), expectedChanges(was.Expected, expected)...)
+	if was.DrainTo != "" {
+		q.Changes = append(q.Changes, rota.SettingChange{Key: "drain_to", From: string(was.DrainTo)})
 	}
 	return q, nil
 }
 
 // expectedChanges lists the types whose expected times differ; both lists are sorted by type.
-func expectedChanges(from, to []expectedTime) (changes []rota.SettingChange) {
+func expectedChanges(from, to []state.ExpectedTime) (changes []rota.SettingChange) {
 	for len(from)+len(to) > 0 {
 		var c rota.SettingChange
 		switch {
-		case len(to) == 0 || len(from) > 0 && from[0].typ < to[0].typ:
-			c = rota.SettingChange{Key: expectedKey(from[0]), From: fmt.Sprint(from[0].ms)}
+		case len(to) == 0 || len(from) > 0 && from[0].Typ < to[0].Typ:
+			c = rota.SettingChange{Key: expectedKey(from[0]), From: fmt.Sprint(from[0].Ms)}
 			from = from[1:]
-		case len(from) == 0 || to[0].typ < from[0].typ:
-			c = rota.SettingChange{Key: expectedKey(to[0]), To: fmt.Sprint(to[0].ms)}
+		case len(from) == 0 || to[0].Typ < from[0].Typ:
+			c = rota.SettingChange{Key: expectedKey(to[0]), To: fmt.Sprint(to[0].Ms)}
 			to = to[1:]
 		default:
-			c = rota.SettingChange{Key: expectedKey(to[0]), From: fmt.Sprint(from[0].ms), To: fmt.Sprint(to[0].ms)}
+			c = rota.SettingChange{Key: expectedKey(to[0]), From: fmt.Sprint(from[0].Ms), To: fmt.Sprint(to[0].Ms)}
 			from, to = from[1:], to[1:]
 		}
 		if c.From != c.To {
@@ -171,21 +172,21 @@ func expectedChanges(from, to []expectedTime) (changes []rota.SettingChange) {
 	return changes
 }
 
-func expectedKey(x expectedTime) string { return "expected." + string(x.typ) }
+func expectedKey(x state.ExpectedTime) string { return "expected." + string(x.Typ) }
 
-func (pl *placement) changeQueue(q *queueRow, policy rota.QueuePolicy, expected []expectedTime) {
-	estimates := policy.Estimate != q.policy.Estimate || policy.MaxRuntimeMs != q.policy.MaxRuntimeMs || !slices.Equal(expected, q.expected)
-	foretold := policy.Estimate != q.policy.Estimate && (policy.Estimate.Learned() || q.policy.Estimate.Learned()) ||
-		policy.Ranking != q.policy.Ranking && (policy.Ranking == rota.RankSmallest || q.policy.Ranking == rota.RankSmallest)
-	reorder := foretold || rankedOtherwise(&q.policy, &policy) || estimates && policy.Ranking.Estimates()
-	tiered := policy.Ranking == rota.RankAdaptive && q.policy.Ranking != rota.RankAdaptive
-	before := sched.RulesOf(&q.policy)
-	oldWeight := uint64(q.policy.Weight)
-	if (policy.RenewalsMax < 0) != (q.policy.RenewalsMax < 0) {
+func (pl *placement) changeQueue(q *state.QueueRow, policy rota.QueuePolicy, expected []state.ExpectedTime) {
+	estimates := policy.Estimate != q.Policy.Estimate || policy.MaxRuntimeMs != q.Policy.MaxRuntimeMs || !slices.Equal(expected, q.Expected)
+	foretold := policy.Estimate != q.Policy.Estimate && (policy.Estimate.Learned() || q.Policy.Estimate.Learned()) ||
+		policy.Ranking != q.Policy.Ranking && (policy.Ranking == rota.RankSmallest || q.Policy.Ranking == rota.RankSmallest)
+	reorder := foretold || rankedOtherwise(&q.Policy, &policy) || estimates && policy.Ranking.Estimates()
+	tiered := policy.Ranking == rota.RankAdaptive && q.Policy.Ranking != rota.RankAdaptive
+	before := sched.RulesOf(&q.Policy)
+	oldWeight := uint64(q.Policy.Weight)
+	if (policy.RenewalsMax < 0) != (q.Policy.RenewalsMax < 0) {
 		pl.recountEndless(q, &policy)
 	}
-	old := q.policy
-	set := func() { q.policy, q.expected = policy, expected }
+	old := q.Policy
+	set := func() { q.Policy, q.Expected = policy, expected }
 	if estimates {
 		pl.reestimate(q, set)
 	} else {
@@ -193,12 +194,12 @@ func (pl *placement) changeQueue(q *queueRow, policy rota.QueuePolicy, expected 
 	}
 	switch {
 	case policy.Paused:
-		pl.endHolds(q.name, "QUEUE_PAUSED")
+		pl.endHolds(q.Name, "QUEUE_PAUSED")
 	case policy.Backfill != rota.BackfillFree && old.Backfill == rota.BackfillFree:
-		pl.endHolds(q.name, "BACKFILL") // reservations stand for them
+		pl.endHolds(q.Name, "BACKFILL") // reservations stand for them
 	}
 	if weight := uint64(policy.Weight); weight != oldWeight {
-		pl.setTurn(q, rescale(q.turn, weight, oldWeight)) // the queue keeps its place among the others
+		pl.setTurn(q, rescale(q.Turn, weight, oldWeight)) // the queue keeps its place among the others
 	}
 	if policy.Tiers != old.Tiers {
 		pl.spreadTiers(q)
@@ -210,16 +211,16 @@ func (pl *placement) changeQueue(q *queueRow, policy rota.QueuePolicy, expected 
 		pl.typeStats.foreseeAll(q)
 	}
 	if reorder {
-		pl.refile(q, pl.registry.queues[q.name])
+		pl.refile(q, pl.registry.queues[q.Name])
 	}
 	if policy.WorkerLossesMax == 0 && old.WorkerLossesMax > 0 {
-		pl.clearQueue(q.name)
+		pl.clearQueue(q.Name)
 	}
-	pl.timePromotion(q, pl.registry.queues[q.name])
+	pl.timePromotion(q, pl.registry.queues[q.Name])
 	pl.changeRules(q, before)
 	pl.admission.reviewQueue(q, &old)
 	pl.shorten(q, &old)
-	pl.s.journal.emit(rota.Event{Kind: rota.EventQueueChanged, Queue: q.name, Text: policy.Preset})
+	pl.s.Journal.Emit(rota.Event{Kind: rota.EventQueueChanged, Queue: q.Name, Text: policy.Preset})
 }
 
 // rankedOtherwise reports whether keys or the draw differ between two policies.
@@ -231,26 +232,26 @@ func rankedOtherwise(a, b *rota.QueuePolicy) bool {
 
 // refile builds a queue's lanes anew; it walks all live jobs, which only an
 // operator's change of ranking may cost.
-func (pl *placement) refile(q *queueRow, i *queueIndex) {
+func (pl *placement) refile(q *state.QueueRow, i *queueIndex) {
 	i.pending.Forget()
 	kr := pl.keyring
 	kr.restoring = true
 	defer func() { kr.restoring = false }()
 	i.pending = pl.newPending(q)
 	pl.admission.initLanes(q, i)
-	pl.s.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
-		if j.state == rota.JobQueued && j.spec.Queue == q.name {
+	pl.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
+		if j.State == rota.JobQueued && j.Spec.Queue == q.Name {
 			// The item is derived: the row's canonical bytes do not change.
 			item := pl.itemOf(j, q)
-			j.item = &item
-			pl.admission.syncLanes(i, q, j.spec.Tenant)
-			i.pending.Add(j.item)
+			j.Item = &item
+			pl.admission.syncLanes(i, q, j.Spec.Tenant)
+			i.pending.Add(j.Item)
 		}
 		return true
 	})
-	pl.leasing.leases.scan(func(_ string, l *leaseRow) bool {
-		if l.queue == q.name {
-			i.share(l.tenant, i.open.get(l.tenant), pl.admission.limitsOf(l.tenant).Weight)
+	pl.leasing.leases.Scan(func(_ string, l *state.LeaseRow) bool {
+		if l.Queue == q.Name {
+			i.share(l.Tenant, i.open.Get(l.Tenant), pl.admission.limitsOf(l.Tenant).Weight)
 		}
 		return true
 	})
@@ -263,7 +264,7 @@ func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 	if err := rota.CheckID("queue", name); err != nil {
 		return entry.Refused(err)
 	}
-	q := pl.s.queues.get(name)
+	q := pl.s.QueueTable.Get(name)
 	switch {
 	case name == rota.DefaultQueue:
 		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "queue %q is where jobs go that name none, it stays: `rota queue pause %s` "+
@@ -271,16 +272,16 @@ func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 	case q == nil:
 		return &fsmpb.Outcome{Existed: true} // deleted already, or never made
 	}
-	if err := pl.s.journal.matches(queueText(q, name)); err != nil {
+	if err := pl.s.Journal.Matches(queueText(q, name)); err != nil {
 		return entry.Refused(err)
 	}
 	switch {
 	case op.GetDrainTo() != "":
 		return pl.drainQueue(q, rota.QueueName(op.GetDrainTo()))
-	case q.live() > 0:
+	case q.Live() > 0:
 		holds := "live jobs"
 		if pl.tells(access.Everything, name) {
-			holds = fmt.Sprintf("%d live jobs", q.live())
+			holds = fmt.Sprintf("%d live jobs", q.Live())
 		}
 		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "queue %q holds %s: let them end, cancel them, or move them with "+
 			"`rota queue delete %s --drain-to OTHER`", name, holds, name))
@@ -289,8 +290,8 @@ func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 }
 
 // forgetQueue forgets a queue without live jobs, unless something names it.
-func (pl *placement) forgetQueue(q *queueRow) *fsmpb.Outcome {
-	name := q.name
+func (pl *placement) forgetQueue(q *state.QueueRow) *fsmpb.Outcome {
+	name := q.Name
 	if err := pl.stays(name); err != nil {
 		return entry.Refused(err)
 	}
@@ -298,53 +299,53 @@ func (pl *placement) forgetQueue(q *queueRow) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "the workers of %d ended jobs of queue %q have not confirmed that they have "+
 			"stopped: delete it once they have, or their leases have ended", n, name))
 	}
-	if pl.s.ledger.named(q) {
+	if pl.s.Ledger.Named(q) {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "a workflow names queue %q: wait until it has ended and is forgotten", name))
 	}
 	pl.admission.forgetQueue(name)
 	pl.typeStats.forgetQueue(name)
 	i := pl.registry.queues[name]
-	pl.s.timers.promote.set(string(name), int64(i.promoteDue), 0)
+	pl.s.Timers.Promote.Refile(string(name), int64(i.promoteDue), 0)
 	delete(pl.registry.queues, name)
 	pl.registry.supply.DropQueue(name)
-	pl.access.hold(q.by, access.OwnsQueue, -1)
-	pl.s.queues.drop(name)
+	pl.access.hold(q.By, access.OwnsQueue, -1)
+	pl.s.QueueTable.Drop(name)
 	pl.fleet.reviewWorkers(name)
-	pl.s.journal.emit(rota.Event{Kind: rota.EventQueueDeleted, Queue: name})
+	pl.s.Journal.Emit(rota.Event{Kind: rota.EventQueueDeleted, Queue: name})
 	return &fsmpb.Outcome{}
 }
 
 // drainQueue takes one step of emptying a queue into another one (SPEC §21.5): it takes no more
 // submissions, some of its pending jobs move, and once nothing names it, it is forgotten. A
 // repetition is the next step; whoever asks, it goes on where the last one stopped.
-func (pl *placement) drainQueue(q *queueRow, into rota.QueueName) *fsmpb.Outcome {
+func (pl *placement) drainQueue(q *state.QueueRow, into rota.QueueName) *fsmpb.Outcome {
 	if err := rota.CheckID("drain_to", into); err != nil {
 		return entry.Refused(err)
 	}
-	switch to := pl.s.queues.get(into); {
-	case into == q.name:
+	switch to := pl.s.QueueTable.Get(into); {
+	case into == q.Name:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "drain_to", "queue %q cannot move its jobs to itself: name another queue", into))
 	case to == nil:
 		return entry.Refused(noQueue(into))
-	case to.drainTo != "":
+	case to.DrainTo != "":
 		return entry.Refused(leaving(to))
 	}
-	if err := pl.stays(q.name); err != nil {
+	if err := pl.stays(q.Name); err != nil {
 		return entry.Refused(err)
 	}
-	left := func() int64 { return q.live() + pl.lingers(q.name) }
+	left := func() int64 { return q.Live() + pl.lingers(q.Name) }
 	if left() == 0 {
 		return pl.forgetQueue(q)
 	}
-	q = pl.s.queues.edit(q.name)
-	if q.drainTo != into {
-		q.drainTo, q.drainFrom = into, ""
-		pl.s.journal.emit(rota.Event{Kind: rota.EventQueueChanged, Queue: q.name, Text: q.policy.Preset})
+	q = pl.s.QueueTable.Edit(q.Name)
+	if q.DrainTo != into {
+		q.DrainTo, q.DrainFrom = into, ""
+		pl.s.Journal.Emit(rota.Event{Kind: rota.EventQueueChanged, Queue: q.Name, Text: q.Policy.Preset})
 	}
 	for _, id := range pl.movable(q) {
-		pl.moveJob(pl.s.jobs.edit(id), into)
+		pl.moveJob(pl.s.JobTable.Edit(id), into)
 	}
-	if left() > 0 || pl.s.ledger.named(q) {
+	if left() > 0 || pl.s.Ledger.Named(q) {
 		return &fsmpb.Outcome{Left: uint64(max(left(), 1))}
 	}
 	return pl.forgetQueue(q)
@@ -353,21 +354,21 @@ func (pl *placement) drainQueue(q *queueRow, into rota.QueueName) *fsmpb.Outcome
 // movable returns the next pending jobs of a queue that is drained, in the order of their ids
 // from where the last step stopped, and moves that place on. A node of a workflow stays, as its
 // workflow names the queue; so does a job of requirements that the other queue has no room for.
-func (pl *placement) movable(q *queueRow) (ids []rota.JobID) {
+func (pl *placement) movable(q *state.QueueRow) (ids []rota.JobID) {
 	looked, end := 0, true
-	pl.s.jobs.tree.Ascend(q.drainFrom, func(id rota.JobID, j *jobRow) bool {
+	pl.s.JobTable.Tree.Ascend(q.DrainFrom, func(id rota.JobID, j *state.JobRow) bool {
 		if looked == limits.DrainLooks || len(ids) == limits.DrainMoves {
-			q.drainFrom, end = id, false
+			q.DrainFrom, end = id, false
 			return false
 		}
 		looked++
-		if j.spec.Queue == q.name && !j.state.Leased() && j.workflow == "" {
+		if j.Spec.Queue == q.Name && !j.State.Leased() && j.Workflow == "" {
 			ids = append(ids, id)
 		}
 		return true
 	})
 	if end {
-		q.drainFrom = "" // what came back from a lease meanwhile is found from the start
+		q.DrainFrom = "" // what came back from a lease meanwhile is found from the start
 	}
 	return ids
 }
@@ -375,45 +376,45 @@ func (pl *placement) movable(q *queueRow) (ids []rota.JobID) {
 // moveJob takes a pending job to another queue: its place by age, its dates and the hash by
 // which its submission is known again stay. The other queue's queue_cap is not asked, as the job
 // was admitted once.
-func (pl *placement) moveJob(j *jobRow, into rota.QueueName) {
-	st := j.state
-	spec := j.spec.words()
+func (pl *placement) moveJob(j *state.JobRow, into rota.QueueName) {
+	st := j.State
+	spec := j.Spec.Words()
 	spec.Queue = into
 	if !pl.life.classFits(&spec) {
 		return
 	}
-	from := pl.s.queues.edit(j.spec.Queue)
+	from := pl.s.QueueTable.Edit(j.Spec.Queue)
 	if st == rota.JobQueued {
 		pl.unfile(j, from)
-		if h := pl.holds.get(spec.ID); h != nil {
+		if h := pl.holds.Get(spec.ID); h != nil {
 			pl.endHold(h, "JOB_MOVED")
 		}
 	}
-	from.count(st, -1)
-	pl.registry.supply.Release(j.class)
+	from.Count(st, -1)
+	pl.registry.supply.Release(j.Class)
 	pl.life.own(j)
-	past := *j.history()
-	past.content, past.changes = j.firstContent(), past.changes+1
-	moved := pl.s.newJob() // a row of its own, as what counts for a queue never changes it
-	*moved, j.jobLife = *j, noLife
-	pl.s.jobs.drop(spec.ID)
+	past := *j.History()
+	past.Content, past.Changes = j.FirstContent(), past.Changes+1
+	moved := pl.s.NewJob() // a row of its own, as what counts for a queue never changes it
+	*moved, j.JobLife = *j, state.NoLife
+	pl.s.JobTable.Drop(spec.ID)
 	pl.keyring.leave(moved, rota.JobNone)
-	moved.spec, moved.past = pl.s.specs.keep(&spec), &past
-	moved.specHash = pl.s.specs.hash(&pl.s.ledger.enc, moved.spec)
-	moved.tier, moved.tierAt, moved.tierSeq = 0, 0, 0
-	pl.s.jobs.insert(spec.ID, moved)
+	moved.Spec, moved.Past = pl.s.Specs.Keep(&spec), &past
+	moved.SpecHash = pl.s.Specs.Hash(&pl.s.Ledger.Enc, moved.Spec)
+	moved.Tier, moved.TierAt, moved.TierSeq = 0, 0, 0
+	pl.s.JobTable.Insert(spec.ID, moved)
 	pl.classify(moved)
 	pl.keyring.enter(moved)
-	to := pl.s.queues.edit(into)
-	to.count(st, 1)
-	pl.typeStats.declareType(moved.spec, to)
+	to := pl.s.QueueTable.Edit(into)
+	to.Count(st, 1)
+	pl.typeStats.declareType(moved.Spec, to)
 	if st == rota.JobQueued {
 		pl.enterTier(moved, to)
 		pl.file(moved, to)
 	}
-	pl.s.journal.emitFor(moved, &rota.Event{Kind: rota.EventJobChanged, Job: spec.ID, Queue: into, Tenant: spec.Tenant, Attempt: moved.attempt,
-		Payload: payload(map[string]rota.QueueName{"queue": into})})
-	if to.policy.WorkerLossesMax == 0 && len(moved.history().losses) > 0 {
+	pl.s.Journal.EmitFor(moved, &rota.Event{Kind: rota.EventJobChanged, Job: spec.ID, Queue: into, Tenant: spec.Tenant, Attempt: moved.Attempt,
+		Payload: state.Payload(map[string]rota.QueueName{"queue": into})})
+	if to.Policy.WorkerLossesMax == 0 && len(moved.History().Losses) > 0 {
 		pl.clear(moved, "", func(rota.Session) bool { return true })
 	}
 }
@@ -424,17 +425,17 @@ func (pl *placement) moveJob(j *jobRow, into rota.QueueName) {
 func (pl *placement) stays(name rota.QueueName) error {
 	if s, named := pl.schedules.naming(name); named {
 		which := "a schedule"
-		if kept := pl.schedules.rows.get(s).kept; pl.tells(kept.Tenant, kept.Queue) {
+		if kept := pl.schedules.rows.Get(s).Kept; pl.tells(kept.Tenant, kept.Queue) {
 			which = fmt.Sprintf("schedule %q", s)
 		}
 		return rota.Refusef(rota.KindConflict, "queue", "the runs of %s go to queue %q: set it to another one, or delete it with "+
 			"`rota schedule delete`", which, name)
 	}
-	if pl.batches.toCome.naming.get(name) > 0 {
+	if pl.batches.toCome.naming.Get(name) > 0 {
 		return ofBatches(name)
 	}
-	if name == rota.WebhookQueue && pl.hooks.rows.len() > 0 {
-		return ofHooks(pl.hooks.rows.len())
+	if name == rota.WebhookQueue && pl.hooks.rows.Len() > 0 {
+		return ofHooks(pl.hooks.rows.Len())
 	}
 	if r := pl.keyring.naming(name); r != nil {
 		which := "a rule of keys"
@@ -448,7 +449,7 @@ func (pl *placement) stays(name rota.QueueName) error {
 
 // tells reports whether the caller of the operation at hand may read what is of a tenant and a queue.
 func (pl *placement) tells(tenant rota.TenantID, queue rota.QueueName) bool {
-	actor := pl.s.journal.caller.Actor
+	actor := pl.s.Journal.Caller.Actor
 	if actor == "" {
 		return true
 	}
@@ -458,12 +459,12 @@ func (pl *placement) tells(tenant rota.TenantID, queue rota.QueueName) bool {
 
 // drains checks what is known of queues that are drained.
 func (c *checker) drains() {
-	c.m.queues.scan(func(name rota.QueueName, q *queueRow) bool {
-		if q.drainTo == name || name == rota.DefaultQueue && q.drainTo != "" || q.drainTo == "" && q.drainFrom != "" {
-			c.fault("queue %s is drained to %q, from job %q on", name, q.drainTo, q.drainFrom)
+	c.m.QueueTable.Scan(func(name rota.QueueName, q *state.QueueRow) bool {
+		if q.DrainTo == name || name == rota.DefaultQueue && q.DrainTo != "" || q.DrainTo == "" && q.DrainFrom != "" {
+			c.fault("queue %s is drained to %q, from job %q on", name, q.DrainTo, q.DrainFrom)
 		}
-		if q.drainTo != "" && c.m.keyring.naming(name) != nil {
-			c.fault("queue %s is drained to %q, and a rule of keys is for it", name, q.drainTo)
+		if q.DrainTo != "" && c.m.keyring.naming(name) != nil {
+			c.fault("queue %s is drained to %q, and a rule of keys is for it", name, q.DrainTo)
 		}
 		return true
 	})

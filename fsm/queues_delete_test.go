@@ -85,7 +85,7 @@ func TestDeleteQueue(t *testing.T) {
 			b.ok(verb(rota.VerbComplete, l))
 		}
 		b.ok(deleteQueueOp("q"))
-		if n := b.admission.limiters.len() + b.admission.domains.len(); n != 0 {
+		if n := b.admission.limiters.Len() + b.admission.domains.Len(); n != 0 {
 			t.Errorf("%d rows are left", n)
 		}
 		b.pass(1000)
@@ -119,8 +119,8 @@ func TestDeleteQueue(t *testing.T) {
 		b.ok(SetKeyRuleOp(&rota.KeyRule{Queue: "q", Name: "account", Value: "7", Concurrency: 1}))
 		b.submit("j", queue("q"), func(s *rota.JobSpec) { s.Keys = []string{"account:7"} })
 		b.refuses(rota.KindConflict, "queue", drainOp("q", "default")) // before anything moves
-		if q := b.queues.get("q"); q.drainTo != "" || q.live() != 1 {
-			t.Errorf("it is being drained to %q, with %d jobs left", q.drainTo, q.live())
+		if q := b.QueueTable.Get("q"); q.DrainTo != "" || q.Live() != 1 {
+			t.Errorf("it is being drained to %q, with %d jobs left", q.DrainTo, q.Live())
 		}
 		b.ok(cancelOp("j"))
 		b.ok(roleOp("blind", everyRight(rota.RightQueue)...))

@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -17,8 +18,8 @@ func drainOp(name, to string) *fsmpb.Op {
 
 // inQueue lists the live jobs of a queue, in the order of their ids.
 func (b *bench) inQueue(name rota.QueueName) (ids []rota.JobID) {
-	b.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		if j.spec.Queue == name {
+	b.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
+		if j.Spec.Queue == name {
 			ids = append(ids, id)
 		}
 		return true
@@ -62,8 +63,8 @@ func TestDrainQueue(t *testing.T) {
 		if o := b.ok(drainOp("q", "r")); o.GetLeft() != 0 {
 			t.Fatal(o)
 		}
-		if b.queues.get("q") != nil || len(b.inQueue("r")) != 3 {
-			t.Errorf("q is %v, r has %v", b.queues.get("q"), b.inQueue("r"))
+		if b.QueueTable.Get("q") != nil || len(b.inQueue("r")) != 3 {
+			t.Errorf("q is %v, r has %v", b.QueueTable.Get("q"), b.inQueue("r"))
 		}
 		if o := b.ok(drainOp("q", "r")); !o.GetExisted() {
 			t.Errorf("again: %v", o)
@@ -93,7 +94,7 @@ func TestDrainQueue(t *testing.T) {
 			}
 			b.sound() // which restores it too
 		}
-		if got := len(b.inQueue("r")); got != n || b.queues.get("q") != nil {
+		if got := len(b.inQueue("r")); got != n || b.QueueTable.Get("q") != nil {
 			t.Errorf("r has %d", got)
 		}
 	})

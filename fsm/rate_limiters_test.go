@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -104,12 +105,12 @@ func TestTenantRate(t *testing.T) {
 		b := newBench(t)
 		b.ok(queueOp("default", "rate_limit_rps", "3"))
 		b.burst(9)
-		if b.admission.limiters.len() != 1 || b.View.AtRest() {
-			t.Fatalf("%d limiters, at rest %v", b.admission.limiters.len(), b.View.AtRest())
+		if b.admission.limiters.Len() != 1 || b.View.AtRest() {
+			t.Fatalf("%d limiters, at rest %v", b.admission.limiters.Len(), b.View.AtRest())
 		}
 		b.twin = b.restored()
 		b.pass(1000)
-		if b.admission.limiters.len() != 0 {
+		if b.admission.limiters.Len() != 0 {
 			t.Fatal("a full bucket has a row")
 		}
 	})
@@ -120,14 +121,14 @@ func TestTenantRate(t *testing.T) {
 		b.ok(queueOp("default", "rate_limit_rps", "1000", "tenant_window_max", "1"))
 		for i := range limits.MaxRateLimiters {
 			for _, m := range []*Machine{b.Machine, b.twin} {
-				r := &limiterRow{key: limiterKey("default", rota.TenantID(fmt.Sprint("t", i))), queue: "default",
-					tenant: rota.TenantID(fmt.Sprint("t", i)), tat: (startClock + 500) * nsPerMs}
-				m.admission.limiters.insert(r.key, r)
+				r := &state.LimiterRow{Key: state.LimiterKey("default", rota.TenantID(fmt.Sprint("t", i))), Queue: "default",
+					Tenant: rota.TenantID(fmt.Sprint("t", i)), Tat: (startClock + 500) * state.NsPerMs}
+				m.admission.limiters.Insert(r.Key, r)
 				m.admission.timeLimiter(r)
 			}
 		}
 		for _, m := range []*Machine{b.Machine, b.twin} {
-			m.ledger.settle()
+			m.Ledger.Settle()
 		}
 		o := b.refuses(rota.KindExhausted, "rate_limit_rps", submitOp(jobSpec("a")))
 		if o.GetRetryAfterMs() == 0 {
@@ -137,8 +138,8 @@ func TestTenantRate(t *testing.T) {
 		b.ok(queueOp("default", "rate_limit_rps", "0"))
 		b.submit("c")
 		b.worker("w", 9)
-		if l := b.match(); len(l) != 2 || b.admission.limiters.len() != limits.MaxRateLimiters {
-			t.Fatalf("%d were started, %d limiters", len(l), b.admission.limiters.len())
+		if l := b.match(); len(l) != 2 || b.admission.limiters.Len() != limits.MaxRateLimiters {
+			t.Fatalf("%d were started, %d limiters", len(l), b.admission.limiters.Len())
 		}
 		b.sound()
 	})
@@ -299,7 +300,7 @@ func TestPressure(t *testing.T) {
 		b.refuses(rota.KindExhausted, "rate_limit_rps", submitOp(jobSpec("a")))
 		b.pass(1000)
 		b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("a")))
-		if b.admission.limiters.len() != 0 {
+		if b.admission.limiters.Len() != 0 {
 			t.Fatal("a refusal was charged")
 		}
 		b.ok(modeOp(rota.ModeReadOnly, "x"))
@@ -419,8 +420,8 @@ func TestTenantWindow(t *testing.T) {
 		b.submit("last", tenant("ann"))
 		b.twin = b.restored()
 		b.ok(queueOp("default", "tenant_window_max", "0"))
-		if b.match()["last"].Job == "" || b.admission.limiters.len() != 0 || b.timers.limiter.Len() != 0 {
-			t.Fatalf("%d limiters without any window", b.admission.limiters.len())
+		if b.match()["last"].Job == "" || b.admission.limiters.Len() != 0 || b.Timers.Limiter.Len() != 0 {
+			t.Fatalf("%d limiters without any window", b.admission.limiters.Len())
 		}
 	})
 }

@@ -22,7 +22,7 @@ func refilled(b *bench, ops []*fsmpb.Op, exact bool) []string {
 	next := fmt.Sprint(b.View.Decide(1000))
 	rounds := b.DecideWith(a, 1000)
 	if mine, its := fmt.Sprint(rounds), fmt.Sprint(b.twin.DecideWith(a, 1000)); mine != its {
-		b.t.Fatalf("entry %d: decided with it are\n%s\nby the twin\n%s", b.head.index+1, mine, its)
+		b.t.Fatalf("entry %d: decided with it are\n%s\nby the twin\n%s", b.Header.Index+1, mine, its)
 	}
 	if faults := b.Check(); len(faults) > 0 || b.View.Digest() != before || fmt.Sprint(b.View.Decide(1000)) != next {
 		b.t.Fatalf("the decision changed the state: %q", faults)

@@ -26,7 +26,7 @@ func BenchmarkReplay(b *testing.B) {
 		runtime.GC()
 		before := cpuTime(b)
 		for i, data := range log {
-			a, err := m.Apply(m.head.index+1, 1, data)
+			a, err := m.Apply(m.Header.Index+1, 1, data)
 			if err != nil {
 				b.Fatal(err)
 			}

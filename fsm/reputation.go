@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
@@ -37,32 +38,32 @@ func (what outcome) health(p *rota.QueuePolicy) int32 {
 // countReputation changes a worker's health and what it may get (SPEC §6.2), as far as
 // the queue's policy asks for that (SPEC §16.1); w is editable, and its lease is open
 // still.
-func (fl *fleet) countReputation(w *workerRow, l *leaseRow, what outcome) {
-	now, p := fl.s.head.clock, &fl.s.queues.get(l.queue).policy
+func (fl *fleet) countReputation(w *state.WorkerRow, l *state.LeaseRow, what outcome) {
+	now, p := fl.s.Header.Clock, &fl.s.QueueTable.Get(l.Queue).Policy
 	changed := false
 	if by := what.health(p); by != 0 && what != outcomeProofInvalid {
-		changed = w.addHealth(now, by)
+		changed = w.AddHealth(now, by)
 	}
 	switch what {
 	case outcomeSuccess:
-		w.succeeds(l.typ)
-		learned := w.executes(l.typ)
-		fetched := w.holdsData(fl.s.jobs.get(l.Job).spec.DataKeys)
+		w.Succeeds(l.Typ)
+		learned := w.Executes(l.Typ)
+		fetched := w.HoldsData(fl.s.JobTable.Get(l.Job).Spec.DataKeys)
 		changed = changed || learned || fetched // nearly never: a sound worker's success costs nothing here
 	case outcomeExpired:
 		if p.DenyMs > 0 {
-			w.denied = bar(w.denied, rota.TypeUntil{Type: l.typ, Until: rota.Moment{Clock: now + rota.Clock(p.DenyMs)}, Cause: rota.ReasonLeaseExpired})
+			w.Denied = state.Bar(w.Denied, rota.TypeUntil{Type: l.Typ, Until: rota.Moment{Clock: now + rota.Clock(p.DenyMs)}, Cause: rota.ReasonLeaseExpired})
 			changed = true
 		}
 	case outcomeProofInvalid:
-		fl.disprove(w, p, rota.Event{Job: l.Job, Queue: l.queue, Tenant: l.tenant, Lease: l.ID, Attempt: l.Attempt,
+		fl.disprove(w, p, rota.Event{Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Lease: l.ID, Attempt: l.Attempt,
 			Reason: rota.ReasonProofInvalid})
 		return
 	case outcomeDeclined:
-		changed = declineCools(p) && w.cools(l.typ, p, now, rota.ReasonDeclined)
+		changed = declineCools(p) && w.Cools(l.Typ, p, now, rota.ReasonDeclined)
 	case outcomeTimedOut: // the job took too long, which says nothing of its worker (SPEC §20.2)
 	case outcomeFailure:
-		cooled := w.cools(l.typ, p, now, rota.ReasonProviderFail)
+		cooled := w.Cools(l.Typ, p, now, rota.ReasonProviderFail)
 		changed = changed || cooled
 	}
 	if changed {
@@ -71,50 +72,50 @@ func (fl *fleet) countReputation(w *workerRow, l *leaseRow, what outcome) {
 }
 
 // reviewWorker brings all that hangs on a worker's reputation up to date; w is editable.
-func (fl *fleet) reviewWorker(w *workerRow) {
+func (fl *fleet) reviewWorker(w *state.WorkerRow) {
 	fl.timeReputation(w)
 	fl.placement.supplyOf(w)
-	fl.placement.reviewHold(w.spec.ID)
+	fl.placement.reviewHold(w.Spec.ID)
 }
 
 // timeReputation sets when the worker's reputation changes by itself, and when it leaves the
 // state, which waits for that.
-func (fl *fleet) timeReputation(w *workerRow) {
-	id, due, ends := string(w.spec.ID), fl.reputationAt(w), w.attestationEnds()
-	fl.s.timers.reputation.set(id, int64(w.reputationDue), int64(due))
-	fl.s.timers.attest.set(id, int64(w.attestDue), int64(ends))
-	w.reputationDue, w.attestDue = due, ends
+func (fl *fleet) timeReputation(w *state.WorkerRow) {
+	id, due, ends := string(w.Spec.ID), fl.reputationAt(w), w.AttestationEnds()
+	fl.s.Timers.Reputation.Refile(id, int64(w.ReputationDue), int64(due))
+	fl.s.Timers.Attest.Refile(id, int64(w.AttestDue), int64(ends))
+	w.ReputationDue, w.AttestDue = due, ends
 	fl.timeWorker(w)
 }
 
 // reputationAt is when fireReputation is due, 0 for never: a function of the row and
 // of the rules of the queues that it serves. Health counts until it is full, and
 // at each min_health on the way (SPEC §3.6).
-func (fl *fleet) reputationAt(r *workerRow) rota.Clock {
+func (fl *fleet) reputationAt(r *state.WorkerRow) rota.Clock {
 	due := rota.Clock(math.MaxInt64)
 	until := func(at rota.Clock) {
 		if at != 0 {
 			due = min(due, at)
 		}
 	}
-	until(r.jailedUntil)
-	for _, t := range r.cooling {
+	until(r.JailedUntil)
+	for _, t := range r.Cooling {
 		until(t.Until.Clock)
 	}
-	for _, t := range r.denied {
+	for _, t := range r.Denied {
 		until(t.Until.Clock)
 	}
-	for _, u := range r.units {
+	for _, u := range r.Units {
 		until(u.Until.Clock)
 	}
-	if r.health < healthFull {
-		next := int64(healthFull)
-		for _, name := range r.spec.Queues {
-			if q := fl.s.queues.get(name); q != nil && q.policy.MinHealth > int64(r.health) {
-				next = min(next, q.policy.MinHealth)
+	if r.Health < state.HealthFull {
+		next := int64(state.HealthFull)
+		for _, name := range r.Spec.Queues {
+			if q := fl.s.QueueTable.Get(name); q != nil && q.Policy.MinHealth > int64(r.Health) {
+				next = min(next, q.Policy.MinHealth)
 			}
 		}
-		until(r.healthAt + rota.Clock(next-int64(r.health))*healthStep)
+		until(r.HealthAt + rota.Clock(next-int64(r.Health))*state.HealthStep)
 	}
 	if due == math.MaxInt64 {
 		return 0
@@ -126,17 +127,17 @@ func (fl *fleet) reputationAt(r *workerRow) rota.Clock {
 // periods, and writes back its health. Until it is called the old reputation lasts,
 // for rounds and for their re-check alike.
 func (fl *fleet) fireReputation(id string) {
-	w, now := fl.workers.edit(rota.WorkerID(id)), fl.s.head.clock
-	w.settleHealth(now)
-	w.cooling, w.denied = lasting(w.cooling, now), lasting(w.denied, now)
+	w, now := fl.workers.Edit(rota.WorkerID(id)), fl.s.Header.Clock
+	w.SettleHealth(now)
+	w.Cooling, w.Denied = lasting(w.Cooling, now), lasting(w.Denied, now)
 	var units []rota.UnitsUsed
-	for _, u := range w.units {
+	for _, u := range w.Units {
 		if u.Until.Clock > now {
 			units = append(units, u)
 		}
 	}
-	w.units = units
-	if w.jailedUntil != 0 && w.jailedUntil <= now {
+	w.Units = units
+	if w.JailedUntil != 0 && w.JailedUntil <= now {
 		fl.release(w)
 	}
 	fl.reviewWorker(w)
@@ -144,56 +145,56 @@ func (fl *fleet) fireReputation(id string) {
 
 // takeUnits counts a job's units against its worker (SPEC §6.1); w is editable.
 // They are not given back when the lease ends.
-func (fl *fleet) takeUnits(w *workerRow, l *leaseRow, units int64) {
-	p := &fl.s.queues.get(l.queue).policy
+func (fl *fleet) takeUnits(w *state.WorkerRow, l *state.LeaseRow, units int64) {
+	p := &fl.s.QueueTable.Get(l.Queue).Policy
 	if p.UnitsPerPeriod == 0 {
 		return
 	}
-	at, begun := slices.BinarySearchFunc(w.units, l.queue, func(u rota.UnitsUsed, q rota.QueueName) int {
+	at, begun := slices.BinarySearchFunc(w.Units, l.Queue, func(u rota.UnitsUsed, q rota.QueueName) int {
 		return cmp.Compare(u.Queue, q)
 	})
 	if begun {
-		w.units = slices.Clone(w.units)
-		w.units[at].Used += units // far from overflow: nothing is taken beyond units_per_period
-		fl.placement.registry.supply.TakeUnits(w.spec.ID, l.queue, units)
+		w.Units = slices.Clone(w.Units)
+		w.Units[at].Used += units // far from overflow: nothing is taken beyond units_per_period
+		fl.placement.registry.supply.TakeUnits(w.Spec.ID, l.Queue, units)
 		return
 	}
-	list := make([]rota.UnitsUsed, 0, len(w.units)+1)
-	for _, u := range w.units { // of queues that it serves: there is room for all of those
-		if len(w.units) < rota.MaxQueuesPerWorker || slices.Contains(w.spec.Queues, u.Queue) {
+	list := make([]rota.UnitsUsed, 0, len(w.Units)+1)
+	for _, u := range w.Units { // of queues that it serves: there is room for all of those
+		if len(w.Units) < rota.MaxQueuesPerWorker || slices.Contains(w.Spec.Queues, u.Queue) {
 			list = append(list, u)
 		}
 	}
 	period := rota.Clock(p.UnitsPeriodMs)
-	since := fl.s.head.now().At(fl.s.head.clock - fl.s.head.clock%period)
-	list = append(list, rota.UnitsUsed{Queue: l.queue, Since: since, Until: rota.Moment{Clock: since.Clock + period}, Used: units})
+	since := fl.s.Header.Now().At(fl.s.Header.Clock - fl.s.Header.Clock%period)
+	list = append(list, rota.UnitsUsed{Queue: l.Queue, Since: since, Until: rota.Moment{Clock: since.Clock + period}, Used: units})
 	slices.SortFunc(list, func(a, b rota.UnitsUsed) int { return cmp.Compare(a.Queue, b.Queue) })
-	w.units = list
+	w.Units = list
 	fl.reviewWorker(w)
 }
 
 // workerEntry is a worker as rounds see it: a pure function of its row, so that a
 // restored state gives the same rounds whatever moment it is.
-func workerEntry(w *workerRow) sched.WorkerEntry {
-	e := sched.WorkerEntry{Spec: w.spec, Active: w.status == rota.WorkerActive, Retired: w.status == rota.WorkerRetired,
-		Open: w.open, CPUTaken: w.cpu, MemoryTaken: w.memory, IOTaken: w.io, Received: w.sinceTurn, Stake: w.stakeNow(), Health: int64(w.health),
-		Disconnected: !w.disconnected.IsZero(), Polls: w.polls, Free: w.free, Units: w.units, Executed: w.executed,
-		Grants: w.grants}
+func workerEntry(w *state.WorkerRow) sched.WorkerEntry {
+	e := sched.WorkerEntry{Spec: w.Spec, Active: w.Status == rota.WorkerActive, Retired: w.Status == rota.WorkerRetired,
+		Open: w.Open, CPUTaken: w.Cpu, MemoryTaken: w.Memory, IOTaken: w.Io, Received: w.SinceTurn, Stake: w.StakeNow(), Health: int64(w.Health),
+		Disconnected: !w.Disconnected.IsZero(), Polls: w.Polls, Free: w.Free, Units: w.Units, Executed: w.Executed,
+		Grants: w.Grants}
 	switch {
-	case w.attestedUntil == 0:
-	case w.lapsed:
+	case w.AttestedUntil == 0:
+	case w.Lapsed:
 		e.Attested = sched.AttestedExpired
 	default:
 		e.Attested = sched.AttestedNow
 	}
-	if len(w.cooling)+len(w.denied) == 0 {
+	if len(w.Cooling)+len(w.Denied) == 0 {
 		return e
 	}
-	e.Barred = make([]sched.BarredType, 0, len(w.cooling)+len(w.denied))
-	for _, t := range w.cooling {
+	e.Barred = make([]sched.BarredType, 0, len(w.Cooling)+len(w.Denied))
+	for _, t := range w.Cooling {
 		e.Barred = append(e.Barred, sched.BarredType{Type: t.Type, Why: sched.CoolingDown})
 	}
-	for _, t := range w.denied {
+	for _, t := range w.Denied {
 		e.Barred = append(e.Barred, sched.BarredType{Type: t.Type, Why: sched.TypeDenylisted})
 	}
 	slices.SortFunc(e.Barred, func(a, b sched.BarredType) int {
@@ -218,13 +219,13 @@ const (
 )
 
 // outcome tells all who keep count. It is called while the lease is open still.
-func (fl *fleet) outcome(l *leaseRow, what outcome) {
-	w := fl.workers.edit(l.Worker)
+func (fl *fleet) outcome(l *state.LeaseRow, what outcome) {
+	w := fl.workers.Edit(l.Worker)
 	switch what {
 	case outcomeSuccess:
-		w.completed++
+		w.Completed++
 	case outcomeFailure, outcomeProofInvalid, outcomeTimedOut:
-		w.failed++
+		w.Failed++
 	}
 	fl.countReputation(w, l, what)
 	fl.typeStats.countType(l, what)

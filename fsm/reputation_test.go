@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -49,7 +50,7 @@ func (b *bench) mismatch(job, worker, why string) {
 func (b *bench) weaken(worker string, times int) {
 	b.t.Helper()
 	for i := range times {
-		id := fmt.Sprint("weak-", worker, i, "-", b.head.index)
+		id := fmt.Sprint("weak-", worker, i, "-", b.Header.Index)
 		b.submit(id, func(s *rota.JobSpec) { s.Worker = rota.WorkerID(worker) })
 		if _, ok := b.match()[rota.JobID(id)]; !ok {
 			b.t.Fatalf("job %s was not placed", id)
@@ -86,7 +87,7 @@ func TestHealth(t *testing.T) {
 		b.health("w", 1000)
 		b.ok(verb(rota.VerbComplete, b.acked("j")))
 		b.health("w", 1000)
-		if b.timers.reputation.Len() != 0 {
+		if b.Timers.Reputation.Len() != 0 {
 			b.t.Fatal("a sound worker is timed")
 		}
 	})
@@ -94,7 +95,7 @@ func TestHealth(t *testing.T) {
 		b.ok(queueOp("default", "min_health", "0", "health_ack_timeout", "7", "health_late_renewal", "30", "health_success", "9",
 			"health_lease_expired", "60", "health_proof_invalid", "200"))
 		w := &rota.Worker{Health: 1000}
-		p := &b.queues.get("default").policy
+		p := &b.QueueTable.Get("default").Policy
 		for what, by := range map[outcome]int32{outcomeAckTimeout: -7, outcomeLateRenewal: -30, outcomeSuccess: 9,
 			outcomeExpired: -60, outcomeProofInvalid: -200} {
 			if got := what.health(p); got != by {
@@ -123,7 +124,7 @@ func TestHealth(t *testing.T) {
 		b.health("w", 999)
 		b.pass(1)
 		b.health("w", 1000)
-		if b.timers.reputation.Len() != 0 {
+		if b.Timers.Reputation.Len() != 0 {
 			b.t.Fatal("full health is timed still")
 		}
 	})
@@ -146,7 +147,7 @@ func TestHealth(t *testing.T) {
 		b.ok(verb(rota.VerbAck, l))
 		b.pass(60_000)
 		w := b.health("w", 850)
-		if want := []rota.TypeUntil{{Type: "work", Until: b.head.now().At(b.now + 30_000), Cause: rota.ReasonLeaseExpired}}; !slices.Equal(w.Denied, want) {
+		if want := []rota.TypeUntil{{Type: "work", Until: b.Header.Now().At(b.now + 30_000), Cause: rota.ReasonLeaseExpired}}; !slices.Equal(w.Denied, want) {
 			b.t.Fatalf("denied %v, %v is wanted", w.Denied, want)
 		}
 		b.submit("same")
@@ -275,7 +276,7 @@ func TestCooldown(t *testing.T) {
 		b.ok(verb(rota.VerbComplete, l["good"])) // of another type: resets nothing
 		b.ok(verb(rota.VerbFail, l["a"]))
 		w, _ := b.View.Worker("w")
-		want := []rota.TypeUntil{{Type: "bad", Until: b.head.now().At(b.now + 30_000), Cause: rota.ReasonProviderFail}}
+		want := []rota.TypeUntil{{Type: "bad", Until: b.Header.Now().At(b.now + 30_000), Cause: rota.ReasonProviderFail}}
 		if !slices.Equal(w.Cooling, want) {
 			b.t.Fatalf("cooling %v, %v is wanted", w.Cooling, want)
 		}
@@ -357,7 +358,7 @@ func TestCooldown(t *testing.T) {
 		b.submit("j", typed("bad"), func(s *rota.JobSpec) { s.Worker = "w" })
 		b.ok(verb(rota.VerbFail, b.match()["j"]))
 		b.ok(verb(rota.VerbFail, b.match()["j"]))
-		ends := (b.head.date() + 30_000).String()
+		ends := (b.Header.Date() + 30_000).String()
 		b.whyNames("j", "COOLING_DOWN", "type bad on worker w until "+ends+" (PROVIDER_FAIL, 2 in a row)")
 		b.submit("k", typed("bad"))
 		b.ok(verb(rota.VerbDecline, b.match()["k"]))
@@ -367,7 +368,7 @@ func TestCooldown(t *testing.T) {
 		b.ok(statusOp("v", rota.WorkerDraining, 0))
 		b.acked("l", typed("slow"))
 		b.pass(60_000)
-		ends = (b.head.date() + 30_000).String()
+		ends = (b.Header.Date() + 30_000).String()
 		b.match()
 		b.whyNames("l", "TYPE_DENYLISTED", "type slow on worker w until "+ends+" (LEASE_EXPIRED)")
 	})
@@ -457,12 +458,12 @@ func TestUnits(t *testing.T) {
 			t.Fatalf("placed %v", got)
 		}
 		w, _ := b.View.Worker("w")
-		if want := []rota.UnitsUsed{{Queue: "default", Since: b.head.now().At(since), Until: b.head.now().At(since + unitsPeriod), Used: 10}}; !slices.Equal(w.Units, want) {
+		if want := []rota.UnitsUsed{{Queue: "default", Since: b.Header.Now().At(since), Until: b.Header.Now().At(since + unitsPeriod), Used: 10}}; !slices.Equal(w.Units, want) {
 			t.Fatalf("units %v, %v is wanted", w.Units, want)
 		}
 		b.mismatch("c", "w", "UNITS_EXHAUSTED")
 		b.now = since + unitsPeriod - 500
-		for b.head.clock < b.now { // a leader's stamps run at most a second ahead
+		for b.Header.Clock < b.now { // a leader's stamps run at most a second ahead
 			b.skip(b.now)
 		}
 		if len(b.match()) != 0 {
@@ -546,7 +547,7 @@ func TestUnits(t *testing.T) {
 // skip lets time pass in leaps of a second, with a sweep each.
 func (b *bench) skip(to rota.Clock) {
 	b.t.Helper()
-	for at := b.head.clock; at < to; {
+	for at := b.Header.Clock; at < to; {
 		at = min(at+limits.ClockLeapMax, to)
 		b.now = at
 		b.entry(sweepOp())
@@ -634,21 +635,21 @@ func TestRules(t *testing.T) {
 
 func TestExecuted(t *testing.T) {
 	t.Parallel()
-	w := &workerRow{}
+	w := &state.WorkerRow{}
 	for i := range limits.MaxTypesPerWorker {
-		if !w.executes(rota.JobType(fmt.Sprint("t", i))) {
+		if !w.Executes(rota.JobType(fmt.Sprint("t", i))) {
 			t.Fatalf("type %d is known", i)
 		}
 	}
-	old := w.executed
-	if w.executes("t63") || w.executes("t32") {
+	old := w.Executed
+	if w.Executes("t63") || w.Executes("t32") {
 		t.Fatal("one of the newer half was moved")
 	}
-	if !w.executes("t0") || w.executed[limits.MaxTypesPerWorker-1] != "t0" || len(w.executed) != limits.MaxTypesPerWorker {
-		t.Fatalf("executed %v", w.executed)
+	if !w.Executes("t0") || w.Executed[limits.MaxTypesPerWorker-1] != "t0" || len(w.Executed) != limits.MaxTypesPerWorker {
+		t.Fatalf("executed %v", w.Executed)
 	}
-	if !w.executes("new") || len(w.executed) != limits.MaxTypesPerWorker || slices.Contains(w.executed, "t1") {
-		t.Fatalf("executed %v", w.executed)
+	if !w.Executes("new") || len(w.Executed) != limits.MaxTypesPerWorker || slices.Contains(w.Executed, "t1") {
+		t.Fatalf("executed %v", w.Executed)
 	}
 	if old[0] != "t0" || old[63] != "t63" {
 		t.Fatal("the list of an older copy of the row changed")
@@ -656,7 +657,7 @@ func TestExecuted(t *testing.T) {
 	b := newBench(t)
 	b.worker("w", 1)
 	b.ok(verb(rota.VerbComplete, b.acked("j", typed("done"))))
-	if got := b.fleet.workers.get("w").executed; !slices.Equal(got, []rota.JobType{"done"}) {
+	if got := b.fleet.workers.Get("w").Executed; !slices.Equal(got, []rota.JobType{"done"}) {
 		t.Fatalf("executed %v", got)
 	}
 }

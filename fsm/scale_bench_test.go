@@ -36,8 +36,8 @@ func liveHeap() uint64 {
 func BenchmarkFirstPage(b *testing.B) {
 	const n = 1_000_000
 	m := fill(b, n)
-	_, far, _ := m.numbers.Below(m.head.jobSeq - maxScan + 2)
-	for name, where := range map[string]string{"all": "", "far": "id=" + string(far.spec.ID), "none": "label.team=film", "none by type": "type=x"} {
+	_, far, _ := m.Numbers.Below(m.Header.JobSeq - maxScan + 2)
+	for name, where := range map[string]string{"all": "", "far": "id=" + string(far.Spec.ID), "none": "label.team=film", "none by type": "type=x"} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				page, err := m.Jobs().Page(rota.JobFilter{Where: where}, nil)

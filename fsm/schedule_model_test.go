@@ -10,17 +10,18 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
 // TestSchedule_jitter: a run begins within the jitter after its date, always at the same moment.
 func TestSchedule_jitter(t *testing.T) {
 	t.Parallel()
-	r := &scheduleRow{spec: &rota.ScheduleSpec{Name: "s", Jitter: 10 * time.Second}}
+	r := &state.ScheduleRow{Spec: &rota.ScheduleSpec{Name: "s", Jitter: 10 * time.Second}}
 	seen := make(map[rota.Date]bool)
 	for d := range rota.Date(200) {
-		j := r.jitter(d)
-		if seen[j] = true; j < 0 || j > 10_000 || r.jitter(d) != j {
+		j := r.Jitter(d)
+		if seen[j] = true; j < 0 || j > 10_000 || r.Jitter(d) != j {
 			t.Fatal(d, j)
 		}
 	}
@@ -35,7 +36,7 @@ func TestSchedule_reborn(t *testing.T) {
 	b := newClockwork(t)
 	b.ok(scheduleOp("s", func(s *rota.ScheduleSpec) { s.Overlap = rota.OverlapQueueAll }))
 	b.tick(120_000)
-	b.ok(b.fireOp("s", b.head.date()))
+	b.ok(b.fireOp("s", b.Header.Date()))
 	m := b.restored()
 	if err := m.Reincarnate(Rebirth{Cluster: "another"}); err != nil {
 		t.Fatal(err)
@@ -50,7 +51,7 @@ func TestSchedule_bounds(t *testing.T) {
 	b := newClockwork(t)
 	b.every = 1 << 20
 	b.ok(scheduleOp("s", func(s *rota.ScheduleSpec) { s.Overlap = rota.OverlapAllow }))
-	version, past := b.schedule("s").Version, b.head.date()-aMinute
+	version, past := b.schedule("s").Version, b.Header.Date()-aMinute
 	b.ok(queueOp("default", "reject_threshold", "0"))
 	var dates []rota.Date
 	for i := range rota.Date(rota.MaxScheduleDates) {
@@ -126,7 +127,7 @@ func TestScheduleModel(t *testing.T) {
 			case 0, 1:
 				b.tick(rota.Clock(r.IntN(200_000)))
 			case 2:
-				op := b.fireOp("s", b.head.date())
+				op := b.fireOp("s", b.Header.Date())
 				if op.GetFire().GetFromMs() == op.GetFire().GetUntilMs() {
 					continue
 				}

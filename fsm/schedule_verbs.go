@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/millis"
@@ -38,31 +39,31 @@ func (sc *schedules) set(op *fsmpb.SetSchedule) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	r := &scheduleRow{spec: spec, kept: sc.s.specs.keep(&spec.Job), by: sc.s.journal.owner(), version: 1, set: sc.s.head.date()}
-	r.through, r.size = r.set, r.specSize()
-	old := sc.rows.get(spec.Name)
+	r := &state.ScheduleRow{Spec: spec, Kept: sc.s.Specs.Keep(&spec.Job), By: sc.s.Journal.Owner(), Version: 1, Set: sc.s.Header.Date()}
+	r.Through, r.Size = r.Set, r.SpecSize()
+	old := sc.rows.Get(spec.Name)
 	if old != nil && sameSchedule(old, r) {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := sc.s.journal.matches(scheduleText(old, spec.Name)); err != nil {
+	if err := sc.s.Journal.Matches(scheduleText(old, spec.Name)); err != nil {
 		return entry.Refused(err)
 	}
 	if err := sc.admit(old, r); err != nil {
 		return entry.Refused(err)
 	}
 	if old != nil {
-		r.follow(old)
-		sc.s.timers.waiting.set(string(spec.Name), int64(old.retry), int64(r.retry))
-		sc.bytes -= old.size
-		sc.rows.drop(spec.Name)
+		r.Follow(old)
+		sc.s.Timers.Waiting.Refile(string(spec.Name), int64(old.Retry), int64(r.Retry))
+		sc.bytes -= old.Size
+		sc.rows.Drop(spec.Name)
 	} else {
-		sc.access.hold(r.by, access.OwnsSchedule, 1)
-		if sc.s.head.rules >= adoptRules {
+		sc.access.hold(r.By, access.OwnsSchedule, 1)
+		if sc.s.Header.Rules >= adoptRules {
 			sc.adopt(r)
 		}
 	}
-	sc.bytes += r.size
-	sc.rows.insert(spec.Name, r)
+	sc.bytes += r.Size
+	sc.rows.Insert(spec.Name, r)
 	sc.emit(r, rota.EventScheduleChanged, "", scheduleEvent{What: "SET"})
 	return &fsmpb.Outcome{}
 }
@@ -72,15 +73,15 @@ const adoptRules = 2
 
 // adopt counts the runs of an earlier schedule of the name that live: overlap goes by them. A run that was retried is
 // no schedule's, as ever.
-func (sc *schedules) adopt(r *scheduleRow) {
-	before := string(r.spec.Name) + "@"
-	sc.s.jobs.tree.Ascend(rota.JobID(before), func(id rota.JobID, j *jobRow) bool {
+func (sc *schedules) adopt(r *state.ScheduleRow) {
+	before := string(r.Spec.Name) + "@"
+	sc.s.JobTable.Tree.Ascend(rota.JobID(before), func(id rota.JobID, j *state.JobRow) bool {
 		date, own := strings.CutPrefix(string(id), before)
-		if !own || len(r.live) >= limits.MaxScheduleRuns || sc.kept >= limits.MaxRuns {
+		if !own || len(r.Live) >= limits.MaxScheduleRuns || sc.kept >= limits.MaxRuns {
 			return false
 		}
-		if _, err := rota.ParseDate(date); (err == nil || strings.HasPrefix(date, "+")) && j.history().life == 0 {
-			r.live = append(r.live, id)
+		if _, err := rota.ParseDate(date); (err == nil || strings.HasPrefix(date, "+")) && j.History().Life == 0 {
+			r.Live = append(r.Live, id)
 			sc.kept++
 		}
 		return true
@@ -88,9 +89,9 @@ func (sc *schedules) adopt(r *scheduleRow) {
 }
 
 // scheduleText returns the name of a schedule for refusals, and its version, "" for nil.
-func scheduleText(r *scheduleRow, name rota.ScheduleName) (what, etag string) {
+func scheduleText(r *state.ScheduleRow, name rota.ScheduleName) (what, etag string) {
 	if r != nil {
-		etag = r.etag()
+		etag = r.Etag()
 	}
 	return fmt.Sprintf("schedule %q", name), etag
 }
@@ -108,54 +109,54 @@ func (sc *schedules) read(op *fsmpb.SetSchedule) (*rota.ScheduleSpec, error) {
 		return nil, rota.Refusef(rota.KindInvalid, "overlap", "overlap %d is unknown: 0 to %d are taken", op.GetOverlap(), uint32(rota.OverlapAllow))
 	}
 	payloadMax := int64(rota.MaxPayloadBytes)
-	if q := sc.s.queues.get(s.Job.Queue); q != nil {
-		payloadMax = q.policy.PayloadMaxBytes
+	if q := sc.s.QueueTable.Get(s.Job.Queue); q != nil {
+		payloadMax = q.Policy.PayloadMaxBytes
 	}
 	err := s.CheckShape(payloadMax)
 	return s, err
 }
 
 // sameSchedule reports whether a schedule was set so before.
-func sameSchedule(old, r *scheduleRow) bool {
-	var a, b encoder
-	encodeSpec(&a, old.kept)
-	encodeSpec(&b, r.kept)
-	o, s := *old.spec, *r.spec
-	return o.Same(&s.ScheduleTimes) && string(a.b) == string(b.b) && o.Limit == s.Limit && millis.Of(o.Jitter) == millis.Of(s.Jitter) &&
+func sameSchedule(old, r *state.ScheduleRow) bool {
+	var a, b state.Encoder
+	state.EncodeSpec(&a, old.Kept)
+	state.EncodeSpec(&b, r.Kept)
+	o, s := *old.Spec, *r.Spec
+	return o.Same(&s.ScheduleTimes) && string(a.B) == string(b.B) && o.Limit == s.Limit && millis.Of(o.Jitter) == millis.Of(s.Jitter) &&
 		o.Overlap == s.Overlap && millis.Of(o.CatchUp) == millis.Of(s.CatchUp) && o.CatchUpMax == s.CatchUpMax && o.PauseOnFailure == s.PauseOnFailure
 }
 
 // admit refuses a schedule that the cluster has no room for.
-func (sc *schedules) admit(old, r *scheduleRow) error {
-	q := sc.s.queues.get(r.kept.Queue)
+func (sc *schedules) admit(old, r *state.ScheduleRow) error {
+	q := sc.s.QueueTable.Get(r.Kept.Queue)
 	switch {
-	case sc.s.head.cluster == "":
+	case sc.s.Header.Cluster == "":
 		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
 	case q == nil:
-		return noQueue(r.kept.Queue)
-	case q.drainTo != "":
+		return noQueue(r.Kept.Queue)
+	case q.DrainTo != "":
 		return leaving(q)
 	}
-	more, bytes := r.size, sc.bytes+r.size
+	more, bytes := r.Size, sc.bytes+r.Size
 	if old != nil {
-		more, bytes = max(0, more-old.size), bytes-old.size
+		more, bytes = max(0, more-old.Size), bytes-old.Size
 	} else {
-		if sc.rows.len() >= limits.MaxSchedules {
+		if sc.rows.Len() >= limits.MaxSchedules {
 			return exhausted("schedule", "%d schedules are set: no more are taken, delete one with `rota schedule delete`", limits.MaxSchedules)
 		}
-		if err := sc.access.mayHold(r.by, access.OwnsSchedule); err != nil {
+		if err := sc.access.mayHold(r.By, access.OwnsSchedule); err != nil {
 			return err
 		}
 	}
 	if bytes > limits.MaxScheduleBytes {
 		return exhausted("schedule", "schedules hold %d bytes, %d more are wanted: at most %d are taken", sc.bytes, more, limits.MaxScheduleBytes)
 	}
-	return sc.admission.admitBytes(q, r.kept.Tenant, more)
+	return sc.admission.admitBytes(q, r.Kept.Tenant, more)
 }
 
 // named returns a schedule; the error says that there is none.
-func (sc *schedules) named(name string) (*scheduleRow, error) {
-	if r := sc.rows.get(rota.ScheduleName(name)); r != nil {
+func (sc *schedules) named(name string) (*state.ScheduleRow, error) {
+	if r := sc.rows.Get(rota.ScheduleName(name)); r != nil {
 		return r, nil
 	}
 	return nil, rota.Refusef(rota.KindNotFound, "schedule", "schedule %.80q is not known", name)
@@ -171,21 +172,21 @@ func (sc *schedules) setPaused(op *fsmpb.PauseSchedule) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	if r.paused == op.GetPaused() {
+	if r.Paused == op.GetPaused() {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := sc.s.journal.matches(scheduleText(r, r.spec.Name)); err != nil {
+	if err := sc.s.Journal.Matches(scheduleText(r, r.Spec.Name)); err != nil {
 		return entry.Refused(err)
 	}
-	r = sc.rows.edit(r.spec.Name)
+	r = sc.rows.Edit(r.Spec.Name)
 	if op.GetPaused() {
-		sc.pause(r, tail(op.GetReason(), limits.MaxReasonBytes))
+		sc.pause(r, state.Tail(op.GetReason(), limits.MaxReasonBytes))
 		return &fsmpb.Outcome{}
 	}
-	r.paused, r.why = false, ""
-	r.version++
+	r.Paused, r.Why = false, ""
+	r.Version++
 	if !op.GetCatchUp() {
-		r.through = max(r.through, sc.s.head.date())
+		r.Through = max(r.Through, sc.s.Header.Date())
 	}
 	sc.emit(r, rota.EventScheduleChanged, "", scheduleEvent{What: "RESUMED"})
 	sc.await(r)
@@ -201,25 +202,25 @@ func (sc *schedules) trigger(op *fsmpb.TriggerSchedule) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	id := rota.RunID(r.spec.Name, 0, op.GetId())
-	if j := sc.s.jobs.get(id); j != nil {
-		return &fsmpb.Outcome{JobState: uint32(j.state), Existed: true}
+	id := rota.RunID(r.Spec.Name, 0, op.GetId())
+	if j := sc.s.JobTable.Get(id); j != nil {
+		return &fsmpb.Outcome{JobState: uint32(j.State), Existed: true}
 	}
-	if t := sc.ended.tombs.get(id); t != nil {
-		return &fsmpb.Outcome{JobState: uint32(t.state), Existed: true}
+	if t := sc.ended.tombs.Get(id); t != nil {
+		return &fsmpb.Outcome{JobState: uint32(t.State), Existed: true}
 	}
 	if sc.full(r) {
-		return entry.Refused(exhausted("schedule", "schedule %s has %d runs that live: no more are started", r.spec.Name, len(r.live)))
+		return entry.Refused(exhausted("schedule", "schedule %s has %d runs that live: no more are started", r.Spec.Name, len(r.Live)))
 	}
-	spec := r.kept.words()
-	if err := sc.life.admitRun(&spec, sc.s.queues.get(spec.Queue)); err != nil {
+	spec := r.Kept.Words()
+	if err := sc.life.admitRun(&spec, sc.s.QueueTable.Get(spec.Queue)); err != nil {
 		return entry.Refused(err)
 	}
-	r = sc.rows.edit(r.spec.Name)
+	r = sc.rows.Edit(r.Spec.Name)
 	if err := sc.start(r, id, 0); err != nil {
 		return entry.Refused(err)
 	}
-	return &fsmpb.Outcome{JobState: uint32(sc.s.jobs.get(id).state)}
+	return &fsmpb.Outcome{JobState: uint32(sc.s.JobTable.Get(id).State)}
 }
 
 // backfill takes dates that have passed. What is known does not run again; what cannot start now
@@ -229,11 +230,11 @@ func (sc *schedules) backfill(op *fsmpb.BackfillSchedule) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	dates, err := readDates(op.GetDatesMs(), 0, sc.s.head.date())
+	dates, err := readDates(op.GetDatesMs(), 0, sc.s.Header.Date())
 	switch {
 	case err != nil:
-	case op.GetVersion() != r.version:
-		err = rota.Refusef(rota.KindStale, "version", "schedule %s is of version %d, not %d: look at it again", r.spec.Name, r.version, op.GetVersion())
+	case op.GetVersion() != r.Version:
+		err = rota.Refusef(rota.KindStale, "version", "schedule %s is of version %d, not %d: look at it again", r.Spec.Name, r.Version, op.GetVersion())
 	case op.GetOverlap() > uint32(rota.OverlapAllow):
 		err = rota.Refusef(rota.KindInvalid, "overlap", "overlap %d is unknown: 0 to %d are taken", op.GetOverlap(), uint32(rota.OverlapAllow))
 	default:
@@ -242,11 +243,11 @@ func (sc *schedules) backfill(op *fsmpb.BackfillSchedule) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	r = sc.rows.edit(r.spec.Name)
+	r = sc.rows.Edit(r.Spec.Name)
 	for _, d := range dates {
 		if _, err := sc.take(r, d, rota.Overlap(op.GetOverlap())); err != nil {
-			r.why = tail(err.Error(), limits.MaxReasonBytes)
-			sc.wait(r, rota.RunID(r.spec.Name, d, ""), d)
+			r.Why = state.Tail(err.Error(), limits.MaxReasonBytes)
+			sc.wait(r, rota.RunID(r.Spec.Name, d, ""), d)
 		}
 	}
 	sc.await(r)
@@ -270,27 +271,27 @@ func readDates(ms []int64, from, until rota.Date) ([]rota.Date, error) {
 
 // remove forgets a schedule; its runs stay.
 func (sc *schedules) remove(op *fsmpb.DeleteSchedule) *fsmpb.Outcome {
-	r := sc.rows.get(rota.ScheduleName(op.GetName()))
+	r := sc.rows.Get(rota.ScheduleName(op.GetName()))
 	if r == nil {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := sc.s.journal.matches(scheduleText(r, r.spec.Name)); err != nil {
+	if err := sc.s.Journal.Matches(scheduleText(r, r.Spec.Name)); err != nil {
 		return entry.Refused(err)
 	}
-	r = sc.rows.edit(r.spec.Name)
+	r = sc.rows.Edit(r.Spec.Name)
 	sc.setRetry(r, 0)
-	sc.bytes -= r.size
-	sc.kept -= int64(len(r.live) + len(r.waiting))
-	sc.access.hold(r.by, access.OwnsSchedule, -1)
+	sc.bytes -= r.Size
+	sc.kept -= int64(len(r.Live) + len(r.Waiting))
+	sc.access.hold(r.By, access.OwnsSchedule, -1)
 	sc.emit(r, rota.EventScheduleChanged, "", scheduleEvent{What: "DELETED"})
-	sc.rows.drop(r.spec.Name)
+	sc.rows.Drop(r.Spec.Name)
 	return &fsmpb.Outcome{}
 }
 
 // fire decides what is due after one moment and up to another (SPEC §17.4): the next one begins
 // where it ends, so that whoever leads, no date is decided twice or passed over.
 func (sc *schedules) fire(op *fsmpb.Fire) *fsmpb.Outcome {
-	if o := sc.s.internal(); o != nil {
+	if o := sc.s.Internal(); o != nil {
 		return o
 	}
 	r, err := sc.named(op.GetName())
@@ -299,11 +300,11 @@ func (sc *schedules) fire(op *fsmpb.Fire) *fsmpb.Outcome {
 	}
 	from, until := rota.Date(op.GetFromMs()), rota.Date(op.GetUntilMs())
 	switch {
-	case r.state() != rota.ScheduleActive || op.GetVersion() != r.version || from != r.through && !planted.firesTwice():
+	case r.State() != rota.ScheduleActive || op.GetVersion() != r.Version || from != r.Through && !planted.firesTwice():
 		return entry.Refused(rota.Refusef(rota.KindStale, "from", "schedule %s is %s in version %d, decided through %s: not in version %d through %s",
-			r.spec.Name, r.state(), r.version, r.through, op.GetVersion(), from))
-	case until <= from || until > sc.s.head.date():
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "until", "until is %s: a date after %s and by %s is wanted", until, from, sc.s.head.date()))
+			r.Spec.Name, r.State(), r.Version, r.Through, op.GetVersion(), from))
+	case until <= from || until > sc.s.Header.Date():
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "until", "until is %s: a date after %s and by %s is wanted", until, from, sc.s.Header.Date()))
 	case len(op.GetTzdata()) > rota.MaxIDBytes:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "tzdata", "tzdata has %d bytes: at most %d are taken", len(op.GetTzdata()), rota.MaxIDBytes))
 	case op.GetMissed() > 1<<40:
@@ -316,19 +317,19 @@ func (sc *schedules) fire(op *fsmpb.Fire) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	r = sc.rows.edit(r.spec.Name)
-	taken := r.timely(dates, sc.s.head.date())
+	r = sc.rows.Edit(r.Spec.Name)
+	taken := r.Timely(dates, sc.s.Header.Date())
 	sc.miss(r, dates[:len(dates)-len(taken)], op.GetMissed(), from)
-	r.through = sc.takeAll(r, taken, until)
+	r.Through = sc.takeAll(r, taken, until)
 	sc.await(r)
-	if r.state() == rota.ScheduleDone {
+	if r.State() == rota.ScheduleDone {
 		sc.emit(r, rota.EventScheduleChanged, "", scheduleEvent{What: "DONE"})
 	}
 	return &fsmpb.Outcome{}
 }
 
 // miss notes the dates that came too late, and so many before them.
-func (sc *schedules) miss(r *scheduleRow, dates []rota.Date, before uint64, last rota.Date) {
+func (sc *schedules) miss(r *state.ScheduleRow, dates []rota.Date, before uint64, last rota.Date) {
 	n := before + uint64(len(dates))
 	if n == 0 {
 		return
@@ -336,25 +337,25 @@ func (sc *schedules) miss(r *scheduleRow, dates []rota.Date, before uint64, last
 	if len(dates) > 0 {
 		last = dates[len(dates)-1]
 	}
-	r.missed += n
-	r.note(last, rota.FateMissed)
+	r.Missed += n
+	r.Note(last, rota.FateMissed)
 	sc.emit(r, rota.EventScheduleMissed, "", scheduleEvent{Count: n, Until: last.String()})
 }
 
 // takeAll takes dates in their order, and returns through which moment all are decided: before the
 // first that could not start, which is tried again.
-func (sc *schedules) takeAll(r *scheduleRow, dates []rota.Date, until rota.Date) rota.Date {
+func (sc *schedules) takeAll(r *state.ScheduleRow, dates []rota.Date, until rota.Date) rota.Date {
 	for _, d := range dates {
-		if r.spec.Limit > 0 && r.taken >= r.spec.Limit {
+		if r.Spec.Limit > 0 && r.Taken >= r.Spec.Limit {
 			break
 		}
-		taken, err := sc.take(r, d, r.spec.Overlap)
+		taken, err := sc.take(r, d, r.Spec.Overlap)
 		if err != nil {
-			r.why = tail(fmt.Sprintf("%s: %v", d, err), limits.MaxReasonBytes)
+			r.Why = state.Tail(fmt.Sprintf("%s: %v", d, err), limits.MaxReasonBytes)
 			return d - 1
 		}
 		if taken {
-			r.taken++
+			r.Taken++
 		}
 	}
 	return until

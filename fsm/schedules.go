@@ -5,17 +5,18 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
 // schedules owns the table of schedules, and starts their runs (SPEC §17).
 type schedules struct {
-	s         *state
+	s         *state.State
 	access    *authority
 	admission *admission
 	ended     *ended
 	life      *lifecycle
-	rows      table[rota.ScheduleName, scheduleRow, *scheduleRow]
+	rows      state.Table[rota.ScheduleName, state.ScheduleRow, *state.ScheduleRow]
 	// bytes counts what was set, kept the runs that live or wait; derived.
 	bytes, kept int64
 	// ready are the schedules of which a waiting run may start at the end of this entry.
@@ -34,31 +35,31 @@ type scheduleEvent struct {
 }
 
 // emit adds an event about a schedule.
-func (sc *schedules) emit(r *scheduleRow, kind rota.EventKind, id rota.JobID, p scheduleEvent) {
-	p.Schedule = r.spec.Name
+func (sc *schedules) emit(r *state.ScheduleRow, kind rota.EventKind, id rota.JobID, p scheduleEvent) {
+	p.Schedule = r.Spec.Name
 	if p.Date != 0 {
 		p.At = p.Date.String()
 	}
-	sc.s.journal.announce(&rota.Event{Kind: kind, Job: id, Queue: r.kept.Queue, Tenant: r.kept.Tenant, Payload: payload(p)})
+	sc.s.Journal.Announce(&rota.Event{Kind: kind, Job: id, Queue: r.Kept.Queue, Tenant: r.Kept.Tenant, Payload: state.Payload(p)})
 }
 
 // skip notes a date that becomes no run.
-func (sc *schedules) skip(r *scheduleRow, date rota.Date, what rota.Fate) {
-	r.skipped++
-	r.note(date, what)
+func (sc *schedules) skip(r *state.ScheduleRow, date rota.Date, what rota.Fate) {
+	r.Skipped++
+	r.Note(date, what)
 	sc.emit(r, rota.EventScheduleSkipped, "", scheduleEvent{What: what.String(), Date: date})
 }
 
 // take does with a date what overlap says (SPEC §17.5), and reports whether it becomes a run; r is
 // editable. An error says that its run could not start, and then nothing was changed.
-func (sc *schedules) take(r *scheduleRow, date rota.Date, overlap rota.Overlap) (bool, error) {
-	id := rota.RunID(r.spec.Name, date, "")
-	busy := len(r.live)+len(r.waiting) > 0
+func (sc *schedules) take(r *state.ScheduleRow, date rota.Date, overlap rota.Overlap) (bool, error) {
+	id := rota.RunID(r.Spec.Name, date, "")
+	busy := len(r.Live)+len(r.Waiting) > 0
 	fate := rota.FateNone
 	switch {
 	case sc.known(r, id):
 		fate = rota.FateKnown
-	case busy && overlap == rota.OverlapSkip, len(r.waiting) > 0 && overlap == rota.OverlapQueueOne:
+	case busy && overlap == rota.OverlapSkip, len(r.Waiting) > 0 && overlap == rota.OverlapQueueOne:
 		fate = rota.FateSkipped
 	case sc.full(r):
 		fate = rota.FateFull
@@ -71,7 +72,7 @@ func (sc *schedules) take(r *scheduleRow, date rota.Date, overlap rota.Overlap) 
 		if err := sc.start(r, id, date); err != nil {
 			return false, err
 		}
-		r.note(date, rota.FateRun)
+		r.Note(date, rota.FateRun)
 		return true, nil
 	}
 	if overlap == rota.OverlapCancel {
@@ -82,54 +83,54 @@ func (sc *schedules) take(r *scheduleRow, date rota.Date, overlap rota.Overlap) 
 }
 
 // wait has a date wait for the runs before it; r is editable.
-func (sc *schedules) wait(r *scheduleRow, id rota.JobID, date rota.Date) {
-	r.waiting = append(r.waiting, id)
+func (sc *schedules) wait(r *state.ScheduleRow, id rota.JobID, date rota.Date) {
+	r.Waiting = append(r.Waiting, id)
 	sc.kept++
-	r.note(date, rota.FateQueued)
+	r.Note(date, rota.FateQueued)
 }
 
 // clear cancels what lives of a schedule, and drops what waits.
-func (sc *schedules) clear(r *scheduleRow) {
-	for _, id := range r.waiting {
-		sc.skip(r, r.dateOf(id), rota.FateReplaced)
+func (sc *schedules) clear(r *state.ScheduleRow) {
+	for _, id := range r.Waiting {
+		sc.skip(r, r.DateOf(id), rota.FateReplaced)
 	}
-	sc.kept -= int64(len(r.waiting))
-	r.waiting = nil
-	for _, id := range slices.Clone(r.live) {
-		sc.life.expel(sc.s.jobs.edit(id), rota.JobCancelled, rota.ReasonScheduleCancelled)
+	sc.kept -= int64(len(r.Waiting))
+	r.Waiting = nil
+	for _, id := range slices.Clone(r.Live) {
+		sc.life.expel(sc.s.JobTable.Edit(id), rota.JobCancelled, rota.ReasonScheduleCancelled)
 	}
 }
 
 // known reports whether a run's id stands for a job, or waits.
-func (sc *schedules) known(r *scheduleRow, id rota.JobID) bool {
-	return sc.s.jobs.get(id) != nil || sc.ended.tombs.get(id) != nil || slices.Contains(r.waiting, id)
+func (sc *schedules) known(r *state.ScheduleRow, id rota.JobID) bool {
+	return sc.s.JobTable.Get(id) != nil || sc.ended.tombs.Get(id) != nil || slices.Contains(r.Waiting, id)
 }
 
 // full reports whether so many runs live or wait that no more are taken.
-func (sc *schedules) full(r *scheduleRow) bool {
-	return max(len(r.live), len(r.waiting)) >= limits.MaxScheduleRuns || sc.kept >= limits.MaxRuns
+func (sc *schedules) full(r *state.ScheduleRow) bool {
+	return max(len(r.Live), len(r.Waiting)) >= limits.MaxScheduleRuns || sc.kept >= limits.MaxRuns
 }
 
 // start admits a run as a submission is, but for rates (SPEC §4), and starts it; r is editable.
-func (sc *schedules) start(r *scheduleRow, id rota.JobID, date rota.Date) error {
-	spec := r.kept.words()
+func (sc *schedules) start(r *state.ScheduleRow, id rota.JobID, date rota.Date) error {
+	spec := r.Kept.Words()
 	spec.ID = id
 	if date != 0 {
-		spec.NotBefore = (date + r.jitter(date)).Time()
+		spec.NotBefore = (date + r.Jitter(date)).Time()
 	}
-	q := sc.s.queues.get(spec.Queue)
+	q := sc.s.QueueTable.Get(spec.Queue)
 	if err := sc.life.admitRun(&spec, q); err != nil {
 		return err
 	}
-	j := sc.life.insert(sc.s.specs.keep(&spec), q)
-	r.live, r.runs = append(r.live, id), r.runs+1
+	j := sc.life.insert(sc.s.Specs.Keep(&spec), q)
+	r.Live, r.Runs = append(r.Live, id), r.Runs+1
 	sc.kept++
 	sc.emit(r, rota.EventScheduleFired, id, scheduleEvent{Date: date})
-	if r.why = ""; r.free <= sc.s.head.clock {
-		r.free = 0
+	if r.Why = ""; r.Free <= sc.s.Header.Clock {
+		r.Free = 0
 	}
-	free := r.free // kept: a run that never begins passes it on
-	if date == 0 || r.spec.Overlap == rota.OverlapAllow {
+	free := r.Free // kept: a run that never begins passes it on
+	if date == 0 || r.Spec.Overlap == rota.OverlapAllow {
 		free = 0 // it may run beside others
 	}
 	sc.life.startAfter(j, free)
@@ -138,56 +139,56 @@ func (sc *schedules) start(r *scheduleRow, id rota.JobID, date rota.Date) error 
 
 // ended notes that a job ended which may be a run; what waits for it starts at the end of the
 // entry.
-func (sc *schedules) jobEnded(j *jobRow, state rota.JobState, why rota.Reason) {
-	name, run := rota.SplitRunID(j.spec.ID)
+func (sc *schedules) jobEnded(j *state.JobRow, state rota.JobState, why rota.Reason) {
+	name, run := rota.SplitRunID(j.Spec.ID)
 	if !run {
 		return
 	}
-	r := sc.rows.get(name)
-	if r == nil || !slices.Contains(r.live, j.spec.ID) {
+	r := sc.rows.Get(name)
+	if r == nil || !slices.Contains(r.Live, j.Spec.ID) {
 		return
 	}
-	r = sc.rows.edit(name)
-	at := slices.Index(r.live, j.spec.ID)
-	r.live = slices.Delete(r.live, at, at+1)
+	r = sc.rows.Edit(name)
+	at := slices.Index(r.Live, j.Spec.ID)
+	r.Live = slices.Delete(r.Live, at, at+1)
 	sc.kept--
-	r.free = max(r.free, sc.ended.freeAt)
-	replaced := why == rota.ReasonScheduleCancelled && j.firstLease.IsZero() // by a newer date, before it began
-	if state != rota.JobCompleted && (!replaced || sc.s.head.rules < outlivingRules) {
-		r.failed++
+	r.Free = max(r.Free, sc.ended.freeAt)
+	replaced := why == rota.ReasonScheduleCancelled && j.FirstLease.IsZero() // by a newer date, before it began
+	if state != rota.JobCompleted && (!replaced || sc.s.Header.Rules < outlivingRules) {
+		r.Failed++
 	}
-	if r.spec.PauseOnFailure && (state == rota.JobDead || state == rota.JobExpired) && !r.paused {
-		sc.pause(r, "run "+string(j.spec.ID)+" ended "+state.String())
+	if r.Spec.PauseOnFailure && (state == rota.JobDead || state == rota.JobExpired) && !r.Paused {
+		sc.pause(r, "run "+string(j.Spec.ID)+" ended "+state.String())
 	}
 	sc.await(r)
 }
 
 // inTurn returns the schedule of which a job is a run that starts after those before it have let go; ok is false of any
 // other job. What a run waits for does not change as its schedule does.
-func (sc *schedules) inTurn(j *jobRow) (name rota.ScheduleName, ok bool) {
-	name, run := rota.SplitRunID(j.spec.ID)
-	if !run || j.history().life > 0 {
+func (sc *schedules) inTurn(j *state.JobRow) (name rota.ScheduleName, ok bool) {
+	name, run := rota.SplitRunID(j.Spec.ID)
+	if !run || j.History().Life > 0 {
 		return "", false
 	}
-	if _, err := rota.ParseDate(string(j.spec.ID[len(name)+1:])); err != nil {
+	if _, err := rota.ParseDate(string(j.Spec.ID[len(name)+1:])); err != nil {
 		return "", false // triggered: it may run beside others
 	}
-	r := sc.rows.get(name)
-	return name, j.ready != 0 || r != nil && r.spec.Overlap != rota.OverlapAllow && slices.Contains(r.live, j.spec.ID)
+	r := sc.rows.Get(name)
+	return name, j.Ready != 0 || r != nil && r.Spec.Overlap != rota.OverlapAllow && slices.Contains(r.Live, j.Spec.ID)
 }
 
 // pause stops a schedule; r is editable.
-func (sc *schedules) pause(r *scheduleRow, why string) {
-	r.paused, r.why = true, why
-	r.version++
+func (sc *schedules) pause(r *state.ScheduleRow, why string) {
+	r.Paused, r.Why = true, why
+	r.Version++
 	sc.setRetry(r, 0)
 	sc.emit(r, rota.EventScheduleChanged, "", scheduleEvent{What: "PAUSED"})
 }
 
 // await has the end of the entry look at what waits; r is editable.
-func (sc *schedules) await(r *scheduleRow) {
-	if len(r.live) == 0 && len(r.waiting) > 0 && !r.paused {
-		sc.ready = append(sc.ready, r.spec.Name)
+func (sc *schedules) await(r *state.ScheduleRow) {
+	if len(r.Live) == 0 && len(r.Waiting) > 0 && !r.Paused {
+		sc.ready = append(sc.ready, r.Spec.Name)
 	}
 }
 
@@ -199,22 +200,22 @@ func (sc *schedules) settle() {
 	}
 	slices.SortFunc(sc.ready, cmp.Compare)
 	for _, name := range slices.Compact(sc.ready) {
-		r := sc.rows.get(name)
-		if r == nil || r.paused || len(r.live) > 0 || len(r.waiting) == 0 {
+		r := sc.rows.Get(name)
+		if r == nil || r.Paused || len(r.Live) > 0 || len(r.Waiting) == 0 {
 			continue
 		}
-		sc.next(sc.rows.edit(name))
+		sc.next(sc.rows.Edit(name))
 	}
 	sc.ready = sc.ready[:0]
 }
 
 // next starts the first of the waiting runs that can; r is editable.
-func (sc *schedules) next(r *scheduleRow) {
+func (sc *schedules) next(r *state.ScheduleRow) {
 	sc.setRetry(r, 0)
-	for len(r.waiting) > 0 {
-		id := r.waiting[0]
-		date := r.dateOf(id)
-		r.waiting = slices.Delete(r.waiting, 0, 1)
+	for len(r.Waiting) > 0 {
+		id := r.Waiting[0]
+		date := r.DateOf(id)
+		r.Waiting = slices.Delete(r.Waiting, 0, 1)
 		sc.kept--
 		if sc.known(r, id) {
 			sc.skip(r, date, rota.FateKnown)
@@ -224,23 +225,23 @@ func (sc *schedules) next(r *scheduleRow) {
 		if err == nil {
 			return
 		}
-		r.waiting = slices.Insert(r.waiting, 0, id)
+		r.Waiting = slices.Insert(r.Waiting, 0, id)
 		sc.kept++
-		r.why = tail(err.Error(), limits.MaxReasonBytes)
-		sc.setRetry(r, sc.s.head.clock+limits.ScheduleRetry)
+		r.Why = state.Tail(err.Error(), limits.MaxReasonBytes)
+		sc.setRetry(r, sc.s.Header.Clock+limits.ScheduleRetry)
 		return
 	}
 }
 
 // setRetry moves when what waits is tried again; r is editable.
-func (sc *schedules) setRetry(r *scheduleRow, at rota.Clock) {
-	sc.s.timers.waiting.set(string(r.spec.Name), int64(r.retry), int64(at))
-	r.retry = at
+func (sc *schedules) setRetry(r *state.ScheduleRow, at rota.Clock) {
+	sc.s.Timers.Waiting.Refile(string(r.Spec.Name), int64(r.Retry), int64(at))
+	r.Retry = at
 }
 
 // fireWaiting tries what waits once more.
 func (sc *schedules) fireWaiting(name string) {
-	r := sc.rows.edit(rota.ScheduleName(name))
+	r := sc.rows.Edit(rota.ScheduleName(name))
 	sc.setRetry(r, 0)
 	sc.await(r)
 }
@@ -248,12 +249,12 @@ func (sc *schedules) fireWaiting(name string) {
 // pauseAll pauses every schedule of a state that becomes another cluster's.
 func (sc *schedules) pauseAll() {
 	var names []rota.ScheduleName
-	sc.rows.scan(func(name rota.ScheduleName, _ *scheduleRow) bool {
+	sc.rows.Scan(func(name rota.ScheduleName, _ *state.ScheduleRow) bool {
 		names = append(names, name)
 		return true
 	})
 	for _, name := range names {
-		if r := sc.rows.edit(name); !r.paused {
+		if r := sc.rows.Edit(name); !r.Paused {
 			sc.pause(r, "the cluster was restored")
 		}
 	}
@@ -262,8 +263,8 @@ func (sc *schedules) pauseAll() {
 
 // naming returns a schedule whose job goes to a queue.
 func (sc *schedules) naming(queue rota.QueueName) (name rota.ScheduleName, found bool) {
-	sc.rows.scan(func(n rota.ScheduleName, r *scheduleRow) bool {
-		if found = r.kept.Queue == queue; found {
+	sc.rows.Scan(func(n rota.ScheduleName, r *state.ScheduleRow) bool {
+		if found = r.Kept.Queue == queue; found {
 			name = n
 		}
 		return !found
@@ -274,10 +275,10 @@ func (sc *schedules) naming(queue rota.QueueName) (name rota.ScheduleName, found
 // derive counts what the rows hold.
 func (sc *schedules) derive() {
 	sc.bytes, sc.kept = 0, 0
-	sc.rows.scan(func(name rota.ScheduleName, r *scheduleRow) bool {
-		sc.bytes += r.size
-		sc.kept += int64(len(r.live) + len(r.waiting))
-		sc.s.timers.waiting.set(string(name), 0, int64(r.retry))
+	sc.rows.Scan(func(name rota.ScheduleName, r *state.ScheduleRow) bool {
+		sc.bytes += r.Size
+		sc.kept += int64(len(r.Live) + len(r.Waiting))
+		sc.s.Timers.Waiting.Refile(string(name), 0, int64(r.Retry))
 		return true
 	})
 }
@@ -286,18 +287,18 @@ func (sc *schedules) derive() {
 func (c *checker) schedules() {
 	m := c.m
 	var bytes, kept int64
-	m.schedules.rows.scan(func(name rota.ScheduleName, r *scheduleRow) bool {
-		bytes, kept = bytes+r.size, kept+int64(len(r.live)+len(r.waiting))
-		if name != r.spec.Name || r.size != r.specSize() || r.version == 0 || r.set > m.head.date() || r.through > m.head.date() {
-			c.fault("I4: schedule %s of version %d was set on %d and is decided through %d, on %d", name, r.version, r.set, r.through, m.head.date())
+	m.schedules.rows.Scan(func(name rota.ScheduleName, r *state.ScheduleRow) bool {
+		bytes, kept = bytes+r.Size, kept+int64(len(r.Live)+len(r.Waiting))
+		if name != r.Spec.Name || r.Size != r.SpecSize() || r.Version == 0 || r.Set > m.Header.Date() || r.Through > m.Header.Date() {
+			c.fault("I4: schedule %s of version %d was set on %d and is decided through %d, on %d", name, r.Version, r.Set, r.Through, m.Header.Date())
 		}
-		for _, id := range r.live {
-			if of, run := rota.SplitRunID(id); m.jobs.get(id) == nil || of != name || !run {
+		for _, id := range r.Live {
+			if of, run := rota.SplitRunID(id); m.JobTable.Get(id) == nil || of != name || !run {
 				c.fault("I4: run %s of schedule %s does not live", id, name)
 			}
 		}
-		if stuck := len(r.waiting) > 0 && len(r.live) == 0 && !r.paused; stuck != (r.retry != 0) {
-			c.fault("I4: schedule %s has %d runs waiting for %d, and tries again at %d", name, len(r.waiting), len(r.live), r.retry)
+		if stuck := len(r.Waiting) > 0 && len(r.Live) == 0 && !r.Paused; stuck != (r.Retry != 0) {
+			c.fault("I4: schedule %s has %d runs waiting for %d, and tries again at %d", name, len(r.Waiting), len(r.Live), r.Retry)
 		}
 		return true
 	})

@@ -94,9 +94,9 @@ func TestFire(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
 	b.ok(scheduleOp("s"))
-	start := b.head.date()
+	start := b.Header.Date()
 	b.tick(60_500)
-	op := b.fireOp("s", b.head.date())
+	op := b.fireOp("s", b.Header.Date())
 	a := b.entry(op)
 	id := rota.RunID("s", start+aMinute, "")
 	if got := told(a.Events); !slices.Equal(got, []string{"scheduleFired " + string(id)}) || b.state(string(id), rota.JobQueued).Queue != "default" {
@@ -108,10 +108,10 @@ func TestFire(t *testing.T) {
 	b.refuses(rota.KindStale, "from", op) // another leader's
 	b.lead()
 	b.refuses(rota.KindStale, "from", op)
-	b.refuses(rota.KindInvalid, "until", b.fireOp("s", b.head.date()+1))
-	for _, dates := range [][]int64{{5}, {int64(b.head.date() + 1_000)}, {9, 9}, {-1}} {
+	b.refuses(rota.KindInvalid, "until", b.fireOp("s", b.Header.Date()+1))
+	for _, dates := range [][]int64{{5}, {int64(b.Header.Date() + 1_000)}, {9, 9}, {-1}} {
 		b.tick(1)
-		bad := b.fireOp("s", b.head.date())
+		bad := b.fireOp("s", b.Header.Date())
 		bad.GetFire().DatesMs = dates
 		b.refuses(rota.KindInvalid, "dates", bad)
 	}
@@ -125,7 +125,7 @@ func TestFire_onlyLeaders(t *testing.T) {
 	b := newClockwork(t)
 	b.ok(scheduleOp("s"))
 	b.tick(60_500)
-	op := b.fireOp("s", b.head.date())
+	op := b.fireOp("s", b.Header.Date())
 	a := b.stamped(&fsmpb.Entry{Term: b.term + 1, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, b.term)
 	if err := entry.OutcomeError(a.Outcomes[0]); err == nil || err.Kind != rota.KindStale {
 		t.Error(err)
@@ -143,12 +143,12 @@ func TestFire_late(t *testing.T) {
 		b := newClockwork(t)
 		b.ok(scheduleOp("s", func(s *rota.ScheduleSpec) { s.CatchUp, s.CatchUpMax, s.Overlap = c.window, c.most, rota.OverlapAllow }))
 		b.tick(600_000 + 15_000)
-		b.ok(b.fireOp("s", b.head.date()))
-		if s := b.schedule("s"); int(s.Runs) != c.want || int(s.Missed) != 10-c.want || s.Through != b.head.date() {
+		b.ok(b.fireOp("s", b.Header.Date()))
+		if s := b.schedule("s"); int(s.Runs) != c.want || int(s.Missed) != 10-c.want || s.Through != b.Header.Date() {
 			t.Errorf("%v, %d: %+v", c.window, c.most, s)
 		}
 		b.tick(45_000 + 9_000) // the next one is 9 s old
-		b.ok(b.fireOp("s", b.head.date()))
+		b.ok(b.fireOp("s", b.Header.Date()))
 		if s := b.schedule("s"); int(s.Runs) != c.want+1 {
 			t.Errorf("%v, %d: a date in time did not run: %+v", c.window, c.most, s)
 		}
@@ -170,8 +170,8 @@ func TestOverlap(t *testing.T) {
 			var runs []rota.JobID
 			for range 3 {
 				b.tick(60_000)
-				b.ok(b.fireOp("s", b.head.date()))
-				runs = append(runs, rota.RunID("s", b.head.date()/aMinute*aMinute, ""))
+				b.ok(b.fireOp("s", b.Header.Date()))
+				runs = append(runs, rota.RunID("s", b.Header.Date()/aMinute*aMinute, ""))
 			}
 			s := b.schedule("s")
 			if len(s.Live) != c.live || len(s.Waiting) != c.waiting || s.Skipped != c.skipped {
@@ -199,19 +199,19 @@ func TestOverlap_freeAt(t *testing.T) {
 	b.ok(registerOp("w", 1, "s", false))
 	b.ok(scheduleOp("s", func(s *rota.ScheduleSpec) { s.Overlap = rota.OverlapCancel }))
 	b.tick(60_000)
-	b.ok(b.fireOp("s", b.head.date()))
+	b.ok(b.fireOp("s", b.Header.Date()))
 	if len(b.match()) != 1 {
 		t.Fatal("the run is not leased")
 	}
 	b.tick(60_000)
-	b.ok(b.fireOp("s", b.head.date()))
+	b.ok(b.fireOp("s", b.Header.Date()))
 	second := b.schedule("s").Live[0]
 	first := b.state(string(second), rota.JobDelayed).Due.Clock
 	if first <= b.now {
 		t.Errorf("it begins at %d, it is %d", first, b.now)
 	}
 	b.tick(60_000) // the third replaces the second, which never began: the first one's worker is what it waits for
-	b.ok(b.fireOp("s", b.head.date()))
+	b.ok(b.fireOp("s", b.Header.Date()))
 	third := b.schedule("s").Live[0]
 	if j := b.state(string(third), rota.JobDelayed); third == second || j.Due.Clock != first {
 		t.Errorf("%s begins at %d, the worker of the first run lets go at %d", third, j.Due.Clock, first)
@@ -229,16 +229,16 @@ func TestSchedule_refusedRuns(t *testing.T) {
 	b.submit("full")
 	b.ok(scheduleOp("s", func(s *rota.ScheduleSpec) { s.Overlap = rota.OverlapQueueAll }))
 	b.tick(60_500)
-	b.ok(b.fireOp("s", b.head.date()))
+	b.ok(b.fireOp("s", b.Header.Date()))
 	s := b.schedule("s")
 	if s.Through%aMinute != aMinute-1 || s.Runs != 0 || !strings.Contains(s.Why, "queue_cap") {
 		t.Fatalf("%+v", s)
 	}
 	b.ok(cancelOp("full"))
-	b.ok(b.fireOp("s", b.head.date()))
+	b.ok(b.fireOp("s", b.Header.Date()))
 	first := b.schedule("s").Live[0]
 	b.tick(60_000)
-	b.ok(b.fireOp("s", b.head.date()))
+	b.ok(b.fireOp("s", b.Header.Date()))
 	b.entry(cancelOp(string(first)), submitOp(jobSpec("full2"))) // the place is taken again
 	if s = b.schedule("s"); len(s.Live) != 0 || len(s.Waiting) != 1 || b.View.AtRest() {
 		t.Fatalf("%+v, at rest %v", s, b.View.AtRest())
@@ -255,13 +255,13 @@ func TestSchedule_ends(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
 	b.ok(scheduleOp("limit", func(s *rota.ScheduleSpec) { s.Limit, s.Overlap = 2, rota.OverlapAllow }))
-	b.ok(scheduleOp("end", func(s *rota.ScheduleSpec) { s.End = b.head.date() + 90_000 }))
+	b.ok(scheduleOp("end", func(s *rota.ScheduleSpec) { s.End = b.Header.Date() + 90_000 }))
 	b.ok(scheduleOp("fail", func(s *rota.ScheduleSpec) { s.PauseOnFailure, s.Job.TTL = true, time.Second }))
 	for range 3 {
 		b.tick(60_000)
 		for _, name := range []string{"limit", "end", "fail"} {
 			if b.schedule(name).State == rota.ScheduleActive {
-				b.ok(b.fireOp(name, b.head.date()))
+				b.ok(b.fireOp(name, b.Header.Date()))
 			}
 		}
 	}
@@ -275,13 +275,13 @@ func TestSchedule_ends(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	b.ok(pauseOp("fail", false, false))
-	if s := b.schedule("fail"); s.State != rota.ScheduleActive || s.Through != b.head.date() {
+	if s := b.schedule("fail"); s.State != rota.ScheduleActive || s.Through != b.Header.Date() {
 		t.Errorf("%+v", s)
 	}
 	b.ok(pauseOp("fail", true, false))
 	through := b.schedule("fail").Through
 	b.tick(60_000)
-	b.refuses(rota.KindStale, "from", b.fireOp("fail", b.head.date()))
+	b.refuses(rota.KindStale, "from", b.fireOp("fail", b.Header.Date()))
 	b.ok(pauseOp("fail", false, true))
 	if s := b.schedule("fail"); s.Through != through {
 		t.Errorf("%+v: it does not catch up from %s", s, through)
@@ -297,7 +297,7 @@ func TestSchedule_set(t *testing.T) {
 		t.Error(o)
 	}
 	b.tick(60_500)
-	b.ok(b.fireOp("s", b.head.date()))
+	b.ok(b.fireOp("s", b.Header.Date()))
 	was := b.schedule("s")
 	b.tick(1_000)
 	b.ok(scheduleOp("s", func(s *rota.ScheduleSpec) { s.Limit = 7 }))
@@ -305,7 +305,7 @@ func TestSchedule_set(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	b.ok(scheduleOp("s", func(s *rota.ScheduleSpec) { s.Cron = "5 * * * *" }))
-	if s := b.schedule("s"); s.Through != b.head.date() || len(s.Live) != 1 {
+	if s := b.schedule("s"); s.Through != b.Header.Date() || len(s.Live) != 1 {
 		t.Errorf("%+v", s)
 	}
 	b.ok(queueOp("other"))
@@ -343,7 +343,7 @@ func TestSchedule_refuses(t *testing.T) {
 	b.ok(scheduleOp("s"))
 	b.refuses(rota.KindInvalid, "id", triggerOp("s", "a b"))
 	b.refuses(rota.KindStale, "version", backfillOp("s", 2, rota.OverlapSkip))
-	b.refuses(rota.KindInvalid, "dates", backfillOp("s", 1, rota.OverlapSkip, b.head.date()+1))
+	b.refuses(rota.KindInvalid, "dates", backfillOp("s", 1, rota.OverlapSkip, b.Header.Date()+1))
 	b.refuses(rota.KindInvalid, "dates", backfillOp("s", 1, rota.OverlapSkip, make([]rota.Date, rota.MaxScheduleDates+1)...))
 	b.refuses(rota.KindInvalid, "id", submitOp(jobSpec("s@x"))) // its ids are nobody's to give
 }
@@ -359,7 +359,7 @@ func TestSchedule_byHand(t *testing.T) {
 	}
 	b.state("s@+now", rota.JobQueued)
 	b.ok(pauseOp("s", false, false))
-	version, past := b.schedule("s").Version, b.head.date()-10*aMinute
+	version, past := b.schedule("s").Version, b.Header.Date()-10*aMinute
 	b.ok(backfillOp("s", version, rota.OverlapQueueAll, past, past+aMinute))
 	if s := b.schedule("s"); len(s.Live) != 1 || len(s.Waiting) != 2 {
 		t.Fatalf("%+v", s)
@@ -382,8 +382,8 @@ func TestWhy_runThatWaits(t *testing.T) {
 	var runs []rota.JobID
 	for range 3 {
 		b.tick(60_000)
-		b.ok(b.fireOp("s", b.head.date()))
-		runs = append(runs, rota.RunID("s", b.head.date()/aMinute*aMinute, ""))
+		b.ok(b.fireOp("s", b.Header.Date()))
+		runs = append(runs, rota.RunID("s", b.Header.Date()/aMinute*aMinute, ""))
 	}
 	why := func(id rota.JobID, reasons ...string) {
 		t.Helper()
@@ -421,7 +421,7 @@ func TestSchedule_setAgain(t *testing.T) {
 	b.ok(switchOp(2))
 	fire := func() {
 		b.tick(60_000)
-		b.ok(b.fireOp("s", b.head.date()))
+		b.ok(b.fireOp("s", b.Header.Date()))
 	}
 	b.ok(scheduleOp("s"))
 	b.ok(batchOp("s", 0))

@@ -83,7 +83,7 @@ func TestScoringKeys(t *testing.T) {
 	run("owner_says_how_long_a_type_takes", func(b *bench) {
 		expects := func(want int64) {
 			b.t.Helper()
-			q := b.queues.get("default")
+			q := b.QueueTable.Get("default")
 			if got := b.typeStats.stats(q, "work"); got != (sched.Stats{ExpectedMs: want}) {
 				b.t.Fatalf("%+v is known, %d ms are wanted", got, want)
 			}

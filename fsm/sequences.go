@@ -4,117 +4,118 @@ import (
 	"fmt"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/sched"
 	"github.com/tidwall/btree"
 )
 
-func keyPlaceLess(a, b keyPlace) bool {
+func keyPlaceLess(a, b state.KeyPlace) bool {
 	switch {
-	case a.count != b.count:
-		return a.count < b.count
-	case a.place != b.place:
-		return a.place < b.place
+	case a.Count != b.Count:
+		return a.Count < b.Count
+	case a.Place != b.Place:
+		return a.Place < b.Place
 	}
-	return a.job < b.job
+	return a.Job < b.Job
 }
 
 // turnOf is the job whose turn it is in a sequence, whatever it waits for; "" where there is
 // none, or it is blocked.
-func (kr *keyring) turnOf(c *keyCountRow) (turn rota.JobID) {
-	kr.line.Ascend(keyPlace{count: c.key}, func(p keyPlace) bool {
+func (kr *keyring) turnOf(c *state.KeyCountRow) (turn rota.JobID) {
+	kr.line.Ascend(state.KeyPlace{Count: c.Key}, func(p state.KeyPlace) bool {
 		if planted.passesHead(kr, p) {
 			return true
 		}
-		turn = c.turnAt(p)
+		turn = c.TurnAt(p)
 		return false
 	})
 	return turn
 }
 
 // turned files the jobs anew whose turn came, or is over.
-func (kr *keyring) turned(c *keyCountRow, before rota.JobID) {
+func (kr *keyring) turned(c *state.KeyCountRow, before rota.JobID) {
 	now := kr.turnOf(c)
 	if now == before {
 		return
 	}
 	for _, id := range [...]rota.JobID{before, now} {
-		if j := kr.s.jobs.get(id); j != nil && j.item != nil {
-			if pending := kr.pending(j); pending.Remove(j.item) {
-				pending.Add(j.item)
+		if j := kr.s.JobTable.Get(id); j != nil && j.Item != nil {
+			if pending := kr.pending(j); pending.Remove(j.Item) {
+				pending.Add(j.Item)
 			}
 		}
 	}
 }
 
 // pass takes a job out of a sequence. One that ended as its head, and not well, blocks it.
-func (kr *keyring) pass(c *keyCountRow, r *keyRuleRow, j *jobRow, st rota.JobState) {
-	before, id := kr.turnOf(c), j.spec.ID
-	place := c.placeOf(j)
-	kr.line.Delete(keyPlace{c.key, place, id})
+func (kr *keyring) pass(c *state.KeyCountRow, r *state.KeyRuleRow, j *state.JobRow, st rota.JobState) {
+	before, id := kr.turnOf(c), j.Spec.ID
+	place := c.PlaceOf(j)
+	kr.line.Delete(state.KeyPlace{Count: c.Key, Place: place, Job: id})
 	failed := st == rota.JobDead || st == rota.JobExpired
 	switch {
 	case failed && before == id && r.Sequence == rota.SequenceBlock:
-		if c.blocker != id {
+		if c.Blocker != id {
 			kr.unblock(c)
-			c.blocker, c.place = id, place
-			kr.blocks[id] = append(kr.blocks[id], c.key)
+			c.Blocker, c.Place = id, place
+			kr.blocks[id] = append(kr.blocks[id], c.Key)
 		}
 		kr.tell(rota.EventKeyBlocked, c, id, st.String())
 	case failed && before == id:
 		kr.tell(rota.EventKeyPassed, c, id, st.String())
-	case !failed && c.blocker == id:
+	case !failed && c.Blocker == id:
 		kr.unblock(c)
 	}
 	kr.turned(c, before)
 }
 
 // unblock forgets the job that blocks a sequence.
-func (kr *keyring) unblock(c *keyCountRow) {
-	if c.blocker == "" {
+func (kr *keyring) unblock(c *state.KeyCountRow) {
+	if c.Blocker == "" {
 		return
 	}
 	kr.dropBlock(c)
-	c.blocker, c.place = "", 0
+	c.Blocker, c.Place = "", 0
 }
 
-func (kr *keyring) dropBlock(c *keyCountRow) {
-	list := kr.blocks[c.blocker]
+func (kr *keyring) dropBlock(c *state.KeyCountRow) {
+	list := kr.blocks[c.Blocker]
 	for i, key := range list {
-		if key == c.key {
+		if key == c.Key {
 			list = append(list[:i:i], list[i+1:]...)
 			break
 		}
 	}
 	if len(list) == 0 {
-		delete(kr.blocks, c.blocker)
+		delete(kr.blocks, c.Blocker)
 	} else {
-		kr.blocks[c.blocker] = list
+		kr.blocks[c.Blocker] = list
 	}
 }
 
 // release lets the sequences go on that a job blocks which is deleted.
 func (kr *keyring) release(id rota.JobID) {
 	for len(kr.blocks[id]) > 0 {
-		kr.skip(kr.counts.edit(kr.blocks[id][0]), "DELETED")
+		kr.skip(kr.counts.Edit(kr.blocks[id][0]), "DELETED")
 	}
 }
 
 // skip lets a sequence go on behind the job that blocks it. One that lives again stands where
 // its retry does.
-func (kr *keyring) skip(c *keyCountRow, why string) {
-	before, id := kr.turnOf(c), c.blocker
-	_, lives := kr.line.Delete(keyPlace{c.key, c.place, id})
+func (kr *keyring) skip(c *state.KeyCountRow, why string) {
+	before, id := kr.turnOf(c), c.Blocker
+	_, lives := kr.line.Delete(state.KeyPlace{Count: c.Key, Place: c.Place, Job: id})
 	kr.unblock(c)
 	if lives {
-		kr.line.Set(keyPlace{c.key, kr.s.jobs.get(id).seq, id})
+		kr.line.Set(state.KeyPlace{Count: c.Key, Place: kr.s.JobTable.Get(id).Seq, Job: id})
 	}
 	kr.tell(rota.EventKeyPassed, c, id, why)
 	kr.turned(c, before)
 	kr.settle(c, kr.ruleOf(c))
 }
 
-func (kr *keyring) tell(kind rota.EventKind, c *keyCountRow, id rota.JobID, why string) {
-	kr.s.journal.emit(rota.Event{Kind: kind, Queue: c.queue, Tenant: c.tenant, Text: why, Payload: payload(keyMoved{c.text, id, why})})
+func (kr *keyring) tell(kind rota.EventKind, c *state.KeyCountRow, id rota.JobID, why string) {
+	kr.s.Journal.Emit(rota.Event{Kind: kind, Queue: c.Queue, Tenant: c.Tenant, Text: why, Payload: state.Payload(keyMoved{c.Text, id, why})})
 }
 
 // keyMoved is the payload of keyBlocked and keyPassed.
@@ -126,31 +127,31 @@ type keyMoved struct {
 
 // outOfTurn says why it is not a job's turn in a sequence, "" if it is. It names no job of
 // another tenant or queue, which the reader may have no right to.
-func (kr *keyring) outOfTurn(c *keyCountRow, j *jobRow) (reason, detail string) {
+func (kr *keyring) outOfTurn(c *state.KeyCountRow, j *state.JobRow) (reason, detail string) {
 	switch turn := kr.turnOf(c); turn {
-	case j.spec.ID:
+	case j.Spec.ID:
 		return "", ""
 	case "":
 		who := "a job"
-		if t := kr.ended.tombs.get(c.blocker); t != nil && t.tenant == j.spec.Tenant && t.queue == j.spec.Queue {
-			who = "job " + string(c.blocker)
+		if t := kr.ended.tombs.Get(c.Blocker); t != nil && t.Tenant == j.Spec.Tenant && t.Queue == j.Spec.Queue {
+			who = "job " + string(c.Blocker)
 		}
-		return "SEQUENCE_BLOCKED", fmt.Sprintf("%s of key %s ended without completing", who, c.text)
+		return "SEQUENCE_BLOCKED", fmt.Sprintf("%s of key %s ended without completing", who, c.Text)
 	default:
 		who := "another job"
-		if t := kr.s.jobs.get(turn); t.spec.Tenant == j.spec.Tenant && t.spec.Queue == j.spec.Queue {
+		if t := kr.s.JobTable.Get(turn); t.Spec.Tenant == j.Spec.Tenant && t.Spec.Queue == j.Spec.Queue {
 			who = "job " + string(turn)
 		}
-		return "WAITING_IN_SEQUENCE", fmt.Sprintf("%s of key %s goes first", who, c.text)
+		return "WAITING_IN_SEQUENCE", fmt.Sprintf("%s of key %s goes first", who, c.Text)
 	}
 }
 
 // lineUp puts a job at its places.
-func (kr *keyring) lineUp(line *btree.BTreeG[keyPlace], j *jobRow) {
+func (kr *keyring) lineUp(line *btree.BTreeG[state.KeyPlace], j *state.JobRow) {
 	var room [keyHoldsMost]keyHold
-	for _, h := range kr.of(&j.spec.JobSpec, room[:0]) {
-		if c := kr.counts.get(h.count); c != nil && h.rule.Sequence != rota.SequenceNone {
-			line.Set(keyPlace{h.count, c.placeOf(j), j.spec.ID})
+	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
+		if c := kr.counts.Get(h.count); c != nil && h.rule.Sequence != rota.SequenceNone {
+			line.Set(state.KeyPlace{Count: h.count, Place: c.PlaceOf(j), Job: j.Spec.ID})
 		}
 	}
 }
@@ -163,7 +164,7 @@ func (kr *keyring) mayGroup(r *rota.KeyRule) error {
 	if g := kr.groups[r.Queue]; g != nil && g.Name != r.Name {
 		return rota.Refusef(rota.KindConflict, "group", "the keys of %s take turns in queue %s: a queue has one such rule", g.Name, r.Queue)
 	}
-	return turnless(r.Queue, &kr.s.queues.get(r.Queue).policy)
+	return turnless(r.Queue, &kr.s.QueueTable.Get(r.Queue).Policy)
 }
 
 // turnless refuses a policy under which keys cannot take turns.
@@ -211,7 +212,7 @@ func (kr *keyring) Turn(it *sched.Item, least int64, others bool) int64 {
 		return turn
 	}
 	if !others {
-		least = kr.groups[it.Queue].last
+		least = kr.groups[it.Queue].Last
 	}
 	turn = max(turn, least)
 	kr.setTurns(it.Queue, party, turn)
@@ -221,9 +222,9 @@ func (kr *keyring) Turn(it *sched.Item, least int64, others bool) int64 {
 // turnsOf is how many turns a party had, "" that of the jobs that name none.
 func (kr *keyring) turnsOf(queue rota.QueueName, party string) int64 {
 	if party == "" {
-		return kr.groups[queue].turn
+		return kr.groups[queue].Turn
 	}
-	return kr.counts.get(party).turn
+	return kr.counts.Get(party).Turn
 }
 
 func (kr *keyring) setTurns(queue rota.QueueName, party string, turn int64) {
@@ -231,26 +232,26 @@ func (kr *keyring) setTurns(queue rota.QueueName, party string, turn int64) {
 		return
 	}
 	if party != "" {
-		kr.counts.edit(party).turn = turn
+		kr.counts.Edit(party).Turn = turn
 		return
 	}
-	kr.editGroup(queue).turn = turn
+	kr.editGroup(queue).Turn = turn
 }
 
 // editGroup is the rule of a queue's groups, editable.
-func (kr *keyring) editGroup(queue rota.QueueName) *keyRuleRow {
-	g := kr.rules.edit(kr.groups[queue].key)
+func (kr *keyring) editGroup(queue rota.QueueName) *state.KeyRuleRow {
+	g := kr.rules.Edit(kr.groups[queue].Key)
 	kr.know(g)
 	return g
 }
 
 // hadTurn counts a turn of a job's party, as the job gets a lease.
-func (kr *keyring) hadTurn(j *jobRow) {
-	party := kr.partyOf(&j.spec.JobSpec)
-	turn := kr.turnsOf(j.spec.Queue, party)
-	if turn != kr.groups[j.spec.Queue].last {
-		kr.editGroup(j.spec.Queue).last = turn
+func (kr *keyring) hadTurn(j *state.JobRow) {
+	party := kr.partyOf(&j.Spec.JobSpec)
+	turn := kr.turnsOf(j.Spec.Queue, party)
+	if turn != kr.groups[j.Spec.Queue].Last {
+		kr.editGroup(j.Spec.Queue).Last = turn
 	}
-	kr.setTurns(j.spec.Queue, party, turn+1)
+	kr.setTurns(j.Spec.Queue, party, turn+1)
 	kr.pending(j).SetTurn(party, turn+1)
 }

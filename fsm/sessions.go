@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -25,31 +26,31 @@ func (ac *authority) openSession(op *fsmpb.OpenSession) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	parent := ac.s.journal.caller.Actor
-	if old := ac.tokens.get(tokenID(op.GetId())); old != nil {
-		if old.Parent != parent || old.hash != hash || old.link != op.GetLink() || !old.Revoked.IsZero() {
+	parent := ac.s.Journal.Caller.Actor
+	if old := ac.tokens.Get(state.TokenID(op.GetId())); old != nil {
+		if old.Parent != parent || old.Hash != hash || old.Link != op.GetLink() || !old.Revoked.IsZero() {
 			return entry.Refused(rota.Refusef(rota.KindConflict, "session", "session %s is known as another one, or has ended: open one with an id of its own", op.GetId()))
 		}
 		return &fsmpb.Outcome{Existed: true}
 	}
-	now := ac.s.head.date()
+	now := ac.s.Header.Date()
 	until := rota.Date(op.GetUntilMs())
 	if until < 0 || until > 0 && until <= now {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "until", "the session would end at %s, and it is %s", until, now))
 	}
-	if ac.tokens.len() >= limits.MaxTokens {
+	if ac.tokens.Len() >= limits.MaxTokens {
 		return entry.Refused(exhausted("session", "%d tokens and sessions are known, no more are taken until some expire", limits.MaxTokens))
 	}
 	if len(ac.sessions[parent]) >= limits.MaxSessionRows {
 		return entry.Refused(exhausted("session", "%s has opened %d sessions of late, no more are taken for %s", parent, limits.MaxSessionRows, limits.SessionEnded))
 	}
 	ac.makeRoom(parent)
-	t := rota.AccessToken{ID: op.GetId(), By: parent, Parent: parent, Created: ac.s.head.now(), Expires: ac.sessionEnd(parent, until, limits.MaxSessionLife)}
+	t := rota.AccessToken{ID: op.GetId(), By: parent, Parent: parent, Created: ac.s.Header.Now(), Expires: ac.sessionEnd(parent, until, limits.MaxSessionLife)}
 	if op.GetLink() {
 		t.Expires = ac.sessionEnd(parent, until, limits.SessionLink)
 	}
-	ac.tokens.insert(tokenID(t.ID), &tokenRow{AccessToken: t, hash: hash, link: op.GetLink(), until: until})
-	ac.s.timers.token.set(t.ID, 0, int64(t.Expires))
+	ac.tokens.Insert(state.TokenID(t.ID), &state.TokenRow{AccessToken: t, Hash: hash, Link: op.GetLink(), Until: until})
+	ac.s.Timers.Token.Refile(t.ID, 0, int64(t.Expires))
 	ac.keepSession(parent, t.ID)
 	ac.fleet.disown(only(rota.TokenPrincipal(t.ID))) // workers of a token of that id that was forgotten
 	ac.tell(rota.EventAuthChanged, authChanged{What: "session", Name: t.ID, Until: t.Expires, By: parent})
@@ -65,12 +66,12 @@ func sessionHash(id string, b []byte) (hash [32]byte, err error) {
 
 // sessionEnd is when a session ends that may live so long from now: not after its parent.
 func (ac *authority) sessionEnd(parent rota.Principal, until rota.Date, life time.Duration) rota.Date {
-	end := ac.s.head.date() + rota.Date(life/time.Millisecond)
+	end := ac.s.Header.Date() + rota.Date(life/time.Millisecond)
 	if until > 0 {
 		end = min(end, until)
 	}
 	if id, ok := parent.Token(); ok {
-		end = min(end, ac.tokens.get(tokenID(id)).Expires)
+		end = min(end, ac.tokens.Get(state.TokenID(id)).Expires)
 	}
 	return end
 }
@@ -79,7 +80,7 @@ func (ac *authority) sessionEnd(parent rota.Principal, until rota.Date, life tim
 func (ac *authority) makeRoom(parent rota.Principal) {
 	var live []string
 	for _, id := range ac.sessions[parent] {
-		if ac.tokens.get(tokenID(id)).Revoked.IsZero() {
+		if ac.tokens.Get(state.TokenID(id)).Revoked.IsZero() {
 			live = append(live, id)
 		}
 	}
@@ -94,26 +95,26 @@ func (ac *authority) claimSession(op *fsmpb.ClaimSession) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	r := ac.tokens.get(tokenID(op.GetId()))
+	r := ac.tokens.Get(state.TokenID(op.GetId()))
 	switch {
-	case r == nil || r.Parent == "" || !r.live(ac.s.head.date()):
+	case r == nil || r.Parent == "" || !r.Live(ac.s.Header.Date()):
 		return entry.Refused(noCredential())
-	case !r.link && r.hash == hash:
+	case !r.Link && r.Hash == hash:
 		return &fsmpb.Outcome{Existed: true}
-	case !r.link:
+	case !r.Link:
 		return entry.Refused(rota.Refusef(rota.KindUnauthenticated, "link", "the link was opened before, each counts once: ask for another one with `rota console`"))
 	}
 	old := r.Expires
-	r = ac.tokens.edit(tokenID(op.GetId()))
-	r.hash, r.link, r.Expires = hash, false, ac.sessionEnd(r.Parent, r.until, limits.MaxSessionLife)
-	ac.s.timers.token.set(r.ID, int64(old), int64(r.Expires))
+	r = ac.tokens.Edit(state.TokenID(op.GetId()))
+	r.Hash, r.Link, r.Expires = hash, false, ac.sessionEnd(r.Parent, r.Until, limits.MaxSessionLife)
+	ac.s.Timers.Token.Refile(r.ID, int64(old), int64(r.Expires))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "session", Name: r.ID, Until: r.Expires, By: r.Parent})
 	return &fsmpb.Outcome{}
 }
 
 // endSession signs a session out. Ending it again changes nothing.
 func (ac *authority) endSession(op *fsmpb.EndSession) *fsmpb.Outcome {
-	r := ac.tokens.get(tokenID(op.GetId()))
+	r := ac.tokens.Get(state.TokenID(op.GetId()))
 	if r == nil || r.Parent == "" {
 		return entry.Refused(rota.Refusef(rota.KindNotFound, "session", "session %.80q is not known: it never was, or has ended", op.GetId()))
 	}
@@ -127,17 +128,17 @@ func (ac *authority) endSession(op *fsmpb.EndSession) *fsmpb.Outcome {
 // endOne ends a session that has not. Its row stays for a while, so that no repeated opening
 // revives it.
 func (ac *authority) endOne(id string) {
-	r := ac.tokens.edit(tokenID(id))
+	r := ac.tokens.Edit(state.TokenID(id))
 	old := r.Expires
-	r.Revoked, r.Expires = ac.s.head.now(), min(old, ac.s.head.date()+rota.Date(limits.SessionEnded/time.Millisecond))
-	ac.s.timers.token.set(id, int64(old), int64(r.Expires))
+	r.Revoked, r.Expires = ac.s.Header.Now(), min(old, ac.s.Header.Date()+rota.Date(limits.SessionEnded/time.Millisecond))
+	ac.s.Timers.Token.Refile(id, int64(old), int64(r.Expires))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "session", Name: id, Gone: true, By: r.Parent})
 }
 
 // endSessions ends those of a principal whose credential counts no more.
 func (ac *authority) endSessions(parent rota.Principal) {
 	for _, id := range slices.Clone(ac.sessions[parent]) {
-		if ac.tokens.get(tokenID(id)).Revoked.IsZero() {
+		if ac.tokens.Get(state.TokenID(id)).Revoked.IsZero() {
 			ac.endOne(id)
 		}
 	}
@@ -154,7 +155,7 @@ func (ac *authority) keepSession(parent rota.Principal, id string) {
 
 // sessionOrder orders sessions by when they were opened.
 func (ac *authority) sessionOrder(a, b string) int {
-	x, y := ac.tokens.get(tokenID(a)), ac.tokens.get(tokenID(b))
+	x, y := ac.tokens.Get(state.TokenID(a)), ac.tokens.Get(state.TokenID(b))
 	return cmp.Or(cmp.Compare(x.Created.Clock, y.Created.Clock), cmp.Compare(a, b))
 }
 
@@ -188,7 +189,7 @@ func (j *judgement) endSession(op *fsmpb.Op) *rota.Error {
 	if self, _, ok := j.session.Session(); ok && self == id {
 		return nil
 	}
-	if r := j.ac.tokens.get(tokenID(id)); r != nil && r.Parent != "" && r.Parent == j.session {
+	if r := j.ac.tokens.Get(state.TokenID(id)); r != nil && r.Parent != "" && r.Parent == j.session {
 		return nil
 	}
 	return rota.Refusef(rota.KindNotFound, "session", "session %.80q is not known: it never was, or has ended", id)
@@ -203,7 +204,7 @@ func (j *judgement) registersItself(op *fsmpb.Op) *rota.Error {
 }
 
 // session checks the row of one, and that it is counted.
-func (c *checker) session(r *tokenRow) {
+func (c *checker) session(r *state.TokenRow) {
 	if err := access.CheckTokenID(r.ID); err != nil {
 		c.fault("session %s is unsound: %v", r.ID, err)
 	}
@@ -212,12 +213,12 @@ func (c *checker) session(r *tokenRow) {
 		c.fault("session %s of %s has rights of its own", r.ID, r.Parent)
 	}
 	if id, ok := r.Parent.Token(); ok && r.Revoked.IsZero() {
-		p := c.m.access.tokens.get(tokenID(id))
+		p := c.m.access.tokens.Get(state.TokenID(id))
 		if p == nil || !p.Revoked.IsZero() || p.Parent != "" || p.Expires < r.Expires {
 			c.fault("session %s outlives its parent %s", r.ID, r.Parent)
 		}
 	}
-	if role, name, ok := r.Parent.Cert(); ok && r.Revoked.IsZero() && c.m.access.blocks.get(blockKeyOf(role, name)) != nil {
+	if role, name, ok := r.Parent.Cert(); ok && r.Revoked.IsZero() && c.m.access.blocks.Get(state.BlockKeyOf(role, name)) != nil {
 		c.fault("session %s outlives its parent %s", r.ID, r.Parent)
 	}
 	if !slices.Contains(ids, r.ID) || len(ids) > limits.MaxSessionRows {

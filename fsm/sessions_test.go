@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -49,7 +50,7 @@ func TestSessions(t *testing.T) {
 	}
 	s := sessionOf("s", "a")
 	a1 := b.entry(by(s, queueOp("mine")))
-	if got := b.queues.get("mine").by; got != a {
+	if got := b.QueueTable.Get("mine").By; got != a {
 		t.Errorf("the session's queue is %s's", got)
 	}
 	if e := a1.Events[0]; e.Actor != s {
@@ -167,7 +168,7 @@ func TestSessions_many(t *testing.T) {
 		b.ok(open(i))
 		live := 0
 		for _, id := range b.access.sessions[actorNamed("a")] {
-			if b.access.tokens.get(tokenID(id)).Revoked.IsZero() {
+			if b.access.tokens.Get(state.TokenID(id)).Revoked.IsZero() {
 				live++
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -13,11 +14,11 @@ const shortenRules = 2
 
 // shorten applies a change of a queue's intervals to the bars and periods of its workers and to its jobs in backoff
 // (SPEC §16.10). It walks all workers, or all delayed jobs, only when an operator changes such an interval.
-func (pl *placement) shorten(q *queueRow, old *rota.QueuePolicy) {
-	if pl.s.head.rules < shortenRules {
+func (pl *placement) shorten(q *state.QueueRow, old *rota.QueuePolicy) {
+	if pl.s.Header.Rules < shortenRules {
 		return
 	}
-	p := &q.policy
+	p := &q.Policy
 	if coolFor(p) < coolFor(old) || p.DenyMs < old.DenyMs || p.UnitsPeriodMs < old.UnitsPeriodMs {
 		pl.fleet.shorten(q)
 	}
@@ -38,27 +39,27 @@ func coolFor(p *rota.QueuePolicy) int64 {
 
 // shorten ends the bars of a queue's workers no later than a bar that began now would end. A bar does not name the
 // queue that set it, so the longest bar of all queues that the worker serves is the bound.
-func (fl *fleet) shorten(q *queueRow) {
+func (fl *fleet) shorten(q *state.QueueRow) {
 	var barred []rota.WorkerID
-	fl.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
-		if len(w.cooling)+len(w.denied)+len(w.units) > 0 && slices.Contains(w.spec.Queues, q.name) {
+	fl.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
+		if len(w.Cooling)+len(w.Denied)+len(w.Units) > 0 && slices.Contains(w.Spec.Queues, q.Name) {
 			barred = append(barred, id)
 		}
 		return true
 	})
-	now := fl.s.head.clock
+	now := fl.s.Header.Clock
 	for _, id := range barred {
-		w := fl.workers.edit(id)
-		w.settleHealth(now)
+		w := fl.workers.Edit(id)
+		w.SettleHealth(now)
 		var cool, deny int64
-		for _, name := range w.spec.Queues {
-			if of := fl.s.queues.get(name); of != nil {
-				cool, deny = max(cool, coolFor(&of.policy)), max(deny, of.policy.DenyMs)
+		for _, name := range w.Spec.Queues {
+			if of := fl.s.QueueTable.Get(name); of != nil {
+				cool, deny = max(cool, coolFor(&of.Policy)), max(deny, of.Policy.DenyMs)
 			}
 		}
-		w.cooling = lasting(noLater(w.cooling, now+rota.Clock(cool)), now)
-		w.denied = lasting(noLater(w.denied, now+rota.Clock(deny)), now)
-		w.units = inPeriod(w.units, q, fl.s.head.now())
+		w.Cooling = lasting(noLater(w.Cooling, now+rota.Clock(cool)), now)
+		w.Denied = lasting(noLater(w.Denied, now+rota.Clock(deny)), now)
+		w.Units = inPeriod(w.Units, q, fl.s.Header.Now())
 		fl.reviewWorker(w)
 	}
 }
@@ -74,15 +75,15 @@ func noLater(list []rota.TypeUntil, end rota.Clock) []rota.TypeUntil {
 
 // inPeriod returns a copy of a worker's used units in which the queue's period has its present length, if it then ends
 // sooner.
-func inPeriod(list []rota.UnitsUsed, q *queueRow, now rota.Moment) []rota.UnitsUsed {
-	if q.policy.UnitsPerPeriod == 0 {
+func inPeriod(list []rota.UnitsUsed, q *state.QueueRow, now rota.Moment) []rota.UnitsUsed {
+	if q.Policy.UnitsPerPeriod == 0 {
 		return list
 	}
-	period := rota.Clock(q.policy.UnitsPeriodMs)
+	period := rota.Clock(q.Policy.UnitsPeriodMs)
 	since := now.At(now.Clock - now.Clock%period)
 	list = slices.Clone(list)
 	for i := range list {
-		if u := &list[i]; u.Queue == q.name && u.Until.Clock > since.Clock+period {
+		if u := &list[i]; u.Queue == q.Name && u.Until.Clock > since.Clock+period {
 			u.Since, u.Until.Clock = since, since.Clock+period
 		}
 	}
@@ -91,34 +92,34 @@ func inPeriod(list []rota.UnitsUsed, q *queueRow, now rota.Moment) []rota.UnitsU
 
 // recalculateBackoff moves the dates of a queue's jobs in backoff to where its present policy puts them, counted from
 // the end of their attempt. A delay that a handler asked for stays.
-func (lg *leasing) recalculateBackoff(q *queueRow, old *rota.QueuePolicy) {
-	var moved []timer // with the new date
+func (lg *leasing) recalculateBackoff(q *state.QueueRow, old *rota.QueuePolicy) {
+	var moved []state.Timer // with the new date
 	// ends are those that the waiting job had before, of the kind that its last one was of.
-	ends := func(j *jobRow) int {
-		if j.attempts[len(j.attempts)-1].End == rota.ReasonWorkerLost {
-			return len(j.history().losses)
+	ends := func(j *state.JobRow) int {
+		if j.Attempts[len(j.Attempts)-1].End == rota.ReasonWorkerLost {
+			return len(j.History().Losses)
 		}
-		return int(j.attempt)
+		return int(j.Attempt)
 	}
-	lg.s.timers.wake.Scan(func(t timer) bool {
-		j := lg.s.jobs.get(rota.JobID(t.id))
-		if j.spec.Queue != q.name || j.state != rota.JobDelayed || j.declines+j.snoozes > 0 || len(j.attempts) == 0 ||
+	lg.s.Timers.Wake.Scan(func(t state.Timer) bool {
+		j := lg.s.JobTable.Get(rota.JobID(t.Id))
+		if j.Spec.Queue != q.Name || j.State != rota.JobDelayed || j.Declines+j.Snoozes > 0 || len(j.Attempts) == 0 ||
 			ends(j) == 0 {
 			return true
 		}
-		ended := j.attempts[len(j.attempts)-1].Ended.Clock
+		ended := j.Attempts[len(j.Attempts)-1].Ended.Clock
 		until := func(p *rota.QueuePolicy) rota.Clock {
-			return ended + rota.Clock(sched.BackoffMs(j.spec.ID, int32(ends(j)-1), j.spec.Retry.Over(p)))
+			return ended + rota.Clock(sched.BackoffMs(j.Spec.ID, int32(ends(j)-1), j.Spec.Retry.Over(p)))
 		}
-		if at := until(&q.policy); until(old) == j.due && at != j.due {
-			moved = append(moved, timer{int64(at), t.id})
+		if at := until(&q.Policy); until(old) == j.Due && at != j.Due {
+			moved = append(moved, state.Timer{Due: int64(at), Id: t.Id})
 		}
 		return true
 	})
 	for _, t := range moved {
-		j := lg.s.jobs.edit(rota.JobID(t.id))
+		j := lg.s.JobTable.Edit(rota.JobID(t.Id))
 		lg.life.own(j)
-		lg.s.timers.wake.set(t.id, int64(j.due), t.due)
-		j.due = rota.Clock(t.due)
+		lg.s.Timers.Wake.Refile(t.Id, int64(j.Due), t.Due)
+		j.Due = rota.Clock(t.Due)
 	}
 }

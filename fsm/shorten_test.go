@@ -159,14 +159,14 @@ func TestShorten_keepsTheRest(t *testing.T) {
 	b.ok(verb(rota.VerbFail, asked, func(c *peer.LeaseCommand) {
 		c.Fail, c.After = peer.FailRetryAfter, 15*time.Minute
 	}))
-	due := b.jobs.get("asked").due
+	due := b.JobTable.Get("asked").Due
 	bars := func() rota.Clock {
 		w, _ := b.View.Worker("w")
-		return w.Cooling[0].Until.Clock - b.head.clock
+		return w.Cooling[0].Until.Clock - b.Header.Clock
 	}
 	b.ok(queueOp("default", "cool_ms", "1000", "backoff_base", "1s"))
-	if left := bars(); left != 60_000 || b.jobs.get("asked").due != due {
-		t.Errorf("the bar ends in %d ms, the job waits until %d", left, b.jobs.get("asked").due)
+	if left := bars(); left != 60_000 || b.JobTable.Get("asked").Due != due {
+		t.Errorf("the bar ends in %d ms, the job waits until %d", left, b.JobTable.Get("asked").Due)
 	}
 	b.ok(queueOp("default", "cool_ms", "900000"))
 	if left := bars(); left != 60_000 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/sched"
 )
@@ -32,7 +33,7 @@ func (s *Sketch) Rows() int { return len(s.jobs) }
 
 // waits is a job that waits, and where.
 type waits struct {
-	row   *jobRow
+	row   *state.JobRow
 	order int64
 	early rota.Clock
 }
@@ -45,49 +46,49 @@ func (f *Frozen) Sketch(of rota.JobID, most int) (*Sketch, error) {
 		return nil, err
 	}
 	crowds := make(map[share][]waits)
-	var keep []*jobRow
+	var keep []*state.JobRow
 	waiting := 0
-	f.jobs.Scan(func(id rota.JobID, j *jobRow) bool {
+	f.jobs.Scan(func(id rota.JobID, j *state.JobRow) bool {
 		_, holds := f.holds.Get(id)
-		if j.state.Leased() || id == of || holds {
+		if j.State.Leased() || id == of || holds {
 			keep = append(keep, j)
 		}
-		if holds || j.state != rota.JobQueued && j.state != rota.JobDelayed && j.state != rota.JobBlocked {
+		if holds || j.State != rota.JobQueued && j.State != rota.JobDelayed && j.State != rota.JobBlocked {
 			return true
 		}
 		waiting++
-		w := waits{row: j, order: int64(j.due), early: j.enqueued}
-		q := plain.queues.get(j.spec.Queue)
-		crowd := share{queue: q.name}
-		if q.policy.FairShare {
-			crowd.tenant = j.spec.Tenant
+		w := waits{row: j, order: int64(j.Due), early: j.Enqueued}
+		q := plain.QueueTable.Get(j.Spec.Queue)
+		crowd := share{queue: q.Name}
+		if q.Policy.FairShare {
+			crowd.tenant = j.Spec.Tenant
 		}
-		if j.state == rota.JobQueued {
+		if j.State == rota.JobQueued {
 			w.order = plain.placement.orderOf(j, q)
 		}
 		crowds[crowd] = append(crowds[crowd], w)
 		return true
 	})
 	s.choose(&keep, crowds, of, waiting, most)
-	slices.SortFunc(keep, func(a, b *jobRow) int { return strings.Compare(string(a.spec.ID), string(b.spec.ID)) })
-	var e encoder
+	slices.SortFunc(keep, func(a, b *state.JobRow) int { return strings.Compare(string(a.Spec.ID), string(b.Spec.ID)) })
+	var e state.Encoder
 	for _, j := range keep {
-		e.b = nil
-		encodeSpec(&e, j.spec)
-		j.canonical(&e)
-		s.jobs = append(s.jobs, e.b)
+		e.B = nil
+		state.EncodeSpec(&e, j.Spec)
+		j.Canonical(&e)
+		s.jobs = append(s.jobs, e.B)
 	}
-	f.leases.Scan(func(_ string, r *leaseRow) bool {
-		e.b = nil
-		r.canonical(&e)
-		s.leases = append(s.leases, e.b)
+	f.leases.Scan(func(_ string, r *state.LeaseRow) bool {
+		e.B = nil
+		r.Canonical(&e)
+		s.leases = append(s.leases, e.B)
 		return true
 	})
 	return s, nil
 }
 
 // choose keeps jobs that wait: all, or as many of each crowd as there is room for, those with few first.
-func (s *Sketch) choose(keep *[]*jobRow, crowds map[share][]waits, of rota.JobID, waiting, most int) {
+func (s *Sketch) choose(keep *[]*state.JobRow, crowds map[share][]waits, of rota.JobID, waiting, most int) {
 	names := slices.SortedFunc(maps.Keys(crowds), func(a, b share) int {
 		return cmp.Or(cmp.Compare(len(crowds[a]), len(crowds[b])), cmp.Compare(a.queue, b.queue), cmp.Compare(a.tenant, b.tenant))
 	})
@@ -102,7 +103,7 @@ func (s *Sketch) choose(keep *[]*jobRow, crowds map[share][]waits, of rota.JobID
 		s.Cut += int64(len(crowd) - room)
 		for k, w := range crowd {
 			switch {
-			case w.row.spec.ID == of: // it is kept already
+			case w.row.Spec.ID == of: // it is kept already
 				if k >= room {
 					s.Cut--
 					s.Beyond, s.Ahead, s.Kept, s.Queue, s.Tenant = true, int64(k-room), int64(room), name.queue, name.tenant
@@ -118,23 +119,23 @@ func (s *Sketch) choose(keep *[]*jobRow, crowds map[share][]waits, of rota.JobID
 // come last.
 func compareWaits(a, b waits) int {
 	queued := func(w waits) int {
-		if w.row.state == rota.JobQueued {
+		if w.row.State == rota.JobQueued {
 			return 0
 		}
 		return 1
 	}
-	return cmp.Or(queued(a)-queued(b), cmp.Compare(a.order, b.order), cmp.Compare(a.early, b.early), cmp.Compare(a.row.seq, b.row.seq))
+	return cmp.Or(queued(a)-queued(b), cmp.Compare(a.order, b.order), cmp.Compare(a.early, b.early), cmp.Compare(a.row.Seq, b.row.Seq))
 }
 
 // orderOf is what jobs of a queue are ordered by, as far as the frozen row says it.
-func (pl *placement) orderOf(j *jobRow, q *queueRow) int64 {
-	switch q.policy.Ranking {
+func (pl *placement) orderOf(j *state.JobRow, q *state.QueueRow) int64 {
+	switch q.Policy.Ranking {
 	case rota.RankAdaptive:
-		return int64(j.tier)
+		return int64(j.Tier)
 	case rota.RankShortest, rota.RankSmallest:
-		return sched.RankKey(&q.policy, j.spec.Priority, j.spec.Fee, 0, 0, j.enqueued, q.rankEstimate(j))
+		return sched.RankKey(&q.Policy, j.Spec.Priority, j.Spec.Fee, 0, 0, j.Enqueued, q.RankEstimate(j))
 	default:
-		return sched.RankKey(&q.policy, j.spec.Priority, j.spec.Fee, effectiveSize(j.spec), pl.admission.limitsOf(j.spec.Tenant).Tier, j.enqueued, 0)
+		return sched.RankKey(&q.Policy, j.Spec.Priority, j.Spec.Fee, effectiveSize(j.Spec), pl.admission.limitsOf(j.Spec.Tenant).Tier, j.Enqueued, 0)
 	}
 }
 
@@ -142,13 +143,13 @@ func (pl *placement) orderOf(j *jobRow, q *queueRow) int64 {
 func (s *Sketch) load(more func(*Loader) error) (*Machine, error) {
 	f := *s.frozen
 	f.Archived()
-	f.jobs, f.leases = &tree.Tree[rota.JobID, *jobRow]{}, &tree.Tree[string, *leaseRow]{}
-	f.tombs, f.deleted, f.spent = &tree.Tree[rota.JobID, tomb]{}, &tree.Tree[string, *deletedRow]{}, &tree.Tree[string, *spentRow]{}
+	f.jobs, f.leases = &tree.Tree[rota.JobID, *state.JobRow]{}, &tree.Tree[string, *state.LeaseRow]{}
+	f.tombs, f.deleted, f.spent = &tree.Tree[rota.JobID, state.Tomb]{}, &tree.Tree[string, *state.DeletedRow]{}, &tree.Tree[string, *state.SpentRow]{}
 	l, err := NewLoaderKnowing(f.Info(), f.knows)
 	if err != nil {
 		return nil, err
 	}
-	l.m.ledger.unlogged = true
+	l.m.Ledger.Unlogged = true
 	if err := f.Records(l.Add); err != nil || more == nil {
 		return l.m, err
 	}
@@ -160,12 +161,12 @@ func (s *Sketch) load(more func(*Loader) error) (*Machine, error) {
 func (s *Sketch) Machine() (*Machine, error) {
 	m, err := s.load(func(l *Loader) error {
 		for _, rec := range s.jobs {
-			if err := l.Add(tagJob, rec); err != nil {
+			if err := l.Add(state.TagJob, rec); err != nil {
 				return err
 			}
 		}
 		for _, rec := range s.leases {
-			if err := l.Add(tagLease, rec); err != nil {
+			if err := l.Add(state.TagLease, rec); err != nil {
 				return err
 			}
 		}
@@ -175,24 +176,24 @@ func (s *Sketch) Machine() (*Machine, error) {
 		return nil, err
 	}
 	lasting := rota.MaxDuration.Milliseconds()
-	m.head.leap = rota.Clock(lasting)
-	m.queues.scan(func(_ rota.QueueName, q *queueRow) bool {
-		q.delayed, q.queued, q.assigned, q.running = 0, 0, 0, 0
-		q.policy.LeaseMs, q.policy.AckTimeoutMs = lasting, lasting
+	m.Header.Leap = rota.Clock(lasting)
+	m.QueueTable.Scan(func(_ rota.QueueName, q *state.QueueRow) bool {
+		q.Delayed, q.Queued, q.Assigned, q.Running = 0, 0, 0, 0
+		q.Policy.LeaseMs, q.Policy.AckTimeoutMs = lasting, lasting
 		return true
 	})
-	m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
-		if j.state != rota.JobBlocked { // it is counted with the nodes of workflows, which stay
-			m.queues.get(j.spec.Queue).count(j.state, 1)
+	m.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
+		if j.State != rota.JobBlocked { // it is counted with the nodes of workflows, which stay
+			m.QueueTable.Get(j.Spec.Queue).Count(j.State, 1)
 		}
 		return true
 	})
-	m.fleet.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
-		w.polls, w.free, w.offersUntil = false, 0, 0
+	m.fleet.workers.Scan(func(_ rota.WorkerID, w *state.WorkerRow) bool {
+		w.Polls, w.Free, w.OffersUntil = false, 0, 0
 		return true
 	})
-	m.leasing.leases.scan(func(_ string, r *leaseRow) bool {
-		if w := m.fleet.workers.get(r.Worker); w != nil && w.silentSince.IsZero() && w.disconnected.IsZero() && r.silentSince == 0 {
+	m.leasing.leases.Scan(func(_ string, r *state.LeaseRow) bool {
+		if w := m.fleet.workers.Get(r.Worker); w != nil && w.SilentSince.IsZero() && w.Disconnected.IsZero() && r.SilentSince == 0 {
 			r.Deadline.Clock += rota.Clock(lasting)
 			r.AckBy.Clock += rota.Clock(lasting)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 )
 
 // What a row keeps of a spec is all of it, field by field: one that is forgotten, in
@@ -22,22 +23,22 @@ func TestSpecs_keepEveryField(t *testing.T) {
 		field := reflect.ValueOf(&s).Elem().Field(i)
 		setSomething(t, field)
 		for _, last := range []*rota.JobSpec{nil, {}, {Fee: 77}, {Priority: 3, Fee: 1}} {
-			var k specs
-			for i := range k.shared { // wherever it looks
+			var k state.Specs
+			for i := range k.Shared { // wherever it looks
 				if last != nil {
-					k.shared[i].take(&k.enc, last)
+					k.Shared[i].Take(&k.Enc, last)
 				}
 			}
-			kept := k.keep(&s)
-			if got := kept.words(); !reflect.DeepEqual(got, s) {
+			kept := k.Keep(&s)
+			if got := kept.Words(); !reflect.DeepEqual(got, s) {
 				t.Errorf("%s is lost after %+v: %+v", name, last, got)
 			}
-			if got, want := k.hash(&encoder{}, kept), hashSpec(&encoder{}, kept); got != want {
+			if got, want := k.Hash(&state.Encoder{}, kept), state.HashSpec(&state.Encoder{}, kept); got != want {
 				t.Errorf("with %s, after %+v, the hash is %s: %s is that of all fields", name, last, got, want)
 			}
 		}
-		var none *specs
-		if got := none.keep(&s).words(); !reflect.DeepEqual(got, s) {
+		var none *state.Specs
+		if got := none.Keep(&s).Words(); !reflect.DeepEqual(got, s) {
 			t.Errorf("%s is lost where nothing is shared: %+v", name, got)
 		}
 	}
@@ -81,25 +82,25 @@ func setSomething(t *testing.T, f reflect.Value) {
 // Jobs that say the same share it; one that does not has its own.
 func TestSpecs_share(t *testing.T) {
 	t.Parallel()
-	var k specs
-	a := k.keep(&rota.JobSpec{ID: "a", CPUMilli: 5, Labels: map[string]string{"k": "v"}})
-	b := k.keep(&rota.JobSpec{ID: "b", CPUMilli: 5, Labels: map[string]string{"k": "v"}, Payload: []byte("p")})
-	c := k.keep(&rota.JobSpec{ID: "c", CPUMilli: 6})
-	d, e := k.keep(&rota.JobSpec{ID: "d", Tenant: "x"}), k.keep(&rota.JobSpec{ID: "e", Tenant: "y"})
-	f, g := k.keep(&rota.JobSpec{ID: "f", Tenant: "x"}), k.keep(&rota.JobSpec{ID: "g", Tenant: "y"})
-	if a.sharedSpec != b.sharedSpec || b.sharedSpec == c.sharedSpec || d.sharedSpec != f.sharedSpec || e.sharedSpec != g.sharedSpec ||
-		d.sharedSpec == e.sharedSpec {
+	var k state.Specs
+	a := k.Keep(&rota.JobSpec{ID: "a", CPUMilli: 5, Labels: map[string]string{"k": "v"}})
+	b := k.Keep(&rota.JobSpec{ID: "b", CPUMilli: 5, Labels: map[string]string{"k": "v"}, Payload: []byte("p")})
+	c := k.Keep(&rota.JobSpec{ID: "c", CPUMilli: 6})
+	d, e := k.Keep(&rota.JobSpec{ID: "d", Tenant: "x"}), k.Keep(&rota.JobSpec{ID: "e", Tenant: "y"})
+	f, g := k.Keep(&rota.JobSpec{ID: "f", Tenant: "x"}), k.Keep(&rota.JobSpec{ID: "g", Tenant: "y"})
+	if a.SharedSpec != b.SharedSpec || b.SharedSpec == c.SharedSpec || d.SharedSpec != f.SharedSpec || e.SharedSpec != g.SharedSpec ||
+		d.SharedSpec == e.SharedSpec {
 		t.Error("equal specs do not share, or others do")
 	}
-	h := k.keep(&rota.JobSpec{ID: "h", Tenant: "y", Payload: []byte("p"), Headers: map[string]string{"traceparent": "1"}})
-	i := k.keep(&rota.JobSpec{ID: "i", Tenant: "y", Headers: map[string]string{"traceparent": "2"}})
-	if h.sharedSpec == g.sharedSpec || h.sharedSpec != i.sharedSpec {
+	h := k.Keep(&rota.JobSpec{ID: "h", Tenant: "y", Payload: []byte("p"), Headers: map[string]string{"traceparent": "1"}})
+	i := k.Keep(&rota.JobSpec{ID: "i", Tenant: "y", Headers: map[string]string{"traceparent": "2"}})
+	if h.SharedSpec == g.SharedSpec || h.SharedSpec != i.SharedSpec {
 		t.Error("jobs with headers do not share what else they say, or do with those without")
 	}
-	if w := h.words(); w.Headers["traceparent"] != "1" || string(w.Payload) != "p" || h.sharedSpec.JobSpec.Headers != nil {
+	if w := h.Words(); w.Headers["traceparent"] != "1" || string(w.Payload) != "p" || h.SharedSpec.JobSpec.Headers != nil {
 		t.Errorf("h came back as %+v", w)
 	}
-	if w := b.words(); w.ID != "b" || string(w.Payload) != "p" || w.CPUMilli != 5 || w.Labels["k"] != "v" {
+	if w := b.Words(); w.ID != "b" || string(w.Payload) != "p" || w.CPUMilli != 5 || w.Labels["k"] != "v" {
 		t.Errorf("b came back as %+v", w)
 	}
 }
@@ -107,12 +108,12 @@ func TestSpecs_share(t *testing.T) {
 // A spec is refused for what is wrong with it, whatever was found sound before.
 func TestSpecs_check(t *testing.T) {
 	t.Parallel()
-	var k specs
+	var k state.Specs
 	check := func(change func(*rota.JobSpec)) {
 		s := jobSpec("j")
 		change(s)
-		k.keep(s)
-		got, want := k.check(s, 10), s.CheckShape(10)
+		k.Keep(s)
+		got, want := k.Check(s, 10), s.CheckShape(10)
 		if (got == nil) != (want == nil) || got != nil && got.Error() != want.Error() {
 			t.Errorf("%+v is refused with %v: %v is wanted", s, got, want)
 		}

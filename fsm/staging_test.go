@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -35,8 +36,8 @@ func TestStaging_theDigestDoesNotKnowOfFlushes(t *testing.T) {
 	b.ok(&fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: "done", Lease: l.ID[:], Reason: "wrong"}}})
 	b.walls = []int64{startClock + int64(sevenDays) + 100_000}
 	b.pass(1000)
-	if b.ended.tombs.len() != 0 || !b.View.Forgetful() {
-		t.Fatalf("%d tombstones are left", b.ended.tombs.len())
+	if b.ended.tombs.Len() != 0 || !b.View.Forgetful() {
+		t.Fatalf("%d tombstones are left", b.ended.tombs.Len())
 	}
 	flushing := New()
 	for i, entry := range b.log {
@@ -283,13 +284,13 @@ func TestRecordBytesCountAllThatAUserFills(t *testing.T) {
 			}
 		},
 	}
-	bare := (&record{spec: new(specs).keep(jobSpec("j"))}).bytes()
+	bare := (&state.Record{Spec: new(state.Specs).Keep(jobSpec("j"))}).Bytes()
 	for name, fill := range lists {
-		full := &record{spec: new(specs).keep(jobSpec("j", fill))}
-		e := encoder{}
-		encodeSpec(&e, full.spec)
-		if got, least := full.bytes()-bare, int64(len(e.b))/2; got < least {
-			t.Errorf("%s to their limit count for %d bytes, the record has %d more", name, got, len(e.b))
+		full := &state.Record{Spec: new(state.Specs).Keep(jobSpec("j", fill))}
+		e := state.Encoder{}
+		state.EncodeSpec(&e, full.Spec)
+		if got, least := full.Bytes()-bare, int64(len(e.B))/2; got < least {
+			t.Errorf("%s to their limit count for %d bytes, the record has %d more", name, got, len(e.B))
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (b *bench) spoil(worker string, times int) (events []rota.Event) {
 	b.t.Helper()
 	right := sha256.Sum256([]byte("right"))
 	for range times {
-		id := fmt.Sprint("spoilt-", worker, b.head.index)
+		id := fmt.Sprint("spoilt-", worker, b.Header.Index)
 		l := b.acked(id, func(s *rota.JobSpec) { s.ExpectedDigest, s.Worker = right[:], rota.WorkerID(worker) })
 		events = b.entry(verb(rota.VerbComplete, l, func(c *peer.LeaseCommand) { c.Output = []byte("wrong") })).Events
 		b.ok(cancelOp(id))
@@ -102,7 +102,7 @@ jobRetryScheduled PROOF_INVALID`
 		b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, other))
 		b.mismatch("other", "w", "NOT_ACTIVE")
 		o := b.refuses(rota.KindConflict, "worker", statusOp("w", rota.WorkerActive, 0))
-		if !strings.Contains(o.GetText(), fmt.Sprint("JAILED until ", b.head.now().At(b.now+600_000).Date)) {
+		if !strings.Contains(o.GetText(), fmt.Sprint("JAILED until ", b.Header.Now().At(b.now+600_000).Date)) {
 			b.t.Fatalf("outcome %v", o)
 		}
 		b.every = 1000
@@ -152,7 +152,7 @@ jobRetryScheduled PROOF_INVALID`
 		b.ok(statusOp("w", rota.WorkerRetired, s))
 		b.ok(staking(registerOp("w", 1, "third", false), maxAttested, stake))
 		b.status("w", rota.WorkerJailed)
-		b.ok(statusOp("w", rota.WorkerRetired, b.fleet.workers.get("w").session))
+		b.ok(statusOp("w", rota.WorkerRetired, b.fleet.workers.Get("w").Session))
 		b.every = 1000
 		b.pass(600_000)
 		b.status("w", rota.WorkerRetired)
@@ -243,9 +243,9 @@ func TestStatuses(t *testing.T) {
 			b.ok(statusOp("w", rota.WorkerRetired, again)) // its own goodbye
 		}
 		b.ok(registerOp("w", 1, "other", false))
-		b.ok(goneOp("w", b.fleet.workers.get("w").session, "other")) // and its guard's
+		b.ok(goneOp("w", b.fleet.workers.Get("w").Session, "other")) // and its guard's
 		b.ok(registerOp("w", 1, "other", false))
-		b.ok(statusOp("w", rota.WorkerRetired, b.fleet.workers.get("w").session))
+		b.ok(statusOp("w", rota.WorkerRetired, b.fleet.workers.Get("w").Session))
 		b.ok(statusOp("w", rota.WorkerRetired, 0)) // said of one that has left
 		b.refuses(rota.KindStale, "session", registerOp("w", 1, "other", false))
 		b.ok(deleteWorkerOp("w"))

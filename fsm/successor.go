@@ -4,6 +4,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/jsonparts"
 )
 
@@ -15,49 +16,49 @@ const mergeRules = 2
 // the holder's successor: BLOCKED until the key is free, which it then takes (SPEC §18.3). A key has one at most.
 
 // takes returns what becomes of a payload that is merged into a job, nil where that has ended.
-func (un *uniques) takes(j *jobRow, spec *rota.JobSpec) rota.Merge {
+func (un *uniques) takes(j *state.JobRow, spec *rota.JobSpec) rota.Merge {
 	collects := spec.Unique.OnConflict == rota.UniqueCollect
 	switch {
 	case spec.Unique.OnConflict == rota.UniqueExisting:
 		return rota.MergeNone
 	case j == nil:
 		return rota.MergeHolderEnded
-	case j.state.Leased():
+	case j.State.Leased():
 		return rota.MergeHolderLeased
-	case j.spec.Queue != spec.Queue:
+	case j.Spec.Queue != spec.Queue:
 		return rota.MergeOtherQueue
-	case j.spec.Type != spec.Type:
+	case j.Spec.Type != spec.Type:
 		return rota.MergeOtherType
-	case collects && !j.spec.Unique.Collects():
+	case collects && !j.Spec.Unique.Collects():
 		return rota.MergeNoList
-	case !j.spec.Unique.Collects():
+	case !j.Spec.Unique.Collects():
 		return rota.MergeTaken
 	case !jsonparts.Valid(spec.Payload):
 		return rota.MergeNotJSON
 	}
 	longer := len("[]") + len(spec.Payload)
 	if collects {
-		longer = len(j.spec.Payload()) + len(",") + len(spec.Payload)
+		longer = len(j.Spec.Payload()) + len(",") + len(spec.Payload)
 	}
-	if int64(longer) > payloadMax(un.s.queues.get(spec.Queue)) {
+	if int64(longer) > payloadMax(un.s.QueueTable.Get(spec.Queue)) {
 		return rota.MergeListFull
 	}
 	return rota.MergeTaken
 }
 
 // succeeds reports whether a submission becomes the successor of the job that holds its key.
-func (un *uniques) succeeds(r *uniqueRow, spec *rota.JobSpec) bool {
-	return spec.Unique.Succeeds() && r.next == "" && un.takes(un.s.jobs.get(r.job), spec) != rota.MergeTaken
+func (un *uniques) succeeds(r *state.UniqueRow, spec *rota.JobSpec) bool {
+	return spec.Unique.Succeeds() && r.Next == "" && un.takes(un.s.JobTable.Get(r.Job), spec) != rota.MergeTaken
 }
 
 // target returns the job that a submission is merged into, with what becomes of its payload; a refusal where it may not
 // be lost and no job takes it.
-func (un *uniques) target(r *uniqueRow, spec *rota.JobSpec) (rota.JobID, rota.Merge, *fsmpb.Outcome) {
-	into := r.job
-	if spec.Unique.Succeeds() && r.next != "" {
-		into = r.next
+func (un *uniques) target(r *state.UniqueRow, spec *rota.JobSpec) (rota.JobID, rota.Merge, *fsmpb.Outcome) {
+	into := r.Job
+	if spec.Unique.Succeeds() && r.Next != "" {
+		into = r.Next
 	}
-	merge := un.takes(un.s.jobs.get(into), spec)
+	merge := un.takes(un.s.JobTable.Get(into), spec)
 	if spec.Unique.Collects() && merge != rota.MergeTaken {
 		return into, merge, entry.Refused(exhausted("unique", "the job that waits behind the holder of this key cannot collect one more "+
 			"payload: %s; submit again once it runs", merge))
@@ -66,33 +67,33 @@ func (un *uniques) target(r *uniqueRow, spec *rota.JobSpec) (rota.JobID, rota.Me
 }
 
 // await makes a new job the successor of the one that holds its key.
-func (un *uniques) await(j *jobRow) {
-	r := un.rows.edit(string(j.past.unique[:]))
-	r.next = j.spec.ID
+func (un *uniques) await(j *state.JobRow) {
+	r := un.rows.Edit(string(j.Past.Unique[:]))
+	r.Next = j.Spec.ID
 	un.placement.move(j, rota.JobBlocked)
-	un.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobBlocked, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant,
-		Payload: payload(struct {
+	un.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobBlocked, Job: j.Spec.ID, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant,
+		Payload: state.Payload(struct {
 			After rota.JobID `json:"after"`
-		}{r.job})})
+		}{r.Job})})
 }
 
 // succeed hands a key that is free to the successor, and reports whether there is one. The successor starts at the end
 // of the entry: the job before it may be in the middle of its own end.
-func (un *uniques) succeed(r *uniqueRow) bool {
-	if r.next == "" || un.s.jobs.get(r.next) == nil {
+func (un *uniques) succeed(r *state.UniqueRow) bool {
+	if r.Next == "" || un.s.JobTable.Get(r.Next) == nil {
 		return false
 	}
-	r = un.rows.change(r.key, r)
-	r.job, r.next, r.until = r.next, "", 0
-	un.ready = append(un.ready, r.job)
+	r = un.rows.Change(r.Key, r)
+	r.Job, r.Next, r.Until = r.Next, "", 0
+	un.ready = append(un.ready, r.Job)
 	return true
 }
 
 // settle starts the successors whose turn came in this entry.
 func (un *uniques) settle() {
 	for _, id := range un.ready {
-		if j := un.s.jobs.get(id); j != nil && j.state == rota.JobBlocked {
-			un.life.start(un.s.jobs.edit(id))
+		if j := un.s.JobTable.Get(id); j != nil && j.State == rota.JobBlocked {
+			un.life.start(un.s.JobTable.Edit(id))
 		}
 	}
 	un.ready = un.ready[:0]
@@ -119,12 +120,12 @@ func collecting(spec *rota.JobSpec, most int64) (*rota.JobSpec, error) {
 }
 
 // given returns the payload of a job after another one is merged into it.
-func given(j *jobRow, spec *rota.JobSpec) []byte {
+func given(j *state.JobRow, spec *rota.JobSpec) []byte {
 	switch {
-	case !j.spec.Unique.Collects():
+	case !j.Spec.Unique.Collects():
 		return spec.Payload
 	case spec.Unique.Collects():
-		return collected(j.spec.Payload(), spec.Payload)
+		return collected(j.Spec.Payload(), spec.Payload)
 	default:
 		return listOf(spec.Payload)
 	}
@@ -133,19 +134,19 @@ func given(j *jobRow, spec *rota.JobSpec) []byte {
 // successors checks that BLOCKED jobs without a workflow are those that keys say to be next.
 func (c *checker) successors() {
 	next := make(map[rota.JobID]bool)
-	c.m.uniques.rows.scan(func(key string, r *uniqueRow) bool {
-		if r.next == "" {
+	c.m.uniques.rows.Scan(func(key string, r *state.UniqueRow) bool {
+		if r.Next == "" {
 			return true
 		}
-		next[r.next] = true
-		if j := c.m.jobs.get(r.next); j == nil || j.state != rota.JobBlocked || string(j.history().unique[:]) != key || r.next == r.job {
-			c.fault("I4: job %s is to follow %s, and does not wait for that", r.next, r.job)
+		next[r.Next] = true
+		if j := c.m.JobTable.Get(r.Next); j == nil || j.State != rota.JobBlocked || string(j.History().Unique[:]) != key || r.Next == r.Job {
+			c.fault("I4: job %s is to follow %s, and does not wait for that", r.Next, r.Job)
 		}
 		return true
 	})
-	c.m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		if j.workflow == "" && (j.state == rota.JobBlocked) != next[id] {
-			c.fault("I4: job %s is %s, it follows another one: %v", id, j.state, next[id])
+	c.m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
+		if j.Workflow == "" && (j.State == rota.JobBlocked) != next[id] {
+			c.fault("I4: job %s is %s, it follows another one: %v", id, j.State, next[id])
 		}
 		return true
 	})

@@ -148,10 +148,10 @@ func TestUnique_collect(t *testing.T) {
 	first := onlyOne("a", collect, paying(`{"n":1}`), delayed)
 	b.ok(first)
 	b.existed(first) // by what was submitted, not by the list that was made of it
-	due := b.jobs.get("a").due
+	due := b.JobTable.Get("a").Due
 	b.now += 1_000
 	b.became("a", rota.MergeTaken, onlyOne("b", collect, paying(`"two"`), delayed))
-	if later := b.jobs.get("a").due; later != due+1_000 {
+	if later := b.JobTable.Get("a").Due; later != due+1_000 {
 		t.Errorf("its delay ends at %d, not 1 s after %d", later, due)
 	}
 	b.became("a", rota.MergeTaken, onlyOne("c", collect, paying(" 3 "), delayed))

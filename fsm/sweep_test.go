@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -45,7 +46,7 @@ func TestSweep(t *testing.T) {
 			b.submit(fmt.Sprint("j", i), func(s *rota.JobSpec) { s.Delay = 100 * time.Millisecond })
 		}
 		b.now += 1000
-		for _, want := range []Sweep{{1000, true}, {1000, true}, {500, false}, {0, false}} {
+		for _, want := range []state.Sweep{{Fired: 1000, More: true}, {Fired: 1000, More: true}, {Fired: 500, More: false}, {More: false}} {
 			if a := b.entry(sweepOp(), sweepOp()); a.Sweep != want { // two share the bound
 				t.Fatalf("sweep %+v, wanted %+v", a.Sweep, want)
 			}
@@ -156,16 +157,16 @@ func TestTombstones(t *testing.T) {
 		b.ok(cancelOp(fmt.Sprint("j", i)))
 	}
 	for _, m := range []*Machine{b.Machine, b.twin} { // as an entry would at the cap
-		m.ledger.gen++
+		m.Ledger.Gen++
 		m.ended.evictTombs(3)
 		m.settleHeader()
-		m.ledger.settle()
+		m.Ledger.Settle()
 	}
 	b.sound()
 	b.state("j1", rota.JobNone)
 	b.state("j2", rota.JobCancelled)
-	if b.head.droppedTombs != 2 {
-		t.Fatalf("%d are counted as dropped", b.head.droppedTombs)
+	if b.Header.DroppedTombs != 2 {
+		t.Fatalf("%d are counted as dropped", b.Header.DroppedTombs)
 	}
 	b.pass(1000)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 )
 
 // TestReadsBesideApplying reads what a node hands out of its state while the next entries
@@ -89,7 +90,7 @@ func readOutside(t *testing.T, m *Machine, lock *sync.RWMutex, chance *rand.Rand
 		var told []rota.Job
 		var given []rota.Assignment
 		lock.RLock()
-		m.jobs.scan(func(id rota.JobID, _ *jobRow) bool {
+		m.JobTable.Scan(func(id rota.JobID, _ *state.JobRow) bool {
 			job, _ := m.View.Job(id)
 			told = append(told, job)
 			return len(told) < 50

@@ -51,14 +51,14 @@ func TestEditInPlace(t *testing.T) {
 	b := newBench(t)
 	b.worker("w", 1)
 	l := b.acked("j")
-	before := b.leasing.leases.get(string(l.ID[:]))
+	before := b.leasing.leases.Get(string(l.ID[:]))
 	b.ok(verb(rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = 1 }))
-	if b.leasing.leases.get(string(l.ID[:])) != before {
+	if b.leasing.leases.Get(string(l.ID[:])) != before {
 		t.Error("the row was copied though nobody else holds it")
 	}
 	b.Freeze()
 	b.ok(verb(rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = 2 }))
-	if b.leasing.leases.get(string(l.ID[:])) == before {
+	if b.leasing.leases.Get(string(l.ID[:])) == before {
 		t.Error("the row was changed where a frozen copy holds it")
 	}
 }

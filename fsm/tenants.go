@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -14,36 +15,36 @@ import (
 // setTenant creates or changes a tenant's limits.
 func (lm *admission) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
 	id := rota.TenantID(op.GetId())
-	wanted, err := lm.wantTenant(op, lm.s.journal.owner())
+	wanted, err := lm.wantTenant(op, lm.s.Journal.Owner())
 	if err != nil {
 		return entry.Refused(err)
 	}
-	t := lm.tenants.get(id)
-	existed := t != nil && t.known
-	if existed && t.limits == wanted {
+	t := lm.tenants.Get(id)
+	existed := t != nil && t.Known
+	if existed && t.Limits == wanted {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := lm.s.journal.matches(tenantText(t, id)); err != nil {
+	if err := lm.s.Journal.Matches(tenantText(t, id)); err != nil {
 		return entry.Refused(err)
 	}
 	if t == nil {
-		lm.tenants.insert(id, &tenantRow{id: id, limits: rota.DefaultTenantLimits()})
+		lm.tenants.Insert(id, &state.TenantRow{Id: id, Limits: rota.DefaultTenantLimits()})
 	}
 	if !existed {
-		by := lm.s.journal.owner()
-		lm.tenants.edit(id).by = by
+		by := lm.s.Journal.Owner()
+		lm.tenants.Edit(id).By = by
 		lm.access.hold(by, access.OwnsTenant, 1)
 	}
-	lm.changeTenant(lm.tenants.edit(id), wanted)
+	lm.changeTenant(lm.tenants.Edit(id), wanted)
 	return &fsmpb.Outcome{Existed: existed}
 }
 
 // tenantText returns the name of a tenant for refusals, and its version; nil has that of the defaults.
-func tenantText(t *tenantRow, id rota.TenantID) (what, etag string) {
+func tenantText(t *state.TenantRow, id rota.TenantID) (what, etag string) {
 	if t == nil {
-		t = &tenantRow{limits: rota.DefaultTenantLimits()}
+		t = &state.TenantRow{Limits: rota.DefaultTenantLimits()}
 	}
-	return fmt.Sprintf("tenant %q", id), t.etag()
+	return fmt.Sprintf("tenant %q", id), t.Etag()
 }
 
 // wantTenant returns the limits that an operation would give a tenant, or its refusal; it changes nothing.
@@ -53,7 +54,7 @@ func (lm *admission) wantTenant(op *fsmpb.SetTenant, by rota.Principal) (rota.Te
 	if err := rota.CheckID("tenant", id); err != nil {
 		return wanted, err
 	}
-	if lm.s.head.cluster == "" {
+	if lm.s.Header.Cluster == "" {
 		return wanted, rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
 	}
 	for _, s := range op.GetSet() {
@@ -64,144 +65,144 @@ func (lm *admission) wantTenant(op *fsmpb.SetTenant, by rota.Principal) (rota.Te
 			return wanted, err
 		}
 	}
-	t := lm.tenants.get(id)
+	t := lm.tenants.Get(id)
 	if t == nil {
 		if err := lm.admitBytes(nil, "", 1); err != nil {
 			return wanted, err
 		}
-		if lm.tenants.len() >= limits.MaxTenants {
+		if lm.tenants.Len() >= limits.MaxTenants {
 			return wanted, exhausted("tenant", "%d tenants are known: no more are taken", limits.MaxTenants)
 		}
 	}
-	if t == nil || !t.known {
+	if t == nil || !t.Known {
 		return wanted, lm.access.mayHold(by, access.OwnsTenant)
 	}
 	return wanted, nil
 }
 
 // changeTenant gives a tenant other limits; t is editable.
-func (lm *admission) changeTenant(t *tenantRow, limits rota.TenantLimits) {
-	old, due := t.limits, t.penaltyAt()
-	t.known, t.limits = true, limits
+func (lm *admission) changeTenant(t *state.TenantRow, limits rota.TenantLimits) {
+	old, due := t.Limits, t.PenaltyAt()
+	t.Known, t.Limits = true, limits
 	switch {
-	case t.full() && t.throttledAt == 0:
-		t.throttledAt = lm.s.head.clock
-	case !t.full() && limits.MaxConcurrent != old.MaxConcurrent:
-		t.throttledAt = 0 // a limit that is raised owes no penalty
+	case t.Full() && t.ThrottledAt == 0:
+		t.ThrottledAt = lm.s.Header.Clock
+	case !t.Full() && limits.MaxConcurrent != old.MaxConcurrent:
+		t.ThrottledAt = 0 // a limit that is raised owes no penalty
 	}
-	lm.s.timers.penalty.set(string(t.id), int64(due), int64(t.penaltyAt()))
+	lm.s.Timers.Penalty.Refile(string(t.Id), int64(due), int64(t.PenaltyAt()))
 	if limits.Tier != old.Tier {
-		lm.rerank(t.id)
+		lm.rerank(t.Id)
 	}
-	lm.s.queues.scan(func(name rota.QueueName, q *queueRow) bool {
+	lm.s.QueueTable.Scan(func(name rota.QueueName, q *state.QueueRow) bool {
 		i := lm.placement.registry.queues[name]
-		if _, known := i.laneStates[t.id]; known || i.open.get(t.id) > 0 || i.turn.name != "" {
-			lm.syncLanes(i, q, t.id)
+		if _, known := i.laneStates[t.Id]; known || i.open.Get(t.Id) > 0 || i.turn.name != "" {
+			lm.syncLanes(i, q, t.Id)
 		}
 		return true
 	})
-	lm.s.journal.emit(rota.Event{Kind: rota.EventTenantChanged, Tenant: t.id, Payload: payload(limits)})
+	lm.s.Journal.Emit(rota.Event{Kind: rota.EventTenantChanged, Tenant: t.Id, Payload: state.Payload(limits)})
 }
 
 // rerank files a tenant's jobs anew in the queues that rank by its tier. It walks
 // all live jobs, which only an operator's change of tier may cost.
 func (lm *admission) rerank(tenant rota.TenantID) {
-	lm.s.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
-		if j.state != rota.JobQueued || j.spec.Tenant != tenant {
+	lm.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
+		if j.State != rota.JobQueued || j.Spec.Tenant != tenant {
 			return true
 		}
-		q := lm.s.queues.get(j.spec.Queue)
-		if q.policy.Ranking != rota.RankMarket {
+		q := lm.s.QueueTable.Get(j.Spec.Queue)
+		if q.Policy.Ranking != rota.RankMarket {
 			return true
 		}
-		pending := lm.placement.registry.queues[q.name].pending
-		pending.Remove(j.item)
+		pending := lm.placement.registry.queues[q.Name].pending
+		pending.Remove(j.Item)
 		item := lm.placement.itemOf(j, q) // derived: the row's canonical bytes do not change
-		j.item = &item
-		pending.Add(j.item)
+		j.Item = &item
+		pending.Add(j.Item)
 		return true
 	})
 }
 
 // limitsOf are a tenant's limits, the defaults where nobody set them.
 func (lm *admission) limitsOf(id rota.TenantID) rota.TenantLimits {
-	if t := lm.tenants.get(id); t != nil {
-		return t.limits
+	if t := lm.tenants.Get(id); t != nil {
+		return t.Limits
 	}
 	return rota.DefaultTenantLimits()
 }
 
 // openTenant counts a tenant's open leases over all queues, and throttles its lanes in
 // all of them once it has as many as it may (SPEC §4.9).
-func (lm *admission) openTenant(l *leaseRow) {
-	t := lm.tenants.edit(l.tenant)
+func (lm *admission) openTenant(l *state.LeaseRow) {
+	t := lm.tenants.Edit(l.Tenant)
 	if t == nil {
-		t = lm.tenants.fresh()
-		t.id, t.limits = l.tenant, rota.DefaultTenantLimits()
-		lm.tenants.insert(l.tenant, t)
+		t = lm.tenants.Fresh()
+		t.Id, t.Limits = l.Tenant, rota.DefaultTenantLimits()
+		lm.tenants.Insert(l.Tenant, t)
 	}
-	t.open++
-	if t.full() && t.throttledAt == 0 {
-		t.throttledAt = lm.s.head.clock
-		lm.syncBusyLanes(t.id)
+	t.Open++
+	if t.Full() && t.ThrottledAt == 0 {
+		t.ThrottledAt = lm.s.Header.Clock
+		lm.syncBusyLanes(t.Id)
 	}
 }
 
 // closeTenant counts back. The lanes come back once one of the leases ended and the
 // penalty has passed, whichever is later.
-func (lm *admission) closeTenant(l *leaseRow) {
-	t := lm.tenants.edit(l.tenant)
-	due := t.penaltyAt()
-	t.open--
-	if t.throttledAt != 0 && !t.full() && t.penaltyAt() <= lm.s.head.clock {
+func (lm *admission) closeTenant(l *state.LeaseRow) {
+	t := lm.tenants.Edit(l.Tenant)
+	due := t.PenaltyAt()
+	t.Open--
+	if t.ThrottledAt != 0 && !t.Full() && t.PenaltyAt() <= lm.s.Header.Clock {
 		lm.unthrottle(t, due)
 	} else {
-		lm.s.timers.penalty.set(string(t.id), int64(due), int64(t.penaltyAt()))
+		lm.s.Timers.Penalty.Refile(string(t.Id), int64(due), int64(t.PenaltyAt()))
 	}
-	if t.open == 0 && t.throttledAt == 0 && !t.known {
-		lm.tenants.drop(t.id)
+	if t.Open == 0 && t.ThrottledAt == 0 && !t.Known {
+		lm.tenants.Drop(t.Id)
 	}
 }
 
 // firePenalty ends a tenant's penalty.
 func (lm *admission) firePenalty(id string) {
-	t := lm.tenants.edit(rota.TenantID(id))
-	lm.unthrottle(t, t.penaltyAt())
-	if t.open == 0 && !t.known {
-		lm.tenants.drop(t.id)
+	t := lm.tenants.Edit(rota.TenantID(id))
+	lm.unthrottle(t, t.PenaltyAt())
+	if t.Open == 0 && !t.Known {
+		lm.tenants.Drop(t.Id)
 	}
 }
 
 // unthrottle puts a tenant's lanes back; due is where it stood in the timers.
-func (lm *admission) unthrottle(t *tenantRow, due rota.Clock) {
-	lm.s.timers.penalty.set(string(t.id), int64(due), 0)
-	t.throttledAt = 0
-	lm.syncBusyLanes(t.id)
+func (lm *admission) unthrottle(t *state.TenantRow, due rota.Clock) {
+	lm.s.Timers.Penalty.Refile(string(t.Id), int64(due), 0)
+	t.ThrottledAt = 0
+	lm.syncBusyLanes(t.Id)
 }
 
 // tenants checks the tenants' counters against the leases. Invariant I9.
 func (c *checker) tenants() {
 	m := c.m
 	open := make(map[rota.TenantID]int64)
-	m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
-		open[l.tenant]++
-		if m.admission.tenants.get(l.tenant) == nil {
-			c.fault("I9: tenant %s has leases open and no row", l.tenant)
+	m.leasing.leases.Scan(func(_ string, l *state.LeaseRow) bool {
+		open[l.Tenant]++
+		if m.admission.tenants.Get(l.Tenant) == nil {
+			c.fault("I9: tenant %s has leases open and no row", l.Tenant)
 		}
 		return true
 	})
-	m.admission.tenants.scan(func(id rota.TenantID, t *tenantRow) bool {
-		if t.id != id || t.open != open[id] {
-			c.fault("I9: tenant %s counts %d open leases, %d are", id, t.open, open[id])
+	m.admission.tenants.Scan(func(id rota.TenantID, t *state.TenantRow) bool {
+		if t.Id != id || t.Open != open[id] {
+			c.fault("I9: tenant %s counts %d open leases, %d are", id, t.Open, open[id])
 		}
-		if err := t.limits.Check(); err != nil {
+		if err := t.Limits.Check(); err != nil {
 			c.fault("I9: tenant %s: %v", id, err)
 		}
-		if !t.known && (t.open == 0 && t.throttledAt == 0 || t.limits != rota.DefaultTenantLimits()) {
+		if !t.Known && (t.Open == 0 && t.ThrottledAt == 0 || t.Limits != rota.DefaultTenantLimits()) {
 			c.fault("I9: nobody set tenant %s, and its row says something", id)
 		}
-		if t.full() && t.throttledAt == 0 || t.throttledAt > m.head.clock || t.throttledAt != 0 && t.limits.MaxConcurrent == 0 {
-			c.fault("I9: tenant %s with %d of %d leases open is throttled since %d", id, t.open, t.limits.MaxConcurrent, t.throttledAt)
+		if t.Full() && t.ThrottledAt == 0 || t.ThrottledAt > m.Header.Clock || t.ThrottledAt != 0 && t.Limits.MaxConcurrent == 0 {
+			c.fault("I9: tenant %s with %d of %d leases open is throttled since %d", id, t.Open, t.Limits.MaxConcurrent, t.ThrottledAt)
 		}
 		return true
 	})
@@ -221,23 +222,23 @@ func (b budget) owner() string { return strings.TrimRight(b.what+" "+b.name, " "
 
 // overfull returns the first of the bounds on what a queue and a tenant hold of which over says so; of "" there is none, and
 // none is 0.
-func (lm *admission) overfull(q *queueRow, tenant rota.TenantID, over func(used, most int64) bool) (b budget, found bool) {
-	t := &lm.s.ledger.tally
-	if most := lm.s.head.settings.StateBytesMax; most != 0 && over(t.all, most) {
-		return budget{"state_bytes_max", "the cluster", "", t.all, most}, true
+func (lm *admission) overfull(q *state.QueueRow, tenant rota.TenantID, over func(used, most int64) bool) (b budget, found bool) {
+	t := &lm.s.Ledger.Tally
+	if most := lm.s.Header.Settings.StateBytesMax; most != 0 && over(t.All, most) {
+		return budget{"state_bytes_max", "the cluster", "", t.All, most}, true
 	}
-	if q != nil && q.policy.BytesMax != 0 && over(t.queues.get(q.name), q.policy.BytesMax) {
-		return budget{"bytes_max", "queue", string(q.name), t.queues.get(q.name), q.policy.BytesMax}, true
+	if q != nil && q.Policy.BytesMax != 0 && over(t.Queues.Get(q.Name), q.Policy.BytesMax) {
+		return budget{"bytes_max", "queue", string(q.Name), t.Queues.Get(q.Name), q.Policy.BytesMax}, true
 	}
-	if row := lm.tenants.get(tenant); row != nil && row.limits.BytesMax != 0 && over(t.tenants.get(tenant), row.limits.BytesMax) {
-		return budget{"bytes_max", "tenant", string(tenant), t.tenants.get(tenant), row.limits.BytesMax}, true
+	if row := lm.tenants.Get(tenant); row != nil && row.Limits.BytesMax != 0 && over(t.Tenants.Get(tenant), row.Limits.BytesMax) {
+		return budget{"bytes_max", "tenant", string(tenant), t.Tenants.Get(tenant), row.Limits.BytesMax}, true
 	}
 	return b, false
 }
 
 // admitBytes refuses so many bytes more where a budget has no room for them (SPEC §4.14). What
 // the entry at hand brought before counts from its end on.
-func (lm *admission) admitBytes(q *queueRow, tenant rota.TenantID, more int64) error {
+func (lm *admission) admitBytes(q *state.QueueRow, tenant rota.TenantID, more int64) error {
 	b, over := lm.overfull(q, tenant, func(used, most int64) bool { return used+more > most })
 	if !over {
 		return nil
@@ -246,7 +247,7 @@ func (lm *admission) admitBytes(q *queueRow, tenant rota.TenantID, more int64) e
 }
 
 // admitFill refuses by the fill of the budgets, at so many permille of one.
-func (lm *admission) admitFill(q *queueRow, tenant rota.TenantID, least int64) error {
+func (lm *admission) admitFill(q *state.QueueRow, tenant rota.TenantID, least int64) error {
 	b, over := lm.overfull(q, tenant, func(used, most int64) bool { return permille(used, most) >= least })
 	if !over {
 		return nil
@@ -259,7 +260,7 @@ func (lm *admission) admitFill(q *queueRow, tenant rota.TenantID, least int64) e
 func permille(part, whole int64) int64 { return part * 1000 / whole }
 
 // overBudget is the refusal by a budget: with what makes room, as time alone may not.
-func (lm *admission) overBudget(q *queueRow, b budget, format string, args ...any) error {
+func (lm *admission) overBudget(q *state.QueueRow, b budget, format string, args ...any) error {
 	cure := "; let jobs end or cancel some, or raise it"
 	if q != nil && lm.cure(q) != "" {
 		cure = lm.cure(q)
@@ -270,7 +271,7 @@ func (lm *admission) overBudget(q *queueRow, b budget, format string, args ...an
 }
 
 // crowded reports whether a budget is more than half full.
-func (lm *admission) crowded(q *queueRow, tenant rota.TenantID) bool {
+func (lm *admission) crowded(q *state.QueueRow, tenant rota.TenantID) bool {
 	_, over := lm.overfull(q, tenant, func(used, most int64) bool { return used > most/2 })
 	return over
 }
@@ -281,10 +282,10 @@ func (lm *admission) setCluster(op *fsmpb.SetCluster) *fsmpb.Outcome {
 	switch {
 	case err != nil:
 		return entry.Refused(err)
-	case settings.Same(&lm.s.head.settings):
+	case settings.Same(&lm.s.Header.Settings):
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := lm.s.journal.matches("the cluster's settings", lm.s.head.settingsETag()); err != nil {
+	if err := lm.s.Journal.Matches("the cluster's settings", lm.s.Header.SettingsETag()); err != nil {
 		return entry.Refused(err)
 	}
 	lm.changeCluster(settings, "")
@@ -293,8 +294,8 @@ func (lm *admission) setCluster(op *fsmpb.SetCluster) *fsmpb.Outcome {
 
 // wantCluster returns the settings that an operation would lead to, or its refusal; it changes nothing.
 func (lm *admission) wantCluster(op *fsmpb.SetCluster) (rota.ClusterSettings, error) {
-	settings := lm.s.head.settings
-	if lm.s.head.cluster == "" {
+	settings := lm.s.Header.Settings
+	if lm.s.Header.Cluster == "" {
 		return settings, rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
 	}
 	for _, s := range op.GetSet() {
@@ -310,13 +311,13 @@ func (lm *admission) wantCluster(op *fsmpb.SetCluster) (rota.ClusterSettings, er
 
 // changeCluster puts other settings into force; actor is empty where that is the caller.
 func (lm *admission) changeCluster(to rota.ClusterSettings, actor rota.Principal) {
-	lm.s.head.settings = to
-	lm.s.journal.emit(rota.Event{Kind: rota.EventClusterChanged, Payload: payload(to), Actor: actor})
+	lm.s.Header.Settings = to
+	lm.s.Journal.Emit(rota.Event{Kind: rota.EventClusterChanged, Payload: state.Payload(to), Actor: actor})
 }
 
 // settings checks the cluster's own settings.
 func (c *checker) settings() {
-	s := c.m.head.settings
+	s := c.m.Header.Settings
 	if s.StateBytesMax < rota.LeastStateBytes || s.StateBytesMax > rota.MaxStateBytes {
 		c.fault("I4: state_bytes_max is %d", s.StateBytesMax)
 	}
@@ -327,13 +328,13 @@ func (c *checker) settings() {
 
 // ClusterSettings returns the cluster's settings, and what counts against them.
 func (vw *View) ClusterSettings() rota.ClusterSettings {
-	s := vw.m.head.settings
-	s.ETag = vw.m.head.settingsETag()
+	s := vw.m.Header.Settings
+	s.ETag = vw.m.Header.SettingsETag()
 	return s
 }
 
 // StateBytes counts the bytes that state_bytes_max bounds.
-func (vw *View) StateBytes() int64 { return vw.m.ledger.tally.all }
+func (vw *View) StateBytes() int64 { return vw.m.Ledger.Tally.All }
 
 // deleteTenant forgets what was set of a tenant: no job, lease, workflow, schedule, batch or token
 // names it.
@@ -342,27 +343,27 @@ func (lm *admission) deleteTenant(op *fsmpb.DeleteTenant) *fsmpb.Outcome {
 	if err := rota.CheckID("tenant", id); err != nil {
 		return entry.Refused(err)
 	}
-	t := lm.tenants.get(id)
+	t := lm.tenants.Get(id)
 	switch {
 	case t == nil:
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := lm.s.journal.matches(tenantText(t, id)); err != nil {
+	if err := lm.s.Journal.Matches(tenantText(t, id)); err != nil {
 		return entry.Refused(err)
 	}
 	switch {
-	case t.open > 0 || lm.s.ledger.named(t):
+	case t.Open > 0 || lm.s.Ledger.Named(t):
 		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a live job, a workflow, a schedule, a batch or a unique key is of tenant %q: let it end, "+
 			"cancel the job, or delete it first", id))
 	case lm.access.namesTenant(id):
 		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a token is for tenant %q: revoke it, or wait for its end", id))
 	}
-	lm.s.timers.penalty.set(string(id), int64(t.penaltyAt()), 0)
-	lm.access.hold(t.by, access.OwnsTenant, -1)
-	lm.tenants.drop(id)
+	lm.s.Timers.Penalty.Refile(string(id), int64(t.PenaltyAt()), 0)
+	lm.access.hold(t.By, access.OwnsTenant, -1)
+	lm.tenants.Drop(id)
 	lm.keyring.forgetTenant(id)
 	lm.typeStats.forgetTenant(id)
 	lm.syncBusyLanes(id)
-	lm.s.journal.emit(rota.Event{Kind: rota.EventTenantDeleted, Tenant: id})
+	lm.s.Journal.Emit(rota.Event{Kind: rota.EventTenantDeleted, Tenant: id})
 	return &fsmpb.Outcome{}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -85,11 +86,11 @@ func TestSetTenant(t *testing.T) {
 		for i := range limits.MaxTenants {
 			for _, m := range []*Machine{b.Machine, b.twin} {
 				id := rota.TenantID(fmt.Sprint("t", i))
-				m.admission.tenants.insert(id, &tenantRow{id: id, known: true, limits: rota.DefaultTenantLimits()})
+				m.admission.tenants.Insert(id, &state.TenantRow{Id: id, Known: true, Limits: rota.DefaultTenantLimits()})
 			}
 		}
 		for _, m := range []*Machine{b.Machine, b.twin} {
-			m.ledger.settle()
+			m.Ledger.Settle()
 		}
 		b.refuses(rota.KindExhausted, "tenant", tenantOp("one-more"))
 		b.ok(tenantOp("t5", "weight", "2"))
@@ -132,8 +133,8 @@ func TestSetTenant(t *testing.T) {
 			b.worker("v", 12)
 			b.match()
 			q := b.placement.registry.queues["default"]
-			if q.open.get("ann") != 12 || q.open.get("bob") != 4 {
-				t.Fatalf("%s: ann has %d leases open, bob %d: 12 and 4 are wanted", when, q.open.get("ann"), q.open.get("bob"))
+			if q.open.Get("ann") != 12 || q.open.Get("bob") != 4 {
+				t.Fatalf("%s: ann has %d leases open, bob %d: 12 and 4 are wanted", when, q.open.Get("ann"), q.open.Get("bob"))
 			}
 		}
 	})
@@ -264,7 +265,7 @@ func TestMaxConcurrent(t *testing.T) {
 				b.ok(verb(rota.VerbComplete, l))
 			}
 		}
-		if b.View.Counts().Completed != 3 || b.timers.penalty.Len() != 0 {
+		if b.View.Counts().Completed != 3 || b.Timers.Penalty.Len() != 0 {
 			t.Fatalf("%+v", b.View.Counts())
 		}
 	})
@@ -316,7 +317,7 @@ func TestMaxConcurrent(t *testing.T) {
 			t.Fatalf("tenant %+v", b.View.Tenant("ann"))
 		}
 		b.ok(verb(rota.VerbComplete, l))
-		if b.admission.tenants.len() != 0 {
+		if b.admission.tenants.Len() != 0 {
 			t.Fatal("the row stays")
 		}
 	})

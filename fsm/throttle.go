@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
@@ -19,7 +20,7 @@ type laneState struct {
 // syncLanes brings a queue's lanes up to date with what the rows say of a tenant. It
 // runs whenever a job is filed, so that a queue which has none of a tenant's jobs
 // need not follow: throttling a tenant costs no walk over all queues.
-func (lm *admission) syncLanes(i *queueIndex, q *queueRow, tenant rota.TenantID) {
+func (lm *admission) syncLanes(i *queueIndex, q *state.QueueRow, tenant rota.TenantID) {
 	want := laneState{lm.throttled(q, tenant), lm.limitsOf(tenant).Weight}
 	had, ok := i.laneStates[tenant]
 	if !ok {
@@ -33,7 +34,7 @@ func (lm *admission) syncLanes(i *queueIndex, q *queueRow, tenant rota.TenantID)
 	}
 	i.note(tenant, want)
 	if want.weight != had.weight {
-		i.share(tenant, i.open.get(tenant), want.weight)
+		i.share(tenant, i.open.Get(tenant), want.weight)
 	}
 }
 
@@ -60,33 +61,33 @@ func (i *queueIndex) note(tenant rota.TenantID, t laneState) {
 // get some.
 func (lm *admission) syncBusyLanes(tenant rota.TenantID) {
 	lm.placement.registry.busy.Scan(func(t turn) bool {
-		lm.syncLanes(lm.placement.registry.queues[t.name], lm.s.queues.get(t.name), tenant)
+		lm.syncLanes(lm.placement.registry.queues[t.name], lm.s.QueueTable.Get(t.name), tenant)
 		return true
 	})
 }
 
 // initLanes sets in lanes that were built anew all that the rows say beside the jobs.
-func (lm *admission) initLanes(q *queueRow, i *queueIndex) {
+func (lm *admission) initLanes(q *state.QueueRow, i *queueIndex) {
 	i.laneStates = make(map[rota.TenantID]laneState)
 	i.pending.HoldLow(lm.low())
-	for _, key := range lm.domainsOf(q.name) {
-		if d := lm.domains.get(key); d.throttled {
-			i.pending.ThrottleDomain(d.name, true)
+	for _, key := range lm.domainsOf(q.Name) {
+		if d := lm.domains.Get(key); d.Throttled {
+			i.pending.ThrottleDomain(d.Name, true)
 		}
 	}
 }
 
 // throttled reports whether a tenant's lanes in a queue wait: for max_concurrent (SPEC
 // §4.9), or for its rolling window.
-func (lm *admission) throttled(q *queueRow, tenant rota.TenantID) bool {
-	t := lm.tenants.get(tenant)
-	return t != nil && t.throttledAt != 0 || lm.windowFull(q, tenant)
+func (lm *admission) throttled(q *state.QueueRow, tenant rota.TenantID) bool {
+	t := lm.tenants.Get(tenant)
+	return t != nil && t.ThrottledAt != 0 || lm.windowFull(q, tenant)
 }
 
 // blocked names the first job-side reason for which a QUEUED job may not be
 // assigned now (SPEC §6.1), "" if there is none. turn says that it would be by a
 // turn of the oldest, which runs what an automatic DEGRADED has held for long enough.
-func (lm *admission) blocked(j *jobRow, q *queueRow, turn bool) (first string) {
+func (lm *admission) blocked(j *state.JobRow, q *state.QueueRow, turn bool) (first string) {
 	lm.obstacles(j, q, turn, func(reason, _ string) bool {
 		first = reason
 		return false
@@ -96,23 +97,23 @@ func (lm *admission) blocked(j *jobRow, q *queueRow, turn bool) (first string) {
 
 // obstacles calls note with every job-side reason, in a fixed order, until it
 // returns false.
-func (lm *admission) obstacles(j *jobRow, q *queueRow, turn bool, note func(reason, detail string) bool) {
-	if lm.flows.doomed(j) && !note("WORKFLOW_ENDING", "workflow "+string(j.workflow)) {
+func (lm *admission) obstacles(j *state.JobRow, q *state.QueueRow, turn bool, note func(reason, detail string) bool) {
+	if lm.flows.doomed(j) && !note("WORKFLOW_ENDING", "workflow "+string(j.Workflow)) {
 		return
 	}
-	if q.policy.Paused && !note("QUEUE_PAUSED", "") {
+	if q.Policy.Paused && !note("QUEUE_PAUSED", "") {
 		return
 	}
-	if lm.modeHolds(j.spec.Priority, turn) && !note("MODE_HOLDS", lm.s.head.mode.String()) {
+	if lm.modeHolds(j.Spec.Priority, turn) && !note("MODE_HOLDS", lm.s.Header.Mode.String()) {
 		return
 	}
-	if t := lm.tenants.get(j.spec.Tenant); t != nil && t.throttledAt != 0 && !note("TENANT_AT_LIMIT", "") {
+	if t := lm.tenants.Get(j.Spec.Tenant); t != nil && t.ThrottledAt != 0 && !note("TENANT_AT_LIMIT", "") {
 		return
 	}
-	if lm.windowFull(q, j.spec.Tenant) && !note("TENANT_WINDOW_FULL", "") {
+	if lm.windowFull(q, j.Spec.Tenant) && !note("TENANT_WINDOW_FULL", "") {
 		return
 	}
-	if d := lm.domainOf(q.name, j.spec.Domain); d != nil && d.throttled && !note("DOMAIN_ISOLATED", j.spec.Domain) {
+	if d := lm.domainOf(q.Name, j.Spec.Domain); d != nil && d.Throttled && !note("DOMAIN_ISOLATED", j.Spec.Domain) {
 		return
 	}
 	lm.keyring.obstacles(j, note)
@@ -125,53 +126,53 @@ var _ sched.Caps = caps{}
 
 // Tenant is what max_concurrent leaves a tenant.
 func (c caps) Tenant(id rota.TenantID) int64 {
-	t := c.m.admission.tenants.get(id)
-	if t == nil || t.limits.MaxConcurrent == 0 {
+	t := c.m.admission.tenants.Get(id)
+	if t == nil || t.Limits.MaxConcurrent == 0 {
 		return math.MaxInt64
 	}
-	return max(0, t.limits.MaxConcurrent-t.open)
+	return max(0, t.Limits.MaxConcurrent-t.Open)
 }
 
 // Window is what tenant_window_max leaves a tenant in a queue. A sub-window that is
 // over counts until a sweep, or the next assignment, takes it off.
 func (c caps) Window(queue rota.QueueName, tenant rota.TenantID) int64 {
-	most := c.m.queues.get(queue).policy.TenantWindowMax
+	most := c.m.QueueTable.Get(queue).Policy.TenantWindowMax
 	if most == 0 {
 		return math.MaxInt64
 	}
-	r := c.m.admission.limiters.get(limiterKey(queue, tenant))
+	r := c.m.admission.limiters.Get(state.LimiterKey(queue, tenant))
 	if r == nil {
 		return most
 	}
-	n, _ := r.window.total()
+	n, _ := r.Window.Total()
 	return max(0, most-n)
 }
 
 // Domain is how many tokens an isolated domain's bucket holds.
 func (c caps) Domain(queue rota.QueueName, name string) int64 {
 	d := c.m.admission.domainOf(queue, name)
-	if d == nil || !d.isolated {
+	if d == nil || !d.Isolated {
 		return math.MaxInt64
 	}
-	return c.m.admission.probes(queue).tokens(d.tat, c.m.head.clock)
+	return c.m.admission.probes(queue).Tokens(d.Tat, c.m.Header.Clock)
 }
 
 // laneStates checks what a queue's lanes know against the rows.
 func (c *checker) laneStates() {
 	m := c.m
-	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		if j.state != rota.JobQueued {
+	m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
+		if j.State != rota.JobQueued {
 			return true
 		}
-		q := m.queues.get(j.spec.Queue)
-		got, ok := m.placement.registry.queues[q.name].laneStates[j.spec.Tenant]
+		q := m.QueueTable.Get(j.Spec.Queue)
+		got, ok := m.placement.registry.queues[q.Name].laneStates[j.Spec.Tenant]
 		if !ok {
 			got = laneState{weight: 1}
 		}
-		if want := (laneState{m.admission.throttled(q, j.spec.Tenant), m.admission.limitsOf(j.spec.Tenant).Weight}); got != want {
-			c.fault("I4: queue %s takes tenant %s for %v, the rows say %v", q.name, j.spec.Tenant, got, want)
+		if want := (laneState{m.admission.throttled(q, j.Spec.Tenant), m.admission.limitsOf(j.Spec.Tenant).Weight}); got != want {
+			c.fault("I4: queue %s takes tenant %s for %v, the rows say %v", q.Name, j.Spec.Tenant, got, want)
 		}
-		if held := m.placement.registry.queues[q.name].pending.Blocked(j.item); held != m.admission.laneBlocked(j, q) {
+		if held := m.placement.registry.queues[q.Name].pending.Blocked(j.Item); held != m.admission.laneBlocked(j, q) {
 			c.fault("I4: job %s is blocked in its lane: %v, the rows say otherwise", id, held)
 		}
 		return true
@@ -179,24 +180,24 @@ func (c *checker) laneStates() {
 }
 
 // laneBlocked reports whether rounds may not draw from a QUEUED job's lane.
-func (lm *admission) laneBlocked(j *jobRow, q *queueRow) bool {
-	d := lm.domainOf(q.name, j.spec.Domain)
-	return lm.throttled(q, j.spec.Tenant) || d != nil && d.throttled || lm.keyring.holds(j) || lm.low() != sched.LowFree && j.spec.Priority > lowPriority
+func (lm *admission) laneBlocked(j *state.JobRow, q *state.QueueRow) bool {
+	d := lm.domainOf(q.Name, j.Spec.Domain)
+	return lm.throttled(q, j.Spec.Tenant) || d != nil && d.Throttled || lm.keyring.holds(j) || lm.low() != sched.LowFree && j.Spec.Priority > lowPriority
 }
 
 // timeLimits computes the timers of mode, tenants, limiters and domains.
-func (lm *admission) timeLimits(t *timers) {
-	t.mode.set("", 0, int64(lm.s.head.holdsUntil))
-	lm.tenants.scan(func(id rota.TenantID, r *tenantRow) bool {
-		t.penalty.set(string(id), 0, int64(r.penaltyAt()))
+func (lm *admission) timeLimits(t *state.Timers) {
+	t.Mode.Refile("", 0, int64(lm.s.Header.HoldsUntil))
+	lm.tenants.Scan(func(id rota.TenantID, r *state.TenantRow) bool {
+		t.Penalty.Refile(string(id), 0, int64(r.PenaltyAt()))
 		return true
 	})
-	lm.limiters.scan(func(key string, r *limiterRow) bool {
-		t.limiter.set(key, 0, int64(lm.limiterDue(r)))
+	lm.limiters.Scan(func(key string, r *state.LimiterRow) bool {
+		t.Limiter.Refile(key, 0, int64(lm.limiterDue(r)))
 		return true
 	})
-	lm.domains.scan(func(key string, r *domainRow) bool {
-		t.domain.set(key, 0, int64(lm.domainDue(r)))
+	lm.domains.Scan(func(key string, r *state.DomainRow) bool {
+		t.Domain.Refile(key, 0, int64(lm.domainDue(r)))
 		return true
 	})
 }
@@ -204,20 +205,20 @@ func (lm *admission) timeLimits(t *timers) {
 // deriveLimits rebuilds what is derived of mode, tenants, limiters and domains.
 func (lm *admission) deriveLimits() error {
 	var err error
-	lm.domains.scan(func(key string, r *domainRow) bool {
-		if lm.s.queues.get(r.queue) == nil {
+	lm.domains.Scan(func(key string, r *state.DomainRow) bool {
+		if lm.s.QueueTable.Get(r.Queue) == nil {
 			err = fmt.Errorf("failure domain %s is of an unknown queue", key)
 			return false
 		}
-		r.due = lm.domainDue(r)
+		r.Due = lm.domainDue(r)
 		return true
 	})
-	lm.limiters.scan(func(_ string, r *limiterRow) bool {
-		r.due = lm.limiterDue(r)
+	lm.limiters.Scan(func(_ string, r *state.LimiterRow) bool {
+		r.Due = lm.limiterDue(r)
 		return true
 	})
 	if err == nil {
-		lm.timeLimits(&lm.s.timers)
+		lm.timeLimits(&lm.s.Timers)
 	}
 	return err
 }
@@ -234,38 +235,38 @@ type domainChanged struct {
 }
 
 // domainOf returns a queue's failure domain; nil where nothing is known of it.
-func (lm *admission) domainOf(queue rota.QueueName, name string) *domainRow {
+func (lm *admission) domainOf(queue rota.QueueName, name string) *state.DomainRow {
 	if name == "" {
 		return nil
 	}
-	return lm.domains.get(domainKey(queue, name))
+	return lm.domains.Get(state.DomainKey(queue, name))
 }
 
 // domainsOf lists the keys of a queue's failure domains.
 func (lm *admission) domainsOf(queue rota.QueueName) []string {
-	return keysUnder(&lm.domains, domainKey(queue, ""))
+	return keysUnder(&lm.domains, state.DomainKey(queue, ""))
 }
 
 // probes is the bucket that an isolated domain's jobs pass.
-func (lm *admission) probes(queue rota.QueueName) bucket {
-	p := &lm.s.queues.get(queue).policy
-	return bucketOf(p.DomainProbeRPS, p.DomainProbeBurst)
+func (lm *admission) probes(queue rota.QueueName) state.Bucket {
+	p := &lm.s.QueueTable.Get(queue).Policy
+	return state.BucketOf(p.DomainProbeRPS, p.DomainProbeBurst)
 }
 
 // takeDomain counts an assignment against an isolated domain's bucket (SPEC §4.8).
-func (lm *admission) takeDomain(l *leaseRow) {
-	d := lm.domainOf(l.queue, l.domain)
-	if d == nil || !d.isolated {
+func (lm *admission) takeDomain(l *state.LeaseRow) {
+	d := lm.domainOf(l.Queue, l.Domain)
+	if d == nil || !d.Isolated {
 		return
 	}
-	d = lm.domains.edit(domainKey(l.queue, l.domain))
-	d.tat = lm.probes(l.queue).take(d.tat, lm.s.head.clock)
+	d = lm.domains.Edit(state.DomainKey(l.Queue, l.Domain))
+	d.Tat = lm.probes(l.Queue).Take(d.Tat, lm.s.Header.Clock)
 	lm.settleDomain(d)
 }
 
 // countDomain counts an outcome in the job's failure domain. Declines and
 // cancellations say nothing of it; beyond MaxDomains nothing is counted.
-func (lm *admission) countDomain(l *leaseRow, what outcome) {
+func (lm *admission) countDomain(l *state.LeaseRow, what outcome) {
 	var ok, fail int64
 	switch what {
 	case outcomeSuccess:
@@ -275,28 +276,28 @@ func (lm *admission) countDomain(l *leaseRow, what outcome) {
 	default:
 		return
 	}
-	if l.domain == "" {
+	if l.Domain == "" {
 		return
 	}
-	key := domainKey(l.queue, l.domain)
-	d := lm.domains.edit(key)
+	key := state.DomainKey(l.Queue, l.Domain)
+	d := lm.domains.Edit(key)
 	if d == nil {
-		if lm.domains.len() >= limits.MaxDomains {
+		if lm.domains.Len() >= limits.MaxDomains {
 			return
 		}
-		d = &domainRow{key: key, queue: l.queue, name: l.domain}
-		lm.domains.insert(key, d)
+		d = &state.DomainRow{Key: key, Queue: l.Queue, Name: l.Domain}
+		lm.domains.Insert(key, d)
 	}
-	d.window.count(domainSpan, lm.s.head.clock, ok, fail)
+	d.Window.Count(domainSpan, lm.s.Header.Clock, ok, fail)
 	lm.settleDomain(d)
 }
 
 // fireDomain looks again at a domain whose window or bucket changes now.
 func (lm *admission) fireDomain(key string) {
-	d := lm.domains.edit(key)
-	d.window.expire(domainSpan, lm.s.head.clock)
-	if lm.s.head.rules >= shortenRules {
-		d.tat = lm.probes(d.queue).within(d.tat, lm.s.head.clock)
+	d := lm.domains.Edit(key)
+	d.Window.Expire(domainSpan, lm.s.Header.Clock)
+	if lm.s.Header.Rules >= shortenRules {
+		d.Tat = lm.probes(d.Queue).Within(d.Tat, lm.s.Header.Clock)
 	}
 	lm.settleDomain(d)
 }
@@ -305,45 +306,45 @@ func (lm *admission) fireDomain(key string) {
 // editable. It is isolated above the threshold and recovers at half of it, so that
 // it does not flap. One of which nothing was heard for a whole window recovers too:
 // nothing says any more that it fails. A threshold of 0 isolates none.
-func (lm *admission) settleDomain(d *domainRow) {
-	p := &lm.s.queues.get(d.queue).policy
+func (lm *admission) settleDomain(d *state.DomainRow) {
+	p := &lm.s.QueueTable.Get(d.Queue).Policy
 	threshold := p.DomainFailureThresholdPermille
-	ok, fail := d.window.total()
+	ok, fail := d.Window.Total()
 	switch {
-	case !d.isolated && threshold > 0 && ok+fail >= p.DomainMinSamples && fail*1000 > threshold*(ok+fail):
+	case !d.Isolated && threshold > 0 && ok+fail >= p.DomainMinSamples && fail*1000 > threshold*(ok+fail):
 		lm.isolate(d, true)
-	case d.isolated && (threshold == 0 || fail*2000 <= threshold*(ok+fail)):
+	case d.Isolated && (threshold == 0 || fail*2000 <= threshold*(ok+fail)):
 		lm.isolate(d, false)
 	}
-	if throttled := d.isolated && lm.probes(d.queue).tokens(d.tat, lm.s.head.clock) == 0; throttled != d.throttled {
-		d.throttled = throttled
-		lm.placement.registry.queues[d.queue].pending.ThrottleDomain(d.name, throttled)
+	if throttled := d.Isolated && lm.probes(d.Queue).Tokens(d.Tat, lm.s.Header.Clock) == 0; throttled != d.Throttled {
+		d.Throttled = throttled
+		lm.placement.registry.queues[d.Queue].pending.ThrottleDomain(d.Name, throttled)
 	}
-	key, due := domainKey(d.queue, d.name), lm.domainDue(d)
-	lm.s.timers.domain.set(key, int64(d.due), int64(due))
-	if d.due = due; due == 0 {
-		lm.domains.drop(key)
+	key, due := state.DomainKey(d.Queue, d.Name), lm.domainDue(d)
+	lm.s.Timers.Domain.Refile(key, int64(d.Due), int64(due))
+	if d.Due = due; due == 0 {
+		lm.domains.Drop(key)
 	}
 }
 
 // isolate changes whether a domain is isolated; its bucket is full then.
-func (lm *admission) isolate(d *domainRow, isolated bool) {
+func (lm *admission) isolate(d *state.DomainRow, isolated bool) {
 	kind := rota.EventDomainRecovered
 	if isolated {
 		kind = rota.EventDomainIsolated
 	}
-	d.isolated, d.since, d.tat = isolated, lm.s.head.now(), 0
-	ok, fail := d.window.total()
-	lm.s.journal.emit(rota.Event{Kind: kind, Queue: d.queue, Payload: payload(domainChanged{d.name, ok + fail, fail,
-		lm.s.queues.get(d.queue).policy.DomainFailureThresholdPermille})})
+	d.Isolated, d.Since, d.Tat = isolated, lm.s.Header.Now(), 0
+	ok, fail := d.Window.Total()
+	lm.s.Journal.Emit(rota.Event{Kind: kind, Queue: d.Queue, Payload: state.Payload(domainChanged{d.Name, ok + fail, fail,
+		lm.s.QueueTable.Get(d.Queue).Policy.DomainFailureThresholdPermille})})
 }
 
 // domainDue is when a domain must be looked at: when its oldest sub-window goes, or
 // its lanes get the next token; 0 when it is at rest.
-func (lm *admission) domainDue(d *domainRow) rota.Clock {
-	due := d.window.leaves(domainSpan)
-	if d.throttled {
-		due = sooner(due, lm.probes(d.queue).nextToken(d.tat, lm.s.head.clock))
+func (lm *admission) domainDue(d *state.DomainRow) rota.Clock {
+	due := d.Window.Leaves(domainSpan)
+	if d.Throttled {
+		due = state.Sooner(due, lm.probes(d.Queue).NextToken(d.Tat, lm.s.Header.Clock))
 	}
 	return due
 }
@@ -351,19 +352,19 @@ func (lm *admission) domainDue(d *domainRow) rota.Clock {
 // domains checks what is derived of the domains. Invariant I9.
 func (c *checker) domains() {
 	m := c.m
-	if n := m.admission.domains.len(); n > limits.MaxDomains {
+	if n := m.admission.domains.Len(); n > limits.MaxDomains {
 		c.fault("I9: %d failure domains are counted, at most %d may be", n, limits.MaxDomains)
 	}
-	m.admission.domains.scan(func(key string, d *domainRow) bool {
-		if key != domainKey(d.queue, d.name) || d.name == "" || m.queues.get(d.queue) == nil {
-			c.fault("I9: failure domain %s is of unknown queue %q", key, d.queue)
+	m.admission.domains.Scan(func(key string, d *state.DomainRow) bool {
+		if key != state.DomainKey(d.Queue, d.Name) || d.Name == "" || m.QueueTable.Get(d.Queue) == nil {
+			c.fault("I9: failure domain %s is of unknown queue %q", key, d.Queue)
 			return true
 		}
-		if d.throttled && !d.isolated || d.since.Clock > m.head.clock {
-			c.fault("I9: failure domain %s since %d, isolated %v, throttled %v", key, d.since.Clock, d.isolated, d.throttled)
+		if d.Throttled && !d.Isolated || d.Since.Clock > m.Header.Clock {
+			c.fault("I9: failure domain %s since %d, isolated %v, throttled %v", key, d.Since.Clock, d.Isolated, d.Throttled)
 		}
-		if due := m.admission.domainDue(d); due == 0 || due != d.due {
-			c.fault("I4: failure domain %s is due at %d, filed at %d", key, due, d.due)
+		if due := m.admission.domainDue(d); due == 0 || due != d.Due {
+			c.fault("I4: failure domain %s is due at %d, filed at %d", key, due, d.Due)
 		}
 		return true
 	})

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
@@ -20,11 +21,11 @@ import (
 const highestReachable = 1
 
 // newPending starts the lanes of a queue empty.
-func (pl *placement) newPending(q *queueRow) (lanes *sched.Pending) {
-	switch p := &q.policy; {
+func (pl *placement) newPending(q *state.QueueRow) (lanes *sched.Pending) {
+	switch p := &q.Policy; {
 	case p.Ranking == rota.RankAdaptive:
 		lanes = sched.NewTiered(int(p.Tiers))
-	case pl.keyring.groups[q.name] != nil:
+	case pl.keyring.groups[q.Name] != nil:
 		lanes = sched.NewGrouped()
 	default:
 		lanes = sched.NewPending(p.FairShare)
@@ -35,71 +36,71 @@ func (pl *placement) newPending(q *queueRow) (lanes *sched.Pending) {
 
 // enterTier puts a job that becomes QUEUED at the back of its tier (SPEC §10.2);
 // j is editable.
-func (pl *placement) enterTier(j *jobRow, q *queueRow) {
-	if q.policy.Ranking != rota.RankAdaptive {
+func (pl *placement) enterTier(j *state.JobRow, q *state.QueueRow) {
+	if q.Policy.Ranking != rota.RankAdaptive {
 		return
 	}
-	if j.tierSeq == 0 {
+	if j.TierSeq == 0 {
 		pl.life.own(j)
-		j.tier = tierOf(j, &q.policy)
+		j.Tier = tierOf(j, &q.Policy)
 	}
 	pl.toBack(j)
 }
 
 // tierOf is the tier that a job is submitted to.
-func tierOf(j *jobRow, p *rota.QueuePolicy) int32 {
-	return int32(sched.TierOf(j.spec.Priority, int(p.Tiers)))
+func tierOf(j *state.JobRow, p *rota.QueuePolicy) int32 {
+	return int32(sched.TierOf(j.Spec.Priority, int(p.Tiers)))
 }
 
 // spreadTiers puts all jobs of a queue whose number of tiers changed into those of their
 // priorities: what they rose is over, their places among the others of a tier stay. It
 // walks all live jobs, which only an operator's change may cost.
-func (pl *placement) spreadTiers(q *queueRow) {
-	i := pl.registry.queues[q.name]
+func (pl *placement) spreadTiers(q *state.QueueRow) {
+	i := pl.registry.queues[q.Name]
 	i.tiers = [rota.MaxTiers]int64{}
 	var moved []rota.JobID
-	pl.s.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		if j.spec.Queue != q.name {
+	pl.s.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
+		if j.Spec.Queue != q.Name {
 			return true
 		}
-		if j.state == rota.JobQueued {
-			i.countTier(j, &q.policy, 1)
+		if j.State == rota.JobQueued {
+			i.countTier(j, &q.Policy, 1)
 		}
-		if j.tierSeq != 0 && j.tier != tierOf(j, &q.policy) {
+		if j.TierSeq != 0 && j.Tier != tierOf(j, &q.Policy) {
 			moved = append(moved, id)
 		}
 		return true
 	})
 	for _, id := range moved {
-		j := pl.s.jobs.edit(id)
+		j := pl.s.JobTable.Edit(id)
 		pl.life.own(j)
-		j.tier = tierOf(j, &q.policy)
+		j.Tier = tierOf(j, &q.Policy)
 	}
 }
 
 // toBack gives a job the last place in its tier; j is editable.
-func (pl *placement) toBack(j *jobRow) {
-	pl.s.head.tierSeq++
+func (pl *placement) toBack(j *state.JobRow) {
+	pl.s.Header.TierSeq++
 	pl.life.own(j)
-	j.tierAt, j.tierSeq = pl.s.head.clock, pl.s.head.tierSeq
+	j.TierAt, j.TierSeq = pl.s.Header.Clock, pl.s.Header.TierSeq
 }
 
 // enterTiers puts all QUEUED jobs of a queue that becomes adaptive into tiers, in
 // the order of their age: nobody's place is lost. It walks all live jobs, which
 // only an operator's change of ranking may cost.
-func (pl *placement) enterTiers(q *queueRow) {
-	var queued []*jobRow
-	pl.s.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
-		if j.state == rota.JobQueued && j.spec.Queue == q.name {
+func (pl *placement) enterTiers(q *state.QueueRow) {
+	var queued []*state.JobRow
+	pl.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
+		if j.State == rota.JobQueued && j.Spec.Queue == q.Name {
 			queued = append(queued, j)
 		}
 		return true
 	})
-	slices.SortFunc(queued, func(a, b *jobRow) int {
-		return cmp.Or(cmp.Compare(a.enqueued, b.enqueued), cmp.Compare(a.seq, b.seq))
+	slices.SortFunc(queued, func(a, b *state.JobRow) int {
+		return cmp.Or(cmp.Compare(a.Enqueued, b.Enqueued), cmp.Compare(a.Seq, b.Seq))
 	})
 	for _, j := range queued {
-		pl.enterTier(pl.s.jobs.edit(j.spec.ID), q)
+		pl.enterTier(pl.s.JobTable.Edit(j.Spec.ID), q)
 	}
 }
 
@@ -132,29 +133,29 @@ func (i *queueIndex) nextRise(p *rota.QueuePolicy) (next *sched.Item, due rota.C
 
 // timePromotion puts a queue where it stands in the timers, after the front of a
 // tier may have changed.
-func (pl *placement) timePromotion(q *queueRow, i *queueIndex) {
-	_, due := i.nextRise(&q.policy)
-	pl.s.timers.promote.set(string(q.name), int64(i.promoteDue), int64(due))
+func (pl *placement) timePromotion(q *state.QueueRow, i *queueIndex) {
+	_, due := i.nextRise(&q.Policy)
+	pl.s.Timers.Promote.Refile(string(q.Name), int64(i.promoteDue), int64(due))
 	i.promoteDue = due
 }
 
 // firePromote lets one aged job of a queue rise (SPEC §10.3): each counts as a
 // firing, so that no sweep carries more of them than of anything else.
 func (pl *placement) firePromote(queue string) {
-	q := pl.s.queues.get(rota.QueueName(queue))
-	i := pl.registry.queues[q.name]
-	item, _ := i.nextRise(&q.policy)
-	j := pl.s.jobs.edit(item.ID)
-	from := j.tier
+	q := pl.s.QueueTable.Get(rota.QueueName(queue))
+	i := pl.registry.queues[q.Name]
+	item, _ := i.nextRise(&q.Policy)
+	j := pl.s.JobTable.Edit(item.ID)
+	from := j.Tier
 	i.pending.Remove(item)
-	j.tier--
+	j.Tier--
 	pl.toBack(j)
 	risen := pl.itemOf(j, q)
-	j.item = &risen
-	i.pending.Add(j.item)
+	j.Item = &risen
+	i.pending.Add(j.Item)
 	pl.timePromotion(q, i)
-	pl.s.journal.emit(rota.Event{Kind: rota.EventJobPromoted, Job: j.spec.ID, Queue: q.name, Tenant: j.spec.Tenant, Attempt: j.attempt,
-		Payload: fmt.Sprintf(`{"from":%d,"to":%d}`, from, j.tier)})
+	pl.s.Journal.Emit(rota.Event{Kind: rota.EventJobPromoted, Job: j.Spec.ID, Queue: q.Name, Tenant: j.Spec.Tenant, Attempt: j.Attempt,
+		Payload: fmt.Sprintf(`{"from":%d,"to":%d}`, from, j.Tier)})
 }
 
 // tiers checks that the QUEUED jobs of adaptive queues stand in tiers that they
@@ -163,44 +164,44 @@ func (c *checker) tiers() {
 	m := c.m
 	places := make(map[uint64]rota.JobID)
 	depths := make(map[rota.QueueName][]int64)
-	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		q := m.queues.get(j.spec.Queue)
+	m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
+		q := m.QueueTable.Get(j.Spec.Queue)
 		if q == nil {
 			return true
 		}
-		submitted := tierOf(j, &q.policy)
-		if j.tierSeq > m.head.tierSeq || j.tierAt > m.head.clock {
+		submitted := tierOf(j, &q.Policy)
+		if j.TierSeq > m.Header.TierSeq || j.TierAt > m.Header.Clock {
 			c.fault("I6: job %s entered its tier after the clock", id)
 		}
-		if j.tierSeq != 0 && (j.tier > submitted || j.tier < min(submitted, highestReachable)) {
-			c.fault("I4: job %s of priority %d stands in tier %d", id, j.spec.Priority, j.tier)
+		if j.TierSeq != 0 && (j.Tier > submitted || j.Tier < min(submitted, highestReachable)) {
+			c.fault("I4: job %s of priority %d stands in tier %d", id, j.Spec.Priority, j.Tier)
 			return true
 		}
-		if j.state != rota.JobQueued || q.policy.Ranking != rota.RankAdaptive {
+		if j.State != rota.JobQueued || q.Policy.Ranking != rota.RankAdaptive {
 			return true
 		}
-		if other, taken := places[j.tierSeq]; j.tierSeq == 0 || taken {
-			c.fault("I4: job %s has place %d in its tier, as job %q", id, j.tierSeq, other)
+		if other, taken := places[j.TierSeq]; j.TierSeq == 0 || taken {
+			c.fault("I4: job %s has place %d in its tier, as job %q", id, j.TierSeq, other)
 		}
-		places[j.tierSeq] = id
-		if j.tier < 0 || int64(j.tier) >= q.policy.Tiers {
-			c.fault("I4: job %s stands in tier %d of %d", id, j.tier, q.policy.Tiers)
+		places[j.TierSeq] = id
+		if j.Tier < 0 || int64(j.Tier) >= q.Policy.Tiers {
+			c.fault("I4: job %s stands in tier %d of %d", id, j.Tier, q.Policy.Tiers)
 			return true
 		}
-		if depths[q.name] == nil {
-			depths[q.name] = make([]int64, q.policy.Tiers)
+		if depths[q.Name] == nil {
+			depths[q.Name] = make([]int64, q.Policy.Tiers)
 		}
-		depths[q.name][j.tier]++
+		depths[q.Name][j.Tier]++
 		return true
 	})
-	m.queues.scan(func(name rota.QueueName, q *queueRow) bool {
+	m.QueueTable.Scan(func(name rota.QueueName, q *state.QueueRow) bool {
 		i := m.placement.registry.queues[name]
-		if q.policy.Ranking != rota.RankAdaptive || i == nil {
+		if q.Policy.Ranking != rota.RankAdaptive || i == nil {
 			return true
 		}
 		want := depths[name]
 		if want == nil {
-			want = make([]int64, q.policy.Tiers)
+			want = make([]int64, q.Policy.Tiers)
 		}
 		if got := i.pending.Tiers(); !slices.Equal(got, want) {
 			c.fault("I4: queue %s has tiers of %v, its rows say %v", name, got, want)
@@ -210,20 +211,20 @@ func (c *checker) tiers() {
 }
 
 // promotions computes from the rows alone when queues have jobs to promote.
-func (vw *View) promotions(t *timers) {
+func (vw *View) promotions(t *state.Timers) {
 	due := make(map[rota.QueueName]rota.Clock)
-	vw.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
-		q := vw.m.queues.get(j.spec.Queue)
-		if j.state != rota.JobQueued || j.tier <= highestReachable || q == nil || q.policy.Ranking != rota.RankAdaptive {
+	vw.m.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
+		q := vw.m.QueueTable.Get(j.Spec.Queue)
+		if j.State != rota.JobQueued || j.Tier <= highestReachable || q == nil || q.Policy.Ranking != rota.RankAdaptive {
 			return true
 		}
-		if at := promoteAt(j.tierAt, &q.policy); due[q.name] == 0 || at < due[q.name] {
-			due[q.name] = at
+		if at := promoteAt(j.TierAt, &q.Policy); due[q.Name] == 0 || at < due[q.Name] {
+			due[q.Name] = at
 		}
 		return true
 	})
-	vw.m.queues.scan(func(name rota.QueueName, _ *queueRow) bool {
-		t.promote.set(string(name), 0, int64(due[name]))
+	vw.m.QueueTable.Scan(func(name rota.QueueName, _ *state.QueueRow) bool {
+		t.Promote.Refile(string(name), 0, int64(due[name]))
 		return true
 	})
 }

@@ -66,7 +66,7 @@ func BenchmarkPromotions(b *testing.B) {
 			m.now += 1_000
 			m.entry()
 		}
-		if m.timers.promote.Len() == 0 {
+		if m.Timers.Promote.Len() == 0 {
 			m = fillTiers(b, 100_000, 9)
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 )
 
 // tiered has an adaptive queue in which nothing is placed.
@@ -21,17 +22,17 @@ func tiered(t tester) *bench {
 // stand wants these jobs in a tier, in this order.
 func (b *bench) stand(tier int32, jobs ...rota.JobID) {
 	b.t.Helper()
-	var rows []*jobRow
-	b.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
-		if j.state == rota.JobQueued && j.tier == tier {
+	var rows []*state.JobRow
+	b.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
+		if j.State == rota.JobQueued && j.Tier == tier {
 			rows = append(rows, j)
 		}
 		return true
 	})
-	slices.SortFunc(rows, func(a, b *jobRow) int { return int(a.tierSeq) - int(b.tierSeq) })
+	slices.SortFunc(rows, func(a, b *state.JobRow) int { return int(a.TierSeq) - int(b.TierSeq) })
 	got := []rota.JobID{}
 	for _, j := range rows {
-		got = append(got, j.spec.ID)
+		got = append(got, j.Spec.ID)
 	}
 	if !slices.Equal(got, jobs) {
 		b.t.Fatalf("tier %d holds %v, %v is wanted", tier, got, jobs)
@@ -91,7 +92,7 @@ func TestTiers(t *testing.T) {
 		b.pass(600_000) // and nobody rises into critical
 		b.stand(1, "n", "a", "b")
 		b.stand(0)
-		if b.timers.promote.Len() != 0 {
+		if b.Timers.Promote.Len() != 0 {
 			b.t.Fatal("a queue without anybody to promote keeps a timer")
 		}
 	})
@@ -129,10 +130,10 @@ func TestTiers(t *testing.T) {
 		l = b.match()["low"]
 		b.ok(verb(rota.VerbFail, l))
 		b.stand(2, "third")
-		due := b.jobs.get("low").due
+		due := b.JobTable.Get("low").Due
 		b.pass(due - b.now)
 		b.stand(2, "third", "low") // when due, at the back of the tier that it had reached
-		if j := b.jobs.get("low"); j.tierAt != due || j.spec.Priority != 7 {
+		if j := b.JobTable.Get("low"); j.TierAt != due || j.Spec.Priority != 7 {
 			b.t.Fatalf("row %+v", j)
 		}
 		b.ok(cancelOp("low"))
@@ -169,16 +170,16 @@ func TestRankingChangesToAdaptiveAndBack(t *testing.T) {
 	b.now++
 	b.submit("w", priority(7))
 	b.pass(1_000) // z is QUEUED last
-	enqueued := b.jobs.get("z").enqueued
+	enqueued := b.JobTable.Get("z").Enqueued
 	b.ok(queueOp("default", "ranking", "adaptive"))
 	b.stand(3, "y", "x", "w", "z")
-	if j := b.jobs.get("z"); j.enqueued != enqueued || j.tierAt != b.head.clock {
+	if j := b.JobTable.Get("z"); j.Enqueued != enqueued || j.TierAt != b.Header.Clock {
 		t.Fatalf("row %+v", j)
 	}
 	b.pass(65_000)
 	b.stand(2, "y", "x", "w", "z")
 	b.ok(queueOp("default", "ranking", "fifo"))
-	if b.timers.promote.Len() != 0 {
+	if b.Timers.Promote.Len() != 0 {
 		t.Fatal("a queue that is not adaptive promotes")
 	}
 	b.pass(120_000)
@@ -214,7 +215,7 @@ func TestManyRiseAtOnce(t *testing.T) {
 	b.submit("expires", priority(0), func(s *rota.JobSpec) { s.TTL = 500 * time.Millisecond })
 	b.now += 500
 	b.walls = []int64{startClock + int64(sevenDays) + 60_500} // the tombstone is due too
-	for i, want := range []Sweep{{1000, true}, {1000, true}, {502, false}, {0, false}} {
+	for i, want := range []state.Sweep{{Fired: 1000, More: true}, {Fired: 1000, More: true}, {Fired: 502, More: false}, {More: false}} {
 		a := b.entry(sweepOp())
 		if a.Sweep != want {
 			t.Fatalf("sweep %d: %+v, wanted %+v", i, a.Sweep, want)
@@ -228,8 +229,8 @@ func TestManyRiseAtOnce(t *testing.T) {
 		t.Fatalf("tiers %v", q.Tiers)
 	}
 	for i, id := range []rota.JobID{"j0000", "j2499"} {
-		if j := b.jobs.get(id); j.tierSeq != uint64(many+3+i*(many-1)) {
-			t.Fatalf("job %s has place %d", id, j.tierSeq)
+		if j := b.JobTable.Get(id); j.TierSeq != uint64(many+3+i*(many-1)) {
+			t.Fatalf("job %s has place %d", id, j.TierSeq)
 		}
 	}
 	b.sound()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -31,7 +32,7 @@ func TestTimeOut(t *testing.T) {
 			b.t.Fatalf("error %q, %q is wanted", j.Error, said)
 		}
 		w, _ := b.View.Worker("w")
-		if w.Health != healthFull || len(w.Cooling)+len(w.Denied) != 0 || w.Failed != 1 {
+		if w.Health != state.HealthFull || len(w.Cooling)+len(w.Denied) != 0 || w.Failed != 1 {
 			b.t.Fatalf("worker %+v", w)
 		}
 	}
@@ -132,7 +133,7 @@ func TestTimeOut(t *testing.T) {
 			b.ok(queueOp("default", "max_runtime", "9s"))
 			l := b.leased("j", "w", func(s *rota.JobSpec) { s.Domain = "zone" })
 			b.ok(verb(rota.VerbFail, l, timedOut))
-			if ok, fail := b.admission.domainOf("default", "zone").window.total(); ok != 0 || fail != 1 {
+			if ok, fail := b.admission.domainOf("default", "zone").Window.Total(); ok != 0 || fail != 1 {
 				b.t.Fatalf("%d well, %d badly", ok, fail)
 			}
 		},
@@ -140,7 +141,7 @@ func TestTimeOut(t *testing.T) {
 			b.ok(queueOp("default", "max_runtime", "9s", "ranking", "adaptive"))
 			l := b.leased("j", "w")
 			b.ok(verb(rota.VerbFail, l, timedOut))
-			if r := b.typeStats.types.get("work"); r == nil || r.fail != 1 || r.sampled {
+			if r := b.typeStats.types.Get("work"); r == nil || r.Fail != 1 || r.Sampled {
 				b.t.Fatalf("type %+v", r)
 			}
 		},

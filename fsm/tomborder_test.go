@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 )
 
 // TestTombOrder holds the order against a plain list: numbers in any order, dates that
@@ -16,60 +17,60 @@ func TestTombOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
 		chance := rand.New(rand.NewPCG(seed, seed))
-		o := newTombOrder()
+		o := state.NewTombOrder()
 		type entry struct {
 			seq uint64
-			tombEntry
+			state.TombEntry
 		}
 		var naive []entry
 		same := func() {
 			t.Helper()
 			slices.SortFunc(naive, func(a, b entry) int { return cmp.Compare(a.seq, b.seq) })
-			seq, id, ok := o.first()
-			if o.n != len(naive) || ok != (len(naive) > 0) || ok && (seq != naive[0].seq || id != naive[0].id) {
-				t.Fatalf("seed %d: %d (%s) of %d is the oldest, of %v", seed, seq, id, o.n, naive)
+			seq, id, ok := o.First()
+			if o.N != len(naive) || ok != (len(naive) > 0) || ok && (seq != naive[0].seq || id != naive[0].Id) {
+				t.Fatalf("seed %d: %d (%s) of %d is the oldest, of %v", seed, seq, id, o.N, naive)
 			}
-			dueSeq, e, ok := o.earliest()
+			dueSeq, e, ok := o.Earliest()
 			if !ok {
 				return
 			}
-			want := slices.MinFunc(naive, func(a, b entry) int { return cmp.Compare(a.due, b.due) }) // the first of equals
-			if dueSeq != want.seq || e != want.tombEntry {
+			want := slices.MinFunc(naive, func(a, b entry) int { return cmp.Compare(a.Due, b.Due) }) // the first of equals
+			if dueSeq != want.seq || e != want.TombEntry {
 				t.Fatalf("seed %d: %d is due first, %+v is wanted", seed, dueSeq, want)
 			}
 			i := chance.IntN(len(naive))
 			most := chance.IntN(len(naive) + 2)
-			if n := o.before(naive[i].seq, most); n != min(i, most) {
+			if n := o.Before(naive[i].seq, most); n != min(i, most) {
 				t.Fatalf("seed %d: %d are before %d, %d are wanted, %d at most", seed, n, naive[i].seq, i, most)
 			}
-			if e, ok := o.at(naive[i].seq); !ok || e != naive[i].tombEntry {
+			if e, ok := o.At(naive[i].seq); !ok || e != naive[i].TombEntry {
 				t.Fatalf("seed %d: number %d is %+v", seed, naive[i].seq, e)
 			}
 		}
 		for range 1_500 {
-			seq := uint64(chance.IntN(6 * tombBlockMost))
+			seq := uint64(chance.IntN(6 * state.TombBlockMost))
 			if i := slices.IndexFunc(naive, func(e entry) bool { return e.seq == seq }); i >= 0 {
 				naive = slices.Delete(naive, i, i+1)
 			}
 			if chance.IntN(3) > 0 {
-				e := tombEntry{rota.Date(chance.IntN(100)), rota.JobID(fmt.Sprint("j", seq))}
+				e := state.TombEntry{Due: rota.Date(chance.IntN(100)), Id: rota.JobID(fmt.Sprint("j", seq))}
 				naive = append(naive, entry{seq, e})
-				o.set(seq, e)
+				o.Set(seq, e)
 			} else {
-				o.delete(seq)
-				if _, ok := o.at(seq); ok {
+				o.Delete(seq)
+				if _, ok := o.At(seq); ok {
 					t.Fatalf("seed %d: number %d is there", seed, seq)
 				}
 			}
 			same()
 		}
 		for len(naive) > 0 {
-			o.delete(naive[len(naive)-1].seq)
+			o.Delete(naive[len(naive)-1].seq)
 			naive = naive[:len(naive)-1]
 			same()
 		}
-		if o.n != 0 || o.blocks.Len() != 0 || o.byDue.Len() != 0 {
-			t.Fatalf("%d ids in %d blocks, %d by date, are left of none", o.n, o.blocks.Len(), o.byDue.Len())
+		if o.N != 0 || o.Blocks.Len() != 0 || o.ByDue.Len() != 0 {
+			t.Fatalf("%d ids in %d blocks, %d by date, are left of none", o.N, o.Blocks.Len(), o.ByDue.Len())
 		}
 	}
 }
@@ -78,22 +79,22 @@ func TestTombOrder(t *testing.T) {
 // shorter, the block takes no more than that one needs.
 func TestTombOrder_shrinks(t *testing.T) {
 	t.Parallel()
-	o := newTombOrder()
+	o := state.NewTombOrder()
 	const blocks = 100
-	for seq := range uint64(blocks * tombBlockMost) {
-		o.set(seq, tombEntry{due: rota.Date(seq), id: "j"})
+	for seq := range uint64(blocks * state.TombBlockMost) {
+		o.Set(seq, state.TombEntry{Due: rota.Date(seq), Id: "j"})
 	}
-	for seq := range uint64(blocks * tombBlockMost) {
-		if seq%tombBlockMost != 7 {
-			o.delete(seq)
+	for seq := range uint64(blocks * state.TombBlockMost) {
+		if seq%state.TombBlockMost != 7 {
+			o.Delete(seq)
 		}
 	}
 	room := 0
-	o.blocks.Scan(func(_ uint64, b *tombBlock) bool {
-		room += cap(b.list)
+	o.Blocks.Scan(func(_ uint64, b *state.TombBlock) bool {
+		room += cap(b.List)
 		return true
 	})
-	if o.n != blocks || room > 2*blocks {
-		t.Fatalf("%d entries have room for %d", o.n, room)
+	if o.N != blocks || room > 2*blocks {
+		t.Fatalf("%d entries have room for %d", o.N, room)
 	}
 }

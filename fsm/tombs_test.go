@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/internal/state"
 )
 
 // sevenDays is gc_horizon unless a queue sets it.
@@ -16,23 +17,23 @@ const sevenDays = rota.Date(7 * 24 * 3_600_000)
 // TestTomb reads tombstones back from their bytes, as a snapshot's reader does.
 func TestTomb(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]tombRow{
+	for name, want := range map[string]state.TombRow{
 		"empty": {},
-		"usual": {id: "job-1", queue: "default", typ: "work", tenant: "default", state: rota.JobCompleted, reason: rota.ReasonDone,
-			attempt: 1, lease: rota.LeaseID{1, 31: 2}, worker: "w", outputDigest: strings.Repeat("d", 32), submitted: rota.Moment{Clock: 5},
-			finished: rota.Moment{Clock: 300, Date: 1 << 40}, due: 1<<40 + sevenDays, seq: 70_000},
-		"greatest": {id: rota.JobID(strings.Repeat("i", 300)), queue: "q", attempt: math.MinInt32, seq: math.MaxUint64,
-			submitted: rota.Moment{Clock: math.MaxInt64}, finished: rota.Moment{Clock: math.MinInt64, Date: -1}, freeAt: 64, state: rota.JobDead, fingerprint: "12345678",
-			earlier: []unlogged{{rota.LeaseID{3}, "w1", 0, false}, {rota.LeaseID{4}, "w2", math.MaxInt32, true}}},
+		"usual": {Id: "job-1", Queue: "default", Typ: "work", Tenant: "default", State: rota.JobCompleted, Reason: rota.ReasonDone,
+			Attempt: 1, Lease: rota.LeaseID{1, 31: 2}, Worker: "w", OutputDigest: strings.Repeat("d", 32), Submitted: rota.Moment{Clock: 5},
+			Finished: rota.Moment{Clock: 300, Date: 1 << 40}, Due: 1<<40 + sevenDays, Seq: 70_000},
+		"greatest": {Id: rota.JobID(strings.Repeat("i", 300)), Queue: "q", Attempt: math.MinInt32, Seq: math.MaxUint64,
+			Submitted: rota.Moment{Clock: math.MaxInt64}, Finished: rota.Moment{Clock: math.MinInt64, Date: -1}, FreeAt: 64, State: rota.JobDead, Fingerprint: "12345678",
+			Earlier: []state.Unlogged{{Lease: rota.LeaseID{3}, Worker: "w1", Logged: false}, {Lease: rota.LeaseID{4}, Worker: "w2", Attempt: math.MaxInt32, Logged: true}}},
 	} {
-		var e encoder
-		kept := want.keep(&e, &entry.Texts{})
-		if got := kept.row(); !reflect.DeepEqual(got, want) || kept.TreeKey() != want.id {
+		var e state.Encoder
+		kept := want.Keep(&e, &entry.Texts{})
+		if got := kept.Row(); !reflect.DeepEqual(got, want) || kept.TreeKey() != want.Id {
 			t.Errorf("%s: %+v was read, %+v is wanted", name, got, want)
 		}
-		d := &decoder{b: []byte(kept)}
-		if got := decodeTomb(d); !reflect.DeepEqual(*got, want) || d.done() != nil {
-			t.Errorf("%s: a snapshot's reader takes it as %+v, %v", name, *got, d.err)
+		d := &state.Decoder{B: []byte(kept)}
+		if got := state.DecodeTomb(d); !reflect.DeepEqual(*got, want) || d.Done() != nil {
+			t.Errorf("%s: a snapshot's reader takes it as %+v, %v", name, *got, d.Err)
 		}
 	}
 }
@@ -40,26 +41,26 @@ func TestTomb(t *testing.T) {
 // TestTombs: a frozen copy keeps what it says, and the ledger counts each tombstone once.
 func TestTombs(t *testing.T) {
 	t.Parallel()
-	var l ledger
-	all := tombs{l: &l, order: newTombOrder(), texts: make(map[rota.QueueName]*entry.Texts)}
-	all.insert(&tombRow{id: "a", seq: 1, reason: rota.ReasonDone})
-	all.insert(&tombRow{id: "b", seq: 2, reason: rota.ReasonDone})
-	frozen := all.freeze()
-	all.reject("b")
-	all.reject("c")
-	all.drop("a", 1)
-	if r := all.get("b"); r == nil || r.reason != rota.ReasonProofRejected || all.get("a") != nil || all.len() != 1 || all.order.n != 1 {
-		t.Fatalf("b is %+v of %d", r, all.len())
+	var l state.Ledger
+	all := state.Tombs{L: &l, Order: state.NewTombOrder(), Texts: make(map[rota.QueueName]*entry.Texts)}
+	all.Insert(&state.TombRow{Id: "a", Seq: 1, Reason: rota.ReasonDone})
+	all.Insert(&state.TombRow{Id: "b", Seq: 2, Reason: rota.ReasonDone})
+	frozen := all.Freeze()
+	all.Reject("b")
+	all.Reject("c")
+	all.Drop("a", 1)
+	if r := all.Get("b"); r == nil || r.Reason != rota.ReasonProofRejected || all.Get("a") != nil || all.Len() != 1 || all.Order.N != 1 {
+		t.Fatalf("b is %+v of %d", r, all.Len())
 	}
-	if kept, ok := frozen.Get("b"); !ok || kept.row().reason != rota.ReasonDone || frozen.Len() != 2 {
+	if kept, ok := frozen.Get("b"); !ok || kept.Row().Reason != rota.ReasonDone || frozen.Len() != 2 {
 		t.Fatal("a frozen copy has changed")
 	}
-	all.drop("b", 2)
-	if l.sum != (rota.Digest{}) {
-		t.Fatalf("nothing is left, and counts for %s", l.sum)
+	all.Drop("b", 2)
+	if l.Sum != (rota.Digest{}) {
+		t.Fatalf("nothing is left, and counts for %s", l.Sum)
 	}
-	r := &tombRow{id: "a", seq: 1, reason: rota.ReasonDone}
-	if !all.load(r) || all.load(r) {
+	r := &state.TombRow{Id: "a", Seq: 1, Reason: rota.ReasonDone}
+	if !all.Load(r) || all.Load(r) {
 		t.Fatal("one that is read is new once")
 	}
 }

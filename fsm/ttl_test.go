@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/millis"
 )
@@ -24,7 +25,7 @@ func (b *bench) expired(id string, why rota.Reason) {
 	if j := b.state(id, rota.JobExpired); j.Reason != why || j.Lease != nil {
 		b.t.Fatalf("job %s: %+v, %s is wanted", id, j, why)
 	}
-	if t := b.ended.tombs.get(rota.JobID(id)); t == nil || t.reason != why || t.finished.Clock != b.head.clock {
+	if t := b.ended.tombs.Get(rota.JobID(id)); t == nil || t.Reason != why || t.Finished.Clock != b.Header.Clock {
 		b.t.Fatalf("job %s: tombstone %+v", id, t)
 	}
 }
@@ -36,7 +37,7 @@ func TestJob_tellsWhenItExpires(t *testing.T) {
 	expires := func(id rota.JobID, in rota.Clock) {
 		t.Helper()
 		j, _ := b.View.Job(id)
-		if want := b.head.now().At(b.head.clock + in); in == 0 && !j.Expires.IsZero() || in != 0 && j.Expires != want {
+		if want := b.Header.Now().At(b.Header.Clock + in); in == 0 && !j.Expires.IsZero() || in != 0 && j.Expires != want {
 			t.Errorf("job %s expires at %v, %v is wanted", id, j.Expires, want)
 		}
 	}
@@ -168,9 +169,9 @@ func TestTimeToLive(t *testing.T) {
 		b.pass(20_000)
 		b.expired("j", rota.ReasonTTLRelative)
 		b.ok(retryOp("j"))
-		j := b.jobs.get("j")
+		j := b.JobTable.Get("j")
 		free := b.state("j", rota.JobDelayed).Due // its worker may not have heard
-		if free.Clock != l.Deadline.Clock || j.expireAbs != free.Clock+30_000 || j.expireRel != 0 || !j.firstLease.IsZero() {
+		if free.Clock != l.Deadline.Clock || j.ExpireAbs != free.Clock+30_000 || j.ExpireRel != 0 || !j.FirstLease.IsZero() {
 			b.t.Fatalf("row %+v", j)
 		}
 		b.pass(free.Clock - b.now)
@@ -218,9 +219,9 @@ func TestPresetsTimeToLive(t *testing.T) {
 				return from + after
 			}
 			for id, abs := range map[rota.JobID]rota.Clock{"default": c.abs, "own": 5 * hour} {
-				j := b.jobs.get(id)
-				if _, placed := leases[id]; !placed || j.expireAbs != moment(abs, at) || j.expireRel != moment(c.rel, b.now) {
-					t.Fatalf("job %s: placed %v, expires %d and %d after submission", id, placed, j.expireAbs-at, j.expireRel-at)
+				j := b.JobTable.Get(id)
+				if _, placed := leases[id]; !placed || j.ExpireAbs != moment(abs, at) || j.ExpireRel != moment(c.rel, b.now) {
+					t.Fatalf("job %s: placed %v, expires %d and %d after submission", id, placed, j.ExpireAbs-at, j.ExpireRel-at)
 				}
 			}
 		})
@@ -238,14 +239,14 @@ func TestTombstoneCap(t *testing.T) {
 	b.submit("j")
 	b.submit("k")
 	for _, m := range []*Machine{b.Machine, b.twin} {
-		m.ledger.gen++
+		m.Ledger.Gen++
 		for i := range limits.TombstoneCap {
-			m.head.tombSeq++
-			m.ended.tombs.insert(&tombRow{id: rota.JobID(fmt.Sprintf("t%07d", i)), queue: "default", typ: "work", tenant: "default",
-				state: rota.JobCompleted, reason: rota.ReasonDone, finished: m.head.now(), seq: m.head.tombSeq})
+			m.Header.TombSeq++
+			m.ended.tombs.Insert(&state.TombRow{Id: rota.JobID(fmt.Sprintf("t%07d", i)), Queue: "default", Typ: "work", Tenant: "default",
+				State: rota.JobCompleted, Reason: rota.ReasonDone, Finished: m.Header.Now(), Seq: m.Header.TombSeq})
 		}
 		m.settleHeader()
-		m.ledger.settle()
+		m.Ledger.Settle()
 	}
 	b.ok(cancelOp("j"))
 	b.state("t0000000", rota.JobNone) // the oldest gave way
@@ -254,7 +255,7 @@ func TestTombstoneCap(t *testing.T) {
 	b.state("t0000001", rota.JobNone)
 	b.state("j", rota.JobCancelled)
 	b.state("k", rota.JobCancelled)
-	if n := b.ended.tombs.len(); n != limits.TombstoneCap || b.head.droppedTombs != 2 {
-		t.Fatalf("%d tombstones, %d dropped", n, b.head.droppedTombs)
+	if n := b.ended.tombs.Len(); n != limits.TombstoneCap || b.Header.DroppedTombs != 2 {
+		t.Fatalf("%d tombstones, %d dropped", n, b.Header.DroppedTombs)
 	}
 }

@@ -58,10 +58,10 @@ func TestTurnOfTheOldest(t *testing.T) {
 		if after := slip(b, 60_000); after == 0 || after > 10_000 {
 			t.Fatalf("the wide job was placed after %d ms", after)
 		}
-		if rule := b.jobs.get("wide"); b.leasing.leases.get(string(rule.lease[:])).Decision.Reasoning.Rule != rota.ReasoningByTurnOfTheOldest {
+		if rule := b.JobTable.Get("wide"); b.leasing.leases.Get(string(rule.Lease[:])).Decision.Reasoning.Rule != rota.ReasoningByTurnOfTheOldest {
 			t.Fatal("it was not its turn")
 		}
-		if n := b.fleet.workers.get("w").sinceTurn; n != 0 {
+		if n := b.fleet.workers.Get("w").SinceTurn; n != 0 {
 			t.Fatalf("%d leases counted since", n)
 		}
 	})
@@ -74,13 +74,13 @@ func TestTurnOfTheOldest(t *testing.T) {
 			b.submit(fmt.Sprint("j", i))
 		}
 		first := inOrder(b.match())
-		if n := b.fleet.workers.get("w").sinceTurn; len(first) != 100 || n != 100 {
+		if n := b.fleet.workers.Get("w").SinceTurn; len(first) != 100 || n != 100 {
 			t.Fatalf("%d leases, %d counted", len(first), n)
 		}
 		for i, want := range []uint64{81, 62, 43, 24, 5, 6} {
 			b.ok(verb(rota.VerbComplete, first[i]))
-			if b.match(); b.fleet.workers.get("w").sinceTurn != want {
-				t.Fatalf("%d leases counted after turn %d", b.fleet.workers.get("w").sinceTurn, i)
+			if b.match(); b.fleet.workers.Get("w").SinceTurn != want {
+				t.Fatalf("%d leases counted after turn %d", b.fleet.workers.Get("w").SinceTurn, i)
 			}
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 )
 
 // tzdataInstalled is the payload of the event.
@@ -22,30 +23,30 @@ func (sc *schedules) setTZData(op *fsmpb.SetTZData) *fsmpb.Outcome {
 	if err := given.CheckShape(); err != nil {
 		return entry.Refused(err)
 	}
-	if sc.s.head.cluster == "" {
+	if sc.s.Header.Cluster == "" {
 		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
 	}
-	r := &tzdataRow{release: given.Release, released: given.Released, data: bytes.Clone(given.Data), sum: sha256.Sum256(given.Data),
-		index: sc.s.at, at: sc.s.head.date(), by: sc.s.journal.caller.Actor}
-	last := sc.s.tzdata.get("")
-	if last != nil && last.release == r.release && last.released == r.released && last.sum == r.sum {
+	r := &state.TzdataRow{Release: given.Release, Released: given.Released, Data: bytes.Clone(given.Data), Sum: sha256.Sum256(given.Data),
+		Index: sc.s.At, At: sc.s.Header.Date(), By: sc.s.Journal.Caller.Actor}
+	last := sc.s.ZoneTable.Get("")
+	if last != nil && last.Release == r.Release && last.Released == r.Released && last.Sum == r.Sum {
 		return &fsmpb.Outcome{Existed: true}
 	}
 	if last != nil {
-		sc.s.tzdata.drop("")
+		sc.s.ZoneTable.Drop("")
 	}
-	sc.s.tzdata.insert("", r)
-	sc.s.journal.emit(rota.Event{Kind: rota.EventClusterChanged, Payload: payload(tzdataInstalled{r.release, hex.EncodeToString(r.sum[:])})})
+	sc.s.ZoneTable.Insert("", r)
+	sc.s.Journal.Emit(rota.Event{Kind: rota.EventClusterChanged, Payload: state.Payload(tzdataInstalled{r.Release, hex.EncodeToString(r.Sum[:])})})
 	return &fsmpb.Outcome{}
 }
 
 // sameZones refuses dates that were calculated by other time zones than the installed ones.
 func (sc *schedules) sameZones(name string) error {
-	r := sc.s.tzdata.get("")
+	r := sc.s.ZoneTable.Get("")
 	if r == nil {
 		return nil
 	}
-	t := r.words()
+	t := r.Words()
 	if want := t.Name(); name != want {
 		return rota.Refusef(rota.KindStale, "tzdata", "tzdata: got dates calculated by %.80q, want those of %s, which is in force; calculate again", name, want)
 	}
@@ -55,22 +56,22 @@ func (sc *schedules) sameZones(name string) error {
 // InstalledTZData returns the installed release of the time zone database and its packed zones, which never change;
 // false where none is installed and each node uses the release in its binary.
 func InstalledTZData(vw *View) (t rota.TZData, data []byte, ok bool) {
-	r := vw.m.tzdata.get("")
+	r := vw.m.ZoneTable.Get("")
 	if r == nil {
 		return t, nil, false
 	}
-	return r.words(), r.data, true
+	return r.Words(), r.Data, true
 }
 
 // tzdata checks the row of the installed release.
 func (c *checker) tzdata() {
-	c.m.tzdata.scan(func(_ string, r *tzdataRow) bool {
-		given := rota.TZInstall{Release: r.release, Released: r.released, Data: r.data}
-		if err := given.CheckShape(); err != nil || r.sum != sha256.Sum256(r.data) || r.index == 0 || r.index > c.m.head.index {
-			c.fault("the time zones of release %q, installed by entry %d of %d, are unsound: %v", r.release, r.index, c.m.head.index, err)
+	c.m.ZoneTable.Scan(func(_ string, r *state.TzdataRow) bool {
+		given := rota.TZInstall{Release: r.Release, Released: r.Released, Data: r.Data}
+		if err := given.CheckShape(); err != nil || r.Sum != sha256.Sum256(r.Data) || r.Index == 0 || r.Index > c.m.Header.Index {
+			c.fault("the time zones of release %q, installed by entry %d of %d, are unsound: %v", r.Release, r.Index, c.m.Header.Index, err)
 		}
-		if c.m.head.rules < 2 {
-			c.fault("time zones are installed, and rules version %d is in force", c.m.head.rules)
+		if c.m.Header.Rules < 2 {
+			c.fault("time zones are installed, and rules version %d is in force", c.m.Header.Rules)
 		}
 		return true
 	})

@@ -47,8 +47,8 @@ func TestTZData_install(t *testing.T) {
 		sum := sha256.Sum256([]byte("zones of " + release))
 		for what, m := range map[string]*Machine{"the state": b.Machine, "a snapshot": b.restored()} {
 			got, data, ok := InstalledTZData(&m.View)
-			if !ok || got.Release != release || !bytes.Equal(got.SHA256, sum[:]) || string(data) != "zones of "+release || got.Index != b.at ||
-				got.Bytes != 14 || got.By != root || got.Installed != b.head.date() || got.Name() != fmt.Sprintf("%s-%x", release, sum[:8]) {
+			if !ok || got.Release != release || !bytes.Equal(got.SHA256, sum[:]) || string(data) != "zones of "+release || got.Index != b.At ||
+				got.Bytes != 14 || got.By != root || got.Installed != b.Header.Date() || got.Name() != fmt.Sprintf("%s-%x", release, sum[:8]) {
 				t.Errorf("%s of %s: %+v %q %v", what, release, got, data, ok)
 			}
 		}
@@ -100,12 +100,12 @@ func TestFire_refusesOtherZones(t *testing.T) {
 	b.ok(switchOp(entry.RulesVersion))
 	b.ok(scheduleOp("s"))
 	b.tick(rota.Clock(aMinute))
-	before := b.fireOp("s", b.head.date())
+	before := b.fireOp("s", b.Header.Date())
 	b.ok(tzdataOp("2026f"))
 	b.refuses(rota.KindStale, "tzdata", before)
-	b.ok(byInstalled(b, b.fireOp("s", b.head.date())))
+	b.ok(byInstalled(b, b.fireOp("s", b.Header.Date())))
 	b.tick(rota.Clock(aMinute))
-	of := byInstalled(b, b.fireOp("s", b.head.date()))
+	of := byInstalled(b, b.fireOp("s", b.Header.Date()))
 	b.ok(tzdataOp("2026g"))
 	b.refuses(rota.KindStale, "tzdata", of)
 	fill := backfillOp("s", b.schedule("s").Version, rota.OverlapQueueAll, 1_700_000_000_000)

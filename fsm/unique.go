@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
@@ -15,19 +16,19 @@ import (
 // uniques holds the keys that jobs are unique by (SPEC §18), and the submissions that were
 // merged into the jobs that held theirs.
 type uniques struct {
-	s         *state
+	s         *state.State
 	ended     *ended
 	life      *lifecycle
 	placement *placement
-	rows      table[string, uniqueRow, *uniqueRow]
-	merged    table[rota.JobID, mergedRow, *mergedRow]
+	rows      state.Table[string, state.UniqueRow, *state.UniqueRow]
+	merged    state.Table[rota.JobID, state.MergedRow, *state.MergedRow]
 	// ready are the successors whose turn came in the entry at hand.
 	ready []rota.JobID
 }
 
 // uniqueKeyOf returns the key of a job that is submitted, or retried, at a date: the first bytes
 // of a hash of what it is unique by, and of the bucket of time in which it is to run.
-func uniqueKeyOf(s *rota.JobSpec, at rota.Date) (key uniqueKey) {
+func uniqueKeyOf(s *rota.JobSpec, at rota.Date) (key state.UniqueKey) {
 	u := s.Unique
 	mask := u.PartsMask()
 	t := max(at, at+rota.Date(s.Delay.Milliseconds()), rota.DateOf(s.NotBefore))
@@ -60,9 +61,9 @@ func uniqueKeyOf(s *rota.JobSpec, at rota.Date) (key uniqueKey) {
 
 // judge answers a submission whose key another job holds; nil where it goes on, with its key: as the holder, or as the
 // holder's successor where there is a row of the key.
-func (un *uniques) judge(spec *rota.JobSpec) (uniqueKey, *fsmpb.Outcome) {
-	key := uniqueKeyOf(spec, un.s.head.date())
-	r := un.rows.get(string(key[:]))
+func (un *uniques) judge(spec *rota.JobSpec) (state.UniqueKey, *fsmpb.Outcome) {
+	key := uniqueKeyOf(spec, un.s.Header.Date())
+	r := un.rows.Get(string(key[:]))
 	switch {
 	case r == nil:
 		if err := un.room(spec); err != nil {
@@ -79,9 +80,9 @@ func (un *uniques) judge(spec *rota.JobSpec) (uniqueKey, *fsmpb.Outcome) {
 }
 
 // again returns the key of a job that is retried, which no other job may hold.
-func (un *uniques) again(spec *rota.JobSpec) (uniqueKey, *fsmpb.Outcome) {
-	key := uniqueKeyOf(spec, un.s.head.date())
-	if r := un.rows.get(string(key[:])); r != nil {
+func (un *uniques) again(spec *rota.JobSpec) (state.UniqueKey, *fsmpb.Outcome) {
+	key := uniqueKeyOf(spec, un.s.Header.Date())
+	if r := un.rows.Get(string(key[:])); r != nil {
 		return key, un.refuse(r)
 	}
 	if err := un.room(spec); err != nil {
@@ -92,23 +93,23 @@ func (un *uniques) again(spec *rota.JobSpec) (uniqueKey, *fsmpb.Outcome) {
 
 // room refuses a job that needs a row where there are as many as are kept.
 func (un *uniques) room(spec *rota.JobSpec) error {
-	if un.rows.len() < limits.MaxUniqueKeys || !spec.Unique.Holds(rota.JobQueued) {
+	if un.rows.Len() < limits.MaxUniqueKeys || !spec.Unique.Holds(rota.JobQueued) {
 		return nil
 	}
 	return exhausted("unique", "jobs hold %d unique keys, no more are kept: let some end, or submit without one", limits.MaxUniqueKeys)
 }
 
 // refuse names the holder to who may read it.
-func (un *uniques) refuse(r *uniqueRow) *fsmpb.Outcome {
+func (un *uniques) refuse(r *state.UniqueRow) *fsmpb.Outcome {
 	who := "another job"
-	state, shown := un.look(r.job, r.tenant)
+	state, shown := un.look(r.Job, r.Tenant)
 	if shown {
-		who = "job " + string(r.job)
+		who = "job " + string(r.Job)
 	}
 	o := entry.Refused(rota.Refusef(rota.KindConflict, "unique", "%s holds the key that this one is unique by: let it end, or say with "+
 		"unique.on_conflict what becomes of this one", who))
 	if shown {
-		o.Holder, o.JobState = string(r.job), uint32(state)
+		o.Holder, o.JobState = string(r.Job), uint32(state)
 	}
 	return o
 }
@@ -117,10 +118,10 @@ func (un *uniques) refuse(r *uniqueRow) *fsmpb.Outcome {
 // caller may not read it. One that nothing remembers may be read by who may read everything.
 func (un *uniques) look(id rota.JobID, tenant rota.TenantID) (state rota.JobState, shown bool) {
 	queue := rota.QueueName(access.Everything)
-	if j := un.s.jobs.get(id); j != nil {
-		queue, state = j.spec.Queue, j.state
-	} else if t := un.ended.tombs.get(id); t != nil {
-		queue, state = t.queue, t.state
+	if j := un.s.JobTable.Get(id); j != nil {
+		queue, state = j.Spec.Queue, j.State
+	} else if t := un.ended.tombs.Get(id); t != nil {
+		queue, state = t.Queue, t.State
 	}
 	return state, un.life.callerReads(tenant, queue)
 }
@@ -128,39 +129,39 @@ func (un *uniques) look(id rota.JobID, tenant rota.TenantID) (state rota.JobStat
 // placeOf returns the queue of a job that holds a key, or held it: who reads that may read what
 // becomes of the job. It is empty, which is all queues, of one that nothing remembers.
 func (un *uniques) placeOf(id rota.JobID) rota.QueueName {
-	if j := un.s.jobs.get(id); j != nil {
-		return j.spec.Queue
+	if j := un.s.JobTable.Get(id); j != nil {
+		return j.Spec.Queue
 	}
-	if t := un.ended.tombs.get(id); t != nil {
-		return t.queue
+	if t := un.ended.tombs.Get(id); t != nil {
+		return t.Queue
 	}
 	return ""
 }
 
 // merge makes a submission part of the job that holds its key, or of that one's successor (SPEC §18.2). A job of the
 // same queue and type that waits takes the payload; any other only answers.
-func (un *uniques) merge(r *uniqueRow, spec *rota.JobSpec) *fsmpb.Outcome {
+func (un *uniques) merge(r *state.UniqueRow, spec *rota.JobSpec) *fsmpb.Outcome {
 	into, merge, refused := un.target(r, spec)
 	if refused != nil {
 		return refused
 	}
 	taken := merge == rota.MergeTaken
-	if un.s.head.rules < mergeRules {
+	if un.s.Header.Rules < mergeRules {
 		merge = rota.MergeNone
 	}
 	un.remember(spec, into, merge)
 	e := rota.Event{Kind: rota.EventJobMerged, Job: into, Queue: un.placeOf(into), Tenant: spec.Tenant,
-		Payload: payload(struct {
+		Payload: state.Payload(struct {
 			Merged     rota.JobID `json:"merged"`
 			OnConflict string     `json:"on_conflict"`
 			Merge      rota.Merge `json:"merge,omitempty"`
 		}{spec.ID, spec.Unique.OnConflict, merge})}
 	if taken {
-		un.give(un.s.jobs.edit(into), spec, &e)
+		un.give(un.s.JobTable.Edit(into), spec, &e)
 	} else {
-		un.s.journal.emit(e)
+		un.s.Journal.Emit(e)
 	}
-	return un.mergedInto(into, r.tenant, merge)
+	return un.mergedInto(into, r.Tenant, merge)
 }
 
 // mergedInto answers a merged submission by the job that stands for it. Why that did not take the payload is for
@@ -177,17 +178,17 @@ func (un *uniques) mergedInto(into rota.JobID, tenant rota.TenantID, merge rota.
 
 // give gives a job that waits the payload of one that is merged into it, and restarts its
 // delay where that asks for it; j is editable.
-func (un *uniques) give(j *jobRow, spec *rota.JobSpec, e *rota.Event) {
+func (un *uniques) give(j *state.JobRow, spec *rota.JobSpec, e *rota.Event) {
 	un.life.own(j)
-	if payload := given(j, spec); !bytes.Equal(j.spec.Payload(), payload) {
-		past := *j.history()
-		past.content, past.changes = j.firstContent(), past.changes+1
-		j.past = &past
-		now := j.spec.words()
+	if payload := given(j, spec); !bytes.Equal(j.Spec.Payload(), payload) {
+		past := *j.History()
+		past.Content, past.Changes = j.FirstContent(), past.Changes+1
+		j.Past = &past
+		now := j.Spec.Words()
 		now.Payload = payload
-		un.life.respec(j, un.s.queues.get(j.spec.Queue), &now, false)
+		un.life.respec(j, un.s.QueueTable.Get(j.Spec.Queue), &now, false)
 	}
-	un.s.journal.emitFor(j, e)
+	un.s.Journal.EmitFor(j, e)
 	if how := spec.Unique.OnConflict; how == rota.UniqueExtend || how == rota.UniqueCollect {
 		un.extend(j, rota.Clock(spec.Unique.Extension().Milliseconds()))
 	}
@@ -195,154 +196,154 @@ func (un *uniques) give(j *jobRow, spec *rota.JobSpec, e *rota.Event) {
 
 // extend restarts the delay of a job that was never leased, at most so long after its
 // submission, and never ends it sooner; j is editable.
-func (un *uniques) extend(j *jobRow, most rota.Clock) {
-	id := string(j.spec.ID)
-	due := min(un.s.head.clock+rota.Clock(j.spec.Delay.Milliseconds()), j.submitted+most)
-	own := j.due
-	if j.ready != 0 {
-		own = j.ready // it waits for a worker to stop too
+func (un *uniques) extend(j *state.JobRow, most rota.Clock) {
+	id := string(j.Spec.ID)
+	due := min(un.s.Header.Clock+rota.Clock(j.Spec.Delay.Milliseconds()), j.Submitted+most)
+	own := j.Due
+	if j.Ready != 0 {
+		own = j.Ready // it waits for a worker to stop too
 	}
-	if j.state != rota.JobDelayed || !j.firstLease.IsZero() || j.history().life != 0 || due <= max(own, un.s.head.clock) {
+	if j.State != rota.JobDelayed || !j.FirstLease.IsZero() || j.History().Life != 0 || due <= max(own, un.s.Header.Clock) {
 		return
 	}
-	if j.ready != 0 {
-		if j.ready = due; due <= j.due {
+	if j.Ready != 0 {
+		if j.Ready = due; due <= j.Due {
 			return
 		}
 	}
-	un.s.timers.wake.set(id, int64(j.due), int64(due))
-	un.s.timers.dated.set(id, int64(j.dueDate), 0) // looked at again once the delay is over
-	j.due, j.dueDate = due, 0
-	un.life.emitDelayed(j, dueAt(un.s.head.now().At(due)))
+	un.s.Timers.Wake.Refile(id, int64(j.Due), int64(due))
+	un.s.Timers.Dated.Refile(id, int64(j.DueDate), 0) // looked at again once the delay is over
+	j.Due, j.DueDate = due, 0
+	un.life.emitDelayed(j, state.DueAt(un.s.Header.Now().At(due)))
 }
 
 // remember keeps a merged submission, so that it answers a repetition; the oldest gives way.
 func (un *uniques) remember(spec *rota.JobSpec, holder rota.JobID, merge rota.Merge) {
-	order := un.s.timers.merged
+	order := un.s.Timers.Merged
 	last, _ := order.Max()
-	r := &mergedRow{id: spec.ID, seq: uint64(last.due) + 1, holder: holder, content: un.s.specs.content(spec), merge: merge}
-	un.merged.insert(r.id, r)
-	order.set(string(r.id), 0, int64(r.seq))
-	if un.merged.len() > limits.MaxMerged {
+	r := &state.MergedRow{Id: spec.ID, Seq: uint64(last.Due) + 1, Holder: holder, Content: un.s.Specs.Content(spec), Merge: merge}
+	un.merged.Insert(r.Id, r)
+	order.Refile(string(r.Id), 0, int64(r.Seq))
+	if un.merged.Len() > limits.MaxMerged {
 		oldest, _ := order.Min()
-		order.set(oldest.id, oldest.due, 0)
-		un.merged.drop(rota.JobID(oldest.id))
+		order.Refile(oldest.Id, oldest.Due, 0)
+		un.merged.Drop(rota.JobID(oldest.Id))
 	}
 }
 
 // MergedInto returns the job that a submission was merged into, by the id of that submission, while the state remembers it.
 func MergedInto(vw *View, id rota.JobID) (rota.JobID, bool) {
-	r := vw.m.uniques.merged.get(id)
+	r := vw.m.uniques.merged.Get(id)
 	if r == nil {
 		return "", false
 	}
-	return r.holder, true
+	return r.Holder, true
 }
 
 // repeated answers the repetition of a merged submission; nil where there was none.
 func (un *uniques) repeated(spec *rota.JobSpec) *fsmpb.Outcome {
-	if un.merged.len() == 0 {
+	if un.merged.Len() == 0 {
 		return nil
 	}
-	r := un.merged.get(spec.ID)
+	r := un.merged.Get(spec.ID)
 	switch {
 	case r == nil:
 		return nil
-	case r.content != un.s.specs.content(spec):
+	case r.Content != un.s.Specs.Content(spec):
 		return againOutcome(spec.ID, rota.JobNone, false)
 	}
-	return un.mergedInto(r.holder, spec.Tenant, r.merge)
+	return un.mergedInto(r.Holder, spec.Tenant, r.Merge)
 }
 
 // follow lets a job that is unique by a key hold it where its state has come to. What leaves
 // its scope frees the key; what comes back takes it where nobody else does. Between states that
 // are both within it, or both without, nothing changes, but for the date of a completed holder.
-func (un *uniques) follow(j *jobRow, from rota.JobState) {
-	held, holds := j.spec.Unique.Holds(from), j.spec.Unique.Holds(j.state)
-	if held == holds && from != rota.JobCompleted && j.state != rota.JobCompleted {
+func (un *uniques) follow(j *state.JobRow, from rota.JobState) {
+	held, holds := j.Spec.Unique.Holds(from), j.Spec.Unique.Holds(j.State)
+	if held == holds && from != rota.JobCompleted && j.State != rota.JobCompleted {
 		return
 	}
-	r := un.rows.get(string(j.past.unique[:]))
-	switch mine := r != nil && r.job == j.spec.ID; {
+	r := un.rows.Get(string(j.Past.Unique[:]))
+	switch mine := r != nil && r.Job == j.Spec.ID; {
 	case mine && holds:
-		un.keep(un.rows.change(r.key, r), j)
-	case mine && !planted.uniqueLeftBehind(j.state):
+		un.keep(un.rows.Change(r.Key, r), j)
+	case mine && !planted.uniqueLeftBehind(j.State):
 		un.free(r)
-	case r != nil && r.next == j.spec.ID && !holds: // it ended before its turn
-		un.rows.change(r.key, r).next = ""
-	case r == nil && holds && !held && un.rows.len() < limits.MaxUniqueKeys:
-		r = un.rows.fresh()
-		r.key, r.job, r.tenant = string(j.past.unique[:]), j.spec.ID, j.spec.Tenant
-		un.rows.insert(r.key, r)
+	case r != nil && r.Next == j.Spec.ID && !holds: // it ended before its turn
+		un.rows.Change(r.Key, r).Next = ""
+	case r == nil && holds && !held && un.rows.Len() < limits.MaxUniqueKeys:
+		r = un.rows.Fresh()
+		r.Key, r.Job, r.Tenant = string(j.Past.Unique[:]), j.Spec.ID, j.Spec.Tenant
+		un.rows.Insert(r.Key, r)
 		un.keep(r, j)
 	}
 }
 
 // keep sets until when the job holds the key of a row, which is editable.
-func (un *uniques) keep(r *uniqueRow, j *jobRow) {
+func (un *uniques) keep(r *state.UniqueRow, j *state.JobRow) {
 	until := rota.Date(0)
-	if j.state == rota.JobCompleted {
-		until = un.s.head.date() + rota.Date(j.spec.Unique.Keep.Milliseconds())
+	if j.State == rota.JobCompleted {
+		until = un.s.Header.Date() + rota.Date(j.Spec.Unique.Keep.Milliseconds())
 	}
-	un.s.timers.unique.set(r.key, int64(r.until), int64(until))
-	r.until = until
+	un.s.Timers.Unique.Refile(r.Key, int64(r.Until), int64(until))
+	r.Until = until
 }
 
 // holds returns until when a completed job holds the key that it has, 0 where it does not.
-func (un *uniques) holds(id rota.JobID, key uniqueKey) rota.Date {
-	if key == (uniqueKey{}) {
+func (un *uniques) holds(id rota.JobID, key state.UniqueKey) rota.Date {
+	if key == (state.UniqueKey{}) {
 		return 0
 	}
-	if r := un.rows.get(string(key[:])); r != nil && r.job == id {
-		return r.until
+	if r := un.rows.Get(string(key[:])); r != nil && r.Job == id {
+		return r.Until
 	}
 	return 0
 }
 
 // release frees the key of a job that is deleted.
-func (un *uniques) release(id rota.JobID, key uniqueKey) {
+func (un *uniques) release(id rota.JobID, key state.UniqueKey) {
 	if un.holds(id, key) != 0 {
-		un.free(un.rows.get(string(key[:])))
+		un.free(un.rows.Get(string(key[:])))
 	}
 }
 
 // free lets go of a key: its successor takes it, where it has one.
-func (un *uniques) free(r *uniqueRow) {
-	un.s.timers.unique.set(r.key, int64(r.until), 0)
+func (un *uniques) free(r *state.UniqueRow) {
+	un.s.Timers.Unique.Refile(r.Key, int64(r.Until), 0)
 	if !un.succeed(r) {
-		un.rows.drop(r.key)
+		un.rows.Drop(r.Key)
 	}
 }
 
 // fire frees the key of a completed job.
-func (un *uniques) fire(key string) { un.free(un.rows.get(key)) }
+func (un *uniques) fire(key string) { un.free(un.rows.Get(key)) }
 
 // holder returns the job of a queue that holds a key, "" where none of it does.
-func (un *uniques) holder(key uniqueKey, queue rota.QueueName) rota.JobID {
-	if key == (uniqueKey{}) {
+func (un *uniques) holder(key state.UniqueKey, queue rota.QueueName) rota.JobID {
+	if key == (state.UniqueKey{}) {
 		return ""
 	}
-	r := un.rows.get(string(key[:]))
+	r := un.rows.Get(string(key[:]))
 	if r == nil {
 		return ""
 	}
-	if j := un.s.jobs.get(r.job); j != nil && j.spec.Queue == queue {
-		return r.job
+	if j := un.s.JobTable.Get(r.Job); j != nil && j.Spec.Queue == queue {
+		return r.Job
 	}
-	if t := un.ended.tombs.get(r.job); t != nil && t.queue == queue {
-		return r.job
+	if t := un.ended.tombs.Get(r.Job); t != nil && t.Queue == queue {
+		return r.Job
 	}
 	return ""
 }
 
 // times puts rows where they stand in the timers.
-func (un *uniques) times(t *timers) {
-	un.rows.scan(func(key string, r *uniqueRow) bool {
-		t.unique.set(key, 0, int64(r.until))
+func (un *uniques) times(t *state.Timers) {
+	un.rows.Scan(func(key string, r *state.UniqueRow) bool {
+		t.Unique.Refile(key, 0, int64(r.Until))
 		return true
 	})
-	un.merged.scan(func(id rota.JobID, r *mergedRow) bool {
-		t.merged.set(string(id), 0, int64(r.seq))
+	un.merged.Scan(func(id rota.JobID, r *state.MergedRow) bool {
+		t.Merged.Refile(string(id), 0, int64(r.Seq))
 		return true
 	})
 }
@@ -350,22 +351,22 @@ func (un *uniques) times(t *timers) {
 // uniques checks that keys are held by the jobs that they say.
 func (c *checker) uniques() {
 	m, un := c.m, &c.m.uniques
-	if n, merged := un.rows.len(), un.merged.len(); n > limits.MaxUniqueKeys || merged > limits.MaxMerged {
+	if n, merged := un.rows.Len(), un.merged.Len(); n > limits.MaxUniqueKeys || merged > limits.MaxMerged {
 		c.fault("I9: %d unique keys are held and %d submissions merged, %d and %d may be", n, merged, limits.MaxUniqueKeys, limits.MaxMerged)
 	}
-	un.rows.scan(func(key string, r *uniqueRow) bool {
-		j := m.jobs.get(r.job)
-		mine := j != nil && string(j.history().unique[:]) == key && j.spec.Tenant == r.tenant
-		if r.until == 0 && (!mine || !j.spec.Unique.Holds(j.state)) || r.until != 0 && mine {
-			c.fault("I4: job %s holds unique key %x until %d, and is not where it would", r.job, key, r.until)
+	un.rows.Scan(func(key string, r *state.UniqueRow) bool {
+		j := m.JobTable.Get(r.Job)
+		mine := j != nil && string(j.History().Unique[:]) == key && j.Spec.Tenant == r.Tenant
+		if r.Until == 0 && (!mine || !j.Spec.Unique.Holds(j.State)) || r.Until != 0 && mine {
+			c.fault("I4: job %s holds unique key %x until %d, and is not where it would", r.Job, key, r.Until)
 		}
 		return true
 	})
 	c.successors()
-	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		key := j.history().unique
-		if (key == uniqueKey{}) != (j.spec.Unique == nil) {
-			c.fault("I4: job %s has unique key %x, its spec says %v", id, key, j.spec.Unique)
+	m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
+		key := j.History().Unique
+		if (key == state.UniqueKey{}) != (j.Spec.Unique == nil) {
+			c.fault("I4: job %s has unique key %x, its spec says %v", id, key, j.Spec.Unique)
 		}
 		return true
 	})

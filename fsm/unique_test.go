@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -53,7 +54,7 @@ func TestUnique_conflicts(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.ok(onlyOne("a", rota.Unique{}))
-		before := b.queues.get("default").submitted
+		before := b.QueueTable.Get("default").Submitted
 		o := b.refuses(rota.KindConflict, "unique", onlyOne("b", rota.Unique{}))
 		if !strings.Contains(o.GetText(), "job a ") || o.GetHolder() != "a" || rota.JobState(o.GetJobState()) != rota.JobQueued {
 			t.Fatalf("%v", o)
@@ -64,7 +65,7 @@ func TestUnique_conflicts(t *testing.T) {
 		b.ok(onlyOne("c", rota.Unique{Key: "other"}))
 		b.ok(onlyOne("d", rota.Unique{}, func(s *rota.JobSpec) { s.Tenant = "other" }))
 		b.ok(onlyOne("e", rota.Unique{Key: "k", Period: time.Second}))
-		if b.queues.get("default").submitted != before+3 {
+		if b.QueueTable.Get("default").Submitted != before+3 {
 			t.Fatal("a refused job was counted")
 		}
 	})
@@ -178,17 +179,17 @@ func TestUnique_extendADatedJob(t *testing.T) {
 	b := newBench(t)
 	extend := rota.Unique{OnConflict: rota.UniqueExtend}
 	dated := func(s *rota.JobSpec) {
-		s.Delay, s.NotBefore = time.Second, rota.Date(b.head.date()+3_000).Time()
+		s.Delay, s.NotBefore = time.Second, rota.Date(b.Header.Date()+3_000).Time()
 	}
 	b.ok(onlyOne("a", extend, dated))
 	b.pass(2_500)
-	if job := b.state("a", rota.JobDelayed); b.jobs.get("a").dueDate == 0 {
+	if job := b.state("a", rota.JobDelayed); b.JobTable.Get("a").DueDate == 0 {
 		t.Fatalf("%+v", job)
 	}
 	b.merges("a", onlyOne("b", extend, dated))
 	b.state("a", rota.JobDelayed)
-	if j := b.jobs.get("a"); j.due != b.now+1_000 || j.dueDate != 0 {
-		t.Fatalf("%d, %d", j.due-b.now, j.dueDate)
+	if j := b.JobTable.Get("a"); j.Due != b.now+1_000 || j.DueDate != 0 {
+		t.Fatalf("%d, %d", j.Due-b.now, j.DueDate)
 	}
 	b.pass(1_000)
 	b.state("a", rota.JobQueued)
@@ -203,7 +204,7 @@ func TestUnique_bucketEdge(t *testing.T) {
 	at := func(date rota.Date) func(*rota.JobSpec) {
 		return func(s *rota.JobSpec) { s.NotBefore = date.Time() }
 	}
-	edge := (b.head.date()/3_600_000 + 2) * 3_600_000
+	edge := (b.Header.Date()/3_600_000 + 2) * 3_600_000
 	b.ok(onlyOne("last", hourly, at(edge-1)))
 	b.refuses(rota.KindConflict, "unique", onlyOne("x", hourly, at(edge-3_600_000)))
 	b.ok(onlyOne("first", hourly, at(edge)))
@@ -211,7 +212,7 @@ func TestUnique_bucketEdge(t *testing.T) {
 	b.ok(onlyOne("next", hourly, at(edge+3_600_000)))
 	b.ok(onlyOne("before", hourly, at(edge-3_600_001)))
 	b.refuses(rota.KindConflict, "unique", onlyOne("x", hourly, func(s *rota.JobSpec) {
-		s.Delay = time.Duration(edge-b.head.date()) * time.Millisecond // the later of the two
+		s.Delay = time.Duration(edge-b.Header.Date()) * time.Millisecond // the later of the two
 	}))
 }
 
@@ -276,7 +277,7 @@ func TestUnique_scopes(t *testing.T) {
 		b.worker("w", 1)
 		b.ok(onlyOne("a", kept))
 		b.ok(verb(rota.VerbComplete, b.match()["a"]))
-		until := b.head.date() + 3_600_000
+		until := b.Header.Date() + 3_600_000
 		if next, ok := b.View.NextDate(); !ok || next != until {
 			t.Fatalf("a cluster at rest wakes at %d (%v), the key is free at %d", next, ok, until)
 		}
@@ -322,7 +323,7 @@ func TestUnique_retry(t *testing.T) {
 	if !strings.Contains(o.GetText(), "job b ") {
 		t.Fatalf("%v", o)
 	}
-	b.date(b.head.date() + 3_600_000) // another bucket
+	b.date(b.Header.Date() + 3_600_000) // another bucket
 	b.ok(retryOp("a"))
 	b.refuses(rota.KindConflict, "unique", onlyOne("c", hourly))
 	if o := b.ok(retryOp("a")); !o.GetExisted() {
@@ -410,7 +411,7 @@ func TestUnique_bounds(t *testing.T) {
 		b.ok(onlyOne(fmt.Sprint("m", b.entries), existing))
 	}
 	oldest := []rota.JobID{}
-	b.uniques.merged.scan(func(id rota.JobID, _ *mergedRow) bool {
+	b.uniques.merged.Scan(func(id rota.JobID, _ *state.MergedRow) bool {
 		oldest = append(oldest, id)
 		return true
 	})
@@ -423,7 +424,7 @@ func TestUnique_bounds(t *testing.T) {
 		}
 	}
 	b.entry(ops...)
-	if n := b.uniques.merged.len(); n != limits.MaxMerged || b.uniques.merged.get(oldest[0]) != nil || b.uniques.merged.get(oldest[1]) == nil {
+	if n := b.uniques.merged.Len(); n != limits.MaxMerged || b.uniques.merged.Get(oldest[0]) != nil || b.uniques.merged.Get(oldest[1]) == nil {
 		t.Fatalf("%d are kept", n)
 	}
 	b.sound()
@@ -464,7 +465,7 @@ func TestUnique_rebirth(t *testing.T) {
 	if err := m.Reincarnate(Rebirth{Cluster: "fresh"}); err != nil {
 		t.Fatal(err)
 	}
-	if n := m.uniques.rows.len(); n != 2 { // leased came back to its scope
+	if n := m.uniques.rows.Len(); n != 2 { // leased came back to its scope
 		t.Fatalf("%d keys are held", n)
 	}
 }

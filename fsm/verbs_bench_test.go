@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -142,10 +143,10 @@ func BenchmarkVerb(b *testing.B) {
 // for a snapshot.
 func BenchmarkRow(b *testing.B) {
 	m := fill(b, 1)
-	row := m.jobs.get("backlog-00000000")
+	row := m.JobTable.Get("backlog-00000000")
 	var record []byte
 	if err := m.Freeze().Records(func(tag byte, rec []byte) error {
-		if tag == tagJob {
+		if tag == state.TagJob {
 			record = append([]byte(nil), rec...)
 		}
 		return nil
@@ -153,27 +154,27 @@ func BenchmarkRow(b *testing.B) {
 		b.Fatal("no record of the job", err)
 	}
 	b.Run("digest", func(b *testing.B) {
-		enc := &encoder{}
+		enc := &state.Encoder{}
 		b.SetBytes(int64(len(record)))
 		b.ReportAllocs()
 		for b.Loop() {
-			hashRow(enc, tagJob, row)
+			state.HashRow(enc, state.TagJob, row)
 		}
 	})
 	b.Run("encode", func(b *testing.B) {
-		enc := &encoder{}
+		enc := &state.Encoder{}
 		b.SetBytes(int64(len(record)))
 		b.ReportAllocs()
 		for b.Loop() {
-			enc.b = enc.b[:0]
-			row.canonical(enc)
+			enc.B = enc.B[:0]
+			row.Canonical(enc)
 		}
 	})
 	b.Run("decode", func(b *testing.B) {
 		b.SetBytes(int64(len(record)))
 		b.ReportAllocs()
 		for b.Loop() {
-			if decodeJob(&decoder{b: record}) == nil {
+			if state.DecodeJob(&state.Decoder{B: record}) == nil {
 				b.Fatal("no row")
 			}
 		}
@@ -184,12 +185,12 @@ func BenchmarkRow(b *testing.B) {
 func TestRowAllocations(t *testing.T) {
 	b := newBench(t)
 	b.entry(submitOp(jobSpec("a")))
-	row, enc := b.jobs.get("a"), &encoder{}
-	hashRow(enc, tagJob, row) // room is made once
+	row, enc := b.JobTable.Get("a"), &state.Encoder{}
+	state.HashRow(enc, state.TagJob, row) // room is made once
 	for name, f := range map[string]func(){
-		"hashing a row":  func() { hashRow(enc, tagJob, row) },
-		"encoding a row": func() { enc.b = enc.b[:0]; row.canonical(enc) },
-		"finding a row":  func() { b.jobs.get("a") },
+		"hashing a row":  func() { state.HashRow(enc, state.TagJob, row) },
+		"encoding a row": func() { enc.B = enc.B[:0]; row.Canonical(enc) },
+		"finding a row":  func() { b.JobTable.Get("a") },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s allocates %v times, and should not at all", name, n)

@@ -5,24 +5,25 @@ import (
 	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/millis"
 )
 
 // Job returns all that is known of a job; ok is false where nothing is.
 func (vw *View) Job(id rota.JobID) (job rota.Job, ok bool) {
-	if j := vw.m.jobs.get(id); j != nil {
-		job = liveJob(j, vw.m.leasing.leases.get(string(j.lease[:])), vw.m.head.now())
-		job.UniqueHolder = vw.m.uniques.holder(j.history().unique, j.spec.Queue)
+	if j := vw.m.JobTable.Get(id); j != nil {
+		job = liveJob(j, vw.m.leasing.leases.Get(string(j.Lease[:])), vw.m.Header.Now())
+		job.UniqueHolder = vw.m.uniques.holder(j.History().Unique, j.Spec.Queue)
 		return job, true
 	}
 	if f, v := vw.m.flows.waitingNode(id); v != nil {
-		return waitingJob(vw.m.flows.workflows.get(f.id), v, vw.m.head.now()), true
+		return waitingJob(vw.m.flows.workflows.Get(f.id), v, vw.m.Header.Now()), true
 	}
-	if t := vw.m.ended.tombs.get(id); t != nil {
-		r, _ := vw.m.ended.staged.records.Get(t.seq)
+	if t := vw.m.ended.tombs.Get(id); t != nil {
+		r, _ := vw.m.ended.staged.records.Get(t.Seq)
 		job = deadJob(t, r)
-		job.UniqueHolder = vw.m.uniques.holder(t.unique, t.queue)
+		job.UniqueHolder = vw.m.uniques.holder(t.Unique, t.Queue)
 		return job, true
 	}
 	return rota.Job{}, false
@@ -31,25 +32,25 @@ func (vw *View) Job(id rota.JobID) (job rota.Job, ok bool) {
 // FirstSpec returns the spec that a live job was submitted with; ok is false where a change
 // made it another since.
 func (vw *View) FirstSpec(id rota.JobID) (first rota.JobSpec, live, ok bool) {
-	j := vw.m.jobs.get(id)
+	j := vw.m.JobTable.Get(id)
 	if j == nil {
 		return first, false, false
 	}
-	return j.spec.words(), true, j.specHash == j.firstContent()
+	return j.Spec.Words(), true, j.SpecHash == j.FirstContent()
 }
 
 // liveJob returns a live job as now shows what is to come of it.
-func liveJob(j *jobRow, l *leaseRow, now rota.Moment) rota.Job {
-	job := rota.Job{JobSpec: j.spec.words(), State: j.state, Attempt: j.attempt, Submitted: j.submittedAt(),
-		Enqueued: j.enqueuedAt(), FirstLease: j.firstLease, Due: now.At(j.due), Expires: now.At(j.expires()), Reason: j.lastReason, Error: j.lastError,
-		Life: j.history().life, Retried: j.history().retried, Changes: j.history().changes,
-		Attempts: j.attempts, Progress: j.progress, ProgressNote: j.note, Tier: j.tier, Preempted: j.preempted,
-		WorkerLosses: int32(len(j.history().losses)), Isolated: j.isolated()}
-	if j.dueDate != 0 {
-		job.Due = now.On(j.dueDate)
+func liveJob(j *state.JobRow, l *state.LeaseRow, now rota.Moment) rota.Job {
+	job := rota.Job{JobSpec: j.Spec.Words(), State: j.State, Attempt: j.Attempt, Submitted: j.SubmittedAt(),
+		Enqueued: j.EnqueuedAt(), FirstLease: j.FirstLease, Due: now.At(j.Due), Expires: now.At(j.Expires()), Reason: j.LastReason, Error: j.LastError,
+		Life: j.History().Life, Retried: j.History().Retried, Changes: j.History().Changes,
+		Attempts: j.Attempts, Progress: j.Progress, ProgressNote: j.Note, Tier: j.Tier, Preempted: j.Preempted,
+		WorkerLosses: int32(len(j.History().Losses)), Isolated: j.Isolated()}
+	if j.DueDate != 0 {
+		job.Due = now.On(j.DueDate)
 	}
 	if l != nil {
-		lease := l.words(now)
+		lease := l.Words(now)
 		job.Lease = &lease
 	}
 	return job
@@ -57,59 +58,59 @@ func liveJob(j *jobRow, l *leaseRow, now rota.Moment) rota.Job {
 
 // Worker returns all that is known of a worker, its open leases too.
 func (vw *View) Worker(id rota.WorkerID) (rota.Worker, bool) {
-	r := vw.m.fleet.workers.get(id)
+	r := vw.m.fleet.workers.Get(id)
 	if r == nil {
 		return rota.Worker{}, false
 	}
 	w := vw.workerWordsOf(r)
-	for _, key := range r.openLeases() {
-		w.Leases = append(w.Leases, vw.m.leasing.leases.get(key).words(vw.m.head.now()))
+	for _, key := range r.OpenLeases() {
+		w.Leases = append(w.Leases, vw.m.leasing.leases.Get(key).Words(vw.m.Header.Now()))
 	}
 	return w, true
 }
 
 // Workers lists the workers by id, without their leases.
 func (vw *View) Workers() []rota.Worker {
-	list := make([]rota.Worker, 0, vw.m.fleet.workers.len())
-	vw.m.fleet.workers.scan(func(_ rota.WorkerID, r *workerRow) bool {
+	list := make([]rota.Worker, 0, vw.m.fleet.workers.Len())
+	vw.m.fleet.workers.Scan(func(_ rota.WorkerID, r *state.WorkerRow) bool {
 		list = append(list, vw.workerWordsOf(r))
 		return true
 	})
 	return list
 }
 
-func (vw *View) workerWordsOf(r *workerRow) rota.Worker {
-	w := rota.Worker{WorkerSpec: *r.spec, Status: r.status, Session: r.session, StatusSince: r.since,
-		SilentSince: r.silentSince, DisconnectedSince: r.disconnected, Polls: r.polls, Offered: r.free, Open: r.open, CPUMilliTaken: r.cpu, MemoryTaken: r.memory, IOTaken: r.io,
-		Assigned: r.assigned, Completed: r.completed, Failed: r.failed}
-	reputationWords(&w, r, vw.m.head.now())
+func (vw *View) workerWordsOf(r *state.WorkerRow) rota.Worker {
+	w := rota.Worker{WorkerSpec: *r.Spec, Status: r.Status, Session: r.Session, StatusSince: r.Since,
+		SilentSince: r.SilentSince, DisconnectedSince: r.Disconnected, Polls: r.Polls, Offered: r.Free, Open: r.Open, CPUMilliTaken: r.Cpu, MemoryTaken: r.Memory, IOTaken: r.Io,
+		Assigned: r.Assigned, Completed: r.Completed, Failed: r.Failed}
+	reputationWords(&w, r, vw.m.Header.Now())
 	return w
 }
 
 // Session returns a worker's live session and status; 0 where it has none.
 func (vw *View) Session(id rota.WorkerID) (rota.Session, rota.WorkerStatus) {
-	r := vw.m.fleet.workers.get(id)
+	r := vw.m.fleet.workers.Get(id)
 	if r == nil {
 		return 0, rota.WorkerNone
 	}
-	return r.session, r.status
+	return r.Session, r.Status
 }
 
 // Connection returns a worker's live session, the number of its newest connection, and
 // whether that is taken for broken (SPEC §16.7).
 func (vw *View) Connection(id rota.WorkerID) (s rota.Session, connection uint64, broken bool) {
-	r := vw.m.fleet.workers.get(id)
-	if r == nil || r.status == rota.WorkerRetired {
+	r := vw.m.fleet.workers.Get(id)
+	if r == nil || r.Status == rota.WorkerRetired {
 		return 0, 0, false
 	}
-	return r.session, r.connection, !r.disconnected.IsZero()
+	return r.Session, r.Connection, !r.Disconnected.IsZero()
 }
 
 // LiveWorkers calls f for each worker that may have a process behind it.
 func (vw *View) LiveWorkers(f func(id rota.WorkerID, s rota.Session, status rota.WorkerStatus, since rota.Clock)) {
-	vw.m.fleet.workers.scan(func(id rota.WorkerID, r *workerRow) bool {
-		if r.status != rota.WorkerRetired {
-			f(id, r.session, r.status, r.since.Clock)
+	vw.m.fleet.workers.Scan(func(id rota.WorkerID, r *state.WorkerRow) bool {
+		if r.Status != rota.WorkerRetired {
+			f(id, r.Session, r.Status, r.Since.Clock)
 		}
 		return true
 	})
@@ -117,7 +118,7 @@ func (vw *View) LiveWorkers(f func(id rota.WorkerID, s rota.Session, status rota
 
 // Queue returns a queue with its counters.
 func (vw *View) Queue(name rota.QueueName) (rota.Queue, bool) {
-	r := vw.m.queues.get(name)
+	r := vw.m.QueueTable.Get(name)
 	if r == nil {
 		return rota.Queue{}, false
 	}
@@ -126,43 +127,43 @@ func (vw *View) Queue(name rota.QueueName) (rota.Queue, bool) {
 
 // Queues lists the queues by name.
 func (vw *View) Queues() []rota.Queue {
-	list := make([]rota.Queue, 0, vw.m.queues.len())
-	vw.m.queues.scan(func(_ rota.QueueName, r *queueRow) bool {
+	list := make([]rota.Queue, 0, vw.m.QueueTable.Len())
+	vw.m.QueueTable.Scan(func(_ rota.QueueName, r *state.QueueRow) bool {
 		list = append(list, vw.queueWords(r))
 		return true
 	})
 	return list
 }
 
-func (vw *View) queueWords(r *queueRow) rota.Queue {
-	i := vw.m.placement.registry.queues[r.name]
-	q := rota.Queue{Name: r.name, Policy: r.policy, ETag: r.etag(), Pending: r.pending(), Blocked: r.blocked, Delayed: r.delayed,
-		Queued: r.queued, Assigned: r.assigned, Running: r.running, SubmittedTotal: r.submitted, AssignedTotal: r.placed,
-		CompletedTotal: r.completed, DeadTotal: r.dead, ExpiredTotal: r.expired, CancelledTotal: r.cancelled,
-		Staged: vw.m.ended.staged.queues.get(r.name), Lanes: int64(i.pending.Lanes()), Workers: int64(vw.m.placement.registry.supply.Workers(r.name))}
+func (vw *View) queueWords(r *state.QueueRow) rota.Queue {
+	i := vw.m.placement.registry.queues[r.Name]
+	q := rota.Queue{Name: r.Name, Policy: r.Policy, ETag: r.Etag(), Pending: r.Pending(), Blocked: r.Blocked, Delayed: r.Delayed,
+		Queued: r.Queued, Assigned: r.Assigned, Running: r.Running, SubmittedTotal: r.Submitted, AssignedTotal: r.Placed,
+		CompletedTotal: r.Completed, DeadTotal: r.Dead, ExpiredTotal: r.Expired, CancelledTotal: r.Cancelled,
+		Staged: vw.m.ended.staged.queues.Get(r.Name), Lanes: int64(i.pending.Lanes()), Workers: int64(vw.m.placement.registry.supply.Workers(r.Name))}
 	q.Throttled = int64(i.pending.ThrottledLanes())
-	q.Tiers = i.tierDepths(&r.policy)
+	q.Tiers = i.tierDepths(&r.Policy)
 	q.UsagePermille, q.LeaseUsagePermille, q.BacklogUsagePermille = vw.usage(r)
-	q.Bytes = vw.m.ledger.tally.queues.get(r.name)
+	q.Bytes = vw.m.Ledger.Tally.Queues.Get(r.Name)
 	q.Backpressure = vw.m.admission.pressure(r)
 	if oldest, ok := i.pending.Oldest(); ok {
-		q.OldestWait = millis.Duration(int64(vw.m.head.clock - oldest))
+		q.OldestWait = millis.Duration(int64(vw.m.Header.Clock - oldest))
 	}
 	return q
 }
 
 // Counts sums the jobs by state over all queues.
 func (vw *View) Counts() (c rota.JobCounts) {
-	vw.m.queues.scan(func(_ rota.QueueName, r *queueRow) bool {
-		c.Blocked += r.blocked
-		c.Delayed += r.delayed
-		c.Queued += r.queued
-		c.Assigned += r.assigned
-		c.Running += r.running
-		c.Completed += int64(r.completed)
-		c.Dead += int64(r.dead)
-		c.Expired += int64(r.expired)
-		c.Cancelled += int64(r.cancelled)
+	vw.m.QueueTable.Scan(func(_ rota.QueueName, r *state.QueueRow) bool {
+		c.Blocked += r.Blocked
+		c.Delayed += r.Delayed
+		c.Queued += r.Queued
+		c.Assigned += r.Assigned
+		c.Running += r.Running
+		c.Completed += int64(r.Completed)
+		c.Dead += int64(r.Dead)
+		c.Expired += int64(r.Expired)
+		c.Cancelled += int64(r.Cancelled)
 		return true
 	})
 	return c
@@ -184,18 +185,18 @@ type Member struct {
 
 // Node returns what is recorded of a node id.
 func (vw *View) Node(id rota.NodeID) (m Member, known bool) {
-	r := vw.m.nodes.get(id)
+	r := vw.m.NodeTable.Get(id)
 	if r == nil {
 		return m, false
 	}
-	return Member{r.identity, r.api, r.starts, r.removed}, true
+	return Member{r.Identity, r.Api, r.Starts, r.Removed}, true
 }
 
 // NodeAPIs returns where the nodes that were not removed answer clients, by id of the node.
 func NodeAPIs(vw *View) (all []string) {
-	vw.m.nodes.scan(func(_ rota.NodeID, r *nodeRow) bool {
-		if !r.removed && r.api != "" {
-			all = append(all, r.api)
+	vw.m.NodeTable.Scan(func(_ rota.NodeID, r *state.NodeRow) bool {
+		if !r.Removed && r.Api != "" {
+			all = append(all, r.Api)
 		}
 		return true
 	})
@@ -204,24 +205,24 @@ func NodeAPIs(vw *View) (all []string) {
 
 // NodeDiffered returns where a node's state was last told to be wrong, 0 for never.
 func (vw *View) NodeDiffered(id rota.NodeID) (at rota.Index, known bool) {
-	r := vw.m.nodes.get(id)
+	r := vw.m.NodeTable.Get(id)
 	if r == nil {
 		return 0, false
 	}
-	return r.differed, true
+	return r.Differed, true
 }
 
 // Assignments returns what a worker's session holds open, in the order in which it was
 // given: what a node tells the worker first when it connects. A session that was taken
 // over has what it must confirm (SPEC §8.5).
 func (vw *View) Assignments(id rota.WorkerID, session rota.Session) []rota.Assignment {
-	r := vw.m.fleet.workers.get(id)
+	r := vw.m.fleet.workers.Get(id)
 	if r == nil {
 		return nil
 	}
 	var list []rota.Assignment
-	for _, key := range r.openLeases() {
-		if a, ok := vw.assignment(vw.m.leasing.leases.get(key)); ok && a.Lease.Session == session {
+	for _, key := range r.OpenLeases() {
+		if a, ok := vw.assignment(vw.m.leasing.leases.Get(key)); ok && a.Lease.Session == session {
 			list = append(list, a)
 		}
 	}
@@ -233,11 +234,11 @@ func (vw *View) Assignments(id rota.WorkerID, session rota.Session) []rota.Assig
 // Assignments has them. A lease that the principal may not work is revoked for it, and comes without its job's
 // specification. ours is false once the worker is another principal's: then there is none.
 func Deliverable(vw *View, id rota.WorkerID, session rota.Session, by rota.Principal) (leases []rota.Assignment, ours bool) {
-	w := vw.m.fleet.workers.get(id)
-	if w == nil || w.session != session { // what is left of an older session is revoked
+	w := vw.m.fleet.workers.Get(id)
+	if w == nil || w.Session != session { // what is left of an older session is revoked
 		return vw.Assignments(id, session), true
 	}
-	if w.by != by {
+	if w.By != by {
 		return nil, false
 	}
 	leases = vw.Assignments(id, session)
@@ -257,39 +258,39 @@ func Deliverable(vw *View, id rota.WorkerID, session rota.Session, by rota.Princ
 
 // RegisteredBy returns the principal that registered a worker, "" where none did.
 func RegisteredBy(vw *View, id rota.WorkerID) rota.Principal {
-	if w := vw.m.fleet.workers.get(id); w != nil {
-		return w.by
+	if w := vw.m.fleet.workers.Get(id); w != nil {
+		return w.By
 	}
 	return ""
 }
 
 // Assignment returns an open lease with its job, as its worker is told of it.
 func (vw *View) Assignment(id rota.LeaseID) (rota.Assignment, bool) {
-	return vw.assignment(vw.m.leasing.leases.get(string(id[:])))
+	return vw.assignment(vw.m.leasing.leases.Get(string(id[:])))
 }
 
-func (vw *View) assignment(l *leaseRow) (rota.Assignment, bool) {
+func (vw *View) assignment(l *state.LeaseRow) (rota.Assignment, bool) {
 	if l == nil {
 		return rota.Assignment{}, false
 	}
-	p := &vw.m.queues.get(l.queue).policy
+	p := &vw.m.QueueTable.Get(l.Queue).Policy
 	var spec rota.JobSpec
-	if l.ended != nil { // it is to be given up: nobody is to begin with it
-		spec = l.ended.spec
+	if l.Ended != nil { // it is to be given up: nobody is to begin with it
+		spec = l.Ended.Spec
 	} else {
-		spec = vw.m.jobs.get(l.Job).spec.words()
+		spec = vw.m.JobTable.Get(l.Job).Spec.Words()
 	}
 	return rota.Assignment{Lease: l.Lease, Spec: spec, LeaseFor: millis.Duration(p.LeaseMs),
 		RenewEvery: millis.Duration(p.LeaseMs * p.RenewAlphaPermille / 1000), RenewalsMax: int32(p.RenewalsMax),
-		MaxRuntime: millis.Duration(l.maxRuntime()), Grace: millis.Duration(l.grace)}, true
+		MaxRuntime: millis.Duration(l.MaxRuntime()), Grace: millis.Duration(l.Grace)}, true
 }
 
 // KeyRules lists the rules of keys by queue, name and value.
 func KeyRules(vw *View) []rota.KeyRule {
-	list := make([]rota.KeyRule, 0, vw.m.keyring.rules.len())
-	vw.m.keyring.rules.scan(func(_ string, r *keyRuleRow) bool {
+	list := make([]rota.KeyRule, 0, vw.m.keyring.rules.Len())
+	vw.m.keyring.rules.Scan(func(_ string, r *state.KeyRuleRow) bool {
 		rule := r.KeyRule
-		rule.ETag = r.etag()
+		rule.ETag = r.Etag()
 		list = append(list, rule)
 		return true
 	})
@@ -301,7 +302,7 @@ func KeyRules(vw *View) []rota.KeyRule {
 func KeyStates(vw *View, tenant rota.TenantID, key string, shown func(*rota.KeyState) bool) (list []rota.KeyState) {
 	kr := &vw.m.keyring
 	name, value, _ := strings.Cut(key, ":")
-	kr.rules.scan(func(_ string, r *keyRuleRow) bool {
+	kr.rules.Scan(func(_ string, r *state.KeyRuleRow) bool {
 		if r.Name != name || kr.rule(r.Queue, name, value) != r {
 			return true
 		}
@@ -309,7 +310,7 @@ func KeyStates(vw *View, tenant rota.TenantID, key string, shown func(*rota.KeyS
 		if r.Scope == rota.KeyOfCluster {
 			of = ""
 		}
-		if c := kr.counts.get(keyCountKey(r.Queue, of, key)); c != nil {
+		if c := kr.counts.Get(state.KeyCountKey(r.Queue, of, key)); c != nil {
 			if k := kr.words(c, r); shown(&k) {
 				list = append(list, k)
 			}
@@ -319,8 +320,8 @@ func KeyStates(vw *View, tenant rota.TenantID, key string, shown func(*rota.KeyS
 	return list
 }
 
-func (kr *keyring) words(c *keyCountRow, r *keyRuleRow) rota.KeyState {
-	k := c.words(r, kr.s.head.now())
+func (kr *keyring) words(c *state.KeyCountRow, r *state.KeyRuleRow) rota.KeyState {
+	k := c.Words(r, kr.s.Header.Now())
 	k.Head = kr.turnOf(c)
 	return k
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 )
 
@@ -32,16 +33,16 @@ func usedKeys(t *testing.T) *bench {
 // naive lists what Page is to list, from the key's own reading.
 func (b *bench) naive(rd *access.Reader, selected func(rota.KeyState) bool) (list []rota.KeyState) {
 	all := access.Everything
-	b.keyring.counts.scan(func(_ string, c *keyCountRow) bool {
-		tenant, queue := c.tenant, c.queue
+	b.keyring.counts.Scan(func(_ string, c *state.KeyCountRow) bool {
+		tenant, queue := c.Tenant, c.Queue
 		if tenant == "" {
 			tenant = rota.TenantID(all)
 		}
 		if queue == "" {
 			queue = rota.QueueName(all)
 		}
-		for _, k := range KeyStates(&b.View, c.tenant, c.text, func(*rota.KeyState) bool { return true }) {
-			if k.Queue == c.queue && k.Tenant == c.tenant && rd.Reads(tenant, queue) && selected(k) {
+		for _, k := range KeyStates(&b.View, c.Tenant, c.Text, func(*rota.KeyState) bool { return true }) {
+			if k.Queue == c.Queue && k.Tenant == c.Tenant && rd.Reads(tenant, queue) && selected(k) {
 				list = append(list, k)
 			}
 		}

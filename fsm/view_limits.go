@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
@@ -13,37 +14,37 @@ import (
 
 // Mode returns the cluster's mode and why (SPEC §4.3).
 func (vw *View) Mode() rota.ModeStatus {
-	h := &vw.m.head
-	return rota.ModeStatus{Mode: h.mode, Reason: h.modeReason, Since: h.modeSince, Auto: h.modeAuto, Holds: h.modeHolds,
-		Drained: h.drained, Index: h.index}
+	h := &vw.m.Header
+	return rota.ModeStatus{Mode: h.Mode, Reason: h.ModeReason, Since: h.ModeSince, Auto: h.ModeAuto, Holds: h.ModeHolds,
+		Drained: h.Drained, Index: h.Index}
 }
 
 // Tenant tells any tenant; one without a row has the default limits.
 func (vw *View) Tenant(id rota.TenantID) rota.Tenant {
-	if r := vw.m.admission.tenants.get(id); r != nil {
+	if r := vw.m.admission.tenants.Get(id); r != nil {
 		return vw.tenantWords(r)
 	}
 	_, etag := tenantText(nil, id)
-	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits(), Bytes: vw.m.ledger.tally.tenants.get(id), ETag: etag}
+	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits(), Bytes: vw.m.Ledger.Tally.Tenants.Get(id), ETag: etag}
 }
 
 // Tenants lists by id those that somebody set or that have leases open.
 func (vw *View) Tenants() []rota.Tenant {
-	list := make([]rota.Tenant, 0, vw.m.admission.tenants.len())
-	vw.m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool {
+	list := make([]rota.Tenant, 0, vw.m.admission.tenants.Len())
+	vw.m.admission.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool {
 		list = append(list, vw.tenantWords(r))
 		return true
 	})
 	return list
 }
 
-func (vw *View) tenantWords(r *tenantRow) rota.Tenant {
-	t := rota.Tenant{ID: r.id, TenantLimits: r.limits, Open: r.open, Throttled: r.throttledAt > 0, Known: r.known, ETag: r.etag(),
-		Bytes: vw.m.ledger.tally.tenants.get(r.id)}
-	if rate := r.limits.RateLimitRPS; rate > 0 {
+func (vw *View) tenantWords(r *state.TenantRow) rota.Tenant {
+	t := rota.Tenant{ID: r.Id, TenantLimits: r.Limits, Open: r.Open, Throttled: r.ThrottledAt > 0, Known: r.Known, ETag: r.Etag(),
+		Bytes: vw.m.Ledger.Tally.Tenants.Get(r.Id)}
+	if rate := r.Limits.RateLimitRPS; rate > 0 {
 		t.RateLeft = rate
-		if measured := vw.m.admission.limiters.get(limiterKey("", r.id)); measured != nil {
-			t.RateLeft = bucketOf(rate, rate).tokens(measured.tat, vw.m.head.clock)
+		if measured := vw.m.admission.limiters.Get(state.LimiterKey("", r.Id)); measured != nil {
+			t.RateLeft = state.BucketOf(rate, rate).Tokens(measured.Tat, vw.m.Header.Clock)
 		}
 	}
 	return t
@@ -56,25 +57,25 @@ func (vw *View) QueueInFull(name rota.QueueName) (rota.Queue, bool) {
 	if !ok {
 		return q, false
 	}
-	vw.m.admission.domains.scan(func(_ string, r *domainRow) bool {
-		if r.queue == name {
+	vw.m.admission.domains.Scan(func(_ string, r *state.DomainRow) bool {
+		if r.Queue == name {
 			q.Domains = append(q.Domains, vw.domainWords(r))
 		}
 		return true
 	})
 	if q.Policy.Ranking == rota.RankAdaptive {
-		q.Types = vw.m.typeStats.typeWords(vw.m.queues.get(name))
+		q.Types = vw.m.typeStats.typeWords(vw.m.QueueTable.Get(name))
 	}
 	return q, true
 }
 
 // domainWords counts what of the window is not over (SPEC §4.8).
-func (vw *View) domainWords(r *domainRow) rota.Domain {
-	d := rota.Domain{Queue: r.queue, Name: r.name, Isolated: r.isolated, Since: r.since}
-	for _, s := range r.window {
-		if s.ok+s.fail > 0 && vw.m.head.clock-s.since < limits.WindowSlots*limits.WindowSlotMs {
-			d.Outcomes += s.ok + s.fail
-			d.Failures += s.fail
+func (vw *View) domainWords(r *state.DomainRow) rota.Domain {
+	d := rota.Domain{Queue: r.Queue, Name: r.Name, Isolated: r.Isolated, Since: r.Since}
+	for _, s := range r.Window {
+		if s.Ok+s.Fail > 0 && vw.m.Header.Clock-s.Since < limits.WindowSlots*limits.WindowSlotMs {
+			d.Outcomes += s.Ok + s.Fail
+			d.Failures += s.Fail
 		}
 	}
 	return d
@@ -82,8 +83,8 @@ func (vw *View) domainWords(r *domainRow) rota.Domain {
 
 // IsolatedDomains counts the failure domains that are isolated now.
 func (vw *View) IsolatedDomains() (n int64) {
-	vw.m.admission.domains.scan(func(_ string, r *domainRow) bool {
-		if r.isolated {
+	vw.m.admission.domains.Scan(func(_ string, r *state.DomainRow) bool {
+		if r.Isolated {
 			n++
 		}
 		return true
@@ -93,8 +94,8 @@ func (vw *View) IsolatedDomains() (n int64) {
 
 // ThrottledTenants counts the tenants whose lanes wait at max_concurrent.
 func (vw *View) ThrottledTenants() (n int64) {
-	vw.m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool {
-		if r.throttledAt > 0 {
+	vw.m.admission.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool {
+		if r.ThrottledAt > 0 {
 			n++
 		}
 		return true
@@ -104,8 +105,8 @@ func (vw *View) ThrottledTenants() (n int64) {
 
 // WorkersByStatus counts the workers; the index is the status.
 func (vw *View) WorkersByStatus() (counts [rota.WorkerUnreachable + 1]int64) {
-	vw.m.fleet.workers.scan(func(_ rota.WorkerID, r *workerRow) bool {
-		counts[r.status]++
+	vw.m.fleet.workers.Scan(func(_ rota.WorkerID, r *state.WorkerRow) bool {
+		counts[r.Status]++
 		return true
 	})
 	return counts
@@ -113,17 +114,17 @@ func (vw *View) WorkersByStatus() (counts [rota.WorkerUnreachable + 1]int64) {
 
 // usage returns how full a queue, its workers, and what max_queue_size gives them are (SPEC
 // §4.6), in permille; the last is 0 where it bounds nothing.
-func (vw *View) usage(r *queueRow) (queue, leases, backlog int64) {
+func (vw *View) usage(r *state.QueueRow) (queue, leases, backlog int64) {
 	open, room := vw.m.admission.load(r)
 	ready, most := vw.m.admission.backlog(r)
-	return r.pending() * 1000 / max(1, r.policy.QueueCap), open * 1000 / room, ready * 1000 / max(1, most) * min(1, most)
+	return r.Pending() * 1000 / max(1, r.Policy.QueueCap), open * 1000 / room, ready * 1000 / max(1, most) * min(1, most)
 }
 
 // FullestQueue returns the queue that is the most full, and how full, in permille of
 // its queue_cap; the first by name where several are. A leader degrades by it (SPEC
 // §4.7).
 func (vw *View) FullestQueue() (name rota.QueueName, permille int64) {
-	vw.m.queues.scan(func(n rota.QueueName, r *queueRow) bool {
+	vw.m.QueueTable.Scan(func(n rota.QueueName, r *state.QueueRow) bool {
 		if full, _, _ := vw.usage(r); name == "" || full > permille {
 			name, permille = n, full
 		}
@@ -134,17 +135,17 @@ func (vw *View) FullestQueue() (name rota.QueueName, permille int64) {
 
 // reputationWords tells a worker's reputation at this moment (SPEC §6.2): health as it
 // has grown since, cooling and denied types that still last.
-func reputationWords(w *rota.Worker, r *workerRow, at rota.Moment) {
+func reputationWords(w *rota.Worker, r *state.WorkerRow, at rota.Moment) {
 	now := at.Clock
-	w.Health = r.healthNow(now)
+	w.Health = r.HealthNow(now)
 	w.Load = loadOf(r)
-	w.Slashed, w.InvalidProofs, w.AttestedUntil = r.slashed, r.invalidProofs, r.attestedUntil
-	if r.attested() {
-		w.AttestedStake = r.attestedStake
+	w.Slashed, w.InvalidProofs, w.AttestedUntil = r.Slashed, r.InvalidProofs, r.AttestedUntil
+	if r.Attested() {
+		w.AttestedStake = r.AttestedStake
 	}
-	w.JailedUntil = at.At(r.jailedUntil) // of a SUSPENDED or RETIRED one too, if it comes back
-	w.Cooling, w.Denied = untilWords(r.cooling, at), untilWords(r.denied, at)
-	for _, u := range r.units {
+	w.JailedUntil = at.At(r.JailedUntil) // of a SUSPENDED or RETIRED one too, if it comes back
+	w.Cooling, w.Denied = untilWords(r.Cooling, at), untilWords(r.Denied, at)
+	for _, u := range r.Units {
 		if now < u.Until.Clock {
 			u.Until = at.At(u.Until.Clock)
 			w.Units = append(w.Units, u)
@@ -163,11 +164,11 @@ func untilWords(list []rota.TypeUntil, now rota.Moment) []rota.TypeUntil {
 
 // loadOf is Idle without leases, Busy within its slots, and Overloaded while more
 // wait at it than it runs at once (SPEC §6.3).
-func loadOf(r *workerRow) string {
+func loadOf(r *state.WorkerRow) string {
 	switch {
-	case r.open == 0:
+	case r.Open == 0:
 		return "Idle"
-	case r.open <= r.spec.Slots:
+	case r.Open <= r.Spec.Slots:
 		return "Busy"
 	default:
 		return "Overloaded"
@@ -188,18 +189,18 @@ type WorkflowTotals struct {
 
 // WorkflowTotals reads each workflow's row, and none of its nodes.
 func (vw *View) WorkflowTotals() (t WorkflowTotals) {
-	vw.m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool {
-		if r.leaving {
-			t.Pending += int64(r.added - r.cursor)
+	vw.m.flows.workflows.Scan(func(_ rota.WorkflowID, r *state.WorkflowRow) bool {
+		if r.Leaving {
+			t.Pending += int64(r.Added - r.Cursor)
 			return true
 		}
-		t.ByState[r.state]++
-		if r.state == rota.WorkflowRunning {
-			t.Blocked += int64(r.blocked)
-			t.Live += int64(r.live)
+		t.ByState[r.State]++
+		if r.State == rota.WorkflowRunning {
+			t.Blocked += int64(r.Blocked)
+			t.Live += int64(r.Live)
 		}
-		if r.passing() {
-			t.Pending += int64(r.nodes - r.cursor)
+		if r.Passing() {
+			t.Pending += int64(r.Nodes - r.Cursor)
 		}
 		return true
 	})
@@ -235,14 +236,14 @@ func LanesOf(vw *View, query peer.LanesQuery, rd *access.Reader) (list peer.Lane
 		}
 		return seen
 	}) {
-		j := vw.m.jobs.get(l.Head.ID)
+		j := vw.m.JobTable.Get(l.Head.ID)
 		var x rota.Explanation
 		if blocked, fit := whyNot(vw, &x, j, rd); !blocked && fit > 0 {
 			x.Reasons = nil // some worker has room: it waits for its turn
 		}
-		s := j.spec
+		s := j.Spec
 		list.First = append(list.First, peer.Lane{Tenant: s.Tenant, Type: s.Type, Domain: s.Domain, Keys: s.Keys, Jobs: int64(l.Jobs),
-			OldestWait: time.Duration(vw.m.head.clock-l.Oldest) * time.Millisecond, Oldest: l.Aged.ID, Head: s.ID, Priority: s.Priority, Throttled: l.Throttled, Reasons: x.Reasons})
+			OldestWait: time.Duration(vw.m.Header.Clock-l.Oldest) * time.Millisecond, Oldest: l.Aged.ID, Head: s.ID, Priority: s.Priority, Throttled: l.Throttled, Reasons: x.Reasons})
 	}
 	return list, true
 }
@@ -260,7 +261,7 @@ func PreviewTenant(vw *View, op *fsmpb.Op) (rota.Tenant, error) {
 	if len(t.Changes) > 0 {
 		err = access.Matches(op.GetIfMatch(), fmt.Sprintf("tenant %q", t.ID), t.ETag)
 	}
-	t.TenantLimits, t.Known, t.ETag = wanted, true, tenantETag(true, wanted)
+	t.TenantLimits, t.Known, t.ETag = wanted, true, state.TenantETag(true, wanted)
 	return t, err
 }
 
@@ -270,9 +271,9 @@ func PreviewCluster(vw *View, op *fsmpb.Op) (rota.ClusterSettings, error) {
 	if err != nil {
 		return wanted, err
 	}
-	if wanted.Changes = vw.m.head.settings.Differences(&wanted); len(wanted.Changes) > 0 {
-		err = access.Matches(op.GetIfMatch(), "the cluster's settings", vw.m.head.settingsETag())
+	if wanted.Changes = vw.m.Header.Settings.Differences(&wanted); len(wanted.Changes) > 0 {
+		err = access.Matches(op.GetIfMatch(), "the cluster's settings", vw.m.Header.SettingsETag())
 	}
-	wanted.ETag = clusterETag(&wanted)
+	wanted.ETag = state.ClusterETag(&wanted)
 	return wanted, err
 }

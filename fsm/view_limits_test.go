@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 )
 
 // A queue's words count its QUEUED jobs by tier and tell how full it and its
@@ -42,7 +43,7 @@ func TestLoadOf(t *testing.T) {
 	t.Parallel()
 	spec := &rota.WorkerSpec{Slots: 2, Prefetch: 2}
 	for open, want := range map[int32]string{0: "Idle", 1: "Busy", 2: "Busy", 3: "Overloaded"} {
-		if got := loadOf(&workerRow{spec: spec, open: open}); got != want {
+		if got := loadOf(&state.WorkerRow{Spec: spec, Open: open}); got != want {
 			t.Errorf("%d open: %s, %s is wanted", open, got, want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
@@ -17,18 +18,18 @@ import (
 
 // ScheduleOf returns a schedule as it stands.
 func ScheduleOf(vw *View, name rota.ScheduleName) (rota.Schedule, bool) {
-	r := vw.m.schedules.rows.get(name)
+	r := vw.m.schedules.rows.Get(name)
 	if r == nil {
 		return rota.Schedule{}, false
 	}
-	return r.words(), true
+	return r.Words(), true
 }
 
 // SchedulesOf lists the schedules in the order of their names.
 func SchedulesOf(vw *View) []rota.Schedule {
-	list := make([]rota.Schedule, 0, vw.m.schedules.rows.len())
-	vw.m.schedules.rows.scan(func(_ rota.ScheduleName, r *scheduleRow) bool {
-		list = append(list, r.words())
+	list := make([]rota.Schedule, 0, vw.m.schedules.rows.Len())
+	vw.m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
+		list = append(list, r.Words())
 		return true
 	})
 	return list
@@ -46,8 +47,8 @@ type DueSchedule struct {
 
 // ActiveOf lists the active schedules for a leader, in the order of their names.
 func ActiveOf(vw *View) (list []DueSchedule) {
-	vw.m.schedules.rows.scan(func(_ rota.ScheduleName, r *scheduleRow) bool {
-		if r.state() == rota.ScheduleActive {
+	vw.m.schedules.rows.Scan(func(_ rota.ScheduleName, r *state.ScheduleRow) bool {
+		if r.State() == rota.ScheduleActive {
 			list = append(list, dueSchedule(r))
 		}
 		return true
@@ -57,7 +58,7 @@ func ActiveOf(vw *View) (list []DueSchedule) {
 
 // DueOf returns what a Fire of a schedule must be reckoned by.
 func DueOf(vw *View, name rota.ScheduleName) (DueSchedule, bool) {
-	r := vw.m.schedules.rows.get(name)
+	r := vw.m.schedules.rows.Get(name)
 	if r == nil {
 		return DueSchedule{}, false
 	}
@@ -68,39 +69,39 @@ func DueOf(vw *View, name rota.ScheduleName) (DueSchedule, bool) {
 // reports whether it is one that somebody may read.
 func whyRunWaits(vw *View, x *rota.Explanation, rd *access.Reader) bool {
 	name, run := rota.SplitRunID(x.Job)
-	r := vw.m.schedules.rows.get(name)
-	if !run || r == nil || !rd.Reads(r.kept.Tenant, r.kept.Queue) {
+	r := vw.m.schedules.rows.Get(name)
+	if !run || r == nil || !rd.Reads(r.Kept.Tenant, r.Kept.Queue) {
 		return false
 	}
-	before := slices.Index(r.waiting, x.Job)
+	before := slices.Index(r.Waiting, x.Job)
 	if before < 0 {
 		return false
 	}
 	x.State = rota.JobBlocked
 	w := rota.Why{Reason: "WAITING_FOR_RUN"}
 	switch {
-	case r.paused:
-		w.Reason, w.Detail = "SCHEDULE_PAUSED", fmt.Sprintf("schedule %s is paused: %s", name, r.why)
+	case r.Paused:
+		w.Reason, w.Detail = "SCHEDULE_PAUSED", fmt.Sprintf("schedule %s is paused: %s", name, r.Why)
 		x.WouldRun = append(x.WouldRun, fmt.Sprintf("the schedule is resumed (rota schedule resume %s)", name))
-	case len(r.live) > 0:
-		shown := r.live[:min(len(r.live), parentsShown)]
+	case len(r.Live) > 0:
+		shown := r.Live[:min(len(r.Live), parentsShown)]
 		var names []string
 		for _, id := range shown {
-			if j := vw.m.jobs.get(id); rd.Reads(j.spec.Tenant, j.spec.Queue) { // the schedule may have been set to others since
-				names = append(names, fmt.Sprintf("%s (%s)", id, j.state))
+			if j := vw.m.JobTable.Get(id); rd.Reads(j.Spec.Tenant, j.Spec.Queue) { // the schedule may have been set to others since
+				names = append(names, fmt.Sprintf("%s (%s)", id, j.State))
 			}
 		}
-		w.Detail = fmt.Sprintf("%d runs of schedule %s live, whose overlap is %s: %s", len(r.live), name, r.spec.Overlap, strings.Join(names, ", "))
-		if more := len(r.live) - len(names); more > 0 {
+		w.Detail = fmt.Sprintf("%d runs of schedule %s live, whose overlap is %s: %s", len(r.Live), name, r.Spec.Overlap, strings.Join(names, ", "))
+		if more := len(r.Live) - len(names); more > 0 {
 			w.Detail += fmt.Sprintf(" and %d more", more)
 		}
 		x.WouldRun = append(x.WouldRun, "the last of them has ended")
 	default:
-		w.Reason, w.Detail = "RUN_REFUSED", fmt.Sprintf("it is tried again each second: %s", r.why)
+		w.Reason, w.Detail = "RUN_REFUSED", fmt.Sprintf("it is tried again each second: %s", r.Why)
 	}
 	x.Reasons = append(x.Reasons, w)
 	if before > 0 {
-		x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_EARLIER_DATES", Detail: fmt.Sprintf("%d dates wait before it, the first is %s", before, r.waiting[0])})
+		x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_EARLIER_DATES", Detail: fmt.Sprintf("%d dates wait before it, the first is %s", before, r.Waiting[0])})
 		x.WouldRun = append(x.WouldRun, "the runs of the dates before it have ended")
 	}
 	return true
@@ -108,18 +109,18 @@ func whyRunWaits(vw *View, x *rota.Explanation, rd *access.Reader) bool {
 
 // BatchOf returns a batch as it stands.
 func BatchOf(vw *View, id rota.BatchID) (rota.Batch, bool) {
-	r := vw.m.batches.rows.get(id)
+	r := vw.m.batches.rows.Get(id)
 	if r == nil {
 		return rota.Batch{}, false
 	}
-	return r.words(), true
+	return r.Words(), true
 }
 
 // EachBatch calls yield for the batches behind an id, in the order of their ids, until that
 // returns false.
 func EachBatch(vw *View, after rota.BatchID, yield func(rota.Batch) bool) {
-	vw.m.batches.rows.tree.Ascend(after, func(id rota.BatchID, r *batchRow) bool {
-		return id == after || yield(r.words())
+	vw.m.batches.rows.Tree.Ascend(after, func(id rota.BatchID, r *state.BatchRow) bool {
+		return id == after || yield(r.Words())
 	})
 }
 
@@ -130,24 +131,24 @@ type BatchTotals [rota.BatchFinished + 1]int64
 func BatchTotalsOf(vw *View) (t BatchTotals) {
 	b := &vw.m.batches
 	t[rota.BatchOpen], t[rota.BatchSealed] = b.toCome.n-b.toCome.sealed, b.toCome.sealed
-	t[rota.BatchFinished] = int64(b.rows.len()) - b.toCome.n
+	t[rota.BatchFinished] = int64(b.rows.Len()) - b.toCome.n
 	return t
 }
 
 // WebhookOf returns a webhook as it stands.
 func WebhookOf(vw *View, name rota.WebhookName) (rota.Webhook, bool) {
-	r := vw.m.hooks.rows.get(name)
+	r := vw.m.hooks.rows.Get(name)
 	if r == nil {
 		return rota.Webhook{}, false
 	}
-	return r.words(), true
+	return r.Words(), true
 }
 
 // WebhooksOf lists the webhooks in the order of their names.
 func WebhooksOf(vw *View) []rota.Webhook {
-	list := make([]rota.Webhook, 0, vw.m.hooks.rows.len())
-	vw.m.hooks.rows.scan(func(_ rota.WebhookName, r *hookRow) bool {
-		list = append(list, r.words())
+	list := make([]rota.Webhook, 0, vw.m.hooks.rows.Len())
+	vw.m.hooks.rows.Scan(func(_ rota.WebhookName, r *state.HookRow) bool {
+		list = append(list, r.Words())
 		return true
 	})
 	return list
@@ -156,15 +157,15 @@ func WebhooksOf(vw *View) []rota.Webhook {
 // KeyList is a frozen view of the keys that rules count; reading it holds nothing up.
 type KeyList struct {
 	now    rota.Moment
-	rules  *tree.Tree[string, *keyRuleRow]
-	counts *tree.Tree[string, *keyCountRow]
-	line   *btree.BTreeG[keyPlace]
+	rules  *tree.Tree[string, *state.KeyRuleRow]
+	counts *tree.Tree[string, *state.KeyCountRow]
+	line   *btree.BTreeG[state.KeyPlace]
 }
 
 // Keys freezes the keys of a machine for a list.
 func Keys(m *Machine) *KeyList {
 	kr := &m.keyring
-	return &KeyList{now: m.head.now(), rules: kr.rules.freeze(), counts: kr.counts.freeze(), line: kr.line.Copy()}
+	return &KeyList{now: m.Header.Now(), rules: kr.rules.Freeze(), counts: kr.counts.Freeze(), line: kr.line.Copy()}
 }
 
 // Page returns the keys that a filter selects and rd may read: those with the most open leases
@@ -180,7 +181,7 @@ func (l *KeyList) Page(f rota.KeyFilter, rd *access.Reader) (page []rota.KeyStat
 		limit = 100
 	}
 	limit = min(limit, limits.MaxPage)
-	var after *keyCountRow
+	var after *state.KeyCountRow
 	if f.Cursor != "" {
 		if after, err = keyCursor(f.Cursor); err != nil {
 			return nil, "", err
@@ -189,8 +190,8 @@ func (l *KeyList) Page(f rota.KeyFilter, rd *access.Reader) (page []rota.KeyStat
 	var first keyHeap
 	more := false
 	may := keyAccess{rd: rd}
-	l.counts.Scan(func(_ string, c *keyCountRow) bool {
-		if !c.selected(&f) || after != nil && !moreUsed(after, c) || len(first) == limit && !moreUsed(c, first[0]) && more || !may.read(c) {
+	l.counts.Scan(func(_ string, c *state.KeyCountRow) bool {
+		if !c.Selected(&f) || after != nil && !moreUsed(after, c) || len(first) == limit && !moreUsed(c, first[0]) && more || !may.read(c) {
 			return true
 		}
 		if heap.Push(&first, c); len(first) > limit {
@@ -201,9 +202,9 @@ func (l *KeyList) Page(f rota.KeyFilter, rd *access.Reader) (page []rota.KeyStat
 	})
 	page = make([]rota.KeyState, len(first))
 	for i := len(first) - 1; i >= 0; i-- {
-		c := heap.Pop(&first).(*keyCountRow)
+		c := heap.Pop(&first).(*state.KeyCountRow)
 		if more && next == "" {
-			next = fmt.Sprintf("%d/%d/%s", c.open, c.jobs, c.key)
+			next = fmt.Sprintf("%d/%d/%s", c.Open, c.Jobs, c.Key)
 		}
 		page[i] = l.words(c)
 	}
@@ -211,33 +212,33 @@ func (l *KeyList) Page(f rota.KeyFilter, rd *access.Reader) (page []rota.KeyStat
 }
 
 // words tells a key under its rule, which every count has.
-func (l *KeyList) words(c *keyCountRow) rota.KeyState {
-	name, value, _ := strings.Cut(c.text, ":")
-	r, ok := l.rules.Get(keyRuleKey(c.queue, name, value))
+func (l *KeyList) words(c *state.KeyCountRow) rota.KeyState {
+	name, value, _ := strings.Cut(c.Text, ":")
+	r, ok := l.rules.Get(state.KeyRuleKey(c.Queue, name, value))
 	if !ok {
-		r, _ = l.rules.Get(keyRuleKey(c.queue, name, ""))
+		r, _ = l.rules.Get(state.KeyRuleKey(c.Queue, name, ""))
 	}
-	k := c.words(r, l.now)
-	l.line.Ascend(keyPlace{count: c.key}, func(p keyPlace) bool {
-		k.Head = c.turnAt(p)
+	k := c.Words(r, l.now)
+	l.line.Ascend(state.KeyPlace{Count: c.Key}, func(p state.KeyPlace) bool {
+		k.Head = c.TurnAt(p)
 		return false
 	})
 	return k
 }
 
 // moreUsed reports whether a key stands before another in a list by use.
-func moreUsed(a, b *keyCountRow) bool {
-	return cmp.Or(cmp.Compare(b.open, a.open), cmp.Compare(b.jobs, a.jobs), cmp.Compare(a.key, b.key)) < 0
+func moreUsed(a, b *state.KeyCountRow) bool {
+	return cmp.Or(cmp.Compare(b.Open, a.Open), cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(a.Key, b.Key)) < 0
 }
 
 // keyCursor reads where a page begins: behind the row that it returns.
-func keyCursor(text string) (*keyCountRow, error) {
+func keyCursor(text string) (*state.KeyCountRow, error) {
 	open, rest, _ := strings.Cut(text, "/")
 	jobs, key, whole := strings.Cut(rest, "/")
-	r := &keyCountRow{key: key}
+	r := &state.KeyCountRow{Key: key}
 	var err, err2 error
-	r.open, err = strconv.ParseInt(open, 10, 64)
-	r.jobs, err2 = strconv.ParseInt(jobs, 10, 64)
+	r.Open, err = strconv.ParseInt(open, 10, 64)
+	r.Jobs, err2 = strconv.ParseInt(jobs, 10, 64)
 	if err != nil || err2 != nil || !whole || key == "" {
 		return nil, rota.Refusef(rota.KindInvalid, "cursor", "cursor %.80q is none of this list: the next_cursor of the page before is wanted", text)
 	}
@@ -253,29 +254,29 @@ type keyAccess struct {
 	may    bool
 }
 
-func (a *keyAccess) read(c *keyCountRow) bool {
-	if !a.known || a.queue != c.queue || a.tenant != c.tenant {
-		tenant, queue := c.tenant, c.queue
+func (a *keyAccess) read(c *state.KeyCountRow) bool {
+	if !a.known || a.queue != c.Queue || a.tenant != c.Tenant {
+		tenant, queue := c.Tenant, c.Queue
 		if tenant == "" {
 			tenant = access.Everything
 		}
 		if queue == "" {
 			queue = access.Everything
 		}
-		a.queue, a.tenant, a.known, a.may = c.queue, c.tenant, true, a.rd.Reads(tenant, queue)
+		a.queue, a.tenant, a.known, a.may = c.Queue, c.Tenant, true, a.rd.Reads(tenant, queue)
 	}
 	return a.may
 }
 
 // keyHeap has the least used on top.
-type keyHeap []*keyCountRow
+type keyHeap []*state.KeyCountRow
 
 func (h keyHeap) Len() int           { return len(h) }
 func (h keyHeap) Less(i, j int) bool { return moreUsed(h[j], h[i]) }
 func (h keyHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
 // Push implements heap.Interface.
-func (h *keyHeap) Push(x any) { *h = append(*h, x.(*keyCountRow)) }
+func (h *keyHeap) Push(x any) { *h = append(*h, x.(*state.KeyCountRow)) }
 
 // Pop implements heap.Interface.
 func (h *keyHeap) Pop() any {
@@ -284,6 +285,6 @@ func (h *keyHeap) Pop() any {
 	return last
 }
 
-func dueSchedule(r *scheduleRow) DueSchedule {
-	return DueSchedule{r.spec.Name, &r.spec.ScheduleTimes, r.version, r.set, r.through, r.state()}
+func dueSchedule(r *state.ScheduleRow) DueSchedule {
+	return DueSchedule{r.Spec.Name, &r.Spec.ScheduleTimes, r.Version, r.Set, r.Through, r.State()}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
@@ -18,8 +19,8 @@ import (
 // liveNodes checks that the nodes' jobs are counted as they stand. Invariant I4.
 func (c *checker) liveNodes() {
 	counted := &registry{}
-	c.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
-		counted.moveNode(j, rota.JobNone, j.state)
+	c.m.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
+		counted.moveNode(j, rota.JobNone, j.State)
 		return true
 	})
 	kept := &c.m.placement.registry.nodes
@@ -36,26 +37,26 @@ func (c *checker) liveNodes() {
 
 // Workflow returns a workflow without its nodes, critical path and estimates.
 func (vw *View) Workflow(id rota.WorkflowID) (rota.Workflow, bool) {
-	r := vw.m.flows.workflows.get(id)
-	if r == nil || r.hidden() {
+	r := vw.m.flows.workflows.Get(id)
+	if r == nil || r.Hidden() {
 		return rota.Workflow{}, false
 	}
 	live, _ := vw.m.placement.registry.nodes.Get(id)
-	return workflowWords(r, live, vw.m.flows.vertices.get(vertexKey(id, r.failed))), true
+	return workflowWords(r, live, vw.m.flows.vertices.Get(state.VertexKey(id, r.Failed))), true
 }
 
 // workflowWords returns a workflow; failed is the vertex that its row names.
-func workflowWords(r *workflowRow, live liveNodes, failed *vertexRow) rota.Workflow {
-	w := rota.Workflow{ID: r.id, State: r.state, Queue: r.queue, Tenant: r.tenant, OnFailure: r.policy, Labels: r.labels,
-		NodeCount: int64(r.nodes), EdgeCount: int64(r.edges), Runs: r.runs, Ending: r.ending, Reason: r.reason,
-		Submitted: r.submitted,
-		Finished:  r.finished,
-		Progress:  int32(int64(r.completed) * 100 / max(int64(r.nodes), 1))}
-	w.Counts = rota.NodeCounts{Skipped: int64(r.skipped), Waiting: int64(r.waiting), JobCounts: rota.JobCounts{Blocked: int64(r.blocked - r.waiting),
+func workflowWords(r *state.WorkflowRow, live liveNodes, failed *state.VertexRow) rota.Workflow {
+	w := rota.Workflow{ID: r.Id, State: r.State, Queue: r.Queue, Tenant: r.Tenant, OnFailure: r.Policy, Labels: r.Labels,
+		NodeCount: int64(r.Nodes), EdgeCount: int64(r.Edges), Runs: r.Runs, Ending: r.Ending, Reason: r.Reason,
+		Submitted: r.Submitted,
+		Finished:  r.Finished,
+		Progress:  int32(int64(r.Completed) * 100 / max(int64(r.Nodes), 1))}
+	w.Counts = rota.NodeCounts{Skipped: int64(r.Skipped), Waiting: int64(r.Waiting), JobCounts: rota.JobCounts{Blocked: int64(r.Blocked - r.Waiting),
 		Delayed: live.delayed, Queued: live.queued, Assigned: live.assigned, Running: live.running,
-		Completed: int64(r.completed), Dead: int64(r.dead), Expired: int64(r.expired), Cancelled: int64(r.cancelled)}}
-	if r.reason != rota.ReasonNone && failed != nil {
-		w.FailedNode = vertexName(failed)
+		Completed: int64(r.Completed), Dead: int64(r.Dead), Expired: int64(r.Expired), Cancelled: int64(r.Cancelled)}}
+	if r.Reason != rota.ReasonNone && failed != nil {
+		w.FailedNode = state.VertexName(failed)
 	}
 	return w
 }
@@ -63,47 +64,47 @@ func workflowWords(r *workflowRow, live liveNodes, failed *vertexRow) rota.Workf
 // WorkflowView is a frozen view of one workflow with its nodes; reading it holds
 // nothing up.
 type WorkflowView struct {
-	row      *workflowRow
+	row      *state.WorkflowRow
 	live     liveNodes
 	clock    rota.Clock
-	vertices *tree.Tree[string, *vertexRow]
-	jobs     *tree.Tree[rota.JobID, *jobRow]
-	leases   *tree.Tree[string, *leaseRow]
+	vertices *tree.Tree[string, *state.VertexRow]
+	jobs     *tree.Tree[rota.JobID, *state.JobRow]
+	leases   *tree.Tree[string, *state.LeaseRow]
 }
 
 // WorkflowView freezes a workflow; ok is false where there is none.
 func (vw *View) WorkflowView(id rota.WorkflowID) (v *WorkflowView, ok bool) {
-	r := vw.m.flows.workflows.get(id)
-	if r == nil || r.hidden() {
+	r := vw.m.flows.workflows.Get(id)
+	if r == nil || r.Hidden() {
 		return nil, false
 	}
 	live, _ := vw.m.placement.registry.nodes.Get(id)
-	return &WorkflowView{r, live, vw.m.head.clock, vw.m.flows.vertices.freeze(), vw.m.jobs.freeze(), vw.m.leasing.leases.freeze()}, true
+	return &WorkflowView{r, live, vw.m.Header.Clock, vw.m.flows.vertices.Freeze(), vw.m.JobTable.Freeze(), vw.m.leasing.leases.Freeze()}, true
 }
 
 // Words returns the workflow with its nodes, its critical path and its estimates:
 // O(nodes + edges).
 func (v *WorkflowView) Words() rota.Workflow {
-	rows := make([]*vertexRow, 0, v.row.nodes)
-	v.vertices.Ascend(vertexKey(v.row.id, 0), func(_ string, r *vertexRow) bool {
-		if len(rows) == int(v.row.nodes) {
+	rows := make([]*state.VertexRow, 0, v.row.Nodes)
+	v.vertices.Ascend(state.VertexKey(v.row.Id, 0), func(_ string, r *state.VertexRow) bool {
+		if len(rows) == int(v.row.Nodes) {
 			return false
 		}
 		rows = append(rows, r)
 		return true
 	})
-	w := workflowWords(v.row, v.live, rows[v.row.failed])
+	w := workflowWords(v.row, v.live, rows[v.row.Failed])
 	w.Nodes = make([]rota.WorkflowNode, len(rows))
 	plan := make([]sched.PlanNode, len(rows))
-	parents := make([]string, 0, v.row.edges)
+	parents := make([]string, 0, v.row.Edges)
 	for i, r := range rows {
 		first := len(parents)
-		for _, p := range r.parents {
+		for _, p := range r.Parents {
 			parents = append(parents, w.Nodes[p].ID)
 		}
 		w.Nodes[i], plan[i] = v.node(r)
 		w.Nodes[i].Parents = parents[first:len(parents):len(parents)]
-		if by, grown := r.grownBy(); grown {
+		if by, grown := r.GrownBy(); grown {
 			w.Nodes[i].GrownBy = w.Nodes[by].ID
 		}
 	}
@@ -120,33 +121,33 @@ func (v *WorkflowView) Words() rota.Workflow {
 }
 
 // node returns a vertex: of one that is live what its job and its lease say.
-func (v *WorkflowView) node(r *vertexRow) (n rota.WorkflowNode, p sched.PlanNode) {
-	n = rota.WorkflowNode{ID: vertexName(r), Job: r.spec.ID, Type: r.spec.Type, State: r.state, Worker: r.worker,
-		Attempt: r.attempt, AssignedIndex: r.assignedAt, Assigned: r.assigned, FinishedIndex: r.finishedAt,
-		Finished: r.finished, Reason: r.reason, Run: r.run}
-	p = sched.PlanNode{Parents: r.parents, Type: r.spec.Type, ExpectedMs: r.spec.Expected.Milliseconds(), SimulateMs: r.spec.Simulate.Milliseconds()}
-	if r.growth != nil {
-		n.Joins, p.GrownBy, p.Joins = r.growth.joins, r.growth.by, r.growth.joins
+func (v *WorkflowView) node(r *state.VertexRow) (n rota.WorkflowNode, p sched.PlanNode) {
+	n = rota.WorkflowNode{ID: state.VertexName(r), Job: r.Spec.ID, Type: r.Spec.Type, State: r.State, Worker: r.Worker,
+		Attempt: r.Attempt, AssignedIndex: r.AssignedAt, Assigned: r.Assigned, FinishedIndex: r.FinishedAt,
+		Finished: r.Finished, Reason: r.Reason, Run: r.Run}
+	p = sched.PlanNode{Parents: r.Parents, Type: r.Spec.Type, ExpectedMs: r.Spec.Expected.Milliseconds(), SimulateMs: r.Spec.Simulate.Milliseconds()}
+	if r.Growth != nil {
+		n.Joins, p.GrownBy, p.Joins = r.Growth.Joins, r.Growth.By, r.Growth.Joins
 	}
-	if !r.assigned.IsZero() && r.over() {
-		p.TookMs = int64(r.finished.Clock - r.assigned.Clock)
+	if !r.Assigned.IsZero() && r.Over() {
+		p.TookMs = int64(r.Finished.Clock - r.Assigned.Clock)
 	}
-	if r.gate != nil && !r.gate.since.IsZero() {
-		n.Waiting = r.gate.since
-		if p.TookMs = int64(v.clock - r.gate.since.Clock); r.over() {
-			p.TookMs = int64(r.finished.Clock - r.gate.since.Clock)
+	if r.Gate != nil && !r.Gate.Since.IsZero() {
+		n.Waiting = r.Gate.Since
+		if p.TookMs = int64(v.clock - r.Gate.Since.Clock); r.Over() {
+			p.TookMs = int64(r.Finished.Clock - r.Gate.Since.Clock)
 		}
 	}
-	if r.waits() {
+	if r.Waits() {
 		n.State = rota.NodeWaiting
 	}
-	if j, _ := v.jobs.Get(r.spec.ID); r.state == vertexLive && j != nil {
-		n.State = rota.NodeState(j.state)
-		if l, leased := v.leases.Get(string(j.lease[:])); leased {
-			n.Worker, n.Attempt, n.Assigned, n.AssignedIndex = l.Worker, l.Attempt, l.Started, l.index
+	if j, _ := v.jobs.Get(r.Spec.ID); r.State == state.VertexLive && j != nil {
+		n.State = rota.NodeState(j.State)
+		if l, leased := v.leases.Get(string(j.Lease[:])); leased {
+			n.Worker, n.Attempt, n.Assigned, n.AssignedIndex = l.Worker, l.Attempt, l.Started, l.Index
 			p.TookMs = int64(v.clock - l.Started.Clock)
 		} else {
-			n.Reason = j.lastReason
+			n.Reason = j.LastReason
 		}
 	}
 	p.State = n.State
@@ -155,8 +156,8 @@ func (v *WorkflowView) node(r *vertexRow) (n rota.WorkflowNode, p sched.PlanNode
 
 // WorkflowList is a frozen view of all workflows; reading it holds nothing up.
 type WorkflowList struct {
-	workflows *tree.Tree[rota.WorkflowID, *workflowRow]
-	vertices  *tree.Tree[string, *vertexRow]
+	workflows *tree.Tree[rota.WorkflowID, *state.WorkflowRow]
+	vertices  *tree.Tree[string, *state.VertexRow]
 	live      *btree.Map[rota.WorkflowID, liveNodes]
 	reader    *access.Reader
 }
@@ -170,7 +171,7 @@ func (l *WorkflowList) For(rd *access.Reader) *WorkflowList {
 
 // Workflows freezes the workflows for a list.
 func (vw *View) Workflows() *WorkflowList {
-	return &WorkflowList{vw.m.flows.workflows.freeze(), vw.m.flows.vertices.freeze(), vw.m.placement.registry.nodes.Copy(), nil}
+	return &WorkflowList{vw.m.flows.workflows.Freeze(), vw.m.flows.vertices.Freeze(), vw.m.placement.registry.nodes.Copy(), nil}
 }
 
 // Page returns the workflows that the filter selects, by id, without their nodes. A
@@ -185,9 +186,9 @@ func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
 		limit = 100
 	}
 	limit = min(limit, limits.MaxPage)
-	l.workflows.Ascend(rota.WorkflowID(f.Cursor), func(id rota.WorkflowID, r *workflowRow) bool {
-		if string(id) == f.Cursor || r.hidden() || f.State != rota.WorkflowNone && f.State != r.state ||
-			f.Queue != "" && f.Queue != r.queue || f.Tenant != "" && f.Tenant != r.tenant || !l.reader.Reads(r.tenant, r.queue) {
+	l.workflows.Ascend(rota.WorkflowID(f.Cursor), func(id rota.WorkflowID, r *state.WorkflowRow) bool {
+		if string(id) == f.Cursor || r.Hidden() || f.State != rota.WorkflowNone && f.State != r.State ||
+			f.Queue != "" && f.Queue != r.Queue || f.Tenant != "" && f.Tenant != r.Tenant || !l.reader.Reads(r.Tenant, r.Queue) {
 			return true // there are at most MaxWorkflows: looking at all is a matter of milliseconds
 		}
 		if len(page.Workflows) == limit {
@@ -195,7 +196,7 @@ func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
 			return false
 		}
 		live, _ := l.live.Get(id)
-		failed, _ := l.vertices.Get(vertexKey(id, r.failed))
+		failed, _ := l.vertices.Get(state.VertexKey(id, r.Failed))
 		page.Workflows, last = append(page.Workflows, workflowWords(r, live, failed)), string(id)
 		return true
 	})
@@ -212,18 +213,18 @@ func (vw *View) NodeParents(job rota.JobID) ([]rota.JobID, error) {
 	sources := f.sources(v)
 	parents := make([]rota.JobID, len(sources))
 	for i, p := range sources {
-		parents[i] = f.rows[p].spec.ID
+		parents[i] = f.rows[p].Spec.ID
 	}
 	return parents, nil
 }
 
 // waitingJob is the job that a vertex will have, as it is told until then.
-func waitingJob(r *workflowRow, v *vertexRow, now rota.Moment) rota.Job {
-	job := rota.Job{JobSpec: v.spec.words(), State: rota.JobBlocked, Submitted: r.submitted, Attempts: v.past.list()}
-	if v.runs > 0 {
-		job.Life, job.Retried = v.runs, r.started
+func waitingJob(r *state.WorkflowRow, v *state.VertexRow, now rota.Moment) rota.Job {
+	job := rota.Job{JobSpec: v.Spec.Words(), State: rota.JobBlocked, Submitted: r.Submitted, Attempts: v.Past.List()}
+	if v.Runs > 0 {
+		job.Life, job.Retried = v.Runs, r.Started
 	}
-	if due := v.gateDue(); due != 0 {
+	if due := v.GateDue(); due != 0 {
 		job.Due = now.On(rota.Date(due))
 	}
 	return job
@@ -238,12 +239,12 @@ func (p *pager) isWaiting(id rota.JobID) bool {
 	waits, known := p.waits[w]
 	if !known {
 		waits = map[rota.JobID]bool{}
-		if r, _ := p.workflows.Get(w); r != nil && !r.hidden() && r.blocked > 0 {
-			p.vertices.Ascend(vertexKey(w, 0), func(_ string, v *vertexRow) bool {
-				if v.workflow == w && v.state == vertexBlocked {
-					waits[v.spec.ID] = true
+		if r, _ := p.workflows.Get(w); r != nil && !r.Hidden() && r.Blocked > 0 {
+			p.vertices.Ascend(state.VertexKey(w, 0), func(_ string, v *state.VertexRow) bool {
+				if v.Workflow == w && v.State == state.VertexBlocked {
+					waits[v.Spec.ID] = true
 				}
-				return v.workflow == w && len(waits) < int(r.blocked)
+				return v.Workflow == w && len(waits) < int(r.Blocked)
 			})
 		}
 		if p.waits == nil {
@@ -259,31 +260,31 @@ func (p *pager) isWaiting(id rota.JobID) bool {
 // at its node's place, as its own number is too new for the list.
 func (p *pager) waiting(h History) {
 	c := &p.cursor
-	released := p.head.jobSeq > c.Jobs
-	var list []*workflowRow
-	p.workflows.Scan(func(_ rota.WorkflowID, r *workflowRow) bool {
-		if (r.blocked > 0 || released) && r.seq <= c.At && !r.hidden() {
+	released := p.head.JobSeq > c.Jobs
+	var list []*state.WorkflowRow
+	p.workflows.Scan(func(_ rota.WorkflowID, r *state.WorkflowRow) bool {
+		if (r.Blocked > 0 || released) && r.Seq <= c.At && !r.Hidden() {
 			list = append(list, r)
 		}
 		return true
 	})
-	slices.SortFunc(list, func(a, b *workflowRow) int { return cmp.Compare(b.seq, a.seq) })
+	slices.SortFunc(list, func(a, b *state.WorkflowRow) int { return cmp.Compare(b.Seq, a.Seq) })
 	for _, r := range list {
 		first := uint32(0)
-		if r.seq == c.At {
+		if r.Seq == c.At {
 			first = c.Sub
 		}
-		p.vertices.Ascend(vertexKey(r.id, first), func(_ string, v *vertexRow) bool {
-			s := v.spec
-			if v.workflow != r.id || !p.reader.Reads(s.Tenant, s.Queue) {
-				return v.workflow == r.id
+		p.vertices.Ascend(state.VertexKey(r.Id, first), func(_ string, v *state.VertexRow) bool {
+			s := v.Spec
+			if v.Workflow != r.Id || !p.reader.Reads(s.Tenant, s.Queue) {
+				return v.Workflow == r.Id
 			}
 			if p.full() {
 				return false
 			}
-			c.At, c.Sub = r.seq, v.number+1
+			c.At, c.Sub = r.Seq, v.Number+1
 			switch {
-			case v.state == vertexBlocked:
+			case v.State == state.VertexBlocked:
 				p.offer(0, s.ID, s.Queue, s.Tenant, s.Type, rota.JobBlocked, func() (rota.Job, bool) { return waitingJob(r, v, p.now), true })
 			case released:
 				p.offerReleased(s.ID, h)
@@ -299,13 +300,13 @@ func (p *pager) waiting(h History) {
 // offerReleased takes the job of a node that was released since the list began.
 func (p *pager) offerReleased(id rota.JobID, h History) {
 	if j, live := p.jobs.Get(id); live {
-		if j.seq > p.cursor.Jobs {
+		if j.Seq > p.cursor.Jobs {
 			p.offerLive(j)
 		}
 		return
 	}
 	if kept, ok := p.tombs.Get(id); ok {
-		if t := kept.row(); t.number > p.cursor.Jobs {
+		if t := kept.Row(); t.Number > p.cursor.Jobs {
 			p.offerTomb(&t, h)
 		}
 	}
@@ -315,16 +316,16 @@ func (p *pager) offerReleased(id rota.JobID, h History) {
 // workflow (SPEC §16.5); "" where there is none. What nodes added as they ran was never submitted.
 func (v *WorkflowView) Difference(w *rota.WorkflowSpec, g *rota.Graph) (how string) {
 	r := v.row
-	if how := w.Difference(&rota.WorkflowSpec{ID: r.id, Queue: r.queue, Tenant: r.tenant, OnFailure: r.policy, Labels: r.labels}); how != "" {
+	if how := w.Difference(&rota.WorkflowSpec{ID: r.Id, Queue: r.Queue, Tenant: r.Tenant, OnFailure: r.Policy, Labels: r.Labels}); how != "" {
 		return how
 	}
 	k := 0
-	v.vertices.Ascend(vertexKey(r.id, 0), func(_ string, x *vertexRow) bool {
-		if _, grown := x.grownBy(); x.workflow != r.id || grown {
+	v.vertices.Ascend(state.VertexKey(r.Id, 0), func(_ string, x *state.VertexRow) bool {
+		if _, grown := x.GrownBy(); x.Workflow != r.Id || grown {
 			return false
 		}
 		if k < len(g.Order) {
-			how = x.difference(w, g, k)
+			how = x.Difference(w, g, k)
 		}
 		k++
 		return how == ""

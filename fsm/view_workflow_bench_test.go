@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/millis"
 )
 
@@ -12,24 +13,24 @@ import (
 // each node but the first ones has ten parents.
 func widestFlow() (*WorkflowView, *flow) {
 	m := New()
-	r := &workflowRow{id: "wf", state: rota.WorkflowRunning, nodes: rota.MaxWorkflowNodes, edges: rota.MaxWorkflowEdges}
-	m.flows.workflows.load(r.id, r)
+	r := &state.WorkflowRow{Id: "wf", State: rota.WorkflowRunning, Nodes: rota.MaxWorkflowNodes, Edges: rota.MaxWorkflowEdges}
+	m.flows.workflows.Load(r.Id, r)
 	f := newFlow(r)
 	for n := range uint32(rota.MaxWorkflowNodes) {
 		spec := rota.NewJobSpec("work", nil)
 		spec.ID, spec.Simulate = rota.NodeJobID("wf", fmt.Sprint("node-", n)), millis.Duration(int64(n%100))
-		v := &vertexRow{key: vertexKey("wf", n), workflow: "wf", number: n, spec: new(specs).keep(&spec), state: vertexBlocked}
+		v := &state.VertexRow{Key: state.VertexKey("wf", n), Workflow: "wf", Number: n, Spec: new(state.Specs).Keep(&spec), State: state.VertexBlocked}
 		if n < rota.MaxWorkflowNodes/2 {
-			v.state, v.worker = rota.NodeState(rota.JobCompleted), rota.WorkerID(fmt.Sprint("worker-", n%1000))
-			v.assigned, v.finished = rota.Moment{Clock: 1}, rota.Moment{Clock: rota.Clock(1 + n%1000)}
+			v.State, v.Worker = rota.NodeState(rota.JobCompleted), rota.WorkerID(fmt.Sprint("worker-", n%1000))
+			v.Assigned, v.Finished = rota.Moment{Clock: 1}, rota.Moment{Clock: rota.Clock(1 + n%1000)}
 		}
 		for p := max(10, n) - 10; p < n; p++ {
-			v.parents = append(v.parents, p)
+			v.Parents = append(v.Parents, p)
 		}
-		m.flows.vertices.load(v.key, v)
+		m.flows.vertices.Load(v.Key, v)
 		f.append(v)
 	}
-	return &WorkflowView{row: r, vertices: m.flows.vertices.freeze(), jobs: m.jobs.freeze(), leases: m.leasing.leases.freeze()}, f
+	return &WorkflowView{row: r, vertices: m.flows.vertices.Freeze(), jobs: m.JobTable.Freeze(), leases: m.leasing.leases.Freeze()}, f
 }
 
 // BenchmarkWorkflowView tells of the biggest workflow with all its nodes.
@@ -47,9 +48,9 @@ func BenchmarkWorkflowView(b *testing.B) {
 // workers completed.
 func BenchmarkOutputs(b *testing.B) {
 	_, f := widestFlow()
-	v := &vertexRow{number: 0}
+	v := &state.VertexRow{Number: 0}
 	for n := range uint32(1000) {
-		v.parents = append(v.parents, n)
+		v.Parents = append(v.Parents, n)
 	}
 	for _, c := range []struct {
 		name   string

@@ -89,7 +89,7 @@ func TestWorkflowView(t *testing.T) {
 	b.ok(d.commit())
 	w := b.words("wf")
 	if w.State != rota.WorkflowRunning || w.NodeCount != 4 || w.EdgeCount != 4 || w.Runs != 1 || w.Labels["a"] != "1" ||
-		w.Submitted.Clock != b.head.clock || w.Counts.Blocked != 3 || w.Counts.Queued != 1 {
+		w.Submitted.Clock != b.Header.Clock || w.Counts.Blocked != 3 || w.Counts.Queued != 1 {
 		t.Fatalf("%+v", w)
 	}
 	if fmt.Sprint(w.CriticalPath, w.CriticalPathLength, w.Remaining) != "[n0 n2 n3] 800ms 1s" {
@@ -124,7 +124,7 @@ func TestWorkflowView(t *testing.T) {
 	b.ends(rota.VerbComplete, d, "n2")
 	w = b.words("wf")
 	if w.State != rota.WorkflowFailed || w.FailedNode != "n1" || w.Reason != rota.ReasonProviderFail || w.Remaining != 0 ||
-		w.Counts.Dead != 1 || w.Counts.Cancelled != 1 || w.Finished.Clock != b.head.clock || w.Progress != 50 {
+		w.Counts.Dead != 1 || w.Counts.Cancelled != 1 || w.Finished.Clock != b.Header.Clock || w.Progress != 50 {
 		t.Fatalf("%+v", w)
 	}
 }
@@ -140,7 +140,7 @@ func TestWaitingNodes(t *testing.T) {
 	b.run(other)
 	j, ok := b.View.Job("wf/n3")
 	if !ok || j.State != rota.JobBlocked || j.Type != "work" || string(j.Payload) != "x" || j.Tenant != rota.DefaultTenant ||
-		j.Submitted.Clock != b.head.clock || j.ID != "wf/n3" {
+		j.Submitted.Clock != b.Header.Clock || j.ID != "wf/n3" {
 		t.Fatalf("%+v", j)
 	}
 	for _, limit := range []int{1, 2, 3, 100} {

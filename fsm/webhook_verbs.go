@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/filter"
 	"github.com/rotasched/rota/internal/limits"
@@ -40,40 +41,40 @@ func (h *hooks) set(op *fsmpb.SetWebhook) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	slices.Sort(spec.Kinds)
-	sees, err := h.seenBy(h.s.journal.owner())
+	sees, err := h.seenBy(h.s.Journal.Owner())
 	if err != nil {
 		return entry.Refused(err)
 	}
-	old := h.rows.get(spec.Name)
+	old := h.rows.Get(spec.Name)
 	if err := h.admit(old, spec); err != nil {
 		return entry.Refused(err)
 	}
 	if old != nil && same(old, spec, sees) {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := h.s.journal.matches(hookText(old, spec.Name)); err != nil {
+	if err := h.s.Journal.Matches(hookText(old, spec.Name)); err != nil {
 		return entry.Refused(err)
 	}
-	by, now := h.s.journal.owner(), h.s.head.date()
+	by, now := h.s.Journal.Owner(), h.s.Header.Date()
 	if old == nil {
 		h.access.hold(by, access.OwnsWebhook, 1)
-		if h.s.queues.get(rota.WebhookQueue) == nil {
+		if h.s.QueueTable.Get(rota.WebhookQueue) == nil {
 			h.placement.addQueue(rota.WebhookQueue, rota.StandardPolicy())
 		}
-		r := &hookRow{spec: *spec, sees: sees, by: by, version: 1, set: now}
-		r.began = h.emit(r, hookEvent{What: "SET"})
-		r.cursor = r.began
-		h.rows.insert(spec.Name, r)
+		r := &state.HookRow{Spec: *spec, Sees: sees, By: by, Version: 1, Set: now}
+		r.Began = h.emit(r, hookEvent{What: "SET"})
+		r.Cursor = r.Began
+		h.rows.Insert(spec.Name, r)
 		return &fsmpb.Outcome{}
 	}
-	h.access.hold(old.by, access.OwnsWebhook, -1)
+	h.access.hold(old.By, access.OwnsWebhook, -1)
 	h.access.hold(by, access.OwnsWebhook, 1)
-	r := h.rows.edit(spec.Name)
-	if spec.Generation != r.spec.Generation {
-		r.rotated = now
+	r := h.rows.Edit(spec.Name)
+	if spec.Generation != r.Spec.Generation {
+		r.Rotated = now
 	}
-	r.spec, r.sees, r.by, r.set = *spec, sees, by, now
-	r.version++
+	r.Spec, r.Sees, r.By, r.Set = *spec, sees, by, now
+	r.Version++
 	h.emit(r, hookEvent{What: "SET"})
 	return &fsmpb.Outcome{}
 }
@@ -101,13 +102,13 @@ func (h *hooks) seenBy(by rota.Principal) ([]rota.Grant, error) {
 
 // admit refuses a webhook that the cluster has no room for, and a generation that is not the next one. It
 // fills in the generation that stays.
-func (h *hooks) admit(old *hookRow, spec *rota.WebhookSpec) error {
+func (h *hooks) admit(old *state.HookRow, spec *rota.WebhookSpec) error {
 	least := uint64(1)
 	if old != nil {
-		least = old.spec.Generation
+		least = old.Spec.Generation
 	}
 	switch {
-	case h.s.head.cluster == "":
+	case h.s.Header.Cluster == "":
 		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
 	case spec.Generation == 0:
 		spec.Generation = least
@@ -115,40 +116,40 @@ func (h *hooks) admit(old *hookRow, spec *rota.WebhookSpec) error {
 		return rota.Refusef(rota.KindInvalid, "generation", "generation is %d, the secret's is %d: that, or one more, is wanted", spec.Generation, least)
 	}
 	if old != nil {
-		if now := h.s.head.date(); spec.Generation > least && old.rotated > 0 && now < old.rotated+rota.Date(limits.SecretOverlap.Milliseconds()) {
+		if now := h.s.Header.Date(); spec.Generation > least && old.Rotated > 0 && now < old.Rotated+rota.Date(limits.SecretOverlap.Milliseconds()) {
 			return rota.Refusef(rota.KindConflict, "generation", "the secret of webhook %s was rotated at %s, and the one before signs still: rotate it again "+
-				"a day after", spec.Name, old.rotated)
+				"a day after", spec.Name, old.Rotated)
 		}
-		if by := h.s.journal.owner(); by != old.by {
+		if by := h.s.Journal.Owner(); by != old.By {
 			return h.access.mayHold(by, access.OwnsWebhook)
 		}
 		return nil
 	}
-	if h.rows.len() >= limits.MaxWebhooks {
+	if h.rows.Len() >= limits.MaxWebhooks {
 		return exhausted("webhook", "%d webhooks are set: no more are taken, delete one with `rota webhook delete`", limits.MaxWebhooks)
 	}
-	if err := h.access.mayHold(h.s.journal.owner(), access.OwnsWebhook); err != nil {
+	if err := h.access.mayHold(h.s.Journal.Owner(), access.OwnsWebhook); err != nil {
 		return err
 	}
-	q := h.s.queues.get(rota.WebhookQueue)
+	q := h.s.QueueTable.Get(rota.WebhookQueue)
 	switch {
-	case q != nil && q.drainTo != "":
+	case q != nil && q.DrainTo != "":
 		return leaving(q)
-	case q == nil && h.s.queues.len() >= limits.MaxQueues:
+	case q == nil && h.s.QueueTable.Len() >= limits.MaxQueues:
 		return exhausted("queue", "%d queues are set, and queue %q is not there: delete one with `rota queue delete`", limits.MaxQueues, rota.WebhookQueue)
 	}
 	return nil
 }
 
 // same reports whether a webhook was set so before.
-func same(old *hookRow, spec *rota.WebhookSpec, sees []rota.Grant) bool {
-	return old.spec.URL == spec.URL && old.spec.Filter == spec.Filter && old.spec.Generation == spec.Generation &&
-		slices.Equal(old.spec.Kinds, spec.Kinds) && slices.Equal(old.sees, sees)
+func same(old *state.HookRow, spec *rota.WebhookSpec, sees []rota.Grant) bool {
+	return old.Spec.URL == spec.URL && old.Spec.Filter == spec.Filter && old.Spec.Generation == spec.Generation &&
+		slices.Equal(old.Spec.Kinds, spec.Kinds) && slices.Equal(old.Sees, sees)
 }
 
 // named returns a webhook, or the refusal of one that is not there.
-func (h *hooks) named(name string) (*hookRow, *rota.Error) {
-	if r := h.rows.get(rota.WebhookName(name)); r != nil {
+func (h *hooks) named(name string) (*state.HookRow, *rota.Error) {
+	if r := h.rows.Get(rota.WebhookName(name)); r != nil {
 		return r, nil
 	}
 	return nil, unknownHook(rota.WebhookName(name))
@@ -161,16 +162,16 @@ func (h *hooks) setPaused(op *fsmpb.PauseWebhook) *fsmpb.Outcome {
 	case err != nil:
 	case len(op.GetReason()) > limits.MaxReasonBytes:
 		err = rota.Refusef(rota.KindInvalid, "reason", "reason has %d bytes: at most %d are taken", len(op.GetReason()), limits.MaxReasonBytes)
-	case r.disabled == op.GetPaused():
+	case r.Disabled == op.GetPaused():
 		return &fsmpb.Outcome{Existed: true}
 	}
 	if err != nil {
 		return entry.Refused(err)
 	}
-	if err := h.s.journal.matches(hookText(r, r.spec.Name)); err != nil {
+	if err := h.s.Journal.Matches(hookText(r, r.Spec.Name)); err != nil {
 		return entry.Refused(err)
 	}
-	r = h.rows.edit(r.spec.Name)
+	r = h.rows.Edit(r.Spec.Name)
 	if op.GetPaused() {
 		why := op.GetReason()
 		if why == "" {
@@ -179,8 +180,8 @@ func (h *hooks) setPaused(op *fsmpb.PauseWebhook) *fsmpb.Outcome {
 		h.disable(r, why)
 		return &fsmpb.Outcome{}
 	}
-	r.disabled, r.why = false, ""
-	r.version++
+	r.Disabled, r.Why = false, ""
+	r.Version++
 	h.emit(r, hookEvent{What: "RESUMED"})
 	return &fsmpb.Outcome{}
 }
@@ -191,27 +192,27 @@ func (h *hooks) skip(op *fsmpb.SkipWebhook) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	r = h.rows.edit(r.spec.Name)
-	r.version++
-	if !r.disabled {
-		r.why = ""
+	r = h.rows.Edit(r.Spec.Name)
+	r.Version++
+	if !r.Disabled {
+		r.Why = ""
 	}
-	r.cursor = h.emit(r, hookEvent{What: "SKIPPED", After: r.cursor.String()})
+	r.Cursor = h.emit(r, hookEvent{What: "SKIPPED", After: r.Cursor.String()})
 	return &fsmpb.Outcome{}
 }
 
 // remove forgets a webhook; its deliveries stay, and whoever works them ends them.
 func (h *hooks) remove(op *fsmpb.DeleteWebhook) *fsmpb.Outcome {
-	r := h.rows.get(rota.WebhookName(op.GetName()))
+	r := h.rows.Get(rota.WebhookName(op.GetName()))
 	if r == nil {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	if err := h.s.journal.matches(hookText(r, r.spec.Name)); err != nil {
+	if err := h.s.Journal.Matches(hookText(r, r.Spec.Name)); err != nil {
 		return entry.Refused(err)
 	}
-	h.access.hold(r.by, access.OwnsWebhook, -1)
+	h.access.hold(r.By, access.OwnsWebhook, -1)
 	h.emit(r, hookEvent{What: "DELETED"})
-	h.rows.drop(r.spec.Name)
+	h.rows.Drop(r.Spec.Name)
 	return &fsmpb.Outcome{}
 }
 
@@ -219,7 +220,7 @@ func (h *hooks) remove(op *fsmpb.DeleteWebhook) *fsmpb.Outcome {
 // ends, so that no event is delivered twice or passed over. Where a delivery has no place the cursor
 // stops before it.
 func (h *hooks) advance(op *fsmpb.AdvanceHook) *fsmpb.Outcome {
-	if o := h.s.internal(); o != nil {
+	if o := h.s.Internal(); o != nil {
 		return o
 	}
 	r, err := h.named(op.GetName())
@@ -229,54 +230,54 @@ func (h *hooks) advance(op *fsmpb.AdvanceHook) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	r = h.rows.edit(r.spec.Name)
+	r = h.rows.Edit(r.Spec.Name)
 	if gap := entry.EventWords(op.GetGap()); !gap.IsZero() {
-		r.gaps, r.gapFrom, r.gapUntil = r.gaps+1, r.cursor, gap
-		h.emit(r, hookEvent{What: "GAP", After: r.cursor.String(), Before: gap.String()})
+		r.Gaps, r.GapFrom, r.GapUntil = r.Gaps+1, r.Cursor, gap
+		h.emit(r, hookEvent{What: "GAP", After: r.Cursor.String(), Before: gap.String()})
 	}
 	for _, d := range op.GetDeliveries() {
 		event := entry.EventWords(d.GetEvent())
 		if err := h.deliver(r, event, d.GetPayload()); err != nil {
-			r.why = tail(err.Error(), limits.MaxReasonBytes)
+			r.Why = state.Tail(err.Error(), limits.MaxReasonBytes)
 			return &fsmpb.Outcome{}
 		}
-		r.cursor = event
+		r.Cursor = event
 	}
-	r.cursor, r.why = entry.EventWords(op.GetTo()), ""
+	r.Cursor, r.Why = entry.EventWords(op.GetTo()), ""
 	return &fsmpb.Outcome{}
 }
 
 // mayAdvance refuses what was read for another cursor or another version, and what is no stretch of events.
-func (h *hooks) mayAdvance(r *hookRow, op *fsmpb.AdvanceHook) *rota.Error {
+func (h *hooks) mayAdvance(r *state.HookRow, op *fsmpb.AdvanceHook) *rota.Error {
 	from, to, gap := entry.EventWords(op.GetFrom()), entry.EventWords(op.GetTo()), entry.EventWords(op.GetGap())
 	n := len(op.GetDeliveries())
 	switch {
-	case r.disabled || op.GetVersion() != r.version || from != r.cursor && !planted.hookRepeats():
-		return rota.Refusef(rota.KindStale, "from", "webhook %s of version %d stands at %s: not in version %d at %s", r.spec.Name, r.version, r.cursor,
+	case r.Disabled || op.GetVersion() != r.Version || from != r.Cursor && !planted.hookRepeats():
+		return rota.Refusef(rota.KindStale, "from", "webhook %s of version %d stands at %s: not in version %d at %s", r.Spec.Name, r.Version, r.Cursor,
 			op.GetVersion(), from)
-	case to.Compare(from) <= 0 || to.Incarnation > h.s.head.incarnation || to.Index >= h.s.at:
-		return rota.Refusef(rota.KindInvalid, "to", "to is %s: an event after %s and before entry %d is wanted", to, from, h.s.at)
+	case to.Compare(from) <= 0 || to.Incarnation > h.s.Header.Incarnation || to.Index >= h.s.At:
+		return rota.Refusef(rota.KindInvalid, "to", "to is %s: an event after %s and before entry %d is wanted", to, from, h.s.At)
 	case !gap.IsZero() && (gap.Compare(from) <= 0 || gap.Compare(to) > 0):
 		return rota.Refusef(rota.KindInvalid, "gap", "gap is %s: an event after %s and up to %s is wanted", gap, from, to)
 	case n > limits.MaxDeliveries:
 		return rota.Refusef(rota.KindInvalid, "deliveries", "deliveries are %d: at most %d are taken", n, limits.MaxDeliveries)
-	case r.pending+int64(n) > limits.MaxPendingDeliveries:
-		return rota.Refusef(rota.KindExhausted, "deliveries", "webhook %s has %d pending deliveries: at most %d are taken", r.spec.Name, r.pending,
+	case r.Pending+int64(n) > limits.MaxPendingDeliveries:
+		return rota.Refusef(rota.KindExhausted, "deliveries", "webhook %s has %d pending deliveries: at most %d are taken", r.Spec.Name, r.Pending,
 			limits.MaxPendingDeliveries)
 	}
 	return h.ascend(r, op, from, to, gap)
 }
 
 // ascend refuses deliveries that are not of events of the stretch, in their order, and of its kinds.
-func (h *hooks) ascend(r *hookRow, op *fsmpb.AdvanceHook, from, to, gap rota.EventID) *rota.Error {
+func (h *hooks) ascend(r *state.HookRow, op *fsmpb.AdvanceHook, from, to, gap rota.EventID) *rota.Error {
 	for i, d := range op.GetDeliveries() {
 		event := entry.EventWords(d.GetEvent())
 		if event.Compare(from) <= 0 || event.Compare(to) > 0 || event.Compare(gap) < 0 {
 			return rota.Refusef(rota.KindInvalid, "deliveries", "delivery %d is of event %s: one after %s and up to %s is wanted", i+1, event, from, to)
 		}
 		from = event
-		if kind := rota.EventKind(min(d.GetKind(), 255)); len(r.spec.Kinds) > 0 && !slices.Contains(r.spec.Kinds, kind) {
-			return rota.Refusef(rota.KindInvalid, "deliveries", "delivery %d is of kind %s, which webhook %s does not select", i+1, kind, r.spec.Name)
+		if kind := rota.EventKind(min(d.GetKind(), 255)); len(r.Spec.Kinds) > 0 && !slices.Contains(r.Spec.Kinds, kind) {
+			return rota.Refusef(rota.KindInvalid, "deliveries", "delivery %d is of kind %s, which webhook %s does not select", i+1, kind, r.Spec.Name)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
@@ -238,7 +239,7 @@ func TestWebhook_rights(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	wish := tokenWish("a", access.RoleSubmitter)
-	wish.Tenants, wish.ExpiresMs = []string{"acme*"}, int64(b.head.date())+1e9
+	wish.Tenants, wish.ExpiresMs = []string{"acme*"}, int64(b.Header.Date())+1e9
 	b.ok(by(rota.Local, tokenOp(wish)))
 	narrow := actorNamed("a")
 	b.ok(by(narrow, hookOp("mine")))
@@ -322,7 +323,7 @@ func TestWebhookModel(t *testing.T) {
 			}
 		}
 		got := map[rota.JobID]bool{}
-		b.jobs.scan(func(id rota.JobID, _ *jobRow) bool {
+		b.JobTable.Scan(func(id rota.JobID, _ *state.JobRow) bool {
 			if _, _, ok := rota.SplitDeliveryID(id); ok {
 				got[id] = true
 			}
@@ -351,7 +352,7 @@ func hostileHook(b *bench, d *dice) *fsmpb.Op {
 	case 2:
 		return unhookOp(name)
 	case 3, 4:
-		to := rota.EventID{Incarnation: uint64(d.roll(3)), Index: b.head.index - rota.Index(d.roll(3)), Seq: uint32(d.roll(4))}
+		to := rota.EventID{Incarnation: uint64(d.roll(3)), Index: b.Header.Index - rota.Index(d.roll(3)), Seq: uint32(d.roll(4))}
 		op := b.advanceOp(name, to, to)
 		if d.roll(3) == 0 {
 			op.GetAdvanceHook().Gap = entry.EventOp(to)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
@@ -25,8 +26,8 @@ func (vw *View) Why(id rota.JobID, most int) (x rota.Explanation, ok bool) {
 // WhyFor is Why for somebody: it names no job that they may not read, and no worker to who may
 // not see how workers do.
 func (vw *View) WhyFor(id rota.JobID, most int, rd *access.Reader) (x rota.Explanation, ok bool) {
-	x = rota.Explanation{Job: id, Index: vw.m.head.index, Clock: vw.m.head.clock, Date: vw.m.head.date(), Reasons: []rota.Why{}}
-	j := vw.m.jobs.get(id)
+	x = rota.Explanation{Job: id, Index: vw.m.Header.Index, Clock: vw.m.Header.Clock, Date: vw.m.Header.Date(), Reasons: []rota.Why{}}
+	j := vw.m.JobTable.Get(id)
 	if j == nil {
 		f, v := vw.m.flows.waitingNode(id)
 		if v == nil {
@@ -36,22 +37,22 @@ func (vw *View) WhyFor(id rota.JobID, most int, rd *access.Reader) (x rota.Expla
 		vw.whyBlocked(&x, f, v, rd)
 		return x, true
 	}
-	x.State = j.state
-	x.UniqueHolder = vw.m.uniques.holder(j.history().unique, j.spec.Queue)
-	switch j.state {
+	x.State = j.State
+	x.UniqueHolder = vw.m.uniques.holder(j.History().Unique, j.Spec.Queue)
+	switch j.State {
 	case rota.JobQueued:
 		vw.whyQueued(&x, j, most, rd)
 	case rota.JobDelayed:
 		vw.whyDelayed(&x, j, rd)
 	case rota.JobBlocked:
 		detail := "it follows the job that holds its unique key"
-		if h := vw.m.jobs.get(x.UniqueHolder); h != nil && rd.Reads(h.spec.Tenant, h.spec.Queue) {
-			detail = fmt.Sprintf("it follows job %s (%s), which holds its unique key", h.spec.ID, h.state)
+		if h := vw.m.JobTable.Get(x.UniqueHolder); h != nil && rd.Reads(h.Spec.Tenant, h.Spec.Queue) {
+			detail = fmt.Sprintf("it follows job %s (%s), which holds its unique key", h.Spec.ID, h.State)
 		}
 		x.Reasons = append(x.Reasons, rota.Why{Reason: "WAITING_FOR_HOLDER", Detail: detail})
 		x.WouldRun = append(x.WouldRun, "that job ends")
 	case rota.JobAssigned, rota.JobRunning:
-		l := vw.m.leasing.leases.get(string(j.lease[:]))
+		l := vw.m.leasing.leases.Get(string(j.Lease[:]))
 		x.Decision = &rota.PlacedDecision{Decision: l.Decision, Worker: l.Worker, Attempt: l.Attempt}
 	}
 	for _, w := range x.Reasons {
@@ -67,26 +68,26 @@ const parentsShown = 10
 
 // whyBlocked tells which parents a node waits for, or what becomes of it where it
 // waits for none any more. It names those that somebody may read.
-func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow, rd *access.Reader) {
+func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *state.VertexRow, rd *access.Reader) {
 	x.State = rota.JobBlocked
 	var names []string
 	left := 0
 	sources := f.sources(v)
 	for _, p := range sources {
 		parent := f.rows[p]
-		if parent.state == rota.NodeState(rota.JobCompleted) || v.run != rota.RunOnSuccess && parent.over() {
+		if parent.State == rota.NodeState(rota.JobCompleted) || v.Run != rota.RunOnSuccess && parent.Over() {
 			continue
 		}
-		if left++; len(names) < parentsShown && rd.Reads(parent.spec.Tenant, parent.spec.Queue) {
-			st := parent.state
-			if st == vertexLive {
-				st = rota.NodeState(vw.JobState(parent.spec.ID))
+		if left++; len(names) < parentsShown && rd.Reads(parent.Spec.Tenant, parent.Spec.Queue) {
+			st := parent.State
+			if st == state.VertexLive {
+				st = rota.NodeState(vw.JobState(parent.Spec.ID))
 			}
-			names = append(names, fmt.Sprintf("%s (%s)", vertexName(parent), st))
+			names = append(names, fmt.Sprintf("%s (%s)", state.VertexName(parent), st))
 		}
 	}
 	until, ended := "complete", "completed"
-	if v.run != rota.RunOnSuccess {
+	if v.Run != rota.RunOnSuccess {
 		until, ended = "end", "ended"
 	}
 	w := rota.Why{Reason: "WAITING_FOR_PARENTS", Detail: "its parent has not " + ended}
@@ -99,12 +100,12 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow, rd *acces
 			w.Detail += fmt.Sprintf(" and %d more", more)
 		}
 	}
-	switch r := vw.m.flows.workflows.get(f.id); {
-	case v.waits():
-		whyGate(x, f, v, vw.m.head.now())
+	switch r := vw.m.flows.workflows.Get(f.id); {
+	case v.Waits():
+		whyGate(x, f, v, vw.m.Header.Now())
 		return
-	case r.ending != rota.WorkflowNone && !v.outlives(r.ending):
-		w.Detail = fmt.Sprintf("workflow %s ends as %s: the node is cancelled with the next entries", f.id, r.ending)
+	case r.Ending != rota.WorkflowNone && !v.Outlives(r.Ending):
+		w.Detail = fmt.Sprintf("workflow %s ends as %s: the node is cancelled with the next entries", f.id, r.Ending)
 	case left == 0:
 		w.Detail = "its parents have " + ended + ": it is released with the next entries"
 		x.WouldRun = append(x.WouldRun, "the next entry of the log applies")
@@ -115,35 +116,35 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow, rd *acces
 }
 
 // whyGate tells what a gate waits for.
-func whyGate(x *rota.Explanation, f *flow, v *vertexRow, now rota.Moment) {
+func whyGate(x *rota.Explanation, f *flow, v *state.VertexRow, now rota.Moment) {
 	w := rota.Why{Reason: "WAITING_FOR_SIGNAL", Detail: fmt.Sprintf("its parents have completed; it waits for a signal for %d ms now",
-		now.Date-v.gate.since.Date)}
-	switch due := v.gate.due; {
+		now.Date-v.Gate.Since.Date)}
+	switch due := v.Gate.Due; {
 	case due == 0:
-	case v.gate.terms.OnTimeout == rota.GateCompletes:
+	case v.Gate.Terms.OnTimeout == rota.GateCompletes:
 		w.Detail += fmt.Sprintf(", and completes on %s without one", due)
 	default:
 		w.Detail += fmt.Sprintf(", and expires on %s without one", due)
 	}
-	x.WouldRun = append(x.WouldRun, fmt.Sprintf("it is signalled (rota workflow signal %s %s)", f.id, vertexName(v)))
+	x.WouldRun = append(x.WouldRun, fmt.Sprintf("it is signalled (rota workflow signal %s %s)", f.id, state.VertexName(v)))
 	x.Reasons = append(x.Reasons, w)
 }
 
-func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.Reader) {
+func (vw *View) whyQueued(x *rota.Explanation, j *state.JobRow, most int, rd *access.Reader) {
 	names := rd.Has(rota.RightStatus, access.Everything, access.Everything)
-	pending := vw.m.placement.registry.queues[j.spec.Queue].pending
-	if rd.Reads(access.Everything, j.spec.Queue) {
-		x.Before = pending.Before(j.item)
+	pending := vw.m.placement.registry.queues[j.Spec.Queue].pending
+	if rd.Reads(access.Everything, j.Spec.Queue) {
+		x.Before = pending.Before(j.Item)
 		// It may go by what jobs of the type did, whose ever they were.
-		score := rota.Score(sched.ScoreOf(vw.m.placement.lot(j.spec.Queue), j.item, vw.m.head.clock))
+		score := rota.Score(sched.ScoreOf(vw.m.placement.lot(j.Spec.Queue), j.Item, vw.m.Header.Clock))
 		x.Score = &score
 	} else {
-		x.Before = pending.BeforeOf(j.item, func(t rota.TenantID) bool { return rd.Reads(t, j.spec.Queue) })
+		x.Before = pending.BeforeOf(j.Item, func(t rota.TenantID) bool { return rd.Reads(t, j.Spec.Queue) })
 	}
 	x.Rank = x.Before
 	blocked, fit := whyNot(vw, x, j, rd)
-	backfills := vw.m.queues.get(j.spec.Queue).policy.Backfill != rota.BackfillFree
-	if !backfills || vw.m.placement.holds.get(j.spec.ID) != nil {
+	backfills := vw.m.QueueTable.Get(j.Spec.Queue).Policy.Backfill != rota.BackfillFree
+	if !backfills || vw.m.placement.holds.Get(j.Spec.ID) != nil {
 		vw.whyHold(x, j, blocked, fit, names)
 	}
 	if blocked || fit == 0 && !backfills {
@@ -152,7 +153,7 @@ func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.R
 	rounds, draft := vw.decide(most, "", nil)
 	for _, r := range rounds {
 		for _, p := range r.GetPairs() {
-			if p.GetJob() == string(j.spec.ID) {
+			if p.GetJob() == string(j.Spec.ID) {
 				text := "the next round applies"
 				if names {
 					text += fmt.Sprintf(": it goes to worker %s", p.GetWorker())
@@ -174,9 +175,9 @@ func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.R
 
 // whyNot adds the reasons for which a job that is QUEUED is not placed: those of its own, by which it
 // is blocked, and those of the workers, of which fit have room for it.
-func whyNot(vw *View, x *rota.Explanation, j *jobRow, rd *access.Reader) (blocked bool, fit int64) {
+func whyNot(vw *View, x *rota.Explanation, j *state.JobRow, rd *access.Reader) (blocked bool, fit int64) {
 	names := rd.Has(rota.RightStatus, access.Everything, access.Everything)
-	q := vw.m.queues.get(j.spec.Queue)
+	q := vw.m.QueueTable.Get(j.Spec.Queue)
 	vw.m.admission.obstacles(j, q, false, func(reason, detail string) bool {
 		x.Reasons = append(x.Reasons, rota.Why{Reason: reason, Detail: detail})
 		return true
@@ -184,7 +185,7 @@ func whyNot(vw *View, x *rota.Explanation, j *jobRow, rd *access.Reader) (blocke
 	blocked = len(x.Reasons) > 0
 	vw.whyKeysLinger(x, j, rd)
 	elsewhere, all := int64(0), int64(0)
-	for _, n := range vw.m.placement.registry.supply.Faults(j.ask()) {
+	for _, n := range vw.m.placement.registry.supply.Faults(j.Ask()) {
 		all += n.Workers
 		switch n.Why {
 		case sched.Fit:
@@ -212,7 +213,7 @@ func whyNot(vw *View, x *rota.Explanation, j *jobRow, rd *access.Reader) (blocke
 		x.Reasons = append(x.Reasons, rota.Why{Reason: "NO_WORKER_REGISTERED", Detail: "no worker is there, for any queue"})
 	case elsewhere == all:
 		x.Reasons = append(x.Reasons, rota.Why{Reason: "NO_WORKER_REGISTERED",
-			Detail: fmt.Sprintf("no worker serves queue %s; %d serve other queues", q.name, elsewhere)})
+			Detail: fmt.Sprintf("no worker serves queue %s; %d serve other queues", q.Name, elsewhere)})
 	}
 	return blocked, fit
 }
@@ -230,19 +231,19 @@ func busy(why sched.Unfit) bool {
 const holdsShown = 3
 
 // whyHeld counts the workers that are kept for other jobs, and names those (SPEC §7.8).
-func (vw *View) whyHeld(x *rota.Explanation, j *jobRow, rd *access.Reader) {
+func (vw *View) whyHeld(x *rota.Explanation, j *state.JobRow, rd *access.Reader) {
 	var names []string
 	var held []rota.WorkerID
-	vw.m.placement.holds.scan(func(id rota.JobID, h *holdRow) bool {
-		_, first := vw.m.placement.registry.supply.Fits(j.ask(), h.worker)
-		if id == j.spec.ID || first == sched.NotServingTheQueue || first == sched.NotThePinnedWorker || first == sched.TypeNotHandled || first == sched.TenantNotGranted {
+	vw.m.placement.holds.Scan(func(id rota.JobID, h *state.HoldRow) bool {
+		_, first := vw.m.placement.registry.supply.Fits(j.Ask(), h.Worker)
+		if id == j.Spec.ID || first == sched.NotServingTheQueue || first == sched.NotThePinnedWorker || first == sched.TypeNotHandled || first == sched.TenantNotGranted {
 			return true
 		}
-		if held = append(held, h.worker); len(held) <= holdsShown {
+		if held = append(held, h.Worker); len(held) <= holdsShown {
 			if tenant, queue, _ := vw.PlaceOfJob(id); rd.Reads(tenant, queue) {
-				names = append(names, fmt.Sprintf("worker %s is kept for job %s", h.worker, id))
+				names = append(names, fmt.Sprintf("worker %s is kept for job %s", h.Worker, id))
 			} else {
-				names = append(names, fmt.Sprintf("worker %s is kept for another job", h.worker))
+				names = append(names, fmt.Sprintf("worker %s is kept for another job", h.Worker))
 			}
 		}
 		return true
@@ -263,24 +264,24 @@ func (vw *View) whyHeld(x *rota.Explanation, j *jobRow, rd *access.Reader) {
 
 // whyHold says of a job that lacks only room that a worker is kept for it, or when
 // one will be (SPEC §7.8).
-func (vw *View) whyHold(x *rota.Explanation, j *jobRow, blocked bool, fit int64, names bool) {
+func (vw *View) whyHold(x *rota.Explanation, j *state.JobRow, blocked bool, fit int64, names bool) {
 	supply := vw.m.placement.registry.supply
-	due, most := j.queuedAt+rota.Clock(vw.m.queues.get(j.spec.Queue).policy.HoldAfterMs), supply.HoldsMost()
-	h := vw.m.placement.holds.get(j.spec.ID)
+	due, most := j.QueuedAt+rota.Clock(vw.m.QueueTable.Get(j.Spec.Queue).Policy.HoldAfterMs), supply.HoldsMost()
+	h := vw.m.placement.holds.Get(j.Spec.ID)
 	text := ""
 	switch {
 	case h != nil && !names:
-		text = fmt.Sprintf("a worker, kept for this job for %d ms now, has room", vw.m.head.clock-h.since)
+		text = fmt.Sprintf("a worker, kept for this job for %d ms now, has room", vw.m.Header.Clock-h.Since)
 	case h != nil:
-		text = fmt.Sprintf("worker %s, kept for this job for %d ms now, has room", h.worker, vw.m.head.clock-h.since)
-	case blocked || fit > 0 || supply.Keepable(j.ask(), true) == 0:
+		text = fmt.Sprintf("worker %s, kept for this job for %d ms now, has room", h.Worker, vw.m.Header.Clock-h.Since)
+	case blocked || fit > 0 || supply.Keepable(j.Ask(), true) == 0:
 		return
-	case due > vw.m.head.clock:
+	case due > vw.m.Header.Clock:
 		text = fmt.Sprintf("a worker that is kept for it has room: one is from %s on, in %d ms (hold_after), if fewer than %d are "+
-			"kept for other jobs by then", vw.m.head.now().At(due).Date, due-vw.m.head.clock, most)
+			"kept for other jobs by then", vw.m.Header.Now().At(due).Date, due-vw.m.Header.Clock, most)
 	case vw.m.placement.boundHolds() >= most:
 		text = fmt.Sprintf("a worker that is kept for it has room: one is as soon as fewer than %d are kept for other jobs", most)
-	case supply.Keepable(j.ask(), false) == 0:
+	case supply.Keepable(j.Ask(), false) == 0:
 		text = "a worker that is kept for it has room: one is as soon as one that fits is kept for no other job"
 	default:
 		text = "a worker that is kept for it has room: one is from the next round on, unless older jobs come first"
@@ -289,18 +290,18 @@ func (vw *View) whyHold(x *rota.Explanation, j *jobRow, blocked bool, fit int64,
 }
 
 // whyPlanned says of a job of a queue that backfills conservatively where room is kept for it, and which it would delay (SPEC §26.3).
-func whyPlanned(vw *View, x *rota.Explanation, j *jobRow, draft *sched.Draft, rd *access.Reader) bool {
-	q := vw.m.queues.get(j.spec.Queue)
-	if q.policy.Backfill != rota.BackfillConservative {
+func whyPlanned(vw *View, x *rota.Explanation, j *state.JobRow, draft *sched.Draft, rd *access.Reader) bool {
+	q := vw.m.QueueTable.Get(j.Spec.Queue)
+	if q.Policy.Backfill != rota.BackfillConservative {
 		return false
 	}
-	f := draft.Foretell(vw.m.placement.lot(q.name), j.item, vw.m.head.clock)
+	f := draft.Foretell(vw.m.placement.lot(q.Name), j.Item, vw.m.Header.Clock)
 	if f.Deep {
 		x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: fmt.Sprintf(
-			"room is kept for %d jobs behind the first one, this one is beyond them, and nothing beyond them starts (backfill_depth)", q.policy.BackfillDepth)})
+			"room is kept for %d jobs behind the first one, this one is beyond them, and nothing beyond them starts (backfill_depth)", q.Policy.BackfillDepth)})
 		return true
 	}
-	if !f.Planned || len(f.Bars) == 0 && f.Kept.Until == vw.m.head.clock {
+	if !f.Planned || len(f.Bars) == 0 && f.Kept.Until == vw.m.Header.Clock {
 		return false
 	}
 	names := rd.Has(rota.RightStatus, access.Everything, access.Everything)
@@ -312,9 +313,9 @@ func whyPlanned(vw *View, x *rota.Explanation, j *jobRow, draft *sched.Draft, rd
 }
 
 // whyFirst says of a job for which room is kept where and from when on there should be some (SPEC §26.3).
-func whyFirst(vw *View, x *rota.Explanation, j *jobRow, kept []sched.Reservation, names bool) bool {
+func whyFirst(vw *View, x *rota.Explanation, j *state.JobRow, kept []sched.Reservation, names bool) bool {
 	for _, r := range kept {
-		if r.Item != j.item {
+		if r.Item != j.Item {
 			continue
 		}
 		worker := "a worker"
@@ -322,25 +323,25 @@ func whyFirst(vw *View, x *rota.Explanation, j *jobRow, kept []sched.Reservation
 			worker = fmt.Sprintf("worker %s", r.Worker)
 		}
 		x.WouldRun = append(x.WouldRun, fmt.Sprintf("%s has room, which is kept for this job: from %s on, in %d ms, by the estimates of what "+
-			"runs there", worker, vw.m.head.now().At(r.Until).Date, r.Until-vw.m.head.clock))
+			"runs there", worker, vw.m.Header.Now().At(r.Until).Date, r.Until-vw.m.Header.Clock))
 		return true
 	}
 	return false
 }
 
 // whyBehind tells why a job that some workers have room for may not overtake the first of a queue.
-func whyBehind(vw *View, x *rota.Explanation, j *jobRow, draft *sched.Draft, rd *access.Reader) bool {
-	q := vw.m.queues.get(j.spec.Queue)
-	p := &q.policy
-	bars := draft.Bars(vw.m.placement.lot(q.name), j.item, vw.m.head.clock)
-	others := slices.ContainsFunc(bars, func(r sched.Reservation) bool { return r.Queue != q.name })
+func whyBehind(vw *View, x *rota.Explanation, j *state.JobRow, draft *sched.Draft, rd *access.Reader) bool {
+	q := vw.m.QueueTable.Get(j.Spec.Queue)
+	p := &q.Policy
+	bars := draft.Bars(vw.m.placement.lot(q.Name), j.Item, vw.m.Header.Clock)
+	others := slices.ContainsFunc(bars, func(r sched.Reservation) bool { return r.Queue != q.Name })
 	switch {
 	case len(bars) > 0 && (others || p.Backfill != rota.BackfillNone):
 		x.Reasons = append(x.Reasons, whyBarredBy(vw, j, q, bars, rd))
 	case p.Backfill == rota.BackfillNone:
 		x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: fmt.Sprintf(
-			"backfill=none: nothing of queue %s starts before the first that it has no room for", q.name)})
-	case draft.Deep(q.name):
+			"backfill=none: nothing of queue %s starts before the first that it has no room for", q.Name)})
+	case draft.Deep(q.Name):
 		x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: fmt.Sprintf(
 			"more than %d jobs before it could overtake the first one, and backfilling looks at no more of them (backfill_depth)", p.BackfillDepth)})
 	default:
@@ -350,8 +351,8 @@ func whyBehind(vw *View, x *rota.Explanation, j *jobRow, draft *sched.Draft, rd 
 }
 
 // whyBarredBy names the workers that have room for a job and keep it for others.
-func whyBarredBy(vw *View, j *jobRow, q *queueRow, bars []sched.Reservation, rd *access.Reader) rota.Why {
-	now := vw.m.head.now()
+func whyBarredBy(vw *View, j *state.JobRow, q *state.QueueRow, bars []sched.Reservation, rd *access.Reader) rota.Why {
+	now := vw.m.Header.Now()
 	w := rota.Why{Reason: sched.HeldForAnotherJob.String(), Workers: int64(len(bars))}
 	if !rd.Has(rota.RightStatus, access.Everything, access.Everything) {
 		w.Workers = 0
@@ -371,7 +372,7 @@ func whyBarredBy(vw *View, j *jobRow, q *queueRow, bars []sched.Reservation, rd 
 		}
 		texts = append(texts, fmt.Sprintf("worker %s is kept for %s from %s on", r.Worker, first, now.At(r.Until).Date))
 	}
-	end := now.At(now.Clock + rota.Clock(q.estimate(j)))
+	end := now.At(now.Clock + rota.Clock(q.Estimate(j)))
 	w.Detail = fmt.Sprintf("%s: this one should run until %s (its estimate), and takes more than is left beside", strings.Join(texts, ", "), end.Date)
 	return w
 }
@@ -381,14 +382,14 @@ const barsShown = 3
 
 // whyBarred names the workers of a queue that a type is barred from, those that are
 // free of it soonest first, each with cause and end (SPEC §16.1).
-func (vw *View) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*workerRow) []rota.TypeUntil) string {
+func (vw *View) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*state.WorkerRow) []rota.TypeUntil) string {
 	type barred struct {
-		worker *workerRow
+		worker *state.WorkerRow
 		rota.TypeUntil
 	}
 	var all []barred
-	vw.m.fleet.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
-		if slices.Contains(w.spec.Queues, queue) && w.status != rota.WorkerRetired {
+	vw.m.fleet.workers.Scan(func(_ rota.WorkerID, w *state.WorkerRow) bool {
+		if slices.Contains(w.Spec.Queues, queue) && w.Status != rota.WorkerRetired {
 			for _, t := range list(w) {
 				if t.Type == typ {
 					all = append(all, barred{w, t})
@@ -401,10 +402,10 @@ func (vw *View) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*wor
 	var names []string
 	for _, b := range all[:min(len(all), barsShown)] {
 		cause := b.Cause.String()
-		if at := slices.IndexFunc(b.worker.failing, func(s streak) bool { return s.typ == typ }); at >= 0 && b.Cause == rota.ReasonProviderFail {
-			cause += fmt.Sprintf(", %d in a row", b.worker.failing[at].n)
+		if at := slices.IndexFunc(b.worker.Failing, func(s state.Streak) bool { return s.Typ == typ }); at >= 0 && b.Cause == rota.ReasonProviderFail {
+			cause += fmt.Sprintf(", %d in a row", b.worker.Failing[at].N)
 		}
-		names = append(names, fmt.Sprintf("worker %s until %s (%s)", b.worker.spec.ID, vw.m.head.now().At(b.Until.Clock).Date, cause))
+		names = append(names, fmt.Sprintf("worker %s until %s (%s)", b.worker.Spec.ID, vw.m.Header.Now().At(b.Until.Clock).Date, cause))
 	}
 	if more := len(all) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more workers", more))
@@ -419,7 +420,7 @@ const statusesShown = 3
 func (vw *View) statuses(n sched.UnfitWorkers) string {
 	var names []string
 	for _, id := range n.IDs[:min(len(n.IDs), statusesShown)] {
-		names = append(names, fmt.Sprintf("worker %s is %s", id, vw.m.fleet.workers.get(id).status))
+		names = append(names, fmt.Sprintf("worker %s is %s", id, vw.m.fleet.workers.Get(id).Status))
 	}
 	if more := n.Workers - int64(len(names)); more > 0 {
 		names = append(names, fmt.Sprintf("%d more are not ACTIVE", more))
@@ -428,15 +429,15 @@ func (vw *View) statuses(n sched.UnfitWorkers) string {
 }
 
 // ruleDetail says which value of the job meets which rule.
-func (vw *View) ruleDetail(j *jobRow, n sched.UnfitWorkers) string {
-	s, p := j.spec, &vw.m.queues.get(j.spec.Queue).policy
+func (vw *View) ruleDetail(j *state.JobRow, n sched.UnfitWorkers) string {
+	s, p := j.Spec, &vw.m.QueueTable.Get(j.Spec.Queue).Policy
 	switch n.Why {
 	case sched.NotActive:
 		return vw.statuses(n)
 	case sched.NoSlotOffered:
 		return "the worker offers no slot now: it polls over HTTP, and no poll of it waits"
 	case sched.RunsAlone:
-		if j.isolated() {
+		if j.Isolated() {
 			return lossesText(j)
 		}
 		return "another job runs there alone, as workers were lost while they ran it"
@@ -465,9 +466,9 @@ func (vw *View) ruleDetail(j *jobRow, n sched.UnfitWorkers) string {
 	case sched.UnitsExhausted:
 		return fmt.Sprintf("takes %d of units_per_period %d", max(s.Units, 1), p.UnitsPerPeriod)
 	case sched.TypeDenylisted:
-		return vw.whyBarred(s.Type, s.Queue, func(w *workerRow) []rota.TypeUntil { return w.denied })
+		return vw.whyBarred(s.Type, s.Queue, func(w *state.WorkerRow) []rota.TypeUntil { return w.Denied })
 	case sched.CoolingDown:
-		return vw.whyBarred(s.Type, s.Queue, func(w *workerRow) []rota.TypeUntil { return w.cooling })
+		return vw.whyBarred(s.Type, s.Queue, func(w *state.WorkerRow) []rota.TypeUntil { return w.Cooling })
 	}
 	return ""
 }
@@ -532,24 +533,24 @@ var remedies = map[string]string{
 }
 
 // remedy says what would end a reason, "" where nothing simple does.
-func (vw *View) remedy(j *jobRow, w rota.Why) string {
-	pinned := vw.m.fleet.workers.get(j.spec.Worker)
-	absent := j.spec.Worker != "" && (pinned == nil || pinned.status == rota.WorkerRetired)
+func (vw *View) remedy(j *state.JobRow, w rota.Why) string {
+	pinned := vw.m.fleet.workers.Get(j.Spec.Worker)
+	absent := j.Spec.Worker != "" && (pinned == nil || pinned.Status == rota.WorkerRetired)
 	switch none := w.Reason == "NO_WORKER_REGISTERED"; {
 	case absent && (none || w.Reason == "NOT_THE_PINNED_WORKER"):
-		return fmt.Sprintf("worker %s, to which it is pinned, registers (rota worker run --id %s --queues %s)", j.spec.Worker,
-			j.spec.Worker, j.spec.Queue)
+		return fmt.Sprintf("worker %s, to which it is pinned, registers (rota worker run --id %s --queues %s)", j.Spec.Worker,
+			j.Spec.Worker, j.Spec.Queue)
 	case none:
-		return fmt.Sprintf("a worker that serves its queue registers (rota worker run --queues %s)", j.spec.Queue)
+		return fmt.Sprintf("a worker that serves its queue registers (rota worker run --queues %s)", j.Spec.Queue)
 	}
-	never := vw.m.placement.registry.supply.EverFits(j.ask()) == 0
+	never := vw.m.placement.registry.supply.EverFits(j.Ask()) == 0
 	switch {
 	case never && w.Reason == "CPU_FULL":
-		return fmt.Sprintf("a worker that fits otherwise registers with %d millicores or more", j.spec.CPUMilli)
+		return fmt.Sprintf("a worker that fits otherwise registers with %d millicores or more", j.Spec.CPUMilli)
 	case never && w.Reason == "MEMORY_FULL":
-		return fmt.Sprintf("a worker that fits otherwise registers with %d bytes of memory or more", j.spec.MemoryBytes)
+		return fmt.Sprintf("a worker that fits otherwise registers with %d bytes of memory or more", j.Spec.MemoryBytes)
 	case never && w.Reason == "IO_FULL":
-		return fmt.Sprintf("a worker that fits otherwise registers with %d bytes of I/O a second or more", j.spec.IOBytesPerS)
+		return fmt.Sprintf("a worker that fits otherwise registers with %d bytes of I/O a second or more", j.Spec.IOBytesPerS)
 	}
 	return remedies[w.Reason]
 }

@@ -4,52 +4,53 @@ import (
 	"fmt"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 )
 
-func (vw *View) whyDelayed(x *rota.Explanation, j *jobRow, rd *access.Reader) {
-	w := rota.Why{Reason: "NOT_YET_DUE", Detail: dueText(vw.m.head.now(), j.due)}
-	if l := vw.m.leasing.bar(j); j.ready != 0 && l != nil {
+func (vw *View) whyDelayed(x *rota.Explanation, j *state.JobRow, rd *access.Reader) {
+	w := rota.Why{Reason: "NOT_YET_DUE", Detail: dueText(vw.m.Header.Now(), j.Due)}
+	if l := vw.m.leasing.bar(j); j.Ready != 0 && l != nil {
 		x.Reasons = append(x.Reasons, vw.whyLingers(l, 0, "", rd))
-		if j.ready <= vw.m.head.clock {
+		if j.Ready <= vw.m.Header.Clock {
 			return
 		}
-		w.Detail = dueText(vw.m.head.now(), j.ready)
+		w.Detail = dueText(vw.m.Header.Now(), j.Ready)
 	}
 	switch {
-	case j.dueDate != 0:
-		w.Detail = fmt.Sprintf("not before %s, in %d ms", j.dueDate, j.dueDate-vw.m.head.date())
-	case j.revived() || vw.m.flows.unheard(j):
+	case j.DueDate != 0:
+		w.Detail = fmt.Sprintf("not before %s, in %d ms", j.DueDate, j.DueDate-vw.m.Header.Date())
+	case j.Revived() || vw.m.flows.unheard(j):
 		w.Detail = "the worker of its cancelled lease may not have heard of it; " + w.Detail
-	case j.lastReason == rota.ReasonSnoozed:
+	case j.LastReason == rota.ReasonSnoozed:
 		w.Reason = "SNOOZED"
-		w.Detail = fmt.Sprintf("try %d was put off by its handler %d times; %s", j.attempt+1, j.snoozes, w.Detail)
-	case j.lastReason == rota.ReasonWorkerLost:
+		w.Detail = fmt.Sprintf("try %d was put off by its handler %d times; %s", j.Attempt+1, j.Snoozes, w.Detail)
+	case j.LastReason == rota.ReasonWorkerLost:
 		w.Reason = "BACKING_OFF"
 		w.Detail = fmt.Sprintf("%s; %s", lossesText(j), w.Detail)
-	case j.declines > 0:
+	case j.Declines > 0:
 		w.Reason = "BACKING_OFF"
-		w.Detail = fmt.Sprintf("try %d was declined %d times; %s", j.attempt+1, j.declines, w.Detail)
-	case j.attempt > 0:
+		w.Detail = fmt.Sprintf("try %d was declined %d times; %s", j.Attempt+1, j.Declines, w.Detail)
+	case j.Attempt > 0:
 		w.Reason = "BACKING_OFF"
-		w.Detail = fmt.Sprintf("try %d ended with %s; %s", j.attempt, j.lastReason, w.Detail)
+		w.Detail = fmt.Sprintf("try %d ended with %s; %s", j.Attempt, j.LastReason, w.Detail)
 	}
 	x.Reasons = append(x.Reasons, w)
 }
 
 // whyLingers says of which worker it is not known yet that it has stopped, as it has a lease that has outlived its job: so a
 // job waits, for a key's slot where one is named, which others such leases take too.
-func (vw *View) whyLingers(l *leaseRow, others int, key string, rd *access.Reader) rota.Why {
+func (vw *View) whyLingers(l *state.LeaseRow, others int, key string, rd *access.Reader) rota.Why {
 	worker, job := "a worker", "another job"
 	w := rota.Why{Reason: "WORKER_NOT_STOPPED", Workers: 1}
 	if rd.Has(rota.RightStatus, access.Everything, access.Everything) {
 		worker, w.WorkerIDs = fmt.Sprintf("worker %s", l.Worker), []rota.WorkerID{l.Worker}
 	}
-	if rd.Reads(l.tenant, l.queue) {
+	if rd.Reads(l.Tenant, l.Queue) {
 		job = fmt.Sprintf("job %s", l.Job)
 	}
 	w.Detail = fmt.Sprintf("%s has not confirmed that it stopped work on %s, which ended (%s): its lease ends at %s at the latest, in %d ms", worker, job,
-		l.Revoked, vw.m.head.now().At(l.due).Date, max(0, l.due-vw.m.head.clock))
+		l.Revoked, vw.m.Header.Now().At(l.Due).Date, max(0, l.Due-vw.m.Header.Clock))
 	if key != "" {
 		w.Detail = fmt.Sprintf("a slot of key %s: %s", key, w.Detail)
 	}
@@ -60,15 +61,15 @@ func (vw *View) whyLingers(l *leaseRow, others int, key string, rd *access.Reade
 }
 
 // whyKeysLinger tells which slots of full keys leases take whose jobs have ended.
-func (vw *View) whyKeysLinger(x *rota.Explanation, j *jobRow, rd *access.Reader) {
+func (vw *View) whyKeysLinger(x *rota.Explanation, j *state.JobRow, rd *access.Reader) {
 	kr := &vw.m.keyring
-	for _, h := range kr.of(&j.spec.JobSpec, nil) {
-		c := kr.counts.get(h.count)
-		if !c.full {
+	for _, h := range kr.of(&j.Spec.JobSpec, nil) {
+		c := kr.counts.Get(h.count)
+		if !c.Full {
 			continue
 		}
 		if l, n := kr.lingering(h.count); n > 0 {
-			x.Reasons = append(x.Reasons, vw.whyLingers(l, n-1, c.text, rd))
+			x.Reasons = append(x.Reasons, vw.whyLingers(l, n-1, c.Text, rd))
 		}
 	}
 }
@@ -82,13 +83,13 @@ func dueText(now rota.Moment, c rota.Clock) string {
 }
 
 // lossesText says what lost workers mean for a job.
-func lossesText(j *jobRow) string {
-	n := len(j.history().losses)
+func lossesText(j *state.JobRow) string {
+	n := len(j.History().Losses)
 	text := "its worker was lost while it ran"
 	if n > 1 {
 		text = fmt.Sprintf("%d workers were lost while they ran it", n)
 	}
-	if j.isolated() {
+	if j.Isolated() {
 		text += ": it runs alone on a worker, to tell whether it is the cause"
 	}
 	return text

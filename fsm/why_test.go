@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 )
 
@@ -171,7 +172,7 @@ func TestWhyNoHold(t *testing.T) {
 		}
 		b.match()
 	}
-	if b.placement.holds.len() != 0 {
+	if b.placement.holds.Len() != 0 {
 		t.Fatal("a worker without units is kept")
 	}
 }
@@ -201,7 +202,7 @@ func TestWhyHold(t *testing.T) {
 		}
 	}
 	b.pass(10_000)
-	says("wide", "CPU_FULL:1", fmt.Sprintf("one is from %s on, in 20000 ms (hold_after), if fewer than 1 are kept", b.head.now().At(b.now+20_000).Date))
+	says("wide", "CPU_FULL:1", fmt.Sprintf("one is from %s on, in 20000 ms (hold_after), if fewer than 1 are kept", b.Header.Now().At(b.now+20_000).Date))
 	b.pass(20_000)
 	b.match()
 	says("wide", "CPU_FULL:1", "worker w, kept for this job for 0 ms now, has room")
@@ -260,8 +261,8 @@ func TestWhyRank(t *testing.T) {
 }
 
 func (b *bench) queuedJobs() (ids []rota.JobID) {
-	b.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		if j.state == rota.JobQueued {
+	b.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
+		if j.State == rota.JobQueued {
 			ids = append(ids, id)
 		}
 		return true
@@ -301,7 +302,7 @@ func TestReenact(t *testing.T) {
 func BenchmarkWhy(b *testing.B) {
 	m := fill(b, 1_000_000)
 	var last rota.JobID
-	m.jobs.scan(func(id rota.JobID, _ *jobRow) bool { last = id; return true })
+	m.JobTable.Scan(func(id rota.JobID, _ *state.JobRow) bool { last = id; return true })
 	for b.Loop() {
 		if _, ok := m.View.Why(last, 1_024); !ok {
 			b.Fatal("not live")

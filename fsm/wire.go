@@ -5,13 +5,14 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/internal/state"
 )
 
 // Machine is the replicated state and the rules that change it. It is a plain
 // value: its caller lets one Apply run at a time, and no read beside it.
 type Machine struct {
 	View
-	state
+	state.State
 	// Each part owns its tables and what it derives from them. Its struct lists the other parts that it uses.
 	fleet     fleet
 	leasing   leasing
@@ -36,7 +37,7 @@ type Machine struct {
 
 // lifecycle moves a job from admission to its end, for every verb.
 type lifecycle struct {
-	s         *state
+	s         *state.State
 	access    *authority
 	admission *admission
 	batches   *batches
@@ -59,72 +60,72 @@ func New() *Machine { return NewKnowing(entry.RulesVersion) }
 // bytes, which nothing compares. It decides as any other, and admits what bytes alone would refuse.
 func NewUnlogged() *Machine {
 	m := New()
-	m.ledger.unlogged = true
+	m.Ledger.Unlogged = true
 	return m
 }
 
 // NewKnowing is New for a binary that knows other rules: what tests of upgrades
 // start nodes with.
 func NewKnowing(version uint32) *Machine {
-	m := &Machine{state: state{knows: version}}
-	m.head.rules, m.head.settings = entry.FirstRules, rota.DefaultClusterSettings()
+	m := &Machine{State: state.State{Knows: version}}
+	m.Header.Rules, m.Header.Settings = entry.FirstRules, rota.DefaultClusterSettings()
 	m.View.m = m
 	m.wire()
-	l := &m.ledger
-	l.enc.said = new(saidPolicy)
-	m.jobs.init(tagJob, l)
-	m.queues.init(tagQueue, l)
-	m.nodes.init(tagNode, l)
-	m.backups.init(tagBackup, l)
-	m.tzdata.init(tagTZData, l)
-	m.fleet.workers.init(tagWorker, l)
-	m.leasing.leases.init(tagLease, l)
-	m.placement.holds.init(tagHold, l)
-	m.admission.tenants.init(tagTenant, l)
-	m.admission.limiters.init(tagLimiter, l)
-	m.admission.domains.init(tagDomain, l)
-	m.typeStats.types.init(tagType, l)
-	m.typeStats.estimates.init(tagEstimate, l)
+	l := &m.Ledger
+	l.Enc.Said = new(state.SaidPolicy)
+	m.JobTable.Init(state.TagJob, l)
+	m.QueueTable.Init(state.TagQueue, l)
+	m.NodeTable.Init(state.TagNode, l)
+	m.BackupTable.Init(state.TagBackup, l)
+	m.ZoneTable.Init(state.TagTZData, l)
+	m.fleet.workers.Init(state.TagWorker, l)
+	m.leasing.leases.Init(state.TagLease, l)
+	m.placement.holds.Init(state.TagHold, l)
+	m.admission.tenants.Init(state.TagTenant, l)
+	m.admission.limiters.Init(state.TagLimiter, l)
+	m.admission.domains.Init(state.TagDomain, l)
+	m.typeStats.types.Init(state.TagType, l)
+	m.typeStats.estimates.Init(state.TagEstimate, l)
 	m.typeStats.order = newEstimateOrder()
-	m.flows.workflows.init(tagWorkflow, l)
-	m.flows.vertices.init(tagVertex, l)
-	m.ended.deleted.init(tagDeleted, l)
-	m.access.roles.init(tagRole, l)
-	m.access.tokens.init(tagToken, l)
-	m.access.blocks.init(tagBlock, l)
-	m.access.issuers.init(tagIssuer, l)
-	m.access.spent.init(tagSpent, l)
-	m.uniques.rows.init(tagUnique, l)
-	m.uniques.merged.init(tagMerged, l)
-	m.keyring.rules.init(tagKeyRule, l)
-	m.keyring.counts.init(tagKeyCount, l)
-	m.schedules.rows.init(tagSchedule, l)
-	m.batches.rows.init(tagBatch, l)
-	m.hooks.rows.init(tagWebhook, l)
-	m.plans.rows.init(tagPlan, l)
-	m.ended.tombs.l = l
+	m.flows.workflows.Init(state.TagWorkflow, l)
+	m.flows.vertices.Init(state.TagVertex, l)
+	m.ended.deleted.Init(state.TagDeleted, l)
+	m.access.roles.Init(state.TagRole, l)
+	m.access.tokens.Init(state.TagToken, l)
+	m.access.blocks.Init(state.TagBlock, l)
+	m.access.issuers.Init(state.TagIssuer, l)
+	m.access.spent.Init(state.TagSpent, l)
+	m.uniques.rows.Init(state.TagUnique, l)
+	m.uniques.merged.Init(state.TagMerged, l)
+	m.keyring.rules.Init(state.TagKeyRule, l)
+	m.keyring.counts.Init(state.TagKeyCount, l)
+	m.schedules.rows.Init(state.TagSchedule, l)
+	m.batches.rows.Init(state.TagBatch, l)
+	m.hooks.rows.Init(state.TagWebhook, l)
+	m.plans.rows.Init(state.TagPlan, l)
+	m.ended.tombs.L = l
 	// The other tables change too rarely to matter. Where workers, queues or tenants are
 	// many, each entry changes others of them, so that nearly every operation would copy a row.
-	m.jobs.mutable, m.leasing.leases.mutable = true, true
-	m.fleet.workers.mutable, m.queues.mutable, m.admission.tenants.mutable = true, true, true
-	m.uniques.rows.mutable, m.keyring.counts.mutable = true, true
-	m.jobs.empty = m.emptyJob
-	m.queues.known, m.keyring.counts.known = make(map[rota.QueueName]*queueRow), make(map[string]*keyCountRow)
-	m.jobs.filed = func(j *jobRow) { m.numbers.Set(j.seq, j) }
-	m.jobs.left = func(j *jobRow) { m.numbers.Delete(j.seq) }
-	m.ended.tombs.order, m.ended.tombs.texts, m.ended.staged.loose = newTombOrder(), make(map[rota.QueueName]*entry.Texts), newLooseRecords()
+	m.JobTable.Mutable, m.leasing.leases.Mutable = true, true
+	m.fleet.workers.Mutable, m.QueueTable.Mutable, m.admission.tenants.Mutable = true, true, true
+	m.uniques.rows.Mutable, m.keyring.counts.Mutable = true, true
+	m.JobTable.Empty = m.emptyJob
+	m.QueueTable.Known, m.keyring.counts.Known = make(map[rota.QueueName]*state.QueueRow), make(map[string]*state.KeyCountRow)
+	m.JobTable.Filed = func(j *state.JobRow) { m.Numbers.Set(j.Seq, j) }
+	m.JobTable.Left = func(j *state.JobRow) { m.Numbers.Delete(j.Seq) }
+	m.ended.tombs.Order, m.ended.tombs.Texts, m.ended.staged.loose = state.NewTombOrder(), make(map[rota.QueueName]*entry.Texts), newLooseRecords()
 	m.keyring.reset()
 	m.leasing.outlived = newOutlived()
 	m.placement.registry.reset()
-	m.timers.reset()
+	m.Timers.Reset()
 	m.flows.flowIndex.reset()
 	return m
 }
 
 // wire gives each part the state and the other parts that it uses.
 func (m *Machine) wire() {
-	s := &m.state
-	m.journal.s = s
+	s := &m.State
+	m.Journal.S = s
 	m.lifecycle = lifecycle{s: s, access: &m.access, admission: &m.admission, batches: &m.batches,
 		ended: &m.ended, fleet: &m.fleet, flows: &m.flows, hooks: &m.hooks, keyring: &m.keyring,
 		leasing: &m.leasing, placement: &m.placement, schedules: &m.schedules, typeStats: &m.typeStats,
@@ -162,14 +163,14 @@ type View struct{ m *Machine }
 
 // JobState returns a job's state alone, JobNone where nothing is known.
 func (vw *View) JobState(id rota.JobID) rota.JobState {
-	if j := vw.m.jobs.get(id); j != nil {
-		return j.state
+	if j := vw.m.JobTable.Get(id); j != nil {
+		return j.State
 	}
 	if _, v := vw.m.flows.waitingNode(id); v != nil {
 		return rota.JobBlocked
 	}
-	if t := vw.m.ended.tombs.get(id); t != nil {
-		return t.state
+	if t := vw.m.ended.tombs.Get(id); t != nil {
+		return t.State
 	}
 	return rota.JobNone
 }
@@ -198,11 +199,11 @@ type share struct {
 
 // settleHeader puts the header's new hash in the place of its old one.
 func (m *Machine) settleHeader() {
-	m.head.index = m.at
-	if m.ledger.unlogged {
+	m.Header.Index = m.At
+	if m.Ledger.Unlogged {
 		return
 	}
-	m.ledger.sub(m.head.hash)
-	m.head.hash = hashRow(&m.ledger.enc, tagHeader, &m.head)
-	m.ledger.add(m.head.hash)
+	m.Ledger.Sub(m.Header.Hash)
+	m.Header.Hash = state.HashRow(&m.Ledger.Enc, state.TagHeader, &m.Header)
+	m.Ledger.Add(m.Header.Hash)
 }

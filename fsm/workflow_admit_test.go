@@ -245,7 +245,7 @@ func TestUploadLapses(t *testing.T) {
 	b.pass(1_000)
 	b.stands(d, "gone")
 	b.refuses(rota.KindNotFound, "workflow", d.commit())
-	if !b.View.AtRest() || b.flows.vertices.len() != 0 {
+	if !b.View.AtRest() || b.flows.vertices.Len() != 0 {
 		t.Fatal("something is left of it")
 	}
 	b.run(other)

@@ -59,7 +59,7 @@ func BenchmarkWorkflowRun(b *testing.B) {
 				return a
 			}
 			timed(d.commit())
-			for m.flows.workflows.get("wf").state == rota.WorkflowRunning {
+			for m.flows.workflows.Get("wf").State == rota.WorkflowRunning {
 				var ops []*fsmpb.Op
 				for _, r := range m.View.Decide(1000) {
 					ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}})

@@ -9,19 +9,20 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
 
 // growing looks at the children that a completion brings, and takes their classes; nil where it
 // brings none. It changes nothing else, and refuses all or nothing: the lease is open then.
-func (fs *flows) growing(l *leaseRow, op *fsmpb.LeaseOp) (*chunk, error) {
+func (fs *flows) growing(l *state.LeaseRow, op *fsmpb.LeaseOp) (*chunk, error) {
 	encoded := op.GetChildren()
 	if len(encoded) == 0 {
 		return nil, nil
 	}
-	j := fs.s.jobs.get(l.Job)
-	if j.workflow == "" {
+	j := fs.s.JobTable.Get(l.Job)
+	if j.Workflow == "" {
 		return nil, rota.Refusef(rota.KindInvalid, "children", "job %s is no node of a workflow: only such a one can have children", l.Job)
 	}
 	if n := len(encoded); n > limits.MaxChildrenBytes {
@@ -32,20 +33,20 @@ func (fs *flows) growing(l *leaseRow, op *fsmpb.LeaseOp) (*chunk, error) {
 	if err := proto.Unmarshal(encoded, &g); err != nil {
 		return nil, rota.Refusef(rota.KindInvalid, "children", "children cannot be read: an encoded Growth is wanted, as the client library makes it")
 	}
-	if needs := entry.GrowthNeeds(&g); needs > fs.s.head.rules {
-		return nil, rota.Refusef(rota.KindConflict, SubjectRules, "a child needs rules version %d, version %d is in force", needs, fs.s.head.rules)
+	if needs := entry.GrowthNeeds(&g); needs > fs.s.Header.Rules {
+		return nil, rota.Refusef(rota.KindConflict, SubjectRules, "a child needs rules version %d, version %d is in force", needs, fs.s.Header.Rules)
 	}
 	n := len(g.GetNodes())
 	if n == 0 || n > rota.MaxChildren {
 		return nil, rota.Refusef(rota.KindInvalid, "children", "children are %d: 1 to %d are wanted", n, rota.MaxChildren)
 	}
-	r, f := fs.workflows.get(j.workflow), fs.flowIndex.byID[j.workflow]
-	c := &chunk{fs: fs, r: r, f: f, names: make(map[string]bool, n), grower: f.rows[j.vertex], content: hashBytes(encoded)}
+	r, f := fs.workflows.Get(j.Workflow), fs.flowIndex.byID[j.Workflow]
+	c := &chunk{fs: fs, r: r, f: f, names: make(map[string]bool, n), grower: f.rows[j.Vertex], content: state.HashBytes(encoded)}
 	switch {
-	case r.ending != rota.WorkflowNone:
+	case r.Ending != rota.WorkflowNone:
 		return c, nil // it takes the completion, and no more nodes
-	case r.redo:
-		return nil, exhausted("children", "workflow %s is being retried: complete again in a moment", r.id)
+	case r.Redo:
+		return nil, exhausted("children", "workflow %s is being retried: complete again in a moment", r.Id)
 	}
 	for i, node := range g.GetNodes() {
 		if err := c.take(node); err != nil {
@@ -65,12 +66,12 @@ func (fs *flows) growing(l *leaseRow, op *fsmpb.LeaseOp) (*chunk, error) {
 func (c *chunk) mark(detached bool) {
 	inner := make(map[uint32]bool, len(c.rows))
 	for _, v := range c.rows {
-		for _, p := range v.parents {
+		for _, p := range v.Parents {
 			inner[p] = true
 		}
 	}
 	for _, v := range c.rows {
-		v.growth = &growth{by: c.grower.number + 1, joins: !detached && !inner[v.number]}
+		v.Growth = &state.Growth{By: c.grower.Number + 1, Joins: !detached && !inner[v.Number]}
 	}
 }
 
@@ -87,12 +88,12 @@ func (c *chunk) admitGrowth() error {
 		what            string
 		has, more, most int64
 	}{
-		{"nodes", int64(r.nodes), int64(len(c.rows)), rota.MaxWorkflowNodes},
-		{"edges", int64(r.edges), int64(c.edges), rota.MaxWorkflowEdges},
-		{"bytes", r.bytes, c.bytes, rota.MaxWorkflowBytes},
+		{"nodes", int64(r.Nodes), int64(len(c.rows)), rota.MaxWorkflowNodes},
+		{"edges", int64(r.Edges), int64(c.edges), rota.MaxWorkflowEdges},
+		{"bytes", r.Bytes, c.bytes, rota.MaxWorkflowBytes},
 	} {
 		if bound.has+bound.more > bound.most {
-			return rota.Refusef(rota.KindInvalid, "children", "workflow %s has %d %s, the children bring %d more: at most %d are taken", r.id,
+			return rota.Refusef(rota.KindInvalid, "children", "workflow %s has %d %s, the children bring %d more: at most %d are taken", r.Id,
 				bound.has, bound.what, bound.more, bound.most)
 		}
 	}
@@ -117,45 +118,45 @@ func (c *chunk) grow() {
 	}
 	fs, f := c.fs, c.f
 	fs.makeRoom(c.need())
-	v := fs.editVertex(f, c.grower.number)
-	its := growth{content: c.content}
-	if v.growth != nil {
-		its.by, its.joins = v.growth.by, v.growth.joins
+	v := fs.editVertex(f, c.grower.Number)
+	its := state.Growth{Content: c.content}
+	if v.Growth != nil {
+		its.By, its.Joins = v.Growth.By, v.Growth.Joins
 	}
-	v.growth = &its
+	v.Growth = &its
 	if len(c.rows) == 0 {
 		return
 	}
-	r := fs.workflows.edit(c.r.id)
+	r := fs.workflows.Edit(c.r.Id)
 	s := &fs.flowIndex
 	s.all.add(r, -1)
 	s.kept.add(r, -1)
 	for _, v := range c.rows {
-		fs.vertices.insert(v.key, v)
+		fs.vertices.Insert(v.Key, v)
 		f.append(v)
-		c.fs.s.queues.edit(v.spec.Queue).blocked++
+		c.fs.s.QueueTable.Edit(v.Spec.Queue).Blocked++
 	}
 	f.kinds = append(f.kinds, c.kinds...)
 	n := uint32(len(c.rows))
-	r.nodes, r.added, r.blocked = r.nodes+n, r.added+n, r.blocked+n
-	r.edges, r.linked = r.edges+c.edges, r.linked+c.edges
-	r.bytes += c.bytes
+	r.Nodes, r.Added, r.Blocked = r.Nodes+n, r.Added+n, r.Blocked+n
+	r.Edges, r.Linked = r.Edges+c.edges, r.Linked+c.edges
+	r.Bytes += c.bytes
 	s.all.add(r, 1)
 	s.kept.add(r, 1)
 	for _, v := range c.rows {
-		fs.addWork(f, r, v.number)
+		fs.addWork(f, r, v.Number)
 	}
-	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowGrown, Job: v.spec.ID, Node: vertexName(v), Payload: c.grownPayload()})
+	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowGrown, Job: v.Spec.ID, Node: state.VertexName(v), Payload: c.grownPayload()})
 }
 
 // grownPayload is the payload of workflowGrown.
 func (c *chunk) grownPayload() string {
-	b := strconv.AppendInt(append(c.fs.s.journal.scratch[:0], `{"children":`...), int64(len(c.rows)), 10)
+	b := strconv.AppendInt(append(c.fs.s.Journal.Scratch[:0], `{"children":`...), int64(len(c.rows)), 10)
 	last := c.rows[len(c.rows)-1] // it has no children: it joins unless none does
 	b = append(b, `,"detached":`...)
-	b = strconv.AppendBool(b, !last.joins())
-	c.fs.s.journal.scratch = append(b, '}')
-	return string(c.fs.s.journal.scratch)
+	b = strconv.AppendBool(b, !last.Joins())
+	c.fs.s.Journal.Scratch = append(b, '}')
+	return string(c.fs.s.Journal.Scratch)
 }
 
 // grewSo reports whether a node added as it completed what an operation brings. Of a workflow
@@ -167,10 +168,10 @@ func (fs *flows) grewSo(op *fsmpb.LeaseOp) bool {
 	}
 	var brings, brought rota.Digest
 	if b := op.GetChildren(); len(b) > 0 {
-		brings = hashBytes(b)
+		brings = state.HashBytes(b)
 	}
-	if v.growth != nil {
-		brought = v.growth.content
+	if v.Growth != nil {
+		brought = v.Growth.Content
 	}
 	return brings == brought
 }
@@ -187,13 +188,13 @@ func (fs *flows) signalWorkflow(op *fsmpb.SignalWorkflow) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	f := fs.flowIndex.byID[r.id]
+	f := fs.flowIndex.byID[r.Id]
 	number, known := f.byName[s.Node]
 	if !known {
-		return flowRefused(r, rota.Refusef(rota.KindNotFound, "node", "workflow %s has no node %.80q", r.id, s.Node))
+		return flowRefused(r, rota.Refusef(rota.KindNotFound, "node", "workflow %s has no node %.80q", r.Id, s.Node))
 	}
 	v := f.rows[number]
-	content := signalContent(&fs.s.ledger.enc, op.GetPayload(), op.GetRefuse())
+	content := state.SignalContent(&fs.s.Ledger.Enc, op.GetPayload(), op.GetRefuse())
 	existed, err := fs.signalled(f, r, v, &s, content)
 	switch {
 	case err != nil:
@@ -202,67 +203,67 @@ func (fs *flows) signalWorkflow(op *fsmpb.SignalWorkflow) *fsmpb.Outcome {
 		return flowOutcome(r, true)
 	}
 	bytes := int64(len(op.GetPayload()))
-	if r.bytes+bytes > rota.MaxWorkflowBytes {
-		return flowRefused(r, exhausted("payload", "workflow %s takes %d bytes, the signal brings %d more: at most %d are taken", r.id, r.bytes,
+	if r.Bytes+bytes > rota.MaxWorkflowBytes {
+		return flowRefused(r, exhausted("payload", "workflow %s takes %d bytes, the signal brings %d more: at most %d are taken", r.Id, r.Bytes,
 			bytes, rota.MaxWorkflowBytes))
 	}
 	need := flowSize{bytes: bytes}
 	if err := fs.admitSize(need); err != nil {
 		return flowRefused(r, err)
 	}
-	if err := fs.admission.admitBytes(fs.s.queues.get(v.spec.Queue), r.tenant, bytes); err != nil {
+	if err := fs.admission.admitBytes(fs.s.QueueTable.Get(v.Spec.Queue), r.Tenant, bytes); err != nil {
 		return flowRefused(r, err)
 	}
 	fs.makeRoom(need)
-	r = fs.workflows.edit(r.id)
+	r = fs.workflows.Edit(r.Id)
 	v = fs.editVertex(f, number)
 	fs.stopWaiting(r, v)
-	g := *v.gate
-	g.signal, g.content, g.refuse, g.payload, g.due = s.ID, content, op.GetRefuse(), op.GetPayload(), 0
-	v.gate = &g
+	g := *v.Gate
+	g.Signal, g.Content, g.Refuse, g.Payload, g.Due = s.ID, content, op.GetRefuse(), op.GetPayload(), 0
+	v.Gate = &g
 	fs.weighSignal(r, bytes)
-	fs.emitFlow(r, rota.Event{Kind: rota.EventGateSignalled, Job: v.spec.ID, Node: s.Node, Payload: fs.signalledPayload(&s, op.GetRefuse())})
+	fs.emitFlow(r, rota.Event{Kind: rota.EventGateSignalled, Job: v.Spec.ID, Node: s.Node, Payload: fs.signalledPayload(&s, op.GetRefuse())})
 	fs.addWork(f, r, number)
 	return flowOutcome(r, false)
 }
 
 // signalled reports whether a signal is a repetition; the error says why another one is not
 // taken.
-func (fs *flows) signalled(f *flow, r *workflowRow, v *vertexRow, s *rota.Signal, content rota.Digest) (existed bool, err error) {
-	g := v.gate
+func (fs *flows) signalled(f *flow, r *state.WorkflowRow, v *state.VertexRow, s *rota.Signal, content rota.Digest) (existed bool, err error) {
+	g := v.Gate
 	switch {
 	case g == nil:
-		return false, rota.Refusef(rota.KindInvalid, "node", "node %s of workflow %s is no gate: only a gate takes a signal", vertexName(v), r.id)
-	case r.redo && v.lost() && (f.redo == nil || f.redo[v.number]):
-		return false, exhausted("workflow", "workflow %s is being retried: signal again in a moment", r.id)
-	case g.signal == s.ID && g.content == content:
+		return false, rota.Refusef(rota.KindInvalid, "node", "node %s of workflow %s is no gate: only a gate takes a signal", state.VertexName(v), r.Id)
+	case r.Redo && v.Lost() && (f.redo == nil || f.redo[v.Number]):
+		return false, exhausted("workflow", "workflow %s is being retried: signal again in a moment", r.Id)
+	case g.Signal == s.ID && g.Content == content:
 		return true, nil
-	case g.signal == s.ID:
+	case g.Signal == s.ID:
 		how := "its payload was another"
-		if g.refuse != s.Refuse {
-			how = fmt.Sprintf("its refuse was %t, not %t", g.refuse, s.Refuse)
+		if g.Refuse != s.Refuse {
+			how = fmt.Sprintf("its refuse was %t, not %t", g.Refuse, s.Refuse)
 		}
 		return false, rota.Refusef(rota.KindConflict, "id", "signal %s of gate %s came before, and %s: the first one counts, `rota job show %s` shows it", s.ID,
-			v.spec.ID, how, v.spec.ID)
-	case g.signal != "":
-		return false, rota.Refusef(rota.KindConflict, "signal", "gate %s was signalled before, by signal %s: the first one counts, not %s", v.spec.ID, g.signal, s.ID)
-	case v.over():
-		return false, rota.Refusef(rota.KindConflict, "signal", "gate %s is %s already (%s)", v.spec.ID, v.state, v.reason)
-	case r.state != rota.WorkflowRunning || r.ending != rota.WorkflowNone:
-		return false, rota.Refusef(rota.KindConflict, "workflow", "workflow %s is ending", r.id)
+			v.Spec.ID, how, v.Spec.ID)
+	case g.Signal != "":
+		return false, rota.Refusef(rota.KindConflict, "signal", "gate %s was signalled before, by signal %s: the first one counts, not %s", v.Spec.ID, g.Signal, s.ID)
+	case v.Over():
+		return false, rota.Refusef(rota.KindConflict, "signal", "gate %s is %s already (%s)", v.Spec.ID, v.State, v.Reason)
+	case r.State != rota.WorkflowRunning || r.Ending != rota.WorkflowNone:
+		return false, rota.Refusef(rota.KindConflict, "workflow", "workflow %s is ending", r.Id)
 	}
 	return false, nil
 }
 
 // signalledPayload tells of a signal: gateSignalled.
 func (fs *flows) signalledPayload(s *rota.Signal, refuse bool) string {
-	b := append(append(fs.s.journal.scratch[:0], `{"signal":"`...), s.ID...) // an id needs no quoting
+	b := append(append(fs.s.Journal.Scratch[:0], `{"signal":"`...), s.ID...) // an id needs no quoting
 	b = append(b, `","refuse":`...)
 	if refuse {
 		b = append(b, "true"...)
 	} else {
 		b = append(b, "false"...)
 	}
-	fs.s.journal.scratch = append(b, '}')
-	return string(fs.s.journal.scratch)
+	fs.s.Journal.Scratch = append(b, '}')
+	return string(fs.s.Journal.Scratch)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
@@ -94,7 +95,7 @@ func (c *chaos) node(x *rota.NodeSpec) {
 		x.Delay = millis.Duration(int64(r.IntN(3000)))
 	}
 	if r.IntN(6) == 0 {
-		x.NotBefore = (c.head.date() + rota.Date(r.IntN(20000))).Time()
+		x.NotBefore = (c.Header.Date() + rota.Date(r.IntN(20000))).Time()
 	}
 	x.DataKeys = []string{"a", "b", "c"}[:r.IntN(4)]
 	x.RetryOnInvalidProof = r.IntN(2) == 0
@@ -107,8 +108,8 @@ func (c *chaos) op() []*fsmpb.Op {
 	node := fmt.Sprint("n", r.IntN(len(d.Nodes)))
 	job := string(rota.NodeJobID(d.ID, node))
 	runs := int32(1)
-	if w := c.flows.workflows.get(d.ID); w != nil {
-		runs = w.runs
+	if w := c.flows.workflows.Get(d.ID); w != nil {
+		runs = w.Runs
 	}
 	switch r.IntN(18) {
 	case 0:
@@ -132,11 +133,11 @@ func (c *chaos) op() []*fsmpb.Op {
 		return []*fsmpb.Op{queueOp("default", "paused", fmt.Sprint(r.IntN(2) == 0), "ttl_abs", fmt.Sprint(r.IntN(2)*5000), "ranking",
 			[]string{"fifo", "aging", "adaptive"}[r.IntN(3)], "audit_window", "0", "gc_horizon", []string{"1m", "1h", "7d"}[r.IntN(3)])}
 	case 10:
-		t := c.ended.tombs.get(rota.JobID(job))
+		t := c.ended.tombs.Get(rota.JobID(job))
 		if t == nil {
 			return nil
 		}
-		return []*fsmpb.Op{{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: job, Lease: t.lease[:], Reason: "r"}}}}
+		return []*fsmpb.Op{{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: job, Lease: t.Lease[:], Reason: "r"}}}}
 	default:
 		return c.verb()
 	}
@@ -150,10 +151,10 @@ func (c *chaos) server(id string, slots int32, session string) *fsmpb.Op {
 
 // verb lets a worker say something of a lease, mostly that it is done.
 func (c *chaos) verb() []*fsmpb.Op {
-	if c.leasing.leases.len() == 0 {
+	if c.leasing.leases.Len() == 0 {
 		return []*fsmpb.Op{sweepOp()}
 	}
-	l := rowAt(&c.leasing.leases, c.chance.IntN(c.leasing.leases.len()))
+	l := rowAt(&c.leasing.leases, c.chance.IntN(c.leasing.leases.Len()))
 	verbs := []rota.LeaseVerb{rota.VerbAck, rota.VerbComplete, rota.VerbComplete, rota.VerbComplete, rota.VerbFail, rota.VerbDecline}
 	return []*fsmpb.Op{verb(verbs[c.chance.IntN(len(verbs))], l.Lease,
 		func(x *peer.LeaseCommand) { x.Fail, x.After = failAs(c.chance.IntN(10)) })}
@@ -165,7 +166,7 @@ func (c *chaos) run() {
 	c.ok(queueOp("q1", "strategy", "affinity", "ranking", "adaptive"))
 	c.bench.entry(c.add()...)
 	for range 150 {
-		c.now = c.head.clock + []rota.Clock{0, 10, 250, 900}[r.IntN(4)]
+		c.now = c.Header.Clock + []rota.Clock{0, 10, 250, 900}[r.IntN(4)]
 		if r.IntN(3) == 0 && c.rounds() {
 			continue
 		}
@@ -174,7 +175,7 @@ func (c *chaos) run() {
 			ops = append(ops, c.op()...)
 		}
 		if r.IntN(30) == 0 {
-			c.walls = []int64{int64(c.head.date()) + int64(r.IntN(4))*int64(sevenDays)/3}
+			c.walls = []int64{int64(c.Header.Date()) + int64(r.IntN(4))*int64(sevenDays)/3}
 		}
 		if len(ops) > 0 {
 			c.bench.entry(ops...)
@@ -197,11 +198,11 @@ func (c *chaos) rounds() bool {
 func (c *chaos) settles() {
 	c.bench.entry(modeOp(rota.ModeNormal, "end"), queueOp("default", "paused", "false"), c.server("wend", 100, "s"))
 	for range 3000 {
-		c.now = c.head.clock + 250
+		c.now = c.Header.Clock + 250
 		c.bench.entry(sweepOp())
 		c.rounds()
 		var ops []*fsmpb.Op
-		c.leasing.leases.scan(func(_ string, l *leaseRow) bool {
+		c.leasing.leases.Scan(func(_ string, l *state.LeaseRow) bool {
 			ops = append(ops, verb(rota.VerbComplete, l.Lease))
 			return true
 		})
@@ -218,8 +219,8 @@ func (c *chaos) settles() {
 		}
 	}
 	stands := ""
-	c.flows.workflows.scan(func(id rota.WorkflowID, w *workflowRow) bool {
-		stands += fmt.Sprintf("\n%s %s ending %v, at %d, leaving %v", id, c.progress(id), w.ending, w.cursor, w.leaving)
+	c.flows.workflows.Scan(func(id rota.WorkflowID, w *state.WorkflowRow) bool {
+		stands += fmt.Sprintf("\n%s %s ending %v, at %d, leaving %v", id, c.progress(id), w.Ending, w.Cursor, w.Leaving)
 		return true
 	})
 	c.t.Fatalf("not all workflows end, work left %v:%s", c.flows.flowIndex.pending(), stands)
@@ -227,8 +228,8 @@ func (c *chaos) settles() {
 
 func (c *chaos) allOver() bool {
 	over := !c.flows.flowIndex.pending()
-	c.flows.workflows.scan(func(_ rota.WorkflowID, w *workflowRow) bool {
-		over = over && w.state.Terminal()
+	c.flows.workflows.Scan(func(_ rota.WorkflowID, w *state.WorkflowRow) bool {
+		over = over && w.State.Terminal()
 		return over
 	})
 	return over

@@ -14,7 +14,7 @@ import (
 // over sweeps until a workflow is over.
 func (b *bench) over(d *dag) {
 	b.t.Helper()
-	for n := 0; !b.flows.workflows.get(d.ID).state.Terminal(); n++ {
+	for n := 0; !b.flows.workflows.Get(d.ID).State.Terminal(); n++ {
 		if n > 1000 {
 			b.t.Fatalf("workflow %s does not end", d.ID)
 		}
@@ -114,7 +114,7 @@ func TestWorkflowClasses(t *testing.T) {
 	}
 	full()
 	for _, d := range list {
-		for b.flows.workflows.get(d.ID).blocked > 0 {
+		for b.flows.workflows.Get(d.ID).Blocked > 0 {
 			b.entry(sweepOp())
 		}
 	}
@@ -147,7 +147,7 @@ func TestEndingWorkflowTakesNoPlaces(t *testing.T) {
 		b.ok(queueOp("other"))
 		d := newDAG("wf", make([][]uint32, 4*limits.MaxFlowSteps))
 		b.run(d)
-		for b.flows.workflows.get("wf").blocked > 0 {
+		for b.flows.workflows.Get("wf").Blocked > 0 {
 			b.entry(sweepOp())
 		}
 		b.now += 1000
@@ -158,7 +158,7 @@ func TestEndingWorkflowTakesNoPlaces(t *testing.T) {
 		b.entry(roundOps(b)...)
 		b.state("plain", rota.JobAssigned)
 		b.state("elsewhere", rota.JobAssigned)
-		if r := b.flows.workflows.get("wf"); r.state != rota.WorkflowRunning || r.live == 0 {
+		if r := b.flows.workflows.Get("wf"); r.State != rota.WorkflowRunning || r.Live == 0 {
 			t.Fatalf("the pass is over: %+v", r)
 		}
 		b.sound()
@@ -199,7 +199,7 @@ func TestEndingWorkflowStagesBounded(t *testing.T) {
 	})
 	b.run(d)
 	entries := 0
-	for op := d.cancel(); !b.flows.workflows.get("wf").state.Terminal(); op = sweepOp() {
+	for op := d.cancel(); !b.flows.workflows.Get("wf").State.Terminal(); op = sweepOp() {
 		before := b.ended.staged.added
 		b.entry(op)
 		if n := b.ended.staged.added - before; n > limits.MaxFlowBytes+2*payload {

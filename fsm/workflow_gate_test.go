@@ -82,17 +82,17 @@ func TestGate_earlySignalCounts(t *testing.T) {
 	b.ok(registerOp("w", 4, "1", true))
 	d := newDAG("wf", [][]uint32{nil, {0}, {1}}, gateAt(1, rota.Gate{Timeout: time.Hour}))
 	b.run(d)
-	before := b.flows.workflows.get("wf").bytes
+	before := b.flows.workflows.Get("wf").Bytes
 	b.ok(d.signal("n1", "early", "yes"))
 	b.stands(d, "RUNNING: QBB")
-	if got := b.flows.workflows.get("wf").bytes; got != before+3 {
+	if got := b.flows.workflows.Get("wf").Bytes; got != before+3 {
 		t.Fatalf("the workflow counts %d bytes, %d before a signal of 3", got, before)
 	}
 	b.refuses(rota.KindConflict, "signal", d.signal("n1", "late", "no"))
 	b.twin = b.restored()
 	b.finishes(d, "n0")
 	b.stands(d, "RUNNING: CCQ")
-	if got := b.flows.workflows.get("wf").bytes; got != before {
+	if got := b.flows.workflows.Get("wf").Bytes; got != before {
 		t.Fatalf("the workflow counts %d bytes, %d before", got, before)
 	}
 	if _, ok := b.View.NextDate(); ok {
@@ -144,7 +144,7 @@ func TestGate_timesOut(t *testing.T) {
 				t.Fatal("a gate that is not released is due")
 			}
 			b.finishes(d, "n0")
-			due := b.head.date() + 3_600_000
+			due := b.Header.Date() + 3_600_000
 			if at, ok := b.View.NextDate(); !ok || at != due || !b.View.AtRest() {
 				t.Fatalf("the next date is %d (%v), at rest %v; %d is wanted", at, ok, b.View.AtRest(), due)
 			}
@@ -256,8 +256,8 @@ func TestGate_cancelled(t *testing.T) {
 	b.ok(d.cancel())
 	b.stands(d, "CANCELLED: XXXX")
 	b.refuses(rota.KindConflict, "signal", d.signal("n1", "s", ""))
-	if w := b.flows.workflows.get("wf"); w.waiting != 0 || b.timers.gate.Len() != 0 {
-		t.Fatalf("%d gates wait, %d timers", w.waiting, b.timers.gate.Len())
+	if w := b.flows.workflows.Get("wf"); w.Waiting != 0 || b.Timers.Gate.Len() != 0 {
+		t.Fatalf("%d gates wait, %d timers", w.Waiting, b.Timers.Gate.Len())
 	}
 	b.sound()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -182,17 +183,17 @@ func TestGrow_waitsForARetry(t *testing.T) {
 	b.flows.flowIndex.steps, b.twin.flows.flowIndex.steps = 2, 2
 	b.flows.flowIndex.looks, b.twin.flows.flowIndex.looks = 2, 2
 	b.ok(d.retry("", 1))
-	for b.flows.flowIndex.byID["wf"].rows[0].state != vertexLive {
+	for b.flows.flowIndex.byID["wf"].rows[0].State != state.VertexLive {
 		b.entry(sweepOp())
 	}
 	op := b.completion(d, "n0", children("a"))
-	if r := b.flows.workflows.get("wf"); !r.redo {
+	if r := b.flows.workflows.Get("wf"); !r.Redo {
 		t.Fatal("the retry is over")
 	}
 	if err := entry.OutcomeError(b.entry(op).Outcomes[0]); err == nil || err.Kind != rota.KindExhausted || err.Subject != "children" {
 		t.Fatal(err)
 	}
-	for b.flows.workflows.get("wf").redo {
+	for b.flows.workflows.Get("wf").Redo {
 		b.entry(sweepOp())
 	}
 	b.ok(op)
@@ -323,9 +324,9 @@ func TestGrow_workflowsBoundsHold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for want, c := range map[string]chunk{
-		"99999 nodes, the children bring 2 more: at most 100000":      {r: &workflowRow{id: "wf", nodes: rota.MaxWorkflowNodes - 1}, rows: make([]*vertexRow, 2)},
-		"999999 edges, the children bring 2 more: at most 1000000":    {r: &workflowRow{id: "wf", edges: rota.MaxWorkflowEdges - 1}, edges: 2},
-		"67108863 bytes, the children bring 2 more: at most 67108864": {r: &workflowRow{id: "wf", bytes: rota.MaxWorkflowBytes - 1}, bytes: 2},
+		"99999 nodes, the children bring 2 more: at most 100000":      {r: &state.WorkflowRow{Id: "wf", Nodes: rota.MaxWorkflowNodes - 1}, rows: make([]*state.VertexRow, 2)},
+		"999999 edges, the children bring 2 more: at most 1000000":    {r: &state.WorkflowRow{Id: "wf", Edges: rota.MaxWorkflowEdges - 1}, edges: 2},
+		"67108863 bytes, the children bring 2 more: at most 67108864": {r: &state.WorkflowRow{Id: "wf", Bytes: rota.MaxWorkflowBytes - 1}, bytes: 2},
 	} {
 		c.fs = &b.Machine.flows
 		err := c.admitGrowth()
@@ -350,7 +351,7 @@ func TestGrow_invalidProofAddsNothing(t *testing.T) {
 	t.Parallel()
 	b, d := growing(t, func(d *dag) { d.Nodes[0].ExpectedDigest = make([]byte, 32) })
 	o := b.entry(b.completion(d, "n0", children("a"))).Outcomes[0]
-	if err := entry.OutcomeError(o); err == nil || err.Subject != "output_digest" || b.flows.workflows.get("wf").nodes != 2 {
+	if err := entry.OutcomeError(o); err == nil || err.Subject != "output_digest" || b.flows.workflows.Get("wf").Nodes != 2 {
 		t.Fatalf("%v, %s", o, b.progress("wf"))
 	}
 	b.sound()
@@ -385,10 +386,10 @@ func TestGrow_deep(t *testing.T) {
 		t.Fatalf("%+v", w.Counts)
 	}
 	b.finishes(d, last)
-	if v := b.flows.flowIndex.byID["wf"].rows[1]; v.state != vertexLive {
-		t.Fatalf("n1 is %s", v.state)
+	if v := b.flows.flowIndex.byID["wf"].rows[1]; v.State != state.VertexLive {
+		t.Fatalf("n1 is %s", v.State)
 	}
-	if f := b.flows.flowIndex.byID["wf"]; !slices.Equal(f.sources(f.rows[0]), f.rows[0].parents) || len(f.sources(f.rows[1])) != 301 {
+	if f := b.flows.flowIndex.byID["wf"]; !slices.Equal(f.sources(f.rows[0]), f.rows[0].Parents) || len(f.sources(f.rows[1])) != 301 {
 		t.Fatal(len(f.sources(f.rows[1])))
 	}
 	b.sound()

@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -22,11 +23,11 @@ func TestNodeJobs(t *testing.T) {
 	b.refuses(rota.KindConflict, "job", retryOp("wf/n1")) // waits
 	b.refuses(rota.KindConflict, "job", retryOp("wf/n0")) // runs
 	b.refuses(rota.KindNotFound, "job", retryOp("wf/other"))
-	lease := b.jobs.get("wf/n0").lease
+	lease := b.JobTable.Get("wf/n0").Lease
 	b.ends(rota.VerbComplete, d, "n0")
 	b.refuses(rota.KindConflict, "job", retryOp("wf/n0"))
 	if o := b.ok(&fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: &fsmpb.ReportProof{Job: "wf/n0", Lease: lease[:]}}}); o.JobState !=
-		uint32(rota.JobCompleted) || b.ended.tombs.get("wf/n0").reason != rota.ReasonProofRejected {
+		uint32(rota.JobCompleted) || b.ended.tombs.Get("wf/n0").Reason != rota.ReasonProofRejected {
 		t.Fatal(o) // blamed, and not run again
 	}
 	b.stands(d, "RUNNING: CQQB")
@@ -68,7 +69,7 @@ func TestFlowBudget(t *testing.T) {
 	small := diamond("small") // waits its turn
 	note(b.entry(append(append([]*fsmpb.Op{small.open()}, small.add()...), small.commit())...))
 	note(b.entry(modeOp(rota.ModeDraining, "test")))
-	if next != 3_001 || b.flows.workflows.get("small").blocked != 4 {
+	if next != 3_001 || b.flows.workflows.Get("small").Blocked != 4 {
 		t.Fatalf("n%d is next after three entries: %s", next, b.progress("small"))
 	}
 	entries := 0
@@ -87,21 +88,21 @@ func TestFlowBudget(t *testing.T) {
 	}
 	// A cancellation is as long.
 	a := b.entry(d.cancel())
-	if r := b.flows.workflows.get("wf"); r.cancelled != limits.MaxFlowSteps || r.state != rota.WorkflowRunning || !a.Sweep.More {
+	if r := b.flows.workflows.Get("wf"); r.Cancelled != limits.MaxFlowSteps || r.State != rota.WorkflowRunning || !a.Sweep.More {
 		t.Fatalf("%+v", r)
 	}
 	b.ok(d.cancel())
 	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
 	}
-	if r := b.flows.workflows.get("wf"); r.cancelled != children || r.state != rota.WorkflowCancelled {
+	if r := b.flows.workflows.Get("wf"); r.Cancelled != children || r.State != rota.WorkflowCancelled {
 		t.Fatalf("%+v", r)
 	}
 	b.ok(small.cancel())
-	if !b.head.drained {
+	if !b.Header.Drained {
 		t.Fatal("all is cancelled, and not drained")
 	}
 	b.ok(d.retry("", 1))
-	if b.head.drained {
+	if b.Header.Drained {
 		t.Fatal("drained, with a retry under way")
 	}
 	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
@@ -125,7 +126,7 @@ func TestRetryUnderWay(t *testing.T) {
 			d := newDAG("wf", make([][]uint32, roots), func(d *dag) { d.OnFailure = policy })
 			b.run(d)
 			b.ok(d.cancel())
-			for b.flows.workflows.get("wf").state == rota.WorkflowRunning {
+			for b.flows.workflows.Get("wf").State == rota.WorkflowRunning {
 				b.entry(sweepOp())
 			}
 			b.ok(d.retry("", 1))
@@ -133,16 +134,16 @@ func TestRetryUnderWay(t *testing.T) {
 			for _, l := range b.match() {
 				b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
 			}
-			if r := b.flows.workflows.get("wf"); r.dead != 1 || policy == rota.FailureContinue && !r.redo {
-				t.Fatalf("%d dead, the retry goes on: %v", r.dead, r.redo)
+			if r := b.flows.workflows.Get("wf"); r.Dead != 1 || policy == rota.FailureContinue && !r.Redo {
+				t.Fatalf("%d dead, the retry goes on: %v", r.Dead, r.Redo)
 			}
 			b.twin = b.restored()
 			for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
 			}
-			r := b.flows.workflows.get("wf")
-			if policy == rota.FailureFailFast && (r.state != rota.WorkflowFailed || r.cancelled != roots-1) ||
-				policy == rota.FailureContinue && (r.state != rota.WorkflowRunning || r.live != roots-1) {
-				t.Fatalf("%s: %d cancelled, %d live, %d dead", r.state, r.cancelled, r.live, r.dead)
+			r := b.flows.workflows.Get("wf")
+			if policy == rota.FailureFailFast && (r.State != rota.WorkflowFailed || r.Cancelled != roots-1) ||
+				policy == rota.FailureContinue && (r.State != rota.WorkflowRunning || r.Live != roots-1) {
+				t.Fatalf("%s: %d cancelled, %d live, %d dead", r.State, r.Cancelled, r.Live, r.Dead)
 			}
 		})
 	}
@@ -163,14 +164,14 @@ func TestRetryFromUnderWay(t *testing.T) {
 	d := newDAG("wf", append(parents, []uint32{0, 1, chains + 2}))
 	b.run(d)
 	b.ok(d.cancel())
-	for b.flows.workflows.get("wf").state == rota.WorkflowRunning {
+	for b.flows.workflows.Get("wf").State == rota.WorkflowRunning {
 		b.entry(sweepOp())
 	}
 	b.ok(d.retry("n1", 1)) // n1, its child, the last node; for that n0, n2 and the child of n2
-	if !b.flows.workflows.get("wf").redo {
+	if !b.flows.workflows.Get("wf").Redo {
 		t.Fatal("the retry is over at once: no restore in the midst of it")
 	}
-	for b.flows.workflows.get("wf").redo {
+	for b.flows.workflows.Get("wf").Redo {
 		b.twin = b.restored()
 		b.sound()
 		for _, l := range inOrder(b.match()) {
@@ -183,13 +184,13 @@ func TestRetryFromUnderWay(t *testing.T) {
 			b.ok(verb(rota.VerbComplete, l))
 		}
 	}
-	r := b.flows.workflows.get("wf")
-	if r.state != rota.WorkflowCancelled || r.completed != 6 || r.cancelled != 2*chains+1-6 {
-		t.Fatalf("%s: %d completed, %d cancelled", r.state, r.completed, r.cancelled)
+	r := b.flows.workflows.Get("wf")
+	if r.State != rota.WorkflowCancelled || r.Completed != 6 || r.Cancelled != 2*chains+1-6 {
+		t.Fatalf("%s: %d completed, %d cancelled", r.State, r.Completed, r.Cancelled)
 	}
 	for _, n := range []uint32{0, 1, 2, chains + 1, chains + 2, 2 * chains} {
-		if v := b.flows.vertices.get(vertexKey("wf", n)); v.state != rota.NodeState(rota.JobCompleted) {
-			t.Fatalf("node %d is %s", n, v.state)
+		if v := b.flows.vertices.Get(state.VertexKey("wf", n)); v.State != rota.NodeState(rota.JobCompleted) {
+			t.Fatalf("node %d is %s", n, v.State)
 		}
 	}
 }
@@ -204,14 +205,14 @@ func TestWorkflowForgotten(t *testing.T) {
 	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
 	}
 	b.stands(d, "CANCELLED: "+strings.Repeat("X", 2500))
-	ended := int64(b.head.date())
+	ended := int64(b.Header.Date())
 	b.walls = []int64{ended + int64(sevenDays) - 1}
 	b.entry(sweepOp())
 	b.stands(d, "CANCELLED: "+strings.Repeat("X", 2500))
 	b.walls = []int64{ended + int64(sevenDays)}
 	a := b.entry(sweepOp())
-	if !a.Sweep.More || b.flows.workflows.get("wf") == nil || b.flows.vertices.len() != 1500 {
-		t.Fatalf("%d vertices are left of 2500", b.flows.vertices.len())
+	if !a.Sweep.More || b.flows.workflows.Get("wf") == nil || b.flows.vertices.Len() != 1500 {
+		t.Fatalf("%d vertices are left of 2500", b.flows.vertices.Len())
 	}
 	a = b.entry(d.open(), d.retry("", 1))
 	b.twin = b.restored()
@@ -222,8 +223,8 @@ func TestWorkflowForgotten(t *testing.T) {
 	for ; a.Sweep.More; a = b.entry(sweepOp()) {
 	}
 	b.stands(d, "gone")
-	if b.flows.vertices.len() != 0 || b.ended.tombs.len() != 0 {
-		t.Fatalf("%d vertices, %d tombstones are left", b.flows.vertices.len(), b.ended.tombs.len())
+	if b.flows.vertices.Len() != 0 || b.ended.tombs.Len() != 0 {
+		t.Fatalf("%d vertices, %d tombstones are left", b.flows.vertices.Len(), b.ended.tombs.Len())
 	}
 	b.run(d)
 }
@@ -243,7 +244,7 @@ func TestWorkflowCaps(t *testing.T) {
 		}
 		b.entry(ops...)
 	}
-	if n := b.flows.workflows.len(); n != limits.MaxWorkflows {
+	if n := b.flows.workflows.Len(); n != limits.MaxWorkflows {
 		t.Fatalf("%d workflows", n)
 	}
 	b.refuses(rota.KindExhausted, "workflow", diamond("more").open())

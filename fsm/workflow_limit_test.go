@@ -28,7 +28,7 @@ func TestAddNodesIDs(t *testing.T) {
 		if err := rota.CheckNodeID("id", id); err == nil {
 			t.Fatalf("%q passes at the edge", id)
 		}
-		data, err := entry.Seal(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, b.head.rules)
+		data, err := entry.Seal(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, b.Header.Rules)
 		if err != nil {
 			continue // no entry can hold it
 		}
@@ -137,13 +137,13 @@ func TestBytesCap(t *testing.T) {
 	b.ok(old.cancel())
 	b.ok(more.open())
 	b.ok(refused.open())
-	m, index := b.restored(), b.head.index
+	m, index := b.restored(), b.Header.Index
 	others := limits.MaxWorkflowsBytes - m.flows.flowIndex.kept.bytes
 	m.flows.flowIndex.kept.bytes += others
 	m.flows.flowIndex.all.bytes += others
 	apply := func(op *fsmpb.Op) *rota.Error {
 		t.Helper()
-		data, err := entry.Seal(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, b.head.rules)
+		data, err := entry.Seal(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, b.Header.Rules)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +157,7 @@ func TestBytesCap(t *testing.T) {
 	if err := apply(more.add()[0]); err != nil {
 		t.Fatal(err)
 	}
-	if m.flows.workflows.get("old") != nil || m.flows.flowIndex.kept.bytes != limits.MaxWorkflowsBytes-4*edgeBytes { // its own edges were counted before
+	if m.flows.workflows.Get("old") != nil || m.flows.flowIndex.kept.bytes != limits.MaxWorkflowsBytes-4*edgeBytes { // its own edges were counted before
 		t.Fatalf("%d bytes are kept", m.flows.flowIndex.kept.bytes)
 	}
 	if err := apply(refused.add()[0]); err == nil || err.Kind != rota.KindExhausted || err.Subject != "workflow" {
@@ -206,12 +206,12 @@ func TestEndingWorkflowStartsNothing(t *testing.T) {
 	if rounds := b.View.Decide(1000); rounds != nil {
 		t.Fatalf("decided %v", rounds)
 	}
-	if r := b.flows.workflows.get("wf"); r.ending != rota.WorkflowFailed || r.live == 0 {
+	if r := b.flows.workflows.Get("wf"); r.Ending != rota.WorkflowFailed || r.Live == 0 {
 		t.Fatalf("the pass is over: %+v", r)
 	}
 	for a := b.entry(sweepOp()); a.Sweep.More; a = b.entry(sweepOp()) {
 	}
-	if r := b.flows.workflows.get("wf"); r.state != rota.WorkflowFailed || r.cancelled != nodes-1 {
+	if r := b.flows.workflows.Get("wf"); r.State != rota.WorkflowFailed || r.Cancelled != nodes-1 {
 		t.Fatalf("%+v", r)
 	}
 	b.submit("next")

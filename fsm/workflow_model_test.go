@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -407,7 +408,7 @@ func (r *flowRace) apply(taken bool, ops ...*fsmpb.Op) Applied {
 	}
 	r.watch(a.Events)
 	for _, m := range r.models {
-		m.settle(r.b.head.clock)
+		m.settle(r.b.Header.Clock)
 	}
 	return a
 }
@@ -594,28 +595,28 @@ func (r *flowRace) grow(m *flowModel, by int) *rota.Growth {
 
 func (r *flowRace) compare() {
 	for w, m := range r.models {
-		row := r.b.flows.workflows.get(r.flows[w].ID)
-		if row.state != m.state || row.runs != m.runs || row.ending != m.ending || (row.reason != rota.ReasonNone) != m.failed {
-			r.Fatalf("workflow %s is %s, ending %s, in run %d; the model says %s, %s, %d", row.id, row.state, row.ending, row.runs, m.state,
+		row := r.b.flows.workflows.Get(r.flows[w].ID)
+		if row.State != m.state || row.Runs != m.runs || row.Ending != m.ending || (row.Reason != rota.ReasonNone) != m.failed {
+			r.Fatalf("workflow %s is %s, ending %s, in run %d; the model says %s, %s, %d", row.Id, row.State, row.Ending, row.Runs, m.state,
 				m.ending, m.runs)
 		}
 		for i := range m.nodes {
-			v := r.b.flows.vertices.get(vertexKey(row.id, uint32(i)))
-			got := v.state
-			if j := r.b.jobs.get(v.spec.ID); j != nil {
-				if !slices.Equal(j.history().losses, m.nodes[i].losses) {
-					r.Fatalf("node %d of workflow %s lost the sessions %v, the model says %v", i, row.id, j.history().losses, m.nodes[i].losses)
+			v := r.b.flows.vertices.Get(state.VertexKey(row.Id, uint32(i)))
+			got := v.State
+			if j := r.b.JobTable.Get(v.Spec.ID); j != nil {
+				if !slices.Equal(j.History().Losses, m.nodes[i].losses) {
+					r.Fatalf("node %d of workflow %s lost the sessions %v, the model says %v", i, row.Id, j.History().Losses, m.nodes[i].losses)
 				}
-				if got = mQueued; j.state.Leased() {
+				if got = mQueued; j.State.Leased() {
 					got = mLeased
 				}
 			}
-			if got != m.nodes[i].state || v.waits() != (m.nodes[i].waits && got == mBlocked) {
-				r.Fatalf("node %d of workflow %s is %s, the model says %s (%s)", i, row.id, got, m.nodes[i].state, r.b.progress(row.id))
+			if got != m.nodes[i].state || v.Waits() != (m.nodes[i].waits && got == mBlocked) {
+				r.Fatalf("node %d of workflow %s is %s, the model says %s (%s)", i, row.Id, got, m.nodes[i].state, r.b.progress(row.Id))
 			}
 		}
-		if r.running[string(row.id)] != (row.state == rota.WorkflowRunning) {
-			r.Fatalf("workflow %s is %s, its events say it runs: %v", row.id, row.state, r.running[string(row.id)])
+		if r.running[string(row.Id)] != (row.State == rota.WorkflowRunning) {
+			r.Fatalf("workflow %s is %s, its events say it runs: %v", row.Id, row.State, r.running[string(row.Id)])
 		}
 	}
 }

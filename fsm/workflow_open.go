@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -15,21 +16,21 @@ import (
 func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	id := rota.WorkflowID(op.GetId())
 	content, sound := contentOf(op.GetContent())
-	if r := fs.workflows.get(id); r != nil && (r.state != rota.WorkflowOpen || sound || r.leaving) {
+	if r := fs.workflows.Get(id); r != nil && (r.State != rota.WorkflowOpen || sound || r.Leaving) {
 		return fs.reopen(r, content)
 	}
 	spec, err := openSpec(op)
 	if err != nil {
 		return entry.Refused(err)
 	}
-	if fs.s.head.cluster == "" {
+	if fs.s.Header.Cluster == "" {
 		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: submit again"))
 	}
-	q := fs.s.queues.get(spec.Queue)
+	q := fs.s.QueueTable.Get(spec.Queue)
 	if q == nil {
 		return entry.Refused(noQueue(spec.Queue))
 	}
-	if q.drainTo != "" {
+	if q.DrainTo != "" {
 		return entry.Refused(leaving(q))
 	}
 	if err := fs.admission.admitMode(spec); err != nil {
@@ -48,52 +49,52 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	if err := fs.admitSize(need); err != nil {
 		return entry.Refused(err)
 	}
-	if err := fs.access.mayHold(fs.s.journal.owner(), access.OwnsWorkflow); err != nil {
+	if err := fs.access.mayHold(fs.s.Journal.Owner(), access.OwnsWorkflow); err != nil {
 		return entry.Refused(err)
 	}
 	fs.makeRoom(need)
-	fs.s.head.flowSeq++
-	r := &workflowRow{id: id, seq: fs.s.head.flowSeq, queue: spec.Queue, tenant: spec.Tenant,
-		policy: rota.FailurePolicy(op.GetOnFailure()), labels: spec.Labels, content: content, state: rota.WorkflowOpen,
-		nodes: op.GetNodes(), edges: op.GetEdges(), touched: fs.s.head.clock, by: fs.s.journal.owner()}
-	fs.access.hold(r.by, access.OwnsWorkflow, 1)
-	fs.workflows.insert(id, r)
+	fs.s.Header.FlowSeq++
+	r := &state.WorkflowRow{Id: id, Seq: fs.s.Header.FlowSeq, Queue: spec.Queue, Tenant: spec.Tenant,
+		Policy: rota.FailurePolicy(op.GetOnFailure()), Labels: spec.Labels, Content: content, State: rota.WorkflowOpen,
+		Nodes: op.GetNodes(), Edges: op.GetEdges(), Touched: fs.s.Header.Clock, By: fs.s.Journal.Owner()}
+	fs.access.hold(r.By, access.OwnsWorkflow, 1)
+	fs.workflows.Insert(id, r)
 	fs.flowIndex.byID[id] = newFlow(r)
 	fs.flowIndex.all.add(r, 1)
 	fs.flowIndex.kept.add(r, 1)
-	fs.s.timers.upload.set(string(id), 0, r.lapses())
+	fs.s.Timers.Upload.Refile(string(id), 0, r.Lapses())
 	fs.admission.chargeRate(spec, q)
 	return flowOutcome(r, false)
 }
 
 // flowOutcome answers with where a workflow stands.
-func flowOutcome(r *workflowRow, existed bool) *fsmpb.Outcome {
-	return &fsmpb.Outcome{WorkflowState: uint32(r.state), NextNode: r.added, Runs: r.runs, Existed: existed}
+func flowOutcome(r *state.WorkflowRow, existed bool) *fsmpb.Outcome {
+	return &fsmpb.Outcome{WorkflowState: uint32(r.State), NextNode: r.Added, Runs: r.Runs, Existed: existed}
 }
 
 // reopen answers for an id that is taken.
-func (fs *flows) reopen(r *workflowRow, content rota.Digest) *fsmpb.Outcome {
+func (fs *flows) reopen(r *state.WorkflowRow, content rota.Digest) *fsmpb.Outcome {
 	switch {
-	case r.leaving:
-		return entry.Refused(exhausted("workflow", "workflow %s of that id is being forgotten: submit again in a moment", r.id))
-	case r.state != rota.WorkflowOpen && r.content != content:
-		return flowRefused(r, OtherWorkflow(r.id, ""))
-	case r.state != rota.WorkflowOpen:
+	case r.Leaving:
+		return entry.Refused(exhausted("workflow", "workflow %s of that id is being forgotten: submit again in a moment", r.Id))
+	case r.State != rota.WorkflowOpen && r.Content != content:
+		return flowRefused(r, OtherWorkflow(r.Id, ""))
+	case r.State != rota.WorkflowOpen:
 		return flowOutcome(r, true)
-	case r.content != content:
+	case r.Content != content:
 		return entry.Refused(rota.Refusef(rota.KindConflict, "workflow", "workflow %s is being submitted by somebody else, with other content: "+
-			"%d of %d nodes have arrived; unless more arrive it is given up in %d ms", r.id, r.added, r.nodes,
-			max(0, rota.Clock(r.lapses())-fs.s.head.clock)))
+			"%d of %d nodes have arrived; unless more arrive it is given up in %d ms", r.Id, r.Added, r.Nodes,
+			max(0, rota.Clock(r.Lapses())-fs.s.Header.Clock)))
 	}
-	fs.touch(fs.workflows.edit(r.id))
+	fs.touch(fs.workflows.Edit(r.Id))
 	return flowOutcome(r, true)
 }
 
 // touch gives an upload its time anew; r is editable.
-func (fs *flows) touch(r *workflowRow) {
-	lapsed := r.lapses()
-	r.touched = fs.s.head.clock
-	fs.s.timers.upload.set(string(r.id), lapsed, r.lapses())
+func (fs *flows) touch(r *state.WorkflowRow) {
+	lapsed := r.Lapses()
+	r.Touched = fs.s.Header.Clock
+	fs.s.Timers.Upload.Refile(string(r.Id), lapsed, r.Lapses())
 }
 
 // openSpec checks an announcement's shape. It gives a job of the workflow's queue,
@@ -131,7 +132,7 @@ func openSpec(op *fsmpb.OpenWorkflow) (*rota.JobSpec, error) {
 
 // admitShares holds the announced nodes against the queues that they go to; where it
 // is not said which, the workflow's own queue must not be full.
-func (fs *flows) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWorkflow) error {
+func (fs *flows) admitShares(spec *rota.JobSpec, q *state.QueueRow, op *fsmpb.OpenWorkflow) error {
 	if len(op.GetShares()) == 0 {
 		return fs.admitNodes(spec, q, 1)
 	}
@@ -142,7 +143,7 @@ func (fs *flows) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWork
 				op.GetNodes())
 		}
 		left, last = left-uint64(s.GetNodes()), s.GetQueue()
-		if fs.s.queues.get(rota.QueueName(s.GetQueue())) == nil {
+		if fs.s.QueueTable.Get(rota.QueueName(s.GetQueue())) == nil {
 			return noQueue(rota.QueueName(s.GetQueue()))
 		}
 	}
@@ -150,7 +151,7 @@ func (fs *flows) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWork
 		return rota.Refusef(rota.KindInvalid, "shares", "shares name the queues of all but %d of %d nodes", left, op.GetNodes())
 	}
 	for _, s := range op.GetShares() {
-		if err := fs.admitNodes(spec, fs.s.queues.get(rota.QueueName(s.GetQueue())), int64(s.GetNodes())); err != nil {
+		if err := fs.admitNodes(spec, fs.s.QueueTable.Get(rota.QueueName(s.GetQueue())), int64(s.GetNodes())); err != nil {
 			return err
 		}
 	}
@@ -159,10 +160,10 @@ func (fs *flows) admitShares(spec *rota.JobSpec, q *queueRow, op *fsmpb.OpenWork
 
 // admitNodes holds so many nodes of a queue against its cap and its fill (SPEC §4.4,
 // §4.6).
-func (fs *flows) admitNodes(spec *rota.JobSpec, q *queueRow, n int64) error {
-	if pending := q.pending(); pending+n > q.policy.QueueCap {
-		return fs.admission.full(q, "queue %q holds %d pending jobs, the workflow brings %d more: queue_cap is %d", q.name, pending, n,
-			q.policy.QueueCap)
+func (fs *flows) admitNodes(spec *rota.JobSpec, q *state.QueueRow, n int64) error {
+	if pending := q.Pending(); pending+n > q.Policy.QueueCap {
+		return fs.admission.full(q, "queue %q holds %d pending jobs, the workflow brings %d more: queue_cap is %d", q.Name, pending, n,
+			q.Policy.QueueCap)
 	}
 	return fs.admission.admitPressure(spec, q)
 }
@@ -202,8 +203,8 @@ func (fs *flows) makeRoom(need flowSize) {
 	s := &fs.flowIndex.kept
 	for s.workflows+need.workflows > limits.MaxWorkflows || s.vertices+need.vertices > limits.MaxVertices ||
 		s.bytes+need.bytes > limits.MaxWorkflowsBytes {
-		oldest, _ := fs.s.timers.oldest.Min()
-		fs.leave(fs.workflows.edit(rota.WorkflowID(oldest.id)))
+		oldest, _ := fs.s.Timers.Oldest.Min()
+		fs.leave(fs.workflows.Edit(rota.WorkflowID(oldest.Id)))
 	}
 }
 
@@ -217,8 +218,8 @@ func contentOf(b []byte) (d rota.Digest, ok bool) {
 }
 
 // committed returns a workflow that somebody may see; the error says that there is none.
-func (fs *flows) committed(id rota.WorkflowID) (*workflowRow, error) {
-	if r := fs.workflows.get(id); r != nil && !r.leaving && r.state != rota.WorkflowOpen {
+func (fs *flows) committed(id rota.WorkflowID) (*state.WorkflowRow, error) {
+	if r := fs.workflows.Get(id); r != nil && !r.Leaving && r.State != rota.WorkflowOpen {
 		return r, nil
 	}
 	return nil, rota.Refusef(rota.KindNotFound, "workflow", "workflow %.80q is not known", id)
@@ -231,13 +232,13 @@ func (fs *flows) cancelWorkflow(op *fsmpb.CancelWorkflow) *fsmpb.Outcome {
 	switch {
 	case err != nil:
 		return entry.Refused(err)
-	case r.state == rota.WorkflowCancelled || r.ending == rota.WorkflowCancelled:
+	case r.State == rota.WorkflowCancelled || r.Ending == rota.WorkflowCancelled:
 		return flowOutcome(r, true)
-	case r.state != rota.WorkflowRunning:
-		return flowRefused(r, rota.Refusef(rota.KindConflict, "workflow", "workflow %s is %s already", r.id, r.state))
+	case r.State != rota.WorkflowRunning:
+		return flowRefused(r, rota.Refusef(rota.KindConflict, "workflow", "workflow %s is %s already", r.Id, r.State))
 	}
-	r = fs.workflows.edit(r.id)
-	f := fs.flowIndex.byID[r.id]
+	r = fs.workflows.Edit(r.Id)
+	f := fs.flowIndex.byID[r.Id]
 	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowCancelled}) // what it ends comes later, and of no call
 	fs.endFlow(f, r, rota.WorkflowCancelled)
 	fs.finishFlow(f, r) // where a retry has taken nothing back yet there is nothing left to end
@@ -245,9 +246,9 @@ func (fs *flows) cancelWorkflow(op *fsmpb.CancelWorkflow) *fsmpb.Outcome {
 }
 
 // flowRefused is a refusal that tells where the workflow stands.
-func flowRefused(r *workflowRow, err error) *fsmpb.Outcome {
+func flowRefused(r *state.WorkflowRow, err error) *fsmpb.Outcome {
 	o := entry.Refused(err)
-	o.WorkflowState, o.Runs = uint32(r.state), r.runs
+	o.WorkflowState, o.Runs = uint32(r.State), r.Runs
 	return o
 }
 
@@ -260,24 +261,24 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	switch {
 	case err != nil:
 		return entry.Refused(err)
-	case op.GetRuns() < r.runs:
+	case op.GetRuns() < r.Runs:
 		return flowOutcome(r, true)
-	case op.GetRuns() > r.runs:
-		return flowRefused(r, rota.Refusef(rota.KindInvalid, "runs", "workflow %s has run %d times, not %d", r.id, r.runs,
+	case op.GetRuns() > r.Runs:
+		return flowRefused(r, rota.Refusef(rota.KindInvalid, "runs", "workflow %s has run %d times, not %d", r.Id, r.Runs,
 			op.GetRuns()))
-	case r.state != rota.WorkflowFailed && r.state != rota.WorkflowCancelled:
+	case r.State != rota.WorkflowFailed && r.State != rota.WorkflowCancelled:
 		return flowRefused(r, rota.Refusef(rota.KindConflict, "workflow", "workflow %s is %s: only one that FAILED or was CANCELLED can be "+
-			"retried", r.id, r.state))
+			"retried", r.Id, r.State))
 	}
-	f := fs.flowIndex.byID[r.id]
+	f := fs.flowIndex.byID[r.Id]
 	from, redo := uint32(0), []bool(nil)
 	number, known := f.byName[op.GetFrom()]
 	if op.GetFrom() != "" && !known {
-		return flowRefused(r, rota.Refusef(rota.KindNotFound, "from", "workflow %s has no node %.80q", r.id, op.GetFrom()))
+		return flowRefused(r, rota.Refusef(rota.KindNotFound, "from", "workflow %s has no node %.80q", r.Id, op.GetFrom()))
 	}
 	looks := len(f.queues) + 16*len(f.kinds) // a class is held against the workers
 	if op.GetFrom() != "" {
-		looks += len(f.rows) + int(r.edges)
+		looks += len(f.rows) + int(r.Edges)
 	}
 	if err := fs.flowIndex.spend(looks); err != nil {
 		return flowRefused(r, err)
@@ -286,31 +287,31 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 		var any bool
 		if redo, any = f.after(number); !any {
 			return flowRefused(r, rota.Refusef(rota.KindConflict, "from", "node %s of workflow %s and all that waits for it have COMPLETED: "+
-				"there is nothing to run again", op.GetFrom(), r.id))
+				"there is nothing to run again", op.GetFrom(), r.Id))
 		}
 		from = number + 1
 	}
 	for _, q := range f.again(redo) {
-		row := fs.s.queues.get(q.name)
-		if row.drainTo != "" {
+		row := fs.s.QueueTable.Get(q.name)
+		if row.DrainTo != "" {
 			return flowRefused(r, leaving(row))
 		}
-		if pending := row.pending(); pending+q.nodes > row.policy.QueueCap {
+		if pending := row.Pending(); pending+q.nodes > row.Policy.QueueCap {
 			return flowRefused(r, exhausted("queue", "queue %q holds %d pending jobs, the retry brings %d more: queue_cap is %d", q.name,
-				pending, q.nodes, row.policy.QueueCap))
+				pending, q.nodes, row.Policy.QueueCap))
 		}
 	}
 	if err := fs.holdKinds(f); err != nil {
 		return flowRefused(r, err)
 	}
-	r = fs.workflows.edit(r.id)
+	r = fs.workflows.Edit(r.Id)
 	fs.noteOver(r, -1)
-	fs.access.hold(r.by, access.OwnsWorkflow, 1)
-	r.was, r.state = r.state, rota.WorkflowRunning
-	r.ending, r.failed, r.reason = rota.WorkflowNone, 0, rota.ReasonNone
-	r.redo, r.from, r.cursor = true, from, 0
-	r.runs++
-	r.finished, r.due, r.started = rota.Moment{}, 0, fs.s.head.now()
+	fs.access.hold(r.By, access.OwnsWorkflow, 1)
+	r.Was, r.State = r.State, rota.WorkflowRunning
+	r.Ending, r.Failed, r.Reason = rota.WorkflowNone, 0, rota.ReasonNone
+	r.Redo, r.From, r.Cursor = true, from, 0
+	r.Runs++
+	r.Finished, r.Due, r.Started = rota.Moment{}, 0, fs.s.Header.Now()
 	f.redo = redo
 	fs.flowIndex.passing.Set(f.seq, f)
 	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowStarted, Payload: fs.startedPayload(r)})
@@ -328,7 +329,7 @@ func (f *flow) again(redo []bool) []flowQueue {
 	}
 	for n, marked := range redo {
 		if marked {
-			list[f.queueAt[f.rows[n].spec.Queue]].nodes++
+			list[f.queueAt[f.rows[n].Spec.Queue]].nodes++
 		}
 	}
 	return list

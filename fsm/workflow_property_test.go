@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/peer"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
@@ -56,7 +57,7 @@ type schedulers struct {
 func (s *schedulers) follow() {
 	s.t.Helper()
 	for _, data := range s.log[s.heard:] {
-		a, err := s.other.Apply(s.other.head.index+1, s.term, data)
+		a, err := s.other.Apply(s.other.Header.Index+1, s.term, data)
 		if err != nil {
 			s.t.Fatalf("the other scheduler: %v", err)
 		}
@@ -117,7 +118,7 @@ func (s *schedulers) randomDAG() *dag {
 	if d.g, err = d.Arrange(); err != nil {
 		s.t.Fatal(err)
 	}
-	d.content = WorkflowContent(&d.WorkflowSpec, d.g)
+	d.content = state.WorkflowContent(&d.WorkflowSpec, d.g)
 	return d
 }
 
@@ -182,10 +183,10 @@ func (s *schedulers) heed(events []rota.Event) {
 					s.t.Fatalf("%s was assigned, and its parent %s is %s", e.Job, p, state)
 				}
 			}
-			w := s.fleet.workers.get(e.Worker)
-			if w.open > w.spec.Slots+w.spec.Prefetch || a.Spec.CPUMilli > 0 && w.cpu > w.spec.CPUMilli ||
-				a.Spec.MemoryBytes > 0 && w.memory > w.spec.MemoryBytes || a.Spec.IOBytesPerS > 0 && w.io > w.spec.IOBytesPerS ||
-				len(a.Spec.Requires) > 0 && len(w.spec.Capabilities) == 0 {
+			w := s.fleet.workers.Get(e.Worker)
+			if w.Open > w.Spec.Slots+w.Spec.Prefetch || a.Spec.CPUMilli > 0 && w.Cpu > w.Spec.CPUMilli ||
+				a.Spec.MemoryBytes > 0 && w.Memory > w.Spec.MemoryBytes || a.Spec.IOBytesPerS > 0 && w.Io > w.Spec.IOBytesPerS ||
+				len(a.Spec.Requires) > 0 && len(w.Spec.Capabilities) == 0 {
 				s.t.Fatalf("%s was assigned to worker %s beyond what it has", e.Job, e.Worker)
 			}
 		}
@@ -214,7 +215,7 @@ func (s *schedulers) end(at int) {
 	last := uint32(0)
 	for _, e := range a.Events {
 		if e.Kind == rota.EventJobEnqueued && v == rota.VerbComplete {
-			number := s.jobs.get(e.Job).vertex
+			number := s.JobTable.Get(e.Job).Vertex
 			if number < last {
 				s.t.Fatalf("node %s entered after node number %d", e.Node, last)
 			}

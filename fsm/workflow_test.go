@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -32,7 +33,7 @@ func newDAG(id string, parents [][]uint32, change ...func(*dag)) *dag {
 	for _, f := range change {
 		f(d)
 	}
-	d.content = WorkflowContent(&d.WorkflowSpec, d.g)
+	d.content = state.WorkflowContent(&d.WorkflowSpec, d.g)
 	return d
 }
 
@@ -80,18 +81,18 @@ func (b *bench) stands(d *dag, want string) {
 }
 
 func (b *bench) progress(id rota.WorkflowID) string {
-	r := b.flows.workflows.get(id)
+	r := b.flows.workflows.Get(id)
 	if r == nil {
 		return "gone"
 	}
-	s := r.state.String() + ": "
-	for n := range r.added {
-		v := b.flows.vertices.get(vertexKey(id, n))
-		state := v.state
-		if j := b.jobs.get(v.spec.ID); j != nil {
-			state = rota.NodeState(j.state)
+	s := r.State.String() + ": "
+	for n := range r.Added {
+		v := b.flows.vertices.Get(state.VertexKey(id, n))
+		state := v.State
+		if j := b.JobTable.Get(v.Spec.ID); j != nil {
+			state = rota.NodeState(j.State)
 		}
-		if v.waits() {
+		if v.Waits() {
 			state = rota.NodeWaiting
 		}
 		s += string("?BYQLLCDEXSW"[state])
@@ -166,15 +167,15 @@ func TestWorkflowRuns(t *testing.T) {
 	b.ends(rota.VerbComplete, d, "n2")
 	b.stands(d, "RUNNING: CLCB")
 	b.ends(rota.VerbComplete, d, "n1")
-	if j := b.state("wf/n3", rota.JobQueued); b.jobs.get(j.ID).data == nil || (*b.jobs.get(j.ID).data)[0].N != 2 {
+	if j := b.state("wf/n3", rota.JobQueued); b.JobTable.Get(j.ID).Data == nil || (*b.JobTable.Get(j.ID).Data)[0].N != 2 {
 		t.Fatal("the last node does not know that the worker holds both outputs")
 	}
 	b.match()
-	v := b.flows.vertices.get(vertexKey("wf", 3))
-	if v.worker != "" || v.assignedAt != 0 {
+	v := b.flows.vertices.Get(state.VertexKey("wf", 3))
+	if v.Worker != "" || v.AssignedAt != 0 {
 		t.Fatalf("a vertex tells of an attempt that has not ended: %+v", v)
 	}
-	assigned := b.leasing.leases.get(string(b.jobs.get("wf/n3").lease[:])).index
+	assigned := b.leasing.leases.Get(string(b.JobTable.Get("wf/n3").Lease[:])).Index
 	b.now += 500
 	events := b.ends(rota.VerbComplete, d, "n3")
 	b.stands(d, "COMPLETED: CCCC")
@@ -182,8 +183,8 @@ func TestWorkflowRuns(t *testing.T) {
 	if e.Payload != `{"state":"COMPLETED","nodes":4,"completed":4,"dead":0,"expired":0,"cancelled":0,"skipped":0,"run":1}` || e.Parent == (rota.EventID{}) {
 		t.Fatalf("%+v", e)
 	}
-	v = b.flows.vertices.get(vertexKey("wf", 3))
-	if v.worker != "w" || v.assignedAt != assigned || v.finishedAt != b.head.index || v.finished.Clock-v.assigned.Clock != 500 || v.reason != rota.ReasonDone {
+	v = b.flows.vertices.Get(state.VertexKey("wf", 3))
+	if v.Worker != "w" || v.AssignedAt != assigned || v.FinishedAt != b.Header.Index || v.Finished.Clock-v.Assigned.Clock != 500 || v.Reason != rota.ReasonDone {
 		t.Fatalf("%+v", v)
 	}
 	if q, _ := b.View.Queue("default"); q.Pending != 0 || q.CompletedTotal != 4 || q.SubmittedTotal != 4 {
@@ -223,7 +224,7 @@ func TestWorkflowPolicies(t *testing.T) {
 		if e := eventOf(t, events, rota.EventJobCancelled); e.Reason != rota.ReasonWorkflowFailed {
 			t.Fatalf("%+v", e)
 		}
-		if r := b.flows.workflows.get("wf"); r.ending != rota.WorkflowFailed || r.failed != 1 || r.reason != rota.ReasonProviderFail {
+		if r := b.flows.workflows.Get("wf"); r.Ending != rota.WorkflowFailed || r.Failed != 1 || r.Reason != rota.ReasonProviderFail {
 			t.Fatalf("%+v", r)
 		}
 		b.ends(rota.VerbComplete, d, "n2")
@@ -300,7 +301,7 @@ func TestWorkflowPolicies(t *testing.T) {
 		if o := b.ok(d.cancel()); !o.Existed || o.WorkflowState != uint32(rota.WorkflowCancelled) {
 			t.Fatal(o)
 		}
-		if j, _ := b.View.Job("wf/n1"); j.Reason != rota.ReasonWorkflowCancelled || b.leasing.leases.len() != 0 {
+		if j, _ := b.View.Job("wf/n1"); j.Reason != rota.ReasonWorkflowCancelled || b.leasing.leases.Len() != 0 {
 			t.Fatalf("%+v", j)
 		}
 		b.refuses(rota.KindNotFound, "workflow", entry.CancelWorkflowOp("other"))
@@ -311,7 +312,7 @@ func TestWorkflowPolicies(t *testing.T) {
 		b.ends(rota.VerbFail, d, "n1")
 		b.ok(d.cancel())
 		b.stands(d, "CANCELLED: CDXXXX")
-		if r := b.flows.workflows.get("wf"); r.reason != rota.ReasonProviderFail || r.failed != 1 {
+		if r := b.flows.workflows.Get("wf"); r.Reason != rota.ReasonProviderFail || r.Failed != 1 {
 			t.Fatalf("%+v", r)
 		}
 	})

@@ -9,23 +9,24 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/limits"
 )
 
 // upload returns the workflow whose upload an operation goes on with. A nil row comes
 // with the answer.
-func (fs *flows) upload(id rota.WorkflowID, content []byte) (*workflowRow, *fsmpb.Outcome) {
-	r := fs.workflows.get(id)
-	if r == nil || r.leaving {
+func (fs *flows) upload(id rota.WorkflowID, content []byte) (*state.WorkflowRow, *fsmpb.Outcome) {
+	r := fs.workflows.Get(id)
+	if r == nil || r.Leaving {
 		return nil, entry.Refused(rota.Refusef(rota.KindNotFound, "workflow", "workflow %.80q is not being submitted, or was given up as its "+
 			"nodes stopped arriving: submit it again", id))
 	}
 	d, ok := contentOf(content)
-	other := !ok || d != r.content
+	other := !ok || d != r.Content
 	switch {
-	case r.state != rota.WorkflowOpen && other:
-		return nil, flowRefused(r, OtherWorkflow(r.id, ""))
-	case r.state != rota.WorkflowOpen:
+	case r.State != rota.WorkflowOpen && other:
+		return nil, flowRefused(r, OtherWorkflow(r.Id, ""))
+	case r.State != rota.WorkflowOpen:
 		return nil, flowOutcome(r, true)
 	case other:
 		return nil, entry.Refused(rota.Refusef(rota.KindConflict, "content", "workflow %s is being submitted with other content", id))
@@ -53,27 +54,27 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 	switch {
 	case n == 0 || n > limits.MaxChunkNodes:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes are %d: 1 to %d are wanted at a time", n, limits.MaxChunkNodes))
-	case first+n > uint64(r.nodes):
+	case first+n > uint64(r.Nodes):
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes %d to %d are more than the %d that workflow %s announced", first,
-			first+n-1, r.nodes, r.id))
-	case first > uint64(r.added):
-		o := entry.Refused(rota.Refusef(rota.KindOutOfRange, "first", "node %d of workflow %s is wanted next, not node %d", r.added, r.id, first))
-		o.WorkflowState, o.NextNode = uint32(r.state), r.added
+			first+n-1, r.Nodes, r.Id))
+	case first > uint64(r.Added):
+		o := entry.Refused(rota.Refusef(rota.KindOutOfRange, "first", "node %d of workflow %s is wanted next, not node %d", r.Added, r.Id, first))
+		o.WorkflowState, o.NextNode = uint32(r.State), r.Added
 		return o
 	}
-	skip := uint64(r.added) - first
+	skip := uint64(r.Added) - first
 	if skip >= n {
 		return flowOutcome(r, true)
 	}
-	c := chunk{fs: fs, r: r, f: fs.flowIndex.byID[r.id], names: make(map[string]bool, n-skip)}
+	c := chunk{fs: fs, r: r, f: fs.flowIndex.byID[r.Id], names: make(map[string]bool, n-skip)}
 	for _, node := range op.GetNodes()[skip:] {
 		if err := c.take(node); err != nil {
 			return c.refused(c.ofNode(node, err))
 		}
 	}
-	if r.bytes+c.bytes > rota.MaxWorkflowBytes {
-		return c.refused(rota.Refusef(rota.KindInvalid, "nodes", "the nodes of workflow %s take %d bytes: at most %d are taken", r.id,
-			r.bytes+c.bytes, rota.MaxWorkflowBytes))
+	if r.Bytes+c.bytes > rota.MaxWorkflowBytes {
+		return c.refused(rota.Refusef(rota.KindInvalid, "nodes", "the nodes of workflow %s take %d bytes: at most %d are taken", r.Id,
+			r.Bytes+c.bytes, rota.MaxWorkflowBytes))
 	}
 	if err := c.admitBytes(); err != nil {
 		return c.refused(err)
@@ -84,22 +85,22 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 	}
 	fs.makeRoom(need)
 	c.keep()
-	return flowOutcome(fs.workflows.get(r.id), false)
+	return flowOutcome(fs.workflows.Get(r.Id), false)
 }
 
 // chunk is a part of an upload, or what a node adds as it completes: looked at first, then kept
 // as a whole.
 type chunk struct {
 	fs    *flows
-	r     *workflowRow
+	r     *state.WorkflowRow
 	f     *flow
 	names map[string]bool
-	rows  []*vertexRow
+	rows  []*state.VertexRow
 	kinds []kind // taken for it already
 	edges uint64
 	bytes int64
 	// grower is the vertex that completes, nil of an upload; content stands for what it adds.
-	grower  *vertexRow
+	grower  *state.VertexRow
 	content rota.Digest
 }
 
@@ -113,14 +114,14 @@ func (c *chunk) refused(err error) *fsmpb.Outcome {
 func (c *chunk) admitBytes() error {
 	more := make(map[rota.QueueName]int64)
 	for _, v := range c.rows {
-		more[v.spec.Queue] += int64(v.shapeBytes)
+		more[v.Spec.Queue] += int64(v.ShapeBytes)
 	}
 	for _, name := range slices.Sorted(maps.Keys(more)) {
-		if err := c.fs.admission.admitBytes(c.fs.s.queues.get(name), c.r.tenant, more[name]); err != nil {
+		if err := c.fs.admission.admitBytes(c.fs.s.QueueTable.Get(name), c.r.Tenant, more[name]); err != nil {
 			return err
 		}
 	}
-	return c.fs.admission.admitBytes(nil, c.r.tenant, c.bytes)
+	return c.fs.admission.admitBytes(nil, c.r.Tenant, c.bytes)
 }
 
 // take checks the next node; it changes nothing but the chunk, and
@@ -139,7 +140,7 @@ func (c *chunk) take(n *fsmpb.WorkflowNode) error {
 func (c *chunk) ofNode(n *fsmpb.WorkflowNode, err error) error {
 	e := err.(*rota.Error) // every refusal is one
 	told := *e
-	told.Text = fmt.Sprintf("node %d, %.80q: %s", int(c.r.added)+len(c.rows), n.GetSpec().GetId(), e.Text)
+	told.Text = fmt.Sprintf("node %d, %.80q: %s", int(c.r.Added)+len(c.rows), n.GetSpec().GetId(), e.Text)
 	return &told
 }
 
@@ -150,12 +151,12 @@ func (c *chunk) parents(steps []uint32, number uint64) ([]uint32, error) {
 		return readParents(steps, number)
 	}
 	if len(steps) == 0 {
-		return []uint32{c.grower.number}, nil
+		return []uint32{c.grower.Number}, nil
 	}
 	list, err := readParents(steps, 1+uint64(len(c.rows)))
 	for i, place := range list {
-		if list[i] = c.r.added + place - 1; place == 0 {
-			list[i] = c.grower.number
+		if list[i] = c.r.Added + place - 1; place == 0 {
+			list[i] = c.grower.Number
 		}
 	}
 	return list, err
@@ -164,12 +165,12 @@ func (c *chunk) parents(steps []uint32, number uint64) ([]uint32, error) {
 // linkedMost bounds the workflow's edges: what it announced, or what any may have.
 func (c *chunk) linkedMost() uint64 {
 	if c.grower == nil {
-		return c.r.edges
+		return c.r.Edges
 	}
 	return rota.MaxWorkflowEdges
 }
 
-func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err error) {
+func (c *chunk) read(n *fsmpb.WorkflowNode) (v *state.VertexRow, name string, err error) {
 	s, r := c.fs.s, c.r
 	if n := len(n.GetSpec().GetLabels()); n > rota.MaxLabels { // before a map is made of them
 		return nil, "", rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
@@ -182,18 +183,18 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 	if spec.Tenant != "" {
 		return nil, "", rota.Refusef(rota.KindInvalid, "tenant", "tenant %.80q is given: a node is of its workflow's tenant", spec.Tenant)
 	}
-	spec.ID, spec.Tenant = rota.NodeJobID(r.id, name), r.tenant
+	spec.ID, spec.Tenant = rota.NodeJobID(r.Id, name), r.Tenant
 	terms := entry.GateWords(n.GetGate())
 	if c.grower != nil {
-		spec.Queue = cmp.Or(spec.Queue, r.queue)
+		spec.Queue = cmp.Or(spec.Queue, r.Queue)
 		if terms != nil {
 			spec.Type = cmp.Or(spec.Type, rota.GateType)
 		}
 	}
-	q := s.queues.get(spec.Queue)
+	q := s.QueueTable.Get(spec.Queue)
 	payloadMax := int64(rota.MaxPayloadBytes)
 	if q != nil {
-		payloadMax = q.policy.PayloadMaxBytes
+		payloadMax = q.Policy.PayloadMaxBytes
 	}
 	if err := spec.CheckTemplate(payloadMax); err != nil {
 		return nil, "", err
@@ -210,35 +211,35 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 	if q == nil {
 		return nil, "", noQueue(spec.Queue)
 	}
-	if q.drainTo != "" {
+	if q.DrainTo != "" {
 		return nil, "", leaving(q)
 	}
 	if _, twice := c.f.byName[name]; twice || c.names[name] {
-		return nil, "", rota.Refusef(rota.KindInvalid, "id", "the id stands twice in workflow %s", r.id)
+		return nil, "", rota.Refusef(rota.KindInvalid, "id", "the id stands twice in workflow %s", r.Id)
 	}
-	number := uint64(r.added) + uint64(len(c.rows))
+	number := uint64(r.Added) + uint64(len(c.rows))
 	if number >= rota.MaxWorkflowNodes {
-		return nil, "", rota.Refusef(rota.KindInvalid, "id", "workflow %s has %d nodes already: it takes no more", r.id, rota.MaxWorkflowNodes)
+		return nil, "", rota.Refusef(rota.KindInvalid, "id", "workflow %s has %d nodes already: it takes no more", r.Id, rota.MaxWorkflowNodes)
 	}
 	parents, err := c.parents(n.GetParents(), number)
 	if err != nil {
 		return nil, "", err
 	}
-	if c.edges += uint64(len(parents)); r.linked+c.edges > c.linkedMost() {
-		return nil, "", rota.Refusef(rota.KindInvalid, "edges", "workflow %s has more edges than the %d that it announced, or may have", r.id, c.linkedMost())
+	if c.edges += uint64(len(parents)); r.Linked+c.edges > c.linkedMost() {
+		return nil, "", rota.Refusef(rota.KindInvalid, "edges", "workflow %s has more edges than the %d that it announced, or may have", r.Id, c.linkedMost())
 	}
-	kept := s.specs.keep(spec)
+	kept := s.Specs.Keep(spec)
 	c.kinds = c.fs.takeKind(c.f, c.kinds, uint32(number), kept)
 	if err := c.fs.admitKind(c.f, kept); err != nil {
 		return nil, "", err
 	}
-	v = &vertexRow{key: vertexKey(r.id, uint32(number)), workflow: r.id, number: uint32(number), spec: kept,
-		parents: parents, run: run, shape: hashShape(&s.ledger.enc, kept, parents, run, terms), state: vertexBlocked}
+	v = &state.VertexRow{Key: state.VertexKey(r.Id, uint32(number)), Workflow: r.Id, Number: uint32(number), Spec: kept,
+		Parents: parents, Run: run, Shape: state.HashShape(&s.Ledger.Enc, kept, parents, run, terms), State: state.VertexBlocked}
 	if terms != nil {
-		v.gate = &gate{terms: *terms}
+		v.Gate = &state.Gate{Terms: *terms}
 	}
-	v.shapeBytes = uint32(len(s.ledger.enc.b))
-	c.bytes += int64(len(s.ledger.enc.b))
+	v.ShapeBytes = uint32(len(s.Ledger.Enc.B))
+	c.bytes += int64(len(s.Ledger.Enc.B))
 	return v, name, nil
 }
 
@@ -264,19 +265,19 @@ func readParents(steps []uint32, number uint64) ([]uint32, error) {
 
 // keep adds the chunk to the workflow.
 func (c *chunk) keep() {
-	r := c.fs.workflows.edit(c.r.id)
+	r := c.fs.workflows.Edit(c.r.Id)
 	for _, v := range c.rows {
-		c.fs.vertices.insert(v.key, v)
+		c.fs.vertices.Insert(v.Key, v)
 		c.f.append(v)
-		if len(v.parents) == 0 {
-			c.f.work.Insert(v.number)
+		if len(v.Parents) == 0 {
+			c.f.work.Insert(v.Number)
 		}
 	}
 	c.f.kinds = append(c.f.kinds, c.kinds...)
-	r.added += uint32(len(c.rows))
-	r.blocked += uint32(len(c.rows))
-	r.linked += c.edges
-	r.bytes += c.bytes
+	r.Added += uint32(len(c.rows))
+	r.Blocked += uint32(len(c.rows))
+	r.Linked += c.edges
+	r.Bytes += c.bytes
 	c.fs.flowIndex.all.bytes += c.bytes
 	c.fs.flowIndex.kept.bytes += c.bytes
 	c.fs.touch(r)
@@ -291,16 +292,16 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 		return o
 	}
 	switch {
-	case r.added < r.nodes:
+	case r.Added < r.Nodes:
 		o := entry.Refused(rota.Refusef(rota.KindOutOfRange, "nodes", "%d of the %d nodes of workflow %s have arrived: node %d is wanted next",
-			r.added, r.nodes, r.id, r.added))
-		o.WorkflowState, o.NextNode = uint32(r.state), r.added
+			r.Added, r.Nodes, r.Id, r.Added))
+		o.WorkflowState, o.NextNode = uint32(r.State), r.Added
 		return o
-	case r.linked != r.edges:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "edges", "workflow %s has %d edges, it announced %d", r.id, r.linked, r.edges))
+	case r.Linked != r.Edges:
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "edges", "workflow %s has %d edges, it announced %d", r.Id, r.Linked, r.Edges))
 	}
-	f := fs.flowIndex.byID[r.id]
-	spec := &rota.JobSpec{Queue: r.queue, Tenant: r.tenant, Priority: f.urgent}
+	f := fs.flowIndex.byID[r.Id]
+	spec := &rota.JobSpec{Queue: r.Queue, Tenant: r.Tenant, Priority: f.urgent}
 	if err := fs.admission.admitMode(spec); err != nil {
 		return entry.Refused(err)
 	}
@@ -308,20 +309,20 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	for _, q := range f.queues {
-		if err := fs.admitNodes(spec, fs.s.queues.get(q.name), q.nodes); err != nil {
+		if err := fs.admitNodes(spec, fs.s.QueueTable.Get(q.name), q.nodes); err != nil {
 			return entry.Refused(err)
 		}
 	}
-	r = fs.workflows.edit(r.id)
-	fs.s.timers.upload.set(string(r.id), r.lapses(), 0)
-	r.state, r.runs = rota.WorkflowRunning, 1
-	r.submitted, r.started = fs.s.head.now(), fs.s.head.now()
+	r = fs.workflows.Edit(r.Id)
+	fs.s.Timers.Upload.Refile(string(r.Id), r.Lapses(), 0)
+	r.State, r.Runs = rota.WorkflowRunning, 1
+	r.Submitted, r.Started = fs.s.Header.Now(), fs.s.Header.Now()
 	for _, q := range f.queues {
-		fs.s.queues.edit(q.name).blocked += q.nodes
+		fs.s.QueueTable.Edit(q.name).Blocked += q.nodes
 	}
 	fs.flowIndex.ready.Set(f.seq, f)
 	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowStarted, Payload: fs.startedPayload(r)})
 	o = flowOutcome(r, false)
-	o.Throttle = fs.admission.slowDown(fs.s.queues.get(r.queue), r.tenant)
+	o.Throttle = fs.admission.slowDown(fs.s.QueueTable.Get(r.Queue), r.Tenant)
 	return o
 }

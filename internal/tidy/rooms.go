@@ -65,8 +65,10 @@ const raftStore = "github.com/hashicorp/raft-boltdb"
 var rooms = []room{
 	{path: ".", may: []string{"internal/jsonparts", "internal/millis", "internal/nearest"}, only: []string{}},
 	{path: "sched", may: []string{".", "internal/limits"}, only: []string{orderedTree}},
-	{path: "fsm", may: []string{".", "internal/access", "internal/filter", "internal/limits", "internal/peer", "sched", "fsm/entry", "fsm/fsmpb", "fsm/tree", "internal/jsonparts", "internal/millis"}, only: []string{orderedTree, fastHash, protoLibrary}, never: []string{raftLibrary,
+	{path: "fsm", may: []string{".", "internal/access", "internal/filter", "internal/limits", "internal/peer", "sched", "fsm/entry", "fsm/fsmpb", "fsm/internal/state", "fsm/tree", "internal/jsonparts", "internal/millis"}, only: []string{orderedTree, fastHash, protoLibrary}, never: []string{raftLibrary,
 		raftStore, gossip, grpcLibrary, boltLibrary, commandLine, settings}},
+	{path: "fsm/internal/state", may: []string{".", "internal/access", "internal/filter", "internal/limits", "internal/peer", "sched", "fsm/entry", "fsm/fsmpb", "fsm/tree", "internal/jsonparts", "internal/millis"},
+		only: []string{orderedTree, fastHash, protoLibrary}},
 	{path: "fsm/entry", may: []string{".", "internal/peer", "internal/filter", "internal/limits", "fsm/fsmpb", "internal/millis"}, only: []string{protoLibrary}},
 	{path: "fsm/tree", only: []string{orderedTree}},
 	{path: "fsm/fsmpb", only: []string{protoLibrary}},

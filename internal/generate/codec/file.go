@@ -36,7 +36,7 @@ func Files(sets []schema.Set) ([]File, error) {
 		{"api/words/hot_gen.go", func(w *writer) error { return w.wire(api) }},
 		{"fsm/entry/decoder_gen.go", func(w *writer) error { return w.entries(log) }},
 		{"fsm/entry/spec_gen.go", func(w *writer) error { return w.logged(log) }},
-		{"fsm/spec_gen.go", func(w *writer) error { return w.stored(log) }},
+		{"fsm/internal/state/spec_gen.go", func(w *writer) error { return w.stored(log) }},
 	} {
 		w := &writer{}
 		if err := f.write(w); err != nil {

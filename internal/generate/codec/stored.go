@@ -26,7 +26,7 @@ func (w *writer) stored(messages map[string]*protogen.Message) error {
 	if err != nil {
 		return err
 	}
-	w.head("fsm", "maps", "slices", "", "github.com/rotasched/rota", "github.com/rotasched/rota/internal/millis")
+	w.head("state", "maps", "slices", "", "github.com/rotasched/rota", "github.com/rotasched/rota/internal/millis")
 	w.row(fields)
 	w.alike(fields)
 	return nil
@@ -34,26 +34,26 @@ func (w *writer) stored(messages map[string]*protogen.Message) error {
 
 // row writes the canonical encoding of a spec and its decoder.
 func (w *writer) row(fields []field) {
-	w.line("\n// encodeParts writes a spec, and returns where the payload stands; the parts that are a job's own are passed beside it.")
-	w.line("func encodeParts(e *encoder, s *keptSpec, headers, payload []byte) (at int) {")
+	w.line("\n// EncodeParts writes a spec, and returns where the payload stands; the parts that are a job's own are passed beside it.")
+	w.line("func EncodeParts(e *Encoder, s *KeptSpec, headers, payload []byte) (at int) {")
 	for _, f := range fields {
 		v := "s." + f.path
 		switch f.form {
 		case text:
-			w.line("e.str(%s)", cast(f, "string", v))
+			w.line("e.Str(%s)", cast(f, "string", v))
 		case number:
-			w.line("e.int(%s)", cast(f, "int64", v))
+			w.line("e.Int(%s)", cast(f, "int64", v))
 		case millis, date:
 			if f.path == later {
-				w.line("if %s != 0 {\ne.int(%s)\n}", v, f.sent(v))
+				w.line("if %s != 0 {\ne.Int(%s)\n}", v, f.sent(v))
 			} else {
-				w.line("e.int(%s)", f.sent(v))
+				w.line("e.Int(%s)", f.sent(v))
 			}
 		case flag: // says whether headers follow, too, and what came later: who has none pays no byte
 			w.line("e.flags(%s, len(headers) > 0, s.%s != 0)", v, later)
 		case blob:
 			if own(f, v) != v {
-				w.line("at = len(e.b)")
+				w.line("at = len(e.B)")
 			}
 			w.line("e.bytes(%s)", own(f, v))
 		case texts:
@@ -70,19 +70,19 @@ func (w *writer) row(fields []field) {
 			w.line("encode%s(e, %s)", f.Message.GoIdent.GoName, v)
 		}
 	}
-	w.line("return at\n}\n\nfunc decodeSpec(d *decoder) *keptSpec {\nvar s rota.JobSpec\nvar headed, later bool")
+	w.line("return at\n}\n\nfunc decodeSpec(d *Decoder) *KeptSpec {\nvar s rota.JobSpec\nvar headed, later bool")
 	for _, f := range fields {
 		v := "s." + f.path
 		switch f.form {
 		case text:
-			w.line("%s = %s", v, back(f, "string", "d.str()"))
+			w.line("%s = %s", v, back(f, "string", "d.Str()"))
 		case number:
-			w.line("%s = %s", v, back(f, "int64", "d.int()"))
+			w.line("%s = %s", v, back(f, "int64", "d.Int()"))
 		case millis, date:
 			if f.path == later {
-				w.line("if later {\nif %[1]s = %[2]s; %[1]s == 0 {\nd.fail()\n}\n}", v, f.taken("d.int()"))
+				w.line("if later {\nif %[1]s = %[2]s; %[1]s == 0 {\nd.Fail()\n}\n}", v, f.taken("d.Int()"))
 			} else {
-				w.line("%s = %s", v, f.taken("d.int()"))
+				w.line("%s = %s", v, f.taken("d.Int()"))
 			}
 		case flag:
 			w.line("%s, headed, later = d.flags()", v)
@@ -102,7 +102,7 @@ func (w *writer) row(fields []field) {
 			w.line("%s = decode%s(d)", v, f.Message.GoIdent.GoName)
 		}
 	}
-	w.line("return d.specs.keep(&s)\n}")
+	w.line("return d.Specs.Keep(&s)\n}")
 }
 
 // later is the field that came with rules version 2: a spec without it has the bytes of version 1.
@@ -136,7 +136,7 @@ func back(f field, from, v string) string {
 
 // alike writes the comparison of what many jobs share: all but their own parts.
 func (w *writer) alike(fields []field) {
-	w.line("\n// saysAlike compares all that a keptSpec leaves to what it shares.\nfunc saysAlike(a, b *rota.JobSpec) bool {")
+	w.line("\n// saysAlike compares all that a KeptSpec leaves to what it shares.\nfunc saysAlike(a, b *rota.JobSpec) bool {")
 	var quick, lists, maps []string
 	for _, f := range fields {
 		switch {

@@ -1,4 +1,4 @@
-package fsm
+package state
 
 import (
 	"encoding/binary"
@@ -41,13 +41,13 @@ const (
 // there is one encoding of an event. Clocks are told as the difference to the
 // event before, caller and type only where they differ, deadlines to the clock, the parent as how far back it lies.
 func AppendEvents(b []byte, incarnation uint64, events []rota.Event) []byte {
-	e := encoder{b: binary.AppendUvarint(b, incarnation)}
+	e := Encoder{B: binary.AppendUvarint(b, incarnation)}
 	before := &rota.Event{}
 	for i := range events {
 		e.event(&events[i], before)
 		before = &events[i]
 	}
-	return e.b
+	return e.B
 }
 
 // eventMask says which fields of an event are written; what it shares with the one before
@@ -126,37 +126,37 @@ func eventMask(v, before *rota.Event) uint64 {
 	return mask
 }
 
-func (e *encoder) event(v, before *rota.Event) {
+func (e *Encoder) event(v, before *rota.Event) {
 	mask := eventMask(v, before)
-	e.uint(uint64(v.Kind))
-	e.uint(mask)
+	e.Uint(uint64(v.Kind))
+	e.Uint(mask)
 	text := func(bit uint64, s string) {
 		if mask&bit != 0 {
-			e.str(s)
+			e.Str(s)
 		}
 	}
 	text(eventRun, v.Run)
 	text(eventNode, v.Node)
 	if mask&eventParent != 0 {
-		e.uint(v.ID.Incarnation - v.Parent.Incarnation)
-		e.uint(uint64(v.ID.Index - v.Parent.Index))
-		e.uint(uint64(v.Parent.Seq))
+		e.Uint(v.ID.Incarnation - v.Parent.Incarnation)
+		e.Uint(uint64(v.ID.Index - v.Parent.Index))
+		e.Uint(uint64(v.Parent.Seq))
 	}
 	if mask&eventClock != 0 {
-		e.int(int64(v.Clock - before.Clock))
+		e.Int(int64(v.Clock - before.Clock))
 	}
 	if mask&eventDate != 0 {
-		e.int(int64(v.Date - before.Date))
+		e.Int(int64(v.Date - before.Date))
 	}
 	text(eventJob, string(v.Job))
 	text(eventQueue, string(v.Queue))
 	text(eventTenant, string(v.Tenant))
 	text(eventWorker, string(v.Worker))
 	if mask&eventSession != 0 {
-		e.uint(uint64(v.Session))
+		e.Uint(uint64(v.Session))
 	}
 	if mask&eventLease != 0 {
-		e.b = append(e.b, v.Lease[:]...)
+		e.B = append(e.B, v.Lease[:]...)
 	}
 	e.eventNumbers(v, mask)
 	text(eventCheck, v.Check)
@@ -168,21 +168,21 @@ func (e *encoder) event(v, before *rota.Event) {
 	text(eventType, string(v.Type))
 }
 
-func (e *encoder) eventNumbers(v *rota.Event, mask uint64) {
+func (e *Encoder) eventNumbers(v *rota.Event, mask uint64) {
 	if mask&eventAttempt != 0 {
-		e.int(int64(v.Attempt))
+		e.Int(int64(v.Attempt))
 	}
 	if mask&eventReason != 0 {
-		e.uint(uint64(v.Reason))
+		e.Uint(uint64(v.Reason))
 	}
 	if mask&eventStatus != 0 {
-		e.uint(uint64(v.Status))
+		e.Uint(uint64(v.Status))
 	}
 	if mask&eventDeadline != 0 {
-		e.int(int64(v.Deadline.Clock - v.Clock))
+		e.Int(int64(v.Deadline.Clock - v.Clock))
 	}
 	if mask&eventEpoch != 0 {
-		e.uint(v.Epoch)
+		e.Uint(v.Epoch)
 	}
 }
 
@@ -190,11 +190,11 @@ func (e *encoder) eventNumbers(v *rota.Event, mask uint64) {
 // AppendEvents does not write are refused; kinds, reasons and statuses that this
 // binary does not know are taken, for a newer one may have told them.
 func DecodeEvents(index rota.Index, b []byte) ([]rota.Event, error) {
-	d := eventDecoder{decoder: decoder{b: b}, whole: string(b)}
-	incarnation := d.uint()
+	d := eventDecoder{Decoder: Decoder{B: b}, whole: string(b)}
+	incarnation := d.Uint()
 	var events []rota.Event
 	before := &rota.Event{}
-	for d.err == nil && len(d.b) > 0 {
+	for d.Err == nil && len(d.B) > 0 {
 		if events == nil {
 			events = make([]rota.Event, 0, 1+len(b)/eventBytesLeast)
 		}
@@ -203,8 +203,8 @@ func DecodeEvents(index rota.Index, b []byte) ([]rota.Event, error) {
 		events = append(events, v)
 		before = &events[len(events)-1]
 	}
-	if d.err != nil {
-		return nil, d.err
+	if d.Err != nil {
+		return nil, d.Err
 	}
 	return events, nil
 }
@@ -214,30 +214,30 @@ const eventBytesLeast = 48
 
 // eventDecoder reads texts as parts of one string: an entry has thousands.
 type eventDecoder struct {
-	decoder
+	Decoder
 	whole string
 }
 
 func (d *eventDecoder) text() string {
-	n := d.uint()
-	at := len(d.whole) - len(d.b)
-	if d.raw(n); d.err != nil {
+	n := d.Uint()
+	at := len(d.whole) - len(d.B)
+	if d.raw(n); d.Err != nil {
 		return ""
 	}
 	return d.whole[at : at+int(n)]
 }
 
 func (d *eventDecoder) event(v, before *rota.Event) {
-	v.Kind = rota.EventKind(d.enum(255))
-	mask := d.enum(eventFields - 1)
+	v.Kind = rota.EventKind(d.Enum(255))
+	mask := d.Enum(eventFields - 1)
 	v.Clock, v.Date, v.Actor, v.Via, v.Request, v.Type = before.Clock, before.Date, before.Actor, before.Via, before.Request, before.Type
-	for bit := uint64(1); bit < eventFields && d.err == nil; bit <<= 1 {
+	for bit := uint64(1); bit < eventFields && d.Err == nil; bit <<= 1 {
 		if mask&bit != 0 {
 			d.field(bit, v)
 		}
 	}
-	if again := eventMask(v, before); d.err == nil && again != mask {
-		d.fail() // a field that is zero was written
+	if again := eventMask(v, before); d.Err == nil && again != mask {
+		d.Fail() // a field that is zero was written
 	}
 }
 
@@ -248,12 +248,12 @@ func (d *eventDecoder) field(bit uint64, v *rota.Event) {
 	case eventNode:
 		v.Node = d.text()
 	case eventParent:
-		v.Parent = rota.EventID{Incarnation: v.ID.Incarnation - d.uint(), Index: v.ID.Index - rota.Index(d.uint()),
-			Seq: uint32(d.enum(1<<32 - 1))}
+		v.Parent = rota.EventID{Incarnation: v.ID.Incarnation - d.Uint(), Index: v.ID.Index - rota.Index(d.Uint()),
+			Seq: uint32(d.Enum(1<<32 - 1))}
 	case eventClock:
-		v.Clock += rota.Clock(d.int())
+		v.Clock += rota.Clock(d.Int())
 	case eventDate:
-		v.Date += rota.Date(d.int())
+		v.Date += rota.Date(d.Int())
 	case eventJob:
 		v.Job = rota.JobID(d.text())
 	case eventQueue:
@@ -263,19 +263,19 @@ func (d *eventDecoder) field(bit uint64, v *rota.Event) {
 	case eventWorker:
 		v.Worker = rota.WorkerID(d.text())
 	case eventSession:
-		v.Session = rota.Session(d.uint())
+		v.Session = rota.Session(d.Uint())
 	case eventLease:
 		v.Lease = d.leaseID()
 	case eventAttempt:
-		v.Attempt = int32(d.int())
+		v.Attempt = int32(d.Int())
 	case eventReason:
-		v.Reason = rota.Reason(d.enum(255))
+		v.Reason = rota.Reason(d.Enum(255))
 	case eventStatus:
-		v.Status = rota.WorkerStatus(d.enum(255))
+		v.Status = rota.WorkerStatus(d.Enum(255))
 	case eventDeadline:
-		v.Deadline = rota.Moment{Clock: v.Clock, Date: v.Date}.At(v.Clock + rota.Clock(d.int()))
+		v.Deadline = rota.Moment{Clock: v.Clock, Date: v.Date}.At(v.Clock + rota.Clock(d.Int()))
 	case eventEpoch:
-		v.Epoch = d.uint()
+		v.Epoch = d.Uint()
 	case eventCheck:
 		v.Check = d.text()
 	case eventPayload:

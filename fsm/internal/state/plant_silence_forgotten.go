@@ -1,6 +1,6 @@
 //go:build plant_silence_forgotten
 
-package fsm
+package state
 
 // silenceForgotten leaves the leases of a silent worker open to their deadlines.
 func (groundPlants) silenceForgotten() bool { return true }

@@ -1,6 +1,6 @@
 //go:build plant_event_missing
 
-package fsm
+package state
 
 import "github.com/rotasched/rota"
 

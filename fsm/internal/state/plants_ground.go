@@ -1,4 +1,4 @@
-package fsm
+package state
 
 import "github.com/rotasched/rota"
 
@@ -7,10 +7,10 @@ type groundPlants struct{ groundSound }
 
 type groundSound struct{}
 
-var plantedGround groundPlants
+var PlantedGround groundPlants
 
 func (groundSound) mapRange() bool                       { return false }
 func (groundSound) silenceForgotten() bool               { return false }
-func (groundSound) dedupeNotInSnapshot() bool            { return false }
+func (groundSound) DedupeNotInSnapshot() bool            { return false }
 func (groundSound) omits(rota.EventKind) bool            { return false }
-func (groundSound) anyDue(timerSet, int64) (timer, bool) { return timer{}, false }
+func (groundSound) anyDue(TimerSet, int64) (Timer, bool) { return Timer{}, false }

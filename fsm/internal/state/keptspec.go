@@ -1,4 +1,4 @@
-package fsm
+package state
 
 import (
 	"crypto/sha256"
@@ -10,19 +10,19 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// keptSpec is a job's spec as rows hold it: what every job says for itself, and all
+// KeptSpec is a job's spec as rows hold it: what every job says for itself, and all
 // else, which most jobs leave out or say as others do, behind a pointer that many share. A
 // whole rota.JobSpec was more than the payload of most jobs. It never changes, nor does
 // what it shares.
-type keptSpec struct {
+type KeptSpec struct {
 	ID rota.JobID
 	// own is the payload; behind the headers, in their canonical form, where the job has some.
 	own []byte
-	*sharedSpec
+	*SharedSpec
 }
 
-// sharedSpec has the fields of a spec that many jobs share; id, payload and headers are empty in it.
-type sharedSpec struct {
+// SharedSpec has the fields of a spec that many jobs share; id, payload and headers are empty in it.
+type SharedSpec struct {
 	rota.JobSpec
 	// headed says that own begins with headers.
 	headed bool
@@ -31,51 +31,51 @@ type sharedSpec struct {
 }
 
 // says reports whether a spec says the same beside its own parts.
-func (r *sharedSpec) says(s *rota.JobSpec) bool {
+func (r *SharedSpec) says(s *rota.JobSpec) bool {
 	return r.headed == (len(s.Headers) > 0) && saysAlike(s, &r.JobSpec)
 }
 
-// split returns the job's own parts: the headers in canonical form, none for most, and the payload.
-func (s *keptSpec) split() (headers, payload []byte) {
+// Split returns the job's own parts: the headers in canonical form, none for most, and the payload.
+func (s *KeptSpec) Split() (headers, payload []byte) {
 	if !s.headed {
 		return nil, s.own
 	}
-	d := decoder{b: s.own}
-	headers = d.raw(d.uint())
-	if len(d.b) == 0 {
+	d := Decoder{B: s.own}
+	headers = d.raw(d.Uint())
+	if len(d.B) == 0 {
 		return headers, nil
 	}
-	return headers, d.b
+	return headers, d.B
 }
 
 // Payload is the job's; the field that it hides is empty.
-func (s *keptSpec) Payload() rota.Blob {
-	_, payload := s.split()
+func (s *KeptSpec) Payload() rota.Blob {
+	_, payload := s.Split()
 	return payload
 }
 
 // Headers are the job's; the field that it hides is empty.
-func (s *keptSpec) Headers() map[string]string {
-	headers, _ := s.split()
+func (s *KeptSpec) Headers() map[string]string {
+	headers, _ := s.Split()
 	if len(headers) == 0 {
 		return nil
 	}
-	return decodePairs(&decoder{b: headers})
+	return decodePairs(&Decoder{B: headers})
 }
 
-// encodeSpec writes all of a spec.
-func encodeSpec(e *encoder, s *keptSpec) {
-	headers, payload := s.split()
-	encodeParts(e, s, headers, payload)
+// EncodeSpec writes all of a spec.
+func EncodeSpec(e *Encoder, s *KeptSpec) {
+	headers, payload := s.Split()
+	EncodeParts(e, s, headers, payload)
 }
 
-// hashSpec is the hash of a spec's content, which headers are no part of (SPEC §13.16); it stands for
+// HashSpec is the hash of a spec's content, which headers are no part of (SPEC §13.16); it stands for
 // the spec in its job's row. e is the caller's, to write over.
-func hashSpec(e *encoder, s *keptSpec) rota.Digest {
-	_, payload := s.split()
-	e.b = e.b[:0]
-	encodeParts(e, s, nil, payload)
-	return hashBytes(e.b)
+func HashSpec(e *Encoder, s *KeptSpec) rota.Digest {
+	_, payload := s.Split()
+	e.B = e.B[:0]
+	EncodeParts(e, s, nil, payload)
+	return HashBytes(e.B)
 }
 
 // canonicalHeaders are headers sorted by name; nil for none.
@@ -83,38 +83,38 @@ func canonicalHeaders(headers map[string]string) []byte {
 	if len(headers) == 0 {
 		return nil
 	}
-	var e encoder
+	var e Encoder
 	encodePairs(&e, headers)
-	return e.b
+	return e.B
 }
 
 // decodeHeaders reads what canonicalHeaders wrote: at least one, in order.
-func decodeHeaders(d *decoder) map[string]string {
-	b := d.raw(d.uint())
-	inner := decoder{b: b}
+func decodeHeaders(d *Decoder) map[string]string {
+	b := d.raw(d.Uint())
+	inner := Decoder{B: b}
 	headers := decodePairs(&inner)
-	if inner.done() != nil || len(headers) == 0 || string(canonicalHeaders(headers)) != string(b) {
-		d.fail()
+	if inner.Done() != nil || len(headers) == 0 || string(canonicalHeaders(headers)) != string(b) {
+		d.Fail()
 		return nil
 	}
 	return headers
 }
 
-// specs keeps specs. What they say beside id and payload stands in shared, where a later
+// Specs keeps specs. What they say beside id and payload stands in shared, where a later
 // one may find that it says the same; one that does not takes its place. It shows nowhere but
 // in the memory that rows take.
-type specs struct {
-	shared [specsShared]saidSpec
+type Specs struct {
+	Shared [specsShared]saidSpec
 	// last is what was found last: most say the same as the one before.
 	last *saidSpec
 	// room is for the submission at hand, enc for hashing one that is read.
 	room rota.JobSpec
-	enc  encoder
+	Enc  Encoder
 }
 
 // saidSpec is a shared spec, and its encoding to be put around a job's own parts.
 type saidSpec struct {
-	spec *sharedSpec
+	spec *SharedSpec
 	// text has no id, no payload and no headers; payload is where that belongs.
 	text    []byte
 	payload int
@@ -122,59 +122,59 @@ type saidSpec struct {
 	sound bool
 }
 
-func (r *saidSpec) take(e *encoder, s *rota.JobSpec) {
+func (r *saidSpec) Take(e *Encoder, s *rota.JobSpec) {
 	spec, payload := restOf(e, s)
 	r.spec, r.sound, r.payload = spec, false, payload-1 // an empty text is one byte
-	r.text = append(append(r.text[:0], e.b[1:payload]...), e.b[payload+1:]...)
+	r.text = append(append(r.text[:0], e.B[1:payload]...), e.B[payload+1:]...)
 }
 
-func (k *specs) encoder() *encoder {
+func (k *Specs) encoder() *Encoder {
 	if k == nil {
-		return &encoder{}
+		return &Encoder{}
 	}
-	return &k.enc
+	return &k.Enc
 }
 
 // specsShared is how many different ones can be found again: jobs of so many tenants and
 // types come in any order.
 const specsShared = 1 << 10
 
-// read is specWords into room that the next one takes again.
-func (k *specs) read(p *fsmpb.JobSpec) *rota.JobSpec {
+// Read is specWords into room that the next one takes again.
+func (k *Specs) Read(p *fsmpb.JobSpec) *rota.JobSpec {
 	entry.ReadSpec(&k.room, p)
 	return &k.room
 }
 
-// keep returns a spec in the form that rows hold. Slices and maps are shared with s.
-func (k *specs) keep(s *rota.JobSpec) *keptSpec {
-	kept := &keptSpec{ID: s.ID, own: s.Payload}
+// Keep returns a spec in the form that rows hold. Slices and maps are shared with s.
+func (k *Specs) Keep(s *rota.JobSpec) *KeptSpec {
+	kept := &KeptSpec{ID: s.ID, own: s.Payload}
 	if headers := canonicalHeaders(s.Headers); headers != nil {
-		e := encoder{b: make([]byte, 0, int(textBytes(len(headers)))+len(s.Payload))}
+		e := Encoder{B: make([]byte, 0, int(textBytes(len(headers)))+len(s.Payload))}
 		e.bytes(headers)
-		kept.own = append(e.b, s.Payload...)
+		kept.own = append(e.B, s.Payload...)
 	}
 	if k == nil {
-		kept.sharedSpec, _ = restOf(&encoder{}, s)
+		kept.SharedSpec, _ = restOf(&Encoder{}, s)
 		return kept
 	}
-	kept.sharedSpec = k.rest(s)
+	kept.SharedSpec = k.rest(s)
 	return kept
 }
 
 // rest returns what a spec says beside its own parts, shared with others that say the same.
-func (k *specs) rest(s *rota.JobSpec) *sharedSpec {
+func (k *Specs) rest(s *rota.JobSpec) *SharedSpec {
 	if k.last == nil || !k.last.spec.says(s) {
-		at := &k.shared[place(s)]
+		at := &k.Shared[place(s)]
 		if at.spec == nil || !at.spec.says(s) {
-			at.take(&k.enc, s)
+			at.Take(&k.Enc, s)
 		}
 		k.last = at
 	}
 	return k.last.spec
 }
 
-// check is CheckShape for the spec that was kept last, without looking anew at what it shares with one that passed.
-func (k *specs) check(s *rota.JobSpec, payloadMax int64) error {
+// Check is CheckShape for the spec that was kept last, without looking anew at what it shares with one that passed.
+func (k *Specs) Check(s *rota.JobSpec, payloadMax int64) error {
 	if k.last.sound {
 		return s.CheckOwn(payloadMax)
 	}
@@ -186,46 +186,46 @@ func (k *specs) check(s *rota.JobSpec, payloadMax int64) error {
 	return nil
 }
 
-// hash is hashSpec, without encoding anew what the job shares with the one that was kept before it.
-func (k *specs) hash(e *encoder, s *keptSpec) rota.Digest {
+// Hash is hashSpec, without encoding anew what the job shares with the one that was kept before it.
+func (k *Specs) Hash(e *Encoder, s *KeptSpec) rota.Digest {
 	said := k.last
-	if said == nil || said.spec != s.sharedSpec {
-		return hashSpec(e, s)
+	if said == nil || said.spec != s.SharedSpec {
+		return HashSpec(e, s)
 	}
-	_, payload := s.split()
-	e.b = e.b[:0]
-	e.str(string(s.ID))
-	e.b = append(e.b, said.text[:said.payload]...)
+	_, payload := s.Split()
+	e.B = e.B[:0]
+	e.Str(string(s.ID))
+	e.B = append(e.B, said.text[:said.payload]...)
 	e.bytes(payload)
-	e.b = append(e.b, said.text[said.payload:]...)
-	return hashBytes(e.b)
+	e.B = append(e.B, said.text[said.payload:]...)
+	return HashBytes(e.B)
 }
 
-// content is the hash of all that a submitter says of a job (SPEC §16.5).
-func (k *specs) content(s *rota.JobSpec) rota.Digest { return specContent(&k.enc, s) }
+// Content is the hash of all that a submitter says of a job (SPEC §16.5).
+func (k *Specs) Content(s *rota.JobSpec) rota.Digest { return specContent(&k.Enc, s) }
 
-func specContent(e *encoder, s *rota.JobSpec) rota.Digest {
-	return hashSpec(e, &keptSpec{ID: s.ID, own: s.Payload, sharedSpec: &sharedSpec{JobSpec: *s}})
+func specContent(e *Encoder, s *rota.JobSpec) rota.Digest {
+	return HashSpec(e, &KeptSpec{ID: s.ID, own: s.Payload, SharedSpec: &SharedSpec{JobSpec: *s}})
 }
 
-// size counts the bytes of a spec's canonical form.
-func (k *specs) size(s *rota.JobSpec) int64 {
+// Size counts the bytes of a spec's canonical form.
+func (k *Specs) Size(s *rota.JobSpec) int64 {
 	return k.rest(s).bytesWith(s.ID, canonicalHeaders(s.Headers), s.Payload)
 }
 
 // ContentOf returns the hash by which a submission is known again, as Ended has it.
 func ContentOf(p *fsmpb.JobSpec) rota.Digest {
-	return specContent(&encoder{}, entry.SpecWords(p))
+	return specContent(&Encoder{}, entry.SpecWords(p))
 }
 
 // restOf returns what a spec says beside its own parts. It leaves its encoding in e, with an empty id, and an empty
 // payload at payload.
-func restOf(e *encoder, s *rota.JobSpec) (rest *sharedSpec, payload int) {
-	rest = &sharedSpec{JobSpec: *s, headed: len(s.Headers) > 0}
+func restOf(e *Encoder, s *rota.JobSpec) (rest *SharedSpec, payload int) {
+	rest = &SharedSpec{JobSpec: *s, headed: len(s.Headers) > 0}
 	rest.ID, rest.Payload, rest.JobSpec.Headers, rest.Minted = "", nil, nil, false
-	e.b = e.b[:0]
-	payload = encodeParts(e, &keptSpec{sharedSpec: rest}, nil, nil)
-	rest.restBytes = int64(len(e.b)) - 2*textBytes(0)
+	e.B = e.B[:0]
+	payload = EncodeParts(e, &KeptSpec{SharedSpec: rest}, nil, nil)
+	rest.restBytes = int64(len(e.B)) - 2*textBytes(0)
 	return rest, payload
 }
 
@@ -239,21 +239,21 @@ func place(s *rota.JobSpec) uint64 {
 	return h >> 54 % specsShared
 }
 
-// words is the inverse of keep.
-func (s *keptSpec) words() rota.JobSpec {
+// Words is the inverse of keep.
+func (s *KeptSpec) Words() rota.JobSpec {
 	w := s.JobSpec
 	w.ID, w.Payload, w.Headers = s.ID, s.Payload(), s.Headers()
 	return w
 }
 
-// bytes counts those of a spec's canonical form, without encoding it anew.
-func (s *keptSpec) bytes() int64 {
-	headers, payload := s.split()
+// Bytes counts those of a spec's canonical form, without encoding it anew.
+func (s *KeptSpec) Bytes() int64 {
+	headers, payload := s.Split()
 	return s.bytesWith(s.ID, headers, payload)
 }
 
 // bytesWith is what they are with a job's own parts.
-func (r *sharedSpec) bytesWith(id rota.JobID, headers, payload []byte) int64 {
+func (r *SharedSpec) bytesWith(id rota.JobID, headers, payload []byte) int64 {
 	n := r.restBytes + textBytes(len(id)) + textBytes(len(payload))
 	if len(headers) > 0 {
 		n += textBytes(len(headers))
@@ -265,24 +265,24 @@ func (r *sharedSpec) bytesWith(id rota.JobID, headers, payload []byte) int64 {
 func textBytes(n int) int64 { return int64(n + (bits.Len64(uint64(n)|1)+6)/7) }
 
 const (
-	// fingerprintSize is the bytes of a fingerprint.
-	fingerprintSize = 8
+	// FingerprintSize is the bytes of a fingerprint.
+	FingerprintSize = 8
 	// fingerprintText bounds the bytes of an error that its fingerprint depends on.
 	fingerprintText = 256
 	// hexRun is the length from which a run of hexadecimal digits is taken for an id.
 	hexRun = 8
 )
 
-// fingerprint groups dead jobs that failed alike (SPEC §20.5): the type, the reason and the
+// Fingerprint groups dead jobs that failed alike (SPEC §20.5): the type, the reason and the
 // error without the ids and numbers in it.
-func fingerprint(typ rota.JobType, why rota.Reason, text string) string {
+func Fingerprint(typ rota.JobType, why rota.Reason, text string) string {
 	b := append(append([]byte(typ), 0), why.String()...)
-	sum := sha256.Sum256(appendAlike(append(b, 0), text))
-	return string(sum[:fingerprintSize])
+	sum := sha256.Sum256(AppendAlike(append(b, 0), text))
+	return string(sum[:FingerprintSize])
 }
 
-// appendAlike appends an error in small letters, its ids and numbers as one # each.
-func appendAlike(b []byte, text string) []byte {
+// AppendAlike appends an error in small letters, its ids and numbers as one # each.
+func AppendAlike(b []byte, text string) []byte {
 	most := len(b) + fingerprintText
 	for i := 0; i < len(text) && len(b) < most; {
 		n := 0

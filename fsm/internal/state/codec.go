@@ -1,0 +1,247 @@
+package state
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/rotasched/rota"
+)
+
+// Encoder writes the canonical encoding of rows: what the digest hashes and
+// what snapshots carry. Integers are varints, strings length-prefixed; there is
+// exactly one encoding of a row. Protobuf was refused here, as it promises no
+// canonical form.
+type Encoder struct {
+	B []byte
+	// values is room for a policy's.
+	values []int64
+	// Said, where it is made, remembers the policy that was written last.
+	Said *SaidPolicy
+}
+
+// Uint writes a varint, as binary.AppendUvarint does: most are of one byte, and room is
+// asked for once for the others.
+func (e *Encoder) Uint(v uint64) {
+	if v < 0x80 {
+		e.B = append(e.B, byte(v))
+		return
+	}
+	e.long(v)
+}
+
+func (e *Encoder) long(v uint64) {
+	b, n := slices.Grow(e.B, binary.MaxVarintLen64), len(e.B)
+	b = b[:n+binary.MaxVarintLen64]
+	for ; v >= 0x80; v >>= 7 {
+		b[n] = byte(v) | 0x80
+		n++
+	}
+	b[n] = byte(v)
+	e.B = b[:n+1]
+}
+
+func (e *Encoder) Int(v int64) { e.Uint(uint64(v)<<1 ^ uint64(v>>63)) }
+
+func (e *Encoder) Bool(v bool) {
+	if v {
+		e.B = append(e.B, 1)
+	} else {
+		e.B = append(e.B, 0)
+	}
+}
+
+// flags writes three truth values in a byte, which is that of bool where the last two are false.
+func (e *Encoder) flags(first, second, third bool) {
+	b := byte(0)
+	if first {
+		b |= 1
+	}
+	if second {
+		b |= 2
+	}
+	if third {
+		b |= 4
+	}
+	e.B = append(e.B, b)
+}
+
+func (e *Encoder) bytes(v []byte) {
+	e.Uint(uint64(len(v)))
+	e.B = append(e.B, v...)
+}
+
+func (e *Encoder) Str(v string) {
+	e.Uint(uint64(len(v)))
+	e.B = append(e.B, v...)
+}
+
+func (e *Encoder) strs(v []string) {
+	e.Uint(uint64(len(v)))
+	for _, s := range v {
+		e.Str(s)
+	}
+}
+
+// Moment writes a clock and how far the date is ahead of it.
+func (e *Encoder) Moment(m rota.Moment) {
+	e.Int(int64(m.Clock))
+	e.Int(int64(m.Date) - int64(m.Clock))
+}
+
+func (e *Encoder) digest(d rota.Digest) {
+	e.B = binary.BigEndian.AppendUint64(e.B, d.Hi)
+	e.B = binary.BigEndian.AppendUint64(e.B, d.Lo)
+}
+
+func (e *Encoder) eventID(id rota.EventID) {
+	e.Uint(id.Incarnation)
+	e.Uint(uint64(id.Index))
+	e.Uint(uint64(id.Seq))
+}
+
+func (e *Encoder) token(t rota.Token) {
+	e.Uint(t.Incarnation)
+	e.Uint(t.Counter)
+}
+
+// errRecord is what every broken record reads as.
+var errRecord = errors.New("record ends early or holds what no encoder writes")
+
+// Decoder reads what encoder wrote. The first fault sticks in err; every later
+// read gives zero values.
+type Decoder struct {
+	B   []byte
+	Err error
+	// Specs lets the specs of many records share; nil where one is read by itself.
+	Specs *Specs
+}
+
+func (d *Decoder) Fail() {
+	d.Err, d.B = errRecord, nil
+}
+
+func (d *Decoder) Uint() uint64 {
+	v, n := binary.Uvarint(d.B)
+	if n <= 0 {
+		d.Fail()
+		return 0
+	}
+	d.B = d.B[n:]
+	return v
+}
+
+func (d *Decoder) Int() int64 {
+	v, n := binary.Varint(d.B)
+	if n <= 0 {
+		d.Fail()
+		return 0
+	}
+	d.B = d.B[n:]
+	return v
+}
+
+// Enum reads a number of which most is the greatest that this binary knows.
+func (d *Decoder) Enum(most uint64) uint64 {
+	v := d.Uint()
+	if v > most {
+		d.Fail()
+		return 0
+	}
+	return v
+}
+
+// Count reads the length of a list of at most so many.
+func (d *Decoder) Count(most uint64) uint64 {
+	n := d.Enum(most)
+	if n > uint64(len(d.B)) { // each takes a byte at least
+		d.Fail()
+		return 0
+	}
+	return n
+}
+
+func (d *Decoder) Bool() bool {
+	b := d.raw(1)
+	if len(b) != 1 || b[0] > 1 {
+		d.Fail()
+		return false
+	}
+	return b[0] == 1
+}
+
+func (d *Decoder) flags() (first, second, third bool) {
+	b := d.raw(1)
+	if len(b) != 1 || b[0] > 7 {
+		d.Fail()
+		return false, false, false
+	}
+	return b[0]&1 != 0, b[0]&2 != 0, b[0]&4 != 0
+}
+
+func (d *Decoder) raw(n uint64) []byte {
+	if d.Err != nil || n > uint64(len(d.B)) {
+		d.Fail()
+		return nil
+	}
+	v := d.B[:n:n]
+	d.B = d.B[n:]
+	return v
+}
+
+// bytes returns nil for an empty slice, as the encoder does not tell them apart.
+func (d *Decoder) bytes() []byte {
+	v := d.raw(d.Uint())
+	if len(v) == 0 {
+		return nil
+	}
+	return append([]byte(nil), v...)
+}
+
+func (d *Decoder) Str() string { return string(d.raw(d.Uint())) }
+
+func (d *Decoder) strs() []string {
+	n := d.Uint()
+	if n > uint64(len(d.B)) { // each takes a byte at least
+		d.Fail()
+		return nil
+	}
+	var v []string
+	for range n {
+		v = append(v, d.Str())
+	}
+	return v
+}
+
+func (d *Decoder) Moment() rota.Moment {
+	c := d.Int()
+	return rota.Moment{Clock: rota.Clock(c), Date: rota.Date(c + d.Int())}
+}
+
+func (d *Decoder) digest() rota.Digest {
+	b := d.raw(16)
+	if len(b) != 16 {
+		return rota.Digest{}
+	}
+	return rota.Digest{Hi: binary.BigEndian.Uint64(b), Lo: binary.BigEndian.Uint64(b[8:])}
+}
+
+func (d *Decoder) token() rota.Token { return rota.Token{Incarnation: d.Uint(), Counter: d.Uint()} }
+
+func (d *Decoder) eventID() rota.EventID {
+	return rota.EventID{Incarnation: d.Uint(), Index: rota.Index(d.Uint()), Seq: uint32(d.Uint())}
+}
+
+func (d *Decoder) leaseID() (id rota.LeaseID) {
+	b := d.raw(32)
+	copy(id[:], b)
+	return id
+}
+
+// Done reports whether everything was read and nothing is left over.
+func (d *Decoder) Done() error {
+	if d.Err == nil && len(d.B) != 0 {
+		d.Fail()
+	}
+	return d.Err
+}

@@ -1,0 +1,20 @@
+//go:build plant_map_range
+
+package state
+
+// mapRange fires what is due in the order of a map.
+func (groundPlants) mapRange() bool { return true }
+
+func (groundPlants) anyDue(s TimerSet, now int64) (Timer, bool) {
+	due := make(map[Timer]bool)
+	s.Ascend(Timer{}, func(t Timer) bool {
+		due[t] = t.Due <= now
+		return t.Due <= now
+	})
+	for t, is := range due {
+		if is {
+			return t, true
+		}
+	}
+	return Timer{}, false
+}

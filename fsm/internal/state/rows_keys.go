@@ -1,0 +1,290 @@
+package state
+
+import (
+	"strings"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/millis"
+)
+
+// KeyRuleRow is what the jobs of a key are held to (SPEC §19.1).
+type KeyRuleRow struct {
+	RowMeta
+	// Key is the keyRuleKey, by which the row is found.
+	Key string
+	rota.KeyRule
+	// Turn is that of the jobs that name no key, where Group, last the one that was had last.
+	Turn, Last int64
+}
+
+func KeyRuleKey(queue rota.QueueName, name, value string) string {
+	return string(queue) + "/" + name + ":" + value
+}
+
+func (r *KeyRuleRow) TreeKey() string { return r.Key }
+
+// Etag is the version of a rule.
+func (r *KeyRuleRow) Etag() string {
+	return EtagOf(func(e *Encoder) {
+		e.Uint(uint64(r.Scope))
+		for _, v := range []int64{r.Concurrency, r.Rate, r.PeriodMs, r.Burst} {
+			e.Int(v)
+		}
+		e.Uint(uint64(r.Sequence))
+		e.Bool(r.Group)
+	})
+}
+
+func (r *KeyRuleRow) Canonical(e *Encoder) {
+	e.Str(string(r.Queue))
+	e.Str(r.Name)
+	e.Str(r.Value)
+	e.Uint(uint64(r.Scope))
+	e.Int(r.Concurrency)
+	e.Int(r.Rate)
+	e.Int(r.PeriodMs)
+	e.Int(r.Burst)
+	e.Uint(uint64(r.Sequence))
+	e.Bool(r.Group)
+	e.Int(r.Turn)
+	e.Int(r.Last)
+}
+
+func DecodeKeyRule(d *Decoder) *KeyRuleRow {
+	r := &KeyRuleRow{KeyRule: rota.KeyRule{Queue: rota.QueueName(d.Str()), Name: d.Str(), Value: d.Str(),
+		Scope: rota.KeyScope(d.Enum(uint64(rota.KeyOfCluster))), Concurrency: d.Int(), Rate: d.Int(), PeriodMs: d.Int(), Burst: d.Int(),
+		Sequence: rota.KeySequence(d.Enum(uint64(rota.SequenceSkip))), Group: d.Bool()}, Turn: d.Int(), Last: d.Int()}
+	r.Key = KeyRuleKey(r.Queue, r.Name, r.Value)
+	return r
+}
+
+// KeyCountRow counts the jobs of a key that a rule is for. There is one while it has jobs,
+// while tokens of its rate are out, and while its sequence is blocked.
+type KeyCountRow struct {
+	RowMeta
+	// Key is the keyCountKey, by which the row is found.
+	Key    string
+	Queue  rota.QueueName
+	Tenant rota.TenantID
+	// Text is the jobs' key.
+	Text string
+	// Jobs are live, open of them have a lease. Invariant I11.
+	Jobs, Open int64
+	// Tat is the rate's, as in limiterRow; full says that the lanes of its jobs wait.
+	Tat  int64
+	Full bool
+	// Blocker is the job that ended as the head of a sequence, and blocks it at its place.
+	Blocker rota.JobID
+	Place   uint64
+	// Turn is how many it had, counted from the least of those that waited as it last began to.
+	Turn int64
+	// Due is derived: where the row stands in the timers.
+	Due rota.Clock
+}
+
+// KeyCountKey names what the jobs of a key are counted in: those of a queue or of all, of a
+// tenant or of all.
+func KeyCountKey(queue rota.QueueName, tenant rota.TenantID, text string) string {
+	return string(queue) + "/" + string(tenant) + "/" + text
+}
+
+func (r *KeyCountRow) TreeKey() string { return r.Key }
+
+func (r *KeyCountRow) Canonical(e *Encoder) {
+	e.Str(string(r.Queue))
+	e.Str(string(r.Tenant))
+	e.Str(r.Text)
+	e.Int(r.Jobs)
+	e.Int(r.Open)
+	e.Int(r.Tat)
+	e.Bool(r.Full)
+	e.Str(string(r.Blocker))
+	e.Uint(r.Place)
+	e.Int(r.Turn)
+}
+
+func DecodeKeyCount(d *Decoder) *KeyCountRow {
+	r := &KeyCountRow{Queue: rota.QueueName(d.Str()), Tenant: rota.TenantID(d.Str()), Text: d.Str(), Jobs: d.Int(), Open: d.Int(),
+		Tat: d.Int(), Full: d.Bool(), Blocker: rota.JobID(d.Str()), Place: d.Uint(), Turn: d.Int()}
+	r.Key = KeyCountKey(r.Queue, r.Tenant, r.Text)
+	return r
+}
+
+// owner is nobody: a key outlives no queue and no tenant, and holds none up.
+func (r *KeyCountRow) owner() (rota.QueueName, rota.TenantID) { return "", "" }
+
+func (r *KeyCountRow) Besides() int64 { return 0 }
+
+// owner is nobody, as rules go with their queue.
+func (r *KeyRuleRow) owner() (rota.QueueName, rota.TenantID) { return "", "" }
+
+func (r *KeyRuleRow) Besides() int64 { return 0 }
+
+// UniqueKey is what at most one job at a time stands for (SPEC §18.1): zero of a job that is
+// unique by nothing.
+type UniqueKey [16]byte
+
+// UniqueRow says which job holds a key.
+type UniqueRow struct {
+	RowMeta
+	// Key is the uniqueKey as a string, by which the row is found.
+	Key    string
+	Job    rota.JobID
+	Tenant rota.TenantID
+	// Until is when a completed job ceases to hold it, 0 while the job is alive.
+	Until rota.Date
+	// Next is the job that takes it then, "" for none; never by rules version 1.
+	Next rota.JobID
+}
+
+func (r *UniqueRow) TreeKey() string { return r.Key }
+
+func (r *UniqueRow) Canonical(e *Encoder) {
+	e.Str(r.Key)
+	e.Str(string(r.Job))
+	e.Str(string(r.Tenant))
+	e.Int(int64(r.Until))
+	if r.Next != "" {
+		e.Str(string(r.Next))
+	}
+}
+
+func DecodeUniqueRow(d *Decoder) *UniqueRow {
+	r := &UniqueRow{Key: d.Str(), Job: rota.JobID(d.Str()), Tenant: rota.TenantID(d.Str()), Until: rota.Date(d.Int())}
+	if len(d.B) > 0 {
+		if r.Next = rota.JobID(d.Str()); r.Next == "" {
+			d.Fail()
+		}
+	}
+	if len(r.Key) != len(UniqueKey{}) {
+		d.Fail()
+	}
+	return r
+}
+
+func (r *UniqueRow) owner() (rota.QueueName, rota.TenantID) { return "", r.Tenant }
+func (r *UniqueRow) Besides() int64                         { return 0 }
+
+// MergedRow is a submission that was merged into the job that held its key: it answers a
+// repetition.
+type MergedRow struct {
+	RowMeta
+	Id rota.JobID
+	// Seq numbers them: the least gives way.
+	Seq    uint64
+	Holder rota.JobID
+	// Content is the hash of what was submitted.
+	Content rota.Digest
+	// Merge is what became of its payload; always MergeNone by rules version 1.
+	Merge rota.Merge
+}
+
+func (r *MergedRow) TreeKey() rota.JobID { return r.Id }
+
+func (r *MergedRow) Canonical(e *Encoder) {
+	e.Str(string(r.Id))
+	e.Uint(r.Seq)
+	e.Str(string(r.Holder))
+	e.digest(r.Content)
+	if r.Merge != rota.MergeNone {
+		e.Str(string(r.Merge))
+	}
+}
+
+func DecodeMerged(d *Decoder) *MergedRow {
+	r := &MergedRow{Id: rota.JobID(d.Str()), Seq: d.Uint(), Holder: rota.JobID(d.Str()), Content: d.digest()}
+	if len(d.B) > 0 {
+		if r.Merge = rota.Merge(d.Str()); r.Merge == rota.MergeNone {
+			d.Fail()
+		}
+	}
+	return r
+}
+
+// It is of no queue and no tenant: nothing but later ones takes it away.
+func (r *MergedRow) owner() (rota.QueueName, rota.TenantID) { return "", "" }
+func (r *MergedRow) Besides() int64                         { return 0 }
+
+func encodeUnique(e *Encoder, u *rota.Unique) {
+	e.Bool(u != nil)
+	if u == nil {
+		return
+	}
+	e.Str(u.Key)
+	e.strs(u.By)
+	e.Int(u.Period.Milliseconds())
+	e.strs(u.Scope)
+	e.Int(u.Keep.Milliseconds())
+	e.Str(u.OnConflict)
+	e.Int(u.ExtendMax.Milliseconds())
+}
+
+func decodeUnique(d *Decoder) *rota.Unique {
+	if !d.Bool() {
+		return nil
+	}
+	return &rota.Unique{Key: d.Str(), By: d.strs(), Period: millis.Duration(d.Int()), Scope: d.strs(), Keep: millis.Duration(d.Int()),
+		OnConflict: d.Str(), ExtendMax: millis.Duration(d.Int())}
+}
+
+// Idle reports whether there is nothing to count.
+func (r *KeyCountRow) Idle() bool { return r.Jobs == 0 && r.Open == 0 && r.Tat == 0 && r.Blocker == "" }
+
+// PlaceOf is a job's place in the sequence: one that blocks it keeps the place that it had.
+func (r *KeyCountRow) PlaceOf(j *JobRow) uint64 {
+	if r.Blocker == j.Spec.ID {
+		return r.Place
+	}
+	return j.Seq
+}
+
+// Selected reports whether a filter asks for a key.
+func (r *KeyCountRow) Selected(f *rota.KeyFilter) bool {
+	switch {
+	case f.Queue != "" && r.Queue != f.Queue, f.Tenant != "" && r.Tenant != f.Tenant:
+		return false
+	case f.Held == rota.KeyHeldFull && !r.Full, f.Held == rota.KeyHeldBlocked && r.Blocker == "":
+		return false
+	case f.Name != "":
+		name, _, _ := strings.Cut(r.Text, ":")
+		return name == f.Name
+	}
+	return true
+}
+
+// TurnAt returns the job of a count's first place, where it is its turn.
+func (r *KeyCountRow) TurnAt(p KeyPlace) rota.JobID {
+	if p.Count == r.Key && (r.Blocker == "" || r.Blocker == p.Job || p.Place < r.Place) {
+		return p.Job
+	}
+	return ""
+}
+
+// Words tells a count under its rule, but for whose turn it is.
+func (c *KeyCountRow) Words(r *KeyRuleRow, now rota.Moment) rota.KeyState {
+	k := rota.KeyState{Queue: c.Queue, Tenant: c.Tenant, Key: c.Text, Jobs: c.Jobs, Open: c.Open, Full: c.Full, Blocker: c.Blocker,
+		Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs}
+	if r.Rate == 0 {
+		return k
+	}
+	k.Tokens = r.Bucket().Tokens(c.Tat, now.Clock)
+	if c.Full && !r.Taken(c) {
+		k.Next = now.At(r.Bucket().NextToken(c.Tat, now.Clock))
+	}
+	return k
+}
+
+// Bucket is the one of the rule's rate.
+func (r *KeyRuleRow) Bucket() Bucket { return Bucket{r.PeriodMs * NsPerMs / r.Rate, max(1, r.Burst)} }
+
+// Taken reports whether as many leases of a count are open as may be.
+func (r *KeyRuleRow) Taken(c *KeyCountRow) bool {
+	return r.Concurrency > 0 && c.Open >= r.Concurrency || r.Sequence != rota.SequenceNone && c.Open > 0
+}
+
+// KeyPlace is a job's place in the sequence of a count.
+type KeyPlace struct {
+	Count string
+	Place uint64
+	Job   rota.JobID
+}

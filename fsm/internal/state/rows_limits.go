@@ -1,0 +1,446 @@
+package state
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"fmt"
+
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/sched"
+)
+
+// TenantRow is a tenant that somebody set, or that has leases open (SPEC §4.5,
+// §4.9). Others have the default limits and no row.
+type TenantRow struct {
+	RowMeta
+	Id     rota.TenantID
+	Known  bool
+	Limits rota.TenantLimits
+	// Open counts its open leases over all queues. Invariant I9.
+	Open int64
+	// ThrottledAt is since when its lanes are throttled, 0 if they are not.
+	ThrottledAt rota.Clock
+	// By is who made it known.
+	By rota.Principal
+}
+
+func (r *TenantRow) Canonical(e *Encoder) {
+	e.Str(string(r.Id))
+	e.Bool(r.Known)
+	e.Uint(uint64(r.Limits.Tier))
+	e.Int(r.Limits.Weight)
+	e.Int(r.Limits.MaxConcurrent)
+	e.Int(r.Limits.RateLimitRPS)
+	e.Int(r.Limits.PenaltyMs)
+	e.Int(r.Limits.BytesMax)
+	e.Int(r.Open)
+	e.Int(int64(r.ThrottledAt))
+	e.Str(string(r.By))
+}
+
+// Etag is the version of a tenant's limits.
+func (r *TenantRow) Etag() string { return TenantETag(r.Known, r.Limits) }
+
+func TenantETag(known bool, l rota.TenantLimits) string {
+	return EtagOf(func(e *Encoder) {
+		e.Bool(known)
+		e.Uint(uint64(l.Tier))
+		for _, v := range []int64{l.Weight, l.MaxConcurrent, l.RateLimitRPS, l.PenaltyMs, l.BytesMax} {
+			e.Int(v)
+		}
+	})
+}
+
+// EtagOf is the version of an object that can be set: a hash of its settings.
+func EtagOf(canonical func(*Encoder)) string {
+	var e Encoder
+	canonical(&e)
+	sum := sha256.Sum256(e.B)
+	return hex.EncodeToString(sum[:8])
+}
+
+func DecodeTenant(d *Decoder) *TenantRow {
+	return &TenantRow{Id: rota.TenantID(d.Str()), Known: d.Bool(), Limits: rota.TenantLimits{
+		Tier: rota.ServiceTier(d.Enum(uint64(rota.TierPremium))), Weight: d.Int(), MaxConcurrent: d.Int(),
+		RateLimitRPS: d.Int(), PenaltyMs: d.Int(), BytesMax: d.Int()}, Open: d.Int(), ThrottledAt: rota.Clock(d.Int()), By: rota.Principal(d.Str())}
+}
+
+// LimiterRow measures a tenant in a queue, or, with an empty queue, over all of
+// them: its rate of submissions and its rolling window of assignments. At rest
+// there is no row.
+type LimiterRow struct {
+	RowMeta
+	// Key is the limiterKey, by which the row is found.
+	Key    string
+	Queue  rota.QueueName
+	Tenant rota.TenantID
+	// Tat is the theoretical arrival time of the next submission, in nanoseconds on
+	// the cluster clock: the one integer of a token bucket (SPEC §4.5).
+	Tat int64
+	// Window counts assignments (its ok) of tenant_window_ms; throttled says that the
+	// tenant's lanes in this queue wait for it.
+	Window    Window
+	Throttled bool
+	// Due is derived: where the row stands in the timers.
+	Due rota.Clock
+}
+
+func LimiterKey(queue rota.QueueName, tenant rota.TenantID) string {
+	return string(queue) + "/" + string(tenant)
+}
+
+func (r *LimiterRow) Canonical(e *Encoder) {
+	e.Str(string(r.Queue))
+	e.Str(string(r.Tenant))
+	e.Int(r.Tat)
+	encodeSlots(e, &r.Window)
+	e.Bool(r.Throttled)
+}
+
+func DecodeLimiter(d *Decoder) *LimiterRow {
+	r := &LimiterRow{Queue: rota.QueueName(d.Str()), Tenant: rota.TenantID(d.Str()), Tat: d.Int(), Window: decodeSlots(d),
+		Throttled: d.Bool()}
+	r.Key = LimiterKey(r.Queue, r.Tenant)
+	return r
+}
+
+// DomainRow is a queue's failure domain that had outcomes lately, or is isolated
+// (SPEC §4.8). At rest there is no row.
+type DomainRow struct {
+	RowMeta
+	// Key is the domainKey, by which the row is found.
+	Key      string
+	Queue    rota.QueueName
+	Name     string
+	Window   Window
+	Isolated bool
+	Since    rota.Moment
+	// Tat is the probe bucket's, as in limiterRow; throttled says that its lanes wait for
+	// the next token.
+	Tat       int64
+	Throttled bool
+	// Due is derived: where the row stands in the timers.
+	Due rota.Clock
+}
+
+func DomainKey(queue rota.QueueName, name string) string { return string(queue) + "/" + name }
+
+func (r *DomainRow) Canonical(e *Encoder) {
+	e.Str(string(r.Queue))
+	e.Str(r.Name)
+	encodeSlots(e, &r.Window)
+	e.Bool(r.Isolated)
+	e.Moment(r.Since)
+	e.Int(r.Tat)
+	e.Bool(r.Throttled)
+}
+
+func DecodeDomain(d *Decoder) *DomainRow {
+	r := &DomainRow{Queue: rota.QueueName(d.Str()), Name: d.Str(), Window: decodeSlots(d), Isolated: d.Bool(),
+		Since: d.Moment(), Tat: d.Int(), Throttled: d.Bool()}
+	r.Key = DomainKey(r.Queue, r.Name)
+	return r
+}
+
+// TypeRow is what the adaptive ranking knows of a job type (SPEC §5.3).
+type TypeRow struct {
+	RowMeta
+	Typ        rota.JobType
+	Success    int64
+	Fail       int64
+	EmaUs      int64
+	ExpectedMs int64
+	Sampled    bool
+}
+
+func (r *TypeRow) Canonical(e *Encoder) {
+	e.Str(string(r.Typ))
+	e.Int(r.Success)
+	e.Int(r.Fail)
+	e.Int(r.EmaUs)
+	e.Int(r.ExpectedMs)
+	e.Bool(r.Sampled)
+}
+
+func DecodeType(d *Decoder) *TypeRow {
+	return &TypeRow{Typ: rota.JobType(d.Str()), Success: d.Int(), Fail: d.Int(), EmaUs: d.Int(), ExpectedMs: d.Int(),
+		Sampled: d.Bool()}
+}
+
+// HoldRow keeps a worker for one QUEUED job (SPEC §7.8). A hold is granted and
+// moved by a round only; it ends by itself, in the entry in which its job leaves
+// QUEUED, its queue is paused, or its worker can no longer take it.
+type HoldRow struct {
+	RowMeta
+	Job    rota.JobID
+	Worker rota.WorkerID
+	// Since is when this worker was held, epoch the round that decided so.
+	Since rota.Clock
+	Epoch uint64
+	// Turn says that the worker owes the job its turn (SPEC §7.10).
+	Turn bool
+	// Preempted says that leases give way for the job there, revoked how many: such
+	// a hold is outside the bound and never moves (SPEC §7.9).
+	Preempted bool
+	Revoked   int64
+}
+
+func (r *HoldRow) Canonical(e *Encoder) {
+	e.Str(string(r.Job))
+	e.Str(string(r.Worker))
+	e.Int(int64(r.Since))
+	e.Uint(r.Epoch)
+	e.Bool(r.Turn)
+	e.Bool(r.Preempted)
+	e.Int(r.Revoked)
+}
+
+// The keys of the tables of rights.
+type (
+	RoleName string
+	TokenID  string
+	// BlockKey is ROLE/NAME of a client certificate.
+	BlockKey string
+)
+
+// RoleRow is a role that somebody set. Its ETag is derived.
+type RoleRow struct {
+	RowMeta
+	rota.Role
+}
+
+func (r *RoleRow) Canonical(e *Encoder) {
+	e.Str(r.Name)
+	r.Settings(e)
+	e.Str(string(r.By))
+	e.Moment(r.At)
+}
+
+// Settings writes what can be set of a role.
+func (r *RoleRow) Settings(e *Encoder) {
+	e.Uint(uint64(len(r.Grants)))
+	for _, g := range r.Grants {
+		e.Uint(uint64(g.Right))
+		e.Str(g.Tenant)
+		e.Str(g.Queue)
+	}
+	for what := range access.OwnsEnd {
+		e.Int(*what.Of(&r.RoleLimits))
+	}
+}
+
+func DecodeRole(d *Decoder) *RoleRow {
+	r := &RoleRow{}
+	r.Name = d.Str()
+	for range d.Count(limits.MaxGrants) {
+		r.Grants = append(r.Grants, rota.Grant{Right: rota.Right(d.Enum(uint64(rota.RightDebug))), Tenant: d.Str(), Queue: d.Str()})
+	}
+	for what := range access.OwnsEnd {
+		*what.Of(&r.RoleLimits) = d.Int()
+	}
+	r.By = rota.Principal(d.Str())
+	r.At = d.Moment()
+	r.ETag = EtagOf(r.Settings)
+	return r
+}
+
+// TokenRow is an access token, until it expires.
+type TokenRow struct {
+	RowMeta
+	rota.AccessToken
+	// Hash is what the token is known by: access.Credential.Hash.
+	Hash [32]byte
+	// Link says of a session that its link has not been claimed; until is when the session ends at
+	// the latest, where what its parent shows ends by a date that the state does not know.
+	Link  bool
+	Until rota.Date
+}
+
+func (r *TokenRow) Canonical(e *Encoder) {
+	e.Str(r.ID)
+	e.B = append(e.B, r.Hash[:]...)
+	e.strs(r.Roles)
+	e.strs(r.Tenants)
+	e.strs(r.Queues)
+	e.Str(r.WorkerPrefix)
+	e.Int(int64(r.Expires))
+	e.Str(string(r.By))
+	e.Moment(r.Created)
+	e.Moment(r.Revoked)
+	e.Str(string(r.Parent))
+	e.Bool(r.Link)
+	e.Int(int64(r.Until))
+}
+
+func DecodeToken(d *Decoder) *TokenRow {
+	r := &TokenRow{}
+	r.ID = d.Str()
+	copy(r.Hash[:], d.raw(32))
+	r.Roles, r.Tenants, r.Queues, r.WorkerPrefix = d.strs(), d.strs(), d.strs(), d.Str()
+	r.Expires = rota.Date(d.Int())
+	r.By = rota.Principal(d.Str())
+	r.Created, r.Revoked = d.Moment(), d.Moment()
+	r.Parent, r.Link, r.Until = rota.Principal(d.Str()), d.Bool(), rota.Date(d.Int())
+	return r
+}
+
+// Live reports whether the token counts on a date.
+func (r *TokenRow) Live(date rota.Date) bool { return r.Revoked.IsZero() && date < r.Expires }
+
+// BlockRow refuses the certificates of a role and a name.
+type BlockRow struct {
+	RowMeta
+	Key BlockKey
+	rota.Block
+}
+
+func (r *BlockRow) Canonical(e *Encoder) {
+	e.Str(r.Role)
+	e.Str(r.Name)
+	e.Str(string(r.By))
+	e.Moment(r.At)
+}
+
+func DecodeBlock(d *Decoder) *BlockRow {
+	r := &BlockRow{Block: rota.Block{Role: d.Str(), Name: d.Str(), By: rota.Principal(d.Str()), At: d.Moment()}}
+	r.Key = BlockKeyOf(r.Role, r.Name)
+	return r
+}
+
+func BlockKeyOf(role, name string) BlockKey { return BlockKey(role + "/" + name) }
+
+// IssuerRow is an identity provider whose tokens are taken. Its ETag is derived.
+type IssuerRow struct {
+	RowMeta
+	rota.Issuer
+}
+
+func (r *IssuerRow) Canonical(e *Encoder) {
+	e.Str(r.URL)
+	r.Settings(e)
+	e.Str(string(r.By))
+	e.Moment(r.At)
+}
+
+// Settings writes what can be set of an identity provider.
+func (r *IssuerRow) Settings(e *Encoder) {
+	e.Str(r.Audience)
+	e.Str(r.CA)
+	e.Uint(uint64(len(r.Maps)))
+	for _, m := range r.Maps {
+		e.Str(m.Claim)
+		e.Str(m.Value)
+		e.Str(m.Role)
+	}
+}
+
+func DecodeIssuer(d *Decoder) *IssuerRow {
+	r := &IssuerRow{}
+	r.URL, r.Audience, r.CA = d.Str(), d.Str(), d.Str()
+	for range d.Count(limits.MaxIssuerMaps) {
+		r.Maps = append(r.Maps, rota.ClaimRole{Claim: d.Str(), Value: d.Str(), Role: d.Str()})
+	}
+	r.By = rota.Principal(d.Str())
+	r.At = d.Moment()
+	r.ETag = EtagOf(r.Settings)
+	return r
+}
+
+// SpentRow is an identity token that was exchanged, by its hash, until it ends.
+type SpentRow struct {
+	RowMeta
+	Hash [32]byte
+	// Token is the access token that it was exchanged for.
+	Token string
+	Until rota.Date
+}
+
+func (r *SpentRow) Canonical(e *Encoder) {
+	e.B = append(e.B, r.Hash[:]...)
+	e.Str(r.Token)
+	e.Int(int64(r.Until))
+}
+
+func DecodeSpent(d *Decoder) *SpentRow {
+	r := &SpentRow{}
+	copy(r.Hash[:], d.raw(32))
+	r.Token, r.Until = d.Str(), rota.Date(d.Int())
+	return r
+}
+
+// BackupRow is the last backup that a leader stored: the only row of its table.
+type BackupRow struct {
+	RowMeta
+	// Index is that of the state in it; entry the one that told of it.
+	Index, Entry rota.Index
+	// Whole says that nothing but its own telling came in between.
+	Whole bool
+	At    rota.Moment
+	Name  string
+	Sum   [sha256.Size]byte
+	Bytes int64
+}
+
+// TreeKey is the only one.
+func (r *BackupRow) TreeKey() string { return "" }
+
+func (r *BackupRow) Canonical(e *Encoder) {
+	e.Uint(uint64(r.Index))
+	e.Uint(uint64(r.Entry))
+	e.Bool(r.Whole)
+	e.Moment(r.At)
+	e.Str(r.Name)
+	e.B = append(e.B, r.Sum[:]...)
+	e.Int(r.Bytes)
+}
+
+func DecodeBackup(d *Decoder) *BackupRow {
+	r := &BackupRow{Index: rota.Index(d.Uint()), Entry: rota.Index(d.Uint()), Whole: d.Bool(), At: d.Moment(), Name: d.Str()}
+	copy(r.Sum[:], d.raw(sha256.Size))
+	r.Bytes = d.Int()
+	return r
+}
+
+// Etag is the version and the date it was set, which differs from that of an earlier webhook of the
+// same name.
+func (r *HookRow) Etag() string { return fmt.Sprintf("%d-%d", r.Version, int64(r.Set)) }
+
+func (r *HookRow) Words() rota.Webhook {
+	w := rota.Webhook{WebhookSpec: r.Spec, Why: r.Why, Version: r.Version, ETag: r.Etag(), Began: r.Began, Cursor: r.Cursor, Pending: r.Pending,
+		Delivered: r.Delivered, Failed: r.Failed, Gaps: r.Gaps, Sees: slices.Clone(r.Sees), Rotated: r.Rotated, Set: r.Set, By: r.By}
+	w.Kinds = slices.Clone(w.Kinds)
+	if r.Disabled {
+		w.State = rota.WebhookDisabled
+	}
+	if r.Gaps > 0 {
+		w.Gap = &rota.WebhookGap{After: r.GapFrom, Before: r.GapUntil}
+	}
+	return w
+}
+
+// Full reports whether a tenant has as many leases open as it may.
+func (r *TenantRow) Full() bool {
+	return r.Limits.MaxConcurrent > 0 && r.Open >= r.Limits.MaxConcurrent
+}
+
+// PenaltyAt is when the penalty of a throttled tenant ends, once one of its leases
+// has; 0 for never.
+func (r *TenantRow) PenaltyAt() rota.Clock {
+	if r.ThrottledAt == 0 || r.Full() {
+		return 0
+	}
+	return r.ThrottledAt + rota.Clock(r.Limits.PenaltyMs)
+}
+
+func (r *TypeRow) Set(s sched.Stats) {
+	r.Success, r.Fail, r.EmaUs, r.Sampled = s.Success, s.Fail, s.EMAus, s.Sampled
+}
+
+func (r *TypeRow) Stats() sched.Stats {
+	return sched.Stats{Success: r.Success, Fail: r.Fail, EMAus: r.EmaUs, Sampled: r.Sampled}
+}

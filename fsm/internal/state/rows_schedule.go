@@ -1,0 +1,315 @@
+package state
+
+import (
+	"fmt"
+
+	"encoding/binary"
+
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/millis"
+	"github.com/rotasched/rota/sched"
+)
+
+// ScheduleRow is one schedule (SPEC §17.3). Every moment up to through is decided, none after.
+type ScheduleRow struct {
+	RowMeta
+	// Spec never changes; its job is in kept, and size counts the bytes of both.
+	Spec *rota.ScheduleSpec
+	Kept *KeptSpec
+	Size int64
+	By   rota.Principal
+	// Version grows by one with each change; set is when it was set, through as above.
+	Version      uint64
+	Set, Through rota.Date
+	Paused       bool
+	// Why says why it is paused, or why a date could not be taken yet.
+	Why string
+	// Taken counts dates against the limit.
+	Taken int64
+	// Live are the runs that have not ended; waiting those that wait for them, in order.
+	Live, Waiting []rota.JobID
+	// Free is until when workers of runs that were ended from outside may be at work still.
+	Free rota.Clock
+	// Retry is when a waiting run is tried again that was refused, 0 where none was.
+	Retry                         rota.Clock
+	Runs, Skipped, Missed, Failed uint64
+	decisions                     []rota.ScheduleDecision
+}
+
+func (r *ScheduleRow) Canonical(e *Encoder) {
+	s := r.Spec
+	e.Str(string(s.Name))
+	e.Str(s.Cron)
+	e.Int(millis.Of(s.Every))
+	encodeDates(e, s.Dates)
+	e.Str(s.TZ)
+	e.Int(int64(s.Start))
+	e.Int(int64(s.End))
+	e.Int(s.Limit)
+	e.Int(millis.Of(s.Jitter))
+	e.Uint(uint64(s.Overlap))
+	e.Int(millis.Of(s.CatchUp))
+	e.Int(s.CatchUpMax)
+	e.Bool(s.PauseOnFailure)
+	EncodeSpec(e, r.Kept)
+	e.Str(string(r.By))
+	e.Uint(r.Version)
+	e.Int(int64(r.Set))
+	e.Int(int64(r.Through))
+	e.Bool(r.Paused)
+	e.Str(r.Why)
+	e.Int(r.Taken)
+	encodeIDs(e, r.Live)
+	encodeIDs(e, r.Waiting)
+	e.Int(int64(r.Free))
+	e.Int(int64(r.Retry))
+	for _, n := range []uint64{r.Runs, r.Skipped, r.Missed, r.Failed} {
+		e.Uint(n)
+	}
+	e.Uint(uint64(len(r.decisions)))
+	for _, d := range r.decisions {
+		e.Int(int64(d.Date))
+		e.Uint(uint64(d.What))
+	}
+}
+
+// Etag is the version and the date it was set, which differs from that of an earlier schedule of the
+// same name. It is no hash of the content, so nobody can test guesses of a payload that they may not read.
+func (r *ScheduleRow) Etag() string { return fmt.Sprintf("%d-%d", r.Version, int64(r.Set)) }
+
+func DecodeSchedule(d *Decoder) *ScheduleRow {
+	s := &rota.ScheduleSpec{Name: rota.ScheduleName(d.Str())}
+	s.Cron, s.Every = d.Str(), millis.Duration(d.Int())
+	s.Dates = decodeDates(d, rota.MaxScheduleDates)
+	s.TZ, s.Start, s.End = d.Str(), rota.Date(d.Int()), rota.Date(d.Int())
+	s.Limit, s.Jitter = d.Int(), millis.Duration(d.Int())
+	s.Overlap = rota.Overlap(d.Enum(uint64(rota.OverlapAllow)))
+	s.CatchUp, s.CatchUpMax, s.PauseOnFailure = millis.Duration(d.Int()), d.Int(), d.Bool()
+	r := &ScheduleRow{Spec: s, Kept: decodeSpec(d)}
+	s.Job = r.Kept.Words()
+	r.By, r.Version = rota.Principal(d.Str()), d.Uint()
+	r.Set, r.Through, r.Paused, r.Why = rota.Date(d.Int()), rota.Date(d.Int()), d.Bool(), d.Str()
+	r.Taken = d.Int()
+	r.Live, r.Waiting = decodeIDs(d, limits.MaxScheduleRuns), decodeIDs(d, limits.MaxScheduleRuns)
+	r.Free, r.Retry = rota.Clock(d.Int()), rota.Clock(d.Int())
+	for _, p := range []*uint64{&r.Runs, &r.Skipped, &r.Missed, &r.Failed} {
+		*p = d.Uint()
+	}
+	for range d.Count(limits.MaxDecisions) {
+		r.decisions = append(r.decisions, rota.ScheduleDecision{Date: rota.Date(d.Int()), What: rota.Fate(d.Enum(uint64(rota.FateMissed)))})
+	}
+	r.Size = r.SpecSize()
+	return r
+}
+
+// SpecSize counts the bytes of what was set.
+func (r *ScheduleRow) SpecSize() int64 {
+	return r.Kept.Bytes() + int64(len(r.Spec.Name)+len(r.Spec.Cron)+len(r.Spec.TZ)+8*len(r.Spec.Dates))
+}
+
+func (r *ScheduleRow) owner() (rota.QueueName, rota.TenantID) { return r.Kept.Queue, r.Kept.Tenant }
+func (r *ScheduleRow) Besides() int64                         { return 0 }
+
+// detach makes a copy's lists its own.
+func (r *ScheduleRow) detach() {
+	r.Live, r.Waiting = append([]rota.JobID(nil), r.Live...), append([]rota.JobID(nil), r.Waiting...)
+	r.decisions = append([]rota.ScheduleDecision(nil), r.decisions...)
+}
+
+func encodeDates(e *Encoder, dates []rota.Date) {
+	e.Uint(uint64(len(dates)))
+	last := rota.Date(0)
+	for _, d := range dates {
+		e.Int(int64(d - last))
+		last = d
+	}
+}
+
+func decodeDates(d *Decoder, most uint64) (dates []rota.Date) {
+	last := rota.Date(0)
+	for range d.Count(most) {
+		last += rota.Date(d.Int())
+		dates = append(dates, last)
+	}
+	return dates
+}
+
+func encodeIDs(e *Encoder, ids []rota.JobID) {
+	e.Uint(uint64(len(ids)))
+	for _, id := range ids {
+		e.Str(string(id))
+	}
+}
+
+func decodeIDs(d *Decoder, most uint64) (ids []rota.JobID) {
+	for range d.Count(most) {
+		ids = append(ids, rota.JobID(d.Str()))
+	}
+	return ids
+}
+
+// TreeKey is the name.
+func (r *ScheduleRow) TreeKey() rota.ScheduleName { return r.Spec.Name }
+
+// HookRow is one webhook (SPEC §13.14). Each event up to its cursor is decided, none after.
+type HookRow struct {
+	RowMeta
+	Spec rota.WebhookSpec
+	// Sees are the rights by which it selects events.
+	Sees []rota.Grant
+	By   rota.Principal
+	// Version grows by one with each change of what it says or of its state; set is when it was set
+	// last, rotated when its secret changed.
+	Version      uint64
+	Set, Rotated rota.Date
+	Disabled     bool
+	// Why says why it is disabled, or why its cursor waits.
+	Why string
+	// Began is the event of its creation: a delivery of an event before it is of an earlier hook.
+	Began, Cursor rota.EventID
+	// Pending, delivered and failed count its deliveries.
+	Pending, Delivered, Failed int64
+	// Gaps counts stretches of events that it never saw, the last of which lay between two events.
+	Gaps              uint64
+	GapFrom, GapUntil rota.EventID
+}
+
+func (r *HookRow) Canonical(e *Encoder) {
+	e.Str(string(r.Spec.Name))
+	e.Str(r.Spec.URL)
+	e.Uint(uint64(len(r.Spec.Kinds)))
+	for _, k := range r.Spec.Kinds {
+		e.Uint(uint64(k))
+	}
+	e.Str(r.Spec.Filter)
+	e.Uint(r.Spec.Generation)
+	e.Uint(uint64(len(r.Sees)))
+	for _, g := range r.Sees {
+		e.Uint(uint64(g.Right))
+		e.Str(g.Tenant)
+		e.Str(g.Queue)
+	}
+	e.Str(string(r.By))
+	e.Uint(r.Version)
+	e.Int(int64(r.Set))
+	e.Int(int64(r.Rotated))
+	e.Bool(r.Disabled)
+	e.Str(r.Why)
+	encodeEventID(e, r.Began)
+	encodeEventID(e, r.Cursor)
+	for _, n := range []int64{r.Pending, r.Delivered, r.Failed} {
+		e.Int(n)
+	}
+	e.Uint(r.Gaps)
+	encodeEventID(e, r.GapFrom)
+	encodeEventID(e, r.GapUntil)
+}
+
+func DecodeHook(d *Decoder) *HookRow {
+	r := &HookRow{Spec: rota.WebhookSpec{Name: rota.WebhookName(d.Str()), URL: d.Str()}}
+	for range d.Count(uint64(rota.EventLast)) {
+		r.Spec.Kinds = append(r.Spec.Kinds, rota.EventKind(d.Enum(uint64(rota.EventLast))))
+	}
+	r.Spec.Filter, r.Spec.Generation = d.Str(), d.Uint()
+	for range d.Count(limits.MaxWebhookSees) {
+		r.Sees = append(r.Sees, rota.Grant{Right: rota.Right(d.Enum(uint64(rota.RightDebug))), Tenant: d.Str(), Queue: d.Str()})
+	}
+	r.By, r.Version, r.Set, r.Rotated = rota.Principal(d.Str()), d.Uint(), rota.Date(d.Int()), rota.Date(d.Int())
+	r.Disabled, r.Why = d.Bool(), d.Str()
+	r.Began, r.Cursor = decodeEventID(d), decodeEventID(d)
+	for _, n := range []*int64{&r.Pending, &r.Delivered, &r.Failed} {
+		*n = d.Int()
+	}
+	r.Gaps, r.GapFrom, r.GapUntil = d.Uint(), decodeEventID(d), decodeEventID(d)
+	return r
+}
+
+// TreeKey is the name.
+func (r *HookRow) TreeKey() rota.WebhookName { return r.Spec.Name }
+
+func encodeEventID(e *Encoder, id rota.EventID) {
+	e.Uint(id.Incarnation)
+	e.Uint(uint64(id.Index))
+	e.Uint(uint64(id.Seq))
+}
+
+func decodeEventID(d *Decoder) rota.EventID {
+	return rota.EventID{Incarnation: d.Uint(), Index: rota.Index(d.Uint()), Seq: uint32(d.Enum(1<<32 - 1))}
+}
+
+// DateOf reads the date of a run from its id.
+func (r *ScheduleRow) DateOf(id rota.JobID) rota.Date {
+	date, err := rota.ParseDate(string(id[len(r.Spec.Name)+1:]))
+	if err != nil {
+		return 0 // triggered
+	}
+	return date
+}
+
+// Follow takes over what stays of a schedule as it is set anew. Only where its times change, or it
+// was over, are its dates counted from now on.
+func (r *ScheduleRow) Follow(old *ScheduleRow) {
+	over := old.State() == rota.ScheduleDone
+	kept := *old
+	kept.RowMeta = RowMeta{}
+	kept.detach()
+	kept.Spec, kept.Kept, kept.Size = r.Spec, r.Kept, r.Size
+	kept.Version = old.Version + 1
+	if over || !old.Spec.Same(&r.Spec.ScheduleTimes) {
+		kept.Set, kept.Through, kept.Taken = r.Set, r.Through, 0
+	}
+	*r = kept
+}
+
+// Jitter is how much later than its date a run begins (SPEC §17.5).
+func (r *ScheduleRow) Jitter(date rota.Date) rota.Date {
+	if r.Spec.Jitter == 0 {
+		return 0
+	}
+	h := sched.H([]byte("rota|jitter"), []byte(r.Spec.Name), binary.BigEndian.AppendUint64(nil, uint64(date)))
+	return rota.Date(binary.BigEndian.Uint64(h[:8]) % uint64(millis.Of(r.Spec.Jitter)+1))
+}
+
+// Note keeps what became of a date; r is editable.
+func (r *ScheduleRow) Note(date rota.Date, what rota.Fate) {
+	if len(r.decisions) == limits.MaxDecisions {
+		r.decisions = slices.Delete(r.decisions, 0, 1)
+	}
+	r.decisions = append(r.decisions, rota.ScheduleDecision{Date: date, What: what})
+}
+
+func (r *ScheduleRow) State() rota.ScheduleState {
+	switch s := r.Spec; {
+	case s.Limit > 0 && r.Taken >= s.Limit, s.End > 0 && r.Through >= s.End-1,
+		len(s.Dates) > 0 && r.Through >= s.Dates[len(s.Dates)-1]:
+		return rota.ScheduleDone
+	case r.Paused:
+		return rota.SchedulePaused
+	}
+	return rota.ScheduleActive
+}
+
+// Timely returns the dates that are not missed, the newest: those that are not late, and of the
+// late ones so many as catching up allows.
+func (r *ScheduleRow) Timely(dates []rota.Date, now rota.Date) []rota.Date {
+	left := r.Spec.CatchUpMax
+	for i, d := range slices.Backward(dates) {
+		late := now - d
+		if late <= limits.ScheduleLate {
+			continue
+		}
+		if left--; left < 0 || late > rota.Date(millis.Of(r.Spec.CatchUp)) {
+			return dates[i+1:]
+		}
+	}
+	return dates
+}
+
+func (r *ScheduleRow) Words() rota.Schedule {
+	return rota.Schedule{ScheduleSpec: *r.Spec, State: r.State(), Why: r.Why, Version: r.Version, ETag: r.Etag(), Set: r.Set, Through: r.Through,
+		Live: slices.Clone(r.Live), Waiting: slices.Clone(r.Waiting), Runs: r.Runs, Skipped: r.Skipped, Missed: r.Missed, Failed: r.Failed,
+		Decisions: slices.Clone(r.decisions), By: r.By}
+}

@@ -1,0 +1,219 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// AddHealth changes the present health, and says whether the row changed.
+func (r *WorkerRow) AddHealth(now rota.Clock, by int32) bool {
+	before := r.Health
+	r.SettleHealth(now)
+	if r.Health >= HealthFull {
+		if by >= 0 {
+			return before != r.Health
+		}
+		r.HealthAt = now
+	}
+	r.Health = max(0, min(HealthFull, r.Health+by))
+	if r.Health == HealthFull {
+		r.HealthAt = 0
+	}
+	return true
+}
+
+// AttestationEnds is when fireAttestation is due, on the date; 0 for never.
+func (r *WorkerRow) AttestationEnds() rota.Date {
+	if r.Lapsed {
+		return 0
+	}
+	return r.AttestedUntil
+}
+
+// Attested reports whether the worker's attestation holds, as of the last sweep.
+func (r *WorkerRow) Attested() bool { return r.AttestedUntil != 0 && !r.Lapsed }
+
+// BarredStatus is SUSPENDED or JAILED where the worker is that beneath all else,
+// and otherwise what is asked for.
+func (r *WorkerRow) BarredStatus(otherwise rota.WorkerStatus) rota.WorkerStatus {
+	switch {
+	case r.Status == rota.WorkerSuspended || r.Status == rota.WorkerRetired && r.Before == rota.WorkerSuspended:
+		return rota.WorkerSuspended
+	case r.JailedUntil != 0:
+		return rota.WorkerJailed
+	default:
+		return otherwise
+	}
+}
+
+// Cools counts a failure or a decline of a type, and bars the type where that is too
+// many in a row for the queue, or a decline. It says whether a bar was set. Only a
+// success begins the count anew: each failure after a cooldown cools down again.
+func (r *WorkerRow) Cools(typ rota.JobType, p *rota.QueuePolicy, now rota.Clock, cause rota.Reason) bool {
+	if p.CoolAfter == 0 {
+		return false
+	}
+	counted := Streak{typ, 1}
+	list := make([]Streak, 0, len(r.Failing)+1) // older copies of the row share the old one
+	for _, s := range r.Failing {
+		if s.Typ == typ {
+			counted.N = min(s.N+1, MaxStreak)
+		} else {
+			list = append(list, s)
+		}
+	}
+	if len(list) >= limits.MaxTypesPerWorker {
+		list = list[1:]
+	}
+	r.Failing = append(list, counted)
+	if counted.N < p.CoolAfter && cause != rota.ReasonDeclined {
+		return false
+	}
+	r.Cooling = Bar(r.Cooling, rota.TypeUntil{Type: typ, Until: rota.Moment{Clock: now + rota.Clock(p.CoolMs)}, Cause: cause})
+	return true
+}
+
+// Executes remembers that the worker completed a type, and says whether the list
+// changed. One in its newer half stays where it is, so that a worker of few types
+// pays nothing for it: a type is forgotten after MaxTypesPerWorker/2 others at the
+// earliest.
+func (r *WorkerRow) Executes(typ rota.JobType) bool {
+	at := slices.Index(r.Executed, typ)
+	if at >= max(0, len(r.Executed)-limits.MaxTypesPerWorker/2) {
+		return false
+	}
+	list := make([]rota.JobType, 0, len(r.Executed)+1)
+	for i, t := range r.Executed {
+		if i != at && (at >= 0 || i > 0 || len(r.Executed) < limits.MaxTypesPerWorker) {
+			list = append(list, t)
+		}
+	}
+	r.Executed = append(list, typ)
+	return true
+}
+
+// HealthNow is the present health: what the row holds, and one more for each
+// second since.
+func (r *WorkerRow) HealthNow(now rota.Clock) int32 {
+	if r.Health >= HealthFull || now <= r.HealthAt {
+		return r.Health
+	}
+	return int32(min(HealthFull, rota.Clock(r.Health)+(now-r.HealthAt)/HealthStep))
+}
+
+// HoldsData remembers the data keys of a job that the worker completed, and says
+// whether the list changed. As with types, a key in its newer half stays where it
+// is: a key is forgotten after MaxDataHeld/2 others at the earliest.
+func (r *WorkerRow) HoldsData(keys []string) (changed bool) {
+	for _, key := range keys {
+		at := slices.Index(r.Held, key)
+		if at >= max(0, len(r.Held)-limits.MaxDataHeld/2) {
+			continue
+		}
+		if !changed { // older copies of the row share the list
+			r.Held, changed = append(make([]string, 0, len(r.Held)+len(keys)), r.Held...), true
+		}
+		if at >= 0 || len(r.Held) >= limits.MaxDataHeld {
+			r.Held = slices.Delete(r.Held, max(at, 0), max(at, 0)+1)
+		}
+		r.Held = append(r.Held, key)
+	}
+	return changed
+}
+
+// Knows reports whether a hash is that of the worker's secret.
+func (r *WorkerRow) Knows(hash []byte) bool { return string(hash) == string(r.SecretHash[:]) }
+
+// Live reports whether the id is somebody's: only RETIRED workers, and UNREACHABLE
+// ones without a lease, give it up to another secret.
+func (r *WorkerRow) Live() bool {
+	switch r.Status {
+	case rota.WorkerRetired:
+		return false
+	case rota.WorkerUnreachable:
+		return r.Open > 0
+	default:
+		return true
+	}
+}
+
+// MayReturn reports whether the row's way back is one that there is. Invariant I3.
+func (r *WorkerRow) MayReturn() bool {
+	up := r.Before == rota.WorkerActive || r.Before == rota.WorkerDraining
+	switch r.Status {
+	case rota.WorkerUnreachable:
+		return up && r.JailedUntil == 0
+	case rota.WorkerJailed:
+		return up && r.JailedUntil != 0
+	case rota.WorkerSuspended:
+		return r.Before == rota.WorkerNone
+	case rota.WorkerRetired:
+		return r.Before == rota.WorkerNone || r.Before == rota.WorkerSuspended
+	default:
+		return r.Before == rota.WorkerNone && r.JailedUntil == 0
+	}
+}
+
+// Outdated reports whether a registration is not of the worker's newest connection: it was
+// long on its way, and a later one has been there.
+func (r *WorkerRow) Outdated(op *fsmpb.Register) bool {
+	return op.GetConnection() != 0 && op.GetConnection() < r.Connection
+}
+
+// SettleHealth writes the present health back. The part of a second that is left
+// over stays in healthAt; full health needs no moment.
+func (r *WorkerRow) SettleHealth(now rota.Clock) {
+	if r.Health >= HealthFull {
+		return
+	}
+	health := r.HealthNow(now)
+	r.HealthAt += rota.Clock(health-r.Health) * HealthStep
+	if r.Health = health; health == HealthFull {
+		r.HealthAt = 0
+	}
+}
+
+// StakeLeft is the stake that was attested last without what was slashed.
+func (r *WorkerRow) StakeLeft() int64 { return max(0, r.AttestedStake-r.Slashed) }
+
+// StakeNow is what counts for min_stake: what is left, while the attestation holds.
+// What a worker declares of itself counts for nothing.
+func (r *WorkerRow) StakeNow() int64 {
+	if !r.Attested() {
+		return 0
+	}
+	return r.StakeLeft()
+}
+
+// Succeeds begins the count of a type's failures anew.
+func (r *WorkerRow) Succeeds(typ rota.JobType) {
+	at := slices.IndexFunc(r.Failing, func(s Streak) bool { return s.Typ == typ })
+	if at >= 0 {
+		r.Failing = slices.Delete(slices.Clone(r.Failing), at, at+1)
+	}
+}
+
+// MaxStreak is where a streak stops counting: no cool_after is beyond it.
+const MaxStreak = 1 << 30
+
+// Bar puts a type at the end of a list, until a moment; the oldest gives way. What
+// bars the type already bars it no shorter. The list is a new one: older copies of
+// the row share the old one.
+func Bar(list []rota.TypeUntil, b rota.TypeUntil) []rota.TypeUntil {
+	barred := make([]rota.TypeUntil, 0, len(list)+1)
+	for _, t := range list {
+		switch {
+		case t.Type != b.Type:
+			barred = append(barred, t)
+		case t.Until.Clock > b.Until.Clock:
+			b = t
+		}
+	}
+	if len(barred) >= limits.MaxTypesPerWorker {
+		barred = barred[1:]
+	}
+	return append(barred, b)
+}

@@ -1,0 +1,184 @@
+package state
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/tidwall/btree"
+)
+
+// Timers hold what is due when; all of it is derived from the rows. They fire
+// in sweeps only (SPEC §3.6), in the order (due, id).
+type Timers struct {
+	Lease  TimerSet // by lease id: ack_by, deadline, or the worker's silence
+	Expire TimerSet // by job: the earlier of its two times to live
+	Wake   TimerSet // by job: backoff or delay, on the clock
+	Dated  TimerSet // by job: not_before, on the date
+	Forget TimerSet // by worker: when it leaves the state
+	// Attest is by worker: when its attestation expires, on the date.
+	Attest TimerSet
+	// Offer is by worker: when what it offers is over.
+	Offer TimerSet
+	// Reputation is by worker: when a cooldown, denial, jail or period ends, or health
+	// is back; penalty by tenant; limiter and domain by their rows' keys; promote by
+	// queue.
+	Reputation, Penalty, Limiter, Domain, Promote TimerSet
+	// Gate is by vertexKey of a gate that waits: its timeout, on the date.
+	Gate TimerSet
+	// Key is by the count of a key: when its tokens are back.
+	Key TimerSet
+	// Upload is by workflow that is OPEN: when it lapses; ended by one that is over: when
+	// it is forgotten, on the date. oldest does not fire: of those that are over, the one
+	// that ended first gives way to a new one.
+	Upload, Ended, Oldest TimerSet
+	// Token is by access token: when it expires, on the date; spent by the hash of an identity
+	// token, likewise. disowned are the workers whose
+	// credential counts no more, due at once.
+	Token, Spent, Disowned TimerSet
+	// Unique is by the key of a completed job: when it is free, on the date. merged does not
+	// fire: of the submissions that were merged, by their numbers, the first gives way.
+	Unique, Merged TimerSet
+	// Waiting is by schedule: when a run that was refused is tried again.
+	Waiting TimerSet
+	// Batch is by batch: when it is sealed, its callback tried again, or it is forgotten, on the
+	// date. over does not fire: of those that have ended, the first gives way.
+	Batch, Over TimerSet
+	// Mode has one timer at most: when an automatic DEGRADED ceases to hold.
+	Mode TimerSet
+}
+
+// Timer is one moment: on the cluster clock, or on the date in `dated`, `gate`, `attest`, `ended`,
+// `token`, `spent`, `unique` and `batch`.
+type Timer struct {
+	Due int64
+	Id  string
+}
+
+type TimerSet struct{ *btree.BTreeG[Timer] }
+
+func newTimerSet() TimerSet {
+	return TimerSet{btree.NewBTreeGOptions(func(a, b Timer) bool {
+		if a.Due != b.Due {
+			return a.Due < b.Due
+		}
+		return a.Id < b.Id
+	}, btree.Options{NoLocks: true})}
+}
+
+func (t *Timers) Reset() {
+	*t = Timers{Lease: newTimerSet(), Expire: newTimerSet(), Wake: newTimerSet(), Dated: newTimerSet(), Forget: newTimerSet(),
+		Attest: newTimerSet(), Offer: newTimerSet(), Reputation: newTimerSet(), Penalty: newTimerSet(), Limiter: newTimerSet(), Domain: newTimerSet(), Promote: newTimerSet(),
+		Mode: newTimerSet(), Gate: newTimerSet(), Upload: newTimerSet(), Ended: newTimerSet(), Oldest: newTimerSet(), Token: newTimerSet(), Spent: newTimerSet(), Disowned: newTimerSet(),
+		Unique: newTimerSet(), Merged: newTimerSet(), Key: newTimerSet(), Waiting: newTimerSet(), Batch: newTimerSet(), Over: newTimerSet()}
+}
+
+// Refile puts a timer in the place of another; a due of 0 is none.
+func (s TimerSet) Refile(id string, old, due int64) {
+	if old == due {
+		return
+	}
+	if old != 0 {
+		s.Delete(Timer{old, id})
+	}
+	if due != 0 {
+		s.Set(Timer{due, id})
+	}
+}
+
+// First returns the earliest timer that is due by now.
+func (s TimerSet) First(now int64) (Timer, bool) {
+	if PlantedGround.mapRange() {
+		return PlantedGround.anyDue(s, now)
+	}
+	t, ok := s.Min()
+	return t, ok && t.Due <= now
+}
+
+// LeaseDue is when a lease ends if nothing happens: unacknowledged at ack_by,
+// at its deadline, 40 s after the last sign of a silent worker, or of the session that
+// a takeover ended (SPEC §3.10, §8), or so long after its worker's stream broke as its
+// grace says (SPEC §16.7).
+func LeaseDue(l *LeaseRow, w *WorkerRow) rota.Clock {
+	due := UnbrokenDue(l, w)
+	if l.Grace != 0 && w != nil && !w.Disconnected.IsZero() && l.Session == w.Session {
+		due = min(due, w.Disconnected.Clock+rota.Clock(l.Grace))
+	}
+	return due
+}
+
+// UnbrokenDue is leaseDue of a worker that may connect again, which ends the counting of
+// its leases' grace.
+func UnbrokenDue(l *LeaseRow, w *WorkerRow) rota.Clock {
+	due := l.Deadline.Clock
+	if l.Acked.IsZero() {
+		due = min(due, l.AckBy.Clock)
+	}
+	switch {
+	case l.SilentSince != 0:
+		due = min(due, l.SilentSince+rota.SilenceEnds)
+	case w != nil && w.Status == rota.WorkerUnreachable && !PlantedGround.silenceForgotten():
+		due = min(due, w.SilentSince.Clock+rota.SilenceEnds)
+	}
+	return due
+}
+
+// Expires is when a job is EXPIRED, 0 for never: by the earliest of its times to live and the deadline for its start.
+func (j *JobRow) Expires() rota.Clock { return Sooner(Sooner(j.ExpireAbs, j.ExpireRel), j.startsBy()) }
+
+// startsBy is when a job is EXPIRED that has had no lease by then, 0 for never.
+func (j *JobRow) startsBy() rota.Clock {
+	if j.Spec.StartBy == 0 || !j.FirstLease.IsZero() {
+		return 0
+	}
+	h := j.History()
+	return max(j.Submitted, h.Since, h.Retried.Clock) + rota.Clock(j.Spec.StartBy.Milliseconds())
+}
+
+// Expiry is the reason of a job's end when expires is over.
+func (j *JobRow) Expiry() rota.Reason {
+	switch j.Expires() {
+	case j.ExpireAbs:
+		return rota.ReasonTTLAbsolute
+	case j.ExpireRel:
+		return rota.ReasonTTLRelative
+	default:
+		return rota.ReasonStartBy
+	}
+}
+
+// ForgetAt is when a worker without leases that is RETIRED or UNREACHABLE leaves the
+// state; 0 for never. What its id brought upon itself is over by then, so that nobody
+// loses it by staying away: a suspension, or a part of its stake, is kept the longest.
+func (r *WorkerRow) ForgetAt() int64 {
+	if r.Open > 0 || (r.Status != rota.WorkerRetired && r.Status != rota.WorkerUnreachable) {
+		return 0
+	}
+	least, most := r.Since.Clock+limits.WorkerForgotten, r.Since.Clock+limits.PenaltyForgotten
+	if r.Status == rota.WorkerUnreachable && r.Assigned == 0 {
+		least = r.Since.Clock + limits.GhostForgotten
+	}
+	if r.Slashed > 0 || r.Before == rota.WorkerSuspended {
+		return int64(most)
+	}
+	return int64(max(least, min(most, r.barredUntil())))
+}
+
+// barredUntil is when the last of what bars a worker for a time is over.
+func (r *WorkerRow) barredUntil() rota.Clock {
+	until := r.JailedUntil
+	if r.Health < HealthFull {
+		until = max(until, r.HealthAt+rota.Clock(HealthFull-r.Health)*HealthStep)
+	}
+	for _, t := range r.Cooling {
+		until = max(until, t.Until.Clock)
+	}
+	for _, t := range r.Denied {
+		until = max(until, t.Until.Clock)
+	}
+	return until
+}
+
+// HealthFull is that of a worker of which nothing bad is known, in permille.
+const HealthFull = 1_000
+
+// HealthStep is in how much clock health grows by one permille.
+const HealthStep rota.Clock = 1_000
