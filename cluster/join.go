@@ -220,12 +220,16 @@ func (mb *membership) introduceTo(ctx context.Context, members []gossip.Member) 
 }
 
 // introduceOnce grants the members that have state a moment to refuse a node that has state itself. All of them are
-// asked: each remembers what this node acknowledged to it alone. A cluster that is all down has nobody to ask: then
-// the node starts.
+// asked: each remembers what this node acknowledged to it alone. It is done once as many have answered as founded the
+// cluster with this node, or no other one was heard of for half a second. A cluster that is all down has nobody to
+// ask: then the node starts.
 func (mb *membership) introduceOnce(ctx context.Context, most time.Duration) error {
 	c, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
+	founders := len(mb.n.data.Founders())
+	alone := len(mb.n.cfg.Join) == 0 && founders < 2 // who founded with others hears of them by gossip
 	var answered []rota.NodeID
+	var calm <-chan time.Time
 	for {
 		others := slices.DeleteFunc(mb.aliveMembers(), func(m gossip.Member) bool {
 			return m.ID == mb.n.cfg.Node || !m.HasState || slices.Contains(answered, m.ID)
@@ -235,12 +239,20 @@ func (mb *membership) introduceOnce(ctx context.Context, most time.Duration) err
 			return err
 		}
 		answered = append(answered, agreed...)
-		if len(agreed) == len(others) && (len(answered) > 0 || len(mb.n.cfg.Join) == 0) {
+		if len(agreed) > 0 {
+			calm = time.After(500 * time.Millisecond)
+		}
+		all := len(agreed) == len(others)
+		if all && (alone || len(answered) > 0 && len(answered) >= founders-1) {
 			return nil
 		}
 		select {
 		case <-mb.n.gossip.Changed():
 		case <-time.After(100 * time.Millisecond):
+		case <-calm:
+			if all {
+				return nil
+			}
 		case <-c.Done():
 			return nil
 		}

@@ -58,6 +58,20 @@ func (b *bench) rewind(id rota.NodeID, files map[string][]byte) {
 	}
 }
 
+// joinsAll has a node know every other one from its next start on, whichever was planned first.
+func (b *bench) joinsAll(id rota.NodeID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.addrs[id]
+	c.Join = nil
+	for other, cfg := range b.addrs {
+		if other != id {
+			c.Join = append(c.Join, cfg.Gossip)
+		}
+	}
+	b.addrs[id] = c
+}
+
 // copied stops a node, copies its disk, and starts it again.
 func (b *bench) copied(id rota.NodeID) map[string][]byte {
 	b.t.Helper()
@@ -247,6 +261,7 @@ func TestMarks_refuse(t *testing.T) {
 	}
 	b.startPlanned()
 	f := b.follower().cfg.Node
+	b.joinsAll(f)
 	disk := b.copied(f)
 	endAll(t, b.leader(), specs("later", 60))
 	b.complete(f)
