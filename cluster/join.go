@@ -32,8 +32,8 @@ func (mb *membership) join(ctx context.Context) error {
 		members := mb.aliveMembers()
 		withState := slices.DeleteFunc(slices.Clone(members), func(m gossip.Member) bool { return !m.HasState || m.ID == mb.n.cfg.Node })
 		if len(withState) > 0 {
-			answered, err := mb.introduceTo(ctx, withState)
-			if err != nil || len(answered) > 0 {
+			agreed, err := mb.introduceTo(ctx, withState)
+			if err != nil || len(agreed) > 0 {
 				return err
 			}
 		} else if fresh := mb.founders(members); fresh != nil && mb.proven(fresh) {
@@ -192,9 +192,9 @@ func (mb *membership) found(founders []gossip.Member) error {
 	return nil
 }
 
-// introduceTo asks members that have state, all at once and for a second at most, whether this node may start. It
-// returns those that answered that it may, or the refusal of one.
-func (mb *membership) introduceTo(ctx context.Context, members []gossip.Member) (answered []rota.NodeID, err error) {
+// introduceTo asks all given members at once, for at most a second, whether this node may start. It returns the members
+// that agreed, or the error of one that refused for good.
+func (mb *membership) introduceTo(ctx context.Context, members []gossip.Member) (agreed []rota.NodeID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	now := mb.n.marks.now()
@@ -209,50 +209,49 @@ func (mb *membership) introduceTo(ctx context.Context, members []gossip.Member) 
 	for i, m := range members {
 		switch rota.KindOf(answers[i]) {
 		case rota.KindNone:
-			answered = append(answered, m.ID)
+			agreed = append(agreed, m.ID)
 		case rota.KindConflict, rota.KindDenied:
 			return nil, answers[i]
 		default:
 			mb.n.log.Debug("introduction not answered", "to", string(m.ID), "err", answers[i])
 		}
 	}
-	return answered, nil
+	return agreed, nil
 }
 
-// introduceOnce grants the members that have state a moment to refuse a node that has state itself. All of them are
-// asked: each remembers what this node acknowledged to it alone. It is done once as many have answered as founded the
-// cluster with this node, or no other one was heard of for half a second. A cluster that is all down has nobody to
-// ask: then the node starts.
+// introduceOnce asks every other living member whether a node with state may start. It needs all of them, because each
+// member only remembers what this node acknowledged to it. The node starts once all founders agreed, or once all known
+// members agreed and gossip showed no new one for half a second. After most it starts in any case: a cluster that is
+// down as a whole has nobody to ask.
 func (mb *membership) introduceOnce(ctx context.Context, most time.Duration) error {
 	c, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	founders := len(mb.n.data.Founders())
-	alone := len(mb.n.cfg.Join) == 0 && founders < 2 // who founded with others hears of them by gossip
-	var answered []rota.NodeID
+	founders := len(mb.n.data.Founders()) // 0: it joined the others
+	alone := founders == 1 && len(mb.n.cfg.Join) == 0
+	var agreed []rota.NodeID
 	var calm <-chan time.Time
+	waited := false
 	for {
 		others := slices.DeleteFunc(mb.aliveMembers(), func(m gossip.Member) bool {
-			return m.ID == mb.n.cfg.Node || !m.HasState || slices.Contains(answered, m.ID)
+			return m.ID == mb.n.cfg.Node || !m.HasState || slices.Contains(agreed, m.ID)
 		})
-		agreed, err := mb.introduceTo(c, others)
+		more, err := mb.introduceTo(c, others)
 		if err != nil {
 			return err
 		}
-		answered = append(answered, agreed...)
-		if len(agreed) > 0 {
-			calm = time.After(500 * time.Millisecond)
+		if len(more) > 0 {
+			agreed = append(agreed, more...)
+			calm, waited = time.After(500*time.Millisecond), false
 		}
-		all := len(agreed) == len(others)
-		if all && (alone || len(answered) > 0 && len(answered) >= founders-1) {
+		enough := alone || waited || founders > 0 && len(agreed) >= founders-1 && len(agreed) > 0
+		if len(more) == len(others) && enough {
 			return nil
 		}
 		select {
 		case <-mb.n.gossip.Changed():
 		case <-time.After(100 * time.Millisecond):
 		case <-calm:
-			if all {
-				return nil
-			}
+			waited = true
 		case <-c.Done():
 			return nil
 		}

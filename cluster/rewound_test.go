@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/peer"
@@ -58,17 +59,24 @@ func (b *bench) rewind(id rota.NodeID, files map[string][]byte) {
 	}
 }
 
-// joinsAll has a node know every other one from its next start on, whichever was planned first.
-func (b *bench) joinsAll(id rota.NodeID) {
+// gossips returns the gossip addresses of all nodes but one.
+func (b *bench) gossips(but rota.NodeID) (addrs []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id, cfg := range b.addrs {
+		if id != but {
+			addrs = append(addrs, cfg.Gossip)
+		}
+	}
+	return addrs
+}
+
+// alter changes the configuration of a node's next start.
+func (b *bench) alter(id rota.NodeID, change func(*Config)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.addrs[id]
-	c.Join = nil
-	for other, cfg := range b.addrs {
-		if other != id {
-			c.Join = append(c.Join, cfg.Gossip)
-		}
-	}
+	change(&c)
 	b.addrs[id] = c
 }
 
@@ -261,9 +269,11 @@ func TestMarks_refuse(t *testing.T) {
 	}
 	b.startPlanned()
 	f := b.follower().cfg.Node
-	b.joinsAll(f)
+	others := b.gossips(f)
+	b.alter(f, func(c *Config) { c.Join = others })
 	disk := b.copied(f)
-	endAll(t, b.leader(), specs("later", 60))
+	leader := b.leader().cfg.Node
+	endAll(t, b.node(leader), specs("later", 60))
 	b.complete(f)
 	b.node(f).events.Flush()
 	b.stop(f)
@@ -275,8 +285,7 @@ func TestMarks_refuse(t *testing.T) {
 			t.Errorf("it starts on a disk that went back in time, by %s: %v", by, err)
 		}
 	}
-	// Who knows better is slow to answer: the other's consent does not do.
-	leader := b.leader().cfg.Node
+	// The leader does not answer the first time. That the other one agrees is not enough.
 	var slow atomic.Bool
 	slow.Store(true)
 	b.introduced = func(to rota.NodeID) error {
@@ -313,17 +322,72 @@ func TestMarks_refuse(t *testing.T) {
 	if err := os.WriteFile(mark, now[filepath.Join(b.addrs[f].Data, raftstore.MarkFile)], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.mu.Lock()
-	c := b.addrs[f]
-	c.MarkFile = mark
-	b.addrs[f] = c
-	b.mu.Unlock()
+	b.alter(f, func(c *Config) { c.MarkFile = mark })
 	b.rewind(f, disk)
 	refused(mark + " says")
 	b.rewind(f, now)
 	b.heal(f)
 	b.start(f)
 	b.awaitReady(f)
+}
+
+// lateGossip shows no other member at first, then only those of which visible is true.
+type lateGossip struct {
+	gossip.Discovery
+	looks   atomic.Int32
+	visible func(rota.NodeID) bool
+}
+
+func (g *lateGossip) Members() []gossip.Member {
+	first := g.looks.Add(1) < 5
+	return slices.DeleteFunc(g.Discovery.Members(), func(m gossip.Member) bool { return first || !g.visible(m.ID) })
+}
+
+// TestMarks_heardLate starts a node without --join on a disk that went back in time. It hears of a node that agrees
+// before it hears of the leader, which refuses it.
+func TestMarks_heardLate(t *testing.T) {
+	t.Parallel()
+	for name, joined := range map[string]bool{"founder": false, "joined later": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := startBench(t, 3)
+			f := b.follower().cfg.Node
+			if joined {
+				f = "n4"
+				b.plan(f, 0)
+				b.start(f)
+				b.awaitReady(f)
+			}
+			disk := b.copied(f)
+			leader := b.leader().cfg.Node
+			endAll(t, b.node(leader), specs("later", 60))
+			b.complete(f)
+			b.stop(f)
+			b.rewind(f, disk)
+			var asked atomic.Bool
+			b.introduced = func(to rota.NodeID) error {
+				if to != leader {
+					asked.Store(true)
+				}
+				return nil
+			}
+			others := b.gossips(f)
+			b.alter(f, func(c *Config) {
+				c.Join = nil
+				c.World.Discover = func(o gossip.Options) (gossip.Discovery, error) {
+					o.Join = others
+					g, err := discoverGossip(o)
+					if err != nil {
+						return nil, err
+					}
+					return &lateGossip{Discovery: g, visible: func(id rota.NodeID) bool { return id != leader || asked.Load() }}, nil
+				}
+			})
+			if _, err := b.tryStart(f); rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "as node "+string(leader)) {
+				t.Errorf("it starts, or is refused with %v", err)
+			}
+		})
+	}
 }
 
 // TestMarks_alarm has a node that started on an older disk while nobody answered it be named by those that know
