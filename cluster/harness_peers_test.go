@@ -186,7 +186,7 @@ func (p *directPeers) Introduce(_ context.Context, to peer.NodeAddress, in peer.
 		return err
 	}
 	if p.b.introduced != nil {
-		if err := p.b.introduced(to.ID); err != nil {
+		if pass, err := p.b.introduced(to.ID); !pass {
 			return err
 		}
 	}

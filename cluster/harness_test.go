@@ -53,8 +53,8 @@ type bench struct {
 	// forwarded looks at each call that a leader took from another node; its error
 	// takes the answer's place.
 	forwarded func(from rota.NodeID, commands []byte) error
-	// introduced looks at each introduction of a starting node; its error takes the answer's place.
-	introduced func(to rota.NodeID) error
+	// introduced answers a starting node in place of another one, unless it passes.
+	introduced func(to rota.NodeID) (pass bool, answer error)
 	// sending stands between a node that gives its state and the one that takes it.
 	sending func(w io.Writer) io.Writer
 	// fatal says that the test wants a node to give itself up.

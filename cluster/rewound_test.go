@@ -288,11 +288,11 @@ func TestMarks_refuse(t *testing.T) {
 	// The leader does not answer the first time. That the other one agrees is not enough.
 	var slow atomic.Bool
 	slow.Store(true)
-	b.introduced = func(to rota.NodeID) error {
-		if to == leader && slow.Swap(false) {
-			return &rota.Error{Kind: rota.KindUnavailable, Text: "not now"}
+	b.introduced = func(to rota.NodeID) (bool, error) {
+		if to != leader {
+			return false, nil
 		}
-		return nil
+		return !slow.Swap(false), &rota.Error{Kind: rota.KindUnavailable, Text: "not now"}
 	}
 	b.rewind(f, disk)
 	refused("as node " + string(leader))
@@ -365,11 +365,11 @@ func TestMarks_heardLate(t *testing.T) {
 			b.stop(f)
 			b.rewind(f, disk)
 			var asked atomic.Bool
-			b.introduced = func(to rota.NodeID) error {
+			b.introduced = func(to rota.NodeID) (bool, error) {
 				if to != leader {
 					asked.Store(true)
 				}
-				return nil
+				return to == leader, nil
 			}
 			others := b.gossips(f)
 			b.alter(f, func(c *Config) {
