@@ -25,7 +25,7 @@ func TestAllocs(t *testing.T) {
 	row, lease := m.JobTable.Edit(id), m.JobTable.Edit(leased)
 	q := m.QueueTable.Edit(row.Spec.Queue)
 	m.Ledger.Settle()
-	kept := (&state.TombRow{Id: id, Worker: "w", Seq: 1}).Keep(&m.Ledger.Enc, &entry.Texts{})
+	kept := (&state.TombRow{ID: id, Worker: "w", Seq: 1}).Keep(&m.Ledger.Enc, &entry.Texts{})
 	for _, c := range []struct {
 		what string
 		run  func()

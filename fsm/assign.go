@@ -108,7 +108,7 @@ func (pl *placement) assign(j *state.JobRow, worker rota.WorkerID, seed sched.Ha
 	h.Tokens++
 	l := pl.leasing.leases.Fresh()
 	l.Queue, l.Tenant, l.Domain, l.Typ = j.Spec.Queue, j.Spec.Tenant, j.Spec.Domain, j.Spec.Type
-	l.Cpu, l.Memory, l.Io, l.Index = j.Spec.CPUMilli, j.Spec.MemoryBytes, j.Spec.IOBytesPerS, pl.s.At
+	l.CPU, l.Memory, l.IO, l.Index = j.Spec.CPUMilli, j.Spec.MemoryBytes, j.Spec.IOBytesPerS, pl.s.At
 	l.ID = sched.LeaseID(j.Spec.ID, worker, j.Attempt, seed)
 	l.Key = pl.s.Keys.Keep(l.ID[:])
 	l.Token = rota.Token{Incarnation: h.Incarnation, Counter: h.Tokens}
@@ -127,9 +127,9 @@ func (pl *placement) assign(j *state.JobRow, worker rota.WorkerID, seed sched.Ha
 	pl.leasing.leases.Insert(l.Key, l)
 
 	w.Open++
-	w.Cpu += l.Cpu
+	w.CPU += l.CPU
 	w.Memory += l.Memory
-	w.Io += l.Io
+	w.IO += l.IO
 	w.Assigned++
 	pl.fleet.takeOffered(w)
 	if why.Reasoning.Rule == rota.ReasoningByTurnOfTheOldest {

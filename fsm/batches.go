@@ -53,18 +53,18 @@ func (b *batches) open(op *fsmpb.OpenBatch) *fsmpb.Outcome {
 		}
 		return entry.Refused(b.another(old, spec))
 	}
-	r := &state.BatchRow{Id: spec.ID, Content: content, Tenant: spec.Callback.Tenant, Queue: spec.Callback.Queue, Typ: spec.Callback.Type, Size: spec.Size,
+	r := &state.BatchRow{ID: spec.ID, Content: content, Tenant: spec.Callback.Tenant, Queue: spec.Callback.Queue, Typ: spec.Callback.Type, Size: spec.Size,
 		By: b.s.Journal.Owner(), Callback: b.s.Specs.Keep(&spec.Callback), Opened: b.s.Header.Now(), Touched: b.s.Header.Date()}
 	if err := b.room(r, q); err != nil {
 		return entry.Refused(err)
 	}
 	if b.rows.Len() >= limits.MaxBatches {
 		oldest, _ := b.s.Timers.Over.Min()
-		b.fire(oldest.Id)
+		b.fire(oldest.ID)
 	}
 	r.Number = b.s.Journal.Next()
 	b.expect(r, 1)
-	b.rows.Insert(r.Id, r)
+	b.rows.Insert(r.ID, r)
 	b.retime(r, state.BatchTimes{})
 	b.emit(r, rota.EventBatchOpened, "", batchEvent{})
 	return &fsmpb.Outcome{}
@@ -74,7 +74,7 @@ func (b *batches) open(op *fsmpb.OpenBatch) *fsmpb.Outcome {
 func (b *batches) another(r *state.BatchRow, spec *rota.BatchSpec) error {
 	how := ""
 	if b.life.callerReads(r.Tenant, r.Queue) {
-		before := rota.BatchSpec{ID: r.Id, Size: r.Size, Callback: spec.Callback} // of one that was submitted this is left
+		before := rota.BatchSpec{ID: r.ID, Size: r.Size, Callback: spec.Callback} // of one that was submitted this is left
 		before.Callback.Tenant, before.Callback.Queue, before.Callback.Type = r.Tenant, r.Queue, r.Typ
 		if r.Callback != nil {
 			before.Callback = r.Callback.Words()
@@ -84,12 +84,12 @@ func (b *batches) another(r *state.BatchRow, spec *rota.BatchSpec) error {
 	if how == "" {
 		how = "what is opened now differs from it"
 	}
-	return rota.Refusef(rota.KindConflict, "id", "batch %s was opened before, and %s: open it under a new id, or as it was", r.Id, how)
+	return rota.Refusef(rota.KindConflict, "id", "batch %s was opened before, and %s: open it under a new id, or as it was", r.ID, how)
 }
 
 // room refuses a batch that the cluster has no room for, or no queue for its callback.
 func (b *batches) room(r *state.BatchRow, q *state.QueueRow) error {
-	done := rota.CallbackID(r.Id)
+	done := rota.CallbackID(r.ID)
 	if err := b.life.placed(&r.Callback.JobSpec, q); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (b *batches) sealOp(op *fsmpb.SealBatch) *fsmpb.Outcome {
 	if r.State() != rota.BatchOpen {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	b.seal(b.rows.Edit(r.Id), "SEALED")
+	b.seal(b.rows.Edit(r.ID), "SEALED")
 	return &fsmpb.Outcome{}
 }
 
@@ -162,7 +162,7 @@ func (b *batches) admit(spec *rota.JobSpec) error {
 	case r == nil || r.Tenant != spec.Tenant:
 		return unknownBatch(spec.Batch)
 	case r.State() != rota.BatchOpen:
-		return rota.Refusef(rota.KindConflict, "batch", "batch %s is %s since %s: it takes no more jobs", r.Id, r.State(), r.Sealed.Date)
+		return rota.Refusef(rota.KindConflict, "batch", "batch %s is %s since %s: it takes no more jobs", r.ID, r.State(), r.Sealed.Date)
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (b *batches) seal(r *state.BatchRow, why string) {
 // await has the end of the entry look at a batch that may have ended.
 func (b *batches) await(r *state.BatchRow) {
 	if r.State() == rota.BatchSealed && (r.Counts.Live == 0 || planted.callbackEarly(r)) {
-		b.ready = append(b.ready, r.Id)
+		b.ready = append(b.ready, r.ID)
 	}
 }
 
@@ -245,7 +245,7 @@ func (b *batches) settle() {
 // No cap bounds it, no rate and no budget: it was admitted with the batch.
 func (b *batches) finish(r *state.BatchRow) {
 	spec, before := r.Callback.Words(), r.Times()
-	spec.ID, spec.Labels = rota.CallbackID(r.Id), r.Counts.Labels(spec.Labels)
+	spec.ID, spec.Labels = rota.CallbackID(r.ID), r.Counts.Labels(spec.Labels)
 	q := b.s.QueueTable.Get(r.Queue)
 	if err := b.admitCallback(&spec, q); err != nil {
 		r.Retry = b.s.Header.Date() + limits.BatchRetry
@@ -314,15 +314,15 @@ func (b *batches) fire(name string) {
 	case rota.BatchFinished:
 		b.s.Timers.Batch.Refile(name, before.Due, 0)
 		b.s.Timers.Over.Refile(name, before.Over, 0)
-		b.rows.Drop(r.Id)
+		b.rows.Drop(r.ID)
 	}
 }
 
 // retime moves a batch to where it stands now among the timers.
 func (b *batches) retime(r *state.BatchRow, before state.BatchTimes) {
 	now := r.Times()
-	b.s.Timers.Batch.Refile(string(r.Id), before.Due, now.Due)
-	b.s.Timers.Over.Refile(string(r.Id), before.Over, now.Over)
+	b.s.Timers.Batch.Refile(string(r.ID), before.Due, now.Due)
+	b.s.Timers.Over.Refile(string(r.ID), before.Over, now.Over)
 }
 
 // times puts all batches where they stand among the timers.
@@ -362,7 +362,7 @@ type batchEvent struct {
 
 // emit adds an event about a batch.
 func (b *batches) emit(r *state.BatchRow, kind rota.EventKind, id rota.JobID, p batchEvent) {
-	p.Batch, p.BatchCounts = r.Id, r.Counts
+	p.Batch, p.BatchCounts = r.ID, r.Counts
 	b.s.Journal.Announce(&rota.Event{Kind: kind, Job: id, Queue: r.Queue, Tenant: r.Tenant, Payload: state.Payload(p)})
 }
 
@@ -412,22 +412,22 @@ func (c *checker) batches() {
 
 // batch checks that a batch's callback was submitted once it had to be, and no sooner.
 func (c *checker) batch(r *state.BatchRow) {
-	state, done := r.State(), rota.CallbackID(r.Id)
+	state, done := r.State(), rota.CallbackID(r.ID)
 	over := state == rota.BatchFinished
 	if over != (r.Over != 0) || over == r.Finished.IsZero() || state == rota.BatchOpen != r.Sealed.IsZero() ||
 		r.Number == 0 || r.Number > c.m.Header.Events || r.Over > c.m.Header.JobSeq || r.Touched > c.m.Header.Date() {
-		c.fault("I4: batch %s of number %d is %s, sealed %v, finished %v by job number %d", r.Id, r.Number, state, r.Sealed, r.Finished, r.Over)
+		c.fault("I4: batch %s of number %d is %s, sealed %v, finished %v by job number %d", r.ID, r.Number, state, r.Sealed, r.Finished, r.Over)
 	}
 	if stuck := state == rota.BatchSealed && r.Counts.Live == 0; stuck != (r.Retry != 0) {
-		c.fault("I4: batch %s is %s with %d live jobs, and tries again on %d", r.Id, state, r.Counts.Live, r.Retry)
+		c.fault("I4: batch %s is %s with %d live jobs, and tries again on %d", r.ID, state, r.Counts.Live, r.Retry)
 	}
 	if r.Calling && (!over || c.m.JobTable.Get(done) == nil) {
-		c.fault("I4: batch %s is %s, and is kept for job %s, which does not live", r.Id, state, done)
+		c.fault("I4: batch %s is %s, and is kept for job %s, which does not live", r.ID, state, done)
 	}
 	if !over && (c.m.JobTable.Get(done) != nil || c.m.ended.tombs.Get(done) != nil) {
-		c.fault("I4: batch %s is %s, and job %s is known", r.Id, state, done)
+		c.fault("I4: batch %s is %s, and job %s is known", r.ID, state, done)
 	}
 	if !over && (c.m.QueueTable.Get(r.Queue) == nil || r.Callback.Queue != r.Queue || r.Callback.Tenant != r.Tenant) {
-		c.fault("I4: the callback of batch %s goes to queue %s of tenant %s, which is not there", r.Id, r.Queue, r.Tenant)
+		c.fault("I4: the callback of batch %s goes to queue %s of tenant %s, which is not there", r.ID, r.Queue, r.Tenant)
 	}
 }

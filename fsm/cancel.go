@@ -169,7 +169,7 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*state.TombRow, *fsmpb.O
 // revive makes the row of a job that runs again, and takes its tombstone away. The caller
 // says which life it is in, and inserts it.
 func (m *Machine) revive(t *state.TombRow, spec *rota.JobSpec, past []rota.Attempt) *state.JobRow {
-	m.ended.dropTomb(t.Id, t.Seq)
+	m.ended.dropTomb(t.ID, t.Seq)
 	m.Header.JobSeq++
 	j := m.NewJob()
 	m.own(j)

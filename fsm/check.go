@@ -130,7 +130,7 @@ func (c *checker) leases() {
 		} else if j == nil || j.Lease != l.ID {
 			c.fault("I1: lease %s is open but job %s does not name it", l.ID, l.Job)
 		} else if j.Spec.Queue != l.Queue || j.Spec.Tenant != l.Tenant || j.Attempt != l.Attempt ||
-			j.Spec.CPUMilli != l.Cpu || j.Spec.MemoryBytes != l.Memory || j.Spec.IOBytesPerS != l.Io {
+			j.Spec.CPUMilli != l.CPU || j.Spec.MemoryBytes != l.Memory || j.Spec.IOBytesPerS != l.IO {
 			c.fault("I1: lease %s and its job %s tell different stories", l.ID, l.Job)
 		}
 		if other, had := c.tokens[l.Token]; had {
@@ -161,12 +161,12 @@ func (c *checker) workers() {
 		var cpu, memory, io int64
 		for _, key := range w.OpenLeases() {
 			if l := m.leasing.leases.Get(key); l != nil {
-				cpu, memory, io = cpu+l.Cpu, memory+l.Memory, io+l.Io
+				cpu, memory, io = cpu+l.CPU, memory+l.Memory, io+l.IO
 			}
 		}
-		if int(w.Open) != len(w.Leases) || w.Cpu != cpu || w.Memory != memory || w.Io != io {
-			c.fault("I3: worker %s counts %d leases, %d cpu, %d memory, %d io; its leases are %d, %d, %d, %d", id, w.Open, w.Cpu,
-				w.Memory, w.Io, len(w.Leases), cpu, memory, io)
+		if int(w.Open) != len(w.Leases) || w.CPU != cpu || w.Memory != memory || w.IO != io {
+			c.fault("I3: worker %s counts %d leases, %d cpu, %d memory, %d io; its leases are %d, %d, %d, %d", id, w.Open, w.CPU,
+				w.Memory, w.IO, len(w.Leases), cpu, memory, io)
 		}
 		if w.Session == 0 || uint64(w.Session) > m.Header.Sessions {
 			c.fault("I3: worker %s has session %d, the counter is at %d", id, w.Session, m.Header.Sessions)
@@ -174,7 +174,7 @@ func (c *checker) workers() {
 		if !w.MayReturn() {
 			c.fault("I3: worker %s is %s and goes back to %s", id, w.Status, w.Before)
 		}
-		if w.Cpu < 0 || w.Memory < 0 || w.Io < 0 || w.Open < 0 {
+		if w.CPU < 0 || w.Memory < 0 || w.IO < 0 || w.Open < 0 {
 			c.fault("I3: worker %s has taken less than nothing", id)
 		}
 		return true
@@ -284,8 +284,8 @@ func (c *checker) terminal() {
 		if t.Due < t.Finished.Date+rota.GCHorizonLeast {
 			c.fault("I6: tombstone %s leaves on %d, after its end on %d", id, t.Due, t.Finished.Date)
 		}
-		if e, _ := m.ended.tombs.Order.At(t.Seq); e != (state.TombEntry{Due: t.Due, Id: id}) {
-			c.fault("I4: tombstone %s is due on %d, number %d is %s's in the order, due on %d", id, t.Due, t.Seq, e.Id, e.Due)
+		if e, _ := m.ended.tombs.Order.At(t.Seq); e != (state.TombEntry{Due: t.Due, ID: id}) {
+			c.fault("I4: tombstone %s is due on %d, number %d is %s's in the order, due on %d", id, t.Due, t.Seq, e.ID, e.Due)
 		}
 		return true
 	})
@@ -293,7 +293,7 @@ func (c *checker) terminal() {
 	loose := 0
 	m.ended.staged.records.Scan(func(seq uint64, r *state.Record) bool {
 		bytes += r.Bytes()
-		if t := r.Ended.Row(); seq != t.Seq || seq > m.Header.TombSeq || r.Spec.ID != t.Id {
+		if t := r.Ended.Row(); seq != t.Seq || seq > m.Header.TombSeq || r.Spec.ID != t.ID {
 			c.fault("I8: staged record %d is that of job %s, ended as number %d", seq, r.Spec.ID, t.Seq)
 		}
 		if _, kept := m.ended.tombs.Order.At(seq); !kept {
@@ -329,7 +329,7 @@ func (c *checker) timers() {
 		}
 		s.want.Scan(func(x state.Timer) bool {
 			if _, ok := s.got.Get(x); !ok {
-				c.fault("I4: %s timer of %q at %d does not run", s.name, x.Id, x.Due)
+				c.fault("I4: %s timer of %q at %d does not run", s.name, x.ID, x.Due)
 			}
 			return true
 		})

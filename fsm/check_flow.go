@@ -75,22 +75,22 @@ func (c *checker) flows() {
 // leavingFlow checks a row of which the vertices before the cursor are dropped.
 func (c *checker) leavingFlow(r *state.WorkflowRow) {
 	m := c.m
-	if id, ok := m.flows.flowIndex.leaving.Get(r.Seq); !ok || id != r.Id || r.State == rota.WorkflowRunning || r.Cursor > r.Added {
-		c.fault("I4: workflow %s is %s and leaving", r.Id, r.State)
+	if id, ok := m.flows.flowIndex.leaving.Get(r.Seq); !ok || id != r.ID || r.State == rota.WorkflowRunning || r.Cursor > r.Added {
+		c.fault("I4: workflow %s is %s and leaving", r.ID, r.State)
 	}
 	left := 0
-	m.flows.vertices.Tree.Ascend(state.VertexKey(r.Id, 0), func(_ string, v *state.VertexRow) bool {
-		if v.Workflow != r.Id {
+	m.flows.vertices.Tree.Ascend(state.VertexKey(r.ID, 0), func(_ string, v *state.VertexRow) bool {
+		if v.Workflow != r.ID {
 			return false
 		}
 		if v.Number < r.Cursor {
-			c.fault("I4: vertex %d of workflow %s was dropped and is there", v.Number, r.Id)
+			c.fault("I4: vertex %d of workflow %s was dropped and is there", v.Number, r.ID)
 		}
 		left++
 		return true
 	})
 	if left != int(r.Added)-int(r.Cursor) {
-		c.fault("I4: workflow %s is leaving with %d vertices, at %d of %d", r.Id, left, r.Cursor, r.Added)
+		c.fault("I4: workflow %s is leaving with %d vertices, at %d of %d", r.ID, left, r.Cursor, r.Added)
 	}
 }
 
@@ -132,19 +132,19 @@ func (c *checker) flow(f *flow, r *state.WorkflowRow) {
 		want.Expired != r.Expired || want.Unneeded != r.Unneeded || want.Waiting != r.Waiting || want.Cancelled != r.Cancelled || want.Skipped != r.Skipped || links != r.Linked ||
 		bytes != r.Bytes {
 		c.fault("I4: workflow %s counts %d blocked, %d live, %d completed, %d edges, %d bytes; its vertices are %d, %d, %d, %d, %d",
-			r.Id, r.Blocked, r.Live, r.Completed, r.Linked, r.Bytes, want.Blocked, want.Live, want.Completed, links, bytes)
+			r.ID, r.Blocked, r.Live, r.Completed, r.Linked, r.Bytes, want.Blocked, want.Live, want.Completed, links, bytes)
 	}
 	for _, q := range f.queues {
 		if queues[q.name] != q {
-			c.fault("I4: workflow %s counts %v, its vertices are %v", r.Id, q, queues[q.name])
+			c.fault("I4: workflow %s counts %v, its vertices are %v", r.ID, q, queues[q.name])
 		}
 	}
 	if uint64(children) != links || len(queues) != len(f.queues) || len(f.byName) != len(f.rows) || urgent != f.urgent {
-		c.fault("I4: workflow %s is of %d queues, %d names, %d edges and priority %d; its vertices are of %d, %d, %d and %d", r.Id,
+		c.fault("I4: workflow %s is of %d queues, %d names, %d edges and priority %d; its vertices are of %d, %d, %d and %d", r.ID,
 			len(f.queues), len(f.byName), children, f.urgent, len(queues), len(f.rows), links, urgent)
 	}
 	if !r.Sound() {
-		c.fault("I5: workflow %s is %s, ending %s, in run %d, at %d, of %d nodes with %d live and %d blocked", r.Id, r.State,
+		c.fault("I5: workflow %s is %s, ending %s, in run %d, at %d, of %d nodes with %d live and %d blocked", r.ID, r.State,
 			r.Ending, r.Runs, r.Cursor, r.Nodes, r.Live, r.Blocked)
 	}
 	c.redo(f, r)
@@ -155,7 +155,7 @@ func (c *checker) flow(f *flow, r *state.WorkflowRow) {
 // redo checks what a retry under way is yet to take back.
 func (c *checker) redo(f *flow, r *state.WorkflowRow) {
 	if (f.redo != nil) != (r.Redo && r.From > 0) {
-		c.fault("I4: workflow %s is retried from %d, marked: %v", r.Id, r.From, f.redo != nil)
+		c.fault("I4: workflow %s is retried from %d, marked: %v", r.ID, r.From, f.redo != nil)
 		return
 	}
 	if f.redo == nil {
@@ -164,7 +164,7 @@ func (c *checker) redo(f *flow, r *state.WorkflowRow) {
 	marked, _ := f.after(r.From - 1)
 	for n := int(r.Cursor); n < len(marked); n++ {
 		if marked[n] != f.redo[n] {
-			c.fault("I4: vertex %d of workflow %s is to be run again: %v, it is marked %v", n, r.Id, marked[n], f.redo[n])
+			c.fault("I4: vertex %d of workflow %s is to be run again: %v, it is marked %v", n, r.ID, marked[n], f.redo[n])
 		}
 	}
 }
@@ -180,17 +180,17 @@ func (c *checker) growths(f *flow, r *state.WorkflowRow) (through, lost, settled
 		lost[n] = v.Lost() || s != nil && s.lost > 0
 		settled[n] = v.Over() && (s == nil || s.unsettled == 0)
 		if its := f.sprouts[uint32(n)]; (s == nil) != (its == nil) || s != nil && *s != *its {
-			c.fault("I4: vertex %d of workflow %s grew %v, counted are %v", n, r.Id, s, its)
+			c.fault("I4: vertex %d of workflow %s grew %v, counted are %v", n, r.ID, s, its)
 		}
 		if s != nil && (v.State != rota.NodeState(rota.JobCompleted) || v.Growth == nil || v.Growth.Content == rota.Digest{}) {
-			c.fault("I5: vertex %d of workflow %s is %s and grew %v", n, r.Id, v.State, *s)
+			c.fault("I5: vertex %d of workflow %s is %s and grew %v", n, r.ID, v.State, *s)
 		}
 		by, grown := v.GrownBy()
 		if !grown {
 			continue
 		}
 		if by >= v.Number || len(v.Parents) == 0 {
-			c.fault("I5: vertex %d of workflow %s was grown by %d and has parents %v", n, r.Id, by, v.Parents)
+			c.fault("I5: vertex %d of workflow %s was grown by %d and has parents %v", n, r.ID, by, v.Parents)
 			continue
 		}
 		s = want[by]
@@ -217,14 +217,14 @@ func (c *checker) growths(f *flow, r *state.WorkflowRow) (through, lost, settled
 func (c *checker) vertex(f *flow, r *state.WorkflowRow, v *state.VertexRow, through, spoilt, settled []bool) {
 	m, number := c.m, v.Number
 	name := state.VertexName(v)
-	if at, ok := f.byName[name]; !ok || at != number || v.Number != number || v != m.flows.vertices.Get(state.VertexKey(r.Id, number)) ||
-		v.Spec.ID != rota.NodeJobID(r.Id, name) || v.Spec.Tenant != r.Tenant {
-		c.fault("I4: vertex %d of workflow %s, node %q, is filed otherwise than its row says", number, r.Id, name)
+	if at, ok := f.byName[name]; !ok || at != number || v.Number != number || v != m.flows.vertices.Get(state.VertexKey(r.ID, number)) ||
+		v.Spec.ID != rota.NodeJobID(r.ID, name) || v.Spec.Tenant != r.Tenant {
+		c.fault("I4: vertex %d of workflow %s, node %q, is filed otherwise than its row says", number, r.ID, name)
 	}
 	waiting, lost, open := uint32(0), uint32(0), uint32(0)
 	for i, p := range v.Parents {
 		if p >= number || i > 0 && p <= v.Parents[i-1] {
-			c.fault("I5: vertex %d of workflow %s has parent %d", number, r.Id, p)
+			c.fault("I5: vertex %d of workflow %s has parent %d", number, r.ID, p)
 			return
 		}
 		if v.Awaits(p) && !settled[p] {
@@ -241,28 +241,28 @@ func (c *checker) vertex(f *flow, r *state.WorkflowRow, v *state.VertexRow, thro
 	}
 	if waiting != f.waiting[number] || lost != f.lost[number] || open != f.open[number] {
 		c.fault("I4: vertex %d of workflow %s waits for %d parents, of which %d have not ended, and lost %d; counted are %d, %d and %d", number,
-			r.Id, waiting, open, lost, f.waiting[number], f.open[number], f.lost[number])
+			r.ID, waiting, open, lost, f.waiting[number], f.open[number], f.lost[number])
 	}
 	due := r.State == rota.WorkflowRunning && (r.Ending == rota.WorkflowNone || v.Outlives(r.Ending)) && f.due(r, v) ||
 		r.State == rota.WorkflowOpen && waiting == 0
 	if f.work.Contains(number) != due {
-		c.fault("I5: vertex %d of workflow %s waits for %d parents, and is to be processed: %v", number, r.Id, waiting, !due)
+		c.fault("I5: vertex %d of workflow %s waits for %d parents, and is to be processed: %v", number, r.ID, waiting, !due)
 	}
 	last := uint32(0)
 	for i, child := range f.children[number] {
 		if i > 0 && child <= last || int(child) >= len(f.rows) {
-			c.fault("I4: vertex %d of workflow %s has child %d after %d", number, r.Id, child, last)
+			c.fault("I4: vertex %d of workflow %s has child %d after %d", number, r.ID, child, last)
 		}
 		last = child
 	}
 	if v.Finished.Clock > m.Header.Clock || v.Assigned.Clock > m.Header.Clock || v.FinishedAt > m.Header.Index || v.Over() == v.Finished.IsZero() {
-		c.fault("I6: vertex %d of workflow %s is %s and ended at %d, in entry %d", number, r.Id, v.State, v.Finished.Clock, v.FinishedAt)
+		c.fault("I6: vertex %d of workflow %s is %s and ended at %d, in entry %d", number, r.ID, v.State, v.Finished.Clock, v.FinishedAt)
 	}
 	if v.State != state.VertexBlocked && v.State != state.VertexLive && !v.Over() || r.State == rota.WorkflowOpen && v.State != state.VertexBlocked {
-		c.fault("I5: vertex %d of workflow %s, which is %s, is %s", number, r.Id, r.State, v.State)
+		c.fault("I5: vertex %d of workflow %s, which is %s, is %s", number, r.ID, r.State, v.State)
 	}
-	if j := m.JobTable.Get(v.Spec.ID); (v.State == state.VertexLive) != (j != nil && j.Workflow == r.Id && j.Vertex == number) {
-		c.fault("I5: vertex %d of workflow %s is %s, it has a job: %v", number, r.Id, v.State, j != nil)
+	if j := m.JobTable.Get(v.Spec.ID); (v.State == state.VertexLive) != (j != nil && j.Workflow == r.ID && j.Vertex == number) {
+		c.fault("I5: vertex %d of workflow %s is %s, it has a job: %v", number, r.ID, v.State, j != nil)
 	}
 }
 

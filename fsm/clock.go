@@ -110,7 +110,7 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 			if !due {
 				return
 			}
-			f(t.Id)
+			f(t.ID)
 			fired++
 		}
 	}
@@ -142,7 +142,7 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 		if !ok || int64(t.Due) > date {
 			break
 		}
-		m.ended.dropTomb(t.Id, seq)
+		m.ended.dropTomb(t.ID, seq)
 		m.Header.DroppedTombs++
 		fired++
 	}

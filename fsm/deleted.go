@@ -84,7 +84,7 @@ func (ed *ended) deletable(id rota.JobID, seq uint64) (*fsmpb.Outcome, error) {
 		return o, rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 	case t == nil && (taken || seq > ed.s.Header.TombSeq):
 		return o, rota.Refusef(rota.KindInvalid, "seq", "job %q did not end under number %d (of %d), which is job %q's", id, seq,
-			ed.s.Header.TombSeq, other.Id)
+			ed.s.Header.TombSeq, other.ID)
 	case t != nil && t.Seq != seq:
 		return o, rota.Refusef(rota.KindConflict, "seq", "job %s ended under number %d, not %d: look at it again", id, t.Seq, seq)
 	case ed.leasing.believedUntil(id) != 0:
@@ -264,7 +264,7 @@ func notCompleted(id rota.JobID, state rota.JobState) error {
 // blame slashes the worker of a completion, if it is still known. One that is not
 // is told of with no penalty: the report stands in the events either way.
 func (m *Machine) blame(t *state.TombRow, text string) {
-	e := rota.Event{Kind: rota.EventProviderSlashed, Job: t.Id, Queue: t.Queue, Tenant: t.Tenant, Worker: t.Worker,
+	e := rota.Event{Kind: rota.EventProviderSlashed, Job: t.ID, Queue: t.Queue, Tenant: t.Tenant, Worker: t.Worker,
 		Lease: t.Lease, Attempt: t.Attempt, Reason: rota.ReasonProofRejected, Text: text}
 	if w := m.fleet.workers.Edit(t.Worker); w != nil {
 		m.fleet.disprove(w, &m.QueueTable.Get(t.Queue).Policy, e)
@@ -287,15 +287,15 @@ func (m *Machine) rerun(t *state.TombRow, spec *rota.JobSpec, past []rota.Attemp
 			j.Past.Unique = uniqueKeyOf(spec, max(t.Submitted.Date, t.Retried.Date))
 		}
 	} else {
-		m.uniques.release(t.Id, t.Unique)
+		m.uniques.release(t.ID, t.Unique)
 	}
 	began := max(t.Submitted.Clock, t.Retried.Clock)
 	j.State, j.Attempt, j.Enqueued, j.FirstLease = rota.JobRunning, t.Attempt, began, t.Finished
 	j.LastReason, j.LastError = rota.ReasonProofInvalid, text
 	j.Disprove(t, text)
-	m.JobTable.Insert(t.Id, j)
-	m.batches.calls(t.Id, true)
-	m.hooks.again(t.Id)
+	m.JobTable.Insert(t.ID, j)
+	m.batches.calls(t.ID, true)
+	m.hooks.again(t.ID)
 	m.placement.classify(j)
 	if spec.Unique != nil {
 		m.uniques.follow(j, t.State)
@@ -311,6 +311,6 @@ func (m *Machine) rerun(t *state.TombRow, spec *rota.JobSpec, past []rota.Attemp
 	if q.Policy.TTLRelMaxMs > 0 {
 		j.ExpireRel = j.FirstLease.Clock + rota.Clock(q.Policy.TTLRelMaxMs)
 	}
-	m.Timers.Expire.Refile(string(t.Id), 0, int64(j.Expires()))
+	m.Timers.Expire.Refile(string(t.ID), 0, int64(j.Expires()))
 	return m.leasing.useUp(j, rota.ReasonProofInvalid, 0)
 }

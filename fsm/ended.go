@@ -115,7 +115,7 @@ func (s StagedRecord) Append(b []byte) []byte {
 // Mark returns what lists and retention must know of the record, without its encoding.
 func (s StagedRecord) Mark() (m Mark, ended rota.Date) {
 	t := s.rec.Ended.Row()
-	return Mark{ID: t.Id, Seq: t.Seq, Queue: t.Queue, Tenant: t.Tenant, Type: t.Typ, State: t.State}, t.Finished.Date
+	return Mark{ID: t.ID, Seq: t.Seq, Queue: t.Queue, Tenant: t.Tenant, Type: t.Typ, State: t.State}, t.Finished.Date
 }
 
 // Ended returns the record in words.
@@ -263,7 +263,7 @@ func decodeEnded(d *state.Decoder) *state.Record {
 	t := state.DecodeTomb(d)
 	r := state.DecodeRecord(d)
 	r.Seq, r.Ended = t.Seq, t.Keep(&state.Encoder{}, nil)
-	if s := r.Spec; s.ID != t.Id || s.Queue != t.Queue || s.Type != t.Typ || s.Tenant != t.Tenant || !t.State.Terminal() {
+	if s := r.Spec; s.ID != t.ID || s.Queue != t.Queue || s.Type != t.Typ || s.Tenant != t.Tenant || !t.State.Terminal() {
 		d.Fail()
 	}
 	return r
@@ -284,7 +284,7 @@ func DecodeEnded(b []byte) (Ended, error) {
 func DecodeMark(b []byte) (m Mark, err error) {
 	d := &state.Decoder{B: b}
 	t := state.DecodeTomb(d)
-	return Mark{ID: t.Id, Seq: t.Seq, Queue: t.Queue, Tenant: t.Tenant, Type: t.Typ, State: t.State}, d.Err
+	return Mark{ID: t.ID, Seq: t.Seq, Queue: t.Queue, Tenant: t.Tenant, Type: t.Typ, State: t.State}, d.Err
 }
 
 // isDeleted reports whether a number is in one of the ranges.
@@ -344,7 +344,7 @@ func deadJob(t *state.TombRow, r *state.Record) rota.Job {
 		job.Fingerprint = []byte(t.Fingerprint)
 	}
 	if r == nil {
-		job.ID, job.Queue, job.Type, job.Tenant = t.Id, t.Queue, t.Typ, t.Tenant
+		job.ID, job.Queue, job.Type, job.Tenant = t.ID, t.Queue, t.Typ, t.Tenant
 		return job
 	}
 	job.JobSpec = r.Spec.Words()
@@ -366,15 +366,15 @@ func PastOp(job *rota.Job) *fsmpb.Past {
 func revival(t *state.TombRow, p *fsmpb.JobSpec, past *fsmpb.Past) (*rota.JobSpec, []rota.Attempt, error) {
 	if p == nil {
 		return nil, nil, rota.Refusef(rota.KindOutOfRange, "job", "the payload of job %s was dropped by retention: submit it again "+
-			"under a new id", t.Id)
+			"under a new id", t.ID)
 	}
 	if n := len(p.GetLabels()); n > rota.MaxLabels { // before a map is made of them
 		return nil, nil, rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
 	}
 	spec := entry.SpecWords(p)
-	if spec.ID != t.Id || spec.Queue != t.Queue || spec.Type != t.Typ || spec.Tenant != t.Tenant {
+	if spec.ID != t.ID || spec.Queue != t.Queue || spec.Type != t.Typ || spec.Tenant != t.Tenant {
 		return nil, nil, rota.Refusef(rota.KindInvalid, "spec", "the payload given for job %s (queue %s, type %s, tenant %s) is that of "+
-			"job %q (queue %q, type %q, tenant %q)", t.Id, t.Queue, t.Typ, t.Tenant, spec.ID, spec.Queue, spec.Type, spec.Tenant)
+			"job %q (queue %q, type %q, tenant %q)", t.ID, t.Queue, t.Typ, t.Tenant, spec.ID, spec.Queue, spec.Type, spec.Tenant)
 	}
 	if err := spec.CheckAgain(rota.MaxPayloadBytes); err != nil {
 		return nil, nil, err
@@ -399,7 +399,7 @@ func readPast(t *state.TombRow, p *fsmpb.Past) ([]rota.Attempt, error) {
 			len(a.Error) <= limits.MaxErrorBytes && utf8.ValidString(a.Error) && len(a.Decision.Seed) <= len(rota.LeaseID{})
 	}
 	if !sound {
-		return nil, rota.Refusef(rota.KindInvalid, "past", "the attempts given for job %s are none that it can have had", t.Id)
+		return nil, rota.Refusef(rota.KindInvalid, "past", "the attempts given for job %s are none that it can have had", t.ID)
 	}
 	return attempts, nil
 }

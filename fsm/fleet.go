@@ -295,7 +295,7 @@ func (fl *fleet) own(w *state.WorkerRow, spec *rota.WorkerSpec) {
 func (fl *fleet) disown(whose func(rota.Principal) bool) {
 	fl.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
 		if whose(w.By) {
-			fl.s.Timers.Disowned.Delete(state.Timer{Due: 1, Id: string(id)})
+			fl.s.Timers.Disowned.Delete(state.Timer{Due: 1, ID: string(id)})
 			fl.s.Timers.Disowned.Refile(string(id), 0, fl.access.disownedAt(w))
 		}
 		return true

@@ -125,7 +125,7 @@ const manyAtOnce = "workflows_at_once"
 func (f *flowIndex) pending() bool { return f.ready.Len()+f.passing.Len()+f.leaving.Len() > 0 }
 
 func newFlow(r *state.WorkflowRow) *flow {
-	return &flow{id: r.Id, seq: r.Seq, byName: make(map[string]uint32, min(r.Nodes, limits.MaxChunkNodes)),
+	return &flow{id: r.ID, seq: r.Seq, byName: make(map[string]uint32, min(r.Nodes, limits.MaxChunkNodes)),
 		queueAt: make(map[rota.QueueName]int), holds: make(map[sched.ClassID]bool), urgent: rota.MaxPriority}
 }
 

@@ -103,13 +103,13 @@ func (c *checker) kinds(f *flow, r *state.WorkflowRow) {
 		}
 		known[key] = true
 		if at >= len(f.kinds) || f.kinds[at].vertex != v.Number || f.holds != nil && !f.holds[f.kinds[at].class] {
-			c.fault("I4: the class of vertex %d of workflow %s is not filed", v.Number, r.Id)
+			c.fault("I4: the class of vertex %d of workflow %s is not filed", v.Number, r.ID)
 			return
 		}
 		at++
 	}
 	if at != len(f.kinds) || (f.holds == nil) != r.State.Terminal() || f.holds != nil && len(f.holds) != at {
-		c.fault("I4: workflow %s, which is %s, has nodes of %d classes, filed are %d and held %d", r.Id, r.State, at, len(f.kinds),
+		c.fault("I4: workflow %s, which is %s, has nodes of %d classes, filed are %d and held %d", r.ID, r.State, at, len(f.kinds),
 			len(f.holds))
 	}
 }

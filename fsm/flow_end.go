@@ -209,7 +209,7 @@ func (f *flow) blame(r *state.WorkflowRow) {
 
 // emitFlow adds an event about a workflow; r is editable.
 func (fs *flows) emitFlow(r *state.WorkflowRow, e rota.Event) {
-	e.Run, e.Queue, e.Tenant, e.Parent = string(r.Id), r.Queue, r.Tenant, r.LastEvent
+	e.Run, e.Queue, e.Tenant, e.Parent = string(r.ID), r.Queue, r.Tenant, r.LastEvent
 	if id := fs.s.Journal.Announce(&e); !fs.s.Journal.Mute {
 		r.LastEvent = id
 	}
@@ -334,7 +334,7 @@ func (fs *flows) takeBack(f *flow, r *state.WorkflowRow, number uint32) bool {
 		v.Gate = &state.Gate{Terms: v.Gate.Terms} // it waits for another signal
 	}
 	if t := fs.ended.tombs.Get(v.Spec.ID); t != nil {
-		fs.ended.dropTomb(t.Id, t.Seq)
+		fs.ended.dropTomb(t.ID, t.Seq)
 	}
 	f.spoil(number, -1, func(c uint32) {
 		if f.lost[c]--; f.lost[c] == 0 && f.work.Contains(c) && !f.due(r, f.rows[c]) {
@@ -353,7 +353,7 @@ func (fs *flows) takeBack(f *flow, r *state.WorkflowRow, number uint32) bool {
 // noteOver puts a workflow that is over among those that leave by their dates, and by
 // their ends where new ones need the room; by is -1 for one that does not endure any more.
 func (fs *flows) noteOver(r *state.WorkflowRow, by int64) {
-	id, due, end := string(r.Id), int64(r.Due), int64(r.Finished.Clock)
+	id, due, end := string(r.ID), int64(r.Due), int64(r.Finished.Clock)
 	if by > 0 {
 		fs.s.Timers.Ended.Refile(id, 0, due)
 		fs.s.Timers.Oldest.Refile(id, 0, end)
@@ -367,25 +367,25 @@ func (fs *flows) noteOver(r *state.WorkflowRow, by int64) {
 // leave forgets a workflow that is over, or whose upload is given up: at once for
 // whoever asks, its rows over the next entries; r is editable.
 func (fs *flows) leave(r *state.WorkflowRow) {
-	fs.s.Timers.Upload.Refile(string(r.Id), r.Lapses(), 0)
+	fs.s.Timers.Upload.Refile(string(r.ID), r.Lapses(), 0)
 	fs.flowIndex.kept.add(r, -1)
 	if r.Endures() {
 		fs.noteOver(r, -1)
 	} else {
-		fs.freeKinds(fs.flowIndex.byID[r.Id])
+		fs.freeKinds(fs.flowIndex.byID[r.ID])
 	}
 	if r.Lives() {
 		fs.access.hold(r.By, access.OwnsWorkflow, -1)
 	}
-	delete(fs.flowIndex.byID, r.Id)
+	delete(fs.flowIndex.byID, r.ID)
 	r.Leaving, r.Cursor = true, 0
-	fs.flowIndex.leaving.Set(r.Seq, r.Id)
+	fs.flowIndex.leaving.Set(r.Seq, r.ID)
 }
 
 // dropSome drops vertices of a workflow that is leaving, and the row after the last.
 func (fs *flows) dropSome(r *state.WorkflowRow, left int) int {
 	for ; r.Cursor < r.Added && left > 0; left-- {
-		key := state.VertexKey(r.Id, r.Cursor)
+		key := state.VertexKey(r.ID, r.Cursor)
 		fs.flowIndex.attempts -= len(fs.vertices.Get(key).Past.List())
 		fs.vertices.Drop(key)
 		r.Cursor++
@@ -395,7 +395,7 @@ func (fs *flows) dropSome(r *state.WorkflowRow, left int) int {
 	}
 	fs.flowIndex.all.add(r, -1)
 	fs.flowIndex.leaving.Delete(r.Seq)
-	fs.workflows.Drop(r.Id)
+	fs.workflows.Drop(r.ID)
 	return left - 1
 }
 

@@ -175,7 +175,7 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	})
 	f.tzdata.Scan(func(_ string, r *state.TzdataRow) bool { return put(state.TagTZData, func() { r.Canonical(&e) }) })
 	f.estimates.Scan(func(_ string, r *estimateRow) bool { return put(state.TagEstimate, func() { r.Canonical(&e) }) })
-	if !state.PlantedGround.DedupeNotInSnapshot() {
+	if !state.Planted.DedupeNotInSnapshot() {
 		f.tombs.Scan(func(_ rota.JobID, t state.Tomb) bool { return put(state.TagTomb, func() { e.B = append(e.B, t...) }) })
 	}
 	f.staged.Scan(func(_ uint64, r *state.Record) bool { return put(state.TagRecord, func() { encodeEnded(&e, r) }) })
@@ -218,7 +218,7 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		fresh = m.QueueTable.Load(r.Name, r)
 	case state.TagNode:
 		r := state.DecodeNode(d)
-		fresh = m.NodeTable.Load(r.Id, r)
+		fresh = m.NodeTable.Load(r.ID, r)
 	case state.TagWorker:
 		r := state.DecodeWorker(d)
 		fresh = m.fleet.workers.Load(r.Spec.ID, r)
@@ -233,7 +233,7 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		fresh = m.placement.holds.Load(r.Job, r)
 	case state.TagTenant:
 		r := state.DecodeTenant(d)
-		fresh = m.admission.tenants.Load(r.Id, r)
+		fresh = m.admission.tenants.Load(r.ID, r)
 	case state.TagLimiter:
 		r := state.DecodeLimiter(d)
 		fresh = m.admission.limiters.Load(r.Key, r)
@@ -249,7 +249,7 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		m.typeStats.order.Set(r)
 	case state.TagWorkflow:
 		r := state.DecodeWorkflow(d)
-		fresh = m.flows.workflows.Load(r.Id, r)
+		fresh = m.flows.workflows.Load(r.ID, r)
 	case state.TagVertex:
 		r := state.DecodeVertex(d)
 		fresh = m.flows.vertices.Load(r.Key, r)
@@ -267,7 +267,7 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		fresh = m.uniques.rows.Load(r.Key, r)
 	case state.TagMerged:
 		r := state.DecodeMerged(d)
-		fresh = m.uniques.merged.Load(r.Id, r)
+		fresh = m.uniques.merged.Load(r.ID, r)
 	case state.TagKeyRule:
 		r := state.DecodeKeyRule(d)
 		fresh = m.keyring.rules.Load(r.Key, r)
@@ -279,7 +279,7 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		fresh = m.schedules.rows.Load(r.Spec.Name, r)
 	case state.TagBatch:
 		r := state.DecodeBatch(d)
-		fresh = m.batches.rows.Load(r.Id, r)
+		fresh = m.batches.rows.Load(r.ID, r)
 	case state.TagWebhook:
 		r := state.DecodeHook(d)
 		fresh = m.hooks.rows.Load(r.Spec.Name, r)

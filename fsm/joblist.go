@@ -322,7 +322,7 @@ func (p *pager) living(h History) {
 				if p.full() {
 					return
 				}
-				if !p.isWaiting(t.Id) { // it is in the next part
+				if !p.isWaiting(t.ID) { // it is in the next part
 					p.offerTomb(&t, h)
 				}
 			}
@@ -362,7 +362,7 @@ func (p *pager) endedSince(number uint64) late {
 			continue
 		}
 		at, _ := p.order.At(end)
-		if kept, ok := p.tombs.Get(at.Id); ok {
+		if kept, ok := p.tombs.Get(at.ID); ok {
 			return late{below, kept.Row()}
 		}
 	}
@@ -376,7 +376,7 @@ func (p *pager) offerLive(j *state.JobRow) {
 }
 
 func (p *pager) offerTomb(t *state.TombRow, h History) {
-	p.offer(t.Seq, t.Id, t.Queue, t.Tenant, t.Typ, t.State, func() (rota.Job, bool) { return p.tombJob(t, h), true })
+	p.offer(t.Seq, t.ID, t.Queue, t.Tenant, t.Typ, t.State, func() (rota.Job, bool) { return p.tombJob(t, h), true })
 }
 
 // over lists the jobs that had ended as the list began.
@@ -395,13 +395,13 @@ func (p *pager) over(h History) {
 			return
 		}
 		if t == seq {
-			kept, ok := p.tombs.Get(tombs.what.Id)
+			kept, ok := p.tombs.Get(tombs.what.ID)
 			row := kept.Row()
 			if ok && p.reader.Reads(row.Tenant, row.Queue) {
 				if p.full() {
 					return
 				}
-				if !p.isWaiting(row.Id) {
+				if !p.isWaiting(row.ID) {
 					p.offerTomb(&row, h)
 				}
 			}

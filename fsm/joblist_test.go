@@ -105,7 +105,7 @@ func TestPage_groupsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for i := range limits.MaxGroups + 10 {
-		b.View.m.ended.tombs.Insert(&state.TombRow{Id: rota.JobID(fmt.Sprintf("t%05d", i)), Queue: "default", Typ: "work", Tenant: "default", State: rota.JobDead,
+		b.View.m.ended.tombs.Insert(&state.TombRow{ID: rota.JobID(fmt.Sprintf("t%05d", i)), Queue: "default", Typ: "work", Tenant: "default", State: rota.JobDead,
 			Fingerprint: fmt.Sprintf("%08d", i), Seq: uint64(i + 1), Number: uint64(i + 1)})
 	}
 	b.View.m.Header.JobSeq, b.View.m.Header.TombSeq = limits.MaxGroups+10, limits.MaxGroups+10

@@ -483,7 +483,7 @@ func (j *judgement) workflow(id string) {
 	if r == nil || !j.known("workflow", id, string(r.Tenant), string(r.Queue)) {
 		return
 	}
-	if f := j.ac.flows.flowIndex.byID[r.Id]; f != nil {
+	if f := j.ac.flows.flowIndex.byID[r.ID]; f != nil {
 		for _, q := range f.queues {
 			if !j.found("workflow", id, string(r.Tenant), string(q.name)) {
 				return

@@ -73,7 +73,7 @@ func (kr *keyring) setKeyRule(op *fsmpb.SetKeyRule) *fsmpb.Outcome {
 // ruleText returns the name of a rule for refusals, and its version.
 func (kr *keyring) ruleText(id keyRuleID) (what, etag string) {
 	if r := kr.byName[id]; r != nil {
-		etag = r.Etag()
+		etag = r.ETag()
 	}
 	return fmt.Sprintf("the rule of key %q with queue %q and value %q", id.name, id.queue, id.value), etag
 }

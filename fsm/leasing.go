@@ -49,9 +49,9 @@ func (lg *leasing) free(l *state.LeaseRow, s *rota.JobSpec) {
 	lg.leases.Drop(key)
 	w := lg.fleet.workers.Edit(l.Worker)
 	w.Open--
-	w.Cpu -= l.Cpu
+	w.CPU -= l.CPU
 	w.Memory -= l.Memory
-	w.Io -= l.Io
+	w.IO -= l.IO
 	delete(w.Leases, key)
 	lg.fleet.timeWorker(w)
 	lg.placement.registry.supply.Give(l.Worker, l.Takes())
@@ -291,7 +291,7 @@ func (m *lifecycle) finish(j *state.JobRow, st rota.JobState, why rota.Reason, r
 
 	m.ended.evictTombs(limits.TombstoneCap - 1)
 	m.s.Header.TombSeq++
-	t := state.TombRow{Id: id, Queue: j.Spec.Queue, Typ: j.Spec.Type, Tenant: j.Spec.Tenant, State: st, Reason: why,
+	t := state.TombRow{ID: id, Queue: j.Spec.Queue, Typ: j.Spec.Type, Tenant: j.Spec.Tenant, State: st, Reason: why,
 		Attempt: j.Attempt, OutputDigest: string(r.digest), Submitted: j.SubmittedAt(), Finished: m.s.Header.Now(),
 		Seq: m.s.Header.TombSeq, Number: j.Seq, Content: j.FirstContent(), Life: j.History().Life, Retried: j.History().Retried,
 		FreeAt: m.ended.freeAt, Due: m.ended.remembered(j.Spec.Queue, max(m.ended.freeAt, m.leasing.believedUntil(id)))}

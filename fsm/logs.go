@@ -48,7 +48,7 @@ func (ed *ended) keepLog(of logged, packed []byte) {
 	h.TombSeq++
 	h.Logs++
 	id := peer.LogID(of.lease)
-	t := state.TombRow{Id: id, Queue: of.queue, Typ: of.typ, Tenant: of.tenant, State: rota.JobCompleted, Reason: rota.ReasonDone,
+	t := state.TombRow{ID: id, Queue: of.queue, Typ: of.typ, Tenant: of.tenant, State: rota.JobCompleted, Reason: rota.ReasonDone,
 		Attempt: of.attempt, Lease: of.lease, Worker: of.worker, Finished: h.Now(), Due: h.Date(), Seq: h.TombSeq}
 	spec := ed.s.Specs.Keep(&rota.JobSpec{ID: id, Queue: of.queue, Type: of.typ, Tenant: of.tenant})
 	ed.staged.add(&state.Record{Seq: t.Seq, Ended: t.Keep(&state.Encoder{}, nil), Spec: spec, Output: packed})
@@ -126,13 +126,13 @@ func (ed *ended) keepEnded(t *state.TombRow, of state.Unlogged, packed []byte) *
 	if o.Existed {
 		return o
 	}
-	ed.tombs.Change(t.Id, func(t *state.TombRow) {
+	ed.tombs.Change(t.ID, func(t *state.TombRow) {
 		t.Logged = t.Logged || t.Lease == of.Lease
 		for i := range t.Earlier {
 			t.Earlier[i].Logged = t.Earlier[i].Logged || t.Earlier[i].Lease == of.Lease
 		}
 	})
-	ed.flows.noteLog(t.Id, of.Lease)
+	ed.flows.noteLog(t.ID, of.Lease)
 	ed.keepLog(logged{of.Lease, of.Worker, of.Attempt, t.Queue, t.Tenant, t.Typ}, packed)
 	return o
 }

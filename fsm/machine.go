@@ -416,7 +416,7 @@ func (m *Machine) bury(as Rebirth) {
 	}
 	for _, id := range as.Lost {
 		if id != as.Survivor && m.NodeTable.Get(id) == nil {
-			m.NodeTable.Insert(id, &state.NodeRow{Id: id, Removed: true})
+			m.NodeTable.Insert(id, &state.NodeRow{ID: id, Removed: true})
 		}
 	}
 }

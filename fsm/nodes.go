@@ -66,7 +66,7 @@ func (m *Machine) setNode(op *fsmpb.SetNode) *fsmpb.Outcome {
 	case old == nil && m.NodeTable.Len() >= maxNodesEver:
 		return entry.Refused(rota.Refusef(rota.KindExhausted, "node", "%d node ids were used: no more are kept", maxNodesEver))
 	case old == nil:
-		m.NodeTable.Insert(id, &state.NodeRow{Id: id, Api: op.GetApi(), Raft: op.GetRaft(), Identity: op.GetIdentity(),
+		m.NodeTable.Insert(id, &state.NodeRow{ID: id, API: op.GetApi(), Raft: op.GetRaft(), Identity: op.GetIdentity(),
 			Starts: op.GetStarts(), Removed: op.GetRemoved()})
 	case op.GetRemoved():
 		m.NodeTable.Edit(id).Removed = true
@@ -82,7 +82,7 @@ func (m *Machine) setNode(op *fsmpb.SetNode) *fsmpb.Outcome {
 			op.GetStarts(), old.Starts))
 	default:
 		n := m.NodeTable.Edit(id)
-		n.Api, n.Raft, n.Starts = op.GetApi(), op.GetRaft(), op.GetStarts()
+		n.API, n.Raft, n.Starts = op.GetApi(), op.GetRaft(), op.GetStarts()
 	}
 	m.Journal.Emit(m.nodeChanged(id, op))
 	if v := int64(op.GetVoters()); op.GetRemoved() && v != 0 {

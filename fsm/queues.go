@@ -44,7 +44,7 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 func queueText(q *state.QueueRow, name rota.QueueName) (what, etag string) {
 	what = fmt.Sprintf("queue %q", name)
 	if q != nil {
-		etag = q.Etag()
+		etag = q.ETag()
 	}
 	return what, etag
 }
@@ -136,10 +136,10 @@ func PreviewQueue(vw *View, op *fsmpb.Op) (rota.Queue, error) {
 	if was == nil {
 		usual := rota.StandardPolicy()
 		changes := append([]rota.SettingChange{{Key: "preset", To: policy.Preset}}, usual.Differences(&policy)...)
-		return rota.Queue{Name: name, Policy: policy, ETag: made.Etag(), Changes: append(changes, expectedChanges(nil, expected)...)}, nil
+		return rota.Queue{Name: name, Policy: policy, ETag: made.ETag(), Changes: append(changes, expectedChanges(nil, expected)...)}, nil
 	}
 	q := vw.queueWords(was)
-	q.Policy, q.ETag = policy, made.Etag()
+	q.Policy, q.ETag = policy, made.ETag()
 	if was.Policy.Preset != policy.Preset {
 		q.Changes = append(q.Changes, rota.SettingChange{Key: "preset", From: was.Policy.Preset, To: policy.Preset})
 	}

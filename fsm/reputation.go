@@ -177,7 +177,7 @@ func (fl *fleet) takeUnits(w *state.WorkerRow, l *state.LeaseRow, units int64) {
 // restored state gives the same rounds whatever moment it is.
 func workerEntry(w *state.WorkerRow) sched.WorkerEntry {
 	e := sched.WorkerEntry{Spec: w.Spec, Active: w.Status == rota.WorkerActive, Retired: w.Status == rota.WorkerRetired,
-		Open: w.Open, CPUTaken: w.Cpu, MemoryTaken: w.Memory, IOTaken: w.Io, Received: w.SinceTurn, Stake: w.StakeNow(), Health: int64(w.Health),
+		Open: w.Open, CPUTaken: w.CPU, MemoryTaken: w.Memory, IOTaken: w.IO, Received: w.SinceTurn, Stake: w.StakeNow(), Health: int64(w.Health),
 		Disconnected: !w.Disconnected.IsZero(), Polls: w.Polls, Free: w.Free, Units: w.Units, Executed: w.Executed,
 		Grants: w.Grants}
 	switch {

@@ -91,7 +91,7 @@ func (sc *schedules) adopt(r *state.ScheduleRow) {
 // scheduleText returns the name of a schedule for refusals, and its version, "" for nil.
 func scheduleText(r *state.ScheduleRow, name rota.ScheduleName) (what, etag string) {
 	if r != nil {
-		etag = r.Etag()
+		etag = r.ETag()
 	}
 	return fmt.Sprintf("schedule %q", name), etag
 }

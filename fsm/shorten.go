@@ -102,7 +102,7 @@ func (lg *leasing) recalculateBackoff(q *state.QueueRow, old *rota.QueuePolicy) 
 		return int(j.Attempt)
 	}
 	lg.s.Timers.Wake.Scan(func(t state.Timer) bool {
-		j := lg.s.JobTable.Get(rota.JobID(t.Id))
+		j := lg.s.JobTable.Get(rota.JobID(t.ID))
 		if j.Spec.Queue != q.Name || j.State != rota.JobDelayed || j.Declines+j.Snoozes > 0 || len(j.Attempts) == 0 ||
 			ends(j) == 0 {
 			return true
@@ -112,14 +112,14 @@ func (lg *leasing) recalculateBackoff(q *state.QueueRow, old *rota.QueuePolicy) 
 			return ended + rota.Clock(sched.BackoffMs(j.Spec.ID, int32(ends(j)-1), j.Spec.Retry.Over(p)))
 		}
 		if at := until(&q.Policy); until(old) == j.Due && at != j.Due {
-			moved = append(moved, state.Timer{Due: int64(at), Id: t.Id})
+			moved = append(moved, state.Timer{Due: int64(at), ID: t.ID})
 		}
 		return true
 	})
 	for _, t := range moved {
-		j := lg.s.JobTable.Edit(rota.JobID(t.Id))
+		j := lg.s.JobTable.Edit(rota.JobID(t.ID))
 		lg.life.own(j)
-		lg.s.Timers.Wake.Refile(t.Id, int64(j.Due), t.Due)
+		lg.s.Timers.Wake.Refile(t.ID, int64(j.Due), t.Due)
 		j.Due = rota.Clock(t.Due)
 	}
 }

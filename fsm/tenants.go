@@ -28,7 +28,7 @@ func (lm *admission) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	if t == nil {
-		lm.tenants.Insert(id, &state.TenantRow{Id: id, Limits: rota.DefaultTenantLimits()})
+		lm.tenants.Insert(id, &state.TenantRow{ID: id, Limits: rota.DefaultTenantLimits()})
 	}
 	if !existed {
 		by := lm.s.Journal.Owner()
@@ -44,7 +44,7 @@ func tenantText(t *state.TenantRow, id rota.TenantID) (what, etag string) {
 	if t == nil {
 		t = &state.TenantRow{Limits: rota.DefaultTenantLimits()}
 	}
-	return fmt.Sprintf("tenant %q", id), t.Etag()
+	return fmt.Sprintf("tenant %q", id), t.ETag()
 }
 
 // wantTenant returns the limits that an operation would give a tenant, or its refusal; it changes nothing.
@@ -90,18 +90,18 @@ func (lm *admission) changeTenant(t *state.TenantRow, limits rota.TenantLimits) 
 	case !t.Full() && limits.MaxConcurrent != old.MaxConcurrent:
 		t.ThrottledAt = 0 // a limit that is raised owes no penalty
 	}
-	lm.s.Timers.Penalty.Refile(string(t.Id), int64(due), int64(t.PenaltyAt()))
+	lm.s.Timers.Penalty.Refile(string(t.ID), int64(due), int64(t.PenaltyAt()))
 	if limits.Tier != old.Tier {
-		lm.rerank(t.Id)
+		lm.rerank(t.ID)
 	}
 	lm.s.QueueTable.Scan(func(name rota.QueueName, q *state.QueueRow) bool {
 		i := lm.placement.registry.queues[name]
-		if _, known := i.laneStates[t.Id]; known || i.open.Get(t.Id) > 0 || i.turn.name != "" {
-			lm.syncLanes(i, q, t.Id)
+		if _, known := i.laneStates[t.ID]; known || i.open.Get(t.ID) > 0 || i.turn.name != "" {
+			lm.syncLanes(i, q, t.ID)
 		}
 		return true
 	})
-	lm.s.Journal.Emit(rota.Event{Kind: rota.EventTenantChanged, Tenant: t.Id, Payload: state.Payload(limits)})
+	lm.s.Journal.Emit(rota.Event{Kind: rota.EventTenantChanged, Tenant: t.ID, Payload: state.Payload(limits)})
 }
 
 // rerank files a tenant's jobs anew in the queues that rank by its tier. It walks
@@ -138,13 +138,13 @@ func (lm *admission) openTenant(l *state.LeaseRow) {
 	t := lm.tenants.Edit(l.Tenant)
 	if t == nil {
 		t = lm.tenants.Fresh()
-		t.Id, t.Limits = l.Tenant, rota.DefaultTenantLimits()
+		t.ID, t.Limits = l.Tenant, rota.DefaultTenantLimits()
 		lm.tenants.Insert(l.Tenant, t)
 	}
 	t.Open++
 	if t.Full() && t.ThrottledAt == 0 {
 		t.ThrottledAt = lm.s.Header.Clock
-		lm.syncBusyLanes(t.Id)
+		lm.syncBusyLanes(t.ID)
 	}
 }
 
@@ -157,10 +157,10 @@ func (lm *admission) closeTenant(l *state.LeaseRow) {
 	if t.ThrottledAt != 0 && !t.Full() && t.PenaltyAt() <= lm.s.Header.Clock {
 		lm.unthrottle(t, due)
 	} else {
-		lm.s.Timers.Penalty.Refile(string(t.Id), int64(due), int64(t.PenaltyAt()))
+		lm.s.Timers.Penalty.Refile(string(t.ID), int64(due), int64(t.PenaltyAt()))
 	}
 	if t.Open == 0 && t.ThrottledAt == 0 && !t.Known {
-		lm.tenants.Drop(t.Id)
+		lm.tenants.Drop(t.ID)
 	}
 }
 
@@ -169,15 +169,15 @@ func (lm *admission) firePenalty(id string) {
 	t := lm.tenants.Edit(rota.TenantID(id))
 	lm.unthrottle(t, t.PenaltyAt())
 	if t.Open == 0 && !t.Known {
-		lm.tenants.Drop(t.Id)
+		lm.tenants.Drop(t.ID)
 	}
 }
 
 // unthrottle puts a tenant's lanes back; due is where it stood in the timers.
 func (lm *admission) unthrottle(t *state.TenantRow, due rota.Clock) {
-	lm.s.Timers.Penalty.Refile(string(t.Id), int64(due), 0)
+	lm.s.Timers.Penalty.Refile(string(t.ID), int64(due), 0)
 	t.ThrottledAt = 0
-	lm.syncBusyLanes(t.Id)
+	lm.syncBusyLanes(t.ID)
 }
 
 // tenants checks the tenants' counters against the leases. Invariant I9.
@@ -192,7 +192,7 @@ func (c *checker) tenants() {
 		return true
 	})
 	m.admission.tenants.Scan(func(id rota.TenantID, t *state.TenantRow) bool {
-		if t.Id != id || t.Open != open[id] {
+		if t.ID != id || t.Open != open[id] {
 			c.fault("I9: tenant %s counts %d open leases, %d are", id, t.Open, open[id])
 		}
 		if err := t.Limits.Check(); err != nil {

@@ -86,7 +86,7 @@ func TestSetTenant(t *testing.T) {
 		for i := range limits.MaxTenants {
 			for _, m := range []*Machine{b.Machine, b.twin} {
 				id := rota.TenantID(fmt.Sprint("t", i))
-				m.admission.tenants.Insert(id, &state.TenantRow{Id: id, Known: true, Limits: rota.DefaultTenantLimits()})
+				m.admission.tenants.Insert(id, &state.TenantRow{ID: id, Known: true, Limits: rota.DefaultTenantLimits()})
 			}
 		}
 		for _, m := range []*Machine{b.Machine, b.twin} {

@@ -27,7 +27,7 @@ func TestTombOrder(t *testing.T) {
 			t.Helper()
 			slices.SortFunc(naive, func(a, b entry) int { return cmp.Compare(a.seq, b.seq) })
 			seq, id, ok := o.First()
-			if o.N != len(naive) || ok != (len(naive) > 0) || ok && (seq != naive[0].seq || id != naive[0].Id) {
+			if o.N != len(naive) || ok != (len(naive) > 0) || ok && (seq != naive[0].seq || id != naive[0].ID) {
 				t.Fatalf("seed %d: %d (%s) of %d is the oldest, of %v", seed, seq, id, o.N, naive)
 			}
 			dueSeq, e, ok := o.Earliest()
@@ -53,7 +53,7 @@ func TestTombOrder(t *testing.T) {
 				naive = slices.Delete(naive, i, i+1)
 			}
 			if chance.IntN(3) > 0 {
-				e := state.TombEntry{Due: rota.Date(chance.IntN(100)), Id: rota.JobID(fmt.Sprint("j", seq))}
+				e := state.TombEntry{Due: rota.Date(chance.IntN(100)), ID: rota.JobID(fmt.Sprint("j", seq))}
 				naive = append(naive, entry{seq, e})
 				o.Set(seq, e)
 			} else {
@@ -82,7 +82,7 @@ func TestTombOrder_shrinks(t *testing.T) {
 	o := state.NewTombOrder()
 	const blocks = 100
 	for seq := range uint64(blocks * state.TombBlockMost) {
-		o.Set(seq, state.TombEntry{Due: rota.Date(seq), Id: "j"})
+		o.Set(seq, state.TombEntry{Due: rota.Date(seq), ID: "j"})
 	}
 	for seq := range uint64(blocks * state.TombBlockMost) {
 		if seq%state.TombBlockMost != 7 {

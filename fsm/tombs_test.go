@@ -19,16 +19,16 @@ func TestTomb(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]state.TombRow{
 		"empty": {},
-		"usual": {Id: "job-1", Queue: "default", Typ: "work", Tenant: "default", State: rota.JobCompleted, Reason: rota.ReasonDone,
+		"usual": {ID: "job-1", Queue: "default", Typ: "work", Tenant: "default", State: rota.JobCompleted, Reason: rota.ReasonDone,
 			Attempt: 1, Lease: rota.LeaseID{1, 31: 2}, Worker: "w", OutputDigest: strings.Repeat("d", 32), Submitted: rota.Moment{Clock: 5},
 			Finished: rota.Moment{Clock: 300, Date: 1 << 40}, Due: 1<<40 + sevenDays, Seq: 70_000},
-		"greatest": {Id: rota.JobID(strings.Repeat("i", 300)), Queue: "q", Attempt: math.MinInt32, Seq: math.MaxUint64,
+		"greatest": {ID: rota.JobID(strings.Repeat("i", 300)), Queue: "q", Attempt: math.MinInt32, Seq: math.MaxUint64,
 			Submitted: rota.Moment{Clock: math.MaxInt64}, Finished: rota.Moment{Clock: math.MinInt64, Date: -1}, FreeAt: 64, State: rota.JobDead, Fingerprint: "12345678",
 			Earlier: []state.Unlogged{{Lease: rota.LeaseID{3}, Worker: "w1", Logged: false}, {Lease: rota.LeaseID{4}, Worker: "w2", Attempt: math.MaxInt32, Logged: true}}},
 	} {
 		var e state.Encoder
 		kept := want.Keep(&e, &entry.Texts{})
-		if got := kept.Row(); !reflect.DeepEqual(got, want) || kept.TreeKey() != want.Id {
+		if got := kept.Row(); !reflect.DeepEqual(got, want) || kept.TreeKey() != want.ID {
 			t.Errorf("%s: %+v was read, %+v is wanted", name, got, want)
 		}
 		d := &state.Decoder{B: []byte(kept)}
@@ -43,8 +43,8 @@ func TestTombs(t *testing.T) {
 	t.Parallel()
 	var l state.Ledger
 	all := state.Tombs{L: &l, Order: state.NewTombOrder(), Texts: make(map[rota.QueueName]*entry.Texts)}
-	all.Insert(&state.TombRow{Id: "a", Seq: 1, Reason: rota.ReasonDone})
-	all.Insert(&state.TombRow{Id: "b", Seq: 2, Reason: rota.ReasonDone})
+	all.Insert(&state.TombRow{ID: "a", Seq: 1, Reason: rota.ReasonDone})
+	all.Insert(&state.TombRow{ID: "b", Seq: 2, Reason: rota.ReasonDone})
 	frozen := all.Freeze()
 	all.Reject("b")
 	all.Reject("c")
@@ -59,7 +59,7 @@ func TestTombs(t *testing.T) {
 	if l.Sum != (rota.Digest{}) {
 		t.Fatalf("nothing is left, and counts for %s", l.Sum)
 	}
-	r := &state.TombRow{Id: "a", Seq: 1, Reason: rota.ReasonDone}
+	r := &state.TombRow{ID: "a", Seq: 1, Reason: rota.ReasonDone}
 	if !all.Load(r) || all.Load(r) {
 		t.Fatal("one that is read is new once")
 	}

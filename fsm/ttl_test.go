@@ -242,7 +242,7 @@ func TestTombstoneCap(t *testing.T) {
 		m.Ledger.Gen++
 		for i := range limits.TombstoneCap {
 			m.Header.TombSeq++
-			m.ended.tombs.Insert(&state.TombRow{Id: rota.JobID(fmt.Sprintf("t%07d", i)), Queue: "default", Typ: "work", Tenant: "default",
+			m.ended.tombs.Insert(&state.TombRow{ID: rota.JobID(fmt.Sprintf("t%07d", i)), Queue: "default", Typ: "work", Tenant: "default",
 				State: rota.JobCompleted, Reason: rota.ReasonDone, Finished: m.Header.Now(), Seq: m.Header.TombSeq})
 		}
 		m.settleHeader()

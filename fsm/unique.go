@@ -221,13 +221,13 @@ func (un *uniques) extend(j *state.JobRow, most rota.Clock) {
 func (un *uniques) remember(spec *rota.JobSpec, holder rota.JobID, merge rota.Merge) {
 	order := un.s.Timers.Merged
 	last, _ := order.Max()
-	r := &state.MergedRow{Id: spec.ID, Seq: uint64(last.Due) + 1, Holder: holder, Content: un.s.Specs.Content(spec), Merge: merge}
-	un.merged.Insert(r.Id, r)
-	order.Refile(string(r.Id), 0, int64(r.Seq))
+	r := &state.MergedRow{ID: spec.ID, Seq: uint64(last.Due) + 1, Holder: holder, Content: un.s.Specs.Content(spec), Merge: merge}
+	un.merged.Insert(r.ID, r)
+	order.Refile(string(r.ID), 0, int64(r.Seq))
 	if un.merged.Len() > limits.MaxMerged {
 		oldest, _ := order.Min()
-		order.Refile(oldest.Id, oldest.Due, 0)
-		un.merged.Drop(rota.JobID(oldest.Id))
+		order.Refile(oldest.ID, oldest.Due, 0)
+		un.merged.Drop(rota.JobID(oldest.ID))
 	}
 }
 

@@ -81,7 +81,7 @@ func (vw *View) Workers() []rota.Worker {
 
 func (vw *View) workerWordsOf(r *state.WorkerRow) rota.Worker {
 	w := rota.Worker{WorkerSpec: *r.Spec, Status: r.Status, Session: r.Session, StatusSince: r.Since,
-		SilentSince: r.SilentSince, DisconnectedSince: r.Disconnected, Polls: r.Polls, Offered: r.Free, Open: r.Open, CPUMilliTaken: r.Cpu, MemoryTaken: r.Memory, IOTaken: r.Io,
+		SilentSince: r.SilentSince, DisconnectedSince: r.Disconnected, Polls: r.Polls, Offered: r.Free, Open: r.Open, CPUMilliTaken: r.CPU, MemoryTaken: r.Memory, IOTaken: r.IO,
 		Assigned: r.Assigned, Completed: r.Completed, Failed: r.Failed}
 	reputationWords(&w, r, vw.m.Header.Now())
 	return w
@@ -137,7 +137,7 @@ func (vw *View) Queues() []rota.Queue {
 
 func (vw *View) queueWords(r *state.QueueRow) rota.Queue {
 	i := vw.m.placement.registry.queues[r.Name]
-	q := rota.Queue{Name: r.Name, Policy: r.Policy, ETag: r.Etag(), Pending: r.Pending(), Blocked: r.Blocked, Delayed: r.Delayed,
+	q := rota.Queue{Name: r.Name, Policy: r.Policy, ETag: r.ETag(), Pending: r.Pending(), Blocked: r.Blocked, Delayed: r.Delayed,
 		Queued: r.Queued, Assigned: r.Assigned, Running: r.Running, SubmittedTotal: r.Submitted, AssignedTotal: r.Placed,
 		CompletedTotal: r.Completed, DeadTotal: r.Dead, ExpiredTotal: r.Expired, CancelledTotal: r.Cancelled,
 		Staged: vw.m.ended.staged.queues.Get(r.Name), Lanes: int64(i.pending.Lanes()), Workers: int64(vw.m.placement.registry.supply.Workers(r.Name))}
@@ -189,14 +189,14 @@ func (vw *View) Node(id rota.NodeID) (m Member, known bool) {
 	if r == nil {
 		return m, false
 	}
-	return Member{r.Identity, r.Api, r.Starts, r.Removed}, true
+	return Member{r.Identity, r.API, r.Starts, r.Removed}, true
 }
 
 // NodeAPIs returns where the nodes that were not removed answer clients, by id of the node.
 func NodeAPIs(vw *View) (all []string) {
 	vw.m.NodeTable.Scan(func(_ rota.NodeID, r *state.NodeRow) bool {
-		if !r.Removed && r.Api != "" {
-			all = append(all, r.Api)
+		if !r.Removed && r.API != "" {
+			all = append(all, r.API)
 		}
 		return true
 	})
@@ -290,7 +290,7 @@ func KeyRules(vw *View) []rota.KeyRule {
 	list := make([]rota.KeyRule, 0, vw.m.keyring.rules.Len())
 	vw.m.keyring.rules.Scan(func(_ string, r *state.KeyRuleRow) bool {
 		rule := r.KeyRule
-		rule.ETag = r.Etag()
+		rule.ETag = r.ETag()
 		list = append(list, rule)
 		return true
 	})

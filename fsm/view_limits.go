@@ -39,11 +39,11 @@ func (vw *View) Tenants() []rota.Tenant {
 }
 
 func (vw *View) tenantWords(r *state.TenantRow) rota.Tenant {
-	t := rota.Tenant{ID: r.Id, TenantLimits: r.Limits, Open: r.Open, Throttled: r.ThrottledAt > 0, Known: r.Known, ETag: r.Etag(),
-		Bytes: vw.m.Ledger.Tally.Tenants.Get(r.Id)}
+	t := rota.Tenant{ID: r.ID, TenantLimits: r.Limits, Open: r.Open, Throttled: r.ThrottledAt > 0, Known: r.Known, ETag: r.ETag(),
+		Bytes: vw.m.Ledger.Tally.Tenants.Get(r.ID)}
 	if rate := r.Limits.RateLimitRPS; rate > 0 {
 		t.RateLeft = rate
-		if measured := vw.m.admission.limiters.Get(state.LimiterKey("", r.Id)); measured != nil {
+		if measured := vw.m.admission.limiters.Get(state.LimiterKey("", r.ID)); measured != nil {
 			t.RateLeft = state.BucketOf(rate, rate).Tokens(measured.Tat, vw.m.Header.Clock)
 		}
 	}

@@ -47,7 +47,7 @@ func (vw *View) Workflow(id rota.WorkflowID) (rota.Workflow, bool) {
 
 // workflowWords returns a workflow; failed is the vertex that its row names.
 func workflowWords(r *state.WorkflowRow, live liveNodes, failed *state.VertexRow) rota.Workflow {
-	w := rota.Workflow{ID: r.Id, State: r.State, Queue: r.Queue, Tenant: r.Tenant, OnFailure: r.Policy, Labels: r.Labels,
+	w := rota.Workflow{ID: r.ID, State: r.State, Queue: r.Queue, Tenant: r.Tenant, OnFailure: r.Policy, Labels: r.Labels,
 		NodeCount: int64(r.Nodes), EdgeCount: int64(r.Edges), Runs: r.Runs, Ending: r.Ending, Reason: r.Reason,
 		Submitted: r.Submitted,
 		Finished:  r.Finished,
@@ -86,7 +86,7 @@ func (vw *View) WorkflowView(id rota.WorkflowID) (v *WorkflowView, ok bool) {
 // O(nodes + edges).
 func (v *WorkflowView) Words() rota.Workflow {
 	rows := make([]*state.VertexRow, 0, v.row.Nodes)
-	v.vertices.Ascend(state.VertexKey(v.row.Id, 0), func(_ string, r *state.VertexRow) bool {
+	v.vertices.Ascend(state.VertexKey(v.row.ID, 0), func(_ string, r *state.VertexRow) bool {
 		if len(rows) == int(v.row.Nodes) {
 			return false
 		}
@@ -274,10 +274,10 @@ func (p *pager) waiting(h History) {
 		if r.Seq == c.At {
 			first = c.Sub
 		}
-		p.vertices.Ascend(state.VertexKey(r.Id, first), func(_ string, v *state.VertexRow) bool {
+		p.vertices.Ascend(state.VertexKey(r.ID, first), func(_ string, v *state.VertexRow) bool {
 			s := v.Spec
-			if v.Workflow != r.Id || !p.reader.Reads(s.Tenant, s.Queue) {
-				return v.Workflow == r.Id
+			if v.Workflow != r.ID || !p.reader.Reads(s.Tenant, s.Queue) {
+				return v.Workflow == r.ID
 			}
 			if p.full() {
 				return false
@@ -316,12 +316,12 @@ func (p *pager) offerReleased(id rota.JobID, h History) {
 // workflow (SPEC §16.5); "" where there is none. What nodes added as they ran was never submitted.
 func (v *WorkflowView) Difference(w *rota.WorkflowSpec, g *rota.Graph) (how string) {
 	r := v.row
-	if how := w.Difference(&rota.WorkflowSpec{ID: r.Id, Queue: r.Queue, Tenant: r.Tenant, OnFailure: r.Policy, Labels: r.Labels}); how != "" {
+	if how := w.Difference(&rota.WorkflowSpec{ID: r.ID, Queue: r.Queue, Tenant: r.Tenant, OnFailure: r.Policy, Labels: r.Labels}); how != "" {
 		return how
 	}
 	k := 0
-	v.vertices.Ascend(state.VertexKey(r.Id, 0), func(_ string, x *state.VertexRow) bool {
-		if _, grown := x.GrownBy(); x.Workflow != r.Id || grown {
+	v.vertices.Ascend(state.VertexKey(r.ID, 0), func(_ string, x *state.VertexRow) bool {
+		if _, grown := x.GrownBy(); x.Workflow != r.ID || grown {
 			return false
 		}
 		if k < len(g.Order) {

@@ -13,8 +13,8 @@ import (
 // each node but the first ones has ten parents.
 func widestFlow() (*WorkflowView, *flow) {
 	m := New()
-	r := &state.WorkflowRow{Id: "wf", State: rota.WorkflowRunning, Nodes: rota.MaxWorkflowNodes, Edges: rota.MaxWorkflowEdges}
-	m.flows.workflows.Load(r.Id, r)
+	r := &state.WorkflowRow{ID: "wf", State: rota.WorkflowRunning, Nodes: rota.MaxWorkflowNodes, Edges: rota.MaxWorkflowEdges}
+	m.flows.workflows.Load(r.ID, r)
 	f := newFlow(r)
 	for n := range uint32(rota.MaxWorkflowNodes) {
 		spec := rota.NewJobSpec("work", nil)

@@ -39,7 +39,7 @@ func (h *hooks) emit(r *state.HookRow, p hookEvent) rota.EventID {
 // hookText returns the name of a webhook for refusals, and its version, "" for nil.
 func hookText(r *state.HookRow, name rota.WebhookName) (what, etag string) {
 	if r != nil {
-		etag = r.Etag()
+		etag = r.ETag()
 	}
 	return fmt.Sprintf("webhook %q", name), etag
 }

@@ -46,7 +46,7 @@ func (fs *flows) growing(l *state.LeaseRow, op *fsmpb.LeaseOp) (*chunk, error) {
 	case r.Ending != rota.WorkflowNone:
 		return c, nil // it takes the completion, and no more nodes
 	case r.Redo:
-		return nil, exhausted("children", "workflow %s is being retried: complete again in a moment", r.Id)
+		return nil, exhausted("children", "workflow %s is being retried: complete again in a moment", r.ID)
 	}
 	for i, node := range g.GetNodes() {
 		if err := c.take(node); err != nil {
@@ -93,7 +93,7 @@ func (c *chunk) admitGrowth() error {
 		{"bytes", r.Bytes, c.bytes, rota.MaxWorkflowBytes},
 	} {
 		if bound.has+bound.more > bound.most {
-			return rota.Refusef(rota.KindInvalid, "children", "workflow %s has %d %s, the children bring %d more: at most %d are taken", r.Id,
+			return rota.Refusef(rota.KindInvalid, "children", "workflow %s has %d %s, the children bring %d more: at most %d are taken", r.ID,
 				bound.has, bound.what, bound.more, bound.most)
 		}
 	}
@@ -127,7 +127,7 @@ func (c *chunk) grow() {
 	if len(c.rows) == 0 {
 		return
 	}
-	r := fs.workflows.Edit(c.r.Id)
+	r := fs.workflows.Edit(c.r.ID)
 	s := &fs.flowIndex
 	s.all.add(r, -1)
 	s.kept.add(r, -1)
@@ -188,10 +188,10 @@ func (fs *flows) signalWorkflow(op *fsmpb.SignalWorkflow) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	f := fs.flowIndex.byID[r.Id]
+	f := fs.flowIndex.byID[r.ID]
 	number, known := f.byName[s.Node]
 	if !known {
-		return flowRefused(r, rota.Refusef(rota.KindNotFound, "node", "workflow %s has no node %.80q", r.Id, s.Node))
+		return flowRefused(r, rota.Refusef(rota.KindNotFound, "node", "workflow %s has no node %.80q", r.ID, s.Node))
 	}
 	v := f.rows[number]
 	content := state.SignalContent(&fs.s.Ledger.Enc, op.GetPayload(), op.GetRefuse())
@@ -204,7 +204,7 @@ func (fs *flows) signalWorkflow(op *fsmpb.SignalWorkflow) *fsmpb.Outcome {
 	}
 	bytes := int64(len(op.GetPayload()))
 	if r.Bytes+bytes > rota.MaxWorkflowBytes {
-		return flowRefused(r, exhausted("payload", "workflow %s takes %d bytes, the signal brings %d more: at most %d are taken", r.Id, r.Bytes,
+		return flowRefused(r, exhausted("payload", "workflow %s takes %d bytes, the signal brings %d more: at most %d are taken", r.ID, r.Bytes,
 			bytes, rota.MaxWorkflowBytes))
 	}
 	need := flowSize{bytes: bytes}
@@ -215,7 +215,7 @@ func (fs *flows) signalWorkflow(op *fsmpb.SignalWorkflow) *fsmpb.Outcome {
 		return flowRefused(r, err)
 	}
 	fs.makeRoom(need)
-	r = fs.workflows.Edit(r.Id)
+	r = fs.workflows.Edit(r.ID)
 	v = fs.editVertex(f, number)
 	fs.stopWaiting(r, v)
 	g := *v.Gate
@@ -233,9 +233,9 @@ func (fs *flows) signalled(f *flow, r *state.WorkflowRow, v *state.VertexRow, s 
 	g := v.Gate
 	switch {
 	case g == nil:
-		return false, rota.Refusef(rota.KindInvalid, "node", "node %s of workflow %s is no gate: only a gate takes a signal", state.VertexName(v), r.Id)
+		return false, rota.Refusef(rota.KindInvalid, "node", "node %s of workflow %s is no gate: only a gate takes a signal", state.VertexName(v), r.ID)
 	case r.Redo && v.Lost() && (f.redo == nil || f.redo[v.Number]):
-		return false, exhausted("workflow", "workflow %s is being retried: signal again in a moment", r.Id)
+		return false, exhausted("workflow", "workflow %s is being retried: signal again in a moment", r.ID)
 	case g.Signal == s.ID && g.Content == content:
 		return true, nil
 	case g.Signal == s.ID:
@@ -250,7 +250,7 @@ func (fs *flows) signalled(f *flow, r *state.WorkflowRow, v *state.VertexRow, s 
 	case v.Over():
 		return false, rota.Refusef(rota.KindConflict, "signal", "gate %s is %s already (%s)", v.Spec.ID, v.State, v.Reason)
 	case r.State != rota.WorkflowRunning || r.Ending != rota.WorkflowNone:
-		return false, rota.Refusef(rota.KindConflict, "workflow", "workflow %s is ending", r.Id)
+		return false, rota.Refusef(rota.KindConflict, "workflow", "workflow %s is ending", r.ID)
 	}
 	return false, nil
 }

@@ -597,26 +597,26 @@ func (r *flowRace) compare() {
 	for w, m := range r.models {
 		row := r.b.flows.workflows.Get(r.flows[w].ID)
 		if row.State != m.state || row.Runs != m.runs || row.Ending != m.ending || (row.Reason != rota.ReasonNone) != m.failed {
-			r.Fatalf("workflow %s is %s, ending %s, in run %d; the model says %s, %s, %d", row.Id, row.State, row.Ending, row.Runs, m.state,
+			r.Fatalf("workflow %s is %s, ending %s, in run %d; the model says %s, %s, %d", row.ID, row.State, row.Ending, row.Runs, m.state,
 				m.ending, m.runs)
 		}
 		for i := range m.nodes {
-			v := r.b.flows.vertices.Get(state.VertexKey(row.Id, uint32(i)))
+			v := r.b.flows.vertices.Get(state.VertexKey(row.ID, uint32(i)))
 			got := v.State
 			if j := r.b.JobTable.Get(v.Spec.ID); j != nil {
 				if !slices.Equal(j.History().Losses, m.nodes[i].losses) {
-					r.Fatalf("node %d of workflow %s lost the sessions %v, the model says %v", i, row.Id, j.History().Losses, m.nodes[i].losses)
+					r.Fatalf("node %d of workflow %s lost the sessions %v, the model says %v", i, row.ID, j.History().Losses, m.nodes[i].losses)
 				}
 				if got = mQueued; j.State.Leased() {
 					got = mLeased
 				}
 			}
 			if got != m.nodes[i].state || v.Waits() != (m.nodes[i].waits && got == mBlocked) {
-				r.Fatalf("node %d of workflow %s is %s, the model says %s (%s)", i, row.Id, got, m.nodes[i].state, r.b.progress(row.Id))
+				r.Fatalf("node %d of workflow %s is %s, the model says %s (%s)", i, row.ID, got, m.nodes[i].state, r.b.progress(row.ID))
 			}
 		}
-		if r.running[string(row.Id)] != (row.State == rota.WorkflowRunning) {
-			r.Fatalf("workflow %s is %s, its events say it runs: %v", row.Id, row.State, r.running[string(row.Id)])
+		if r.running[string(row.ID)] != (row.State == rota.WorkflowRunning) {
+			r.Fatalf("workflow %s is %s, its events say it runs: %v", row.ID, row.State, r.running[string(row.ID)])
 		}
 	}
 }

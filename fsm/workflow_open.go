@@ -54,7 +54,7 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	}
 	fs.makeRoom(need)
 	fs.s.Header.FlowSeq++
-	r := &state.WorkflowRow{Id: id, Seq: fs.s.Header.FlowSeq, Queue: spec.Queue, Tenant: spec.Tenant,
+	r := &state.WorkflowRow{ID: id, Seq: fs.s.Header.FlowSeq, Queue: spec.Queue, Tenant: spec.Tenant,
 		Policy: rota.FailurePolicy(op.GetOnFailure()), Labels: spec.Labels, Content: content, State: rota.WorkflowOpen,
 		Nodes: op.GetNodes(), Edges: op.GetEdges(), Touched: fs.s.Header.Clock, By: fs.s.Journal.Owner()}
 	fs.access.hold(r.By, access.OwnsWorkflow, 1)
@@ -76,17 +76,17 @@ func flowOutcome(r *state.WorkflowRow, existed bool) *fsmpb.Outcome {
 func (fs *flows) reopen(r *state.WorkflowRow, content rota.Digest) *fsmpb.Outcome {
 	switch {
 	case r.Leaving:
-		return entry.Refused(exhausted("workflow", "workflow %s of that id is being forgotten: submit again in a moment", r.Id))
+		return entry.Refused(exhausted("workflow", "workflow %s of that id is being forgotten: submit again in a moment", r.ID))
 	case r.State != rota.WorkflowOpen && r.Content != content:
-		return flowRefused(r, OtherWorkflow(r.Id, ""))
+		return flowRefused(r, OtherWorkflow(r.ID, ""))
 	case r.State != rota.WorkflowOpen:
 		return flowOutcome(r, true)
 	case r.Content != content:
 		return entry.Refused(rota.Refusef(rota.KindConflict, "workflow", "workflow %s is being submitted by somebody else, with other content: "+
-			"%d of %d nodes have arrived; unless more arrive it is given up in %d ms", r.Id, r.Added, r.Nodes,
+			"%d of %d nodes have arrived; unless more arrive it is given up in %d ms", r.ID, r.Added, r.Nodes,
 			max(0, rota.Clock(r.Lapses())-fs.s.Header.Clock)))
 	}
-	fs.touch(fs.workflows.Edit(r.Id))
+	fs.touch(fs.workflows.Edit(r.ID))
 	return flowOutcome(r, true)
 }
 
@@ -94,7 +94,7 @@ func (fs *flows) reopen(r *state.WorkflowRow, content rota.Digest) *fsmpb.Outcom
 func (fs *flows) touch(r *state.WorkflowRow) {
 	lapsed := r.Lapses()
 	r.Touched = fs.s.Header.Clock
-	fs.s.Timers.Upload.Refile(string(r.Id), lapsed, r.Lapses())
+	fs.s.Timers.Upload.Refile(string(r.ID), lapsed, r.Lapses())
 }
 
 // openSpec checks an announcement's shape. It gives a job of the workflow's queue,
@@ -204,7 +204,7 @@ func (fs *flows) makeRoom(need flowSize) {
 	for s.workflows+need.workflows > limits.MaxWorkflows || s.vertices+need.vertices > limits.MaxVertices ||
 		s.bytes+need.bytes > limits.MaxWorkflowsBytes {
 		oldest, _ := fs.s.Timers.Oldest.Min()
-		fs.leave(fs.workflows.Edit(rota.WorkflowID(oldest.Id)))
+		fs.leave(fs.workflows.Edit(rota.WorkflowID(oldest.ID)))
 	}
 }
 
@@ -235,10 +235,10 @@ func (fs *flows) cancelWorkflow(op *fsmpb.CancelWorkflow) *fsmpb.Outcome {
 	case r.State == rota.WorkflowCancelled || r.Ending == rota.WorkflowCancelled:
 		return flowOutcome(r, true)
 	case r.State != rota.WorkflowRunning:
-		return flowRefused(r, rota.Refusef(rota.KindConflict, "workflow", "workflow %s is %s already", r.Id, r.State))
+		return flowRefused(r, rota.Refusef(rota.KindConflict, "workflow", "workflow %s is %s already", r.ID, r.State))
 	}
-	r = fs.workflows.Edit(r.Id)
-	f := fs.flowIndex.byID[r.Id]
+	r = fs.workflows.Edit(r.ID)
+	f := fs.flowIndex.byID[r.ID]
 	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowCancelled}) // what it ends comes later, and of no call
 	fs.endFlow(f, r, rota.WorkflowCancelled)
 	fs.finishFlow(f, r) // where a retry has taken nothing back yet there is nothing left to end
@@ -264,17 +264,17 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	case op.GetRuns() < r.Runs:
 		return flowOutcome(r, true)
 	case op.GetRuns() > r.Runs:
-		return flowRefused(r, rota.Refusef(rota.KindInvalid, "runs", "workflow %s has run %d times, not %d", r.Id, r.Runs,
+		return flowRefused(r, rota.Refusef(rota.KindInvalid, "runs", "workflow %s has run %d times, not %d", r.ID, r.Runs,
 			op.GetRuns()))
 	case r.State != rota.WorkflowFailed && r.State != rota.WorkflowCancelled:
 		return flowRefused(r, rota.Refusef(rota.KindConflict, "workflow", "workflow %s is %s: only one that FAILED or was CANCELLED can be "+
-			"retried", r.Id, r.State))
+			"retried", r.ID, r.State))
 	}
-	f := fs.flowIndex.byID[r.Id]
+	f := fs.flowIndex.byID[r.ID]
 	from, redo := uint32(0), []bool(nil)
 	number, known := f.byName[op.GetFrom()]
 	if op.GetFrom() != "" && !known {
-		return flowRefused(r, rota.Refusef(rota.KindNotFound, "from", "workflow %s has no node %.80q", r.Id, op.GetFrom()))
+		return flowRefused(r, rota.Refusef(rota.KindNotFound, "from", "workflow %s has no node %.80q", r.ID, op.GetFrom()))
 	}
 	looks := len(f.queues) + 16*len(f.kinds) // a class is held against the workers
 	if op.GetFrom() != "" {
@@ -287,7 +287,7 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 		var any bool
 		if redo, any = f.after(number); !any {
 			return flowRefused(r, rota.Refusef(rota.KindConflict, "from", "node %s of workflow %s and all that waits for it have COMPLETED: "+
-				"there is nothing to run again", op.GetFrom(), r.Id))
+				"there is nothing to run again", op.GetFrom(), r.ID))
 		}
 		from = number + 1
 	}
@@ -304,7 +304,7 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	if err := fs.holdKinds(f); err != nil {
 		return flowRefused(r, err)
 	}
-	r = fs.workflows.Edit(r.Id)
+	r = fs.workflows.Edit(r.ID)
 	fs.noteOver(r, -1)
 	fs.access.hold(r.By, access.OwnsWorkflow, 1)
 	r.Was, r.State = r.State, rota.WorkflowRunning

@@ -184,8 +184,8 @@ func (s *schedulers) heed(events []rota.Event) {
 				}
 			}
 			w := s.fleet.workers.Get(e.Worker)
-			if w.Open > w.Spec.Slots+w.Spec.Prefetch || a.Spec.CPUMilli > 0 && w.Cpu > w.Spec.CPUMilli ||
-				a.Spec.MemoryBytes > 0 && w.Memory > w.Spec.MemoryBytes || a.Spec.IOBytesPerS > 0 && w.Io > w.Spec.IOBytesPerS ||
+			if w.Open > w.Spec.Slots+w.Spec.Prefetch || a.Spec.CPUMilli > 0 && w.CPU > w.Spec.CPUMilli ||
+				a.Spec.MemoryBytes > 0 && w.Memory > w.Spec.MemoryBytes || a.Spec.IOBytesPerS > 0 && w.IO > w.Spec.IOBytesPerS ||
 				len(a.Spec.Requires) > 0 && len(w.Spec.Capabilities) == 0 {
 				s.t.Fatalf("%s was assigned to worker %s beyond what it has", e.Job, e.Worker)
 			}

@@ -25,7 +25,7 @@ func (fs *flows) upload(id rota.WorkflowID, content []byte) (*state.WorkflowRow,
 	other := !ok || d != r.Content
 	switch {
 	case r.State != rota.WorkflowOpen && other:
-		return nil, flowRefused(r, OtherWorkflow(r.Id, ""))
+		return nil, flowRefused(r, OtherWorkflow(r.ID, ""))
 	case r.State != rota.WorkflowOpen:
 		return nil, flowOutcome(r, true)
 	case other:
@@ -56,9 +56,9 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes are %d: 1 to %d are wanted at a time", n, limits.MaxChunkNodes))
 	case first+n > uint64(r.Nodes):
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes %d to %d are more than the %d that workflow %s announced", first,
-			first+n-1, r.Nodes, r.Id))
+			first+n-1, r.Nodes, r.ID))
 	case first > uint64(r.Added):
-		o := entry.Refused(rota.Refusef(rota.KindOutOfRange, "first", "node %d of workflow %s is wanted next, not node %d", r.Added, r.Id, first))
+		o := entry.Refused(rota.Refusef(rota.KindOutOfRange, "first", "node %d of workflow %s is wanted next, not node %d", r.Added, r.ID, first))
 		o.WorkflowState, o.NextNode = uint32(r.State), r.Added
 		return o
 	}
@@ -66,14 +66,14 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 	if skip >= n {
 		return flowOutcome(r, true)
 	}
-	c := chunk{fs: fs, r: r, f: fs.flowIndex.byID[r.Id], names: make(map[string]bool, n-skip)}
+	c := chunk{fs: fs, r: r, f: fs.flowIndex.byID[r.ID], names: make(map[string]bool, n-skip)}
 	for _, node := range op.GetNodes()[skip:] {
 		if err := c.take(node); err != nil {
 			return c.refused(c.ofNode(node, err))
 		}
 	}
 	if r.Bytes+c.bytes > rota.MaxWorkflowBytes {
-		return c.refused(rota.Refusef(rota.KindInvalid, "nodes", "the nodes of workflow %s take %d bytes: at most %d are taken", r.Id,
+		return c.refused(rota.Refusef(rota.KindInvalid, "nodes", "the nodes of workflow %s take %d bytes: at most %d are taken", r.ID,
 			r.Bytes+c.bytes, rota.MaxWorkflowBytes))
 	}
 	if err := c.admitBytes(); err != nil {
@@ -85,7 +85,7 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 	}
 	fs.makeRoom(need)
 	c.keep()
-	return flowOutcome(fs.workflows.Get(r.Id), false)
+	return flowOutcome(fs.workflows.Get(r.ID), false)
 }
 
 // chunk is a part of an upload, or what a node adds as it completes: looked at first, then kept
@@ -183,7 +183,7 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *state.VertexRow, name string, er
 	if spec.Tenant != "" {
 		return nil, "", rota.Refusef(rota.KindInvalid, "tenant", "tenant %.80q is given: a node is of its workflow's tenant", spec.Tenant)
 	}
-	spec.ID, spec.Tenant = rota.NodeJobID(r.Id, name), r.Tenant
+	spec.ID, spec.Tenant = rota.NodeJobID(r.ID, name), r.Tenant
 	terms := entry.GateWords(n.GetGate())
 	if c.grower != nil {
 		spec.Queue = cmp.Or(spec.Queue, r.Queue)
@@ -215,25 +215,25 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *state.VertexRow, name string, er
 		return nil, "", leaving(q)
 	}
 	if _, twice := c.f.byName[name]; twice || c.names[name] {
-		return nil, "", rota.Refusef(rota.KindInvalid, "id", "the id stands twice in workflow %s", r.Id)
+		return nil, "", rota.Refusef(rota.KindInvalid, "id", "the id stands twice in workflow %s", r.ID)
 	}
 	number := uint64(r.Added) + uint64(len(c.rows))
 	if number >= rota.MaxWorkflowNodes {
-		return nil, "", rota.Refusef(rota.KindInvalid, "id", "workflow %s has %d nodes already: it takes no more", r.Id, rota.MaxWorkflowNodes)
+		return nil, "", rota.Refusef(rota.KindInvalid, "id", "workflow %s has %d nodes already: it takes no more", r.ID, rota.MaxWorkflowNodes)
 	}
 	parents, err := c.parents(n.GetParents(), number)
 	if err != nil {
 		return nil, "", err
 	}
 	if c.edges += uint64(len(parents)); r.Linked+c.edges > c.linkedMost() {
-		return nil, "", rota.Refusef(rota.KindInvalid, "edges", "workflow %s has more edges than the %d that it announced, or may have", r.Id, c.linkedMost())
+		return nil, "", rota.Refusef(rota.KindInvalid, "edges", "workflow %s has more edges than the %d that it announced, or may have", r.ID, c.linkedMost())
 	}
 	kept := s.Specs.Keep(spec)
 	c.kinds = c.fs.takeKind(c.f, c.kinds, uint32(number), kept)
 	if err := c.fs.admitKind(c.f, kept); err != nil {
 		return nil, "", err
 	}
-	v = &state.VertexRow{Key: state.VertexKey(r.Id, uint32(number)), Workflow: r.Id, Number: uint32(number), Spec: kept,
+	v = &state.VertexRow{Key: state.VertexKey(r.ID, uint32(number)), Workflow: r.ID, Number: uint32(number), Spec: kept,
 		Parents: parents, Run: run, Shape: state.HashShape(&s.Ledger.Enc, kept, parents, run, terms), State: state.VertexBlocked}
 	if terms != nil {
 		v.Gate = &state.Gate{Terms: *terms}
@@ -265,7 +265,7 @@ func readParents(steps []uint32, number uint64) ([]uint32, error) {
 
 // keep adds the chunk to the workflow.
 func (c *chunk) keep() {
-	r := c.fs.workflows.Edit(c.r.Id)
+	r := c.fs.workflows.Edit(c.r.ID)
 	for _, v := range c.rows {
 		c.fs.vertices.Insert(v.Key, v)
 		c.f.append(v)
@@ -294,13 +294,13 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	switch {
 	case r.Added < r.Nodes:
 		o := entry.Refused(rota.Refusef(rota.KindOutOfRange, "nodes", "%d of the %d nodes of workflow %s have arrived: node %d is wanted next",
-			r.Added, r.Nodes, r.Id, r.Added))
+			r.Added, r.Nodes, r.ID, r.Added))
 		o.WorkflowState, o.NextNode = uint32(r.State), r.Added
 		return o
 	case r.Linked != r.Edges:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "edges", "workflow %s has %d edges, it announced %d", r.Id, r.Linked, r.Edges))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "edges", "workflow %s has %d edges, it announced %d", r.ID, r.Linked, r.Edges))
 	}
-	f := fs.flowIndex.byID[r.Id]
+	f := fs.flowIndex.byID[r.ID]
 	spec := &rota.JobSpec{Queue: r.Queue, Tenant: r.Tenant, Priority: f.urgent}
 	if err := fs.admission.admitMode(spec); err != nil {
 		return entry.Refused(err)
@@ -313,8 +313,8 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 			return entry.Refused(err)
 		}
 	}
-	r = fs.workflows.Edit(r.Id)
-	fs.s.Timers.Upload.Refile(string(r.Id), r.Lapses(), 0)
+	r = fs.workflows.Edit(r.ID)
+	fs.s.Timers.Upload.Refile(string(r.ID), r.Lapses(), 0)
 	r.State, r.Runs = rota.WorkflowRunning, 1
 	r.Submitted, r.Started = fs.s.Header.Now(), fs.s.Header.Now()
 	for _, q := range f.queues {

@@ -110,7 +110,7 @@ func TestPrintList(t *testing.T) {
 	t.Parallel()
 	list := func(format string, jobs ...rota.Job) string {
 		var out bytes.Buffer
-		l := cli.Listing[rota.Job]{Whole: rota.JobPage{Jobs: jobs}, Items: jobs, Name: job.JobName, Columns: job.JobColumns()}
+		l := cli.Listing[rota.Job]{Whole: rota.JobPage{Jobs: jobs}, Items: jobs, Name: job.Name, Columns: job.Columns()}
 		if err := l.Print(&cli.App{Stdout: &out, Output: format}); err != nil {
 			t.Fatal(err)
 		}

@@ -46,7 +46,7 @@ func TestShownToPeople(t *testing.T) {
 		t.Parallel()
 		for state, waits := range map[rota.JobState]bool{rota.JobQueued: true, rota.JobDelayed: true, rota.JobBlocked: true, rota.JobRunning: false,
 			rota.JobCompleted: false, rota.JobDead: false} {
-			text := job.JobTable(rota.Job{JobSpec: rota.JobSpec{ID: "photo"}, State: state}, false)
+			text := job.Table(rota.Job{JobSpec: rota.JobSpec{ID: "photo"}, State: state}, false)
 			if strings.Contains(text, "rota job why photo") != waits {
 				t.Errorf("a job that is %s is shown as\n%s", state, text)
 			}
@@ -89,9 +89,9 @@ func TestShownToPeople(t *testing.T) {
 	})
 	t.Run("worker_without_figures", func(t *testing.T) {
 		t.Parallel()
-		has(t, worker.WorkerTable(rota.Worker{}, false), []string{"cpu milli        none"}, []string{"taken", "stake"})
+		has(t, worker.Table(rota.Worker{}, false), []string{"cpu milli        none"}, []string{"taken", "stake"})
 		staked := rota.Worker{WorkerSpec: rota.WorkerSpec{Stake: 900}, AttestedStake: 70, Slashed: 7}
-		has(t, worker.WorkerTable(staked, false), []string{"stake declared   900\n", "stake attested   70\n", "stake left       63\n"}, nil)
+		has(t, worker.Table(staked, false), []string{"stake declared   900\n", "stake attested   70\n", "stake left       63\n"}, nil)
 	})
 	t.Run("policy_with_meaning", func(t *testing.T) {
 		t.Parallel()
@@ -105,10 +105,10 @@ func TestShownToPeople(t *testing.T) {
 	})
 	t.Run("lives_count_from_1", func(t *testing.T) {
 		t.Parallel()
-		text := job.JobTable(rota.Job{Life: 2, Retried: rota.Moment{Date: 1_700_000_000_000}, Attempts: []rota.Attempt{{Worker: "w1"},
+		text := job.Table(rota.Job{Life: 2, Retried: rota.Moment{Date: 1_700_000_000_000}, Attempts: []rota.Attempt{{Worker: "w1"},
 			{Worker: "w2", Life: 2}}}, false)
 		has(t, text, []string{"LIFE", "   1    1  w1", "   3    1  w2", "2×, last 2023-11-14"}, nil)
-		has(t, job.JobTable(rota.Job{Attempts: []rota.Attempt{{Worker: "w1"}}}, false), []string{"TRY"}, []string{"LIFE", "retried"})
+		has(t, job.Table(rota.Job{Attempts: []rota.Attempt{{Worker: "w1"}}}, false), []string{"TRY"}, []string{"LIFE", "retried"})
 	})
 	t.Run("change_of_nothing", func(t *testing.T) {
 		t.Parallel()

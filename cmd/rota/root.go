@@ -57,7 +57,7 @@ ended by SIGINT and SIGTERM.`,
 			fmt.Sprintf("%s without an answer, cluster status after 5s, and waiting commands never", cli.ReadMost))
 	cli.Within(flags, time.Millisecond, rota.MaxDuration, "timeout")
 	flags.StringVar(&a.Config, "config", "", "YAML `file` with settings, named like the flags")
-	flags.StringVar(&a.TLS.Ca, "tls-ca", "",
+	flags.StringVar(&a.TLS.CA, "tls-ca", "",
 		"`file` with the certificates (PEM) that other ends are checked against")
 	flags.StringVar(&a.TLS.Cert, "tls-cert", "", "`file` with this end's certificate (PEM)")
 	flags.StringVar(&a.TLS.Key, "tls-key", "", "`file` with its key (PEM)")

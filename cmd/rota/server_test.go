@@ -15,7 +15,7 @@ import (
 )
 
 func testFlags(change func(*serve.ServerFlags)) *serve.ServerFlags {
-	f := &serve.ServerFlags{Node: "n1", Data: "/d", Api: serve.DefaultAPI, Raft: serve.DefaultRaft, Admin: serve.DefaultAdmin,
+	f := &serve.ServerFlags{Node: "n1", Data: "/d", API: serve.DefaultAPI, Raft: serve.DefaultRaft, Admin: serve.DefaultAdmin,
 		Gossip: serve.DefaultGossip, Cluster: "rota", BootstrapExpect: 1}
 	if change != nil {
 		change(f)
@@ -33,15 +33,15 @@ func TestServerPlan(t *testing.T) {
 		want   string
 	}{
 		{"loopback needs nothing", nil, 0, ""},
-		{"localhost is loopback", func(f *serve.ServerFlags) { f.Api = "localhost:1" }, 0, ""},
+		{"localhost is loopback", func(f *serve.ServerFlags) { f.API = "localhost:1" }, 0, ""},
 		{"no node, no data", func(f *serve.ServerFlags) { f.Node, f.Data = "", "" }, 2, "--data is missing"},
 		{"bad id", func(f *serve.ServerFlags) { f.Node = "a b" }, 2, "--node"},
-		{"all faults together", func(f *serve.ServerFlags) { f.Api, f.Join = "x", []string{"y"} }, 2, "--join"},
+		{"all faults together", func(f *serve.ServerFlags) { f.API, f.Join = "x", []string{"y"} }, 2, "--join"},
 		{"a name is not loopback", func(f *serve.ServerFlags) { f.Raft = "n1:6471" }, 1, "--raft n1:6471"},
 		{"every address is not loopback", func(f *serve.ServerFlags) { f.Admin = ":6472" }, 1, "--admin"},
-		{"insecure spelt out", func(f *serve.ServerFlags) { f.Raft, f.Api, f.Insecure = "n1:1", "n1:2", true }, 0, ""},
+		{"insecure spelt out", func(f *serve.ServerFlags) { f.Raft, f.API, f.Insecure = "n1:1", "n1:2", true }, 0, ""},
 		{"a gossip key does for gossip only", func(f *serve.ServerFlags) {
-			f.Gossip, f.Api, f.GossipKeyFile = "10.0.0.1:1", "10.0.0.1:2", "k"
+			f.Gossip, f.API, f.GossipKeyFile = "10.0.0.1:1", "10.0.0.1:2", "k"
 		}, 1, "--api 10.0.0.1:2 is"},
 	} {
 		_, _, err := testFlags(c.change).Plan(none)
@@ -64,7 +64,7 @@ func TestDevPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	if _, err := (serve.DevCommands{App: a}).Ports(dir, &serve.DevFlags{Nodes: 3, Api: taken.Addr().String()}); err == nil ||
+	if _, err := (serve.DevCommands{App: a}).Ports(dir, &serve.DevFlags{Nodes: 3, API: taken.Addr().String()}); err == nil ||
 		!strings.Contains(err.Error(), taken.Addr().String()) {
 		t.Errorf("a taken --api: %v", err)
 	}
@@ -122,7 +122,7 @@ func TestFounding(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
-	whole := cli.TLSFiles{Ca: in("ca.pem"), Cert: in("n1.pem"), Key: in("n1.key")}
+	whole := cli.TLSFiles{CA: in("ca.pem"), Cert: in("n1.pem"), Key: in("n1.key")}
 	const beyond, loop = "0.0.0.0:6470", "127.0.0.1:6470"
 	for _, c := range []struct {
 		api, raft, gossip, admin string
@@ -149,7 +149,7 @@ func TestFounding(t *testing.T) {
 		{beyond, beyond, beyond, loop, true, true, true, true, true, true},
 		{loop, loop, loop, beyond, false, false, true, true, true, true},
 	} {
-		f := &serve.ServerFlags{Node: "n1", Data: dir, Api: c.api, Raft: c.raft, Gossip: c.gossip, Admin: c.admin, Cluster: serve.DefaultCluster, Insecure: c.insecure}
+		f := &serve.ServerFlags{Node: "n1", Data: dir, API: c.api, Raft: c.raft, Gossip: c.gossip, Admin: c.admin, Cluster: serve.DefaultCluster, Insecure: c.insecure}
 		files := cli.TLSFiles{}
 		if c.tls {
 			files = whole

@@ -39,7 +39,7 @@ func TestTLSCommands(t *testing.T) {
 			t.Errorf("%v: exit code %d, %q is wanted in %s", c.args, code, c.want, said.String())
 		}
 	}
-	files := cli.TLSFiles{Cert: filepath.Join(dir, "n1.pem"), Key: filepath.Join(dir, "n1.key"), Ca: filepath.Join(dir, "ca.pem")}
+	files := cli.TLSFiles{Cert: filepath.Join(dir, "n1.pem"), Key: filepath.Join(dir, "n1.key"), CA: filepath.Join(dir, "ca.pem")}
 	if _, _, err := testFlags(func(f *serve.ServerFlags) { f.Node, f.Cluster = "n1", "rota" }).Plan(files); err != nil {
 		t.Error(err)
 	}

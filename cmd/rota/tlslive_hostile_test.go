@@ -39,7 +39,7 @@ var testMember = &cli.MemberTLS{Domain: "rota", Node: "n1"}
 // issue writes a fresh certificate of that node, its key and the authority into a folder.
 func (i *issuer) issue(dir string, life time.Duration) cli.TLSFiles {
 	i.t.Helper()
-	return i.issueFor(dir, testMember.Uri(), life)
+	return i.issueFor(dir, testMember.URI(), life)
 }
 
 func (i *issuer) issueFor(dir, uri string, life time.Duration) cli.TLSFiles {
@@ -53,8 +53,8 @@ func (i *issuer) issueFor(dir, uri string, life time.Duration) cli.TLSFiles {
 		i.t.Fatal(err)
 	}
 	i.last++
-	f := cli.TLSFiles{Cert: filepath.Join(dir, "node.pem"), Key: filepath.Join(dir, "node.key"), Ca: filepath.Join(dir, "ca.pem")}
-	for path, text := range map[string][]byte{f.Cert: cert, f.Key: key, f.Ca: ca} {
+	f := cli.TLSFiles{Cert: filepath.Join(dir, "node.pem"), Key: filepath.Join(dir, "node.key"), CA: filepath.Join(dir, "ca.pem")}
+	for path, text := range map[string][]byte{f.Cert: cert, f.Key: key, f.CA: ca} {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			i.t.Fatal(err)
 		}

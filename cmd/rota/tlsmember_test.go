@@ -33,10 +33,10 @@ func TestOwnCertificate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			files := ca.issueFor(t.TempDir(), c.uri, time.Hour)
 			f := testFlags(func(f *serve.ServerFlags) {
-				f.Node, f.Cluster, f.TrustDomain, f.NodeCA, f.Insecure = c.node, c.cluster, c.domain, files.Ca, false
-				f.Api = "10.0.0.1:6470"
+				f.Node, f.Cluster, f.TrustDomain, f.NodeCA, f.Insecure = c.node, c.cluster, c.domain, files.CA, false
+				f.API = "10.0.0.1:6470"
 			})
-			files.Ca = ""
+			files.CA = ""
 			p, _, err := f.Plan(files)
 			if c.want == "" && (err != nil || p.Node.NodeOf == nil) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)
@@ -75,7 +75,7 @@ func TestEitherKindOfCertificate(t *testing.T) {
 		}
 		return tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
 	}
-	for which, ca := range map[string]string{"one authority": files.Ca, "two": clientCA, "none for clients": ""} {
+	for which, ca := range map[string]string{"one authority": files.CA, "two": clientCA, "none for clients": ""} {
 		live, err := files.Live(&cli.MemberTLS{Domain: "rota", Node: "n1", ClientCA: ca})
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +88,7 @@ func TestEitherKindOfCertificate(t *testing.T) {
 			"a node":              {state(nodes, "spiffe://rota/node/n2", true), true, false},
 			"a client as a node":  {state(clients, "spiffe://rota/node/n2", true), false, false},
 			"a client":            {state(clients, "spiffe://rota/client/root/ann", false), false, ca == clientCA},
-			"a client of nodes'":  {state(nodes, "spiffe://rota/client/root/ann", false), false, ca == files.Ca},
+			"a client of nodes'":  {state(nodes, "spiffe://rota/client/root/ann", false), false, ca == files.CA},
 			"a node for clients":  {state(nodes, "spiffe://rota/node/n2", false), false, false},
 			"of another cluster":  {state(nodes, "spiffe://test/node/n2", true), false, false},
 			"a client of another": {state(clients, "spiffe://test/client/root/ann", false), false, false},

@@ -21,14 +21,14 @@ func TestWorkerSecrets(t *testing.T) {
 		return path
 	}
 	own, old := file("own", "a secret of 24 bytes ...\n"), file("old", "the secret before\r\n")
-	s, err := (&worker.WorkerFlags{Secret: own, OldSecret: old}).Secrets()
+	s, err := (&worker.Flags{Secret: own, OldSecret: old}).Secrets()
 	if err != nil || string(s.Own) != "a secret of 24 bytes ..." || string(s.Old) != "the secret before" {
 		t.Errorf("read %q and %q, %v", s.Own, s.Old, err)
 	}
-	if s, err := (&worker.WorkerFlags{}).Secrets(); err != nil || s.Own != nil || s.Old != nil {
+	if s, err := (&worker.Flags{}).Secrets(); err != nil || s.Own != nil || s.Old != nil {
 		t.Errorf("without files: %q and %q, %v", s.Own, s.Old, err)
 	}
-	for flag, f := range map[string]worker.WorkerFlags{
+	for flag, f := range map[string]worker.Flags{
 		"--secret-file":          {Secret: filepath.Join(dir, "missing")},
 		"--takeover-secret-file": {OldSecret: file("long", strings.Repeat("x", 100))},
 	} {

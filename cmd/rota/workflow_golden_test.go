@@ -95,10 +95,10 @@ func TestWorkflowGolden(t *testing.T) {
 		return out.String()
 	}
 	for name, text := range map[string]string{
-		"show": workflow.WorkflowTable(&sample, 61_000, false), "show_wide": workflow.WorkflowTable(&sample, 0, true),
-		"show_many": workflow.WorkflowTable(&wide, 0, false), "graph": workflow.GraphText(&sample, false), "graph_colours": workflow.GraphText(&sample, true),
+		"show": workflow.Table(&sample, 61_000, false), "show_wide": workflow.Table(&sample, 0, true),
+		"show_many": workflow.Table(&wide, 0, false), "graph": workflow.GraphText(&sample, false), "graph_colours": workflow.GraphText(&sample, true),
 		"graph_many": workflow.GraphText(&wide, false), "dot": dot(sample),
-		"list": cli.RenderList(workflow.WorkflowColumns(), []rota.Workflow{sample, wide}, false),
+		"list": cli.RenderList(workflow.Columns(), []rota.Workflow{sample, wide}, false),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -174,11 +174,11 @@ func TestWorkflowUsage(t *testing.T) {
 // Ids of nodes' jobs are taken where jobs' are; what is neither is not.
 func TestJobRefs(t *testing.T) {
 	t.Parallel()
-	if ids, err := job.JobIDs([]string{"w/a(b)", "j", "w/a(b)"}); err != nil || len(ids) != 2 {
+	if ids, err := job.IDs([]string{"w/a(b)", "j", "w/a(b)"}); err != nil || len(ids) != 2 {
 		t.Errorf("%v, %v", ids, err)
 	}
 	for _, bad := range []string{"w/", "/a", "w/a b", "a b"} {
-		if _, err := job.JobIDs([]string{bad}); err == nil {
+		if _, err := job.IDs([]string{bad}); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}

@@ -70,12 +70,12 @@ func TestWorkflowSubmit_offline(t *testing.T) {
 	t.Run("flags_beat_the_file", func(t *testing.T) {
 		t.Parallel()
 		a := &cli.App{}
-		spec, err := workflow.Commands{App: a}.Spec(&workflow.WorkflowFlags{Id: "x", Queue: "q", Tenant: "n", OnFailure: "fail_fast", TimeScale: 1}, rota.FailureFailFast, good, "")
+		spec, err := workflow.Commands{App: a}.Spec(&workflow.Flags{ID: "x", Queue: "q", Tenant: "n", OnFailure: "fail_fast", TimeScale: 1}, rota.FailureFailFast, good, "")
 		if err != nil || spec.ID != "x" || spec.Queue != "q" || spec.Tenant != "n" || spec.OnFailure != rota.FailureFailFast ||
 			spec.Nodes[0].Queue != "q" {
 			t.Errorf("%v, %+v", err, spec)
 		}
-		spec, err = workflow.Commands{App: a}.Spec(&workflow.WorkflowFlags{TimeScale: 1}, rota.FailureFailFast, good, "")
+		spec, err = workflow.Commands{App: a}.Spec(&workflow.Flags{TimeScale: 1}, rota.FailureFailFast, good, "")
 		if err != nil || spec.ID != "nightly-7" || spec.Queue != "etl" || spec.OnFailure != rota.FailureContinue {
 			t.Errorf("%v, %+v", err, spec)
 		}

@@ -15,7 +15,7 @@ import (
 
 // App is one run of the binary: what it reads and writes, and the flags that
 // every command has. A group of commands is a type of its own around it, such as
-// jobCommands.
+// job.Commands.
 type App struct {
 	Environ        []string
 	Stdin          io.Reader

@@ -127,6 +127,7 @@ func listWorkflows(ctx context.Context, c *client.Client) ([]string, error) {
 	return namesOf(flows, func(w *rota.Workflow) string { return string(w.ID) }), err
 }
 
+// ListQueues returns the names of all queues, for completion.
 func ListQueues(ctx context.Context, c *client.Client) ([]string, error) {
 	queues, err := client.Collect(c.Queues(ctx, client.Stale()))
 	return namesOf(queues, func(q *rota.Queue) string { return string(q.Name) }), err
@@ -164,6 +165,7 @@ func listBatches(ctx context.Context, c *client.Client) ([]string, error) {
 	return namesOf(batches, func(b *rota.Batch) string { return string(b.ID) }), err
 }
 
+// PlanVerbNames returns the verbs that a plan can repeat.
 func PlanVerbNames() (names []string) {
 	for v := rota.PlanCancel; v <= rota.PlanVerbLast; v++ {
 		names = append(names, v.String())

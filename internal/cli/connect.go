@@ -28,6 +28,7 @@ func (a *App) With(work func(c *client.Client) error) error {
 // given. Each call makes its own connections.
 func (a *App) Dial() (*client.Client, error) { return a.DialTo(a.Addrs) }
 
+// DialTo returns a client of the given addresses with the flags of this run.
 func (a *App) DialTo(addrs []string, more ...client.Option) (*client.Client, error) {
 	more = append(more, client.WithRetries(a.retried))
 	if a.patience > 0 && !a.TimeoutSet {

@@ -6,16 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/spf13/pflag"
-
 	"syscall"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/nearest"
 	"github.com/rotasched/rota/transport"
+	"github.com/spf13/pflag"
 )
 
 // The exit codes. Scripts depend on them.
@@ -46,6 +44,7 @@ type SilentExit struct{ Code int }
 
 func (e *SilentExit) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
 
+// Usagef returns an error with exit code 2.
 func Usagef(format string, args ...any) error {
 	return &CodedError{ExitUsage, fmt.Errorf(format, args...)}
 }
@@ -55,6 +54,7 @@ func Unknown(subject, what, typed string, names []string) error {
 	return rota.Refusef(rota.KindInvalid, subject, "%s", nearest.Unknown(what, typed, names))
 }
 
+// Failf returns an error with exit code 1.
 func Failf(format string, args ...any) error {
 	return &CodedError{ExitFailed, fmt.Errorf(format, args...)}
 }
@@ -88,6 +88,7 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
+// KindCode returns the exit code of a kind of error.
 func KindCode(kind rota.Kind) int {
 	switch kind {
 	case rota.KindNone:

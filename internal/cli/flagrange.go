@@ -126,8 +126,10 @@ const (
 	MaxBenchWorkers = 10_000
 	// MaxTimeScale makes 10 years of 5 minutes.
 	MaxTimeScale = 1_000_000.0
-	// LeastSpeedup and maxSpeedup bound how a job log is replayed.
-	LeastSpeedup, MaxSpeedup = 0.001, 1_000_000_000.0
+	// LeastSpeedup and MaxSpeedup bound how fast a job log is replayed.
+	LeastSpeedup = 0.001
+	// MaxSpeedup is the most.
+	MaxSpeedup = 1_000_000_000.0
 	// MaxRate is far more jobs a second than a process sends.
 	MaxRate = 1_000_000_000.0
 )

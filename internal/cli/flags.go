@@ -30,6 +30,7 @@ func (d *durationValue) String() string {
 // Type implements pflag.Value.
 func (d *durationValue) Type() string { return "duration" }
 
+// DurationVar defines a flag for a duration, which needs a unit.
 func DurationVar(flags *pflag.FlagSet, into *time.Duration, name string, standard time.Duration, usage string) {
 	*into = standard
 	flags.Var((*durationValue)(into), name, usage)
@@ -57,6 +58,7 @@ func (d *DateValue) Type() string { return "date" }
 var dateForms = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04",
 	time.DateOnly}
 
+// WantedDate says in messages which dates ParseDate reads.
 const WantedDate = "a date such as 2031-01-31T15:04:05Z, or 2031-01-31 15:04 in local time"
 
 // ParseDate reads a date in any of dateForms.

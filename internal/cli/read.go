@@ -110,6 +110,7 @@ type SetFlags struct {
 	etag string
 }
 
+// Register defines --dry-run and --if-match.
 func (f *SetFlags) Register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.Dry, "dry-run", false, "store nothing, show what would change")
 	f.RegisterMatch(flags)
@@ -120,6 +121,7 @@ func (f *SetFlags) RegisterMatch(flags *pflag.FlagSet) {
 	flags.StringVar(&f.etag, "if-match", "", "change only the version with this `etag` (shown by -o json): refused if it has changed since")
 }
 
+// Options returns what the flags ask of a call that sets something.
 func (f *SetFlags) Options() []client.SetOption {
 	opts := []client.SetOption{f.Only()}
 	if f.Dry {
@@ -128,6 +130,7 @@ func (f *SetFlags) Options() []client.SetOption {
 	return opts
 }
 
+// Only is the condition of --if-match.
 func (f *SetFlags) Only() client.Condition { return client.IfMatch(f.etag) }
 
 // Would prints the changes that a dry run returned.

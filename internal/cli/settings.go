@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,12 +12,9 @@ import (
 	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/v2"
+	"github.com/rotasched/rota/internal/nearest"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"errors"
-
-	"github.com/rotasched/rota/internal/nearest"
 )
 
 // EnvPrefix begins the environment twin of every flag.

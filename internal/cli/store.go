@@ -34,6 +34,7 @@ type BackupFlags struct {
 	identity, sha256 string
 }
 
+// Register defines the flags of an S3 store, --identity and --sha256.
 func (f *BackupFlags) Register(flags *pflag.FlagSet) {
 	StoreFlags(flags, &f.Store)
 	f.registerIdentity(flags)

@@ -28,6 +28,7 @@ func plainStyle() table.Style {
 	return s
 }
 
+// RenderList draws a table of items; wide adds the wide columns.
 func RenderList[T any](columns []Column[T], items []T, wide bool) string {
 	t := table.NewWriter()
 	t.SetStyle(plainStyle())
@@ -109,6 +110,7 @@ func Span(ms int64) string {
 	return (time.Duration(ms) * time.Millisecond).String()
 }
 
+// Joined joins names with commas.
 func Joined[S ~string](list []S) string {
 	texts := make([]string, len(list))
 	for i, s := range list {

@@ -33,6 +33,7 @@ func OfSome(part, whole int64) any {
 	return part
 }
 
+// ReasonText names a reason, and nothing where there is none.
 func ReasonText(r rota.Reason) string {
 	if r == rota.ReasonNone {
 		return ""
@@ -71,6 +72,7 @@ func Head(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + fmt.Sprintf("… (%d bytes; -o wide or json shows all)", len(s))
 }
 
+// LabelsText shows labels as name=value, by name.
 func LabelsText(labels map[string]string) string {
 	pairs := make([]string, 0, len(labels))
 	for k, v := range labels {
@@ -98,6 +100,7 @@ func About(d time.Duration) string {
 	return text
 }
 
+// Prefixed puts a prefix before a text that is not empty.
 func Prefixed(prefix, text string) string {
 	if text == "" {
 		return ""

@@ -11,11 +11,11 @@ import (
 // TLSFiles name the files of --tls-cert, --tls-key and --tls-ca, or of a server's
 // --node-ca. A server needs all three; a client the certificate only where it has one.
 type TLSFiles struct {
-	Cert, Key, Ca string
+	Cert, Key, CA string
 }
 
 // Complete reports whether a server has what it needs.
-func (f TLSFiles) Complete() bool { return f.Cert != "" && f.Key != "" && f.Ca != "" }
+func (f TLSFiles) Complete() bool { return f.Cert != "" && f.Key != "" && f.CA != "" }
 
 // Client is the client's side: the node must have a certificate of the
 // authority, of the system's ones where no --tls-ca is given. Authority and certificate are
@@ -79,7 +79,7 @@ func (f TLSFiles) Faults(clientCA string) (faults StartFaults) {
 	if _, err := f.Certificate(); err != nil {
 		faults = append(faults, err)
 	}
-	for _, path := range []string{f.Ca, clientCA} {
+	for _, path := range []string{f.CA, clientCA} {
 		if _, err := readPool(path); err != nil {
 			faults = append(faults, err)
 		}

@@ -98,7 +98,7 @@ func (f TLSFiles) Live(member *MemberTLS) (*LiveTLS, error) {
 
 // Look reads the files again if one changed.
 func (l *LiveTLS) Look() (changed bool, err error) {
-	paths := [4]string{l.files.Cert, l.files.Key, l.files.Ca}
+	paths := [4]string{l.files.Cert, l.files.Key, l.files.CA}
 	if l.member != nil {
 		paths[3] = l.member.ClientCA
 	}
@@ -117,7 +117,7 @@ func (l *LiveTLS) Look() (changed bool, err error) {
 			return false, err
 		}
 	}
-	nodes, err := readPool(l.files.Ca)
+	nodes, err := readPool(l.files.CA)
 	if err != nil {
 		return false, err
 	}
@@ -149,12 +149,13 @@ func (m *MemberTLS) check(own *tls.Certificate, nodes *x509.CertPool) error {
 		err = fmt.Errorf("it is node %s's, this is node %s", id, m.Node)
 	}
 	if err != nil {
-		return Failf("this node's certificate is refused: %w. Have one issued for %s, or make one with: rota tls issue", err, m.Uri())
+		return Failf("this node's certificate is refused: %w. Have one issued for %s, or make one with: rota tls issue", err, m.URI())
 	}
 	return nil
 }
 
-func (m *MemberTLS) Uri() string {
+// URI is the name that the certificate of this node must have, or why there is none.
+func (m *MemberTLS) URI() string {
 	uri, err := identity.NodeURI(m.Domain, m.Node)
 	if err != nil {
 		return err.Error()

@@ -8,9 +8,10 @@ import (
 )
 
 const (
-	// tokenVariable has a token itself, tokenFlag the name of a file with one.
+	// tokenVariable has the token itself.
 	tokenVariable = EnvPrefix + "TOKEN"
-	TokenFlag     = "token-file"
+	// TokenFlag names a file with the token.
+	TokenFlag = "token-file"
 )
 
 // Token returns where the access token to show comes from: --token-file, which is read again

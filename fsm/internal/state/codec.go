@@ -41,8 +41,10 @@ func (e *Encoder) long(v uint64) {
 	e.B = b[:n+1]
 }
 
+// Int appends a number of either sign, zigzag coded.
 func (e *Encoder) Int(v int64) { e.Uint(uint64(v)<<1 ^ uint64(v>>63)) }
 
+// Bool appends one byte, 0 or 1.
 func (e *Encoder) Bool(v bool) {
 	if v {
 		e.B = append(e.B, 1)
@@ -71,6 +73,7 @@ func (e *Encoder) bytes(v []byte) {
 	e.B = append(e.B, v...)
 }
 
+// Str appends a text behind its length.
 func (e *Encoder) Str(v string) {
 	e.Uint(uint64(len(v)))
 	e.B = append(e.B, v...)
@@ -117,10 +120,12 @@ type Decoder struct {
 	Specs *Specs
 }
 
+// Fail marks the record as damaged and drops what is left of it.
 func (d *Decoder) Fail() {
 	d.Err, d.B = errRecord, nil
 }
 
+// Uint reads what Encoder.Uint appended.
 func (d *Decoder) Uint() uint64 {
 	v, n := binary.Uvarint(d.B)
 	if n <= 0 {
@@ -131,6 +136,7 @@ func (d *Decoder) Uint() uint64 {
 	return v
 }
 
+// Int reads what Encoder.Int appended.
 func (d *Decoder) Int() int64 {
 	v, n := binary.Varint(d.B)
 	if n <= 0 {
@@ -161,6 +167,7 @@ func (d *Decoder) Count(most uint64) uint64 {
 	return n
 }
 
+// Bool reads one byte and fails on anything but 0 and 1.
 func (d *Decoder) Bool() bool {
 	b := d.raw(1)
 	if len(b) != 1 || b[0] > 1 {
@@ -198,6 +205,7 @@ func (d *Decoder) bytes() []byte {
 	return append([]byte(nil), v...)
 }
 
+// Str reads a text.
 func (d *Decoder) Str() string { return string(d.raw(d.Uint())) }
 
 func (d *Decoder) strs() []string {
@@ -213,6 +221,7 @@ func (d *Decoder) strs() []string {
 	return v
 }
 
+// Moment reads a clock time with its date.
 func (d *Decoder) Moment() rota.Moment {
 	c := d.Int()
 	return rota.Moment{Clock: rota.Clock(c), Date: rota.Date(c + d.Int())}

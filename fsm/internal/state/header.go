@@ -72,6 +72,7 @@ type Header struct {
 	Settings rota.ClusterSettings
 }
 
+// Date is the date of the cluster: its clock plus the offset.
 func (h *Header) Date() rota.Date { return rota.Date(int64(h.Clock) + h.Offset) }
 
 // Now is the present by both times; now().At tells when another moment of the clock is.
@@ -80,6 +81,7 @@ func (h *Header) Now() rota.Moment { return rota.Moment{Clock: h.Clock, Date: h.
 // SettingsETag is the version of the cluster's own settings.
 func (h *Header) SettingsETag() string { return ClusterETag(&h.Settings) }
 
+// ClusterETag returns the version of the cluster settings, as if_match compares it.
 func ClusterETag(c *rota.ClusterSettings) string {
 	return EtagOf(func(e *Encoder) {
 		e.Int(c.StateBytesMax)
@@ -88,6 +90,7 @@ func ClusterETag(c *rota.ClusterSettings) string {
 	})
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (h *Header) Canonical(e *Encoder) {
 	e.Str(string(h.Cluster))
 	e.Uint(h.Incarnation)
@@ -124,6 +127,7 @@ func (h *Header) Canonical(e *Encoder) {
 	e.Bool(h.Settings.Autopilot)
 }
 
+// DecodeHeader reads what Header.Canonical wrote.
 func DecodeHeader(d *Decoder) Header {
 	h := Header{Cluster: rota.ClusterID(d.Str()), Incarnation: d.Uint(), Index: rota.Index(d.Uint()), Term: d.Uint(),
 		Leader: rota.NodeID(d.Str()), Clock: rota.Clock(d.Int()), Leap: rota.Clock(d.Int()), Offset: d.Int(), Ahead: d.Int(), Half: d.Int(),

@@ -92,7 +92,7 @@ func (jn *journal) EmitFor(j *JobRow, e *rota.Event) {
 }
 
 func (jn *journal) Announce(e *rota.Event) rota.EventID {
-	if jn.Mute || PlantedGround.omits(e.Kind) {
+	if jn.Mute || Planted.omits(e.Kind) {
 		return rota.EventID{}
 	}
 	e.ID = rota.EventID{Incarnation: jn.S.Header.Incarnation, Index: jn.S.At, Seq: uint32(len(jn.Events))}

@@ -3,4 +3,4 @@
 package state
 
 // DedupeNotInSnapshot leaves the ids of ended jobs out of snapshots, and out of the digest, which would tell.
-func (groundPlants) DedupeNotInSnapshot() bool { return true }
+func (plants) DedupeNotInSnapshot() bool { return true }

@@ -5,4 +5,4 @@ package state
 import "github.com/rotasched/rota"
 
 // omits leaves one kind of event out, on every node alike.
-func (groundPlants) omits(kind rota.EventKind) bool { return kind == rota.EventJobRetryScheduled }
+func (plants) omits(kind rota.EventKind) bool { return kind == rota.EventJobRetryScheduled }

@@ -3,9 +3,9 @@
 package state
 
 // mapRange fires what is due in the order of a map.
-func (groundPlants) mapRange() bool { return true }
+func (plants) mapRange() bool { return true }
 
-func (groundPlants) anyDue(s TimerSet, now int64) (Timer, bool) {
+func (plants) anyDue(s TimerSet, now int64) (Timer, bool) {
 	due := make(map[Timer]bool)
 	s.Ascend(Timer{}, func(t Timer) bool {
 		due[t] = t.Due <= now

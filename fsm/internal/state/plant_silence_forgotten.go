@@ -3,4 +3,4 @@
 package state
 
 // silenceForgotten leaves the leases of a silent worker open to their deadlines.
-func (groundPlants) silenceForgotten() bool { return true }
+func (plants) silenceForgotten() bool { return true }

@@ -107,6 +107,7 @@ func decodeSlots(d *Decoder) (w Window) {
 type Bucket struct{ Every, burst int64 }
 
 const (
+	// NsPerMs converts the clock, in ms, to the unit of rates.
 	NsPerMs  = 1_000_000
 	nsPerSec = 1_000_000_000
 )

@@ -99,6 +99,7 @@ func decodeLimits(d *Decoder) map[string]int64 {
 	return limits
 }
 
+// EncodeAttempts appends the attempts of a job, oldest first.
 func EncodeAttempts(e *Encoder, attempts []rota.Attempt) {
 	e.Uint(uint64(len(attempts)))
 	for i := range attempts {
@@ -135,6 +136,7 @@ func decodeDecision(d *Decoder) rota.Decision {
 		Reasoning: rota.Reasoning{Rule: rota.ReasoningRule(d.Uint()), N: d.Int(), Of: d.Int()}, Seed: d.bytes()}
 }
 
+// DecodeAttempts reads what EncodeAttempts appended.
 func DecodeAttempts(d *Decoder) []rota.Attempt {
 	n := d.Uint()
 	if n > limits.MaxAttemptsKept {
@@ -159,7 +161,7 @@ type LeaseRow struct {
 	Queue  rota.QueueName
 	Tenant rota.TenantID
 	// Cpu, memory and io are what it takes from its worker; domain and typ are its job's.
-	Cpu, Memory, Io int64
+	CPU, Memory, IO int64
 	Domain          string
 	Typ             rota.JobType
 	// EndsBy is when the attempt times out: start + max_runtime; 0 for never.
@@ -191,6 +193,7 @@ func (r *LeaseRow) MaxRuntime() int64 {
 	return int64(r.EndsBy - r.Started.Clock)
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *LeaseRow) Canonical(e *Encoder) {
 	e.B = append(e.B, r.ID[:]...)
 	e.token(r.Token)
@@ -209,9 +212,9 @@ func (r *LeaseRow) Canonical(e *Encoder) {
 	encodeDecision(e, &r.Decision)
 	e.Str(string(r.Queue))
 	e.Str(string(r.Tenant))
-	e.Int(r.Cpu)
+	e.Int(r.CPU)
 	e.Int(r.Memory)
-	e.Int(r.Io)
+	e.Int(r.IO)
 	e.Str(r.Domain)
 	e.Str(string(r.Typ))
 	e.Int(int64(r.EndsBy))
@@ -222,8 +225,9 @@ func (r *LeaseRow) Canonical(e *Encoder) {
 }
 
 // Takes is what the lease takes of its worker.
-func (r *LeaseRow) Takes() sched.Load { return sched.Load{CPU: r.Cpu, Memory: r.Memory, IO: r.Io} }
+func (r *LeaseRow) Takes() sched.Load { return sched.Load{CPU: r.CPU, Memory: r.Memory, IO: r.IO} }
 
+// DecodeLease reads what Canonical wrote.
 func DecodeLease(d *Decoder) *LeaseRow {
 	r := &LeaseRow{}
 	r.ID = d.leaseID()
@@ -244,9 +248,9 @@ func DecodeLease(d *Decoder) *LeaseRow {
 	r.Decision = decodeDecision(d)
 	r.Queue = rota.QueueName(d.Str())
 	r.Tenant = rota.TenantID(d.Str())
-	r.Cpu = d.Int()
+	r.CPU = d.Int()
 	r.Memory = d.Int()
-	r.Io = d.Int()
+	r.IO = d.Int()
 	r.Domain = d.Str()
 	r.Typ = rota.JobType(d.Str())
 	r.EndsBy = rota.Clock(d.Int())
@@ -264,40 +268,58 @@ type Streak struct {
 	N   int64
 }
 
+// TreeKey is the place of the row in its table.
 func (r *JobRow) TreeKey() rota.JobID { return r.Spec.ID }
 
+// TreeKey is the place of the row in its table.
 func (r *LeaseRow) TreeKey() string { return r.Key }
 
+// TreeKey is the place of the row in its table.
 func (r *WorkerRow) TreeKey() rota.WorkerID { return r.Spec.ID }
 
+// TreeKey is the place of the row in its table.
 func (r *QueueRow) TreeKey() rota.QueueName { return r.Name }
 
-func (r *NodeRow) TreeKey() rota.NodeID { return r.Id }
+// TreeKey is the place of the row in its table.
+func (r *NodeRow) TreeKey() rota.NodeID { return r.ID }
 
+// TreeKey is the place of the row in its table.
 func (r *HoldRow) TreeKey() rota.JobID { return r.Job }
 
-func (r *TenantRow) TreeKey() rota.TenantID { return r.Id }
+// TreeKey is the place of the row in its table.
+func (r *TenantRow) TreeKey() rota.TenantID { return r.ID }
 
+// TreeKey is the place of the row in its table.
 func (r *LimiterRow) TreeKey() string { return r.Key }
 
+// TreeKey is the place of the row in its table.
 func (r *DomainRow) TreeKey() string { return r.Key }
 
+// TreeKey is the place of the row in its table.
 func (r *TypeRow) TreeKey() rota.JobType { return r.Typ }
 
-func (r *WorkflowRow) TreeKey() rota.WorkflowID { return r.Id }
+// TreeKey is the place of the row in its table.
+func (r *WorkflowRow) TreeKey() rota.WorkflowID { return r.ID }
 
+// TreeKey is the place of the row in its table.
 func (r *VertexRow) TreeKey() string { return r.Key }
 
+// TreeKey is the place of the row in its table.
 func (r *RoleRow) TreeKey() RoleName { return RoleName(r.Name) }
 
+// TreeKey is the place of the row in its table.
 func (r *TokenRow) TreeKey() TokenID { return TokenID(r.ID) }
 
+// TreeKey is the place of the row in its table.
 func (r *BlockRow) TreeKey() BlockKey { return r.Key }
 
+// TreeKey is the place of the row in its table.
 func (r *IssuerRow) TreeKey() string { return r.URL }
 
+// TreeKey is the place of the row in its table.
 func (r *SpentRow) TreeKey() string { return string(r.Hash[:]) }
 
+// TreeKey is the place of the row in its table.
 func (r *DeletedRow) TreeKey() string { return DeletedKey(r.To) }
 
 // ExpectedTime is how long jobs of a type should take, as the owner of their queue says.
@@ -306,6 +328,7 @@ type ExpectedTime struct {
 	Ms  int64
 }
 
+// CompareExpected orders expected times by job type, for binary search.
 func CompareExpected(x ExpectedTime, typ rota.JobType) int { return cmp.Compare(x.Typ, typ) }
 
 // OpenLeases lists a worker's lease ids in their order; what ends a lease changes the set.
@@ -321,6 +344,7 @@ type DeletedRow struct {
 // DeletedKey orders ranges by their last number.
 func DeletedKey(to uint64) string { return string(binary.BigEndian.AppendUint64(nil, to)) }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *DeletedRow) Canonical(e *Encoder) {
 	e.Uint(r.From)
 	e.Uint(r.To)
@@ -329,22 +353,34 @@ func (r *DeletedRow) Canonical(e *Encoder) {
 // What the tally counts is of these owners; what a row says besides it stands for by a hash.
 
 func (r *JobRow) owner() (rota.QueueName, rota.TenantID) { return r.Spec.Queue, r.Spec.Tenant }
-func (r *JobRow) Besides() int64                         { return r.Spec.Bytes() }
+
+// Besides is the size of what the row holds as a hash.
+func (r *JobRow) Besides() int64 { return r.Spec.Bytes() }
 
 func (r *VertexRow) owner() (rota.QueueName, rota.TenantID) { return r.Spec.Queue, r.Spec.Tenant }
-func (r *VertexRow) Besides() int64                         { return int64(r.ShapeBytes) }
+
+// Besides is the size of what the row holds as a hash.
+func (r *VertexRow) Besides() int64 { return int64(r.ShapeBytes) }
 
 func (r *WorkflowRow) owner() (rota.QueueName, rota.TenantID) { return r.Queue, r.Tenant }
-func (r *WorkflowRow) Besides() int64                         { return 0 }
+
+// Besides is the size of what the row holds as a hash.
+func (r *WorkflowRow) Besides() int64 { return 0 }
 
 func (r *WorkerRow) owner() (rota.QueueName, rota.TenantID) { return "", "" }
-func (r *WorkerRow) Besides() int64                         { return 0 }
+
+// Besides is the size of what the row holds as a hash.
+func (r *WorkerRow) Besides() int64 { return 0 }
 
 func (r *QueueRow) owner() (rota.QueueName, rota.TenantID) { return r.Name, "" }
-func (r *QueueRow) Besides() int64                         { return 0 }
 
-func (r *TenantRow) owner() (rota.QueueName, rota.TenantID) { return "", r.Id }
-func (r *TenantRow) Besides() int64                         { return 0 }
+// Besides is the size of what the row holds as a hash.
+func (r *QueueRow) Besides() int64 { return 0 }
+
+func (r *TenantRow) owner() (rota.QueueName, rota.TenantID) { return "", r.ID }
+
+// Besides is the size of what the row holds as a hash.
+func (r *TenantRow) Besides() int64 { return 0 }
 
 // EndedJob is what a lease keeps of its job once that has ended.
 type EndedJob struct {

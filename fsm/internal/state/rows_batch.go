@@ -8,7 +8,7 @@ import (
 // BatchRow is one batch (SPEC §24.1).
 type BatchRow struct {
 	RowMeta
-	Id rota.BatchID
+	ID rota.BatchID
 	// Number is that of the event of its opening, and so of no other batch, of this id either: by
 	// it jobs know which one counts them.
 	Number uint64
@@ -37,8 +37,9 @@ type BatchRow struct {
 	Calling bool
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *BatchRow) Canonical(e *Encoder) {
-	e.Str(string(r.Id))
+	e.Str(string(r.ID))
 	e.Uint(r.Number)
 	e.digest(r.Content)
 	e.Str(string(r.Tenant))
@@ -66,8 +67,9 @@ func (r *BatchRow) Canonical(e *Encoder) {
 	}
 }
 
+// DecodeBatch reads what Canonical wrote.
 func DecodeBatch(d *Decoder) *BatchRow {
-	r := &BatchRow{Id: rota.BatchID(d.Str()), Number: d.Uint(), Content: d.digest(), Tenant: rota.TenantID(d.Str()), Queue: rota.QueueName(d.Str()),
+	r := &BatchRow{ID: rota.BatchID(d.Str()), Number: d.Uint(), Content: d.digest(), Tenant: rota.TenantID(d.Str()), Queue: rota.QueueName(d.Str()),
 		Typ: rota.JobType(d.Str()), Size: d.Int(), By: rota.Principal(d.Str())}
 	if d.Bool() {
 		r.Callback = decodeSpec(d)
@@ -87,12 +89,15 @@ func DecodeBatch(d *Decoder) *BatchRow {
 }
 
 // TreeKey is the id.
-func (r *BatchRow) TreeKey() rota.BatchID { return r.Id }
+func (r *BatchRow) TreeKey() rota.BatchID { return r.ID }
 
 // It counts for its tenant. Its queue may go once it has ended.
 func (r *BatchRow) owner() (rota.QueueName, rota.TenantID) { return "", r.Tenant }
-func (r *BatchRow) Besides() int64                         { return 0 }
 
+// Besides is the size of what the row holds as a hash.
+func (r *BatchRow) Besides() int64 { return 0 }
+
+// State derives the state of the batch from its counts.
 func (r *BatchRow) State() rota.BatchState {
 	switch {
 	case r.Callback == nil:
@@ -109,6 +114,7 @@ func (r *BatchRow) seals() rota.Date { return r.Touched + limits.BatchSeals }
 // BatchTimes are where a batch stands among the timers.
 type BatchTimes struct{ Due, Over int64 }
 
+// Times returns when the batch was opened, sealed and finished.
 func (r *BatchRow) Times() (t BatchTimes) {
 	switch r.State() {
 	case rota.BatchOpen:
@@ -123,14 +129,15 @@ func (r *BatchRow) Times() (t BatchTimes) {
 	return t
 }
 
+// Words returns it as callers see it.
 func (r *BatchRow) Words() rota.Batch {
-	b := rota.Batch{ID: r.Id, State: r.State(), Tenant: r.Tenant, Queue: r.Queue, Type: r.Typ, Size: r.Size, BatchCounts: r.Counts, Opened: r.Opened,
+	b := rota.Batch{ID: r.ID, State: r.State(), Tenant: r.Tenant, Queue: r.Queue, Type: r.Typ, Size: r.Size, BatchCounts: r.Counts, Opened: r.Opened,
 		Sealed: r.Sealed, Finished: r.Finished, Why: r.Why, By: r.By}
 	switch b.State {
 	case rota.BatchOpen:
 		b.SealsAt = r.seals()
 	case rota.BatchFinished:
-		b.Callback = rota.CallbackID(r.Id)
+		b.Callback = rota.CallbackID(r.ID)
 	case rota.BatchSealed:
 	}
 	return b

@@ -2,10 +2,9 @@ package state
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"slices"
-
-	"fmt"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
@@ -17,7 +16,7 @@ import (
 // a server.
 type WorkflowRow struct {
 	RowMeta
-	Id rota.WorkflowID
+	ID rota.WorkflowID
 	// Seq numbers workflows in the order in which they were opened.
 	Seq    uint64
 	Queue  rota.QueueName
@@ -76,8 +75,9 @@ type WorkflowRow struct {
 // Lives reports whether it has not ended, and counts for who submitted it.
 func (r *WorkflowRow) Lives() bool { return !r.State.Terminal() && !r.Leaving }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *WorkflowRow) Canonical(e *Encoder) {
-	e.Str(string(r.Id))
+	e.Str(string(r.ID))
 	e.Uint(r.Seq)
 	e.Str(string(r.Queue))
 	e.Str(string(r.Tenant))
@@ -117,8 +117,9 @@ func (r *WorkflowRow) Canonical(e *Encoder) {
 	}
 }
 
+// DecodeWorkflow reads what Canonical wrote.
 func DecodeWorkflow(d *Decoder) *WorkflowRow {
-	r := &WorkflowRow{Id: rota.WorkflowID(d.Str()), Seq: d.Uint(), Queue: rota.QueueName(d.Str()), Tenant: rota.TenantID(d.Str()),
+	r := &WorkflowRow{ID: rota.WorkflowID(d.Str()), Seq: d.Uint(), Queue: rota.QueueName(d.Str()), Tenant: rota.TenantID(d.Str()),
 		Policy: rota.FailurePolicy(d.Enum(uint64(rota.FailureContinue)))}
 	if n := d.Count(rota.MaxLabels); n > 0 {
 		r.Labels = make(map[string]string, n)
@@ -200,6 +201,7 @@ type VertexRow struct {
 // NodePast are the newest attempts of all lives of a node's jobs.
 type NodePast struct{ Attempts []rota.Attempt }
 
+// List returns the attempts of earlier lives, none of a nil past.
 func (p *NodePast) List() []rota.Attempt {
 	if p == nil {
 		return nil
@@ -216,6 +218,8 @@ const (
 
 // Over reports whether the vertex has ended; lost that it did so otherwise than well.
 func (r *VertexRow) Over() bool { return r.State >= rota.NodeState(rota.JobCompleted) }
+
+// Lost reports whether the node ended in any state but COMPLETED.
 func (r *VertexRow) Lost() bool { return r.State > rota.NodeState(rota.JobCompleted) }
 
 // Count returns the counter of the vertices that stand as a state says.
@@ -243,6 +247,7 @@ func (r *WorkflowRow) Passing() bool {
 	return r.State == rota.WorkflowRunning && (r.Redo || r.Ending != rota.WorkflowNone) && r.Cursor < r.Nodes
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *VertexRow) Canonical(e *Encoder) {
 	e.Str(string(r.Workflow))
 	e.Uint(uint64(r.Number))
@@ -274,12 +279,14 @@ func EncodeShape(e *Encoder, s *KeptSpec, parents []uint32, run rota.NodeRun, te
 	}
 }
 
+// HashShape hashes all that a submitter says of a node: its spec, parents, run condition and gate.
 func HashShape(e *Encoder, s *KeptSpec, parents []uint32, run rota.NodeRun, terms *rota.Gate) rota.Digest {
 	e.B = e.B[:0]
 	EncodeShape(e, s, parents, run, terms)
 	return HashBytes(e.B)
 }
 
+// DecodeVertex reads what Canonical wrote.
 func DecodeVertex(d *Decoder) *VertexRow {
 	r := &VertexRow{Spec: decodeSpec(d)}
 	r.Run, r.Gate = decodeTerms(d)

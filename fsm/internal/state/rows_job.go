@@ -168,6 +168,7 @@ func (r *JobRow) SubmittedAt() rota.Moment {
 	return rota.Moment{Clock: r.Submitted, Date: r.SubmittedDate}
 }
 
+// EnqueuedAt is the moment since which the job waits.
 func (r *JobRow) EnqueuedAt() rota.Moment {
 	if r.EnqueuedDate != 0 {
 		return rota.Moment{Clock: r.Enqueued, Date: r.EnqueuedDate}
@@ -183,6 +184,7 @@ func (r *JobRow) FirstContent() rota.Digest {
 	return r.SpecHash
 }
 
+// LastEvent is the id of the newest event of the job.
 func (r *JobRow) LastEvent() rota.EventID {
 	return rota.EventID{Incarnation: r.eventIncarnation, Index: r.eventIndex, Seq: r.eventSeq}
 }
@@ -191,6 +193,7 @@ func (r *JobRow) setLastEvent(id rota.EventID) {
 	r.eventIncarnation, r.eventIndex, r.eventSeq = id.Incarnation, id.Index, id.Seq
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *JobRow) Canonical(e *Encoder) {
 	e.Str(string(r.Spec.ID))
 	e.digest(r.SpecHash)
@@ -240,6 +243,7 @@ func (r *JobRow) Canonical(e *Encoder) {
 	}
 }
 
+// DecodeJob reads what Canonical wrote.
 func DecodeJob(d *Decoder) *JobRow {
 	var life JobLife
 	r := &JobRow{Spec: decodeSpec(d), JobLife: NoLife}

@@ -17,14 +17,16 @@ type KeyRuleRow struct {
 	Turn, Last int64
 }
 
+// KeyRuleKey is the tree key of a rule: queue, name and value.
 func KeyRuleKey(queue rota.QueueName, name, value string) string {
 	return string(queue) + "/" + name + ":" + value
 }
 
+// TreeKey is the place of the row in its table.
 func (r *KeyRuleRow) TreeKey() string { return r.Key }
 
-// Etag is the version of a rule.
-func (r *KeyRuleRow) Etag() string {
+// ETag is the version of a rule.
+func (r *KeyRuleRow) ETag() string {
 	return EtagOf(func(e *Encoder) {
 		e.Uint(uint64(r.Scope))
 		for _, v := range []int64{r.Concurrency, r.Rate, r.PeriodMs, r.Burst} {
@@ -35,6 +37,7 @@ func (r *KeyRuleRow) Etag() string {
 	})
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *KeyRuleRow) Canonical(e *Encoder) {
 	e.Str(string(r.Queue))
 	e.Str(r.Name)
@@ -50,6 +53,7 @@ func (r *KeyRuleRow) Canonical(e *Encoder) {
 	e.Int(r.Last)
 }
 
+// DecodeKeyRule reads what Canonical wrote.
 func DecodeKeyRule(d *Decoder) *KeyRuleRow {
 	r := &KeyRuleRow{KeyRule: rota.KeyRule{Queue: rota.QueueName(d.Str()), Name: d.Str(), Value: d.Str(),
 		Scope: rota.KeyScope(d.Enum(uint64(rota.KeyOfCluster))), Concurrency: d.Int(), Rate: d.Int(), PeriodMs: d.Int(), Burst: d.Int(),
@@ -88,8 +92,10 @@ func KeyCountKey(queue rota.QueueName, tenant rota.TenantID, text string) string
 	return string(queue) + "/" + string(tenant) + "/" + text
 }
 
+// TreeKey is the place of the row in its table.
 func (r *KeyCountRow) TreeKey() string { return r.Key }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *KeyCountRow) Canonical(e *Encoder) {
 	e.Str(string(r.Queue))
 	e.Str(string(r.Tenant))
@@ -103,6 +109,7 @@ func (r *KeyCountRow) Canonical(e *Encoder) {
 	e.Int(r.Turn)
 }
 
+// DecodeKeyCount reads what Canonical wrote.
 func DecodeKeyCount(d *Decoder) *KeyCountRow {
 	r := &KeyCountRow{Queue: rota.QueueName(d.Str()), Tenant: rota.TenantID(d.Str()), Text: d.Str(), Jobs: d.Int(), Open: d.Int(),
 		Tat: d.Int(), Full: d.Bool(), Blocker: rota.JobID(d.Str()), Place: d.Uint(), Turn: d.Int()}
@@ -113,11 +120,13 @@ func DecodeKeyCount(d *Decoder) *KeyCountRow {
 // owner is nobody: a key outlives no queue and no tenant, and holds none up.
 func (r *KeyCountRow) owner() (rota.QueueName, rota.TenantID) { return "", "" }
 
+// Besides is the size of what the row holds as a hash.
 func (r *KeyCountRow) Besides() int64 { return 0 }
 
 // owner is nobody, as rules go with their queue.
 func (r *KeyRuleRow) owner() (rota.QueueName, rota.TenantID) { return "", "" }
 
+// Besides is the size of what the row holds as a hash.
 func (r *KeyRuleRow) Besides() int64 { return 0 }
 
 // UniqueKey is what at most one job at a time stands for (SPEC §18.1): zero of a job that is
@@ -137,8 +146,10 @@ type UniqueRow struct {
 	Next rota.JobID
 }
 
+// TreeKey is the place of the row in its table.
 func (r *UniqueRow) TreeKey() string { return r.Key }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *UniqueRow) Canonical(e *Encoder) {
 	e.Str(r.Key)
 	e.Str(string(r.Job))
@@ -149,6 +160,7 @@ func (r *UniqueRow) Canonical(e *Encoder) {
 	}
 }
 
+// DecodeUniqueRow reads what Canonical wrote.
 func DecodeUniqueRow(d *Decoder) *UniqueRow {
 	r := &UniqueRow{Key: d.Str(), Job: rota.JobID(d.Str()), Tenant: rota.TenantID(d.Str()), Until: rota.Date(d.Int())}
 	if len(d.B) > 0 {
@@ -163,13 +175,15 @@ func DecodeUniqueRow(d *Decoder) *UniqueRow {
 }
 
 func (r *UniqueRow) owner() (rota.QueueName, rota.TenantID) { return "", r.Tenant }
-func (r *UniqueRow) Besides() int64                         { return 0 }
+
+// Besides is the size of what the row holds as a hash.
+func (r *UniqueRow) Besides() int64 { return 0 }
 
 // MergedRow is a submission that was merged into the job that held its key: it answers a
 // repetition.
 type MergedRow struct {
 	RowMeta
-	Id rota.JobID
+	ID rota.JobID
 	// Seq numbers them: the least gives way.
 	Seq    uint64
 	Holder rota.JobID
@@ -179,10 +193,12 @@ type MergedRow struct {
 	Merge rota.Merge
 }
 
-func (r *MergedRow) TreeKey() rota.JobID { return r.Id }
+// TreeKey is the place of the row in its table.
+func (r *MergedRow) TreeKey() rota.JobID { return r.ID }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *MergedRow) Canonical(e *Encoder) {
-	e.Str(string(r.Id))
+	e.Str(string(r.ID))
 	e.Uint(r.Seq)
 	e.Str(string(r.Holder))
 	e.digest(r.Content)
@@ -191,8 +207,9 @@ func (r *MergedRow) Canonical(e *Encoder) {
 	}
 }
 
+// DecodeMerged reads what Canonical wrote.
 func DecodeMerged(d *Decoder) *MergedRow {
-	r := &MergedRow{Id: rota.JobID(d.Str()), Seq: d.Uint(), Holder: rota.JobID(d.Str()), Content: d.digest()}
+	r := &MergedRow{ID: rota.JobID(d.Str()), Seq: d.Uint(), Holder: rota.JobID(d.Str()), Content: d.digest()}
 	if len(d.B) > 0 {
 		if r.Merge = rota.Merge(d.Str()); r.Merge == rota.MergeNone {
 			d.Fail()
@@ -203,7 +220,9 @@ func DecodeMerged(d *Decoder) *MergedRow {
 
 // It is of no queue and no tenant: nothing but later ones takes it away.
 func (r *MergedRow) owner() (rota.QueueName, rota.TenantID) { return "", "" }
-func (r *MergedRow) Besides() int64                         { return 0 }
+
+// Besides is the size of what the row holds as a hash.
+func (r *MergedRow) Besides() int64 { return 0 }
 
 func encodeUnique(e *Encoder, u *rota.Unique) {
 	e.Bool(u != nil)

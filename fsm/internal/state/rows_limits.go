@@ -3,9 +3,7 @@ package state
 import (
 	"crypto/sha256"
 	"encoding/hex"
-
 	"fmt"
-
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -18,7 +16,7 @@ import (
 // §4.9). Others have the default limits and no row.
 type TenantRow struct {
 	RowMeta
-	Id     rota.TenantID
+	ID     rota.TenantID
 	Known  bool
 	Limits rota.TenantLimits
 	// Open counts its open leases over all queues. Invariant I9.
@@ -29,8 +27,9 @@ type TenantRow struct {
 	By rota.Principal
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *TenantRow) Canonical(e *Encoder) {
-	e.Str(string(r.Id))
+	e.Str(string(r.ID))
 	e.Bool(r.Known)
 	e.Uint(uint64(r.Limits.Tier))
 	e.Int(r.Limits.Weight)
@@ -43,9 +42,10 @@ func (r *TenantRow) Canonical(e *Encoder) {
 	e.Str(string(r.By))
 }
 
-// Etag is the version of a tenant's limits.
-func (r *TenantRow) Etag() string { return TenantETag(r.Known, r.Limits) }
+// ETag is the version of a tenant's limits.
+func (r *TenantRow) ETag() string { return TenantETag(r.Known, r.Limits) }
 
+// TenantETag returns the version of a tenant and its limits.
 func TenantETag(known bool, l rota.TenantLimits) string {
 	return EtagOf(func(e *Encoder) {
 		e.Bool(known)
@@ -64,8 +64,9 @@ func EtagOf(canonical func(*Encoder)) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// DecodeTenant reads what Canonical wrote.
 func DecodeTenant(d *Decoder) *TenantRow {
-	return &TenantRow{Id: rota.TenantID(d.Str()), Known: d.Bool(), Limits: rota.TenantLimits{
+	return &TenantRow{ID: rota.TenantID(d.Str()), Known: d.Bool(), Limits: rota.TenantLimits{
 		Tier: rota.ServiceTier(d.Enum(uint64(rota.TierPremium))), Weight: d.Int(), MaxConcurrent: d.Int(),
 		RateLimitRPS: d.Int(), PenaltyMs: d.Int(), BytesMax: d.Int()}, Open: d.Int(), ThrottledAt: rota.Clock(d.Int()), By: rota.Principal(d.Str())}
 }
@@ -90,10 +91,12 @@ type LimiterRow struct {
 	Due rota.Clock
 }
 
+// LimiterKey is the tree key of a rate limiter: queue and tenant.
 func LimiterKey(queue rota.QueueName, tenant rota.TenantID) string {
 	return string(queue) + "/" + string(tenant)
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *LimiterRow) Canonical(e *Encoder) {
 	e.Str(string(r.Queue))
 	e.Str(string(r.Tenant))
@@ -102,6 +105,7 @@ func (r *LimiterRow) Canonical(e *Encoder) {
 	e.Bool(r.Throttled)
 }
 
+// DecodeLimiter reads what Canonical wrote.
 func DecodeLimiter(d *Decoder) *LimiterRow {
 	r := &LimiterRow{Queue: rota.QueueName(d.Str()), Tenant: rota.TenantID(d.Str()), Tat: d.Int(), Window: decodeSlots(d),
 		Throttled: d.Bool()}
@@ -128,8 +132,10 @@ type DomainRow struct {
 	Due rota.Clock
 }
 
+// DomainKey is the tree key of a failure domain: queue and name.
 func DomainKey(queue rota.QueueName, name string) string { return string(queue) + "/" + name }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *DomainRow) Canonical(e *Encoder) {
 	e.Str(string(r.Queue))
 	e.Str(r.Name)
@@ -140,6 +146,7 @@ func (r *DomainRow) Canonical(e *Encoder) {
 	e.Bool(r.Throttled)
 }
 
+// DecodeDomain reads what Canonical wrote.
 func DecodeDomain(d *Decoder) *DomainRow {
 	r := &DomainRow{Queue: rota.QueueName(d.Str()), Name: d.Str(), Window: decodeSlots(d), Isolated: d.Bool(),
 		Since: d.Moment(), Tat: d.Int(), Throttled: d.Bool()}
@@ -158,6 +165,7 @@ type TypeRow struct {
 	Sampled    bool
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *TypeRow) Canonical(e *Encoder) {
 	e.Str(string(r.Typ))
 	e.Int(r.Success)
@@ -167,6 +175,7 @@ func (r *TypeRow) Canonical(e *Encoder) {
 	e.Bool(r.Sampled)
 }
 
+// DecodeType reads what Canonical wrote.
 func DecodeType(d *Decoder) *TypeRow {
 	return &TypeRow{Typ: rota.JobType(d.Str()), Success: d.Int(), Fail: d.Int(), EmaUs: d.Int(), ExpectedMs: d.Int(),
 		Sampled: d.Bool()}
@@ -190,6 +199,7 @@ type HoldRow struct {
 	Revoked   int64
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *HoldRow) Canonical(e *Encoder) {
 	e.Str(string(r.Job))
 	e.Str(string(r.Worker))
@@ -202,8 +212,10 @@ func (r *HoldRow) Canonical(e *Encoder) {
 
 // The keys of the tables of rights.
 type (
+	// RoleName names a role.
 	RoleName string
-	TokenID  string
+	// TokenID names an access token.
+	TokenID string
 	// BlockKey is ROLE/NAME of a client certificate.
 	BlockKey string
 )
@@ -214,6 +226,7 @@ type RoleRow struct {
 	rota.Role
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *RoleRow) Canonical(e *Encoder) {
 	e.Str(r.Name)
 	r.Settings(e)
@@ -234,6 +247,7 @@ func (r *RoleRow) Settings(e *Encoder) {
 	}
 }
 
+// DecodeRole reads what Canonical wrote.
 func DecodeRole(d *Decoder) *RoleRow {
 	r := &RoleRow{}
 	r.Name = d.Str()
@@ -261,6 +275,7 @@ type TokenRow struct {
 	Until rota.Date
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *TokenRow) Canonical(e *Encoder) {
 	e.Str(r.ID)
 	e.B = append(e.B, r.Hash[:]...)
@@ -277,6 +292,7 @@ func (r *TokenRow) Canonical(e *Encoder) {
 	e.Int(int64(r.Until))
 }
 
+// DecodeToken reads what Canonical wrote.
 func DecodeToken(d *Decoder) *TokenRow {
 	r := &TokenRow{}
 	r.ID = d.Str()
@@ -299,6 +315,7 @@ type BlockRow struct {
 	rota.Block
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *BlockRow) Canonical(e *Encoder) {
 	e.Str(r.Role)
 	e.Str(r.Name)
@@ -306,12 +323,14 @@ func (r *BlockRow) Canonical(e *Encoder) {
 	e.Moment(r.At)
 }
 
+// DecodeBlock reads what Canonical wrote.
 func DecodeBlock(d *Decoder) *BlockRow {
 	r := &BlockRow{Block: rota.Block{Role: d.Str(), Name: d.Str(), By: rota.Principal(d.Str()), At: d.Moment()}}
 	r.Key = BlockKeyOf(r.Role, r.Name)
 	return r
 }
 
+// BlockKeyOf joins role and name.
 func BlockKeyOf(role, name string) BlockKey { return BlockKey(role + "/" + name) }
 
 // IssuerRow is an identity provider whose tokens are taken. Its ETag is derived.
@@ -320,6 +339,7 @@ type IssuerRow struct {
 	rota.Issuer
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *IssuerRow) Canonical(e *Encoder) {
 	e.Str(r.URL)
 	r.Settings(e)
@@ -339,6 +359,7 @@ func (r *IssuerRow) Settings(e *Encoder) {
 	}
 }
 
+// DecodeIssuer reads what Canonical wrote.
 func DecodeIssuer(d *Decoder) *IssuerRow {
 	r := &IssuerRow{}
 	r.URL, r.Audience, r.CA = d.Str(), d.Str(), d.Str()
@@ -360,12 +381,14 @@ type SpentRow struct {
 	Until rota.Date
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *SpentRow) Canonical(e *Encoder) {
 	e.B = append(e.B, r.Hash[:]...)
 	e.Str(r.Token)
 	e.Int(int64(r.Until))
 }
 
+// DecodeSpent reads what Canonical wrote.
 func DecodeSpent(d *Decoder) *SpentRow {
 	r := &SpentRow{}
 	copy(r.Hash[:], d.raw(32))
@@ -389,6 +412,7 @@ type BackupRow struct {
 // TreeKey is the only one.
 func (r *BackupRow) TreeKey() string { return "" }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *BackupRow) Canonical(e *Encoder) {
 	e.Uint(uint64(r.Index))
 	e.Uint(uint64(r.Entry))
@@ -399,6 +423,7 @@ func (r *BackupRow) Canonical(e *Encoder) {
 	e.Int(r.Bytes)
 }
 
+// DecodeBackup reads what Canonical wrote.
 func DecodeBackup(d *Decoder) *BackupRow {
 	r := &BackupRow{Index: rota.Index(d.Uint()), Entry: rota.Index(d.Uint()), Whole: d.Bool(), At: d.Moment(), Name: d.Str()}
 	copy(r.Sum[:], d.raw(sha256.Size))
@@ -406,12 +431,13 @@ func DecodeBackup(d *Decoder) *BackupRow {
 	return r
 }
 
-// Etag is the version and the date it was set, which differs from that of an earlier webhook of the
+// ETag is the version and the date it was set, which differs from that of an earlier webhook of the
 // same name.
-func (r *HookRow) Etag() string { return fmt.Sprintf("%d-%d", r.Version, int64(r.Set)) }
+func (r *HookRow) ETag() string { return fmt.Sprintf("%d-%d", r.Version, int64(r.Set)) }
 
+// Words returns it as callers see it.
 func (r *HookRow) Words() rota.Webhook {
-	w := rota.Webhook{WebhookSpec: r.Spec, Why: r.Why, Version: r.Version, ETag: r.Etag(), Began: r.Began, Cursor: r.Cursor, Pending: r.Pending,
+	w := rota.Webhook{WebhookSpec: r.Spec, Why: r.Why, Version: r.Version, ETag: r.ETag(), Began: r.Began, Cursor: r.Cursor, Pending: r.Pending,
 		Delivered: r.Delivered, Failed: r.Failed, Gaps: r.Gaps, Sees: slices.Clone(r.Sees), Rotated: r.Rotated, Set: r.Set, By: r.By}
 	w.Kinds = slices.Clone(w.Kinds)
 	if r.Disabled {
@@ -437,10 +463,12 @@ func (r *TenantRow) PenaltyAt() rota.Clock {
 	return r.ThrottledAt + rota.Clock(r.Limits.PenaltyMs)
 }
 
+// Set stores the statistics of a job type.
 func (r *TypeRow) Set(s sched.Stats) {
 	r.Success, r.Fail, r.EmaUs, r.Sampled = s.Success, s.Fail, s.EMAus, s.Sampled
 }
 
+// Stats returns the statistics of a job type.
 func (r *TypeRow) Stats() sched.Stats {
 	return sched.Stats{Success: r.Success, Fail: r.Fail, EMAus: r.EmaUs, Sampled: r.Sampled}
 }

@@ -8,8 +8,8 @@ import (
 // another data directory, and a removed one never comes back.
 type NodeRow struct {
 	RowMeta
-	Id       rota.NodeID
-	Api      string
+	ID       rota.NodeID
+	API      string
 	Raft     string
 	Identity string
 	Starts   uint64
@@ -18,9 +18,10 @@ type NodeRow struct {
 	Differed rota.Index
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *NodeRow) Canonical(e *Encoder) {
-	e.Str(string(r.Id))
-	e.Str(r.Api)
+	e.Str(string(r.ID))
+	e.Str(r.API)
 	e.Str(r.Raft)
 	e.Str(r.Identity)
 	e.Uint(r.Starts)
@@ -28,7 +29,8 @@ func (r *NodeRow) Canonical(e *Encoder) {
 	e.Uint(uint64(r.Differed))
 }
 
+// DecodeNode reads what Canonical wrote.
 func DecodeNode(d *Decoder) *NodeRow {
-	return &NodeRow{Id: rota.NodeID(d.Str()), Api: d.Str(), Raft: d.Str(), Identity: d.Str(), Starts: d.Uint(),
+	return &NodeRow{ID: rota.NodeID(d.Str()), API: d.Str(), Raft: d.Str(), Identity: d.Str(), Starts: d.Uint(),
 		Removed: d.Bool(), Differed: rota.Index(d.Uint())}
 }

@@ -1,10 +1,8 @@
 package state
 
 import (
-	"fmt"
-
 	"encoding/binary"
-
+	"fmt"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -39,6 +37,7 @@ type ScheduleRow struct {
 	decisions                     []rota.ScheduleDecision
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *ScheduleRow) Canonical(e *Encoder) {
 	s := r.Spec
 	e.Str(string(s.Name))
@@ -76,10 +75,11 @@ func (r *ScheduleRow) Canonical(e *Encoder) {
 	}
 }
 
-// Etag is the version and the date it was set, which differs from that of an earlier schedule of the
+// ETag is the version and the date it was set, which differs from that of an earlier schedule of the
 // same name. It is no hash of the content, so nobody can test guesses of a payload that they may not read.
-func (r *ScheduleRow) Etag() string { return fmt.Sprintf("%d-%d", r.Version, int64(r.Set)) }
+func (r *ScheduleRow) ETag() string { return fmt.Sprintf("%d-%d", r.Version, int64(r.Set)) }
 
+// DecodeSchedule reads what Canonical wrote.
 func DecodeSchedule(d *Decoder) *ScheduleRow {
 	s := &rota.ScheduleSpec{Name: rota.ScheduleName(d.Str())}
 	s.Cron, s.Every = d.Str(), millis.Duration(d.Int())
@@ -111,7 +111,9 @@ func (r *ScheduleRow) SpecSize() int64 {
 }
 
 func (r *ScheduleRow) owner() (rota.QueueName, rota.TenantID) { return r.Kept.Queue, r.Kept.Tenant }
-func (r *ScheduleRow) Besides() int64                         { return 0 }
+
+// Besides is the size of what the row holds as a hash.
+func (r *ScheduleRow) Besides() int64 { return 0 }
 
 // detach makes a copy's lists its own.
 func (r *ScheduleRow) detach() {
@@ -177,6 +179,7 @@ type HookRow struct {
 	GapFrom, GapUntil rota.EventID
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *HookRow) Canonical(e *Encoder) {
 	e.Str(string(r.Spec.Name))
 	e.Str(r.Spec.URL)
@@ -208,6 +211,7 @@ func (r *HookRow) Canonical(e *Encoder) {
 	encodeEventID(e, r.GapUntil)
 }
 
+// DecodeHook reads what Canonical wrote.
 func DecodeHook(d *Decoder) *HookRow {
 	r := &HookRow{Spec: rota.WebhookSpec{Name: rota.WebhookName(d.Str()), URL: d.Str()}}
 	for range d.Count(uint64(rota.EventLast)) {
@@ -281,6 +285,7 @@ func (r *ScheduleRow) Note(date rota.Date, what rota.Fate) {
 	r.decisions = append(r.decisions, rota.ScheduleDecision{Date: date, What: what})
 }
 
+// State derives the state of the schedule.
 func (r *ScheduleRow) State() rota.ScheduleState {
 	switch s := r.Spec; {
 	case s.Limit > 0 && r.Taken >= s.Limit, s.End > 0 && r.Through >= s.End-1,
@@ -308,8 +313,9 @@ func (r *ScheduleRow) Timely(dates []rota.Date, now rota.Date) []rota.Date {
 	return dates
 }
 
+// Words returns it as callers see it.
 func (r *ScheduleRow) Words() rota.Schedule {
-	return rota.Schedule{ScheduleSpec: *r.Spec, State: r.State(), Why: r.Why, Version: r.Version, ETag: r.Etag(), Set: r.Set, Through: r.Through,
+	return rota.Schedule{ScheduleSpec: *r.Spec, State: r.State(), Why: r.Why, Version: r.Version, ETag: r.ETag(), Set: r.Set, Through: r.Through,
 		Live: slices.Clone(r.Live), Waiting: slices.Clone(r.Waiting), Runs: r.Runs, Skipped: r.Skipped, Missed: r.Missed, Failed: r.Failed,
 		Decisions: slices.Clone(r.decisions), By: r.By}
 }

@@ -2,7 +2,6 @@ package state
 
 import (
 	"bytes"
-
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -12,6 +11,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
+// HashBytes is the digest of a canonical form, 128 bits of xxh3.
 func HashBytes(b []byte) rota.Digest {
 	h := xxh3.Hash128(b)
 	return rota.Digest{Hi: h.Hi, Lo: h.Lo}
@@ -49,7 +49,7 @@ type WorkerRow struct {
 	OffersUntil rota.Clock
 	// Open, cpu, memory and io are what its leases take. Invariants I3, I4.
 	Open            int32
-	Cpu, Memory, Io int64
+	CPU, Memory, IO int64
 	// Health is permille at healthAt; it grows by 1 a second since (SPEC §6.2).
 	Health   int32
 	HealthAt rota.Clock
@@ -94,6 +94,7 @@ type WorkerRow struct {
 	ForgetDue     int64
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *WorkerRow) Canonical(e *Encoder) {
 	s := r.Spec
 	e.Str(string(s.ID))
@@ -131,9 +132,9 @@ func (r *WorkerRow) Canonical(e *Encoder) {
 	e.Int(int64(r.Free))
 	e.Int(int64(r.OffersUntil))
 	e.Int(int64(r.Open))
-	e.Int(r.Cpu)
+	e.Int(r.CPU)
 	e.Int(r.Memory)
-	e.Int(r.Io)
+	e.Int(r.IO)
 	e.Int(int64(r.Health))
 	e.Int(int64(r.HealthAt))
 	e.Int(r.Slashed)
@@ -184,6 +185,7 @@ func decodeTypesUntil(d *Decoder) (list []rota.TypeUntil) {
 	return list
 }
 
+// DecodeWorker reads what Canonical wrote.
 func DecodeWorker(d *Decoder) *WorkerRow {
 	s := &rota.WorkerSpec{ID: rota.WorkerID(d.Str())}
 	for _, q := range d.strs() {
@@ -219,9 +221,9 @@ func DecodeWorker(d *Decoder) *WorkerRow {
 	r.Free = int32(d.Int())
 	r.OffersUntil = rota.Clock(d.Int())
 	r.Open = int32(d.Int())
-	r.Cpu = d.Int()
+	r.CPU = d.Int()
 	r.Memory = d.Int()
-	r.Io = d.Int()
+	r.IO = d.Int()
 	r.Health = int32(d.Int())
 	r.HealthAt = rota.Clock(d.Int())
 	r.Slashed = d.Int()
@@ -310,8 +312,8 @@ func encodeExpected(e *Encoder, list []ExpectedTime) {
 	}
 }
 
-// Etag is the version of a queue's policy, with its expected times.
-func (r *QueueRow) Etag() string {
+// ETag is the version of a queue's policy, with its expected times.
+func (r *QueueRow) ETag() string {
 	return EtagOf(func(e *Encoder) {
 		encodePolicy(e, &r.Policy)
 		encodeExpected(e, r.Expected)
@@ -319,6 +321,7 @@ func (r *QueueRow) Etag() string {
 	})
 }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *QueueRow) Canonical(e *Encoder) {
 	e.Str(string(r.Name))
 	encodePolicy(e, &r.Policy)
@@ -335,6 +338,7 @@ func (r *QueueRow) Canonical(e *Encoder) {
 	e.Str(string(r.By))
 }
 
+// DecodeQueue reads what Canonical wrote.
 func DecodeQueue(d *Decoder) *QueueRow {
 	r := &QueueRow{Name: rota.QueueName(d.Str())}
 	preset := d.Str()
@@ -366,11 +370,12 @@ func DecodeQueue(d *Decoder) *QueueRow {
 	return r
 }
 
+// Pending counts the jobs that wait: BLOCKED, DELAYED and QUEUED.
 func (r *QueueRow) Pending() int64 { return r.Blocked + r.Delayed + r.Queued }
 
 // TombRow remembers a terminal job (SPEC §9.4).
 type TombRow struct {
-	Id     rota.JobID
+	ID     rota.JobID
 	Queue  rota.QueueName
 	Typ    rota.JobType
 	Tenant rota.TenantID
@@ -421,7 +426,7 @@ type Unlogged struct {
 }
 
 func (r *TombRow) canonical(e *Encoder) {
-	e.Str(string(r.Id))
+	e.Str(string(r.ID))
 	e.Str(string(r.Queue))
 	e.Str(string(r.Typ))
 	e.Str(string(r.Tenant))
@@ -458,9 +463,10 @@ func (r *TombRow) canonical(e *Encoder) {
 	}
 }
 
+// DecodeTomb reads what Canonical wrote.
 func DecodeTomb(d *Decoder) *TombRow {
 	r := &TombRow{}
-	r.Id = rota.JobID(d.Str())
+	r.ID = rota.JobID(d.Str())
 	r.Queue = rota.QueueName(d.Str())
 	r.Typ = rota.JobType(d.Str())
 	r.Tenant = rota.TenantID(d.Str())
@@ -527,6 +533,7 @@ func (r *Record) Bytes() int64 {
 	return int64(n + (len(s.Labels)+len(s.Limits)+len(r.Meta))*(32+rota.MaxLabelBytes))
 }
 
+// EncodeRecord appends a record without its tombstone.
 func EncodeRecord(e *Encoder, r *Record) {
 	EncodeSpec(e, r.Spec)
 	e.Moment(r.Enqueued)
@@ -539,6 +546,7 @@ func EncodeRecord(e *Encoder, r *Record) {
 	encodePairs(e, r.Meta)
 }
 
+// DecodeRecord reads what EncodeRecord appended.
 func DecodeRecord(d *Decoder) *Record {
 	return &Record{Spec: decodeSpec(d), Enqueued: d.Moment(), FirstLease: d.Moment(), Err: d.Str(), Attempts: DecodeAttempts(d), Progress: int32(d.Int()),
 		Note: d.Str(), Output: d.bytes(), Meta: decodePairs(d)}

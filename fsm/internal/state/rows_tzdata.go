@@ -25,6 +25,7 @@ type TzdataRow struct {
 // TreeKey returns the key of the only row.
 func (r *TzdataRow) TreeKey() string { return "" }
 
+// Canonical appends the form that digests and snapshots have of it.
 func (r *TzdataRow) Canonical(e *Encoder) {
 	e.Str(r.Release)
 	e.Int(int64(r.Released))
@@ -34,6 +35,7 @@ func (r *TzdataRow) Canonical(e *Encoder) {
 	e.Str(string(r.By))
 }
 
+// DecodeTZData reads what Canonical wrote.
 func DecodeTZData(d *Decoder) *TzdataRow {
 	r := &TzdataRow{Release: d.Str(), Released: rota.Date(d.Int()), Data: d.bytes(), Index: rota.Index(d.Uint()), At: rota.Date(d.Int()),
 		By: rota.Principal(d.Str())}
@@ -41,6 +43,7 @@ func DecodeTZData(d *Decoder) *TzdataRow {
 	return r
 }
 
+// Words returns it as callers see it.
 func (r *TzdataRow) Words() rota.TZData {
 	return rota.TZData{Release: r.Release, Released: r.Released, SHA256: bytes.Clone(r.Sum[:]), Bytes: int64(len(r.Data)), Index: r.Index,
 		Installed: r.At, By: r.By}

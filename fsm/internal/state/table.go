@@ -64,6 +64,7 @@ type dirtyRow struct {
 	row Row
 }
 
+// HashRow is the digest of a row under its tag.
 func HashRow(enc *Encoder, tag byte, r Row) rota.Digest { return HashBytes(EncodeRow(enc, tag, r)) }
 
 // EncodeRow returns a row's canonical form behind its tag, valid until enc is used again.
@@ -95,7 +96,10 @@ func (l *Ledger) leave(r Row) {
 	}
 }
 
+// Add adds the digest of a row to the sum.
 func (l *Ledger) Add(d rota.Digest) { l.Sum.Hi += d.Hi; l.Sum.Lo += d.Lo }
+
+// Sub takes the digest of a row out of the sum.
 func (l *Ledger) Sub(d rota.Digest) { l.Sum.Hi -= d.Hi; l.Sum.Lo -= d.Lo }
 
 // touch registers a fresh copy made in this entry.
@@ -153,6 +157,7 @@ const SpareMost = 1 << 11
 // Init gives an empty table its tag in snapshots and the ledger of the digest.
 func (t *Table[K, R, P]) Init(tag byte, l *Ledger) { t.tag, t.l = tag, l }
 
+// Get returns the row of a key, or nil. The row must not be changed.
 func (t *Table[K, R, P]) Get(k K) P {
 	if t.Last != nil && t.lastKey == k {
 		return t.Last
@@ -255,6 +260,7 @@ func (t *Table[K, R, P]) Load(k K, p P) (fresh bool) {
 	return !t.put(k, p)
 }
 
+// Drop removes the row of a key, if there is one.
 func (t *Table[K, R, P]) Drop(k K) {
 	p, ok := t.Tree.Delete(k)
 	if !ok {
@@ -279,8 +285,10 @@ func (t *Table[K, R, P]) Drop(k K) {
 	t.l.Sub(m.Hash)
 }
 
+// Len counts the rows.
 func (t *Table[K, R, P]) Len() int { return t.Tree.Len() }
 
+// Scan visits the rows in key order while f returns true.
 func (t *Table[K, R, P]) Scan(f func(K, P) bool) { t.Tree.Scan(f) }
 
 // Freeze returns a copy that later changes do not reach.

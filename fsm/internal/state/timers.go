@@ -50,9 +50,10 @@ type Timers struct {
 // `token`, `spent`, `unique` and `batch`.
 type Timer struct {
 	Due int64
-	Id  string
+	ID  string
 }
 
+// TimerSet holds timers by due time, then id.
 type TimerSet struct{ *btree.BTreeG[Timer] }
 
 func newTimerSet() TimerSet {
@@ -60,10 +61,11 @@ func newTimerSet() TimerSet {
 		if a.Due != b.Due {
 			return a.Due < b.Due
 		}
-		return a.Id < b.Id
+		return a.ID < b.ID
 	}, btree.Options{NoLocks: true})}
 }
 
+// Reset empties all sets.
 func (t *Timers) Reset() {
 	*t = Timers{Lease: newTimerSet(), Expire: newTimerSet(), Wake: newTimerSet(), Dated: newTimerSet(), Forget: newTimerSet(),
 		Attest: newTimerSet(), Offer: newTimerSet(), Reputation: newTimerSet(), Penalty: newTimerSet(), Limiter: newTimerSet(), Domain: newTimerSet(), Promote: newTimerSet(),
@@ -86,8 +88,8 @@ func (s TimerSet) Refile(id string, old, due int64) {
 
 // First returns the earliest timer that is due by now.
 func (s TimerSet) First(now int64) (Timer, bool) {
-	if PlantedGround.mapRange() {
-		return PlantedGround.anyDue(s, now)
+	if Planted.mapRange() {
+		return Planted.anyDue(s, now)
 	}
 	t, ok := s.Min()
 	return t, ok && t.Due <= now
@@ -115,7 +117,7 @@ func UnbrokenDue(l *LeaseRow, w *WorkerRow) rota.Clock {
 	switch {
 	case l.SilentSince != 0:
 		due = min(due, l.SilentSince+rota.SilenceEnds)
-	case w != nil && w.Status == rota.WorkerUnreachable && !PlantedGround.silenceForgotten():
+	case w != nil && w.Status == rota.WorkerUnreachable && !Planted.silenceForgotten():
 		due = min(due, w.SilentSince.Clock+rota.SilenceEnds)
 	}
 	return due

@@ -27,7 +27,7 @@ func (t Tomb) TreeKey() rota.JobID {
 // Row reads a tombstone. Its texts are parts of the bytes.
 func (t Tomb) Row() (row TombRow) {
 	r := tombReader(t)
-	row.Id = rota.JobID(r.str())
+	row.ID = rota.JobID(r.str())
 	row.Queue = rota.QueueName(r.str())
 	row.Typ = rota.JobType(r.str())
 	row.Tenant = rota.TenantID(r.str())
@@ -62,7 +62,7 @@ func (t Tomb) Row() (row TombRow) {
 	return row
 }
 
-// tombReader reads what tombRow.canonical wrote here: there is no fault to find.
+// tombReader reads what TombRow.Canonical wrote here: there is no fault to find.
 type tombReader string
 
 func (r *tombReader) raw(n uint64) (part string) {
@@ -160,6 +160,7 @@ func (t *Tombs) Change(id rota.JobID, how func(*TombRow)) {
 	t.Insert(&row)
 }
 
+// Drop removes a tombstone and its place in the order of ends.
 func (t *Tombs) Drop(id rota.JobID, seq uint64) {
 	if gone, ok := t.Tree.Delete(id); ok {
 		t.L.Sub(t.L.HashTomb(gone))
@@ -168,6 +169,7 @@ func (t *Tombs) Drop(id rota.JobID, seq uint64) {
 	}
 }
 
+// Len counts the tombstones.
 func (t *Tombs) Len() int { return t.Tree.Len() }
 
 // Scan calls f for every tombstone in the order of ids; the row is valid until the next.
@@ -211,9 +213,10 @@ type TombBlock struct {
 // TombBlockMost makes the list of a full block 1,520 bytes, which fit a size of the allocator.
 const TombBlockMost = 63
 
+// TombEntry is the date on which a tombstone leaves, with its id.
 type TombEntry struct {
 	Due rota.Date
-	Id  rota.JobID
+	ID  rota.JobID
 }
 
 // blockDue is where a block stands in the order of dates.
@@ -249,6 +252,7 @@ func (o *TombOrder) own(at uint64) *TombBlock {
 	return b
 }
 
+// NewTombOrder returns an empty order.
 func NewTombOrder() TombOrder {
 	return TombOrder{ByDue: btree.NewBTreeGOptions(func(a, b blockDue) bool {
 		if a.due != b.due {
@@ -289,6 +293,7 @@ func (o *TombOrder) Set(seq uint64, e TombEntry) {
 	o.redate(at, b, min(b.due, e.Due))
 }
 
+// Delete removes a number, if it is there.
 func (o *TombOrder) Delete(seq uint64) {
 	at := seq / TombBlockMost
 	b := o.own(at)
@@ -373,7 +378,7 @@ func (o *TombOrder) First() (seq uint64, id rota.JobID, ok bool) {
 	if !ok {
 		return 0, "", false
 	}
-	return block*TombBlockMost + uint64(bits.TrailingZeros64(b.has)), b.List[0].Id, true
+	return block*TombBlockMost + uint64(bits.TrailingZeros64(b.has)), b.List[0].ID, true
 }
 
 // Earliest returns the one that is due first; of several the one that ended first.
@@ -409,7 +414,7 @@ func (o *TombOrder) Before(seq uint64, most int) (n int) {
 
 // HashTomb is hashRow for a tombstone.
 func (l *Ledger) HashTomb(t Tomb) rota.Digest {
-	if l.Unlogged || PlantedGround.DedupeNotInSnapshot() {
+	if l.Unlogged || Planted.DedupeNotInSnapshot() {
 		return rota.Digest{}
 	}
 	l.Enc.B = append(append(l.Enc.B[:0], TagTomb), t...)

@@ -20,6 +20,7 @@ import (
 // Commands are the commands of tokens, roles and blocks.
 type Commands struct{ *cli.App }
 
+// Command returns `rota auth` and the commands below it.
 func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "auth", Short: "Say who may do what"},
 		a.first("init", "Make the first token of a cluster, which may do everything, and print it, this once",

@@ -20,9 +20,10 @@ type consoleAccess struct {
 	Expires rota.Date `json:"expires_ms,omitempty"`
 }
 
+// ConsoleCommands has the command `rota console`.
 type ConsoleCommands struct{ *cli.App }
 
-// console prints a link that signs a browser in, or opens it.
+// Command prints a link that signs a browser in, or opens it.
 func (a ConsoleCommands) Command() *cobra.Command {
 	var open bool
 	cmd := a.Impatient(&cobra.Command{

@@ -14,6 +14,7 @@ import (
 // BatchCommands are the commands of batches.
 type BatchCommands struct{ *cli.App }
 
+// Command returns `rota batch` and the commands below it.
 func (a BatchCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "batch", Short: "Run a job once many others have ended"}, a.open(), a.seal(), a.list(), a.show(), a.wait())
 }

@@ -13,15 +13,16 @@ import (
 // Commands are the commands of jobs.
 type Commands struct{ *cli.App }
 
+// Command returns `rota job` and the commands below it.
 func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "job", Short: "Submit jobs and look after them"},
 		a.Submit(), a.show(), a.List(), a.export(), a.wait(),
 		a.alter(), a.cancel(), a.interrupt(), a.runNow(), a.retry(), a.delete(), a.reject(), a.why(), a.eta(), a.logs())
 }
 
-// JobIDs checks ids given as arguments and drops repeated ones. A workflow's node is
+// IDs checks ids given as arguments and drops repeated ones. A workflow's node is
 // named WORKFLOW/NODE.
-func JobIDs(args []string) ([]rota.JobID, error) {
+func IDs(args []string) ([]rota.JobID, error) {
 	var ids []rota.JobID
 	seen := make(map[string]bool, len(args))
 	for _, arg := range args {
@@ -38,10 +39,11 @@ func JobIDs(args []string) ([]rota.JobID, error) {
 	return ids, nil
 }
 
-func JobName(j rota.Job) string { return string(j.ID) }
+// Name is what -o name prints of a job.
+func Name(j rota.Job) string { return string(j.ID) }
 
-// JobColumns are the columns of a list of jobs.
-func JobColumns() []cli.Column[rota.Job] {
+// Columns are the columns of a list of jobs.
+func Columns() []cli.Column[rota.Job] {
 	return []cli.Column[rota.Job]{
 		{Head: "ID", Cell: func(j rota.Job) any { return j.ID }},
 		{Head: "STATE", Cell: func(j rota.Job) any { return j.State }},
@@ -70,7 +72,7 @@ func lastWorker(j rota.Job) rota.WorkerID {
 
 // Print prints one job as `job show` does.
 func (a Commands) Print(j rota.Job) error {
-	return a.PrintOne(j, []string{string(j.ID)}, func(wide bool) string { return JobTable(j, wide) })
+	return a.PrintOne(j, []string{string(j.ID)}, func(wide bool) string { return Table(j, wide) })
 }
 
 // lossesText says how many workers were lost under a live job, nil for none.
@@ -84,7 +86,8 @@ func lossesText(j *rota.Job) any {
 	return nil
 }
 
-func JobTable(j rota.Job, wide bool) string {
+// Table shows one job for people.
+func Table(j rota.Job, wide bool) string {
 	payload, output := string(j.Payload), string(j.Output)
 	if !wide {
 		payload, output = cli.Head(payload), cli.Head(output)

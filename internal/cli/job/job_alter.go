@@ -47,7 +47,7 @@ and a workflow's node, is refused.`,
 	cli.Within(flags, 0, rota.MaxDuration, "ttl", "start-by")
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ids, err := JobIDs(args)
+		ids, err := IDs(args)
 		if err != nil {
 			return err
 		}

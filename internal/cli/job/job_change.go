@@ -84,7 +84,7 @@ func (a Commands) change(verb, short string,
 		Short: short,
 		Args:  cobra.MinimumNArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
-			ids, err := JobIDs(args)
+			ids, err := IDs(args)
 			if err != nil {
 				return err
 			}

@@ -25,7 +25,7 @@ should start within the interval. Where no date can be given it says what stands
   rota job eta nightly-7 -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
-			ids, err := JobIDs(args)
+			ids, err := IDs(args)
 			if err != nil {
 				return err
 			}

@@ -33,7 +33,7 @@ ended. It needs the right data.`,
 	cli.Within(cmd.Flags(), -1, math.MaxInt32, "attempt")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what it logs until it has ended")
 	show := func(ctx context.Context, c *client.Client, args []string) error {
-		ids, err := JobIDs(args)
+		ids, err := IDs(args)
 		if err != nil {
 			return err
 		}
@@ -88,6 +88,7 @@ func (a Commands) printLog(l *rota.AttemptLog, from uint64) error {
 	return a.PrintOne(l, []string{string(l.Job)}, func(bool) string { return LogText(l, from) })
 }
 
+// LogText shows the parts of a log from a byte on.
 func LogText(l *rota.AttemptLog, from uint64) string {
 	var b strings.Builder
 	for i := range l.Parts {

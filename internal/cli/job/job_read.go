@@ -24,7 +24,7 @@ func (a Commands) show() *cobra.Command {
 		Short: "Show one job with its attempts, lease, progress and output",
 		Args:  cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
-			ids, err := JobIDs(args)
+			ids, err := IDs(args)
 			if err != nil {
 				return err
 			}
@@ -33,7 +33,7 @@ func (a Commands) show() *cobra.Command {
 				return err
 			}
 			a.Seen()
-			return a.PrintOne(job, []string{string(job.ID)}, func(wide bool) string { return JobTable(job, wide) + a.startLine(ctx, c, &job) })
+			return a.PrintOne(job, []string{string(job.ID)}, func(wide bool) string { return Table(job, wide) + a.startLine(ctx, c, &job) })
 		})),
 	})
 }
@@ -57,6 +57,7 @@ func (a Commands) startLine(ctx context.Context, c *client.Client, j *rota.Job) 
 // startPatience is how long job show waits for a forecast.
 const startPatience = 3 * time.Second
 
+// List returns `rota job list`.
 func (a Commands) List() *cobra.Command {
 	var queue, state, tenant, typ, where, group, cursor string
 	var limit int
@@ -97,7 +98,7 @@ have a next_cursor. --count says how many there are, complete or up to its next_
 			if err != nil {
 				return err
 			}
-			l := cli.Listing[rota.Job]{Whole: whole, Items: whole.Jobs, Name: JobName, Columns: JobColumns()}
+			l := cli.Listing[rota.Job]{Whole: whole, Items: whole.Jobs, Name: Name, Columns: Columns()}
 			return l.Print(a.App)
 		})),
 	}
@@ -162,7 +163,7 @@ func (a Commands) wait() *cobra.Command {
 		Short: "Wait until jobs ended; exit 6 if one did otherwise than COMPLETED, 5 after --timeout",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: a.Does(a.Waiting(func(ctx context.Context, c *client.Client, args []string) error {
-			ids, err := JobIDs(args)
+			ids, err := IDs(args)
 			if err != nil {
 				return err
 			}
@@ -172,8 +173,8 @@ func (a Commands) wait() *cobra.Command {
 					ended = append(ended, j)
 				}
 			}
-			l := cli.Listing[rota.Job]{Whole: rota.JobPage{Jobs: ended}, Items: ended, Name: JobName,
-				Columns: JobColumns()}
+			l := cli.Listing[rota.Job]{Whole: rota.JobPage{Jobs: ended}, Items: ended, Name: Name,
+				Columns: Columns()}
 			if errors.Is(err, context.Canceled) && len(ended) == 0 {
 				return err // a signal: there is nothing to print
 			}

@@ -45,6 +45,7 @@ type SubmitFlags struct {
 	file                      string
 }
 
+// Submit returns `rota job submit`.
 func (a Commands) Submit() *cobra.Command {
 	f := &SubmitFlags{}
 	cmd := &cobra.Command{
@@ -84,6 +85,7 @@ func presentFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(cmp.Or(formerFlags[name], name))
 }
 
+// Register defines the flags.
 func (f *SubmitFlags) Register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SetNormalizeFunc(presentFlag)

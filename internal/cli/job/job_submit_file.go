@@ -88,6 +88,7 @@ func (a Commands) submitFile(ctx context.Context, c *client.Client, path string)
 	return s.Verdict()
 }
 
+// NewFileSender returns a sender that gives jobs without id a new one by mint.
 func NewFileSender(to submitter, newID func() rota.JobID) *FileSender {
 	return &FileSender{to: to, newID: newID, kinds: make(map[rota.Kind]bool),
 		Report: fileReport{Refusals: []fileRefusal{}}}

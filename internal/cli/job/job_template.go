@@ -17,6 +17,7 @@ type TemplateFlags struct {
 	ttl, startBy, most               time.Duration
 }
 
+// Register defines the flags.
 func (f *TemplateFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.job, "job", "", "the `job` in JSON, as a line of `job submit --file`, or @FILE; instead of the flags below")
 	flags.StringVar(&f.queue, "queue", string(rota.DefaultQueue), "`queue` that the job waits in")

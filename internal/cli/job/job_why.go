@@ -22,7 +22,7 @@ func (a Commands) why() *cobra.Command {
   rota job why nightly-7 --at 2026-11-25T15:04:05Z`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
-			ids, err := JobIDs(args)
+			ids, err := IDs(args)
 			if err != nil {
 				return err
 			}
@@ -90,6 +90,7 @@ func WhyText(x *rota.Explanation, wide bool) string {
 	return text
 }
 
+// DecisionText shows a placement decision for people.
 func DecisionText(d *rota.PlacedDecision) string {
 	text := cli.RenderFacts([]cli.Fact{{Name: "worker", Value: d.Worker}, {Name: "try", Value: d.Attempt + 1}, {Name: "epoch", Value: d.Epoch},
 		{Name: "height", Value: uint64(d.Height)}, {Name: "score", Value: d.Score}, {Name: "rank", Value: d.Rank}, {Name: "reasoning", Value: reasoningText(d.Reasoning)},

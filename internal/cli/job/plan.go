@@ -15,6 +15,7 @@ import (
 // PlanCommands are the commands of plans.
 type PlanCommands struct{ *cli.App }
 
+// Command returns `rota plan` and the commands below it.
 func (a PlanCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "plan", Short: "Cancel, retry, delete, move or reprioritise all jobs that a filter selects"},
 		a.start(), a.list(), a.show(), a.wait(), a.cancel())

@@ -17,6 +17,7 @@ import (
 // BenchCommands are the commands that put load on a cluster and measure it.
 type BenchCommands struct{ *cli.App }
 
+// Command returns `rota bench` and the commands below it.
 func (a BenchCommands) Command() *cobra.Command {
 	cmd := a.Group(&cobra.Command{
 		Use:   "bench",

@@ -88,6 +88,7 @@ func fillingFlags(flags *pflag.FlagSet, f *loadgen.Filling) {
 	cli.Within(flags, 0, limits.MaxKeyCounts, "keys")
 }
 
+// Check refuses numbers that do not fit together.
 func (f *BenchJobsFlags) Check() error {
 	if f.Queues > f.Workers*rota.MaxQueuesPerWorker {
 		return cli.Usagef("--queues %d is refused: a worker serves at most %d, and there are %d", f.Queues,

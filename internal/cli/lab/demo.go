@@ -49,8 +49,10 @@ type demoReport struct {
 	Violations   int     `json:"violations"`
 }
 
+// DemoCommands has the command `rota demo`.
 type DemoCommands struct{ *cli.App }
 
+// Command returns `rota demo`.
 func (a DemoCommands) Command() *cobra.Command {
 	jobs := 0
 	keep := false

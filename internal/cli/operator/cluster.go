@@ -12,8 +12,10 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
+// ClusterCommands are the commands of `rota cluster`.
 type ClusterCommands struct{ *cli.App }
 
+// Command returns `rota cluster` and the commands below it.
 func (a ClusterCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "cluster", Short: "See the cluster and change its settings"}, a.clusterStatusCommand(), a.clusterSetCommand())
 }
@@ -138,6 +140,7 @@ func zonesText(t *rota.TZData) string {
 	return fmt.Sprintf("%s of %s, installed at index %d", t.Name(), t.Released, t.Index)
 }
 
+// StatusTable shows a cluster for people.
 func StatusTable(s rota.ClusterStatus, wide bool) string {
 	j := s.Jobs
 	text := cli.RenderFacts([]cli.Fact{

@@ -19,8 +19,10 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
+// EventCommands are the commands of `rota events`.
 type EventCommands struct{ *cli.App }
 
+// Command returns `rota events` and the commands below it.
 func (a EventCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "events", Short: "What happened in the cluster, the same from every node"},
 		a.eventsTail())
@@ -216,6 +218,7 @@ type eventPrinter struct {
 	n      int
 }
 
+// NewEventPrinter returns a printer of events in the format of -o.
 func NewEventPrinter(format string, w io.Writer, follow bool) *eventPrinter {
 	return &eventPrinter{format: format, follow: follow, w: bufio.NewWriterSize(w, 64<<10)}
 }

@@ -14,6 +14,7 @@ import (
 // Commands are the commands of those who run a cluster: Raft, snapshots, verify and audit.
 type Commands struct{ *cli.App }
 
+// Command returns `rota operator` and the commands below it.
 func (a Commands) Command() *cobra.Command {
 	raft := a.Group(&cobra.Command{Use: "raft", Short: "See and change the Raft configuration"},
 		a.raftList(), a.raftTransfer(), a.raftRemove(), a.raftLeave())
@@ -172,6 +173,7 @@ func verdictNames(v rota.Verdict) []string {
 	return names
 }
 
+// VerdictTable shows the digest of each node.
 func VerdictTable(v rota.Verdict) string {
 	text := cli.RenderFacts([]cli.Fact{{Name: "index", Value: uint64(v.Index)}, {Name: "equal", Value: v.Equal}}) + "\n" +
 		cli.RenderList([]cli.Column[rota.NodeVerdict]{

@@ -13,8 +13,10 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
+// StatusCommands has the command `rota status`.
 type StatusCommands struct{ *cli.App }
 
+// Command returns `rota status`.
 func (a StatusCommands) Command() *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{

@@ -16,6 +16,7 @@ import (
 // KeyCommands are the commands of keys and their rules.
 type KeyCommands struct{ *cli.App }
 
+// Command returns `rota key` and the commands below it.
 func (a KeyCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "key", Short: "See and change what the jobs of a key are held to"},
 		a.list(), a.top(), a.show(), a.set(), a.skip(), a.deletes())

@@ -15,6 +15,7 @@ import (
 // ModeCommands are the commands of the cluster's mode.
 type ModeCommands struct{ *cli.App }
 
+// Command returns `rota mode` and the commands below it.
 func (a ModeCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "mode", Short: "See and change what the cluster admits"},
 		a.get(), a.set())

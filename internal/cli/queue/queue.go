@@ -19,6 +19,7 @@ import (
 // Commands are the commands of queues.
 type Commands struct{ *cli.App }
 
+// Command returns `rota queue` and the commands below it.
 func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "queue", Short: "See and change queues"},
 		a.List(), a.show(), a.set(),
@@ -54,6 +55,7 @@ func (a Commands) delete() *cobra.Command {
 	return cmd
 }
 
+// List returns `rota queue list`.
 func (a Commands) List() *cobra.Command {
 	return a.ListCommand(&cobra.Command{
 		Use:   "list",

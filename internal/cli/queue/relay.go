@@ -16,6 +16,7 @@ import (
 // RelayCommands are the commands that carry between a cluster and what lies outside of it.
 type RelayCommands struct{ *cli.App }
 
+// Command returns `rota relay` and the commands below it.
 func (a RelayCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "relay", Short: "Carry events to webhooks, and jobs from a database"}, a.webhooks(), a.postgres())
 }

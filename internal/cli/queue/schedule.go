@@ -14,6 +14,7 @@ import (
 // ScheduleCommands are the commands of schedules.
 type ScheduleCommands struct{ *cli.App }
 
+// Command returns `rota schedule` and the commands below it.
 func (a ScheduleCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "schedule", Short: "Run jobs on dates: by cron expressions, periods, or given dates"},
 		a.set(), a.list(), a.show(), a.next(), a.pause(), a.resume(), a.trigger(), a.backfill(),

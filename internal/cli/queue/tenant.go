@@ -16,6 +16,7 @@ import (
 // TenantCommands are the commands of tenants.
 type TenantCommands struct{ *cli.App }
 
+// Command returns `rota tenant` and the commands below it.
 func (a TenantCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "tenant", Short: "See and change tenants and their limits"},
 		a.List(), a.show(), a.set(),
@@ -25,6 +26,7 @@ func (a TenantCommands) Command() *cobra.Command {
 			}))
 }
 
+// List returns `rota tenant list`.
 func (a TenantCommands) List() *cobra.Command {
 	return a.ListCommand(&cobra.Command{
 		Use:   "list",

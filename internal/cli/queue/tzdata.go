@@ -15,6 +15,7 @@ import (
 // TzdataCommands are the commands on the time zones of schedules.
 type TzdataCommands struct{ *cli.App }
 
+// Command returns `rota tzdata` and the commands below it.
 func (a TzdataCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "tzdata", Short: "Replace the time zone data of a running cluster"}, a.install())
 }

@@ -17,6 +17,7 @@ import (
 // WebhookCommands are the commands of webhooks.
 type WebhookCommands struct{ *cli.App }
 
+// Command returns `rota webhook` and the commands below it.
 func (a WebhookCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "webhook", Short: "Post events to others"},
 		a.set(), a.list(), a.show(), a.pause(),

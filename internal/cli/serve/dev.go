@@ -21,7 +21,7 @@ import (
 type DevFlags struct {
 	Nodes      int
 	data       string
-	Api        string
+	API        string
 	background bool
 	log        logFlags
 }
@@ -29,6 +29,7 @@ type DevFlags struct {
 // DevCommands is dev: a cluster in this process, or in one of its own in the background.
 type DevCommands struct{ *cli.App }
 
+// Command returns `rota dev`.
 func (a DevCommands) Command() *cobra.Command {
 	f := &DevFlags{}
 	cmd := &cobra.Command{
@@ -49,7 +50,7 @@ prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
 	cmd.Flags().IntVar(&f.Nodes, "nodes", 3, "how many nodes: 1, 3 or 5 make sense")
 	cli.Within(cmd.Flags(), 1, rota.MaxVoters, "nodes")
 	cmd.Flags().StringVar(&f.data, "data", "", "`directory` for the nodes' state (default: a temporary one)")
-	cmd.Flags().StringVar(&f.Api, "api", "",
+	cmd.Flags().StringVar(&f.API, "api", "",
 		"`host:port` of the first node, which must be free (default: "+DefaultAPI+", or a free port)")
 	cmd.Flags().BoolVar(&f.background, "background", false, "go on in the background, and print variables for the shell")
 	f.log.register(cmd)
@@ -71,8 +72,8 @@ prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
 }
 
 func (a DevCommands) run(ctx context.Context, f *DevFlags) error {
-	if f.Api != "" && !server.Loopback(f.Api) {
-		return cli.Usagef("--api %q is refused: dev serves loopback only", f.Api)
+	if f.API != "" && !server.Loopback(f.API) {
+		return cli.Usagef("--api %q is refused: dev serves loopback only", f.API)
 	}
 	log, err := f.log.logger(a.Stderr)
 	if err != nil {
@@ -129,11 +130,11 @@ func (a DevCommands) Ports(dir string, f *DevFlags) ([]server.Ports, error) {
 	case !errors.Is(err, os.ErrNotExist):
 		return nil, err
 	}
-	if f.Api != "" {
-		if err := server.TryListen("--api", f.Api); err != nil {
+	if f.API != "" {
+		if err := server.TryListen("--api", f.API); err != nil {
 			return nil, err
 		}
-		ports[0].API = f.Api
+		ports[0].API = f.API
 	}
 	moved, err := server.OpenPorts(ports)
 	if err != nil {

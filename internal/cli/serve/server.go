@@ -34,7 +34,7 @@ const (
 // ServerFlags are the flags of `server`.
 type ServerFlags struct {
 	Node, Data               string
-	Api, Raft, Admin, Gossip string
+	API, Raft, Admin, Gossip string
 	Join                     []string
 	BootstrapExpect          int
 	nonVoter                 bool
@@ -56,8 +56,10 @@ type ServerFlags struct {
 	uiOrigin                 string
 }
 
+// ServerCommands has the command `rota server`.
 type ServerCommands struct{ *cli.App }
 
+// Command returns `rota server`.
 func (a ServerCommands) Command() *cobra.Command {
 	f := &ServerFlags{}
 	cmd := &cobra.Command{
@@ -87,7 +89,7 @@ this node's process has open is only looked at from outside.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.Node, "node", "", "this node's `id`, for ever bound to its data directory")
 	flags.StringVar(&f.Data, "data", "", "data `directory`")
-	flags.StringVar(&f.Api, "api", DefaultAPI, "`host:port` for clients, workers and other nodes' calls")
+	flags.StringVar(&f.API, "api", DefaultAPI, "`host:port` for clients, workers and other nodes' calls")
 	flags.StringVar(&f.Raft, "raft", DefaultRaft, "`host:port` for Raft")
 	flags.StringVar(&f.Admin, "admin", DefaultAdmin, "`host:port` for health and metrics")
 	flags.BoolVar(&f.profiles, "pprof", false, "serve profiles at the admin port under /debug/pprof; they show this command line too")
@@ -144,8 +146,8 @@ func (a ServerCommands) serve(ctx context.Context, f *ServerFlags) error {
 			live.Tell(log, time.Now())
 		}
 	})
-	if f.clientCA == "" && !f.Insecure && !server.Loopback(f.Api) {
-		log.Warn("clients' certificates are not taken here: without --client-ca only holders of tokens get in", "api", f.Api)
+	if f.clientCA == "" && !f.Insecure && !server.Loopback(f.API) {
+		log.Warn("clients' certificates are not taken here: without --client-ca only holders of tokens get in", "api", f.API)
 	}
 	return server.Run(ctx, plan, log)
 }
@@ -179,11 +181,11 @@ func (f *ServerFlags) plans(files cli.TLSFiles) (p *server.Plan, live *cli.LiveT
 	if f.Data == "" {
 		fault("--data is missing: a directory for this node's state")
 	}
-	p = &server.Plan{Listen: f.Api, Admin: f.Admin, Profiles: f.profiles, NoConsole: !f.ui, Build: ThisVersion().build(), Node: cluster.Config{
+	p = &server.Plan{Listen: f.API, Admin: f.Admin, Profiles: f.profiles, NoConsole: !f.ui, Build: ThisVersion().build(), Node: cluster.Config{
 		Node: rota.NodeID(f.Node), Cluster: f.Cluster, Data: f.Data, Join: f.Join,
 		BootstrapExpect: f.BootstrapExpect, NonVoter: f.nonVoter, GossipKeyFile: f.GossipKeyFile, Insecure: f.Insecure, AdoptData: f.adoptData, MarkFile: f.markFile,
 	}}
-	p.Node.Open = f.Insecure || server.Loopback(f.Api)
+	p.Node.Open = f.Insecure || server.Loopback(f.API)
 	f.tuning.apply(p)
 	if at, err := url.Parse(f.uiOrigin); f.uiOrigin != "" && (err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" ||
 		f.uiOrigin != at.Scheme+"://"+strings.ToLower(at.Host)) {
@@ -193,7 +195,7 @@ func (f *ServerFlags) plans(files cli.TLSFiles) (p *server.Plan, live *cli.LiveT
 	for _, addr := range []struct {
 		flag, value string
 		into        *string
-	}{{"--api", f.Api, &p.Node.API}, {"--raft", f.Raft, &p.Node.Raft}, {"--gossip", f.Gossip, &p.Node.Gossip},
+	}{{"--api", f.API, &p.Node.API}, {"--raft", f.Raft, &p.Node.Raft}, {"--gossip", f.Gossip, &p.Node.Gossip},
 		{"--admin", f.Admin, nil}} {
 		reach, err := server.Reachable(addr.value)
 		if err != nil {
@@ -213,7 +215,7 @@ func (f *ServerFlags) plans(files cli.TLSFiles) (p *server.Plan, live *cli.LiveT
 	if _, err := f.attesting.Look(); err != nil {
 		fault("%v", err)
 	}
-	files.Ca = cmp.Or(f.NodeCA, files.Ca)
+	files.CA = cmp.Or(f.NodeCA, files.CA)
 	open := f.exposed(files)
 	if p.Node.Exposed = len(open) > 0; p.Node.Exposed && !f.Insecure {
 		faults = append(faults, cli.Failf("%s is no loopback address: give --tls-cert, --tls-key, --node-ca and --gossip-key-file, "+
@@ -231,7 +233,7 @@ func (f *ServerFlags) exposed(files cli.TLSFiles) []string {
 		flag, value string
 		safe        bool
 	}{
-		{"--api", f.Api, files.Complete()}, {"--raft", f.Raft, files.Complete()},
+		{"--api", f.API, files.Complete()}, {"--raft", f.Raft, files.Complete()},
 		{"--gossip", f.Gossip, f.GossipKeyFile != ""}, {"--admin", f.Admin, files.Complete()},
 	} {
 		if (f.Insecure || !addr.safe) && !server.Loopback(addr.value) {

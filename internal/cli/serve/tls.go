@@ -28,6 +28,7 @@ const (
 // Certifier is rota tls.
 type Certifier struct{ *cli.App }
 
+// Command returns `rota tls`.
 func (a Certifier) Command() *cobra.Command {
 	return a.Group(&cobra.Command{
 		Use:   "tls",

@@ -30,6 +30,7 @@ type VersionInfo struct {
 	Formats upgrade.Formats `json:"formats"`
 }
 
+// ThisVersion describes the running binary.
 func ThisVersion() VersionInfo {
 	v := VersionInfo{Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Formats: upgrade.Formats{
 		Rules: entry.RulesVersion, Node: raftstore.NodeFormat, Snapshot: snapshot.Format, History: archive.Format}}
@@ -53,8 +54,10 @@ func (v VersionInfo) build() server.Build {
 	return server.Build{Version: v.Version, Revision: v.Revision, Go: v.Go}
 }
 
+// VersionCommands has the command `rota version`.
 type VersionCommands struct{ *cli.App }
 
+// Command returns `rota version`.
 func (a VersionCommands) Command() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",

@@ -16,6 +16,7 @@ import (
 // Commands are the commands of workers: running one here, and seeing and changing all.
 type Commands struct{ *cli.App }
 
+// Command returns `rota worker` and the commands below it.
 func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "worker", Short: "Run workers and look after them"},
 		a.runCommand(), a.List(), a.show(),
@@ -30,6 +31,7 @@ func (a Commands) Command() *cobra.Command {
 		a.attestCommand())
 }
 
+// List returns `rota worker list`.
 func (a Commands) List() *cobra.Command {
 	var all bool
 	var status string
@@ -128,7 +130,7 @@ func (a Commands) one(verb, short string,
 			if err != nil {
 				return err
 			}
-			return a.PrintOne(w, []string{string(w.ID)}, func(wide bool) string { return WorkerTable(w, wide) })
+			return a.PrintOne(w, []string{string(w.ID)}, func(wide bool) string { return Table(w, wide) })
 		})),
 	}
 }
@@ -179,7 +181,8 @@ func offersText(w rota.Worker) string {
 	return fmt.Sprintf("%d, as it polls over HTTP", w.Offered)
 }
 
-func WorkerTable(w rota.Worker, wide bool) string {
+// Table shows one worker for people.
+func Table(w rota.Worker, wide bool) string {
 	facts := []cli.Fact{
 		{Name: "worker", Value: w.ID}, {Name: "status", Value: w.Status}, {Name: "queues", Value: cli.Joined(w.Queues)}, {Name: "types", Value: typesText(w.Types)}, {Name: "slots", Value: w.Slots}, {Name: "prefetch",
 			Value: w.Prefetch},

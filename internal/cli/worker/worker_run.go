@@ -23,8 +23,8 @@ import (
 	"github.com/rotasched/rota/internal/secret"
 )
 
-// WorkerFlags are the flags of `worker run`.
-type WorkerFlags struct {
+// Flags are the flags of `worker run`.
+type Flags struct {
 	queues, types   []string
 	slots, prefetch int32
 	id              string
@@ -80,7 +80,7 @@ A worker that the cluster refuses exits with the refusal's code (8 without a cre
 right), unless --retry-refused is given.`
 
 func (a Commands) runCommand() *cobra.Command {
-	f := &WorkerFlags{}
+	f := &Flags{}
 	cmd := &cobra.Command{
 		Use:   "run --queues Q[,Q] [--types T[,T]]",
 		Short: "Run a worker until SIGTERM or SIGINT drains it",
@@ -159,7 +159,7 @@ func (a Commands) runCommand() *cobra.Command {
 	return cmd
 }
 
-func (f *WorkerFlags) spec() (s rota.WorkerSpec, attestation *rota.Attestation, err error) {
+func (f *Flags) spec() (s rota.WorkerSpec, attestation *rota.Attestation, err error) {
 	s = rota.WorkerSpec{
 		ID: rota.WorkerID(f.id), Slots: f.slots, Prefetch: f.prefetch, Region: f.region, Zone: f.zone,
 		Capabilities: f.capabilities, CPUMilli: f.cpu, MemoryBytes: f.memory, IOBytesPerS: f.io, Stake: f.stake,
@@ -190,7 +190,8 @@ type workerSecrets struct{ Own, Old []byte }
 // maxSecretFile is a secret's most, and an end of line.
 const maxSecretFile = 64 + 2
 
-func (f *WorkerFlags) Secrets() (s workerSecrets, err error) {
+// Secrets reads the files of --secret-file and --takeover-secret-file.
+func (f *Flags) Secrets() (s workerSecrets, err error) {
 	for _, of := range []struct {
 		flag, path string
 		to         *[]byte
@@ -207,7 +208,7 @@ func (f *WorkerFlags) Secrets() (s workerSecrets, err error) {
 	return s, nil
 }
 
-func (a Commands) run(ctx context.Context, f *WorkerFlags, spec rota.WorkerSpec,
+func (a Commands) run(ctx context.Context, f *Flags, spec rota.WorkerSpec,
 	attestation *rota.Attestation, secrets workerSecrets, pipe *guard.Pipe) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()

@@ -18,6 +18,7 @@ import (
 // Commands are the commands of workflows.
 type Commands struct{ *cli.App }
 
+// Command returns `rota workflow` and the commands below it.
 func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "workflow", Short: "Submit workflows of jobs and look after them",
 		Long: `A workflow is a graph of jobs without cycles: a node starts when all its parents have
@@ -33,6 +34,7 @@ func workflowID(arg string) (rota.WorkflowID, error) {
 	return id, rota.CheckID("workflow", id)
 }
 
+// List returns `rota workflow list`.
 func (a Commands) List() *cobra.Command {
 	var state, queue, tenant, cursor string
 	var limit int
@@ -60,7 +62,7 @@ func (a Commands) List() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			l := cli.Listing[rota.Workflow]{Whole: whole, Items: whole.Workflows, Columns: WorkflowColumns(),
+			l := cli.Listing[rota.Workflow]{Whole: whole, Items: whole.Workflows, Columns: Columns(),
 				Name: func(w rota.Workflow) string { return string(w.ID) }}
 			return l.Print(a.App)
 		})),
@@ -76,7 +78,8 @@ func (a Commands) List() *cobra.Command {
 	return a.ListCommand(cmd)
 }
 
-func WorkflowColumns() []cli.Column[rota.Workflow] {
+// Columns are the columns of a list of workflows.
+func Columns() []cli.Column[rota.Workflow] {
 	return []cli.Column[rota.Workflow]{
 		{Head: "ID", Cell: func(w rota.Workflow) any { return w.ID }},
 		{Head: "STATE", Cell: func(w rota.Workflow) any { return w.State }},

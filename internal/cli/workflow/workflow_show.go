@@ -72,12 +72,12 @@ func (a Commands) Print(ctx context.Context, c *client.Client, w rota.Workflow) 
 			now = s.Clock
 		}
 	}
-	return a.PrintOne(w, []string{string(w.ID)}, func(wide bool) string { return WorkflowTable(&w, now, wide) })
+	return a.PrintOne(w, []string{string(w.ID)}, func(wide bool) string { return Table(&w, now, wide) })
 }
 
-// WorkflowTable is a workflow for people; now is the cluster clock, 0 where it is
+// Table is a workflow for people; now is the cluster clock, 0 where it is
 // not known.
-func WorkflowTable(w *rota.Workflow, now rota.Clock, wide bool) string {
+func Table(w *rota.Workflow, now rota.Clock, wide bool) string {
 	facts := []cli.Fact{
 		{Name: "workflow", Value: w.ID}, {Name: "state", Value: w.State}, {Name: "will be", Value: endingText(w)}, {Name: "failed node", Value: w.FailedNode},
 		{Name: "reason", Value: cli.ReasonText(w.Reason)}, {Name: "progress", Value: progressBar(w)}, {Name: "nodes", Value: countsText(w)},

@@ -12,15 +12,15 @@ import (
 	"github.com/rotasched/rota/internal/flowfile"
 )
 
-// WorkflowFlags are the flags of `workflow submit` as given.
-type WorkflowFlags struct {
-	Id, format, Queue, Tenant, OnFailure string
+// Flags are the flags of `workflow submit` as given.
+type Flags struct {
+	ID, format, Queue, Tenant, OnFailure string
 	TimeScale                            float64
 	resources, wait                      bool
 }
 
 func (a Commands) submit() *cobra.Command {
-	f := &WorkflowFlags{}
+	f := &Flags{}
 	cmd := &cobra.Command{
 		Use:   "submit FILE|-",
 		Short: "Submit a workflow from a file: all of it, or nothing",
@@ -55,7 +55,7 @@ another one under a known id is refused (exit 4).`,
 		Args: cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.Id, "id", "", "the workflow's `id`, the idempotency key (default: the file's, else a new one)")
+	flags.StringVar(&f.ID, "id", "", "the workflow's `id`, the idempotency key (default: the file's, else a new one)")
 	flags.StringVar(&f.format, "format", "", "`format` of the file, rota or wfcommons (default: by its content)")
 	flags.StringVar(&f.Queue, "queue", "", "`queue` of the nodes that name none")
 	flags.StringVar(&f.Tenant, "tenant", "", "`tenant` that submits")
@@ -90,7 +90,7 @@ another one under a known id is refused (exit 4).`,
 }
 
 // check refuses flags that mean nothing, and gives --on-failure.
-func (f *WorkflowFlags) check() (policy rota.FailurePolicy, err error) {
+func (f *Flags) check() (policy rota.FailurePolicy, err error) {
 	if f.format != "" && f.format != flowfile.FormatRota && f.format != flowfile.FormatWfCommons {
 		return policy, cli.Unknown("format", "--format", f.format, []string{flowfile.FormatRota, flowfile.FormatWfCommons})
 	}
@@ -103,7 +103,7 @@ func (f *WorkflowFlags) check() (policy rota.FailurePolicy, err error) {
 }
 
 // Spec makes the workflow of a file and the flags; nobody is called yet.
-func (a Commands) Spec(f *WorkflowFlags, policy rota.FailurePolicy, path, given string) (rota.WorkflowSpec, error) {
+func (a Commands) Spec(f *Flags, policy rota.FailurePolicy, path, given string) (rota.WorkflowSpec, error) {
 	var none rota.WorkflowSpec
 	text, err := flowfile.Read(path, a.Stdin)
 	if err != nil {
@@ -121,7 +121,7 @@ func (a Commands) Spec(f *WorkflowFlags, policy rota.FailurePolicy, path, given 
 	if f.OnFailure != "" {
 		spec.OnFailure = policy
 	}
-	spec.ID = cli.Or(rota.WorkflowID(f.Id), spec.ID)
+	spec.ID = cli.Or(rota.WorkflowID(f.ID), spec.ID)
 	spec.Queue = cli.Or(cli.Or(rota.QueueName(f.Queue), spec.Queue), rota.DefaultQueue)
 	spec.Tenant = cli.Or(cli.Or(rota.TenantID(f.Tenant), spec.Tenant), rota.DefaultTenant)
 	if spec.ID == "" {
