@@ -99,12 +99,12 @@ func (a adapter) Snapshot() (raft.FSMSnapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return frozenState{frozen, a.n}, nil
+	return frozenState{frozen, &a.n.base}, nil
 }
 
 type frozenState struct {
 	frozen *fsm.Frozen
-	n      *Node
+	n      *base
 }
 
 // Persist implements raft.FSMSnapshot.

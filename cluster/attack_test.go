@@ -331,7 +331,7 @@ func TestSilence_ofTheIdle(t *testing.T) {
 			t.Errorf("%d workers beat every %v, %v is wanted", c.workers, got, c.want)
 		}
 	}
-	unheard := newLeadership((&Node{}).own(), 3, 10_000)
+	unheard := (&Node{}).own().terms.newLeadership(3, 10_000)
 	unheard.workers = 2_000
 	unheard.heard["another's"] = beatHeard{session: 6, clock: 30_000}
 	for _, c := range []struct {

@@ -122,7 +122,7 @@ func (av *authVerbs) awaitMembers(ctx context.Context, index rota.Index) {
 	ctx, cancel := context.WithTimeout(ctx, av.n.cfg.countsWithin)
 	defer cancel()
 	var all sync.WaitGroup
-	for _, s := range av.n.membership.servers() {
+	for _, s := range av.membership.servers() {
 		if id := rota.NodeID(s.ID); id != av.n.cfg.Node {
 			all.Go(func() { av.awaitMember(ctx, id, index) })
 		}
@@ -135,7 +135,7 @@ func (av *authVerbs) awaitMembers(ctx context.Context, index rota.Index) {
 // again, nor is one whose state is being rebuilt, which takes longer than anybody waits.
 func (av *authVerbs) awaitMember(ctx context.Context, id rota.NodeID, index rota.Index) {
 	for pause := countsLook; ; pause = min(2*pause, countsLookMost) {
-		v := av.n.watch.inspect(ctx, id, nil)
+		v := av.watch.inspect(ctx, id, nil)
 		if v.err != nil || v.status.AppliedIndex >= index || v.status.State == stateRebuilding {
 			return
 		}

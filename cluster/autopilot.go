@@ -20,7 +20,9 @@ import (
 // autopilot is the leader's chore that removes dead voters, and notes how many voters the
 // cluster has had (SPEC §13.10). What it goes by begins with each leadership.
 type autopilot struct {
-	n *Node
+	n          *base
+	membership *membership
+	watch      *watcher
 
 	mu sync.Mutex
 	// voters is nil while this node does not lead.
@@ -58,7 +60,7 @@ func (ap *autopilot) note(change func()) {
 // once takes a new look into account, if there is one since the last or since the leadership
 // began, and does what follows of it.
 func (ap *autopilot) once(l *leadership, w *voterWatch) {
-	views, at := ap.n.watch.latest()
+	views, at := ap.watch.latest()
 	if at <= w.looked {
 		return
 	}
@@ -81,7 +83,7 @@ func (ap *autopilot) once(l *leadership, w *voterWatch) {
 
 // servers is what the node's own calls said of each server of the configuration.
 func (ap *autopilot) servers(views map[rota.NodeID]peerView) (all []serverLook) {
-	for _, s := range ap.n.membership.servers() {
+	for _, s := range ap.membership.servers() {
 		id := rota.NodeID(s.ID)
 		v, asked := views[id]
 		switch own := id == ap.n.cfg.Node; {
@@ -104,7 +106,7 @@ func (ap *autopilot) want(l *leadership, healthy []string) {
 
 // remove takes a dead voter out of the cluster.
 func (ap *autopilot) remove(l *leadership, w *voterWatch, v voterVerdict) {
-	err := ap.n.membership.remove(l.ctx, v.remove, v.why)
+	err := ap.membership.remove(l.ctx, v.remove, v.why)
 	if err != nil {
 		if l.ctx.Err() == nil && ap.n.lines.Allow("autopilot") {
 			ap.n.log.Warn("a dead voter was not removed", "other_node", string(v.remove), "err", err)

@@ -38,8 +38,9 @@ const (
 // whichever leader made it: a new leader goes on from there, and what others put into the depot
 // changes nothing.
 type backups struct {
-	n     *Node
-	depot *depot.Depot
+	n          *base
+	membership *membership
+	depot      *depot.Depot
 	// save writes an online backup.
 	save  func(ctx context.Context, how peer.ReadOptions, w io.Writer) error
 	every time.Duration
@@ -133,7 +134,7 @@ func (bk *backups) make(ctx context.Context, l *leadership) (rota.StoredBackup, 
 	case <-ctx.Done():
 		return rota.StoredBackup{}, ctxError(ctx, "waiting for another backup's end")
 	}
-	cluster := bk.n.ClusterID()
+	cluster := bk.membership.ClusterID()
 	b, err := bk.depot.Put(ctx, bk.n.cfg.Node, func(w io.Writer) error { return bk.save(ctx, peer.ReadOptions{}, w) },
 		func(r io.Reader) (depot.Name, error) {
 			info, err := snapshot.Inspect(r)
@@ -166,7 +167,7 @@ func (cv *clusterVerbs) StoreBackup(ctx context.Context) (rota.StoredBackup, err
 		return rota.StoredBackup{}, rota.Refusef(rota.KindInvalid, "backup-to", "node %s has no place for backups: start all nodes with --backup-to, "+
 			"or take one with rota operator snapshot save", bk.n.cfg.Node)
 	}
-	l := bk.n.terms.leading()
+	l := cv.n.terms.leading()
 	if l == nil {
 		return rota.StoredBackup{}, notLeader()
 	}

@@ -136,7 +136,7 @@ func TestBackups_due(t *testing.T) {
 	}
 	b.eventually("an idle cluster is not due", func() bool {
 		n, l := leader()
-		idle := &backups{n: n, depot: n.backups.depot, save: n.backups.save, every: time.Nanosecond, keep: 3, one: make(chan struct{}, 1)}
+		idle := &backups{n: &n.base, membership: &n.membership, depot: n.backups.depot, save: n.backups.save, every: time.Nanosecond, keep: 3, one: make(chan struct{}, 1)}
 		last, whole := idle.stored()
 		if !whole { // something was written meanwhile
 			_, err = n.StoreBackup(within(t, ample))

@@ -14,12 +14,15 @@ import (
 // leader together (SPEC §3.9). Liveness stands beside the log: only changes of
 // status are entries.
 type beatBox struct {
-	n       *Node
-	mu      sync.Mutex
-	waiting []waitingBeat
+	n          *base
+	leader     *leaderWatch
+	terms      *terms
+	membership *membership
+	// atLeader takes beats where this node leads.
+	atLeader func(context.Context, []peer.Beat) (peer.BeatAnswer, error)
+	mu       sync.Mutex
+	waiting  []waitingBeat
 }
-
-func newBeatBox(n *Node) *beatBox { return &beatBox{n: n} }
 
 // beat reports one worker's life and waits for the clock.
 func (b *beatBox) beat(ctx context.Context, beat peer.Beat) (peer.Beaten, error) {
@@ -67,11 +70,11 @@ func (b *beatBox) flush() {
 }
 
 func (b *beatBox) toLeader(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer, error) {
-	if b.n.terms.leading() != nil {
-		return b.n.Beats(ctx, beats)
+	if b.terms.leading() != nil {
+		return b.atLeader(ctx, beats)
 	}
-	leading := b.n.leader.leaderContext()
-	to, ok := b.n.Leader()
+	leading := b.leader.leaderContext()
+	to, ok := b.membership.Leader()
 	if !ok {
 		return peer.BeatAnswer{}, errNoLeader(nil)
 	}

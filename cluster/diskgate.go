@@ -47,7 +47,10 @@ const (
 
 // diskGate is what a node knows of its own disk, and what it refuses for it.
 type diskGate struct {
-	n *Node
+	n          *base
+	membership *membership
+	terms      *terms
+	watch      *watcher
 
 	// read stands in for FreeSpace in tests.
 	read func(path string) (free, total uint64, err error)
@@ -192,7 +195,7 @@ type diskVerdict struct {
 // diskYieldEvery, should leadership come back.
 func (dg *diskGate) yieldFull(s *diskVerdict) {
 	dg.state.Store(s)
-	if !s.better || dg.n.terms.leading() == nil {
+	if !s.better || dg.terms.leading() == nil {
 		return
 	}
 	now := dg.n.sinceBoot()
@@ -204,7 +207,7 @@ func (dg *diskGate) yieldFull(s *diskVerdict) {
 	go func() {
 		ctx, cancel := context.WithTimeout(dg.n.life, raftTimeout)
 		defer cancel()
-		dg.n.terms.handOver(ctx)
+		dg.terms.handOver(ctx)
 	}()
 }
 
@@ -358,22 +361,22 @@ func (dg *diskGate) weighDisks() *diskVerdict {
 	levels := map[rota.NodeID]diskLevel{dg.n.cfg.Node: own}
 	var known []diskLevel
 	voters := 0
-	servers := dg.n.membership.servers()
-	dg.n.watch.mu.Lock()
+	servers := dg.membership.servers()
+	dg.watch.mu.Lock()
 	for _, s := range servers {
 		if s.Suffrage != raft.Voter {
 			continue
 		}
 		voters++
 		id := rota.NodeID(s.ID)
-		if v, ok := dg.n.watch.peers[id]; ok && v.err == nil {
+		if v, ok := dg.watch.peers[id]; ok && v.err == nil {
 			levels[id], until = v.disk.at(asked), min(until, v.disk.until())
 		}
 		if l, ok := levels[id]; ok {
 			known = append(known, l)
 		}
 	}
-	dg.n.watch.mu.Unlock()
+	dg.watch.mu.Unlock()
 	level, from, better := own, []rota.NodeID(nil), false
 	slices.Sort(known)
 	if majority := voters/2 + 1; len(known) >= majority {

@@ -26,7 +26,7 @@ const (
 
 // forecaster says when jobs should start (SPEC §29).
 type forecaster struct {
-	n *Node
+	n *base
 	// turn has room for the one who has other states beside the present one.
 	turn chan struct{}
 
@@ -51,7 +51,7 @@ type readPast struct {
 	read time.Duration
 }
 
-func newForecaster(n *Node) *forecaster {
+func newForecaster(n *base) *forecaster {
 	return &forecaster{n: n, turn: make(chan struct{}, 1), asking: make(map[rota.Principal]int), errors: eta.NewErrors(),
 		pasts: make(map[rota.QueueName]readPast)}
 }

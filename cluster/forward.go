@@ -24,8 +24,8 @@ func (pr *proposer) carry(ctx context.Context, b batch) (reply, error) {
 // forward sends operations to the leader, once; it stops waiting when the
 // leader changes.
 func (pr *proposer) forward(ctx context.Context, b batch) (reply, error) {
-	leading := pr.n.leader.leaderContext()
-	to, ok := pr.n.Leader()
+	leading := pr.leader.leaderContext()
+	to, ok := pr.membership.Leader()
 	if !ok {
 		return reply{}, notLeader()
 	}
@@ -62,7 +62,7 @@ func (pr *proposer) Forwarded(ctx context.Context, commands []byte) ([]byte, err
 			return nil, rota.Refusef(rota.KindInvalid, "commands", "an internal operation is never forwarded")
 		}
 	}
-	l := pr.n.terms.leading()
+	l := pr.terms.leading()
 	if l == nil {
 		return nil, notLeader()
 	}

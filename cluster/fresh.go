@@ -94,7 +94,7 @@ func (rp *replica) fresh(ctx context.Context, opt peer.ReadOptions) (rota.ReadAt
 		if err := rp.waitApplied(ctx, max(index, opt.MinIndex)); err != nil { // a caller may name an index that nobody has reached
 			return rota.ReadAt{}, err
 		}
-		rp.n.leader.caughtUp.Store(true)
+		rp.leader.caughtUp.Store(true)
 	}
 	at := rota.ReadAt{Index: rota.Index(rp.applied.Load()), Age: -time.Millisecond}
 	if t := rp.appliedAt.Load(); t != 0 {
@@ -109,7 +109,7 @@ func (rp *replica) vouched(ctx context.Context) error {
 	if _, called := ctx.Value(access.CallerKey{}).(access.Caller); !called {
 		return nil
 	}
-	return cmp.Or(rp.n.leader.behind(), rp.n.Vouched())
+	return cmp.Or(rp.leader.behind(), rp.leader.vouched())
 }
 
 // waitApplied waits until this node's own machine has applied an index.
@@ -180,7 +180,7 @@ func barrierOp() *fsmpb.Op {
 
 // Barrier returns to another node the index of a read barrier.
 func (rp *replica) Barrier(ctx context.Context) (rota.Index, error) {
-	if rp.n.terms.leading() == nil {
+	if rp.terms.leading() == nil {
 		return 0, notLeader()
 	}
 	return rp.barrierIndex(ctx)

@@ -35,7 +35,7 @@ func refusedAt(op *fsmpb.Op) diskLevel {
 // A submission of what is known is no new one (SPEC §4.1): its answer may be lost, and
 // refused it would read as if nothing had been done.
 func (pr *proposer) refuseFull(_ context.Context, _ *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
-	level, from := pr.n.disk.inForce()
+	level, from := pr.disk.inForce()
 	if level == diskRoomy {
 		return answers, nil
 	}
@@ -80,7 +80,7 @@ func repeats(s *fsm.View, op *fsmpb.Op) bool {
 }
 
 func (pr *proposer) fullOutcome(level diskLevel, from []rota.NodeID) *fsmpb.Outcome {
-	where := pr.n.disk.text(pr.n.cfg.Node)
+	where := pr.disk.text(pr.n.cfg.Node)
 	if !slices.Contains(from, pr.n.cfg.Node) {
 		names := make([]string, len(from))
 		for i, id := range from {
@@ -88,9 +88,9 @@ func (pr *proposer) fullOutcome(level diskLevel, from []rota.NodeID) *fsmpb.Outc
 		}
 		where = "the disks of nodes " + strings.Join(names, ", ") + " fill up (rota cluster status says more)."
 	}
-	pr.n.disk.mu.Lock()
-	pr.n.disk.refused++
-	pr.n.disk.mu.Unlock()
+	pr.disk.mu.Lock()
+	pr.disk.refused++
+	pr.disk.mu.Unlock()
 	return &fsmpb.Outcome{Kind: uint32(rota.KindExhausted), Subject: "disk", Text: where + " " + diskEffect(level),
 		RetryAfterMs: diskRetry.Milliseconds()}
 }

@@ -33,7 +33,7 @@ type gate struct {
 // admit takes a batch through the gates, and what they leave unanswered into the log; caller
 // says that it is a caller's, not one of the leader's own chores.
 func (l *leadership) admit(ctx context.Context, b batch, urgent, caller bool) reply {
-	defer l.n.disk.spend(len(b.encoded))()
+	defer l.disk.spend(len(b.encoded))()
 	var answers []*fsmpb.Outcome
 	if caller {
 		var err error

@@ -76,7 +76,7 @@ func (h *hand) beat() rota.Clock {
 		if all.Err() != nil {
 			h.t.Fatalf("worker %s got no answer to its beats: %v", h.id, err)
 		}
-		_ = h.s.n.leader.pause(all, 100*time.Millisecond)
+		_ = h.s.n.proposer.leader.pause(all, 100*time.Millisecond)
 	}
 }
 

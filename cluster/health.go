@@ -11,7 +11,7 @@ import (
 
 // scheduleHealth reports by how much dates are late at the leader (SPEC §17.4).
 type scheduleHealth struct {
-	n *Node
+	n *base
 	// lag is in milliseconds, 0 where this node does not lead.
 	lag atomic.Int64
 }
@@ -28,7 +28,7 @@ func (sh *scheduleHealth) Collectors() []prometheus.Collector {
 
 // hookLag says by how many events webhooks are behind, at the leader.
 type hookLag struct {
-	n      *Node
+	n      *base
 	events atomic.Uint64
 }
 
@@ -47,7 +47,7 @@ func (hl *hookLag) Collectors() []prometheus.Collector {
 
 // hookGauges report the webhooks of this node's replica, read at each scrape.
 type hookGauges struct {
-	n              *Node
+	n              *base
 	hooks, pending *prometheus.Desc
 }
 

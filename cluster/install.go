@@ -15,7 +15,7 @@ import (
 // from it, and ends what hangs on it: the leadership, workers' streams, events.
 func (rp *replica) drop() {
 	rp.mu.Lock()
-	rp.n.terms.lower() // first: nothing that the empty state suggests to a leader is proposed
+	rp.terms.lower() // first: nothing that the empty state suggests to a leader is proposed
 	rp.dropped.Store(true)
 	rp.machine = fsm.NewKnowing(rp.n.cfg.knows)
 	rp.digests.Clear()
@@ -53,7 +53,7 @@ func (rp *replica) install(m *fsm.Machine, catchUp func(newest rota.Index) error
 	rp.dropped.Store(false)
 	rp.mu.Unlock()
 	rp.advance(head.Index, head.Rules)
-	rp.n.membership.learnCluster()
+	rp.membership.learnCluster()
 	rp.n.stream.Rejudge()
 	return true
 }

@@ -31,13 +31,13 @@ func (jv *jobVerbs) JobLog(ctx context.Context, of rota.LogOf, opt peer.ReadOpti
 		return l, at, err
 	}
 	if l.Open {
-		l.Parts = jv.n.askLog(ctx, l.Lease, of.After).Parts
+		l.Parts = jv.askLog(ctx, l.Lease, of.After).Parts
 		return l, at, nil
 	}
 	if l.Parts, ok, err = jv.keptLog(ctx, l.Lease, of.After); ok || err != nil {
 		return l, at, err
 	}
-	live := jv.n.askLog(ctx, l.Lease, of.After)
+	live := jv.askLog(ctx, l.Lease, of.After)
 	if !live.Known {
 		// The node that had it may have forgotten it in the meantime, as it was kept.
 		if at, err = jv.n.replica.fresh(ctx, opt); err != nil {
@@ -94,7 +94,7 @@ func attemptOf(job *rota.Job, of *rota.LogOf) (l rota.AttemptLog, err error) {
 
 // askLog asks this node, then the others, for the log of an attempt that may be open. One that
 // does not answer has none: followers ask again.
-func (n *Node) askLog(ctx context.Context, lease rota.LeaseID, after uint64) (best peer.NodeLog) {
+func (jv *jobVerbs) askLog(ctx context.Context, lease rota.LeaseID, after uint64) (best peer.NodeLog) {
 	most := after
 	better := func(l peer.NodeLog) {
 		end := after
@@ -105,14 +105,14 @@ func (n *Node) askLog(ctx context.Context, lease rota.LeaseID, after uint64) (be
 			best, most = l, end
 		}
 	}
-	better(n.logs.here(lease, after))
-	others, _ := n.membership.otherServers()
+	better(jv.logs.here(lease, after))
+	others, _ := jv.membership.otherServers()
 	for _, to := range others {
 		if to.API == "" {
 			continue
 		}
 		asking, cancel := context.WithTimeout(ctx, askLogMost)
-		if l, err := n.peers.Log(asking, to, lease, after); err == nil {
+		if l, err := jv.n.peers.Log(asking, to, lease, after); err == nil {
 			better(l)
 		}
 		cancel()
@@ -124,6 +124,6 @@ func (n *Node) askLog(ctx context.Context, lease rota.LeaseID, after uint64) (be
 const askLogMost = 2 * time.Second
 
 // LogHere returns what this node has of the log of an attempt that may be open.
-func (n *Node) LogHere(lease rota.LeaseID, after uint64) peer.NodeLog {
-	return n.logs.here(lease, after)
+func (jv *jobVerbs) LogHere(lease rota.LeaseID, after uint64) peer.NodeLog {
+	return jv.logs.here(lease, after)
 }

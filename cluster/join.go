@@ -184,7 +184,7 @@ func (mb *membership) found(founders []gossip.Member) error {
 	if err := mb.n.data.SetFounders(identities); err != nil {
 		return err
 	}
-	err := raft.BootstrapCluster(mb.n.raftConfig(), mb.n.stores.Log, mb.n.stores.Stable, mb.n.snapshots, mb.n.transport,
+	err := raft.BootstrapCluster(mb.raftConfig(), mb.n.stores.Log, mb.n.stores.Stable, mb.n.snapshots, mb.n.transport,
 		raft.Configuration{Servers: servers})
 	if err != nil {
 		return &rota.Error{Kind: rota.KindInternal, Text: "the cluster cannot be founded", Cause: err}
@@ -197,7 +197,7 @@ func (mb *membership) found(founders []gossip.Member) error {
 func (mb *membership) introduceTo(ctx context.Context, members []gossip.Member) (agreed []rota.NodeID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	now := mb.n.marks.now()
+	now := mb.marks.now()
 	in := peer.Introduction{Node: mb.n.cfg.Node, Identity: mb.n.data.Identity(), Starts: mb.n.data.Starts(), Fresh: mb.n.data.Fresh(),
 		RulesVersion: mb.n.cfg.knows, Term: now.Term, LastLogIndex: rota.Index(now.Index)}
 	answers := make([]error, len(members))

@@ -17,8 +17,12 @@ import (
 
 // terms follows raft's notifications of who leads, and opens and ends this node's leaderships.
 type terms struct {
-	n      *Node
-	notify chan bool
+	n          *base
+	leader     *leaderWatch
+	membership *membership
+	disk       *diskGate
+	watch      *watcher
+	notify     chan bool
 	// lead is the present leadership, nil while this node does not lead.
 	lead atomic.Pointer[leadership]
 	// begun starts the chores of a leadership that began.
@@ -121,7 +125,7 @@ func (tm *terms) tryBegin(ctx context.Context) (*leadership, error) {
 	if e := entry.OutcomeError(a.Outcomes[0]); e != nil {
 		return nil, e
 	}
-	l := newLeadership(tm.n, term, a.Clock)
+	l := tm.newLeadership(term, a.Clock)
 	if len(first.GetWallMs()) > 0 {
 		l.wallsSent = l.lastAt
 	}
@@ -150,7 +154,7 @@ func (tm *terms) beginEntry(ctx context.Context, term uint64) (*fsmpb.Entry, err
 		}
 	}
 	return &fsmpb.Entry{Term: term, Ops: []*fsmpb.Op{{Op: &fsmpb.Op_BeginTerm{BeginTerm: begin}}},
-		WallMs: tm.n.watch.readWalls(ctx)}, nil
+		WallMs: tm.watch.readWalls(ctx)}, nil
 }
 
 func (tm *terms) leading() *leadership { return tm.lead.Load() }
@@ -163,7 +167,7 @@ func (tm *terms) leads() (leads, entrySoon bool) {
 
 // handOver gives leadership away; where that fails the others elect by themselves.
 func (tm *terms) handOver(ctx context.Context) {
-	successor, err := tm.n.membership.successor("")
+	successor, err := tm.membership.successor("")
 	if err != nil {
 		tm.n.log.Warn("leadership could not be handed over", "err", err)
 		return
@@ -191,7 +195,7 @@ func (tm *terms) standDown(needed func() bool) {
 	cancel()
 	tm.muting.Add(1)
 	defer tm.muting.Add(-1)
-	for needed() && tm.n.raft.State() == raft.Leader && tm.n.leader.pause(tm.n.life, 10*time.Millisecond) == nil {
+	for needed() && tm.n.raft.State() == raft.Leader && tm.leader.pause(tm.n.life, 10*time.Millisecond) == nil {
 	}
 }
 

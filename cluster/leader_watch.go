@@ -22,7 +22,7 @@ import (
 // keeps waiting for an answer of a leader that is none any more: a paused one
 // closes no connection.
 type leaderWatch struct {
-	n       *Node
+	n       *base
 	mu      sync.Mutex
 	present context.Context
 	end     context.CancelFunc
@@ -112,24 +112,27 @@ func (lw *leaderWatch) behind() error {
 
 // CaughtUp reports whether this node has applied, since its start, all that was acknowledged before,
 // and still hears of a leader: else it may not know a credential that counts.
-func (n *Node) CaughtUp() bool { return n.leader.behind() == nil && n.Vouched() == nil }
+func (n *Node) CaughtUp() bool { return n.leader.behind() == nil && n.leader.vouched() == nil }
 
-// Vouched refuses, where nobody stands for what this node holds any more: it has heard of no
+// vouched refuses, where nobody stands for what this node holds any more: it has heard of no
 // leader for so long that rights which it still grants may have been taken back (SECURITY §5.4).
-func (n *Node) Vouched() error {
-	n.leader.mu.Lock()
-	lost := n.leader.lost
-	n.leader.mu.Unlock()
+func (lw *leaderWatch) vouched() error {
+	lw.mu.Lock()
+	lost := lw.lost
+	lw.mu.Unlock()
 	if lost == 0 {
 		return nil
 	}
-	if alone := n.sinceBoot() - lost; alone >= limits.VouchedFor {
+	if alone := lw.n.sinceBoot() - lost; alone >= limits.VouchedFor {
 		return &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: rebuild.Pause,
 			Text: fmt.Sprintf("node %s has heard of no leader for %s, and shows its state for %s at most: who may read it can have changed. "+
-				"Ask another node; `rota cluster status` says what each of them hears", n.cfg.Node, alone.Truncate(time.Second), limits.VouchedFor)}
+				"Ask another node; `rota cluster status` says what each of them hears", lw.n.cfg.Node, alone.Truncate(time.Second), limits.VouchedFor)}
 	}
 	return nil
 }
+
+// Vouched is nil while a leader vouches for what this node holds (SECURITY §5.4).
+func (n *Node) Vouched() error { return n.leader.vouched() }
 
 // until returns a context that also ends with the leader's, which must be taken before the
 // leader's address is read.
@@ -188,7 +191,7 @@ func (w *watcher) askWhenAlone(cutOff bool) {
 	}
 	ctx, cancel := context.WithTimeout(w.n.life, peerTimeout)
 	defer cancel()
-	_, err := w.n.membership.introduceTo(ctx, slices.DeleteFunc(w.n.membership.aliveMembers(), func(m gossip.Member) bool { return m.ID == w.n.cfg.Node || !m.HasState }))
+	_, err := w.membership.introduceTo(ctx, slices.DeleteFunc(w.membership.aliveMembers(), func(m gossip.Member) bool { return m.ID == w.n.cfg.Node || !m.HasState }))
 	if err == nil {
 		return
 	}

@@ -17,7 +17,8 @@ import (
 // to its end. It stamps entries (SPEC §3.3), batches proposals into them, and
 // keeps a bounded number in flight. What it decides dies with it.
 type leadership struct {
-	n    *Node
+	n    *base
+	disk *diskGate
 	term uint64
 	ctx  context.Context
 	end  context.CancelFunc
@@ -76,9 +77,10 @@ func (h beatHeard) silentFrom() rota.Clock {
 	return h.clock + rota.Clock(max(h.next, limits.BeatEvery).Milliseconds()) + limits.SilenceBeyond
 }
 
-func newLeadership(n *Node, term uint64, clock rota.Clock) *leadership {
+// newLeadership opens the leadership of a term that began at a clock.
+func (tm *terms) newLeadership(term uint64, clock rota.Clock) *leadership {
 	ctx, end := context.WithCancel(context.Background())
-	return &leadership{n: n, term: term, ctx: ctx, end: end, began: clock, lastStamp: clock, lastAt: n.sinceBoot(), c: clock,
+	return &leadership{n: tm.n, disk: tm.disk, term: term, ctx: ctx, end: end, began: clock, lastStamp: clock, lastAt: tm.n.sinceBoot(), c: clock,
 		urgent: make(chan *proposal, proposalQueue), normal: make(chan *proposal, proposalQueue),
 		inFlight: make(chan *launched, entriesInFlight), slots: make(chan struct{}, entriesInFlight), freed: make(chan struct{}, 1),
 		turn: newRoundTurn(), landed: make(chan struct{}), heard: make(map[rota.WorkerID]beatHeard), present: true}

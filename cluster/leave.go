@@ -21,7 +21,7 @@ func (mb *membership) RemovePeer(ctx context.Context, id rota.NodeID) error {
 
 // RemoveHere removes a node if this one leads.
 func (mb *membership) RemoveHere(ctx context.Context, id rota.NodeID) error {
-	if mb.n.terms.leading() == nil {
+	if mb.terms.leading() == nil {
 		return notLeader()
 	}
 	if err := mb.n.replica.mayOperate(ctx); err != nil {
@@ -47,7 +47,7 @@ func (mb *membership) remove(ctx context.Context, id rota.NodeID, why string) er
 	if why == "" {
 		op.Voters = left
 	}
-	l := mb.n.terms.leading()
+	l := mb.terms.leading()
 	if l == nil {
 		return notLeader()
 	}
@@ -69,7 +69,7 @@ func (mb *membership) wouldBeLeft(id rota.NodeID, dead bool) (left uint32, err e
 	_, alive := mb.member(id)
 	healthy, voters, voter, member := 0, 0, false, (of.known || alive) && !of.removed // it may be about to be added
 	servers := mb.servers()
-	views := mb.n.watch.inspectAll(servers, nil)
+	views := mb.watch.inspectAll(servers, nil)
 	for _, s := range servers {
 		if rota.NodeID(s.ID) == id {
 			member, voter = true, s.Suffrage == raft.Voter
@@ -123,8 +123,8 @@ func (mb *membership) Leave(ctx context.Context) error {
 	case mb.onlyVoter():
 		return rota.Refusef(rota.KindConflict, "node", "node %s is the only voter: a cluster cannot be left by all", mb.n.cfg.Node)
 	}
-	if mb.n.terms.leading() != nil {
-		if _, err := mb.n.TransferLeadership(ctx, ""); err != nil {
+	if mb.terms.leading() != nil {
+		if _, err := mb.TransferLeadership(ctx, ""); err != nil {
 			return err
 		}
 	}
@@ -145,7 +145,7 @@ func (mb *membership) Leave(ctx context.Context) error {
 			mb.leftOnce.Do(func() { close(mb.left) })
 			return nil
 		case missing, isNotLeader(err), rota.KindOf(err) == rota.KindUnavailable, rota.KindOf(err) == rota.KindTimeout:
-			if end := mb.n.leader.pause(ctx, 25*time.Millisecond); end != nil {
+			if end := mb.leader.pause(ctx, 25*time.Millisecond); end != nil {
 				return givenUp(end, err)
 			}
 		default:
@@ -164,8 +164,8 @@ func (mb *membership) leaveOnce(ctx context.Context, turn int) error {
 	others := mb.others()
 	switch {
 	case ok:
-	case mb.n.terms.leading() != nil: // it came back
-		if _, err := mb.n.TransferHere(ctx, ""); err != nil {
+	case mb.terms.leading() != nil: // it came back
+		if _, err := mb.TransferHere(ctx, ""); err != nil {
 			return err
 		}
 		return notLeader() // the new leader is asked next
@@ -192,16 +192,16 @@ func (mb *membership) others() (all []peer.NodeAddress) {
 func (mb *membership) atLeader(ctx context.Context, here func() error, there func(to peer.NodeAddress) error) error {
 	for {
 		var last error
-		if mb.n.terms.leading() != nil {
+		if mb.terms.leading() != nil {
 			if last = here(); !isNotLeader(last) {
 				return last
 			}
-		} else if to, ok := mb.n.Leader(); ok {
+		} else if to, ok := mb.Leader(); ok {
 			if last = there(to); !isNotLeader(last) {
 				return last
 			}
 		}
-		if err := mb.n.leader.pause(ctx, 25*time.Millisecond); err != nil {
+		if err := mb.leader.pause(ctx, 25*time.Millisecond); err != nil {
 			return givenUp(err, last)
 		}
 	}
@@ -219,7 +219,7 @@ func (mb *membership) TransferLeadership(ctx context.Context, to rota.NodeID) (l
 
 // TransferHere hands over if this node leads.
 func (mb *membership) TransferHere(ctx context.Context, to rota.NodeID) (rota.NodeID, error) {
-	if mb.n.terms.leading() == nil {
+	if mb.terms.leading() == nil {
 		return "", notLeader()
 	}
 	if err := mb.n.replica.mayOperate(ctx); err != nil {
@@ -239,7 +239,7 @@ func (mb *membership) TransferHere(ctx context.Context, to rota.NodeID) (rota.No
 		if _, id := mb.n.raft.LeaderWithID(); id != "" && rota.NodeID(id) != mb.n.cfg.Node {
 			return rota.NodeID(id), nil
 		}
-		if err := mb.n.leader.pause(ctx, 10*time.Millisecond); err != nil {
+		if err := mb.leader.pause(ctx, 10*time.Millisecond); err != nil {
 			return "", givenUp(err, nil)
 		}
 	}
@@ -252,7 +252,7 @@ func (mb *membership) awaitSuccessor(ctx context.Context, named rota.NodeID) (ra
 	defer cancel()
 	for {
 		s, err := mb.successor(named)
-		if !errors.Is(err, errSilent) || mb.n.leader.pause(ctx, 50*time.Millisecond) != nil {
+		if !errors.Is(err, errSilent) || mb.leader.pause(ctx, 50*time.Millisecond) != nil {
 			return s, err
 		}
 	}
@@ -263,7 +263,7 @@ func (mb *membership) awaitSuccessor(ctx context.Context, named rota.NodeID) (ra
 // it waits, up to ten seconds, for a successor that hangs.
 func (mb *membership) successor(named rota.NodeID) (best raft.Server, err error) {
 	servers := mb.servers()
-	views := mb.n.watch.inspectAll(servers, nil)
+	views := mb.watch.inspectAll(servers, nil)
 	err = rota.Refusef(rota.KindConflict, "node", "no other voter answers: leadership stays here")
 	if named != "" {
 		err = rota.Refusef(rota.KindNotFound, "node", "node %q is no member", named)

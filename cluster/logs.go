@@ -63,7 +63,7 @@ func WarmLogs() error {
 // node, or were (SPEC §22.3). Beyond a bound those that were written to longest
 // ago give way.
 type liveLogs struct {
-	n    *Node
+	n    *base
 	most int
 
 	mu    sync.Mutex
@@ -238,7 +238,7 @@ func (s *WorkerSession) Logged(logged []peer.Logged) {
 		var open bool
 		s.n.replica.look(func(m *fsm.View) { a, open = m.Assignment(logged[i].Lease) })
 		if open && a.Lease.Worker == s.worker && a.Lease.Session == s.session {
-			s.n.logs.take(&a.Lease, logged[i].Part)
+			s.logs.take(&a.Lease, logged[i].Part)
 		}
 	}
 }

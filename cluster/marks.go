@@ -19,7 +19,8 @@ import (
 // less has a disk that went back in time, and has forgotten votes and entries that others count on (SPEC §13.4). This
 // node's own mark is kept beside its log, and on another disk where --mark-file names one.
 type marks struct {
-	n *Node
+	n          *base
+	membership *membership
 	// found is how far the log had come when this process opened it.
 	found raftstore.Mark
 
@@ -112,7 +113,7 @@ func (mk *marks) answered(id rota.NodeID, before raftstore.Mark, in *peer.Inspec
 
 // now returns how far this node's own log has come: as it was found, until raft runs.
 func (mk *marks) now() raftstore.Mark {
-	r := mk.n.membership.raft.Load()
+	r := mk.membership.started.Load()
 	if r == nil {
 		return mk.found
 	}
@@ -184,7 +185,7 @@ func (mk *marks) run() {
 // save writes the marks down if they have grown.
 func (mk *marks) save() {
 	n := mk.n
-	r := n.membership.raft.Load()
+	r := mk.membership.started.Load()
 	if r == nil || n.data.ClusterID() == "" || n.data.Rebuild().Open {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/logs"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -53,7 +54,7 @@ func (mb *membership) learnCluster() {
 
 // handed returns the newest entry that raft has given out to be applied, 0 before it runs.
 func (mb *membership) handed() rota.Index {
-	if r := mb.raft.Load(); r != nil {
+	if r := mb.started.Load(); r != nil {
 		return rota.Index(r.AppliedIndex())
 	}
 	return 0
@@ -90,7 +91,7 @@ func (mb *membership) admit(other stream.Hello) error {
 
 // heard returns the leader that raft hears of.
 func (mb *membership) heard() rota.NodeID {
-	r := mb.raft.Load()
+	r := mb.started.Load()
 	if r == nil {
 		return ""
 	}
@@ -120,7 +121,7 @@ func (mb *membership) judge(of member, id rota.NodeID, identity string) error {
 		return rota.Refusef(rota.KindDenied, "node", "node id %s belongs to another data directory", id)
 	case of.known:
 		return nil
-	case mb.n.terms.leading() != nil:
+	case mb.terms.leading() != nil:
 		return rota.Refusef(rota.KindDenied, peer.Unrecorded, "node %s is no member of this cluster", id)
 	}
 	return rota.Refusef(rota.KindUnavailable, peer.Unrecorded, "this node does not know node %s yet: ask again, or the leader", id)
@@ -162,7 +163,7 @@ func (mb *membership) Introduce(in peer.Introduction) error {
 	if mb.n.raft != nil && in.Fresh && mb.ClusterID() == "" && in.Identity != "" && mb.n.data.Founders()[in.Node] == in.Identity {
 		return nil // founded together, and waited for: without it there may be no majority
 	}
-	if err := mb.n.marks.judge(in); err != nil {
+	if err := mb.marks.judge(in); err != nil {
 		return err
 	}
 	if mb.n.raft == nil || mb.n.Ready() != nil {
@@ -225,20 +226,25 @@ func (mb *membership) Leader() (leader peer.NodeAddress, ok bool) {
 // losing sight of the node.
 func (mb *membership) address(id rota.NodeID) (peer.NodeAddress, bool) {
 	if m, ok := mb.member(id); ok && m.API != "" {
-		mb.n.watch.remember(id, m.API)
+		mb.watch.remember(id, m.API)
 		return peer.NodeAddress{ID: id, API: m.API}, true
 	}
-	api, ok := mb.n.watch.remembered(id)
+	api, ok := mb.watch.remembered(id)
 	return peer.NodeAddress{ID: id, API: api}, ok
 }
 
 // membership is this node's place among the others: who it is, which it knows, and how nodes
 // come and go.
 type membership struct {
-	n     *Node
-	known knownCluster
+	n      *base
+	leader *leaderWatch
+	marks  *marks
+	terms  *terms
+	watch  *watcher
+	chores *chores
+	known  knownCluster
 	// raft is the node's, as soon as it runs: connections come before.
-	raft atomic.Pointer[raft.Raft]
+	started atomic.Pointer[raft.Raft]
 	// left is closed when the node was asked to leave and has done so.
 	left     chan struct{}
 	leftOnce sync.Once
@@ -302,3 +308,17 @@ func (mb *membership) otherServers() (others []peer.NodeAddress, member bool) {
 
 // Left is closed once the node has left the cluster as an operator asked.
 func (mb *membership) Left() <-chan struct{} { return mb.left }
+
+func (mb *membership) raftConfig() *raft.Config {
+	c := raft.DefaultConfig()
+	t := mb.n.cfg.Timing
+	c.LocalID = raft.ServerID(mb.n.cfg.Node)
+	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = t.Heartbeat, t.Election, t.LeaderLease
+	c.CommitTimeout = t.Commit
+	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = t.SnapshotThreshold, t.TrailingLogs, t.SnapshotInterval
+	c.NotifyCh = mb.terms.notify
+	c.Logger = logs.ForRaft(logs.Quieting(mb.n.log, &mb.n.quiet))
+	c.NoLegacyTelemetry = true
+	failpointRaft(c)
+	return c
+}

@@ -10,11 +10,11 @@ import (
 // admission reports what this node's replica admits and holds back, read at each
 // scrape.
 type admission struct {
-	n                                   *Node
+	n                                   *base
 	mode, drained, throttled, isolation *prometheus.Desc
 }
 
-func newAdmission(n *Node) *admission {
+func newAdmission(n *base) *admission {
 	d := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("rota_"+name, help, labels, nil)
 	}
@@ -61,11 +61,11 @@ func (a *admission) Collect(to chan<- prometheus.Metric) {
 
 // flowGauges report the workflows of this node's replica, read at each scrape.
 type flowGauges struct {
-	n                       *Node
+	n                       *base
 	flows, waiting, pending *prometheus.Desc
 }
 
-func newFlowGauges(n *Node) *flowGauges {
+func newFlowGauges(n *base) *flowGauges {
 	return &flowGauges{n: n,
 		flows:   prometheus.NewDesc("rota_workflows", "Workflows that are kept, by state.", []string{"state"}, nil),
 		waiting: prometheus.NewDesc("rota_workflow_nodes_blocked", "Nodes of running workflows that wait for their parents.", nil, nil),
@@ -96,11 +96,11 @@ func (g *flowGauges) Collect(to chan<- prometheus.Metric) {
 
 // batchGauges report the batches of this node's replica, read at each scrape.
 type batchGauges struct {
-	n       *Node
+	n       *base
 	batches *prometheus.Desc
 }
 
-func newBatchGauges(n *Node) *batchGauges {
+func newBatchGauges(n *base) *batchGauges {
 	return &batchGauges{n, prometheus.NewDesc("rota_batches", "Batches that are known, by state.", []string{"state"}, nil)}
 }
 

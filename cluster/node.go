@@ -2,57 +2,28 @@ package cluster
 
 import (
 	"context"
-	"log/slog"
 	"math"
-	"os"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/history"
 	"github.com/rotasched/rota/cluster/raftstore"
-	"github.com/rotasched/rota/cluster/rebuild"
-	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/depot"
 	"github.com/rotasched/rota/internal/limits"
-	"github.com/rotasched/rota/internal/logs"
 	"github.com/rotasched/rota/internal/peer"
 )
 
 // Node is one node of a cluster: its replica of the state, its part in Raft and
 // gossip, and, while it leads, the leader's chores.
 type Node struct {
-	cfg      Config
-	log      *slog.Logger
-	peers    Peers
-	lines    logs.Limiter
-	measures *measures
-
-	data      *raftstore.DataDir
-	stores    *raftstore.Stores
-	snapshots *raftstore.Snapshots
-	stream    *stream.Layer
-	transport *stream.Transport
-	gossip    gossip.Discovery
-	raft      *raft.Raft
-	// beside is the file beside the log, with ended jobs and events.
-	beside *history.File
-	// audit keeps what audits and explanations of the past replay.
-	audit *audit.Keep
-	stats *stats
-	// recent counts what ended lately in each queue.
-	recent *recent
+	base
 
 	// The parts. What is exported of them is the node's own face (transport's Core and
 	// NodeCore).
-	replica
-	proposer
 	servedArchive
 	servedEvents
 	membership
@@ -68,10 +39,6 @@ type Node struct {
 	workflowVerbs
 	clusterVerbs
 	explainer
-	archive   *history.Archive
-	events    *history.Events
-	rebuild   *rebuild.Rebuilder
-	scrub     *rebuild.Scrubber
 	disk      diskGate
 	logs      liveLogs
 	backups   backups
@@ -86,16 +53,6 @@ type Node struct {
 	marks     marks
 
 	stopOnce sync.Once
-	stopped  chan struct{}
-	quiet    atomic.Bool
-	// raftDown is closed once raft has stopped and answers nothing more.
-	raftDown chan struct{}
-	// life ends when the node stops: what it does of its own accord hangs on it.
-	life     context.Context
-	endLife  context.CancelCauseFunc
-	loops    sync.WaitGroup
-	fatalErr atomic.Pointer[error]
-	spaced   atomic.Bool // the log is written in the way of spacedRules, or could not be
 }
 
 // newNode makes a node that has touched nothing yet.
@@ -106,17 +63,15 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	if cfg.Starting == nil {
 		cfg.Starting = func(string) {}
 	}
-	n := &Node{cfg: cfg, log: cfg.Log, peers: peers, measures: newMeasures(), stopped: make(chan struct{}),
-		raftDown: make(chan struct{})}
+	n := &Node{base: base{cfg: cfg, log: cfg.Log, peers: peers, measures: newMeasures(), stopped: make(chan struct{}),
+		raftDown: make(chan struct{})}}
 	n.life, n.endLife = context.WithCancelCause(context.Background())
 	n.replica = replica{machine: fsm.NewKnowing(cfg.knows), hub: newHub()}
 	n.membership = membership{left: make(chan struct{}), removing: make(chan struct{}, 1)}
 	n.terms = terms{notify: make(chan bool, 64)}
-	n.chores = chores{beats: newBeatBox(n)}
 	n.disk = diskGate{read: cfg.freeSpace, path: cfg.Data, low: percent(cfg.DiskLow), critical: percent(cfg.DiskCritical),
 		soon: make(chan struct{}, 1), room: math.MaxUint64}
 	n.logs = newLiveLogs(limits.MaxLogsBytes)
-	n.dates.n, n.zones.n = n, n
 	n.backups = backups{every: cfg.BackupEvery, keep: cfg.BackupKeep, one: make(chan struct{}, 1)}
 	if cfg.Backup.To != "" {
 		var err error
@@ -125,43 +80,45 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 		}
 	}
 	n.workflowVerbs = workflowVerbs{uploads: make(chan struct{}, uploadsMost), repeats: make(chan struct{}, 1)}
-	n.explainer = explainer{past: newPastReader(n), ahead: newForecaster(n)}
+	n.explainer = explainer{past: newPastReader(&n.base), ahead: newForecaster(&n.base)}
 	n.stats = newStats()
-	n.stats.n = n
 	n.recent = newRecent()
 	return n.own(), nil
 }
 
-// own shows the parts their node, by which they reach each other.
+// own gives each part the base and the parts that it uses.
 func (n *Node) own() *Node {
-	n.replica.n, n.proposer.n, n.membership.n, n.chores.n = n, n, n, n
-	n.jobVerbs.n, n.policyVerbs.n, n.authVerbs.n, n.workerVerbs.n, n.workflowVerbs.n, n.clusterVerbs.n, n.explainer.n, n.scheduleVerbs.n, n.planVerbs.n, n.batchVerbs.n = n, n, n, n, n, n, n, n, n, n
-	n.webhookVerbs.n, n.hookLag.n = n, n
-	n.autopilot.n, n.backups.n, n.logs.n, n.disk.n, n.watchdog.n, n.watch.n, n.leader.n, n.terms.n, n.marks.n = n, n, n, n, n, n, n, n, n
+	b := &n.base
+	rp, pr, ms := &n.replica, &n.proposer, &n.membership
+	rp.n, rp.terms, rp.leader, rp.membership, rp.watch, rp.watchdog = b, &n.terms, &n.leader, ms, &n.watch, &n.watchdog
+	pr.n, pr.leader, pr.disk, pr.membership, pr.terms = b, &n.leader, &n.disk, ms, &n.terms
+	ms.n, ms.leader, ms.marks, ms.terms, ms.watch, ms.chores = b, &n.leader, &n.marks, &n.terms, &n.watch, &n.chores
+	n.chores.n, n.clusterVerbs.n = n, n
+	if n.chores.beats == nil {
+		n.chores.beats = &beatBox{}
+	}
+	bx := n.chores.beats
+	bx.n, bx.leader, bx.terms, bx.membership, bx.atLeader = b, &n.leader, &n.terms, ms, n.chores.Beats
+
+	n.policyVerbs.n, n.batchVerbs.n, n.webhookVerbs.n, n.planVerbs.n, n.workflowVerbs.n = b, b, b, b, b
+	n.jobVerbs = jobVerbs{n: b, logs: &n.logs, membership: ms}
+	n.workerVerbs = workerVerbs{n: b, logs: &n.logs, beats: bx}
+	n.scheduleVerbs = scheduleVerbs{n: b, zones: &n.zones}
+	n.authVerbs = authVerbs{n: b, membership: ms, watch: &n.watch}
+	n.explainer.n, n.explainer.jobVerbs = b, &n.jobVerbs
+
+	n.disk.n, n.disk.membership, n.disk.terms, n.disk.watch = b, ms, &n.terms, &n.watch
+	n.watch.n, n.watch.disk, n.watch.marks, n.watch.membership, n.watch.terms = b, &n.disk, &n.marks, ms, &n.terms
+	n.terms.n, n.terms.leader, n.terms.membership, n.terms.disk, n.terms.watch = b, &n.leader, ms, &n.disk, &n.watch
+	n.marks.n, n.marks.membership = b, ms
+	n.autopilot.n, n.autopilot.membership, n.autopilot.watch = b, ms, &n.watch
+	n.backups.n, n.backups.membership = b, ms
+	n.watchdog.n, n.watchdog.terms = b, &n.terms
+	n.logs.n, n.leader.n, n.dates.n, n.zones.n, n.hookLag.n = b, b, b, b, b
+	if n.stats != nil {
+		n.stats.n, n.stats.terms = b, &n.terms
+	}
 	return n
-}
-
-// run starts a loop that Stop waits for.
-func (n *Node) run(loop func()) {
-	n.loops.Add(1)
-	go func() {
-		defer n.loops.Done()
-		loop()
-	}()
-}
-
-// fatal ends the process: going on would be wrong. It must not wait for
-// anything of this node, whose goroutine it may be.
-func (n *Node) fatal(err error) {
-	if !n.fatalErr.CompareAndSwap(nil, &err) {
-		return
-	}
-	n.log.Error("this node stops", "err", err)
-	if n.cfg.Fatal != nil {
-		n.cfg.Fatal(err)
-		return
-	}
-	os.Exit(1)
 }
 
 // unfit gives leadership up when the disk stalls.
@@ -231,15 +188,6 @@ func (n *Node) scrubLoop() {
 	}
 }
 
-func (n *Node) stopping() bool {
-	select {
-	case <-n.stopped:
-		return true
-	default:
-		return false
-	}
-}
-
 // servedArchive is what the archive answers to users and other nodes.
 type servedArchive interface {
 	ArchiveStatus() history.Status
@@ -279,49 +227,6 @@ func (n *Node) problems() []string {
 	return problems
 }
 
-func (n *Node) raftConfig() *raft.Config {
-	c := raft.DefaultConfig()
-	t := n.cfg.Timing
-	c.LocalID = raft.ServerID(n.cfg.Node)
-	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = t.Heartbeat, t.Election, t.LeaderLease
-	c.CommitTimeout = t.Commit
-	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = t.SnapshotThreshold, t.TrailingLogs, t.SnapshotInterval
-	c.NotifyCh = n.terms.notify
-	c.Logger = logs.ForRaft(logs.Quieting(n.log, &n.quiet))
-	c.NoLegacyTelemetry = true
-	failpointRaft(c)
-	return c
-}
-
-// ticker paces a chore.
-func (n *Node) ticker(every time.Duration) Ticker {
-	if f := n.cfg.World.Ticker; f != nil {
-		return f(every)
-	}
-	return realTicker{time.NewTicker(every)}
-}
-
-// stampLead is how far this node stamps ahead of the applied clock as leader: half of what the state takes.
-func (n *Node) stampLead() rota.Clock {
-	return max(limits.StampLeadMax, rota.Clock(n.cfg.World.Leap/time.Millisecond)/2)
-}
-
-// sinceBoot is the node's monotonic clock.
-func (n *Node) sinceBoot() time.Duration {
-	if f := n.cfg.World.SinceBoot; f != nil {
-		return f()
-	}
-	return sinceBoot()
-}
-
-// wall is the node's wall clock.
-func (n *Node) wall() time.Time {
-	if f := n.cfg.World.Wall; f != nil {
-		return f()
-	}
-	return time.Now()
-}
-
 // clusterVerbs is what operators ask of the cluster itself.
 type clusterVerbs struct{ n *Node }
 
@@ -333,39 +238,55 @@ type chores struct {
 }
 
 // jobVerbs is what users do with jobs.
-type jobVerbs struct{ n *Node }
+type jobVerbs struct {
+	n          *base
+	logs       *liveLogs
+	membership *membership
+}
 
 // policyVerbs is what operators set: queues, tenants, and the cluster's mode.
-type policyVerbs struct{ n *Node }
+type policyVerbs struct{ n *base }
 
 // batchVerbs is what users do with batches (SPEC §24).
-type batchVerbs struct{ n *Node }
+type batchVerbs struct{ n *base }
 
 // scheduleVerbs is what users do with schedules (SPEC §17).
-type scheduleVerbs struct{ n *Node }
+type scheduleVerbs struct {
+	n     *base
+	zones *zoneData
+}
 
 // webhookVerbs is what users do with webhooks (SPEC §13.14).
-type webhookVerbs struct{ n *Node }
+type webhookVerbs struct{ n *base }
 
 // planVerbs is what users do with plans (SPEC §21.7).
-type planVerbs struct{ n *Node }
+type planVerbs struct{ n *base }
 
 // authVerbs is who may do what: tokens, roles, blocked certificates.
-type authVerbs struct{ n *Node }
+type authVerbs struct {
+	n          *base
+	membership *membership
+	watch      *watcher
+}
 
 // explainer says why a job waits or was placed as it was, also in the past.
 type explainer struct {
-	n     *Node
-	past  *pastReader
-	ahead *forecaster
+	n        *base
+	jobVerbs *jobVerbs
+	past     *pastReader
+	ahead    *forecaster
 }
 
 // workerVerbs is what becomes of workers as they, a guard or an operator ask.
-type workerVerbs struct{ n *Node }
+type workerVerbs struct {
+	n     *base
+	logs  *liveLogs
+	beats *beatBox
+}
 
 // workflowVerbs is what users do with workflows.
 type workflowVerbs struct {
-	n *Node
+	n *base
 	// uploads has room for the workflows that come in at a time, repeats for one that is
 	// known already, to be compared.
 	uploads, repeats chan struct{}

@@ -21,7 +21,7 @@ const (
 // pastReader shows states of the past, replayed beside the present one (SPEC §13.13). It keeps
 // the one that was looked at last, and moves it forward.
 type pastReader struct {
-	n *Node
+	n *base
 	// turn has room for the one who holds another state beside the present one.
 	turn chan struct{}
 	// asking counts those who look, or wait.
@@ -39,7 +39,7 @@ type pastReader struct {
 	replays int
 }
 
-func newPastReader(n *Node) *pastReader { return &pastReader{n: n, turn: make(chan struct{}, 1)} }
+func newPastReader(n *base) *pastReader { return &pastReader{n: n, turn: make(chan struct{}, 1)} }
 
 // take waits for the turn.
 func (p *pastReader) take(ctx context.Context) (leave func(), err error) {

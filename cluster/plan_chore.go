@@ -18,11 +18,11 @@ const planEvery = 200 * time.Millisecond
 
 // planner is the leader's chore that goes through the jobs of plans (SPEC §21.8). Plans take
 // turns, a step each, and one step is under way at a time.
-type planner struct{ n *Node }
+type planner struct{ n *base }
 
 // planLoop runs the chore.
 func (ch *chores) planLoop(l *leadership) {
-	p := &planner{n: ch.n}
+	p := &planner{n: &ch.n.base}
 	tick := ch.n.ticker(planEvery)
 	defer tick.Stop()
 	for {

@@ -48,7 +48,7 @@ func callerOf(ctx context.Context) rota.Principal {
 
 // session is one that this node serves nothing to yet.
 func (wv *workerVerbs) session(id rota.WorkerID, session rota.Session, by rota.Principal) *WorkerSession {
-	return &WorkerSession{n: wv.n, worker: id, session: session, by: by.Owner(), notify: make(chan struct{}, 1), all: true}
+	return &WorkerSession{n: wv.n, logs: wv.logs, beats: wv.beats, worker: id, session: session, by: by.Owner(), notify: make(chan struct{}, 1), all: true}
 }
 
 // attached returns the session that a registration would take up and leave as it is; nil

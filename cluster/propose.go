@@ -14,8 +14,12 @@ import (
 
 // proposer puts operations into the log: here, or by the node that leads.
 type proposer struct {
-	n       *Node
-	batcher forwardBatcher
+	n          *base
+	leader     *leaderWatch
+	disk       *diskGate
+	membership *membership
+	terms      *terms
+	batcher    forwardBatcher
 }
 
 // propose puts operations into the log wherever the leader is, and returns their
@@ -85,7 +89,7 @@ func (pr *proposer) proposeChunk(ctx context.Context, b batch) reply {
 	}
 	var last error
 	for {
-		if l := pr.n.terms.leading(); l != nil {
+		if l := pr.terms.leading(); l != nil {
 			r := l.admit(ctx, b, urgent(b.ops), true)
 			definite := errors.Is(r.err, errNotLeader)
 			switch {
@@ -108,7 +112,7 @@ func (pr *proposer) proposeChunk(ctx context.Context, b batch) reply {
 				return reply{err: err}
 			}
 		}
-		if err := pr.n.leader.pause(ctx, 25*time.Millisecond); err != nil {
+		if err := pr.leader.pause(ctx, 25*time.Millisecond); err != nil {
 			return reply{err: givenUp(err, last)}
 		}
 	}

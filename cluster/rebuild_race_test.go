@@ -146,7 +146,7 @@ func TestRebuild_readingIsRefusedWithoutAState(t *testing.T) {
 	_, check := n.CheckAt(ctx, 1)
 	_, frozen := n.replica.freezeWhole()
 	for i, err := range []error{job, jobs, flow, spec, parents, slice, records, events, page, check, frozen,
-		n.Introduce(peer.Introduction{Node: "n9"}), n.terms.lift(newLeadership(n, 1, 0))} {
+		n.Introduce(peer.Introduction{Node: "n9"}), n.terms.lift(n.terms.newLeadership(1, 0))} {
 		if rota.KindOf(err) != rota.KindUnavailable {
 			t.Errorf("%d: %v", i, err)
 		}

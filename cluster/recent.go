@@ -127,10 +127,10 @@ func (r *recent) sample(queues []rota.Queue, now rota.Date) {
 }
 
 // sampleWaits samples the waits of this node's replica.
-func (n *Node) sampleWaits() {
+func (b *base) sampleWaits() {
 	var queues []rota.Queue
-	n.replica.peek(func(s *fsm.View) { queues = s.Queues() })
-	n.recent.sample(queues, rota.DateOf(n.wall()))
+	b.replica.peek(func(s *fsm.View) { queues = s.Queues() })
+	b.recent.sample(queues, rota.DateOf(b.wall()))
 }
 
 // Recent returns what ended lately in each queue, as this node counted it. It asks no other node.

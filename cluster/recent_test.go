@@ -19,7 +19,7 @@ func ended(kind rota.EventKind, queue rota.QueueName, at time.Time, text string)
 
 // recentAt returns what a counter has at a moment.
 func recentAt(t *testing.T, r *recent, now time.Time) map[rota.QueueName]peer.QueueRecent {
-	n := &Node{recent: r}
+	n := &Node{base: base{recent: r}}
 	n.cfg.World.Wall = func() time.Time { return now }
 	return n.Recent(t.Context())
 }

@@ -24,7 +24,7 @@ func (mb *membership) reconcileLoop(l *leadership) {
 	defer tick.Stop()
 	for {
 		mb.reconcileOnce(l)
-		mb.n.chores.switchRules(l) // in this loop, which alone makes voters
+		mb.chores.switchRules(l) // in this loop, which alone makes voters
 		select {
 		case <-tick.Tick():
 		case <-mb.n.gossip.Changed():
@@ -163,6 +163,6 @@ func (mb *membership) refusedMember(m gossip.Member, why string) {
 // caughtUp reports whether a node without a vote that wants one has lagged by little for long
 // enough.
 func (mb *membership) caughtUp(id rota.NodeID) bool {
-	v, ok := mb.n.watch.view(id)
+	v, ok := mb.watch.view(id)
 	return ok && v.err == nil && !v.status.NonVoter && v.closeSince != 0 && mb.n.sinceBoot()-v.closeSince >= voterAfter
 }

@@ -18,7 +18,12 @@ import (
 
 // replica is this node's copy of the state: what applies entries to it, and what reads it.
 type replica struct {
-	n *Node
+	n          *base
+	terms      *terms
+	leader     *leaderWatch
+	membership *membership
+	watch      *watcher
+	watchdog   *watchdog
 	// mu is the apply lock: Apply holds it, reads of the machine share it.
 	mu      sync.RWMutex
 	machine *fsm.Machine
@@ -94,7 +99,7 @@ func (rp *replica) tryAlone(f func(*fsm.Machine)) bool {
 // health; it reports false, without a call of f, where it stalls.
 func (rp *replica) peek(f func(*fsm.View)) bool {
 	for !rp.mu.TryRLock() {
-		if rp.n.watchdog.stalled.Load() > 0 {
+		if rp.watchdog.stalled.Load() > 0 {
 			return false
 		}
 		time.Sleep(time.Millisecond)
@@ -205,7 +210,7 @@ func (rp *replica) rulesInForce() uint32 { return max(rp.rules.Load(), entry.Fir
 // Pulse returns the head of the state as this node has applied it, at once and asking
 // nobody, and whether it leads.
 func (rp *replica) Pulse() (head fsm.Head, leads bool) {
-	rp.look(func(s *fsm.View) { head, leads = s.Head(), rp.n.terms.leading() != nil })
+	rp.look(func(s *fsm.View) { head, leads = s.Head(), rp.terms.leading() != nil })
 	return head, leads
 }
 
@@ -225,7 +230,7 @@ func (rp *replica) Ready() error {
 	if of.removed {
 		return errRemoved(rp.n.cfg.Node)
 	}
-	if err := rp.n.watch.stillMember(); err != nil {
+	if err := rp.watch.stillMember(); err != nil {
 		return err
 	}
 	if _, id := rp.n.raft.LeaderWithID(); id == "" {
@@ -235,7 +240,7 @@ func (rp *replica) Ready() error {
 		return rota.Refusef(rota.KindUnavailable, "node", "this node has applied term %d, the cluster is in term %d: it is catching up",
 			term, now)
 	}
-	return rp.n.leader.behind() // it may have been down within one term
+	return rp.leader.behind() // it may have been down within one term
 }
 
 // doorkeeper keeps the newest table of rights, which the edge reads without a lock.

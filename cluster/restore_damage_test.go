@@ -46,8 +46,8 @@ func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := machineOf(t, "own", 50)
-	n := (&Node{cfg: Config{knows: entry.RulesVersion, Fatal: func(err error) { t.Error(err) }}, log: slog.New(slog.DiscardHandler),
-		replica: replica{machine: m}}).own()
+	n := (&Node{base: base{cfg: Config{knows: entry.RulesVersion, Fatal: func(err error) { t.Error(err) }}, log: slog.New(slog.DiscardHandler),
+		replica: replica{machine: m}}}).own()
 	before := m.Head()
 	type damage struct {
 		name string

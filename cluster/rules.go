@@ -21,20 +21,6 @@ import (
 // spacedRules are the first rules whose binaries all read a spaced log.
 const spacedRules = 2
 
-// spaceLog has the log spaced once the rules in force let no binary come back that cannot read it.
-func (n *Node) spaceLog(rules uint32) {
-	if rules < spacedRules || n.spaced.Swap(true) {
-		return
-	}
-	err := n.data.MarkSpaced()
-	if err == nil {
-		err = n.stores.Space()
-	}
-	if err != nil {
-		n.log.Warn("raft.db is written as before the newer rules until the next start", "error", err)
-	}
-}
-
 // errNewer refuses what switches on later; needs is 0 where this binary does not even
 // know the operation.
 func errNewer(needs, in uint32) error {

@@ -17,7 +17,9 @@ const firesMost = 20_000
 
 // scheduler is the leader's chore that fires what is due (SPEC §17.4).
 type scheduler struct {
-	n *Node
+	n        *base
+	dates    *scheduleHealth
+	zoneData *zoneData
 	// known are the next dates of schedules, as far as they were calculated, by zones.
 	known map[rota.ScheduleName]nextDate
 	zones *cron.Zones
@@ -34,7 +36,7 @@ type nextDate struct {
 
 // scheduleLoop runs the chore.
 func (ch *chores) scheduleLoop(l *leadership) {
-	s := &scheduler{n: ch.n, known: make(map[rota.ScheduleName]nextDate)}
+	s := &scheduler{n: &ch.n.base, dates: &ch.n.dates, zoneData: &ch.n.zones, known: make(map[rota.ScheduleName]nextDate)}
 	tick := ch.n.ticker(scheduleEvery)
 	defer tick.Stop()
 	defer ch.n.dates.lag.Store(0)
@@ -58,12 +60,12 @@ func (s *scheduler) once(l *leadership) (swept bool) {
 	var in zonesInForce
 	s.n.replica.look(func(v *fsm.View) { list, now, in = fsm.ActiveOf(v), v.Head().Date, zonesOf(v) })
 	var lag rota.Date
-	defer func() { s.n.dates.lag.Store(int64(lag)) }()
+	defer func() { s.dates.lag.Store(int64(lag)) }()
 	if len(list) == 0 {
 		clear(s.known)
 		return false
 	}
-	zones, err := s.n.zones.open(in)
+	zones, err := s.zoneData.open(in)
 	if err != nil {
 		if s.n.lines.Allow("tzdata") {
 			s.n.log.Error("this binary cannot read the installed time zone data, and fires nothing", "tzdata", in.Name(), "err", err)

@@ -52,7 +52,7 @@ func (sv *scheduleVerbs) tellNext(s *rota.Schedule) {
 	if s.State != rota.ScheduleActive {
 		return
 	}
-	zones, err := sv.n.zones.now()
+	zones, err := sv.zones.now()
 	if err != nil {
 		return // the node reports it among its problems
 	}
@@ -86,7 +86,7 @@ func (sv *scheduleVerbs) SetSchedule(ctx context.Context, spec rota.ScheduleSpec
 	if err := spec.CheckShape(rota.MaxPayloadBytes); err != nil {
 		return rota.Schedule{}, err
 	}
-	zones, err := sv.n.zones.now()
+	zones, err := sv.zones.now()
 	if err != nil {
 		return rota.Schedule{}, err
 	}
@@ -132,7 +132,7 @@ func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.Schedul
 	if err != nil {
 		return 0, rota.Schedule{}, err
 	}
-	zones, err := sv.n.zones.open(in)
+	zones, err := sv.zones.open(in)
 	if err != nil {
 		return 0, s, err
 	}
@@ -178,7 +178,7 @@ func (sv *scheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, 
 	if err != nil {
 		return nil, "", at, err
 	}
-	zones, err := sv.n.zones.now()
+	zones, err := sv.zones.now()
 	if err != nil {
 		return nil, "", at, err
 	}
@@ -195,4 +195,28 @@ func (sv *scheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, 
 		dates, d = append(dates, rota.Date(next)), next
 	}
 	return dates, zones.Name(), at, nil
+}
+
+// DatesOf calculates the first dates after one of a schedule that is not set yet, at most so many, by the time zones in force.
+func (sv *scheduleVerbs) DatesOf(times *rota.ScheduleTimes, after rota.Date, most int) ([]rota.Date, error) {
+	zones, err := sv.zones.now()
+	if err != nil {
+		return nil, err
+	}
+	if err := zones.Check(times, after); err != nil {
+		return nil, err
+	}
+	table, err := zones.Of(times, after)
+	if err != nil {
+		return nil, err
+	}
+	dates := []rota.Date{}
+	for d := int64(after); len(dates) < most; {
+		next, ok := table.Next(d)
+		if !ok {
+			break
+		}
+		dates, d = append(dates, rota.Date(next)), next
+	}
+	return dates, nil
 }

@@ -18,7 +18,9 @@ import (
 // WorkerSession is one worker connected to this node. What it must learn is
 // read from this node's own replica (SPEC §13.3).
 type WorkerSession struct {
-	n       *Node
+	n       *base
+	logs    *liveLogs
+	beats   *beatBox
 	worker  rota.WorkerID
 	session rota.Session
 	// by is the principal that opened it: once the worker is another principal's, it ends.
@@ -256,7 +258,7 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 	answers := make([]peer.LeaseAnswer, len(outcomes))
 	for i, o := range outcomes {
 		if endsLease(commands[i].Verb) && rota.Kind(o.GetKind()) != rota.KindStale {
-			s.n.logs.drop(commands[i].Lease)
+			s.logs.drop(commands[i].Lease)
 		}
 		frees = frees || endsLease(commands[i].Verb) && o.GetKind() == 0
 		answers[i] = peer.LeaseAnswer{Err: entry.OutcomeError(o), Deadline: rota.Clock(o.GetDeadlineMs()), Renewals: o.GetRenewals(),
@@ -333,7 +335,7 @@ func (s *WorkerSession) startWait() bool {
 
 // Beat reports life to the leader, and in how long the next beat comes (SPEC §3.9).
 func (s *WorkerSession) Beat(ctx context.Context, next time.Duration) (peer.Beaten, error) {
-	beaten, err := s.n.chores.beats.beat(ctx, peer.Beat{Worker: s.worker, Session: s.session, Next: next})
+	beaten, err := s.beats.beat(ctx, peer.Beat{Worker: s.worker, Session: s.session, Next: next})
 	if rota.KindOf(err) == rota.KindStale && s.confirms() {
 		return peer.Beaten{}, rota.Refusef(rota.KindUnavailable, "session", "session %d of worker %s is over, but its leases are not", s.session, s.worker)
 	}

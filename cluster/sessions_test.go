@@ -59,7 +59,7 @@ func TestDo_waitsWhereItHelps(t *testing.T) {
 	t.Parallel()
 	n := startBench(t, 1).node("n1")
 	of := func(change func(s *WorkerSession)) *WorkerSession {
-		s := &WorkerSession{n: n, notify: make(chan struct{}, 1), leaseReady: make(chan struct{}, 1)}
+		s := &WorkerSession{n: &n.base, logs: &n.logs, beats: n.chores.beats, notify: make(chan struct{}, 1), leaseReady: make(chan struct{}, 1)}
 		s.leaseReady <- struct{}{} // of a wait before
 		change(s)
 		return s

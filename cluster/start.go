@@ -171,12 +171,12 @@ func (n *Node) startRaft() error {
 		n.rebuild.Resume()
 	}
 	n.run(func() { n.transport.Run(n.life) })
-	r, err := raft.NewRaft(n.raftConfig(), adapter{n}, n.stores.Log, n.stores.Stable, n.snapshots, n.transport)
+	r, err := raft.NewRaft(n.membership.raftConfig(), adapter{n}, n.stores.Log, n.stores.Stable, n.snapshots, n.transport)
 	if err != nil {
 		return &rota.Error{Kind: rota.KindInternal, Text: "raft cannot start on " + filepath.Join(n.cfg.Data, "raft.db"), Cause: err}
 	}
 	n.raft = r
-	n.membership.raft.Store(r)
+	n.membership.started.Store(r)
 	n.stores.Leads(func() bool { return r.State() == raft.Leader })
 	n.transport.Begin(r)
 	return n.gossip.UpdateMeta(func(m *gossip.Meta) { m.HasState = true })

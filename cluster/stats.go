@@ -49,7 +49,8 @@ const (
 
 // stats samples this node, each second.
 type stats struct {
-	n *Node
+	n     *base
+	terms *terms
 	// kinds counts the events that this node applied, by kind; fresh those that are the first
 	// of their job.
 	kinds [256]atomic.Int64
@@ -137,7 +138,7 @@ func (st *stats) gauges() (g peer.Gauges) {
 		g.Pending, g.Running, g.Workers, g.StateBytes = c.Blocked+c.Delayed+c.Queued, c.Assigned+c.Running, s.WorkerCount(), s.StateBytes()
 		g.Index = s.Head().Index
 	})
-	if l := st.n.terms.leading(); l != nil {
+	if l := st.terms.leading(); l != nil {
 		g.Commit = l.commits.median(st.n.sinceBoot())
 	}
 	return g

@@ -52,7 +52,7 @@ func TestStop_underLoad(t *testing.T) {
 func TestPropose_intoALeadershipThatIsOver(t *testing.T) {
 	t.Parallel()
 	for range 50 {
-		l := newLeadership((&Node{}).own(), 3, 10_000)
+		l := (&Node{}).own().terms.newLeadership(3, 10_000)
 		l.end()
 		close(l.landed) // nobody empties the queue any more
 		if r := l.propose(context.Background(), []*fsmpb.Op{barrierOp()}, true); !errors.Is(r.err, errNotLeader) {
@@ -65,7 +65,7 @@ func TestPropose_callersAreToldUnavailable(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
 	n := b.leader()
-	over := newLeadership(n, 1, 1)
+	over := n.terms.newLeadership(1, 1)
 	over.end()
 	close(over.landed)
 	open := n.terms.lead.Swap(over)

@@ -50,7 +50,7 @@ func TestRoundTurn(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLeadership((&Node{replica: replica{hub: newHub()}}).own(), 3, 10_000)
+				l := (&Node{base: base{replica: replica{hub: newHub()}}}).own().terms.newLeadership(3, 10_000)
 				defer l.end()
 				if c.before != nil {
 					c.before(l)

@@ -37,7 +37,7 @@ func (z *zonesInForce) installed() string {
 
 // zoneData opens time zones, and keeps the last ones that it opened.
 type zoneData struct {
-	n    *Node
+	n    *base
 	mu   sync.Mutex
 	name string
 	last *cron.Zones
@@ -133,7 +133,7 @@ func (zd *zoneData) Collectors() []prometheus.Collector {
 
 // zoneAge reports the age of the time zones in force, read at each scrape.
 type zoneAge struct {
-	n    *Node
+	n    *base
 	desc *prometheus.Desc
 }
 

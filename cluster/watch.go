@@ -19,9 +19,13 @@ import (
 // watcher is what this node knows of the others, asked once a second: their
 // wall clocks, how far they have applied, and their digests (SPEC §2.5, §3.8).
 type watcher struct {
-	n     *Node
-	mu    sync.Mutex
-	peers map[rota.NodeID]peerView
+	n          *base
+	disk       *diskGate
+	marks      *marks
+	membership *membership
+	terms      *terms
+	mu         sync.Mutex
+	peers      map[rota.NodeID]peerView
 	// asked is when they were.
 	asked time.Duration
 	// addrs are where members answer, as gossip said last.
@@ -108,7 +112,7 @@ func (w *watcher) compareMarked() {
 	if at == 0 {
 		return
 	}
-	servers := w.n.membership.servers()
+	servers := w.membership.servers()
 	asked := slices.DeleteFunc(slices.Clone(servers), func(s raft.Server) bool {
 		v, known := w.view(rota.NodeID(s.ID))
 		return known && v.err != nil
@@ -119,8 +123,8 @@ func (w *watcher) compareMarked() {
 func (w *watcher) once() {
 	at := w.next(rota.Index(w.n.replica.applied.Load()))
 	w.seen.Store(w.seenNext)
-	w.seenNext = w.n.disk.answered.Load()
-	servers := w.n.membership.servers()
+	w.seenNext = w.disk.answered.Load()
+	servers := w.membership.servers()
 	now, last := w.n.sinceBoot(), rota.Index(w.n.raft.LastIndex()) // before one that hangs holds up the others' answers
 	views := w.inspectAll(servers, []rota.Index{at})
 	w.mu.Lock()
@@ -147,7 +151,7 @@ func (w *watcher) once() {
 		}
 	}
 	w.mu.Unlock()
-	w.n.disk.state.Store(w.n.disk.weighDisks())
+	w.disk.state.Store(w.disk.weighDisks())
 	w.compareWalls(servers, views)
 	w.n.rebuild.Compare(at, servers, answersOf(views), false)
 	w.askWhenAlone(slices.ContainsFunc(slices.Collect(maps.Values(views)), peerView.cutOff))
@@ -202,7 +206,7 @@ func answersOf(views map[rota.NodeID]peerView) map[rota.NodeID]rebuild.Answer {
 }
 
 func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) peerView {
-	to, ok := w.n.membership.address(id)
+	to, ok := w.membership.address(id)
 	if !ok {
 		of, _ := w.n.replica.peekMember(id)
 		to.API = of.api // it was gone before this node started
@@ -210,7 +214,7 @@ func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) 
 	if to.API == "" {
 		return peerView{err: fmt.Errorf("node %s was never seen in gossip", id)}
 	}
-	sent, before := w.n.sinceBoot(), w.n.marks.known(id)
+	sent, before := w.n.sinceBoot(), w.marks.known(id)
 	in, err := w.n.peers.Inspect(ctx, to, at)
 	off := (w.n.sinceBoot() - sent) / 2
 	if err == nil && in.Status.ID != id {
@@ -219,7 +223,7 @@ func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) 
 	if err != nil {
 		return peerView{err: err}
 	}
-	w.n.marks.answered(id, before, &in)
+	w.marks.answered(id, before, &in)
 	v := peerView{to: to, status: in.Status, cut: in.Cut, wallMs: in.WallMs, wallAt: sent + off, wallOff: off, disk: diskView{level: diskLevel(in.DiskLevel), room: in.DiskRoom, seen: w.seen.Load()}, differedAt: in.DifferedAt,
 		rightUntil: in.RightUntil, autopilot: in.Autopilot, health: in.Health, others: in.Views}
 	if len(in.Digests) == 1 {
@@ -252,7 +256,7 @@ func (w *watcher) compareWalls(servers []raft.Server, views map[rota.NodeID]peer
 	w.mu.Lock()
 	w.skewMs = skew - max(-most, min(skew, most))
 	w.mu.Unlock()
-	if l := w.n.terms.leading(); l != nil {
+	if l := w.terms.leading(); l != nil {
 		l.setWalls(walls)
 	}
 }
@@ -324,7 +328,7 @@ func (w *watcher) problems() (problems []string) {
 // one text for each, in the order of their ids. A node that was removed is left out.
 func (w *watcher) alarms() []string {
 	cuts := w.cuts()
-	replaced, behind := w.n.rebuild.Alarms(cuts), w.n.marks.alarms()
+	replaced, behind := w.n.rebuild.Alarms(cuts), w.marks.alarms()
 	var all []string
 	for _, id := range slices.Sorted(maps.Keys(cuts)) {
 		for _, text := range []string{replaced[id], behind[id]} {
@@ -365,7 +369,7 @@ const (
 func (w *watcher) readWalls(ctx context.Context) []int64 {
 	ctx, cancel := context.WithTimeout(ctx, wallsMost)
 	defer cancel()
-	servers := w.n.membership.servers()
+	servers := w.membership.servers()
 	answers := make(chan int64, len(servers))
 	voters := 0
 	var asked sync.WaitGroup
@@ -374,7 +378,7 @@ func (w *watcher) readWalls(ctx context.Context) []int64 {
 			continue
 		}
 		voters++
-		to, ok := w.n.membership.address(rota.NodeID(s.ID))
+		to, ok := w.membership.address(rota.NodeID(s.ID))
 		if rota.NodeID(s.ID) == w.n.cfg.Node || !ok {
 			continue
 		}

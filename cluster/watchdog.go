@@ -28,7 +28,8 @@ const (
 // process; a stall here is reported, and leadership given away, as its cause is in this
 // process and may pass.
 type watchdog struct {
-	n *Node
+	n     *base
+	terms *terms
 	// begun and ended count the entries that applying began and ended with.
 	begun, ended atomic.Uint64
 	// probed and passed count the tries to take the apply lock.
@@ -89,7 +90,7 @@ func (wd *watchdog) look(s *stallLook) {
 			defer wd.yielding.Store(false)
 			// Be it that BeginTerm never applied. raft's own loop may hang on the applying as
 			// well, while its heartbeats go on: then they cease.
-			wd.n.terms.standDown(func() bool { return wd.stalled.Load() > 0 })
+			wd.terms.standDown(func() bool { return wd.stalled.Load() > 0 })
 		}()
 	}
 	if !first {

@@ -27,8 +27,9 @@ const (
 
 // hooker is the leader's chore that makes deliveries of events (SPEC §13.14).
 type hooker struct {
-	n     *Node
-	known map[rota.WebhookName]*hookScan
+	n       *base
+	hookLag *hookLag
+	known   map[rota.WebhookName]*hookScan
 }
 
 // hookScan is how far a leader has looked for one version of a hook at one cursor.
@@ -49,7 +50,7 @@ type hookScan struct {
 
 // hookLoop runs the chore.
 func (ch *chores) hookLoop(l *leadership) {
-	h := &hooker{n: ch.n, known: make(map[rota.WebhookName]*hookScan)}
+	h := &hooker{n: &ch.n.base, hookLag: &ch.n.hookLag, known: make(map[rota.WebhookName]*hookScan)}
 	tick := ch.n.ticker(hooksEvery)
 	defer tick.Stop()
 	defer ch.n.hookLag.events.Store(0)
@@ -90,7 +91,7 @@ func (h *hooker) once(l *leadership) {
 			}
 		}
 	}
-	h.n.hookLag.events.Store(behind)
+	h.hookLag.events.Store(behind)
 }
 
 // scan returns how far was looked for a hook, from its cursor where that is somewhere else.

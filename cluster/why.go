@@ -105,7 +105,7 @@ func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index,
 			return x, nil
 		}
 	}
-	job, _, err := ex.n.Job(ctx, id, peer.ReadOptions{MinIndex: seen})
+	job, _, err := ex.jobVerbs.Job(ctx, id, peer.ReadOptions{MinIndex: seen})
 	if err != nil {
 		return rota.Explanation{}, err
 	}

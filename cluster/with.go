@@ -28,7 +28,7 @@ func (l *leadership) withRound(batch []*proposal, ops int, now rota.Clock) []*pr
 	if ops > withOps || len(l.slots) > 1 || !l.turn.allows(batch) || l.n.replica.hub.due.Load() {
 		return batch
 	}
-	if level, _ := l.n.disk.inForce(); level == diskCritical {
+	if level, _ := l.disk.inForce(); level == diskCritical {
 		return batch
 	}
 	submits, completes, size := brings(batch)

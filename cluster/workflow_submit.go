@@ -35,7 +35,7 @@ func (fv *workflowVerbs) submitWorkflow(ctx context.Context, spec *rota.Workflow
 	if err != nil {
 		return rota.WorkflowSubmitted{}, err
 	}
-	u := upload{n: fv.n, spec: spec, graph: g, content: fsm.WorkflowContent(spec, g)}
+	u := upload{n: fv.n, workflowVerbs: fv, spec: spec, graph: g, content: fsm.WorkflowContent(spec, g)}
 	return u.run(ctx)
 }
 
@@ -68,10 +68,11 @@ func (fv *workflowVerbs) enterUpload(ctx context.Context, id rota.WorkflowID) (l
 
 // upload hands one workflow over to the log.
 type upload struct {
-	n       *Node
-	spec    *rota.WorkflowSpec
-	graph   *rota.Graph
-	content [16]byte
+	n             *base
+	workflowVerbs *workflowVerbs
+	spec          *rota.WorkflowSpec
+	graph         *rota.Graph
+	content       [16]byte
 }
 
 // restartsMost bounds how often an upload begins anew because what it had handed
@@ -112,7 +113,7 @@ func (u *upload) once(ctx context.Context) (s rota.WorkflowSubmitted, again bool
 // there answers with the workflow that was submitted under the id before, with the same
 // content (SPEC §16.5).
 func (u *upload) there(ctx context.Context) (s rota.WorkflowSubmitted, again bool, err error) {
-	w, read, err := u.n.Workflow(ctx, u.spec.ID, false, peer.ReadOptions{})
+	w, read, err := u.workflowVerbs.Workflow(ctx, u.spec.ID, false, peer.ReadOptions{})
 	return rota.WorkflowSubmitted{ID: u.spec.ID, State: w.State, Existed: true, Nodes: w.NodeCount, Edges: w.EdgeCount,
 		Index: read.Index}, false, err
 }

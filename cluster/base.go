@@ -1,0 +1,173 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/audit"
+	"github.com/rotasched/rota/cluster/gossip"
+	"github.com/rotasched/rota/cluster/history"
+	"github.com/rotasched/rota/cluster/raftstore"
+	"github.com/rotasched/rota/cluster/rebuild"
+	"github.com/rotasched/rota/cluster/stream"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/logs"
+)
+
+// base is the part of a node that every other part may use: configuration, clocks, stores, the replica of the state and the
+// way into the log. A part holds *base and pointers to the few other parts that it calls, not the node.
+type base struct {
+	cfg      Config
+	log      *slog.Logger
+	peers    Peers
+	lines    logs.Limiter
+	measures *measures
+
+	data      *raftstore.DataDir
+	stores    *raftstore.Stores
+	snapshots *raftstore.Snapshots
+	stream    *stream.Layer
+	transport *stream.Transport
+	gossip    gossip.Discovery
+	raft      *raft.Raft
+	// beside is the file beside the log, with ended jobs and events.
+	beside  *history.File
+	archive *history.Archive
+	events  *history.Events
+	// audit keeps what audits and explanations of the past replay.
+	audit   *audit.Keep
+	rebuild *rebuild.Rebuilder
+	scrub   *rebuild.Scrubber
+	stats   *stats
+	// recent counts the latest ends of jobs by queue.
+	recent *recent
+
+	replica
+	proposer
+
+	stopped chan struct{}
+	quiet   atomic.Bool
+	// raftDown is closed once raft has stopped and answers nothing more.
+	raftDown chan struct{}
+	// life ends when the node stops; it is the context of its background work.
+	life     context.Context
+	endLife  context.CancelCauseFunc
+	loops    sync.WaitGroup
+	fatalErr atomic.Pointer[error]
+	spaced   atomic.Bool // the log is written in the way of spacedRules, or could not be
+}
+
+// run starts a loop that Stop waits for.
+func (b *base) run(loop func()) {
+	b.loops.Add(1)
+	go func() {
+		defer b.loops.Done()
+		loop()
+	}()
+}
+
+// fatal ends the process: going on would be wrong. It must not wait for
+// anything of this node, whose goroutine it may be.
+func (b *base) fatal(err error) {
+	if !b.fatalErr.CompareAndSwap(nil, &err) {
+		return
+	}
+	b.log.Error("this node stops", "err", err)
+	if b.cfg.Fatal != nil {
+		b.cfg.Fatal(err)
+		return
+	}
+	os.Exit(1)
+}
+
+func (b *base) stopping() bool {
+	select {
+	case <-b.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// ticker paces a chore.
+func (b *base) ticker(every time.Duration) Ticker {
+	if f := b.cfg.World.Ticker; f != nil {
+		return f(every)
+	}
+	return realTicker{time.NewTicker(every)}
+}
+
+// stampLead is how far this node stamps ahead of the applied clock as leader: half of what the state takes.
+func (b *base) stampLead() rota.Clock {
+	return max(limits.StampLeadMax, rota.Clock(b.cfg.World.Leap/time.Millisecond)/2)
+}
+
+// sinceBoot is the node's monotonic clock.
+func (b *base) sinceBoot() time.Duration {
+	if f := b.cfg.World.SinceBoot; f != nil {
+		return f()
+	}
+	return sinceBoot()
+}
+
+// wall is the node's wall clock.
+func (b *base) wall() time.Time {
+	if f := b.cfg.World.Wall; f != nil {
+		return f()
+	}
+	return time.Now()
+}
+
+// settled waits for one of raft's futures. hashicorp/raft never answers entries
+// that were committed but had not reached the machine when it stopped: without
+// this a proposal, and the node's own stopping, would wait for ever.
+func (b *base) settled(f raft.Future) error {
+	done := make(chan error, 1)
+	go awaitAnswer(f, done)
+	select {
+	case err := <-done:
+		return err
+	case <-b.raftDown:
+	}
+	late := time.NewTimer(lastWord)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-late.C:
+		return raft.ErrRaftShutdown
+	}
+}
+
+// settledWithin is settled for as long as a call waits: a transfer of leadership that is
+// asked for as leadership is lost is one that raft may never answer (handOver).
+func (b *base) settledWithin(ctx context.Context, f raft.Future) error {
+	done := make(chan error, 1)
+	go func() { done <- b.settled(f) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// spaceLog has the log spaced once the rules in force let no binary come back that cannot read it.
+func (b *base) spaceLog(rules uint32) {
+	if rules < spacedRules || b.spaced.Swap(true) {
+		return
+	}
+	err := b.data.MarkSpaced()
+	if err == nil {
+		err = b.stores.Space()
+	}
+	if err != nil {
+		b.log.Warn("raft.db is written as before the newer rules until the next start", "error", err)
+	}
+}
