@@ -32,7 +32,7 @@ func (m *lifecycle) insert(spec *state.KeptSpec, q *state.QueueRow) *state.JobRo
 
 // takes reports whether the job, whose spec was kept last, is one that there is a queue and a batch for: the checks of SPEC §4 before
 // those that it may be merged into another one without.
-func (m *Machine) takes(spec *rota.JobSpec, q *state.QueueRow) error {
+func (m *parts) takes(spec *rota.JobSpec, q *state.QueueRow) error {
 	if err := m.Specs.Check(spec, payloadMax(q)); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func noQueue(name rota.QueueName) error {
 
 // again answers a submission whose id is known: the same content is the same submission
 // once more, another one is refused (SPEC §16.5); nil where the id is free.
-func (m *Machine) again(spec *rota.JobSpec) *fsmpb.Outcome {
+func (m *parts) again(spec *rota.JobSpec) *fsmpb.Outcome {
 	var state rota.JobState
 	var content rota.Digest
 	if j := m.JobTable.Get(spec.ID); j != nil {

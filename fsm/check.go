@@ -15,7 +15,7 @@ func (vw *View) Digest() rota.Digest { return vw.m.Ledger.Sum }
 // Check walks the invariants I1…I11 and tells every fault that it finds, at
 // most a hundred; nil is a sound state. It costs a pass over all rows.
 func (m *Machine) Check() []string {
-	c := &checker{m: m, tokens: make(map[rota.Token]rota.LeaseID), open: make(map[rota.QueueName]int64), lingers: make(map[rota.QueueName]int64),
+	c := &checker{m: &m.parts, view: &m.View, tokens: make(map[rota.Token]rota.LeaseID), open: make(map[rota.QueueName]int64), lingers: make(map[rota.QueueName]int64),
 		shares: make(map[share]int64)}
 	c.jobs()
 	c.lives()
@@ -337,7 +337,7 @@ func (c *checker) timers() {
 }
 
 // newMachineTimers computes from the rows alone what timers should run.
-func newMachineTimers(m *Machine) *state.Timers {
+func newMachineTimers(m *parts) *state.Timers {
 	t := &state.Timers{}
 	t.Reset()
 	m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
@@ -393,7 +393,7 @@ func newMachineTimers(m *Machine) *state.Timers {
 		return true
 	})
 	m.batches.times(t)
-	m.View.promotions(t)
+	(&View{m}).promotions(t)
 	m.admission.timeLimits(t)
 	return t
 }

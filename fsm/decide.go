@@ -9,7 +9,7 @@ import (
 
 // decision is the next entry of rounds in the making.
 type decision struct {
-	m      *Machine
+	m      *parts
 	draft  *sched.Draft
 	rounds []*fsmpb.Round
 	epoch  uint64
@@ -96,7 +96,7 @@ func (d *decision) all() bool {
 }
 
 // newDecision begins the next entry of rounds on the present state.
-func newDecision(m *Machine, most int, watched rota.JobID, sight *roundSight) *decision {
+func newDecision(m *parts, most int, watched rota.JobID, sight *roundSight) *decision {
 	d := &decision{m: m, draft: sched.NewDraft(m.placement.registry.supply, caps{m}), epoch: m.Header.Epoch, now: m.Header.Clock,
 		most: most, sight: sight}
 	if watched != "" {

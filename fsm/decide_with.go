@@ -39,15 +39,15 @@ func (m *Machine) decideWith(a *Arrivals, most int, watched rota.JobID, sight *r
 		return nil, nil
 	}
 	if !slices.ContainsFunc(a.Ops, func(op *fsmpb.Op) bool { return op.GetSubmit() != nil }) {
-		return refill(m, a, most, watched, sight)
+		return refill(&m.parts, a, most, watched, sight)
 	}
 	s := &m.placement.arriving
-	s.arrive(m, a)
+	s.arrive(&m.parts, a)
 	defer s.leave(watched != "" || sight != nil)
 	if !s.takeAll(a.Ops) || len(s.lots) == 0 {
 		return nil, nil
 	}
-	d := newDecision(m, most, watched, sight)
+	d := newDecision(&m.parts, most, watched, sight)
 	if !d.serves(s.before) {
 		return nil, nil
 	}
@@ -106,7 +106,7 @@ func sameRound(a, b *fsmpb.Round) bool {
 
 // arriving are the jobs of an entry's submissions, filed apart from those of the state.
 type arriving struct {
-	m   *Machine
+	m   *parts
 	now rota.Clock
 	// count is how many operations the entry has, admitted how many jobs it brings.
 	count    int64
@@ -135,7 +135,7 @@ type filedIn struct {
 const spareLots = 16
 
 // arrive begins a call.
-func (s *arriving) arrive(m *Machine, a *Arrivals) {
+func (s *arriving) arrive(m *parts, a *Arrivals) {
 	if s.ids == nil {
 		s.ids, s.lots, s.spare = make(map[rota.JobID]bool), make(map[rota.QueueName]*sched.Lot), make(map[rota.QueueName]*sched.Lot)
 	}
@@ -330,7 +330,7 @@ const refillRules = 2
 
 // freeing are leases that an entry ends, whose room is taken for free while a decision is made.
 type freeing struct {
-	m     *Machine
+	m     *parts
 	ended []*state.LeaseRow
 }
 
@@ -338,9 +338,9 @@ type freeing struct {
 // completions in it (SPEC §2.3): a worker with one slot starts its next job a commit earlier. All else is as the state has
 // it; so nothing is decided where anything but room, and a tenant's share, comes free with a lease, or a job may come
 // with the entry that has a claim of its own.
-func refill(m *Machine, a *Arrivals, most int, watched rota.JobID, sight *roundSight) ([]*fsmpb.Round, *sched.Draft) {
+func refill(m *parts, a *Arrivals, most int, watched rota.JobID, sight *roundSight) ([]*fsmpb.Round, *sched.Draft) {
 	f := freeing{m: m}
-	if m.Header.Rules < refillRules || !m.Waiting() || m.placement.holds.Len() > 0 || !f.takeAll(a.Ops) || len(f.ended) == 0 {
+	if m.Header.Rules < refillRules || m.placement.registry.busy.Len() == 0 || m.placement.holds.Len() > 0 || !f.takeAll(a.Ops) || len(f.ended) == 0 {
 		return nil, nil
 	}
 	f.free()

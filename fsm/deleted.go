@@ -167,7 +167,7 @@ func (c *checker) deleted() {
 		return true
 	})
 	m.ended.tombs.Scan(func(id rota.JobID, t *state.TombRow) bool {
-		if m.ended.deleted.Len() > 0 && m.View.Deleted(t.Seq) {
+		if m.ended.deleted.Len() > 0 && c.view.Deleted(t.Seq) {
 			c.fault("I8: job %s has a tombstone, and its number %d is deleted", id, t.Seq)
 		}
 		return true

@@ -120,7 +120,7 @@ func (lm *admission) obstacles(j *state.JobRow, q *state.QueueRow, turn bool, no
 }
 
 // caps bound what one entry of rounds may assign (SPEC §7.2).
-type caps struct{ m *Machine }
+type caps struct{ m *parts }
 
 var _ sched.Caps = caps{}
 

@@ -12,8 +12,17 @@ import (
 // value: its caller lets one Apply run at a time, and no read beside it.
 type Machine struct {
 	View
+	parts
+
+	decoder entry.Decoder
+	// alone says that the entry that is being applied has one operation.
+	alone bool
+}
+
+// parts are the tables and what is derived from them, without the verbs that change them: all that readers, the
+// assertions and decisions use of a Machine. Each part owns its tables; its struct lists the other parts that it uses.
+type parts struct {
 	state.State
-	// Each part owns its tables and what it derives from them. Its struct lists the other parts that it uses.
 	fleet     fleet
 	leasing   leasing
 	placement placement
@@ -29,10 +38,6 @@ type Machine struct {
 	hooks     hooks
 	plans     plans
 	lifecycle
-
-	decoder entry.Decoder
-	// alone says that the entry that is being applied has one operation.
-	alone bool
 }
 
 // lifecycle moves a job from admission to its end, for every verb.
@@ -67,9 +72,9 @@ func NewUnlogged() *Machine {
 // NewKnowing is New for a binary that knows other rules: what tests of upgrades
 // start nodes with.
 func NewKnowing(version uint32) *Machine {
-	m := &Machine{State: state.State{Knows: version}}
+	m := &Machine{parts: parts{State: state.State{Knows: version}}}
 	m.Header.Rules, m.Header.Settings = entry.FirstRules, rota.DefaultClusterSettings()
-	m.View.m = m
+	m.View.m = &m.parts
 	m.wire()
 	l := &m.Ledger
 	l.Enc.Said = new(state.SaidPolicy)
@@ -159,7 +164,7 @@ func (m *Machine) wire() {
 
 // View is the reading side of a Machine: nothing of it changes the state. It is valid as
 // long as no entry is applied.
-type View struct{ m *Machine }
+type View struct{ m *parts }
 
 // JobState returns a job's state alone, JobNone where nothing is known.
 func (vw *View) JobState(id rota.JobID) rota.JobState {
@@ -176,7 +181,8 @@ func (vw *View) JobState(id rota.JobID) rota.JobState {
 }
 
 type checker struct {
-	m      *Machine
+	m      *parts
+	view   *View
 	faults []string
 	tokens map[rota.Token]rota.LeaseID
 	// open counts the leases of a queue; shares those of a tenant in a queue.
