@@ -17,7 +17,11 @@ import (
 // authService answers the service Auth.
 type authService struct {
 	rotav1.UnimplementedAuthServer
-	core Core
+	core interface {
+		AuthCore
+		SessionCore
+		SelfCore
+	}
 	// identities verifies what is exchanged, exchanges counts who tries.
 	identities oidc.Verifier
 	exchanges  *turnstile

@@ -13,7 +13,7 @@ import (
 type batchesService struct {
 	rotav1.UnimplementedBatchesServer
 	server *Server
-	core   Core
+	core   BatchCore
 }
 
 // batchOf checks the id that a call is about.

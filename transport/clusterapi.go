@@ -19,7 +19,7 @@ const chunkBytes = 64 << 10
 // clusterService answers the service Cluster.
 type clusterService struct {
 	rotav1.UnimplementedClusterServer
-	core Core
+	core ClusterCore
 	// attention computes the list for the caller of a context.
 	attention func(context.Context) (rota.Attention, error)
 	// backups are those under way.

@@ -17,6 +17,25 @@ import (
 // the core, once; while there is none they wait up to ctx's deadline, then end
 // with kind Unavailable and a delay (SPEC §13.1). All errors are *rota.Error.
 type Core interface {
+	JobCore
+	WhyCore
+	WorkerCore
+	QueueCore
+	TenantCore
+	WorkflowCore
+	BatchCore
+	ScheduleCore
+	WebhookCore
+	PlanCore
+	KeyCore
+	AuthCore
+	SessionCore
+	ClusterCore
+	SelfCore
+}
+
+// JobCore serves jobs.
+type JobCore interface {
 	// Submit admits jobs; the outcome of each stands at its place. err is for
 	// the whole batch only: no outcome is known, submit again with the same ids.
 	Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error)
@@ -28,16 +47,6 @@ type Core interface {
 	// end, and returns nil after the last. A job that is not known ends it with
 	// NotFound. It reads this node's replica, so it survives failovers.
 	AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error
-	// Why explains a job, now or in the past: OutOfRange where that is no longer kept, or to
-	// come, Exhausted where others look at the past.
-	Why(ctx context.Context, id rota.JobID, q rota.WhyQuery, opt peer.ReadOptions) (rota.Explanation, rota.ReadAt, error)
-	// ETA forecasts when a job starts: Exhausted where others are forecast for.
-	ETA(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (rota.ETA, rota.ReadAt, error)
-	// Past says what a look at a state of the past has to replay: OutOfRange as Why.
-	Past(ctx context.Context, q rota.WhyQuery) (rota.Past, error)
-	// Round computes a round again on the state at its height, and compares it with the log's
-	// (SPEC §2.4): NotFound where the log has none, OutOfRange and Exhausted as Why.
-	Round(ctx context.Context, epoch uint64, height rota.Index) (peer.Round, rota.ReadAt, error)
 	// JobLog reads what an attempt logged: NotFound(attempt) where there is no such attempt,
 	// NotFound(lease) where nothing is kept of one that has ended (SPEC §22.3).
 	JobLog(ctx context.Context, of rota.LogOf, opt peer.ReadOptions) (rota.AttemptLog, rota.ReadAt, error)
@@ -53,7 +62,24 @@ type Core interface {
 	RunNow(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
 	// ReportProof takes a verifier's word on a completed job (SPEC §9.5).
 	ReportProof(ctx context.Context, report rota.ProofReport) (rota.JobOutcome, error)
+}
 
+// WhyCore explains decisions, past ones too, and forecasts starts.
+type WhyCore interface {
+	// Why explains a job, now or in the past: OutOfRange where that is no longer kept, or to
+	// come, Exhausted where others look at the past.
+	Why(ctx context.Context, id rota.JobID, q rota.WhyQuery, opt peer.ReadOptions) (rota.Explanation, rota.ReadAt, error)
+	// ETA forecasts when a job starts: Exhausted where others are forecast for.
+	ETA(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (rota.ETA, rota.ReadAt, error)
+	// Past says what a look at a state of the past has to replay: OutOfRange as Why.
+	Past(ctx context.Context, q rota.WhyQuery) (rota.Past, error)
+	// Round computes a round again on the state at its height, and compares it with the log's
+	// (SPEC §2.4): NotFound where the log has none, OutOfRange and Exhausted as Why.
+	Round(ctx context.Context, epoch uint64, height rota.Index) (peer.Round, rota.ReadAt, error)
+}
+
+// WorkerCore serves workers and what operators do with them.
+type WorkerCore interface {
 	Workers(ctx context.Context, opt peer.ReadOptions) ([]rota.Worker, rota.ReadAt, error)
 	Worker(ctx context.Context, id rota.WorkerID, opt peer.ReadOptions) (rota.Worker, rota.ReadAt, error)
 	// The four changes of a worker's status that an operator makes (SPEC §6.3).
@@ -70,11 +96,14 @@ type Core interface {
 	// where it shows none; one that does not hold registers nothing (SPEC §6.5).
 	OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
 		attestation *rota.Attestation, link peer.WorkerLink) (WorkerSession, error)
-
 	// AttachWorker takes up the live session of a worker that has no stream, for one call and
 	// without an entry: NotFound, Denied where the secret or the caller is another.
 	AttachWorker(ctx context.Context, id rota.WorkerID, secret []byte) (WorkerSession, error)
+	DeleteWorker(ctx context.Context, id rota.WorkerID) error
+}
 
+// QueueCore serves queues and their policies.
+type QueueCore interface {
 	Queues(ctx context.Context, opt peer.ReadOptions) ([]rota.Queue, rota.ReadAt, error)
 	Queue(ctx context.Context, name rota.QueueName, opt peer.ReadOptions) (rota.Queue, rota.ReadAt, error)
 	// Lanes reads the largest lanes of a queue, at most most.
@@ -82,15 +111,24 @@ type Core interface {
 	// DeleteQueue, DeleteTenant and DeleteWorker forget what nothing names; one that is not
 	// there is no error (SPEC §21.4).
 	DeleteQueue(ctx context.Context, name, drainTo rota.QueueName) (left uint64, err error)
-	DeleteTenant(ctx context.Context, id rota.TenantID) error
-	DeleteWorker(ctx context.Context, id rota.WorkerID) error
 	SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error)
 	// PreviewQueue, PreviewTenant and PreviewCluster return what setting would return, and what it
 	// would change; they store nothing.
 	PreviewQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error)
-	PreviewTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error)
-	PreviewCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error)
+}
 
+// TenantCore serves tenants and their limits.
+type TenantCore interface {
+	Tenants(ctx context.Context, opt peer.ReadOptions) ([]rota.Tenant, rota.ReadAt, error)
+	// Tenant reads any tenant: one that nobody set has the default limits.
+	Tenant(ctx context.Context, id rota.TenantID, opt peer.ReadOptions) (rota.Tenant, rota.ReadAt, error)
+	SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error)
+	DeleteTenant(ctx context.Context, id rota.TenantID) error
+	PreviewTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error)
+}
+
+// WorkflowCore serves workflows.
+type WorkflowCore interface {
 	// SubmitWorkflow admits a workflow, all of it or nothing; the same id again is
 	// answered with the workflow that is known (SPEC §11.1).
 	SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (rota.WorkflowSubmitted, error)
@@ -111,9 +149,10 @@ type Core interface {
 	// ParentOutputs calls send for each parent of a node's job, in the order of their
 	// numbers (SPEC §11.2).
 	ParentOutputs(ctx context.Context, job rota.JobID, send func(rota.ParentOutput) error) error
+}
 
-	Schedules(ctx context.Context, opt peer.ReadOptions) ([]rota.Schedule, rota.ReadAt, error)
-	Schedule(ctx context.Context, name rota.ScheduleName, opt peer.ReadOptions) (rota.Schedule, rota.ReadAt, error)
+// BatchCore serves batches (SPEC §24).
+type BatchCore interface {
 	// OpenBatch and SealBatch are what changes a batch (SPEC §24); AwaitBatch returns one once it
 	// has ended.
 	OpenBatch(ctx context.Context, spec rota.BatchSpec) (rota.Batch, error)
@@ -121,14 +160,12 @@ type Core interface {
 	Batch(ctx context.Context, id rota.BatchID, opt peer.ReadOptions) (rota.Batch, rota.ReadAt, error)
 	Batches(ctx context.Context, by rota.Principal, after rota.BatchID, limit int, opt peer.ReadOptions) (peer.BatchPage, rota.ReadAt, error)
 	AwaitBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error)
-	// SetWebhook creates a webhook, or replaces what one says (SPEC §13.14).
-	SetWebhook(ctx context.Context, spec rota.WebhookSpec) (rota.Webhook, error)
-	PauseWebhook(ctx context.Context, name rota.WebhookName, reason string) (rota.Webhook, error)
-	ResumeWebhook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error)
-	SkipWebhook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error)
-	DeleteWebhook(ctx context.Context, name rota.WebhookName) error
-	Webhook(ctx context.Context, name rota.WebhookName, opt peer.ReadOptions) (rota.Webhook, rota.ReadAt, error)
-	Webhooks(ctx context.Context, opt peer.ReadOptions) ([]rota.Webhook, rota.ReadAt, error)
+}
+
+// ScheduleCore serves schedules (SPEC §17).
+type ScheduleCore interface {
+	Schedules(ctx context.Context, opt peer.ReadOptions) ([]rota.Schedule, rota.ReadAt, error)
+	Schedule(ctx context.Context, name rota.ScheduleName, opt peer.ReadOptions) (rota.Schedule, rota.ReadAt, error)
 	// SetSchedule creates a schedule, or replaces what one says (SPEC §17.1).
 	SetSchedule(ctx context.Context, spec rota.ScheduleSpec) (rota.Schedule, error)
 	PauseSchedule(ctx context.Context, name rota.ScheduleName, reason string) (rota.Schedule, error)
@@ -139,10 +176,24 @@ type Core interface {
 	DeleteSchedule(ctx context.Context, name rota.ScheduleName) error
 	// NextDates reckons the dates after one, 0 for those that are not decided yet, and says by which release of the time zones.
 	NextDates(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error)
-
 	// DatesOf calculates the first dates after one of a schedule that is not set yet.
 	DatesOf(times *rota.ScheduleTimes, after rota.Date, most int) ([]rota.Date, error)
+}
 
+// WebhookCore serves webhooks (SPEC §13.14).
+type WebhookCore interface {
+	// SetWebhook creates a webhook, or replaces what one says (SPEC §13.14).
+	SetWebhook(ctx context.Context, spec rota.WebhookSpec) (rota.Webhook, error)
+	PauseWebhook(ctx context.Context, name rota.WebhookName, reason string) (rota.Webhook, error)
+	ResumeWebhook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error)
+	SkipWebhook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error)
+	DeleteWebhook(ctx context.Context, name rota.WebhookName) error
+	Webhook(ctx context.Context, name rota.WebhookName, opt peer.ReadOptions) (rota.Webhook, rota.ReadAt, error)
+	Webhooks(ctx context.Context, opt peer.ReadOptions) ([]rota.Webhook, rota.ReadAt, error)
+}
+
+// PlanCore serves plans (SPEC §21.7).
+type PlanCore interface {
 	Plans(ctx context.Context, opt peer.ReadOptions) ([]rota.Plan, rota.ReadAt, error)
 	Plan(ctx context.Context, id rota.PlanID, opt peer.ReadOptions) (rota.Plan, rota.ReadAt, error)
 	// StartPlan starts one verb for all jobs that a filter selects (SPEC §21.7).
@@ -150,12 +201,10 @@ type Core interface {
 	// PreviewPlan changes nothing.
 	PreviewPlan(ctx context.Context, spec rota.PlanSpec) (rota.PlanPreview, error)
 	CancelPlan(ctx context.Context, id rota.PlanID, reason string) (rota.Plan, error)
+}
 
-	Tenants(ctx context.Context, opt peer.ReadOptions) ([]rota.Tenant, rota.ReadAt, error)
-	// Tenant reads any tenant: one that nobody set has the default limits.
-	Tenant(ctx context.Context, id rota.TenantID, opt peer.ReadOptions) (rota.Tenant, rota.ReadAt, error)
-	SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error)
-
+// KeyCore serves keys and their rules (SPEC §19).
+type KeyCore interface {
 	// SetKeyRule, DeleteKeyRule and SkipKey are about what the jobs of keys are held to, Key about
 	// what one of a tenant counts now (SPEC §19).
 	SetKeyRule(ctx context.Context, r rota.KeyRule) (rota.KeyRule, error)
@@ -165,7 +214,10 @@ type Core interface {
 	Key(ctx context.Context, tenant rota.TenantID, key string, opt peer.ReadOptions) ([]rota.KeyState, rota.ReadAt, error)
 	// KeyStates reads a page of the keys that are counted, the most used first, and where the next begins.
 	KeyStates(ctx context.Context, f rota.KeyFilter, opt peer.ReadOptions) ([]rota.KeyState, string, rota.ReadAt, error)
+}
 
+// AuthCore serves access tokens, roles and blocked certificates.
+type AuthCore interface {
 	// CreateToken makes a token known by the hash of its secret: Conflict where its id is
 	// another's, or was revoked. AccessTokens lists the tokens, revoked ones among them.
 	CreateToken(ctx context.Context, t rota.AccessToken, hash [32]byte) (rota.AccessToken, error)
@@ -182,31 +234,31 @@ type Core interface {
 	Blocks(ctx context.Context, opt peer.ReadOptions) ([]rota.Block, rota.ReadAt, error)
 	// SetAnonymous says which roles callers without a credential have.
 	SetAnonymous(ctx context.Context, roles []string) error
+}
 
+// SessionCore serves identity providers and browser sessions.
+type SessionCore interface {
 	// SetIssuer takes the tokens of an identity provider. Exchange makes an access token for one
 	// that was verified.
 	SetIssuer(ctx context.Context, i rota.Issuer) (rota.Issuer, error)
 	Issuers(ctx context.Context, opt peer.ReadOptions) ([]rota.Issuer, rota.ReadAt, error)
 	DeleteIssuer(ctx context.Context, url string) error
 	Exchange(ctx context.Context, s access.SignIn) (rota.AccessToken, error)
-
 	// OpenSession makes a browser session of the caller, which ends at until at the latest, 0 for no
 	// such date; ClaimSession gives that of a link its secret, EndSession ends one.
 	OpenSession(ctx context.Context, id string, hash [32]byte, link bool, until rota.Date) (rota.AccessToken, error)
 	ClaimSession(ctx context.Context, id string, hash [32]byte) (rota.AccessToken, error)
 	EndSession(ctx context.Context, id string) error
+}
 
+// ClusterCore serves the cluster itself: settings, mode, members, backups.
+type ClusterCore interface {
 	// SetCluster changes the cluster's own settings.
 	SetCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error)
-
+	PreviewCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error)
 	// Mode and SetMode are about what the cluster admits (SPEC §4.3).
 	Mode(ctx context.Context, opt peer.ReadOptions) (rota.ModeStatus, rota.ReadAt, error)
 	SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error)
-
-	// Recent is what ended lately in each queue, as this node counted it.
-	Recent(ctx context.Context) map[rota.QueueName]peer.QueueRecent
-	// Stats are this node's own figures, of each second or coarse of each minute.
-	Stats(ctx context.Context, coarse bool) (peer.Stats, error)
 	Status(ctx context.Context) (rota.ClusterStatus, error)
 	Peers(ctx context.Context) ([]rota.RaftPeer, error)
 	// Views gathers what each node finds of each other one.
@@ -223,7 +275,14 @@ type Core interface {
 	// InstallTZData puts a release of the time zone database into force on the whole cluster.
 	InstallTZData(ctx context.Context, t rota.TZInstall) (rota.TZData, error)
 	Verify(ctx context.Context) (rota.Verdict, error)
+}
 
+// SelfCore reports what the asked node itself has: its figures, its events, who leads, and whether it may answer.
+type SelfCore interface {
+	// Recent is what ended lately in each queue, as this node counted it.
+	Recent(ctx context.Context) map[rota.QueueName]peer.QueueRecent
+	// Stats are this node's own figures, of each second or coarse of each minute.
+	Stats(ctx context.Context, coarse bool) (peer.Stats, error)
 	// Events calls send with the events that a filter selects, in their order, the
 	// same on every node: up to what is acknowledged now, or with Follow until ctx
 	// ends. send is called from another goroutine, once at a time, and may keep the
@@ -231,24 +290,18 @@ type Core interface {
 	// looked. Exhausted: send took too long; it may still be in
 	// its last call, which the caller ends (SPEC §12.3).
 	Events(ctx context.Context, filter rota.EventFilter, send func(peer.EventBatch) error) error
-
 	// Leader returns where the leader answers; false while none is known, or this node
 	// leads itself.
 	Leader() (peer.NodeAddress, bool)
-
 	// APIs returns where the cluster's nodes answer clients, H:P each.
 	APIs() []string
-
 	// Access is who may do what, as this node has applied it; nil before it knows a cluster.
 	Access() access.Table
-
 	// Ready is nil when the node knows a leader and has caught up; else why not.
 	Ready() error
-
 	// Vouched is nil while a leader stands, or stood until lately, for what this node holds; else
 	// why not, for streams to end with (SECURITY §5.4).
 	Vouched() error
-
 	// CaughtUp reports whether the node has applied, since its start, all that was acknowledged
 	// before, and a leader stands for what it holds: else it may lack credentials that count.
 	CaughtUp() bool
@@ -287,33 +340,19 @@ type WorkerSession interface {
 
 // NodeCore is the node as other nodes need it (the node-to-node service).
 type NodeCore interface {
+	MemberCore
+	LogCore
+	HistoryCore
+}
+
+// MemberCore says who this node is, and judges others that start, leave or take the lead.
+type MemberCore interface {
 	// ClusterID is empty until known; Name is the --cluster name.
 	ClusterID() rota.ClusterID
 	Name() string
 	// Recorded refuses a node that the state does not record with this data directory: every
 	// call but Introduce and Inspect asks it first (SECURITY §1.4).
 	Recorded(id rota.NodeID, identity string) error
-	// Forwarded takes commands that another node forwarded: refused with
-	// Unavailable when this node does not lead, never forwarded again.
-	Forwarded(ctx context.Context, commands []byte) ([]byte, error)
-	Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer, error)
-	Barrier(ctx context.Context) (rota.Index, error)
-	Inspect(ctx context.Context, digestsAt []rota.Index) (peer.Inspection, error)
-	CheckAt(ctx context.Context, index rota.Index) (rota.NodeVerdict, error)
-	// ArchiveRange, ArchiveRecords and ListArchived serve this node's history to
-	// others that lack some of theirs (SPEC §10.5).
-	ArchiveRange(ctx context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
-	// ArchiveSums compares another node's sum of a span with this node's; each are the records' where they differ.
-	ArchiveSums(ctx context.Context, span peer.ArchiveSpan, sum []byte) (same bool, each []peer.ArchiveRecord, err error)
-	ArchiveRecords(ctx context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error)
-	ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
-	// LogHere returns what this node has of the log of an attempt that may be open.
-	LogHere(lease rota.LeaseID, after uint64) peer.NodeLog
-	// SaveState writes this node's state, without history, for one that rebuilds its
-	// own (SPEC §2.5).
-	SaveState(ctx context.Context, w io.Writer) error
-	// EventRange tells events that this node has itself.
-	EventRange(ctx context.Context, r peer.EventRange) (peer.EventChunk, error)
 	// Introduce judges a starting node: nil lets it start, Conflict never,
 	// Unavailable says to ask again.
 	Introduce(in peer.Introduction) error
@@ -321,4 +360,33 @@ type NodeCore interface {
 	// with Unavailable where this node does not lead, never relayed again.
 	RemoveHere(ctx context.Context, id rota.NodeID) error
 	TransferHere(ctx context.Context, to rota.NodeID) (rota.NodeID, error)
+}
+
+// LogCore takes commands, beats and questions about the log and the state.
+type LogCore interface {
+	// Forwarded takes commands that another node forwarded: refused with
+	// Unavailable when this node does not lead, never forwarded again.
+	Forwarded(ctx context.Context, commands []byte) ([]byte, error)
+	Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer, error)
+	Barrier(ctx context.Context) (rota.Index, error)
+	Inspect(ctx context.Context, digestsAt []rota.Index) (peer.Inspection, error)
+	CheckAt(ctx context.Context, index rota.Index) (rota.NodeVerdict, error)
+	// SaveState writes this node's state, without history, for one that rebuilds its
+	// own (SPEC §2.5).
+	SaveState(ctx context.Context, w io.Writer) error
+}
+
+// HistoryCore serves ended jobs, events and logs to nodes that lack some (SPEC §10.5).
+type HistoryCore interface {
+	// ArchiveRange, ArchiveRecords and ListArchived serve this node's history to
+	// others that lack some of theirs (SPEC §10.5).
+	ArchiveRange(ctx context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
+	// ArchiveSums compares another node's sum of a span with this node's; each are the records' where they differ.
+	ArchiveSums(ctx context.Context, span peer.ArchiveSpan, sum []byte) (same bool, each []peer.ArchiveRecord, err error)
+	ArchiveRecords(ctx context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error)
+	ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
+	// EventRange tells events that this node has itself.
+	EventRange(ctx context.Context, r peer.EventRange) (peer.EventChunk, error)
+	// LogHere returns what this node has of the log of an attempt that may be open.
+	LogHere(lease rota.LeaseID, after uint64) peer.NodeLog
 }

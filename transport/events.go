@@ -17,7 +17,7 @@ import (
 type eventsService struct {
 	rotav1.UnimplementedEventsServer
 	server *Server
-	core   Core
+	core   SelfCore
 }
 
 // Tail lasts as long as the caller wants, or until this node goes. It ends with

@@ -11,7 +11,7 @@ import (
 // explainService answers the service Explain.
 type explainService struct {
 	rotav1.UnimplementedExplainServer
-	core Core
+	core WhyCore
 }
 
 // Why explains one job.

@@ -17,7 +17,10 @@ import (
 type jobsService struct {
 	rotav1.UnimplementedJobsServer
 	server *Server
-	core   Core
+	core   interface {
+		JobCore
+		SelfCore
+	}
 }
 
 // jobsDesc is the service with Submit read and written by words.

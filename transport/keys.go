@@ -12,7 +12,7 @@ import (
 // keysService answers the service Keys.
 type keysService struct {
 	rotav1.UnimplementedKeysServer
-	core Core
+	core KeyCore
 }
 
 // Set sets a rule, or replaces one.

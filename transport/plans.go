@@ -11,7 +11,7 @@ import (
 // plansService answers the service Plans (SPEC §21.7).
 type plansService struct {
 	rotav1.UnimplementedPlansServer
-	core Core
+	core PlanCore
 }
 
 // List reads the plans by id, whole or in pages.

@@ -15,7 +15,7 @@ import (
 // hours, in calls of which each may be made at another node.
 type pollingService struct {
 	server *Server
-	core   Core
+	core   WorkerCore
 }
 
 // here reads what this node has applied, fresh after all that was answered before.

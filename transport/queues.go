@@ -14,7 +14,7 @@ const maxSettings = 256
 // queuesService answers the service Queues.
 type queuesService struct {
 	rotav1.UnimplementedQueuesServer
-	core Core
+	core QueueCore
 }
 
 // List reads the queues by name, whole or in pages.

@@ -11,7 +11,7 @@ import (
 // schedulesService answers the service Schedules (SPEC §17).
 type schedulesService struct {
 	rotav1.UnimplementedSchedulesServer
-	core Core
+	core ScheduleCore
 }
 
 // nextMost bounds the dates of one answer, nextUsual is how many it has where none are asked for.

@@ -11,7 +11,7 @@ import (
 // tenantsService answers the service Tenants.
 type tenantsService struct {
 	rotav1.UnimplementedTenantsServer
-	core Core
+	core TenantCore
 }
 
 // List reads the tenants by id, whole or in pages.

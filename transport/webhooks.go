@@ -11,7 +11,7 @@ import (
 // webhooksService answers the service Webhooks (SPEC §13.14).
 type webhooksService struct {
 	rotav1.UnimplementedWebhooksServer
-	core Core
+	core WebhookCore
 }
 
 // hookNamed checks the name that a call is about.

@@ -154,7 +154,7 @@ func (w *workStream) hello() (*rotav1.Hello, error) {
 }
 
 // open checks who it is, registers it, and starts the loops.
-func (w *workStream) open(core Core, hello *rotav1.Hello) error {
+func (w *workStream) open(core WorkerCore, hello *rotav1.Hello) error {
 	spec := words.WorkerSpecFromWire(hello.GetWorker())
 	if err := spec.CheckShape(); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 type workersService struct {
 	rotav1.UnimplementedWorkersServer
 	server *Server
-	core   Core
+	core   WorkerCore
 }
 
 // List reads the workers by id, whole or in pages.

@@ -29,7 +29,7 @@ const (
 type workflowsService struct {
 	rotav1.UnimplementedWorkflowsServer
 	server *Server
-	core   Core
+	core   WorkflowCore
 }
 
 // Submit takes a workflow piece by piece and hands it on whole.
