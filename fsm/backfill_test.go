@@ -270,6 +270,7 @@ func TestBackfill_bound(t *testing.T) {
 // kept for a job until a date, and while no other comes before it, it starts by then.
 func TestBackfill_keeps(t *testing.T) {
 	t.Parallel()
+	long(t)
 	kept := 0
 	for seed := range uint64(20) {
 		d := rand.New(rand.NewPCG(seed, 67))

@@ -81,6 +81,7 @@ func (n naiveBatches) compare(b *bench) {
 // TestBatchModel runs random lives of batches against the naive one.
 func TestBatchModel(t *testing.T) {
 	t.Parallel()
+	long(t)
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 24))
 		b := newBench(t)

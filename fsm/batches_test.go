@@ -230,6 +230,7 @@ func TestBatch_queue(t *testing.T) {
 // tried again each second, with one event for all tries.
 func TestBatch_uncapped(t *testing.T) {
 	t.Parallel()
+	long(t)
 	b := newClockwork(t)
 	b.every = 1 << 20
 	b.ok(batchOp("b", 0))
@@ -314,6 +315,7 @@ func TestBatch_reborn(t *testing.T) {
 // callback comes once, with the last of them.
 func TestBatch_ofMany(t *testing.T) {
 	t.Parallel()
+	long(t)
 	const jobs, together = 110_000, 1_000
 	b := newBench(t)
 	b.ok(queueOp("default", "attempt_max", "1"))

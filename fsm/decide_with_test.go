@@ -255,6 +255,7 @@ func TestDecideWith(t *testing.T) {
 // TestDecideWith_model: lives of many submissions, under policies and limits by chance.
 func TestDecideWith_model(t *testing.T) {
 	t.Parallel()
+	long(t)
 	placed, entries, beside := 0, 0, 0
 	for seed := range uint64(60) {
 		d := rand.New(rand.NewPCG(seed, 19))

@@ -154,6 +154,7 @@ func TestDelete_ranges(t *testing.T) {
 // TestDelete_atTheBound has as many ranges as are kept: one that touches another is taken.
 func TestDelete_atTheBound(t *testing.T) {
 	t.Parallel()
+	long(t)
 	b := newBench(t)
 	b.submit("j")
 	b.ok(cancelOp("j"))

@@ -81,6 +81,7 @@ func FuzzApplyOps(f *testing.F) {
 // meets hostile fields by the hundred thousand.
 func TestHostileOps(t *testing.T) {
 	t.Parallel()
+	long(t)
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		data := make([]byte, 8000)

@@ -142,6 +142,7 @@ func TestPage_filtersWhatMayBeRead(t *testing.T) {
 // most.
 func TestPage_whileJobsEnd(t *testing.T) {
 	t.Parallel()
+	long(t)
 	for seed := range uint64(60) {
 		chance := rand.New(rand.NewPCG(seed, 3))
 		b := newBench(t)

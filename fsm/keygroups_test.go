@@ -82,6 +82,7 @@ func TestKeyGroup_refused(t *testing.T) {
 // restores, changes of the rule and of the queue.
 func TestKeyGroupModel(t *testing.T) {
 	t.Parallel()
+	long(t)
 	for seed := range uint64(40) {
 		b, d := grouped(t), rand.New(rand.NewPCG(seed, 194))
 		b.every = 3

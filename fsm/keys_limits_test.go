@@ -57,6 +57,7 @@ func TestKeyRules_most(t *testing.T) {
 // are put in by hand, as a million submissions would take minutes.
 func TestKeys_most(t *testing.T) {
 	t.Parallel()
+	long(t)
 	b := newBench(t)
 	b.rule(rota.KeyRule{Name: "k", Concurrency: 1})
 	b.submit("other", keys("l:1"))
@@ -85,6 +86,7 @@ func TestKeys_most(t *testing.T) {
 // TestUnique_most does the same for the keys that jobs are unique by.
 func TestUnique_most(t *testing.T) {
 	t.Parallel()
+	long(t)
 	b := newBench(t)
 	crowd(b, func(m *Machine, i int) {
 		key := fmt.Sprint(i)

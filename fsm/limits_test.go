@@ -15,6 +15,7 @@ import (
 // of an assignment are one rule; Check and a twin through snapshots do the rest.
 func TestLimits(t *testing.T) {
 	t.Parallel()
+	long(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
 		s := &strait{bench: newBench(rt), chance: rand.New(rand.NewPCG(seed, seed))}

@@ -136,6 +136,7 @@ func TestLogs(t *testing.T) {
 // ended by a later one: once, of the attempts that no verb of their worker ended, whoever asks for a retry then.
 func TestLogs_ofEarlierAttempts(t *testing.T) {
 	t.Parallel()
+	long(t)
 	b := newBench(t)
 	b.ok(queueOp("default", "attempt_max", "3"))
 	first := b.leased("j", "w")

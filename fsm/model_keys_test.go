@@ -172,6 +172,7 @@ func (m *keyModel) add(id rota.JobID, tenant rota.TenantID, keys []string) {
 // all: what the model holds is never assigned, and nothing else waits.
 func TestKeysModel(t *testing.T) {
 	t.Parallel()
+	long(t)
 	for seed := range uint64(60) {
 		r := &keyRace{t: t, b: newBench(t), d: rand.New(rand.NewPCG(seed, 19)), specs: map[rota.JobID]*keyedJob{}}
 		r.b.every = 7

@@ -164,6 +164,7 @@ func TestOwned_signIns(t *testing.T) {
 // number, and one without the right says nothing of it.
 func TestOwned_byRole(t *testing.T) {
 	t.Parallel()
+	long(t)
 	b := newBench(t)
 	fleet := everyRight(rota.RightWork)
 	b.ok(limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxWorkers = 2_000 }, fleet...))

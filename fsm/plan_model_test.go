@@ -120,6 +120,7 @@ func (p *naivePlan) selects(j *naiveJob, id rota.JobID, born, ended int) bool {
 // that repeat each other's, with jobs that come, end and run again meanwhile.
 func TestPlanModel(t *testing.T) {
 	t.Parallel()
+	long(t)
 	verbs := []rota.PlanVerb{rota.PlanCancel, rota.PlanRetry, rota.PlanDelete, rota.PlanMove, rota.PlanReprioritise}
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 21))

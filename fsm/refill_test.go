@@ -139,6 +139,7 @@ func TestRefill(t *testing.T) {
 // TestRefill_model: lives in which more waits than has room, under policies and limits by chance.
 func TestRefill_model(t *testing.T) {
 	t.Parallel()
+	long(t)
 	placed, entries := 0, 0
 	for seed := range uint64(30) {
 		d := rand.New(rand.NewPCG(seed, 23))

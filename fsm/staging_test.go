@@ -136,6 +136,7 @@ func TestStaged(t *testing.T) {
 
 func TestStaging_beyondItsBoundTheOldestAreCounted(t *testing.T) {
 	t.Parallel()
+	long(t)
 	b := newBench(t)
 	b.every = 1 << 30
 	body := make([]byte, rota.MaxPayloadBytes)
