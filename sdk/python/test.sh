@@ -66,16 +66,16 @@ dev=$!
 for _ in $(seq 600); do grep -qs '^ready' "$work/dev" && break; sleep 0.1; done
 grep -q '^ready' "$work/dev" || { echo "sdk-test-python: rota dev did not become ready" >&2; cat "$work/dev.log" >&2; exit 1; }
 ROTA_ADDR=$(sed -n 's/^ready addr=//p' "$work/dev") "$work/empty/bin/python" examples/quickstart.py
-step "the README's program, as it stands there"
-awk '/^## A worker in Python$/ { here = 1 } here && /^```python$/ { print_ = 1; next } print_ && /^```$/ { exit } print_' ../../README.md >"$work/readme.py"
+step "the program of docs/guides/python.md, unchanged"
+awk '/^## A worker in Python$/ { here = 1 } here && /^```python$/ { print_ = 1; next } print_ && /^```$/ { exit } print_' ../../docs/guides/python.md >"$work/guide.py"
 ROTA_ADDR=$(sed -n 's/^ready addr=//p' "$work/dev")
 export ROTA_ADDR
-"$work/empty/bin/python" "$work/readme.py" >"$work/readme.log" 2>&1 &
-readme=$!
+"$work/empty/bin/python" "$work/guide.py" >"$work/guide.log" 2>&1 &
+guide=$!
 for _ in $(seq 300); do "$ROTA_BIN" job show photo-4712 2>"$work/shown" | grep -q '640 pixels under' && break; sleep 0.1; done
-kill "$readme"
-wait "$readme" || { echo "sdk-test-python: the README's program did not end well" >&2; cat "$work/readme.log" >&2; exit 1; }
-"$ROTA_BIN" job show photo-4712 | grep '640 pixels under' >/dev/null || { cat "$work/shown" "$work/readme.log" >&2; exit 1; }
+kill "$guide"
+wait "$guide" || { echo "sdk-test-python: the guide's program did not end well" >&2; cat "$work/guide.log" >&2; exit 1; }
+"$ROTA_BIN" job show photo-4712 | grep '640 pixels under' >/dev/null || { cat "$work/shown" "$work/guide.log" >&2; exit 1; }
 unset ROTA_ADDR
 kill "$dev"
 wait "$dev" 2>/dev/null || true

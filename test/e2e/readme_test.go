@@ -13,13 +13,7 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// readme returns the blocks of a language in a section of the README, as they stand there.
-func readme(t testing.TB, title, language string) []string {
-	t.Helper()
-	return section(t, "../../README.md", title, language)
-}
-
-// section is readme for any page.
+// section returns the code blocks of a language in a section of a page, unchanged.
 func section(t testing.TB, page, title, language string) []string {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -46,7 +40,7 @@ func section(t testing.TB, page, title, language string) []string {
 func TestReadme_go(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
-	blocks := readme(t, "A worker in Go", "go")
+	blocks := section(t, "../../README.md", "A worker in Go", "go")
 	if len(blocks) != 1 {
 		t.Fatalf("%d programs", len(blocks))
 	}
@@ -75,12 +69,13 @@ func TestReadme_go(t *testing.T) {
 	contains(t, "what the program says", said.String(), "submitted photo-4711\n", "running photo-4711\n")
 }
 
-// TestReadme_curl does what the README says of a worker of curl, and what the guide says more.
-func TestReadme_curl(t *testing.T) {
+// TestGuide_curl runs both workers of the guide on curl workers, and each completes its job.
+func TestGuide_curl(t *testing.T) {
 	t.Parallel()
 	needs(t, "bash", "curl", "jq", "openssl")
 	c := newCluster(t, 3)
-	blocks := append(readme(t, "A worker of curl", "sh"), section(t, "../../docs/guides/curl-workers.md", "The calls", "sh")...)
+	const guide = "../../docs/guides/curl-workers.md"
+	blocks := append(section(t, guide, "A worker with curl", "sh"), section(t, guide, "The calls", "sh")...)
 	if len(blocks) != 2 {
 		t.Fatalf("%d blocks", len(blocks))
 	}
@@ -115,18 +110,20 @@ func needs(t testing.TB, tools ...string) {
 	}
 }
 
-// TestReadme_workflow does what the README says of a workflow, line by line.
-func TestReadme_workflow(t *testing.T) {
+// TestGuide_workflow runs the first example of the guide on workflows, line by line.
+func TestGuide_workflow(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
-	files, lines := readme(t, "A workflow", "yaml"), readme(t, "A workflow", "sh")
+	const guide = "../../docs/guides/workflows.md"
+	files, lines := section(t, guide, "A first workflow", "yaml"), section(t, guide, "A first workflow", "sh")
 	if len(files) != 1 || len(lines) != 1 || strings.Count(lines[0], " &\n") != 1 {
 		t.Fatalf("%d files, commands %q", len(files), lines)
 	}
-	dir := withBinary(t)
+	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "nightly.yaml"), files[0])
 	shell := exec.Command("sh", "-ec", "trap 'kill $!; wait' EXIT\n"+lines[0])
-	shell.Dir, shell.Env, shell.SysProcAttr = dir, rig.Bare(c.env()), rig.Attributes()
+	shell.Dir, shell.SysProcAttr = dir, rig.Attributes()
+	shell.Env = append(rig.Bare(c.env()), "PATH="+filepath.Dir(rotaBinary)+":"+os.Getenv("PATH"))
 	said, err := shell.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)

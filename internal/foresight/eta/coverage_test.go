@@ -207,7 +207,7 @@ func drawn(t *testing.T, seed int, pattern, long, run string, perHour int) []for
 	return jobs
 }
 
-// TestCoverage_logs measures logs and drawn loads, where the logs are there, and prints the table of docs/guides/waiting.md. Those
+// TestCoverage_logs measures logs and drawn loads, where the logs are there, and prints the table of docs/internals/forecasts.md. Those
 // that are not shown are the ones that errors.go was chosen on.
 func TestCoverage_logs(t *testing.T) {
 	if *logs == "" {
