@@ -35,18 +35,18 @@ import (
 // metricLabels is every label that a metric may have, with its values and how many there are at
 // most. A label that is not here fails TestReference_metrics: each new one has to be bounded.
 var metricLabels = map[string][2]string{
-	"fate":         {"what became of a schedule's date", "3"},
+	"fate":         {"the outcome of a schedule's date", "3"},
 	"go":           {"the version of Go", "1"},
-	"grpc_code":    {"the code of gRPC that ended a call", "17"},
+	"grpc_code":    {"the gRPC code that ended a call", "17"},
 	"grpc_method":  {"methods that the server has; calls of others are not counted", "as many as there are methods: about 110"},
 	"grpc_service": {"services of the server", "about 15"},
 	"grpc_type":    {"unary, server_stream, client_stream, bidi_stream", "4, one a method"},
 	"le":           {"the bounds of a histogram", "11 to 19"},
-	"method":       {"methods that rights are asked for", "about 110"},
+	"method":       {"methods that need a right", "about 110"},
 	"mode":         {"modes of the cluster", "4"},
 	"node":         {"this node's id", "1"},
 	"outcome":      {"completed, failed, timed_out or lost", "4"},
-	"queue":        {"queues; those after the first 1,000, by name or as they came, are summed under the empty name", "1,001"},
+	"queue":        {"queues; those after the first 1,000, by name or in order of appearance, are summed under the empty name", "1,001"},
 	"reason": {"`rota_attempts_…_total`: why an attempt ended; `rota_admission_rejected_total`: the check that refused; `rota_calls_denied_total`: the kind of the refusal",
 		"28; 7; 2"},
 	"release":  {"the release of the time zone data in force", "1"},
@@ -56,7 +56,7 @@ var metricLabels = map[string][2]string{
 	"tier":     {"tiers of a queue's priorities", "8"},
 	"type":     {"types of jobs; those after the first 200 are summed under the empty name", "201"},
 	"version":  {"the version of the binary", "1"},
-	"what":     {"what was damaged: log, snapshot, jobs, events", "4"},
+	"what":     {"the damaged part: log, snapshot, jobs, events", "4"},
 }
 
 // watch is what a node shows of metrics.
@@ -205,11 +205,11 @@ func TestReference_metrics(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nWhat `GET /metrics` on the admin port has of rota's own, made of the binary by\n" +
-		"`go test ./cmd/rota -run TestReference -update`. Go's runtime and the process have theirs beside (`go_…`, `process_…`).\n" +
-		"Which of them are worth an alarm: [monitor](../operations/monitor.md). Names and units are by Prometheus' conventions: seconds, bytes,\n" +
-		"ratios, `_total` for what only grows. The metrics of a client's calls, `grpc_client_…`, are those of the Go package `client/promrota`.\n\n" +
-		"| metric | type | labels | what it says |\n|---|---|---|---|\n")
+	b.WriteString("# Metrics\n\nrota's own metrics of `GET /metrics` on the admin port, generated from the binary by\n" +
+		"`go test ./cmd/rota -run TestReference -update`. Go's runtime and the process have their own (`go_…`, `process_…`).\n" +
+		"For metrics worth an alarm see [monitor](../operations/monitor.md). Names and units follow Prometheus' conventions: seconds, bytes,\n" +
+		"ratios, `_total` for counters. The metrics of a client's calls, `grpc_client_…`, are those of the Go package `client/promrota`.\n\n" +
+		"| metric | type | labels | meaning |\n|---|---|---|---|\n")
 	for _, line := range w.lines {
 		cells := strings.SplitN(line, " | ", 2)
 		name := strings.Trim(cells[0], "|` ")
@@ -218,8 +218,8 @@ func TestReference_metrics(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "%s | %s | %s\n", cells[0], types[name], cells[1])
 	}
-	b.WriteString("\n## How many series\n\nLabels have values of small sets; none is a job, tenant, worker, caller, address or error. There are more\n" +
-		"for each queue, and for each method that was called at least once: the histogram of `grpc_server_…` and a series for each code that it returned.\n\n" +
+	b.WriteString("\n## How many series\n\nLabels have values of small sets; none is a job, tenant, worker, caller, address or error. Each queue adds series.\n" +
+		"So does each method that was called at least once: the histogram of `grpc_server_…` and a series for each code that it returned.\n\n" +
 		"| label | values | at most |\n|---|---|---|\n")
 	for _, label := range slices.Sorted(maps.Keys(metricLabels)) {
 		if !used[label] {

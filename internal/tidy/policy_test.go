@@ -38,15 +38,15 @@ func policyPage() string {
 	var b strings.Builder
 	b.WriteString(`# Policies of queues
 
-Every key that ` + "`rota queue set Q --set key=value`" + ` takes, made of the table in [policy_keys.go](../../policy_keys.go) by
+Every key of ` + "`rota queue set Q --set key=value`" + `, generated from the table in [policy_keys.go](../../policy_keys.go) by
 ` + "`go test ./internal/tidy -run TestPolicyPage -update`" + `; ` + "`rota queue set --help`" + ` shows the same.
 
-A duration is a whole number of milliseconds or text such as ` + "`90s`" + `. A key with ` + "`_permille`" + ` or ` + "`_ppm`" + ` at its end takes whole
-numbers, and is what JSON shows; its short name takes the ratio: ` + "`reject_threshold=0.9`" + ` is ` + "`reject_threshold_permille=900`" + `. What a preset
-does not name is as in ` + "`standard`" + `. Sources are sections of the [specification](../spec.md) and of the designs that it unites
+A duration is a whole number of milliseconds or text such as ` + "`90s`" + `. A key that ends with ` + "`_permille`" + ` or ` + "`_ppm`" + ` accepts whole
+numbers, and JSON shows it. Its short name accepts the ratio: ` + "`reject_threshold=0.9`" + ` is ` + "`reject_threshold_permille=900`" + `. A key
+that a preset does not name has the value of ` + "`standard`" + `. Sources are sections of the [specification](../spec.md) and of the designs that it unites
 ([sources](../internals/sources.md)).
 
-| key | values | 0 means | default | what it does | source |
+| key | values | 0 means | default | effect | source |
 |---|---|---|---|---|---|
 `)
 	for _, d := range rota.PolicyDocs() {
