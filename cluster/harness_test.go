@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime/pprof"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -61,8 +62,17 @@ type bench struct {
 	fatal bool
 }
 
+// quick are the tests with nodes that make check runs: one each of a write at a follower, a read, a lease, a round, a
+// workflow, a change of members and a failover.
+var quick = map[string]bool{"TestDo_goesWithTheNextLease": true, "TestRead_onAFollowerThatLags": true, "TestRound": true,
+	"TestSignalWorkflow_countsOnceWhicheverNodeIsAsked": true, "TestWorkflow_aDiamondRunsToItsEnd": true, "TestViews": true,
+	"TestGrow_joinsOnceThoughTheLeaderDies": true}
+
 func newBench(t *testing.T) *bench {
 	t.Helper()
+	if name, _, _ := strings.Cut(t.Name(), "/"); testing.Short() && !quick[name] {
+		t.Skip("not run with -short: it starts nodes; make test runs it")
+	}
 	b := &bench{t: t, nodes: make(map[rota.NodeID]*Node), addrs: make(map[rota.NodeID]Config),
 		cut: make(map[rota.NodeID]bool), isolated: make(map[rota.NodeID]bool), deaf: make(map[rota.NodeID]bool), starved: make(map[rota.NodeID]bool), hung: make(map[rota.NodeID]bool), fatals: make(map[rota.NodeID][]error),
 		wires: make(map[rota.NodeID]*wires)}

@@ -1,0 +1,11 @@
+package cluster
+
+import "testing"
+
+// long leaves a test out of make check: it takes seconds of a core. make test runs it.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("not run with -short: it takes seconds of a core; make test runs it")
+	}
+}
