@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,55 +42,50 @@ func TestReference_commands(t *testing.T) {
 	t.Parallel()
 	root := rootCommand(&cli.App{})
 	var b strings.Builder
-	b.WriteString("# The command line\n\nEvery command with its help, made of the binary by\n" +
-		"`go test ./cmd/rota -run TestReference -update`. Flags that every command has stand once, at `rota`.\n" +
-		"Exit codes and kinds of errors: [errors](errors.md).\n" +
-		"\nA command says which rights its caller needs, for [roles](../guides/security.md): over the tenants and queues that it is about, or over\n" +
-		"all of them where it is about none. What users put into jobs, which are payloads, outputs, errors and notes, is shown with `data` only;\n" +
-		"events that belong to no tenant with `audit`.\n")
-	var walk func(*cobra.Command)
-	walk = func(cmd *cobra.Command) {
-		if cmd.Name() == "completion" || cmd.Name() == "help" || cmd.Hidden {
-			return
+	b.WriteString("# The command line\n\nEvery command with its help, generated from the binary by\n" +
+		"`go test ./cmd/rota -run TestReference -update`. Exit codes and kinds of errors: [errors](errors.md).\n" +
+		"\nEach command lists the rights that its caller needs, for [roles](../guides/security.md): for the tenants and queues that the\n" +
+		"command concerns, otherwise for all of them. Payloads, outputs, errors and notes of jobs are shown only with the right `data`;\n" +
+		"events without a tenant only with `audit`.\n" +
+		"\nFlags of every command are listed at [rota](#rota), flags of several commands in this table.\n\n" +
+		"| flag | value | default | |\n|---|---|---|---|\n")
+	uses := map[string]int{}
+	eachCommand(root, func(cmd *cobra.Command) {
+		for _, row := range flagRows(cmd) {
+			uses[row.text]++
 		}
-		writeCommand(&b, cmd)
-		for _, child := range cmd.Commands() {
-			walk(child)
+	})
+	for row, n := range uses {
+		if n < sharedFlag {
+			delete(uses, row)
 		}
 	}
-	walk(root)
+	for _, row := range slices.Sorted(maps.Keys(uses)) {
+		b.WriteString(row)
+	}
+	eachCommand(root, func(cmd *cobra.Command) { writeCommand(&b, cmd, uses) })
 	holdPage(t, "cli.md", b.String())
 }
 
-// writeCommand writes one command's section.
-func writeCommand(b *strings.Builder, cmd *cobra.Command) {
-	fmt.Fprintf(b, "\n## %s\n\n%s\n", cmd.CommandPath(), sentence(cmd.Short))
-	if cmd.Long != "" {
-		fmt.Fprintf(b, "\n```text\n%s\n```\n", strings.TrimSpace(cmd.Long))
-	}
-	if cmd.Runnable() && !cmd.HasSubCommands() {
-		fmt.Fprintf(b, "\n```sh\n%s\n```\n", cmd.UseLine())
-	}
-	if rights := cmd.Annotations[rightsKey]; rights != "" {
-		fmt.Fprintf(b, "\nRights: %s.\n", rights)
-	}
-	if cmd.Example != "" {
-		fmt.Fprintf(b, "\n```sh\n%s\n```\n", strings.ReplaceAll(strings.TrimSpace(cmd.Example), "\n  ", "\n"))
-	}
-	if children := cmd.Commands(); len(children) > 0 {
-		b.WriteString("\n| command | |\n|---|---|\n")
-		for _, child := range children {
-			if child.Name() != "completion" && child.Name() != "help" && !child.Hidden {
-				fmt.Fprintf(b, "| [%s](#%s) | %s |\n", child.CommandPath(), strings.ReplaceAll(child.CommandPath(), " ", "-"), sentence(child.Short))
-			}
-		}
-	}
-	flags := cmd.LocalFlags()
-	if !flags.HasAvailableFlags() {
+// sharedFlag is how many commands have a flag, with the same help, that is described once.
+const sharedFlag = 4
+
+// eachCommand calls f with a command and the commands below it, as the page lists them.
+func eachCommand(cmd *cobra.Command, f func(*cobra.Command)) {
+	if cmd.Name() == "completion" || cmd.Name() == "help" || cmd.Hidden {
 		return
 	}
-	b.WriteString("\n| flag | value | default | |\n|---|---|---|---|\n")
-	flags.VisitAll(func(flag *pflag.Flag) {
+	f(cmd)
+	for _, child := range cmd.Commands() {
+		eachCommand(child, f)
+	}
+}
+
+// flagRow is a flag's line in a table of flags.
+type flagRow struct{ name, text string }
+
+func flagRows(cmd *cobra.Command) (rows []flagRow) {
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 		if flag.Hidden || flag.Name == "help" {
 			return
 		}
@@ -102,8 +98,52 @@ func writeCommand(b *strings.Builder, cmd *cobra.Command) {
 		if d := flag.DefValue; d != "" && d != "[]" && d != "0" && d != "false" && d != "0s" {
 			start = "`" + strings.Trim(d, "[]") + "`"
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", name, value, start, strings.ReplaceAll(sentence(usage), "|", "\\|"))
+		rows = append(rows, flagRow{name, fmt.Sprintf("| %s | %s | %s | %s |\n", name, value, start, strings.ReplaceAll(sentence(usage), "|", "\\|"))})
 	})
+	return rows
+}
+
+// writeCommand writes one command's section; flags that are described once are only named.
+func writeCommand(b *strings.Builder, cmd *cobra.Command, shared map[string]int) {
+	fmt.Fprintf(b, "\n## %s\n\n%s\n", cmd.CommandPath(), sentence(cmd.Short))
+	if long := strings.TrimSpace(strings.TrimPrefix(cmd.Long, sentence(cmd.Short))); long != "" {
+		fmt.Fprintf(b, "\n```text\n%s\n```\n", long)
+	}
+	var lines []string
+	if cmd.Runnable() && !cmd.HasSubCommands() {
+		lines = append(lines, cmd.UseLine())
+	}
+	if cmd.Example != "" {
+		lines = append(lines, strings.ReplaceAll(strings.TrimSpace(cmd.Example), "\n  ", "\n"))
+	}
+	for _, text := range lines {
+		fmt.Fprintf(b, "\n```sh\n%s\n```\n", text)
+	}
+	if rights := cmd.Annotations[rightsKey]; rights != "" {
+		fmt.Fprintf(b, "\nRights: %s.\n", rights)
+	}
+	if children := cmd.Commands(); len(children) > 0 {
+		b.WriteString("\n| command | |\n|---|---|\n")
+		for _, child := range children {
+			if child.Name() != "completion" && child.Name() != "help" && !child.Hidden {
+				fmt.Fprintf(b, "| [%s](#%s) | %s |\n", child.CommandPath(), strings.ReplaceAll(child.CommandPath(), " ", "-"), sentence(child.Short))
+			}
+		}
+	}
+	var own, named []string
+	for _, row := range flagRows(cmd) {
+		if shared[row.text] > 0 {
+			named = append(named, row.name)
+		} else {
+			own = append(own, row.text)
+		}
+	}
+	if len(own) > 0 {
+		b.WriteString("\n| flag | value | default | |\n|---|---|---|---|\n" + strings.Join(own, ""))
+	}
+	if len(named) > 0 {
+		fmt.Fprintf(b, "\n[Shared flags](#the-command-line): %s.\n", strings.Join(named, ", "))
+	}
 }
 
 // sentence begins a text with a capital and ends it with a full stop.

@@ -66,9 +66,24 @@ func TestReference_http(t *testing.T) {
 	api := described(t).api.OpenAPI()
 	var b bytes.Buffer
 	b.WriteString("# HTTP\n\n<!-- written by go test ./transport/web -run TestReference -update -->\n\n" +
-		"The calls of `/v1`, with what they take and answer. [The guide](../guides/http.md) says what they have in common. The same in\n" +
-		"[OpenAPI 3.1](openapi.json), which a node serves at `/openapi.json`, and for older tools in 3.0 at `/openapi-3.0.json`.\n\n" +
-		"## Calls\n\n")
+		"The calls of `/v1` with their parameters and bodies. [The guide](../guides/http.md) describes what they have in common. A node\n" +
+		"serves the same as [OpenAPI 3.1](openapi.json) at `/openapi.json`, and in 3.0, for older tools, at `/openapi-3.0.json`.\n\n" +
+		"## Shared parameters\n\nSeveral calls have these parameters, and only name them:\n\n|parameter|type||\n|---|---|---|\n")
+	shared := map[string]int{}
+	for _, item := range api.Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Delete} {
+			if op != nil {
+				for _, p := range op.Parameters {
+					shared[parameterRow(p)]++
+				}
+			}
+		}
+	}
+	maps.DeleteFunc(shared, func(row string, n int) bool { return n < sharedParameter || row == "" })
+	for _, row := range slices.Sorted(maps.Keys(shared)) {
+		b.WriteString(row)
+	}
+	b.WriteString("\n## Calls\n\n")
 	for _, path := range slices.Sorted(maps.Keys(api.Paths)) {
 		item := api.Paths[path]
 		for _, c := range []struct {
@@ -76,7 +91,7 @@ func TestReference_http(t *testing.T) {
 			op     *huma.Operation
 		}{{http.MethodGet, item.Get}, {http.MethodPost, item.Post}, {http.MethodPut, item.Put}, {http.MethodDelete, item.Delete}} {
 			if c.op != nil {
-				writeCall(&b, c.method, path, c.op)
+				writeCall(&b, c.method, path, c.op, shared)
 			}
 		}
 	}
@@ -94,7 +109,22 @@ func TestReference_http(t *testing.T) {
 	same(t, "http.md", append(bytes.TrimRight(b.Bytes(), "\n"), '\n'))
 }
 
-func writeCall(b *bytes.Buffer, method, path string, op *huma.Operation) {
+// sharedParameter is how many calls have a parameter, with the same description, that is described once.
+const sharedParameter = 4
+
+// parameterRow is a parameter's line in a table, empty for one in the path.
+func parameterRow(p *huma.Param) string {
+	in := ""
+	switch p.In {
+	case "path":
+		return ""
+	case "header":
+		in = " (header)"
+	}
+	return fmt.Sprintf("|`%s`%s|%s|%s|\n", p.Name, in, typeOf(p.Schema), cell(p.Description))
+}
+
+func writeCall(b *bytes.Buffer, method, path string, op *huma.Operation, shared map[string]int) {
 	fmt.Fprintf(b, "### %s %s\n\n%s.", method, path, op.Summary)
 	if op.RequestBody != nil {
 		fmt.Fprintf(b, " Takes %s.", typeOf(op.RequestBody.Content[mediaType].Schema))
@@ -106,23 +136,21 @@ func writeCall(b *bytes.Buffer, method, path string, op *huma.Operation) {
 		fmt.Fprintf(b, " Answers bytes, as `%s`.", rawType)
 	}
 	b.WriteString("\n\n")
-	first := true
+	var own, named []string
 	for _, p := range op.Parameters {
-		if p.In == "path" {
-			continue
+		switch row := parameterRow(p); {
+		case row == "":
+		case shared[row] > 0:
+			named = append(named, "`"+p.Name+"`")
+		default:
+			own = append(own, row)
 		}
-		if first {
-			b.WriteString("|parameter|type||\n|---|---|---|\n")
-			first = false
-		}
-		in := ""
-		if p.In == "header" {
-			in = " (header)"
-		}
-		fmt.Fprintf(b, "|`%s`%s|%s|%s|\n", p.Name, in, typeOf(p.Schema), cell(p.Description))
 	}
-	if !first {
-		b.WriteString("\n")
+	if len(own) > 0 {
+		b.WriteString("|parameter|type||\n|---|---|---|\n" + strings.Join(own, "") + "\n")
+	}
+	if len(named) > 0 {
+		fmt.Fprintf(b, "[Shared parameters](#shared-parameters): %s.\n\n", strings.Join(named, ", "))
 	}
 }
 
