@@ -33,6 +33,7 @@ const (
 // or change nothing. What stands behind raft's own goroutines is not run here:
 // TestBitRot_aWholeNode does.
 func TestBitRot(t *testing.T) {
+	long(t)
 	sound := rotten(t)
 	want := sound.open(t, t.TempDir(), nil)
 	if want.err != nil || want.panicked != nil || len(want.found) > 0 {

@@ -134,8 +134,8 @@ func decodePlan(d *state.Decoder) *planRow {
 	return r
 }
 
-// detach makes a copy's list its own.
-func (r *planRow) detach() { r.refusals = slices.Clone(r.refusals) }
+// Detach makes a copy's list its own.
+func (r *planRow) Detach() { r.refusals = slices.Clone(r.refusals) }
 
 // planEvent is the payload of events about a plan.
 type planEvent struct {

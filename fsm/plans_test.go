@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/internal/state"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -558,5 +559,17 @@ func TestStepOf_bytes(t *testing.T) {
 	}
 	if !slices.Equal(sizes, []int{2, 1, 1, 1}) || counts(b.plan("p")) != "DONE 5 0 0" {
 		t.Error(sizes, counts(b.plan("p")))
+	}
+}
+
+// TestPlanRow_copiesShareNoRefusals: a row in a snapshot that is being written keeps its refusals while the plan goes on.
+func TestPlanRow_copiesShareNoRefusals(t *testing.T) {
+	t.Parallel()
+	frozen := &planRow{refusals: append(make([]rota.PlanRefusal, 0, 2), rota.PlanRefusal{Job: "a"})}
+	live := *frozen
+	state.Row(&live).Detach()
+	live.refusals = append(live.refusals, rota.PlanRefusal{Job: "b"})
+	if shared := frozen.refusals[:2][1]; shared.Job != "" {
+		t.Errorf("a copy appended %q to the list of the row that it was made from", shared.Job)
 	}
 }

@@ -109,9 +109,7 @@ func (s *scanner) value(op string) (v value, err error) {
 	return v, nil
 }
 
-// Names lists the terms that there are, with their operators.
-func Names() string { return names(kinds) }
-
+// names lists terms with their operators.
 func names(kinds []kind) string {
 	var names []string
 	for _, k := range kinds {

@@ -154,9 +154,9 @@ func decodePast(d *Decoder) *JobPast {
 // (checker.lives).
 var NoLife = new(JobLife)
 
-// detach makes the jobLife of a row's copy its own, so that the row in a frozen copy
+// Detach makes the jobLife of a row's copy its own, so that the row in a frozen copy
 // of the table keeps what it says.
-func (r *JobRow) detach() {
+func (r *JobRow) Detach() {
 	if r.JobLife != NoLife {
 		life := *r.JobLife
 		r.JobLife = &life

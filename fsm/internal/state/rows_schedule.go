@@ -115,8 +115,8 @@ func (r *ScheduleRow) owner() (rota.QueueName, rota.TenantID) { return r.Kept.Qu
 // Besides is the size of what the row holds as a hash.
 func (r *ScheduleRow) Besides() int64 { return 0 }
 
-// detach makes a copy's lists its own.
-func (r *ScheduleRow) detach() {
+// Detach makes a copy's lists its own.
+func (r *ScheduleRow) Detach() {
 	r.Live, r.Waiting = append([]rota.JobID(nil), r.Live...), append([]rota.JobID(nil), r.Waiting...)
 	r.decisions = append([]rota.ScheduleDecision(nil), r.decisions...)
 }
@@ -259,7 +259,7 @@ func (r *ScheduleRow) Follow(old *ScheduleRow) {
 	over := old.State() == rota.ScheduleDone
 	kept := *old
 	kept.RowMeta = RowMeta{}
-	kept.detach()
+	kept.Detach()
 	kept.Spec, kept.Kept, kept.Size = r.Spec, r.Kept, r.Size
 	kept.Version = old.Version + 1
 	if over || !old.Spec.Same(&r.Spec.ScheduleTimes) {

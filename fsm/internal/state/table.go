@@ -12,9 +12,9 @@ import (
 type Row interface {
 	Canonical(*Encoder)
 	meta() *RowMeta
-	// detach is called on a copy of a row: what it points to and may change becomes
+	// Detach is called on a copy of a row: what it points to and may change becomes
 	// its own.
-	detach()
+	Detach()
 }
 
 // RowMeta is a row's own bookkeeping, no part of its canonical encoding.
@@ -44,7 +44,7 @@ func (m *RowMeta) bytes() int64 { return int64(m.word & (1<<bytesBits - 1)) }
 
 func metaOf(gen uint64, bytes int64) RowMeta { return RowMeta{word: gen<<bytesBits | uint64(bytes)} }
 
-func (m *RowMeta) detach() {}
+func (m *RowMeta) Detach() {}
 
 // Ledger keeps the incremental multiset hash: the sum, in two lanes mod 2⁶⁴, of
 // every row's hash (SPEC §2.5). Rows touched by an entry are hashed once, when
@@ -224,7 +224,7 @@ func (t *Table[K, R, P]) Change(k K, p P) P {
 	}
 	q := t.Fresh()
 	*q = *p
-	q.detach()
+	q.Detach()
 	*q.meta() = meta
 	t.put(k, q)
 	t.Last = q
