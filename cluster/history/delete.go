@@ -18,7 +18,7 @@ import (
 // since; the mark then holds only the number.
 func (a *Archive) lastMark(id rota.JobID) (mark fsm.Mark, hidden, ok bool, err error) {
 	var staged uint64
-	a.host.State.Look(func(s *fsm.View) { staged = s.DeletedStaged(id) }) // before the archive, so that no record is missed
+	a.host.State.Look(func(s *fsm.View) { staged = s.DeletedStaged(id) }) // before the archive, to miss nothing
 	mark, ok, err = a.file.Jobs.Mark(id)
 	if a.gone(mark.Seq) {
 		staged = max(staged, mark.Seq)

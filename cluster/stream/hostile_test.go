@@ -220,7 +220,7 @@ func FuzzStreamHello(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again := encodeHello(h)[headBytes:]; !bytes.HasPrefix(body, again) { // a later binary may have appended fields
+		if again := encodeHello(h)[headBytes:]; !bytes.HasPrefix(body, again) { // a later binary may add fields
 			t.Fatalf("%q comes back as %q", body, again)
 		}
 	})
