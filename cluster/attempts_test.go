@@ -37,8 +37,8 @@ func labelText(labels []*dto.LabelPair) (text string) {
 	return text
 }
 
-// TestAttempts_countsByReason: every end of an attempt is counted by queue and reason, a retry once, and what uses up
-// an attempt by type, too.
+// TestAttempts_countsByReason: every end of an attempt is counted by queue and reason, a retry once, and one that uses
+// up an attempt also by type.
 func TestAttempts_countsByReason(t *testing.T) {
 	t.Parallel()
 	m := newMeasures()

@@ -89,7 +89,7 @@ func (p *pastReader) move(ctx context.Context, index rota.Index) error {
 	}
 	reached, err := audit.Forward(ctx, p.kept, p.n.stores.Log, p.reached, index)
 	p.has.Store(uint64(reached))
-	if p.reached = reached; err != nil && rota.KindOf(err) != rota.KindTimeout { // one that ran out of time continues where it was
+	if p.reached = reached; err != nil && rota.KindOf(err) != rota.KindTimeout { // after a timeout it continues there
 		p.drop()
 		return err
 	}

@@ -191,7 +191,7 @@ func (rp *replica) advance(index rota.Index, rules uint32) {
 }
 
 // refuseRebuilding returns an error if this node has no state. Under the apply lock the answer is final; otherwise see
-// reading.
+// view.
 func (rp *replica) refuseRebuilding() error {
 	if !rp.dropped.Load() {
 		return nil

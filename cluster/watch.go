@@ -122,7 +122,7 @@ func (w *watcher) once() {
 	w.seen.Store(w.seenNext)
 	w.seenNext = w.disk.answered.Load()
 	servers := w.membership.servers()
-	now, last := w.n.sinceBoot(), rota.Index(w.n.raft.LastIndex()) // before a node that hangs delays the others' answers
+	now, last := w.n.sinceBoot(), rota.Index(w.n.raft.LastIndex()) // before a hanging node delays the other answers
 	views := w.inspectAll(servers, []rota.Index{at})
 	w.mu.Lock()
 	for id, v := range views {
