@@ -100,7 +100,7 @@ func (s *soundDir) copyTo(t *testing.T, dir string, d *rotSpot) {
 	}
 }
 
-// nobody is a set of peers that must not be called.
+// nobody is Peers that must never be called.
 type nobody struct{ Peers }
 
 func (nobody) Calls(string, func(rota.NodeID) error) {}

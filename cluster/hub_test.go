@@ -6,8 +6,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestHub_entersInOrder: the streams of a worker are registered in the order in which their registrations are answered.
-// The newest one is served, the others end; one of each other session stays reachable, to confirm.
+// TestHub_entersInOrder: a worker's streams may be registered in any order, as their registrations are answered. The
+// newest one is served, the others end; one of each other session stays reachable, to confirm.
 func TestHub_entersInOrder(t *testing.T) {
 	t.Parallel()
 	type entry struct {

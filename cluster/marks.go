@@ -26,7 +26,7 @@ type marks struct {
 
 	mu sync.Mutex
 	of map[rota.NodeID]raftstore.Mark
-	// behind holds the nodes that answered with less than they had acknowledged, and what they answered.
+	// behind holds the marks of nodes that answered with less than they had acknowledged.
 	behind map[rota.NodeID]raftstore.Mark
 	// saved is the content of the files.
 	saved raftstore.Marks

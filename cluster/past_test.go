@@ -66,7 +66,7 @@ func TestPast_isReplayedOnce(t *testing.T) {
 	if x := why("ja-00000", rota.WhyQuery{}); x.Decision == nil || x.Decision.Others != nil || x.Decision.Note != "" || past.replays != 2 {
 		t.Errorf("without the others: %+v, %d replays", x.Decision, past.replays)
 	}
-	if x := why("ja-00000", rota.WhyQuery{Others: true}); x.Decision == nil || past.replays != 2 { // it is later than the state that was read
+	if x := why("ja-00000", rota.WhyQuery{Others: true}); x.Decision == nil || past.replays != 2 { // later than the state that was read
 		t.Errorf("with the others: %+v, %d replays", x.Decision, past.replays)
 	}
 	past.turn <- struct{}{}

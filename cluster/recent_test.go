@@ -29,7 +29,7 @@ func TestRecent_countsByDate(t *testing.T) {
 	now := time.Date(2026, 11, 29, 12, 0, 30, 0, time.UTC)
 	r := newRecent()
 	r.count([]rota.Event{
-		ended(rota.EventJobDead, "q", now.Add(-20*time.Minute), "too old"), // a replay delivers old ends, which are not recent
+		ended(rota.EventJobDead, "q", now.Add(-20*time.Minute), "too old"), // replayed: not recent
 		ended(rota.EventJobDead, "q", now.Add(-3*time.Minute), "first"),
 		ended(rota.EventJobExpired, "q", now.Add(-time.Minute), "newest"),
 		ended(rota.EventJobCompleted, "q", now, ""),

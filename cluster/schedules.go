@@ -171,8 +171,8 @@ func (sv *scheduleVerbs) DeleteSchedule(ctx context.Context, name rota.ScheduleN
 	return err
 }
 
-// NextDates calculates at most most dates of a schedule after one, and returns the identity of the time zones used.
-// After 0, it begins with those that are not decided yet.
+// NextDates calculates the dates of a schedule after one, up to most of them, and returns the identity of the time
+// zones used. After 0, it begins with those that are not decided yet.
 func (sv *scheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error) {
 	s, at, err := sv.Schedule(ctx, name, opt)
 	if err != nil {
@@ -197,7 +197,8 @@ func (sv *scheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, 
 	return dates, zones.Name(), at, nil
 }
 
-// DatesOf calculates at most most dates after one for a schedule that is not stored yet, with the time zones in force.
+// DatesOf calculates the dates after one, up to most of them, for a schedule that is not stored yet, with the time
+// zones in force.
 func (sv *scheduleVerbs) DatesOf(times *rota.ScheduleTimes, after rota.Date, most int) ([]rota.Date, error) {
 	zones, err := sv.zones.now()
 	if err != nil {

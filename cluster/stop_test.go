@@ -53,7 +53,7 @@ func TestPropose_intoALeadershipThatIsOver(t *testing.T) {
 	for range 50 {
 		l := (&Node{}).own().terms.newLeadership(3, 10_000)
 		l.end()
-		close(l.landed) // no loop reads the queue any more
+		close(l.landed) // no loop reads the queue now
 		if r := l.propose(context.Background(), []*fsmpb.Op{barrierOp()}, true); !errors.Is(r.err, errNotLeader) {
 			t.Fatalf("got %v", r.err)
 		}

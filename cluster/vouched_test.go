@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// readStale and the other reads are a caller's requests to a node, by the required freshness.
+// The following functions are a caller's reads, by the required freshness.
 func readStale(ctx context.Context, n *Node) error {
 	_, _, err := n.Jobs(ctx, rota.JobFilter{Limit: 1}, peer.ReadOptions{Stale: true})
 	return err

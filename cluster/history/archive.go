@@ -159,8 +159,8 @@ func (a *Archive) Prune() {
 	}
 }
 
-// Lacks returns the numbers of ended jobs that this node has neither archived nor staged, oldest first, in at most most
-// spans.
+// Lacks returns the numbers of ended jobs that this node has neither archived nor staged, oldest first. most bounds the
+// number of spans.
 func (a *Archive) Lacks(most int) archive.Spans {
 	var staging fsm.Staging
 	a.host.State.Look(func(s *fsm.View) { staging = s.Staging() })

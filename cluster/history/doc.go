@@ -23,7 +23,7 @@ type Host struct {
 	Log *slog.Logger
 	// Lines limits repeated log lines.
 	Lines *logs.Limiter
-	// Life ends when the node stops; its cause is the answer to who waits then.
+	// Life ends when the node stops; its cause is the error for callers that wait then.
 	Life context.Context //nolint:containedctx // the loops and shared reads hang on it, no call's own
 	// SinceBoot returns the time of the node's monotonic clock.
 	SinceBoot func() time.Duration

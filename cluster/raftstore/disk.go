@@ -76,7 +76,7 @@ func flock(file *os.File, kind int) (free bool, err error) {
 	return true, nil
 }
 
-// readSmallFile reads a whole file of at most most bytes.
+// readSmallFile reads a whole file whose size must not exceed most bytes.
 func readSmallFile(path string, most int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {

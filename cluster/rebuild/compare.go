@@ -19,7 +19,7 @@ const (
 	agreeOutside
 	// agreeDoubt: digests differ, and the voters that did not answer determine which is right.
 	agreeDoubt
-	// agreeSplit: digests differ, and none can reach a majority any more.
+	// agreeSplit: digests differ, and none can still reach a majority.
 	agreeSplit
 )
 

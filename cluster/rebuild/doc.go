@@ -30,7 +30,7 @@ type Host struct {
 	Log *slog.Logger
 	// Lines limits repeated log lines.
 	Lines *logs.Limiter
-	// Life ends when the node stops; its cause is the answer to who waits then.
+	// Life ends when the node stops; its cause is the error for callers that wait then.
 	Life context.Context //nolint:containedctx // the loops hang on it, no call's own
 	// Wall is the node's wall clock.
 	Wall func() time.Time
