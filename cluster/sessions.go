@@ -47,9 +47,9 @@ type WorkerSession struct {
 }
 
 const (
-	// busyBatches is how many batches of workers' commands a busy node decides at a time. Above that, an answer and the
-	// next lease wait for each other, so that both are written and read together. A node that answers workers without
-	// delay decides fewer.
+	// busyBatches is the number of batches of workers' commands being decided from which a node is busy. There an
+	// answer and the next lease wait for each other, so that both are written and read together. A node that answers
+	// workers without delay decides fewer.
 	busyBatches = 16
 	// leaseHeld bounds how long a lease waits for an answer, answerHeld how long an answer waits for a lease.
 	leaseHeld  = 50 * time.Millisecond

@@ -29,8 +29,8 @@ type eventSender struct {
 	ended chan struct{}
 	// stuck reports that a batch was not sent in time.
 	stuck bool
-	// last is the last event of the batch passed on most recently, before that of the previous batch: everything up to
-	// before was sent.
+	// last is the last event of the batch passed on most recently. before is the last event of the previous batch:
+	// everything up to it was sent.
 	last, before rota.EventID
 	// seen is the position read since the last batch without selecting anything, zero if that batch reached it; passed
 	// counts those events, due fires when the follower is to be notified.

@@ -102,7 +102,7 @@ func (ev *Events) serve(ctx context.Context, filter *rota.EventFilter, place, en
 // IndexAt returns the index of the newest entry at or before a moment, by the times in the events; OutOfRange if no
 // entry of that time is retained.
 func (ev *Events) IndexAt(ctx context.Context, date rota.Date) (rota.Index, error) {
-	if err := ev.enter(); err != nil { // applied events become visible to followers
+	if err := ev.enter(); err != nil { // followers are shown what is applied
 		return 0, err
 	}
 	defer ev.leave()

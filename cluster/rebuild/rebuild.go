@@ -53,7 +53,7 @@ type Rebuilder struct {
 	notified chan struct{}
 	// doubts counts consecutive comparisons without a result; only one goroutine compares.
 	doubts int
-	// right is where each node's state was last seen to be right; used like doubts.
+	// right is where each node's state was last seen to be right; used by the same goroutine as doubts.
 	right      map[rota.NodeID]rota.Index
 	mismatches prometheus.Counter
 

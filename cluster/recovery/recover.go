@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// leasePause is how long the jobs of void leases wait: after that time a disconnected worker no longer trusts its
-	// lease (SPEC §3.10).
+	// leasePause is how long the jobs of void leases wait, in milliseconds: after that time a disconnected worker no
+	// longer trusts its lease (SPEC §3.10).
 	leasePause = 60_000
 	// dialFor is how long the other members are dialled, dialEvery the pause between two attempts, dialMost the time
 	// limit of one.
