@@ -13,23 +13,21 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// adapter is the only meeting point of the library's FSM interface and the
-// state machine. raft calls Apply, Snapshot, Restore and StoreConfiguration
-// from one goroutine.
+// adapter connects raft's FSM interface to the state machine, and is the only place where they meet. raft calls Apply,
+// Snapshot, Restore and StoreConfiguration from one goroutine.
 type adapter struct{ n *Node }
 
 var _ raft.ConfigurationStore = adapter{}
 
-// Apply applies one committed entry and wakes whoever it concerns. An entry
-// that cannot be applied ends the process: skipping it would make this node
-// differ from the others.
+// Apply applies one committed entry and wakes the waiters it concerns. An entry that cannot be applied ends the
+// process: skipping it would make this node differ from the others.
 func (a adapter) Apply(log *raft.Log) any {
 	n := a.n
 	if halted := n.fatalErr.Load(); halted != nil {
-		return *halted // nothing is applied after what could not be
+		return *halted // after an entry that failed, none is applied
 	}
 	if err := n.stores.Await(log.Index); err != nil {
-		return err // the disk failed: this node ends, and what it counted for was not answered
+		return err // the disk failed: this node ends, and entries it was counted for were not answered
 	}
 	start := time.Now()
 	n.watchdog.begun.Add(1)
@@ -39,7 +37,7 @@ func (a adapter) Apply(log *raft.Log) any {
 	}
 	n.replica.mu.Lock()
 	if n.replica.dropped.Load() {
-		n.replica.passed = rota.Index(log.Index) // it is applied once there is a state
+		n.replica.passed = rota.Index(log.Index) // applied once there is a state
 		n.replica.mu.Unlock()
 		return n.replica.refuseRebuilding()
 	}
@@ -60,15 +58,15 @@ func (a adapter) Apply(log *raft.Log) any {
 	n.replica.hub.publish(n.replica.machine, &applied)
 	n.archive.Staged(n.replica.machine)
 	n.events.Append(n.replica.machine.Head().Incarnation, &applied)
-	if n.leader.caughtUp.Load() { // until then it replays: what it applies happened before it was started
+	if n.leader.caughtUp.Load() { // before that it replays: what it applies happened before it started
 		n.measures.countEvents(applied.Events)
 		n.stats.count(applied.Events)
 	}
 	n.recent.count(applied.Events) // by their dates
 	members := slices.ContainsFunc(applied.Events, func(e rota.Event) bool { return e.Kind == rota.EventNodeChanged })
-	n.replica.machine.Recycle(applied.Events) // who follows events reads their bytes
+	n.replica.machine.Recycle(applied.Events) // followers of events read their bytes
 	applied.Events = nil
-	n.replica.applied.Store(uint64(applied.Index)) // under the lock, as whoever reads the state may ask for it
+	n.replica.applied.Store(uint64(applied.Index)) // under the lock, since readers of the state may read it
 	n.replica.mu.Unlock()
 	n.replica.advance(applied.Index, applied.Rules)
 	n.measures.apply.Observe(time.Since(start).Seconds())
@@ -76,19 +74,18 @@ func (a adapter) Apply(log *raft.Log) any {
 		n.membership.learnCluster()
 	}
 	if members {
-		n.stream.Rejudge() // a node that was removed is cut off at once
+		n.stream.Rejudge() // disconnects a removed node at once
 	}
 	return &applied
 }
 
-// StoreConfiguration keeps raft's own index moving past entries that never
-// reach the machine, so that snapshots are not refused.
+// StoreConfiguration makes raft's own index advance past entries that never reach the machine, so that snapshots are
+// not rejected.
 func (a adapter) StoreConfiguration(uint64, raft.Configuration) {}
 
-// Snapshot freezes the state, which takes about a microsecond; Persist writes
-// it while applying goes on.
+// Snapshot freezes the state, which takes about a microsecond; Persist writes it while applying continues.
 func (a adapter) Snapshot() (raft.FSMSnapshot, error) {
-	// What raft calls applied may have been passed over since (Apply).
+	// Entries that raft counts as applied may have been skipped since (Apply).
 	if err := a.n.stores.Failed(); err != nil {
 		return nil, err
 	}
@@ -112,7 +109,7 @@ func (f frozenState) Persist(sink raft.SnapshotSink) error {
 	start := time.Now()
 	f.n.events.Flush()
 	if f.n.archive.Flush() == nil {
-		f.frozen.Archived() // else the snapshot carries what is staged
+		f.frozen.Archived() // otherwise the snapshot includes the staged records
 	}
 	info, err := snapshot.Write(sink, f.frozen)
 	if err != nil {
@@ -131,8 +128,8 @@ func (f frozenState) Persist(sink raft.SnapshotSink) error {
 // Release implements raft.FSMSnapshot.
 func (f frozenState) Release() {}
 
-// Restore puts a snapshot in the place of the state. It is decoded beside the
-// present one, and only a state whose digest is right is taken.
+// Restore replaces the state with a snapshot. It decodes the snapshot while keeping the current state, and accepts it
+// only if its digest is correct.
 func (a adapter) Restore(rc io.ReadCloser) error {
 	defer rc.Close()
 	a.n.replica.placing.Lock()
@@ -155,13 +152,13 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 	failpoint.Pass("restore-before-swap")
 	installed := n.followInstalled(info.Index, m)
 	n.events.Flush()
-	_ = n.archive.Flush() // what is staged goes with the state; what fails is fetched
+	_ = n.archive.Flush() // staged records go with the state; if this fails, they are fetched
 	if installed {
 		n.events.Doubt()
 	}
 	n.replica.mu.Lock()
 	n.replica.passed = info.Index
-	if n.replica.dropped.Load() { // dropped while this one was read: what is fetched follows it
+	if n.replica.dropped.Load() { // dropped during the read: a fetched state follows
 		n.replica.mu.Unlock()
 		return nil
 	}
@@ -175,8 +172,8 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 	return nil
 }
 
-// followInstalled reports whether a snapshot that is being restored came from
-// another node: the log then follows on that one alone.
+// followInstalled reports whether a snapshot being restored came from another node: only this snapshot then connects to
+// the log.
 func (n *Node) followInstalled(index rota.Index, m *fsm.Machine) bool {
 	last, err := n.stores.Log.LastIndex()
 	if err != nil || last >= uint64(index) {

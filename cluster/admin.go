@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// ownStatus returns this node's status of one moment.
+// ownStatus returns this node's current status.
 func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	var head fsm.Head
 	if !cv.n.replica.peek(func(s *fsm.View) { head = s.Head() }) {
@@ -37,13 +37,13 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	a := cv.n.archive.ArchiveStatus()
 	s.Archive = &rota.NodeArchive{Records: int64(a.Records), Oldest: a.OldestDate, Bytes: int64(a.Bytes), Lag: millis.Duration(a.LagMs),
 		Staged: a.Staged, Lacking: int64(a.Lacking), Lost: int64(a.Lost)}
-	if cv.n.cfg.Exposed { // a word about how it was started: nothing in it is ill
+	if cv.n.cfg.Exposed { // a note on how it was started, not a fault
 		s.Problems = append(s.Problems, ExposedText)
 	}
 	if text := cv.n.littleMemory(); text != "" {
 		s.Problems = append(s.Problems, text)
 	}
-	s.Problems = append(s.Problems, cv.n.watch.alarms()...) // what was lost is lost: this node is well
+	s.Problems = append(s.Problems, cv.n.watch.alarms()...) // losses are permanent: they are not a fault of this node
 	switch {
 	case cv.n.replica.dropped.Load():
 		s.State = stateRebuilding
@@ -56,7 +56,7 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	return s
 }
 
-// Inspect returns this node's own state to another node.
+// Inspect returns this node's own status to another node.
 func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (peer.Inspection, error) {
 	in := peer.Inspection{Status: cv.ownStatus(), ClusterID: cv.n.ClusterID(), WallMs: cv.n.wall().UnixMilli(),
 		Identity: cv.n.data.Identity()}
@@ -73,7 +73,7 @@ func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (peer
 	return in, nil
 }
 
-// StateBytesMax returns the bound on the bytes of the state's rows, as applied here.
+// StateBytesMax returns the maximum size of the state's rows in bytes, as applied here.
 func (cv *clusterVerbs) StateBytesMax() (most int64) {
 	cv.n.replica.peek(func(s *fsm.View) { most = s.ClusterSettings().StateBytesMax })
 	return most
@@ -123,8 +123,7 @@ func (cv *clusterVerbs) Status(context.Context) (rota.ClusterStatus, error) {
 	return c, nil
 }
 
-// autopilotOf returns what is made of the voters, by the leader where it is another node and
-// answered.
+// autopilotOf returns the assessment of the voters: the leader's, if the leader is another node and answered.
 func (cv *clusterVerbs) autopilotOf(leader peerView) (rota.Autopilot, map[rota.NodeID]rota.NodeHealth) {
 	a, list := cv.n.autopilot.report()
 	if len(leader.health) > 0 {
@@ -137,7 +136,7 @@ func (cv *clusterVerbs) autopilotOf(leader peerView) (rota.Autopilot, map[rota.N
 	return a, health
 }
 
-// Peers lists Raft's configuration, each server with what the leader says of it.
+// Peers lists Raft's configuration, each server with the leader's information about it.
 func (cv *clusterVerbs) Peers(ctx context.Context) ([]rota.RaftPeer, error) {
 	_, leader := cv.n.raft.LeaderWithID()
 	var peers []rota.RaftPeer
@@ -151,7 +150,7 @@ func (cv *clusterVerbs) Peers(ctx context.Context) ([]rota.RaftPeer, error) {
 	return peers, nil
 }
 
-// CheckAt walks this node's invariants once it has applied an index.
+// CheckAt checks this node's invariants once it has applied an index.
 func (cv *clusterVerbs) CheckAt(ctx context.Context, index rota.Index) (rota.NodeVerdict, error) {
 	v := rota.NodeVerdict{ID: cv.n.cfg.Node, Index: index, Violations: []string{}}
 	if err := cv.n.replica.waitApplied(ctx, index); err != nil {
@@ -182,14 +181,13 @@ func (cv *clusterVerbs) CheckAt(ctx context.Context, index rota.Index) (rota.Nod
 	return v, nil
 }
 
-// checkState walks the invariants. Those of a large state are walked on a copy made
-// beside it, so that applying does not wait: what a node derives in memory is then
-// the copy's own.
+// checkState checks the invariants. For a large state it checks a copy, so that applying does not wait; data derived in
+// memory is then the copy's own.
 func (cv *clusterVerbs) checkState(ctx context.Context, f *fsm.Frozen) ([]string, error) {
 	if f.Rows() <= cv.n.cfg.checkedHere {
 		return cv.n.replica.check(), nil
 	}
-	leave, err := cv.n.explainer.past.alone(ctx) // it takes a state's memory, as a look at the past does
+	leave, err := cv.n.explainer.past.alone(ctx) // it needs memory for a second state, like a read of the past
 	if err != nil {
 		return nil, err
 	}
@@ -201,8 +199,7 @@ func (cv *clusterVerbs) checkState(ctx context.Context, f *fsm.Frozen) ([]string
 	return m.Check(), nil
 }
 
-// Verify asks every node to walk its invariants, and compares their digests at
-// one index.
+// Verify makes every node check its invariants, and compares their digests at one index.
 func (cv *clusterVerbs) Verify(ctx context.Context) (rota.Verdict, error) {
 	index, err := cv.n.replica.barrierIndex(ctx)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// breakDisk has every write to an open file fail from here on.
+// breakDisk makes every write to an open file fail from now on.
 func breakDisk(t *testing.T, path string) {
 	t.Helper()
 	path, err := filepath.EvalSymlinks(path)
@@ -44,9 +44,8 @@ func breakDisk(t *testing.T, path string) {
 	}
 }
 
-// TestAhead_noSnapshotOnceTheDiskFailed: raft takes an entry for applied that its machine
-// was given, be it that this refused it: a snapshot then would be of an earlier state
-// than its index says.
+// TestAhead_noSnapshotOnceTheDiskFailed: raft counts an entry that its machine received as applied, even if the machine
+// rejected it: a snapshot then would be of an earlier state than its index.
 func TestAhead_noSnapshotOnceTheDiskFailed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

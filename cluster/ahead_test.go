@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestAhead_whatIsAnsweredIsOnTheLeadersDisk: with followers that are faster, an entry is
-// committed as raft counts long before the leader has written it.
+// TestAhead_whatIsAnsweredIsOnTheLeadersDisk: with faster followers, raft counts an entry as committed long before the
+// leader has written it.
 func TestAhead_whatIsAnsweredIsOnTheLeadersDisk(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -26,7 +26,7 @@ func TestAhead_whatIsAnsweredIsOnTheLeadersDisk(t *testing.T) {
 		b.addrs[id] = c
 	}
 	b.startPlanned()
-	n := b.loyal() // another leader would apply what this disk does not hold, and rightly
+	n := b.loyal() // another leader would rightly apply what this disk does not hold
 	slow.Store(n.cfg.Node)
 	const most = 20
 	var looks atomic.Int64
@@ -39,7 +39,7 @@ func TestAhead_whatIsAnsweredIsOnTheLeadersDisk(t *testing.T) {
 	}()
 	for ; ; looks.Add(1) {
 		for _, id := range b.ids() {
-			at := b.node(id).applied.Load() // first: the disk may only be further by then
+			at := b.node(id).applied.Load() // first: the disk may have advanced by then
 			_, last, err := n.stores.Stored()
 			if err != nil {
 				t.Fatal(err)

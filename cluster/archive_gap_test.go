@@ -15,11 +15,11 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// sound has every node verified, and wants all of them equal and without fault.
+// sound verifies every node, and requires all of them to be equal and without fault.
 func (b *bench) sound() {
 	b.t.Helper()
 	n := b.leader()
-	b.eventually("gossip has told of all nodes", func() bool { // some were restarted just now
+	b.eventually("gossip has told of all nodes", func() bool { // some were just restarted
 		return !slices.ContainsFunc(n.membership.servers(), func(s raft.Server) bool { _, ok := n.membership.address(rota.NodeID(s.ID)); return !ok })
 	})
 	v, err := n.Verify(within(b.t, ample))
@@ -28,7 +28,7 @@ func (b *bench) sound() {
 	}
 }
 
-// lose takes the record of a number from a node's archive, as damage does.
+// lose removes the record of a number from a node's archive, as damage does.
 func lose(t *testing.T, n *Node, seq uint64) {
 	t.Helper()
 	if err := n.beside.Jobs.Drop([]uint64{seq}); err != nil {
@@ -36,8 +36,8 @@ func lose(t *testing.T, n *Node, seq uint64) {
 	}
 }
 
-// TestArchive_aRevivedJobTellsItsEarlierLifeOnEveryNode reads a job that was retried
-// on a node whose history lacks how it ended before.
+// TestArchive_aRevivedJobTellsItsEarlierLifeOnEveryNode reads a retried job on a node whose history lacks its earlier
+// end.
 func TestArchive_aRevivedJobTellsItsEarlierLifeOnEveryNode(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -71,8 +71,8 @@ func TestArchive_aRevivedJobTellsItsEarlierLifeOnEveryNode(t *testing.T) {
 	}
 }
 
-// TestArchive_aListIsNeverShort cuts a node off from those that could fill the gaps
-// of its history: it refuses to tell less than the cluster knows.
+// TestArchive_aListIsNeverShort cuts a node off from those that could fill the gaps of its history: it returns an error
+// rather than less than the cluster has.
 func TestArchive_aListIsNeverShort(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -82,7 +82,7 @@ func TestArchive_aListIsNeverShort(t *testing.T) {
 	}
 	n := b.leader()
 	b.mu.Lock()
-	b.cut[n.cfg.Node] = true // calls fail, raft goes on
+	b.cut[n.cfg.Node] = true // calls fail, raft continues
 	b.mu.Unlock()
 	lose(t, n, 3)
 	page, _, err := n.Jobs(within(t, ample), rota.JobFilter{}, peer.ReadOptions{})
@@ -90,7 +90,7 @@ func TestArchive_aListIsNeverShort(t *testing.T) {
 		t.Errorf("%d jobs are told, 5 ended: %v", len(page.Jobs), err)
 	}
 	page, _, err = n.Jobs(within(t, ample), rota.JobFilter{}, peer.ReadOptions{Stale: true})
-	if err != nil || len(page.Jobs) != 5 { // the tombstone still tells of the fifth
+	if err != nil || len(page.Jobs) != 5 { // the tombstone still covers the fifth
 		t.Errorf("%d jobs are told of what is here: %v", len(page.Jobs), err)
 	}
 	b.heal(n.cfg.Node)
@@ -100,8 +100,7 @@ func TestArchive_aListIsNeverShort(t *testing.T) {
 	}
 }
 
-// TestVerify_ofALargeState walks the invariants beside the state, as applying must
-// not wait for a walk over all rows.
+// TestVerify_ofALargeState checks the invariants on a copy, as applying must not wait for a check of all rows.
 func TestVerify_ofALargeState(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -115,7 +114,7 @@ func TestVerify_ofALargeState(t *testing.T) {
 	submitAll(t, n, specs("k", 5))
 	b.complete("n1")
 	b.sound()
-	n.explainer.past.turn <- struct{}{} // the state's memory is taken by a replay
+	n.explainer.past.turn <- struct{}{} // a replay uses the memory for a state
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := n.CheckAt(ctx, 1); err == nil {
@@ -133,8 +132,8 @@ func TestVerify_ofALargeState(t *testing.T) {
 	}
 }
 
-// TestArchive_theLatestEndIsToldOnEveryNode has a node hold how a job ended first,
-// and lack how it ended after its retry, when no tombstone tells any more.
+// TestArchive_theLatestEndIsToldOnEveryNode: a node holds a job's first end and lacks the one after its retry, when no
+// tombstone is left.
 func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -181,8 +180,8 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 	}
 }
 
-// TestArchive_aDiskThatCannotBeReadIsNoLackOfAJob reads a job that only the archive
-// knows while that cannot be read: nobody is told that there is no such job.
+// TestArchive_aDiskThatCannotBeReadIsNoLackOfAJob reads a job that only the archive has while that cannot be read: the
+// job must not be reported as unknown.
 func TestArchive_aDiskThatCannotBeReadIsNoLackOfAJob(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

@@ -41,7 +41,7 @@ func endAll(t *testing.T, n *Node, jobs []rota.JobSpec) {
 	}
 }
 
-// historyOf walks a node's whole list of ended jobs, in pages of an odd size.
+// historyOf reads a node's whole list of ended jobs, in pages of an odd size.
 func historyOf(t *testing.T, n *Node, f rota.JobFilter) (ids []rota.JobID) {
 	t.Helper()
 	f.Limit = 7
@@ -62,8 +62,7 @@ func historyOf(t *testing.T, n *Node, f rota.JobFilter) (ids []rota.JobID) {
 	}
 }
 
-// wantHistory compares what every node tells with what ended, now and whatever the
-// node has fetched by now.
+// wantHistory compares each node's answer with the ended jobs, immediately and whatever the node has fetched so far.
 func (b *bench) wantHistory(f rota.JobFilter, want []rota.JobSpec) {
 	b.t.Helper()
 	var ids []rota.JobID
@@ -100,7 +99,7 @@ func (b *bench) complete(id rota.NodeID) {
 // sevenDays is gc_horizon unless a queue sets it.
 const sevenDays = rota.Date(7 * 24 * 3_600_000)
 
-// leap moves the date, as if all wall clocks had, and lets a sweep see it.
+// leap advances the date, as if all wall clocks had jumped, and waits for a sweep.
 func (b *bench) leap(by rota.Date) {
 	b.t.Helper()
 	wall := time.Now().UnixMilli() + int64(by)
@@ -122,7 +121,7 @@ func TestArchive_historyIsWholeOnEveryNode(t *testing.T) {
 	jobs := specs("j", 60)
 	endAll(t, b.leader(), jobs[:40])
 	cancelled := rota.JobFilter{State: rota.JobCancelled}
-	b.wantHistory(cancelled, jobs[:40]) // staged still, or not any more
+	b.wantHistory(cancelled, jobs[:40]) // still staged, or no longer
 	for _, id := range b.ids() {
 		b.complete(id)
 	}
@@ -183,8 +182,8 @@ func TestArchive_retriesOfWhatLeftMemory(t *testing.T) {
 	b.sound()
 }
 
-// TestArchive_nodesFetchWhatTheyLack takes a node's archive away, damages a record
-// of it, and has a new node join from a snapshot: at no time does a node tell less.
+// TestArchive_nodesFetchWhatTheyLack removes a node's archive, damages a record in it, and lets a new node join from a
+// snapshot: at no time does a node return less.
 func TestArchive_nodesFetchWhatTheyLack(t *testing.T) {
 	t.Parallel()
 	b := startSmallLogs(t)
@@ -241,7 +240,7 @@ func damage(t *testing.T, n *Node, seq byte) {
 			}
 		}
 		bad, at := bytes.Clone(v), len(v)/2
-		if place := bytes.LastIndex(bad, key); bad[0] == 3 { // of a block: behind the numbers stand the records' ends
+		if place := bytes.LastIndex(bad, key); bad[0] == 3 { // of a block: the records' ends follow the numbers
 			at = int(binary.BigEndian.Uint32(bad[place+8:])) - 5
 		}
 		bad[at] ^= 1
@@ -251,8 +250,8 @@ func damage(t *testing.T, n *Node, seq byte) {
 	}
 }
 
-// TestArchive_aFlushWhoseEndWasLostIsRepeated crashes between the write and the
-// letting go: the log brings the same records again.
+// TestArchive_aFlushWhoseEndWasLostIsRepeated crashes between writing and releasing: the log delivers the same records
+// again.
 func TestArchive_aFlushWhoseEndWasLostIsRepeated(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -305,8 +304,8 @@ func TestArchive_whatCannotBeWrittenStays(t *testing.T) {
 	}
 }
 
-// TestArchive_idsBeyondTombstonesAreKnown lets the tombstones' horizon pass, by
-// date: submitting again is answered from the archive, changes are refused.
+// TestArchive_idsBeyondTombstonesAreKnown passes the tombstones' horizon by date: submitting again is answered from the
+// archive, changes are rejected.
 func TestArchive_idsBeyondTombstonesAreKnown(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

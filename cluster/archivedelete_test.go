@@ -15,7 +15,7 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// remove deletes jobs by a node, each of which must be taken.
+// remove deletes jobs through a node; each must be accepted.
 func (b *bench) remove(n *Node, jobs ...rota.JobSpec) {
 	b.t.Helper()
 	ids := make([]rota.JobID, len(jobs))
@@ -33,7 +33,7 @@ func (b *bench) remove(n *Node, jobs ...rota.JobSpec) {
 	}
 }
 
-// wantNone wants each node to know nothing of jobs.
+// wantNone checks that no node knows the jobs.
 func (b *bench) wantNone(jobs ...rota.JobSpec) {
 	b.t.Helper()
 	for _, id := range b.ids() {
@@ -61,8 +61,8 @@ func (b *bench) wantNone(jobs ...rota.JobSpec) {
 	}
 }
 
-// wantNumber wants each node to learn from the others under which number a deleted job ended,
-// and nothing else: what it has of the job's earlier lives itself is not the last word.
+// wantNumber checks that each node learns from the others the number of a deleted job's end, and nothing else: its own
+// record of the job's earlier lives is not final.
 func (b *bench) wantNumber(id rota.JobID, seq uint64) {
 	b.t.Helper()
 	for _, node := range b.ids() {
@@ -85,8 +85,8 @@ func (b *bench) wantNumber(id rota.JobID, seq uint64) {
 	}
 }
 
-// TestDelete_everywhere deletes jobs whose records are staged, archived, and known by
-// archives alone: no node knows of them, and their ids are free.
+// TestDelete_everywhere deletes jobs whose records are staged, archived, and only in archives: no node knows them
+// afterwards, and their ids are free.
 func TestDelete_everywhere(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -98,12 +98,12 @@ func TestDelete_everywhere(t *testing.T) {
 	for _, id := range b.ids() {
 		b.complete(id)
 	}
-	b.wantNone(jobs[0]) // archived since
+	b.wantNone(jobs[0]) // archived in the meantime
 	b.wantNumber(jobs[0].ID, 1)
 	b.leap(sevenDays + 1000)
 	b.wantHistory(rota.JobFilter{State: rota.JobCancelled}, jobs[1:])
 	b.remove(b.leader(), jobs[1])
-	b.remove(b.follower(), jobs[1]) // once more
+	b.remove(b.follower(), jobs[1]) // again
 	b.wantNone(jobs[:2]...)
 	b.wantHistory(rota.JobFilter{State: rota.JobCancelled}, jobs[2:])
 	out, err := b.follower().DeleteJobs(within(t, ample), []rota.JobID{"nobody"})
@@ -111,7 +111,7 @@ func TestDelete_everywhere(t *testing.T) {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	again := slices.Clone(jobs[:2])
-	again[0].Type, again[1].Type = "else", "else" // other jobs, by ids that are free
+	again[0].Type, again[1].Type = "else", "else" // other jobs, with ids that are free
 	submitAll(t, b.leader(), again)
 	if out, err = b.follower().DeleteJobs(within(t, ample), []rota.JobID{again[1].ID}); err != nil || out[0].Err == nil ||
 		rota.KindOf(out[0].Err) != rota.KindConflict {
@@ -130,8 +130,8 @@ func TestDelete_everywhere(t *testing.T) {
 	b.sound()
 }
 
-// TestDelete_aNodeThatFetches deletes the second life of a job: a node whose archive has the
-// first alone, and one that fetches all, show nothing of it.
+// TestDelete_aNodeThatFetches deletes the second life of a job: a node whose archive has only the first, and one that
+// fetches everything, show neither.
 func TestDelete_aNodeThatFetches(t *testing.T) {
 	t.Parallel()
 	b := startSmallLogs(t)
@@ -176,8 +176,8 @@ func TestDelete_aNodeThatFetches(t *testing.T) {
 	b.sound()
 }
 
-// TestDelete_backupAndRetention restores a backup of a cluster where a job was deleted, and
-// has retention pass it: then the state forgets the number.
+// TestDelete_backupAndRetention restores a backup of a cluster where a job was deleted, and lets retention pass it:
+// then the state drops the number.
 func TestDelete_backupAndRetention(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

@@ -14,9 +14,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// These are the attacks on time (RAFT §7) that
-// need real nodes. Cluster time is made to pass by entries of the leader's own
-// term (bench.pass), so that nothing here waits for a clock.
+// The attacks on time (RAFT §7) that need real nodes. Entries of the leader's own term advance the cluster time
+// (bench.pass), so nothing here waits for a clock.
 
 // jobOf reads a job from a node's own state.
 func jobOf(n *Node, id rota.JobID) rota.Job {
@@ -33,7 +32,7 @@ func statusOf(n *Node, id rota.WorkerID) rota.WorkerStatus {
 	return status
 }
 
-// raw applies an entry as it is, past the leadership.
+// raw applies an entry unchanged, bypassing the leadership.
 func (b *bench) raw(n *Node, e *fsmpb.Entry) *fsm.Applied {
 	b.t.Helper()
 	f := n.raft.Apply(mustSeal(b.t, e), ample)
@@ -43,7 +42,7 @@ func (b *bench) raw(n *Node, e *fsmpb.Entry) *fsm.Applied {
 	return f.Response().(*fsm.Applied)
 }
 
-// term is the one that a node leads in.
+// term returns the term in which a node leads.
 func (b *bench) term(n *Node) uint64 {
 	b.t.Helper()
 	l := n.terms.leading()
@@ -62,8 +61,8 @@ func TestH03_aPausedLeaderEndsNoLease(t *testing.T) {
 	leases := h.take(4)
 	h.do(rota.VerbAck, leases...)
 	before := clockOf(n)
-	// Everything stands still for 60 s, longer than any lease, then goes on: the
-	// monotonic clock has jumped, the beats and renewals of the time were not made.
+	// Everything pauses for 60 s, longer than any lease, then continues: the monotonic clock has jumped, and the beats
+	// and renewals of that time are missing.
 	l := n.terms.leading()
 	l.mu.Lock()
 	l.lastAt -= time.Minute
@@ -91,7 +90,7 @@ func TestH05_whatAStaleLeaderDecidedChangesNothing(t *testing.T) {
 	began, before := sinceBoot(), clockOf(n)
 	stale := b.term(n) - 1
 	session := uint64(h.s.Session())
-	// All of it was decided by the leader before, and is appended only now.
+	// The leader decided all of this earlier, and appends it only now.
 	a := b.raw(n, &fsmpb.Entry{Term: stale, NowMs: int64(before) + 600_000, WallMs: []int64{1 << 45}, Ops: []*fsmpb.Op{
 		{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}},
 		{Op: &fsmpb.Op_Reach{Reach: &fsmpb.Reach{Worker: "w1", Session: session}}},
@@ -118,14 +117,14 @@ func TestH11_aLeaseWhoseNewsDiedWithTheLeaderIsTold(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	n := b.leader()
-	// The election may take longer than a lease usually waits for its acknowledgement.
+	// The election may take longer than the usual time to acknowledge a lease.
 	if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "", []rota.Setting{{Key: "ack_timeout_ms", Value: "60000"}}); err != nil {
 		t.Fatal(err)
 	}
 	h := newHand(t, n, "w1", 20)
 	submitAll(t, n, specs("x", 20))
 	b.eventually("all are leased", func() bool { return jobOf(n, "x-00019").State == rota.JobAssigned })
-	b.stop(n.cfg.Node) // the worker has heard of none of them
+	b.stop(n.cfg.Node) // the worker has received none of them
 	h.connect(b.leader())
 	leases := h.take(20)
 	for _, a := range h.do(rota.VerbComplete, leases...) {
@@ -179,7 +178,7 @@ func TestH20_anEntryStampedInATermThatIsOverMovesNoClock(t *testing.T) {
 	spec := specs("late", 1)[0]
 	a := b.raw(n, &fsmpb.Entry{Term: b.term(n) - 1, NowMs: int64(before) + 900,
 		Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&spec)}}}}})
-	held := sinceBoot()-began >= 900*time.Millisecond // so long that the clock came so far by itself
+	held := sinceBoot()-began >= 900*time.Millisecond // long enough for the clock to get there by itself
 	if a.Stamped || a.Clock-before >= 900 && !held {
 		t.Fatalf("stamped %v, clock %d after %d", a.Stamped, a.Clock, before)
 	}
@@ -193,7 +192,7 @@ func TestH21_stampsAfterAPauseWithAFullPipelineKeepRealTime(t *testing.T) {
 	b := startBench(t, 1)
 	n := b.leader()
 	l := n.terms.leading()
-	// The clock of a cluster at rest stands: an entry brings it up to date first.
+	// The clock of an idle cluster stands still: an entry updates it first.
 	started := sinceBoot()
 	if r := l.propose(within(t, ample), []*fsmpb.Op{barrierOp()}, true); r.err != nil {
 		t.Fatal(r.err)
@@ -229,7 +228,7 @@ func TestH24_silenceCountsOnAcrossLeaders(t *testing.T) {
 	h.beat()
 	submitAll(t, n, specs("x", 1))
 	h.do(rota.VerbAck, h.take(1)...)
-	sign := clockOf(n) // the worker dies; nothing of it is heard from now on
+	sign := clockOf(n) // the worker dies and sends nothing from now on
 	b.pass(11_000)
 	b.eventually("it is found silent", func() bool { return statusOf(b.leader(), "w1") == rota.WorkerUnreachable })
 	b.pass(sign + 30_000 - b.clock())
@@ -319,8 +318,9 @@ func TestBeats(t *testing.T) {
 	})
 }
 
-// A worker is silent 8 s after its next beat was due: after 10 s, or later where it announced a longer interval, but 18 s
-// at most. A leadership that has not heard it yet assumes the longest interval for a cluster of this size (SPEC §3.10).
+// A worker is silent 8 s after its next beat was due: after 10 s, or later if it announced a longer interval, but 18 s
+// at most. A leadership without a beat from it yet assumes the longest interval for a cluster of this size (SPEC
+// §3.10).
 func TestSilence_ofTheIdle(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -7,17 +7,17 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// attempts counts how attempts ended, as this node applied it. Its caller serialises the calls.
+// attempts counts attempts by outcome, as applied by this node. The caller serialises the calls.
 type attempts struct {
 	ended, retried, types *prometheus.CounterVec
 	queues                map[rota.QueueName]*[rota.ReasonLast + 1]endedAttempts
 	byType                map[rota.JobType]*[len(attemptOutcomes)]prometheus.Counter
 }
 
-// endedAttempts are the counters of a queue and a reason; nil before the first such attempt.
+// endedAttempts holds the counters of a queue and a reason; nil before the first such attempt.
 type endedAttempts struct{ ended, retried prometheus.Counter }
 
-// attemptOutcomes are the values of the label outcome, by attemptOutcome.
+// attemptOutcomes are the values of the label outcome, indexed by attemptOutcome.
 var attemptOutcomes = [...]string{"completed", "failed", "timed_out", "lost"}
 
 func newAttempts() *attempts {
@@ -31,14 +31,14 @@ func newAttempts() *attempts {
 		queues:  make(map[rota.QueueName]*[rota.ReasonLast + 1]endedAttempts),
 		byType:  make(map[rota.JobType]*[len(attemptOutcomes)]prometheus.Counter),
 	}
-	a.of("", rota.ReasonDone) // so that a series of each is there before the first attempt
+	a.of("", rota.ReasonDone) // so that a series of each exists before the first attempt
 	a.retried.WithLabelValues("", rota.ReasonProviderFail.String())
 	a.ofType("")
 	return a
 }
 
-// attemptOutcome returns the place in attemptOutcomes of a reason, false for one that says nothing of its type: it uses up no
-// attempt and its worker was there, or an operator ended it.
+// attemptOutcome returns the index in attemptOutcomes for a reason. It returns false for a reason that reveals nothing
+// about the job's type: the attempt does not count and its worker was present, or an operator ended it.
 func attemptOutcome(why rota.Reason) (int, bool) {
 	switch why {
 	case rota.ReasonDone:
@@ -54,7 +54,7 @@ func attemptOutcome(why rota.Reason) (int, bool) {
 	}
 }
 
-// count notes an event of an entry where it ends an attempt; after are the entry's events behind it.
+// count counts an event that ends an attempt; after holds the later events of the same entry.
 func (a *attempts) count(e *rota.Event, after []rota.Event) {
 	switch e.Kind {
 	case rota.EventJobCompleted, rota.EventLeaseCancelled, rota.EventLeaseExpired, rota.EventLeaseDeclined:
@@ -80,8 +80,9 @@ func (a *attempts) count(e *rota.Event, after []rota.Event) {
 	}
 }
 
-// retried reports whether the job of an attempt that ended waits for its next one: what the entry says next of it, but
-// for its isolation. A lease that outlived its job is followed by none, though the entry may let a retry of the job go on.
+// retried reports whether the job of an ended attempt waits for its next one, according to the entry's next event about
+// it other than its isolation. A lease that outlived its job has no next attempt, though the entry may let a retry of
+// the job continue.
 func retried(e *rota.Event, after []rota.Event) bool {
 	if e.Reason.EndsJob() {
 		return false
@@ -94,7 +95,7 @@ func retried(e *rota.Event, after []rota.Event) bool {
 	return false
 }
 
-// label returns a queue's label: the first queues are counted apart, all others together.
+// label returns a queue's label: the first queues are counted separately, all others together.
 func (a *attempts) label(queue rota.QueueName) string {
 	if a.queues[queue] == nil {
 		return ""
@@ -103,7 +104,7 @@ func (a *attempts) label(queue rota.QueueName) string {
 }
 
 func (a *attempts) of(queue rota.QueueName, why rota.Reason) *endedAttempts {
-	if a.queues[queue] == nil && len(a.queues) <= limits.MaxMeasuredQueues { // and that of all others
+	if a.queues[queue] == nil && len(a.queues) <= limits.MaxMeasuredQueues { // plus the one for all others
 		a.queues[queue] = new([rota.ReasonLast + 1]endedAttempts)
 	}
 	label := a.label(queue)
@@ -129,7 +130,7 @@ func (a *attempts) ofType(typ rota.JobType) *[len(attemptOutcomes)]prometheus.Co
 	return all
 }
 
-// forget drops the series of a queue that was deleted.
+// forget removes the series of a deleted queue.
 func (a *attempts) forget(queue rota.QueueName) {
 	if queue == "" || a.queues[queue] == nil {
 		return

@@ -37,8 +37,8 @@ func labelText(labels []*dto.LabelPair) (text string) {
 	return text
 }
 
-// TestAttempts_countsByReason: every end of an attempt is counted by queue and reason, a retry once, and what uses up
-// an attempt by type, too.
+// TestAttempts_countsByReason: every end of an attempt is counted by queue and reason, a retry once, and one that uses
+// up an attempt also by type.
 func TestAttempts_countsByReason(t *testing.T) {
 	t.Parallel()
 	m := newMeasures()
@@ -56,7 +56,7 @@ func TestAttempts_countsByReason(t *testing.T) {
 		{end(rota.EventLeaseCancelled, rota.ReasonAckTimeout), next(rota.EventJobDead)},
 		{end(rota.EventLeaseDeclined, rota.ReasonDeclined), next(rota.EventJobRetryScheduled)},
 		{end(rota.EventLeaseCancelled, rota.ReasonCancelledByUser), next(rota.EventJobCancelled)},
-		{end(rota.EventLeaseCancelled, rota.ReasonTTLAbsolute), next(rota.EventJobEnqueued)}, // the retry waited for the confirmation
+		{end(rota.EventLeaseCancelled, rota.ReasonTTLAbsolute), next(rota.EventJobEnqueued)}, // a retry after the confirmation
 		{end(rota.EventLeaseExpired, rota.ReasonWorkerLost), next(rota.EventJobIsolated), other, next(rota.EventJobRetryScheduled)},
 		{end(rota.EventLeaseCancelled, rota.ReasonInterruptedCounted), next(rota.EventJobRetryScheduled)},
 		{{Kind: rota.EventJobCompleted, Queue: "q", Job: "gate", Reason: rota.ReasonDone}},

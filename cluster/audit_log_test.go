@@ -15,8 +15,7 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// auditedBackup backs a node up and audits the backup from the state that it must
-// begin with.
+// auditedBackup creates a backup of a node and audits it; it must begin with the given state.
 func auditedBackup(t *testing.T, n *Node, from rota.Index) {
 	t.Helper()
 	var file bytes.Buffer
@@ -33,8 +32,8 @@ func auditedBackup(t *testing.T, n *Node, from rota.Index) {
 	}
 }
 
-// TestAudit_theFirstSnapshotCutsNoLogThatIsKept has raft write its first snapshot
-// long after its trailing logs: audit_retention asks for what lies before.
+// TestAudit_theFirstSnapshotCutsNoLogThatIsKept: raft writes its first snapshot long after its trailing logs;
+// audit_retention requires the earlier ones.
 func TestAudit_theFirstSnapshotCutsNoLogThatIsKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -56,9 +55,8 @@ func TestAudit_theFirstSnapshotCutsNoLogThatIsKept(t *testing.T) {
 	auditedBackup(t, n, 1)
 }
 
-// TestAudit_afterAnInstalledSnapshot has a node whose log goes back to the first
-// entry be sent a snapshot, and restart: the log has a gap, and what is kept is
-// what lies behind it.
+// TestAudit_afterAnInstalledSnapshot: a node whose log reaches back to the first entry is sent a snapshot and restarts.
+// The log has a gap, and only the part after it is kept.
 func TestAudit_afterAnInstalledSnapshot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -20,13 +20,13 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// TestAuditOfNodes audits what real nodes decided: from a data directory, and from
-// a backup; and explains the past on a node that lives.
+// TestAuditOfNodes audits the decisions of real nodes, from a data directory and from a backup, and explains the past
+// on a running node.
 func TestAuditOfNodes(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	// Into how many rounds the jobs below fall is up to the machine; a turn of the oldest, which
-	// comes with so many leases, would place the one job that is to be explained.
+	// The number of rounds for the jobs below depends on the machine; a turn of the oldest, which comes every N leases,
+	// would place the one job to be explained.
 	if _, err := b.leader().SetQueue(within(t, ample), rota.DefaultQueue, "", []rota.Setting{{Key: "oldest_every", Value: "0"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +53,8 @@ func TestAuditOfNodes(t *testing.T) {
 		if x.Decision.Height == 0 || len(x.Decision.Others) != 1 || len(x.Decision.Seed) != 32 || x.Decision.Note != "" {
 			t.Fatalf("%+v", x.Decision)
 		}
-		// In the state that the decision was made on nothing was placed; where it was made with the job's
-		// own entry, there was no such job.
+		// In the state that the decision was made on, nothing was placed; if it was made with the job's own entry, the
+		// job did not exist there.
 		then, _, err := b.follower().Why(within(t, ample), "late-00000", rota.WhyQuery{At: x.Decision.Height, Others: true}, peer.ReadOptions{})
 		if rota.KindOf(err) == rota.KindNotFound {
 			then, err = rota.Explanation{State: rota.JobQueued, Index: x.Decision.Height}, nil
@@ -99,8 +99,8 @@ func TestAuditOfNodes(t *testing.T) {
 
 func (b *bench) submitted(t *testing.T, prefix string) { submitAll(t, b.leader(), specs(prefix, 1)) }
 
-// TestAuditFindsAPlantedDifference changes one pair of one round in a copy of what a
-// node keeps, with every checksum right: the audit names that round and stops there.
+// TestAuditFindsAPlantedDifference changes one pair of one round in a copy of a node's data, with every checksum
+// correct: the audit names that round and stops there.
 func TestAuditFindsAPlantedDifference(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -116,7 +116,7 @@ func TestAuditFindsAPlantedDifference(t *testing.T) {
 	})
 	n := b.follower()
 	data := n.cfg.Data
-	// The leader's word is not the follower's log yet.
+	// The follower's log may lag behind the leader's answer.
 	placed := b.leader().clusterVerbs.ownStatus().AppliedIndex
 	b.eventually("the follower has the placements", func() bool { return n.clusterVerbs.ownStatus().AppliedIndex >= placed })
 	b.stop(n.cfg.Node)
@@ -155,8 +155,8 @@ func TestAuditFindsAPlantedDifference(t *testing.T) {
 	}
 }
 
-// plant changes the last pair of the last round in a data directory's log, and gives
-// the entry's index and the round as it is now.
+// plant changes the last pair of the last round in a data directory's log, and returns the entry's index and the
+// changed round.
 func plant(t *testing.T, data string, change func(*fsmpb.Round, *fsmpb.Pair)) (rota.Index, *fsmpb.Round) {
 	t.Helper()
 	stores, err := raftstore.Open(data, raftstore.Options{NoSync: true})

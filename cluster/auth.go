@@ -12,14 +12,14 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// InitAuth makes the first token, after which callers without one may do nothing; a reset makes
-// another one at any time. The same again is the same token.
+// InitAuth creates the first token, after which callers without one have no rights; a reset creates another one at any
+// time. Repeating the call returns the same token.
 func (av *authVerbs) InitAuth(ctx context.Context, t rota.AccessToken, hash [32]byte, reset bool) (rota.AccessToken, error) {
 	return av.makeToken(ctx, t.ID, &fsmpb.Op{Op: &fsmpb.Op_InitAuth{InitAuth: &fsmpb.InitAuth{Token: tokenOp(&t, hash), Reset_: reset}}})
 }
 
-// CreateToken makes a token known by the hash of its secret. The same again is the same token,
-// unless it was revoked.
+// CreateToken creates a token identified by the hash of its secret. Repeating the call returns the same token, unless
+// it was revoked.
 func (av *authVerbs) CreateToken(ctx context.Context, t rota.AccessToken, hash [32]byte) (rota.AccessToken, error) {
 	return av.makeToken(ctx, t.ID, &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: tokenOp(&t, hash)}})
 }
@@ -37,7 +37,7 @@ func (av *authVerbs) makeToken(ctx context.Context, id string, op *fsmpb.Op) (ro
 	})
 }
 
-// AccessTokens lists the tokens that have not expired, revoked ones among them.
+// AccessTokens lists the tokens that have not expired, including revoked ones.
 func (av *authVerbs) AccessTokens(ctx context.Context, opt peer.ReadOptions) ([]rota.AccessToken, rota.ReadAt, error) {
 	return readAccess(ctx, av, opt, func(a *fsm.Access) (tokens []rota.AccessToken) {
 		a.Tokens("", func(t rota.AccessToken) bool {
@@ -48,12 +48,12 @@ func (av *authVerbs) AccessTokens(ctx context.Context, opt peer.ReadOptions) ([]
 	})
 }
 
-// RevokeToken ends a token for good; one that was revoked already is no error.
+// RevokeToken revokes a token permanently; revoking it again is not an error.
 func (av *authVerbs) RevokeToken(ctx context.Context, id string) error {
 	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_RevokeToken{RevokeToken: &fsmpb.RevokeToken{Id: id}}})
 }
 
-// SetRole creates a role, or replaces the grants and the limits of one.
+// SetRole creates a role, or replaces its grants and limits.
 func (av *authVerbs) SetRole(ctx context.Context, role rota.Role) (rota.Role, error) {
 	op := &fsmpb.SetRole{Name: role.Name, MaxQueues: role.MaxQueues, MaxTenants: role.MaxTenants, MaxWorkers: role.MaxWorkers,
 		MaxWorkflows: role.MaxWorkflows, MaxTokens: role.MaxTokens, MaxSchedules: role.MaxSchedules, MaxBatches: role.MaxBatches, MaxWebhooks: role.MaxWebhooks}
@@ -66,32 +66,32 @@ func (av *authVerbs) SetRole(ctx context.Context, role rota.Role) (rota.Role, er
 	})
 }
 
-// Roles lists the roles, those built in among them.
+// Roles lists the roles, including the built-in ones.
 func (av *authVerbs) Roles(ctx context.Context, opt peer.ReadOptions) ([]rota.Role, rota.ReadAt, error) {
 	return readAccess(ctx, av, opt, (*fsm.Access).Roles)
 }
 
-// DeleteRole forgets a role: who has it loses what it grants.
+// DeleteRole deletes a role: its holders lose the rights that it grants.
 func (av *authVerbs) DeleteRole(ctx context.Context, name string) error {
 	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: name}}})
 }
 
-// SetBlock refuses the certificates of a role and a name, or takes them again.
+// SetBlock blocks or unblocks the certificates of a role and a name.
 func (av *authVerbs) SetBlock(ctx context.Context, role, name string, blocked bool) error {
 	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetBlock{SetBlock: &fsmpb.SetBlock{Role: role, Name: name, Blocked: blocked}}})
 }
 
-// Blocks lists the certificates that are refused.
+// Blocks lists the blocked certificates.
 func (av *authVerbs) Blocks(ctx context.Context, opt peer.ReadOptions) ([]rota.Block, rota.ReadAt, error) {
 	return readAccess(ctx, av, opt, (*fsm.Access).Blocks)
 }
 
-// SetAnonymous says which roles callers without a credential have.
+// SetAnonymous sets the roles of callers without a credential.
 func (av *authVerbs) SetAnonymous(ctx context.Context, roles []string) error {
 	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetAnonymous{SetAnonymous: &fsmpb.SetAnonymous{Roles: roles}}})
 }
 
-// propose is change for what has no answer.
+// propose is change for operations without a result.
 func (av *authVerbs) propose(ctx context.Context, op *fsmpb.Op) error {
 	_, index, err := av.n.proposer.proposeOne(ctx, op)
 	if err == nil {
@@ -100,22 +100,22 @@ func (av *authVerbs) propose(ctx context.Context, op *fsmpb.Op) error {
 	return err
 }
 
-// change proposes a change of who may do what, and returns what of reads of the table that has it,
-// once the change counts on every member that answers.
+// change proposes a change of rights. It returns the result of of, read from the first table that includes the change,
+// once the change is in force on every member that answers.
 func change[T any](ctx context.Context, av *authVerbs, op *fsmpb.Op, of func(*fsm.Access) T) (T, error) {
 	_, index, err := av.n.proposer.proposeOne(ctx, op)
 	if err != nil {
 		var none T
 		return none, err
 	}
-	value, _, err := readAccess(ctx, av, peer.ReadOptions{MinIndex: index}, of) // first: waiting may take all of the caller's time
+	value, _, err := readAccess(ctx, av, peer.ReadOptions{MinIndex: index}, of) // first: waiting may reach the deadline
 	av.awaitMembers(ctx, index)
 	return value, err
 }
 
-// awaitMembers waits until this node and every other member that answers has applied an index, for
-// as long as the caller does and countsWithin at most. There is nothing that it could fail with:
-// what is in the log counts, only not everywhere at once (SECURITY §1.20).
+// awaitMembers waits until this node and every other member that answers has applied an index, for as long as the
+// caller does, up to countsWithin. It cannot fail: a change in the log is in force, only not everywhere at once
+// (SECURITY §1.20).
 func (av *authVerbs) awaitMembers(ctx context.Context, index rota.Index) {
 	ctx, done := until(ctx, av.n.life)
 	defer done()
@@ -131,8 +131,8 @@ func (av *authVerbs) awaitMembers(ctx context.Context, index rota.Index) {
 	all.Wait()
 }
 
-// awaitMember asks a member until it has applied an index. One that does not answer is not asked
-// again, nor is one whose state is being rebuilt, which takes longer than anybody waits.
+// awaitMember polls a member until it has applied an index. It gives up on a member that does not answer, or whose
+// state is being rebuilt, which takes longer than any caller waits.
 func (av *authVerbs) awaitMember(ctx context.Context, id rota.NodeID, index rota.Index) {
 	for pause := countsLook; ; pause = min(2*pause, countsLookMost) {
 		v := av.watch.inspect(ctx, id, nil)
@@ -147,8 +147,8 @@ func (av *authVerbs) awaitMember(ctx context.Context, id rota.NodeID, index rota
 	}
 }
 
-// readAccess is read of the table that applying has published last. What was made and is gone
-// again, by a later entry, is read as empty.
+// readAccess is read on the table that applying published last. An object that a later entry deleted again is returned
+// empty.
 func readAccess[T any](ctx context.Context, av *authVerbs, opt peer.ReadOptions, f func(*fsm.Access) T) (T, rota.ReadAt, error) {
 	rp := &av.n.replica
 	return read(ctx, rp, opt, func(*fsm.View) (T, error) {
@@ -160,7 +160,7 @@ func readAccess[T any](ctx context.Context, av *authVerbs, opt peer.ReadOptions,
 	})
 }
 
-// SetIssuer takes the tokens of an identity provider, or changes which.
+// SetIssuer adds an identity provider whose tokens are accepted, or changes which of them are.
 func (av *authVerbs) SetIssuer(ctx context.Context, i rota.Issuer) (rota.Issuer, error) {
 	op := &fsmpb.SetIssuer{Url: i.URL, Audience: i.Audience, Ca: i.CA}
 	for _, m := range i.Maps {
@@ -172,24 +172,24 @@ func (av *authVerbs) SetIssuer(ctx context.Context, i rota.Issuer) (rota.Issuer,
 	})
 }
 
-// Issuers lists the identity providers whose tokens are taken.
+// Issuers lists the identity providers whose tokens are accepted.
 func (av *authVerbs) Issuers(ctx context.Context, opt peer.ReadOptions) ([]rota.Issuer, rota.ReadAt, error) {
 	return readAccess(ctx, av, opt, (*fsm.Access).Issuers)
 }
 
-// DeleteIssuer takes no tokens of an identity provider any more.
+// DeleteIssuer stops accepting tokens of an identity provider.
 func (av *authVerbs) DeleteIssuer(ctx context.Context, url string) error {
 	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteIssuer{DeleteIssuer: &fsmpb.DeleteIssuer{Url: url}}})
 }
 
-// Exchange makes an access token for an identity token that this node has verified.
+// Exchange creates an access token for an identity token that this node has verified.
 func (av *authVerbs) Exchange(ctx context.Context, s access.SignIn) (rota.AccessToken, error) {
 	op := &fsmpb.Exchange{Issuer: s.Issuer, Audience: s.Audience, Subject: s.Subject, Claim: s.Claim, Value: s.Value, Role: s.Role,
 		JwtHash: s.JWT[:], UntilMs: int64(s.Until), Id: s.Token, Hash: s.Hash[:]}
 	return av.makeToken(ctx, s.Token, &fsmpb.Op{Op: &fsmpb.Op_Exchange{Exchange: op}})
 }
 
-// OpenSession makes a browser session of the caller.
+// OpenSession creates a browser session for the caller.
 func (av *authVerbs) OpenSession(ctx context.Context, id string, hash [32]byte, link bool, until rota.Date) (rota.AccessToken, error) {
 	return av.makeToken(ctx, id, &fsmpb.Op{Op: &fsmpb.Op_OpenSession{OpenSession: &fsmpb.OpenSession{Id: id, Hash: hash[:], Link: link, UntilMs: int64(until)}}})
 }
@@ -199,7 +199,7 @@ func (av *authVerbs) ClaimSession(ctx context.Context, id string, hash [32]byte)
 	return av.makeToken(ctx, id, &fsmpb.Op{Op: &fsmpb.Op_ClaimSession{ClaimSession: &fsmpb.ClaimSession{Id: id, Hash: hash[:]}}})
 }
 
-// EndSession ends a browser session; one that ended before is no error while it is known.
+// EndSession ends a browser session; ending it again is not an error while it is known.
 func (av *authVerbs) EndSession(ctx context.Context, id string) error {
 	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_EndSession{EndSession: &fsmpb.EndSession{Id: id}}})
 }

@@ -12,11 +12,10 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// heldFor is how long a test keeps a member behind.
+// heldFor is how long a test delays a member.
 const heldFor = 150 * time.Millisecond
 
-// countingBench is startBench of three nodes whose answers to changes of rights wait for the
-// others so long at most.
+// countingBench is startBench of three nodes whose answers to changes of rights wait for the others up to within.
 func countingBench(t *testing.T, within time.Duration) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -30,7 +29,7 @@ func countingBench(t *testing.T, within time.Duration) *bench {
 	return b
 }
 
-// followers returns the two nodes that do not lead.
+// followers returns the two nodes that are not the leader.
 func (b *bench) followers() (ask, late *Node) {
 	b.t.Helper()
 	ask = b.follower()
@@ -43,7 +42,7 @@ func (b *bench) followers() (ask, late *Node) {
 	return nil, nil
 }
 
-// rightsChange is a change of who may do what, and what a member knows that has it.
+// rightsChange is a change of rights, and a check that a member has it.
 type rightsChange struct {
 	what string
 	make func(ctx context.Context, n *Node) error
@@ -94,8 +93,8 @@ func rightsChanges() []rightsChange {
 	}
 }
 
-// TestRights_countOnEveryMember: what was answered counts on a member that was behind, by a
-// moment, when the change was asked for: at the leader, or at another follower.
+// TestRights_countOnEveryMember: an answered change is in force on a member that was slightly behind when the change
+// was requested, at the leader or at another follower.
 func TestRights_countOnEveryMember(t *testing.T) {
 	t.Parallel()
 	b := countingBench(t, ample)
@@ -123,8 +122,8 @@ func TestRights_countOnEveryMember(t *testing.T) {
 	}
 }
 
-// TestRights_countWhenTheLogArrives: a member that answers, and has yet to hear of a change by
-// raft, is asked until it has.
+// TestRights_countWhenTheLogArrives: a member that answers, but has not received a change by raft, is polled until it
+// has.
 func TestRights_countWhenTheLogArrives(t *testing.T) {
 	t.Parallel()
 	b := countingBench(t, ample)
@@ -132,7 +131,7 @@ func TestRights_countWhenTheLogArrives(t *testing.T) {
 	_, late := b.followers()
 	id := late.cfg.Node
 	b.mu.Lock()
-	b.isolated[id] = true // by raft alone
+	b.isolated[id] = true // only by raft
 	b.mu.Unlock()
 	b.wires[id].cut()
 	var healed atomic.Bool
@@ -148,8 +147,8 @@ func TestRights_countWhenTheLogArrives(t *testing.T) {
 	}
 }
 
-// TestRights_membersAway: members that are away fail no change, and delay it by a bound: one that
-// takes calls and does not answer by countsWithin or its caller's patience, one that is down not at all.
+// TestRights_membersAway: members that are away make no change fail, and delay it by a bound. One that accepts calls
+// and does not answer delays it by countsWithin or its caller's deadline, one that is down not at all.
 func TestRights_membersAway(t *testing.T) {
 	t.Parallel()
 	const bound = 300 * time.Millisecond

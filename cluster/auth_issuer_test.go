@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestExchange_raced: of many that exchange one identity token at two nodes at once, one gets an
-// access token; it counts at the other node too.
+// TestExchange_raced: many callers exchange one identity token at two nodes at once, and one gets an access token,
+// which is valid at the other node too.
 func TestExchange_raced(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

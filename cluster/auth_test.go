@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestTokens: a token that was made at one node proves itself and submits at another; once it is
-// revoked it does neither, and the call that made it, made again, does not bring it back.
+// TestTokens: a token created at one node authenticates and submits at another. Once revoked it does neither, and
+// repeating the call that created it does not bring it back.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -19,7 +19,7 @@ func TestTokens(t *testing.T) {
 	credential := access.CredentialOf([40]byte{4, 2})
 	want := rota.AccessToken{ID: credential.ID, Roles: []string{access.RoleSubmitter}, Tenants: []string{"acme*"},
 		Expires: rota.DateOf(time.Now().Add(time.Hour))}
-	for range 2 { // the call may be made again where its answer was lost
+	for range 2 { // the call may be repeated after a lost answer
 		made, err := f.CreateToken(local, want, credential.Hash())
 		if err != nil || made.ID != want.ID || made.By != rota.Local || made.Created.IsZero() || !made.Revoked.IsZero() {
 			t.Fatalf("%+v, %v", made, err)
@@ -61,8 +61,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestRolesAndBlocks: a role that was set grants what it says until it is deleted, and a blocked
-// certificate nothing until it is taken again.
+// TestRolesAndBlocks: a role grants its rights until it is deleted, and a blocked certificate none until it is
+// unblocked.
 func TestRolesAndBlocks(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

@@ -17,25 +17,25 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// autopilot is the leader's chore that removes dead voters, and notes how many voters the
-// cluster has had (SPEC §13.10). What it goes by begins with each leadership.
+// autopilot is the leader's chore that removes dead voters, and records how many voters the cluster has had (SPEC
+// §13.10). Its observations start again with each leadership.
 type autopilot struct {
 	n          *base
 	membership *membership
 	watch      *watcher
 
 	mu sync.Mutex
-	// voters is nil while this node does not lead.
+	// voters is nil while this node is not the leader.
 	voters *voterWatch
 }
 
-// loop judges what the node's watcher sees, for as long as a leadership lasts.
+// loop evaluates the node's watcher for as long as a leadership lasts.
 func (ap *autopilot) loop(l *leadership) {
 	began := ap.n.sinceBoot()
 	w := &voterWatch{patience: ap.n.cfg.patience, looked: began}
 	ap.note(func() { ap.voters = w })
 	defer ap.note(func() {
-		if ap.voters == w { // else the next leadership has begun
+		if ap.voters == w { // otherwise the next leadership has begun
 			ap.voters = nil
 		}
 	})
@@ -57,8 +57,7 @@ func (ap *autopilot) note(change func()) {
 	change()
 }
 
-// once takes a new look into account, if there is one since the last or since the leadership
-// began, and does what follows of it.
+// once processes a new observation, if there is one since the last or since the leadership began, and acts on it.
 func (ap *autopilot) once(l *leadership, w *voterWatch) {
 	views, at := ap.watch.latest()
 	if at <= w.looked {
@@ -66,7 +65,7 @@ func (ap *autopilot) once(l *leadership, w *voterWatch) {
 	}
 	settings, servers := ap.settings(), ap.servers(views)
 	if settings.VotersWanted == 0 {
-		return // applying stalls: what is wanted is not known
+		return // applying stalls: the wanted number is not known
 	}
 	var v voterVerdict
 	ap.note(func() {
@@ -81,7 +80,7 @@ func (ap *autopilot) once(l *leadership, w *voterWatch) {
 	}
 }
 
-// servers is what the node's own calls said of each server of the configuration.
+// servers returns what the node's own calls revealed about each server of the configuration.
 func (ap *autopilot) servers(views map[rota.NodeID]peerView) (all []serverLook) {
 	for _, s := range ap.membership.servers() {
 		id := rota.NodeID(s.ID)
@@ -96,7 +95,7 @@ func (ap *autopilot) servers(views map[rota.NodeID]peerView) (all []serverLook) 
 	return all
 }
 
-// want has the log note that so many voters are healthy.
+// want records in the log that these voters are healthy, which makes their number the wanted one.
 func (ap *autopilot) want(l *leadership, healthy []string) {
 	r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_WantVoters{WantVoters: &fsmpb.WantVoters{Voters: healthy}}}}, true)
 	if r.err == nil && entry.OutcomeError(r.outcomes[0]) == nil && !r.outcomes[0].GetExisted() {
@@ -104,7 +103,7 @@ func (ap *autopilot) want(l *leadership, healthy []string) {
 	}
 }
 
-// remove takes a dead voter out of the cluster.
+// remove removes a dead voter from the cluster.
 func (ap *autopilot) remove(l *leadership, w *voterWatch, v voterVerdict) {
 	err := ap.membership.remove(l.ctx, v.remove, v.why)
 	if err != nil {
@@ -117,13 +116,13 @@ func (ap *autopilot) remove(l *leadership, w *voterWatch, v voterVerdict) {
 	ap.note(func() { w.removed = w.looked })
 }
 
-// settings are the cluster's, as this node knows them.
+// settings returns the cluster's settings, as this node knows them.
 func (ap *autopilot) settings() (settings rota.ClusterSettings) {
 	ap.n.replica.peek(func(s *fsm.View) { settings = s.ClusterSettings() })
 	return settings
 }
 
-// report is what this node makes of the voters: how each server is only while it leads.
+// report returns this node's assessment of the voters; the health of each server only while this node is the leader.
 func (ap *autopilot) report() (a rota.Autopilot, health []peer.NodeHealth) {
 	settings := ap.settings()
 	a = rota.Autopilot{On: settings.Autopilot, VotersWanted: settings.VotersWanted}
@@ -147,23 +146,22 @@ func (ap *autopilot) report() (a rota.Autopilot, health []peer.NodeHealth) {
 	return a, health
 }
 
-// patience are the times by which a leader judges voters (SPEC §13.10).
+// patience holds the times by which a leader judges voters (SPEC §13.10).
 type patience struct {
-	// dead is how long calls to a voter fail before it counts as dead: longer than a restart, a
-	// reboot or a moved machine takes, as its id never comes back.
+	// dead is how long calls to a voter must fail before it counts as dead: longer than a restart, a reboot or moving a
+	// machine takes, since its id can never return.
 	dead time.Duration
-	// steady is how long a voter must have been healthy to count: one that flaps does not.
+	// steady is how long a voter must have been healthy to count; one that flaps does not.
 	steady time.Duration
-	// between is the least time between two removals: what the first one did is seen before
-	// the next.
+	// between is the minimum time between two removals, so that the effect of one is visible before the next.
 	between time.Duration
-	// gap between two looks says that the leader was paused: what it saw before is old.
+	// gap between two observations means that the leader was paused: earlier ones are out of date.
 	gap time.Duration
 }
 
 var usualPatience = patience{dead: 10 * time.Minute, steady: time.Minute, between: 10 * time.Minute, gap: 10 * time.Second}
 
-// within returns the patience of a world in which a voter is dead after so long, the same one for 0.
+// within returns the patience of a world in which a voter is dead after the given time; 0 leaves it unchanged.
 func (p patience) within(dead time.Duration) patience {
 	if dead <= 0 {
 		return p
@@ -173,31 +171,30 @@ func (p patience) within(dead time.Duration) patience {
 	return p
 }
 
-// voterWatch is what a leader's own calls have said of each server since it leads. All its
-// moments are of the node's monotonic clock, and 0 is never.
+// voterWatch holds what a leader's own calls have revealed about each server since it became leader. All its times are
+// of the node's monotonic clock, and 0 means never.
 type voterWatch struct {
 	patience
 	looked, removed time.Duration
 	seen            map[rota.NodeID]serverSeen
-	// verdict is the last.
+	// verdict is the latest one.
 	verdict voterVerdict
 }
 
-// serverSeen is one server: since when it is healthy, since when it is silent, and when it
-// answered last.
+// serverSeen is one server: since when it is healthy, since when it is silent, and when it last answered.
 type serverSeen struct {
 	voter                    bool
 	healthy, silent, contact time.Duration
 }
 
-// serverLook is one look at a server.
+// serverLook is one observation of a server.
 type serverLook struct {
 	id               rota.NodeID
 	voter            bool
 	answers, healthy bool
 }
 
-// look takes in what calls made at that moment said of all servers.
+// look processes the observations that calls at one moment made of all servers.
 func (w *voterWatch) look(at time.Duration, servers []serverLook) {
 	if at-w.looked > w.gap {
 		w.seen = nil
@@ -224,19 +221,19 @@ func (w *voterWatch) look(at time.Duration, servers []serverLook) {
 	w.seen = seen
 }
 
-// voterVerdict is what follows of the looks.
+// voterVerdict is the conclusion from the observations.
 type voterVerdict struct {
-	// remove is a dead voter that may go now, because of why; "" is none.
+	// remove is a dead voter that may be removed now, for the reason why; "" for none.
 	remove rota.NodeID
 	why    string
-	// healthy are the voters that have been so for long enough.
+	// healthy are the voters that have been healthy for long enough.
 	healthy []string
-	// text says what is done about silent voters, or why nothing is.
+	// text states what is done about silent voters, or why nothing is.
 	text string
 }
 
-// judge renews the verdict: which voter to remove. Those that stay and are healthy must be as many as
-// wanted, and a majority of all voters: then they are one of what is left, too.
+// judge renews the verdict: which voter to remove. The healthy voters that stay must be at least as many as wanted, and
+// a majority of all voters: then they are also a majority of the remaining ones.
 func (w *voterWatch) judge(settings rota.ClusterSettings) voterVerdict {
 	w.verdict = w.judgement(settings)
 	return w.verdict
@@ -288,7 +285,7 @@ func (w *voterWatch) judgement(settings rota.ClusterSettings) (v voterVerdict) {
 	return v
 }
 
-// servers lists those that were looked at, in the order of their ids.
+// servers lists the observed servers by id.
 func (w *voterWatch) servers() (ids []rota.NodeID) {
 	for id := range w.seen {
 		ids = append(ids, id)
@@ -297,7 +294,7 @@ func (w *voterWatch) servers() (ids []rota.NodeID) {
 	return ids
 }
 
-// silence says for how long each has been silent.
+// silence describes how long each has been silent.
 func (w *voterWatch) silence(ids []rota.NodeID) string {
 	texts := make([]string, len(ids))
 	for i, id := range ids {

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// leaderLife lets a leader look once a second.
+// leaderLife simulates a leader that looks once a second.
 type leaderLife struct {
 	t        *testing.T
 	w        voterWatch
@@ -33,7 +33,7 @@ func newLeaderLife(t *testing.T, voters int) *leaderLife {
 // lead begins another leadership.
 func (l *leaderLife) lead() { l.w = voterWatch{patience: usualPatience, looked: l.now} }
 
-// set says what becomes of servers: "dead", "sick", which answers and does not follow the log, or "".
+// set sets the state of servers: "dead", "sick", which answers and does not follow the log, or "".
 func (l *leaderLife) set(state string, ids ...rota.NodeID) {
 	for i := range l.servers {
 		if s := &l.servers[i]; slices.Contains(ids, s.id) {
@@ -42,7 +42,7 @@ func (l *leaderLife) set(state string, ids ...rota.NodeID) {
 	}
 }
 
-// pass looks until a voter is to be removed, at most for so long.
+// pass looks until a voter is to be removed, no longer than most.
 func (l *leaderLife) pass(most time.Duration) (v voterVerdict) {
 	for end := l.now + most; l.now < end && v.remove == ""; {
 		l.now += time.Second
@@ -53,13 +53,13 @@ func (l *leaderLife) pass(most time.Duration) (v voterVerdict) {
 	return v
 }
 
-// removed takes out who was to be removed.
+// removed removes the voter that was to be removed.
 func (l *leaderLife) removed(id rota.NodeID) {
 	l.w.removed = l.now
 	l.servers = slices.DeleteFunc(l.servers, func(s serverLook) bool { return s.id == id })
 }
 
-// stays holds that none is removed in so long, and that the leader says why not.
+// stays checks that none is removed in the given time, and that the leader states why.
 func (l *leaderLife) stays(most time.Duration, says string) {
 	l.t.Helper()
 	if v := l.pass(most); v.remove != "" || !strings.Contains(v.text, says) || says == "" && v.text != "" {
@@ -67,7 +67,7 @@ func (l *leaderLife) stays(most time.Duration, says string) {
 	}
 }
 
-// goes holds that a voter is removed, and when.
+// goes checks that a voter is removed, and when.
 func (l *leaderLife) goes(id rota.NodeID, after time.Duration) {
 	l.t.Helper()
 	began := l.now
@@ -79,7 +79,7 @@ func (l *leaderLife) goes(id rota.NodeID, after time.Duration) {
 
 const (
 	minute = time.Minute
-	// firstFails is when the first call fails, which is when the silence begins.
+	// firstFails is when the first call fails and the silence begins.
 	firstFails = time.Second
 )
 
@@ -168,7 +168,7 @@ func TestVoterWatch(t *testing.T) {
 		l.settings.VotersWanted = 3
 		l.stays(2*minute, "")
 		l.settings.VotersWanted = 3
-		l.set("dead", "n4") // as the machines woke up, and their connections are broken
+		l.set("dead", "n4") // as if the machines had woken up with broken connections
 		l.stays(time.Second, "n4 is removed in")
 		l.now += time.Hour
 		l.goes("n4", firstFails+10*minute)
@@ -197,9 +197,8 @@ func TestVoterWatch(t *testing.T) {
 	})
 }
 
-// TestAutopilot is the whole way, with a minute of less than a second: a node dies, another
-// one joins, the dead one is removed by an entry that says who decided it and why, and stays
-// out.
+// TestAutopilot tests the whole sequence, with a minute of less than a second: a node dies, another one joins, and the
+// dead one is removed by an entry that records the decision and its reason, and stays out.
 func TestAutopilot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -245,8 +244,8 @@ func TestAutopilot(t *testing.T) {
 	}
 }
 
-// TestAutopilot_leavesNonVotersAlone: a node that was started with --non-voter keeps up and
-// gets no vote, while another one that came after it does.
+// TestAutopilot_leavesNonVotersAlone: a node started with --non-voter keeps up and gets no vote, while another one that
+// came later does.
 func TestAutopilot_leavesNonVotersAlone(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -281,8 +280,7 @@ func TestAutopilot_leavesNonVotersAlone(t *testing.T) {
 	}
 }
 
-// TestNonVoter_keepsItsVote: --non-voter takes no vote from a node that has one; its log and
-// its status say so.
+// TestNonVoter_keepsItsVote: --non-voter removes no existing vote; the log and the status of the node report this.
 func TestNonVoter_keepsItsVote(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -309,7 +307,7 @@ func TestNonVoter_keepsItsVote(t *testing.T) {
 	}
 }
 
-// A world in which a voter is dead sooner shortens what else autopilot waits for.
+// A world in which a voter is dead sooner shortens autopilot's other waits.
 func TestPatience_within(t *testing.T) {
 	t.Parallel()
 	if p := usualPatience.within(0); p != usualPatience {

@@ -16,19 +16,17 @@ import (
 )
 
 const (
-	// backupWait bounds how long a backup waits for a history that is being fetched,
-	// backupLook is how often it looks.
+	// backupWait bounds how long a backup waits for history that is being fetched, backupLook is how often it checks.
 	backupWait = 10 * time.Second
 	backupLook = 100 * time.Millisecond
 )
 
-// SaveSnapshot writes an online backup: this node's state, then its history. A
-// node whose history has gaps refuses: its backup would hold less than the
-// cluster knows. A stale one is what this node has. The log says who gets it before
-// the first byte is written.
+// SaveSnapshot writes an online backup: this node's state, then its history. It fails if the node's history has gaps:
+// the backup would hold less than the cluster does. A stale backup holds whatever this node has. The log records the
+// caller before the first byte is written.
 func (cv *clusterVerbs) SaveSnapshot(ctx context.Context, how peer.ReadOptions, w io.Writer) error {
 	asked := ctx
-	if how.Stale { // what is left where nobody vouches for anything
+	if how.Stale { // the last resort without a leader or quorum
 		ctx = access.Itself(ctx)
 	}
 	if _, err := cv.n.replica.fresh(ctx, how); err != nil {
@@ -62,9 +60,9 @@ func (cv *clusterVerbs) SaveSnapshot(ctx context.Context, how peer.ReadOptions, 
 	return err
 }
 
-// tellRead records in the log that a caller is about to get this node's state of an index. Snapshots
-// that the node takes for itself are recorded when they are stored. If no leader accepts the entry, a
-// stale backup, which is meant for rescue, is recorded in this node's own log instead.
+// tellRead records in the log that a caller is about to receive this node's state at an index. Snapshots that the node
+// takes for itself are recorded when they are stored. If no leader accepts the entry, a stale backup, which is meant
+// for rescue, is recorded in this node's own log instead.
 func (cv *clusterVerbs) tellRead(ctx context.Context, stale bool, index rota.Index) error {
 	caller, called := ctx.Value(access.CallerKey{}).(access.Caller)
 	if !called {
@@ -84,7 +82,7 @@ func (cv *clusterVerbs) tellRead(ctx context.Context, stale bool, index rota.Ind
 	return nil
 }
 
-// SaveState writes this node's state for one that rebuilds its own.
+// SaveState writes this node's state for a node that rebuilds its own.
 func (cv *clusterVerbs) SaveState(_ context.Context, w io.Writer) error {
 	if err := cv.n.Ready(); err != nil {
 		return err
@@ -97,7 +95,7 @@ func (cv *clusterVerbs) SaveState(_ context.Context, w io.Writer) error {
 	return err
 }
 
-// backup is a state with its history, and what audits of it replay, as one source.
+// backup combines a state, its history and the data that its audits replay into one source.
 type backup struct {
 	*fsm.Frozen
 	archive *archive.Jobs

@@ -15,7 +15,7 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// firstByte is what a backup is written to: it calls first before it takes anything.
+// firstByte is the destination of a backup: it calls first before it accepts any data.
 type firstByte struct {
 	bytes.Buffer
 	first func()
@@ -28,15 +28,15 @@ func (f *firstByte) Write(p []byte) (int, error) {
 	return f.Buffer.Write(p)
 }
 
-// snapshotReads are what the cluster tells of reads of its state, at a node.
+// snapshotReads returns a node's events about reads of its state.
 func snapshotReads(t *testing.T, n *Node) []rota.ServedEvent {
 	t.Helper()
 	return tail(t, n, rota.EventFilter{Kinds: []rota.EventKind{rota.EventSnapshotRead}})
 }
 
-// TestSnapshotRead: before the first byte of a node's state goes out, an event names the reader and
-// the index; a caller without the right gets nothing. A snapshot that the node takes for itself is no
-// read, but a backup that somebody asks the leader to store is one.
+// TestSnapshotRead: before the first byte of a node's state is sent, an event names the reader and the index; a caller
+// without the right gets nothing. A snapshot that the node takes for itself is not a read, but a backup that a caller
+// requests from the leader is one.
 func TestSnapshotRead(t *testing.T) {
 	t.Parallel()
 	b, to := newBench(t), t.TempDir()
@@ -94,8 +94,8 @@ func TestSnapshotRead(t *testing.T) {
 	}
 }
 
-// TestSnapshotRead_withoutALeader: without a leader, a stale backup of what the node has still works,
-// and the node's own log names the reader before the first byte. A backup that must be current fails.
+// TestSnapshotRead_withoutALeader: without a leader, a stale backup of the node's state still works, and the node's own
+// log names the reader before the first byte. A backup that must be current fails.
 func TestSnapshotRead_withoutALeader(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

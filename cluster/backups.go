@@ -18,25 +18,24 @@ import (
 )
 
 const (
-	// DefaultBackupEvery is how often a backup is made.
+	// DefaultBackupEvery is the default interval of backups.
 	DefaultBackupEvery = time.Hour
-	// DefaultBackupKeep is how many are kept.
+	// DefaultBackupKeep is the default number of backups kept.
 	DefaultBackupKeep = 30
-	// BackupEveryLeast is the least time between two: a backup reads the whole state.
+	// BackupEveryLeast is the minimum interval: a backup reads the whole state.
 	BackupEveryLeast = time.Second
-	// BackupKeepLeast never go.
+	// BackupKeepLeast is the number of backups that are never removed.
 	BackupKeepLeast = depot.KeepLeast
-	// backupLooks is how often in that time, and backupLookMost how late, is looked whether
-	// one is due.
+	// backupLooks is how many times per interval, and backupLookMost the maximum time after which, the chore checks
+	// whether a backup is due.
 	backupLooks    = 4
 	backupLookMost = time.Minute
-	// backupsMissed in a row are a problem.
+	// backupsMissed is how many missed backups in a row are a problem.
 	backupsMissed = 2
 )
 
-// backups are the leader's chore that stores backups. The state says which was the last one,
-// whichever leader made it: a new leader goes on from there, and what others put into the depot
-// changes nothing.
+// backups is the leader's chore that stores backups. The state records the last one, whichever leader made it: a new
+// leader continues from there, and other objects in the depot have no effect.
 type backups struct {
 	n          *base
 	membership *membership
@@ -45,13 +44,13 @@ type backups struct {
 	save  func(ctx context.Context, how peer.ReadOptions, w io.Writer) error
 	every time.Duration
 	keep  int
-	// one is had by whoever makes a backup.
+	// one is held by the caller that makes a backup.
 	one chan struct{}
 
 	mu sync.Mutex
-	// looked is whether this node leads and has looked whether a backup is due; held is until
-	// when the last one has all that was written, last when the state learned of it, and failing why the
-	// last try stored none.
+	// looked reports whether this node is the leader and has checked whether a backup is due. held is the date up to
+	// which the last backup contains every write, last when it was recorded in the state, and failing why the last
+	// attempt stored none.
 	looked     bool
 	held, last rota.Date
 	failing    error
@@ -82,8 +81,7 @@ func (bk *backups) loop(l *leadership) {
 	}
 }
 
-// look stores a backup where one is due, and notes what came of it. None is due while nothing
-// was written since the last.
+// look stores a backup if one is due, and records the result. None is due while nothing was written since the last.
 func (bk *backups) look(l *leadership, since rota.Date) error {
 	last, whole := bk.stored()
 	held := max(last.Date, bk.noted())
@@ -109,7 +107,7 @@ func (bk *backups) note(change func()) {
 	change()
 }
 
-// noted is until when the last backup was seen to have all that was written.
+// noted returns the date up to which the last backup was seen to contain every write.
 func (bk *backups) noted() rota.Date {
 	bk.mu.Lock()
 	defer bk.mu.Unlock()
@@ -118,15 +116,13 @@ func (bk *backups) noted() rota.Date {
 
 func (bk *backups) now() rota.Date { return rota.Date(bk.n.wall().UnixMilli()) }
 
-// stored is the last backup as the state records it, zero without one, and whether it has all
-// that was written.
+// stored returns the last backup recorded in the state, zero without one, and whether it contains every write.
 func (bk *backups) stored() (last rota.StoredBackup, whole bool) {
 	bk.n.replica.look(func(s *fsm.View) { last, whole, _ = fsm.LastBackup(s) })
 	return last, whole
 }
 
-// make stores a backup, tells the state of it, and removes old ones. Those that make one at
-// the same time take turns.
+// make stores a backup, records it in the state, and removes old ones. Concurrent calls take turns.
 func (bk *backups) make(ctx context.Context, l *leadership) (rota.StoredBackup, error) {
 	select {
 	case bk.one <- struct{}{}:
@@ -160,7 +156,7 @@ func (bk *backups) make(ctx context.Context, l *leadership) (rota.StoredBackup, 
 	return last, err
 }
 
-// StoreBackup stores a backup at once, if this node leads.
+// StoreBackup stores a backup immediately, if this node is the leader.
 func (cv *clusterVerbs) StoreBackup(ctx context.Context) (rota.StoredBackup, error) {
 	bk := &cv.n.backups
 	if bk.depot == nil {
@@ -177,7 +173,7 @@ func (cv *clusterVerbs) StoreBackup(ctx context.Context) (rota.StoredBackup, err
 	return bk.make(ctx, l)
 }
 
-// Problems says that backups fail, at the leader.
+// Problems reports, on the leader, that backups fail.
 func (bk *backups) Problems() (problems []string) {
 	bk.mu.Lock()
 	defer bk.mu.Unlock()
@@ -195,7 +191,7 @@ func (bk *backups) Problems() (problems []string) {
 	return problems
 }
 
-// Collectors are the metrics of backups.
+// Collectors returns the metrics of backups.
 func (bk *backups) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_backup_timestamp_seconds",
 		Help: "When the newest backup was made, Unix time, at the leader with --backup-to; else 0."}, func() float64 {

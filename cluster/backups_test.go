@@ -15,8 +15,7 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// The leader stores backups, keeps the last of its own cluster's, and says that they are
-// missed.
+// The leader stores backups, keeps the newest of its own cluster, and reports missed ones.
 func TestBackups(t *testing.T) {
 	t.Parallel()
 	b, to := newBench(t), t.TempDir()
@@ -47,7 +46,7 @@ func TestBackups(t *testing.T) {
 		}
 	}
 	b.eventually("the oldest goes", func() bool { o := own(); return len(o) == 3 && o[0].Index > first })
-	n.backups.one <- struct{}{} // none is made and none removed meanwhile
+	n.backups.one <- struct{}{} // none is made or removed meanwhile
 	newest := own()[2]
 	info, err := recovery.CheckBackup(snapshot.At(newest.File))
 	if err != nil || info.ClusterID != n.ClusterID() || info.Index != newest.Index {
@@ -73,8 +72,8 @@ func TestBackups(t *testing.T) {
 	b.eventually("it is over with the next", func() bool { return !slices.ContainsFunc(n.problems(), missed) })
 }
 
-// What is due follows from the state: no new leader and no name in the directory has a backup
-// made that is not due, an idle cluster is never due, and who asks gets one.
+// The state determines what is due: neither a new leader nor a name in the directory causes a backup that is not due,
+// an idle cluster is never due, and a caller that requests one gets it.
 func TestBackups_due(t *testing.T) {
 	t.Parallel()
 	b, to := newBench(t), t.TempDir()
@@ -138,7 +137,7 @@ func TestBackups_due(t *testing.T) {
 		n, l := leader()
 		idle := &backups{n: &n.base, membership: &n.membership, depot: n.backups.depot, save: n.backups.save, every: time.Nanosecond, keep: 3, one: make(chan struct{}, 1)}
 		last, whole := idle.stored()
-		if !whole { // something was written meanwhile
+		if !whole { // something was written in between
 			_, err = n.StoreBackup(within(t, ample))
 		} else {
 			err = idle.look(l, idle.now())

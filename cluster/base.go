@@ -20,8 +20,8 @@ import (
 	"github.com/rotasched/rota/internal/logs"
 )
 
-// base is the part of a node that every other part may use: configuration, clocks, stores, the replica of the state and the
-// way into the log. A part holds *base and pointers to the few other parts that it calls, not the node.
+// base is the part of a node that every other part may use: configuration, clocks, stores, the replica of the state and
+// the way into the log. A part holds *base and pointers to the few other parts that it calls, not the node.
 type base struct {
 	cfg      Config
 	log      *slog.Logger
@@ -36,16 +36,16 @@ type base struct {
 	transport *stream.Transport
 	gossip    gossip.Discovery
 	raft      *raft.Raft
-	// beside is the file beside the log, with ended jobs and events.
+	// beside is the file next to the log that holds ended jobs and events.
 	beside  *history.File
 	archive *history.Archive
 	events  *history.Events
-	// audit keeps what audits and explanations of the past replay.
+	// audit keeps the data that audits and explanations of the past replay.
 	audit   *audit.Keep
 	rebuild *rebuild.Rebuilder
 	scrub   *rebuild.Scrubber
 	stats   *stats
-	// recent counts the latest ends of jobs by queue.
+	// recent counts recently ended jobs by queue.
 	recent *recent
 
 	replica
@@ -53,14 +53,14 @@ type base struct {
 
 	stopped chan struct{}
 	quiet   atomic.Bool
-	// raftDown is closed once raft has stopped and answers nothing more.
+	// raftDown is closed once raft has stopped and no longer answers.
 	raftDown chan struct{}
 	// life ends when the node stops; it is the context of its background work.
 	life     context.Context
 	endLife  context.CancelCauseFunc
 	loops    sync.WaitGroup
 	fatalErr atomic.Pointer[error]
-	spaced   atomic.Bool // the log is written in the way of spacedRules, or could not be
+	spaced   atomic.Bool // the log is spaced (spacedRules), or could not be
 }
 
 // run starts a loop that Stop waits for.
@@ -72,8 +72,8 @@ func (b *base) run(loop func()) {
 	}()
 }
 
-// fatal ends the process: going on would be wrong. It must not wait for
-// anything of this node, whose goroutine it may be.
+// fatal ends the process because continuing would be wrong. It must not wait for any part of this node, whose goroutine
+// it may be on.
 func (b *base) fatal(err error) {
 	if !b.fatalErr.CompareAndSwap(nil, &err) {
 		return
@@ -95,7 +95,7 @@ func (b *base) stopping() bool {
 	}
 }
 
-// ticker paces a chore.
+// ticker returns the ticker of a chore.
 func (b *base) ticker(every time.Duration) Ticker {
 	if f := b.cfg.World.Ticker; f != nil {
 		return f(every)
@@ -103,12 +103,12 @@ func (b *base) ticker(every time.Duration) Ticker {
 	return realTicker{time.NewTicker(every)}
 }
 
-// stampLead is how far this node stamps ahead of the applied clock as leader: half of what the state takes.
+// stampLead returns how far this node, as leader, stamps ahead of the applied clock: half of what the state accepts.
 func (b *base) stampLead() rota.Clock {
 	return max(limits.StampLeadMax, rota.Clock(b.cfg.World.Leap/time.Millisecond)/2)
 }
 
-// sinceBoot is the node's monotonic clock.
+// sinceBoot returns the time of the node's monotonic clock.
 func (b *base) sinceBoot() time.Duration {
 	if f := b.cfg.World.SinceBoot; f != nil {
 		return f()
@@ -116,7 +116,7 @@ func (b *base) sinceBoot() time.Duration {
 	return sinceBoot()
 }
 
-// wall is the node's wall clock.
+// wall returns the time of the node's wall clock.
 func (b *base) wall() time.Time {
 	if f := b.cfg.World.Wall; f != nil {
 		return f()
@@ -124,9 +124,8 @@ func (b *base) wall() time.Time {
 	return time.Now()
 }
 
-// settled waits for one of raft's futures. hashicorp/raft never answers entries
-// that were committed but had not reached the machine when it stopped: without
-// this a proposal, and the node's own stopping, would wait for ever.
+// settled waits for one of raft's futures. hashicorp/raft never answers entries that were committed but had not reached
+// the machine when it stopped. Without this function a proposal, and stopping the node, would wait forever.
 func (b *base) settled(f raft.Future) error {
 	done := make(chan error, 1)
 	go awaitAnswer(f, done)
@@ -145,8 +144,8 @@ func (b *base) settled(f raft.Future) error {
 	}
 }
 
-// settledWithin is settled for as long as a call waits: a transfer of leadership that is
-// asked for as leadership is lost is one that raft may never answer (handOver).
+// settledWithin is settled with a deadline: raft may never answer a leadership transfer that is requested while
+// leadership is being lost (handOver).
 func (b *base) settledWithin(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- b.settled(f) }()
@@ -158,7 +157,7 @@ func (b *base) settledWithin(ctx context.Context, f raft.Future) error {
 	}
 }
 
-// spaceLog has the log spaced once the rules in force let no binary come back that cannot read it.
+// spaceLog makes the log spaced once the rules in force prevent the return of binaries that cannot read it.
 func (b *base) spaceLog(rules uint32) {
 	if rules < spacedRules || b.spaced.Swap(true) {
 		return

@@ -8,21 +8,20 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// batch is operations of one caller with their encoding: made once, by the caller's own
-// goroutine, it is what is forwarded and what stands in the entry.
+// batch holds operations of one caller and their encoding. The caller's own goroutine encodes them once; the same bytes
+// are forwarded and stored in the entry.
 type batch struct {
 	ops     []*fsmpb.Op
 	encoded []byte
-	// ends are where each operation ends, encoded itself at start; nil
-	// where nobody asks.
+	// ends holds the end of each operation, encoded itself at start; nil if not needed.
 	ends  []int
 	start int
 }
 
-// likeMost is the length of a first operation from which no room for as long ones is made.
+// likeMost is the size of a first operation from which no space is reserved for others of the same size.
 const likeMost = 2 << 10
 
-// encode makes a batch of operations.
+// encode returns a batch of operations.
 func encode(ops []*fsmpb.Op) (batch, error) {
 	b := batch{ops: ops, ends: make([]int, len(ops))}
 	for i, op := range ops {
@@ -30,7 +29,7 @@ func encode(ops []*fsmpb.Op) (batch, error) {
 		if err != nil {
 			return batch{}, rota.Refusef(rota.KindInternal, "commands", "commands cannot be encoded: %v", err)
 		}
-		if i == 0 && len(encoded) < likeMost { // the others may be like it
+		if i == 0 && len(encoded) < likeMost { // the others may be similar
 			encoded = append(make([]byte, 0, len(encoded)*len(ops)*9/8), encoded...)
 		}
 		b.encoded, b.ends[i] = encoded, len(encoded)
@@ -38,7 +37,7 @@ func encode(ops []*fsmpb.Op) (batch, error) {
 	return b, nil
 }
 
-// at is where an operation begins.
+// at returns where an operation begins.
 func (b batch) at(i int) int {
 	if i == 0 {
 		return b.start
@@ -46,7 +45,7 @@ func (b batch) at(i int) int {
 	return b.ends[i-1]
 }
 
-// part is the operations from…to−1.
+// part returns the operations from…to−1.
 func (b batch) part(from, to int) batch {
 	if from == 0 && to == len(b.ops) {
 		return b
@@ -56,7 +55,7 @@ func (b batch) part(from, to int) batch {
 		start: start}
 }
 
-// chunk says how many operations from a place on fit into one entry.
+// chunk returns how many operations, from one on, fit into one entry.
 func (b batch) chunk(from int) int {
 	for i := from + 1; i < len(b.ops); i++ {
 		if b.ends[i]-b.at(from) > limits.MaxEntryBytes || i-from >= limits.MaxEntryOps {
@@ -66,7 +65,7 @@ func (b batch) chunk(from int) int {
 	return len(b.ops) - from
 }
 
-// reply is what became of a batch.
+// reply is the result of a batch.
 type reply struct {
 	outcomes []*fsmpb.Outcome
 	index    rota.Index

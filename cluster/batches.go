@@ -27,8 +27,7 @@ func (bv *batchVerbs) Batch(ctx context.Context, id rota.BatchID, opt peer.ReadO
 	})
 }
 
-// Batches reads one page of the batches that the caller may read, behind an id: of those that a
-// principal opened, or of all.
+// Batches reads one page of the batches that the caller may read, after an id: those that a principal opened, or all.
 func (bv *batchVerbs) Batches(ctx context.Context, by rota.Principal, after rota.BatchID, limit int, opt peer.ReadOptions) (page peer.BatchPage, at rota.ReadAt, err error) {
 	if limit <= 0 || limit > limits.MaxPage {
 		limit = limits.MaxPage
@@ -48,7 +47,7 @@ func (bv *batchVerbs) Batches(ctx context.Context, by rota.Principal, after rota
 	})
 }
 
-// changed reads a batch as an operation of the caller's left it.
+// changed applies an operation of the caller and returns the batch as the operation left it.
 func (bv *batchVerbs) changed(ctx context.Context, id rota.BatchID, op *fsmpb.Op) (rota.Batch, error) {
 	_, index, err := bv.n.proposer.proposeOne(ctx, op)
 	if err != nil {
@@ -58,7 +57,7 @@ func (bv *batchVerbs) changed(ctx context.Context, id rota.BatchID, op *fsmpb.Op
 	return b, err
 }
 
-// OpenBatch opens a batch; the same again is the same batch.
+// OpenBatch opens a batch; repeating the call returns the same batch.
 func (bv *batchVerbs) OpenBatch(ctx context.Context, spec rota.BatchSpec) (rota.Batch, error) {
 	if err := spec.CheckShape(rota.MaxPayloadBytes); err != nil {
 		return rota.Batch{}, err
@@ -66,7 +65,7 @@ func (bv *batchVerbs) OpenBatch(ctx context.Context, spec rota.BatchSpec) (rota.
 	return bv.changed(ctx, spec.ID, entry.BatchOp(&spec))
 }
 
-// SealBatch has a batch take no more jobs.
+// SealBatch makes a batch accept no more jobs.
 func (bv *batchVerbs) SealBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error) {
 	if err := id.Check("id"); err != nil {
 		return rota.Batch{}, err
@@ -82,7 +81,7 @@ func (bv *batchVerbs) AwaitBatch(ctx context.Context, id rota.BatchID) (rota.Bat
 	notified, forget := bv.n.replica.hub.awaitEnd(string(rota.CallbackID(id)))
 	defer forget()
 	for {
-		b, _, err := bv.Batch(ctx, id, peer.ReadOptions{Stale: true}) // each time by the caller's rights as they are then
+		b, _, err := bv.Batch(ctx, id, peer.ReadOptions{Stale: true}) // each time with the caller's current rights
 		if err != nil || b.State == rota.BatchFinished {
 			return b, err
 		}

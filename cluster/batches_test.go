@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestBatches_leadersChange: leaders stop while jobs of a batch come and end. A node that awaits its
-// end hears of it, and the callback was submitted once.
+// TestBatches_leadersChange: leaders stop while jobs of a batch are submitted and end. A node that awaits the end is
+// notified, and the callback is submitted once.
 func TestBatches_leadersChange(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -49,7 +49,7 @@ func TestBatches_leadersChange(t *testing.T) {
 	b.sound()
 }
 
-// TestBatches_pages: lists come in pages, and a wait hears of an end that is to come.
+// TestBatches_pages: lists are paged, and a wait ends with a later end.
 func TestBatches_pages(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

@@ -10,21 +10,20 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// beatBox collects the beats of the workers on this node and takes them to the
-// leader together (SPEC §3.9). Liveness stands beside the log: only changes of
-// status are entries.
+// beatBox collects the beats of the workers on this node and sends them to the leader together (SPEC §3.9). Liveness is
+// kept outside the log: only changes of status are entries.
 type beatBox struct {
 	n          *base
 	leader     *leaderWatch
 	terms      *terms
 	membership *membership
-	// atLeader takes beats where this node leads.
+	// atLeader processes beats if this node is the leader.
 	atLeader func(context.Context, []peer.Beat) (peer.BeatAnswer, error)
 	mu       sync.Mutex
 	waiting  []waitingBeat
 }
 
-// beat reports one worker's life and waits for the clock.
+// beat reports one worker's sign of life and waits for the clock.
 func (b *beatBox) beat(ctx context.Context, beat peer.Beat) (peer.Beaten, error) {
 	w := waitingBeat{beat, make(chan beatResult, 1)}
 	b.mu.Lock()
@@ -93,5 +92,5 @@ type beatResult struct {
 	err error
 }
 
-// beatGather is how long beats are gathered before they go out together.
+// beatGather is how long beats are collected before they are sent together.
 const beatGather = 10 * time.Millisecond

@@ -13,9 +13,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// Beats takes beats at the leader. The answer waits for the first entry that
-// this leadership stamped after they arrived and that has applied: a deposed
-// leader that has not noticed answers nothing.
+// Beats processes beats on the leader. The answer waits for the first entry that this leadership stamped after the
+// beats arrived and that has been applied: a deposed leader that has not noticed answers nothing.
 func (ch *chores) Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer, error) {
 	l := ch.n.terms.leading()
 	if l == nil {
@@ -23,8 +22,8 @@ func (ch *chores) Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer
 	}
 	refused, silent, silenced := ch.hear(l, beats)
 	for silenced != nil {
-		// The word that such a worker is unreachable is on its way already: it
-		// comes first, and is cleared then.
+		// The operation that marks such a worker unreachable is already in progress: wait for it, and clear it
+		// afterwards.
 		select {
 		case <-silenced:
 		case <-l.ctx.Done():
@@ -38,7 +37,7 @@ func (ch *chores) Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer
 		return peer.BeatAnswer{}, err
 	}
 	done := l.afterNext()
-	if len(refused) == len(beats) { // nothing else may bring an entry that answers
+	if len(refused) == len(beats) { // no other entry may produce an answer
 		if err := l.all(ctx, []*fsmpb.Op{barrierOp()}); err != nil {
 			return peer.BeatAnswer{}, err
 		}
@@ -56,16 +55,16 @@ func (ch *chores) Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer
 	}
 }
 
-// hear notes who beat, and returns which sessions are over and which workers must
-// be cleared of UNREACHABLE. If that operation is on its way to one of them it returns
-// a channel that is closed once it has arrived: then it must be called again.
+// hear records beats, and returns which sessions have ended and which workers must be cleared of UNREACHABLE. If an
+// UNREACHABLE operation is in progress for one of them, it returns a channel that is closed once that has been applied:
+// then hear must be called again.
 func (ch *chores) hear(l *leadership, beats []peer.Beat) (refused []int32, silent []*fsmpb.Op, silenced <-chan struct{}) {
 	ch.n.replica.look(func(s *fsm.View) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		clock := s.Head().Clock
 		for i, b := range beats {
-			if b.Broken != 0 { // no sign of life, and nobody waits for the clock
+			if b.Broken != 0 { // not a sign of life, and no caller waits for the clock
 				refused = append(refused, int32(i))
 				silent = hearEnd(s, b, silent)
 				continue
@@ -93,20 +92,20 @@ func reachOp(w rota.WorkerID, s rota.Session, reachable bool, sign rota.Clock) *
 		LastSignMs: int64(sign)}}}
 }
 
-// idleBeat is how often workers without a lease are to beat (SPEC §3.9).
+// idleBeat returns the beat interval of workers without a lease (SPEC §3.9).
 func (l *leadership) idleBeat() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return idleBeat(l.workers)
 }
 
-// idleBeat is that of so many workers.
+// idleBeat returns the interval for a number of workers.
 func idleBeat(workers int) time.Duration {
 	return max(limits.BeatEvery, min(time.Duration(workers)*time.Second/limits.BeatsIdle, limits.BeatIdleMost))
 }
 
-// silenceLoop proposes UNREACHABLE for workers whose next beat is 8 s of clock late, counted
-// from their last beat that reached a leader, or from BeginTerm if later.
+// silenceLoop proposes UNREACHABLE for workers whose next beat is 8 s of clock late, counted from their last beat that
+// reached a leader, or from BeginTerm if later.
 func (ch *chores) silenceLoop(l *leadership) {
 	tick := ch.n.ticker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -136,8 +135,8 @@ func (ch *chores) silenceOnce(l *leadership) {
 	}
 }
 
-// findSilent looks for workers whose silence is long enough, and marks them:
-// their beats wait from now on until the word is in the state.
+// findSilent finds workers that have been silent for long enough, and marks them: their beats wait from now on until
+// the operation is in the state.
 func (ch *chores) findSilent(l *leadership) (ops []*fsmpb.Op, first rota.WorkerID) {
 	ch.n.replica.look(func(s *fsm.View) { ops, first = l.findSilent(s) })
 	return ops, first
@@ -177,8 +176,8 @@ func (l *leadership) findSilent(s *fsm.View) (ops []*fsmpb.Op, first rota.Worker
 	return ops, first
 }
 
-// lastBeat is a session's last beat in this leadership, no older than the leadership and the worker's present
-// status. For a session that has not been heard yet it assumes the interval that the leader before may have asked for.
+// lastBeat returns a session's last beat in this leadership, no older than the leadership and the worker's current
+// status. For a session that has not sent a beat yet it assumes the interval that the previous leader may have set.
 func (l *leadership) lastBeat(id rota.WorkerID, session rota.Session, since rota.Clock) beatHeard {
 	last, ok := l.heard[id]
 	if !ok || last.session != session {
@@ -189,8 +188,8 @@ func (l *leadership) lastBeat(id rota.WorkerID, session rota.Session, since rota
 }
 
 const (
-	// brokenFor is how long a worker may take for another connection here before the
-	// leader is notified, brokenEvery how often it is until the state shows it.
+	// brokenFor is how long a worker may take to reconnect here before the leader is notified, brokenEvery how often it
+	// is notified until the state shows it.
 	brokenFor   = 2 * time.Second
 	brokenEvery = 500 * time.Millisecond
 )
@@ -221,7 +220,7 @@ func (ch *chores) tellBroken(ctx context.Context) {
 	}
 }
 
-// findBroken lists what the state does not show yet, and forgets what it does.
+// findBroken lists ended streams that the state does not show yet, and removes those that it does.
 func (ch *chores) findBroken(now time.Time) (ends []peer.Beat) {
 	hub := ch.n.replica.hub
 	ch.n.replica.look(func(s *fsm.View) {
@@ -241,8 +240,7 @@ func (ch *chores) findBroken(now time.Time) (ends []peer.Beat) {
 	return ends[:min(len(ends), limits.MaxFiringsPerSweep)]
 }
 
-// hearEnd adds to ops what a stream's end makes of its worker, nothing where the worker
-// has another connection by now.
+// hearEnd appends the operation for a worker whose stream ended, none if the worker has another connection by now.
 func hearEnd(s *fsm.View, b peer.Beat, ops []*fsmpb.Op) []*fsmpb.Op {
 	session, connection, broken := s.Connection(b.Worker)
 	if session != b.Session || connection != b.Broken || broken {

@@ -20,10 +20,10 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// rotStride has no factor in common with the bits of a byte.
+// rotStride has no factor in common with the number of bits of a byte.
 const rotStride = 9
 
-// rotShelf is a small archive of several blocks and leaves, and what it holds.
+// rotShelf is a small archive of several blocks and leaves, and its content.
 type rotShelf struct {
 	file    []byte
 	records []peer.ArchiveRecord
@@ -32,8 +32,7 @@ type rotShelf struct {
 	last    uint64
 }
 
-// shelved writes the history of a node's jobs, of which some ended twice, to a file of
-// its own, in several transactions.
+// shelved writes the history of a node's jobs, some of which ended twice, to a separate file, in several transactions.
 func shelved(t *testing.T) *rotShelf {
 	t.Helper()
 	b := startBench(t, 1)
@@ -83,12 +82,12 @@ func shelved(t *testing.T) *rotShelf {
 	if s.file, err = os.ReadFile(path); err != nil {
 		t.Fatal(err)
 	}
-	s.file = s.file[:boltUsed(s.file)] // the rest is set aside by the file system alone
+	s.file = s.file[:boltUsed(s.file)] // the rest is only preallocated
 	return s
 }
 
-// told holds what an archive tells to what was written: what it does not tell it lacks, or
-// says that it is damaged; repaired says that it may say so no more.
+// told compares an archive's answers with what was written: a missing record must be listed as lacking or reported as
+// damaged; with repaired the latter is no longer allowed.
 func (s *rotShelf) told(a *archive.Jobs, repaired bool) (faults []string) {
 	lacks := a.Lacks(s.last, 1<<20)
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
@@ -137,7 +136,7 @@ func (s *rotShelf) told(a *archive.Jobs, repaired bool) (faults []string) {
 	return append(faults, s.listed(a, lacks, repaired)...)
 }
 
-// listed holds the list of all jobs to what was written.
+// listed compares the list of all jobs with what was written.
 func (s *rotShelf) listed(a *archive.Jobs, lacks archive.Spans, repaired bool) (faults []string) {
 	r, err := a.Read()
 	if err != nil {
@@ -161,7 +160,7 @@ func (s *rotShelf) listed(a *archive.Jobs, lacks archive.Spans, repaired bool) (
 	return faults
 }
 
-// judge opens a file as a node does and says what is wrong with what becomes of it.
+// judge opens a file as a node does and returns the outcome and what is wrong with it.
 func (s *rotShelf) judge(dir string, file []byte) (outcome string, faults []string) {
 	defer func() {
 		if what := recover(); what != nil {
@@ -207,10 +206,9 @@ func (s *rotShelf) judge(dir string, file []byte) (outcome string, faults []stri
 	return outcome, faults
 }
 
-// TestBitRot_everyBitOfAnArchivesPages flips each bit of what leads to the archive's
-// records: an ended job is told as it was written, or is lacking, or is said to be damaged,
-// and after a scrub it is one of the first two. Each run takes one bit in rotStride, others
-// each time; with ROTA_ROT set it takes all.
+// TestBitRot_everyBitOfAnArchivesPages flips each bit of the pages that lead to the archive's records: an ended job is
+// returned as written, or listed as lacking, or reported as damaged, and after a scrub it is one of the first two. Each
+// run tests one bit in rotStride, different ones each time; with ROTA_ROT set it tests all.
 func TestBitRot_everyBitOfAnArchivesPages(t *testing.T) {
 	t.Parallel()
 	s := shelved(t)
@@ -234,7 +232,7 @@ func TestBitRot_everyBitOfAnArchivesPages(t *testing.T) {
 		case "values":
 			every = 4001
 		case "slack", "other pages", "heads":
-			continue // nothing is read there, or a checksum of bbolt's own covers it
+			continue // unused, or covered by a checksum of bbolt
 		}
 		for at := int(seed % uint64(every)); at < 8*len(places); at += every {
 			spot := rotSpot{file: archive.FileName, how: "bit", at: places[at/8], bit: uint8(at % 8)}

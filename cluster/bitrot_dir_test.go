@@ -32,8 +32,8 @@ type soundDir struct {
 	names []string          // in order
 }
 
-// rotten has a node live for a while and reads what it leaves: jobs in all states, a
-// workflow, an archive, events, two snapshots and one kept for audits.
+// rotten runs a node for a while and reads the files it leaves: jobs in all states, a workflow, an archive, events, two
+// snapshots and one kept for audits.
 func rotten(t *testing.T) *soundDir {
 	t.Helper()
 	b := newBench(t)
@@ -85,7 +85,7 @@ func rotten(t *testing.T) *soundDir {
 	return s
 }
 
-// copyTo writes the directory, with some damage in it.
+// copyTo writes the directory with the given damage.
 func (s *soundDir) copyTo(t *testing.T, dir string, d *rotSpot) {
 	t.Helper()
 	for _, name := range s.names {
@@ -100,22 +100,22 @@ func (s *soundDir) copyTo(t *testing.T, dir string, d *rotSpot) {
 	}
 }
 
-// nobody is there to be called.
+// nobody is Peers that must never be called.
 type nobody struct{ Peers }
 
 func (nobody) Calls(string, func(rota.NodeID) error) {}
 
-// lonely is a node without others.
+// lonely finds no other nodes.
 type lonely struct{ gossip.Discovery }
 
 func (lonely) Leave(time.Duration) error { return nil }
 func (lonely) Close() error              { return nil }
 
-// openAsNode opens a directory as Start does, and does what raft would: it takes the
-// newest snapshot and applies the log after it.
+// openAsNode opens a directory as Start does, and performs raft's steps: it restores the newest snapshot and applies
+// the log after it.
 func (s *soundDir) openAsNode(dir string) (o opening, err error) {
 	cfg := s.cfg
-	cfg.Data, cfg.AdoptData, cfg.ScrubEvery = dir, true, -1 // it is a copy, on purpose
+	cfg.Data, cfg.AdoptData, cfg.ScrubEvery = dir, true, -1 // a deliberate copy
 	cfg.World.Listen = func(string) (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
 	cfg.World.Discover = func(gossip.Options) (gossip.Discovery, error) { return lonely{}, nil }
 	var fatal error
@@ -179,8 +179,7 @@ func (s *soundDir) restoreNewest(n *Node, o *opening) error {
 	return nil
 }
 
-// scrubbed reads everything as the scrubber does and names what it found, and what
-// the node knows that it lacks.
+// scrubbed reads everything as the scrubber does and returns its findings, and what the node knows to be missing.
 func scrubbed(n *Node) (found []string) {
 	for what, do := range map[string]func(int, func(string, string), func(int) bool) error{"archive": n.beside.ScrubJobs,
 		"events": n.beside.ScrubEvents} {
@@ -217,8 +216,7 @@ func scrubbed(n *Node) (found []string) {
 	return found
 }
 
-// toldBy lists what the archive's file tells: ended jobs, by number and by id, and
-// events.
+// toldBy returns the content of the archive's file: ended jobs, by number and by id, and events.
 func toldBy(n *Node) (map[string]string, error) {
 	told := make(map[string]string)
 	slice, err := n.beside.Jobs.Range(1, 1<<40, 1<<30)
@@ -252,7 +250,7 @@ type rotClass struct {
 	draw func(*rand.Rand) rotSpot
 }
 
-// classes are all kinds of places that the directory has.
+// classes returns all kinds of places in the directory.
 func (s *soundDir) classes() (all []rotClass) {
 	for _, name := range s.names {
 		label := name
@@ -268,7 +266,7 @@ func (s *soundDir) classes() (all []rotClass) {
 		}
 		used := size
 		if strings.HasSuffix(name, ".db") {
-			used = boltUsed(s.files[name]) // the rest is set aside by the file system alone
+			used = boltUsed(s.files[name]) // the rest is only preallocated
 		}
 		add := func(class string, draw func(*rand.Rand) rotSpot) {
 			all = append(all, rotClass{label + " " + class, draw})
@@ -314,7 +312,7 @@ const (
 	bboltLeaf       = 0x02
 )
 
-// boltUsed is how much of a bbolt file has ever been written.
+// boltUsed returns how much of a bbolt file has ever been written.
 func boltUsed(data []byte) (used int64) {
 	pageSize := int64(binary.NativeEndian.Uint32(data[bboltPageHeader+8:]))
 	for _, head := range []int64{0, pageSize} {
@@ -324,7 +322,7 @@ func boltUsed(data []byte) (used int64) {
 	return used
 }
 
-// boltPlaces sorts the bytes of a bbolt file.
+// boltPlaces sorts the bytes of a bbolt file into kinds.
 func boltPlaces(data []byte) map[string][]int64 {
 	places := make(map[string][]int64)
 	put := func(class string, from, to int) {

@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestScrub_mendsADamagedMark damages what finds an ended job by its id: the record is
-// whole, and nobody would be told of it.
+// TestScrub_mendsADamagedMark damages the index entry of an ended job: the record is whole, but would not be found by
+// its id.
 func TestScrub_mendsADamagedMark(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -31,8 +31,8 @@ func TestScrub_mendsADamagedMark(t *testing.T) {
 		marks := tx.Bucket([]byte("jobs.ids"))
 		k, v := marks.Cursor().Last()
 		v = bytes.Clone(v)
-		at := bytes.LastIndex(v, []byte(ids[4])) + len(ids[4]) + 2 // behind the mark's length
-		v[at] ^= 1                                                 // of the number: a later end that there never was
+		at := bytes.LastIndex(v, []byte(ids[4])) + len(ids[4]) + 2 // after the mark's length
+		v[at] ^= 1                                                 // of the number: a later end that never existed
 		return marks.Put(bytes.Clone(k), v)
 	}); err != nil {
 		t.Fatal(err)
@@ -47,8 +47,7 @@ func TestScrub_mendsADamagedMark(t *testing.T) {
 	})
 }
 
-// TestOpen_refusesADamagedArchive damages a page's header, over which bbolt would end
-// the process.
+// TestOpen_refusesADamagedArchive damages a page's header, which would make bbolt end the process.
 func TestOpen_refusesADamagedArchive(t *testing.T) {
 	t.Parallel()
 	sound := rotten(t)

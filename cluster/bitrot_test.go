@@ -19,19 +19,18 @@ import (
 )
 
 const (
-	// rotFlips are those of a run in CI; ROTA_ROT asks for another number.
+	// rotFlips is the number of flips in CI; ROTA_ROT overrides it.
 	rotFlips = 200
-	// rotMost is how long a start over damage may take, rotBytes what it may allocate
-	// beyond twice what a sound one does.
+	// rotMost is how long a start over damage may take, rotBytes how much it may allocate beyond twice what a sound one
+	// does.
 	rotMost  = 20 * time.Second
 	rotBytes = 64 << 20
 )
 
-// TestBitRot damages one place of a real node's data directory at a time, and opens
-// it as a node does: data directory, preflight, stores, archive, the newest snapshot,
-// the log after it, a scrub. Damage must be refused in words, or found by the scrub,
-// or change nothing. What stands behind raft's own goroutines is not run here:
-// TestBitRot_aWholeNode does.
+// TestBitRot damages one place of a real node's data directory at a time, and opens it as a node does: data directory,
+// preflight, stores, archive, the newest snapshot, the log after it, a scrub. Damage must be rejected with a clear
+// error, or found by the scrub, or change nothing. Code that needs raft's own goroutines is not run here:
+// TestBitRot_aWholeNode does that.
 func TestBitRot(t *testing.T) {
 	long(t)
 	sound := rotten(t)
@@ -56,7 +55,7 @@ func TestBitRot(t *testing.T) {
 	tally := make(map[string]map[string]int)
 	dir := t.TempDir()
 	for i := range flips {
-		class := classes[i%len(classes)] // each class as often as any other
+		class := classes[i%len(classes)] // each class equally often
 		r := class.draw(random)
 		got := sound.open(t, filepath.Join(dir, strconv.Itoa(i)), &r)
 		outcome, fault := got.judge(want, r)
@@ -74,7 +73,7 @@ func TestBitRot(t *testing.T) {
 	}
 }
 
-// rotSpot is one place that is not what was written.
+// rotSpot is one damaged place.
 type rotSpot struct {
 	file   string // within the directory
 	how    string // bit, zero or cut
@@ -106,7 +105,7 @@ func (d rotSpot) apply(data []byte) []byte {
 	return data
 }
 
-// judge says what became of damage, and what is wrong with that.
+// judge returns the outcome of damage, and what is wrong with it.
 func (got opened) judge(want opened, d rotSpot) (outcome, fault string) {
 	switch {
 	case got.hung:
@@ -142,7 +141,7 @@ func (got opened) judge(want opened, d rotSpot) (outcome, fault string) {
 	return "harmless", ""
 }
 
-// refusalFault wants a typed refusal that names the file and what to do.
+// refusalFault requires a typed error that names the file and the remedy.
 func refusalFault(err error, d rotSpot) string {
 	if _, ok := errors.AsType[*rota.Error](err); !ok {
 		return fmt.Sprintf("the refusal is of no type: %v", err)
@@ -162,7 +161,7 @@ func refusalFault(err error, d rotSpot) string {
 	return ""
 }
 
-// opened is what became of a directory.
+// opened is the result of opening a directory.
 type opened struct {
 	opening
 	err       error
@@ -172,20 +171,20 @@ type opened struct {
 	allocated uint64
 }
 
-// opening is what a node has once it is open.
+// opening is what a node holds once it is open.
 type opening struct {
 	digest   rota.Digest
 	index    rota.Index
 	members  string
 	vote     string
 	identity string
-	// records are ended jobs and events by name, found is what the scrub named damaged
-	// or the archive knows to lack.
+	// records are ended jobs and events by name, found lists what the scrub reported as damaged or the archive as
+	// lacking.
 	records map[string]string
 	found   []string
 }
 
-// open opens a copy with some damage in it.
+// open opens a copy with the given damage.
 func (s *soundDir) open(t *testing.T, dir string, d *rotSpot) (got opened) {
 	t.Helper()
 	s.copyTo(t, dir, d)
@@ -214,8 +213,8 @@ func (s *soundDir) open(t *testing.T, dir string, d *rotSpot) (got opened) {
 	return got
 }
 
-// TestBitRot_aWholeNode starts nodes over damage with raft and all: what starts tells
-// of each job what was written, or says that it cannot.
+// TestBitRot_aWholeNode starts whole nodes over damage, including raft: a node that starts returns each job as written,
+// or reports that it cannot.
 func TestBitRot_aWholeNode(t *testing.T) {
 	t.Parallel()
 	sound := rotten(t)
@@ -226,7 +225,7 @@ func TestBitRot_aWholeNode(t *testing.T) {
 	classes := sound.classes()
 	for range wholeNodes {
 		d := classes[random.IntN(len(classes))].draw(random)
-		t.Run(d.String(), func(t *testing.T) { // one after the other: they share the address
+		t.Run(d.String(), func(t *testing.T) { // one after another: they share the address
 			b := newBench(t)
 			b.fatal = true
 			b.plan("n1", 1)
@@ -250,7 +249,7 @@ func TestBitRot_aWholeNode(t *testing.T) {
 	}
 }
 
-// wholeNodes are started by TestBitRot_aWholeNode.
+// wholeNodes is how many nodes TestBitRot_aWholeNode starts.
 const wholeNodes = 8
 
 func toldAsWritten(t *testing.T, n *Node, want map[string]string) {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot is the monotonic time that leaders stamp by; it counts the time
-// that the machine was suspended (SPEC §3.5).
+// sinceBoot returns the monotonic time that leaders stamp with; it includes the time that the machine was suspended
+// (SPEC §3.5).
 func sinceBoot() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

@@ -6,6 +6,6 @@ import "time"
 
 var processStart = time.Now()
 
-// sinceBoot is the monotonic time that leaders stamp by. Where there is no
-// CLOCK_BOOTTIME, Go's monotonic clock has to do (SPEC §3.5).
+// sinceBoot returns the monotonic time that leaders stamp with. Without CLOCK_BOOTTIME it is Go's monotonic clock (SPEC
+// §3.5).
 func sinceBoot() time.Duration { return time.Since(processStart) }

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// connection reads what a node's replica says of a worker's newest connection.
+// connection reads a worker's newest connection from a node's replica.
 func connectionOf(n *Node, id rota.WorkerID) (connection uint64, broken bool) {
 	n.replica.mu.RLock()
 	defer n.replica.mu.RUnlock()
@@ -16,8 +16,8 @@ func connectionOf(n *Node, id rota.WorkerID) (connection uint64, broken bool) {
 	return connection, broken
 }
 
-// A stream ends at a follower: it tells the leader until the state shows it. Another
-// connection, at another node, mends that; while the worker has one, no end is told.
+// A stream ends at a follower: it notifies the leader until the state shows it. Another connection, at another node,
+// clears that; while the worker has one, no end is reported.
 func TestBrokenStream(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -33,7 +33,7 @@ func TestBrokenStream(t *testing.T) {
 	if connection, broken := connectionOf(b.leader(), "w"); connection != 9 || broken {
 		t.Fatalf("connection %d, broken: %v", connection, broken)
 	}
-	// The worker leaves this node for the other before it says anything.
+	// The worker moves from this node to the other before it sends anything.
 	left := h.s
 	h.connect(follower)
 	left.Close()

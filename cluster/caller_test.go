@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// TestCaller: events name who asked for what made them happen, wherever the call came in; a
-// caller without the right is refused, on every node, and a known job's state is no answer to it.
+// TestCaller: events name the caller that caused them, wherever the call arrived. A caller without the right is
+// rejected on every node, even if a known job's state would be the answer.
 func TestCaller(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

@@ -14,13 +14,13 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// diskLeast is the room without which a node cannot even note its start.
+// diskLeast is the free space in bytes without which a node cannot even record its start.
 const diskLeast = 1 << 20
 
-// Check returns all that would keep a node from starting with cfg, or from taking work once it
-// has, as far as this machine alone can tell: what other nodes would refuse is not asked, and
-// ids and addresses are the caller's to check. It starts nothing and changes nothing in the data directory, whose log and snapshots it reads
-// whole unless a process has it open.
+// Check returns every fault that would keep a node from starting with cfg, or from accepting work afterwards, as far as
+// this machine alone can determine. It does not ask other nodes, and leaves ids and addresses to the caller. It starts
+// nothing and changes nothing in the data directory, whose log and snapshots it reads completely unless a process has
+// it open.
 func Check(cfg Config) (look raftstore.Look, faults []error) {
 	faults = cfg.settingFaults()
 	cfg.defaults()
@@ -62,7 +62,7 @@ func Check(cfg Config) (look raftstore.Look, faults []error) {
 	return look, faults
 }
 
-// checkState refuses the newest snapshot's state where this binary cannot read it.
+// checkState rejects the newest snapshot's state if this binary cannot read it.
 func (c *Config) checkState(path string) error {
 	if path == "" {
 		return nil
@@ -77,15 +77,15 @@ func (c *Config) checkState(path string) error {
 	return nil
 }
 
-// checkRoom refuses a disk that is full, or so full that the node would take no work.
+// checkRoom rejects a disk that is full, or so full that the node would accept no work.
 func (c *Config) checkRoom() error {
 	path := c.Data
 	for _, err := os.Stat(path); err != nil && path != filepath.Dir(path); _, err = os.Stat(path) {
-		path = filepath.Dir(path) // where the directory will be made
+		path = filepath.Dir(path) // where the directory will be created
 	}
 	free, total, err := c.freeSpace(path)
 	if err != nil {
-		return nil // unknown is not full: what is wrong with the directory is said already
+		return nil // unknown is not full: faults of the directory are already reported
 	}
 	low, critical := mustBeFree(total, percent(c.DiskLow), diskLowMost), mustBeFree(total, percent(c.DiskCritical), diskCriticalMost)
 	level := levelOf(diskRoomy, free, low, critical)

@@ -7,9 +7,8 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// switchRules puts the newest version that every voter knows into force. Each voter
-// is asked now: what it said before may have been another binary's answer. One that
-// does not answer may know less, so nothing is switched without it.
+// switchRules puts the newest version that every voter supports into force. It asks each voter now: an earlier answer
+// may have come from another binary. A voter that does not answer may support less, so nothing changes without it.
 func (ch *chores) switchRules(l *leadership) {
 	in := ch.n.replica.rulesInForce()
 	if ch.n.cfg.knows <= in {

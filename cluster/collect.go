@@ -8,10 +8,9 @@ import (
 )
 
 const (
-	// secondOps and secondBytes are what an entry must hold to go out while another is
-	// under way. What an entry costs by itself, two writes on every node, is more than
-	// hundreds of operations in it cost, so that few wait for company; what is large
-	// is not held up: the leader writes it while followers write the one before.
+	// secondOps and secondBytes are the minimum content for an entry to be sent while another is in progress. The fixed
+	// cost of an entry, two writes on every node, exceeds the cost of hundreds of operations in it, so a few operations
+	// wait for more. A large entry is not delayed: the leader writes it while followers write the previous one.
 	secondOps   = limits.MaxEntryOps / 2
 	secondBytes = limits.MaxEntryBytes / 2
 )
@@ -27,8 +26,7 @@ type proposal struct {
 // rounds reports whether these are decisions of the match loop.
 func (p *proposal) rounds() bool { return p.ops[0].GetRound() != nil }
 
-// enqueue puts a batch into one of the two queues and waits for what became of it. Where the
-// queue is full it waits for a place.
+// enqueue puts a batch into one of the two queues and waits for its result. If the queue is full, it waits for space.
 func (l *leadership) enqueue(ctx context.Context, b batch, urgent bool) reply {
 	p := &proposal{ops: b.ops, encoded: b.encoded, size: len(b.encoded), reply: make(chan reply, 1)}
 	queue := l.normal
@@ -56,11 +54,11 @@ func (l *leadership) enqueue(ctx context.Context, b batch, urgent bool) reply {
 	case r := <-p.reply:
 		return r
 	default:
-		return reply{err: errNotLeader} // it stands in a queue that nobody empties any more
+		return reply{err: errNotLeader} // no loop reads the queue any more
 	}
 }
 
-// urgent reports whether operations overtake submissions on their way into the log.
+// urgent reports whether operations go before submissions on their way into the log.
 func urgent(ops []*fsmpb.Op) bool {
 	switch ops[0].GetOp().(type) {
 	case *fsmpb.Op_Submit, *fsmpb.Op_OpenWorkflow, *fsmpb.Op_AddNodes, *fsmpb.Op_CommitWorkflow:
@@ -70,8 +68,8 @@ func urgent(ops []*fsmpb.Op) bool {
 	}
 }
 
-// collect is the loop that fills entries. A slot in flight is waited for first:
-// what arrives meanwhile shares the next entry (group commit).
+// collect is the loop that fills entries. It first waits for a free slot: operations that arrive meanwhile share the
+// next entry (group commit).
 func (l *leadership) collect() {
 	defer close(l.inFlight)
 	var carried *proposal
@@ -96,7 +94,7 @@ func (l *leadership) collect() {
 		var batch []*proposal
 		var ops int
 		batch, ops, carried = l.gather(first)
-		if l.ctx.Err() != nil { // what came in with the end is not put into the log any more
+		if l.ctx.Err() != nil { // operations that arrived with the end no longer enter the log
 			l.refuse(batch...)
 			l.refuse(carried)
 			return
@@ -106,14 +104,13 @@ func (l *leadership) collect() {
 	}
 }
 
-// entrySoon reports whether an entry is being filled, or that there is something for one.
+// entrySoon reports whether an entry is being filled or operations are queued for one.
 func (l *leadership) entrySoon() bool {
 	return l.filling.Load() || len(l.urgent) > 0 || len(l.normal) > 0
 }
 
-// gather fills an entry with what waits, up to its bounds; carried did not fit any more.
-// While another entry is under way it waits for company, and when that one has landed
-// for the round that it caused.
+// gather fills an entry with queued operations up to its bounds; carried did not fit. While another entry is in
+// progress, it waits for more operations, and after that entry has been applied, for the round that it caused.
 func (l *leadership) gather(first *proposal) (batch []*proposal, ops int, carried *proposal) {
 	batch, ops = []*proposal{first}, len(first.ops)
 	awaited := false
@@ -137,8 +134,7 @@ func (l *leadership) gather(first *proposal) (batch []*proposal, ops int, carrie
 	}
 }
 
-// nextBeside waits for one more proposal; nil when the entry that is under way has
-// landed, or the term is over.
+// nextBeside waits for one more proposal; nil when the entry in progress has been applied, or the term is over.
 func (l *leadership) nextBeside() *proposal {
 	for {
 		select {
@@ -149,7 +145,7 @@ func (l *leadership) nextBeside() *proposal {
 		case <-l.freed:
 			if len(l.slots) < 2 {
 				return nil
-			} // else it was notified of an earlier one
+			} // otherwise it was a notification of an earlier one
 		case <-l.ctx.Done():
 			return nil
 		}
@@ -185,8 +181,8 @@ func (l *leadership) waiting() *proposal {
 	}
 }
 
-// refuse answers what never went into the log: a definite refusal, which the
-// caller may repeat blindly at the next leader.
+// refuse answers proposals that never entered the log with a definite rejection, after which the caller may safely
+// propose them to the next leader.
 func (l *leadership) refuse(taken ...*proposal) {
 	for _, p := range taken {
 		if p != nil {
@@ -202,7 +198,7 @@ func (l *leadership) refuse(taken ...*proposal) {
 	}
 }
 
-// free gives an entry's slot back.
+// free releases an entry's slot.
 func (l *leadership) free() {
 	<-l.slots
 	notify(l.freed)

@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// TestGather: an entry goes out at once where none is under way; a second one only
-// once it is large, or the first has landed.
+// TestGather: an entry is sent at once if none is in progress; a second one only once it is large, or the first has
+// been applied.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	of := func(ops, size int) *proposal { return &proposal{ops: make([]*fsmpb.Op, ops), size: size} }

@@ -17,162 +17,153 @@ import (
 	"github.com/rotasched/rota/internal/depot"
 )
 
-// Config is everything that a node is started with. It is checked once, all
-// faults together.
+// Config is everything that a node is started with. It is checked once, and all faults are reported together.
 type Config struct {
-	// Node is the node's id, for ever bound to its data directory.
+	// Node is the node's id, permanently bound to its data directory.
 	Node rota.NodeID
-	// Cluster is the --cluster name; nodes of another name are refused.
+	// Cluster is the --cluster name; nodes of another name are rejected.
 	Cluster string
 	// Data is the data directory.
 	Data string
-	// API, Raft and Gossip are addresses H:P that other nodes reach; the node
-	// listens on the latter two itself.
+	// API, Raft and Gossip are addresses host:port that other nodes reach; the node itself listens on the latter two.
 	API, Raft, Gossip string
-	// Join are gossip addresses of other nodes, which need not be up yet.
+	// Join lists gossip addresses of other nodes, which need not be up yet.
 	Join []string
 	// BootstrapExpect is how many fresh nodes found a cluster; 0 never founds one.
 	BootstrapExpect int
-	// NonVoter says that this node never gets a vote.
+	// NonVoter makes a node that never gets a vote.
 	NonVoter bool
-	// GossipKeyFile encrypts gossip; needed beyond loopback unless Insecure.
+	// GossipKeyFile encrypts gossip; required beyond loopback unless Insecure.
 	GossipKeyFile string
 	Insecure      bool
-	// Exposed says that the node listens beyond loopback in clear text: [ExposedText] stands in its
-	// status.
+	// Exposed reports that the node listens beyond loopback in clear text: [ExposedText] is part of its status.
 	Exposed bool
-	// Open says that callers without a credential are root in a cluster that this node founds.
+	// Open makes callers without a credential root in a cluster that this node founds.
 	Open bool
-	// AdoptData takes a data directory that was moved (see OpenDataDir).
+	// AdoptData accepts a data directory that was moved (see OpenDataDir).
 	AdoptData bool
-	// MarkFile is a file on another disk than the data directory's, which keeps how far this node's log had come;
-	// empty is none.
+	// MarkFile is a file on a different disk than the data directory, which records how far this node's log had come;
+	// empty for none.
 	MarkFile string
-	// AttestationKeys returns the Ed25519 public keys whose attestation of a worker counts now
-	// (SPEC §6.5); nil is none. All nodes should be given the same.
+	// AttestationKeys returns the Ed25519 public keys whose attestations of workers are valid now (SPEC §6.5); nil for
+	// none. All nodes should have the same.
 	AttestationKeys func() []ed25519.PublicKey
-	// ServerTLS and ClientTLS secure the raft connections, NodeOf returns the id in a peer's
-	// certificate (SECURITY §1.4); all three or none.
+	// ServerTLS and ClientTLS secure the raft connections, NodeOf returns the id in a peer's certificate (SECURITY
+	// §1.4); all three or none.
 	ServerTLS, ClientTLS *tls.Config
 	NodeOf               func(tls.ConnectionState) (rota.NodeID, error)
-	// Version of the binary, as other nodes are shown it.
+	// Version is the version of the binary, as shown to other nodes.
 	Version string
-	// CertificateEnds returns when the certificate that is shown now ends; nil where there is none.
+	// CertificateEnds returns when the certificate in use expires; nil without one.
 	CertificateEnds func() time.Time
-	// Timing of Raft; zero takes DefaultTiming.
+	// Timing holds Raft's timeouts; zero means DefaultTiming.
 	Timing Timing
-	// SnapshotEntries and SnapshotEvery take the place of what Timing says of
-	// snapshots: so many entries make one, and so often that is looked at. 0 leaves
-	// Timing's.
+	// SnapshotEntries and SnapshotEvery override Timing's snapshot settings: the number of entries that triggers a
+	// snapshot, and how often that is checked. 0 leaves Timing's.
 	SnapshotEntries uint64
 	SnapshotEvery   time.Duration
-	// AuditRetention is how many operations the log goes back at least, with a
-	// snapshot that it follows on (SPEC §2.4); 0 takes DefaultAuditRetention.
+	// AuditRetention is the minimum number of operations that the log reaches back, with a snapshot that it continues
+	// from (SPEC §2.4); 0 means DefaultAuditRetention.
 	AuditRetention uint64
-	// AutoDegradeCommitMs and AutoDegradeUsagePermille are the commit latency, and the
-	// fill of the fullest queue, above which a leader degrades the cluster by itself
-	// (SPEC §4.7); 0 is off.
+	// AutoDegradeCommitMs and AutoDegradeUsagePermille are the commit latency, and the fill level of the fullest queue,
+	// above which a leader degrades the cluster automatically (SPEC §4.7); 0 is off.
 	AutoDegradeCommitMs      int64
 	AutoDegradeUsagePermille int64
-	// EventsRetained is how many events this node keeps (SPEC §12.3); 0 takes
-	// DefaultEventsRetained. Nodes that differ in it begin to serve at another event.
+	// EventsRetained is how many events this node keeps (SPEC §12.3); 0 means DefaultEventsRetained. Nodes with
+	// different values serve events from different starts.
 	EventsRetained uint64
-	// ArchiveRetention is how long, by date, ended jobs are kept on disk; 0 takes
-	// DefaultArchiveRetention. ArchiveMaxBytes bounds them too, the oldest go first;
-	// 0 takes DefaultArchiveMaxBytes. Nodes should be given the same (SPEC §10.5).
+	// ArchiveRetention is how long, by date, ended jobs are kept on disk; 0 means DefaultArchiveRetention.
+	// ArchiveMaxBytes also bounds them, oldest removed first; 0 means DefaultArchiveMaxBytes. All nodes should have the
+	// same (SPEC §10.5).
 	ArchiveRetention time.Duration
 	ArchiveMaxBytes  uint64
-	// DiskLow and DiskCritical are how many percent of the data directory's disk must
-	// be free for new jobs to be admitted, and for work to be started; 0 takes the
-	// default, less is off.
+	// DiskLow and DiskCritical are the percentages of the data directory's disk that must be free for new jobs to be
+	// admitted, and for work to be started; 0 means the default, a negative value is off.
 	DiskLow, DiskCritical int
-	// ScrubEvery is how often all that lies on the disk is read and verified; 0 takes
-	// DefaultScrubEvery, less is never.
+	// ScrubEvery is how often all data on the disk is read and verified; 0 means DefaultScrubEvery, a negative value
+	// never.
 	ScrubEvery time.Duration
-	// Backup says where backups go, an empty To for none; the leader stores one every
-	// BackupEvery, and keeps the last BackupKeep of this cluster. 0 takes the default.
+	// Backup is the destination of backups, with an empty To for none; the leader stores one every BackupEvery, and
+	// keeps the last BackupKeep of this cluster. 0 means the default.
 	Backup      depot.Options
 	BackupEvery time.Duration
 	BackupKeep  int
-	// Fatal ends the process; nil logs and exits 1.
+	// Fatal ends the process; nil logs and exits with 1.
 	Fatal func(error)
 	Log   *slog.Logger
-	// Starting is called with what a node waits for that Start has not returned yet. It must
-	// not block. May be nil.
+	// Starting is called with what a node is waiting for, while Start has not returned. It must not block. May be nil.
 	Starting func(text string)
-	// World is all that is outside of the node; the zero value is the real one.
+	// World is everything outside the node; the zero value is the real world.
 	World World
-	// checkedHere stands in for the constant in the package's own tests.
+	// checkedHere replaces the constant in the package's own tests.
 	checkedHere int
-	// watchdogEvery stands in for the constant in the package's own tests.
+	// watchdogEvery replaces the constant in the package's own tests.
 	watchdogEvery time.Duration
-	// watchEvery stands in for the constant in the package's own tests.
+	// watchEvery replaces the constant in the package's own tests.
 	watchEvery time.Duration
-	// countsWithin stands in for the constant in the package's own tests.
+	// countsWithin replaces the constant in the package's own tests.
 	countsWithin time.Duration
-	// patience stands in for usualPatience in the package's own tests.
+	// patience replaces usualPatience in the package's own tests.
 	patience patience
-	// freeSpace stands in for FreeSpace in the package's own tests.
+	// freeSpace replaces FreeSpace in the package's own tests.
 	freeSpace func(path string) (free, total uint64, err error)
-	// memory stands in for MemoryLimit in the package's own tests.
+	// memory replaces MemoryLimit in the package's own tests.
 	memory func() uint64
-	// knows and needs stand in for entry.RulesVersion and entry.Needs in the package's own
-	// tests of upgrades.
+	// knows and needs replace entry.RulesVersion and entry.Needs in the package's own tests of upgrades.
 	knows uint32
 	needs func(op *fsmpb.Op) uint32
-	// admitted refuses raft connections in the package's own tests.
+	// admitted rejects raft connections in the package's own tests.
 	admitted func(peer rota.NodeID) error
 }
 
-// ExposedText is said of a node that listens beyond loopback in clear text.
+// ExposedText is the status text of a node that listens beyond loopback in clear text.
 const ExposedText = "everyone who reaches these addresses can read and change everything and pose as a node: set up TLS and a gossip key, " +
 	"or listen on loopback"
 
-// DefaultAuditRetention is that of SPEC §2.4, in operations.
+// DefaultAuditRetention is the value of SPEC §2.4, in operations.
 const DefaultAuditRetention = 1_000_000
 
-// DefaultEventsRetained is SPEC §12.3's.
+// DefaultEventsRetained is the value of SPEC §12.3.
 const DefaultEventsRetained = 1_000_000
 
-// DefaultArchiveRetention is that of SPEC §10.5. DefaultArchiveMaxBytes holds some
-// ten million ended jobs of a kilobyte; the file takes a third more.
+// DefaultArchiveRetention is the value of SPEC §10.5. DefaultArchiveMaxBytes holds about ten million ended jobs of a
+// kilobyte; the file is a third larger.
 const (
 	DefaultArchiveRetention = 7 * 24 * time.Hour
 	DefaultArchiveMaxBytes  = 8 << 30
-	// ArchiveRetentionLeast and ArchiveBytesLeast are the least of both: less would take
-	// jobs that people still wait for.
+	// ArchiveRetentionLeast and ArchiveBytesLeast are the minimum of both: smaller values would delete jobs that users
+	// still wait for.
 	ArchiveRetentionLeast = time.Minute
 	ArchiveBytesLeast     = 1 << 20
 )
 
-// Timing are Raft's timeouts. The default suits one data centre (a killed
-// leader is replaced in about a second); up to 5 s suits a WAN.
+// Timing holds Raft's timeouts. The default suits one data centre (a killed leader is replaced in about a second); up
+// to 5 s suits a WAN.
 type Timing struct {
 	Heartbeat, Election, LeaderLease time.Duration
-	// Commit is how long an idle leader waits before it sends followers again how
-	// far the log is committed. They learn it at once (committed.go): this is for
-	// what got lost. With 50 ms it was half of the calls of an idle cluster.
+	// Commit is how long an idle leader waits before it sends followers the commit index again. They normally receive
+	// it at once (committed.go): this covers lost messages. At 50 ms it made up half of the calls of an idle cluster.
 	Commit time.Duration
-	// SnapshotThreshold is how many entries make a snapshot, SnapshotInterval how
-	// often that is looked at, TrailingLogs how many entries stay behind one.
+	// SnapshotThreshold is the number of entries that triggers a snapshot, SnapshotInterval how often that is checked,
+	// TrailingLogs the number of entries kept after one.
 	SnapshotThreshold, TrailingLogs uint64
 	SnapshotInterval                time.Duration
 }
 
-// The bounds of Config.SnapshotEntries and Config.SnapshotEvery. Fewer entries would have a busy node write
-// nothing but snapshots; more than a million take longer to replay than a restart may.
+// The bounds of Config.SnapshotEntries and Config.SnapshotEvery. With fewer entries a busy node would write only
+// snapshots; more than a million take longer to replay than a restart may.
 const (
 	SnapshotEntriesLeast = 64
 	SnapshotEntriesMost  = 1_000_000
 	SnapshotEveryLeast   = time.Second
 	SnapshotEveryMost    = time.Hour
-	// trailingSnapshots is how many snapshots' worth of log stays behind the newest.
+	// trailingSnapshots is how many snapshots' worth of log remains after the newest.
 	trailingSnapshots = 3
 )
 
-// DefaultTiming is for nodes in one data centre. TrailingLogs exceeds
-// SnapshotThreshold twice over, so that the snapshots before the newest have their
-// log too, and a follower that restores one still finds the log after it.
+// DefaultTiming returns the timeouts for nodes in one data centre. TrailingLogs is more than twice SnapshotThreshold,
+// so that the snapshots before the newest have their log too, and a follower that restores one still finds the log
+// after it.
 func DefaultTiming() Timing {
 	return Timing{
 		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, LeaderLease: 500 * time.Millisecond,
@@ -180,7 +171,7 @@ func DefaultTiming() Timing {
 	}
 }
 
-// check refuses what cannot be, and gives what was left open its default.
+// check rejects invalid settings, and sets the defaults of unset ones.
 func (c *Config) check() error {
 	if err := errors.Join(c.faults()...); err != nil {
 		return &rota.Error{Kind: rota.KindInvalid, Op: "start node", Subject: "configuration", Text: "configuration is refused", Cause: err}
@@ -189,10 +180,10 @@ func (c *Config) check() error {
 	return nil
 }
 
-// faults are all names, addresses and settings that cannot be, each with what is wanted.
+// faults returns the errors of all invalid names, addresses and settings, each with the valid values.
 func (c *Config) faults() []error { return append(c.nameFaults(), c.settingFaults()...) }
 
-// nameFaults are those of what tells a node from others.
+// nameFaults returns the errors of the fields that identify a node.
 func (c *Config) nameFaults() (faults []error) {
 	for _, e := range []error{rota.CheckID("node", c.Node), rota.CheckID("cluster", c.Cluster)} {
 		if e != nil {
@@ -210,7 +201,7 @@ func (c *Config) nameFaults() (faults []error) {
 	return faults
 }
 
-// settingFaults are those of all else.
+// settingFaults returns the errors of all other fields.
 func (c *Config) settingFaults() (faults []error) {
 	for i, k := range c.attestationKeys() {
 		if len(k) != ed25519.PublicKeySize {
@@ -324,46 +315,42 @@ func (c *Config) defaults() {
 	}
 }
 
-// The bounds of a node's own queues and waits, each with its reason.
+// Bounds on a node's own queues and waits, each with its reason.
 const (
-	// proposalQueue bounds proposals that wait for the log: beyond it callers
-	// are refused rather than kept.
+	// proposalQueue bounds proposals that wait for the log: beyond it callers are rejected instead of queued.
 	proposalQueue = 8_192
-	// entriesInFlight bounds the pipeline: one entry is on its way while the next
-	// fills. With 4 each node's commits cost a job some 10 % more CPU (two pairs of runs
-	// on a busy machine).
+	// entriesInFlight bounds the pipeline: one entry is in progress while the next fills. With 4, each node's commits
+	// cost a job about 10 % more CPU (two pairs of runs on a busy machine).
 	entriesInFlight = 2
-	// roundPatience is how long an entry waits for the round that its forerunner caused.
-	// Deciding takes some tens of microseconds where workers are hundreds; a longer wait
-	// would cost an entry more than the round gains.
+	// roundPatience is how long an entry waits for the round that its predecessor caused. Deciding takes tens of
+	// microseconds with hundreds of workers; a longer wait would cost an entry more than the round gains.
 	roundPatience = time.Millisecond
-	// MaxDegradeMs is the most of --auto-degrade-commit: who has waited a minute for a commit needs no threshold.
+	// MaxDegradeMs is the maximum of --auto-degrade-commit: a commit that takes a minute needs no threshold.
 	MaxDegradeMs = 60_000
-	// inspectMost bounds the digests that one question asks for.
+	// inspectMost bounds the digests that one request asks for.
 	inspectMost = 64
-	// peerTimeout bounds a question to another node that nobody waits for.
+	// peerTimeout bounds a background request to another node.
 	peerTimeout = 500 * time.Millisecond
-	// countsWithin bounds how long the answer to a change of rights waits for the other members to
-	// apply it, countsLook and countsLookMost the pauses between two questions to one whether it
-	// has: they apply within milliseconds, or are far behind.
+	// countsWithin bounds how long the answer to a change of rights waits for the other members to apply it; countsLook
+	// and countsLookMost bound the pause between two requests to one of them. Members apply it within milliseconds, or
+	// are far behind.
 	countsWithin   = time.Second
 	countsLook     = 2 * time.Millisecond
 	countsLookMost = 50 * time.Millisecond
 	// raftTimeout bounds changes of membership and leadership.
 	raftTimeout = 10 * time.Second
-	// noticesKept bounds what waits for a worker's stream; beyond it the stream
-	// is sent all open leases anew.
+	// noticesKept bounds the notices queued for a worker's stream; beyond it the stream is sent all open leases again.
 	noticesKept = 65_536
 )
 
 // DefaultScrubEvery is how often everything on the disk is read and verified.
 const DefaultScrubEvery = 24 * time.Hour
 
-// checkedHere is how many rows are checked where they are: a hundred thousand take a
-// tenth of a second, in which nothing is applied.
+// checkedHere is the maximum number of rows checked in place: a hundred thousand take a tenth of a second, during which
+// nothing is applied.
 const checkedHere = 50_000
 
-// attestationKeys returns the keys that count now.
+// attestationKeys returns the keys that are valid now.
 func (c *Config) attestationKeys() []ed25519.PublicKey {
 	if c.AttestationKeys == nil {
 		return nil

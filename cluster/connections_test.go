@@ -18,9 +18,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestAddressTakenOver has a fresh node answer where a dead one did: it is not the dead
-// one, so that with the third node gone as well there is no majority. hashicorp/raft by
-// itself counts its word for the dead node's.
+// TestAddressTakenOver: a fresh node answers at a dead one's address. It is not the dead one, so with the third node
+// gone too there is no majority. hashicorp/raft by itself counts its answers as the dead node's.
 func TestAddressTakenOver(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -61,8 +60,8 @@ func TestAddressTakenOver(t *testing.T) {
 	b.awaitReady(dead.Node)
 }
 
-// TestCommitNews holds the leader to telling followers of a commit by itself: here
-// raft would do so only with the next entry, or after a minute.
+// TestCommitNews: the leader notifies followers of a commit by itself: here raft would do so only with the next entry,
+// or after a minute.
 func TestCommitNews(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -83,8 +82,7 @@ func TestCommitNews(t *testing.T) {
 			return err == nil
 		})
 	}
-	// The next entry, a sweep's, would have told them as well, only later: so what the
-	// leader counted is looked at, too.
+	// The next entry, a sweep's, would also have notified them, only later: so the leader's counter is checked too.
 	counted := prometheus.NewRegistry()
 	counted.MustRegister(leader.measures.commitMessages)
 	said := func() float64 {
@@ -102,13 +100,13 @@ func TestCommitNews(t *testing.T) {
 	})
 }
 
-// TestRPCGuard_aCapturedMemberEndsNothing lets one that has all that a member has
-// speak to a cluster: term, leader and work stay.
+// TestRPCGuard_aCapturedMemberEndsNothing: an attacker with a member's credentials sends to a cluster: term, leader and
+// work are unaffected.
 func TestRPCGuard_aCapturedMemberEndsNothing(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	leader, victim := b.loyal(), b.follower()
-	var captured *Node // the third: its id and identity, spoken by another process
+	var captured *Node // the third: its id and identity, used by another process
 	for _, id := range b.ids() {
 		if n := b.node(id); n != leader && n != victim {
 			captured = n

@@ -10,26 +10,25 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// When a leader degrades the cluster by itself (SPEC §4.7).
+// When a leader degrades the cluster automatically (SPEC §4.7).
 const (
 	degradeEvery = time.Second
-	// recoverAfter is how long a measure must stay below recoverPermille of its threshold:
-	// slower to recover than to degrade, and lower, so that the mode does not flap.
+	// recoverAfter is how long a measure must stay below recoverPermille of its threshold: recovery is slower and at a
+	// lower value than degrading, so that the mode does not flap.
 	recoverAfter    = 30 * time.Second
 	recoverPermille = 800
 )
 
-// degrader is the leader's chore that proposes DEGRADED when its commits, or the
-// fullest queue, stay over a threshold, and NORMAL after recovery. It leaves alone
-// every mode that an operator set. Slow commits hold what is queued too, as every
-// start costs one; a full queue only refuses, as holding would keep it full.
+// degrader is the leader's chore that proposes DEGRADED when its commits, or the fullest queue, stay over a threshold,
+// and NORMAL after recovery. It never changes a mode that an operator set. Slow commits also hold queued jobs, since
+// every start costs a commit; a full queue only rejects new ones, since holding would keep it full.
 type degrader struct {
 	slow, full threshold
 	measure    func() measured
 	propose    func(to rota.ClusterMode, reason string, holds bool)
 }
 
-// measured is what a degrader looks at.
+// measured holds the inputs of a degrader.
 type measured struct {
 	mode   rota.ModeStatus
 	commit time.Duration
@@ -38,18 +37,18 @@ type measured struct {
 	permille int64
 }
 
-// threshold is one measure's: off where most is 0.
+// threshold is the threshold of one measure: off if most is 0.
 type threshold struct {
 	most int64
-	// over says that it is taken for exceeded, why since when; crossed is since when
-	// the measure has said the opposite, and crosses that it does.
+	// over reports that it counts as exceeded, for the reason why; crossed is since when the measure has indicated the
+	// opposite, and crosses that it does.
 	over    bool
 	why     string
 	crossed time.Duration
 	crosses bool
 }
 
-// look takes a measure into account.
+// look processes a measurement.
 func (t *threshold) look(now time.Duration, value int64, why func() string) {
 	opposite, after := t.most > 0 && value > t.most, degradeAfter
 	if t.over {
@@ -68,7 +67,7 @@ func (t *threshold) look(now time.Duration, value int64, why func() string) {
 	}
 }
 
-// adopt makes a new leader go on from what the one before it set.
+// adopt makes a new leader continue from the mode that the previous one set.
 func (d *degrader) adopt(mode rota.ModeStatus) {
 	if mode.Mode == rota.ModeDegraded && mode.Auto {
 		d.slow.over, d.full.over = mode.Holds, !mode.Holds
@@ -76,7 +75,7 @@ func (d *degrader) adopt(mode rota.ModeStatus) {
 	}
 }
 
-// once looks at the measures and proposes what follows.
+// once reads the measures and proposes the resulting change.
 func (d *degrader) once(now time.Duration) {
 	m := d.measure()
 	d.slow.look(now, m.commit.Microseconds(), func() string {
@@ -100,8 +99,7 @@ func (d *degrader) once(now time.Duration) {
 	d.propose(to, reason, holds)
 }
 
-// degradeLoop runs the chore. Where both thresholds are off it has still to take
-// back what a leader before it may have set.
+// degradeLoop runs the chore. With both thresholds off it still reverts a mode that a previous leader may have set.
 func (ch *chores) degradeLoop(l *leadership) {
 	d := &degrader{measure: func() measured { return ch.measureLoad(l) }}
 	d.slow.most, d.full.most = ch.n.cfg.AutoDegradeCommitMs*1000, ch.n.cfg.AutoDegradeUsagePermille

@@ -8,8 +8,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// rehearsal is a degrader with measures that the test says, and the mode that its
-// proposals make.
+// rehearsal is a degrader with measures set by the test, and the mode that its proposals produce.
 type rehearsal struct {
 	*degrader
 	now  measured
@@ -28,7 +27,7 @@ func rehearse(slowMs, fullPermille int64) *rehearsal {
 	return r
 }
 
-// pass looks once a second for so long.
+// pass looks once a second for the given time.
 func (r *rehearsal) pass(d time.Duration) {
 	for end := r.at + d; r.at < end; r.at += degradeEvery {
 		r.once(r.at)
@@ -150,7 +149,7 @@ func TestLatencies(t *testing.T) {
 	if l.median(time.Hour) != 0 {
 		t.Fatal("without commits there is no latency")
 	}
-	for i := range 2 * latenciesKept { // the ring goes round
+	for i := range 2 * latenciesKept { // the ring wraps around
 		l.note(time.Hour, time.Duration(i)*time.Millisecond)
 	}
 	if m := l.median(time.Hour); m != latenciesKept*3/2*time.Millisecond {

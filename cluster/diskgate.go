@@ -15,8 +15,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// diskLevel is how full a data directory's disk is. A full one ends the process, so
-// the cluster takes less before: first no new jobs, then only what ends work.
+// diskLevel is how full a data directory's disk is. A full one ends the process, so the cluster accepts less before
+// that: first no new jobs, then only operations that end work.
 type diskLevel uint8
 
 const (
@@ -26,59 +26,58 @@ const (
 )
 
 const (
-	// DefaultDiskLow is the percentage of the disk below which little is free.
+	// DefaultDiskLow is the percentage of free space below which the disk is low.
 	DefaultDiskLow = 10
-	// DefaultDiskCritical is the percentage below which next to nothing is.
+	// DefaultDiskCritical is the percentage of free space below which the disk is critical.
 	DefaultDiskCritical = 5
 	// MaxDiskPercent bounds both: a disk that is half empty is not full.
 	MaxDiskPercent = 50
-	// diskLowMost and diskCriticalMost bound what these ask for on a large disk.
+	// diskLowMost and diskCriticalMost bound the bytes that these require on a large disk.
 	diskLowMost      = 8 << 30
 	diskCriticalMost = 4 << 30
-	// A level is left once this much more is free, in permille of where it began:
-	// deleting a file must not make it flap.
+	// A level is left once this much is free, in permille of the level's mark: deleting a file must not make it flap.
 	diskLeave = 1_200
-	// diskEvery is how often is looked; diskRetry is when a refused caller may ask again.
+	// diskEvery is how often the disk is checked; diskRetry is when a rejected caller may retry.
 	diskEvery = time.Second
 	diskRetry = 10 * time.Second
-	// diskYieldEvery is how often a leader hands over for its disk.
+	// diskYieldEvery is the minimum time between two handovers because of the disk.
 	diskYieldEvery = 10 * time.Minute
 )
 
-// diskGate is what a node knows of its own disk, and what it refuses for it.
+// diskGate holds what a node knows about its own disk, and what it rejects because of it.
 type diskGate struct {
 	n          *base
 	membership *membership
 	terms      *terms
 	watch      *watcher
 
-	// read stands in for FreeSpace in tests.
+	// read replaces FreeSpace in tests.
 	read func(path string) (free, total uint64, err error)
 	path string
 	// low and critical are in percent, 0 is off.
 	low, critical uint64
 
-	// state is what the cluster goes by; nil before the first look.
+	// state is the verdict that the cluster follows; nil before the first check.
 	state atomic.Pointer[diskVerdict]
-	// yielded is when leadership was last handed over for it, in time since boot.
+	// yielded is when leadership was last handed over because of the disk, in time since boot.
 	yielded atomic.Int64
-	// asked counts the bytes of operations that came to this node's log while it led,
-	// answered those of them that are on the disk or were refused.
+	// asked counts the bytes of operations proposed to this node while it was the leader, answered those of them that
+	// are on the disk or were rejected.
 	asked, answered atomic.Uint64
-	// soon asks for a look before its time.
+	// soon requests an early check.
 	soon chan struct{}
 
 	mu          sync.Mutex
 	level       diskLevel
 	free, total uint64
-	// room is what may be written before the next level, without end before the first look: peers ask for it at once. seen is what
-	// was answered then.
+	// room is how many bytes may be written before the next level, unlimited before the first check, since peers ask
+	// for it immediately. seen is the value of answered at that check.
 	room, seen uint64
 	err        error
 	refused    uint64
 }
 
-// look reads the disk and says whether its level changed.
+// look reads the disk and reports whether its level changed.
 func (dg *diskGate) look() (level diskLevel, changed bool) {
 	seen := dg.answered.Load()
 	free, total, err := dg.read(dg.path)
@@ -95,7 +94,7 @@ func (dg *diskGate) look() (level diskLevel, changed bool) {
 	return dg.level, dg.level != before
 }
 
-// levelOf is the level after before; the marks are in bytes.
+// levelOf returns the level that follows before; the marks are in bytes.
 func levelOf(before diskLevel, free, low, critical uint64) diskLevel {
 	holds := func(at diskLevel, mark uint64) bool {
 		return free < mark || before >= at && free < mark*diskLeave/1000
@@ -110,28 +109,28 @@ func levelOf(before diskLevel, free, low, critical uint64) diskLevel {
 	}
 }
 
-// mustBeFree is how many bytes must be free, 0 where it is off.
+// mustBeFree returns how many bytes must be free, 0 if it is off.
 func mustBeFree(total, percent, most uint64) uint64 { return min(total/100*percent, most) }
 
-// percent turns a configured value, which less than 0 turns off, into one.
+// percent converts a configured value, where a negative one is off.
 func percent(configured int) uint64 { return uint64(max(configured, 0)) }
 
-// now returns the level as it was last seen.
+// now returns the level at the last check.
 func (dg *diskGate) now() diskLevel {
 	dg.mu.Lock()
 	defer dg.mu.Unlock()
 	return dg.level
 }
 
-// report returns the level as it was last seen and the room before the next one.
+// report returns the level at the last check and the room before the next one.
 func (dg *diskGate) report() (level uint8, room uint64) {
 	dg.mu.Lock()
 	defer dg.mu.Unlock()
 	return uint8(dg.level), dg.room
 }
 
-// run looks at the disk, and ends the node whose log was taken from there: its votes and
-// acknowledgements would count in a majority and be forgotten at its next start.
+// run checks the disk periodically. It ends the node if its log was removed from the disk: its votes and
+// acknowledgements would count towards a majority and be forgotten at its next start.
 func (dg *diskGate) run() {
 	tick := dg.n.ticker(diskEvery)
 	defer tick.Stop()
@@ -165,9 +164,9 @@ func (dg *diskGate) text(id rota.NodeID) string {
 	return fmt.Sprintf("data directory %s of node %s has %d of %d MiB free.", dg.path, id, dg.free>>20, dg.total>>20)
 }
 
-// diskEffect says what a level means for everybody, and what to do.
+// diskEffect describes the effect of a level, and the remedy.
 func diskEffect(level diskLevel) string {
-	// That retentions be lowered is not advised: the files that they empty keep their size.
+	// Lowering retentions is not suggested: the files that they empty keep their size.
 	const remedy = " Free space there, or enlarge the disk"
 	if level == diskCritical {
 		return "Only what ends work is taken, and nothing is started." + remedy
@@ -175,24 +174,23 @@ func diskEffect(level diskLevel) string {
 	return "No new jobs are admitted." + remedy
 }
 
-// ownDiskEffect is diskEffect for one node's level, which may be its own affair alone (weighDisks).
+// ownDiskEffect is diskEffect for one node's level, which may affect that node alone (weighDisks).
 func ownDiskEffect(level diskLevel) string {
 	return "If it leads, or a majority of the disks is no better: " + diskEffect(level)
 }
 
-// diskVerdict is what inForce returns.
+// diskVerdict is the result of inForce.
 type diskVerdict struct {
 	level diskLevel
 	from  []rota.NodeID
-	// better says that a majority of the voters has more room than this node.
+	// better reports that a majority of the voters has more room than this node.
 	better bool
-	// until is how many bytes may have been asked for before it is weighed anew.
+	// until is the value of asked at which the disks must be weighed again.
 	until uint64
 }
 
-// yieldFull goes by a verdict from now on. A leader whose disk is fuller than a
-// majority's hands over, so that one full disk does not stop the cluster; not again for
-// diskYieldEvery, should leadership come back.
+// yieldFull makes a verdict take effect. A leader whose disk is fuller than a majority's hands over, so that one full
+// disk does not stop the cluster. If leadership comes back, it does not do so again for diskYieldEvery.
 func (dg *diskGate) yieldFull(s *diskVerdict) {
 	dg.state.Store(s)
 	if !s.better || dg.terms.leading() == nil {
@@ -211,14 +209,14 @@ func (dg *diskGate) yieldFull(s *diskVerdict) {
 	}()
 }
 
-// space returns what of the disk was free when it was looked at last, and how large it is.
+// space returns the free bytes of the disk at the last check, and its size.
 func (dg *diskGate) space() (free, total int64) {
 	dg.mu.Lock()
 	defer dg.mu.Unlock()
 	return int64(min(dg.free, math.MaxInt64)), int64(min(dg.total, math.MaxInt64))
 }
 
-// Problems says what is wrong with this node's disk.
+// Problems reports what is wrong with this node's disk.
 func (dg *diskGate) Problems() []string {
 	dg.mu.Lock()
 	level, err := dg.level, dg.err
@@ -248,20 +246,19 @@ func (dg *diskGate) Collectors() []prometheus.Collector {
 	}
 }
 
-// diskCost is what a byte of an operation may take of the disk, times: pages that are not
-// full, and what stands beside the log.
+// diskCost is how many bytes of disk a byte of an operation may use: partly filled pages, and files other than the log.
 const diskCost = 2
 
-// diskView is what is known of a node's disk: the level and the room at a look, and how many
-// bytes this node, which leads, had answered for before it. A burst fills a small disk
-// between two looks; so what was asked for since counts as written.
+// diskView is what is known about a node's disk: the level and the room at a check, and how many bytes this node, the
+// leader, had answered before it. A burst fills a small disk between two checks; so bytes proposed since then count as
+// written.
 type diskView struct {
 	level diskLevel
-	// room is what may be written before the next level, math.MaxUint64 where there is none.
+	// room is how many bytes may be written before the next level, math.MaxUint64 if there is none.
 	room, seen uint64
 }
 
-// at returns the level once all that was asked for is written.
+// at returns the level once everything proposed is written.
 func (v diskView) at(asked uint64) diskLevel {
 	if v.level < diskCritical && asked-min(asked, v.seen) > v.room/diskCost {
 		return v.level + 1
@@ -269,8 +266,8 @@ func (v diskView) at(asked uint64) diskLevel {
 	return v.level
 }
 
-// until is how much may be asked for before the disk is to be looked at: half of what the
-// next level is away.
+// until returns how many bytes may be proposed before the disk must be checked again: half of the distance to the next
+// level.
 func (v diskView) until() uint64 {
 	if v.level == diskCritical {
 		return math.MaxUint64
@@ -281,7 +278,7 @@ func (v diskView) until() uint64 {
 	return math.MaxUint64
 }
 
-// roomOf returns how many bytes lie between a level and the next one.
+// roomOf returns how many bytes are between a level and the next one.
 func roomOf(level diskLevel, free, low, critical uint64) uint64 {
 	switch {
 	case level == diskRoomy && low > 0:
@@ -293,17 +290,17 @@ func roomOf(level diskLevel, free, low, critical uint64) uint64 {
 	}
 }
 
-// forSnapshots returns how many bytes a snapshot may take now. The last ones are the log's.
+// forSnapshots returns how many bytes a snapshot may use now. The last ones are reserved for the log.
 func (dg *diskGate) forSnapshots() uint64 {
 	return dg.above(func(_, critical uint64) uint64 { return critical })
 }
 
-// forHistory returns how many bytes ended jobs and events may take now. They stop halfway
-// between the marks: what ends and is kept must not be what brings a node to where nothing
-// is started, since jobs that were taken would then wait until somebody frees space.
+// forHistory returns how many bytes ended jobs and events may use now. They stop halfway between the marks: keeping
+// ended jobs must not bring a node to the level where nothing is started, since accepted jobs would then wait until
+// space is freed.
 func (dg *diskGate) forHistory() uint64 {
 	return dg.above(func(low, critical uint64) uint64 {
-		if low <= critical { // it is off
+		if low <= critical { // off
 			low = 2 * critical
 		}
 		return (critical + low) / 2
@@ -319,8 +316,7 @@ func (dg *diskGate) above(mark func(low, critical uint64) uint64) uint64 {
 	return free - min(free, mark(mustBeFree(total, dg.low, diskLowMost), mustBeFree(total, dg.critical, diskCriticalMost)))
 }
 
-// spend counts bytes that come to the log; the caller calls the function it returns once
-// they are answered.
+// spend counts bytes proposed to the log; the caller calls the function it returns once they are answered.
 func (dg *diskGate) spend(bytes int) (done func()) {
 	if asked := dg.asked.Add(uint64(bytes)); asked >= dg.until() {
 		select {
@@ -339,8 +335,7 @@ func (dg *diskGate) until() uint64 {
 	return math.MaxUint64
 }
 
-// inForce returns the level that this node goes by while it leads, and the nodes that it
-// comes from.
+// inForce returns the level that this node applies while it is the leader, and the nodes that cause it.
 func (dg *diskGate) inForce() (diskLevel, []rota.NodeID) {
 	if s := dg.state.Load(); s != nil {
 		return s.level, s.from
@@ -348,10 +343,9 @@ func (dg *diskGate) inForce() (diskLevel, []rota.NodeID) {
 	return diskRoomy, nil
 }
 
-// weighDisks finds the level that the cluster goes by, and the nodes it comes from: this
-// node's, which leads, or the one that a majority of the voters cannot do better than.
-// A single follower whose disk is full costs that follower alone: without it the
-// cluster goes on, so that it refuses nobody's work.
+// weighDisks calculates the level that the cluster follows, and the nodes that cause it: the level of this node, the
+// leader, or the level such that a majority of the voters has no better one. A single follower with a full disk affects
+// only itself: the cluster continues without it, so no work is rejected because of it.
 func (dg *diskGate) weighDisks() *diskVerdict {
 	asked := dg.asked.Load()
 	dg.mu.Lock()

@@ -1,31 +1,28 @@
-// Package cluster is a node: hashicorp/raft and its stores, gossip, leadership,
-// the leader's chores (match, sweep, reconcile, dates, members), proposing,
-// reads, and the hub that wakes whoever waits for something to be applied.
+// Package cluster implements a node: hashicorp/raft and its stores, gossip, leadership, the leader's chores (match,
+// sweep, reconcile, dates, members), proposing, reads, and the hub that wakes waiters when an entry is applied.
 //
-// # What lies on the disk
+// # Data on disk
 //
-// Package raftstore keeps what raft remembers, in a data directory that belongs to one node
-// of one cluster and is locked by one process. Beside raft's files lies the archive, with
-// ended jobs and events (package snapshot).
+// Package raftstore stores raft's data, in a data directory that belongs to one node of one cluster and is locked by
+// one process. Next to raft's files is the archive, with ended jobs and events (package snapshot).
 //
-// # What goes over the wire
+// # Communication between nodes
 //
-// Package gossip finds nodes; it suggests and never decides. Package stream carries raft's
-// connections. Everything else between nodes goes through Peers.
+// Package gossip finds nodes; it suggests and never decides. Package stream carries raft's connections. Everything else
+// between nodes goes through Peers.
 //
-// # What happens to a wrong state
+// # Wrong state
 //
-// A node whose digest is not the majority's drops its state and rebuilds it from
-// another node's and its own log, which is never touched (ADR 15, package rebuild). That
-// package also looks for damage that nobody reads, the watchdog for what does not return.
+// A node whose digest differs from the majority's drops its state and rebuilds it from another node's state and its own
+// log, which is never touched (ADR 15, package rebuild). That package also scans for damage in data that is rarely
+// read; the watchdog detects calls that do not return.
 //
-// # What happens on a full disk
+// # Full disk
 //
-// New work is refused before (gate_disk.go). The failing write ends the process
-// with a text that says so: raft would step down, win again, and burn terms
-// meanwhile. The other nodes elect a leader and go on; the node joins them again
-// when it is started with space.
+// New work is rejected before the disk is full (gate_disk.go). A write that fails ends the process with a message that
+// says so: otherwise raft would step down, win again, and use up terms. The other nodes elect a leader and continue;
+// the node joins them again when it is started with free space.
 //
-// The package never speaks gRPC: it never imports api or transport, and reaches
-// other nodes only through raft's connections, gossip, and the Peers given to it.
+// The package never uses gRPC: it does not import api or transport, and reaches other nodes only through raft's
+// connections, gossip, and the Peers given to it.
 package cluster

@@ -14,28 +14,31 @@ import (
 )
 
 const (
-	// etaAsking bounds who is forecast for: one is, the others wait; etaEach those of one caller.
+	// etaAsking bounds the callers of forecasts: one runs, the others wait; etaEach bounds those of one caller.
 	etaAsking, etaEach = 8, 2
-	// ranKept is how long the run times of ended jobs are taken to be the newest; ranMost is how many are read of a queue, and of all.
+	// ranKept is how long the run times read from ended jobs are reused; ranMost is how many are read per queue, and of
+	// all queues.
 	ranKept = 10 * time.Second
 	ranMost = 500
-	// notedMost bounds the forecasts that are kept to be held against what became of them: as many wait for that, the next are not
-	// noted, for to forget the oldest would be to learn of short waits alone. settledMost are looked up in the archive at a time.
+	// notedMost bounds the forecasts kept for comparison with the actual start. While that many wait for it, no more
+	// are recorded, because dropping the oldest would mean learning only from short waits. settledMost is how many are
+	// looked up in the archive at a time.
 	notedMost, settledMost = 1_000, 32
 )
 
-// forecaster says when jobs should start (SPEC §29).
+// forecaster predicts when jobs should start (SPEC §29).
 type forecaster struct {
 	n *base
-	// turn has room for the one who has other states beside the present one.
+	// turn has room for one caller, the one that holds simulated states in memory in addition to the current one.
 	turn chan struct{}
 
 	mu sync.Mutex
-	// asking counts those who ask, or wait, by caller; all is how many they are.
+	// asking counts the running and waiting callers by principal; all is their total.
 	asking map[rota.Principal]int
 	all    int
 
-	// What follows is of who has the turn. errors are how far forecasts of this process were off.
+	// The fields below belong to the caller that has the turn. errors records how far off the forecasts of this process
+	// were.
 	errors *eta.Errors
 	noted  []notedForecast
 	pasts  map[rota.QueueName]readPast
@@ -56,7 +59,7 @@ func newForecaster(n *base) *forecaster {
 		pasts: make(map[rota.QueueName]readPast)}
 }
 
-// enter counts a caller in, and waits for its turn.
+// enter counts a caller, and waits for its turn.
 func (fc *forecaster) enter(ctx context.Context) (leave func(), err error) {
 	c, _ := ctx.Value(access.CallerKey{}).(access.Caller)
 	fc.mu.Lock()
@@ -89,7 +92,7 @@ func (fc *forecaster) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// forecast runs ahead of the present, and adds what came of it.
+// forecast simulates the future and adds the result to x.
 func (fc *forecaster) forecast(ctx context.Context, x *rota.ETA, why *rota.Explanation, rd *access.Reader) error {
 	leave, err := fc.enter(ctx)
 	if err != nil {
@@ -133,8 +136,8 @@ func (fc *forecaster) forecast(ctx context.Context, x *rota.ETA, why *rota.Expla
 	return nil
 }
 
-// basis says what a forecast was made from. Its figures count all jobs alike, so they are for who may read everything;
-// anybody else is answered with what it may read.
+// basis describes the data that a forecast is based on. Its figures count all jobs, so they are shown only to callers
+// that may read everything; other callers get what they may read.
 func (fc *forecaster) basis(x *rota.ETA, f *eta.Forecast, past *eta.Past, queue rota.QueueName, rd *access.Reader) {
 	say := func(format string, args ...any) { x.Basis = append(x.Basis, fmt.Sprintf(format, args...)) }
 	guessed := int64(0)
@@ -165,7 +168,7 @@ func (fc *forecaster) basis(x *rota.ETA, f *eta.Forecast, past *eta.Past, queue 
 	}
 }
 
-// hangs lists what somebody may read.
+// hangs lists the entries that a caller may read.
 func hangs(all []eta.Hang, rd *access.Reader) (list []rota.HangsOn) {
 	names := rd.Has(rota.RightStatus, access.Everything, access.Everything)
 	for _, h := range all {
@@ -188,10 +191,10 @@ func hangs(all []eta.Hang, rd *access.Reader) (list []rota.HangsOn) {
 	return list
 }
 
-// hangsShown bounds what an answer names.
+// hangsShown bounds the entries in an answer.
 const hangsShown = 20
 
-// past is how long jobs took lately: of a queue, and of all.
+// past returns how long jobs took recently: those of a queue, and all.
 func (fc *forecaster) past(ctx context.Context, queue rota.QueueName) (*eta.Past, error) {
 	now := fc.n.sinceBoot()
 	if p, ok := fc.pasts[queue]; ok && now-p.read < ranKept {
@@ -215,13 +218,13 @@ func (fc *forecaster) past(ctx context.Context, queue rota.QueueName) (*eta.Past
 			delete(fc.pasts, of)
 		}
 	}
-	if p.Runs() > 0 { // none costs nothing to read, and the first are on their way
+	if p.Runs() > 0 { // reading none costs nothing, and the first are in progress
 		fc.pasts[queue] = readPast{p, now}
 	}
 	return p, nil
 }
 
-// note keeps a forecast, and those of others that came with it, until it is known what became of them.
+// note keeps a forecast, and those of other jobs that resulted from it, until the outcome is known.
 func (fc *forecaster) note(x *rota.ETA, f *eta.Forecast) {
 	for _, o := range append(f.Others, eta.Noted{Job: x.Job, Raw: f.Raw}) {
 		if len(fc.noted) < notedMost && !slices.ContainsFunc(fc.noted, func(n notedForecast) bool { return n.Job == o.Job && x.Clock-n.at < etaAgain }) {
@@ -230,10 +233,10 @@ func (fc *forecaster) note(x *rota.ETA, f *eta.Forecast) {
 	}
 }
 
-// etaAgain, in ms, is for how long one forecast of a job is noted alone: somebody who looks every second teaches nothing more.
+// etaAgain is how long, in ms, only one forecast per job is recorded: polling every second teaches nothing more.
 const etaAgain = 60_000
 
-// settle holds forecasts against what became of them.
+// settle compares forecasts with their outcome.
 func (fc *forecaster) settle(ctx context.Context) {
 	var gone []notedForecast
 	open := fc.noted[:0]
@@ -244,7 +247,7 @@ func (fc *forecaster) settle(ctx context.Context) {
 			switch {
 			case !live && s.JobState(n.Job) != rota.JobNone:
 				gone = append(gone, n)
-			case !live: // deleted, or a node whose parents run: it is not known to have started
+			case !live: // deleted, or a node whose parents run: not known to have started
 				if now-n.at < rota.Clock(fc.errors.Of(n.Raw).Latest) {
 					open = append(open, n)
 				}

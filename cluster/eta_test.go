@@ -10,7 +10,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestETA: a follower forecasts as well as the leader, each state has its answer, and what is not known or not the caller's is refused.
+// TestETA: a follower forecasts as well as the leader, each state has its answer, and an unknown job or one that the
+// caller may not read is rejected.
 func TestETA(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -54,7 +55,7 @@ func TestETA(t *testing.T) {
 	}
 }
 
-// TestETA_knowsTheFirstToComplete: that nothing had completed when it was asked before does not stand.
+// TestETA_knowsTheFirstToComplete: an earlier result that nothing had completed is not reused.
 func TestETA_knowsTheFirstToComplete(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -64,7 +65,7 @@ func TestETA_knowsTheFirstToComplete(t *testing.T) {
 	h := newHand(t, n, "w1", 1)
 	leases := h.take(1)
 	h.do(rota.VerbAck, leases...)
-	basis := func() string { // of any that waits
+	basis := func() string { // of any waiting job
 		for i := range jobs {
 			if x, _, err := n.ETA(within(t, ample), jobs[i].ID, peer.ReadOptions{}); err != nil {
 				t.Error(err)
@@ -83,14 +84,14 @@ func TestETA_knowsTheFirstToComplete(t *testing.T) {
 	}
 }
 
-// TestETA_bounded: so many ask at a time, and no caller has all the room.
+// TestETA_bounded: the number of concurrent callers is bounded, and no caller can use all the room.
 func TestETA_bounded(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
 	n := b.leader()
 	submitAll(t, n, specs("j", 1))
 	fc := n.explainer.ahead
-	fc.turn <- struct{}{} // somebody is forecast for
+	fc.turn <- struct{}{} // another forecast is running
 	as := func(who rota.Principal) context.Context {
 		return context.WithValue(within(t, ample), access.CallerKey{}, access.Caller{Actor: who})
 	}
@@ -132,7 +133,7 @@ func TestETA_bounded(t *testing.T) {
 	leave()
 }
 
-// TestETA_learns: forecasts are held against what became of them, and run times of jobs that ended are known.
+// TestETA_learns: forecasts are compared with their outcome, and run times of ended jobs are known.
 func TestETA_learns(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -154,7 +155,7 @@ func TestETA_learns(t *testing.T) {
 	submitAll(t, n, specs("k", 1))
 	fc := n.explainer.ahead
 	fc.turn <- struct{}{}
-	clear(fc.pasts) // as if it were later
+	clear(fc.pasts) // as if time had passed
 	<-fc.turn
 	b.eventually("run times are known", func() bool {
 		x, _, err := n.ETA(within(t, ample), "k-00000", opt)

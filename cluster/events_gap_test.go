@@ -18,8 +18,7 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// onDisk writes a node's events and lets go of those in memory; it gives the key
-// of the newest chunk.
+// onDisk writes a node's events and releases those in memory; it returns the key of the newest chunk.
 func onDisk(t *testing.T, n *Node) (key []byte) {
 	t.Helper()
 	n.events.Flush()
@@ -34,7 +33,7 @@ func onDisk(t *testing.T, n *Node) (key []byte) {
 	return key
 }
 
-// flip damages a chunk of events, or mends it again.
+// flip damages a chunk of events, or repairs it.
 func flip(t *testing.T, n *Node, key []byte) {
 	t.Helper()
 	if err := n.beside.DB.Update(func(tx *bbolt.Tx) error {
@@ -45,11 +44,11 @@ func flip(t *testing.T, n *Node, key []byte) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	n.events.Hold() // so that it is read anew
+	n.events.Hold() // so that it is read again
 }
 
-// TestEvents_damagedOnDisk has the disk spoil events that no other node has: those
-// who follow from the beginning are told what is left, and let go when they want.
+// TestEvents_damagedOnDisk: the disk damages events that no other node has. Followers from the beginning get the
+// remaining ones, and may stop at any time.
 func TestEvents_damagedOnDisk(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -73,8 +72,8 @@ func TestEvents_damagedOnDisk(t *testing.T) {
 	}
 }
 
-// TestEvents_aDamagedChunkIsFetchedAgain has the disk of one node of three spoil
-// events: nobody is told less, and the node mends itself.
+// TestEvents_aDamagedChunkIsFetchedAgain: the disk of one node of three damages events: no follower gets fewer, and the
+// node repairs itself.
 func TestEvents_aDamagedChunkIsFetchedAgain(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -94,8 +93,8 @@ func TestEvents_aDamagedChunkIsFetchedAgain(t *testing.T) {
 	})
 }
 
-// TestEvents_aHoleThatNoNodeFills has events between others lost everywhere: they
-// are told from behind the hole, and who stands before it learns where to go on.
+// TestEvents_aHoleThatNoNodeFills: events in the middle are lost everywhere. They are served from after the hole, and a
+// follower before it learns where to continue.
 func TestEvents_aHoleThatNoNodeFills(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -103,7 +102,7 @@ func TestEvents_aHoleThatNoNodeFills(t *testing.T) {
 	submitAll(t, n, specs("a", 30))
 	first := tail(t, n, rota.EventFilter{})
 	before := onDisk(t, n)
-	flip(t, n, before) // so that what follows makes a chunk of its own
+	flip(t, n, before) // so that the following events form another chunk
 	submitAll(t, n, specs("b", 30))
 	lost := onDisk(t, n)
 	flip(t, n, lost)
@@ -131,8 +130,8 @@ func TestEvents_aHoleThatNoNodeFills(t *testing.T) {
 	}
 }
 
-// TestEvents_ofAnotherClusterAreRefused puts the archive of a cluster where no job
-// ever ended under another one's node: its events are no history of this one.
+// TestEvents_ofAnotherClusterAreRefused puts the archive of a cluster where no job ever ended into another one's node:
+// its events are not part of this history.
 func TestEvents_ofAnotherClusterAreRefused(t *testing.T) {
 	t.Parallel()
 	var archives [2]string
@@ -153,9 +152,8 @@ func TestEvents_ofAnotherClusterAreRefused(t *testing.T) {
 	}
 }
 
-// TestEvents_aFilterThatSelectsLittle follows one kind of event that seldom happens
-// while all others are forgotten: the consumer learns how far was looked, and
-// resumes from there though nothing was told.
+// TestEvents_aFilterThatSelectsLittle follows one rare kind of event while all others are dropped: the consumer learns
+// how far was read, and resumes from there although it received no event.
 func TestEvents_aFilterThatSelectsLittle(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -174,7 +172,7 @@ func TestEvents_aFilterThatSelectsLittle(t *testing.T) {
 			if len(batch.Events) > 0 {
 				t.Errorf("%d events are selected", len(batch.Events))
 			}
-			if !batch.Scanned.IsZero() { // it is in the first one: the reading begins at the oldest
+			if !batch.Scanned.IsZero() { // it is in the first one: reading begins at the oldest
 				scanned <- batch.Scanned
 			}
 			return nil
@@ -204,8 +202,8 @@ func TestEvents_aFilterThatSelectsLittle(t *testing.T) {
 	}
 }
 
-// TestEvents_aNodeThatLagsDoesNotSpeakOfThem asks a node for what it has not applied:
-// taken for one that has nothing there, it made others refuse an event that was told.
+// TestEvents_aNodeThatLagsDoesNotSpeakOfThem asks a node for events that it has not applied: when it counted as having
+// none there, others rejected an event that had been served.
 func TestEvents_aNodeThatLagsDoesNotSpeakOfThem(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// tail collects what a node tells, without following.
+// tail collects a node's events, without following.
 func tail(t *testing.T, n *Node, filter rota.EventFilter) []rota.ServedEvent {
 	t.Helper()
 	var got []rota.ServedEvent
@@ -27,7 +27,7 @@ func tail(t *testing.T, n *Node, filter rota.EventFilter) []rota.ServedEvent {
 	return got
 }
 
-// hasEvents reports whether a node lacks none of its events on its disk, and has so many.
+// hasEvents reports whether a node has all its events on its disk, and at least least of them.
 func hasEvents(n *Node, least uint64) bool {
 	n.events.Flush()
 	total := n.replica.head().Events
@@ -35,8 +35,7 @@ func hasEvents(n *Node, least uint64) bool {
 	return from == to && total >= least
 }
 
-// inLine checks that ids follow on each other without a repeat, and that no entry
-// is told by halves.
+// inLine checks that ids follow each other without a repeat, and that no entry is split.
 func inLine(t *testing.T, events []rota.ServedEvent) {
 	t.Helper()
 	for i := 1; i < len(events); i++ {
@@ -159,7 +158,7 @@ func TestEvents_beyondRetention(t *testing.T) {
 	}
 }
 
-// follower follows on whichever node it is told, from the last event that it saw.
+// follower follows events on whichever node it is given, from the last event that it received.
 type follower struct {
 	mu   sync.Mutex
 	got  []rota.ServedEvent
@@ -190,8 +189,8 @@ func (f *follower) last() (id rota.EventID) {
 	return id
 }
 
-// TestEvents_resume has a consumer follow one node after the other: its node dies,
-// and the next one was away, was sent a snapshot, and lacks what lies between.
+// TestEvents_resume: a consumer follows one node after another. Its node dies, and the next one was away, was sent a
+// snapshot, and lacks the events in between.
 func TestEvents_resume(t *testing.T) {
 	t.Parallel()
 	b := startSmallLogs(t)
@@ -204,10 +203,10 @@ func TestEvents_resume(t *testing.T) {
 	b.eventually("the log that the other node needs is gone", func() bool {
 		submitAll(t, leader, specs(fmt.Sprintf("more-%d", leader.replica.applied.Load()), 20))
 		first, err := leader.stores.Log.FirstIndex()
-		return err == nil && first > away.raft.LastIndex()+8 // what it was sent it may not have applied yet
+		return err == nil && first > away.raft.LastIndex()+8 // it may not have applied yet what it was sent
 	})
 	b.mu.Lock()
-	delete(b.isolated, away.cfg.Node) // raft goes on, its calls do not: it fetches nothing yet
+	delete(b.isolated, away.cfg.Node) // raft continues, its calls do not: it fetches nothing yet
 	b.mu.Unlock()
 	b.eventually("it was sent a snapshot", func() bool { return away.replica.applied.Load() >= leader.replica.applied.Load() })
 	if chunk, err := away.EventRange(within(t, ample), peer.EventRange{From: 60}); len(chunk.Data) != 0 || err != nil {
@@ -218,7 +217,7 @@ func TestEvents_resume(t *testing.T) {
 	f.stop()
 	<-f.done
 	resumed := f.last()
-	for _, id := range b.ids() { // it may have been so slow that it was sent a snapshot as well
+	for _, id := range b.ids() { // it may have been so slow that it was sent a snapshot too
 		if id != away.cfg.Node && id != leader.cfg.Node {
 			b.eventually("the third node has all events", func() bool {
 				return hasEvents(b.node(id), leader.replica.head().Events)
@@ -245,8 +244,7 @@ func TestEvents_resume(t *testing.T) {
 	}
 }
 
-// TestEvents_restart has a node begin anew: its log is replayed, and its events are
-// neither doubled nor lost.
+// TestEvents_restart: a node restarts and replays its log; its events are neither doubled nor lost.
 func TestEvents_restart(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestExpiry_skewedClocks: a token ends by the log's date on every node, and at a node whose own
-// clock is ahead as soon as that says so; one whose clock is behind keeps nothing alive.
+// TestExpiry_skewedClocks: a token expires by the log's date on every node, and earlier at a node whose own clock is
+// ahead and shows that date; a slow clock keeps nothing valid.
 func TestExpiry_skewedClocks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -41,7 +41,7 @@ func TestExpiry_skewedClocks(t *testing.T) {
 	}
 	principal := rota.TokenPrincipal(id)
 	holder := called(within(t, ample), principal)
-	edge := func(n *Node) error { // what the edge of a node asks
+	edge := func(n *Node) error { // the check at the edge of a node
 		_, err := n.Access().Rights(principal, rota.DateOf(n.wall()))
 		return err
 	}

@@ -6,6 +6,6 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What of the points of internal/failpoint is this package's own (failpoint_on.go).
+// The failpoints of this package (internal/failpoint, failpoint_on.go).
 
 func failpointRaft(*raft.Config) {}

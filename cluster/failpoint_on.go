@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// failpointSnapshots is the variable that has raft write a snapshot every second,
-// of so many entries: no user can ask for one.
+// failpointSnapshots is the variable that makes raft write a snapshot every second, after the given number of entries:
+// no user setting allows that.
 const failpointSnapshots = "ROTA_FAILPOINT_SNAPSHOTS"
 
 func failpointRaft(c *raft.Config) {

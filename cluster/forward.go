@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// carry forwards operations, workers' commands together with others'.
+// carry forwards operations; workers' commands share calls with others'.
 func (pr *proposer) carry(ctx context.Context, b batch) (reply, error) {
 	if joins(b.ops) {
 		return pr.forwardBatched(ctx, b)
@@ -21,8 +21,7 @@ func (pr *proposer) carry(ctx context.Context, b batch) (reply, error) {
 	return pr.forward(ctx, b)
 }
 
-// forward sends operations to the leader, once; it stops waiting when the
-// leader changes.
+// forward sends operations to the leader, once; it stops waiting when the leader changes.
 func (pr *proposer) forward(ctx context.Context, b batch) (reply, error) {
 	leading := pr.leader.leaderContext()
 	to, ok := pr.membership.Leader()
@@ -43,8 +42,8 @@ func (pr *proposer) forward(ctx context.Context, b batch) (reply, error) {
 	return reply{outcomes: outcomes, index: rota.Index(index)}, nil
 }
 
-// Forwarded takes commands that another node forwarded. Not leading is a
-// definite refusal; nothing is ever forwarded twice.
+// Forwarded proposes commands that another node forwarded. If this node is not the leader, it rejects them definitely;
+// nothing is ever forwarded twice.
 func (pr *proposer) Forwarded(ctx context.Context, commands []byte) ([]byte, error) {
 	reader := readers.Get().(*entry.CommandReader)
 	ops, encoded, known, ok := reader.Read(commands, limits.MaxEntryOps)
@@ -73,16 +72,16 @@ func (pr *proposer) Forwarded(ctx context.Context, commands []byte) ([]byte, err
 	if r.err != nil {
 		return nil, r.err
 	}
-	readers.Put(reader) // with an error the operations may still stand in a queue
+	readers.Put(reader) // after an error the operations may still be in a queue
 	failpoint.Pass("forwarded-before-answer")
 	return entry.AppendOutcomes(nil, r.outcomes, uint64(r.index))
 }
 
-// readers read what is forwarded; they keep room for it.
+// readers decode forwarded commands; they reuse their memory.
 var readers = sync.Pool{New: func() any { return &entry.CommandReader{} }}
 
-// subjectNotLeader marks the refusal of a node that does not lead, so that the
-// forwarding node knows it from an unknown outcome.
+// subjectNotLeader marks the rejection by a node that is not the leader, so that the forwarding node can distinguish it
+// from an unknown outcome.
 const subjectNotLeader = "not-leader"
 
 func notLeader() error {
@@ -90,13 +89,13 @@ func notLeader() error {
 		Text: "this node does not lead"}
 }
 
-// isNotLeader reports whether a forwarded call was definitely not taken: the other
-// node said so, or no connection to it could be made.
+// isNotLeader reports whether a forwarded call was definitely not processed: the other node rejected it, or no
+// connection to it could be made.
 func isNotLeader(err error) bool {
 	var e *rota.Error
 	return errors.As(err, &e) && (e.Subject == subjectNotLeader || e.Subject == SubjectNotSent)
 }
 
-// SubjectNotSent is the subject of an Unavailable error by which Peers says
-// that a call definitely never left this node.
+// SubjectNotSent is the subject of an Unavailable error with which Peers reports that a call definitely never left this
+// node.
 const SubjectNotSent = "not-sent"

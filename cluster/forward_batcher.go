@@ -10,24 +10,23 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// forwardsMost is how many calls with workers' commands are under way to the leader at a
-// time. What comes meanwhile goes together with the next one: a call costs two nodes far
-// more than a command in it, and each of a thousand workers brings its own. With one or
-// two, commands would wait for a call to return that could be in the same entry.
+// forwardsMost is how many calls with workers' commands to the leader are in progress at a time. Commands that arrive
+// meanwhile share the next call: a call costs two nodes far more than a command in it, and each of a thousand workers
+// sends its own. With one or two, commands would wait for a call to return although they could be in the same entry.
 const forwardsMost = 3
 
-// forwardBatcher lets workers' commands on their way to the leader share calls. Other operations
-// go alone: what is wrong with one of them may be an error of the whole call.
+// forwardBatcher lets workers' commands share calls on their way to the leader. Other operations are sent alone: a
+// fault in one of them may be an error of the whole call.
 type forwardBatcher struct {
 	mu       sync.Mutex
 	inFlight int
 	waiting  []*request
 }
 
-// request is one caller's commands that wait for a call, and for what came of it.
+// request is one caller's commands, waiting for a call and its result.
 type request struct {
 	b        batch
-	deadline time.Time // none where it is zero
+	deadline time.Time // zero for none
 	done     chan forwarded
 }
 
@@ -41,7 +40,7 @@ func joins(ops []*fsmpb.Op) bool {
 	return !slices.ContainsFunc(ops, func(op *fsmpb.Op) bool { return op.GetLease() == nil })
 }
 
-// forwardBatched is forward, with what else waits.
+// forwardBatched is forward together with other waiting commands.
 func (pr *proposer) forwardBatched(ctx context.Context, b batch) (reply, error) {
 	pr.batcher.mu.Lock()
 	if pr.batcher.inFlight < forwardsMost {
@@ -70,7 +69,7 @@ func (pr *proposer) forwardBatched(ctx context.Context, b batch) (reply, error) 
 	}
 }
 
-// withdraw takes a request back; false where its call is made.
+// withdraw removes a waiting request; it reports false if its call is already made.
 func (fb *forwardBatcher) withdraw(p *request) bool {
 	fb.mu.Lock()
 	defer fb.mu.Unlock()
@@ -81,7 +80,7 @@ func (fb *forwardBatcher) withdraw(p *request) bool {
 	return at >= 0
 }
 
-// forwardNext hands a call's place on, to as many of those that wait as one entry may hold.
+// forwardNext passes a call's slot on, to as many waiting requests as one entry may hold.
 func (pr *proposer) forwardNext() {
 	pr.batcher.mu.Lock()
 	defer pr.batcher.mu.Unlock()
@@ -101,8 +100,7 @@ func (pr *proposer) forwardNext() {
 	go pr.forwardAll(all) // ends with the node's life
 }
 
-// forwardAll makes one call for several callers. It goes on for as long as one of them
-// waits, whoever has gone.
+// forwardAll makes one call for several callers. It continues while at least one of them waits.
 func (pr *proposer) forwardAll(all []*request) {
 	defer pr.forwardNext()
 	var b batch

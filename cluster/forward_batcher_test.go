@@ -11,9 +11,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestForward_joinsWorkersCommands: while some calls to the leader are under way, what
-// else a follower's workers say shares the next one. Each caller gets its own answer, one
-// that gave up takes its command back.
+// TestForward_joinsWorkersCommands: while some calls to the leader are in progress, further commands of a follower's
+// workers share the next one. Each caller gets its own answer, and one that gave up withdraws its command.
 func TestForward_joinsWorkersCommands(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -27,7 +26,7 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 	w := newHand(t, follower, "w1", count)
 	submitAll(t, follower, specs("joined", count))
 	leases := w.take(count)
-	w.do(rota.VerbAck, leases...) // what follows may take longer than a lease waits for this
+	w.do(rota.VerbAck, leases...) // the rest may take longer than a lease waits for this
 
 	var mu sync.Mutex
 	var calls []int
@@ -94,7 +93,7 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 	for _, k := range calls {
 		together += k
 	}
-	slices.Sort(calls) // the last may come by before the first have passed the gate
+	slices.Sort(calls) // the last may arrive before the first have passed the gate
 	if want := count - forwardsMost - 1; together != count-1 || len(calls) != forwardsMost+1 || calls[len(calls)-1] != want {
 		t.Fatalf("calls had %v commands, want %d with one and then %d in one", calls, forwardsMost, want)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// read waits until the state is as fresh as opt asks, and returns what f reads of it.
+// read waits until the state is as fresh as opt requires, and returns the result of f on it.
 func read[T any](ctx context.Context, rp *replica, opt peer.ReadOptions, f func(*fsm.View) (T, error)) (T, rota.ReadAt, error) {
 	var value T
 	at, err := rp.fresh(ctx, opt)
@@ -27,7 +27,7 @@ func read[T any](ctx context.Context, rp *replica, opt peer.ReadOptions, f func(
 	return value, at, refused
 }
 
-// readAs is read for the caller of the context.
+// readAs is read with the rights of the context's caller.
 func readAs[T any](ctx context.Context, rp *replica, opt peer.ReadOptions, f func(*fsm.View, *access.Reader) (T, error)) (T, rota.ReadAt, error) {
 	return read(ctx, rp, opt, func(s *fsm.View) (T, error) {
 		c, ok := ctx.Value(access.CallerKey{}).(access.Caller)
@@ -43,8 +43,8 @@ func readAs[T any](ctx context.Context, rp *replica, opt peer.ReadOptions, f fun
 	})
 }
 
-// reader returns what the caller of a context may read, as the state says now: everything where
-// the node reads for itself.
+// reader returns what the context's caller may read according to the current state: everything if the node reads for
+// itself.
 func (rp *replica) reader(ctx context.Context) (rd *access.Reader, err error) {
 	c, ok := ctx.Value(access.CallerKey{}).(access.Caller)
 	if !ok {
@@ -54,8 +54,7 @@ func (rp *replica) reader(ctx context.Context) (rd *access.Reader, err error) {
 	return rd, err
 }
 
-// barrierGroup coalesces read barriers: one in flight, one waiting that all
-// later readers share (SPEC §13.2).
+// barrierGroup coalesces read barriers: one in flight, and one waiting that all later readers share (SPEC §13.2).
 type barrierGroup struct {
 	mu       sync.Mutex
 	inFlight bool
@@ -68,8 +67,7 @@ type barrierCall struct {
 	err   error
 }
 
-// fresh waits until this node's state is as fresh as the options ask, and says
-// what it is.
+// fresh waits until this node's state is as fresh as the options require, and returns its position.
 func (rp *replica) fresh(ctx context.Context, opt peer.ReadOptions) (rota.ReadAt, error) {
 	if err := rp.refuseRebuilding(); err != nil {
 		return rota.ReadAt{}, err
@@ -91,7 +89,7 @@ func (rp *replica) fresh(ctx context.Context, opt peer.ReadOptions) (rota.ReadAt
 		if planted.laggingRead() {
 			index = min(index, rota.Index(rp.applied.Load()))
 		}
-		if err := rp.waitApplied(ctx, max(index, opt.MinIndex)); err != nil { // a caller may name an index that nobody has reached
+		if err := rp.waitApplied(ctx, max(index, opt.MinIndex)); err != nil { // the index may not exist yet
 			return rota.ReadAt{}, err
 		}
 		rp.leader.caughtUp.Store(true)
@@ -103,8 +101,7 @@ func (rp *replica) fresh(ctx context.Context, opt peer.ReadOptions) (rota.ReadAt
 	return at, nil
 }
 
-// vouched refuses callers what this node would show them of its state as it comes; what it reads
-// for itself nobody is shown.
+// vouched rejects callers while this node cannot vouch for its state; reads by the node itself are shown to no caller.
 func (rp *replica) vouched(ctx context.Context) error {
 	if _, called := ctx.Value(access.CallerKey{}).(access.Caller); !called {
 		return nil
@@ -126,8 +123,7 @@ func (rp *replica) waitApplied(ctx context.Context, index rota.Index) error {
 	}
 }
 
-// barrierIndex returns an index such that a state that has applied it holds all
-// that was acknowledged before the call.
+// barrierIndex returns an index such that a state that has applied it includes everything acknowledged before the call.
 func (rp *replica) barrierIndex(ctx context.Context) (rota.Index, error) {
 	if planted.verifyLeaderReads() && rp.n.raft.VerifyLeader().Error() == nil {
 		return rota.Index(rp.applied.Load()), nil
@@ -178,7 +174,7 @@ func barrierOp() *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}}
 }
 
-// Barrier returns to another node the index of a read barrier.
+// Barrier returns the index of a read barrier to another node.
 func (rp *replica) Barrier(ctx context.Context) (rota.Index, error) {
 	if rp.terms.leading() == nil {
 		return 0, notLeader()

@@ -8,10 +8,9 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// answerKnown answers submissions of ids that ended beyond the tombstones (SPEC §9.4): of jobs
-// that the archive knows and the state does not, or may not a moment from now. As everywhere,
-// the same content is the same submission and another one is refused (SPEC §16.5). While no
-// tombstone was ever taken that costs nothing.
+// answerKnown answers submissions of ids that ended beyond the tombstones (SPEC §9.4): jobs that the archive knows and
+// the state does not, or soon may not. As everywhere, the same content is the same submission and different content is
+// rejected (SPEC §16.5). Before the first tombstone is removed this costs nothing.
 func (pr *proposer) answerKnown(ctx context.Context, _ *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
 	ids, places := pr.forgotten(ops, answers)
 	if len(ids) == 0 {
@@ -36,8 +35,7 @@ func (pr *proposer) answerKnown(ctx context.Context, _ *leadership, ops []*fsmpb
 	return answers, nil
 }
 
-// forgotten returns the ids, and their places, that are submitted and that the state
-// does not know for sure any more.
+// forgotten returns the submitted ids, and their places, that the state may no longer know.
 func (pr *proposer) forgotten(ops []*fsmpb.Op, answers []*fsmpb.Outcome) (ids []rota.JobID, places []int) {
 	pr.n.replica.look(func(s *fsm.View) {
 		if !s.Forgetful() {

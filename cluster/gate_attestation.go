@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// attested verifies, on the leader, what workers show, and puts its date and stake in the
-// place of it. No other node's word on those is taken (SPEC §6.5).
+// attested verifies workers' attestations on the leader, and replaces them by their date and stake. A date or stake
+// sent by another node is rejected (SPEC §6.5).
 func (pr *proposer) attested(b batch) (_ batch, answers []*fsmpb.Outcome, err error) {
 	ops := b.ops
 	for i, op := range b.ops {

@@ -9,9 +9,9 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// TestForwarded_attestations: a member that forwards a worker with a date or a stake of its
-// own, with or without an attestation, is refused, and nothing is registered; a whole
-// attestation that the leader's keys signed counts by what it says.
+// TestForwarded_attestations: a member that forwards a worker with a date or a stake of its own, with or without an
+// attestation, is rejected, and nothing is registered. A valid attestation signed by the leader's keys counts with its
+// own values.
 func TestForwarded_attestations(t *testing.T) {
 	t.Parallel()
 	b := startAttesting(t)

@@ -10,16 +10,16 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// refusedAt is the level from which on an operation is refused, 0 for none. What a
-// worker needs to bring its work to an end passes always: to connect again, to
-// acknowledge and to renew; refused, leases would end by time and write more.
+// refusedAt returns the level from which an operation is rejected, 0 for never. Operations that a worker needs to
+// finish its work always pass: connecting again, acknowledging and renewing. If they were rejected, leases would expire
+// and cause more writes.
 func refusedAt(op *fsmpb.Op) diskLevel {
 	switch o := op.GetOp().(type) {
 	case *fsmpb.Op_Submit, *fsmpb.Op_OpenWorkflow, *fsmpb.Op_OpenBatch:
 		return diskLow
 	case *fsmpb.Op_Fire, *fsmpb.Op_TriggerSchedule, *fsmpb.Op_BackfillSchedule: // a date waits, and is decided late
 		return diskLow
-	case *fsmpb.Op_AddNodes, *fsmpb.Op_CommitWorkflow: // an upload that has begun comes to its end
+	case *fsmpb.Op_AddNodes, *fsmpb.Op_CommitWorkflow: // an upload that has begun may finish
 		return diskCritical
 	case *fsmpb.Op_Round, *fsmpb.Op_Retry, *fsmpb.Op_RetryWorkflow, *fsmpb.Op_SignalWorkflow, *fsmpb.Op_ReportProof:
 		return diskCritical
@@ -31,9 +31,8 @@ func refusedAt(op *fsmpb.Op) diskLevel {
 	return diskRoomy
 }
 
-// refuseFull answers what a full disk refuses.
-// A submission of what is known is no new one (SPEC §4.1): its answer may be lost, and
-// refused it would read as if nothing had been done.
+// refuseFull rejects operations because of a full disk. A repeated submission is not a new one (SPEC §4.1): its answer
+// may be lost, and rejecting it would suggest that nothing had been done.
 func (pr *proposer) refuseFull(_ context.Context, _ *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
 	level, from := pr.disk.inForce()
 	if level == diskRoomy {

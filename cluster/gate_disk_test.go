@@ -79,7 +79,7 @@ func TestDisk(t *testing.T) {
 		return rota.ErrorOf(outcomes[0].Err)
 	}
 
-	// One follower's disk is its own trouble; it says so.
+	// One follower's disk affects only that follower; it reports this.
 	f := b.follower()
 	free[f.cfg.Node].Store(90)
 	b.eventually("the follower notices", func() bool { return f.disk.now() == diskLow && !f.clusterVerbs.ownStatus().Healthy })
@@ -87,7 +87,7 @@ func TestDisk(t *testing.T) {
 	if err := submit("one"); err != nil {
 		t.Fatalf("refused for one follower's disk: %v", err)
 	}
-	// A majority's is everybody's.
+	// A majority's affects the cluster.
 	var other *Node
 	for _, id := range b.ids() {
 		if x := b.node(id); x != n && x != f {
@@ -110,14 +110,14 @@ func TestDisk(t *testing.T) {
 	b.eventually("the majority has room again", at(n, diskRoomy))
 	free[other.cfg.Node].Store(500)
 
-	// The leader's own is enough, where it did hand over for it and leads again.
+	// The leader's own is enough if it already handed over because of it and leads again.
 	n.disk.yielded.Store(int64(n.sinceBoot()))
 	free[n.cfg.Node].Store(99)
 	b.eventually("the leader is low", at(n, diskLow))
 	if err := submit("three"); err == nil || err.Kind != rota.KindExhausted || !strings.Contains(err.Text, n.cfg.Data) {
 		t.Fatalf("%+v", err)
 	}
-	if err := submit("a"); err != nil { // known: the same answer as ever
+	if err := submit("a"); err != nil { // known: the same answer as before
 		t.Fatalf("a job that is known: %v", err)
 	}
 	free[n.cfg.Node].Store(49)
@@ -143,11 +143,11 @@ func TestDisk(t *testing.T) {
 	if err := submit("four"); err != nil {
 		t.Fatal(err)
 	}
-	h.beat() // on a slow machine it has been silent for too long by now
+	h.beat() // on a slow machine it may have been silent for too long by now
 	h.take(1)
 }
 
-// TestDisk_startsNothingWhenCritical has a job wait while a worker is free.
+// TestDisk_startsNothingWhenCritical: a job waits although a worker is free.
 func TestDisk_startsNothingWhenCritical(t *testing.T) {
 	t.Parallel()
 	b, free := startDisks(t)
@@ -172,8 +172,7 @@ func (n *Node) machineEpoch() uint64 {
 	return n.replica.machine.Head().Epoch
 }
 
-// TestDisk_theLeaderHandsOver has a leader whose disk alone fills up: the others go on
-// without its refusing everybody's work.
+// TestDisk_theLeaderHandsOver: only the leader's disk fills up: the others continue, and no work is rejected.
 func TestDisk_theLeaderHandsOver(t *testing.T) {
 	t.Parallel()
 	b, free := startDisks(t)
@@ -190,15 +189,15 @@ func TestDisk_theLeaderHandsOver(t *testing.T) {
 	submitAll(t, n, specs("after", 5))
 }
 
-// TestDisk_aCommitRepeated loses the answer to a workflow's last operation, with the
-// disks full since: its repetition is told what became of the first.
+// TestDisk_aCommitRepeated loses the answer to a workflow's last operation, and the disks fill up: its repetition gets
+// the first one's result.
 func TestDisk_aCommitRepeated(t *testing.T) {
 	t.Parallel()
 	for name, full := range map[string]uint64{"low": 90, "critical": 40} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, free := startDisks(t)
-			b.loyal() // what the test loses is what a follower forwards
+			b.loyal() // the test drops calls that a follower forwards
 			f := b.follower()
 			var once atomic.Bool
 			b.mu.Lock()
@@ -234,9 +233,9 @@ func TestDisk_aCommitRepeated(t *testing.T) {
 	}
 }
 
-// What was asked for since a look counts as written, twice.
-// Ended jobs and events leave the log what it needs to work off what was taken: only then
-// does a node keep from where nothing is started, and nothing frees space by itself.
+// Bytes proposed since a check count as written, twice. Ended jobs and events leave the log enough room to finish
+// accepted work: otherwise keeping them would bring a node to the level where nothing is started and nothing frees
+// space by itself.
 func TestDiskGate_historyStopsFirst(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ low, critical, free, snapshots, history uint64 }{
@@ -289,7 +288,7 @@ func TestDiskView(t *testing.T) {
 	}
 }
 
-// What comes between two looks at a majority's disks is refused by the bytes of it.
+// Operations between two checks of a majority's disks are rejected by their bytes.
 func TestDisk_burstOnFollowers(t *testing.T) {
 	t.Parallel()
 	b, free := startDisks(t)
@@ -316,8 +315,7 @@ func TestDisk_burstOnFollowers(t *testing.T) {
 	}
 }
 
-// A disk that fills up holds the dates of schedules back, which are decided once it has room again,
-// each once.
+// A disk that fills up delays the dates of schedules, which are decided once there is room again, each once.
 func TestDisk_holdsSchedulesBack(t *testing.T) {
 	t.Parallel()
 	b, free := startDisks(t)
@@ -358,8 +356,7 @@ func TestDisk_holdsSchedulesBack(t *testing.T) {
 	decidedOnce(t, &s)
 }
 
-// TestDiskProblems: a node's full disk is said together with when it holds others up, as one follower's
-// does not.
+// TestDiskProblems: the problem text of a full disk states when it affects others, which one follower's does not.
 func TestDiskProblems(t *testing.T) {
 	t.Parallel()
 	n := (&Node{}).own()
@@ -373,8 +370,8 @@ func TestDiskProblems(t *testing.T) {
 	}
 }
 
-// TestDisk_itsLogIsDeleted: a node whose data directory is deleted under it ends, since nothing
-// else would tell it: writes go well, and it would be in the majority with what is gone.
+// TestDisk_itsLogIsDeleted: a node whose data directory is deleted under it ends. Nothing else would reveal it: writes
+// succeed, and its acknowledgements would count towards a majority although the data is gone.
 func TestDisk_itsLogIsDeleted(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -392,7 +389,8 @@ func TestDisk_itsLogIsDeleted(t *testing.T) {
 	}
 }
 
-// TestDisk_beforeTheFirstLook: a node that was asked before it looked at its disk holds up nothing, here and at the leader.
+// TestDisk_beforeTheFirstLook: a node that is asked before it has checked its disk delays nothing, here and at the
+// leader.
 func TestDisk_beforeTheFirstLook(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -9,20 +9,19 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// queueGate refuses submissions to full queues before the log (SPEC §4.4, §4.6). Each refusal
-// through it would cost three nodes as much as a job does, just when there is no more to
-// give. The machine decides, on what this leader has applied; until an entry of this very
-// leadership was refused that way nothing is asked of it, so that an ordinary submission
-// costs nothing, and the machine knows every job that was ever acknowledged.
+// queueGate rejects submissions to full queues before they reach the log (SPEC §4.4, §4.6). Rejecting through the log
+// would cost three nodes as much as a job does, exactly when no capacity is left. The machine decides, on the state
+// that this leader has applied. It is asked only after an entry of this leadership was rejected for this reason. So an
+// ordinary submission costs nothing, and the machine knows every job that was ever acknowledged.
 //
-// The simpler way, to ask always, was refused: each proposal would wait for the machine's
-// lock, and miss the entry that goes out meanwhile.
+// The simpler way, to ask always, was rejected: each proposal would wait for the machine's lock, and miss the entry
+// that is sent meanwhile.
 type queueGate struct{ seen atomic.Bool }
 
-// fullSubjects are what Crowded refuses by.
+// fullSubjects are the subjects of Crowded's errors.
 var fullSubjects = map[string]bool{"queue": true, "bytes_max": true, "state_bytes_max": true}
 
-// note looks for a refusal by a full queue among what became of a proposal.
+// note looks for a rejection by a full queue among the outcomes of a proposal.
 func (g *queueGate) note(ops []*fsmpb.Op, outcomes []*fsmpb.Outcome) {
 	for i, o := range outcomes {
 		if ops[i].GetSubmit() != nil && rota.Kind(o.GetKind()) == rota.KindExhausted && fullSubjects[o.GetSubject()] {
@@ -32,7 +31,7 @@ func (g *queueGate) note(ops []*fsmpb.Op, outcomes []*fsmpb.Outcome) {
 	}
 }
 
-// refuseQueued answers what full queues refuse.
+// refuseQueued rejects submissions to full queues.
 func (pr *proposer) refuseQueued(_ context.Context, l *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
 	if !l.queues.seen.Load() {
 		return answers, nil

@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestCrowd fills a queue: the first refusal goes through the log, the next thousand do not;
-// what is known is answered, and once there is room jobs are taken again.
+// TestCrowd fills a queue: the first rejection goes through the log, the next thousand do not; repeated submissions are
+// answered, and once there is room, jobs are accepted again.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -41,7 +41,7 @@ func TestCrowd(t *testing.T) {
 		t.Errorf("%d operations were applied while a thousand submissions were refused", grown)
 	}
 
-	// Among refused ones: a known job at its place. The cap holds for an urgent one too.
+	// Among rejected ones: a known job at its place. The cap applies to an urgent one too.
 	mixed := append(specs("more", 2), first[3], specs("more-yet", 1)[0], specs("urgent", 1)[0])
 	mixed[4].Priority = 0
 	outcomes, err := other.Submit(within(t, ample), mixed)

@@ -10,28 +10,28 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// gates are what operations meet on the leader before the log, in this order. What the log
-// would only repeat or refuse is answered here, without three disks' writes. The machine
-// decides again all that passes.
+// gates are the checks that operations pass on the leader before the log, in this order. Operations that the log would
+// only repeat or reject are answered here, without writes to three disks. The machine decides again on everything that
+// passes.
 var gates = [...]gate{
-	{(*proposer).refuseDenied, true},  // what its actor has no right to: below
-	{(*proposer).answerKnown, true},   // a job that the archive alone knows: gate_archive.go
-	{(*proposer).gateRules, false},    // an operation that the rules in force do not know: below
+	{(*proposer).refuseDenied, true},  // operations that the actor has no right to: below
+	{(*proposer).answerKnown, true},   // a job that only the archive knows: gate_archive.go
+	{(*proposer).gateRules, false},    // an operation unknown to the rules in force: below
 	{(*proposer).refuseFull, false},   // more work than the voters' disks have room for: gate_disk.go
-	{(*proposer).refuseQueued, false}, // a job for a queue that is full: gate_queue.go
+	{(*proposer).refuseQueued, false}, // a job for a full queue: gate_queue.go
 }
 
-// gate is one of them.
+// gate is one of the checks.
 type gate struct {
-	// pass answers operations at their places and leaves those alone that are answered
-	// already; answers is nil for as long as none is. An error refuses them all.
+	// pass answers operations at their places and ignores those already answered; answers is nil until there is one. An
+	// error rejects them all.
 	pass func(pr *proposer, ctx context.Context, l *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error)
-	// callers says that it is for what callers ask alone, not for the leader's own chores.
+	// callers limits the gate to operations of callers, excluding the leader's own chores.
 	callers bool
 }
 
-// admit takes a batch through the gates, and what they leave unanswered into the log; caller
-// says that it is a caller's, not one of the leader's own chores.
+// admit passes a batch through the gates, and puts the operations that they leave unanswered into the log; caller
+// reports that the batch is a caller's, not one of the leader's own chores.
 func (l *leadership) admit(ctx context.Context, b batch, urgent, caller bool) reply {
 	defer l.disk.spend(len(b.encoded))()
 	var answers []*fsmpb.Outcome
@@ -59,7 +59,7 @@ func (l *leadership) admit(ctx context.Context, b batch, urgent, caller bool) re
 	return l.admitRest(ctx, b.ops, answers, urgent)
 }
 
-// admitRest puts into the log what the gates left unanswered.
+// admitRest puts the operations that the gates left unanswered into the log.
 func (l *leadership) admitRest(ctx context.Context, ops []*fsmpb.Op, answers []*fsmpb.Outcome, urgent bool) reply {
 	var rest []*fsmpb.Op
 	for i, op := range ops {
@@ -85,8 +85,8 @@ func (l *leadership) admitRest(ctx context.Context, ops []*fsmpb.Op, answers []*
 	return r
 }
 
-// refuseDenied refuses what applying would refuse for lack of a right: nobody who may not ask
-// costs three disks a write.
+// refuseDenied rejects operations that applying would reject for a missing right: an unauthorized request must not cost
+// a write on three disks.
 func (pr *proposer) refuseDenied(_ context.Context, _ *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
 	pr.n.replica.look(func(s *fsm.View) {
 		for i, o := range s.Denied(ops) {
@@ -98,7 +98,7 @@ func (pr *proposer) refuseDenied(_ context.Context, _ *leadership, ops []*fsmpb.
 	return answers, nil
 }
 
-// answer notes an outcome at its place.
+// answer records an outcome at its place.
 func answer(answers []*fsmpb.Outcome, ops []*fsmpb.Op, at int, o *fsmpb.Outcome) []*fsmpb.Outcome {
 	if answers == nil {
 		answers = make([]*fsmpb.Outcome, len(ops))
@@ -107,8 +107,7 @@ func answer(answers []*fsmpb.Outcome, ops []*fsmpb.Op, at int, o *fsmpb.Outcome)
 	return answers
 }
 
-// refuseNewer refuses operations that need newer rules than those in force: voters
-// that do not know them would stop.
+// refuseNewer rejects operations that need newer rules than those in force: voters that do not support them would stop.
 func (pr *proposer) refuseNewer(ops []*fsmpb.Op, answers []*fsmpb.Outcome) error {
 	in, version := pr.n.replica.rulesInForce(), entry.Needs
 	if pr.n.cfg.needs != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// hand is a worker by hand: it connects, takes leases and completes them.
+// hand is a worker driven by the test: it connects, takes leases and completes them.
 type hand struct {
 	t      *testing.T
 	id     rota.WorkerID
 	secret [32]byte
 	slots  int32
 	s      *WorkerSession
-	// link, where it numbers connections, is that of the newest.
+	// link, if it numbers connections, belongs to the newest.
 	link peer.WorkerLink
 }
 
@@ -42,8 +42,8 @@ func (h *hand) connect(n *Node) {
 	h.s = s
 }
 
-// take waits for at least n leases. It beats now and then: on a busy machine the worker may
-// have been silent for so long that it is given none.
+// take waits for at least n leases. It beats now and then: on a busy machine the worker may have been silent for so
+// long that it gets none.
 func (h *hand) take(n int) []rota.Assignment {
 	h.t.Helper()
 	var got []rota.Assignment
@@ -65,7 +65,7 @@ func (h *hand) take(n int) []rota.Assignment {
 	return got
 }
 
-// beat beats until it is answered: none is while leaders change.
+// beat beats until it is answered, which it is not while leaders change.
 func (h *hand) beat() rota.Clock {
 	h.t.Helper()
 	for all := within(h.t, ample); ; {
@@ -93,7 +93,7 @@ func (h *hand) do(verb rota.LeaseVerb, leases ...rota.Assignment) []peer.LeaseAn
 	return answers
 }
 
-// noticesOf waits for what the worker must learn.
+// noticesOf waits for the worker's notices.
 func noticesOf(ctx context.Context, s *WorkerSession) ([]peer.Notice, error) {
 	if err := s.Await(ctx); err != nil {
 		return nil, err

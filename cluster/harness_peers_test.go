@@ -13,7 +13,7 @@ import (
 type directPeers struct {
 	b    *bench
 	self rota.NodeID
-	// identity and mayCall are as Calls set them.
+	// identity and mayCall are the values set by Calls.
 	identity string
 	mayCall  func(rota.NodeID) error
 }
@@ -22,7 +22,7 @@ func (p *directPeers) Calls(identity string, mayCall func(rota.NodeID) error) {
 	p.identity, p.mayCall = identity, mayCall
 }
 
-// call finds a node for a call of members.
+// call finds a node for a call between members.
 func (p *directPeers) call(id rota.NodeID) (*Node, error) {
 	if err := p.mayCall(id); err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (p *directPeers) call(id rota.NodeID) (*Node, error) {
 	return p.recorded(id)
 }
 
-// recorded finds a node for a call that it takes of members alone.
+// recorded finds a node for a call that it accepts only from members.
 func (p *directPeers) recorded(id rota.NodeID) (*Node, error) {
 	n, err := p.to(id)
 	if err == nil {
@@ -49,7 +49,7 @@ func (p *directPeers) to(id rota.NodeID) (*Node, error) {
 	return n, nil
 }
 
-// errDeaf is what a node hears that the test keeps answers from.
+// errDeaf is the error of a node whose answers the test blocks.
 var errDeaf = errors.New("nothing comes back, by the test's will")
 
 func (p *directPeers) kept(from map[rota.NodeID]bool) bool {

@@ -24,46 +24,44 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// TestMain wants nothing left behind by any node.
+// TestMain checks that no node leaves a goroutine behind.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		// memberlist's last probe ends by its own timeout, a moment after Shutdown.
+		// memberlist's last probe ends by its own timeout, shortly after Shutdown.
 		goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"),
-		// raft never answers entries that were committed but not applied as it stopped.
-		// settled goes on without the answer; the goroutine in the library's wait cannot.
+		// raft never answers entries that were committed but not applied when it stopped. settled continues without the
+		// answer; the goroutine in the library's wait cannot.
 		goleak.IgnoreAnyFunction("github.com/rotasched/rota/cluster.awaitAnswer"))
 }
 
-// bench is a cluster of real nodes in this process: real Raft, real files, real
-// gossip on loopback; only the calls between nodes are direct.
+// bench is a cluster of real nodes in this process: real Raft, real files, real gossip on loopback; only the calls
+// between nodes are direct.
 type bench struct {
 	t     *testing.T
 	mu    sync.Mutex
 	nodes map[rota.NodeID]*Node
 	addrs map[rota.NodeID]Config
-	// cut holds nodes whose calls fail, in both directions; isolated those whose
-	// raft connections fail too.
+	// cut holds nodes whose calls fail, in both directions; isolated those whose raft connections fail too.
 	cut      map[rota.NodeID]bool
 	isolated map[rota.NodeID]bool
 	fatals   map[rota.NodeID][]error
-	// wires are each node's raft connections.
+	// wires holds each node's raft connections.
 	wires map[rota.NodeID]*wires
-	// deaf holds nodes whose questions nobody answers, starved those that are sent no
-	// state, hung those that leave questions unanswered without refusing them.
+	// deaf holds nodes whose requests are not answered, starved those that are sent no state, hung those that leave
+	// requests unanswered without rejecting them.
 	deaf, starved, hung map[rota.NodeID]bool
-	// forwarded looks at each call that a leader took from another node; its error
-	// takes the answer's place.
+	// forwarded checks each call that a leader accepted from another node; its error replaces the answer.
 	forwarded func(from rota.NodeID, commands []byte) error
 	// introduced answers a starting node in place of another one, unless it passes.
 	introduced func(to rota.NodeID) (pass bool, answer error)
-	// sending stands between a node that gives its state and the one that takes it.
+	// sending wraps the connection from a node that sends its state to the one that receives it.
 	sending func(w io.Writer) io.Writer
-	// fatal says that the test wants a node to give itself up.
+	// fatal reports that the test expects a node to end itself.
 	fatal bool
 }
 
-// quick are the tests with nodes that make check runs: one each of a write at a follower, a read, a lease, a round, a
-// workflow, a change of members and a failover.
+// quick holds the tests with nodes that make check runs: one each for a write at a follower, a read, a lease, a round,
+// a workflow, a change of members and a failover.
 var quick = map[string]bool{"TestDo_goesWithTheNextLease": true, "TestRead_onAFollowerThatLags": true, "TestRound": true,
 	"TestSignalWorkflow_countsOnceWhicheverNodeIsAsked": true, "TestWorkflow_aDiamondRunsToItsEnd": true, "TestViews": true,
 	"TestGrow_joinsOnceThoughTheLeaderDies": true}
@@ -76,7 +74,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{t: t, nodes: make(map[rota.NodeID]*Node), addrs: make(map[rota.NodeID]Config),
 		cut: make(map[rota.NodeID]bool), isolated: make(map[rota.NodeID]bool), deaf: make(map[rota.NodeID]bool), starved: make(map[rota.NodeID]bool), hung: make(map[rota.NodeID]bool), fatals: make(map[rota.NodeID][]error),
 		wires: make(map[rota.NodeID]*wires)}
-	_ = t.TempDir() // first, so that the directories go after the nodes in them
+	_ = t.TempDir() // first, so that the directories are removed after the nodes in them
 	t.Cleanup(func() {
 		for _, id := range b.ids() {
 			b.stop(id)
@@ -101,9 +99,8 @@ func startBench(t *testing.T, n int) *bench {
 	return b
 }
 
-// startPlanned starts all that are planned at once, and waits until they serve and the state has
-// them: a leader takes no call of a node that is not recorded yet, which one that a test cuts off
-// at once would not be for as long.
+// startPlanned starts all planned nodes at once, and waits until they serve and are recorded in the state: a leader
+// accepts no call from a node that is not recorded yet, which would remain so for a node that a test cuts off at once.
 func (b *bench) startPlanned() {
 	b.t.Helper()
 	b.startAll(b.planned())
@@ -116,7 +113,7 @@ func (b *bench) startPlanned() {
 	})
 }
 
-// startAll starts nodes at once, of which nobody leads yet.
+// startAll starts nodes at once, none of which is the leader yet.
 func (b *bench) startAll(ids []rota.NodeID) {
 	b.t.Helper()
 	var all sync.WaitGroup
@@ -129,13 +126,12 @@ func (b *bench) startAll(ids []rota.NodeID) {
 	}
 }
 
-// leaderPatience is how long a node that hears nothing of its leader waits before it stands
-// for election, and how long a leader leads without a majority. With less a busy machine
-// deposes leaders that a test counts on.
+// leaderPatience is how long a node without contact to its leader waits before it stands for election, and how long a
+// leader leads without a majority. With less, a busy machine deposes leaders that a test relies on.
 const leaderPatience = 2 * time.Second
 
-// stand has a node that has heard of no leader stand for election now, not only when its
-// patience ends: raft looks anew when that is shortened.
+// stand makes a node that knows no leader stand for election now rather than when its patience ends: raft checks again
+// when that is shortened.
 func stand(n *Node) {
 	usual := n.raft.ReloadableConfig()
 	longer := usual
@@ -145,9 +141,9 @@ func stand(n *Node) {
 	_ = n.raft.ReloadConfig(usual)
 }
 
-// loyal has the present followers wait for their leader for ever, however busy the machine,
-// and gives the leader: should it lose touch, it is elected again. A test may still hand
-// leadership over. Who is no member is left as it is: it may learn so by missing a leader.
+// loyal makes the current followers wait for their leader forever, however busy the machine, and returns the leader: if
+// it loses contact, it is elected again. A test may still hand leadership over. Nodes that are not members are left
+// unchanged: they may learn that by missing a leader.
 func (b *bench) loyal() *Node {
 	b.t.Helper()
 	for {
@@ -166,7 +162,7 @@ func (b *bench) loyal() *Node {
 	}
 }
 
-// disloyal has nodes wait for their leader as long as they did before loyal.
+// disloyal restores the patience that nodes had before loyal.
 func (b *bench) disloyal() {
 	for _, id := range b.ids() {
 		n := b.node(id)
@@ -174,7 +170,7 @@ func (b *bench) disloyal() {
 	}
 }
 
-// waits has a node wait so long for a leader before it stands for election.
+// waits sets how long a node waits for a leader before it stands for election.
 func (b *bench) waits(n *Node, so time.Duration) {
 	c := n.raft.ReloadableConfig()
 	c.HeartbeatTimeout, c.ElectionTimeout = so, so
@@ -183,7 +179,7 @@ func (b *bench) waits(n *Node, so time.Duration) {
 	}
 }
 
-// isolate cuts a node off from all others, calls and raft both.
+// isolate cuts a node off from all others, both calls and raft.
 func (b *bench) isolate(id rota.NodeID) {
 	b.mu.Lock()
 	b.cut[id], b.isolated[id] = true, true
@@ -199,12 +195,11 @@ func (b *bench) heal(id rota.NodeID) {
 	delete(b.isolated, id)
 }
 
-// lastPort counts through ports below those that the system assigns by itself, and above
-// those of test/rig: nobody takes one between here and the node that listens, or while that
-// node is down.
+// lastPort counts through ports below those that the system assigns by itself, and above those of test/rig: no other
+// process takes one before the node listens, or while that node is down.
 var lastPort atomic.Int32
 
-// freeAddr finds an address that is free for TCP and UDP, and gives none twice.
+// freeAddr returns an address that is free for TCP and UDP, and none twice.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	const low, many = 20_000, 12_000
@@ -226,7 +221,7 @@ func freeAddr(t *testing.T) string {
 	return ""
 }
 
-// roomyDisk stands in for the machine's disk, however full that is.
+// roomyDisk replaces the machine's disk, however full that is.
 func roomyDisk(string) (free, total uint64, err error) { return 1 << 40, 1 << 40, nil }
 
 func (b *bench) plan(id rota.NodeID, expect int) {
@@ -298,7 +293,7 @@ func (b *bench) tryStart(id rota.NodeID) (*Node, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.nodes[id] = n
-	if len(n.membership.servers()) == 1 { // there is nobody to hear of
+	if len(n.membership.servers()) == 1 { // there is no other node
 		stand(n)
 	}
 	return n, nil
@@ -331,11 +326,10 @@ func (b *bench) node(id rota.NodeID) *Node {
 	return b.nodes[id]
 }
 
-// ample is far above what anything here takes on a busy machine: what is not there by
-// then never comes.
+// ample is far longer than any step here takes on a busy machine: what has not happened by then never will.
 const ample = 90 * time.Second
 
-// eventually waits for a condition that the cluster brings about by itself.
+// eventually waits for a condition that the cluster reaches by itself.
 func (b *bench) eventually(what string, cond func() bool) {
 	b.t.Helper()
 	deadline := time.Now().Add(ample)
@@ -354,8 +348,7 @@ func (b *bench) awaitReady(id rota.NodeID) {
 	b.eventually(string(id)+" serves", func() bool { n := b.node(id); return n != nil && n.Ready() == nil })
 }
 
-// pass lets cluster time pass at once: entries stamped by the leader's term, each
-// as far ahead as the state takes.
+// pass advances cluster time immediately: entries stamped by the leader's term, each as far ahead as the state accepts.
 func (b *bench) pass(d rota.Clock) {
 	b.t.Helper()
 	at := b.clock()
@@ -385,7 +378,7 @@ func clockOf(n *Node) rota.Clock {
 	return n.replica.machine.Head().Clock
 }
 
-// leader waits for an open leadership and gives its node.
+// leader waits for an open leadership and returns its node.
 func (b *bench) leader() *Node {
 	b.t.Helper()
 	var leader *Node

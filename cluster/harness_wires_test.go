@@ -12,7 +12,7 @@ type wires struct {
 	conns []net.Conn
 }
 
-// lay has a node use them.
+// lay makes a node use them.
 func (w *wires) lay(c *Config) {
 	c.World.Listen = func(address string) (net.Listener, error) {
 		listener, err := net.Listen("tcp", address)
@@ -33,8 +33,7 @@ func (w *wires) add(conn net.Conn) net.Conn {
 	return conn
 }
 
-// cut ends every connection made so far, those in their handshake included: one may have
-// been admitted before.
+// cut closes every connection made so far, including those in their handshake: one may have been admitted before.
 func (w *wires) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

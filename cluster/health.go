@@ -9,33 +9,33 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// scheduleHealth reports by how much dates are late at the leader (SPEC §17.4).
+// scheduleHealth reports how late schedules' dates are decided, on the leader (SPEC §17.4).
 type scheduleHealth struct {
 	n *base
-	// lag is in milliseconds, 0 where this node does not lead.
+	// lag is in milliseconds, 0 if this node is not the leader.
 	lag atomic.Int64
 }
 
-// Problems lists none: zoneData reports the zones that this node lacks.
+// Problems returns none: zoneData reports the zones that this node lacks.
 func (sh *scheduleHealth) Problems() []string { return nil }
 
-// Collectors are the metrics of schedules beside those that events count.
+// Collectors returns the metrics of schedules, other than those that count events.
 func (sh *scheduleHealth) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_schedule_lag_seconds",
 		Help: "For how long the oldest date of a schedule has been due and not decided, at the leader; else 0. Up to about a second is usual."},
 		func() float64 { return float64(sh.lag.Load()) / 1000 })}
 }
 
-// hookLag says by how many events webhooks are behind, at the leader.
+// hookLag reports how many events webhooks are behind, on the leader.
 type hookLag struct {
 	n      *base
 	events atomic.Uint64
 }
 
-// Problems names none: a webhook that waits says so in its row.
+// Problems returns none: a webhook that waits shows this in its row.
 func (hl *hookLag) Problems() []string { return nil }
 
-// Collectors are the metrics of webhooks.
+// Collectors returns the metrics of webhooks.
 func (hl *hookLag) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_webhook_behind_events",
@@ -45,7 +45,7 @@ func (hl *hookLag) Collectors() []prometheus.Collector {
 			prometheus.NewDesc("rota_webhook_deliveries_pending", "Deliveries of webhooks that have not ended.", nil, nil)}}
 }
 
-// hookGauges report the webhooks of this node's replica, read at each scrape.
+// hookGauges reports the webhooks of this node's replica, read at each scrape.
 type hookGauges struct {
 	n              *base
 	hooks, pending *prometheus.Desc

@@ -12,30 +12,27 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// hub wakes loops, streams and waiters when an entry was applied. publish runs
-// under the apply lock and never blocks: it appends to bounded queues and
-// notifies channels.
+// hub wakes loops, streams and waiters when an entry was applied. publish runs under the apply lock and never blocks:
+// it appends to bounded queues and notifies channels.
 type hub struct {
 	mu sync.Mutex
-	// sessions are the workers connected to this node, the newest session of each.
+	// sessions holds the newest session of each worker connected to this node.
 	sessions map[rota.WorkerID]*WorkerSession
-	// broken are the workers whose stream here ended, until the state shows what became of
-	// that.
+	// broken holds the workers whose stream here ended, until the state reflects that.
 	broken map[rota.WorkerID]brokenStream
-	// jobs are those that somebody awaits here, with a channel to notify for each waiter.
+	// jobs holds the jobs that callers wait for here.
 	jobs map[rota.JobID][]*jobWait
-	// ends are the workflows that somebody awaits here, and the batches, by the id of their
-	// callback: a channel to notify for each waiter.
+	// ends holds, by callback id, a channel for each caller that waits for the end of a workflow or batch here.
 	ends map[string][]chan struct{}
-	// waits are for an applied index.
+	// waits are callers waiting for an applied index.
 	waits []indexWait
 	index rota.Index
 	// matchable is notified when supply or demand changed.
 	matchable chan struct{}
-	// due says so until somebody begins to decide: who is notified runs a moment later.
+	// due stays true until deciding begins, since a notified loop runs a moment later.
 	due atomic.Bool
-	// deciding counts the batches of workers' commands that are being decided, without those whose answers wait.
-	// leaseHeld and answerHeld are the constants of these names, but in tests.
+	// deciding counts the batches of workers' commands being decided, except those whose answers are delayed. leaseHeld
+	// and answerHeld equal the constants of these names, except in tests.
 	deciding              atomic.Int64
 	leaseHeld, answerHeld time.Duration
 }
@@ -58,7 +55,7 @@ func newHub() *hub {
 		matchable: make(chan struct{}, 1), leaseHeld: leaseHeld, answerHeld: answerHeld}
 }
 
-// publish hands an entry's events to those that they concern.
+// publish passes an entry's events to the sessions and waiters that they concern.
 func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,7 +71,7 @@ func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 				continue
 			}
 			if fsm.RegisteredBy(&m.View, e.Worker) != s.by {
-				s.end() // a node that the worker connected to since has its newest stream
+				s.end() // a node that the worker connected to later has its newest stream
 			} else if given, ok := m.Assignment(e.Lease); ok {
 				s.push(peer.Notice{Assigned: &given})
 			}
@@ -128,7 +125,7 @@ func (h *hub) streams() iter.Seq[*WorkerSession] {
 	}
 }
 
-// session returns the stream here of the session that an event is about, nil for none.
+// session returns the stream here for an event's session, nil for none.
 func (h *hub) session(e *rota.Event) *WorkerSession {
 	s := h.sessions[e.Worker]
 	for s != nil && s.session != e.Session {
@@ -137,15 +134,14 @@ func (h *hub) session(e *rota.Event) *WorkerSession {
 	return s
 }
 
-// enter takes a worker's stream. Registrations may be answered in another order than they
-// were applied in: whichever comes last, the newest stream is served and the others end.
-// One of each other session stays reachable, for as long as it lives: it may have leases to
-// confirm.
+// enter registers a worker's stream. Registrations may be answered in another order than they were applied in: whatever
+// the order, the newest stream is served and the others end. One stream of each other session stays reachable for as
+// long as it lives, since it may have leases to confirm.
 func (h *hub) enter(s *WorkerSession) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if b, ok := h.broken[s.worker]; ok && s.precedes(b.session, b.connection) {
-		s.end() // a newer one has come and gone
+		s.end() // a newer one has already ended
 	} else {
 		delete(h.broken, s.worker)
 	}
@@ -169,7 +165,7 @@ func (h *hub) enter(s *WorkerSession) {
 	}
 }
 
-// leave drops a stream.
+// leave removes a stream.
 func (h *hub) leave(s *WorkerSession) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -197,9 +193,8 @@ func (h *hub) ended(id rota.JobID) {
 	delete(h.jobs, id)
 }
 
-// resync makes every stream and waiter look again: a snapshot took the place of
-// the state that they followed. What happened between the two has no events, so
-// it follows from the difference: sessions and leases that are over.
+// resync makes every stream and waiter check the state again, after a snapshot replaced the state that they followed.
+// There are no events for the time in between, so the ended sessions and leases are derived from the difference.
 func (h *hub) resync(before, after *fsm.Machine) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -233,13 +228,13 @@ func (h *hub) resync(before, after *fsm.Machine) {
 	h.matchSoon()
 }
 
-// matchSoon asks for a round.
+// matchSoon requests a round.
 func (h *hub) matchSoon() {
 	h.due.Store(true)
 	notify(h.matchable)
 }
 
-// advance notifies those who wait for an index that it was applied.
+// advance notifies the callers that wait for an index up to the given one.
 func (h *hub) advance(index rota.Index) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -269,15 +264,14 @@ func (h *hub) reached(index rota.Index) <-chan struct{} {
 	return done
 }
 
-// forgetWait takes a waiter back that gave up.
+// forgetWait removes a waiter that gave up.
 func (h *hub) forgetWait(done <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waits = slices.DeleteFunc(h.waits, func(w indexWait) bool { return (<-chan struct{})(w.done) == done })
 }
 
-// await registers interest in the ends of those of the jobs that are waited for;
-// ids that end are collected in w.
+// await registers a waiter for the ends of those ids that are in waiting; ended ids are collected in w.
 func (h *hub) await(w *jobWait, waiting map[rota.JobID]bool, ids []rota.JobID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -288,7 +282,7 @@ func (h *hub) await(w *jobWait, waiting map[rota.JobID]bool, ids []rota.JobID) {
 	}
 }
 
-// forget takes a waiter's interest back.
+// forget removes a waiter from the given jobs.
 func (h *hub) forget(w *jobWait, ids []rota.JobID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -301,7 +295,7 @@ func (h *hub) forget(w *jobWait, ids []rota.JobID) {
 	}
 }
 
-// taken returns and clears what ended for a waiter.
+// taken returns and clears the ended jobs of a waiter.
 func (h *hub) taken(w *jobWait) []rota.JobID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -310,15 +304,14 @@ func (h *hub) taken(w *jobWait) []rota.JobID {
 	return ended
 }
 
-// over notifies those that await the end of a workflow or a batch.
+// over notifies the callers that wait for the end of a workflow or a batch.
 func (h *hub) over(id string) {
 	for _, waiter := range h.ends[id] {
 		notify(waiter)
 	}
 }
 
-// awaitEnd registers interest in the end of a workflow or a batch until it is taken back: the
-// channel is notified whenever that may have come.
+// awaitEnd returns a channel that is notified whenever a workflow or batch may have ended, until forget is called.
 func (h *hub) awaitEnd(id string) (notified <-chan struct{}, forget func()) {
 	waiter := make(chan struct{}, 1)
 	h.mu.Lock()
@@ -335,8 +328,7 @@ func (h *hub) awaitEnd(id string) (notified <-chan struct{}, forget func()) {
 	}
 }
 
-// notify wakes a loop that waits on a channel of one slot; a notification that is
-// there already is enough.
+// notify wakes a loop that waits on a channel of capacity one; a pending notification is enough.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -344,8 +336,8 @@ func notify(c chan struct{}) {
 	}
 }
 
-// brokenStream is a worker's stream that ended at this node (SPEC §16.7). No beat of it
-// is answered any more, and that is all that this node knows of the worker.
+// brokenStream is a worker's stream that ended at this node (SPEC §16.7). Its beats are no longer answered; this node
+// knows nothing else about the worker.
 type brokenStream struct {
 	session    rota.Session
 	connection uint64

@@ -6,9 +6,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestHub_entersInOrder: the streams of a worker enter in whatever order their registrations
-// are answered. The newest one is served, the others end; one of each other session stays
-// reachable, to confirm.
+// TestHub_entersInOrder: a worker's streams may be registered in any order, as their registrations are answered. The
+// newest one is served, the others end; one of each other session stays reachable, to confirm.
 func TestHub_entersInOrder(t *testing.T) {
 	t.Parallel()
 	type entry struct {
@@ -67,8 +66,8 @@ func TestHub_entersInOrder(t *testing.T) {
 	}
 }
 
-// TestHub_anOlderStreamMendsNothing: that a worker's newest stream ended is told although an
-// older one enters after it.
+// TestHub_anOlderStreamMendsNothing: the end of a worker's newest stream is reported although an older one is
+// registered after it.
 func TestHub_anOlderStreamMendsNothing(t *testing.T) {
 	t.Parallel()
 	h := newHub()

@@ -7,11 +7,11 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// idleMost bounds what Idle returns.
+// idleMost bounds the result of Idle.
 const idleMost = time.Hour
 
-// Idle returns how long it is until something is due, if nobody calls meanwhile: until then this node's
-// chores have nothing to do. It is 0 where something goes on, and on a node that does not lead.
+// Idle returns the time until something is due if no call arrives: until then this node's chores have nothing to do. It
+// is 0 while work is in progress, and on a node that is not the leader.
 func (n *Node) Idle() time.Duration {
 	l := n.terms.leading()
 	if l == nil || l.workersPresent() {
@@ -46,7 +46,7 @@ func (n *Node) Idle() time.Duration {
 	for i := range schedules {
 		table, err := zones.Of(schedules[i].Times, schedules[i].Set)
 		if err != nil {
-			continue // the scheduler says so
+			continue // the scheduler reports it
 		}
 		if next, ok := table.Next(int64(schedules[i].Through)); ok {
 			left = min(left, next-wall)
@@ -55,7 +55,7 @@ func (n *Node) Idle() time.Duration {
 	return time.Duration(max(0, left)) * time.Millisecond
 }
 
-// clockNow is what an entry would be stamped with now.
+// clockNow returns the clock that an entry would be stamped with now.
 func (l *leadership) clockNow() rota.Clock {
 	l.mu.Lock()
 	defer l.mu.Unlock()

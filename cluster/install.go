@@ -8,14 +8,14 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// How the state itself is exchanged: dropped where it is wrong, and put in place by raft's
-// restore, or by a rebuild (SPEC §2.5).
+// Replacing the state itself: it is dropped if it is wrong, and put in place by raft's restore or by a rebuild (SPEC
+// §2.5).
 
-// drop puts nothing in the place of the state, so that nobody can be served
-// from it, and ends what hangs on it: the leadership, workers' streams, events.
+// drop replaces the state with an empty one, so that nothing is served from it, and ends everything that depends on it:
+// the leadership, workers' streams, events.
 func (rp *replica) drop() {
 	rp.mu.Lock()
-	rp.terms.lower() // first: nothing that the empty state suggests to a leader is proposed
+	rp.terms.lower() // first: a leader must propose nothing based on the empty state
 	rp.dropped.Store(true)
 	rp.machine = fsm.NewKnowing(rp.n.cfg.knows)
 	rp.digests.Clear()
@@ -28,16 +28,15 @@ func (rp *replica) drop() {
 	rp.hub.mu.Unlock()
 }
 
-// newest returns the newest entry, or snapshot, that raft handed over.
+// newest returns the newest entry or snapshot that raft delivered.
 func (rp *replica) newest() rota.Index {
 	rp.mu.RLock()
 	defer rp.mu.RUnlock()
 	return rp.passed
 }
 
-// install puts a rebuilt state in place once catchUp, called with the apply lock held, has
-// applied to it what raft handed over, and reports whether it did. It gives way to a
-// snapshot that raft is about to put there.
+// install puts a rebuilt state in place once catchUp, called with the apply lock held, has applied to it the entries
+// that raft delivered, and reports whether it did. A snapshot that raft is about to install takes precedence.
 func (rp *replica) install(m *fsm.Machine, catchUp func(newest rota.Index) error) bool {
 	if !rp.placing.TryLock() {
 		return false
@@ -58,8 +57,7 @@ func (rp *replica) install(m *fsm.Machine, catchUp func(newest rota.Index) error
 	return true
 }
 
-// place puts a state, and what follows from it, where the present one is. The caller holds
-// the apply lock.
+// place replaces the current state, and everything derived from it. The caller holds the apply lock.
 func (rp *replica) place(m *fsm.Machine, head fsm.Head) {
 	before := rp.machine
 	rp.machine, rp.passed = m, head.Index
@@ -71,8 +69,8 @@ func (rp *replica) place(m *fsm.Machine, head fsm.Head) {
 	rp.applied.Store(uint64(head.Index))
 }
 
-// passSnapshot takes a snapshot that raft installs, or begins with, for passed: the
-// state is fetched. The caller holds placing, so that none is put in place meanwhile.
+// passSnapshot records a snapshot that raft installs, or starts with, as passed: the state is fetched instead. The
+// caller holds placing, so that no state is put in place meanwhile.
 func (rp *replica) passSnapshot(content io.Reader) error {
 	info, err := snapshot.Inspect(content)
 	if err != nil {
@@ -85,9 +83,8 @@ func (rp *replica) passSnapshot(content io.Reader) error {
 	return nil
 }
 
-// followsPassed is nil where an entry that raft gives comes after all that it gave
-// before, and the state has applied just that: any other state would go on from what
-// the log does not hold. The caller holds the apply lock.
+// followsPassed returns nil if an entry from raft comes after all earlier ones, and the state has applied exactly
+// those. Any other state would continue from something that the log does not contain. The caller holds the apply lock.
 func (rp *replica) followsPassed(index rota.Index) error {
 	if head := rp.machine.Head().Index; head != rp.passed || index <= head {
 		return rota.Refusef(rota.KindInternal, "entry", "entry %d was to be applied to the state of entry %d, and the newest one given before was %d: "+

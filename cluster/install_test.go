@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// startSmallLogs starts three nodes that keep hardly any log, so that one that
-// was away for a moment has to be sent a snapshot.
+// startSmallLogs starts three nodes that keep hardly any log, so that one that was away briefly must be sent a
+// snapshot.
 func startSmallLogs(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -28,9 +28,8 @@ func startSmallLogs(t *testing.T) *bench {
 	return b
 }
 
-// TestInstall_workersOfTheNodeMissNothing has a follower fall behind, with a
-// worker and a waiter on it, until it is sent a snapshot: what happened in
-// between has no events there.
+// TestInstall_workersOfTheNodeMissNothing: a follower with a worker and a waiter falls behind until it is sent a
+// snapshot: there are no events for the time in between.
 func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 	t.Parallel()
 	b := startSmallLogs(t)
@@ -59,7 +58,7 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 
 	b.isolate(f.cfg.Node)
 	n := b.leader()
-	// Of one cancelled job the worker's confirmation got through, of the other it is still awaited.
+	// The worker's confirmation for one cancelled job got through, the other is still awaited.
 	stopped, cancelled := held[0].Lease, held[1].Lease
 	if _, err := n.Cancel(within(t, ample), []rota.JobID{stopped.Job, cancelled.Job}); err != nil {
 		t.Fatal(err)
@@ -68,7 +67,7 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 		Verb: rota.VerbDecline, Lease: stopped.ID, Job: stopped.Job, Worker: "w1", Session: h.s.Session()})); err != nil || o.GetKind() != 0 {
 		t.Fatal(o, err)
 	}
-	// The other worker's session goes to somebody else meanwhile.
+	// Another process takes over the other worker's session meanwhile.
 	if _, err := n.OpenWorker(within(t, ample), rota.WorkerSpec{ID: "w2", Queues: []rota.QueueName{"default"}, Slots: 1},
 		[]byte("the secret of another process"), true, nil, peer.WorkerLink{}); err != nil {
 		t.Fatal(err)
@@ -169,7 +168,7 @@ func TestNotices_theEndIsToldThoughNoticesCameWithIt(t *testing.T) {
 	}
 	other := newHand(t, n, "w2", 1)
 	old := other.s
-	other.connect(n) // the old stream lingers
+	other.connect(n) // the old stream is still there
 	for err = nil; err == nil; {
 		_, err = noticesOf(within(t, ample), old)
 	}

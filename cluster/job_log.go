@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// JobLog reads what an attempt logged: of one that has ended from the archive, of an open one
-// from the node that its worker is connected to (SPEC §22.3).
+// JobLog reads the log of an attempt: from the archive if the attempt has ended, otherwise from the node that its
+// worker is connected to (SPEC §22.3).
 func (jv *jobVerbs) JobLog(ctx context.Context, of rota.LogOf, opt peer.ReadOptions) (l rota.AttemptLog, at rota.ReadAt, err error) {
 	if at, err = jv.n.replica.fresh(ctx, opt); err != nil {
 		return l, at, err
@@ -39,7 +39,7 @@ func (jv *jobVerbs) JobLog(ctx context.Context, of rota.LogOf, opt peer.ReadOpti
 	}
 	live := jv.askLog(ctx, l.Lease, of.After)
 	if !live.Known {
-		// The node that had it may have forgotten it in the meantime, as it was kept.
+		// The node that had the log may have dropped it in the meantime because it was archived.
 		if at, err = jv.n.replica.fresh(ctx, opt); err != nil {
 			return l, at, err
 		}
@@ -52,7 +52,7 @@ func (jv *jobVerbs) JobLog(ctx context.Context, of rota.LogOf, opt peer.ReadOpti
 	return l, at, nil
 }
 
-// keptLog reads the log of an attempt that has ended from the archive.
+// keptLog reads the log of an ended attempt from the archive.
 func (jv *jobVerbs) keptLog(ctx context.Context, lease rota.LeaseID, after uint64) (parts []rota.LogPart, ok bool, err error) {
 	kept, ok, err := jv.n.archive.Job(ctx, peer.LogID(lease))
 	if err != nil || !ok {
@@ -62,7 +62,7 @@ func (jv *jobVerbs) keptLog(ctx context.Context, lease rota.LeaseID, after uint6
 	return log.Since(after), true, err
 }
 
-// attemptOf finds the attempt that is asked for.
+// attemptOf finds the requested attempt.
 func attemptOf(job *rota.Job, of *rota.LogOf) (l rota.AttemptLog, err error) {
 	l.Job = of.Job
 	fits := func(number int32, lease rota.LeaseID) bool {
@@ -92,8 +92,8 @@ func attemptOf(job *rota.Job, of *rota.LogOf) (l rota.AttemptLog, err error) {
 		of.Job, which, limits.MaxAttemptsKept)
 }
 
-// askLog asks this node, then the others, for the log of an attempt that may be open. One that
-// does not answer has none: followers ask again.
+// askLog asks this node, then the others, for the log of an attempt that may be open. A node that does not answer
+// counts as having none: followers ask again.
 func (jv *jobVerbs) askLog(ctx context.Context, lease rota.LeaseID, after uint64) (best peer.NodeLog) {
 	most := after
 	better := func(l peer.NodeLog) {
@@ -120,10 +120,10 @@ func (jv *jobVerbs) askLog(ctx context.Context, lease rota.LeaseID, after uint64
 	return best
 }
 
-// askLogMost is how long one node is asked.
+// askLogMost bounds the request to one node.
 const askLogMost = 2 * time.Second
 
-// LogHere returns what this node has of the log of an attempt that may be open.
+// LogHere returns this node's part of the log of an attempt that may be open.
 func (jv *jobVerbs) LogHere(lease rota.LeaseID, after uint64) peer.NodeLog {
 	return jv.logs.here(lease, after)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// Submit admits jobs; each has its own outcome at its place (SPEC §4).
+// Submit admits jobs; the outcome of each is at the same place (SPEC §4).
 func (jv *jobVerbs) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error) {
 	ops := make([]*fsmpb.Op, len(jobs))
 	for i := range jobs {
@@ -35,7 +35,7 @@ func (jv *jobVerbs) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Sub
 	return submitted, nil
 }
 
-// Job reads one job. By the id of a submission that was merged it is the job that the submission was merged into.
+// Job reads one job. For the id of a merged submission it returns the job that the submission was merged into.
 func (jv *jobVerbs) Job(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
 	at, err := jv.n.replica.fresh(ctx, opt)
 	if err != nil {
@@ -61,18 +61,18 @@ func (jv *jobVerbs) Job(ctx context.Context, id rota.JobID, opt peer.ReadOptions
 	return job, at, err
 }
 
-// mergedInto returns the job that a submission was merged into, by the id of that submission.
+// mergedInto returns the job that the submission with an id was merged into.
 func (jv *jobVerbs) mergedInto(id rota.JobID) (holder rota.JobID, ok bool) {
 	jv.n.replica.look(func(s *fsm.View) { holder, ok = fsm.MergedInto(s, id) })
 	return holder, ok
 }
 
-// unknownJob says so of a job that is not known, and of one that is not the caller's to read.
+// unknownJob returns the error for a job that does not exist or that the caller may not read.
 func unknownJob(id rota.JobID) error {
 	return rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 }
 
-// Jobs reads one page, history included; it walks a frozen view and holds nothing up.
+// Jobs reads one page, including history; it iterates a frozen view and blocks nothing.
 func (jv *jobVerbs) Jobs(ctx context.Context, f rota.JobFilter, opt peer.ReadOptions) (rota.JobPage, rota.ReadAt, error) {
 	at, err := jv.n.replica.fresh(ctx, opt)
 	if err != nil {
@@ -86,8 +86,8 @@ func (jv *jobVerbs) Jobs(ctx context.Context, f rota.JobFilter, opt peer.ReadOpt
 	return page, at, err
 }
 
-// AwaitJobs calls done for each job once it is terminal, in the order they end. By the id of a submission that was merged
-// it waits for the job that the submission was merged into.
+// AwaitJobs calls done for each job once it is terminal, in the order in which they end. For the id of a merged
+// submission it waits for the job that the submission was merged into.
 func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error {
 	if _, err := jv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
 		return err
@@ -101,8 +101,7 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 	merged := make(map[rota.JobID][]rota.JobID) // by the job that they were merged into
 	defer func() { jv.n.replica.hub.forget(w, asked) }()
 	for {
-		// Interest is registered before each look: a job that ended may have been
-		// revived since, and ends again.
+		// Register before each check: a job that ended may have been revived since, and ends again.
 		jv.n.replica.hub.await(w, waiting, look)
 		rd, err := jv.n.replica.reader(ctx) // each time: the caller's rights may have changed
 		if err != nil {
@@ -160,7 +159,7 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 	}
 }
 
-// Cancel ends jobs that are not over.
+// Cancel ends jobs that have not ended.
 func (jv *jobVerbs) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
 	ops := make([]*fsmpb.Op, len(ids))
 	for i, id := range ids {
@@ -169,9 +168,8 @@ func (jv *jobVerbs) Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOut
 	return jv.eachJob(ctx, ids, ops)
 }
 
-// Retry revives jobs that ended otherwise than COMPLETED. Each entry brings the
-// payload again, from this node's history or another's.
-// It names the life that it follows, the one that is found where the caller names none.
+// Retry revives jobs that ended in a state other than COMPLETED. Each entry includes the payload, from this node's
+// history or another's. It names the life that it follows; if the caller names none, the one read now.
 func (jv *jobVerbs) Retry(ctx context.Context, retries []rota.JobRetry) ([]rota.JobOutcome, error) {
 	if _, err := jv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
 		return nil, err
@@ -187,9 +185,8 @@ func (jv *jobVerbs) Retry(ctx context.Context, retries []rota.JobRetry) ([]rota.
 	return jv.eachJob(ctx, ids, ops)
 }
 
-// ChangeJob changes a job that waits. The operation names the life and the changes that it
-// follows, those that are read now where the caller names none, so that its repetition where
-// an answer was lost changes nothing more.
+// ChangeJob changes a pending job. The operation names the life and the changes that it follows; if the caller names
+// none, those read now. So repeating it after a lost answer changes nothing more.
 func (jv *jobVerbs) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOutcome, error) {
 	none := rota.JobOutcome{ID: c.ID}
 	if err := c.CheckShape(rota.MaxPayloadBytes); err != nil {
@@ -214,18 +211,18 @@ func (jv *jobVerbs) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOu
 	return rota.JobOutcome{ID: c.ID, State: rota.JobState(o.GetJobState()), Index: index}, nil
 }
 
-// Interrupt ends the attempt that each job is in: the operation names the lease that is open now, so that its repetition ends no
+// Interrupt ends the current attempt of each job. The operation names the open lease, so that repeating it ends no
 // other attempt.
 func (jv *jobVerbs) Interrupt(ctx context.Context, ids []rota.JobID, counted bool) ([]rota.JobOutcome, error) {
 	return jv.eachNow(ctx, ids, func(s *fsm.View, id rota.JobID) *fsmpb.Op { return fsm.InterruptOp(s, id, counted) })
 }
 
-// RunNow queues DELAYED jobs before their time: the operation names the moment that each waits for now.
+// RunNow queues DELAYED jobs early. The operation names the time that each currently waits for.
 func (jv *jobVerbs) RunNow(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
 	return jv.eachNow(ctx, ids, fsm.RunNowOp)
 }
 
-// eachNow proposes an operation for each job as it is now.
+// eachNow proposes an operation for each job, based on its current state.
 func (jv *jobVerbs) eachNow(ctx context.Context, ids []rota.JobID, of func(*fsm.View, rota.JobID) *fsmpb.Op) ([]rota.JobOutcome, error) {
 	ops, _, err := read(ctx, &jv.n.replica, peer.ReadOptions{}, func(s *fsm.View) ([]*fsmpb.Op, error) {
 		ops := make([]*fsmpb.Op, len(ids))
@@ -254,8 +251,7 @@ func (jv *jobVerbs) eachJob(ctx context.Context, ids []rota.JobID, ops []*fsmpb.
 	return list, nil
 }
 
-// DeleteJobs forgets ended jobs. Each entry names the end that it means, so that what a
-// repetition does is nothing.
+// DeleteJobs deletes ended jobs. Each entry names the end that it refers to, so that repeating it has no effect.
 func (jv *jobVerbs) DeleteJobs(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error) {
 	if _, err := jv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
 		return nil, err
@@ -271,9 +267,9 @@ func (jv *jobVerbs) DeleteJobs(ctx context.Context, ids []rota.JobID) ([]rota.Jo
 	return jv.eachJob(ctx, ids, ops)
 }
 
-// retryOf makes the retry of a job as it stands: every entry that revives a job carries
-// its spec and its past, so that applying never depends on what a node has flushed
-// (SPEC §9.1, §16.6). They are left out where no node has them, or the job is not over.
+// retryOf builds the retry of a job from its current state. Every entry that revives a job carries its spec and its
+// past, so that applying never depends on what a node has flushed (SPEC §9.1, §16.6). They are left out if no node has
+// them, or the job has not ended.
 func (jv *jobVerbs) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry, error) {
 	id := r.ID
 	var job rota.Job
@@ -307,14 +303,14 @@ func (jv *jobVerbs) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry,
 	return op, nil
 }
 
-// beyond words the refusal of a change of a job that only the archive knows.
+// beyond returns the error for changing a job that only the archive knows.
 func (jv *jobVerbs) beyond(ctx context.Context, err *rota.Error, id rota.JobID) *rota.Error {
 	if err == nil || err.Kind != rota.KindNotFound {
 		return err
 	}
 	if rd, refused := jv.n.replica.reader(ctx); refused != nil {
 		return rota.ErrorOf(refused)
-	} else if rd != nil { // its tenant decides, which the record alone says
+	} else if rd != nil { // its tenant decides, which only the record names
 		if e, ok, lost := jv.n.archive.LastEnd(id); lost != nil || !ok || !rd.Reads(e.Job.Tenant, e.Job.Queue) {
 			return err
 		}
@@ -330,8 +326,7 @@ func (jv *jobVerbs) beyond(ctx context.Context, err *rota.Error, id rota.JobID) 
 		"under a new id", id, state)
 }
 
-// nameDifferences says of refused submissions in what they differ from the job that has
-// the id, where that can be read here.
+// nameDifferences adds to rejected submissions how they differ from the existing job, if that can be read here.
 func (jv *jobVerbs) nameDifferences(ctx context.Context, jobs []rota.JobSpec, submitted []rota.Submitted) {
 	rd, err := jv.n.replica.reader(ctx)
 	if err != nil {
@@ -351,7 +346,7 @@ func (jv *jobVerbs) nameDifferences(ctx context.Context, jobs []rota.JobSpec, su
 	}
 }
 
-// firstSpec returns the spec that a job was submitted with, where this node has it.
+// firstSpec returns the spec that a job was submitted with, if this node has it.
 func (jv *jobVerbs) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
 	live := false
 	if jv.n.replica.view(func(s *fsm.View) { first, live, ok = s.FirstSpec(id) }) != nil {
@@ -361,14 +356,14 @@ func (jv *jobVerbs) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
 		return first, ok
 	}
 	e, ok, err := jv.n.archive.LastEnd(id)
-	if !ok || err != nil || e.Content != fsm.ContentOf(entry.SpecOp(&e.Job.JobSpec)) { // a change made it another
+	if !ok || err != nil || e.Content != fsm.ContentOf(entry.SpecOp(&e.Job.JobSpec)) { // it was changed later
 		return first, false
 	}
 	return e.Job.JobSpec, true
 }
 
-// ReportProof takes a verifier's report that a completed job's proof is invalid: its
-// worker is slashed, and the job runs again if it asked for that (SPEC §9.5).
+// ReportProof processes a verifier's report that a completed job's proof is invalid: its worker is slashed, and the job
+// runs again if it requested that (SPEC §9.5).
 func (jv *jobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.JobOutcome, error) {
 	none := rota.JobOutcome{ID: r.Job}
 	if err := rota.CheckJobRef("job", r.Job); err != nil {
@@ -377,8 +372,8 @@ func (jv *jobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.J
 	if err := checkReason(r.Reason); err != nil {
 		return none, err
 	}
-	// Read first: the operation names the lease, and carries the job where it shall
-	// run again, for the state may hold no more than its tombstone (SPEC §9.5).
+	// Read first: the operation names the lease, and carries the job if it must run again, because the state may hold
+	// only its tombstone (SPEC §9.5).
 	job, _, err := jv.Job(access.Itself(ctx), r.Job, peer.ReadOptions{})
 	if err != nil {
 		return none, err
@@ -403,7 +398,7 @@ func (jv *jobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.J
 	return rota.JobOutcome{ID: r.Job, State: rota.JobState(outcome.GetJobState()), Index: index}, nil
 }
 
-// under returns a job under its own id, where that was asked for, and under those of the submissions merged into it.
+// under returns a job under its own id, if requested, and under those of the submissions merged into it.
 func under(job rota.Job, itself bool, merged []rota.JobID) (jobs []rota.Job) {
 	if itself {
 		jobs = append(jobs, job)

@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestJobs_changeAndRetry changes and retries a job through one node after the other, its
-// records on disk meanwhile: each tells of all of it.
+// TestJobs_changeAndRetry changes and retries a job through one node after another, with its records flushed in
+// between: each returns everything about it.
 func TestJobs_changeAndRetry(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -42,7 +42,7 @@ func TestJobs_changeAndRetry(t *testing.T) {
 		if _, err := n.ChangeJob(within(t, ample), change); rota.KindOf(err) != rota.KindConflict {
 			t.Fatalf("one that ended: %v", err)
 		}
-		for range 2 { // twice is once
+		for range 2 { // twice counts once
 			if out, err := n.Retry(within(t, ample), retriesOf(id)); err != nil || out[0].Err != nil {
 				t.Fatalf("%+v, %v", out, err)
 			}
@@ -65,8 +65,8 @@ func TestJobs_changeAndRetry(t *testing.T) {
 	b.sound()
 }
 
-// TestJobs_aRepetitionNamesItsLife: a retry and a change whose answers were lost are asked once
-// more when the job has gone on: neither is done twice, and both say what is true now.
+// TestJobs_aRepetitionNamesItsLife: a retry and a change whose answers were lost are repeated after the job has
+// progressed: neither takes effect twice, and both return the current state.
 func TestJobs_aRepetitionNamesItsLife(t *testing.T) {
 	t.Parallel()
 	n := startBench(t, 1).leader()
@@ -74,7 +74,7 @@ func TestJobs_aRepetitionNamesItsLife(t *testing.T) {
 	id, fee, zero := rota.JobID("j-00000"), int64(7), int32(0)
 	change := rota.JobChange{ID: id, Fee: &fee, Life: &zero, Changes: &zero}
 	other := rota.JobChange{ID: id, Labels: map[string]string{"a": "b"}}
-	for range 2 { // the second is known again
+	for range 2 { // the second is already known
 		if _, err := n.ChangeJob(within(t, ample), change); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestJobs_aRepetitionNamesItsLife(t *testing.T) {
 	}
 }
 
-// retriesOf means whatever life the jobs are found in.
+// retriesOf returns retries of whatever life the jobs are found in.
 func retriesOf(ids ...rota.JobID) []rota.JobRetry {
 	retries := make([]rota.JobRetry, len(ids))
 	for i, id := range ids {

@@ -16,10 +16,9 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// join decides how a starting node takes part (SPEC §13.4). A node that is a
-// member already just goes on, unless the cluster knows better; a fresh one
-// founds a cluster with the others that are expected, or waits to be added. It
-// returns when Raft may start.
+// join decides how a starting node takes part (SPEC §13.4). A node that is a member continues, unless the cluster
+// rejects it; a fresh one founds a cluster with the other expected nodes, or waits to be added. It returns when Raft
+// may start.
 func (mb *membership) join(ctx context.Context) error {
 	if !mb.n.data.Fresh() {
 		mb.n.cfg.Starting("the other nodes are asked whether it may")
@@ -49,10 +48,10 @@ func (mb *membership) join(ctx context.Context) error {
 	}
 }
 
-// waiting is what a node that waits for others says of it.
+// waiting is the state of a node that waits for others.
 type waiting struct {
 	mu      sync.Mutex
-	refused map[string]bool // the addresses of --join that refuse its gossip
+	refused map[string]bool // the --join addresses that reject its gossip
 	said    time.Time
 }
 
@@ -75,7 +74,7 @@ func (w *waiting) refusers() []string {
 	return slices.Sorted(maps.Keys(w.refused))
 }
 
-// waits says what this node waits for, every ten seconds in the log too.
+// waits reports what this node is waiting for, and logs it every ten seconds.
 func (mb *membership) waits(seen, withState int) {
 	refusers := mb.waiting.refusers()
 	mb.n.cfg.Starting(waitText(seen, withState, mb.n.cfg.BootstrapExpect, refusers))
@@ -87,7 +86,7 @@ func (mb *membership) waits(seen, withState int) {
 	}
 }
 
-// waitText is what a node waits for that sees so many nodes, itself among them.
+// waitText describes what a node waits for that sees this many nodes, including itself.
 func waitText(seen, withState, expect int, refusers []string) string {
 	text := "waiting to be taken in by a node that has state"
 	switch {
@@ -102,10 +101,10 @@ func waitText(seen, withState, expect int, refusers []string) string {
 	return text
 }
 
-// foundsNothing reports that a fresh node would have nobody to be with.
+// foundsNothing reports that a fresh node neither founds nor joins a cluster.
 func (c *Config) foundsNothing() bool { return c.BootstrapExpect == 0 && len(c.Join) == 0 }
 
-// foundsNothing refuses such a node.
+// foundsNothing returns the error for such a node.
 func foundsNothing(data string) error {
 	return rota.Refusef(rota.KindInvalid, "join", "data directory %s is empty and neither --bootstrap-expect nor --join is "+
 		"given: a fresh node founds a cluster or joins one", data)
@@ -115,8 +114,7 @@ func (mb *membership) aliveMembers() []gossip.Member {
 	return slices.DeleteFunc(mb.n.gossip.Members(), func(m gossip.Member) bool { return !m.Alive })
 }
 
-// founders returns the fresh nodes that found a cluster, nil while they are too
-// few or do not agree on how many they are.
+// founders returns the fresh nodes that found a cluster; nil while they are too few or disagree on their number.
 func (mb *membership) founders(members []gossip.Member) []gossip.Member {
 	expect := mb.n.cfg.BootstrapExpect
 	if expect == 0 {
@@ -140,8 +138,8 @@ func (mb *membership) founders(members []gossip.Member) []gossip.Member {
 	return fresh
 }
 
-// proven reports whether each founder is at the address that gossip names, with the data
-// directory and, by its certificate, the id: gossip makes no founders.
+// proven reports whether each founder is at the address in gossip, with the data directory and, by its certificate, the
+// id: gossip alone does not make a founder.
 func (mb *membership) proven(founders []gossip.Member) bool {
 	var failed atomic.Bool
 	var all sync.WaitGroup
@@ -156,7 +154,7 @@ func (mb *membership) proven(founders []gossip.Member) bool {
 	return !failed.Load()
 }
 
-// proves asks a node that gossip suggests who it is, at the address for raft.
+// proves asks a node found by gossip for its identity, at its raft address.
 func (mb *membership) proves(m gossip.Member) bool {
 	if m.ID == mb.n.cfg.Node {
 		return true
@@ -193,7 +191,7 @@ func (mb *membership) found(founders []gossip.Member) error {
 }
 
 // introduceTo asks all given members at once, for at most a second, whether this node may start. It returns the members
-// that agreed, or the error of one that refused for good.
+// that agreed, or the error of one that rejected it permanently.
 func (mb *membership) introduceTo(ctx context.Context, members []gossip.Member) (agreed []rota.NodeID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -221,12 +219,12 @@ func (mb *membership) introduceTo(ctx context.Context, members []gossip.Member) 
 
 // introduceOnce asks every other living member whether a node with state may start. It needs all of them, because each
 // member only remembers what this node acknowledged to it. The node starts once all founders agreed, or once all known
-// members agreed and gossip showed no new one for half a second. After most it starts in any case: a cluster that is
-// down as a whole has nobody to ask.
+// members agreed and gossip showed no new one for half a second. After most it starts in any case: if the whole cluster
+// is down, no member can answer.
 func (mb *membership) introduceOnce(ctx context.Context, most time.Duration) error {
 	c, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	founders := len(mb.n.data.Founders()) // 0: it joined the others
+	founders := len(mb.n.data.Founders()) // 0: it joined an existing cluster
 	alone := founders == 1 && len(mb.n.cfg.Join) == 0
 	var agreed []rota.NodeID
 	var calm <-chan time.Time

@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// SetKeyRule sets what the jobs of a key are held to.
+// SetKeyRule sets the limits for the jobs of a key.
 func (pv *policyVerbs) SetKeyRule(ctx context.Context, r rota.KeyRule) (rota.KeyRule, error) {
 	if err := r.Check(); err != nil {
 		return r, err
@@ -19,7 +19,7 @@ func (pv *policyVerbs) SetKeyRule(ctx context.Context, r rota.KeyRule) (rota.Key
 	if err != nil {
 		return r, err
 	}
-	r.ETag = "" // the rule may be another one by now
+	r.ETag = "" // the rule may have changed since
 	_, _, err = read(access.Itself(ctx), &pv.n.replica, peer.ReadOptions{MinIndex: index}, func(s *fsm.View) (struct{}, error) {
 		for _, now := range fsm.KeyRules(s) {
 			if now.Queue == r.Queue && now.Name == r.Name && now.Value == r.Value {
@@ -31,12 +31,12 @@ func (pv *policyVerbs) SetKeyRule(ctx context.Context, r rota.KeyRule) (rota.Key
 	return r, err
 }
 
-// DeleteKeyRule forgets a rule; one that is not there is no error.
+// DeleteKeyRule deletes a rule; deleting a missing one is not an error.
 func (pv *policyVerbs) DeleteKeyRule(ctx context.Context, queue rota.QueueName, name, value string) error {
 	return pv.delete(ctx, fsm.DeleteKeyRuleOp(queue, name, value))
 }
 
-// SkipKey lets a sequence go on behind the job that blocks it.
+// SkipKey lets a sequence continue after the job that blocks it.
 func (pv *policyVerbs) SkipKey(ctx context.Context, queue rota.QueueName, tenant rota.TenantID, key string, job rota.JobID) error {
 	return pv.delete(ctx, fsm.SkipKeyOp(queue, tenant, key, job))
 }
@@ -48,14 +48,14 @@ func (pv *policyVerbs) KeyRules(ctx context.Context, opt peer.ReadOptions) ([]ro
 	})
 }
 
-// Key reads what a key of a tenant counts, under each rule that is for it.
+// Key reads the counts of a tenant's key, under each rule that applies to it.
 func (pv *policyVerbs) Key(ctx context.Context, tenant rota.TenantID, key string, opt peer.ReadOptions) ([]rota.KeyState, rota.ReadAt, error) {
 	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.KeyState, error) {
 		return fsm.KeyStates(s, tenant, key, func(k *rota.KeyState) bool { return rd.Reads(orAll(k.Tenant), orAll(k.Queue)) }), nil
 	})
 }
 
-// KeyStates reads a page of the keys that rules count, the most used first.
+// KeyStates reads a page of the keys counted by rules, the most used first.
 func (pv *policyVerbs) KeyStates(ctx context.Context, f rota.KeyFilter, opt peer.ReadOptions) (page []rota.KeyState, next string, at rota.ReadAt, err error) {
 	if at, err = pv.n.replica.fresh(ctx, opt); err != nil {
 		return nil, "", at, err
@@ -72,7 +72,7 @@ func (pv *policyVerbs) KeyStates(ctx context.Context, f rota.KeyFilter, opt peer
 	return page, next, at, err
 }
 
-// orAll is an id, or all of them where it is empty.
+// orAll returns id, or access.Everything if it is empty.
 func orAll[S ~string](id S) S {
 	if id == "" {
 		return access.Everything

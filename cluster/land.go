@@ -9,13 +9,13 @@ import (
 	"github.com/rotasched/rota/internal/failpoint"
 )
 
-// beatWait is answered with the clock once an entry stamped after it applied.
+// beatWait is answered with the clock once an entry stamped after it was applied.
 type beatWait struct {
 	seq  uint64
 	done chan rota.Clock
 }
 
-// land waits for entries in the order they were proposed and answers them.
+// land waits for entries in the order in which they were proposed, and answers them.
 func (l *leadership) land() {
 	for f := range l.inFlight {
 		if planted.ackBeforeCommit(f) {
@@ -38,7 +38,7 @@ func (l *leadership) land() {
 		}
 		a, ok := f.future.Response().(*fsm.Applied)
 		if !ok {
-			a = &fsm.Applied{} // the node halts; nobody gets a success
+			a = &fsm.Applied{} // the node halts; no caller gets a success
 		}
 		failpoint.Pass("commit-before-answer")
 		l.settle(f.seq, a)
@@ -67,7 +67,7 @@ func (l *leadership) land() {
 	l.beatWaits = nil
 }
 
-// settle notes that an own entry has applied and answers beats that waited.
+// settle records that an own entry was applied, and answers waiting beats.
 func (l *leadership) settle(seq uint64, a *fsm.Applied) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,8 +84,8 @@ func (l *leadership) settle(seq uint64, a *fsm.Applied) {
 	})
 }
 
-// afterNext returns the clock after the first entry that is stamped from now on
-// and has applied. A closed channel means that the leadership ended first.
+// afterNext returns the clock after the first entry that is stamped from now on and was applied. A closed channel means
+// that the leadership ended first.
 func (l *leadership) afterNext() <-chan rota.Clock {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// launched is one entry on its way through the log.
+// launched is one entry in progress in the log.
 type launched struct {
 	proposals []*proposal
 	future    raft.ApplyFuture
@@ -17,7 +17,7 @@ type launched struct {
 	started   time.Time
 }
 
-// launch stamps an entry, adds the round that is decided with it, and hands it to raft.
+// launch stamps an entry, adds the round that is decided with it, and passes it to raft.
 func (l *leadership) launch(batch []*proposal, ops int) {
 	head := &fsmpb.Entry{Term: l.term}
 	f := &launched{started: time.Now()}
@@ -41,18 +41,18 @@ func (l *leadership) launch(batch []*proposal, ops int) {
 	l.inFlight <- f
 }
 
-// wallsFresh is how old the readings of wall clocks may be that an entry carries.
+// wallsFresh is the maximum age of the wall clock readings in an entry.
 const wallsFresh = 5 * time.Second
 
-// stamp sets the entry's time, that of SPEC §3.3: its previous stamp plus the time
-// since it, never far ahead of what has applied, never below it.
+// stamp sets the entry's time as in SPEC §3.3: its previous stamp plus the time since, never far ahead of the applied
+// clock, never below it.
 func (l *leadership) stamp(e *fsmpb.Entry) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := l.n.sinceBoot()
 	now := l.lastStamp + rota.Clock((at-l.lastAt)/time.Millisecond)
 	if now > l.lastStamp {
-		// Whole milliseconds are counted, the rest is carried on.
+		// Whole milliseconds are counted, the remainder is carried over.
 		l.lastAt += time.Duration(now-l.lastStamp) * time.Millisecond
 	}
 	if limit := l.c + l.n.stampLead(); now > limit && !planted.uncappedTick() {

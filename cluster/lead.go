@@ -15,7 +15,7 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// terms follows raft's notifications of who leads, and opens and ends this node's leaderships.
+// terms follows raft's leadership notifications, and opens and ends this node's leaderships.
 type terms struct {
 	n          *base
 	leader     *leaderWatch
@@ -23,16 +23,16 @@ type terms struct {
 	disk       *diskGate
 	watch      *watcher
 	notify     chan bool
-	// lead is the present leadership, nil while this node does not lead.
+	// lead is the current leadership, nil while this node is not the leader.
 	lead atomic.Pointer[leadership]
-	// begun starts the chores of a leadership that began.
+	// begun starts the chores of a new leadership.
 	begun func(*leadership)
-	// muting counts who stops this node's heartbeats, so that it ceases to lead.
+	// muting counts the callers that suppress this node's heartbeats to end its leadership.
 	muting atomic.Int32
 }
 
-// run follows raft's notifications of leadership. raft says `true` before anything
-// of the term is applied; a leadership begins only with its own BeginTerm.
+// run follows raft's notifications of leadership. raft sends `true` before anything of the term is applied; a
+// leadership begins only with its own BeginTerm.
 func (tm *terms) run() {
 	end := func() {}
 	for {
@@ -55,7 +55,7 @@ func (tm *terms) run() {
 	}
 }
 
-// beginning begins a term beside the loop, and returns the function that ends it.
+// beginning begins a term in another goroutine, and returns the function that ends it.
 func (tm *terms) beginning() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -70,8 +70,7 @@ func (tm *terms) beginning() (end func()) {
 	}
 }
 
-// beginTerm proposes BeginTerm until it has applied or the term is over, and
-// opens the leadership (SPEC §3.4).
+// beginTerm proposes BeginTerm until it was applied or the term is over, and opens the leadership (SPEC §3.4).
 func (tm *terms) beginTerm(ctx context.Context) {
 	for ctx.Err() == nil {
 		l, err := tm.tryBegin(ctx)
@@ -95,7 +94,7 @@ func (tm *terms) beginTerm(ctx context.Context) {
 	}
 }
 
-// lift opens a leadership, unless the state was dropped since its BeginTerm applied.
+// lift opens a leadership, unless the state was dropped since its BeginTerm was applied.
 func (tm *terms) lift(l *leadership) error {
 	err := tm.n.replica.view(func(*fsm.View) { tm.lead.Store(l) })
 	if err != nil {
@@ -159,22 +158,21 @@ func (tm *terms) beginEntry(ctx context.Context, term uint64) (*fsmpb.Entry, err
 
 func (tm *terms) leading() *leadership { return tm.lead.Load() }
 
-// leads reports whether this node leads, and whether it is about to send an entry.
+// leads reports whether this node is the leader, and whether it is about to send an entry.
 func (tm *terms) leads() (leads, entrySoon bool) {
 	l := tm.leading()
 	return l != nil, l != nil && l.entrySoon()
 }
 
-// handOver gives leadership away; where that fails the others elect by themselves.
+// handOver transfers leadership; if that fails, the others elect a leader by themselves.
 func (tm *terms) handOver(ctx context.Context) {
 	successor, err := tm.membership.successor("")
 	if err != nil {
 		tm.n.log.Warn("leadership could not be handed over", "err", err)
 		return
 	}
-	// hashicorp/raft 1.7.3 forgets a transfer that it is asked for in the moment in which
-	// leadership is lost, and never answers its future: the state is looked at instead. A
-	// transfer ends within an election timeout, well or not.
+	// hashicorp/raft 1.7.3 forgets a transfer requested at the moment when leadership is lost, and never answers its
+	// future: so this checks the state instead. A transfer ends within an election timeout, successful or not.
 	_ = tm.n.raft.LeadershipTransferToServer(successor.ID, successor.Address)
 	for asked := time.Now(); tm.n.raft.State() == raft.Leader; time.Sleep(5 * time.Millisecond) {
 		if ctx.Err() != nil || time.Since(asked) > 2*tm.n.cfg.Timing.Election {
@@ -184,8 +182,8 @@ func (tm *terms) handOver(ctx context.Context) {
 	}
 }
 
-// standDown makes raft give leadership up while needed reports so: handed over where a voter
-// takes it, else by silence.
+// standDown makes raft give up leadership while needed returns true: by a transfer if a voter accepts it, otherwise by
+// silence.
 func (tm *terms) standDown(needed func() bool) {
 	if tm.n.raft.State() != raft.Leader {
 		return
@@ -199,10 +197,10 @@ func (tm *terms) standDown(needed func() bool) {
 	}
 }
 
-// muted reports that this node must not be heard as a leader.
+// muted reports that this node must not act as a leader.
 func (tm *terms) muted() bool { return tm.muting.Load() > 0 }
 
-// record puts operations into the log if this node leads.
+// record puts operations into the log if this node is the leader.
 func (tm *terms) record(ops []*fsmpb.Op) error {
 	l := tm.leading()
 	if l == nil {
@@ -213,7 +211,7 @@ func (tm *terms) record(ops []*fsmpb.Op) error {
 	return l.all(ctx, ops)
 }
 
-// lower ends the present leadership.
+// lower ends the current leadership.
 func (tm *terms) lower() *leadership {
 	l := tm.lead.Swap(nil)
 	if l != nil {
@@ -222,8 +220,7 @@ func (tm *terms) lower() *leadership {
 	return l
 }
 
-// land ends the present leadership and waits until its entries are answered,
-// while raft is still there to answer them.
+// land ends the current leadership and waits until its entries are answered, while raft can still answer them.
 func (tm *terms) land(ctx context.Context) {
 	l := tm.lower()
 	if l == nil {

@@ -18,17 +18,16 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// leaderWatch notifies of a change of this node's view of who leads, so that nobody
-// keeps waiting for an answer of a leader that is none any more: a paused one
-// closes no connection.
+// leaderWatch signals a change of this node's view of the leader, so that no caller keeps waiting for the answer of a
+// former leader: a paused one closes no connection.
 type leaderWatch struct {
 	n       *base
 	mu      sync.Mutex
 	present context.Context
 	end     context.CancelFunc
-	// lost is since when this node knows of no leader; 0 while it knows one.
+	// lost is since when this node knows no leader; 0 while it knows one.
 	lost time.Duration
-	// caughtUp says that this node's state once was, since its start, as new as the leader's.
+	// caughtUp reports that, since its start, this node's state has once been as new as the leader's.
 	caughtUp atomic.Bool
 }
 
@@ -42,7 +41,7 @@ func (lw *leaderWatch) leaderContext() context.Context {
 	return lw.present
 }
 
-// changed ends the present context.
+// changed ends the current context.
 func (lw *leaderWatch) changed() {
 	lw.mu.Lock()
 	defer lw.mu.Unlock()
@@ -52,8 +51,8 @@ func (lw *leaderWatch) changed() {
 	}
 }
 
-// run follows raft's observations. The observer never blocks raft; one
-// that is dropped was preceded by others that wake this loop.
+// run follows raft's observations. The observer never blocks raft; a dropped observation was preceded by others that
+// wake this loop.
 func (lw *leaderWatch) run() {
 	seen := make(chan raft.Observation, 16)
 	observer := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
@@ -74,7 +73,7 @@ func (lw *leaderWatch) run() {
 	}
 }
 
-// look notes since when there is no leader.
+// look records since when there is no leader.
 func (lw *leaderWatch) look() {
 	_, id := lw.n.raft.LeaderWithID()
 	lw.mu.Lock()
@@ -87,8 +86,8 @@ func (lw *leaderWatch) look() {
 	}
 }
 
-// catchUp notes that this node has applied, since its start, all that was acknowledged before.
-// That it knows its leader's term is not enough: it may have been down within one.
+// catchUp records that, since its start, this node has applied everything acknowledged before. Knowing its leader's
+// term is not enough: the node may have been down within that term.
 func (lw *leaderWatch) catchUp() {
 	for !lw.caughtUp.Load() {
 		ctx, cancel := context.WithTimeout(lw.n.life, barrierTimeout)
@@ -100,7 +99,7 @@ func (lw *leaderWatch) catchUp() {
 	}
 }
 
-// behind refuses what would be shown before this node has once caught up after its start.
+// behind returns an error until this node has once caught up after its start.
 func (lw *leaderWatch) behind() error {
 	if lw.caughtUp.Load() {
 		return nil
@@ -110,12 +109,12 @@ func (lw *leaderWatch) behind() error {
 			"read without --stale, or ask another node", lw.n.cfg.Node)}
 }
 
-// CaughtUp reports whether this node has applied, since its start, all that was acknowledged before,
-// and still hears of a leader: else it may not know a credential that counts.
+// CaughtUp reports whether, since its start, this node has applied everything acknowledged before, and still has
+// contact with a leader: otherwise it may not know a valid credential.
 func (n *Node) CaughtUp() bool { return n.leader.behind() == nil && n.leader.vouched() == nil }
 
-// vouched refuses, where nobody stands for what this node holds any more: it has heard of no
-// leader for so long that rights which it still grants may have been taken back (SECURITY §5.4).
+// vouched returns an error if no leader has vouched for this node's state for so long that rights it still grants may
+// have been revoked (SECURITY §5.4).
 func (lw *leaderWatch) vouched() error {
 	lw.mu.Lock()
 	lost := lw.lost
@@ -131,11 +130,10 @@ func (lw *leaderWatch) vouched() error {
 	return nil
 }
 
-// Vouched is nil while a leader vouches for what this node holds (SECURITY §5.4).
+// Vouched returns nil while a leader vouches for this node's state (SECURITY §5.4).
 func (n *Node) Vouched() error { return n.leader.vouched() }
 
-// until returns a context that also ends with the leader's, which must be taken before the
-// leader's address is read.
+// until returns a context that also ends with the leader's, which must be taken before the leader's address is read.
 func until(ctx, leader context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(leader, cancel)
@@ -145,7 +143,7 @@ func until(ctx, leader context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// pause waits a moment, a change of leadership, or the end of ctx.
+// pause waits for most, a change of leadership, or the end of ctx.
 func (lw *leaderWatch) pause(ctx context.Context, most time.Duration) error {
 	t := time.NewTimer(most)
 	defer t.Stop()
@@ -164,18 +162,17 @@ func (lw *leaderWatch) pause(ctx context.Context, most time.Duration) error {
 	}
 }
 
-// cutOff reports whether the node said that this one was removed.
+// cutOff reports whether the node answered that this one was removed.
 func (v peerView) cutOff() bool {
 	var refusal *rota.Error
 	return errors.As(v.err, &refusal) && refusal.Subject == subjectRemoved
 }
 
-// aloneAfter is how many seconds without a leader make a node ask why.
+// aloneAfter is how many seconds without a leader make a node ask the others.
 const aloneAfter = 5
 
-// askWhenAlone asks the others whether this node is still one of them: one that
-// was removed hears no more from the leader, not even that. cutOff says that one of them
-// said so already.
+// askWhenAlone asks the others whether this node is still a member: a removed node receives nothing from the leader,
+// not even that. cutOff reports that one of them has already answered so.
 func (w *watcher) askWhenAlone(cutOff bool) {
 	_, leader := w.n.raft.LeaderWithID()
 	w.mu.Lock()
@@ -203,7 +200,7 @@ func (w *watcher) askWhenAlone(cutOff bool) {
 	}
 }
 
-// stillMember returns what the others said against this node, nil for nothing.
+// stillMember returns the others' objection to this node, nil for none.
 func (w *watcher) stillMember() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

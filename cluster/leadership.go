@@ -13,9 +13,9 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// leadership is one term of this node as leader, from its own applied BeginTerm
-// to its end. It stamps entries (SPEC §3.3), batches proposals into them, and
-// keeps a bounded number in flight. What it decides dies with it.
+// leadership is one term of this node as leader, from its own applied BeginTerm to its end. It stamps entries (SPEC
+// §3.3), batches proposals into them, and keeps a bounded number in flight. Its pending decisions are discarded at its
+// end.
 type leadership struct {
 	n    *base
 	disk *diskGate
@@ -23,14 +23,14 @@ type leadership struct {
 	ctx  context.Context
 	end  context.CancelFunc
 
-	// urgent proposals (what ends or keeps leases, sweeps, rounds) overtake
-	// submissions, so that no renewal starves behind them.
+	// urgent proposals (those that end or keep leases, sweeps, rounds) go before submissions, so that no renewal
+	// starves behind them.
 	urgent, normal chan *proposal
 	inFlight       chan *launched
 	slots          chan struct{}
-	// freed is notified whenever an entry gave its slot back.
+	// freed is notified whenever an entry releases its slot.
 	freed chan struct{}
-	// filling says that an entry holds something and has not gone out.
+	// filling reports that an entry holds operations and has not been sent.
 	filling atomic.Bool
 	queues  queueGate
 	turn    roundTurn
@@ -38,14 +38,13 @@ type leadership struct {
 	landed chan struct{}
 
 	mu sync.Mutex
-	// began is the clock that BeginTerm left.
+	// began is the clock after BeginTerm.
 	began rota.Clock
-	// lastStamp was given at lastAt; c is the clock as the latest own entry left
-	// it when applied.
+	// lastStamp was given at lastAt; c is the clock after the latest own applied entry.
 	lastStamp rota.Clock
 	lastAt    time.Duration
 	c         rota.Clock
-	// stampedSeq numbers own entries, appliedSeq those that have applied.
+	// stampedSeq numbers own entries, appliedSeq those that were applied.
 	stampedSeq, appliedSeq uint64
 	beatWaits              []beatWait
 	// walls were read at wallsAt; wallsSent is when an entry last carried some.
@@ -54,25 +53,24 @@ type leadership struct {
 	// heard is each worker's last beat in this leadership, workers how many are neither RETIRED nor UNREACHABLE.
 	heard   map[rota.WorkerID]beatHeard
 	workers int
-	// silencing are workers whose UNREACHABLE is on its way through the log;
-	// silenced is closed when it has arrived. Nil while there is none.
+	// silencing holds workers whose UNREACHABLE is in progress in the log; silenced is closed when it was applied. nil
+	// if there is none.
 	silencing map[rota.WorkerID]bool
 	silenced  chan struct{}
-	// commits are the latest entries' latencies.
+	// commits holds the latest entries' latencies.
 	commits latencies
-	// present says that some worker is neither RETIRED nor UNREACHABLE, so that
-	// the clock has to run on.
+	// present reports that some worker is neither RETIRED nor UNREACHABLE, so that the clock must advance.
 	present bool
 }
 
 type beatHeard struct {
 	session rota.Session
 	clock   rota.Clock
-	// next is how long after it the next one is to come.
+	// next is the time until the next beat is expected.
 	next time.Duration
 }
 
-// silentFrom is the clock from which the worker is silent, if no other beat comes.
+// silentFrom returns the clock from which the worker counts as silent without another beat.
 func (h beatHeard) silentFrom() rota.Clock {
 	return h.clock + rota.Clock(max(h.next, limits.BeatEvery).Milliseconds()) + limits.SilenceBeyond
 }
@@ -86,8 +84,7 @@ func (tm *terms) newLeadership(term uint64, clock rota.Clock) *leadership {
 		turn: newRoundTurn(), landed: make(chan struct{}), heard: make(map[rota.WorkerID]beatHeard), present: true}
 }
 
-// propose puts operations of the leader's own chores into the log and waits for what became
-// of them.
+// propose puts operations of the leader's own chores into the log and waits for the result.
 func (l *leadership) propose(ctx context.Context, ops []*fsmpb.Op, urgent bool) reply {
 	b, err := encode(ops)
 	if err != nil {
@@ -96,8 +93,7 @@ func (l *leadership) propose(ctx context.Context, ops []*fsmpb.Op, urgent bool) 
 	return l.admit(ctx, b, urgent, false)
 }
 
-// all proposes operations, entry by entry, of which each must be taken or be
-// stale.
+// all proposes operations entry by entry; each must be accepted or be stale.
 func (l *leadership) all(ctx context.Context, ops []*fsmpb.Op) error {
 	b, err := encode(ops)
 	if err != nil {
@@ -122,8 +118,7 @@ func (l *leadership) all(ctx context.Context, ops []*fsmpb.Op) error {
 	return nil
 }
 
-// wallNow is the median of the voters' wall clocks, as far as it is known; 0 if
-// it is not.
+// wallNow returns the median of the voters' wall clocks; 0 if unknown.
 func (l *leadership) wallNow() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,8 +134,8 @@ func (l *leadership) workersPresent() bool {
 	return l.present
 }
 
-// setWalls sets the leadership's wall clocks to fresh ones of a majority of voters; the
-// next entry carries them, at most one a second.
+// setWalls sets the leadership's wall clocks to fresh ones of a majority of voters; the next entry carries them, at
+// most once a second.
 func (l *leadership) setWalls(walls []int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

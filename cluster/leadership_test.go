@@ -33,7 +33,7 @@ func TestStamp(t *testing.T) {
 		l.stamp(&e)
 		return rota.Clock(e.NowMs)
 	}
-	// since gives what really passed, up to now, rounded up: a busy machine holds a test up.
+	// since returns the time that really passed, rounded up: a busy machine delays a test.
 	since := func(began time.Duration) rota.Clock { return rota.Clock((sinceBoot()-began)/time.Millisecond) + 1 }
 	t.Run("follows the time since the stamp before", func(t *testing.T) {
 		t.Parallel()
@@ -52,7 +52,7 @@ func TestStamp(t *testing.T) {
 		if now := stampNow(l); now != 10_500 {
 			t.Fatalf("stamped %d after a pause of 20 s", now)
 		}
-		// H21: nor do the stamps after it run ahead.
+		// H21: the following stamps do not run ahead either.
 		if now := stampNow(l); now > 10_500 {
 			t.Fatalf("then stamped %d", now)
 		}
@@ -148,7 +148,7 @@ type forgotten chan struct{}
 
 func (f forgotten) Error() error { <-f; return nil }
 
-// TestSettledWithin: what raft forgot ends with the call that waits for it.
+// TestSettledWithin: a wait for a future that raft forgot ends with its call.
 func TestSettledWithin(t *testing.T) {
 	t.Parallel()
 	n, f := (&Node{base: base{raftDown: make(chan struct{})}}).own(), make(forgotten)
@@ -163,8 +163,8 @@ func TestSettledWithin(t *testing.T) {
 	}
 }
 
-// TestSettled_raftStopped: an answer that raft took with it keeps nobody waiting. The
-// future stays unanswered, as raft leaves it: TestMain knows of that one goroutine.
+// TestSettled_raftStopped: a wait for an answer that raft did not deliver ends. The future remains unanswered, as raft
+// leaves it: TestMain ignores that one goroutine.
 func TestSettled_raftStopped(t *testing.T) {
 	t.Parallel()
 	n := (&Node{base: base{raftDown: make(chan struct{})}}).own()

@@ -12,14 +12,14 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// RemovePeer takes a node out of the cluster for ever: its id never comes back.
-// It is refused where too few healthy voters would be left.
+// RemovePeer permanently removes a node from the cluster: its id can never return. It fails if too few healthy voters
+// would be left.
 func (mb *membership) RemovePeer(ctx context.Context, id rota.NodeID) error {
 	return mb.atLeader(ctx, func() error { return mb.RemoveHere(ctx, id) },
 		func(at peer.NodeAddress) error { return mb.n.peers.RemovePeer(ctx, at, id) })
 }
 
-// RemoveHere removes a node if this one leads.
+// RemoveHere removes a node if this one is the leader.
 func (mb *membership) RemoveHere(ctx context.Context, id rota.NodeID) error {
 	if mb.terms.leading() == nil {
 		return notLeader()
@@ -30,8 +30,8 @@ func (mb *membership) RemoveHere(ctx context.Context, id rota.NodeID) error {
 	return mb.remove(ctx, id, "")
 }
 
-// remove takes a node out of the cluster: one at a time, as each is judged by those who would
-// be left. why is the leader's own reason, empty where somebody asked.
+// remove removes a node from the cluster. Removals run one at a time, since each is judged by the nodes that would be
+// left. why is the leader's own reason, empty for a request.
 func (mb *membership) remove(ctx context.Context, id rota.NodeID, why string) error {
 	select {
 	case mb.removing <- struct{}{}:
@@ -55,15 +55,15 @@ func (mb *membership) remove(ctx context.Context, id rota.NodeID, why string) er
 		return err
 	}
 	failpoint.Pass("removal-before-configuration")
-	// Should it fail, reconcile goes on with it: the id is refused from now on.
+	// If this fails, reconcile completes it: the id is rejected from now on.
 	if err := mb.n.settled(mb.n.raft.RemoveServer(raft.ServerID(id), 0, raftTimeout)); err != nil {
 		return &rota.Error{Kind: rota.KindUnavailable, Text: "the node was not removed", Cause: err, RetryAfter: time.Second}
 	}
 	return nil
 }
 
-// wouldBeLeft returns how many voters there would be without a voter, 0 for a node that has
-// no vote, or why it must not be removed. A dead one must still not answer.
+// wouldBeLeft returns how many voters would remain without a voter, 0 for a node without a vote, or why it must not be
+// removed. A dead one must still be unreachable.
 func (mb *membership) wouldBeLeft(id rota.NodeID, dead bool) (left uint32, err error) {
 	of := mb.n.replica.member(id)
 	_, alive := mb.member(id)
@@ -102,20 +102,19 @@ func (mb *membership) wouldBeLeft(id rota.NodeID, dead bool) (left uint32, err e
 	return left, nil
 }
 
-// subjectRemoved marks what is refused as a node was removed already.
+// subjectRemoved marks errors because a node was removed.
 const subjectRemoved = "removed"
 
 const (
-	// leaveTry bounds one question of a node that leaves: another member may answer.
+	// leaveTry bounds one request of a leaving node: another member may answer.
 	leaveTry = 5 * time.Second
-	// unheardOf is how long nobody may know a node that leaves before it takes itself for
-	// one that never was a member: its gossip may still be on the way, and who goes
-	// before it arrives would be added behind its back.
+	// unheardOf is how long a leaving node must be unknown to all members before it concludes that it never was one:
+	// its gossip may still be in transit, and if it left before that arrives, it would be added afterwards.
 	unheardOf = 3 * time.Second
 )
 
-// Leave hands over, takes this node out of the configuration and ends it once
-// the answer is out. Its id never comes back.
+// Leave hands over leadership, removes this node from the configuration and ends it once the answer is sent. Its id can
+// never return.
 func (mb *membership) Leave(ctx context.Context) error {
 	switch servers := mb.servers(); {
 	case len(servers) == 0 && len(mb.others()) == 0:
@@ -128,7 +127,7 @@ func (mb *membership) Leave(ctx context.Context) error {
 			return err
 		}
 	}
-	var unknown time.Duration // when first somebody did not know it; others may be dead
+	var unknown time.Duration // when a member first did not know it; others may be dead
 	for turn := 0; ; turn++ {
 		err := mb.leaveOnce(ctx, turn)
 		var refusal *rota.Error
@@ -154,9 +153,9 @@ func (mb *membership) Leave(ctx context.Context) error {
 	}
 }
 
-// leaveOnce asks the leader to take this node out, or the other members in turn where it
-// hears of no leader: once the configuration is without it nobody says to it who leads, and
-// it may have missed the answer. Only the leader does what it is asked.
+// leaveOnce asks the leader to remove this node, or the other members in turn if it knows no leader: once the node is
+// removed from the configuration it no longer learns which node leads, and it may have missed the answer. Only the
+// leader acts on the request.
 func (mb *membership) leaveOnce(ctx context.Context, turn int) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTry)
 	defer cancel()
@@ -164,7 +163,7 @@ func (mb *membership) leaveOnce(ctx context.Context, turn int) error {
 	others := mb.others()
 	switch {
 	case ok:
-	case mb.terms.leading() != nil: // it came back
+	case mb.terms.leading() != nil: // leadership came back
 		if _, err := mb.TransferHere(ctx, ""); err != nil {
 			return err
 		}
@@ -177,7 +176,7 @@ func (mb *membership) leaveOnce(ctx context.Context, turn int) error {
 	return mb.n.peers.RemovePeer(ctx, to, mb.n.cfg.Node)
 }
 
-// others are the other members that gossip sees alive.
+// others returns the other members that are alive in gossip.
 func (mb *membership) others() (all []peer.NodeAddress) {
 	for _, m := range mb.aliveMembers() {
 		if m.ID != mb.n.cfg.Node && m.API != "" {
@@ -187,8 +186,8 @@ func (mb *membership) others() (all []peer.NodeAddress) {
 	return all
 }
 
-// atLeader carries a call out here if this node leads, else relays it to the
-// leader once; while there is none it waits (SPEC §13.1).
+// atLeader runs a call here if this node is the leader, otherwise relays it to the leader once; while there is none it
+// waits (SPEC §13.1).
 func (mb *membership) atLeader(ctx context.Context, here func() error, there func(to peer.NodeAddress) error) error {
 	for {
 		var last error
@@ -207,7 +206,7 @@ func (mb *membership) atLeader(ctx context.Context, here func() error, there fun
 	}
 }
 
-// TransferLeadership hands over to a voter, or to the one that Raft finds best.
+// TransferLeadership hands over to a voter, or to the one that Raft considers best.
 func (mb *membership) TransferLeadership(ctx context.Context, to rota.NodeID) (leader rota.NodeID, err error) {
 	err = mb.atLeader(ctx, func() (err error) { leader, err = mb.TransferHere(ctx, to); return err },
 		func(at peer.NodeAddress) (err error) {
@@ -217,7 +216,7 @@ func (mb *membership) TransferLeadership(ctx context.Context, to rota.NodeID) (l
 	return leader, err
 }
 
-// TransferHere hands over if this node leads.
+// TransferHere hands over if this node is the leader.
 func (mb *membership) TransferHere(ctx context.Context, to rota.NodeID) (rota.NodeID, error) {
 	if mb.terms.leading() == nil {
 		return "", notLeader()
@@ -245,8 +244,7 @@ func (mb *membership) TransferHere(ctx context.Context, to rota.NodeID) (rota.No
 	}
 }
 
-// awaitSuccessor is successor, asked again for a while where only silence stands
-// in the way.
+// awaitSuccessor is successor, retried for a while if the only obstacle is a missing answer.
 func (mb *membership) awaitSuccessor(ctx context.Context, named rota.NodeID) (raft.Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, successorWait)
 	defer cancel()
@@ -258,9 +256,9 @@ func (mb *membership) awaitSuccessor(ctx context.Context, named rota.NodeID) (ra
 	}
 }
 
-// successor returns the voter that leadership goes to: the one named, or of those whose
-// disks have the most room the one that has applied most. It must answer now: hashicorp/raft takes no entry while
-// it waits, up to ten seconds, for a successor that hangs.
+// successor returns the voter to hand leadership to: the named one, or among those with the most disk space the one
+// that has applied most. It must answer now: hashicorp/raft accepts no entry while it waits, up to ten seconds, for a
+// successor that hangs.
 func (mb *membership) successor(named rota.NodeID) (best raft.Server, err error) {
 	servers := mb.servers()
 	views := mb.watch.inspectAll(servers, nil)
@@ -302,9 +300,9 @@ func (mb *membership) successor(named rota.NodeID) (best raft.Server, err error)
 	return best, err
 }
 
-// successorWait is how long a node that was named may take to answer: one that was
-// just started answers its own clients before this node's connection to it is back.
+// successorWait is how long a named node may take to answer: one that was just started answers its own clients before
+// this node's connection to it is restored.
 const successorWait = 5 * time.Second
 
-// errSilent is why a successor that may yet answer is refused.
+// errSilent is the error for a successor that may yet answer.
 var errSilent = errors.New("no answer came in time")

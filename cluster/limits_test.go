@@ -39,12 +39,11 @@ func startAttesting(t *testing.T) *bench {
 	return b
 }
 
-// An attestation is verified before the log, by whichever node is asked: one that
-// does not hold registers nothing.
+// An attestation is verified before the log, whichever node is asked: an invalid one registers nothing.
 func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 	t.Parallel()
 	b := startAttesting(t)
-	b.loyal() // an election makes entries
+	b.loyal() // an election creates entries
 	n := b.follower()
 	s, err := n.Status(within(t, ample))
 	if err != nil {
@@ -114,8 +113,7 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 	}
 }
 
-// What operators say of modes, tenants and workers is taken by any node, and seen
-// by all.
+// Any node accepts operators' changes of modes, tenants and workers, and all nodes see them.
 func TestNode_takesOperatorsWordsAnywhere(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -178,7 +176,7 @@ func TestNode_takesOperatorsWordsAnywhere(t *testing.T) {
 	}
 }
 
-// What is out of shape is refused by name before the log.
+// A malformed value is rejected by name before the log.
 func TestNode_refusesMisshapenOperatorsWordsBeforeTheLog(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -205,8 +203,8 @@ func TestNode_refusesMisshapenOperatorsWordsBeforeTheLog(t *testing.T) {
 	}
 }
 
-// atRest waits until a node's log has not grown for a while, and gives its last
-// index: nodes record each other as they start, which they look at each second.
+// atRest waits until a node's log has not grown for a while, and returns its last index: starting nodes record each
+// other, which they check every second.
 func (b *bench) atRest(n *Node) uint64 {
 	b.t.Helper()
 	last, since := n.raft.LastIndex(), time.Now()
@@ -219,20 +217,19 @@ func (b *bench) atRest(n *Node) uint64 {
 	return last
 }
 
-// gauges reads a metric's series by its one label, "" where it has none; of a histogram
-// how often it was told something.
+// gauges returns a metric's series by its one label, "" if it has none; for a histogram the number of observations.
 func gauges(t *testing.T, n *Node, name string) map[string]float64 {
 	t.Helper()
 	return seriesOf(n.Collectors(), name)
 }
 
-// seriesOf is gauges for what collects a part's metrics.
+// seriesOf is gauges for the collectors of a part.
 func seriesOf(collectors []prometheus.Collector, name string) map[string]float64 {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors...)
 	families, err := r.Gather()
 	if err != nil {
-		panic(err) // a gauge of ours returned what none may
+		panic(err) // one of our gauges returned an invalid value
 	}
 	got := make(map[string]float64)
 	for _, f := range families {

@@ -14,8 +14,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// logPacker packs attempts' logs for the log of entries and the archive, logUnpacker reads
-// them back. Both are safe for concurrent use.
+// logPacker compresses attempts' logs for log entries and the archive, logUnpacker decompresses them. Both are safe for
+// concurrent use.
 var (
 	logPacker = sync.OnceValues(func() (*zstd.Encoder, error) {
 		return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithSingleSegment(true),
@@ -35,7 +35,7 @@ func packLog(log []byte) ([]byte, error) {
 	return z.EncodeAll(log, nil), nil
 }
 
-// unpackLog reads what packLog made.
+// unpackLog decodes the output of packLog.
 func unpackLog(packed []byte) (joblog.Log, error) {
 	z, err := logUnpacker()
 	if err != nil {
@@ -48,8 +48,8 @@ func unpackLog(packed []byte) (joblog.Log, error) {
 	return joblog.Decode(log)
 }
 
-// WarmLogs makes what packs logs, which the process makes once and keeps: it holds channels, and one
-// that was made in a bubble of testing/synctest is nobody else's.
+// WarmLogs creates the process-wide log compressor in advance: it holds channels, and one created in a bubble of
+// testing/synctest cannot be used outside it.
 func WarmLogs() error {
 	packed, err := packLog((&joblog.Log{Head: []byte("one\n")}).Append(nil))
 	if err != nil {
@@ -59,20 +59,19 @@ func WarmLogs() error {
 	return err
 }
 
-// liveLogs are the logs of attempts that are open, of the workers that are connected to this
-// node, or were (SPEC §22.3). Beyond a bound those that were written to longest
-// ago give way.
+// liveLogs holds the logs of open attempts of the workers that are or were connected to this node (SPEC §22.3). Beyond
+// a bound, those not written to for longest are dropped.
 type liveLogs struct {
 	n    *base
 	most int
 
 	mu    sync.Mutex
 	of    map[rota.LeaseID]*list.Element
-	order *list.List // of *liveLog, the one written to last behind
+	order *list.List // of *liveLog, the most recently written last
 	bytes int
 }
 
-// liveLog is one of them.
+// liveLog is the log of one attempt.
 type liveLog struct {
 	lease  rota.LeaseID
 	job    rota.JobID
@@ -81,14 +80,14 @@ type liveLog struct {
 	size   int
 }
 
-// liveLogRoom is about what a log takes beside its text.
+// liveLogRoom is the approximate memory of a log in addition to its text, in bytes.
 const liveLogRoom = 512
 
 func newLiveLogs(most int) liveLogs {
 	return liveLogs{most: most, of: make(map[rota.LeaseID]*list.Element), order: list.New()}
 }
 
-// take adds a piece to the log of a lease.
+// take adds a part to the log of a lease.
 func (ll *liveLogs) take(lease *rota.Lease, part rota.LogPart) {
 	ll.mu.Lock()
 	defer ll.mu.Unlock()
@@ -114,7 +113,7 @@ func (ll *liveLogs) remove(at *list.Element) {
 	ll.bytes -= l.size
 }
 
-// drop forgets the log of a lease: its worker has brought it with the verb that ended it.
+// drop removes the log of a lease: its worker has sent it with the verb that ended the lease.
 func (ll *liveLogs) drop(lease rota.LeaseID) {
 	ll.mu.Lock()
 	defer ll.mu.Unlock()
@@ -123,7 +122,7 @@ func (ll *liveLogs) drop(lease rota.LeaseID) {
 	}
 }
 
-// here returns what this node has of the log of an attempt that may be open.
+// here returns this node's part of the log of an attempt that may be open.
 func (ll *liveLogs) here(lease rota.LeaseID, after uint64) (l peer.NodeLog) {
 	ll.mu.Lock()
 	defer ll.mu.Unlock()
@@ -133,10 +132,10 @@ func (ll *liveLogs) here(lease rota.LeaseID, after uint64) (l peer.NodeLog) {
 	return l
 }
 
-// logsEvery is how often a node looks which of its logs are of leases that are over.
+// logsEvery is how often a node checks which of its logs belong to ended leases.
 const logsEvery = 2 * time.Second
 
-// loop has what is here of leases that their workers did not end kept.
+// loop archives the logs held here of leases that their workers did not end.
 func (ll *liveLogs) loop() {
 	tick := ll.n.ticker(logsEvery)
 	defer tick.Stop()
@@ -150,8 +149,8 @@ func (ll *liveLogs) loop() {
 	}
 }
 
-// settle proposes the logs of leases that are over, and forgets those that were kept or that
-// the state will never keep (SPEC §22.4). The others are proposed again.
+// settle proposes the logs of ended leases, and drops those that were archived or that the state will never archive
+// (SPEC §22.4). The others are proposed again.
 func (ll *liveLogs) settle(ctx context.Context) {
 	for _, l := range ll.over() {
 		packed, err := packLog(l.log)
@@ -164,9 +163,8 @@ func (ll *liveLogs) settle(ctx context.Context) {
 	}
 }
 
-// settlesLog reports whether a log whose proposal ended so need not be proposed again: it was
-// kept, or is of what the state does not know any more. Whatever passes, such as a mode or a
-// full disk, settles nothing.
+// settlesLog reports whether a log whose proposal had this result need not be proposed again: it was archived, or the
+// state no longer knows its lease. A temporary cause, such as a mode or a full disk, settles nothing.
 func settlesLog(err error) bool {
 	if err == nil {
 		return true
@@ -178,7 +176,7 @@ func settlesLog(err error) bool {
 	return false
 }
 
-// overLog is the log of a lease that is over.
+// overLog is the log of an ended lease.
 type overLog struct {
 	lease  rota.LeaseID
 	job    rota.JobID
@@ -186,10 +184,10 @@ type overLog struct {
 	log    []byte
 }
 
-// overMost bounds those that are proposed at a time.
+// overMost bounds the logs proposed at a time.
 const overMost = 64
 
-// over returns the logs of leases that are over, as this node knows.
+// over returns the logs of leases that have ended, as far as this node knows.
 func (ll *liveLogs) over() (over []overLog) {
 	ll.mu.Lock()
 	defer ll.mu.Unlock()
@@ -211,12 +209,12 @@ func (ll *liveLogs) over() (over []overLog) {
 	return over
 }
 
-// endsLease reports whether a verb brings its handler's log.
+// endsLease reports whether a verb carries its handler's log.
 func endsLease(v rota.LeaseVerb) bool {
 	return v == rota.VerbComplete || v == rota.VerbFail || v == rota.VerbDecline
 }
 
-// packLogs packs the logs of verbs on their way into the log of entries.
+// packLogs compresses the logs of verbs before they enter the log of entries.
 func packLogs(commands []peer.LeaseCommand) error {
 	for i := range commands {
 		if log := commands[i].Log; len(log) > 0 {
@@ -230,8 +228,8 @@ func packLogs(commands []peer.LeaseCommand) error {
 	return nil
 }
 
-// Logged takes what handlers of this session logged. What is of no open lease of it is
-// passed over: it may have ended, and nobody writes into another's.
+// Logged adds the log parts sent by handlers of this session. Parts for a lease that is not open in this session are
+// ignored: the lease may have ended, and a session must not write into another's.
 func (s *WorkerSession) Logged(logged []peer.Logged) {
 	for i := range logged {
 		var a rota.Assignment

@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// wantLog waits until every node shows the log of the newest attempt as wanted.
+// wantLog waits until every node shows the log of the newest attempt as given.
 func (b *bench) wantLog(job rota.JobID, open bool, want string) {
 	b.t.Helper()
 	for _, id := range b.ids() {
@@ -32,8 +32,8 @@ func logOf(lines string) []byte {
 	return w.Close()
 }
 
-// TestLogs_everyNode: what an attempt logs is followed from any node while it is open, and read
-// from any node once it has ended, brought by its worker or, where that ended it not, by its node.
+// TestLogs_everyNode: the log of an attempt is followed from any node while it is open, and read from any node once it
+// has ended, sent by its worker or, if the worker did not end it, by its node.
 func TestLogs_everyNode(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -70,7 +70,7 @@ func TestLogs_everyNode(t *testing.T) {
 	b.wantLog(second.Lease.Job, false, "half\n")
 	b.eventually("the log of the lease that was cancelled is kept", func() bool { return at.LogHere(second.Lease.ID, 0).Known == false })
 	b.wantLog(second.Lease.Job, false, "half\n")
-	for _, id := range b.ids() { // what is flushed is read as what is staged
+	for _, id := range b.ids() { // the flushed log equals the staged one
 		if err := b.node(id).archive.Flush(); err != nil {
 			t.Fatal(err)
 		}
@@ -96,8 +96,8 @@ func TestLogs_everyNode(t *testing.T) {
 	}
 }
 
-// TestLiveLogs_bounded: the logs of open attempts take no more than they may; those that were
-// written to longest ago give way.
+// TestLiveLogs_bounded: the logs of open attempts use no more than their bound; those not written to for longest are
+// dropped.
 func TestLiveLogs_bounded(t *testing.T) {
 	t.Parallel()
 	ll := newLiveLogs(1 << 20)
@@ -122,8 +122,8 @@ func TestLiveLogs_bounded(t *testing.T) {
 	}
 }
 
-// TestPackLog packs the longest log, which fits, and refuses what was not packed.
-// A log is proposed again until it is kept, or can never be.
+// TestPackLog packs the longest log, which fits, and rejects input that was not packed. A log is proposed again until
+// it is archived, or can never be.
 func TestLogs_settledByWhatLasts(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[rota.Kind]bool{rota.KindNotFound: true, rota.KindStale: true, rota.KindConflict: true, rota.KindInvalid: true,

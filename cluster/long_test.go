@@ -2,7 +2,7 @@ package cluster
 
 import "testing"
 
-// long leaves a test out of make check: it takes seconds of a core. make test runs it.
+// long excludes a test from make check because it takes seconds of a core. make test runs it.
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// producers submit to one node each until they are told to stop, and keep every
-// id that was acknowledged. What is refused, or not answered in time, is left.
+// producers submit to one node each until they are stopped, and keep every acknowledged id. Rejected submissions and
+// those not answered in time are ignored.
 type producers struct {
 	mu     sync.Mutex
 	acked  []rota.JobID
@@ -56,16 +56,15 @@ func (p *producers) submit(n *Node, jobs []rota.JobSpec) {
 	}
 }
 
-// stop returns what was acknowledged.
+// stop returns the acknowledged ids.
 func (p *producers) stop() []rota.JobID {
 	close(p.ending)
 	p.ended.Wait()
 	return p.acked
 }
 
-// TestLoss_whatWasAcknowledgedOutlivesItsLeader cuts one leader after the other
-// off while producers submit everywhere, to the one that is cut off too. At the end
-// every acknowledged job must be known to every node.
+// TestLoss_whatWasAcknowledgedOutlivesItsLeader cuts one leader after another off while producers submit everywhere,
+// including to the one that is cut off. At the end every node must know every acknowledged job.
 func TestLoss_whatWasAcknowledgedOutlivesItsLeader(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

@@ -15,9 +15,9 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// marks remembers how far each node had come, as it acknowledged to this one: a node that starts, or answers, with
-// less has a disk that went back in time, and has forgotten votes and entries that others count on (SPEC §13.4). This
-// node's own mark is kept beside its log, and on another disk where --mark-file names one.
+// marks remembers how far each node had come, as it acknowledged to this one. A node that starts or answers with less
+// has a disk that went back in time, and has forgotten votes and entries that others rely on (SPEC §13.4). This node's
+// own mark is kept next to its log, and on a different disk if --mark-file names one.
 type marks struct {
 	n          *base
 	membership *membership
@@ -26,18 +26,17 @@ type marks struct {
 
 	mu sync.Mutex
 	of map[rota.NodeID]raftstore.Mark
-	// behind are the nodes that answered with less than they had acknowledged, and that less.
+	// behind holds the marks of nodes that answered with less than they had acknowledged.
 	behind map[rota.NodeID]raftstore.Mark
-	// saved is what the files hold.
+	// saved is the content of the files.
 	saved raftstore.Marks
 }
 
-// marksEvery is how often marks are written down where they have grown: a write of a small file, which nothing waits
-// for.
+// marksEvery is how often marks that have grown are written: a small file, which nothing waits for.
 const marksEvery = 10 * time.Second
 
-// open reads what was kept, and refuses a data directory that is behind this node's own mark, or behind what its own
-// history was written from. While a rebuild is open, the history is known to be of another past.
+// open reads the stored marks, and rejects a data directory that is behind this node's own mark, or behind the log that
+// its own history was written from. While a rebuild is open, the history is known to belong to a different past.
 func (mk *marks) open(found raftstore.Mark) error {
 	n := mk.n
 	mk.found = found
@@ -69,7 +68,7 @@ func (mk *marks) files() []string {
 	return []string{filepath.Join(mk.n.cfg.Data, raftstore.MarkFile), mk.n.cfg.MarkFile}
 }
 
-// put notes that a node had come so far.
+// put records how far a node had come.
 func (mk *marks) put(id rota.NodeID, m raftstore.Mark) {
 	mk.mu.Lock()
 	defer mk.mu.Unlock()
@@ -85,16 +84,16 @@ func (mk *marks) known(id rota.NodeID) raftstore.Mark {
 	return mk.of[id]
 }
 
-// acknowledged notes what a follower acknowledged to this leader.
+// acknowledged records a follower's acknowledgement to this leader.
 func (mk *marks) acknowledged(id raft.ServerID, term, index uint64) {
 	mk.put(rota.NodeID(id), raftstore.Mark{Term: term, Index: index})
 }
 
-// answered compares what a node says of itself with what it had acknowledged before it was asked, and notes what it
-// has applied: that is on its disk.
+// answered compares a node's answer with what it had acknowledged before the request, and records what it has applied:
+// that is on its disk.
 func (mk *marks) answered(id rota.NodeID, before raftstore.Mark, in *peer.Inspection) {
 	if in.Term == 0 {
-		return // its binary does not say
+		return // its binary does not report it
 	}
 	now := raftstore.Mark{Term: in.Term, Index: uint64(in.LastLogIndex)}
 	mk.mu.Lock()
@@ -111,18 +110,18 @@ func (mk *marks) answered(id rota.NodeID, before raftstore.Mark, in *peer.Inspec
 	mk.put(id, raftstore.Mark{Term: in.Term, Index: uint64(in.Status.AppliedIndex)})
 }
 
-// now returns how far this node's own log has come: as it was found, until raft runs.
+// now returns how far this node's own log has come: as found on disk, until raft runs.
 func (mk *marks) now() raftstore.Mark {
 	r := mk.membership.started.Load()
 	if r == nil {
 		return mk.found
 	}
-	m := raftstore.Mark{Index: r.LastIndex()} // before the term: entries of an earlier one may be replaced in it
+	m := raftstore.Mark{Index: r.LastIndex()} // read before the term: entries of an earlier one may be replaced in it
 	m.Term = r.CurrentTerm()
 	return m
 }
 
-// alarms say of each node that answered with less than it had acknowledged that it did.
+// alarms returns a text for each node that answered with less than it had acknowledged.
 func (mk *marks) alarms() map[rota.NodeID]string {
 	mk.mu.Lock()
 	defer mk.mu.Unlock()
@@ -134,10 +133,10 @@ func (mk *marks) alarms() map[rota.NodeID]string {
 	return texts
 }
 
-// Problems are none: what was lost is lost, and this node is well. The alarms of its status say it.
+// Problems returns none: losses are permanent and not a fault of this node. The alarms in its status report them.
 func (mk *marks) Problems() []string { return nil }
 
-// Collectors are the metrics of disks that went back in time.
+// Collectors returns the metrics of disks that went back in time.
 func (mk *marks) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_log_replaced_entries",
@@ -159,7 +158,7 @@ func (mk *marks) Collectors() []prometheus.Collector {
 	}
 }
 
-// judge refuses a starting node that is behind what it acknowledged.
+// judge rejects a starting node that is behind what it acknowledged.
 func (mk *marks) judge(in peer.Introduction) error {
 	known, now := mk.known(in.Node), raftstore.Mark{Term: in.Term, Index: uint64(in.LastLogIndex)}
 	if in.Fresh || in.Term == 0 || !now.Less(known) {
@@ -168,7 +167,7 @@ func (mk *marks) judge(in peer.Introduction) error {
 	return raftstore.WentBack("this data directory", in.Node, now, known, "as node "+string(mk.n.cfg.Node)+" knows")
 }
 
-// run writes the marks down while they grow, until the node stops.
+// run writes the marks while they grow, until the node stops.
 func (mk *marks) run() {
 	tick := mk.n.ticker(marksEvery)
 	defer tick.Stop()
@@ -182,7 +181,7 @@ func (mk *marks) run() {
 	}
 }
 
-// save writes the marks down if they have grown.
+// save writes the marks if they have grown.
 func (mk *marks) save() {
 	n := mk.n
 	r := mk.membership.started.Load()

@@ -9,9 +9,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// matchLoop decides rounds on demand, as supply or demand changes, and at least
-// every dispatch_interval while anything waits (SPEC §7.2). One entry of rounds is
-// in flight: the next is decided on a state that holds the one before.
+// matchLoop decides rounds on demand, when supply or demand changes, and at least every dispatch_interval while jobs
+// wait (SPEC §7.2). One entry of rounds is in flight: the next is decided on a state that includes it.
 func (ch *chores) matchLoop(l *leadership) {
 	tick := ch.n.ticker(limits.SweepEvery)
 	defer tick.Stop()
@@ -33,7 +32,7 @@ func (ch *chores) matchLoop(l *leadership) {
 	}
 }
 
-// dispatchEvery is the shortest dispatch_interval of the queues that wait.
+// dispatchEvery returns the shortest dispatch_interval of the queues with waiting jobs.
 func (ch *chores) dispatchEvery() time.Duration {
 	var ms int64
 	ch.n.replica.look(func(s *fsm.View) { ms = s.DispatchMs() })
@@ -43,9 +42,8 @@ func (ch *chores) dispatchEvery() time.Duration {
 	return limits.SweepEvery
 }
 
-// matchOnce decides and proposes one entry of rounds; more says that another
-// may place something. Pairs that were dropped when they were applied are not
-// proposed again at once: the log must not fill with them.
+// matchOnce decides and proposes one entry of rounds; more reports that another may place something. Pairs that were
+// dropped on applying are not proposed again immediately, so that the log does not fill with them.
 func (ch *chores) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb.Round, more bool) {
 	if level, _ := ch.n.disk.inForce(); level == diskCritical {
 		return nil, false
@@ -73,8 +71,8 @@ func (ch *chores) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb
 	return rounds, r.err == nil
 }
 
-// samePairs reports whether two entries of rounds begin with the same pair, or with none
-// and the same preemption: what was placed, or given way for, is not decided again.
+// samePairs reports whether two entries of rounds begin with the same pair, or with none and the same preemption: a
+// pair that was placed, or a job that gave way, is not decided again.
 func samePairs(a, b []*fsmpb.Round) bool {
 	first := func(rounds []*fsmpb.Round) (job, worker string) {
 		for _, r := range rounds {

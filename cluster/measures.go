@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// latencies keep how long the latest commits took.
+// latencies keeps the durations of the latest commits.
 type latencies struct {
 	mu   sync.Mutex
 	ring [latenciesKept]struct{ at, took time.Duration }
@@ -25,7 +25,7 @@ func (l *latencies) note(at, took time.Duration) {
 	l.next = (l.next + 1) % latenciesKept
 }
 
-// median is that of the last degradeAfter, 0 without any commit.
+// median returns the median of the last degradeAfter, 0 without any commit.
 func (l *latencies) median(now time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,11 +42,11 @@ func (l *latencies) median(now time.Duration) time.Duration {
 	return took[len(took)/2]
 }
 
-// measures are what a node counts and times. They are its own, not global, so
-// that several nodes may live in one process.
+// measures holds a node's counters and timers. They belong to the node and are not global, so that several nodes may
+// run in one process.
 type measures struct {
 	commit, apply, decide prometheus.Histogram
-	// held is what a frozen copy costs applying; written is a whole snapshot or backup.
+	// held is how long a frozen copy delays applying; written is the time for a whole snapshot or backup.
 	held, written                prometheus.Histogram
 	entryOps                     prometheus.Histogram
 	leaderships, unknown, rounds prometheus.Counter
@@ -86,7 +86,7 @@ func newMeasures() *measures {
 	}
 }
 
-// countEvents notes what an applied entry says of the cluster's health and work.
+// countEvents counts an applied entry's events about the cluster's health and work.
 func (m *measures) countEvents(events []rota.Event) {
 	for i := range events {
 		m.attempts.count(&events[i], events[i+1:])
@@ -105,18 +105,18 @@ func (m *measures) countEvents(events []rota.Event) {
 	}
 }
 
-// missedDates reads how many dates an event says were missed.
+// missedDates returns how many missed dates an event reports.
 func missedDates(e *rota.Event) float64 {
 	var p struct {
 		Count uint64 `json:"count"`
 	}
 	if err := json.Unmarshal([]byte(e.Payload), &p); err != nil {
-		return 1 // the machine wrote it: it always can be read
+		return 1 // the machine wrote it: it can always be read
 	}
 	return float64(p.Count)
 }
 
-// countSubmitted notes what became of a batch of submissions.
+// countSubmitted counts the results of a batch of submissions.
 func (m *measures) countSubmitted(submitted []rota.Submitted) {
 	for i := range submitted {
 		if r := rejectedReason(rota.ErrorOf(submitted[i].Err)); r != "" {
@@ -125,7 +125,7 @@ func (m *measures) countSubmitted(submitted []rota.Submitted) {
 	}
 }
 
-// countRefused notes a workflow that was refused.
+// countRefused counts a rejected workflow.
 func (m *measures) countRefused(err error) {
 	var e *rota.Error
 	if errors.As(err, &e) {
@@ -138,13 +138,12 @@ func (m *measures) countRefused(err error) {
 const (
 	// degradeAfter is how long a measure must stay over its threshold.
 	degradeAfter = 10 * time.Second
-	// latenciesKept bounds the commits that a median is taken of, those of the last
-	// degradeAfter: an idle leader's old ones say nothing of now.
+	// latenciesKept bounds the commits that a median is calculated from, those of the last degradeAfter: an idle
+	// leader's old ones are irrelevant.
 	latenciesKept = 256
 )
 
-// rejectedReason names the check that refused a job; "" where none did, such as
-// for an outcome that is not known.
+// rejectedReason returns the check that rejected a job; "" if none did, such as for an unknown outcome.
 func rejectedReason(e *rota.Error) string {
 	if e == nil {
 		return ""
@@ -184,11 +183,10 @@ func newRejected() *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rota_admission_rejected_total",
 		Help: "Jobs and workflows submitted through this node that were refused, by the check that refused them."}, []string{"reason"})
 	for _, r := range rejectedReasons {
-		v.WithLabelValues(r) // so that a series is there before the first refusal
+		v.WithLabelValues(r) // so that a series exists before the first rejection
 	}
 	return v
 }
 
-// rejectedReasons are the labels of rota_admission_rejected_total: the checks of
-// SPEC §4 in their order.
+// rejectedReasons are the labels of rota_admission_rejected_total: the checks of SPEC §4 in their order.
 var rejectedReasons = []string{"invalid", "no_queue", "mode", "queue", "rate", "classes", "other"}

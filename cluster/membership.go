@@ -22,21 +22,20 @@ type knownCluster struct {
 	id rota.ClusterID
 }
 
-// ClusterID is empty until the cluster's first leader chose it.
+// ClusterID returns the cluster's id; it is empty until the cluster's first leader chose it.
 func (mb *membership) ClusterID() rota.ClusterID {
 	mb.known.mu.Lock()
 	defer mb.known.mu.Unlock()
 	return mb.known.id
 }
 
-// Name is the --cluster name.
+// Name returns the --cluster name.
 func (mb *membership) Name() string { return mb.n.cfg.Cluster }
 
-// ID is the node's id.
+// ID returns the node's id.
 func (mb *membership) ID() rota.NodeID { return mb.n.cfg.Node }
 
-// learnCluster writes the cluster's id down, once. A state of another cluster
-// than the data directory's ends the process.
+// learnCluster records the cluster's id, once. A state of another cluster than the data directory's ends the process.
 func (mb *membership) learnCluster() {
 	id := mb.n.replica.head().ClusterID
 	mb.known.mu.Lock()
@@ -52,7 +51,7 @@ func (mb *membership) learnCluster() {
 	go func() { _ = mb.n.gossip.UpdateMeta(func(m *gossip.Meta) { m.ClusterID = id }) }()
 }
 
-// handed returns the newest entry that raft has given out to be applied, 0 before it runs.
+// handed returns the newest entry that raft has delivered for applying, 0 before it runs.
 func (mb *membership) handed() rota.Index {
 	if r := mb.started.Load(); r != nil {
 		return rota.Index(r.AppliedIndex())
@@ -60,15 +59,15 @@ func (mb *membership) handed() rota.Index {
 	return 0
 }
 
-// hello is what this node says before the first byte of raft.
+// hello returns this node's hello, sent before the first byte of raft.
 func (mb *membership) hello() stream.Hello {
 	return stream.Hello{ClusterName: mb.n.cfg.Cluster, ClusterID: mb.ClusterID(), Node: mb.n.cfg.Node,
 		Identity: mb.n.data.Identity()}
 }
 
-// admit refuses the raft connection of a node that is not recorded, unless raft's own
-// configuration sent this node there, or the other may be the leader that this one lacks:
-// one that slept, or founds, learns of its leader by raft alone.
+// admit rejects the raft connection of a node that is not recorded, with two exceptions: raft's own configuration sent
+// this node there, or the other may be the leader that this one lacks. A node that was paused, or founds, learns of its
+// leader only through raft.
 func (mb *membership) admit(other stream.Hello) error {
 	if mb.n.cfg.admitted != nil {
 		if err := mb.n.cfg.admitted(other.Node); err != nil {
@@ -77,7 +76,7 @@ func (mb *membership) admit(other stream.Hello) error {
 	}
 	var of member
 	if !mb.n.replica.peek(func(s *fsm.View) { of = memberOf(s, other.Node) }) {
-		return errStalled() // else connections would pile up for as long as it does
+		return errStalled() // otherwise connections would pile up meanwhile
 	}
 	err := mb.judge(of, other.Node, other.Identity)
 	if !unrecorded(err) {
@@ -89,7 +88,7 @@ func (mb *membership) admit(other stream.Hello) error {
 	return err
 }
 
-// heard returns the leader that raft hears of.
+// heard returns the leader known to raft.
 func (mb *membership) heard() rota.NodeID {
 	r := mb.started.Load()
 	if r == nil {
@@ -99,7 +98,7 @@ func (mb *membership) heard() rota.NodeID {
 	return rota.NodeID(id)
 }
 
-// Recorded refuses a node that the state does not record with this data directory.
+// Recorded returns an error if the state does not record the node with this data directory.
 func (mb *membership) Recorded(id rota.NodeID, identity string) error {
 	of, ok := mb.n.replica.peekMember(id)
 	if !ok {
@@ -108,8 +107,8 @@ func (mb *membership) Recorded(id rota.NodeID, identity string) error {
 	return mb.judge(of, id, identity)
 }
 
-// judge is Recorded by what the state says of the node. Before it knows the founders, those
-// count that proved themselves at the founding.
+// judge is Recorded for the state's record of the node. Until the state has the founders, those that proved themselves
+// at the founding count.
 func (mb *membership) judge(of member, id rota.NodeID, identity string) error {
 	if !of.known {
 		of.identity, of.known = mb.n.data.Founders()[id]
@@ -127,8 +126,7 @@ func (mb *membership) judge(of member, id rota.NodeID, identity string) error {
 	return rota.Refusef(rota.KindUnavailable, peer.Unrecorded, "this node does not know node %s yet: ask again, or the leader", id)
 }
 
-// mayCall refuses to tell a node anything that neither raft's configuration nor the state
-// knows.
+// mayCall rejects calls to a node that is neither in raft's configuration nor in the state.
 func (mb *membership) mayCall(id rota.NodeID) error {
 	if slices.ContainsFunc(mb.servers(), func(s raft.Server) bool { return rota.NodeID(s.ID) == id }) {
 		return nil
@@ -139,13 +137,13 @@ func (mb *membership) mayCall(id rota.NodeID) error {
 	return &rota.Error{Kind: rota.KindUnavailable, Subject: SubjectNotSent, Text: "this node does not know node " + string(id) + " yet"}
 }
 
-// unrecorded reports whether a node is refused as the state does not record it.
+// unrecorded reports whether a node was rejected because the state does not record it.
 func unrecorded(err error) bool {
 	var refusal *rota.Error
 	return errors.As(err, &refusal) && refusal.Subject == peer.Unrecorded
 }
 
-// refuseRemoved refuses a node that was removed from the cluster, be it this one.
+// refuseRemoved returns an error for a node that was removed from the cluster, including this one.
 func (mb *membership) refuseRemoved(id rota.NodeID) error {
 	if !mb.n.replica.member(id).removed {
 		return nil
@@ -157,11 +155,11 @@ func errRemoved(id rota.NodeID) error {
 	return rota.Refusef(rota.KindDenied, subjectRemoved, "node %s was removed from the cluster: stop it, and use another one", id)
 }
 
-// Introduce judges a starting node: nil lets it start. Kind Conflict refuses it
-// for good, Unavailable asks it to ask again, as this node does not know yet.
+// Introduce decides about a starting node: nil lets it start. Kind Conflict rejects it permanently; Unavailable makes
+// it ask again, as this node does not know yet.
 func (mb *membership) Introduce(in peer.Introduction) error {
 	if mb.n.raft != nil && in.Fresh && mb.ClusterID() == "" && in.Identity != "" && mb.n.data.Founders()[in.Node] == in.Identity {
-		return nil // founded together, and waited for: without it there may be no majority
+		return nil // a founder, and awaited: without it there may be no majority
 	}
 	if err := mb.marks.judge(in); err != nil {
 		return err
@@ -206,14 +204,13 @@ func (mb *membership) member(id rota.NodeID) (gossip.Member, bool) {
 	return gossip.Member{}, false
 }
 
-// raftAddress returns where gossip knows a node's raft.
+// raftAddress returns a node's raft address in gossip.
 func (mb *membership) raftAddress(id rota.NodeID) (string, bool) {
 	m, ok := mb.member(id)
 	return m.Raft, ok && m.Raft != ""
 }
 
-// Leader returns where the leader answers; ok is false while there is none, or it is this
-// node itself.
+// Leader returns the leader's address; ok is false while there is none, or it is this node itself.
 func (mb *membership) Leader() (leader peer.NodeAddress, ok bool) {
 	_, id := mb.n.raft.LeaderWithID()
 	if id == "" || rota.NodeID(id) == mb.n.cfg.Node {
@@ -222,8 +219,7 @@ func (mb *membership) Leader() (leader peer.NodeAddress, ok bool) {
 	return mb.address(rota.NodeID(id))
 }
 
-// address returns where a node answers others; it is remembered past gossip's
-// losing sight of the node.
+// address returns the address where a node serves others; it is remembered after gossip loses the node.
 func (mb *membership) address(id rota.NodeID) (peer.NodeAddress, bool) {
 	if m, ok := mb.member(id); ok && m.API != "" {
 		mb.watch.remember(id, m.API)
@@ -233,8 +229,7 @@ func (mb *membership) address(id rota.NodeID) (peer.NodeAddress, bool) {
 	return peer.NodeAddress{ID: id, API: api}, ok
 }
 
-// membership is this node's place among the others: who it is, which it knows, and how nodes
-// come and go.
+// membership is this node's place among the others: its identity, the nodes that it knows, and how nodes come and go.
 type membership struct {
 	n      *base
 	leader *leaderWatch
@@ -243,17 +238,17 @@ type membership struct {
 	watch  *watcher
 	chores *chores
 	known  knownCluster
-	// raft is the node's, as soon as it runs: connections come before.
+	// started is the node's raft, once it runs: connections may arrive earlier.
 	started atomic.Pointer[raft.Raft]
-	// left is closed when the node was asked to leave and has done so.
+	// left is closed when the node has left on request.
 	left     chan struct{}
 	leftOnce sync.Once
-	// removing has room for the one removal that the leader makes at a time.
+	// removing has room for one removal at a time by the leader.
 	removing chan struct{}
 	waiting  waiting
 }
 
-// otherVoters counts the voters beside this node.
+// otherVoters counts the voters other than this node.
 func (mb *membership) otherVoters() int {
 	count := 0
 	for _, s := range mb.servers() {
@@ -264,8 +259,7 @@ func (mb *membership) otherVoters() int {
 	return count
 }
 
-// onlyVoter reports whether no other node has a vote. One that is still on its way into a
-// cluster knows of no voter at all.
+// onlyVoter reports whether this node is the only voter. A node that is still joining a cluster knows no voter at all.
 func (mb *membership) onlyVoter() bool { return mb.otherVoters() == 0 && mb.votes() }
 
 // votes reports whether this node has a vote.
@@ -275,14 +269,14 @@ func (mb *membership) votes() bool {
 	})
 }
 
-// keepsVote is said of a voter that was started with --non-voter.
+// keepsVote is the problem text of a voter that was started with --non-voter.
 const keepsVote = "it was started with --non-voter, and keeps the vote that it has: for a node without a vote remove this one, and start another " +
 	"under an id that was never used; else start it without the flag"
 
 // servers returns raft's latest configuration.
 func (mb *membership) servers() []raft.Server {
 	if mb.n.raft == nil {
-		return nil // it founds or joins still
+		return nil // it is still founding or joining
 	}
 	f := mb.n.raft.GetConfiguration()
 	if f.Error() != nil {
@@ -291,8 +285,8 @@ func (mb *membership) servers() []raft.Server {
 	return f.Configuration().Servers
 }
 
-// otherServers returns the other nodes of the configuration, each with an empty address where it
-// was never seen in gossip, and whether this node is a member itself.
+// otherServers returns the other nodes of the configuration, with an empty address for a node never seen in gossip, and
+// whether this node is a member itself.
 func (mb *membership) otherServers() (others []peer.NodeAddress, member bool) {
 	for _, s := range mb.servers() {
 		id := rota.NodeID(s.ID)
@@ -306,7 +300,7 @@ func (mb *membership) otherServers() (others []peer.NodeAddress, member bool) {
 	return others, member
 }
 
-// Left is closed once the node has left the cluster as an operator asked.
+// Left is closed once the node has left the cluster at an operator's request.
 func (mb *membership) Left() <-chan struct{} { return mb.left }
 
 func (mb *membership) raftConfig() *raft.Config {

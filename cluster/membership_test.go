@@ -16,10 +16,9 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// TestFounding_oneThatFoundedFirstTakesTheOthersIn: n1 saw all three, wrote the
-// first configuration and was restarted, before the others had seen each other.
-// It has state then, so they do not found any more; without them it has no
-// majority, so it never leads; it has to vouch for them.
+// TestFounding_oneThatFoundedFirstTakesTheOthersIn: n1 saw all three, wrote the first configuration and was restarted,
+// before the others had seen each other. It then has state, so they no longer found; without them it has no majority
+// and never leads; so it has to vouch for them.
 func TestFounding_oneThatFoundedFirstTakesTheOthersIn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -84,7 +83,7 @@ func TestFounding_oneIsLate(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() { b.start("n1") })
 	all.Go(func() { b.start("n2") })
-	// n3 is called off while it waits, and comes again.
+	// n3 is stopped while it waits, and starts again.
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	b.mu.Lock()
@@ -112,7 +111,7 @@ func (b *bench) takenOut(id rota.NodeID) *Node {
 		b.t.Fatal(err)
 	}
 	n := b.node(id)
-	b.waits(n, n.cfg.Timing.Heartbeat) // it may have to miss its leader to learn of it
+	b.waits(n, n.cfg.Timing.Heartbeat) // it may have to miss its leader to learn this
 	return n
 }
 
@@ -183,8 +182,8 @@ func TestLeave(t *testing.T) {
 	submitAll(t, b.leader(), specs("x", 1))
 }
 
-// TestLeave_thatWasDoneAlready is a node whose first call lost its answer: out of the
-// configuration it hears of no leader any more.
+// TestLeave_thatWasDoneAlready: the answer to a node's first call was lost: removed from the configuration, it no
+// longer knows a leader.
 func TestLeave_thatWasDoneAlready(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -196,9 +195,8 @@ func TestLeave_thatWasDoneAlready(t *testing.T) {
 	<-n.Left()
 }
 
-// TestLeave_beforeItHasJoined is a node that is not told yet who has a vote: it is not
-// the only voter. Whether the log knows of it or gossip alone, it is not added behind its
-// back.
+// TestLeave_beforeItHasJoined: a node that does not know the voters yet is not the only voter. Whether it is in the log
+// or only in gossip, it is not added after it left.
 func TestLeave_beforeItHasJoined(t *testing.T) {
 	t.Parallel()
 	for _, recorded := range []bool{true, false} {
@@ -214,7 +212,7 @@ func TestLeave_beforeItHasJoined(t *testing.T) {
 			}
 			b.plan("n4", 0)
 			b.mu.Lock()
-			b.isolated["n4"] = true // gossip and calls go through, raft's connections do not
+			b.isolated["n4"] = true // gossip and calls get through, raft's connections do not
 			b.deaf[leader.cfg.Node] = !recorded
 			b.mu.Unlock()
 			b.start("n4")
@@ -249,7 +247,7 @@ func TestLeave_beforeItHasJoined(t *testing.T) {
 	}
 }
 
-// TestLeave_refusals are nodes that have nothing to leave.
+// TestLeave_refusals tests nodes that have nothing to leave.
 func TestLeave_refusals(t *testing.T) {
 	t.Parallel()
 	alone := startBench(t, 1).leader()
@@ -304,8 +302,8 @@ func TestMatch_sameDecisionIsNotProposedAgainAtOnce(t *testing.T) {
 	}
 }
 
-// TestJoin_saysWhatItWaitsFor: a node that nobody takes in says so, and names the one that
-// refuses its gossip, which has another cluster's name.
+// TestJoin_saysWhatItWaitsFor: a node that is not admitted reports it, and names the node that rejects its gossip,
+// which has another cluster's name.
 func TestJoin_saysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

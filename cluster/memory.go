@@ -12,15 +12,15 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// memoryOfState is how much memory a node wants for what its state may hold: rows take more than
-// the bytes that state_bytes_max counts, and garbage lies beside them.
+// memoryOfState is how many times the state's maximum size a node needs as memory: rows take more than the bytes that
+// state_bytes_max counts, plus garbage.
 const memoryOfState = 4
 
-// MemoryLimit returns how many bytes this process may use: what the machine has, or what its
-// control groups allow where that is less. 0 is unknown, as on systems other than Linux.
+// MemoryLimit returns how many bytes this process may use: the machine's memory, or less if its control groups limit
+// it. 0 means unknown, as on systems other than Linux.
 func MemoryLimit() uint64 { return memoryLimit("/") }
 
-// memoryLimit is MemoryLimit, where root is where the file system begins.
+// memoryLimit is MemoryLimit with the file system at root.
 func memoryLimit(root string) (least uint64) {
 	take := func(bytes uint64) {
 		if bytes > 0 && (least == 0 || bytes < least) {
@@ -40,12 +40,12 @@ func memoryLimit(root string) (least uint64) {
 			continue
 		}
 		mount, file := "sys/fs/cgroup", "memory.max"
-		if parts[1] == "memory" { // of version 1
+		if parts[1] == "memory" { // version 1
 			mount, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
 		} else if parts[1] != "" {
 			continue
 		}
-		// In a container the group may be named as its host does: what is not there says nothing.
+		// In a container the group may have the host's name for it: a missing file means nothing.
 		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
 			if text, err := os.ReadFile(filepath.Join(root, mount, group, file)); err == nil {
 				bytes, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64) // or max
@@ -59,8 +59,8 @@ func memoryLimit(root string) (least uint64) {
 	return least
 }
 
-// machineMemory reads what /proc/meminfo says, and adds what kernels keep of it: a machine of
-// 4 GiB has a sixteenth less than that at most.
+// machineMemory returns MemTotal of /proc/meminfo plus the part that the kernel reserves: on a machine of 4 GiB that is
+// a sixteenth at most.
 func machineMemory(meminfo string) uint64 {
 	for line := range strings.Lines(meminfo) {
 		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
@@ -74,8 +74,8 @@ func machineMemory(meminfo string) uint64 {
 	return 0
 }
 
-// littleMemory says that this node has less memory than its state may need; "" where it has
-// enough, or where that is not known.
+// littleMemory returns a problem text if this node has less memory than its state may need; "" if it has enough, or
+// that is unknown.
 func (n *Node) littleMemory() string {
 	most := int64(rota.DefaultStateBytesMax)
 	n.replica.peek(func(s *fsm.View) {

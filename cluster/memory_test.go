@@ -12,10 +12,10 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestMemoryLimit: the least of the machine's memory and of what any group above a process allows counts.
+// TestMemoryLimit: the minimum of the machine's memory and the limits of all groups above a process counts.
 func TestMemoryLimit(t *testing.T) {
 	t.Parallel()
-	const meminfo, mib = "MemTotal:        3932160 kB\nMemFree:         1 kB\n", 1 << 20 // 4 GiB, less a sixteenth
+	const meminfo, mib = "MemTotal:        3932160 kB\nMemFree:         1 kB\n", 1 << 20 // 4 GiB minus a sixteenth
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  uint64
@@ -52,8 +52,8 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// TestLittleMemory: a node whose memory is less than four times what the state may hold says so
-// in its log at the start, and in its status for as long as that is so; it is healthy all the same.
+// TestLittleMemory: a node whose memory is less than four times the state's maximum reports this in its log at the
+// start, and in its status while that is so; it is healthy all the same.
 func TestLittleMemory(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30

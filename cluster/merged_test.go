@@ -51,7 +51,7 @@ func TestAwaitJobs_merged(t *testing.T) {
 			t.Errorf("%s ended as %+v", id, j)
 		}
 	}
-	if err := n.AwaitJobs(within(t, ample), []rota.JobID{"c"}, func(j rota.Job) error { // it has ended already
+	if err := n.AwaitJobs(within(t, ample), []rota.JobID{"c"}, func(j rota.Job) error { // it has already ended
 		seen["again"] = j
 		return nil
 	}); err != nil || seen["again"].MergedInto != "a" {

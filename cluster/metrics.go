@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// Collectors returns the node's metrics to whoever serves them.
+// Collectors returns the node's metrics.
 func (n *Node) Collectors() []prometheus.Collector {
 	m := n.measures
 	gauge := func(name, help string, read func() float64) prometheus.Collector {

@@ -7,8 +7,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// admission reports what this node's replica admits and holds back, read at each
-// scrape.
+// admission reports what this node's replica admits and holds back, read at each scrape.
 type admission struct {
 	n                                   *base
 	mode, drained, throttled, isolation *prometheus.Desc
@@ -59,7 +58,7 @@ func (a *admission) Collect(to chan<- prometheus.Metric) {
 	gauge(a.isolation, float64(isolated))
 }
 
-// flowGauges report the workflows of this node's replica, read at each scrape.
+// flowGauges reports the workflows of this node's replica, read at each scrape.
 type flowGauges struct {
 	n                       *base
 	flows, waiting, pending *prometheus.Desc
@@ -94,7 +93,7 @@ func (g *flowGauges) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(g.pending, prometheus.GaugeValue, float64(t.Pending))
 }
 
-// batchGauges report the batches of this node's replica, read at each scrape.
+// batchGauges reports the batches of this node's replica, read at each scrape.
 type batchGauges struct {
 	n       *base
 	batches *prometheus.Desc

@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestMove_deliversNoOthersJobs: a worker that is registered again under a credential that may work for other tenants is
-// sent nothing of the jobs that it had leased for the ones before, by stream and by poll. The stream and the poll of
+// TestMove_deliversNoOthersJobs: a worker that is registered again under a credential for other tenants receives
+// nothing about the jobs that it had leased for the previous ones, by stream and by poll. The stream and the poll of
 // the old credential learn that the lease is revoked. They learn of no later lease.
 func TestMove_deliversNoOthersJobs(t *testing.T) {
 	t.Parallel()

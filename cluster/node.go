@@ -17,13 +17,12 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// Node is one node of a cluster: its replica of the state, its part in Raft and
-// gossip, and, while it leads, the leader's chores.
+// Node is one node of a cluster: its replica of the state, its part in Raft and gossip, and, while it is the leader,
+// the leader's chores.
 type Node struct {
 	base
 
-	// The parts. What is exported of them is the node's own face (transport's Core and
-	// NodeCore).
+	// The parts. Their exported methods are the node's own interface (transport's Core and NodeCore).
 	servedArchive
 	servedEvents
 	membership
@@ -55,7 +54,7 @@ type Node struct {
 	stopOnce sync.Once
 }
 
-// newNode makes a node that has touched nothing yet.
+// newNode returns a node that has not touched anything yet.
 func newNode(cfg Config, peers Peers) (*Node, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -86,7 +85,7 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	return n.own(), nil
 }
 
-// own gives each part the base and the parts that it uses.
+// own sets each part's base and the parts that it uses.
 func (n *Node) own() *Node {
 	b := &n.base
 	rp, pr, ms := &n.replica, &n.proposer, &n.membership
@@ -134,7 +133,7 @@ func (n *Node) unfit(reason string) {
 	}()
 }
 
-// conflict is called when another process shows up under this node's id.
+// conflict is called when another process appears under this node's id.
 func (n *Node) conflict(existing, other gossip.Member) {
 	if other.ID == n.cfg.Node && other.Identity != n.data.Identity() {
 		n.log.Error("another process uses this node's id: stop one of the two", "other_gossip", other.Gossip,
@@ -142,7 +141,7 @@ func (n *Node) conflict(existing, other gossip.Member) {
 	}
 }
 
-// snapshotRoom returns how large a snapshot from another node may be: what the disk has free.
+// snapshotRoom returns how large a snapshot from another node may be, in bytes: the free space of the disk.
 func (n *Node) snapshotRoom() (int64, bool) {
 	read := n.cfg.freeSpace
 	if read == nil {
@@ -152,10 +151,10 @@ func (n *Node) snapshotRoom() (int64, bool) {
 	return int64(min(free, 1<<62)), err == nil
 }
 
-// silent reports that this node must not stand: its state is wrong, or applying stalls.
+// silent reports that this node must not stand for election: its state is wrong, or applying stalls.
 func (n *Node) silent() bool { return n.replica.dropped.Load() || n.watchdog.stalled.Load() > 0 }
 
-// writeSnapshot has raft write a snapshot of the state, and returns which it is.
+// writeSnapshot makes raft write a snapshot of the state, and returns its metadata.
 func (n *Node) writeSnapshot() (*raft.SnapshotMeta, error) {
 	f := n.raft.Snapshot()
 	if err := n.settled(f); err != nil {
@@ -168,8 +167,8 @@ func (n *Node) writeSnapshot() (*raft.SnapshotMeta, error) {
 	return meta, content.Close()
 }
 
-// scrubLoop scrubs in the background; a restart begins the interval anew, as starting
-// reads the log and the newest snapshot anyway.
+// scrubLoop scrubs in the background; a restart begins the interval again, since starting reads the log and the newest
+// snapshot anyway.
 func (n *Node) scrubLoop() {
 	if n.cfg.ScrubEvery < 0 {
 		return
@@ -188,7 +187,7 @@ func (n *Node) scrubLoop() {
 	}
 }
 
-// servedArchive is what the archive answers to users and other nodes.
+// servedArchive is the part of the archive served to users and other nodes.
 type servedArchive interface {
 	ArchiveStatus() history.Status
 	ArchiveRange(ctx context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
@@ -197,15 +196,15 @@ type servedArchive interface {
 	ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
 }
 
-// servedEvents is what the events answer to users and other nodes.
+// servedEvents is the part of the events served to users and other nodes.
 type servedEvents interface {
 	Events(ctx context.Context, filter rota.EventFilter, send func(peer.EventBatch) error) error
 	EventRange(ctx context.Context, r peer.EventRange) (peer.EventChunk, error)
 }
 
-// watched is a part that says how it is.
+// watched is a part that reports its condition.
 type watched interface {
-	// Problems lists what is wrong, each with what to do.
+	// Problems lists faults, each with its remedy.
 	Problems() []string
 	Collectors() []prometheus.Collector
 }
@@ -215,7 +214,7 @@ func (n *Node) watched() []watched {
 		&n.hookLag, &n.marks}
 }
 
-// problems lists what is wrong with this node, each with what to do.
+// problems lists this node's faults, each with its remedy.
 func (n *Node) problems() []string {
 	problems := append([]string{}, n.watch.problems()...)
 	for _, part := range n.watched() {
@@ -227,49 +226,49 @@ func (n *Node) problems() []string {
 	return problems
 }
 
-// clusterVerbs is what operators ask of the cluster itself.
+// clusterVerbs are the operations on the cluster itself, for operators.
 type clusterVerbs struct{ n *Node }
 
-// chores is what the leader does unasked: it matches, sweeps, looks for silent workers and
-// degrades. Its followers take it their workers' beats.
+// chores are the leader's background tasks: it matches, sweeps, looks for silent workers and degrades. Followers send
+// it their workers' beats.
 type chores struct {
 	n     *Node
 	beats *beatBox
 }
 
-// jobVerbs is what users do with jobs.
+// jobVerbs are the operations on jobs, for users.
 type jobVerbs struct {
 	n          *base
 	logs       *liveLogs
 	membership *membership
 }
 
-// policyVerbs is what operators set: queues, tenants, and the cluster's mode.
+// policyVerbs are the settings made by operators: queues, tenants, and the cluster's mode.
 type policyVerbs struct{ n *base }
 
-// batchVerbs is what users do with batches (SPEC §24).
+// batchVerbs are the operations on batches, for users (SPEC §24).
 type batchVerbs struct{ n *base }
 
-// scheduleVerbs is what users do with schedules (SPEC §17).
+// scheduleVerbs are the operations on schedules, for users (SPEC §17).
 type scheduleVerbs struct {
 	n     *base
 	zones *zoneData
 }
 
-// webhookVerbs is what users do with webhooks (SPEC §13.14).
+// webhookVerbs are the operations on webhooks, for users (SPEC §13.14).
 type webhookVerbs struct{ n *base }
 
-// planVerbs is what users do with plans (SPEC §21.7).
+// planVerbs are the operations on plans, for users (SPEC §21.7).
 type planVerbs struct{ n *base }
 
-// authVerbs is who may do what: tokens, roles, blocked certificates.
+// authVerbs are the operations on rights: tokens, roles, blocked certificates.
 type authVerbs struct {
 	n          *base
 	membership *membership
 	watch      *watcher
 }
 
-// explainer says why a job waits or was placed as it was, also in the past.
+// explainer explains why a job waits or was placed as it was, also in the past.
 type explainer struct {
 	n        *base
 	jobVerbs *jobVerbs
@@ -277,21 +276,21 @@ type explainer struct {
 	ahead    *forecaster
 }
 
-// workerVerbs is what becomes of workers as they, a guard or an operator ask.
+// workerVerbs are the operations on workers, for workers, guards and operators.
 type workerVerbs struct {
 	n     *base
 	logs  *liveLogs
 	beats *beatBox
 }
 
-// workflowVerbs is what users do with workflows.
+// workflowVerbs are the operations on workflows, for users.
 type workflowVerbs struct {
 	n *base
-	// uploads has room for the workflows that come in at a time, repeats for one that is
-	// known already, to be compared.
+	// uploads has room for the concurrent uploads of workflows, repeats for one upload of a known workflow, which is
+	// compared.
 	uploads, repeats chan struct{}
 }
 
-// uploadsMost bounds the workflows that a node hands over at a time: each holds its
-// spec in memory, up to MaxWorkflowBytes and its edges.
+// uploadsMost bounds the workflows that a node uploads at a time: each holds its spec in memory, up to MaxWorkflowBytes
+// and its edges.
 const uploadsMost = 4

@@ -104,7 +104,7 @@ func TestNode_failover(t *testing.T) {
 	h.do(rota.VerbAck, leases...) // the election may take longer than a lease waits for this
 
 	var wait sync.WaitGroup
-	wait.Go(func() { submitAll(t, b.node(h.s.n.cfg.Node), specs("y", 200)) }) // waits the election out
+	wait.Go(func() { submitAll(t, b.node(h.s.n.cfg.Node), specs("y", 200)) }) // waits until the election is over
 	b.stop(old.cfg.Node)
 	wait.Wait()
 	if l := b.leader(); l == old {

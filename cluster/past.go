@@ -11,31 +11,31 @@ import (
 )
 
 const (
-	// pastKept is how long the state of a past moment stays once it was looked at: a person goes
-	// on looking, and to replay it once more costs seconds of a core.
+	// pastKept is how long the state of a past moment stays after it was read: users keep reading it, and another
+	// replay costs seconds of a core.
 	pastKept = time.Minute
-	// pastAsking bounds who looks at the past: one does, and one waits.
+	// pastAsking bounds the readers of the past: one reads, and one waits.
 	pastAsking = 2
 )
 
-// pastReader shows states of the past, replayed beside the present one (SPEC §13.13). It keeps
-// the one that was looked at last, and moves it forward.
+// pastReader provides past states, replayed separately from the current one (SPEC §13.13). It keeps the one that was
+// read last, and advances it.
 type pastReader struct {
 	n *base
-	// turn has room for the one who holds another state beside the present one.
+	// turn has room for one caller, the one that holds another state in memory in addition to the current one.
 	turn chan struct{}
-	// asking counts those who look, or wait.
+	// asking counts the readers, including those that wait.
 	asking atomic.Int32
 
-	// What follows is of who has the turn. kept is the state at reached, replayed from what was
-	// kept in a generation; forget is when it is let go of.
+	// The fields below belong to the caller that has the turn. kept is the state at reached, replayed from a state
+	// stored in a generation; forget drops it.
 	kept       *fsm.Machine
 	reached    rota.Index
 	generation uint64
 	forget     *time.Timer
-	// has is reached, as far as one may say that does not have the turn; 0 where nothing is kept.
+	// has is reached, for callers without the turn; 0 if nothing is kept.
 	has atomic.Uint64
-	// replays counts the states that were built from the beginning.
+	// replays counts the states that were built from the start.
 	replays int
 }
 
@@ -51,7 +51,7 @@ func (p *pastReader) take(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// at has look see the state at an index, which it must not keep.
+// at calls look with the state at an index, which look must not keep.
 func (p *pastReader) at(ctx context.Context, index rota.Index, look func(*fsm.Machine)) error {
 	defer p.asking.Add(-1)
 	if p.asking.Add(1) > pastAsking {
@@ -89,7 +89,7 @@ func (p *pastReader) move(ctx context.Context, index rota.Index) error {
 	}
 	reached, err := audit.Forward(ctx, p.kept, p.n.stores.Log, p.reached, index)
 	p.has.Store(uint64(reached))
-	if p.reached = reached; err != nil && rota.KindOf(err) != rota.KindTimeout { // one that ran out of time goes on where it was
+	if p.reached = reached; err != nil && rota.KindOf(err) != rota.KindTimeout { // after a timeout it continues there
 		p.drop()
 		return err
 	}
@@ -97,7 +97,7 @@ func (p *pastReader) move(ctx context.Context, index rota.Index) error {
 	return err
 }
 
-// keep has the state stay for a while from now on.
+// keep keeps the state for a while from now on.
 func (p *pastReader) keep() {
 	if p.forget != nil {
 		p.forget.Stop()
@@ -107,7 +107,7 @@ func (p *pastReader) keep() {
 		case p.turn <- struct{}{}:
 			p.drop()
 			<-p.turn
-		default: // somebody looks: it is kept anew
+		default: // it is being read: it is kept again afterwards
 		}
 	})
 }
@@ -120,7 +120,7 @@ func (p *pastReader) drop() {
 	p.has.Store(0)
 }
 
-// alone waits for the turn, and lets go of the kept state: the caller makes another one.
+// alone waits for the turn and drops the kept state, since the caller creates another one.
 func (p *pastReader) alone(ctx context.Context) (leave func(), err error) {
 	leave, err = p.take(ctx)
 	if err == nil {

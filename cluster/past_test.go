@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestPast_isReplayedOnce: whoever goes on looking, forward in time, costs one replay; going back
-// costs another. And a decision is explained without any, but for those who were not chosen.
+// TestPast_isReplayedOnce: reading on, forward in time, costs one replay; going back costs another. A decision is
+// explained without any, except for the candidates that were not chosen.
 func TestPast_isReplayedOnce(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -66,7 +66,7 @@ func TestPast_isReplayedOnce(t *testing.T) {
 	if x := why("ja-00000", rota.WhyQuery{}); x.Decision == nil || x.Decision.Others != nil || x.Decision.Note != "" || past.replays != 2 {
 		t.Errorf("without the others: %+v, %d replays", x.Decision, past.replays)
 	}
-	if x := why("ja-00000", rota.WhyQuery{Others: true}); x.Decision == nil || past.replays != 2 { // it is later than what was looked at
+	if x := why("ja-00000", rota.WhyQuery{Others: true}); x.Decision == nil || past.replays != 2 { // later than the state that was read
 		t.Errorf("with the others: %+v, %d replays", x.Decision, past.replays)
 	}
 	past.turn <- struct{}{}
@@ -78,8 +78,8 @@ func TestPast_isReplayedOnce(t *testing.T) {
 	}
 }
 
-// TestPast_oneLooksAndOneWaits: more callers are refused at once, and say so though they asked for
-// the others of a decision.
+// TestPast_oneLooksAndOneWaits: further callers are rejected immediately, and learn why even if they asked for the
+// other candidates of a decision.
 func TestPast_oneLooksAndOneWaits(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -88,7 +88,7 @@ func TestPast_oneLooksAndOneWaits(t *testing.T) {
 	h := newHand(t, n, "w1", 1)
 	h.take(1)
 	at := n.replica.head().Index
-	n.explainer.past.turn <- struct{}{} // somebody looks
+	n.explainer.past.turn <- struct{}{} // another reader
 	n.explainer.past.asking.Add(1)
 	ctx, cancel := context.WithCancel(within(t, ample))
 	waits := make(chan error, 1)
@@ -116,14 +116,14 @@ func TestPast_oneLooksAndOneWaits(t *testing.T) {
 	}
 }
 
-// TestPast_atAMoment: a moment is that of the newest entry of then or before.
+// TestPast_atAMoment: a moment selects the newest entry at or before it.
 func TestPast_atAMoment(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
 	n := b.leader()
 	submitAll(t, n, specs("a", 3))
 	between := n.replica.head()
-	b.eventually("a moment passes", func() bool { // entries of a moment later
+	b.eventually("a moment passes", func() bool { // entries of a later moment
 		submitAll(t, n, specs("later", 1))
 		return n.replica.head().Date > between.Date+1
 	})

@@ -13,11 +13,11 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// planEvery is how often a leader looks for plans that run.
+// planEvery is how often a leader looks for running plans.
 const planEvery = 200 * time.Millisecond
 
-// planner is the leader's chore that goes through the jobs of plans (SPEC §21.8). Plans take
-// turns, a step each, and one step is under way at a time.
+// planner is the leader's chore that processes the jobs of plans (SPEC §21.8). Plans take turns of one step each, and
+// one step is in progress at a time.
 type planner struct{ n *base }
 
 // planLoop runs the chore.
@@ -36,7 +36,7 @@ func (ch *chores) planLoop(l *leadership) {
 	}
 }
 
-// once takes each plan that runs a step on, and reports whether any was.
+// once advances each running plan by a step, and reports whether there was one.
 func (p *planner) once(l *leadership) (on bool) {
 	var list []fsm.PlanWork
 	p.n.replica.look(func(v *fsm.View) { list = fsm.RunningPlans(v) })
@@ -83,7 +83,7 @@ func (p *planner) step(l *leadership, w *fsm.PlanWork) error {
 	return entry.OutcomeError(r.outcomes[0]).OrNil()
 }
 
-// members reads the next jobs of a plan, as who started it may.
+// members reads the next jobs of a plan, with the rights of the user who started it.
 func (p *planner) members(ctx context.Context, w *fsm.PlanWork, most int) (fsm.Members, error) {
 	var rd *access.Reader
 	if w.Caller.Actor != "" {

@@ -16,8 +16,7 @@ func unknownPlan(id rota.PlanID) error {
 	return rota.Refusef(rota.KindNotFound, "plan", "plan %q is not known", id)
 }
 
-// shown reports whether the caller of a context may see a plan: who started it, and who may read
-// everything.
+// shown reports whether the context's caller may see a plan: its creator, or a caller that may read everything.
 func shown(ctx context.Context, rd *access.Reader, p *rota.Plan) bool {
 	c, _ := ctx.Value(access.CallerKey{}).(access.Caller)
 	return c.Actor.Owner() == p.By || rd.Reads(access.Everything, access.Everything)
@@ -47,7 +46,7 @@ func (pv *planVerbs) Plan(ctx context.Context, id rota.PlanID, opt peer.ReadOpti
 	})
 }
 
-// StartPlan starts a plan; the leader's chore goes through its jobs.
+// StartPlan starts a plan; the leader's chore processes its jobs.
 func (pv *planVerbs) StartPlan(ctx context.Context, spec rota.PlanSpec) (rota.Plan, error) {
 	if _, err := fsm.ReadPlan(&spec); err != nil {
 		return rota.Plan{}, err
@@ -55,7 +54,7 @@ func (pv *planVerbs) StartPlan(ctx context.Context, spec rota.PlanSpec) (rota.Pl
 	return pv.changed(ctx, spec.ID, fsm.StartPlanOp(&spec))
 }
 
-// changed reads a plan as an operation of the caller's left it.
+// changed applies an operation of the caller and returns the plan as the operation left it.
 func (pv *planVerbs) changed(ctx context.Context, id rota.PlanID, op *fsmpb.Op) (rota.Plan, error) {
 	_, index, err := pv.n.proposer.proposeOne(ctx, op)
 	if err != nil {
@@ -65,7 +64,7 @@ func (pv *planVerbs) changed(ctx context.Context, id rota.PlanID, op *fsmpb.Op) 
 	return p, err
 }
 
-// CancelPlan ends a plan where it stands.
+// CancelPlan ends a plan at its current position.
 func (pv *planVerbs) CancelPlan(ctx context.Context, id rota.PlanID, reason string) (rota.Plan, error) {
 	if reason == "" {
 		reason = "somebody ended it"
@@ -75,14 +74,14 @@ func (pv *planVerbs) CancelPlan(ctx context.Context, id rota.PlanID, reason stri
 	return pv.changed(ctx, id, &fsmpb.Op{Op: &fsmpb.Op_CancelPlan{CancelPlan: &fsmpb.CancelPlan{Id: string(id), Reason: reason}}})
 }
 
-// previewMost is how long a preview looks, and previewed how many jobs it names.
+// previewMost bounds the duration of a preview, and previewed the jobs that it names.
 const (
 	previewMost = 5 * time.Second
 	previewed   = 20
 )
 
-// PreviewPlan returns what a plan would go through if it were started now: the code that makes its
-// steps, and nothing is proposed.
+// PreviewPlan returns the jobs that a plan would process if it were started now. It runs the code that produces the
+// plan's steps, and proposes nothing.
 func (pv *planVerbs) PreviewPlan(ctx context.Context, spec rota.PlanSpec) (rota.PlanPreview, error) {
 	preview := rota.PlanPreview{Jobs: []rota.JobID{}}
 	if _, err := fsm.ReadPlan(&spec); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// manyJobs submits jobs, a thousand a call.
+// manyJobs submits jobs, a thousand per call.
 func manyJobs(t *testing.T, n *Node, count int) {
 	t.Helper()
 	for at := 0; at < count; at += 1_000 {
@@ -29,7 +29,7 @@ func manyJobs(t *testing.T, n *Node, count int) {
 	}
 }
 
-// planThrough starts a plan, and stops each leader that took a step of it until it is through.
+// planThrough starts a plan, and stops each leader that ran a step of it until it has ended.
 func planThrough(t *testing.T, b *bench, spec rota.PlanSpec, kills int) rota.Plan {
 	t.Helper()
 	if _, err := b.leader().StartPlan(within(t, ample), spec); err != nil {
@@ -58,8 +58,7 @@ func planThrough(t *testing.T, b *bench, spec rota.PlanSpec, kills int) rota.Pla
 	return p
 }
 
-// TestPlans_leadersChange: leaders are stopped in mid-plan; each job has its turn once, and the log
-// proves it.
+// TestPlans_leadersChange: leaders are stopped during a plan; each job is processed once, and the log proves it.
 func TestPlans_leadersChange(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// ackBeforeCommit answers an entry of submissions as soon as raft has taken it.
+// ackBeforeCommit answers an entry of submissions as soon as raft has accepted it.
 func (plants) ackBeforeCommit(f *launched) bool {
 	for _, p := range f.proposals {
 		for _, op := range p.ops {

@@ -2,5 +2,5 @@
 
 package cluster
 
-// laggingRead answers from what this node has applied, whatever was acknowledged.
+// laggingRead answers from what this node has applied, ignoring later acknowledged entries.
 func (plants) laggingRead() bool { return true }

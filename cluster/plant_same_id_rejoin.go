@@ -2,5 +2,5 @@
 
 package cluster
 
-// sameIDRejoin takes a node for itself by its id alone, though it forgot its votes.
+// sameIDRejoin identifies a node by its id alone, although it forgot its votes.
 func (plants) sameIDRejoin() bool { return true }

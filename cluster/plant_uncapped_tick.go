@@ -2,5 +2,5 @@
 
 package cluster
 
-// uncappedTick stamps however far ahead of what has applied.
+// uncappedTick stamps without a limit ahead of the applied clock.
 func (plants) uncappedTick() bool { return true }

@@ -2,5 +2,5 @@
 
 package cluster
 
-// verifyLeaderReads takes raft's VerifyLeader for the proof that nobody else leads.
+// verifyLeaderReads treats raft's VerifyLeader as proof that there is no other leader.
 func (plants) verifyLeaderReads() bool { return true }

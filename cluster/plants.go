@@ -2,10 +2,9 @@ package cluster
 
 import "github.com/rotasched/rota/fsm"
 
-// plants are bugs that test/bite plants, each by a build tag of its own, to see
-// that it is caught. All are off here, and the compiler drops what they guard; a
-// file plant_*.go, never part of a build without its tag, turns one on by a
-// method that goes before the one of sound.
+// plants are bugs that test/bite inserts, each with its own build tag, to check that the tests catch them. All are off
+// here, and the compiler removes the code that they guard. A file plant_*.go, built only with its tag, enables one with
+// a method that takes precedence over the one of sound.
 type plants struct{ sound }
 
 type sound struct{}

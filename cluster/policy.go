@@ -14,14 +14,14 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// Tenants lists the tenants that somebody set or that have leases open.
+// Tenants lists the tenants that have settings or open leases.
 func (pv *policyVerbs) Tenants(ctx context.Context, opt peer.ReadOptions) ([]rota.Tenant, rota.ReadAt, error) {
 	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.Tenant, error) {
 		return slices.DeleteFunc(s.Tenants(), func(t rota.Tenant) bool { return !rd.Tenant(&t) }), nil
 	})
 }
 
-// Tenant reads any tenant; one that nobody set has the default limits.
+// Tenant reads any tenant; one without settings has the default limits.
 func (pv *policyVerbs) Tenant(ctx context.Context, id rota.TenantID, opt peer.ReadOptions) (rota.Tenant, rota.ReadAt, error) {
 	if err := rota.CheckID("tenant", id); err != nil {
 		return rota.Tenant{}, rota.ReadAt{}, err
@@ -35,8 +35,8 @@ func (pv *policyVerbs) Tenant(ctx context.Context, id rota.TenantID, opt peer.Re
 	})
 }
 
-// SetTenant creates or changes a tenant, key by key. What the state machine would
-// refuse is refused here first, before the log.
+// SetTenant creates or changes a tenant, key by key. Settings that the state machine would reject are rejected here
+// first, before the log.
 func (pv *policyVerbs) SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error) {
 	op, err := setTenantOp(id, set)
 	if err != nil {
@@ -50,7 +50,7 @@ func (pv *policyVerbs) SetTenant(ctx context.Context, id rota.TenantID, set []ro
 	return t, err
 }
 
-// PreviewTenant returns what SetTenant would return, and what it would change; it stores nothing.
+// PreviewTenant returns what SetTenant would return and what it would change, without storing anything.
 func (pv *policyVerbs) PreviewTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error) {
 	op, err := setTenantOp(id, set)
 	if err != nil {
@@ -79,7 +79,7 @@ func labels(set []rota.Setting) (list []*fsmpb.Label) {
 	return list
 }
 
-// preview judges an operation as the state machine would now, and returns what it would lead to.
+// preview checks an operation as the state machine would now, and returns its result.
 func preview[T any](ctx context.Context, r *replica, op *fsmpb.Op, would func(*fsm.View, *fsmpb.Op) (T, error)) (T, error) {
 	ops := askedBy(ctx, []*fsmpb.Op{op})
 	v, _, err := read(ctx, r, peer.ReadOptions{}, func(s *fsm.View) (v T, _ error) {
@@ -91,8 +91,8 @@ func preview[T any](ctx context.Context, r *replica, op *fsmpb.Op, would func(*f
 	return v, err
 }
 
-// SetCluster changes the cluster's own settings, key by key. What the state machine would
-// refuse is refused here first, before the log.
+// SetCluster changes the cluster's own settings, key by key. Settings that the state machine would reject are rejected
+// here first, before the log.
 func (pv *policyVerbs) SetCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error) {
 	op, err := setClusterOp(set)
 	if err != nil {
@@ -107,7 +107,7 @@ func (pv *policyVerbs) SetCluster(ctx context.Context, set []rota.Setting) (rota
 	return settings, err
 }
 
-// PreviewCluster returns what SetCluster would return, and what it would change; it stores nothing.
+// PreviewCluster returns what SetCluster would return and what it would change, without storing anything.
 func (pv *policyVerbs) PreviewCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error) {
 	op, err := setClusterOp(set)
 	if err != nil {
@@ -131,8 +131,8 @@ func (pv *policyVerbs) Mode(ctx context.Context, opt peer.ReadOptions) (rota.Mod
 	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) (rota.ModeStatus, error) { return s.Mode(), nil })
 }
 
-// SetMode changes the cluster's mode for a reason. DEGRADED by an operator's word
-// holds queued jobs of priority > 5; only an operator ends what one began.
+// SetMode changes the cluster's mode for a reason. DEGRADED set by an operator holds queued jobs of priority > 5; only
+// an operator ends a mode that an operator began.
 func (pv *policyVerbs) SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error) {
 	if mode > rota.ModeDraining {
 		return rota.ModeStatus{}, rota.Refusef(rota.KindInvalid, "mode", "mode %d is unknown", mode)
@@ -178,7 +178,7 @@ func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName, opt peer.
 	})
 }
 
-// Lanes reads the first lanes of a queue, of tenants that the caller may read.
+// Lanes reads the first lanes of a queue, limited to tenants that the caller may read.
 func (pv *policyVerbs) Lanes(ctx context.Context, query peer.LanesQuery, opt peer.ReadOptions) (peer.Lanes, rota.ReadAt, error) {
 	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (peer.Lanes, error) {
 		if q, ok := s.Queue(query.Queue); ok && rd.Queue(&q) {
@@ -189,8 +189,8 @@ func (pv *policyVerbs) Lanes(ctx context.Context, query peer.LanesQuery, opt pee
 	})
 }
 
-// SetQueue creates a queue or changes its policy. What the state machine would
-// refuse is refused here first, before the log.
+// SetQueue creates a queue or changes its policy. Settings that the state machine would reject are rejected here first,
+// before the log.
 func (pv *policyVerbs) SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error) {
 	set, err := checkSettings(name, preset, set)
 	if err != nil {
@@ -208,7 +208,7 @@ func (pv *policyVerbs) SetQueue(ctx context.Context, name rota.QueueName, preset
 	return q, err
 }
 
-// PreviewQueue returns what SetQueue would return, and what it would change; it stores nothing.
+// PreviewQueue returns what SetQueue would return and what it would change, without storing anything.
 func (pv *policyVerbs) PreviewQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error) {
 	set, err := checkSettings(name, preset, set)
 	if err != nil {
@@ -222,7 +222,7 @@ func (pv *policyVerbs) PreviewQueue(ctx context.Context, name rota.QueueName, pr
 	return q, err
 }
 
-// checkSettings returns the settings under rota's names of their keys, or refuses them.
+// checkSettings returns the settings with rota's own names of their keys, or rejects them.
 func checkSettings(name rota.QueueName, preset string, set []rota.Setting) (own []rota.Setting, err error) {
 	if err := rota.CheckID("queue", name); err != nil {
 		return nil, err
@@ -243,9 +243,8 @@ func checkSettings(name rota.QueueName, preset string, set []rota.Setting) (own 
 	return own, nil
 }
 
-// DeleteQueue forgets a queue that nothing names (SPEC §21.4). With another queue to drain it to
-// it moves some of the pending jobs there, and returns how many live ones are left: at 0 the
-// queue is forgotten.
+// DeleteQueue deletes a queue that has no references (SPEC §21.4). With drainTo it moves some of the pending jobs to
+// that queue, and returns how many live ones are left: at 0 the queue is deleted.
 func (pv *policyVerbs) DeleteQueue(ctx context.Context, name, drainTo rota.QueueName) (left uint64, err error) {
 	if err := rota.CheckID("queue", name); err != nil {
 		return 0, err
@@ -260,7 +259,7 @@ func (pv *policyVerbs) DeleteQueue(ctx context.Context, name, drainTo rota.Queue
 	return o.GetLeft(), err
 }
 
-// DeleteTenant forgets what was set of a tenant that nothing names.
+// DeleteTenant deletes the settings of a tenant that has no references.
 func (pv *policyVerbs) DeleteTenant(ctx context.Context, id rota.TenantID) error {
 	if err := rota.CheckID("tenant", id); err != nil {
 		return err
@@ -268,7 +267,7 @@ func (pv *policyVerbs) DeleteTenant(ctx context.Context, id rota.TenantID) error
 	return pv.delete(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteTenant{DeleteTenant: &fsmpb.DeleteTenant{Id: string(id)}}})
 }
 
-// DeleteWorker forgets a worker that is RETIRED, or UNREACHABLE, without leases.
+// DeleteWorker deletes a worker that is RETIRED, or UNREACHABLE, without leases.
 func (pv *policyVerbs) DeleteWorker(ctx context.Context, id rota.WorkerID) error {
 	if err := rota.CheckID("worker", id); err != nil {
 		return err

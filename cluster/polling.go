@@ -14,9 +14,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// AttachWorker takes up the live session of a worker that has no stream, for one call: it is
-// held against this node's own replica, without an entry (SPEC §13.17). What the replica does not
-// know it may not know yet.
+// AttachWorker resumes the live session of a worker that has no stream, for one call. It is checked against this node's
+// own replica, without an entry (SPEC §13.17). A session unknown to the replica may just not have arrived yet.
 func (wv *workerVerbs) AttachWorker(ctx context.Context, id rota.WorkerID, secret []byte) (*WorkerSession, error) {
 	if err := wv.n.replica.refuseRebuilding(); err != nil {
 		return nil, err
@@ -46,13 +45,12 @@ func callerOf(ctx context.Context) rota.Principal {
 	return c.Actor
 }
 
-// session is one that this node serves nothing to yet.
+// session returns a session that this node does not serve yet.
 func (wv *workerVerbs) session(id rota.WorkerID, session rota.Session, by rota.Principal) *WorkerSession {
 	return &WorkerSession{n: wv.n, logs: wv.logs, beats: wv.beats, worker: id, session: session, by: by.Owner(), notify: make(chan struct{}, 1), all: true}
 }
 
-// attached returns the session that a registration would take up and leave as it is; nil
-// where it has to be proposed.
+// attached returns the session that a registration would resume unchanged; nil if the registration must be proposed.
 func (wv *workerVerbs) attached(ctx context.Context, register *fsmpb.Register) (s *WorkerSession) {
 	if !register.GetPolls() {
 		return nil
@@ -66,7 +64,7 @@ func (wv *workerVerbs) attached(ctx context.Context, register *fsmpb.Register) (
 	return s
 }
 
-// Standing tells how the session stands. Kind Stale: it is over.
+// Standing returns the session's status. Kind Stale means that it has ended.
 func (s *WorkerSession) Standing(ctx context.Context, opt peer.ReadOptions) (peer.Standing, error) {
 	st, _, err := read(ctx, &s.n.replica, opt, func(m *fsm.View) (st peer.Standing, err error) {
 		session, status := m.Session(s.worker)
@@ -85,8 +83,8 @@ func (s *WorkerSession) Standing(ctx context.Context, opt peer.ReadOptions) (pee
 	return st, err
 }
 
-// Offer says that the session's worker takes so many more leases while a poll waits, or withdraws
-// that with 0. It returns once this node's replica has it.
+// Offer announces that the session's worker accepts free more leases while a poll waits; 0 withdraws the offer. It
+// returns once this node's replica has it.
 func (s *WorkerSession) Offer(ctx context.Context, poll uint64, free int32, wait time.Duration) error {
 	until := rota.Clock(0)
 	if free > 0 {
@@ -100,6 +98,6 @@ func (s *WorkerSession) Offer(ctx context.Context, poll uint64, free int32, wait
 	return s.n.replica.waitApplied(ctx, index)
 }
 
-// offerSpare is how much longer than its poll an offer lasts, by the clock as this node's replica
-// has it, which is behind the leader's.
+// offerSpare is how much longer than its poll an offer lasts, in milliseconds of the clock in this node's replica,
+// which is behind the leader's.
 const offerSpare rota.Clock = 1_000

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// proposer puts operations into the log: here, or by the node that leads.
+// proposer puts operations into the log: on this node, or through the leader.
 type proposer struct {
 	n          *base
 	leader     *leaderWatch
@@ -22,11 +22,10 @@ type proposer struct {
 	batcher    forwardBatcher
 }
 
-// propose puts operations into the log wherever the leader is, and returns their
-// outcomes. While there is no leader it waits up to ctx's deadline (SPEC §13.1).
-// A batch whose outcome is unknown is proposed again with the same ids, which
-// every operation answers with its first outcome (SPEC §2.7); only a revival is
-// left to its caller, as its repetition reads as a conflict.
+// propose puts operations into the log wherever the leader is, and returns their outcomes. While there is no leader it
+// waits up to ctx's deadline (SPEC §13.1). A batch whose outcome is unknown is proposed again with the same ids, which
+// every operation answers with its first outcome (SPEC §2.7). Only revivals are left to the caller, since repeating one
+// is answered with a conflict.
 func (pr *proposer) propose(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outcome, rota.Index, error) {
 	b, err := encode(askedBy(ctx, ops))
 	if err != nil {
@@ -35,8 +34,7 @@ func (pr *proposer) propose(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outc
 	return pr.proposeBatch(ctx, b)
 }
 
-// askedBy says in operations whose call they belong to; those of a context without a caller
-// are what the node does by itself.
+// askedBy adds the context's caller to operations; without a caller they are the node's own.
 func askedBy(ctx context.Context, ops []*fsmpb.Op) []*fsmpb.Op {
 	c, ok := ctx.Value(access.CallerKey{}).(access.Caller)
 	if ok {
@@ -52,7 +50,7 @@ func askedBy(ctx context.Context, ops []*fsmpb.Op) []*fsmpb.Op {
 	return ops
 }
 
-// proposeBatch is propose for operations that are encoded already.
+// proposeBatch is propose for operations that are already encoded.
 func (pr *proposer) proposeBatch(ctx context.Context, b batch) ([]*fsmpb.Outcome, rota.Index, error) {
 	var outcomes []*fsmpb.Outcome
 	var index rota.Index
@@ -70,7 +68,7 @@ func (pr *proposer) proposeBatch(ctx context.Context, b batch) ([]*fsmpb.Outcome
 	return outcomes, index, nil
 }
 
-// proposeOne is propose for a single operation; its refusal is the error.
+// proposeOne is propose for a single operation; its rejection is the error.
 func (pr *proposer) proposeOne(ctx context.Context, op *fsmpb.Op) (*fsmpb.Outcome, rota.Index, error) {
 	outcomes, index, err := pr.propose(ctx, []*fsmpb.Op{op})
 	if err != nil {
@@ -105,7 +103,7 @@ func (pr *proposer) proposeChunk(ctx context.Context, b batch) reply {
 		} else {
 			last = err
 			if rota.KindOf(err) == rota.KindDenied {
-				// This node is no member any more: its caller is sent to another one.
+				// This node is no longer a member: the caller is directed to another one.
 				return reply{err: &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: 50 * time.Millisecond, Text: err.Error()}}
 			}
 			if rota.KindOf(err) != rota.KindUnavailable {
@@ -118,7 +116,7 @@ func (pr *proposer) proposeChunk(ctx context.Context, b batch) reply {
 	}
 }
 
-// givenUp words why the waiting for a leader ended, and what came last.
+// givenUp returns the error for why waiting for a leader ended, including the last error before.
 func givenUp(err, last error) error {
 	if rota.KindOf(err) == rota.KindUnavailable {
 		return err // this node stops
@@ -126,8 +124,8 @@ func givenUp(err, last error) error {
 	return errNoLeader(last)
 }
 
-// proposeInTurn is proposeOne for what an entry takes few of: it proposes the same again
-// for as long as the log says that too many came at once, until ctx ends.
+// proposeInTurn is proposeOne for operations of which an entry holds few: it proposes again, until ctx ends, while the
+// log answers that too many came at once.
 func (pr *proposer) proposeInTurn(ctx context.Context, op *fsmpb.Op) (*fsmpb.Outcome, rota.Index, error) {
 	for {
 		o, index, err := pr.proposeOne(ctx, op)

@@ -15,9 +15,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// twoTenants is a node with live, leased, ended and waiting jobs of the tenants acme and umbrella;
-// all that is umbrella's has its name in it. It returns the context of who may read acme's in one
-// queue.
+// twoTenants is a node with live, leased, ended and waiting jobs of the tenants acme and umbrella; everything of
+// umbrella has its name in it. It returns the context of a caller that may read acme's in one queue.
 func twoTenants(t *testing.T) (*Node, context.Context) {
 	t.Helper()
 	b := startBench(t, 1)
@@ -84,8 +83,8 @@ func twoTenants(t *testing.T) (*Node, context.Context) {
 	return n, called(within(t, ample), rota.TokenPrincipal(id))
 }
 
-// TestReads_twoTenants: who may read one tenant in one queue meets nothing of another: no read
-// call's answer names anything of it, and what it asks for by name is not known.
+// TestReads_twoTenants: a caller that may read one tenant in one queue sees nothing of another: no read call's answer
+// names anything of it, and requesting it by name returns not found.
 func TestReads_twoTenants(t *testing.T) {
 	t.Parallel()
 	n, acme := twoTenants(t)
@@ -104,7 +103,7 @@ func TestReads_twoTenants(t *testing.T) {
 			t.Errorf("%v, NOT_FOUND is wanted", err)
 			return
 		}
-		answers = append(answers, strings.ReplaceAll(err.Error(), `"umbrella`, "")) // what was asked for
+		answers = append(answers, strings.ReplaceAll(err.Error(), `"umbrella`, "")) // the requested name
 	}
 	var ids []rota.JobID
 	for cursor := ""; ; {
@@ -133,7 +132,7 @@ func TestReads_twoTenants(t *testing.T) {
 		x, _, why := n.Why(acme, id, rota.WhyQuery{Others: true}, opt)
 		if everything.Jobs[i].Tenant == "acme" {
 			keep(job, at, err)
-			x.Decision, x.Decisions = nil, nil // who has, or had, a job is part of it
+			x.Decision, x.Decisions = nil, nil // it includes the worker that has, or had, a job
 			keep(x, at, why)
 			continue
 		}
@@ -202,7 +201,7 @@ func TestReads_twoTenants(t *testing.T) {
 	err = n.Events(acme, rota.EventFilter{}, func(b peer.EventBatch) error {
 		events += len(b.Events)
 		for _, e := range b.Events {
-			e.Worker = "" // who has a job is part of it
+			e.Worker = "" // it includes the worker that has a job
 			e.Payload = strings.ReplaceAll(e.Payload, "umbrella-worker", "")
 			answers = append(answers, e)
 		}
@@ -223,8 +222,7 @@ func TestReads_twoTenants(t *testing.T) {
 	}
 }
 
-// TestWaits_areJudgedAnew: who loses the right to read a job while it waits for its end is not
-// told of it.
+// TestWaits_areJudgedAnew: a caller that loses the right to read a job while it waits for its end does not receive it.
 func TestWaits_areJudgedAnew(t *testing.T) {
 	t.Parallel()
 	n, acme := twoTenants(t)
@@ -259,8 +257,8 @@ func TestWaits_areJudgedAnew(t *testing.T) {
 	}
 }
 
-// TestReads_honorMinIndex walks all reads that take an index, and has each wait for it: what is older is no answer, be it that
-// the job is not known yet.
+// TestReads_honorMinIndex calls all reads that take an index, and makes each wait for it: an older state is not an
+// answer, even if the job is unknown in it.
 func TestReads_honorMinIndex(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

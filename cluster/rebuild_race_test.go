@@ -21,8 +21,7 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// snapshotGate is a node's log that holds up the end of a snapshot's writing while it is
-// locked.
+// snapshotGate is a node's log output that blocks the end of writing a snapshot while it is locked.
 type snapshotGate struct{ sync.Mutex }
 
 func (*snapshotGate) Enabled(context.Context, slog.Level) bool { return true }
@@ -37,7 +36,7 @@ func (g *snapshotGate) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// startAgreed starts three nodes in use, and gives a follower that agrees with the others.
+// startAgreed starts three busy nodes, and returns a follower that agrees with the others.
 func startAgreed(t *testing.T) (b *bench, f *Node) {
 	t.Helper()
 	b = newBench(t)
@@ -55,13 +54,13 @@ func startAgreed(t *testing.T) (b *bench, f *Node) {
 	return b, f
 }
 
-// TestRebuild_wrongAgainWhileOneEnds has a state go wrong once more before the disk is
-// scoured of the first: the end of one rebuild must not hide the beginning of the next.
+// TestRebuild_wrongAgainWhileOneEnds: a state goes wrong again before the disk is scoured of the first: the end of one
+// rebuild must not hide the beginning of the next.
 func TestRebuild_wrongAgainWhileOneEnds(t *testing.T) {
 	t.Parallel()
 	b, f := startAgreed(t)
 	gate := f.cfg.Log.Handler().(*snapshotGate)
-	gate.Lock() // the snapshot of the rebuilt state takes a while to write
+	gate.Lock() // writing the snapshot of the rebuilt state takes a while
 	b.corrupt(f, "ghost1")
 	b.eventually("it notices", func() bool { return f.data.Rebuild().Open })
 	b.eventually("it has a state again", func() bool { return !f.replica.dropped.Load() })
@@ -72,8 +71,7 @@ func TestRebuild_wrongAgainWhileOneEnds(t *testing.T) {
 	b.verifyEqual(f)
 }
 
-// TestRebuild_readsInProgress drops the state under readers: none is told that what it
-// asks for does not exist.
+// TestRebuild_readsInProgress drops the state during reads: none reports that the requested object does not exist.
 func TestRebuild_readsInProgress(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -125,8 +123,7 @@ func TestRebuild_readsInProgress(t *testing.T) {
 	}
 }
 
-// TestRebuild_readingIsRefusedWithoutAState has every read that is past its first look
-// find the state gone.
+// TestRebuild_readingIsRefusedWithoutAState: every read past its first check finds the state gone.
 func TestRebuild_readingIsRefusedWithoutAState(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -161,7 +158,7 @@ func TestRebuild_readingIsRefusedWithoutAState(t *testing.T) {
 	}
 }
 
-// TestRebuild_noBackupOfNothing has the state dropped while a backup waits.
+// TestRebuild_noBackupOfNothing: the state is dropped while a backup waits.
 func TestRebuild_noBackupOfNothing(t *testing.T) {
 	t.Parallel()
 	b, f := startAgreed(t)
@@ -188,7 +185,7 @@ func TestRebuild_noBackupOfNothing(t *testing.T) {
 	b.keep(b.starved, f, false)
 }
 
-// forgetful makes all nodes forget their digests once the beginning of a state is sent.
+// forgetful makes all nodes forget their digests once the beginning of a state was sent.
 type forgetful struct {
 	w      io.Writer
 	sent   int
@@ -196,7 +193,7 @@ type forgetful struct {
 }
 
 func (x *forgetful) Write(p []byte) (int, error) {
-	// A little at a time: the reader has taken one piece when the next one is asked for.
+	// A little at a time: the reader has consumed one piece when it requests the next.
 	for done := 0; done < len(p); {
 		k, err := x.w.Write(p[done:min(done+512, len(p))])
 		done, x.sent = done+k, x.sent+k
@@ -210,13 +207,13 @@ func (x *forgetful) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestRebuild_aFetchOutlastsDigests has the others forget the digest of the state that
-// is fetched before all of it has come, as they do where it is large.
+// TestRebuild_aFetchOutlastsDigests: the others forget the digest of the fetched state before all of it has arrived, as
+// they do with a large one.
 func TestRebuild_aFetchOutlastsDigests(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	many := specs("before", 400)
-	for i := range many { // what does not shrink, so that the state is larger than any buffer
+	for i := range many { // incompressible, so that the state is larger than any buffer
 		many[i].Payload = noise(2000, uint64(i))
 	}
 	submitAll(t, b.leader(), many)
@@ -242,7 +239,7 @@ func TestRebuild_aFetchOutlastsDigests(t *testing.T) {
 	b.verifyEqual(f)
 }
 
-// noise is bytes that no compression shrinks.
+// noise returns incompressible bytes.
 func noise(size int, seed uint64) []byte {
 	data := make([]byte, size)
 	for i := range data {
@@ -252,7 +249,7 @@ func noise(size int, seed uint64) []byte {
 	return data
 }
 
-// gatedReader gives nothing before it is let.
+// gatedReader blocks until it is released.
 type gatedReader struct {
 	io.Reader
 	gate, asked chan struct{}
@@ -280,8 +277,8 @@ func stateOf(t *testing.T, n *Node) (data []byte, at rota.Index) {
 	return out.Bytes(), info.Index
 }
 
-// TestRebuild_givesWayToASnapshot has raft install a snapshot at the moment at which an
-// older state is about to be put in place, and the other way round.
+// TestRebuild_givesWayToASnapshot: raft installs a snapshot just when an older state is about to be put in place, and
+// vice versa.
 func TestRebuild_givesWayToASnapshot(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -313,7 +310,7 @@ func TestRebuild_givesWayToASnapshot(t *testing.T) {
 	f.replica.mu.Lock()
 	f.replica.passed = at
 	f.replica.mu.Unlock()
-	// The older state comes while the snapshot is passed over.
+	// The older state arrives while the snapshot is passed.
 	m, _, err := snapshot.Read(bytes.NewReader(older), func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
 		return fsm.NewLoaderKnowing(info, f.cfg.knows)
 	})
@@ -330,8 +327,7 @@ func TestRebuild_givesWayToASnapshot(t *testing.T) {
 	}
 }
 
-// TestRebuild_appliesWhatFollowsOnly ends a node rather than apply an entry to a state
-// that is not the one before it.
+// TestRebuild_appliesWhatFollowsOnly ends a node rather than applying an entry to a state that is not the previous one.
 func TestRebuild_appliesWhatFollowsOnly(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -344,7 +340,7 @@ func TestRebuild_appliesWhatFollowsOnly(t *testing.T) {
 	if f.replica.passed != head || f.replica.followsPassed(head+2) != nil || f.replica.followsPassed(head) == nil || f.replica.followsPassed(head-1) == nil {
 		t.Errorf("at %d, passed %d", head, f.replica.passed)
 	}
-	f.replica.passed += 3 // given, and not applied
+	f.replica.passed += 3 // delivered but not applied
 	f.replica.mu.Unlock()
 	if err, ok := (adapter{f}).Apply(&raft.Log{Index: uint64(head) + 4}).(error); !ok || rota.KindOf(err) != rota.KindInternal {
 		t.Errorf("applied: %v", err)

@@ -18,8 +18,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// corrupt changes a node's state beside the log, as a fault of memory, or of the
-// code, would: it applies an entry that no other node has.
+// corrupt changes a node's state outside the log, as a memory fault or a bug would: it applies an entry that no other
+// node has.
 func (b *bench) corrupt(n *Node, job rota.JobID) {
 	b.t.Helper()
 	n.replica.mu.Lock()
@@ -27,7 +27,7 @@ func (b *bench) corrupt(n *Node, job rota.JobID) {
 	b.corruptHeld(n, job)
 }
 
-// corruptHeld is corrupt for who holds the node's lock.
+// corruptHeld is corrupt for a caller that holds the node's lock.
 func (b *bench) corruptHeld(n *Node, job rota.JobID) {
 	b.t.Helper()
 	spec := rota.NewJobSpec("work", nil)
@@ -43,7 +43,7 @@ func (b *bench) corruptHeld(n *Node, job rota.JobID) {
 	}
 }
 
-// busy writes the log until the test ends, as a cluster in use does.
+// busy writes to the log until the test ends, like a cluster in use.
 func (b *bench) busy() {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -63,14 +63,14 @@ func (b *bench) busy() {
 	}()
 }
 
-// keep keeps answers from a node, or no more.
+// keep blocks or unblocks answers from a node.
 func (b *bench) keep(from map[rota.NodeID]bool, n *Node, on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	from[n.cfg.Node] = on
 }
 
-// rebuilt says how many rebuilds a node has done.
+// rebuilt returns how many rebuilds a node has done.
 func rebuilt(n *Node) uint64 {
 	return uint64(seriesOf(n.rebuild.Collectors(), "rota_state_rebuilds_total")[""])
 }
@@ -91,7 +91,7 @@ func (b *bench) verifyEqual(n *Node) {
 	})
 }
 
-// never fails the test should a node hold a leadership while its state is wrong.
+// neverLeads fails the test if a node holds a leadership while its state is wrong.
 func (b *bench) neverLeads(n *Node) (check func()) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	var led atomic.Bool
@@ -118,7 +118,7 @@ func (b *bench) neverLeads(n *Node) (check func()) {
 	}
 }
 
-// toldOnce wants every node to tell by one event that a node's state differed.
+// toldOnce requires every node to have exactly one event that a node's state differed.
 func (b *bench) toldOnce(id rota.NodeID) {
 	b.t.Helper()
 	b.eventually("all nodes tell of it", func() bool {
@@ -138,8 +138,8 @@ func (b *bench) toldOnce(id rota.NodeID) {
 	}
 }
 
-// TestRebuild_aFollower has a follower whose state differs notice, stop serving,
-// and serve again with the cluster's state, its log and identity kept.
+// TestRebuild_aFollower: a follower whose state differs notices it, stops serving, and serves again with the cluster's
+// state, keeping its log and identity.
 func TestRebuild_aFollower(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -186,7 +186,7 @@ func TestRebuild_aFollower(t *testing.T) {
 	if now, _ := f.stores.Log.FirstIndex(); now != first || f.data.Identity() != identity || f.data.Rebuild().Open {
 		t.Errorf("its log begins at %d, before at %d; identity %s, before %s; %+v", now, first, f.data.Identity(), identity, f.data.Rebuild())
 	}
-	// The events of the time between come from the others.
+	// The events of the time in between come from the others.
 	b.eventually("its events are whole", func() bool {
 		f.events.Flush()
 		from, to := f.beside.Events.Missing(0, f.replica.head().Events)
@@ -195,7 +195,7 @@ func TestRebuild_aFollower(t *testing.T) {
 	b.toldOnce(f.cfg.Node)
 }
 
-// TestRebuild_theLeader has a leader with a wrong state hand over first.
+// TestRebuild_theLeader: a leader with a wrong state hands over first.
 func TestRebuild_theLeader(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -212,8 +212,7 @@ func TestRebuild_theLeader(t *testing.T) {
 	b.toldOnce(l.cfg.Node)
 }
 
-// TestRebuild_staysQuietWhereNobodyTakesOver has the leader's hand-over fail: it
-// must cease to lead all the same.
+// TestRebuild_staysQuietWhereNobodyTakesOver: the leader's handover fails, and it must stop leading nevertheless.
 func TestRebuild_staysQuietWhereNobodyTakesOver(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -239,8 +238,8 @@ func TestRebuild_staysQuietWhereNobodyTakesOver(t *testing.T) {
 	b.verifyEqual(l)
 }
 
-// TestRebuild_aCrashInTheMiddle stops a node while it rebuilds, with a snapshot of
-// the wrong state on its disk: started again it goes on rebuilding.
+// TestRebuild_aCrashInTheMiddle stops a node while it rebuilds, with a snapshot of the wrong state on its disk: when
+// started again it continues rebuilding.
 func TestRebuild_aCrashInTheMiddle(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -250,7 +249,7 @@ func TestRebuild_aCrashInTheMiddle(t *testing.T) {
 	b.busy()
 	b.eventually("the follower agrees with the others", func() bool { return agreed(f) })
 	b.keep(b.starved, f, true)
-	b.keep(b.deaf, f, true) // it notices nothing before its wrong state is a snapshot
+	b.keep(b.deaf, f, true) // it must not notice before its wrong state is a snapshot
 	b.corrupt(f, "ghost")
 	if err := f.raft.Snapshot().Error(); err != nil {
 		t.Fatal(err)
@@ -279,8 +278,8 @@ func TestRebuild_aCrashInTheMiddle(t *testing.T) {
 	b.toldOnce(id)
 }
 
-// TestRebuild_withoutMajorityAllStop has two of three nodes differ from the third,
-// and from each other: nobody knows who is right.
+// TestRebuild_withoutMajorityAllStop: two of three nodes differ from the third, and from each other: no one can tell
+// which is right.
 func TestRebuild_withoutMajorityAllStop(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -293,7 +292,7 @@ func TestRebuild_withoutMajorityAllStop(t *testing.T) {
 			bad = append(bad, b.node(id))
 		}
 	}
-	// After the same entry: at one between the two the first alone would differ, and be rebuilt.
+	// After the same entry: at one between the two only the first would differ, and be rebuilt.
 	b.eventually("both are at the same entry", func() bool {
 		for _, f := range bad {
 			f.replica.mu.Lock()
@@ -315,8 +314,8 @@ func TestRebuild_withoutMajorityAllStop(t *testing.T) {
 	})
 }
 
-// TestRebuild_againAndAgainEndsTheNode has a node differ within an hour of its third
-// rebuild: its log or its memory is to blame.
+// TestRebuild_againAndAgainEndsTheNode: a node differs within an hour of its third rebuild: its log or its memory is
+// the cause.
 func TestRebuild_againAndAgainEndsTheNode(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

@@ -13,14 +13,14 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// recent counts what ends in each queue, by the minute of the event's date. So a replay after a
-// restart fills the minutes in which the jobs ended, and not the present one.
+// recent counts ended jobs of each queue, by the minute of the event's date. So a replay after a restart fills the
+// minutes in which the jobs ended, and not the current one.
 type recent struct {
 	mu     sync.Mutex
 	queues map[rota.QueueName]*recentQueue
 }
 
-// recentQueue is a queue's last quarter of an hour, a slot a minute, and its waits of a day.
+// recentQueue holds a queue's last quarter of an hour, a slot per minute, and its waits of a day.
 type recentQueue struct {
 	slots [peer.RecentMinutes]recentSlot
 	// failed is the newest job that failed.
@@ -40,7 +40,7 @@ const recentStep = int64(time.Minute / time.Millisecond)
 
 func newRecent() *recent { return &recent{queues: make(map[rota.QueueName]*recentQueue)} }
 
-// count notes the ends among the events of an entry.
+// count counts the ended jobs in the events of an entry.
 func (r *recent) count(events []rota.Event) {
 	for i := range events {
 		e := &events[i]
@@ -73,19 +73,19 @@ func (r *recent) note(e *rota.Event) {
 	if slot.failed++; slot.first == 0 {
 		slot.first = e.Date
 	}
-	if e.Date >= q.failedAt { // the event's bytes are reused: the words are copied
+	if e.Date >= q.failedAt { // the event's bytes are reused: copy the text
 		q.failedAt, q.job = e.Date, rota.JobID(strings.Clone(string(e.Job)))
 		q.error = strings.Clone(cutText(e.Text))
 	}
 }
 
-// cutText bounds an error that is remembered for each queue.
+// cutText bounds the error that is stored for each queue.
 func cutText(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), limits.RecentError)], "")
 }
 
-// of returns a queue's slots, and makes them where there is room; nil where there is none. A queue in which
-// nothing ended lately gives way. mu is held.
+// of returns a queue's slots, creating them if there is room; nil if there is none. A queue without recently ended jobs
+// is dropped to make room. mu is held.
 func (r *recent) of(name rota.QueueName, minute int64) *recentQueue {
 	if q := r.queues[name]; q != nil {
 		return q
@@ -105,7 +105,7 @@ func (r *recent) of(name rota.QueueName, minute int64) *recentQueue {
 	return q
 }
 
-// since reports whether anything ended after a minute.
+// since reports whether any job ended after a minute.
 func (q *recentQueue) since(minute int64) bool {
 	for i := range q.slots {
 		if q.slots[i].minute > minute {
@@ -115,7 +115,7 @@ func (q *recentQueue) since(minute int64) bool {
 	return false
 }
 
-// sample takes a sample of how long the oldest job of each queue waits.
+// sample records how long the oldest job of each queue has waited.
 func (r *recent) sample(queues []rota.Queue, now rota.Date) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +133,7 @@ func (b *base) sampleWaits() {
 	b.recent.sample(queues, rota.DateOf(b.wall()))
 }
 
-// Recent returns what ended lately in each queue, as this node counted it. It asks no other node.
+// Recent returns the recently ended jobs of each queue, as this node counted them. It does not ask other nodes.
 func (n *Node) Recent(context.Context) map[rota.QueueName]peer.QueueRecent {
 	r := n.recent
 	now := int64(rota.DateOf(n.wall())) / recentStep

@@ -12,12 +12,12 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// ended is an event of a job that ended at a date.
+// ended returns an event of a job that ended at a date.
 func ended(kind rota.EventKind, queue rota.QueueName, at time.Time, text string) rota.Event {
 	return rota.Event{Kind: kind, Queue: queue, Job: "j", Date: rota.DateOf(at), Text: text}
 }
 
-// recentAt returns what a counter has at a moment.
+// recentAt returns the content of a counter at a moment.
 func recentAt(t *testing.T, r *recent, now time.Time) map[rota.QueueName]peer.QueueRecent {
 	n := &Node{base: base{recent: r}}
 	n.cfg.World.Wall = func() time.Time { return now }
@@ -29,7 +29,7 @@ func TestRecent_countsByDate(t *testing.T) {
 	now := time.Date(2026, 11, 29, 12, 0, 30, 0, time.UTC)
 	r := newRecent()
 	r.count([]rota.Event{
-		ended(rota.EventJobDead, "q", now.Add(-20*time.Minute), "too old"), // a replay brings old ends: they are not of now
+		ended(rota.EventJobDead, "q", now.Add(-20*time.Minute), "too old"), // replayed: not recent
 		ended(rota.EventJobDead, "q", now.Add(-3*time.Minute), "first"),
 		ended(rota.EventJobExpired, "q", now.Add(-time.Minute), "newest"),
 		ended(rota.EventJobCompleted, "q", now, ""),

@@ -15,16 +15,15 @@ import (
 // voterAfter is how long a non-voter must have kept up before it gets a vote.
 const voterAfter = 5 * time.Second
 
-// reconcileLoop brings Raft's configuration in line with gossip, which may
-// suggest and never decides: a member's id and data directory are recorded in
-// the log first, and the log refuses an id that was removed or belongs to
-// another directory (SPEC §13.4).
+// reconcileLoop aligns Raft's configuration with gossip, which may suggest and never decides: a member's id and data
+// directory are recorded in the log first, and the log rejects an id that was removed or belongs to another directory
+// (SPEC §13.4).
 func (mb *membership) reconcileLoop(l *leadership) {
 	tick := mb.n.ticker(time.Second)
 	defer tick.Stop()
 	for {
 		mb.reconcileOnce(l)
-		mb.chores.switchRules(l) // in this loop, which alone makes voters
+		mb.chores.switchRules(l) // in this loop, which alone creates voters
 		select {
 		case <-tick.Tick():
 		case <-mb.n.gossip.Changed():
@@ -78,15 +77,14 @@ func (mb *membership) reconcileOnce(l *leadership) {
 	mb.finishRemovals(servers)
 }
 
-// proved reports whether a node that gossip suggests has proved its data directory before:
-// the state records that, or it founded the cluster with this one.
+// proved reports whether a node found by gossip has proved its data directory before: the state records that, or it
+// founded the cluster together with this one.
 func (mb *membership) proved(m gossip.Member) bool {
 	return mb.n.replica.member(m.ID).known || mb.n.data.Founders()[m.ID] == m.Identity
 }
 
-// vouches asks a node that gossip suggests, over the connections that nodes trust
-// (mutual TLS, where it is set), whether it is who gossip says: gossip alone
-// makes nobody a member.
+// vouches asks a node found by gossip, over the connections that nodes trust (mutual TLS, if configured), whether it is
+// the node that gossip describes: gossip alone makes no member.
 func (mb *membership) vouches(ctx context.Context, m gossip.Member) bool {
 	if m.ID == mb.n.cfg.Node {
 		return true
@@ -104,8 +102,8 @@ func (mb *membership) vouches(ctx context.Context, m gossip.Member) bool {
 	return false
 }
 
-// finishRemovals takes those out of the configuration that the log removed: the
-// leader that began with it may not have come to the end of it.
+// finishRemovals removes nodes from the configuration that were removed in the log: the leader that began a removal may
+// not have completed it.
 func (mb *membership) finishRemovals(servers map[rota.NodeID]raft.Server) {
 	for id := range servers {
 		if id == mb.n.cfg.Node || mb.refuseRemoved(id) == nil {
@@ -123,9 +121,8 @@ func (mb *membership) changeServer(as raft.ServerSuffrage, m gossip.Member) erro
 	return mb.n.settled(mb.n.raft.AddNonvoter(raft.ServerID(m.ID), raft.ServerAddress(m.Raft), 0, raftTimeout))
 }
 
-// recorded reports whether the log knows the member as it is, and records it if
-// it does not yet. What the state refuses already is not proposed: a removed node
-// that goes on gossiping must not write the log.
+// recorded reports whether the log has the member's current data, and records it if not. Nothing that the state already
+// rejects is proposed: a removed node that continues gossiping must not cause log writes.
 func (mb *membership) recorded(l *leadership, m gossip.Member) bool {
 	of := mb.n.replica.member(m.ID)
 	own := uint64(0)
@@ -160,8 +157,7 @@ func (mb *membership) refusedMember(m gossip.Member, why string) {
 	}
 }
 
-// caughtUp reports whether a node without a vote that wants one has lagged by little for long
-// enough.
+// caughtUp reports whether a node without a vote that should get one has stayed close to the leader for long enough.
 func (mb *membership) caughtUp(id rota.NodeID) bool {
 	v, ok := mb.watch.view(id)
 	return ok && v.err == nil && !v.status.NonVoter && v.closeSince != 0 && mb.n.sinceBoot()-v.closeSince >= voterAfter

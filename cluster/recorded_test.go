@@ -15,8 +15,8 @@ import (
 	"github.com/rotasched/rota/cluster/stream"
 )
 
-// TestRecorded: an id that the state does not record, or records with another data
-// directory, is no member: not to calls, and not to raft but where no leader is heard of.
+// TestRecorded: an id that the state does not record, or records with another data directory, is not a member: not for
+// calls, and for raft only while no leader is known.
 func TestRecorded(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -53,8 +53,8 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// TestRecorded_sleeper has a follower sleep through the replacement of every other member:
-// it meets its leader again, though its state records none of them.
+// TestRecorded_sleeper: a follower is paused while every other member is replaced: it finds its leader again, although
+// its state records none of them.
 func TestRecorded_sleeper(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -97,8 +97,8 @@ func TestRecorded_sleeper(t *testing.T) {
 	b.verifyEqual(n)
 }
 
-// TestForgedFounders has gossip name founders that are not there, and one that another data
-// directory stands behind: nobody founds a cluster with them.
+// TestForgedFounders: gossip names founders that do not exist, and one with another data directory: no cluster is
+// founded with them.
 func TestForgedFounders(t *testing.T) {
 	t.Parallel()
 	for name, listens := range map[string]bool{"nobody_there": false, "another_directory": true} {
@@ -148,7 +148,7 @@ func TestForgedFounders(t *testing.T) {
 	}
 }
 
-// untilSaid is a log that calls said at the first line with what.
+// untilSaid is a log output that calls said at the first line containing what.
 type untilSaid struct {
 	what string
 	said func()
@@ -165,7 +165,7 @@ func (u *untilSaid) Write(p []byte) (int, error) {
 	return u.text.Write(p)
 }
 
-// String returns what was logged; memberlist goes on for a moment after a node has ended.
+// String returns what was logged; memberlist continues briefly after a node has ended.
 func (u *untilSaid) String() string {
 	u.mu.Lock()
 	defer u.mu.Unlock()

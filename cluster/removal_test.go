@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// TestRemoval_isAuthorised: the leader refuses who has no right to change members, wherever
-// the call came in, and the entry of a removal names who asked for it.
+// TestRemoval_isAuthorised: the leader rejects a caller without the right to change members, wherever the call arrived,
+// and the entry of a removal names its caller.
 func TestRemoval_isAuthorised(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

@@ -16,7 +16,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// replica is this node's copy of the state: what applies entries to it, and what reads it.
+// replica is this node's copy of the state; entries are applied to it and reads are served from it.
 type replica struct {
 	n          *base
 	terms      *terms
@@ -24,41 +24,40 @@ type replica struct {
 	membership *membership
 	watch      *watcher
 	watchdog   *watchdog
-	// mu is the apply lock: Apply holds it, reads of the machine share it.
+	// mu is the apply lock: Apply holds it exclusively, reads of the machine share it.
 	mu      sync.RWMutex
 	machine *fsm.Machine
-	// applied is the newest entry of the state, appliedAt when it was applied, in time
-	// since boot.
+	// applied is the newest entry of the state, appliedAt when it was applied, in time since boot.
 	applied   atomic.Uint64
 	appliedAt atomic.Int64
 	// rules is the version of the rules in force; 0 until the first entry is applied.
 	rules atomic.Uint32
-	// hub wakes who waits for what was applied.
+	// hub wakes callers that wait for applied entries.
 	hub     *hub
 	barrier barrierGroup
-	// digests are the state's after each of the latest entries.
+	// digests holds the state's digest after each of the latest entries.
 	digests rebuild.Digests
-	// dropped says that there is no state to serve. It is changed under the apply lock,
-	// and read without it where a moment's lateness does no harm.
+	// dropped reports that there is no state to serve. It is changed under the apply lock, and read without it where a
+	// slightly outdated value is harmless.
 	dropped atomic.Bool
-	// passed is the newest entry, or snapshot, that raft handed over, whether there was a state
-	// to apply it to or not; guarded by the apply lock.
+	// passed is the newest entry or snapshot that raft delivered, whether or not there was a state to apply it to;
+	// guarded by the apply lock.
 	passed rota.Index
-	// placing lets one at a time put a state in place: raft's snapshot, or the rebuilt one.
+	// placing ensures that only one state is put in place at a time: raft's snapshot, or the rebuilt one.
 	placing sync.Mutex
 	doors   doorkeeper
 }
 
-// look calls f with the state as it is, an empty one while it is rebuilt. The lock is held
-// meanwhile: f only reads, keeps nothing of the state, and waits for nobody.
+// look calls f with the current state, an empty one during a rebuild. It holds the lock: f only reads, keeps nothing of
+// the state, and never blocks.
 func (rp *replica) look(f func(*fsm.View)) {
 	rp.mu.RLock()
 	defer rp.mu.RUnlock()
 	f(&rp.machine.View)
 }
 
-// view is look for what is served: it fails while there is no state, as a read that began
-// before the state was dropped must not be answered from the empty one in its place.
+// view is look for served reads: it fails while there is no state, since a read that began before the state was dropped
+// must not be answered from the empty one in its place.
 func (rp *replica) view(f func(*fsm.View)) error {
 	rp.mu.RLock()
 	defer rp.mu.RUnlock()
@@ -69,8 +68,8 @@ func (rp *replica) view(f func(*fsm.View)) error {
 	return nil
 }
 
-// freezing is view for what takes a frozen part of the state: that marks what is shared, so
-// nobody else may read meanwhile.
+// freezing is view for callers that take a frozen part of the state: freezing marks what is shared, so no one else may
+// read meanwhile.
 func (rp *replica) freezing(f func(*fsm.Machine)) error {
 	rp.mu.Lock()
 	defer rp.mu.Unlock()
@@ -81,8 +80,7 @@ func (rp *replica) freezing(f func(*fsm.Machine)) error {
 	return nil
 }
 
-// tryAlone is freezing for what can do without: it reports false, without a call of f, where anybody has
-// the state, or it is rebuilt.
+// tryAlone is freezing for optional work: it reports false, without calling f, if the state is in use or being rebuilt.
 func (rp *replica) tryAlone(f func(*fsm.Machine)) bool {
 	if !rp.mu.TryLock() {
 		return false
@@ -95,8 +93,8 @@ func (rp *replica) tryAlone(f func(*fsm.Machine)) bool {
 	return true
 }
 
-// peek is look for what must be answered while applying stalls as well, such as a node's
-// health; it reports false, without a call of f, where it stalls.
+// peek is look for reads that must be answered even while applying stalls, such as a node's health; it reports false,
+// without calling f, while it stalls.
 func (rp *replica) peek(f func(*fsm.View)) bool {
 	for !rp.mu.TryRLock() {
 		if rp.watchdog.stalled.Load() > 0 {
@@ -115,7 +113,7 @@ func (rp *replica) head() (h fsm.Head) {
 	return h
 }
 
-// member is what the state says of a node.
+// member is the state's record of a node.
 type member struct {
 	identity, api  string
 	starts         uint64
@@ -127,20 +125,20 @@ func memberOf(s *fsm.View, id rota.NodeID) member {
 	return member{identity: of.Identity, api: of.API, starts: of.Starts, removed: of.Removed, known: known}
 }
 
-// member returns what the state says of a node.
+// member returns the state's record of a node.
 func (rp *replica) member(id rota.NodeID) (m member) {
 	rp.look(func(s *fsm.View) { m = memberOf(s, id) })
 	return m
 }
 
-// peekMember is member for calls that are answered while applying stalls as well.
+// peekMember is member for calls that are answered even while applying stalls.
 func (rp *replica) peekMember(id rota.NodeID) (m member, ok bool) {
 	ok = rp.peek(func(s *fsm.View) { m = memberOf(s, id) })
 	return m, ok
 }
 
-// mayOperate refuses the caller of a context that has no right to remove members, or to have
-// another leader; a node that acts by itself has.
+// mayOperate returns an error if the context's caller has no right to remove members or transfer leadership; a node
+// acting by itself has it.
 func (rp *replica) mayOperate(ctx context.Context) (refusal error) {
 	ops := askedBy(ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Removed: true}}}})
 	err := rp.view(func(s *fsm.View) {
@@ -151,23 +149,23 @@ func (rp *replica) mayOperate(ctx context.Context) (refusal error) {
 	return cmp.Or(refusal, err)
 }
 
-// check walks the invariants of the state.
+// check checks the invariants of the state.
 func (rp *replica) check() []string {
 	rp.mu.RLock()
 	defer rp.mu.RUnlock()
 	return rp.machine.Check()
 }
 
-// archived lets go of staged records that the archive holds.
+// archived releases staged records that the archive holds.
 func (rp *replica) archived(seqs []uint64) {
 	rp.mu.Lock()
 	defer rp.mu.Unlock()
 	rp.machine.Archived(seqs)
 }
 
-// freezeWhole freezes a state that is there: while it is rebuilt there is none.
+// freezeWhole freezes the state; it fails during a rebuild, when there is none.
 func (rp *replica) freezeWhole() (*fsm.Frozen, error) {
-	start := time.Now() // the wait for the lock counts: raft's own call stands in the way of applying
+	start := time.Now() // includes the wait for the lock: raft's own call delays applying
 	rp.mu.Lock()
 	defer rp.mu.Unlock()
 	if err := rp.refuseRebuilding(); err != nil {
@@ -184,8 +182,7 @@ func (rp *replica) freeze() *fsm.Frozen {
 	return rp.machine.Freeze()
 }
 
-// advance notes that an entry was applied, by a version of the rules, and wakes who waits
-// for it.
+// advance records that an entry was applied with a version of the rules, and wakes the callers that wait for it.
 func (rp *replica) advance(index rota.Index, rules uint32) {
 	rp.rules.Store(rules)
 	rp.n.spaceLog(rules)
@@ -193,8 +190,8 @@ func (rp *replica) advance(index rota.Index, rules uint32) {
 	rp.hub.advance(index)
 }
 
-// refuseRebuilding refuses what needs a state while this node has none. Under the apply
-// lock that is the last word; else see reading.
+// refuseRebuilding returns an error if this node has no state. Under the apply lock the answer is final; otherwise see
+// view.
 func (rp *replica) refuseRebuilding() error {
 	if !rp.dropped.Load() {
 		return nil
@@ -203,18 +200,18 @@ func (rp *replica) refuseRebuilding() error {
 		Text: "this node's state was wrong and is being rebuilt from another node's: use another node"}
 }
 
-// rulesInForce is the version by which this node's entries are sealed. It may lag
-// behind the log: an older version than needed stops nobody.
+// rulesInForce returns the version that this node's entries are sealed with. It may lag behind the log: an older
+// version than needed stops no node.
 func (rp *replica) rulesInForce() uint32 { return max(rp.rules.Load(), entry.FirstRules) }
 
-// Pulse returns the head of the state as this node has applied it, at once and asking
-// nobody, and whether it leads.
+// Pulse returns the head of the state as this node has applied it, and whether it is the leader. It returns immediately
+// and asks no other node.
 func (rp *replica) Pulse() (head fsm.Head, leads bool) {
 	rp.look(func(s *fsm.View) { head, leads = s.Head(), rp.terms.leading() != nil })
 	return head, leads
 }
 
-// Ready is nil when this node knows a leader and has caught up with it.
+// Ready returns nil if this node knows a leader and has caught up with it.
 func (rp *replica) Ready() error {
 	if rp.n.stopping() {
 		return errStopping()
@@ -243,16 +240,16 @@ func (rp *replica) Ready() error {
 	return rp.leader.behind() // it may have been down within one term
 }
 
-// doorkeeper keeps the newest table of rights, which the edge reads without a lock.
+// doorkeeper holds the newest table of rights, which the edge reads without a lock.
 type doorkeeper struct {
 	table atomic.Pointer[fsm.Access]
-	// of and version say which state the table is of; the apply lock guards them.
+	// of and version identify the state that the table belongs to; the apply lock guards them.
 	of      *fsm.Machine
 	version uint64
 }
 
-// publish makes a change of rights known. The caller holds the apply lock. The table of a
-// state without a cluster, such as the empty one while a state is rebuilt, is none.
+// publish publishes a change of rights. The caller holds the apply lock. A state without a cluster, such as the empty
+// one during a rebuild, has no table.
 func (d *doorkeeper) publish(m *fsm.Machine) {
 	if m.Head().ClusterID == "" || d.of == m && d.version == m.AccessVersion() {
 		return
@@ -261,14 +258,13 @@ func (d *doorkeeper) publish(m *fsm.Machine) {
 	d.table.Store(m.Access())
 }
 
-// APIs returns where the cluster's nodes answer clients, as the state says: none while applying
-// stalls.
+// APIs returns the addresses where the cluster's nodes serve clients, from the state; none while applying stalls.
 func (n *Node) APIs() (all []string) {
 	n.replica.peek(func(s *fsm.View) { all = fsm.NodeAPIs(s) })
 	return all
 }
 
-// Access returns who may do what, as this node has applied it; nil before there is a cluster.
+// Access returns the table of rights as this node has applied it; nil before there is a cluster.
 func (n *Node) Access() access.Table {
 	if t := n.replica.doors.table.Load(); t != nil {
 		return t

@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// machineOf applies a BeginTerm and then one submission an entry.
+// machineOf applies a BeginTerm and then one submission per entry.
 func machineOf(t *testing.T, prefix string, jobs int) *fsm.Machine {
 	t.Helper()
 	m := fsm.New()
@@ -36,9 +36,8 @@ func machineOf(t *testing.T, prefix string, jobs int) *fsm.Machine {
 	return m
 }
 
-// TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas: whatever is wrong with a
-// snapshot that the leader sends, and wherever, the node keeps its own state whole
-// and goes on from it.
+// TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas: whatever is wrong with a snapshot from the leader, and wherever,
+// the node keeps its own state whole and continues with it.
 func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 	t.Parallel()
 	var whole bytes.Buffer

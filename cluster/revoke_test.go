@@ -14,17 +14,17 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// called is a context of a call that somebody made.
+// called returns the context of a call by a principal.
 func called(ctx context.Context, by rota.Principal) context.Context {
 	return context.WithValue(ctx, access.CallerKey{}, access.Caller{Actor: by, Via: "test", Request: "r"})
 }
 
-// TestRevocation_races: 1,000 submissions with one token come in at three nodes while it is
-// revoked. None is applied after the revocation, whatever its answer says, and all nodes agree.
+// TestRevocation_races: 1,000 submissions with one token arrive at three nodes while it is revoked. None is applied
+// after the revocation, whatever its answer is, and all nodes agree.
 func TestRevocation_races(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // a submission whose answer goes with a leader is refused when it is repeated
+	b.loyal() // a submission whose answer is lost with a leader is rejected when repeated
 	id := strings.Repeat("a", 12)
 	local := called(within(t, ample), rota.Local)
 	token := &fsmpb.CreateToken{Id: id, Hash: make([]byte, 32), Roles: []string{access.RoleSubmitter},

@@ -20,7 +20,7 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// filesOf returns what lies in a stopped node's data directory, by name.
+// filesOf returns the files of a stopped node's data directory, by name.
 func (b *bench) filesOf(id rota.NodeID) map[string][]byte {
 	b.t.Helper()
 	files := make(map[string][]byte)
@@ -38,8 +38,7 @@ func (b *bench) filesOf(id rota.NodeID) map[string][]byte {
 	return files
 }
 
-// rewind puts files back in place, as a snapshot of the disk does: what was there keeps its inode, what came since
-// goes.
+// rewind restores files in place, like a snapshot of the disk: existing files keep their inode, newer ones are removed.
 func (b *bench) rewind(id rota.NodeID, files map[string][]byte) {
 	b.t.Helper()
 	for path := range b.filesOf(id) {
@@ -117,7 +116,7 @@ func (b *bench) wantSameRecords(want int) {
 	}
 }
 
-// wantAlarm wants every node to say that a node had applied what was replaced.
+// wantAlarm requires every node to report that a node had applied entries that were replaced.
 func (b *bench) wantAlarm(id rota.NodeID) {
 	b.t.Helper()
 	for _, reader := range b.ids() {
@@ -128,8 +127,8 @@ func (b *bench) wantAlarm(id rota.NodeID) {
 	}
 }
 
-// TestRewound_installed is of a node that is sent a snapshot, as the leader has cut its log: nothing is cut here, and
-// what was archived is of another past all the same.
+// TestRewound_installed: a node is sent a snapshot because the leader has cut its log. No log is cut here, but the
+// archive still belongs to a different past.
 func TestRewound_installed(t *testing.T) {
 	t.Parallel()
 	b := startSmallLogs(t)
@@ -155,7 +154,8 @@ func TestRewound_installed(t *testing.T) {
 	endAll(t, b.leader(), specs("new", 120))
 	b.eventually("the log that the other node has is cut", func() bool {
 		n := b.leader()
-		// A snapshot follows on entries alone, and the log goes back to the one before: without more of them this may not come.
+		// A snapshot follows only after entries, and the log reaches back to the previous one: without more of them
+		// this may not happen.
 		if _, _, err := n.proposer.proposeOne(within(t, ample), barrierOp()); err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestRewound_installed(t *testing.T) {
 	b.verifyEqual(b.node(a))
 }
 
-// leads has a node lead.
+// leads makes a node the leader.
 func (b *bench) leads(id rota.NodeID) {
 	b.t.Helper()
 	b.eventually(string(id)+" leads", func() bool {
@@ -183,7 +183,7 @@ func (b *bench) leads(id rota.NodeID) {
 	})
 }
 
-// rewound has one of two nodes that acknowledged jobs forget them, and elects it by the third: apart takes the node
+// rewound makes one of two nodes that acknowledged jobs forget them, and has the third elect it: apart takes the node
 // that still has them away meanwhile, and back brings it back.
 func rewound(t *testing.T, apart, back func(b *bench, id rota.NodeID)) {
 	b := startBench(t, 3)
@@ -236,19 +236,19 @@ func rewound(t *testing.T, apart, back func(b *bench, id rota.NodeID)) {
 	}
 }
 
-// TestRewound_restarted has a node that applied what the cluster lost restart, and meet a leader without it.
+// TestRewound_restarted: a node that applied entries which the cluster lost restarts, and meets a leader without them.
 func TestRewound_restarted(t *testing.T) {
 	t.Parallel()
 	rewound(t, func(b *bench, id rota.NodeID) { b.stop(id) }, func(b *bench, id rota.NodeID) { b.start(id) })
 }
 
-// TestRewound_running is the same of a node that was only cut off, and has the state in memory.
+// TestRewound_running is the same for a node that was only disconnected, and has the state in memory.
 func TestRewound_running(t *testing.T) {
 	t.Parallel()
 	rewound(t, (*bench).isolate, (*bench).heal)
 }
 
-// TestRewound_snapshot is TestRewound_restarted of a node whose newest snapshot is of the time that was lost.
+// TestRewound_snapshot is TestRewound_restarted for a node whose newest snapshot is of the lost time.
 func TestRewound_snapshot(t *testing.T) {
 	t.Parallel()
 	rewound(t, func(b *bench, id rota.NodeID) {
@@ -259,8 +259,8 @@ func TestRewound_snapshot(t *testing.T) {
 	}, func(b *bench, id rota.NodeID) { b.start(id) })
 }
 
-// TestMarks_refuse has a disk that went back in time be refused at its start: by a node that it acknowledged entries
-// to, by a mark on another disk, and, where only the log went back, by what lies beside it.
+// TestMarks_refuse: a disk that went back in time is rejected at the start: by a node that it acknowledged entries to,
+// by a mark on another disk, and, if only the log went back, by the files next to it.
 func TestMarks_refuse(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -285,7 +285,7 @@ func TestMarks_refuse(t *testing.T) {
 			t.Errorf("it starts on a disk that went back in time, by %s: %v", by, err)
 		}
 	}
-	// The leader does not answer the first time. That the other one agrees is not enough.
+	// The leader does not answer the first time. The other one's agreement is not enough.
 	var slow atomic.Bool
 	slow.Store(true)
 	b.introduced = func(to rota.NodeID) (bool, error) {
@@ -297,7 +297,7 @@ func TestMarks_refuse(t *testing.T) {
 	b.rewind(f, disk)
 	refused("as node " + string(leader))
 
-	// The log alone went back: its own marks and its archive are newer, and no node need be asked.
+	// Only the log went back: its own marks and its archive are newer, so no other node is needed.
 	b.mu.Lock()
 	b.cut[f] = true
 	b.mu.Unlock()
@@ -317,7 +317,7 @@ func TestMarks_refuse(t *testing.T) {
 	b.rewind(f, mixed(raftstore.MarkFile))
 	refused("archive.db says")
 
-	// All of it went back, but for a mark on another disk.
+	// Everything went back, except for a mark on another disk.
 	mark := filepath.Join(t.TempDir(), "mark")
 	if err := os.WriteFile(mark, now[filepath.Join(b.addrs[f].Data, raftstore.MarkFile)], 0o600); err != nil {
 		t.Fatal(err)
@@ -331,7 +331,7 @@ func TestMarks_refuse(t *testing.T) {
 	b.awaitReady(f)
 }
 
-// lateGossip shows no other member at first, then only those of which visible is true.
+// lateGossip shows no other member at first, then only those for which visible is true.
 type lateGossip struct {
 	gossip.Discovery
 	looks   atomic.Int32
@@ -343,8 +343,8 @@ func (g *lateGossip) Members() []gossip.Member {
 	return slices.DeleteFunc(g.Discovery.Members(), func(m gossip.Member) bool { return first || !g.visible(m.ID) })
 }
 
-// TestMarks_heardLate starts a node without --join on a disk that went back in time. It hears of a node that agrees
-// before it hears of the leader, which refuses it.
+// TestMarks_heardLate starts a node without --join on a disk that went back in time. It learns of a node that agrees
+// before it learns of the leader, which rejects it.
 func TestMarks_heardLate(t *testing.T) {
 	t.Parallel()
 	for name, joined := range map[string]bool{"founder": false, "joined later": true} {
@@ -390,8 +390,7 @@ func TestMarks_heardLate(t *testing.T) {
 	}
 }
 
-// TestMarks_alarm has a node that started on an older disk while nobody answered it be named by those that know
-// better.
+// TestMarks_alarm: a node that started on an older disk while no other answered is named by those that know better.
 func TestMarks_alarm(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -407,7 +406,7 @@ func TestMarks_alarm(t *testing.T) {
 		return
 	}
 	b.mu.Lock()
-	delete(b.cut, f) // calls alone: raft would bring it what it lacks before it is asked
+	delete(b.cut, f) // only calls: raft would bring it up to date before it is asked
 	b.mu.Unlock()
 	b.eventually("the leader says so", func() bool {
 		return strings.Contains(strings.Join(b.leader().clusterVerbs.ownStatus().Problems, "\n"), "the disk of node "+string(f)+" went back in time")
@@ -415,7 +414,7 @@ func TestMarks_alarm(t *testing.T) {
 	b.heal(f)
 }
 
-// TestCompare_replacesADifferingRecord has a record that is whole, and another one than the others hold, be replaced.
+// TestCompare_replacesADifferingRecord: a record that is whole but differs from the others' is replaced.
 func TestCompare_replacesADifferingRecord(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -457,7 +456,7 @@ func TestCompare_replacesADifferingRecord(t *testing.T) {
 			t.Errorf("node %s replaced what was right", id)
 		}
 	}
-	// Bounds of what another node may ask.
+	// Bounds on another node's requests.
 	for _, span := range []peer.ArchiveSpan{{}, {From: 2, To: 1}, {From: 1, To: 1_001}} {
 		if _, _, err := f.ArchiveSums(context.Background(), span, nil); rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("%+v: %v", span, err)

@@ -16,8 +16,7 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// Round computes a round again on the state at its height, and compares it with the one that the log
-// has (SPEC §2.4).
+// Round recomputes a round on the state at its height, and compares it with the one in the log (SPEC §2.4).
 func (ex *explainer) Round(ctx context.Context, epoch uint64, height rota.Index) (r peer.Round, seen rota.ReadAt, err error) {
 	if seen, err = ex.n.replica.fresh(ctx, peer.ReadOptions{Stale: true}); err != nil {
 		return r, seen, err
@@ -52,8 +51,7 @@ func (ex *explainer) Round(ctx context.Context, epoch uint64, height rota.Index)
 	return r, seen, nil
 }
 
-// compared holds a round of the log against the one that was computed again, nil for none. Both are
-// shown where they differ.
+// compared compares a round of the log with the recomputed one, nil for none. The result shows both if they differ.
 func compared(logged, computed *fsmpb.Round) peer.Round {
 	r := peer.Round{Queue: rota.QueueName(logged.GetQueue()), Logged: pairsOf(logged), Computed: pairsOf(computed)}
 	if r.Proved = computed != nil && proto.Equal(logged, computed); !r.Proved {

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestRound_differs plants differences in what the log has: none of them is proved, and both rounds are shown.
+// TestRound_differs plants differences in the log: none of them is proved, and both rounds are shown.
 func TestRound_differs(t *testing.T) {
 	t.Parallel()
 	round := func() *fsmpb.Round {
@@ -36,8 +36,8 @@ func TestRound_differs(t *testing.T) {
 	}
 }
 
-// TestRound: the round of each decision is computed again, is what the log has, and has its job with
-// its worker among what it drew, with those that got none.
+// TestRound: the round of each decision is recomputed and equals the logged one. Its job and worker are among its
+// pairs, and the jobs without a worker are listed too.
 func TestRound(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

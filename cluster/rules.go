@@ -10,19 +10,19 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// What nodes of several binaries do together (SPEC §2.6, ADR 0016):
+// How nodes with different binaries work together (SPEC §2.6, ADR 0016):
 //
-//	seal     entries need the version of the rules in force, whatever the leader knows
-//	refuse   an operation of a newer version is proposed by nobody
-//	switch   the leader puts a newer version into force once every voter knows it
-//	stop     a node that does not know what is in force neither starts nor goes on
-//	space    from then on nodes write raft.db as older binaries cannot read it
+//	seal     entries need the version of the rules in force, whatever the leader supports
+//	refuse   no node proposes an operation of a newer version
+//	switch   the leader puts a newer version into force once every voter supports it
+//	stop     a node that does not support the rules in force neither starts nor continues
+//	space    from then on nodes write raft.db in a format that older binaries cannot read
 
-// spacedRules are the first rules whose binaries all read a spaced log.
+// spacedRules is the first version of the rules whose binaries all read a spaced log.
 const spacedRules = 2
 
-// errNewer refuses what switches on later; needs is 0 where this binary does not even
-// know the operation.
+// errNewer returns the error for an operation of a later version; needs is 0 if this binary does not know the operation
+// at all.
 func errNewer(needs, in uint32) error {
 	what := "it is of newer rules than this binary knows"
 	if needs > 0 {
@@ -32,7 +32,7 @@ func errNewer(needs, in uint32) error {
 		"newer binary (rota cluster status -o wide shows which do not)", what, in)
 }
 
-// refuseOlder refuses a node that would stop at the next entry.
+// refuseOlder rejects a node that would stop at the next entry.
 func refuseOlder(in peer.Introduction, inForce uint32) error {
 	if knows := max(in.RulesVersion, entry.FirstRules); knows < inForce {
 		return rota.Refusef(rota.KindConflict, fsm.SubjectRules, "the binary of node %s knows rules version %d, the cluster is at version %d: "+
@@ -41,11 +41,10 @@ func refuseOlder(in peer.Introduction, inForce uint32) error {
 	return nil
 }
 
-// haltAtNewer ends a node whose state comes as one of rules that it does not know:
-// raft would offer it again for ever.
+// haltAtNewer ends a node that receives a state with rules that it does not support: raft would offer it again forever.
 func (rp *replica) haltAtNewer(err error) {
 	for cause := err; cause != nil; cause = errors.Unwrap(cause) {
-		if e, ok := cause.(*rota.Error); ok && e.Subject == fsm.SubjectRules { // behind what the reader says of it
+		if e, ok := cause.(*rota.Error); ok && e.Subject == fsm.SubjectRules { // wrapped by the reader's own error
 			rp.n.fatal(err)
 			return
 		}

@@ -20,10 +20,10 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// newest are the rules that the binary of these tests knows, later those of one after it.
+// newest are the rules that the binary of these tests supports, later those of a newer one.
 const newest, later = entry.RulesVersion, entry.RulesVersion + 1
 
-// needsLater is the table of a later binary, by which a tenant is changed by newer rules.
+// needsLater is the table of a later binary, where changing a tenant needs newer rules.
 func needsLater(op *fsmpb.Op) uint32 {
 	if op.GetSetTenant() != nil {
 		return later
@@ -31,8 +31,7 @@ func needsLater(op *fsmpb.Op) uint32 {
 	return entry.FirstRules
 }
 
-// teach makes the binary that a node is started with next know later rules, or
-// no more.
+// teach makes the binary of a node's next start support later rules, or no longer.
 func (b *bench) teach(id rota.NodeID, newer bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -46,7 +45,7 @@ func (b *bench) teach(id rota.NodeID, newer bool) {
 
 func heavier() []rota.Setting { return []rota.Setting{{Key: "weight", Value: "2"}} }
 
-// mixed starts three nodes whose binaries know rules 1, 1 and later ones, the last leading.
+// mixed starts three nodes whose binaries support rules 1, 1 and later ones, with the last as leader.
 func mixed(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -55,7 +54,7 @@ func mixed(t *testing.T) *bench {
 		b.teach(id, id == "n3")
 	}
 	b.startPlanned()
-	for b.leadBy("n3"); b.loyal().cfg.Node != "n3"; { // the others do not know what needs newer rules
+	for b.leadBy("n3"); b.loyal().cfg.Node != "n3"; { // the others do not know operations of newer rules
 		b.disloyal()
 		b.leadBy("n3")
 	}
@@ -75,7 +74,7 @@ func (b *bench) leadBy(id rota.NodeID) {
 	})
 }
 
-// inForce waits until all nodes say that a version is in force.
+// inForce waits until all nodes report that a version is in force.
 func (b *bench) inForce(version uint32) {
 	b.t.Helper()
 	b.eventually("the rules are the same everywhere", func() bool {
@@ -92,7 +91,7 @@ func (b *bench) inForce(version uint32) {
 	})
 }
 
-// rulesOf is the version in force as a node's status says it.
+// rulesOf returns the version in force according to a node's status.
 func (b *bench) rulesOf(n *Node) uint32 {
 	s, err := n.Status(within(b.t, ample))
 	if err != nil {
@@ -101,7 +100,7 @@ func (b *bench) rulesOf(n *Node) uint32 {
 	return s.RulesVersion
 }
 
-// stays has the leader look at its voters a few times, and switch nothing.
+// stays lets the leader check its voters a few times, and requires that nothing is switched.
 func (b *bench) stays(version uint32) {
 	b.t.Helper()
 	l := b.leader()
@@ -140,7 +139,7 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 	b.replace("n1", true)
 	b.leadBy("n3")
 	b.stays(1)
-	// A voter that cannot be asked may know less.
+	// A voter that cannot be asked may support less.
 	b.replace("n2", true, func() {
 		b.leadBy("n3")
 		b.stays(1)
@@ -163,12 +162,12 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 		}
 	}
 	b.formats(raftstore.NodeFormat)
-	b.replace("n1", true) // on a log that is spaced in its midst
+	b.replace("n1", true) // on a log that is spaced from its middle on
 	submitAll(t, b.node("n1"), specs("again", 50))
 	b.verifyEqual(b.leader())
 }
 
-// formats waits until node.json of all nodes has a format: that before a switch is what older binaries read.
+// formats waits until node.json of all nodes has a format: older binaries can read the one before a switch.
 func (b *bench) formats(want int) {
 	b.t.Helper()
 	for _, id := range b.ids() {
@@ -182,8 +181,7 @@ func (b *bench) formats(want int) {
 	}
 }
 
-// replace starts a node anew with another binary; what is to be seen while it is down
-// is seen then.
+// replace restarts a node with another binary; meanwhile runs while it is down.
 func (b *bench) replace(id rota.NodeID, newer bool, meanwhile ...func()) {
 	b.t.Helper()
 	b.stop(id)
@@ -195,7 +193,7 @@ func (b *bench) replace(id rota.NodeID, newer bool, meanwhile ...func()) {
 	b.awaitReady(id)
 }
 
-// switched is a cluster with later rules.
+// switched starts a cluster with later rules.
 func switched(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -208,8 +206,8 @@ func switched(t *testing.T) *bench {
 	return b
 }
 
-// TestRules_anOlderBinaryStops starts older binaries after the switch: each says why,
-// and the cluster goes on.
+// TestRules_anOlderBinaryStops starts older binaries after the switch: each reports why it stops, and the cluster
+// continues.
 func TestRules_anOlderBinaryStops(t *testing.T) {
 	t.Parallel()
 	b := switched(t)
@@ -240,7 +238,7 @@ func TestRules_anOlderBinaryStops(t *testing.T) {
 	_, err = b.tryStart("n4")
 	refused("a fresh node", err)
 
-	// Where nobody is there to ask, the log says it.
+	// If no other node can be asked, the log reveals it.
 	b.mu.Lock()
 	b.cut[f] = true
 	b.mu.Unlock()
@@ -263,7 +261,7 @@ func TestRules_anOlderBinaryStops(t *testing.T) {
 	}
 	submitAll(t, b.leader(), specs("after", 20))
 
-	// The newer binary takes the same directory up again.
+	// The newer binary resumes with the same directory.
 	b.stop(f)
 	b.mu.Lock()
 	delete(b.cut, f)
@@ -274,8 +272,8 @@ func TestRules_anOlderBinaryStops(t *testing.T) {
 	b.verifyEqual(b.leader())
 }
 
-// TestRules_anOlderBinaryRefusesASnapshot offers a state of newer rules to an older
-// binary: from its own disk, and as a backup.
+// TestRules_anOlderBinaryRefusesASnapshot gives a state of newer rules to an older binary: from its own disk, and as a
+// backup.
 func TestRules_anOlderBinaryRefusesASnapshot(t *testing.T) {
 	t.Parallel()
 	b := switched(t)
@@ -308,7 +306,7 @@ func TestRules_anOlderBinaryRefusesASnapshot(t *testing.T) {
 	b.stop(id)
 	b.teach(id, false)
 	b.mu.Lock()
-	b.cut[id] = true // nobody tells it beforehand
+	b.cut[id] = true // no node warns it beforehand
 	b.mu.Unlock()
 	if _, err = b.tryStart(id); err == nil {
 		t.Error("it started on a snapshot that it cannot read")
@@ -320,8 +318,8 @@ func TestRules_anOlderBinaryRefusesASnapshot(t *testing.T) {
 	}
 }
 
-// TestRules_forwardedOperationsOfNewerRules has a leader of an older binary get what it
-// does not know from a newer follower.
+// TestRules_forwardedOperationsOfNewerRules: a leader with an older binary receives unknown operations from a newer
+// follower.
 func TestRules_forwardedOperationsOfNewerRules(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

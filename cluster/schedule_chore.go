@@ -9,23 +9,23 @@ import (
 	"github.com/rotasched/rota/internal/cron"
 )
 
-// scheduleEvery is how often a leader looks for dates that are due.
+// scheduleEvery is how often a leader checks for due dates.
 const scheduleEvery = time.Second
 
-// firesMost bounds the dates that one proposal has: far less than an entry.
+// firesMost bounds the dates in one proposal: far less than an entry.
 const firesMost = 20_000
 
-// scheduler is the leader's chore that fires what is due (SPEC §17.4).
+// scheduler is the leader's chore that fires due schedules (SPEC §17.4).
 type scheduler struct {
 	n        *base
 	dates    *scheduleHealth
 	zoneData *zoneData
-	// known are the next dates of schedules, as far as they were calculated, by zones.
+	// known are the next dates of schedules calculated so far, with zones.
 	known map[rota.ScheduleName]nextDate
 	zones *cron.Zones
 }
 
-// nextDate is the first date after a moment of one version of a schedule.
+// nextDate is the first date after a moment, for one version of a schedule.
 type nextDate struct {
 	version uint64
 	through rota.Date
@@ -44,7 +44,7 @@ func (ch *chores) scheduleLoop(l *leadership) {
 		select {
 		case <-tick.Tick():
 			if s.once(l) {
-				s.once(l) // the date has moved
+				s.once(l) // the date has advanced
 			}
 		case <-l.ctx.Done():
 			return
@@ -52,8 +52,8 @@ func (ch *chores) scheduleLoop(l *leadership) {
 	}
 }
 
-// once fires what is due by the state's date. Where only the walls say so, a sweep brings the date
-// on first, and it reports that.
+// once fires the schedules that are due by the state's date. If they are due only by the wall clocks, it first advances
+// the date with a sweep, and reports that.
 func (s *scheduler) once(l *leadership) (swept bool) {
 	var list []fsm.DueSchedule
 	var now rota.Date
@@ -103,7 +103,7 @@ func (s *scheduler) once(l *leadership) (swept bool) {
 	return false
 }
 
-// propose fires; what is refused is looked at again a second later.
+// propose fires; a rejected schedule is checked again a second later.
 func (s *scheduler) propose(l *leadership, ops []*fsmpb.Op) {
 	if len(ops) == 0 {
 		return
@@ -113,7 +113,7 @@ func (s *scheduler) propose(l *leadership, ops []*fsmpb.Op) {
 	}
 }
 
-// next reckons the next date of a schedule, once for as long as it stands.
+// next calculates the next date of a schedule, once while it remains unchanged.
 func (s *scheduler) next(at *fsm.DueSchedule) nextDate {
 	known, ok := s.known[at.Name]
 	if ok && known.version == at.Version && known.through == at.Through {
@@ -134,7 +134,7 @@ func (s *scheduler) next(at *fsm.DueSchedule) nextDate {
 	return known
 }
 
-// fireOf is the operation that decides a schedule up to a date, by the named time zones.
+// fireOf returns the operation that decides a schedule up to a date, with the named time zones.
 func fireOf(at *fsm.DueSchedule, table cron.Table, until rota.Date, zones string) *fsmpb.Op {
 	dates, missed := cron.Between(table, int64(at.Through), int64(until), rota.MaxScheduleDates)
 	return &fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: &fsmpb.Fire{Name: string(at.Name), Version: at.Version, FromMs: int64(at.Through), UntilMs: int64(until),

@@ -47,14 +47,14 @@ func (sv *scheduleVerbs) Schedule(ctx context.Context, name rota.ScheduleName, o
 	return s, at, err
 }
 
-// tellNext adds the next date of a schedule that has one.
+// tellNext adds the next date to a schedule that has one.
 func (sv *scheduleVerbs) tellNext(s *rota.Schedule) {
 	if s.State != rota.ScheduleActive {
 		return
 	}
 	zones, err := sv.zones.now()
 	if err != nil {
-		return // the node reports it among its problems
+		return // the node lists it among its problems
 	}
 	if table, err := zones.Of(&s.ScheduleTimes, s.Set); err == nil {
 		if d, ok := table.Next(int64(s.Through)); ok {
@@ -63,7 +63,7 @@ func (sv *scheduleVerbs) tellNext(s *rota.Schedule) {
 	}
 }
 
-// changed reads a schedule as an operation of the caller's left it.
+// changed applies an operation of the caller and returns the schedule as the operation left it.
 func (sv *scheduleVerbs) changed(ctx context.Context, name rota.ScheduleName, op *fsmpb.Op) (rota.Schedule, error) {
 	_, index, err := sv.n.proposer.proposeOne(ctx, op)
 	if err != nil {
@@ -75,13 +75,13 @@ func (sv *scheduleVerbs) changed(ctx context.Context, name rota.ScheduleName, op
 	}
 	rd, err := sv.n.replica.reader(ctx)
 	if err == nil {
-		rd.Schedule(&s) // who may change it may know how it is, and not what its users put into it
+		rd.Schedule(&s) // a caller that may change it may see its state, but not its users' data
 	}
 	return s, err
 }
 
-// SetSchedule creates a schedule, or replaces what one says. What the time zones are asked for is
-// refused here, as the state machine has none.
+// SetSchedule creates a schedule, or replaces its content. Checks that need the time zones are made here, since the
+// state machine has none.
 func (sv *scheduleVerbs) SetSchedule(ctx context.Context, spec rota.ScheduleSpec) (rota.Schedule, error) {
 	if err := spec.CheckShape(rota.MaxPayloadBytes); err != nil {
 		return rota.Schedule{}, err
@@ -104,7 +104,7 @@ func (sv *scheduleVerbs) PauseSchedule(ctx context.Context, name rota.ScheduleNa
 	return sv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_PauseSchedule{PauseSchedule: &fsmpb.PauseSchedule{Name: string(name), Paused: true, Reason: reason}}})
 }
 
-// ResumeSchedule has a schedule go on from now on, or, with catchUp, from where it stopped.
+// ResumeSchedule resumes a schedule from now on or, with catchUp, from where it stopped.
 func (sv *scheduleVerbs) ResumeSchedule(ctx context.Context, name rota.ScheduleName, catchUp bool) (rota.Schedule, error) {
 	return sv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_PauseSchedule{PauseSchedule: &fsmpb.PauseSchedule{Name: string(name), CatchUp: catchUp}}})
 }
@@ -118,7 +118,7 @@ func (sv *scheduleVerbs) TriggerSchedule(ctx context.Context, name rota.Schedule
 	return rota.JobOutcome{ID: rota.RunID(name, 0, id), State: rota.JobState(o.GetJobState()), Index: index}, nil
 }
 
-// BackfillSchedule takes the dates from one moment and up to another, which have passed.
+// BackfillSchedule runs the past dates from one moment, included, up to another, excluded.
 func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.ScheduleName, from, until rota.Date, overlap rota.Overlap) (int, rota.Schedule, error) {
 	var in zonesInForce
 	s, _, err := readAs(ctx, &sv.n.replica, peer.ReadOptions{}, func(s *fsm.View, rd *access.Reader) (rota.Schedule, error) {
@@ -162,17 +162,17 @@ func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.Schedul
 	return len(dates), s, err
 }
 
-// maxBackfill bounds how long a time is filled at once.
+// maxBackfill bounds the period of one backfill, in milliseconds.
 const maxBackfill rota.Date = 3660 * 24 * 3600 * 1000
 
-// DeleteSchedule forgets a schedule; one that is not there is no error.
+// DeleteSchedule deletes a schedule; deleting a missing one is not an error.
 func (sv *scheduleVerbs) DeleteSchedule(ctx context.Context, name rota.ScheduleName) error {
 	_, _, err := sv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteSchedule{DeleteSchedule: &fsmpb.DeleteSchedule{Name: string(name)}}})
 	return err
 }
 
-// NextDates calculates the dates of a schedule after one, at most so many, and returns what identifies the time zones
-// that it used. After 0 are those that are not decided yet.
+// NextDates calculates the dates of a schedule after one, up to most of them, and returns the identity of the time
+// zones used. After 0, it begins with those that are not decided yet.
 func (sv *scheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error) {
 	s, at, err := sv.Schedule(ctx, name, opt)
 	if err != nil {
@@ -197,7 +197,8 @@ func (sv *scheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, 
 	return dates, zones.Name(), at, nil
 }
 
-// DatesOf calculates the first dates after one of a schedule that is not set yet, at most so many, by the time zones in force.
+// DatesOf calculates the dates after one, up to most of them, for a schedule that is not stored yet, with the time
+// zones in force.
 func (sv *scheduleVerbs) DatesOf(times *rota.ScheduleTimes, after rota.Date, most int) ([]rota.Date, error) {
 	zones, err := sv.zones.now()
 	if err != nil {

@@ -26,7 +26,7 @@ func everySecond(t *testing.T, n *Node) rota.Schedule {
 	return set
 }
 
-// decidedOnce holds that each date since a schedule was set was decided, and none twice.
+// decidedOnce checks that each date since a schedule was set was decided exactly once.
 func decidedOnce(t *testing.T, s *rota.Schedule) {
 	t.Helper()
 	if due, decided := uint64((s.Through-s.Set)/1000), s.Runs+s.Skipped+s.Missed; due != decided {
@@ -39,8 +39,8 @@ func decidedOnce(t *testing.T, s *rota.Schedule) {
 	}
 }
 
-// TestSchedules_leadersChange: leaders die, and the walls of two of three nodes go an hour ahead and
-// back: each date is decided once.
+// TestSchedules_leadersChange: leaders die, and the walls of two of three nodes go an hour ahead and back: each date is
+// decided once.
 func TestSchedules_leadersChange(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -88,7 +88,7 @@ func TestSchedules_leadersChange(t *testing.T) {
 	auditedBackup(t, b.leader(), 0)
 }
 
-// TestSchedules_byHand: what the edge refuses, backfills, triggers and the next dates.
+// TestSchedules_byHand: rejections at the edge, backfills, triggers and the next dates.
 func TestSchedules_byHand(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -113,7 +113,7 @@ func TestSchedules_byHand(t *testing.T) {
 	if err != nil || len(dates) != 3 || dates[0] != set.Next {
 		t.Error(dates, err)
 	}
-	summer, _ := rota.ParseDate("2025-03-29T01:30:00Z") // the night after has an hour less
+	summer, _ := rota.ParseDate("2025-03-29T01:30:00Z") // the following night is an hour shorter
 	passed, _, _, err := n.NextDates(ctx, "s", summer-1, 2, peer.ReadOptions{})
 	if err != nil || len(passed) != 2 || passed[0] != summer || passed[1] != summer+(23*60+30)*60*1000 {
 		t.Error(passed, err)
@@ -150,8 +150,8 @@ func TestSchedules_byHand(t *testing.T) {
 	}
 }
 
-// TestSchedules_aZoneThatIsNotThere: a schedule in a zone that this binary lacks, as a node of a newer
-// release set it, is a problem of the node, which fires nothing of it.
+// TestSchedules_aZoneThatIsNotThere: a schedule in a zone that this binary lacks, set by a node of a newer release, is
+// a problem of the node, which fires none of its dates.
 func TestSchedules_aZoneThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	n := startBench(t, 1).leader()
@@ -179,7 +179,7 @@ func TestSchedules_aZoneThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestSchedules_counted: what becomes of dates is counted.
+// TestSchedules_counted: dates are counted by outcome.
 func TestSchedules_counted(t *testing.T) {
 	t.Parallel()
 	m := newMeasures()

@@ -31,7 +31,7 @@ func TestScrub_mendsTheLog(t *testing.T) {
 		b.addrs[id] = c
 	}
 	b.startPlanned()
-	submitAll(t, b.loyal(), specs("a", 50)) // where a leader goes, jobs are submitted again
+	submitAll(t, b.loyal(), specs("a", 50)) // if a leader is lost, jobs are submitted again
 	f := b.follower()
 	b.eventually("the follower has some log", func() bool { return f.replica.applied.Load() > 3 })
 	n := b.leader()
@@ -44,7 +44,7 @@ func TestScrub_mendsTheLog(t *testing.T) {
 	if damages(f, "log") != 0 {
 		t.Fatal("a sound log is called damaged")
 	}
-	release := pauses[f.cfg.Node].await() // the sweeps of the jobs that wait go on writing
+	release := pauses[f.cfg.Node].await() // the sweeps of the waiting jobs continue writing
 	bad := damageEntry(t, f, "b1-00000")
 	release()
 	f.scrub.Pass()
@@ -56,7 +56,7 @@ func TestScrub_mendsTheLog(t *testing.T) {
 	}
 	id := f.cfg.Node
 	b.stop(id)
-	f = b.start(id) // preflight would refuse a damaged entry, and a gap
+	f = b.start(id) // preflight would reject a damaged entry, and a gap
 	b.awaitReady(id)
 	b.verifyEqual(f)
 	f.scrub.Pass()
@@ -65,7 +65,7 @@ func TestScrub_mendsTheLog(t *testing.T) {
 	}
 }
 
-// writePause has the one goroutine that writes a log wait before a write.
+// writePause makes the one goroutine that writes a log wait before a write.
 type writePause chan chan struct{}
 
 func (p writePause) beforeWrite() {
@@ -76,15 +76,15 @@ func (p writePause) beforeWrite() {
 	}
 }
 
-// await returns once the next write waits; release lets it go on.
+// await returns once the next write waits; release lets it continue.
 func (p writePause) await() (release func()) {
 	released := make(chan struct{})
 	p <- released
 	return func() { close(released) }
 }
 
-// damageEntry flips a bit of the entry that submitted a job, in the file beneath an open
-// log that nobody writes, and returns its index.
+// damageEntry flips a bit of the entry that submitted a job, in the file under an open log that is not being written,
+// and returns its index.
 func damageEntry(t *testing.T, n *Node, job rota.JobID) uint64 {
 	t.Helper()
 	first, last, err := n.stores.Stored()
@@ -114,7 +114,7 @@ func damageEntry(t *testing.T, n *Node, job rota.JobID) uint64 {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	for at := 0; ; at++ { // pages that are free again hold it, too
+	for at := 0; ; at++ { // freed pages also hold it
 		next := bytes.Index(content[at:], []byte(job))
 		if next < 0 {
 			break

@@ -15,34 +15,31 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// WorkerSession is one worker connected to this node. What it must learn is
-// read from this node's own replica (SPEC §13.3).
+// WorkerSession is one worker connected to this node. Its notices are read from this node's own replica (SPEC §13.3).
 type WorkerSession struct {
 	n       *base
 	logs    *liveLogs
 	beats   *beatBox
 	worker  rota.WorkerID
 	session rota.Session
-	// by is the principal that opened it: once the worker is another principal's, it ends.
+	// by is the principal that opened it: the session ends once the worker belongs to another principal.
 	by rota.Principal
-	// connection numbers the stream, 0 where its worker numbers none.
+	// connection numbers the stream, 0 if its worker does not number it.
 	connection uint64
 	notify     chan struct{}
 	// graced is set once a lease with a grace was assigned on this stream.
 	graced atomic.Bool
-	// older is the stream of a session that this one took the id over from, while it
-	// confirms; the hub's lock guards it.
+	// older is the stream of the session whose id this one took over, until that confirms; the hub's lock guards it.
 	older *WorkerSession
 
 	mu sync.Mutex
-	// notices wait for the stream; all says that the stream must be sent every
-	// open lease anew.
+	// notices wait for the stream; all reports that the stream must be sent every open lease again.
 	notices []peer.Notice
 	all     bool
 	over    bool
-	// deciding counts the calls of Do under way. On a busy node a lease waits for the end of one, until leaseTimer fires,
-	// and the answer of one call waits for a lease: then answerWaits is set, and leaseReady is notified of the first notice.
-	// It is nil for a worker that polls, whose answers and leases never wait.
+	// deciding counts the calls of Do in progress. On a busy node a lease waits for the end of one, until leaseTimer
+	// fires, and the answer of one call waits for a lease: then answerWaits is set, and leaseReady is notified of the
+	// first notice. It is nil for a worker that polls, whose answers and leases never wait.
 	deciding    int
 	leaseTimer  *time.Timer
 	answerWaits bool
@@ -50,9 +47,9 @@ type WorkerSession struct {
 }
 
 const (
-	// busyBatches is how many batches of workers' commands a busy node decides at a time. There an answer and the next
-	// lease wait for each other, so that both are written and read together. A node that answers workers without
-	// delay decides fewer.
+	// busyBatches is the number of batches of workers' commands being decided from which a node is busy. There an
+	// answer and the next lease wait for each other, so that both are written and read together. A node that answers
+	// workers without delay decides fewer.
 	busyBatches = 16
 	// leaseHeld bounds how long a lease waits for an answer, answerHeld how long an answer waits for a lease.
 	leaseHeld  = 50 * time.Millisecond
@@ -64,10 +61,10 @@ func (s *WorkerSession) precedes(session rota.Session, connection uint64) bool {
 	return s.session < session || s.session == session && s.connection < connection
 }
 
-// Session numbers the worker's session.
+// Session returns the number of the worker's session.
 func (s *WorkerSession) Session() rota.Session { return s.session }
 
-// push queues a notice; beyond the bound the stream is sent all anew.
+// push queues a notice; beyond the bound the stream is sent all leases again.
 func (s *WorkerSession) push(notice peer.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +94,7 @@ func (s *WorkerSession) push(notice peer.Notice) {
 	}
 }
 
-// note records whether a lease that is assigned to the worker has a grace.
+// note records whether a lease assigned to the worker has a grace.
 func (s *WorkerSession) note(a *rota.Assignment) {
 	if a != nil && a.Grace > 0 {
 		s.graced.Store(true)
@@ -122,10 +119,10 @@ func (s *WorkerSession) end() {
 	notify(s.notify)
 }
 
-// Await waits until there is something that the worker must learn.
+// Await waits until there is a notice for the worker.
 func (s *WorkerSession) Await(ctx context.Context) error {
 	for {
-		// Looked at before waiting: one notification may stand for notices and the end.
+		// Check before waiting: one notification may cover notices and the end.
 		if s.waits() {
 			return nil
 		}
@@ -148,9 +145,8 @@ func (s *WorkerSession) waits() bool {
 	return len(s.notices) > 0 || s.all
 }
 
-// Take returns what the worker must learn, in order: first, and after a gap, every lease that it has
-// open. The state is read under the lock that publish holds, so that no lease falls between sending all and
-// the first notice.
+// Take returns the notices for the worker, in order: first, and after a gap, every open lease. It reads the state under
+// the lock that publish holds, so that no lease is lost between sending all and the first notice.
 func (s *WorkerSession) Take() (notices []peer.Notice) {
 	s.mu.Lock()
 	all := s.all
@@ -228,9 +224,8 @@ func (s *WorkerSession) live() error {
 	return rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over: it was retired or taken over", s.session, s.worker)
 }
 
-// confirms reports whether the session has leases open that a takeover revoked: nothing
-// is over before its worker has said that it stopped, or was silent for too long
-// (SPEC §8.5).
+// confirms reports whether the session has open leases that a takeover revoked: none has ended until its worker
+// confirms that it stopped, or was silent for too long (SPEC §8.5).
 func (s *WorkerSession) confirms() (open bool) {
 	s.n.replica.look(func(m *fsm.View) { open = len(m.Assignments(s.worker, s.session)) > 0 })
 	return open
@@ -270,8 +265,8 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 	return answers, nil
 }
 
-// keepsLease reports whether a batch has an ack or a renewal of a lease that it does not end: a worker believes in one no longer
-// than these are unanswered.
+// keepsLease reports whether a batch has an ack or a renewal of a lease that it does not end: a worker trusts a lease
+// only while these are answered in time.
 func keepsLease(commands []peer.LeaseCommand) bool {
 	ended := make(map[rota.LeaseID]bool, len(commands))
 	for i := range commands {
@@ -282,7 +277,7 @@ func keepsLease(commands []peer.LeaseCommand) bool {
 	return slices.ContainsFunc(commands, func(c peer.LeaseCommand) bool { return !ended[c.Lease] })
 }
 
-// begin and done count a call of Do.
+// begin and done count calls of Do.
 func (s *WorkerSession) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,7 +295,7 @@ func (s *WorkerSession) busy() bool {
 	return s.leaseReady != nil && s.n.replica.hub.deciding.Load() >= busyBatches
 }
 
-// awaitLease waits until there is a lease to be sent with an answer, answerHeld at most.
+// awaitLease waits up to answerHeld for a lease to send together with an answer.
 func (s *WorkerSession) awaitLease(ctx context.Context) {
 	if !s.startWait() {
 		return
@@ -317,8 +312,8 @@ func (s *WorkerSession) awaitLease(ctx context.Context) {
 	s.answerWaits = false
 }
 
-// startWait reports whether an answer is to wait for a lease, and records that it does. Only one answer of a worker waits
-// at a time: a worker has two batches in flight at most, and must be able to send the next.
+// startWait reports whether an answer should wait for a lease, and records that it does. Only one answer per worker
+// waits at a time: a worker has at most two batches in flight, and must be able to send the next.
 func (s *WorkerSession) startWait() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -333,7 +328,7 @@ func (s *WorkerSession) startWait() bool {
 	return true
 }
 
-// Beat reports life to the leader, and in how long the next beat comes (SPEC §3.9).
+// Beat reports a sign of life to the leader, and the time until the next beat (SPEC §3.9).
 func (s *WorkerSession) Beat(ctx context.Context, next time.Duration) (peer.Beaten, error) {
 	beaten, err := s.beats.beat(ctx, peer.Beat{Worker: s.worker, Session: s.session, Next: next})
 	if rota.KindOf(err) == rota.KindStale && s.confirms() {
@@ -349,12 +344,12 @@ func (s *WorkerSession) Bye(ctx context.Context) error {
 	return err
 }
 
-// Close takes the session off this node; the worker stays registered.
+// Close removes the session from this node; the worker remains registered.
 func (s *WorkerSession) Close() {
 	s.n.replica.hub.leave(s)
 }
 
-// errMoved refuses a session whose worker has been registered under another credential since.
+// errMoved returns the error for a session whose worker has since been registered under another credential.
 func errMoved(id rota.WorkerID) *rota.Error {
 	return rota.Refusef(rota.KindUnavailable, "worker", "worker %s was registered again under another credential: connect again to move it back", id)
 }

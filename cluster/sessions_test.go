@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestDo_goesWithTheNextLease: where many commands are decided at a time, an answer waits for the next lease, and
-// nobody else is woken for that.
+// TestDo_goesWithTheNextLease: on a node that decides many commands at a time, an answer waits for the next lease, and
+// no other goroutine is woken for that.
 func TestDo_goesWithTheNextLease(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -53,14 +53,14 @@ func TestDo_goesWithTheNextLease(t *testing.T) {
 	}
 }
 
-// TestDo_waitsWhereItHelps: an answer waits for a lease only on a busy node, at a stream, one at a time, and where there is
-// nothing to say and something to come.
+// TestDo_waitsWhereItHelps: an answer waits for a lease only on a busy node, on a stream, one at a time, and only if no
+// notice is pending and a lease may come.
 func TestDo_waitsWhereItHelps(t *testing.T) {
 	t.Parallel()
 	n := startBench(t, 1).node("n1")
 	of := func(change func(s *WorkerSession)) *WorkerSession {
 		s := &WorkerSession{n: &n.base, logs: &n.logs, beats: n.chores.beats, notify: make(chan struct{}, 1), leaseReady: make(chan struct{}, 1)}
-		s.leaseReady <- struct{}{} // of a wait before
+		s.leaseReady <- struct{}{} // from an earlier wait
 		change(s)
 		return s
 	}
@@ -87,8 +87,8 @@ func TestDo_waitsWhereItHelps(t *testing.T) {
 	}
 }
 
-// TestDo_answersWhatBringsNoLease: however long answers wait for leases, those to acks and renewals do not, and those that
-// wait do not count as being decided.
+// TestDo_answersWhatBringsNoLease: however long answers wait for leases, those to acks and renewals do not, and waiting
+// ones do not count as being decided.
 func TestDo_answersWhatBringsNoLease(t *testing.T) {
 	t.Parallel()
 	n := startBench(t, 1).node("n1")
@@ -106,7 +106,7 @@ func TestDo_answersWhatBringsNoLease(t *testing.T) {
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	mixed, done := make(chan struct{}), make(chan struct{})
-	go func() { // what acks or renews beside it is waited for
+	go func() { // an answer with an ack or renewal of another lease must not wait
 		defer close(mixed)
 		_, _ = w.s.Do(ctx, []peer.LeaseCommand{{Verb: rota.VerbComplete, Lease: leases[2].Lease.ID, Job: leases[2].Lease.Job},
 			{Verb: rota.VerbRenew, Lease: leases[3].Lease.ID, Job: leases[3].Lease.Job, Ordinal: 2}})
@@ -136,13 +136,13 @@ func TestDo_answersWhatBringsNoLease(t *testing.T) {
 	if got := n.replica.hub.deciding.Load(); got != busyBatches {
 		t.Errorf("%d batches are decided, beside those that the test adds: an answer that waits counts", got-busyBatches)
 	}
-	w.do(rota.VerbComplete, leases[1]) // one waits already
+	w.do(rota.VerbComplete, leases[1]) // one is already waiting
 	leave()
 	<-done
 }
 
-// TestDo_holdsNothingBackForLong: a lease that waits for an answer which does not come goes without it, and nothing but a
-// lease waits.
+// TestDo_holdsNothingBackForLong: a lease that waits for an answer which does not come is sent without it, and only
+// leases wait.
 func TestDo_holdsNothingBackForLong(t *testing.T) {
 	t.Parallel()
 	n := startBench(t, 1).node("n1")
@@ -173,8 +173,8 @@ func TestDo_holdsNothingBackForLong(t *testing.T) {
 	told("a revocation", peer.Notice{Revoked: &peer.LeaseEnd{}})
 }
 
-// TestGraced: once a lease with a grace was assigned, by a notice or among all open ones, the worker wants to know of each
-// beat that it was received.
+// TestGraced: once a lease with a grace was assigned, by a notice or among all open ones, the worker must be told that
+// each beat was received.
 func TestGraced(t *testing.T) {
 	t.Parallel()
 	n := startBench(t, 1).node("n1")
@@ -185,7 +185,7 @@ func TestGraced(t *testing.T) {
 		}
 		w := &hand{t: t, id: rota.WorkerID(fmt.Sprintf("w%d", grace)), slots: 1, link: peer.WorkerLink{Connection: 1, Grace: true}}
 		w.connect(n)
-		w.s.Take() // nothing yet: what comes is a notice
+		w.s.Take() // none yet: the next one is a notice
 		submitAll(t, n, specs(fmt.Sprintf("j%d", grace), 1))
 		lease := w.take(1)[0]
 		if got := w.s.Graced(); got != (grace > 0) {

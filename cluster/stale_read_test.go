@@ -15,11 +15,9 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestRead_ofADeposedLeaderThatNoticedNothing: the leader is cut off from the other
-// voters and goes on believing in itself for seconds; only a non-voter still
-// answers it, which hashicorp/raft's VerifyLeader counts. The others elect another
-// leader and acknowledge a job. A linearizable read at the old one knows of it, or
-// is refused.
+// TestRead_ofADeposedLeaderThatNoticedNothing: the leader is cut off from the other voters and continues to consider
+// itself leader for seconds; only a non-voter still answers it, which hashicorp/raft's VerifyLeader counts. The others
+// elect another leader and acknowledge a job. A linearizable read at the old one includes it, or fails.
 func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -30,7 +28,7 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 		b.plan(id, expect)
 		c := b.addrs[id]
 		c.Timing.Heartbeat, c.Timing.Election, c.Timing.LeaderLease = patience, patience, patience
-		c.watchEvery = time.Hour // who leads never sees that n4 has caught up, and gives it no vote
+		c.watchEvery = time.Hour // the leader never sees that n4 has caught up, and gives it no vote
 		c.admitted = func(peer rota.NodeID) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -41,15 +39,15 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 		}
 		b.addrs[id] = c
 	}
-	// Longer than all that follows may take: however slow the machine, the old leader
-	// has no reason to doubt itself.
+	// Longer than all the following steps may take: however slow the machine, the old leader has no reason to step
+	// down.
 	const forLong, notLong = 2 * time.Minute, 1200 * time.Millisecond
 	plan("n1", 3, forLong)
 	plan("n2", 3, notLong)
 	plan("n3", 3, notLong)
 	b.startPlanned()
-	// patient has the two that stay together wait so long for their leader: for ever until
-	// they are apart, as a busy machine may hold n1 up while n4 starts.
+	// patient sets how long the two that stay together wait for their leader: forever until they are separated, as a
+	// busy machine may delay n1 while n4 starts.
 	patient := func(so time.Duration) {
 		for _, id := range []rota.NodeID{"n2", "n3"} {
 			b.waits(b.node(id), so)
@@ -97,15 +95,15 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 	}
 }
 
-// TestRead_onAFollowerThatLags: a follower whose machine stands still is asked for what
-// the leader has acknowledged. The read waits until the follower has applied it.
+// TestRead_onAFollowerThatLags: a follower whose machine is paused is asked for what the leader has acknowledged. The
+// read waits until the follower has applied it.
 func TestRead_onAFollowerThatLags(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	b.loyal()
 	leader, follower := b.leader(), b.follower()
 	for i := range 10 {
-		follower.replica.mu.RLock() // what reads may, and applying may not
+		follower.replica.mu.RLock() // reads can take it, applying cannot
 		before := follower.replica.applied.Load()
 		id := fmt.Sprint("lag", i)
 		submitAll(t, leader, specs(id, 1))

@@ -17,9 +17,8 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// Start makes a node: it opens what is on disk, finds the other nodes, and
-// joins or founds the cluster. It returns once Raft runs, or when ctx ends;
-// Ready reports when the node serves. Errors are *rota.Error and say what to do.
+// Start creates a node: it opens the data on disk, finds the other nodes, and joins or founds the cluster. It returns
+// once Raft runs, or when ctx ends; Ready reports when the node serves. Errors are *rota.Error and state the remedy.
 func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	n, err := newNode(cfg, peers)
 	if err != nil {
@@ -49,7 +48,7 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	n.run(n.watch.run)
 	n.run(n.leader.run)
 	n.run(n.leader.catchUp)
-	if !cfg.World.NoSync { // where nothing is synced, nothing is lasting either
+	if !cfg.World.NoSync { // without syncing, nothing is durable anyway
 		n.run(n.marks.run)
 	}
 	n.run(n.chores.brokenLoop)
@@ -67,7 +66,7 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	return n, nil
 }
 
-// open takes the data directory and what lies in it.
+// open opens the data directory and everything in it.
 func (n *Node) open() (err error) {
 	libraries := logs.Quieting(n.log, &n.quiet)
 	if n.data, err = raftstore.OpenDataDir(n.cfg.Data, n.cfg.Node, n.cfg.Cluster, n.cfg.AdoptData); err != nil {
@@ -121,7 +120,7 @@ func (n *Node) open() (err error) {
 	return err
 }
 
-// keepHistory makes the archive and the events, in the file that is open.
+// keepHistory creates the archive and the events in the open file.
 func (n *Node) keepHistory() {
 	host := history.Host{Log: n.log, Lines: &n.lines, Life: n.life, SinceBoot: n.sinceBoot, Room: n.disk.forHistory, Others: n.membership.otherServers, Peers: n.peers,
 		Replaced: func(from, to rota.Index) error { return n.rebuild.Replaced(from, to) },
@@ -132,7 +131,7 @@ func (n *Node) keepHistory() {
 	n.servedArchive, n.servedEvents = n.archive, n.events
 }
 
-// keepRight makes what finds and mends a wrong state, and damage on the disk.
+// keepRight creates the parts that find and repair a wrong state and damage on the disk.
 func (n *Node) keepRight() {
 	rp := &n.replica
 	host := rebuild.Host{Log: n.log, Lines: &n.lines, Life: n.life, Wall: n.wall, Node: n.cfg.Node, Knows: n.cfg.knows,
@@ -147,8 +146,8 @@ func (n *Node) keepRight() {
 	n.rebuild, n.scrub = rebuild.New(host), rebuild.NewScrubber(host)
 }
 
-// keepFrom is the first entry that cutting the log must leave: the one after the
-// snapshot before the newest, or an older one where audits ask for it.
+// keepFrom returns the first entry that must remain when the log is cut: the one after the snapshot before the newest,
+// or an older one if audits need it.
 func (n *Node) keepFrom() uint64 {
 	if n.snapshots == nil || n.audit == nil {
 		return 0
@@ -167,7 +166,7 @@ func (n *Node) keepFrom() uint64 {
 
 func (n *Node) startRaft() error {
 	if n.data.Rebuild().Open {
-		n.replica.dropped.Store(true) // what a snapshot here holds may be wrong
+		n.replica.dropped.Store(true) // snapshots here may be wrong
 		n.rebuild.Resume()
 	}
 	n.run(func() { n.transport.Run(n.life) })
@@ -182,8 +181,7 @@ func (n *Node) startRaft() error {
 	return n.gossip.UpdateMeta(func(m *gossip.Meta) { m.HasState = true })
 }
 
-// Stop ends the node: leadership is handed over first, then everything is
-// closed. ctx bounds the handing over.
+// Stop ends the node: it first hands over leadership, then closes everything. ctx bounds the handover.
 func (n *Node) Stop(ctx context.Context) error {
 	var err error
 	n.stopOnce.Do(func() {
@@ -239,7 +237,7 @@ func (n *Node) closeAll() {
 	}
 	if n.beside != nil {
 		n.events.Flush()
-		_ = n.archive.Flush() // logged already; the log has the entries
+		_ = n.archive.Flush() // already logged; the log has the entries
 		if err := n.beside.DB.Close(); err != nil {
 			n.log.Warn("archive did not close", "err", err)
 		}

@@ -11,8 +11,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// statsRing is a node's memory of its own last figures, one a step, the newest last: a fixed
-// size, whatever happens.
+// statsRing holds a node's latest samples, one per step, the newest last. Its size is fixed.
 type statsRing struct {
 	step time.Duration
 	ring []peer.Sample
@@ -41,26 +40,24 @@ func (r *statsRing) all() []peer.Sample {
 }
 
 const (
-	// The fine ring shows a quarter of an hour, the coarse one a day: 2,340 samples of 14
-	// numbers, 260 KiB.
+	// The fine ring covers a quarter of an hour, the coarse one a day: 2,340 samples of 14 numbers, 260 KiB.
 	fineStep, fineKept     = time.Second, 900
 	coarseStep, coarseKept = time.Minute, 1_440
 )
 
-// stats samples this node, each second.
+// stats samples this node every second.
 type stats struct {
 	n     *base
 	terms *terms
-	// kinds counts the events that this node applied, by kind; fresh those that are the first
-	// of their job.
+	// kinds counts the events that this node applied, by kind; fresh counts those that are the first of their job.
 	kinds [256]atomic.Int64
-	// outlived counts the leases that were revoked as their jobs ended: nothing is lost with those.
+	// outlived counts leases revoked because their jobs ended: those are not lost attempts.
 	outlived atomic.Int64
 	fresh    atomic.Int64
 
 	mu           sync.Mutex
 	fine, coarse statsRing
-	// before are the counts of the last sample, minute the sums of those since the last coarse one.
+	// before holds the counts of the last sample, minute the sums since the last coarse one.
 	before, minute peer.Sample
 	seconds        int
 }
@@ -69,7 +66,7 @@ func newStats() *stats {
 	return &stats{fine: newStatsRing(fineStep, fineKept), coarse: newStatsRing(coarseStep, coarseKept)}
 }
 
-// count notes the events of an entry.
+// count counts the events of an entry.
 func (st *stats) count(events []rota.Event) {
 	for i := range events {
 		e := &events[i]
@@ -100,7 +97,7 @@ func (st *stats) run() {
 	}
 }
 
-// counts returns what has been counted since the start.
+// counts returns the counts since the start.
 func (st *stats) counts() peer.Sample {
 	of := func(kinds ...rota.EventKind) (n int64) {
 		for _, k := range kinds {
@@ -113,7 +110,7 @@ func (st *stats) counts() peer.Sample {
 		LeasesLost: of(rota.EventLeaseExpired, rota.EventLeaseRevoked) - st.outlived.Load()}
 }
 
-// sample takes one sample; a state that stalls has the gauges of the one before.
+// sample takes one sample; if applying stalls, it keeps the previous gauges.
 func (st *stats) sample() {
 	now := st.counts()
 	s := now.Less(&st.before)
@@ -131,7 +128,7 @@ func (st *stats) sample() {
 	}
 }
 
-// gauges reads what stands now.
+// gauges reads the current values.
 func (st *stats) gauges() (g peer.Gauges) {
 	st.n.replica.peek(func(s *fsm.View) {
 		c := s.Counts()
@@ -144,8 +141,8 @@ func (st *stats) gauges() (g peer.Gauges) {
 	return g
 }
 
-// Stats returns this node's own figures of the last quarter of an hour, or coarse of the last
-// day. It asks nobody else.
+// Stats returns this node's own samples of the last quarter of an hour or, with coarse, of the last day. It does not
+// ask other nodes.
 func (n *Node) Stats(_ context.Context, coarse bool) (peer.Stats, error) {
 	st := n.stats
 	st.mu.Lock()

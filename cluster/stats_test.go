@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestStats: each second has what happened in it and what stood at its end, a minute the sums,
-// and the rings never grow.
+// TestStats: each second has the counts of what happened in it and the gauges at its end, a minute the sums, and the
+// rings never grow.
 func TestStats(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -45,7 +45,8 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestStats_replayIsNoWork: what a node applies of its log as it starts is no rate, of figures and of metrics.
+// TestStats_replayIsNoWork: entries that a starting node applies from its log do not count towards rates, in figures
+// and in metrics.
 func TestStats_replayIsNoWork(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

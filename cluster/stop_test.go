@@ -12,9 +12,8 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// TestStop_underLoad hands leadership around and stops nodes while entries are
-// in flight: each call is answered, and no node hangs. hashicorp/raft's pipelined
-// replication does hang when a follower's answer ends it.
+// TestStop_underLoad hands leadership around and stops nodes while entries are in flight: each call is answered, and no
+// node hangs. hashicorp/raft's pipelined replication does hang when a follower's answer ends it.
 func TestStop_underLoad(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -54,7 +53,7 @@ func TestPropose_intoALeadershipThatIsOver(t *testing.T) {
 	for range 50 {
 		l := (&Node{}).own().terms.newLeadership(3, 10_000)
 		l.end()
-		close(l.landed) // nobody empties the queue any more
+		close(l.landed) // no loop reads the queue now
 		if r := l.propose(context.Background(), []*fsmpb.Op{barrierOp()}, true); !errors.Is(r.err, errNotLeader) {
 			t.Fatalf("got %v", r.err)
 		}

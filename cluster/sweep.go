@@ -9,10 +9,9 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// sweepLoop says every 250 ms that time has passed, while anything can fire
-// (SPEC §3.6). The sweep stands in the queue behind every ack, renewal and
-// completion that came before it; one is in flight, and a full one is followed
-// by another at once. A cluster at rest writes nothing.
+// sweepLoop proposes a sweep every 250 ms while any deadline may expire (SPEC §3.6). The sweep is queued behind every
+// earlier ack, renewal and completion; one is in flight, and a full one is followed by another immediately. An idle
+// cluster writes nothing.
 func (ch *chores) sweepLoop(l *leadership) {
 	tick := ch.n.ticker(limits.SweepEvery)
 	defer tick.Stop()
@@ -41,10 +40,9 @@ func (ch *chores) sweepOnce(l *leadership) (more bool) {
 	return r.sweep.More
 }
 
-// sweepNeeded reports whether anything can fire: open leases, QUEUED jobs, jobs in
-// backoff, workers that are not known to be gone, or a date that is due by the
-// wall clocks. A worker that is only silent needs the clock to run on until it is
-// UNREACHABLE, whichever leader it was silent under.
+// sweepNeeded reports whether any deadline may expire: open leases, QUEUED jobs, jobs in backoff, workers not known to
+// be gone, or a date that is due by the wall clocks. A worker that is only silent needs the clock to advance until it
+// is UNREACHABLE, whichever leader it became silent under.
 func (ch *chores) sweepNeeded(l *leadership) bool {
 	var rest, dated bool
 	var date rota.Date
@@ -55,10 +53,10 @@ func (ch *chores) sweepNeeded(l *leadership) bool {
 	return !rest || dated && l.wallNow() >= int64(date) || l.workersPresent()
 }
 
-// retentionEvery is how often retention looks at the archive.
+// retentionEvery is how often retention checks the archive.
 const retentionEvery = time.Hour
 
-// retentionLoop takes old ended jobs from the archive; on every node, leading or not.
+// retentionLoop removes old ended jobs from the archive; it runs on every node, leader or not.
 func (ch *chores) retentionLoop() {
 	tick := ch.n.ticker(retentionEvery)
 	defer tick.Stop()
@@ -75,8 +73,7 @@ func (ch *chores) retentionLoop() {
 	}
 }
 
-// dropDeleted has the state forget the deleted numbers that retention has taken from every
-// member's archive.
+// dropDeleted removes from the state the deleted numbers that retention has removed from every member's archive.
 func (ch *chores) dropDeleted(l *leadership) {
 	var first uint64
 	ch.n.replica.look(func(s *fsm.View) { first = s.FirstDeleted() })

@@ -8,8 +8,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// TestRoundTurn: an entry waits for the round that its forerunner caused, a moment at
-// most, and for no other.
+// TestRoundTurn: an entry waits briefly for the round that its predecessor caused, and for no other.
 func TestRoundTurn(t *testing.T) {
 	ops := func(op *fsmpb.Op) *proposal {
 		return &proposal{ops: []*fsmpb.Op{op}, size: 100, reply: make(chan reply, 1)}
@@ -17,7 +16,7 @@ func TestRoundTurn(t *testing.T) {
 	round := &fsmpb.Op{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{}}}
 	for _, c := range []struct {
 		name string
-		// before prepares what the entry finds; beside runs while it waits.
+		// before prepares the situation that the entry finds; beside runs while it waits.
 		before func(l *leadership)
 		beside func(l *leadership)
 		wait   time.Duration

@@ -27,7 +27,7 @@ func zonesOf(s *fsm.View) (z zonesInForce) {
 	return z
 }
 
-// installed returns what a Backfill names: the identity of installed zones, and nothing without.
+// installed returns the identity that a Backfill names for installed zones, empty without any.
 func (z *zonesInForce) installed() string {
 	if z.packed == nil {
 		return ""
@@ -43,8 +43,8 @@ type zoneData struct {
 	last *cron.Zones
 }
 
-// open returns the zones in force. It fails where this binary cannot read them: it is older than the one that packed
-// them.
+// open returns the zones in force. It fails if this binary cannot read them because it is older than the one that
+// packed them.
 func (zd *zoneData) open(z zonesInForce) (*cron.Zones, error) {
 	if z.packed == nil {
 		return cron.Embedded(), nil
@@ -69,7 +69,7 @@ func (zd *zoneData) now() (*cron.Zones, error) {
 	return zd.open(z)
 }
 
-// report returns the release in force, with index 0 where it is the one in this binary.
+// report returns the release in force, with index 0 if it is the one in this binary.
 func (z *zonesInForce) report() *rota.TZData {
 	if z.packed != nil {
 		return &z.TZData
@@ -78,7 +78,7 @@ func (z *zonesInForce) report() *rota.TZData {
 	return &rota.TZData{Release: cron.Release, Released: cron.Embedded().Released(), SHA256: sum[:], Bytes: int64(len(cron.EmbeddedPacked()))}
 }
 
-// zonesUsed counts the active schedules that are in each time zone other than UTC.
+// zonesUsed counts the active schedules in each time zone other than UTC.
 func zonesUsed(s *fsm.View) map[string]int {
 	used := make(map[string]int)
 	for _, x := range fsm.ActiveOf(s) {

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// tokyoEverywhere is a release whose zones all have the rules of Asia/Tokyo.
+// tokyoEverywhere returns a release whose zones all have the rules of Asia/Tokyo.
 func tokyoEverywhere(t *testing.T, release string, zones ...string) rota.TZInstall {
 	t.Helper()
 	files := make(map[string][]byte)
@@ -26,7 +26,7 @@ func tokyoEverywhere(t *testing.T, release string, zones ...string) rota.TZInsta
 	return rota.TZInstall{Release: release, Released: rota.DateOf(time.Now()), Data: packed}
 }
 
-// tokyo is TZif data without any change: nine hours, all the time.
+// tokyo returns TZif data without any transition: nine hours, all the time.
 func tokyo(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -56,7 +56,7 @@ func inVancouver(t *testing.T, n *Node) {
 	}
 }
 
-// TestTZData_install puts a release into force, by which each node then calculates.
+// TestTZData_install puts a release into force, which each node then calculates with.
 func TestTZData_install(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -107,7 +107,7 @@ func TestTZData_install(t *testing.T) {
 	}
 }
 
-// TestTZData_refuses refuses at the edge what the state machine would store without opening it.
+// TestTZData_refuses: the edge rejects data that the state machine would store without opening it.
 func TestTZData_refuses(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

@@ -13,7 +13,8 @@ import (
 )
 
 // InstallTZData puts a release of the time zone database into force on the whole cluster (SPEC §17.7). The state
-// machine does not open the data: what cannot be read, is older, or lacks a zone that a schedule uses is refused here.
+// machine does not open the data, so this function rejects data that is unreadable, older, or lacks a zone that a
+// schedule uses.
 func (cv *clusterVerbs) InstallTZData(ctx context.Context, t rota.TZInstall) (rota.TZData, error) {
 	if err := t.CheckShape(); err != nil {
 		return rota.TZData{}, err

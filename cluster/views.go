@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// ownViews is what this node finds of each other server of raft's configuration.
+// ownViews returns this node's view of each other server in raft's configuration.
 func (cv *clusterVerbs) ownViews() (views []peer.NodeView) {
 	members := make(map[rota.NodeID]gossip.Member)
 	for _, m := range cv.n.gossip.Members() {
@@ -49,7 +49,7 @@ func (cv *clusterVerbs) ownViews() (views []peer.NodeView) {
 	return views
 }
 
-// Views gathers what each node finds of each other one. It works without a leader.
+// Views collects each node's views of the others. It works without a leader.
 func (cv *clusterVerbs) Views(context.Context) ([]peer.NodeViews, error) {
 	all := []peer.NodeViews{{ID: cv.n.cfg.Node, Views: cv.ownViews()}}
 	for id, v := range cv.n.watch.inspectAll(cv.n.membership.servers(), nil) {

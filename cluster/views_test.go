@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestViews: any node says what each finds of each other one; one that is gone answers nobody, and
-// the others say since when.
+// TestViews: any node returns every node's view of the others; one that is gone answers no other, and the others report
+// since when.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// reads are what a caller asks of a node, by how fresh it wants the answer.
+// The following functions are a caller's reads, by the required freshness.
 func readStale(ctx context.Context, n *Node) error {
 	_, _, err := n.Jobs(ctx, rota.JobFilter{Limit: 1}, peer.ReadOptions{Stale: true})
 	return err
@@ -25,7 +25,7 @@ func readAtLeast(ctx context.Context, n *Node) error {
 	return err
 }
 
-// withReader has a cluster know a token, and returns the context of its holder's calls.
+// withReader creates a token in a cluster, and returns the context of its holder's calls.
 func withReader(t *testing.T, n *Node) (id string, holder context.Context) {
 	t.Helper()
 	id = strings.Repeat("r", 12)
@@ -44,7 +44,7 @@ func revoke(t *testing.T, n *Node, id string) {
 	}
 }
 
-// refusedBecause wants a refusal that says why, and what to do.
+// refusedBecause requires an error with a reason and a remedy.
 func refusedBecause(t *testing.T, what string, err error, why string) {
 	t.Helper()
 	if rota.KindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "sk another node") {
@@ -52,7 +52,7 @@ func refusedBecause(t *testing.T, what string, err error, why string) {
 	}
 }
 
-// followsNothing wants no event shown by a node to a caller that follows them.
+// followsNothing requires that a node shows no event to a caller that follows them.
 func followsNothing(t *testing.T, holder context.Context, n *Node) {
 	t.Helper()
 	short, cancel := context.WithTimeout(holder, 100*time.Millisecond)
@@ -62,9 +62,9 @@ func followsNothing(t *testing.T, holder context.Context, n *Node) {
 	}
 }
 
-// TestVouched_partition: a node that is cut off shows what it holds for a while, not for ever:
-// the token that it goes on believing in is revoked on the other side. Its status, and a backup
-// of what is left, are there all the time. Healed, it refuses the token and serves others.
+// TestVouched_partition: a node that is cut off serves its state for a while, not forever: the token that it still
+// considers valid is revoked on the other side. Its status and a stale backup remain available all the time. After
+// healing, it rejects the token and serves others.
 func TestVouched_partition(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -126,9 +126,9 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestVouched_restart: a node that was down while a token was revoked shows its holder nothing
-// before it has caught up, though it has the snapshot in which the token counts, and hears the
-// leader of the very term that it left.
+// TestVouched_restart: a node that was down while a token was revoked shows its holder nothing before it has caught up,
+// although it has the snapshot in which the token is valid, and has contact with the leader of the same term in which
+// it stopped.
 func TestVouched_restart(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

@@ -16,8 +16,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// watcher is what this node knows of the others, asked once a second: their
-// wall clocks, how far they have applied, and their digests (SPEC §2.5, §3.8).
+// watcher holds what this node knows about the others, queried once a second: their wall clocks, how far they have
+// applied, and their digests (SPEC §2.5, §3.8).
 type watcher struct {
 	n          *base
 	disk       *diskGate
@@ -26,27 +26,27 @@ type watcher struct {
 	terms      *terms
 	mu         sync.Mutex
 	peers      map[rota.NodeID]peerView
-	// asked is when they were.
+	// asked is when they were last queried.
 	asked time.Duration
-	// addrs are where members answer, as gossip said last.
+	// addrs holds the members' addresses last seen in gossip.
 	addrs  map[rota.NodeID]string
 	skewMs int64
 	unfit  string
 	// at is the index whose digests are compared next.
 	at rota.Index
-	// seen is what this node's log had answered for when the others were asked before: a
-	// node's own look is at most so old.
+	// seen is how much of this node's log was answered when the others were previously queried: a node's own check of
+	// its disk is no older than that.
 	seen     atomic.Uint64
 	seenNext uint64
-	// leaderless counts the seconds without a leader; refused is what another
-	// node said when it was asked then whether this one may still take part.
+	// leaderless counts the seconds without a leader; refused is another node's answer then on whether this one may
+	// still take part.
 	leaderless int
 	refused    error
 }
 
 // peerView is the last answer of a node.
 type peerView struct {
-	// to is where it answered.
+	// to is the address where it answered.
 	to     peer.NodeAddress
 	status rota.NodeStatus
 	// wallMs is its wall clock at wallAt since boot, within wallOff: half of the round trip.
@@ -54,36 +54,33 @@ type peerView struct {
 	wallAt, wallOff time.Duration
 	digest          *rota.Digest
 	disk            diskView
-	// differedAt is where it found its state to be wrong, rightUntil up to where that
-	// was right.
+	// differedAt is where it found its state to be wrong, rightUntil the index up to which it was right.
 	differedAt, rightUntil rota.Index
 	// cut is its last loss of applied entries.
 	cut peer.LogCut
-	// autopilot and health are a leader's.
+	// autopilot and health come from a leader.
 	autopilot rota.Autopilot
 	health    []peer.NodeHealth
-	// others is what it finds of each other node.
+	// others is its view of each other node.
 	others []peer.NodeView
 	err    error
-	// heard is when it answered last, zero for never.
+	// heard is when it last answered, zero for never.
 	heard time.Duration
-	// closeSince is since when it has lagged by fewer entries than makes a voter; zero if
-	// it does not.
+	// closeSince is since when it has lagged by few enough entries to become a voter; zero if it lags more.
 	closeSince time.Duration
 }
 
-// stateRebuilding is what a node calls itself while its state is rebuilt.
+// stateRebuilding is the state that a node reports while its state is rebuilt.
 const stateRebuilding = "REBUILDING"
 
 const (
 	watchEvery = time.Second
-	// compareLeast bounds what comparisons between the seconds cost where entries come by
-	// the ten thousand: a node that catches up is compared twenty times a second.
+	// compareLeast bounds the cost of comparisons between the seconds when entries arrive by the ten thousand: a node
+	// that catches up is compared twenty times a second.
 	compareLeast = 50 * time.Millisecond
 )
 
-// run asks every other node once a second, and for its digest at every
-// thousandth entry as well.
+// run queries every other node once a second, and its digest at every thousandth entry as well.
 func (w *watcher) run() {
 	tick := w.n.ticker(w.n.cfg.watchEvery)
 	defer tick.Stop()
@@ -105,8 +102,8 @@ func (w *watcher) run() {
 	}
 }
 
-// compareMarked compares digests between two seconds, with those who answered last
-// time: who does not must not hold up what comes every second.
+// compareMarked compares digests between two seconds, with the nodes that answered last time: one that does not answer
+// must not delay the query of every second.
 func (w *watcher) compareMarked() {
 	at := w.n.replica.digests.Marked()
 	if at == 0 {
@@ -125,7 +122,7 @@ func (w *watcher) once() {
 	w.seen.Store(w.seenNext)
 	w.seenNext = w.disk.answered.Load()
 	servers := w.membership.servers()
-	now, last := w.n.sinceBoot(), rota.Index(w.n.raft.LastIndex()) // before one that hangs holds up the others' answers
+	now, last := w.n.sinceBoot(), rota.Index(w.n.raft.LastIndex()) // before a hanging node delays the other answers
 	views := w.inspectAll(servers, []rota.Index{at})
 	w.mu.Lock()
 	for id, v := range views {
@@ -168,7 +165,7 @@ func (w *watcher) next(applied rota.Index) rota.Index {
 	return at
 }
 
-// inspectAll asks all other servers at once.
+// inspectAll queries all other servers at once.
 func (w *watcher) inspectAll(servers []raft.Server, at []rota.Index) map[rota.NodeID]peerView {
 	ctx, cancel := context.WithTimeout(w.n.life, peerTimeout)
 	defer cancel()
@@ -191,7 +188,7 @@ func (w *watcher) inspectAll(servers []raft.Server, at []rota.Index) map[rota.No
 	return views
 }
 
-// answers asks all other servers at once for what a rebuild needs of them.
+// answers queries all other servers at once for a rebuild.
 func (w *watcher) answers(servers []raft.Server, at []rota.Index) map[rota.NodeID]rebuild.Answer {
 	return answersOf(w.inspectAll(servers, at))
 }
@@ -232,9 +229,8 @@ func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) 
 	return v
 }
 
-// compareWalls passes the leadership the wall clocks of a majority, and notes by
-// how much at least this node's own differs from their median. A reading is as old as its
-// answer, and as inexact as that took.
+// compareWalls passes the wall clocks of a majority to the leadership, and records the minimum difference between this
+// node's own and their median. A reading is as old as its answer, and as inexact as the time that the answer took.
 func (w *watcher) compareWalls(servers []raft.Server, views map[rota.NodeID]peerView) {
 	now, own := w.n.sinceBoot(), w.n.wall().UnixMilli()
 	walls, voters, off := []int64{}, 0, time.Duration(0)
@@ -275,7 +271,7 @@ func (w *watcher) view(id rota.NodeID) (peerView, bool) {
 	return v, ok
 }
 
-// latest returns the last answers of all, and when they were asked for.
+// latest returns the last answers of all nodes, and when they were requested.
 func (w *watcher) latest() (views map[rota.NodeID]peerView, asked time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -310,7 +306,7 @@ func (w *watcher) skew() time.Duration {
 	return time.Duration(w.skewMs) * time.Millisecond
 }
 
-// problems lists what is wrong with this node's clock, and with its disk as raft found it.
+// problems lists faults of this node's clock, and of its disk as raft found it.
 func (w *watcher) problems() (problems []string) {
 	w.mu.Lock()
 	skew, unfit := w.skewMs, w.unfit
@@ -324,8 +320,8 @@ func (w *watcher) problems() (problems []string) {
 	return problems
 }
 
-// alarms list which nodes lost applied entries, as this node knows, and which are behind what they had acknowledged:
-// one text for each, in the order of their ids. A node that was removed is left out.
+// alarms lists the nodes known to this one that lost applied entries, and those behind what they had acknowledged: one
+// text each, ordered by id. A removed node is left out.
 func (w *watcher) alarms() []string {
 	cuts := w.cuts()
 	replaced, behind := w.n.rebuild.Alarms(cuts), w.marks.alarms()
@@ -340,7 +336,7 @@ func (w *watcher) alarms() []string {
 	return all
 }
 
-// cuts returns the last loss of applied entries of each node, as this one knows: the zero value for none.
+// cuts returns the last loss of applied entries of each node, as far as this one knows; the zero value for none.
 func (w *watcher) cuts() map[rota.NodeID]raftstore.CutRecord {
 	cuts := map[rota.NodeID]raftstore.CutRecord{w.n.cfg.Node: w.n.data.Cut()}
 	views, _ := w.latest()
@@ -350,22 +346,20 @@ func (w *watcher) cuts() map[rota.NodeID]raftstore.CutRecord {
 	return cuts
 }
 
-// median of values that are there; the lower one of an even count.
+// median returns the median of values, which must not be empty; the lower one of an even count.
 func median(values []int64) int64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[(len(sorted)-1)/2]
 }
 
-// wallsMost bounds the wait for wall clocks at the beginning of a leadership,
-// wallsGrace the wait for further ones once a majority has answered: nothing
-// is decided meanwhile.
+// wallsMost bounds the wait for wall clocks at the beginning of a leadership, wallsGrace the wait for more of them once
+// a majority has answered: nothing is decided meanwhile.
 const (
 	wallsMost  = 200 * time.Millisecond
 	wallsGrace = 10 * time.Millisecond
 )
 
-// readWalls asks the voters for their wall clocks, for BeginTerm: nil where no
-// majority answers at once (SPEC §3.8).
+// readWalls queries the voters' wall clocks for BeginTerm; nil if no majority answers in time (SPEC §3.8).
 func (w *watcher) readWalls(ctx context.Context) []int64 {
 	ctx, cancel := context.WithTimeout(ctx, wallsMost)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// TestWatch_comparesAtEveryThousandEntries gives a follower a wrong state where no second
-// ever passes: the entries that follow let it find out.
+// TestWatch_comparesAtEveryThousandEntries gives a follower a wrong state while the comparison of every second never
+// runs: the following entries reveal it.
 func TestWatch_comparesAtEveryThousandEntries(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -24,7 +24,7 @@ func TestWatch_comparesAtEveryThousandEntries(t *testing.T) {
 	}
 	b.startPlanned()
 	b.eventually("all have a vote", func() bool { return b.leader().membership.otherVoters() == 2 })
-	// The default queue, which the job goes to, comes with the leader's first entries.
+	// The job's default queue is created by the leader's first entries.
 	submitAll(t, b.leader(), specs("first", 1))
 	f, placed := b.follower(), b.leader().replica.applied.Load()
 	b.eventually("the follower has it", func() bool { return f.replica.applied.Load() >= placed })
@@ -32,15 +32,15 @@ func TestWatch_comparesAtEveryThousandEntries(t *testing.T) {
 	began := f.replica.applied.Load()
 	b.eventually("the follower notices", func() bool {
 		b.entries(200)
-		return f.data.Rebuild().Open || rebuilt(f) > 0 // it may be done before it is looked at
+		return f.data.Rebuild().Open || rebuilt(f) > 0 // it may be done before the check
 	})
-	// Two marks, what is applied while they are compared, and the rest between two.
+	// Two marks, the entries applied while they are compared, and the rest between two.
 	if took := f.replica.applied.Load() - began; took < 1_000 {
 		t.Errorf("it noticed after %d entries, before any comparison was due", took)
 	}
 }
 
-// entries puts so many entries into the log, many at a time, and waits for them.
+// entries puts count entries into the log, many at a time, and waits for them.
 func (b *bench) entries(count int) {
 	b.t.Helper()
 	n := b.leader()
@@ -53,14 +53,14 @@ func (b *bench) entries(count int) {
 	for range count {
 		flying = append(flying, n.raft.Apply(entry, 10*time.Second))
 	}
-	slices.Reverse(flying) // the last one is the last to be there
+	slices.Reverse(flying) // the last one arrives last
 	for _, f := range flying {
 		_ = n.settled(f)
 	}
 }
 
-// TestWatch_clocks: this node's wall clock is judged by what readings of others' prove. One is as
-// old as its answer, and as inexact as that took.
+// TestWatch_clocks: this node's wall clock is judged by what readings of others' prove. A reading is as old as its
+// answer, and as inexact as the time that the answer took.
 func TestWatch_clocks(t *testing.T) {
 	t.Parallel()
 	const now, wall = time.Hour, 1_700_000_000_000
@@ -90,8 +90,8 @@ func TestWatch_clocks(t *testing.T) {
 	}
 }
 
-// TestWatch_aHungNodeIsNoSkew: the others' clocks, which answered long before a node that leaves
-// a question unanswered, are not taken for those of now.
+// TestWatch_aHungNodeIsNoSkew: the others' clocks, which answered long before a node that leaves a request unanswered,
+// are not treated as current.
 func TestWatch_aHungNodeIsNoSkew(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

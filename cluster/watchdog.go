@@ -14,33 +14,31 @@ import (
 )
 
 const (
-	// watchdogEvery is how often is looked, and stallMost how many looks in a row may
-	// find the same thing under way. Looks are counted, not seconds: a process that
-	// was paused did not stall.
+	// watchdogEvery is the interval of checks, and stallMost the maximum number of consecutive checks that may find the
+	// same operation in progress. It counts checks, not seconds: a process that was paused did not stall.
 	watchdogEvery = time.Second
 	stallMost     = 10
-	// dumpMost bounds the stacks that are logged.
+	// dumpMost bounds the stacks that are logged, in bytes.
 	dumpMost = 256 << 10
 )
 
-// watchdog finds what does not come back: the applying of an entry, or the lock that
-// it needs. Writes of the log have a watch of their own (package raftstore), which ends the
-// process; a stall here is reported, and leadership given away, as its cause is in this
-// process and may pass.
+// watchdog detects operations that do not return: applying an entry, or taking the lock that this needs. Writes of the
+// log have their own watch (package raftstore), which ends the process. A stall here is reported and leadership given
+// up, since its cause is in this process and may pass.
 type watchdog struct {
 	n     *base
 	terms *terms
-	// begun and ended count the entries that applying began and ended with.
+	// begun and ended count the entries that applying began and finished.
 	begun, ended atomic.Uint64
-	// probed and passed count the tries to take the apply lock.
+	// probed and passed count the attempts to take the apply lock.
 	probed, passed atomic.Uint64
-	// stalled is for how many looks, 0 while all is well; stalls counts stalls.
+	// stalled is the number of checks since the stall began, 0 without one; stalls counts stalls.
 	stalled, stalls atomic.Uint64
-	// yielding is set while leadership is given away.
+	// yielding is set while leadership is being given up.
 	yielding atomic.Bool
 }
 
-// run looks.
+// run checks periodically.
 func (wd *watchdog) run() {
 	tick := wd.n.ticker(wd.n.cfg.watchdogEvery)
 	defer tick.Stop()
@@ -55,7 +53,7 @@ func (wd *watchdog) run() {
 	}
 }
 
-// stallLook is what the loop remembers from look to look.
+// stallLook is what the loop remembers between checks.
 type stallLook struct {
 	entry, probe    uint64
 	entries, probes uint64
@@ -88,8 +86,8 @@ func (wd *watchdog) look(s *stallLook) {
 	if wd.n.raft.State() == raft.Leader && wd.yielding.CompareAndSwap(false, true) {
 		go func() {
 			defer wd.yielding.Store(false)
-			// Be it that BeginTerm never applied. raft's own loop may hang on the applying as
-			// well, while its heartbeats go on: then they cease.
+			// Do this even if BeginTerm was never applied. raft's own loop may also hang on applying while its
+			// heartbeats continue: then they are suppressed.
 			wd.terms.standDown(func() bool { return wd.stalled.Load() > 0 })
 		}()
 	}
@@ -105,7 +103,7 @@ func (wd *watchdog) look(s *stallLook) {
 		"goroutines", goroutines())
 }
 
-// stateStalled is what a node calls itself meanwhile.
+// stateStalled is the state that a node reports meanwhile.
 const stateStalled = "STALLED"
 
 func errStalled() error {
@@ -113,7 +111,7 @@ func errStalled() error {
 		Text: "applying has stalled on this node: use another node"}
 }
 
-// goroutines returns what every goroutine is at, as far as dumpMost goes.
+// goroutines returns the stacks of all goroutines, up to dumpMost.
 func goroutines() string {
 	var b bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&b, 1)

@@ -16,7 +16,7 @@ import (
 	"github.com/rotasched/rota/cluster/stream"
 )
 
-// lockedBuffer takes a log while others read it.
+// lockedBuffer collects a log while other goroutines read it.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -34,8 +34,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// TestWatchdog holds up a leader's applying: it says so once, with its goroutines,
-// and gives leadership away; when it passes all is well again.
+// TestWatchdog blocks a leader's applying: it logs this once, with its goroutines, and gives leadership up; when the
+// stall passes, all problems are gone.
 func TestWatchdog(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -51,10 +51,10 @@ func TestWatchdog(t *testing.T) {
 	b.startPlanned()
 	n := b.leader()
 	b.busy()
-	// Of its own log: on a busy machine another node may stall by itself, and this one before.
+	// In its own log: on a busy machine another node may stall by itself, and this one earlier.
 	stalls := func() int { return strings.Count(logs[n.cfg.Node].String(), "this node stalls") }
 	before := stalls()
-	n.replica.mu.RLock() // a reader that does not let go
+	n.replica.mu.RLock() // a reader that holds the lock
 	b.eventually("another one leads", func() bool {
 		for _, id := range b.ids() {
 			if other := b.node(id); other != n && other.terms.leading() != nil {
@@ -81,7 +81,7 @@ func TestWatchdog(t *testing.T) {
 	b.verifyEqual(n)
 }
 
-// startWatched starts three nodes whose watchdogs look often.
+// startWatched starts three nodes whose watchdogs check often.
 func startWatched(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -96,7 +96,7 @@ func startWatched(t *testing.T) *bench {
 	return b
 }
 
-// stall holds a node's applying up until it is let go.
+// stall blocks a node's applying until pass is called.
 func (b *bench) stall(n *Node) (pass func()) {
 	n.replica.mu.Lock()
 	pass = sync.OnceFunc(n.replica.mu.Unlock)
@@ -104,8 +104,7 @@ func (b *bench) stall(n *Node) (pass func()) {
 	return pass
 }
 
-// TestWatchdog_healthIsTold asks a node that stalls how it is: it answers, and says that
-// it is not to be used.
+// TestWatchdog_healthIsTold asks a stalled node for its health: it answers, and reports that it must not be used.
 func TestWatchdog_healthIsTold(t *testing.T) {
 	t.Parallel()
 	b := startWatched(t)
@@ -114,7 +113,7 @@ func TestWatchdog_healthIsTold(t *testing.T) {
 	metrics.MustRegister(f.Collectors()...)
 	pass := b.stall(f)
 	told := make(chan struct{})
-	go func() { // begun before anybody knows of the stall
+	go func() { // begun before the stall is known
 		defer close(told)
 		ctx := within(t, ample)
 		status, err := f.Status(ctx)
@@ -145,8 +144,8 @@ func TestWatchdog_healthIsTold(t *testing.T) {
 	b.awaitReady(f.cfg.Node)
 }
 
-// TestWatchdog_ceasesToLead has nobody take leadership over from a node that stalls: its
-// heartbeats cease, so that another one is elected.
+// TestWatchdog_ceasesToLead: no node takes over leadership from a node that stalls: its heartbeats stop, so that
+// another one is elected.
 func TestWatchdog_ceasesToLead(t *testing.T) {
 	t.Parallel()
 	b := startWatched(t)

@@ -14,37 +14,37 @@ import (
 )
 
 const (
-	// hooksEvery is how often a leader looks for events that webhooks select.
+	// hooksEvery is how often a leader checks for events that webhooks select.
 	hooksEvery = 250 * time.Millisecond
-	// hookStride is how many events a leader looks at that a hook does not select before the cursor
-	// follows: an entry each would be the more the less a hook selects.
+	// hookStride is how many unselected events a leader reads for a hook before it advances the cursor: an entry for
+	// each would cost the more, the less a hook selects.
 	hookStride = 10_000
-	// hookTurns bounds the batches of events that one hook takes before the others have their turn.
+	// hookTurns bounds the batches of events that one hook reads before the others have their turn.
 	hookTurns = 20
-	// hookWaits is how long a hook is left alone whose delivery had no place.
+	// hookWaits is how long a hook pauses after its delivery found no room.
 	hookWaits = 5 * time.Second
 )
 
-// hooker is the leader's chore that makes deliveries of events (SPEC §13.14).
+// hooker is the leader's chore that creates deliveries of events (SPEC §13.14).
 type hooker struct {
 	n       *base
 	hookLag *hookLag
 	known   map[rota.WebhookName]*hookScan
 }
 
-// hookScan is how far a leader has looked for one version of a hook at one cursor.
+// hookScan is how far a leader has read for one version of a hook at one cursor.
 type hookScan struct {
 	version uint64
 	cursor  rota.EventID
-	// place is where it reads on, begun where the cursor is.
+	// place is where it continues reading, begun where the cursor is.
 	place, begun uint64
-	// last is the last event that it looked at, gap the oldest where others are no longer retained.
+	// last is the last event that it read, gap the oldest one after events that are no longer retained.
 	last, gap rota.EventID
 	filter    filter.Filter
 	reader    *access.Reader
 	kinds     [256]bool
 	all       bool
-	// waits is until when it is left alone.
+	// waits is until when it pauses.
 	waits time.Time
 }
 
@@ -64,7 +64,7 @@ func (ch *chores) hookLoop(l *leadership) {
 	}
 }
 
-// once takes each active hook on.
+// once advances each active hook.
 func (h *hooker) once(l *leadership) {
 	var list []rota.Webhook
 	h.n.replica.look(func(v *fsm.View) { list = fsm.WebhooksOf(v) })
@@ -94,7 +94,7 @@ func (h *hooker) once(l *leadership) {
 	h.hookLag.events.Store(behind)
 }
 
-// scan returns how far was looked for a hook, from its cursor where that is somewhere else.
+// scan returns how far was read for a hook, starting at its cursor if that has changed.
 func (h *hooker) scan(l *leadership, w *rota.Webhook) (*hookScan, error) {
 	if s := h.known[w.Name]; s != nil && s.version == w.Version && s.cursor == w.Cursor {
 		return s, nil
@@ -127,7 +127,7 @@ func (h *hooker) scan(l *leadership, w *rota.Webhook) (*hookScan, error) {
 	return s, nil
 }
 
-// follow reads on for one hook and proposes what it selects. It returns how many events are left.
+// follow continues reading for one hook and proposes the deliveries. It returns how many events are left.
 func (h *hooker) follow(l *leadership, w *rota.Webhook) (uint64, error) {
 	s, err := h.scan(l, w)
 	if err != nil || time.Now().Before(s.waits) {
@@ -166,7 +166,7 @@ func (h *hooker) follow(l *leadership, w *rota.Webhook) (uint64, error) {
 	return left, h.propose(l, w, s, deliveries)
 }
 
-// propose has the machine decide what was read.
+// propose lets the machine decide on the events that were read.
 func (h *hooker) propose(l *leadership, w *rota.Webhook, s *hookScan, deliveries []*fsmpb.HookDelivery) error {
 	op := &fsmpb.AdvanceHook{Name: string(w.Name), Version: s.version, From: entry.EventOp(s.cursor), To: entry.EventOp(s.last), Deliveries: deliveries}
 	if !s.gap.IsZero() {
@@ -185,13 +185,12 @@ func (h *hooker) propose(l *leadership, w *rota.Webhook, s *hookScan, deliveries
 		s.cursor, s.begun, s.gap = s.last, s.place, rota.EventID{}
 		return nil
 	}
-	// A delivery had no place, as the row says: what was read is read again from the cursor.
+	// A delivery found no room, as the row shows: read again from the cursor.
 	s.place, s.last, s.waits = s.begun, s.cursor, time.Now().Add(hookWaits)
 	return nil
 }
 
-// deliver returns the delivery of an event; nil where the hook does not select it. Events about
-// deliveries make none.
+// deliver returns the delivery of an event; nil if the hook does not select it. Events about deliveries cause none.
 func (s *hookScan) deliver(e *rota.ServedEvent) *fsmpb.HookDelivery {
 	if _, _, own := rota.SplitDeliveryID(e.Job); own || e.Queue == rota.WebhookQueue || !s.all && !s.kinds[e.Kind] || !s.filter.Event(&e.Event) {
 		return nil
@@ -206,7 +205,7 @@ func (s *hookScan) deliver(e *rota.ServedEvent) *fsmpb.HookDelivery {
 		Data      *rota.Event `json:"data"`
 	}{e.Kind.String(), e.Date.String(), &seen[0].Event})
 	if err != nil {
-		return nil // what an event is made of always has a form
+		return nil // the parts of an event can always be encoded
 	}
 	return &fsmpb.HookDelivery{Event: entry.EventOp(e.ID), Kind: uint32(e.Kind), Payload: body}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestWebhooks_withoutAPlace: an event whose delivery had no place, as its queue was full, is delivered once there is
-// one: it is not passed over with what was read behind it.
+// TestWebhooks_withoutAPlace: an event whose delivery found no room, because its queue was full, is delivered once
+// there is room: it is not skipped together with the events read after it.
 func TestWebhooks_withoutAPlace(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)

@@ -40,7 +40,7 @@ func (wv *webhookVerbs) Webhook(ctx context.Context, name rota.WebhookName, opt 
 	})
 }
 
-// changed reads a webhook as an operation of the caller's left it.
+// changed applies an operation of the caller and returns the webhook as the operation left it.
 func (wv *webhookVerbs) changed(ctx context.Context, name rota.WebhookName, op *fsmpb.Op) (rota.Webhook, error) {
 	_, index, err := wv.n.proposer.proposeOne(ctx, op)
 	if err != nil {
@@ -50,7 +50,7 @@ func (wv *webhookVerbs) changed(ctx context.Context, name rota.WebhookName, op *
 	return w, err
 }
 
-// SetWebhook creates a webhook, or replaces what one says.
+// SetWebhook creates a webhook, or replaces its content.
 func (wv *webhookVerbs) SetWebhook(ctx context.Context, spec rota.WebhookSpec) (rota.Webhook, error) {
 	if err := spec.CheckShape(); err != nil {
 		return rota.Webhook{}, err
@@ -69,17 +69,17 @@ func (wv *webhookVerbs) PauseWebhook(ctx context.Context, name rota.WebhookName,
 	return wv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_PauseWebhook{PauseWebhook: &fsmpb.PauseWebhook{Name: string(name), Paused: true, Reason: reason}}})
 }
 
-// ResumeWebhook has a webhook go on from its cursor.
+// ResumeWebhook resumes a webhook from its cursor.
 func (wv *webhookVerbs) ResumeWebhook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
 	return wv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_PauseWebhook{PauseWebhook: &fsmpb.PauseWebhook{Name: string(name)}}})
 }
 
-// SkipWebhook passes over the events that wait for a webhook's cursor.
+// SkipWebhook skips the events after a webhook's cursor.
 func (wv *webhookVerbs) SkipWebhook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
 	return wv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_SkipWebhook{SkipWebhook: &fsmpb.SkipWebhook{Name: string(name)}}})
 }
 
-// DeleteWebhook forgets a webhook; one that is not there is no error.
+// DeleteWebhook deletes a webhook; deleting a missing one is not an error.
 func (wv *webhookVerbs) DeleteWebhook(ctx context.Context, name rota.WebhookName) error {
 	_, _, err := wv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteWebhook{DeleteWebhook: &fsmpb.DeleteWebhook{Name: string(name)}}})
 	return err

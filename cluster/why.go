@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// Why explains a job (SPEC §6.1, §7.7, §13.13): on the present state, or on one of the past,
-// replayed beside the present one. What is said of other workers in a decision needs such a replay too.
+// Why explains a job (SPEC §6.1, §7.7, §13.13): on the current state, or on a past one, replayed separately. Details
+// about other workers in a decision need such a replay too.
 func (ex *explainer) Why(ctx context.Context, id rota.JobID, q rota.WhyQuery, opt peer.ReadOptions) (x rota.Explanation, seen rota.ReadAt,
 	err error) {
 	if seen, err = ex.n.replica.fresh(ctx, opt); err != nil {
@@ -41,10 +41,10 @@ func (ex *explainer) Why(ctx context.Context, id rota.JobID, q rota.WhyQuery, op
 	return x, seen, err
 }
 
-// aheadMost is by how many milliseconds a caller's clock may be ahead.
+// aheadMost is how many milliseconds a caller's clock may be ahead.
 const aheadMost = 60_000
 
-// indexOf returns the index of the state that is asked for, 0 for the present one.
+// indexOf returns the index of the requested state, 0 for the current one.
 func (ex *explainer) indexOf(ctx context.Context, q rota.WhyQuery) (rota.Index, error) {
 	switch {
 	case q.AtDate == 0:
@@ -58,8 +58,8 @@ func (ex *explainer) indexOf(ctx context.Context, q rota.WhyQuery) (rota.Index, 
 	return ex.n.events.IndexAt(ctx, q.AtDate)
 }
 
-// Past says what a look at a state of the past has to replay now. It is said of a moment: another who looks
-// meanwhile moves the kept state.
+// Past returns what reading a past state has to replay now. The answer is momentary: another reader may move the kept
+// state in between.
 func (ex *explainer) Past(ctx context.Context, q rota.WhyQuery) (rota.Past, error) {
 	at, err := ex.indexOf(ctx, q)
 	if err != nil {
@@ -81,7 +81,7 @@ func (ex *explainer) Past(ctx context.Context, q rota.WhyQuery) (rota.Past, erro
 	return rota.Past{Index: at, From: from, Entries: int64(at - from)}, nil
 }
 
-// whyNow explains a job as it stands, at the index that was read or later.
+// whyNow explains a job in the current state, at the index that was read or later.
 func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index, rd *access.Reader) (rota.Explanation, error) {
 	var x rota.Explanation
 	var live bool
@@ -124,7 +124,7 @@ func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index,
 	return x, nil
 }
 
-// whyThen explains a job as it stood at an index.
+// whyThen explains a job in the state at an index.
 func (ex *explainer) whyThen(ctx context.Context, id rota.JobID, at rota.Index, rd *access.Reader) (rota.Explanation, error) {
 	var x rota.Explanation
 	var err error
@@ -134,7 +134,7 @@ func (ex *explainer) whyThen(ctx context.Context, id rota.JobID, at rota.Index, 
 	return x, err
 }
 
-// whyIn explains a job in a state of the past.
+// whyIn explains a job in a past state.
 func whyIn(m *fsm.Machine, id rota.JobID, at rota.Index, rd *access.Reader) (rota.Explanation, error) {
 	if tenant, queue, ok := m.PlaceOfJob(id); ok && !rd.Reads(tenant, queue) {
 		return rota.Explanation{}, rota.Refusef(rota.KindNotFound, "job", "job %q was not known at index %d", id, at)
@@ -148,8 +148,8 @@ func whyIn(m *fsm.Machine, id rota.JobID, at rota.Index, rd *access.Reader) (rot
 	return rota.Explanation{}, rota.Refusef(rota.KindNotFound, "job", "job %q was not known at index %d", id, at)
 }
 
-// addOthers replays the state that a decision was made on and adds who else was
-// looked at; where that past is gone it says so.
+// addOthers replays the state that a decision was made on and adds the other candidates; if that past is gone, the
+// explanation states this.
 func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.PlacedDecision) error {
 	ok := false
 	logged, err := audit.Round(ctx, ex.n.stores.Log, d.Epoch, d.Height, rota.Index(ex.n.replica.applied.Load()))
@@ -158,7 +158,7 @@ func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.Place
 	}
 	switch kind := rota.KindOf(err); {
 	case err != nil && (kind == rota.KindExhausted || kind == rota.KindTimeout || kind == rota.KindUnavailable):
-		return err // it is to be had later
+		return err // it may be available later
 	case err != nil:
 		d.Note = fmt.Sprintf("the state at height %d cannot be looked at again: %v", d.Height, err)
 	case !ok:
@@ -167,11 +167,11 @@ func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.Place
 	return nil
 }
 
-// etaFresh is how long a forecast waits for a leader to say that the state is the newest.
+// etaFresh is how long a forecast waits for a leader to confirm that the state is the newest.
 const etaFresh = 2 * time.Second
 
-// ETA forecasts when a job starts, on the state that this node has: it needs no leader, and says how old the state is
-// where there is none. A caller that names an index gets no older state, and waits for it.
+// ETA forecasts when a job starts, on this node's state: it needs no leader, and reports how old the state is if there
+// is none. A caller that names an index gets no older state, and waits for it.
 func (ex *explainer) ETA(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (x rota.ETA, seen rota.ReadAt, err error) {
 	stale := ""
 	within, cancel := context.WithTimeout(ctx, etaFresh)
@@ -223,8 +223,8 @@ func waits(s rota.JobState) bool {
 	return s == rota.JobQueued || s == rota.JobDelayed || s == rota.JobBlocked
 }
 
-// Events serves events as history does, of those that the caller may read: as the state says of
-// its rights when they are sent.
+// Events serves events as history does, limited to those that the caller may read by its rights in the state when they
+// are sent.
 func (n *Node) Events(ctx context.Context, filter rota.EventFilter, send func(peer.EventBatch) error) error {
 	return n.events.Events(ctx, filter, func(b peer.EventBatch) error {
 		rd, err := n.replica.reader(ctx)

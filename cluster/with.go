@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// withOps and withBytes are what an entry may hold for a round to be decided with it: all its jobs are
-	// looked at once more, and the round must have room behind them.
+	// withOps and withBytes bound an entry that a round is decided with: all its jobs are examined again, and the round
+	// needs room after them.
 	withOps   = 256
 	withBytes = limits.MaxEntryBytes / 2
-	// withPatience is how long the latest decision may have taken: the entry would wait for one like it.
+	// withPatience is the maximum duration of the latest decision, since the entry would wait for a similar one.
 	withPatience = time.Millisecond
 )
 
-// withRound decides rounds to go behind an entry's operations in that entry (SPEC §2.3): for the jobs that it
-// submits, or where it submits none for those who wait, with the room that its completions leave. Such a job has its worker
-// a commit earlier. It returns what the entry has with them, which is what it had where another entry is under way, whose
-// outcome nobody knows yet, or a round is due or under way that is not in this very entry, or the state cannot be had at
-// once, or the machine decides nothing.
+// withRound decides rounds and appends them to an entry's operations (SPEC §2.3): for the jobs that it submits or, if
+// it submits none, for waiting jobs, with the room that its completions leave. Such a job gets its worker a commit
+// earlier. It returns the entry's proposals including the rounds. They are unchanged if another entry is in progress,
+// whose outcome is not known yet, if a round is due or in progress that is not in this entry, if the state is in use,
+// or if the machine decides nothing.
 func (l *leadership) withRound(batch []*proposal, ops int, now rota.Clock) []*proposal {
 	if ops > withOps || len(l.slots) > 1 || !l.turn.allows(batch) || l.n.replica.hub.due.Load() {
 		return batch
@@ -37,7 +37,7 @@ func (l *leadership) withRound(batch []*proposal, ops int, now rota.Clock) []*pr
 	}
 	kept, reply := batch, make(chan reply, 1)
 	if at := slices.IndexFunc(batch, (*proposal).rounds); at >= 0 && !submits {
-		// What is decided now stands in its place: it knows of more room.
+		// The rounds decided now replace these, since they account for more room.
 		kept, reply = slices.Delete(slices.Clone(batch), at, at+1), batch[at].reply
 	}
 	rounds := l.decideWith(kept, ops, now)
@@ -46,13 +46,13 @@ func (l *leadership) withRound(batch []*proposal, ops int, now rota.Clock) []*pr
 	}
 	b, err := encode(roundOps(rounds))
 	if err != nil {
-		return batch // the match loop meets the same, and says so
+		return batch // the match loop meets the same fault, and reports it
 	}
 	l.n.measures.rounds.Inc()
 	return append(kept, &proposal{ops: b.ops, encoded: b.encoded, size: len(b.encoded), reply: reply})
 }
 
-// decideWith has the machine decide with an entry's operations.
+// decideWith makes the machine decide with an entry's operations.
 func (l *leadership) decideWith(batch []*proposal, ops int, now rota.Clock) (rounds []*fsmpb.Round) {
 	a := &fsm.Arrivals{Now: now, Ops: make([]*fsmpb.Op, 0, ops)}
 	for _, p := range batch {
@@ -70,7 +70,7 @@ func (l *leadership) decideWith(batch []*proposal, ops int, now rota.Clock) (rou
 	return rounds
 }
 
-// brings reports whether an entry has submissions, or completions, and its bytes.
+// brings reports whether an entry has submissions or completions, and its size in bytes.
 func brings(batch []*proposal) (submits, completes bool, size int) {
 	for _, p := range batch {
 		size += p.size

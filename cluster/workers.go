@@ -12,12 +12,12 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// DrainWorker gives a worker no new lease; it keeps those that it has.
+// DrainWorker stops assigning leases to a worker; it keeps those that it has.
 func (wv *workerVerbs) DrainWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
 	return wv.setWorkerStatus(ctx, id, rota.WorkerDraining)
 }
 
-// SuspendWorker cancels a worker's leases and gives it none until it is resumed.
+// SuspendWorker cancels a worker's leases and assigns none until it is resumed.
 func (wv *workerVerbs) SuspendWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
 	return wv.setWorkerStatus(ctx, id, rota.WorkerSuspended)
 }
@@ -27,7 +27,7 @@ func (wv *workerVerbs) ResumeWorker(ctx context.Context, id rota.WorkerID) (rota
 	return wv.setWorkerStatus(ctx, id, rota.WorkerActive)
 }
 
-// RetireWorker ends a worker for good; its leases are cancelled.
+// RetireWorker retires a worker permanently; its leases are cancelled.
 func (wv *workerVerbs) RetireWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
 	return wv.setWorkerStatus(ctx, id, rota.WorkerRetired)
 }
@@ -53,8 +53,8 @@ func (wv *workerVerbs) setWorkerStatus(ctx context.Context, id rota.WorkerID, st
 	return w, nil
 }
 
-// WorkerGone takes a guard's word that a worker's process has died and that nothing of
-// it runs any more (SPEC §16.7).
+// WorkerGone processes a guard's report that a worker's process has died and that nothing of it is still running (SPEC
+// §16.7).
 func (wv *workerVerbs) WorkerGone(ctx context.Context, id rota.WorkerID, session rota.Session, secret []byte) error {
 	hash := sha256.Sum256(secret)
 	_, _, err := wv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Gone{Gone: &fsmpb.Gone{
@@ -62,9 +62,8 @@ func (wv *workerVerbs) WorkerGone(ctx context.Context, id rota.WorkerID, session
 	return err
 }
 
-// provenLease is the lease that a report is about: the one named, else the one
-// that completed the job, or whose proof was rejected last: a report that is
-// repeated gets the first one's answer.
+// provenLease returns the lease that a report is about: the named one, otherwise the one that completed the job, or
+// whose proof was rejected last, so that a repeated report gets the first one's answer.
 func provenLease(job *rota.Job, named rota.LeaseID) (rota.LeaseID, error) {
 	if !named.IsZero() {
 		return named, nil
@@ -82,7 +81,7 @@ func provenLease(job *rota.Job, named rota.LeaseID) (rota.LeaseID, error) {
 		job.ID, job.State)
 }
 
-// checkReason refuses an operator's reason that is none or too long.
+// checkReason rejects an operator's reason that is empty or too long.
 func checkReason(reason string) error {
 	if n := len(reason); n == 0 || n > limits.MaxReasonBytes {
 		return rota.Refusef(rota.KindInvalid, "reason", "the reason has %d bytes: 1 to %d are wanted", n, limits.MaxReasonBytes)
@@ -106,9 +105,8 @@ func (wv *workerVerbs) Worker(ctx context.Context, id rota.WorkerID, opt peer.Re
 	})
 }
 
-// OpenWorker registers a worker, or takes its live session up again, and serves
-// it from here (SPEC §6.4). What it shows as attestation, nil for none, the leader
-// verifies before the log: a refused one registers nothing (SPEC §6.5).
+// OpenWorker registers a worker, or resumes its live session, and serves it from this node (SPEC §6.4). The leader
+// verifies its attestation, nil for none, before the log: an invalid one registers nothing (SPEC §6.5).
 func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
 	attestation *rota.Attestation, link peer.WorkerLink) (*WorkerSession, error) {
 	if err := spec.CheckShape(); err != nil {

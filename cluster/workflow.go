@@ -16,8 +16,8 @@ func (fv *workflowVerbs) workflowHere(id rota.WorkflowID) (w rota.Workflow, ok b
 	return w, ok, err
 }
 
-// Workflow reads a workflow, with its nodes, critical path and estimates or without.
-// Nodes are read from a frozen view and hold nothing up.
+// Workflow reads a workflow, optionally with its nodes, critical path and estimates. Nodes are read from a frozen view,
+// which blocks nothing.
 func (fv *workflowVerbs) Workflow(ctx context.Context, id rota.WorkflowID, nodes bool, opt peer.ReadOptions) (rota.Workflow, rota.ReadAt, error) {
 	at, err := fv.n.replica.fresh(ctx, opt)
 	if err != nil {
@@ -69,13 +69,12 @@ func (fv *workflowVerbs) Workflows(ctx context.Context, f rota.WorkflowFilter, o
 	return page, at, err
 }
 
-// AwaitWorkflow returns a workflow once it is over.
+// AwaitWorkflow returns a workflow once it has ended.
 func (fv *workflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
 	if _, err := fv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
 		return rota.Workflow{}, err
 	}
-	// Interest is kept over all looks: one that is over may be retried before it is
-	// looked at, and ends again.
+	// Stay registered over all checks: a workflow that has ended may be retried before it is read, and ends again.
 	notified, forget := fv.n.replica.hub.awaitEnd(string(id))
 	defer forget()
 	for {
@@ -104,7 +103,7 @@ func (fv *workflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) 
 	}
 }
 
-// CancelWorkflow ends what has not ended of a workflow.
+// CancelWorkflow ends everything in a workflow that has not ended.
 func (fv *workflowVerbs) CancelWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
 	if err := rota.CheckID("workflow", id); err != nil {
 		return rota.Workflow{}, err
@@ -117,7 +116,7 @@ func (fv *workflowVerbs) CancelWorkflow(ctx context.Context, id rota.WorkflowID)
 	return w, err
 }
 
-// SignalWorkflow says somebody's word to a gate. The same signal again is answered as known.
+// SignalWorkflow sends a signal to a gate. Repeating the same signal is answered as known.
 func (fv *workflowVerbs) SignalWorkflow(ctx context.Context, s rota.Signal) (rota.Signalled, error) {
 	done := rota.Signalled{Workflow: s.Workflow, Node: s.Node, ID: s.ID}
 	if err := s.CheckShape(); err != nil {
@@ -128,8 +127,8 @@ func (fv *workflowVerbs) SignalWorkflow(ctx context.Context, s rota.Signal) (rot
 	return done, err
 }
 
-// RetryWorkflow runs again what did not complete, all of it or what follows a node.
-// runs says which run the retry follows; 0 is the one that is read now.
+// RetryWorkflow runs again what did not complete: all of it, or the nodes that follow one. runs names the run that the
+// retry follows; 0 means the one read now.
 func (fv *workflowVerbs) RetryWorkflow(ctx context.Context, id rota.WorkflowID, from string, runs int32) (rota.Workflow, error) {
 	if err := rota.CheckID("workflow", id); err != nil {
 		return rota.Workflow{}, err
@@ -140,8 +139,8 @@ func (fv *workflowVerbs) RetryWorkflow(ctx context.Context, id rota.WorkflowID, 
 		}
 	}
 	if runs == 0 {
-		// Read first: the operation says which run it follows, so that its repetition
-		// where the answer was lost begins no other.
+		// Read first: the operation names the run that it follows, so that repeating it after a lost answer starts no
+		// other.
 		w, _, err := fv.Workflow(access.Itself(ctx), id, false, peer.ReadOptions{})
 		if err != nil {
 			return w, err
@@ -156,15 +155,15 @@ func (fv *workflowVerbs) RetryWorkflow(ctx context.Context, id rota.WorkflowID, 
 	return w, err
 }
 
-// ParentOutputs returns what the parents of a node's job put out (SPEC §11.2), one at
-// a time: all together may be larger than memory.
+// ParentOutputs sends the outputs of the parents of a node's job (SPEC §11.2), one at a time: together they may exceed
+// memory.
 func (fv *workflowVerbs) ParentOutputs(ctx context.Context, job rota.JobID, send func(rota.ParentOutput) error) error {
 	if err := rota.CheckJobRef("job", job); err != nil {
 		return err
 	}
 	parents, err := fv.parentsOf(ctx, job)
 	if refused := fv.mayTakeOutputs(ctx, job); refused != nil {
-		return refused // whether there is such a node is not the caller's to know
+		return refused // the caller must not learn whether there is such a node
 	}
 	if err != nil {
 		return err
@@ -189,7 +188,7 @@ func (fv *workflowVerbs) ParentOutputs(ctx context.Context, job rota.JobID, send
 	return nil
 }
 
-// mayTakeOutputs refuses a caller who neither has the job leased, nor may read data.
+// mayTakeOutputs rejects a caller that neither holds a lease of the job nor may read data.
 func (fv *workflowVerbs) mayTakeOutputs(ctx context.Context, job rota.JobID) error {
 	c, ok := ctx.Value(access.CallerKey{}).(access.Caller)
 	if !ok {
@@ -213,9 +212,8 @@ func (fv *workflowVerbs) mayTakeOutputs(ctx context.Context, job rota.JobID) err
 	return nil
 }
 
-// parentsOf returns the jobs of a node's parents. A job that this replica knows to be
-// leased has all its parents behind it, for good, so that its worker's call costs no
-// entry of the log; any other call waits until the replica is fresh.
+// parentsOf returns the jobs of a node's parents. All parents of a job that this replica knows to be leased have ended
+// permanently, so its worker's call needs no entry in the log; any other call waits until the replica is fresh.
 func (fv *workflowVerbs) parentsOf(ctx context.Context, job rota.JobID) ([]rota.JobID, error) {
 	var state rota.JobState
 	var parents []rota.JobID

@@ -8,13 +8,13 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// gated is a workflow of a gate and a node after it.
+// gated returns a workflow of a gate and a node after it.
 func gated(id rota.WorkflowID, terms rota.Gate) rota.WorkflowSpec {
 	return rota.WorkflowSpec{ID: id, Nodes: []rota.NodeSpec{{ID: "gate", Gate: &terms, JobSpec: rota.NewJobSpec("", nil)},
 		rota.NewNodeSpec("after", "work", nil, "gate")}}
 }
 
-// TestSignalWorkflow_countsOnceWhicheverNodeIsAsked says a signal at every node, and another.
+// TestSignalWorkflow_countsOnceWhicheverNodeIsAsked sends a signal at every node, and another one.
 func TestSignalWorkflow_countsOnceWhicheverNodeIsAsked(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -42,7 +42,7 @@ func TestSignalWorkflow_countsOnceWhicheverNodeIsAsked(t *testing.T) {
 	b.sound()
 }
 
-// TestGate_itsTimeoutWakesAClusterAtRest has nobody say a word, and nothing else happen.
+// TestGate_itsTimeoutWakesAClusterAtRest: no signal is sent, and nothing else happens.
 func TestGate_itsTimeoutWakesAClusterAtRest(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

@@ -9,8 +9,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// grows completes leases until every one is answered: each node up to a depth adds so many
-// others, which join it.
+// grows completes leases until all are answered: each node up to a depth adds wide others, which join it.
 func (h *hand) grows(leases []rota.Assignment, depth, wide int) {
 	h.t.Helper()
 	commands := make([]peer.LeaseCommand, len(leases))
@@ -48,7 +47,7 @@ func (h *hand) grows(leases []rota.Assignment, depth, wide int) {
 	}
 }
 
-// TestGrow_joinsOnceThoughTheLeaderDies nests fan-outs to 156 nodes, and stops the leader amid.
+// TestGrow_joinsOnceThoughTheLeaderDies nests fan-outs to 156 nodes, and stops the leader in between.
 func TestGrow_joinsOnceThoughTheLeaderDies(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

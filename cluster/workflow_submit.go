@@ -12,10 +12,9 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// SubmitWorkflow admits a workflow, all of it or nothing (SPEC §11.1). Its graph is
-// put in order here, before the log; the nodes then go in pieces, none of which is
-// seen until the last operation commits them. What breaks off goes on where it was
-// when the same is submitted again, and lapses if it is not.
+// SubmitWorkflow admits a workflow completely or not at all (SPEC §11.1). It orders the graph here, before the log, and
+// then uploads the nodes in chunks, which are invisible until the last operation commits them. An interrupted upload
+// continues when the same workflow is submitted again, and lapses if it is not.
 func (fv *workflowVerbs) SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (rota.WorkflowSubmitted, error) {
 	s, err := fv.submitWorkflow(ctx, &spec)
 	fv.n.measures.countRefused(err)
@@ -39,9 +38,8 @@ func (fv *workflowVerbs) submitWorkflow(ctx context.Context, spec *rota.Workflow
 	return u.run(ctx)
 }
 
-// enterUpload takes a place among those that hand workflows over. A workflow that is known
-// is answered whatever else comes in (SPEC §16.5): such repetitions have a place of their
-// own, where they wait for each other.
+// enterUpload takes a slot for uploading a workflow. A known workflow is answered regardless of other uploads (SPEC
+// §16.5): such repetitions have their own slot, where they wait for each other.
 func (fv *workflowVerbs) enterUpload(ctx context.Context, id rota.WorkflowID) (leave func(), err error) {
 	w, known, err := fv.workflowHere(id)
 	if err != nil {
@@ -59,14 +57,13 @@ func (fv *workflowVerbs) enterUpload(ctx context.Context, id rota.WorkflowID) (l
 	case fv.uploads <- struct{}{}:
 		return func() { <-fv.uploads }, nil
 	default:
-		// Unavailable, not Exhausted: it is this node that has no room, so a client goes on to
-		// another one.
+		// Unavailable, not Exhausted: only this node has no room, so a client tries another one.
 		return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "workflows", RetryAfter: time.Second,
 			Text: "this node takes in as many workflows as it can at a time: submit again, or through another node"}
 	}
 }
 
-// upload hands one workflow over to the log.
+// upload writes one workflow to the log.
 type upload struct {
 	n             *base
 	workflowVerbs *workflowVerbs
@@ -75,8 +72,8 @@ type upload struct {
 	content       [16]byte
 }
 
-// restartsMost bounds how often an upload begins anew because what it had handed
-// over was given up: a node that is paused so often does better to say so.
+// restartsMost bounds how often an upload starts again after its earlier part was discarded: a node that is paused so
+// often should report it.
 const restartsMost = 3
 
 func (u *upload) run(ctx context.Context) (rota.WorkflowSubmitted, error) {
@@ -88,8 +85,8 @@ func (u *upload) run(ctx context.Context) (rota.WorkflowSubmitted, error) {
 	}
 }
 
-// once opens the workflow, adds what is not there yet, and commits. It says whether
-// the log wants nodes that it had already: the upload lapsed on the way.
+// once opens the workflow, adds the missing nodes, and commits. It reports whether the log requests nodes that it
+// already had: the upload lapsed meanwhile.
 func (u *upload) once(ctx context.Context) (s rota.WorkflowSubmitted, again bool, err error) {
 	o, index, err := u.n.proposer.proposeOne(ctx, entry.OpenWorkflowOp(u.spec, u.graph, u.content))
 	if err != nil {
@@ -110,16 +107,15 @@ func (u *upload) once(ctx context.Context) (s rota.WorkflowSubmitted, again bool
 		Nodes: int64(len(u.graph.Order)), Edges: int64(u.graph.Edges), Index: index}, false, nil
 }
 
-// there answers with the workflow that was submitted under the id before, with the same
-// content (SPEC §16.5).
+// there answers with the workflow submitted earlier under the id, with the same content (SPEC §16.5).
 func (u *upload) there(ctx context.Context) (s rota.WorkflowSubmitted, again bool, err error) {
 	w, read, err := u.workflowVerbs.Workflow(ctx, u.spec.ID, false, peer.ReadOptions{})
 	return rota.WorkflowSubmitted{ID: u.spec.ID, State: w.State, Existed: true, Nodes: w.NodeCount, Edges: w.EdgeCount,
 		Index: read.Index}, false, err
 }
 
-// nameDifference says of a submission that was refused at an index in what it differs from the
-// workflow that has the id, where the caller may read that here.
+// nameDifference adds to the error of a submission rejected at an index how it differs from the existing workflow, if
+// the caller may read that here.
 func (u *upload) nameDifference(ctx context.Context, err error, index rota.Index) error {
 	if e := rota.ErrorOf(err); e.Kind != rota.KindConflict || e.Subject != "id" {
 		return err
@@ -141,13 +137,12 @@ func (u *upload) nameDifference(ctx context.Context, err error, index rota.Index
 	return fsm.OtherWorkflow(u.spec.ID, v.Difference(u.spec, u.graph))
 }
 
-// chunksMost bounds the nodes that one entry brings, to 4,000: a hundred thousand small
-// ones fit into half a megabyte, and to apply those takes hundreds of milliseconds.
+// chunksMost bounds the nodes in one entry, to 4,000: a hundred thousand small ones fit into half a megabyte, and
+// applying those takes hundreds of milliseconds.
 const chunksMost = 8
 
-// add hands over the nodes from a number on, an entry's worth at a time. Several
-// entries on their way at once were refused: calls to the leader may overtake each
-// other, and what comes too early is refused and sent again.
+// add uploads the nodes from a number on, one entry at a time. Several entries at once were rejected: calls to the
+// leader may arrive out of order, and one that arrives too early is rejected and sent again.
 func (u *upload) add(ctx context.Context, from uint32) error {
 	ops := entry.AddNodesOps(u.spec, u.graph, u.content, from)
 	for len(ops) > 0 {
@@ -170,8 +165,8 @@ func (u *upload) add(ctx context.Context, from uint32) error {
 	return nil
 }
 
-// lapsed reports whether nodes, or the end, of an upload were refused since what came
-// before them is not there, or not any more.
+// lapsed reports whether nodes, or the end, of an upload were rejected because the part before them is missing, or no
+// longer there.
 func lapsed(err error) bool {
 	var e *rota.Error
 	return errors.As(err, &e) && (e.Kind == rota.KindOutOfRange || e.Kind == rota.KindNotFound && e.Subject == "workflow")

@@ -21,8 +21,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// loseAnswers makes a node's next forwarded calls reach the leader and their answers
-// not come back.
+// loseAnswers makes a node's next forwarded calls reach the leader and lose their answers.
 func (b *bench) loseAnswers(n *Node, calls int) (left *int) {
 	left = &calls
 	b.onForward(func(from rota.NodeID, c *fsmpb.Commands) error {
@@ -35,8 +34,8 @@ func (b *bench) loseAnswers(n *Node, calls int) (left *int) {
 	return left
 }
 
-// onForward has a test look at each forwarded call that was taken, before its answer
-// goes back; an error goes back in its place.
+// onForward lets a test see each forwarded call that was accepted, before its answer is sent; an error replaces the
+// answer.
 func (b *bench) onForward(see func(from rota.NodeID, c *fsmpb.Commands) error) {
 	var one sync.Mutex
 	b.mu.Lock()
@@ -52,7 +51,7 @@ func (b *bench) onForward(see func(from rota.NodeID, c *fsmpb.Commands) error) {
 	}
 }
 
-// started counts the workflowStarted events that a node tells.
+// started counts the workflowStarted events of a node.
 func started(t *testing.T, n *Node) (count int) {
 	t.Helper()
 	err := n.Events(within(t, ample), rota.EventFilter{Kinds: []rota.EventKind{rota.EventWorkflowStarted}},
@@ -66,14 +65,14 @@ func started(t *testing.T, n *Node) (count int) {
 	return count
 }
 
-// TestSubmitWorkflow_goesOnWithTheNextLeader cuts the leader off once a few pieces
-// are in: what follows goes to the next one, and the workflow starts once.
+// TestSubmitWorkflow_goesOnWithTheNextLeader cuts the leader off once a few chunks are in: the rest goes to the next
+// leader, and the workflow starts once.
 func TestSubmitWorkflow_goesOnWithTheNextLeader(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	old := b.loyal() // until it is cut off, or the submitter's node forwards nothing
 	n := b.follower()
-	lost := uint32(0) // the piece whose answer does
+	lost := uint32(0) // the chunk whose answer is lost
 	b.onForward(func(from rota.NodeID, c *fsmpb.Commands) error {
 		a := c.GetOps()[0].GetAddNodes()
 		if a.GetFirst() == 0 || lost > 0 {
@@ -89,7 +88,7 @@ func TestSubmitWorkflow_goesOnWithTheNextLeader(t *testing.T) {
 	if err != nil || s.State != rota.WorkflowRunning || s.Existed || s.Nodes != 20_000 || s.Edges != 57_000 {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	// By the log, as the submitter's node may lead now, and forwards no more.
+	// By the log, since the submitter's node may be the leader now, and forwards no more.
 	b.eventually("it is in the submitter's log", func() bool { return n.replica.applied.Load() >= uint64(s.Index) })
 	firsts := addedBy(t, n)
 	if at := slices.Index(firsts, lost); lost == 0 || at < 1 || slices.Contains(firsts[at:], 0) {
@@ -108,12 +107,11 @@ func TestSubmitWorkflow_goesOnWithTheNextLeader(t *testing.T) {
 	b.sound()
 }
 
-// TestSubmitWorkflow_resumes goes on with what another submission left: a submitter
-// that died, or whose call ended.
+// TestSubmitWorkflow_resumes continues an earlier submission whose submitter died, or whose call ended.
 func TestSubmitWorkflow_resumes(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // pieces are repeated where a leader goes
+	b.loyal() // chunks are repeated if a leader is lost
 	n := b.follower()
 	w := layers("f", 3000, 100, 2)
 	g, err := w.Arrange()
@@ -137,7 +135,7 @@ func TestSubmitWorkflow_resumes(t *testing.T) {
 	if s := b.submitFlow(b.follower(), w); s.Existed || s.State != rota.WorkflowRunning {
 		t.Fatalf("%+v", s)
 	}
-	// By the log, which has all of it, whoever leads meanwhile.
+	// By the log, which has everything, whichever node leads meanwhile.
 	if first := addedBy(t, b.leader()); len(first) < 6 || !slices.Equal(first[:4], []uint32{0, 500, 1000, 1500}) {
 		t.Fatalf("it went on so: %v", first)
 	}
@@ -150,7 +148,7 @@ func TestSubmitWorkflow_resumes(t *testing.T) {
 func TestSubmitWorkflow_repeats(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // what the test sees is what followers forward
+	b.loyal() // the test sees what followers forward
 	n := b.follower()
 	for i, is := range []func(*fsmpb.Op) bool{
 		func(op *fsmpb.Op) bool { return op.GetOpenWorkflow() != nil },
@@ -174,7 +172,7 @@ func TestSubmitWorkflow_repeats(t *testing.T) {
 	if got := started(t, n); got != 3 {
 		t.Fatalf("%d workflows started", got)
 	}
-	// The same, submitted by several at once, is one.
+	// Submitting the same workflow several times concurrently counts once.
 	w := layers("many", 5000, 100, 2)
 	var all sync.WaitGroup
 	for _, id := range b.ids() {
@@ -195,8 +193,7 @@ func TestSubmitWorkflow_repeats(t *testing.T) {
 	b.sound()
 }
 
-// TestSubmitWorkflow_refusalsStayOutOfTheLog wants no entry for what can be judged
-// without the state.
+// TestSubmitWorkflow_refusalsStayOutOfTheLog: no entry is written for errors that do not depend on the state.
 func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -248,12 +245,12 @@ func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 	}
 }
 
-// TestSubmitWorkflow_endsWithItsCall leaves an upload behind, which lapses: its id is
-// free again for another workflow.
+// TestSubmitWorkflow_endsWithItsCall leaves an upload unfinished, which lapses: its id is free again for another
+// workflow.
 func TestSubmitWorkflow_endsWithItsCall(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // what the test sees is what followers forward
+	b.loyal() // the test sees what followers forward
 	n := b.follower()
 	ctx, cancel := context.WithCancel(context.Background())
 	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
@@ -279,8 +276,8 @@ func TestSubmitWorkflow_endsWithItsCall(t *testing.T) {
 	b.sound()
 }
 
-// TestSubmitWorkflow_large tells how long large ones take, and bounds what they cost: by
-// the processor, as others may keep the machine busy. No test runs beside this one.
+// TestSubmitWorkflow_large reports how long large workflows take, and bounds their cost in processor time, as others
+// may keep the machine busy. No test runs in parallel with this one.
 func TestSubmitWorkflow_large(t *testing.T) {
 	b := startBench(t, 3)
 	w := layers("f", 20_000, 1000, 10)
@@ -295,12 +292,11 @@ func TestSubmitWorkflow_large(t *testing.T) {
 	}
 }
 
-// TestSubmitWorkflow_beginsAnewWhatLapsed pauses a submission for longer than uploads
-// are kept.
+// TestSubmitWorkflow_beginsAnewWhatLapsed pauses a submission for longer than uploads are kept.
 func TestSubmitWorkflow_beginsAnewWhatLapsed(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // what the test sees is what followers forward
+	b.loyal() // the test sees what followers forward
 	n := b.follower()
 	var firsts []uint32
 	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
@@ -329,12 +325,12 @@ func TestSubmitWorkflow_beginsAnewWhatLapsed(t *testing.T) {
 	b.sound()
 }
 
-// TestSubmitWorkflow_overtaken pauses a submission until it is given up, and another one
-// has taken the id: it is refused, as under any known id.
+// TestSubmitWorkflow_overtaken pauses a submission until it is discarded, and another one has taken the id: it is
+// rejected, as under any known id.
 func TestSubmitWorkflow_overtaken(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // what the test sees is what followers forward
+	b.loyal() // the test sees what followers forward
 	n := b.follower()
 	late := true
 	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
@@ -359,12 +355,12 @@ func TestSubmitWorkflow_overtaken(t *testing.T) {
 	b.sound()
 }
 
-// TestSubmitWorkflow_bringsFewNodesAnEntry: small nodes would fit into an entry by the ten
-// thousand, and hold up all nodes while they are applied.
+// TestSubmitWorkflow_bringsFewNodesAnEntry: small nodes would fit into an entry by the ten thousand, and block all
+// nodes while they are applied.
 func TestSubmitWorkflow_bringsFewNodesAnEntry(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // what the test sees is what followers forward
+	b.loyal() // the test sees what followers forward
 	most, all := 0, 0
 	b.onForward(func(_ rota.NodeID, c *fsmpb.Commands) error {
 		nodes := 0
@@ -381,12 +377,12 @@ func TestSubmitWorkflow_bringsFewNodesAnEntry(t *testing.T) {
 	b.sound()
 }
 
-// TestSubmitWorkflow_refusedAtItsEnd fills the queue while the nodes come in: the
-// refusal says when to try again, and then nothing has to come in twice.
+// TestSubmitWorkflow_refusedAtItsEnd fills the queue while the nodes are uploaded: the error states when to retry, and
+// then nothing has to be uploaded twice.
 func TestSubmitWorkflow_refusedAtItsEnd(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // what the test sees is what followers forward
+	b.loyal() // the test sees what followers forward
 	n := b.follower()
 	limit := func(most string) {
 		set := []rota.Setting{{Key: "queue_cap", Value: most}}
@@ -418,7 +414,7 @@ func TestSubmitWorkflow_refusedAtItsEnd(t *testing.T) {
 	}
 }
 
-// processorTime is what this process has used of it.
+// processorTime returns the processor time that this process has used.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -428,7 +424,7 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// addedBy returns the first number of each piece of a workflow in a node's log.
+// addedBy returns the first number of each chunk of a workflow in a node's log.
 func addedBy(t *testing.T, n *Node) (firsts []uint32) {
 	t.Helper()
 	first, err := n.stores.Log.FirstIndex()
@@ -457,7 +453,7 @@ func addedBy(t *testing.T, n *Node) (firsts []uint32) {
 	return firsts
 }
 
-// fat gives nodes payloads, so that a workflow goes in many pieces.
+// fat gives nodes payloads, so that a workflow is uploaded in many chunks.
 func fat(w rota.WorkflowSpec) rota.WorkflowSpec {
 	for i := range w.Nodes {
 		w.Nodes[i].Payload = make([]byte, 200)

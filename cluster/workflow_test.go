@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// flowOf makes a workflow of nodes named in order, each with its parents: "d b c".
+// flowOf returns a workflow of nodes named in order, each with its parents: "d b c".
 func flowOf(id rota.WorkflowID, lines ...[]string) rota.WorkflowSpec {
 	w := rota.WorkflowSpec{ID: id}
 	for _, l := range lines {
@@ -29,8 +29,8 @@ func diamond(id rota.WorkflowID) rota.WorkflowSpec {
 	return flowOf(id, []string{"d", "b", "c"}, []string{"a"}, []string{"b", "a"}, []string{"c", "a"})
 }
 
-// layers makes a workflow in which every node but those of the first layer has the
-// same number of parents in the layer before its own.
+// layers returns a workflow in which every node except those of the first layer has the same number of parents in the
+// previous layer.
 func layers(id rota.WorkflowID, nodes, wide, parents int) rota.WorkflowSpec {
 	w := rota.WorkflowSpec{ID: id}
 	for i := range nodes {
@@ -61,7 +61,7 @@ func (b *bench) flow(n *Node, id rota.WorkflowID) rota.Workflow {
 	return w
 }
 
-// works completes leases, each with its job's id as output, and gives the ids.
+// works completes leases, each with its job's id as output, and returns the ids.
 func (h *hand) works(leases []rota.Assignment) (ids []string) {
 	h.t.Helper()
 	var commands []peer.LeaseCommand
@@ -85,7 +85,7 @@ func (h *hand) works(leases []rota.Assignment) (ids []string) {
 	return ids
 }
 
-// fails fails leases for good.
+// fails fails leases permanently.
 func (h *hand) fails(leases ...rota.Assignment) {
 	h.t.Helper()
 	for _, a := range leases {
@@ -97,7 +97,7 @@ func (h *hand) fails(leases ...rota.Assignment) {
 	}
 }
 
-// outputs returns what a node's parents put out, as node=output, in the order told.
+// outputs returns the outputs of a node's parents, as node=output, in the order sent.
 func outputs(t *testing.T, n *Node, job rota.JobID) (got []string, err error) {
 	t.Helper()
 	err = n.ParentOutputs(within(t, ample), job, func(o rota.ParentOutput) error {
@@ -110,8 +110,8 @@ func outputs(t *testing.T, n *Node, job rota.JobID) (got []string, err error) {
 	return got, err
 }
 
-// TestWorkflow_aDiamondRunsToItsEnd goes through all nodes of a cluster: submitted on
-// a follower, worked through another, waited for on a third across a change of leader.
+// TestWorkflow_aDiamondRunsToItsEnd uses all nodes of a cluster: the workflow is submitted on a follower, processed
+// through another, and awaited on a third across a change of leader.
 func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -198,8 +198,7 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 	b.sound()
 }
 
-// TestWorkflow_outputsFromTheArchive lets parents leave memory, on all nodes, and
-// their records go.
+// TestWorkflow_outputsFromTheArchive: parents leave memory on all nodes, and their records are lost.
 func TestWorkflow_outputsFromTheArchive(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -219,7 +218,7 @@ func TestWorkflow_outputsFromTheArchive(t *testing.T) {
 			t.Fatalf("node %s: %+v, %v", id, job, err)
 		}
 	}
-	// One node loses a record: another tells it.
+	// One node loses a record: another provides it.
 	n := b.follower()
 	drop := func(n *Node, job rota.JobID) {
 		n.replica.mu.RLock()
@@ -231,7 +230,7 @@ func TestWorkflow_outputsFromTheArchive(t *testing.T) {
 	if got, err := outputs(t, n, "f/d"); err != nil || !slices.Equal(got, want) {
 		t.Fatalf("%v, %v", got, err)
 	}
-	for _, id := range b.ids() { // all of them: as when retention took it
+	for _, id := range b.ids() { // all of them: as if retention had removed it
 		drop(b.node(id), "f/b")
 	}
 	for _, id := range b.ids() {
@@ -256,7 +255,7 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 	leases := h.take(2)
 	slices.SortFunc(leases, func(x, y rota.Assignment) int { return strings.Compare(string(x.Lease.Job), string(y.Lease.Job)) })
 	h.fails(leases[1])
-	h.works(leases[:1]) // it may run to its end, and b does not follow
+	h.works(leases[:1]) // it may finish, and b does not follow
 	w, err := n.AwaitWorkflow(within(t, ample), "f")
 	if err == nil && w.State == rota.WorkflowRunning {
 		t.Fatal("it is still running")
@@ -275,14 +274,14 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 		}
 	}
 	if _, err := n.Retry(within(t, ample), retriesOf("f/x")); err != nil {
-		t.Fatal(err) // its outcome is a refusal
+		t.Fatal(err) // its outcome is a rejection
 	}
 	w, err = n.RetryWorkflow(within(t, ample), "f", "b", 0)
 	if err != nil || w.State != rota.WorkflowRunning || w.Runs != 2 {
 		t.Fatalf("%+v, %v", w, err)
 	}
 	h.take(1)
-	for _, id := range b.ids() { // any node answers alike, however often it is asked
+	for _, id := range b.ids() { // every node gives the same answer, however often it is asked
 		w, err = b.node(id).CancelWorkflow(within(t, ample), "f")
 		if err != nil || w.State != rota.WorkflowCancelled || w.Counts.Completed != 1 || w.Counts.Running+w.Counts.Assigned != 0 {
 			t.Fatalf("%+v, %v", w, err)
@@ -323,7 +322,7 @@ func TestWorkflow_cancelAndRetry(t *testing.T) {
 func TestWorkflow_aRetryWhoseAnswerIsLostRunsOnce(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	b.loyal() // what the test loses is what a follower forwards
+	b.loyal() // the test drops what a follower forwards
 	n := b.follower()
 	b.submitFlow(n, diamond("f"))
 	if _, err := n.CancelWorkflow(within(t, ample), "f"); err != nil {
@@ -334,7 +333,7 @@ func TestWorkflow_aRetryWhoseAnswerIsLostRunsOnce(t *testing.T) {
 	if err != nil || w.Runs != 2 || w.State != rota.WorkflowRunning || *lost != 0 {
 		t.Fatalf("%+v, %v, %d answers were not lost", w, err, *lost)
 	}
-	// A client that had no answer at all asks any node again, by the run that it saw.
+	// A client that got no answer at all asks any node again, naming the run that it saw.
 	for _, id := range b.ids() {
 		if w, err := b.node(id).RetryWorkflow(within(t, ample), "f", "", 1); err != nil || w.Runs != 2 {
 			t.Fatalf("asked again: %+v, %v", w, err)
@@ -348,7 +347,7 @@ func TestWorkflow_aRetryWhoseAnswerIsLostRunsOnce(t *testing.T) {
 	}
 }
 
-// TestWorkflow_waitsEndWithTheirDeadlineAndTheNode has two waits that nothing ends.
+// TestWorkflow_waitsEndWithTheirDeadlineAndTheNode: two waits without an end.
 func TestWorkflow_waitsEndWithTheirDeadlineAndTheNode(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
@@ -373,8 +372,7 @@ func TestWorkflow_waitsEndWithTheirDeadlineAndTheNode(t *testing.T) {
 	}
 }
 
-// TestWorkflow_itsJobsAreJobs reads, explains, awaits and cancels nodes' jobs by
-// their ids.
+// TestWorkflow_itsJobsAreJobs reads, explains, awaits and cancels nodes' jobs by their ids.
 func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
@@ -442,8 +440,7 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 	b.sound()
 }
 
-// TestWorkflow_aWaitSurvivesASnapshot has the end of a workflow pass a node by: a
-// snapshot tells it of no events.
+// TestWorkflow_aWaitSurvivesASnapshot: a node misses the end of a workflow, since a snapshot delivers no events.
 func TestWorkflow_aWaitSurvivesASnapshot(t *testing.T) {
 	t.Parallel()
 	b := startSmallLogs(t)
@@ -479,8 +476,8 @@ func TestWorkflow_aWaitSurvivesASnapshot(t *testing.T) {
 	b.sound()
 }
 
-// TestWorkflow_anIdIsFreeOnceForgotten submits another under the id of one that is
-// forgotten: what the first put out is nobody's any more.
+// TestWorkflow_anIdIsFreeOnceForgotten submits another workflow under the id of a deleted one: the outputs of the first
+// no longer belong to any workflow.
 func TestWorkflow_anIdIsFreeOnceForgotten(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

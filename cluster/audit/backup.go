@@ -14,16 +14,15 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// Past is what a backup carries for audits: an older state and the log from there
-// to the backup's own (SPEC §2.4).
+// Past is the data that a backup carries for audits: an older state and the log from there to the backup's own state
+// (SPEC §2.4).
 type Past struct {
 	keep *Keep
 	base state
 }
 
-// Hold keeps the oldest state, and the log after it, until release is called; nil where
-// there is none. The state that is backed up is frozen after it: no snapshot may come
-// between.
+// Hold pins the oldest state, and the log after it, until release is called; nil if there is none. The state to back up
+// must be frozen afterwards: no snapshot may come between.
 func (k *Keep) Hold() (p *Past, release func()) {
 	base, ok := k.pin()
 	if !ok {
@@ -32,7 +31,7 @@ func (k *Keep) Hold() (p *Past, release func()) {
 	return &Past{k, base}, k.unpin
 }
 
-// Sections yields the older state, then the log up to an entry.
+// Sections yields the older state, then the log up to the entry to.
 func (p *Past) Sections(log Log, to uint64, yield func(kind byte, record []byte) error) error {
 	if err := p.state(yield); err != nil {
 		return err
@@ -77,7 +76,7 @@ func yieldPast(info rota.SnapshotInfo, yield func(kind byte, record []byte) erro
 	return yield(snapshot.SectionPast, text)
 }
 
-// pastSink passes an older state's records on as a section.
+// pastSink yields the records of an older state as a section.
 type pastSink struct {
 	yield func(kind byte, record []byte) error
 }
@@ -88,8 +87,7 @@ func (s pastSink) Add(kind byte, record []byte) error {
 
 func (s pastSink) Finish() (struct{}, error) { return struct{}{}, nil }
 
-// Backup is Data for a backup. The end that it must come to is the
-// backup's own state.
+// Backup is Data for a backup. The replay must end at the backup's own state.
 func Backup(ctx context.Context, open snapshot.Opener, log *slog.Logger) (rota.AuditReport, error) {
 	f, err := open()
 	if err != nil {
@@ -111,8 +109,7 @@ func Backup(ctx context.Context, open snapshot.Opener, log *slog.Logger) (rota.A
 	return stretch(ctx, m, l, uint64(info.Index), map[rota.Index]rota.Digest{info.Index: info.Digest})
 }
 
-// backupLog is the past that a backup carries. It holds the log in memory: as much
-// as audit_retention keeps.
+// backupLog is the past that a backup carries. It holds the log in memory: as much as audit_retention keeps.
 type backupLog struct {
 	loader  *fsm.Loader
 	info    rota.SnapshotInfo

@@ -12,9 +12,8 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// Data replays what a stopped node's data directory keeps and recomputes
-// every round (SPEC §2.4). It writes nothing. A round that differs is in the
-// report; an error says that the replay itself could not be done.
+// Data replays the log in a stopped node's data directory and recomputes every round (SPEC §2.4). It writes nothing. A
+// round that differs is in the report; an error means that the replay itself failed.
 func Data(ctx context.Context, data string, log *slog.Logger) (rota.AuditReport, error) {
 	kept, err := raftstore.OpenStopped(data)
 	if err != nil {
@@ -32,8 +31,8 @@ func Data(ctx context.Context, data string, log *slog.Logger) (rota.AuditReport,
 	return stretch(ctx, m, kept, kept.Last, known)
 }
 
-// auditBase loads the oldest state that the log follows on, and returns the digests
-// that the snapshots after it claim.
+// auditBase loads the oldest state that the log continues from, and returns the digests recorded in the snapshots after
+// it.
 func auditBase(data string, first, last uint64) (*fsm.Machine, map[rota.Index]rota.Digest, error) {
 	var files []string
 	older, err := list(filepath.Join(data, Dir))

@@ -10,17 +10,17 @@ import (
 	"github.com/rotasched/rota/internal/cron"
 )
 
-// reckoned is what the state before an entry says of one Fire of it.
+// reckoned is the result of checking one Fire of an entry against the state before the entry.
 type reckoned struct {
-	// proved: the Fire goes on where its schedule is decided to, and has the dates that follow.
+	// proved: the Fire continues where its schedule was decided up to, and has the dates that follow.
 	proved bool
-	// unknown: it was reckoned by other time zones than this binary's, which proves nothing.
+	// unknown: it was calculated with other time zones than this binary's, which proves nothing.
 	unknown bool
-	// differs is how it differs from what any leader may propose.
+	// differs describes how it differs from what any leader may propose, nil if it does not.
 	differs *rota.AuditDifference
 }
 
-// reckon computes again what an entry decides of schedules, before it is applied.
+// reckon recalculates an entry's schedule decisions, before the entry is applied.
 func (a *auditor) reckon(list []entry.PeekedFire) []reckoned {
 	some := make([]reckoned, len(list))
 	for i, f := range list {
@@ -32,9 +32,9 @@ func (a *auditor) reckon(list []entry.PeekedFire) []reckoned {
 func (a *auditor) reckonOne(f entry.PeekedFire) (r reckoned) {
 	due, ok := fsm.DueOf(&a.m.View, rota.ScheduleName(f.GetName()))
 	if !ok || f.GetVersion() != due.Version {
-		return r // it is stale, or not there: the machine refuses it
+		return r // stale or missing: the machine rejects it
 	}
-	if due.State == rota.SchedulePaused { // with this version it was never anything else
+	if due.State == rota.SchedulePaused { // with this version it never was anything else
 		r.differs = &rota.AuditDifference{Logged: fireText(f.GetName(), f.GetDatesMs(), f.GetMissed()), Proved: fmt.Sprintf("schedule %s is paused", f.GetName())}
 		return r
 	}
@@ -44,7 +44,7 @@ func (a *auditor) reckonOne(f entry.PeekedFire) (r reckoned) {
 	zones, err := a.zonesInForce()
 	if err != nil || f.GetTzdata() != zones.Name() {
 		_, _, installed := fsm.InstalledTZData(&a.m.View)
-		r.unknown = err != nil || !installed // by other zones than the installed ones, the machine refuses it
+		r.unknown = err != nil || !installed // with other zones than the installed ones, the machine rejects it
 		return r
 	}
 	table, err := zones.Of(due.Times, due.Set)
@@ -58,7 +58,7 @@ func (a *auditor) reckonOne(f entry.PeekedFire) (r reckoned) {
 	return r
 }
 
-// zonesInForce returns the time zones that the state before an entry has installed, or else those of this binary.
+// zonesInForce returns the time zones installed in the state before an entry, or those of this binary.
 func (a *auditor) zonesInForce() (*cron.Zones, error) {
 	t, packed, ok := fsm.InstalledTZData(&a.m.View)
 	if !ok {
@@ -75,8 +75,8 @@ func (a *auditor) zonesInForce() (*cron.Zones, error) {
 	return opened, err
 }
 
-// fires counts what an applied entry decided of schedules, or reports the first Fire that no
-// leader may have proposed, or that applied although the state before its entry does not prove it.
+// fires counts an applied entry's schedule decisions, or reports the first Fire that no leader may have proposed, or
+// that was applied although the state before its entry does not prove it.
 func (a *auditor) fires(applied *fsm.Applied, list []entry.PeekedFire, some []reckoned) error {
 	for i, f := range list {
 		r, refused := some[i], entry.OutcomeError(applied.Outcomes[f.Place]) != nil
@@ -100,7 +100,7 @@ func (a *auditor) fires(applied *fsm.Applied, list []entry.PeekedFire, some []re
 	return nil
 }
 
-// fireText shows the dates of a schedule to a person.
+// fireText formats the dates of a schedule for display.
 func fireText(name string, dates []int64, missed uint64) string {
 	shown := make([]rota.Date, 0, 10)
 	for _, d := range dates[:min(len(dates), cap(shown))] {

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/cron"
 )
 
-// fireOp is what an honest leader proposes of a schedule, up to a moment.
+// fireOp returns the operation that an honest leader proposes for a schedule, up to a moment.
 func (l *memoryLog) fireOp(name rota.ScheduleName, until rota.Date) *fsmpb.Fire {
 	l.t.Helper()
 	due, ok := fsm.DueOf(&l.m.View, name)
@@ -25,7 +25,7 @@ func (l *memoryLog) fireOp(name rota.ScheduleName, until rota.Date) *fsmpb.Fire 
 		Missed: uint64(missed), Tzdata: cron.Release}
 }
 
-// fired is a log with a schedule of every minute that has fired three times.
+// fired returns a log with an every-minute schedule that has fired three times.
 func fired(t *testing.T) *memoryLog {
 	l := newMemoryLog(t)
 	spec := rota.NewScheduleSpec("s", rota.NewJobSpec("t", nil))
@@ -40,7 +40,7 @@ func fired(t *testing.T) *memoryLog {
 	return l
 }
 
-// minute lets a minute pass.
+// minute advances the time by a minute.
 func (l *memoryLog) minute() {
 	for range 60 {
 		l.now += 950 // commit adds the rest of a second
@@ -57,8 +57,8 @@ func (l *memoryLog) fire(list ...*fsmpb.Fire) *fsm.Applied {
 	return l.commit(ops...)
 }
 
-// TestAudit_fires: a Fire that no leader may have proposed is found, and one that decides what is
-// decided changes nothing.
+// TestAudit_fires: a Fire that no leader may have proposed is reported, and one that repeats a decision changes
+// nothing.
 func TestAudit_fires(t *testing.T) {
 	t.Parallel()
 	replayed := func(l *memoryLog) rota.AuditReport {

@@ -18,13 +18,12 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// Dir is where a data directory holds what audit_retention keeps beside raft's own snapshots: second
-// names (hard links) of older ones, so that they cost no copy and outlive raft's
-// own choice.
+// Dir is the subdirectory of a data directory that holds the snapshots kept for audit_retention: second names (hard
+// links) of raft's older snapshots, which need no copy and outlive raft's own selection.
 const Dir = "audit"
 
-// state is a state from which the log can be replayed. Index 0 is the
-// state before a cluster's first entry, which needs no file.
+// state is a state that the log can be replayed from. Index 0 is the state before a cluster's first entry, which needs
+// no file.
 type state struct {
 	index      uint64
 	operations uint64
@@ -32,8 +31,8 @@ type state struct {
 
 func (s state) name() string { return fmt.Sprintf("%020d-%020d.snap", s.index, s.operations) }
 
-// Keep keeps the log, and a snapshot at or before its first entry, as far
-// back as the last `retention` operations (SPEC §2.4).
+// Keep keeps the log, and a snapshot at or before its first entry, as far back as the last `retention` operations (SPEC
+// §2.4).
 type Keep struct {
 	dir       string
 	retention uint64
@@ -41,14 +40,14 @@ type Keep struct {
 
 	mu   sync.Mutex
 	list []state // oldest first
-	// generation counts how often what was kept was given up.
+	// generation counts how often the kept states were discarded.
 	generation uint64
-	// pins counts those who read the oldest: it stays until they are done.
+	// pins counts the readers of the oldest state: it stays until they are done.
 	pins int
 }
 
-// Open reads what is kept. firstLog is the oldest entry of the log:
-// snapshots before the one that it follows on are of no use any more.
+// Open reads the kept states. firstLog is the oldest entry of the log: snapshots before the one that it continues from
+// are no longer useful.
 func Open(data string, retention, firstLog uint64, log *slog.Logger) (*Keep, error) {
 	k := &Keep{dir: filepath.Join(data, Dir), retention: retention, log: log}
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
@@ -91,9 +90,8 @@ func list(dir string) ([]state, error) {
 	return found, nil
 }
 
-// Offer keeps a snapshot that raft has just written, of an index after so many operations, if
-// it is a fair step from the one before, and lets go of those that retention does not ask
-// for. A failure costs only audits of the past.
+// Offer keeps a snapshot that raft has just written, at an index and after a number of operations, if it is far enough
+// from the previous one, and drops those that retention does not need. A failure affects only audits of the past.
 func (k *Keep) Offer(file string, index, operations uint64) {
 	if err := k.offer(file, state{index, operations}); err != nil {
 		k.log.Warn("the past can be audited from a later state only", "err", err)
@@ -119,8 +117,7 @@ func (k *Keep) offer(file string, s state) error {
 	return nil
 }
 
-// Reset forgets everything before a snapshot that was installed: the log before
-// it is gone.
+// Reset drops everything before a snapshot that was installed: the log before it is gone.
 func (k *Keep) Reset() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -161,7 +158,7 @@ func (k *Keep) unpin() {
 	k.pins--
 }
 
-// Floor is the oldest entry that the log must keep, 0 for no wish.
+// Floor returns the oldest entry that the log must keep, 0 for no requirement.
 func (k *Keep) Floor() uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -183,15 +180,13 @@ func (k *Keep) before(index uint64) (s state, ok bool) {
 	return s, ok
 }
 
-// Nearest returns the index of the newest kept state at or before an index; ok is false where
-// none is kept.
+// Nearest returns the index of the newest kept state at or before an index; ok is false if there is none.
 func (k *Keep) Nearest(index rota.Index) (at rota.Index, ok bool) {
 	s, ok := k.before(uint64(index))
 	return rota.Index(s.index), ok
 }
 
-// Generation changes when what was kept is given up: a state that was loaded before is of
-// another past.
+// Generation changes when the kept states are discarded: a state loaded before that belongs to a different past.
 func (k *Keep) Generation() uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -208,8 +203,8 @@ func (k *Keep) Load(index rota.Index) (m *fsm.Machine, at rota.Index, err error)
 	return m, rota.Index(base.index), err
 }
 
-// Forward moves a state from an index to another by the log, and returns how far it came: a
-// Timeout leaves a state that can be moved on.
+// Forward advances a state from one index to another by replaying the log, and returns how far it came: after a Timeout
+// the state can be advanced further.
 func Forward(ctx context.Context, m *fsm.Machine, log Log, from, to rota.Index) (reached rota.Index, err error) {
 	reached = from
 	if err := walkLog(ctx, log, uint64(from)+1, uint64(to), func(entry *raft.Log) error {
@@ -224,7 +219,7 @@ func Forward(ctx context.Context, m *fsm.Machine, log Log, from, to rota.Index) 
 	return to, nil
 }
 
-// ForgetAfter removes what was kept between a state that was right and one that is.
+// ForgetAfter removes the states kept after the last correct one and before the new correct one.
 func (k *Keep) ForgetAfter(right, good uint64) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -240,7 +235,7 @@ func (k *Keep) ForgetAfter(right, good uint64) error {
 	return failed
 }
 
-// load reads a kept snapshot into a machine of its own.
+// load reads a kept snapshot into a new machine.
 func (s state) load(dir string) (*fsm.Machine, error) {
 	if s.index == 0 {
 		return fsm.New(), nil
@@ -248,7 +243,7 @@ func (s state) load(dir string) (*fsm.Machine, error) {
 	return loadFile(filepath.Join(dir, s.name()))
 }
 
-// loadFile reads a snapshot file into a machine; nothing of a damaged one.
+// loadFile reads a snapshot file into a machine; a damaged file yields none.
 func loadFile(path string) (*fsm.Machine, error) {
 	f, err := snapshot.OpenFile(path)
 	if err != nil {

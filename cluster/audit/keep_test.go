@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestAuditKeep follows what is kept as snapshots come.
+// TestAuditKeep checks which snapshots are kept as new ones are offered.
 func TestAuditKeep(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

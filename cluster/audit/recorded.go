@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// Recorded is a log that is kept, and the oldest state that it follows on. Nothing is written to it.
+// Recorded is a stored log, and the oldest state that it continues from. It is read only.
 type Recorded struct {
 	base  *fsm.Machine
 	last  rota.Index
@@ -20,7 +20,7 @@ type Recorded struct {
 	close func() error
 }
 
-// OpenData opens what a stopped node's data directory keeps.
+// OpenData opens the log in a stopped node's data directory.
 func OpenData(data string) (*Recorded, error) {
 	kept, err := raftstore.OpenStopped(data)
 	if err != nil {
@@ -37,7 +37,7 @@ func OpenData(data string) (*Recorded, error) {
 	return &Recorded{base: m, last: rota.Index(kept.Last), log: kept, close: kept.Close}, nil
 }
 
-// OpenBackup opens what a backup carries of the log.
+// OpenBackup opens the log in a backup.
 func OpenBackup(open snapshot.Opener) (*Recorded, error) {
 	f, err := open()
 	if err != nil {
@@ -58,13 +58,13 @@ func OpenBackup(open snapshot.Opener) (*Recorded, error) {
 	return &Recorded{base: m, last: info.Index, log: l, close: func() error { return nil }}, nil
 }
 
-// Base returns the state before the first entry. It is the caller's to go on with: there is no second one.
+// Base returns the state before the first entry. The caller owns it and may advance it: there is no second one.
 func (r *Recorded) Base() *fsm.Machine { return r.base }
 
-// Last is the index of the last entry.
+// Last returns the index of the last entry.
 func (r *Recorded) Last() rota.Index { return r.last }
 
-// Entry reads an entry and the term that it has in the log; data is nil where it is none of the state machine's.
+// Entry reads an entry and its term in the log; data is nil if it is not a state machine command.
 func (r *Recorded) Entry(index rota.Index) (term uint64, data []byte, err error) {
 	err = walkLog(context.Background(), r.log, uint64(index), uint64(index), func(l *raft.Log) error {
 		term, data = l.Term, l.Data

@@ -16,35 +16,33 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Log is a stretch of the log that can be read.
+// Log is a readable range of the log.
 type Log interface {
 	GetLog(index uint64, entry *raft.Log) error
 }
 
-// auditor replays a stretch of the log and recomputes every round from the state
-// at its height (SPEC §2.4). It decides with the very function that leaders
-// decide with.
+// auditor replays a range of the log and recomputes every round from the state at its height (SPEC §2.4). It uses the
+// same function as leaders do.
 type auditor struct {
 	m      *fsm.Machine
 	report rota.AuditReport
-	// zones are the installed time zones that were opened last.
+	// zones are the installed time zones opened last.
 	zones *cron.Zones
-	// heights are those at which logged rounds were decided; decided holds what
-	// is decided on this state there, until the log has passed on.
+	// heights are those where logged rounds were decided; decided holds the rounds decided on the state there, until
+	// the log has passed them.
 	heights map[rota.Index]bool
 	decided map[rota.Index][]*fsmpb.Round
-	// withAt are the entries whose rounds were decided with their submissions, by the height of the state;
-	// with is what is decided so on that state, until the log has passed on.
+	// withAt holds the entries whose rounds were decided together with their submissions, by the height of the state;
+	// with holds the rounds decided that way on that state, until the log has passed them.
 	withAt map[rota.Index]uint64
 	with   map[rota.Index][]*fsmpb.Round
-	// known are digests that snapshots on the way say the state has.
+	// known holds digests that snapshots along the way record for the state.
 	known map[rota.Index]rota.Digest
 	log   Log
 }
 
-// stretch replays the entries from the one after m's state up to `to`, and
-// ends at the first round that differs. Rounds that were decided on a state
-// before m's are not counted: nothing here can prove them.
+// stretch replays the entries after m's state up to `to`, and ends at the first round that differs. Rounds decided on a
+// state before m's are not counted: nothing here can prove them.
 func stretch(ctx context.Context, m *fsm.Machine, log Log, to uint64, known map[rota.Index]rota.Digest,
 ) (rota.AuditReport, error) {
 	a := &auditor{m: m, heights: make(map[rota.Index]bool), decided: make(map[rota.Index][]*fsmpb.Round),
@@ -57,7 +55,7 @@ func stretch(ctx context.Context, m *fsm.Machine, log Log, to uint64, known map[
 			for _, r := range p.Rounds {
 				if height := rota.Index(r.GetHeight()); r.GetWith() == 0 {
 					a.heights[height] = true
-				} else if p.Term == l.Term { // else it is dropped
+				} else if p.Term == l.Term { // otherwise it was dropped
 					a.withAt[height] = l.Index
 				}
 			}
@@ -78,7 +76,7 @@ func stretch(ctx context.Context, m *fsm.Machine, log Log, to uint64, known map[
 
 var errDiffers = errors.New("a round differs")
 
-// walkLog hands over the commands of a stretch of the log, in order.
+// walkLog calls visit for the commands in a range of the log, in order.
 func walkLog(ctx context.Context, log Log, from, to uint64, visit func(*raft.Log) error) error {
 	for i := from; i <= to; i++ {
 		if i%1024 == 0 && ctx.Err() != nil {
@@ -100,8 +98,8 @@ func walkLog(ctx context.Context, log Log, from, to uint64, visit func(*raft.Log
 	return nil
 }
 
-// decide computes what a leader on this very state would decide, where the log says that one did: with
-// the submissions of a later entry where that says so.
+// decide computes what a leader on this exact state would decide, if the log shows that one did, including the
+// submissions of a later entry if the log shows that.
 func (a *auditor) decide(ctx context.Context) error {
 	index := a.m.Head().Index
 	if a.heights[index] {
@@ -120,7 +118,7 @@ func (a *auditor) decide(ctx context.Context) error {
 	})
 }
 
-// entry applies an entry, compares its rounds, and decides where it must.
+// entry applies an entry, compares its rounds, and decides where the log has a round.
 func (a *auditor) entry(ctx context.Context, l *raft.Log) error {
 	p, err := entry.Peek(rota.Index(l.Index), l.Data)
 	if err != nil {
@@ -139,7 +137,7 @@ func (a *auditor) entry(ctx context.Context, l *raft.Log) error {
 	a.report.Entries++
 	a.report.Operations += uint64(p.Operations)
 	for i := range p.Rounds {
-		// What was decided in a leadership that is over was dropped: it is no round.
+		// A round decided in an ended leadership was dropped: it does not count.
 		if applied.Term == p.Term && applied.Stamped {
 			if err := a.compare(l.Index, p.Rounds[i]); err != nil {
 				return err
@@ -191,8 +189,8 @@ func (a *auditor) compare(index uint64, logged *fsmpb.Round) error {
 	return errDiffers
 }
 
-// RoundTexts shows two rounds that differ to a person, without the pairs that both begin
-// with: what differs stands before the cut of a long text.
+// RoundTexts formats two rounds that differ for display, without the pairs that both begin with, so that the difference
+// comes before the point where a long text is cut.
 func RoundTexts(logged, proved *fsmpb.Round) (was, is string) {
 	if proved == nil {
 		return roundText(logged), roundText(nil)
@@ -214,7 +212,7 @@ func RoundTexts(logged, proved *fsmpb.Round) (was, is string) {
 	return after(logged), after(proved)
 }
 
-// roundText shows a round to a person, cut where it gets long.
+// roundText formats a round for display, cut if it is long.
 func roundText(r *fsmpb.Round) string {
 	if r == nil {
 		return "no such round is decided on the state at that height"

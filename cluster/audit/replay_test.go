@@ -15,8 +15,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// memoryLog is a log that an auditor reads, and the machine that a leader decided
-// on as it grew. Entry 1 is raft's own configuration.
+// memoryLog is a log for an auditor to read, and the machine that the leader decided on as it grew. Entry 1 is raft's
+// own configuration.
 type memoryLog struct {
 	t       *testing.T
 	m       *fsm.Machine
@@ -58,8 +58,7 @@ func (l *memoryLog) commit(ops ...*fsmpb.Op) *fsm.Applied {
 	return &applied
 }
 
-// match commits what the leader decides; a submission comes between the decision
-// and its entry, as it does in life.
+// match commits the leader's decision; a submission comes between the decision and its entry, as in production.
 func (l *memoryLog) match(between *fsmpb.Op) {
 	var ops []*fsmpb.Op
 	for _, r := range l.m.Decide(limits.DecideMost) {

@@ -12,21 +12,21 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// roundWithin is within how many entries after its height a round stands in the log: what is under
-// way when it is decided goes before it, and is bounded.
+// roundWithin is the maximum number of entries between a round's height and its entry: entries in flight when it is
+// decided come before it, and their number is bounded.
 const roundWithin = 4_096
 
 var errFound = errors.New("found")
 
-// Logged is a round as the log has it.
+// Logged is a round as stored in the log.
 type Logged struct {
 	*fsmpb.Round
-	// Index is that of its entry; With is what it was decided with, nil for the state alone.
+	// Index is the index of its entry; With holds the submissions it was decided with, nil for the state alone.
 	Index rota.Index
 	With  *fsm.Arrivals
 }
 
-// Round returns the round of an epoch that the log has for a height; NotFound where there is none up to an index.
+// Round returns the logged round of an epoch for a height; NotFound if there is none up to an index.
 func Round(ctx context.Context, log Log, epoch uint64, height, to rota.Index) (found Logged, err error) {
 	last := min(to, height+roundWithin)
 	err = walkLog(ctx, log, uint64(height)+1, uint64(last), func(l *raft.Log) error {
@@ -36,7 +36,7 @@ func Round(ctx context.Context, log Log, epoch uint64, height, to rota.Index) (f
 		}
 		for _, r := range p.Rounds {
 			if p.Term != l.Term {
-				break // decided in a leadership that is over: it was dropped
+				break // decided in an ended leadership: it was dropped
 			}
 			if r.GetEpoch() == epoch && rota.Index(r.GetHeight()) == height {
 				found = Logged{Round: r, Index: rota.Index(l.Index)}

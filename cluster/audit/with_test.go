@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// with commits submissions with the rounds that a leader decides for them, as change has made them.
+// with commits submissions together with the rounds that a leader decides for them, modified by change.
 func (l *memoryLog) with(change func([]*fsmpb.Round), ops ...*fsmpb.Op) {
 	l.t.Helper()
 	rounds := l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(l.now + 50)}, limits.DecideMost)
@@ -26,7 +26,7 @@ func (l *memoryLog) with(change func([]*fsmpb.Round), ops ...*fsmpb.Op) {
 	l.commit(ops...)
 }
 
-// refill fills all slots, has jobs wait, and commits a completion with the rounds that are decided with it.
+// refill fills all slots, queues more jobs, and commits a completion together with the rounds decided for it.
 func (l *memoryLog) refill(change func([]*fsmpb.Round)) {
 	l.t.Helper()
 	l.commit(&fsmpb.Op{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: entry.RulesVersion}}})
@@ -40,8 +40,7 @@ func (l *memoryLog) refill(change func([]*fsmpb.Round)) {
 	l.with(change, entry.LeaseCommandOp(&peer.LeaseCommand{Verb: rota.VerbComplete, Lease: a.Lease.ID, Job: a.Lease.Job, Worker: w.ID, Session: w.Session}))
 }
 
-// TestAudit_with: rounds in the entries of their submissions are decided once more, and what a leader may
-// not decide so is found.
+// TestAudit_with: rounds in the entries of their submissions are decided again, and invalid decisions are reported.
 func TestAudit_with(t *testing.T) {
 	t.Parallel()
 	nothing := func([]*fsmpb.Round) {}

@@ -16,11 +16,11 @@ import (
 	"github.com/rotasched/rota/internal/logs"
 )
 
-// memberForgotten is how long one that died stays listed.
+// memberForgotten is how long a dead member stays listed.
 const memberForgotten = time.Hour
 
-// delegate is what memberlist calls. memberlist holds its own lock
-// meanwhile, so nothing here may call memberlist.
+// delegate receives memberlist's callbacks. memberlist holds its own lock during them, so nothing here may call
+// memberlist.
 type delegate struct{ g *Gossip }
 
 // NodeMeta implements memberlist.Delegate.
@@ -42,8 +42,8 @@ func (d delegate) LocalState(bool) []byte { return nil }
 // MergeRemoteState implements memberlist.Delegate.
 func (d delegate) MergeRemoteState([]byte, bool) {}
 
-// NotifyMerge implements memberlist.MergeDelegate: a join is refused as a whole
-// when the other side knows anyone who does not belong here.
+// NotifyMerge implements memberlist.MergeDelegate: a join is rejected as a whole if the other side knows a node that
+// does not belong to this cluster.
 func (d delegate) NotifyMerge(peers []*memberlist.Node) error {
 	for _, node := range peers {
 		if node.State == memberlist.StateDead || node.State == memberlist.StateLeft {
@@ -56,8 +56,7 @@ func (d delegate) NotifyMerge(peers []*memberlist.Node) error {
 	return nil
 }
 
-// NotifyAlive implements memberlist.AliveDelegate: it is called for every node,
-// however this one learnt of it.
+// NotifyAlive implements memberlist.AliveDelegate: it is called for every node, however this one learnt of it.
 func (d delegate) NotifyAlive(node *memberlist.Node) error {
 	member, err := d.g.judge(node)
 	if err != nil {
@@ -76,8 +75,8 @@ func (d delegate) NotifyAlive(node *memberlist.Node) error {
 	return nil
 }
 
-// NotifyConflict implements memberlist.ConflictDelegate: two nodes with one
-// name at two addresses. memberlist keeps the first.
+// NotifyConflict implements memberlist.ConflictDelegate: two nodes with one name at two addresses. memberlist keeps the
+// first.
 func (d delegate) NotifyConflict(existing, other *memberlist.Node) {
 	first, err := memberOf(existing)
 	second, err2 := memberOf(other)
@@ -96,7 +95,7 @@ func (d delegate) NotifyUpdate(node *memberlist.Node) { d.g.note(node, true) }
 // NotifyLeave implements memberlist.EventDelegate.
 func (d delegate) NotifyLeave(node *memberlist.Node) { d.g.note(node, false) }
 
-// judge refuses a node that does not belong here, with a log line once a minute.
+// judge rejects a node that does not belong to this cluster, with at most one log line per minute.
 func (g *Gossip) judge(node *memberlist.Node) (Member, error) {
 	member, err := memberOf(node)
 	g.mu.Lock()
@@ -123,7 +122,7 @@ func (g *Gossip) judge(node *memberlist.Node) (Member, error) {
 	return member, err
 }
 
-// memberOf decodes a node, as hostile input.
+// memberOf decodes a node, treating it as hostile input.
 func memberOf(node *memberlist.Node) (Member, error) {
 	if err := rota.CheckID("node id", node.Name); err != nil {
 		return Member{}, err
@@ -139,11 +138,11 @@ func addressOf(node *memberlist.Node) string {
 	return net.JoinHostPort(node.Addr.String(), strconv.Itoa(int(node.Port)))
 }
 
-// note keeps the book of members and wakes who waits for changes.
+// note updates the table of members and notifies Changed.
 func (g *Gossip) note(node *memberlist.Node, alive bool) {
 	member, err := memberOf(node)
 	if err != nil {
-		return // refused by judge before
+		return // rejected by judge before
 	}
 	member.Alive = alive
 	now := time.Now()
@@ -172,14 +171,14 @@ func (g *Gossip) conflict(existing, other Member) {
 	}
 }
 
-// libraryLog takes memberlist's lines to slog: warnings and errors once a minute
-// each, everything else at debug, and what the delegates say better at debug too.
+// libraryLog writes memberlist's lines to slog: warnings and errors once a minute each, everything else at debug level,
+// including messages that the delegates log better.
 type libraryLog struct {
 	logger *slog.Logger
 	lines  *logs.Limiter
 }
 
-// Write implements io.Writer; log.Logger calls it once a line.
+// Write implements io.Writer; log.Logger calls it once per line.
 func (l libraryLog) Write(line []byte) (int, error) {
 	text := strings.TrimSpace(string(line))
 	level, said := slog.LevelDebug, text

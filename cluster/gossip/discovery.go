@@ -2,16 +2,15 @@ package gossip
 
 import "time"
 
-// Discovery finds the other nodes. Gossip implements it; a simulation may put its own in
-// the place.
+// Discovery finds the other nodes. Gossip implements it; a simulation may replace it.
 type Discovery interface {
-	// Members lists every node known, this one included, by id.
+	// Members lists every known node, including this one, by id.
 	Members() []Member
 	// Changed receives a value after Members may have changed.
 	Changed() <-chan struct{}
-	// UpdateMeta changes what this node says of itself, and returns at once.
+	// UpdateMeta changes this node's metadata, and returns immediately.
 	UpdateMeta(change func(*Meta)) error
-	// Leave announces that this node goes on purpose; Close must follow.
+	// Leave announces that this node leaves on purpose; Close must follow.
 	Leave(timeout time.Duration) error
 	Close() error
 }

@@ -1,6 +1,5 @@
-// Package gossip finds the other nodes of a cluster over hashicorp/memberlist: who is
-// there, at which addresses, and in which cluster. What comes over the wire is decoded as
-// hostile input.
+// Package gossip finds the other nodes of a cluster over hashicorp/memberlist: their ids, their addresses, and their
+// cluster. Everything received is decoded as hostile input.
 //
-// It never decides anything: no membership, lease or leader follows from it alone.
+// It never decides anything: no membership, lease or leader follows from gossip alone.
 package gossip

@@ -16,7 +16,7 @@ import (
 	"github.com/rotasched/rota/internal/logs"
 )
 
-// The kinds of memberlist's messages, as they stand on the wire.
+// The kinds of memberlist's messages, as sent.
 const (
 	kindPing         = 0
 	kindIndirectPing = 1
@@ -34,22 +34,21 @@ const (
 )
 
 const (
-	// streamsMost bounds inbound streams, and streamBytes what one may hold: a state of
-	// membersMost nodes has some 700 bytes for each.
+	// streamsMost bounds inbound streams, and streamBytes the size of one: a state of membersMost nodes has about 700
+	// bytes per node.
 	streamsMost = 16
 	streamBytes = 1 << 20
-	// membersMost bounds the nodes that one exchange announces, and those that are known.
+	// membersMost bounds the nodes that one exchange announces, and the known nodes.
 	membersMost = 1_024
-	// encryptionVersion is the one that memberlist writes, and sealBytes what it adds:
-	// version, nonce and tag.
+	// encryptionVersion is the one that memberlist writes, and sealBytes its overhead: version, nonce and tag.
 	encryptionVersion = 1
 	nonceBytes        = 12
 	sealBytes         = 1 + nonceBytes + 16
 )
 
-// gate judges what a node receives before memberlist decodes it, which does not bound what it decodes. What it lets
-// through has the cluster's label, is encrypted if there is a key, has a kind and a size that nodes of rota send, and
-// is never compressed, because they compress nothing.
+// gate checks received data before memberlist decodes it, because memberlist's decoder has no bounds. Data that passes
+// has the cluster's label, is encrypted if there is a key, and has a kind and a size that nodes of rota send. It is
+// never compressed, because they compress nothing.
 type gate struct {
 	*memberlist.NetTransport
 	label string
@@ -59,15 +58,14 @@ type gate struct {
 
 	packets chan *memberlist.Packet
 	streams chan net.Conn
-	open    chan struct{} // a value for each inbound stream
-	// closed ends what is passed on, ended the loops: the transport behind cannot stop
-	// before what it holds was taken.
+	open    chan struct{} // one value for each inbound stream
+	// closed ends passing data on, ended the loops: the inner transport cannot stop until the data it holds was taken.
 	closed, ended chan struct{}
 	loops         sync.WaitGroup
 	once          sync.Once
 }
 
-// newGate guards what a transport receives.
+// newGate returns a gate for the data that a transport receives.
 func newGate(inner *memberlist.NetTransport, label string, keys *keys, log *slog.Logger, lines *logs.Limiter) *gate {
 	g := &gate{NetTransport: inner, label: label, keys: keys, log: log, lines: lines, packets: make(chan *memberlist.Packet),
 		streams: make(chan net.Conn), open: make(chan struct{}, streamsMost), closed: make(chan struct{}), ended: make(chan struct{})}
@@ -82,8 +80,7 @@ func (g *gate) PacketCh() <-chan *memberlist.Packet { return g.packets }
 // StreamCh implements memberlist.Transport.
 func (g *gate) StreamCh() <-chan net.Conn { return g.streams }
 
-// DialAddressTimeout implements memberlist.NodeAwareTransport: who is dialled answers
-// through the gate, too.
+// DialAddressTimeout implements memberlist.NodeAwareTransport: answers pass the gate too.
 func (g *gate) DialAddressTimeout(addr memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	conn, err := g.NetTransport.DialAddressTimeout(addr, timeout)
 	if err != nil {
@@ -149,7 +146,7 @@ func (g *gate) takeStreams() {
 	}
 }
 
-// refused says, once a minute and machine, what was not let through.
+// refused logs a rejection, at most once per minute and machine.
 func (g *gate) refused(from net.Addr, err error) {
 	host, _, splitErr := net.SplitHostPort(from.String())
 	if splitErr != nil {
@@ -160,7 +157,7 @@ func (g *gate) refused(from net.Addr, err error) {
 	}
 }
 
-// unlabel takes the cluster's label off.
+// unlabel removes the cluster's label.
 func (g *gate) unlabel(s *scanner) error {
 	head, err := s.need(2)
 	if err != nil {
@@ -176,7 +173,7 @@ func (g *gate) unlabel(s *scanner) error {
 	return err
 }
 
-// decrypt opens what is sealed with one of the keys, over what is known to both ends.
+// decrypt opens data sealed with one of the keys; known is the associated data that both ends have.
 func (g *gate) decrypt(sealed, known []byte) ([]byte, error) {
 	if len(sealed) <= sealBytes || sealed[0] != encryptionVersion {
 		return nil, fmt.Errorf("%w: nothing that the key sealed", errGate)
@@ -205,7 +202,7 @@ func (g *gate) judgePacket(packet []byte) error {
 	return judgeMessage(message, true)
 }
 
-// judgeMessage takes one message of a packet, or the parts of a compound one.
+// judgeMessage checks one message of a packet, or the parts of a compound one.
 func judgeMessage(message []byte, compound bool) error {
 	s := &scanner{held: message, most: len(message)}
 	kind, err := s.need(1)
@@ -252,7 +249,7 @@ func judgeParts(s *scanner) error {
 	return nil
 }
 
-// gateConn is a stream whose one message is judged before its first byte is passed on.
+// gateConn is a stream whose single message is checked before its first byte is passed on.
 type gateConn struct {
 	net.Conn
 	gate    *gate
@@ -264,9 +261,9 @@ type gateConn struct {
 	left   []byte
 }
 
-// Read implements net.Conn; memberlist reads from one goroutine. After the message there
-// is nothing more: no stream of memberlist's has two. A connection that is lost before it
-// said one was refused by nobody: a node that starts opens its port, and closes it once more.
+// Read implements net.Conn; memberlist reads from one goroutine. It returns io.EOF after the message: no stream of
+// memberlist has two. A connection that is lost before any message does not count as rejected: a starting node opens
+// its port, and closes it once more.
 func (c *gateConn) Read(p []byte) (int, error) {
 	if !c.judged {
 		c.judged = true
@@ -296,10 +293,10 @@ func (c *gateConn) Close() error {
 	return c.Conn.Close()
 }
 
-// judgeStream reads one message, and returns its bytes as they came.
+// judgeStream reads one message, and returns its bytes unchanged.
 func (g *gate) judgeStream(from io.Reader, inbound bool) ([]byte, error) {
 	s := &scanner{from: from, most: streamBytes}
-	if inbound { // an answer has no label
+	if inbound { // answers have no label
 		if err := g.unlabel(s); err != nil {
 			return nil, err
 		}
@@ -334,7 +331,7 @@ func (g *gate) judgeStream(from io.Reader, inbound bool) ([]byte, error) {
 	return s.held[:s.at], nil
 }
 
-// judgeExchange takes a ping or its answer, or all nodes that the other end knows.
+// judgeExchange accepts a ping or its answer, or all nodes that the other end knows.
 func judgeExchange(s *scanner) error {
 	kind, err := s.need(1)
 	if err != nil {

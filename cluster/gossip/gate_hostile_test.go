@@ -21,8 +21,8 @@ import (
 
 const testLabel = "\xf4\x02c1"
 
-// refusedMessages are messages that no node of rota sends, one for each rule of the gate. All are harmless: what a node
-// without the gate makes of them is an error in its log at most.
+// refusedMessages returns messages that no node of rota sends, one for each rule of the gate. All are harmless: a node
+// without the gate would at most log an error.
 func refusedMessages() map[string][]byte {
 	ping := []byte("\x00\x82\xa5SeqNo\x01\xa4Node\xa1a")
 	var body bytes.Buffer
@@ -54,7 +54,7 @@ func refusedMessages() map[string][]byte {
 	}
 }
 
-// TestGate_refusesEachMessage judges each message as a packet and as a stream.
+// TestGate_refusesEachMessage checks each message as a packet and as a stream.
 func TestGate_refusesEachMessage(t *testing.T) {
 	t.Parallel()
 	g := &gate{label: "c1"}
@@ -72,8 +72,8 @@ func TestGate_refusesEachMessage(t *testing.T) {
 	}
 }
 
-// TestGate sends the messages to live nodes, without their key and as a holder of it: no stream is answered, and nodes
-// find each other as before.
+// TestGate sends the messages to live nodes, with and without their key: no stream is answered, and nodes still find
+// each other.
 func TestGate(t *testing.T) {
 	keyFile := filepath.Join(t.TempDir(), "key")
 	key := bytes.Repeat([]byte{0x4f}, 32)
@@ -102,7 +102,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// TestGateStreams holds streams that say nothing to sixteen.
+// TestGateStreams limits streams that send nothing to sixteen.
 func TestGateStreams(t *testing.T) {
 	t.Parallel()
 	a := startGossip(t, "a", nil)
@@ -132,8 +132,8 @@ func TestGateStreams(t *testing.T) {
 	waitMembers(t, b, "finding each other", func(alive map[rota.NodeID]Member) bool { return len(alive) == 2 })
 }
 
-// TestGateRefused: a stream of strangers is refused in the log, and one that the other end
-// dropped before it said anything is not.
+// TestGateRefused: a stranger's stream is logged as rejected, and one that the other end dropped before it sent
+// anything is not.
 func TestGateRefused(t *testing.T) {
 	t.Parallel()
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
@@ -147,7 +147,7 @@ func TestGateRefused(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_ = conn.(*net.TCPConn).SetLinger(0) // a reset, as from a listener that ends
+			_ = conn.(*net.TCPConn).SetLinger(0) // a reset, as from a listener that closes
 			_ = conn.Close()
 		}
 	}()
@@ -166,7 +166,7 @@ func TestGateRefused(t *testing.T) {
 	}
 }
 
-// FuzzGate: the gate judges any bytes without panic, and passes on no more than came.
+// FuzzGate: the gate checks any bytes without a panic, and passes on no more than it received.
 func FuzzGate(f *testing.F) {
 	for _, message := range refusedMessages() {
 		f.Add(message)
@@ -213,7 +213,7 @@ func sealStream(t *testing.T, file string, key, message []byte) []byte {
 	return []byte(testLabel + string(head) + string(sealed(t, key, message, append(bytes.Clone(head), "c1"...))))
 }
 
-// sendPacket sends by UDP what fits there.
+// sendPacket sends a packet by UDP if it fits.
 func sendPacket(t *testing.T, to string, packet []byte) {
 	t.Helper()
 	conn, err := net.Dial("udp", to)
@@ -226,7 +226,7 @@ func sendPacket(t *testing.T, to string, packet []byte) {
 	}
 }
 
-// exchange says all and returns what is answered.
+// exchange sends all bytes and returns the answer.
 func exchange(t *testing.T, to string, said []byte) []byte {
 	t.Helper()
 	conn, err := net.Dial("tcp", to)

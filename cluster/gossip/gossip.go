@@ -18,10 +18,10 @@ import (
 	"github.com/rotasched/rota/internal/secret"
 )
 
-// Meta is what a node says of itself in gossip (SPEC §13.4).
+// Meta is a node's metadata in gossip (SPEC §13.4).
 type Meta struct {
 	ClusterID rota.ClusterID
-	// API, Raft and Admin are addresses H:P; Admin may be empty.
+	// API, Raft and Admin are addresses host:port; Admin may be empty.
 	API, Raft, Admin string
 	// Version is the version of the binary.
 	Version string
@@ -29,45 +29,44 @@ type Meta struct {
 	BootstrapExpect int
 	// HasState reports that the node's raft stores are not empty.
 	HasState bool
-	// Identity is that of the data directory, 32 hex digits.
+	// Identity is the identity of the data directory, 32 hex digits.
 	Identity string
 }
 
-// Member is a node as gossip knows it.
+// Member is a node known to gossip.
 type Member struct {
 	ID rota.NodeID
 	Meta
-	// Gossip is its gossip address H:P.
+	// Gossip is its gossip address host:port.
 	Gossip string
-	// Alive is false of one that left or died; it stays listed for a while.
+	// Alive is false if the node left or died; it stays listed for a while.
 	Alive bool
 }
 
-// Options are what Start needs to know.
+// Options configures Start.
 type Options struct {
 	// ID is the node's unique name.
 	ID rota.NodeID
 	// Cluster is the --cluster name, the label of every packet.
 	Cluster string
-	// Bind is H:P; a name is resolved once. Advertise is the address that others use,
-	// empty for Bind.
+	// Bind is host:port; a name is resolved once. Advertise is the address that other nodes use, empty for Bind.
 	Bind, Advertise string
-	// KeyFile holds the keys, one a line, in hex or base64 of 16, 24 or 32 bytes, or a raw one:
-	// the first seals, each opens. It is read again while the node runs. Empty is no
-	// encryption, which only loopback or Insecure permits.
+	// KeyFile holds the keys: one per line, each of 16, 24 or 32 bytes in hex or base64, or a single raw one. The first
+	// seals, each opens. It is read again while the node runs. Empty means no encryption, which is allowed only on
+	// loopback or with Insecure.
 	KeyFile  string
 	Insecure bool
-	// Join are addresses H:P, tried in the background for ever.
+	// Join lists addresses host:port, which are tried in the background forever.
 	Join []string
-	// Meta is what this node says at first; see UpdateMeta.
+	// Meta is this node's initial metadata; see UpdateMeta.
 	Meta Meta
-	// OnConflict is called, at most once a minute and id, for two nodes with one id: at
-	// another address, or with another data directory. It must not block.
+	// OnConflict is called, at most once per minute and id, for two nodes with one id: at another address, or with
+	// another data directory. It must not block.
 	OnConflict func(existing, other Member)
-	// OnRefused is called after each try of an address of Join: whether the node there has
-	// refused this one's gossip several times in a row. It must not block. May be nil.
+	// OnRefused is called after each attempt on an address of Join: refused reports that the node there rejected this
+	// one's gossip several times in a row. It must not block. May be nil.
 	OnRefused func(address string, refused bool)
-	// Logger receives what is worth a line; nil discards it.
+	// Logger receives log lines; nil discards them.
 	Logger *slog.Logger
 
 	// joinBackoffMax shortens tests.
@@ -75,24 +74,24 @@ type Options struct {
 }
 
 const (
-	// protocolVersion is the version of what rota puts into gossip.
+	// protocolVersion is the version of rota's data in gossip.
 	protocolVersion = 1
-	// reclaimAfter is when a dead node's name may come back at another address;
-	// memberlist's own default would refuse it for ever.
+	// reclaimAfter is when a dead node's name may return at another address; memberlist's own default would reject it
+	// forever.
 	reclaimAfter = 30 * time.Second
 	// tcpTimeout bounds a whole exchange of state.
 	tcpTimeout = 3 * time.Second
-	// updateWait bounds the wait for new metadata to go out.
+	// updateWait bounds the wait for new metadata to be sent.
 	updateWait = 500 * time.Millisecond
 )
 
-// knownMember is a member and when it became what it is.
+// knownMember is a member and the time of its last change.
 type knownMember struct {
 	Member
 	since time.Time
 }
 
-// Gossip is this node's part in gossip.
+// Gossip is this node's participation in gossip.
 type Gossip struct {
 	opts    Options
 	list    *memberlist.Memberlist
@@ -105,13 +104,13 @@ type Gossip struct {
 	once    sync.Once
 	closed  error
 
-	mu      sync.Mutex // guards what follows; taken within memberlist's lock
+	mu      sync.Mutex // guards the fields below; taken within memberlist's lock
 	meta    Meta
 	encoded []byte
 	members map[rota.NodeID]knownMember
 }
 
-// Start binds, and looks for the nodes of opts.Join in the background.
+// Start binds, and searches for the nodes of opts.Join in the background.
 func Start(opts Options) (*Gossip, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -154,8 +153,8 @@ func Start(opts Options) (*Gossip, error) {
 	return g, nil
 }
 
-// Members lists every node known, this one included, by id. Those of another
-// cluster, met before this node knew its own, are left out.
+// Members lists every known node, including this one, by id. Nodes of another cluster, met before this node knew its
+// own, are left out.
 func (g *Gossip) Members() []Member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -169,15 +168,15 @@ func (g *Gossip) Members() []Member {
 	return all
 }
 
-// Changed receives a value after Members may have changed; many changes may be
-// one value. It is never closed, and for one reader.
+// Changed receives a value after Members may have changed; several changes may yield one value. It is never closed, and
+// supports one reader.
 func (g *Gossip) Changed() <-chan struct{} { return g.changed }
 
-// Addr returns the gossip address that others use.
+// Addr returns the gossip address that other nodes use.
 func (g *Gossip) Addr() string { return addressOf(g.list.LocalNode()) }
 
-// UpdateMeta changes what this node says of itself. It returns at once; the
-// others learn it within a second. change must not call the Gossip.
+// UpdateMeta changes this node's metadata. It returns immediately; other nodes receive it within a second. change must
+// not call the Gossip.
 func (g *Gossip) UpdateMeta(change func(m *Meta)) error {
 	g.mu.Lock()
 	next := g.meta
@@ -198,15 +197,15 @@ func (g *Gossip) UpdateMeta(change func(m *Meta)) error {
 	return nil
 }
 
-// Leave announces that this node goes on purpose, and waits until one node
-// has heard or timeout has passed. Close must follow.
+// Leave announces that this node leaves on purpose, and waits until one node has received this or timeout has passed.
+// Close must follow.
 func (g *Gossip) Leave(timeout time.Duration) error {
 	g.cancel()
 	g.loops.Wait()
 	return g.list.Leave(timeout)
 }
 
-// Close ends gossip. It may be called again.
+// Close ends gossip. It is idempotent.
 func (g *Gossip) Close() error {
 	g.once.Do(func() {
 		g.cancel()
@@ -216,15 +215,14 @@ func (g *Gossip) Close() error {
 	return g.closed
 }
 
-// tellLoop sends new metadata around.
+// tellLoop broadcasts new metadata.
 func (g *Gossip) tellLoop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-g.dirty:
-			// That nobody heard within the wait is no fault: the next exchange of
-			// state carries it.
+			// A timeout is not a fault: the next exchange of state carries the metadata.
 			_ = g.list.UpdateNode(updateWait)
 		}
 	}
@@ -237,10 +235,10 @@ func (g *Gossip) wake() {
 	}
 }
 
-// portTries is how many free ports are tried: one that is free for TCP may not be for UDP.
+// portTries is how many free ports are tried: a port free for TCP may be in use for UDP.
 const portTries = 10
 
-// listen binds, behind the gate, and starts memberlist there.
+// listen binds behind the gate, and starts memberlist there.
 func (g *Gossip) listen(config *memberlist.Config) (err error) {
 	var inner *memberlist.NetTransport
 	for try := range portTries {
@@ -267,8 +265,7 @@ func (g *Gossip) listen(config *memberlist.Config) (err error) {
 	return nil
 }
 
-// config is memberlist's configuration for a LAN, with every default mended
-// that is unsafe or slow to start.
+// config returns memberlist's configuration for a LAN, with every default replaced that is unsafe or slow to start.
 func (g *Gossip) config() (*memberlist.Config, error) {
 	config := memberlist.DefaultLANConfig()
 	ip, port, err := resolveAddress(context.Background(), g.opts.Bind)
@@ -296,7 +293,7 @@ func (g *Gossip) config() (*memberlist.Config, error) {
 	}
 	config.Name = string(g.opts.ID)
 	config.Label = g.opts.Cluster
-	config.EnableCompression = false // the gate takes nothing that is compressed
+	config.EnableCompression = false // the gate rejects compressed data
 	config.DeadNodeReclaimTime = reclaimAfter
 	config.TCPTimeout = tcpTimeout
 	config.DelegateProtocolVersion = protocolVersion

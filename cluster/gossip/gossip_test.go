@@ -19,13 +19,13 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestMain wants nothing left behind.
+// TestMain checks that no test leaves a goroutine behind.
 func TestMain(m *testing.M) {
-	// memberlist's last probe ends by its own timeout, a moment after Shutdown.
+	// memberlist's last probe ends by its own timeout, shortly after Shutdown.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
 }
 
-// longest is far above what anything here takes on a loaded machine.
+// longest is far longer than any step here takes on a loaded machine.
 const longest = 20 * time.Second
 
 func testMeta(id rota.NodeID) Meta {
@@ -48,7 +48,7 @@ func startGossip(t *testing.T, id rota.NodeID, change func(o *Options)) *Gossip 
 	return g
 }
 
-// waitMembers waits until the members are as wanted.
+// waitMembers waits until the members satisfy want.
 func waitMembers(t *testing.T, g *Gossip, what string, want func(alive map[rota.NodeID]Member) bool) {
 	t.Helper()
 	deadline := time.NewTimer(longest)
@@ -121,7 +121,7 @@ func TestGossipJoinsWhoComesLater(t *testing.T) {
 	waitMembers(t, b, "joining", func(alive map[rota.NodeID]Member) bool { return len(alive) == 2 })
 }
 
-// syncBuffer takes log lines of many goroutines.
+// syncBuffer collects log lines of many goroutines.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -139,7 +139,7 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// TestGossipKeepsClustersApart joins two clusters of one name by hand.
+// TestGossipKeepsClustersApart explicitly joins two clusters of one name.
 func TestGossipKeepsClustersApart(t *testing.T) {
 	t.Parallel()
 	var lines syncBuffer
@@ -166,7 +166,7 @@ func TestGossipKeepsClustersApart(t *testing.T) {
 		t.Error("clusters of two names were merged")
 	}
 
-	// One that knew neither met both; once it learns its own, the other is gone.
+	// A node that knew neither met both; once it learns its own, the other is gone.
 	c := startGossip(t, "c", func(o *Options) { o.Meta.ClusterID = "" })
 	if _, err := c.list.Join([]string{b.Addr()}); err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func TestGossipMetaBytes(t *testing.T) {
 	if err != nil || string(got) != want {
 		t.Errorf("got  %q, %v\nwant %q: the version must change with the bytes", got, err, want)
 	}
-	// A later binary may say more, at the places that are kept for it.
+	// A later binary may use the reserved places.
 	known, _ := decodeMeta(got)
 	later := append(bytes.Clone(got), "\x03and more"...)
 	later[1], later[2], later[3] = 1, 2, later[3]|0x80
@@ -296,7 +296,7 @@ func TestGossipMetaBytes(t *testing.T) {
 	}
 }
 
-// FuzzGossipMeta decodes what a stranger may send.
+// FuzzGossipMeta decodes arbitrary input.
 func FuzzGossipMeta(f *testing.F) {
 	for _, id := range []rota.NodeID{"a", "node-with-a-long-name.example.org"} {
 		data, err := encodeMeta(testMeta(id))
@@ -314,7 +314,7 @@ func FuzzGossipMeta(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain := bytes.Clone(data[:min(len(again), len(data))]) // without what a later binary may have said
+		plain := bytes.Clone(data[:min(len(again), len(data))]) // without what a later binary may have added
 		plain[1], plain[2], plain[3] = 0, 0, plain[3]&flagState
 		if !bytes.Equal(again, plain) {
 			t.Fatalf("%q comes back as %q", data, again)

@@ -12,22 +12,21 @@ import (
 )
 
 const (
-	// joinBackoffMin and joinBackoffMax bound the wait between two tries of one
-	// address: nodes of a cluster are started together, in any order.
+	// joinBackoffMin and joinBackoffMax bound the wait between two attempts on one address: nodes of a cluster are
+	// started together, in any order.
 	joinBackoffMin = 50 * time.Millisecond
 	joinBackoffMax = 2 * time.Second
-	// joinCheck is how often an address that was reached is looked at again.
+	// joinCheck is how often a reached address is checked again.
 	joinCheck = 2 * time.Second
-	// unansweredMost is how many tries in a row may be cut off by a node that starts or ends.
+	// unansweredMost is how many attempts in a row a starting or ending node may cut off.
 	unansweredMost = 5
-	// resolveTimeout bounds a look-up of a name.
+	// resolveTimeout bounds a name lookup.
 	resolveTimeout = 2 * time.Second
 )
 
-// joinLoop tries one address for ever. Once it was reached it is tried again
-// only while no live member has that address: memberlist gives up on a node that
-// was dead for half a minute, so that the two halves of a long partition would
-// never find each other again.
+// joinLoop tries one address forever. Once reached, it is tried again only while no live member has that address:
+// memberlist gives up on a node that was dead for half a minute, so the two halves of a long partition would never find
+// each other again.
 func (g *Gossip) joinLoop(ctx context.Context, address string) {
 	wait, failing, unanswered := joinBackoffMin, false, 0
 	for {
@@ -52,7 +51,7 @@ func (g *Gossip) joinLoop(ctx context.Context, address string) {
 			wait = min(2*wait, g.opts.joinBackoffMax)
 		}
 		g.unanswered(address, unanswered >= unansweredMost)
-		pause := time.NewTimer(wait/2 + rand.N(wait/2)) // so that nodes do not march in step
+		pause := time.NewTimer(wait/2 + rand.N(wait/2)) // so that nodes do not act in step
 		select {
 		case <-ctx.Done():
 			pause.Stop()
@@ -62,18 +61,17 @@ func (g *Gossip) joinLoop(ctx context.Context, address string) {
 	}
 }
 
-// cutOff reports whether a node was reached and closed the connection without an answer, as
-// one does that refuses gossip (gate).
+// cutOff reports whether a node was reached and closed the connection without an answer, as one that rejects gossip
+// does (gate).
 func cutOff(err error) bool {
 	if err == nil {
 		return false
 	}
-	text := err.Error() // memberlist wraps nothing
+	text := err.Error() // memberlist does not wrap errors
 	return strings.HasSuffix(text, ": EOF") || strings.Contains(text, ": read tcp ") || strings.Contains(text, ": write tcp ")
 }
 
-// unanswered reports whether a node leaves gossip without an answer, and says so once a minute
-// for as long as it does.
+// unanswered records whether a node leaves gossip unanswered, and logs it once a minute while it does.
 func (g *Gossip) unanswered(address string, is bool) {
 	if is && g.lines.Allow("join/"+address) {
 		g.opts.Logger.Warn("gossip: the node at this address refuses this one's gossip: is --cluster the same, and the gossip key?",
@@ -84,7 +82,7 @@ func (g *Gossip) unanswered(address string, is bool) {
 	}
 }
 
-// join makes sure that a live member has the address.
+// join ensures that a live member has the address.
 func (g *Gossip) join(ctx context.Context, address string) error {
 	ip, port, err := resolveAddress(ctx, address)
 	if err != nil {
@@ -95,7 +93,7 @@ func (g *Gossip) join(ctx context.Context, address string) error {
 		return nil
 	}
 	if _, err = g.list.Join([]string{target}); err != nil {
-		return errors.New(strings.Join(strings.Fields(err.Error()), " ")) // memberlist's has many lines
+		return errors.New(strings.Join(strings.Fields(err.Error()), " ")) // memberlist's error has many lines
 	}
 	return nil
 }
@@ -112,8 +110,8 @@ func (g *Gossip) hasLive(address string) bool {
 	return false
 }
 
-// seekLoop tries the dead, as joinLoop does the addresses given: those that
-// found each other through a third have no --join of each other.
+// seekLoop tries dead members, as joinLoop tries the given addresses: nodes that found each other through a third have
+// no --join of each other.
 func (g *Gossip) seekLoop(ctx context.Context) {
 	tick := time.NewTicker(5 * g.opts.joinBackoffMax)
 	defer tick.Stop()
@@ -125,14 +123,14 @@ func (g *Gossip) seekLoop(ctx context.Context) {
 		}
 		for _, member := range g.Members() {
 			if !member.Alive && ctx.Err() == nil {
-				_, _ = g.list.Join([]string{member.Gossip}) // dead most likely: that is why it is here
+				_, _ = g.list.Join([]string{member.Gossip}) // expected to fail: the member is listed as dead
 			}
 		}
 	}
 }
 
-// resolveAddress returns the IP and port of H:P. An empty host is the unspecified
-// address; of several, one of version 4 is preferred.
+// resolveAddress returns the IP and port of host:port. An empty host is the unspecified address; of several addresses,
+// an IPv4 one is preferred.
 func resolveAddress(ctx context.Context, address string) (net.IP, int, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {

@@ -19,27 +19,27 @@ import (
 )
 
 const (
-	// keyFileMax bounds the key file, keysMost the keys in it: the one of now, the one before
-	// or after it, and room for a mistake.
+	// keyFileMax bounds the key file in bytes, keysMost the keys in it: the current one, the one before or after it,
+	// and room for a mistake.
 	keyFileMax = 4 << 10
 	keysMost   = 8
-	// keysEver bounds the keys that a process ever takes: memberlist keeps them.
+	// keysEver bounds the keys that a process ever accepts: memberlist keeps them.
 	keysEver = 256
 )
 
-// keys are what gossip is sealed with: the first key in the file seals, each opens. The file
-// is read again while the node runs.
+// keys holds the keys of gossip: the first key in the file seals, each opens. The file is read again while the node
+// runs.
 type keys struct {
 	path string
 	log  *slog.Logger
-	// ring is memberlist's. It is only added to: taking a key off it races with its readers.
-	// What a key sealed that no longer counts does not pass the gate.
+	// ring is memberlist's key ring. Keys are only added: removing one races with its readers. Data sealed by a key
+	// that is no longer valid does not pass the gate.
 	ring *memberlist.Keyring
-	// seals are those of the keys that count.
+	// seals belong to the valid keys.
 	seals atomic.Pointer[[]cipher.AEAD]
 
 	mu     sync.Mutex
-	read   []byte // the file as it was
+	read   []byte // the file's last content
 	failed string
 }
 
@@ -50,13 +50,13 @@ func readKeys(path string, log *slog.Logger) (*keys, error) {
 	return k, err
 }
 
-// CheckKeys refuses a key file that a node would not start with.
+// CheckKeys rejects a key file that a node would not start with.
 func CheckKeys(path string) error {
 	_, err := readKeys(path, nil)
 	return err
 }
 
-// look reads the file again, and has its keys count.
+// look reads the file again and makes its keys valid.
 func (k *keys) look() error {
 	text, err := secret.ReadFile(k.path, keyFileMax)
 	if err != nil {
@@ -91,7 +91,7 @@ func (k *keys) look() error {
 	return k.ring.UseKey(all[0])
 }
 
-// follow looks again, and tells of a change and of a fault that is new.
+// follow reads the file again, and logs a change or a new fault.
 func (k *keys) follow() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -109,7 +109,7 @@ func (k *keys) follow() {
 	}
 }
 
-// open opens what any of the keys sealed.
+// open opens data sealed by any of the keys.
 func (k *keys) open(nonce, sealed, known []byte) ([]byte, error) {
 	for _, seal := range *k.seals.Load() {
 		if plain, err := seal.Open(nil, nonce, sealed, known); err == nil {
@@ -119,8 +119,8 @@ func (k *keys) open(nonce, sealed, known []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w: not encrypted with this cluster's key", errGate)
 }
 
-// parseKeys reads the keys that encrypt and sign gossip, each of 16, 24 or 32 bytes: one a
-// line, or a single raw one of whatever bytes.
+// parseKeys reads the keys that encrypt and sign gossip, each of 16, 24 or 32 bytes: one per line, or a single raw one
+// of any bytes.
 func parseKeys(path string, text []byte) (all [][]byte, err error) {
 	if key := decodeKey(bytes.TrimSpace(text)); key != nil {
 		return [][]byte{key}, nil
@@ -153,8 +153,8 @@ func parseKeys(path string, text []byte) (all [][]byte, err error) {
 	return all, nil
 }
 
-// decodeKey reads one key as hex or base64; nil is none. Text comes before raw bytes: 32 hex
-// digits are a key of 16 bytes, not one of 32.
+// decodeKey reads one key as hex or base64; nil if it is neither. Text takes precedence over raw bytes: 32 hex digits
+// are a key of 16 bytes, not one of 32.
 func decodeKey(text []byte) []byte {
 	if key, err := hex.DecodeString(string(text)); err == nil && keyLength(key) {
 		return key

@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// testKey returns a key as it stands in a file.
+// testKey returns a key in the file's format.
 func testKey(seed byte) string { return hex.EncodeToString(bytes.Repeat([]byte{seed}, 32)) }
 
 func writeKeys(t *testing.T, path string, keys ...string) {
@@ -24,8 +24,8 @@ func writeKeys(t *testing.T, path string, keys ...string) {
 	}
 }
 
-// TestGossipKeys_rotate: a key is replaced in three steps, and nodes hear each other after
-// each of them; the key that was taken off opens nothing any more.
+// TestGossipKeys_rotate: a key is replaced in three steps, and nodes reach each other after each of them; the removed
+// key no longer opens anything.
 func TestGossipKeys_rotate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -75,7 +75,7 @@ func TestGossipKeys_rotate(t *testing.T) {
 	heard("a file that cannot be read leaves the keys")
 }
 
-// sealedBy returns what a key sealed, behind its nonce.
+// sealedBy returns data sealed by a key, after its nonce.
 func sealedBy(t *testing.T, key string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key")
@@ -88,7 +88,7 @@ func sealedBy(t *testing.T, key string) []byte {
 	return (*k.seals.Load())[0].Seal(nonce, nonce, []byte("a message"), nil)
 }
 
-// awaitMember waits until a node knows another as it is wanted.
+// awaitMember waits until a node's view of another satisfies want.
 func awaitMember(t *testing.T, g *Gossip, id rota.NodeID, what string, want func(Member) bool) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -106,7 +106,7 @@ func awaitMember(t *testing.T, g *Gossip, id rota.NodeID, what string, want func
 	}
 }
 
-// TestGossipKeys: a file may have several keys, one a line, and none that is no key.
+// TestGossipKeys: a file may have several keys, one per line, and nothing that is not a key.
 func TestGossipKeys(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -14,20 +14,19 @@ import (
 const (
 	// metaVersion is the first byte of the metadata.
 	metaVersion = 1
-	// metaMax is memberlist's bound for metadata.
+	// metaMax is memberlist's bound on metadata.
 	metaMax = memberlist.MetaMaxSize
 	// textMax bounds each text in it, so that all of them fit.
 	textMax = 90
-	// identityBytes is the length of a data directory's identity.
+	// identityBytes is the length of a data directory's identity in bytes.
 	identityBytes = 16
 	// flagState is the flag HasState.
 	flagState = 1
 )
 
-// encodeMeta returns: version, two bytes of zero, flags, expected nodes (2 bytes, big endian),
-// identity (16 bytes), then five texts, each after a byte of its length: cluster
-// id, API, raft and admin address, version of the binary. What a later binary writes in place
-// of the zeros, as flags or behind the texts is passed over.
+// encodeMeta returns: version, two zero bytes, flags, expected nodes (2 bytes, big endian), identity (16 bytes), then
+// five texts, each preceded by a length byte: cluster id, API, raft and admin address, version of the binary. Values
+// that a later binary writes in place of the zeros, as flags or after the texts are ignored.
 func encodeMeta(m Meta) ([]byte, error) {
 	identity, err := hex.DecodeString(m.Identity)
 	if err != nil || len(identity) != identityBytes {
@@ -51,7 +50,7 @@ func encodeMeta(m Meta) ([]byte, error) {
 	return out, nil
 }
 
-// decodeMeta reads what a stranger may have written.
+// decodeMeta decodes untrusted metadata.
 func decodeMeta(data []byte) (Meta, error) {
 	const front = 6
 	const fixed = front + identityBytes
@@ -90,7 +89,7 @@ func decodeMeta(data []byte) (Meta, error) {
 	return m, nil
 }
 
-// plainText reports whether s may be shown and logged: printable ASCII, not too long.
+// plainText reports whether s may be displayed and logged: printable ASCII, not too long.
 func plainText(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {

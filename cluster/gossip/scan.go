@@ -8,14 +8,13 @@ import (
 	"math"
 )
 
-// errGate is what every refusal of the gate is.
+// errGate is wrapped by every error of the gate.
 var errGate = errors.New("refused at the gate")
 
-// scanner follows msgpack in bytes that it holds, or reads as it needs them, and refuses a
-// length that what is left cannot hold before anybody makes room for it: memberlist's
-// decoder does not ask.
+// scanner parses msgpack in bytes that it holds or reads on demand. It rejects a length that exceeds the remaining
+// bytes before any memory is allocated for it, which memberlist's decoder does not check.
 type scanner struct {
-	from io.Reader // nil where held is all
+	from io.Reader // nil if held is everything
 	held []byte
 	at   int
 	most int
@@ -41,17 +40,16 @@ func (s *scanner) need(n int) ([]byte, error) {
 	return s.held[s.at-n : s.at], nil
 }
 
-// readAtLeast and readAtOnce bound what one read makes room for: a length that was only
-// announced takes no memory.
+// readAtLeast and readAtOnce bound the memory allocated for one read: an announced length alone allocates nothing.
 const (
 	readAtLeast = 512
 	readAtOnce  = 32 << 10
 )
 
-// scanDepth bounds nesting; memberlist's own goes to two.
+// scanDepth bounds nesting; memberlist's own depth is up to two.
 const scanDepth = 4
 
-// value passes over one value.
+// value skips one value.
 func (s *scanner) value(depth int) error {
 	head, err := s.need(1)
 	if err != nil {
@@ -94,8 +92,8 @@ func (s *scanner) value(depth int) error {
 	return err
 }
 
-// length reads the length that follows a header of a text: of one byte after either of
-// ones, of two after its next, and of four after that.
+// length reads the length after the header of a text: of one byte after either of ones, of two after its next, and of
+// four after that.
 func (s *scanner) length(b byte, ones ...byte) (int, error) {
 	for _, one := range ones {
 		if b >= one && b <= one+2 {
@@ -105,7 +103,7 @@ func (s *scanner) length(b byte, ones ...byte) (int, error) {
 	return 0, fmt.Errorf("%w: byte %#x where a text stands", errGate, b)
 }
 
-// number reads an unsigned number of so many bytes.
+// number reads an unsigned number of the given size in bytes.
 func (s *scanner) number(bytes int) (int, error) {
 	raw, err := s.need(bytes)
 	if err != nil {
@@ -120,7 +118,7 @@ func (s *scanner) number(bytes int) (int, error) {
 	return int(n), nil
 }
 
-// many passes over an array or a map whose count has two bytes, or four where wide is 1.
+// many skips an array or a map whose count has two bytes, or four if wide is 1.
 func (s *scanner) many(wide byte, each, depth int) error {
 	count, err := s.number(2 << wide)
 	if err != nil {
@@ -144,15 +142,15 @@ func (s *scanner) values(count, depth int) error {
 	return nil
 }
 
-// object passes over a map of texts to values, each key once. numbers are those of its
-// values that are whole, not negative and not large.
+// object skips a map of texts to values, each key once. numbers holds those values that are whole, not negative and not
+// large.
 func (s *scanner) object() (numbers map[string]int, err error) {
 	head, err := s.need(1)
 	if err != nil {
 		return nil, err
 	}
 	count := int(head[0] & 0x0f)
-	if head[0]&0xf0 != 0x80 { // no message of memberlist's has more fields
+	if head[0]&0xf0 != 0x80 { // no message of memberlist has more fields
 		return nil, fmt.Errorf("%w: byte %#x where a message stands", errGate, head[0])
 	}
 	numbers = make(map[string]int, count)
@@ -171,10 +169,10 @@ func (s *scanner) object() (numbers map[string]int, err error) {
 	return numbers, nil
 }
 
-// noNumber stands for a value that is no such number.
+// noNumber marks a value that is not such a number.
 const noNumber = -1
 
-// field passes over a value, and returns it where it is a number.
+// field skips a value, and returns it if it is a number.
 func (s *scanner) field() (int, error) {
 	head, err := s.need(1)
 	if err != nil {
@@ -192,7 +190,7 @@ func (s *scanner) field() (int, error) {
 		copy(wide[8-len(raw):], raw)
 		n := binary.BigEndian.Uint64(wide[:])
 		if n > math.MaxInt32 || b >= 0xd0 && raw[0] >= 0x80 {
-			return noNumber, nil // an incarnation may be any
+			return noNumber, nil // an incarnation may have any value
 		}
 		return int(n), nil
 	}

@@ -14,61 +14,59 @@ import (
 )
 
 const (
-	// archiveEvery and archiveAt are when staged records are flushed (SPEC §10.5).
+	// archiveEvery and archiveAt determine when staged records are flushed (SPEC §10.5).
 	archiveEvery = 2 * time.Second
 	archiveAt    = 10_000
-	// archiveBatchBytes bounds one flush's transaction, whatever the payloads.
+	// archiveBatchBytes bounds the transaction of one flush, whatever the payload sizes.
 	archiveBatchBytes = 32 << 20
-	// archivedAtOnce bounds the records that one hold of the apply lock lets go of.
+	// archivedAtOnce bounds the records released from memory under one hold of the apply lock.
 	archivedAtOnce = 1_000
-	// archiveLate is the age of the oldest staged record that is a problem, on a node that has run
-	// for as long: before that, what is old is what it has just replayed.
+	// archiveLate is the age from which the oldest staged record is a problem, on a node that has been up for at least
+	// as long: before that, old records come from the log that it has just replayed.
 	archiveLate = 30 * time.Second
 )
 
-// errNoRoom keeps the last bytes of a disk for the log.
+// errNoRoom reserves the last bytes of a disk for the log.
 var errNoRoom = &rota.Error{Kind: rota.KindExhausted, Subject: "disk", Text: "the rest of the disk is the log's: free space there, or " +
 	"enlarge the disk"}
 
-// Archive is the node's archive of ended jobs, and the loops that keep it: staged records
-// are written behind, what the node lacks is fetched from others, and what is old is taken
-// (SPEC §10.5).
+// Archive is the node's archive of ended jobs, with the loops that maintain it: they write staged records
+// asynchronously, fetch missing ones from other nodes, and delete old ones (SPEC §10.5).
 type Archive struct {
 	host      Host
 	file      *File
 	retention time.Duration
 	maxBytes  uint64
-	// notified asks for a flush before its time.
+	// notified requests an early flush.
 	notified chan struct{}
-	// began is when the node came up, in time since boot.
+	// began is when the node started, in time since boot.
 	began time.Duration
-	// flushing lets one flush run at a time.
+	// flushing ensures that only one flush runs at a time.
 	flushing sync.Mutex
 	took     prometheus.Histogram
 
 	mu sync.Mutex
-	// failing is why the archive cannot be written, nil while it can; lackingSince
-	// is since when records lack, in time since boot, 0 while none do.
+	// failing is why the archive cannot be written, nil if it can; lackingSince is since when records have been
+	// missing, in time since boot, 0 if none are.
 	failing      error
 	lackingSince time.Duration
 }
 
-// NewArchive returns the archive in a file, of jobs that ended within retention and of so
-// many bytes at most.
+// NewArchive returns the archive in a file. It keeps jobs that ended within retention, up to maxBytes bytes.
 func NewArchive(host Host, file *File, retention time.Duration, maxBytes uint64) *Archive {
 	return &Archive{host: host, file: file, retention: retention, maxBytes: maxBytes, notified: make(chan struct{}, 1), began: host.SinceBoot(),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "rota_archive_flush_seconds",
 			Help: "Writing one batch of ended jobs to the archive.", Buckets: prometheus.ExponentialBuckets(0.000_05, 2, 18)})}
 }
 
-// Staged notifies the flush when enough is staged; the caller holds the apply lock.
+// Staged triggers a flush once enough records are staged; the caller holds the apply lock.
 func (a *Archive) Staged(m *fsm.Machine) {
 	if m.Staging().Records >= archiveAt {
 		notify(a.notified)
 	}
 }
 
-// Run flushes until the node stops; on every node, leading or not.
+// Run flushes until the node stops. It runs on every node, leader or not.
 func (a *Archive) Run() {
 	tick := time.NewTicker(archiveEvery)
 	defer tick.Stop()
@@ -77,16 +75,15 @@ func (a *Archive) Run() {
 		case <-a.notified:
 		case <-tick.C:
 		case <-a.host.Life.Done():
-			return // the node flushes once more as it closes the file
+			return // the node flushes once more when it closes the file
 		}
-		_ = a.Flush() // logged already, and tried again
+		_ = a.Flush() // already logged, and retried
 	}
 }
 
-// Flush writes what is staged in batches. It never blocks applying: the
-// records are taken under the shared lock and encoded and written without it;
-// they leave memory only once they are on disk. A failure leaves them staged and
-// is logged; the next flush tries again.
+// Flush writes the staged records in batches. It never blocks applying: it collects the records under the shared lock,
+// encodes and writes them without it, and releases them from memory only once they are on disk. On failure they remain
+// staged and the error is logged; the next flush retries.
 func (a *Archive) Flush() error {
 	a.flushing.Lock()
 	defer a.flushing.Unlock()
@@ -113,7 +110,7 @@ func (a *Archive) Flush() error {
 	}
 }
 
-// flushBatch writes one batch of records up to a number.
+// flushBatch writes one batch of records up to the number last.
 func (a *Archive) flushBatch(last uint64) (more bool, err error) {
 	var head fsm.Head
 	var staged []fsm.StagedRecord
@@ -147,7 +144,7 @@ func (a *Archive) flushBatch(last uint64) (more bool, err error) {
 	return true, nil
 }
 
-// Prune takes what is older than archive_retention, or beyond archive_max_bytes.
+// Prune deletes records older than archive_retention or beyond archive_max_bytes.
 func (a *Archive) Prune() {
 	date := a.host.State.head().Date
 	if date <= 0 {
@@ -162,8 +159,8 @@ func (a *Archive) Prune() {
 	}
 }
 
-// Lacks returns the numbers of ended jobs that this node neither holds nor has
-// staged, oldest first, at most so many spans.
+// Lacks returns the numbers of ended jobs that this node has neither archived nor staged, oldest first. most bounds the
+// number of spans.
 func (a *Archive) Lacks(most int) archive.Spans {
 	var staging fsm.Staging
 	a.host.State.Look(func(s *fsm.View) { staging = s.Staging() })
@@ -178,24 +175,24 @@ func (a *Archive) lacking(s fsm.Staging, most int) archive.Spans {
 	return a.file.Jobs.Lacks(last, most)
 }
 
-// Status is a node's history as the node itself sees it.
+// Status describes a node's history from that node's own view.
 type Status struct {
-	// Staged records wait in memory for the archive, for LagMs by now. Dropped were
-	// given up before they were written.
+	// Staged is the number of records that wait in memory for the archive, the oldest for LagMs milliseconds. Dropped
+	// records were given up before they were written.
 	Staged      int64
 	StagedBytes int64
 	LagMs       int64
 	Dropped     uint64
-	// Records and Bytes are in the archive; OldestDate is of the oldest one's end.
+	// Records and Bytes count the content of the archive; OldestDate is when its oldest job ended.
 	Records    uint64
 	Bytes      uint64
 	OldestDate rota.Date
-	// Lacking records are fetched from other nodes; Lost ones no node has.
+	// Lacking records are being fetched from other nodes; Lost ones exist on no node.
 	Lacking uint64
 	Lost    uint64
 }
 
-// ArchiveStatus returns how far this node's history is behind and what it holds.
+// ArchiveStatus returns how far this node's history lags and what it holds.
 func (a *Archive) ArchiveStatus() Status {
 	kept := a.file.Jobs.Stats()
 	var s fsm.Staging
@@ -211,7 +208,7 @@ func (a *Archive) ArchiveStatus() Status {
 	return status
 }
 
-// lackMost bounds the spans looked at where only their sum is asked for.
+// lackMost bounds the spans read to calculate a total.
 const lackMost = 10_000
 
 // Problems lists what is wrong with this node's history.
@@ -234,7 +231,7 @@ func (a *Archive) Problems() (problems []string) {
 	return problems
 }
 
-// Collectors are the metrics of this node's history.
+// Collectors returns the metrics of this node's history.
 func (a *Archive) Collectors() []prometheus.Collector {
 	gauge := func(name, help string, read func(Status) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_archive_" + name, Help: help}, func() float64 {

@@ -39,15 +39,15 @@ func TestArchive_whatCannotBeWrittenIsReported(t *testing.T) {
 	}
 }
 
-// TestArchive_whatIsReplayedIsNotLate has a node that has just come up hold jobs that ended
-// long ago, as it has after the replay of its log: only one that has been up for long is behind.
+// TestArchive_whatIsReplayedIsNotLate: a node that has just started holds jobs that ended long ago, as after replaying
+// its log. It counts as late only once it has been up for long.
 func TestArchive_whatIsReplayedIsNotLate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "n1")
 	n := r.nodes["n1"]
 	r.submit("old", 3)
 	r.cancel("old", 3)
-	for i := range 2 * int(archiveLate/time.Second) { // an entry moves the clock by a second at most
+	for i := range 2 * int(archiveLate/time.Second) { // an entry advances the clock by at most a second
 		r.later += time.Second / 2
 		r.submit(fmt.Sprint("new", i), 1)
 	}
@@ -63,8 +63,8 @@ func TestArchive_whatIsReplayedIsNotLate(t *testing.T) {
 	}
 }
 
-// TestArchive_whatNobodyHasIsGone has a node lack a record: another one's is taken while
-// there is one, and only what nobody has is given up for lost.
+// TestArchive_whatNobodyHasIsGone: a record that a node lacks is fetched while another node has it, and counted as lost
+// only if no node has it.
 func TestArchive_whatNobodyHasIsGone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "n1", "n2")
@@ -92,8 +92,7 @@ func TestArchive_whatNobodyHasIsGone(t *testing.T) {
 	}
 }
 
-// The last bytes of a disk are the log's: history waits in memory, and is written once there
-// is room.
+// The last bytes of a disk are reserved for the log: history waits in memory, and is written once there is room.
 func TestHistory_leavesTheLogRoom(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "n1")

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// batchEvents is about how many events are decoded, and sent, at a time.
+	// batchEvents is roughly how many events are decoded and sent at a time.
 	batchEvents = 1_024
 	// batchesKept bounds the decoded batches that followers share.
 	batchesKept = 32
-	// readMost bounds the reading of a batch that other nodes may have to be asked for,
-	// eventsTimeout one question: a chunk may take a moment.
+	// readMost bounds reading a batch that may involve other nodes; eventsTimeout bounds one request to a node, since a
+	// chunk may take a moment.
 	readMost      = 10 * time.Second
 	eventsTimeout = 2 * time.Second
 )
 
-// servedBatch is a stretch of events, decoded once for all followers that stand at its
-// start: those that keep up all do.
+// servedBatch is a range of events, decoded once for all followers positioned at its start. Followers that keep up all
+// are.
 type servedBatch struct {
 	once   sync.Once
 	events []rota.ServedEvent
@@ -39,7 +39,7 @@ type batchCache struct {
 	order []uint64
 }
 
-// take returns the batch that begins at a place; a new one is still to be filled.
+// take returns the batch that begins at a place; a new one still has to be filled.
 func (c *batchCache) take(from uint64) *servedBatch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +59,7 @@ func (c *batchCache) take(from uint64) *servedBatch {
 	return b
 }
 
-// drop forgets a batch that could not be filled.
+// drop removes a batch that could not be filled.
 func (c *batchCache) drop(from uint64, b *servedBatch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,9 +75,8 @@ func (c *batchCache) clear() {
 	c.order = nil
 }
 
-// eventBatch returns events from a place on, at least one, none beyond what is
-// visible. Others use the same slice: it must not be changed. What this node
-// lacks it asks the others for.
+// eventBatch returns events from a place on, at least one, none beyond visible. Callers share the slice and must not
+// change it. Events that this node lacks are requested from the others.
 func (ev *Events) eventBatch(from uint64) ([]rota.ServedEvent, error) {
 	b := ev.batches.take(from)
 	b.once.Do(func() { b.events, b.err = ev.readBatch(from) })
@@ -87,7 +86,7 @@ func (ev *Events) eventBatch(from uint64) ([]rota.ServedEvent, error) {
 	return b.events, b.err
 }
 
-// readBatch hangs on no caller: others wait for the same batch.
+// readBatch does not depend on any caller's context: others wait for the same batch.
 func (ev *Events) readBatch(from uint64) ([]rota.ServedEvent, error) {
 	ctx, cancel := context.WithTimeout(ev.host.Life, readMost)
 	defer cancel()
@@ -120,8 +119,7 @@ func (ev *Events) readBatch(from uint64) ([]rota.ServedEvent, error) {
 	return events, nil
 }
 
-// dropEvents gives up events that are not what was written: they are fetched again
-// from another node.
+// dropEvents discards damaged events: they are fetched again from another node.
 func (ev *Events) dropEvents(from uint64, err error) {
 	if ev.host.Life.Err() != nil {
 		return
@@ -134,7 +132,7 @@ func (ev *Events) dropEvents(from uint64, err error) {
 	}
 }
 
-// appendServed decodes an entry's events and computes what is served with them.
+// appendServed decodes an entry's events and calculates the fields served with them.
 func appendServed(to []rota.ServedEvent, e *archive.EventEntry) ([]rota.ServedEvent, error) {
 	events, err := fsm.DecodeEvents(e.Index, e.Bytes)
 	if err != nil || len(events) != int(e.Count) {
@@ -151,9 +149,8 @@ func appendServed(to []rota.ServedEvent, e *archive.EventEntry) ([]rota.ServedEv
 	return to, nil
 }
 
-// fetchEvents asks the other nodes for events that this one lacks: each in turn,
-// until one has them. Where none has, the refusal is OutOfRange; where one could
-// not be asked, Unavailable: it may have them.
+// fetchEvents requests events that this node lacks from the other nodes, one after another, until one has them. It
+// returns OutOfRange if none has them, and Unavailable if a node could not be asked: that one may have them.
 func (ev *Events) fetchEvents(ctx context.Context, r peer.EventRange) (entries []archive.EventEntry, err error) {
 	silent := ev.host.ask(func(to peer.NodeAddress) (bool, error) {
 		entries, err = ev.fetchFrom(ctx, to, r)
@@ -182,26 +179,25 @@ func (ev *Events) fetchFrom(ctx context.Context, to peer.NodeAddress, r peer.Eve
 	if err != nil {
 		return nil, err
 	}
-	// A node is believed about what it has, not about what it was asked.
+	// A node is trusted about the events it has, but its answer must match the request.
 	if first := &entries[0]; r.At == 0 && (first.Before > r.From || first.End() <= r.From) || r.At != 0 && first.Index > r.At {
 		return nil, rota.Refusef(rota.KindInternal, "events", "node %s answered with other events than were asked for", to.ID)
 	}
 	return entries, nil
 }
 
-// chunkAnswer is about how many bytes of events answer one question.
+// chunkAnswer is roughly how many bytes of events one answer holds.
 const chunkAnswer = 1 << 20
 
-// EventRange serves another node events that this one has (SPEC §12.3); it asks
-// nobody else. What it has not applied yet it cannot know: Unavailable, so that
-// nobody takes a node that lags for one that lost events.
+// EventRange serves another node events that this one has (SPEC §12.3), without asking other nodes. Events that this
+// node has not applied yet are Unavailable, so that a lagging node is not mistaken for one that lost events.
 func (ev *Events) EventRange(_ context.Context, r peer.EventRange) (peer.EventChunk, error) {
-	if err := ev.host.State.View(func(*fsm.View) {}); err != nil { // it has no state to know by
+	if err := ev.host.State.View(func(*fsm.View) {}); err != nil { // without a state it cannot decide
 		return peer.EventChunk{}, err
 	}
 	var entries []archive.EventEntry
 	var err error
-	// First: what is applied while this reads is not taken for lost.
+	// Read this first: events applied during the read are not counted as lost.
 	if applied := ev.state().total; r.At != 0 {
 		entries, err = ev.at(r.At)
 	} else if r.From >= applied {

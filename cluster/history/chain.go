@@ -11,22 +11,20 @@ import (
 )
 
 const (
-	// chainEntriesMost and chainTimeMost bound what one verification walks.
+	// chainEntriesMost and chainTimeMost bound one verification.
 	chainEntriesMost = 100_000
 	chainTimeMost    = 2 * time.Second
 )
 
-// Held copies what is in memory; its caller holds the apply lock, so that it
-// belongs to the state's head.
+// Held copies the entries in memory; the caller holds the apply lock, so that the copy matches the state's head.
 func (l *eventLog) Held() []archive.EventEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.ring)
 }
 
-// Verify walks the chain (SPEC §12.1) back from the head of a state, over
-// the entries held in memory then and those on disk, as far as its bounds go.
-// What it finds names the index.
+// Verify checks the chain (SPEC §12.1) backwards from the head of a state, over the entries held in memory at that time
+// and those on disk, within its bounds. Each finding names the index.
 func (l *eventLog) Verify(h fsm.Head, held []archive.EventEntry) []string {
 	w := chainWalk{expected: h.Chain, place: h.Events, until: time.Now().Add(chainTimeMost)}
 	w.entries(held)
@@ -43,9 +41,9 @@ func (l *eventLog) Verify(h fsm.Head, held []archive.EventEntry) []string {
 	return w.faults
 }
 
-// chainWalk goes from the newest entry to the oldest.
+// chainWalk iterates from the newest entry to the oldest.
 type chainWalk struct {
-	// expected is what the chain must be after the events before place.
+	// expected is the chain value after the events before place.
 	expected [32]byte
 	place    uint64
 	walked   int
@@ -61,9 +59,9 @@ func (w *chainWalk) entries(entries []archive.EventEntry) {
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := &entries[i]
 		if e.End() > w.place {
-			continue // walked already, or not applied yet
+			continue // already checked, or not applied yet
 		}
-		// Across a gap, which the other nodes fill, the chain cannot be followed.
+		// The chain cannot be followed across a gap, which the other nodes fill.
 		if e.End() == w.place {
 			if got := fsm.NextChain(e.Chain, e.Index, e.Bytes); got != w.expected {
 				w.fault("events: the chain breaks at entry %d: its events give %x, what follows was chained to %x",

@@ -10,15 +10,15 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// What was deleted stays in the archives until retention takes it: another node may still
-// have to fetch it, as it stands for the job's earlier ends too. So whatever reads a job's
-// last end by its id reads it here, less what was deleted (SPEC §21.3).
+// Deleted records remain in the archives until retention removes them: another node may still have to fetch such a
+// record, as it also represents the job's earlier ends. So every read of a job's last end by id goes through this file,
+// which leaves deleted ones out (SPEC §21.3).
 
-// lastMark returns what the archive's list of ids says of a job's last end. hidden says
-// that the job was deleted since; the mark then has the number alone.
+// lastMark returns the entry for a job's last end in the archive's list of ids. hidden reports that the job was deleted
+// since; the mark then holds only the number.
 func (a *Archive) lastMark(id rota.JobID) (mark fsm.Mark, hidden, ok bool, err error) {
 	var staged uint64
-	a.host.State.Look(func(s *fsm.View) { staged = s.DeletedStaged(id) }) // before the archive: it leaves memory for there
+	a.host.State.Look(func(s *fsm.View) { staged = s.DeletedStaged(id) }) // before the archive, to miss nothing
 	mark, ok, err = a.file.Jobs.Mark(id)
 	if a.gone(mark.Seq) {
 		staged = max(staged, mark.Seq)
@@ -29,27 +29,26 @@ func (a *Archive) lastMark(id rota.JobID) (mark fsm.Mark, hidden, ok bool, err e
 	return mark, false, ok, err
 }
 
-// gone reports whether the end of a number was deleted.
+// gone reports whether the end with a number was deleted.
 func (a *Archive) gone(seq uint64) (deleted bool) {
 	a.host.State.Look(func(s *fsm.View) { deleted = s.Deleted(seq) })
 	return deleted
 }
 
-// lastEnded reads the record of a job's last end from the archive. Of one that was deleted
-// it returns the number, and false.
+// lastEnded reads the record of a job's last end from the archive. For a deleted one it returns the number, and false.
 func (a *Archive) lastEnded(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 	mark, hidden, _, err := a.lastMark(id)
 	if hidden || err != nil {
 		return fsm.Ended{Seq: mark.Seq}, false, err
 	}
-	if e, ok, err = a.file.Jobs.Get(id); a.gone(e.Seq) { // since the mark was read
+	if e, ok, err = a.file.Jobs.Get(id); a.gone(e.Seq) { // deleted since the mark was read
 		return fsm.Ended{Seq: e.Seq}, false, nil
 	}
 	return e, ok, err
 }
 
-// NumberOf returns the number of a job's last end, deleted or not, by state, archive and the
-// other nodes' archives; 0 where it is live or unknown.
+// NumberOf returns the number of a job's last end, deleted or not, from the state, the archive and the other nodes'
+// archives; 0 if the job is live or unknown.
 func (a *Archive) NumberOf(ctx context.Context, id rota.JobID) (uint64, error) {
 	var seq uint64
 	var ended, known, ok bool
@@ -83,8 +82,8 @@ func (a *Archive) NumberOf(ctx context.Context, id rota.JobID) (uint64, error) {
 	return max(seq, found[0].Seq), nil
 }
 
-// Unretained returns up to which number retention has taken a deleted one, and those
-// before it, from every member's archive. While one of them does not answer it fails.
+// Unretained returns the number up to which retention has removed deleted, and every earlier number, from every
+// member's archive. It fails while a member does not answer.
 func (a *Archive) Unretained(ctx context.Context, deleted uint64) (through uint64, err error) {
 	span := peer.ArchiveSpan{From: deleted, To: deleted}
 	own, err := a.ArchiveRange(ctx, span, 1)
@@ -100,8 +99,7 @@ func (a *Archive) Unretained(ctx context.Context, deleted uint64) (through uint6
 	return through, errors.Join(silent...)
 }
 
-// Forget gives up the records from a number on, which a wrong state wrote: they are fetched
-// again.
+// Forget discards the records from a number on, which a wrong state wrote: they are fetched again.
 func (a *Archive) Forget(from uint64) error {
 	a.flushing.Lock()
 	defer a.flushing.Unlock()

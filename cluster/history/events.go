@@ -11,57 +11,55 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// The bounds of a node's events, each with its reason.
+// Bounds on a node's events, each with its reason.
 const (
-	// ringBytes of encoded events stay in memory: what followers that keep up read.
+	// ringBytes is how many bytes of encoded events stay in memory, for followers that keep up.
 	ringBytes = 16 << 20
-	// unflushedMost bounds those that the disk has not taken. Beyond it the oldest
-	// are given up: applying waits for no disk but the log's.
+	// unflushedMost bounds the bytes not yet on disk. Beyond it the oldest events are given up: applying waits only for
+	// the log's disk.
 	unflushedMost = 64 << 20
-	// flushAt is how many bytes are written without waiting for flushEvery.
+	// flushAt is the number of bytes that triggers a flush before flushEvery.
 	flushAt = 4 << 20
 )
 
-// eventLog holds the events of the entries that this node applied: the newest in
-// memory, from where they are written behind to the archive, the others on disk.
-// An event's place is how many events of the cluster lie before it.
+// eventLog holds the events of the entries that this node applied: the newest in memory, from where they are written
+// asynchronously to the archive, the others on disk. An event's place is the number of the cluster's events before it.
 type eventLog struct {
 	store    *archive.Events
 	retained uint64
-	// sendMost is how long one sending to a follower may take.
+	// sendMost is how long one send to a follower may take.
 	sendMost time.Duration
-	// idleEvery is how long nothing is sent to a follower at most.
+	// idleEvery is the longest time without a message to a follower.
 	idleEvery time.Duration
 	log       *slog.Logger
-	// flushing lets one flush run at a time.
+	// flushing ensures that only one flush runs at a time.
 	flushing sync.Mutex
 
 	mu sync.Mutex
-	// ring are the newest entries, oldest first, without a gap. Those from place
-	// flushed on are not on disk.
+	// ring holds the newest entries, oldest first, without a gap. Those from place flushed on are not on disk.
 	ring           []archive.EventEntry
 	bytes          int
 	unflushed      int
 	flushed, total uint64
-	// incarnation and index are those of the newest state.
+	// incarnation and index belong to the newest state.
 	incarnation uint64
 	index       rota.Index
-	// visible is what followers are shown: total, as it was when they were last
-	// woken by closing wake. Without any it is total at once: to wake the loop that
-	// wakes nobody, and its timer, were a ninth of what an entry wakes on a follower.
+	// visible is how far followers can read: the value of total when they were last woken by closing wake. Without
+	// followers it equals total at once: waking the loop that wakes no follower, and its timer, were a ninth of the
+	// wake-ups per entry on a follower node.
 	visible uint64
 	wake    chan struct{}
 	// dirty and full notify the loops that wake followers and flush.
 	dirty, full chan struct{}
-	// followers are counted to refuse too many.
+	// followers counts the followers, to reject too many.
 	followers int
-	// dropped counts events that the disk took too long for, behind says that it
-	// does so now; cut counts followers that were cut off.
+	// dropped counts events given up because the disk was too slow, behind reports that it is too slow now; cut counts
+	// followers that were disconnected.
 	dropped, cut uint64
 	behind       bool
-	// failing is why the last flush failed, nil where it did not.
+	// failing is the error of the last flush, nil if it succeeded.
 	failing error
-	// lost is the place up to which no node has what this one lacks.
+	// lost is the place up to which no node has the events that this one lacks.
 	lost    uint64
 	batches batchCache
 }
@@ -71,8 +69,7 @@ func newEventLog(store *archive.Events, retained uint64, log *slog.Logger) *even
 		full: make(chan struct{}, 1)}
 }
 
-// Append takes the events of an entry; it runs under the apply lock and waits for
-// nothing.
+// Append adds the events of an entry; it runs under the apply lock and does not block.
 func (l *eventLog) Append(incarnation uint64, a *fsm.Applied) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,18 +87,17 @@ func (l *eventLog) Append(incarnation uint64, a *fsm.Applied) {
 	if l.followers > 0 {
 		notify(l.dirty)
 	} else {
-		l.visible = l.total // there is nobody to wake
+		l.visible = l.total // there are no followers to wake
 	}
 	if l.unflushed >= flushAt {
 		notify(l.full)
 	}
 }
 
-// entrySize counts what an entry takes in memory.
+// entrySize returns the memory used by an entry.
 func entrySize(e *archive.EventEntry) int { return len(e.Bytes) + 160 }
 
-// trim lets go of what is on disk and over the ring's size, and of what the disk
-// has not taken in time.
+// trim releases entries that are on disk and exceed the ring's size, and those that the disk did not store in time.
 func (l *eventLog) trim() {
 	n := 0
 	for n < len(l.ring)-1 {
@@ -127,12 +123,12 @@ func (l *eventLog) trim() {
 	l.ring = l.ring[n:]
 }
 
-// Reset follows a state that came from a snapshot: what it holds of the past are a
-// count and the chain, the events are on disk or at the other nodes.
+// Reset adopts a state that came from a snapshot: of the past it holds a count and the chain; the events are on disk or
+// at the other nodes.
 func (l *eventLog) Reset(h fsm.Head) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.total > h.Events { // never of one cluster: nothing of it may be served
+	if l.total > h.Events { // never of the same cluster: none of it may be served
 		l.batches.clear()
 	}
 	l.ring, l.bytes, l.unflushed = nil, 0, 0
@@ -140,7 +136,7 @@ func (l *eventLog) Reset(h fsm.Head) {
 	notify(l.dirty)
 }
 
-// Hold drops what is in memory of a state that differed; Reset follows.
+// Hold drops the memory's entries of a state that differed; Reset follows.
 func (l *eventLog) Hold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,15 +144,14 @@ func (l *eventLog) Hold() {
 	l.ring, l.bytes, l.unflushed, l.flushed = nil, 0, 0, l.total
 }
 
-// Forget gives up the events after an entry, which a wrong state wrote: they are fetched
-// again.
+// Forget discards the events after an entry, which a wrong state wrote: they are fetched again.
 func (l *eventLog) Forget(after rota.Index) error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
 	return l.store.Forget(after)
 }
 
-// flush writes what the disk lacks.
+// flush writes entries that are not on disk.
 func (l *eventLog) flush() error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
@@ -190,8 +185,7 @@ func (l *eventLog) flush() error {
 	return nil
 }
 
-// read returns entries that this node has, from the one with the event at a place
-// on; none where it lacks that.
+// read returns entries of this node, beginning with the one that holds the event at a place; none if it lacks that one.
 func (l *eventLog) read(event uint64) ([]archive.EventEntry, error) {
 	l.mu.Lock()
 	if at := sort.Search(len(l.ring), func(i int) bool { return l.ring[i].End() > event }); at < len(l.ring) &&
@@ -204,12 +198,12 @@ func (l *eventLog) read(event uint64) ([]archive.EventEntry, error) {
 	return l.store.Read(event)
 }
 
-// entriesRead bounds what one reading copies from memory.
+// entriesRead bounds the entries copied from memory by one read.
 const entriesRead = 4_096
 
-// at returns the entry at an index and those after it, or the newest before it where this
-// node knows that no events lie between; none where it has nothing so old, or a gap there.
-// A node that has not applied so much cannot say: Unavailable.
+// at returns the entry at an index and those after it, or the newest before it if this node knows that no events lie
+// between. It returns none if this node has no entry that old, or has a gap there. A node that has not applied that
+// index cannot decide: Unavailable.
 func (l *eventLog) at(index rota.Index) ([]archive.EventEntry, error) {
 	l.mu.Lock()
 	if index > l.index {
@@ -237,7 +231,7 @@ func (l *eventLog) at(index rota.Index) ([]archive.EventEntry, error) {
 	return entries, nil
 }
 
-// eventState is where a log stands at one moment.
+// eventState is the position of a log at one moment.
 type eventState struct {
 	total, visible uint64
 	incarnation    uint64
@@ -251,15 +245,15 @@ func (l *eventLog) state() eventState {
 	return eventState{l.total, l.visible, l.incarnation, l.index, l.wake}
 }
 
-// oldest is the place of the oldest event that is retained, and behind which no node
-// lacks any: the same on every node that keeps as many.
+// oldest returns the place of the oldest event that is retained and not known to be lost on every node: the same on
+// every node with the same retention.
 func (l *eventLog) oldest() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return max(l.total-min(l.total, l.retained), l.lost)
 }
 
-// next is the place of the oldest event from a place on that this node has.
+// next returns the place of this node's oldest event at or after a place.
 func (l *eventLog) next(from uint64) uint64 {
 	l.mu.Lock()
 	to := l.total
@@ -276,7 +270,7 @@ func (l *eventLog) next(from uint64) uint64 {
 	return from
 }
 
-// show lets followers see what was applied, and wakes them.
+// show makes applied events visible to followers, and wakes them.
 func (l *eventLog) show() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -288,8 +282,8 @@ func (l *eventLog) show() {
 	l.wake = make(chan struct{})
 }
 
-// missing returns the oldest stretch of what should be retained that is neither on
-// disk nor in memory; from == to where there is none.
+// missing returns the oldest range that should be retained but is neither on disk nor in memory; from == to if there is
+// none.
 func (l *eventLog) missing() (from, to uint64) {
 	from = l.oldest()
 	l.mu.Lock()
@@ -301,14 +295,14 @@ func (l *eventLog) missing() (from, to uint64) {
 	return l.store.Missing(from, max(from, to))
 }
 
-// giveUp looks for nothing older any more: no node has it.
+// giveUp ends the search for events before a place: no node has them.
 func (l *eventLog) giveUp(to uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lost = max(l.lost, to)
 }
 
-// waiting counts the entries that the disk has not taken; mu is held.
+// waiting returns the number of entries not yet on disk; mu is held.
 func (l *eventLog) waiting() int {
 	return len(l.ring) - sort.Search(len(l.ring), func(i int) bool { return l.ring[i].End() > l.flushed })
 }

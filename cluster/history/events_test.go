@@ -18,8 +18,8 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// TestEvents_aDiskThatTakesNoneIsTold has the archive refuse events: applying goes
-// on, and the node's health says what is wrong.
+// TestEvents_aDiskThatTakesNoneIsTold: the archive rejects events; applying continues, and the node's health reports
+// the problem.
 func TestEvents_aDiskThatTakesNoneIsTold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "n1")
@@ -38,8 +38,8 @@ func TestEvents_aDiskThatTakesNoneIsTold(t *testing.T) {
 	}
 }
 
-// TestEvents_idle: a follower that is sent nothing else is sent its position again and again, so that no proxy takes its stream
-// for dead.
+// TestEvents_idle: a follower that receives nothing else is sent its position repeatedly, so that no proxy cuts its
+// stream as idle.
 func TestEvents_idle(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "n1")
@@ -90,7 +90,7 @@ func TestEvents_slowConsumer(t *testing.T) {
 		})
 	}()
 	for i := 0; ; i++ {
-		r.submit(fmt.Sprint("k", i), 1) // never held back by who does not listen
+		r.submit(fmt.Sprint("k", i), 1) // never delayed by a follower that does not read
 		n.show()
 		select {
 		case err := <-done:
@@ -148,8 +148,8 @@ func TestEventLog_givesUpWhatTheDiskDoesNotTake(t *testing.T) {
 	}
 }
 
-// TestEvents_aNodeThatIsNotKnownYetMayHaveThem asks while one member was never seen
-// in gossip, as after a restart: nothing is given up for lost.
+// TestEvents_aNodeThatIsNotKnownYetMayHaveThem: a member was never seen in gossip, as after a restart; nothing is given
+// up as lost.
 func TestEvents_aNodeThatIsNotKnownYetMayHaveThem(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "n1", "ghost")
@@ -165,8 +165,8 @@ func TestEvents_aNodeThatIsNotKnownYetMayHaveThem(t *testing.T) {
 	}
 }
 
-// TestEvents_anIDInAGap follows from an event that this node lost and the others have,
-// with events on its disk before and behind it.
+// TestEvents_anIDInAGap follows from an event that this node lost and the others have, with events on its disk before
+// and after it.
 func TestEvents_anIDInAGap(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "n1", "n2", "n3")
@@ -196,7 +196,7 @@ func TestEvents_anIDInAGap(t *testing.T) {
 	}
 }
 
-// TestEventLog_atAGap has the disk lack what lies between.
+// TestEventLog_atAGap: the disk lacks the entries in the middle.
 func TestEventLog_atAGap(t *testing.T) {
 	t.Parallel()
 	db, err := bbolt.Open(filepath.Join(t.TempDir(), "archive.db"), 0o600, nil)
@@ -239,13 +239,13 @@ func TestEventLog_atAGap(t *testing.T) {
 	}
 }
 
-// TestSender_abandonWaits ends a sender whose batch is not stuck, whatever the reason: what
-// is being sent has returned before the sender's caller does.
+// TestSender_abandonWaits ends a sender whose batch is not stuck, for each reason: the send in progress returns before
+// the sender's caller does.
 func TestSender_abandonWaits(t *testing.T) {
 	t.Parallel()
 	n := newRig(t, "n1").nodes["n1"]
 	ended := make(chan struct{})
-	var sent bool // by the sender's goroutine alone, until that has ended
+	var sent bool // accessed only by the sender's goroutine until it has ended
 	s := n.newSender(func(peer.EventBatch) error {
 		<-ended
 		sent = true

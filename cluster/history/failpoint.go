@@ -4,9 +4,9 @@ package history
 
 import "go.etcd.io/bbolt"
 
-// What of the points of internal/failpoint is this package's own (failpoint_on.go).
+// The failpoints of this package (internal/failpoint, failpoint_on.go).
 
-// failpointWithin says what the file is written for.
+// failpointWithin records what the file is being written for.
 func failpointWithin(string) {}
 
 func failpointArchive(*bbolt.DB) {}

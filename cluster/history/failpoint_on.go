@@ -14,8 +14,8 @@ var failpointPurpose atomic.Pointer[string]
 
 func failpointWithin(purpose string) { failpointPurpose.Store(&purpose) }
 
-// failpointArchive dies when a transaction's pages are in archive.db, where events are
-// written, and its head is not.
+// failpointArchive crashes after a transaction's pages are in archive.db, for a write of events, and before its head
+// is.
 func failpointArchive(db *bbolt.DB) {
 	failpoint.BeforeCommit(db, func() {
 		if purpose := failpointPurpose.Load(); purpose != nil && *purpose == "events" {

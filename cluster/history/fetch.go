@@ -12,27 +12,26 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// RetryAfter is when to ask again for what this node lacks.
+// RetryAfter is when to retry a request for data that this node lacks.
 const RetryAfter = fetchEvery
 
 const (
-	// fetchEvery is how often a node looks whether its history has gaps, fetchPause
-	// the rest between two slices of fetchBytes: at most 10 MiB/s, so that a node
-	// that catches up takes no other node's time.
+	// fetchEvery is how often a node checks its history for gaps, fetchPause the pause between two slices of
+	// fetchBytes: at most 10 MiB/s, so that a node that catches up does not load the others.
 	fetchEvery = time.Second
 	fetchPause = 100 * time.Millisecond
 	fetchBytes = 1 << 20
-	// fetchTimeout bounds one slice, sliceMost what is served of one at most.
+	// fetchTimeout bounds the request for one slice, sliceMost the bytes served of one.
 	fetchTimeout = 5 * time.Second
 	sliceMost    = 2 << 20
-	// gapsAtOnce bounds the gaps that are tried in one go.
+	// gapsAtOnce bounds the gaps tried in one pass.
 	gapsAtOnce = 16
-	// askMost bounds the ids of one question.
+	// askMost bounds the ids of one request.
 	askMost = 1_000
 )
 
-// Fetch fills the gaps that a snapshot from another node, or an archive that could not keep
-// up, left in this node's history (SPEC §10.5), until the node stops.
+// Fetch fills the gaps that a snapshot from another node, or an archive that could not keep up, left in this node's
+// history (SPEC §10.5), until the node stops.
 func (a *Archive) Fetch() {
 	for a.host.pause(fetchEvery) {
 		for a.fetchOnce() && a.host.pause(fetchPause) {
@@ -40,8 +39,7 @@ func (a *Archive) Fetch() {
 	}
 }
 
-// fetchOnce asks the others for the oldest gap that any of them can fill; more says
-// that it went forward and more is to do.
+// fetchOnce requests the oldest gap that another node can fill; more reports that it made progress and more remains.
 func (a *Archive) fetchOnce() (more bool) {
 	gaps := a.Lacks(gapsAtOnce)
 	a.mu.Lock()
@@ -63,7 +61,7 @@ func (a *Archive) fetchOnce() (more bool) {
 			return true
 		}
 		if rota.KindOf(err) == rota.KindUnavailable && i+1 < len(gaps) {
-			err = nil // somebody is away: another gap may be filled meanwhile
+			err = nil // a node is away: another gap may be filled meanwhile
 		}
 	}
 	if err != nil && a.host.Lines.Allow("archive/fetch") {
@@ -72,9 +70,8 @@ func (a *Archive) fetchOnce() (more bool) {
 	return false
 }
 
-// fetchGap takes a slice from the first node that has one. Where all others
-// answered and none has the first numbers, they are nowhere: retention took them,
-// or they are lost, which is said loudly.
+// fetchGap fetches a slice from the first node that has one. If all others answered and none has the first numbers, no
+// node has them: retention removed them, or they are lost, which is logged as an error.
 func (a *Archive) fetchGap(gap archive.Span) (more bool, err error) {
 	var slice peer.ArchiveSlice
 	floor, known := uint64(0), uint64(math.MaxUint64)
@@ -95,7 +92,7 @@ func (a *Archive) fetchGap(gap archive.Span) (more bool, err error) {
 	case len(silent) > 0:
 		return false, rota.Refusef(rota.KindUnavailable, "archive", "%d of %d other nodes do not answer", len(silent), len(others))
 	case known < gap.From:
-		return false, nil // they have not come so far yet
+		return false, nil // the others have not applied that far yet
 	}
 	gone := archive.Span{From: gap.From, To: min(gap.To, known)}
 	lost := uint64(0)
@@ -107,7 +104,7 @@ func (a *Archive) fetchGap(gap archive.Span) (more bool, err error) {
 	return true, a.file.Jobs.Forgo(gone, lost)
 }
 
-// fetchSlice asks one node, and takes nothing from it that was not asked for.
+// fetchSlice requests a slice from one node, and rejects records that were not requested.
 func (a *Archive) fetchSlice(from peer.NodeAddress, gap archive.Span) (peer.ArchiveSlice, error) {
 	ctx, cancel := context.WithTimeout(a.host.Life, fetchTimeout)
 	defer cancel()
@@ -131,14 +128,14 @@ func (a *Archive) fetchSlice(from peer.NodeAddress, gap archive.Span) (peer.Arch
 	return slice, nil
 }
 
-// ArchiveRange serves a slice of this node's history to another node: what is
-// staged is flushed first, so that it is part of it.
+// ArchiveRange serves a slice of this node's history to another node. Staged records are flushed first, so that they
+// are included.
 func (a *Archive) ArchiveRange(_ context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error) {
 	if span.From == 0 || span.To < span.From {
 		return peer.ArchiveSlice{}, rota.Refusef(rota.KindInvalid, "archive", "numbers %d to %d are no span", span.From, span.To)
 	}
 	var s fsm.Staging
-	if err := a.host.State.View(func(m *fsm.View) { s = m.Staging() }); err != nil { // else it would say that it knows of none
+	if err := a.host.State.View(func(m *fsm.View) { s = m.Staging() }); err != nil { // else it would report none
 		return peer.ArchiveSlice{}, err
 	}
 	if s.Oldest != 0 && s.Oldest <= span.To {
@@ -151,8 +148,8 @@ func (a *Archive) ArchiveRange(_ context.Context, span peer.ArchiveSpan, maxByte
 	return slice, err
 }
 
-// ArchiveRecords serves what this node's history knows of single jobs: for each,
-// the latest record, or an empty one; that of one that was deleted has its number.
+// ArchiveRecords serves single jobs from this node's history: for each id the latest record, or an empty one; for a
+// deleted job only the number.
 func (a *Archive) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error) {
 	if len(ids) > askMost {
 		return nil, rota.Refusef(rota.KindInvalid, "ids", "ids are %d: at most %d are taken", len(ids), askMost)
@@ -182,10 +179,8 @@ func (a *Archive) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]peer.Ar
 	return records, nil
 }
 
-// askPeers asks the other nodes what they know of jobs of which this node's own
-// history may lack the record. Places of those that nobody knows stay empty, but for the
-// number of one that was deleted; err says that somebody did not answer, so that a job may
-// be known after all.
+// askPeers asks the other nodes for jobs whose record may be missing here. Unknown jobs leave their place empty, except
+// for the number of a deleted one; err means that a node did not answer, so a job may exist after all.
 func (a *Archive) askPeers(ctx context.Context, ids []rota.JobID) (found []fsm.Ended, err error) {
 	found = make([]fsm.Ended, len(ids))
 	open := len(ids)

@@ -14,29 +14,29 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// File is the file beside the log, which ended jobs and events share.
+// File is the database next to the log that holds ended jobs and events.
 type File struct {
 	DB     *bbolt.DB
 	Jobs   *archive.Jobs
 	Events *archive.Events
 }
 
-// FileOptions say what a file is opened for.
+// FileOptions configures OpenFile.
 type FileOptions struct {
 	Path string
 	// Retained is how many events are kept.
 	Retained uint64
 	// NoSync skips fsync.
 	NoSync bool
-	// Cluster is the cluster that the data directory belongs to, "" where none is known
-	// yet; Fresh says that it holds no state.
+	// Cluster is the cluster that the data directory belongs to, "" if not known yet; Fresh reports that the directory
+	// holds no state.
 	Cluster rota.ClusterID
 	Fresh   bool
 }
 
-// OpenFile opens the file of a node. Its pages are checked first, as the log's are: bbolt
-// ends the process over some damage, and over other damage loses records without a
-// word. A file of another cluster is refused by name: its numbers mean other jobs.
+// OpenFile opens the file of a node. It checks the pages first, as for the log: bbolt ends the process over some
+// damage, and silently loses records over other damage. The error for a file of another cluster names that cluster: its
+// numbers identify other jobs.
 func OpenFile(o FileOptions) (f *File, err error) {
 	defer boltfile.FaultsPanic()()
 	defer func() {
@@ -70,7 +70,7 @@ func OpenFile(o FileOptions) (f *File, err error) {
 	return f, o.refuseOther(cluster)
 }
 
-// LookAt returns what OpenFile would refuse, but for damage within a page, and writes nothing.
+// LookAt returns the error that OpenFile would return, except for damage within a page, and writes nothing.
 func LookAt(o FileOptions) (err error) {
 	defer boltfile.FaultsPanic()()
 	defer func() {
@@ -94,7 +94,7 @@ func LookAt(o FileOptions) (err error) {
 	return o.refuseOther(cluster)
 }
 
-// refuseOther refuses the history of another cluster.
+// refuseOther rejects the history of another cluster.
 func (o *FileOptions) refuseOther(cluster rota.ClusterID) error {
 	switch {
 	case cluster == "" || cluster == o.Cluster:
@@ -108,15 +108,14 @@ func (o *FileOptions) refuseOther(cluster rota.ClusterID) error {
 	return nil
 }
 
-// damaged words an archive that cannot be trusted: nothing of a promise is in it.
+// damaged returns the error for an archive that cannot be trusted; unlike the log, it holds no promises.
 func damaged(path, what string) *rota.Error {
 	return rota.Refusef(rota.KindConflict, "archive", "%s is damaged: %s. Move it away and start again: ended jobs and events are "+
 		"fetched from the other nodes (on a cluster of one they are lost, unless a backup holds them)", path, what)
 }
 
-// claim binds the file to the node's cluster before the first thing is written to it:
-// that of another must never be taken for this one's. It reports false where the cluster
-// is not known, and nothing is to be written yet.
+// claim binds the file to the node's cluster before its first write, so that the history of another cluster is never
+// mistaken for this one's. It reports false while the cluster is unknown, and nothing may be written yet.
 func (f *File) claim(head fsm.Head) (known bool, err error) {
 	if head.ClusterID == "" {
 		return false, nil

@@ -6,8 +6,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// After returns the place behind an event, as the leader reads on from it. OutOfRange says that what
-// came after it is retained no longer.
+// After returns the place after an event, from which the leader continues reading. OutOfRange means that the events
+// after it are no longer retained.
 func (ev *Events) After(ctx context.Context, event rota.EventID) (place uint64, err error) {
 	if state := ev.state(); event.Index > state.index || event.Incarnation > state.incarnation {
 		return 0, rota.Refusef(rota.KindUnavailable, "events", "event %s is not here yet", event)
@@ -15,8 +15,7 @@ func (ev *Events) After(ctx context.Context, event rota.EventID) (place uint64, 
 	return ev.placeAfter(ctx, event)
 }
 
-// From returns the events from a place on, some of them, and none where there are none yet. They must
-// not be changed.
+// From returns some of the events from a place on, none if there are none yet. They must not be changed.
 func (ev *Events) From(place uint64) ([]rota.ServedEvent, error) {
 	if place >= ev.state().visible {
 		return nil, nil
@@ -30,7 +29,7 @@ func (ev *Events) Oldest() uint64 {
 	return oldest
 }
 
-// Behind returns how many events there are from a place on.
+// Behind returns the number of events from a place on.
 func (ev *Events) Behind(place uint64) uint64 {
 	visible := ev.state().visible
 	return visible - min(place, visible)

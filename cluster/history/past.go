@@ -8,20 +8,20 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// Doubt has the events here be compared with another node's: a snapshot takes the place of a log that may have been of
-// another past, where the disk of a voter went back in time (SPEC §2.5). All events of that log must have been
+// Doubt requests a comparison of the events here with another node's: a snapshot replaces a log that may belong to a
+// different past, after the disk of a voter went back in time (SPEC §2.5). All events of that log must have been
 // flushed.
 func (ev *Events) Doubt() {
 	_, next := ev.store.Range()
 	ev.doubted.Store(next)
 }
 
-// settle compares the newest event here with the cluster's, and gives up the history from the first one on that
-// differs. It reports whether no doubt is left.
+// settle compares the newest event here with the cluster's, and discards the history from the first difference on. It
+// reports whether no doubt remains.
 func (ev *Events) settle() bool {
 	next, total := ev.doubted.Load(), ev.state().total
 	oldest, _ := ev.store.Range()
-	if oldest >= min(next, total) { // nothing is here
+	if oldest >= min(next, total) { // this node has no such events
 		ev.doubted.Store(0)
 		return true
 	}
@@ -51,7 +51,7 @@ func (ev *Events) settle() bool {
 	return true
 }
 
-// differs reports whether the event at a place is another one at the first node that has it.
+// differs reports whether the event at a place differs from that of the first node that has it.
 func (ev *Events) differs(place uint64) (bool, error) {
 	own, err := ev.store.Read(place)
 	if err != nil || len(own) == 0 {

@@ -12,8 +12,7 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// Job reads one job from the state and, where the state holds no more than a
-// tombstone or nothing, from the history.
+// Job reads one job from the state, or from the history if the state holds only a tombstone or nothing.
 func (a *Archive) Job(ctx context.Context, id rota.JobID) (rota.Job, bool, error) {
 	var job rota.Job
 	var seq uint64
@@ -44,9 +43,8 @@ func (a *Archive) Job(ctx context.Context, id rota.JobID) (rota.Job, bool, error
 	return e.Job, true, nil
 }
 
-// Ended finds the record of a terminal job: here, or at another node where this
-// one's history has gaps that it may be in. seq is its number if a tombstone
-// has it, else 0.
+// Ended finds the record of a terminal job here, or at another node if it may lie in a gap of this node's history. seq
+// is its number from a tombstone, otherwise 0.
 func (a *Archive) Ended(ctx context.Context, id rota.JobID, seq uint64) (e fsm.Ended, ok bool, err error) {
 	if seq != 0 {
 		e, ok, err = a.file.Jobs.At(seq)
@@ -58,7 +56,7 @@ func (a *Archive) Ended(ctx context.Context, id rota.JobID, seq uint64) (e fsm.E
 	switch {
 	case lost && a.host.alone():
 		return e, false, unreadable(err)
-	case lost: // another node may know
+	case lost: // another node may have it
 	case err != nil && !a.dropDamaged(e.Seq, err):
 		return e, false, unreadable(err)
 	case ok && seq != 0:
@@ -66,7 +64,7 @@ func (a *Archive) Ended(ctx context.Context, id rota.JobID, seq uint64) (e fsm.E
 	case seq != 0 && a.file.Jobs.Holds(seq) || len(a.Lacks(1)) == 0:
 		return e, ok, nil
 	}
-	// Where no number is known, a later end may lie in a gap.
+	// Without a number, a later end may lie in a gap.
 	found, err := a.askPeers(ctx, []rota.JobID{id})
 	if later := found[0].Seq; later == 0 || later < max(seq, e.Seq) {
 		if ok {
@@ -77,14 +75,13 @@ func (a *Archive) Ended(ctx context.Context, id rota.JobID, seq uint64) (e fsm.E
 	return found[0], found[0].Job.State.Terminal(), err
 }
 
-// unreadable returns the error of an archive that is there and cannot be read: what it
-// knows is not taken for unknown.
+// unreadable returns the error for an archive that exists and cannot be read: its records must not count as unknown.
 func unreadable(err error) *rota.Error {
 	return &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: RetryAfter, Cause: err,
 		Text: "this node's archive cannot be read"}
 }
 
-// dropDamaged gives up a record where an error says that it is damaged.
+// dropDamaged discards a record if err reports that it is damaged.
 func (a *Archive) dropDamaged(seq uint64, err error) bool {
 	if !errors.Is(err, archive.ErrRecordDamaged) {
 		return false
@@ -93,8 +90,7 @@ func (a *Archive) dropDamaged(seq uint64, err error) bool {
 	return true
 }
 
-// dropAll gives up records that are not what was written: they are fetched again
-// from another node.
+// dropAll discards damaged records: they are fetched again from another node.
 func (a *Archive) dropAll(seqs []uint64) {
 	if len(seqs) == 0 {
 		return
@@ -105,13 +101,13 @@ func (a *Archive) dropAll(seqs []uint64) {
 	}
 }
 
-// listed reads the state and the history as they are now, as somebody may.
+// listed reads the current state and history, limited to what the reader may see.
 func (a *Archive) listed(rd *access.Reader, do func(*fsm.JobList, fsm.History) error) error {
 	var list *fsm.JobList
 	if err := a.host.State.Freezing(func(m *fsm.Machine) { list = m.Jobs() }); err != nil {
 		return err
 	}
-	// After the state: what left memory since is in the archive.
+	// Read after the state: records that left memory since then are in the archive.
 	reading, err := a.file.Jobs.Read()
 	if err != nil {
 		return err
@@ -125,7 +121,7 @@ func (a *Archive) listed(rd *access.Reader, do func(*fsm.JobList, fsm.History) e
 	return err
 }
 
-// listJobs makes one page of the state and the history.
+// listJobs builds one page from the state and the history.
 func (a *Archive) listJobs(f rota.JobFilter, rd *access.Reader) (page rota.JobPage, err error) {
 	err = a.listed(rd, func(list *fsm.JobList, h fsm.History) error {
 		page, err = list.Page(f, h)
@@ -134,8 +130,8 @@ func (a *Archive) listJobs(f rota.JobFilter, rd *access.Reader) (page rota.JobPa
 	return page, err
 }
 
-// Members reads the next jobs of a plan. While this node's archive has gaps, a plan that deletes
-// does not go on: it would leave out what lies in them.
+// Members reads the next jobs of a plan. A plan that deletes pauses while this node's archive has gaps: it would omit
+// the jobs in them.
 func (a *Archive) Members(w *fsm.PlanWork, most int, rd *access.Reader) (next fsm.Members, err error) {
 	if w.Spec.Verb == rota.PlanDelete && len(a.Lacks(1)) > 0 {
 		return next, &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: RetryAfter, Text: "this node's history of ended jobs has gaps, " +
@@ -148,10 +144,9 @@ func (a *Archive) Members(w *fsm.PlanWork, most int, rd *access.Reader) (next fs
 	return next, err
 }
 
-// List makes one page of ended and live jobs. While this node's archive has gaps it asks
-// another node for it; where none can make it, the page is refused rather than made short,
-// unless a stale one was asked for.
-// Others are asked for lists that nothing is kept out of alone.
+// List returns one page of ended and live jobs. While this node's archive has gaps, it requests the page from another
+// node. If no node can build it, it returns an error rather than a short page, unless a stale page was requested. Other
+// nodes are asked only for lists from which no right excludes anything.
 func (a *Archive) List(ctx context.Context, f rota.JobFilter, at rota.Index, stale bool, rd *access.Reader) (rota.JobPage, error) {
 	var refused []error
 	if stale || f.State != rota.JobNone && !f.State.Terminal() || len(a.Lacks(1)) == 0 {
@@ -182,7 +177,7 @@ func (a *Archive) List(ctx context.Context, f rota.JobFilter, at rota.Index, sta
 	if found {
 		return page, invalid
 	}
-	if len(a.Lacks(1)) == 0 { // fetched meanwhile
+	if len(a.Lacks(1)) == 0 { // fetched in the meantime
 		return a.listJobs(f, rd)
 	}
 	return rota.JobPage{}, &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: RetryAfter, Text: "this node's " +
@@ -190,8 +185,7 @@ func (a *Archive) List(ctx context.Context, f rota.JobFilter, at rota.Index, sta
 		Cause: errors.Join(append(refused, silent...)...)}
 }
 
-// ListArchived serves a page to a node whose history has gaps. One that has gaps
-// itself refuses.
+// ListArchived serves a page to a node whose history has gaps. A node with gaps of its own returns an error.
 func (a *Archive) ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error) {
 	if err := a.host.State.Await(ctx, at); err != nil {
 		return rota.JobPage{}, err
@@ -202,11 +196,10 @@ func (a *Archive) ListArchived(ctx context.Context, f rota.JobFilter, at rota.In
 	return a.listJobs(f, nil)
 }
 
-// LastEnd returns how a job last ended, of what this node has: its record, or, where that is
-// damaged, its state alone.
+// LastEnd returns how a job last ended, as far as this node has it: its record or, if that is damaged, only its state.
 func (a *Archive) LastEnd(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 	mark, hidden, ok, err := a.lastMark(id)
-	if ok { // looked for without reading a record
+	if ok { // found without reading a record
 		if e, ok, err = a.lastEnded(id); err != nil && a.dropDamaged(e.Seq, err) {
 			mark, _, ok, err = a.lastMark(id)
 			e.Job.State = mark.State
@@ -225,9 +218,8 @@ func (a *Archive) LastEnd(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 	return e, ok, err
 }
 
-// LastEnds returns how jobs last ended that are no longer in the state: as this node knows
-// it, or, where its archive has gaps that they may be in, as another one does. An end is
-// not Terminal where none is known.
+// LastEnds returns how jobs that are no longer in the state last ended: from this node or, if they may lie in a gap of
+// its archive, from another one. An unknown end is not Terminal.
 func (a *Archive) LastEnds(ctx context.Context, ids []rota.JobID) ([]fsm.Ended, error) {
 	ends := make([]fsm.Ended, len(ids))
 	var unsure []int
@@ -240,7 +232,7 @@ func (a *Archive) LastEnds(ctx context.Context, ids []rota.JobID) ([]fsm.Ended, 
 		} else if err != nil {
 			return nil, unreadable(err)
 		}
-		if ends[i] = e; !ok || gaps && deleted { // what is here may be an earlier life of what was deleted
+		if ends[i] = e; !ok || gaps && deleted { // the record here may be an earlier life of a deleted job
 			unsure = append(unsure, i)
 		}
 	}
@@ -273,8 +265,8 @@ func (a *Archive) EndState(id rota.JobID) (state rota.JobState, ok bool, err err
 	return mark.State, ok, nil
 }
 
-// Check is Invariant I8 as far as a node holds it: every job that ended is
-// staged, archived, taken by retention, known to be fetched, or counted as lost.
+// Check is Invariant I8 as seen by one node: every job that ended is staged, archived, removed by retention, known to
+// be missing and fetched, or counted as lost.
 func (a *Archive) Check(f *fsm.Frozen) (violations []string) {
 	missing, err := a.file.Jobs.Missing(f.Unstaged(), 100)
 	if err != nil && !errors.Is(err, archive.ErrRecordDamaged) {

@@ -23,17 +23,17 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// rig is a cluster's history without the cluster: nodes that apply what the test proposes,
-// each with a file of its own.
+// rig is a cluster's history without the cluster: nodes that apply the operations that the test proposes, each with its
+// own file.
 type rig struct {
 	t     *testing.T
 	nodes map[string]*node
 	index rota.Index
-	// later is how much the clock has gone on beside the entries.
+	// later is how far the clock has advanced in addition to the entries.
 	later time.Duration
 }
 
-// node is one of them.
+// node is one node of a rig.
 type node struct {
 	*Archive
 	*Events
@@ -56,7 +56,7 @@ func newRig(t *testing.T, names ...string) *rig {
 	return r
 }
 
-// open makes a node; one that is named and never made was never seen by the others.
+// open creates a node; a name that is listed and never opened is a node that the others have never seen.
 func (r *rig) open(name string, names []string) *node {
 	file, err := OpenFile(FileOptions{Path: filepath.Join(r.t.TempDir(), archive.FileName), Retained: 1_000_000, NoSync: true})
 	if err != nil {
@@ -137,7 +137,7 @@ func (r *rig) apply(ops ...*fsmpb.Op) {
 	}
 }
 
-// submit applies an entry with so many new jobs.
+// submit applies an entry with the given number of new jobs.
 func (r *rig) submit(prefix string, jobs int) {
 	r.t.Helper()
 	ops := make([]*fsmpb.Op, jobs)
@@ -159,13 +159,13 @@ func (r *rig) cancel(prefix string, jobs int) {
 	r.apply(ops...)
 }
 
-// onDisk writes a node's events and lets go of those in memory.
+// onDisk writes a node's events and releases those in memory.
 func (r *rig) onDisk(n *node) {
 	n.Events.Flush()
 	n.Hold()
 }
 
-// tail reads what a filter selects to its end.
+// tail reads the events that a filter selects, to the end.
 func (r *rig) tail(n *node, filter rota.EventFilter) []rota.ServedEvent {
 	r.t.Helper()
 	var got []rota.ServedEvent
@@ -178,7 +178,7 @@ func (r *rig) tail(n *node, filter rota.EventFilter) []rota.ServedEvent {
 	return got
 }
 
-// ids is how two lists of events are compared: by all that they hold.
+// ids formats a list of events for comparison, with all their content.
 func ids(events []rota.ServedEvent) string {
 	var b strings.Builder
 	for i := range events {
@@ -187,7 +187,7 @@ func ids(events []rota.ServedEvent) string {
 	return b.String()
 }
 
-// peers asks the rig's nodes directly.
+// peers calls the rig's nodes directly.
 type peers struct{ r *rig }
 
 func (p peers) EventRange(ctx context.Context, to peer.NodeAddress, r peer.EventRange) (peer.EventChunk, error) {

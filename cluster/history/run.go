@@ -11,36 +11,35 @@ import (
 )
 
 const (
-	// flushEvery is how often events are written behind (SPEC §10.5).
+	// flushEvery is how often events are written to disk (SPEC §10.5).
 	flushEvery = 2 * time.Second
-	// wakeLeast and wakeMost bound the pause between two wakings of followers:
-	// what is applied meanwhile is one batch for all of them. wakeEach is added
-	// for each follower, so that a thousand of them leave the node its time.
+	// wakeLeast and wakeMost bound the pause between two wake-ups of followers: entries applied meanwhile form one
+	// batch for all of them. wakeEach is added for each follower, so that a thousand of them leave the node time for
+	// other work.
 	wakeLeast = 2 * time.Millisecond
 	wakeMost  = 50 * time.Millisecond
 	wakeEach  = 50 * time.Microsecond
-	// fillMost bounds the stretches fetched from other nodes at a time.
+	// fillMost bounds the ranges fetched from other nodes at a time.
 	fillMost = 16
 )
 
-// Events serves the events of the cluster: from this node's own log of them, or from
-// another node's.
+// Events serves the events of the cluster from this node's own log of them, or from another node's.
 type Events struct {
 	*eventLog
 	host Host
 	file *File
-	// doubted is not 0 once a snapshot of another node took the place of the log: the events before that place may be of
-	// another past.
+	// doubted is not 0 once another node's snapshot has replaced the log: events before that place may belong to a
+	// different past.
 	doubted atomic.Uint64
 }
 
-// NewEvents returns the events in a file, of which so many are retained.
+// NewEvents returns the events in a file, of which it retains the newest retained ones.
 func NewEvents(host Host, file *File, retained uint64) *Events {
 	return &Events{eventLog: newEventLog(file.Events, retained, host.Log), host: host, file: file}
 }
 
-// WakeFollowers shows followers what was applied, until the node stops. It is a loop of its
-// own: to wake a thousand takes longer than to apply an entry.
+// WakeFollowers makes applied events visible to followers, until the node stops. It is a separate loop because waking a
+// thousand followers takes longer than applying an entry.
 func (ev *Events) WakeFollowers() {
 	for {
 		select {
@@ -55,15 +54,15 @@ func (ev *Events) WakeFollowers() {
 	}
 }
 
-// rest is the pause between two wakings.
+// rest returns the pause between two wake-ups.
 func (l *eventLog) rest() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return min(wakeLeast+time.Duration(l.followers)*wakeEach, wakeMost)
 }
 
-// Run writes events behind, and fetches those that this node lacks, until the node stops: a
-// snapshot took the place of their entries, or the disk was too slow.
+// Run writes events to disk, and fetches those that this node lacks because a snapshot replaced their entries or the
+// disk was too slow, until the node stops.
 func (ev *Events) Run() {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
@@ -80,9 +79,8 @@ func (ev *Events) Run() {
 	}
 }
 
-// Flush writes what the disk lacks: behind what is applied, and before a snapshot is
-// persisted, whose log may be cut. Where it cannot, the events stay in memory while there is
-// room, and at the other nodes.
+// Flush writes events that are not on disk: after they are applied, and before a snapshot is persisted, since the log
+// may then be cut. If it fails, the events remain in memory while there is room, and at the other nodes.
 func (ev *Events) Flush() {
 	known, err := ev.file.claim(ev.host.State.head())
 	switch {
@@ -110,7 +108,7 @@ func (ev *Events) Problems() (problems []string) {
 	return problems
 }
 
-// fillEvents fetches a few of the stretches that this node lacks.
+// fillEvents fetches a few of the ranges that this node lacks.
 func (ev *Events) fillEvents() {
 	if known, err := ev.file.claim(ev.host.State.head()); !known || err != nil {
 		return // the flush has logged it
@@ -145,7 +143,7 @@ func (ev *Events) fillEvents() {
 	}
 }
 
-// Collectors are the metrics of this node's events.
+// Collectors returns the metrics of this node's events.
 func (ev *Events) Collectors() []prometheus.Collector {
 	read := func(f func() float64) func() float64 {
 		return func() float64 {

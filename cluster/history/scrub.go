@@ -7,10 +7,9 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// ScrubJobs reads and verifies all ended jobs, a piece of so many bytes at a time, and calls
-// found for each damage. Damaged records are given up, to be fetched from another node, and
-// what finds records by their ids is restored from them. It stops where rest, called with
-// the bytes of each piece, reports false.
+// ScrubJobs reads and verifies all ended jobs, about piece bytes at a time, and calls found for each damage. Damaged
+// records are discarded, to be fetched from another node, and the index by id is restored from the records. It stops
+// when rest, called with the bytes of each piece, returns false.
 func (f *File) ScrubJobs(piece int, found func(name, why string), rest func(read int) bool) error {
 	partial, err := f.scrubMarks(piece, found, rest)
 	if err != nil {
@@ -33,7 +32,7 @@ func (f *File) ScrubJobs(piece int, found func(name, why string), rest func(read
 	return f.Jobs.Mended(partial)
 }
 
-// scrubMarks verifies what finds ended jobs by their ids, and returns where it is incomplete.
+// scrubMarks verifies the index of ended jobs by id, and returns where it is incomplete.
 func (f *File) scrubMarks(piece int, found func(name, why string), rest func(read int) bool) (partial []archive.IDSpan, err error) {
 	for from := rota.JobID(""); ; {
 		scrubbed, err := f.Jobs.ScrubMarks(from, piece)
@@ -53,7 +52,7 @@ func (f *File) scrubMarks(piece int, found func(name, why string), rest func(rea
 	}
 }
 
-// drop gives damaged ended jobs up.
+// drop discards damaged ended jobs.
 func (f *File) drop(damaged []uint64, found func(name, why string)) error {
 	for _, seq := range damaged {
 		found(fmt.Sprintf("ended job number %d", seq), "its checksum does not match")
@@ -64,7 +63,7 @@ func (f *File) drop(damaged []uint64, found func(name, why string)) error {
 	return f.Jobs.Drop(damaged)
 }
 
-// ScrubEvents is ScrubJobs for events: damaged chunks are given up.
+// ScrubEvents is ScrubJobs for events: damaged chunks are discarded.
 func (f *File) ScrubEvents(piece int, found func(name, why string), rest func(read int) bool) error {
 	var bad []rota.Index
 	f.Events.Walk(func(first, last rota.Index, _ []archive.EventEntry, err error) bool {

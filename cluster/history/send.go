@@ -8,39 +8,36 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// scanEvery is how often a follower of whose filter nothing comes is notified how
-// far the node has looked: sooner where scanShare of what is retained went by, so that
-// its place is never older than all.
+// scanEvery is how often a follower whose filter selects nothing is notified how far the node has read; sooner if
+// scanShare of the retained events went by, so that its position never becomes older than all of them.
 const (
 	scanEvery = 5 * time.Second
 	scanShare = 8
-	// idleEvery is how often a follower that is sent nothing else is sent its position: proxies cut streams that are
+	// idleEvery is how often a follower that receives nothing else is sent its position: proxies cut streams that are
 	// idle for longer, HAProxy by default after 50 s.
 	idleEvery = 15 * time.Second
 )
 
-// eventSender hands batches to one follower's send, in a goroutine of its own: what
-// blocks there can be left behind.
+// eventSender passes batches to one follower's send, in its own goroutine, so that a blocked send can be abandoned.
 type eventSender struct {
 	ev  *Events
 	out chan peer.EventBatch
-	// done has the first error of send, or nil after out was closed.
+	// done receives the first error of send, or nil after out was closed.
 	done chan error
 	gone chan struct{}
-	// ended is closed as the goroutine ends.
+	// ended is closed when the goroutine ends.
 	ended chan struct{}
-	// stuck: a batch was not sent in its time.
+	// stuck reports that a batch was not sent in time.
 	stuck bool
-	// last is the last event that was handed over, before the last of the batch
-	// before: all up to that was sent.
+	// last is the last event of the batch passed on most recently. before is the last event of the previous batch:
+	// everything up to it was sent.
 	last, before rota.EventID
-	// seen is up to where was looked and nothing was selected since the last batch,
-	// zero if that went to the end; passed counts those events, due is when the
-	// follower is notified.
+	// seen is the position read since the last batch without selecting anything, zero if that batch reached it; passed
+	// counts those events, due fires when the follower is to be notified.
 	seen   rota.EventID
 	passed uint64
 	due    *time.Timer
-	// idle is when the follower is sent its position at the latest.
+	// idle fires when the follower must be sent its position at the latest.
 	idle *time.Timer
 }
 
@@ -68,14 +65,14 @@ func (ev *Events) newSender(send func(peer.EventBatch) error) *eventSender {
 	return s
 }
 
-// begin says where the reading begins.
+// begin sends where reading begins.
 func (s *eventSender) begin(ctx context.Context, after rota.EventID) error {
 	s.seen = after
 	return s.put(ctx, nil)
 }
 
-// took notes that a stretch of events was looked at, of which some were selected,
-// and hands those over as soon as the batch before was sent.
+// took records that a range of events was read, of which some were selected, and passes those on as soon as the
+// previous batch was sent.
 func (s *eventSender) took(ctx context.Context, looked, some []rota.ServedEvent) error {
 	s.seen, s.passed = looked[len(looked)-1].ID, s.passed+uint64(len(looked))
 	if len(some) > 0 || s.passed >= max(s.ev.retained/scanShare, 1) {
@@ -89,7 +86,7 @@ func (s *eventSender) took(ctx context.Context, looked, some []rota.ServedEvent)
 	}
 }
 
-// rest fires when the follower is to be sent its position, while nothing happens: soon where the node has looked further.
+// rest fires when the follower is to be sent its position while nothing happens: soon if the node has read further.
 func (s *eventSender) rest() <-chan time.Time {
 	if s.seen.IsZero() {
 		return s.idle.C
@@ -97,12 +94,12 @@ func (s *eventSender) rest() <-chan time.Time {
 	return s.due.C
 }
 
-// put hands a batch over, with how far was looked.
+// put passes a batch on, with the position read.
 func (s *eventSender) put(ctx context.Context, events []rota.ServedEvent) error {
 	return s.hand(ctx, events, false)
 }
 
-// hand is put, of events that may be this follower's own.
+// hand is put for events whose slice may belong to this follower alone.
 func (s *eventSender) hand(ctx context.Context, events []rota.ServedEvent, own bool) error {
 	late := time.NewTimer(s.ev.sendMost)
 	defer late.Stop()
@@ -128,8 +125,8 @@ func (s *eventSender) hand(ctx context.Context, events []rota.ServedEvent, own b
 	return s.ev.host.ended(ctx, "sending events")
 }
 
-// tooSlow names where to go on: nobody but the consumer knows how much of the batch
-// that is being sent arrived.
+// tooSlow returns the error with the position to resume from: only the consumer knows how much of the batch in progress
+// arrived.
 func (s *eventSender) tooSlow() error {
 	where := "the last event that arrived"
 	if !s.before.IsZero() {
@@ -152,8 +149,8 @@ func (s *eventSender) finish(ctx context.Context) error {
 	}
 }
 
-// abandon ends the sender. It waits for a batch that is being sent, unless that is stuck or
-// ctx has ended: such a batch is left to itself.
+// abandon ends the sender. It waits for a batch in progress, unless that is stuck or ctx has ended; such a batch is
+// left behind.
 func (s *eventSender) abandon(ctx context.Context) {
 	s.due.Stop()
 	s.idle.Stop()

@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// sumsAtOnce bounds the numbers that two archives compare by one sum: where that differs, each record's is sent, 32
-// bytes and its number, which is 64 KiB at most.
+// sumsAtOnce bounds the numbers that two archives compare by one sum: if it differs, the sum of each record is sent, 32
+// bytes and its number, at most 64 KiB.
 const sumsAtOnce = 1_000
 
 // sums returns the SHA-256 of each record that this archive has of a span, and one over all of them, by number.
@@ -38,8 +38,8 @@ func (a *Archive) sums(span peer.ArchiveSpan) (each []peer.ArchiveRecord, all []
 	return each, whole.Sum(nil), read, nil
 }
 
-// ArchiveSums compares another node's sum of a span of ended jobs with this node's. Where they differ it returns the
-// sum of each record that is here.
+// ArchiveSums compares another node's sum of a span of ended jobs with this node's. If they differ, it returns the sum
+// of each record here.
 func (a *Archive) ArchiveSums(_ context.Context, span peer.ArchiveSpan, sum []byte) (same bool,
 	each []peer.ArchiveRecord, err error) {
 	if span.From == 0 || span.To < span.From || span.To-span.From >= sumsAtOnce {
@@ -53,11 +53,11 @@ func (a *Archive) ArchiveSums(_ context.Context, span peer.ArchiveSpan, sum []by
 	return false, each, nil
 }
 
-// Compare compares the records here with those of the other nodes, span by span, and calls found for each that a
-// majority of the nodes has otherwise: it is given up, and fetched from another node. Each node judges its own.
-// Records that one of two nodes lacks say nothing, as retention and deletion take them at another moment there. It
-// returns an error that names a record which differs while none of its forms has a majority, and stops where rest,
-// called with the bytes read, reports false.
+// Compare compares the records here with those of the other nodes, span by span, and calls found for each that differs
+// from the majority's: it is discarded and fetched from another node. Each node checks its own records. A record
+// missing on one of two nodes proves nothing, since retention and deletion remove records at different times. Compare
+// returns an error naming a record that differs without any form having a majority, and stops when rest, called with
+// the bytes read, returns false.
 func (a *Archive) Compare(found func(name, why string), rest func(read int) bool) (split error) {
 	var last uint64
 	for from := a.file.Jobs.Stats().Floor + 1; ; from += sumsAtOnce {
@@ -88,12 +88,12 @@ func (a *Archive) Compare(found func(name, why string), rest func(read int) bool
 	}
 }
 
-// outvoted asks the others for their sums of a span, and returns the numbers whose record a majority of the nodes has
-// in one other form, and one that differs without any majority, 0 for none.
+// outvoted requests the others' sums of a span. It returns the numbers whose record a majority of the nodes has in one
+// other form, and one that differs without any majority, 0 for none.
 func (a *Archive) outvoted(span peer.ArchiveSpan, own []peer.ArchiveRecord, all []byte) (wrong []uint64,
 	undecided uint64) {
 	others, _ := a.host.Others()
-	votes := make(map[uint64][][]byte) // of the others, by number; same needs none
+	votes := make(map[uint64][][]byte) // from the others, by number; same needs none
 	agree := 0
 	a.host.ask(func(to peer.NodeAddress) (bool, error) {
 		ctx, cancel := context.WithTimeout(a.host.Life, fetchTimeout)

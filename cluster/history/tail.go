@@ -12,23 +12,21 @@ import (
 )
 
 const (
-	// followersMost bounds who follows events on one node.
+	// followersMost bounds the followers of events on one node.
 	followersMost = 10_000
-	// sendMost is how long one sending may take: who needs longer is too slow.
+	// sendMost is how long one send may take: a follower that needs longer is too slow.
 	sendMost = 30 * time.Second
 )
 
-// Events returns the events that a filter selects, in the order in which they
-// happened: from the oldest retained, or the one after filter.After, to what is
-// acknowledged now; with Follow it goes on until ctx ends. The same bytes come from
-// every node, without a gap or a repeat (SPEC §12.3).
+// Events sends the events that a filter selects, in the order in which they happened: from the oldest retained, or the
+// one after filter.After, to the newest acknowledged at the call; with Follow it continues until ctx ends. Every node
+// sends the same bytes, without a gap or a repeat (SPEC §12.3).
 //
-// send is called from another goroutine, once at a time; its error ends the call
-// and is returned. It has returned when Events does, unless ctx has ended or it is too slow. Where a filter selects nothing for a while, a batch without events says
-// how far the node has looked. send may keep the events, which it must not change. One that takes
-// longer than 30 s is left behind: Events returns Exhausted, and the caller has to
-// end what it is stuck in. OutOfRange says that filter.After is older than what is
-// retained, and names the oldest; Invalid, that there is no such event.
+// send is called from another goroutine, one call at a time; its error ends Events and is returned. It has returned
+// when Events does, unless ctx has ended or send is too slow. If a filter selects nothing for a while, a batch without
+// events reports how far the node has read. send may keep the events but must not change them. A send that takes longer
+// than 30 s is abandoned: Events returns Exhausted, and the caller must end whatever blocks send. OutOfRange means that
+// filter.After is older than the retained events, and names the oldest; Invalid means that there is no such event.
 func (ev *Events) Events(ctx context.Context, filter rota.EventFilter, send func(peer.EventBatch) error) error {
 	if err := ev.enter(); err != nil {
 		return err
@@ -53,7 +51,7 @@ func (ev *Events) Events(ctx context.Context, filter rota.EventFilter, send func
 	return err
 }
 
-// serve sends what lies between two places; without an end if the filter follows.
+// serve sends the events between two places, without an end if the filter follows.
 func (ev *Events) serve(ctx context.Context, filter *rota.EventFilter, place, end uint64, s *eventSender) error {
 	began := place
 	for filter.Follow || place < end {
@@ -101,10 +99,10 @@ func (ev *Events) serve(ctx context.Context, filter *rota.EventFilter, place, en
 	return nil
 }
 
-// IndexAt returns the index of the newest entry of a moment or before it, as events say when they
-// happened; OutOfRange where none of then is retained.
+// IndexAt returns the index of the newest entry at or before a moment, by the times in the events; OutOfRange if no
+// entry of that time is retained.
 func (ev *Events) IndexAt(ctx context.Context, date rota.Date) (rota.Index, error) {
-	if err := ev.enter(); err != nil { // what is applied is shown to who follows
+	if err := ev.enter(); err != nil { // followers are shown what is applied
 		return 0, err
 	}
 	defer ev.leave()
@@ -112,7 +110,7 @@ func (ev *Events) IndexAt(ctx context.Context, date rota.Date) (rota.Index, erro
 	state := ev.state()
 	high, index := state.visible, state.index
 	first := low
-	for low < high { // the first event that came later
+	for low < high { // binary search for the first later event
 		events, err := ev.eventBatch(low + (high-low)/2)
 		if err != nil {
 			return 0, err
@@ -134,8 +132,8 @@ func (ev *Events) IndexAt(ctx context.Context, date rota.Date) (rota.Index, erro
 	return index, nil
 }
 
-// skipLost goes to the oldest event that any node has, where nobody was promised
-// an older one: a cluster restored from a backup has no events of its past.
+// skipLost moves to the oldest event that any node has, if the follower did not ask for an older one: a cluster
+// restored from a backup has no events of its past.
 func (ev *Events) skipLost(ctx context.Context, place uint64, filter *rota.EventFilter) (uint64, error) {
 	if !filter.After.IsZero() {
 		return 0, ev.tooOld(rota.KindOutOfRange, "the events after "+filter.After.String()+" are no longer retained")
@@ -143,14 +141,14 @@ func (ev *Events) skipLost(ctx context.Context, place uint64, filter *rota.Event
 	if oldest, sure := ev.oldestKept(place); sure && oldest > place {
 		return oldest, nil
 	}
-	if !ev.host.pause(wakeMost) || ctx.Err() != nil { // a node has it now, or is to be asked again
+	if !ev.host.pause(wakeMost) || ctx.Err() != nil { // a node has it now, or has to be asked again
 		return 0, ev.host.ended(ctx, "following events")
 	}
 	return place, nil
 }
 
-// oldestKept is the place of the oldest event from a place on that a node has; sure
-// says that all were asked.
+// oldestKept returns the place of the oldest event, from a place on, that any node has; sure reports that all were
+// asked.
 func (ev *Events) oldestKept(place uint64) (oldest uint64, sure bool) {
 	if oldest = ev.next(place); oldest == place {
 		return place, true
@@ -167,7 +165,7 @@ func (ev *Events) oldestKept(place uint64) (oldest uint64, sure bool) {
 	return oldest, oldest == place || len(silent) == 0
 }
 
-// tooOld refuses and names the oldest event that is retained.
+// tooOld returns an error that names the oldest retained event.
 func (ev *Events) tooOld(kind rota.Kind, text string) error {
 	from, _ := ev.oldestKept(ev.oldest())
 	oldest, err := ev.eventBatch(from)
@@ -177,14 +175,13 @@ func (ev *Events) tooOld(kind rota.Kind, text string) error {
 	return rota.Refusef(kind, "event_id", "%s: the oldest is %s, begin without an event id", text, oldest[0].ID)
 }
 
-// eventsFrom returns the place to begin at, and that where all events lie that were
-// acknowledged before the call.
+// eventsFrom returns the place to begin at, and the place before which all events acknowledged before the call lie.
 func (ev *Events) eventsFrom(ctx context.Context, filter *rota.EventFilter) (place, end uint64, err error) {
 	after := filter.After
 	if filter.Latest && !after.IsZero() {
 		return 0, 0, rota.Refusef(rota.KindInvalid, "event_id", "event %s is given beside latest: give one of them", after)
 	}
-	how := peer.ReadOptions{MinIndex: 1} // who follows waits for the leader only where nobody vouches for this node
+	how := peer.ReadOptions{MinIndex: 1} // followers wait for the leader only if nothing vouches for this node
 	if state := ev.state(); !filter.Follow || filter.Latest || after.Index > state.index || after.Incarnation > state.incarnation {
 		how = peer.ReadOptions{}
 	}
@@ -207,13 +204,13 @@ func (ev *Events) eventsFrom(ctx context.Context, filter *rota.EventFilter) (pla
 	return place, state.total, err
 }
 
-// newest returns the id of the last of so many events: where who begins behind it resumes.
+// newest returns the id of the last of the first total events: the position to resume from after them.
 func (ev *Events) newest(ctx context.Context, total uint64) (rota.EventID, error) {
 	if total == 0 {
 		return rota.EventID{}, nil
 	}
 	place := total - 1
-	for state := ev.state(); place >= state.visible; state = ev.state() { // applied, and not shown yet
+	for state := ev.state(); place >= state.visible; state = ev.state() { // applied but not visible yet
 		select {
 		case <-state.wake:
 		case <-ctx.Done():
@@ -223,7 +220,7 @@ func (ev *Events) newest(ctx context.Context, total uint64) (rota.EventID, error
 		}
 	}
 	events, err := ev.eventBatch(place)
-	if rota.KindOf(err) == rota.KindOutOfRange { // a cluster that was restored has none of its past
+	if rota.KindOf(err) == rota.KindOutOfRange { // a restored cluster has no events of its past
 		return rota.EventID{}, nil
 	}
 	if err != nil {
@@ -235,7 +232,7 @@ func (ev *Events) newest(ctx context.Context, total uint64) (rota.EventID, error
 // placeAfter finds the place after an event.
 func (ev *Events) placeAfter(ctx context.Context, after rota.EventID) (uint64, error) {
 	entries, err := ev.at(after.Index)
-	if err != nil || len(entries) == 0 { // it is not here, or is damaged
+	if err != nil || len(entries) == 0 { // it is missing here or damaged
 		entries, err = ev.fetchEvents(ctx, peer.EventRange{At: after.Index})
 	}
 	if rota.KindOf(err) == rota.KindOutOfRange {
@@ -259,9 +256,8 @@ func (ev *Events) placeAfter(ctx context.Context, after rota.EventID) (uint64, e
 	}
 }
 
-// placeAfterRestore finds the place after an event that no node has. It may be one
-// of the cluster whose backup this cluster was made of: what came after it then is
-// all that this one has.
+// placeAfterRestore finds the place after an event that no node has. It may belong to the cluster whose backup this
+// cluster was restored from: then all events of this cluster come after it.
 func (ev *Events) placeAfterRestore(after rota.EventID) (uint64, error) {
 	oldest, _ := ev.oldestKept(ev.oldest())
 	events, err := ev.eventBatch(oldest)
@@ -277,8 +273,7 @@ func incarnationOf(e *archive.EventEntry) uint64 {
 	return v
 }
 
-// selected returns the events that a filter lets through; the slice itself where it
-// lets all.
+// selected returns the events that a filter selects; the same slice if it selects all.
 func selected(events []rota.ServedEvent, f *rota.EventFilter) []rota.ServedEvent {
 	if f.All() {
 		return events

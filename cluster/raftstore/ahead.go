@@ -8,33 +8,31 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// aheadMost bounds the batches that wait for the disk while raft goes on; a leadership
-// has no more than entriesInFlight under way.
+// aheadMost is the maximum number of batches that may wait for the disk while raft continues; a leadership has at most
+// entriesInFlight in progress.
 const aheadMost = 8
 
-// aheadWriter lets a leader's disk work beside those of its followers. hashicorp/raft
-// sends an entry when its own disk has it: a commit waits for two disks in a row. Here a
-// leader's own commands are handed over to a goroutine that writes them, and raft goes on
-// (Ongaro, Consensus: Bridging Theory and Practice, 10.2.1).
+// aheadWriter lets the leader write its disk at the same time as its followers. hashicorp/raft sends an entry only
+// after the leader's own disk has it, so a commit waits for two disks in sequence. Here a goroutine writes a leader's
+// own commands while raft continues (Ongaro, Consensus: Bridging Theory and Practice, 10.2.1).
 //
-// raft then counts this node for an entry that it may not hold yet. Nothing follows from
-// that before it does:
-//   - the machine applies an entry only when it is on this disk (await), so that nobody is
-//     answered before a majority holds it, this node being one of them;
-//   - followers hear of no commit beyond what is on this disk (Stores.OnDisk);
-//   - any other write comes after what is under way (writer.do): before this node takes
-//     part in another term, all that it was counted for is on its disk.
+// raft then counts this node for an entry that may not be on its disk yet. That has no effect until it is:
+//   - the machine applies an entry only once it is on this disk (await), so no caller is answered before a majority,
+//     this node included, holds the entry;
+//   - followers never receive a commit index beyond what is on this disk (Stores.OnDisk);
+//   - any other write comes after the pending ones (writer.do): before this node takes part in another term, every entry
+//     it was counted for is on its disk.
 //
-// What reads the log reads what waits, too, as raft does not know the difference.
+// Reads of the log include pending entries, since raft does not know the difference.
 type aheadWriter struct {
-	// leads reports whether this node's raft leads. raft stores entries from its main loop
-	// alone, which leaves that state before it takes another leader's.
+	// leads reports whether this node's raft is the leader. raft stores entries only from its main loop, which leaves
+	// the leader state before it accepts entries of another leader.
 	leads atomic.Pointer[func() bool]
 
 	mu      sync.Mutex
 	changed sync.Cond
-	waiting []*raft.Log // oldest first, those that are being written included
-	batches int         // that were handed over since the last write began
+	waiting []*raft.Log // oldest first, including those being written
+	batches int         // batches added since the last write began
 	failed  error
 	closing bool
 	ended   chan struct{}
@@ -46,8 +44,8 @@ func newAheadWriter() *aheadWriter {
 	return a
 }
 
-// takes reports whether entries may go ahead: a leader's own commands. A term's first entry
-// and changes of membership are waited for, as ever.
+// takes reports whether entries may be written ahead: only a leader's own commands. The first entry of a term and
+// membership changes are written synchronously.
 func (a *aheadWriter) takes(entries []*raft.Log) bool {
 	leads := a.leads.Load()
 	if leads == nil || !(*leads)() {
@@ -61,7 +59,7 @@ func (a *aheadWriter) takes(entries []*raft.Log) bool {
 	return len(entries) > 0
 }
 
-// put hands entries over; it waits where too many wait already.
+// put queues entries for writing; it blocks while the queue is full.
 func (a *aheadWriter) put(entries []*raft.Log) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,8 +78,8 @@ func (a *aheadWriter) put(entries []*raft.Log) error {
 	return nil
 }
 
-// run writes what was handed over, all that waits in one transaction, until close. The
-// first failure is the last: the writer has ended the process, or made the node unfit.
+// run writes queued entries, all of them in one transaction, until close. It stops at the first failure: by then the
+// writer has ended the process or made the node unfit.
 func (a *aheadWriter) run(write func([]*raft.Log) error) {
 	defer close(a.ended)
 	a.mu.Lock()
@@ -108,7 +106,7 @@ func (a *aheadWriter) run(write func([]*raft.Log) error) {
 	}
 }
 
-// await waits until no entry up to index waits for the disk any more.
+// await blocks until every entry up to index is on the disk.
 func (a *aheadWriter) await(index uint64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -121,7 +119,7 @@ func (a *aheadWriter) await(index uint64) error {
 	return nil
 }
 
-// drain waits until nothing waits for the disk.
+// drain blocks until no entry waits for the disk.
 func (a *aheadWriter) drain() error { return a.await(math.MaxUint64) }
 
 // clamp lowers an index to the last one that is on the disk.
@@ -134,7 +132,7 @@ func (a *aheadWriter) clamp(index uint64) uint64 {
 	return index
 }
 
-// bounds returns the first and the last index that wait, 0 for none.
+// bounds returns the first and the last pending index, 0 for none.
 func (a *aheadWriter) bounds() (first, last uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -144,7 +142,7 @@ func (a *aheadWriter) bounds() (first, last uint64) {
 	return a.waiting[0].Index, a.waiting[len(a.waiting)-1].Index
 }
 
-// get reads an entry that waits.
+// get reads a pending entry and reports whether index is one.
 func (a *aheadWriter) get(index uint64, entry *raft.Log) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -155,14 +153,14 @@ func (a *aheadWriter) get(index uint64, entry *raft.Log) bool {
 	return true
 }
 
-// failure returns why nothing goes ahead any more, nil while all is well.
+// failure returns why writing ahead has stopped, nil if it has not.
 func (a *aheadWriter) failure() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.failed
 }
 
-// close writes what waits and ends the goroutine.
+// close writes the pending entries and ends the goroutine.
 func (a *aheadWriter) close() {
 	a.mu.Lock()
 	a.closing = true

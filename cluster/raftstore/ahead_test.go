@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// aheadBench is a log store whose disk takes a while, of a node that leads or not.
+// aheadBench is a log store with a slow disk, on a node that leads or not.
 type aheadBench struct {
 	*logStore
 	leads  atomic.Bool
@@ -46,7 +46,7 @@ func (b *aheadBench) put(t *testing.T, entries []*raft.Log) {
 	}
 }
 
-// took runs something and says how long it took.
+// took runs f and returns how long it took.
 func took(f func()) time.Duration {
 	start := time.Now()
 	f()
@@ -95,8 +95,8 @@ func TestAhead_aLeadersCommandsAreNotWaitedFor(t *testing.T) {
 	})
 }
 
-// TestAhead_whatComesMeanwhileSharesAWrite: two batches that wait for a third are one
-// transaction, and the disk's part of the log is told step by step.
+// TestAhead_whatComesMeanwhileSharesAWrite: two batches that wait for a third form one transaction, and OnDisk follows
+// the disk step by step.
 func TestAhead_whatComesMeanwhileSharesAWrite(t *testing.T) {
 	inAhead(t, func(t *testing.T, b *aheadBench) {
 		b.put(t, testEntries(1, 1, 1))
@@ -124,8 +124,8 @@ func TestAhead_whatComesMeanwhileSharesAWrite(t *testing.T) {
 	})
 }
 
-// TestAhead_everyOtherWriteComesAfter: what makes this node part of another term, or cuts
-// the log, waits for what it was counted for.
+// TestAhead_everyOtherWriteComesAfter: a write that puts this node into another term, or cuts the log, waits for the
+// entries that the node was counted for.
 func TestAhead_everyOtherWriteComesAfter(t *testing.T) {
 	for name, c := range map[string]struct {
 		write  func(b *aheadBench) error
@@ -175,7 +175,7 @@ func TestAhead_aFollowerWaits(t *testing.T) {
 	})
 }
 
-// TestAhead_aFailureIsTheEnd: nothing is applied, told as committed or written after it.
+// TestAhead_aFailureIsTheEnd: after a failure nothing is applied, reported as committed or written.
 func TestAhead_aFailureIsTheEnd(t *testing.T) {
 	inAhead(t, func(t *testing.T, b *aheadBench) {
 		b.put(t, testEntries(1, 1, 1))
@@ -215,8 +215,7 @@ func TestAhead_aFailureIsTheEnd(t *testing.T) {
 	})
 }
 
-// TestAhead_aHangEnds: a disk that hangs makes the node unfit, and who waits for it gets
-// an answer.
+// TestAhead_aHangEnds: a hanging disk makes the node unfit, and callers that wait for it get an answer.
 func TestAhead_aHangEnds(t *testing.T) {
 	inAhead(t, func(t *testing.T, b *aheadBench) {
 		gate := make(chan struct{})
@@ -242,7 +241,7 @@ func TestAhead_aHangEnds(t *testing.T) {
 	})
 }
 
-// TestAhead_boundsAndEnd: who is too far ahead waits, and closing writes what waits.
+// TestAhead_boundsAndEnd: a writer that is too far ahead waits, and closing writes the pending entries.
 func TestAhead_boundsAndEnd(t *testing.T) {
 	inAhead(t, func(t *testing.T, b *aheadBench) {
 		b.put(t, testEntries(1, 1, 1))

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// writtenBytes is what this process has had written to disks.
+// writtenBytes returns how many bytes this process has written to disks.
 func writtenBytes(tb testing.TB) (wrote int64) {
 	text, err := os.ReadFile("/proc/self/io")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// BenchmarkStoreAppend appends entries one by one as the leader does, with every
-// decorator and every sync: what a lone entry waits for on one node.
+// BenchmarkStoreAppend appends entries one by one as the leader does, with every decorator and every sync: the time
+// that a single entry takes on one node.
 func BenchmarkStoreAppend(b *testing.B) {
 	for _, size := range []int{1 << 10, 32 << 10} {
 		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {

@@ -16,16 +16,15 @@ const (
 	nodeFile    = "node.json"
 	lockName    = "LOCK"
 	nodeFileMax = 64 << 10
-	// NodeFormat is the newest version of node.json, which says that the log is spaced (Stores.Space), plainFormat
-	// that of a directory whose log is not.
+	// NodeFormat is the newest version of node.json; it marks a spaced log (Stores.Space). plainFormat is the version
+	// for a log that is not spaced.
 	NodeFormat  = 2
 	plainFormat = 1
 )
 
-// DataDir is a node's data directory, locked for this process. Raft remembers
-// votes and acknowledged entries in it: a node that runs on a copy, an older
-// state or an emptied one breaks promises that it has forgotten, so each of
-// those is refused (SPEC §13.4; hashicorp/raft does not look).
+// DataDir is a node's data directory, locked for this process. Raft keeps votes and acknowledged entries in it. A node
+// that runs on a copy, an older state or an emptied directory breaks promises that it has forgotten, so each of these
+// is rejected (SPEC §13.4; hashicorp/raft does not check).
 type DataDir struct {
 	path  string
 	fresh bool
@@ -35,9 +34,8 @@ type DataDir struct {
 	record nodeRecord
 }
 
-// OpenDataDir opens or makes the data directory of a node and counts the start.
-// adopt is --adopt-data: the operator's word that a copy is the only and newest
-// one. Refusals are *rota.Error of kind Conflict and say what to do.
+// OpenDataDir opens or creates the data directory of a node and counts the start. adopt is --adopt-data: the operator's
+// assurance that a copy is the only and newest one. Rejections are *rota.Error of kind Conflict and state the remedy.
 func OpenDataDir(path string, id rota.NodeID, clusterName string, adopt bool) (*DataDir, error) {
 	if err := rota.CheckID("node id", id); err != nil {
 		return nil, err
@@ -59,22 +57,21 @@ func OpenDataDir(path string, id rota.NodeID, clusterName string, adopt bool) (*
 	return d, nil
 }
 
-// Fresh reports that there was no raft state when the directory was opened: no
-// term, entry, vote or snapshot. A node that was started once and waited in vain
-// for others left a raft.db without any, and is fresh still.
+// Fresh reports that the directory held no raft state when it was opened: no term, entry, vote or snapshot. A node that
+// started once and waited in vain for others left a raft.db without any of these, and is still fresh.
 func (d *DataDir) Fresh() bool { return d.fresh }
 
-// Identity returns 32 hex digits, drawn when the directory was made.
+// Identity returns 32 hex digits, drawn when the directory was created.
 func (d *DataDir) Identity() string { return d.snapshot().Identity }
 
-// Starts returns the number of openings of the directory, this one included.
+// Starts returns how often the directory has been opened, including now.
 func (d *DataDir) Starts() uint64 { return d.snapshot().Starts }
 
 // ClusterID returns the cluster's id, empty until SetClusterID.
 func (d *DataDir) ClusterID() rota.ClusterID { return d.snapshot().ClusterID }
 
-// SetClusterID records the cluster that this directory belongs to, for ever.
-// The same id again is fine, another one is refused.
+// SetClusterID records permanently the cluster that this directory belongs to. Setting the same id again succeeds,
+// another id is rejected.
 func (d *DataDir) SetClusterID(id rota.ClusterID) error {
 	if err := rota.CheckID("cluster id", id); err != nil {
 		return err
@@ -95,7 +92,7 @@ func (d *DataDir) SetClusterID(id rota.ClusterID) error {
 	return d.store(next)
 }
 
-// SetFounders records the nodes that this one founds its cluster with.
+// SetFounders records the nodes that found the cluster together with this one.
 func (d *DataDir) SetFounders(founders map[rota.NodeID]string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,11 +101,11 @@ func (d *DataDir) SetFounders(founders map[rota.NodeID]string) error {
 	return d.store(next)
 }
 
-// Founders returns the nodes that this one founded its cluster with, and their identities;
-// nil if it joined one.
+// Founders returns the nodes that founded the cluster together with this one, and their identities; nil if this node
+// joined an existing cluster.
 func (d *DataDir) Founders() map[rota.NodeID]string { return d.snapshot().Founders }
 
-// Rebuild returns the last rebuild of the state, the zero record for none.
+// Rebuild returns the last rebuild of the state, the zero record if there was none.
 func (d *DataDir) Rebuild() RebuildRecord {
 	if r := d.snapshot().Rebuild; r != nil {
 		return *r
@@ -116,7 +113,7 @@ func (d *DataDir) Rebuild() RebuildRecord {
 	return RebuildRecord{}
 }
 
-// SetRebuild records how far a rebuild is, so that a crash interrupts it only.
+// SetRebuild records the progress of a rebuild, so that a crash only interrupts it.
 func (d *DataDir) SetRebuild(r RebuildRecord) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,7 +122,7 @@ func (d *DataDir) SetRebuild(r RebuildRecord) error {
 	return d.store(next)
 }
 
-// Cut returns the last loss of applied entries, the zero record for none.
+// Cut returns the last loss of applied entries, the zero record if there was none.
 func (d *DataDir) Cut() CutRecord {
 	if c := d.snapshot().Cut; c != nil {
 		return *c
@@ -133,7 +130,7 @@ func (d *DataDir) Cut() CutRecord {
 	return CutRecord{}
 }
 
-// SetCut records that applied entries are about to be replaced, and the rebuild that follows, in one write.
+// SetCut records, in one write, that applied entries are about to be replaced, and the rebuild that follows.
 func (d *DataDir) SetCut(c CutRecord, r RebuildRecord) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -142,7 +139,7 @@ func (d *DataDir) SetCut(c CutRecord, r RebuildRecord) error {
 	return d.store(next)
 }
 
-// MarkSpaced has binaries refuse the directory that cannot read a spaced log (Stores.Space), for ever.
+// MarkSpaced makes binaries that cannot read a spaced log (Stores.Space) reject the directory from now on.
 func (d *DataDir) MarkSpaced() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,7 +160,7 @@ func (d *DataDir) snapshot() nodeRecord {
 	return d.record
 }
 
-// makeDir makes the directory, and its name durable.
+// makeDir creates the directory and makes its name durable.
 func makeDir(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
@@ -174,8 +171,7 @@ func makeDir(path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// lockDir takes the lock and writes into it who holds it, for the refusal of
-// the next one.
+// lockDir takes the lock and writes its holder into the file, for the error of the next process that tries.
 func lockDir(path string, id rota.NodeID) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -189,14 +185,14 @@ func lockDir(path string, id rota.NodeID) (*os.File, error) {
 		holder, _ := readSmallFile(file.Name(), 256)
 		return nil, errors.Join(inUse(path, holderWords(holder)), file.Close())
 	}
-	// The note is a courtesy: a full disk must not keep the node from saying so later.
+	// The note is a courtesy: a full disk must not stop the node here, before it can report the problem.
 	if err := file.Truncate(0); err == nil {
 		_, _ = fmt.Fprintf(file, "process %d, node %s\n", os.Getpid(), id)
 	}
 	return file, nil
 }
 
-// inUse refuses a directory that another process has open.
+// inUse returns the error for a directory that another process has open.
 func inUse(path, holder string) *rota.Error {
 	return rota.Refusef(rota.KindConflict, "data", "data directory %s is in use by %s: two "+
 		"processes on one directory would destroy it. Stop that process, or give this node a --data "+
@@ -210,9 +206,9 @@ func holderWords(note []byte) string {
 	return "another process"
 }
 
-// load reads or makes node.json, refuses what does not fit, counts the start.
+// load reads or creates node.json, rejects one that does not fit, and counts the start.
 func (d *DataDir) load(id rota.NodeID, clusterName string, adopt bool) error {
-	// What a crash left of writing node.json.
+	// Remove temporary files of a write of node.json that crashed.
 	left, _ := filepath.Glob(filepath.Join(d.path, "."+nodeFile+"-*.tmp"))
 	for _, name := range left {
 		_ = os.Remove(name)
@@ -232,8 +228,8 @@ func (d *DataDir) load(id rota.NodeID, clusterName string, adopt bool) error {
 	return d.store(now)
 }
 
-// judge reads node.json and returns the record that a start would keep, but for the start
-// itself, and all that does not fit. It writes nothing.
+// judge reads node.json and returns every fault, and the record that a start would keep, except for the start itself.
+// It writes nothing.
 func (d *DataDir) judge(id rota.NodeID, clusterName string, adopt, hasState bool) (now nodeRecord, faults []error) {
 	d.fresh = !hasState
 	now = nodeRecord{Format: plainFormat, Node: id, ClusterName: clusterName}
@@ -241,7 +237,7 @@ func (d *DataDir) judge(id rota.NodeID, clusterName string, adopt, hasState bool
 	if now.DirInode, now.DirBorn, err = birthOf(d.path); err != nil {
 		return now, []error{err}
 	}
-	// Without a lock a start makes another one than that of node.json.
+	// Without a lock file, a start creates one that differs from the one in node.json.
 	if now.LockInode, now.LockBorn, err = birthOf(filepath.Join(d.path, lockName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return now, []error{err}
 	}
@@ -262,7 +258,7 @@ func (d *DataDir) judge(id rota.NodeID, clusterName string, adopt, hasState bool
 	return now, d.misfits(kept, now, adopt)
 }
 
-// misfits says why a directory is not this node's, or not the original.
+// misfits lists the reasons why a directory does not belong to this node or is not the original.
 func (d *DataDir) misfits(kept, now nodeRecord, adopt bool) (faults []error) {
 	if kept.Recovery != nil {
 		return []error{rota.Refusef(rota.KindConflict, "data", "the recovery of data directory %s was interrupted: run "+
@@ -293,8 +289,7 @@ func (d *DataDir) misfits(kept, now nodeRecord, adopt bool) (faults []error) {
 	return faults
 }
 
-// hasRaftState reports whether raft ever wrote here. What cannot be read counts as
-// state: Preflight will say what is wrong with it.
+// hasRaftState reports whether raft ever wrote here. Unreadable state counts: Preflight will report what is wrong.
 func (d *DataDir) hasRaftState() (bool, error) {
 	for _, name := range []string{raftFile, snapshotsDir} {
 		info, err := os.Stat(filepath.Join(d.path, name))

@@ -21,7 +21,7 @@ func openDir(t *testing.T, path string) *DataDir {
 	return d
 }
 
-// usedDir makes a data directory with raft state in it, closed.
+// usedDir creates a data directory with raft state, and closes it.
 func usedDir(t *testing.T, id rota.ClusterID) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "data")
@@ -189,7 +189,7 @@ func TestDataDirRefuses(t *testing.T) {
 	})
 }
 
-// editNode changes node.json as another binary would have written it, with the right checksum.
+// editNode changes node.json as another binary would, with the correct checksum.
 func editNode(t *testing.T, dir string, edit func(text string) string) {
 	t.Helper()
 	name := filepath.Join(dir, nodeFile)
@@ -224,7 +224,7 @@ func TestDataDirAdopts(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	openDir(t, copied) // from now on it is the original
+	openDir(t, copied) // from now on the copy is the original
 }
 
 func TestDataDirMayMoveOnItsDisk(t *testing.T) {

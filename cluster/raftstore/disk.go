@@ -10,10 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FreeSpace returns how many bytes a process without privileges may still write
-// on the file system of path, and how many it has in all. The watermarks are
-// taken from it: refusing work early is the remedy, as a full disk ends the
-// process.
+// FreeSpace returns how many bytes an unprivileged process may still write on the file system of path, and its total
+// size in bytes. The disk watermarks use it: a full disk ends the process, so work is rejected before that.
 func FreeSpace(path string) (free, total uint64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
@@ -23,15 +21,14 @@ func FreeSpace(path string) (free, total uint64, err error) {
 	return uint64(st.Bavail) * size, uint64(st.Blocks) * size, nil
 }
 
-// replaceFile writes data to path so that after a crash either the former or
-// the new content is there, whole: temporary file, fsync, rename, fsync of the
-// directory.
+// replaceFile writes data to path atomically: after a crash the file holds the complete old or the complete new
+// content. It writes a temporary file, syncs it, renames it and syncs the directory.
 func replaceFile(path string, data []byte) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*.tmp") // mode 0600
 	if err != nil {
 		return fmt.Errorf("create temporary file: %w", err)
 	}
-	defer os.Remove(temp.Name()) // fails after the rename, as it should
+	defer os.Remove(temp.Name()) // fails after the rename, as intended
 	if _, err := temp.Write(data); err != nil {
 		return errors.Join(fmt.Errorf("write %s: %w", path, err), temp.Close())
 	}
@@ -59,11 +56,10 @@ func syncDir(path string) error {
 	return dir.Close()
 }
 
-// lockFile takes an exclusive lock that the kernel drops with the process, and
-// reports whether it was free.
+// lockFile takes an exclusive lock, which the kernel releases when the process ends, and reports whether it was free.
 func lockFile(file *os.File) (free bool, err error) { return flock(file, unix.LOCK_EX) }
 
-// flock takes a lock of a kind, exclusive or shared.
+// flock takes an exclusive or a shared lock.
 func flock(file *os.File, kind int) (free bool, err error) {
 	for {
 		err = unix.Flock(int(file.Fd()), kind|unix.LOCK_NB)
@@ -80,7 +76,7 @@ func flock(file *os.File, kind int) (free bool, err error) {
 	return true, nil
 }
 
-// readSmallFile reads a whole file of at most most bytes.
+// readSmallFile reads a whole file whose size must not exceed most bytes.
 func readSmallFile(path string, most int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// birthOf returns the inode; the moment of creation is asked on Linux only.
+// birthOf returns the inode; the creation time is read on Linux only.
 func birthOf(path string) (inode uint64, bornNanos int64, err error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

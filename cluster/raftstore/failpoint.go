@@ -7,7 +7,7 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 )
 
-// What of the points of internal/failpoint is the stores' own (failpoint_on.go).
+// The failpoints of the stores themselves (internal/failpoint, failpoint_on.go).
 
 func failpointSnapshot(raft.SnapshotSink) {}
 

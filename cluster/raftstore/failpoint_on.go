@@ -19,7 +19,7 @@ func finalizeSnapshot(*raft.FileSnapshotSink) error
 //go:linkname writeSnapshotMeta github.com/hashicorp/raft.(*FileSnapshotSink).writeMeta
 func writeSnapshotMeta(*raft.FileSnapshotSink) error
 
-// failpointSnapshot does what the library's Close does, up to the point.
+// failpointSnapshot does the steps of the library's Close up to the failpoint.
 func failpointSnapshot(sink raft.SnapshotSink) {
 	file, ok := sink.(*raft.FileSnapshotSink)
 	if !ok {
@@ -36,7 +36,7 @@ func failpointSnapshot(sink raft.SnapshotSink) {
 	}
 }
 
-// failpointLog dies when a transaction's pages are in raft.db and its head is not.
+// failpointLog crashes after a transaction's pages are in raft.db and before its head is.
 func failpointLog(store *raftboltdb.BoltStore) {
 	conn := reflect.ValueOf(store).Elem().FieldByName("conn")
 	failpoint.BeforeCommit(*(**bbolt.DB)(unsafe.Pointer(conn.UnsafeAddr())), func() { failpoint.Pass("log-mid-commit") })

@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestPreflight_seesMetaDataThatChanged flips a bit in the members that a snapshot's
-// meta data name: raft would believe it.
+// TestPreflight_seesMetaDataThatChanged flips a bit in the members listed in a snapshot's metadata: raft would trust
+// them.
 func TestPreflight_seesMetaDataThatChanged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -31,8 +31,7 @@ func TestPreflight_seesMetaDataThatChanged(t *testing.T) {
 	}
 }
 
-// TestDataDir_seesThatItsRecordChanged takes a field's name away, which JSON reads as a
-// field that was never set.
+// TestDataDir_seesThatItsRecordChanged damages a field's name, which JSON reads as a field that was never set.
 func TestDataDir_seesThatItsRecordChanged(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "d")

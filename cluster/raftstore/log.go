@@ -11,13 +11,12 @@ import (
 	"github.com/rotasched/rota/internal/failpoint"
 )
 
-// logStore puts a checksum into each entry that it stores, checks it on
-// reading, and writes through the one writer.
+// logStore adds a checksum to each entry that it stores, checks it when reading, and writes through the one writer.
 type logStore struct {
 	inner  raft.LogStore
 	writer *writer
-	// keepFrom is the lowest index that cutting the log's old end must leave; nil
-	// or 0 leaves the choice to raft.
+	// keepFrom returns the lowest index that must remain when the old end of the log is cut; nil or 0 leaves the choice
+	// to raft.
 	keepFrom func() uint64
 	// cutting is Options.Cutting, nil for none.
 	cutting func(low, high uint64) error
@@ -25,7 +24,7 @@ type logStore struct {
 
 // FirstIndex returns the index of the oldest entry, 0 for an empty log.
 func (s *logStore) FirstIndex() (uint64, error) {
-	waits, _ := s.writer.ahead.bounds() // first: it may be written meanwhile
+	waits, _ := s.writer.ahead.bounds() // read first: it may be written in between
 	first, err := s.inner.FirstIndex()
 	if err == nil && first == 0 {
 		first = waits
@@ -40,15 +39,14 @@ func (s *logStore) LastIndex() (uint64, error) {
 	return max(last, waits), err
 }
 
-// IsMonotonic passes on what the store beneath says of itself: raft changes how
-// it goes on after a snapshot by it.
+// IsMonotonic returns the answer of the underlying store: raft uses it to decide how to continue after a snapshot.
 func (s *logStore) IsMonotonic() bool {
 	inner, ok := s.inner.(raft.MonotonicLogStore)
 	return ok && inner.IsMonotonic()
 }
 
-// GetLog reads an entry. A damaged one ends the process: raft would either go
-// on without it or panic, and what is in memory is still right.
+// GetLog reads an entry. A damaged entry ends the process: raft would either continue without it or panic, and the
+// state in memory is still correct.
 func (s *logStore) GetLog(index uint64, entry *raft.Log) error {
 	if s.writer.ahead.get(index, entry) {
 		return nil
@@ -60,14 +58,14 @@ func (s *logStore) GetLog(index uint64, entry *raft.Log) error {
 	return err
 }
 
-// readEntry reads and checks one entry; what is not whole is a DamagedEntryError.
+// readEntry reads and checks one entry; a damaged one is a DamagedEntryError.
 func readEntry(inner raft.LogStore, index uint64, entry *raft.Log) (err error) {
 	defer func() {
-		if what := recover(); what != nil { // bbolt trips over damaged pages
+		if what := recover(); what != nil { // bbolt panics on damaged pages
 			err = &DamagedEntryError{index, fmt.Sprint(what)}
 		}
 	}()
-	var read raft.Log // fresh: the decoder would reuse the caller's slices
+	var read raft.Log // a new value: the decoder would reuse the caller's slices
 	err = inner.GetLog(index, &read)
 	if errors.Is(err, raft.ErrLogNotFound) || errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
 		return err
@@ -85,11 +83,9 @@ func readEntry(inner raft.LogStore, index uint64, entry *raft.Log) (err error) {
 // StoreLog stores one entry.
 func (s *logStore) StoreLog(entry *raft.Log) error { return s.StoreLogs([]*raft.Log{entry}) }
 
-// StoreLogs stores entries in one transaction; a leader's own commands it hands over
-// (aheadWriter). Entries that raft could not
-// digest are refused before they reach the disk, where they would be met again
-// at each start: hashicorp/raft panics on a configuration that does not decode
-// and on a type that it does not know.
+// StoreLogs stores entries in one transaction; a leader's own commands are written ahead (aheadWriter). Entries that
+// raft cannot process are rejected before they reach the disk, where raft would find them at each start: hashicorp/raft
+// panics on a configuration that does not decode and on an unknown type.
 func (s *logStore) StoreLogs(entries []*raft.Log) error {
 	for _, entry := range entries {
 		if err := digestible(entry); err != nil {
@@ -102,7 +98,7 @@ func (s *logStore) StoreLogs(entries []*raft.Log) error {
 	return s.store(s.writer.do, entries)
 }
 
-// writeAhead stores what was handed over.
+// writeAhead stores queued entries.
 func (s *logStore) writeAhead(entries []*raft.Log) error { return s.store(s.writer.doNow, entries) }
 
 func (s *logStore) store(do func(what string, run func() error) error, entries []*raft.Log) error {
@@ -116,13 +112,12 @@ func (s *logStore) store(do func(what string, run func() error) error, entries [
 	return err
 }
 
-// DeleteRange deletes the entries from low to high, both included. Where raft
-// cuts the old end off after a snapshot, the log from the snapshot before on
-// stays, whatever raft's own count of trailing entries says: should the newest
-// snapshot be damaged, the one before it is used (SPEC §13.5), and needs them.
+// DeleteRange deletes the entries from low to high, both included. When raft cuts the old end after a snapshot, the log
+// from the previous snapshot on remains, whatever raft's own number of trailing entries is: if the newest snapshot is
+// damaged, the previous one is used (SPEC §13.5) and needs that part of the log.
 //
-// Where raft cuts the new end off, another leader's entries take its place: Options.Cutting is
-// called first, and an error of it ends the process.
+// When raft cuts the new end, another leader's entries replace it: Options.Cutting is called first, and an error from
+// it ends the process.
 func (s *logStore) DeleteRange(low, high uint64) error {
 	last, err := s.LastIndex()
 	if first, broken := s.FirstIndex(); err == nil && broken == nil && high >= last && low > first && s.cutting != nil {
@@ -142,7 +137,7 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 	return s.writer.do("cut the log", func() error { return s.inner.DeleteRange(low, high) })
 }
 
-// digestible refuses what would make raft panic.
+// digestible rejects entries that would make raft panic.
 func digestible(entry *raft.Log) (err error) {
 	if entry.Type > raft.LogConfiguration {
 		return fmt.Errorf("entry %d has unknown type %d", entry.Index, entry.Type)

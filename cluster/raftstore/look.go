@@ -13,31 +13,30 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Look is what LookAt found in a data directory.
+// Look holds what LookAt found in a data directory.
 type Look struct {
-	// Absent reports that there is no directory yet: a start makes it.
+	// Absent reports that the directory does not exist yet: a start creates it.
 	Absent bool
-	// Unusable reports that nothing in it was looked at, for the one fault that is returned.
+	// Unusable reports that nothing in the directory was read because of the one fault that is returned.
 	Unusable bool
-	// Holder is what the process that has the directory open wrote into its lock, empty
-	// where none has. What such a process may be writing was not looked at.
+	// Holder is the text that the process holding the directory wrote into its lock, empty if none holds it. Files that
+	// such a process may be writing were not read.
 	Holder string
 	// Fresh reports that raft never wrote anything there.
 	Fresh bool
-	// ClusterID is that of node.json, empty before the first leader was met.
+	// ClusterID comes from node.json; it is empty until the node has met its first leader.
 	ClusterID rota.ClusterID
-	// Identity is that of node.json.
+	// Identity comes from node.json.
 	Identity string
-	// Report is what Preflight would report, its repairs left out; nil where the log was not
-	// looked at, or was refused.
+	// Report is what Preflight would report, without its repairs; nil if the log was not read or was rejected.
 	Report *Report
-	// State is the file with the state of the newest whole snapshot, empty for none.
+	// State is the path of the state file of the newest whole snapshot, empty for none.
 	State string
 }
 
-// LookAt looks at the data directory that OpenDataDir and Preflight would open, and returns
-// what either would refuse, in its words. It makes, writes, renames and removes nothing, and
-// counts no start. A node that starts meanwhile is refused as by another process.
+// LookAt inspects the data directory that OpenDataDir and Preflight would open, and returns the errors that either
+// would return. It creates, writes, renames and removes nothing, and does not count a start. A node that starts
+// meanwhile fails as if another process held the directory.
 func LookAt(path string, id rota.NodeID, clusterName string, adopt bool) (look Look, faults []error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -57,7 +56,7 @@ func LookAt(path string, id rota.NodeID, clusterName string, adopt bool) (look L
 		defer lock.Close()
 	}
 	look.Holder = holder
-	d, hasState := &DataDir{path: path}, true // a process that runs has state, or will soon
+	d, hasState := &DataDir{path: path}, true // a running process has state or will soon have it
 	if holder == "" {
 		if hasState, err = d.hasRaftState(); err != nil {
 			return Look{Unusable: true}, []error{err}
@@ -85,14 +84,14 @@ func LookAt(path string, id rota.NodeID, clusterName string, adopt bool) (look L
 	return look, faults
 }
 
-// usable refuses a path at which a start could not make, read or write the data directory.
+// usable rejects a path where a start could not create, read or write the data directory.
 func usable(path string) (absent bool, err error) {
 	info, err := os.Stat(path)
 	missing := func() bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }
 	for at := path; missing() && at != filepath.Dir(at); {
 		absent, at = true, filepath.Dir(at)
 		if info, err = os.Stat(at); err == nil {
-			path = at // where the directory will be made
+			path = at // where the directory will be created
 		}
 	}
 	switch {
@@ -108,8 +107,8 @@ func usable(path string) (absent bool, err error) {
 	return absent, nil
 }
 
-// peekLock returns who has the directory open, and where nobody has the lock, shared with other
-// looks, until it is closed; nil where there is no file for one.
+// peekLock returns the process that has the directory open. If none does, it returns the lock, shared with other
+// readers until it is closed, or nil if there is no lock file.
 func peekLock(path string) (lock *os.File, holder string, err error) {
 	lock, err = os.Open(filepath.Join(path, lockName))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// treeOf returns all of a directory: names, modes, moments of change, and contents.
+// treeOf returns everything in a directory: names, modes, modification times and contents.
 func treeOf(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -37,7 +37,7 @@ func treeOf(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// TestLookAt finds what a start would refuse, all together, and leaves every byte as it was.
+// TestLookAt finds all faults that a start would report, and changes no byte.
 func TestLookAt(t *testing.T) {
 	t.Parallel()
 	write := func(name, text string) func(*testing.T, string) {
@@ -117,7 +117,7 @@ func TestLookAt(t *testing.T) {
 	}
 }
 
-// TestLookAt_running tells of the process that has a directory: its own node's is no fault.
+// TestLookAt_running reports the process that holds a directory: the node's own process is not a fault.
 func TestLookAt_running(t *testing.T) {
 	t.Parallel()
 	dir := usedDir(t, "k1")
@@ -141,7 +141,7 @@ func TestLookAt_running(t *testing.T) {
 	}
 }
 
-// TestLookAt_absent looks at where a directory would be made, and makes none.
+// TestLookAt_absent looks at where a directory would be created, and creates none.
 func TestLookAt_absent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

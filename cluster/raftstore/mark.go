@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// MarkFile is the name of the marks in a data directory.
+// MarkFile is the name of the file with the marks in a data directory.
 const MarkFile = "marks.json"
 
 const (
@@ -17,32 +17,32 @@ const (
 	markFileMax = 64 << 10
 )
 
-// Mark is how far a node's raft had come: its current term, and an entry that it held in it. A node's marks only grow,
-// the term first, unless its disk goes back in time: a term is never forgotten, what was applied never cut, and what
-// was acknowledged to a leader stays while the term does.
+// Mark is the position that a node's raft had reached: its current term, and an entry that it held in that term. A
+// node's marks only grow, ordered by term first, unless its disk goes back in time: a term is never forgotten, applied
+// entries are never cut, and entries acknowledged to a leader remain for as long as the term does.
 type Mark struct {
 	Term  uint64 `json:"term"`
 	Index uint64 `json:"index"`
 }
 
-// Less reports whether m is of an earlier time than other.
+// Less reports whether m is older than other.
 func (m Mark) Less(other Mark) bool {
 	return m.Term < other.Term || m.Term == other.Term && m.Index < other.Index
 }
 
-// Marks are a node's own mark and what it remembers of the others'.
+// Marks holds a node's own mark and those it remembers of other nodes.
 type Marks struct {
 	Format    int                  `json:"format"`
 	ClusterID rota.ClusterID       `json:"cluster_id"`
 	Identity  string               `json:"identity"`
 	Own       Mark                 `json:"own"`
 	Peers     map[rota.NodeID]Mark `json:"peers,omitempty"`
-	// Sum is CRC32C of the marks without it, in 8 hex digits.
+	// Sum is the CRC32C of the marks without this field, in 8 hex digits.
 	Sum string `json:"sum"`
 }
 
-// ReadMarks returns the marks in a file; the zero value where there is none. A file that is not whole is an error: it
-// proves nothing, and keeps nobody from starting.
+// ReadMarks returns the marks in a file, the zero value if there is no file. A damaged file is an error: it proves
+// nothing, and does not prevent a start.
 func ReadMarks(path string) (m Marks, err error) {
 	data, err := readSmallFile(path, markFileMax)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,7 +60,7 @@ func ReadMarks(path string) (m Marks, err error) {
 	return m, nil
 }
 
-// WriteMarks replaces the marks in a file, durably.
+// WriteMarks durably replaces the marks in a file.
 func WriteMarks(path string, m Marks) error {
 	m.Format, m.Sum = markFormat, ""
 	plain, err := json.Marshal(m)
@@ -75,11 +75,11 @@ func WriteMarks(path string, m Marks) error {
 	return replaceFile(path, append(data, '\n'))
 }
 
-// Mark returns the mark of the raft state that was found.
+// Mark returns the mark of the raft state that the report describes.
 func (r *Report) Mark() Mark { return Mark{Term: r.Term, Index: max(r.LastIndex, r.SnapshotIndex)} }
 
-// JudgeMarks refuses raft state that is of an earlier time than a mark file says, its own or the one kept on another
-// disk; where is the data directory, cluster and identity are what its node.json says.
+// JudgeMarks rejects raft state that is older than a mark file states, either its own or the one kept on another disk.
+// where is the data directory; cluster and identity come from its node.json.
 func JudgeMarks(where string, node rota.NodeID, cluster rota.ClusterID, identity string, found Mark,
 	files ...string) (unread []error, refusal error) {
 	for _, path := range files {
@@ -90,7 +90,7 @@ func JudgeMarks(where string, node rota.NodeID, cluster rota.ClusterID, identity
 		switch {
 		case err != nil:
 			unread = append(unread, err)
-		case kept.ClusterID != cluster || kept.Identity != identity: // of another cluster, or directory
+		case kept.ClusterID != cluster || kept.Identity != identity: // of another cluster or directory
 		case found.Less(kept.Own):
 			return unread, WentBack("data directory "+where, node, found, kept.Own, "as "+path+" says")
 		}
@@ -98,7 +98,7 @@ func JudgeMarks(where string, node rota.NodeID, cluster rota.ClusterID, identity
 	return unread, nil
 }
 
-// WentBack words the refusal of a data directory, what, whose disk went back in time.
+// WentBack returns the error for a data directory, named by what, whose disk went back in time.
 func WentBack(what string, node rota.NodeID, found, kept Mark, by string) error {
 	return rota.Refusef(rota.KindConflict, "data", "%s is behind what node %s acknowledged: its log ends "+
 		"at entry %d in term %d, but had come to entry %d in term %d, %s. Its disk, or a part of it, went back in time, as "+

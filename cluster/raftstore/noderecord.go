@@ -15,74 +15,71 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// nodeRecord is node.json: who this data directory belongs to, and what tells
-// it from a copy of itself.
+// nodeRecord is the content of node.json: the node that this data directory belongs to, and what distinguishes the
+// directory from a copy of itself.
 type nodeRecord struct {
 	Format      int            `json:"format"`
 	Node        rota.NodeID    `json:"node"`
 	ClusterName string         `json:"cluster_name"`
 	ClusterID   rota.ClusterID `json:"cluster_id"`
-	// Identity is drawn when the directory is made and never changes: a peer that
-	// meets the node id with another identity meets a node that forgot its votes.
+	// Identity is drawn when the directory is created and never changes: a peer that meets the node id with another
+	// identity meets a node that has forgotten its votes.
 	Identity string `json:"identity"`
-	// DirInode and DirBorn are those of the directory, LockInode and LockBorn
-	// those of the file LOCK, which nothing ever replaces.
+	// DirInode and DirBorn belong to the directory, LockInode and LockBorn to the file LOCK, which is never replaced.
 	DirInode  uint64 `json:"dir_inode"`
 	DirBorn   int64  `json:"dir_born_ns"`
 	LockInode uint64 `json:"lock_inode"`
 	LockBorn  int64  `json:"lock_born_ns"`
-	// Starts counts openings, Adoptions those with --adopt-data that took a copy.
+	// Starts counts openings, Adoptions those where --adopt-data accepted a copy.
 	Starts    uint64 `json:"starts"`
 	Adoptions uint64 `json:"adoptions"`
-	// Founders are the nodes that this one founded the cluster with, and their
-	// identities; it vouches for them until the cluster has its first leader.
+	// Founders are the nodes that founded the cluster together with this one, and their identities. This node vouches
+	// for them until the cluster has its first leader.
 	Founders map[rota.NodeID]string `json:"founders,omitempty"`
-	// Rebuild is that of a state that was wrong (SPEC §2.5).
+	// Rebuild is the last rebuild of a wrong state (SPEC §2.5).
 	Rebuild *RebuildRecord `json:"rebuild,omitempty"`
 	// Cut is the last loss of applied entries from the end of the log (SPEC §2.5).
 	Cut *CutRecord `json:"cut,omitempty"`
-	// Recovery is one that is not at its end (SECURITY §5.2).
+	// Recovery is a recovery that has not finished (SECURITY §5.2).
 	Recovery *RecoveryRecord `json:"recovery,omitempty"`
-	// Sum is CRC32C of the record without it, in 8 hex digits. A bit that flips in a
-	// name would else be a field that was never set.
+	// Sum is the CRC32C of the record without this field, in 8 hex digits. Without it, a bit flipped in a field name
+	// would look like a field that was never set.
 	Sum string `json:"sum"`
 }
 
-// RebuildRecord is a rebuild of the state, as node.json keeps it: one that a crash
-// interrupts begins anew.
+// RebuildRecord is a rebuild of the state, as node.json keeps it. A rebuild that a crash interrupts starts again.
 type RebuildRecord struct {
-	// Open reports that the state, or something that it left on the disk, is wrong.
+	// Open reports that the state, or a file derived from it, is wrong.
 	Open bool `json:"open"`
-	// At is where that was seen; up to Agreed the state was right, and Ended is the
-	// number of the newest terminal job there.
+	// At is the index where the fault was detected. The state was correct up to Agreed, and Ended is the number of the
+	// newest terminal job there.
 	At     uint64 `json:"at"`
 	Agreed uint64 `json:"agreed"`
 	Ended  uint64 `json:"ended"`
-	// Again counts rebuilds that closely followed another; DoneMs is when the last one
-	// ended, Unix milliseconds.
+	// Again counts rebuilds that closely followed another; DoneMs is when the last one ended, in Unix milliseconds.
 	Again  int   `json:"again"`
 	DoneMs int64 `json:"done_ms"`
-	// Past is the newest entry that this node had applied of a log whose end was cut off, 0 for none: up to there
-	// raft's count of what it handed over says nothing.
+	// Past is the newest entry that this node had applied of a log whose end was cut off, 0 for none. Up to there,
+	// raft's count of entries that it delivered is meaningless.
 	Past uint64 `json:"past,omitempty"`
 }
 
-// CutRecord says that a leader replaced entries that this node had applied: one that had forgotten them.
+// CutRecord records that a leader which had forgotten entries replaced some that this node had applied.
 type CutRecord struct {
-	// From is the first entry that was replaced, Term its term here, To the newest that this node had applied.
+	// From is the first replaced entry, Term its term here, To the newest entry that this node had applied.
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
 	Term uint64 `json:"term"`
-	// AtMs is when, Unix milliseconds.
+	// AtMs is the time of the loss, in Unix milliseconds.
 	AtMs int64 `json:"at_ms"`
 }
 
-// recordSum returns what the field sum of an encoded record should be. It needs to
-// know no other field: a later binary may have added some.
+// recordSum returns the expected value of the field sum of an encoded record. It depends on no other field, since a
+// later binary may have added some.
 func recordSum(data []byte) string {
 	var compact bytes.Buffer
 	_ = json.Compact(&compact, data)
-	front, _, _ := bytes.Cut(compact.Bytes(), []byte(`,"sum":"`)) // the last field; a quote in a text is escaped
+	front, _, _ := bytes.Cut(compact.Bytes(), []byte(`,"sum":"`)) // the last field; quotes in strings are escaped
 	return fmt.Sprintf("%08x", crc32.Update(crc32.Checksum(front, castagnoli), castagnoli, []byte("}")))
 }
 
@@ -108,9 +105,8 @@ func (d *DataDir) read() (nodeRecord, error) {
 	return record, nil
 }
 
-// checkWriter refuses a record that is not whole, or that another binary wrote in its own
-// way. It reads the fields only that every binary writes, and the number that drafts from before
-// the first release had.
+// checkWriter rejects a record that is damaged or was written by a binary with another format. It reads only the fields
+// that every binary writes, and the number that drafts before the first release had.
 func (d *DataDir) checkWriter(data []byte) error {
 	path := filepath.Join(d.path, nodeFile)
 	var by struct {
@@ -135,7 +131,7 @@ func (d *DataDir) checkWriter(data []byte) error {
 	return nil
 }
 
-// store writes a record durably; it is the directory's from then on.
+// store writes a record durably and makes it the directory's record.
 func (d *DataDir) store(record nodeRecord) error {
 	plain, err := json.Marshal(record)
 	if err != nil {
@@ -156,7 +152,7 @@ func (d *DataDir) store(record nodeRecord) error {
 	return err
 }
 
-// sameBirth compares inodes, and moments of creation where both are known.
+// sameBirth compares inodes, and creation times where both are known.
 func sameBirth(a, b nodeRecord) bool {
 	same := func(inodeA, inodeB uint64, bornA, bornB int64) bool {
 		return inodeA == inodeB && (bornA == bornB || bornA == 0 || bornB == 0)
@@ -165,7 +161,7 @@ func sameBirth(a, b nodeRecord) bool {
 		same(a.LockInode, b.LockInode, a.LockBorn, b.LockBorn)
 }
 
-// identityBytes is the length of a directory's identity.
+// identityBytes is the length of a directory's identity in bytes.
 const identityBytes = 16
 
 func newIdentity() string {

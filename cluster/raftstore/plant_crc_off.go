@@ -2,5 +2,5 @@
 
 package raftstore
 
-// crcOff takes an entry, a term or a vote from disk whatever its checksum says.
+// crcOff accepts an entry, a term or a vote from disk whatever its checksum is.
 func (plants) crcOff() bool { return true }

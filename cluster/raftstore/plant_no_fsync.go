@@ -2,5 +2,5 @@
 
 package raftstore
 
-// noFsync never asks the disk to keep what was written.
+// noFsync never syncs writes to the disk.
 func (plants) noFsync() bool { return true }

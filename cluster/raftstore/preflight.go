@@ -17,36 +17,35 @@ import (
 	"github.com/rotasched/rota/internal/boltfile"
 )
 
-// Report is what Preflight found.
+// Report holds what Preflight found.
 type Report struct {
-	// Empty reports that there is no raft state at all: no term, entry or snapshot.
+	// Empty reports that there is no raft state: no term, entry or snapshot.
 	Empty bool
-	// FirstIndex and LastIndex bound the log, 0 for an empty one; Entries counts it.
+	// FirstIndex and LastIndex bound the log, 0 for an empty one; Entries is the number of entries.
 	FirstIndex, LastIndex, Entries uint64
-	// WholeFrom is the oldest entry from which on none is missing: later than
-	// FirstIndex where an installed snapshot left a gap.
+	// WholeFrom is the oldest entry after which none is missing: later than FirstIndex where an installed snapshot left
+	// a gap.
 	WholeFrom uint64
 	// Term is the current term.
 	Term uint64
-	// SnapshotIndex is that of the newest whole snapshot, 0 for none; Snapshots
-	// counts the readable ones.
+	// SnapshotIndex is the index of the newest whole snapshot, 0 for none; Snapshots counts the readable ones.
 	SnapshotIndex uint64
 	Snapshots     int
-	// SetAside names damaged snapshots that could be done without and were moved
-	// to the directory snapshots-damaged; Reaped those that never became one.
+	// SetAside names damaged snapshots that were not needed and were moved to the directory snapshots-damaged; Reaped
+	// names unfinished ones that were removed.
 	SetAside, Reaped []string
-	// Took is how long it all took.
+	// Took is the total duration.
 	Took time.Duration
 }
 
-// bucketsMadeBy is the last transaction before which raft-boltdb's buckets may
-// be missing: a new file has transactions 0 and 1, the next one makes them.
+// bucketsMadeBy is the last transaction up to which raft-boltdb's buckets may be missing: a new file has transactions 0
+// and 1, and the next one creates them.
 const bucketsMadeBy = 1
 
-// logSpan is a run of indexes without a gap, both ends included.
+// logSpan is a range of indexes without a gap, both ends included.
 type logSpan struct{ first, last uint64 }
 
-// logSummary is what the walk over raft.db found.
+// logSummary holds what the scan of raft.db found.
 type logSummary struct {
 	spans    []logSpan
 	lastTerm uint64 // of the last entry
@@ -54,12 +53,10 @@ type logSummary struct {
 	hasVote  bool
 }
 
-// Preflight looks through the raft state in dir before raft does, and refuses
-// in words what raft would panic over or, worse, pass by. hashicorp/raft: a
-// snapshot whose meta data is unreadable is skipped as if it did not exist, one
-// that is corrupt with too short a log behind it is a panic, and no page of
-// bbolt has a checksum but the two heads. It costs one read of the log and of
-// the newest snapshot. No store may be open on dir.
+// Preflight checks the raft state in dir before raft reads it, and returns an error for faults where raft would panic
+// or, worse, silently continue. hashicorp/raft skips a snapshot with unreadable metadata as if it did not exist, and
+// panics on a corrupt one with too short a log behind it; of bbolt's pages only the two heads have a checksum.
+// Preflight reads the log and the newest snapshot once. No store may be open on dir.
 func Preflight(dir string, logger *slog.Logger) (*Report, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -80,14 +77,14 @@ func Preflight(dir string, logger *slog.Logger) (*Report, error) {
 	return report, nil
 }
 
-// surveyed is what survey found.
+// surveyed is the result of survey.
 type surveyed struct {
 	report     *Report
 	snapshots  []*snapshotFound
 	unfinished []string
 }
 
-// survey is what of Preflight only reads.
+// survey is the read-only part of Preflight.
 func survey(dir string) (*surveyed, error) {
 	report := &Report{}
 	snapshots, unfinished, err := surveySnapshots(dir)
@@ -113,8 +110,8 @@ func survey(dir string) (*surveyed, error) {
 	return &surveyed{report, snapshots, unfinished}, nil
 }
 
-// coverState checks that log and newest whole snapshot leave no gap and that
-// nothing which this node acknowledged is lost with a damaged snapshot.
+// coverState checks that the log and the newest whole snapshot leave no gap, and that no entry which this node
+// acknowledged is lost with a damaged snapshot.
 func coverState(dir string, log *logSummary, snapshots []*snapshotFound, report *Report) error {
 	path := filepath.Join(dir, raftFile)
 	for _, found := range snapshots {
@@ -123,7 +120,7 @@ func coverState(dir string, log *logSummary, snapshots []*snapshotFound, report 
 			report.SnapshotIndex = max(report.SnapshotIndex, found.index)
 		}
 	}
-	reach := report.SnapshotIndex // the state that can be rebuilt
+	reach := report.SnapshotIndex // the index up to which the state can be rebuilt
 	for _, span := range log.spans {
 		if span.last <= report.SnapshotIndex {
 			continue
@@ -161,8 +158,8 @@ func damageList(snapshots []*snapshotFound) string {
 	return text
 }
 
-// surveyLog walks raft.db and checks every entry. A file that is not there, or
-// that a crash left empty at its creation, is an empty log.
+// surveyLog scans raft.db and checks every entry. A missing file, or one that a crash during creation left empty, is an
+// empty log.
 func surveyLog(path string) (found *logSummary, err error) {
 	defer boltfile.FaultsPanic()()
 	defer guardDamage(path, &err)
@@ -193,7 +190,7 @@ func surveyLog(path string) (found *logSummary, err error) {
 	}
 	var entry raft.Log
 	for _, span := range found.spans {
-		found.lastTerm = 0 // what an installed snapshot overtook may be of a later term
+		found.lastTerm = 0 // entries that an installed snapshot replaced may be of a later term
 		for index := span.first; index <= span.last; index++ {
 			if err := readEntry(store, index, &entry); err != nil {
 				return nil, damaged(path, err.Error())
@@ -208,9 +205,8 @@ func surveyLog(path string) (found *logSummary, err error) {
 	return found, nil
 }
 
-// checkOwnPages checks pages again that were seen to be damaged, with the file's lock: read
-// while another process writes them they look so and are not. An operator would move a
-// healthy node's data away.
+// checkOwnPages checks pages that appeared damaged a second time, while holding the file's lock: pages read while
+// another process writes them appear damaged but are not. Otherwise an operator might move a healthy node's data away.
 func checkOwnPages(path string, seen error) error {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: raftFileLock})
 	switch {
@@ -223,8 +219,7 @@ func checkOwnPages(path string, seen error) error {
 	return boltfile.Check(path, damaged)
 }
 
-// surveyKeys collects which indexes the log holds, and reports whether its buckets
-// were ever made.
+// surveyKeys collects the indexes in the log, and reports whether its buckets were ever created.
 func surveyKeys(path string, found *logSummary) (made bool, err error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: raftFileLock})
 	if err != nil {
@@ -266,8 +261,7 @@ func surveyKeys(path string, found *logSummary) (made bool, err error) {
 	return made, err
 }
 
-// holdsState reports whether raft.db holds a term, a vote or an entry; one that
-// cannot be read may.
+// holdsState reports whether raft.db holds a term, a vote or an entry; an unreadable file counts as holding one.
 func holdsState(path string) (holds bool) {
 	defer boltfile.FaultsPanic()()
 	defer func() {
@@ -294,7 +288,7 @@ func holdsState(path string) (holds bool) {
 	return holds
 }
 
-// surveyValues reads term and vote.
+// surveyValues reads the term and the vote.
 func surveyValues(store raft.StableStore, found *logSummary) error {
 	probe := &stableStore{inner: store, writer: &writer{opts: Options{Fatal: func(error) {}}}}
 	vote, err := probe.Get(keyVote)

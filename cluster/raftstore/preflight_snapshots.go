@@ -24,21 +24,20 @@ const (
 	snapshotState   = "state.bin"
 	snapshotTemp    = ".tmp"
 	snapshotMetaMax = 4 << 20
-	// snapshotsAside is where damaged snapshots go that can be done without.
+	// snapshotsAside is the directory for damaged snapshots that are not needed.
 	snapshotsAside = "snapshots-damaged"
 )
 
-// snapshotFound is one directory of a snapshot.
+// snapshotFound is the directory of one snapshot.
 type snapshotFound struct {
 	path        string
 	term, index uint64
-	// damage is empty for one that is whole, or whose state was not read as a
-	// newer one is.
+	// damage is empty for a whole snapshot, and for one whose state was not read because a newer one is whole.
 	damage string
 }
 
-// surveySnapshots lists the snapshots, newest first, and reads them until one is
-// whole. unfinished names what never became a snapshot.
+// surveySnapshots lists the snapshots, newest first, and reads them until one is whole. unfinished names directories
+// that never became a snapshot.
 func surveySnapshots(dir string) (all []*snapshotFound, unfinished []string, err error) {
 	base := filepath.Join(dir, snapshotsDir)
 	names, err := os.ReadDir(base)
@@ -81,8 +80,7 @@ func surveySnapshots(dir string) (all []*snapshotFound, unfinished []string, err
 	return all, unfinished, nil
 }
 
-// reap removes what never became a snapshot: hashicorp/raft leaves those behind
-// after a failure and never looks at them again.
+// reap removes unfinished snapshots: hashicorp/raft leaves them behind after a failure and never looks at them again.
 func reap(dir string, unfinished []string, report *Report) error {
 	for _, name := range unfinished {
 		if err := os.RemoveAll(filepath.Join(dir, snapshotsDir, name)); err != nil {
@@ -93,7 +91,7 @@ func reap(dir string, unfinished []string, report *Report) error {
 	return nil
 }
 
-// snapshotAt reads the name of a snapshot's directory, and reports whether it is one.
+// snapshotAt parses the name of a snapshot's directory, and reports whether it is one.
 func snapshotAt(path string) (*snapshotFound, bool) {
 	found := &snapshotFound{path: path}
 	var msec uint64
@@ -108,8 +106,7 @@ func compareDown(a, b uint64) int {
 	return 1
 }
 
-// examine says what is wrong with a snapshot: with its meta data and size, and
-// with its state too if asked.
+// examine returns what is wrong with a snapshot: with its metadata and size and, if state is set, with its state.
 func (s *snapshotFound) examine(state bool) (damage string) {
 	data, err := readSmallFile(filepath.Join(s.path, snapshotMeta), snapshotMetaMax)
 	if err != nil {
@@ -152,8 +149,8 @@ func (s *snapshotFound) examine(state bool) (damage string) {
 	return ""
 }
 
-// setAside moves damaged snapshots, now known not to be needed, out of raft's
-// sight: it would send the newest to followers for ever, whole or not.
+// setAside moves damaged snapshots that are not needed to where raft does not see them: raft would keep sending the
+// newest to followers, whole or not.
 func setAside(dir string, snapshots []*snapshotFound, report *Report, logger *slog.Logger) error {
 	for _, found := range snapshots {
 		if found.damage == "" {

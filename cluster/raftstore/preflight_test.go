@@ -17,7 +17,7 @@ import (
 	"github.com/rotasched/rota/internal/boltfile"
 )
 
-// writeState makes raft state: a term, entries, and snapshots at some indexes.
+// writeState creates raft state: a term, entries, and snapshots at the given indexes.
 func writeState(t *testing.T, dir string, term uint64, entries []*raft.Log, snapshotsAt ...uint64) {
 	t.Helper()
 	stores := openTestStores(t, dir, nil)
@@ -33,7 +33,7 @@ func writeState(t *testing.T, dir string, term uint64, entries []*raft.Log, snap
 	}
 }
 
-// writeSnapshot writes a snapshot as raft does and gives its directory.
+// writeSnapshot writes a snapshot as raft does and returns its directory.
 func writeSnapshot(t *testing.T, dir string, term, index uint64) string {
 	t.Helper()
 	store, err := raft.NewFileSnapshotStoreWithLogger(dir, 10, hclog.NewNullLogger())
@@ -70,7 +70,7 @@ func TestPreflight(t *testing.T) {
 	cases := []struct {
 		name string
 		make func(t *testing.T, dir string)
-		want string // of the refusal; empty for a start
+		want string // part of the error; empty if the start succeeds
 		sees func(r *Report) bool
 	}{
 		{name: "an empty directory is empty", make: func(*testing.T, string) {},
@@ -227,8 +227,7 @@ func TestPreflightSnapshots(t *testing.T) {
 	}
 }
 
-// TestPreflightFindsFlips flips single bytes of raft.db: each must be refused,
-// or leave what is read as it was.
+// TestPreflightFindsFlips flips single bytes of raft.db: each flip must be rejected or leave what is read unchanged.
 func TestPreflightFindsFlips(t *testing.T) {
 	t.Parallel()
 	origin := t.TempDir()
@@ -253,7 +252,7 @@ func TestPreflightFindsFlips(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// bbolt grows files by 16 MiB: without the empty rest most flips would hit nothing.
+	// bbolt grows files by 16 MiB: without trimming the empty rest, most flips would hit nothing.
 	whole = whole[:(len(bytes.TrimRight(whole, "\x00"))|0xffff)+1]
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -292,8 +291,7 @@ func TestPreflightFindsFlips(t *testing.T) {
 	}
 }
 
-// otherEntry returns the index of the first entry that is read differently from how
-// it was written, 0 if there is none.
+// otherEntry returns the index of the first entry that is read differently from how it was written, 0 for none.
 func otherEntry(t *testing.T, dir string, entries []*raft.Log) uint64 {
 	t.Helper()
 	stores := openTestStores(t, dir, nil)
@@ -308,8 +306,7 @@ func otherEntry(t *testing.T, dir string, entries []*raft.Log) uint64 {
 	return 0
 }
 
-// TestPreflightTakesWhatIsWhole writes and cuts logs of every size and shape:
-// none may be called damaged.
+// TestPreflightTakesWhatIsWhole writes and cuts logs of every size and shape: none may be reported as damaged.
 func TestPreflightTakesWhatIsWhole(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// stateless is a state machine that remembers nothing.
+// stateless is a state machine without state.
 type stateless struct{ applied chan uint64 }
 
 func (f *stateless) Apply(entry *raft.Log) any { f.applied <- entry.Index; return nil }
@@ -28,7 +28,7 @@ func (f stateless) Persist(sink raft.SnapshotSink) error {
 
 func (f stateless) Release() {}
 
-// runRaft runs a node of one over dir until work has returned.
+// runRaft runs a single-node raft over dir until work has returned.
 func runRaft(t *testing.T, dir string, work func(*raft.Raft)) {
 	t.Helper()
 	stores := openTestStores(t, dir, nil)

@@ -15,23 +15,22 @@ import (
 )
 
 const (
-	// newDir is where a recovery builds what the directory will hold.
+	// newDir is where a recovery builds the directory's new content.
 	newDir = "recovered"
-	// oldDirs begins the names of the directories that keep what stood there before.
+	// oldDirs is the prefix of the directories that keep the previous content.
 	oldDirs = "before-recovery-"
 )
 
-// RecoveryRecord is a recovery that was decided and is not at its end, as node.json keeps
-// it: no node starts on the directory until it is.
+// RecoveryRecord is a recovery that was decided and has not finished, as node.json keeps it. No node starts on the
+// directory until it has.
 type RecoveryRecord struct {
-	// Aside is the directory that gets the old files; Placing reports that it has
-	// them all.
+	// Aside is the directory that receives the old files; Placing reports that it has all of them.
 	Aside   string `json:"aside"`
 	Placing bool   `json:"placing"`
 }
 
-// OpenRecovery locks the data directory of a stopped node without counting a start.
-// It takes a copy: a recovery forgets the promises that a copy could break.
+// OpenRecovery locks the data directory of a stopped node without counting a start. It accepts a copy: a recovery
+// discards the promises that a copy could break.
 func OpenRecovery(path string) (*DataDir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -56,10 +55,10 @@ func (d *DataDir) Node() (rota.NodeID, string) {
 	return r.Node, r.ClusterName
 }
 
-// Recovering reports whether a recovery was decided and is not at its end.
+// Recovering reports whether a recovery was decided and has not finished.
 func (d *DataDir) Recovering() bool { return d.snapshot().Recovery != nil }
 
-// New empties and returns the directory in which a recovery builds.
+// New empties and returns the directory where a recovery builds.
 func (d *DataDir) New() (string, error) {
 	path := filepath.Join(d.path, newDir)
 	if err := os.RemoveAll(path); err != nil {
@@ -68,10 +67,9 @@ func (d *DataDir) New() (string, error) {
 	return path, os.Mkdir(path, 0o700)
 }
 
-// Recover decides a recovery: the directory is of another cluster and under a new
-// identity, what New has built takes the place of what is there, and the old files stay in
-// the directory aside, which it returns. One that a crash interrupts goes on with
-// FinishRecovery.
+// Recover commits to a recovery: the directory joins another cluster under a new identity, the content of New replaces
+// the current one, and the old files remain in the directory aside, which it returns. After a crash, FinishRecovery
+// continues.
 func (d *DataDir) Recover(cluster rota.ClusterID, stamp int64) (aside string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,8 +101,7 @@ func (d *DataDir) Recover(cluster rota.ClusterID, stamp int64) (aside string, er
 	return aside, nil
 }
 
-// FinishRecovery moves what a decided recovery has not moved yet, and returns where the old
-// files are.
+// FinishRecovery moves the files that a decided recovery has not moved yet, and returns where the old files are.
 func (d *DataDir) FinishRecovery() (aside string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,7 +123,7 @@ func (d *DataDir) FinishRecovery() (aside string, err error) {
 	}
 	err = moveAll(built, d.path, func(string) bool { return false })
 	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // all was moved before
+		err = nil // everything was moved before
 	}
 	if err != nil {
 		return "", err
@@ -147,7 +144,7 @@ func staysInPlace(name string) bool {
 	return name == nodeFile || name == lockName || name == newDir || strings.HasPrefix(name, oldDirs)
 }
 
-// moveAll moves what a directory holds into another one.
+// moveAll moves the content of one directory to another.
 func moveAll(from, to string, stays func(name string) bool) error {
 	names, err := os.ReadDir(from)
 	if err != nil {
@@ -164,17 +161,16 @@ func moveAll(from, to string, stays func(name string) bool) error {
 	return errors.Join(syncDir(to), syncDir(from))
 }
 
-// StoppedState is what the snapshots of a stopped node hold.
+// StoppedState describes the snapshots of a stopped node.
 type StoppedState struct {
-	// File is the state of the newest snapshot, empty for none.
+	// File is the path of the newest snapshot's state, empty for none.
 	File string
-	// Index and Term are those of its last entry, Members the configuration there.
+	// Index and Term belong to its last entry, Members is the configuration there.
 	Index, Term uint64
 	Members     raft.Configuration
 }
 
-// OpenStoppedState finds the newest snapshot of a stopped node and refuses any that is
-// damaged; it writes nothing.
+// OpenStoppedState finds the newest snapshot of a stopped node and rejects any that is damaged; it writes nothing.
 func OpenStoppedState(data string) (state StoppedState, err error) {
 	names, err := os.ReadDir(filepath.Join(data, snapshotsDir))
 	if errors.Is(err, fs.ErrNotExist) {

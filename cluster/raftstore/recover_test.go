@@ -9,14 +9,13 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// A recovery that a crash interrupts, wherever, keeps every node from starting and comes to
-// the same end: what was built is in place, all that was there is aside.
+// An interrupted recovery, wherever the crash was, keeps every node from starting and ends the same way: the new files
+// are in place, and all old ones are aside.
 func TestRecovery_interrupted(t *testing.T) {
 	t.Parallel()
 	for _, crash := range []struct {
 		name string
-		// moved are the old files that were moved aside before the crash, placed those
-		// built that were moved in.
+		// moved are the old files that were moved aside before the crash, placed the new files that were moved in.
 		moved, placed []string
 	}{
 		{name: "before anything was moved"},
@@ -100,7 +99,7 @@ func move(t *testing.T, from, to string, names ...string) {
 	}
 }
 
-// held holds that a directory has these files, and beside them only what stays in place.
+// held checks that a directory has exactly these files, apart from those that stay in place.
 func held(t *testing.T, dir, text string, names ...string) {
 	t.Helper()
 	found, err := os.ReadDir(dir)

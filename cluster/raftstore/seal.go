@@ -11,15 +11,15 @@ import (
 // castagnoli is the CRC32C table; amd64 and arm64 have an instruction for it.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sealBytes is what a checksum adds to an entry or a value.
+// sealBytes is the number of bytes that a checksum adds to an entry or a value.
 const sealBytes = 4
 
-// DamagedEntryError reports that an entry read from the log is not the one that
-// was written. Reading on would apply something that nobody decided.
+// DamagedEntryError reports that an entry read from the log differs from the one written. Continuing would apply a
+// command that was never decided.
 type DamagedEntryError struct {
-	// Index is the entry's place in the log.
+	// Index is the entry's position in the log.
 	Index uint64
-	// Reason says what does not match.
+	// Reason states the mismatch.
 	Reason string
 }
 
@@ -28,11 +28,11 @@ func (e *DamagedEntryError) Error() string {
 	return fmt.Sprintf("log entry %d is damaged: %s", e.Index, e.Reason)
 }
 
-// DamagedValueError reports that the stored term or vote is not what was written.
+// DamagedValueError reports that the stored term or vote differs from what was written.
 type DamagedValueError struct {
 	// Key is the value's name in the stable store.
 	Key string
-	// Reason says what does not match.
+	// Reason states the mismatch.
 	Reason string
 }
 
@@ -41,13 +41,11 @@ func (e *DamagedValueError) Error() string {
 	return fmt.Sprintf("stored value %s is damaged: %s", e.Key, e.Reason)
 }
 
-// sealEntry returns a copy of entry with a checksum over index, term, type,
-// extensions and data appended to its Extensions. It never touches the caller's
-// struct: raft's cache holds that pointer, and the leader sends it to followers
-// as it is, so a checksum put there would travel, be taken by the follower for
-// part of the entry, and be sealed again. As it is, Extensions go over the wire
-// as the proposer left them (empty in rota), and each node seals for its own
-// disk what it received. AppendedAt is left out: it decides nothing.
+// sealEntry returns a copy of entry with a checksum over index, term, type, extensions and data appended to its
+// Extensions. It never changes the caller's struct: raft's cache holds that pointer, and the leader sends it to
+// followers unchanged. A checksum in it would travel, be treated as part of the entry by the follower, and be sealed
+// again. This way, Extensions are sent as the proposer set them (empty in rota), and each node seals what it received
+// for its own disk. AppendedAt is left out: it affects nothing.
 func sealEntry(entry *raft.Log) *raft.Log {
 	sealed := *entry
 	sealed.Extensions = make([]byte, 0, len(entry.Extensions)+sealBytes)
@@ -56,7 +54,7 @@ func sealEntry(entry *raft.Log) *raft.Log {
 	return &sealed
 }
 
-// openEntry checks the seal of what was read at index and takes it off.
+// openEntry checks the seal of the entry read at index and removes it.
 func openEntry(index uint64, entry *raft.Log) error {
 	if entry.Index != index {
 		return &DamagedEntryError{index, fmt.Sprintf("entry %d stands in its place", entry.Index)}
@@ -75,8 +73,7 @@ func openEntry(index uint64, entry *raft.Log) error {
 	return nil
 }
 
-// entrySum is CRC32C over the fields of an entry, the variable ones preceded by
-// the length of the first.
+// entrySum returns the CRC32C over the fields of an entry; the length of the first variable field precedes them.
 func entrySum(entry *raft.Log, extensions []byte) uint32 {
 	var head [25]byte
 	binary.LittleEndian.PutUint64(head[0:], entry.Index)
@@ -95,7 +92,7 @@ func sealValue(key, value []byte) []byte {
 	return binary.LittleEndian.AppendUint32(sealed, valueSum(key, value))
 }
 
-// openValue checks the seal of a stored value and takes it off.
+// openValue checks the seal of a stored value and removes it.
 func openValue(key, sealed []byte) ([]byte, error) {
 	cut := len(sealed) - sealBytes
 	if cut < 0 {
@@ -112,9 +109,8 @@ func valueSum(key, value []byte) uint32 {
 	return crc32.Update(sum, castagnoli, value)
 }
 
-// guardDamage turns a panic of bbolt, or a fault of its memory map, into a
-// refusal. bbolt has no checksums on its pages but those of the two heads, and
-// trips over the others. Use: defer guardDamage(path, &err).
+// guardDamage turns a panic of bbolt, or a fault of its memory map, into an error. Of bbolt's pages only the two heads
+// have checksums, and it panics on damage in the others. Use: defer guardDamage(path, &err).
 func guardDamage(path string, err *error) {
 	if what := recover(); what != nil {
 		*err = damaged(path, fmt.Sprintf("bbolt cannot read it (%v)", what))

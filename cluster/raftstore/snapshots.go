@@ -19,16 +19,15 @@ import (
 	"github.com/rotasched/rota/internal/logs"
 )
 
-// snapshotSeal is the file beside a snapshot's meta data with its checksum: CRC32C
-// in 8 hex digits. The meta data hold the members of the cluster, and hashicorp/raft
-// believes them: one flipped bit is another voter. One without the file is of a crash
-// before its end, and is believed.
+// snapshotSeal is the file next to a snapshot's metadata that holds its checksum: CRC32C in 8 hex digits. The metadata
+// hold the members of the cluster, and hashicorp/raft trusts them: one flipped bit is a different voter. A snapshot
+// without the file comes from a crash before its end, and is trusted.
 const snapshotSeal = "meta.sum"
 
-// snapshotsKept are kept: the newest may be damaged, the one before it is used then.
+// snapshotsKept is the number of snapshots kept: if the newest is damaged, the previous one is used.
 const snapshotsKept = 3
 
-// Snapshots are raft's snapshots, with their meta data sealed.
+// Snapshots is raft's snapshot store with sealed metadata.
 type Snapshots struct {
 	*raft.FileSnapshotStore
 	data   string
@@ -36,15 +35,14 @@ type Snapshots struct {
 	newest atomic.Pointer[Kept]
 }
 
-// Kept is a snapshot that is kept: the index that it is of, when it was begun by this node's wall
-// clock, and the bytes of its state.
+// Kept describes a stored snapshot: its index, when it was begun by this node's wall clock, and the bytes of its state.
 type Kept struct {
 	Index rota.Index
 	Date  rota.Date
 	Bytes int64
 }
 
-// Newest returns the newest snapshot, the zero value where there is none. It reads no disk.
+// Newest returns the newest snapshot, the zero value for none. It does not read the disk.
 func (s *Snapshots) Newest() Kept {
 	if k := s.newest.Load(); k != nil {
 		return *k
@@ -52,11 +50,11 @@ func (s *Snapshots) Newest() Kept {
 	return Kept{}
 }
 
-// look reads from the disk which snapshot is the newest.
+// look finds the newest snapshot on the disk.
 func (s *Snapshots) look() {
 	kept, err := s.List()
 	if err != nil {
-		return // as it was: what is wrong with the disk is said elsewhere
+		return // unchanged: faults of the disk are reported elsewhere
 	}
 	newest := Kept{}
 	if len(kept) > 0 {
@@ -67,8 +65,8 @@ func (s *Snapshots) look() {
 	s.newest.Store(&newest)
 }
 
-// OpenSnapshots opens or makes the snapshots in a data directory. One that is written ends
-// where room returns 0: the rest of the disk is the log's. Nil is room for all.
+// OpenSnapshots opens or creates the snapshots in a data directory. Writing a snapshot fails once room returns 0: the
+// rest of the disk is for the log. nil means unlimited room.
 func OpenSnapshots(data string, log *slog.Logger, room func() uint64) (*Snapshots, error) {
 	files, err := raft.NewFileSnapshotStoreWithLogger(data, snapshotsKept, logs.ForRaft(log))
 	if room == nil {
@@ -91,7 +89,7 @@ func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, mem
 	return &snapshotSink{sink, s, s.dir(sink.ID()), 0}, nil
 }
 
-// dir is the directory of a snapshot.
+// dir returns the directory of a snapshot.
 func (s *Snapshots) dir(id string) string { return filepath.Join(s.data, snapshotsDir, id) }
 
 // StateFile returns the path of a snapshot's state.
@@ -102,8 +100,8 @@ func StateFiles(data string) ([]string, error) {
 	return filepath.Glob(filepath.Join(data, snapshotsDir, "*", snapshotState))
 }
 
-// Verify reads every snapshot and calls each with its id and what is wrong with it, nothing
-// where it is whole, until each returns false.
+// Verify reads every snapshot and calls each with its id and its damage, empty for a whole one, until each returns
+// false.
 func (s *Snapshots) Verify(each func(id, damage string) bool) error {
 	names, err := os.ReadDir(s.dir(""))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -115,11 +113,11 @@ func (s *Snapshots) Verify(each func(id, damage string) bool) error {
 		}
 		found, ok := snapshotAt(s.dir(name.Name()))
 		if !ok {
-			continue // Preflight has let it be
+			continue // Preflight left it alone
 		}
 		damage := found.examine(true)
 		if _, err := os.Stat(found.path); err != nil {
-			continue // reaped meanwhile
+			continue // reaped in the meantime
 		}
 		if !each(name.Name(), damage) {
 			return nil
@@ -128,7 +126,7 @@ func (s *Snapshots) Verify(each func(id, damage string) bool) error {
 	return nil
 }
 
-// SetAside moves snapshots out of raft's sight, and returns where they are now.
+// SetAside moves snapshots to where raft does not see them, and returns their new paths.
 func (s *Snapshots) SetAside(ids ...string) (moved []string, err error) {
 	for _, id := range ids {
 		to, err := moveAside(s.data, id)
@@ -144,7 +142,7 @@ func (s *Snapshots) SetAside(ids ...string) (moved []string, err error) {
 	return moved, syncAside(s.data)
 }
 
-// moveAside moves a snapshot to where raft does not look, and returns where that is.
+// moveAside moves a snapshot to where raft does not look, and returns its new path.
 func moveAside(data, id string) (to string, err error) {
 	to = filepath.Join(data, snapshotsAside, id)
 	if err = os.MkdirAll(filepath.Dir(to), 0o700); err == nil {
@@ -156,7 +154,7 @@ func moveAside(data, id string) (to string, err error) {
 	return to, nil
 }
 
-// syncAside makes what was moved durable.
+// syncAside makes the moves durable.
 func syncAside(data string) error {
 	return errors.Join(syncDir(filepath.Join(data, snapshotsDir)), syncDir(filepath.Join(data, snapshotsAside)))
 }
@@ -165,11 +163,11 @@ type snapshotSink struct {
 	raft.SnapshotSink
 	of   *Snapshots
 	path string
-	// unseen are bytes that were written since the room was looked at.
+	// unseen is the number of bytes written since the free room was last checked.
 	unseen int
 }
 
-// snapshotLook is how many bytes of a snapshot are written between two looks at the disk.
+// snapshotLook is how many bytes of a snapshot are written between two checks of the disk.
 const snapshotLook = 1 << 20
 
 // Write implements raft.SnapshotSink.
@@ -195,7 +193,7 @@ func (s *snapshotSink) Close() error {
 	if err == nil {
 		err = replaceFile(filepath.Join(s.path, snapshotSeal), []byte(metaSum(data)+"\n"))
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it is reaped already
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // otherwise it was reaped already
 		return fmt.Errorf("seal snapshot: %w", err)
 	}
 	return nil
@@ -205,7 +203,7 @@ func metaSum(data []byte) string {
 	return fmt.Sprintf("%08x", crc32.Checksum(data, castagnoli))
 }
 
-// metaDamage says what does not match the seal, nothing where there is none.
+// metaDamage returns how the metadata differ from the seal, empty if there is no seal or they match.
 func metaDamage(dir string, data []byte) string {
 	sum, err := readSmallFile(filepath.Join(dir, snapshotSeal), 64)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,29 +12,29 @@ import (
 )
 
 const (
-	// spacing is how many keys of the file an index has, from where the log is spaced.
+	// spacing is the number of keys per index in the spaced part of the log.
 	spacing = 8
-	// spacers is how many empty entries stand behind a large one: with them its leaf has more than the four
-	// keys up to which bbolt divides none.
+	// spacers is the number of empty entries after a large one: with them its leaf has more than the four keys up to
+	// which bbolt does not split.
 	spacers = 4
-	// largeFrom is the size of an entry's data, in bytes, from which on it is large: half a page of bbolt.
+	// largeFrom is the size in bytes from which an entry's data is large: half a page of bbolt.
 	largeFrom = 2 << 10
 )
 
-// keySpaced holds the index from which on the log is spaced.
+// keySpaced is the key of the index from which the log is spaced.
 var keySpaced = []byte("rota.spaced.1")
 
-// boltLog is the log in raft.db. bbolt divides no leaf of four keys or fewer, and writes a leaf anew with each key that
-// comes into it, so that an entry larger than a page would be written four times (ADR 17). So, from some
-// index on, an index has eight keys, and empty entries stand behind a large one, where bbolt divides.
-// Before that index, and in a log that never was spaced, the key of an entry is its index.
+// boltLog is the log in raft.db. bbolt does not split a leaf of four keys or fewer, and rewrites a leaf with each key
+// added to it, so an entry larger than a page would be written four times (ADR 17). Therefore, from some index on, an
+// index has eight keys, and empty entries follow a large one, where bbolt splits. Before that index, and in a log that
+// was never spaced, the key of an entry is its index.
 type boltLog struct {
 	*raftboltdb.BoltStore
-	// from is the first index that is spaced.
+	// from is the first spaced index.
 	from atomic.Uint64
 }
 
-// newBoltLog reads how the log in an open file is spaced.
+// newBoltLog reads from where the log in an open file is spaced.
 func newBoltLog(bolt *raftboltdb.BoltStore) (*boltLog, error) {
 	l := &boltLog{BoltStore: bolt}
 	l.from.Store(math.MaxUint64)
@@ -50,7 +50,7 @@ func newBoltLog(bolt *raftboltdb.BoltStore) (*boltLog, error) {
 	return l, err
 }
 
-// spacedFrom reads the value of keySpaced; nil is that of a log that is not spaced.
+// spacedFrom decodes the value of keySpaced; nil means that the log is not spaced.
 func spacedFrom(sealed []byte) (uint64, error) {
 	if sealed == nil {
 		return math.MaxUint64, nil
@@ -65,7 +65,7 @@ func spacedFrom(sealed []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(value), nil
 }
 
-// keyOf returns an entry's key in a log that is spaced from an index on, indexOf the index to which a key belongs.
+// keyOf returns an entry's key in a log that is spaced from an index on; indexOf is its inverse.
 func keyOf(index, from uint64) uint64 {
 	if index < from {
 		return index
@@ -80,7 +80,7 @@ func indexOf(key, from uint64) (index uint64, spacer bool) {
 	return from + (key-from)/spacing, (key-from)%spacing != 0
 }
 
-// space spaces the log behind its last entry, where it is not yet. No write may be under way.
+// space makes the log spaced after its last entry, if it is not spaced yet. No write may be in progress.
 func (l *boltLog) space() error {
 	if l.from.Load() != math.MaxUint64 {
 		return nil
@@ -105,7 +105,7 @@ func (l *boltLog) LastIndex() (uint64, error) { return l.bound(l.BoltStore.LastI
 
 func (l *boltLog) bound(key func() (uint64, error)) (uint64, error) {
 	at, err := key()
-	index, _ := indexOf(at, l.from.Load()) // behind the key: one that is spaced was written when this was known
+	index, _ := indexOf(at, l.from.Load()) // after the key: a spaced key was written once from was known
 	return index, err
 }
 
@@ -115,7 +115,7 @@ func (l *boltLog) GetLog(index uint64, entry *raft.Log) error {
 	if err := l.BoltStore.GetLog(key, entry); err != nil {
 		return err
 	}
-	if entry.Index == key { // else it is damaged, and is shown as it is
+	if entry.Index == key { // otherwise it is damaged, and is returned as it is
 		entry.Index = index
 	}
 	return nil
@@ -146,7 +146,7 @@ func (l *boltLog) StoreLogs(entries []*raft.Log) error {
 	return l.BoltStore.StoreLogs(placed)
 }
 
-// DeleteRange deletes the entries from low to high, both included, with what stands behind them.
+// DeleteRange deletes the entries from low to high, both included, with the spacers that follow them.
 func (l *boltLog) DeleteRange(low, high uint64) error {
 	from := l.from.Load()
 	last := keyOf(high, from)

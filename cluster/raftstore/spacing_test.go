@@ -14,8 +14,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestSpace stores and cuts entries of all sizes beside a list of them, in a log that is spaced on the way and opened
-// again: each reads as it was written, wherever it stands.
+// TestSpace stores and cuts entries of all sizes and compares them with a list, in a log that becomes spaced midway and
+// is reopened: each entry reads as it was written, wherever it is.
 func TestSpace(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -39,7 +39,7 @@ func TestSpace(t *testing.T) {
 			err = stores.Log.StoreLogs(entries)
 			kept = append(kept, entries...)
 		case at < 8 && len(kept) > 0:
-			n := random.IntN(len(kept)) + 1 // all of them, too, as a snapshot does
+			n := random.IntN(len(kept)) + 1 // sometimes all of them, as a snapshot does
 			err = stores.Log.DeleteRange(first, first+uint64(n)-1)
 			first, kept = first+uint64(n), kept[n:]
 		case at == 8 && len(kept) > 0:
@@ -89,7 +89,7 @@ func TestSpace(t *testing.T) {
 	}
 }
 
-// TestSpace_writesOnce counts what bbolt makes of pages for large entries that come one by one.
+// TestSpace_writesOnce counts the page bytes that bbolt writes for large entries that arrive one by one.
 func TestSpace_writesOnce(t *testing.T) {
 	t.Parallel()
 	const size, many = 32 << 10, 40
@@ -111,7 +111,7 @@ func TestSpace_writesOnce(t *testing.T) {
 	}
 	plain, spaced := pages(false), pages(true)
 	t.Logf("an entry of %d bytes takes %d bytes of pages, %d in a log that is spaced", size, plain, spaced)
-	if plain < 3*size { // else there is nothing to space a log for
+	if plain < 3*size { // otherwise there is nothing to space a log for
 		t.Errorf("bbolt makes %d bytes of pages for an entry of %d: the log need not be spaced any more", plain, size)
 	}
 	if spaced > 2*size {
@@ -119,7 +119,7 @@ func TestSpace_writesOnce(t *testing.T) {
 	}
 }
 
-// TestSpace_refused damages what tells how a log is spaced.
+// TestSpace_refused damages the value that records how a log is spaced.
 func TestSpace_refused(t *testing.T) {
 	t.Parallel()
 	for name, one := range map[string]struct {
@@ -160,7 +160,7 @@ func TestSpace_refused(t *testing.T) {
 	}
 }
 
-// TestMarkSpaced has a directory whose log is spaced refused by binaries that do not know of it.
+// TestMarkSpaced: binaries that do not know spacing reject a directory whose log is spaced.
 func TestMarkSpaced(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -15,8 +15,7 @@ import (
 	"github.com/rotasched/rota/internal/failpoint"
 )
 
-// The keys that hashicorp/raft uses, and the one in which its two of the vote
-// are stored.
+// The keys that hashicorp/raft uses, and the single key that stores its two keys of the vote.
 var (
 	keyCurrentTerm  = []byte("CurrentTerm")
 	keyLastVoteTerm = []byte("LastVoteTerm")
@@ -24,29 +23,27 @@ var (
 	keyVote         = []byte("rota.vote.1")
 )
 
-// errVoteHalf reports that a vote's candidate came without its term.
+// errVoteHalf reports a vote's candidate without its term.
 var errVoteHalf = errors.New("store vote: a candidate without the term voted in")
 
 // stableStore keeps raft's term and vote, each with a checksum.
 //
-// hashicorp/raft stores a vote as two keys in two transactions, first the term,
-// then the candidate. A crash between them leaves the new term beside the former
-// candidate, and after the restart that candidate gets a yes in the new term
-// without a look at its log. So the term is only remembered when it comes, and
-// both are written as one value when the candidate follows; reading always shows
-// the last whole vote.
+// hashicorp/raft stores a vote as two keys in two transactions, first the term, then the candidate. A crash between
+// them leaves the new term with the previous candidate, and after the restart that candidate receives a vote in the new
+// term without a check of its log. So this store only remembers the term, and writes both as one value when the
+// candidate follows; reads always return the last complete vote.
 type stableStore struct {
 	inner  raft.StableStore
 	writer *writer
 
-	mu          sync.Mutex // guards what follows
-	pendingTerm uint64     // a vote's term whose candidate has not come; 0 for none
-	voteTerm    uint64     // the whole vote on disk; 0 for none
+	mu          sync.Mutex // guards the fields below
+	pendingTerm uint64     // a vote's term whose candidate is still missing; 0 for none
+	voteTerm    uint64     // the complete vote on disk; 0 for none
 	voteCand    []byte
 	term        uint64 // the current term on disk; 0 for none
 }
 
-// newStableStore reads what is there. Damage refuses the start.
+// newStableStore reads the stored values. Damage prevents the start.
 func newStableStore(inner raft.StableStore, writer *writer) (*stableStore, error) {
 	s := &stableStore{inner: inner, writer: writer}
 	vote, err := s.Get(keyVote)
@@ -62,7 +59,7 @@ func newStableStore(inner raft.StableStore, writer *writer) (*stableStore, error
 	return s, nil
 }
 
-// Set stores a value; the candidate of a vote takes its term along.
+// Set stores a value; the candidate of a vote is stored together with its term.
 func (s *stableStore) Set(key, value []byte) error {
 	if !bytes.Equal(key, keyLastVoteCand) {
 		return s.put(key, value)
@@ -81,8 +78,7 @@ func (s *stableStore) Set(key, value []byte) error {
 	return nil
 }
 
-// Get reads a value. The error of one that is not there has the text "not
-// found": raft compares the text.
+// Get reads a value. The error for a missing key has the text "not found", since raft compares the text.
 func (s *stableStore) Get(key []byte) ([]byte, error) {
 	if bytes.Equal(key, keyLastVoteCand) {
 		s.mu.Lock()
@@ -130,13 +126,12 @@ func (s *stableStore) GetUint64(key []byte) (uint64, error) {
 	return s.getUint64(key)
 }
 
-// setTerm stores the current term, without a write if it is the one on disk.
+// setTerm stores the current term, without a write if it is already on disk.
 //
-// hashicorp/raft panics when this fails. Fatal has been called by then, so in
-// production nobody comes here; where Fatal returns (tests with many nodes in
-// one process) a panic would take them all, and going on would let the node act
-// in a term that a restart forgets. So the calling goroutine ends: raft's main
-// loop, or a connection's, either of which stops this node's raft for good.
+// hashicorp/raft panics when this fails. By then Fatal has been called, so production never reaches this point. Where
+// Fatal returns (tests with many nodes in one process), a panic would end all of them, and continuing would let the
+// node act in a term that a restart forgets. So the calling goroutine ends: raft's main loop or a connection's, either
+// of which stops this node's raft permanently.
 func (s *stableStore) setTerm(term uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +173,7 @@ func decodeVote(vote []byte) (term uint64, candidate []byte, err error) {
 	return binary.BigEndian.Uint64(vote), bytes.Clone(vote[8:]), nil
 }
 
-// isNotFound goes by the text, as raft does: each store has an error of its own.
+// isNotFound compares the text, as raft does: each store has its own error value.
 func isNotFound(err error) bool {
 	return err != nil && err.Error() == raftboltdb.ErrKeyNotFound.Error()
 }

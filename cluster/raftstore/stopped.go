@@ -6,12 +6,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// StoppedLog is the log of a node that does not run, open for reading.
+// StoppedLog is the log of a node that is not running, open for reading.
 type StoppedLog struct {
 	// First and Last bound the newest entries without a gap, 0 for none.
 	First, Last uint64
 
-	bolt *boltLog // nil where there are none
+	bolt *boltLog // nil if there are no entries
 }
 
 // OpenStopped checks and opens the log in a data directory; it writes nothing.

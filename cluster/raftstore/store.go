@@ -20,59 +20,53 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// raftFile is the file in the data directory that holds the log, the term and
-// the vote.
+// raftFile is the file in the data directory that holds the log, the term and the vote.
 const raftFile = "raft.db"
 
 const (
-	// stallAfter is when a write that does not return makes the node unfit,
-	// exitAfter when the process ends because of it. hashicorp/raft: a hung disk
-	// keeps leadership, as heartbeats have their own goroutine.
+	// stallAfter is how long a write may take before the node becomes unfit, exitAfter before the process ends.
+	// hashicorp/raft: a hung disk keeps leadership, because heartbeats have their own goroutine.
 	stallAfter = 5 * time.Second
 	exitAfter  = 15 * time.Second
 	// raftFileLock bounds the wait for another process's lock on the file.
 	raftFileLock = 2 * time.Second
-	// raftFileMapped is the address space set aside for the file, so that growth
-	// seldom has to wait for readers. It costs no memory.
+	// raftFileMapped is the address space reserved for the file, so that growth seldom has to wait for readers. It uses
+	// no memory.
 	raftFileMapped = 1 << 30
-	// logCacheEntries is how many of the latest entries replication reads from memory.
+	// logCacheEntries is the number of latest entries that replication reads from memory.
 	logCacheEntries = 512
 )
 
-// Options are what Open needs to know.
+// Options configures Open.
 type Options struct {
-	// StallAfter is how long a write may take before the node is unfit: the
-	// caller gets an error and Unfit is called. 0 stands for 5 s.
+	// StallAfter is how long a write may take before the node becomes unfit: the caller gets an error and Unfit is
+	// called. 0 means 5 s.
 	StallAfter time.Duration
-	// ExitAfter is how long a write may take before Fatal is called. 0 stands
-	// for 15 s; never less than StallAfter.
+	// ExitAfter is how long a write may take before Fatal is called. 0 means 15 s; never less than StallAfter.
 	ExitAfter time.Duration
-	// Fatal is called once, on the goroutine that met the fault, before the
-	// failing call returns: in production it logs and ends the process. Should it
-	// return, nothing is ever written again. It must not wait for raft, whose
-	// goroutine it may be. nil stands for a log line and os.Exit(1).
+	// Fatal is called once, on the goroutine that met the fault, before the failing call returns. In production it logs
+	// and ends the process. If it returns, nothing is ever written again. It must not wait for raft, whose goroutine it
+	// may be on. nil means a log line and os.Exit(1).
 	Fatal func(error)
-	// Unfit is called once, when a write stalls: the node should give up
-	// leadership and stop serving. It must not block. May be nil.
+	// Unfit is called once, when a write stalls: the node should give up leadership and stop serving. It must not
+	// block. May be nil.
 	Unfit func(reason string)
-	// Logger receives what is worth a line; nil discards it.
+	// Logger receives log lines; nil discards them.
 	Logger *slog.Logger
-	// KeepFrom returns the lowest index that cutting the log's old end must leave,
-	// 0 for none. May be nil.
+	// KeepFrom returns the lowest index that must remain when the old end of the log is cut, 0 for none. May be nil.
 	KeepFrom func() uint64
-	// Cutting is called before entries low to high, the log's last among them, are deleted: the leader has others
-	// in their place. An error ends the process, and nothing is deleted. It may run on raft's main
-	// goroutine, and must not wait for raft. May be nil.
+	// Cutting is called before entries low to high, which include the log's last, are deleted: the leader has others in
+	// their place. An error ends the process, and nothing is deleted. It may run on raft's main goroutine and must not
+	// wait for raft. May be nil.
 	Cutting func(low, high uint64) error
-	// BeforeWrite is called before each write, by the goroutine that makes it. May be nil.
+	// BeforeWrite is called before each write, by the goroutine that writes. May be nil.
 	BeforeWrite func()
 	// NoSync skips fsync. For tests only: a crash then loses votes.
 	NoSync bool
 }
 
-// Stores are raft's log, term and vote, in one bbolt file, behind decorators
-// that checksum what is read, watch the time that writes take, and end the
-// process at the first write that fails.
+// Stores holds raft's log, term and vote in one bbolt file. Decorators checksum every read, measure how long writes
+// take, and end the process at the first write that fails.
 type Stores struct {
 	// Log is the log store, with a cache of the latest entries on top.
 	Log raft.LogStore
@@ -81,14 +75,14 @@ type Stores struct {
 
 	bolt   *boltLog
 	writer *writer
-	// path is where raft.db was opened, file what was there then.
+	// path is where raft.db was opened, file identifies the file opened then.
 	path   string
 	file   os.FileInfo
 	once   sync.Once
 	closed error
 }
 
-// Open opens or creates raft.db in dir. A refusal says what to do.
+// Open opens or creates raft.db in dir. An error states the remedy.
 func Open(dir string, opts Options) (stores *Stores, err error) {
 	opts = opts.withDefaults()
 	path := filepath.Join(dir, raftFile)
@@ -117,9 +111,8 @@ func Open(dir string, opts Options) (stores *Stores, err error) {
 	return &Stores{Log: cached, Stable: stable, bolt: bolt, writer: writer, path: path, file: file}, nil
 }
 
-// Lost returns an error once raft.db is no longer in the data directory, or another file
-// is there in its place: what is written into the open one is not there at the next start.
-// A directory that cannot be read for now is not lost.
+// Lost returns an error once raft.db is no longer in the data directory or another file has replaced it: writes to the
+// open file would be missing at the next start. A directory that cannot be read at the moment is not lost.
 func (s *Stores) Lost() error {
 	switch there, err := os.Stat(s.path); {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
@@ -130,15 +123,15 @@ func (s *Stores) Lost() error {
 	return nil
 }
 
-// Failed returns the reason why nothing is written any more, nil while all is well.
+// Failed returns why writing has stopped, nil if it has not.
 func (s *Stores) Failed() error { return cmp.Or(s.writer.failure(), s.writer.ahead.failure()) }
 
-// Leads sets how to ask raft whether it leads: from then on a leader's own commands are
-// written while its followers write them (aheadWriter).
+// Leads sets how to ask raft whether it is the leader: from then on, a leader's own commands are written while its
+// followers write them (aheadWriter).
 func (s *Stores) Leads(leads func() bool) { s.writer.ahead.leads.Store(&leads) }
 
-// Await waits until the log up to index is on this disk; an error says that it never
-// will be, and that this node ends.
+// Await blocks until the log up to index is on this disk; an error means that it never will be and that this node is
+// ending.
 func (s *Stores) Await(index uint64) error { return s.writer.ahead.await(index) }
 
 // OnDisk lowers an index to that of the last entry on this disk.
@@ -152,13 +145,13 @@ func (s *Stores) Stored() (first, last uint64, err error) {
 	return first, last, err
 }
 
-// ReadStored reads an entry from this disk, past the cache and whatever waits for the
-// disk, and checks it. What is not whole is a DamagedEntryError.
+// ReadStored reads an entry from this disk, bypassing the cache and entries not yet written, and checks it. A damaged
+// one is a DamagedEntryError.
 func (s *Stores) ReadStored(index uint64, entry *raft.Log) error {
 	return readEntry(s.bolt, index, entry)
 }
 
-// TermOf returns the term of an entry of the log, 0 where it cannot be read.
+// TermOf returns the term of an entry in the log, 0 if it cannot be read.
 func (s *Stores) TermOf(index uint64) uint64 {
 	var entry raft.Log
 	if s.ReadStored(index, &entry) != nil {
@@ -167,11 +160,11 @@ func (s *Stores) TermOf(index uint64) uint64 {
 	return entry.Term
 }
 
-// cutAtOnce entries are cut in one write: a million at once would hold up raft's own
-// writes for so long that the disk is taken for dead.
+// cutAtOnce is how many entries are cut in one write: cutting a million at once would block raft's own writes for so
+// long that the disk counts as dead.
 const cutAtOnce = 10_000
 
-// CutStored takes the entries from first to last from the log's beginning.
+// CutStored removes the entries from first to last from the beginning of the log.
 func (s *Stores) CutStored(first, last uint64) error {
 	for low := first; low <= last; low += cutAtOnce {
 		high := min(low+cutAtOnce-1, last)
@@ -182,13 +175,13 @@ func (s *Stores) CutStored(first, last uint64) error {
 	return nil
 }
 
-// Space has large entries written once instead of four times, from the next one on, for good. Binaries that know
-// node.json of format 1 alone take such a log for damage: the directory must have been marked before
-// (DataDir.MarkSpaced). Again it does nothing.
+// Space makes large entries be written once instead of four times, permanently from the next one on. Binaries that know
+// only node.json of format 1 treat such a log as damaged: the directory must be marked first (DataDir.MarkSpaced).
+// Space is idempotent.
 func (s *Stores) Space() error { return s.writer.doNow("space the log", s.bolt.space) }
 
-// Close waits for the write under way and closes the file. After a stall it
-// leaves the file to the end of the process: closing would wait for the disk.
+// Close waits for the write in progress and closes the file. After a stall it leaves the file open until the process
+// ends: closing would wait for the disk.
 func (s *Stores) Close() error {
 	s.once.Do(func() {
 		s.writer.ahead.close()
@@ -225,18 +218,17 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// cachedLog puts raft's cache over a log store. The cache keeps the entries
-// that raft handed over, so they are never those with a checksum in them.
+// cachedLog puts raft's cache in front of a log store. The cache keeps the entries that raft passed in, so they never
+// contain a checksum.
 func cachedLog(inner raft.LogStore) (raft.LogStore, error) {
 	return raft.NewLogCache(logCacheEntries, inner)
 }
 
-// openBolt opens raft.db for writing. bbolt panics on some damage: that comes
-// back as a refusal.
+// openBolt opens raft.db for writing. A panic of bbolt over damage is returned as an error.
 //
-// Opening commits, as raftboltdb makes its buckets: what is read from here on is on
-// the disk. Without that a last commit whose fsync failed, or whose process died before
-// it, would be read from the kernel's cache, be counted by a leader, and go with the power.
+// Opening commits a transaction, as raftboltdb creates its buckets: everything read from here on is on the disk.
+// Without that, a last commit whose fsync failed, or whose process died before it, would be read from the kernel's
+// cache, be counted by a leader, and be lost with the power.
 func openBolt(path string, noSync bool) (log *boltLog, err error) {
 	return openLog(path, raftboltdb.Options{NoSync: noSync || planted.noFsync(), BoltOptions: boltOptions()})
 }
@@ -259,7 +251,7 @@ func openLog(path string, options raftboltdb.Options) (log *boltLog, err error) 
 	return log, nil
 }
 
-// openRefusal words why bbolt did not open the file.
+// openRefusal returns the error for a file that bbolt did not open.
 func openRefusal(path string, err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
@@ -274,8 +266,8 @@ func openRefusal(path string, err error) error {
 	return fmt.Errorf("open %s: %w", path, err)
 }
 
-// boltOptions are those that keep commits cheap: without them bbolt rewrites
-// the list of free pages at every commit, and that list grows.
+// boltOptions returns options that keep commits cheap: without them bbolt rewrites the list of free pages at every
+// commit, and that list grows.
 func boltOptions() *bbolt.Options {
 	return &bbolt.Options{
 		Timeout:         raftFileLock,
@@ -286,7 +278,7 @@ func boltOptions() *bbolt.Options {
 	}
 }
 
-// diskFull words the one write error that an operator can mend.
+// diskFull returns the error for a full disk, the one write error that an operator can fix.
 func diskFull(dir string, cause error) *rota.Error {
 	err := rota.Refusef(rota.KindExhausted, "data", "data directory %s is full: "+
 		"free space on its disk, but delete nothing in the directory, and start again", dir)
@@ -294,8 +286,8 @@ func diskFull(dir string, cause error) *rota.Error {
 	return err
 }
 
-// diskFailed words any other write error. It is never retried: after a failed
-// fsync the kernel may call the lost pages clean, and a retry "succeeds".
+// diskFailed returns the error for any other failed write. It is never retried: after a failed fsync the kernel may
+// mark the lost pages clean, and a retry "succeeds".
 func diskFailed(dir string, cause error) *rota.Error {
 	err := rota.Refusef(rota.KindInternal, "data", "data directory %s has failed: nothing more is written. "+
 		"Look at the disk (dmesg, smartctl); when it is sound, start again, else replace it and join as a "+
@@ -304,14 +296,14 @@ func diskFailed(dir string, cause error) *rota.Error {
 	return err
 }
 
-// dataGone words a log that somebody took away from a live node.
+// dataGone returns the error for a log that was removed from under a live node.
 func dataGone(path, how string) *rota.Error {
 	return rota.Refusef(rota.KindConflict, "data", "%s %s: what this node promises from now on would be forgotten, so it ends. "+
 		"If its data directory was moved, put it back and start again; if it was deleted, replace the node by one with a NEW "+
 		"node id and an empty data directory (docs/operations/replace-a-node.md)", path, how)
 }
 
-// damaged words a file whose content cannot be trusted.
+// damaged returns the error for a file whose content cannot be trusted.
 func damaged(path, what string) *rota.Error {
 	return rota.Refusef(rota.KindConflict, "data", "%s is damaged: %s. This node may have forgotten a vote or "+
 		"an acknowledged entry, so it does not start. Move %s away, start with an empty data directory and a NEW "+

@@ -18,7 +18,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// fatalRecorder takes the place of the end of the process.
+// fatalRecorder replaces ending the process.
 type fatalRecorder struct {
 	mu     sync.Mutex
 	errs   []error
@@ -40,7 +40,7 @@ func (r *fatalRecorder) all() []error {
 	return append([]error(nil), r.errs...)
 }
 
-// ample is far above what anything here takes on a busy machine.
+// ample is far longer than any step here takes on a busy machine.
 const ample = 90 * time.Second
 
 func openTestStores(t *testing.T, dir string, fatal func(error)) *Stores {
@@ -244,7 +244,7 @@ func TestDamagedEntryEndsTheProcess(t *testing.T) {
 	}
 }
 
-// movedLog gives the entry at one index for another.
+// movedLog returns the entry of one index in place of another.
 type movedLog struct {
 	raft.LogStore
 	from, to uint64
@@ -268,10 +268,10 @@ func TestLogStore_keepsTheLogOfTheSnapshotBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ low, high, first, last uint64 }{
-		{1, 20, 21, 100},  // short of it: as raft asks
-		{21, 80, 40, 100}, // beyond it: cut back
-		{40, 80, 40, 100}, // nothing that may go
-		{90, 100, 40, 89}, // a conflicting tail goes whole
+		{1, 20, 21, 100},  // below it: as raft asks
+		{21, 80, 40, 100}, // above it: reduced
+		{40, 80, 40, 100}, // nothing may be deleted
+		{90, 100, 40, 89}, // a conflicting tail is deleted completely
 	} {
 		if err := store.DeleteRange(c.low, c.high); err != nil {
 			t.Fatal(err)
@@ -309,7 +309,7 @@ func TestVote(t *testing.T) {
 		if err := stores.Stable.SetUint64(keyLastVoteTerm, 5); err != nil {
 			t.Fatal(err)
 		}
-		wantVote(t, stores, 4, "a:1") // not even before the crash is the half seen
+		wantVote(t, stores, 4, "a:1") // the half vote is not visible even before the crash
 		if err := stores.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -378,7 +378,7 @@ func wantVote(t *testing.T, stores *Stores, term uint64, candidate string) {
 	}
 }
 
-// A snapshot ends before it takes the last bytes of the disk, and leaves nothing behind.
+// A snapshot ends before it uses the last bytes of the disk, and leaves nothing behind.
 func TestSnapshots_leaveTheLogRoom(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -408,7 +408,8 @@ func TestSnapshots_leaveTheLogRoom(t *testing.T) {
 	}
 }
 
-// TestSnapshots_newest: the newest snapshot is known without a look at the disk: after each one, after a start, and after one was set aside.
+// TestSnapshots_newest: the newest snapshot is known without reading the disk: after each snapshot, after a start, and
+// after one was set aside.
 func TestSnapshots_newest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -453,8 +454,8 @@ func TestSnapshots_newest(t *testing.T) {
 	}
 }
 
-// TestStores_lost: a log that is no longer where the next start looks for it is lost, however
-// that came; one that lies there is not.
+// TestStores_lost: a log that is no longer where the next start looks for it is lost, whatever the cause; one that is
+// still there is not.
 func TestStores_lost(t *testing.T) {
 	t.Parallel()
 	move := func(t *testing.T, dir string) {

@@ -12,11 +12,9 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// cutPower takes the disk away beneath an open raft.db: from now on every write
-// seems to succeed and goes nowhere, and only the sync would tell. It is what a
-// process sees whose last writes a power failure takes. bbolt has no seam for
-// its file, so the descriptor is turned to the null device, which takes writes
-// and refuses to sync.
+// cutPower removes the disk under an open raft.db: from now on every write appears to succeed and goes nowhere, and
+// only the sync fails. A process whose last writes are lost in a power failure sees the same. bbolt has no hook for its
+// file, so the descriptor is redirected to the null device, which accepts writes and rejects syncs.
 func cutPower(t *testing.T, dir string) {
 	t.Helper()
 	path, err := filepath.EvalSymlinks(filepath.Join(dir, raftFile))
@@ -51,8 +49,8 @@ func cutPower(t *testing.T, dir string) {
 	t.Fatalf("no descriptor of %s is open", path)
 }
 
-// TestOpenStoresCommits: what the process before wrote and could not sync is in the
-// kernel's cache only. It must be on the disk before it is read, and counted.
+// TestOpenStoresCommits: data that the previous process wrote and could not sync is only in the kernel's cache. It must
+// be on the disk before it is read and counted.
 func TestOpenStoresCommits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -83,7 +81,7 @@ func TestOpenStoresCommits(t *testing.T) {
 	}
 }
 
-// TestPowerLoss: whatever was answered with success is there when the power is back.
+// TestPowerLoss: everything acknowledged as successful is present after the power returns.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -127,7 +125,7 @@ func TestPowerLoss(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer stores.Close()
-			// Enough, so that the file need not grow afterwards: growing syncs too.
+			// Enough that the file need not grow afterwards: growing syncs too.
 			for first := uint64(1); first < 300; first += 100 {
 				if err := stores.Log.StoreLogs(testEntries(first, first+99, 1)); err != nil {
 					t.Fatal(err)

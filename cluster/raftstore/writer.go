@@ -10,13 +10,11 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// errStoresClosed answers writes after Close.
+// errStoresClosed is returned for writes after Close.
 var errStoresClosed = errors.New("the stores are closed")
 
-// writer runs every write of raft.db on one goroutine, so that a write
-// that hangs in the kernel is noticed by those who wait, and so that after the
-// first failure nothing is ever written again: a write that timed out may still
-// land, and raft took it for failed.
+// writer runs every write of raft.db on one goroutine. Callers notice a write that hangs in the kernel, and nothing is
+// written after the first failure: a write that timed out may still reach the disk although raft counted it as failed.
 type writer struct {
 	dir   string
 	opts  Options
@@ -34,10 +32,10 @@ type writer struct {
 	watches  sync.WaitGroup
 }
 
-// queuedWrite is one write and its answer.
+// queuedWrite is one write and its result.
 type queuedWrite struct {
 	run    func() error
-	answer chan error // buffered, so that a late answer blocks nobody
+	answer chan error // buffered, so that a late result blocks nothing
 }
 
 func newWriter(dir string, opts Options) *writer {
@@ -53,8 +51,8 @@ func newWriter(dir string, opts Options) *writer {
 	return w
 }
 
-// loop owns writing. It looks at failed before each write: raft's goroutines
-// may have queued behind the one that failed.
+// loop performs the writes. It checks failed before each one: raft's goroutines may have queued behind the one that
+// failed.
 func (w *writer) loop() {
 	defer close(w.done)
 	for {
@@ -78,8 +76,7 @@ func (w *writer) loop() {
 	}
 }
 
-// runGuarded turns a panic of bbolt over damaged pages into an error, so that
-// the process ends with words.
+// runGuarded turns a panic of bbolt over damaged pages into an error, so that the process ends with a clear message.
 func runGuarded(run func() error) (err error) {
 	defer func() {
 		if what := recover(); what != nil {
@@ -89,7 +86,7 @@ func runGuarded(run func() error) (err error) {
 	return run()
 }
 
-// do runs one write behind all that went ahead, and waits for it as doNow does.
+// do runs one write after all entries written ahead, and waits for it like doNow.
 func (w *writer) do(what string, run func() error) error {
 	if err := w.ahead.drain(); err != nil {
 		return err
@@ -97,9 +94,8 @@ func (w *writer) do(what string, run func() error) error {
 	return w.doNow(what, run)
 }
 
-// doNow runs one write and waits for it: at most StallAfter, then the caller gets
-// an error while a watch waits on for the end or for ExitAfter. A write that
-// fails ends the process before raft hears of it.
+// doNow runs one write and waits for it up to StallAfter. Then the caller gets an error, while a watch waits for the
+// end of the write or for ExitAfter. A write that fails ends the process before raft learns of it.
 func (w *writer) doNow(what string, run func() error) error {
 	if err := w.failure(); err != nil {
 		return err
@@ -111,7 +107,7 @@ func (w *writer) doNow(what string, run func() error) error {
 	for {
 		select {
 		case queue <- job:
-			queue = nil // it is taken: wait for its answer
+			queue = nil // accepted: wait for its result
 		case err := <-job.answer:
 			if err != nil {
 				w.die(err)
@@ -121,12 +117,12 @@ func (w *writer) doNow(what string, run func() error) error {
 			if queue != nil {
 				return errStoresClosed
 			}
-			stop = nil // the write under way ends before the stores do
+			stop = nil // the write in progress ends before the stores do
 		case <-waited.tick():
 			if !waited.over() || len(job.answer) > 0 {
 				continue
 			}
-			if queue != nil { // behind a write that hangs
+			if queue != nil { // queued behind a write that hangs
 				return w.stalled(what, nil)
 			}
 			return w.stalled(what, job.answer)
@@ -134,7 +130,7 @@ func (w *writer) doNow(what string, run func() error) error {
 	}
 }
 
-// stalled makes the node unfit and watches the hanging write to its end.
+// stalled makes the node unfit and watches the hanging write until it ends.
 func (w *writer) stalled(what string, answer <-chan error) error {
 	err := w.fail(rota.Refusef(rota.KindUnavailable, "data", "a write (%s) to data directory %s did not return "+
 		"within %s: the disk hangs. The node steps out and ends; look at the disk (dmesg, iostat -x) and "+
@@ -147,9 +143,9 @@ func (w *writer) stalled(what string, answer <-chan error) error {
 	return err
 }
 
-// watch ends the process when the hanging write comes back, well or not, or
-// when ExitAfter has passed since it began. That it came back well is no way on:
-// raft took it for failed, and would write another entry at its index.
+// watch ends the process when the hanging write returns, successful or not, or when ExitAfter has passed since it
+// began. Even a successful return does not allow continuing: raft counted the write as failed, and would write another
+// entry at its index.
 func (w *writer) watch(answer <-chan error) {
 	waited := newPatience(w.opts.ExitAfter - w.opts.StallAfter)
 	defer waited.end()
@@ -168,9 +164,9 @@ func (w *writer) watch(answer <-chan error) {
 	}
 }
 
-// patience measures how long something took while this process ran. A process
-// that was stopped (SIGSTOP, a suspended machine) did not wait on its disk: one
-// timer for the whole wait was refused, as it blamed the disk for the pause.
+// patience measures how long an operation took while this process was running. A process that was stopped (SIGSTOP, a
+// suspended machine) did not wait for its disk. A single timer for the whole wait was rejected: it would blame the disk
+// for the pause.
 type patience struct {
 	ticker *time.Ticker
 	step   time.Duration
@@ -178,8 +174,7 @@ type patience struct {
 	last   time.Time
 }
 
-// patienceStep is how often a wait is looked at; a look that comes late counts
-// twice that at most.
+// patienceStep is the interval between checks; a late check counts at most twice that.
 const patienceStep = 250 * time.Millisecond
 
 func newPatience(most time.Duration) *patience {
@@ -189,7 +184,7 @@ func newPatience(most time.Duration) *patience {
 
 func (p *patience) tick() <-chan time.Time { return p.ticker.C }
 
-// over is asked at each tick, and reports whether the time is up.
+// over is called at each tick and reports whether the time is up.
 func (p *patience) over() bool {
 	now := time.Now()
 	p.left -= min(now.Sub(p.last), 2*p.step)
@@ -199,7 +194,7 @@ func (p *patience) over() bool {
 
 func (p *patience) end() { p.ticker.Stop() }
 
-// fail records the first failure, after which nothing is written, and returns it.
+// fail records and returns the first failure, after which nothing is written.
 func (w *writer) fail(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -215,15 +210,14 @@ func (w *writer) die(err error) {
 	w.fatal.Do(func() { w.opts.Fatal(err) })
 }
 
-// failure returns why nothing is written any more, nil while all is well.
+// failure returns why writing has stopped, nil if it has not.
 func (w *writer) failure() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failed
 }
 
-// close ends the goroutine after the write under way and reports whether it ended:
-// it does not when that write hangs.
+// close ends the goroutine after the write in progress and reports whether it ended; it does not if that write hangs.
 func (w *writer) close() (ended bool) {
 	w.stopOnce.Do(func() { close(w.stop) })
 	w.watches.Wait()
@@ -237,7 +231,7 @@ func (w *writer) close() (ended bool) {
 	}
 }
 
-// describe words a write error for the operator.
+// describe turns a write error into one for the operator.
 func (w *writer) describe(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return diskFull(w.dir, err)

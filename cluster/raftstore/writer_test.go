@@ -14,13 +14,13 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// faultyStore is a log and stable store whose writes wait, fail, and are counted.
+// faultyStore is a log and stable store that can delay and fail writes, and counts them.
 type faultyStore struct {
 	*raft.InmemStore
 	mu     sync.Mutex
 	writes int
 	err    error
-	gate   chan struct{} // a write waits for it, if there is one
+	gate   chan struct{} // a write waits for it, if set
 }
 
 func (f *faultyStore) write() error {
@@ -111,9 +111,9 @@ func TestStalledWrite(t *testing.T) {
 			t.Errorf("reason %q", reason)
 		}
 		<-recorder.called
-		close(inner.gate) // it lands after all
+		close(inner.gate) // the write succeeds after all
 		writer.close()
-		select { // close waits for it as long as for any write, which is a moment here
+		select { // close waits for it as long as for any write, which is very short here
 		case <-writer.done:
 		case <-time.After(ample):
 			t.Error("the writer did not end")

@@ -12,9 +12,8 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// adopt makes a fetched state this node's, once it has applied what this node's log
-// holds after it. It goes on for as long as it gets on: a large state's log may be long,
-// and grows meanwhile.
+// adopt makes a fetched state this node's, after applying the entries that follow it in this node's log. It continues
+// as long as it makes progress: a large state's log may be long, and grows meanwhile.
 func (rb *Rebuilder) adopt(m *fsm.Machine) error {
 	at := m.Head().Index
 	var seen [2]rota.Index
@@ -40,13 +39,13 @@ func (rb *Rebuilder) adopt(m *fsm.Machine) error {
 	}
 }
 
-// adoptHere is how many entries are applied while applying waits.
+// adoptHere is how many entries are applied while applying is blocked.
 const adoptHere = 256
 
-// install puts the state in place if only a few entries lack, which it applies first; at
-// is the last that was.
+// install puts the state in place if only a few entries are missing, which it applies first; at is the last applied
+// entry.
 func (rb *Rebuilder) install(m *fsm.Machine, at *rota.Index) bool {
-	var head fsm.Head // read before raft goes on applying to m
+	var head fsm.Head // read before raft continues applying to m
 	installed := rb.host.State.Install(m, func(newest rota.Index) error {
 		if newest > *at+adoptHere || newest < m.Head().Index {
 			return errBehind
@@ -61,7 +60,7 @@ func (rb *Rebuilder) install(m *fsm.Machine, at *rota.Index) bool {
 	return installed
 }
 
-// errBehind is why a state is not put in place yet.
+// errBehind is returned while a state is too old to be put in place.
 var errBehind = errors.New("the state is not that of the newest entry")
 
 // replayOwn applies entries of this node's own log to a state that is not served.

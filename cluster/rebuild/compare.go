@@ -7,24 +7,24 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// agreement is what a comparison of digests says of this node (SPEC §2.5).
+// agreement is the result of comparing this node's digest with those of others (SPEC §2.5).
 type agreement uint8
 
 const (
-	// agreeUnknown: too few answer to know anything.
+	// agreeUnknown: too few voters answer for any conclusion.
 	agreeUnknown agreement = iota
-	// agreeHeld: a majority of the voters holds this node's digest.
+	// agreeHeld: a majority of the voters has this node's digest.
 	agreeHeld
-	// agreeOutside: a majority holds another one.
+	// agreeOutside: a majority has another digest.
 	agreeOutside
-	// agreeDoubt: digests differ, and those who did not answer decide which is right.
+	// agreeDoubt: digests differ, and the voters that did not answer determine which is right.
 	agreeDoubt
-	// agreeSplit: digests differ, and none can have a majority any more.
+	// agreeSplit: digests differ, and none can still reach a majority.
 	agreeSplit
 )
 
-// judge compares a node's digest with those that voters hold, its own among them
-// if it is one; voters counts all. right is the majority's where it is another.
+// judge compares a node's digest with those of voters, including its own if it is a voter; voters is the number of all
+// voters. right is the majority's digest if it is a different one.
 func judge(own rota.Digest, held []rota.Digest, voters int) (verdict agreement, right rota.Digest) {
 	most, differ := 0, false
 	for i, d := range held {
@@ -54,15 +54,13 @@ func judge(own rota.Digest, held []rota.Digest, voters int) (verdict agreement, 
 	}
 }
 
-// doubtsMost is for how many seconds in a row digests may differ without
-// anybody's having a majority, as too few voters answer: then nobody knows who
-// is right, and waiting longer would serve a wrong state longer.
+// doubtsMost is the number of consecutive seconds that digests may differ without a majority because too few voters
+// answer: the correct state is then unknown, and waiting longer would serve a wrong state for longer.
 const doubtsMost = 5
 
-// Compare judges this node by what a majority of the voters holds at an
-// index that all may have passed. Each node judges itself, so that nobody else
-// is needed to make it stop. Comparisons between the seconds count no doubts, as a burst
-// of entries would use up doubtsMost in no time, and end none by hearing nobody.
+// Compare checks this node against the digest of a majority of the voters, at an index that all may have passed. Each
+// node checks itself, so it stops without help from others. Comparisons between the seconds count no doubts, since a
+// burst of entries would use up doubtsMost in no time; and they end no doubt merely because no voter answered.
 func (rb *Rebuilder) Compare(at rota.Index, servers []raft.Server, answers map[rota.NodeID]Answer, between bool) {
 	own, ok := rb.host.State.Digests.at(at)
 	if !ok {
@@ -119,10 +117,9 @@ func (rb *Rebuilder) Compare(at rota.Index, servers []raft.Server, answers map[r
 	}
 }
 
-// recordDiffering has a leader whose own state a majority holds say by an event whose
-// is not: as its comparison found, or as the node found by itself. One that rebuilds
-// has no digest, and may be done before the leader looks again. A node that does
-// not lead only notes who is right, as it may lead next.
+// recordDiffering makes a leader whose own state a majority holds record an event for each node whose state differs: as
+// found by its comparison, or by that node itself. A node that rebuilds has no digest, and may finish before the
+// leader's next comparison. A node that is not the leader only records which nodes are right, as it may lead next.
 func (rb *Rebuilder) recordDiffering(own indexedDigest, answers map[rota.NodeID]Answer) {
 	var ops []*fsmpb.Op
 	for id, a := range answers {

@@ -38,7 +38,7 @@ func TestDigests_marks(t *testing.T) {
 		t.Error("not told of the first mark, or it is to be compared before others have passed it")
 	}
 	put(compareEvery+1, 2*compareEvery-1)
-	r.Put(2*compareEvery+1, rota.Digest{}, 0) // the entry between was raft's own
+	r.Put(2*compareEvery+1, rota.Digest{}, 0) // the entry in between was raft's own
 	if told() != 1 || r.Marked() != compareEvery {
 		t.Errorf("the mark before the latest is %d", r.Marked())
 	}
@@ -52,8 +52,8 @@ func TestDigests_marks(t *testing.T) {
 	}
 }
 
-// TestCompare_betweenTheSeconds has two of three voters differ, of which one answers each
-// second and not in between: what was heard of nobody ends no doubt, nor counts one.
+// TestCompare_betweenTheSeconds: two of three voters differ, one of which answers each second and not in between. A
+// comparison without an answer neither ends nor counts a doubt.
 func TestCompare_betweenTheSeconds(t *testing.T) {
 	t.Parallel()
 	stopped := make(chan error, 1)
@@ -68,7 +68,7 @@ func TestCompare_betweenTheSeconds(t *testing.T) {
 		rb.Compare(7, servers, differs, false)
 		rb.Compare(7, servers, differs, true)
 		rb.Compare(7, servers, nil, true)
-		rb.Compare(6, servers, nil, true) // of which this node knows nothing any more
+		rb.Compare(6, servers, nil, true) // an index whose digest this node no longer has
 	}
 	if len(stopped) > 0 {
 		t.Fatalf("it stopped before %d doubts: %v", doubtsMost, <-stopped)

@@ -11,17 +11,18 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// A leader never replaces what a majority holds, unless a voter of that majority has forgotten it: its disk went back
-// in time, as a snapshot of a volume that is put back does (SPEC §2.5). A node that had applied what is replaced is
-// the one that sees it. What it applied is nowhere else, or only where it is replaced next; so every node says so, and
-// its state, its history and its snapshots follow the log that the cluster goes on with.
+// A leader never replaces an entry that a majority holds, unless a voter of that majority has forgotten it: its disk
+// went back in time, for example because a snapshot of its volume was restored (SPEC §2.5). Only a node that had
+// applied the replaced entries can detect this. The entries it applied exist nowhere else, or only on nodes where they
+// are replaced next. So every such node reports the loss, and its state, its history and its snapshots follow the log
+// that the cluster continues with.
 
-// cutShown is for how long every node says that applied entries were replaced.
+// cutShown is how long every node reports that applied entries were replaced.
 const cutShown = 7 * 24 * time.Hour
 
-// Cutting is called before the entries from low on, the log's last among them, are replaced by a leader's. Where this
-// node had applied the first of them it writes that down, and a rebuild begins, as the digests of the two pasts may
-// never be compared. An error says that it could not be written down: nothing may be replaced then.
+// Cutting is called before the entries from low on, which include the log's last, are replaced by a leader's. If this
+// node had applied the first of them, it records that and starts a rebuild, because the digests of the two pasts may
+// never be compared. An error means that the record could not be written: nothing may be replaced then.
 func (rb *Rebuilder) Cutting(low, _ uint64) error {
 	rb.recording.Lock()
 	defer rb.recording.Unlock()
@@ -33,7 +34,7 @@ func (rb *Rebuilder) Cutting(low, _ uint64) error {
 	last := rb.host.Data.Rebuild()
 	replacing := last.Open && low > last.Agreed && rota.Index(last.Past) >= applied
 	if rota.Index(low) > applied || replacing {
-		return nil // raft's everyday case, or what a rebuild that goes on replaces already
+		return nil // raft's normal case, or entries that a rebuild in progress replaces anyway
 	}
 	right := rb.host.State.Digests.upTo(rota.Index(low) - 1)
 	rb.host.State.Look(func(s *fsm.View) {
@@ -62,8 +63,8 @@ func (rb *Rebuilder) Cutting(low, _ uint64) error {
 	return nil
 }
 
-// Replaced gives up history that was found to be of another past than the cluster's, from an entry to the newest that
-// was applied. The state is not touched: a snapshot of the leader's took its place before.
+// Replaced discards history that belongs to a different past than the cluster's, from an entry to the newest applied
+// one. The state is not affected: a snapshot of the leader replaced it earlier.
 func (rb *Rebuilder) Replaced(from, to rota.Index) error {
 	rb.recording.Lock()
 	defer rb.recording.Unlock()
@@ -76,9 +77,9 @@ func (rb *Rebuilder) Replaced(from, to rota.Index) error {
 	return errors.Join(rb.host.Archive.Forget(1), rb.host.Events.Forget(from-1))
 }
 
-// outrun waits until raft hands out entries beyond those that it counts as applied of the log whose end was cut off:
-// only of later ones it is sure that they are committed, and every one of them is handed out. A cluster at rest writes
-// none, so this node has some written.
+// outrun waits until raft delivers entries beyond those that it counts as applied in the log whose end was cut off:
+// only later entries are certain to be committed, and all of them are delivered. An idle cluster writes none, so this
+// node requests some.
 func (rb *Rebuilder) outrun(record raftstore.RebuildRecord) error {
 	ctx, cancel := context.WithTimeout(rb.host.Life, rebuildAgree)
 	defer cancel()
@@ -96,7 +97,7 @@ func (rb *Rebuilder) outrun(record raftstore.RebuildRecord) error {
 	return nil
 }
 
-// ReportCut has this node log the loss that a node tells of, once.
+// ReportCut logs a loss that a node reports, once.
 func (rb *Rebuilder) ReportCut(of rota.NodeID, cut raftstore.CutRecord) {
 	rb.mu.Lock()
 	known := rb.cutsLogged[of] == cut
@@ -109,12 +110,12 @@ func (rb *Rebuilder) ReportCut(of rota.NodeID, cut raftstore.CutRecord) {
 		"from", cut.From, "to", cut.To, "term", cut.Term)
 }
 
-// Shown reports whether a loss is recent enough to be shown.
+// Shown reports whether a loss is recent enough to be reported.
 func (rb *Rebuilder) Shown(cut raftstore.CutRecord) bool {
 	return cut.From != 0 && rb.host.Wall().UnixMilli()-cut.AtMs < cutShown.Milliseconds()
 }
 
-// Alarms say of each node's recent loss what it was, this node's own among them.
+// Alarms returns a text for each node's recent loss, including this node's own.
 func (rb *Rebuilder) Alarms(of map[rota.NodeID]raftstore.CutRecord) (texts map[rota.NodeID]string) {
 	texts = make(map[rota.NodeID]string)
 	for id, cut := range of {

@@ -6,35 +6,34 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Digests remembers the state's digest after each of the latest entries, so
-// that nodes can compare themselves at an index that all have passed (SPEC §2.5).
+// Digests remembers the state's digest after each of the latest entries, so that nodes can compare themselves at an
+// index that all have passed (SPEC §2.5).
 type Digests struct {
 	mu      sync.Mutex
 	entries []indexedDigest
-	// mark and before are the two latest entries that are compareEvery or more apart;
-	// due is notified of each, never waited for. It is made when first asked for.
+	// mark and before are the two latest marks, entries at least compareEvery apart; due is notified of each without
+	// blocking. It is created on first use.
 	mark, before rota.Index
 	due          chan struct{}
 }
 
 const (
-	// compareEvery is how many entries may go by between two comparisons, where they come
-	// faster than seconds do (SPEC §2.5).
+	// compareEvery is the number of entries between two comparisons if more than that many arrive per second (SPEC
+	// §2.5).
 	compareEvery = 1_000
-	// digestsKept is how far back a node knows its digests: many seconds of
-	// the fastest log.
+	// digestsKept is the number of digests a node keeps: many seconds of the fastest log.
 	digestsKept = 32_768
 )
 
-// indexedDigest is a state in short: ended is the number of its newest terminal
-// job, by which the records that came later are known.
+// indexedDigest is the digest of a state; ended is the number of its newest terminal job, which identifies later
+// records.
 type indexedDigest struct {
 	index  rota.Index
 	digest rota.Digest
 	ended  uint64
 }
 
-// Put notes the digest after an entry; ended is the number of the newest terminal job.
+// Put records the digest after an entry; ended is the number of the newest terminal job.
 func (r *Digests) Put(index rota.Index, d rota.Digest, ended uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,15 +60,15 @@ func (r *Digests) Marks() <-chan struct{} {
 	return r.due
 }
 
-// Marked returns the mark before the latest: nodes that lag by less than compareEvery entries
-// have passed it as well. 0 is none.
+// Marked returns the mark before the latest, which nodes that lag by less than compareEvery entries have passed as
+// well; 0 for none.
 func (r *Digests) Marked() rota.Index {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.before
 }
 
-// Get returns the digest after an entry, nil where it is not known any more.
+// Get returns the digest after an entry, nil if it is no longer known.
 func (r *Digests) Get(index rota.Index) *rota.Digest {
 	if e, ok := r.at(index); ok {
 		return &e.digest
@@ -87,7 +86,7 @@ func (r *Digests) at(index rota.Index) (e indexedDigest, ok bool) {
 	return e, e.index == index
 }
 
-// upTo returns the newest that is known of an index or one before it.
+// upTo returns the newest known digest at or before an index.
 func (r *Digests) upTo(index rota.Index) (newest indexedDigest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +98,7 @@ func (r *Digests) upTo(index rota.Index) (newest indexedDigest) {
 	return newest
 }
 
-// Clear forgets all of them.
+// Clear removes all digests.
 func (r *Digests) Clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

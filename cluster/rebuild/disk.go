@@ -15,10 +15,10 @@ import (
 // lostMost bounds the lost records that one rebuild fetches again.
 const lostMost = 10_000
 
-// scour replaces what a wrong state left on the disk: raft's snapshots and those
-// kept for audits since it was known to be right. A good one is written first, so
-// that a crash at any moment leaves a state to start from. One at the very index
-// that was right goes too: the state may have gone wrong after that entry.
+// scour replaces the files that a wrong state left on the disk: raft's snapshots, and those kept for audits since the
+// state was last known to be right. It writes a good snapshot first, so that a crash at any moment leaves a state to
+// start from. A snapshot at exactly the last right index is replaced too: the state may have gone wrong after that
+// entry.
 func (rb *Rebuilder) scour(record raftstore.RebuildRecord) error {
 	meta, err := rb.host.Snapshot()
 	if err != nil {
@@ -41,7 +41,7 @@ func (rb *Rebuilder) scour(record raftstore.RebuildRecord) error {
 	if err := rb.host.Audit.ForgetAfter(record.Agreed, meta.Index); err != nil {
 		return err
 	}
-	// A job that ended before, and once more in the wrong state alone, lost its record.
+	// A job that ended earlier, and again only in the wrong state, lost its record.
 	frozen, err := rb.host.State.Freeze()
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (rb *Rebuilder) scour(record raftstore.RebuildRecord) error {
 	return rb.host.File.Jobs.Drop(lost)
 }
 
-// Problems says what is wrong.
+// Problems lists what is wrong.
 func (rb *Rebuilder) Problems() (problems []string) {
 	record := rb.host.Data.Rebuild()
 	if !record.Open {
@@ -73,7 +73,7 @@ func (rb *Rebuilder) Problems() (problems []string) {
 	return []string{text}
 }
 
-// Collectors returns the metrics of this node's being right.
+// Collectors returns the metrics on whether this node's state is right.
 func (rb *Rebuilder) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		rb.mismatches,

@@ -1,9 +1,9 @@
-// Package rebuild keeps one node's state and disk right: it compares the state's digest with
-// what the other nodes hold, rebuilds a state that a majority does not hold from another
-// node's and the own log, and reads the disk for damage that nobody would meet for months.
+// Package rebuild keeps one node's state and disk correct. It compares the state's digest with those of the other
+// nodes, rebuilds a state that a majority does not hold from another node's state and its own log, and scans the disk
+// for damage that would otherwise go unnoticed for months.
 //
-// The package never touches the log's entries, the term or the vote, and never serves the
-// state: the node drops it and puts it in place.
+// The package never touches the log's entries, the term or the vote, and never serves the state: the node drops it and
+// puts it in place.
 package rebuild
 
 import (
@@ -24,41 +24,40 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// Host is what a rebuild, and the scrubbing, need of their node.
+// Host holds what rebuilding and scrubbing need from their node.
 type Host struct {
 	Disk
 	Log *slog.Logger
-	// Lines limits the log lines that repeat.
+	// Lines limits repeated log lines.
 	Lines *logs.Limiter
-	// Life ends when the node stops; its cause is the answer to who waits then.
+	// Life ends when the node stops; its cause is the error for callers that wait then.
 	Life context.Context //nolint:containedctx // the loops hang on it, no call's own
 	// Wall is the node's wall clock.
 	Wall func() time.Time
-	// Node is the node's id, Knows the newest version of the rules that it knows.
+	// Node is the node's id, Knows the newest version of the rules that it supports.
 	Node  rota.NodeID
 	Knows uint32
 	State State
-	// Fatal ends the process; HaltAtNewer does where an error says that a state needs newer rules
-	// than this binary knows.
+	// Fatal ends the process; HaltAtNewer does so if an error means that a state needs newer rules than this binary
+	// supports.
 	Fatal, HaltAtNewer func(error)
-	// Servers are the members as raft knows them. Inspect asks all others at once, for their
-	// digests as well.
+	// Servers returns the members in raft's configuration. Inspect queries all others at once, including their digests.
 	Servers func() []raft.Server
 	Inspect func([]raft.Server, []rota.Index) map[rota.NodeID]Answer
 	Peers   Peers
-	// StandDown returns once this node does not lead any more, in raft's eyes too.
+	// StandDown returns once this node is no longer the leader, in raft's view too.
 	StandDown func()
-	// Record puts operations into the log if this node leads, and does nothing else.
+	// Record writes operations to the log if this node is the leader, and otherwise does nothing.
 	Record func([]*fsmpb.Op) error
-	// Handed returns the newest entry that raft has given out to be applied. Push puts an entry without effect into the
-	// log, through whichever node leads.
+	// Handed returns the newest entry that raft has delivered for applying. Push writes an entry without effect to the
+	// log, through the current leader.
 	Handed func() rota.Index
 	Push   func(context.Context) error
-	// Snapshot has raft write a snapshot, and returns which it is.
+	// Snapshot makes raft write a snapshot, and returns its metadata.
 	Snapshot func() (*raft.SnapshotMeta, error)
 }
 
-// Disk is what a node has on its disk.
+// Disk holds a node's stores.
 type Disk struct {
 	Data      *raftstore.DataDir
 	Stores    *raftstore.Stores
@@ -71,39 +70,38 @@ type Disk struct {
 
 // State is the node's replica of the state.
 type State struct {
-	// Digests are the state's of late.
+	// Digests are the state's recent digests.
 	Digests *Digests
-	// Look calls with the state's lock held: what it calls only reads, and waits for nobody.
+	// Look calls its function with the state's lock held: the function only reads, and never blocks.
 	Look func(func(*fsm.View))
 	// Freeze fails while there is no state.
 	Freeze func() (*fsm.Frozen, error)
-	// Dropped reports whether there is no state to serve; Drop makes it so.
+	// Dropped reports whether there is no state to serve; Drop drops it.
 	Dropped func() bool
 	Drop    func()
-	// Newest is the newest entry that raft handed over, dropped state or not.
+	// Newest returns the newest entry that raft delivered, even while the state is dropped.
 	Newest func() rota.Index
-	// Install puts a state in place once catchUp, called while nothing is applied, has brought it to
-	// the newest entry, and reports whether it did. It may give way to a snapshot of raft's.
+	// Install puts a state in place once catchUp, called while applying is blocked, has brought it to the newest entry,
+	// and reports whether it did. A snapshot of raft may take precedence.
 	Install func(m *fsm.Machine, catchUp func(newest rota.Index) error) bool
 }
 
-// Answer is what another node says of itself.
+// Answer is another node's status as it reports it.
 type Answer struct {
 	Node peer.NodeAddress
-	// Digest is that of the one index asked for, nil where it is not known.
+	// Digest is the digest at the one index queried, nil if it is not known.
 	Digest *rota.Digest
-	// DifferedAt is where it found its state to be wrong, RightUntil up to where that was right.
+	// DifferedAt is where the node found its state to be wrong, RightUntil the index up to which it was right.
 	DifferedAt, RightUntil rota.Index
-	// Rebuilding says that it has no state.
+	// Rebuilding reports that it has no state.
 	Rebuilding bool
 	// Err is why it did not answer.
 	Err error
 }
 
-// Peers carries what a rebuild asks of another node.
+// Peers sends a rebuild's requests to another node.
 type Peers interface {
-	// State writes another node's state to w; what was written counts only where no
-	// error comes (SPEC §2.5).
+	// State writes another node's state to w; the data is valid only if it returns no error (SPEC §2.5).
 	State(ctx context.Context, to peer.NodeAddress, w io.Writer) error
 }
 
@@ -121,7 +119,7 @@ func (h *Host) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// setAside moves snapshots out of raft's sight.
+// setAside moves snapshots to where raft does not see them.
 func (d *Disk) setAside(log *slog.Logger, wrong []string) error {
 	moved, err := d.Snapshots.SetAside(wrong...)
 	for i, to := range moved {
@@ -133,8 +131,7 @@ func (d *Disk) setAside(log *slog.Logger, wrong []string) error {
 	return nil
 }
 
-// notify wakes a loop that waits on a channel of one slot; a notification that is there
-// already is enough.
+// notify wakes a loop that waits on a channel of capacity one; a pending notification is enough.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -19,51 +19,51 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// What a node does whose state differs from the majority's (SPEC §2.5, ADR 0015):
+// The steps of a node whose state differs from the majority's (SPEC §2.5, ADR 0015):
 //
-//	quarantine  it writes down that its state is wrong and from where on, gives
+//	quarantine  it records that its state is wrong and from where on, gives
 //	            leadership up, ends its workers' streams and drops the state; raft
-//	            goes on beneath: it stores, acknowledges and votes, never stands
+//	            continues below: it stores, acknowledges and votes, never stands
 //	fetch       another node's state, whose digest a majority holds
 //	adopt       that state, with the entries of this node's own log after it
 //	scour       events, ended jobs and snapshots that the wrong state left behind
 //
-// The log, term and vote are never touched: what this node acknowledged it keeps.
+// The log, term and vote are never touched: the node keeps everything it acknowledged.
 const (
-	// Pause is the rest between two tries, and when who asks for the state may ask again.
+	// Pause is the wait between two attempts, and the retry delay for callers that need the state.
 	Pause = time.Second
-	// rebuildFetch bounds one fetching of a state: a gigabyte at a few MiB/s.
+	// rebuildFetch bounds fetching a state: a gigabyte at a few MiB/s.
 	rebuildFetch = 10 * time.Minute
-	// rebuildAgree bounds the wait until a majority has answered with its digest of a fetched
-	// state, and until this node's log has come so far.
+	// rebuildAgree bounds the wait until a majority has answered with its digest of a fetched state, and until this
+	// node's log has reached it.
 	rebuildAgree = 10 * time.Second
-	// rebuildAgainMost rebuilds are done in a row, each within rebuildWindow of the one
-	// before; where the state differs once more it is the log, or the machine's memory.
+	// rebuildAgainMost is the maximum number of rebuilds in a row, each within rebuildWindow of the previous one; if
+	// the state differs again, the cause is the log or the machine's memory.
 	rebuildAgainMost = 3
 	rebuildWindow    = time.Hour
 )
 
-// Rebuilder is what a node knows of its own being wrong, and the loop that rebuilds its state.
+// Rebuilder holds what a node knows about its own wrong state, and runs the loop that rebuilds it.
 type Rebuilder struct {
 	host Host
-	// recording keeps the record in node.json and the state's being dropped in step: the end
-	// of one rebuild must not write over the beginning of the next.
+	// recording keeps the record in node.json consistent with dropping the state: the end of one rebuild must not
+	// overwrite the beginning of the next.
 	recording sync.Mutex
 	// notified wakes the loop.
 	notified chan struct{}
-	// doubts counts comparisons in a row that showed nothing; who compares is one goroutine.
+	// doubts counts consecutive comparisons without a result; only one goroutine compares.
 	doubts int
-	// right is where each node's state was last seen to be right; as doubts.
+	// right is where each node's state was last seen to be right; used by the same goroutine as doubts.
 	right      map[rota.NodeID]rota.Index
 	mismatches prometheus.Counter
 
 	mu sync.Mutex
-	// agreed is the newest state that a majority held too.
+	// agreed is the newest state that a majority also held.
 	agreed indexedDigest
-	// why is what the last try failed at.
+	// why is the error of the last attempt.
 	why  error
 	done uint64
-	// cutsLogged are the losses that this node has logged, by the node that told of them.
+	// cutsLogged are the losses that this node has logged, by the node that reported them.
 	cutsLogged map[rota.NodeID]raftstore.CutRecord
 }
 
@@ -74,7 +74,7 @@ func New(host Host) *Rebuilder {
 			Help: "Digests of other nodes that differed from this node's."})}
 }
 
-// agree notes a state that a majority holds.
+// agree records a state that a majority holds.
 func (rb *Rebuilder) agree(e indexedDigest) {
 	rb.mu.Lock()
 	defer rb.mu.Unlock()
@@ -96,7 +96,7 @@ func (rb *Rebuilder) quarantine(own indexedDigest, right rota.Digest) {
 	record := raftstore.RebuildRecord{Open: true, At: uint64(own.index), Agreed: uint64(agreed.index), Ended: agreed.ended}
 	if last := rb.host.Data.Rebuild(); rb.host.Wall().UnixMilli()-last.DoneMs < rebuildWindow.Milliseconds() || last.Open {
 		record.Again = last.Again + 1
-		if last.Open { // the disk was not scoured yet: what was wrong then is so still
+		if last.Open { // the disk was not scoured yet: what was wrong then still is
 			record.Agreed, record.Ended, record.Past = min(record.Agreed, last.Agreed), min(record.Ended, last.Ended), last.Past
 		}
 	}
@@ -117,7 +117,7 @@ func (rb *Rebuilder) quarantine(own indexedDigest, right rota.Digest) {
 	rb.Resume()
 }
 
-// Resume wakes the loop for a rebuild that is written down and not over.
+// Resume wakes the loop for a recorded rebuild that is not complete.
 func (rb *Rebuilder) Resume() {
 	notify(rb.notified)
 }
@@ -150,12 +150,12 @@ func (rb *Rebuilder) Run() {
 	}
 }
 
-// rebuilding reports whether the rebuild is not over, be it that only the disk is left.
+// rebuilding reports whether the rebuild is incomplete, even if only the disk is left.
 func (rb *Rebuilder) rebuilding() bool {
 	return rb.host.Life.Err() == nil && rb.host.Data.Rebuild().Open
 }
 
-// once goes as far as it can.
+// once proceeds as far as it can.
 func (rb *Rebuilder) once() error {
 	rb.host.StandDown()
 	record := rb.host.Data.Rebuild()
@@ -184,8 +184,7 @@ func (rb *Rebuilder) once() error {
 	return rb.end(record)
 }
 
-// end writes down that a rebuild is over, unless the state was found wrong once
-// more meanwhile: then that one begins.
+// end records that a rebuild is complete, unless the state was found wrong again meanwhile: then that rebuild begins.
 func (rb *Rebuilder) end(record raftstore.RebuildRecord) error {
 	rb.recording.Lock()
 	defer rb.recording.Unlock()
@@ -203,13 +202,13 @@ func (rb *Rebuilder) end(record raftstore.RebuildRecord) error {
 	return nil
 }
 
-// forget gives up what the wrong state may have put into the archive: other nodes
-// have the true records and events.
+// forget discards records that the wrong state may have put into the archive: other nodes have the correct records and
+// events.
 func (rb *Rebuilder) forget(record raftstore.RebuildRecord) error {
 	return errors.Join(rb.host.Archive.Forget(record.Ended+1), rb.host.Events.Forget(rota.Index(record.Agreed)))
 }
 
-// fetchState gets a state whose digest a majority of the voters holds.
+// fetchState fetches a state whose digest a majority of the voters holds.
 func (rb *Rebuilder) fetchState() (*fsm.Machine, error) {
 	err := error(rota.Refusef(rota.KindUnavailable, "rebuild", "no other node answers with a state of its own"))
 	for id, a := range rb.host.Inspect(rb.host.Servers(), nil) {
@@ -225,9 +224,9 @@ func (rb *Rebuilder) fetchState() (*fsm.Machine, error) {
 	return nil, err
 }
 
-// fetchStateFrom decodes another node's state as it comes; only one whose digest is that
-// of its records is taken, and that a majority holds. The majority is asked as soon as
-// the header is in: once all of a large state has come, nobody remembers so old a digest.
+// fetchStateFrom decodes another node's state as it arrives. It accepts only a state whose digest matches its records
+// and is held by a majority. The majority is queried as soon as the header arrives: once all of a large state has
+// arrived, no node remembers a digest that old.
 func (rb *Rebuilder) fetchStateFrom(to peer.NodeAddress) (*fsm.Machine, error) {
 	ctx, cancel := context.WithTimeout(rb.host.Life, rebuildFetch)
 	defer cancel()
@@ -243,7 +242,7 @@ func (rb *Rebuilder) fetchStateFrom(to peer.NodeAddress) (*fsm.Machine, error) {
 		}
 		return fsm.NewLoaderKnowing(info, rb.host.Knows)
 	})
-	_ = r.Close() // ends a sender whose state is refused
+	_ = r.Close() // ends the sender of a rejected state
 	<-sent
 	rb.host.HaltAtNewer(err)
 	if err == nil && m.Head().ClusterID != rb.host.Data.ClusterID() {
@@ -252,8 +251,7 @@ func (rb *Rebuilder) fetchStateFrom(to peer.NodeAddress) (*fsm.Machine, error) {
 	return m, err
 }
 
-// proven waits until a majority of the voters, this node not counted, has answered with the
-// digest of a state.
+// proven waits until a majority of the voters, not counting this node, has answered with the digest of a state.
 func (rb *Rebuilder) proven(at rota.Index, digest rota.Digest) error {
 	ctx, cancel := context.WithTimeout(rb.host.Life, rebuildAgree)
 	defer cancel()

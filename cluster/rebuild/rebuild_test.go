@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/cluster/raftstore"
 )
 
-// TestRebuild_endIsOfItsOwnRecord writes over no record but its own.
+// TestRebuild_endIsOfItsOwnRecord: end overwrites only its own record.
 func TestRebuild_endIsOfItsOwnRecord(t *testing.T) {
 	t.Parallel()
 	data, err := raftstore.OpenDataDir(t.TempDir(), "n1", "test", false)

@@ -14,27 +14,26 @@ import (
 )
 
 const (
-	// scrubBytes are read between two rests of scrubRest: at most 20 MiB/s.
+	// scrubBytes is how many bytes are read between two pauses of scrubRest: at most 20 MiB/s.
 	scrubBytes = 1 << 20
 	scrubRest  = 50 * time.Millisecond
 )
 
-// Scrubber reads what nobody reads for months, so that damage is found while other
-// nodes still have what was damaged. What it finds is mended from the state in memory
-// (log, snapshots) or from another node (ended jobs, events).
+// Scrubber reads data that is otherwise not read for months, so that damage is found while other nodes still have the
+// data. It repairs damage from the state in memory (log, snapshots) or from another node (ended jobs, events).
 type Scrubber struct {
 	host Host
 	mu   sync.Mutex
-	// found counts damage by what was damaged; open names what is not mended yet.
+	// found counts damage by kind; open names damage not yet repaired.
 	found map[string]uint64
 	open  map[string]string
-	// passes counts whole passes.
+	// passes counts complete passes.
 	passes uint64
-	// read counts bytes since the last rest.
+	// read counts bytes since the last pause.
 	read int
 }
 
-// What can be damaged.
+// The kinds of damage.
 const (
 	scrubLog      = "log"
 	scrubSnapshot = "snapshot"
@@ -71,7 +70,7 @@ func (sc *Scrubber) Pass() {
 	sc.passes++
 }
 
-// rest bounds the rate; false says that the node stops.
+// rest limits the rate; false means that the node stops.
 func (sc *Scrubber) rest(read int) bool {
 	sc.mu.Lock()
 	sc.read += read
@@ -86,7 +85,7 @@ func (sc *Scrubber) rest(read int) bool {
 	return sc.host.pause(sc.host.Life, scrubRest) == nil
 }
 
-// damage notes what was found, by name.
+// damage records a finding by name.
 func (sc *Scrubber) damage(what, name, why string) {
 	sc.mu.Lock()
 	sc.found[what]++
@@ -94,10 +93,9 @@ func (sc *Scrubber) damage(what, name, why string) {
 	sc.host.Log.Error("scrubbing found damage", "what", what, "name", name, "damage", why)
 }
 
-// scrubLog reads every entry from the disk. The state in memory has what a damaged
-// one did: a snapshot of it takes the place of the log up to there, as it does
-// whenever raft cuts the log. The newest entry is left to the next pass: raft's own
-// count ends with it.
+// scrubLog reads every entry from the disk. The state in memory includes the effect of a damaged entry, so a snapshot
+// of it replaces the log up to there, as whenever raft cuts the log. The newest entry is left to the next pass, because
+// raft's own count ends with it.
 func (sc *Scrubber) scrubLog() error {
 	first, last, err := sc.host.Stores.Stored()
 	if err != nil || first == 0 {
@@ -108,7 +106,7 @@ func (sc *Scrubber) scrubLog() error {
 		var entry raft.Log
 		err := sc.host.Stores.ReadStored(index, &entry)
 		if errors.Is(err, raft.ErrLogNotFound) {
-			continue // cut meanwhile
+			continue // cut in the meantime
 		}
 		if err != nil {
 			if sc.host.Life.Err() != nil {
@@ -127,7 +125,7 @@ func (sc *Scrubber) scrubLog() error {
 	return sc.cutDamaged(bad)
 }
 
-// cutDamaged puts a snapshot in the place of the log up to a damaged entry.
+// cutDamaged replaces the log up to a damaged entry with a snapshot.
 func (sc *Scrubber) cutDamaged(bad uint64) error {
 	meta, err := sc.host.Snapshot()
 	if err != nil {
@@ -142,7 +140,7 @@ func (sc *Scrubber) cutDamaged(bad uint64) error {
 		return rota.Refusef(rota.KindUnavailable, "data", "entry %d of the log is damaged and no snapshot covers it yet: leave the node "+
 			"running, it is tried again", bad)
 	}
-	// Snapshots before it have no log any more that they could go on with.
+	// The log that earlier snapshots would continue with is gone.
 	if err := sc.host.Audit.Reset(); err != nil {
 		return err
 	}
@@ -169,8 +167,8 @@ func (sc *Scrubber) cutDamaged(bad uint64) error {
 	return nil
 }
 
-// scrubSnapshots verifies raft's snapshots. One that is damaged is set aside, and a
-// new one written: raft sends its newest to followers, whole or not.
+// scrubSnapshots verifies raft's snapshots. It sets a damaged one aside and writes a new one: raft sends its newest to
+// followers, whole or not.
 func (sc *Scrubber) scrubSnapshots() error {
 	var bad []string
 	if err := sc.host.Snapshots.Verify(func(id, damage string) bool {
@@ -182,15 +180,15 @@ func (sc *Scrubber) scrubSnapshots() error {
 	}); err != nil || len(bad) == 0 || sc.host.Life.Err() != nil {
 		return err
 	}
-	// The new one first: a crash in between must find a state to start from.
+	// Write the new one first: after a crash in between there must be a state to start from.
 	if _, err := sc.host.Snapshot(); err != nil {
 		return rota.Refusef(rota.KindUnavailable, "data", "snapshot %s is damaged, and no new one could be written: %v", bad[0], err)
 	}
 	return sc.host.setAside(sc.host.Log, bad)
 }
 
-// scrubArchive verifies ended jobs; damaged ones are fetched from another node, and what
-// finds them by their ids is restored from them. Then they are compared with the other nodes'.
+// scrubArchive verifies ended jobs; damaged ones are fetched from another node, and their index by id is restored from
+// the records. Then they are compared with the other nodes'.
 func (sc *Scrubber) scrubArchive() error {
 	found := func(name, why string) { sc.damage(scrubArchive, name, why) }
 	if err := sc.host.File.ScrubJobs(scrubBytes, found, sc.rest); err != nil {
@@ -204,7 +202,7 @@ func (sc *Scrubber) scrubEvents() error {
 	return sc.host.File.ScrubEvents(scrubBytes, func(name, why string) { sc.damage(scrubEvents, name, why) }, sc.rest)
 }
 
-// Problems lists what was found damaged and is not mended.
+// Problems lists damage that is not yet repaired.
 func (sc *Scrubber) Problems() (problems []string) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -216,7 +214,7 @@ func (sc *Scrubber) Problems() (problems []string) {
 	return problems
 }
 
-// Collectors returns the metrics of the scrubbing.
+// Collectors returns the metrics of scrubbing.
 func (sc *Scrubber) Collectors() (all []prometheus.Collector) {
 	for _, what := range []string{scrubLog, scrubSnapshot, scrubArchive, scrubEvents} {
 		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rota_scrub_damaged_total",

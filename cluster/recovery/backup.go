@@ -15,25 +15,23 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// RestoreOptions say where a backup goes.
+// RestoreOptions configures RestoreBackup.
 type RestoreOptions struct {
 	// Backup opens the backup.
 	Backup snapshot.Opener
 	// Data is an empty or absent directory.
 	Data string
-	// Node will own it, in the cluster of this name, at this Raft address.
+	// Node will own the directory, in the cluster of this name, at this Raft address.
 	Node    rota.NodeID
 	Cluster string
 	Raft    string
-	// KeepTokens lets the backup's access tokens count. One that was revoked since then
-	// would count again.
+	// KeepTokens keeps the backup's access tokens valid. One that was revoked after the backup would be valid again.
 	KeepTokens bool
 	Log        *slog.Logger
 }
 
-// RestoreBackup makes a fresh data directory hold a backup (SPEC §13.5): a new
-// cluster of one node with a new id. All leases are void and the incarnation
-// rises, so that no token of before is ever given again (SPEC §8.6).
+// RestoreBackup restores a backup into a fresh data directory (SPEC §13.5): a new cluster of one node with a new id.
+// All leases are void and the incarnation rises, so that no earlier token is ever issued again (SPEC §8.6).
 func RestoreBackup(o RestoreOptions) (rota.SnapshotInfo, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -74,7 +72,7 @@ func loadState(open snapshot.Opener) (*fsm.Machine, error) {
 	return m, err
 }
 
-// sections hands over what a backup holds beside the state.
+// sections passes on the sections of a backup other than the state.
 func sections(open snapshot.Opener, take func(kind byte, record []byte) error) error {
 	f, err := open()
 	if err != nil {
@@ -87,8 +85,8 @@ func sections(open snapshot.Opener, take func(kind byte, record []byte) error) e
 	return err
 }
 
-// writeHistory puts a history of ended jobs, as sections, into a data directory under the
-// new cluster's name. What a failed try left there gives way.
+// writeHistory writes a history of ended jobs, given as sections, into a data directory under the new cluster's name.
+// It replaces the file of a failed attempt.
 func writeHistory(data string, m *fsm.Machine, from func(take func(kind byte, record []byte) error) error) (err error) {
 	path := filepath.Join(data, archive.FileName)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

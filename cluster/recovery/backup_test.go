@@ -13,8 +13,7 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// A restored backup lets no access token count that may have been revoked since, unless it
-// is asked to.
+// A restored backup keeps no access token valid that may have been revoked since, unless requested.
 func TestRestoreBackup_tokens(t *testing.T) {
 	t.Parallel()
 	const id = "aaaaaaaaaaaa"

@@ -7,8 +7,7 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// CheckBackup loads a backup as a restore does, and checks its state's invariants and digest,
-// without writing anything.
+// CheckBackup loads a backup as a restore does, and checks its state's invariants and digest, without writing anything.
 func CheckBackup(open snapshot.Opener) (rota.SnapshotInfo, error) {
 	info, err := snapshot.InspectAll(open)
 	if err != nil {

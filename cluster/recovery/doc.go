@@ -1,7 +1,5 @@
-// Package recovery makes a new cluster of what is left of an old one: of a backup
-// (SPEC §13.5), or of the disk of one node when the others are lost for good
-// (SECURITY §5).
+// Package recovery creates a new cluster from the remains of an old one: from a backup (SPEC §13.5), or from the disk
+// of one node after the others are lost permanently (SECURITY §5).
 //
-// It never touches the files of a node that runs, and never writes before it has judged
-// the disk.
+// It never touches the files of a running node, and writes only after it has checked the disk.
 package recovery

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// first says where the first snapshot of a new cluster goes, and of which node it is.
+// first is the destination of a new cluster's first snapshot, and its node.
 type first struct {
 	Data  string
 	Node  rota.NodeID
@@ -24,7 +24,7 @@ type first struct {
 // firstTerm is the term of the first snapshot.
 const firstTerm = 1
 
-// writeFirst puts the state into a directory as Raft's first snapshot, with one voter.
+// writeFirst writes the state into a directory as Raft's first snapshot, with one voter.
 func writeFirst(o first, m *fsm.Machine) (info rota.SnapshotInfo, err error) {
 	stores, err := raftstore.Open(o.Data, raftstore.Options{Logger: o.Log})
 	if err != nil {
@@ -52,7 +52,7 @@ func writeFirst(o first, m *fsm.Machine) (info rota.SnapshotInfo, err error) {
 	return info, stores.Stable.SetUint64([]byte("CurrentTerm"), firstTerm)
 }
 
-// newCluster draws a cluster's id.
+// newCluster draws a random cluster id.
 func newCluster() rota.ClusterID {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails

@@ -15,17 +15,17 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// Jobs are the jobs that a stopped node or a backup keeps, live and ended.
+// Jobs are the jobs in a stopped node's data directory or a backup, live and ended.
 type Jobs struct {
 	list *fsm.JobList
-	// history is nil where there is none.
+	// history is nil if there is none.
 	history *archive.Jobs
 	close   func() error
-	// Damaged counts the records that were asked for and are damaged.
+	// Damaged counts the records that were read and are damaged.
 	Damaged int
 }
 
-// OpenJobs opens the jobs in the data directory of a stopped node. Nothing is written.
+// OpenJobs opens the jobs in the data directory of a stopped node. It writes nothing.
 func OpenJobs(ctx context.Context, data string) (*Jobs, error) {
 	s, err := stateOf(ctx, data)
 	if err != nil {
@@ -50,7 +50,7 @@ func OpenJobs(ctx context.Context, data string) (*Jobs, error) {
 	return j, nil
 }
 
-// OpenBackupJobs opens the jobs in a backup; those that it archived are laid out in a temporary directory.
+// OpenBackupJobs opens the jobs in a backup; archived ones are unpacked into a temporary directory.
 func OpenBackupJobs(open snapshot.Opener) (_ *Jobs, err error) {
 	m, err := loadState(open)
 	if err != nil {
@@ -75,9 +75,9 @@ func OpenBackupJobs(open snapshot.Opener) (_ *Jobs, err error) {
 	return &Jobs{list: m.Jobs(), history: history, close: func() error { return errors.Join(history.Close(), os.RemoveAll(dir)) }}, nil
 }
 
-// All returns the jobs that a filter selects, in the order in which a cluster lists them; its Limit and Cursor do not count.
+// All returns the jobs that a filter selects, in the order in which a cluster lists them; it ignores Limit and Cursor.
 func (j *Jobs) All(filter rota.JobFilter) iter.Seq2[rota.Job, error] {
-	filter.Limit, filter.Cursor = math.MaxInt, "" // as many a page as there may be
+	filter.Limit, filter.Cursor = math.MaxInt, "" // a single page of any size
 	return func(yield func(rota.Job, error) bool) {
 		for {
 			page, err := j.page(filter)
@@ -112,5 +112,5 @@ func (j *Jobs) page(filter rota.JobFilter) (rota.JobPage, error) {
 	return j.list.Page(filter, r)
 }
 
-// Close closes what was opened, and removes what was laid out.
+// Close closes the files, and removes the temporary directory.
 func (j *Jobs) Close() error { return j.close() }

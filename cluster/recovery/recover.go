@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	// leasePause is how long the jobs of void leases wait: a worker that is cut off
-	// believes in none for so long (SPEC §3.10).
+	// leasePause is how long the jobs of void leases wait, in milliseconds: after that time a disconnected worker no
+	// longer trusts its lease (SPEC §3.10).
 	leasePause = 60_000
-	// dialFor is how long the other members are dialled, dialEvery the pause between
-	// two tries, dialMost the time of one.
+	// dialFor is how long the other members are dialled, dialEvery the pause between two attempts, dialMost the time
+	// limit of one.
 	dialFor   = 10 * time.Second
 	dialEvery = 500 * time.Millisecond
 	dialMost  = 2 * time.Second
 )
 
-// Recover makes the disk of one node a cluster of its own when the quorum is lost for good
-// (SECURITY §5.2): all of its log counts, a new cluster id, a new identity and a greater
-// incarnation keep the old members and their workers out, and the ids of all others never
-// come back. It is refused while another member answers. One that was interrupted goes on.
+// Recover turns the disk of one node into a new cluster when the quorum is lost permanently (SECURITY §5.2). All of its
+// log counts as committed. A new cluster id, a new identity and a greater incarnation keep the old members and their
+// workers out, and the ids of all other nodes are never used again. It fails while another member answers. An
+// interrupted recovery is continued.
 func Recover(ctx context.Context, o Options) (done Recovered, err error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -59,7 +59,7 @@ func Recover(ctx context.Context, o Options) (done Recovered, err error) {
 	return done, err
 }
 
-// begin judges the disk, builds the new state beside it, and decides the recovery.
+// begin checks the disk, builds the new state next to the old one, and commits to the recovery.
 func begin(ctx context.Context, o Options, dir *raftstore.DataDir) (Report, error) {
 	s, err := survey(ctx, dir, o.Data)
 	if err != nil {
@@ -102,13 +102,13 @@ func begin(ctx context.Context, o Options, dir *raftstore.DataDir) (Report, erro
 	return s.report, err
 }
 
-// others returns the members beside the node itself.
+// others returns the members other than the node itself.
 func (r *Report) others() []Member {
 	return slices.DeleteFunc(slices.Clone(r.Members), func(m Member) bool { return m.ID == r.Node })
 }
 
-// next is the new incarnation: at least the Unix second, beyond the old one, and of two
-// survivors of one configuration never the same, though both recover at once.
+// next returns the new incarnation: at least the Unix second, greater than the old one, and never the same for two
+// survivors of one configuration, even if both recover at once.
 func (r *Report) next(now time.Time) uint64 {
 	rank := slices.IndexFunc(r.Members, func(m Member) bool { return m.ID == r.Node })
 	own, all := uint64(rank), uint64(len(r.Members))
@@ -116,7 +116,7 @@ func (r *Report) next(now time.Time) uint64 {
 	return least + (own+all-least%all)%all
 }
 
-// oldHistory hands over the ended jobs that the node has archived.
+// oldHistory passes on the ended jobs in the node's archive.
 func oldHistory(data string, ended uint64, take func(kind byte, record []byte) error) (err error) {
 	path := filepath.Join(data, archive.FileName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -134,8 +134,7 @@ func oldHistory(data string, ended uint64, take func(kind byte, record []byte) e
 	return old.Section(ended, take)
 }
 
-// anyAnswers dials all members for a while and refuses where one answers: the quorum may
-// come back then.
+// anyAnswers dials all members for a while and returns an error if one answers: the quorum may come back then.
 func anyAnswers(ctx context.Context, members []Member) error {
 	until, cancel := context.WithTimeout(ctx, dialFor)
 	defer cancel()

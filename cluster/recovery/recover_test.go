@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota/cluster/raftstore"
 )
 
-// Survivors of one configuration share no incarnation, whenever they recover, and each
-// goes beyond its own and the second.
+// Survivors of one configuration never share an incarnation, whenever they recover, and each is greater than its old
+// one and the Unix second.
 func TestNext_sharesNone(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(1_800_000_000, 0)
@@ -41,7 +41,7 @@ func TestNext_sharesNone(t *testing.T) {
 	}
 }
 
-// A state that was found wrong and is not rebuilt is no state to go on with.
+// A state that was found wrong and not rebuilt must not be recovered from.
 func TestRecover_refusesAnOpenRebuild(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -55,7 +55,7 @@ func TestRecover_refusesAnOpenRebuild(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // nothing is changed by a refusal
+	for range 2 { // a rejection changes nothing
 		if _, err := Recover(context.Background(), Options{Data: data}); rota.KindOf(err) != rota.KindConflict {
 			t.Fatalf("recovered: %v", err)
 		}

@@ -16,15 +16,14 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// Report is what the disk of a stopped node holds, its last entries that nobody may have
-// committed included.
+// Report describes the disk of a stopped node, including its last entries, which may not have been committed.
 type Report struct {
 	Node        rota.NodeID    `json:"node"`
 	Cluster     string         `json:"cluster"`
 	ClusterID   rota.ClusterID `json:"cluster_id"`
 	Incarnation uint64         `json:"incarnation"`
-	// Term and Index are those of the last entry: of two disks the one where they
-	// are greater, the term first, holds more of what was answered.
+	// Term and Index belong to the last entry: of two disks, the one with the greater values, term first, holds more of
+	// what was acknowledged.
 	Term    uint64      `json:"last_term"`
 	Index   uint64      `json:"last_index"`
 	Date    rota.Date   `json:"date_ms"`
@@ -50,14 +49,14 @@ func Inspect(ctx context.Context, data string) (Report, error) {
 	return s.report, err
 }
 
-// survivor is the disk of a stopped node, and the state that it brings about.
+// survivor is the disk of a stopped node, and the state that results from it.
 type survivor struct {
 	report Report
 	m      *fsm.Machine
 }
 
-// survey applies the newest snapshot and the whole log. What is damaged, or was wrong and
-// is not rebuilt, is refused.
+// survey applies the newest snapshot and the whole log. It rejects a disk that is damaged, or whose state was wrong and
+// was not rebuilt.
 func survey(ctx context.Context, dir *raftstore.DataDir, data string) (s survivor, err error) {
 	switch {
 	case dir.Recovering():
@@ -79,7 +78,7 @@ func survey(ctx context.Context, dir *raftstore.DataDir, data string) (s survivo
 	return s, nil
 }
 
-// stateOf applies the newest snapshot and the whole log of a data directory. Nothing is written.
+// stateOf applies the newest snapshot and the whole log of a data directory. It writes nothing.
 func stateOf(ctx context.Context, data string) (s survivor, err error) {
 	log, err := raftstore.OpenStopped(data)
 	if err != nil {
@@ -108,7 +107,7 @@ func stateOf(ctx context.Context, data string) (s survivor, err error) {
 	return s, err
 }
 
-// replay applies every entry behind the state.
+// replay applies every entry after the state.
 func (s *survivor) replay(ctx context.Context, log *raftstore.StoppedLog) error {
 	for i := max(s.report.Index+1, log.First); i <= log.Last && log.Last > 0; i++ {
 		if ctx.Err() != nil {
@@ -140,7 +139,7 @@ func members(c raft.Configuration) []Member {
 	return list
 }
 
-// compare refuses a disk that another one goes beyond, or differs from.
+// compare rejects a disk if another one holds more or differs from it.
 func (r *Report) compare(others []Report) error {
 	for _, o := range others {
 		at := cmp.Or(cmp.Compare(o.Term, r.Term), cmp.Compare(o.Index, r.Index))
@@ -158,20 +157,20 @@ func (r *Report) compare(others []Report) error {
 	return nil
 }
 
-// Options say what a recovery goes by.
+// Options configures Recover.
 type Options struct {
-	// Data is the data directory of the node that goes on.
+	// Data is the data directory of the surviving node.
 	Data string
-	// Others are the reports of the other disks that are left.
+	// Others are the reports of the other remaining disks.
 	Others []Report
 	Log    *slog.Logger
 }
 
-// Recovered is what a recovery did.
+// Recovered is the result of a recovery.
 type Recovered struct {
-	// Old is what the disk held.
+	// Old describes the disk before the recovery.
 	Old Report `json:"old"`
-	// ClusterID and Incarnation are the new ones.
+	// ClusterID and Incarnation belong to the new cluster.
 	ClusterID   rota.ClusterID `json:"cluster_id"`
 	Incarnation uint64         `json:"incarnation"`
 	// Aside is the directory with the old files.

@@ -8,52 +8,47 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// newsPatience is how long the news waits for an entry that is about to go out, and
-// brings it by itself: so long as the leader takes to apply what was committed, to decide
-// on it, and to hand the entry to raft.
+// newsPatience is how long a commit message waits for an entry that is about to be sent and would carry the news: the
+// time that the leader needs to apply the committed entry, decide on it, and pass the new entry to raft.
 const newsPatience = time.Millisecond
 
-// commitNews sends followers at once how far the log is committed. hashicorp/raft
-// sends it with the next entry, or once CommitTimeout has passed without one: on a
-// quiet cluster a worker at a follower waited that long for its lease, and a shorter
-// timeout costs every idle cluster an RPC at each of them.
+// commitNews tells followers immediately how far the log is committed. hashicorp/raft sends this with the next entry,
+// or once CommitTimeout has passed without one. On a quiet cluster a worker at a follower waited that long for its
+// lease, and a shorter timeout would cost every idle cluster an RPC per timeout.
 //
-// What is sent is one more AppendEntries of the leadership's own, without entries, as
-// raft could have sent it: the entry before it is the one that this node has applied,
-// by index and term. A follower that holds this very entry may take it for committed,
-// whoever leads by now; any other refuses. Nothing is concluded from the answer:
-// contact, leases and terms stay raft's affair.
+// The message is an additional AppendEntries of the same leadership, without entries, as raft could have sent it: its
+// previous entry is the one that this node has applied, by index and term. A follower that holds this exact entry may
+// treat it as committed, whoever is the leader by now; any other follower rejects it. The answer has no effect:
+// contact, leases and terms remain raft's responsibility.
 //
-// Where entries follow each other closely the next one brings the news, and the follower
-// takes it out before it writes (commitFirst): a message each way less for every entry.
+// If entries follow each other closely, the next one carries the news, and the follower processes that part before it
+// writes (commitFirst): this saves one message each way per entry.
 type commitNews struct {
 	mu    sync.Mutex
 	index uint64
 	term  uint64
-	// followers are those to which raft appends, fresh those that have no loop yet; more
-	// says that there are such.
+	// followers are those that raft appends to, fresh those that have no loop yet; more signals that there are some.
 	followers map[raft.ServerID]*replicaNews
 	fresh     []*replicaNews
 	more      chan struct{}
 }
 
-// replicaNews is what the latest answered AppendEntries says of one.
+// replicaNews holds what the last answered AppendEntries revealed about one follower.
 type replicaNews struct {
 	id      raft.ServerID
 	address raft.ServerAddress
-	// header and term are of the leadership that sent it.
+	// header and term belong to the leadership that sent it.
 	header raft.RPCHeader
 	term   uint64
-	// matched is the last entry that the follower was seen to hold, told the last one
-	// that it knows to be committed.
+	// matched is the last entry that the follower is known to hold, told the last one that it knows to be committed.
 	matched, told uint64
-	// appending counts calls under way: their end is waited for, as raft's next one
-	// brings the news by itself.
+	// appending counts calls in progress: no message is sent before they end, since raft's next call carries the news
+	// anyway.
 	appending int
 	wake      chan struct{}
 }
 
-// applied notes that the leader applied a committed entry.
+// applied records that the leader applied a committed entry.
 func (c *commitNews) applied(log *raft.Log) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,14 +58,14 @@ func (c *commitNews) applied(log *raft.Log) {
 	}
 }
 
-// wake notifies a follower's loop where there is news for it and no call under way.
+// wake notifies a follower's loop if there is news for it and no call in progress.
 func (c *commitNews) wake(f *replicaNews) {
 	if f.appending == 0 && f.told < c.index && f.matched >= c.index {
 		notify(f.wake)
 	}
 }
 
-// begin notes that raft appends to a follower.
+// begin records that raft appends to a follower.
 func (c *commitNews) begin(id raft.ServerID) *replicaNews {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +83,7 @@ func (c *commitNews) begin(id raft.ServerID) *replicaNews {
 	return f
 }
 
-// begun returns the followers to which raft appended for the first time since the last call.
+// begun returns the followers that raft appended to for the first time since the last call.
 func (c *commitNews) begun() []*replicaNews {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +92,7 @@ func (c *commitNews) begun() []*replicaNews {
 	return fresh
 }
 
-// notify leaves a value in c, where none waits already.
+// notify puts a value into c unless one is pending.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -105,13 +100,13 @@ func notify(c chan struct{}) {
 	}
 }
 
-// end notes what a call of raft's said of the follower.
+// end records what a call of raft revealed about the follower.
 func (c *commitNews) end(f *replicaNews, address raft.ServerAddress, args *raft.AppendEntriesRequest, took bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.appending--
 	if !took || args.Term < f.term {
-		f.matched = 0 // until raft has found where the two logs meet
+		f.matched = 0 // until raft has found the last common entry of the two logs
 		return
 	}
 	f.address, f.header, f.term = address, args.RPCHeader, args.Term
@@ -120,25 +115,24 @@ func (c *commitNews) end(f *replicaNews, address raft.ServerAddress, args *raft.
 	c.wake(f)
 }
 
-// next returns the message that a follower should get and where it answers; nil where
-// there is none.
+// next returns the message for a follower and its address; nil if there is none.
 func (c *commitNews) next(f *replicaNews) (raft.ServerAddress, *raft.AppendEntriesRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f.appending > 0 || f.told >= c.index || f.matched < c.index {
 		return "", nil
 	}
-	f.told = c.index // once: what gets lost raft makes up for
+	f.told = c.index // sent once: raft makes up for a lost one
 	return f.address, &raft.AppendEntriesRequest{RPCHeader: f.header, Term: f.term,
 		PrevLogEntry: c.index, PrevLogTerm: c.term, LeaderCommitIndex: c.index}
 }
 
-// heartbeat reports whether a call carries no place in the log.
+// heartbeat reports whether a call carries no log position.
 func heartbeat(args *raft.AppendEntriesRequest) bool {
 	return args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0 && len(args.Entries) == 0
 }
 
-// append is AppendEntries, with its part of the news noted.
+// append is AppendEntries, recording what it reveals about commits.
 func (t *Transport) append(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) error {
 	if heartbeat(args) {
@@ -150,7 +144,7 @@ func (t *Transport) append(id raft.ServerID, target raft.ServerAddress, args *ra
 	return err
 }
 
-// tell brings the news to one follower until ctx ends.
+// tell sends the news to one follower until ctx ends.
 func (t *Transport) tell(ctx context.Context, f *replicaNews) {
 	for {
 		select {
@@ -178,12 +172,11 @@ func (t *Transport) tell(ctx context.Context, f *replicaNews) {
 	}
 }
 
-// commitFirst returns the part of a request that is only about commits; nil where it says
-// nothing beyond index, or has no entries: then all of it is that part. raft writes a
-// request's entries before it looks how far the log is committed, and a worker at this
-// node would wait for that write.
+// commitFirst returns the part of a request that only concerns commits; nil if it contains nothing beyond index, or if
+// the request has no entries and so is entirely that part. raft writes a request's entries before it processes the
+// commit index, and a worker at this node would wait for that write.
 func commitFirst(args *raft.AppendEntriesRequest, index uint64) *raft.AppendEntriesRequest {
-	known := min(args.LeaderCommitIndex, args.PrevLogEntry) // what is beyond is not written yet
+	known := min(args.LeaderCommitIndex, args.PrevLogEntry) // later entries are not written yet
 	if len(args.Entries) == 0 || known <= index {
 		return nil
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestCommitNews_says walks through what is said to one follower, and when.
+// TestCommitNews_says checks, step by step, what is sent to one follower and when.
 func TestCommitNews_says(t *testing.T) {
 	t.Parallel()
 	var c commitNews
@@ -52,8 +52,8 @@ func TestCommitNews_says(t *testing.T) {
 	none("after a refusal, until the logs meet again")
 }
 
-// TestCommitFirst: what a request tells of commits is handed to raft before its entries,
-// and whoever asked gets one answer, that to the whole.
+// TestCommitFirst: the commit part of a request reaches raft before its entries, and the caller gets one answer, to the
+// whole request.
 func TestCommitFirst(t *testing.T) {
 	t.Parallel()
 	log := func(index uint64) *raft.Log { return &raft.Log{Index: index, Term: 7} }

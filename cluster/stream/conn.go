@@ -12,23 +12,23 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// peerConn is a connection that its layer knows and whose reading is metered.
+// peerConn is a connection registered with its layer, with metered reads.
 type peerConn struct {
 	net.Conn
 	layer   *Layer
 	dialled bool
-	// meant is the node that was dialled; empty is anyone.
+	// meant is the node that was dialled; empty accepts any.
 	meant rota.NodeID
 	node  string // the peer's id, once established; guarded by layer.mu
-	// again receives a value when the peer is to be judged anew.
+	// again receives a value when the peer must be judged again.
 	again chan struct{}
 
-	meter frameMeter // used by one reader at a time, as raft does
-	// answered says that something was written since a snapshot began: its body
-	// is over, and raft uses the connection for nothing more.
+	meter frameMeter // used by one reader at a time, as raft reads
+	// answered reports that something was written since a snapshot began: its body is over, and raft does not use the
+	// connection again.
 	answered atomic.Bool
 	once     sync.Once
-	// ended is closed with the connection.
+	// ended is closed together with the connection.
 	ended chan struct{}
 }
 
@@ -69,7 +69,7 @@ func (c *peerConn) Close() (err error) {
 	return err
 }
 
-// trackOutbound takes note of a dialled connection, unless the layer is closed.
+// trackOutbound registers a dialled connection, unless the layer is closed.
 func (s *Layer) trackOutbound(conn *peerConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,13 +79,12 @@ func (s *Layer) trackOutbound(conn *peerConn) bool {
 	return !s.shut
 }
 
-// establish moves a connection from those that greet to those that serve. One
-// node with too many loses its oldest, which a broken network may have left
-// behind; too many in all refuse the newcomer.
+// establish moves a connection from the handshake list to the inbound list. A node with too many connections loses its
+// oldest, which a broken network may have left behind; if there are too many in total, the new one is rejected.
 func (s *Layer) establish(conn *peerConn, peer Hello) error {
 	s.mu.Lock()
 	i := slices.Index(s.greeting, conn)
-	if i < 0 || s.shut { // given up meanwhile
+	if i < 0 || s.shut { // dropped in the meantime
 		s.mu.Unlock()
 		return fmt.Errorf("%w: given up during the handshake", errCrowded)
 	}

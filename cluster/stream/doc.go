@@ -1,8 +1,7 @@
-// Package stream carries raft between nodes. A connection (Layer) begins with a handshake
-// in which both sides show cluster, node and the identity of their data directory, and is
-// metered afterwards, as raft decodes without bounds. A Transport stands between raft and
-// these connections: it sends what this node may say, it tells followers of commits at
-// once, and a guard looks at every request before raft does.
+// Package stream carries raft between nodes. A connection (Layer) begins with a handshake in which both sides present
+// cluster, node and the identity of their data directory. Afterwards it is metered, because raft decodes without
+// bounds. A Transport connects raft to these connections: it sends only what this node is allowed to send, notifies
+// followers of commits immediately, and its guard checks every request before raft receives it.
 //
-// It never decides who is a member, and never believes what another node sends.
+// It never decides which nodes are members, and never trusts what another node sends.
 package stream

@@ -12,48 +12,46 @@ const (
 )
 
 const (
-	// frameSmallMax bounds an answer, and the head of a snapshot.
+	// frameSmallMax bounds an answer, and the head of a snapshot, in bytes.
 	frameSmallMax = 1 << 20
-	// frameItemsMax bounds the values in one frame: a single byte can stand for
-	// a whole empty entry once decoded. 64 entries are about 900 values.
+	// frameItemsMax bounds the values in one frame: a single byte can decode to a whole empty entry. 64 entries are
+	// about 900 values.
 	frameItemsMax = 1 << 16
-	// frameDepthMax bounds nesting; raft's own goes to four.
+	// frameDepthMax bounds nesting; raft's own depth is up to four.
 	frameDepthMax = 16
 )
 
-// errFrame is what every refusal of a frameMeter is.
+// errFrame is wrapped by every error of a frameMeter.
 var errFrame = errors.New("not a raft frame")
 
-// frameMeter follows the msgpack of one direction of a raft connection, byte by
-// byte and without keeping any, and refuses what exceeds a bound. hashicorp/raft
-// decodes with no bound at all: one string of 200 MiB was held in memory. A
-// length that exceeds the bound is refused when it is announced.
+// frameMeter parses the msgpack of one direction of a raft connection, byte by byte and without storing any, and
+// rejects data that exceeds a bound. hashicorp/raft decodes without any bound: it held one string of 200 MiB in memory.
+// A length that exceeds the bound is rejected as soon as it is announced.
 type frameMeter struct {
-	answers bool  // the direction of answers: objects without a kind before them
-	max     int64 // bytes of one frame
+	answers bool  // the direction of answers: objects not preceded by a kind
+	max     int64 // maximum bytes of one frame
 
-	left   int64 // bytes that the current frame may still have
-	items  int   // values that it may still have
-	skip   int64 // bytes to pass over
+	left   int64 // bytes left for the current frame
+	items  int   // values left for it
+	skip   int64 // bytes to skip
 	kind   byte  // of the current request
 	inside bool  // within a frame
-	stack  []int // values yet to come at each level
+	stack  []int // values still to come at each level
 	need   int   // bytes of a length still to come
 	length uint64
-	header byte // what the length belongs to
+	header byte // the header that the length belongs to
 
-	// from is the id that each request must name, empty where none is wanted; ids are
-	// those that the current one named.
+	// from is the id that each request must name, empty if none is required; ids counts those that the current one
+	// named.
 	from string
 	ids  int
 	text topText
 
-	// streaming is set from the head of a snapshot on: what follows goes to disk
-	// and ends the connection.
+	// streaming is set after the head of a snapshot: the bytes that follow go to disk and end the connection.
 	streaming bool
 }
 
-// feed follows more bytes.
+// feed processes more bytes.
 func (m *frameMeter) feed(p []byte) error {
 	for len(p) > 0 && !m.streaming {
 		if !m.inside {
@@ -103,7 +101,7 @@ func (m *frameMeter) begin(kind byte) error {
 	return nil
 }
 
-// step takes one byte of structure, or used bytes of content.
+// step processes one byte of structure, or used bytes of content.
 func (m *frameMeter) step(b byte, used int64) error {
 	switch {
 	case m.skip > 0:
@@ -151,9 +149,8 @@ func (m *frameMeter) step(b byte, used int64) error {
 	return nil
 }
 
-// msgpackShape is what follows a header byte from 0xc0 to 0xdf: so many bytes of
-// content, or so many of a length of what 0xc6 (bytes), 0xc9 (extension), 0xdb
-// (string), 0xdd (array) and 0xdf (map) stand for.
+// msgpackShape describes what follows a header byte from 0xc0 to 0xdf: a fixed number of bytes of content, or a length
+// of lengthBytes bytes for the type of 0xc6 (bytes), 0xc9 (extension), 0xdb (string), 0xdd (array) or 0xdf (map).
 type msgpackShape struct {
 	fixed       int64
 	lengthBytes int
@@ -206,7 +203,7 @@ func (m *frameMeter) open(header byte, length uint64) error {
 	return nil
 }
 
-// valueDone counts a whole value off, and those that it completes.
+// valueDone counts a completed value, and those that it completes.
 func (m *frameMeter) valueDone() {
 	for n := len(m.stack); n > 0; n = len(m.stack) {
 		if m.stack[n-1]--; m.stack[n-1] > 0 {

@@ -13,23 +13,21 @@ import (
 )
 
 const (
-	// termLeapMax is how far an answer or a request may be ahead of this node's
-	// term: twelve days of one election a second. A term is kept for ever and only
-	// grows, so one of 2^64-1 would be the cluster's last.
+	// termLeapMax is how far an answer or a request may be ahead of this node's term: twelve days of one election a
+	// second. A term is kept forever and only grows, so one of 2^64-1 would be the cluster's last.
 	termLeapMax = 1 << 20
-	// termMax is the most that a node takes that holds nothing yet and has no term
-	// to compare with.
+	// termMax is the highest term that a node accepts while it holds nothing and has no term to compare with.
 	termMax = 1 << 62
-	// handoversMost are the elections that others may have this node begin at once,
-	// handoverEvery when one more comes free. Each ends a leadership.
+	// handoversMost is how many elections others may make this node start in a burst, handoverEvery when another one is
+	// allowed. Each ends a leadership.
 	handoversMost = 8
 	handoverEvery = 5 * time.Second
 )
 
-// errGuarded is what every refusal of the guard is.
+// errGuarded is wrapped by every error of the guard.
 var errGuarded = errors.New("refused before raft")
 
-// RaftView is what the guard asks of raft.
+// RaftView holds the methods of raft that the guard calls.
 type RaftView interface {
 	CurrentTerm() uint64
 	LastIndex() uint64
@@ -37,20 +35,19 @@ type RaftView interface {
 	LeaderWithID() (raft.ServerAddress, raft.ServerID)
 }
 
-// guard stands between the transport and raft. Who comes so far is a node of the
-// cluster by its certificate and hello; still one node that is broken, or taken
-// over, must not end all. hashicorp/raft takes any term, begins an election each
-// time it is asked to, writes a snapshot of any size, and panics at an entry of a
-// kind that it does not know or a configuration that it cannot decode.
+// guard filters the requests between the transport and raft. Their senders are nodes of the cluster by certificate and
+// hello; even so, one broken or captured node must not bring down all of them. hashicorp/raft accepts any term, starts
+// an election each time it is asked to, writes a snapshot of any size, and panics on an entry of an unknown kind or a
+// configuration that does not decode.
 type guard struct {
 	in  <-chan raft.RPC
 	out chan raft.RPC
-	// begun is closed when raft is there to be asked.
+	// begun is closed once raft can be queried.
 	begun chan struct{}
 	raft  RaftView
-	// room returns how many bytes a snapshot may have, and false where nobody knows.
+	// room returns how many bytes a snapshot may have, and false if that is unknown.
 	room func() (int64, bool)
-	// refused is called for each refusal.
+	// refused is called for each rejection.
 	refused func(from raft.RPCHeader, err error)
 
 	mu        sync.Mutex
@@ -63,13 +60,13 @@ func newGuard(in <-chan raft.RPC, room func() (int64, bool), refused func(raft.R
 		handovers: handoversMost}
 }
 
-// begin lets requests through, now that raft can be asked.
+// begin lets requests through, now that raft can be queried.
 func (g *guard) begin(r RaftView) {
 	g.raft = r
 	close(g.begun)
 }
 
-// run judges requests until ctx ends.
+// run checks requests until ctx ends.
 func (g *guard) run(ctx context.Context) {
 	select {
 	case <-g.begun:
@@ -87,7 +84,7 @@ func (g *guard) run(ctx context.Context) {
 			}
 			if args, ok := rpc.Command.(*raft.AppendEntriesRequest); ok {
 				if told := commitFirst(args, g.raft.CommitIndex()); told != nil {
-					// Whoever asked gets one answer, that to the whole.
+					// The caller gets one answer, to the whole request.
 					g.hand(ctx, raft.RPC{Command: told, RespChan: make(chan raft.RPCResponse, 1)})
 				}
 			}
@@ -101,7 +98,7 @@ func (g *guard) run(ctx context.Context) {
 	}
 }
 
-// hand passes a request to raft; it reports false when ctx ended first.
+// hand passes a request to raft; it reports false if ctx ended first.
 func (g *guard) hand(ctx context.Context, rpc raft.RPC) bool {
 	select {
 	case g.out <- rpc:
@@ -111,9 +108,8 @@ func (g *guard) hand(ctx context.Context, rpc raft.RPC) bool {
 	}
 }
 
-// dropBody passes over what has arrived of a snapshot. The rest never will: a
-// connection whose snapshot was answered ends (peerConn). To read it all, as
-// raft does, would be to read for as long as the sender likes.
+// dropBody skips the part of a snapshot that has arrived. The rest will not come: a connection whose snapshot was
+// answered ends (peerConn). Reading all of it, as raft does, would let the sender prolong it at will.
 func dropBody(body io.Reader) {
 	limited, ok := body.(*io.LimitedReader)
 	if !ok {
@@ -131,7 +127,7 @@ func headerOf(command any) raft.RPCHeader {
 	return raft.RPCHeader{}
 }
 
-// judge refuses what no sound node sends.
+// judge rejects requests that no sound node sends.
 func (g *guard) judge(command any) error {
 	switch c := command.(type) {
 	case *raft.AppendEntriesRequest:
@@ -158,7 +154,7 @@ func (g *guard) judge(command any) error {
 func (g *guard) judgeTerm(term uint64) error {
 	own := g.raft.CurrentTerm()
 	if own == 0 && g.raft.LastIndex() == 0 {
-		own = termMax - termLeapMax // a node that holds nothing joins a cluster of any age
+		own = termMax - termLeapMax // an empty node may join a cluster of any age
 	}
 	return checkTerm(own, term)
 }
@@ -171,7 +167,7 @@ func checkTerm(own, term uint64) error {
 		"there, join it again with an empty data directory and a new --node id", errGuarded, term, termLeapMax, own)
 }
 
-// judgeEntries refuses entries that raft would panic at.
+// judgeEntries rejects entries that raft would panic on.
 func judgeEntries(c *raft.AppendEntriesRequest) error {
 	for i, e := range c.Entries {
 		switch {
@@ -195,15 +191,14 @@ func judgeEntries(c *raft.AppendEntriesRequest) error {
 	return nil
 }
 
-// judgeConfiguration decodes a configuration as raft will, which panics where it
-// cannot.
+// judgeConfiguration decodes a configuration as raft will, which panics if it cannot.
 func judgeConfiguration(data []byte) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%w: a configuration that cannot be decoded: %v", errGuarded, r)
 		}
 	}()
-	bounds := frameMeter{answers: true, max: frameSmallMax} // the decoder has none
+	bounds := frameMeter{answers: true, max: frameSmallMax} // the decoder has no bounds
 	if err := bounds.feed(data); err != nil || bounds.inside {
 		return fmt.Errorf("%w: a configuration that cannot be decoded: %w", errGuarded, errors.Join(err, io.ErrUnexpectedEOF))
 	}
@@ -224,8 +219,7 @@ func (g *guard) judgeSnapshot(c *raft.InstallSnapshotRequest) error {
 	return judgeConfiguration(c.Configuration)
 }
 
-// judgeHandover lets only the leader that this node follows hand over to it, and
-// that not without end.
+// judgeHandover accepts a handover only from the leader that this node follows, at a limited rate.
 func (g *guard) judgeHandover(c *raft.TimeoutNowRequest) error {
 	if _, leader := g.raft.LeaderWithID(); leader == "" || string(leader) != string(c.ID) {
 		return fmt.Errorf("%w: node %q hands over a leadership that is not its own", errGuarded, c.ID)

@@ -20,7 +20,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// fixedRaft is a raft that stands still.
+// fixedRaft is a raft whose state never changes.
 type fixedRaft struct {
 	term, last uint64
 	leader     raft.ServerID
@@ -39,7 +39,7 @@ func testGuard(r RaftView) *guard {
 	return g
 }
 
-// TestRPCGuard is row 10 of the hostile list: what a broken or captured member says.
+// TestRPCGuard is row 10 of the hostile list: requests of a broken or captured member.
 func TestRPCGuard(t *testing.T) {
 	t.Parallel()
 	of := func(id string) raft.RPCHeader { return raft.RPCHeader{ProtocolVersion: 3, ID: []byte(id)} }
@@ -114,14 +114,14 @@ func TestRPCGuard(t *testing.T) {
 	})
 }
 
-// obliging is the configuration of a node that may say all.
+// obliging returns the configuration of a node without restrictions.
 func obliging() TransportConfig {
 	no := func() bool { return false }
 	return TransportConfig{Silent: no, Muted: no, Wrong: no, OnDisk: func(index uint64) uint64 { return index }}
 }
 
-// TestRPCGuard_doesNotBelieveAnswers holds answers to the same bound: a vote's
-// answer would set this node's term.
+// TestRPCGuard_doesNotBelieveAnswers: answers are subject to the same bound, since an answer to a vote request would
+// set this node's term.
 func TestRPCGuard_doesNotBelieveAnswers(t *testing.T) {
 	t.Parallel()
 	transport := func(id rota.NodeID) *raft.NetworkTransport {
@@ -163,7 +163,7 @@ func TestRPCGuard_doesNotBelieveAnswers(t *testing.T) {
 	}
 }
 
-// pipes is a stream layer of connections made by hand.
+// pipes is a stream layer over connections created by the test.
 type pipes struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -184,8 +184,8 @@ func (p *pipes) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 	return nil, os.ErrClosed
 }
 
-// FuzzRaftRequests feeds a member's bytes to raft's own decoder behind the meter and
-// the guard. What is passed on is what raft takes without panic, in the member's own name.
+// FuzzRaftRequests feeds a member's bytes to raft's own decoder behind the meter and the guard. Requests that pass are
+// handled by raft without a panic, and carry the member's own name.
 func FuzzRaftRequests(f *testing.F) {
 	for _, seed := range [][]byte{
 		[]byte("\x00\x82\xa4Term\xcf\x00\x00\x00\x00\x00\x00\x00\x01\xa2ID\xc4\x01b"),
@@ -231,7 +231,7 @@ func FuzzRaftRequests(f *testing.F) {
 	})
 }
 
-// saidConn is a connection on which all has been said already.
+// saidConn is a connection whose whole input has already arrived.
 type saidConn struct {
 	net.Conn
 	said   *bytes.Reader
@@ -243,7 +243,7 @@ func (c *saidConn) Write(p []byte) (int, error) { return len(p), nil }
 func (c *saidConn) RemoteAddr() net.Addr        { return layerAddr("fuzz:2") }
 func (c *saidConn) Close() error                { close(c.closed); return nil }
 
-// asRaft does with a request what raft does first.
+// asRaft performs the first steps of raft on a request.
 func asRaft(rpc raft.RPC) {
 	switch c := rpc.Command.(type) {
 	case *raft.AppendEntriesRequest:

@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestHeartbeatsGoThroughTheMainLoop holds raft to handling heartbeats where it
-// handles all else: beside it they change the term of a leader that stores entries.
+// TestHeartbeatsGoThroughTheMainLoop checks that raft handles heartbeats in its main loop: concurrently with it, they
+// change the term of a leader that stores entries.
 func TestHeartbeatsGoThroughTheMainLoop(t *testing.T) {
 	t.Parallel()
 	listen := func() *raft.NetworkTransport {

@@ -11,16 +11,15 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// The dialling side sends its hello; the other one answers with a verdict, and
-// with its own hello if it agrees; the dialling side ends with its verdict. A
-// verdict is one byte, and a text after a refusal. The dialled side says nothing
-// of itself to one who does not know the cluster's name.
+// The dialling side sends its hello; the other one answers with a verdict, followed by its own hello if it accepts; the
+// dialling side ends with its verdict. A verdict is one byte, followed by a text if it is a rejection. The dialled side
+// reveals nothing about itself to a peer that does not know the cluster's name.
 const (
 	verdictYes = 0
 	verdictNo  = 1
 )
 
-// The reasons by which refusals are counted.
+// The reasons that rejections are counted by.
 var (
 	errForeign   = errors.New("of another cluster")
 	errDenied    = errors.New("not admitted")
@@ -28,21 +27,21 @@ var (
 	errCrowded   = errors.New("too many connections")
 )
 
-// helloMagic begins every connection between nodes, before TLS's content is
-// known to be raft; the last byte is the version of the handshake.
+// helloMagic begins every connection between nodes, before TLS's content is known to be raft; the last byte is the
+// version of the handshake.
 var helloMagic = [8]byte{'r', 'o', 't', 'a', 'r', 'a', 'f', 1}
 
-// helloMax bounds the body of a hello or of a refusal.
+// helloMax bounds the body of a hello or of a rejection, in bytes.
 const helloMax = 512
 
-// identityBytes is the length of a data directory's identity, which goes as hex digits.
+// identityBytes is the length of a data directory's identity in bytes, sent as hex digits.
 const identityBytes = 16
 
-// headBytes is what stands before the body of a hello: magic, two bytes of zero and length.
+// headBytes is the size of a hello's head: magic, two zero bytes and length.
 const headBytes = len(helloMagic) + 4
 
-// encodeHello returns magic, two bytes of zero, length and fields: each a byte of length and
-// text. What a later binary writes in place of the zeros, or behind the fields, is passed over.
+// encodeHello returns magic, two zero bytes, length and fields; each field is a length byte and text. Values that a
+// later binary writes in place of the zeros, or after the fields, are ignored.
 func encodeHello(h Hello) []byte {
 	body := []byte{}
 	for _, field := range []string{h.ClusterName, string(h.ClusterID), string(h.Node), h.Identity} {
@@ -54,8 +53,7 @@ func encodeHello(h Hello) []byte {
 	return append(out, body...)
 }
 
-// readHello reads and checks the shape of a hello. It never holds more than
-// helloMax bytes.
+// readHello reads a hello and checks its format. It never holds more than helloMax bytes.
 func readHello(r io.Reader) (Hello, error) {
 	var head [headBytes]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -106,7 +104,7 @@ func validIdentity(s string) bool {
 	return err == nil && len(raw) == identityBytes
 }
 
-// checkHello refuses who does not belong here.
+// checkHello rejects a peer that does not belong to this cluster.
 func checkHello(own, peer Hello, admit func(Hello) error) error {
 	switch {
 	case own.ClusterName != peer.ClusterName:
@@ -151,7 +149,7 @@ func greet(rw io.ReadWriter, own Hello, check func(peer Hello) error) (Hello, er
 func welcome(rw io.ReadWriter, own Hello, check func(peer Hello) error) (Hello, error) {
 	peer, err := readHello(rw)
 	if err != nil {
-		return peer, err // no word to who does not speak the protocol
+		return peer, err // no answer to a peer that does not speak the protocol
 	}
 	if err := check(peer); err != nil {
 		if !errors.Is(err, errForeign) {

@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// rawDial connects below the handshake.
+// rawDial connects without a handshake.
 func rawDial(t *testing.T, to *Layer) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", to.BoundAddr().String())
@@ -52,7 +52,7 @@ func TestStreamLayerHostile(t *testing.T) {
 			for i := range junk {
 				junk[i] = byte(rand.Uint32())
 			}
-			if rand.IntN(2) == 0 { // with a good beginning
+			if rand.IntN(2) == 0 { // with a valid beginning
 				junk = append(slices.Clone(helloMagic[:]), junk...)
 			}
 			_, _ = conn.Write(junk)
@@ -95,7 +95,7 @@ func TestStreamLayerHostile(t *testing.T) {
 			connect(t, a, b)
 		}
 		conn, err := dialLayer(a, b)
-		if err == nil { // told by the end of the connection
+		if err == nil { // indicated by the end of the connection
 			wantClosed(t, conn)
 		}
 		if b.Counts().Accepted != 3 {
@@ -117,7 +117,7 @@ func TestStreamLayerHostile(t *testing.T) {
 	})
 }
 
-// TestStreamLayerMemory sends huge frames to raft's transport: memory stays flat.
+// TestStreamLayerMemory sends huge frames to raft's transport: memory does not grow.
 func TestStreamLayerMemory(t *testing.T) {
 	t.Parallel()
 	b := newTestLayer(t, testHello("b"), Options{FrameMax: 1 << 20})
@@ -180,8 +180,8 @@ func TestFrameMeter(t *testing.T) {
 	})
 }
 
-// FuzzFrameMeter holds the meter against itself: however bytes are cut into
-// reads, the outcome is the same, and it never passes more than the bound.
+// FuzzFrameMeter compares the meter with itself: however the bytes are split into reads, the result is the same, and it
+// never passes more than the bound.
 func FuzzFrameMeter(f *testing.F) {
 	f.Add([]byte("\x00\x82\xa4Term\xcf\x00\x00\x00\x00\x00\x00\x00\x01\xa2ID\xc4\x01a\x01\x80"), false)
 	f.Add([]byte{0xa0, 0x81, 0xa1, 'x', 0xd6, 0xff, 1, 2, 3, 4}, true)
@@ -211,7 +211,7 @@ func FuzzFrameMeter(f *testing.F) {
 	})
 }
 
-// FuzzStreamHello decodes what a stranger may send.
+// FuzzStreamHello decodes arbitrary input.
 func FuzzStreamHello(f *testing.F) {
 	f.Add(encodeHello(testHello("a"))[headBytes:])
 	f.Add([]byte{0, 0, 0, 0})
@@ -220,7 +220,7 @@ func FuzzStreamHello(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again := encodeHello(h)[headBytes:]; !bytes.HasPrefix(body, again) { // a later binary may have said more
+		if again := encodeHello(h)[headBytes:]; !bytes.HasPrefix(body, again) { // a later binary may add fields
 			t.Fatalf("%q comes back as %q", body, again)
 		}
 	})
@@ -233,7 +233,7 @@ func TestHelloBytes(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("got  %q\nwant %q: the handshake's version must change with its bytes", got, want)
 	}
-	// A later binary may say more, at the places that are kept for it.
+	// A later binary may use the reserved places.
 	known, _ := readHello(strings.NewReader(want))
 	later := append(bytes.Clone(got), "\x03and"...)
 	later[8], later[11] = 7, later[11]+4

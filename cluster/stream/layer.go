@@ -21,13 +21,12 @@ const (
 	inboundMax       = 64
 	perNodeMax       = 16
 	frameMax         = 40 << 20
-	// keepAlive finds a peer whose machine is gone without a word.
+	// keepAlive detects a peer whose machine disappeared without closing the connection.
 	keepAlive = 15 * time.Second
 )
 
-// Layer carries raft's connections. Before raft's first byte both sides
-// know that the other belongs to the cluster and is admitted: hashicorp/raft
-// itself does not look at who sends, and decodes without bounds.
+// Layer carries raft's connections. Before raft's first byte both sides know that the other belongs to the cluster and
+// is admitted: hashicorp/raft itself does not check the sender, and decodes without bounds.
 type Layer struct {
 	hello    func() Hello
 	opts     Options
@@ -36,14 +35,14 @@ type Layer struct {
 	ready    chan net.Conn
 	closed   chan struct{}
 	done     sync.WaitGroup
-	// dialling ends when the layer closes, and with it each call that nobody answers.
+	// dialling ends when the layer closes, and with it each pending dial.
 	dialling context.Context
 	endDials context.CancelFunc
 	lines    logs.Limiter
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	shut     bool
-	greeting []*peerConn // inbound, before the end of the handshake, oldest first
+	greeting []*peerConn // inbound, during the handshake, oldest first
 	inbound  []*peerConn // inbound, oldest first
 	outbound map[*peerConn]struct{}
 	counts   Counts
@@ -58,9 +57,8 @@ func (a layerAddr) Network() string { return "tcp" }
 // String implements net.Addr.
 func (a layerAddr) String() string { return string(a) }
 
-// NewLayer listens on bind. Others use the address advertise; empty stands for the
-// address bound. hello returns what this node says of itself; it is called at each
-// connection, as the cluster id may become known later.
+// NewLayer listens on bind. Other nodes use the address advertise; empty means the bound address. hello returns this
+// node's hello; it is called for each connection, since the cluster id may become known later.
 func NewLayer(bind string, advertise raft.ServerAddress, hello func() Hello,
 	opts Options) (*Layer, error) {
 	if (opts.ServerTLS == nil) != (opts.ClientTLS == nil) || (opts.ServerTLS == nil) != (opts.NodeOf == nil) {
@@ -103,24 +101,22 @@ func (s *Layer) Accept() (net.Conn, error) {
 	}
 }
 
-// Addr implements net.Listener with the advertised address, by which raft knows
-// this node.
+// Addr implements net.Listener; it returns the advertised address, which identifies this node to raft.
 func (s *Layer) Addr() net.Addr { return s.addr }
 
-// BoundAddr is the address listened on.
+// BoundAddr returns the address listened on.
 func (s *Layer) BoundAddr() net.Addr { return s.listener.Addr() }
 
-// Counts returns what became of connections so far.
+// Counts returns the number of connections by outcome so far.
 func (s *Layer) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts
 }
 
-// Close ends listening, every connection of either direction, as raft's transport
-// leaves open those that it did not pool, and every Dial. hashicorp/raft waits when it
-// shuts down for the call under way to each peer and for one more: with a peer that is
-// cut off, both would take their whole time.
+// Close stops listening and closes every connection of either direction, since raft's transport leaves open those that
+// it did not pool. It also ends every Dial: hashicorp/raft's shutdown waits for the call in progress to each peer and
+// for one more, and with an unreachable peer both would take their full timeout.
 func (s *Layer) Close() error {
 	s.mu.Lock()
 	if s.shut {
@@ -143,18 +139,17 @@ func (s *Layer) Close() error {
 	return err
 }
 
-// Dial implements raft.StreamLayer: it connects, and returns the connection after
-// the handshake with the node that is meant (meant). After Close it fails at once.
+// Dial implements raft.StreamLayer: it connects, and returns the connection after the handshake with the intended node
+// (meant). After Close it fails at once.
 func (s *Layer) Dial(target raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	conn, _, err := s.connect(target, timeout)
 	if err != nil {
-		return nil, err // an interface that is nil, too
+		return nil, err // not an interface that holds a nil pointer
 	}
 	return conn, nil
 }
 
-// Meet connects to a node, and returns what it says of itself once its certificate has
-// proved its id; raft learns nothing of it.
+// Meet connects to a node, and returns its hello once its certificate has proved its id; raft is not involved.
 func (s *Layer) Meet(id rota.NodeID, address string, timeout time.Duration) (Hello, error) {
 	conn, peer, err := s.connect(meant(raft.ServerID(id), raft.ServerAddress(address)), timeout)
 	if err != nil {
@@ -196,7 +191,7 @@ func (s *Layer) connect(target raft.ServerAddress, timeout time.Duration) (*peer
 	return conn, peer, nil
 }
 
-// listen takes connections and greets each on a goroutine of its own.
+// listen accepts connections and starts the handshake of each on its own goroutine.
 func (s *Layer) listen() {
 	delay := time.Duration(0)
 	for {
@@ -209,7 +204,7 @@ func (s *Layer) listen() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		// Out of file descriptors, most likely: wait for some to come free.
+		// Most likely out of file descriptors: wait for some to be freed.
 		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
 		if s.lines.Allow("accept") {
 			s.opts.Logger.Error("cannot take raft connections", "error", err)
@@ -222,9 +217,8 @@ func (s *Layer) listen() {
 	}
 }
 
-// receive begins the handshake of an inbound connection. When too many are in
-// that state the oldest goes: an honest one is through in milliseconds, so those
-// who hold theirs open cannot keep it out.
+// receive starts the handshake of an inbound connection. If too many are in that state, the oldest is closed: an honest
+// one finishes in milliseconds, so connections held open cannot keep it out.
 func (s *Layer) receive(raw net.Conn) {
 	if s.opts.ServerTLS != nil {
 		raw = tls.Server(raw, s.opts.ServerTLS)
@@ -250,7 +244,7 @@ func (s *Layer) receive(raw net.Conn) {
 	}
 }
 
-// admit shakes hands and hands the connection to raft.
+// admit completes the handshake and passes the connection to raft.
 func (s *Layer) admit(conn *peerConn) {
 	peer, err := s.shake(conn, time.Now().Add(s.opts.HandshakeTimeout))
 	if err == nil {
@@ -268,7 +262,7 @@ func (s *Layer) admit(conn *peerConn) {
 	}
 }
 
-// shake does TLS and the hellos within the deadline, and leaves none behind.
+// shake performs TLS and the hellos within the deadline, and clears the deadline afterwards.
 func (s *Layer) shake(conn *peerConn, deadline time.Time) (Hello, error) {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return Hello{}, err
@@ -299,14 +293,14 @@ func (s *Layer) shake(conn *peerConn, deadline time.Time) (Hello, error) {
 	if conn.dialled {
 		shakeHands = greet
 	}
-	if _, err := shakeHands(conn.Conn, own, check); err != nil { // beneath the frame meter
+	if _, err := shakeHands(conn.Conn, own, check); err != nil { // below the frame meter
 		return full, err
 	}
 	conn.watchTrust(full, state)
 	return full, conn.SetDeadline(time.Time{})
 }
 
-// refused counts a connection that came to nothing, with a log line once a minute and peer.
+// refused counts a failed connection, with at most one log line per minute and peer.
 func (s *Layer) refused(address string, peer Hello, err error) {
 	s.count(func(c *Counts) {
 		switch {

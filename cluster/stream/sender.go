@@ -2,25 +2,24 @@ package stream
 
 import "fmt"
 
-// idKey is the field of every request of raft's that names its sender.
+// idKey is the field of every raft request that names its sender.
 const idKey = "ID"
 
-// topText is a text at the top of a request that is looked at: a key, or the sender's id.
+// topText is a text at the top level of a request that must be checked: a key, or the sender's id.
 type topText struct {
-	// sender says that the text is the value of idKey, key that it is a key.
+	// sender reports that the text is the value of idKey, key that it is a key.
 	sender, key bool
 	wanted      int
 	held        []byte
 }
 
-// take keeps a part of it.
+// take appends a part of the text.
 func (t *topText) take(p []byte) {
 	t.held = append(t.held, p[:min(len(p), t.wanted-len(t.held))]...)
 }
 
-// place looks at the first byte of a value where the sender is asked for. raft takes a
-// request that is an array as well, and a key or id that is one: those are refused, as
-// no node writes them so.
+// place checks the first byte of a value if the sender is checked. raft also accepts a request that is an array, and a
+// key or id that is one: those are rejected, since no node writes them that way.
 func (m *frameMeter) place(b byte) error {
 	if m.from == "" {
 		return nil
@@ -42,7 +41,7 @@ func (m *frameMeter) place(b byte) error {
 	return nil
 }
 
-// beginText notes how long the text is.
+// beginText records the length of the text.
 func (m *frameMeter) beginText(length uint64) error {
 	if m.from == "" || len(m.stack) != 2 {
 		return nil
@@ -58,7 +57,7 @@ func (m *frameMeter) beginText(length uint64) error {
 	return nil
 }
 
-// endText judges a text that is whole.
+// endText checks a complete text.
 func (m *frameMeter) endText() error {
 	if m.text.wanted == 0 || len(m.stack) != 2 {
 		return nil

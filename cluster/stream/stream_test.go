@@ -52,8 +52,8 @@ func connect(t *testing.T, from, to *Layer) (dialled, accepted net.Conn) {
 	return dialled, accepted
 }
 
-// TestStreamLayer_closeEndsDials has a call under way that nobody answers: raft waits
-// for it, and for the next one, when a node stops.
+// TestStreamLayer_closeEndsDials: a call in progress is never answered; raft waits for it, and for the next one, when a
+// node stops.
 func TestStreamLayer_closeEndsDials(t *testing.T) {
 	t.Parallel()
 	calls := make(chan string, 2)
@@ -87,7 +87,7 @@ func TestStreamLayer(t *testing.T) {
 	t.Parallel()
 	a, b := newTestLayer(t, testHello("a"), Options{}), newTestLayer(t, testHello("b"), Options{})
 	dialled, accepted := connect(t, a, b)
-	ping := []byte("\x04\x81\xa2ID\xc4\x01a") // a pre-vote that names its sender alone
+	ping := []byte("\x04\x81\xa2ID\xc4\x01a") // a pre-vote that contains only its sender
 	if _, err := dialled.Write(ping); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestStreamLayer(t *testing.T) {
 	}
 }
 
-// TestStreamLayerLeavesNothing is not parallel: it looks at all goroutines.
+// TestStreamLayerLeavesNothing is not parallel: it checks all goroutines.
 func TestStreamLayerLeavesNothing(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	a := newTestLayer(t, testHello("a"), Options{})
@@ -293,7 +293,7 @@ func testAuthority(t *testing.T) *identity.Authority {
 	return ca
 }
 
-// certified are the options of a node with a certificate for an id.
+// certified returns the options of a node with a certificate for an id.
 func certified(t *testing.T, ca *identity.Authority, id rota.NodeID, life time.Duration, trusted ...*identity.Authority) Options {
 	t.Helper()
 	uri, err := identity.NodeURI("c1", id)
@@ -317,8 +317,8 @@ func certified(t *testing.T, ca *identity.Authority, id rota.NodeID, life time.D
 	return Options{ServerTLS: config, ClientTLS: config, NodeOf: nodeOf}
 }
 
-// TestStreamLayerTLS holds a node to the id in its certificate: any other certificate of the
-// same authority was enough once.
+// TestStreamLayerTLS: the id in a node's certificate must match; formerly any certificate of the same authority
+// sufficed.
 func TestStreamLayerTLS(t *testing.T) {
 	t.Parallel()
 	ours, theirs := testAuthority(t), testAuthority(t)
@@ -345,8 +345,8 @@ func TestStreamLayerTLS(t *testing.T) {
 	}
 }
 
-// TestRequestsNameTheirSender: raft takes a vote, an entry or a handover for that of the
-// node that a request names. Whoever was welcomed as a speaks for a alone.
+// TestRequestsNameTheirSender: raft attributes a vote, an entry or a handover to the node named in the request. A peer
+// admitted as a may send only in the name of a.
 func TestRequestsNameTheirSender(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -388,7 +388,7 @@ func TestRequestsNameTheirSender(t *testing.T) {
 		}
 	}
 
-	// Through the layer: the connection ends, and raft sees nothing.
+	// Through the layer: the connection ends, and raft receives nothing.
 	a, b := newTestLayer(t, testHello("a"), Options{}), newTestLayer(t, testHello("b"), Options{})
 	dialled, accepted := connect(t, a, b)
 	if _, err := dialled.Write([]byte("\x01\x82\xa2ID\xc4\x01c\xa4Term\xcd\x7f\xff")); err != nil {
@@ -399,8 +399,7 @@ func TestRequestsNameTheirSender(t *testing.T) {
 	}
 }
 
-// TestRejudge ends the connections of a node that was removed at once, and leaves them
-// where this node cannot tell.
+// TestRejudge closes the connections of a removed node at once, and keeps them if this node cannot decide.
 func TestRejudge(t *testing.T) {
 	t.Parallel()
 	var verdict atomic.Value

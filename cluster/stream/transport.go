@@ -19,53 +19,50 @@ import (
 const (
 	// connectionsKept is how many idle connections to one node are kept.
 	connectionsKept = 4
-	// callMost bounds one call of raft's to another node; a snapshot's takes longer.
+	// callMost bounds one call of raft to another node; sending a snapshot takes longer.
 	callMost = 10 * time.Second
-	// rpcsInFlight of 1 turns raft's pipelined replication off. hashicorp/raft 1.7.3:
-	// once a follower answers no, or knows a later term, the pipeline's decoder ends,
-	// and its sender then waits for ever for a place: replication to that follower
-	// stops until another leader comes, and Shutdown never returns. Entries that come
+	// rpcsInFlight of 1 disables raft's pipelined replication. In hashicorp/raft 1.7.3, once a follower rejects a
+	// request or has a later term, the pipeline's decoder ends, and its sender then waits forever for a slot:
+	// replication to that follower stops until there is another leader, and Shutdown never returns. Entries that arrive
 	// meanwhile share the next message, so little is lost.
 	rpcsInFlight = 1
 )
 
-// ErrMute answers raft where this node must not be heard.
+// ErrMute is returned to raft when this node must not be heard.
 var ErrMute = errors.New("this node's state is wrong, or its applying stalls: it neither leads nor stands for election")
 
-// TransportConfig is what a Transport has to know of its node. All functions are called
-// concurrently, and must be quick.
+// TransportConfig connects a Transport to its node. All functions are called concurrently, and must be quick.
 type TransportConfig struct {
-	// Layer makes the connections. The transport closes it.
+	// Layer provides the connections. The transport closes it.
 	Layer *Layer
-	// Logger receives raft's lines, and those on requests that are refused.
+	// Logger receives raft's log lines, and those about rejected requests.
 	Logger *slog.Logger
-	// Address returns the address of a node where discovery knows a better one than
-	// raft's configuration.
+	// Address returns the address of a node if discovery knows a newer one than raft's configuration.
 	Address func(id rota.NodeID) (address string, ok bool)
-	// Silent reports that this node must not stand for election, Muted that it must not
-	// be heard as a leader, Wrong that its state is wrong, and its snapshots may be.
+	// Silent reports that this node must not stand for election, Muted that it must not act as a leader, Wrong that its
+	// state is wrong, and its snapshots may be.
 	Silent, Muted, Wrong func() bool
 	// OnDisk lowers an index to that of the last entry on this node's disk.
 	OnDisk func(index uint64) uint64
-	// Leads reports whether this node leads, and whether it is about to send an entry.
+	// Leads reports whether this node is the leader, and whether it is about to send an entry.
 	Leads func() (leads, entrySoon bool)
-	// Room returns how many bytes a snapshot may have, and false where nobody knows.
+	// Room returns how many bytes a snapshot may have, and false if that is unknown.
 	Room func() (int64, bool)
-	// Acknowledged is called for each answer of a follower that it holds this leader's entries up to an index, in a term.
+	// Acknowledged is called for each answer in which a follower confirms that it holds this leader's entries up to an
+	// index, in a term.
 	Acknowledged func(id raft.ServerID, term, index uint64)
-	// Told is called for each message that only told a follower of a commit.
+	// Told is called for each message that only notified a follower of a commit.
 	Told func()
 }
 
-// Transport is raft's transport over a Layer: what it sends is what this node may
-// say, and what it receives has passed the guard.
+// Transport is raft's transport over a Layer: it sends only what this node is allowed to send, and everything it
+// receives has passed the guard.
 //
-// It has no fast path for heartbeats. hashicorp/raft 1.7.3 handles a heartbeat on that
-// path beside its main loop: one of a later term changes the term of a leader that was
-// paused while that leader stores entries, which then carry a term that it never led.
-// Another node's entry of that index and term is taken for the same one, and two nodes
-// hold different committed entries. In the main loop a heartbeat waits for the write
-// under way; an answered write counts as contact as well.
+// It has no fast path for heartbeats. hashicorp/raft 1.7.3 handles a heartbeat on that path concurrently with its main
+// loop. A heartbeat of a later term then changes the term of a leader that was paused, while that leader stores
+// entries, which get a term that it never led. Another node's entry of that index and term is treated as the same one,
+// and two nodes hold different committed entries. In the main loop a heartbeat waits for the write in progress; an
+// answered write counts as contact too.
 type Transport struct {
 	*raft.NetworkTransport
 	cfg   TransportConfig
@@ -73,7 +70,7 @@ type Transport struct {
 	news  commitNews
 }
 
-// NewTransport returns a transport that passes raft no request before Run and Begin.
+// NewTransport returns a transport that passes no request to raft before Run and Begin.
 func NewTransport(cfg TransportConfig) *Transport {
 	t := &Transport{cfg: cfg}
 	t.news.more = make(chan struct{}, 1)
@@ -84,7 +81,7 @@ func NewTransport(cfg TransportConfig) *Transport {
 	return t
 }
 
-// Run judges requests and brings followers the news of commits, until ctx ends.
+// Run checks requests and notifies followers of commits, until ctx ends.
 func (t *Transport) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	defer loops.Wait()
@@ -101,13 +98,13 @@ func (t *Transport) Run(ctx context.Context) {
 	}
 }
 
-// Begin lets requests through, now that raft can be asked.
+// Begin lets requests through, now that raft can be queried.
 func (t *Transport) Begin(r RaftView) { t.guard.begin(r) }
 
-// Applied notes that this node, which leads, has applied a committed entry.
+// Applied records that this node, as the leader, has applied a committed entry.
 func (t *Transport) Applied(log *raft.Log) { t.news.applied(log) }
 
-// refused counts a refusal of the guard, with a log line once a minute and sender.
+// refused counts a rejection by the guard, with at most one log line per minute and sender.
 func (t *Transport) refused(from raft.RPCHeader, err error) {
 	layer := t.cfg.Layer
 	layer.count(func(c *Counts) { c.Guarded++ })
@@ -117,10 +114,10 @@ func (t *Transport) refused(from raft.RPCHeader, err error) {
 	}
 }
 
-// SetHeartbeatHandler leaves heartbeats to the main loop.
+// SetHeartbeatHandler ignores the handler, which leaves heartbeats to the main loop.
 func (*Transport) SetHeartbeatHandler(func(raft.RPC)) {}
 
-// RequestVote asks for no vote while this node must not stand.
+// RequestVote requests no vote while this node must not stand for election.
 func (t *Transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest,
 	resp *raft.RequestVoteResponse) error {
 	if t.cfg.Silent() {
@@ -132,7 +129,7 @@ func (t *Transport) RequestVote(id raft.ServerID, target raft.ServerAddress, arg
 	return checkTerm(args.Term, resp.Term)
 }
 
-// RequestPreVote asks for none either, so that not even the term grows.
+// RequestPreVote requests none either, so that not even the term grows.
 func (t *Transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest,
 	resp *raft.RequestPreVoteResponse) error {
 	if t.cfg.Silent() {
@@ -144,8 +141,8 @@ func (t *Transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, 
 	return checkTerm(args.Term, resp.Term)
 }
 
-// InstallSnapshot sends a snapshot, and does not believe a term out of reach. While this
-// node's state is wrong it sends none: those on its disk may be, too.
+// InstallSnapshot sends a snapshot, and rejects an answer with an implausible term. While this node's state is wrong it
+// sends none: the snapshots on its disk may be wrong too.
 func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,
 	resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	if t.cfg.Wrong() {
@@ -157,7 +154,8 @@ func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	return checkTerm(args.Term, resp.Term)
 }
 
-// AppendEntries is silent where leadership could not be handed over.
+// AppendEntries sends nothing while this node must not act as a leader, in case its leadership could not be handed
+// over.
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) error {
 	if t.cfg.Muted() {
@@ -177,32 +175,30 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	return checkTerm(args.Term, resp.Term)
 }
 
-// TimeoutNow hands over.
+// TimeoutNow hands leadership over.
 func (t *Transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest,
 	resp *raft.TimeoutNowResponse) error {
 	return t.NetworkTransport.TimeoutNow(id, meant(id, target), args, resp)
 }
 
-// EncodePeer returns the address by which this node is known, bare: hashicorp/raft puts it
-// into its requests, and receivers compare it with that of the leader that they know.
-// Without this the address book's, with the id, would be sent, and only while gossip
-// tells of this node.
+// EncodePeer returns this node's address without its id: hashicorp/raft puts it into its requests, and receivers
+// compare it with that of the leader that they know. Otherwise the address book's form, with the id, would be sent, and
+// only while gossip lists this node.
 func (*Transport) EncodePeer(_ raft.ServerID, address raft.ServerAddress) []byte {
 	return []byte(address)
 }
 
-// Consumer returns the requests that the guard lets through.
+// Consumer returns the requests that passed the guard.
 func (t *Transport) Consumer() <-chan raft.RPC { return t.guard.out }
 
-// meant is an address with the id of the node that is meant there. hashicorp/raft
-// counts what comes back from an address as that server's word, and pools connections
-// by address: where another node has taken a dead one's address over, it would vote
-// and hold entries in both names, and two of three would be one.
+// meant combines an address with the id of the intended node. hashicorp/raft attributes answers from an address to that
+// server, and pools connections by address. If another node took over a dead one's address, it would vote and hold
+// entries under both names, and two of three would be a single one.
 func meant(id raft.ServerID, address raft.ServerAddress) raft.ServerAddress {
 	return raft.ServerAddress(id) + "@" + address
 }
 
-// splitMeant undoes meant; the id is empty where nobody in particular is meant.
+// splitMeant reverses meant; the id is empty if no particular node is intended.
 func splitMeant(target raft.ServerAddress) (id rota.NodeID, address string) {
 	before, after, found := strings.Cut(string(target), "@")
 	if !found {
@@ -211,8 +207,8 @@ func splitMeant(target raft.ServerAddress) (id rota.NodeID, address string) {
 	return rota.NodeID(before), after
 }
 
-// addressBook lets raft dial by node id: an address that changed is found by discovery,
-// though discovery alone never makes a member.
+// addressBook lets raft dial by node id: discovery finds an address that changed, though discovery alone never adds a
+// member.
 type addressBook struct {
 	find func(id rota.NodeID) (address string, ok bool)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestDialMeant: only the node that is meant is spoken to.
+// TestDialMeant: requests go only to the intended node.
 func TestDialMeant(t *testing.T) {
 	t.Parallel()
 	a, other := newTestLayer(t, testHello("a"), Options{}), newTestLayer(t, testHello("b"), Options{})

@@ -8,14 +8,14 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// trustEvery is how often the peer of an open connection is judged anew: raft's
-// connections last as long as its nodes.
+// trustEvery is how often the peer of an open connection is checked again: raft's connections last as long as its
+// nodes.
 const trustEvery = 10 * time.Second
 
-// certified refuses a peer that says it is another node than its certificate.
+// certified rejects a peer whose hello names another node than its certificate.
 func (s *Layer) certified(peer Hello, state tls.ConnectionState) error {
 	if s.opts.NodeOf == nil {
-		return nil // without TLS ids are believed
+		return nil // without TLS, ids are trusted
 	}
 	id, err := s.opts.NodeOf(state)
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *Layer) certified(peer Hello, state tls.ConnectionState) error {
 	return nil
 }
 
-// Rejudge judges the peers of all open connections at once: one was removed, say.
+// Rejudge checks the peers of all open connections immediately, for example after a removal.
 func (s *Layer) Rejudge() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,8 +39,7 @@ func (s *Layer) Rejudge() {
 	}
 }
 
-// watchTrust ends the connection when the peer's certificate no longer counts, or the
-// peer is not admitted any more.
+// watchTrust closes the connection when the peer's certificate is no longer valid or the peer no longer admitted.
 func (c *peerConn) watchTrust(peer Hello, state tls.ConnectionState) {
 	s := c.layer
 	s.mu.Lock()

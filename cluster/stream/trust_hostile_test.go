@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// mesh are layers that reach each other by name, through memory.
+// mesh maps names to layers that reach each other through memory.
 type mesh map[string]*pipes
 
 func newMesh() mesh { return mesh{} }
@@ -35,8 +35,8 @@ func (m mesh) layer(t *testing.T, id string, opts Options) *Layer {
 	return s
 }
 
-// TestStreamTrust is row 17 of the hostile list, between nodes: a certificate that
-// expires, or is taken back, ends what stands on it, in both directions.
+// TestStreamTrust is row 17 of the hostile list, between nodes: a certificate that expires or is revoked ends the
+// connections based on it, in both directions.
 func TestStreamTrust(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
