@@ -23,7 +23,7 @@ type WorkerRow struct {
 	Spec *rota.WorkerSpec
 	// SecretHash is the SHA-256 of the worker's secret (SPEC §6.4).
 	SecretHash [32]byte
-	// By is the principal that registered it and under whose grants it works; empty once that credential is no longer
+	// By is the principal that registered it and under whose grants it works; "nobody" once that credential is no longer
 	// valid, and "" if there was no caller.
 	By     rota.Principal
 	Status rota.WorkerStatus
