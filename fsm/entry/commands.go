@@ -106,7 +106,7 @@ func unusualCommands(data []byte, most int) (ops []*fsmpb.Op, encoded []byte, kn
 	return all.GetOps(), encoded, !unknown(all.ProtoReflect()), true
 }
 
-// appendNumber leaves out what is zero, as proto3 does.
+// appendNumber omits zero, as proto3 does.
 func appendNumber(b []byte, field protowire.Number, v uint64) []byte {
 	if v == 0 {
 		return b
