@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// authority owns roles, tokens and blocks, and says who may do what (docs/security.md).
+// authority owns roles, tokens and blocks, and decides the rights of callers (docs/security.md).
 type authority struct {
 	s         *state.State
 	batches   *batches
@@ -28,33 +28,32 @@ type authority struct {
 	roles     state.Table[state.RoleName, state.RoleRow, *state.RoleRow]
 	tokens    state.Table[state.TokenID, state.TokenRow, *state.TokenRow]
 	blocks    state.Table[state.BlockKey, state.BlockRow, *state.BlockRow]
-	// issuers are identity providers by URL, spent the tokens of theirs that were exchanged.
+	// issuers are identity providers by URL; spent are their tokens that were exchanged.
 	issuers state.Table[string, state.IssuerRow, *state.IssuerRow]
 	spent   state.Table[string, state.SpentRow, *state.SpentRow]
-	// checked is the caller that was checked last; derived.
+	// checked is the caller checked last; derived.
 	checked access.Caller
-	// known are rights worked out since the tables last changed; derived.
+	// known caches the rights resolved since the tables last changed; derived.
 	known map[rota.Principal]known
 	// held counts the rows that principals own; derived.
 	held map[holding]int64
-	// sessions are the ids of each principal's browser sessions, in the order in which they were
-	// opened, those that have ended among them until they are forgotten; derived.
+	// sessions are the ids of each principal's browser sessions, in the order in which they were opened, including
+	// ended ones until they are forgotten; derived.
 	sessions map[rota.Principal][]string
-	// version counts the changes that this copy of the state saw; derived, never compared
-	// between nodes.
+	// version counts the changes that this copy of the state applied; derived, never compared between nodes.
 	version uint64
 }
 
-// known is what a principal may do, until a date where that is not 0.
+// known holds the rights of a principal, valid until a date unless that is 0.
 type known struct {
 	rights *access.Rights
 	until  rota.Date
 }
 
-// knownMost bounds the rights that are kept worked out.
+// knownMost is the maximum number of cached rights.
 const knownMost = 4096
 
-// Access is who may do what at one index. It never changes.
+// Access holds the rights of all callers at one index. It never changes.
 type Access struct {
 	roles   *tree.Tree[state.RoleName, *state.RoleRow]
 	tokens  *tree.Tree[state.TokenID, *state.TokenRow]
@@ -65,14 +64,14 @@ type Access struct {
 	date      rota.Date
 }
 
-// Access returns who may do what, to be read while the machine goes on.
+// Access returns the rights of all callers, to be read while the machine continues.
 func (vw *View) Access() *Access {
 	ac := &vw.m.access
 	return &Access{roles: ac.roles.Freeze(), tokens: ac.tokens.Freeze(), blocks: ac.blocks.Freeze(), issuers: ac.issuers.Freeze(),
 		anonymous: vw.m.Header.Anonymous, date: vw.m.Header.Date()}
 }
 
-// Reader returns what a principal may read at the present date.
+// Reader returns a principal's rights to read at the present date.
 func (vw *View) Reader(p rota.Principal) (*access.Reader, error) {
 	rights, _, err := vw.m.access.here().resolve(p, vw.m.Header.Date())
 	if err != nil {
@@ -81,7 +80,7 @@ func (vw *View) Reader(p rota.Principal) (*access.Reader, error) {
 	return access.NewReader(rights), nil
 }
 
-// PlaceOfJob returns the tenant and the queue of a job that the state knows.
+// PlaceOfJob returns the tenant and the queue of a job that the state contains.
 func (vw *View) PlaceOfJob(id rota.JobID) (rota.TenantID, rota.QueueName, bool) {
 	tenant, queue, ok := vw.m.access.placeOfJob(string(id))
 	return rota.TenantID(tenant), rota.QueueName(queue), ok
@@ -97,22 +96,21 @@ func (vw *View) LeasedTo(id rota.JobID, by rota.Principal) bool {
 	return l != nil && vw.m.fleet.workers.Get(l.Worker).By == by
 }
 
-// AccessVersion grows whenever who may do what changes.
+// AccessVersion returns a number that grows whenever rights change.
 func (vw *View) AccessVersion() uint64 { return vw.m.access.version }
 
-// here is Access for the state as it is, valid until it changes.
+// here returns the Access of the present state, valid until it changes.
 func (ac *authority) here() *Access {
 	return &Access{roles: &ac.roles.Tree, tokens: &ac.tokens.Tree, blocks: &ac.blocks.Tree, issuers: &ac.issuers.Tree, anonymous: ac.s.Header.Anonymous}
 }
 
-// changed forgets what was worked out.
+// changed drops the cached rights.
 func (ac *authority) changed() {
 	ac.version++
 	clear(ac.known)
 }
 
-// rightsOf returns what a principal may do at the present date; unauthenticated where its
-// credential counts no more.
+// rightsOf returns a principal's rights at the present date; unauthenticated if its credential is not valid.
 func (ac *authority) rightsOf(p rota.Principal) (*access.Rights, *rota.Error) {
 	date := ac.s.Header.Date()
 	if k, ok := ac.known[p]; ok && (k.until == 0 || date < k.until) {
@@ -129,8 +127,7 @@ func (ac *authority) rightsOf(p rota.Principal) (*access.Rights, *rota.Error) {
 	return rights, nil
 }
 
-// Rights returns what a principal may do on a date; unauthenticated where its credential
-// counts no more.
+// Rights returns a principal's rights on a date; unauthenticated if its credential is not valid.
 func (a *Access) Rights(p rota.Principal, date rota.Date) (*access.Rights, error) {
 	rights, _, err := a.resolve(p, max(date, a.date))
 	if err != nil {
@@ -139,8 +136,7 @@ func (a *Access) Rights(p rota.Principal, date rota.Date) (*access.Rights, error
 	return rights, nil
 }
 
-// Prove returns the principal that a token stands for on a date. What is wrong with one that
-// does not count is said in no more words than a thief may read.
+// Prove returns the principal of a token on a date. The error for an invalid token says no more than a thief may learn.
 func (a *Access) Prove(c access.Credential, date rota.Date) (rota.Principal, error) {
 	var hash [32]byte
 	r, ok := a.tokens.Get(state.TokenID(c.ID))
@@ -161,7 +157,7 @@ func noCredential() *rota.Error {
 		"ask for a new one")
 }
 
-// localRights are those of the account that a node runs as.
+// localRights are the rights of the account that a node runs as.
 var localRights = access.NewRights([]rota.Role{{Grants: []rota.Grant{everywhere(rota.RightAuth), everywhere(rota.RightStatus),
 	everywhere(rota.RightBackup)}}}, nil, nil)
 
@@ -169,7 +165,7 @@ func everywhere(r rota.Right) rota.Grant {
 	return rota.Grant{Right: r, Tenant: access.Everything, Queue: access.Everything}
 }
 
-// resolve works out what a principal may do; until is when that ends by itself, 0 for never.
+// resolve calculates a principal's rights; until is when they end by date, 0 for never.
 func (a *Access) resolve(p rota.Principal, date rota.Date) (r *access.Rights, until rota.Date, refusal *rota.Error) {
 	if id, ok := p.Token(); ok {
 		t, ok := a.tokens.Get(state.TokenID(id))
@@ -197,8 +193,8 @@ func (a *Access) resolve(p rota.Principal, date rota.Date) (r *access.Rights, un
 	}
 }
 
-// ofSession works out what a browser session may do: what its parent may at that moment, and
-// nothing before its link was claimed.
+// ofSession calculates the rights of a browser session: those of its parent at that moment, and none before its link
+// was claimed.
 func (a *Access) ofSession(id string, parent rota.Principal, date rota.Date) (*access.Rights, rota.Date, *rota.Error) {
 	t, ok := a.tokens.Get(state.TokenID(id))
 	if !ok || !t.Live(date) || t.Parent != parent || !access.MayHaveSessions(parent) {
@@ -217,7 +213,7 @@ func (a *Access) ofSession(id string, parent rota.Principal, date rota.Date) (*a
 	return rights, until, nil
 }
 
-// granted returns what roles grant within a narrowing; a role that is not there grants nothing.
+// granted returns what roles grant within a narrowing; a missing role grants nothing.
 func (a *Access) granted(roles, tenants, queues []string) *access.Rights {
 	set := make([]rota.Role, 0, len(roles))
 	for _, name := range roles {
@@ -235,7 +231,7 @@ func (a *Access) ofToken(t *rota.AccessToken) *access.Rights {
 	return &r
 }
 
-// Role returns a role, built in or set; ok is false for one that is not there.
+// Role returns a role, built in or set; ok is false if it does not exist.
 func (a *Access) Role(name string) (role rota.Role, ok bool) {
 	if role, ok = access.BuiltInRole(name); ok {
 		return role, true
@@ -247,7 +243,7 @@ func (a *Access) Role(name string) (role rota.Role, ok bool) {
 	return r.Role, true
 }
 
-// Roles returns all roles, those built in first, each by name.
+// Roles returns all roles by name, built-in ones first.
 func (a *Access) Roles() []rota.Role {
 	roles := access.BuiltInRoles()
 	a.roles.Scan(func(_ state.RoleName, r *state.RoleRow) bool {
@@ -266,7 +262,7 @@ func (a *Access) Token(id string) (t rota.AccessToken, ok bool) {
 	return r.AccessToken, true
 }
 
-// Tokens calls yield for each token from an id on, in their order, until it returns false.
+// Tokens calls yield for each token in order of ids, starting with from, until it returns false.
 func (a *Access) Tokens(from string, yield func(rota.AccessToken) bool) {
 	a.tokens.Ascend(state.TokenID(from), func(_ state.TokenID, r *state.TokenRow) bool { return yield(r.AccessToken) })
 }
@@ -289,7 +285,7 @@ func (a *Access) Issuers() (issuers []rota.Issuer) {
 	return issuers
 }
 
-// Issuer returns an identity provider by its URL; ok is false where none is set.
+// Issuer returns an identity provider by its URL; ok is false if none is set.
 func (a *Access) Issuer(url string) (i rota.Issuer, ok bool) {
 	r, ok := a.issuers.Get(url)
 	if !ok {
@@ -301,7 +297,7 @@ func (a *Access) Issuer(url string) (i rota.Issuer, ok bool) {
 // Anonymous returns the roles of callers without a credential.
 func (a *Access) Anonymous() []string { return a.anonymous }
 
-// authChanged is the payload of the event of a change of rights: what changed, and into what.
+// authChanged is the payload of the event of a change of rights: what changed, and to what.
 type authChanged struct {
 	What  string       `json:"what"`
 	Name  string       `json:"name,omitempty"`
@@ -310,7 +306,7 @@ type authChanged struct {
 	Gives []rota.Grant `json:"grants,omitempty"`
 	rota.RoleLimits
 	Until rota.Date `json:"expires_ms,omitempty"`
-	// By is who signed in by an issuer; Maps is what an issuer maps to roles.
+	// By is the subject that signed in through an issuer; Maps is the issuer's mapping to roles.
 	By   rota.Principal   `json:"by,omitempty"`
 	Maps []rota.ClaimRole `json:"maps,omitempty"`
 }
@@ -321,7 +317,7 @@ func (ac *authority) tell(kind rota.EventKind, c authChanged) {
 	ac.s.Journal.Emit(rota.Event{Kind: kind, Payload: state.Payload(c)})
 }
 
-// unfounded refuses rights before a cluster's first entry.
+// unfounded refuses changes of rights before a cluster's first entry.
 func (ac *authority) unfounded() *rota.Error {
 	if ac.s.Header.Cluster == "" {
 		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
@@ -329,7 +325,7 @@ func (ac *authority) unfounded() *rota.Error {
 	return nil
 }
 
-// derive rebuilds what is no row.
+// derive rebuilds everything outside the rows.
 func (ac *authority) derive() {
 	ac.sessions = nil
 	ac.tokens.Scan(func(id state.TokenID, r *state.TokenRow) bool {
@@ -352,7 +348,7 @@ func (ac *authority) derive() {
 	ac.changed()
 }
 
-// gone reports whether a principal's credential was taken back, or forgotten after its date.
+// gone reports whether a principal's credential was revoked, or forgotten after its date.
 func (ac *authority) gone(p rota.Principal) bool {
 	if id, ok := p.Token(); ok {
 		t := ac.tokens.Get(state.TokenID(id))
@@ -362,11 +358,11 @@ func (ac *authority) gone(p rota.Principal) bool {
 	return ok && ac.blocks.Get(state.BlockKeyOf(role, name)) != nil
 }
 
-// work returns the tenants that a principal may work for in some queues; nil is everything. It
-// follows from the rows alone: the end of a credential's date is the sweeps' to see.
+// work returns the tenants that a principal may work for in some queues; nil means all. It depends only on the rows:
+// sweeps handle the end of a credential's date.
 func (ac *authority) work(by rota.Principal, queues []rota.QueueName) *sched.Grants {
 	if by == "" {
-		return nil // no caller's: the leader registered it
+		return nil // the leader registered it
 	}
 	rights, _, refusal := ac.here().resolve(by, 0)
 	if refusal != nil {
@@ -385,8 +381,7 @@ func (ac *authority) work(by rota.Principal, queues []rota.QueueName) *sched.Gra
 	return &g
 }
 
-// disownedAt is where a worker stands in the timers of those whose credential is gone; 0 for
-// nowhere.
+// disownedAt returns when a worker is due in the timers of workers whose credential is gone; 0 if it is not in them.
 func (ac *authority) disownedAt(w *state.WorkerRow) int64 {
 	if !ac.gone(w.By) {
 		return 0
@@ -409,7 +404,7 @@ func (ac *authority) fireToken(id string) {
 	ac.changed()
 }
 
-// checkAnonymous refuses a list of roles that no caller can have.
+// checkAnonymous refuses a list of roles that anonymous callers cannot have.
 func checkAnonymous(roles []string) error {
 	if len(roles) > limits.MaxTokenRoles {
 		return rota.Refusef(rota.KindInvalid, "roles", "roles of callers without a credential are %d: at most %d are taken", len(roles),
@@ -425,14 +420,14 @@ func checkAnonymous(roles []string) error {
 
 func atMost(list []string, most int) []string { return slices.Clone(list[:min(len(list), most+1)]) }
 
-// roleWords reads a role.
+// roleWords decodes a role.
 func roleWords(op *fsmpb.SetRole) rota.Role {
 	return rota.Role{Name: op.GetName(), Grants: grantWords(op.GetGrants()), RoleLimits: rota.RoleLimits{MaxQueues: op.GetMaxQueues(),
 		MaxTenants: op.GetMaxTenants(), MaxWorkers: op.GetMaxWorkers(), MaxWorkflows: op.GetMaxWorkflows(), MaxTokens: op.GetMaxTokens(),
 		MaxSchedules: op.GetMaxSchedules(), MaxBatches: op.GetMaxBatches(), MaxWebhooks: op.GetMaxWebhooks()}}
 }
 
-// grantWords reads at most one more than any check takes.
+// grantWords decodes at most one more than any check accepts.
 func grantWords(ops []*fsmpb.Grant) []rota.Grant {
 	grants := make([]rota.Grant, 0, min(len(ops), limits.MaxGrants+1))
 	for _, g := range ops[:min(len(ops), limits.MaxGrants+1)] {
@@ -441,7 +436,7 @@ func grantWords(ops []*fsmpb.Grant) []rota.Grant {
 	return grants
 }
 
-// tokenWords reads a token and its hash; lists are cut to one more than any check takes.
+// tokenWords decodes a token and its hash; it cuts lists to one more than any check accepts.
 func tokenWords(op *fsmpb.CreateToken) (t rota.AccessToken, hash [32]byte, err error) {
 	t = rota.AccessToken{ID: op.GetId(), Roles: atMost(op.GetRoles(), limits.MaxTokenRoles), Tenants: atMost(op.GetTenants(), limits.MaxTokenPatterns),
 		Queues: atMost(op.GetQueues(), limits.MaxTokenPatterns), WorkerPrefix: op.GetWorkerPrefix(), Expires: rota.Date(op.GetExpiresMs())}
@@ -453,8 +448,8 @@ func tokenWords(op *fsmpb.CreateToken) (t rota.AccessToken, hash [32]byte, err e
 	return t, hash, err
 }
 
-// auth judges a change of rights: nobody but the account that the node runs as gives, takes or
-// changes what is beyond its own. The first token is that account's alone.
+// auth judges a change of rights: only the account that the node runs as may give, take or change rights beyond its
+// own. Only that account may create the first token.
 func (j *judgement) auth(op *fsmpb.Op) *rota.Error {
 	if j.actor == rota.Local {
 		return nil
@@ -507,7 +502,7 @@ func roleRights(op *fsmpb.SetRole) *access.Rights {
 	return &r
 }
 
-// within refuses what would be beyond the actor's own rights.
+// within refuses rights beyond the actor's own.
 func (j *judgement) within(what, name string, r *access.Rights) *rota.Error {
 	if r.Within(j.rights) {
 		return nil
@@ -515,7 +510,7 @@ func (j *judgement) within(what, name string, r *access.Rights) *rota.Error {
 	return rota.Refusef(rota.KindDenied, what, "%s %s has rights or limits beyond those of %s: nobody gives, takes or changes more than their own", what, name, j.actor)
 }
 
-// namesTenant reports whether a token that counts is narrowed to a tenant by its very id.
+// namesTenant reports whether a valid token is narrowed to exactly this tenant id.
 func (ac *authority) namesTenant(id rota.TenantID) (named bool) {
 	ac.tokens.Scan(func(_ state.TokenID, t *state.TokenRow) bool {
 		named = t.Revoked == (rota.Moment{}) && slices.Contains(t.Tenants, string(id))
@@ -524,7 +519,7 @@ func (ac *authority) namesTenant(id rota.TenantID) (named bool) {
 	return named
 }
 
-// mapWords reads at most one more than any check takes.
+// mapWords decodes at most one more than any check accepts.
 func mapWords(ops []*fsmpb.ClaimRole) []rota.ClaimRole {
 	maps := make([]rota.ClaimRole, 0, min(len(ops), limits.MaxIssuerMaps+1))
 	for _, m := range ops[:min(len(ops), limits.MaxIssuerMaps+1)] {
@@ -540,7 +535,7 @@ func mappedRoles(maps []rota.ClaimRole) (roles []string) {
 	return roles
 }
 
-// rolesOfIssuer returns what the issuer of a URL maps to, none where none is set.
+// rolesOfIssuer returns the roles that an issuer's mapping contains, none if the issuer is not set.
 func (ac *authority) rolesOfIssuer(url string) []string {
 	if r := ac.issuers.Get(url); r != nil {
 		return mappedRoles(r.Maps)
@@ -548,5 +543,5 @@ func (ac *authority) rolesOfIssuer(url string) []string {
 	return nil
 }
 
-// cutURL is as much of a URL as a refusal quotes.
+// cutURL returns the part of a URL that a refusal quotes.
 func cutURL(url string) string { return url[:min(len(url), limits.MaxIssuerText)] }

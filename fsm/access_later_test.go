@@ -9,10 +9,10 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// TestRevocation_stopsNothingThatWasTaken: a submission takes its caller's rights when it is set.
-// What acts later acts by itself: a job runs again after a failure, a workflow's nodes follow
-// their parents, a delayed job comes due, whatever has become of the credential. Whoever holds
-// that submits nothing more, nor ends an upload that it began.
+// TestRevocation_stopsNothingThatWasTaken checks that a submission uses its caller's rights when it is made, and
+// continues by itself later: a job runs again after a failure, a workflow's nodes follow their parents, a delayed job
+// comes due, whatever happens to the credential. With a revoked credential nothing more can be submitted, nor an
+// earlier upload be finished.
 func TestRevocation_stopsNothingThatWasTaken(t *testing.T) {
 	t.Parallel()
 	wish := tokenWish("a", access.RoleSubmitter)
@@ -48,7 +48,7 @@ func TestRevocation_stopsNothingThatWasTaken(t *testing.T) {
 			b.refuses(c.kind, c.about, by(c.actor, submitOp(jobSpec("new"))))
 			b.refuses(c.kind, c.about, by(c.actor, submitOp(jobSpec("fails")))) // a known id too
 			b.refuses(c.kind, c.about, by(c.actor, diamond("new").open()))
-			if name == "role deleted" { // who may read nothing does not learn that it is there
+			if name == "role deleted" { // a caller without the right to read does not learn that it exists
 				c.kind, c.about = rota.KindNotFound, "workflow"
 			}
 			b.refuses(c.kind, c.about, by(c.actor, half.add()[0]))

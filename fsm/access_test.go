@@ -16,13 +16,13 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// tokenNamed is the id of a token that a test calls by a letter.
+// tokenNamed returns the id of a token that a test identifies by a letter.
 func tokenNamed(letter string) string { return strings.Repeat(letter, 12) }
 
-// actorNamed is its holder.
+// actorNamed returns its holder.
 func actorNamed(letter string) rota.Principal { return rota.TokenPrincipal(tokenNamed(letter)) }
 
-// by is an operation that somebody asks for.
+// by returns an operation with a caller.
 func by(actor rota.Principal, op *fsmpb.Op) *fsmpb.Op {
 	op.Actor, op.Via, op.Request = string(actor), "n1/grpc", "r"
 	return op
@@ -72,7 +72,7 @@ func initOp(wish *fsmpb.CreateToken, change ...func(*fsmpb.InitAuth)) *fsmpb.Op 
 	return &fsmpb.Op{Op: &fsmpb.Op_InitAuth{InitAuth: op}}
 }
 
-// judged is what applying an operation would say of its actor's right; nil is no objection.
+// judged returns the refusal that applying an operation would give for its actor's rights; nil is no objection.
 func (b *bench) judged(op *fsmpb.Op) *fsmpb.Outcome {
 	if denied := b.View.Denied([]*fsmpb.Op{op}); denied != nil {
 		return denied[0]
@@ -87,7 +87,7 @@ func everyRight(names ...rota.Right) (grants []rota.Grant) {
 	return grants
 }
 
-// date lets the walls of the voters say a date.
+// date sets the voters' wall clocks to a date.
 func (b *bench) date(date rota.Date) {
 	b.walls = []int64{int64(date)}
 	b.entry(sweepOp())
@@ -134,7 +134,7 @@ func TestTokens(t *testing.T) {
 		t.Error("revoked twice")
 	}
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("a"), acme("j3")))
-	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("a"), acme("j1"))) // a known id too
+	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("a"), acme("j1"))) // even for a known id
 	b.refuses(rota.KindConflict, "token", tokenOp(wish))                               // no repeated creation revives it
 
 	b.ok(tokenOp(tokenWish("c", access.RoleSubmitter)))
@@ -148,7 +148,7 @@ func TestTokens(t *testing.T) {
 	b.sound()
 }
 
-// TestTokens_expireBeforeTheirSweep: the date alone ends a token, the sweep only forgets it.
+// TestTokens_expireBeforeTheirSweep checks that the date alone ends a token; the sweep only forgets it.
 func TestTokens_expireBeforeTheirSweep(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -162,8 +162,7 @@ func TestTokens_expireBeforeTheirSweep(t *testing.T) {
 	}
 }
 
-// TestEscalations: nobody but the account of the node gives, takes or changes rights beyond
-// their own.
+// TestEscalations checks that only the account of the node gives, takes or changes rights beyond its own.
 func TestEscalations(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -186,7 +185,7 @@ func TestEscalations(t *testing.T) {
 	b.refuses(rota.KindDenied, "auth", by(clerk, initOp(tokenWish("d", "acmes"))))
 	b.refuses(rota.KindDenied, "auth", by(actorNamed("r"), initOp(tokenWish("d", access.RoleRoot))))
 	b.ok(by(rota.Local, anonymousOp("writer")))
-	b.refuses(rota.KindDenied, "role", by(clerk, anonymousOp("acmes"))) // it would take what it has not itself
+	b.refuses(rota.KindDenied, "role", by(clerk, anonymousOp("acmes"))) // it would take a right that it does not have
 
 	b.ok(by(clerk, roleOp("mine", rota.Grant{Right: rota.RightRead, Tenant: "a*", Queue: "q"})))
 	b.ok(by(clerk, tokenOp(tokenWish("d", "acmes", "mine"))))
@@ -195,7 +194,7 @@ func TestEscalations(t *testing.T) {
 	b.ok(by(actorNamed("r"), tokenOp(tokenWish("e", access.RoleRoot))))
 	b.ok(by(rota.Local, revokeOp("e")))
 
-	// What a role allows its principals to own is no more than what the setter may own itself.
+	// A role allows its principals to own at most what the setter may own itself.
 	b.ok(limitedOp("clerk", func(l *fsmpb.SetRole) { l.MaxTokens = 5 }, everyRight(rota.RightAuth, rota.RightRead)...))
 	for _, most := range []int64{0, 6} {
 		b.refuses(rota.KindDenied, "role", by(clerk, limitedOp("deputy", func(l *fsmpb.SetRole) { l.MaxTokens = most }, everyRight(rota.RightAuth)...)))
@@ -205,7 +204,7 @@ func TestEscalations(t *testing.T) {
 	b.refuses(rota.KindDenied, "token", by(clerk, tokenOp(tokenWish("h", "deputy"))))
 	b.refuses(rota.KindDenied, "role", by(clerk, limitedOp("deputy", func(l *fsmpb.SetRole) { l.MaxTokens = 4 }, everyRight(rota.RightAuth)...)))
 
-	// One whose workers' ids begin with something lets nobody register others.
+	// A token with a prefix for its workers' ids cannot create one for other ids.
 	fleet := tokenWish("p", access.RoleWorker, "clerk")
 	fleet.WorkerPrefix = "gpu-"
 	b.ok(tokenOp(fleet))
@@ -221,15 +220,15 @@ func TestEscalations(t *testing.T) {
 	b.ok(by(actorNamed("p"), tokenOp(fleet)))
 	b.ok(by(actorNamed("p"), tokenOp(tokenWish("s", "acmes"))))
 
-	// One whose narrowing is a tenant gives no more than that tenant's.
+	// A token narrowed to a tenant can only give rights over that tenant.
 	wish := tokenWish("f", access.RoleRoot)
 	wish.Tenants = []string{"acme"}
 	b.ok(tokenOp(wish))
 	b.refuses(rota.KindDenied, "auth", by(actorNamed("f"), tokenOp(tokenWish("g", access.RoleRoot))))
 }
 
-// TestInitAuth: of two first tokens the first in the log's order wins, and callers without a
-// credential may do nothing from then on; a reset makes another at any time.
+// TestInitAuth checks that of two first tokens the first in log order wins, and that callers without a credential have
+// no rights from then on; a reset creates another at any time.
 func TestInitAuth(t *testing.T) {
 	t.Parallel()
 	b := emptyBench(t)
@@ -256,7 +255,7 @@ func TestInitAuth(t *testing.T) {
 	b.ok(by(actorNamed("c"), submitOp(jobSpec("j3"))))
 }
 
-// TestCertificates: a certificate has its role's rights until it is blocked.
+// TestCertificates checks that a certificate has its role's rights until it is blocked.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -271,7 +270,7 @@ func TestCertificates(t *testing.T) {
 	b.refuses(rota.KindDenied, "submit", by(rota.CertPrincipal("unset", "bob"), submitOp(jobSpec("j4"))))
 }
 
-// TestForgedActors: what no caller is, and what no caller may ask for, is refused.
+// TestForgedActors checks that impossible callers, and operations closed to callers, are refused.
 func TestForgedActors(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -289,7 +288,7 @@ func TestForgedActors(t *testing.T) {
 	b.refuses(rota.KindInvalid, "actor", nobody)
 }
 
-// operationOf makes an operation of a kind with an empty message.
+// operationOf returns an operation of a kind with an empty message.
 func operationOf(f protoreflect.FieldDescriptor) *fsmpb.Op {
 	op := &fsmpb.Op{}
 	m := op.ProtoReflect()
@@ -297,14 +296,14 @@ func operationOf(f protoreflect.FieldDescriptor) *fsmpb.Op {
 	return op
 }
 
-// leadersOwn are the operations that no caller may ask for; harmless ones need no right.
+// leadersOwn are the operations that no caller may use; harmless ones need no right.
 var (
 	leadersOwn = []string{"begin_term", "reach", "round", "sweep", "set_node", "switch_rules", "node_differs", "want_voters", "disconnect", "drop_deleted",
 		"backup_stored", "fire", "plan_step", "keep_log", "advance_hook"}
 	harmless = []string{"barrier", "exchange", "open_session"}
 )
 
-// rightOf is what each operation needs, as docs/security.md says.
+// rightOf is the right that each operation needs, as in docs/security.md.
 var rightOf = map[string]rota.Right{"submit": rota.RightSubmit, "register": rota.RightWork, "set_status": rota.RightWorkers, "lease": rota.RightWork,
 	"cancel": rota.RightControl, "retry": rota.RightControl, "set_queue": rota.RightQueue, "set_mode": rota.RightOperate, "set_cluster": rota.RightOperate,
 	"delete_queue": rota.RightQueue, "delete_tenant": rota.RightTenant, "delete_worker": rota.RightWorkers,
@@ -321,8 +320,8 @@ var rightOf = map[string]rota.Right{"submit": rota.RightSubmit, "register": rota
 	"start_plan": rota.RightControl, "cancel_plan": rota.RightControl, "read_snapshot": rota.RightBackup,
 	"set_tzdata": rota.RightOperate}
 
-// TestRights_eachOperation: by reflection, each operation is the leader's own, or passes with
-// exactly one right, or needs none; init_auth is the node's account's. The objects are there.
+// TestRights_eachOperation checks by reflection that each operation is internal to the leader, or passes with exactly
+// one right, or needs none; init_auth is for the node's account. The objects exist.
 func TestRights_eachOperation(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -330,7 +329,7 @@ func TestRights_eachOperation(t *testing.T) {
 	b.run(diamond("wf"))
 	b.ok(scheduleOp("s"))
 	b.ok(batchOp("b", 0))
-	name := func(op *fsmpb.Op) *fsmpb.Op { // names what is there
+	name := func(op *fsmpb.Op) *fsmpb.Op { // names existing objects
 		switch x := op.GetOp().(type) {
 		case *fsmpb.Op_SealBatch:
 			x.SealBatch.Id = "b"
@@ -430,7 +429,7 @@ func TestRights_eachOperation(t *testing.T) {
 	}
 }
 
-// TestRights_ofTheObject: the tenant and queue are the object's, not those that a request names.
+// TestRights_ofTheObject checks that the tenant and queue are the object's, not those that a request names.
 func TestRights_ofTheObject(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -446,7 +445,7 @@ func TestRights_ofTheObject(t *testing.T) {
 	deleteNone := b.deleteOf("ended")
 	deleteNone.GetDeleteJob().Job = "none"
 	for foreign, none := range map[*fsmpb.Op]*fsmpb.Op{cancelOp("theirs"): cancelOp("none "), retryOp("ended"): retryOp("none "), b.deleteOf("ended"): deleteNone} {
-		// What may not be read is not there, to the word.
+		// An unreadable object and a missing one give the same error, word for word.
 		is, isNot := b.refuses(rota.KindNotFound, "job", by(acme, foreign)), b.refuses(rota.KindNotFound, "job", by(acme, none))
 		if is, isNot := is.GetText(), isNot.GetText(); strings.NewReplacer("theirs", "ID", "ended", "ID").Replace(is) !=
 			strings.NewReplacer("none ", "ID", "none", "ID").Replace(isNot) {
@@ -469,8 +468,8 @@ func TestRights_ofTheObject(t *testing.T) {
 	b.refuses(rota.KindNotFound, "job", by(acme, cancelOp("nobodys")))
 }
 
-// TestAccess_naive changes roles, tokens and blocks at random, by actors of which some may not,
-// and holds each outcome against a second account of them that has no tables.
+// TestAccess_naive changes roles, tokens and blocks at random, by actors some of which lack the right, and compares
+// each outcome with a second implementation without tables.
 func TestAccess_naive(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -581,8 +580,8 @@ func TestAccess_naive(t *testing.T) {
 	})
 }
 
-// BenchmarkJudge applies entries of 100 submissions of a job that is known: asked for by nobody,
-// which is not judged, by one who has all rights, and by one whose grants are looked through.
+// BenchmarkJudge applies entries of 100 submissions of a known job: without a caller, which is not judged, by a caller
+// with all rights, and by one whose grants are searched.
 func BenchmarkJudge(b *testing.B) {
 	m := fill(b, 100)
 	m.entry(roleOp("some", rota.Grant{Right: rota.RightRead, Tenant: "*", Queue: "*"}, rota.Grant{Right: rota.RightSubmit, Tenant: "t*", Queue: "*"}),

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// ownedWorker registers a worker, as a principal, of whatever queues.
+// ownedWorker registers a worker for a principal, in the given queues.
 func ownedWorker(by_ rota.Principal, id, secret string, queues ...rota.QueueName) *fsmpb.Op {
 	return by(by_, registerOp(id, 4, secret, false, func(w *rota.WorkerSpec) {
 		if len(queues) > 0 {
@@ -18,8 +18,8 @@ func ownedWorker(by_ rota.Principal, id, secret string, queues ...rota.QueueName
 	}))
 }
 
-// TestWorkersAreTheirRegistrars: what a worker says is heard from nobody but whoever registered
-// it; the same secret, under a credential that has the right too, moves it.
+// TestWorkersAreTheirRegistrars checks that a worker's operations are only accepted from the principal that registered
+// it; the same secret, under another credential with the right, moves it.
 func TestWorkersAreTheirRegistrars(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -45,7 +45,7 @@ func TestWorkersAreTheirRegistrars(t *testing.T) {
 	b.refuses(rota.KindDenied, "worker", by(bob, statusOp("w", rota.WorkerRetired, l.Session)))
 	b.refuses(rota.KindDenied, "worker", by(bob, goneOp("w", l.Session, "s")))
 	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another"))
-	b.refuses(rota.KindConflict, "worker", ownedWorker(actorNamed("d"), "w", "another")) // taken: of which queues is not said
+	b.refuses(rota.KindConflict, "worker", ownedWorker(actorNamed("d"), "w", "another")) // taken: its queues are not revealed
 	b.ok(by(ann, verb(rota.VerbAck, l)))
 
 	b.ok(ownedWorker(bob, "w", "s", "default", "other"))
@@ -55,8 +55,8 @@ func TestWorkersAreTheirRegistrars(t *testing.T) {
 	b.sound()
 }
 
-// TestTakeover_needsTheSecretOrTheRight: a live worker's id goes to nobody who neither knows its
-// secret nor may stop it.
+// TestTakeover_needsTheSecretOrTheRight checks that a live worker's id can only be taken over with its secret or the
+// right to stop it.
 func TestTakeover_needsTheSecretOrTheRight(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -82,10 +82,10 @@ func TestTakeover_needsTheSecretOrTheRight(t *testing.T) {
 	}
 	b.ok(takeover(actorNamed("f"), "third", ""))
 	b.ok(by(actorNamed("f"), statusOp("w", rota.WorkerRetired, 0)))
-	b.ok(takeover(actorNamed("b"), "fourth", "")) // nobody's any more
+	b.ok(takeover(actorNamed("b"), "fourth", "")) // it is no longer in use
 
-	// So too where the worker may work for tenants that the other principal has no work for, of which
-	// it learns nothing but that the id is taken.
+	// The same holds if the worker may work for tenants that the other principal has no work for; it only learns that
+	// the id is in use.
 	b.ok(roleOp("narrow", rota.Grant{Right: rota.RightWork, Tenant: "umbrella", Queue: "*"}))
 	b.ok(roleOp("stops", append(everyRight(rota.RightWorkers), rota.Grant{Right: rota.RightWork, Tenant: "umbrella", Queue: "*"})...))
 	b.ok(tokenOp(tokenWish("n", "narrow")))
@@ -98,9 +98,8 @@ func TestTakeover_needsTheSecretOrTheRight(t *testing.T) {
 	b.sound()
 }
 
-// TestRevocation_endsSessions: of a token that is revoked or expires, and of a certificate that
-// is blocked, no worker gets or ends a job any more; what it had ends by silence, uncounted. The
-// worker's secret takes the id up again.
+// TestRevocation_endsSessions checks that after a token is revoked or expires, or a certificate is blocked, its workers
+// get and end no more jobs; their leases end by silence, uncounted. The worker's secret can use the id again.
 func TestRevocation_endsSessions(t *testing.T) {
 	t.Parallel()
 	wish := tokenWish("a", access.RoleWorker)
@@ -153,8 +152,8 @@ func TestRevocation_endsSessions(t *testing.T) {
 	}
 }
 
-// TestRevocation_andBack: a block that is lifted before a sweep comes ends no session, and a
-// worker that registers under another credential before it keeps its own.
+// TestRevocation_andBack checks that a block lifted before a sweep ends no session, and that a worker that registers
+// under another credential before the sweep keeps its session.
 func TestRevocation_andBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -174,8 +173,8 @@ func TestRevocation_andBack(t *testing.T) {
 	b.ok(by(bob, statusOp("w0", rota.WorkerDraining, b.fleet.workers.Get("w0").Session)))
 }
 
-// TestRights_ofWorkflows: each node's queue counts, when a workflow is submitted and whatever is
-// done with it later; so does the node's own where its job is meant.
+// TestRights_ofWorkflows checks that each node's queue counts, when a workflow is submitted and for later operations,
+// and that the node's own queue counts for its job.
 func TestRights_ofWorkflows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -206,7 +205,7 @@ func TestRights_ofWorkflows(t *testing.T) {
 	b.pass(1_000)
 	b.refuses(rota.KindDenied, "control", by(ann, w.retry("", 1)))
 
-	// Nodes that are added to the queue that was not announced are refused too.
+	// Nodes added to a queue that was not announced are refused too.
 	hidden := wide("hidden")
 	open := hidden.open()
 	open.GetOpenWorkflow().Shares = nil

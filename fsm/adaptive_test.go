@@ -13,12 +13,11 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// The four rows of DFPS-S §5, driven through entries as a cluster's log has them.
-// What is expected is computed by the formulas of SPEC §5.3 in this file, apart
-// from the code that decides.
+// The four rows of DFPS-S §5, driven through entries as in a cluster's log. The expected values are calculated by the
+// formulas of SPEC §5.3 in this file, separately from the code that decides.
 
-// dfps has a default queue of the preset dfps, without the turn of the oldest,
-// and a worker of one slot.
+// dfps returns a bench with a default queue of the preset dfps, without the turn of the oldest, and a worker of one
+// slot.
 func dfps(t tester) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -33,8 +32,7 @@ func ofType(typ rota.JobType) func(*rota.JobSpec) { return func(s *rota.JobSpec)
 
 func sized(bytes int64) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.SizeBytes = bytes } }
 
-// serves wants the next round to give its only pair to a job with this very
-// score, and gives the lease, acknowledged.
+// serves checks that the next round gives its only pair to a job with this score, and returns the lease, acknowledged.
 func (b *bench) serves(job rota.JobID, score float64) rota.Lease {
 	b.t.Helper()
 	leases := b.match()
@@ -49,7 +47,7 @@ func (b *bench) serves(job rota.JobID, score float64) rota.Lease {
 	return l
 }
 
-// weightOf is W of SPEC §5.3.
+// weightOf returns W of SPEC §5.3.
 func weightOf(success, fail, expectedMs, emaMs float64) float64 {
 	yield := (success + 2) / (success + fail + 4)
 	ratio := 1.0
@@ -61,7 +59,7 @@ func weightOf(success, fail, expectedMs, emaMs float64) float64 {
 	return math.Max(0.1, math.Min(1.5, blended))
 }
 
-// scoreOf is the score of SPEC §5.3, of a job of 1 byte where mib is 0.
+// scoreOf returns the score of SPEC §5.3, of a job of 1 byte if mib is 0.
 func scoreOf(base, waitS, weight, mib float64) float64 {
 	aged := float64(base * math.Min(3, 1+waitS/600))
 	return float64(aged * (weight / math.Sqrt(math.Max(0.1, mib))))
@@ -74,7 +72,7 @@ func (b *bench) knows(typ rota.JobType, want sched.Stats) {
 	}
 }
 
-// relieve puts a new worker in the place of all others.
+// relieve replaces all workers by a new one.
 func (b *bench) relieve(worker string) {
 	b.t.Helper()
 	for _, w := range b.View.Workers() {
@@ -89,7 +87,7 @@ func TestEarlySampleBias(t *testing.T) {
 	t.Parallel()
 	b := dfps(t)
 	b.submit("first", ofType("fresh"), func(s *rota.JobSpec) { s.Expected = 100 * time.Millisecond })
-	l := b.serves("first", scoreOf(2, 0, 1, 0)) // nothing is known: the weight is neutral
+	l := b.serves("first", scoreOf(2, 0, 1, 0)) // no statistics yet: the weight is neutral
 	b.pass(1_000)
 	b.ok(verb(rota.VerbFail, l))
 	l = b.serves("first", scoreOf(2, 1, weightOf(0, 1, 100, 1_000), 0))
@@ -120,7 +118,7 @@ func TestFastFailureTrap(t *testing.T) {
 	b.every = 200
 	b.submit("crash", ofType("crash"))
 	for i := range 60 {
-		b.relieve(fmt.Sprint("w", i)) // who fails three times in a row cools down
+		b.relieve(fmt.Sprint("w", i)) // a worker that fails three times in a row cools down
 		l := b.serves("crash", scoreOf(2, float64(i)/100, weightOf(0, float64(i), 0, 0), 0))
 		b.now += 10
 		b.ok(verb(rota.VerbFail, l))
@@ -129,13 +127,13 @@ func TestFastFailureTrap(t *testing.T) {
 	if yield := 2.0 / 64; yield >= 0.1 || weightOf(0, 60, 0, 0) != 0.1 {
 		t.Fatalf("weight %v: the floor is to be seen", weightOf(0, 60, 0, 0))
 	}
-	// Any other type goes first, but one that crashes is never locked out.
+	// Any other type goes first, but a type that crashes is never locked out.
 	b.submit("sound", ofType("sound"))
 	l := b.serves("sound", scoreOf(2, 0, 1, 0))
 	b.ok(verb(rota.VerbComplete, l))
 	l = b.serves("crash", scoreOf(2, 0.6, 0.1, 0))
 
-	// The fix is deployed: successes bring the weight back by themselves.
+	// Once the fix is deployed, successes bring the weight back by themselves.
 	b.ok(verb(rota.VerbComplete, l))
 	for i := range 59 {
 		id := fmt.Sprint("fixed", i)
@@ -161,8 +159,8 @@ func TestHeavyWallAgainstVIP(t *testing.T) {
 	l := b.serves("vip", scoreOf(100, 0, 1, 0)) // 0.1 MiB is the least size
 	b.ok(verb(rota.VerbComplete, l))
 
-	// The huge are not buried: by the square root an old one of 1 GiB loses to a
-	// fresh small NORMAL job, and wins against one of 150 MiB.
+	// Huge jobs are not starved: because of the square root an old one of 1 GiB loses to a fresh small NORMAL job, and
+	// wins against one of 150 MiB.
 	b.submit("small", sized(1<<20), ofType("small"))
 	b.submit("middling", sized(150<<20), ofType("middling"))
 	order := []struct {
@@ -186,7 +184,7 @@ func TestStarvingPeasant(t *testing.T) {
 	score := func(waitS float64) float64 { return scoreOf(1, waitS, 1, 0) }
 	normal, high, critical := scoreOf(2, 0, 1, 0), scoreOf(10, 0, 1, 0), scoreOf(100, 0, 1, 0)
 
-	// It overtakes a fresh NORMAL job once it waited 600 s, not before.
+	// It passes a fresh NORMAL job once it has waited 600 s, not before.
 	b.pass(599_000)
 	if score(599) >= normal || score(601) <= normal {
 		t.Fatalf("scores %v and %v against %v", score(599), score(601), normal)
@@ -197,8 +195,7 @@ func TestStarvingPeasant(t *testing.T) {
 	b.submit("late", priority(5), ofType("late"))
 	b.ok(verb(rota.VerbDecline, b.serves("peasant", score(601))))
 
-	// Age is walled in at three times the base: however long it waits it passes
-	// neither a fresh HIGH nor a CRITICAL job.
+	// Age is limited to three times the base: however long it waits it passes neither a fresh HIGH nor a CRITICAL job.
 	b.ok(cancelOp("late"))
 	b.pass(3_600_000)
 	if old := score(4_201); old != scoreOf(3, 0, 1, 0) || old >= high {
@@ -211,7 +208,7 @@ func TestStarvingPeasant(t *testing.T) {
 	b.serves("peasant", score(4_201))
 }
 
-// TestTypeStatistics has what counts, for how long, and what does not.
+// TestTypeStatistics checks which outcomes count, and for how long.
 func TestTypeStatistics(t *testing.T) {
 	t.Parallel()
 	run := func(name string, f func(b *bench)) {
@@ -231,7 +228,7 @@ func TestTypeStatistics(t *testing.T) {
 		b.submit("b")
 		l = b.match()["b"]
 		b.pass(1_600)
-		b.ok(verb(rota.VerbComplete, l)) // acknowledges: nobody knows more than the assignment
+		b.ok(verb(rota.VerbComplete, l)) // acknowledges: only the assignment is known
 		b.knows("work", sched.Stats{Success: 2, EMAus: 800_000 + (1_600_000-800_000)>>3, Sampled: true})
 		b.submit("c")
 		l = b.match()["c"]

@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// admission decides what may enter and what may start: modes of the cluster, tenants and
-// their rates, failure domains, windows.
+// admission decides which jobs may enter and which may start: modes of the cluster, tenants and their rates, failure
+// domains, windows.
 type admission struct {
 	s         *state.State
 	access    *authority
@@ -28,7 +28,7 @@ type admission struct {
 	domains   state.Table[string, state.DomainRow, *state.DomainRow]
 }
 
-// exhausted is a refusal that time cures.
+// exhausted returns a refusal that ends with time.
 func exhausted(subject, format string, args ...any) error {
 	e := rota.Refusef(rota.KindExhausted, subject, format, args...)
 	e.RetryAfter = time.Second
@@ -44,9 +44,8 @@ func ascii(s string) bool {
 	return true
 }
 
-// rateOf is the rate that a tenant's submissions to a queue are held to, 0 for
-// none, and the queue of the limiter that measures it: the tenant's own limit is over
-// all queues (SPEC §4.5).
+// rateOf returns the rate limit of a tenant's submissions to a queue, 0 for none, and the queue of the limiter that
+// measures it: the tenant's own limit covers all queues (SPEC §4.5).
 func (lm *admission) rateOf(tenant rota.TenantID, q *state.QueueRow) (queue rota.QueueName, rate int64) {
 	switch own := lm.limitsOf(tenant).RateLimitRPS; {
 	case own < 0:
@@ -56,8 +55,7 @@ func (lm *admission) rateOf(tenant rota.TenantID, q *state.QueueRow) (queue rota
 	}
 }
 
-// admitRate refuses a submission beyond its tenant's rate (SPEC §4.5); it changes
-// nothing.
+// admitRate refuses a submission beyond its tenant's rate (SPEC §4.5); it changes nothing.
 func (lm *admission) admitRate(spec *rota.JobSpec, q *state.QueueRow) error {
 	queue, rate := lm.rateOf(spec.Tenant, q)
 	if rate == 0 {
@@ -95,7 +93,7 @@ func (lm *admission) chargeRate(spec *rota.JobSpec, q *state.QueueRow) {
 	lm.timeLimiter(r)
 }
 
-// limiter returns a limiter to edit, a new one where there is none.
+// limiter returns a limiter to edit, a new one if there is none.
 func (lm *admission) limiter(queue rota.QueueName, tenant rota.TenantID) *state.LimiterRow {
 	key := state.LimiterKey(queue, tenant)
 	r := lm.limiters.Edit(key)
@@ -106,8 +104,8 @@ func (lm *admission) limiter(queue rota.QueueName, tenant rota.TenantID) *state.
 	return r
 }
 
-// admitPressure refuses by the fill of the queue and of what its workers have before
-// them, at reject_threshold of either (SPEC §4.6). It looks at counters only.
+// admitPressure refuses a submission if the queue, or the backlog of its workers, is filled to reject_threshold (SPEC
+// §4.6). It reads only counters.
 func (lm *admission) admitPressure(spec *rota.JobSpec, q *state.QueueRow) error {
 	p := &q.Policy
 	least := p.RejectThresholdPermille
@@ -128,8 +126,8 @@ func (lm *admission) admitPressure(spec *rota.JobSpec, q *state.QueueRow) error 
 	return nil
 }
 
-// backlog is what a queue's workers have before them, and what max_queue_size gives them
-// to: nothing, which bounds nothing, where that is off or no worker is active.
+// backlog returns the backlog of a queue's workers and the limit from max_queue_size. A limit of 0 bounds nothing: the
+// setting is off or no worker is active.
 func (lm *admission) backlog(q *state.QueueRow) (ready, room int64) {
 	if q.Policy.MaxQueueSize > 0 {
 		room = int64(lm.placement.registry.supply.Workers(q.Name)) * q.Policy.MaxQueueSize
@@ -137,8 +135,7 @@ func (lm *admission) backlog(q *state.QueueRow) (ready, room int64) {
 	return q.Queued + q.Assigned + q.Running, room
 }
 
-// full is the refusal by a queue that is full in some way: with what makes room, where
-// time alone does not.
+// full returns the refusal of a full queue, with a remedy if time alone does not help.
 func (lm *admission) full(q *state.QueueRow, format string, args ...any) error {
 	cure := lm.cure(q)
 	if cure == "" {
@@ -149,7 +146,7 @@ func (lm *admission) full(q *state.QueueRow, format string, args ...any) error {
 	return e
 }
 
-// cure says what has a queue worked off that nothing drains; "" of one that something does.
+// cure returns how to get a queue drained that nothing drains; "" if something drains it.
 func (lm *admission) cure(q *state.QueueRow) string {
 	switch {
 	case q.Policy.Paused:
@@ -160,10 +157,9 @@ func (lm *admission) cure(q *state.QueueRow) string {
 	return ""
 }
 
-// QueueFull returns the refusal that a submission would meet now because its queue, or the
-// queue's workers, are too full (SPEC §4.4, §4.6); nil where it would meet none, another one
-// first, or where its job is known. It changes nothing, so a leader can refuse what need not
-// go through the log.
+// QueueFull returns the refusal that a submission would now get because its queue, or the queue's workers, are too full
+// (SPEC §4.4, §4.6). It is nil if there is no refusal, if another one comes first, or if the job is known. It changes
+// nothing, so a leader can refuse without the log.
 func (vw *View) QueueFull(op *fsmpb.Submit) *fsmpb.Outcome {
 	s := op.GetSpec()
 	if s.GetUnique() != nil {
@@ -191,7 +187,7 @@ func (vw *View) QueueFull(op *fsmpb.Submit) *fsmpb.Outcome {
 	return entry.Refused(err)
 }
 
-// admitCap refuses what a queue has no place for (SPEC §4.4).
+// admitCap refuses a job beyond the queue's cap (SPEC §4.4).
 func (lm *admission) admitCap(q *state.QueueRow) error {
 	if pending := q.Pending(); pending >= q.Policy.QueueCap {
 		return lm.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.Name, pending, q.Policy.QueueCap)
@@ -199,8 +195,7 @@ func (lm *admission) admitCap(q *state.QueueRow) error {
 	return nil
 }
 
-// pressure names what admitPressure and slowDown say of a submission of a usual
-// priority.
+// pressure returns the name of what admitPressure and slowDown report for a submission of normal priority.
 func (lm *admission) pressure(q *state.QueueRow) string {
 	switch {
 	case q.Pending() >= q.Policy.QueueCap, lm.admitBytes(q, "", 1) != nil, lm.admitPressure(&rota.JobSpec{Priority: rota.DefaultPriority}, q) != nil:
@@ -211,21 +206,20 @@ func (lm *admission) pressure(q *state.QueueRow) string {
 	return rota.BackpressureNone
 }
 
-// load is a queue's open leases and what its workers can have open, at least 1.
+// load returns a queue's open leases and the number that its workers can have open, at least 1.
 func (lm *admission) load(q *state.QueueRow) (open, room int64) {
 	return q.Assigned + q.Running, max(1, lm.placement.registry.supply.Capacity(q.Name))
 }
 
-// slowDown asks submitters to slow down: the queue, or what its workers have before
-// them, is more than half full (SPEC §4.6).
+// slowDown reports whether submitters should slow down: the queue, or the backlog of its workers, is more than half
+// full (SPEC §4.6).
 func (lm *admission) slowDown(q *state.QueueRow, tenant rota.TenantID) bool {
 	ready, room := lm.backlog(q)
 	return q.Pending()*2 > q.Policy.QueueCap || room > 0 && ready*2 > room || lm.crowded(q, tenant)
 }
 
-// countWindow counts an assignment in its tenant's rolling window, and throttles the
-// tenant's lanes in the queue when that is full. Beyond MaxRateLimiters nothing is
-// counted.
+// countWindow counts an assignment in its tenant's rolling window, and throttles the tenant's lanes in the queue when
+// the window is full. Beyond MaxRateLimiters it counts nothing.
 func (lm *admission) countWindow(l *state.LeaseRow) {
 	q := lm.s.QueueTable.Get(l.Queue)
 	if q.Policy.TenantWindowMax == 0 ||
@@ -246,7 +240,7 @@ func (lm *admission) windowFull(q *state.QueueRow, tenant rota.TenantID) bool {
 	return r != nil && r.Throttled
 }
 
-// settleLimiter puts a limiter right after its window changed; r is editable.
+// settleLimiter updates a limiter after its window changed; r is editable.
 func (lm *admission) settleLimiter(r *state.LimiterRow) {
 	if q := lm.s.QueueTable.Get(r.Queue); q != nil {
 		n, _ := r.Window.Total()
@@ -258,7 +252,7 @@ func (lm *admission) settleLimiter(r *state.LimiterRow) {
 	lm.timeLimiter(r)
 }
 
-// timeLimiter puts a limiter where it stands in the timers; one at rest leaves.
+// timeLimiter updates a limiter's timer; a limiter at rest is dropped.
 func (lm *admission) timeLimiter(r *state.LimiterRow) {
 	key, due := state.LimiterKey(r.Queue, r.Tenant), lm.limiterDue(r)
 	lm.s.Timers.Limiter.Refile(key, int64(r.Due), int64(due))
@@ -267,8 +261,8 @@ func (lm *admission) timeLimiter(r *state.LimiterRow) {
 	}
 }
 
-// limiterDue is when a limiter must be looked at: when its bucket is full again, or its
-// oldest sub-window goes; 0 when it is at rest.
+// limiterDue returns when a limiter must be reviewed: when its bucket is full again, or its oldest sub-window ends; 0
+// at rest.
 func (lm *admission) limiterDue(r *state.LimiterRow) (due rota.Clock) {
 	if r.Tat != 0 {
 		due = state.Moment(r.Tat, lm.s.Header.Clock)
@@ -279,12 +273,12 @@ func (lm *admission) limiterDue(r *state.LimiterRow) (due rota.Clock) {
 	return due
 }
 
-// fireLimiter looks again at a limiter whose bucket or window changes now.
+// fireLimiter reviews a limiter whose bucket or window changes now.
 func (lm *admission) fireLimiter(key string) {
 	lm.reviewLimiter(lm.limiters.Edit(key))
 }
 
-// reviewLimiter takes off a limiter what has passed.
+// reviewLimiter removes from a limiter what has passed.
 func (lm *admission) reviewLimiter(r *state.LimiterRow) {
 	if state.Ahead(r.Tat, lm.s.Header.Clock) == 0 {
 		r.Tat = 0
@@ -298,8 +292,7 @@ func (lm *admission) reviewLimiter(r *state.LimiterRow) {
 	lm.settleLimiter(r)
 }
 
-// reviewQueue looks again at a queue's limiters and failure domains after its policy
-// changed.
+// reviewQueue reviews a queue's limiters and failure domains after its policy changed.
 func (lm *admission) reviewQueue(q *state.QueueRow, old *rota.QueuePolicy) {
 	p := &q.Policy
 	if p.TenantWindowMax != old.TenantWindowMax || p.TenantWindowMs != old.TenantWindowMs {
@@ -315,7 +308,7 @@ func (lm *admission) reviewQueue(q *state.QueueRow, old *rota.QueuePolicy) {
 	}
 }
 
-// keysUnder lists a table's keys that begin with a prefix.
+// keysUnder returns a table's keys with a prefix.
 func keysUnder[R any, P interface {
 	*R
 	state.Row
@@ -331,7 +324,7 @@ func keysUnder[R any, P interface {
 	return keys
 }
 
-// limiters checks what is derived of the limiters.
+// limiters checks the data derived from limiters.
 func (c *checker) limiters() {
 	m := c.m
 	m.admission.limiters.Scan(func(key string, r *state.LimiterRow) bool {

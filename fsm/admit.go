@@ -6,7 +6,7 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// insert makes the row of an admitted job; the caller starts it.
+// insert creates the row of an admitted job; the caller starts it.
 func (m *lifecycle) insert(spec *state.KeptSpec, q *state.QueueRow) *state.JobRow {
 	m.s.Header.JobSeq++
 	j := m.s.NewJob()
@@ -30,8 +30,8 @@ func (m *lifecycle) insert(spec *state.KeptSpec, q *state.QueueRow) *state.JobRo
 	return j
 }
 
-// takes reports whether the job, whose spec was kept last, is one that there is a queue and a batch for: the checks of SPEC §4 before
-// those that it may be merged into another one without.
+// takes checks that a queue and a batch exist for the job whose spec was kept last. These are the checks of SPEC §4
+// that also apply to a job that may be merged into another.
 func (m *parts) takes(spec *rota.JobSpec, q *state.QueueRow) error {
 	if err := m.Specs.Check(spec, payloadMax(q)); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (m *parts) takes(spec *rota.JobSpec, q *state.QueueRow) error {
 	return m.batches.admit(spec)
 }
 
-// payloadMax is how large a payload may be in a queue, or in one that is not there.
+// payloadMax returns the maximum payload of a queue, or of a queue that does not exist.
 func payloadMax(q *state.QueueRow) int64 {
 	if q == nil {
 		return rota.MaxPayloadBytes
@@ -50,7 +50,7 @@ func payloadMax(q *state.QueueRow) int64 {
 	return q.Policy.PayloadMaxBytes
 }
 
-// placed reports whether there is a queue for a job.
+// placed checks that a queue exists for a job.
 func (m *lifecycle) placed(spec *rota.JobSpec, q *state.QueueRow) error {
 	if m.s.Header.Cluster == "" {
 		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: submit again")
@@ -64,7 +64,7 @@ func (m *lifecycle) placed(spec *rota.JobSpec, q *state.QueueRow) error {
 	return nil
 }
 
-// admit holds the other checks of SPEC §4 in their order; the job's spec takes so many bytes.
+// admit makes the other checks of SPEC §4 in their order; bytes is the size of the job's spec.
 func (m *lifecycle) admit(spec *rota.JobSpec, bytes int64, q *state.QueueRow) error {
 	if err := m.admitRoom(spec, bytes, q); err != nil {
 		return err
@@ -75,9 +75,9 @@ func (m *lifecycle) admit(spec *rota.JobSpec, bytes int64, q *state.QueueRow) er
 	return m.admitFit(spec, q)
 }
 
-// admitRun is takes and admit for a job that is nobody's submission now: rates do not bound it.
+// admitRun is takes and admit for a job that is not a new submission: rates do not bound it.
 func (m *lifecycle) admitRun(spec *rota.JobSpec, q *state.QueueRow) error {
-	if err := spec.CheckTemplate(payloadMax(q)); err != nil { // its id was made here
+	if err := spec.CheckTemplate(payloadMax(q)); err != nil { // its id was created here
 		return err
 	}
 	if err := m.placed(spec, q); err != nil {
@@ -89,7 +89,7 @@ func (m *lifecycle) admitRun(spec *rota.JobSpec, q *state.QueueRow) error {
 	return m.admitFit(spec, q)
 }
 
-// admitRoom asks whether the mode takes the job, and the queue has room.
+// admitRoom checks that the mode accepts the job, and that the queue has room.
 func (m *lifecycle) admitRoom(spec *rota.JobSpec, bytes int64, q *state.QueueRow) error {
 	if err := m.admission.admitMode(spec); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (m *lifecycle) admitRoom(spec *rota.JobSpec, bytes int64, q *state.QueueRow
 	return m.admission.admitBytes(q, spec.Tenant, bytes)
 }
 
-// admitFit asks how full the queue and its workers are, and whether the job's class has room.
+// admitFit checks how full the queue and its workers are, and whether the job's class has room.
 func (m *lifecycle) admitFit(spec *rota.JobSpec, q *state.QueueRow) error {
 	if err := m.admission.admitPressure(spec, q); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (m *lifecycle) admitFit(spec *rota.JobSpec, q *state.QueueRow) error {
 	return m.admitClass(spec)
 }
 
-// leaving refuses what would bring jobs to a queue that is being drained.
+// leaving refuses to bring jobs to a queue that is being drained.
 func leaving(q *state.QueueRow) *rota.Error {
 	return rota.Refusef(rota.KindConflict, "queue", "queue %q is being deleted, its jobs move to %q: submit there, or keep it with `rota queue set %s`",
 		q.Name, q.DrainTo, q.Name)
@@ -121,8 +121,8 @@ func noQueue(name rota.QueueName) error {
 	return rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist: create it with `rota queue set %s`", name, name)
 }
 
-// again answers a submission whose id is known: the same content is the same submission
-// once more, another one is refused (SPEC §16.5); nil where the id is free.
+// again answers a submission whose id is known: equal content is a repetition, different content is refused (SPEC
+// §16.5); nil if the id is free.
 func (m *parts) again(spec *rota.JobSpec) *fsmpb.Outcome {
 	var state rota.JobState
 	var content rota.Digest

@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// TestAllocs says what of applying makes no garbage: each of these runs several times a
-// job, on every node. No test may run beside it.
+// TestAllocs checks which parts of applying allocate nothing: each of these runs several times per job, on every node.
+// No test may run concurrently.
 func TestAllocs(t *testing.T) {
 	b := newBench(t)
 	leased := b.leased("leased", "w").Job
@@ -70,8 +70,8 @@ func TestAllocs(t *testing.T) {
 	}
 }
 
-// A field that a row or an item has more is paid for by every pending job: the sizes are
-// the allocator's, so one byte beyond takes the next.
+// TestSizes checks row and item sizes. Every pending job pays for an additional field: sizes are the allocator's, so
+// one byte more takes the next class.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string][2]uintptr{

@@ -8,9 +8,8 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// round makes leases of a matching decision (SPEC §2.3, §7). Every pair is
-// checked against the state of this moment; one that no longer holds is dropped
-// with an event that says why.
+// round makes leases from a matching decision (SPEC §2.3, §7). Every pair is checked against the present state; one
+// that is no longer valid is dropped with an event that gives the reason.
 func (pl *placement) round(op *fsmpb.Round) *fsmpb.Outcome {
 	if o := pl.s.Internal(); o != nil {
 		return o
@@ -28,7 +27,7 @@ func (pl *placement) round(op *fsmpb.Round) *fsmpb.Outcome {
 	pl.s.Header.Epoch++
 	height := rota.Index(op.GetHeight())
 	var seed sched.Hash
-	if len(op.GetPairs()) > 0 { // where queues are many, most rounds of an entry place nothing
+	if len(op.GetPairs()) > 0 { // with many queues, most rounds of an entry place nothing
 		seed = sched.MatchSeed(pl.s.Header.Cluster, op.GetEpoch(), height, pl.s.Header.Beacon)
 	}
 	placed, since := 0, q.SinceInterleave
@@ -64,10 +63,10 @@ func (pl *placement) round(op *fsmpb.Round) *fsmpb.Outcome {
 	return pl.s.Became(rota.JobNone, false)
 }
 
-// noteRound counts what a queue's rounds placed in this entry: it may have two,
-// the first of them for those that go before all rounds.
+// noteRound counts what a queue's rounds placed in this entry. A queue may have two rounds; the first is for pairs that
+// go before all rounds.
 func (pl *placement) noteRound(name rota.QueueName, placed int) {
-	// What an earlier entry left there is told by the name.
+	// The name shows whether an earlier entry left this value.
 	at := &pl.registry.queues[name].round
 	if *at < len(pl.rounds) && pl.rounds[*at].queue == name {
 		pl.rounds[*at].placed += placed
@@ -77,8 +76,7 @@ func (pl *placement) noteRound(name rota.QueueName, placed int) {
 	pl.rounds = append(pl.rounds, roundDone{name, placed})
 }
 
-// unassignable says why a pair, by a turn of the oldest or not, does not hold now,
-// "" if it does.
+// unassignable returns why a pair is not valid now, "" if it is; turn reports whether it is by a turn of the oldest.
 func (pl *placement) unassignable(j *state.JobRow, q *state.QueueRow, worker rota.WorkerID, turn bool) string {
 	switch {
 	case j == nil:
@@ -158,10 +156,10 @@ func (pl *placement) assign(j *state.JobRow, worker rota.WorkerID, seed sched.Ha
 	}
 
 	pl.move(j, rota.JobAssigned)
-	pl.share(l.Queue, l.Tenant, 1) // now that its lane, often its tenant's last, is out of the order
+	pl.share(l.Queue, l.Tenant, 1) // its lane, often its tenant's last, is out of the order by now
 	pl.life.own(j)
 	j.Lease = l.ID
-	j.Progress, j.Note, j.ProgressAt = 0, "", 0 // an earlier attempt's
+	j.Progress, j.Note, j.ProgressAt = 0, "", 0 // of an earlier attempt
 	if j.FirstLease.IsZero() {
 		before := j.Expires()
 		j.FirstLease = h.Now()
@@ -175,7 +173,7 @@ func (pl *placement) assign(j *state.JobRow, worker rota.WorkerID, seed sched.Ha
 		Check: checkFit, Payload: pl.s.Journal.Placing(&l.Decision, l.Worker)})
 }
 
-// checkFit is what the re-check of an assignment says where no rule failed.
+// checkFit is the result of an assignment's re-check if no rule failed.
 const checkFit = "FIT"
 
 func maxRuntime(s *state.KeptSpec, p *rota.QueuePolicy) int64 {
@@ -185,9 +183,9 @@ func maxRuntime(s *state.KeptSpec, p *rota.QueuePolicy) int64 {
 	return p.MaxRuntimeMs
 }
 
-// settleTurns raises the queues whose rounds placed nothing (SPEC §7.2): to the
-// least value among those that placed, minus batch_size ÷ weight, so that an
-// impossible queue saves up no claim on the others.
+// settleTurns raises the turn of queues whose rounds placed nothing (SPEC §7.2): to the least value among those that
+// placed, minus batch_size ÷ weight. So a queue with jobs that cannot be placed does not accumulate a claim on the
+// others.
 func (pl *placement) settleTurns() {
 	if len(pl.rounds) < 2 {
 		return

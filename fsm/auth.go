@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// setRole creates a role, or replaces the grants and the limits of one.
+// setRole creates a role, or replaces its grants and limits.
 func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 	role := roleWords(op)
 	if err := access.CheckRole(&role); err != nil {
@@ -43,7 +43,7 @@ func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 	return &fsmpb.Outcome{Existed: old != nil}
 }
 
-// deleteRole forgets a role.
+// deleteRole deletes a role.
 func (ac *authority) deleteRole(op *fsmpb.DeleteRole) *fsmpb.Outcome {
 	if _, ok := access.BuiltInRole(op.GetName()); ok {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "role", "role %s is built in: it never goes", op.GetName()))
@@ -77,7 +77,7 @@ func issuerText(r *state.IssuerRow, url string) (what, etag string) {
 	return fmt.Sprintf("issuer %.80q", url), etag
 }
 
-// createToken makes a token known. The same again is the same token, unless it was revoked.
+// createToken registers a token. Repeating it gives the same token, unless it was revoked.
 func (ac *authority) createToken(op *fsmpb.CreateToken) *fsmpb.Outcome {
 	if err := ac.unfounded(); err != nil {
 		return entry.Refused(err)
@@ -98,7 +98,7 @@ func (ac *authority) createToken(op *fsmpb.CreateToken) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// createAgain answers for a token whose id is taken.
+// createAgain answers for a token whose id is in use.
 func (ac *authority) createAgain(old *state.TokenRow, t *rota.AccessToken, hash [32]byte) *fsmpb.Outcome {
 	if old.Hash != hash || !slices.Equal(old.Roles, t.Roles) || !slices.Equal(old.Tenants, t.Tenants) ||
 		!slices.Equal(old.Queues, t.Queues) || old.WorkerPrefix != t.WorkerPrefix || old.Expires != t.Expires {
@@ -110,7 +110,7 @@ func (ac *authority) createAgain(old *state.TokenRow, t *rota.AccessToken, hash 
 	return &fsmpb.Outcome{Existed: true}
 }
 
-// creatable refuses a token that is new and cannot be.
+// creatable refuses a new token that cannot be created.
 func (ac *authority) creatable(t *rota.AccessToken) error {
 	for _, name := range t.Roles {
 		if _, ok := ac.here().Role(name); !ok {
@@ -136,11 +136,11 @@ func (ac *authority) addToken(t rota.AccessToken, hash [32]byte) {
 	ac.hold(t.By, access.OwnsToken, 1)
 	ac.tokens.Insert(state.TokenID(t.ID), &state.TokenRow{AccessToken: t, Hash: hash})
 	ac.s.Timers.Token.Refile(t.ID, 0, int64(t.Expires))
-	ac.fleet.disown(only(rota.TokenPrincipal(t.ID))) // workers of a token of that id that was forgotten
+	ac.fleet.disown(only(rota.TokenPrincipal(t.ID))) // workers of a forgotten token with the same id
 }
 
-// revokeToken ends a token. Its row stays until the token would have expired, so that no
-// repeated creation brings it back.
+// revokeToken ends a token. Its row stays until the token would have expired, so that a repeated creation does not
+// restore it.
 func (ac *authority) revokeToken(op *fsmpb.RevokeToken) *fsmpb.Outcome {
 	r := ac.tokens.Get(state.TokenID(op.GetId()))
 	if r == nil {
@@ -177,7 +177,7 @@ func (ac *authority) revokeAll() {
 	ac.fleet.disown(anybody)
 }
 
-// setBlock refuses the certificates of a role and a name, or takes them again.
+// setBlock blocks the certificates of a role and a name, or unblocks them.
 func (ac *authority) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
 	if err := access.CheckPrincipal(rota.CertPrincipal(op.GetRole(), op.GetName())); err != nil {
 		return entry.Refused(err)
@@ -203,7 +203,7 @@ func (ac *authority) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// setAnonymous says what callers without a credential may do.
+// setAnonymous sets the roles of callers without a credential.
 func (ac *authority) setAnonymous(op *fsmpb.SetAnonymous) *fsmpb.Outcome {
 	roles := atMost(op.GetRoles(), limits.MaxTokenRoles)
 	if err := checkAnonymous(roles); err != nil {
@@ -223,8 +223,8 @@ func (ac *authority) setAnonymous(op *fsmpb.SetAnonymous) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// initAuth makes the first token, with which callers without one may do nothing; a reset makes
-// another one. Of two at once the first in the log's order wins.
+// initAuth creates the first token; from then on callers without a token have no rights. A reset creates another one.
+// Of two at once the first in log order wins.
 func (ac *authority) initAuth(op *fsmpb.InitAuth) *fsmpb.Outcome {
 	if err := ac.unfounded(); err != nil {
 		return entry.Refused(err)
@@ -257,8 +257,8 @@ func (ac *authority) initAuth(op *fsmpb.InitAuth) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// setIssuer takes the tokens of an identity provider, or changes which. Tokens that were made by
-// what it mapped before go on until they expire.
+// setIssuer adds an identity provider or changes its mapping. Tokens created by the previous mapping continue until
+// they expire.
 func (ac *authority) setIssuer(op *fsmpb.SetIssuer) *fsmpb.Outcome {
 	i := rota.Issuer{URL: op.GetUrl(), Audience: op.GetAudience(), CA: op.GetCa(), Maps: mapWords(op.GetMaps())}
 	if err := access.CheckIssuer(&i); err != nil {
@@ -293,7 +293,7 @@ func (ac *authority) setIssuer(op *fsmpb.SetIssuer) *fsmpb.Outcome {
 	return &fsmpb.Outcome{Existed: old != nil}
 }
 
-// deleteIssuer takes no tokens of an identity provider any more.
+// deleteIssuer removes an identity provider; its tokens are no longer accepted.
 func (ac *authority) deleteIssuer(op *fsmpb.DeleteIssuer) *fsmpb.Outcome {
 	r := ac.issuers.Get(op.GetUrl())
 	if r == nil {
@@ -307,9 +307,9 @@ func (ac *authority) deleteIssuer(op *fsmpb.DeleteIssuer) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// exchange makes an access token for an identity token that the asked node has verified. What
-// its issuer maps to which role is judged again, by the maps of now. The same once more is the
-// same token; the identity token counts for no other (SECURITY §1.18).
+// exchange creates an access token for an identity token that the requested node has verified. The issuer's mapping to
+// roles is checked again, with the present mapping. Repeating it gives the same token; the identity token cannot be
+// used for another one (SECURITY §1.18).
 func (ac *authority) exchange(op *fsmpb.Exchange) *fsmpb.Outcome {
 	if err := ac.unfounded(); err != nil {
 		return entry.Refused(err)
@@ -344,7 +344,7 @@ func (ac *authority) exchange(op *fsmpb.Exchange) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// signIn reads an exchange, and the token that it asks for.
+// signIn decodes an exchange, and the token that it asks for.
 func (ac *authority) signIn(op *fsmpb.Exchange) (s access.SignIn, t rota.AccessToken, err error) {
 	if len(op.GetHash()) != len(s.Hash) || len(op.GetJwtHash()) != len(s.JWT) {
 		return s, t, rota.Refusef(rota.KindInvalid, "hash", "hashes have %d and %d bytes: %d are wanted", len(op.GetHash()), len(op.GetJwtHash()), len(s.Hash))
@@ -354,7 +354,7 @@ func (ac *authority) signIn(op *fsmpb.Exchange) (s access.SignIn, t rota.AccessT
 	if err := access.CheckSignIn(&s); err != nil {
 		return s, t, err
 	}
-	// The date may be a little behind the clock by which the node found that it counts.
+	// The date may be slightly behind the clock by which the node found the token valid.
 	now, most := ac.s.Header.Date(), rota.Date((limits.MaxJWTLife+time.Hour)/time.Millisecond)
 	if s.Until <= now || s.Until > now+most {
 		return s, t, rota.Refusef(rota.KindUnauthenticated, "jwt", "the identity token ends at %s, and it is %s: one is wanted that counts now, for at most %s",
@@ -366,7 +366,7 @@ func (ac *authority) signIn(op *fsmpb.Exchange) (s access.SignIn, t rota.AccessT
 	return s, t, err
 }
 
-// mapped refuses a role that its issuer does not give for the claim.
+// mapped refuses a role that the issuer's mapping does not give for the claim.
 func (ac *authority) mapped(s *access.SignIn) *rota.Error {
 	i := ac.issuers.Get(s.Issuer)
 	if i == nil || i.Audience != s.Audience {

@@ -52,7 +52,7 @@ func TestExchange(t *testing.T) {
 	if !ok || made.By != "oidc:https://idp.example/ann" || made.Expires != until || len(made.Roles) != 1 || made.Roles[0] != access.RoleReader {
 		t.Errorf("%+v", made)
 	}
-	if o := b.ok(first); !o.GetExisted() { // its answer was lost
+	if o := b.ok(first); !o.GetExisted() { // the first answer was lost
 		t.Errorf("again: %v", o)
 	}
 	b.refuses(rota.KindUnauthenticated, "jwt", b.exchangeOp(1, "b"))
@@ -84,13 +84,13 @@ func TestExchange(t *testing.T) {
 		t.Log(name)
 		b.refuses(c.kind, c.subject, b.exchangeOp(4, "d", c.change))
 	}
-	// The map goes between a node's look at it and the entry that is applied.
+	// The mapping is deleted between a node's check and the entry.
 	late := b.exchangeOp(4, "d")
 	b.ok(issuerOp(idp, mapTo("sub", "bob", access.RoleReader)))
 	b.refuses(rota.KindUnauthenticated, "claim", late)
 	b.ok(noIssuerOp(idp))
 	b.refuses(rota.KindUnauthenticated, "issuer", late)
-	// A revoked token does not come back, nor an expired one, while its identity token counts.
+	// A revoked token does not come back, nor an expired one, while its identity token is valid.
 	b.ok(revokeOp("a"))
 	b.refuses(rota.KindUnauthenticated, "jwt", first)
 	b.ok(issuerOp(idp, mapTo("sub", "ann", access.RoleReader)))
@@ -110,14 +110,14 @@ func TestExchange(t *testing.T) {
 	b.sound()
 }
 
-// tomorrow moves the date on, and sweeps.
+// tomorrow moves the date forward, and sweeps.
 func (b *bench) tomorrow(ms int64) {
 	b.t.Helper()
 	b.stamped(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), WallMs: []int64{int64(b.Header.Date()) + ms}, Ops: []*fsmpb.Op{sweepOp()}}, b.term)
 }
 
-// TestIssuers: nobody sets an issuer that grants more than their own rights, nor changes or
-// deletes one that does.
+// TestIssuers checks that a principal cannot set an issuer that grants more than its own rights, nor change or delete
+// one that does.
 func TestIssuers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

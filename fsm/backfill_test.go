@@ -25,7 +25,7 @@ func batchBench(t *testing.T, settings ...string) *bench {
 	return b
 }
 
-// TestBackfill has the first job that finds no room be overtaken by what does not delay it, and says so.
+// TestBackfill checks that jobs that do not delay it pass the first job without room, and that explanations report it.
 func TestBackfill(t *testing.T) {
 	t.Parallel()
 	b := batchBench(t)
@@ -69,7 +69,8 @@ func TestBackfill(t *testing.T) {
 	b.sound()
 }
 
-// TestBackfill_conservative keeps room for each job that waits, and says for which, from when on, and which a job would delay.
+// TestBackfill_conservative checks that room is reserved for each pending job, and that explanations name the jobs, the
+// times, and the reservations that a job would delay.
 func TestBackfill_conservative(t *testing.T) {
 	t.Parallel()
 	b := batchBench(t, "backfill", "conservative")
@@ -77,7 +78,7 @@ func TestBackfill_conservative(t *testing.T) {
 	b.match()
 	b.submit("wide", expecting(4000, time.Minute))
 	b.submit("second", expecting(1000, 90*time.Second)) // from 0 on it would delay the first
-	b.submit("third", expecting(3000, time.Minute))     // beside the second
+	b.submit("third", expecting(3000, time.Minute))     // next to the second
 	b.submit("late", expecting(1000, 60*time.Second))   // could start now, until the first does
 	b.submit("last", expecting(1000, 3*time.Minute))
 	until := func(s int64) rota.Date { return b.Header.Now().At(b.Header.Clock + rota.Clock(s*1000)).Date }
@@ -129,10 +130,10 @@ func TestBackfill_estimates(t *testing.T) {
 		want string
 	}{
 		{nil, "wide 60000"},
-		{[]string{"estimate", "type"}, fmt.Sprint("wide ", int64(rota.MaxDuration/time.Millisecond))}, // nothing is known: by submission
+		{[]string{"estimate", "type"}, fmt.Sprint("wide ", int64(rota.MaxDuration/time.Millisecond))}, // no estimate exists: by submission
 		{[]string{"expected.other", "5s"}, fmt.Sprint("other ", int64(rota.MaxDuration/time.Millisecond))},
 		{[]string{"expected.work", "4s"}, "wide 4000"},
-		{[]string{"max_runtime", "3s"}, "wide 3000"}, // of both; what runs keeps its own, which was none
+		{[]string{"max_runtime", "3s"}, "wide 3000"}, // of both; the running job keeps its own, which was none
 		{[]string{"estimate", "user"}, "wide 3000"},
 	} {
 		if c.set != nil {
@@ -144,7 +145,7 @@ func TestBackfill_estimates(t *testing.T) {
 	}
 }
 
-// TestBackfill_timeout: what runs should end by the time that its attempt times out, though its estimate has been
+// TestBackfill_timeout checks that a running job should end when its attempt times out, though its estimate has been
 // raised since.
 func TestBackfill_timeout(t *testing.T) {
 	t.Parallel()
@@ -160,7 +161,7 @@ func TestBackfill_timeout(t *testing.T) {
 	b.sound()
 }
 
-// TestBackfill_holds: a queue that begins to backfill gives its holds up, and makes none, however many may be.
+// TestBackfill_holds checks that a queue that begins to backfill gives up its holds and makes none, whatever the bound.
 func TestBackfill_holds(t *testing.T) {
 	t.Parallel()
 	b := batchBench(t, "backfill", "free", "hold_after", "1s")
@@ -192,8 +193,8 @@ func TestBackfill_holds(t *testing.T) {
 	b.sound()
 }
 
-// busyFor keeps the worker's processors busy with jobs that run for 4 s each, one of which comes every second, and
-// says after how many ms a job was placed that comes then, 0 if it was not within most.
+// busyFor keeps the worker's processors busy with jobs that run for 4 s each, one of which comes every second. It
+// returns after how many ms a job was placed that comes then, 0 if not within most.
 func busyFor(b *bench, most rota.Clock, narrow, late func(*rota.JobSpec)) rota.Clock {
 	b.t.Helper()
 	b.every = 25
@@ -227,8 +228,8 @@ func busyFor(b *bench, most rota.Clock, narrow, late func(*rota.JobSpec)) rota.C
 	return 0
 }
 
-// TestBackfill_bound holds the bounds on waiting of SPEC §26.4: of a wide job that narrow ones could pass for ever, with
-// estimates that hold and with ones that are far too short, and of a long job that shorter ones precede. Without
+// TestBackfill_bound checks the bounds on waiting of SPEC §26.4: for a wide job that narrow ones could pass forever,
+// with estimates that hold and with far too short ones, and for a long job that shorter ones precede. Without
 // reservation and aging they starve.
 func TestBackfill_bound(t *testing.T) {
 	t.Parallel()
@@ -245,7 +246,8 @@ func TestBackfill_bound(t *testing.T) {
 		{"nothing behind it starts", []string{"backfill", "none"}, expecting(1000, time.Second), expecting(4000, time.Hour), lease + step},
 		{"room is kept for all", []string{"backfill", "conservative"}, expecting(1000, time.Second), expecting(4000, time.Hour), 2*lease + step},
 		{"whatever fits", []string{"backfill", "free", "hold_after", "24h"}, expecting(1000, time.Second), expecting(4000, time.Hour), 0},
-		// Those precede that come within shortest_aging times its estimate, 5 × 8 s, one a second, and those of the end are four.
+		// The jobs that come within shortest_aging times its estimate precede it, 5 × 8 s, one a second, and those at
+		// the end are four.
 		{"a long one ages", []string{"ranking", "shortest", "shortest_aging", "5"}, expecting(2000, time.Second), expecting(2000, 8*time.Second),
 			5*8_000 + (40/2+1)*(lease+step)},
 		{"a long one does not age", []string{"ranking", "shortest", "shortest_aging", "0"}, expecting(2000, time.Second), expecting(2000, 8*time.Second), 0},
@@ -266,8 +268,8 @@ func TestBackfill_bound(t *testing.T) {
 	}
 }
 
-// TestBackfill_keeps runs random loads whose estimates hold, on workers of several sizes and in two queues: once room is
-// kept for a job until a date, and while no other comes before it, it starts by then.
+// TestBackfill_keeps runs random loads whose estimates hold, on workers of several sizes and in two queues: once room
+// is reserved for a job until a date, and while no other job precedes it, it starts by then.
 func TestBackfill_keeps(t *testing.T) {
 	t.Parallel()
 	long(t)

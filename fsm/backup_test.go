@@ -16,13 +16,13 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// backupOp tells of a backup whose bytes are its name.
+// backupOp reports a backup whose bytes are its name.
 func backupOp(index rota.Index, name string) *fsmpb.Op {
 	sum := sha256.Sum256([]byte(name))
 	return &fsmpb.Op{Op: &fsmpb.Op_BackupStored{BackupStored: &fsmpb.BackupStored{Index: uint64(index), Name: name, Sha256: sum[:], Bytes: 9}}}
 }
 
-// readSnapshotOp is a read of a node's state.
+// readSnapshotOp reads a node's state.
 func readSnapshotOp(node rota.NodeID, index rota.Index) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_ReadSnapshot{ReadSnapshot: &fsmpb.ReadSnapshot{Node: string(node), Index: uint64(index)}}}
 }
@@ -125,7 +125,8 @@ func TestBackupStored_refuses(t *testing.T) {
 	}
 }
 
-// A cluster that was restored has no backup: the one that it comes from is another cluster's.
+// TestBackupStored_reincarnate checks that a restored cluster has no backup: the one that it was restored from belongs
+// to another cluster.
 func TestBackupStored_reincarnate(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

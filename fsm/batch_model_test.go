@@ -10,15 +10,14 @@ import (
 	"github.com/rotasched/rota/fsm/entry"
 )
 
-// naiveBatch is a second implementation of a batch: what it counts is counted anew each time, of
-// the jobs that it took.
+// naiveBatch is a second implementation of a batch: it recounts the jobs that it accepted each time.
 type naiveBatch struct {
 	size           int64
 	jobs           map[string]rota.JobState
 	sealed, called bool
 }
 
-// naiveBatches follow the events of jobs, and know what was opened, taken and sealed.
+// naiveBatches follow the events of jobs, and record what was opened, accepted and sealed.
 type naiveBatches map[string]*naiveBatch
 
 func (n naiveBatches) take(batch, job string) {
@@ -48,7 +47,7 @@ func (n naiveBatches) settle() (called int) {
 	return called
 }
 
-// follow notes what became of jobs in an entry.
+// follow records what happened to jobs in an entry.
 func (n naiveBatches) follow(b *bench, events []rota.Event) {
 	for _, e := range events {
 		for _, x := range n {
@@ -78,7 +77,7 @@ func (n naiveBatches) compare(b *bench) {
 	}
 }
 
-// TestBatchModel runs random lives of batches against the naive one.
+// TestBatchModel compares random lives of batches with the naive implementation.
 func TestBatchModel(t *testing.T) {
 	t.Parallel()
 	long(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// batches owns the table of batches: it counts what becomes of their jobs, and submits a job
-// once all of a batch have ended (SPEC §24).
+// batches owns the table of batches: it counts the outcomes of their jobs, and submits a job once all jobs of a batch
+// have ended (SPEC §24).
 type batches struct {
 	s         *state.State
 	access    *authority
@@ -23,14 +23,14 @@ type batches struct {
 	keyring   *keyring
 	life      *lifecycle
 	rows      state.Table[rota.BatchID, state.BatchRow, *state.BatchRow]
-	// toCome is what is counted of callbacks that are to come; derived.
+	// toCome counts the pending callbacks; derived.
 	toCome pendingCallbacks
 	// ready are the batches that may have ended in this entry.
 	ready []rota.BatchID
 }
 
-// pendingCallbacks are those of batches that have not ended: how many, how many of them of sealed
-// batches, their bytes, and how many go to each queue.
+// pendingCallbacks counts the callbacks of batches that have not ended: in total, of sealed batches, their bytes, and
+// by queue.
 type pendingCallbacks struct {
 	n, sealed, bytes int64
 	naming           state.CountsBy[rota.QueueName]
@@ -70,11 +70,11 @@ func (b *batches) open(op *fsmpb.OpenBatch) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// another refuses a batch whose id stands for another one. How they differ is for who may read that.
+// another refuses a batch whose id belongs to another one. Only callers that may read that batch learn the difference.
 func (b *batches) another(r *state.BatchRow, spec *rota.BatchSpec) error {
 	how := ""
 	if b.life.callerReads(r.Tenant, r.Queue) {
-		before := rota.BatchSpec{ID: r.ID, Size: r.Size, Callback: spec.Callback} // of one that was submitted this is left
+		before := rota.BatchSpec{ID: r.ID, Size: r.Size, Callback: spec.Callback} // all that is left of a submitted one
 		before.Callback.Tenant, before.Callback.Queue, before.Callback.Type = r.Tenant, r.Queue, r.Typ
 		if r.Callback != nil {
 			before.Callback = r.Callback.Words()
@@ -87,7 +87,7 @@ func (b *batches) another(r *state.BatchRow, spec *rota.BatchSpec) error {
 	return rota.Refusef(rota.KindConflict, "id", "batch %s was opened before, and %s: open it under a new id, or as it was", r.ID, how)
 }
 
-// room refuses a batch that the cluster has no room for, or no queue for its callback.
+// room refuses a batch that the cluster has no room for, or whose callback has no queue.
 func (b *batches) room(r *state.BatchRow, q *state.QueueRow) error {
 	done := rota.CallbackID(r.ID)
 	if err := b.life.placed(&r.Callback.JobSpec, q); err != nil {
@@ -108,14 +108,13 @@ func (b *batches) room(r *state.BatchRow, q *state.QueueRow) error {
 	return b.admission.admitBytes(q, r.Tenant, r.Callback.Bytes())
 }
 
-// expect counts what is there for a batch whose callback is to come; by is -1 where it is to come
-// no more.
+// expect counts the reserved room for a batch with a pending callback; by is -1 once it is no longer pending.
 func (b *batches) expect(r *state.BatchRow, by int64) {
 	b.toCome.count(r, by)
 	b.access.hold(r.By, access.OwnsBatch, by)
 }
 
-// count counts a batch's callback, or by -1 counts it no more.
+// count adds by, 1 or -1, to the counts for a batch's callback.
 func (c *pendingCallbacks) count(r *state.BatchRow, by int64) {
 	c.n += by
 	c.bytes += by * r.Callback.Bytes()
@@ -125,7 +124,7 @@ func (c *pendingCallbacks) count(r *state.BatchRow, by int64) {
 	c.naming.Add(r.Queue, by)
 }
 
-// sealOp has a batch take no more jobs.
+// sealOp seals a batch: it accepts no more jobs.
 func (b *batches) sealOp(op *fsmpb.SealBatch) *fsmpb.Outcome {
 	r := b.rows.Get(rota.BatchID(op.GetId()))
 	if r == nil {
@@ -142,7 +141,7 @@ func unknownBatch(id rota.BatchID) *rota.Error {
 	return rota.Refusef(rota.KindNotFound, "batch", "batch %.80q is not known: open it first", id)
 }
 
-// batch judges by where a batch's callback goes.
+// batch judges by the queue of a batch's callback.
 func (j *judgement) batch(id string) {
 	if r := j.ac.batches.rows.Get(rota.BatchID(id)); r != nil {
 		if !j.known("batch", id, string(r.Tenant), string(r.Queue)) && j.refusal.Kind == rota.KindNotFound {
@@ -151,8 +150,7 @@ func (j *judgement) batch(id string) {
 	}
 }
 
-// admit refuses a job that names a batch which is not there, is another tenant's, or takes no
-// more.
+// admit refuses a job that names a batch which does not exist, belongs to another tenant, or is sealed.
 func (b *batches) admit(spec *rota.JobSpec) error {
 	if spec.Batch == "" {
 		return nil
@@ -167,7 +165,7 @@ func (b *batches) admit(spec *rota.JobSpec) error {
 	return nil
 }
 
-// join counts a job that was admitted, and returns the number of its batch; 0 of a job without.
+// join counts an admitted job and returns the number of its batch; 0 for a job without a batch.
 func (b *batches) join(id rota.BatchID) uint64 {
 	if id == "" {
 		return 0
@@ -184,8 +182,8 @@ func (b *batches) join(id rota.BatchID) uint64 {
 	return r.Number
 }
 
-// rejoin counts an ended job that runs again as one that lives, and returns the number of its
-// batch; 0 where that does not count it any more.
+// rejoin counts an ended job that runs again as live, and returns the number of its batch; 0 if the batch no longer
+// counts it.
 func (b *batches) rejoin(id rota.BatchID, t *state.TombRow) uint64 {
 	r := b.rows.Get(id)
 	if r == nil || t.Batch == 0 || r.Number != t.Batch {
@@ -199,7 +197,7 @@ func (b *batches) rejoin(id rota.BatchID, t *state.TombRow) uint64 {
 	return r.Number
 }
 
-// ended counts a job that has ended. A batch that lives on for it alone ends with the entry.
+// jobEnded counts a job that has ended. A batch whose last live job this was ends with the entry.
 func (b *batches) jobEnded(id rota.BatchID, state rota.JobState) {
 	r := b.rows.Edit(id)
 	before := r.Times()
@@ -209,7 +207,7 @@ func (b *batches) jobEnded(id rota.BatchID, state rota.JobState) {
 	b.await(r)
 }
 
-// seal has a batch take no more jobs; r is editable.
+// seal makes a batch accept no more jobs; r is editable.
 func (b *batches) seal(r *state.BatchRow, why string) {
 	before := r.Times()
 	r.Sealed = b.s.Header.Now()
@@ -219,7 +217,7 @@ func (b *batches) seal(r *state.BatchRow, why string) {
 	b.await(r)
 }
 
-// await has the end of the entry look at a batch that may have ended.
+// await schedules a batch that may have ended for the end of the entry.
 func (b *batches) await(r *state.BatchRow) {
 	if r.State() == rota.BatchSealed && (r.Counts.Live == 0 || planted.callbackEarly(r)) {
 		b.ready = append(b.ready, r.ID)
@@ -241,8 +239,8 @@ func (b *batches) settle() {
 	b.ready = b.ready[:0]
 }
 
-// finish submits a batch's callback, or has a sweep try again a second later; r is editable.
-// No cap bounds it, no rate and no budget: it was admitted with the batch.
+// finish submits a batch's callback, or schedules another attempt by a sweep a second later; r is editable. No cap,
+// rate or budget bounds it: it was admitted with the batch.
 func (b *batches) finish(r *state.BatchRow) {
 	spec, before := r.Callback.Words(), r.Times()
 	spec.ID, spec.Labels = rota.CallbackID(r.ID), r.Counts.Labels(spec.Labels)
@@ -266,11 +264,11 @@ func (b *batches) finish(r *state.BatchRow) {
 	b.life.start(j)
 }
 
-// callingRules are the first rules under which a batch is kept while its callback lives.
+// callingRules is the first rules version under which a batch is kept while its callback lives.
 const callingRules = 2
 
-// calls notes that the callback of a batch lives again, or that it has ended: from then on it is remembered for as
-// long as the callback.
+// calls records that the callback of a batch lives again, or that it has ended: from then on the batch is remembered
+// for as long as the callback.
 func (b *batches) calls(id rota.JobID, lives bool) {
 	of, callback := rota.SplitCallbackID(id)
 	if !callback || b.s.Header.Rules < callingRules {
@@ -288,8 +286,8 @@ func (b *batches) calls(id rota.JobID, lives bool) {
 	b.retime(r, before)
 }
 
-// admitCallback refuses a callback as what was admitted before is refused: where its queue, its
-// keys or its requirements have no place.
+// admitCallback refuses a callback under the same conditions as an already admitted job: if its queue, its keys or its
+// requirements have no room.
 func (b *batches) admitCallback(spec *rota.JobSpec, q *state.QueueRow) error {
 	if err := b.life.placed(spec, q); err != nil {
 		return err
@@ -300,7 +298,7 @@ func (b *batches) admitCallback(spec *rota.JobSpec, q *state.QueueRow) error {
 	return b.life.admitClass(spec)
 }
 
-// fire does what a batch is due for: it is sealed, its callback tried again, or it is forgotten.
+// fire performs what a batch is due for: it is sealed, its callback is tried again, or it is forgotten.
 func (b *batches) fire(name string) {
 	r := b.rows.Edit(rota.BatchID(name))
 	before := r.Times()
@@ -318,14 +316,14 @@ func (b *batches) fire(name string) {
 	}
 }
 
-// retime moves a batch to where it stands now among the timers.
+// retime updates a batch's timers.
 func (b *batches) retime(r *state.BatchRow, before state.BatchTimes) {
 	now := r.Times()
 	b.s.Timers.Batch.Refile(string(r.ID), before.Due, now.Due)
 	b.s.Timers.Over.Refile(string(r.ID), before.Over, now.Over)
 }
 
-// times puts all batches where they stand among the timers.
+// times adds all batches to the timers.
 func (b *batches) times(t *state.Timers) {
 	b.rows.Scan(func(id rota.BatchID, r *state.BatchRow) bool {
 		at := r.Times()
@@ -335,13 +333,13 @@ func (b *batches) times(t *state.Timers) {
 	})
 }
 
-// derive counts what the rows hold.
+// derive counts the contents of the rows.
 func (b *batches) derive() {
 	b.toCome = b.tally()
 	b.times(&b.s.Timers)
 }
 
-// tally counts the callbacks that are to come.
+// tally counts the pending callbacks.
 func (b *batches) tally() (c pendingCallbacks) {
 	b.rows.Scan(func(_ rota.BatchID, r *state.BatchRow) bool {
 		if r.Callback != nil {
@@ -355,7 +353,7 @@ func (b *batches) tally() (c pendingCallbacks) {
 // batchEvent is the payload of events about a batch.
 type batchEvent struct {
 	Batch rota.BatchID `json:"batch"`
-	// What says why it was sealed, or why its callback waits.
+	// What is why the batch was sealed, or why its callback waits.
 	What string `json:"what,omitempty"`
 	rota.BatchCounts
 }
@@ -366,13 +364,13 @@ func (b *batches) emit(r *state.BatchRow, kind rota.EventKind, id rota.JobID, p 
 	b.s.Journal.Announce(&rota.Event{Kind: kind, Job: id, Queue: r.Queue, Tenant: r.Tenant, Payload: state.Payload(p)})
 }
 
-// ofBatches refuses to delete a queue that callbacks are to go to.
+// ofBatches refuses to delete a queue that is the target of callbacks.
 func ofBatches(queue rota.QueueName) *rota.Error {
 	return rota.Refusef(rota.KindConflict, "queue", "callbacks of batches that have not ended go to queue %q: seal them with `rota batch seal`, and let "+
 		"their jobs end", queue)
 }
 
-// batches checks the batches against the jobs that they count, and what is derived of them.
+// batches checks the batches against the jobs that they count, and the derived data.
 func (c *checker) batches() {
 	m := c.m
 	live, gone := make(map[uint64]int64), make(map[uint64]rota.BatchCounts)
@@ -410,7 +408,7 @@ func (c *checker) batches() {
 	}
 }
 
-// batch checks that a batch's callback was submitted once it had to be, and no sooner.
+// batch checks that a batch's callback was submitted as soon as it had to be, and not earlier.
 func (c *checker) batch(r *state.BatchRow) {
 	state, done := r.State(), rota.CallbackID(r.ID)
 	over := state == rota.BatchFinished

@@ -20,12 +20,12 @@ func batchOp(id string, size int64, change ...func(*rota.JobSpec)) *fsmpb.Op {
 	return entry.BatchOp(&s)
 }
 
-// member is a job of a batch.
+// member returns a job of a batch.
 func member(id, batch string, change ...func(*rota.JobSpec)) *rota.JobSpec {
 	return jobSpec(id, append(change, func(s *rota.JobSpec) { s.Batch = rota.BatchID(batch) })...)
 }
 
-// batch returns a batch that is known.
+// batch returns a known batch.
 func (b *bench) batch(id string) rota.Batch {
 	b.t.Helper()
 	got, ok := BatchOf(&b.View, rota.BatchID(id))
@@ -35,7 +35,7 @@ func (b *bench) batch(id string) rota.Batch {
 	return got
 }
 
-// counts wants what a batch counts: state, then total, live, completed, dead, expired and cancelled.
+// counts checks the counts of a batch: state, then total, live, completed, dead, expired and cancelled.
 func (b *bench) counts(id, want string) {
 	b.t.Helper()
 	x := b.batch(id)
@@ -44,7 +44,7 @@ func (b *bench) counts(id, want string) {
 	}
 }
 
-// callbacks counts the events that say that a batch's callback was submitted.
+// callbacks counts the events of submitted callbacks.
 func callbacks(events []rota.Event) (n int) {
 	for _, e := range events {
 		if e.Kind == rota.EventBatchFinished {
@@ -54,7 +54,7 @@ func callbacks(events []rota.Event) (n int) {
 	return n
 }
 
-// TestBatch: the callback is submitted once, in the entry that ends the last job of a sealed batch.
+// TestBatch checks that the callback is submitted once, in the entry that ends the last job of a sealed batch.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -93,7 +93,7 @@ func TestBatch(t *testing.T) {
 	b.restored()
 }
 
-// TestBatch_later: jobs that run again after the end change counts only.
+// TestBatch_later checks that jobs that run again after the end only change counts.
 func TestBatch_later(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -103,7 +103,7 @@ func TestBatch_later(t *testing.T) {
 	b.existed(entry.SealOp("b")) // its size sealed it
 	b.refuses(rota.KindConflict, "batch", submitOp(member("j3", "b")))
 	b.ok(cancelOp("j1"))
-	b.ok(retryOp("j1")) // lives again before the end
+	b.ok(retryOp("j1")) // live again before the end
 	b.ok(cancelOp("j2"))
 	b.counts("b", "SEALED 2 1 0 0 0 1")
 	if a := b.entry(cancelOp("j1")); callbacks(a.Events) != 1 {
@@ -119,11 +119,11 @@ func TestBatch_later(t *testing.T) {
 	b.counts("b", "FINISHED 2 0 0 0 0 2")
 	b.ok(retryOp("b@done"))
 	b.ok(b.deleteOf("j2"))
-	b.counts("b", "FINISHED 2 0 0 0 0 2") // what was deleted has ended
+	b.counts("b", "FINISHED 2 0 0 0 0 2") // a deleted job has ended
 	b.refuses(rota.KindConflict, "batch", submitOp(member("j2", "b")))
 }
 
-// TestBatch_proof: a completion that is taken back lives again in its batch.
+// TestBatch_proof checks that a revoked completion is live again in its batch.
 func TestBatch_proof(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -137,7 +137,7 @@ func TestBatch_proof(t *testing.T) {
 	b.counts("b", "FINISHED 1 0 0 0 0 1")
 }
 
-// TestBatch_seals: a batch is sealed by its size, by hand, or a day after its last job, on the date.
+// TestBatch_seals checks that a batch is sealed by its size, by hand, or a day after its last job, on the date.
 func TestBatch_seals(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -165,7 +165,7 @@ func TestBatch_seals(t *testing.T) {
 	b.restored()
 }
 
-// TestBatch_refused: what is no batch, or no job of one, changes nothing.
+// TestBatch_refused checks that invalid batches, and invalid members, change nothing.
 func TestBatch_refused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -199,7 +199,7 @@ func TestBatch_refused(t *testing.T) {
 	b.refuses(rota.KindInvalid, "labels", many)
 	b.refuses(rota.KindNotFound, "queue", batchOp("c", 0, func(s *rota.JobSpec) { s.Queue = "other" }))
 	b.refuses(rota.KindNotFound, "batch", entry.SealOp("other"))
-	// Refused jobs of an entry count for nothing, nor do those that are merged.
+	// Refused jobs of an entry are not counted, nor are merged ones.
 	held := func(s *rota.JobSpec) { s.Unique = &rota.Unique{Key: "k", OnConflict: rota.UniqueExisting} }
 	a := b.entry(submitOp(member("j1", "b", held)), submitOp(member("j2", "b", held)), submitOp(member("j3", "b", func(s *rota.JobSpec) { s.Priority = 11 })))
 	if !a.Outcomes[1].GetExisted() || a.Outcomes[1].GetHolder() != "j1" {
@@ -211,7 +211,7 @@ func TestBatch_refused(t *testing.T) {
 	b.refuses(rota.KindInvalid, "batch", d.add()[0])
 }
 
-// TestBatch_queue: the queue of a callback stays as long as it is to come.
+// TestBatch_queue checks that the queue of a callback cannot be deleted while the callback is pending.
 func TestBatch_queue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -226,7 +226,7 @@ func TestBatch_queue(t *testing.T) {
 	b.restored()
 }
 
-// TestBatch_uncapped: neither caps nor rates nor a mode keep a callback; requirement sets do, and then it is
+// TestBatch_uncapped checks that caps, rates and modes do not stop a callback; requirement sets do, and then it is
 // tried again each second, with one event for all tries.
 func TestBatch_uncapped(t *testing.T) {
 	t.Parallel()
@@ -269,7 +269,7 @@ func TestBatch_uncapped(t *testing.T) {
 	b.counts("b", "FINISHED 0 0 0 0 0 0")
 }
 
-// TestBatch_again: an id is known as long as its callback is.
+// TestBatch_again checks that an id is known as long as its callback is.
 func TestBatch_again(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -280,7 +280,7 @@ func TestBatch_again(t *testing.T) {
 	b.entry(cancelOp("j1"), cancelOp("j2"))
 	b.ok(retryOp("j2"))
 	b.tick(3_700_000)
-	b.counts("b", "FINISHED 2 1 0 0 0 1") // kept for the job that lives
+	b.counts("b", "FINISHED 2 1 0 0 0 1") // kept for the live job
 	b.ok(cancelOp("j2"))
 	b.tick(1)
 	b.refuses(rota.KindNotFound, "batch", entry.SealOp("b"))
@@ -288,7 +288,7 @@ func TestBatch_again(t *testing.T) {
 	b.ok(cancelOp("b@done"))
 	b.tick(3_700_000)
 	b.ok(batchOp("b", 2))
-	// Jobs of the earlier one are none of the new.
+	// Jobs of the earlier batch do not belong to the new one.
 	b.ok(retryOp("j1"))
 	b.counts("b", "OPEN 0 0 0 0 0 0")
 	b.ok(cancelOp("j1"))
@@ -296,7 +296,7 @@ func TestBatch_again(t *testing.T) {
 	b.restored()
 }
 
-// TestBatch_reborn: batches of another cluster's state go on.
+// TestBatch_reborn checks that batches of another cluster's state continue.
 func TestBatch_reborn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -311,7 +311,7 @@ func TestBatch_reborn(t *testing.T) {
 	}
 }
 
-// TestBatch_ofMany: a batch of 110,000 jobs costs its row no more than one of a thousand, and its
+// TestBatch_ofMany checks that a batch of 110,000 jobs takes no larger row than one of a thousand, and that its
 // callback comes once, with the last of them.
 func TestBatch_ofMany(t *testing.T) {
 	t.Parallel()
@@ -320,7 +320,7 @@ func TestBatch_ofMany(t *testing.T) {
 	b := newBench(t)
 	b.ok(queueOp("default", "attempt_max", "1"))
 	b.ok(batchOp("b", 0))
-	m := b.Machine // the bench's twin and its walks would cost a minute
+	m := b.Machine // the bench's twin and its checks would cost a minute
 	var finished, refused int
 	entries := func(each func(i int) *fsmpb.Op) (row int) {
 		for first := 0; first < jobs; first += together {
@@ -342,7 +342,7 @@ func TestBatch_ofMany(t *testing.T) {
 				}
 			}
 			finished += callbacks(a.Events)
-			flushAll(m) // what has ended goes to the archive
+			flushAll(m) // ended jobs go to the archive
 			if first == 0 {
 				row = rowBytes(m, "b")
 			}
@@ -367,7 +367,7 @@ func TestBatch_ofMany(t *testing.T) {
 	}
 }
 
-// sealed is an entry of one operation.
+// sealed returns an entry of one operation.
 func sealed(t *testing.T, m *Machine, b *bench, op *fsmpb.Op) []byte {
 	t.Helper()
 	data, err := entry.Seal(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, m.Header.Rules)
@@ -384,8 +384,8 @@ func rowBytes(m *Machine, id rota.BatchID) int {
 	return len(e.B)
 }
 
-// TestBatch_keptForItsCallback: a batch is not forgotten while its callback waits, runs, or was retried, and for the
-// gc_horizon of its queue after that has ended.
+// TestBatch_keptForItsCallback checks that a batch is not forgotten while its callback waits, runs, or was retried, and
+// for the gc_horizon of its queue after that has ended.
 func TestBatch_keptForItsCallback(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)

@@ -11,8 +11,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// filled is a machine with so many pending jobs of 256 bytes that no worker
-// serves, over 8 tenants. It keeps no twin.
+// filled is a machine with pending jobs of 256 bytes that no worker serves, over 8 tenants. It has no twin.
 type filled struct {
 	*Machine
 	b   *testing.B
@@ -81,13 +80,13 @@ func each(b *testing.B, f func(b *testing.B, m *filled)) {
 
 const batch = 100
 
-// life is one batch of jobs through its four entries; it gives the sealed bytes
-// to apply, made beside the measurement.
+// life is one batch of jobs through its four entries; it returns the sealed bytes to apply, made outside the
+// measurement.
 type life struct {
 	m    *filled
 	jobs []string
 	n    int
-	// change, if any, is made to each job.
+	// change, if set, is applied to each job.
 	change func(*rota.JobSpec)
 }
 
@@ -134,7 +133,7 @@ func newLife(m *filled) *life {
 	return &life{m: m}
 }
 
-// BenchmarkLife is the CPU of one job in Apply: submit, assign, ack, complete.
+// BenchmarkLife measures the CPU of one job in Apply: submit, assign, ack, complete.
 func BenchmarkLife(b *testing.B) {
 	each(b, func(b *testing.B, m *filled) { measure(b, newLife(m), "submit", "round", "ack", "complete") })
 }
@@ -174,7 +173,7 @@ func measure(b *testing.B, l *life, steps ...string) {
 	}
 }
 
-// BenchmarkSweep is one sweep that fires a thousand timers; an operation is one.
+// BenchmarkSweep measures one sweep that fires a thousand timers; an operation is one.
 func BenchmarkSweep(b *testing.B) {
 	each(b, func(b *testing.B, m *filled) {
 		b.ReportAllocs()
@@ -199,7 +198,7 @@ func BenchmarkSweep(b *testing.B) {
 	})
 }
 
-// BenchmarkIdleSweep is one that finds nothing due.
+// BenchmarkIdleSweep measures a sweep that finds nothing due.
 func BenchmarkIdleSweep(b *testing.B) {
 	each(b, func(b *testing.B, m *filled) {
 		data := m.seal(sweepOp())
@@ -251,7 +250,7 @@ func BenchmarkCheck(b *testing.B) {
 	})
 }
 
-// BenchmarkSettle is the digest of one entry that touched a job and its queue.
+// BenchmarkSettle measures the digest of one entry that touched a job and its queue.
 func BenchmarkSettle(b *testing.B) {
 	m := fill(b, 1000)
 	b.ReportAllocs()

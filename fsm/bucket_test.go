@@ -8,10 +8,10 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// naiveBucket keeps every taking of the last second: the rule itself.
+// naiveBucket records every token used in the last second: the rule itself.
 type naiveBucket struct {
 	burst, every int64
-	// level is how many ns worth of tokens are missing at the moment at.
+	// missing is how many ns worth of tokens are missing at the time at.
 	missing int64
 	at      rota.Clock
 }
@@ -63,7 +63,7 @@ func TestBucket(t *testing.T) {
 		t.Parallel()
 		for _, rate := range []int64{1, 3, 7, 50, 6_666_667, 10_000_000} {
 			b := state.BucketOf(rate, rate)
-			tat := int64(startClock)*state.NsPerMs + rate*b.Every // all taken at startClock
+			tat := int64(startClock)*state.NsPerMs + rate*b.Every // all used at startClock
 			if b.Tokens(tat, startClock) != 0 || b.Tokens(tat, startClock+1000) != rate {
 				t.Fatalf("rate %d: %d tokens, after a second %d", rate, b.Tokens(tat, startClock), b.Tokens(tat, startClock+1000))
 			}

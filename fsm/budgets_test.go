@@ -24,7 +24,7 @@ func payloadOf(n int) func(*rota.JobSpec) {
 	return func(s *rota.JobSpec) { s.Payload = bytes.Repeat([]byte("x"), n) }
 }
 
-// fills submits jobs of 64 KiB until one is refused; it returns how many were taken.
+// fills submits jobs of 64 KiB until one is refused; it returns how many were admitted.
 func (b *bench) fills(change ...func(*rota.JobSpec)) (taken int, refusal *fsmpb.Outcome) {
 	b.t.Helper()
 	for ; taken < 100; taken++ {
@@ -37,7 +37,7 @@ func (b *bench) fills(change ...func(*rota.JobSpec)) (taken int, refusal *fsmpb.
 	return 0, nil
 }
 
-// firstJob is the first live job by its id.
+// firstJob returns the live job with the least id.
 func firstJob(b *bench) (id rota.JobID) {
 	b.JobTable.Scan(func(first rota.JobID, _ *state.JobRow) bool { id = first; return false })
 	return id
@@ -50,7 +50,7 @@ func TestBudgets(t *testing.T) {
 	for _, c := range []struct {
 		name, subject string
 		set           *fsmpb.Op
-		// free is a job that the budget does not hold; nil where it holds all.
+		// free is a job that the budget does not bound; nil if it bounds all.
 		free func(*rota.JobSpec)
 	}{
 		{"cluster", "state_bytes_max", clusterOp("state_bytes_max", "4MiB"), nil},
@@ -64,7 +64,7 @@ func TestBudgets(t *testing.T) {
 			b.ok(threshold)
 			b.ok(c.set)
 			ann := tenant("ann")
-			// 64 jobs of 64 KiB are 4 MiB without what they say beside; nine tenths are 58.
+			// 64 jobs of 64 KiB are 4 MiB without the rest of their specs; nine tenths are 58.
 			if n, o := b.fills(ann); n != 57 && n != 58 || o.GetKind() != uint32(rota.KindExhausted) || o.GetSubject() != c.subject {
 				t.Fatalf("%d were taken, then %v", n, o)
 			}

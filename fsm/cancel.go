@@ -35,9 +35,9 @@ func (m *Machine) cancelLate(id rota.JobID) *fsmpb.Outcome {
 	}
 }
 
-// retry revives a terminal job that did not complete (SPEC §9.1, §16.6, Invariant I7):
-// with fresh attempts and times to live, and with the payload and the past that its entry
-// brings. It names the life that ended, by which a repetition is known.
+// retry revives a terminal job that did not complete (SPEC §9.1, §16.6, Invariant I7): with fresh attempts and times to
+// live, and with the payload and the past that its entry carries. It names the life that ended, which identifies a
+// repetition.
 func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	id := rota.JobID(op.GetJob())
 	t, o := m.retriable(id, op.GetLife())
@@ -100,7 +100,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	return &fsmpb.Outcome{JobState: uint32(j.State)}
 }
 
-// notRetried refuses to retry a node by itself, and names what can be done as things are.
+// notRetried refuses to retry a node by itself, and names the present alternatives.
 func (fs *flows) notRetried(f *flow, v *state.VertexRow) error {
 	name, state := state.VertexName(v), fs.view.JobState(v.Spec.ID)
 	switch r := fs.workflows.Get(f.id); {
@@ -124,8 +124,7 @@ func (fs *flows) notRetried(f *flow, v *state.VertexRow) error {
 	}
 }
 
-// retriable returns the tombstone of a job that can be retried after a life. A nil one comes
-// with the answer.
+// retriable returns the tombstone of a job that can be retried after a life. A nil tombstone comes with the outcome.
 func (m *Machine) retriable(id rota.JobID, life int32) (*state.TombRow, *fsmpb.Outcome) {
 	if f, v := m.flows.vertex(id); v != nil {
 		return nil, entry.Refused(m.flows.notRetried(f, v))
@@ -166,8 +165,7 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*state.TombRow, *fsmpb.O
 	return nil, o
 }
 
-// revive makes the row of a job that runs again, and takes its tombstone away. The caller
-// says which life it is in, and inserts it.
+// revive creates the row of a job that runs again, and removes its tombstone. The caller sets its life and inserts it.
 func (m *Machine) revive(t *state.TombRow, spec *rota.JobSpec, past []rota.Attempt) *state.JobRow {
 	m.ended.dropTomb(t.ID, t.Seq)
 	m.Header.JobSeq++

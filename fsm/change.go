@@ -11,12 +11,12 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// ChangeJobOp turns a change of a job into its persisted form. It names the life and the
-// changes that the caller knows of, by which a repetition is known.
+// ChangeJobOp returns the persisted form of a job change. It names the life and the number of changes that the caller
+// knows, which identifies a repetition.
 func ChangeJobOp(c *rota.JobChange, life, changes int32) *fsmpb.Op {
 	op := &fsmpb.ChangeJob{Job: string(c.ID), Priority: c.Priority, Fee: c.Fee, TtlMs: millis.Given(c.TTL), StartByMs: millis.Given(c.StartBy), Life: life, Changes: changes}
 	if c.Payload != nil {
-		op.Payload = append([]byte{}, *c.Payload...) // empty is not none
+		op.Payload = append([]byte{}, *c.Payload...) // empty differs from none
 	}
 	for _, k := range slices.Sorted(maps.Keys(c.Labels)) {
 		op.Labels = append(op.Labels, &fsmpb.Label{Key: k, Value: c.Labels[k]})
@@ -30,7 +30,7 @@ func changeWords(op *fsmpb.ChangeJob) rota.JobChange {
 	if op.Payload != nil {
 		c.Payload = (*rota.Blob)(&op.Payload)
 	}
-	most := min(len(op.GetLabels()), 2*rota.MaxLabels+1) // a hostile entry makes no large map
+	most := min(len(op.GetLabels()), 2*rota.MaxLabels+1) // a hostile entry cannot create a large map
 	if most > 0 {
 		c.Labels = make(map[string]string, most)
 	}
@@ -40,8 +40,8 @@ func changeWords(op *fsmpb.ChangeJob) rota.JobChange {
 	return c
 }
 
-// changeJob makes a pending job another one (SPEC §21.2): it keeps its id, its place by
-// age and the hash by which its submission is known again.
+// changeJob changes a pending job (SPEC §21.2): it keeps its id, its place by age and the hash that identifies its
+// submission.
 func (m *Machine) changeJob(op *fsmpb.ChangeJob) *fsmpb.Outcome {
 	c := changeWords(op)
 	if err := c.CheckShape(rota.MaxPayloadBytes); err != nil {
@@ -68,7 +68,7 @@ func (m *Machine) changeJob(op *fsmpb.ChangeJob) *fsmpb.Outcome {
 	return &fsmpb.Outcome{JobState: uint32(j.State)}
 }
 
-// changeable returns the row of a job that may be changed. A nil one comes with the answer.
+// changeable returns the row of a job that may be changed. A nil row comes with the outcome.
 func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*state.JobRow, *fsmpb.Outcome) {
 	if f, v := m.flows.vertex(c.ID); v != nil {
 		return nil, entry.Refused(rota.Refusef(rota.KindConflict, "job", "job %s is a node of workflow %s: what nodes are is settled when their "+
@@ -106,7 +106,7 @@ func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*state.Job
 	return nil, o
 }
 
-// changed returns what became another: jobChanged. Of a payload it tells the size.
+// changed returns the payload of jobChanged: the changed fields, and for a payload only its size.
 func changed(c *rota.JobChange) string {
 	told := struct {
 		Priority     *int32            `json:"priority,omitempty"`

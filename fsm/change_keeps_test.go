@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// TestChangeKeeps holds a change to what it names: nothing else of the job moves.
+// TestChangeKeeps checks that a change only changes the fields that it names.
 func TestChangeKeeps(t *testing.T) {
 	t.Parallel()
 	urgent := rota.JobChange{ID: "j", Priority: to[int32](1)}

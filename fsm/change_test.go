@@ -13,13 +13,13 @@ import (
 
 func to[T any](v T) *T { return &v }
 
-// changeOf is a change of a job as it stands.
+// changeOf returns a change of a job in its present state.
 func (b *bench) changeOf(c rota.JobChange) *fsmpb.Op {
 	job, _ := b.View.Job(c.ID)
 	return ChangeJobOp(&c, job.Life, job.Changes)
 }
 
-// order takes all jobs of the default queue in the order in which one worker gets them.
+// order completes all jobs of the default queue and returns the order in which one worker gets them.
 func (b *bench) order(n int) (ids []rota.JobID) {
 	b.worker("taker", 1)
 	for range n {
@@ -31,7 +31,7 @@ func (b *bench) order(n int) (ids []rota.JobID) {
 	return ids
 }
 
-// TestChange holds changes of pending jobs against SPEC §21.2.
+// TestChange checks changes of pending jobs against SPEC §21.2.
 func TestChange(t *testing.T) {
 	t.Parallel()
 	urgent := func(id rota.JobID) rota.JobChange { return rota.JobChange{ID: id, Priority: to[int32](0)} }
@@ -56,7 +56,7 @@ func TestChange(t *testing.T) {
 			job.Labels["c"] != "3" || job.Enqueued != before.Enqueued || job.Submitted != before.Submitted || job.Changes != 1 {
 			t.Fatalf("%+v", job)
 		}
-		// The submission is known by what was submitted.
+		// The submission is identified by what was submitted.
 		first := jobSpec("j", func(s *rota.JobSpec) { s.Labels, s.TTL = map[string]string{"a": "1", "b": "2"}, time.Minute })
 		if o := b.ok(submitOp(first)); !o.GetExisted() {
 			t.Fatalf("%v", o)
@@ -69,7 +69,7 @@ func TestChange(t *testing.T) {
 		if o := b.ok(submitOp(first)); !o.GetExisted() {
 			t.Fatalf("%v", o)
 		}
-		b.ok(retryOp("j")) // as it was changed
+		b.ok(retryOp("j")) // with its changes
 		if job := b.state("j", rota.JobQueued); job.Priority != 1 || job.Changes != 0 {
 			t.Fatalf("%+v", job)
 		}
@@ -107,11 +107,11 @@ func TestChange(t *testing.T) {
 		b.ok(queueOp("default", "ranking", "adaptive"))
 		b.submit("low", priority(8))
 		b.submit("other", priority(2))
-		b.pass(66_000) // low has risen
+		b.pass(66_000) // low was promoted
 		if job := b.state("low", rota.JobQueued); job.Tier != 2 {
 			t.Fatalf("%+v", job)
 		}
-		b.ok(b.changeOf(rota.JobChange{ID: "low", Priority: to[int32](7)})) // of the same tier: what it reached stays
+		b.ok(b.changeOf(rota.JobChange{ID: "low", Priority: to[int32](7)})) // of the same tier: the job keeps the tier that it reached
 		if job := b.state("low", rota.JobQueued); job.Tier != 2 {
 			t.Fatalf("%+v", job)
 		}
@@ -143,7 +143,7 @@ func TestChange(t *testing.T) {
 		op := b.changeOf(urgent("j"))
 		b.ok(op)
 		b.worker("w", 1)
-		if o := b.ok(op); !o.GetExisted() { // nobody else came between
+		if o := b.ok(op); !o.GetExisted() { // no other change came between
 			t.Fatalf("%v", o)
 		}
 		b.ok(b.changeOf(rota.JobChange{ID: "j", Priority: to[int32](9)}))
@@ -216,8 +216,8 @@ func TestChange(t *testing.T) {
 	})
 }
 
-// TestChange_startBy: a job that waits takes another deadline for its start, which ends it as one that it was submitted with
-// does, and loses it by 0. It belongs to rules version 2.
+// TestChange_startBy checks that a pending job accepts another deadline for its start, which ends it like one given at
+// submission, and is removed by 0. It belongs to rules version 2.
 func TestChange_startBy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -228,7 +228,7 @@ func TestChange_startBy(t *testing.T) {
 	b.submit("never", func(s *rota.JobSpec) { s.StartBy = 3 * time.Second })
 	b.refuses(rota.KindInvalid, "start_by_ms", b.changeOf(rota.JobChange{ID: "late", StartBy: to(5 * time.Second)}))
 	b.refuses(rota.KindInvalid, "start_by_ms", b.changeOf(rota.JobChange{ID: "never", StartBy: to(-time.Millisecond)}))
-	b.ok(queueOp("default", "ttl_abs", "1s")) // it is of no account for jobs that are there
+	b.ok(queueOp("default", "ttl_abs", "1s")) // it does not affect existing jobs
 	a := b.entry(b.changeOf(rota.JobChange{ID: "early", StartBy: to(4 * time.Second)}))
 	if err := entry.OutcomeError(a.Outcomes[0]); err != nil || a.Events[0].Payload != `{"start_by_ms":4000}` {
 		t.Fatal(err, a.Events)

@@ -9,11 +9,11 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// Digest is the incremental multiset hash of the state (SPEC §2.5).
+// Digest returns the incremental multiset hash of the state (SPEC §2.5).
 func (vw *View) Digest() rota.Digest { return vw.m.Ledger.Sum }
 
-// Check walks the invariants I1…I11 and tells every fault that it finds, at
-// most a hundred; nil is a sound state. It costs a pass over all rows.
+// Check checks the invariants I1…I11 and returns every fault that it finds, at most a hundred; nil means a sound state.
+// It costs a pass over all rows.
 func (m *Machine) Check() []string {
 	c := &checker{m: &m.parts, view: &m.View, tokens: make(map[rota.Token]rota.LeaseID), open: make(map[rota.QueueName]int64), lingers: make(map[rota.QueueName]int64),
 		shares: make(map[share]int64)}
@@ -95,14 +95,14 @@ func (c *checker) jobs() {
 	})
 }
 
-// lives checks that nobody wrote to what all jobs share that have nothing of their own.
+// lives checks that the jobLife shared by all jobs without their own is unchanged.
 func (c *checker) lives() {
 	if !state.NoLife.Empty() {
 		c.fault("I4: a job of no life of its own was written to: %+v", state.NoLife)
 	}
 }
 
-// filed checks that a QUEUED job, and no other, stands in a lane as its row says.
+// filed checks that a QUEUED job, and no other, is in the lane that its row requires.
 func (c *checker) filed(j *state.JobRow) {
 	if (j.State == rota.JobQueued) != (j.Item != nil) {
 		c.fault("I4: job %s is %s, filed in a lane: %v", j.Spec.ID, j.State, j.Item != nil)
@@ -245,7 +245,7 @@ func (c *checker) queues() {
 	}
 }
 
-// share compares a tenant's open leases in a queue with what is counted.
+// share compares a tenant's open leases in a queue with the counter.
 func (c *checker) share(l *state.LeaseRow) {
 	c.open[l.Queue]++
 	at := share{l.Queue, l.Tenant}
@@ -263,7 +263,7 @@ func (c *checker) terminal() {
 	if n, ends := m.Numbers.Len(), m.ended.tombs.Ends.Len(); n != m.JobTable.Len() || ends != m.ended.tombs.Len() {
 		c.fault("I4: %d live jobs and %d tombstones are %d and %d numbers", m.JobTable.Len(), m.ended.tombs.Len(), n, ends)
 	}
-	// Every life of a job is under way, or ended under a number of its own.
+	// Every life of a job is in progress, or ended under its own number.
 	if live := uint64(m.JobTable.Len()); m.Header.JobSeq+m.Header.Logs != live+m.Header.TombSeq {
 		c.fault("I8: %d submissions and retries became %d live jobs and %d ended ones, with %d logs among them", m.Header.JobSeq, live,
 			m.Header.TombSeq, m.Header.Logs)
@@ -336,7 +336,7 @@ func (c *checker) timers() {
 	}
 }
 
-// newMachineTimers computes from the rows alone what timers should run.
+// newMachineTimers calculates from the rows alone which timers should run.
 func newMachineTimers(m *parts) *state.Timers {
 	t := &state.Timers{}
 	t.Reset()
@@ -435,7 +435,7 @@ func (c *checker) digest() {
 	m.hooks.rows.Scan(func(_ rota.WebhookName, r *state.HookRow) bool { add(state.TagWebhook, r); return true })
 	m.plans.rows.Scan(func(_ rota.PlanID, r *planRow) bool { add(state.TagPlan, r); return true })
 	if m.Header.Hash == (rota.Digest{}) && m.Header.Index == 0 {
-		return // before the first entry nothing is hashed
+		return // nothing is hashed before the first entry
 	}
 	if l.Sum != m.Ledger.Sum {
 		c.fault("I10: the digest is %s, a recount gives %s", m.Ledger.Sum, l.Sum)
@@ -482,7 +482,7 @@ func (c *checker) bytes() {
 	}
 }
 
-// holdings recounts what principals have. Invariant I4.
+// holdings recounts the rows that principals own. Invariant I4.
 func (c *checker) holdings() {
 	count := authority{}
 	c.m.eachHeld(func(by rota.Principal, what access.Owned) { count.hold(by, what, 1) })

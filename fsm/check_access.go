@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// access checks the tables of rights and what is derived of them.
+// access checks the tables of rights and the data derived from them.
 func (c *checker) access() {
 	m, ac := c.m, &c.m.access
 	ac.roles.Scan(func(name state.RoleName, r *state.RoleRow) bool {

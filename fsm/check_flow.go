@@ -8,8 +8,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// flows checks workflows against their vertices, and what is derived of both against
-// the rows. Invariants I4, I5.
+// flows checks workflows against their vertices, and the data derived from both against the rows. Invariants I4, I5.
 func (c *checker) flows() {
 	m := c.m
 	var all, kept, over flowSize
@@ -72,7 +71,7 @@ func (c *checker) flows() {
 	c.nodeJobs()
 }
 
-// leavingFlow checks a row of which the vertices before the cursor are dropped.
+// leavingFlow checks a workflow whose vertices before the cursor are dropped.
 func (c *checker) leavingFlow(r *state.WorkflowRow) {
 	m := c.m
 	if id, ok := m.flows.flowIndex.leaving.Get(r.Seq); !ok || id != r.ID || r.State == rota.WorkflowRunning || r.Cursor > r.Added {
@@ -94,7 +93,7 @@ func (c *checker) leavingFlow(r *state.WorkflowRow) {
 	}
 }
 
-// flow checks one workflow that is kept.
+// flow checks one workflow that is not leaving.
 func (c *checker) flow(f *flow, r *state.WorkflowRow) {
 	want := state.WorkflowRow{}
 	links, children, bytes, urgent := uint64(0), 0, int64(0), int32(rota.MaxPriority)
@@ -152,7 +151,7 @@ func (c *checker) flow(f *flow, r *state.WorkflowRow) {
 	c.gates(f, r)
 }
 
-// redo checks what a retry under way is yet to take back.
+// redo checks what a retry in progress has yet to take back.
 func (c *checker) redo(f *flow, r *state.WorkflowRow) {
 	if (f.redo != nil) != (r.Redo && r.From > 0) {
 		c.fault("I4: workflow %s is retried from %d, marked: %v", r.ID, r.From, f.redo != nil)
@@ -169,8 +168,8 @@ func (c *checker) redo(f *flow, r *state.WorkflowRow) {
 	}
 }
 
-// growths returns which vertices are through, which are lost or grew what is lost, and which are settled, and
-// checks what vertices grew as they completed.
+// growths checks what vertices added on completion. It returns which vertices are through, which are lost or grew a
+// lost one, and which are settled.
 func (c *checker) growths(f *flow, r *state.WorkflowRow) (through, lost, settled []bool) {
 	through, lost, settled = make([]bool, len(f.rows)), make([]bool, len(f.rows)), make([]bool, len(f.rows))
 	want := make(map[uint32]*sprouts)
@@ -266,7 +265,7 @@ func (c *checker) vertex(f *flow, r *state.WorkflowRow, v *state.VertexRow, thro
 	}
 }
 
-// vertices checks that every vertex is of a workflow.
+// vertices checks that every vertex belongs to a workflow.
 func (c *checker) vertices() {
 	m := c.m
 	total := 0
@@ -282,8 +281,7 @@ func (c *checker) vertices() {
 	}
 }
 
-// nodeJobs checks that the jobs of nodes are of live vertices, and share what those
-// say.
+// nodeJobs checks that the jobs of nodes belong to live vertices and share their data.
 func (c *checker) nodeJobs() {
 	m := c.m
 	m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {

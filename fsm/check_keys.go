@@ -8,7 +8,7 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// keys checks what is counted of jobs' keys. Invariant I11.
+// keys checks the counts of jobs' keys. Invariant I11.
 func (c *checker) keys() {
 	kr := &c.m.keyring
 	type counted struct{ jobs, open int64 }
@@ -86,7 +86,7 @@ func (c *checker) keys() {
 	})
 }
 
-// turns checks that the parties that wait in a queue are filed by the turns of their rows.
+// turns checks that the waiting parties of a queue are filed by the turns of their rows.
 func (c *checker) turns(queue rota.QueueName, i *queueIndex) {
 	kr, last := &c.m.keyring, int64(0)
 	i.pending.Parties(func(party string, turn int64) bool {
@@ -102,7 +102,7 @@ func (c *checker) turns(queue rota.QueueName, i *queueIndex) {
 	})
 }
 
-// deriveRules finds the rules by their names, before anything is built that asks for them.
+// deriveRules indexes the rules by name, before anything is built that uses them.
 func (kr *keyring) deriveRules() {
 	kr.restoring = true
 	kr.rules.Scan(func(_ string, r *state.KeyRuleRow) bool {
@@ -111,7 +111,7 @@ func (kr *keyring) deriveRules() {
 	})
 }
 
-// derive rebuilds what is no row, before jobs are filed.
+// derive rebuilds everything outside the rows, before jobs are filed.
 func (kr *keyring) derive() {
 	kr.counts.Scan(func(key string, c *state.KeyCountRow) bool {
 		if planted.keyNotInSnapshot() {

@@ -10,10 +10,9 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// stamp moves the clock and the date by an entry's stamp (SPEC §3.2, §3.8).
-// An entry of another term moves neither; its client operations still apply.
-// So does one that waited until the log was in a later term than its stamp, even
-// before that term's BeginTerm. One from too far ahead is refused whole.
+// stamp moves the clock and the date by an entry's stamp (SPEC §3.2, §3.8). An entry of another term moves neither, but
+// its client operations still apply. The same holds for one that reached the log in a later term than its stamp, even
+// before that term's BeginTerm. An entry stamped too far ahead is refused as a whole.
 func (m *Machine) stamp(e *fsmpb.Entry, logTerm uint64) *rota.Error {
 	h := &m.Header
 	m.Stamped = e.GetTerm() == h.Term && logTerm == h.Term && h.Term != 0 || planted.expiryWithoutEpoch() && e.GetTerm() < h.Term
@@ -31,8 +30,7 @@ func (m *Machine) stamp(e *fsmpb.Entry, logTerm uint64) *rota.Error {
 	return nil
 }
 
-// advance moves the clock forward, never back, and works off a date that is
-// ahead at half speed.
+// advance moves the clock forward, never back, and reduces the lead of a date that is ahead at half speed.
 func (m *Machine) advance(now rota.Clock) {
 	h := &m.Header
 	if now <= h.Clock {
@@ -49,8 +47,7 @@ func (m *Machine) advance(now rota.Clock) {
 	}
 }
 
-// setDate takes the wall clocks of a majority of voters: forward to their
-// median at once, never back.
+// setDate applies the wall clocks of a majority of voters: the date moves forward to their median at once, never back.
 func (m *Machine) setDate(walls []int64) {
 	if len(walls) == 0 || len(walls) > 64 {
 		return
@@ -70,9 +67,8 @@ func (m *Machine) setDate(walls []int64) {
 	h.Ahead = date - median
 }
 
-// beginTerm starts a leadership (SPEC §3.4). It moves no clock; the very first
-// of a cluster chooses the cluster's id and where its clock starts. It counts
-// only when it was proposed in the very term that the log holds it in.
+// beginTerm starts a leadership (SPEC §3.4). It moves no clock; a cluster's very first one chooses the cluster's id and
+// where its clock starts. It counts only if it was proposed in the same term in which the log holds it.
 func (m *Machine) beginTerm(op *fsmpb.BeginTerm, term uint64) *fsmpb.Outcome {
 	switch {
 	case op.GetTerm() != term || term <= m.Header.Term:
@@ -95,8 +91,8 @@ func (m *Machine) beginTerm(op *fsmpb.BeginTerm, term uint64) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// sweepDue fires what is due, and only a sweep does (SPEC §3.6): by kind, then
-// by due time, then by id; at most MaxFiringsPerSweep an entry.
+// sweepDue fires what is due; only sweeps do (SPEC §3.6). The order is by kind, then by due time, then by id, with at
+// most MaxFiringsPerSweep per entry.
 func (m *Machine) sweepDue() *fsmpb.Outcome {
 	if o := m.Internal(); o != nil {
 		return o
@@ -157,9 +153,8 @@ func (m *Machine) fireTTL(id string) {
 	m.expel(j, rota.JobExpired, j.Expiry())
 }
 
-// AtRest reports whether no sweep is needed for the state's own sake: no lease is
-// open, nothing waits for a moment on the clock (SPEC §3.6), and no workflow has
-// work left for the next entry. Connected workers are the leader's to know.
+// AtRest reports whether the state itself needs no sweep: no lease is open, nothing waits for a time on the clock (SPEC
+// §3.6), and no workflow has work left for the next entry. The leader tracks connected workers.
 func (vw *View) AtRest() bool {
 	t := &vw.m.Timers
 	return vw.m.leasing.leases.Len() == 0 && t.Wake.Len() == 0 && vw.m.placement.registry.busy.Len() == 0 && t.Reputation.Len() == 0 &&
@@ -167,13 +162,13 @@ func (vw *View) AtRest() bool {
 		t.Upload.Len() == 0 && t.Offer.Len() == 0 && t.Disowned.Len() == 0 && t.Waiting.Len() == 0 && !vw.m.flows.flowIndex.pending()
 }
 
-// Going reports whether anything goes on whose next step no timer tells: a lease, a workflow with
-// work left, a plan.
+// Going reports whether anything is in progress whose next step has no timer: a lease, a workflow with work left, a
+// plan.
 func Going(vw *View) bool {
 	return vw.m.leasing.leases.Len() > 0 || vw.m.flows.flowIndex.pending() || len(RunningPlans(vw)) > 0
 }
 
-// NextClock is when the first timer on the clock is due; ok is false if there is none.
+// NextClock returns when the first timer on the clock is due; ok is false if there is none.
 func NextClock(vw *View) (clock rota.Clock, ok bool) {
 	t := &vw.m.Timers
 	var first state.Timer
@@ -186,7 +181,7 @@ func NextClock(vw *View) (clock rota.Clock, ok bool) {
 	return rota.Clock(first.Due), ok
 }
 
-// NextDate is when something waits for a date; ok is false if nothing does.
+// NextDate returns the first date that something waits for; ok is false if nothing does.
 func (vw *View) NextDate() (date rota.Date, ok bool) {
 	var first state.Timer
 	for _, s := range []state.TimerSet{vw.m.Timers.Dated, vw.m.Timers.Gate, vw.m.Timers.Attest, vw.m.Timers.Unique, vw.m.Timers.Batch} {

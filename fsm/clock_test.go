@@ -151,7 +151,7 @@ func TestDate(t *testing.T) {
 		b.now += 500
 		b.entry()
 	}
-	at(14_000) // 8 s at half speed; 8 s were too much
+	at(14_000) // 8 s at half speed; 8 s were too many
 	for range 16 {
 		b.now += 500
 		b.entry()
@@ -166,7 +166,7 @@ func TestDate(t *testing.T) {
 	b.walls = make([]int64, 100)
 	b.entry()
 	b.walls = nil
-	at(18_500) // nonsense is passed over
+	at(18_500) // invalid values are ignored
 	for range 3 {
 		wall(0, 0) // ahead again
 		b.now++

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// TestEncoderNumbers: there is one encoding of a number, that of package binary.
+// TestEncoderNumbers checks that a number has one encoding, that of package binary.
 func TestEncoderNumbers(t *testing.T) {
 	t.Parallel()
 	var e state.Encoder

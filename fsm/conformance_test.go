@@ -11,11 +11,10 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// The conformance list of AICF §14, on the machine and with the numbers of its
-// presets. The vectors of its fourth line are replayed where rounds are decided:
-// sched's TestVectors.
+// The conformance list of AICF §14, on the machine and with the numbers of its presets. sched's TestVectors replays the
+// vectors of its fourth line, where rounds are decided.
 
-// aicf is a bench with the queue "ai" of the preset aicf-ai.
+// aicf returns a bench with the queue "ai" of the preset aicf-ai.
 func aicf(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -24,7 +23,7 @@ func aicf(t *testing.T) *bench {
 	return b
 }
 
-// ai is a job of that queue.
+// ai returns a job of that queue.
 func ai(change ...func(*rota.JobSpec)) func(*rota.JobSpec) {
 	return func(s *rota.JobSpec) {
 		s.Queue = "ai"
@@ -43,8 +42,7 @@ func serves(change ...func(*rota.WorkerSpec)) func(*rota.WorkerSpec) {
 	}
 }
 
-// pairing decides what a round of one pair of the queue "ai" is dropped for, "" if
-// it is taken.
+// pairing returns why a round of one pair of the queue "ai" is dropped, "" if it is accepted.
 func (b *bench) pairing(job, worker string) string {
 	b.t.Helper()
 	op := roundOp(b, job, worker)
@@ -57,7 +55,7 @@ func (b *bench) pairing(job, worker string) string {
 	return ""
 }
 
-// TestConformance_QueueMatcher is eligibility, quotas and ties of AICF §14.
+// TestConformance_QueueMatcher checks eligibility, quotas and ties of AICF §14.
 func TestConformance_QueueMatcher(t *testing.T) {
 	t.Parallel()
 	t.Run("eligibility", func(t *testing.T) {
@@ -67,7 +65,7 @@ func TestConformance_QueueMatcher(t *testing.T) {
 			set    []string
 			job    func(*rota.JobSpec)
 			worker func(*rota.WorkerSpec)
-			stake  int64 // that an attestation signs
+			stake  int64 // signed by an attestation
 			then   func(*bench)
 		}{
 			{why: ""},
@@ -162,8 +160,8 @@ func TestConformance_QueueMatcher(t *testing.T) {
 				b.ok(verb(rota.VerbAck, l))
 			}
 		}
-		// One free worker at a time: of a-rich and z-rich, which tie on score and age,
-		// H(job, worker, seed) decides (SPEC §7.5); all else is in the order of score.
+		// One free worker at a time: for a-rich and z-rich, which tie on score and age, H(job, worker, seed) decides
+		// (SPEC §7.5); everything else is in the order of score.
 		ties := order[:2]
 		slices.Sort(ties)
 		if want := []rota.JobID{"a-rich", "z-rich", "late-rich", "large", "poor"}; !slices.Equal(order, want) {
@@ -172,8 +170,8 @@ func TestConformance_QueueMatcher(t *testing.T) {
 	})
 }
 
-// TestConformance_AssignmentAndLease is lease timers, renewals and cancellations
-// of AICF §14, with the numbers of §5.2: 10 minutes, α 0.6, β 0.5, 4 renewals.
+// TestConformance_AssignmentAndLease checks lease timers, renewals and cancellations of AICF §14, with the numbers of
+// §5.2: 10 minutes, α 0.6, β 0.5, 4 renewals.
 func TestConformance_AssignmentAndLease(t *testing.T) {
 	t.Parallel()
 	start := func(t *testing.T) (*bench, rota.Lease) {
@@ -232,7 +230,7 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 			b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l))
 		}
 		b, l := start(t)
-		b.spoil("w", 1) // the health that is left is less than min_health
+		b.spoil("w", 1) // the remaining health is less than min_health
 		b.ok(queueOp("default", "min_health", "0"))
 		b.spoil("w", 2)
 		b.status("w", rota.WorkerJailed)
@@ -266,7 +264,7 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 	})
 }
 
-// TestConformance_RetryTTL is backoff, expirations and requeueing of AICF §14.
+// TestConformance_RetryTTL checks backoff, expirations and requeueing of AICF §14.
 func TestConformance_RetryTTL(t *testing.T) {
 	t.Parallel()
 	t.Run("backoff_by_attempt_until_dead", func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestFailuresHoldNobodyUp is what happens without a policy that asks for more: what a
-// tenant's jobs do to a worker costs no other tenant, queue or type anything.
+// TestFailuresHoldNobodyUp checks the behaviour without a stricter policy: what a tenant's jobs do to a worker costs no
+// other tenant, queue or type anything.
 func TestFailuresHoldNobodyUp(t *testing.T) {
 	t.Parallel()
 	for _, preset := range []string{"standard", "fluxforge", "dag", "dfps"} {

@@ -7,29 +7,28 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// decision is the next entry of rounds in the making.
+// decision is the next entry of rounds under construction.
 type decision struct {
 	m      *parts
 	draft  *sched.Draft
 	rounds []*fsmpb.Round
 	epoch  uint64
-	// now is the clock of the state, or the stamp of the entry that is decided with; with counts its
+	// now is the clock of the state, or the stamp of the entry that is decided with; with is the number of that entry's
 	// operations.
 	now  rota.Clock
 	with uint32
-	// placed counts the pairs, of most.
+	// placed counts the pairs; most is their limit.
 	placed, most int
 	holds        []sched.Hold
-	// before counts by queue what was placed before its round; since is sinceInterleave where rounds before it
-	// say otherwise.
+	// before counts by queue what was placed before its round. since replaces sinceInterleave if earlier rounds change
+	// it.
 	before, since map[rota.QueueName]uint64
-	// lots are the queues that have work and are not paused, in their turn; names
-	// are theirs.
+	// lots are the queues that have work and are not paused, in turn order; names are their names.
 	lots  []sched.Lot
 	names []rota.QueueName
-	// sight is nil where nobody looks at a round.
+	// sight is nil unless a round is observed.
 	sight *roundSight
-	// slab are rounds that are made but not yet begun.
+	// slab holds allocated rounds that are not used yet.
 	slab []fsmpb.Round
 }
 
@@ -39,22 +38,18 @@ type roundSight struct {
 	epoch uint64
 }
 
-// Decide computes the next entry of rounds on the present state (SPEC §7.2): a
-// pure read, only ever called by a leader. First go those whose room is kept for
-// them: jobs that hold a worker (SPEC §7.8), then the oldest jobs, where a
-// worker's turn is due (SPEC §7.10). Then the queues that have work and
-// supply, in their turn; then the leases that give way (SPEC §7.9), and what
-// changes among the holds. At most `most` pairs are decided. The answer is nil when
-// nothing can be placed, no lease gives way and no hold changes; a queue whose
-// round placed nothing is told too when another's placed something. READ_ONLY
-// starts nothing (SPEC §4.3), and so nothing gives way for it either.
+// Decide computes the next entry of rounds on the present state (SPEC §7.2). It is a pure read, called only by a
+// leader. First come jobs with reserved room: jobs that hold a worker (SPEC §7.8), then the oldest jobs where a
+// worker's turn is due (SPEC §7.10). Then come the queues that have work and supply, in turn order, then the leases to
+// preempt (SPEC §7.9), then the changes of holds. It decides at most `most` pairs. The result is nil if nothing can be
+// placed, no lease is preempted and no hold changes; if another queue's round placed something, it includes the rounds
+// that placed nothing. READ_ONLY starts nothing (SPEC §4.3), so nothing is preempted for it either.
 func (vw *View) Decide(most int) []*fsmpb.Round {
 	rounds, _ := vw.decide(most, "", nil)
 	return rounds
 }
 
-// decide is Decide, and where a job is watched the draft that tells of it; sight is of the round of
-// an epoch.
+// decide is Decide; if a job is watched, the draft reports about it. sight is for the round of an epoch.
 func (vw *View) decide(most int, watched rota.JobID, sight *roundSight) ([]*fsmpb.Round, *sched.Draft) {
 	if vw.m.Header.Mode == rota.ModeReadOnly {
 		return nil, nil
@@ -66,7 +61,7 @@ func (vw *View) decide(most int, watched rota.JobID, sight *roundSight) ([]*fsmp
 	return d.rounds, d.draft
 }
 
-// all decides for every job that waits. It reports whether there is anything to propose.
+// all decides for every pending job. It reports whether there is anything to propose.
 func (d *decision) all() bool {
 	pl := &d.m.placement
 	d.holds = pl.held()
@@ -95,7 +90,7 @@ func (d *decision) all() bool {
 	return d.placed > 0 || preempted || changed
 }
 
-// newDecision begins the next entry of rounds on the present state.
+// newDecision starts a decision on the present state.
 func newDecision(m *parts, most int, watched rota.JobID, sight *roundSight) *decision {
 	d := &decision{m: m, draft: sched.NewDraft(m.placement.registry.supply, caps{m}), epoch: m.Header.Epoch, now: m.Header.Clock,
 		most: most, sight: sight}
@@ -105,7 +100,7 @@ func newDecision(m *parts, most int, watched rota.JobID, sight *roundSight) *dec
 	return d
 }
 
-// keptRoom places the jobs that hold a worker, and takes the turns of the oldest.
+// keptRoom places the jobs that hold a worker and takes the turns of the oldest.
 func (d *decision) keptRoom() {
 	for _, h := range d.holds {
 		if d.m.flows.doomed(d.m.JobTable.Get(h.Item.ID)) {
@@ -125,13 +120,13 @@ func (d *decision) keptRoom() {
 	}
 }
 
-// doomedLooks bounds the jobs that a decision passes over as their workflow is ending:
-// of what stands behind more of them, places are lost to them.
+// doomedLooks is the maximum number of jobs of ending workflows that a decision skips. Beyond it they cost the jobs
+// behind them their places.
 const doomedLooks = 1 << 14
 
-// withhold has the draw pass over the jobs of workflows that are ending. They stand
-// among the others until the pass comes to them, up to a hundred entries later, and
-// would take the places of a batch, and the room, from whoever comes behind.
+// withhold makes the draw skip the jobs of workflows that are ending. They stay among the others until the pass reaches
+// them, up to a hundred entries later. Until then they would use places of a batch, and room, at the expense of the
+// jobs behind them.
 func (d *decision) withhold() {
 	if d.m.flows.flowIndex.passing.Len() == 0 {
 		return
@@ -146,18 +141,18 @@ func (d *decision) withhold() {
 	})
 }
 
-// doomed says of a pair that its job is not to be leased any more, as its workflow is
-// ending: the draw passes over so many of them and no more.
+// doomed reports whether a pair's job is no longer to be leased, as its workflow is ending: the draw skips only
+// doomedLooks of them.
 func (d *decision) doomed(p sched.Pair) bool {
 	if d.m.flows.workflows.Len() == 0 {
 		return false
 	}
-	j := d.m.JobTable.Get(p.Item.ID) // none of those that come with the entry has a row
+	j := d.m.JobTable.Get(p.Item.ID) // the jobs that come with the entry have no rows
 	return j != nil && d.m.flows.doomed(j)
 }
 
-// early adds a pair that goes before all rounds, in an operation before theirs:
-// what follows in the entry is decided, and checked, after it.
+// early adds a pair that goes before all rounds, in an operation before theirs: the rest of the entry is decided, and
+// checked, after it.
 func (d *decision) early(pair sched.Pair) {
 	queue := d.m.JobTable.Get(pair.Item.ID).Spec.Queue
 	if n := len(d.rounds); n == 0 || d.rounds[n-1].Queue != string(queue) {
@@ -172,7 +167,7 @@ func (d *decision) early(pair sched.Pair) {
 	d.placed++
 }
 
-// round begins the next round.
+// round starts the next round.
 func (d *decision) round(queue rota.QueueName) *fsmpb.Round {
 	d.epoch++
 	if len(d.slab) == 0 {
@@ -189,7 +184,7 @@ func (d *decision) round(queue rota.QueueName) *fsmpb.Round {
 func (d *decision) queue(lot *sched.Lot) {
 	r := d.round(lot.Queue)
 	if !d.draft.HasRoom(lot.Queue) {
-		return // The round is told all the same. Where queues are many, most are such.
+		return // The round is included anyway. With many queues, most are such.
 	}
 	if d.sight != nil && d.sight.epoch == d.epoch {
 		d.draft.Look(&d.sight.Sight)
@@ -215,13 +210,14 @@ func (d *decision) queue(lot *sched.Lot) {
 	}
 }
 
-// limit is how many pairs a queue's round may have. What an entry has at most, batch_size may exceed (SPEC §7.3).
+// limit returns the maximum number of pairs of a queue's round. batch_size may exceed the maximum of an entry (SPEC
+// §7.3).
 func (d *decision) limit(p *rota.QueuePolicy) int {
 	batch := int(p.BatchSize)
 	return min(batch, max(d.most, batch)-d.placed)
 }
 
-// changeHolds adds what changes among the holds to the last round.
+// changeHolds adds the changes of holds to the last round.
 func (d *decision) changeHolds() bool {
 	changes := d.draft.Keep(d.lots, d.holds, d.now)
 	if len(changes) == 0 {
@@ -237,8 +233,7 @@ func (d *decision) changeHolds() bool {
 	return true
 }
 
-// sinceInterleave counts a queue's assignments since its last interleaved one, those before in the entry
-// among them.
+// sinceInterleave counts a queue's assignments since its last interleaved one, including earlier ones in the entry.
 func (d *decision) sinceInterleave(q *state.QueueRow) uint64 {
 	if since, ok := d.since[q.Name]; ok {
 		return since
@@ -246,8 +241,7 @@ func (d *decision) sinceInterleave(q *state.QueueRow) uint64 {
 	return q.SinceInterleave + d.before[q.Name]
 }
 
-// DispatchMs is the shortest dispatch_interval of the queues that have QUEUED jobs,
-// 0 if none has.
+// DispatchMs returns the shortest dispatch_interval in ms of the queues that have QUEUED jobs, 0 if none has.
 func (vw *View) DispatchMs() (least int64) {
 	vw.m.placement.registry.busy.Scan(func(t turn) bool {
 		if ms := vw.m.QueueTable.Get(t.name).Policy.DispatchIntervalMs; least == 0 || ms < least {
@@ -267,9 +261,9 @@ func (vw *View) QueueBusy(name rota.QueueName) bool {
 	return i != nil && i.turn.name != ""
 }
 
-// ReenactRound decides once more on this very state, with what an entry brings where there is any, and
-// returns the round of an epoch, nil where none of it is decided, with what it looked at. A job that was
-// placed before its queue's draw is in no sight. Nobody may read the state meanwhile.
+// ReenactRound repeats the decision on the same state, with an entry's arrivals if there are any. It returns the round
+// of an epoch, nil if none of it is decided, and what it looked at. A job placed before its queue's draw is in no
+// sight. The state must not be read meanwhile.
 func (m *Machine) ReenactRound(epoch uint64, a *Arrivals, most int) (round *fsmpb.Round, sight sched.Sight, seed sched.Hash) {
 	looked := roundSight{epoch: epoch}
 	rounds, _ := m.decideWith(a, most, "", &looked)

@@ -12,25 +12,25 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// Arrivals are the operations of an entry that a round of that very entry is decided with (SPEC §2.3).
+// Arrivals are the operations of an entry that a round in the same entry is decided with (SPEC §2.3).
 type Arrivals struct {
-	// Ops stand before the round; Now is the entry's stamp.
+	// Ops come before the round in the entry; Now is the entry's stamp.
 	Ops []*fsmpb.Op
 	Now rota.Clock
 }
 
-// DecideWith decides rounds for the jobs that an entry submits, to stand behind their submissions in that
-// entry (SPEC §2.3): on this state, with those jobs QUEUED by the entry's stamp; or where it submits none, for
-// those who wait, with the room that its completions leave (refill). It decides nothing where
-// anybody else might have a claim to the workers, or anything in the entry might make the decision another
-// one: then the rounds after the entry decide. A function of the state, the operations and the stamp alone.
-// What it files for the call it takes out again: nobody may read the state meanwhile.
+// DecideWith decides rounds for the jobs that an entry submits, to follow their submissions in that entry (SPEC §2.3):
+// on this state, with those jobs QUEUED at the entry's stamp. If the entry submits none, it decides for pending jobs,
+// with the room that the entry's completions free (refill). It decides nothing if other jobs might have a claim to the
+// workers, or if anything in the entry might change the decision; then the rounds after the entry decide. It is a
+// function of the state, the operations and the stamp alone. It temporarily files jobs and removes them again, so the
+// state must not be read meanwhile.
 func (m *Machine) DecideWith(a *Arrivals, most int) []*fsmpb.Round {
 	rounds, _ := m.decideWith(a, most, "", nil)
 	return rounds
 }
 
-// decideWith is DecideWith, or decide where a is nil.
+// decideWith is DecideWith, or decide if a is nil.
 func (m *Machine) decideWith(a *Arrivals, most int, watched rota.JobID, sight *roundSight) ([]*fsmpb.Round, *sched.Draft) {
 	if a == nil {
 		return m.decide(most, watched, sight)
@@ -104,22 +104,23 @@ func sameRound(a, b *fsmpb.Round) bool {
 		})
 }
 
-// arriving are the jobs of an entry's submissions, filed apart from those of the state.
+// arriving holds the jobs of an entry's submissions, filed apart from those of the state.
 type arriving struct {
 	m   *parts
 	now rota.Clock
-	// count is how many operations the entry has, admitted how many jobs it brings.
+	// count is the number of operations of the entry, admitted the number of jobs that it adds.
 	count    int64
 	admitted uint64
 	ids      map[rota.JobID]bool
-	// lots have the jobs by queue, turns their queues as they become busy; filed are the jobs, whose classes are counted for the call.
+	// lots hold the jobs by queue, turns their queues as they become busy; filed are the jobs, whose classes are
+	// counted for the call.
 	lots  map[rota.QueueName]*sched.Lot
 	turns []turn
 	filed []filedIn
-	// spare are lots of calls before, empty: most entries submit to the same few queues.
+	// spare are empty lots of earlier calls: most entries submit to the same few queues.
 	spare map[rota.QueueName]*sched.Lot
-	// before are the rounds that the entry has already, for those who waited; placed counts their pairs by
-	// queue, since those after the last interleaved one, leased those of a tenant.
+	// before are the rounds that the entry already has, for jobs that were pending. placed counts their pairs by queue,
+	// since those after the last interleaved one, leased those of a tenant.
 	before        []*fsmpb.Round
 	placed, since map[rota.QueueName]uint64
 	leased        map[tenantIn]int64
@@ -131,10 +132,10 @@ type filedIn struct {
 	item *sched.Item
 }
 
-// spareLots is from how many on lots are not kept for the next call.
+// spareLots is the number of lots from which on they are not kept for the next call.
 const spareLots = 16
 
-// arrive begins a call.
+// arrive starts a call.
 func (s *arriving) arrive(m *parts, a *Arrivals) {
 	if s.ids == nil {
 		s.ids, s.lots, s.spare = make(map[rota.JobID]bool), make(map[rota.QueueName]*sched.Lot), make(map[rota.QueueName]*sched.Lot)
@@ -148,9 +149,9 @@ type tenantIn struct {
 	tenant rota.TenantID
 }
 
-// takeAll takes the operations in their order, until one of which take says false.
+// takeAll processes the operations in order until take returns false for one.
 func (s *arriving) takeAll(ops []*fsmpb.Op) bool {
-	for _, op := range ops { // their room is taken, wherever they stand
+	for _, op := range ops { // their room is taken, wherever they are in the entry
 		if r := op.GetRound(); r != nil && !s.round(r) {
 			return false
 		}
@@ -163,7 +164,7 @@ func (s *arriving) takeAll(ops []*fsmpb.Op) bool {
 	return true
 }
 
-// round counts a round that the entry has already; false says that there is none of its jobs.
+// round counts a round that the entry already has; false means that its queue or one of its jobs is missing.
 func (s *arriving) round(r *fsmpb.Round) bool {
 	if s.placed == nil {
 		s.placed, s.since, s.leased = make(map[rota.QueueName]uint64), make(map[rota.QueueName]uint64), make(map[tenantIn]int64)
@@ -191,12 +192,12 @@ func (s *arriving) round(r *fsmpb.Round) bool {
 	return true
 }
 
-// take takes an operation; false says that nothing is decided with it.
+// take processes an operation; false means that nothing is decided with it.
 func (s *arriving) take(op *fsmpb.Op) bool {
 	switch o := op.GetOp().(type) {
 	case *fsmpb.Op_Barrier, *fsmpb.Op_KeepLog, *fsmpb.Op_Round:
 		return true
-	case *fsmpb.Op_Lease: // it may free room, which the rounds after the entry give
+	case *fsmpb.Op_Lease: // it may free room, which the rounds after the entry assign
 		v := rota.LeaseVerb(o.Lease.GetVerb())
 		return v == rota.VerbAck || v == rota.VerbRenew || v == rota.VerbComplete || v == rota.VerbProgress
 	case *fsmpb.Op_Submit:
@@ -206,8 +207,8 @@ func (s *arriving) take(op *fsmpb.Op) bool {
 	}
 }
 
-// submit files the job of a submission, if it is QUEUED by that and may be placed; false says that it is
-// not sure what becomes of it.
+// submit files the job of a submission if that makes it QUEUED and it may be placed; false means that its state is
+// uncertain.
 func (s *arriving) submit(p *fsmpb.JobSpec) bool {
 	m := s.m
 	if len(p.GetLabels()) > rota.MaxLabels {
@@ -215,7 +216,7 @@ func (s *arriving) submit(p *fsmpb.JobSpec) bool {
 	}
 	spec := entry.SpecWords(p)
 	if s.ids[spec.ID] || m.again(spec) != nil {
-		return true // it is answered by what is known of its id
+		return true // the known job of its id answers it
 	}
 	q, kept := m.QueueTable.Get(spec.Queue), m.Specs.Keep(spec)
 	if spec.Unique != nil || spec.Batch != "" || len(spec.Keys) > 0 || rota.DateOf(spec.NotBefore) > 0 || m.takes(spec, q) != nil || m.admit(spec, kept.Bytes(), q) != nil || !s.room(spec, q) {
@@ -236,8 +237,8 @@ func (s *arriving) submit(p *fsmpb.JobSpec) bool {
 	return true
 }
 
-// room reports whether a queue would admit as many jobs as the entry has operations: what comes before in
-// it must not decide whether a job is admitted.
+// room reports whether a queue would admit as many jobs as the entry has operations: earlier operations of the entry
+// must not decide whether a job is admitted.
 func (s *arriving) room(spec *rota.JobSpec, q *state.QueueRow) bool {
 	lm, p := &s.m.admission, &q.Policy
 	pending := q.Pending() + s.count
@@ -286,7 +287,7 @@ func (s *arriving) file(spec *state.KeptSpec, q *state.QueueRow) {
 	s.filed = append(s.filed, filedIn{lot, &item})
 }
 
-// join takes a queue into the order of queues, as joinTurns does.
+// join adds a queue to the order of queues, as joinTurns does.
 func (s *arriving) join(q *state.QueueRow) {
 	t := turn{q.Turn + s.placed[q.Name], uint64(q.Policy.Weight), q.Name}
 	if len(s.turns) > 0 {
@@ -301,7 +302,7 @@ func (s *arriving) join(q *state.QueueRow) {
 	s.turns = append(s.turns, t)
 }
 
-// leave takes out what was counted for the call. Where somebody looks at the draft yet, its lots stay as they are.
+// leave removes what was counted for the call. If the draft is still in use (looked), its lots stay unchanged.
 func (s *arriving) leave(looked bool) {
 	for _, f := range s.filed {
 		s.m.placement.registry.supply.Release(f.item.Class)
@@ -325,19 +326,20 @@ func (s *arriving) leave(looked bool) {
 	s.placed, s.since, s.leased = nil, nil, nil
 }
 
-// refillRules are the first rules under which what ends in an entry has its room given anew in it.
+// refillRules is the first rules version under which the room of leases that end in an entry is assigned again in that
+// entry.
 const refillRules = 2
 
-// freeing are leases that an entry ends, whose room is taken for free while a decision is made.
+// freeing holds leases that an entry ends; their room counts as free while a decision is made.
 type freeing struct {
 	m     *parts
 	ended []*state.LeaseRow
 }
 
-// refill decides for those who wait, with the room of leases that complete in this entry, to stand behind these
-// completions in it (SPEC §2.3): a worker with one slot starts its next job a commit earlier. All else is as the state has
-// it; so nothing is decided where anything but room, and a tenant's share, comes free with a lease, or a job may come
-// with the entry that has a claim of its own.
+// refill decides for pending jobs, with the room of leases that complete in this entry, to follow these completions in
+// it (SPEC §2.3): a worker with one slot starts its next job a commit earlier. Everything else is as in the state. So
+// it decides nothing if a lease frees anything other than room and a tenant's share, or if the entry may add a job with
+// its own claim.
 func refill(m *parts, a *Arrivals, most int, watched rota.JobID, sight *roundSight) ([]*fsmpb.Round, *sched.Draft) {
 	f := freeing{m: m}
 	if m.Header.Rules < refillRules || m.placement.registry.busy.Len() == 0 || m.placement.holds.Len() > 0 || !f.takeAll(a.Ops) || len(f.ended) == 0 {
@@ -353,8 +355,7 @@ func refill(m *parts, a *Arrivals, most int, watched rota.JobID, sight *roundSig
 	return d.rounds, d.draft
 }
 
-// takeAll collects the leases that the operations end. It is false where one of them may bring a job that has a claim of
-// its own.
+// takeAll collects the leases that the operations end. It is false if an operation may add a job with its own claim.
 func (f *freeing) takeAll(ops []*fsmpb.Op) bool {
 	for _, op := range ops {
 		switch o := op.GetOp().(type) {
@@ -376,8 +377,8 @@ func (f *freeing) takeAll(ops []*fsmpb.Op) bool {
 	return true
 }
 
-// take takes the lease that a completion ends, if it ends one. It is false where more than room may come free with it: a key,
-// a place under its tenant's limit, a node of a workflow, a callback, another run; or less, as at a worker that polls, which
+// take records the lease that a completion ends, if it ends one. It is false if more than room may become free: a key,
+// a place under its tenant's limit, a workflow node, a callback, another run; or less, as at a polling worker, which
 // offers nothing when a job ends.
 func (f *freeing) take(whole *fsmpb.Op, op *fsmpb.LeaseOp) bool {
 	m := f.m
@@ -400,7 +401,7 @@ func (f *freeing) take(whole *fsmpb.Op, op *fsmpb.LeaseOp) bool {
 	return true
 }
 
-// free has the leases' room free, and counts them for their tenants no more.
+// free frees the leases' room, and no longer counts them for their tenants.
 func (f *freeing) free() {
 	pl := &f.m.placement
 	for _, l := range f.ended {

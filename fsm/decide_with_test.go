@@ -13,12 +13,12 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// arrivalsOf is what a leader decides with now.
+// arrivalsOf returns the arrivals that a leader decides with now.
 func arrivalsOf(b *bench, ops []*fsmpb.Op) *Arrivals {
 	return &Arrivals{Ops: ops, Now: b.now}
 }
 
-// jobsOf are the jobs that rounds place, sorted.
+// jobsOf returns the jobs that rounds place, sorted.
 func jobsOf(rounds []*fsmpb.Round) (jobs []string) {
 	for _, r := range rounds {
 		for _, p := range r.GetPairs() {
@@ -29,9 +29,9 @@ func jobsOf(rounds []*fsmpb.Round) (jobs []string) {
 	return jobs
 }
 
-// withEntry applies operations as a leader does that decides with them: the decision is the twin's too, and
-// changes nothing; none of it is dropped where the entry has submissions alone; and it places no other jobs
-// than the rounds after the entry would; as many as those, where exact says that no seed decides about it.
+// withEntry applies operations like a leader that decides with them. It checks that the twin decides the same and that
+// deciding changes nothing; that no pair is dropped if the entry only has submissions; and that it places no other jobs
+// than the rounds after the entry would, and as many as those if exact, which means that no seed affects the number.
 func withEntry(b *bench, ops []*fsmpb.Op, exact bool) (Applied, int) {
 	b.t.Helper()
 	before := b.View.Digest()
@@ -66,8 +66,8 @@ func withEntry(b *bench, ops []*fsmpb.Op, exact bool) (Applied, int) {
 	return got, len(placed)
 }
 
-// naiveWith applies the operations alone to another machine, and holds what was decided with them against
-// what that decides behind them: each job is QUEUED there, and some find a worker.
+// naiveWith applies only the operations to another machine, and compares what was decided with them with what that
+// machine decides after them: each job is QUEUED there, and some find a worker.
 func naiveWith(b *bench, ops []*fsmpb.Op, placed []string, exact bool) {
 	b.t.Helper()
 	other := &bench{Machine: b.restored(), twin: b.restored(), t: b.t, term: b.term, now: b.now, walls: b.walls, every: 1 << 20, chance: rand.New(rand.NewPCG(3, 4))}
@@ -252,7 +252,7 @@ func TestDecideWith(t *testing.T) {
 	})
 }
 
-// TestDecideWith_model: lives of many submissions, under policies and limits by chance.
+// TestDecideWith_model runs lives of many submissions, under random policies and limits.
 func TestDecideWith_model(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -261,8 +261,8 @@ func TestDecideWith_model(t *testing.T) {
 		d := rand.New(rand.NewPCG(seed, 19))
 		b := newBench(reported{t, fmt.Sprintf("seed %d: ", seed)})
 		b.every = 1 << 20
-		// Where the seed of a round chooses workers, and jobs need much or little of them, it also decides
-		// how many find one: those of round_robin do not hang on it.
+		// Where the seed of a round chooses workers, and the needs of jobs vary, it also decides how many find one:
+		// jobs of round_robin do not depend on it.
 		cpu, strategies := int64(d.IntN(2)), []string{"shuffle", "round_robin", "least_loaded", "random", "affinity"}
 		if cpu > 0 {
 			strategies = []string{"round_robin"}
@@ -297,8 +297,8 @@ func TestDecideWith_model(t *testing.T) {
 					}
 				})))
 			}
-			if rounds := opsOf(b.View.Decide(1000)); d.IntN(2) == 0 { // as they stand in the log: in their order, among submissions
-				at := 0 // a queue that comes behind those that wait has another turn than one that comes when they are served
+			if rounds := opsOf(b.View.Decide(1000)); d.IntN(2) == 0 { // as in the log: in order, among submissions
+				at := 0 // a queue that comes after pending jobs has another turn than one that comes when they are served
 				if cpu == 0 {
 					at = d.IntN(len(ops) + 1)
 				}
@@ -324,7 +324,7 @@ func TestDecideWith_model(t *testing.T) {
 	t.Logf("%d jobs were placed by their own entries, of %d, of which %d had rounds for others", placed, entries, beside)
 }
 
-// openLeases are all leases of a bench's workers.
+// openLeases returns all leases of a bench's workers.
 func openLeases(b *bench) map[rota.JobID]rota.Lease {
 	leases := make(map[rota.JobID]rota.Lease)
 	b.leasing.leases.Scan(func(_ string, l *state.LeaseRow) bool {

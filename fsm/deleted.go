@@ -16,8 +16,7 @@ func decodeDeleted(d *state.Decoder) *state.DeletedRow {
 	return r
 }
 
-// FirstDeleted returns the last number of the first range of deleted jobs; 0 where there is
-// none.
+// FirstDeleted returns the last number of the first range of deleted jobs; 0 if there is none.
 func (vw *View) FirstDeleted() uint64 {
 	if r := rangeFrom(&vw.m.ended.deleted.Tree, 0); r != nil {
 		return r.To
@@ -25,20 +24,18 @@ func (vw *View) FirstDeleted() uint64 {
 	return 0
 }
 
-// DeletedStaged returns the number of the newest deleted end of a job that is still staged
-// here; 0 where there is none.
+// DeletedStaged returns the number of the newest deleted end of a job that is still staged here; 0 if there is none.
 func (vw *View) DeletedStaged(id rota.JobID) uint64 {
 	return vw.m.ended.staged.loose.newest(id, vw.Deleted)
 }
 
-// DeleteJobOp deletes an ended job. It names the number of the end that the caller knows of,
-// by which a repetition is known; 0 where it knows of none.
+// DeleteJobOp returns the operation that deletes an ended job. It names the number of the end that the caller knows,
+// which identifies a repetition; 0 if the caller knows none.
 func DeleteJobOp(id rota.JobID, seq uint64) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_DeleteJob{DeleteJob: &fsmpb.DeleteJob{Job: string(id), Seq: seq}}}
 }
 
-// deleteJob forgets an ended job (SPEC §21.3): its id is free, and no node shows its record
-// again.
+// deleteJob deletes an ended job (SPEC §21.3): its id is free, and no node shows its record again.
 func (ed *ended) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 	id, seq := rota.JobID(op.GetJob()), op.GetSeq()
 	if ed.view.Deleted(seq) {
@@ -66,8 +63,8 @@ func (ed *ended) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 	return o
 }
 
-// deletable checks that a job ended under a number, as far as the state knows, and that
-// nothing needs what is known of it. The outcome tells its state.
+// deletable checks that, as far as the state knows, a job ended under a number and nothing needs its tombstone. The
+// outcome carries its state.
 func (ed *ended) deletable(id rota.JobID, seq uint64) (*fsmpb.Outcome, error) {
 	o := &fsmpb.Outcome{JobState: uint32(ed.view.JobState(id))}
 	if f, v := ed.flows.vertex(id); v != nil {
@@ -97,7 +94,7 @@ func (ed *ended) deletable(id rota.JobID, seq uint64) (*fsmpb.Outcome, error) {
 	return o, nil
 }
 
-// roomDeleted reports whether one more number can be kept.
+// roomDeleted reports whether one more number can be stored.
 func (ed *ended) roomDeleted(seq uint64) bool {
 	if ed.deleted.Len() < limits.MaxDeletedRanges {
 		return true
@@ -106,7 +103,7 @@ func (ed *ended) roomDeleted(seq uint64) bool {
 	return r != nil && r.From <= seq+1
 }
 
-// addDeleted puts a number that no range has into one, and joins what then touches.
+// addDeleted adds a number to the ranges, and joins ranges that then touch.
 func (ed *ended) addDeleted(seq uint64) {
 	from := seq
 	if r := rangeFrom(&ed.deleted.Tree, seq-1); r != nil && r.To == seq-1 {
@@ -120,8 +117,8 @@ func (ed *ended) addDeleted(seq uint64) {
 	ed.deleted.Insert(state.DeletedKey(seq), &state.DeletedRow{From: from, To: seq})
 }
 
-// dropDeleted forgets ranges of numbers that retention has taken from every archive, at most
-// MaxFiringsPerSweep of them. A leader proposes it.
+// dropDeleted removes ranges of numbers that retention has removed from every archive, at most MaxFiringsPerSweep of
+// them. A leader proposes it.
 func (ed *ended) dropDeleted(op *fsmpb.DropDeleted) *fsmpb.Outcome {
 	if o := ed.s.Internal(); o != nil {
 		return o
@@ -145,7 +142,7 @@ func (ed *ended) dropDeleted(op *fsmpb.DropDeleted) *fsmpb.Outcome {
 			return true
 		})
 	}
-	ed.view.Archived(staged) // what archives took may still wait here
+	ed.view.Archived(staged) // records that archives have removed may still be staged here
 	for _, to := range gone {
 		ed.deleted.Drop(state.DeletedKey(to))
 	}
@@ -174,11 +171,9 @@ func (c *checker) deleted() {
 	})
 }
 
-// reportProof takes a verifier's word that the proof of a completed job is invalid
-// (SPEC §9.5): the worker pays as for any invalid proof, and the job runs again if
-// it asked for that and attempts are left. A second report of the same lease is
-// answered with what became of the first. A node of a workflow does not run again:
-// others have seen its output.
+// reportProof processes a verifier's report that the proof of a completed job is invalid (SPEC §9.5). The worker pays
+// as for any invalid proof. The job runs again if it asked for that and attempts are left. A second report of the same
+// lease gets the result of the first. A workflow node does not run again: others have seen its output.
 func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 	id := rota.JobID(op.GetJob())
 	switch {
@@ -216,8 +211,7 @@ func (m *Machine) reportProof(op *fsmpb.ReportProof) *fsmpb.Outcome {
 	return &fsmpb.Outcome{JobState: uint32(m.rerun(t, again, past, op.GetReason()))}
 }
 
-// disproved answers for a lease whose proof is known to be invalid; nil where it
-// is not.
+// disproved answers for a lease whose proof is known to be invalid; nil if it is not.
 func (m *Machine) disproved(id rota.JobID, lease rota.LeaseID, t *state.TombRow) *fsmpb.Outcome {
 	if t != nil && t.Lease == lease && (t.Reason == rota.ReasonProofRejected || t.Reason == rota.ReasonProofInvalid) {
 		return &fsmpb.Outcome{JobState: uint32(t.State), Existed: true}
@@ -232,7 +226,7 @@ func (m *Machine) disproved(id rota.JobID, lease rota.LeaseID, t *state.TombRow)
 	return nil
 }
 
-// reportable refuses a report on what is not a completion, or too long ago.
+// reportable refuses a report on something other than a completion, or a late one.
 func (m *Machine) reportable(id rota.JobID, lease rota.LeaseID, t *state.TombRow) error {
 	if t == nil {
 		if j := m.JobTable.Get(id); j != nil {
@@ -261,8 +255,8 @@ func notCompleted(id rota.JobID, state rota.JobState) error {
 	return rota.Refusef(rota.KindConflict, "job", "job %s is %s: only the proof of a COMPLETED one can be reported", id, state)
 }
 
-// blame slashes the worker of a completion, if it is still known. One that is not
-// is told of with no penalty: the report stands in the events either way.
+// blame slashes the worker of a completion, if it is still known. For an unknown worker the event has no penalty:
+// either way the report is in the events.
 func (m *Machine) blame(t *state.TombRow, text string) {
 	e := rota.Event{Kind: rota.EventProviderSlashed, Job: t.ID, Queue: t.Queue, Tenant: t.Tenant, Worker: t.Worker,
 		Lease: t.Lease, Attempt: t.Attempt, Reason: rota.ReasonProofRejected, Text: text}
@@ -274,9 +268,8 @@ func (m *Machine) blame(t *state.TombRow, text string) {
 	m.Journal.Emit(e)
 }
 
-// rerun takes a completion back: the job is RUNNING once more for as long as it
-// takes to use the attempt up as PROOF_INVALID, and goes on with the life that it
-// had. Its times to live count from where they began.
+// rerun revokes a completion: the job is RUNNING again just long enough to use the attempt up as PROOF_INVALID, and
+// continues its life. Its times to live count from their original start.
 func (m *Machine) rerun(t *state.TombRow, spec *rota.JobSpec, past []rota.Attempt, text string) rota.JobState {
 	q := m.QueueTable.Edit(t.Queue)
 	q.Count(rota.JobRunning, 1)

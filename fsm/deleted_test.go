@@ -13,13 +13,13 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// deleteOf deletes a job by the number of its end as the state knows it.
+// deleteOf deletes a job by the number of its end in the state.
 func (b *bench) deleteOf(id string) *fsmpb.Op {
 	seq, _, _ := b.View.Tombstone(rota.JobID(id))
 	return DeleteJobOp(rota.JobID(id), seq)
 }
 
-// TestDelete holds deletions of ended jobs against SPEC §21.3.
+// TestDelete checks deletions of ended jobs against SPEC §21.3.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	t.Run("frees_the_id", func(t *testing.T) {
@@ -111,8 +111,7 @@ func TestDelete(t *testing.T) {
 	})
 }
 
-// TestDelete_ranges deletes and drops numbers in random order, and holds the ranges against a
-// plain set.
+// TestDelete_ranges deletes and drops numbers in random order, and compares the ranges with a plain set.
 func TestDelete_ranges(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -137,7 +136,7 @@ func TestDelete_ranges(t *testing.T) {
 		if b.ended.deleted.Len() != ranges {
 			t.Fatalf("%d ranges are kept of %d", b.ended.deleted.Len(), ranges)
 		}
-		if k == n/2 { // what retention has taken everywhere
+		if k == n/2 { // what retention has removed everywhere
 			through := b.View.FirstDeleted()
 			b.ok(&fsmpb.Op{Op: &fsmpb.Op_DropDeleted{DropDeleted: &fsmpb.DropDeleted{Through: through}}})
 			for seq := range through + 1 {
@@ -151,7 +150,7 @@ func TestDelete_ranges(t *testing.T) {
 	}
 }
 
-// TestDelete_atTheBound has as many ranges as are kept: one that touches another is taken.
+// TestDelete_atTheBound has the maximum number of ranges: a number that touches a range is still accepted.
 func TestDelete_atTheBound(t *testing.T) {
 	t.Parallel()
 	long(t)

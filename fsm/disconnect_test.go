@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// gracedLease opens one with a grace of 10 s for worker w on its connection 5.
+// gracedLease opens a lease with a grace of 10 s for worker w on its connection 5.
 func gracedLease(b *bench) rota.Lease {
 	b.t.Helper()
 	b.ok(queueOp("default", "lease_grace_on_disconnect", "10s", "t_lease", "10m"))
@@ -41,7 +41,7 @@ func TestDisconnect(t *testing.T) {
 			b.t.Fatalf("worker %+v", w)
 		}
 		b.pass(5_000)
-		b.ok(disconnectOp("w", l.Session, 5)) // said again, it counts on
+		b.ok(disconnectOp("w", l.Session, 5)) // repeated: the grace runs on
 		b.pass(4_999)
 		b.state("j", rota.JobRunning)
 		b.pass(1)
@@ -69,7 +69,7 @@ func TestDisconnect(t *testing.T) {
 		b.refuses(rota.KindStale, "connection", disconnectOp("w", l.Session, 0))
 		b.ok(registerOp("plain", 1, "plain", false))
 		s, _ := b.View.Session("plain")
-		b.refuses(rota.KindStale, "connection", disconnectOp("plain", s, 0)) // it numbers none
+		b.refuses(rota.KindStale, "connection", disconnectOp("plain", s, 0)) // it sends no numbers
 	})
 	run("an_older_connection_is_stale_the_same_one_is_a_repeat", func(b *bench, l rota.Lease) {
 		b.refuses(rota.KindStale, "connection", linked(registerOp("w", 2, "w", false), 4))
@@ -105,8 +105,8 @@ func TestDisconnect(t *testing.T) {
 	})
 }
 
-// A worker that does not declare that it keeps the grace has its leases for as long as
-// its silence, and so have leases of before the queue's key was set.
+// TestDisconnect_withoutGrace checks that a worker that does not declare support for the grace has its leases for as
+// long as its silence, and so have leases from before the queue's key was set.
 func TestDisconnect_withoutGrace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -129,7 +129,7 @@ func TestDisconnect_withoutGrace(t *testing.T) {
 	b.state("late", rota.JobRunning)
 }
 
-// The key takes 0 and 10 to 40 s.
+// TestDisconnect_range checks that the key accepts 0 and 10 to 40 s.
 func TestDisconnect_range(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -12,8 +12,7 @@ import (
 
 func inDomain(name string) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.Domain = name } }
 
-// zoned has jobs of two failure domains that never wait after a failure, one slot
-// an assignment.
+// zoned has jobs of two failure domains that never wait after a failure, one slot per assignment.
 func zoned(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -22,11 +21,11 @@ func zoned(t *testing.T) *bench {
 	return b
 }
 
-// end runs one job of a domain to an outcome, and gives the events of its end.
+// end runs one job of a domain to an outcome, and returns the events of its end.
 func (b *bench) end(domain string, v rota.LeaseVerb) []rota.Event {
 	b.t.Helper()
 	id := fmt.Sprint(domain, b.entries)
-	worker := "w-" + id // each its own, as failures cool a worker down
+	worker := "w-" + id // a worker each, as failures cool a worker down
 	b.worker(worker, 1)
 	b.submit(id, inDomain(domain), func(s *rota.JobSpec) { s.Worker = rota.WorkerID(worker) })
 	l, ok := b.match()[rota.JobID(id)]
@@ -41,7 +40,7 @@ func (b *bench) end(domain string, v rota.LeaseVerb) []rota.Event {
 	return events
 }
 
-// break isolates a domain by ten outcomes, so many of them failures.
+// outcomes gives a domain this many failures and successes; ten outcomes can isolate it.
 func (b *bench) outcomes(domain string, failures, successes int) (events []rota.Event) {
 	b.t.Helper()
 	for range successes {
@@ -258,7 +257,7 @@ func TestDomain(t *testing.T) {
 	})
 }
 
-// pending names the first of the jobs that is QUEUED.
+// pending returns the first of the jobs that is QUEUED.
 func pending(b *bench, ids ...string) string {
 	b.t.Helper()
 	for _, id := range ids {
@@ -270,8 +269,8 @@ func pending(b *bench, ids ...string) string {
 	return ""
 }
 
-// FF would quarantine "and drop or retry": here a job that is pinned to a worker
-// that may get nothing waits for it, however long.
+// TestQuarantineDelays checks that a job pinned to a worker that gets nothing waits for it, however long; FF would
+// quarantine "and drop or retry".
 func TestQuarantineDelays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -13,20 +13,19 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// staging holds the full records of terminal jobs on their way to the node's
-// archive (SPEC §10.5), by seq, which is dense. It is no part of the digest, and
-// no verb reads it: nodes flush at different moments.
+// staging holds the full records of terminal jobs on their way to the node's archive (SPEC §10.5), by seq, which is
+// dense. It is outside the digest, and no verb reads it: nodes flush at different times.
 type staging struct {
 	records btree.Map[uint64, *state.Record]
 	bytes   int64
-	// loose is derived: the records that have no tombstone.
+	// loose is derived: the records without a tombstone.
 	loose looseRecords
-	// queues is derived: how many records each queue has.
+	// queues is derived: the number of records per queue.
 	queues state.CountsBy[rota.QueueName]
-	// dropped counts what left memory unarchived, as the archive did not keep up.
+	// dropped counts the records removed from memory without archiving, because the archive did not keep up.
 	dropped uint64
-	// added counts the bytes of all that was ever staged here. Nodes differ in it; by how
-	// much it grows in an entry they do not.
+	// added counts the bytes of everything ever staged here. Its value differs between nodes; its growth in an entry
+	// does not.
 	added int64
 }
 
@@ -38,7 +37,7 @@ func (s *staging) load(r *state.Record) (fresh bool) {
 	return true
 }
 
-// put stages a record whose number is free, and tells its bytes.
+// put stages a record whose number is free, and returns its bytes.
 func (s *staging) put(r *state.Record) int64 {
 	n := r.Bytes()
 	s.records.Set(r.Seq, r)
@@ -57,8 +56,8 @@ func (s *staging) drop(seq uint64) bool {
 	return ok
 }
 
-// add stages a record. Beyond RecordBytesCap the oldest are given up: their
-// tombstones stay, other nodes may have them, and the count tells.
+// add stages a record. Beyond RecordBytesCap it drops the oldest: their tombstones stay, other nodes may have them, and
+// dropped counts them.
 func (s *staging) add(r *state.Record) {
 	s.added += s.put(r)
 	for s.bytes > limits.RecordBytesCap && s.records.Len() > 1 {
@@ -68,8 +67,7 @@ func (s *staging) add(r *state.Record) {
 	}
 }
 
-// looseRecord names a staged record whose tombstone has left, and its job: by its id it is
-// found here alone.
+// looseRecord identifies a staged record whose tombstone was dropped, and its job: only this index finds it by id.
 type looseRecord struct {
 	id  rota.JobID
 	seq uint64
@@ -86,7 +84,7 @@ func newLooseRecords() looseRecords {
 	}, btree.Options{NoLocks: true})}
 }
 
-// newest returns the greatest number of a job's records that fits, 0 where none does.
+// newest returns the greatest number of a job's records for which fits is true, 0 if there is none.
 func (l looseRecords) newest(id rota.JobID, fits func(seq uint64) bool) (seq uint64) {
 	l.Descend(looseRecord{id, math.MaxUint64}, func(r looseRecord) bool {
 		if r.id == id && fits(r.seq) {
@@ -97,8 +95,8 @@ func (l looseRecords) newest(id rota.JobID, fits func(seq uint64) bool) (seq uin
 	return seq
 }
 
-// StagedRecord is a terminal job that waits for the archive. It never changes,
-// so it is encoded and written beside applying.
+// StagedRecord is a terminal job that waits for the archive. It never changes, so it can be encoded and written while
+// entries are applied.
 type StagedRecord struct {
 	Seq uint64
 	ID  rota.JobID
@@ -112,17 +110,16 @@ func (s StagedRecord) Append(b []byte) []byte {
 	return e.B
 }
 
-// Mark returns what lists and retention must know of the record, without its encoding.
+// Mark returns the data that lists and retention need, without encoding the record.
 func (s StagedRecord) Mark() (m Mark, ended rota.Date) {
 	t := s.rec.Ended.Row()
 	return Mark{ID: t.ID, Seq: t.Seq, Queue: t.Queue, Tenant: t.Tenant, Type: t.Typ, State: t.State}, t.Finished.Date
 }
 
-// Ended returns the record in words.
+// Ended returns the record in its public form.
 func (s StagedRecord) Ended() Ended { return wordsOf(s.rec) }
 
-// Staged returns the oldest staged records, at most limit and about maxBytes of
-// them, one at least where there is any.
+// Staged returns the oldest staged records: at most limit, about maxBytes in size, and at least one if there is any.
 func (vw *View) Staged(limit int, maxBytes int64) []StagedRecord {
 	list := make([]StagedRecord, 0, min(limit, vw.m.ended.staged.records.Len()))
 	vw.m.ended.staged.records.Scan(func(seq uint64, r *state.Record) bool {
@@ -135,28 +132,27 @@ func (vw *View) Staged(limit int, maxBytes int64) []StagedRecord {
 	return list
 }
 
-// Archived lets go of records that are on disk. Seqs that are not staged are
-// passed over: a flush may be repeated.
+// Archived drops records that are on disk. It ignores numbers that are not staged: a flush may be repeated.
 func (vw *View) Archived(seqs []uint64) {
 	for _, seq := range seqs {
 		vw.m.ended.staged.drop(seq)
 	}
 }
 
-// Staging is what waits for the archive.
+// Staging describes the records that wait for the archive.
 type Staging struct {
-	// Records and Bytes are held in memory; Dropped counts those that were given
-	// up since this machine began, as the archive did not keep up.
+	// Records and Bytes are in memory. Dropped counts the records dropped since this machine began, because the archive
+	// did not keep up.
 	Records int
 	Bytes   int64
 	Dropped uint64
-	// Last is the number of the newest terminal job, Oldest that of the oldest
-	// staged one, 0 for none; Since is when that one ended.
+	// Last is the number of the newest terminal job, Oldest that of the oldest staged one, 0 for none; Since is when
+	// the oldest staged one ended.
 	Last, Oldest uint64
 	Since        rota.Clock
 }
 
-// Staging returns what waits for the archive.
+// Staging describes what waits for the archive.
 func (vw *View) Staging() Staging {
 	s := Staging{Records: vw.m.ended.staged.records.Len(), Bytes: vw.m.ended.staged.bytes, Dropped: vw.m.ended.staged.dropped, Last: vw.m.Header.TombSeq}
 	if seq, r, ok := vw.m.ended.staged.records.Min(); ok {
@@ -165,9 +161,9 @@ func (vw *View) Staging() Staging {
 	return s
 }
 
-// StagedJob returns the staged record of a terminal job: the one that its tombstone
-// names, or, where retention took the tombstone first, the newest of that id. One that was
-// deleted is none, and hides those of the job's earlier lives.
+// StagedJob returns the staged record of a terminal job: the one that its tombstone names, or, if retention dropped the
+// tombstone first, the newest with that id. A deleted record does not count, and hides those of the job's earlier
+// lives.
 func (vw *View) StagedJob(id rota.JobID) (s StagedRecord, ok bool) {
 	if t := vw.m.ended.tombs.Get(id); t != nil {
 		r, ok := vw.m.ended.staged.records.Get(t.Seq)
@@ -184,9 +180,8 @@ func (vw *View) StagedJob(id rota.JobID) (s StagedRecord, ok bool) {
 	return StagedRecord{seq, id, r}, ok
 }
 
-// Tombstone says what the state itself remembers of a terminal job: its number,
-// and whether retention or the cap may take it within moments, so that an entry
-// now proposed may not find it any more. ok is false where there is none.
+// Tombstone returns what the state remembers of a terminal job: its number, and whether retention or the cap may drop
+// it within moments, so that an entry proposed now may no longer find it. ok is false if there is none.
 func (vw *View) Tombstone(id rota.JobID) (seq uint64, fading, ok bool) {
 	t := vw.m.ended.tombs.Get(id)
 	if t == nil {
@@ -198,20 +193,19 @@ func (vw *View) Tombstone(id rota.JobID) (seq uint64, fading, ok bool) {
 	return t.Seq, fading, true
 }
 
-// Forgetful reports whether a tombstone was ever taken: only then may an id without
-// job and tombstone have been known once (SPEC §9.4).
+// Forgetful reports whether a tombstone was ever dropped: only then may an id without job and tombstone have been known
+// before (SPEC §9.4).
 func (vw *View) Forgetful() bool { return vw.m.Header.DroppedTombs > 0 }
 
-// remembered returns the date until which what ends now in a queue is remembered: until
-// its gc_horizon has passed, and until a moment of the clock before which a worker may
-// still be at it, 0 for none. A change of the horizon moves no date (SPEC §9.4).
+// remembered returns the date until which a job that ends now in a queue is remembered: until its gc_horizon has
+// passed, and until freeAt, a clock time before which a worker may still be working on it, 0 for none. A change of the
+// horizon moves no date (SPEC §9.4).
 func (ed *ended) remembered(queue rota.QueueName, freeAt rota.Clock) rota.Date {
 	horizon := rota.Clock(ed.s.QueueTable.Get(queue).Policy.GCHorizonMs)
 	return ed.s.Header.Now().At(max(ed.s.Header.Clock+horizon, freeAt)).Date
 }
 
-// dropTomb forgets a tombstone. Where its record waits for the archive still, that is found
-// by its id from then on.
+// dropTomb drops a tombstone. If its record is still waiting for the archive, it is indexed by id from then on.
 func (ed *ended) dropTomb(id rota.JobID, seq uint64) {
 	ed.tombs.Drop(id, seq)
 	if _, ok := ed.staged.records.Get(seq); ok {
@@ -219,8 +213,8 @@ func (ed *ended) dropTomb(id rota.JobID, seq uint64) {
 	}
 }
 
-// evictTombs forgets the oldest tombstones beyond most, whatever their dates: those of a
-// long horizon keep nobody's newest out (SPEC §9.4).
+// evictTombs drops the oldest tombstones beyond most, whatever their dates: those of a long horizon do not displace the
+// newest of others (SPEC §9.4).
 func (ed *ended) evictTombs(most int) {
 	for ed.tombs.Len() > most {
 		seq, oldest, ok := ed.tombs.Order.First()
@@ -232,28 +226,28 @@ func (ed *ended) evictTombs(most int) {
 	}
 }
 
-// WithTombstone puts what the state itself remembers of a terminal job over what
-// an archive holds of it: a proof that was rejected since changes the tombstone.
+// WithTombstone merges the state's tombstone of a terminal job into its archived form: a proof rejected since then
+// changes the tombstone.
 func WithTombstone(archived, tomb rota.Job) rota.Job {
 	archived.State, archived.Reason = tomb.State, tomb.Reason
 	return archived
 }
 
-// Ended is a terminal job as an archive knows it.
+// Ended is a terminal job as stored in an archive.
 type Ended struct {
 	Seq uint64
-	// Content is the hash of the job as it was first submitted (SPEC §16.5), as of ContentOf.
+	// Content is the hash of the job as first submitted (SPEC §16.5), as ContentOf returns it.
 	Content rota.Digest
 	Job     rota.Job
 }
 
-// Again answers a submission of the id: the same content is the same submission once more,
-// another one is refused (SPEC §16.5). Where the record is lost its state alone is told.
+// Again answers a submission of the id: equal content is a repetition, different content is refused (SPEC §16.5). If
+// the record is lost, only the state is returned.
 func (e *Ended) Again(spec *fsmpb.JobSpec) *fsmpb.Outcome {
 	return againOutcome(rota.JobID(spec.GetId()), e.Job.State, e.Content == (rota.Digest{}) || e.Content == state.ContentOf(spec))
 }
 
-// encodeEnded is a terminal job in full: its tombstone, then its record.
+// encodeEnded writes a complete terminal job: its tombstone, then its record.
 func encodeEnded(e *state.Encoder, r *state.Record) {
 	e.B = append(e.B, r.Ended...)
 	state.EncodeRecord(e, r)
@@ -279,8 +273,8 @@ func DecodeEnded(b []byte) (Ended, error) {
 	return wordsOf(r), nil
 }
 
-// DecodeMark reads what lists and retention must know of what StagedRecord.Append wrote, without
-// reading all of it.
+// DecodeMark reads the data that lists and retention need from what StagedRecord.Append wrote, without decoding all of
+// it.
 func DecodeMark(b []byte) (m Mark, err error) {
 	d := &state.Decoder{B: b}
 	t := state.DecodeTomb(d)
@@ -296,7 +290,7 @@ func isDeleted(t *tree.Tree[string, *state.DeletedRow], seq uint64) bool {
 // Deleted reports whether the job that ended under a number was deleted.
 func (vw *View) Deleted(seq uint64) bool { return isDeleted(&vw.m.ended.deleted.Tree, seq) }
 
-// rangeFrom returns the first range that ends at seq or later, nil where there is none.
+// rangeFrom returns the first range that ends at seq or later, nil if there is none.
 func rangeFrom(t *tree.Tree[string, *state.DeletedRow], seq uint64) (first *state.DeletedRow) {
 	t.Ascend(state.DeletedKey(seq), func(_ string, r *state.DeletedRow) bool {
 		first = r
@@ -305,8 +299,8 @@ func rangeFrom(t *tree.Tree[string, *state.DeletedRow], seq uint64) (first *stat
 	return first
 }
 
-// ended holds the jobs that have ended: a tombstone of each that is remembered, and in
-// full those that the archive does not have yet.
+// ended holds the ended jobs: a tombstone of each remembered one, and the full records that the archive does not have
+// yet.
 type ended struct {
 	s       *state.State
 	flows   *flows
@@ -315,16 +309,16 @@ type ended struct {
 	uniques *uniques
 	view    *View
 	tombs   state.Tombs
-	// staged are terminal jobs in full, no part of the digest.
+	// staged are complete terminal jobs, outside the digest.
 	staged staging
-	// deleted are ranges of numbers of ended jobs that no archive shows any more.
+	// deleted are ranges of numbers of ended jobs that no archive shows any longer.
 	deleted state.Table[string, state.DeletedRow, *state.DeletedRow]
-	// freeAt is of the job that is being ended: until when the worker of a lease that was cancelled with it, or before
-	// it, may go on believing in that; 0 for none.
+	// freeAt belongs to the job that is being ended: until when the worker of a lease cancelled with it, or before it,
+	// may still believe in that lease; 0 for none.
 	freeAt rota.Clock
 }
 
-// Mark is what a history tells of a terminal job without reading its record.
+// Mark is what a history knows about a terminal job without reading its record.
 type Mark struct {
 	ID     rota.JobID
 	Seq    uint64
@@ -354,15 +348,15 @@ func deadJob(t *state.TombRow, r *state.Record) rota.Job {
 	return job
 }
 
-// PastOp is what a terminal job has behind it, for the entry that revives it (SPEC §16.6).
+// PastOp returns the past of a terminal job for the entry that revives it (SPEC §16.6).
 func PastOp(job *rota.Job) *fsmpb.Past {
 	var e state.Encoder
 	state.EncodeAttempts(&e, job.Attempts)
 	return &fsmpb.Past{Attempts: e.B}
 }
 
-// revival checks what an entry brings for a terminal job. The spec must be the one that
-// was submitted; a record is never asked, as nodes differ in what they have flushed.
+// revival checks what an entry carries for a terminal job. The spec must equal the submitted one. It never reads a
+// record, as nodes differ in what they have flushed.
 func revival(t *state.TombRow, p *fsmpb.JobSpec, past *fsmpb.Past) (*rota.JobSpec, []rota.Attempt, error) {
 	if p == nil {
 		return nil, nil, rota.Refusef(rota.KindOutOfRange, "job", "the payload of job %s was dropped by retention: submit it again "+
@@ -383,8 +377,7 @@ func revival(t *state.TombRow, p *fsmpb.JobSpec, past *fsmpb.Past) (*rota.JobSpe
 	return spec, was, err
 }
 
-// readPast checks what an entry says of a job's past as far as the state must be able to
-// hold it.
+// readPast checks a job's past in an entry to the extent that the state must be able to hold it.
 func readPast(t *state.TombRow, p *fsmpb.Past) ([]rota.Attempt, error) {
 	if len(p.GetAttempts()) == 0 {
 		return nil, nil
@@ -394,7 +387,7 @@ func readPast(t *state.TombRow, p *fsmpb.Past) ([]rota.Attempt, error) {
 	sound := d.Done() == nil
 	for i := range attempts {
 		a := &attempts[i]
-		a.Log = a.Log || t.HasLog(a.Lease) // its record is older, where its node brought the log
+		a.Log = a.Log || t.HasLog(a.Lease) // its record is older if its node provided the log
 		sound = sound && a.Life >= 0 && a.Life <= t.Life && rota.ValidID(string(a.Worker)) && a.Ended.Clock <= t.Finished.Clock &&
 			len(a.Error) <= limits.MaxErrorBytes && utf8.ValidString(a.Error) && len(a.Decision.Seed) <= len(rota.LeaseID{})
 	}

@@ -58,8 +58,8 @@ func (b *bench) versions() map[string]struct {
 	}
 }
 
-// TestIfMatch: of two changes to the same version one applies, and the other is refused with the current
-// version; repeating a change is no conflict.
+// TestIfMatch checks that of two changes to the same version one applies, and the other is refused with the current
+// version; repeating a change is not a conflict.
 func TestIfMatch(t *testing.T) {
 	t.Parallel()
 	for name := range newClockwork(t).versions() {
@@ -67,7 +67,7 @@ func TestIfMatch(t *testing.T) {
 			t.Parallel()
 			b := newClockwork(t)
 			of := b.versions()[name]
-			if of.remove != nil && name != "tenant" { // which has its defaults before anybody sets it
+			if of.remove != nil && name != "tenant" { // which has its defaults before it is set
 				if text := b.refuses(rota.KindConflict, "version", inVersion(access.AnyVersion, of.set("2"))).GetText(); !strings.Contains(text, "does not exist") {
 					t.Errorf("of an object that does not exist: %s", text)
 				}
@@ -88,7 +88,7 @@ func TestIfMatch(t *testing.T) {
 			if second == first {
 				t.Fatalf("it is changed and of version %s still", first)
 			}
-			b.ok(inVersion(first, of.set("3"))) // whoever won and did not hear of it asks again
+			b.ok(inVersion(first, of.set("3"))) // the winner that did not get its answer asks again
 			b.ok(inVersion(access.AnyVersion, of.set("5")))
 			if b.refuses(rota.KindConflict, "version", inVersion(second, of.set("6"))); of.etag() == second {
 				t.Error("* changed nothing")
@@ -103,7 +103,7 @@ func TestIfMatch(t *testing.T) {
 				b.refuses(rota.KindNotFound, name, inVersion(second, of.remove()))
 				return
 			}
-			b.ok(inVersion(second, of.remove())) // it is gone: nothing is left to do
+			b.ok(inVersion(second, of.remove())) // it is deleted: nothing is left to do
 			if name == "schedule" || name == "webhook" {
 				b.now++
 				b.tick(1)
@@ -116,7 +116,7 @@ func TestIfMatch(t *testing.T) {
 	}
 }
 
-// TestIfMatch_pause: pausing a schedule takes a condition, and makes another version.
+// TestIfMatch_pause checks that pausing a schedule accepts a condition, and makes another version.
 func TestIfMatch_pause(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -128,7 +128,7 @@ func TestIfMatch_pause(t *testing.T) {
 	b.ok(inVersion(b.schedule("s").ETag, pauseOp("s", false, false)))
 }
 
-// TestIfMatch_elsewhere: an operation that compares nothing takes no condition.
+// TestIfMatch_elsewhere checks that an operation that compares no versions accepts no condition.
 func TestIfMatch_elsewhere(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -138,8 +138,8 @@ func TestIfMatch_elsewhere(t *testing.T) {
 	}
 }
 
-// TestPreview: a dry run answers what the same call would lead to, or its refusal, and leaves the state
-// unchanged.
+// TestPreview checks that a dry run returns what the same call would lead to, or its refusal, and does not change the
+// state.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

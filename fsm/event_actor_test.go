@@ -12,11 +12,11 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// root is who asks in deeds.
+// root is the caller in deeds.
 var root = actorNamed("r")
 
-// deeds are, for each operation that callers may ask for, ways to have one that changes
-// something, after what has to be there first.
+// deeds are, for each operation open to callers, ways to build one that changes something, after creating what it
+// needs.
 var deeds = map[string][]func(*bench) *fsmpb.Op{
 	"submit":     {func(*bench) *fsmpb.Op { return submitOp(jobSpec("j")) }},
 	"register":   {func(*bench) *fsmpb.Op { return registerOp("w", 1, "s", false) }},
@@ -147,9 +147,8 @@ func (b *bench) deedAcked() rota.Lease {
 	return l
 }
 
-// TestEventsHaveTheirCaller: by reflection, each operation that a caller may ask for leaves an
-// event, in the chain, that says who asked, by which door, in which call; what follows by itself
-// later says nobody.
+// TestEventsHaveTheirCaller checks by reflection that each operation open to callers leaves an event, in the chain,
+// with the caller, the door and the call; later consequences have no caller.
 func TestEventsHaveTheirCaller(t *testing.T) {
 	t.Parallel()
 	fields := (&fsmpb.Op{}).ProtoReflect().Descriptor().Oneofs().ByName("op").Fields()
@@ -157,7 +156,7 @@ func TestEventsHaveTheirCaller(t *testing.T) {
 		what := string(fields.Get(i).Name())
 		op := operationOf(fields.Get(i))
 		if n := op.GetSetNode(); n != nil {
-			n.Removed = true // else it is the leader's
+			n.Removed = true // otherwise it is internal to the leader
 		}
 		_, asked := ruleOf(op)
 		if asked != (len(deeds[what]) > 0 || silent[what] != "") {

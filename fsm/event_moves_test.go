@@ -8,9 +8,8 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// moveWatch holds the moves of jobs against the events of the entries that made them: whoever
-// reads events alone knows every job's state (AICF §10). It is a second implementation of
-// what states jobs are in.
+// moveWatch compares the moves of jobs with the events of their entries: a reader of events alone knows every job's
+// state (AICF §10). It is a second implementation of the states that jobs are in.
 type moveWatch struct {
 	t      tester
 	states map[rota.JobID]rota.JobState
@@ -23,10 +22,10 @@ var reportedStates = map[rota.EventKind]rota.JobState{
 	rota.EventJobExpired: rota.JobExpired, rota.EventJobCancelled: rota.JobCancelled,
 }
 
-// entry follows an entry's events, and compares with the state after it.
+// entry follows an entry's events, and compares the result with the state after it.
 func (s *moveWatch) entry(a *Applied, m *Machine) {
 	s.t.Helper()
-	var merged rota.JobID // whose delay may begin again: it is DELAYED as before, until later
+	var merged rota.JobID // whose delay may restart: it is DELAYED as before, until later
 	for i := range a.Events {
 		e := &a.Events[i]
 		if e.Kind == rota.EventJobMerged {
@@ -57,11 +56,11 @@ func (s *moveWatch) entry(a *Applied, m *Machine) {
 			s.t.Fatalf("entry %d: job %s is %s, its events report %s", a.Index, id, state, s.states[id])
 		}
 	}
-	s.states = now // what was forgotten is no job any more
+	s.states = now // a forgotten job is no longer a job
 }
 
-// TestEveryMoveIsReported has jobs wait for delays, dates and a worker that may not have heard:
-// the moves that models leave out.
+// TestEveryMoveIsReported covers jobs that wait for delays, dates and a worker that may still be running: the moves
+// that models leave out.
 func TestEveryMoveIsReported(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// someEvents have every field in some event.
+// someEvents set every field in some event.
 func someEvents() []rota.Event {
 	id := func(seq uint32) rota.EventID { return rota.EventID{Incarnation: 3, Index: 4711, Seq: seq} }
 	list := []rota.Event{
@@ -27,7 +27,7 @@ func someEvents() []rota.Event {
 	return list
 }
 
-// TestEventBytes holds the encoding fast: chains of old events depend on it.
+// TestEventBytes fixes the encoding: chains of old events depend on it.
 func TestEventBytes(t *testing.T) {
 	t.Parallel()
 	const golden = "testdata/events-v1.hex"
@@ -55,8 +55,8 @@ func TestEventBytes(t *testing.T) {
 	}
 }
 
-// FuzzDecodeEvents: whatever the bytes, they are refused or read; what is read is
-// written and read again as the same events.
+// FuzzDecodeEvents checks that any bytes are rejected or read, and that what is read can be written and read again as
+// the same events.
 func FuzzDecodeEvents(f *testing.F) {
 	f.Add(state.AppendEvents(nil, 3, someEvents()))
 	f.Add(state.AppendEvents(nil, 1, nil))
@@ -77,7 +77,7 @@ func FuzzDecodeEvents(f *testing.F) {
 	})
 }
 
-// TestChain follows the chain over a life of jobs from what Apply gives alone.
+// TestChain follows the chain over a life of jobs using only the results of Apply.
 func TestChain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -129,7 +129,7 @@ func TestNextChain(t *testing.T) {
 	}
 }
 
-// TestEvents tells what the events of a life say beside their kind.
+// TestEvents checks the content of the events of a life besides their kind.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -181,8 +181,7 @@ func TestPlacing(t *testing.T) {
 	}
 }
 
-// BenchmarkEvents is what telling one job's life costs: five events encoded,
-// chained and copied, in entries of a hundred jobs.
+// BenchmarkEvents measures one job's events: five events encoded, chained and copied, in entries of a hundred jobs.
 func BenchmarkEvents(b *testing.B) {
 	m := New()
 	m.Header.Incarnation = 1

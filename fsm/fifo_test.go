@@ -9,10 +9,10 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// backwards are ids whose order is not that of their submission.
+// backwards are ids in another order than that of their submission.
 var backwards = []string{"z", "f", "y", "b", "x", "a"}
 
-// runsInOrder has one worker of one slot complete all that waits, and tells in which order.
+// runsInOrder lets one worker of one slot complete all pending jobs, and returns their order.
 func (b *bench) runsInOrder() (order []string) {
 	b.t.Helper()
 	for {
@@ -27,7 +27,7 @@ func (b *bench) runsInOrder() (order []string) {
 	}
 }
 
-// SPEC §16.4: jobs that became QUEUED in one millisecond go in the order of their submission.
+// TestFIFO checks SPEC §16.4: jobs that became QUEUED in one millisecond run in the order of their submission.
 func TestFIFO(t *testing.T) {
 	t.Parallel()
 	one := func(t *testing.T, set ...string) *bench {

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// The text is what two regular expressions make of it.
+// TestFingerprint compares the text with the result of two regular expressions.
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	ids, numbers := regexp.MustCompile(`[0-9a-f]{8,}`), regexp.MustCompile(`[0-9]+`)
@@ -40,7 +40,7 @@ func TestFingerprint(t *testing.T) {
 	})
 }
 
-// A dead job has the fingerprint of how it failed, and any other has none.
+// TestFingerprint_ofAJob checks that a dead job has the fingerprint of its failure, and any other has none.
 func TestFingerprint_ofAJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// fleet holds the workers: who they are, whether they are heard of, what they earned.
+// fleet holds the workers: their identity, their reachability, and their reputation.
 type fleet struct {
 	s         *state.State
 	access    *authority
@@ -20,12 +20,12 @@ type fleet struct {
 	placement *placement
 	typeStats *typeStats
 	workers   state.Table[rota.WorkerID, state.WorkerRow, *state.WorkerRow]
-	// offered says that a worker offered slots in the entry that is being applied.
+	// offered reports whether a worker offered slots in the entry being applied.
 	offered bool
 }
 
-// enter changes a worker's status and all that hangs on it; w is editable. JAILED
-// goes back to what the worker was, or will be once it is heard.
+// enter changes a worker's status and everything that depends on it; w is editable. JAILED returns to the worker's
+// previous status, or to the one that it will have once it is heard from.
 func (fl *fleet) enter(w *state.WorkerRow, status rota.WorkerStatus) {
 	was := w.Before
 	if w.Status == rota.WorkerActive || w.Status == rota.WorkerDraining {
@@ -50,7 +50,7 @@ func (fl *fleet) enter(w *state.WorkerRow, status rota.WorkerStatus) {
 	fl.placement.trimHolds()
 }
 
-// change enters a status and tells so.
+// change enters a status and emits an event.
 func (fl *fleet) change(w *state.WorkerRow, status rota.WorkerStatus) {
 	fl.enter(w, status)
 	e := rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.Spec.ID, Session: w.Session, Status: status}
@@ -60,8 +60,7 @@ func (fl *fleet) change(w *state.WorkerRow, status rota.WorkerStatus) {
 	fl.s.Journal.Emit(e)
 }
 
-// heard clears UNREACHABLE: the worker goes back to what it was, and the
-// silence ends none of its leases any more.
+// heard clears UNREACHABLE: the worker returns to its previous status, and the silence no longer ends its leases.
 func (fl *fleet) heard(w *state.WorkerRow) {
 	back := w.Before
 	fl.enter(w, back)
@@ -75,10 +74,9 @@ func (fl *fleet) retimeLeases(w *state.WorkerRow) {
 	}
 }
 
-// disprove is what an invalid proof costs its worker where the queue's health_steps
-// are on (SPEC §6.2): health, a tenth of the attested stake left, and jail on every third. The
-// event tells the penalty and the stake left after it; w is editable. A lease that the event names ends by the
-// caller's hand.
+// disprove applies the penalty for an invalid proof if the queue's health_steps are on (SPEC §6.2): health, a tenth of
+// the remaining attested stake, and jail on every third. The event carries the penalty and the stake left; w is
+// editable. The caller ends a lease that the event names.
 func (fl *fleet) disprove(w *state.WorkerRow, p *rota.QueuePolicy, e rota.Event) {
 	e.Kind, e.Worker, e.Session = rota.EventProviderSlashed, w.Spec.ID, w.Session
 	if !p.HealthSteps {
@@ -98,9 +96,8 @@ func (fl *fleet) disprove(w *state.WorkerRow, p *rota.QueuePolicy, e rota.Event)
 	fl.reviewWorker(w)
 }
 
-// jail ends a worker's leases at once but for the one that ends anyway, and gives
-// it nothing for a while. One that is SUSPENDED or RETIRED stays so: it is JAILED
-// if it comes back before the time is over.
+// jail ends a worker's leases at once, except for one that ends anyway, and assigns it nothing for a while. A worker
+// that is SUSPENDED or RETIRED stays so: it is JAILED if it comes back before the time is over.
 func (fl *fleet) jail(w *state.WorkerRow, ending rota.LeaseID) {
 	w.JailedUntil = fl.s.Header.Clock + limits.JailMs
 	if w.Status == rota.WorkerSuspended || w.Status == rota.WorkerRetired {
@@ -118,8 +115,7 @@ func (fl *fleet) release(w *state.WorkerRow) {
 	}
 }
 
-// cancelLeases ends every lease of a worker at once (SPEC §8.5), but for one that
-// its caller ends.
+// cancelLeases ends every lease of a worker at once (SPEC §8.5), except for one that the caller ends.
 func (fl *fleet) cancelLeases(w *state.WorkerRow, why rota.Reason, but rota.LeaseID) {
 	for _, id := range w.OpenLeases() {
 		if l := fl.leasing.leases.Get(id); l.ID != but {
@@ -128,7 +124,7 @@ func (fl *fleet) cancelLeases(w *state.WorkerRow, why rota.Reason, but rota.Leas
 	}
 }
 
-// fireForget takes a worker that is long gone out of the state, by itself or when it is deleted.
+// fireForget removes a worker that is long gone from the state, by timer or when it is deleted.
 func (fl *fleet) fireForget(id string) {
 	w := fl.workers.Get(rota.WorkerID(id))
 	fl.s.Timers.Forget.Refile(id, w.ForgetDue, 0)
@@ -141,23 +137,21 @@ func (fl *fleet) fireForget(id string) {
 	fl.workers.Drop(w.Spec.ID)
 }
 
-// timeWorker sets or clears when a worker leaves the state.
+// timeWorker sets or clears the time when a worker leaves the state.
 func (fl *fleet) timeWorker(w *state.WorkerRow) {
 	at := w.ForgetAt()
 	fl.s.Timers.Forget.Refile(string(w.Spec.ID), w.ForgetDue, at)
 	w.ForgetDue = at
 }
 
-// slashPayload is what providerSlashed carries: the penalty, the stake left after
-// it, and why.
+// slashPayload returns the payload of providerSlashed: the penalty, the stake left after it, and why.
 func slashPayload(penalty, stake int64, why rota.Reason) string {
 	return `{"penalty":` + strconv.FormatInt(penalty, 10) + `,"stake":` + strconv.FormatInt(stake, 10) +
 		`,"reason":"` + why.String() + `"}`
 }
 
-// slashPart of the stake left is one penalty; jailEvery invalid proofs jail: the
-// third, the sixth, and so on, so that the count may stay what it is. It stops
-// counting at maxInvalidProofs + 1.
+// slashPart of the remaining stake is one penalty. Every jailEvery-th invalid proof jails: the third, the sixth, and so
+// on, so that the count need not be reset. It stops counting at maxInvalidProofs + 1.
 const (
 	slashPart        = 10
 	jailEvery        = 3
@@ -167,14 +161,13 @@ const (
 // maxAttested bounds the expiry of an attestation, as rota.Attest does.
 const maxAttested rota.Date = 1 << 46
 
-// attestation is what an attestation says that was verified before the log
-// (SPEC §6.5): zero for none.
+// attestation is the content of an attestation that was verified before the log (SPEC §6.5): zero for none.
 type attestation struct {
 	until rota.Date
 	stake int64
 }
 
-// check refuses what no attestation says.
+// check refuses impossible values.
 func (a attestation) check() error {
 	if a.until < 0 || a.until > maxAttested {
 		return rota.Refusef(rota.KindInvalid, "attested_until_ms", "attested_until_ms is %d: 0 to %d is wanted", a.until,
@@ -190,9 +183,9 @@ func (a attestation) check() error {
 	return nil
 }
 
-// attest takes a worker's attestation; w is editable. Each registration says it anew:
-// one without an attestation has none from then on. The stake stays in the row, for
-// penalties: no worker escapes them by registering without.
+// attest applies a worker's attestation; w is editable. Each registration replaces it: a registration without one
+// removes it. The stake stays in the row, for penalties, so that registering without an attestation does not avoid
+// them.
 func (fl *fleet) attest(w *state.WorkerRow, a attestation) {
 	w.AttestedUntil, w.Lapsed = a.until, a.until != 0 && a.until <= fl.s.Header.Date()
 	if a.until != 0 {
@@ -200,16 +193,16 @@ func (fl *fleet) attest(w *state.WorkerRow, a attestation) {
 	}
 }
 
-// fireAttestation notes that a worker's attestation has expired. It ends no lease
-// (SPEC §8.5): the worker gets no more of queues that ask for one.
+// fireAttestation records that a worker's attestation has expired. It ends no lease (SPEC §8.5): the worker gets no
+// more from queues that require one.
 func (fl *fleet) fireAttestation(id string) {
 	w := fl.workers.Edit(rota.WorkerID(id))
 	w.Lapsed = true
 	fl.reviewWorker(w)
 }
 
-// reputation checks the ranges of the workers' reputation, and that all of it that
-// ends by itself is timed. Invariant I3.
+// reputation checks the ranges of the workers' reputation, and that everything in it that ends by itself has a timer.
+// Invariant I3.
 func (c *checker) reputation() {
 	m, now := c.m, c.m.Header.Clock
 	m.fleet.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
@@ -280,7 +273,7 @@ func (c *checker) bars(w *state.WorkerRow) {
 	}
 }
 
-// own notes whose worker it is that registers to work as a spec says; w is editable.
+// own records the owner of a worker that registers with a spec; w is editable.
 func (fl *fleet) own(w *state.WorkerRow, spec *rota.WorkerSpec) {
 	fl.s.Timers.Disowned.Refile(string(w.Spec.ID), fl.access.disownedAt(w), 0)
 	fl.access.hold(w.By, access.OwnsWorker, -1)
@@ -289,9 +282,8 @@ func (fl *fleet) own(w *state.WorkerRow, spec *rota.WorkerSpec) {
 	w.Grants = fl.access.work(w.By, spec.Queues)
 }
 
-// disown looks at the workers of principals whose credentials changed: the next sweeps end the
-// sessions of those whose credential counts no more. What such a worker asks for until then is
-// refused (judge.go).
+// disown reviews the workers of principals whose credentials changed: the next sweeps end the sessions of those whose
+// credential is no longer valid. Until then requests of such a worker are refused (judge.go).
 func (fl *fleet) disown(whose func(rota.Principal) bool) {
 	fl.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
 		if whose(w.By) {
@@ -303,8 +295,8 @@ func (fl *fleet) disown(whose func(rota.Principal) bool) {
 	fl.regrant(whose)
 }
 
-// regrant follows a change of what some principals may work for: the next rounds follow it, and holds on workers that can
-// no longer take their jobs end.
+// regrant applies a change of what some principals may work for: the next rounds follow it, and holds on workers that
+// can no longer take their jobs end.
 func (fl *fleet) regrant(whose func(rota.Principal) bool) {
 	changed := make(map[rota.WorkerID]*sched.Grants)
 	var ids []rota.WorkerID
@@ -324,7 +316,8 @@ func (fl *fleet) regrant(whose func(rota.Principal) bool) {
 	}
 }
 
-// revokeDenied revokes the leases that a worker's principal may not work, to which its session has just moved (SPEC §4.11).
+// revokeDenied revokes the leases that a worker's new principal may not work, after its session moved to that principal
+// (SPEC §4.11).
 func (fl *fleet) revokeDenied(w *state.WorkerRow) {
 	if fl.s.Header.Rules < moveRules {
 		return
@@ -337,11 +330,11 @@ func (fl *fleet) revokeDenied(w *state.WorkerRow) {
 	}
 }
 
-// moveRules are the first rules under which a session that moves to another principal has leases revoked.
+// moveRules is the first rules version under which leases are revoked when a session moves to another principal.
 const moveRules = 2
 
-// mayWork returns whether a worker's principal may work for a tenant in a queue, whether the worker serves the queue or
-// not: its leases outlive a change of its queues. Like work it follows from the rows alone.
+// mayWork returns a function that reports whether a worker's principal may work for a tenant in a queue, whether the
+// worker serves the queue or not: its leases outlive a change of its queues. Like work, it depends only on the rows.
 func (ac *authority) mayWork(w *state.WorkerRow) func(rota.TenantID, rota.QueueName) bool {
 	var rights *access.Rights
 	known := false
@@ -359,19 +352,19 @@ func (ac *authority) mayWork(w *state.WorkerRow) func(rota.TenantID, rota.QueueN
 	}
 }
 
-// anybody is whoever a change of roles may be about.
+// anybody matches every principal that a change of roles may concern.
 func anybody(rota.Principal) bool { return true }
 
 func only(by rota.Principal) func(rota.Principal) bool {
 	return func(p rota.Principal) bool { return p == by }
 }
 
-// nobody is whose workers are that lost their credential: it may do nothing.
+// nobody is the principal of workers that lost their credential: it has no rights.
 const nobody rota.Principal = "nobody"
 
-// fireDisowned ends the session of a worker whose credential is gone, as a takeover does (SPEC
-// §8.5): its leases are revoked and end by silence, and it gets no more. The worker's own
-// secret, under a credential that counts, takes the id up again.
+// fireDisowned ends the session of a worker whose credential is gone, as a takeover does (SPEC §8.5): its leases are
+// revoked and end by silence, and it gets no more. The worker's own secret, under a valid credential, can use the id
+// again.
 func (fl *fleet) fireDisowned(id string) {
 	w := fl.workers.Edit(rota.WorkerID(id))
 	fl.s.Timers.Disowned.Refile(id, 1, 0)
@@ -394,9 +387,8 @@ func (fl *fleet) fireDisowned(id string) {
 	fl.s.Journal.Emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.Spec.ID, Session: w.Session, Status: w.Status})
 }
 
-// supersede revokes the leases of a session that another one takes the place of
-// (SPEC §6.4), or that its credential's end ends. No beat of the old session is answered from now on, so its
-// silence counts from here, or from where it counts already.
+// supersede revokes the leases of a session that another one replaces (SPEC §6.4), or whose credential ended.
+// Heartbeats of the old session are no longer answered, so its silence counts from now, or from an earlier start.
 func (fl *fleet) supersede(w *state.WorkerRow, why rota.Reason) {
 	since := fl.s.Header.Clock
 	if w.Status == rota.WorkerUnreachable {

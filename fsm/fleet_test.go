@@ -12,9 +12,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// fleetBench is a machine with many workers over many queues, and a naive account of what each
-// of them may take. It keeps no twin: what a twin shows does not depend on how many there
-// are.
+// fleetBench is a machine with many workers over many queues, and a naive model of what each of them may take. It has
+// no twin: what a twin shows does not depend on the number of workers.
 type fleetBench struct {
 	*Machine
 	t       testing.TB
@@ -63,8 +62,7 @@ func (f *fleetBench) register(i int) *fsmpb.Op {
 	})
 }
 
-// spec is job i: of each seven two ask for what no worker has, of each five one for more
-// cpu than any has.
+// spec returns job i: of each seven two require what no worker has, of each five one requires more cpu than any has.
 func (f *fleetBench) spec(i int) *rota.JobSpec {
 	return jobSpec(fmt.Sprintf("job-%06d", i), func(s *rota.JobSpec) {
 		s.Queue, s.Requires = rota.QueueName(fmt.Sprint("q", i%fleetQueues)), []string{fmt.Sprint("c", i%7)}
@@ -75,7 +73,7 @@ func (f *fleetBench) spec(i int) *rota.JobSpec {
 	})
 }
 
-// fits is SPEC §6.1 as far as it matters here.
+// fits is the relevant part of SPEC §6.1.
 func (w *fleetWorker) fits(s *rota.JobSpec) bool {
 	return w.queue == string(s.Queue) && s.Requires[0] == w.capability && !slices.Contains(s.RegionsDeny, w.region) &&
 		w.slots > 0 && w.cpu >= s.CPUMilli
@@ -116,8 +114,8 @@ func (f *fleetBench) submit(from, to int) {
 	}
 }
 
-// As many workers as a cluster takes: every assignment is one that the naive account
-// allows, applying drops none, and no job waits that somebody has room for.
+// TestFleet has the maximum number of workers: every assignment is one that the naive model allows, applying drops
+// none, and no job waits that some worker has room for.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	workers, jobs := limits.MaxWorkers, 5_000
@@ -168,7 +166,7 @@ func TestFleet(t *testing.T) {
 	t.Logf("%d of %d jobs at %d workers", len(placed), jobs, workers)
 }
 
-// place books a pair, if the naive account allows it.
+// place records a pair, if the naive model allows it.
 func (f *fleetBench) place(p *fsmpb.Pair, placed map[string]string) {
 	f.t.Helper()
 	var i int
@@ -185,7 +183,7 @@ func (f *fleetBench) place(p *fsmpb.Pair, placed map[string]string) {
 	w.cpu -= s.CPUMilli
 }
 
-// nobodyFor asks every worker about every job that waits.
+// nobodyFor checks every worker against every pending job.
 func (f *fleetBench) nobodyFor(jobs int, placed map[string]string) {
 	f.t.Helper()
 	byQueue := map[string][]*fleetWorker{}
@@ -203,8 +201,8 @@ func (f *fleetBench) nobodyFor(jobs int, placed map[string]string) {
 	}
 }
 
-// BenchmarkFleet is what rounds cost with so many registered workers: an operation decides,
-// or applies, up to 256 pairs of a hundred queues.
+// BenchmarkFleet measures rounds with this many registered workers: an operation decides, or applies, up to 256 pairs
+// of a hundred queues.
 func BenchmarkFleet(b *testing.B) {
 	const pairs = 256
 	for _, workers := range []int{1_000, 10_000, 100_000} {
@@ -223,7 +221,7 @@ func BenchmarkFleet(b *testing.B) {
 			b.StopTimer()
 			next := 1_000_000
 			for range b.N {
-				f.submit(next, next+1_000) // two in seven of which stay
+				f.submit(next, next+1_000) // two out of seven stay pending
 				next += 1_000
 				ops := opsOf(f.View.Decide(pairs))
 				b.StartTimer()
@@ -243,8 +241,7 @@ func BenchmarkFleet(b *testing.B) {
 	}
 }
 
-// end completes what was just assigned and cancels what waits, so that every round finds
-// the same.
+// end completes what was just assigned and cancels pending jobs, so that every round starts the same.
 func (f *fleetBench) end(assigned []rota.Event) {
 	var ops []*fsmpb.Op
 	for _, e := range assigned {

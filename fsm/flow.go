@@ -14,29 +14,27 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// flowIndex is what is derived of workflows (SPEC §11).
+// flowIndex is the derived data of workflows (SPEC §11).
 type flowIndex struct {
-	// byID holds every workflow but those that are leaving.
+	// byID holds every workflow that is not leaving.
 	byID map[rota.WorkflowID]*flow
-	// ready are the RUNNING workflows with vertices to release or to skip, passing
-	// those with a pass under way, leaving those whose rows are being dropped; all in
-	// the order in which they were opened.
+	// ready are the RUNNING workflows with vertices to release or to skip, passing those with a pass in progress,
+	// leaving those whose rows are being dropped; all in the order in which they were opened.
 	ready, passing btree.Map[uint64, *flow]
 	leaving        btree.Map[uint64, rota.WorkflowID]
-	// all counts what every row holds, kept what those hold that are not leaving, over
-	// what those of kept that have ended: they give way to new ones.
+	// all counts what every row holds, kept what rows that are not leaving hold, over the part of kept that has ended:
+	// these are dropped for new ones.
 	all, kept, over flowSize
-	// attempts counts those that vertices keep.
+	// attempts counts the attempts that vertices keep.
 	attempts int
-	// steps and looks bound what one entry does for workflows: MaxFlowSteps and what
-	// passes look at but in tests.
+	// steps and looks bound the work of one entry on workflows: MaxFlowSteps and the looks of passes, except in tests.
 	steps, looks int
-	// spent counts what the operations of the entry at hand looked at: see spend.
+	// spent counts what the operations of the current entry looked at: see spend.
 	spent int
 }
 
-// flowSize is what the caps on all workflows are on. A workflow counts for the nodes
-// that it announced, so that what was taken in has room.
+// flowSize is the quantity that the caps on all workflows bound. A workflow counts with the nodes that it announced, so
+// that there is room for everything admitted.
 type flowSize struct{ workflows, vertices, bytes int64 }
 
 func (s *flowSize) add(r *state.WorkflowRow, by int64) {
@@ -45,53 +43,50 @@ func (s *flowSize) add(r *state.WorkflowRow, by int64) {
 	s.bytes += by * (r.Bytes + edgeBytes*int64(r.Edges))
 }
 
-// edgeBytes is what an edge takes in memory: its two ends, with what lists have spare.
-// One that was announced has room, as nodes have.
+// edgeBytes is the memory of an edge: its two ends, with the spare capacity of lists. An announced edge has reserved
+// room, as nodes have.
 const edgeBytes = 10
 
-// flow is what is derived of one workflow.
+// flow is the derived data of one workflow.
 type flow struct {
 	id  rota.WorkflowID
 	seq uint64
-	// rows are the vertices by number, as the table has them now.
+	// rows are the vertices by number, as they are in the table now.
 	rows []*state.VertexRow
-	// children are the numbers of those that wait for a vertex, ascending.
+	// children are the numbers of the vertices that wait for a vertex, ascending.
 	children [][]uint32
-	// sprouts are by the number of the vertex that grew them.
+	// sprouts are indexed by the number of the vertex that grew them.
 	sprouts map[uint32]*sprouts
-	// waiting counts a vertex's parents that are not through, lost those that ended otherwise
-	// or grew what did: the counters of SPEC §11.2. They are kept for all vertices, whatever
-	// their own state.
+	// waiting counts a vertex's parents that are not through; lost counts those that ended otherwise or grew one that
+	// did: the counters of SPEC §11.2. They are kept for all vertices, whatever their state.
 	waiting, lost []uint32
-	// open counts a vertex's parents that are not settled: those of a node that runs on failure, or always, are awaited
-	// to their end. conditional says that there is such a node.
+	// open counts a vertex's parents that are not settled: a node that runs on failure, or always, waits for their end.
+	// conditional reports whether there is such a node.
 	open        []uint32
 	conditional bool
-	// byName numbers the nodes.
+	// byName maps node names to numbers.
 	byName map[string]uint32
-	// work are the vertices that can be released, as none of their parents is waited
-	// for, or, under continue, must be skipped: see due.
+	// work are the vertices that can be released, as they wait for no parent, or that, under continue, must be skipped:
+	// see due.
 	work btree.Set[uint32]
-	// redo marks what a retry from a node takes back; nil means all that did not
-	// COMPLETE.
+	// redo marks what a retry from a node takes back; nil means everything that did not COMPLETE.
 	redo []bool
-	// queues are the queues of its nodes, in the order in which they came up, and
-	// queueAt where they stand there; urgent is the least priority of a root.
+	// queues are the queues of its nodes in order of first use, and queueAt their indexes; urgent is the least priority
+	// of a root.
 	queues  []flowQueue
 	queueAt map[rota.QueueName]int
 	urgent  int32
-	// kinds are the classes of its nodes, in the order in which they came up. holds are
-	// those classes as the supply counts them, a user each, while the workflow is OPEN or
-	// RUNNING, nil else: so there is room for them when its nodes are released.
+	// kinds are the classes of its nodes in order of first use. holds are those classes as counted by the supply, one
+	// user each, while the workflow is OPEN or RUNNING, else nil: this ensures room for them when its nodes are
+	// released.
 	kinds []kind
 	holds map[sched.ClassID]bool
-	// outputs is the answer of data for the vertex that it was last asked of, and
-	// outputsOf that one's parents.
+	// outputs is the result of data for the vertex of its last call; outputsOf are that vertex's parents.
 	outputs   *sched.Data
 	outputsOf []uint32
 }
 
-// flowQueue is how many nodes of a workflow a queue has, and how many COMPLETED.
+// flowQueue counts a workflow's nodes in a queue, and how many of them COMPLETED.
 type flowQueue struct {
 	name             rota.QueueName
 	nodes, completed int64
@@ -101,13 +96,12 @@ func (f *flowIndex) reset() {
 	*f = flowIndex{byID: make(map[rota.WorkflowID]*flow), steps: limits.MaxFlowSteps, looks: looksPerStep * limits.MaxFlowSteps}
 }
 
-// flowLooks bounds the vertices, edges, queues and classes that the operations of one
-// entry look at to commit workflows or to retry them. A single operation may look at
-// more.
+// flowLooks bounds the vertices, edges, queues and classes that the operations of one entry look at to commit or retry
+// workflows. A single operation may look at more.
 const flowLooks = 1 << 17
 
-// spend takes what an operation is about to look at from what the entry may. An entry
-// full of refused retries of a large workflow would hold up the cluster for seconds.
+// spend charges an operation's planned looks against the entry's limit. Otherwise an entry full of refused retries of a
+// large workflow would delay the cluster for seconds.
 func (f *flowIndex) spend(looks int) error {
 	if f.spent > 0 && f.spent+looks > flowLooks {
 		e := exhausted(manyAtOnce, "many workflows are committed or retried in this moment: try again at once")
@@ -118,7 +112,7 @@ func (f *flowIndex) spend(looks int) error {
 	return nil
 }
 
-// manyAtOnce is the subject of a refusal by which a node may try again on its own.
+// manyAtOnce is the subject of a refusal after which a node may try again by itself.
 const manyAtOnce = "workflows_at_once"
 
 // pending reports whether workflows have work for the next entries.
@@ -129,7 +123,7 @@ func newFlow(r *state.WorkflowRow) *flow {
 		queueAt: make(map[rota.QueueName]int), holds: make(map[sched.ClassID]bool), urgent: rota.MaxPriority}
 }
 
-// append adds the next vertex; its counters say that no parent has ended.
+// append adds the next vertex, with counters for which no parent has ended.
 func (f *flow) append(v *state.VertexRow) {
 	f.rows = append(f.rows, v)
 	f.children = append(f.children, nil)
@@ -157,7 +151,7 @@ func (f *flow) append(v *state.VertexRow) {
 	f.queues[at].nodes++
 }
 
-// due reports whether a vertex of a workflow that is not ending stands in work.
+// due reports whether a vertex of a workflow that is not ending belongs in work.
 func (f *flow) due(r *state.WorkflowRow, v *state.VertexRow) bool {
 	if v.Run != rota.RunOnSuccess {
 		return v.State == state.VertexBlocked && f.open[v.Number] == 0
@@ -166,8 +160,7 @@ func (f *flow) due(r *state.WorkflowRow, v *state.VertexRow) bool {
 	return v.State == state.VertexBlocked && (free || (r.Policy == rota.FailureContinue || f.conditional) && f.lost[v.Number] > 0)
 }
 
-// vertex returns a node's vertex by the id of its job; nil where there is none, or
-// where its workflow is not committed.
+// vertex returns a node's vertex by the id of its job; nil if there is none, or if its workflow is not committed.
 func (fs *flows) vertex(job rota.JobID) (*flow, *state.VertexRow) {
 	id, name, ok := rota.SplitNodeJobID(job)
 	f := fs.flowIndex.byID[id]
@@ -181,7 +174,7 @@ func (fs *flows) vertex(job rota.JobID) (*flow, *state.VertexRow) {
 	return f, f.rows[number]
 }
 
-// editVertex returns a vertex to change.
+// editVertex returns a vertex to edit.
 func (fs *flows) editVertex(f *flow, number uint32) *state.VertexRow {
 	v := f.rows[number]
 	if v.Gen() != fs.s.Ledger.Gen {
@@ -191,7 +184,7 @@ func (fs *flows) editVertex(f *flow, number uint32) *state.VertexRow {
 	return v
 }
 
-// addWork puts a vertex among those to be processed where it belongs there.
+// addWork adds a vertex to the work set if it belongs there.
 func (fs *flows) addWork(f *flow, r *state.WorkflowRow, number uint32) {
 	v := f.rows[number]
 	if r.State != rota.WorkflowRunning || r.Ending != rota.WorkflowNone && !v.Outlives(r.Ending) || !f.due(r, v) {
@@ -203,11 +196,11 @@ func (fs *flows) addWork(f *flow, r *state.WorkflowRow, number uint32) {
 	}
 }
 
-// held reports whether nothing of a workflow is released: what a retry takes back may be waited for by
-// vertices before it, of those that have grown.
+// held reports whether a workflow releases nothing: among grown vertices, what a retry takes back may be awaited by
+// vertices before it.
 func (f *flow) held(r *state.WorkflowRow) bool { return r.Redo && len(f.sprouts) > 0 }
 
-// dropWork takes a vertex out again.
+// dropWork removes a vertex from the work set.
 func (fs *flows) dropWork(f *flow, number uint32) {
 	f.work.Delete(number)
 	if f.work.Len() == 0 {
@@ -215,11 +208,10 @@ func (fs *flows) dropWork(f *flow, number uint32) {
 	}
 }
 
-// settleFlows does, at the end of an entry, a bounded part of what workflows have
-// to do: passes over those that end, are retried or leave; then releases and skips,
-// oldest workflow first, by number. Where both are due each has half of the room,
-// so that neither holds up the other for long. What ends leaves records for the
-// archive, which is behind by one entry at least: so their bytes are bounded too.
+// settleFlows does, at the end of an entry, a bounded part of the work of workflows: passes over those that end, are
+// retried or leave; then releases and skips, oldest workflow first, by number. If both have work each gets half of the
+// room, so that neither delays the other for long. What ends leaves records for the archive, which is behind by at
+// least one entry, so their bytes are bounded too.
 func (fs *flows) settleFlows() {
 	if !fs.flowIndex.pending() {
 		return
@@ -233,13 +225,13 @@ func (fs *flows) settleFlows() {
 	left = fs.settleReady(left+rest, most)
 	left, _ = fs.settlePasses(left, looks, most) // a node that expires as it is released may end its workflow
 	if fs.s.Header.Rules >= runRules {
-		fs.settleReady(left, most) // what outlives that end
+		fs.settleReady(left, most) // nodes that outlive that end
 	}
 	fs.s.Sweep.More = fs.s.Sweep.More || fs.flowIndex.pending()
 }
 
-// settleReady processes at most so many vertices that are due, and gives what is left of that. It stops when the records
-// staged so far take most bytes.
+// settleReady processes at most left due vertices and returns the rest of left. It stops when the staged records so far
+// take most bytes.
 func (fs *flows) settleReady(left int, most int64) int {
 	for ; left > 0 && fs.ended.staged.added < most; left-- {
 		_, f, ok := fs.flowIndex.ready.Min()
@@ -252,8 +244,8 @@ func (fs *flows) settleReady(left int, most int64) int {
 	return left
 }
 
-// settleDue releases a vertex whose parents have all COMPLETED; one that has lost a
-// parent is skipped. A gate has no job until its signal is there.
+// settleDue releases a vertex whose parents have all COMPLETED, and skips one that has lost a parent. A gate has no job
+// until its signal arrives.
 func (fs *flows) settleDue(f *flow, number uint32) {
 	r, g := fs.workflows.Edit(f.id), f.rows[number].Gate
 	why := rota.ReasonNone
@@ -271,16 +263,15 @@ func (fs *flows) settleDue(f *flow, number uint32) {
 		fs.life.expel(j, rota.JobCancelled, why)
 	case g != nil:
 		fs.passGate(j, g)
-	case j.Expires() != 0 && j.Expires() <= fs.s.Header.Clock: // it waited for too long, and is not leased any more
+	case j.Expires() != 0 && j.Expires() <= fs.s.Header.Clock: // it has waited too long and is no longer leased
 		fs.life.expel(j, rota.JobExpired, j.Expiry())
 	default:
 		fs.life.startAfter(j, f.rows[number].FreeAt)
 	}
 }
 
-// makeJob releases a Blocked vertex: its job is BLOCKED for as long as the caller
-// takes to start or to end it. What never runs has a job too, for a moment: so its
-// events, its tombstone and its record are those of any other cancelled job.
+// makeJob releases a Blocked vertex: its job is BLOCKED until the caller starts or ends it. A vertex that never runs
+// also has a job for a moment, so that its events, its tombstone and its record are those of any other cancelled job.
 func (fs *flows) makeJob(f *flow, r *state.WorkflowRow, number uint32) *state.JobRow {
 	fs.dropWork(f, number)
 	v := fs.editVertex(f, number)
@@ -297,7 +288,7 @@ func (fs *flows) makeJob(f *flow, r *state.WorkflowRow, number uint32) *state.Jo
 	if v.Runs > 0 {
 		j.Past = &state.JobPast{Content: j.SpecHash, Life: v.Runs, Retried: r.Started}
 	}
-	if t := fs.ended.tombs.Get(id); t != nil { // of a workflow of that id that is forgotten
+	if t := fs.ended.tombs.Get(id); t != nil { // of a forgotten workflow with the same id
 		fs.ended.dropTomb(id, t.Seq)
 	}
 	fs.s.Header.JobSeq++
@@ -324,20 +315,18 @@ func (fs *flows) makeJob(f *flow, r *state.WorkflowRow, number uint32) *state.Jo
 	return j
 }
 
-// ManyAtOnce says of a refusal that the operation met too many others in its entry: the
-// same may be tried again at once.
+// ManyAtOnce reports whether a refusal means that the operation met too many others in its entry: it may be tried again
+// at once.
 func ManyAtOnce(err error) bool {
 	var e *rota.Error
 	return errors.As(err, &e) && e.Kind == rota.KindExhausted && e.Subject == manyAtOnce
 }
 
-// after marks what a retry from a vertex runs again: the vertex, what follows from
-// it, and what any of those wait for, as far as it did not COMPLETE; any says that
-// there is such a one. While the retry goes on it returns the same for all vertices that were
-// not taken back yet: those have not COMPLETED since, and neither has what lies between them.
+// after marks what a retry from a vertex runs again: the vertex, what follows from it, and what any of those wait for,
+// unless it COMPLETED; any reports whether there is such a vertex. While the retry continues it returns the same for
+// all vertices that were not taken back yet: those have not COMPLETED since, nor has anything between them.
 //
-// Both walks go over every vertex twice: n stands for its job, n+len(rows) for its being
-// through.
+// Both walks pass over every vertex twice: n represents its job, n+len(rows) the vertex being through.
 func (f *flow) after(number uint32) (marked []bool, any bool) {
 	size := uint32(len(f.rows))
 	down := walk{seen: make([]bool, 2*size)}
@@ -388,7 +377,7 @@ func (f *flow) after(number uint32) (marked []bool, any bool) {
 	return marked, slices.Contains(marked, true)
 }
 
-// walk goes to places, each once.
+// walk visits places, each once.
 type walk struct {
 	seen  []bool
 	stack []uint32
@@ -410,7 +399,7 @@ func (w *walk) next() (n uint32, ok bool) {
 	return n, true
 }
 
-// flows holds the workflows, and releases their nodes.
+// flows holds the workflows and releases their nodes.
 type flows struct {
 	s         *state.State
 	access    *authority
@@ -428,11 +417,10 @@ type flows struct {
 	flowIndex flowIndex
 }
 
-// data returns where the outputs of a vertex's parents lie, once all have COMPLETED;
-// nil for a root. It costs a look at each parent, once a job. What was found last is
-// kept: of a thousand nodes that each wait for the same thousand, which are released
-// in one entry, only the first pays. A completed vertex never changes, so what was
-// found holds for as long as the workflow is there.
+// data returns the workers that hold the outputs of a vertex's parents, once all have COMPLETED; nil for a root. It
+// looks at each parent, once per job. The last result is cached: if a thousand nodes that each wait for the same
+// thousand are released in one entry, only the first pays. A completed vertex never changes, so the result is valid as
+// long as the workflow exists.
 func (f *flow) data(v *state.VertexRow) *sched.Data {
 	if len(v.Parents) == 0 || f.waiting[v.Number] > 0 {
 		return nil
@@ -444,7 +432,7 @@ func (f *flow) data(v *state.VertexRow) *sched.Data {
 	data := make(sched.Data, 0, min(16, len(v.Parents)))
 	for _, p := range v.Parents {
 		w := f.rows[p].Worker
-		if w == "" { // a gate's output is no worker's
+		if w == "" { // no worker holds a gate's output
 			continue
 		}
 		at, known := held[w]
@@ -460,8 +448,8 @@ func (f *flow) data(v *state.VertexRow) *sched.Data {
 	return &data
 }
 
-// waitingNode returns the vertex of a node that has no job yet, as it waits for its
-// parents; nil where the id is of no such node.
+// waitingNode returns the vertex of a node that has no job yet, as it waits for its parents; nil if the id is not that
+// of such a node.
 func (fs *flows) waitingNode(job rota.JobID) (*flow, *state.VertexRow) {
 	f, v := fs.vertex(job)
 	if v == nil || v.State != state.VertexBlocked {

@@ -9,21 +9,18 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// A queue has at most MaxClassesPerQueue classes (SPEC §1), and a release is never
-// refused. So an OPEN or RUNNING workflow is a user of every class of its nodes, from
-// their upload to its end: what its jobs share with it and with others counts once. To
-// count the classes of live jobs alone was refused: 100,000 nodes of a class each pass
-// that check one by one, and are then released.
+// A queue has at most MaxClassesPerQueue classes (SPEC §1), and a release is never refused. So an OPEN or RUNNING
+// workflow is a user of every class of its nodes, from their upload to its end: what its jobs share with it and with
+// others counts once. Counting only the classes of live jobs was rejected: 100,000 nodes of one class each would pass
+// the check one by one, and then all be released.
 
-// kind is a class of a workflow's nodes: the first node that is of it, and its number
-// while the workflow holds it.
+// kind is a class of a workflow's nodes: the first node with it, and its number while the workflow holds it.
 type kind struct {
 	vertex uint32
 	class  sched.ClassID
 }
 
-// takeKind takes one use more of the class of a spec, and gives it back where the
-// workflow, or what has been taken for it, has it already.
+// takeKind adds one use of the class of a spec, and returns it if the workflow, or taken, already has that class.
 func (fs *flows) takeKind(f *flow, taken []kind, v uint32, spec *state.KeptSpec) []kind {
 	s, words := fs.placement.registry.supply, spec.Words()
 	c := s.Intern(sched.RequirementsOf(&words))
@@ -35,7 +32,7 @@ func (fs *flows) takeKind(f *flow, taken []kind, v uint32, spec *state.KeptSpec)
 	return append(taken, kind{v, c})
 }
 
-// dropKinds gives back what was taken for a workflow that then was refused.
+// dropKinds returns the classes taken for a workflow that was then refused.
 func (fs *flows) dropKinds(f *flow, taken []kind) {
 	for _, k := range taken {
 		delete(f.holds, k.class)
@@ -43,7 +40,7 @@ func (fs *flows) dropKinds(f *flow, taken []kind) {
 	}
 }
 
-// admitKind checks the class that was taken for a spec just now.
+// admitKind checks the class that was just taken for a spec.
 func (fs *flows) admitKind(f *flow, spec *state.KeptSpec) error {
 	if n := len(f.holds); n > limits.MaxWorkflowClasses {
 		return rota.Refusef(rota.KindInvalid, "requires", "the nodes of workflow %s have more than %d different requirement sets: give "+
@@ -56,7 +53,7 @@ func (fs *flows) admitKind(f *flow, spec *state.KeptSpec) error {
 	return nil
 }
 
-// holdKinds takes the classes of a workflow that runs again, all or none.
+// holdKinds takes all classes of a workflow that runs again, or none.
 func (fs *flows) holdKinds(f *flow) error {
 	f.holds = make(map[sched.ClassID]bool, len(f.kinds))
 	taken := make([]kind, 0, len(f.kinds))
@@ -73,7 +70,7 @@ func (fs *flows) holdKinds(f *flow) error {
 	return nil
 }
 
-// freeKinds gives the classes of a workflow back that is over, or given up.
+// freeKinds returns the classes of a workflow that is over or abandoned.
 func (fs *flows) freeKinds(f *flow) {
 	for _, k := range f.kinds {
 		fs.placement.registry.supply.Release(k.class)
@@ -81,7 +78,7 @@ func (fs *flows) freeKinds(f *flow) {
 	f.holds = nil
 }
 
-// deriveKinds finds the classes of a workflow's nodes anew.
+// deriveKinds rebuilds the classes of a workflow's nodes.
 func (fs *flows) deriveKinds(f *flow, r *state.WorkflowRow) {
 	for _, v := range f.rows {
 		f.kinds = fs.takeKind(f, f.kinds, v.Number, v.Spec)
@@ -114,8 +111,8 @@ func (c *checker) kinds(f *flow, r *state.WorkflowRow) {
 	}
 }
 
-// deriveFlows rebuilds all that is derived of workflows, before jobs are derived:
-// those of nodes share their specs.
+// deriveFlows rebuilds all derived data of workflows, before jobs are derived: those of nodes share the vertices'
+// specs.
 func (fs *flows) deriveFlows() error {
 	var err error
 	fs.workflows.Scan(func(id rota.WorkflowID, r *state.WorkflowRow) bool {
@@ -155,7 +152,7 @@ func (fs *flows) deriveFlows() error {
 	return err
 }
 
-// deriveVertex adds a vertex to its flow; they come in the order of their numbers.
+// deriveVertex adds a vertex to its flow. Vertices must be added in the order of their numbers.
 func (fs *flows) deriveVertex(v *state.VertexRow) error {
 	fs.flowIndex.attempts += len(v.Past.List())
 	r, f := fs.workflows.Get(v.Workflow), fs.flowIndex.byID[v.Workflow]
@@ -180,8 +177,7 @@ func (fs *flows) deriveVertex(v *state.VertexRow) error {
 	return nil
 }
 
-// deriveFlow counts what has ended of a workflow's parents, and files what is to be
-// done for it.
+// deriveFlow counts the ended parents in a workflow, and schedules its pending work.
 func (fs *flows) deriveFlow(f *flow, r *state.WorkflowRow) error {
 	open := r.State == rota.WorkflowOpen
 	if len(f.rows) != int(r.Added) || !open && (r.Added != r.Nodes || r.Added == 0) {
@@ -191,7 +187,7 @@ func (fs *flows) deriveFlow(f *flow, r *state.WorkflowRow) error {
 		switch {
 		case v.State == rota.NodeState(rota.JobCompleted):
 			f.queues[f.queueAt[v.Spec.Queue]].completed++
-			f.ripple(v.Number, func(c uint32) { f.waiting[c]-- }) // what it grew has larger numbers
+			f.ripple(v.Number, func(c uint32) { f.waiting[c]-- }) // the vertices that it grew have larger numbers
 		case v.Lost():
 			f.spoil(v.Number, 1, func(c uint32) { f.lost[c]++ })
 		}
@@ -216,8 +212,7 @@ func (fs *flows) deriveFlow(f *flow, r *state.WorkflowRow) error {
 	return nil
 }
 
-// deriveNodeJob lets the job of a node share its vertex's spec, and tells where its
-// parents' outputs lie.
+// deriveNodeJob makes the job of a node share its vertex's spec, and sets where its parents' outputs are.
 func (fs *flows) deriveNodeJob(j *state.JobRow) error {
 	if j.Workflow == "" {
 		return nil

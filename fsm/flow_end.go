@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// noteAttempt keeps of an attempt that ended what its vertex tells of the last one.
+// noteAttempt copies the data of an ended attempt that a vertex stores about its last one.
 func (fs *flows) noteAttempt(l *state.LeaseRow, j *state.JobRow) {
 	if j.Workflow == "" {
 		return
@@ -19,9 +19,8 @@ func (fs *flows) noteAttempt(l *state.LeaseRow, j *state.JobRow) {
 	v.Worker, v.Attempt, v.Assigned, v.AssignedAt = l.Worker, l.Attempt, l.Started, l.Index
 }
 
-// endVertex notes the end of a vertex's job, and lets the vertices that wait for it
-// know: this touches its out-edges and nothing else (SPEC §11.2). What follows for
-// others is done at the end of the entry, and of the next ones.
+// endVertex records the end of a vertex's job and updates the vertices that wait for it. It touches only its out-edges
+// (SPEC §11.2). Further consequences follow at the end of the entry, and in the next ones.
 func (fs *flows) endVertex(j *state.JobRow, state rota.JobState, why rota.Reason) {
 	if j.Workflow == "" {
 		return
@@ -57,15 +56,15 @@ func (fs *flows) endVertex(j *state.JobRow, state rota.JobState, why rota.Reason
 	fs.finishFlow(f, r)
 }
 
-// unheard reports whether a node that a retry released waits for the end of a lease that was
-// cancelled: its worker may not have heard.
+// unheard reports whether a node released by a retry waits for the end of a cancelled lease: its worker may not know of
+// the cancellation.
 func (fs *flows) unheard(j *state.JobRow) bool {
 	f := fs.flowIndex.byID[j.Workflow]
 	return f != nil && j.Attempt == 0 && j.Declines == 0 && j.Due != 0 && f.rows[j.Vertex].FreeAt == j.Due
 }
 
-// keepPast keeps the attempts of a node that a retry may run again. Of all such nodes so
-// many are kept and no more: there may be two million nodes.
+// keepPast keeps the attempts of a node that a retry may run again. The number of attempts kept over all such nodes is
+// bounded: there may be two million nodes.
 func (fs *flows) keepPast(v *state.VertexRow, j *state.JobRow, st rota.JobState) {
 	fs.flowIndex.attempts -= len(v.Past.List())
 	v.Past = nil
@@ -80,8 +79,8 @@ func (fs *flows) keepPast(v *state.VertexRow, j *state.JobRow, st rota.JobState)
 	fs.flowIndex.attempts += len(kept)
 }
 
-// noteLog notes that the log of an attempt was kept after its job's end, where the attempt is kept
-// for another run of its node.
+// noteLog records that the log of an attempt was kept after its job's end, if the attempt is kept for another run of
+// its node.
 func (fs *flows) noteLog(id rota.JobID, lease rota.LeaseID) {
 	w, name, _ := rota.SplitNodeJobID(id)
 	f := fs.flowIndex.byID[w]
@@ -101,9 +100,8 @@ func (fs *flows) noteLog(id rota.JobID, lease rota.LeaseID) {
 	fs.editVertex(f, number).Past = &state.NodePast{Attempts: kept}
 }
 
-// failVertex does what a node that did not complete means for the others (SPEC
-// §11.3). One that ended because the workflow ends, or an ancestor failed, has not
-// failed itself.
+// failVertex applies the consequences of a node that did not complete (SPEC §11.3). A node that ended because the
+// workflow ends, or an ancestor failed, has not failed itself.
 func (fs *flows) failVertex(f *flow, r *state.WorkflowRow, v *state.VertexRow) {
 	if v.FailedItself() {
 		if r.Reason == rota.ReasonNone {
@@ -114,14 +112,14 @@ func (fs *flows) failVertex(f *flow, r *state.WorkflowRow, v *state.VertexRow) {
 		}
 	}
 	f.spoil(v.Number, 1, func(c uint32) {
-		if f.lost[c]++; f.lost[c] == 1 { // what lost more stands in work already
+		if f.lost[c]++; f.lost[c] == 1 { // if it lost more parents it is in work already
 			fs.addWork(f, r, c)
 		}
 	})
 }
 
-// endFlow lets a RUNNING workflow come to its end: nothing more is released, a pass
-// cancels what is to be cancelled, and what may run on is waited for.
+// endFlow starts the end of a RUNNING workflow: nothing more is released, a pass cancels what must be cancelled, and
+// nodes that may continue are awaited.
 func (fs *flows) endFlow(f *flow, r *state.WorkflowRow, as rota.WorkflowState) {
 	r.Ending, r.Cursor, r.Redo, r.From = as, 0, false, 0
 	f.redo = nil
@@ -134,8 +132,8 @@ func (fs *flows) endFlow(f *flow, r *state.WorkflowRow, as rota.WorkflowState) {
 	fs.flowIndex.passing.Set(f.seq, f)
 }
 
-// endsWith cancels a job that would wait again, where its workflow is ending: an
-// attempt that does not complete is its last then. Its lease is closed already.
+// endsWith cancels a job that would wait again if its workflow is ending: an attempt that does not complete is then its
+// last. Its lease is closed already.
 func (fs *flows) endsWith(j *state.JobRow) bool {
 	if !fs.doomed(j) {
 		return false
@@ -147,8 +145,8 @@ func (fs *flows) endsWith(j *state.JobRow) bool {
 	return true
 }
 
-// doomed reports whether a job waits only for the pass that cancels it, as its workflow is
-// ending: it is not leased any more (SPEC §11.3).
+// doomed reports whether a job only waits for the pass that cancels it, as its workflow is ending: it is no longer
+// leased (SPEC §11.3).
 func (fs *flows) doomed(j *state.JobRow) bool {
 	if j.Workflow == "" {
 		return false
@@ -157,8 +155,8 @@ func (fs *flows) doomed(j *state.JobRow) bool {
 	return ending != rota.WorkflowNone && !fs.flowIndex.byID[j.Workflow].rows[j.Vertex].Outlives(ending)
 }
 
-// finishFlow ends a RUNNING workflow of which nothing is left. One of which a retry
-// ran only a part again is what it was before, unless that part failed too.
+// finishFlow ends a RUNNING workflow without remaining work. If a retry ran only a part of it again, it returns to its
+// previous state, unless that part failed too.
 func (fs *flows) finishFlow(f *flow, r *state.WorkflowRow) {
 	if r.State != rota.WorkflowRunning || r.Blocked+r.Live > 0 || r.Redo {
 		return
@@ -190,11 +188,11 @@ func (fs *flows) finishFlow(f *flow, r *state.WorkflowRow) {
 	fs.emitFlow(r, e)
 }
 
-// culpritRules are the first rules under which a FAILED workflow always names a node.
+// culpritRules is the first rules version under which a FAILED workflow always names a node.
 const culpritRules = 2
 
-// blame names the node for which a workflow stays FAILED where a retry ran only a part of it again: of those that did not complete
-// the first that ended for a reason of its own, else the first; r is editable.
+// blame sets the node for which a workflow stays FAILED when a retry ran only a part of it again: among those that did
+// not complete, the first that ended for a reason of its own, else the first; r is editable.
 func (f *flow) blame(r *state.WorkflowRow) {
 	var first *state.VertexRow
 	for _, v := range f.rows {
@@ -215,7 +213,7 @@ func (fs *flows) emitFlow(r *state.WorkflowRow, e rota.Event) {
 	}
 }
 
-// startedPayload tells of a run that begins: workflowStarted.
+// startedPayload returns the payload of workflowStarted.
 func (fs *flows) startedPayload(r *state.WorkflowRow) string {
 	b := strconv.AppendUint(append(fs.s.Journal.Scratch[:0], `{"nodes":`...), uint64(r.Nodes), 10)
 	b = strconv.AppendUint(append(b, `,"edges":`...), r.Edges, 10)
@@ -224,7 +222,7 @@ func (fs *flows) startedPayload(r *state.WorkflowRow) string {
 	return string(fs.s.Journal.Scratch)
 }
 
-// finishedPayload returns how a workflow's nodes ended: workflowFinished.
+// finishedPayload returns the payload of workflowFinished: how a workflow's nodes ended.
 func (fs *flows) finishedPayload(r *state.WorkflowRow) string {
 	b := append(fs.s.Journal.Scratch[:0], `{"state":"`...)
 	b = append(append(b, r.State.String()...), '"')
@@ -241,18 +239,16 @@ func (fs *flows) finishedPayload(r *state.WorkflowRow) string {
 	return string(fs.s.Journal.Scratch)
 }
 
-// Passes go over all vertices of a workflow, by number: one that ends cancels, one
-// that is retried takes vertices back, one that leaves drops them. A pass may be
-// long, so an entry does a part of it, and the row's cursor tells where the next one
-// goes on. To do all in one entry was refused: it stops the cluster for a third of a
-// second at 100,000 nodes.
+// Passes visit all vertices of a workflow, by number: one that ends cancels, one that is retried takes vertices back,
+// one that leaves drops them. A pass may be long, so an entry does a part of it, and the row's cursor is where the next
+// one continues. Doing all in one entry was rejected: with 100,000 nodes it stops the cluster for a third of a second.
 
-// looksPerStep bounds the vertices that passes look at in one entry, in relation to
-// those that they may change: a look costs a small part of a change.
+// looksPerStep is the ratio of vertices that passes may look at in one entry to those that they may change: a look
+// costs a small part of a change.
 const looksPerStep = 16
 
-// settlePasses does at most so many steps of all passes, with as many looks, and gives
-// what is left of both. They stop when the records staged so far take most bytes.
+// settlePasses does at most left steps of all passes, with at most looks looks, and returns the rest of both. It stops
+// when the records staged so far take most bytes.
 func (fs *flows) settlePasses(left, looks int, most int64) (int, int) {
 	for left > 0 && looks > 0 && fs.ended.staged.added < most {
 		_, f, ok := fs.flowIndex.passing.Min()
@@ -271,7 +267,7 @@ func (fs *flows) settlePasses(left, looks int, most int64) (int, int) {
 	return left, looks
 }
 
-// pass goes on with one workflow's pass; r is editable.
+// pass continues one workflow's pass; r is editable.
 func (fs *flows) pass(f *flow, r *state.WorkflowRow, left, looks int, most int64) (int, int) {
 	for r.Passing() && left > 0 && looks > 0 && fs.ended.staged.added < most {
 		number := r.Cursor
@@ -288,14 +284,14 @@ func (fs *flows) pass(f *flow, r *state.WorkflowRow, left, looks int, most int64
 			if f.work.Len() > 0 {
 				fs.flowIndex.ready.Set(f.seq, f)
 			}
-			fs.finishFlow(f, r) // what ran already may have been all
+			fs.finishFlow(f, r) // everything may have ended already
 		}
 	}
 	return left, looks
 }
 
-// cancelVertex ends a vertex of a workflow that is ending, and says whether there
-// was anything to end. What is leased runs to its end where the workflow failed.
+// cancelVertex ends a vertex of a workflow that is ending, and reports whether there was anything to end. If the
+// workflow failed, leased jobs run to their end.
 func (fs *flows) cancelVertex(f *flow, r *state.WorkflowRow, number uint32) bool {
 	v := f.rows[number]
 	var j *state.JobRow
@@ -314,8 +310,8 @@ func (fs *flows) cancelVertex(f *flow, r *state.WorkflowRow, number uint32) bool
 	return true
 }
 
-// takeBack makes a vertex Blocked again that a retry runs again, and says whether it
-// is one. What it waits for may be taken back after it.
+// takeBack makes a vertex that a retry runs again Blocked, and reports whether it is such a vertex. Vertices that it
+// waits for may be taken back after it.
 func (fs *flows) takeBack(f *flow, r *state.WorkflowRow, number uint32) bool {
 	v := f.rows[number]
 	if !v.Lost() || f.redo != nil && !f.redo[number] {
@@ -350,8 +346,8 @@ func (fs *flows) takeBack(f *flow, r *state.WorkflowRow, number uint32) bool {
 	return true
 }
 
-// noteOver puts a workflow that is over among those that leave by their dates, and by
-// their ends where new ones need the room; by is -1 for one that does not endure any more.
+// noteOver adds a workflow that is over to the timers by date, and to those by order of end, from which new workflows
+// get their room; a by of -1 removes it.
 func (fs *flows) noteOver(r *state.WorkflowRow, by int64) {
 	id, due, end := string(r.ID), int64(r.Due), int64(r.Finished.Clock)
 	if by > 0 {
@@ -364,8 +360,8 @@ func (fs *flows) noteOver(r *state.WorkflowRow, by int64) {
 	fs.flowIndex.over.add(r, by)
 }
 
-// leave forgets a workflow that is over, or whose upload is given up: at once for
-// whoever asks, its rows over the next entries; r is editable.
+// leave forgets a workflow that is over, or whose upload is abandoned: at once for callers, its rows over the next
+// entries; r is editable.
 func (fs *flows) leave(r *state.WorkflowRow) {
 	fs.s.Timers.Upload.Refile(string(r.ID), r.Lapses(), 0)
 	fs.flowIndex.kept.add(r, -1)
@@ -382,7 +378,7 @@ func (fs *flows) leave(r *state.WorkflowRow) {
 	fs.flowIndex.leaving.Set(r.Seq, r.ID)
 }
 
-// dropSome drops vertices of a workflow that is leaving, and the row after the last.
+// dropSome drops vertices of a leaving workflow, and its row after the last one.
 func (fs *flows) dropSome(r *state.WorkflowRow, left int) int {
 	for ; r.Cursor < r.Added && left > 0; left-- {
 		key := state.VertexKey(r.ID, r.Cursor)

@@ -8,18 +8,18 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// A gate is a vertex without a job (SPEC §23.1): blocked for its parents, then for a signal or
-// its date. What ends it makes a job for a moment, as of a vertex that is skipped: so its
-// events, its tombstone, its record and its output are those of any other node's.
+// A gate is a vertex without a job (SPEC §23.1): it waits for its parents, then for a signal or its date. When it ends
+// it gets a job for a moment, like a skipped vertex, so its events, its tombstone, its record and its output are those
+// of any other node.
 
-// weighSignal counts what a signal keeps in a workflow; r is editable.
+// weighSignal adds to the bytes of signals that a workflow keeps; r is editable.
 func (fs *flows) weighSignal(r *state.WorkflowRow, bytes int64) {
 	r.Bytes += bytes
 	fs.flowIndex.all.bytes += bytes
 	fs.flowIndex.kept.bytes += bytes
 }
 
-// releaseGate lets a gate wait whose parents have completed.
+// releaseGate starts the wait of a gate whose parents have completed.
 func (fs *flows) releaseGate(f *flow, r *state.WorkflowRow, number uint32) {
 	fs.dropWork(f, number)
 	v, now := fs.editVertex(f, number), fs.s.Header.Now()
@@ -37,7 +37,7 @@ func (fs *flows) releaseGate(f *flow, r *state.WorkflowRow, number uint32) {
 	fs.emitFlow(r, e)
 }
 
-// stopWaiting takes a gate from those that wait, where it is one; r and v are editable.
+// stopWaiting removes a gate from those that wait, if v is one; r and v are editable.
 func (fs *flows) stopWaiting(r *state.WorkflowRow, v *state.VertexRow) {
 	if v.Waits() {
 		fs.s.Timers.Gate.Refile(v.Key, v.GateDue(), 0)
@@ -45,7 +45,7 @@ func (fs *flows) stopWaiting(r *state.WorkflowRow, v *state.VertexRow) {
 	}
 }
 
-// leaveGate releases what a gate holds that is about to end; r and v are editable.
+// leaveGate releases what a gate holds before it ends; r and v are editable.
 func (fs *flows) leaveGate(r *state.WorkflowRow, v *state.VertexRow) {
 	if v.Gate == nil {
 		return
@@ -57,7 +57,7 @@ func (fs *flows) leaveGate(r *state.WorkflowRow, v *state.VertexRow) {
 	v.Gate = &g
 }
 
-// passGate ends a gate as its signal says; j is the job that was made of it, g what it had.
+// passGate ends a gate according to its signal; j is the job made for it, g its data.
 func (fs *flows) passGate(j *state.JobRow, g *state.Gate) {
 	if !g.Refuse {
 		fs.completeGate(j, rota.ReasonDone, g.Payload)
@@ -68,7 +68,7 @@ func (fs *flows) passGate(j *state.JobRow, g *state.Gate) {
 	fs.life.die(j, rota.ReasonGateRefused)
 }
 
-// completeGate ends a gate well.
+// completeGate ends a gate successfully.
 func (fs *flows) completeGate(j *state.JobRow, why rota.Reason, output []byte) {
 	digest := sha256.Sum256(output)
 	fs.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: j.Spec.ID, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant, Reason: why,
@@ -76,7 +76,7 @@ func (fs *flows) completeGate(j *state.JobRow, why rota.Reason, output []byte) {
 	fs.life.finish(j, rota.JobCompleted, why, result{output: output, digest: digest[:]})
 }
 
-// fireGate ends a gate that nobody signalled in time.
+// fireGate ends a gate without a signal in time.
 func (fs *flows) fireGate(key string) {
 	v := fs.vertices.Get(key)
 	f, r := fs.flowIndex.byID[v.Workflow], fs.workflows.Edit(v.Workflow)
@@ -88,7 +88,7 @@ func (fs *flows) fireGate(key string) {
 	fs.life.expel(j, rota.JobExpired, rota.ReasonGateTimeout)
 }
 
-// gates checks the gates of a workflow that is kept.
+// gates checks the gates of a workflow that is not leaving.
 func (c *checker) gates(f *flow, r *state.WorkflowRow) {
 	for _, v := range f.rows {
 		g := v.Gate

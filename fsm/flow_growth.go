@@ -11,19 +11,19 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// A node that completes may add nodes to its workflow (SPEC §23.2). They are numbered last,
-// and their edges to it are met from the start. Whoever waits for it also waits for what
-// joins of them, which have larger numbers: a vertex is through once it has COMPLETED and all
-// that joins of what it grew is through, and so on.
+// A node that completes may add nodes to its workflow (SPEC §23.2). They get the last numbers, and their edges to that
+// node are met from the start. Vertices that wait for the node also wait for the added nodes that join, which have
+// larger numbers. A vertex is through once it has COMPLETED and all joining vertices that it grew are through,
+// recursively.
 
-// sprouts are the vertices that one grew: their numbers begin with first. open counts those
-// that join and are not through, unsettled those that join and are not settled, lost those that join and are lost.
+// sprouts are the vertices that one vertex grew, with consecutive numbers from first. open counts those that join and
+// are not through, unsettled those that join and are not settled, lost those that join and are lost.
 type sprouts struct {
 	first, n, open, unsettled uint32
 	lost                      int
 }
 
-// note files a vertex that is appended with the one that grew it.
+// note registers an appended vertex with the one that grew it.
 func (f *flow) note(v *state.VertexRow) {
 	by, grown := v.GrownBy()
 	if !grown {
@@ -44,7 +44,7 @@ func (f *flow) note(v *state.VertexRow) {
 	}
 }
 
-// grown are the vertices that one grew.
+// grown returns the vertices that one grew.
 func (f *flow) grown(number uint32) []*state.VertexRow {
 	s := f.sprouts[number]
 	if s == nil {
@@ -53,14 +53,13 @@ func (f *flow) grown(number uint32) []*state.VertexRow {
 	return f.rows[s.first : s.first+s.n]
 }
 
-// through reports whether a vertex has COMPLETED, and what joins of what it grew is through.
+// through reports whether a vertex has COMPLETED and all joining vertices that it grew are through.
 func (f *flow) through(number uint32) bool {
 	s := f.sprouts[number]
 	return f.rows[number].State == rota.NodeState(rota.JobCompleted) && (s == nil || s.open == 0)
 }
 
-// ripple does for each vertex that is through as a vertex is: what waits for them is handed to
-// wait.
+// ripple calls wait for each vertex that waits for the given one, or for another that is through once it is.
 func (f *flow) ripple(number uint32, wait func(child uint32)) {
 	for f.through(number) {
 		for _, c := range f.children[number] {
@@ -75,8 +74,8 @@ func (f *flow) ripple(number uint32, wait func(child uint32)) {
 	}
 }
 
-// spoil does for each vertex that is lost with a vertex, or that is not any more where by is
-// -1: what waits for them is handed to wait.
+// spoil calls wait for each vertex that waits for the given one, or for another that is lost with it, or, if by is -1,
+// no longer lost.
 func (f *flow) spoil(number uint32, by int, wait func(child uint32)) {
 	for {
 		for _, c := range f.children[number] {
@@ -95,8 +94,8 @@ func (f *flow) spoil(number uint32, by int, wait func(child uint32)) {
 	}
 }
 
-// sources are the vertices that one waits for, or did: its parents with what joins of what
-// they grew, by their numbers.
+// sources returns the vertices that a vertex waits for, or did: its parents and the joining vertices that they grew, by
+// number.
 func (f *flow) sources(v *state.VertexRow) []uint32 {
 	if len(f.sprouts) == 0 {
 		return v.Parents
@@ -126,7 +125,7 @@ func (f *flow) sources(v *state.VertexRow) []uint32 {
 	return list
 }
 
-// newQueues are those of a completion's children in which the workflow has no nodes.
+// newQueues returns the queues of a completion's children in which the workflow has no nodes.
 func (fs *flows) newQueues(l *state.LeaseRow, op *fsmpb.LeaseOp) (list []string) {
 	var g fsmpb.Growth
 	f, _ := fs.vertex(l.Job)

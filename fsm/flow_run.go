@@ -6,12 +6,13 @@ import (
 )
 
 // A node runs on success, which is usual, on failure or always (SPEC §11.8). The last two wait until each of their
-// parents is settled: it has ended, and so has what joins of what it grew. They outlive a workflow that is ending.
+// parents is settled: it has ended, and so have the joining vertices that it grew. They outlive a workflow that is
+// ending.
 
-// runRules are the first rules under which nodes may do so.
+// runRules is the first rules version under which nodes may do so.
 const runRules = 2
 
-// outliving are the vertices to be processed that outlive the end of their workflow.
+// outliving returns the vertices in work that outlive the end of their workflow.
 func (f *flow) outliving(r *state.WorkflowRow) (numbers []uint32) {
 	if !f.conditional {
 		return nil
@@ -25,13 +26,13 @@ func (f *flow) outliving(r *state.WorkflowRow) (numbers []uint32) {
 	return numbers
 }
 
-// settled reports whether a vertex has ended, and what joins of what it grew is settled.
+// settled reports whether a vertex has ended and all joining vertices that it grew are settled.
 func (f *flow) settled(number uint32) bool {
 	s := f.sprouts[number]
 	return f.rows[number].Over() && (s == nil || s.unsettled == 0)
 }
 
-// settle does for each vertex that is settled as a vertex is: what waits for them is handed to wait.
+// settle calls wait for each vertex that waits for the given one, or for another that is settled once it is.
 func (f *flow) settle(number uint32, wait func(child uint32)) {
 	for f.settled(number) {
 		for _, c := range f.children[number] {
@@ -46,7 +47,7 @@ func (f *flow) settle(number uint32, wait func(child uint32)) {
 	}
 }
 
-// unsettle is the inverse of settle for a vertex that has not ended any more.
+// unsettle undoes settle for a vertex that has no longer ended.
 func (f *flow) unsettle(number uint32, wait func(child uint32)) {
 	for {
 		for _, c := range f.children[number] {
@@ -64,8 +65,8 @@ func (f *flow) unsettle(number uint32, wait func(child uint32)) {
 	}
 }
 
-// skips returns why a vertex that is due does not run; ReasonNone says that it does. What waits for what was not
-// needed is not needed either.
+// skips returns why a due vertex does not run; ReasonNone if it runs. A vertex that waits for one that was not needed
+// is not needed either.
 func (f *flow) skips(v *state.VertexRow) rota.Reason {
 	switch {
 	case v.Run == rota.RunAlways:

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// running gives nodes their Run, by number.
+// running sets the Run of nodes, by number.
 func running(runs map[int]rota.NodeRun) func(*dag) {
 	return func(d *dag) {
 		for n, run := range runs {
@@ -28,7 +28,7 @@ func begun(t *testing.T, d *dag) *bench {
 	return b
 }
 
-// works runs a workflow to its end: nodes that are to fail are DEAD, others COMPLETED.
+// works runs a workflow to its end: nodes in fails are DEAD, others COMPLETED.
 func (b *bench) works(d *dag, fails ...string) {
 	b.t.Helper()
 	for {
@@ -48,7 +48,7 @@ func (b *bench) works(d *dag, fails ...string) {
 	}
 }
 
-// nodeStates wants each node's state, by number.
+// nodeStates checks each node's state, by number.
 func (b *bench) nodeStates(d *dag, want ...string) {
 	b.t.Helper()
 	for n, v := range b.flows.flowIndex.byID[d.ID].rows {
@@ -65,12 +65,12 @@ func (b *bench) flowState(d *dag, want rota.WorkflowState) {
 	}
 }
 
-// TestRun_whateverBecomesOfParents: a node that runs always does so after parents that COMPLETED, died, were cancelled
-// or skipped, under both policies; the workflow ends as it would without it.
+// TestRun_whateverBecomesOfParents checks that a node that runs always does so after parents that COMPLETED, died, were
+// cancelled or skipped, under both policies; the workflow ends as it would without it.
 func TestRun_whateverBecomesOfParents(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []rota.FailurePolicy{rota.FailureFailFast, rota.FailureContinue} {
-		// n0 before n1 and n2, both before n3, which cleans up; n4 runs where n1 or n2 failed, n5 follows n4.
+		// n0 before n1 and n2, both before n3, which cleans up; n4 runs if n1 or n2 failed, n5 follows n4.
 		parents := [][]uint32{nil, {0}, {0}, {1, 2}, {1, 2}, {4}}
 		runs := running(map[int]rota.NodeRun{3: rota.RunAlways, 4: rota.RunOnFailure})
 		d := newDAG("ok", parents, runs, func(d *dag) { d.OnFailure = policy })
@@ -111,7 +111,7 @@ func TestRun_whateverBecomesOfParents(t *testing.T) {
 	}
 }
 
-// TestRun_afterCancel: a workflow that a user cancels still runs its nodes that run always, and those alone.
+// TestRun_afterCancel checks that a workflow that a user cancels still runs only its nodes that run always.
 func TestRun_afterCancel(t *testing.T) {
 	t.Parallel()
 	d := newDAG("wf", [][]uint32{nil, {0}, {0}, {1}}, running(map[int]rota.NodeRun{1: rota.RunAlways, 2: rota.RunOnFailure, 3: rota.RunAlways}))
@@ -130,7 +130,7 @@ func TestRun_afterCancel(t *testing.T) {
 	b.sound()
 }
 
-// TestRun_failing: a node that runs always and fails makes its workflow FAILED.
+// TestRun_failing checks that a node that runs always and fails makes its workflow FAILED.
 func TestRun_failing(t *testing.T) {
 	t.Parallel()
 	d := newDAG("wf", [][]uint32{nil, {0}}, running(map[int]rota.NodeRun{1: rota.RunAlways}))
@@ -141,7 +141,7 @@ func TestRun_failing(t *testing.T) {
 	b.sound()
 }
 
-// TestRun_refused: of a gate, unknown, and under rules version 1.
+// TestRun_refused checks a gate, an unknown value, and rules version 1.
 func TestRun_refused(t *testing.T) {
 	t.Parallel()
 	d := newDAG("wf", [][]uint32{nil, {0}}, running(map[int]rota.NodeRun{1: rota.RunAlways}))
@@ -157,7 +157,8 @@ func TestRun_refused(t *testing.T) {
 	b.refuses(rota.KindInvalid, "run", odd.add()[0])
 }
 
-// TestStartBy: a job that has no lease by its start_by is EXPIRED then; one that had one is not, whatever becomes of it.
+// TestStartBy checks that a job without a lease by its start_by is EXPIRED then; one that had one is not, whatever
+// happens to it.
 func TestStartBy(t *testing.T) {
 	t.Parallel()
 	soon := func(s *rota.JobSpec) { s.StartBy = 5 * time.Second }
@@ -188,7 +189,7 @@ func TestStartBy(t *testing.T) {
 	b.sound()
 }
 
-// TestStartBy_ofNodes: of a node it counts from its workflow's commit, as its ttl does.
+// TestStartBy_ofNodes checks that for a node it counts from its workflow's commit, as its ttl does.
 func TestStartBy_ofNodes(t *testing.T) {
 	t.Parallel()
 	d := newDAG("wf", [][]uint32{nil, {0}}, func(d *dag) { d.Nodes[1].StartBy = 3 * time.Second })

@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// TestPenaltiesOutliveAnAbsence: who stays away for longer than workers are remembered comes
-// back with what its id brought upon itself.
+// TestPenaltiesOutliveAnAbsence checks that a worker that stays away longer than workers are remembered returns with
+// its penalties.
 func TestPenaltiesOutliveAnAbsence(t *testing.T) {
 	t.Parallel()
 	run := func(name string, f func(b *bench)) {
@@ -88,7 +88,7 @@ func TestPenaltiesOutliveAnAbsence(t *testing.T) {
 	})
 }
 
-// TestGhosts: whoever registers names without end fills no table with them.
+// TestGhosts checks that registering endless names fills no table.
 func TestGhosts(t *testing.T) {
 	t.Parallel()
 	const ghosts = 3000

@@ -6,9 +6,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestRetryWaitsForTheOldWorker cancels work under way and retries it at once: the
-// worker may not have heard, so nobody else gets the job before its view of the
-// lease is over (SPEC §3.11).
+// TestRetryWaitsForTheOldWorker cancels running work and retries it at once: the worker may not know yet, so no other
+// worker gets the job before its view of the lease is over (SPEC §3.11).
 func TestRetryWaitsForTheOldWorker(t *testing.T) {
 	t.Parallel()
 	t.Run("job", func(t *testing.T) {
@@ -40,7 +39,7 @@ func TestRetryWaitsForTheOldWorker(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		l := b.leased("j", "w")
-		for range 3 { // the first worker has still not heard
+		for range 3 { // the first worker still does not know
 			b.ok(cancelOp("j"))
 			b.ok(retryOp("j"))
 			if j := b.state("j", rota.JobDelayed); j.Due.Clock != l.AckBy.Clock {

@@ -11,8 +11,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Frozen is the whole state at one index. Taking it costs about a microsecond;
-// it may be read while the machine goes on (SPEC §13.5).
+// Frozen is the whole state at one index. Taking it costs about a microsecond; it may be read while the machine
+// continues (SPEC §13.5).
 type Frozen struct {
 	head     state.Header
 	knows    uint32
@@ -54,7 +54,7 @@ type Frozen struct {
 	estimates *tree.Tree[string, *estimateRow]
 }
 
-// Freeze takes the state as the last applied entry left it.
+// Freeze returns the state after the last applied entry.
 func (m *Machine) Freeze() *Frozen {
 	return &Frozen{head: m.Header, knows: m.Knows, digest: m.Ledger.Sum, jobs: m.JobTable.Freeze(), leases: m.leasing.leases.Freeze(),
 		workers: m.fleet.workers.Freeze(), queues: m.QueueTable.Freeze(), tombs: m.ended.tombs.Freeze(), nodes: m.NodeTable.Freeze(),
@@ -68,18 +68,17 @@ func (m *Machine) Freeze() *Frozen {
 		plans: m.plans.rows.Freeze(), batches: m.batches.rows.Freeze(), hooks: m.hooks.rows.Freeze(), estimates: m.typeStats.estimates.Freeze()}
 }
 
-// Archived leaves the staged records out: they are on disk, so that a snapshot need
-// not carry them.
+// Archived drops the staged records: they are on disk, so a snapshot need not carry them.
 func (f *Frozen) Archived() { f.staged = &btree.Map[uint64, *state.Record]{} }
 
-// Rows counts the rows that grow with the load: jobs, leases, tombstones, nodes of
-// workflows, ranges of deleted jobs.
+// Rows returns the number of rows that grow with the load: jobs, leases, tombstones, workflow nodes, ranges of deleted
+// jobs.
 func (f *Frozen) Rows() int {
 	return f.jobs.Len() + f.leases.Len() + f.tombs.Len() + f.vertices.Len() + f.deleted.Len()
 }
 
-// Unstaged returns the numbers of the terminal jobs that have a tombstone and no
-// staged record, in order: an archive must account for each.
+// Unstaged returns the numbers of the terminal jobs with a tombstone and without a staged record, in order: an archive
+// must have each of them.
 func (f *Frozen) Unstaged() []uint64 {
 	seqs := make([]uint64, 0, f.tombs.Len())
 	state.ScanTombs(f.tombs, "", func(_ rota.JobID, t *state.TombRow) bool {
@@ -92,8 +91,8 @@ func (f *Frozen) Unstaged() []uint64 {
 	return seqs
 }
 
-// Thaw makes a machine of the state, beside the one that it was taken of. It takes
-// that one's time and memory once more; the digest is verified.
+// Thaw makes a second machine from the state, next to the original. It takes the time and memory of a machine again;
+// the digest is verified.
 func (f *Frozen) Thaw() (*Machine, error) {
 	l, err := NewLoaderKnowing(f.Info(), f.knows)
 	if err != nil {
@@ -105,7 +104,7 @@ func (f *Frozen) Thaw() (*Machine, error) {
 	return l.Finish()
 }
 
-// Ended is the number of the newest terminal job.
+// Ended returns the number of the newest terminal job.
 func (f *Frozen) Ended() uint64 { return f.head.TombSeq }
 
 // Info describes the state as a snapshot's header does.
@@ -114,15 +113,15 @@ func (f *Frozen) Info() rota.SnapshotInfo {
 		Term: f.head.Term, Clock: f.head.Clock, Date: f.head.Date(), Digest: f.digest, RulesVersion: f.head.Rules}
 }
 
-// Operations counts all operations applied up to this state.
+// Operations returns the number of operations applied up to this state.
 func (f *Frozen) Operations() uint64 { return f.head.Operations }
 
-// Records yields every record in the one order in which they are written: the
-// header, then table by table in key order. A record is valid until the next.
+// Records yields every record in the only order in which they are written: the header, then table by table in key
+// order. A record is valid until the next.
 func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	var e state.Encoder
 	var err error
-	put := func(kind byte, encode func()) bool { // nothing after an error
+	put := func(kind byte, encode func()) bool { // does nothing after an error
 		if err != nil {
 			return false
 		}
@@ -182,15 +181,15 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	return err
 }
 
-// Loader builds a machine from a snapshot's records. Nothing of it is visible
-// until Finish found the digest right: nothing is ever half-restored.
+// Loader builds a machine from a snapshot's records. Nothing of it is visible until Finish has verified the digest, so
+// a state is never partly restored.
 type Loader struct {
 	m    *Machine
 	want rota.SnapshotInfo
 }
 
-// NewLoader starts a fresh state for a snapshot of the given description.
-// One of rules that this binary does not know is refused (SPEC §2.6).
+// NewLoader starts an empty state for a snapshot with this description. It refuses rules that this binary does not know
+// (SPEC §2.6).
 func NewLoader(info rota.SnapshotInfo) (*Loader, error) {
 	return NewLoaderKnowing(info, entry.RulesVersion)
 }
@@ -204,7 +203,7 @@ func NewLoaderKnowing(info rota.SnapshotInfo, version uint32) (*Loader, error) {
 	return &Loader{m: NewKnowing(version), want: info}, nil
 }
 
-// Add takes one record.
+// Add loads one record.
 func (l *Loader) Add(kind byte, rec []byte) error {
 	m, d := l.m, &state.Decoder{B: rec, Specs: &l.m.Specs}
 	fresh := true
@@ -302,7 +301,7 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 	return nil
 }
 
-// load takes one record of access; false where the row is there already.
+// load loads one record of access; false if the row exists already.
 func (ac *authority) load(kind byte, d *state.Decoder) bool {
 	switch kind {
 	case state.TagRole:
@@ -325,11 +324,10 @@ func (ac *authority) load(kind byte, d *state.Decoder) bool {
 	}
 }
 
-// Finish derives what is derived, walks the invariants, compares the digest,
-// and only then gives the machine away.
+// Finish rebuilds the derived data, checks the invariants, compares the digest, and only then returns the machine.
 func (l *Loader) Finish() (*Machine, error) {
 	m := l.m
-	if m.Header.Index != 0 { // before the first entry nothing is hashed
+	if m.Header.Index != 0 { // nothing is hashed before the first entry
 		m.Header.Hash = state.HashRow(&m.Ledger.Enc, state.TagHeader, &m.Header)
 		m.Ledger.Add(m.Header.Hash)
 	}
@@ -355,8 +353,7 @@ func (l *Loader) Finish() (*Machine, error) {
 	return m, nil
 }
 
-// derive rebuilds everything that is no row. What the rows contradict is
-// refused rather than repaired.
+// derive rebuilds everything outside the rows. Contradictory rows are refused rather than repaired.
 func (m *Machine) derive() error {
 	m.keyring.deriveRules()
 	defer func() { m.keyring.restoring = false }()

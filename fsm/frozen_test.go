@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// busyBench holds a bit of everything.
+// busyBench contains a bit of everything.
 func busyBench(t tester) *bench { return busyBenchOn(newBench(t)) }
 
 func busyBenchOn(b *bench) *bench {
@@ -149,8 +149,8 @@ func TestFrozen(t *testing.T) {
 	})
 }
 
-// loadDamaged loads a frozen state with one record damaged. A staged record is no
-// part of the digest, and a node may have flushed it: only its shape shows here.
+// loadDamaged loads a frozen state with one record damaged. A staged record is outside the digest, and a node may have
+// flushed it: only its shape is checked here.
 func loadDamaged(f *Frozen, victim int, damage string) error {
 	l, err := NewLoader(f.Info())
 	if err != nil {
@@ -221,7 +221,7 @@ func TestReincarnate(t *testing.T) {
 		t.Fatal("a node is known")
 	}
 	b.term = 0
-	b.lead() // the fresh cluster's log goes on after the restored index
+	b.lead() // the fresh cluster's log continues after the restored index
 	for _, l := range old {
 		o := entry.OutcomeError(b.entry(verb(rota.VerbComplete, l)).Outcomes[0])
 		if o == nil || o.Kind != rota.KindStale {
@@ -247,8 +247,8 @@ func TestReincarnate(t *testing.T) {
 	}
 }
 
-// A recovered state lets the jobs of void leases wait, keeps the ids of all other nodes
-// refused, and takes the incarnation that it is given.
+// TestReincarnate_survivor checks that a recovered state lets the jobs of void leases wait, keeps refusing the ids of
+// all other nodes, and takes the given incarnation.
 func TestReincarnate_survivor(t *testing.T) {
 	t.Parallel()
 	b := busyBench(t)
@@ -296,7 +296,7 @@ func TestReincarnate_survivor(t *testing.T) {
 	}
 }
 
-// A restored backup's tokens count no more, unless that is asked for.
+// TestReincarnate_tokens checks that a restored backup's tokens are no longer valid, unless requested.
 func TestReincarnate_tokens(t *testing.T) {
 	t.Parallel()
 	for _, void := range []bool{false, true} {

@@ -20,8 +20,7 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// FuzzEnvelope: whatever the bytes, Apply answers or halts; it never panics, and
-// a halt changes nothing.
+// FuzzEnvelope checks that for any bytes Apply answers or halts; it never panics, and a halt changes nothing.
 func FuzzEnvelope(f *testing.F) {
 	for _, e := range []*fsmpb.Entry{{}, {Term: 1, NowMs: startClock, Ops: []*fsmpb.Op{submitOp(jobSpec("j")), {}}},
 		{Term: 1, Ops: []*fsmpb.Op{sweepOp(), registerOp("w", 1, "s", true)}, WallMs: []int64{1, 2}}} {
@@ -36,7 +35,7 @@ func FuzzEnvelope(f *testing.F) {
 		if err != nil && b.View.Head() != before {
 			t.Fatalf("a halt moved the head to %+v", b.View.Head())
 		}
-		// Past the checksum the decoder must stand on its own.
+		// After the checksum the decoder is on its own.
 		empty, _ := entry.Seal(&fsmpb.Entry{}, entry.FirstRules)
 		sealed := append(empty, data...)
 		sum := crc32.Update(crc32.Checksum(sealed[4:8], castagnoli), castagnoli, sealed[12:])
@@ -48,7 +47,8 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// An operation that this binary does not know halts it, and it goes on afterwards as if nothing had been.
+// TestApply_unknownOperation checks that an operation that this binary does not know halts it, and that it then
+// continues as if nothing had happened.
 func TestApply_unknownOperation(t *testing.T) {
 	t.Parallel()
 	m := New()
@@ -63,8 +63,8 @@ func TestApply_unknownOperation(t *testing.T) {
 	}
 }
 
-// FuzzApplyOps: valid protobuf with hostile fields. Nothing panics, both machines
-// agree, and the invariants hold after every entry.
+// FuzzApplyOps applies valid protobuf with hostile fields. Nothing panics, both machines agree, and the invariants hold
+// after every entry.
 func FuzzApplyOps(f *testing.F) {
 	for seed := range byte(8) {
 		f.Add([]byte{seed, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6, 4, 3, 3, 8, 3, 2, 7})
@@ -77,8 +77,8 @@ func FuzzApplyOps(f *testing.F) {
 	})
 }
 
-// TestHostileOps is the same from fixed seeds, so that every run of the tests
-// meets hostile fields by the hundred thousand.
+// TestHostileOps is the same from fixed seeds, so that every run of the tests meets hostile fields by the hundred
+// thousand.
 func TestHostileOps(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -94,7 +94,7 @@ func TestHostileOps(t *testing.T) {
 	}
 }
 
-// dice makes choices of bytes; when they are used up it says so.
+// dice makes choices from bytes; over reports that they are used up.
 type dice struct {
 	data []byte
 	at   int
@@ -111,7 +111,7 @@ func (d *dice) roll(n int) int {
 	return v % n
 }
 
-// number returns one that is small, sound, or hostile.
+// number returns a number that is small, valid, or hostile.
 func (d *dice) number() int64 {
 	hostile := []int64{0, 1, -1, math.MaxInt64, math.MinInt64, math.MaxInt32 + 1, 1 << 46, 1 << 60, startClock, 1000}
 	if k := d.roll(2 * len(hostile)); k < len(hostile) {
@@ -183,13 +183,13 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		if d.roll(3) == 0 {
 			s.Unique = hostileUnique(d)
 		}
-		for !d.over() && d.roll(3) == 0 { // also more than there may be, and names twice
+		for !d.over() && d.roll(3) == 0 { // also more than allowed, and names twice
 			s.Keys = append(s.Keys, d.of("a:1", "a:2", "b:1", "c:1", ":", "", d.text()))
 		}
 		if d.roll(3) == 0 {
 			s.Batch = rota.BatchID(d.id("b"))
 		}
-		if d.roll(3) == 0 { // names and values that are refused, too
+		if d.roll(3) == 0 { // refused names and values too
 			s.Headers = map[string]string{d.of("traceparent", "", d.text()): d.text()}
 		}
 		op := submitOp(s)
@@ -326,7 +326,7 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 
 func flowID(d *dice) string { return d.id("wf") }
 
-// hostileUnique is often one that holds a key, and often none.
+// hostileUnique often returns one that holds a key, and often none.
 func hostileUnique(d *dice) *rota.Unique {
 	u := &rota.Unique{Key: d.of("k", "l", "", d.text()), OnConflict: d.of("", "existing", "replace", "extend", "after", "collect", d.text())}
 	switch d.roll(4) {
@@ -340,8 +340,7 @@ func hostileUnique(d *dice) *rota.Unique {
 	return u
 }
 
-// hostileFlow is an operation on a workflow: of one shape an id, so that uploads come
-// to an end, or of none.
+// hostileFlow returns an operation on a workflow: of one shape per id, so that uploads finish, or of none.
 func hostileFlow(d *dice) *fsmpb.Op {
 	id := flowID(d)
 	shape := d.roll(2)
@@ -403,7 +402,7 @@ func hostileFlow(d *dice) *fsmpb.Op {
 	}
 }
 
-// hostileChange is a change of a job, or what none can be.
+// hostileChange returns a change of a job, or an impossible one.
 func hostileChange(b *bench, d *dice) *fsmpb.Op {
 	c := rota.JobChange{ID: rota.JobID(d.id("j"))}
 	switch d.roll(8) {
@@ -433,7 +432,7 @@ func hostileChange(b *bench, d *dice) *fsmpb.Op {
 	return ChangeJobOp(&c, int32(d.roll(3)), int32(d.roll(3)))
 }
 
-// hostileRight changes rights, or what is no right.
+// hostileRight changes rights, with valid or invalid content.
 func hostileRight(b *bench, d *dice) *fsmpb.Op {
 	role := d.of("role", "root", "other", d.text())
 	switch d.roll(13) {
@@ -479,7 +478,7 @@ func hostileRight(b *bench, d *dice) *fsmpb.Op {
 	}
 }
 
-// hostileDelete deletes a job by the number of its end, or by another.
+// hostileDelete deletes a job by the number of its end, or by another number.
 func hostileDelete(b *bench, d *dice) *fsmpb.Op {
 	id := rota.JobID(d.id("j"))
 	seq, _, _ := b.View.Tombstone(id)
@@ -489,7 +488,7 @@ func hostileDelete(b *bench, d *dice) *fsmpb.Op {
 	return DeleteJobOp(id, seq)
 }
 
-// hostileReport is a verifier's, of a lease that was given or of nothing.
+// hostileReport is a verifier's report, on a given lease or on nothing.
 func hostileReport(d *dice, seen []rota.Lease) *fsmpb.Op {
 	l := seen[max(0, len(seen)-1-d.roll(8))]
 	r := &fsmpb.ReportProof{Job: string(l.Job), Lease: l.ID[:], Reason: d.text()}
@@ -504,7 +503,7 @@ func hostileReport(d *dice, seen []rota.Lease) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_ReportProof{ReportProof: r}}
 }
 
-// FuzzRecord: a loader that is fed any record refuses it or keeps a sound state.
+// FuzzRecord checks that a loader that is given any record rejects it or keeps a sound state.
 func FuzzRecord(f *testing.F) {
 	b := busyBench(f)
 	b.run(diamond("wf"))
@@ -529,7 +528,7 @@ func FuzzRecord(f *testing.F) {
 		if l.Add(kind, rec) != nil {
 			return
 		}
-		// Whatever was taken: as if its digest were right, it is derived and walked.
+		// Whatever was accepted is derived and checked as if its digest were right.
 		m := l.m
 		m.Header.Hash = state.HashRow(&m.Ledger.Enc, state.TagHeader, &m.Header)
 		m.Ledger.Add(m.Header.Hash)

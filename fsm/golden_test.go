@@ -20,19 +20,19 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// goldenV1 is the log of rules version 1, which are frozen, and goldenNew that of the newest, which is written
-// anew until a release freezes them. Each is two files: .bin and .txt.
+// goldenV1 is the log of rules version 1, which is frozen, and goldenNew that of the newest, which is rewritten until a
+// release freezes it. Each is two files: .bin and .txt.
 const (
 	goldenV1  = "../test/upgrade/testdata/v0.1.0/log"
 	goldenNew = "testdata/rules2"
 )
 
-// goldenEvery entries the digest is written down.
+// goldenEvery is the number of entries between recorded digests.
 const goldenEvery = 25
 
-// TestGolden replays logs. A digest that differs means that this binary understands an old log differently: what
-// was changed belongs under a newer version of the rules (SPEC §16.0). A log is a sequence of (length of the
-// entry, 4 bytes; term of the log, 8 bytes; the sealed entry), big-endian.
+// TestGolden replays logs. A different digest means that this binary understands an old log differently: the change
+// belongs under a newer rules version (SPEC §16.0). A log is a sequence of (length of the entry, 4 bytes; term of the
+// log, 8 bytes; the sealed entry), big-endian.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	if *update {
@@ -111,7 +111,7 @@ func goldenFlows(c *bench) {
 	c.pass(2_000)
 }
 
-// goldenWith has a job get its worker by a round of its own entry.
+// goldenWith gives a job its worker by a round of its own entry.
 func goldenWith(c *bench) {
 	d := emptyBench(c.t)
 	d.lead()
@@ -122,12 +122,13 @@ func goldenWith(c *bench) {
 	if len(rounds) != 1 {
 		c.t.Fatalf("%v is decided with %v", rounds, ops)
 	}
-	// On this state, where jobs wait, none is decided: what another one's says is checked, and dropped.
+	// On this state, with pending jobs, none is decided: a round from another leader is checked, and dropped.
 	rounds[0].Epoch, rounds[0].Height = c.Header.Epoch+1, uint64(c.Header.Index)
 	c.entry(slices.Concat(ops, opsOf(rounds))...)
 }
 
-// goldenOutlived cancels leased jobs, with keys and unique ones, whose workers confirm or do not, and whose retries and successors wait.
+// goldenOutlived cancels leased jobs, with keys and unique ones, whose workers confirm or not, and whose retries and
+// successors wait.
 func goldenOutlived(c *bench) {
 	c.worker("outlived", 20)
 	rule := rota.KeyRule{Name: "outlived", Concurrency: 1}
@@ -147,7 +148,7 @@ func goldenOutlived(c *bench) {
 			s.Worker, s.Keys, s.Unique = "outlived", []string{fmt.Sprint("outlived:", i)}, &rota.Unique{Key: fmt.Sprint("outlived", i)}
 		})))
 	}
-	for _, op := range ops { // a retry is made of what the state has by then
+	for _, op := range ops { // a retry depends on the state at that point
 		c.entry(op)
 	}
 	for i, l := range leases {
@@ -160,7 +161,8 @@ func goldenOutlived(c *bench) {
 	c.entry(DeleteKeyRuleOp("", "outlived", ""))
 }
 
-// goldenLosses loses workers under jobs until those run alone, interrupts one and cancels it, and queues one before its time.
+// goldenLosses loses workers under jobs until those run alone, interrupts one and cancels it, and queues one before its
+// time.
 func goldenLosses(c *bench) {
 	c.entry(queueOp("lossy", "backoff_base_ms", "100", "backoff_cap_ms", "1000"))
 	lossy := func(s *rota.JobSpec) { s.Queue = "lossy" }
@@ -187,7 +189,7 @@ func goldenLosses(c *bench) {
 	}
 }
 
-// goldenDeletions ends jobs, and deletes them so that ranges of numbers begin, meet and go.
+// goldenDeletions ends jobs, and deletes them so that ranges of numbers begin, meet and disappear.
 func goldenDeletions(c *bench) {
 	var ops []*fsmpb.Op
 	for i := range 4 {
@@ -200,7 +202,7 @@ func goldenDeletions(c *bench) {
 	c.entry(c.deleteOf("deleted1"), &fsmpb.Op{Op: &fsmpb.Op_DropDeleted{DropDeleted: &fsmpb.DropDeleted{Through: 1}}})
 }
 
-// goldenPlans has plans of each verb come to their ends.
+// goldenPlans brings plans of each verb to their ends.
 func goldenPlans(c *bench) {
 	c.ok(queueOp("planned"))
 	for i := range 3 {
@@ -215,7 +217,7 @@ func goldenPlans(c *bench) {
 	c.ok(endPlanOp("up"))
 }
 
-// goldenUniques has jobs hold keys, lose them and be merged.
+// goldenUniques makes jobs hold keys, lose them and be merged.
 func goldenUniques(c *bench) {
 	kept := rota.Unique{By: []string{rota.UniqueByType, rota.UniqueByArgs}, Period: time.Hour, OnConflict: rota.UniqueExtend,
 		Scope: []string{rota.UniquePending, rota.UniqueCompleted}, Keep: time.Minute}
@@ -233,7 +235,7 @@ func goldenUniques(c *bench) {
 	c.entry(cancelOp("after1"), onlyOne("collect4", collect, typed("other"), paying("4")), cancelOp("collect4"))
 }
 
-// goldenBatches has batches be opened, filled, sealed and end, and one be retried after that.
+// goldenBatches opens, fills, seals and ends batches, and retries one after that.
 func goldenBatches(c *bench) {
 	c.entry(batchOp("g1", 2), batchOp("g2", 0), batchOp("g3", 0), batchOp("g1", 3), entry.SealOp("g3"), entry.SealOp("none"))
 	c.entry(submitOp(member("gb1", "g1")), submitOp(member("gb2", "g1")), submitOp(member("gb3", "g1")), submitOp(member("gb4", "g2")),
@@ -242,7 +244,7 @@ func goldenBatches(c *bench) {
 	c.entry(cancelOp("gb1"), entry.SealOp("g2"))
 }
 
-// goldenHeaders has jobs, a node, a run and a callback with headers.
+// goldenHeaders creates jobs, a node, a run and a callback with headers.
 func goldenHeaders(c *bench) {
 	headed := func(s *rota.JobSpec) { s.Headers = map[string]string{"traceparent": "00-1", "baggage": ""} }
 	c.submit("headed", headed)
@@ -252,7 +254,7 @@ func goldenHeaders(c *bench) {
 	c.entry(cancelOp("headed"), retryOp("headed"))
 }
 
-// goldenBackfill has jobs wait for their turn by their estimates, overtake the first, and be estimated anew.
+// goldenBackfill makes jobs wait by their estimates, pass the first, and be estimated again.
 func goldenBackfill(c *bench) {
 	c.ok(queueOp("batch", "ranking", "shortest", "backfill", "easy", "estimate", "user", "fair_share", "off"))
 	c.worker("batch", 8, cpuWorker(4000), func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"batch"} })
@@ -303,7 +305,7 @@ func goldenChoices(c *bench) {
 	c.match()
 }
 
-// goldenSchedules has schedules be set, fired, paused, filled and deleted.
+// goldenSchedules sets, fires, pauses, backfills and deletes schedules.
 func goldenSchedules(c *bench) {
 	c.entry(scheduleOp("gs1", func(s *rota.ScheduleSpec) { s.Overlap, s.PauseOnFailure = rota.OverlapQueueAll, true }),
 		scheduleOp("gs2", func(s *rota.ScheduleSpec) { s.Overlap, s.Jitter, s.Limit = rota.OverlapCancel, time.Second, 3 }), scheduleOp("gs3"))
@@ -316,7 +318,7 @@ func goldenSchedules(c *bench) {
 	c.entry(pauseOp("gs2", false, true), unscheduleOp("gs3"), unscheduleOp("gs3"))
 }
 
-// goldenRights hands out rights, uses them, takes them back, and lets them expire.
+// goldenRights grants rights, uses them, revokes them, and lets them expire.
 func goldenRights(c *bench) {
 	wish, brief := tokenWish("a", "acme", access.RoleReader), tokenWish("b", "acme")
 	wish.Tenants, wish.WorkerPrefix, wish.ExpiresMs = []string{"acme*"}, "w", int64(c.Header.Date())+1e6
@@ -341,7 +343,7 @@ func goldenRights(c *bench) {
 	c.entry(&fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "acme"}}})
 }
 
-// goldenEdits changes and deletes versions of what can be set, the present ones and others.
+// goldenEdits changes and deletes versions of objects that can be set, the present ones and others.
 func goldenEdits(c *bench) {
 	all := c.versions()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -356,7 +358,7 @@ func goldenEdits(c *bench) {
 	c.entry(inVersion("1", submitOp(jobSpec("conditional"))))
 }
 
-// writeGolden writes a log in which every verb occurs, sound and hostile.
+// writeGolden writes a log in which every verb occurs, valid and hostile.
 func writeGolden(t *testing.T) {
 	b := emptyBench(t)
 	b.keepLog = true
@@ -412,7 +414,7 @@ func writeGolden(t *testing.T) {
 	}
 	c.pass(60_000)
 	note()
-	// Later verbs come at the end, so that what was written before stays as it is.
+	// Later verbs come at the end, so that what was written before does not change.
 	c.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: "n2", Identity: "i2", Starts: 1}}})
 	for i := range 3 {
 		worker := fmt.Sprint("w", i)

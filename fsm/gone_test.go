@@ -8,7 +8,8 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// A guard's word ends what its worker held at once, and counts: silence would have, later.
+// TestGone checks that a guard's report ends what its worker held at once, and counts: silence would have done so
+// later.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -52,8 +53,8 @@ func TestGone(t *testing.T) {
 	b.status("w", rota.WorkerActive)
 }
 
-// What an id held before a takeover is another process's, which may still be at work:
-// neither the goodbye nor the guard of the one that took it over ends that.
+// TestGone_speaks_for_one_session checks that leases that an id held before a takeover belong to another process, which
+// may still be running: neither the goodbye nor the guard of the process that took over ends them.
 func TestGone_speaks_for_one_session(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(b *bench, s rota.Session) *fsmpb.Op{
@@ -78,7 +79,8 @@ func TestGone_speaks_for_one_session(t *testing.T) {
 	}
 }
 
-// A revoked lease ends by its guard's word uncounted, as if its worker had confirmed.
+// TestGone_confirms_what_was_revoked checks that a revoked lease ends by its guard's report uncounted, as if its worker
+// had confirmed.
 func TestGone_confirms_what_was_revoked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -9,15 +9,15 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// workFor is a grant of work over a tenant and a queue.
+// workFor returns a grant of work over a tenant and a queue.
 func workFor(tenant, queue string) rota.Grant {
 	return rota.Grant{Right: rota.RightWork, Tenant: tenant, Queue: queue}
 }
 
-// ofTenant lets a job be of a tenant.
+// ofTenant sets a job's tenant.
 func ofTenant(id rota.TenantID) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.Tenant = id } }
 
-// twoTenants has workers of ann and of bob alone, whose tokens are narrowed so.
+// twoTenants has workers only for ann and for bob, with narrowed tokens.
 func twoTenants(t *testing.T) (b *bench, ann, bob rota.Principal) {
 	b = newBench(t)
 	b.ok(queueOp("default", "hold_after", "1s"))
@@ -30,9 +30,9 @@ func twoTenants(t *testing.T) (b *bench, ann, bob rota.Principal) {
 	return b, actorNamed("a"), actorNamed("b")
 }
 
-// TestGrants_ofWorkers: a worker gets the jobs of those tenants only that its registrar may work
-// for, whatever a leader proposes; why says so; another entitled principal with the worker's
-// secret moves it, and what it gets.
+// TestGrants_ofWorkers checks that a worker only gets the jobs of the tenants that its registrar may work for, whatever
+// a leader proposes; that why reports it; and that another entitled principal with the worker's secret moves it, and
+// what it gets.
 func TestGrants_ofWorkers(t *testing.T) {
 	t.Parallel()
 	b, ann, bob := twoTenants(t)
@@ -65,8 +65,8 @@ func TestGrants_ofWorkers(t *testing.T) {
 	b.sound()
 }
 
-// TestGrants_toRegister: a worker registers for the queues where its registrar may work for
-// somebody, and its id is nobody's who may not do all that it does.
+// TestGrants_toRegister checks that a worker registers for the queues where its registrar may work for some tenant, and
+// that its id is closed to principals with fewer rights.
 func TestGrants_toRegister(t *testing.T) {
 	t.Parallel()
 	b, ann, bob := twoTenants(t)
@@ -76,13 +76,12 @@ func TestGrants_toRegister(t *testing.T) {
 	b.ok(ownedWorker(actorNamed("o"), "w", "s", "other"))
 	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another"))
 	b.ok(by(actorNamed("o"), statusOp("w", rota.WorkerRetired, b.fleet.workers.Get("w").Session)))
-	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another", "other")) // not told that it has retired
+	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another", "other")) // it does not learn that the worker has retired
 	b.ok(ownedWorker(ann, "w", "another", "other"))
 	b.sound()
 }
 
-// TestGrants_present: what counts is what the registrar may work for now, for holds and
-// preemption as for rounds.
+// TestGrants_present checks that the registrar's present grants count, for holds and preemption as for rounds.
 func TestGrants_present(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -119,8 +118,7 @@ func TestGrants_present(t *testing.T) {
 	b.sound()
 }
 
-// TestGrants_ofNobody: a worker whose credential is gone gets nothing, though an operator lets it
-// go on.
+// TestGrants_ofNobody checks that a worker whose credential is gone gets nothing, though an operator resumes it.
 func TestGrants_ofNobody(t *testing.T) {
 	t.Parallel()
 	b, ann, _ := twoTenants(t)
@@ -137,8 +135,7 @@ func TestGrants_ofNobody(t *testing.T) {
 	b.sound()
 }
 
-// TestGrants_ofAnonymous: once callers without a credential may not work, their workers get no
-// more.
+// TestGrants_ofAnonymous checks that once callers without a credential may not work, their workers get no more jobs.
 func TestGrants_ofAnonymous(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -154,8 +151,9 @@ func TestGrants_ofAnonymous(t *testing.T) {
 	b.sound()
 }
 
-// TestGrants_deliverable: the job of a lease that its worker's principal may no longer work is delivered to nobody: after a
-// registration under another credential, after a change of a role, and where the worker has left the lease's queue.
+// TestGrants_deliverable checks that the job of a lease that its worker's principal may no longer work is not
+// delivered: after a registration under another credential, after a change of a role, and after the worker has left the
+// lease's queue.
 func TestGrants_deliverable(t *testing.T) {
 	t.Parallel()
 	revoked := func(t *testing.T, b *bench, l rota.Lease, why rota.Reason) {

@@ -8,12 +8,12 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// handling lets a worker handle some types alone.
+// handling makes a worker handle only some types.
 func handling(types ...rota.JobType) func(*rota.WorkerSpec) {
 	return func(w *rota.WorkerSpec) { w.Types = types }
 }
 
-// TestTypesHandled is SPEC §16.2: a worker gets jobs of the types that it registered.
+// TestTypesHandled checks SPEC §16.2: a worker gets jobs of the types that it registered.
 func TestTypesHandled(t *testing.T) {
 	t.Parallel()
 	t.Run("a_job_of_a_type_that_nobody_handles_waits_and_disturbs_nobody", func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestTypesHandled(t *testing.T) {
 		if len(x.Reasons) != 1 || x.Reasons[0].Workers != 1 || len(x.WouldRun) != 1 {
 			t.Fatalf("explained as %+v", x)
 		}
-		b.pass(31_000) // no hold is granted for what no room would help
+		b.pass(31_000) // no hold is granted if room would not help
 		if b.placement.holds.Len() != 0 {
 			t.Fatal("a worker is kept for a job that it does not handle")
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// manyHeaders returns n headers with values of so many bytes.
+// manyHeaders returns n headers with values of this many bytes.
 func manyHeaders(n, bytes int) map[string]string {
 	headers := make(map[string]string, n)
 	for i := range n {
@@ -20,8 +20,8 @@ func manyHeaders(n, bytes int) map[string]string {
 	return headers
 }
 
-// TestHeaders follows headers wherever a job comes from and whatever becomes of it: whoever works
-// on it gets them, also of a state that was restored, and no move loses one.
+// TestHeaders follows headers from every origin of a job: each worker gets them, also from a restored state, and no
+// move loses one.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -70,7 +70,7 @@ func TestHeaders(t *testing.T) {
 	b.sound()
 }
 
-// TestHeaders_areOfTheDigest: replicas that differ in headers alone differ.
+// TestHeaders_areOfTheDigest checks that replicas that differ only in headers differ.
 func TestHeaders_areOfTheDigest(t *testing.T) {
 	t.Parallel()
 	rows := func(value string) rota.Digest {
@@ -84,7 +84,7 @@ func TestHeaders_areOfTheDigest(t *testing.T) {
 	}
 }
 
-// TestHeaders_weigh: who has none pays nothing, and who has some what they take.
+// TestHeaders_weigh checks that a job without headers pays nothing, and one with headers pays for their size.
 func TestHeaders_weigh(t *testing.T) {
 	t.Parallel()
 	var e state.Encoder

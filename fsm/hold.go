@@ -15,8 +15,8 @@ func decodeHold(d *state.Decoder) *state.HoldRow {
 		Turn: d.Bool(), Preempted: d.Bool(), Revoked: d.Int()}
 }
 
-// changeHold grants a hold, moves it, or, without a worker, ends it. What no
-// longer holds is left undone: the next round decides anew.
+// changeHold grants a hold, moves it, or, without a worker, ends it. It ignores a change that is no longer valid: the
+// next round decides again.
 func (pl *placement) changeHold(op *fsmpb.Hold, epoch uint64) {
 	job, worker := rota.JobID(op.GetJob()), rota.WorkerID(op.GetWorker())
 	j, old := pl.s.JobTable.Get(job), pl.holds.Get(job)
@@ -43,7 +43,7 @@ func (pl *placement) changeHold(op *fsmpb.Hold, epoch uint64) {
 		Attempt: j.Attempt, Epoch: epoch, Text: text})
 }
 
-// endHold ends a hold and says why.
+// endHold ends a hold and records why.
 func (pl *placement) endHold(h *state.HoldRow, why string) {
 	pl.holds.Drop(h.Job)
 	if h.Preempted {
@@ -58,7 +58,7 @@ func (pl *placement) endHold(h *state.HoldRow, why string) {
 	pl.s.Journal.Emit(e)
 }
 
-// holdEnd says why a job that leaves QUEUED holds no worker any more.
+// holdEnd returns why a job that leaves QUEUED no longer holds a worker.
 func holdEnd(to rota.JobState) string {
 	if to == rota.JobAssigned {
 		return "PLACED"
@@ -66,8 +66,8 @@ func holdEnd(to rota.JobState) string {
 	return "JOB_" + to.String()
 }
 
-// waitAnew lets a QUEUED job that held a worker in vain wait for hold_after once
-// more, so that the others get their room in between.
+// waitAnew restarts the wait of hold_after for a QUEUED job that held a worker in vain, so that others get room in
+// between.
 func (pl *placement) waitAnew(j *state.JobRow) {
 	j = pl.s.JobTable.Edit(j.Spec.ID)
 	j.QueuedAt = pl.s.Header.Clock
@@ -86,10 +86,10 @@ func (pl *placement) reviewHold(worker rota.WorkerID) {
 	}
 }
 
-// boundHolds counts the holds that the bound is on: those by preemption are not.
+// boundHolds returns the number of holds that the bound covers: holds by preemption are not covered.
 func (pl *placement) boundHolds() int { return pl.holds.Len() - pl.registry.preempting }
 
-// trimHolds ends the youngest jobs' holds beyond what so many workers bear.
+// trimHolds ends the holds of the youngest jobs beyond the bound for the present number of workers.
 func (pl *placement) trimHolds() {
 	over := pl.boundHolds() - pl.registry.supply.HoldsMost()
 	if over <= 0 {
@@ -110,7 +110,7 @@ func (pl *placement) endHolds(queue rota.QueueName, why string) {
 	}
 }
 
-// held are the holds as rounds see them, the oldest job's first.
+// held returns the holds in the form used by rounds, oldest job first.
 func (pl *placement) held() []sched.Hold {
 	holds := make([]sched.Hold, 0, pl.holds.Len())
 	pl.holds.Scan(func(id rota.JobID, h *state.HoldRow) bool {
@@ -137,7 +137,7 @@ func (pl *placement) countEndless(l *state.LeaseRow, p *rota.QueuePolicy, by int
 	}
 }
 
-// recountEndless counts a queue's leases anew before its policy changes.
+// recountEndless recounts a queue's leases before its policy changes.
 func (pl *placement) recountEndless(q *state.QueueRow, policy *rota.QueuePolicy) {
 	pl.leasing.leases.Scan(func(_ string, l *state.LeaseRow) bool {
 		if l.Queue == q.Name {
@@ -148,8 +148,8 @@ func (pl *placement) recountEndless(q *state.QueueRow, policy *rota.QueuePolicy)
 	})
 }
 
-// runOf is an open lease as the future of its worker has it: it should end when its job's estimate
-// is over, and does when its attempt times out.
+// runOf returns an open lease as a Run: it should end when its job's estimate is over, and ends when its attempt times
+// out.
 func (pl *placement) runOf(l *state.LeaseRow) sched.Run {
 	if l.Ended != nil {
 		return sched.Run{End: l.Deadline.Clock, Load: l.Takes()}
@@ -169,7 +169,7 @@ func (pl *placement) runOf(l *state.LeaseRow) sched.Run {
 	return r
 }
 
-// ExpectedEnd is when the open lease of a job should end by its first estimate (SPEC §26.1), 0 where there is none.
+// ExpectedEnd returns when the open lease of a job should end by its first estimate (SPEC §26.1), 0 if there is none.
 func (vw *View) ExpectedEnd(id rota.JobID) rota.Clock {
 	if j := vw.m.JobTable.Get(id); j != nil && j.State.Leased() {
 		return vw.m.placement.runOf(vw.m.leasing.leases.Get(string(j.Lease[:]))).End
@@ -177,7 +177,7 @@ func (vw *View) ExpectedEnd(id rota.JobID) rota.Clock {
 	return 0
 }
 
-// runsOf are those of a worker, in their order.
+// runsOf returns a worker's runs, in order.
 func (pl *placement) runsOf(w *state.WorkerRow) (runs []sched.Run) {
 	for _, key := range w.OpenLeases() {
 		runs = append(runs, pl.runOf(pl.leasing.leases.Get(key)))
@@ -186,7 +186,7 @@ func (pl *placement) runsOf(w *state.WorkerRow) (runs []sched.Run) {
 	return runs
 }
 
-// reestimate changes what estimates of a queue's jobs depend on, and counts those anew that depend on them.
+// reestimate applies a change that affects the estimates of a queue's jobs, and recounts what depends on them.
 func (pl *placement) reestimate(q *state.QueueRow, change func()) {
 	var open []*state.LeaseRow
 	pl.leasing.leases.Scan(func(_ string, l *state.LeaseRow) bool {
@@ -204,7 +204,7 @@ func (pl *placement) reestimate(q *state.QueueRow, change func()) {
 	}
 }
 
-// tellReservations adds to the last round what room is kept for first jobs (SPEC §26.3).
+// tellReservations adds the reservations of first jobs to the last round (SPEC §26.3).
 func (d *decision) tellReservations() {
 	if len(d.rounds) == 0 {
 		return
@@ -216,8 +216,8 @@ func (d *decision) tellReservations() {
 	}
 }
 
-// holds checks that every hold is of a QUEUED job and a worker that could take
-// it, each worker held once, and no more of them than may be.
+// holds checks that every hold is of a QUEUED job and a worker that could take it, that each worker is held once, and
+// that the bound is kept.
 func (c *checker) holds() {
 	m := c.m
 	m.placement.holds.Scan(func(id rota.JobID, h *state.HoldRow) bool {

@@ -15,9 +15,8 @@ func cpuWorker(milli int64) func(*rota.WorkerSpec) {
 	return func(w *rota.WorkerSpec) { w.CPUMilli = milli }
 }
 
-// slip keeps a worker of 4 cpu busy with narrow jobs that overlap, so that a wide
-// one never finds it idle, and says after how many ms that one was placed, 0 if
-// within most it was not.
+// slip keeps a worker of 4 cpu busy with narrow jobs that overlap, so that a wide one never finds it idle. It returns
+// after how many ms the wide one was placed, 0 if not within most.
 func slip(b *bench, most rota.Clock) rota.Clock {
 	b.t.Helper()
 	b.every = 25
@@ -211,8 +210,8 @@ func TestHoldEnds(t *testing.T) {
 	}
 }
 
-// TestHoldOutlivesRestores restores the twin at every entry, so that it decides
-// all that follows from a state that went through a snapshot amid holds.
+// TestHoldOutlivesRestores restores the twin at every entry, so that it decides everything from a state that went
+// through a snapshot during holds.
 func TestHoldOutlivesRestores(t *testing.T) {
 	t.Parallel()
 	b := twoWorkers(t)
@@ -229,7 +228,7 @@ func TestHoldOutlivesRestores(t *testing.T) {
 	b.sound()
 }
 
-// heldBench has the job "wide", which needs 4 cpu, wait for 30 s, then others.
+// heldBench makes the job "wide", which needs 4 cpu, wait for 30 s, then others.
 func heldBench(t *testing.T, workers func(b *bench), others ...string) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -258,7 +257,7 @@ func heldBench(t *testing.T, workers func(b *bench), others ...string) *bench {
 	return b
 }
 
-// twoWorkers has "wide" hold w1 of w1 and w2, both of which run a small job.
+// twoWorkers has "wide" hold w1 out of w1 and w2, both of which run a small job.
 func twoWorkers(t *testing.T) *bench {
 	t.Helper()
 	return heldBench(t, func(b *bench) {
@@ -279,8 +278,7 @@ func (b *bench) completeAll(jobs ...rota.JobID) {
 	}
 }
 
-// TestHoldEndsBeforeItsJob cancels a job that holds a worker: its end is the last
-// thing that is told of it.
+// TestHoldEndsBeforeItsJob cancels a job that holds a worker: its end is the last event about it.
 func TestHoldEndsBeforeItsJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

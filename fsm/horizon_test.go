@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// endedIn has jobs of a queue end, cancelled.
+// endedIn ends jobs of a queue by cancelling them.
 func (b *bench) endedIn(in string, ids ...string) {
 	b.t.Helper()
 	for _, id := range ids {
@@ -18,7 +18,7 @@ func (b *bench) endedIn(in string, ids ...string) {
 	}
 }
 
-// dated moves the date to so long after the start and sweeps until nothing is due.
+// dated moves the date to this long after the start and sweeps until nothing is due.
 func (b *bench) dated(after rota.Date) (sweeps int) {
 	b.t.Helper()
 	b.walls = []int64{startClock + int64(after)}
@@ -37,8 +37,7 @@ func (b *bench) horizon(of, horizon string) {
 
 const minute, hour = rota.Date(60_000), rota.Date(3_600_000)
 
-// TestHorizon: every queue's ended jobs are remembered for as long as its gc_horizon says,
-// whatever ended before them.
+// TestHorizon checks that every queue's ended jobs are remembered for its gc_horizon, whatever ended before them.
 func TestHorizon(t *testing.T) {
 	t.Parallel()
 	t.Run("of_two_queues", func(t *testing.T) {
@@ -155,8 +154,8 @@ func TestHorizon(t *testing.T) {
 	})
 }
 
-// TestHorizon_staged: records that wait for the archive are found by their ids once their
-// tombstones have left, whichever queues' older ones are there still.
+// TestHorizon_staged checks that records that wait for the archive are found by id once their tombstones are dropped,
+// whichever older ones of other queues remain.
 func TestHorizon_staged(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -196,7 +195,7 @@ func TestHorizon_staged(t *testing.T) {
 	}
 }
 
-// TestTombstone_fades: one that leaves within a minute may be gone before an entry is applied.
+// TestTombstone_fades checks that a tombstone due within a minute may be gone before an entry is applied.
 func TestTombstone_fades(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -216,8 +215,8 @@ func TestTombstone_fades(t *testing.T) {
 	}
 }
 
-// TestHorizon_workflows: a workflow is kept as its own queue says, with what is needed of
-// its nodes, whose tombstones leave as theirs say.
+// TestHorizon_workflows checks that a workflow is kept for the horizon of its own queue, with the needed data of its
+// nodes, whose tombstones are dropped by their own horizons.
 func TestHorizon_workflows(t *testing.T) {
 	t.Parallel()
 	nodesIn := func(q rota.QueueName) func(*dag) {
@@ -261,13 +260,13 @@ func TestHorizon_workflows(t *testing.T) {
 		d := diamond("wf", nodesIn("default"), func(d *dag) { d.Queue = "short" })
 		b.run(d)
 		b.ok(d.cancel())
-		b.horizon("short", "1h") // too late for what has ended
+		b.horizon("short", "1h") // too late for ended ones
 		b.dated(minute - 1)
 		b.stands(d, "CANCELLED: XXXX")
 		b.dated(minute)
 		b.stands(d, "gone")
 		b.state("wf/n0", rota.JobCancelled)
-		b.run(d) // takes the place of the nodes that are remembered
+		b.run(d) // replaces the remembered nodes
 		b.stands(d, "RUNNING: QBBB")
 	})
 	t.Run("the_first_to_end_gives_way", func(t *testing.T) {

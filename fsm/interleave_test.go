@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// stream keeps one worker of one slot busy with jobs that all rank before the
-// job "low", and says by which assignment that one was placed, 0 if by none.
+// stream keeps one worker of one slot busy with jobs that all rank before the job "low", and returns the number of the
+// assignment that placed it, 0 if none did.
 func stream(b *bench, most int) int {
 	b.t.Helper()
 	b.every = 20

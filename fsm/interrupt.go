@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// InterruptOp returns the operation that ends the attempt that a job is in now (SPEC §21.9).
+// InterruptOp returns the operation that ends a job's current attempt (SPEC §21.9).
 func InterruptOp(vw *View, id rota.JobID, counted bool) *fsmpb.Op {
 	op := &fsmpb.InterruptJob{Job: string(id), Counted: counted}
 	if j := vw.m.JobTable.Get(id); j != nil && !j.Lease.IsZero() {
@@ -18,7 +18,7 @@ func InterruptOp(vw *View, id rota.JobID, counted bool) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_InterruptJob{InterruptJob: op}}
 }
 
-// RunNowOp returns the operation that queues a job that is DELAYED now (SPEC §21.10).
+// RunNowOp returns the operation that queues a DELAYED job now (SPEC §21.10).
 func RunNowOp(vw *View, id rota.JobID) *fsmpb.Op {
 	op := &fsmpb.RunJobNow{Job: string(id)}
 	if j := vw.m.JobTable.Get(id); j != nil {
@@ -27,7 +27,7 @@ func RunNowOp(vw *View, id rota.JobID) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_RunJobNow{RunJobNow: op}}
 }
 
-// apply does the verbs on leases, and those on the waiting for them.
+// apply is the switch over the verbs on leases and those on jobs that wait for one.
 func (lg *leasing) apply(whole *fsmpb.Op) *fsmpb.Outcome {
 	switch op := whole.GetOp().(type) {
 	case *fsmpb.Op_Lease:
@@ -111,7 +111,8 @@ func (lg *leasing) runNow(op *fsmpb.RunJobNow) *fsmpb.Outcome {
 	return &fsmpb.Outcome{JobState: uint32(j.State)}
 }
 
-// waitsForWorker reports whether a DELAYED job waits for a worker that may still be at work on what was cancelled (SPEC §8.8).
+// waitsForWorker reports whether a DELAYED job waits for a worker that may still be working on cancelled work (SPEC
+// §8.8).
 func (lg *leasing) waitsForWorker(j *state.JobRow) bool {
 	return j.Ready != 0 || j.Due != 0 && j.Revived() || lg.flows.unheard(j)
 }

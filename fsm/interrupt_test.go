@@ -18,8 +18,8 @@ func newerBench(t *testing.T) *bench {
 	return b
 }
 
-// TestInterrupt_triesAgain ends an attempt, counted or not: the lease is revoked, and the job is tried again once its worker has
-// confirmed, or its silence is over.
+// TestInterrupt_triesAgain ends an attempt, counted or not: the lease is revoked, and the job is tried again once its
+// worker has confirmed, or its silence is over.
 func TestInterrupt_triesAgain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -58,7 +58,7 @@ func TestInterrupt_triesAgain(t *testing.T) {
 				t.Fatalf("%s, want %s", got, c.want)
 			}
 			if !j.State.Terminal() {
-				b.existed(op) // said again, it ends no other attempt
+				b.existed(op) // a repetition ends no other attempt
 			}
 			b.sound()
 		})
@@ -86,7 +86,7 @@ func TestInterrupt_refuses(t *testing.T) {
 	old.refuses(rota.KindConflict, "rules_version", &fsmpb.Op{Op: &fsmpb.Op_RunJobNow{RunJobNow: &fsmpb.RunJobNow{Job: "j"}}})
 }
 
-// TestInterrupt_ofNode ends an attempt of a node of a RUNNING workflow, which goes on.
+// TestInterrupt_ofNode ends an attempt of a node of a RUNNING workflow, which continues.
 func TestInterrupt_ofNode(t *testing.T) {
 	t.Parallel()
 	b := newerBench(t)
@@ -123,7 +123,7 @@ func TestRunNow_keepsAttempts(t *testing.T) {
 		b.existed(op)
 	}
 	b.sound()
-	// A repetition that is late does not touch the next wait.
+	// A late repetition does not affect the next wait.
 	op := &fsmpb.Op{Op: &fsmpb.Op_RunJobNow{RunJobNow: &fsmpb.RunJobNow{Job: "failed", Attempt: 1, DueClockMs: int64(b.now) + 1}}}
 	var l rota.Lease
 	for id, given := range b.match() {
@@ -152,7 +152,7 @@ func TestRunNow_refuses(t *testing.T) {
 	op := RunNowOp(&b.View, "waits")
 	op.GetRunJobNow().DueClockMs++
 	b.refuses(rota.KindStale, "due", op)
-	// The worker of a cancelled lease may still be at work: the retry waits for that.
+	// The worker of a cancelled lease may still be running: the retry waits for that.
 	b.leased("j", "w")
 	b.ok(cancelOp("j"))
 	b.ok(retryOp("j"))
@@ -160,8 +160,8 @@ func TestRunNow_refuses(t *testing.T) {
 	b.refuses(rota.KindConflict, "job", RunNowOp(&b.View, "j"))
 }
 
-// TestRunNow_waitsForWorker refuses to start a job whose unique key was that of a cancelled one, while the worker of that has not
-// confirmed that it stopped. What is left of the job's own delay then can be cut short.
+// TestRunNow_waitsForWorker refuses to start a job whose unique key belonged to a cancelled one, while that job's
+// worker has not confirmed that it stopped. The rest of the job's own delay can then be cut short.
 func TestRunNow_waitsForWorker(t *testing.T) {
 	t.Parallel()
 	b := newerBench(t)
@@ -182,8 +182,8 @@ func TestRunNow_waitsForWorker(t *testing.T) {
 	b.sound()
 }
 
-// TestRunNow_ofNodeThatWaits: the retry of a node by itself is refused, and names no command that is refused too while the worker of
-// its cancelled attempt has not confirmed.
+// TestRunNow_ofNodeThatWaits checks that the retry of a single node is refused, and names no command that is refused
+// too while the worker of its cancelled attempt has not confirmed.
 func TestRunNow_ofNodeThatWaits(t *testing.T) {
 	t.Parallel()
 	b := newerBench(t)
@@ -209,8 +209,8 @@ func TestRunNow_ofNodeThatWaits(t *testing.T) {
 	b.sound()
 }
 
-// TestInterrupt_thenCancel has a job end while its worker is to confirm an interruption or a takeover: the lease outlives it, and
-// ends as that of a cancelled job, whatever becomes of the worker.
+// TestInterrupt_thenCancel ends a job while its worker is to confirm an interruption or a takeover: the lease outlives
+// it, and ends like that of a cancelled job, whatever happens to the worker.
 func TestInterrupt_thenCancel(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -241,8 +241,8 @@ func TestInterrupt_thenCancel(t *testing.T) {
 	}
 }
 
-// TestCulprit_afterPartialRetry has a workflow stay FAILED for a branch that a retry from another node did not run again: it names a
-// node of that branch.
+// TestCulprit_afterPartialRetry checks that a workflow stays FAILED for a branch that a retry from another node did not
+// run again: it names a node of that branch.
 func TestCulprit_afterPartialRetry(t *testing.T) {
 	t.Parallel()
 	end := func(b *bench, l rota.Lease, how string) {
@@ -289,7 +289,7 @@ func TestCulprit_afterPartialRetry(t *testing.T) {
 			from, other := fmt.Sprint("n", d.g.Order[0]), fmt.Sprint("n", d.g.Order[1])
 			b.ok(d.retry(from, 1))
 			b.entry(sweepOp())
-			if c.second != "" { // a node that is over, of a workflow that runs: the hint names what works
+			if c.second != "" { // a node that is over, of a running workflow: the hint names what works
 				o := b.refuses(rota.KindConflict, "job", retryOp("wf/"+other))
 				if !strings.Contains(o.GetText(), "once the workflow has ended (rota workflow wait wf)") {
 					t.Errorf("%s", o.GetText())
@@ -319,7 +319,7 @@ func TestCulprit_afterPartialRetry(t *testing.T) {
 	}
 }
 
-// TestRunNow_ofDatedNode has a node that waits for its date alone run at once: no lease is waited for.
+// TestRunNow_ofDatedNode checks that a node that only waits for its date runs at once: no lease is awaited.
 func TestRunNow_ofDatedNode(t *testing.T) {
 	t.Parallel()
 	b := newerBench(t)
@@ -334,8 +334,8 @@ func TestRunNow_ofDatedNode(t *testing.T) {
 	b.sound()
 }
 
-// TestRetry_ofDatedJob: a retry runs a job at once, whatever its date was, also where it waits for the worker of its cancelled
-// lease first.
+// TestRetry_ofDatedJob checks that a retry runs a job at once, whatever its date was, also if it first waits for the
+// worker of its cancelled lease.
 func TestRetry_ofDatedJob(t *testing.T) {
 	t.Parallel()
 	for _, silent := range []bool{false, true} {

@@ -13,7 +13,7 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// JobList is a frozen view of all jobs; reading it holds nothing up.
+// JobList is a frozen view of all jobs; reading it blocks nothing.
 type JobList struct {
 	head   state.Header
 	now    rota.Moment
@@ -21,23 +21,22 @@ type JobList struct {
 	leases *tree.Tree[string, *state.LeaseRow]
 	tombs  *tree.Tree[rota.JobID, state.Tomb]
 	staged *btree.Map[uint64, *state.Record]
-	// live are the rows of jobs by number, ends the numbers of ends by those of the lives
-	// that ended, order the tombstones by the numbers of ends.
+	// live are the job rows by number, ends the numbers of ends by those of the lives that ended, order the tombstones
+	// by the numbers of ends.
 	live  *tree.Numbers[*state.JobRow]
 	ends  *tree.Numbers[uint64]
 	order *state.TombOrder
 
 	workflows *tree.Tree[rota.WorkflowID, *state.WorkflowRow]
 	vertices  *tree.Tree[string, *state.VertexRow]
-	// deleted, and loose of those that are staged, hide what an archive still holds.
+	// deleted, and loose among staged records, hide what an archive still contains.
 	deleted *tree.Tree[string, *state.DeletedRow]
 	loose   looseRecords
-	// reader is who reads it.
+	// reader holds the rights of the caller.
 	reader *access.Reader
 }
 
-// For returns the list as somebody may read it: what may not be read is no part of it, nor does
-// a cursor name it.
+// For returns the list with the rights of a caller: unreadable jobs are not in it, and no cursor names them.
 func (l *JobList) For(rd *access.Reader) *JobList {
 	its := *l
 	its.reader = rd
@@ -53,30 +52,28 @@ func (vw *View) Jobs() *JobList {
 		loose: looseRecords{m.ended.staged.loose.Copy()}}
 }
 
-// History is the archive as a list reads it, of one moment not before the
-// list's own.
+// History is the archive as read by a list, at a moment not before that of the list.
 type History interface {
 	// Next returns the archived job whose id is the least above after.
 	Next(after rota.JobID) (Mark, bool)
-	// Before returns the archived job whose end has the greatest number below one, and whose
-	// record can be read.
+	// Before returns the archived job with the greatest end number below seq and a readable record.
 	Before(seq uint64) (Mark, bool)
-	// Ended reads a record; false where it is not there or damaged.
+	// Ended reads a record; false if it is missing or damaged.
 	Ended(seq uint64) (rota.Job, bool)
 }
 
-// noHistory is the archive of a node that has none.
+// noHistory is the archive of a node without one.
 type noHistory struct{}
 
 func (noHistory) Next(rota.JobID) (Mark, bool)  { return Mark{}, false }
 func (noHistory) Before(uint64) (Mark, bool)    { return Mark{}, false }
 func (noHistory) Ended(uint64) (rota.Job, bool) { return rota.Job{}, false }
 
-// maxScan bounds the rows that one page looks at, so that a filter that matches
-// little cannot hold a call for ever; the page then is short, with a cursor.
+// maxScan is the maximum number of rows that one page looks at, so that a selective filter cannot hold a call forever;
+// the page is then short, with a cursor.
 const maxScan = 100_000
 
-// The parts of a list, as its cursors have them. A cursor means the same on every node.
+// The parts of a list as encoded in its cursors. A cursor has the same meaning on every node.
 const (
 	partLive byte = 1 + iota
 	partWaiting
@@ -88,36 +85,36 @@ type pager struct {
 	*JobList
 	filter filter.Filter
 	asked  *rota.JobFilter
-	// cursor is where the list stands: the last place that was looked at.
+	// cursor is the last place that was looked at.
 	cursor filter.Cursor
-	// asOf is the clock by which ages count.
+	// asOf is the clock from which ages count.
 	asOf rota.Clock
-	// mark is what of a job is at hand without reading all of it.
+	// mark is the data of a job that is available without a full read.
 	mark   rota.Job
 	groups map[string]int
-	// read is room for the job at hand as its reader may read it: one for each took the time of
-	// a page that looks at many and shows none.
+	// read is a buffer for the current job as its reader may see it: allocating one for each job took most of the time
+	// of a page that looks at many and shows none.
 	read rota.Job
-	// plan asks for its members, whose numbers are kept, by id: last is the last one looked at.
+	// plan lists its members by id, and keeps their numbers: last is the last one looked at.
 	plan    *PlanWork
 	numbers []uint64
 	last    rota.JobID
 	limit   int
 	scanned int
-	// stopped says that the page is full before the list is at its end.
+	// stopped reports that the page is full before the list ended.
 	stopped bool
 	page    rota.JobPage
-	// waits are the nodes that wait, of the workflows that were asked for.
+	// waits caches the waiting nodes of the workflows looked up.
 	waits map[rota.WorkflowID]map[rota.JobID]bool
 }
 
-// Page returns the jobs that the filter selects, the newest first: live ones by number; then nodes
-// of workflows that wait for their parents, by workflow; then terminal ones by the number of
-// their end, from the state and from the archive. h may be nil.
+// Page returns the jobs that the filter selects, newest first: live ones by number; then workflow nodes that wait for
+// their parents, by workflow; then terminal ones by the number of their end, from the state and from the archive. h may
+// be nil.
 //
-// The first page sets of which moment the list is. A job that was there then is on one page, also
-// where it ends between two: as long as its tombstone is kept it stands where it stood while
-// it lived. What got its number later, by a submission or a retry, is on none.
+// The first page fixes the moment that the list shows. A job that existed then is on one page, even if it ends between
+// two pages: as long as its tombstone is kept it stays at its live place. A job that got its number later, by a
+// submission or a retry, is on none.
 func (l *JobList) Page(f rota.JobFilter, h History) (rota.JobPage, error) {
 	its, err := filter.Of(&f)
 	if err != nil {
@@ -155,7 +152,7 @@ func (l *JobList) origin() filter.Origin {
 	return filter.Origin{Cluster: l.head.Cluster, Incarnation: l.head.Incarnation}
 }
 
-// cursorOf returns where a page begins.
+// cursorOf returns the start of a page.
 func (l *JobList) cursorOf(f *rota.JobFilter) (filter.Cursor, error) {
 	if f.Cursor == "" {
 		return filter.Cursor{Part: partLive, Clock: l.head.Clock, Jobs: l.head.JobSeq, Ends: l.head.TombSeq, At: l.head.JobSeq + 1}, nil
@@ -173,7 +170,7 @@ func (l *JobList) cursorOf(f *rota.JobFilter) (filter.Cursor, error) {
 	return c, nil
 }
 
-// walk goes through the parts of the list until the page is full.
+// walk visits the parts of the list until the page is full.
 func (p *pager) walk(h History) {
 	for ; !p.stopped; p.cursor.Part++ {
 		switch p.cursor.Part {
@@ -206,13 +203,13 @@ func (p *pager) walk(h History) {
 type Members struct {
 	Jobs    []rota.Job
 	Numbers []uint64
-	// To is the last job that was looked at; End says that none lies beyond.
+	// To is the last job looked at; End reports that there are none beyond it.
 	To  rota.JobID
 	End bool
 }
 
-// Members returns the next jobs of a plan after its cursor, at most so many, as far as the list's
-// reader may read them. It looks at as many as a page does.
+// Members returns the next jobs of a plan after its cursor, at most `most`, which the list's reader may read. It looks
+// at as many as a page does.
 func (l *JobList) Members(w *PlanWork, most int, h History) (Members, error) {
 	f, err := ReadPlan(&w.Spec)
 	if err != nil {
@@ -233,8 +230,8 @@ func (l *JobList) Members(w *PlanWork, most int, h History) (Members, error) {
 	return Members{p.page.Jobs, p.numbers, p.last, !p.stopped}, nil
 }
 
-// workflowMembers returns the next workflows of a plan after its cursor, at most so many, as far as the list's reader
-// may read them.
+// workflowMembers returns the next workflows of a plan after its cursor, at most `most`, which the list's reader may
+// read.
 func (l *JobList) workflowMembers(w *PlanWork, f *filter.Filter, most int) Members {
 	next := Members{To: w.Cursor, End: true}
 	from := rota.WorkflowID(w.Cursor)
@@ -257,8 +254,8 @@ func (l *JobList) workflowMembers(w *PlanWork, f *filter.Filter, most int) Membe
 	return next
 }
 
-// offer takes a job that the filter selects, as far as it may be read: into the page, or
-// into its counts. read is called where more is needed of it than its mark.
+// offer adds a job that the filter selects and the reader may read to the page or to its counts. It calls read if it
+// needs more than the mark.
 func (p *pager) offer(number uint64, id rota.JobID, q rota.QueueName, t rota.TenantID, typ rota.JobType, s rota.JobState, read func() (rota.Job, bool)) {
 	p.mark.ID, p.mark.Queue, p.mark.Tenant, p.mark.Type, p.mark.State = id, q, t, typ, s
 	if !p.filter.Early(&p.mark) || p.plan != nil && !p.plan.of(number, s) {
@@ -299,15 +296,15 @@ func (p *pager) offer(number uint64, id rota.JobID, q rota.QueueName, t rota.Ten
 	c.Groups[at].Count++
 }
 
-// full counts a row that is looked at, and reports whether no more may be.
+// full counts a row that is looked at, and reports whether the limit is reached.
 func (p *pager) full() bool {
 	p.scanned++
 	p.stopped = len(p.page.Jobs) >= p.limit || p.scanned > maxScan || p.page.Counted != nil && len(p.page.Counted.Groups) >= limits.MaxGroups
 	return p.stopped
 }
 
-// living lists the jobs that were live as the list began, each where its number says: those that
-// are so still, and those that have ended since.
+// living lists the jobs that were live when the list began, in order of number: those that are still live, and those
+// that have ended since.
 func (p *pager) living(h History) {
 	c := &p.cursor
 	since := p.endedSince(c.At)
@@ -341,14 +338,13 @@ func (p *pager) living(h History) {
 	}
 }
 
-// late is a job that has ended since the list began, by its number as it lived; 0 for none.
+// late is a job that has ended since the list began, by its number while live; 0 for none.
 type late struct {
 	number uint64
 	row    state.TombRow
 }
 
-// endedSince returns the job with the greatest number below one that has ended since the list
-// began.
+// endedSince returns the job with the greatest number below the given one that has ended since the list began.
 func (p *pager) endedSince(number uint64) late {
 	if p.head.TombSeq == p.cursor.Ends {
 		return late{}
@@ -379,7 +375,7 @@ func (p *pager) offerTomb(t *state.TombRow, h History) {
 	p.offer(t.Seq, t.ID, t.Queue, t.Tenant, t.Typ, t.State, func() (rota.Job, bool) { return p.tombJob(t, h), true })
 }
 
-// over lists the jobs that had ended as the list began.
+// over lists the jobs that had ended when the list began.
 func (p *pager) over(h History) {
 	c := &p.cursor
 	tombs := sourceBelow(c.At, func(at uint64) (uint64, state.TombEntry, bool) { return p.order.Below(at) })
@@ -425,8 +421,7 @@ func (p *pager) over(h History) {
 	}
 }
 
-// latest reports whether an end without a tombstone is the last that is known of its job, and
-// the job is not at work again.
+// latest reports whether an end without a tombstone is the job's last known one, and the job does not run again.
 func (p *pager) latest(mark *Mark) bool {
 	if peer.IsLog(mark.ID) {
 		return false
@@ -436,7 +431,7 @@ func (p *pager) latest(mark *Mark) bool {
 	return !live && !later && !p.hides(mark) && !p.isWaiting(mark.ID)
 }
 
-// stagedBelow returns the staged record with the greatest number below one.
+// stagedBelow returns the staged record with the greatest number below the given one.
 func (l *JobList) stagedBelow(at uint64) (seq uint64, s StagedRecord, ok bool) {
 	if at == 0 {
 		return 0, s, false
@@ -448,19 +443,19 @@ func (l *JobList) stagedBelow(at uint64) (seq uint64, s StagedRecord, ok bool) {
 	return seq, s, ok
 }
 
-// source is one of those that a list is merged of, as it stands.
+// source is one of the merged sources of a list, at its present position.
 type source[T any] struct {
 	find func(at uint64) (uint64, T, bool)
 	at   uint64
 	what T
 }
 
-// sourceBelow begins a source below a number.
+// sourceBelow starts a source below a number.
 func sourceBelow[T any](at uint64, find func(uint64) (uint64, T, bool)) source[T] {
 	return source[T]{find: find, at: at}
 }
 
-// below goes to the greatest number below one, 0 where there is none.
+// below moves to the greatest number below the given one, 0 if there is none.
 func (s *source[T]) below(at uint64) uint64 {
 	if s.at >= at {
 		number, what, ok := s.find(at)
@@ -471,7 +466,7 @@ func (s *source[T]) below(at uint64) uint64 {
 	return s.at
 }
 
-// liveByID lists the live jobs by id, as plans go through them.
+// liveByID lists the live jobs by id, for plans.
 func (p *pager) liveByID() {
 	from := p.last
 	p.jobs.Ascend(from, func(id rota.JobID, j *state.JobRow) bool {
@@ -487,13 +482,12 @@ func (p *pager) liveByID() {
 	})
 }
 
-// endedByID merges tombstones and archive by id, as plans go through them. What the state knows counts: a job
-// that was revived is live, and a node that a retry runs again waits, whatever an
-// archive says of its earlier life.
+// endedByID merges tombstones and archive by id, for plans. The state takes precedence over an archived earlier life: a
+// revived job is live, and a node that a retry runs again waits.
 func (p *pager) endedByID(h History) {
 	from := p.last
 	mark, archived := h.Next(from)
-	old := func() bool { // takes the archived one that is next
+	old := func() bool { // offers the next archived job
 		if !p.reader.Reads(mark.Tenant, mark.Queue) {
 			mark, archived = h.Next(mark.ID)
 			return true
@@ -536,7 +530,7 @@ func (p *pager) endedByID(h History) {
 	}
 }
 
-// hides reports whether an archived job was deleted, or a later end of it.
+// hides reports whether an archived job, or a later end of it, was deleted.
 func (l *JobList) hides(mark *Mark) bool {
 	if l.deleted.Len() == 0 {
 		return false
@@ -545,8 +539,7 @@ func (l *JobList) hides(mark *Mark) bool {
 	return gone(mark.Seq) || mark.Seq < l.loose.newest(mark.ID, gone)
 }
 
-// tombJob tells of a terminal job by its tombstone, and by its record if that
-// is staged or archived.
+// tombJob returns a terminal job from its tombstone, and from its record if that is staged or archived.
 func (p *pager) tombJob(t *state.TombRow, h History) rota.Job {
 	if r, ok := p.staged.Get(t.Seq); ok {
 		return deadJob(t, r)

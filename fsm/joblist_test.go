@@ -15,8 +15,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// searched is a bench with jobs of every part of a list: live, waiting for parents, ended
-// with a tombstone and ended in the archive alone.
+// searched is a bench with jobs of every part of a list: live, waiting for parents, ended with a tombstone and ended in
+// the archive only.
 func searched(t *testing.T) (*bench, history) {
 	b := newBench(t)
 	b.ok(queueOp("default", "attempt_max", "1", "audit_window", "0", "gc_horizon_ms", "60000"))
@@ -44,8 +44,8 @@ func searched(t *testing.T) (*bench, history) {
 	return b, h
 }
 
-// A filter selects in every part of a list, counts what it selects, and one page after the
-// other shows the same as all at once.
+// TestPage_filters checks that a filter selects in every part of a list, counts what it selects, and that the pages
+// together equal one large page.
 func TestPage_filters(t *testing.T) {
 	t.Parallel()
 	b, h := searched(t)
@@ -85,7 +85,7 @@ func TestPage_filters(t *testing.T) {
 	}
 }
 
-// Dead jobs that failed alike are one group, in whatever part they are.
+// TestPage_groups checks that dead jobs with a similar failure are one group, in whatever part they are.
 func TestPage_groups(t *testing.T) {
 	t.Parallel()
 	b, h := searched(t)
@@ -100,7 +100,8 @@ func TestPage_groups(t *testing.T) {
 	}
 }
 
-// A page has no more groups than fit an answer; its cursor goes on with the next.
+// TestPage_groupsAreBounded checks that a page has no more groups than fit in a response; its cursor continues with the
+// next.
 func TestPage_groupsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -119,7 +120,8 @@ func TestPage_groupsAreBounded(t *testing.T) {
 	}
 }
 
-// Who may not read errors finds nothing by them, and sees none in a group.
+// TestPage_filtersWhatMayBeRead checks that a caller without the right to read errors finds nothing by them, and sees
+// none in a group.
 func TestPage_filtersWhatMayBeRead(t *testing.T) {
 	t.Parallel()
 	b, h := searched(t)
@@ -137,9 +139,8 @@ func TestPage_filtersWhatMayBeRead(t *testing.T) {
 	}
 }
 
-// A list shows each job once that was there throughout, whatever ends, is released, submitted,
-// forgotten by memory or retried between two pages; what was retried meanwhile is shown once at
-// most.
+// TestPage_whileJobsEnd checks that a list shows each job that existed throughout exactly once, whatever ends, is
+// released, submitted, forgotten by memory or retried between two pages; a job retried meanwhile is shown at most once.
 func TestPage_whileJobsEnd(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -164,7 +165,7 @@ func TestPage_whileJobsEnd(t *testing.T) {
 				live = slices.Delete(live, at, at+1)
 			case n < 10:
 				for _, s := range b.View.Staged(1+chance.IntN(9), 1<<30) {
-					h = slices.DeleteFunc(h, func(e Ended) bool { return e.Job.ID == s.ID }) // the latest end alone is kept
+					h = slices.DeleteFunc(h, func(e Ended) bool { return e.Job.ID == s.ID }) // only the latest end is kept
 					h = append(h, s.Ended())
 					b.View.Archived([]uint64{s.Seq})
 				}
@@ -238,8 +239,8 @@ func TestPage_whileJobsEnd(t *testing.T) {
 	}
 }
 
-// A cursor of another filter, of another cluster or from before a restore, of a later moment, and
-// one that names no place, are refused.
+// TestPage_refusesCursors checks that cursors of another filter, of another cluster or from before a restore, of a
+// later moment, and cursors that name no place, are refused.
 func TestPage_refusesCursors(t *testing.T) {
 	t.Parallel()
 	b, h := searched(t)

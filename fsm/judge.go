@@ -12,11 +12,11 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// judge refuses an operation that its actor has no right to. It reads rows only, and judges
-// by the tenant and the queue of the object in the state, not of the request.
+// judge refuses an operation for which its actor lacks the right. It reads only rows, and uses the tenant and the queue
+// of the object in the state, not those of the request.
 func (ac *authority) judge(op *fsmpb.Op) *rota.Error { return ac.judgeBy(op, ac.rightsOfCaller) }
 
-// judgeBy is judge with rights that are worked out as rightsOf says.
+// judgeBy is judge with rights resolved by rightsOf.
 func (ac *authority) judgeBy(op *fsmpb.Op, rightsOf func(access.Caller) (*access.Rights, *rota.Error)) *rota.Error {
 	caller := state.CallerOf(op)
 	if caller == (access.Caller{}) {
@@ -37,8 +37,8 @@ func (ac *authority) judgeBy(op *fsmpb.Op, rightsOf func(access.Caller) (*access
 	return j.by(&r, op)
 }
 
-// Denied is what applying operations now would say of their actors' rights, each at its place;
-// nil is no objection to any. Many may ask at once: nothing is kept of it.
+// Denied returns the refusals that the actors' rights would cause if the operations were applied now, each at its
+// index; nil means no refusal. Concurrent calls are safe: nothing is cached.
 func (vw *View) Denied(ops []*fsmpb.Op) (outcomes []*fsmpb.Outcome) {
 	rightsOf := vw.m.access.remembered()
 	for i, op := range ops {
@@ -52,8 +52,8 @@ func (vw *View) Denied(ops []*fsmpb.Op) (outcomes []*fsmpb.Outcome) {
 	return outcomes
 }
 
-// Taken refuses a submission whose id stands for a job that only archives know, of a tenant and
-// a queue that its actor may not submit to; nil is no objection.
+// Taken refuses a submission whose id belongs to a job that only archives contain, in a tenant and a queue that the
+// actor may not submit to; nil means no objection.
 func (vw *View) Taken(op *fsmpb.Op, tenant rota.TenantID, queue rota.QueueName) *fsmpb.Outcome {
 	if op.GetActor() == "" {
 		return nil
@@ -70,18 +70,16 @@ func (vw *View) Taken(op *fsmpb.Op, tenant rota.TenantID, queue rota.QueueName) 
 	return entry.Refused(refusal)
 }
 
-// rule is what an operation needs of its caller.
+// rule is the required right of an operation.
 type rule struct {
 	right rota.Right
-	// at asks for the right at each place that the operation is about; not of callers who
-	// have all rights.
+	// at checks the right at each place that the operation concerns; it is not called for callers with all rights.
 	at func(*judgement, *fsmpb.Op)
-	// beyond refuses what no right is enough for, whoever asks.
+	// beyond refuses what no right allows, for every caller.
 	beyond func(*judgement, *fsmpb.Op) *rota.Error
 }
 
-// rules are what callers may ask for, by the type of the operation; what is not here is the
-// leader's alone.
+// rules contains the operations open to callers, by type; all others are internal to the leader.
 var rules = map[reflect.Type]rule{
 	reflect.TypeFor[*fsmpb.Op_Submit](): {rota.RightSubmit, (*judgement).submit, nil},
 	reflect.TypeFor[*fsmpb.Op_Cancel](): {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.job(op.GetCancel().GetJob(), nil) }, nil},
@@ -119,7 +117,7 @@ var rules = map[reflect.Type]rule{
 	reflect.TypeFor[*fsmpb.Op_SetCluster]():       {rota.RightOperate, (*judgement).everywhere, nil},
 	reflect.TypeFor[*fsmpb.Op_SetTzdata]():        {rota.RightOperate, (*judgement).everywhere, nil},
 	reflect.TypeFor[*fsmpb.Op_ReadSnapshot]():     {rota.RightBackup, (*judgement).everywhere, nil},
-	reflect.TypeFor[*fsmpb.Op_Barrier]():          {}, // it says nothing but where the log is
+	reflect.TypeFor[*fsmpb.Op_Barrier]():          {}, // it only reports the position of the log
 	reflect.TypeFor[*fsmpb.Op_SetRole]():          ofRights,
 	reflect.TypeFor[*fsmpb.Op_DeleteRole]():       ofRights,
 	reflect.TypeFor[*fsmpb.Op_CreateToken]():      ofRights,
@@ -142,7 +140,7 @@ var rules = map[reflect.Type]rule{
 	reflect.TypeFor[*fsmpb.Op_PauseWebhook]():     {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.webhook(op.GetPauseWebhook().GetName()) }, nil},
 	reflect.TypeFor[*fsmpb.Op_SkipWebhook]():      {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.webhook(op.GetSkipWebhook().GetName()) }, nil},
 	reflect.TypeFor[*fsmpb.Op_DeleteWebhook]():    {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.webhook(op.GetDeleteWebhook().GetName()) }, nil},
-	reflect.TypeFor[*fsmpb.Op_Exchange]():         {}, // the issuer's maps give what it makes
+	reflect.TypeFor[*fsmpb.Op_Exchange]():         {}, // the issuer's mapping gives the rights of the result
 	reflect.TypeFor[*fsmpb.Op_OpenSession]():      {rota.RightNone, nil, (*judgement).openSession},
 	reflect.TypeFor[*fsmpb.Op_ClaimSession]():     {rota.RightNone, nil, (*judgement).claimSession},
 	reflect.TypeFor[*fsmpb.Op_EndSession]():       {rota.RightNone, nil, (*judgement).endSession},
@@ -151,19 +149,19 @@ var rules = map[reflect.Type]rule{
 	reflect.TypeFor[*fsmpb.Op_SkipKey]():          {rota.RightQueue, (*judgement).skipKey, nil},
 }
 
-// ofRights is the rule of what changes rights.
+// ofRights is the rule of operations that change rights.
 var ofRights = rule{rota.RightAuth, (*judgement).everywhere, (*judgement).auth}
 
-// ownStatus is the rule of a worker's own change of its status.
+// ownStatus is the rule of a worker's change of its own status.
 var ownStatus = ownWork(func(op *fsmpb.Op) string { return op.GetSetStatus().GetWorker() })
 
-// ownWork is the rule of what a worker says of itself. That it was registered took the right;
-// its leases end where that is lost.
+// ownWork is the rule of a worker's own operations. Registration required the right; the worker's leases end if the
+// right is lost.
 func ownWork(worker func(*fsmpb.Op) string) rule {
 	return rule{rota.RightWork, (*judgement).somewhere, func(j *judgement, op *fsmpb.Op) *rota.Error { return j.ownWorker(worker(op)) }}
 }
 
-// ruleOf returns the rule of an operation; false where it is no caller's.
+// ruleOf returns the rule of an operation; false if callers may not use it.
 func ruleOf(op *fsmpb.Op) (rule, bool) {
 	switch {
 	case op.GetSetStatus().GetSession() != 0:
@@ -175,9 +173,9 @@ func ruleOf(op *fsmpb.Op) (rule, bool) {
 	return r, ok
 }
 
-// Forwardable reports whether nodes may pass an operation on: for its caller, or a log that
-// they keep for one. Any other is the leader's alone, as a removal is, which it makes once it
-// has looked at who would be left.
+// Forwardable reports whether nodes may forward an operation, for its caller or for a log that they keep for one. All
+// others are internal to the leader, such as a removal, which the leader only makes after checking the remaining
+// members.
 func Forwardable(op *fsmpb.Op) bool {
 	switch op.GetOp().(type) {
 	case *fsmpb.Op_KeepLog:
@@ -189,20 +187,19 @@ func Forwardable(op *fsmpb.Op) bool {
 	return ok
 }
 
-// judgement is of one operation of one actor.
+// judgement is the check of one operation of one actor.
 type judgement struct {
 	ac *authority
-	// actor is the caller, or the parent of a session that called; session is the caller itself.
+	// actor is the caller, or the parent of the calling session; session is the caller itself.
 	actor, session rota.Principal
 	rights         *access.Rights
-	// right is the one that the operation needs.
+	// right is the required right.
 	right rota.Right
-	// refusal is the first that was found.
+	// refusal is the first refusal found.
 	refusal *rota.Error
 }
 
-// by judges an operation by its rule. One of an object that is not there is left to its verb,
-// which says so.
+// by applies the rule of an operation. A missing object is left to the verb, which reports it.
 func (j *judgement) by(r *rule, op *fsmpb.Op) *rota.Error {
 	if r.at != nil && !j.rights.All() {
 		if r.at(j, op); j.refusal != nil {
@@ -215,8 +212,8 @@ func (j *judgement) by(r *rule, op *fsmpb.Op) *rota.Error {
 	return nil
 }
 
-// asked needs the right over a tenant and a queue that the operation names. It reports
-// whether the judgement goes on.
+// asked requires the right over a tenant and a queue that the operation names. It reports whether the judgement
+// continues.
 func (j *judgement) asked(tenant, queue string) bool {
 	if j.refusal == nil && !j.rights.Allow(j.right, rota.TenantID(tenant), rota.QueueName(queue)) {
 		j.refusal = rota.Refusef(rota.KindDenied, j.right.String(), "%s has no right to %s: ask for a role that grants it", j.actor,
@@ -225,8 +222,8 @@ func (j *judgement) asked(tenant, queue string) bool {
 	return j.refusal == nil
 }
 
-// found needs the right over the tenant and the queue of an object in the state. The refusal
-// does not say which they are: whoever lacks the right need not know.
+// found requires the right over the tenant and the queue of an object in the state. The refusal does not name them: a
+// caller without the right need not know.
 func (j *judgement) found(what, id, tenant, queue string) bool {
 	if j.refusal == nil && !j.rights.Allow(j.right, rota.TenantID(tenant), rota.QueueName(queue)) {
 		j.refusal = rota.Refusef(rota.KindDenied, j.right.String(), "%s has no right to %s %s %.80q: ask for a role that grants it", j.actor,
@@ -235,7 +232,8 @@ func (j *judgement) found(what, id, tenant, queue string) bool {
 	return j.refusal == nil
 }
 
-// known is found for what `read` shows: who may not read it does not learn that it is there.
+// known is found for objects that the right to read shows: a caller that may not read the object does not learn that it
+// exists.
 func (j *judgement) known(what, id, tenant, queue string) bool {
 	if j.refusal == nil && !j.rights.Allow(j.right, rota.TenantID(tenant), rota.QueueName(queue)) &&
 		!j.rights.Allow(rota.RightRead, rota.TenantID(tenant), rota.QueueName(queue)) {
@@ -244,8 +242,7 @@ func (j *judgement) known(what, id, tenant, queue string) bool {
 	return j.found(what, id, tenant, queue)
 }
 
-// free refuses an id that stands for an object which the right does not reach. It says no
-// more of it than that.
+// free refuses an id that belongs to an object beyond the caller's right, and reveals only that.
 func (j *judgement) free(field, id, tenant, queue string) bool {
 	if j.refusal == nil && !j.rights.Allow(j.right, rota.TenantID(tenant), rota.QueueName(queue)) {
 		j.refusal = rota.Refusef(rota.KindConflict, field, "%s %s is taken: choose another one", field, id)
@@ -253,17 +250,17 @@ func (j *judgement) free(field, id, tenant, queue string) bool {
 	return j.refusal == nil
 }
 
-// everywhere needs the right over all tenants and queues.
+// everywhere requires the right over all tenants and queues.
 func (j *judgement) everywhere(*fsmpb.Op) { j.asked(access.Everything, access.Everything) }
 
-// somewhere needs the right over anything.
+// somewhere requires the right over anything.
 func (j *judgement) somewhere(*fsmpb.Op) {
 	if !j.rights.Some(j.right) {
 		j.everywhere(nil)
 	}
 }
 
-// submit judges by where the job goes, and by the job that has its id.
+// submit judges by the target of the job, and by an existing job with its id.
 func (j *judgement) submit(op *fsmpb.Op) {
 	spec := op.GetSubmit().GetSpec()
 	if !j.asked(placeOf(spec.GetTenant(), spec.GetQueue())) {
@@ -274,7 +271,7 @@ func (j *judgement) submit(op *fsmpb.Op) {
 	}
 }
 
-// setSchedule judges by where the runs go, and by where those of the schedule that it replaces went.
+// setSchedule judges by the target of the runs, and by that of the schedule that it replaces.
 func (j *judgement) setSchedule(op *fsmpb.Op) {
 	s := op.GetSetSchedule()
 	if !j.asked(placeOf(s.GetJob().GetTenant(), s.GetJob().GetQueue())) {
@@ -285,14 +282,14 @@ func (j *judgement) setSchedule(op *fsmpb.Op) {
 	}
 }
 
-// schedule judges by where a schedule's runs go.
+// schedule judges by the target of a schedule's runs.
 func (j *judgement) schedule(name string) {
 	if r := j.ac.schedules.rows.Get(rota.ScheduleName(name)); r != nil {
 		j.known("schedule", name, string(r.Kept.Tenant), string(r.Kept.Queue))
 	}
 }
 
-// plan lets whoever started a plan end it, and whoever may control everything.
+// plan allows only the caller that started a plan to end it, and callers that may control everything.
 func (j *judgement) plan(id string) {
 	r := j.ac.plans.rows.Get(rota.PlanID(id))
 	switch {
@@ -303,8 +300,8 @@ func (j *judgement) plan(id string) {
 	}
 }
 
-// moves judges whether an actor may move a job to another queue: it controls the job where it is,
-// and may submit where it goes.
+// moves judges whether an actor may move a job to another queue: it needs control of the job where it is, and submit
+// where it goes.
 func (ac *authority) moves(caller access.Caller, job rota.JobID, tenant rota.TenantID, to rota.QueueName) *rota.Error {
 	if caller == (access.Caller{}) {
 		return nil
@@ -321,7 +318,7 @@ func (ac *authority) moves(caller access.Caller, job rota.JobID, tenant rota.Ten
 	return j.refusal
 }
 
-// openBatch judges by where the callback goes, and by the batch that has the id.
+// openBatch judges by the target of the callback, and by an existing batch with the id.
 func (j *judgement) openBatch(op *fsmpb.Op) {
 	b := op.GetOpenBatch()
 	if !j.asked(placeOf(b.GetCallback().GetTenant(), b.GetCallback().GetQueue())) {
@@ -343,8 +340,8 @@ func placeOf(tenant, queue string) (string, string) {
 	return tenant, queue
 }
 
-// placeOfJob returns the tenant and the queue of a job that the state knows: alive, ended, or
-// a node of a workflow that has no job yet.
+// placeOfJob returns the tenant and the queue of a job that the state contains: alive, ended, or a workflow node that
+// has no job yet.
 func (ac *authority) placeOfJob(id string) (tenant, queue string, ok bool) {
 	if r := ac.s.JobTable.Get(rota.JobID(id)); r != nil {
 		return string(r.Spec.Tenant), string(r.Spec.Queue), true
@@ -362,8 +359,8 @@ func (ac *authority) placeOfJob(id string) (tenant, queue string, ok bool) {
 	return "", "", false
 }
 
-// job judges by the job that an operation names, as the state has it; or, of one that only
-// archives know, by the spec that whoever proposes took from there.
+// job judges by the job that an operation names, as it is in the state; for a job that only archives contain, by the
+// spec that the proposer read there.
 func (j *judgement) job(id string, archived *fsmpb.JobSpec) {
 	tenant, queue, ok := j.ac.placeOfJob(id)
 	if !ok && archived != nil {
@@ -375,7 +372,7 @@ func (j *judgement) job(id string, archived *fsmpb.JobSpec) {
 	}
 }
 
-// node judges by a node of a workflow, and by the workflow where it has no such node.
+// node judges by a workflow node, or by the workflow if it has no such node.
 func (j *judgement) node(id rota.WorkflowID, name string) {
 	f := j.ac.flows.flowIndex.byID[id]
 	if f == nil {
@@ -388,8 +385,8 @@ func (j *judgement) node(id rota.WorkflowID, name string) {
 	j.job(string(rota.NodeJobID(id, name)), nil)
 }
 
-// deleteJob judges one that only archives know as one of all tenants: the operation does not
-// say of which it is.
+// deleteJob requires the right over all tenants for a job that only archives contain, as the operation does not name
+// its tenant.
 func (j *judgement) deleteJob(op *fsmpb.Op) {
 	id := op.GetDeleteJob().GetJob()
 	if _, _, ok := j.ac.placeOfJob(id); !ok {
@@ -399,15 +396,15 @@ func (j *judgement) deleteJob(op *fsmpb.Op) {
 	j.job(id, nil)
 }
 
-// deleteQueue judges by the queue, and by the one that its jobs move to.
+// deleteQueue judges by the queue, and by the queue that its jobs move to.
 func (j *judgement) deleteQueue(op *fsmpb.Op) {
 	if d := op.GetDeleteQueue(); j.asked(access.Everything, d.GetName()) && d.GetDrainTo() != "" {
 		j.asked(access.Everything, d.GetDrainTo())
 	}
 }
 
-// setKeyRule judges by the queue of a rule, and of one that counts the keys of all tenants as
-// one, before or after, by the right to all tenants.
+// setKeyRule judges by the queue of a rule. If the rule counts the keys of all tenants together, before or after, it
+// requires the right over all tenants.
 func (j *judgement) setKeyRule(op *fsmpb.Op) {
 	set := op.GetSetKeyRule()
 	j.keyRule(set.GetQueue(), set.GetName(), set.GetValue(), set.GetCluster())
@@ -438,7 +435,7 @@ func (j *judgement) keyRule(queue, name, value string, cluster bool) {
 	}
 }
 
-// orEverything is a queue, or all of them where none is named.
+// orEverything returns the queue, or all queues if none is named.
 func orEverything(queue string) string {
 	if queue == "" {
 		return access.Everything
@@ -446,8 +443,8 @@ func orEverything(queue string) string {
 	return queue
 }
 
-// openWorkflow judges by the workflow's tenant with its queue and each of its nodes', and by
-// the workflow that has its id.
+// openWorkflow judges by the workflow's tenant in its queue and in those of its nodes, and by an existing workflow with
+// its id.
 func (j *judgement) openWorkflow(op *fsmpb.Op) {
 	open := op.GetOpenWorkflow()
 	tenant, queue := placeOf(open.GetTenant(), open.GetQueue())
@@ -477,7 +474,7 @@ func (j *judgement) addNodes(op *fsmpb.Op) {
 	}
 }
 
-// workflow judges by the workflow's tenant with its queue and that of each of its nodes.
+// workflow judges by the workflow's tenant in its queue and in those of its nodes.
 func (j *judgement) workflow(id string) {
 	r := j.ac.flows.workflows.Get(rota.WorkflowID(id))
 	if r == nil || !j.known("workflow", id, string(r.Tenant), string(r.Queue)) {
@@ -492,8 +489,8 @@ func (j *judgement) workflow(id string) {
 	}
 }
 
-// register needs work for some tenant of every queue named: a worker is given no other's jobs. An
-// id whose secret it does not know needs all that its worker may work for.
+// register requires work for some tenant of every named queue: a worker gets no jobs of other tenants. For an id whose
+// secret the caller does not know, it requires the rights for all tenants that the existing worker may work for.
 func (j *judgement) register(op *fsmpb.Op) {
 	spec := op.GetRegister().GetSpec()
 	for _, queue := range spec.GetQueues() {
@@ -518,15 +515,15 @@ func (j *judgement) register(op *fsmpb.Op) {
 	}
 }
 
-// takes reports whether a worker's id may be taken over: its secret is shown, or the actor may stop it.
+// takes reports whether a worker's id may be taken over: the secret matches, or the actor may stop the worker.
 func (j *judgement) takes(w *state.WorkerRow, secret []byte) bool {
 	return w.Knows(secret) || !slices.ContainsFunc(w.Spec.Queues, func(q rota.QueueName) bool {
 		return !j.rights.Allow(rota.RightWorkers, access.Everything, q)
 	})
 }
 
-// registers holds a worker's id against the token's prefix, and refuses to take an id from a
-// live worker without that worker's secret or the right to stop it.
+// registers checks a worker's id against the token's prefix. It refuses to take an id from a live worker without that
+// worker's secret or the right to stop it.
 func (j *judgement) registers(op *fsmpb.Op) *rota.Error {
 	id := op.GetRegister().GetSpec().GetId()
 	if t, ok := j.actor.Token(); ok {
@@ -545,7 +542,7 @@ func (j *judgement) registers(op *fsmpb.Op) *rota.Error {
 	return nil
 }
 
-// worker needs the right for each of a worker's queues.
+// worker requires the right for each of a worker's queues.
 func (j *judgement) worker(id string) {
 	if w := j.ac.fleet.workers.Get(rota.WorkerID(id)); w != nil {
 		for _, queue := range w.Spec.Queues {
@@ -556,7 +553,7 @@ func (j *judgement) worker(id string) {
 	}
 }
 
-// ownWorker refuses what is a worker's own from everybody but whoever registered it.
+// ownWorker refuses a worker's own operations to every principal except the one that registered it.
 func (j *judgement) ownWorker(id string) *rota.Error {
 	if w := j.ac.fleet.workers.Get(rota.WorkerID(id)); w != nil && w.By != j.actor {
 		return rota.Refusef(rota.KindDenied, "worker", "worker %s was registered by somebody else than %s: register it again, with its secret", id,
@@ -565,8 +562,8 @@ func (j *judgement) ownWorker(id string) *rota.Error {
 	return nil
 }
 
-// lease judges by the tenant and the queue of an open lease. Children of a completion go where
-// their workflow has nodes, and elsewhere with the right to submit.
+// lease judges by the tenant and the queue of an open lease. Children of a completion may go to queues where their
+// workflow has nodes, and to others with the right to submit.
 func (j *judgement) lease(op *fsmpb.Op) {
 	l := j.ac.leasing.leases.Get(string(op.GetLease().GetLease()))
 	if l == nil || !j.found("job", string(l.Job), string(l.Tenant), string(l.Queue)) {

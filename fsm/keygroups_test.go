@@ -10,8 +10,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// grouped is a bench whose default queue has the keys of account take turns, and a worker of one
-// slot.
+// grouped is a bench whose default queue lets the keys of account take turns, and a worker of one slot.
 func grouped(t *testing.T) *bench {
 	b := newBench(t)
 	b.ok(queueOp("default", "ranking", "fifo", "fair_share", "off", "oldest_every", "0", "starvation_interleave", "0"))
@@ -31,7 +30,7 @@ func (b *bench) ran() (order []rota.JobID) {
 	return order
 }
 
-// TestKeyGroup_turns is the example of SPEC §19.4, with what comes in between.
+// TestKeyGroup_turns checks the example of SPEC §19.4, with events in between.
 func TestKeyGroup_turns(t *testing.T) {
 	t.Parallel()
 	b := grouped(t)
@@ -47,7 +46,7 @@ func TestKeyGroup_turns(t *testing.T) {
 	b.ok(verb(rota.VerbComplete, b.match()["xA1"]))
 	b.ok(verb(rota.VerbComplete, b.match()["xA2"]))
 	b.submit("xB1", keys("account:B")) // it returns: its turn is A's
-	b.submit("none1")                  // jobs without the key are a party of their own
+	b.submit("none1")                  // jobs without the key are one party
 	b.submit("none2")
 	b.submit("xB2", keys("account:B"))
 	if got := b.ran(); !slices.Equal(got, []rota.JobID{"xA3", "xB1", "none1", "none2", "xB2"}) {
@@ -56,7 +55,7 @@ func TestKeyGroup_turns(t *testing.T) {
 	b.sound()
 }
 
-// TestKeyGroup_refused: what else says who is next, and a second rule of a queue.
+// TestKeyGroup_refused checks other settings that decide the order, and a second rule of a queue.
 func TestKeyGroup_refused(t *testing.T) {
 	t.Parallel()
 	b := grouped(t)
@@ -78,8 +77,8 @@ func TestKeyGroup_refused(t *testing.T) {
 	b.sound()
 }
 
-// TestKeyGroupModel runs random lives beside a list that is searched anew for each turn, through
-// restores, changes of the rule and of the queue.
+// TestKeyGroupModel compares random lives with a list that is searched again for each turn, through restores, changes
+// of the rule and of the queue.
 func TestKeyGroupModel(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -122,7 +121,7 @@ func TestKeyGroupModel(t *testing.T) {
 	}
 }
 
-// groupModel are the jobs that wait in the order of their submission.
+// groupModel holds the pending jobs in the order of their submission.
 type groupModel struct {
 	jobs []groupedJob
 	turn map[string]int
@@ -134,8 +133,8 @@ type groupedJob struct {
 	key string
 }
 
-// add has a key that waits for nothing begin at the least turn of those that do, or at the last. Only
-// of the jobs without a key it is known how many turns they had, when nothing of them is left.
+// add starts a key without pending jobs at the least turn of those that have some, or at the last. Only for the jobs
+// without a key the number of turns is known when none is left.
 func (m *groupModel) add(id rota.JobID, key string) {
 	if !slices.ContainsFunc(m.jobs, func(j groupedJob) bool { return j.key == key }) {
 		least := m.last
@@ -156,7 +155,7 @@ func (m *groupModel) drop(id rota.JobID) {
 	m.jobs = slices.DeleteFunc(m.jobs, func(j groupedJob) bool { return j.id == id })
 }
 
-// next takes the first job of the key with the least turn.
+// next removes the first job of the key with the least turn.
 func (m *groupModel) next() rota.JobID {
 	best := -1
 	for i, j := range m.jobs {

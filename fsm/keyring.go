@@ -12,8 +12,7 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// keyring holds jobs to the rules of their keys (SPEC §19). Jobs without keys, and keys
-// without rules, cost it nothing but a look.
+// keyring applies the rules of keys to jobs (SPEC §19). Jobs without keys, and keys without rules, cost only a lookup.
 type keyring struct {
 	s         *state.State
 	admission *admission
@@ -23,11 +22,11 @@ type keyring struct {
 	rules     state.Table[string, state.KeyRuleRow, *state.KeyRuleRow]
 	counts    state.Table[string, state.KeyCountRow, *state.KeyCountRow]
 
-	// What follows is derived. byName finds the rules, names what there is of a name.
+	// The following fields are derived. byName indexes the rules; names holds what exists per name.
 	byName map[keyRuleID]*state.KeyRuleRow
 	names  map[string]*keyName
-	// groups are the rules by which keys of a queue take turns; restoring says that jobs are filed
-	// where they stood, and no key waits again.
+	// groups are the rules by which keys of a queue take turns. restoring reports that jobs are filed at their previous
+	// places and no key starts to wait again.
 	groups    map[rota.QueueName]*state.KeyRuleRow
 	restoring bool
 	// line holds the jobs of sequences in the order of their places.
@@ -44,21 +43,21 @@ type keyRuleID struct {
 
 func idOfRule(r *rota.KeyRule) keyRuleID { return keyRuleID{r.Queue, r.Name, r.Value} }
 
-// covers reports whether a key of a queue's count may be the rule's.
+// covers reports whether the rule may apply to a key of a queue's count.
 func (id keyRuleID) covers(queue rota.QueueName, key string) bool {
 	name, value, _ := strings.Cut(key, ":")
 	return queue == id.queue && name == id.name && (id.value == "" || value == id.value)
 }
 
-// keyName is what a look at a job's key finds without a look at each rule.
+// keyName is the data about a key name that a lookup needs without visiting each rule.
 type keyName struct {
-	// rules have the name, valued of them are for one value.
+	// rules have the name; valued of them are for one value.
 	rules, valued int
-	// whole are those for every value, by their queues.
+	// whole are the rules for every value, by queue.
 	whole map[rota.QueueName]*state.KeyRuleRow
 }
 
-// keyHold is a key of a job that a rule is for.
+// keyHold is a key of a job and the rule for it.
 type keyHold struct {
 	count  string
 	tenant rota.TenantID
@@ -74,7 +73,7 @@ func (kr *keyring) reset() {
 	kr.lanes = sched.NewKeys(kr)
 }
 
-// of appends what a job's keys are held to: under each the rule of its queue, then that of all.
+// of appends the rules that apply to a job's keys: for each key the rule of its queue, then the rule of all queues.
 func (kr *keyring) of(s *rota.JobSpec, to []keyHold) []keyHold {
 	if len(s.Keys) == 0 || len(kr.names) == 0 {
 		return to
@@ -99,7 +98,7 @@ func (kr *keyring) of(s *rota.JobSpec, to []keyHold) []keyHold {
 	return to
 }
 
-// countKey is keyCountKey, without a text of its own where the key is counted.
+// countKey is KeyCountKey, without allocating a text if the key is counted.
 func (kr *keyring) countKey(queue rota.QueueName, tenant rota.TenantID, text string) string {
 	var room [3 * rota.MaxIDBytes]byte
 	key := append(append(append(append(append(room[:0], queue...), '/'), tenant...), '/'), text...)
@@ -109,10 +108,10 @@ func (kr *keyring) countKey(queue rota.QueueName, tenant rota.TenantID, text str
 	return string(key)
 }
 
-// keyHoldsMost is the room for what a job may be held to.
+// keyHoldsMost is the maximum number of rules that may apply to a job.
 const keyHoldsMost = 2 * rota.MaxKeys
 
-// rule is the one for a value, or that of its name.
+// rule returns the rule for a value, or that of its name.
 func (kr *keyring) rule(queue rota.QueueName, name, value string) *state.KeyRuleRow {
 	n := kr.names[name]
 	if n == nil {
@@ -126,13 +125,13 @@ func (kr *keyring) rule(queue rota.QueueName, name, value string) *state.KeyRule
 	return n.whole[queue]
 }
 
-// ruleOf is the rule of a count, nil where there is none any more.
+// ruleOf returns the rule of a count, nil if it no longer exists.
 func (kr *keyring) ruleOf(c *state.KeyCountRow) *state.KeyRuleRow {
 	name, value, _ := strings.Cut(c.Text, ":")
 	return kr.rule(c.Queue, name, value)
 }
 
-// admit refuses a job whose keys would be too many beside those that are counted.
+// admit refuses a job whose keys would exceed the limit of counted keys.
 func (kr *keyring) admit(s *rota.JobSpec) error {
 	var room [keyHoldsMost]keyHold
 	fresh := 0
@@ -156,7 +155,7 @@ func (kr *keyring) enter(j *state.JobRow) {
 	}
 }
 
-// counted is the row of a count, editable.
+// counted returns the row of a count, editable.
 func (kr *keyring) counted(h *keyHold) *state.KeyCountRow {
 	c := kr.counts.Edit(h.count)
 	if c == nil {
@@ -167,7 +166,7 @@ func (kr *keyring) counted(h *keyHold) *state.KeyCountRow {
 	return c
 }
 
-// stand counts a job in, at its place where there is a sequence.
+// stand counts a job in, at its place if there is a sequence.
 func (kr *keyring) stand(c *state.KeyCountRow, h *keyHold, j *state.JobRow) {
 	c.Jobs++
 	if h.rule.Sequence == rota.SequenceNone {
@@ -178,7 +177,7 @@ func (kr *keyring) stand(c *state.KeyCountRow, h *keyHold, j *state.JobRow) {
 	kr.turned(c, before)
 }
 
-// leave counts a job that is live no more, and lets the next in its sequences have their turn.
+// leave counts out a job that is no longer live, and lets the next in its sequences have their turn.
 func (kr *keyring) leave(j *state.JobRow, state rota.JobState) {
 	var room [keyHoldsMost]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
@@ -191,7 +190,7 @@ func (kr *keyring) leave(j *state.JobRow, state rota.JobState) {
 	}
 }
 
-// opened counts an open lease of a job more or less.
+// opened adds by to the open leases of a job's counts.
 func (kr *keyring) opened(s *rota.JobSpec, by int64) {
 	var room [keyHoldsMost]keyHold
 	for _, h := range kr.of(s, room[:0]) {
@@ -204,7 +203,7 @@ func (kr *keyring) opened(s *rota.JobSpec, by int64) {
 	}
 }
 
-// left is how many more jobs of a count may be assigned now.
+// left returns how many more jobs of a count may be assigned now.
 func (kr *keyring) left(c *state.KeyCountRow, r *state.KeyRuleRow) int64 {
 	left := int64(math.MaxInt64)
 	if r.Concurrency > 0 {
@@ -219,8 +218,8 @@ func (kr *keyring) left(c *state.KeyCountRow, r *state.KeyRuleRow) int64 {
 	return max(0, left)
 }
 
-// settle puts a count right after its jobs, leases, tokens or rule changed; c is editable, and
-// r its rule, nil where there is none any more.
+// settle updates a count after its jobs, leases, tokens or rule changed; c is editable, and r is its rule, nil if it no
+// longer exists.
 func (kr *keyring) settle(c *state.KeyCountRow, r *state.KeyRuleRow) {
 	if r == nil || r.Rate == 0 || state.Ahead(c.Tat, kr.s.Header.Clock) == 0 {
 		c.Tat = 0
@@ -244,8 +243,7 @@ func (kr *keyring) drop(c *state.KeyCountRow) {
 	kr.counts.Drop(c.Key)
 }
 
-// due is when a count must be looked at: when a token is back that its jobs wait for, or all
-// are.
+// due returns when a count must be reviewed: when a token that its jobs wait for is back, or all are.
 func (kr *keyring) due(c *state.KeyCountRow, r *state.KeyRuleRow) rota.Clock {
 	switch {
 	case c.Tat == 0:
@@ -256,7 +254,7 @@ func (kr *keyring) due(c *state.KeyCountRow, r *state.KeyRuleRow) rota.Clock {
 	return state.Moment(c.Tat, kr.s.Header.Clock)
 }
 
-// fire looks again at a count whose tokens are back.
+// fire reviews a count whose tokens are back.
 func (kr *keyring) fire(key string) {
 	c := kr.counts.Edit(key)
 	kr.settle(c, kr.ruleOf(c))
@@ -277,7 +275,7 @@ func (kr *keyring) Counts(it *sched.Item, to []string) (counts []string, ok bool
 // Full implements sched.Keyring.
 func (kr *keyring) Full(count string) bool { return kr.counts.Get(count).Full }
 
-// Key is what the rules leave a count.
+// Key returns what the rules leave a count.
 func (c caps) Key(count string) int64 {
 	r := c.m.keyring.counts.Get(count)
 	if r.Full {
@@ -297,8 +295,7 @@ func (kr *keyring) holds(j *state.JobRow) bool {
 	return false
 }
 
-// obstacles calls note with each reason for which one of a job's keys holds it back, until it
-// returns false.
+// obstacles calls note with each reason why one of a job's keys blocks it, until note returns false.
 func (kr *keyring) obstacles(j *state.JobRow, note func(reason, detail string) bool) {
 	var room [keyHoldsMost]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
@@ -357,7 +354,7 @@ func (kr *keyring) list(r *state.KeyRuleRow) {
 	kr.know(r)
 }
 
-// know lets looks find a rule that is listed, or its copy.
+// know registers a rule, or its copy, for lookups.
 func (kr *keyring) know(r *state.KeyRuleRow) {
 	kr.byName[idOfRule(&r.KeyRule)] = r
 	if r.Value == "" {
@@ -384,12 +381,12 @@ func (kr *keyring) unlist(id keyRuleID) {
 	}
 }
 
-// pending are the lanes of a job's queue.
+// pending returns the lanes of a job's queue.
 func (kr *keyring) pending(j *state.JobRow) *sched.Pending {
 	return kr.placement.registry.queues[j.Spec.Queue].pending
 }
 
-// naming returns a rule of a queue, nil where it has none.
+// naming returns a rule of a queue, nil if it has none.
 func (kr *keyring) naming(queue rota.QueueName) *state.KeyRuleRow {
 	if keys := keysUnder(&kr.rules, string(queue)+"/"); len(keys) > 0 {
 		return kr.rules.Get(keys[0])
@@ -397,7 +394,7 @@ func (kr *keyring) naming(queue rota.QueueName) *state.KeyRuleRow {
 	return nil
 }
 
-// forgetTenant drops what was counted of a tenant without live jobs.
+// forgetTenant drops the counts of a tenant without live jobs.
 func (kr *keyring) forgetTenant(id rota.TenantID) {
 	var keys []string
 	kr.counts.Scan(func(key string, c *state.KeyCountRow) bool {

@@ -10,19 +10,19 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// SetKeyRuleOp turns a rule into its persisted form.
+// SetKeyRuleOp returns the persisted form of a rule.
 func SetKeyRuleOp(r *rota.KeyRule) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_SetKeyRule{SetKeyRule: &fsmpb.SetKeyRule{Queue: string(r.Queue), Name: r.Name, Value: r.Value,
 		Cluster: r.Scope == rota.KeyOfCluster, Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs, Burst: r.Burst,
 		Sequence: uint32(r.Sequence), Group: r.Group}}}
 }
 
-// DeleteKeyRuleOp forgets a rule.
+// DeleteKeyRuleOp returns the operation that deletes a rule.
 func DeleteKeyRuleOp(queue rota.QueueName, name, value string) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_DeleteKeyRule{DeleteKeyRule: &fsmpb.DeleteKeyRule{Queue: string(queue), Name: name, Value: value}}}
 }
 
-// SkipKeyOp lets a sequence go on behind a job.
+// SkipKeyOp returns the operation that lets a sequence continue after a job.
 func SkipKeyOp(queue rota.QueueName, tenant rota.TenantID, key string, job rota.JobID) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_SkipKey{SkipKey: &fsmpb.SkipKey{Queue: string(queue), Tenant: string(tenant), Key: key, Job: string(job)}}}
 }
@@ -37,8 +37,8 @@ func keyRuleWords(op *fsmpb.SetKeyRule) rota.KeyRule {
 	return r
 }
 
-// setKeyRule sets what the jobs of a key are held to from now on, those that are there
-// already among them; it takes no lease away (SPEC §19.2). The same again changes nothing.
+// setKeyRule sets the limits of a key's jobs from now on, including existing ones; it revokes no lease (SPEC §19.2).
+// Repeating it changes nothing.
 func (kr *keyring) setKeyRule(op *fsmpb.SetKeyRule) *fsmpb.Outcome {
 	r := keyRuleWords(op)
 	if err := r.Check(); err != nil {
@@ -78,11 +78,11 @@ func (kr *keyring) ruleText(id keyRuleID) (what, etag string) {
 	return fmt.Sprintf("the rule of key %q with queue %q and value %q", id.name, id.queue, id.value), etag
 }
 
-// deleteKeyRule lets the jobs of a key go.
+// deleteKeyRule removes the limits of a key's jobs.
 func (kr *keyring) deleteKeyRule(op *fsmpb.DeleteKeyRule) *fsmpb.Outcome {
 	id := keyRuleID{rota.QueueName(op.GetQueue()), op.GetName(), op.GetValue()}
 	if kr.byName[id] == nil {
-		return &fsmpb.Outcome{Existed: true} // deleted already, or never set
+		return &fsmpb.Outcome{Existed: true} // already deleted, or never set
 	}
 	if err := kr.s.Journal.Matches(kr.ruleText(id)); err != nil {
 		return entry.Refused(err)
@@ -93,8 +93,7 @@ func (kr *keyring) deleteKeyRule(op *fsmpb.DeleteKeyRule) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// skipKey lets a sequence go on behind a job that blocks it. It names that job, by which a
-// repetition is known.
+// skipKey lets a sequence continue after a job that blocks it. It names that job, which identifies a repetition.
 func (kr *keyring) skipKey(op *fsmpb.SkipKey) *fsmpb.Outcome {
 	c := kr.counts.Edit(state.KeyCountKey(rota.QueueName(op.GetQueue()), rota.TenantID(op.GetTenant()), op.GetKey()))
 	id := rota.JobID(op.GetJob())
@@ -112,9 +111,8 @@ func (kr *keyring) skipKey(op *fsmpb.SkipKey) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// replace puts a rule in the place of another, or takes it away where to is nil. Where that
-// changes what its jobs are counted in, it counts them anew: a walk over all live jobs, which
-// only an operator's change costs.
+// replace replaces a rule, or removes it if to is nil. If that changes where its jobs are counted, it recounts them: a
+// walk over all live jobs, which only an operator's change costs.
 func (kr *keyring) replace(id keyRuleID, to *rota.KeyRule) error {
 	from := kr.byName[id]
 	var jobs []*state.JobRow
@@ -158,7 +156,7 @@ func (kr *keyring) replace(id keyRuleID, to *rota.KeyRule) error {
 	return nil
 }
 
-// jobsOf lists the live jobs that a rule may be for.
+// jobsOf returns the live jobs that a rule may apply to.
 func (kr *keyring) jobsOf(id keyRuleID) (jobs []*state.JobRow) {
 	kr.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
 		if len(j.Spec.Keys) > 0 && (id.queue == "" || j.Spec.Queue == id.queue) {
@@ -173,7 +171,7 @@ func (kr *keyring) jobsOf(id keyRuleID) (jobs []*state.JobRow) {
 	return jobs
 }
 
-// mayCount refuses a rule whose keys would be too many beside those that are counted.
+// mayCount refuses a rule whose keys would exceed the limit of counted keys.
 func (kr *keyring) mayCount(id keyRuleID, to *rota.KeyRule, jobs []*state.JobRow, lingers []*state.LeaseRow) error {
 	if to == nil {
 		return nil
@@ -203,8 +201,7 @@ func (kr *keyring) mayCount(id keyRuleID, to *rota.KeyRule, jobs []*state.JobRow
 	return nil
 }
 
-// withdraw takes jobs out of the counts that a rule covers, and those that are QUEUED out of
-// their lanes, which it returns.
+// withdraw removes jobs from the counts that a rule covers, and QUEUED ones, which it returns, from their lanes.
 func (kr *keyring) withdraw(id keyRuleID, jobs []*state.JobRow) (filed []*state.JobRow) {
 	var room [keyHoldsMost]keyHold
 	for _, j := range jobs {
@@ -227,7 +224,7 @@ func (kr *keyring) withdraw(id keyRuleID, jobs []*state.JobRow) (filed []*state.
 	return filed
 }
 
-// recountOpen counts leases that have outlived their jobs more or less.
+// recountOpen adds by to the open counts of leases that have outlived their jobs.
 func (kr *keyring) recountOpen(id keyRuleID, leases []*state.LeaseRow, by int64) {
 	var room [keyHoldsMost]keyHold
 	for _, l := range leases {
@@ -239,7 +236,7 @@ func (kr *keyring) recountOpen(id keyRuleID, leases []*state.LeaseRow, by int64)
 	}
 }
 
-// recount is the inverse of withdraw under the rules of now, but for the lanes.
+// recount undoes withdraw under the present rules, except for the lanes.
 func (kr *keyring) recount(id keyRuleID, j *state.JobRow) {
 	var room [keyHoldsMost]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {

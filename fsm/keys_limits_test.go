@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// hostileKey sets, deletes or skips with fields of which any may be wrong.
+// hostileKey sets, deletes or skips with fields any of which may be wrong.
 func hostileKey(b *bench, d *dice) *fsmpb.Op {
 	switch d.roll(4) {
 	case 0:
@@ -24,8 +24,8 @@ func hostileKey(b *bench, d *dice) *fsmpb.Op {
 	return mixKeys(b, d)
 }
 
-// TestKeyRules_most: beyond 10,000 rules none is taken, and one of those that are there can
-// still be changed, and deleted for another.
+// TestKeyRules_most checks that beyond 10,000 rules none is accepted, and an existing one can still be changed, and
+// deleted for another.
 func TestKeyRules_most(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -52,9 +52,9 @@ func TestKeyRules_most(t *testing.T) {
 	b.ok(SetKeyRuleOp(rule(limits.MaxKeyRules)))
 }
 
-// TestKeys_most fills the table of counts: a job that brings one more is refused, and so are its
-// retry and a rule that would count one more; one with keys that are counted is taken. The rows
-// are put in by hand, as a million submissions would take minutes.
+// TestKeys_most fills the table of counts: a job that adds one more is refused, and so are its retry and a rule that
+// would count one more; a job with counted keys is accepted. The rows are inserted directly, as a million submissions
+// would take minutes.
 func TestKeys_most(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -83,7 +83,7 @@ func TestKeys_most(t *testing.T) {
 	}
 }
 
-// TestUnique_most does the same for the keys that jobs are unique by.
+// TestUnique_most does the same for unique keys.
 func TestUnique_most(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -103,7 +103,7 @@ func TestUnique_most(t *testing.T) {
 	}
 }
 
-// crowd puts n rows into a machine as an entry would that is never settled.
+// crowd inserts n rows into a machine like an entry that is never settled.
 func crowd(b *bench, put func(m *Machine, i int), n int) {
 	b.Machine.Ledger.Gen++
 	for i := range n {
@@ -111,7 +111,7 @@ func crowd(b *bench, put func(m *Machine, i int), n int) {
 	}
 }
 
-// refuse wants an outcome to be a refusal of a kind and a subject.
+// refuse checks that an outcome is a refusal of a kind and a subject.
 func (b *bench) refuse(o *fsmpb.Outcome, kind rota.Kind, subject string) *fsmpb.Outcome {
 	b.t.Helper()
 	if rota.Kind(o.GetKind()) != kind || o.GetSubject() != subject {

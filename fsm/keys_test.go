@@ -13,7 +13,7 @@ func keys(list ...string) func(*rota.JobSpec) {
 	return func(s *rota.JobSpec) { s.Keys = list }
 }
 
-// rule sets a rule of all queues.
+// rule sets a rule for all queues.
 func (b *bench) rule(r rota.KeyRule) {
 	b.t.Helper()
 	b.ok(SetKeyRuleOp(&r))
@@ -29,7 +29,7 @@ func (b *bench) blockedKey(key, job string) {
 	b.state(job, rota.JobDead)
 }
 
-// TestKeyRules_refused: what is out of range is refused by field, and nothing changes.
+// TestKeyRules_refused checks that out-of-range values are refused by field, and nothing changes.
 func TestKeyRules_refused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -53,8 +53,8 @@ func TestKeyRules_refused(t *testing.T) {
 	b.sound()
 }
 
-// TestKeys_fullHoldsNobodyUp: the jobs of a full key stand first by rank, and those of others
-// run all the same; those of the key follow one by one.
+// TestKeys_fullHoldsNobodyUp checks that the jobs of a full key are first by rank, and others still run; those of the
+// key follow one by one.
 func TestKeys_fullHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -85,7 +85,7 @@ func TestKeys_fullHoldsNobodyUp(t *testing.T) {
 	b.sound()
 }
 
-// TestKeys_ruleSetLate counts the jobs and leases that are there before their rule.
+// TestKeys_ruleSetLate counts the jobs and leases that exist before their rule.
 func TestKeys_ruleSetLate(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -119,8 +119,8 @@ func TestKeys_ruleSetLate(t *testing.T) {
 	b.sound()
 }
 
-// TestKeys_blocker: a dead head blocks, its retry keeps its place, and completing, deleting
-// or skipping it lets the others go.
+// TestKeys_blocker checks that a dead head blocks, its retry keeps its place, and completing, deleting or skipping it
+// lets the others continue.
 func TestKeys_blocker(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(b *bench){
@@ -158,7 +158,7 @@ func TestKeys_blocker(t *testing.T) {
 	}
 }
 
-// TestKeys_rate: a key has its burst, then one job in every share of the period.
+// TestKeys_rate checks that a key has its burst, then one job in every share of the period.
 func TestKeys_rate(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -183,7 +183,7 @@ func TestKeys_rate(t *testing.T) {
 	b.sound()
 }
 
-// TestKeys_moved counts a job that moves in the queue that it comes to.
+// TestKeys_moved counts a moved job in its new queue.
 func TestKeys_moved(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

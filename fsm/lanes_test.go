@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestLanes: the largest lanes come first, no more than asked for, each with its reason, and to a
-// tenant's reader its own alone; a naive count of the waiting jobs is the same.
+// TestLanes checks that the largest lanes come first, no more than requested, each with its reason, and that a tenant's
+// reader gets only its own; a naive count of the pending jobs is the same.
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

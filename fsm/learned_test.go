@@ -19,7 +19,7 @@ func learningBench(t *testing.T, settings ...string) *bench {
 	return b
 }
 
-// took has a job run for so long.
+// took runs a job for this long.
 func (b *bench) took(id string, ms rota.Clock, with ...func(*rota.JobSpec)) {
 	b.submit(id, with...)
 	leases := b.match()
@@ -29,7 +29,7 @@ func (b *bench) took(id string, ms rota.Clock, with ...func(*rota.JobSpec)) {
 
 func (b *bench) estimateOf(id string) int64 { return b.JobTable.Get(rota.JobID(id)).History().Estimate }
 
-// TestLearned has a queue learn how long jobs take, by tenant and type, and place jobs by that.
+// TestLearned checks that a queue learns how long jobs take, by tenant and type, and places jobs by that.
 func TestLearned(t *testing.T) {
 	t.Parallel()
 	b := learningBench(t)
@@ -52,7 +52,7 @@ func TestLearned(t *testing.T) {
 	b.submit("wide", expecting(4000, time.Hour))
 	b.took("short", 8_000, expecting(1000, time.Hour))
 	b.submit("late", expecting(1000, time.Hour))
-	// runs should end 20 s after it began, and 8 have passed. late learned 9 s, so that it may overtake.
+	// runs should end 20 s after it began, and 8 have passed. late learned 9 s, so it may pass.
 	leases := b.match()
 	if l, started := leases["late"]; !started || l.Decision.Reasoning.Of != 9_000 || l.Decision.Reasoning.Rule != rota.ReasoningBackfilled {
 		t.Errorf("%+v start", leases)
@@ -62,7 +62,7 @@ func TestLearned(t *testing.T) {
 	}
 	b.ok(verb(rota.VerbComplete, leases["late"]))
 	b.pass(15_000)
-	// 23 s have passed: now runs should end after 40, and what takes less than the 17 that are left may start.
+	// 23 s have passed: now runs should end after 40, and jobs that take less than the remaining 17 may start.
 	b.submit("more", expecting(1000, 16*time.Second))
 	b.submit("most", expecting(1000, 18*time.Second))
 	b.ok(queueOp("default", "estimate", "ema")) // of 30 s, 10 s, 8 s and 1 ms
@@ -80,7 +80,7 @@ func TestLearned(t *testing.T) {
 	b.sound()
 }
 
-// TestLearned_bounds has what was learned give way, and be forgotten with its queue and its tenant.
+// TestLearned_bounds checks that learned data is dropped at the limit, and with its queue and its tenant.
 func TestLearned_bounds(t *testing.T) {
 	t.Parallel()
 	b := learningBench(t)
@@ -89,7 +89,7 @@ func TestLearned_bounds(t *testing.T) {
 	b.took("b", 1_000, ofType("b"))
 	b.took("c", 2_000)
 	for i := ts.estimates.Len(); i < limits.MaxEstimates; i++ {
-		// As if it had been learned before: no test runs so many jobs.
+		// As if it had been learned before: no test runs this many jobs.
 		for _, m := range []*Machine{b.Machine, b.twin} {
 			r := &estimateRow{queue: "default", tenant: "many", typ: rota.JobType(fmt.Sprint("t", i)), at: m.Header.Index, took: []sched.Took{{Ms: 1}}}
 			r.key = estimateKey(r.queue, r.tenant, r.typ)
@@ -114,7 +114,7 @@ func TestLearned_bounds(t *testing.T) {
 	b.sound()
 }
 
-// TestLearned_rules refuses what rules version 1 does not know, by its key.
+// TestLearned_rules refuses values that rules version 1 does not know, by key.
 func TestLearned_rules(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -133,7 +133,7 @@ func TestLearned_rules(t *testing.T) {
 	b.sound()
 }
 
-// TestSmallest has jobs go by their estimate and the part of all workers that they take.
+// TestSmallest ranks jobs by their estimate and the part of all workers that they use.
 func TestSmallest(t *testing.T) {
 	t.Parallel()
 	b := learningBench(t, "ranking", "smallest", "estimate", "user", "shortest_aging", "1", "backfill", "none")

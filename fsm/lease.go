@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// leaseOp is one verb of a worker on its lease, with the log of its handler where it ends it.
+// leaseOp applies a verb of a worker on its lease, with the log of its handler if the verb ends the lease.
 func (lg *leasing) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if err := checkLog(op); err != nil {
 		return entry.Refused(err)
@@ -25,9 +25,8 @@ func (lg *leasing) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	return o
 }
 
-// verb is one verb of a worker on its lease. Only the lease's worker, in its
-// live session, is heard (SPEC §6.4); a lease is open until a sweep ends it
-// (SPEC §3.7); what comes late is answered with what became of it (SPEC §2.7).
+// verb applies a verb of a worker on its lease. Only the lease's worker, in its live session, is accepted (SPEC §6.4).
+// A lease is open until a sweep ends it (SPEC §3.7). A late verb is answered with the earlier result (SPEC §2.7).
 func (lg *leasing) verb(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	w := lg.fleet.workers.Get(rota.WorkerID(op.GetWorker()))
 	if !planted.fencingOff() && (w == nil || w.Session != rota.Session(op.GetSession()) || w.Session == 0) {
@@ -65,9 +64,9 @@ func (lg *leasing) verb(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	}
 }
 
-// confirm takes a worker's verb on a lease that has outlived its job. One that ends the lease says that the worker has
-// stopped, whatever else it says; a completion or a failure is answered as one that came after the lease's end, and what
-// it brings is not kept.
+// confirm applies a worker's verb on a lease that has outlived its job. A verb that ends the lease confirms that the
+// worker has stopped, whatever else it reports. A completion or a failure is answered like one after the lease's end,
+// and its content is not kept.
 func (lg *leasing) confirm(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	switch rota.LeaseVerb(op.GetVerb()) {
 	case rota.VerbDecline:
@@ -83,9 +82,8 @@ func (lg *leasing) confirm(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome 
 	}
 }
 
-// confirmed returns the revoked lease that its own worker declines from a session
-// that a takeover ended: nothing else is heard from there, but this says that
-// the old process has stopped (SPEC §8.5).
+// confirmed returns the revoked lease that its own worker declines from a session that a takeover ended. Such a session
+// may send nothing else, but this confirms that the old process has stopped (SPEC §8.5).
 func (lg *leasing) confirmed(op *fsmpb.LeaseOp) *state.LeaseRow {
 	l := lg.leases.Get(string(op.GetLease()))
 	if l == nil || l.Revoked == rota.ReasonNone || rota.LeaseVerb(op.GetVerb()) != rota.VerbDecline ||
@@ -95,8 +93,8 @@ func (lg *leasing) confirmed(op *fsmpb.LeaseOp) *state.LeaseRow {
 	return l
 }
 
-// late answers a verb on a lease that is over. The first outcome is told again
-// to whoever brought it about; everybody else has lost the lease.
+// late answers a verb on a lease that is over. The caller that caused the first outcome gets it again; all others have
+// lost the lease.
 func (lg *leasing) late(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	id, verb := rota.JobID(op.GetJob()), rota.LeaseVerb(op.GetVerb())
 	if t := lg.ended.tombs.Get(id); t != nil {
@@ -120,8 +118,8 @@ func (lg *leasing) late(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	return entry.Refused(rota.Refusef(rota.KindStale, "lease", "no such lease is open"))
 }
 
-// lateOutcome answers for a lease that ended for a reason; own says that it was
-// the caller's, completed that this very completion ended it.
+// lateOutcome answers for a lease that ended for a reason; own reports that it was the caller's, completed that this
+// same completion ended it.
 func lateOutcome(op *fsmpb.LeaseOp, own bool, state rota.JobState, why rota.Reason, completed bool) *fsmpb.Outcome {
 	var o *fsmpb.Outcome
 	verb := rota.LeaseVerb(op.GetVerb())
@@ -138,7 +136,7 @@ func lateOutcome(op *fsmpb.LeaseOp, own bool, state rota.JobState, why rota.Reas
 	return o
 }
 
-// failed reports whether a worker's word that it failed ends a lease with a reason.
+// failed reports whether a worker's report of failure ends a lease with a reason.
 func failed(why rota.Reason) bool {
 	switch why {
 	case rota.ReasonProviderFail, rota.ReasonTimedOut, rota.ReasonSnoozed, rota.ReasonCancelledByHandler:
@@ -151,8 +149,7 @@ func proofInvalid(digest []byte) error {
 	return rota.Refusef(rota.KindConflict, "output_digest", "output digest %x is not the expected one: PROOF_INVALID", digest)
 }
 
-// outputDigest is what a completion says of its output: SHA-256 of it unless the
-// handler gave another.
+// outputDigest returns the digest of a completion's output: its SHA-256 unless the handler gave another.
 func outputDigest(op *fsmpb.LeaseOp) []byte {
 	if digest := op.GetOutputDigest(); len(digest) != 0 {
 		return digest
@@ -161,7 +158,8 @@ func outputDigest(op *fsmpb.LeaseOp) []byte {
 	return sum[:]
 }
 
-// open answers for a lease that stays open. Those of one moment are mostly answered alike, and with one outcome, as in became.
+// open answers for a lease that stays open. Most such answers at one moment are equal and share one outcome, as in
+// Became.
 func (lg *leasing) open(l *state.LeaseRow, state rota.JobState) *fsmpb.Outcome {
 	o := lg.latest
 	if o.GetJobState() != uint32(state) || o.GetDeadlineMs() != int64(l.Deadline.Clock) || o.GetRenewals() != l.Renewals {
@@ -171,7 +169,7 @@ func (lg *leasing) open(l *state.LeaseRow, state rota.JobState) *fsmpb.Outcome {
 	return o
 }
 
-// ack makes an ASSIGNED job RUNNING; again, it changes nothing.
+// ack makes an ASSIGNED job RUNNING; repeating it changes nothing.
 func (lg *leasing) ack(l *state.LeaseRow) *fsmpb.Outcome {
 	if l.Acked.IsZero() {
 		l = lg.acknowledge(l, false)
@@ -179,8 +177,8 @@ func (lg *leasing) ack(l *state.LeaseRow) *fsmpb.Outcome {
 	return lg.open(l, rota.JobRunning)
 }
 
-// acknowledge makes a job RUNNING. A lease that its completion acknowledges is over
-// within the operation: its timer stays where it is, to be taken out at once.
+// acknowledge makes a job RUNNING. A lease that its completion acknowledges ends within the operation, so its timer
+// stays in place, to be removed at once.
 func (lg *leasing) acknowledge(l *state.LeaseRow, implied bool) *state.LeaseRow {
 	l = lg.leases.Change(l.Key, l)
 	l.Acked, l.Implied = lg.s.Header.Now(), implied
@@ -195,8 +193,8 @@ func (lg *leasing) acknowledge(l *state.LeaseRow, implied bool) *state.LeaseRow 
 	return l
 }
 
-// renew extends a lease (SPEC §8.2), by ordinal: a renewal that was counted
-// already is answered with the deadline it brought.
+// renew extends a lease (SPEC §8.2), by ordinal: a renewal that was already counted is answered with the deadline it
+// gave.
 func (lg *leasing) renew(l *state.LeaseRow, ordinal int32) *fsmpb.Outcome {
 	p := &lg.s.QueueTable.Get(l.Queue).Policy
 	switch {
@@ -206,7 +204,7 @@ func (lg *leasing) renew(l *state.LeaseRow, ordinal int32) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindStale, "lease", "the lease is revoked (%s): stop and decline it", l.Revoked))
 	case ordinal <= 0 || ordinal != l.Renewals+1:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "ordinal", "renewal %d does not follow renewal %d", ordinal, l.Renewals))
-	// The lease stays the worker's in what follows: Conflict, not Stale.
+	// The lease stays the worker's in these cases: Conflict, not Stale.
 	case p.RenewalsMax >= 0 && int64(l.Renewals) >= p.RenewalsMax:
 		return entry.Refused(rota.Refusef(rota.KindConflict, "lease", "the lease was renewed %d times: renewals_max is %d",
 			l.Renewals, p.RenewalsMax))
@@ -227,7 +225,7 @@ func (lg *leasing) renew(l *state.LeaseRow, ordinal int32) *fsmpb.Outcome {
 	if !p.RenewAdds {
 		extended = min(extended, now+rota.Clock(p.LeaseMs))
 	}
-	l.Deadline.Clock = max(l.Deadline.Clock, extended) // a sweep that is late shortens no lease
+	l.Deadline.Clock = max(l.Deadline.Clock, extended) // a late sweep shortens no lease
 	if l.EndsBy != 0 {
 		l.Deadline.Clock = min(l.Deadline.Clock, l.EndsBy)
 	}
@@ -238,7 +236,7 @@ func (lg *leasing) renew(l *state.LeaseRow, ordinal int32) *fsmpb.Outcome {
 	return lg.open(l, rota.JobRunning)
 }
 
-// complete ends a job well (SPEC §9.5); it acknowledges too (SPEC §8.1).
+// complete ends a job successfully (SPEC §9.5); it acknowledges too (SPEC §8.1).
 func (lg *leasing) complete(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	output, digest, meta := op.GetOutput(), op.GetOutputDigest(), entry.PairWords(op.GetMeta())
 	if err := rota.CheckMeta(meta); err != nil {
@@ -281,9 +279,8 @@ func (lg *leasing) complete(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome
 	return lg.s.Became(rota.JobCompleted, false)
 }
 
-// fail ends an attempt that did not do its work as its handler asks for (SPEC §20.3). A
-// worker that ended the handler for its max_runtime says so: by its view that is earlier
-// than by the clock.
+// fail ends an unsuccessful attempt as its handler requests (SPEC §20.3). A worker that ended the handler for its
+// max_runtime reports that: by its own view that is earlier than by the clock.
 func (lg *leasing) fail(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if err := checkFail(op); err != nil {
 		return entry.Refused(err)
@@ -316,7 +313,7 @@ func (lg *leasing) fail(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	}
 }
 
-// checkFail refuses what no failure asks for.
+// checkFail refuses invalid fields of a failure.
 func checkFail(op *fsmpb.LeaseOp) error {
 	most := limits.MaxFailWait.Milliseconds()
 	switch kind, after := op.GetFail(), op.GetAfterMs(); {
@@ -330,8 +327,8 @@ func checkFail(op *fsmpb.LeaseOp) error {
 	return nil
 }
 
-// decline hands a lease back, uncounted (SPEC §8.4) unless its max_runtime is about
-// to end: so no handler outruns it for ever by declining.
+// decline returns a lease, uncounted (SPEC §8.4) unless its max_runtime is about to end: so no handler can exceed it
+// forever by declining.
 func (lg *leasing) decline(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	text := state.Tail(op.GetText(), limits.MaxErrorBytes)
 	why := rota.ReasonDeclined
@@ -346,14 +343,14 @@ func (lg *leasing) decline(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome 
 	return &fsmpb.Outcome{JobState: uint32(lg.endLease(l, why, text))}
 }
 
-// endedEarly is what a worker's word on a time-out adds: limits.ViewMargin, for people.
+// endedEarly is appended to a worker's report of a timeout: limits.ViewMargin, for people.
 const endedEarly = "; its worker ends it 1 s before, to report it"
 
-// finalRules are the first rules under which a final report is kept whenever it comes.
+// finalRules is the first rules version under which a final report is kept whenever it arrives.
 const finalRules = 2
 
-// progress keeps a report, at most one a second a job, and one more that is final: the last before the attempt ends
-// (SPEC §8.7). A final one counts as made a second later, so that those are no more than one a second either.
+// progress keeps a report, at most one per second and job, and in addition a final one: the last before the attempt
+// ends (SPEC §8.7). A final report counts as made a second later, so that final ones are limited to one per second too.
 func (lg *leasing) progress(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if p := op.GetProgress(); p < 0 || p > 100 {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "progress", "progress is %d: 0 to 100 is wanted", p))
@@ -364,7 +361,7 @@ func (lg *leasing) progress(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome
 	final := op.GetOrdinal() == peer.FinalReport && lg.s.Header.Rules >= finalRules
 	switch {
 	case final && op.GetProgress() == j.Progress && note == j.Note:
-		due = false // it was kept as it came first
+		due = false // it was kept when it first came
 	case final && !due && at >= j.ProgressAt:
 		due, at = true, at+limits.ProgressEvery
 	}

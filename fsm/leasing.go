@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// leasing holds the open leases: from their grant to their one end.
+// leasing holds the open leases, from their grant to their end.
 type leasing struct {
 	s         *state.State
 	admission *admission
@@ -26,22 +26,22 @@ type leasing struct {
 	uniques   *uniques
 	view      *View
 	leases    state.Table[string, state.LeaseRow, *state.LeaseRow]
-	// bringing is the verb that is being applied, where it brings its handler's log; nil else.
+	// bringing is the verb being applied if it carries its handler's log; otherwise nil.
 	bringing *fsmpb.LeaseOp
-	// latest is the outcome that the latest call of open returned.
+	// latest is the outcome that the last call of open returned.
 	latest *fsmpb.Outcome
-	// outlived finds the leases whose jobs have ended.
+	// outlived indexes the leases whose jobs have ended.
 	outlived outlived
 }
 
-// closeLease takes a lease out of the state and notes its end in the job's
-// attempts; j is editable. What becomes of the job is the caller's next line.
+// closeLease removes a lease from the state and records its end in the job's attempts; j is editable. The caller must
+// set the job's next state.
 func (lg *leasing) closeLease(l *state.LeaseRow, j *state.JobRow, why rota.Reason, text string) {
 	lg.free(l, &j.Spec.JobSpec)
 	lg.noteEnd(l, j, why, text)
 }
 
-// free takes a lease out of the state, and gives back what it takes for its job.
+// free removes a lease from the state, and returns what it uses for its job.
 func (lg *leasing) free(l *state.LeaseRow, s *rota.JobSpec) {
 	key := l.Key
 	lg.s.Timers.Lease.Refile(key, int64(l.Due), 0)
@@ -65,7 +65,7 @@ func (lg *leasing) free(l *state.LeaseRow, s *rota.JobSpec) {
 	lg.keyring.opened(s, -1)
 }
 
-// noteEnd notes in a job's attempts that its lease has ended for it; j is editable.
+// noteEnd records in a job's attempts that its lease has ended; j is editable.
 func (lg *leasing) noteEnd(l *state.LeaseRow, j *state.JobRow, why rota.Reason, text string) {
 	lg.flows.noteAttempt(l, j)
 
@@ -85,16 +85,14 @@ func (lg *leasing) noteEnd(l *state.LeaseRow, j *state.JobRow, why rota.Reason, 
 		Decision: l.Decision, Log: log != nil})
 }
 
-// endLease ends an attempt that did not complete, and gives the job its next
-// state: used up it is DEAD, counted it backs off, declined it waits a moment, else
-// it is QUEUED again at once (SPEC §8.4, §9.1, §16.1). That of a workflow that is
-// ending waits no more.
+// endLease ends an attempt that did not complete, and gives the job its next state: DEAD if used up, a backoff if
+// counted, a short delay if declined, otherwise QUEUED again at once (SPEC §8.4, §9.1, §16.1). A job of a workflow that
+// is ending waits no longer.
 func (lg *leasing) endLease(l *state.LeaseRow, why rota.Reason, text string) rota.JobState {
 	return lg.endLeaseFor(l, why, text, 0)
 }
 
-// snooze has a handler's attempt be made again after a time, uncounted, so often as
-// limits.MaxSnoozes.
+// snooze repeats a handler's attempt after a time, uncounted, up to limits.MaxSnoozes times.
 func (lg *leasing) snooze(l *state.LeaseRow, text string, wait rota.Clock) rota.JobState {
 	if lg.s.JobTable.Get(l.Job).Snoozes < limits.MaxSnoozes {
 		return lg.endLeaseFor(l, rota.ReasonSnoozed, text, wait)
@@ -103,7 +101,7 @@ func (lg *leasing) snooze(l *state.LeaseRow, text string, wait rota.Clock) rota.
 	return lg.endLease(l, rota.ReasonProviderFail, text)
 }
 
-// endLeaseFor is endLease with how long the job then waits, 0 for what the reason asks for.
+// endLeaseFor is endLease with the job's next delay, 0 for the default of the reason.
 func (lg *leasing) endLeaseFor(l *state.LeaseRow, why rota.Reason, text string, wait rota.Clock) rota.JobState {
 	if l.Ended != nil {
 		return lg.release(l, text)
@@ -127,7 +125,7 @@ func (lg *leasing) endLeaseFor(l *state.LeaseRow, why rota.Reason, text string, 
 		}
 	}
 	if why == rota.ReasonPreempted {
-		j.Preempted++ // not before: what ends well after all did not give way
+		j.Preempted++ // not before: an attempt that completes after all was not preempted
 	}
 	switch {
 	case why.Counted():
@@ -161,8 +159,8 @@ func (fl *fleet) revoke(l *state.LeaseRow, why rota.Reason) {
 		Lease: l.ID, Attempt: l.Attempt, Reason: why, Deadline: fl.s.Header.Now().At(l.Deadline.Clock)})
 }
 
-// cutQuota revokes the newest leases beyond what a worker may now hold, of one
-// queue or of all; those that were revoked before count as going already.
+// cutQuota revokes a worker's newest leases beyond its present limit, of one queue or of all; leases revoked earlier
+// count as ending already.
 func (fl *fleet) cutQuota(w *state.WorkerRow, most int64, queue rota.QueueName) {
 	over := int64(w.Open) - most
 	if over <= 0 {
@@ -198,7 +196,7 @@ func (lg *leasing) fireLease(key string) {
 		lg.endLease(l, l.Revoked, "") // uncounted, as if its worker had confirmed
 		return
 	}
-	// What came first ended it, however late the sweep is.
+	// The earliest cause ended it, however late the sweep is.
 	switch {
 	case lost:
 		lg.lose(l, silentText)
@@ -213,15 +211,15 @@ func (lg *leasing) fireLease(key string) {
 	}
 }
 
-// timeLease puts a lease where it stands in the timers; l is editable.
+// timeLease updates a lease's timer; l is editable.
 func (lg *leasing) timeLease(l *state.LeaseRow) {
 	due := state.LeaseDue(l, lg.fleet.workers.Get(l.Worker))
 	lg.s.Timers.Lease.Refile(l.Key, int64(l.Due), int64(due))
 	l.Due = due
 }
 
-// timeOut ends an attempt that took longer than its max_runtime, whoever noticed it
-// (SPEC §20.2), which how says; text is what the handler says, if it does.
+// timeOut ends an attempt that exceeded its max_runtime (SPEC §20.2). how is what detected it; text is the handler's
+// text, if any.
 func (lg *leasing) timeOut(l *state.LeaseRow, how, text string) rota.JobState {
 	said := "timed out: max_runtime is " + strconv.FormatInt(l.MaxRuntime(), 10) + " ms" + how
 	if text != "" {
@@ -231,14 +229,14 @@ func (lg *leasing) timeOut(l *state.LeaseRow, how, text string) rota.JobState {
 	return lg.endLease(l, rota.ReasonTimedOut, said)
 }
 
-// backOff lets a job wait before it is QUEUED again, and tells why.
+// backOff makes a job wait before it is QUEUED again, and records why.
 func (lg *leasing) backOff(j *state.JobRow, wait rota.Clock, why rota.Reason) {
 	lg.life.delay(j, lg.s.Header.Clock+wait)
 	lg.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobRetryScheduled, Job: j.Spec.ID, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant,
 		Attempt: j.Attempt, Reason: why, Deadline: lg.s.Header.Now().At(j.Due), Payload: state.DueAt(lg.s.Header.Now().At(j.Due))})
 }
 
-// useUp counts a failed attempt; wait is how long the job then waits, 0 for its backoff.
+// useUp counts a failed attempt; wait is the job's next delay, 0 for its backoff.
 func (lg *leasing) useUp(j *state.JobRow, why rota.Reason, wait rota.Clock) rota.JobState {
 	p := j.Spec.Retry.Over(&lg.s.QueueTable.Get(j.Spec.Queue).Policy)
 	failed := j.Attempt
@@ -270,14 +268,14 @@ func (m *lifecycle) die(j *state.JobRow, why rota.Reason) {
 	m.finish(j, rota.JobDead, why, result{})
 }
 
-// result is what a completion leaves behind; empty of any other end.
+// result is what a completion leaves; empty for any other end.
 type result struct {
 	output, digest []byte
 	meta           map[string]string
 }
 
-// finish makes a job terminal: its row gives way to a tombstone and a record.
-// Its lease is closed already. j is editable and leaves the state here.
+// finish makes a job terminal: a tombstone and a record replace its row. Its lease is closed already. j is editable and
+// leaves the state here.
 func (m *lifecycle) finish(j *state.JobRow, st rota.JobState, why rota.Reason, r result) {
 	id := j.Spec.ID
 	m.s.Timers.Wake.Refile(string(id), int64(j.Due), 0)
@@ -317,27 +315,27 @@ func (m *lifecycle) finish(j *state.JobRow, st rota.JobState, why rota.Reason, r
 	m.hooks.jobEnded(j, st)
 }
 
-// expel ends a job from whatever state it is in: CANCELLED or EXPIRED.
+// expel ends a job in any state: CANCELLED or EXPIRED.
 func (m *lifecycle) expel(j *state.JobRow, st rota.JobState, why rota.Reason) {
 	kind := rota.EventJobCancelled
 	if st == rota.JobExpired {
 		kind = rota.EventJobExpired
 	}
 	if h := m.placement.holds.Get(j.Spec.ID); h != nil {
-		m.placement.endHold(h, holdEnd(st)) // nothing is told of a job after its end
+		m.placement.endHold(h, holdEnd(st)) // no event about a job follows its end
 	}
 	switch {
 	case j.State.Leased() && m.s.Header.Rules >= outlivingRules:
 		m.leasing.outlive(j, why)
 	case j.State.Leased():
 		l := m.leasing.leases.Get(string(j.Lease[:]))
-		// The worker is told, and may not hear: a retry must not meet it at work.
+		// The worker is notified, but may not receive it: a retry must not run next to it.
 		m.ended.freeAt = state.UnbrokenDue(l, m.fleet.workers.Get(l.Worker))
 		m.leasing.closeLease(l, j, why, "")
 		m.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventLeaseCancelled, Job: l.Job, Queue: l.Queue, Tenant: l.Tenant, Worker: l.Worker,
 			Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why})
 	}
-	if j.State == rota.JobDelayed && j.Revived() { // the worker of an earlier life may not have heard yet
+	if j.State == rota.JobDelayed && j.Revived() { // the worker of an earlier life may not know yet
 		if m.ended.freeAt = j.Due; j.Ready != 0 {
 			m.ended.freeAt = j.Ready
 		}

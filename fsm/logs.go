@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// logged is whose a log is.
+// logged identifies the attempt that a log belongs to.
 type logged struct {
 	lease   rota.LeaseID
 	worker  rota.WorkerID
@@ -26,7 +26,8 @@ func loggedBy(l *state.LeaseRow) logged {
 	return logged{l.ID, l.Worker, l.Attempt, l.Queue, l.Tenant, l.Typ}
 }
 
-// unloggedOf lists those of attempts. What a verb of the worker ended brought its log, or had none.
+// unloggedOf returns the unlogged attempts. A verb of the worker that ended an attempt carried its log, or there was
+// none.
 func unloggedOf(attempts []rota.Attempt) (list []state.Unlogged) {
 	for i := range attempts {
 		a := &attempts[i]
@@ -41,8 +42,8 @@ func unloggedOf(attempts []rota.Attempt) (list []state.Unlogged) {
 	return list
 }
 
-// keepLog stages a log for the archives, under a number of its own. It is no part of the
-// digest, as no staged record is; that it was kept is.
+// keepLog stages a log for the archives, under its own number. Like all staged records it is outside the digest; the
+// fact that it was kept is in the digest.
 func (ed *ended) keepLog(of logged, packed []byte) {
 	h := &ed.s.Header
 	h.TombSeq++
@@ -55,8 +56,8 @@ func (ed *ended) keepLog(of logged, packed []byte) {
 	ed.staged.loose.Set(looseRecord{id, t.Seq})
 }
 
-// broughtTo returns the log that the verb that is being applied brings to a lease. What else
-// ends by it, such as the leases of a worker that is jailed for it, gets none.
+// broughtTo returns the log that the verb being applied carries for a lease. Other leases that the verb ends, such as
+// those of a worker that is jailed for it, get none.
 func (lg *leasing) broughtTo(l *state.LeaseRow) []byte {
 	if lg.bringing == nil || !bytes.Equal(lg.bringing.GetLease(), l.ID[:]) {
 		return nil
@@ -64,7 +65,7 @@ func (lg *leasing) broughtTo(l *state.LeaseRow) []byte {
 	return lg.bringing.GetLog()
 }
 
-// checkLog refuses a log that a verb cannot bring.
+// checkLog refuses a log that a verb cannot carry.
 func checkLog(op *fsmpb.LeaseOp) error {
 	if len(op.GetLog()) == 0 {
 		return nil
@@ -84,13 +85,13 @@ func checkPacked(log []byte) error {
 	return nil
 }
 
-// KeepLogOp keeps a log for an attempt whose worker did not end its lease itself.
+// KeepLogOp returns the operation that keeps a log of an attempt whose worker did not end its lease itself.
 func KeepLogOp(job rota.JobID, lease rota.LeaseID, worker rota.WorkerID, packed []byte) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_KeepLog{KeepLog: &fsmpb.KeepLog{Job: string(job), Lease: lease[:], Worker: string(worker), Log: packed}}}
 }
 
-// keepLog keeps what a node has of the log of an attempt that is known and over: once, and
-// never in the place of what its worker brought. The node proposes it.
+// keepLog keeps the log that a node has of a known attempt that is over: once, and never instead of one that its
+// worker sent. The node proposes it.
 func (lg *leasing) keepLog(op *fsmpb.KeepLog) *fsmpb.Outcome {
 	switch err := checkPacked(op.GetLog()); {
 	case err != nil:
@@ -103,7 +104,7 @@ func (lg *leasing) keepLog(op *fsmpb.KeepLog) *fsmpb.Outcome {
 	return lg.keepLogOf(rota.JobID(op.GetJob()), rota.WorkerID(op.GetWorker()), op.GetLease(), op.GetLog())
 }
 
-// keepLogOf keeps the log of the attempt that a lease was of.
+// keepLogOf keeps the log of the attempt with this lease.
 func (lg *leasing) keepLogOf(id rota.JobID, worker rota.WorkerID, lease, packed []byte) *fsmpb.Outcome {
 	if t := lg.ended.tombs.Get(id); t != nil {
 		if a := t.AttemptBy(lease, worker); a != nil {
@@ -120,7 +121,7 @@ func (lg *leasing) keepLogOf(id rota.JobID, worker rota.WorkerID, lease, packed 
 	return entry.Refused(rota.Refusef(rota.KindNotFound, "lease", "job %q has no such attempt among the last %d", id, limits.MaxAttemptsKept))
 }
 
-// keepEnded keeps the log of an attempt of a job that has ended.
+// keepEnded keeps the log of an attempt of an ended job.
 func (ed *ended) keepEnded(t *state.TombRow, of state.Unlogged, packed []byte) *fsmpb.Outcome {
 	o := &fsmpb.Outcome{Existed: of.Logged, JobState: uint32(t.State)}
 	if o.Existed {
@@ -137,7 +138,7 @@ func (ed *ended) keepEnded(t *state.TombRow, of state.Unlogged, packed []byte) *
 	return o
 }
 
-// keepLive keeps the log of an attempt of a job that lives.
+// keepLive keeps the log of an attempt of a live job.
 func (lg *leasing) keepLive(j *state.JobRow, at int, packed []byte) *fsmpb.Outcome {
 	o := &fsmpb.Outcome{Existed: j.Attempts[at].Log, JobState: uint32(j.State)}
 	if o.Existed {

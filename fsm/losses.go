@@ -12,19 +12,20 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Lost workers (SPEC §9.7): an attempt whose worker was lost uses up no attempt. The job keeps the sessions that were
-// lost under it; from limits.IsolateAfter on it runs alone on a worker, so that the next loss shows whose fault it is.
+// Lost workers (SPEC §9.7): an attempt whose worker was lost does not use up an attempt. The job keeps the sessions
+// that were lost while running it. From limits.IsolateAfter on it runs alone on a worker, so that the next loss shows
+// whether the job is the cause.
 
-// lossRules are the first rules under which a lost worker is no ordinary expiry.
+// lossRules is the first rules version under which a lost worker differs from an ordinary expiry.
 const lossRules = 2
 
-// What attempts say that ended because their worker was lost.
+// Texts of attempts that ended because their worker was lost.
 const (
 	silentText = "its worker was lost: it fell silent, or its stream broke and it opened no other"
 	takenText  = "its worker was lost: another process took its id over, and it never confirmed that it had stopped"
 )
 
-// runsAlone reports whether a lease's job runs alone, or did when it ended without its lease.
+// runsAlone reports whether a lease's job runs alone, or did when it ended before its lease.
 func (lg *leasing) runsAlone(l *state.LeaseRow) bool {
 	if l.Ended != nil {
 		return l.Ended.Alone
@@ -32,7 +33,8 @@ func (lg *leasing) runsAlone(l *state.LeaseRow) bool {
 	return lg.s.JobTable.Get(l.Job).Isolated()
 }
 
-// lossesMax is how many lost workers end a job, 0 where each uses up an attempt. A job of one attempt is never tried again.
+// lossesMax returns how many lost workers end a job, 0 if each uses up an attempt. A job with one attempt is never
+// tried again.
 func lossesMax(q *state.QueueRow, j *state.JobRow) int64 {
 	most := q.Policy.WorkerLossesMax
 	if most > 0 && j.Spec.Retry.Over(&q.Policy).AttemptMax == 1 {
@@ -41,14 +43,14 @@ func lossesMax(q *state.QueueRow, j *state.JobRow) int64 {
 	return most
 }
 
-// lost reports whether a lease that ends unasked ends because its worker was lost: it is silent, its stream is broken, or
-// its session was taken over and never confirmed.
+// lost reports whether a lease that ends by timer ends because its worker was lost: it is silent, its stream is broken,
+// or its session was taken over and never confirmed.
 func (lg *leasing) lost(l *state.LeaseRow) bool {
 	w := lg.fleet.workers.Get(l.Worker)
 	return l.SilentSince != 0 || l.Session == w.Session && (w.Status == rota.WorkerUnreachable || !w.Disconnected.IsZero())
 }
 
-// losses reports whether lost workers are counted apart in a queue.
+// losses reports whether lost workers are counted separately in a queue.
 func (lg *leasing) losses(queue rota.QueueName) bool {
 	return lg.s.Header.Rules >= lossRules && lg.s.QueueTable.Get(queue).Policy.WorkerLossesMax > 0
 }
@@ -62,8 +64,8 @@ func (lg *leasing) lose(l *state.LeaseRow, text string) rota.JobState {
 	return lg.endLease(l, rota.ReasonLeaseExpired, text)
 }
 
-// countLoss counts a lost worker, whose lease is closed, against its job; j is editable. A job without losses left is DEAD, and
-// clears those that were lost with it: its last attempt ran alone.
+// countLoss counts a lost worker, whose lease is closed, against its job; j is editable. A job that reaches the limit
+// is DEAD, and clears the sessions that were lost with it: its last attempt ran alone.
 func (lg *leasing) countLoss(j *state.JobRow, session rota.Session) rota.JobState {
 	q := lg.s.QueueTable.Get(j.Spec.Queue)
 	was := j.History().Losses
@@ -92,7 +94,7 @@ func (lg *leasing) countLoss(j *state.JobRow, session rota.Session) rota.JobStat
 
 func lossesPayload(n int) string { return fmt.Sprintf(`{"worker_losses":%d}`, n) }
 
-// accusation files a live job under a session that was lost under it.
+// accusation is a live job indexed by a session that was lost while running it.
 type accusation struct {
 	session rota.Session
 	job     rota.JobID
@@ -104,7 +106,7 @@ func newAccused() *btree.BTreeG[accusation] {
 	}, btree.Options{NoLocks: true})
 }
 
-// accuse files a job under the sessions that were lost under it, acquit takes it out.
+// accuse indexes a job by the sessions that were lost while running it; acquit removes it.
 func (pl *placement) accuse(j *state.JobRow) {
 	for _, s := range j.History().Losses {
 		pl.registry.accused.Set(accusation{s, j.Spec.ID})
@@ -117,7 +119,7 @@ func (pl *placement) acquit(j *state.JobRow) {
 	}
 }
 
-// setLosses replaces a job's losses and, where that changes whether it runs alone, its class; j is editable.
+// setLosses replaces a job's losses and, if that changes whether it runs alone, its class; j is editable.
 func (pl *placement) setLosses(j *state.JobRow, losses []rota.Session) {
 	pl.acquit(j)
 	was := j.Isolated()
@@ -131,7 +133,7 @@ func (pl *placement) setLosses(j *state.JobRow, losses []rota.Session) {
 	}
 }
 
-// clearAccused takes the sessions that were lost under a culprit from the other jobs that they were lost under.
+// clearAccused removes the sessions that were lost while running a culprit from the losses of other jobs.
 func (pl *placement) clearAccused(culprit *state.JobRow) {
 	sessions := culprit.History().Losses
 	var ids []rota.JobID
@@ -149,7 +151,7 @@ func (pl *placement) clearAccused(culprit *state.JobRow) {
 	}
 }
 
-// clearQueue takes all losses from the jobs of a queue that counts none any more.
+// clearQueue removes all losses from the jobs of a queue that no longer counts them.
 func (pl *placement) clearQueue(name rota.QueueName) {
 	var ids []rota.JobID
 	pl.registry.accused.Scan(func(a accusation) bool {
@@ -164,7 +166,7 @@ func (pl *placement) clearQueue(name rota.QueueName) {
 	}
 }
 
-// clear takes sessions from a job's losses; culprit is the job that lost them, "" for none. j is editable.
+// clear removes sessions from a job's losses; culprit is the job that lost them, "" for none. j is editable.
 func (pl *placement) clear(j *state.JobRow, culprit rota.JobID, gone func(rota.Session) bool) {
 	was := j.Isolated()
 	pl.setLosses(j, slices.DeleteFunc(slices.Clone(j.History().Losses), gone))
@@ -177,7 +179,7 @@ func (pl *placement) clear(j *state.JobRow, culprit rota.JobID, gone func(rota.S
 	}{len(j.History().Losses), culprit})})
 }
 
-// reclassify files a job under the class that it has now: in its lane while QUEUED, and at its worker while leased. j is
+// reclassify files a job under its present class: in its lane while QUEUED, and at its worker while leased. j is
 // editable.
 func (pl *placement) reclassify(j *state.JobRow) {
 	queued := j.State == rota.JobQueued
@@ -197,7 +199,7 @@ func (pl *placement) reclassify(j *state.JobRow) {
 	}
 }
 
-// accused checks the index of jobs by the sessions that were lost under them, and which workers run a job alone.
+// accused checks the index of jobs by lost sessions, and which workers run a job alone.
 func (c *checker) accused() {
 	m, want := c.m, newAccused()
 	m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
@@ -229,7 +231,7 @@ func (c *checker) accused() {
 	})
 }
 
-// worksAlone reports whether a lease of a worker is of a job that runs alone.
+// worksAlone reports whether a worker has a lease of a job that runs alone.
 func (lg *leasing) worksAlone(w *state.WorkerRow) bool {
 	for _, key := range w.OpenLeases() {
 		if l := lg.leases.Get(key); l != nil && (l.Ended != nil || lg.s.JobTable.Get(l.Job) != nil) && lg.runsAlone(l) {

@@ -11,34 +11,33 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// Applied is what an entry did.
+// Applied is the result of an entry.
 type Applied struct {
 	Index rota.Index
-	// Outcomes answer the operations, one for each.
+	// Outcomes answer the operations, one each.
 	Outcomes []*fsmpb.Outcome
 	Events   []rota.Event
-	// EventBytes are all its events as AppendEvents writes them, nil without any;
-	// EventsBefore counts the events of all entries before, EventsChain is their
-	// chain, Prior the digest before the entry.
+	// EventBytes are all its events as AppendEvents writes them, nil if there are none. EventsBefore is the number of
+	// events of all earlier entries, EventsChain their chain, Prior the digest before the entry.
 	EventBytes   []byte
 	EventsBefore uint64
 	EventsChain  sched.Hash
 	Prior        rota.Digest
-	// Term and Clock after the entry; Stamped says that it was stamped in Term.
+	// Term and Clock after the entry; Stamped reports that it was stamped in Term.
 	Term    uint64
 	Clock   rota.Clock
 	Stamped bool
-	// Rules are those in force after the entry.
+	// Rules is the rules version in force after the entry.
 	Rules uint32
-	// Offered says that a worker takes leases which took none before: no event tells of it.
+	// Offered reports that a worker now accepts leases that accepted none before: no event records it.
 	Offered bool
-	// Sweep tells what a sweep in the entry did.
+	// Sweep reports what a sweep in the entry did.
 	Sweep  state.Sweep
 	Digest rota.Digest
 }
 
-// Apply applies one log entry: index and term are its place in the log. An
-// error is a *entry.HaltError: the node must stop and apply nothing more.
+// Apply applies one log entry; index and term are its position in the log. An error is a *entry.HaltError: the node
+// must stop and apply nothing more.
 func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, error) {
 	e, err := entry.Open(index, data, m.Knows, &m.decoder)
 	if err != nil {
@@ -47,8 +46,8 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 	return ApplyOpened(m, index, term, e)
 }
 
-// ApplyOpened applies an entry that was opened already, or that no log holds. The state keeps the bytes and lists
-// in it, which must not change afterwards; the messages may be used again.
+// ApplyOpened applies an entry that is already open, or that no log holds. The state keeps the bytes and lists in it,
+// which must not change afterwards; the messages may be reused.
 func ApplyOpened(m *Machine, index rota.Index, term uint64, e *fsmpb.Entry) (Applied, error) {
 	for _, op := range e.GetOps() {
 		if op.GetOp() == nil {
@@ -92,7 +91,7 @@ func ApplyOpened(m *Machine, index rota.Index, term uint64, e *fsmpb.Entry) (App
 	return a, nil
 }
 
-// applyFor applies an operation for who asked for it, or refuses it where that lacks the right.
+// applyFor applies an operation for its caller, or refuses it if the caller lacks the right.
 func (m *Machine) applyFor(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 	m.Journal.Caller = state.CallerOf(op)
 	m.Journal.IfMatch = op.GetIfMatch()
@@ -108,7 +107,7 @@ func (m *Machine) applyFor(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 	return m.apply(op, term)
 }
 
-// apply is the one switch: a verb a line, those on access apart.
+// apply is the only switch: a verb per line, with those on access separate.
 func (m *Machine) apply(whole *fsmpb.Op, term uint64) *fsmpb.Outcome {
 	switch op := whole.GetOp().(type) {
 	case *fsmpb.Op_BeginTerm:
@@ -243,11 +242,11 @@ func (m *Machine) applyAccess(op *fsmpb.Op) *fsmpb.Outcome {
 	}
 }
 
-// eventsKept is the greatest room for events that is kept for the next entry.
+// eventsKept is the maximum capacity for events that is kept for the next entry.
 const eventsKept = 1 << 13
 
-// Recycle gives back an entry's events, which nobody holds any more, as room for those
-// of the next. Without it each entry has its own.
+// Recycle returns an entry's events, which must no longer be in use, as room for those of the next. Without it each
+// entry allocates its own.
 func (m *Machine) Recycle(events []rota.Event) {
 	if cap(events) > eventsKept {
 		return
@@ -267,7 +266,7 @@ func (m *Machine) begin(index rota.Index, e *fsmpb.Entry) {
 		case rota.VerbAck:
 			events++ // leaseAcked and jobRunning
 		case rota.VerbComplete:
-			events += 2 // those too, where it acknowledges
+			events += 2 // also those, if it acknowledges
 		}
 	}
 	m.Journal.Events, m.Journal.Spare = m.Journal.Spare, nil
@@ -278,7 +277,7 @@ func (m *Machine) begin(index rota.Index, e *fsmpb.Entry) {
 	m.flows.flowIndex.spent = 0
 }
 
-// Head is the header in words, for whoever must know without reading rows.
+// Head is the header in its public form, for callers that read no rows.
 type Head struct {
 	ClusterID   rota.ClusterID
 	Incarnation uint64
@@ -291,16 +290,16 @@ type Head struct {
 	Epoch       uint64
 	Beacon      sched.Hash
 	Digest      rota.Digest
-	// Events counts all events ever, Chain is the head of the chain over them.
+	// Events is the number of all events ever, Chain the head of the chain over them.
 	Events uint64
 	Chain  sched.Hash
-	// Operations counts all that were ever applied.
+	// Operations is the number of all operations ever applied.
 	Operations uint64
 	// Rules is the version of the rules in force.
 	Rules uint32
 }
 
-// Head returns the header as the last applied entry left it.
+// Head returns the header after the last applied entry.
 func (vw *View) Head() Head {
 	h := &vw.m.Header
 	return Head{ClusterID: h.Cluster, Incarnation: h.Incarnation, Index: h.Index, Term: h.Term, Leader: h.Leader,
@@ -308,28 +307,25 @@ func (vw *View) Head() Head {
 		Events: h.Events, Chain: h.Chain, Operations: h.Operations, Rules: h.Rules}
 }
 
-// Rebirth says which fresh cluster a state becomes that of.
+// Rebirth describes the fresh cluster that a state becomes part of.
 type Rebirth struct {
 	Cluster rota.ClusterID
-	// Incarnation is the least that the state gets; it gets a greater one than its own
-	// in any case.
+	// Incarnation is the minimum of the new incarnation; it is greater than the state's own in any case.
 	Incarnation uint64
-	// Pause is how long the jobs of void leases wait: their workers may be at work
-	// still. 0 is not at all.
+	// Pause is how long the jobs of void leases wait, as their workers may still be working; 0 for no wait.
 	Pause rota.Clock
-	// Survivor is the only member that goes on, under a new identity: the ids of all
-	// others, Lost among them, never come back. Without one the state knows no node.
+	// Survivor is the only member that continues, under a new identity: the ids of all others, including Lost, never
+	// come back. Without a survivor the state has no nodes.
 	Survivor rota.NodeID
 	Lost     []rota.NodeID
 	// VoidTokens revokes every access token.
 	VoidTokens bool
 }
 
-// Reincarnate turns a state into that of a fresh cluster (SPEC §13.5, §8.6):
-// another cluster id, a greater incarnation, no leadership. Every open lease is
-// void, uncounted, and its job QUEUED again or DELAYED by the pause; every worker is
-// RETIRED. The index stays. It is done offline, before any node serves the state;
-// what it changes is no log entry and tells no events.
+// Reincarnate turns a state into that of a fresh cluster (SPEC §13.5, §8.6): another cluster id, a greater incarnation,
+// no leadership. Every open lease is void, uncounted, and its job QUEUED again or DELAYED by the pause; every worker is
+// RETIRED. The index stays. It runs offline, before any node serves the state; its changes are not a log entry and emit
+// no events.
 func (m *Machine) Reincarnate(as Rebirth) error {
 	if err := rota.CheckID("cluster_id", as.Cluster); err != nil {
 		return err
@@ -355,7 +351,7 @@ func (m *Machine) Reincarnate(as Rebirth) error {
 	}
 	h.Cluster, h.Incarnation, h.Term, h.Leader = as.Cluster, max(h.Incarnation+1, as.Incarnation), 0, ""
 	h.Beacon = sched.FirstBeacon(as.Cluster)
-	h.Settings.VotersWanted = rota.LeastVotersWanted // those of before are gone
+	h.Settings.VotersWanted = rota.LeastVotersWanted // the previous voters are gone
 	m.Journal.Events, m.Journal.Mute = nil, false
 	m.settleHeader()
 	m.Ledger.Settle()
@@ -400,7 +396,7 @@ func (fl *fleet) retireAll() {
 	}
 }
 
-// bury forgets the nodes, or all but their ids where one of them survives.
+// bury removes the nodes, or all but their ids if one of them survives.
 func (m *Machine) bury(as Rebirth) {
 	var nodes []rota.NodeID
 	m.NodeTable.Scan(func(id rota.NodeID, _ *state.NodeRow) bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// lowPriority is the last priority that DEGRADED takes (SPEC §4.3).
+// lowPriority is the last priority that DEGRADED accepts (SPEC §4.3).
 const lowPriority = 5
 
 // modeChanged is the payload of that event.
@@ -20,9 +20,8 @@ type modeChanged struct {
 	Auto   bool             `json:"auto"`
 }
 
-// setMode changes the cluster's mode (SPEC §4.3). A leader's own change is an
-// internal operation: it goes between NORMAL and DEGRADED only, and never over a
-// mode that an operator set (SPEC §4.7).
+// setMode changes the cluster's mode (SPEC §4.3). A leader's own change is an internal operation: it only switches
+// between NORMAL and DEGRADED, and never overrides a mode that an operator set (SPEC §4.7).
 func (lm *admission) setMode(op *fsmpb.SetMode) *fsmpb.Outcome {
 	h := &lm.s.Header
 	if op.GetAuto() {
@@ -41,7 +40,7 @@ func (lm *admission) setMode(op *fsmpb.SetMode) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "mode", "an operator set the mode %s (%s): no leader changes it", h.Mode,
 			h.ModeReason))
 	}
-	// What an operator degrades is always held.
+	// DEGRADED set by an operator always holds jobs.
 	holds := to == rota.ModeDegraded && (op.GetHolds() || !op.GetAuto())
 	if to == h.Mode && op.GetReason() == h.ModeReason && op.GetAuto() == h.ModeAuto && holds == h.ModeHolds {
 		return &fsmpb.Outcome{Existed: true}
@@ -67,8 +66,8 @@ func checkMode(op *fsmpb.SetMode) error {
 	return nil
 }
 
-// enterMode changes the mode and all that hangs on it. A stretch of holding begins
-// where nothing was held by a leader before.
+// enterMode changes the mode and everything that depends on it. A period of holding begins if a leader held nothing
+// before.
 func (lm *admission) enterMode(to rota.ClusterMode, reason string, auto, holds bool) {
 	h := &lm.s.Header
 	from, until := h.Mode, h.HoldsUntil
@@ -88,8 +87,8 @@ func (lm *admission) enterMode(to rota.ClusterMode, reason string, auto, holds b
 	lm.s.Journal.Emit(rota.Event{Kind: rota.EventModeChanged, Payload: state.Payload(modeChanged{from, to, reason, auto})})
 }
 
-// low says what becomes of QUEUED jobs of priority > 5. holdsUntil is 0 once an
-// automatic DEGRADED has held for as long as it may.
+// low returns how QUEUED jobs of priority > 5 are treated. holdsUntil is 0 once an automatic DEGRADED has held for its
+// maximum time.
 func (lm *admission) low() sched.LowHold {
 	h := &lm.s.Header
 	switch {
@@ -102,7 +101,7 @@ func (lm *admission) low() sched.LowHold {
 	}
 }
 
-// holdLow tells all lanes.
+// holdLow applies that to all lanes.
 func (lm *admission) holdLow() {
 	low := lm.low()
 	lm.s.QueueTable.Scan(func(name rota.QueueName, _ *state.QueueRow) bool {
@@ -111,14 +110,14 @@ func (lm *admission) holdLow() {
 	})
 }
 
-// fireMode ends the stretch for which an automatic DEGRADED holds (SPEC §4.7).
+// fireMode ends the period for which an automatic DEGRADED holds jobs (SPEC §4.7).
 func (lm *admission) fireMode(string) {
 	lm.s.Timers.Mode.Refile("", int64(lm.s.Header.HoldsUntil), 0)
 	lm.s.Header.HoldsUntil = 0
 	lm.holdLow()
 }
 
-// modeHolds reports whether the mode keeps a QUEUED job of such a priority from starting.
+// modeHolds reports whether the mode keeps a QUEUED job of a priority from starting.
 func (lm *admission) modeHolds(priority int32, turn bool) bool {
 	if lm.s.Header.Mode == rota.ModeReadOnly {
 		return true
@@ -127,12 +126,10 @@ func (lm *admission) modeHolds(priority int32, turn bool) bool {
 	return priority > lowPriority && (low == sched.LowHeld || low == sched.LowOldestOnly && !turn)
 }
 
-// settleMode says `drained` when DRAINING has worked everything off: nothing is
-// QUEUED or leased, nothing waits for a moment on the clock, and no workflow's node
-// is to be released or cancelled. Jobs that wait for a
-// date may be years away: they do not hold it up, and stay. Those of a paused queue
-// do: they are queued work that an operator keeps from being done. A retry, or a date
-// that comes, is work again, and `drained` is said anew after it.
+// settleMode sets `drained` when DRAINING has finished all work: nothing is QUEUED or leased, nothing waits for a time
+// on the clock, and no workflow node is to be released or cancelled. Jobs that wait for a date may be years away: they
+// do not delay it, and stay. Jobs of a paused queue do delay it: they are queued work that an operator prevents from
+// being done. A retry, or a date that comes, is new work, after which `drained` is set again.
 func (lm *admission) settleMode() {
 	h := &lm.s.Header
 	idle := lm.leasing.leases.Len() == 0 && lm.placement.registry.busy.Len() == 0 && lm.s.Timers.Wake.Len() == 0 && lm.flows.flowIndex.ready.Len() == 0 &&
@@ -145,8 +142,8 @@ func (lm *admission) settleMode() {
 	}
 }
 
-// admitMode refuses what the mode does not take. Retries and children of workflows
-// are no new work: they do not come here.
+// admitMode refuses what the mode does not accept. It is not called for retries and children of workflows, as they are
+// not new work.
 func (lm *admission) admitMode(spec *rota.JobSpec) error {
 	h := &lm.s.Header
 	switch h.Mode {
@@ -167,7 +164,7 @@ func (lm *admission) admitMode(spec *rota.JobSpec) error {
 	}
 }
 
-// mode checks what is derived of the mode.
+// mode checks the data derived from the mode.
 func (c *checker) mode() {
 	h := &c.m.Header
 	if h.ModeHolds && h.Mode != rota.ModeDegraded || h.ModeAuto && h.Mode > rota.ModeDegraded ||

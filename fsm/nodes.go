@@ -16,7 +16,7 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// found makes a cluster: its id, its clock, its default queue.
+// found initializes a cluster: its id, its clock, its default queue.
 func (m *Machine) found(op *fsmpb.BeginTerm) *fsmpb.Outcome {
 	id := rota.ClusterID(op.GetClusterId())
 	if err := rota.CheckID("cluster_id", id); err != nil {
@@ -32,7 +32,7 @@ func (m *Machine) found(op *fsmpb.BeginTerm) *fsmpb.Outcome {
 	h.Cluster, h.Incarnation, h.Leap = id, 1, max(rota.Clock(op.GetLeapMs()), limits.ClockLeapMax)
 	h.Beacon = sched.FirstBeacon(id)
 	h.Anonymous = slices.Clone(op.GetAnonymous())
-	h.Clock = 1 // a moment of 0 means "never" in every row
+	h.Clock = 1 // a time of 0 means "never" in every row
 	if start := op.GetStartMs(); start > 0 && start < 1<<46 {
 		h.Clock = rota.Clock(start)
 	}
@@ -46,8 +46,8 @@ func nextBeacon(beacon sched.Hash, random []byte) sched.Hash {
 	return sched.NextBeacon(beacon, r)
 }
 
-// setNode records that a node joined, started again, or was removed. An id is
-// never given to another data directory, and a removed one never comes back.
+// setNode records that a node joined, started again, or was removed. An id is never reused for another data directory,
+// and a removed one never comes back.
 func (m *Machine) setNode(op *fsmpb.SetNode) *fsmpb.Outcome {
 	id := rota.NodeID(op.GetId())
 	if err := rota.CheckID("node", id); err != nil {
@@ -97,8 +97,8 @@ type nodeRemoved struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// nodeChanged is the event of a node that joined, started again or was removed; a leader that
-// gives a reason removed it by itself.
+// nodeChanged returns the event of a node that joined, started again or was removed; if the operation has a reason, a
+// leader removed the node by itself.
 func (m *Machine) nodeChanged(id rota.NodeID, op *fsmpb.SetNode) rota.Event {
 	e := rota.Event{Kind: rota.EventNodeChanged, Text: string(id)}
 	if op.GetRemoved() {
@@ -110,7 +110,7 @@ func (m *Machine) nodeChanged(id rota.NodeID, op *fsmpb.SetNode) rota.Event {
 	return e
 }
 
-// lowerVoters wants no more voters than an operator's removal left.
+// lowerVoters lowers the wanted number of voters to what an operator's removal left.
 func (ad *admission) lowerVoters(left int64) {
 	if s := ad.s.Header.Settings; left < s.VotersWanted {
 		s.VotersWanted = left
@@ -118,8 +118,8 @@ func (ad *admission) lowerVoters(left int64) {
 	}
 }
 
-// wantVoters wants as many voters as the leader finds healthy (SPEC §13.10). Those that were
-// removed since it looked do not count: else it would undo what their removal lowered.
+// wantVoters sets the wanted number of voters to what the leader found healthy (SPEC §13.10). Voters removed since then
+// do not count: otherwise it would undo the effect of their removal.
 func (m *Machine) wantVoters(op *fsmpb.WantVoters) *fsmpb.Outcome {
 	if o := m.Internal(); o != nil {
 		return o
@@ -143,8 +143,8 @@ func (m *Machine) wantVoters(op *fsmpb.WantVoters) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// maxNodesEver bounds the table of node ids ever used, maxNodeTextBytes the
-// addresses and the identity of each.
+// maxNodesEver is the maximum number of node ids ever used, maxNodeTextBytes the maximum size of the addresses and the
+// identity of each.
 const (
 	maxNodesEver     = 10_000
 	maxNodeTextBytes = 512
@@ -156,9 +156,8 @@ type stateDiffers struct {
 	Index rota.Index  `json:"index"`
 }
 
-// nodeDiffers tells by an event that a node's state was wrong (SPEC §2.5), once for
-// each doubt: what was told of the node after it was last right is told already. The
-// row remembers it, as a new leader would say it again otherwise.
+// nodeDiffers emits an event that a node's state was wrong (SPEC §2.5), once per doubt: nothing is reported again until
+// the node was right in between. The row stores it, as a new leader would otherwise report it again.
 func (m *Machine) nodeDiffers(op *fsmpb.NodeDiffers) *fsmpb.Outcome {
 	if o := m.Internal(); o != nil {
 		return o
@@ -183,12 +182,11 @@ func (m *Machine) nodeDiffers(op *fsmpb.NodeDiffers) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// SubjectRules is the subject of what is refused because of the version of rules.
+// SubjectRules is the subject of refusals because of the rules version.
 const SubjectRules = "rules_version"
 
-// haltAtSwitch stops a node at the switch to rules that it does not know: its own
-// state would no longer say what the others' says. A switch that is refused stops
-// nobody. It is asked before anything is touched.
+// haltAtSwitch stops a node at the switch to rules that it does not know: its state would no longer equal that of the
+// others. A refused switch stops no node. It is checked before anything is changed.
 func (m *Machine) haltAtSwitch(index rota.Index, e *fsmpb.Entry, term uint64) error {
 	if e.GetTerm() != m.Header.Term || term != m.Header.Term {
 		return nil
@@ -207,8 +205,7 @@ type rulesChanged struct {
 	To   uint32 `json:"to"`
 }
 
-// switchRules puts newer rules into force. Versions may be left out: a binary that
-// knows one knows all before it.
+// switchRules puts newer rules into force. Versions may be skipped: a binary that knows one knows all before it.
 func (m *Machine) switchRules(op *fsmpb.SwitchRules) *fsmpb.Outcome {
 	if o := m.Internal(); o != nil {
 		return o
@@ -242,8 +239,8 @@ type backupStored struct {
 	Bytes  int64      `json:"bytes"`
 }
 
-// storedBackup records that the leader stored a backup. One of an older state than the last
-// changes nothing: it was told late.
+// storedBackup records that the leader stored a backup. A backup of an older state than the last changes nothing: its
+// report was late.
 func (m *Machine) storedBackup(op *fsmpb.BackupStored) *fsmpb.Outcome {
 	if o := m.Internal(); o != nil {
 		return o
@@ -274,8 +271,8 @@ func (m *Machine) storedBackup(op *fsmpb.BackupStored) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// LastBackup returns the last backup that a leader stored, and whether it holds all that was
-// written since; false without one.
+// LastBackup returns the last backup that a leader stored, and whether it contains everything written since; ok is
+// false if there is none.
 func LastBackup(vw *View) (b rota.StoredBackup, whole, ok bool) {
 	r := vw.m.BackupTable.Get("")
 	if r == nil {

@@ -12,9 +12,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// offer lets a worker that polls have so many more leases than it has open, until a
-// moment of the clock (SPEC §13.17). The newest poll counts: its offer takes the place of an
-// older one's, and what an older one withdraws changes nothing. The same poll says it once,
+// offer allows a polling worker this many more leases than it has open, until a clock time (SPEC §13.17). The newest
+// poll counts: its offer replaces an older one, and a withdrawal by an older poll changes nothing. A poll counts once,
 // however often it is proposed.
 func (fl *fleet) offer(op *fsmpb.Offer) *fsmpb.Outcome {
 	w := fl.workers.Get(rota.WorkerID(op.GetWorker()))
@@ -49,26 +48,24 @@ func (fl *fleet) offer(op *fsmpb.Offer) *fsmpb.Outcome {
 	}
 }
 
-// offers sets what a worker offers; w is editable.
+// offers sets a worker's offer; w is editable.
 func (fl *fleet) offers(w *state.WorkerRow, free int32, until rota.Clock) {
 	fl.s.Timers.Offer.Refile(string(w.Spec.ID), int64(w.OffersUntil), int64(until))
 	w.Free, w.OffersUntil = free, until
 	fl.reviewWorker(w)
 }
 
-// withdraw has a worker offer nothing; w is editable.
+// withdraw removes a worker's offer; w is editable.
 func (fl *fleet) withdraw(w *state.WorkerRow) {
 	if w.Free > 0 {
 		fl.offers(w, 0, 0)
 	}
 }
 
-// fireOffer ends what a worker offers whose poll is over: its node died, or could not
-// withdraw it.
+// fireOffer ends the offer of a poll that is over: its node died, or could not withdraw it.
 func (fl *fleet) fireOffer(id string) { fl.withdraw(fl.workers.Edit(rota.WorkerID(id))) }
 
-// takeOffered counts a new lease of a worker against what it offers; w is editable. The supply
-// knows by the lease.
+// takeOffered counts a new lease of a worker against its offer; w is editable. The supply counts it by the lease.
 func (fl *fleet) takeOffered(w *state.WorkerRow) {
 	if !w.Polls {
 		return
@@ -79,8 +76,8 @@ func (fl *fleet) takeOffered(w *state.WorkerRow) {
 	}
 }
 
-// Attach returns the live session of a worker to whoever registered it and knows its secret,
-// of which hash is SHA-256.
+// Attach returns the live session of a worker to the principal that registered it and presents its secret; hash is the
+// SHA-256 of the secret.
 func Attach(vw *View, id rota.WorkerID, hash [32]byte, by rota.Principal) (rota.Session, *rota.Error) {
 	w := vw.m.fleet.workers.Get(id)
 	switch {
@@ -96,15 +93,14 @@ func Attach(vw *View, id rota.WorkerID, hash [32]byte, by rota.Principal) (rota.
 	return w.Session, nil
 }
 
-// Registered reports whether a worker that polls stands in the state as a registration would
-// leave it.
+// Registered reports whether a polling worker's state equals the result of a registration.
 func Registered(vw *View, op *fsmpb.Register) bool {
 	spec := entry.WorkerWords(op.GetSpec())
 	w := vw.m.fleet.workers.Get(spec.ID)
 	return w != nil && w.Polls && op.GetPolls() && op.GetAttestation() == nil && w.AttestedUntil == 0 && sameWorker(w.Spec, spec)
 }
 
-// sameWorker reports whether two registrations say the same of a worker.
+// sameWorker reports whether two registrations describe the same worker.
 func sameWorker(a, b *rota.WorkerSpec) bool {
 	return a.ID == b.ID && a.Slots == b.Slots && a.Prefetch == b.Prefetch && a.Region == b.Region && a.Zone == b.Zone &&
 		a.CPUMilli == b.CPUMilli && a.MemoryBytes == b.MemoryBytes && a.IOBytesPerS == b.IOBytesPerS && a.Stake == b.Stake &&

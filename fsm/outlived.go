@@ -9,18 +9,18 @@ import (
 )
 
 // A job that is cancelled, or whose time to live ends, while a worker has it, ends at once. Its lease stays open until
-// the worker confirms that it has stopped, or the lease ends as any other does (SPEC §8.8): until then it takes its
-// worker's room, its tenant's share and its keys' slots, and the jobs that must not run beside it wait.
+// the worker confirms that it has stopped, or the lease ends as any other does (SPEC §8.8). Until then it uses its
+// worker's room, its tenant's share and its keys' slots, and jobs that must not run at the same time wait.
 
-// outlivingRules are the first rules under which a lease outlives its job.
+// outlivingRules is the first rules version under which a lease outlives its job.
 const outlivingRules = 2
 
-// outlived finds the leases whose jobs have ended, and the jobs that wait for them. All of it is derived.
+// outlived indexes the leases whose jobs have ended, and the jobs that wait for them. All of it is derived.
 type outlived struct {
 	byJob    btree.Map[rota.JobID, string]
 	byUnique map[state.UniqueKey]string
-	// waiting are the jobs that wait, each under one of the leases that it waits for. One that ended since may stand
-	// there still.
+	// waiting are the waiting jobs, each under one of the leases that it waits for. A job that ended since may still be
+	// in it.
 	waiting *btree.BTreeG[waitsFor]
 }
 
@@ -52,7 +52,7 @@ func (o *outlived) remove(l *state.LeaseRow) {
 	}
 }
 
-// outlive lets a leased job end without its lease, which its worker is asked to give up; j is editable.
+// outlive ends a leased job without its lease, which its worker is asked to give up; j is editable.
 func (lg *leasing) outlive(j *state.JobRow, why rota.Reason) {
 	l := lg.leases.Edit(string(j.Lease[:]))
 	ended := &state.EndedJob{Spec: rota.JobSpec{ID: l.Job, Queue: l.Queue, Tenant: l.Tenant, Type: l.Typ, Keys: j.Spec.Keys}, Alone: j.Isolated()}
@@ -70,7 +70,7 @@ func (lg *leasing) outlive(j *state.JobRow, why rota.Reason) {
 		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why, Deadline: lg.s.Header.Now().At(l.Deadline.Clock)})
 }
 
-// release ends a lease that has outlived its job, and lets the jobs go on that waited for it.
+// release ends a lease that has outlived its job, and continues the jobs that waited for it.
 func (lg *leasing) release(l *state.LeaseRow, text string) rota.JobState {
 	lg.outlived.remove(l)
 	lg.free(l, &l.Ended.Spec)
@@ -89,7 +89,7 @@ func (lg *leasing) release(l *state.LeaseRow, text string) rota.JobState {
 	return lg.view.JobState(l.Job)
 }
 
-// releaseAll ends the leases that have outlived their jobs, as if their workers had confirmed; no events tell of it.
+// releaseAll ends the leases that have outlived their jobs, as if their workers had confirmed, without events.
 func (lg *leasing) releaseAll() {
 	var leases []*state.LeaseRow
 	lg.outlived.byJob.Scan(func(_ rota.JobID, key string) bool {
@@ -104,7 +104,7 @@ func (lg *leasing) releaseAll() {
 	lg.s.Journal.Mute = false
 }
 
-// waitingFor takes the jobs that wait under a lease.
+// waitingFor removes and returns the jobs that wait for a lease.
 func (lg *leasing) waitingFor(key string) (ids []rota.JobID) {
 	lg.outlived.waiting.Ascend(waitsFor{lease: key}, func(w waitsFor) bool {
 		if w.lease == key {
@@ -118,9 +118,9 @@ func (lg *leasing) waitingFor(key string) (ids []rota.JobID) {
 	return ids
 }
 
-// bar returns the lease that has outlived its job and for whose end a job must wait, the one that may end last; nil
-// where there is none: one of the job's earlier life, of an earlier run of its schedule, or of the last holder of the
-// key that it is unique by.
+// bar returns the lease that a job must wait for, the one that may end last among those that have outlived their jobs;
+// nil if there is none. It is a lease of the job's earlier life, of an earlier run of its schedule, or of the last
+// holder of its unique key.
 func (lg *leasing) bar(j *state.JobRow) (last *state.LeaseRow) {
 	if lg.outlived.byJob.Len() == 0 {
 		return nil
@@ -149,8 +149,8 @@ func (lg *leasing) bar(j *state.JobRow) (last *state.LeaseRow) {
 	return last
 }
 
-// awaits is bar, with the moment until which its worker is waited for, which has not come; ok is false where the job waits
-// for no lease. The job is filed as waiting.
+// awaits is bar with the time until which its worker is awaited, which has not come; ok is false if the job waits for
+// no lease. It files the job as waiting.
 func (lg *leasing) awaits(j *state.JobRow) (until rota.Clock, ok bool) {
 	l := lg.bar(j)
 	if l == nil {
@@ -160,14 +160,14 @@ func (lg *leasing) awaits(j *state.JobRow) (until rota.Clock, ok bool) {
 	return max(l.Due, lg.s.Header.Clock+1), true // a sweep may be late
 }
 
-// holdBack puts a job to sleep that would be ready at a moment but for a lease that is waited for; j is editable.
+// holdBack delays a job that would be ready at a time except for an awaited lease; j is editable.
 func (lg *leasing) holdBack(j *state.JobRow, ready, until rota.Clock) {
 	lg.life.own(j)
 	j.Ready = max(ready, 1)
 	lg.life.delayFor(j, max(ready, until))
 }
 
-// letGo has a job wait no more for a lease that has ended, unless it waits for another.
+// letGo ends a job's wait for a lease that has ended, unless it waits for another.
 func (lg *leasing) letGo(id rota.JobID) {
 	j := lg.s.JobTable.Get(id)
 	if j == nil || j.Ready == 0 {
@@ -189,8 +189,8 @@ func (lg *leasing) letGo(id rota.JobID) {
 	}
 }
 
-// void is release for a state that becomes another cluster's: what waits for the worker, or is retried later, waits for the
-// pause.
+// void is release for a state that becomes another cluster's: jobs that wait for the worker, or are retried later, wait
+// for the pause.
 func (lg *leasing) void(l *state.LeaseRow, pause rota.Clock) {
 	if until := lg.s.Header.Clock + pause; pause > 0 {
 		ids := lg.waitingFor(l.Key)
@@ -208,7 +208,7 @@ func (lg *leasing) void(l *state.LeaseRow, pause rota.Clock) {
 	lg.release(l, "")
 }
 
-// fireWake queues a job whose delay is over. One whose earlier worker is waited for longer than was seen sleeps on.
+// fireWake queues a job whose delay is over. If its earlier worker is awaited longer than expected, it sleeps on.
 func (lg *leasing) fireWake(id string) {
 	j := lg.s.JobTable.Edit(rota.JobID(id))
 	if j.Ready != 0 {
@@ -223,7 +223,7 @@ func (lg *leasing) fireWake(id string) {
 	lg.life.wakeOrDate(j)
 }
 
-// believedUntil is the moment until which the worker of a job that has ended may go on believing in its lease, 0 for none.
+// believedUntil returns the time until which the worker of an ended job may still believe in its lease, 0 for none.
 func (lg *leasing) believedUntil(id rota.JobID) rota.Clock {
 	if key, ok := lg.outlived.byJob.Get(id); ok {
 		return lg.leases.Get(key).Due
@@ -231,7 +231,7 @@ func (lg *leasing) believedUntil(id rota.JobID) rota.Clock {
 	return 0
 }
 
-// lingering returns a lease of a key's count whose job has ended, and how many such leases there are.
+// lingering returns one of the leases of a key's count whose jobs have ended, and their number.
 func (kr *keyring) lingering(count string) (one *state.LeaseRow, n int) {
 	lg := kr.leasing
 	lg.outlived.byJob.Scan(func(_ rota.JobID, key string) bool {
@@ -246,7 +246,7 @@ func (kr *keyring) lingering(count string) (one *state.LeaseRow, n int) {
 	return one, n
 }
 
-// lingers lists the leases whose jobs have ended and that a rule may be for.
+// lingers returns the leases whose jobs have ended and that a rule may apply to.
 func (kr *keyring) lingers(id keyRuleID) (list []*state.LeaseRow) {
 	lg := kr.leasing
 	lg.outlived.byJob.Scan(func(_ rota.JobID, key string) bool {
@@ -274,7 +274,7 @@ func (pl *placement) lingers(queue rota.QueueName) (n int64) {
 	return n
 }
 
-// deriveOutlived files the leases whose jobs have ended, and who waits for them, once leases are timed.
+// deriveOutlived indexes the leases whose jobs have ended, and the jobs that wait for them, once leases have timers.
 func (lg *leasing) deriveOutlived() {
 	lg.leases.Scan(func(_ string, l *state.LeaseRow) bool {
 		if l.Ended != nil {
@@ -290,7 +290,7 @@ func (lg *leasing) deriveOutlived() {
 	})
 }
 
-// outlived checks the leases whose jobs have ended, and that each job that waits for one is found by it.
+// outlived checks the leases whose jobs have ended, and that each job that waits for one is indexed under it.
 func (c *checker) outlived() {
 	lg, n, unique := &c.m.leasing, 0, 0
 	lg.leases.Scan(func(key string, l *state.LeaseRow) bool {

@@ -6,7 +6,7 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// ownedKinds say how each kind of rows that principals own is named, and what makes room.
+// ownedKinds holds, for each kind of rows that principals own, its plural name and how to make room.
 var ownedKinds = [access.OwnsEnd]struct{ plural, remedy string }{
 	access.OwnsQueue:    {"queues", "delete one with `rota queue delete`"},
 	access.OwnsTenant:   {"tenants", "delete one with `rota tenant delete`"},
@@ -18,14 +18,13 @@ var ownedKinds = [access.OwnsEnd]struct{ plural, remedy string }{
 	access.OwnsToken:    {"tokens", "wait until one expires, revoked ones too: `rota auth token list` shows when"},
 }
 
-// holding is what a principal has of a kind.
+// holding is a kind of rows of a principal.
 type holding struct {
 	by   rota.Principal
 	what access.Owned
 }
 
-// hold counts rows of a principal; the leader's own, and those whose principal has gone, count
-// for none.
+// hold adds n to the number of a principal's rows; rows of the leader, and of principals that are gone, count for none.
 func (ac *authority) hold(by rota.Principal, what access.Owned, n int64) {
 	if by == "" || by == nobody {
 		return
@@ -39,10 +38,9 @@ func (ac *authority) hold(by rota.Principal, what access.Owned, n int64) {
 	}
 }
 
-// mayHold refuses one more row of a kind to a principal that has as many as the most generous of
-// its roles allows (SPEC §4.15); a subject that an issuer vouches for has no role itself, and the
-// usual number. Those who may do everything, and the account that the node runs as, have as many
-// as the cluster takes.
+// mayHold refuses one more row of a kind to a principal that has as many as the most generous of its roles allows (SPEC
+// §4.15). A subject vouched for by an issuer has no role itself, and gets the usual number. Principals with all rights,
+// and the account that the node runs as, may have as many as the cluster accepts.
 func (ac *authority) mayHold(by rota.Principal, what access.Owned) error {
 	if by == "" || by == rota.Local {
 		return nil
@@ -86,7 +84,7 @@ func (m *lifecycle) eachHeld(yield func(by rota.Principal, what access.Owned)) {
 	})
 }
 
-// callerReads reports whether who made the operation at hand may read what is of a tenant and a queue.
+// callerReads reports whether the caller of the current operation may read objects of a tenant and a queue.
 func (m *lifecycle) callerReads(tenant rota.TenantID, queue rota.QueueName) bool {
 	actor := m.s.Journal.Caller.Actor
 	if actor == "" {
@@ -96,9 +94,9 @@ func (m *lifecycle) callerReads(tenant rota.TenantID, queue rota.QueueName) bool
 	return refusal == nil && rights.Allow(rota.RightRead, tenant, queue)
 }
 
-// rightsOfCaller is rightsOf for who is found to be a caller.
+// rightsOfCaller is rightsOf for an authenticated caller.
 func (ac *authority) rightsOfCaller(c access.Caller) (*access.Rights, *rota.Error) {
-	if c != ac.checked { // as mostly it is that of the operation before
+	if c != ac.checked { // usually it is the caller of the operation before
 		if err := c.Check(); err != nil {
 			return nil, rota.ErrorOf(err)
 		}
@@ -107,7 +105,7 @@ func (ac *authority) rightsOfCaller(c access.Caller) (*access.Rights, *rota.Erro
 	return ac.rightsOf(c.Actor)
 }
 
-// remembered works out rights, once where the same caller comes again and again.
+// remembered returns a function that resolves rights, once for consecutive calls with the same caller.
 func (ac *authority) remembered() func(access.Caller) (*access.Rights, *rota.Error) {
 	var last access.Caller
 	var rights *access.Rights

@@ -12,8 +12,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// placement brings jobs to workers: it files what waits, checks what rounds decided,
-// and holds workers for jobs that nobody has room for.
+// placement assigns jobs to workers: it files pending jobs, checks the decisions of rounds, and holds workers for jobs
+// without room.
 type placement struct {
 	s         *state.State
 	access    *authority
@@ -29,65 +29,65 @@ type placement struct {
 	uniques   *uniques
 	holds     state.Table[rota.JobID, state.HoldRow, *state.HoldRow]
 	registry  registry
-	// rounds are those of the entry that is being applied; items and lives are room for jobs.
+	// rounds are those of the entry being applied; items and lives are free memory for jobs.
 	rounds []roundDone
 	items  []*sched.Item
 	lives  []*state.JobLife
-	// arriving is room for DecideWith.
+	// arriving is the working memory of DecideWith.
 	arriving arriving
 }
 
-// roundDone is what settleTurns must know of a round applied in this entry.
+// roundDone is what settleTurns needs of a round applied in this entry.
 type roundDone struct {
 	queue  rota.QueueName
 	placed int
 }
 
-// registry files live jobs: in their lane while QUEUED, under their class while
-// alive, and in their queue's counters always. All of it is derived.
+// registry indexes live jobs: in their lane while QUEUED, under their class while alive, and in their queue's counters
+// always. All of it is derived.
 type registry struct {
 	supply *sched.Supply
-	// newest is the job that was classified last.
+	// newest is the job classified last.
 	newest classified
 	queues map[rota.QueueName]*queueIndex
 	// busy orders the queues that have QUEUED jobs by their turn (SPEC §7.2).
 	busy *btree.BTreeG[turn]
-	// heldFor gives the job that a held worker is held for.
+	// heldFor maps a held worker to the job that it is held for.
 	heldFor map[rota.WorkerID]rota.JobID
-	// going are the open leases that give way to critical jobs or are revoked;
-	// preempting counts the holds that leases gave way for (SPEC §7.9).
+	// going are the open leases that may be preempted or are revoked; preempting counts the holds that leases were
+	// revoked for (SPEC §7.9).
 	going      *btree.BTreeG[going]
 	preempting int
-	// accused are the live jobs by the sessions that were lost under them.
+	// accused are the live jobs by the sessions that were lost while running them.
 	accused *btree.BTreeG[accusation]
-	// nodes counts the live jobs of workflows' nodes; entries at 0 are removed.
+	// nodes counts the live jobs of workflow nodes; entries at 0 are removed.
 	nodes btree.Map[rota.WorkflowID, liveNodes]
 }
 
-// queueIndex is what is derived of one queue.
+// queueIndex is the derived data of one queue.
 type queueIndex struct {
 	pending *sched.Pending
-	// open counts open leases a tenant.
+	// open counts open leases per tenant.
 	open state.CountsBy[rota.TenantID]
-	// laneStates is what the lanes know of tenants beside their open leases.
+	// laneStates is what the lanes know about tenants besides their open leases.
 	laneStates map[rota.TenantID]laneState
-	// turn is where the queue stands in busy; zero if it does not.
+	// turn is the queue's place in busy; zero if it is not in it.
 	turn turn
-	// round is its place among the rounds of the entry, if it has one there.
+	// round is its index among the rounds of the entry, if it has one there.
 	round int
-	// promoteDue is where it stands in the timers of promotion.
+	// promoteDue is its due time in the timers of promotion.
 	promoteDue rota.Clock
 	// tiers counts the QUEUED jobs by the tier of their priority.
 	tiers [rota.MaxTiers]int64
 }
 
-// countTier counts a QUEUED job more or less in the tier of its priority.
+// countTier adds by to the number of QUEUED jobs in the tier of a job's priority.
 func (i *queueIndex) countTier(j *state.JobRow, p *rota.QueuePolicy, by int64) {
 	i.tiers[tierOf(j, p)] += by
 }
 
-// tierDepths counts QUEUED jobs by tier: those of an adaptive queue as they stand
-// now, others by their priority.
+// tierDepths returns the number of QUEUED jobs by tier: of an adaptive queue by their present tiers, of others by
+// priority.
 func (i *queueIndex) tierDepths(p *rota.QueuePolicy) []int64 {
 	if p.Ranking != rota.RankAdaptive {
 		return slices.Clone(i.tiers[:p.Tiers])
@@ -95,7 +95,7 @@ func (i *queueIndex) tierDepths(p *rota.QueuePolicy) []int64 {
 	return i.pending.Tiers()
 }
 
-// turn is a queue's place among queues: assignments ÷ weight, then the name.
+// turn is a queue's place in the order of queues: assignments ÷ weight, then the name.
 type turn struct {
 	count  uint64
 	weight uint64
@@ -120,7 +120,7 @@ func (pl *placement) addQueue(name rota.QueueName, policy rota.QueuePolicy) {
 	pl.access.hold(q.By, access.OwnsQueue, 1)
 	pl.s.QueueTable.Insert(name, q)
 	pl.admission.initLanes(q, pl.addIndex(q))
-	pl.fleet.reviewWorkers(name) // some may serve it already
+	pl.fleet.reviewWorkers(name) // some workers may serve it already
 	pl.s.Journal.Emit(rota.Event{Kind: rota.EventQueueChanged, Queue: name, Text: policy.Preset})
 }
 
@@ -132,9 +132,8 @@ func (pl *placement) addIndex(q *state.QueueRow) *queueIndex {
 	return i
 }
 
-// move takes a job to another state: the one place where a state changes, so
-// that counters and lanes cannot be forgotten. An illegal move is a broken
-// invariant, not a refusal: verbs check first.
+// move changes a job's state. It is the only function that does, so that counters and lanes cannot be forgotten. An
+// illegal move is a broken invariant, not a refusal: verbs check first.
 func (pl *placement) move(j *state.JobRow, to rota.JobState) {
 	if !j.State.MayBecome(to) {
 		panic(fmt.Sprintf("fsm: job %s cannot go from %s to %s", j.Spec.ID, j.State, to))
@@ -179,8 +178,7 @@ func (pl *placement) file(j *state.JobRow, q *state.QueueRow) {
 	}
 }
 
-// itemOf is a job as rounds see it: a pure function of its row, its tenant's tier
-// and its queue.
+// itemOf returns a job as rounds see it: a pure function of its row, its tenant's tier and its queue.
 func (pl *placement) itemOf(j *state.JobRow, q *state.QueueRow) sched.Item {
 	p, size := &q.Policy, effectiveSize(j.Spec)
 	item := sched.Item{ID: j.Spec.ID, JobSpec: &j.Spec.JobSpec, Class: j.Class,
@@ -226,8 +224,8 @@ func (pl *placement) unfile(j *state.JobRow, q *state.QueueRow) {
 	}
 }
 
-// joinTurns takes a queue that becomes busy into the order of queues, at the
-// least busy one's value at least (SPEC §7.2): time without work saves nothing up.
+// joinTurns adds a queue that becomes busy to the order of queues, with at least the value of the least busy one (SPEC
+// §7.2): time without work accumulates no claim.
 func (pl *placement) joinTurns(q *state.QueueRow, i *queueIndex) {
 	weight := uint64(q.Policy.Weight)
 	if least, ok := pl.registry.busy.Min(); ok {
@@ -237,8 +235,8 @@ func (pl *placement) joinTurns(q *state.QueueRow, i *queueIndex) {
 	pl.registry.busy.Set(i.turn)
 }
 
-// rescale turns a count at one weight into that of the same value at another,
-// rounded up: ⌈count · to / from⌉, cut where no cluster ever gets.
+// rescale converts a count at one weight to that of the same value at another, rounded up: ⌈count · to / from⌉, limited
+// to a value that no cluster reaches.
 func rescale(count, to, from uint64) uint64 {
 	hi, lo := bits.Mul64(count, to)
 	if hi >= from {
@@ -253,7 +251,7 @@ func rescale(count, to, from uint64) uint64 {
 
 const turnMost = 1 << 62
 
-// setTurn changes a queue's turn, in the order too where it stands there.
+// setTurn changes a queue's turn, and its place in the order if it is in it.
 func (pl *placement) setTurn(q *state.QueueRow, count uint64) {
 	q.Turn = min(count, turnMost)
 	i := pl.registry.queues[q.Name]
@@ -265,14 +263,14 @@ func (pl *placement) setTurn(q *state.QueueRow, count uint64) {
 	pl.registry.busy.Set(i.turn)
 }
 
-// share counts an open lease more or less of a tenant in a queue.
+// share adds by to the open leases of a tenant in a queue.
 func (pl *placement) share(queue rota.QueueName, tenant rota.TenantID, by int64) {
 	i := pl.registry.queues[queue]
 	i.share(tenant, i.open.Add(tenant, by), pl.admission.limitsOf(tenant).Weight)
 }
 
-// classified is what jobs that share their spec have in common: their class, which holds until
-// the supply has forgotten another number of classes.
+// classified is what jobs that share a spec have in common: their class, which is valid until the supply's number of
+// forgotten classes changes.
 type classified struct {
 	spec      *rota.JobSpec
 	isolated  bool
@@ -291,7 +289,7 @@ func (pl *placement) classify(j *state.JobRow) {
 	j.Class = k.class
 }
 
-// supplyOf brings the supply up to date with a worker's row.
+// supplyOf updates the supply from a worker's row.
 func (pl *placement) supplyOf(w *state.WorkerRow) {
 	pl.registry.supply.Put(workerEntry(w))
 	pl.registry.supply.SetData(w.Spec.ID, w.Held)
@@ -310,12 +308,11 @@ func (n *liveNodes) count(s rota.JobState, by int64) {
 	}
 }
 
-// liveNodes counts the jobs of a workflow's nodes by state, of those whose vertices
-// are live. It is derived.
+// liveNodes counts the jobs of a workflow's live vertices by state. It is derived.
 type liveNodes struct{ delayed, queued, assigned, running int64 }
 
-// moveNode keeps liveNodes where a node's job changes its state. A tree that is
-// copied on write was taken, as lists of workflows read it while the machine goes on.
+// moveNode updates liveNodes when a node's job changes its state. The tree is copy-on-write, as lists of workflows read
+// it while the machine continues.
 func (r *registry) moveNode(j *state.JobRow, from, to rota.JobState) {
 	if j.Workflow == "" {
 		return
@@ -330,8 +327,8 @@ func (r *registry) moveNode(j *state.JobRow, from, to rota.JobState) {
 	}
 }
 
-// changeRules follows a change of what a queue asks of its workers: leases beyond
-// a lower cap are revoked (SPEC §8.5), all else decides only who gets the next.
+// changeRules applies a change of a queue's requirements for its workers: leases beyond a lower cap are revoked (SPEC
+// §8.5); everything else only affects the next assignments.
 func (pl *placement) changeRules(q *state.QueueRow, before sched.Rules) {
 	rules := sched.RulesOf(&q.Policy)
 	if rules == before {
@@ -353,8 +350,8 @@ func (pl *placement) changeRules(q *state.QueueRow, before sched.Rules) {
 	}
 }
 
-// reviewWorkers brings the reputation of a queue's workers up to date with its
-// min_health, which times when their health counts again.
+// reviewWorkers updates the reputation of a queue's workers for its min_health, which determines when their health
+// counts again.
 func (fl *fleet) reviewWorkers(queue rota.QueueName) {
 	var weak []rota.WorkerID // those in full health have nothing to wait for
 	fl.workers.Scan(func(id rota.WorkerID, w *state.WorkerRow) bool {
@@ -370,8 +367,7 @@ func (fl *fleet) reviewWorkers(queue rota.QueueName) {
 	}
 }
 
-// capOf is how many leases, of whatever queue, a worker may have open when it gets
-// one of a queue with such rules.
+// capOf returns how many leases, of any queue, a worker may have open when it gets one of a queue with these rules.
 func capOf(s *rota.WorkerSpec, rules *sched.Rules) int64 {
 	most := int64(s.Slots) + min(int64(s.Prefetch), rules.PrefetchMax)
 	if rules.LeasesMax > 0 {

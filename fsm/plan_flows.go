@@ -6,10 +6,10 @@ import (
 	"github.com/rotasched/rota/internal/filter"
 )
 
-// A plan of workflows names them where one of jobs names jobs: its filter takes a workflow for a job of its id, its
-// numbers are those of workflows (SPEC §21.7).
+// A plan of workflows uses workflows where a plan of jobs uses jobs: its filter treats a workflow as a job with its id,
+// its numbers are those of workflows (SPEC §21.7).
 
-// flowMark is a workflow as such a filter sees it.
+// flowMark returns a workflow as such a filter sees it.
 func flowMark(r *state.WorkflowRow) rota.Job {
 	state := rota.JobRunning
 	switch r.State {
@@ -24,7 +24,8 @@ func flowMark(r *state.WorkflowRow) rota.Job {
 		Submitted: r.Submitted}
 }
 
-// planned reports whether a plan's filter selects a workflow. One whose nodes are arriving nobody sees.
+// planned reports whether a plan's filter selects a workflow. A workflow whose nodes are still arriving is never
+// selected.
 func planned(r *state.WorkflowRow, f *filter.Filter, started rota.Clock) bool {
 	if r.Leaving || r.State == rota.WorkflowOpen {
 		return false
@@ -33,7 +34,7 @@ func planned(r *state.WorkflowRow, f *filter.Filter, started rota.Clock) bool {
 	return f.Early(&job) && f.Late(&job, started)
 }
 
-// fitsPlan reports whether a workflow is the one that a step means, and still one of the plan's.
+// fitsPlan reports whether a workflow is the one that a step names, and still belongs to the plan.
 func (fs *flows) fitsPlan(p *planRow, id rota.WorkflowID, number uint64) bool {
 	r := fs.workflows.Get(id)
 	return r != nil && r.Seq == number && r.Seq <= p.jobs && planned(r, p.filter, p.started.Clock)

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// StepOf is the step that takes a plan over its next jobs: as many as its bytes allow, or one.
+// StepOf returns the step that takes a plan over its next jobs: as many as fit in the bytes, at least one.
 func StepOf(w *PlanWork, next *Members) *fsmpb.PlanStep {
 	step := &fsmpb.PlanStep{Plan: string(w.Spec.ID), From: string(w.Cursor), To: string(next.To), End: next.End}
 	size := 0
@@ -31,10 +31,9 @@ func StepOf(w *PlanWork, next *Members) *fsmpb.PlanStep {
 	return step
 }
 
-// planStep takes a plan on to another job (SPEC §21.8). Each of its jobs is dealt with by the very
-// verb that deals with one job, as if who started the plan had asked for it now. A leader proposes
-// it; one that begins elsewhere than where the plan stands is STALE, so that each job has its turn
-// once, whoever leads.
+// planStep moves a plan forward to another job (SPEC §21.8). Each job is processed by the same verb as a single job, as
+// if the plan's starter had called it now. A leader proposes it. A step that does not begin at the plan's cursor is
+// STALE, so that each job is processed once, whichever node leads.
 func (m *Machine) planStep(op *fsmpb.PlanStep, term uint64) *fsmpb.Outcome {
 	if o := m.Internal(); o != nil {
 		return o
@@ -56,7 +55,7 @@ func (m *Machine) planStep(op *fsmpb.PlanStep, term uint64) *fsmpb.Outcome {
 		if m.planItem(r, item, term) {
 			continue
 		}
-		if to, end = r.cursor, false; i > 0 { // the next step goes on with it
+		if to, end = r.cursor, false; i > 0 { // the next step continues with it
 			to = rota.JobID(op.GetItems()[i-1].GetJob())
 		}
 		break
@@ -69,7 +68,7 @@ func (m *Machine) planStep(op *fsmpb.PlanStep, term uint64) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// stillMay refuses a step of a plan whose starter counts no more.
+// stillMay refuses a step of a plan whose starter is no longer valid.
 func (m *Machine) stillMay(r *planRow) *rota.Error {
 	if r.caller.Actor == "" {
 		return nil
@@ -78,7 +77,7 @@ func (m *Machine) stillMay(r *planRow) *rota.Error {
 	return refusal
 }
 
-// takes refuses a step that the plan does not stand before, or that no leader makes.
+// takes refuses a step that does not begin at the plan's cursor, or that no leader makes.
 func (r *planRow) takes(op *fsmpb.PlanStep) error {
 	from, to, items := op.GetFrom(), op.GetTo(), op.GetItems()
 	switch {
@@ -103,7 +102,7 @@ func (r *planRow) takes(op *fsmpb.PlanStep) error {
 	return nil
 }
 
-// planItem takes one job's turn, and reports whether it had it: one that has to wait for the next entry has not. r is
+// planItem processes one job and reports whether it did: false if the job has to wait for the next entry. r is
 // editable.
 func (m *Machine) planItem(r *planRow, item *fsmpb.PlanItem, term uint64) bool {
 	id, was := rota.JobID(item.GetJob()), item.GetNumber()
@@ -134,7 +133,7 @@ func (m *Machine) planItem(r *planRow, item *fsmpb.PlanItem, term uint64) bool {
 	return true
 }
 
-// fitsLive reports whether a live job is the one that a step means, and still one of the plan's.
+// fitsLive reports whether a live job is the one that a step names, and still belongs to the plan.
 func (m *Machine) fitsLive(r *planRow, j *state.JobRow, number uint64) bool {
 	if j == nil || j.Seq != number || j.Seq > r.jobs {
 		return false
@@ -143,8 +142,7 @@ func (m *Machine) fitsLive(r *planRow, j *state.JobRow, number uint64) bool {
 	return r.fits(&job, false)
 }
 
-// fitsEnded is fitsLive for a job that has ended. Of one that only archives know nothing more than
-// its number is known here.
+// fitsEnded is fitsLive for a job that has ended. Of one that only archives contain, only its number is known here.
 func (r *planRow) fitsEnded(t *state.TombRow, number uint64) bool {
 	if t == nil {
 		return r.spec.Verb == rota.PlanDelete
@@ -153,7 +151,7 @@ func (r *planRow) fitsEnded(t *state.TombRow, number uint64) bool {
 	return t.Seq == number && r.fits(&job, true)
 }
 
-// planOne does a plan's verb with one job.
+// planOne applies a plan's verb to one job.
 func (m *Machine) planOne(r *planRow, live *state.JobRow, item *fsmpb.PlanItem, term uint64) (existed bool, err error) {
 	id := rota.JobID(item.GetJob())
 	var op *fsmpb.Op

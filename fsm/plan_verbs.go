@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// StartPlanOp is the operation that starts a plan.
+// StartPlanOp returns the operation that starts a plan.
 func StartPlanOp(p *rota.PlanSpec) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_StartPlan{StartPlan: &fsmpb.StartPlan{Id: string(p.ID), Verb: uint32(p.Verb), Filter: p.Filter, To: string(p.To),
 		Priority: p.Priority, Max: p.Max}}}
@@ -35,7 +35,7 @@ func (pn *plans) start(op *fsmpb.StartPlan) *fsmpb.Outcome {
 	if old := pn.rows.Get(spec.ID); old != nil {
 		how := spec.Difference(old.spec)
 		if old.caller.Actor != pn.s.Journal.Owner() {
-			how = "by somebody else" // whose filter is nobody else's to see
+			how = "by somebody else" // another caller must not see its filter
 		}
 		if how != "" {
 			return entry.Refused(rota.Refusef(rota.KindConflict, "id", "plan %s was started before, and %s: start it under a new id, or as it was",
@@ -62,8 +62,8 @@ func (pn *plans) start(op *fsmpb.StartPlan) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// mayRun refuses one more plan to a principal that has as many running as one may: those are shared
-// by all. Who may do everything, and the account that the node runs as, may run all there can be.
+// mayRun refuses one more plan to a principal that has its maximum of running ones, which all principals share.
+// Principals with all rights, and the account that the node runs as, may run as many as there can be.
 func (pn *plans) mayRun(by rota.Principal) error {
 	if by == "" || by == rota.Local {
 		return nil
@@ -84,7 +84,7 @@ func (pn *plans) mayRun(by rota.Principal) error {
 	return exhausted("plans", "%s has %d plans running, %d are allowed: wait for one, or end one with `rota plan cancel`", by, own, limits.MaxPlansOfOne)
 }
 
-// target refuses a plan that moves jobs to a queue that takes none.
+// target refuses a plan that moves jobs to a queue that accepts none.
 func (pn *plans) target(spec *rota.PlanSpec) error {
 	if spec.Verb != rota.PlanMove {
 		return nil
@@ -98,7 +98,7 @@ func (pn *plans) target(spec *rota.PlanSpec) error {
 	return nil
 }
 
-// cancel ends a plan where it stands; one that is over is left as it is.
+// cancel ends a plan at its present position; one that is over is not changed.
 func (pn *plans) cancel(op *fsmpb.CancelPlan) *fsmpb.Outcome {
 	r := pn.rows.Get(rota.PlanID(op.GetId()))
 	switch {
@@ -118,7 +118,7 @@ func unknownPlan(id string) *rota.Error {
 	return rota.Refusef(rota.KindNotFound, "plan", "plan %.80q is not known", id)
 }
 
-// moveTo takes one pending job to another queue.
+// moveTo moves one pending job to another queue.
 func (pl *placement) moveTo(id rota.JobID, into rota.QueueName, caller access.Caller) error {
 	j := pl.s.JobTable.Get(id)
 	if refusal := pl.access.moves(caller, id, j.Spec.Tenant, into); refusal != nil {

@@ -17,19 +17,19 @@ type plans struct {
 	rows   state.Table[rota.PlanID, planRow, *planRow]
 }
 
-// planRow is one plan. Every job up to cursor is dealt with, none after.
+// planRow is one plan. Every job up to cursor is processed, none after it.
 type planRow struct {
 	state.RowMeta
-	// spec never changes; filter is what its line says, derived.
+	// spec never changes; filter is parsed from its text, derived.
 	spec   *rota.PlanSpec
 	filter *filter.Filter
-	// caller started it: by its rights each job is judged.
+	// caller started it: each job is judged by its rights.
 	caller access.Caller
-	// order counts the plans as they were started.
+	// order numbers the plans in the order of their start.
 	order          uint64
 	started, ended rota.Moment
-	// jobs and ends are the highest numbers of submissions, for a plan of workflows of theirs, and of ends at its start:
-	// what came later is no part of it.
+	// jobs and ends are the highest numbers, at its start, of submissions (for a plan of workflows, of theirs) and of
+	// ends: later ones do not belong to it.
 	jobs, ends            uint64
 	state                 rota.PlanState
 	why                   string
@@ -38,7 +38,8 @@ type planRow struct {
 	refusals              []rota.PlanRefusal
 }
 
-// planStates are the states of the jobs that a verb is for. A job that waits for its unique key is BLOCKED, and can be cancelled.
+// planStates returns the states of jobs that a verb applies to. A job that waits for its unique key is BLOCKED, and can
+// be cancelled.
 func planStates(v rota.PlanVerb) []rota.JobState {
 	if v == rota.PlanCancel {
 		return append(v.States(), rota.JobBlocked)
@@ -46,8 +47,8 @@ func planStates(v rota.PlanVerb) []rota.JobState {
 	return v.States()
 }
 
-// ReadPlan reads the filter of a plan, and refuses a plan that is for nothing: one without a term,
-// and one whose verb is for none of the states that it selects.
+// ReadPlan parses the filter of a plan, and refuses a plan without effect: one without a term, and one whose verb
+// applies to none of the states that it selects.
 func ReadPlan(p *rota.PlanSpec) (filter.Filter, error) {
 	if err := p.CheckShape(); err != nil {
 		return filter.Filter{}, err
@@ -69,7 +70,7 @@ func ReadPlan(p *rota.PlanSpec) (filter.Filter, error) {
 	return f, nil
 }
 
-// parsePlan reads the filter of a plan, of jobs or of workflows.
+// parsePlan parses the filter of a plan, of jobs or of workflows.
 func parsePlan(p *rota.PlanSpec) (filter.Filter, error) {
 	if p.Verb.Workflows() {
 		return filter.ParseWorkflows(p.Filter)
@@ -77,7 +78,7 @@ func parsePlan(p *rota.PlanSpec) (filter.Filter, error) {
 	return filter.Parse(p.Filter)
 }
 
-// TreeKey is the id.
+// TreeKey returns the id.
 func (r *planRow) TreeKey() rota.PlanID { return r.spec.ID }
 
 func (r *planRow) Canonical(e *state.Encoder) {
@@ -134,7 +135,7 @@ func decodePlan(d *state.Decoder) *planRow {
 	return r
 }
 
-// Detach makes a copy's list its own.
+// Detach gives a copy its own list.
 func (r *planRow) Detach() { r.refusals = slices.Clone(r.refusals) }
 
 // planEvent is the payload of events about a plan.
@@ -173,7 +174,7 @@ func (pn *plans) cancelAll(why string) {
 	}
 }
 
-// count returns how many plans run, the oldest that is over, and the highest order.
+// count returns the number of running plans, the oldest one that is over, and the highest order.
 func (pn *plans) count() (running int, oldest *planRow, order uint64) {
 	pn.rows.Scan(func(_ rota.PlanID, r *planRow) bool {
 		order = max(order, r.order)
@@ -187,14 +188,14 @@ func (pn *plans) count() (running int, oldest *planRow, order uint64) {
 	return running, oldest, order
 }
 
-// fits reports whether a job is one that the plan is for, as far as rows say: what it failed of
-// is not asked for, as who started the plan may not read it, nor who ran it, which rows of leases and archives say.
+// fits reports whether a plan applies to a job, as far as rows show. It ignores the job's failure, as the plan's
+// starter may not read it, and who ran it, which only rows of leases and archives contain.
 func (r *planRow) fits(j *rota.Job, early bool) bool {
 	f := r.filter.Without("error", filter.Worker)
 	return f.Early(j) && (early || f.Late(j, r.started.Clock))
 }
 
-// PlanOf returns a plan as it stands.
+// PlanOf returns a plan in its present state.
 func PlanOf(vw *View, id rota.PlanID) (rota.Plan, bool) {
 	r := vw.m.plans.rows.Get(id)
 	if r == nil {
@@ -218,14 +219,14 @@ func PlansOf(vw *View) []rota.Plan {
 	return list
 }
 
-// PlanWork is what a leader must know of a running plan.
+// PlanWork is what a leader needs of a running plan.
 type PlanWork struct {
 	Spec   rota.PlanSpec
 	Caller access.Caller
-	// Cursor is the job that the next step begins after, Done how many are done.
+	// Cursor is the job after which the next step begins, Done the number of processed jobs.
 	Cursor rota.JobID
 	Done   int64
-	// Started is what ages count at; Jobs and Ends as in the row.
+	// Started is the clock from which ages count; Jobs and Ends are as in the row.
 	Started    rota.Clock
 	Jobs, Ends uint64
 }
@@ -241,12 +242,12 @@ func RunningPlans(vw *View) (list []PlanWork) {
 	return list
 }
 
-// PreviewOf is what a plan would be that somebody starts now.
+// PreviewOf returns the plan that would result if it started now.
 func PreviewOf(vw *View, spec rota.PlanSpec) PlanWork {
 	return PlanWork{Spec: spec, Started: vw.m.Header.Clock, Jobs: vw.m.plans.newest(&spec), Ends: vw.m.Header.TombSeq}
 }
 
-// newest is the highest number of what a plan that starts now is for.
+// newest returns the highest number of what a plan that starts now applies to.
 func (pn *plans) newest(spec *rota.PlanSpec) uint64 {
 	if spec.Verb.Workflows() {
 		return pn.s.Header.FlowSeq
@@ -254,7 +255,7 @@ func (pn *plans) newest(spec *rota.PlanSpec) uint64 {
 	return pn.s.Header.JobSeq
 }
 
-// of reports whether a number and a state are those of a job that the plan is for.
+// of reports whether a number and a state belong to a job that the plan applies to.
 func (w *PlanWork) of(number uint64, s rota.JobState) bool {
 	upTo := w.Jobs
 	if w.Spec.Verb.Ended() {

@@ -4,5 +4,5 @@ package fsm
 
 import "github.com/rotasched/rota/fsm/internal/state"
 
-// callbackEarly submits a batch's callback while the last of its jobs lives.
+// callbackEarly submits a batch's callback while the last of its jobs is live.
 func (plants) callbackEarly(r *state.BatchRow) bool { return r.Counts.Live == 1 }

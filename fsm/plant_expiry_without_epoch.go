@@ -2,5 +2,5 @@
 
 package fsm
 
-// expiryWithoutEpoch takes the stamps and the sweeps of any term, as if no leader were ever deposed.
+// expiryWithoutEpoch accepts the stamps and sweeps of any term, as if no leader were ever replaced.
 func (plants) expiryWithoutEpoch() bool { return true }

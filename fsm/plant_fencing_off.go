@@ -2,5 +2,5 @@
 
 package fsm
 
-// fencingOff lets any session, any worker act on a lease.
+// fencingOff lets any session and any worker act on a lease.
 func (plants) fencingOff() bool { return true }

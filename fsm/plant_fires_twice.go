@@ -2,5 +2,5 @@
 
 package fsm
 
-// firesTwice takes a Fire from a moment that is decided already, as another leader sends it.
+// firesTwice accepts a Fire from a moment that is already decided, as another leader sends it.
 func (plants) firesTwice() bool { return true }

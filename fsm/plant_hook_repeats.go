@@ -2,6 +2,5 @@
 
 package fsm
 
-// hookRepeats takes a stretch of events for a webhook that was decided already, as another leader
-// sends it.
+// hookRepeats accepts a range of events for a webhook that was already decided, as another leader sends it.
 func (plants) hookRepeats() bool { return true }

@@ -2,5 +2,5 @@
 
 package fsm
 
-// keyNotInSnapshot counts the leases of keys from nothing after a restore.
+// keyNotInSnapshot restarts the counts of keys' leases at 0 after a restore.
 func (plants) keyNotInSnapshot() bool { return true }

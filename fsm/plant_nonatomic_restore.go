@@ -2,5 +2,5 @@
 
 package fsm
 
-// Unfinished returns the machine before anything of it is verified.
+// Unfinished returns the machine before anything in it is verified.
 func (l *Loader) Unfinished() *Machine { return l.m }

@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// passesHead lets a sequence go on behind a head that waits for its date or its next attempt.
+// passesHead lets a sequence continue past a head that waits for its date or its next attempt.
 func (plants) passesHead(kr *keyring, p state.KeyPlace) bool {
 	j := kr.s.JobTable.Get(p.Job)
 	return j != nil && j.State == rota.JobDelayed

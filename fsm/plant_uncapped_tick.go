@@ -2,5 +2,5 @@
 
 package fsm
 
-// uncappedTick takes a stamp however far ahead of the clock.
+// uncappedTick accepts a stamp however far ahead of the clock it is.
 func (plants) uncappedTick() bool { return true }

@@ -4,5 +4,5 @@ package fsm
 
 import "github.com/rotasched/rota"
 
-// uniqueLeftBehind lets jobs whose attempts are used up hold their keys for ever.
+// uniqueLeftBehind lets jobs whose attempts are used up hold their keys forever.
 func (plants) uniqueLeftBehind(s rota.JobState) bool { return s == rota.JobDead }

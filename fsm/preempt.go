@@ -12,13 +12,11 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Preemption (SPEC §7.9): a critical job that fits nowhere because there is no room gets a
-// worker on which leases of background jobs, of whatever queue, give way. They are
-// revoked, and the worker is held for the job until they have ended.
+// Preemption (SPEC §7.9): a critical job that fits nowhere for lack of room gets a worker on which leases of background
+// jobs, of any queue, are revoked. The worker is held for the job until they have ended.
 
-// going is an open lease that gives way, or is revoked already: a worker's stand
-// together, the newest first. What a decision must know of it is beside it, so that
-// looking at many workers follows no row.
+// going is an open lease that may be preempted, or is revoked already. A worker's leases are adjacent, newest first. It
+// contains everything that a decision needs, so that looking at many workers reads no row.
 type going struct {
 	worker  rota.WorkerID
 	started rota.Clock
@@ -45,7 +43,7 @@ func newGoing() *btree.BTreeG[going] {
 	return btree.NewBTreeGOptions(goingLess, btree.Options{NoLocks: true})
 }
 
-// goingOf files a lease of a job; ok is false of one that neither gives way nor is
+// goingOf returns the index entry of a lease of a job; ok is false if the lease may not be preempted and is not
 // revoked.
 func goingOf(l *state.LeaseRow, j *state.JobRow) (g going, ok bool) {
 	g = going{worker: l.Worker, started: l.Started.Clock, token: l.Token.Counter, lease: l.Key, queue: l.Queue,
@@ -57,7 +55,7 @@ func goingOf(l *state.LeaseRow, j *state.JobRow) (g going, ok bool) {
 	return g, g.revoked || j.GivesWay()
 }
 
-// noteGoing files a lease that gives way, dropGoing takes it out again.
+// noteGoing adds a lease that may be preempted to the index; dropGoing removes it.
 func (pl *placement) noteGoing(l *state.LeaseRow) {
 	if g, ok := goingOf(l, pl.s.JobTable.Get(l.Job)); ok {
 		pl.registry.going.Set(g)
@@ -68,13 +66,13 @@ func (pl *placement) dropGoing(l *state.LeaseRow) {
 	pl.registry.going.Delete(going{worker: l.Worker, started: l.Started.Clock, token: l.Token.Counter})
 }
 
-// mayPreempt reports whether an open lease can be revoked for a critical job now: a
-// job that gave way preempt_max times of its queue does so no more.
+// mayPreempt reports whether an open lease can be revoked for a critical job now: a job that was preempted preempt_max
+// times of its queue cannot be preempted again.
 func (pl *placement) mayPreempt(g *going) bool {
 	return !g.revoked && int64(g.preempted) < pl.s.QueueTable.Get(g.queue).Policy.PreemptMax
 }
 
-// need is what a worker lacks of room for a job; nothing lacks at 0 or below.
+// need is what a worker lacks in room for a job; 0 or below means that nothing is lacking.
 type need struct {
 	slots int32
 	sched.Load
@@ -82,13 +80,12 @@ type need struct {
 
 func (n need) met() bool { return n.slots <= 0 && n.CPU <= 0 && n.Memory <= 0 && n.IO <= 0 }
 
-// less is the need once a lease has ended.
+// less returns the need after a lease has ended.
 func (n need) less(g *going) need { return need{n.slots - 1, n.Minus(g.Load)} }
 
-// preempt revokes leases of background jobs for a critical one, and holds their
-// worker for it (SPEC §7.9), outside the bound on holds. All is checked anew, and
-// no more leases are revoked than are needed now; what cannot make room any more
-// is dropped whole, with an event that says why.
+// preempt revokes leases of background jobs for a critical one, and holds their worker for it (SPEC §7.9), outside the
+// bound on holds. Everything is checked again, and no more leases are revoked than are needed now. A preemption that
+// can no longer make room is dropped as a whole, with an event that gives the reason.
 func (pl *placement) preempt(op *fsmpb.Preempt, epoch uint64) {
 	job, worker := rota.JobID(op.GetJob()), rota.WorkerID(op.GetWorker())
 	j := pl.s.JobTable.Get(job)
@@ -109,8 +106,7 @@ func (pl *placement) preempt(op *fsmpb.Preempt, epoch uint64) {
 		Attempt: j.Attempt, Epoch: epoch, Text: "PREEMPTED", Payload: fmt.Sprintf(`{"revoked":%d}`, len(leases))})
 }
 
-// unpreemptable says why a preemption does not hold now; if it does, leases are
-// those to revoke.
+// unpreemptable returns why a preemption is not valid now; if it is, leases are those to revoke.
 func (pl *placement) unpreemptable(j *state.JobRow, worker rota.WorkerID, ids [][]byte) (leases []going, why string) {
 	switch {
 	case j == nil:
@@ -156,7 +152,7 @@ func (pl *placement) unpreemptable(j *state.JobRow, worker rota.WorkerID, ids []
 			break
 		}
 		if g, ok := able[string(id)]; ok {
-			delete(able, g.lease) // one that is named twice ends once
+			delete(able, g.lease) // a lease named twice ends once
 			leases = append(leases, g)
 			lack = lack.less(&g)
 		}
@@ -167,8 +163,8 @@ func (pl *placement) unpreemptable(j *state.JobRow, worker rota.WorkerID, ids []
 	return leases, ""
 }
 
-// preempts decides for which jobs leases give way: the critical jobs of the queues that
-// allow it, in the queues' turns, within one in ranking order.
+// preempts decides for which jobs to preempt leases: the critical jobs of the queues that allow it, in the order of the
+// queues' turns, within a queue in ranking order.
 func (d *decision) preempts() bool {
 	m := d.m
 	if m.placement.registry.going.Len() == 0 {
@@ -196,12 +192,12 @@ func (d *decision) preempts() bool {
 // preemption is the part of a decision that ends leases.
 type preemption struct {
 	*decision
-	// plans are, by class and scope, the ways in which workers can make room, the best first.
+	// plans are, by class and scope, the ways in which workers can make room, best first.
 	plans  map[sched.ScopedClass][]plan
 	placed map[rota.JobID]bool
 	// decided counts preemptions, seen the candidates, looks the workers looked at.
 	decided, seen, looks int
-	// able is written over for each worker.
+	// able is a buffer reused for each worker.
 	able []going
 }
 
@@ -218,7 +214,7 @@ func (p *preemption) queue(lot sched.Lot) {
 	})
 }
 
-// candidate takes the best worker that is not held yet.
+// candidate chooses the best worker that is not held yet.
 func (p *preemption) candidate(lot sched.Lot, it *sched.Item) {
 	k := sched.ScopedClass{Class: it.Class, Scope: p.m.placement.registry.supply.Scope(lot.Queue, it.Tenant)}
 	plans, known := p.plans[k]
@@ -246,7 +242,7 @@ func (p *preemption) candidate(lot sched.Lot, it *sched.Item) {
 	p.decided++
 }
 
-// lastRound is the entry's last round, if it is of the queue, else a new one.
+// lastRound returns the entry's last round if it is of the queue, else a new one.
 func (p *preemption) lastRound(name rota.QueueName) *fsmpb.Round {
 	if n := len(p.rounds); n > 0 && p.rounds[n-1].Queue == string(name) {
 		return p.rounds[n-1]
@@ -254,9 +250,8 @@ func (p *preemption) lastRound(name rota.QueueName) *fsmpb.Round {
 	return p.round(name)
 }
 
-// plansFor finds how each worker could make room for a job that asks so: on the fewest
-// leases, then the newest, then in the order in which the seed of the round that
-// carries the first of them shuffles those that can.
+// plansFor finds how each worker could make room for a job with this ask: on the fewest leases, then the newest, then
+// in the order in which the seed of the round that carries the first of them shuffles the workers that can.
 func (p *preemption) plansFor(name rota.QueueName, ask sched.Ask) (plans []plan) {
 	m := p.m
 	var worker rota.WorkerID
@@ -291,14 +286,14 @@ func (p *preemption) plansFor(name rota.QueueName, ask sched.Ask) (plans []plan)
 	return plans
 }
 
-// going checks the index of leases that give way against the leases.
+// going checks the index of preemptible leases against the leases.
 func (c *checker) going() {
 	m := c.m
 	n := 0
 	m.leasing.leases.Scan(func(_ string, l *state.LeaseRow) bool {
 		j := m.JobTable.Get(l.Job)
 		if j == nil && l.Ended == nil {
-			return true // said already
+			return true // already reported
 		}
 		if want, ok := goingOf(l, j); ok {
 			n++

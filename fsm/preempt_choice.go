@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// plan is how a worker can make room: by ending these leases, the newest first.
+// plan is how a worker can make room: by ending these leases, newest first.
 type plan struct {
 	worker rota.WorkerID
 	leases []going
@@ -16,7 +16,7 @@ type plan struct {
 	at int32
 }
 
-// comparePlans puts the fewest leases first, then the newest.
+// comparePlans orders plans by the fewest leases, then the newest.
 func comparePlans(a, b plan) int {
 	if c := cmp.Compare(len(a.leases), len(b.leases)); c != 0 {
 		return c
@@ -29,8 +29,7 @@ func comparePlans(a, b plan) int {
 	return cmp.Compare(a.at, b.at)
 }
 
-// planFor chooses among a worker's leases that give way, the newest first: those
-// that are revoked already count as ended.
+// planFor chooses among a worker's preemptible leases, newest first: leases that are already revoked count as ended.
 func (p *preemption) planFor(ask sched.Ask, worker rota.WorkerID, leases []going) ([]going, bool) {
 	slots, load, ok := p.draft.Lacks(ask, worker)
 	if !ok {
@@ -48,11 +47,9 @@ func (p *preemption) planFor(ask sched.Ask, worker rota.WorkerID, leases []going
 	return fewest(p.able, lack)
 }
 
-// fewest are the fewest of these leases, the newest first, whose end meets a need;
-// of equally few the first in the order of their places, so the newest. That is
-// exact among the maxPlanned newest; where those do not suffice, leases are added
-// from the newest on, and what turns out not to be needed is left out, the oldest
-// first.
+// fewest returns the fewest of these leases, newest first, whose end meets a need; ties go to the first in the order of
+// their places, so to the newest. This is exact among the maxPlanned newest. If those do not suffice, leases are added
+// from the newest on, and those that prove unnecessary are left out, oldest first.
 func fewest(leases []going, lack need) ([]going, bool) {
 	c := choice{leases: leases[:min(len(leases), maxPlanned)]}
 	c.measure()
@@ -77,16 +74,15 @@ func fewest(leases []going, lack need) ([]going, bool) {
 	return chosen, true
 }
 
-// maxPlanned bounds the leases among which every choice is tried: 4,096 of them.
+// maxPlanned is the number of leases among which every choice is tried: 4,096 choices.
 const maxPlanned = 12
 
-// choice is the search for the fewest leases. What follows a place gives a bound on
-// what can still be had, so that a worker on which no end of leases would do, as
-// most are in a cluster that is short of cpu, costs next to nothing.
+// choice is the search for the fewest leases. The leases after a place bound what can still be gained. So a worker on
+// which no end of leases would help, as most are in a cluster short of cpu, costs next to nothing.
 type choice struct {
 	leases []going
-	// sum and most are what the leases from a place on take together, and the most
-	// that one of them takes; looks counts the places looked at.
+	// sum and most are, for the leases from a place on, their total load and the largest single load; looks counts the
+	// places looked at.
 	sum, most [maxPlanned + 1]sched.Load
 	looks     int
 }
@@ -99,13 +95,12 @@ func (c *choice) measure() {
 	}
 }
 
-// hopeless reports whether no so many of the leases from a place on meet a need.
+// hopeless reports whether no choice of `size` leases from a place on meets a need.
 func (c *choice) hopeless(from, size int, lack need) bool {
 	return int64(lack.slots) > int64(size) || !lack.Within(c.sum[from]) || !lack.Share(int64(max(size, 1))).Within(c.most[from])
 }
 
-// choose finds the first so many of the leases from a place on that meet a need
-// together.
+// choose returns the first choice of `size` leases from a place on that together meet a need.
 func (c *choice) choose(from, size int, lack need) ([]going, bool) {
 	c.looks++
 	if size == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// own gives a job a jobLife to write to; j is editable.
+// own gives a job its own jobLife to write to; j is editable.
 func (m *lifecycle) own(j *state.JobRow) {
 	if j.JobLife != state.NoLife {
 		return
@@ -21,7 +21,7 @@ func (m *lifecycle) own(j *state.JobRow) {
 	j.JobLife = new(state.JobLife)
 }
 
-// emptyJob makes a row that nobody holds new, and keeps its jobLife for another.
+// emptyJob resets a row that nothing references, and keeps its jobLife for reuse.
 func (m *lifecycle) emptyJob(j *state.JobRow) {
 	if life := j.JobLife; life != state.NoLife && len(m.placement.lives) < state.SpareMost {
 		*life = state.JobLife{}
@@ -53,17 +53,16 @@ func (m *lifecycle) classFits(spec *rota.JobSpec) bool {
 	if s.Classes(spec.Queue) < limits.MaxClassesPerQueue {
 		return true
 	}
-	c := s.Intern(sched.RequirementsOf(spec)) // counts it; given back at once
+	c := s.Intern(sched.RequirementsOf(spec)) // counts it; released at once
 	defer s.Release(c)
 	return s.Classes(spec.Queue) <= limits.MaxClassesPerQueue
 }
 
-// start gives a new or revived job its first state: DELAYED while its delay or
-// its date is to come, else QUEUED.
+// start gives a new or revived job its first state: DELAYED until its delay is over and its date has come, else QUEUED.
 func (m *lifecycle) start(j *state.JobRow) { m.startAfter(j, 0) }
 
-// startAfter is start for a job whose last worker may believe in its lease until a
-// moment: it waits for that too (SPEC §3.11).
+// startAfter is start for a job whose last worker may believe in its lease until a time: the job waits for that too
+// (SPEC §3.11).
 func (m *lifecycle) startAfter(j *state.JobRow, free rota.Clock) {
 	due := max(free, m.s.Header.Clock+rota.Clock(j.Spec.Delay.Milliseconds()))
 	if until, waits := m.leasing.awaits(j); waits {
@@ -77,8 +76,7 @@ func (m *lifecycle) startAfter(j *state.JobRow, free rota.Clock) {
 	m.wakeOrDate(j)
 }
 
-// delayFor is delay for a job that begins to wait, which is told; a backoff is told as a
-// retry.
+// delayFor is delay for a job that begins to wait, with an event; for a backoff the event is that of the retry.
 func (m *lifecycle) delayFor(j *state.JobRow, due rota.Clock) {
 	m.delay(j, due)
 	m.emitDelayed(j, state.DueAt(m.s.Header.Now().At(due)))
@@ -89,7 +87,7 @@ func (m *lifecycle) emitDelayed(j *state.JobRow, until string) {
 		Payload: until})
 }
 
-// delay puts a job to sleep until a moment on the clock.
+// delay makes a job sleep until a time on the clock.
 func (m *lifecycle) delay(j *state.JobRow, due rota.Clock) {
 	m.own(j)
 	j.Due = due
@@ -97,7 +95,7 @@ func (m *lifecycle) delay(j *state.JobRow, due rota.Clock) {
 	m.placement.move(j, rota.JobDelayed)
 }
 
-// wakeOrDate queues a job whose delay is over, or lets it wait for its date.
+// wakeOrDate queues a job whose delay is over, or makes it wait for its date.
 func (m *lifecycle) wakeOrDate(j *state.JobRow) {
 	id := string(j.Spec.ID)
 	if j.Due != 0 {
@@ -121,13 +119,12 @@ func (m *lifecycle) wakeOrDate(j *state.JobRow) {
 	m.enqueue(j)
 }
 
-// undated reports whether a job's date counts no more: a retry of a job by itself runs it at once.
+// undated reports whether a job's date no longer counts: a retry of a single job runs it at once.
 func (m *lifecycle) undated(j *state.JobRow) bool {
 	return m.s.Header.Rules >= outlivingRules && j.Workflow == "" && j.History().Life > 0
 }
 
-// enqueue makes a job QUEUED. Its enqueue_ts is when it first became so, and
-// stays through retries (SPEC §5.0).
+// enqueue makes a job QUEUED. Its enqueue_ts is when it first became so, and is kept through retries (SPEC §5.0).
 func (m *lifecycle) enqueue(j *state.JobRow) {
 	if j.Enqueued == 0 {
 		j.Enqueued = m.s.Header.Clock
@@ -141,9 +138,9 @@ func (m *lifecycle) enqueue(j *state.JobRow) {
 	m.s.Journal.EmitFor(j, &rota.Event{Kind: rota.EventJobEnqueued, Job: j.Spec.ID, Queue: j.Spec.Queue, Tenant: j.Spec.Tenant, Attempt: j.Attempt})
 }
 
-// respec sets another spec of the same class for a pending job, and files it anew where it
-// stands in a lane. One whose priority is of another tier goes to the back of that tier, as
-// if it were submitted there. Its end by ttl_abs changes with timeToLive alone; j is editable.
+// respec sets another spec of the same class for a pending job, and files it again if it is in a lane. If its priority
+// is of another tier it goes to the back of that tier, as if submitted there. Its end by ttl_abs changes only with
+// timeToLive; j is editable.
 func (m *lifecycle) respec(j *state.JobRow, q *state.QueueRow, spec *rota.JobSpec, timeToLive bool) {
 	queued := j.State == rota.JobQueued
 	if queued {
@@ -177,10 +174,10 @@ func (m *lifecycle) respec(j *state.JobRow, q *state.QueueRow, spec *rota.JobSpe
 	m.placement.putBack(j, q)
 }
 
-// putBack puts a QUEUED job that was taken out of its lane where it stands now; j is editable.
+// putBack files a QUEUED job that was removed from its lane at its present place; j is editable.
 func (pl *placement) putBack(j *state.JobRow, q *state.QueueRow) {
 	i := pl.registry.queues[q.Name]
-	item := pl.itemOf(j, q) // the old one may be a round's
+	item := pl.itemOf(j, q) // a round may hold the old one
 	j.Item = &item
 	pl.admission.syncLanes(i, q, j.Spec.Tenant)
 	i.pending.Add(j.Item)
@@ -188,8 +185,8 @@ func (pl *placement) putBack(j *state.JobRow, q *state.QueueRow) {
 	pl.timePromotion(q, i)
 }
 
-// OtherJob refuses a submission whose id stands for another job. How they differ is told
-// where the job as it was first submitted is at hand.
+// OtherJob refuses a submission whose id belongs to another job. how is the difference, given if the job as first
+// submitted is available.
 func OtherJob(id rota.JobID, how string) *rota.Error {
 	if how == "" {
 		how = "what is submitted now differs from it"

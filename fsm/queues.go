@@ -14,8 +14,8 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// setQueue creates a queue or changes its policy at run time, without losing
-// anybody's place: enqueue times stay, the order is computed anew.
+// setQueue creates a queue or changes its policy at run time, without losing any job's place: enqueue times are kept,
+// the order is recalculated.
 func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 	name := rota.QueueName(op.GetName())
 	policy, expected, err := pl.wantQueue(op, pl.s.Journal.Owner())
@@ -35,7 +35,7 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 		return &fsmpb.Outcome{}
 	}
 	q = pl.s.QueueTable.Edit(name)
-	q.DrainTo, q.DrainFrom = "", "" // who sets it keeps it
+	q.DrainTo, q.DrainFrom = "", "" // setting a queue keeps it
 	pl.changeQueue(q, policy, expected)
 	return &fsmpb.Outcome{Existed: true}
 }
@@ -72,8 +72,7 @@ func (pl *placement) wantQueue(op *fsmpb.SetQueue, by rota.Principal) (rota.Queu
 	}
 	for _, s := range op.GetSet() {
 		if !ascii(s.GetKey()) || !ascii(s.GetValue()) {
-			// Letter case beyond ASCII is a matter of Unicode tables, which differ
-			// between binaries (SPEC §2.2).
+			// Letter case beyond ASCII depends on Unicode tables, which differ between binaries (SPEC §2.2).
 			return policy, nil, rota.Refusef(rota.KindInvalid, "key", "key %q or its value is not ASCII", s.GetKey())
 		}
 		one := rota.Setting{Key: s.GetKey(), Value: s.GetValue()}
@@ -117,8 +116,8 @@ func (pl *placement) mayAddQueue(by rota.Principal) error {
 	return pl.access.mayHold(by, access.OwnsQueue)
 }
 
-// PreviewQueue returns a queue as an operation would set it, with the changes of its policy; its
-// counters are the current ones. The error is the refusal that the operation would get.
+// PreviewQueue returns a queue as an operation would set it, with the changes of its policy; its counters are the
+// current ones. The error is the refusal that the operation would get.
 func PreviewQueue(vw *View, op *fsmpb.Op) (rota.Queue, error) {
 	name := rota.QueueName(op.GetSetQueue().GetName())
 	policy, expected, err := vw.m.placement.wantQueue(op.GetSetQueue(), rota.Principal(op.GetActor()))
@@ -150,7 +149,7 @@ func PreviewQueue(vw *View, op *fsmpb.Op) (rota.Queue, error) {
 	return q, nil
 }
 
-// expectedChanges lists the types whose expected times differ; both lists are sorted by type.
+// expectedChanges returns the types whose expected times differ; both lists are sorted by type.
 func expectedChanges(from, to []state.ExpectedTime) (changes []rota.SettingChange) {
 	for len(from)+len(to) > 0 {
 		var c rota.SettingChange
@@ -196,7 +195,7 @@ func (pl *placement) changeQueue(q *state.QueueRow, policy rota.QueuePolicy, exp
 	case policy.Paused:
 		pl.endHolds(q.Name, "QUEUE_PAUSED")
 	case policy.Backfill != rota.BackfillFree && old.Backfill == rota.BackfillFree:
-		pl.endHolds(q.Name, "BACKFILL") // reservations stand for them
+		pl.endHolds(q.Name, "BACKFILL") // reservations replace them
 	}
 	if weight := uint64(policy.Weight); weight != oldWeight {
 		pl.setTurn(q, rescale(q.Turn, weight, oldWeight)) // the queue keeps its place among the others
@@ -230,8 +229,7 @@ func rankedOtherwise(a, b *rota.QueuePolicy) bool {
 		a.SizeHalf != b.SizeHalf || a.AgeHorizonMs != b.AgeHorizonMs || a.Tiers != b.Tiers || a.ShortestAging != b.ShortestAging
 }
 
-// refile builds a queue's lanes anew; it walks all live jobs, which only an
-// operator's change of ranking may cost.
+// refile rebuilds a queue's lanes; it walks all live jobs, which only an operator's change of ranking may cost.
 func (pl *placement) refile(q *state.QueueRow, i *queueIndex) {
 	i.pending.Forget()
 	kr := pl.keyring
@@ -257,8 +255,8 @@ func (pl *placement) refile(q *state.QueueRow, i *queueIndex) {
 	})
 }
 
-// deleteQueue forgets a queue that nothing names (SPEC §21.4). What ended in it is remembered;
-// it cannot be retried until somebody sets the queue again. Workers may go on naming it.
+// deleteQueue deletes a queue that nothing names (SPEC §21.4). Its ended jobs are remembered; they cannot be retried
+// until the queue is set again. Workers may continue to name it.
 func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 	name := rota.QueueName(op.GetName())
 	if err := rota.CheckID("queue", name); err != nil {
@@ -270,7 +268,7 @@ func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "queue %q is where jobs go that name none, it stays: `rota queue pause %s` "+
 			"starts none of them", name, name))
 	case q == nil:
-		return &fsmpb.Outcome{Existed: true} // deleted already, or never made
+		return &fsmpb.Outcome{Existed: true} // already deleted, or never created
 	}
 	if err := pl.s.Journal.Matches(queueText(q, name)); err != nil {
 		return entry.Refused(err)
@@ -289,7 +287,7 @@ func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 	return pl.forgetQueue(q)
 }
 
-// forgetQueue forgets a queue without live jobs, unless something names it.
+// forgetQueue deletes a queue without live jobs, unless something names it.
 func (pl *placement) forgetQueue(q *state.QueueRow) *fsmpb.Outcome {
 	name := q.Name
 	if err := pl.stays(name); err != nil {
@@ -315,9 +313,9 @@ func (pl *placement) forgetQueue(q *state.QueueRow) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// drainQueue takes one step of emptying a queue into another one (SPEC §21.5): it takes no more
-// submissions, some of its pending jobs move, and once nothing names it, it is forgotten. A
-// repetition is the next step; whoever asks, it goes on where the last one stopped.
+// drainQueue takes one step of emptying a queue into another one (SPEC §21.5): it accepts no more submissions, some of
+// its pending jobs move, and once nothing names it, it is deleted. A repetition is the next step; it continues where
+// the last one stopped, whichever caller sends it.
 func (pl *placement) drainQueue(q *state.QueueRow, into rota.QueueName) *fsmpb.Outcome {
 	if err := rota.CheckID("drain_to", into); err != nil {
 		return entry.Refused(err)
@@ -351,9 +349,9 @@ func (pl *placement) drainQueue(q *state.QueueRow, into rota.QueueName) *fsmpb.O
 	return pl.forgetQueue(q)
 }
 
-// movable returns the next pending jobs of a queue that is drained, in the order of their ids
-// from where the last step stopped, and moves that place on. A node of a workflow stays, as its
-// workflow names the queue; so does a job of requirements that the other queue has no room for.
+// movable returns the next pending jobs of a queue that is drained, in the order of their ids from where the last step
+// stopped, and advances that position. A workflow node stays, as its workflow names the queue; so does a job with
+// requirements that the other queue has no room for.
 func (pl *placement) movable(q *state.QueueRow) (ids []rota.JobID) {
 	looked, end := 0, true
 	pl.s.JobTable.Tree.Ascend(q.DrainFrom, func(id rota.JobID, j *state.JobRow) bool {
@@ -368,14 +366,13 @@ func (pl *placement) movable(q *state.QueueRow) (ids []rota.JobID) {
 		return true
 	})
 	if end {
-		q.DrainFrom = "" // what came back from a lease meanwhile is found from the start
+		q.DrainFrom = "" // jobs that came back from a lease meanwhile are found from the start
 	}
 	return ids
 }
 
-// moveJob takes a pending job to another queue: its place by age, its dates and the hash by
-// which its submission is known again stay. The other queue's queue_cap is not asked, as the job
-// was admitted once.
+// moveJob moves a pending job to another queue: its place by age, its dates and the hash that identifies its submission
+// are kept. The other queue's queue_cap is not checked, as the job was already admitted.
 func (pl *placement) moveJob(j *state.JobRow, into rota.QueueName) {
 	st := j.State
 	spec := j.Spec.Words()
@@ -395,7 +392,7 @@ func (pl *placement) moveJob(j *state.JobRow, into rota.QueueName) {
 	pl.life.own(j)
 	past := *j.History()
 	past.Content, past.Changes = j.FirstContent(), past.Changes+1
-	moved := pl.s.NewJob() // a row of its own, as what counts for a queue never changes it
+	moved := pl.s.NewJob() // its own row, as the owner of a counted row never changes
 	*moved, j.JobLife = *j, state.NoLife
 	pl.s.JobTable.Drop(spec.ID)
 	pl.keyring.leave(moved, rota.JobNone)
@@ -419,9 +416,9 @@ func (pl *placement) moveJob(j *state.JobRow, into rota.QueueName) {
 	}
 }
 
-// stays refuses to delete a queue that something set by hand names, and that no drain moves: the
-// runs of a schedule, callbacks of batches, webhooks, a rule of keys. It names a schedule or a rule
-// to who may read it.
+// stays refuses to delete a queue named by something that was set explicitly and that no drain moves: the runs of a
+// schedule, callbacks of batches, webhooks, a rule of keys. It names a schedule or a rule only to callers that may read
+// it.
 func (pl *placement) stays(name rota.QueueName) error {
 	if s, named := pl.schedules.naming(name); named {
 		which := "a schedule"
@@ -447,7 +444,7 @@ func (pl *placement) stays(name rota.QueueName) error {
 	return nil
 }
 
-// tells reports whether the caller of the operation at hand may read what is of a tenant and a queue.
+// tells reports whether the caller of the current operation may read objects of a tenant and a queue.
 func (pl *placement) tells(tenant rota.TenantID, queue rota.QueueName) bool {
 	actor := pl.s.Journal.Caller.Actor
 	if actor == "" {
@@ -457,7 +454,7 @@ func (pl *placement) tells(tenant rota.TenantID, queue rota.QueueName) bool {
 	return refusal == nil && rights.Allow(rota.RightRead, tenant, queue)
 }
 
-// drains checks what is known of queues that are drained.
+// drains checks the data about queues that are drained.
 func (c *checker) drains() {
 	c.m.QueueTable.Scan(func(name rota.QueueName, q *state.QueueRow) bool {
 		if q.DrainTo == name || name == rota.DefaultQueue && q.DrainTo != "" || q.DrainTo == "" && q.DrainFrom != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// health is what an outcome does to its worker's health by a queue's policy, in
-// permille (SPEC §6.2); nothing where the queue has no health_steps.
+// health returns the change of a worker's health by an outcome under a queue's policy, in permille (SPEC §6.2); 0 if
+// the queue has no health_steps.
 func (what outcome) health(p *rota.QueuePolicy) int32 {
 	by := int64(0)
 	switch what {
@@ -35,9 +35,8 @@ func (what outcome) health(p *rota.QueuePolicy) int32 {
 	return int32(by)
 }
 
-// countReputation changes a worker's health and what it may get (SPEC §6.2), as far as
-// the queue's policy asks for that (SPEC §16.1); w is editable, and its lease is open
-// still.
+// countReputation changes a worker's health and what it may get (SPEC §6.2), as far as the queue's policy requires
+// (SPEC §16.1); w is editable, and its lease is still open.
 func (fl *fleet) countReputation(w *state.WorkerRow, l *state.LeaseRow, what outcome) {
 	now, p := fl.s.Header.Clock, &fl.s.QueueTable.Get(l.Queue).Policy
 	changed := false
@@ -49,7 +48,7 @@ func (fl *fleet) countReputation(w *state.WorkerRow, l *state.LeaseRow, what out
 		w.Succeeds(l.Typ)
 		learned := w.Executes(l.Typ)
 		fetched := w.HoldsData(fl.s.JobTable.Get(l.Job).Spec.DataKeys)
-		changed = changed || learned || fetched // nearly never: a sound worker's success costs nothing here
+		changed = changed || learned || fetched // nearly never: a healthy worker's success costs nothing here
 	case outcomeExpired:
 		if p.DenyMs > 0 {
 			w.Denied = state.Bar(w.Denied, rota.TypeUntil{Type: l.Typ, Until: rota.Moment{Clock: now + rota.Clock(p.DenyMs)}, Cause: rota.ReasonLeaseExpired})
@@ -61,7 +60,7 @@ func (fl *fleet) countReputation(w *state.WorkerRow, l *state.LeaseRow, what out
 		return
 	case outcomeDeclined:
 		changed = declineCools(p) && w.Cools(l.Typ, p, now, rota.ReasonDeclined)
-	case outcomeTimedOut: // the job took too long, which says nothing of its worker (SPEC §20.2)
+	case outcomeTimedOut: // the job took too long, which does not count against its worker (SPEC §20.2)
 	case outcomeFailure:
 		cooled := w.Cools(l.Typ, p, now, rota.ReasonProviderFail)
 		changed = changed || cooled
@@ -71,15 +70,15 @@ func (fl *fleet) countReputation(w *state.WorkerRow, l *state.LeaseRow, what out
 	}
 }
 
-// reviewWorker brings all that hangs on a worker's reputation up to date; w is editable.
+// reviewWorker updates everything that depends on a worker's reputation; w is editable.
 func (fl *fleet) reviewWorker(w *state.WorkerRow) {
 	fl.timeReputation(w)
 	fl.placement.supplyOf(w)
 	fl.placement.reviewHold(w.Spec.ID)
 }
 
-// timeReputation sets when the worker's reputation changes by itself, and when it leaves the
-// state, which waits for that.
+// timeReputation sets when the worker's reputation changes by itself, and when it leaves the state, which waits for
+// that.
 func (fl *fleet) timeReputation(w *state.WorkerRow) {
 	id, due, ends := string(w.Spec.ID), fl.reputationAt(w), w.AttestationEnds()
 	fl.s.Timers.Reputation.Refile(id, int64(w.ReputationDue), int64(due))
@@ -88,9 +87,8 @@ func (fl *fleet) timeReputation(w *state.WorkerRow) {
 	fl.timeWorker(w)
 }
 
-// reputationAt is when fireReputation is due, 0 for never: a function of the row and
-// of the rules of the queues that it serves. Health counts until it is full, and
-// at each min_health on the way (SPEC §3.6).
+// reputationAt returns when fireReputation is due, 0 for never: a function of the row and of the rules of the queues
+// that it serves. Health matters until it is full, and at each min_health on the way (SPEC §3.6).
 func (fl *fleet) reputationAt(r *state.WorkerRow) rota.Clock {
 	due := rota.Clock(math.MaxInt64)
 	until := func(at rota.Clock) {
@@ -123,9 +121,8 @@ func (fl *fleet) reputationAt(r *state.WorkerRow) rota.Clock {
 	return due
 }
 
-// fireReputation takes away what is over of a worker's cooldowns, denials, jail and
-// periods, and writes back its health. Until it is called the old reputation lasts,
-// for rounds and for their re-check alike.
+// fireReputation removes a worker's expired cooldowns, denials, jail and periods, and stores its health. Until it is
+// called the old reputation applies, for rounds and for their re-check alike.
 func (fl *fleet) fireReputation(id string) {
 	w, now := fl.workers.Edit(rota.WorkerID(id)), fl.s.Header.Clock
 	w.SettleHealth(now)
@@ -143,8 +140,8 @@ func (fl *fleet) fireReputation(id string) {
 	fl.reviewWorker(w)
 }
 
-// takeUnits counts a job's units against its worker (SPEC §6.1); w is editable.
-// They are not given back when the lease ends.
+// takeUnits counts a job's units against its worker (SPEC §6.1); w is editable. They are not returned when the lease
+// ends.
 func (fl *fleet) takeUnits(w *state.WorkerRow, l *state.LeaseRow, units int64) {
 	p := &fl.s.QueueTable.Get(l.Queue).Policy
 	if p.UnitsPerPeriod == 0 {
@@ -155,7 +152,7 @@ func (fl *fleet) takeUnits(w *state.WorkerRow, l *state.LeaseRow, units int64) {
 	})
 	if begun {
 		w.Units = slices.Clone(w.Units)
-		w.Units[at].Used += units // far from overflow: nothing is taken beyond units_per_period
+		w.Units[at].Used += units // far from overflow: nothing exceeds units_per_period
 		fl.placement.registry.supply.TakeUnits(w.Spec.ID, l.Queue, units)
 		return
 	}
@@ -173,8 +170,8 @@ func (fl *fleet) takeUnits(w *state.WorkerRow, l *state.LeaseRow, units int64) {
 	fl.reviewWorker(w)
 }
 
-// workerEntry is a worker as rounds see it: a pure function of its row, so that a
-// restored state gives the same rounds whatever moment it is.
+// workerEntry returns a worker as rounds see it: a pure function of its row, so that a restored state gives the same
+// rounds at any time.
 func workerEntry(w *state.WorkerRow) sched.WorkerEntry {
 	e := sched.WorkerEntry{Spec: w.Spec, Active: w.Status == rota.WorkerActive, Retired: w.Status == rota.WorkerRetired,
 		Open: w.Open, CPUTaken: w.CPU, MemoryTaken: w.Memory, IOTaken: w.IO, Received: w.SinceTurn, Stake: w.StakeNow(), Health: int64(w.Health),
@@ -203,8 +200,8 @@ func workerEntry(w *state.WorkerRow) sched.WorkerEntry {
 	return e
 }
 
-// outcome is how a lease ended, or was treated, by its worker: what reputation
-// (SPEC §6.2), failure domains (§4.8) and statistics (§5.3) are kept from.
+// outcome is how a lease ended, or was treated, by its worker: the input of reputation (SPEC §6.2), failure domains
+// (§4.8) and statistics (§5.3).
 type outcome uint8
 
 const (
@@ -218,7 +215,7 @@ const (
 	outcomeTimedOut
 )
 
-// outcome tells all who keep count. It is called while the lease is open still.
+// outcome passes an outcome to everything that counts it. It is called while the lease is still open.
 func (fl *fleet) outcome(l *state.LeaseRow, what outcome) {
 	w := fl.workers.Edit(l.Worker)
 	switch what {
@@ -233,11 +230,11 @@ func (fl *fleet) outcome(l *state.LeaseRow, what outcome) {
 	fl.admission.countDomain(l, what)
 }
 
-// declineCools reports whether a decline bars its type. Else it costs its worker
-// nothing, and its job waits a moment.
+// declineCools reports whether a decline bars its type. Otherwise it costs its worker nothing, and its job waits a
+// moment.
 func declineCools(p *rota.QueuePolicy) bool { return p.DeclineCools && p.CoolAfter > 0 }
 
-// lasting are the bars that are not over; nil where none is.
+// lasting returns the bars that are not over; nil if there are none.
 func lasting(list []rota.TypeUntil, now rota.Clock) (left []rota.TypeUntil) {
 	for _, t := range list {
 		if t.Until.Clock > now {
@@ -247,8 +244,7 @@ func lasting(list []rota.TypeUntil, now rota.Clock) (left []rota.TypeUntil) {
 	return left
 }
 
-// declineDelay is what a job waits that a worker declined, for the n-th time in its
-// attempt (SPEC §16.1).
+// declineDelay returns how long a job waits after the n-th decline in its attempt (SPEC §16.1).
 func declineDelay(n int32) rota.Clock {
 	return min(limits.DeclineDelayMost, limits.DeclineDelay<<min(n-1, 20))
 }

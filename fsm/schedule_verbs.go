@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// apply is the switch over what is done with schedules.
+// apply is the switch over the operations on schedules.
 func (sc *schedules) apply(op *fsmpb.Op) *fsmpb.Outcome {
 	switch op := op.GetOp().(type) {
 	case *fsmpb.Op_SetSchedule:
@@ -33,7 +33,7 @@ func (sc *schedules) apply(op *fsmpb.Op) *fsmpb.Outcome {
 	}
 }
 
-// set creates a schedule, or replaces what one says; a repetition changes nothing.
+// set creates a schedule, or replaces its settings; a repetition changes nothing.
 func (sc *schedules) set(op *fsmpb.SetSchedule) *fsmpb.Outcome {
 	spec, err := sc.read(op)
 	if err != nil {
@@ -68,11 +68,12 @@ func (sc *schedules) set(op *fsmpb.SetSchedule) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// adoptRules are the first rules under which a schedule of a name that was deleted counts the runs that live still.
+// adoptRules is the first rules version under which a schedule with the name of a deleted one counts the runs that are
+// still live.
 const adoptRules = 2
 
-// adopt counts the runs of an earlier schedule of the name that live: overlap goes by them. A run that was retried is
-// no schedule's, as ever.
+// adopt counts the live runs of an earlier schedule of the name: overlap takes them into account. A run that was
+// retried belongs to no schedule, as always.
 func (sc *schedules) adopt(r *state.ScheduleRow) {
 	before := string(r.Spec.Name) + "@"
 	sc.s.JobTable.Tree.Ascend(rota.JobID(before), func(id rota.JobID, j *state.JobRow) bool {
@@ -96,7 +97,7 @@ func scheduleText(r *state.ScheduleRow, name rota.ScheduleName) (what, etag stri
 	return fmt.Sprintf("schedule %q", name), etag
 }
 
-// read checks what an operation says of a schedule.
+// read checks the settings of a schedule in an operation.
 func (sc *schedules) read(op *fsmpb.SetSchedule) (*rota.ScheduleSpec, error) {
 	if n := len(op.GetJob().GetLabels()); n > rota.MaxLabels { // before a map is made of them
 		return nil, rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
@@ -116,7 +117,7 @@ func (sc *schedules) read(op *fsmpb.SetSchedule) (*rota.ScheduleSpec, error) {
 	return s, err
 }
 
-// sameSchedule reports whether a schedule was set so before.
+// sameSchedule reports whether a schedule already has these settings.
 func sameSchedule(old, r *state.ScheduleRow) bool {
 	var a, b state.Encoder
 	state.EncodeSpec(&a, old.Kept)
@@ -154,7 +155,7 @@ func (sc *schedules) admit(old, r *state.ScheduleRow) error {
 	return sc.admission.admitBytes(q, r.Kept.Tenant, more)
 }
 
-// named returns a schedule; the error says that there is none.
+// named returns a schedule, or an error if there is none.
 func (sc *schedules) named(name string) (*state.ScheduleRow, error) {
 	if r := sc.rows.Get(rota.ScheduleName(name)); r != nil {
 		return r, nil
@@ -162,8 +163,7 @@ func (sc *schedules) named(name string) (*state.ScheduleRow, error) {
 	return nil, rota.Refusef(rota.KindNotFound, "schedule", "schedule %.80q is not known", name)
 }
 
-// setPaused pauses or resumes a schedule. One that is resumed goes on from now on, unless it is to
-// catch up.
+// setPaused pauses or resumes a schedule. A resumed one continues from now on, unless it is to catch up.
 func (sc *schedules) setPaused(op *fsmpb.PauseSchedule) *fsmpb.Outcome {
 	r, err := sc.named(op.GetName())
 	if err == nil && len(op.GetReason()) > limits.MaxReasonBytes {
@@ -193,7 +193,7 @@ func (sc *schedules) setPaused(op *fsmpb.PauseSchedule) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// trigger runs a schedule's job now, paused or not, beside what lives.
+// trigger runs a schedule's job now, paused or not, next to live runs.
 func (sc *schedules) trigger(op *fsmpb.TriggerSchedule) *fsmpb.Outcome {
 	r, err := sc.named(op.GetName())
 	if err == nil && (len(op.GetId()) > rota.MaxScheduleName || !rota.ValidID(op.GetId())) {
@@ -223,8 +223,7 @@ func (sc *schedules) trigger(op *fsmpb.TriggerSchedule) *fsmpb.Outcome {
 	return &fsmpb.Outcome{JobState: uint32(sc.s.JobTable.Get(id).State)}
 }
 
-// backfill takes dates that have passed. What is known does not run again; what cannot start now
-// waits.
+// backfill runs dates that have passed. A known run does not run again; one that cannot start now waits.
 func (sc *schedules) backfill(op *fsmpb.BackfillSchedule) *fsmpb.Outcome {
 	r, err := sc.named(op.GetName())
 	if err != nil {
@@ -254,7 +253,7 @@ func (sc *schedules) backfill(op *fsmpb.BackfillSchedule) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// readDates checks dates that lie after one moment, and up to another.
+// readDates checks dates after one moment and up to another.
 func readDates(ms []int64, from, until rota.Date) ([]rota.Date, error) {
 	if len(ms) > rota.MaxScheduleDates {
 		return nil, rota.Refusef(rota.KindInvalid, "dates", "dates are %d: at most %d are taken", len(ms), rota.MaxScheduleDates)
@@ -269,7 +268,7 @@ func readDates(ms []int64, from, until rota.Date) ([]rota.Date, error) {
 	return dates, nil
 }
 
-// remove forgets a schedule; its runs stay.
+// remove deletes a schedule; its runs stay.
 func (sc *schedules) remove(op *fsmpb.DeleteSchedule) *fsmpb.Outcome {
 	r := sc.rows.Get(rota.ScheduleName(op.GetName()))
 	if r == nil {
@@ -288,8 +287,8 @@ func (sc *schedules) remove(op *fsmpb.DeleteSchedule) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// fire decides what is due after one moment and up to another (SPEC §17.4): the next one begins
-// where it ends, so that whoever leads, no date is decided twice or passed over.
+// fire decides what is due after one moment and up to another (SPEC §17.4). The next one begins where it ends, so that
+// no date is decided twice or skipped, whichever node leads.
 func (sc *schedules) fire(op *fsmpb.Fire) *fsmpb.Outcome {
 	if o := sc.s.Internal(); o != nil {
 		return o
@@ -328,7 +327,7 @@ func (sc *schedules) fire(op *fsmpb.Fire) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// miss notes the dates that came too late, and so many before them.
+// miss records the dates that came too late, and `before` earlier ones.
 func (sc *schedules) miss(r *state.ScheduleRow, dates []rota.Date, before uint64, last rota.Date) {
 	n := before + uint64(len(dates))
 	if n == 0 {
@@ -342,8 +341,8 @@ func (sc *schedules) miss(r *state.ScheduleRow, dates []rota.Date, before uint64
 	sc.emit(r, rota.EventScheduleMissed, "", scheduleEvent{Count: n, Until: last.String()})
 }
 
-// takeAll takes dates in their order, and returns through which moment all are decided: before the
-// first that could not start, which is tried again.
+// takeAll processes dates in order, and returns the moment through which all are decided: before the first that could
+// not start, which is tried again.
 func (sc *schedules) takeAll(r *state.ScheduleRow, dates []rota.Date, until rota.Date) rota.Date {
 	for _, d := range dates {
 		if r.Spec.Limit > 0 && r.Taken >= r.Spec.Limit {

@@ -17,9 +17,9 @@ type schedules struct {
 	ended     *ended
 	life      *lifecycle
 	rows      state.Table[rota.ScheduleName, state.ScheduleRow, *state.ScheduleRow]
-	// bytes counts what was set, kept the runs that live or wait; derived.
+	// bytes is the size of all settings, kept the number of runs that live or wait; derived.
 	bytes, kept int64
-	// ready are the schedules of which a waiting run may start at the end of this entry.
+	// ready are the schedules with a waiting run that may start at the end of this entry.
 	ready []rota.ScheduleName
 }
 
@@ -29,7 +29,7 @@ type scheduleEvent struct {
 	What     string            `json:"what,omitempty"`
 	Date     rota.Date         `json:"date_ms,omitempty"`
 	At       string            `json:"date_at,omitempty"`
-	// Count and Until are of scheduleMissed: so many dates, the last of them.
+	// Count and Until belong to scheduleMissed: the number of dates, and the last of them.
 	Count uint64 `json:"count,omitempty"`
 	Until string `json:"until_at,omitempty"`
 }
@@ -43,15 +43,15 @@ func (sc *schedules) emit(r *state.ScheduleRow, kind rota.EventKind, id rota.Job
 	sc.s.Journal.Announce(&rota.Event{Kind: kind, Job: id, Queue: r.Kept.Queue, Tenant: r.Kept.Tenant, Payload: state.Payload(p)})
 }
 
-// skip notes a date that becomes no run.
+// skip records a date that becomes no run.
 func (sc *schedules) skip(r *state.ScheduleRow, date rota.Date, what rota.Fate) {
 	r.Skipped++
 	r.Note(date, what)
 	sc.emit(r, rota.EventScheduleSkipped, "", scheduleEvent{What: what.String(), Date: date})
 }
 
-// take does with a date what overlap says (SPEC §17.5), and reports whether it becomes a run; r is
-// editable. An error says that its run could not start, and then nothing was changed.
+// take applies the overlap setting to a date (SPEC §17.5), and reports whether it becomes a run; r is editable. An
+// error means that its run could not start, and nothing was changed.
 func (sc *schedules) take(r *state.ScheduleRow, date rota.Date, overlap rota.Overlap) (bool, error) {
 	id := rota.RunID(r.Spec.Name, date, "")
 	busy := len(r.Live)+len(r.Waiting) > 0
@@ -82,14 +82,14 @@ func (sc *schedules) take(r *state.ScheduleRow, date rota.Date, overlap rota.Ove
 	return true, nil
 }
 
-// wait has a date wait for the runs before it; r is editable.
+// wait makes a date wait for the runs before it; r is editable.
 func (sc *schedules) wait(r *state.ScheduleRow, id rota.JobID, date rota.Date) {
 	r.Waiting = append(r.Waiting, id)
 	sc.kept++
 	r.Note(date, rota.FateQueued)
 }
 
-// clear cancels what lives of a schedule, and drops what waits.
+// clear cancels a schedule's live runs, and drops its waiting ones.
 func (sc *schedules) clear(r *state.ScheduleRow) {
 	for _, id := range r.Waiting {
 		sc.skip(r, r.DateOf(id), rota.FateReplaced)
@@ -101,17 +101,17 @@ func (sc *schedules) clear(r *state.ScheduleRow) {
 	}
 }
 
-// known reports whether a run's id stands for a job, or waits.
+// known reports whether a run's id belongs to a job, or waits.
 func (sc *schedules) known(r *state.ScheduleRow, id rota.JobID) bool {
 	return sc.s.JobTable.Get(id) != nil || sc.ended.tombs.Get(id) != nil || slices.Contains(r.Waiting, id)
 }
 
-// full reports whether so many runs live or wait that no more are taken.
+// full reports whether the number of live and waiting runs is at its limit.
 func (sc *schedules) full(r *state.ScheduleRow) bool {
 	return max(len(r.Live), len(r.Waiting)) >= limits.MaxScheduleRuns || sc.kept >= limits.MaxRuns
 }
 
-// start admits a run as a submission is, but for rates (SPEC §4), and starts it; r is editable.
+// start admits a run like a submission, except for rates (SPEC §4), and starts it; r is editable.
 func (sc *schedules) start(r *state.ScheduleRow, id rota.JobID, date rota.Date) error {
 	spec := r.Kept.Words()
 	spec.ID = id
@@ -131,14 +131,13 @@ func (sc *schedules) start(r *state.ScheduleRow, id rota.JobID, date rota.Date) 
 	}
 	free := r.Free // kept: a run that never begins passes it on
 	if date == 0 || r.Spec.Overlap == rota.OverlapAllow {
-		free = 0 // it may run beside others
+		free = 0 // it may run next to others
 	}
 	sc.life.startAfter(j, free)
 	return nil
 }
 
-// ended notes that a job ended which may be a run; what waits for it starts at the end of the
-// entry.
+// jobEnded records the end of a job that may be a run; a run that waits for it starts at the end of the entry.
 func (sc *schedules) jobEnded(j *state.JobRow, state rota.JobState, why rota.Reason) {
 	name, run := rota.SplitRunID(j.Spec.ID)
 	if !run {
@@ -153,7 +152,7 @@ func (sc *schedules) jobEnded(j *state.JobRow, state rota.JobState, why rota.Rea
 	r.Live = slices.Delete(r.Live, at, at+1)
 	sc.kept--
 	r.Free = max(r.Free, sc.ended.freeAt)
-	replaced := why == rota.ReasonScheduleCancelled && j.FirstLease.IsZero() // by a newer date, before it began
+	replaced := why == rota.ReasonScheduleCancelled && j.FirstLease.IsZero() // replaced by a newer date before it began
 	if state != rota.JobCompleted && (!replaced || sc.s.Header.Rules < outlivingRules) {
 		r.Failed++
 	}
@@ -163,21 +162,21 @@ func (sc *schedules) jobEnded(j *state.JobRow, state rota.JobState, why rota.Rea
 	sc.await(r)
 }
 
-// inTurn returns the schedule of which a job is a run that starts after those before it have let go; ok is false of any
-// other job. What a run waits for does not change as its schedule does.
+// inTurn returns the schedule of which a job is a run that starts only after the earlier ones have ended, including
+// their leases; ok is false for any other job. What a run waits for does not change when its schedule does.
 func (sc *schedules) inTurn(j *state.JobRow) (name rota.ScheduleName, ok bool) {
 	name, run := rota.SplitRunID(j.Spec.ID)
 	if !run || j.History().Life > 0 {
 		return "", false
 	}
 	if _, err := rota.ParseDate(string(j.Spec.ID[len(name)+1:])); err != nil {
-		return "", false // triggered: it may run beside others
+		return "", false // triggered: it may run next to others
 	}
 	r := sc.rows.Get(name)
 	return name, j.Ready != 0 || r != nil && r.Spec.Overlap != rota.OverlapAllow && slices.Contains(r.Live, j.Spec.ID)
 }
 
-// pause stops a schedule; r is editable.
+// pause pauses a schedule; r is editable.
 func (sc *schedules) pause(r *state.ScheduleRow, why string) {
 	r.Paused, r.Why = true, why
 	r.Version++
@@ -185,15 +184,15 @@ func (sc *schedules) pause(r *state.ScheduleRow, why string) {
 	sc.emit(r, rota.EventScheduleChanged, "", scheduleEvent{What: "PAUSED"})
 }
 
-// await has the end of the entry look at what waits; r is editable.
+// await schedules waiting runs for the end of the entry; r is editable.
 func (sc *schedules) await(r *state.ScheduleRow) {
 	if len(r.Live) == 0 && len(r.Waiting) > 0 && !r.Paused {
 		sc.ready = append(sc.ready, r.Spec.Name)
 	}
 }
 
-// settle starts what waited for a run that ended in this entry; what is refused is tried by a
-// sweep a second later.
+// settle starts the runs that waited for one that ended in this entry; a refused run is tried again by a sweep a second
+// later.
 func (sc *schedules) settle() {
 	if len(sc.ready) == 0 {
 		return
@@ -209,7 +208,7 @@ func (sc *schedules) settle() {
 	sc.ready = sc.ready[:0]
 }
 
-// next starts the first of the waiting runs that can; r is editable.
+// next starts the first waiting run that can start; r is editable.
 func (sc *schedules) next(r *state.ScheduleRow) {
 	sc.setRetry(r, 0)
 	for len(r.Waiting) > 0 {
@@ -233,13 +232,13 @@ func (sc *schedules) next(r *state.ScheduleRow) {
 	}
 }
 
-// setRetry moves when what waits is tried again; r is editable.
+// setRetry changes when waiting runs are tried again; r is editable.
 func (sc *schedules) setRetry(r *state.ScheduleRow, at rota.Clock) {
 	sc.s.Timers.Waiting.Refile(string(r.Spec.Name), int64(r.Retry), int64(at))
 	r.Retry = at
 }
 
-// fireWaiting tries what waits once more.
+// fireWaiting tries waiting runs again.
 func (sc *schedules) fireWaiting(name string) {
 	r := sc.rows.Edit(rota.ScheduleName(name))
 	sc.setRetry(r, 0)
@@ -272,7 +271,7 @@ func (sc *schedules) naming(queue rota.QueueName) (name rota.ScheduleName, found
 	return name, found
 }
 
-// derive counts what the rows hold.
+// derive counts the contents of the rows.
 func (sc *schedules) derive() {
 	sc.bytes, sc.kept = 0, 0
 	sc.rows.Scan(func(name rota.ScheduleName, r *state.ScheduleRow) bool {
@@ -283,7 +282,7 @@ func (sc *schedules) derive() {
 	})
 }
 
-// schedules checks the schedules and what is derived of them.
+// schedules checks the schedules and the data derived from them.
 func (c *checker) schedules() {
 	m := c.m
 	var bytes, kept int64

@@ -19,8 +19,8 @@ func keyPlaceLess(a, b state.KeyPlace) bool {
 	return a.Job < b.Job
 }
 
-// turnOf is the job whose turn it is in a sequence, whatever it waits for; "" where there is
-// none, or it is blocked.
+// turnOf returns the job whose turn it is in a sequence, whatever else it waits for; "" if there is none, or the
+// sequence is blocked.
 func (kr *keyring) turnOf(c *state.KeyCountRow) (turn rota.JobID) {
 	kr.line.Ascend(state.KeyPlace{Count: c.Key}, func(p state.KeyPlace) bool {
 		if planted.passesHead(kr, p) {
@@ -32,7 +32,7 @@ func (kr *keyring) turnOf(c *state.KeyCountRow) (turn rota.JobID) {
 	return turn
 }
 
-// turned files the jobs anew whose turn came, or is over.
+// turned files again the jobs whose turn came or is over.
 func (kr *keyring) turned(c *state.KeyCountRow, before rota.JobID) {
 	now := kr.turnOf(c)
 	if now == before {
@@ -47,7 +47,7 @@ func (kr *keyring) turned(c *state.KeyCountRow, before rota.JobID) {
 	}
 }
 
-// pass takes a job out of a sequence. One that ended as its head, and not well, blocks it.
+// pass removes a job from a sequence. A job that ended as its head, without completing, blocks it.
 func (kr *keyring) pass(c *state.KeyCountRow, r *state.KeyRuleRow, j *state.JobRow, st rota.JobState) {
 	before, id := kr.turnOf(c), j.Spec.ID
 	place := c.PlaceOf(j)
@@ -69,7 +69,7 @@ func (kr *keyring) pass(c *state.KeyCountRow, r *state.KeyRuleRow, j *state.JobR
 	kr.turned(c, before)
 }
 
-// unblock forgets the job that blocks a sequence.
+// unblock removes the job that blocks a sequence.
 func (kr *keyring) unblock(c *state.KeyCountRow) {
 	if c.Blocker == "" {
 		return
@@ -93,15 +93,14 @@ func (kr *keyring) dropBlock(c *state.KeyCountRow) {
 	}
 }
 
-// release lets the sequences go on that a job blocks which is deleted.
+// release lets sequences continue that a deleted job blocks.
 func (kr *keyring) release(id rota.JobID) {
 	for len(kr.blocks[id]) > 0 {
 		kr.skip(kr.counts.Edit(kr.blocks[id][0]), "DELETED")
 	}
 }
 
-// skip lets a sequence go on behind the job that blocks it. One that lives again stands where
-// its retry does.
+// skip lets a sequence continue after the job that blocks it. If that job lives again, its place is that of its retry.
 func (kr *keyring) skip(c *state.KeyCountRow, why string) {
 	before, id := kr.turnOf(c), c.Blocker
 	_, lives := kr.line.Delete(state.KeyPlace{Count: c.Key, Place: c.Place, Job: id})
@@ -125,8 +124,8 @@ type keyMoved struct {
 	Why string     `json:"why"`
 }
 
-// outOfTurn says why it is not a job's turn in a sequence, "" if it is. It names no job of
-// another tenant or queue, which the reader may have no right to.
+// outOfTurn returns why it is not a job's turn in a sequence, "" if it is. It names no job of another tenant or queue,
+// which the reader may not be allowed to read.
 func (kr *keyring) outOfTurn(c *state.KeyCountRow, j *state.JobRow) (reason, detail string) {
 	switch turn := kr.turnOf(c); turn {
 	case j.Spec.ID:
@@ -146,7 +145,7 @@ func (kr *keyring) outOfTurn(c *state.KeyCountRow, j *state.JobRow) (reason, det
 	}
 }
 
-// lineUp puts a job at its places.
+// lineUp adds a job at its places.
 func (kr *keyring) lineUp(line *btree.BTreeG[state.KeyPlace], j *state.JobRow) {
 	var room [keyHoldsMost]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
@@ -156,7 +155,7 @@ func (kr *keyring) lineUp(line *btree.BTreeG[state.KeyPlace], j *state.JobRow) {
 	}
 }
 
-// mayGroup refuses a rule by which keys take turns where something else says who is next.
+// mayGroup refuses a rule by which keys take turns if another setting decides the order.
 func (kr *keyring) mayGroup(r *rota.KeyRule) error {
 	if !r.Group {
 		return nil
@@ -182,7 +181,7 @@ func turnless(queue rota.QueueName, p *rota.QueuePolicy) error {
 	return rota.Refusef(rota.KindConflict, "group", "group: got queue %s with%s, want neither; run `rota queue set %s%s` first", queue, has, queue, set)
 }
 
-// Party implements sched.Keyring: the count of a job's key that takes turns in its queue.
+// Party implements sched.Keyring: it returns the count of a job's key that takes turns in its queue.
 func (kr *keyring) Party(it *sched.Item) string { return kr.partyOf(it.JobSpec) }
 
 func (kr *keyring) partyOf(s *rota.JobSpec) string {
@@ -199,12 +198,12 @@ func (kr *keyring) partyOf(s *rota.JobSpec) string {
 	return ""
 }
 
-// Turn implements sched.Keyring: a key that waits again goes on from the least turn of those that
-// wait, or, where none does, from the last that was had. What it had beyond that it keeps: one whose
-// only lease it waits for is no newcomer.
+// Turn implements sched.Keyring: a key that waits again continues from the least turn of the waiting keys, or, if none
+// waits, from the last turn used. It keeps any turns beyond that: a key that waits for its only lease is not a
+// newcomer.
 func (kr *keyring) Turn(it *sched.Item, least int64, others bool) int64 {
 	if kr.groups[it.Queue] == nil {
-		return 0 // the rule goes, and the queue's lanes are about to be built anew
+		return 0 // the rule is being removed, and the queue's lanes are about to be rebuilt
 	}
 	party := kr.partyOf(it.JobSpec)
 	turn := kr.turnsOf(it.Queue, party)
@@ -219,7 +218,7 @@ func (kr *keyring) Turn(it *sched.Item, least int64, others bool) int64 {
 	return turn
 }
 
-// turnsOf is how many turns a party had, "" that of the jobs that name none.
+// turnsOf returns the number of turns of a party; "" is the party of the jobs that name none.
 func (kr *keyring) turnsOf(queue rota.QueueName, party string) int64 {
 	if party == "" {
 		return kr.groups[queue].Turn
@@ -238,14 +237,14 @@ func (kr *keyring) setTurns(queue rota.QueueName, party string, turn int64) {
 	kr.editGroup(queue).Turn = turn
 }
 
-// editGroup is the rule of a queue's groups, editable.
+// editGroup returns the rule of a queue's groups, editable.
 func (kr *keyring) editGroup(queue rota.QueueName) *state.KeyRuleRow {
 	g := kr.rules.Edit(kr.groups[queue].Key)
 	kr.know(g)
 	return g
 }
 
-// hadTurn counts a turn of a job's party, as the job gets a lease.
+// hadTurn counts a turn of a job's party when the job gets a lease.
 func (kr *keyring) hadTurn(j *state.JobRow) {
 	party := kr.partyOf(&j.Spec.JobSpec)
 	turn := kr.turnsOf(j.Spec.Queue, party)

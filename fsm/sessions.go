@@ -13,11 +13,11 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// A browser session is a token that has a parent instead of roles. What it may do is worked out at
-// each call from what its parent may (Access.ofSession), and what it makes is its parent's
-// (journal.owner), so that nothing but its events is left of it when it has ended.
+// A browser session is a token that has a parent instead of roles. Its rights are resolved at each call from its
+// parent's (Access.ofSession), and what it creates belongs to its parent (journal.owner). So only its events remain
+// after it has ended.
 
-// openSession makes a session of the caller. The same again is the same session, unless it has ended.
+// openSession opens a session of the caller. Repeating it gives the same session, unless it has ended.
 func (ac *authority) openSession(op *fsmpb.OpenSession) *fsmpb.Outcome {
 	if err := ac.unfounded(); err != nil {
 		return entry.Refused(err)
@@ -52,7 +52,7 @@ func (ac *authority) openSession(op *fsmpb.OpenSession) *fsmpb.Outcome {
 	ac.tokens.Insert(state.TokenID(t.ID), &state.TokenRow{AccessToken: t, Hash: hash, Link: op.GetLink(), Until: until})
 	ac.s.Timers.Token.Refile(t.ID, 0, int64(t.Expires))
 	ac.keepSession(parent, t.ID)
-	ac.fleet.disown(only(rota.TokenPrincipal(t.ID))) // workers of a token of that id that was forgotten
+	ac.fleet.disown(only(rota.TokenPrincipal(t.ID))) // workers of a forgotten token with the same id
 	ac.tell(rota.EventAuthChanged, authChanged{What: "session", Name: t.ID, Until: t.Expires, By: parent})
 	return &fsmpb.Outcome{}
 }
@@ -64,7 +64,7 @@ func sessionHash(id string, b []byte) (hash [32]byte, err error) {
 	return [32]byte(b), access.CheckTokenID(id)
 }
 
-// sessionEnd is when a session ends that may live so long from now: not after its parent.
+// sessionEnd returns when a session with this lifetime ends if it starts now: not after its parent.
 func (ac *authority) sessionEnd(parent rota.Principal, until rota.Date, life time.Duration) rota.Date {
 	end := ac.s.Header.Date() + rota.Date(life/time.Millisecond)
 	if until > 0 {
@@ -76,7 +76,7 @@ func (ac *authority) sessionEnd(parent rota.Principal, until rota.Date, life tim
 	return end
 }
 
-// makeRoom ends the oldest session of a principal that has as many as it may.
+// makeRoom ends the oldest session of a principal that has its maximum.
 func (ac *authority) makeRoom(parent rota.Principal) {
 	var live []string
 	for _, id := range ac.sessions[parent] {
@@ -89,7 +89,7 @@ func (ac *authority) makeRoom(parent rota.Principal) {
 	}
 }
 
-// claimSession gives the session of a link its rights, and replaces its secret with the one that its user drew.
+// claimSession gives the session of a link its rights, and replaces its secret with the one that its user generated.
 func (ac *authority) claimSession(op *fsmpb.ClaimSession) *fsmpb.Outcome {
 	hash, err := sessionHash(op.GetId(), op.GetHash())
 	if err != nil {
@@ -112,7 +112,7 @@ func (ac *authority) claimSession(op *fsmpb.ClaimSession) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// endSession signs a session out. Ending it again changes nothing.
+// endSession signs a session out. Repeating it changes nothing.
 func (ac *authority) endSession(op *fsmpb.EndSession) *fsmpb.Outcome {
 	r := ac.tokens.Get(state.TokenID(op.GetId()))
 	if r == nil || r.Parent == "" {
@@ -125,8 +125,7 @@ func (ac *authority) endSession(op *fsmpb.EndSession) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// endOne ends a session that has not. Its row stays for a while, so that no repeated opening
-// revives it.
+// endOne ends a session that has not ended. Its row stays for a while, so that no repeated opening revives it.
 func (ac *authority) endOne(id string) {
 	r := ac.tokens.Edit(state.TokenID(id))
 	old := r.Expires
@@ -135,7 +134,7 @@ func (ac *authority) endOne(id string) {
 	ac.tell(rota.EventAuthChanged, authChanged{What: "session", Name: id, Gone: true, By: r.Parent})
 }
 
-// endSessions ends those of a principal whose credential counts no more.
+// endSessions ends the sessions of a principal whose credential is no longer valid.
 func (ac *authority) endSessions(parent rota.Principal) {
 	for _, id := range slices.Clone(ac.sessions[parent]) {
 		if ac.tokens.Get(state.TokenID(id)).Revoked.IsZero() {
@@ -144,7 +143,7 @@ func (ac *authority) endSessions(parent rota.Principal) {
 	}
 }
 
-// keepSession counts a session of a principal, in the order of their opening.
+// keepSession adds a session of a principal, in the order of their opening.
 func (ac *authority) keepSession(parent rota.Principal, id string) {
 	if ac.sessions == nil {
 		ac.sessions = make(map[rota.Principal][]string)
@@ -159,7 +158,7 @@ func (ac *authority) sessionOrder(a, b string) int {
 	return cmp.Or(cmp.Compare(x.Created.Clock, y.Created.Clock), cmp.Compare(a, b))
 }
 
-// forgetSession is the inverse of keepSession, while the session is known.
+// forgetSession undoes keepSession, while the session is known.
 func (ac *authority) forgetSession(parent rota.Principal, id string) {
 	rest := slices.DeleteFunc(ac.sessions[parent], func(s string) bool { return s == id })
 	if ac.sessions[parent] = rest; len(rest) == 0 {
@@ -167,7 +166,7 @@ func (ac *authority) forgetSession(parent rota.Principal, id string) {
 	}
 }
 
-// openSession refuses a caller that may have none: who asks for one must show what can end.
+// openSession refuses callers without sessions: the caller must present a credential that can end.
 func (j *judgement) openSession(*fsmpb.Op) *rota.Error {
 	if access.MayHaveSessions(j.session) {
 		return nil
@@ -175,7 +174,7 @@ func (j *judgement) openSession(*fsmpb.Op) *rota.Error {
 	return rota.Refusef(rota.KindDenied, "session", "%s opens no browser sessions: only a token or a client's certificate does", j.session)
 }
 
-// claimSession lets a link be opened by who holds it.
+// claimSession allows the holder of a link to open it.
 func (j *judgement) claimSession(op *fsmpb.Op) *rota.Error {
 	if id, _, ok := j.session.Session(); ok && id == op.GetClaimSession().GetId() {
 		return nil
@@ -183,7 +182,7 @@ func (j *judgement) claimSession(op *fsmpb.Op) *rota.Error {
 	return rota.Refusef(rota.KindDenied, "session", "only who holds the link to a session opens it")
 }
 
-// endSession lets a session be ended by itself and by its parent. Others revoke it.
+// endSession allows a session to be ended by itself and by its parent. Other callers revoke it.
 func (j *judgement) endSession(op *fsmpb.Op) *rota.Error {
 	id := op.GetEndSession().GetId()
 	if self, _, ok := j.session.Session(); ok && self == id {
@@ -195,7 +194,7 @@ func (j *judgement) endSession(op *fsmpb.Op) *rota.Error {
 	return rota.Refusef(rota.KindNotFound, "session", "session %.80q is not known: it never was, or has ended", id)
 }
 
-// registersItself is registers, for everybody but browser sessions: a worker would outlive one.
+// registersItself is registers, but refuses browser sessions: a worker would outlive one.
 func (j *judgement) registersItself(op *fsmpb.Op) *rota.Error {
 	if _, _, ok := j.session.Session(); ok {
 		return rota.Refusef(rota.KindDenied, "session", "a browser session registers no workers: register them with the credential that it was opened with")
@@ -203,7 +202,7 @@ func (j *judgement) registersItself(op *fsmpb.Op) *rota.Error {
 	return j.registers(op)
 }
 
-// session checks the row of one, and that it is counted.
+// session checks the row of a session, and that it is counted.
 func (c *checker) session(r *state.TokenRow) {
 	if err := access.CheckTokenID(r.ID); err != nil {
 		c.fault("session %s is unsound: %v", r.ID, err)

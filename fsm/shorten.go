@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// shortenRules are the first rules under which a change that shortens an interval counts for jobs that wait
-// already (SPEC §16.10).
+// shortenRules is the first rules version under which a change that shortens an interval applies to jobs that already
+// wait (SPEC §16.10).
 const shortenRules = 2
 
 // shorten applies a change of a queue's intervals to the bars and periods of its workers and to its jobs in backoff
@@ -29,7 +29,7 @@ func (pl *placement) shorten(q *state.QueueRow, old *rota.QueuePolicy) {
 	}
 }
 
-// coolFor returns for how many ms a queue bars a type, 0 where it bars none.
+// coolFor returns for how many ms a queue bars a type, 0 if it bars none.
 func coolFor(p *rota.QueuePolicy) int64 {
 	if p.CoolAfter == 0 {
 		return 0
@@ -90,11 +90,11 @@ func inPeriod(list []rota.UnitsUsed, q *state.QueueRow, now rota.Moment) []rota.
 	return list
 }
 
-// recalculateBackoff moves the dates of a queue's jobs in backoff to where its present policy puts them, counted from
-// the end of their attempt. A delay that a handler asked for stays.
+// recalculateBackoff moves the dates of a queue's jobs in backoff to those of its present policy, counted from the end
+// of their attempt. A delay that a handler asked for stays.
 func (lg *leasing) recalculateBackoff(q *state.QueueRow, old *rota.QueuePolicy) {
 	var moved []state.Timer // with the new date
-	// ends are those that the waiting job had before, of the kind that its last one was of.
+	// ends counts the attempts of the waiting job that ended in the way its last one did.
 	ends := func(j *state.JobRow) int {
 		if j.Attempts[len(j.Attempts)-1].End == rota.ReasonWorkerLost {
 			return len(j.History().Losses)

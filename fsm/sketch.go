@@ -12,33 +12,33 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// Sketch is what of a state decides when the jobs that wait in it start (SPEC §29.2): machines made of it run
-// ahead of the present. It has nothing of what has ended, and where more jobs wait than it has room for, the
-// first ones of each queue.
+// Sketch is the part of a state that determines when its pending jobs start (SPEC §29.2): machines made from it run
+// ahead of the present. It contains nothing that has ended, and if there are more pending jobs than it has room for,
+// only the first ones of each queue.
 type Sketch struct {
 	frozen *Frozen
 	jobs   [][]byte
 	leases [][]byte
-	// Cut counts the jobs that are left out. Where the job that it was made for comes after some of them in its
-	// queue, or of its tenant where the queue shares by tenant, Beyond is set, and Ahead counts these; Kept
-	// counts the jobs before them, all of Queue and, unless it is "", of Tenant.
+	// Cut counts the jobs that are left out. If the job that the sketch was made for comes after some of them in its
+	// queue, or in its tenant if the queue shares by tenant, Beyond is set, and Ahead counts these. Kept counts the
+	// included jobs before them, all of Queue and, unless it is "", of Tenant.
 	Cut, Ahead, Kept int64
 	Beyond           bool
 	Queue            rota.QueueName
 	Tenant           rota.TenantID
 }
 
-// Rows counts what a machine of it has to go through: jobs that wait and leases.
+// Rows returns the number of rows that a machine made from it has to process: pending jobs and leases.
 func (s *Sketch) Rows() int { return len(s.jobs) }
 
-// waits is a job that waits, and where.
+// waits is a pending job and its place.
 type waits struct {
 	row   *state.JobRow
 	order int64
 	early rota.Clock
 }
 
-// Sketch makes one for a job, with at most so many jobs that wait.
+// Sketch makes a sketch for a job, with at most `most` pending jobs.
 func (f *Frozen) Sketch(of rota.JobID, most int) (*Sketch, error) {
 	s := &Sketch{frozen: f}
 	plain, err := s.load(nil)
@@ -87,7 +87,7 @@ func (f *Frozen) Sketch(of rota.JobID, most int) (*Sketch, error) {
 	return s, nil
 }
 
-// choose keeps jobs that wait: all, or as many of each crowd as there is room for, those with few first.
+// choose keeps pending jobs: all, or as many of each crowd as there is room for, small crowds first.
 func (s *Sketch) choose(keep *[]*state.JobRow, crowds map[share][]waits, of rota.JobID, waiting, most int) {
 	names := slices.SortedFunc(maps.Keys(crowds), func(a, b share) int {
 		return cmp.Or(cmp.Compare(len(crowds[a]), len(crowds[b])), cmp.Compare(a.queue, b.queue), cmp.Compare(a.tenant, b.tenant))
@@ -115,8 +115,8 @@ func (s *Sketch) choose(keep *[]*state.JobRow, crowds map[share][]waits, of rota
 	}
 }
 
-// compareWaits is the order in which jobs of a queue are placed, as far as it does not change: those that are delayed
-// come last.
+// compareWaits orders the jobs of a queue by their order of placement, as far as it does not change: delayed jobs come
+// last.
 func compareWaits(a, b waits) int {
 	queued := func(w waits) int {
 		if w.row.State == rota.JobQueued {
@@ -127,7 +127,7 @@ func compareWaits(a, b waits) int {
 	return cmp.Or(queued(a)-queued(b), cmp.Compare(a.order, b.order), cmp.Compare(a.early, b.early), cmp.Compare(a.row.Seq, b.row.Seq))
 }
 
-// orderOf is what jobs of a queue are ordered by, as far as the frozen row says it.
+// orderOf returns the value that jobs of a queue are ordered by, as far as the frozen row contains it.
 func (pl *placement) orderOf(j *state.JobRow, q *state.QueueRow) int64 {
 	switch q.Policy.Ranking {
 	case rota.RankAdaptive:
@@ -139,7 +139,7 @@ func (pl *placement) orderOf(j *state.JobRow, q *state.QueueRow) int64 {
 	}
 }
 
-// load makes a machine without jobs, then has more be added; nothing is derived yet.
+// load makes a machine without jobs, then calls more to add rows; nothing is derived yet.
 func (s *Sketch) load(more func(*Loader) error) (*Machine, error) {
 	f := *s.frozen
 	f.Archived()
@@ -156,8 +156,8 @@ func (s *Sketch) load(more func(*Loader) error) (*Machine, error) {
 	return l.m, more(l)
 }
 
-// Machine makes a machine that goes on from the state. What its workers have goes on until they end it: leases of workers that are
-// heard last, and one that polls takes what its slots hold. Its clock may take large steps.
+// Machine returns a machine that continues from the state. Leases continue until their workers end them: those of
+// reachable workers do not expire, and a polling worker accepts what its slots hold. Its clock may take large steps.
 func (s *Sketch) Machine() (*Machine, error) {
 	m, err := s.load(func(l *Loader) error {
 		for _, rec := range s.jobs {

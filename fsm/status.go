@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// reach is the leader's word on a worker's silence (SPEC §3.10). It says nothing
-// of one that is SUSPENDED, JAILED or RETIRED: that has no lease to lose.
+// reach applies the leader's report on a worker's silence (SPEC §3.10). It does not concern a worker that is SUSPENDED,
+// JAILED or RETIRED: that has no lease to lose.
 func (fl *fleet) reach(op *fsmpb.Reach) *fsmpb.Outcome {
 	if o := fl.s.Internal(); o != nil {
 		return o
@@ -39,8 +39,7 @@ func (fl *fleet) reach(op *fsmpb.Reach) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// setStatus is an operator's word on a worker, or a worker's own drain or goodbye
-// (SPEC §6.3).
+// setStatus applies an operator's change of a worker's status, or a worker's own drain or goodbye (SPEC §6.3).
 func (fl *fleet) setStatus(op *fsmpb.SetStatus) *fsmpb.Outcome {
 	status, own := rota.WorkerStatus(op.GetStatus()), op.GetSession() != 0
 	w := fl.workers.Get(rota.WorkerID(op.GetWorker()))
@@ -83,8 +82,7 @@ func (fl *fleet) setStatus(op *fsmpb.SetStatus) *fsmpb.Outcome {
 		w.Dismissed = !own
 		fl.change(w, status)
 		for _, id := range w.OpenLeases() {
-			// A worker that says goodbye speaks for its own process alone: the one that it
-			// took the id from may still be at work.
+			// A worker's goodbye concerns only its own process: the one that it took the id from may still be running.
 			if l := fl.leasing.leases.Get(id); !own || l.Session == w.Session {
 				fl.leasing.endLease(l, rota.ReasonWorkerRetired, "")
 			}
@@ -93,7 +91,7 @@ func (fl *fleet) setStatus(op *fsmpb.SetStatus) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// settable refuses what a worker's present status does not allow.
+// settable refuses a change that a worker's present status does not allow.
 func (fl *fleet) settable(w *state.WorkerRow, status rota.WorkerStatus, own bool) error {
 	switch {
 	case w.Status == rota.WorkerRetired:
@@ -109,8 +107,8 @@ func (fl *fleet) settable(w *state.WorkerRow, status rota.WorkerStatus, own bool
 	return nil
 }
 
-// drain lets a worker finish what it has. One that is UNREACHABLE or JAILED drains
-// once that is over; SUSPENDED, the stronger, stays, so that no worker frees itself.
+// drain lets a worker finish its leases. An UNREACHABLE or JAILED worker drains once that is over. SUSPENDED, the
+// stronger status, stays, so that no worker frees itself.
 func (fl *fleet) drain(w *state.WorkerRow) {
 	switch w.Status {
 	case rota.WorkerUnreachable, rota.WorkerJailed:
@@ -120,7 +118,7 @@ func (fl *fleet) drain(w *state.WorkerRow) {
 	}
 }
 
-// resumeWork takes a drain or a suspension back; a jail that lasts still holds.
+// resumeWork ends a drain or a suspension; a jail that is not over still applies.
 func (fl *fleet) resumeWork(w *state.WorkerRow) {
 	switch {
 	case w.Status == rota.WorkerUnreachable:
@@ -132,13 +130,12 @@ func (fl *fleet) resumeWork(w *state.WorkerRow) {
 	}
 }
 
-// goneText is what an attempt says that its worker's guard ended.
+// goneText is the text of an attempt that its worker's guard ended.
 const goneText = "its worker died: the guard has ended all that was left of it"
 
-// gone takes a guard's word that a worker's process has died and that nothing of it
-// runs any more (SPEC §16.7). What it held ends at once, as it would have by silence;
-// the worker is RETIRED. It speaks for its own session alone: what the id held before a
-// takeover is another process's. Said again, it changes nothing.
+// gone applies a guard's report that a worker's process has died and that nothing of it runs any longer (SPEC §16.7).
+// Its leases end at once, as they would have by silence; the worker is RETIRED. The report concerns only its own
+// session: leases from before a takeover belong to another process. Repeating it changes nothing.
 func (fl *fleet) gone(op *fsmpb.Gone) *fsmpb.Outcome {
 	if n := len(op.GetSecretHash()); n != 32 {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "secret", "secret hash has %d bytes: 32 are wanted", n))
@@ -170,9 +167,9 @@ func (fl *fleet) gone(op *fsmpb.Gone) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// disconnect is the leader's word that a worker's stream has ended (SPEC §16.7). From
-// here the grace of its leases counts, and it gets no more of them until it registers.
-// Another connection than the newest tells nothing.
+// disconnect applies the leader's report that a worker's stream has ended (SPEC §16.7). From now on the grace of its
+// leases counts, and it gets no more of them until it registers. A report on another connection than the newest is
+// ignored.
 func (fl *fleet) disconnect(op *fsmpb.Disconnect) *fsmpb.Outcome {
 	if o := fl.s.Internal(); o != nil {
 		return o
@@ -195,13 +192,12 @@ func (fl *fleet) disconnect(op *fsmpb.Disconnect) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// connected takes note of a worker's newest connection; w is editable. What its leases'
-// grace had run is forgotten.
+// connected records a worker's newest connection; w is editable. The elapsed grace of its leases is forgotten.
 func (fl *fleet) connected(w *state.WorkerRow, op *fsmpb.Register) {
 	w.Connection, w.Grace, w.Disconnected = op.GetConnection(), op.GetGrace() && op.GetConnection() != 0, rota.Moment{}
 }
 
-// register makes a worker known, or takes its live session up again (SPEC §6.4).
+// register registers a worker, or resumes its live session (SPEC §6.4).
 func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 	spec := entry.WorkerWords(op.GetSpec())
 	if err := spec.CheckShape(); err != nil {
@@ -244,7 +240,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		w := fl.workers.Edit(spec.ID)
 		fl.own(w, spec)
 		fl.attest(w, attested)
-		if w.Connection == 0 || w.Connection != op.GetConnection() { // else it is the same one, proposed twice
+		if w.Connection == 0 || w.Connection != op.GetConnection() { // otherwise it is the same one, proposed twice
 			fl.connected(w, op)
 			fl.retimeLeases(w)
 		}
@@ -263,7 +259,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 				"or take it over with --takeover", spec.ID, old.Status, old.Open))
 	default:
 		w := fl.workers.Edit(spec.ID)
-		fl.connected(w, op) // the old session's leases have no stream to break any more
+		fl.connected(w, op) // the old session's leases no longer have a stream that can break
 		fl.supersede(w, rota.ReasonTakenOver)
 		w = fl.workers.Edit(spec.ID)
 		w.Spec, w.SecretHash = spec, hash
@@ -276,15 +272,14 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 	return &fsmpb.Outcome{Session: uint64(fl.workers.Get(spec.ID).Session)}
 }
 
-// newSession gives a worker its next session. What its id brought upon itself
-// stays with the id: whoever is SUSPENDED or JAILED is so under any secret, and
-// after retiring too.
+// newSession gives a worker its next session. Penalties stay with the id: a SUSPENDED or JAILED worker remains so under
+// any secret, and after retiring too.
 func (fl *fleet) newSession(w *state.WorkerRow) {
 	fl.s.Header.Sessions++
 	w.Session, w.Dismissed = rota.Session(fl.s.Header.Sessions), false
 	fl.enter(w, w.BarredStatus(rota.WorkerActive))
 	if w.Status == rota.WorkerJailed {
-		w.Before = rota.WorkerActive // whoever drained was another process
+		w.Before = rota.WorkerActive // another process was draining
 	}
 	fl.s.Journal.Emit(rota.Event{Kind: rota.EventProviderRegistered, Worker: w.Spec.ID, Session: w.Session, Status: w.Status})
 }
@@ -292,7 +287,7 @@ func (fl *fleet) newSession(w *state.WorkerRow) {
 // resume continues a live session; the worker may have changed what it offers.
 func (fl *fleet) resume(w *state.WorkerRow, spec *rota.WorkerSpec) {
 	if sameWorker(w.Spec, spec) {
-		spec = w.Spec // the pointer too: nothing hangs on it anew
+		spec = w.Spec // the same pointer too: nothing that depends on it changes
 	}
 	old := w.Spec
 	w.Spec = spec
@@ -301,8 +296,8 @@ func (fl *fleet) resume(w *state.WorkerRow, spec *rota.WorkerSpec) {
 	} else {
 		fl.reviewWorker(w)
 	}
-	// Only what is less than before cuts: leases that one queue's cap would not allow
-	// may be open in others, and to reconnect gives all of them back (SPEC §6.4).
+	// Only a decrease revokes leases: leases beyond one queue's cap may be open in others, and reconnecting returns all
+	// of them (SPEC §6.4).
 	if most := int64(spec.Slots) + int64(spec.Prefetch); most < int64(old.Slots)+int64(old.Prefetch) {
 		fl.cutQuota(w, most, "")
 	}
@@ -316,7 +311,7 @@ func (fl *fleet) resume(w *state.WorkerRow, spec *rota.WorkerSpec) {
 	}
 }
 
-// deleteWorker forgets a worker that is RETIRED, or UNREACHABLE, without a lease.
+// deleteWorker deletes a worker that is RETIRED, or UNREACHABLE, without a lease.
 func (fl *fleet) deleteWorker(op *fsmpb.DeleteWorker) *fsmpb.Outcome {
 	id := rota.WorkerID(op.GetId())
 	if err := rota.CheckID("worker", id); err != nil {

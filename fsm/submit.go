@@ -7,8 +7,7 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// submit admits a job (SPEC §4), idempotent by its id: a known one is answered
-// before any admission check.
+// submit admits a job (SPEC §4). It is idempotent by id: a known job is answered before any admission check.
 func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	if n := len(op.GetSpec().GetLabels()); n > rota.MaxLabels { // before a map is made of them
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels))

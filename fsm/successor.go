@@ -8,14 +8,14 @@ import (
 	"github.com/rotasched/rota/internal/jsonparts"
 )
 
-// mergeRules are the first rules under which a merger says what became of its payload, and those that `after` and
+// mergeRules is the first rules version under which a merge reports how the payload was merged, and which `after` and
 // `collect` need (SPEC §18.2).
 const mergeRules = 2
 
-// A job that is submitted with `after` or `collect` while another one holds its key, and cannot take its payload, is
-// the holder's successor: BLOCKED until the key is free, which it then takes (SPEC §18.3). A key has one at most.
+// A job submitted with `after` or `collect` while another one holds its key, and cannot take its payload, is the
+// holder's successor: BLOCKED until the key is free, which it then gets (SPEC §18.3). A key has at most one successor.
 
-// takes returns what becomes of a payload that is merged into a job, nil where that has ended.
+// takes returns how a submission's payload is merged into a job; j is nil if the job has ended.
 func (un *uniques) takes(j *state.JobRow, spec *rota.JobSpec) rota.Merge {
 	collects := spec.Unique.OnConflict == rota.UniqueCollect
 	switch {
@@ -51,8 +51,8 @@ func (un *uniques) succeeds(r *state.UniqueRow, spec *rota.JobSpec) bool {
 	return spec.Unique.Succeeds() && r.Next == "" && un.takes(un.s.JobTable.Get(r.Job), spec) != rota.MergeTaken
 }
 
-// target returns the job that a submission is merged into, with what becomes of its payload; a refusal where it may not
-// be lost and no job takes it.
+// target returns the job that a submission is merged into, and how its payload is merged; a refusal if the payload may
+// not be lost and no job takes it.
 func (un *uniques) target(r *state.UniqueRow, spec *rota.JobSpec) (rota.JobID, rota.Merge, *fsmpb.Outcome) {
 	into := r.Job
 	if spec.Unique.Succeeds() && r.Next != "" {
@@ -66,7 +66,7 @@ func (un *uniques) target(r *state.UniqueRow, spec *rota.JobSpec) (rota.JobID, r
 	return into, merge, nil
 }
 
-// await makes a new job the successor of the one that holds its key.
+// await makes a new job the successor of the job that holds its key.
 func (un *uniques) await(j *state.JobRow) {
 	r := un.rows.Edit(string(j.Past.Unique[:]))
 	r.Next = j.Spec.ID
@@ -77,8 +77,8 @@ func (un *uniques) await(j *state.JobRow) {
 		}{r.Job})})
 }
 
-// succeed hands a key that is free to the successor, and reports whether there is one. The successor starts at the end
-// of the entry: the job before it may be in the middle of its own end.
+// succeed gives a free key to the successor, and reports whether there is one. The successor starts at the end of the
+// entry: the job before it may still be ending.
 func (un *uniques) succeed(r *state.UniqueRow) bool {
 	if r.Next == "" || un.s.JobTable.Get(r.Next) == nil {
 		return false
@@ -112,7 +112,7 @@ func collected(list, payload []byte) []byte {
 	return append(append(longer, payload...), ']')
 }
 
-// collecting returns a submission whose payload is the first of a list; the bound on payloads is on the list.
+// collecting returns a submission whose payload is the first of a list; the limit on payloads applies to the list.
 func collecting(spec *rota.JobSpec, most int64) (*rota.JobSpec, error) {
 	made := *spec
 	made.Payload = listOf(spec.Payload)
@@ -131,7 +131,7 @@ func given(j *state.JobRow, spec *rota.JobSpec) []byte {
 	}
 }
 
-// successors checks that BLOCKED jobs without a workflow are those that keys say to be next.
+// successors checks that BLOCKED jobs without a workflow are the successors recorded for keys.
 func (c *checker) successors() {
 	next := make(map[rota.JobID]bool)
 	c.m.uniques.rows.Scan(func(key string, r *state.UniqueRow) bool {

@@ -39,7 +39,7 @@ func (lm *admission) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
 	return &fsmpb.Outcome{Existed: existed}
 }
 
-// tenantText returns the name of a tenant for refusals, and its version; nil has that of the defaults.
+// tenantText returns the name of a tenant for refusals, and its version; nil has the version of the defaults.
 func tenantText(t *state.TenantRow, id rota.TenantID) (what, etag string) {
 	if t == nil {
 		t = &state.TenantRow{Limits: rota.DefaultTenantLimits()}
@@ -80,7 +80,7 @@ func (lm *admission) wantTenant(op *fsmpb.SetTenant, by rota.Principal) (rota.Te
 	return wanted, nil
 }
 
-// changeTenant gives a tenant other limits; t is editable.
+// changeTenant replaces a tenant's limits; t is editable.
 func (lm *admission) changeTenant(t *state.TenantRow, limits rota.TenantLimits) {
 	old, due := t.Limits, t.PenaltyAt()
 	t.Known, t.Limits = true, limits
@@ -88,7 +88,7 @@ func (lm *admission) changeTenant(t *state.TenantRow, limits rota.TenantLimits) 
 	case t.Full() && t.ThrottledAt == 0:
 		t.ThrottledAt = lm.s.Header.Clock
 	case !t.Full() && limits.MaxConcurrent != old.MaxConcurrent:
-		t.ThrottledAt = 0 // a limit that is raised owes no penalty
+		t.ThrottledAt = 0 // a raised limit has no penalty
 	}
 	lm.s.Timers.Penalty.Refile(string(t.ID), int64(due), int64(t.PenaltyAt()))
 	if limits.Tier != old.Tier {
@@ -104,8 +104,8 @@ func (lm *admission) changeTenant(t *state.TenantRow, limits rota.TenantLimits) 
 	lm.s.Journal.Emit(rota.Event{Kind: rota.EventTenantChanged, Tenant: t.ID, Payload: state.Payload(limits)})
 }
 
-// rerank files a tenant's jobs anew in the queues that rank by its tier. It walks
-// all live jobs, which only an operator's change of tier may cost.
+// rerank files a tenant's jobs again in the queues that rank by its tier. It walks all live jobs, which only an
+// operator's change of tier may cost.
 func (lm *admission) rerank(tenant rota.TenantID) {
 	lm.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
 		if j.State != rota.JobQueued || j.Spec.Tenant != tenant {
@@ -124,7 +124,7 @@ func (lm *admission) rerank(tenant rota.TenantID) {
 	})
 }
 
-// limitsOf are a tenant's limits, the defaults where nobody set them.
+// limitsOf returns a tenant's limits, the defaults if none were set.
 func (lm *admission) limitsOf(id rota.TenantID) rota.TenantLimits {
 	if t := lm.tenants.Get(id); t != nil {
 		return t.Limits
@@ -132,8 +132,8 @@ func (lm *admission) limitsOf(id rota.TenantID) rota.TenantLimits {
 	return rota.DefaultTenantLimits()
 }
 
-// openTenant counts a tenant's open leases over all queues, and throttles its lanes in
-// all of them once it has as many as it may (SPEC §4.9).
+// openTenant counts a tenant's open leases over all queues, and throttles its lanes in all of them at its limit (SPEC
+// §4.9).
 func (lm *admission) openTenant(l *state.LeaseRow) {
 	t := lm.tenants.Edit(l.Tenant)
 	if t == nil {
@@ -148,8 +148,8 @@ func (lm *admission) openTenant(l *state.LeaseRow) {
 	}
 }
 
-// closeTenant counts back. The lanes come back once one of the leases ended and the
-// penalty has passed, whichever is later.
+// closeTenant undoes the count. The lanes come back once one of the leases ended and the penalty has passed, whichever
+// is later.
 func (lm *admission) closeTenant(l *state.LeaseRow) {
 	t := lm.tenants.Edit(l.Tenant)
 	due := t.PenaltyAt()
@@ -173,7 +173,7 @@ func (lm *admission) firePenalty(id string) {
 	}
 }
 
-// unthrottle puts a tenant's lanes back; due is where it stood in the timers.
+// unthrottle puts a tenant's lanes back; due is its time in the timers.
 func (lm *admission) unthrottle(t *state.TenantRow, due rota.Clock) {
 	lm.s.Timers.Penalty.Refile(string(t.ID), int64(due), 0)
 	t.ThrottledAt = 0
@@ -210,18 +210,18 @@ func (c *checker) tenants() {
 	c.mode()
 }
 
-// budget is a bound on bytes that a submission meets: the cluster's, a queue's or a tenant's.
+// budget is a limit on bytes that applies to a submission: the cluster's, a queue's or a tenant's.
 type budget struct {
-	// subject is the setting that holds it; what it is a setting of, and that one's name.
+	// subject is the setting that contains it; what and name are the kind and name of the object with that setting.
 	subject, what, name string
 	used, most          int64
 }
 
-// owner names what the budget is a setting of.
+// owner returns the object with the setting.
 func (b budget) owner() string { return strings.TrimRight(b.what+" "+b.name, " ") }
 
-// overfull returns the first of the bounds on what a queue and a tenant hold of which over says so; of "" there is none, and
-// none is 0.
+// overfull returns the first limit on what a queue and a tenant hold for which over is true; its subject is "" if there
+// is none. A limit of 0 does not apply.
 func (lm *admission) overfull(q *state.QueueRow, tenant rota.TenantID, over func(used, most int64) bool) (b budget, found bool) {
 	t := &lm.s.Ledger.Tally
 	if most := lm.s.Header.Settings.StateBytesMax; most != 0 && over(t.All, most) {
@@ -236,8 +236,8 @@ func (lm *admission) overfull(q *state.QueueRow, tenant rota.TenantID, over func
 	return b, false
 }
 
-// admitBytes refuses so many bytes more where a budget has no room for them (SPEC §4.14). What
-// the entry at hand brought before counts from its end on.
+// admitBytes refuses more bytes for which a budget has no room (SPEC §4.14). Bytes added earlier in the current entry
+// count from its end on.
 func (lm *admission) admitBytes(q *state.QueueRow, tenant rota.TenantID, more int64) error {
 	b, over := lm.overfull(q, tenant, func(used, most int64) bool { return used+more > most })
 	if !over {
@@ -246,7 +246,7 @@ func (lm *admission) admitBytes(q *state.QueueRow, tenant rota.TenantID, more in
 	return lm.overBudget(q, b, "%s holds %d bytes, %d more are wanted: %s is %d", b.owner(), b.used, more, b.subject, b.most)
 }
 
-// admitFill refuses by the fill of the budgets, at so many permille of one.
+// admitFill refuses if a budget is filled to at least `least` permille.
 func (lm *admission) admitFill(q *state.QueueRow, tenant rota.TenantID, least int64) error {
 	b, over := lm.overfull(q, tenant, func(used, most int64) bool { return permille(used, most) >= least })
 	if !over {
@@ -256,10 +256,10 @@ func (lm *admission) admitFill(q *state.QueueRow, tenant rota.TenantID, least in
 		b.used, permille(b.used, b.most), b.subject, b.most)
 }
 
-// permille is part ÷ whole; a whole is at most MaxStateBytes, far from overflow.
+// permille returns part ÷ whole in permille; whole is at most MaxStateBytes, far from overflow.
 func permille(part, whole int64) int64 { return part * 1000 / whole }
 
-// overBudget is the refusal by a budget: with what makes room, as time alone may not.
+// overBudget returns the refusal of a full budget, with a remedy, as time alone may not help.
 func (lm *admission) overBudget(q *state.QueueRow, b budget, format string, args ...any) error {
 	cure := "; let jobs end or cancel some, or raise it"
 	if q != nil && lm.cure(q) != "" {
@@ -276,7 +276,7 @@ func (lm *admission) crowded(q *state.QueueRow, tenant rota.TenantID) bool {
 	return over
 }
 
-// setCluster changes the cluster's own settings.
+// setCluster changes the cluster's settings.
 func (lm *admission) setCluster(op *fsmpb.SetCluster) *fsmpb.Outcome {
 	settings, err := lm.wantCluster(op)
 	switch {
@@ -292,7 +292,7 @@ func (lm *admission) setCluster(op *fsmpb.SetCluster) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// wantCluster returns the settings that an operation would lead to, or its refusal; it changes nothing.
+// wantCluster returns the settings that an operation would give, or its refusal; it changes nothing.
 func (lm *admission) wantCluster(op *fsmpb.SetCluster) (rota.ClusterSettings, error) {
 	settings := lm.s.Header.Settings
 	if lm.s.Header.Cluster == "" {
@@ -309,13 +309,13 @@ func (lm *admission) wantCluster(op *fsmpb.SetCluster) (rota.ClusterSettings, er
 	return settings, nil
 }
 
-// changeCluster puts other settings into force; actor is empty where that is the caller.
+// changeCluster puts other settings into force; an empty actor means the caller.
 func (lm *admission) changeCluster(to rota.ClusterSettings, actor rota.Principal) {
 	lm.s.Header.Settings = to
 	lm.s.Journal.Emit(rota.Event{Kind: rota.EventClusterChanged, Payload: state.Payload(to), Actor: actor})
 }
 
-// settings checks the cluster's own settings.
+// settings checks the cluster's settings.
 func (c *checker) settings() {
 	s := c.m.Header.Settings
 	if s.StateBytesMax < rota.LeastStateBytes || s.StateBytesMax > rota.MaxStateBytes {
@@ -333,11 +333,10 @@ func (vw *View) ClusterSettings() rota.ClusterSettings {
 	return s
 }
 
-// StateBytes counts the bytes that state_bytes_max bounds.
+// StateBytes returns the bytes that state_bytes_max bounds.
 func (vw *View) StateBytes() int64 { return vw.m.Ledger.Tally.All }
 
-// deleteTenant forgets what was set of a tenant: no job, lease, workflow, schedule, batch or token
-// names it.
+// deleteTenant deletes a tenant's settings: no job, lease, workflow, schedule, batch or token names it.
 func (lm *admission) deleteTenant(op *fsmpb.DeleteTenant) *fsmpb.Outcome {
 	id := rota.TenantID(op.GetId())
 	if err := rota.CheckID("tenant", id); err != nil {

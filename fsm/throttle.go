@@ -10,16 +10,14 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// laneState is what a queue's lanes know of a tenant that is not as any other: that it
-// waits for a limit, and its weight.
+// laneState is how a tenant in a queue's lanes differs from the default: that it waits for a limit, and its weight.
 type laneState struct {
 	throttled bool
 	weight    int64
 }
 
-// syncLanes brings a queue's lanes up to date with what the rows say of a tenant. It
-// runs whenever a job is filed, so that a queue which has none of a tenant's jobs
-// need not follow: throttling a tenant costs no walk over all queues.
+// syncLanes updates a queue's lanes from a tenant's rows. It runs whenever a job is filed, so that a queue without jobs
+// of the tenant need not be updated: throttling a tenant does not walk over all queues.
 func (lm *admission) syncLanes(i *queueIndex, q *state.QueueRow, tenant rota.TenantID) {
 	want := laneState{lm.throttled(q, tenant), lm.limitsOf(tenant).Weight}
 	had, ok := i.laneStates[tenant]
@@ -42,7 +40,7 @@ func (lm *admission) syncLanes(i *queueIndex, q *state.QueueRow, tenant rota.Ten
 func (i *queueIndex) share(tenant rota.TenantID, open, weight int64) {
 	i.pending.SetShare(tenant, open, weight)
 	if len(i.laneStates) == 0 && weight == 1 {
-		return // as mostly
+		return // usual case
 	}
 	if t, ok := i.laneStates[tenant]; ok || weight != 1 {
 		i.note(tenant, laneState{t.throttled, weight})
@@ -57,8 +55,7 @@ func (i *queueIndex) note(tenant rota.TenantID, t laneState) {
 	}
 }
 
-// syncBusyLanes is syncLanes for all queues that have QUEUED jobs; others follow when they
-// get some.
+// syncBusyLanes is syncLanes for all queues that have QUEUED jobs; others follow when they get some.
 func (lm *admission) syncBusyLanes(tenant rota.TenantID) {
 	lm.placement.registry.busy.Scan(func(t turn) bool {
 		lm.syncLanes(lm.placement.registry.queues[t.name], lm.s.QueueTable.Get(t.name), tenant)
@@ -66,7 +63,7 @@ func (lm *admission) syncBusyLanes(tenant rota.TenantID) {
 	})
 }
 
-// initLanes sets in lanes that were built anew all that the rows say beside the jobs.
+// initLanes sets everything in rebuilt lanes that does not come from the jobs.
 func (lm *admission) initLanes(q *state.QueueRow, i *queueIndex) {
 	i.laneStates = make(map[rota.TenantID]laneState)
 	i.pending.HoldLow(lm.low())
@@ -77,16 +74,15 @@ func (lm *admission) initLanes(q *state.QueueRow, i *queueIndex) {
 	}
 }
 
-// throttled reports whether a tenant's lanes in a queue wait: for max_concurrent (SPEC
-// §4.9), or for its rolling window.
+// throttled reports whether a tenant's lanes in a queue wait: for max_concurrent (SPEC §4.9), or for its rolling
+// window.
 func (lm *admission) throttled(q *state.QueueRow, tenant rota.TenantID) bool {
 	t := lm.tenants.Get(tenant)
 	return t != nil && t.ThrottledAt != 0 || lm.windowFull(q, tenant)
 }
 
-// blocked names the first job-side reason for which a QUEUED job may not be
-// assigned now (SPEC §6.1), "" if there is none. turn says that it would be by a
-// turn of the oldest, which runs what an automatic DEGRADED has held for long enough.
+// blocked returns the first job-side reason why a QUEUED job may not be assigned now (SPEC §6.1), "" if there is none.
+// turn means by a turn of the oldest, which runs what an automatic DEGRADED has held long enough.
 func (lm *admission) blocked(j *state.JobRow, q *state.QueueRow, turn bool) (first string) {
 	lm.obstacles(j, q, turn, func(reason, _ string) bool {
 		first = reason
@@ -119,12 +115,12 @@ func (lm *admission) obstacles(j *state.JobRow, q *state.QueueRow, turn bool, no
 	lm.keyring.obstacles(j, note)
 }
 
-// caps bound what one entry of rounds may assign (SPEC §7.2).
+// caps implements the bounds on what one entry of rounds may assign (SPEC §7.2).
 type caps struct{ m *parts }
 
 var _ sched.Caps = caps{}
 
-// Tenant is what max_concurrent leaves a tenant.
+// Tenant returns what max_concurrent leaves a tenant.
 func (c caps) Tenant(id rota.TenantID) int64 {
 	t := c.m.admission.tenants.Get(id)
 	if t == nil || t.Limits.MaxConcurrent == 0 {
@@ -133,8 +129,8 @@ func (c caps) Tenant(id rota.TenantID) int64 {
 	return max(0, t.Limits.MaxConcurrent-t.Open)
 }
 
-// Window is what tenant_window_max leaves a tenant in a queue. A sub-window that is
-// over counts until a sweep, or the next assignment, takes it off.
+// Window returns what tenant_window_max leaves a tenant in a queue. A sub-window that is over counts until a sweep, or
+// the next assignment, removes it.
 func (c caps) Window(queue rota.QueueName, tenant rota.TenantID) int64 {
 	most := c.m.QueueTable.Get(queue).Policy.TenantWindowMax
 	if most == 0 {
@@ -148,7 +144,7 @@ func (c caps) Window(queue rota.QueueName, tenant rota.TenantID) int64 {
 	return max(0, most-n)
 }
 
-// Domain is how many tokens an isolated domain's bucket holds.
+// Domain returns how many tokens an isolated domain's bucket holds.
 func (c caps) Domain(queue rota.QueueName, name string) int64 {
 	d := c.m.admission.domainOf(queue, name)
 	if d == nil || !d.Isolated {
@@ -157,7 +153,7 @@ func (c caps) Domain(queue rota.QueueName, name string) int64 {
 	return c.m.admission.probes(queue).Tokens(d.Tat, c.m.Header.Clock)
 }
 
-// laneStates checks what a queue's lanes know against the rows.
+// laneStates checks the data of a queue's lanes against the rows.
 func (c *checker) laneStates() {
 	m := c.m
 	m.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
@@ -185,7 +181,7 @@ func (lm *admission) laneBlocked(j *state.JobRow, q *state.QueueRow) bool {
 	return lm.throttled(q, j.Spec.Tenant) || d != nil && d.Throttled || lm.keyring.holds(j) || lm.low() != sched.LowFree && j.Spec.Priority > lowPriority
 }
 
-// timeLimits computes the timers of mode, tenants, limiters and domains.
+// timeLimits calculates the timers of mode, tenants, limiters and domains.
 func (lm *admission) timeLimits(t *state.Timers) {
 	t.Mode.Refile("", 0, int64(lm.s.Header.HoldsUntil))
 	lm.tenants.Scan(func(id rota.TenantID, r *state.TenantRow) bool {
@@ -202,7 +198,7 @@ func (lm *admission) timeLimits(t *state.Timers) {
 	})
 }
 
-// deriveLimits rebuilds what is derived of mode, tenants, limiters and domains.
+// deriveLimits rebuilds the data derived from mode, tenants, limiters and domains.
 func (lm *admission) deriveLimits() error {
 	var err error
 	lm.domains.Scan(func(key string, r *state.DomainRow) bool {
@@ -234,7 +230,7 @@ type domainChanged struct {
 	ThresholdPermille int64  `json:"threshold_permille"`
 }
 
-// domainOf returns a queue's failure domain; nil where nothing is known of it.
+// domainOf returns a queue's failure domain; nil if nothing is recorded about it.
 func (lm *admission) domainOf(queue rota.QueueName, name string) *state.DomainRow {
 	if name == "" {
 		return nil
@@ -247,7 +243,7 @@ func (lm *admission) domainsOf(queue rota.QueueName) []string {
 	return keysUnder(&lm.domains, state.DomainKey(queue, ""))
 }
 
-// probes is the bucket that an isolated domain's jobs pass.
+// probes returns the bucket that limits an isolated domain's jobs.
 func (lm *admission) probes(queue rota.QueueName) state.Bucket {
 	p := &lm.s.QueueTable.Get(queue).Policy
 	return state.BucketOf(p.DomainProbeRPS, p.DomainProbeBurst)
@@ -264,8 +260,8 @@ func (lm *admission) takeDomain(l *state.LeaseRow) {
 	lm.settleDomain(d)
 }
 
-// countDomain counts an outcome in the job's failure domain. Declines and
-// cancellations say nothing of it; beyond MaxDomains nothing is counted.
+// countDomain counts an outcome in the job's failure domain. Declines and cancellations do not count; beyond MaxDomains
+// nothing is counted.
 func (lm *admission) countDomain(l *state.LeaseRow, what outcome) {
 	var ok, fail int64
 	switch what {
@@ -292,7 +288,7 @@ func (lm *admission) countDomain(l *state.LeaseRow, what outcome) {
 	lm.settleDomain(d)
 }
 
-// fireDomain looks again at a domain whose window or bucket changes now.
+// fireDomain reviews a domain whose window or bucket changes now.
 func (lm *admission) fireDomain(key string) {
 	d := lm.domains.Edit(key)
 	d.Window.Expire(domainSpan, lm.s.Header.Clock)
@@ -302,10 +298,9 @@ func (lm *admission) fireDomain(key string) {
 	lm.settleDomain(d)
 }
 
-// settleDomain puts a domain right after its window or bucket changed; d is
-// editable. It is isolated above the threshold and recovers at half of it, so that
-// it does not flap. One of which nothing was heard for a whole window recovers too:
-// nothing says any more that it fails. A threshold of 0 isolates none.
+// settleDomain updates a domain after its window or bucket changed; d is editable. It is isolated above the threshold
+// and recovers at half of it, to avoid flapping. A domain without outcomes for a whole window recovers too: there is no
+// longer evidence that it fails. A threshold of 0 isolates none.
 func (lm *admission) settleDomain(d *state.DomainRow) {
 	p := &lm.s.QueueTable.Get(d.Queue).Policy
 	threshold := p.DomainFailureThresholdPermille
@@ -327,7 +322,7 @@ func (lm *admission) settleDomain(d *state.DomainRow) {
 	}
 }
 
-// isolate changes whether a domain is isolated; its bucket is full then.
+// isolate changes whether a domain is isolated; its bucket is then full.
 func (lm *admission) isolate(d *state.DomainRow, isolated bool) {
 	kind := rota.EventDomainRecovered
 	if isolated {
@@ -339,8 +334,8 @@ func (lm *admission) isolate(d *state.DomainRow, isolated bool) {
 		lm.s.QueueTable.Get(d.Queue).Policy.DomainFailureThresholdPermille})})
 }
 
-// domainDue is when a domain must be looked at: when its oldest sub-window goes, or
-// its lanes get the next token; 0 when it is at rest.
+// domainDue returns when a domain must be reviewed: when its oldest sub-window ends, or its lanes get the next token; 0
+// at rest.
 func (lm *admission) domainDue(d *state.DomainRow) rota.Clock {
 	due := d.Window.Leaves(domainSpan)
 	if d.Throttled {
@@ -349,7 +344,7 @@ func (lm *admission) domainDue(d *state.DomainRow) rota.Clock {
 	return due
 }
 
-// domains checks what is derived of the domains. Invariant I9.
+// domains checks the data derived from domains. Invariant I9.
 func (c *checker) domains() {
 	m := c.m
 	if n := m.admission.domains.Len(); n > limits.MaxDomains {

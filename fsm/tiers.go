@@ -11,16 +11,15 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// The tiers of an adaptive queue (SPEC §10.2, §10.3). A job enters the tier of its
-// priority; while it stands in a tier below the second for aging_threshold, a
-// promotion takes it to the back of the next higher one. A tier reached is kept:
-// who is QUEUED again, after a backoff or because a lease ended, enters the same
-// tier at the back. Scores know the submitted tier alone (SPEC §14).
+// The tiers of an adaptive queue (SPEC §10.2, §10.3). A job enters the tier of its priority. Once it has been in a tier
+// below the second for aging_threshold, a promotion moves it to the back of the next higher one. A tier reached is
+// kept: a job that is QUEUED again, after a backoff or because a lease ended, enters the same tier at the back. Scores
+// use only the submitted tier (SPEC §14).
 
-// highestReachable is the tier up to which jobs rise.
+// highestReachable is the highest tier that jobs can be promoted to.
 const highestReachable = 1
 
-// newPending starts the lanes of a queue empty.
+// newPending creates the empty lanes of a queue.
 func (pl *placement) newPending(q *state.QueueRow) (lanes *sched.Pending) {
 	switch p := &q.Policy; {
 	case p.Ranking == rota.RankAdaptive:
@@ -47,14 +46,13 @@ func (pl *placement) enterTier(j *state.JobRow, q *state.QueueRow) {
 	pl.toBack(j)
 }
 
-// tierOf is the tier that a job is submitted to.
+// tierOf returns the tier that a job is submitted to.
 func tierOf(j *state.JobRow, p *rota.QueuePolicy) int32 {
 	return int32(sched.TierOf(j.Spec.Priority, int(p.Tiers)))
 }
 
-// spreadTiers puts all jobs of a queue whose number of tiers changed into those of their
-// priorities: what they rose is over, their places among the others of a tier stay. It
-// walks all live jobs, which only an operator's change may cost.
+// spreadTiers moves all jobs of a queue whose number of tiers changed to the tiers of their priorities: promotions are
+// lost, the places among the jobs of a tier are kept. It walks all live jobs, which only an operator's change may cost.
 func (pl *placement) spreadTiers(q *state.QueueRow) {
 	i := pl.registry.queues[q.Name]
 	i.tiers = [rota.MaxTiers]int64{}
@@ -85,9 +83,8 @@ func (pl *placement) toBack(j *state.JobRow) {
 	j.TierAt, j.TierSeq = pl.s.Header.Clock, pl.s.Header.TierSeq
 }
 
-// enterTiers puts all QUEUED jobs of a queue that becomes adaptive into tiers, in
-// the order of their age: nobody's place is lost. It walks all live jobs, which
-// only an operator's change of ranking may cost.
+// enterTiers adds all QUEUED jobs of a queue that becomes adaptive to tiers, in the order of their age, so that no job
+// loses its place. It walks all live jobs, which only an operator's change of ranking may cost.
 func (pl *placement) enterTiers(q *state.QueueRow) {
 	var queued []*state.JobRow
 	pl.s.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
@@ -104,17 +101,15 @@ func (pl *placement) enterTiers(q *state.QueueRow) {
 	}
 }
 
-// promoteAt is when a job that entered a tier rises out of it: at the first
-// promotion, every PromoteEvery of the clock, at which it has stood there for
-// aging_threshold.
+// promoteAt returns when a job that entered a tier is promoted: at the first promotion, every PromoteEvery of the
+// clock, at which it has been there for aging_threshold.
 func promoteAt(entered rota.Clock, p *rota.QueuePolicy) rota.Clock {
 	aged := entered + rota.Clock(p.AgingThresholdMs)
 	return (aged + limits.PromoteEvery - 1) / limits.PromoteEvery * limits.PromoteEvery
 }
 
-// nextRise is the job of a queue that rises next, and when: of those that rise at
-// one moment the higher tier's first, within a tier who entered first. nil where
-// none is to rise.
+// nextRise returns the job of a queue that is promoted next, and when: at equal times the higher tier's first, within a
+// tier the one that entered first. nil if none is to be promoted.
 func (i *queueIndex) nextRise(p *rota.QueuePolicy) (next *sched.Item, due rota.Clock) {
 	if p.Ranking != rota.RankAdaptive {
 		return nil, 0
@@ -131,16 +126,15 @@ func (i *queueIndex) nextRise(p *rota.QueuePolicy) (next *sched.Item, due rota.C
 	return next, due
 }
 
-// timePromotion puts a queue where it stands in the timers, after the front of a
-// tier may have changed.
+// timePromotion updates a queue's timer, after the front of a tier may have changed.
 func (pl *placement) timePromotion(q *state.QueueRow, i *queueIndex) {
 	_, due := i.nextRise(&q.Policy)
 	pl.s.Timers.Promote.Refile(string(q.Name), int64(i.promoteDue), int64(due))
 	i.promoteDue = due
 }
 
-// firePromote lets one aged job of a queue rise (SPEC §10.3): each counts as a
-// firing, so that no sweep carries more of them than of anything else.
+// firePromote promotes one aged job of a queue (SPEC §10.3): each counts as a firing, so that a sweep carries no more
+// of them than of anything else.
 func (pl *placement) firePromote(queue string) {
 	q := pl.s.QueueTable.Get(rota.QueueName(queue))
 	i := pl.registry.queues[q.Name]
@@ -158,8 +152,7 @@ func (pl *placement) firePromote(queue string) {
 		Payload: fmt.Sprintf(`{"from":%d,"to":%d}`, from, j.Tier)})
 }
 
-// tiers checks that the QUEUED jobs of adaptive queues stand in tiers that they
-// can have reached, each at a place of its own.
+// tiers checks that the QUEUED jobs of adaptive queues are in tiers that they can have reached, each at its own place.
 func (c *checker) tiers() {
 	m := c.m
 	places := make(map[uint64]rota.JobID)
@@ -210,7 +203,7 @@ func (c *checker) tiers() {
 	})
 }
 
-// promotions computes from the rows alone when queues have jobs to promote.
+// promotions calculates from the rows alone when queues have jobs to promote.
 func (vw *View) promotions(t *state.Timers) {
 	due := make(map[rota.QueueName]rota.Clock)
 	vw.m.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {

@@ -12,7 +12,7 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// withExpected is the list with one more setting in it: 0 takes a type out.
+// withExpected returns the list with one setting added; 0 removes a type.
 func withExpected(list []state.ExpectedTime, typ rota.JobType, ms int64) []state.ExpectedTime {
 	at, found := slices.BinarySearchFunc(list, typ, state.CompareExpected)
 	list = slices.Clone(list)
@@ -27,20 +27,20 @@ func withExpected(list []state.ExpectedTime, typ rota.JobType, ms int64) []state
 	return list
 }
 
-// typeStats holds what the ends of its jobs say of each type.
+// typeStats holds statistics of each type from the ends of its jobs.
 type typeStats struct {
 	s         *state.State
 	life      *lifecycle
 	placement *placement
 	types     state.Table[rota.JobType, state.TypeRow, *state.TypeRow]
-	// estimates are what estimates are learned from, of the queues that learn; order is derived: those
-	// that learned nothing for longest first.
+	// estimates are the data that estimates are learned from, for queues that learn; order is derived: rows without a
+	// new lesson for longest come first.
 	estimates state.Table[string, estimateRow, *estimateRow]
 	order     *btree.BTreeG[*estimateRow]
 }
 
-// declareType keeps how long jobs of a type should take (SPEC §5.3): what the newest
-// submission declares to an adaptive queue whose policy goes by it.
+// declareType stores how long jobs of a type should take (SPEC §5.3): what the newest submission declares to an
+// adaptive queue whose policy uses it.
 func (ts *typeStats) declareType(spec *state.KeptSpec, q *state.QueueRow) {
 	if q.Policy.Ranking != rota.RankAdaptive || q.Policy.Estimate != rota.EstimateByUser || spec.Expected <= 0 {
 		return
@@ -53,10 +53,9 @@ func (ts *typeStats) declareType(spec *state.KeptSpec, q *state.QueueRow) {
 	}
 }
 
-// countType counts an outcome in the statistics of the job's type, while its
-// queue is adaptive (SPEC §5.3). An ack timeout, a decline, a cancellation and a
-// late renewal say nothing of the type; an expired lease failed, and nobody knows
-// how long it took; nor how long an attempt that timed out would have taken.
+// countType counts an outcome in the statistics of the job's type, while its queue is adaptive (SPEC §5.3). An ack
+// timeout, a decline, a cancellation and a late renewal do not count. An expired lease failed with an unknown duration;
+// so did an attempt that timed out.
 func (ts *typeStats) countType(l *state.LeaseRow, what outcome) {
 	p := &ts.s.QueueTable.Get(l.Queue).Policy
 	if p.Ranking != rota.RankAdaptive {
@@ -75,8 +74,7 @@ func (ts *typeStats) countType(l *state.LeaseRow, what outcome) {
 	}
 }
 
-// editType returns a type's row, a new one while there is room: of more than
-// MaxTypes types nothing is known.
+// editType returns a type's row, a new one while there is room: beyond MaxTypes types nothing is recorded.
 func (ts *typeStats) editType(typ rota.JobType) *state.TypeRow {
 	if ts.types.Get(typ) == nil {
 		if ts.types.Len() >= limits.MaxTypes {
@@ -87,8 +85,8 @@ func (ts *typeStats) editType(typ rota.JobType) *state.TypeRow {
 	return ts.types.Edit(typ)
 }
 
-// stats is what a queue's rounds know of a type: the cluster's statistics, and the
-// expected time that the queue's policy goes by.
+// stats returns a type's stats for a queue's rounds: the cluster's statistics, and the expected time that the queue's
+// policy uses.
 func (ts *typeStats) stats(q *state.QueueRow, typ rota.JobType) (s sched.Stats) {
 	declared := int64(0)
 	if r := ts.types.Get(typ); r != nil {
@@ -100,7 +98,7 @@ func (ts *typeStats) stats(q *state.QueueRow, typ rota.JobType) (s sched.Stats) 
 	return s
 }
 
-// statsOf is stats for a queue's rounds, nil where they do not ask.
+// statsOf returns stats as a function for a queue's rounds, nil if they do not use it.
 func (ts *typeStats) statsOf(q *state.QueueRow) func(rota.JobType) sched.Stats {
 	if q.Policy.Ranking != rota.RankAdaptive {
 		return nil
@@ -108,12 +106,11 @@ func (ts *typeStats) statsOf(q *state.QueueRow) func(rota.JobType) sched.Stats {
 	return func(typ rota.JobType) sched.Stats { return ts.stats(q, typ) }
 }
 
-// typesShown bounds the types that a queue's view lists.
+// typesShown is the maximum number of types that a queue's view lists.
 const typesShown = 1_000
 
-// typeWords lists the types with statistics or an expected time by name, the first
-// thousand of them. The statistics are the cluster's, not the queue's; their weights are
-// the caller's to compute (sched.Scoring): there is no float in this package.
+// typeWords returns the types with statistics or an expected time by name, the first thousand of them. The statistics
+// are the cluster's, not the queue's. The caller calculates their weights (sched.Scoring): this package uses no floats.
 func (ts *typeStats) typeWords(q *state.QueueRow) []rota.TypeStats {
 	list := make([]rota.TypeStats, 0, min(ts.types.Len()+len(q.Expected), typesShown))
 	expected := q.Expected
@@ -146,17 +143,17 @@ func (ts *typeStats) typeWords(q *state.QueueRow) []rota.TypeStats {
 	return list
 }
 
-// estimateRow is how long the last jobs of a tenant and type took in a queue (SPEC §26.1).
+// estimateRow holds how long the last jobs of a tenant and type took in a queue (SPEC §26.1).
 type estimateRow struct {
 	state.RowMeta
-	// key is the estimateKey, by which the row is found.
+	// key is the estimateKey, the key of the row.
 	key    string
 	queue  rota.QueueName
 	tenant rota.TenantID
 	typ    rota.JobType
 	// at is the entry in which the last of them ended.
 	at rota.Index
-	// took never changes once it stands here.
+	// A stored took never changes.
 	took []sched.Took
 }
 
@@ -194,8 +191,8 @@ func newEstimateOrder() *btree.BTreeG[*estimateRow] {
 	}, btree.Options{NoLocks: true})
 }
 
-// learn remembers how long a completed attempt took, where the queue's estimates are learned. Of limits.MaxEstimates
-// rows the one whose last lesson is oldest gives way.
+// learn records how long a completed attempt took, if the queue's estimates are learned. Beyond limits.MaxEstimates
+// rows the one with the oldest lesson is dropped.
 func (ts *typeStats) learn(l *state.LeaseRow, what outcome) {
 	if what != outcomeSuccess || !ts.s.QueueTable.Get(l.Queue).Policy.Estimate.Learned() {
 		return
@@ -221,7 +218,7 @@ func (ts *typeStats) forget(r *estimateRow) {
 	ts.estimates.Drop(r.key)
 }
 
-// forgetQueue forgets what was learned in a queue that is deleted, forgetTenant what was of a tenant.
+// forgetQueue drops what was learned in a deleted queue; forgetTenant drops what was learned of a tenant.
 func (ts *typeStats) forgetQueue(name rota.QueueName) {
 	for _, key := range keysUnder(&ts.estimates, string(name)+"/") {
 		ts.forget(ts.estimates.Get(key))
@@ -241,8 +238,8 @@ func (ts *typeStats) forgetTenant(id rota.TenantID) {
 	}
 }
 
-// foretell is what a job that becomes QUEUED keeps: how long it should take by what was learned, and the part of all
-// workers that it takes, where its queue's policy asks for them; 0 elsewhere.
+// foretell returns what a job that becomes QUEUED stores: its learned duration in ms, and the part of all workers that
+// it uses, if its queue's policy uses them; otherwise 0.
 func (ts *typeStats) foretell(spec *state.KeptSpec, p *rota.QueuePolicy) (estimate, part int64) {
 	if p.Estimate.Learned() {
 		if r := ts.estimates.Get(estimateKey(spec.Queue, spec.Tenant, spec.Type)); r != nil {
@@ -255,7 +252,7 @@ func (ts *typeStats) foretell(spec *state.KeptSpec, p *rota.QueuePolicy) (estima
 	return estimate, part
 }
 
-// foresee has a job that becomes QUEUED keep what foretell says; j is editable.
+// foresee stores the result of foretell in a job that becomes QUEUED; j is editable.
 func (ts *typeStats) foresee(j *state.JobRow, q *state.QueueRow) {
 	estimate, part := ts.foretell(j.Spec, &q.Policy)
 	was := j.History()
@@ -268,7 +265,7 @@ func (ts *typeStats) foresee(j *state.JobRow, q *state.QueueRow) {
 	j.Past = &past
 }
 
-// foreseeAll is foresee for the jobs that are QUEUED as their queue's policy changes.
+// foreseeAll is foresee for the jobs that are QUEUED when their queue's policy changes.
 func (ts *typeStats) foreseeAll(q *state.QueueRow) {
 	var ids []rota.JobID
 	ts.s.JobTable.Scan(func(id rota.JobID, j *state.JobRow) bool {
@@ -282,7 +279,7 @@ func (ts *typeStats) foreseeAll(q *state.QueueRow) {
 	}
 }
 
-// estimates checks what was learned.
+// estimates checks the learned data.
 func (c *checker) estimates() {
 	ts := &c.m.typeStats
 	if n := ts.estimates.Len(); n > limits.MaxEstimates || n != ts.order.Len() {
@@ -299,7 +296,7 @@ func (c *checker) estimates() {
 	})
 }
 
-// types checks that statistics are such as outcomes give.
+// types checks that statistics are possible results of outcomes.
 func (c *checker) types() {
 	m := c.m
 	if n := m.typeStats.types.Len(); n > limits.MaxTypes {

@@ -17,7 +17,7 @@ type tzdataInstalled struct {
 	SHA256  string `json:"sha256"`
 }
 
-// setTZData puts a release of the time zone database into force. Installing the same again changes nothing.
+// setTZData puts a release of the time zone database into force. Installing the same one again changes nothing.
 func (sc *schedules) setTZData(op *fsmpb.SetTZData) *fsmpb.Outcome {
 	given := rota.TZInstall{Release: op.GetRelease(), Released: rota.Date(op.GetReleasedMs()), Data: op.GetData()}
 	if err := given.CheckShape(); err != nil {
@@ -40,7 +40,7 @@ func (sc *schedules) setTZData(op *fsmpb.SetTZData) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// sameZones refuses dates that were calculated by other time zones than the installed ones.
+// sameZones refuses dates that were calculated with other time zones than the installed ones.
 func (sc *schedules) sameZones(name string) error {
 	r := sc.s.ZoneTable.Get("")
 	if r == nil {
@@ -54,7 +54,7 @@ func (sc *schedules) sameZones(name string) error {
 }
 
 // InstalledTZData returns the installed release of the time zone database and its packed zones, which never change;
-// false where none is installed and each node uses the release in its binary.
+// false if none is installed and each node uses the release in its binary.
 func InstalledTZData(vw *View) (t rota.TZData, data []byte, ok bool) {
 	r := vw.m.ZoneTable.Get("")
 	if r == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// uniques holds the keys that jobs are unique by (SPEC §18), and the submissions that were
-// merged into the jobs that held theirs.
+// uniques holds the unique keys of jobs (SPEC §18), and the submissions that were merged into the jobs that held their
+// keys.
 type uniques struct {
 	s         *state.State
 	ended     *ended
@@ -22,12 +22,12 @@ type uniques struct {
 	placement *placement
 	rows      state.Table[string, state.UniqueRow, *state.UniqueRow]
 	merged    state.Table[rota.JobID, state.MergedRow, *state.MergedRow]
-	// ready are the successors whose turn came in the entry at hand.
+	// ready are the successors whose turn came in the current entry.
 	ready []rota.JobID
 }
 
-// uniqueKeyOf returns the key of a job that is submitted, or retried, at a date: the first bytes
-// of a hash of what it is unique by, and of the bucket of time in which it is to run.
+// uniqueKeyOf returns the key of a job that is submitted, or retried, at a date: the first bytes of a hash of what it
+// is unique by, and of the bucket of time in which it is to run.
 func uniqueKeyOf(s *rota.JobSpec, at rota.Date) (key state.UniqueKey) {
 	u := s.Unique
 	mask := u.PartsMask()
@@ -59,8 +59,8 @@ func uniqueKeyOf(s *rota.JobSpec, at rota.Date) (key state.UniqueKey) {
 	return key
 }
 
-// judge answers a submission whose key another job holds; nil where it goes on, with its key: as the holder, or as the
-// holder's successor where there is a row of the key.
+// judge answers a submission whose key another job holds. The outcome is nil if the submission continues, with its key:
+// as the holder, or as the holder's successor if the key has a row.
 func (un *uniques) judge(spec *rota.JobSpec) (state.UniqueKey, *fsmpb.Outcome) {
 	key := uniqueKeyOf(spec, un.s.Header.Date())
 	r := un.rows.Get(string(key[:]))
@@ -91,7 +91,7 @@ func (un *uniques) again(spec *rota.JobSpec) (state.UniqueKey, *fsmpb.Outcome) {
 	return key, nil
 }
 
-// room refuses a job that needs a row where there are as many as are kept.
+// room refuses a job that needs a row if their limit is reached.
 func (un *uniques) room(spec *rota.JobSpec) error {
 	if un.rows.Len() < limits.MaxUniqueKeys || !spec.Unique.Holds(rota.JobQueued) {
 		return nil
@@ -99,7 +99,7 @@ func (un *uniques) room(spec *rota.JobSpec) error {
 	return exhausted("unique", "jobs hold %d unique keys, no more are kept: let some end, or submit without one", limits.MaxUniqueKeys)
 }
 
-// refuse names the holder to who may read it.
+// refuse names the holder to callers that may read it.
 func (un *uniques) refuse(r *state.UniqueRow) *fsmpb.Outcome {
 	who := "another job"
 	state, shown := un.look(r.Job, r.Tenant)
@@ -114,8 +114,8 @@ func (un *uniques) refuse(r *state.UniqueRow) *fsmpb.Outcome {
 	return o
 }
 
-// look returns the state of a job that holds a key of a tenant, or held it; false where the
-// caller may not read it. One that nothing remembers may be read by who may read everything.
+// look returns the state of a job that holds a key of a tenant, or held it; false if the caller may not read it.
+// Callers that may read everything may read a job that the state no longer remembers.
 func (un *uniques) look(id rota.JobID, tenant rota.TenantID) (state rota.JobState, shown bool) {
 	queue := rota.QueueName(access.Everything)
 	if j := un.s.JobTable.Get(id); j != nil {
@@ -126,8 +126,8 @@ func (un *uniques) look(id rota.JobID, tenant rota.TenantID) (state rota.JobStat
 	return state, un.life.callerReads(tenant, queue)
 }
 
-// placeOf returns the queue of a job that holds a key, or held it: who reads that may read what
-// becomes of the job. It is empty, which is all queues, of one that nothing remembers.
+// placeOf returns the queue of a job that holds a key, or held it: callers that may read the queue may read the job's
+// fate. It is empty, which means all queues, for a job that the state no longer remembers.
 func (un *uniques) placeOf(id rota.JobID) rota.QueueName {
 	if j := un.s.JobTable.Get(id); j != nil {
 		return j.Spec.Queue
@@ -138,8 +138,8 @@ func (un *uniques) placeOf(id rota.JobID) rota.QueueName {
 	return ""
 }
 
-// merge makes a submission part of the job that holds its key, or of that one's successor (SPEC §18.2). A job of the
-// same queue and type that waits takes the payload; any other only answers.
+// merge makes a submission part of the job that holds its key, or of that job's successor (SPEC §18.2). A pending job
+// of the same queue and type takes the payload; any other job only answers.
 func (un *uniques) merge(r *state.UniqueRow, spec *rota.JobSpec) *fsmpb.Outcome {
 	into, merge, refused := un.target(r, spec)
 	if refused != nil {
@@ -164,8 +164,8 @@ func (un *uniques) merge(r *state.UniqueRow, spec *rota.JobSpec) *fsmpb.Outcome 
 	return un.mergedInto(into, r.Tenant, merge)
 }
 
-// mergedInto answers a merged submission by the job that stands for it. Why that did not take the payload is for
-// callers that may read it.
+// mergedInto answers a merged submission with the job that represents it. Only callers that may read that job learn why
+// it did not take the payload.
 func (un *uniques) mergedInto(into rota.JobID, tenant rota.TenantID, merge rota.Merge) *fsmpb.Outcome {
 	o := &fsmpb.Outcome{Existed: true, Merge: string(merge)}
 	if state, shown := un.look(into, tenant); shown {
@@ -176,8 +176,8 @@ func (un *uniques) mergedInto(into rota.JobID, tenant rota.TenantID, merge rota.
 	return o
 }
 
-// give gives a job that waits the payload of one that is merged into it, and restarts its
-// delay where that asks for it; j is editable.
+// give gives a pending job the payload of a submission merged into it, and restarts its delay if the submission asks
+// for that; j is editable.
 func (un *uniques) give(j *state.JobRow, spec *rota.JobSpec, e *rota.Event) {
 	un.life.own(j)
 	if payload := given(j, spec); !bytes.Equal(j.Spec.Payload(), payload) {
@@ -194,8 +194,8 @@ func (un *uniques) give(j *state.JobRow, spec *rota.JobSpec, e *rota.Event) {
 	}
 }
 
-// extend restarts the delay of a job that was never leased, at most so long after its
-// submission, and never ends it sooner; j is editable.
+// extend restarts the delay of a job that was never leased, at most `most` after its submission, and never shortens it;
+// j is editable.
 func (un *uniques) extend(j *state.JobRow, most rota.Clock) {
 	id := string(j.Spec.ID)
 	due := min(un.s.Header.Clock+rota.Clock(j.Spec.Delay.Milliseconds()), j.Submitted+most)
@@ -212,12 +212,12 @@ func (un *uniques) extend(j *state.JobRow, most rota.Clock) {
 		}
 	}
 	un.s.Timers.Wake.Refile(id, int64(j.Due), int64(due))
-	un.s.Timers.Dated.Refile(id, int64(j.DueDate), 0) // looked at again once the delay is over
+	un.s.Timers.Dated.Refile(id, int64(j.DueDate), 0) // checked again once the delay is over
 	j.Due, j.DueDate = due, 0
 	un.life.emitDelayed(j, state.DueAt(un.s.Header.Now().At(due)))
 }
 
-// remember keeps a merged submission, so that it answers a repetition; the oldest gives way.
+// remember records a merged submission, so that it answers a repetition; the oldest record is dropped.
 func (un *uniques) remember(spec *rota.JobSpec, holder rota.JobID, merge rota.Merge) {
 	order := un.s.Timers.Merged
 	last, _ := order.Max()
@@ -231,7 +231,8 @@ func (un *uniques) remember(spec *rota.JobSpec, holder rota.JobID, merge rota.Me
 	}
 }
 
-// MergedInto returns the job that a submission was merged into, by the id of that submission, while the state remembers it.
+// MergedInto returns the job that a submission was merged into, by the id of that submission, while the state remembers
+// it.
 func MergedInto(vw *View, id rota.JobID) (rota.JobID, bool) {
 	r := vw.m.uniques.merged.Get(id)
 	if r == nil {
@@ -240,7 +241,7 @@ func MergedInto(vw *View, id rota.JobID) (rota.JobID, bool) {
 	return r.Holder, true
 }
 
-// repeated answers the repetition of a merged submission; nil where there was none.
+// repeated answers the repetition of a merged submission; nil if there was none.
 func (un *uniques) repeated(spec *rota.JobSpec) *fsmpb.Outcome {
 	if un.merged.Len() == 0 {
 		return nil
@@ -255,9 +256,9 @@ func (un *uniques) repeated(spec *rota.JobSpec) *fsmpb.Outcome {
 	return un.mergedInto(r.Holder, spec.Tenant, r.Merge)
 }
 
-// follow lets a job that is unique by a key hold it where its state has come to. What leaves
-// its scope frees the key; what comes back takes it where nobody else does. Between states that
-// are both within it, or both without, nothing changes, but for the date of a completed holder.
+// follow updates whether a job holds its unique key after a change of its state. Leaving the key's scope frees the key;
+// coming back takes it unless another job holds it. A change between two states within the scope, or outside it,
+// changes nothing, except for the date of a completed holder.
 func (un *uniques) follow(j *state.JobRow, from rota.JobState) {
 	held, holds := j.Spec.Unique.Holds(from), j.Spec.Unique.Holds(j.State)
 	if held == holds && from != rota.JobCompleted && j.State != rota.JobCompleted {
@@ -289,7 +290,7 @@ func (un *uniques) keep(r *state.UniqueRow, j *state.JobRow) {
 	r.Until = until
 }
 
-// holds returns until when a completed job holds the key that it has, 0 where it does not.
+// holds returns until when a completed job holds its key, 0 if it does not hold it.
 func (un *uniques) holds(id rota.JobID, key state.UniqueKey) rota.Date {
 	if key == (state.UniqueKey{}) {
 		return 0
@@ -307,7 +308,7 @@ func (un *uniques) release(id rota.JobID, key state.UniqueKey) {
 	}
 }
 
-// free lets go of a key: its successor takes it, where it has one.
+// free releases a key: its successor gets it, if there is one.
 func (un *uniques) free(r *state.UniqueRow) {
 	un.s.Timers.Unique.Refile(r.Key, int64(r.Until), 0)
 	if !un.succeed(r) {
@@ -318,7 +319,7 @@ func (un *uniques) free(r *state.UniqueRow) {
 // fire frees the key of a completed job.
 func (un *uniques) fire(key string) { un.free(un.rows.Get(key)) }
 
-// holder returns the job of a queue that holds a key, "" where none of it does.
+// holder returns the job of a queue that holds a key, "" if none does.
 func (un *uniques) holder(key state.UniqueKey, queue rota.QueueName) rota.JobID {
 	if key == (state.UniqueKey{}) {
 		return ""
@@ -336,7 +337,7 @@ func (un *uniques) holder(key state.UniqueKey, queue rota.QueueName) rota.JobID 
 	return ""
 }
 
-// times puts rows where they stand in the timers.
+// times adds the rows to the timers.
 func (un *uniques) times(t *state.Timers) {
 	un.rows.Scan(func(key string, r *state.UniqueRow) bool {
 		t.Unique.Refile(key, 0, int64(r.Until))
@@ -348,7 +349,7 @@ func (un *uniques) times(t *state.Timers) {
 	})
 }
 
-// uniques checks that keys are held by the jobs that they say.
+// uniques checks that the recorded jobs hold the keys.
 func (c *checker) uniques() {
 	m, un := c.m, &c.m.uniques
 	if n, merged := un.rows.Len(), un.merged.Len(); n > limits.MaxUniqueKeys || merged > limits.MaxMerged {

@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// Job returns all that is known of a job; ok is false where nothing is.
+// Job returns everything known about a job; ok is false if it is unknown.
 func (vw *View) Job(id rota.JobID) (job rota.Job, ok bool) {
 	if j := vw.m.JobTable.Get(id); j != nil {
 		job = liveJob(j, vw.m.leasing.leases.Get(string(j.Lease[:])), vw.m.Header.Now())
@@ -29,8 +29,7 @@ func (vw *View) Job(id rota.JobID) (job rota.Job, ok bool) {
 	return rota.Job{}, false
 }
 
-// FirstSpec returns the spec that a live job was submitted with; ok is false where a change
-// made it another since.
+// FirstSpec returns the spec that a live job was submitted with; ok is false if the job was changed since.
 func (vw *View) FirstSpec(id rota.JobID) (first rota.JobSpec, live, ok bool) {
 	j := vw.m.JobTable.Get(id)
 	if j == nil {
@@ -39,7 +38,7 @@ func (vw *View) FirstSpec(id rota.JobID) (first rota.JobSpec, live, ok bool) {
 	return j.Spec.Words(), true, j.SpecHash == j.FirstContent()
 }
 
-// liveJob returns a live job as now shows what is to come of it.
+// liveJob returns a live job in its public form, with its future times calculated from now.
 func liveJob(j *state.JobRow, l *state.LeaseRow, now rota.Moment) rota.Job {
 	job := rota.Job{JobSpec: j.Spec.Words(), State: j.State, Attempt: j.Attempt, Submitted: j.SubmittedAt(),
 		Enqueued: j.EnqueuedAt(), FirstLease: j.FirstLease, Due: now.At(j.Due), Expires: now.At(j.Expires()), Reason: j.LastReason, Error: j.LastError,
@@ -56,7 +55,7 @@ func liveJob(j *state.JobRow, l *state.LeaseRow, now rota.Moment) rota.Job {
 	return job
 }
 
-// Worker returns all that is known of a worker, its open leases too.
+// Worker returns everything known about a worker, including its open leases.
 func (vw *View) Worker(id rota.WorkerID) (rota.Worker, bool) {
 	r := vw.m.fleet.workers.Get(id)
 	if r == nil {
@@ -87,7 +86,7 @@ func (vw *View) workerWordsOf(r *state.WorkerRow) rota.Worker {
 	return w
 }
 
-// Session returns a worker's live session and status; 0 where it has none.
+// Session returns a worker's live session and status; 0 if it has none.
 func (vw *View) Session(id rota.WorkerID) (rota.Session, rota.WorkerStatus) {
 	r := vw.m.fleet.workers.Get(id)
 	if r == nil {
@@ -96,8 +95,8 @@ func (vw *View) Session(id rota.WorkerID) (rota.Session, rota.WorkerStatus) {
 	return r.Session, r.Status
 }
 
-// Connection returns a worker's live session, the number of its newest connection, and
-// whether that is taken for broken (SPEC §16.7).
+// Connection returns a worker's live session, the number of its newest connection, and whether that is considered
+// broken (SPEC §16.7).
 func (vw *View) Connection(id rota.WorkerID) (s rota.Session, connection uint64, broken bool) {
 	r := vw.m.fleet.workers.Get(id)
 	if r == nil || r.Status == rota.WorkerRetired {
@@ -106,7 +105,7 @@ func (vw *View) Connection(id rota.WorkerID) (s rota.Session, connection uint64,
 	return r.Session, r.Connection, !r.Disconnected.IsZero()
 }
 
-// LiveWorkers calls f for each worker that may have a process behind it.
+// LiveWorkers calls f for each worker that may have a running process.
 func (vw *View) LiveWorkers(f func(id rota.WorkerID, s rota.Session, status rota.WorkerStatus, since rota.Clock)) {
 	vw.m.fleet.workers.Scan(func(id rota.WorkerID, r *state.WorkerRow) bool {
 		if r.Status != rota.WorkerRetired {
@@ -169,21 +168,21 @@ func (vw *View) Counts() (c rota.JobCounts) {
 	return c
 }
 
-// WorkerCount is how many workers are registered and not RETIRED.
+// WorkerCount returns how many workers are registered and not RETIRED.
 func (vw *View) WorkerCount() (n int64) {
 	vw.LiveWorkers(func(rota.WorkerID, rota.Session, rota.WorkerStatus, rota.Clock) { n++ })
 	return n
 }
 
-// Member is what is recorded of a node id: its data directory's identity, where it answered
-// others when it was recorded, how often it was started, and whether it was removed.
+// Member is the record of a node id: its data directory's identity, the addresses recorded for other nodes, how often
+// it was started, and whether it was removed.
 type Member struct {
 	Identity, API string
 	Starts        uint64
 	Removed       bool
 }
 
-// Node returns what is recorded of a node id.
+// Node returns the record of a node id.
 func (vw *View) Node(id rota.NodeID) (m Member, known bool) {
 	r := vw.m.NodeTable.Get(id)
 	if r == nil {
@@ -192,7 +191,7 @@ func (vw *View) Node(id rota.NodeID) (m Member, known bool) {
 	return Member{r.Identity, r.API, r.Starts, r.Removed}, true
 }
 
-// NodeAPIs returns where the nodes that were not removed answer clients, by id of the node.
+// NodeAPIs returns the client addresses of the nodes that were not removed, by node id.
 func NodeAPIs(vw *View) (all []string) {
 	vw.m.NodeTable.Scan(func(_ rota.NodeID, r *state.NodeRow) bool {
 		if !r.Removed && r.API != "" {
@@ -203,7 +202,7 @@ func NodeAPIs(vw *View) (all []string) {
 	return all
 }
 
-// NodeDiffered returns where a node's state was last told to be wrong, 0 for never.
+// NodeDiffered returns the index at which a node's state was last reported wrong, 0 for never.
 func (vw *View) NodeDiffered(id rota.NodeID) (at rota.Index, known bool) {
 	r := vw.m.NodeTable.Get(id)
 	if r == nil {
@@ -212,9 +211,8 @@ func (vw *View) NodeDiffered(id rota.NodeID) (at rota.Index, known bool) {
 	return r.Differed, true
 }
 
-// Assignments returns what a worker's session holds open, in the order in which it was
-// given: what a node tells the worker first when it connects. A session that was taken
-// over has what it must confirm (SPEC §8.5).
+// Assignments returns the open leases of a worker's session, in the order in which they were granted: a node sends them
+// first when the worker connects. A session that was taken over has those that it must confirm (SPEC §8.5).
 func (vw *View) Assignments(id rota.WorkerID, session rota.Session) []rota.Assignment {
 	r := vw.m.fleet.workers.Get(id)
 	if r == nil {
@@ -230,12 +228,12 @@ func (vw *View) Assignments(id rota.WorkerID, session rota.Session) []rota.Assig
 	return list
 }
 
-// Deliverable returns what a principal that opened a session of a worker may be sent of the session's open leases, as
-// Assignments has them. A lease that the principal may not work is revoked for it, and comes without its job's
-// specification. ours is false once the worker is another principal's: then there is none.
+// Deliverable returns the open leases of a worker's session that may be sent to the principal that opened it, in the
+// form of Assignments. A lease that the principal may not work is revoked for it, and comes without its job's
+// specification. ours is false once the worker belongs to another principal: then there are none.
 func Deliverable(vw *View, id rota.WorkerID, session rota.Session, by rota.Principal) (leases []rota.Assignment, ours bool) {
 	w := vw.m.fleet.workers.Get(id)
-	if w == nil || w.Session != session { // what is left of an older session is revoked
+	if w == nil || w.Session != session { // what remains of an older session is revoked
 		return vw.Assignments(id, session), true
 	}
 	if w.By != by {
@@ -256,7 +254,7 @@ func Deliverable(vw *View, id rota.WorkerID, session rota.Session, by rota.Princ
 	return leases, true
 }
 
-// RegisteredBy returns the principal that registered a worker, "" where none did.
+// RegisteredBy returns the principal that registered a worker, "" if there was none.
 func RegisteredBy(vw *View, id rota.WorkerID) rota.Principal {
 	if w := vw.m.fleet.workers.Get(id); w != nil {
 		return w.By
@@ -264,7 +262,7 @@ func RegisteredBy(vw *View, id rota.WorkerID) rota.Principal {
 	return ""
 }
 
-// Assignment returns an open lease with its job, as its worker is told of it.
+// Assignment returns an open lease with its job, in the form sent to its worker.
 func (vw *View) Assignment(id rota.LeaseID) (rota.Assignment, bool) {
 	return vw.assignment(vw.m.leasing.leases.Get(string(id[:])))
 }
@@ -275,7 +273,7 @@ func (vw *View) assignment(l *state.LeaseRow) (rota.Assignment, bool) {
 	}
 	p := &vw.m.QueueTable.Get(l.Queue).Policy
 	var spec rota.JobSpec
-	if l.Ended != nil { // it is to be given up: nobody is to begin with it
+	if l.Ended != nil { // it is to be given up: it must not be started
 		spec = l.Ended.Spec
 	} else {
 		spec = vw.m.JobTable.Get(l.Job).Spec.Words()
@@ -297,8 +295,7 @@ func KeyRules(vw *View) []rota.KeyRule {
 	return list
 }
 
-// KeyStates returns what a key of a tenant counts under each rule that is for it, as far as shown
-// lets it be seen.
+// KeyStates returns the counts of a tenant's key under each rule for it, if shown allows it.
 func KeyStates(vw *View, tenant rota.TenantID, key string, shown func(*rota.KeyState) bool) (list []rota.KeyState) {
 	kr := &vw.m.keyring
 	name, value, _ := strings.Cut(key, ":")

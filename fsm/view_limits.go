@@ -12,14 +12,14 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// Mode returns the cluster's mode and why (SPEC §4.3).
+// Mode returns the cluster's mode and its reason (SPEC §4.3).
 func (vw *View) Mode() rota.ModeStatus {
 	h := &vw.m.Header
 	return rota.ModeStatus{Mode: h.Mode, Reason: h.ModeReason, Since: h.ModeSince, Auto: h.ModeAuto, Holds: h.ModeHolds,
 		Drained: h.Drained, Index: h.Index}
 }
 
-// Tenant tells any tenant; one without a row has the default limits.
+// Tenant returns a tenant; one without a row has the default limits.
 func (vw *View) Tenant(id rota.TenantID) rota.Tenant {
 	if r := vw.m.admission.tenants.Get(id); r != nil {
 		return vw.tenantWords(r)
@@ -28,7 +28,7 @@ func (vw *View) Tenant(id rota.TenantID) rota.Tenant {
 	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits(), Bytes: vw.m.Ledger.Tally.Tenants.Get(id), ETag: etag}
 }
 
-// Tenants lists by id those that somebody set or that have leases open.
+// Tenants lists by id the tenants that were set or that have leases open.
 func (vw *View) Tenants() []rota.Tenant {
 	list := make([]rota.Tenant, 0, vw.m.admission.tenants.Len())
 	vw.m.admission.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool {
@@ -50,8 +50,8 @@ func (vw *View) tenantWords(r *state.TenantRow) rota.Tenant {
 	return t
 }
 
-// QueueInFull returns a queue with its failure domains and, of an adaptive one, what
-// is known of the types; their Weight is for the caller to fill (SPEC §2.2).
+// QueueInFull returns a queue with its failure domains and, if it is adaptive, the statistics of types; the caller must
+// fill in their Weight (SPEC §2.2).
 func (vw *View) QueueInFull(name rota.QueueName) (rota.Queue, bool) {
 	q, ok := vw.Queue(name)
 	if !ok {
@@ -69,7 +69,7 @@ func (vw *View) QueueInFull(name rota.QueueName) (rota.Queue, bool) {
 	return q, true
 }
 
-// domainWords counts what of the window is not over (SPEC §4.8).
+// domainWords returns a domain with the unexpired counts of its window (SPEC §4.8).
 func (vw *View) domainWords(r *state.DomainRow) rota.Domain {
 	d := rota.Domain{Queue: r.Queue, Name: r.Name, Isolated: r.Isolated, Since: r.Since}
 	for _, s := range r.Window {
@@ -81,7 +81,7 @@ func (vw *View) domainWords(r *state.DomainRow) rota.Domain {
 	return d
 }
 
-// IsolatedDomains counts the failure domains that are isolated now.
+// IsolatedDomains returns the number of failure domains that are isolated now.
 func (vw *View) IsolatedDomains() (n int64) {
 	vw.m.admission.domains.Scan(func(_ string, r *state.DomainRow) bool {
 		if r.Isolated {
@@ -92,7 +92,7 @@ func (vw *View) IsolatedDomains() (n int64) {
 	return n
 }
 
-// ThrottledTenants counts the tenants whose lanes wait at max_concurrent.
+// ThrottledTenants returns the number of tenants whose lanes wait at max_concurrent.
 func (vw *View) ThrottledTenants() (n int64) {
 	vw.m.admission.tenants.Scan(func(_ rota.TenantID, r *state.TenantRow) bool {
 		if r.ThrottledAt > 0 {
@@ -103,7 +103,7 @@ func (vw *View) ThrottledTenants() (n int64) {
 	return n
 }
 
-// WorkersByStatus counts the workers; the index is the status.
+// WorkersByStatus returns the number of workers; the index is the status.
 func (vw *View) WorkersByStatus() (counts [rota.WorkerUnreachable + 1]int64) {
 	vw.m.fleet.workers.Scan(func(_ rota.WorkerID, r *state.WorkerRow) bool {
 		counts[r.Status]++
@@ -112,17 +112,16 @@ func (vw *View) WorkersByStatus() (counts [rota.WorkerUnreachable + 1]int64) {
 	return counts
 }
 
-// usage returns how full a queue, its workers, and what max_queue_size gives them are (SPEC
-// §4.6), in permille; the last is 0 where it bounds nothing.
+// usage returns in permille how full a queue, its workers, and their max_queue_size are (SPEC §4.6); the last is 0 if
+// it bounds nothing.
 func (vw *View) usage(r *state.QueueRow) (queue, leases, backlog int64) {
 	open, room := vw.m.admission.load(r)
 	ready, most := vw.m.admission.backlog(r)
 	return r.Pending() * 1000 / max(1, r.Policy.QueueCap), open * 1000 / room, ready * 1000 / max(1, most) * min(1, most)
 }
 
-// FullestQueue returns the queue that is the most full, and how full, in permille of
-// its queue_cap; the first by name where several are. A leader degrades by it (SPEC
-// §4.7).
+// FullestQueue returns the fullest queue, the first by name among equals, and how full it is, in permille of its
+// queue_cap. A leader degrades by it (SPEC §4.7).
 func (vw *View) FullestQueue() (name rota.QueueName, permille int64) {
 	vw.m.QueueTable.Scan(func(n rota.QueueName, r *state.QueueRow) bool {
 		if full, _, _ := vw.usage(r); name == "" || full > permille {
@@ -133,8 +132,8 @@ func (vw *View) FullestQueue() (name rota.QueueName, permille int64) {
 	return name, permille
 }
 
-// reputationWords tells a worker's reputation at this moment (SPEC §6.2): health as it
-// has grown since, cooling and denied types that still last.
+// reputationWords sets a worker's reputation at this moment (SPEC §6.2): health as it has grown since, cooling and
+// denied types that are not over.
 func reputationWords(w *rota.Worker, r *state.WorkerRow, at rota.Moment) {
 	now := at.Clock
 	w.Health = r.HealthNow(now)
@@ -153,7 +152,7 @@ func reputationWords(w *rota.Worker, r *state.WorkerRow, at rota.Moment) {
 	}
 }
 
-// untilWords returns the types of a list that last, with the dates of their ends.
+// untilWords returns the types of a list that are not over, with the dates of their ends.
 func untilWords(list []rota.TypeUntil, now rota.Moment) []rota.TypeUntil {
 	left := lasting(list, now.Clock)
 	for i := range left {
@@ -162,8 +161,8 @@ func untilWords(list []rota.TypeUntil, now rota.Moment) []rota.TypeUntil {
 	return left
 }
 
-// loadOf is Idle without leases, Busy within its slots, and Overloaded while more
-// wait at it than it runs at once (SPEC §6.3).
+// loadOf returns Idle without leases, Busy within its slots, and Overloaded if it has more leases than it runs at once
+// (SPEC §6.3).
 func loadOf(r *state.WorkerRow) string {
 	switch {
 	case r.Open == 0:
@@ -175,15 +174,13 @@ func loadOf(r *state.WorkerRow) string {
 	}
 }
 
-// WorkflowTotals are figures over all workflows, for whoever measures.
+// WorkflowTotals are figures over all workflows, for metrics.
 type WorkflowTotals struct {
-	// ByState counts those that are kept, one whose nodes are still arriving too.
+	// ByState counts the kept workflows, including those whose nodes are still arriving.
 	ByState [rota.WorkflowCancelled + 1]int64
-	// Blocked counts the nodes of RUNNING ones that wait for their parents, Live those
-	// that have a job.
+	// Blocked counts the nodes of RUNNING ones that wait for their parents, Live those that have a job.
 	Blocked, Live int64
-	// Pending counts the nodes that next entries have to look at: to release, skip,
-	// cancel, take back or forget them.
+	// Pending counts the nodes that later entries have to look at: to release, skip, cancel, take back or forget them.
 	Pending int64
 }
 
@@ -211,8 +208,8 @@ func (vw *View) WorkflowTotals() (t WorkflowTotals) {
 	return t
 }
 
-// LanesOf returns the largest lanes of a queue, or those with the oldest jobs, of tenants that rd may read.
-// Each has the reasons for which nothing of it is placed; none where it waits for its turn alone.
+// LanesOf returns the largest lanes of a queue, or those with the oldest jobs, of tenants that rd may read. Each has
+// the reasons why none of its jobs is placed; none if it only waits for its turn.
 func LanesOf(vw *View, query peer.LanesQuery, rd *access.Reader) (list peer.Lanes, ok bool) {
 	name := query.Queue
 	i := vw.m.placement.registry.queues[name]

@@ -16,7 +16,7 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// ScheduleOf returns a schedule as it stands.
+// ScheduleOf returns a schedule in its present state.
 func ScheduleOf(vw *View, name rota.ScheduleName) (rota.Schedule, bool) {
 	r := vw.m.schedules.rows.Get(name)
 	if r == nil {
@@ -35,12 +35,12 @@ func SchedulesOf(vw *View) []rota.Schedule {
 	return list
 }
 
-// DueSchedule is what a leader must know of an active schedule.
+// DueSchedule is what a leader needs of an active schedule.
 type DueSchedule struct {
 	Name    rota.ScheduleName
 	Times   *rota.ScheduleTimes
 	Version uint64
-	// Set is what periods count from where they have no start.
+	// Set is the start of periods if they have no start of their own.
 	Set, Through rota.Date
 	State        rota.ScheduleState
 }
@@ -56,7 +56,7 @@ func ActiveOf(vw *View) (list []DueSchedule) {
 	return list
 }
 
-// DueOf returns what a Fire of a schedule must be reckoned by.
+// DueOf returns what a Fire of a schedule must be calculated from.
 func DueOf(vw *View, name rota.ScheduleName) (DueSchedule, bool) {
 	r := vw.m.schedules.rows.Get(name)
 	if r == nil {
@@ -65,8 +65,8 @@ func DueOf(vw *View, name rota.ScheduleName) (DueSchedule, bool) {
 	return dueSchedule(r), true
 }
 
-// whyRunWaits tells what a run waits for that a schedule has queued, as it overlaps with others, and
-// reports whether it is one that somebody may read.
+// whyRunWaits explains what a run waits for that a schedule has queued because of overlap, and reports whether it is
+// such a run and rd may read it.
 func whyRunWaits(vw *View, x *rota.Explanation, rd *access.Reader) bool {
 	name, run := rota.SplitRunID(x.Job)
 	r := vw.m.schedules.rows.Get(name)
@@ -87,7 +87,7 @@ func whyRunWaits(vw *View, x *rota.Explanation, rd *access.Reader) bool {
 		shown := r.Live[:min(len(r.Live), parentsShown)]
 		var names []string
 		for _, id := range shown {
-			if j := vw.m.JobTable.Get(id); rd.Reads(j.Spec.Tenant, j.Spec.Queue) { // the schedule may have been set to others since
+			if j := vw.m.JobTable.Get(id); rd.Reads(j.Spec.Tenant, j.Spec.Queue) { // the schedule may have changed since
 				names = append(names, fmt.Sprintf("%s (%s)", id, j.State))
 			}
 		}
@@ -107,7 +107,7 @@ func whyRunWaits(vw *View, x *rota.Explanation, rd *access.Reader) bool {
 	return true
 }
 
-// BatchOf returns a batch as it stands.
+// BatchOf returns a batch in its present state.
 func BatchOf(vw *View, id rota.BatchID) (rota.Batch, bool) {
 	r := vw.m.batches.rows.Get(id)
 	if r == nil {
@@ -116,18 +116,17 @@ func BatchOf(vw *View, id rota.BatchID) (rota.Batch, bool) {
 	return r.Words(), true
 }
 
-// EachBatch calls yield for the batches behind an id, in the order of their ids, until that
-// returns false.
+// EachBatch calls yield for the batches after an id, in the order of their ids, until it returns false.
 func EachBatch(vw *View, after rota.BatchID, yield func(rota.Batch) bool) {
 	vw.m.batches.rows.Tree.Ascend(after, func(id rota.BatchID, r *state.BatchRow) bool {
 		return id == after || yield(r.Words())
 	})
 }
 
-// BatchTotals counts the batches by state.
+// BatchTotals is the number of batches by state.
 type BatchTotals [rota.BatchFinished + 1]int64
 
-// BatchTotalsOf returns how many batches there are, without a look at any of them.
+// BatchTotalsOf returns how many batches there are, without reading any of them.
 func BatchTotalsOf(vw *View) (t BatchTotals) {
 	b := &vw.m.batches
 	t[rota.BatchOpen], t[rota.BatchSealed] = b.toCome.n-b.toCome.sealed, b.toCome.sealed
@@ -135,7 +134,7 @@ func BatchTotalsOf(vw *View) (t BatchTotals) {
 	return t
 }
 
-// WebhookOf returns a webhook as it stands.
+// WebhookOf returns a webhook in its present state.
 func WebhookOf(vw *View, name rota.WebhookName) (rota.Webhook, bool) {
 	r := vw.m.hooks.rows.Get(name)
 	if r == nil {
@@ -154,7 +153,7 @@ func WebhooksOf(vw *View) []rota.Webhook {
 	return list
 }
 
-// KeyList is a frozen view of the keys that rules count; reading it holds nothing up.
+// KeyList is a frozen view of the keys that rules count; reading it blocks nothing.
 type KeyList struct {
 	now    rota.Moment
 	rules  *tree.Tree[string, *state.KeyRuleRow]
@@ -168,10 +167,9 @@ func Keys(m *Machine) *KeyList {
 	return &KeyList{now: m.Header.Now(), rules: kr.rules.Freeze(), counts: kr.counts.Freeze(), line: kr.line.Copy()}
 }
 
-// Page returns the keys that a filter selects and rd may read: those with the most open leases
-// first, of equals those with the most live jobs, then by queue, tenant and key. It walks all that
-// are counted, and keeps no more than a page. One whose use changes between two pages may be on
-// both, or on none.
+// Page returns the keys that a filter selects and rd may read: those with the most open leases first, then those with
+// the most live jobs, then by queue, tenant and key. It walks all counted keys, and keeps no more than a page. A key
+// whose use changes between two pages may be on both, or on none.
 func (l *KeyList) Page(f rota.KeyFilter, rd *access.Reader) (page []rota.KeyState, next string, err error) {
 	if err := f.Check(); err != nil {
 		return nil, "", err
@@ -211,7 +209,7 @@ func (l *KeyList) Page(f rota.KeyFilter, rd *access.Reader) (page []rota.KeyStat
 	return page, next, nil
 }
 
-// words tells a key under its rule, which every count has.
+// words returns a key under its rule, which every count has.
 func (l *KeyList) words(c *state.KeyCountRow) rota.KeyState {
 	name, value, _ := strings.Cut(c.Text, ":")
 	r, ok := l.rules.Get(state.KeyRuleKey(c.Queue, name, value))
@@ -226,12 +224,12 @@ func (l *KeyList) words(c *state.KeyCountRow) rota.KeyState {
 	return k
 }
 
-// moreUsed reports whether a key stands before another in a list by use.
+// moreUsed reports whether a key comes before another in a list by use.
 func moreUsed(a, b *state.KeyCountRow) bool {
 	return cmp.Or(cmp.Compare(b.Open, a.Open), cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(a.Key, b.Key)) < 0
 }
 
-// keyCursor reads where a page begins: behind the row that it returns.
+// keyCursor decodes the start of a page: after the row that it returns.
 func keyCursor(text string) (*state.KeyCountRow, error) {
 	open, rest, _ := strings.Cut(text, "/")
 	jobs, key, whole := strings.Cut(rest, "/")
@@ -245,7 +243,7 @@ func keyCursor(text string) (*state.KeyCountRow, error) {
 	return r, nil
 }
 
-// keyAccess asks once for the neighbours that count in the same queue and tenant whether they may be read.
+// keyAccess checks once, for adjacent keys that count in the same queue and tenant, whether they may be read.
 type keyAccess struct {
 	rd     *access.Reader
 	queue  rota.QueueName
@@ -268,7 +266,7 @@ func (a *keyAccess) read(c *state.KeyCountRow) bool {
 	return a.may
 }
 
-// keyHeap has the least used on top.
+// keyHeap has the least used key on top.
 type keyHeap []*state.KeyCountRow
 
 func (h keyHeap) Len() int           { return len(h) }

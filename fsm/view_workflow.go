@@ -16,7 +16,7 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// liveNodes checks that the nodes' jobs are counted as they stand. Invariant I4.
+// liveNodes checks the counts of the nodes' jobs by state. Invariant I4.
 func (c *checker) liveNodes() {
 	counted := &registry{}
 	c.m.JobTable.Scan(func(_ rota.JobID, j *state.JobRow) bool {
@@ -45,7 +45,7 @@ func (vw *View) Workflow(id rota.WorkflowID) (rota.Workflow, bool) {
 	return workflowWords(r, live, vw.m.flows.vertices.Get(state.VertexKey(id, r.Failed))), true
 }
 
-// workflowWords returns a workflow; failed is the vertex that its row names.
+// workflowWords returns a workflow in its public form; failed is the vertex that its row names.
 func workflowWords(r *state.WorkflowRow, live liveNodes, failed *state.VertexRow) rota.Workflow {
 	w := rota.Workflow{ID: r.ID, State: r.State, Queue: r.Queue, Tenant: r.Tenant, OnFailure: r.Policy, Labels: r.Labels,
 		NodeCount: int64(r.Nodes), EdgeCount: int64(r.Edges), Runs: r.Runs, Ending: r.Ending, Reason: r.Reason,
@@ -61,8 +61,7 @@ func workflowWords(r *state.WorkflowRow, live liveNodes, failed *state.VertexRow
 	return w
 }
 
-// WorkflowView is a frozen view of one workflow with its nodes; reading it holds
-// nothing up.
+// WorkflowView is a frozen view of one workflow with its nodes; reading it blocks nothing.
 type WorkflowView struct {
 	row      *state.WorkflowRow
 	live     liveNodes
@@ -72,7 +71,7 @@ type WorkflowView struct {
 	leases   *tree.Tree[string, *state.LeaseRow]
 }
 
-// WorkflowView freezes a workflow; ok is false where there is none.
+// WorkflowView freezes a workflow; ok is false if there is none.
 func (vw *View) WorkflowView(id rota.WorkflowID) (v *WorkflowView, ok bool) {
 	r := vw.m.flows.workflows.Get(id)
 	if r == nil || r.Hidden() {
@@ -120,7 +119,7 @@ func (v *WorkflowView) Words() rota.Workflow {
 	return w
 }
 
-// node returns a vertex: of one that is live what its job and its lease say.
+// node returns a vertex; for a live one with the data of its job and its lease.
 func (v *WorkflowView) node(r *state.VertexRow) (n rota.WorkflowNode, p sched.PlanNode) {
 	n = rota.WorkflowNode{ID: state.VertexName(r), Job: r.Spec.ID, Type: r.Spec.Type, State: r.State, Worker: r.Worker,
 		Attempt: r.Attempt, AssignedIndex: r.AssignedAt, Assigned: r.Assigned, FinishedIndex: r.FinishedAt,
@@ -154,7 +153,7 @@ func (v *WorkflowView) node(r *state.VertexRow) (n rota.WorkflowNode, p sched.Pl
 	return n, p
 }
 
-// WorkflowList is a frozen view of all workflows; reading it holds nothing up.
+// WorkflowList is a frozen view of all workflows; reading it blocks nothing.
 type WorkflowList struct {
 	workflows *tree.Tree[rota.WorkflowID, *state.WorkflowRow]
 	vertices  *tree.Tree[string, *state.VertexRow]
@@ -162,7 +161,7 @@ type WorkflowList struct {
 	reader    *access.Reader
 }
 
-// For returns the list as somebody may read it.
+// For returns the list with the rights of a caller.
 func (l *WorkflowList) For(rd *access.Reader) *WorkflowList {
 	its := *l
 	its.reader = rd
@@ -189,7 +188,7 @@ func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
 	l.workflows.Ascend(rota.WorkflowID(f.Cursor), func(id rota.WorkflowID, r *state.WorkflowRow) bool {
 		if string(id) == f.Cursor || r.Hidden() || f.State != rota.WorkflowNone && f.State != r.State ||
 			f.Queue != "" && f.Queue != r.Queue || f.Tenant != "" && f.Tenant != r.Tenant || !l.reader.Reads(r.Tenant, r.Queue) {
-			return true // there are at most MaxWorkflows: looking at all is a matter of milliseconds
+			return true // there are at most MaxWorkflows: looking at all takes milliseconds
 		}
 		if len(page.Workflows) == limit {
 			page.NextCursor = last
@@ -203,8 +202,8 @@ func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
 	return page, nil
 }
 
-// NodeParents returns the jobs of the parents of a node, with those that joined them, whose
-// outputs it sees, in the order of their numbers (SPEC §11.2, §23.2).
+// NodeParents returns the jobs of a node's parents and of the nodes that joined them, whose outputs it sees, in the
+// order of their numbers (SPEC §11.2, §23.2).
 func (vw *View) NodeParents(job rota.JobID) ([]rota.JobID, error) {
 	f, v := vw.m.flows.vertex(job)
 	if v == nil {
@@ -218,7 +217,7 @@ func (vw *View) NodeParents(job rota.JobID) ([]rota.JobID, error) {
 	return parents, nil
 }
 
-// waitingJob is the job that a vertex will have, as it is told until then.
+// waitingJob returns the job that a vertex will have, in the form shown until then.
 func waitingJob(r *state.WorkflowRow, v *state.VertexRow, now rota.Moment) rota.Job {
 	job := rota.Job{JobSpec: v.Spec.Words(), State: rota.JobBlocked, Submitted: r.Submitted, Attempts: v.Past.List()}
 	if v.Runs > 0 {
@@ -230,7 +229,7 @@ func waitingJob(r *state.WorkflowRow, v *state.VertexRow, now rota.Moment) rota.
 	return job
 }
 
-// isWaiting says of a job of an earlier life that its node waits for its parents.
+// isWaiting reports, for a job of an earlier life, whether its node waits for its parents.
 func (p *pager) isWaiting(id rota.JobID) bool {
 	w, _, ok := rota.SplitNodeJobID(id)
 	if !ok {
@@ -255,9 +254,9 @@ func (p *pager) isWaiting(id rota.JobID) bool {
 	return waits[id]
 }
 
-// waiting lists the nodes that waited for their parents as the list began, the newest workflow
-// first, then by number: jobs that are BLOCKED have no rows. One that was released since is
-// at its node's place, as its own number is too new for the list.
+// waiting lists the nodes that waited for their parents when the list began, newest workflow first, then by number:
+// jobs that are BLOCKED have no rows. A node released since is at its node's place, as its own number is too new for
+// the list.
 func (p *pager) waiting(h History) {
 	c := &p.cursor
 	released := p.head.JobSeq > c.Jobs
@@ -297,7 +296,7 @@ func (p *pager) waiting(h History) {
 	}
 }
 
-// offerReleased takes the job of a node that was released since the list began.
+// offerReleased offers the job of a node that was released since the list began.
 func (p *pager) offerReleased(id rota.JobID, h History) {
 	if j, live := p.jobs.Get(id); live {
 		if j.Seq > p.cursor.Jobs {
@@ -312,8 +311,8 @@ func (p *pager) offerReleased(id rota.JobID, h History) {
 	}
 }
 
-// Difference names the first field in which a submission, its graph arranged, is not the content of the
-// workflow (SPEC §16.5); "" where there is none. What nodes added as they ran was never submitted.
+// Difference returns the first field in which a submission, with its graph arranged, differs from the content of the
+// workflow (SPEC §16.5); "" if there is none. What nodes added as they ran was never submitted.
 func (v *WorkflowView) Difference(w *rota.WorkflowSpec, g *rota.Graph) (how string) {
 	r := v.row
 	if how := w.Difference(&rota.WorkflowSpec{ID: r.ID, Queue: r.Queue, Tenant: r.Tenant, OnFailure: r.Policy, Labels: r.Labels}); how != "" {

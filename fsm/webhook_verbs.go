@@ -30,8 +30,8 @@ func (h *hooks) apply(op *fsmpb.Op) *fsmpb.Outcome {
 	}
 }
 
-// set creates a webhook, or replaces what one says; a repetition changes nothing. It selects events by
-// the rights of the caller as they are now.
+// set creates a webhook, or replaces its settings; a repetition changes nothing. It selects events by the present
+// rights of the caller.
 func (h *hooks) set(op *fsmpb.SetWebhook) *fsmpb.Outcome {
 	spec := entry.WebhookWords(op)
 	if err := spec.CheckShape(); err != nil {
@@ -79,7 +79,7 @@ func (h *hooks) set(op *fsmpb.SetWebhook) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// seenBy returns the rights by which a principal's hook selects events; those of the leader itself see all.
+// seenBy returns the rights by which a principal's hook selects events; hooks of the leader itself see all.
 func (h *hooks) seenBy(by rota.Principal) ([]rota.Grant, error) {
 	all := access.AllRights()
 	rights := &all
@@ -100,8 +100,8 @@ func (h *hooks) seenBy(by rota.Principal) ([]rota.Grant, error) {
 	return sees, nil
 }
 
-// admit refuses a webhook that the cluster has no room for, and a generation that is not the next one. It
-// fills in the generation that stays.
+// admit refuses a webhook that the cluster has no room for, and a generation that is not the next one. It fills in an
+// unchanged generation.
 func (h *hooks) admit(old *state.HookRow, spec *rota.WebhookSpec) error {
 	least := uint64(1)
 	if old != nil {
@@ -141,13 +141,13 @@ func (h *hooks) admit(old *state.HookRow, spec *rota.WebhookSpec) error {
 	return nil
 }
 
-// same reports whether a webhook was set so before.
+// same reports whether a webhook already has these settings.
 func same(old *state.HookRow, spec *rota.WebhookSpec, sees []rota.Grant) bool {
 	return old.Spec.URL == spec.URL && old.Spec.Filter == spec.Filter && old.Spec.Generation == spec.Generation &&
 		slices.Equal(old.Spec.Kinds, spec.Kinds) && slices.Equal(old.Sees, sees)
 }
 
-// named returns a webhook, or the refusal of one that is not there.
+// named returns a webhook, or a refusal if there is none.
 func (h *hooks) named(name string) (*state.HookRow, *rota.Error) {
 	if r := h.rows.Get(rota.WebhookName(name)); r != nil {
 		return r, nil
@@ -155,7 +155,7 @@ func (h *hooks) named(name string) (*state.HookRow, *rota.Error) {
 	return nil, unknownHook(rota.WebhookName(name))
 }
 
-// setPaused disables a webhook, or has it go on from its cursor.
+// setPaused disables a webhook, or makes it continue from its cursor.
 func (h *hooks) setPaused(op *fsmpb.PauseWebhook) *fsmpb.Outcome {
 	r, err := h.named(op.GetName())
 	switch {
@@ -186,7 +186,7 @@ func (h *hooks) setPaused(op *fsmpb.PauseWebhook) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// skip passes over the events that wait for the cursor: it goes on behind this entry's.
+// skip skips the events that wait for the cursor: it continues after those of this entry.
 func (h *hooks) skip(op *fsmpb.SkipWebhook) *fsmpb.Outcome {
 	r, err := h.named(op.GetName())
 	if err != nil {
@@ -201,7 +201,7 @@ func (h *hooks) skip(op *fsmpb.SkipWebhook) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// remove forgets a webhook; its deliveries stay, and whoever works them ends them.
+// remove deletes a webhook; its deliveries stay until a worker ends them.
 func (h *hooks) remove(op *fsmpb.DeleteWebhook) *fsmpb.Outcome {
 	r := h.rows.Get(rota.WebhookName(op.GetName()))
 	if r == nil {
@@ -216,9 +216,8 @@ func (h *hooks) remove(op *fsmpb.DeleteWebhook) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// advance decides the events after one and up to another: whoever leads, the next one begins where it
-// ends, so that no event is delivered twice or passed over. Where a delivery has no place the cursor
-// stops before it.
+// advance decides the events after one and up to another. The next one begins where it ends, so that no event is
+// delivered twice or skipped, whichever node leads. If a delivery has no room the cursor stops before it.
 func (h *hooks) advance(op *fsmpb.AdvanceHook) *fsmpb.Outcome {
 	if o := h.s.Internal(); o != nil {
 		return o
@@ -247,7 +246,7 @@ func (h *hooks) advance(op *fsmpb.AdvanceHook) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// mayAdvance refuses what was read for another cursor or another version, and what is no stretch of events.
+// mayAdvance refuses what was read for another cursor or another version, and what is not a range of events.
 func (h *hooks) mayAdvance(r *state.HookRow, op *fsmpb.AdvanceHook) *rota.Error {
 	from, to, gap := entry.EventWords(op.GetFrom()), entry.EventWords(op.GetTo()), entry.EventWords(op.GetGap())
 	n := len(op.GetDeliveries())
@@ -268,7 +267,7 @@ func (h *hooks) mayAdvance(r *state.HookRow, op *fsmpb.AdvanceHook) *rota.Error 
 	return h.ascend(r, op, from, to, gap)
 }
 
-// ascend refuses deliveries that are not of events of the stretch, in their order, and of its kinds.
+// ascend refuses deliveries that are not of events of the range, in their order, and of its kinds.
 func (h *hooks) ascend(r *state.HookRow, op *fsmpb.AdvanceHook, from, to, gap rota.EventID) *rota.Error {
 	for i, d := range op.GetDeliveries() {
 		event := entry.EventWords(d.GetEvent())

@@ -9,8 +9,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// hooks owns the table of webhooks: their cursors over the events, and what becomes of their deliveries
-// (SPEC §13.14).
+// hooks owns the table of webhooks: their cursors over the events, and the results of their deliveries (SPEC §13.14).
 type hooks struct {
 	s         *state.State
 	access    *authority
@@ -25,7 +24,7 @@ type hookEvent struct {
 	Webhook rota.WebhookName `json:"webhook"`
 	What    string           `json:"what"`
 	Why     string           `json:"why,omitempty"`
-	// After and Before are of GAP: the events that it never saw lay between them.
+	// After and Before belong to GAP: the missed events were between them.
 	After  string `json:"after,omitempty"`
 	Before string `json:"before,omitempty"`
 }
@@ -48,8 +47,8 @@ func unknownHook(name rota.WebhookName) *rota.Error {
 	return rota.Refusef(rota.KindNotFound, "webhook", "webhook %.80q is not known", name)
 }
 
-// delivery returns the hook that a job is a delivery of, to be edited; nil of any other job, and of one of
-// a hook that was deleted since.
+// delivery returns the hook that a job delivers for, editable; nil for any other job, and if the hook was deleted
+// since.
 func (h *hooks) delivery(id rota.JobID) *state.HookRow {
 	name, event, ok := rota.SplitDeliveryID(id)
 	if !ok {
@@ -61,8 +60,8 @@ func (h *hooks) delivery(id rota.JobID) *state.HookRow {
 	return h.rows.Edit(name)
 }
 
-// ended counts a delivery that has ended. One that was given up disables its hook: a receiver that is away
-// for so long is to be looked at, and misses nothing more meanwhile.
+// jobEnded counts a delivery that has ended. A delivery that failed for good disables its hook: a receiver that is away
+// so long needs attention, and misses no further events meanwhile.
 func (h *hooks) jobEnded(j *state.JobRow, st rota.JobState) {
 	r := h.delivery(j.Spec.ID)
 	if r == nil {
@@ -78,14 +77,14 @@ func (h *hooks) jobEnded(j *state.JobRow, st rota.JobState) {
 	}
 }
 
-// again counts an ended delivery that runs once more.
+// again counts an ended delivery that runs again.
 func (h *hooks) again(id rota.JobID) {
 	if r := h.delivery(id); r != nil {
 		r.Pending++
 	}
 }
 
-// disable has a hook wait for somebody; r is editable.
+// disable disables a hook until it is enabled again; r is editable.
 func (h *hooks) disable(r *state.HookRow, why string) {
 	if r.Disabled {
 		return
@@ -109,8 +108,8 @@ func (h *hooks) disableAll(why string, of func(rota.Principal) bool) {
 	}
 }
 
-// deliver makes the job that delivers an event; an error says that it has no place now. One that is known
-// is not made twice.
+// deliver creates the job that delivers an event; an error means that there is no room now. A known delivery is not
+// created again.
 func (h *hooks) deliver(r *state.HookRow, event rota.EventID, body []byte) error {
 	id := rota.DeliveryID(r.Spec.Name, event)
 	if h.s.JobTable.Get(id) != nil || h.ended.tombs.Get(id) != nil {
@@ -164,7 +163,7 @@ func (c *checker) hooks() {
 	}
 }
 
-// setWebhook needs to read all that a hook of the name sees.
+// setWebhook requires the right to read everything that a hook of the name sees.
 func (j *judgement) setWebhook(op *fsmpb.Op) {
 	j.somewhere(op)
 	if r := j.ac.hooks.rows.Get(rota.WebhookName(op.GetSetWebhook().GetName())); j.refusal == nil && r != nil && !j.rights.CoverAll(r.Sees) {
@@ -172,7 +171,7 @@ func (j *judgement) setWebhook(op *fsmpb.Op) {
 	}
 }
 
-// webhook needs to read all that a hook sees, but of whoever set it.
+// webhook requires the right to read everything that a hook sees, except of the principal that set it.
 func (j *judgement) webhook(name string) {
 	r := j.ac.hooks.rows.Get(rota.WebhookName(name))
 	if r != nil && r.By != j.actor && !j.rights.CoverAll(r.Sees) {

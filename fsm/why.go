@@ -14,17 +14,16 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// Why tells why a live job stands where it stands (SPEC §6.1, §7.7): of one that
-// waits, every reason, its rank, and what would let it run; of one that is leased,
-// the recorded decision. It asks the code that decides: the obstacles that rounds
-// and the re-check meet, the rules of Supply, and Decide itself, of which at most
-// `most` pairs are looked at. A pure read; ok is false where the job is not live.
+// Why explains the state of a live job (SPEC §6.1, §7.7): for a pending job every reason, its rank, and what would let
+// it run; for a leased job the recorded decision. It uses the code that decides: the obstacles that rounds and the
+// re-check meet, the rules of Supply, and Decide itself, of which it looks at `most` pairs at most. It is a pure read;
+// ok is false if the job is not live.
 func (vw *View) Why(id rota.JobID, most int) (x rota.Explanation, ok bool) {
 	return vw.WhyFor(id, most, nil)
 }
 
-// WhyFor is Why for somebody: it names no job that they may not read, and no worker to who may
-// not see how workers do.
+// WhyFor is Why for a caller: it names no job that the caller may not read, and no worker unless the caller may see the
+// state of workers.
 func (vw *View) WhyFor(id rota.JobID, most int, rd *access.Reader) (x rota.Explanation, ok bool) {
 	x = rota.Explanation{Job: id, Index: vw.m.Header.Index, Clock: vw.m.Header.Clock, Date: vw.m.Header.Date(), Reasons: []rota.Why{}}
 	j := vw.m.JobTable.Get(id)
@@ -63,11 +62,11 @@ func (vw *View) WhyFor(id rota.JobID, most int, rd *access.Reader) (x rota.Expla
 	return x, true
 }
 
-// parentsShown bounds the parents that an explanation names.
+// parentsShown is the maximum number of parents that an explanation names.
 const parentsShown = 10
 
-// whyBlocked tells which parents a node waits for, or what becomes of it where it
-// waits for none any more. It names those that somebody may read.
+// whyBlocked explains which parents a node waits for, or what happens to it if it waits for none. It names those that
+// rd may read.
 func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *state.VertexRow, rd *access.Reader) {
 	x.State = rota.JobBlocked
 	var names []string
@@ -115,7 +114,7 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *state.VertexRow, rd 
 	x.Reasons = append(x.Reasons, w)
 }
 
-// whyGate tells what a gate waits for.
+// whyGate explains what a gate waits for.
 func whyGate(x *rota.Explanation, f *flow, v *state.VertexRow, now rota.Moment) {
 	w := rota.Why{Reason: "WAITING_FOR_SIGNAL", Detail: fmt.Sprintf("its parents have completed; it waits for a signal for %d ms now",
 		now.Date-v.Gate.Since.Date)}
@@ -135,7 +134,7 @@ func (vw *View) whyQueued(x *rota.Explanation, j *state.JobRow, most int, rd *ac
 	pending := vw.m.placement.registry.queues[j.Spec.Queue].pending
 	if rd.Reads(access.Everything, j.Spec.Queue) {
 		x.Before = pending.Before(j.Item)
-		// It may go by what jobs of the type did, whose ever they were.
+		// It may depend on jobs of the type of any owner.
 		score := rota.Score(sched.ScoreOf(vw.m.placement.lot(j.Spec.Queue), j.Item, vw.m.Header.Clock))
 		x.Score = &score
 	} else {
@@ -173,8 +172,8 @@ func (vw *View) whyQueued(x *rota.Explanation, j *state.JobRow, most int, rd *ac
 	x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: detail})
 }
 
-// whyNot adds the reasons for which a job that is QUEUED is not placed: those of its own, by which it
-// is blocked, and those of the workers, of which fit have room for it.
+// whyNot adds the reasons why a QUEUED job is not placed: its own, which set blocked, and those of the workers, of
+// which fit have room for it.
 func whyNot(vw *View, x *rota.Explanation, j *state.JobRow, rd *access.Reader) (blocked bool, fit int64) {
 	names := rd.Has(rota.RightStatus, access.Everything, access.Everything)
 	q := vw.m.QueueTable.Get(j.Spec.Queue)
@@ -191,7 +190,7 @@ func whyNot(vw *View, x *rota.Explanation, j *state.JobRow, rd *access.Reader) (
 		case sched.Fit:
 			fit = n.Workers
 		case sched.NotServingTheQueue:
-			elsewhere = n.Workers // on a large cluster most: no reason of this job's
+			elsewhere = n.Workers // most workers of a large cluster: not a reason of this job
 		case sched.HeldForAnotherJob:
 			vw.whyHeld(x, j, rd)
 		default:
@@ -218,7 +217,7 @@ func whyNot(vw *View, x *rota.Explanation, j *state.JobRow, rd *access.Reader) (
 	return blocked, fit
 }
 
-// busy reports whether how many workers fail a rule depends on the jobs that they have leased, whoever's those are.
+// busy reports whether the number of workers that fail a rule depends on their leased jobs, whatever their owner.
 func busy(why sched.Unfit) bool {
 	switch why {
 	case sched.NoFreeSlot, sched.NoSlotOffered, sched.UnitsExhausted, sched.CPUFull, sched.MemoryFull, sched.IOFull:
@@ -227,10 +226,10 @@ func busy(why sched.Unfit) bool {
 	return false
 }
 
-// holdsShown bounds the holds that an explanation names.
+// holdsShown is the maximum number of holds that an explanation names.
 const holdsShown = 3
 
-// whyHeld counts the workers that are kept for other jobs, and names those (SPEC §7.8).
+// whyHeld counts the workers held for other jobs, and names those jobs (SPEC §7.8).
 func (vw *View) whyHeld(x *rota.Explanation, j *state.JobRow, rd *access.Reader) {
 	var names []string
 	var held []rota.WorkerID
@@ -249,7 +248,7 @@ func (vw *View) whyHeld(x *rota.Explanation, j *state.JobRow, rd *access.Reader)
 		return true
 	})
 	if len(held) == 0 {
-		return // the one that is held is held for this very job
+		return // the held worker is held for this job
 	}
 	if len(held) > holdsShown {
 		names = append(names, fmt.Sprintf("%d more for others", len(held)-holdsShown))
@@ -262,8 +261,7 @@ func (vw *View) whyHeld(x *rota.Explanation, j *state.JobRow, rd *access.Reader)
 		WorkerIDs: held[:min(len(held), limits.MaxOthers)], Detail: strings.Join(names, ", ")})
 }
 
-// whyHold says of a job that lacks only room that a worker is kept for it, or when
-// one will be (SPEC §7.8).
+// whyHold explains, for a job that lacks only room, that a worker is held for it, or when one will be (SPEC §7.8).
 func (vw *View) whyHold(x *rota.Explanation, j *state.JobRow, blocked bool, fit int64, names bool) {
 	supply := vw.m.placement.registry.supply
 	due, most := j.QueuedAt+rota.Clock(vw.m.QueueTable.Get(j.Spec.Queue).Policy.HoldAfterMs), supply.HoldsMost()
@@ -289,7 +287,8 @@ func (vw *View) whyHold(x *rota.Explanation, j *state.JobRow, blocked bool, fit 
 	x.WouldRun = append(x.WouldRun, text)
 }
 
-// whyPlanned says of a job of a queue that backfills conservatively where room is kept for it, and which it would delay (SPEC §26.3).
+// whyPlanned explains, for a job of a queue that backfills conservatively, where room is reserved for it, and which
+// reservations it would delay (SPEC §26.3).
 func whyPlanned(vw *View, x *rota.Explanation, j *state.JobRow, draft *sched.Draft, rd *access.Reader) bool {
 	q := vw.m.QueueTable.Get(j.Spec.Queue)
 	if q.Policy.Backfill != rota.BackfillConservative {
@@ -312,7 +311,8 @@ func whyPlanned(vw *View, x *rota.Explanation, j *state.JobRow, draft *sched.Dra
 	return len(f.Bars) > 0
 }
 
-// whyFirst says of a job for which room is kept where and from when on there should be some (SPEC §26.3).
+// whyFirst explains, for a job with a reservation, where room is reserved and from when there should be some (SPEC
+// §26.3).
 func whyFirst(vw *View, x *rota.Explanation, j *state.JobRow, kept []sched.Reservation, names bool) bool {
 	for _, r := range kept {
 		if r.Item != j.Item {
@@ -329,7 +329,7 @@ func whyFirst(vw *View, x *rota.Explanation, j *state.JobRow, kept []sched.Reser
 	return false
 }
 
-// whyBehind tells why a job that some workers have room for may not overtake the first of a queue.
+// whyBehind explains why a job that some workers have room for may not pass the first of a queue.
 func whyBehind(vw *View, x *rota.Explanation, j *state.JobRow, draft *sched.Draft, rd *access.Reader) bool {
 	q := vw.m.QueueTable.Get(j.Spec.Queue)
 	p := &q.Policy
@@ -350,7 +350,7 @@ func whyBehind(vw *View, x *rota.Explanation, j *state.JobRow, draft *sched.Draf
 	return true
 }
 
-// whyBarredBy names the workers that have room for a job and keep it for others.
+// whyBarredBy names the workers that have room for a job and reserve it for others.
 func whyBarredBy(vw *View, j *state.JobRow, q *state.QueueRow, bars []sched.Reservation, rd *access.Reader) rota.Why {
 	now := vw.m.Header.Now()
 	w := rota.Why{Reason: sched.HeldForAnotherJob.String(), Workers: int64(len(bars))}
@@ -377,11 +377,11 @@ func whyBarredBy(vw *View, j *state.JobRow, q *state.QueueRow, bars []sched.Rese
 	return w
 }
 
-// barsShown bounds the workers that an explanation names with a type's bar.
+// barsShown is the maximum number of workers that an explanation names with a type's bar.
 const barsShown = 3
 
-// whyBarred names the workers of a queue that a type is barred from, those that are
-// free of it soonest first, each with cause and end (SPEC §16.1).
+// whyBarred names the workers of a queue that a type is barred from, those whose bar ends soonest first, each with
+// cause and end (SPEC §16.1).
 func (vw *View) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*state.WorkerRow) []rota.TypeUntil) string {
 	type barred struct {
 		worker *state.WorkerRow
@@ -413,10 +413,10 @@ func (vw *View) whyBarred(typ rota.JobType, queue rota.QueueName, list func(*sta
 	return fmt.Sprintf("type %s on %s", typ, strings.Join(names, ", "))
 }
 
-// statusesShown bounds the workers that an explanation names with their status.
+// statusesShown is the maximum number of workers that an explanation names with their status.
 const statusesShown = 3
 
-// statuses returns what the first workers of a count are instead of ACTIVE.
+// statuses returns the statuses other than ACTIVE of the first workers of a count.
 func (vw *View) statuses(n sched.UnfitWorkers) string {
 	var names []string
 	for _, id := range n.IDs[:min(len(n.IDs), statusesShown)] {
@@ -428,7 +428,7 @@ func (vw *View) statuses(n sched.UnfitWorkers) string {
 	return strings.Join(names, ", ")
 }
 
-// ruleDetail says which value of the job meets which rule.
+// ruleDetail returns which value of the job meets which rule.
 func (vw *View) ruleDetail(j *state.JobRow, n sched.UnfitWorkers) string {
 	s, p := j.Spec, &vw.m.QueueTable.Get(j.Spec.Queue).Policy
 	switch n.Why {
@@ -492,7 +492,7 @@ func limitsText(limits map[string]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// remedies say what ends a reason, by its name.
+// remedies are the actions that end a reason, by its name.
 var remedies = map[string]string{
 	"WORKFLOW_ENDING":       "", // the next entries cancel it
 	"MODE_HOLDS":            "the mode becomes NORMAL (rota mode set NORMAL --reason …)",
@@ -532,7 +532,7 @@ var remedies = map[string]string{
 	"TYPE_NOT_HANDLED":      "a worker that handles its type registers (rota worker run --types …, or without --types for every type)",
 }
 
-// remedy says what would end a reason, "" where nothing simple does.
+// remedy returns what would end a reason, "" if nothing simple does.
 func (vw *View) remedy(j *state.JobRow, w rota.Why) string {
 	pinned := vw.m.fleet.workers.Get(j.Spec.Worker)
 	absent := j.Spec.Worker != "" && (pinned == nil || pinned.Status == rota.WorkerRetired)
@@ -555,9 +555,9 @@ func (vw *View) remedy(j *state.JobRow, w rota.Why) string {
 	return remedies[w.Reason]
 }
 
-// Reenact decides once more on this very state, with what an entry brings where there is any, and tells,
-// of a job that the rounds placed, who else was looked at and why it was not chosen. ok is false where the
-// job got its worker otherwise: by a hold, or by the turn of the oldest. Nobody may read the state meanwhile.
+// Reenact repeats the decision on the same state, with an entry's arrivals if there are any. For a job that the rounds
+// placed it returns which other workers were considered and why they were not chosen. ok is false if the job got its
+// worker otherwise: by a hold, or by the turn of the oldest. The state must not be read meanwhile.
 func (m *Machine) Reenact(id rota.JobID, a *Arrivals, most int) (others []rota.OtherWorker, ok bool) {
 	_, draft := m.decideWith(a, most, id, nil)
 	if draft == nil {

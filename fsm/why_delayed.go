@@ -38,8 +38,9 @@ func (vw *View) whyDelayed(x *rota.Explanation, j *state.JobRow, rd *access.Read
 	x.Reasons = append(x.Reasons, w)
 }
 
-// whyLingers says of which worker it is not known yet that it has stopped, as it has a lease that has outlived its job: so a
-// job waits, for a key's slot where one is named, which others such leases take too.
+// whyLingers names the worker that may not have stopped yet, as it has a lease that has outlived its job. The explained
+// job waits for the end of that lease; if key is given, for a slot of that key. others is how many more such leases are
+// open.
 func (vw *View) whyLingers(l *state.LeaseRow, others int, key string, rd *access.Reader) rota.Why {
 	worker, job := "a worker", "another job"
 	w := rota.Why{Reason: "WORKER_NOT_STOPPED", Workers: 1}
@@ -60,7 +61,7 @@ func (vw *View) whyLingers(l *state.LeaseRow, others int, key string, rd *access
 	return w
 }
 
-// whyKeysLinger tells which slots of full keys leases take whose jobs have ended.
+// whyKeysLinger explains which slots of full keys are used by leases whose jobs have ended.
 func (vw *View) whyKeysLinger(x *rota.Explanation, j *state.JobRow, rd *access.Reader) {
 	kr := &vw.m.keyring
 	for _, h := range kr.of(&j.Spec.JobSpec, nil) {
@@ -74,7 +75,7 @@ func (vw *View) whyKeysLinger(x *rota.Explanation, j *state.JobRow, rd *access.R
 	}
 }
 
-// dueText says when a job is due, by the date. One that is due already waits for a sweep.
+// dueText returns when a job is due, by date. A job that is already due waits for a sweep.
 func dueText(now rota.Moment, c rota.Clock) string {
 	if c <= now.Clock {
 		return fmt.Sprintf("due since %s, the next sweep takes it", now.At(c).Date)
@@ -82,7 +83,7 @@ func dueText(now rota.Moment, c rota.Clock) string {
 	return fmt.Sprintf("due at %s, in %d ms", now.At(c).Date, c-now.Clock)
 }
 
-// lossesText says what lost workers mean for a job.
+// lossesText returns what lost workers mean for a job.
 func lossesText(j *state.JobRow) string {
 	n := len(j.History().Losses)
 	text := "its worker was lost while it ran"

@@ -8,18 +8,18 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// Machine is the replicated state and the rules that change it. It is a plain
-// value: its caller lets one Apply run at a time, and no read beside it.
+// Machine is the replicated state and the rules that change it. It is a plain value: its caller must run one Apply at a
+// time, without concurrent reads.
 type Machine struct {
 	View
 	parts
 
 	decoder entry.Decoder
-	// alone says that the entry that is being applied has one operation.
+	// alone reports that the entry being applied has one operation.
 	alone bool
 }
 
-// parts are the tables and what is derived from them, without the verbs that change them: all that readers, the
+// parts are the tables and the data derived from them, without the verbs that change them: all that readers, the
 // assertions and decisions use of a Machine. Each part owns its tables; its struct lists the other parts that it uses.
 type parts struct {
 	state.State
@@ -61,16 +61,15 @@ type lifecycle struct {
 // New returns the state before a cluster's first entry.
 func New() *Machine { return NewKnowing(entry.RulesVersion) }
 
-// NewUnlogged is New for a state whose entries no log holds: it keeps no digest, no chain of its events and no count of its
-// bytes, which nothing compares. It decides as any other, and admits what bytes alone would refuse.
+// NewUnlogged is New for a state whose entries no log holds: it keeps no digest, no chain of its events and no count of
+// its bytes, as nothing compares them. It decides like any other, and admits what would only be refused for its bytes.
 func NewUnlogged() *Machine {
 	m := New()
 	m.Ledger.Unlogged = true
 	return m
 }
 
-// NewKnowing is New for a binary that knows other rules: what tests of upgrades
-// start nodes with.
+// NewKnowing is New for a binary that knows other rules, for tests of upgrades.
 func NewKnowing(version uint32) *Machine {
 	m := &Machine{parts: parts{State: state.State{Knows: version}}}
 	m.Header.Rules, m.Header.Settings = entry.FirstRules, rota.DefaultClusterSettings()
@@ -109,8 +108,8 @@ func NewKnowing(version uint32) *Machine {
 	m.hooks.rows.Init(state.TagWebhook, l)
 	m.plans.rows.Init(state.TagPlan, l)
 	m.ended.tombs.L = l
-	// The other tables change too rarely to matter. Where workers, queues or tenants are
-	// many, each entry changes others of them, so that nearly every operation would copy a row.
+	// The other tables change too rarely to matter. With many workers, queues or tenants, each entry changes different
+	// ones, so nearly every operation would copy a row.
 	m.JobTable.Mutable, m.leasing.leases.Mutable = true, true
 	m.fleet.workers.Mutable, m.QueueTable.Mutable, m.admission.tenants.Mutable = true, true, true
 	m.uniques.rows.Mutable, m.keyring.counts.Mutable = true, true
@@ -162,11 +161,10 @@ func (m *Machine) wire() {
 	m.uniques = uniques{s: s, ended: &m.ended, life: &m.lifecycle, placement: &m.placement}
 }
 
-// View is the reading side of a Machine: nothing of it changes the state. It is valid as
-// long as no entry is applied.
+// View is the read-only interface of a Machine. It is valid until the next entry is applied.
 type View struct{ m *parts }
 
-// JobState returns a job's state alone, JobNone where nothing is known.
+// JobState returns only a job's state, JobNone if the job is unknown.
 func (vw *View) JobState(id rota.JobID) rota.JobState {
 	if j := vw.m.JobTable.Get(id); j != nil {
 		return j.State
@@ -188,7 +186,7 @@ type checker struct {
 	// open counts the leases of a queue; shares those of a tenant in a queue.
 	open   map[rota.QueueName]int64
 	shares map[share]int64
-	// lingers counts those of a queue that have outlived their jobs.
+	// lingers counts the leases of a queue that have outlived their jobs.
 	lingers map[rota.QueueName]int64
 }
 
@@ -203,7 +201,7 @@ type share struct {
 	tenant rota.TenantID
 }
 
-// settleHeader puts the header's new hash in the place of its old one.
+// settleHeader replaces the header's old hash by the new one.
 func (m *Machine) settleHeader() {
 	m.Header.Index = m.At
 	if m.Ledger.Unlogged {

@@ -14,8 +14,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// growing looks at the children that a completion brings, and takes their classes; nil where it
-// brings none. It changes nothing else, and refuses all or nothing: the lease is open then.
+// growing checks the children that a completion carries, and takes their classes; nil if it carries none. It changes
+// nothing else, and refuses all or nothing: the lease is still open.
 func (fs *flows) growing(l *state.LeaseRow, op *fsmpb.LeaseOp) (*chunk, error) {
 	encoded := op.GetChildren()
 	if len(encoded) == 0 {
@@ -44,7 +44,7 @@ func (fs *flows) growing(l *state.LeaseRow, op *fsmpb.LeaseOp) (*chunk, error) {
 	c := &chunk{fs: fs, r: r, f: f, names: make(map[string]bool, n), grower: f.rows[j.Vertex], content: state.HashBytes(encoded)}
 	switch {
 	case r.Ending != rota.WorkflowNone:
-		return c, nil // it takes the completion, and no more nodes
+		return c, nil // it accepts the completion, but no more nodes
 	case r.Redo:
 		return nil, exhausted("children", "workflow %s is being retried: complete again in a moment", r.ID)
 	}
@@ -62,7 +62,7 @@ func (fs *flows) growing(l *state.LeaseRow, op *fsmpb.LeaseOp) (*chunk, error) {
 	return c, nil
 }
 
-// mark notes of the children who grew them, and which of them join: those without children.
+// mark records in the children which vertex grew them, and which of them join: those without children.
 func (c *chunk) mark(detached bool) {
 	inner := make(map[uint32]bool, len(c.rows))
 	for _, v := range c.rows {
@@ -75,13 +75,13 @@ func (c *chunk) mark(detached bool) {
 	}
 }
 
-// need is what the children add to what all workflows take.
+// need returns the size that the children add to all workflows.
 func (c *chunk) need() flowSize {
 	return flowSize{vertices: int64(len(c.rows)), bytes: c.bytes + edgeBytes*int64(c.edges)}
 }
 
-// admitGrowth holds the children against the bounds of a workflow and of all, and the budgets
-// of queues and tenant: their number was not announced.
+// admitGrowth checks the children against the limits of a workflow and of all, and the budgets of queues and tenant:
+// their number was not announced.
 func (c *chunk) admitGrowth() error {
 	r := c.r
 	for _, bound := range []struct {
@@ -103,15 +103,15 @@ func (c *chunk) admitGrowth() error {
 	return c.fs.admitSize(c.need())
 }
 
-// drop gives back what was taken for children that do not come after all; nil has none.
+// drop returns what was taken for children that are not added after all; nil has none.
 func (c *chunk) drop() {
 	if c != nil {
 		c.fs.dropKinds(c.f, c.kinds)
 	}
 }
 
-// grow adds the children to the workflow as their node completes, before anything hears of it: so
-// nothing that waits for it misses them.
+// grow adds the children to the workflow when their node completes, before that has any effect: so nothing that waits
+// for it misses them.
 func (c *chunk) grow() {
 	if c == nil {
 		return
@@ -159,8 +159,8 @@ func (c *chunk) grownPayload() string {
 	return string(c.fs.s.Journal.Scratch)
 }
 
-// grewSo reports whether a node added as it completed what an operation brings. Of a workflow
-// that is forgotten nobody knows.
+// grewSo reports whether a node added what an operation carries when it completed. For a forgotten workflow this is not
+// known.
 func (fs *flows) grewSo(op *fsmpb.LeaseOp) bool {
 	_, v := fs.vertex(rota.JobID(op.GetJob()))
 	if v == nil {
@@ -176,9 +176,8 @@ func (fs *flows) grewSo(op *fsmpb.LeaseOp) bool {
 	return brings == brought
 }
 
-// signalWorkflow takes a signal for a gate (SPEC §23.1): the first one counts, even where
-// the gate's parents have not completed, and is known by its id. What follows is settled at
-// the end of the entry.
+// signalWorkflow applies a signal to a gate (SPEC §23.1): the first one counts, even if the gate's parents have not
+// completed, and is identified by its id. Its consequences are settled at the end of the entry.
 func (fs *flows) signalWorkflow(op *fsmpb.SignalWorkflow) *fsmpb.Outcome {
 	s := rota.Signal{Workflow: rota.WorkflowID(op.GetWorkflow()), Node: op.GetNode(), ID: op.GetId(), Payload: op.GetPayload(), Refuse: op.GetRefuse()}
 	if err := s.CheckShape(); err != nil {
@@ -227,8 +226,7 @@ func (fs *flows) signalWorkflow(op *fsmpb.SignalWorkflow) *fsmpb.Outcome {
 	return flowOutcome(r, false)
 }
 
-// signalled reports whether a signal is a repetition; the error says why another one is not
-// taken.
+// signalled reports whether a signal is a repetition; the error gives why another one is refused.
 func (fs *flows) signalled(f *flow, r *state.WorkflowRow, v *state.VertexRow, s *rota.Signal, content rota.Digest) (existed bool, err error) {
 	g := v.Gate
 	switch {
@@ -255,7 +253,7 @@ func (fs *flows) signalled(f *flow, r *state.WorkflowRow, v *state.VertexRow, s 
 	return false, nil
 }
 
-// signalledPayload tells of a signal: gateSignalled.
+// signalledPayload returns the payload of gateSignalled.
 func (fs *flows) signalledPayload(s *rota.Signal, refuse bool) string {
 	b := append(append(fs.s.Journal.Scratch[:0], `{"signal":"`...), s.ID...) // an id needs no quoting
 	b = append(b, `","refuse":`...)

@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// openWorkflow announces a workflow (SPEC §11.1). A known one is answered before any
-// check; an upload that is under way goes on with the same content.
+// openWorkflow announces a workflow (SPEC §11.1). A known one is answered before any check; an upload in progress
+// continues with the same content.
 func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	id := rota.WorkflowID(op.GetId())
 	content, sound := contentOf(op.GetContent())
@@ -67,12 +67,12 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	return flowOutcome(r, false)
 }
 
-// flowOutcome answers with where a workflow stands.
+// flowOutcome returns an outcome with the state of a workflow.
 func flowOutcome(r *state.WorkflowRow, existed bool) *fsmpb.Outcome {
 	return &fsmpb.Outcome{WorkflowState: uint32(r.State), NextNode: r.Added, Runs: r.Runs, Existed: existed}
 }
 
-// reopen answers for an id that is taken.
+// reopen answers for an id that is in use.
 func (fs *flows) reopen(r *state.WorkflowRow, content rota.Digest) *fsmpb.Outcome {
 	switch {
 	case r.Leaving:
@@ -90,15 +90,15 @@ func (fs *flows) reopen(r *state.WorkflowRow, content rota.Digest) *fsmpb.Outcom
 	return flowOutcome(r, true)
 }
 
-// touch gives an upload its time anew; r is editable.
+// touch restarts the time limit of an upload; r is editable.
 func (fs *flows) touch(r *state.WorkflowRow) {
 	lapsed := r.Lapses()
 	r.Touched = fs.s.Header.Clock
 	fs.s.Timers.Upload.Refile(string(r.ID), lapsed, r.Lapses())
 }
 
-// openSpec checks an announcement's shape. It gives a job of the workflow's queue,
-// tenant and priority: by it the workflow is judged as one submission.
+// openSpec checks an announcement's shape. It returns a job with the workflow's queue, tenant and priority, by which
+// the workflow is judged as one submission.
 func openSpec(op *fsmpb.OpenWorkflow) (*rota.JobSpec, error) {
 	if err := rota.CheckID("id", op.GetId()); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func openSpec(op *fsmpb.OpenWorkflow) (*rota.JobSpec, error) {
 	}
 	spec := entry.SpecWords(&fsmpb.JobSpec{Queue: op.GetQueue(), Tenant: op.GetTenant(), Priority: op.GetPriority(),
 		Labels: op.GetLabels()})
-	spec.Type = "workflow" // it stands for no job: any type is as good
+	spec.Type = "workflow" // it is not a real job: any type is as good
 	if err := spec.CheckTemplate(0); err != nil {
 		return nil, err
 	}
@@ -130,8 +130,8 @@ func openSpec(op *fsmpb.OpenWorkflow) (*rota.JobSpec, error) {
 	return spec, nil
 }
 
-// admitShares holds the announced nodes against the queues that they go to; where it
-// is not said which, the workflow's own queue must not be full.
+// admitShares checks the announced nodes against the queues that they go to; if these are not listed, the workflow's
+// own queue must not be full.
 func (fs *flows) admitShares(spec *rota.JobSpec, q *state.QueueRow, op *fsmpb.OpenWorkflow) error {
 	if len(op.GetShares()) == 0 {
 		return fs.admitNodes(spec, q, 1)
@@ -158,8 +158,7 @@ func (fs *flows) admitShares(spec *rota.JobSpec, q *state.QueueRow, op *fsmpb.Op
 	return nil
 }
 
-// admitNodes holds so many nodes of a queue against its cap and its fill (SPEC §4.4,
-// §4.6).
+// admitNodes checks n nodes of a queue against its cap and its fill (SPEC §4.4, §4.6).
 func (fs *flows) admitNodes(spec *rota.JobSpec, q *state.QueueRow, n int64) error {
 	if pending := q.Pending(); pending+n > q.Policy.QueueCap {
 		return fs.admission.full(q, "queue %q holds %d pending jobs, the workflow brings %d more: queue_cap is %d", q.Name, pending, n,
@@ -168,9 +167,8 @@ func (fs *flows) admitNodes(spec *rota.JobSpec, q *state.QueueRow, n int64) erro
 	return fs.admission.admitPressure(spec, q)
 }
 
-// admitSize refuses what is beyond the caps on all workflows, once those that ended
-// have given way. What is being dropped still takes memory: a quarter more than the
-// caps is kept of that.
+// admitSize refuses what exceeds the caps on all workflows, after dropping those that ended. Workflows being dropped
+// still take memory: they may use up to a quarter in addition to the caps.
 func (fs *flows) admitSize(need flowSize) error {
 	s := &fs.flowIndex
 	most := flowSize{limits.MaxWorkflows, limits.MaxVertices, limits.MaxWorkflowsBytes}
@@ -197,8 +195,7 @@ func (fs *flows) admitSize(need flowSize) error {
 	return nil
 }
 
-// makeRoom lets workflows that ended leave, the oldest first, until there is room:
-// admitSize says that there will be.
+// makeRoom drops workflows that ended, oldest first, until there is room: admitSize has checked that there will be.
 func (fs *flows) makeRoom(need flowSize) {
 	s := &fs.flowIndex.kept
 	for s.workflows+need.workflows > limits.MaxWorkflows || s.vertices+need.vertices > limits.MaxVertices ||
@@ -208,8 +205,7 @@ func (fs *flows) makeRoom(need flowSize) {
 	}
 }
 
-// contentOf reads what an operation gives as content; ok is false unless it has 16
-// bytes.
+// contentOf decodes a content hash of an operation; ok is false unless it has 16 bytes.
 func contentOf(b []byte) (d rota.Digest, ok bool) {
 	if len(b) != 16 {
 		return d, false
@@ -217,7 +213,7 @@ func contentOf(b []byte) (d rota.Digest, ok bool) {
 	return rota.Digest{Hi: binary.BigEndian.Uint64(b), Lo: binary.BigEndian.Uint64(b[8:])}, true
 }
 
-// committed returns a workflow that somebody may see; the error says that there is none.
+// committed returns a workflow that is visible to callers, or an error if there is none.
 func (fs *flows) committed(id rota.WorkflowID) (*state.WorkflowRow, error) {
 	if r := fs.workflows.Get(id); r != nil && !r.Leaving && r.State != rota.WorkflowOpen {
 		return r, nil
@@ -225,8 +221,8 @@ func (fs *flows) committed(id rota.WorkflowID) (*state.WorkflowRow, error) {
 	return nil, rota.Refusef(rota.KindNotFound, "workflow", "workflow %.80q is not known", id)
 }
 
-// cancelWorkflow ends what has not ended of a workflow, leases too; what is done
-// stays. One that is failing is CANCELLED then.
+// cancelWorkflow ends the unfinished parts of a workflow, including leases; completed work is kept. A workflow that is
+// failing becomes CANCELLED.
 func (fs *flows) cancelWorkflow(op *fsmpb.CancelWorkflow) *fsmpb.Outcome {
 	r, err := fs.committed(rota.WorkflowID(op.GetId()))
 	switch {
@@ -239,23 +235,22 @@ func (fs *flows) cancelWorkflow(op *fsmpb.CancelWorkflow) *fsmpb.Outcome {
 	}
 	r = fs.workflows.Edit(r.ID)
 	f := fs.flowIndex.byID[r.ID]
-	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowCancelled}) // what it ends comes later, and of no call
+	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowCancelled}) // what it ends comes later, without a caller
 	fs.endFlow(f, r, rota.WorkflowCancelled)
-	fs.finishFlow(f, r) // where a retry has taken nothing back yet there is nothing left to end
+	fs.finishFlow(f, r) // if a retry has taken nothing back yet there is nothing left to end
 	return flowOutcome(r, false)
 }
 
-// flowRefused is a refusal that tells where the workflow stands.
+// flowRefused returns a refusal with the state of the workflow.
 func flowRefused(r *state.WorkflowRow, err error) *fsmpb.Outcome {
 	o := entry.Refused(err)
 	o.WorkflowState, o.Runs = uint32(r.State), r.Runs
 	return o
 }
 
-// retryWorkflow runs again what did not complete of a workflow that FAILED or was
-// CANCELLED, all of it or what hangs on a node (SPEC §11.3). What COMPLETED stays. It
-// is RUNNING at once; vertices that the pass has not come to yet stand as they ended.
-// A retry that was counted already is known by the number of runs.
+// retryWorkflow runs again what did not complete in a workflow that FAILED or was CANCELLED: all of it or what depends
+// on a node (SPEC §11.3). What COMPLETED stays. The workflow is RUNNING at once; vertices that the pass has not reached
+// keep the state in which they ended. The number of runs identifies a retry that was already counted.
 func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	r, err := fs.committed(rota.WorkflowID(op.GetId()))
 	switch {
@@ -276,7 +271,7 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	if op.GetFrom() != "" && !known {
 		return flowRefused(r, rota.Refusef(rota.KindNotFound, "from", "workflow %s has no node %.80q", r.ID, op.GetFrom()))
 	}
-	looks := len(f.queues) + 16*len(f.kinds) // a class is held against the workers
+	looks := len(f.queues) + 16*len(f.kinds) // a class is checked against the workers
 	if op.GetFrom() != "" {
 		looks += len(f.rows) + int(r.Edges)
 	}
@@ -318,7 +313,7 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	return flowOutcome(r, false)
 }
 
-// again counts what a retry brings to each queue.
+// again returns what a retry adds to each queue.
 func (f *flow) again(redo []bool) []flowQueue {
 	list := make([]flowQueue, len(f.queues))
 	for i, q := range f.queues {

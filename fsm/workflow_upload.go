@@ -13,8 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// upload returns the workflow whose upload an operation goes on with. A nil row comes
-// with the answer.
+// upload returns the workflow whose upload an operation continues. A nil row comes with the outcome.
 func (fs *flows) upload(id rota.WorkflowID, content []byte) (*state.WorkflowRow, *fsmpb.Outcome) {
 	r := fs.workflows.Get(id)
 	if r == nil || r.Leaving {
@@ -34,8 +33,8 @@ func (fs *flows) upload(id rota.WorkflowID, content []byte) (*state.WorkflowRow,
 	return r, nil
 }
 
-// OtherWorkflow refuses a submission whose id stands for another workflow (SPEC §16.5). how says in
-// what they differ; it is empty where the caller may not read that.
+// OtherWorkflow refuses a submission whose id belongs to another workflow (SPEC §16.5). how is the difference; it is
+// empty if the caller may not read that workflow.
 func OtherWorkflow(id rota.WorkflowID, how string) *rota.Error {
 	if how == "" {
 		how = "what is submitted now differs from it"
@@ -43,8 +42,7 @@ func OtherWorkflow(id rota.WorkflowID, how string) *rota.Error {
 	return rota.Refusef(rota.KindConflict, "id", "workflow %s was submitted before, and %s: submit it under a new id, or as it was", id, how)
 }
 
-// addNodes takes a chunk of a workflow's nodes, all of it or nothing. What has
-// arrived already is passed over.
+// addNodes adds a chunk of a workflow's nodes, all or nothing. It skips nodes that have already arrived.
 func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 	r, o := fs.upload(rota.WorkflowID(op.GetWorkflow()), op.GetContent())
 	if r == nil {
@@ -88,29 +86,28 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 	return flowOutcome(fs.workflows.Get(r.ID), false)
 }
 
-// chunk is a part of an upload, or what a node adds as it completes: looked at first, then kept
-// as a whole.
+// chunk is a part of an upload, or what a node adds when it completes: checked first, then added as a whole.
 type chunk struct {
 	fs    *flows
 	r     *state.WorkflowRow
 	f     *flow
 	names map[string]bool
 	rows  []*state.VertexRow
-	kinds []kind // taken for it already
+	kinds []kind // already taken for it
 	edges uint64
 	bytes int64
-	// grower is the vertex that completes, nil of an upload; content stands for what it adds.
+	// grower is the vertex that completes, nil for an upload; content is the hash of what it adds.
 	grower  *state.VertexRow
 	content rota.Digest
 }
 
-// refused gives back what was taken for the chunk.
+// refused returns what was taken for the chunk, and a refusal.
 func (c *chunk) refused(err error) *fsmpb.Outcome {
 	c.fs.dropKinds(c.f, c.kinds)
 	return entry.Refused(err)
 }
 
-// admitBytes holds the chunk's nodes against the budgets of their queues and tenant.
+// admitBytes checks the chunk's nodes against the budgets of their queues and tenant.
 func (c *chunk) admitBytes() error {
 	more := make(map[rota.QueueName]int64)
 	for _, v := range c.rows {
@@ -124,8 +121,7 @@ func (c *chunk) admitBytes() error {
 	return c.fs.admission.admitBytes(nil, c.r.Tenant, c.bytes)
 }
 
-// take checks the next node; it changes nothing but the chunk, and
-// takes the node's class.
+// take checks the next node; it changes only the chunk, and takes the node's class.
 func (c *chunk) take(n *fsmpb.WorkflowNode) error {
 	v, name, err := c.read(n)
 	if err != nil {
@@ -136,7 +132,7 @@ func (c *chunk) take(n *fsmpb.WorkflowNode) error {
 	return nil
 }
 
-// ofNode says which node of an upload a refusal is of.
+// ofNode adds the node of an upload to a refusal.
 func (c *chunk) ofNode(n *fsmpb.WorkflowNode, err error) error {
 	e := err.(*rota.Error) // every refusal is one
 	told := *e
@@ -144,8 +140,8 @@ func (c *chunk) ofNode(n *fsmpb.WorkflowNode, err error) error {
 	return &told
 }
 
-// parents are the numbers of the next node's parents. Those of a child are named by places, of
-// which the grower's is 0: a child that has none is the grower's.
+// parents returns the numbers of the next node's parents. A child names its parents by places, of which the grower's is
+// 0: a child without parents is a child of the grower.
 func (c *chunk) parents(steps []uint32, number uint64) ([]uint32, error) {
 	if c.grower == nil {
 		return readParents(steps, number)
@@ -162,7 +158,7 @@ func (c *chunk) parents(steps []uint32, number uint64) ([]uint32, error) {
 	return list, err
 }
 
-// linkedMost bounds the workflow's edges: what it announced, or what any may have.
+// linkedMost returns the maximum of the workflow's edges: what it announced, or the limit for any workflow.
 func (c *chunk) linkedMost() uint64 {
 	if c.grower == nil {
 		return c.r.Edges
@@ -243,13 +239,12 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *state.VertexRow, name string, er
 	return v, name, nil
 }
 
-// readParents sums the steps up. Each parent has a smaller number than the node: so
-// there is no cycle, and none can be told.
+// readParents sums up the steps. Each parent has a smaller number than the node, so a cycle cannot be expressed.
 func readParents(steps []uint32, number uint64) ([]uint32, error) {
 	if len(steps) == 0 {
 		return nil, nil
 	}
-	if uint64(len(steps)) > number { // before room is made for them
+	if uint64(len(steps)) > number { // before room is allocated for them
 		return nil, rota.Refusef(rota.KindInvalid, "parents", "parents are %d: there are %d nodes before it", len(steps), number)
 	}
 	parents := make([]uint32, len(steps))
@@ -283,9 +278,8 @@ func (c *chunk) keep() {
 	c.fs.touch(r)
 }
 
-// commitWorkflow lets a workflow run whose nodes have all arrived: it touches its
-// queues and its roots, however many nodes there are. What admission refuses stays
-// OPEN, to be committed later.
+// commitWorkflow starts a workflow whose nodes have all arrived: it touches its queues and its roots, however many
+// nodes there are. What admission refuses stays OPEN, to be committed later.
 func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	r, o := fs.upload(rota.WorkflowID(op.GetId()), op.GetContent())
 	if r == nil {

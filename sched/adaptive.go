@@ -6,16 +6,15 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Stats is what is known of a job type for the adaptive ranking (SPEC §5.3).
+// Stats holds the counts and mean duration of a job type, for the adaptive ranking (SPEC §5.3).
 type Stats struct {
-	// Success and Fail are counts, both halved when their sum reaches the window.
+	// Success and Fail count outcomes. Both are halved when their sum reaches the window.
 	Success, Fail int64
 	// EMAus is the moving average of durations, in microseconds.
 	EMAus int64
-	// ExpectedMs is what the type's owner declares; 0 is nothing declared.
+	// ExpectedMs is the duration that the type's owner declares, in ms; 0 means none declared.
 	ExpectedMs int64
-	// Sampled says that EMAus holds at least one duration: failures may be
-	// counted before the first one.
+	// Sampled reports whether EMAus holds at least one duration: failures may be counted before the first one.
 	Sampled bool
 }
 
@@ -27,7 +26,7 @@ const (
 	milli          = 1000.0
 )
 
-// Scoring is what a queue's policy says of the adaptive score (SPEC §5.3), as doubles.
+// Scoring holds the parameters of the adaptive score from a queue's policy (SPEC §5.3), as doubles.
 type Scoring struct {
 	epsilon, confidentAt   float64
 	weightMin, weightMax   float64
@@ -37,7 +36,7 @@ type Scoring struct {
 	quota                  [rota.MaxTiers]int
 }
 
-// ScoringOf converts the policy's integers once.
+// ScoringOf converts a policy's integers to doubles once.
 func ScoringOf(p *rota.QueuePolicy) *Scoring {
 	k := &Scoring{epsilon: float64(p.EpsilonMilli) / milli, confidentAt: float64(p.NMin),
 		weightMin: float64(p.WMinMilli) / milli, weightMax: float64(p.WMaxMilli) / milli,
@@ -48,9 +47,8 @@ func ScoringOf(p *rota.QueuePolicy) *Scoring {
 	return k
 }
 
-// Observe counts one outcome. A negative duration is an outcome without a
-// sample, such as an expired lease. A window below 1 never halves. Integers
-// only: frozen.
+// Observe returns the stats after one more outcome. A negative duration means an outcome without a sample, such as an
+// expired lease. A window below 1 never halves the counts. Integers only: frozen.
 func (s Stats) Observe(us int64, ok bool, window int64) Stats {
 	if ok {
 		s.Success++
@@ -71,8 +69,7 @@ func (s Stats) Observe(us int64, ok bool, window int64) Stats {
 	return s
 }
 
-// Weight is W of SPEC §5.3, its operations in the order given there, each rounded on its
-// own.
+// Weight returns W of SPEC §5.3. The operations run in the order given there, each rounded on its own.
 func (k *Scoring) Weight(s Stats) float64 {
 	success, fail := float64(s.Success), float64(s.Fail)
 	yield := (success + k.epsilon) / (success + fail + float64(2*k.epsilon))
@@ -87,8 +84,8 @@ func (k *Scoring) Weight(s Stats) float64 {
 	return math.Max(k.weightMin, math.Min(k.weightMax, blended))
 }
 
-// Score is the score of SPEC §5.3 of a job of a priority that has waited so long. The
-// greater comes first.
+// Score returns the score (SPEC §5.3) of a job with this priority, waiting time and size. The greater score comes
+// first.
 func (k *Scoring) Score(s Stats, priority int32, waitMs, sizeBytes int64) float64 {
 	return k.score(k.Weight(s), priority, waitMs, sizeBytes)
 }

@@ -7,24 +7,23 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// ties is what binds the workers of one round to jobs, for the strategy
-// affinity and for prefer_locality (SPEC §7.6).
+// ties holds what links the workers of one round to jobs, for the strategy affinity and for prefer_locality (SPEC
+// §7.6).
 type ties struct {
 	*rooms
-	loads *loads // nil but under affinity and least_loaded
-	// data, executed and zones are sets of positions, each made when first asked
-	// for; data only of keys that many workers hold.
+	loads *loads // nil except under affinity and least_loaded
+	// data, executed and zones are sets of positions, each computed on first use; data only contains keys that many
+	// workers hold.
 	data     map[string]bitset
 	executed map[rota.JobType]bitset
 	zones    map[string]bitset
-	// sums counts what the positions hold of one job's data: sums[i] holds bit i of
-	// every position's count.
+	// sums is a bit-sliced counter of one job's data per position: sums[i] holds bit i of every position's count.
 	sums []bitset
-	// outputs is what outputSums counts, without any keys: nodes that wait for the same
-	// parents share it, and come one after the other.
+	// outputs is the parents' outputs that outputSums counts, without any keys. Nodes that wait for the same parents
+	// share it and follow each other.
 	outputs    *Data
 	outputSums []bitset
-	// best is what is left of the able ones.
+	// best holds the remaining able workers.
 	best bitset
 }
 
@@ -33,11 +32,10 @@ func newTies(r *rooms, l *loads) *ties {
 		zones: map[string]bitset{}, best: r.newSet()}
 }
 
-// pick takes, of the n able workers, those that hold the most of the job's data;
-// of these those that executed its type, if there are any; of these those in its
-// zone, if there are any; and of these the least loaded. That is the first in the
-// order of all four. The rule is the first that speaks for the worker, whether or
-// not another worker has as much for it.
+// pick chooses one of the n able workers: those that hold the most of the job's data; among them those that executed
+// its type, if any; among them those in its zone, if any; among them the least loaded. This equals the first worker in
+// the order of all four criteria. The rule returned is the first that holds for the chosen worker, whether or not it
+// separated that worker from others.
 func (t *ties) pick(able bitset, n int, it *Item) (pos int, why rota.Reasoning) {
 	left := able
 	if most := t.mostData(able, it.DataKeys, it.Data); most > 0 {
@@ -61,7 +59,7 @@ func (t *ties) pick(able bitset, n int, it *Item) (pos int, why rota.Reasoning) 
 	return pos, why
 }
 
-// prefer narrows what is left to those in a set, by a rule.
+// prefer narrows the remaining workers to those in a set and records the rule.
 func (t *ties) prefer(left, set bitset, why *rota.Reasoning, rule rota.ReasoningRule) bitset {
 	for i := range t.best {
 		t.best[i] = left[i] & set[i]
@@ -72,8 +70,8 @@ func (t *ties) prefer(left, set bitset, why *rota.Reasoning, rule rota.Reasoning
 	return t.best
 }
 
-// mostData finds the most of the keys and of the parents' outputs that an able
-// worker holds, and leaves those that hold so many in best.
+// mostData finds the largest number of the keys and parents' outputs that an able worker holds. It leaves the workers
+// with that number in best.
 func (t *ties) mostData(able bitset, keys []string, outputs *Data) (most int64) {
 	if len(keys) == 0 && outputs == nil {
 		return 0
@@ -108,8 +106,7 @@ func (t *ties) mostData(able bitset, keys []string, outputs *Data) (most int64) 
 	return most
 }
 
-// countOutputs begins the sums with the outputs of a job's parents that the positions
-// hold: bit by bit of each number.
+// countOutputs starts the sums with the outputs of a job's parents that each position holds, bit by bit.
 func (t *ties) countOutputs(outputs *Data) {
 	for i, sum := range t.sums {
 		clear(sum)
@@ -137,7 +134,7 @@ func (t *ties) countOutputs(outputs *Data) {
 	}
 }
 
-// add counts 2^bit more at the members of one word.
+// add adds 2^bit to the count of each member of one word.
 func (t *ties) add(word int, carry uint64, bit int) {
 	for ; carry != 0; bit++ {
 		for bit >= len(t.sums) {
@@ -148,7 +145,7 @@ func (t *ties) add(word int, carry uint64, bit int) {
 	}
 }
 
-// position returns the place of a worker in the round, if it is in it.
+// position returns a worker's position in the round; ok is false if it is not in the round.
 func (r *rooms) position(slot int32) (int, bool) {
 	pos := int(r.posOf[slot])
 	return pos, r.slots[pos] == slot

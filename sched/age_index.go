@@ -2,7 +2,7 @@ package sched
 
 import "github.com/rotasched/rota"
 
-// ageLess is the order of age: (Enqueued, Number, ID), whatever the ranking says.
+// ageLess orders entries by age: (Enqueued, Number, ID), whatever the ranking.
 func ageLess(a, b entry) bool {
 	if a.age != b.age {
 		return a.age < b.age
@@ -10,16 +10,16 @@ func ageLess(a, b entry) bool {
 	return a.item.before(b.item)
 }
 
-// ageIndex are the lanes of one class by their oldest items, of which oldest is the
-// first, none while there is no lane.
+// ageIndex orders the lanes of one class by their oldest items. oldest is the first of those items, zero while there is
+// no lane.
 type ageIndex struct {
 	class  ClassID
 	lanes  ordered[*lane]
 	oldest entry
 }
 
-// forRounds has the lanes that rounds and holds look at, forTurns those that only
-// turns of the oldest do (LowOldestOnly).
+// forRounds indexes the lanes that rounds and holds draw from; forTurns indexes those that only turns of the oldest
+// draw from (LowOldestOnly).
 const (
 	forRounds = iota
 	forTurns
@@ -29,10 +29,9 @@ func laneAgeLess(a, b *lane) bool { return ageLess(a.oldest, b.oldest) }
 
 func classAgeLess(a, b *ageIndex) bool { return ageLess(a.oldest, b.oldest) }
 
-// addAge files an item, which is among items already, by age. As long as key and
-// age differ by the same in all items their ranking order is that of their ages,
-// and one order serves for both: so it is under `fifo`, and under `aging` for
-// jobs of one priority. In a tier the order never is one of age.
+// addAge files an item, which is already among items, by age. While key and age differ by the same amount in all items,
+// ranking order and age order are equal and one order serves for both. This holds under `fifo`, and under `aging` for
+// jobs of one priority. The order of a tier is never the order of age.
 func (l *lane) addAge(e entry, tiered bool) {
 	lead := e.key - int64(e.age)
 	switch {
@@ -52,7 +51,7 @@ func (l *lane) addAge(e entry, tiered bool) {
 	}
 }
 
-// aged is the order of the items by age.
+// aged returns the items in order of age.
 func (l *lane) aged() *ordered[entry] {
 	if l.skewed {
 		return &l.byAge
@@ -60,8 +59,7 @@ func (l *lane) aged() *ordered[entry] {
 	return &l.items
 }
 
-// settleAge files a lane by its oldest item, and its class by the oldest of
-// its lanes.
+// settleAge files a lane by its oldest item, and its class by the oldest of its lanes.
 func (p *Pending) settleAge(l *lane) {
 	var oldest entry
 	var to *ageIndex
@@ -83,7 +81,7 @@ func (p *Pending) settleAge(l *lane) {
 		p.settleClassAge(to, p.aging(l))
 	}
 	if from != nil && from != to {
-		// It was in the other order, or is in none.
+		// The lane was filed on the other side, or on none.
 		side := forRounds
 		if from == &l.cell.demand.ageIndex[forTurns] {
 			side = forTurns
@@ -92,7 +90,7 @@ func (p *Pending) settleAge(l *lane) {
 	}
 }
 
-// aging is the side on which a lane is filed by age.
+// aging returns the side on which a lane is filed by age.
 func (p *Pending) aging(l *lane) int {
 	if p.holds(l) {
 		return forTurns
@@ -117,15 +115,15 @@ func (p *Pending) settleClassAge(k *ageIndex, side int) {
 	}
 }
 
-// ageWalk goes through the filed items of one class from the oldest on.
+// ageWalk visits the filed items of one class, oldest first.
 type ageWalk struct {
-	// lanes walks those not yet begun, next is the first of them.
+	// lanes iterates over the lanes not started yet; next is the first of them.
 	lanes cursor[*lane]
 	next  *lane
 	begun heap[*ageStream]
 }
 
-// ageStream is what is left of a lane, of which head is the first.
+// ageStream is the unvisited rest of a lane; head is its first item.
 type ageStream struct {
 	head  entry
 	lane  *lane
@@ -139,7 +137,7 @@ func newAgeWalk(k *ageIndex) *ageWalk {
 	return w
 }
 
-// peek returns the oldest item that is left, and its lane.
+// peek returns the oldest remaining item and its lane.
 func (w *ageWalk) peek() (e entry, l *lane, ok bool) {
 	for w.next != nil && (len(w.begun.list) == 0 || ageLess(w.next.oldest, w.begun.list[0].head)) {
 		st := &ageStream{lane: w.next, items: w.next.aged().cursor()}
@@ -153,7 +151,7 @@ func (w *ageWalk) peek() (e entry, l *lane, ok bool) {
 	return w.begun.list[0].head, w.begun.list[0].lane, true
 }
 
-// step leaves what the last peek gave behind.
+// step skips the item that the last peek returned.
 func (w *ageWalk) step() {
 	st := w.begun.list[0]
 	var ok bool
@@ -164,15 +162,13 @@ func (w *ageWalk) step() {
 	}
 }
 
-// walkKey is a class's walk: one that passes over jobs that hold a worker, or one
-// that does not.
+// walkKey identifies a class's walk, which either skips jobs that hold a worker or does not.
 type walkKey struct {
 	*ageIndex
 	holders bool
 }
 
-// walk returns a class's walk, which never goes back: what was found gone once
-// stays so.
+// walk returns a class's walk, which never goes back: a job that was found gone stays gone.
 func (d *Draft) walk(k walkKey) *ageWalk {
 	w := d.walks[k]
 	if w == nil {
@@ -182,8 +178,7 @@ func (d *Draft) walk(k walkKey) *ageWalk {
 	return w
 }
 
-// oldestOf returns a class's oldest job that is not gone, and its lane. Lanes that are skipped
-// are so for good.
+// oldestOf returns a class's oldest job that is not gone, and its lane. A skipped lane stays skipped.
 func (d *Draft) oldestOf(q rota.QueueName, k walkKey, skips func(*lane) bool) (e entry, l *lane, ok bool) {
 	if !d.gone(k.oldest.item, k.holders) {
 		if l, _ = k.lanes.min(); !d.shut(q, l) && !skips(l) {
@@ -193,7 +188,7 @@ func (d *Draft) oldestOf(q rota.QueueName, k walkKey, skips func(*lane) bool) (e
 	return d.walkedTo(q, k, skips)
 }
 
-// walkedTo takes a class's walk on to its next job that is not gone.
+// walkedTo advances a class's walk to its next job that is not gone.
 func (d *Draft) walkedTo(q rota.QueueName, k walkKey, skips func(*lane) bool) (e entry, l *lane, ok bool) {
 	w := d.walk(k)
 	for e, l, ok = w.peek(); ok; e, l, ok = w.peek() {
@@ -209,9 +204,9 @@ func (d *Draft) walkedTo(q rota.QueueName, k walkKey, skips func(*lane) bool) (e
 	return entry{}, nil, false
 }
 
-// oldestServed returns the oldest job of a queue among the classes that serve, but for the
-// lanes that are skipped, those that hold a worker among them or not. What the index says of a class may be
-// too early, as what this entry assigned is missing, but never too late.
+// oldestServed returns the oldest job of a queue among the classes for which serves is true, except in skipped lanes.
+// holders says whether jobs that hold a worker are included. The index may give a class too early, as it lacks what
+// this entry assigned, but never too late.
 func (d *Draft) oldestServed(lot Lot, holders bool, serves func(ClassID) bool, skips func(*lane) bool) (best entry) {
 	classes := lot.Pending.ageIndex[forRounds].cursor()
 	for k, ok := classes.next(); ok; k, ok = classes.next() {
@@ -229,20 +224,19 @@ func (d *Draft) oldestServed(lot Lot, holders bool, serves func(ClassID) bool, s
 	return best
 }
 
-// noLane skips none.
+// noLane skips no lane.
 func noLane(*lane) bool { return false }
 
-// gone reports whether a job was assigned in this entry, is withheld, or, where that matters, that
-// it holds a worker.
+// gone reports whether a job was assigned in this entry or is withheld, or holds a worker where holders is false.
 func (d *Draft) gone(it *Item, holders bool) bool { return d.out(it) || !holders && d.holders[it] }
 
-// assigned notes that a job got a worker outside the draw: the draw passes it
-// over, and its lease counts as open in its tenant's share.
+// assigned records that a job got a worker outside the draw: the draw skips it, and its lease counts as open in its
+// tenant's share.
 func (d *Draft) assigned(p *Pending, it *Item) {
 	put(&d.taken, it, true)
 	l := p.laneOf(it)
 	put(&d.shares, l.cell.group, d.shares[l.cell.group]+1)
-	if l.head.item != nil { // Else no round counts on it.
+	if l.head.item != nil { // Otherwise no round counts it.
 		put(&d.takenOf, it.Class, d.takenOf[it.Class]+1)
 	}
 }

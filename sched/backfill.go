@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// inOrder decides the round of a queue that backfills. Jobs are placed in ranking order until one finds no
-// room; jobs after it may use only what its reservation leaves.
+// inOrder decides the round of a queue that backfills. It places jobs in ranking order until one finds no room. Later
+// jobs may use only what that job's reservation leaves.
 func (m *matcher) inOrder(p *Pending, lot *Lot) {
 	d := m.draft
 	var first *Item
@@ -32,7 +32,7 @@ func (m *matcher) inOrder(p *Pending, lot *Lot) {
 		d.reserve(lot, first, m.in.Now)
 	}
 	r := d.reservationOf(lot.Queue)
-	if r == nil || lot.Policy.Backfill == rota.BackfillNone { // where nothing can be kept for it nothing passes it
+	if r == nil || lot.Policy.Backfill == rota.BackfillNone { // without a reservation nothing may pass the first job
 		return
 	}
 	until := r.Until
@@ -52,7 +52,7 @@ func (m *matcher) inOrder(p *Pending, lot *Lot) {
 	}
 }
 
-// oneByOne draws and places candidates one at a time, and skips first. It stops after backfill_depth of them: if
+// oneByOne draws and places candidates one at a time, starting with first. It stops after backfill_depth of them: if
 // all is set every candidate counts, otherwise only those that found no worker.
 func (m *matcher) oneByOne(first *Item, all bool) {
 	looks := m.in.Policy.BackfillDepth
@@ -130,8 +130,8 @@ func (m *matcher) consider(c candidate) (placed bool) {
 	return placed
 }
 
-// permitted returns the positions of the workers that may work for the candidate's tenant and are not barred
-// to it by a reservation; nil means all of them.
+// permitted returns the positions of the workers that may work for the candidate's tenant and are not barred to it by a
+// reservation; nil means all workers.
 func (m *matcher) permitted(c *candidate, k *classRoom) bitset {
 	mask := m.maskOf(c.lane)
 	if len(m.draft.reserved) == 0 && m.plan == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// yard is workers of cpu alone with leases that run, and a queue of jobs with estimates.
+// yard is a set of workers with only cpu, with running leases, and a queue of jobs with estimates.
 type yard struct {
 	supply  *Supply
 	pending *Pending
@@ -80,7 +80,7 @@ func idsOf(pairs []Pair) (ids []string) {
 	return ids
 }
 
-// TestBackfill has decisions that are computed by hand.
+// TestBackfill checks decisions that were calculated by hand.
 func TestBackfill(t *testing.T) {
 	t.Parallel()
 	run := func(cpu int64, end rota.Clock) Run { return Run{End: yardNow + end, Load: Load{CPU: cpu}} }
@@ -93,7 +93,7 @@ func TestBackfill(t *testing.T) {
 		until  rota.Clock // after now, 0 for no reservation
 	}{
 		{name: "it ends before, or as, the first can begin", runs: []Run{run(6, 50)}, jobs: [][2]int64{{8, 9}, {2, 51}, {2, 50}, {2, 10}},
-			want: []string{"q01", "q02"}, until: 50}, // q01 takes the two that the first leaves, q02 ends in time, q03 finds none
+			want: []string{"q01", "q02"}, until: 50}, // q01 takes what the first leaves, q02 ends in time, q03 finds none
 		{name: "it takes what is left", runs: []Run{run(6, 50)}, jobs: [][2]int64{{9, 9}, {2, 51}, {1, 51}, {1, 51}},
 			want: []string{"q02"}, until: 50},
 		{name: "those before the first start", runs: []Run{run(6, 50)}, jobs: [][2]int64{{1, 200}, {10, 9}, {1, 90}, {1, 201}, {1, 20}},
@@ -138,8 +138,8 @@ func TestBackfill(t *testing.T) {
 	}
 }
 
-// TestBackfill_bars has another queue, which does not backfill itself, leave the room that is kept for a first job,
-// before and after its queue's round.
+// TestBackfill_bars checks that another queue, which does not backfill itself, leaves the room reserved for a first
+// job, before and after its queue's round.
 func TestBackfill_bars(t *testing.T) {
 	t.Parallel()
 	for _, first := range []bool{true, false} {
@@ -165,7 +165,7 @@ func TestBackfill_bars(t *testing.T) {
 	}
 }
 
-// TestBackfill_turn reserves a worker whose turn is due for the job that it goes to, and does not hold it.
+// TestBackfill_turn checks that a worker whose turn is due is reserved, not held, for the job that gets the turn.
 func TestBackfill_turn(t *testing.T) {
 	t.Parallel()
 	y := newYard(func(p *rota.QueuePolicy) { p.Ranking, p.ShortestAging, p.OldestEvery = rota.RankShortest, 0, 5 })
@@ -189,7 +189,7 @@ func TestBackfill_turn(t *testing.T) {
 	}
 }
 
-// room reports whether a worker has room for a job at a moment, by the ends of what runs there and has been started.
+// room reports whether a worker has room for a job at a moment, given the ends of running and started jobs.
 func (y *yard) room(id rota.WorkerID, it *Item, at rota.Clock, pairs []Pair) bool {
 	cpu, slots := y.cpu[id]-it.CPUMilli, y.slots[id]-1
 	for _, r := range y.running[id] {
@@ -207,7 +207,7 @@ func (y *yard) room(id rota.WorkerID, it *Item, at rota.Clock, pairs []Pair) boo
 
 func (y *yard) end(it *Item) rota.Clock { return yardNow + rota.Clock(it.Expected.Milliseconds()) }
 
-// moments are all at which a job may find room.
+// moments returns all moments at which a job may find room.
 func (y *yard) moments(pairs []Pair) []rota.Clock {
 	at := []rota.Clock{yardNow}
 	for _, runs := range y.running {
@@ -222,7 +222,7 @@ func (y *yard) moments(pairs []Pair) []rota.Clock {
 	return at
 }
 
-// soonest is when a job finds room anywhere.
+// soonest returns when a job first finds room on any worker.
 func (y *yard) soonest(it *Item, pairs []Pair) (rota.Clock, rota.WorkerID) {
 	ids := make([]rota.WorkerID, 0, len(y.cpu))
 	for id := range y.cpu {
@@ -239,9 +239,9 @@ func (y *yard) soonest(it *Item, pairs []Pair) (rota.Clock, rota.WorkerID) {
 	return 0, ""
 }
 
-// TestBackfill_random holds decisions on random yards against what EASY backfilling means, recomputed from the future's
-// moments: those before the first job start while there is room; the first starts as soon as it could when it
-// came to be the first; and whoever else could start without delaying it does.
+// TestBackfill_random compares decisions on random yards with the definition of EASY backfilling, recalculated from the
+// future's moments: jobs before the first one start while there is room; the first starts as soon as it could when it
+// became the first; and every other job that could start without delaying it does.
 func TestBackfill_random(t *testing.T) {
 	t.Parallel()
 	overtook, waited := 0, 0
@@ -274,7 +274,7 @@ func TestBackfill_random(t *testing.T) {
 			return 1
 		})
 		d, pairs := y.decide()
-		var before []Pair // of those that stand before the first that finds no room
+		var before []Pair // of the jobs before the first that finds no room
 		var first *Item
 		for _, it := range y.items {
 			if at, _ := y.soonest(it, before); at == 0 {
@@ -320,12 +320,13 @@ func TestBackfill_random(t *testing.T) {
 	}
 }
 
-// BenchmarkBackfill decides 256 assignments behind a job for which room is kept, with 1,000 workers of 16 leases that run.
+// BenchmarkBackfill decides 256 assignments behind a job with a reservation, with 1,000 workers that have 16 running
+// leases each.
 func BenchmarkBackfill(b *testing.B) {
 	for _, way := range []struct {
 		name     string
 		policy   func(*rota.QueuePolicy)
-		distinct bool // estimates of those that run for too long
+		distinct bool // the estimates of overrunning leases are distinct
 	}{
 		{name: "rank", policy: func(*rota.QueuePolicy) {}},
 		{name: "shortest", policy: func(p *rota.QueuePolicy) { p.BackfillOrder = rota.BackfillShortest }},
@@ -334,7 +335,7 @@ func BenchmarkBackfill(b *testing.B) {
 	} {
 		for _, c := range []struct {
 			name    string
-			overrun int // of ten jobs, those that run for too long
+			overrun int // overrunning leases out of ten
 		}{{"all start", 0}, {"half start", 5}, {"one in ten starts", 9}} {
 			b.Run(fmt.Sprintf("%s %s", way.name, c.name), func(b *testing.B) {
 				y := newYard(way.policy)
@@ -354,7 +355,7 @@ func BenchmarkBackfill(b *testing.B) {
 					estimate, cpu := int64(100), int64(100)
 					if i%10 < c.overrun {
 						if estimate = 1_000_000; way.distinct {
-							estimate, cpu = estimate+int64(i*7919%100_000), 5000 // of which none starts
+							estimate, cpu = estimate+int64(i*7919%100_000), 5000 // none of them starts
 						}
 					}
 					y.job(cpu, estimate)

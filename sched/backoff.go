@@ -7,16 +7,15 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// BackoffMs is how long a job waits after its failed attempt number n (SPEC
-// §9.2): base·factorⁿ, cut at the cap, spread by up to backoff_jitter that job and attempt
-// alone decide, rounded to the queue's unit. Frozen: it is called while entries
-// are applied.
+// BackoffMs returns how long, in ms, a job waits after its failed attempt number n (SPEC §9.2): base·factorⁿ, limited
+// to the cap, spread by up to backoff_jitter in a way that depends only on job and attempt, rounded to the queue's
+// unit. Frozen: entries call it when they are applied.
 func BackoffMs(job rota.JobID, attempt int32, p *rota.QueuePolicy) int64 {
 	v := min(p.BackoffCapMs, p.BackoffBaseMs)
 	for i := int32(0); i < attempt && v < p.BackoffCapMs; i++ {
 		next := min(p.BackoffCapMs, mulDiv(v, p.BackoffFactorPermille, 1000))
 		if next == v {
-			break // What a step floors back to where it was never moves again.
+			break // A step that rounds down to its start stays there for all further steps.
 		}
 		v = next
 	}
@@ -37,8 +36,8 @@ func BackoffMs(job rota.JobID, attempt int32, p *rota.QueuePolicy) int64 {
 	return whole * unit
 }
 
-// mulDiv is floor(a·b/c) for a, b ≥ 0 and c > 0 by a product of 128 bits; a
-// quotient beyond int64 is cut at the greatest.
+// mulDiv returns floor(a·b/c) for a, b ≥ 0 and c > 0 with a 128-bit product. A quotient beyond int64 is limited to the
+// largest int64.
 func mulDiv(a, b, c int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi >= uint64(c) {

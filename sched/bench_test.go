@@ -22,8 +22,8 @@ type scene struct {
 	principals             int // who registered the workers, each for some tenants
 }
 
-// grants are what the i-th worker may work for: the tenants are dealt to the principals, which
-// name them one by one.
+// grants returns what the i-th worker may work for: the tenants are divided among the principals, which name them one
+// by one.
 func (c scene) grants(i int) *Grants {
 	if c.principals == 0 {
 		return nil
@@ -35,7 +35,7 @@ func (c scene) grants(i int) *Grants {
 	return &Grants{[]QueueTenants{{"q", tenants}}}
 }
 
-// supply is the same classes by the same numbers each time.
+// supply creates the same classes with the same numbers each time.
 func (c scene) supply() (*Supply, []ClassID, []Requirements) {
 	s := NewSupply()
 	for i := range 1000 {
@@ -140,8 +140,7 @@ func BenchmarkRound(b *testing.B) {
 	}
 }
 
-// BenchmarkAddRemove takes a job out and puts one in: anywhere, or as a queue
-// lives, the oldest out and a new one in.
+// BenchmarkAddRemove removes a job and adds one: anywhere, or as in a real queue, the oldest and a new one.
 func BenchmarkAddRemove(b *testing.B) {
 	for _, n := range []int{1_000, 1_000_000} {
 		for _, c := range []scene{
@@ -178,8 +177,7 @@ func BenchmarkAddRemove(b *testing.B) {
 	}
 }
 
-// BenchmarkSupply counts a lease and its end, puts a worker with 10,000 classes,
-// and interns.
+// BenchmarkSupply counts a lease and its end, puts a worker with 10,000 classes, and interns.
 func BenchmarkSupply(b *testing.B) {
 	s, _, _, _ := scene{jobs: 1, tenants: 1, classes: 10_000, batch: 1}.build(b)
 	b.Run("take give", func(b *testing.B) {
@@ -202,7 +200,7 @@ func BenchmarkSupply(b *testing.B) {
 	})
 }
 
-// BenchmarkTie is the hash that groups of many candidates ask for most.
+// BenchmarkTie measures the hash that groups of many candidates use most.
 func BenchmarkTie(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {

@@ -2,8 +2,7 @@ package sched
 
 import "math/bits"
 
-// bitset is a set of small numbers. Methods that read take numbers beyond its
-// words as absent.
+// bitset is a set of small numbers. Methods that read treat numbers beyond its words as absent.
 type bitset []uint64
 
 func wordsFor(n int) int { return (n + 63) / 64 }
@@ -59,7 +58,7 @@ func (b bitset) meets(o bitset) bool {
 	return false
 }
 
-// first is the least member, −1 of none.
+// first returns the least member, −1 if the set is empty.
 func (b bitset) first() int {
 	for i, w := range b {
 		if w != 0 {
@@ -69,7 +68,7 @@ func (b bitset) first() int {
 	return -1
 }
 
-// nth is the member with n lesser ones, −1 if there are not so many.
+// nth returns the member with n lesser members, −1 if there are too few.
 func (b bitset) nth(n int) int {
 	for i, w := range b {
 		c := bits.OnesCount64(w)

@@ -6,31 +6,30 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Caps bound what one entry of rounds may assign beyond the workers' room (SPEC
-// §7.2). Each answers how many more assignments may be made now; math.MaxInt64
-// for no bound. A Draft asks each question at most once, as it meets a tenant,
-// domain or count of keys.
+// Caps bounds the assignments of one entry of rounds in addition to the workers' room (SPEC §7.2). Each method returns
+// how many more assignments are allowed now; math.MaxInt64 means no bound. A Draft asks each question at most once,
+// when it first meets a tenant, domain or count of keys.
 type Caps interface {
-	// Tenant is what max_concurrent leaves a tenant over all queues.
+	// Tenant returns what max_concurrent leaves a tenant over all queues.
 	Tenant(t rota.TenantID) int64
-	// Window is what tenant_window_max leaves a tenant in a queue.
+	// Window returns what tenant_window_max leaves a tenant in a queue.
 	Window(q rota.QueueName, t rota.TenantID) int64
-	// Domain is how many tokens an isolated domain's bucket holds.
+	// Domain returns how many tokens an isolated domain's bucket holds.
 	Domain(q rota.QueueName, domain string) int64
-	// Key is what the rules of keys leave the jobs of a count over all queues (SPEC §19).
+	// Key returns what the rules of keys leave the jobs of a count over all queues (SPEC §19).
 	Key(count string) int64
 }
 
-// allowance is what an entry may still assign: what Caps answered at first, less
-// what the entry assigned. Where nothing is bounded it stays unbounded.
+// allowance is what an entry may still assign: the first answers of Caps minus the entry's assignments. An unbounded
+// value stays unbounded.
 type allowance struct {
 	caps Caps
-	// tenants spans queues; ofTenant and ofDomain know a queue's by its rows.
+	// tenants spans queues; ofTenant and ofDomain map a queue's rows to its tenants and domains.
 	tenants  map[rota.TenantID]*int64
 	ofTenant map[*tenantRow]*tenantLeft
 	ofDomain map[*domainRow]*int64
 	ofKey    map[*keyRow]*int64
-	// first is what the first question of each kind was answered: most entries ask about one tenant and one domain.
+	// first caches the answer to the first question of each kind: most entries ask about one tenant and one domain.
 	first struct {
 		tenant   *tenantRow
 		id       rota.TenantID
@@ -39,7 +38,7 @@ type allowance struct {
 		domain   *domainRow
 		inDomain int64
 	}
-	// lastTenant and lastDomain are those asked for last, with what is left to them.
+	// lastTenant and lastDomain are the latest ones asked for, with what is left to them.
 	lastTenant *tenantRow
 	tenantLeft *tenantLeft
 	lastDomain *domainRow
@@ -76,7 +75,7 @@ func (a *allowance) tenant(q rota.QueueName, l *lane) *tenantLeft {
 	return left
 }
 
-// allOf is what is left to a tenant over all queues.
+// allOf returns what is left to a tenant over all queues.
 func (a *allowance) allOf(tenant rota.TenantID) *int64 {
 	if a.first.id == tenant {
 		return &a.first.all
@@ -110,8 +109,7 @@ func (a *allowance) domain(q rota.QueueName, l *lane) *int64 {
 	return left
 }
 
-// shut reports whether nothing may be assigned from a lane any more, which is for good:
-// what is left only shrinks within an entry.
+// shut reports whether a lane allows no further assignment. This is final: what is left only shrinks within an entry.
 func (a *allowance) shut(q rota.QueueName, l *lane) bool {
 	return a.caps != nil && (a.shutTenant(q, l) || *a.domain(q, l) <= 0 || a.shutKeys(l))
 }
@@ -125,7 +123,7 @@ func (a *allowance) shutKeys(l *lane) bool {
 	return false
 }
 
-// shutTenant says it of all lanes of a lane's tenant in the queue.
+// shutTenant reports the same for all lanes of a lane's tenant in the queue.
 func (a *allowance) shutTenant(q rota.QueueName, l *lane) bool {
 	if a.caps == nil {
 		return false
@@ -134,8 +132,7 @@ func (a *allowance) shutTenant(q rota.QueueName, l *lane) bool {
 	return *t.all <= 0 || t.window <= 0
 }
 
-// spend counts an assignment from a lane, and says whether that left nothing for
-// it and perhaps for others.
+// spend counts an assignment from a lane. It reports whether that shut the lane, and perhaps others.
 func (a *allowance) spend(q rota.QueueName, l *lane) (shut bool) {
 	if a.caps == nil {
 		return false

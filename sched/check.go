@@ -4,8 +4,7 @@ import (
 	"fmt"
 )
 
-// Check compares every index with a recount of what lies below it and tells the
-// first difference.
+// Check compares every index with a recount of the items and returns the first difference as an error.
 func (p *Pending) Check() error {
 	filed := 0
 	groups := p.groups.cursor()
@@ -138,8 +137,7 @@ func (p *Pending) checkLane(l *lane) (items int, err error) {
 	return items, nil
 }
 
-// checkBands recounts the lanes of all bands, and holds what is filed of them by
-// age and as critical against it.
+// checkBands recounts the lanes of all bands and compares their age index and critical lanes with the recount.
 func (p *Pending) checkBands() error {
 	lanes, filed, critical := 0, 0, 0
 	type key struct {
@@ -191,7 +189,7 @@ func (p *Pending) checkBands() error {
 	return nil
 }
 
-// oldest looks for a lane's oldest item.
+// findOldest searches a lane for its oldest item.
 func (l *lane) findOldest() (oldest entry) {
 	items := l.items.cursor()
 	for e, more := items.next(); more; e, more = items.next() {

@@ -8,12 +8,12 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Requirements is a class (SPEC §1): a queue's set of requirements, which
-// decides what workers could ever fit.
+// Requirements is a class (SPEC §1): the set of requirements, in one queue, that determines which workers could ever
+// fit.
 type Requirements struct {
 	Queue rota.QueueName
-	// Type is part of the class because a worker handles some types (SPEC §16.2), and can
-	// be barred from one and go on with others (SPEC §16.1).
+	// Type is part of the class because a worker handles only some types (SPEC §16.2), and can be barred from one type
+	// but serve others (SPEC §16.1).
 	Type rota.JobType
 	// Requires, RegionsAllow and RegionsDeny are sorted, without duplicates.
 	Requires     []string
@@ -21,31 +21,29 @@ type Requirements struct {
 	RegionsDeny  []string
 	// Limits are sorted by name.
 	Limits []Limit
-	// Worker pins to one worker; empty does not.
+	// Worker pins the job to one worker; empty pins to none.
 	Worker rota.WorkerID
-	// CPUMilli, MemoryBytes and IOBytesPerS are taken while leased; 0 needs none. Units are taken
-	// from the worker's units_per_period for good, at least 1.
+	// CPUMilli, MemoryBytes and IOBytesPerS are used while leased; 0 needs none. Units (at least 1) are used up from
+	// the worker's units_per_period and not returned.
 	CPUMilli    int64
 	MemoryBytes int64
 	IOBytesPerS int64
 	Units       int64
-	// Isolated asks for a worker without any other lease while it runs (SPEC §9.7).
+	// Isolated requires a worker without any other lease while the job runs (SPEC §9.7).
 	Isolated bool
 }
 
-// Limit is how much of something, such as depth or width, a job needs a worker to
-// offer.
+// Limit is the minimum of a named quantity, such as depth or width, that a worker must offer.
 type Limit struct {
 	Name string
 	Need int64
 }
 
-// ClassID names an interned class in one process. It never enters replicated
-// state: another replica may number classes differently.
+// ClassID identifies an interned class within one process. It never enters replicated state: another replica may number
+// classes differently.
 type ClassID int32
 
-// RequirementsOf reads a job's class. The lists are copies. An empty queue is
-// the default queue.
+// RequirementsOf returns a job's class. The lists are copies. An empty queue means the default queue.
 func RequirementsOf(spec *rota.JobSpec) Requirements {
 	queue := spec.Queue
 	if queue == "" {
@@ -86,8 +84,8 @@ func sortedSet[K ~string](list []K) []K {
 	return slices.Compact(out)
 }
 
-// Key is a canonical text of the class: two classes have the same key exactly
-// when they are equal. Every part carries its length.
+// Key returns a canonical text of the class: two classes have the same key exactly when they are equal. Each part is
+// preceded by its length.
 func (r *Requirements) Key() string {
 	key := make([]byte, 0, 96)
 	key = appendPart(key, string(r.Queue))
@@ -104,7 +102,7 @@ func (r *Requirements) Key() string {
 		key = appendPart(key, l.Name)
 		key = binary.AppendVarint(key, l.Need)
 	}
-	if r.Isolated { // one byte: no limit is so short
+	if r.Isolated { // one byte: every limit is longer
 		key = append(key, 1)
 	}
 	return string(key)
@@ -122,8 +120,7 @@ func appendList(key []byte, list []string) []byte {
 	return key
 }
 
-// misfit says why a worker that serves the queue could never fit the class,
-// whatever its reputation; Fit if it could.
+// misfit returns why a worker that serves the queue could never fit the class, reputation aside; Fit if it could.
 func (r *Requirements) misfit(spec *rota.WorkerSpec) Unfit {
 	if r.Worker != "" && r.Worker != spec.ID {
 		return NotThePinnedWorker
@@ -141,7 +138,7 @@ func (r *Requirements) misfit(spec *rota.WorkerSpec) Unfit {
 		}
 	}
 	for _, l := range r.Limits {
-		if l.Need > spec.Limits[l.Name] { // Of what it does not tell it offers none.
+		if l.Need > spec.Limits[l.Name] { // A limit that the worker does not state counts as 0.
 			return LimitExceeded
 		}
 	}
@@ -156,18 +153,17 @@ func (r *Requirements) misfit(spec *rota.WorkerSpec) Unfit {
 	return Fit
 }
 
-// free reports whether every worker that serves its queue and handles its type fits, reputation
-// aside.
+// free reports whether every worker that serves the queue and handles the type fits, reputation aside.
 func (r *Requirements) free() bool {
 	return len(r.Requires)+len(r.RegionsAllow)+len(r.RegionsDeny)+len(r.Limits) == 0 && r.Worker == "" &&
 		r.CPUMilli <= 0 && r.MemoryBytes <= 0 && r.IOBytesPerS <= 0
 }
 
-// Unfit names the rule of SPEC §6.1 by which a worker may not take a job.
+// Unfit names the rule of SPEC §6.1 that keeps a worker from a job.
 type Unfit uint8
 
-// The rules that this package checks, in the order in which Fits names the first
-// that fails. Fit is none of them.
+// The rules that this package checks, in the order in which Fits returns the first that fails. Fit means that none
+// fails.
 const (
 	Fit Unfit = iota
 	NoSuchWorker
@@ -190,7 +186,7 @@ const (
 	MemoryFull
 	IOFull
 	HeldForAnotherJob
-	TenantWindowFull // named by the state machine
+	TenantWindowFull // used by the state machine only
 	Disconnected
 	TenantNotGranted
 	NoSlotOffered
@@ -206,7 +202,7 @@ var unfitNames = [...]string{
 	"TENANT_NOT_GRANTED", "NO_SLOT_OFFERED", "RUNS_ALONE",
 }
 
-// String names the rule as SPEC §6.1 does.
+// String returns the rule's name in SPEC §6.1.
 func (u Unfit) String() string {
 	if int(u) >= len(unfitNames) {
 		return "UNKNOWN"

@@ -6,17 +6,17 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// stretch is what a worker should have from a moment on, until the next one begins.
+// stretch is the capacity that a worker should have from a moment until the next stretch begins.
 type stretch struct {
 	at   rota.Clock
 	open int32
 	free Load
 }
 
-// future is what a worker should have, one stretch after the other; the last has no end.
+// future is a worker's expected capacity as consecutive stretches; the last has no end.
 type future []stretch
 
-// cut has a stretch begin at a moment, and returns its place.
+// cut makes a stretch begin at a moment and returns its index.
 func (f *future) cut(at rota.Clock) int {
 	i, found := slices.BinarySearchFunc(*f, at, func(s stretch, at rota.Clock) int { return int(min(max(s.at-at, -1), 1)) })
 	if !found {
@@ -25,10 +25,10 @@ func (f *future) cut(at rota.Clock) int {
 	return i
 }
 
-// whole is more leases than any worker has slots for: what a lease that runs alone counts as.
+// whole exceeds the slots of any worker: a lease that runs alone counts as this many leases.
 const whole = 1 << 24
 
-// take has a lease run from one moment to another.
+// take reserves capacity for a lease from one moment to another.
 func (f *future) take(from, to rota.Clock, n need) {
 	i, end := f.cut(from), f.cut(to)
 	for ; i < end; i++ {
@@ -39,8 +39,8 @@ func (f *future) take(from, to rota.Clock, n need) {
 	}
 }
 
-// room finds the first moment from which on there is room for so long; lower is the first at which there is any. ok is
-// false if there never is.
+// room finds the first moment from which there is room for the given duration; lower is the first moment with any room.
+// ok is false if there is never room.
 func (f future) room(l Load, most int64, long rota.Clock) (lower, at rota.Clock, ok bool) {
 	begin, any := -1, false
 	for i := range f {
@@ -64,22 +64,23 @@ func (f future) room(l Load, most int64, long rota.Clock) (lower, at rota.Clock,
 // lead is a worker that has no room for a class before a moment.
 type lead struct {
 	at   rota.Clock
-	rank int32 // its place in the order of ids
+	rank int32 // its position in the order of ids
 	slot int32
 }
 
 func leadLess(a, b lead) bool { return a.at < b.at || a.at == b.at && a.rank < b.rank }
 
-// plan keeps room for one job of a queue after the other (SPEC §26.3, conservative).
+// plan reserves room for the jobs of one queue in order (SPEC §26.3, conservative).
 type plan struct {
 	draft   *Draft
 	lot     *Lot
 	now     rota.Clock
 	futures map[int32]*future
-	// leads are the workers of a class, those that may have room soonest first. Room only shrinks as the plan goes on.
+	// leads orders the workers of a class by when they may have room, soonest first. Room only shrinks as the plan
+	// proceeds.
 	leads map[Ask]*heap[lead]
-	// kept are its jobs but for the one of the queue's reservation, in their order; at are the workers that they are at, each
-	// once, and units what they take there.
+	// kept are the plan's reservations in order, except the queue's own; at lists their workers, each once; units
+	// counts the units reserved at each.
 	kept  []Reservation
 	at    []int32
 	units map[int32]int64
@@ -89,7 +90,7 @@ func newPlan(d *Draft, lot *Lot, now rota.Clock) *plan {
 	return &plan{draft: d, lot: lot, now: now, futures: map[int32]*future{}, leads: map[Ask]*heap[lead]{}, units: map[int32]int64{}}
 }
 
-// future is a worker's, with all that was started in this entry and all room that is kept there.
+// future returns a worker's future, including all leases started in this entry and all room reserved there.
 func (p *plan) future(slot int32) *future {
 	if f := p.futures[slot]; f != nil {
 		return f
@@ -110,7 +111,7 @@ func (p *plan) future(slot int32) *future {
 		run := (*next)[0]
 		*next = (*next)[1:]
 		last := f[len(f)-1]
-		if end := max(run.End, p.now); end > last.at { // one that is overdue may end at any moment
+		if end := max(run.End, p.now); end > last.at { // an overdue lease may end at any moment
 			last.at = end
 			f = append(f, last)
 		}
@@ -124,8 +125,8 @@ func (p *plan) future(slot int32) *future {
 	return &f
 }
 
-// lacksUnits reports whether a worker has too few units for a class beside those that are kept. Leases give none back
-// when they end.
+// lacksUnits reports whether a worker has too few units for a class after the reserved ones. Ending leases returns no
+// units.
 func (p *plan) lacksUnits(slot int32, k *class) bool {
 	if k.queue.rules.UnitsMax == 0 {
 		return false
@@ -137,7 +138,7 @@ func (p *plan) lacksUnits(slot int32, k *class) bool {
 	return p.draft.slotLoads.unitsLeft(slot, k.queue)-kept < k.need.units
 }
 
-// starts reports whether a job that starts now at a worker, which has room for it, delays nothing that is kept there.
+// starts reports whether a job that starts now on a worker with room for it delays no reservation there.
 func (p *plan) starts(slot int32, k *class, long rota.Clock) bool {
 	_, at, ok := p.future(slot).room(k.need.Load, p.draft.slotLoads.mostFor(slot, k), long)
 	return ok && at == p.now && !p.lacksUnits(slot, k)
@@ -150,11 +151,11 @@ func (p *plan) started(it *Item, slot int32) {
 	}
 }
 
-// long is for how long room is kept for a job.
+// long returns how long room is reserved for a job.
 func (p *plan) long(it *Item) rota.Clock { return max(1, p.lot.estimate(it)) }
 
-// keep keeps room for a job at the worker that should have some soonest, among equals at the one of the least id; nil where
-// none ever should.
+// keep reserves room for a job on the worker that should have some soonest, ties by least id; nil if no worker ever
+// should.
 func (p *plan) keep(it *Item) *Reservation {
 	if planted.planForgotten() {
 		return nil
@@ -195,7 +196,7 @@ func (p *plan) keep(it *Item) *Reservation {
 	return &p.kept[len(p.kept)-1]
 }
 
-// leadsOf begins with what costs little: a worker without room now has none before its first lease should end.
+// leadsOf starts with a cheap bound: a worker without room now has none before its first lease should end.
 func (p *plan) leadsOf(a Ask, k *class) *heap[lead] {
 	if h := p.leads[a]; h != nil {
 		return h
@@ -217,7 +218,8 @@ func (p *plan) leadsOf(a Ask, k *class) *heap[lead] {
 	return h
 }
 
-// conservative draws behind the first job, and starts what delays none of those before it, for each of which room is kept.
+// conservative draws the jobs after the first one. It starts those that delay none of the earlier ones, for each of
+// which room is reserved.
 func (m *matcher) conservative(lot *Lot, first *Item) {
 	d := m.draft
 	m.plan = newPlan(d, lot, m.in.Now)
@@ -254,20 +256,20 @@ func (m *matcher) peekWide() (candidate, bool) {
 	return c, ok
 }
 
-// Foretold is what a queue's plan says of a job.
+// Foretold is what a queue's plan contains about a job.
 type Foretold struct {
-	// Kept is the room that is kept for it, if Planned.
+	// Kept is the room reserved for it, if Planned.
 	Kept    Reservation
 	Planned bool
-	// Before counts the jobs for which room was kept before.
+	// Before counts the jobs with room reserved ahead of it.
 	Before int64
-	// Bars are the first that it would delay, at each worker that had room for it before the entry.
+	// Bars are the first reservations that it would delay, one per worker that had room for it before the entry.
 	Bars []Reservation
-	// Deep says that the plan ends before it, at backfill_depth.
+	// Deep reports whether the plan ends before it, at backfill_depth.
 	Deep bool
 }
 
-// Foretell plans a queue that backfills conservatively until it comes to a job. The entry must be decided.
+// Foretell plans a queue that backfills conservatively until it reaches a job. The entry must be decided already.
 func (d *Draft) Foretell(lot Lot, it *Item, now rota.Clock) (f Foretold) {
 	r := &rooms{supply: d.supply, now: &d.slotLoads, wide: true}
 	s := newPendingSource(lot.Pending, r, RoundInput{Queue: lot.Queue, Policy: lot.Policy, Now: now}, d, nil)
@@ -298,7 +300,7 @@ func (d *Draft) Foretell(lot Lot, it *Item, now rota.Clock) (f Foretold) {
 	}
 }
 
-// bars are the first that a job would delay at each worker that had room for it before the entry.
+// bars returns the first reservation that a job would delay at each worker that had room for it before the entry.
 func (p *plan) bars(it *Item) (bars []Reservation) {
 	d, k := p.draft, &p.draft.supply.classes[it.Class]
 	end := p.now + p.long(it)

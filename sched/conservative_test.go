@@ -9,15 +9,15 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// taken is a part of a worker for a time, of the naive computation.
+// taken is a part of a worker reserved for a time, in the naive calculation.
 type taken struct {
 	worker   rota.WorkerID
 	from, to rota.Clock
 	cpu      int64
 }
 
-// fits reports whether a worker has room for a job from a moment on, for as long as it should run, beside what is taken. A
-// lease that is overdue may end at any moment, and so counts for nothing but what has room at once.
+// fits reports whether a worker has room for a job from a moment on, for as long as it should run, in addition to what
+// is taken. An overdue lease may end at any moment, so it only counts against what needs room at once.
 func (y *yard) fits(id rota.WorkerID, it *Item, from rota.Clock, all []taken) bool {
 	for at := from; at < from+rota.Clock(it.Expected.Milliseconds()); at++ {
 		cpu, slots := y.cpu[id]-it.CPUMilli, y.slots[id]-1
@@ -33,7 +33,8 @@ func (y *yard) fits(id rota.WorkerID, it *Item, from rota.Clock, all []taken) bo
 	return true
 }
 
-// soonestOf is the first moment, and the least worker, at which a job has room for as long as it should run.
+// soonestOf returns the first moment, and the worker with the least id, at which a job has room for as long as it
+// should run.
 func (y *yard) soonestOf(it *Item, ids []rota.WorkerID, all []taken) (rota.Clock, rota.WorkerID, bool) {
 	for at := yardNow; at < yardNow+2000; at++ {
 		for _, id := range ids {
@@ -45,7 +46,7 @@ func (y *yard) soonestOf(it *Item, ids []rota.WorkerID, all []taken) (rota.Clock
 	return 0, "", false
 }
 
-// randomYard has workers, with leases that run, and jobs, in their order.
+// randomYard creates workers with running leases, and jobs in order.
 func randomYard(r *rand.Rand, backfill rota.Backfill) (y *yard, ids []rota.WorkerID, all []taken) {
 	y = newYard(func(p *rota.QueuePolicy) {
 		p.Backfill, p.Strategy = backfill, rota.Strategy(r.IntN(4))
@@ -80,9 +81,9 @@ func randomYard(r *rand.Rand, backfill rota.Backfill) (y *yard, ids []rota.Worke
 	return y, ids, all
 }
 
-// TestConservative_random holds decisions on random yards against what conservative backfilling means, computed ms by ms: one
-// job after the other has room kept at the worker that has some soonest for as long as it should run, and those start now
-// that have it now.
+// TestConservative_random compares decisions on random yards with the definition of conservative backfilling,
+// calculated ms by ms: for one job after the other room is reserved on the worker that has some soonest for as long as
+// it should run, and those that have it now start now.
 func TestConservative_random(t *testing.T) {
 	t.Parallel()
 	overtook, waited, shallow := 0, 0, 0

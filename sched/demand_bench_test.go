@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// evenCaps leaves everybody the same.
+// evenCaps returns the same number for every tenant, domain and key.
 type evenCaps int64
 
 func (c evenCaps) Tenant(rota.TenantID) int64                 { return int64(c) }
@@ -59,8 +59,8 @@ func BenchmarkRoundOfTiers(b *testing.B) {
 	}
 }
 
-// BenchmarkCaps decides a round beside caps that bound nobody, and beside some
-// that shut every tenant after one assignment.
+// BenchmarkCaps decides a round with caps that bound nothing, and with caps that shut every tenant after one
+// assignment.
 func BenchmarkCaps(b *testing.B) {
 	for _, tenants := range []int{1, 1000} {
 		s, pending, _, p := scene{jobs: 1_000_000, tenants: tenants, classes: 100, batch: 1, fair: true}.build(b)
@@ -80,8 +80,8 @@ func BenchmarkCaps(b *testing.B) {
 	}
 }
 
-// BenchmarkPlaces asks, among 1,000,000 jobs in 10,000 lanes, how many stand
-// before one, for the first critical job, and holds the low ones.
+// BenchmarkPlaces measures, among 1,000,000 jobs in 10,000 lanes, the number of jobs before one, the search for the
+// first critical job, and holding the low ones.
 func BenchmarkPlaces(b *testing.B) {
 	for _, c := range []struct {
 		name string

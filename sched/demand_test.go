@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// sharedCaps bounds tenants over all queues and counts what it is asked.
+// sharedCaps bounds tenants over all queues and counts its calls.
 type sharedCaps struct {
 	naiveCaps
 	asked *int
@@ -32,7 +32,7 @@ func (c sharedCaps) Domain(q rota.QueueName, domain string) int64 {
 	return leftOf(c.domains, string(q)+"/"+domain)
 }
 
-// TestCaps holds what one entry may assign over several queues.
+// TestCaps checks what one entry may assign over several queues.
 func TestCaps(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -87,7 +87,7 @@ func TestCaps(t *testing.T) {
 	}
 }
 
-// TestTiers samples: the quotas first, then from the top, then once more.
+// TestTiers checks samples: the quotas first, then from the top tier down, then another sample.
 func TestTiers(t *testing.T) {
 	t.Parallel()
 	s := NewSupply()
@@ -142,7 +142,7 @@ func TestTiers(t *testing.T) {
 	})
 }
 
-// TestHoldLow holds the jobs of priority > 5 and no other.
+// TestHoldLow checks that only the jobs of priority > 5 are held.
 func TestHoldLow(t *testing.T) {
 	t.Parallel()
 	s := NewSupply()

@@ -2,16 +2,15 @@ package sched
 
 import "github.com/rotasched/rota"
 
-// candidate is a drawn job. Those that tie on (key, Enqueued, Number) go in one group, and under
-// fair share those of several tenants only as equals (matcher.draw).
+// candidate is a drawn job. Candidates with equal (key, Enqueued, Number) form one group; under fair share, those of
+// several tenants only if their shares are equal (matcher.draw).
 type candidate struct {
 	item *Item
 	lane *lane
-	// key orders and ties; score is shown.
+	// key orders and ties; score is displayed.
 	key   int64
 	score int64
-	// open leases by weight are its tenant's share under fair share before it was drawn; else
-	// both are 0.
+	// open (leases) and weight are its tenant's share under fair share before the draw; otherwise both are 0.
 	open, weight int64
 }
 
@@ -19,43 +18,40 @@ func (c candidate) ties(o candidate) bool {
 	return c.key == o.key && c.item.Enqueued == o.item.Enqueued && c.item.Number == o.item.Number
 }
 
-// equals reports whether neither candidate's tenant had the lesser share.
+// equals reports whether the tenants of both candidates have the same share.
 func (c candidate) equals(o candidate) bool {
 	return compareShares(c.open, c.weight, o.open, o.weight) == 0
 }
 
-// source gives a round its candidates in the order of its ranking. A job of a
-// class without room, or of a lane that is shut, is passed over, which is for
-// good: room and allowances only shrink.
+// source returns a round's candidates in the order of its ranking. It skips a job of a class without room, or of a lane
+// that is shut, for the rest of the round: room and allowances only shrink.
 type source interface {
 	// peek returns the next candidate without drawing it.
 	peek(r *rooms) (candidate, bool)
-	// take draws the candidate that the last peek gave. Nothing may have
-	// happened to the rooms in between.
+	// take draws the candidate that the last peek returned. The rooms must not have changed since.
 	take()
-	// group returns all of the group that the candidate of the last peek begins,
-	// those passed over included: groups are cut in the ranking order, whatever
-	// has room (SPEC §7.5). Under fair share there is no such order before the
-	// draw, and ok is false: a group is a run of what is drawn.
+	// group returns the whole group that begins with the candidate of the last peek, including skipped jobs: groups are
+	// cut in ranking order, regardless of room (SPEC §7.5). Under fair share there is no such order before the draw,
+	// and ok is false: a group is then a run of drawn candidates.
 	group(first candidate) (all []*Item, ok bool)
-	// more says, after peek found nothing, that it is worth another try.
+	// more reports, after peek found nothing, whether to try again.
 	more(r *rooms) bool
 }
 
-// pendingSource draws from a Pending without changing it: a merge of its
-// ordered levels, in which only what was drawn from has a state of its own.
+// pendingSource draws from a Pending without changing it. It merges the ordered levels and keeps state only for what
+// was drawn from.
 type pendingSource struct {
 	pending *Pending
 	draft   *Draft
 	queue   rota.QueueName
 	policy  *rota.QueuePolicy
 	now     rota.Clock
-	// groups walks those not yet drawn from, next is the first of them.
+	// groups iterates over the groups not drawn from yet; next is the first of them.
 	groups cursor[*group]
 	next   *group
-	// turns holds the others.
+	// turns holds the groups already drawn from.
 	turns heap[*turn]
-	// streamSlab and turnSlab are made but not yet given out; each is twice as large as the one before.
+	// streamSlab and turnSlab are allocated but unused elements; each slab is twice as large as the one before.
 	streamSlab  []stream
 	turnSlab    []turn
 	streamsMade int
@@ -63,26 +59,26 @@ type pendingSource struct {
 	seats       seats
 }
 
-// slabMost bounds a slab. The first is of one: most rounds draw a job or two, and what is made
-// is cleared.
+// slabMost is the maximum size of a slab. The first has one element: most rounds draw a job or two, and allocated
+// memory has to be cleared.
 const slabMost = 64
 
-// turn is a group in the draw: its share so far and what is left of it.
+// turn is a group in the draw: its share so far and its remaining candidates.
 type turn struct {
 	open, weight int64
 	streams      heap[*stream]
 	last         lastScope
-	// few is where the heap starts.
+	// few is the initial storage of the heap.
 	few [2]*stream
 }
 
-// stream is a run of candidates in order, of which head is the first. It walks
-// a group's cells, one cell's lanes, or one lane's items.
+// stream is an ordered run of candidates; head is the first. It iterates over a group's cells, one cell's lanes, or one
+// lane's items.
 type stream struct {
 	head  entry
 	class ClassID
-	cell  *cell // of cells: the one that head is of
-	lane  *lane // else
+	cell  *cell // for cells: the cell of head
+	lane  *lane // otherwise
 	kind  streamKind
 	cells cursor[*cell]
 	lanes cursor[*lane]
@@ -106,8 +102,8 @@ func turnLess(a, b *turn) bool {
 	return streamLess(a.streams.list[0], b.streams.list[0])
 }
 
-// gatherCells is how many cells with room are at most gathered one by one, so
-// that a few jobs that can go are not looked for among many that cannot.
+// gatherCells is the maximum number of cells with room that are gathered one by one, so that a few jobs with room are
+// not searched for among many without.
 const gatherCells = 1024
 
 // newPendingSource draws from all groups, or from only one.
@@ -134,9 +130,9 @@ func newPendingSource(p *Pending, r *rooms, in RoundInput, d *Draft, only *group
 	return s
 }
 
-// gather brings in exactly the groups that have a cell with room.
+// gather adds exactly the groups that have a cell with room.
 func (s *pendingSource) gather(r *rooms, only *group) {
-	var turnOf map[*group]*turn // but of the first
+	var turnOf map[*group]*turn // except the first
 	var turns []*turn
 	var first *group
 	for i, d := range s.pending.demands {
@@ -167,7 +163,7 @@ func (s *pendingSource) gather(r *rooms, only *group) {
 	}
 }
 
-// turn gives a group a new turn; they are made a slab at a time, like streams.
+// turn creates a group's turn, allocated in slabs like streams.
 func (s *pendingSource) turn(g *group) *turn {
 	if len(s.turnSlab) == 0 {
 		s.turnsMade = min(max(2*s.turnsMade, 1), slabMost)
@@ -217,7 +213,7 @@ func (s *pendingSource) peek(r *rooms) (candidate, bool) {
 
 func (s *pendingSource) more(*rooms) bool { return false }
 
-// of is the lane of a stream's head.
+// of returns the lane of a stream's head.
 func (st *stream) of() *lane {
 	if st.kind == ofCells {
 		l, _ := st.cell.lanes.min()
@@ -226,8 +222,8 @@ func (st *stream) of() *lane {
 	return st.lane
 }
 
-// leave leaves all of the first candidate's lane behind, which is shut; under
-// fair share all of the tenant's, if the tenant is.
+// leave skips the rest of the first candidate's lane, which is shut. Under fair share it skips all lanes of the tenant
+// if the tenant is shut.
 func (s *pendingSource) leave(l *lane) {
 	if s.pending.fairShare && !s.pending.grouped && s.draft.shutTenant(s.queue, l) {
 		s.turns.pop()
@@ -249,9 +245,8 @@ func (s *pendingSource) leave(l *lane) {
 	s.settle(t)
 }
 
-// nextIsFirst reports whether the next group may come before every turn. Its head
-// may be of a class without room; then it comes later than it says, never
-// earlier.
+// nextIsFirst reports whether the next group may come before every turn. Its head may be of a class without room; the
+// group then comes later than its head suggests, never earlier.
 func (s *pendingSource) nextIsFirst() bool {
 	if len(s.turns.list) == 0 {
 		return true
@@ -263,7 +258,7 @@ func (s *pendingSource) nextIsFirst() bool {
 	return entryLess(s.next.head, t.streams.list[0].head)
 }
 
-// enter makes a group a turn, unless none of its cells has room.
+// enter creates a turn for a group, unless none of its cells has room.
 func (s *pendingSource) enter(g *group, r *rooms) {
 	cells := g.cells.cursor()
 	for c, ok := cells.next(); ok; c, ok = cells.next() {
@@ -288,8 +283,7 @@ func (s *pendingSource) settle(t *turn) {
 	}
 }
 
-// take draws the first candidate of the first turn: its lease counts as open
-// for the later draws (SPEC §4.11).
+// take draws the first candidate of the first turn: its lease counts as open for the later draws (SPEC §4.11).
 func (s *pendingSource) take() {
 	if s.pending.fairShare {
 		s.turns.list[0].open++
@@ -297,12 +291,11 @@ func (s *pendingSource) take() {
 	s.step()
 }
 
-// step leaves the first candidate behind.
+// step skips the first candidate.
 func (s *pendingSource) step() {
 	t := s.turns.list[0]
 	first := t.streams.list[0]
-	// The rest of the lane and the other lanes of the cell come in on their own;
-	// the stream goes on behind them.
+	// The rest of the lane and the other lanes of the cell are added on their own; the stream continues after them.
 	switch first.kind {
 	case ofCells:
 		lanes := first.cell.lanes.cursor()
@@ -332,7 +325,7 @@ func (s *pendingSource) walkLanes(t *turn, c *cell, lanes cursor[*lane]) {
 	t.streams.push(st)
 }
 
-// walkItems adds a lane's items but the first to a turn.
+// walkItems adds a lane's items except the first to a turn.
 func (s *pendingSource) walkItems(t *turn, l *lane) {
 	items := l.items.cursor()
 	items.next()
@@ -345,7 +338,7 @@ func (s *pendingSource) walkItems(t *turn, l *lane) {
 	t.streams.push(st)
 }
 
-// stream returns a new stream; they are made a slab at a time.
+// stream returns a new stream, allocated in slabs.
 func (s *pendingSource) stream() *stream {
 	if len(s.streamSlab) == 0 {
 		s.streamsMade = min(max(2*s.streamsMade, 1), slabMost)
@@ -356,9 +349,8 @@ func (s *pendingSource) stream() *stream {
 	return st
 }
 
-// advance moves the first stream on, or drops it at its end. With rooms given,
-// it is moved because its class has no room: past every cell without, and a
-// stream of one class ends at once.
+// advance moves the first stream on, or drops it at its end. rooms is given when its class has no room: it then skips
+// every cell without room, and a stream of one class ends at once.
 func (t *turn) advance(r *rooms) {
 	st := t.streams.list[0]
 	ok := false

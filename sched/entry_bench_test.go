@@ -7,14 +7,13 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// BenchmarkEntry decides a whole entry of one queue of 1,000,000 jobs and 1,000
-// workers beside holds and turns.
+// BenchmarkEntry decides a whole entry of one queue with 1,000,000 jobs and 1,000 workers, with holds and turns.
 func BenchmarkEntry(b *testing.B) {
 	const million = 1_000_000
 	wide := scene{jobs: million, tenants: 1000, classes: 100, batch: 1, fair: true, mixed: true, cpu: true}
 	for _, c := range []struct {
 		name  string
-		due   int // every so manieth worker's turn is due
+		due   int // one worker in this many has a due turn
 		holds int
 		full  bool // no worker has cpu left
 		scene

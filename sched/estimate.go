@@ -2,53 +2,48 @@ package sched
 
 import "github.com/rotasched/rota"
 
-// PlanNode is a node of a workflow as estimates see it.
+// PlanNode is a workflow node as used by estimates.
 type PlanNode struct {
-	// Parents are the numbers of its parents, each less than its own.
+	// Parents are the numbers of its parents, each less than its own number.
 	Parents []uint32
-	// GrownBy is one more than the number of the node whose completion added this one, 0 of
-	// one that was submitted; Joins says that whoever waits for that one waits for this one too
-	// (SPEC §23.2).
+	// GrownBy is one more than the number of the node whose completion added this one, 0 for a submitted node. Joins
+	// reports whether nodes that wait for that node wait for this one too (SPEC §23.2).
 	GrownBy uint32
 	Joins   bool
 	Type    rota.JobType
 	State   rota.NodeState
-	// TookMs is how long its last attempt ran, or has run so far; 0 of one that
-	// never did.
+	// TookMs is how long its last attempt ran, or has run so far, in ms; 0 if it never ran.
 	TookMs int64
-	// ExpectedMs and SimulateMs are what its submitter says of its duration; 0 says
-	// nothing.
+	// ExpectedMs and SimulateMs are durations from its submitter, in ms; 0 means not given.
 	ExpectedMs int64
 	SimulateMs int64
 }
 
-// over reports whether the node will not run any more.
+// over reports whether the node will not run again.
 func (n *PlanNode) over() bool {
 	return n.State == rota.NodeSkipped || rota.JobState(n.State).Terminal()
 }
 
-// leased reports whether an attempt of it is running.
+// leased reports whether an attempt of the node is running.
 func (n *PlanNode) leased() bool { return rota.JobState(n.State).Leased() }
 
-// Plan is what a workflow is expected to take.
+// Plan is the expected duration of a workflow.
 type Plan struct {
-	// DurationMs of each node: how long it ran, or how long it is expected to run.
+	// DurationMs is the duration of each node in ms: how long it ran, or how long it is expected to run.
 	DurationMs []int64
-	// Critical are the numbers of the longest chain by duration, of equals that of the
-	// most nodes, from a root to a leaf; CriticalMs is its length.
+	// Critical holds the node numbers of the longest chain by duration from a root to a leaf; ties go to the chain with
+	// the most nodes. CriticalMs is its length in ms.
 	Critical   []uint32
 	CriticalMs int64
-	// RemainingMs is the work that is left: the longest chain of it, or its sum over the
-	// nodes that run now, whichever is more. Gates add nothing to it.
+	// RemainingMs is the remaining work in ms: its longest chain, or its sum over the nodes that run now, whichever is
+	// more. Gates add nothing to it.
 	RemainingMs int64
 }
 
-// Estimate plans a workflow whose nodes stand in the order of their numbers. A node
-// that has not run is expected to take what its submitter expects (expected_ms); else
-// the mean of the completed nodes of its type in this workflow; else what it
-// simulates; else the mean of all that completed; else nothing. A gate waits for a
-// signal, which is no work: it is expected to take nothing, and its wait is in no mean.
-// O(nodes + edges).
+// Estimate plans a workflow whose nodes are in the order of their numbers. The expected duration of a node that has not
+// run is its submitter's value (expected_ms); else the mean of the completed nodes of its type in this workflow; else
+// its simulated duration; else the mean of all completed nodes; else 0. A gate waits for a signal, which is not work:
+// its expected duration is 0, and its wait is in no mean. O(nodes + edges).
 func Estimate(nodes []PlanNode) Plan {
 	p := Plan{DurationMs: make([]int64, len(nodes))}
 	means := meansOf(nodes)
@@ -75,7 +70,7 @@ func Estimate(nodes []PlanNode) Plan {
 	return p
 }
 
-// means are what completed nodes took, by type and of all.
+// means holds the durations of completed nodes, by type and over all.
 type means struct {
 	byType map[rota.JobType]mean
 	all    mean
@@ -111,10 +106,9 @@ func (m *means) expect(n *PlanNode) int64 {
 	return 0
 }
 
-// longestChain returns the chain from a root to a leaf whose durations sum to the
-// most; of equals the one with the most nodes, which is the depth of the graph where
-// no duration is known; of those the one whose last node has the least number, and so
-// backwards.
+// longestChain returns the chain from a root to a leaf with the greatest sum of durations. Ties go to the chain with
+// the most nodes, which is the depth of the graph if no duration is known; further ties to the one whose last node has
+// the least number, and so on backwards.
 func longestChain(nodes []PlanNode, ms []int64) (chain []uint32, most int64) {
 	n := uint32(len(nodes))
 	c := chains{nodes: nodes, leaves: leavesOf(nodes), ms: ms}
@@ -138,8 +132,7 @@ func longestChain(nodes []PlanNode, ms []int64) (chain []uint32, most int64) {
 	return chain, longest.ms
 }
 
-// leavesOf returns, by the number of the node that grew them, the nodes that join it; nil where
-// none grew any.
+// leavesOf returns, by the number of the node that grew them, the nodes that join it; nil if no node grew any.
 func leavesOf(nodes []PlanNode) (leaves [][]uint32) {
 	for i := range nodes {
 		if n := &nodes[i]; n.Joins {
@@ -152,26 +145,26 @@ func leavesOf(nodes []PlanNode) (leaves [][]uint32) {
 	return leaves
 }
 
-// chains are the longest ones that end with each node. Where nodes have grown others there are two
-// places for each: i is the end of node i, len(nodes)+i the end of all that joins it as well.
+// chains holds the longest chains that end with each node. In a workflow with grown nodes each node has two places: i
+// is the end of node i, len(nodes)+i the end of that node and all nodes that join it.
 type chains struct {
 	nodes  []PlanNode
 	leaves [][]uint32
 	ms     []int64
-	// until is the longest chain to a place, zero where it is not known yet, end the node that
-	// it ends with; before is what stands before a node in its chain, itself at a root.
+	// until is the longest chain to a place, zero while unknown; end is the node that it ends with; before is the
+	// node's predecessor in its chain, or the node itself at a root.
 	until       []span
 	before, end []uint32
 	stack       []step
 }
 
-// step is a place whose chain is being sought; next is what it is to wait for next.
+// step is a place whose chain is being calculated; next is the next place that it depends on.
 type step struct {
 	place uint32
 	next  int
 }
 
-// after returns the k-th place that one waits for.
+// after returns the k-th place that a place depends on.
 func (c *chains) after(place uint32, k int) (waits uint32, ok bool) {
 	n := uint32(len(c.nodes))
 	if place >= n {
@@ -189,14 +182,14 @@ func (c *chains) after(place uint32, k int) (waits uint32, ok bool) {
 		return 0, false
 	}
 	parent := node.Parents[k]
-	if c.leaves == nil || node.GrownBy == parent+1 { // the one that grew it is no more than done
+	if c.leaves == nil || node.GrownBy == parent+1 { // the node that grew it needs only to be done
 		return parent, true
 	}
 	return parent + n, true
 }
 
-// visit finds the longest chain to a place, and before to all that it waits for: what was added
-// has larger numbers than what waits for it.
+// visit calculates the longest chain to a place, after those to all places that it depends on: an added node has a
+// larger number than the nodes that wait for it.
 func (c *chains) visit(place uint32) {
 	if c.until[place].nodes > 0 {
 		return
@@ -217,7 +210,7 @@ func (c *chains) visit(place uint32) {
 	}
 }
 
-// settle notes the longest chain to a place, as those are known that it waits for.
+// settle records the longest chain to a place, once those that it depends on are known.
 func (c *chains) settle(place uint32) {
 	var longest span
 	end := place
@@ -237,13 +230,13 @@ func (c *chains) settle(place uint32) {
 	c.until[place], c.end[place] = longest, end
 }
 
-// span is how long a chain is. The zero span is that of no node.
+// span is the length of a chain. The zero span means no node.
 type span struct {
 	ms    int64
 	nodes int
 }
 
-// beyond orders chains by duration, then by nodes.
+// beyond orders chains by duration, then by number of nodes.
 func (s span) beyond(t span) bool {
 	if s.ms != t.ms {
 		return s.ms > t.ms

@@ -88,7 +88,7 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// TestEstimateRandom compares the chains with all that there are.
+// TestEstimateRandom compares the chains with all existing ones.
 func TestEstimateRandom(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -127,7 +127,7 @@ func TestEstimateRandom(t *testing.T) {
 	})
 }
 
-// checkChain says that the path is one, from a root to a leaf, of its length.
+// checkChain checks that the path is a chain from a root to a leaf, with its length.
 func checkChain(t interface{ Fatalf(string, ...any) }, nodes []PlanNode, p Plan) {
 	ms := int64(0)
 	for i, at := range p.Critical {
@@ -147,7 +147,7 @@ func checkChain(t interface{ Fatalf(string, ...any) }, nodes []PlanNode, p Plan)
 	}
 }
 
-// naiveChain tries every way that ends somewhere.
+// naiveChain tries every path that ends at a leaf.
 func naiveChain(nodes []PlanNode, ms []int64) (most int64) {
 	var until func(i uint32) int64
 	until = func(i uint32) (longest int64) {
@@ -162,8 +162,8 @@ func naiveChain(nodes []PlanNode, ms []int64) (most int64) {
 	return most
 }
 
-// recorded are real executions: their tasks and edges, and in tenths of a second the
-// critical path and the sum of all runtimes, as their collector counted them.
+// recorded are real executions: their tasks and edges, and in tenths of a second the critical path and the sum of all
+// runtimes, as counted by their collector.
 var recorded = map[string]struct {
 	tasks, edges  int
 	critical, sum int64
@@ -182,8 +182,8 @@ var recorded = map[string]struct {
 	"montage-chameleon-2mass-04d-001.json":         {1312, 3540, 377, 30225},
 }
 
-// TestEstimateRecorded arranges and estimates real workflows: those that the
-// repository has, and those in the folder that ROTA_WORKFLOWS names.
+// TestEstimateRecorded arranges and estimates real workflows: those in the repository, and those in the folder named by
+// ROTA_WORKFLOWS.
 func TestEstimateRecorded(t *testing.T) {
 	t.Parallel()
 	here := 0
@@ -227,8 +227,7 @@ func TestEstimateRecorded(t *testing.T) {
 	}
 }
 
-// recordedText reads an instance where it is: in the folder that ROTA_WORKFLOWS
-// names, or in the repository.
+// recordedText reads an instance from the folder named by ROTA_WORKFLOWS, or from the repository.
 func recordedText(name string) ([]byte, error) {
 	if folder := os.Getenv("ROTA_WORKFLOWS"); folder != "" {
 		return os.ReadFile(filepath.Join(folder, name))

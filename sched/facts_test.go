@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// naiveCaps is what is left to tenants and domains; who is absent is unbounded.
+// naiveCaps is what is left to tenants and domains; an absent one is unbounded.
 type naiveCaps struct {
 	tenants, windows map[rota.TenantID]int64
 	domains, keys    map[string]int64
@@ -22,7 +22,7 @@ var (
 	someSizes      = []int64{0, 0, 0, 1 << 20, 5 << 20}
 )
 
-// someStats is what is known of the types: of one nothing.
+// someStats returns the statistics of the types; one type has none.
 func someStats(typ rota.JobType) Stats {
 	switch typ {
 	case "echo":
@@ -99,7 +99,7 @@ func (c *naiveCaps) spend(it *Item) {
 	}
 }
 
-// asked is the product's side of it.
+// asked returns it as the product's Caps.
 func (c *naiveCaps) asked() Caps {
 	if c == nil {
 		return nil
@@ -120,13 +120,13 @@ func (n *naive) drawable(it *Item, class func(*Item) *naiveAsk) bool {
 	return n.left.open(it) && n.roomAnywhere(class(it))
 }
 
-// drop takes a placed job away.
+// drop removes a placed job.
 func (n *naive) drop(it *Item) {
 	is := func(x *Item) bool { return x == it }
 	n.items, n.idle = slices.DeleteFunc(n.items, is), slices.DeleteFunc(n.idle, is)
 }
 
-// oldestOfAll is the oldest of the jobs that turns look at.
+// oldestOfAll returns the oldest of the jobs that turns look at.
 func (n *naive) oldestOfAll(wanted func(*Item) bool) (best *Item) {
 	for _, it := range slices.Concat(n.items, n.idle) {
 		if wanted(it) && (best == nil || byAge(it, best) < 0) {
@@ -151,8 +151,7 @@ func naiveScore(p *rota.QueuePolicy, it *Item, now rota.Clock) float64 {
 	return float64(base*aging) * (w / math.Sqrt(math.Max(0.1, float64(it.Size)/(1<<20))))
 }
 
-// naiveTier deals the priorities from 1 on to the tiers below the critical one, in turn,
-// and counts how many each has.
+// naiveTier deals the priorities from 1 on to the tiers below the critical one, in turn, and counts how many each has.
 func naiveTier(priority int32, tiers int64) int64 {
 	has := make([]int64, tiers)
 	has[0] = 1
@@ -167,8 +166,8 @@ func naiveTier(priority int32, tiers int64) int64 {
 	return tier
 }
 
-// sampler takes sample after sample of an adaptive queue's jobs by SPEC §5.3: of
-// each tier the first that may be drawn, sorted by their scores.
+// sampler takes sample after sample of an adaptive queue's jobs by SPEC §5.3: from each tier the first that may be
+// drawn, sorted by score.
 func (n *naive) sampler(class func(*Item) *naiveAsk) func() bool {
 	rest := n.items
 	n.items = nil
@@ -219,7 +218,7 @@ func (w *world) isThrottled(it *Item) bool {
 		(w.ring.waits[string(it.ID)] || slices.ContainsFunc(it.Keys, w.ring.Full))
 }
 
-// idle are the jobs that only turns of the oldest look at.
+// idle returns the jobs that only turns of the oldest look at.
 func (w *world) idle() (out []*Item) {
 	for _, it := range w.items {
 		if it.Priority > 5 && w.low == LowOldestOnly && !w.isThrottled(it) {
@@ -229,7 +228,7 @@ func (w *world) idle() (out []*Item) {
 	return out
 }
 
-// ranked are all jobs in ranking order, those of an adaptive queue tier by tier.
+// ranked returns all jobs in ranking order, for an adaptive queue tier by tier.
 func (w *world) ranked() []*Item {
 	out := slices.Clone(w.items)
 	slices.SortFunc(out, func(a, b *Item) int {
@@ -241,7 +240,7 @@ func (w *world) ranked() []*Item {
 	return out
 }
 
-// promote lets the first of a tier rise to the back of the next one.
+// promote moves the first job of a tier to the back of the next one.
 func (w *world) promote(t *dice) {
 	front := w.pending.TierFront(t.between(2, 7))
 	if front == nil {
@@ -256,7 +255,7 @@ func (w *world) promote(t *dice) {
 	w.pending.Add(&it)
 }
 
-// checkPlaces holds what is returned of places, tiers and lanes against the list.
+// checkPlaces compares the returned places, tiers and lanes with the list.
 func (w *world) checkPlaces(t *dice) {
 	var depths []int64
 	var fronts []*Item

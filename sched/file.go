@@ -2,7 +2,7 @@ package sched
 
 import "github.com/rotasched/rota"
 
-// settle files a lane as its items and throttles demand, and tells the cell.
+// settle files or removes a lane as its items and throttles require, and updates the cell.
 func (p *Pending) settle(l *lane) {
 	var head entry
 	counted := 0
@@ -33,7 +33,7 @@ func (p *Pending) settle(l *lane) {
 	p.settleCell(l.cell)
 }
 
-// throttled reports whether no round and no turn may look at the lane.
+// throttled reports whether neither rounds nor turns may look at the lane.
 func (l *lane) throttled() bool { return l.tenant.throttled || l.domain.throttled || l.keys.full() }
 
 func (p *Pending) settleCell(c *cell) {
@@ -133,7 +133,7 @@ func (p *Pending) cell(g *group, class ClassID) *cell {
 	return c
 }
 
-// dropLane forgets an empty lane and what only it held up.
+// dropLane removes an empty lane and whatever only this lane used.
 func (p *Pending) dropLane(l *lane) {
 	delete(p.lanes, l.key)
 	if l.keys != nil {
@@ -191,7 +191,7 @@ func (p *Pending) tenant(id rota.TenantID) *tenantRow {
 	return t
 }
 
-// dropTenant forgets a row that says nothing.
+// dropTenant removes a row that holds no information.
 func (p *Pending) dropTenant(id rota.TenantID, t *tenantRow) {
 	if len(t.lanes) == 0 && !t.throttled && t.open == 0 && t.weight == 1 {
 		p.gone.tenant = t

@@ -9,26 +9,26 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Ask is what a job asks of its worker: room for its class, and leave to work for its tenant.
+// Ask is what a job requires of its worker: room for its class, and a grant for its tenant.
 type Ask struct {
 	Class  ClassID
 	Tenant rota.TenantID
 }
 
-// ask is what an item asks of its worker.
+// ask returns the item's Ask.
 func (it *Item) ask() Ask { return Ask{it.Class, it.Tenant} }
 
-// Grants are the tenants that a worker may work for, by queue; of a queue that is not named
-// it may work for none. The nil Grants are of all tenants of every queue. They never change.
+// Grants lists, by queue, the tenants that a worker may work for; in a queue that is not listed it may work for none.
+// nil Grants allow all tenants of every queue. Grants never change.
 type Grants struct{ Queues []QueueTenants }
 
-// QueueTenants are the tenants of one queue: ids, and beginnings of ids with "*" behind them.
+// QueueTenants lists the tenants of one queue: ids, and prefixes of ids followed by "*".
 type QueueTenants struct {
 	Queue   rota.QueueName
 	Tenants []string
 }
 
-// Equal reports whether two grants say the same.
+// Equal reports whether two grants are the same.
 func (g *Grants) Equal(o *Grants) bool {
 	if g == nil || o == nil {
 		return g == o
@@ -61,32 +61,31 @@ func (g *Grants) of(q rota.QueueName) (tenants []string, narrow bool) {
 
 const anyTenant = "*"
 
-// idRange returns the least id that a pattern matches, and the least beyond all of those.
+// idRange returns the least id that a pattern matches, and the least id greater than all matches.
 func idRange(pattern string) (from, to string) {
 	if prefix, open := strings.CutSuffix(pattern, anyTenant); open {
-		return prefix, prefix + "\xff" // which no id holds
+		return prefix, prefix + "\xff" // which no id contains
 	}
 	return pattern, pattern + "\x00"
 }
 
-// narrowings are the workers of a queue that may work for some of its tenants only. The
-// tenants' ids are cut into spans, so that who may work for one is found at once, however
-// many principals there are.
+// narrowings are the workers of a queue that may work for only some of its tenants. The tenants' ids are cut into
+// spans, so that the workers allowed for a tenant are found at once, however many principals there are.
 type narrowings struct {
 	workers bitset
-	// spans cover all ids, in their order; neighbours differ. There is none without workers.
+	// spans cover all ids in order; neighbours differ. Without workers there are none.
 	spans []tenantSpan
 }
 
 // tenantSpan is a range of ids that ends where the next one begins.
 type tenantSpan struct {
 	from string
-	// allowed are the slots, sorted, of the narrowed workers that may work for these tenants. The
-	// list never changes once it stands here.
+	// allowed are the slots, sorted, of the narrowed workers that may work for these tenants. A stored list never
+	// changes.
 	allowed []int32
 }
 
-// put files a narrowed worker by its tenants, and drop takes it out again.
+// put files a narrowed worker by its tenants; drop removes it.
 func (n *narrowings) put(slot int32, tenants []string) {
 	n.workers.set(int(slot))
 	if len(n.spans) == 0 {
@@ -120,7 +119,7 @@ func (n *narrowings) drop(slot int32, tenants []string) {
 	}
 }
 
-// mark changes who is allowed in the spans of a pattern.
+// mark changes the allowed workers in the spans of a pattern.
 func (n *narrowings) mark(pattern string, change func([]int32) []int32) {
 	from, to := idRange(pattern)
 	first, last := n.cut(from), n.cut(to)
@@ -138,7 +137,7 @@ func (n *narrowings) mark(pattern string, change func([]int32) []int32) {
 	n.spans = n.spans[:keep]
 }
 
-// cut makes a span begin at an id, and returns its place.
+// cut makes a span begin at an id and returns its index.
 func (n *narrowings) cut(from string) int {
 	at := n.at(from)
 	if n.spans[at].from == from {
@@ -148,7 +147,7 @@ func (n *narrowings) cut(from string) int {
 	return at + 1
 }
 
-// at is the place of the span that an id is in.
+// at returns the index of the span that contains an id.
 func (n *narrowings) at(id string) int {
 	lo, hi := 1, len(n.spans)
 	for lo < hi {
@@ -161,7 +160,7 @@ func (n *narrowings) at(id string) int {
 	return lo - 1
 }
 
-// allowed are the narrowed workers that may work for a tenant.
+// allowed returns the narrowed workers that may work for a tenant.
 func (n *narrowings) allowed(t rota.TenantID) []int32 {
 	if len(n.spans) == 0 {
 		return nil
@@ -178,8 +177,8 @@ func (n *narrowings) grants(slot int32, t rota.TenantID) bool {
 	return found
 }
 
-// Scope names the workers that a tenant's jobs in a queue are kept from: two tenants with the
-// same scope have the same workers. It holds until grants change.
+// Scope identifies the workers that may not take a tenant's jobs in a queue: two tenants with the same scope have the
+// same workers. It is valid until grants change.
 func (s *Supply) Scope(q rota.QueueName, t rota.TenantID) string {
 	queue := s.queues[q]
 	if queue == nil || len(queue.narrow.spans) == 0 {
@@ -193,19 +192,19 @@ func (s *Supply) Scope(q rota.QueueName, t rota.TenantID) string {
 	return string(key)
 }
 
-// ScopedClass is what jobs have in common that the same workers could ever take.
+// ScopedClass identifies jobs that the same workers could ever take.
 type ScopedClass struct {
 	Class ClassID
 	Scope string
 }
 
-// narrowed reports whether any worker of a queue may work for some of its tenants only.
+// narrowed reports whether any worker of a queue may work for only some of its tenants.
 func (s *Supply) narrowed(q rota.QueueName) bool {
 	queue := s.queues[q]
 	return queue != nil && len(queue.narrow.spans) > 0
 }
 
-// eligible are the workers that could ever take a job that asks so.
+// eligible returns the workers that could ever take a job with this Ask.
 func (s *Supply) eligible(a Ask) bitset {
 	k := &s.classes[a.Class]
 	n := &k.queue.narrow
@@ -224,7 +223,7 @@ func (s *Supply) eligible(a Ask) bitset {
 	return able
 }
 
-// could reports whether a worker could ever take a job that asks so.
+// could reports whether a worker could ever take a job with this Ask.
 func (s *Supply) could(a Ask, slot int32) bool {
 	k := &s.classes[a.Class]
 	return k.fits.has(int(slot)) && k.queue.narrow.grants(slot, a.Tenant)
@@ -244,7 +243,7 @@ func (s *Supply) grant(q rota.QueueName, slot int32) {
 	}
 }
 
-// ungrant is the inverse of grant, for a worker that had these grants.
+// ungrant removes a worker that had these grants from a queue's narrowings.
 func (s *Supply) ungrant(q rota.QueueName, slot int32, old *Grants) {
 	if queue := s.queues[q]; queue != nil && queue.narrow.workers.has(int(slot)) {
 		tenants, _ := old.of(q)
@@ -252,7 +251,7 @@ func (s *Supply) ungrant(q rota.QueueName, slot int32, old *Grants) {
 	}
 }
 
-// checkNarrow holds a queue's narrowings against its workers' grants.
+// checkNarrow compares a queue's narrowings with its workers' grants.
 func (s *Supply) checkNarrow(q rota.QueueName, queue *queueSupply) error {
 	var want narrowings
 	for _, slot := range s.order {

@@ -8,9 +8,9 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// BenchmarkRound_grants decides 256 assignments of a million jobs by turns with 1,000 workers
-// that may work for every tenant, and with the same ones of 100 principals among which the
-// tenants are dealt; it reports the fastest round of each, and what the grants add.
+// BenchmarkRound_grants decides 256 assignments of a million jobs, alternately with 1,000 workers that may work for
+// every tenant, and with the same workers of 100 principals that share the tenants. It reports the fastest round of
+// each, and the cost of the grants.
 func BenchmarkRound_grants(b *testing.B) {
 	const million = 1_000_000
 	for _, c := range []struct {
@@ -42,7 +42,7 @@ func BenchmarkRound_grants(b *testing.B) {
 					}
 				}
 			}
-			free, narrowed := slices.Min(took[0]), slices.Min(took[1]) // which no other process of the machine slowed down
+			free, narrowed := slices.Min(took[0]), slices.Min(took[1]) // not slowed down by other processes
 			b.ReportMetric(float64(free.Nanoseconds()), "ns/free")
 			b.ReportMetric(float64(narrowed.Nanoseconds()), "ns/narrow")
 			b.ReportMetric(100*(float64(narrowed)/float64(free)-1), "%more")

@@ -10,14 +10,14 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// naiveAsk is what a job asks of its worker, as the second implementation sees it.
+// naiveAsk is what a job requires of its worker, for the second implementation.
 type naiveAsk struct {
 	*Requirements
 	tenant rota.TenantID // "" for any
 	scope  string
 }
 
-// scopedAsk tells apart what jobs have in common that the same workers could ever take.
+// scopedAsk identifies jobs that the same workers could ever take.
 type scopedAsk struct {
 	*Requirements
 	scope string
@@ -50,7 +50,7 @@ func (w *world) naiveAsk(a Ask) *naiveAsk {
 	return r
 }
 
-// mayWork reports whether the worker's grants reach what a job asks for.
+// mayWork reports whether the worker's grants cover a job's ask.
 func (w *naiveWorker) mayWork(r *naiveAsk) bool {
 	if w.grants == nil || r.tenant == "" {
 		return true
@@ -72,7 +72,7 @@ func (w *naiveWorker) mayWorkForAll(q rota.QueueName) bool {
 	})
 }
 
-// someGrants are mostly of everything.
+// someGrants returns grants, mostly of everything.
 func someGrants(t *dice) *Grants {
 	if t.between(0, 2) > 0 {
 		return nil
@@ -89,7 +89,7 @@ func someGrants(t *dice) *Grants {
 	return g
 }
 
-// regrant changes what tenants a worker may work for, and nothing else.
+// regrant only changes which tenants a worker may work for.
 func (w *world) regrant(t *dice) {
 	if len(w.workers) == 0 {
 		return
@@ -100,8 +100,8 @@ func (w *world) regrant(t *dice) {
 	w.reviewHolds()
 }
 
-// TestGrants_narrow: a worker gets the jobs of the tenants that it may work for, in the queues
-// where it may, and others wait beside it.
+// TestGrants_narrow checks that a worker gets the jobs of the tenants that it may work for, in the queues where it may,
+// and that other jobs keep waiting.
 func TestGrants_narrow(t *testing.T) {
 	t.Parallel()
 	s, p := NewSupply(), rota.StandardPolicy()
@@ -139,8 +139,8 @@ func TestGrants_narrow(t *testing.T) {
 	}
 }
 
-// TestGrants_spans holds who may work for a tenant against the patterns, as workers come, change
-// and go, and that nothing is left of them.
+// TestGrants_spans compares the workers allowed for a tenant with the patterns, as workers come, change and go, and
+// checks that nothing is left at the end.
 func TestGrants_spans(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

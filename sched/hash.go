@@ -10,8 +10,8 @@ import (
 // Hash is a SHA-256 digest.
 type Hash = [32]byte
 
-// H is the hash of SPEC §7.1: SHA-256 over, for each part, its length as four
-// bytes big-endian and its bytes. The lengths make it injective.
+// H returns the hash of SPEC §7.1: SHA-256 over each part's length, as four bytes big-endian, and its bytes. The
+// lengths make it injective.
 func H(parts ...[]byte) Hash {
 	var m Message
 	for _, part := range parts {
@@ -20,15 +20,15 @@ func H(parts ...[]byte) Hash {
 	return m.Sum()
 }
 
-// Message gathers the parts of one H in a buffer on the caller's stack: two
-// ids, a seed and a tag fit, so the hot hashes allocate nothing.
+// Message builds the input of one H in a buffer on the caller's stack: two ids, a seed and a tag fit, so the hot hashes
+// allocate nothing.
 type Message struct {
 	fixed [256]byte
 	n     int
 	spill []byte
 }
 
-// room returns n bytes of the message to be written.
+// room returns the next n bytes of the message, to be written.
 func (m *Message) room(n int) []byte {
 	if m.spill == nil && m.n+n <= len(m.fixed) {
 		m.n += n
@@ -71,7 +71,7 @@ func (m *Message) Sum() Hash {
 	return sha256.Sum256(m.fixed[:m.n])
 }
 
-// MatchSeed is the seed of a round (SPEC §7.1).
+// MatchSeed returns the seed of a round (SPEC §7.1).
 func MatchSeed(cluster rota.ClusterID, epoch uint64, height rota.Index, beacon Hash) Hash {
 	var m Message
 	m.Text("AICF|match")
@@ -82,7 +82,7 @@ func MatchSeed(cluster rota.ClusterID, epoch uint64, height rota.Index, beacon H
 	return m.Sum()
 }
 
-// LeaseID names the lease of one attempt (SPEC §7.1).
+// LeaseID returns the id of the lease of one attempt (SPEC §7.1).
 func LeaseID(job rota.JobID, worker rota.WorkerID, attempt int32, seed Hash) rota.LeaseID {
 	var m Message
 	m.Text("AICF|lease")
@@ -93,7 +93,7 @@ func LeaseID(job rota.JobID, worker rota.WorkerID, attempt int32, seed Hash) rot
 	return m.Sum()
 }
 
-// Tie decides which of equal jobs a worker takes: the least bytes (SPEC §7.5).
+// Tie returns the hash that decides which of equal jobs a worker takes: the least bytes win (SPEC §7.5).
 func Tie(job rota.JobID, worker rota.WorkerID, seed Hash) Hash {
 	var m Message
 	m.Text("AICF|tie")
@@ -103,18 +103,18 @@ func Tie(job rota.JobID, worker rota.WorkerID, seed Hash) Hash {
 	return m.Sum()
 }
 
-// FirstBeacon is a cluster's beacon before its first leader (SPEC §7.1).
+// FirstBeacon returns a cluster's beacon before its first leader (SPEC §7.1).
 func FirstBeacon(cluster rota.ClusterID) Hash {
 	return H([]byte("rota|beacon"), []byte(cluster))
 }
 
-// NextBeacon is the beacon after a BeginTerm with these 32 random bytes.
+// NextBeacon returns the beacon after a BeginTerm with these 32 random bytes.
 func NextBeacon(beacon, random Hash) Hash {
 	return H([]byte("rota|beacon"), beacon[:], random[:])
 }
 
-// randomTurn is the rotation of the strategy `random`: the first eight bytes of
-// H("AICF|random", job, seed), to be taken modulo the workers (SPEC §7.6).
+// randomTurn returns the rotation of the strategy `random`: the first eight bytes of H("AICF|random", job, seed), to be
+// taken modulo the number of workers (SPEC §7.6).
 func randomTurn(job rota.JobID, seed Hash) uint64 {
 	var m Message
 	m.Text("AICF|random")
@@ -123,7 +123,7 @@ func randomTurn(job rota.JobID, seed Hash) uint64 {
 	return m.first()
 }
 
-// unseededTurn is randomTurn where no seed decides: the number of workers stands in its place.
+// unseededTurn is randomTurn without a seed: the number of workers replaces it.
 func unseededTurn(job rota.JobID, workers int) uint64 {
 	var m Message
 	m.Text("AICF|random")

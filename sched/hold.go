@@ -7,40 +7,39 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Lot is a queue as an entry of rounds sees it beside its own round.
+// Lot is a queue as an entry of rounds sees it outside its own round.
 type Lot struct {
 	Pending *Pending
 	Policy  *rota.QueuePolicy
 	Queue   rota.QueueName
-	// Stats is RoundInput's, for the scores that an adaptive queue's jobs are shown
-	// with; without it no type has any.
+	// Stats returns a type's stats, as in RoundInput, for the scores displayed for an adaptive queue's jobs; nil means
+	// that no type has stats.
 	Stats func(rota.JobType) Stats
-	// Expects tells how long jobs of a type should take, in ms, 0 where nothing is set; nil where nothing is
-	// for any.
+	// Expects returns how long jobs of a type should take, in ms, 0 if not set; nil if it is set for no type.
 	Expects func(rota.JobType) int64
 }
 
-// Hold is a worker that is kept free for one QUEUED job (SPEC §7.8).
+// Hold is a worker reserved for one QUEUED job (SPEC §7.8).
 type Hold struct {
 	Item   *Item
 	Worker rota.WorkerID
 	Since  rota.Clock
 	Lot    Lot
-	// Turn says that the worker owes the job its turn (SPEC §7.10).
+	// Turn reports whether the hold comes from the worker's turn (SPEC §7.10).
 	Turn bool
-	// Preempted says that leases give way for the job there (SPEC §7.9).
+	// Preempted reports whether leases are revoked there for the job (SPEC §7.9).
 	Preempted bool
 }
 
-// HoldChange is a hold that is granted, is moved to another worker, or, without
-// a worker, ends. Old is the worker held so far, if any.
+// HoldChange grants a hold, moves it to another worker, or, without a worker, ends it. Old is the worker held so far,
+// if any.
 type HoldChange struct {
 	Item        *Item
 	Worker, Old rota.WorkerID
 	Turn        bool
 }
 
-// Hold keeps a worker for one job, or no longer: no round gives it another.
+// Hold starts or ends a worker's hold: while held, no round assigns to the worker.
 func (s *Supply) Hold(id rota.WorkerID, held bool) {
 	if slot, known := s.slotOf[id]; known {
 		s.hold(slot, held)
@@ -52,32 +51,30 @@ func (t *slotLoads) hold(slot int32, held bool) {
 	t.refree(slot)
 }
 
-// Endless counts an open lease more or less whose runtime has no bound.
+// Endless adds by to a worker's number of open leases without a bound on their runtime.
 func (s *Supply) Endless(id rota.WorkerID, by int32) {
 	if slot, known := s.slot(id); known {
 		s.endless[slot] += by
 	}
 }
 
-// HoldsMost is how many workers may be held: an eighth of the active ones, and
-// at least one.
+// HoldsMost returns how many workers may be held: an eighth of the active ones, and at least one.
 func (s *Supply) HoldsMost() int { return max(1, s.actives/8) }
 
-// blocked reports whether the job may not be placed at all: one that got its worker by a
-// turn may be placed whenever turns look at it.
+// blocked reports whether the job may not be placed at all. A job that holds its worker by a turn may be placed
+// whenever turns would consider it.
 func (h *Hold) blocked() bool { return h.Lot.Pending.blocked(h.Item, h.Turn) }
 
-// PlaceHeld places a held worker's job on it, if there is room for it now: before
-// all rounds of the entry, whatever share and ranking say. A worker so given is
-// held no more. Every hold must be passed, placed or not, before anything is drawn:
-// the turns of other workers pass over the jobs that hold one.
+// PlaceHeld places a held worker's job on it if there is room for it now: before all rounds of the entry, regardless of
+// share and ranking. This ends the hold. Pass every hold, placed or not, before anything is drawn: the turns of other
+// workers skip the jobs that hold one.
 func (d *Draft) PlaceHeld(h Hold, now rota.Clock) (Pair, bool) {
 	slot, known := d.supply.slotOf[h.Worker]
 	k := &d.supply.classes[h.Item.Class]
 	put(&d.holders, h.Item, true)
 	if !known || h.blocked() || d.shut(h.Lot.Queue, h.Lot.Pending.laneOf(h.Item)) || !d.supply.could(h.Item.ask(), slot) ||
 		d.slotLoads.roomFor(slot, k.queue, k.need) != Fit {
-		if !h.Preempted { // such a hold is outside the bound
+		if !h.Preempted { // a hold by preemption is outside the bound
 			d.kept++
 		}
 		return Pair{}, false
@@ -107,11 +104,9 @@ func (d *Draft) place(lot Lot, it *Item, slot int32, rule rota.ReasoningRule, no
 		Reasoning: rota.Reasoning{Rule: rule}}
 }
 
-// Keep decides, after all rounds of the entry, what changes among the holds
-// (SPEC §7.8): those of blocked jobs end; those that lasted hold_max move to
-// another worker, or end if there is none; and the oldest jobs that wait in vain
-// for hold_after get new ones, as far as the bound allows. holds are those that
-// PlaceHeld was called with, oldest first.
+// Keep decides, after all rounds of the entry, how the holds change (SPEC §7.8). Holds of blocked jobs end. Holds that
+// lasted hold_max move to another worker, or end if there is none. The oldest jobs that have waited hold_after without
+// room get new holds, within the bound. holds are those passed to PlaceHeld, oldest first.
 func (d *Draft) Keep(lots []Lot, holds []Hold, now rota.Clock) (changes []HoldChange) {
 	for _, pairs := range d.drawn {
 		for i := range pairs {
@@ -119,17 +114,17 @@ func (d *Draft) Keep(lots []Lot, holds []Hold, now rota.Clock) (changes []HoldCh
 		}
 	}
 	for _, c := range d.granted {
-		if !d.taken[c.Item] { // Else a round found it room elsewhere.
+		if !d.taken[c.Item] { // Otherwise a round found room for it elsewhere.
 			changes = append(changes, c)
 		}
 	}
 	kept := len(changes)
 	for _, h := range holds {
 		if d.taken[h.Item] {
-			continue // It ends with the placement.
+			continue // The hold ends with the placement.
 		}
 		longest := rota.Clock(h.Lot.Policy.HoldMaxMs)
-		if !h.Preempted { // such a hold is outside the bound and never moves
+		if !h.Preempted { // a hold by preemption is outside the bound and never moves
 			kept++
 		} else if longest < rota.SilenceEnds { // in which revoked leases end
 			longest = rota.SilenceEnds
@@ -158,14 +153,14 @@ func (d *Draft) Keep(lots []Lot, holds []Hold, now rota.Clock) (changes []HoldCh
 	return append(changes, d.grant(lots, now, d.supply.HoldsMost()-kept)...)
 }
 
-// waiting is a class in whose turn a hold may be granted.
+// waiting is a class for which a hold may be granted.
 type waiting struct {
 	entry
 	lot Lot
 	of  *ageIndex
-	// limit is the moment by which a job must wait to have waited hold_after.
+	// limit is the latest waiting start of a job that has waited hold_after.
 	limit rota.Clock
-	// vain are the scopes of tenants whose jobs are in no want of a hold, or could have none.
+	// vain are the scopes of tenants whose jobs need no hold or cannot have one.
 	vain map[string]bool
 }
 
@@ -174,12 +169,12 @@ func (w *waiting) skips(d *Draft, l *lane) bool {
 	return len(w.vain) > 0 && w.vain[d.supply.Scope(w.lot.Queue, l.key.tenant)]
 }
 
-// grant makes at most so many holds, for the oldest jobs first.
+// grant makes at most `most` holds, for the oldest jobs first.
 func (d *Draft) grant(lots []Lot, now rota.Clock, most int) (changes []HoldChange) {
 	queue := heap[*waiting]{less: func(a, b *waiting) bool { return ageLess(a.entry, b.entry) }}
 	for _, lot := range lots {
 		if lot.Policy.Backfill != rota.BackfillFree {
-			continue // its reservation stands for holds
+			continue // its reservation replaces holds
 		}
 		limit := now - rota.Clock(lot.Policy.HoldAfterMs)
 		classes := lot.Pending.ageIndex[forRounds].cursor()
@@ -230,7 +225,7 @@ func (d *Draft) await(w *waiting) bool {
 	return false
 }
 
-// hasRoom reports whether any worker that is not held has room for a job that asks so.
+// hasRoom reports whether any worker that is not held has room for a job with this Ask.
 func (d *Draft) hasRoom(a Ask) bool {
 	k, able := &d.supply.classes[a.Class], d.supply.eligible(a)
 	for i := range min(len(able), len(d.slotLoads.free)) {
@@ -244,10 +239,10 @@ func (d *Draft) hasRoom(a Ask) bool {
 	return false
 }
 
-// roomiest is the worker to hold for a job that asks so: of those that could ever take it
-// and are not held, one whose leases are bounded before one whose are not, then
-// the most free cpu, memory, I/O, the least id; -1 if there is none. One
-// that offers no slot, or has not the units left, is none of them: no end of a lease gives those back.
+// roomiest returns the worker to hold for a job with this Ask; -1 if there is none. It considers workers that could
+// ever take the job and are not held. Workers whose leases are bounded come before those with an unbounded lease, then
+// the most free cpu, memory, I/O, then the least id. Workers that offer no slot or lack the units are excluded: no end
+// of a lease returns those.
 func (d *Draft) roomiest(a Ask) int32 {
 	best := int32(-1)
 	k := &d.supply.classes[a.Class]
@@ -273,7 +268,7 @@ func (d *Draft) roomier(a, b int32) bool {
 	return s.specs[a].ID < s.specs[b].ID
 }
 
-// SortHolds puts holds in the order of their jobs' age.
+// SortHolds sorts holds by their jobs' age, oldest first.
 func SortHolds(holds []Hold) {
 	slices.SortFunc(holds, func(a, b Hold) int {
 		if ageLess(entryOf(a.Item), entryOf(b.Item)) {

@@ -24,11 +24,11 @@ func (w *world) hold(id rota.WorkerID, held bool) {
 	}
 }
 
-// reviewHolds ends what the state machine would: holds on workers that could no
-// longer take the job, and the youngest jobs' beyond the bound.
+// reviewHolds ends the same holds as the state machine: on workers that could no longer take the job, and the youngest
+// jobs' beyond the bound.
 func (w *world) reviewHolds() {
 	for _, h := range w.sortedHolds() {
-		w.hold(h.Worker, true) // a worker put anew forgot it
+		w.hold(h.Worker, true) // a worker that was put again lost its hold
 		if !w.supply.CouldFit(h.Item.ask(), h.Worker) {
 			w.endHold(h.Item)
 		}
@@ -49,7 +49,7 @@ func (w *world) sortedHolds() []Hold {
 	return out
 }
 
-// placeHeld places the jobs of held workers, first of all.
+// placeHeld places the jobs of held workers, before all others.
 func (n *naive) placeHeld(holds []Hold, class func(*Item) *naiveAsk) (out []Pair) {
 	for _, h := range holds {
 		w := n.workers[slices.IndexFunc(n.workers, func(w *naiveWorker) bool { return w.spec.ID == h.Worker })]
@@ -75,13 +75,13 @@ func (n *naive) placeHeld(holds []Hold, class func(*Item) *naiveAsk) (out []Pair
 	return out
 }
 
-// afterTurn is what a turn leaves of a worker's count.
+// afterTurn returns what a turn leaves of a worker's count.
 func (n *naive) afterTurn(w *naiveWorker, received uint64) uint64 {
 	left := int64(received) - n.policy.OldestEvery + 1
 	return uint64(max(0, min(left, int64(w.spec.Slots+w.spec.Prefetch))))
 }
 
-// turns assigns the oldest jobs to workers whose turn is due, by SPEC §7.10 alone.
+// turns assigns the oldest jobs to workers whose turn is due, following only SPEC §7.10.
 func (n *naive) turns(holds []Hold, most int, class func(*Item) *naiveAsk) (out []Pair, changes []HoldChange) {
 	holder, kept := map[*Item]bool{}, 0
 	for _, h := range holds {
@@ -137,7 +137,7 @@ func (n *naive) holdsMost() int {
 	return max(1, actives/8)
 }
 
-// best is the worker to hold for a class, of those that are not held.
+// best returns the worker to hold for a class, among those that are not held.
 func (n *naive) best(r *naiveAsk) *naiveWorker {
 	var able []*naiveWorker
 	for _, w := range n.workers {
@@ -154,8 +154,8 @@ func (n *naive) best(r *naiveAsk) *naiveWorker {
 	})
 }
 
-// keep decides what changes among the holds, by the words of SPEC §7.8; items
-// are the unblocked jobs that the entry did not place.
+// keep decides the changes of holds, following the text of SPEC §7.8; items are the unblocked jobs that the entry did
+// not place.
 func (n *naive) keep(items []*Item, placed func(*Item) bool, holds []Hold, granted []HoldChange, now rota.Clock,
 	class func(*Item) *naiveAsk) (changes []HoldChange) {
 	kept, most := len(granted), n.holdsMost()
@@ -201,7 +201,7 @@ func (n *naive) keep(items []*Item, placed func(*Item) bool, holds []Hold, grant
 		}
 		w := n.best(r)
 		if w == nil || n.roomAnywhere(r) {
-			full[r.scopedAsk()] = true // the whole class is in no want of it
+			full[r.scopedAsk()] = true // the whole class needs no hold
 			continue
 		}
 		w.held = true
@@ -211,7 +211,7 @@ func (n *naive) keep(items []*Item, placed func(*Item) bool, holds []Hold, grant
 	return changes
 }
 
-// apply takes changes of holds in.
+// apply applies changes of holds.
 func (w *world) apply(changes []HoldChange, now rota.Clock) {
 	for _, c := range changes {
 		w.endHold(c.Item)

@@ -10,11 +10,11 @@ import (
 type hot struct {
 	name string
 	f    func()
-	// allocates says that it does by design; all others must not.
+	// allocates reports that it allocates by design; all others must not.
 	allocates bool
 }
 
-// sink keeps what hot functions give from being optimised away.
+// sink keeps the results of hot functions from being optimised away.
 var sink any
 
 var (
@@ -66,7 +66,7 @@ func hots(b testing.TB) []hot {
 	}
 }
 
-// BenchmarkHot is what is called for every job or pair, each by itself.
+// BenchmarkHot measures each function that is called for every job or pair.
 func BenchmarkHot(b *testing.B) {
 	for _, h := range hots(b) {
 		b.Run(h.name, func(b *testing.B) {
@@ -78,7 +78,7 @@ func BenchmarkHot(b *testing.B) {
 	}
 }
 
-// What is called for every job or pair allocates nothing.
+// TestHotAllocations checks that functions called for every job or pair allocate nothing.
 func TestHotAllocations(t *testing.T) {
 	for _, h := range hots(t) {
 		if n := testing.AllocsPerRun(200, h.f); n != 0 && !h.allocates {
@@ -87,7 +87,7 @@ func TestHotAllocations(t *testing.T) {
 	}
 }
 
-// A round allocates for what it gives away and for its room, not for what it passes over.
+// TestRoundAllocations checks that a round allocates for its assignments and its room, not for what it skips.
 func TestRoundAllocations(t *testing.T) {
 	const pairs = 256
 	for _, jobs := range []int{2_000, 20_000} {

@@ -9,8 +9,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Intern gives a class its number and counts one user of it. A class that is
-// new costs O(workers of its queue).
+// Intern returns a class's number and counts one user of it. A new class costs O(workers of its queue).
 func (s *Supply) Intern(r Requirements) ClassID {
 	key := r.Key()
 	if c, known := s.classOf[key]; known {
@@ -32,8 +31,8 @@ func (s *Supply) Intern(r Requirements) ClassID {
 	return c
 }
 
-// Again is Intern for a class that was interned, when Forgotten returned what is passed here;
-// false if its number may be another's since.
+// Again is Intern for a class that was interned when Forgotten returned the given count; false if its number may now
+// belong to another class.
 func (s *Supply) Again(c ClassID, forgotten uint64) bool {
 	if s.forgotten != forgotten {
 		return false
@@ -42,10 +41,10 @@ func (s *Supply) Again(c ClassID, forgotten uint64) bool {
 	return true
 }
 
-// Forgotten counts the classes that Release forgot.
+// Forgotten returns how many classes Release has removed.
 func (s *Supply) Forgotten() uint64 { return s.forgotten }
 
-// fitting finds the workers that could ever fit a class.
+// fitting returns the workers that could ever fit a class.
 func (s *Supply) fitting(r *Requirements, queue *queueSupply) bitset {
 	fits := slices.Clone(queue.able)
 	free := r.free()
@@ -62,8 +61,7 @@ func (s *Supply) fitting(r *Requirements, queue *queueSupply) bitset {
 	return fits
 }
 
-// Release counts one user of the class less and forgets it with the last; its
-// number may then be given to another.
+// Release removes one user of the class. The last one removes the class, and its number may then be reused.
 func (s *Supply) Release(c ClassID) {
 	if int(c) >= len(s.classes) || c < 0 || s.classes[c].users == 0 {
 		return
@@ -93,7 +91,7 @@ func (s *Supply) Classes(q rota.QueueName) int {
 	return 0
 }
 
-// Check compares every index with a recount and tells the first difference.
+// Check compares every index with a recount and returns the first difference as an error.
 func (s *Supply) Check() error {
 	if len(s.slotOf) != len(s.order) || len(s.order)+len(s.holes) != len(s.specs) {
 		return fmt.Errorf("supply has %d ids, %d in order, %d holes, %d slots",
@@ -153,7 +151,7 @@ func (s *Supply) Check() error {
 	return s.checkKeyed()
 }
 
-// checkClass recounts a class from the workers that serve its queue, as their specs say.
+// checkClass recounts a class from the specs of the workers that serve its queue.
 func (s *Supply) checkClass(c ClassID, all []int32) error {
 	k := &s.classes[c]
 	r := &k.requirements
@@ -199,7 +197,7 @@ func (s *Supply) checkClass(c ClassID, all []int32) error {
 	return nil
 }
 
-// checkKeyed recounts what the strategy affinity asks for.
+// checkKeyed recounts the sets used by the strategy affinity.
 func (s *Supply) checkKeyed() error {
 	var data, executed, zones int
 	for _, slot := range s.order {

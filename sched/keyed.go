@@ -6,8 +6,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// SetData tells what data a worker holds, by key, each once, wholesale. An unknown
-// worker is left alone; Remove forgets its data, Put does not.
+// SetData replaces the keys of the data that a worker holds; each key once. An unknown worker is ignored. Remove
+// forgets a worker's data, Put does not.
 func (s *Supply) SetData(id rota.WorkerID, keys []string) {
 	if slot, known := s.slotOf[id]; known {
 		s.data.set(slot, keys)
@@ -22,13 +22,13 @@ func (s *Supply) Data(id rota.WorkerID) []string {
 	return nil
 }
 
-// keyed files workers by keys that they have, such as data that they hold.
+// keyed files workers by their keys, such as those of data that they hold.
 type keyed[K ~string] struct {
-	// at holds the slot numbers of those that have a key, ascending.
+	// at maps a key to the slot numbers that have it, ascending.
 	at map[K][]int32
-	// keys are what a slot has, as SetData set it.
+	// keys are a slot's keys, as SetData set them.
 	keys [][]K
-	// filed counts all that at holds.
+	// filed is the number of entries in at.
 	filed int
 }
 
@@ -40,8 +40,8 @@ func (f *keyed[K]) of(slot int32) []K {
 	return nil
 }
 
-// set states the keys of a slot, each once. It is O(keys), and costs more only for
-// the keys that are new, gone, or have changed their place.
+// set replaces the keys of a slot, each once. It is O(keys), plus a cost for each key that is new, gone, or has changed
+// its position.
 func (f *keyed[K]) set(slot int32, keys []K) {
 	old := f.of(slot)
 	if slices.Equal(old, keys) {
@@ -54,7 +54,7 @@ func (f *keyed[K]) set(slot int32, keys []K) {
 		f.keys = append(f.keys, nil)
 	}
 	f.keys[slot] = slices.Clone(keys)
-	stay := 0 // how many of the new ones stand in both lists, in the same order
+	stay := 0 // how many of the first new keys are in the old list, in the same order
 	for _, key := range old {
 		if stay < len(keys) && keys[stay] == key {
 			stay++
@@ -85,8 +85,7 @@ func (f *keyed[K]) drop(key K, slot int32) {
 	f.at[key] = slices.Delete(list, at, at+1)
 }
 
-// check reports whether exactly these keys of a slot are filed; counted sums the
-// keys found.
+// check reports whether exactly these keys of a slot are filed; it adds the number found to counted.
 func (f *keyed[K]) check(slot int32, counted *int) bool {
 	keys := sortedSet(f.of(slot))
 	*counted += len(keys)

@@ -5,59 +5,57 @@ import (
 	"strings"
 )
 
-// Keyring is what the rows say of jobs' keys (SPEC §19).
+// Keyring answers questions about jobs' keys from the state (SPEC §19).
 type Keyring interface {
-	// Counts appends the names of the counts that hold a job of keys back, none for most; the job is
-	// one that waits for its turn in a sequence if it is not ok. It is asked when the job is filed.
+	// Counts appends the names of the counts that limit a job of keys; most jobs have none. ok is false if the job
+	// waits for its turn in a sequence. It is called when the job is filed.
 	Counts(it *Item, to []string) (counts []string, ok bool)
-	// Party names the one that a job is of where parties take turns (SPEC §19.4); "" is that of the
-	// jobs that name none.
+	// Party returns a job's party where parties take turns (SPEC §19.4); "" is the party of jobs that name none.
 	Party(it *Item) string
-	// Turn returns how many turns the party of a job had that is the first of it to wait, where
-	// others wait that had least at least; with none it had as many as before.
+	// Turn returns the number of turns to file a party with when the job is the first of it to wait. least is the least
+	// number of turns of the other waiting parties, if others is true; otherwise the party keeps its previous number.
 	Turn(it *Item, least int64, others bool) int64
 	// Full reports whether no job of a count may be assigned now.
 	Full(count string) bool
 }
 
-// Keys are the counts that jobs' keys stand in, over all queues. A full one takes its lanes
-// out of the index, as a tenant at its limit does: a round looks at none of them, however
-// many there are.
+// Keys holds the counts of jobs' keys over all queues. A full count removes its lanes from the index, like a tenant at
+// its limit: rounds look at none of them, however many there are.
 type Keys struct {
 	ring Keyring
 	rows map[string]*keyRow
-	// room is for the names of one job's counts; spare are rows without lanes, to be used anew.
+	// room is a buffer for the names of one job's counts; spare are rows without lanes, for reuse.
 	room  []string
 	spare []*keyRow
 }
 
-// spareRows bounds the spare rows: where each job has a key of its own, as many as wait come and go.
-// spareLanes bounds the lanes that one has room for.
+// spareRows limits the spare rows: if each job has its own key, as many rows come and go as jobs wait. spareLanes
+// limits the lane capacity of a spare row.
 const (
 	spareRows  = 1 << 10
 	spareLanes = 8
 )
 
-// NewKeys starts with no job filed.
+// NewKeys returns Keys without any filed job.
 func NewKeys(ring Keyring) *Keys { return &Keys{ring: ring, rows: map[string]*keyRow{}} }
 
 // keyRow is one count that has lanes.
 type keyRow struct {
 	name string
 	full bool
-	// waits says that it stands for the jobs whose turn in a sequence has not come.
+	// waits reports whether the row is for jobs whose turn in a sequence has not come.
 	waits bool
 	lanes []keyedLane
 }
 
-// keyedLane is a lane of a count, in the lanes of its queue; at is the count's place in it.
+// keyedLane is a lane of a count and the queue's Pending that contains it; at is the index of the count in the lane.
 type keyedLane struct {
 	pending *Pending
 	lane    *lane
 	at      int
 }
 
-// laneKeys are the counts of a lane, nil without; at is its place in a count's list.
+// laneKeys are the counts of a lane, nil if it has none; at is the lane's index in a count's list.
 type laneKeys []laneCount
 
 type laneCount struct {
@@ -68,10 +66,10 @@ type laneCount struct {
 // waitsForTurn is the name of the count of all jobs that wait in a sequence.
 const waitsForTurn = "\x00"
 
-// SetKeys gives the lanes of a queue the keys of its jobs, before the first job is filed.
+// SetKeys attaches the keys of a queue's jobs to its lanes. Call it before the first job is filed.
 func (p *Pending) SetKeys(k *Keys) { p.keys, p.laneAt = k, map[*Item]*lane{} }
 
-// countsOf names the counts of a job in one text, as its lane's key has it.
+// countsOf joins the names of a job's counts into one text, for the key of its lane.
 func (p *Pending) countsOf(it *Item) string {
 	counts, ok := p.keys.ring.Counts(it, p.keys.room[:0])
 	if !ok {
@@ -81,7 +79,7 @@ func (p *Pending) countsOf(it *Item) string {
 	return strings.Join(counts, waitsForTurn)
 }
 
-// returns asks for the turns of a party that waits again.
+// returns queries the number of turns of a party that waits again.
 func (k *Keys) returns(p *Pending, it *Item) int64 {
 	least := p.least
 	if !least.held {
@@ -90,7 +88,7 @@ func (k *Keys) returns(p *Pending, it *Item) int64 {
 	return k.ring.Turn(it, least.turn, least.others)
 }
 
-// leastTurn is the least turn of the parties that wait; others says that any does.
+// leastTurn is the least turn of the waiting parties; others reports whether any party waits.
 type leastTurn struct {
 	turn         int64
 	others, held bool
@@ -103,8 +101,8 @@ func (p *Pending) leastTurn() (l leastTurn) {
 	return l
 }
 
-// holdLeast has all parties whose lanes come back before freeLeast go on from the turns of those
-// that wait now: which lane comes back first, of lanes in no order, must decide nothing.
+// holdLeast fixes the least turn, until freeLeast, to that of the parties that wait now. All parties whose lanes come
+// back in between continue from there: the arbitrary order in which lanes come back must decide nothing.
 func (p *Pending) holdLeast() {
 	if p.grouped && !p.least.held {
 		p.least = p.leastTurn()
@@ -114,8 +112,8 @@ func (p *Pending) holdLeast() {
 
 func (p *Pending) freeLeast() { p.least = leastTurn{} }
 
-// Parties calls yield with each party that waits, and how many turns it is filed with, in their
-// order. It calls it for none where parties do not take turns.
+// Parties calls yield with each waiting party and its number of turns, in their order. It yields nothing if parties do
+// not take turns.
 func (p *Pending) Parties(yield func(party string, turn int64) bool) {
 	if !p.grouped {
 		return
@@ -138,7 +136,7 @@ func (k *Keys) enter(p *Pending, l *lane) {
 	}
 }
 
-// file enters a lane under one more of its counts.
+// file enters a lane under one count.
 func (k *Keys) file(p *Pending, l *lane, name string) {
 	row := k.rows[name]
 	if row == nil {
@@ -151,7 +149,7 @@ func (k *Keys) file(p *Pending, l *lane, name string) {
 	l.keys = append(l.keys, laneCount{row, len(row.lanes) - 1})
 }
 
-// row returns one without lanes.
+// row returns an empty row.
 func (k *Keys) row() *keyRow {
 	last := len(k.spare) - 1
 	if last < 0 {
@@ -162,7 +160,7 @@ func (k *Keys) row() *keyRow {
 	return row
 }
 
-// leave is the inverse of enter.
+// leave removes a lane from its counts.
 func (k *Keys) leave(l *lane) {
 	for _, c := range l.keys {
 		row, last := c.row, len(c.row.lanes)-1
@@ -180,7 +178,7 @@ func (k *Keys) leave(l *lane) {
 	}
 }
 
-// SetFull takes the lanes of a count out of the index, or puts them back.
+// SetFull removes the lanes of a count from the index, or puts them back.
 func (k *Keys) SetFull(count string, full bool) {
 	row := k.rows[count]
 	if row == nil || row.full == full {
@@ -197,7 +195,7 @@ func (k *Keys) SetFull(count string, full bool) {
 	}
 }
 
-// Forget takes the lanes of a queue that is dropped, or filed anew, out of the counts.
+// Forget removes the lanes of a queue that is dropped or filed again from the counts.
 func (p *Pending) Forget() {
 	for _, lanes := range p.bands {
 		for _, l := range lanes {
@@ -208,12 +206,12 @@ func (p *Pending) Forget() {
 	}
 }
 
-// full reports whether a count of the lane is.
+// full reports whether a count of the lane is full.
 func (k laneKeys) full() bool {
 	return slices.ContainsFunc(k, func(c laneCount) bool { return c.row.full })
 }
 
-// key is what is left of a count.
+// key returns what is left of a count.
 func (a *allowance) key(row *keyRow) *int64 {
 	left := a.ofKey[row]
 	if left == nil {

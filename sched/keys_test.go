@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// fewAtATime holds each key to so many leases; those in full may have none more.
+// fewAtATime limits each key to a number of leases; keys in full may have no more.
 type fewAtATime struct {
 	most int64
 	full map[string]bool
@@ -36,8 +36,8 @@ func keyedItem(n int, keys ...string) *Item {
 	return &Item{ID: rota.JobID(fmt.Sprint("j", n)), Key: int64(n), JobSpec: &rota.JobSpec{Queue: "q", Type: "t", Tenant: "t", Keys: keys}}
 }
 
-// TestKeys_countWithinARound: what a round gives counts at once, and a full key's jobs hold
-// nobody up.
+// TestKeys_countWithinARound checks that assignments of a round count at once, and that a full key's jobs delay no
+// others.
 func TestKeys_countWithinARound(t *testing.T) {
 	t.Parallel()
 	s := NewSupply()
@@ -73,8 +73,8 @@ func TestKeys_countWithinARound(t *testing.T) {
 	}
 }
 
-// TestKeys_comeBackInNoOrder: parties whose lanes come back at once have the same turns whichever
-// was filed first, as a restored machine files them in another order.
+// TestKeys_comeBackInNoOrder checks that parties whose lanes come back at once have the same turns whichever was filed
+// first, as a restored machine files them in another order.
 func TestKeys_comeBackInNoOrder(t *testing.T) {
 	t.Parallel()
 	turns := func(parties ...string) map[string]int64 {
@@ -99,7 +99,7 @@ func TestKeys_comeBackInNoOrder(t *testing.T) {
 	}
 }
 
-// BenchmarkRound_blockedKeys is one round of 256 jobs beside so many keys that are full.
+// BenchmarkRound_blockedKeys measures a round of 256 jobs with many full keys.
 func BenchmarkRound_blockedKeys(b *testing.B) {
 	for _, n := range []int{0, 1_000, 1_000_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -6,8 +6,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// entry is an item with its rank beside it, so that comparing rarely follows
-// the pointer.
+// entry is an item together with its rank, so that a comparison rarely follows the pointer.
 type entry struct {
 	key  int64
 	age  rota.Clock
@@ -27,7 +26,7 @@ func entryLess(a, b entry) bool {
 	return a.item.before(b.item)
 }
 
-// before orders items that nothing else tells apart: (number, id).
+// before orders otherwise equal items by (number, id).
 func (it *Item) before(o *Item) bool {
 	if it == o {
 		return false
@@ -52,33 +51,33 @@ type laneKey struct {
 	class  ClassID
 	band   band
 	tier   uint8
-	// counts are those of its jobs' keys, "" for most; party takes turns where parties do.
+	// counts are those of its jobs' keys, "" for most lanes; party is set where parties take turns.
 	counts, party string
 }
 
-// lane holds the jobs of one tenant, class, domain, band, and tier and counts of keys if
-// there are any: the unit that is throttled.
+// lane holds the jobs of one tenant, class, domain and band, and of one tier and set of counts where there are any. It
+// is the unit of throttling.
 type lane struct {
 	key    laneKey
 	tenant *tenantRow
 	domain *domainRow
 	cell   *cell
 	keys   laneKeys
-	// tenantAt, domainAt and bandAt are its places in the lists.
+	// tenantAt, domainAt and bandAt are its indexes in the lists.
 	tenantAt, domainAt, bandAt int
 	items                      ordered[entry]
-	// head is the first item, none while not filed. Invariant: filed exactly
-	// when it has items and nothing throttles or holds it.
+	// head is the first item, zero while not filed. Invariant: a lane is filed exactly when it has items and is neither
+	// throttled nor held.
 	head entry
-	// byAge holds the items in order of age once that is not their ranking order:
-	// from the first item whose key minus Enqueued is not lead, until empty.
+	// byAge holds the items in order of age once that differs from their ranking order: from the first item whose key
+	// minus Enqueued is not lead, until the lane is empty.
 	byAge  ordered[entry]
 	skewed bool
 	lead   int64
-	// oldest is the oldest item, none while not filed by age; aging is where it is.
+	// oldest is the oldest item, zero while not filed by age; aging is the side where it is filed.
 	oldest entry
 	aging  *ageIndex
-	// counted is what it adds to its class's demand: its items while filed.
+	// counted is its contribution to its class's demand: the number of its items while filed.
 	counted int
 }
 
@@ -88,31 +87,30 @@ type cell struct {
 	demand *demand
 	lanes  ordered[*lane]
 	head   entry
-	// users counts its lanes, throttled ones too. at is its place in demand.cells.
+	// users counts its lanes, throttled ones too. at is its index in demand.cells.
 	users, at int
 }
 
-// group holds the cells that are drawn from by one share: those of a tenant
-// under fair share, those of a party where parties take turns, those of a tier of an adaptive queue,
-// else all.
+// group holds the cells that draw from one share: those of a tenant under fair share, of a party where parties take
+// turns, of a tier in an adaptive queue, otherwise all cells.
 type group struct {
-	tenant *tenantRow // nil but under fair share
+	tenant *tenantRow // nil except under fair share
 	party  string
-	// open and weight are the share it is filed under.
+	// open and weight are the share that it is filed under.
 	open, weight int64
 	cells        ordered[*cell]
 	head         entry
 	users        int
 }
 
-// demand is what is filed of one class.
+// demand is the filed part of one class.
 type demand struct {
 	class ClassID
 	items int
-	cells []*cell // the filed ones; their order shows nowhere
-	// ageIndex holds its lanes by age as Pending.ageIndex does.
+	cells []*cell // the filed cells; their order has no effect
+	// ageIndex holds its lanes by age, as Pending.ageIndex holds classes.
 	ageIndex [2]ageIndex
-	// users counts its cells; at is its place in Pending.demands.
+	// users counts its cells; at is its index in Pending.demands.
 	users, at int
 }
 

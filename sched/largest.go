@@ -7,23 +7,23 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// LaneSize is a lane and how many jobs wait in it.
+// LaneSize is a lane and its number of pending jobs.
 type LaneSize struct {
 	Jobs int
-	// Head is its first job in ranking order, Aged the one that waits the longest, since Oldest.
+	// Head is its first job in ranking order; Aged is the job that has waited longest, since Oldest.
 	Head, Aged *Item
 	Oldest     rota.Clock
-	// Throttled says that rounds do not draw from it.
+	// Throttled reports whether rounds skip the lane.
 	Throttled bool
 }
 
-// Largest returns the lanes with the most jobs, at most n, of tenants that seen lets pass: by
-// their jobs, then by their heads. O(lanes), and no more memory than n lanes take.
+// Largest returns the at most n lanes with the most jobs, among tenants for which seen is true, ordered by number of
+// jobs, then by head. O(lanes) time, memory for n lanes.
 func (p *Pending) Largest(n int, seen func(rota.TenantID) bool) []LaneSize {
 	return p.first(n, seen, largerFirst)
 }
 
-// LongestWait is Largest by how long the oldest job of each waits, then by the heads.
+// LongestWait is Largest ordered by how long the oldest job of each lane has waited, then by head.
 func (p *Pending) LongestWait(n int, seen func(rota.TenantID) bool) []LaneSize {
 	return p.first(n, seen, olderFirst)
 }
@@ -54,7 +54,7 @@ func (p *Pending) first(n int, seen func(rota.TenantID) bool, order func(a, b La
 	return all
 }
 
-// largerFirst is the order of lanes by size.
+// largerFirst orders lanes by size.
 func largerFirst(a, b LaneSize) int {
 	switch {
 	case a.Jobs != b.Jobs:
@@ -65,7 +65,7 @@ func largerFirst(a, b LaneSize) int {
 	return 1
 }
 
-// olderFirst is the order of lanes by their oldest jobs.
+// olderFirst orders lanes by their oldest jobs.
 func olderFirst(a, b LaneSize) int {
 	switch {
 	case a.Oldest != b.Oldest:

@@ -7,45 +7,44 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Attested says what is known of a worker's attestation (SPEC §6.5).
+// Attested is the status of a worker's attestation (SPEC §6.5).
 type Attested uint8
 
-// A worker's attestation was never given, has expired, or holds.
+// The attestation was never given, has expired, or is valid.
 const (
 	AttestedNever Attested = iota
 	AttestedExpired
 	AttestedNow
 )
 
-// BarredType is a job type that a worker gets none of for now in the queues that
-// heed it, because it cools down for the type or was denied it (SPEC §16.1).
+// BarredType is a job type that a worker currently does not get in queues that apply the reason: it cools down for the
+// type, or the type is on its denylist (SPEC §16.1).
 type BarredType struct {
 	Type rota.JobType
 	Why  Unfit // CoolingDown or TypeDenylisted
 }
 
-// lasting is what decides of a worker's eligibility beside its spec: what no
-// lease's end brings back.
+// lasting holds what decides a worker's eligibility besides its spec: the reasons that the end of a lease does not
+// remove.
 type lasting struct {
 	repute
 	barred []BarredType
 }
 
-// repute is what counts for all types.
+// repute applies to all types.
 type repute struct {
 	active, retired, disconnected bool
 	attested                      Attested
 	stake, health                 int64
 }
 
-// passes reports whether a queue's rules let the worker through for any type.
+// passes reports whether a queue's rules admit the worker for any type.
 func (l *repute) passes(r *Rules) bool {
 	return l.active && !l.disconnected && (l.attested == AttestedNow || !r.RequireAttestation) &&
 		l.stake >= r.MinStake && l.health >= r.MinHealth
 }
 
-// fault names the first rule that keeps the worker from a type of a queue's
-// jobs, whatever else the class asks for.
+// fault returns the first rule that keeps the worker from a type of a queue's jobs, whatever else the class requires.
 func (l *lasting) fault(typ rota.JobType, r *Rules) Unfit {
 	switch {
 	case !l.active:
@@ -68,8 +67,8 @@ func (l *lasting) fault(typ rota.JobType, r *Rules) Unfit {
 	return Fit
 }
 
-// barring says why the worker gets none of a type of a queue's jobs, Fit if it does:
-// what a queue does not heed bars nothing there.
+// barring returns why the worker gets none of a type of a queue's jobs, Fit if it does. A reason that the queue does
+// not apply bars nothing there.
 func (l *lasting) barring(typ rota.JobType, r *Rules) Unfit {
 	if len(l.barred) == 0 {
 		return Fit
@@ -86,7 +85,7 @@ func (l *lasting) barring(typ rota.JobType, r *Rules) Unfit {
 	return why
 }
 
-// WorkerState is all that a Supply knows of a worker, but for its data.
+// WorkerState is everything that a Supply holds about a worker, except its data.
 type WorkerState struct {
 	WorkerEntry
 	Endless  int32
@@ -95,7 +94,7 @@ type WorkerState struct {
 	Runs     []Run
 }
 
-// State returns what is known of a worker; zero if there is none.
+// State returns a worker's state; zero if the worker is unknown.
 func (s *Supply) State(id rota.WorkerID) (w WorkerState) {
 	slot, known := s.slotOf[id]
 	if !known {
@@ -115,8 +114,7 @@ func (s *Supply) State(id rota.WorkerID) (w WorkerState) {
 	return w
 }
 
-// Equal reports whether two states are the same; when a period of units began
-// is not compared.
+// Equal reports whether two states are the same. It ignores when a period of units began.
 func (w *WorkerState) Equal(o *WorkerState) bool {
 	return w.Spec == o.Spec && w.Active == o.Active && w.Retired == o.Retired && w.Open == o.Open && w.CPUTaken == o.CPUTaken &&
 		w.MemoryTaken == o.MemoryTaken && w.IOTaken == o.IOTaken && w.Received == o.Received && w.Stake == o.Stake && w.Health == o.Health &&

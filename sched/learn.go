@@ -7,21 +7,21 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Took is how long a job ran, and how long its submitter said that it would, in ms; 0 where nothing was said.
+// Took is how long a job ran, and how long its submitter said that it would, in ms; Said is 0 if not given.
 type Took struct{ Ms, Said int64 }
 
-// TookMost is how many of a tenant's and type's jobs are remembered.
+// TookMost is the number of jobs remembered per tenant and type.
 const TookMost = 20
 
-// Learn adds a job to those remembered, newest last. The list is a new one.
+// Learn returns a new list with a job added, newest last.
 func Learn(list []Took, t Took) []Took {
 	t.Ms = min(max(t.Ms, 1), longestRun)
 	list = list[max(0, len(list)-TookMost+1):]
 	return append(append(make([]Took, 0, len(list)+1), list...), t)
 }
 
-// Foretell is what the jobs of a tenant and type make one expect of the next, in ms, of which its submitter says so much;
-// 0 where there are none. It is at most what the submitter says (SPEC §26.1).
+// Foretell estimates the next job of a tenant and type, in ms, from the remembered jobs; 0 if there are none. said is
+// its submitter's value, 0 if not given; the estimate is at most that (SPEC §26.1).
 func Foretell(by rota.EstimateBy, list []Took, said int64) int64 {
 	n := len(list)
 	if n == 0 {
@@ -47,8 +47,8 @@ func Foretell(by rota.EstimateBy, list []Took, said int64) int64 {
 	return max(estimate, 1)
 }
 
-// quartile is the third quartile, by the nearest rank: of what part of their submitters' words jobs took, applied to what is
-// said of this one; where nobody said anything, of what they took.
+// quartile returns the third quartile, by the nearest rank, of the ratio of actual to stated durations, applied to the
+// duration stated for this job; if none was stated, the third quartile of the actual durations.
 func quartile(list []Took, said int64) int64 {
 	parts := make([]int64, 0, len(list))
 	if said > 0 {
@@ -72,8 +72,8 @@ func quartile(list []Took, said int64) int64 {
 	return third
 }
 
-// corrected is when a run should end that has outlived its estimate: once twice as much has passed as was expected, or
-// four times as much, and so on, but no later than Most (SPEC §26.1).
+// corrected returns when a run that has outlived its estimate should end: after twice the expected time, then four
+// times, and so on, but no later than Most (SPEC §26.1).
 func (r Run) corrected(now rota.Clock) rota.Clock {
 	if r.Most <= now || r.End > now {
 		return r.End
@@ -85,7 +85,7 @@ func (r Run) corrected(now rota.Clock) rota.Clock {
 	return min(r.Began+expected, r.Most)
 }
 
-// runsAt are the runs of a worker in the order in which they should end as of now.
+// runsAt returns the runs of a worker in the order in which they should end as of now.
 func (s *Supply) runsAt(slot int32, now rota.Clock) []Run {
 	runs := s.runs[slot]
 	copied := false
@@ -105,13 +105,13 @@ func (s *Supply) runsAt(slot int32, now rota.Clock) []Run {
 
 const million = 1_000_000
 
-// capacity is what all active workers have.
+// capacity is the total capacity of all active workers.
 type capacity struct {
 	Load
 	slots int64
 }
 
-// count adds a worker, or takes one away.
+// count adds a worker, or removes one.
 func (c *capacity) count(w *rota.WorkerSpec, more bool) {
 	l := Load{w.CPUMilli, w.MemoryBytes, w.IOBytesPerS}
 	if more {
@@ -121,7 +121,7 @@ func (c *capacity) count(w *rota.WorkerSpec, more bool) {
 	}
 }
 
-// PartOf is the largest part of what all active workers have that a lease takes: of their slots, cpu, memory or I/O, in
+// PartOf returns the largest fraction of all active workers' slots, cpu, memory or I/O that a lease uses, in
 // millionths, rounded up.
 func (s *Supply) PartOf(l Load) int64 {
 	part := int64(1)
@@ -132,7 +132,7 @@ func (s *Supply) PartOf(l Load) int64 {
 			return million
 		default:
 			hi, lo := bits.Mul64(uint64(of.takes), million)
-			q, rest := bits.Div64(hi, lo, uint64(of.all)) // hi < of.all, as takes is
+			q, rest := bits.Div64(hi, lo, uint64(of.all)) // hi < of.all, as takes < of.all
 			if rest > 0 {
 				q++
 			}
@@ -142,8 +142,8 @@ func (s *Supply) PartOf(l Load) int64 {
 	return part
 }
 
-// Weighed is an estimate times the part of all workers that the job takes, as `smallest` ranks by (SPEC §26.2); a part of 0
-// is not known, and counts as all.
+// Weighed returns an estimate times the fraction of all workers that the job uses, for the ranking `smallest` (SPEC
+// §26.2). A part of 0 means unknown and counts as all workers.
 func Weighed(estimate, part int64) int64 {
 	if part <= 0 {
 		return estimate

@@ -63,7 +63,7 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// TestRun_corrected has a run outlive one estimate after the other.
+// TestRun_corrected lets a run outlive one estimate after the other.
 func TestRun_corrected(t *testing.T) {
 	t.Parallel()
 	r := Run{End: 110, Began: 100, Most: 175}
@@ -81,7 +81,8 @@ func TestRun_corrected(t *testing.T) {
 	}
 }
 
-// TestBackfill_corrected keeps room for the first job by the second estimate of one that has outlived its own.
+// TestBackfill_corrected checks that room for the first job is reserved by the second estimate of a run that has
+// outlived its first.
 func TestBackfill_corrected(t *testing.T) {
 	t.Parallel()
 	y := newYard(func(p *rota.QueuePolicy) { p.Estimate = rota.EstimateLast2 })

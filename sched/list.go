@@ -9,13 +9,13 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// tierSource gives a round over tiers its candidates (SPEC §5.3): a stratified
-// sample, scored and sorted, and another one once that is used up.
+// tierSource gives a round over tiers its candidates (SPEC §5.3): a stratified sample, scored and sorted, and another
+// one once that is used up.
 type tierSource struct {
 	tiers   []*pendingSource
 	scoring *Scoring
 	in      RoundInput
-	// weights are those of the types met.
+	// weights caches the weights of the types met.
 	weights map[rota.JobType]float64
 	list    []scored
 	at      int
@@ -36,9 +36,8 @@ func newTierSource(p *Pending, r *rooms, in RoundInput, d *Draft) *tierSource {
 	return s
 }
 
-// more takes the next sample: in each tier the first in the order of entering it
-// that have room now and are not shut. The quotas first, what a tier cannot fill
-// from the top down.
+// more draws the next sample: from each tier the first jobs, in the order of entering it, that have room now and are
+// not shut. It fills the quotas first. What a tier cannot fill is filled from the top tier down.
 func (s *tierSource) more(r *rooms) bool {
 	s.list, s.at = s.list[:0], 0
 	left := 0
@@ -56,7 +55,7 @@ func (s *tierSource) more(r *rooms) bool {
 	return len(s.list) > 0
 }
 
-// pull samples at most n jobs of a tier and says how many it did.
+// pull samples at most n jobs of a tier and returns how many it sampled.
 func (s *tierSource) pull(tier, n int, r *rooms) (pulled int) {
 	for ; pulled < n; pulled++ {
 		c, ok := s.tiers[tier].peek(r)
@@ -104,7 +103,7 @@ func (s *tierSource) group(first candidate) (all []*Item, ok bool) {
 	return all, true
 }
 
-// ScoreOf returns the number that a waiting job of a lot is shown with (Pair.Score), which need not have been drawn.
+// ScoreOf returns the number displayed for a pending job of a lot (Pair.Score), whether or not the job was drawn.
 func ScoreOf(lot Lot, it *Item, now rota.Clock) int64 {
 	if !lot.Pending.tiered {
 		return ScoreAt(lot.Policy, it.Key, now)

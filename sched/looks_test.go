@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// impossible is a queue of jobs that nobody's capabilities are enough for, one a
-// class, and workers that serve a queue and whose turns are due.
+// impossible creates a queue of jobs that no worker's capabilities suffice for, one per class, and workers that serve a
+// queue and whose turns are due.
 func impossible(jobs, workers int, serve rota.QueueName) (*Supply, Lot) {
 	s, p, policy := NewSupply(), NewPending(true), rota.StandardPolicy()
 	for i := range workers {
@@ -24,9 +24,8 @@ func impossible(jobs, workers int, serve rota.QueueName) (*Supply, Lot) {
 	return s, Lot{Pending: p, Policy: &policy, Queue: "q"}
 }
 
-// TestTurnsLookAtNoJobInVain: a worker whose turn is due and that could take none of
-// a queue's jobs costs a bit of a set, not a look at every class: idle workers are
-// many, and so are impossible jobs.
+// TestTurnsLookAtNoJobInVain checks the cost of a worker whose turn is due and that could take none of a queue's jobs:
+// a bit of a set, not a look at every class, as there may be many idle workers and many impossible jobs.
 func TestTurnsLookAtNoJobInVain(t *testing.T) {
 	t.Parallel()
 	for _, serve := range []rota.QueueName{"q", "other"} {
@@ -49,8 +48,8 @@ func TestTurnsLookAtNoJobInVain(t *testing.T) {
 	}
 }
 
-// TestTurnsAreNotBoundByPreemption: a hold by preemption is outside the bound on
-// holds (SPEC §7.9), so it keeps no turn of the oldest from holding its worker.
+// TestTurnsAreNotBoundByPreemption checks that a hold by preemption, which is outside the bound on holds (SPEC §7.9),
+// keeps no turn of the oldest from holding its worker.
 func TestTurnsAreNotBoundByPreemption(t *testing.T) {
 	t.Parallel()
 	s, lot := impossible(0, 2, "q")
@@ -81,8 +80,8 @@ func TestTurnsAreNotBoundByPreemption(t *testing.T) {
 	}
 }
 
-// TestWantsRoomAsksOnce: of a class that has no room, the workers are gone through
-// once, however many critical jobs of it wait.
+// TestWantsRoomAsksOnce checks that for a class without room the workers are searched once, however many critical jobs
+// of it wait.
 func TestWantsRoomAsksOnce(t *testing.T) {
 	t.Parallel()
 	s, lot := impossible(2, 0, "q")

@@ -2,21 +2,20 @@ package sched
 
 import "github.com/rotasched/rota"
 
-// LowHold says what becomes of jobs of priority > 5 (SPEC §4.3, §4.7).
+// LowHold is how jobs of priority > 5 are treated (SPEC §4.3, §4.7).
 type LowHold uint8
 
 const (
-	// LowFree lets them be.
+	// LowFree does not hold them.
 	LowFree LowHold = iota
-	// LowHeld keeps them out of everything.
+	// LowHeld keeps them out of rounds and turns.
 	LowHeld
-	// LowOldestOnly keeps them out of rounds, but not out of the turns of the
-	// oldest (SPEC §7.10).
+	// LowOldestOnly keeps them out of rounds, but not out of the turns of the oldest (SPEC §7.10).
 	LowOldestOnly
 )
 
-// band is a range of priorities that have lanes of their own, so that a mode can
-// hold jobs, and preemption find them, without looking at others.
+// band is a range of priorities with lanes of their own, so that a mode can hold its jobs, and preemption can find
+// them, without looking at others.
 type band uint8
 
 const (
@@ -26,7 +25,7 @@ const (
 	bandCount
 )
 
-// lowAbove is the last priority that DEGRADED lets pass (SPEC §4.3).
+// lowAbove is the last priority that DEGRADED admits (SPEC §4.3).
 const lowAbove = 5
 
 func bandOf(priority int32) band {
@@ -39,8 +38,7 @@ func bandOf(priority int32) band {
 	return bandLow
 }
 
-// HoldLow holds the jobs of priority > 5, or lets them go, in O(log n) for each
-// of their lanes. Their places stay.
+// HoldLow holds or releases the jobs of priority > 5, in O(log n) for each of their lanes. The jobs keep their places.
 func (p *Pending) HoldLow(h LowHold) {
 	if p.low == h {
 		return
@@ -54,22 +52,20 @@ func (p *Pending) HoldLow(h LowHold) {
 	p.freeLeast()
 }
 
-// holds reports whether a lane's jobs are held, if only from rounds.
+// holds reports whether a lane's jobs are held, at least from rounds.
 func (p *Pending) holds(l *lane) bool { return l.key.band == bandLow && p.low != LowFree }
 
-// Blocked reports whether rounds do not draw from a job's lane: its tenant or domain is
-// throttled, or it is held for its priority.
+// Blocked reports whether rounds skip a job's lane: its tenant or domain is throttled, or it is held for its priority.
 func (p *Pending) Blocked(it *Item) bool { return p.blocked(it, false) }
 
-// blocked says it of rounds, or of turns of the oldest.
+// blocked is Blocked for rounds, or, if turn is true, for turns of the oldest.
 func (p *Pending) blocked(it *Item, turn bool) bool {
 	l := p.laneOf(it)
 	return l == nil || l.head.item == nil && (!turn || l.oldest.item == nil)
 }
 
-// Critical gives the unblocked jobs of priority 0 in ranking order (in that of
-// entering their tier in an adaptive queue), in O(log n) each. The Pending must
-// not change meanwhile.
+// Critical yields the unblocked jobs of priority 0 in ranking order (in an adaptive queue in the order of entering
+// their tier), in O(log n) each. The Pending must not change meanwhile.
 func (p *Pending) Critical(yield func(*Item) bool) {
 	lanes := p.critical.cursor()
 	next, _ := lanes.next()
@@ -97,10 +93,9 @@ func (p *Pending) Critical(yield func(*Item) bool) {
 	}
 }
 
-// Before counts the jobs that stand before one in ranking order, blocked ones
-// too: in O(log² n), under fair share O(lanes · log²). In an adaptive queue, whose
-// scores change all the time, it counts those of higher tiers and those that
-// entered the job's tier before it.
+// Before counts the jobs ahead of a job in ranking order, including blocked ones, in O(log² n); under fair share in
+// O(lanes · log²). In an adaptive queue, whose scores change all the time, it counts the jobs of higher tiers and those
+// that entered the job's tier earlier.
 func (p *Pending) Before(it *Item) (n int64) {
 	e := p.entryOf(it)
 	switch {
@@ -116,7 +111,7 @@ func (p *Pending) Before(it *Item) (n int64) {
 	return p.BeforeOf(it, func(rota.TenantID) bool { return true })
 }
 
-// BeforeOf counts as Before does, but only the jobs of some tenants, in O(lanes · log n).
+// BeforeOf counts like Before, but only the jobs of the tenants for which of is true, in O(lanes · log n).
 func (p *Pending) BeforeOf(it *Item, of func(rota.TenantID) bool) (n int64) {
 	e, at := p.entryOf(it), uint8(0)
 	if p.tiered {

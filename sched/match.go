@@ -6,7 +6,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// groupMax cuts the groups that tie (SPEC §7.5).
+// groupMax is the maximum size of a group of tied candidates (SPEC §7.5).
 const groupMax = 16
 
 // matcher makes the pairs of one round (SPEC §7.5).
@@ -15,26 +15,26 @@ type matcher struct {
 	source source
 	draft  *Draft
 	in     RoundInput
-	loads  *loads // of least_loaded and affinity, else nil
-	ties   *ties  // of affinity and prefer_locality, once asked for
+	loads  *loads // for least_loaded and affinity, else nil
+	ties   *ties  // for affinity and prefer_locality, on first use
 	pairs  []Pair
 	// rank counts the candidates drawn.
 	rank int32
-	// group holds the candidates of the present group that have no worker yet.
+	// group holds the candidates of the current group that have no worker yet.
 	group []member
-	few   [1]member // where group starts
+	few   [1]member // initial storage of group
 	union bitset
-	// plan is of a queue that backfills conservatively, once its first job has found no room.
+	// plan is set in a queue that backfills conservatively, once its first job has found no room.
 	plan *plan
-	// allowed is room for what permitted returns.
+	// allowed is a buffer for the result of permitted.
 	allowed bitset
 }
 
-// member is a candidate in the present group.
+// member is a candidate in the current group.
 type member struct {
 	candidate
 	rank  int32
-	class *classRoom // nil of one that may not be assigned any more
+	class *classRoom // nil if it may not be assigned any longer
 	mask  bitset     // of its tenant
 }
 
@@ -48,8 +48,8 @@ func (m *matcher) begin() {
 	m.union = m.newSet()
 }
 
-// interleave gives a job that some worker has room for its worker before the
-// draw (SPEC §5.1), unless a reservation keeps that from it.
+// interleave assigns a worker, before the draw, to a job that some worker has room for (SPEC §5.1), unless a
+// reservation prevents it.
 func (m *matcher) interleave(lot Lot, it *Item) (placed bool) {
 	c := candidate{item: it, lane: lot.Pending.laneOf(it), key: it.Key, score: ScoreOf(lot, it, m.in.Now)}
 	if placed = m.consider(c); placed {
@@ -58,8 +58,7 @@ func (m *matcher) interleave(lot Lot, it *Item) (placed bool) {
 	return placed
 }
 
-// run draws group after group until the limit is reached or nothing that could
-// be drawn has room.
+// run draws group after group until the limit is reached or no drawable candidate has room.
 func (m *matcher) run() {
 	for len(m.pairs) < m.in.Limit && m.count > 0 && m.drawable > 0 {
 		m.draw()
@@ -71,11 +70,10 @@ func (m *matcher) run() {
 	}
 }
 
-// draw fills the group: those that tie on (score, enqueued), at most 16. Without
-// fair share it holds those without room too: they keep their seats in the cut
-// and their ids count for the strategy random. Under fair share it is what was
-// drawn consecutively, of one tenant, or of several with the same share: the tie
-// within a group knows no shares, and must not prefer who has more.
+// draw fills the group with at most 16 candidates that tie on (score, enqueued). Without fair share it includes those
+// without room: they keep their seats in the cut and their ids count for the strategy random. Under fair share it
+// contains consecutively drawn candidates, of one tenant or of several with the same share: the tie within a group
+// ignores shares and must not prefer the tenant that has more.
 func (m *matcher) draw() {
 	m.group = m.group[:0]
 	c, ok := m.peek()
@@ -103,8 +101,7 @@ func (m *matcher) draw() {
 	}
 }
 
-// peek is the source's, but for looking through what is left when none of it
-// has room.
+// peek returns the source's next candidate. It does not search the rest once none of it has room.
 func (m *matcher) peek() (candidate, bool) {
 	if m.drawable == 0 {
 		return candidate{}, false
@@ -121,7 +118,7 @@ func (m *matcher) take(c candidate) {
 	m.rank++
 }
 
-// match gives the group's candidates workers, as many as have room.
+// match assigns workers to the group's candidates until no more have room.
 func (m *matcher) match() {
 	for len(m.group) > 0 && len(m.pairs) < m.in.Limit {
 		able := m.able()
@@ -134,8 +131,7 @@ func (m *matcher) match() {
 	}
 }
 
-// able is L of SPEC §7.5: those with room for some candidate of the group; nil
-// if there is none.
+// able returns L of SPEC §7.5: the workers with room for some candidate of the group; nil if there are none.
 func (m *matcher) able() bitset {
 	var only *classRoom
 	n, masked := 0, false
@@ -170,8 +166,7 @@ func (m *matcher) able() bitset {
 	return m.union
 }
 
-// taker chooses among the candidates that the worker has room for: the one with
-// the smallest tie.
+// taker chooses among the candidates that the worker has room for: the one with the smallest tie.
 func (m *matcher) taker(pos int) int {
 	best := -1
 	var least Hash

@@ -7,8 +7,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// roundVector is one whole round of the file `matching`. A worker's slots are
-// the free ones, open its open leases.
+// roundVector is one whole round of the file `matching`. A worker's slots are the free ones, open its open leases.
 type roundVector struct {
 	Seed     string
 	Now      rota.Clock
@@ -94,8 +93,7 @@ func testMatching(t *testing.T, text []byte) {
 	}
 }
 
-// vectorRound runs the real round over a vector's jobs, which entered their tiers
-// in the order of the list.
+// vectorRound runs the real round over a vector's jobs, which entered their tiers in the order of the list.
 func vectorRound(t *testing.T, s *Supply, v *roundVector, in RoundInput) []Pair {
 	t.Helper()
 	pending := NewPending(false)

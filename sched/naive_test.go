@@ -9,9 +9,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// naive decides a round by the words of SPEC §7 alone: plain lists, sorted and
-// searched anew at every step. It shares only the hashes, ScoreAt and Shuffled
-// (all under vectors of their own) with the product.
+// naive decides a round following only the text of SPEC §7, with plain lists that are sorted and searched again at
+// every step. It shares only the hashes, ScoreAt and Shuffled (all covered by their own vectors) with the product.
 type naive struct {
 	workers []*naiveWorker // by id
 	policy  *rota.QueuePolicy
@@ -23,7 +22,7 @@ type naive struct {
 	keyOf      func(*Item) int64
 	score      func(*Item) int64
 	interleave bool
-	// shares is nil where nobody shares; grouped says that parties do, who take turns.
+	// shares is nil without sharing; grouped reports that parties share by taking turns.
 	shares  map[string]*naiveShare
 	grouped bool
 	// idle are the jobs that only turns of the oldest look at.
@@ -55,7 +54,7 @@ type naiveShare struct{ open, weight int64 }
 // room reports whether the worker may take a job of the class now.
 func (n *naive) room(w *naiveWorker, r *naiveAsk) bool { return !w.held && n.hasRoom(w, r) }
 
-// hasRoom says the same of the one job that the worker may be held for.
+// hasRoom is room for the one job that the worker may be held for.
 func (n *naive) hasRoom(w *naiveWorker, r *naiveAsk) bool {
 	most := int64(w.spec.Slots) + min(int64(w.spec.Prefetch), n.policy.PrefetchMax)
 	if n.policy.LeasesMaxPerWorker > 0 {
@@ -65,7 +64,7 @@ func (n *naive) hasRoom(w *naiveWorker, r *naiveAsk) bool {
 		(r.MemoryBytes == 0 || w.mem >= r.MemoryBytes) && (r.IOBytesPerS == 0 || w.io >= r.IOBytesPerS)
 }
 
-// offers reports whether the worker takes one more lease as it offers.
+// offers reports whether the worker accepts one more lease by its offer.
 func (w *naiveWorker) offers() bool { return !w.polls || w.free > 0 }
 
 // could reports whether the worker could ever take a job of the class.
@@ -92,7 +91,7 @@ func (n *naive) roomAnywhere(r *naiveAsk) bool {
 	return slices.ContainsFunc(n.workers, func(w *naiveWorker) bool { return n.room(w, r) })
 }
 
-// run decides the round; class tells an item's requirements.
+// run decides the round; class returns an item's requirements.
 func (n *naive) run(class func(*Item) *naiveAsk) []Pair {
 	for _, w := range n.workers {
 		if slices.ContainsFunc(n.items, func(it *Item) bool { return n.room(w, class(it).ofAnyTenant()) }) {
@@ -153,7 +152,7 @@ func (n *naive) run(class func(*Item) *naiveAsk) []Pair {
 	return n.out
 }
 
-// findOldest finds the oldest of the items that are wanted, -1 if there is none.
+// oldest returns the index of the oldest of the wanted items, -1 if there is none.
 func (n *naive) oldest(wanted func(*Item) bool) int {
 	best := -1
 	for i, it := range n.items {
@@ -185,9 +184,8 @@ func (n *naive) first(class func(*Item) *naiveAsk) {
 	n.out[0].Interleaved = true
 }
 
-// next finds the next candidate: the first in ranking order; under fair share
-// the first of the tenant with the least share, among jobs that some worker has
-// room for.
+// next returns the next candidate: the first in ranking order; under fair share the first of the tenant with the least
+// share, among jobs that some worker has room for.
 func (n *naive) next(class func(*Item) *naiveAsk) int {
 	if n.shares == nil {
 		return min(len(n.items), 1) - 1

@@ -9,8 +9,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// quarter is a small cluster in which a noisy tenant, with 100,000 QUEUED jobs,
-// stands beside a quiet one.
+// quarter is a small cluster in which a noisy tenant with 100,000 QUEUED jobs shares with a quiet one.
 type quarter struct {
 	t       *testing.T
 	supply  *Supply
@@ -19,14 +18,14 @@ type quarter struct {
 	caps    Caps
 	items   map[rota.JobID]*Item
 	now     rota.Clock
-	// moment, where it is set, is when all jobs are enqueued.
+	// moment, if set, is when all jobs are enqueued.
 	moment rota.Clock
-	// ending are the leases of the round before, on so many slots.
+	// ending are the leases of the previous round, which free their slots.
 	ending []Pair
 	open   map[rota.TenantID]int64
 }
 
-// slots is how many there are: so many leases a round makes.
+// quarterSlots is the number of slots, and so of leases per round.
 const quarterSlots = 8
 
 func newQuarter(t *testing.T, fair, tiered bool) *quarter {
@@ -58,8 +57,7 @@ func (q *quarter) add(n int, tenant rota.TenantID, domain string, job rota.JobSp
 	}
 }
 
-// round decides one entry, in which as many slots are free as there are, and says
-// how many of a tenant's jobs it placed.
+// round decides one entry with all slots free, and returns how many of each tenant's jobs it placed.
 func (q *quarter) round(seed byte) map[rota.TenantID]int {
 	for _, p := range q.ending {
 		q.supply.Give(p.Worker, loadOf(p.Item))
@@ -82,7 +80,7 @@ func (q *quarter) count(tenant rota.TenantID, by int64) {
 	q.pending.SetShare(tenant, q.open[tenant], 1)
 }
 
-// bounds is a Caps over the leases that are open.
+// bounds implements Caps over the open leases.
 type bounds struct {
 	q       *quarter
 	most    map[rota.TenantID]int64
@@ -102,8 +100,8 @@ func (bounds) Key(string) int64 { return math.MaxInt64 }
 
 func (b bounds) Domain(_ rota.QueueName, domain string) int64 { return leftOf(b.domains, domain) }
 
-// TestFairShare_ofOneMoment: jobs of one entry are enqueued at one moment and tie. The tie gives
-// no room to who has more leases, whatever the seed.
+// TestFairShare_ofOneMoment checks jobs of one entry, which are enqueued at one moment and tie: the tie gives no room
+// to the tenant with more leases, whatever the seed.
 func TestFairShare_ofOneMoment(t *testing.T) {
 	t.Parallel()
 	for seed := range byte(64) {
@@ -118,10 +116,9 @@ func TestFairShare_ofOneMoment(t *testing.T) {
 	}
 }
 
-// TestNoisyNeighbour holds what isolation promises: with fair share or
-// max_concurrent neither 100,000 jobs of another tenant, nor an impossible job at
-// the head, nor a domain that fails delays a tenant's next assignment by more
-// than a round.
+// TestNoisyNeighbour checks the isolation guarantee: with fair share or max_concurrent neither 100,000 jobs of another
+// tenant, nor an impossible job at the head, nor a failing domain delays a tenant's next assignment by more than a
+// round.
 func TestNoisyNeighbour(t *testing.T) {
 	t.Parallel()
 	const flood = 100_000
@@ -165,12 +162,12 @@ func TestNoisyNeighbour(t *testing.T) {
 			t.Parallel()
 			q := newQuarter(t, c.fair, c.tiered)
 			c.prepare(q)
-			q.round(0) // The noisy one has had the cluster for itself.
+			q.round(0) // The noisy tenant had the cluster to itself.
 			q.add(1, "quiet", "", rota.JobSpec{})
 			if placed := q.round(1); placed["quiet"] != 1 {
 				t.Errorf("the round placed %v: the quiet tenant's job waits on", placed)
 			}
-			// And none is ever idle for the other's sake.
+			// And no slot is ever idle because of the other tenant.
 			q.add(quarterSlots, "quiet", "", rota.JobSpec{})
 			for i := byte(2); q.left("quiet") > 0; i++ {
 				before := q.left("quiet")

@@ -2,9 +2,8 @@ package sched
 
 import "slices"
 
-// smallMax is how many members an ordered set keeps in one slice: most lanes and
-// cells hold a few, and more would cost more than what is in it. runMost is how many
-// one of the runs holds at most from then on.
+// smallMax is the largest size that an ordered set keeps in one slice. Most lanes and cells hold a few members, and a
+// larger structure would use more memory than its content. runMost is the maximum size of one run from then on.
 const (
 	smallMax = 32
 	runMost  = 256
@@ -16,17 +15,16 @@ type ordered[T any] struct {
 	runs  *runs[T]
 }
 
-// runs are ascending slices, none empty, each before the next. Jobs mostly come in the
-// order of their ranking, or leave from the front: both touch one end of a run. A run that
-// is full and asked for room behind its last stays full, where the nodes of a B-tree,
-// which was here before, stay half empty. The price is that a run more or less in the
-// middle moves the list of all: a microsecond of each job among ten millions.
+// runs are ascending slices, none empty, each before the next. Jobs mostly arrive in the order of their ranking, or
+// leave from the front: both change one end of a run. A full run that gets a member after its last one stays full; the
+// nodes of the B-tree used before stayed half empty. The cost: adding or removing a run in the middle moves the list of
+// runs, which takes a microsecond per job with ten million jobs.
 type runs[T any] struct {
 	list [][]T
 	n    int
 }
 
-// insert adds x, in the place of an equal member if there is one.
+// insert adds x, replacing an equal member if there is one.
 func (o *ordered[T]) insert(x T, less func(a, b T) bool) (replaced bool) {
 	if o.runs != nil {
 		return o.runs.insert(x, less)
@@ -48,7 +46,7 @@ func (o *ordered[T]) insert(x T, less func(a, b T) bool) (replaced bool) {
 func (r *runs[T]) insert(x T, less func(a, b T) bool) (replaced bool) {
 	i := len(r.list) - 1
 	at := len(r.list[i])
-	if !less(r.list[i][at-1], x) { // it does not come as the last, as mostly
+	if !less(r.list[i][at-1], x) { // x is not the last, unlike most
 		i, at = r.find(x, less)
 	}
 	run := r.list[i]
@@ -76,8 +74,8 @@ func (r *runs[T]) insert(x T, less func(a, b T) bool) (replaced bool) {
 	return false
 }
 
-// find returns the run that x is in or belongs into, and the place of the first member of
-// it that is not before x.
+// find returns the run that contains x or would contain it, and the index in it of the first member that is not before
+// x.
 func (r *runs[T]) find(x T, less func(a, b T) bool) (run, at int) {
 	lo, hi := 1, len(r.list)
 	for lo < hi {
@@ -90,7 +88,7 @@ func (r *runs[T]) find(x T, less func(a, b T) bool) (run, at int) {
 	return lo - 1, search(r.list[lo-1], x, less)
 }
 
-// remove takes x out and says whether it was in.
+// remove removes x and reports whether it was a member.
 func (o *ordered[T]) remove(x T, less func(a, b T) bool) bool {
 	if o.runs != nil {
 		found := o.runs.remove(x, less)
@@ -109,7 +107,7 @@ func (o *ordered[T]) remove(x T, less func(a, b T) bool) bool {
 
 func (r *runs[T]) remove(x T, less func(a, b T) bool) bool {
 	i, at := 0, 0
-	if less(r.list[0][0], x) { // it does not leave from the front, as mostly
+	if less(r.list[0][0], x) { // x is not at the front, unlike most
 		i, at = r.find(x, less)
 	}
 	run := r.list[i]
@@ -132,8 +130,7 @@ func (r *runs[T]) remove(x T, less func(a, b T) bool) bool {
 	return true
 }
 
-// cutAt takes the member at a place out of a slice; the first leaves without moving the
-// others.
+// cutAt removes the member at an index from a slice; removing the first moves no others.
 func cutAt[E any](list []E, at int) []E {
 	if at == 0 {
 		clear(list[:1])
@@ -142,7 +139,7 @@ func cutAt[E any](list []E, at int) []E {
 	return slices.Delete(list, at, at+1)
 }
 
-// search is the place of the first member that is not before x.
+// search returns the index of the first member that is not before x.
 func search[T any](list []T, x T, less func(a, b T) bool) int {
 	lo, hi := 0, len(list)
 	for lo < hi {
@@ -155,8 +152,7 @@ func search[T any](list []T, x T, less func(a, b T) bool) int {
 	return lo
 }
 
-// rank counts the members before x. It is a sum over the runs: only those who explain
-// ask for it.
+// rank counts the members before x. It sums over the runs: only explanations call it.
 func (o *ordered[T]) rank(x T, less func(a, b T) bool) int {
 	if o.runs == nil {
 		return search(o.small, x, less)
@@ -178,7 +174,7 @@ func (o *ordered[T]) min() (first T, ok bool) {
 	return o.small[0], true
 }
 
-// at returns the member that equals x, to be changed as far as the order does not depend on it; nil if there is none.
+// at returns the member that equals x, nil if there is none. The caller may change what the order does not depend on.
 func (o *ordered[T]) at(x T, less func(a, b T) bool) *T {
 	list, at := o.small, 0
 	if o.runs == nil {
@@ -201,7 +197,7 @@ func (o *ordered[T]) len() int {
 	return len(o.small)
 }
 
-// cursor walks an ordered set from its first member; the set must not change.
+// cursor iterates over an ordered set from its first member; the set must not change meanwhile.
 type cursor[T any] struct {
 	run  []T
 	rest [][]T
@@ -214,7 +210,7 @@ func (o *ordered[T]) cursor() cursor[T] {
 	return cursor[T]{rest: o.runs.list}
 }
 
-// from is the cursor whose first member is not before x.
+// from returns the cursor whose first member is not before x.
 func (o *ordered[T]) from(x T, less func(a, b T) bool) cursor[T] {
 	if o.runs == nil {
 		return cursor[T]{run: o.small[search(o.small, x, less):]}
@@ -234,8 +230,7 @@ func (c *cursor[T]) next() (x T, ok bool) {
 	return x, true
 }
 
-// heap is a binary heap. Its orders are total, so the order of its array shows
-// nowhere.
+// heap is a binary heap. Its orders are total, so the layout of its array has no effect.
 type heap[T any] struct {
 	list []T
 	less func(a, b T) bool
@@ -262,7 +257,7 @@ func (h *heap[T]) pop() {
 	h.sink()
 }
 
-// sink restores the order after the first has grown.
+// sink restores the order after the first member has grown.
 func (h *heap[T]) sink() {
 	i := 0
 	for {

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestOrdered holds an ordered set against a sorted slice: as it grows and shrinks, at
-// its ends and in the middle.
+// TestOrdered compares an ordered set with a sorted slice as it grows and shrinks, at its ends and in the middle.
 func TestOrdered(t *testing.T) {
 	t.Parallel()
 	type pair struct{ key, value int }
@@ -24,7 +23,7 @@ func TestOrdered(t *testing.T) {
 		for step := range 24_000 {
 			x := pair{r.IntN(space), step}
 			if seed >= 8 && step%4 != 0 {
-				x.key = space + step // they mostly ascend
+				x.key = space + step // mostly ascending
 			}
 			drop := r.IntN(3) == 0
 			if step/4_000%3 == 2 {

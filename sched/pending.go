@@ -10,92 +10,88 @@ type Item struct {
 	// Key is the job's RankKey.
 	Key      int64
 	Enqueued rota.Clock
-	// Queued is since when it waits to be placed: at least since Enqueued.
+	// Queued is when the job began to wait for placement: Enqueued or later.
 	Queued rota.Clock
-	// JobSpec tells all else that the job says; many may share it, so that a job that
-	// waits takes little. Its ID and SizeBytes are never asked for: those here and in TierPlace are.
+	// JobSpec holds the rest of the job's data. Many items may share one, to keep a pending job small. Its ID and
+	// SizeBytes are never read: those here and in TierPlace apply.
 	*rota.JobSpec
 	Class   ClassID
 	Attempt int32
-	// Number is the job's submission number where jobs equally old go by it, in a `fifo`
-	// queue (SPEC §16.4); 0 elsewhere.
+	// Number is the job's submission number in a `fifo` queue (SPEC §16.4), where it orders jobs of equal age; 0
+	// elsewhere.
 	Number uint64
-	// TierPlace is nil in a queue without tiers and learned estimates, which most are: with its words in every
-	// item, ten million of them took 160 MB more.
+	// TierPlace is nil in a queue without tiers and learned estimates, as most are: stored in every item, it took 160
+	// MB more for ten million of them.
 	*TierPlace
-	// Data tells who holds the outputs of its parents; nil for a job of no workflow.
+	// Data lists the workers that hold the outputs of its parents; nil for a job outside workflows.
 	Data *Data
 }
 
-// TierPlace is a job's place in an adaptive queue: the tier, when and in what order of the
-// log it entered it (SPEC §10.2), and the size in bytes that its score counts. It never
-// changes.
+// TierPlace is a job's place in an adaptive queue: the tier, when and in what order of the log it entered it (SPEC
+// §10.2), and the size in bytes that its score counts. It never changes.
 type TierPlace struct {
 	Tier    int32
 	TierAt  rota.Clock
 	TierSeq uint64
 	Size    int64
-	// Estimate is what was learned of how long it should take, in ms, 0 for nothing; in a queue without
-	// tiers that is all.
+	// Estimate is the learned duration in ms, 0 for none. In a queue without tiers it is the only field in use.
 	Estimate int64
 }
 
-// Data is where a job's inputs lie, beside its data keys: the workers that completed
-// parents of it, by id, and how many each. It never changes.
+// Data lists where a job's inputs are, in addition to its data keys: the workers of its completed parents, by id, with
+// the number of parents each. It never changes.
 type Data []HeldBy
 
-// HeldBy is how many parents' outputs a worker holds.
+// HeldBy is the number of parents' outputs that a worker holds.
 type HeldBy struct {
 	Worker rota.WorkerID
 	N      int64
 }
 
-// Pending is one queue's QUEUED jobs (SPEC §4.10, §4.11). Four ordered levels:
-// groups by share, a group's cells, a cell's lanes and a lane's items by head. In
-// an adaptive queue each tier is a group, and the order is that of entering it.
-// So adding or removing a job touches one lane, and the levels above only when
-// it was or becomes a head; a throttled lane is out of its cell. All of it follows
-// from the items, shares and throttles, in whatever order they came.
+// Pending holds one queue's QUEUED jobs (SPEC §4.10, §4.11) in four ordered levels: groups by share, a group's cells, a
+// cell's lanes and a lane's items by head. In an adaptive queue each tier is a group, ordered by when jobs entered it.
+// Adding or removing a job therefore touches one lane, and the levels above only when the job was or becomes a head. A
+// throttled lane is not in its cell. The structure depends only on the items, shares and throttles, not on the order in
+// which they came.
 type Pending struct {
 	fairShare bool
-	// grouped says that the groups are parties, by the keys of jobs, which take turns: their open
-	// leases are the turns that they had (SPEC §19.4).
+	// grouped reports whether the groups are parties, which take turns, by the keys of jobs: their open leases are the
+	// turns that they had (SPEC §19.4).
 	grouped bool
 	parties map[string]*group
-	// least is held while several lanes come back at once.
+	// least is fixed while several lanes come back at once.
 	least leastTurn
-	// tiered says that the groups are the tiers of an adaptive queue.
+	// tiered reports whether the groups are the tiers of an adaptive queue.
 	tiered   bool
 	low      LowHold
 	n        int
 	lanes    map[laneKey]*lane
 	tenants  map[rota.TenantID]*tenantRow
-	byID     ordered[*tenantRow] // the same by their ids
+	byID     ordered[*tenantRow] // the same rows by id
 	domains  map[string]*domainRow
 	cells    map[cellKey]*cell
 	demandOf map[ClassID]*demand
-	// demands lists the classes that occur; their order shows nowhere.
+	// demands lists the classes that occur; their order has no effect.
 	demands []*demand
 	groups  ordered[*group]
-	// Without fair share and tiers there is the sole group, and seats holds every
-	// item.
+	// Without fair share and tiers there is only the group sole, and seats holds every item.
 	sole  *group
 	seats ordered[seat]
 	tiers []tier
-	// bands lists the lanes by the priorities in them, in no order; critical orders
-	// the filed ones of priority 0, filed counts those of all bands.
+	// bands lists the lanes of each range of priorities, unordered. critical orders the filed lanes of priority 0.
+	// filed counts the filed lanes of all bands.
 	bands    [bandCount][]*lane
 	critical ordered[*lane]
 	filed    int
-	// ageIndex orders the classes by their oldest items, of lanes that rounds look at
-	// and of those that only turns of the oldest do.
+	// ageIndex orders the classes by their oldest items: in lanes that rounds draw from, and in those that only turns
+	// of the oldest do.
 	ageIndex [2]ordered[*ageIndex]
-	// keys are nil where nobody asks for them; laneAt are the lanes of jobs in counts.
+	// keys is nil if no keys are counted; laneAt maps a job in counts to its lane.
 	keys   *Keys
 	laneAt map[*Item]*lane
 	// ages counts the items by Enqueued, throttled ones too.
 	ages ordered[ageCount]
-	// gone is what was dropped last, to be used anew: where hardly any job waits, each one makes all of it.
+	// gone keeps what was dropped last, for reuse: where hardly any job waits, each job would allocate all of it.
 	gone struct {
 		lane   *lane
 		cell   *cell
@@ -105,7 +101,7 @@ type Pending struct {
 	}
 }
 
-// anew takes what is gone, or makes it.
+// anew returns the dropped value for reuse, or allocates a new one.
 func anew[T any](gone **T) *T {
 	x := *gone
 	if *gone = nil; x == nil {
@@ -119,7 +115,7 @@ type cellKey struct {
 	class ClassID
 }
 
-// NewPending starts empty. With fair share each tenant is a group of its own.
+// NewPending returns an empty Pending. With fair share each tenant is a group of its own.
 func NewPending(fairShare bool) *Pending {
 	return &Pending{
 		fairShare: fairShare,
@@ -135,14 +131,14 @@ func NewPending(fairShare bool) *Pending {
 // FairShare reports whether each tenant is a group of its own.
 func (p *Pending) FairShare() bool { return p.fairShare && !p.grouped }
 
-// NewGrouped starts empty, each party of jobs a group of its own. SetKeys must name the parties.
+// NewGrouped returns an empty Pending in which each party of jobs is a group of its own. SetKeys must name the parties.
 func NewGrouped() *Pending {
 	p := NewPending(true)
 	p.grouped, p.parties = true, map[string]*group{}
 	return p
 }
 
-// SetTurn tells how many turns a party had.
+// SetTurn sets how many turns a party had.
 func (p *Pending) SetTurn(party string, turn int64) {
 	g := p.parties[party]
 	if g == nil {
@@ -157,7 +153,7 @@ func (p *Pending) SetTurn(party string, turn int64) {
 	}
 }
 
-// Add files a job. One with the same rank and id in the same lane is replaced.
+// Add files a job. It replaces a job with the same rank and id in the same lane.
 func (p *Pending) Add(it *Item) {
 	key := p.keyOf(it)
 	l := p.lanes[key]
@@ -192,7 +188,7 @@ func (p *Pending) Add(it *Item) {
 	}
 }
 
-// Remove takes a job out and says whether it was there.
+// Remove removes a job and reports whether it was filed.
 func (p *Pending) Remove(it *Item) bool {
 	l := p.laneOf(it)
 	e := p.entryOf(it)
@@ -230,7 +226,7 @@ func (p *Pending) Remove(it *Item) bool {
 	return true
 }
 
-// ageCount is how many items are equally old.
+// ageCount is the number of items of one age.
 type ageCount struct {
 	age rota.Clock
 	n   int
@@ -255,25 +251,24 @@ func (p *Pending) uncountAge(age rota.Clock) {
 	}
 }
 
-// Len counts the jobs, throttled ones too.
+// Len returns the number of jobs, including throttled ones.
 func (p *Pending) Len() int { return p.n }
 
-// Lanes counts the lanes, throttled ones too. Jobs of one tenant, domain and class
-// stand in up to three: of priority 0, 1 to 5, and above. In an adaptive queue
-// those of each tier do.
+// Lanes returns the number of lanes, including throttled ones. Jobs of one tenant, domain and class are in up to three:
+// of priority 0, 1 to 5, and above. In an adaptive queue this applies per tier.
 func (p *Pending) Lanes() int { return len(p.lanes) }
 
-// ThrottledLanes counts the lanes that rounds do not draw from.
+// ThrottledLanes returns the number of lanes that rounds skip.
 func (p *Pending) ThrottledLanes() int { return len(p.lanes) - p.filed }
 
-// Oldest is the least Enqueued of all jobs, throttled ones too, in O(log n).
+// Oldest returns the least Enqueued of all jobs, including throttled ones, in O(log n).
 func (p *Pending) Oldest() (rota.Clock, bool) {
 	first, ok := p.ages.min()
 	return first.age, ok
 }
 
-// SetShare tells a tenant's open leases in this queue and its weight (SPEC
-// §4.11). A tenant for which it was never called has none open and weight 1.
+// SetShare sets a tenant's open leases in this queue and its weight (SPEC §4.11). The default is 0 open leases and
+// weight 1.
 func (p *Pending) SetShare(tenant rota.TenantID, open, weight int64) {
 	t := p.tenant(tenant)
 	t.open, t.weight = max(open, 0), max(weight, 1)
@@ -289,22 +284,21 @@ func (p *Pending) SetShare(tenant rota.TenantID, open, weight int64) {
 	p.dropTenant(tenant, t)
 }
 
-// Throttle takes a tenant's lanes out of the index, or puts them back (SPEC §4.9).
+// Throttle removes a tenant's lanes from the index, or puts them back (SPEC §4.9).
 func (p *Pending) Throttle(tenant rota.TenantID, throttled bool) {
 	t := p.tenant(tenant)
 	p.throttle(&t.throttled, throttled, t.lanes)
 	p.dropTenant(tenant, t)
 }
 
-// ThrottleDomain takes a failure domain's lanes out of the index, or puts them back
-// (SPEC §4.8).
+// ThrottleDomain removes a failure domain's lanes from the index, or puts them back (SPEC §4.8).
 func (p *Pending) ThrottleDomain(domain string, throttled bool) {
 	d := p.domain(domain)
 	p.throttle(&d.throttled, throttled, d.lanes)
 	p.dropDomain(domain, d)
 }
 
-// throttle sets whether those lanes are throttled, and files them anew where that changes.
+// throttle sets whether the lanes are throttled, and files them again if that changed.
 func (p *Pending) throttle(was *bool, throttled bool, lanes []*lane) {
 	if *was == throttled {
 		return

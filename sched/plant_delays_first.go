@@ -2,5 +2,5 @@
 
 package sched
 
-// delaysFirst lets a job overtake that takes the room of the first, and ends after it is needed.
+// delaysFirst lets a job pass that uses the first job's room and ends after it is needed.
 func (plants) delaysFirst() bool { return true }

@@ -2,5 +2,5 @@
 
 package sched
 
-// planForgotten keeps room for the first job of a queue alone.
+// planForgotten reserves room only for the first job of a queue.
 func (plants) planForgotten() bool { return true }

@@ -1,9 +1,8 @@
 package sched
 
-// plants are bugs that test/bite plants, each by a build tag of its own, to see
-// that it is caught. All are off here, and the compiler drops what they guard; a
-// file plant_*.go, never part of a build without its tag, turns one on by a
-// method that goes before the one of sound.
+// plants are bugs that test/bite plants, each by its own build tag, to check that a test catches it. All are off here,
+// and the compiler drops the code that they guard. A file plant_*.go, never built without its tag, turns one on by a
+// method that takes precedence over the one of sound.
 type plants struct{ sound }
 
 type sound struct{}

@@ -9,11 +9,11 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// RankKey is a job's key in its queue: the smaller comes first, ties by Enqueued,
-// under `fifo`, `shortest` and `smallest` then by the submission number, then by id. None of the integer rankings ever changes the order of two queued
-// jobs, so the key is computed once (SPEC §5.1, §5.2, §5.4, §26.2). The market's key is
-// negated. `adaptive` has no lasting key; it gets that of `fifo`.
-// estimate is what RunEstimate returns, under `smallest` Weighed; these two and `shortest` alone ask for it.
+// RankKey returns a job's key in its queue. The smaller key comes first; ties go by Enqueued, then under `fifo`,
+// `shortest` and `smallest` by the submission number, then by id. No integer ranking ever changes the order of two
+// queued jobs, so the key is computed once (SPEC §5.1, §5.2, §5.4, §26.2). The market's key is negated. `adaptive` has
+// no lasting key and uses that of `fifo`. estimate is the result of RunEstimate, under `smallest` that of Weighed; only
+// `shortest` and `smallest` use it.
 func RankKey(p *rota.QueuePolicy, priority int32, fee, sizeBytes int64, tier rota.ServiceTier,
 	enqueued rota.Clock, estimate int64) int64 {
 	switch p.Ranking {
@@ -31,9 +31,9 @@ func RankKey(p *rota.QueuePolicy, priority int32, fee, sizeBytes int64, tier rot
 	}
 }
 
-// ScoreAt is the number shown for a key: the market's score(now) in parts per
-// billion, the aging ranking's effective priority in thousandths, the
-// milliseconds waited under fifo, under shortest and smallest those of the estimate that waiting has not used up.
+// ScoreAt returns the number displayed for a key: the market's score(now) in parts per billion, the aging ranking's
+// effective priority in thousandths, under fifo the ms waited, under shortest and smallest the ms of the estimate that
+// waiting has not used up.
 func ScoreAt(p *rota.QueuePolicy, key int64, now rota.Clock) int64 {
 	switch p.Ranking {
 	case rota.RankMarket:
@@ -50,12 +50,12 @@ func ScoreAt(p *rota.QueuePolicy, key int64, now rota.Clock) int64 {
 	}
 }
 
-// longestRun is the estimate of a job of which nothing is known, in ms.
+// longestRun is the estimate for a job without any information, in ms.
 const longestRun = int64(rota.MaxDuration / time.Millisecond)
 
-// RunEstimate is how long an attempt of a job should take, in ms, 1 at least: what was learned or what its submitter says
-// where the queue goes by that, else what is set for its type, but no more than its max_runtime;
-// that alone where nothing is said (SPEC §26.1). learned is 0 where nothing is.
+// RunEstimate returns the expected duration of an attempt in ms, at least 1. It is what was learned, or the submitter's
+// value if the queue uses that, else the value set for the type; but at most max_runtime, which also applies if nothing
+// is given (SPEC §26.1). learned is 0 if nothing was learned.
 func RunEstimate(p *rota.QueuePolicy, spec *rota.JobSpec, ofType, learned int64) int64 {
 	most := LongestOf(p, spec)
 	estimate, said := ofType, spec.Expected.Milliseconds()
@@ -71,7 +71,7 @@ func RunEstimate(p *rota.QueuePolicy, spec *rota.JobSpec, ofType, learned int64)
 	return min(estimate, most)
 }
 
-// LongestOf is the max_runtime of a job, in ms.
+// LongestOf returns a job's max_runtime in ms.
 func LongestOf(p *rota.QueuePolicy, spec *rota.JobSpec) int64 {
 	most := p.MaxRuntimeMs
 	if own := spec.MaxRuntime.Milliseconds(); own > 0 {
@@ -83,7 +83,7 @@ func LongestOf(p *rota.QueuePolicy, spec *rota.JobSpec) int64 {
 	return most
 }
 
-// marketWorth is S of SPEC §5.1, in parts per billion.
+// marketWorth returns S of SPEC §5.1, in parts per billion.
 func marketWorth(p *rota.QueuePolicy, fee, sizeBytes int64, tier rota.ServiceTier) int64 {
 	const billion = 1_000_000_000
 	var nt int64
@@ -98,7 +98,7 @@ func marketWorth(p *rota.QueuePolicy, fee, sizeBytes int64, tier rota.ServiceTie
 	return (p.WFee*nf + p.WSize*ns + p.WTier*nt) / 1_000_000
 }
 
-// marketAge is A(t) of SPEC §5.1, in parts per billion.
+// marketAge returns A(t) of SPEC §5.1, in parts per billion.
 func marketAge(p *rota.QueuePolicy, t rota.Clock) int64 {
 	return mulDiv(p.WAge*1000, int64(t), max(p.AgeHorizonMs, 1))
 }
@@ -111,10 +111,9 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// TierOf is the tier of a priority among so many tiers, 2 to rota.MaxTiers: priority 0 is
-// critical, tier 0, and the others are spread evenly over the rest, where the higher tiers
-// have one more. Of five: 1 to 3 high, 4 to 6 normal, 7 and 8 low, 9 and 10 background
-// (SPEC §5.0).
+// TierOf returns the tier of a priority for a number of tiers from 2 to rota.MaxTiers. Priority 0 is critical, tier 0.
+// The others are spread evenly over the rest, with one more for the higher tiers. With five tiers: 1 to 3 high, 4 to 6
+// normal, 7 and 8 low, 9 and 10 background (SPEC §5.0).
 func TierOf(priority int32, tiers int) int {
 	if priority <= 0 {
 		return 0
@@ -127,8 +126,8 @@ func TierOf(priority int32, tiers int) int {
 	return 1 + at/(each+1)
 }
 
-// CompareTurn orders queues for an entry of rounds: (assignments ÷ weight, name),
-// the fractions compared exactly (SPEC §7.2). A weight of 0 counts as 1.
+// CompareTurn orders queues in an entry of rounds by (assignments ÷ weight, name), comparing the fractions exactly
+// (SPEC §7.2). A weight of 0 counts as 1.
 func CompareTurn(aAssigned, aWeight uint64, aName rota.QueueName,
 	bAssigned, bWeight uint64, bName rota.QueueName) int {
 	if c := compareFractions(aAssigned, max(aWeight, 1), bAssigned, max(bWeight, 1)); c != 0 {
@@ -137,7 +136,7 @@ func CompareTurn(aAssigned, aWeight uint64, aName rota.QueueName,
 	return strings.Compare(string(aName), string(bName))
 }
 
-// compareFractions compares a/b with c/d by products of 128 bits.
+// compareFractions compares a/b with c/d using 128-bit products.
 func compareFractions(a, b, c, d uint64) int {
 	hiL, loL := bits.Mul64(a, d)
 	hiR, loR := bits.Mul64(c, b)

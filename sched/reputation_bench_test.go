@@ -7,8 +7,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// BenchmarkReputation changes what keeps a worker from jobs, in a queue of 1,000
-// classes, with more and less to bring up to date.
+// BenchmarkReputation changes what keeps a worker from jobs, in a queue of 1,000 classes, with more and less to update.
 func BenchmarkReputation(b *testing.B) {
 	s, _, _, _ := scene{jobs: 1, tenants: 1, classes: 1000, batch: 1}.build(b)
 	s.SetRules("q", Rules{PrefetchMax: rota.MaxPrefetch, MinHealth: 300})
@@ -36,7 +35,7 @@ func BenchmarkReputation(b *testing.B) {
 	}
 }
 
-// BenchmarkFaults counts 100,000 workers by all that keeps them from a class.
+// BenchmarkFaults counts 100,000 workers by everything that keeps them from a class.
 func BenchmarkFaults(b *testing.B) {
 	s := NewSupply()
 	for i := range 100_000 {
@@ -57,7 +56,7 @@ func BenchmarkFaults(b *testing.B) {
 	}
 }
 
-// outputsOf are of parents that ran on as many workers each, of a thousand.
+// outputsOf returns outputs of parents that ran on as many workers each, out of a thousand.
 func outputsOf(parents, from int) *Data {
 	if parents <= 0 {
 		return nil
@@ -71,8 +70,8 @@ func outputsOf(parents, from int) *Data {
 	return &held
 }
 
-// BenchmarkRules decides 256 assignments as BenchmarkRound does, under rules and
-// by strategies that ask more of each worker.
+// BenchmarkRules decides 256 assignments as BenchmarkRound does, under rules and strategies with more requirements for
+// each worker.
 func BenchmarkRules(b *testing.B) {
 	wide := scene{jobs: 100_000, tenants: 1000, classes: 100, batch: 1, fair: true}
 	bound := wide

@@ -8,14 +8,14 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// naiveReputation is what the second implementation knows of a worker's reputation.
+// naiveReputation is a worker's reputation in the second implementation.
 type naiveReputation struct {
 	attested      Attested
 	stake, health int64
 	disconnected  bool
 	barred        []BarredType
 	polls         bool
-	free          int64 // that it offers more, if it polls
+	free          int64 // how many more it offers, if it polls
 	units, other  int64 // used of queue q, and of another
 	executed      []rota.JobType
 	data          []string
@@ -60,7 +60,7 @@ func someLimits(t *dice) map[string]int64 {
 	return nil
 }
 
-// entry is the worker as the state machine would put it.
+// entry returns the worker as the state machine would put it.
 func (w *naiveWorker) entry() WorkerEntry {
 	e := WorkerEntry{Spec: w.spec, Active: w.active, Open: int32(w.open), CPUTaken: w.spec.CPUMilli - w.cpu,
 		MemoryTaken: w.spec.MemoryBytes - w.mem, IOTaken: w.spec.IOBytesPerS - w.io, Received: w.received, Stake: w.stake, Health: w.health,
@@ -74,8 +74,7 @@ func (w *naiveWorker) entry() WorkerEntry {
 	return e
 }
 
-// faults are all rules that the worker fails for a class, held or not, by the
-// words of SPEC §6.1.
+// faults returns all rules that the worker fails for a class, held or not, following the text of SPEC §6.1.
 func (w *naiveWorker) faults(r *naiveAsk, p *rota.QueuePolicy) (failed []string) {
 	has := func(why Unfit) bool { return slices.Contains(w.barred, BarredType{r.Type, why}) }
 	most := int64(w.spec.Slots) + min(int64(w.spec.Prefetch), p.PrefetchMax)
@@ -132,7 +131,7 @@ var (
 	roomOrder = []string{"RUNS_ALONE", "NO_FREE_SLOT", "NO_SLOT_OFFERED", "UNITS_EXHAUSTED", "CPU_FULL", "MEMORY_FULL", "IO_FULL"}
 )
 
-// first names the first rule that fails.
+// first returns the first rule that fails.
 func (w *naiveWorker) first(r *naiveAsk, p *rota.QueuePolicy) string {
 	faults := w.faults(r, p)
 	for _, name := range lastingOrder {
@@ -141,7 +140,7 @@ func (w *naiveWorker) first(r *naiveAsk, p *rota.QueuePolicy) string {
 		}
 	}
 	switch {
-	case r.CPUMilli > w.spec.CPUMilli: // Its total is too little, whatever is free.
+	case r.CPUMilli > w.spec.CPUMilli: // Its total is too small, however much is free.
 		return "CPU_FULL"
 	case r.MemoryBytes > w.spec.MemoryBytes:
 		return "MEMORY_FULL"
@@ -156,7 +155,7 @@ func (w *naiveWorker) first(r *naiveAsk, p *rota.QueuePolicy) string {
 	return "FIT"
 }
 
-// stands reports whether nothing of the worker's reputation keeps it from a class.
+// stands reports whether the worker's reputation keeps it from no job of a class.
 func (w *naiveWorker) stands(r *naiveAsk, p *rota.QueuePolicy) bool {
 	faults := w.faults(r, p)
 	for _, name := range lastingOrder {
@@ -180,7 +179,7 @@ func (w *naiveWorker) use(r *naiveAsk) {
 	}
 }
 
-// holds counts what a worker holds of a job's data keys and parents' outputs.
+// holds counts a worker's share of a job's data keys and parents' outputs.
 func (w *naiveWorker) holds(it *Item) (n int) {
 	for _, key := range it.DataKeys {
 		if slices.Contains(w.data, key) {
@@ -197,8 +196,8 @@ func (w *naiveWorker) holds(it *Item) (n int) {
 	return n
 }
 
-// bound is the first of the able workers in the order of `affinity`, which is
-// theirs where all else is equal, and why (SPEC §7.6).
+// bound returns the first of the able workers in the order of `affinity`, which is their order if all else is equal,
+// and why (SPEC §7.6).
 func bound(able []*naiveWorker, it *Item) (*naiveWorker, rota.Reasoning) {
 	data := func(w *naiveWorker) int { return w.holds(it) }
 	yes := func(is bool) int {
@@ -226,8 +225,7 @@ func bound(able []*naiveWorker, it *Item) (*naiveWorker, rota.Reasoning) {
 	return w, rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: w.open}
 }
 
-// restand changes what is known of a worker's reputation, as an outcome or the
-// clock does.
+// restand changes a worker's reputation, as an outcome or the clock does.
 func (w *world) restand(t *dice) {
 	if len(w.workers) == 0 {
 		return
@@ -240,7 +238,7 @@ func (w *world) restand(t *dice) {
 	w.reviewHolds()
 }
 
-// setRules changes what the queue asks of workers.
+// setRules changes the queue's requirements for workers.
 func (w *world) setRules(t *dice) {
 	p := &w.policy
 	p.LeasesMaxPerWorker = pick(t, []int64{0, 0, 0, 3, 6})
@@ -253,8 +251,7 @@ func (w *world) setRules(t *dice) {
 	w.reviewHolds()
 }
 
-// checkWorkers holds what the product tells of workers and some classes against
-// what the second implementation says.
+// checkWorkers compares the product's results for workers and some classes with the second implementation.
 func (w *world) checkWorkers(t *dice) {
 	capacity := int64(0)
 	for _, x := range w.workers {
@@ -362,10 +359,9 @@ func (w *world) checkFaults(t *dice, c Ask) {
 	}
 }
 
-// tally counts all workers by the rule that `tallied` tells of them, in the
-// order of Unfit; Fit are those that have room now. A worker counts once: as not
-// serving the queue or not the pinned one if so, else by the first rule that it
-// fails. O(workers).
+// tally counts all workers by the rule that `tallied` returns, in the order of Unfit; Fit are those that have room now.
+// A worker counts once: as not serving the queue or not the pinned one if so, else by the first rule that it fails.
+// O(workers).
 func (s *Supply) tally(a Ask) (counts []UnfitCount) {
 	var by [len(unfitNames)]int64
 	k := &s.classes[a.Class]

@@ -7,12 +7,12 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Run is when an open lease should end, and the load that its worker gets back then, besides a slot.
+// Run is when an open lease should end, and the load that its worker then gets back besides a slot.
 type Run struct {
 	End rota.Clock
 	Load
-	// Began and Most are of a run whose estimate was learned, 0 of others: once it outlives that, another is made, of an
-	// end no later than Most.
+	// Began and Most are set for a run with a learned estimate, otherwise 0. Once the run outlives the estimate, a new
+	// one is made, which ends no later than Most.
 	Began, Most rota.Clock
 }
 
@@ -23,18 +23,18 @@ func compareRuns(a, b Run) int {
 	return cmp.Or(a.Load.compare(b.Load), cmp.Compare(a.Began, b.Began), cmp.Compare(a.Most, b.Most))
 }
 
-// SortRuns puts runs in their order.
+// SortRuns sorts runs by when they should end.
 func SortRuns(list []Run) { slices.SortFunc(list, compareRuns) }
 
 func insertRun(list []Run, r Run) []Run {
-	if n := len(list); n == 0 || compareRuns(list[n-1], r) <= 0 { // as mostly: later jobs end later
+	if n := len(list); n == 0 || compareRuns(list[n-1], r) <= 0 { // usual case: later jobs end later
 		return append(list, r)
 	}
 	at, _ := slices.BinarySearchFunc(list, r, compareRuns)
 	return slices.Insert(list, at, r)
 }
 
-// Began records when a lease that was opened on a worker should end. An unknown worker is ignored.
+// Began records when a lease opened on a worker should end. An unknown worker is ignored.
 func (s *Supply) Began(id rota.WorkerID, r Run) {
 	if slot, known := s.slot(id); known {
 		s.runs[slot] = insertRun(s.runs[slot], r)
@@ -45,7 +45,7 @@ func (s *Supply) Began(id rota.WorkerID, r Run) {
 func (s *Supply) Ended(id rota.WorkerID, r Run) {
 	if slot, known := s.slot(id); known {
 		list := s.runs[slot]
-		at, found := 0, len(list) > 0 && list[0] == r // as mostly: what should end first does
+		at, found := 0, len(list) > 0 && list[0] == r // usual case: the run that should end first ends
 		if !found {
 			at, found = slices.BinarySearchFunc(list, r, compareRuns)
 		}
@@ -55,7 +55,7 @@ func (s *Supply) Ended(id rota.WorkerID, r Run) {
 	}
 }
 
-// estimate is how long a job of the queue should run.
+// estimate returns how long a job of the queue should run.
 func (l *Lot) estimate(it *Item) rota.Clock {
 	ofType := int64(0)
 	if l.Expects != nil {
@@ -68,40 +68,38 @@ func (l *Lot) estimate(it *Item) rota.Clock {
 	return rota.Clock(RunEstimate(l.Policy, it.JobSpec, ofType, learned))
 }
 
-// Reservation is room that is kept for the first job of a queue that finds none now (SPEC §26.3).
+// Reservation is room reserved for the first job of a queue if it finds none now (SPEC §26.3).
 type Reservation struct {
 	Item   *Item
 	Queue  rota.QueueName
 	Worker rota.WorkerID
-	// Until is from when on there should be room for the job there.
+	// Until is when there should be room for the job there.
 	Until rota.Clock
 
 	slot  int32
 	queue *queueSupply
 	need  need
-	// open leases and free load are what the worker should have at that moment, the job itself
-	// not counted.
+	// open leases and free load are what the worker should have at that moment, excluding the job.
 	open int32
 	free Load
-	// due is when the last of the leases should end, or should have ended, that make the room; 0 where there
-	// is some now.
+	// due is when the last of the leases that make the room should end, or should have ended; 0 if there is room now.
 	due rota.Clock
 	// end is when the job should end.
 	end rota.Clock
 }
 
-// passes reports whether a lease that takes so much, and should end at a moment, leaves the
-// reservation as it is: it is over by then, or takes what is left beside the job.
+// passes reports whether a lease with this need and end leaves the reservation unaffected: it is over by then, or uses
+// only what is left next to the job.
 func (r *Reservation) passes(t *slotLoads, q *queueSupply, n need, end rota.Clock) bool {
 	if q == r.queue && q.rules.UnitsMax > 0 && t.unitsLeft(r.slot, q)-n.units < r.need.units {
-		return false // no end of a lease gives units back
+		return false // the end of a lease returns no units
 	}
 	beside := !r.need.isolated && !n.isolated && int64(r.open)+2 <= t.mostOf(r.slot, &r.queue.rules)
 	return planted.delaysFirst() || end <= r.Until || beside && r.need.Within(r.free.Minus(n.Load))
 }
 
-// Foresee registers the queues that the entry is decided for. If none of them backfills, the ends of leases
-// are not followed.
+// Foresee registers the queues that the entry is decided for. If none of them backfills, the ends of leases are not
+// followed.
 func (d *Draft) Foresee(lots ...Lot) {
 	for i := range lots {
 		d.foresees = d.foresees || lots[i].Policy.Backfill != rota.BackfillFree
@@ -111,7 +109,7 @@ func (d *Draft) Foresee(lots ...Lot) {
 // Foresees reports whether any queue of the entry backfills.
 func (d *Draft) Foresees() bool { return d.foresees }
 
-// Reservations returns those that the entry was decided with, in the order in which they were made.
+// Reservations returns the reservations that the entry was decided with, in the order in which they were made.
 func (d *Draft) Reservations() []Reservation { return d.reserved }
 
 // Deep reports whether a queue's round stopped at backfill_depth, so that jobs after it may have had room.
@@ -159,9 +157,9 @@ func (d *Draft) reservedAt(slot int32) *Reservation {
 	return nil
 }
 
-// ReserveFirst reserves room for the first job of each queue that backfills, oldest job first, before any
-// queue's round of the entry. A job that has waited gets a reservation even if there is room for it now, so
-// that no other queue takes that room in its turn.
+// ReserveFirst reserves room for the first job of each queue that backfills, oldest job first, before any queue's round
+// of the entry. A job that has waited gets a reservation even if there is room for it now, so that no other queue takes
+// that room in its turn.
 func (d *Draft) ReserveFirst(lots []Lot, now rota.Clock) {
 	if !d.foresees {
 		return
@@ -219,9 +217,9 @@ func (d *Draft) placeable(lot Lot, it *Item, now rota.Clock) bool {
 	return false
 }
 
-// reserve reserves room for a queue's first job at the worker that should have some soonest. Among workers whose
-// leases are overdue that is the one that should have had it first, so that a reservation does not wander; among
-// equals it is the one with the least id. Workers that are held or reserved are passed over.
+// reserve reserves room for a queue's first job at the worker that should have room soonest; ties go to the least id.
+// Among workers whose leases are overdue it takes the one that should have had room first, so that a reservation does
+// not move around. It skips held and reserved workers.
 func (d *Draft) reserve(lot *Lot, it *Item, now rota.Clock) {
 	best := Reservation{slot: -1}
 	able := d.supply.eligible(it.ask())
@@ -237,7 +235,7 @@ func (d *Draft) reserve(lot *Lot, it *Item, now rota.Clock) {
 	}
 }
 
-// reserveTurn reserves a worker whose turn is due (SPEC §7.10) for the job that it goes to.
+// reserveTurn reserves a worker whose turn is due (SPEC §7.10) for the job that gets the turn.
 func (d *Draft) reserveTurn(lot *Lot, it *Item, slot int32, now rota.Clock) {
 	if d.reservationOf(lot.Queue) != nil {
 		return
@@ -247,7 +245,7 @@ func (d *Draft) reserveTurn(lot *Lot, it *Item, slot int32, now rota.Clock) {
 	}
 }
 
-// reserveAt makes a reservation, unless there are as many as there may be.
+// reserveAt makes a reservation, unless their maximum number is reached.
 func (d *Draft) reserveAt(lot *Lot, it *Item, r Reservation) {
 	if d.kept+len(d.granted)+len(d.reserved) >= d.supply.HoldsMost() {
 		return
@@ -256,8 +254,8 @@ func (d *Draft) reserveAt(lot *Lot, it *Item, r Reservation) {
 	d.reserved = append(d.reserved, r)
 }
 
-// future computes when a worker should have room for a job if its leases end by their estimates; an overdue one
-// may end at any moment. ok is false if the worker can never have room, or is kept for another job.
+// future computes when a worker should have room for a job if its leases end by their estimates; an overdue one may end
+// at any moment. ok is false if the worker can never have room, or is reserved for another job.
 func (d *Draft) future(it *Item, slot int32, now rota.Clock) (r Reservation, ok bool) {
 	k, t := &d.supply.classes[it.Class], &d.slotLoads
 	if t.held.has(int(slot)) || d.reservedAt(slot) != nil || !t.keepable(slot, k) {

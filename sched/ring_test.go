@@ -12,12 +12,11 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// ghostsMost is when a ring is compacted (SPEC §14, DFPS-R §4).
+// ghostsMost is the number of ghosts at which a ring is compacted (SPEC §14, DFPS-R §4).
 const ghostsMost = 20_000
 
-// ring is the FIFO of a tier that the source describes and the product does not
-// use (DESIGN.md): jobs in the order of entering, of which those
-// removed stay as ghosts until they come up or are too many.
+// ring is the FIFO of a tier that the source describes and the product does not use (DESIGN.md): jobs in the order of
+// entering. Removed jobs stay as ghosts until they come up or there are too many.
 type ring struct {
 	seats  []ringSeat // a power of two
 	at, n  int
@@ -70,7 +69,7 @@ func (r *ring) remove(it *Item) {
 	r.n, r.ghosts = kept, 0
 }
 
-// pop takes out the first job.
+// pop removes the first job.
 func (r *ring) pop() *Item {
 	for r.n > 0 {
 		s := *r.seat(0)
@@ -95,8 +94,7 @@ func (r *ring) sample(n int, may func(*Item) bool) (out []*Item) {
 	return out
 }
 
-// TestRing holds the ring to the index: the same jobs in the same order, whatever
-// is added, removed and taken.
+// TestRing compares the ring with the index: the same jobs in the same order, whatever is added, removed and taken.
 func TestRing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -140,7 +138,7 @@ func TestRing(t *testing.T) {
 	})
 }
 
-// tierFIFO is one of the two.
+// tierFIFO is one of the two implementations.
 type tierFIFO struct {
 	add, remove func(*Item)
 	pop         func()
@@ -153,7 +151,7 @@ func ringFIFO() tierFIFO {
 		func(may func(*Item) bool) int { return len(r.sample(256, may)) }}
 }
 
-// indexFIFO is the whole adaptive queue: lanes, ages and all.
+// indexFIFO is the whole adaptive queue, including lanes and ages.
 func indexFIFO() tierFIFO {
 	p := NewTiered(5)
 	s := NewSupply()
@@ -167,7 +165,7 @@ func indexFIFO() tierFIFO {
 		}}
 }
 
-// orderFIFO is the ordered index of a tier alone.
+// orderFIFO is only the ordered index of a tier.
 func orderFIFO() tierFIFO {
 	var o ordered[entry]
 	of := NewTiered(5).entryOf
@@ -178,7 +176,7 @@ func orderFIFO() tierFIFO {
 		}, nil}
 }
 
-// BenchmarkTierFIFO measures both ways of SPEC §14 at 1,000,000 jobs in one tier.
+// BenchmarkTierFIFO measures both implementations of SPEC §14 with 1,000,000 jobs in one tier.
 func BenchmarkTierFIFO(b *testing.B) {
 	const million = 1_000_000
 	items := make([]*Item, million)

@@ -6,36 +6,34 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// rooms is what one round knows of the room that is left (SPEC §7.3, §7.4). A
-// worker stands at a position: its place in the order that the queue's strategy
-// starts from. Room only shrinks within a round, so a class that has none leaves
-// for good, and sets are exact at every moment without being built again.
+// rooms is the remaining room as one round sees it (SPEC §7.3, §7.4). A worker's position is its place in the order
+// that the queue's strategy starts from. Room only shrinks within a round: a class without room stays without, and sets
+// remain exact without being rebuilt.
 type rooms struct {
 	supply *Supply
 	now    *slotLoads
-	queue  *queueSupply // whose round it is
-	// slots gives the worker at each position. left holds the slot numbers of
-	// those that still have a slot free, count how many they are.
+	queue  *queueSupply // the queue of the round
+	// slots maps a position to the worker's slot number. left holds the slot numbers that still have a free slot; count
+	// is their number.
 	slots []int32
 	left  bitset
 	count int
-	// posOf gives the position of a slot number.
+	// posOf maps a slot number to its position.
 	posOf   []int32
 	classes []classRoom
-	// indexOf gives the place in classes, plus 1, of a class; 0 is none.
+	// indexOf maps a class to its index in classes plus 1; 0 means none.
 	indexOf []int32
 	built   []int32
-	// unitsMost is the most units that a wanted class takes; isolates reports that some wanted class is isolated.
+	// unitsMost is the most units that a wanted class uses. isolates reports whether some wanted class is isolated.
 	unitsMost int64
 	isolates  bool
-	// drawable counts the candidates not yet drawn of classes that have room.
+	// drawable counts the undrawn candidates of classes that have room.
 	drawable int
 	words    int
-	// wide has it tell classes that some worker could ever take from others, rather than those that have
-	// room now.
+	// wide makes the round select classes that some worker could ever take instead of classes with room now.
 	wide  bool
 	arena []uint64
-	sets  int // that the latest arena had room for
+	sets  int // capacity of the latest arena, in sets
 	masks masks
 }
 
@@ -43,24 +41,23 @@ type rooms struct {
 type classRoom struct {
 	class ClassID
 	need
-	// left counts its candidates not yet drawn.
+	// left counts its undrawn candidates.
 	left int
 	// open is false once no worker has room for it.
 	open bool
-	// at holds the positions that have room, count of them, from the first time
-	// that a candidate of the class comes up.
+	// at holds the positions that have room; count is their number. Both are computed when the first candidate of the
+	// class comes up.
 	at    bitset
 	count int
 }
 
-// want is how many candidates of a class there are when a round starts.
+// want is the number of candidates of a class at the start of a round.
 type want struct {
 	class ClassID
 	items int
 }
 
-// newRooms finds the workers with room for some wanted class, by id. All wants
-// are of one queue.
+// newRooms finds the workers with room for some wanted class, by id. All wants are of one queue.
 func newRooms(s *Supply, now *slotLoads, wants []want) *rooms {
 	r := &rooms{supply: s, now: now}
 	if len(wants) == 0 {
@@ -102,11 +99,11 @@ func newRooms(s *Supply, now *slotLoads, wants []want) *rooms {
 	return r
 }
 
-// unit is the least that any lease takes.
+// unit is the least that any lease uses.
 var unit = need{units: 1}
 
-// freeSlots finds the workers that have room for a lease of the queue at all, and
-// the most of each that any of them has free.
+// freeSlots returns the workers that have room for any lease of the queue, and the maximum of each free resource among
+// them.
 func (r *rooms) freeSlots() (free bitset, most Load) {
 	free = make(bitset, len(r.now.free))
 	narrow := r.queue.rules.narrow()
@@ -124,19 +121,17 @@ func (r *rooms) freeSlots() (free bitset, most Load) {
 	return free, most
 }
 
-// narrow reports whether a free slot may not be enough for a job that takes nothing.
+// narrow reports whether a free slot may not be enough for a job that needs nothing else.
 func (r *Rules) narrow() bool {
 	return r.LeasesMax > 0 || r.PrefetchMax < rota.MaxPrefetch || r.UnitsMax > 0
 }
 
-// plain reports whether a class takes nothing but a slot and one unit, so that every
-// worker that has room for anything has room for it.
+// plain reports whether a class needs only a slot and one unit, so that every worker with any room has room for it.
 func (r *rooms) plain(c *classRoom) bool {
 	return c.none() && !c.isolated && (c.units <= 1 || r.queue.rules.UnitsMax == 0)
 }
 
-// gather adds the workers with room for the class to left, and says whether
-// there are any.
+// gather adds the workers with room for the class to left and reports whether there are any.
 func (r *rooms) gather(c *classRoom, fits, free bitset) bool {
 	any, plain := false, r.plain(c)
 	for i := range min(len(fits), len(free)) {
@@ -163,7 +158,7 @@ func (r *rooms) gather(c *classRoom, fits, free bitset) bool {
 	return any
 }
 
-// place gives the workers their positions: by id, or shuffled (SPEC §7.4).
+// place assigns the workers their positions: by id, or shuffled (SPEC §7.4).
 func (r *rooms) place(shuffled bool, seed Hash) {
 	if shuffled {
 		shuffle(r.slots, seed)
@@ -240,8 +235,8 @@ func (r *rooms) drawn(class ClassID) {
 	r.drawable--
 }
 
-// occupy lets the worker at a position take a job of the class, and clears it
-// from every class that it has no room for any more.
+// occupy assigns a job of the class to the worker at a position, and removes the worker from every class that it no
+// longer has room for.
 func (r *rooms) occupy(pos int, c *classRoom) {
 	slot := r.slots[pos]
 	r.now.lease(slot, r.queue, c.need)
@@ -251,7 +246,7 @@ func (r *rooms) occupy(pos int, c *classRoom) {
 		r.left.clear(int(slot))
 		r.count--
 	} else if c.none() && left.units >= r.unitsMost && !r.isolates {
-		return // It has room for all that it had room for.
+		return // It still has room for every class as before.
 	}
 	word, bit := pos>>6, uint64(1)<<(pos&63)
 	keep := r.built[:0]
@@ -269,14 +264,14 @@ func (r *rooms) occupy(pos int, c *classRoom) {
 	r.built = keep
 }
 
-// within reports whether so much is enough. What is not needed may be short.
+// within reports whether left covers the need. A component that is not needed may be short.
 func (n *need) within(left need) bool {
 	return n.Within(left.Load) && n.units <= left.units && (!n.isolated || left.isolated)
 }
 
 func (r *rooms) worker(pos int) rota.WorkerID { return r.supply.specs[r.slots[pos]].ID }
 
-// hopeful reports whether some worker could ever have room for a class, by the end of leases alone.
+// hopeful reports whether some worker could have room for a class once leases end.
 func (r *rooms) hopeful(class ClassID) bool {
 	k := &r.supply.classes[class]
 	for i, w := range k.fits {

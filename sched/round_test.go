@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// seeds is how many lives each property lives beside rapid's.
+// seeds is the number of random lives per property, in addition to rapid's.
 const seeds = 1500
 
 // naive sets up the second implementation over copies of the facts.
@@ -60,17 +60,17 @@ func (w *world) input(t *dice) RoundInput {
 	return in
 }
 
-// turnsMost bounds what one entry gives to turns of the oldest.
+// turnsMost is the maximum number of turns of the oldest in one entry.
 const turnsMost = 20
 
-// outcome is what an entry of one queue decides.
+// outcome is the decision of an entry of one queue.
 type outcome struct {
 	early, turns, pairs []Pair
 	changes             []HoldChange
-	granted             []HoldChange // by turns, also where the job was placed elsewhere
+	granted             []HoldChange // by turns, even if the job was placed elsewhere
 }
 
-// decide has the product decide an entry.
+// decide lets the product decide an entry.
 func (w *world) decide(in RoundInput, gatherMost int) (o outcome) {
 	d := NewDraft(w.supply, w.caps.asked())
 	d.gatherMost = gatherMost
@@ -86,7 +86,7 @@ func (w *world) decide(in RoundInput, gatherMost int) (o outcome) {
 	return o
 }
 
-// decideNaively has the second implementation decide it.
+// decideNaively lets the second implementation decide it.
 func (w *world) decideNaively(in RoundInput) (o outcome) {
 	n := w.naive(in)
 	class := w.asks()
@@ -117,14 +117,14 @@ func (o outcome) String() string {
 	return b.String()
 }
 
-// round decides a round, holds it against naive and the promises, and takes it in.
+// round decides a round, compares it with naive and the guarantees, and applies it.
 func (w *world) round(t *dice) {
 	in := w.input(t)
 	got, want := w.decide(in, gatherCells), w.decideNaively(in)
 	if !got.equal(want) {
 		t.Fatalf("fair %v, turns of parties %v, strategy %v:\n got %v\nwant %v", w.fair, w.grouped, w.policy.Strategy, got, want)
 	}
-	// Again, never gathering cells but walking the index of groups.
+	// Again, without gathering cells, iterating over the index of groups.
 	if again := w.decide(in, -1); !got.equal(again) {
 		t.Fatalf("a second run differs: %v, %v", got, again)
 	}
@@ -226,9 +226,8 @@ func (w *world) check(t *dice) {
 	}
 }
 
-// live lives a queue's random life: every round equals the naive one, promises
-// nothing that does not fit, leaves nothing over that would, and every index
-// stays what a recount says.
+// live runs a queue's random life: every round equals the naive one, assigns nothing that does not fit, leaves nothing
+// that would fit, and every index equals a recount.
 func live(t *dice) {
 	w := newWorld(t)
 	w.round(t)
@@ -241,7 +240,7 @@ func live(t *dice) {
 	}
 }
 
-// shuffled makes a world twice, in two orders: they decide the same.
+// shuffled builds a world twice, in two orders, and checks that they decide the same.
 func shuffled(t *dice) {
 	w := newWorld(t)
 	in := w.input(t)
@@ -252,9 +251,9 @@ func shuffled(t *dice) {
 	}
 }
 
-// withheld withholds some jobs: none of them is drawn, and they hide nobody. Which job of a
-// draw gets which worker may be another than without them, as those that withheld jobs could
-// go to are counted, and a job may lose its only worker by that.
+// withheld withholds some jobs: none of them is drawn, and they hide no others. Which job of a draw gets which worker
+// may differ from a draw without them, as the workers that withheld jobs could go to are counted, and a job may thereby
+// lose its only worker.
 func withheld(t *dice) {
 	w := newWorld(t)
 	in := w.input(t)
@@ -333,8 +332,8 @@ func TestRound(t *testing.T) {
 	}
 }
 
-// TestTurns_passOverNothingThatMatters has turns look at all jobs of two queues, and only
-// at what may be older than what is found already.
+// TestTurns_passOverNothingThatMatters compares turns that look at all jobs of two queues with turns that only look at
+// jobs that may be older than the one found so far.
 func TestTurns_passOverNothingThatMatters(t *testing.T) {
 	t.Parallel()
 	turns, both := 0, 0

@@ -8,47 +8,42 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Rules are what a queue asks of every worker (SPEC §6.1).
+// Rules are a queue's requirements for every worker (SPEC §6.1).
 type Rules struct {
-	// LeasesMax is the most leases that a worker may have open when it gets a job of
-	// this queue, whatever queue they are of; 0 sets no limit.
-	LeasesMax int64
-	// PrefetchMax is how much of a worker's prefetch counts at most for this queue's
-	// jobs.
-	PrefetchMax int64
-	// UnitsMax is what a worker may take of this queue's units a period; 0 sets no
+	// LeasesMax is the maximum number of open leases, of any queue, on a worker that gets a job of this queue; 0 sets no
 	// limit.
+	LeasesMax int64
+	// PrefetchMax is the maximum of a worker's prefetch that counts for this queue's jobs.
+	PrefetchMax int64
+	// UnitsMax is the maximum of this queue's units that a worker may use per period; 0 sets no limit.
 	UnitsMax int64
-	// MinHealth in permille, MinStake in millionths of a unit.
+	// MinHealth is in permille, MinStake in millionths of a unit.
 	MinHealth int64
 	MinStake  int64
-	// RequireAttestation asks for an attestation that has not expired.
+	// RequireAttestation requires an attestation that has not expired.
 	RequireAttestation bool
-	// Cools and Denies say that the queue heeds types that a worker cools down for,
-	// and types that it was denied (SPEC §16.1).
+	// Cools applies the types that a worker cools down for; Denies applies the types on its denylist (SPEC §16.1).
 	Cools  bool
 	Denies bool
 }
 
-// heeds reports whether a reason to bar a type counts in the queue.
+// heeds reports whether the queue applies a reason to bar a type.
 func (r *Rules) heeds(why Unfit) bool {
 	return why == CoolingDown && r.Cools || why == TypeDenylisted && r.Denies
 }
 
-// RulesOf reads the rules from a queue's policy.
+// RulesOf returns the rules of a queue's policy.
 func RulesOf(p *rota.QueuePolicy) Rules {
 	return Rules{LeasesMax: p.LeasesMaxPerWorker, PrefetchMax: p.PrefetchMax, UnitsMax: p.UnitsPerPeriod,
 		MinHealth: p.MinHealth, MinStake: p.MinStake, RequireAttestation: p.RequireAttestation,
 		Cools: p.CoolAfter > 0, Denies: p.DenyMs > 0}
 }
 
-// defaultRules are those of a queue that SetRules was not called for.
+// defaultRules apply to a queue that SetRules was not called for.
 var defaultRules = Rules{PrefetchMax: rota.MaxPrefetch}
 
-// SetRules sets what a queue asks of every worker; it holds until set anew. It
-// costs O(workers of the queue), and for each of them whose eligibility changes
-// O(classes of the queue). A queue without rules takes every active worker, with
-// all of its prefetch.
+// SetRules sets a queue's rules until the next call. It costs O(workers of the queue), and O(classes of the queue) for
+// each worker whose eligibility changes. A queue without rules accepts every active worker, with all of its prefetch.
 func (s *Supply) SetRules(q rota.QueueName, r Rules) {
 	queue := s.queue(q)
 	queue.ruled = true
@@ -71,13 +66,13 @@ func (s *Supply) SetRules(q rota.QueueName, r Rules) {
 	}
 }
 
-// share is what a worker adds to a queue's capacity.
+// share returns what a worker adds to a queue's capacity.
 func (q *queueSupply) share(spec *rota.WorkerSpec) int64 {
 	return int64(spec.Slots) + min(int64(spec.Prefetch), q.rules.PrefetchMax)
 }
 
-// Capacity sums over the active workers that serve a queue what they can have
-// open of it at once: slots and as much of the prefetch as counts for it. O(1).
+// Capacity returns the sum, over the active workers that serve a queue, of the leases of it that they can have open at
+// once: slots plus the prefetch that counts for it. O(1).
 func (s *Supply) Capacity(q rota.QueueName) int64 {
 	if queue := s.queues[q]; queue != nil {
 		return queue.capacity
@@ -88,8 +83,8 @@ func (s *Supply) Capacity(q rota.QueueName) int64 {
 // serve files a worker under one of its queues, and in the classes there.
 func (s *Supply) serve(q rota.QueueName, slot int32) { s.review(q, slot, false) }
 
-// review brings one of a worker's queues, and the classes there, up to date with
-// its reputation. barred says that the types changed that it gets none of there.
+// review updates one of a worker's queues, and the classes there, to its reputation. barred reports whether the types
+// barred to it there changed.
 func (s *Supply) review(q rota.QueueName, slot int32, barred bool) {
 	queue, at := s.queue(q), int(slot)
 	l := &s.lasting[slot]
@@ -111,7 +106,7 @@ func (s *Supply) review(q rota.QueueName, slot int32, barred bool) {
 		switch {
 		case !is:
 			k.fits.clear(at)
-		case was && len(l.barred) == 0 && k.fits.has(at): // It was not barred and is not.
+		case was && len(l.barred) == 0 && k.fits.has(at): // It was not barred before and is not now.
 		default:
 			bars := len(l.barred) > 0 && l.barring(k.requirements.Type, &queue.rules) != Fit
 			k.fits.put(at, !bars && k.requirements.misfit(s.specs[slot]) == Fit)
@@ -119,7 +114,7 @@ func (s *Supply) review(q rota.QueueName, slot int32, barred bool) {
 	}
 }
 
-// unserve is the inverse of serve, for a worker that had this spec.
+// unserve undoes serve for a worker that had this spec.
 func (s *Supply) unserve(q rota.QueueName, slot int32, spec *rota.WorkerSpec) {
 	queue, at := s.queues[q], int(slot)
 	if queue == nil {
@@ -147,7 +142,7 @@ func (s *Supply) queue(q rota.QueueName) *queueSupply {
 	return queue
 }
 
-// DropQueue takes back what SetRules said of a queue that nobody asks for.
+// DropQueue resets a queue to the default rules, and drops it if it has no workers and no classes.
 func (s *Supply) DropQueue(q rota.QueueName) {
 	if queue := s.queues[q]; queue != nil {
 		s.SetRules(q, defaultRules)
@@ -156,15 +151,15 @@ func (s *Supply) DropQueue(q rota.QueueName) {
 	}
 }
 
-// forget drops a queue without rules that nobody serves and nobody asks for.
+// forget drops a queue without rules, workers and classes.
 func (s *Supply) forget(q rota.QueueName, queue *queueSupply) {
 	if !queue.ruled && len(queue.classes) == 0 && queue.workers.first() < 0 && queue.narrow.workers.first() < 0 {
 		delete(s.queues, q)
 	}
 }
 
-// TakeUnits counts what a lease takes of a queue's units_per_period, at once; Put
-// states it wholesale. An unknown worker is left alone.
+// TakeUnits counts units of a queue's units_per_period that a lease uses; Put replaces all counts. An unknown worker is
+// ignored.
 func (s *Supply) TakeUnits(id rota.WorkerID, q rota.QueueName, units int64) {
 	slot, known := s.slotOf[id]
 	if !known {
@@ -180,7 +175,7 @@ func (s *Supply) TakeUnits(id rota.WorkerID, q rota.QueueName, units int64) {
 	s.fileUnits(slot, q, list[at].Used)
 }
 
-// setUnits states what a worker used of all queues' units.
+// setUnits replaces the counts of units that a worker used of all queues.
 func (s *Supply) setUnits(slot int32, list []rota.UnitsUsed) {
 	old := s.units[slot]
 	if sameUnits(old, list) {
@@ -195,7 +190,7 @@ func (s *Supply) setUnits(slot int32, list []rota.UnitsUsed) {
 	}
 }
 
-// fileUnits files what a worker used under a queue that limits it.
+// fileUnits records the units that a worker used of a queue that limits them.
 func (s *Supply) fileUnits(slot int32, q rota.QueueName, used int64) {
 	queue := s.queues[q]
 	switch {
@@ -207,7 +202,7 @@ func (s *Supply) fileUnits(slot int32, q rota.QueueName, used int64) {
 	}
 }
 
-// countUnits begins, or ends, to file what is used of a queue's units.
+// countUnits starts or stops recording the used units of a queue.
 func (s *Supply) countUnits(q rota.QueueName, queue *queueSupply) {
 	queue.used = nil
 	if queue.rules.UnitsMax == 0 {
@@ -227,8 +222,7 @@ func findUnits(list []rota.UnitsUsed, q rota.QueueName) (int, bool) {
 	})
 }
 
-// sameUnits compares what was used; when the period began is the state machine's
-// to know.
+// sameUnits compares used units. It ignores when the period began, which only the state machine uses.
 func sameUnits(a, b []rota.UnitsUsed) bool {
 	return slices.EqualFunc(a, b, func(x, y rota.UnitsUsed) bool {
 		return x.Queue == y.Queue && x.Used == y.Used

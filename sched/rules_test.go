@@ -8,8 +8,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestReputationFits names each rule of a worker's reputation, and what lasts before
-// want of room.
+// TestReputationFits checks each rule of a worker's reputation, and that lasting reasons come before lack of room.
 func TestReputationFits(t *testing.T) {
 	t.Parallel()
 	spec := rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 2, Prefetch: 3,
@@ -82,13 +81,13 @@ func TestReputationFits(t *testing.T) {
 	}
 }
 
-// handling is a worker that handles some types.
+// handling returns a worker that handles some types.
 func handling(spec rota.WorkerSpec, types ...rota.JobType) *rota.WorkerSpec {
 	spec.Types = types
 	return &spec
 }
 
-// TestRules changes what a queue asks for while workers are there.
+// TestRules changes a queue's requirements while it has workers.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	s := NewSupply()
@@ -125,14 +124,14 @@ func TestRules(t *testing.T) {
 	s.SetRules("q", Rules{UnitsMax: 4})
 	wants(4, UnfitCount{Fit, 1}, UnfitCount{UnitsExhausted, 1})
 	s.Remove("b")
-	put("c", 0) // It takes the hole of b, but none of its units.
+	put("c", 0) // It takes the slot number of b, but none of its units.
 	wants(4, UnfitCount{Fit, 2})
 	if s.Capacity("nowhere") != 0 {
 		t.Error("a queue that nobody serves has capacity")
 	}
 }
 
-// unitsLot is a queue of jobs that take 1, 1, 2, 3, … units.
+// unitsLot returns a queue of jobs that take 1, 1, 2, 3, … units.
 func unitsLot(most int64, jobs int) (*Supply, Lot, []*Item) {
 	s := NewSupply()
 	policy := rota.StandardPolicy()
@@ -149,8 +148,8 @@ func unitsLot(most int64, jobs int) (*Supply, Lot, []*Item) {
 	return s, lot, items
 }
 
-// TestUnitsDraft counts units at once for all that comes later in the entry, and
-// grants no hold because they lack.
+// TestUnitsDraft checks that units count at once for everything later in the entry, and that no hold is granted for
+// lack of units.
 func TestUnitsDraft(t *testing.T) {
 	t.Parallel()
 	worker := func(id rota.WorkerID, slots int32) WorkerEntry {
@@ -229,7 +228,7 @@ func TestUnitsDraft(t *testing.T) {
 // putter puts a worker of queue q.
 type putter func(id rota.WorkerID, zone string, open int32, executed ...rota.JobType)
 
-// TestAffinity takes workers in the order of data, type, zone and load.
+// TestAffinity checks the order of workers by data, type, zone and load.
 func TestAffinity(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -283,7 +282,7 @@ func TestAffinity(t *testing.T) {
 			put("v", "z", 3)
 		}, "v", rota.Reasoning{Rule: rota.ReasoningOnlyWorkerAvailable}},
 	} {
-		for _, others := range []int{0, 500} { // Many holders of a key are counted in another way.
+		for _, others := range []int{0, 500} { // A key with many holders is counted in another way.
 			t.Run(fmt.Sprintf("%s, beside %d others", c.name, others), func(t *testing.T) {
 				t.Parallel()
 				s := NewSupply()
@@ -303,7 +302,7 @@ func TestAffinity(t *testing.T) {
 	}
 }
 
-// checkAffinity has one job placed, which knows of data, outputs, a type and a zone.
+// checkAffinity places one job that has data, outputs, a type and a zone.
 func checkAffinity(t *testing.T, s *Supply, want rota.WorkerID, why rota.Reasoning) {
 	t.Helper()
 	job := rota.JobSpec{Queue: "q", Type: "echo", Zone: "z", DataKeys: []string{"a", "b", "a"}}
@@ -321,7 +320,7 @@ func checkAffinity(t *testing.T, s *Supply, want rota.WorkerID, why rota.Reasoni
 	}
 }
 
-// TestLeasesOfAWorkerThatIsGone: another that has its place since is left alone.
+// TestLeasesOfAWorkerThatIsGone checks that a worker that got its slot number since is not changed.
 func TestLeasesOfAWorkerThatIsGone(t *testing.T) {
 	t.Parallel()
 	s := NewSupply()

@@ -2,8 +2,8 @@ package sched
 
 import "github.com/rotasched/rota"
 
-// Quotas scales the tiers' quotas to a sample of n by largest remainder, equal remainders
-// in favour of the higher tier (SPEC §5.3).
+// Quotas scales the tiers' quotas to a sample of n by largest remainder; equal remainders favour the higher tier (SPEC
+// §5.3).
 func (k *Scoring) Quotas(n int) (quotas [rota.MaxTiers]int) {
 	total := 0
 	for _, q := range k.quota[:k.tiers] {
@@ -29,8 +29,8 @@ func (k *Scoring) Quotas(n int) (quotas [rota.MaxTiers]int) {
 	return quotas
 }
 
-// Taken is how many of each tier a sample of n takes from tiers so deep: the quotas first,
-// what a tier cannot fill from the top down (SPEC §5.3).
+// Taken returns how many jobs of each tier a sample of n takes, given the tiers' depths: the quotas first; what a tier
+// cannot fill is filled from the top tier down (SPEC §5.3).
 func (k *Scoring) Taken(n int, depths [rota.MaxTiers]int) [rota.MaxTiers]int {
 	taken := k.Quotas(n)
 	left := 0

@@ -29,7 +29,7 @@ func TestHash(t *testing.T) {
 	})
 }
 
-// TestTieAllocates is not parallel, as counting allocations wants it.
+// TestTieAllocates is not parallel, as counting allocations requires.
 func TestTieAllocates(t *testing.T) {
 	seed := Hash{1}
 	if n := testing.AllocsPerRun(100, func() { Tie("job-0123456789", "worker-0123456789", seed) }); n != 0 {
@@ -160,7 +160,7 @@ func TestRequirements(t *testing.T) {
 	})
 }
 
-// TestFits names each rule by which a worker may not take a job.
+// TestFits checks each rule by which a worker may not take a job.
 func TestFits(t *testing.T) {
 	t.Parallel()
 	spec := rota.WorkerSpec{
@@ -213,7 +213,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// TestClasses interns and releases: the last user takes the class along.
+// TestClasses interns and releases: the last user removes the class.
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	s := NewSupply()
@@ -236,7 +236,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestOrder holds the order of entries to that of SPEC §5, and to being total.
+// TestOrder compares the order of entries with that of SPEC §5, and checks that it is total.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	small := rapid.Int64Range(0, 1)

@@ -2,22 +2,20 @@ package sched
 
 import "github.com/rotasched/rota"
 
-// masks are the positions of the workers that may work for a tenant, in a round of a queue
-// where not every worker may work for all. They are found as tenants come up.
+// masks holds the positions of the workers that may work for a tenant, in a round of a queue with narrowed workers.
+// They are computed as tenants come up.
 type masks struct {
-	// list holds those found, and of tells the place there, plus 1, of the span that a tenant is
-	// in; 0 is none.
+	// list holds the computed masks. of maps a tenant's span to its index in list plus 1; 0 means none.
 	list []bitset
 	of   []int32
 	// wide holds the positions of the workers that are not narrowed.
 	wide bitset
-	// lane is the one that was asked for last, mask its own: one candidate is asked for often.
+	// lane is the latest lane asked for and mask its mask: one candidate is asked for often.
 	lane *lane
 	mask bitset
 }
 
-// lastScope is the tenant that was asked for last at one place, and its mask: under fair share
-// a turn is one tenant's.
+// lastScope is the latest tenant asked for at one place, and its mask: under fair share a turn belongs to one tenant.
 type lastScope struct {
 	tenant rota.TenantID
 	mask   bitset
@@ -26,7 +24,7 @@ type lastScope struct {
 // maskOf returns the positions that may work for a lane's tenant; nil for all.
 func (r *rooms) maskOf(l *lane) bitset { return r.maskNear(l, nil) }
 
-// maskNear is maskOf where the same tenant was asked for last, maybe.
+// maskNear is maskOf with a cache for the tenant asked for last.
 func (r *rooms) maskNear(l *lane, last *lastScope) bitset {
 	n := &r.queue.narrow
 	if len(n.spans) == 0 {
@@ -67,11 +65,11 @@ func (r *rooms) maskAt(n *narrowings, span int) bitset {
 	return mask
 }
 
-// barred reports whether no worker that has room for a lane's class may work for its tenant.
-// Room only shrinks within a round: such a lane is left behind, like one that is shut.
+// barred reports whether no worker with room for a lane's class may work for its tenant. Room only shrinks within a
+// round, so such a lane is skipped for the rest of it, like one that is shut.
 func (r *rooms) barred(l *lane) bool { return r.barredNear(l, nil) }
 
-// barredNear is barred where the same tenant was asked for last, maybe.
+// barredNear is barred with a cache for the tenant asked for last.
 func (r *rooms) barredNear(l *lane, last *lastScope) bool {
 	if r.wide {
 		return r.supply.eligible(Ask{Class: l.key.class, Tenant: l.key.tenant}).first() < 0
@@ -80,8 +78,8 @@ func (r *rooms) barredNear(l *lane, last *lastScope) bool {
 	return mask != nil && !r.of(l.key.class).at.meets(mask)
 }
 
-// grantedTurn finds the oldest job of a list that a narrowed worker could ever take, among the
-// tenants that it may work for.
+// grantedTurn returns the oldest job of a list that a narrowed worker could ever take, among the tenants that it may
+// work for.
 func (l *ageList) grantedTurn(d *Draft, slot int32) (best entry, ok bool) {
 	tenants, _ := d.supply.grants[slot].of(l.lot.Queue)
 	for _, pattern := range tenants {
@@ -98,7 +96,7 @@ func (l *ageList) grantedTurn(d *Draft, slot int32) (best entry, ok bool) {
 	return best, best.item != nil
 }
 
-// oldestIn is the oldest job of a lane that a worker's turn may go to.
+// oldestIn returns the oldest job of a lane that a worker's turn may go to.
 func (l *ageList) oldestIn(d *Draft, ln *lane, slot int32) (e entry, ok bool) {
 	if ln.aging == nil || ln.aging != &ln.cell.demand.ageIndex[l.side] {
 		return entry{}, false

@@ -1,12 +1,11 @@
 package sched
 
-// seats walks the ranking order of a queue without fair share beside the draw,
-// to tell where groups are cut: at every sixteenth of those that tie, counted
-// from the first of them, whether they have room or not (SPEC §7.5). It reads
-// only runs that hold a candidate with room, each at most once a round.
+// seats follows the ranking order of a queue without fair share during the draw, to determine where groups are cut:
+// after every sixteenth of the tied jobs, counted from the first of them, whether they have room or not (SPEC §7.5). It
+// reads only runs that hold a candidate with room, each at most once a round.
 type seats struct {
 	walk cursor[seat]
-	// next is the first seat behind the last group, none at the end.
+	// next is the first seat after the last group, zero at the end.
 	next seat
 	all  []*Item
 }
@@ -37,8 +36,7 @@ func (s *pendingSource) group(first candidate) (all []*Item, ok bool) {
 	}
 }
 
-// step goes to the next seat whose lane is not throttled and whose job is neither
-// assigned nor withheld.
+// step moves to the next seat whose lane is not throttled and whose job is neither assigned nor withheld.
 func (s *seats) step(d *Draft) {
 	for {
 		var ok bool

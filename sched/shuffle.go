@@ -2,9 +2,8 @@ package sched
 
 import "math/rand/v2"
 
-// Shuffled is the Fisher–Yates shuffle of 0 … n−1 (SPEC §7.4): at each place,
-// which of the ordered n stands there. The generator is ChaCha8 and the seed is
-// all that it knows.
+// Shuffled returns the Fisher–Yates shuffle of 0 … n−1 (SPEC §7.4): for each place the index in the original order. The
+// generator is ChaCha8, and the seed is its only input.
 func Shuffled(n int, seed Hash) []int32 {
 	order := make([]int32, n)
 	for i := range order {
@@ -25,8 +24,8 @@ func shuffle(order []int32, seed Hash) {
 	}
 }
 
-// uniform draws one of 0 … n−1, rejecting the values ≥ 2⁶⁴ − (2⁶⁴ mod n). A
-// value below 2⁶⁴ − n is never rejected, which saves the second division.
+// uniform draws one of 0 … n−1, rejecting the values ≥ 2⁶⁴ − (2⁶⁴ mod n). A value below 2⁶⁴ − n is never rejected,
+// which saves the second division.
 func uniform(generator *rand.ChaCha8, n uint64) uint64 {
 	for {
 		v := generator.Uint64()

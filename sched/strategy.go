@@ -7,10 +7,10 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// pick takes the first of the able workers in the strategy's order, and says by
-// which rule (SPEC §7.6, §7.7). In a group of several jobs, `random` and `affinity`
-// order the workers for the one of the lowest id, whatever job the worker then gets; so
-// does prefer_locality, which leaves any strategy only those that hold the most of its data.
+// pick returns the first of the able workers in the strategy's order, and the rule that chose it (SPEC §7.6, §7.7). In
+// a group of several jobs, `random` and `affinity` order the workers for the job with the lowest id, whatever job the
+// worker then gets. prefer_locality does the same: it leaves any strategy only the workers that hold the most of that
+// job's data.
 func (m *matcher) pick(able bitset) (pos int, why rota.Reasoning) {
 	n := able.count()
 	if n > 1 && m.in.Policy.PreferLocality && m.in.Policy.Strategy != rota.StrategyAffinity {
@@ -29,7 +29,7 @@ func (m *matcher) pick(able bitset) (pos int, why rota.Reasoning) {
 	return pos, why
 }
 
-// bonds are what binds workers to jobs, made when first asked for.
+// bonds returns the ties of the round, created on first use.
 func (m *matcher) bonds() *ties {
 	if m.ties == nil {
 		m.ties = newTies(m.rooms, m.loads)
@@ -37,7 +37,7 @@ func (m *matcher) bonds() *ties {
 	return m.ties
 }
 
-// first is the first of n able workers in the strategy's own order, and the rule.
+// first returns the first of n able workers in the strategy's own order, and the rule.
 func (m *matcher) first(able bitset, n int) (pos int, why rota.Reasoning) {
 	switch m.in.Policy.Strategy {
 	case rota.StrategyShuffle:
@@ -63,7 +63,7 @@ func (m *matcher) first(able bitset, n int) (pos int, why rota.Reasoning) {
 	return pos, why
 }
 
-// lowest is the unassigned job of the group that has the lowest id.
+// lowest returns the unassigned job of the group with the lowest id.
 func (m *matcher) lowest() *Item {
 	lowest := m.group[0].item
 	for i := range m.group {
@@ -74,11 +74,11 @@ func (m *matcher) lowest() *Item {
 	return lowest
 }
 
-// loads files positions by their open leases, for least_loaded: the answer is
-// the first position of the lowest level that meets the able ones.
+// loads files positions by their open leases, for least_loaded: the result is the first able position in the lowest
+// level that has one.
 type loads struct {
 	rooms *rooms
-	// levels is by load; none is empty.
+	// levels are ordered by load; none is empty.
 	levels []level
 }
 
@@ -126,7 +126,7 @@ func (l *loads) least(able bitset, n int) int {
 	return -1
 }
 
-// scan looks at each able position, which is cheaper when they are few.
+// scan looks at each able position, which is cheaper when there are few.
 func (l *loads) scan(able bitset) int {
 	best, least := -1, int32(0)
 	for j, w := range able {

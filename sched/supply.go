@@ -8,34 +8,33 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Supply is what is known of all workers and classes, kept up to date by the
-// state machine. Each worker has a slot number, each class a bitset over them.
-// Neither numbering shows outside: ids of workers decide every order.
+// Supply holds all workers and classes; the state machine keeps it up to date. Each worker has a slot number, each
+// class a bitset over slot numbers. Neither numbering has a visible effect: ids of workers decide every order.
 type Supply struct {
 	slotOf map[rota.WorkerID]int32
-	// recent is the worker that a lease was counted of last, "" for none: the next
-	// questions are mostly about it. Only what changes the supply sets it.
+	// recent is the worker whose lease was counted last, "" for none: the next queries are mostly about it. Only
+	// methods that change the supply set it.
 	recent     rota.WorkerID
 	recentSlot int32
-	// By slot number. A hole has no spec.
+	// Slices by slot number. An unused slot has no spec.
 	specs   []*rota.WorkerSpec
 	lasting []lasting
 	slotLoads
-	// units are what a worker used of each queue's, as was set last; endless counts
-	// its open leases whose runtime has no bound.
+	// units are the units that a worker used of each queue, as set last. endless counts its open leases without a bound
+	// on their runtime.
 	units   [][]rota.UnitsUsed
 	endless []int32
-	// runs are a worker's open leases, those that should end first first.
+	// runs are a worker's open leases, in the order in which they should end.
 	runs   [][]Run
 	grants []*Grants
 	holes  []int32
 	// actives counts the active workers.
 	actives int
-	// all is what they have.
+	// all is the capacity of the active workers.
 	all capacity
 	// order holds the slot numbers by id.
 	order []int32
-	// What the strategy affinity asks for (SPEC §7.6).
+	// Used by the strategy affinity (SPEC §7.6).
 	data     keyed[string]
 	executed keyed[rota.JobType]
 	zones    keyed[string]
@@ -44,32 +43,32 @@ type Supply struct {
 	classes []class
 	classOf map[string]ClassID
 	spare   []ClassID
-	// forgotten counts those that are no more.
+	// forgotten counts the removed classes.
 	forgotten uint64
 }
 
-// slotLoads are what leases change, by slot number; a Draft copies it.
+// slotLoads holds what leases change, by slot number; a Draft copies it.
 type slotLoads struct {
 	open     []int32
 	most     []int32 // slots + prefetch
 	prefetch []int32
-	// offers are how many leases a worker may have open as it offers, noOffer where it takes all
-	// that it has slots for (SPEC §13.17).
+	// offers is how many leases a worker may have open by its offers, noOffer if it accepts leases for all its slots
+	// (SPEC §13.17).
 	offers   []int32
-	loadFree []Load // may be negative after a registration with less
+	loadFree []Load // negative after the worker registers again with less
 	// received counts a worker's leases since its last turn of the oldest.
 	received []uint64
-	// held are kept for one job each (SPEC §7.8).
+	// held workers are reserved for one job each (SPEC §7.8).
 	held bitset
-	// isolated are those whose one open lease runs alone (SPEC §9.7).
+	// isolated workers have one open lease that runs alone (SPEC §9.7).
 	isolated bitset
-	// free holds those with open < most and open < offers that are neither held nor isolated.
+	// free holds the workers with open < most and open < offers that are neither held nor isolated.
 	free bitset
-	// drafted counts the units that a Draft gives out, of queues that limit them.
+	// drafted counts the units that a Draft assigns, of queues that limit them.
 	drafted map[unitsKey]int64
 }
 
-// noOffer is of a worker that offers nothing and takes leases at any time.
+// noOffer marks a worker that makes no offers and accepts leases at any time.
 const noOffer = math.MaxInt32
 
 // unitsKey is a worker in a queue.
@@ -78,35 +77,34 @@ type unitsKey struct {
 	slot  int32
 }
 
-// queueSupply is what serves a queue and what is asked for in it.
+// queueSupply is one queue's workers and classes.
 type queueSupply struct {
 	rules Rules
-	// ruled says that the rules were set: then the queue is never forgotten.
+	// ruled reports whether rules were set: then the queue is never forgotten.
 	ruled   bool
-	workers bitset // active ones that serve it
-	able    bitset // those of them that its rules let through, but for types
+	workers bitset // active workers that serve it
+	able    bitset // those of them that its rules admit, apart from types
 	classes []ClassID
-	// capacity sums what its workers can have open of it at once.
+	// capacity is the sum of the leases of it that its workers can have open at once.
 	capacity int64
-	// used counts, where the rules limit units, what workers used.
+	// used counts the units that workers used, if the rules limit units.
 	used map[int32]int64
-	// narrow are those of its workers, active or not, that may work for some tenants only.
+	// narrow are its workers, active or not, that may work for only some tenants.
 	narrow narrowings
 }
 
-// class is an interned class. Invariant: fits holds exactly the workers that
-// Supply.misfit takes.
+// class is an interned class. Invariant: fits holds exactly the workers for which Supply.misfit returns Fit.
 type class struct {
 	requirements Requirements
 	need         need
 	queue        *queueSupply
 	key          string
 	users        int64
-	at           int // place in its queue's classes
+	at           int // index in its queue's classes
 	fits         bitset
 }
 
-// need is what a lease of a class takes of its worker: a slot, and so much, or the whole worker.
+// need is what a lease of a class needs of its worker: a slot, and a load and units, or the whole worker.
 type need struct {
 	Load
 	units    int64
@@ -117,42 +115,41 @@ func (r *Requirements) need() need {
 	return need{Load{r.CPUMilli, r.MemoryBytes, r.IOBytesPerS}, max(r.Units, 1), r.Isolated}
 }
 
-// WorkerEntry is a worker as the state machine has it. Spec is kept, not copied:
-// it never changes, and its types are sorted.
+// WorkerEntry is a worker as the state machine has it. Spec is kept, not copied: it never changes, and its types are
+// sorted.
 type WorkerEntry struct {
 	Spec   *rota.WorkerSpec
 	Active bool
-	// Retired says that it has gone for good: nobody counts on it any more.
+	// Retired reports that it is gone for good and is no longer counted.
 	Retired     bool
 	Open        int32
 	CPUTaken    int64
 	MemoryTaken int64
 	IOTaken     int64
-	// Received is what the method of that name tells.
+	// Received is the value that Supply.Received sets.
 	Received uint64
-	// Stake is what is left of the attested one, in millionths of a unit; Health in permille.
+	// Stake is what is left of the attested stake, in millionths of a unit; Health is in permille.
 	Stake  int64
 	Health int64
-	// Attested says whether it has an attestation that holds.
+	// Attested is the status of its attestation.
 	Attested Attested
-	// Disconnected says that its stream broke and that it has opened no other (SPEC
-	// §16.7).
+	// Disconnected reports that its stream broke and that it has opened no other (SPEC §16.7).
 	Disconnected bool
-	// Polls says that it takes leases only as it offers (SPEC §13.17): so many more as Free says.
+	// Polls reports that it accepts leases only as it offers (SPEC §13.17): up to Free more.
 	Polls bool
 	Free  int32
-	// Barred are the types that it gets none of in queues that heed it, sorted. The
-	// list never changes once given.
+	// Barred are the types that it does not get in queues that apply the reason, sorted. A list never changes once
+	// given.
 	Barred []BarredType
-	// Units are what it used in the present period, sorted by queue; Executed the
-	// types that it completed. Neither list changes once given.
+	// Units are what it used in the present period, sorted by queue; Executed are the types that it completed. Neither
+	// list changes once given.
 	Units    []rota.UnitsUsed
 	Executed []rota.JobType
 	// Grants are the tenants that it may work for.
 	Grants *Grants
 }
 
-// NewSupply starts without workers and classes.
+// NewSupply returns a Supply without workers and classes.
 func NewSupply() *Supply {
 	return &Supply{
 		slotOf:  map[rota.WorkerID]int32{},
@@ -161,8 +158,8 @@ func NewSupply() *Supply {
 	}
 }
 
-// Put registers or changes a worker wholesale. With the same Spec (the pointer)
-// and nothing changed that lasts it is O(1), else O(classes of its queues).
+// Put registers a worker or replaces its state. It is O(1) with the same Spec (the pointer) if nothing in the worker's
+// lasting state changed, otherwise O(classes of its queues).
 func (s *Supply) Put(w WorkerEntry) {
 	slot, known := s.slotOf[w.Spec.ID]
 	if !known {
@@ -266,24 +263,24 @@ func (s *Supply) countActive(more bool) {
 	}
 }
 
-// Take counts an opened lease. An unknown worker is left alone.
+// Take counts an opened lease. An unknown worker is ignored.
 func (s *Supply) Take(id rota.WorkerID, l Load) {
 	if slot, known := s.look(id); known {
 		s.take(slot, 1, l)
 	}
 }
 
-// Give counts an ended lease. An unknown worker is left alone.
+// Give counts an ended lease. An unknown worker is ignored.
 func (s *Supply) Give(id rota.WorkerID, l Load) {
 	if slot, known := s.look(id); known {
 		if s.offers[slot] != noOffer {
-			s.offers[slot]-- // what ends is offered to nobody
+			s.offers[slot]-- // the offer of an ended lease is used up
 		}
 		s.take(slot, -1, Load{}.Minus(l))
 	}
 }
 
-// Isolate records whether a worker's one open lease runs alone: then nothing else is placed there. An unknown worker is
+// Isolate sets whether a worker's one open lease runs alone: then nothing else is placed there. An unknown worker is
 // ignored.
 func (s *Supply) Isolate(id rota.WorkerID, on bool) {
 	if slot, known := s.look(id); known {
@@ -292,7 +289,7 @@ func (s *Supply) Isolate(id rota.WorkerID, on bool) {
 	}
 }
 
-// slot returns a worker's number.
+// slot returns a worker's slot number.
 func (s *Supply) slot(id rota.WorkerID) (slot int32, known bool) {
 	if id == s.recent && id != "" {
 		return s.recentSlot, true
@@ -301,7 +298,7 @@ func (s *Supply) slot(id rota.WorkerID) (slot int32, known bool) {
 	return slot, known
 }
 
-// look is slot for who changes the supply.
+// look is slot for methods that change the supply: it makes the worker recent.
 func (s *Supply) look(id rota.WorkerID) (slot int32, known bool) {
 	if slot, known = s.slot(id); known {
 		s.recent, s.recentSlot = id, slot
@@ -346,7 +343,7 @@ func (t *slotLoads) clone() slotLoads {
 	}
 }
 
-// lease counts, in a Draft, a lease that takes so much.
+// lease counts a lease with a need in a Draft.
 func (t *slotLoads) lease(slot int32, q *queueSupply, n need) {
 	if n.isolated {
 		t.isolated.set(int(slot))
@@ -363,7 +360,7 @@ func (t *slotLoads) lease(slot int32, q *queueSupply, n need) {
 // rests reports whether a worker offers no slot now.
 func (t *slotLoads) rests(slot int32) bool { return t.open[slot] >= t.offers[slot] }
 
-// mostOf is how many leases a worker may have open when it gets one of a queue.
+// mostOf returns how many leases a worker may have open when it gets one of a queue.
 func (t *slotLoads) mostOf(slot int32, rules *Rules) int64 {
 	most := int64(t.most[slot]) - max(0, int64(t.prefetch[slot])-rules.PrefetchMax)
 	if rules.LeasesMax > 0 {
@@ -372,7 +369,7 @@ func (t *slotLoads) mostOf(slot int32, rules *Rules) int64 {
 	return most
 }
 
-// mostFor is mostOf for a class: one that is isolated finds no other lease.
+// mostFor is mostOf for a class: an isolated class allows no other lease.
 func (t *slotLoads) mostFor(slot int32, k *class) int64 {
 	most := t.mostOf(slot, &k.queue.rules)
 	if k.need.isolated {
@@ -381,7 +378,7 @@ func (t *slotLoads) mostFor(slot int32, k *class) int64 {
 	return most
 }
 
-// unitsLeft is how many of a queue's units a worker may still take.
+// unitsLeft returns how many of a queue's units a worker may still use.
 func (t *slotLoads) unitsLeft(slot int32, q *queueSupply) int64 {
 	if q.rules.UnitsMax == 0 {
 		return math.MaxInt64
@@ -389,13 +386,12 @@ func (t *slotLoads) unitsLeft(slot int32, q *queueSupply) int64 {
 	return q.rules.UnitsMax - q.used[slot] - t.drafted[unitsKey{q, slot}]
 }
 
-// spent reports whether a worker has not so many of a queue's units left.
+// spent reports whether a worker has fewer than this many of a queue's units left.
 func (t *slotLoads) spent(slot int32, q *queueSupply, units int64) bool {
 	return q.rules.UnitsMax > 0 && t.unitsLeft(slot, q) < units
 }
 
-// roomFor says why a worker has no room now for a lease that takes so much, Fit
-// if it has.
+// roomFor returns why a worker has no room now for a lease with this need, Fit if it has.
 func (t *slotLoads) roomFor(slot int32, q *queueSupply, n need) Unfit {
 	switch {
 	case t.crowded(slot, n):
@@ -410,7 +406,7 @@ func (t *slotLoads) roomFor(slot int32, q *queueSupply, n need) Unfit {
 	return n.exceeds(t.loadFree[slot])
 }
 
-// crowded reports whether isolation keeps a lease from a worker: it, or the lease there, runs alone.
+// crowded reports whether isolation keeps a lease from a worker: the new lease or the one there runs alone.
 func (t *slotLoads) crowded(slot int32, n need) bool {
 	return t.isolated.has(int(slot)) || n.isolated && t.open[slot] > 0
 }
@@ -434,7 +430,7 @@ func (s *Supply) newSlot(id rota.WorkerID) int32 {
 	return slot
 }
 
-// find returns an id's place in the order, and whether it is there.
+// find returns an id's index in the order, and whether it is there.
 func (s *Supply) find(id rota.WorkerID) (int, bool) {
 	return slices.BinarySearchFunc(s.order, id, func(slot int32, id rota.WorkerID) int {
 		if s.specs[slot] == nil {

@@ -8,23 +8,21 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// UnfitCount tells how many workers a rule keeps from a class.
+// UnfitCount is the number of workers that a rule keeps from a class.
 type UnfitCount struct {
 	Why     Unfit
 	Workers int64
 }
 
-// UnfitWorkers names the first of them by id too, at most limits.MaxOthers.
+// UnfitWorkers also holds the ids of the first of them, at most limits.MaxOthers.
 type UnfitWorkers struct {
 	UnfitCount
 	IDs []rota.WorkerID
 }
 
-// Fits reports whether a worker may take a job that asks so now, and if not, by
-// which rule of SPEC §6.1: the first in the order of Unfit, so that what lasts is
-// named before want of room. It is the state machine's re-check of each
-// assignment (SPEC §2.3). Whether the worker is held is not asked: it may be for
-// this very job.
+// Fits reports whether a worker may take a job with this Ask now, and if not, the rule of SPEC §6.1 that forbids it:
+// the first in the order of Unfit, so that lasting reasons come before lack of room. The state machine uses it to check
+// each assignment again (SPEC §2.3). It ignores whether the worker is held: the hold may be for this very job.
 func (s *Supply) Fits(a Ask, id rota.WorkerID) (ok bool, why Unfit) {
 	slot, known := s.slot(id)
 	if !known {
@@ -37,8 +35,8 @@ func (s *Supply) Fits(a Ask, id rota.WorkerID) (ok bool, why Unfit) {
 	return why == Fit, why
 }
 
-// misfit says why a worker could never fit a tenant's jobs of the class as things stand, Fit if it
-// could; of no tenant that of the class alone.
+// misfit returns why a worker could currently never fit a tenant's jobs of the class, Fit if it could; without a tenant
+// it checks the class alone.
 func (s *Supply) misfit(k *class, slot int32, tenant rota.TenantID) Unfit {
 	if why := s.lasting[slot].fault(k.requirements.Type, &k.queue.rules); why != Fit {
 		return why
@@ -52,20 +50,18 @@ func (s *Supply) misfit(k *class, slot int32, tenant rota.TenantID) Unfit {
 	return k.requirements.misfit(s.specs[slot])
 }
 
-// EverFits counts the workers that could take a job that asks so if they were
-// idle.
+// EverFits counts the workers that could take a job with this Ask if they were idle.
 func (s *Supply) EverFits(a Ask) int { return s.eligible(a).count() }
 
-// CouldFit reports whether a worker could ever take a job that asks so.
+// CouldFit reports whether a worker could ever take a job with this Ask.
 func (s *Supply) CouldFit(a Ask, id rota.WorkerID) bool {
 	slot, known := s.slotOf[id]
 	return known && s.could(a, slot)
 }
 
-// Faults counts all workers that have not retired under every rule that keeps them
-// from a job that asks so, in the order of Unfit; Fit are those that no rule does. Who does not
-// serve the queue, is not the pinned worker, does not handle the type or may not work for the
-// tenant is counted as that alone. O(workers).
+// Faults counts all workers that have not retired under every rule that keeps them from a job with this Ask, in the
+// order of Unfit; workers without a fault count under Fit. A worker that does not serve the queue, is not the pinned
+// worker, does not handle the type or may not work for the tenant counts only under that rule. O(workers).
 func (s *Supply) Faults(a Ask) (counts []UnfitWorkers) {
 	var by [len(unfitNames)]UnfitWorkers
 	k := &s.classes[a.Class]
@@ -95,8 +91,7 @@ func (s *Supply) Faults(a Ask) (counts []UnfitWorkers) {
 	return counts
 }
 
-// faults tells every rule that keeps a worker from a class: where Fits ends at the
-// first, it goes on.
+// faults calls note with every rule that keeps a worker from a class, where Fits stops at the first.
 func (s *Supply) faults(k *class, slot int32, tenant rota.TenantID, note func(Unfit)) {
 	spec, l, r, rules := s.specs[slot], &s.lasting[slot], &k.requirements, &k.queue.rules
 	if first := s.tallied(k, slot, tenant); first.alone() {
@@ -131,15 +126,13 @@ func (s *Supply) faults(k *class, slot int32, tenant rota.TenantID, note func(Un
 	is(s.held.has(int(slot)), HeldForAnotherJob)
 }
 
-// alone says of a rule that a worker that fails it has nothing to do with the class,
-// whatever else keeps it from there.
+// alone reports whether a worker that fails this rule is irrelevant to the class, whatever other rules it fails.
 func (u Unfit) alone() bool {
 	return u == NotServingTheQueue || u == NotThePinnedWorker || u == TypeNotHandled || u == TenantNotGranted
 }
 
-// tallied is the one rule that speaks most plainly of a worker: that it does not serve
-// the queue, is not the pinned one, does not handle the type or may not work for the tenant
-// if so, else the first that it fails.
+// tallied returns the rule to count a worker under: that it does not serve the queue, is not the pinned worker, does
+// not handle the type or may not work for the tenant; otherwise the first rule that it fails.
 func (s *Supply) tallied(k *class, slot int32, tenant rota.TenantID) Unfit {
 	r := &k.requirements
 	if !k.fits.has(int(slot)) {
@@ -165,9 +158,9 @@ func (s *Supply) tallied(k *class, slot int32, tenant rota.TenantID) Unfit {
 	return why
 }
 
-// Keepable counts the workers that a hold for a job that asks so can be of: those that could
-// ever fit it, offer a slot and have units left for it, for no end of a lease gives those back; with
-// or without those that are held already.
+// Keepable counts the workers that can be held for a job with this Ask: those that could ever fit it, offer a slot and
+// have units left for it, as no end of a lease returns those. held says whether to include workers that are already
+// held.
 func (s *Supply) Keepable(a Ask, held bool) (n int) {
 	k := &s.classes[a.Class]
 	for i, m := range s.eligible(a) {
@@ -183,15 +176,15 @@ func (s *Supply) Keepable(a Ask, held bool) (n int) {
 	return n
 }
 
-// keepable reports whether the end of leases can make room at a worker for a class: none gives units
-// back, or has it offer a slot.
+// keepable reports whether the end of leases can make room on a worker for a class: no end returns units or creates an
+// offer.
 func (t *slotLoads) keepable(slot int32, k *class) bool {
 	return !t.rests(slot) && !t.spent(slot, k.queue, k.need.units)
 }
 
-// Lacks returns what a worker lacks of room for a job that asks so: how many leases
-// less it had to have open, and how much more of its load free; 0 where it has enough. ok is false if no end of leases would make room: the worker could never
-// take the job, is held for another, offers no slot, or has no units left for it.
+// Lacks returns how much room a worker lacks for a job with this Ask: how many fewer leases it must have open, and how
+// much more load must be free; 0 if it has enough. ok is false if no end of leases would make room: the worker could
+// never take the job, is held for another, offers no slot, or has no units left for it.
 func (s *Supply) Lacks(a Ask, id rota.WorkerID) (slots int32, load Load, ok bool) {
 	return s.lacks(&s.slotLoads, a, id)
 }
@@ -210,11 +203,11 @@ func (s *Supply) lacks(t *slotLoads, a Ask, id rota.WorkerID) (slots int32, load
 	return slots, k.need.lack(t.loadFree[slot]), true
 }
 
-// Lacks returns what Supply.Lacks does, after all that the entry assigned so far.
+// Lacks returns the same as Supply.Lacks, after all assignments of the entry so far.
 func (d *Draft) Lacks(a Ask, id rota.WorkerID) (slots int32, load Load, ok bool) {
 	return d.supply.lacks(&d.slotLoads, a, id)
 }
 
-// AnyRoom reports whether any worker that is not held has room for a job that asks so,
-// after all that the entry assigned so far.
+// AnyRoom reports whether any worker that is not held has room for a job with this Ask, after all assignments of the
+// entry so far.
 func (d *Draft) AnyRoom(a Ask) bool { return d.hasRoom(a) }

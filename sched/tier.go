@@ -2,17 +2,16 @@ package sched
 
 import "github.com/rotasched/rota"
 
-// tier is one tier of an adaptive queue: the group that rounds draw from, and all
-// its jobs, blocked ones too, in the order of entering it.
+// tier is one tier of an adaptive queue: the group that rounds draw from, and all its jobs, including blocked ones, in
+// the order of entering it.
 type tier struct {
 	group group
 	fifo  ordered[entry]
 }
 
-// NewTiered starts an adaptive queue of so many tiers empty: its jobs stand in tiers, each in the
-// order of (TierAt, TierSeq) (SPEC §10.2). A job that changes its tier is removed
-// and added anew, as another Item. Fair share does not apply: a sample has no
-// order of tenants.
+// NewTiered returns an empty Pending for an adaptive queue with this many tiers, each in the order of (TierAt, TierSeq)
+// (SPEC §10.2). A job that changes its tier is removed and added as another Item. Fair share does not apply: a sample
+// has no order of tenants.
 func NewTiered(tiers int) *Pending {
 	p := NewPending(false)
 	p.tiered, p.tiers = true, make([]tier, tiers)
@@ -22,7 +21,7 @@ func NewTiered(tiers int) *Pending {
 	return p
 }
 
-// Tiers counts the jobs of each tier, blocked ones too; nil but in an adaptive queue.
+// Tiers returns the number of jobs of each tier, including blocked ones; nil except in an adaptive queue.
 func (p *Pending) Tiers() (depths []int64) {
 	for i := range p.tiers {
 		depths = append(depths, int64(p.tiers[i].fifo.len()))
@@ -30,8 +29,7 @@ func (p *Pending) Tiers() (depths []int64) {
 	return depths
 }
 
-// TierFront is the job that entered a tier first, blocked or not; nil if there is
-// none.
+// TierFront returns the job that entered a tier first, blocked or not; nil if there is none.
 func (p *Pending) TierFront(tier int) *Item {
 	if tier < 0 || tier >= len(p.tiers) {
 		return nil
@@ -40,10 +38,10 @@ func (p *Pending) TierFront(tier int) *Item {
 	return e.item
 }
 
-// tierAt is where a job stands.
+// tierAt returns a job's tier.
 func (p *Pending) tierAt(it *Item) uint8 { return uint8(min(max(int(it.Tier), 0), len(p.tiers)-1)) }
 
-// keyOf names the lane that a job is filed in.
+// keyOf returns the key of the lane that a job is filed in.
 func (p *Pending) keyOf(it *Item) laneKey {
 	k := p.plainKeyOf(it)
 	if len(it.Keys) > 0 && p.keys != nil {
@@ -64,8 +62,8 @@ func (p *Pending) plainKeyOf(it *Item) laneKey {
 	return k
 }
 
-// laneOf is a job's lane, nil if there is none. In which counts a job was filed does not
-// follow from the job alone.
+// laneOf returns a job's lane, nil if there is none. The counts under which a job was filed do not follow from the job
+// alone.
 func (p *Pending) laneOf(it *Item) *lane {
 	if len(it.Keys) > 0 {
 		if l := p.laneAt[it]; l != nil {
@@ -75,7 +73,7 @@ func (p *Pending) laneOf(it *Item) *lane {
 	return p.lanes[p.plainKeyOf(it)]
 }
 
-// entryOf is a job's entry in the order of its lane.
+// entryOf returns a job's entry in the order of its lane.
 func (p *Pending) entryOf(it *Item) entry {
 	if p.tiered {
 		return entry{int64(it.TierAt), rota.Clock(it.TierSeq), it}

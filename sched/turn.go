@@ -9,18 +9,16 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Received tells how many leases a worker has received since its last turn of
-// the oldest (SPEC §7.10).
+// Received sets how many leases a worker has received since its last turn of the oldest (SPEC §7.10).
 func (s *Supply) Received(id rota.WorkerID, leases uint64) {
 	if slot, known := s.slot(id); known {
 		s.received[slot] = leases
 	}
 }
 
-// AfterTurn is what remains of that count once a turn is taken. A worker of many
-// slots may receive more leases in one entry than make a turn due; those beyond
-// count for its next turns, though for no more than its slots can have received
-// at once: so a turn is every oldest_every-th lease in the long run.
+// AfterTurn returns what remains of that count after a turn. A worker with many slots may receive more leases in one
+// entry than make a turn due. The extra leases count for its next turns, but at most as many as its slots can have
+// received at once: in the long run every oldest_every-th lease is a turn.
 func AfterTurn(received uint64, every int64, slots int32) uint64 {
 	if every < 1 {
 		return 0
@@ -28,13 +26,10 @@ func AfterTurn(received uint64, every int64, slots int32) uint64 {
 	return min(received-min(received, uint64(every-1)), uint64(max(slots, 0)))
 }
 
-// Turns assigns the oldest jobs to the workers whose turn is due, before all
-// queues' rounds of the entry (SPEC §7.10): each worker with a free slot, by id,
-// to the oldest unblocked job of any queue that it could ever fit, whatever share
-// and ranking say. If that job lacks only room, the worker is held for it at
-// once, as far as the bound on holds allows; if it does not, the turn stays due.
-// A job that holds a worker has its room coming and is passed over. Keep tells
-// the holds.
+// Turns assigns the oldest jobs to the workers whose turn is due, before all queues' rounds of the entry (SPEC §7.10).
+// Each worker with a free slot, by id, gets the oldest unblocked job of any queue that it could ever fit, regardless of
+// share and ranking. If that job lacks only room, the worker is held for it at once, within the bound on holds; beyond
+// the bound the turn stays due. A job that holds a worker is skipped, as its room is coming. Keep returns the holds.
 func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
 	if !d.looksAtAll && !d.turnDue(lots) {
 		return nil
@@ -67,8 +62,8 @@ func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
 	return pairs
 }
 
-// turnDue reports whether any worker with a free slot has received so many leases that a turn
-// may be due. Mostly none has, and what Turns makes ready for all queues is not needed.
+// turnDue reports whether any worker with a free slot has received so many leases that a turn may be due. Usually none
+// has, and Turns can skip its preparation for all queues.
 func (d *Draft) turnDue(lots []Lot) bool {
 	least := uint64(math.MaxUint64)
 	for i := range lots {
@@ -86,8 +81,7 @@ func (d *Draft) turnDue(lots []Lot) bool {
 	return false
 }
 
-// ageLists are those of all queues that have turns; least is the least count of
-// leases at which one may be due.
+// ageLists are the lists of all queues that have turns; least is the least count of leases at which a turn may be due.
 type ageLists struct {
 	all   []*ageList
 	of    map[rota.QueueName][]*ageList
@@ -119,16 +113,14 @@ func (d *Draft) ageLists(lots []Lot) *ageLists {
 	return lists
 }
 
-// ageList is a queue's classes in the order of their oldest jobs, those that
-// are gone left out: as much of it as turns have asked for. A turn looks at the
-// classes from the oldest on until one fits.
+// ageList is a queue's classes in the order of their oldest jobs, excluding jobs that are gone, as far as turns have
+// read it. A turn looks at the classes from the oldest on until one fits.
 type ageList struct {
 	lot     Lot
 	side    int
 	queue   *queueSupply
 	classes cursor[*ageIndex]
-	// fits holds the workers that could ever take a job of any of the classes, from
-	// the first time that it matters.
+	// fits holds the workers that could ever take a job of any of the classes, computed on first use.
 	fits bitset
 	// next is the first class not yet in the list.
 	next *ageIndex
@@ -141,8 +133,8 @@ type classOldest struct {
 	of   *ageIndex
 }
 
-// serves reports whether looking for a job for the worker is not in vain from the start:
-// idle workers may be many, and so may jobs that none of them can take.
+// serves reports whether searching a job for the worker may succeed: there may be many idle workers, and many jobs that
+// none of them can take.
 func (l *ageList) serves(d *Draft, slot int32) bool {
 	if d.slotLoads.received[slot] < uint64(l.lot.Policy.OldestEvery-1) || !l.queue.able.has(int(slot)) ||
 		d.slotLoads.spent(slot, l.queue, unit.units) {
@@ -160,8 +152,8 @@ func (l *ageList) serves(d *Draft, slot int32) bool {
 	return l.fits.has(int(slot))
 }
 
-// mayBeat reports whether an older job than one may be found: the first class of the list, or
-// the first that is not in it yet, is earlier than what is found.
+// mayBeat reports whether the list may contain an older job than e: the first class of the list, or the first not yet
+// in it, is older.
 func (l *ageList) mayBeat(e entry) bool {
 	return len(l.list) > 0 && ageLess(l.list[0].entry, e) || l.next != nil && ageLess(l.next.oldest, e)
 }
@@ -172,8 +164,7 @@ func (l *ageList) find(d *Draft, slot int32) (e entry, ok bool) {
 		return l.grantedTurn(d, slot)
 	}
 	for at := 0; ; at++ {
-		// What comes in now stands behind all that was looked at: the index never
-		// puts a class too late.
+		// What is added now comes after everything already examined: the index never puts a class too late.
 		for l.next != nil && (at == len(l.list) || ageLess(l.next.oldest, l.list[at].entry)) {
 			l.insert(d, l.next)
 			l.next, _ = l.classes.next()
@@ -189,7 +180,7 @@ func (l *ageList) find(d *Draft, slot int32) (e entry, ok bool) {
 			return x.entry, true
 		}
 		l.gone(d, at)
-		at-- // Another stands there now, or none.
+		at-- // Another class is at this index now, or none.
 	}
 }
 
@@ -202,15 +193,14 @@ func (l *ageList) insert(d *Draft, k *ageIndex) {
 	l.list = slices.Insert(l.list, at, classOldest{e, of, k})
 }
 
-// gone puts the class at a place where its next oldest job belongs.
+// gone moves the class at an index to the place of its next oldest job.
 func (l *ageList) gone(d *Draft, at int) {
 	k := l.list[at].of
 	l.list = slices.Delete(l.list, at, at+1)
 	l.insert(d, k)
 }
 
-// oldestFor finds the queue whose job a worker's turn goes to, if in any it is
-// due, and that job.
+// oldestFor returns the queue whose job a worker's turn goes to, if a turn is due in any, and that job.
 func (d *Draft) oldestFor(lists *ageLists, slot int32) (of *ageList, oldest entry) {
 	look := func(list []*ageList) {
 		for _, l := range list {
@@ -222,7 +212,7 @@ func (d *Draft) oldestFor(lists *ageLists, slot int32) (of *ageList, oldest entr
 			}
 		}
 	}
-	// Whichever are fewer: the order in which they are looked at decides nothing.
+	// Iterate over the shorter list: the order decides nothing.
 	if served := d.supply.specs[slot].Queues; len(served) < len(lists.of) {
 		for _, q := range served {
 			look(lists.of[q])

@@ -7,8 +7,9 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestUnseeded: where ids order workers, least_loaded and affinity take the lowest of equals, and random is a matter of the
-// job and the number of workers alone, whatever the round's seed. Else the seed decides each of them.
+// TestUnseeded checks strategies that order workers by id: least_loaded and affinity take the lowest of equals, and
+// random depends only on the job and the number of workers, whatever the round's seed. Otherwise the seed decides each
+// of them.
 func TestUnseeded(t *testing.T) {
 	t.Parallel()
 	const workers, jobs = 7, 24

@@ -11,15 +11,14 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// vectorFiles is every file of the folder and its test. A file without one is an
-// error, and so is a test without its file.
+// vectorFiles maps every file of the folder to its test. A file without a test is an error, and so is a test without
+// its file.
 var vectorFiles = map[string]func(t *testing.T, text []byte){
 	"hash": testHash, "shuffle": testShuffle, "market": testMarket, "aging": testAging, "adaptive": testAdaptive,
 	"stats": testStats, "backoff": testBackoff, "sample": testSample, "matching": testMatching,
 }
 
-// TestVectors holds the product to SPEC §15, to the bit. ROTA_VECTORS names
-// another folder than the copy here.
+// TestVectors checks the product against SPEC §15, to the bit. ROTA_VECTORS names another folder than the copy here.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	folder := os.Getenv("ROTA_VECTORS")
@@ -48,7 +47,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// vectors decodes a file strictly and refuses an empty one.
+// vectors decodes a file strictly and rejects an empty one.
 func vectors[T any](t *testing.T, text []byte) []T {
 	t.Helper()
 	var list []T

@@ -7,19 +7,18 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// watch is the recorder of an explanation: it notes how one job came to its
-// worker while the very code that decides runs (SPEC §2.4).
+// watch records how one job gets its worker, while the same code that decides runs (SPEC §2.4).
 type watch struct {
 	job    rota.JobID
 	others []rota.OtherWorker
 	found  bool
 }
 
-// Watch makes the Draft note who else was looked at when the job gets its worker.
+// Watch makes the Draft record which other workers were considered when the job gets its worker.
 func (d *Draft) Watch(id rota.JobID) { d.watch = &watch{job: id} }
 
-// Watched returns the workers that did not get the watched job, but for those that have
-// retired, by id, at most MaxOthers, each with why; ok is false if no round of this entry drew it.
+// Watched returns the workers that did not get the watched job, by id, each with the reason, at most MaxOthers and
+// without retired ones. ok is false if no round of this entry drew the job.
 func (d *Draft) Watched() (others []rota.OtherWorker, ok bool) {
 	if d.watch == nil {
 		return nil, false
@@ -27,8 +26,7 @@ func (d *Draft) Watched() (others []rota.OtherWorker, ok bool) {
 	return d.watch.others, d.watch.found
 }
 
-// note records the choice among those with room, at the moment before the
-// assignment takes any.
+// note records the choice among the workers with room, just before the assignment uses any.
 func (m *matcher) note(c *member, chosen int) {
 	w := m.draft.watch
 	w.found, w.others = true, []rota.OtherWorker{}
@@ -54,7 +52,7 @@ func (m *matcher) note(c *member, chosen int) {
 	}
 }
 
-// ruledOut names the rule that keeps a worker from a job that asks so, by what is free in t.
+// ruledOut returns the rule that keeps a worker from a job with this Ask, by the free room in t.
 func (s *Supply) ruledOut(t *slotLoads, a Ask, slot int32) Unfit {
 	k := &s.classes[a.Class]
 	if !s.could(a, slot) {
@@ -64,18 +62,18 @@ func (s *Supply) ruledOut(t *slotLoads, a Ask, slot int32) Unfit {
 	if why == Fit && t.held.has(int(slot)) {
 		return HeldForAnotherJob
 	}
-	if why == Fit { // it had no slot left for anybody when the round began
+	if why == Fit { // it had no free slot when the round began
 		return NoFreeSlot
 	}
 	return why
 }
 
-// Sight is what a round looked at, beside the pairs that it made.
+// Sight is what a round looked at, in addition to its pairs.
 type Sight struct {
-	// Candidates are the jobs that it drew, in that order, those without a worker among them.
+	// Candidates are the jobs that it drew, in that order, including those without a worker.
 	Candidates []Candidate
-	// Workers are those with room for some job as it began, in the order in which it looked at
-	// them, at most MaxOthers of Room.
+	// Workers are those with room for some job at the start, in the order in which the round looked at them: at most
+	// MaxOthers of Room.
 	Workers []rota.WorkerID
 	Room    int
 }
@@ -87,7 +85,7 @@ type Candidate struct {
 	Rank  int32
 }
 
-// Look has the rounds from here on noted in s; nil ends it.
+// Look makes later rounds record into s; nil ends it.
 func (d *Draft) Look(s *Sight) { d.sight = s }
 
 func (s *Sight) begin(m *matcher) {

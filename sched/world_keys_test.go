@@ -9,11 +9,10 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// someKeys are the keys of jobs: those of "p" are parties that take turns where the queue has
-// them do so.
+// someKeys are the keys of jobs: those of "p" are parties that take turns if the queue is set to do so.
 var someKeys = []string{"c:1", "c:2", "p:a", "p:b", "p:c", "p:d"}
 
-// partyOf is the party of a job, "" that of those that name none.
+// partyOf returns the party of a job, "" for jobs that name none.
 func partyOf(it *Item) string {
 	for _, key := range it.Keys {
 		if strings.HasPrefix(key, "p:") {
@@ -23,12 +22,12 @@ func partyOf(it *Item) string {
 	return ""
 }
 
-// worldRing is what a world's rows say of keys. It takes the turns that the lanes ask it for.
+// worldRing is the key state of a world's rows. It records the turns that the lanes query.
 type worldRing struct {
 	full, waits map[string]bool // by key, and by id
 	turn        map[string]int64
 	last        int64
-	// restoring: jobs are filed where they stood.
+	// restoring: jobs are filed at their previous places.
 	restoring bool
 }
 
@@ -54,7 +53,7 @@ func (r *worldRing) Turn(it *Item, least int64, others bool) int64 {
 	return r.turn[party]
 }
 
-// restored is a copy that has the same rows.
+// restored returns a copy with the same rows.
 func (r *worldRing) restored() *worldRing {
 	if r == nil {
 		return nil
@@ -62,7 +61,7 @@ func (r *worldRing) restored() *worldRing {
 	return &worldRing{maps.Clone(r.full), maps.Clone(r.waits), maps.Clone(r.turn), r.last, true}
 }
 
-// drawKeys gives half of the worlds keys, and has those of half of them take turns.
+// drawKeys gives keys to half of the worlds, and lets parties take turns in half of those.
 func (w *world) drawKeys(t *dice) {
 	if t.between(0, 1) == 0 {
 		return
@@ -72,7 +71,7 @@ func (w *world) drawKeys(t *dice) {
 	w.turns = turnModel{turn: map[string]int64{}, waited: map[string]bool{}}
 }
 
-// keysOfJob draws those of a job, few of which wait for their turn in a sequence.
+// keysOfJob draws the keys of a job; few jobs wait for their turn in a sequence.
 func (w *world) keysOfJob(t *dice, id rota.JobID) []string {
 	if w.ring == nil {
 		return nil
@@ -84,7 +83,7 @@ func (w *world) keysOfJob(t *dice, id rota.JobID) []string {
 	return slices.Clip(keys)
 }
 
-// keyOp fills a key, or has it room again; or the turn of a job in its sequence comes.
+// keyOp fills a key, or gives it room again, or advances the turn of a job in its sequence.
 func (w *world) keyOp(t *dice) {
 	if w.ring == nil {
 		return
@@ -115,15 +114,15 @@ func (w *world) hadTurn(it *Item) {
 	w.turns.turn[party]++
 }
 
-// turnModel is the naive model of turns: who waited before a step, and how many turns each had.
+// turnModel is the naive model of turns: which parties waited before a step, and how many turns each had.
 type turnModel struct {
 	turn   map[string]int64
 	last   int64
 	waited map[string]bool
 }
 
-// follow has the parties that wait since the last step begin at the least turn of those that
-// waited before and do so still, or at the last that was had; it holds rows and lanes to that.
+// follow starts the parties that wait since the last step at the least turn of those that waited before and still do,
+// or at the last turn used, and compares rows and lanes with that.
 func (w *world) follow(t *dice) {
 	if !w.grouped {
 		return
@@ -151,7 +150,7 @@ func (w *world) follow(t *dice) {
 	}
 }
 
-// sharer is by what a job shares: its tenant under fair share, its party where those take turns.
+// sharer returns what a job shares by: its tenant under fair share, its party if parties take turns.
 func (n *naive) sharer(it *Item) string {
 	if n.grouped {
 		return partyOf(it)

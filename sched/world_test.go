@@ -9,8 +9,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// dice draws what a random test does, by rapid (which shrinks what fails) or
-// evenly from a seed.
+// dice draws the choices of a random test, using rapid (which shrinks failures) or evenly from a seed.
 type dice struct {
 	fatal interface {
 		Helper()
@@ -37,8 +36,7 @@ func permuted[T any](t *dice, of []T) []T {
 	return out
 }
 
-// world is a random cluster: the product's tables and the plain facts beside
-// them, from which naive decides.
+// world is a random cluster: the product's tables and the plain facts from which naive decides.
 type world struct {
 	supply    *Supply
 	pending   *Pending
@@ -60,7 +58,7 @@ type world struct {
 	variety   int // how many specs there are
 	next      int
 	now       rota.Clock // past 1,000
-	// ring is nil where no job has keys; grouped says that parties take turns.
+	// ring is nil if no job has keys; grouped reports that parties take turns.
 	ring    *worldRing
 	keys    *Keys
 	grouped bool
@@ -115,7 +113,7 @@ func newWorld(t *dice) *world {
 	w.setRules(t)
 	w.ids = 9
 	if t.between(0, 30) == 30 {
-		w.ids = 150 // More than the words of a bitset hold in one.
+		w.ids = 150 // More than one word of a bitset holds.
 	}
 	for range t.between(1, w.ids) {
 		w.putWorker(t)
@@ -133,7 +131,7 @@ func newWorld(t *dice) *world {
 	return w
 }
 
-// scoring draws the keys of the adaptive score: mostly as they are.
+// scoring draws the keys of the adaptive score: mostly unchanged.
 func (w *world) scoring(t *dice) {
 	if t.between(0, 1) == 0 {
 		return
@@ -190,7 +188,7 @@ func (w *world) dropWorker(id rota.WorkerID, product bool) {
 	}
 }
 
-// spec is one of the world's few sets of requirements, or a new one.
+// spec returns one of the world's few sets of requirements, or a new one.
 func (w *world) spec(t *dice) rota.JobSpec {
 	if len(w.specs) >= w.variety {
 		return pick(t, w.specs)
@@ -226,7 +224,7 @@ func (w *world) add(t *dice) {
 	w.classes[class] = &r
 	w.next++
 	it := &Item{
-		// Ids whose order is not that of their making.
+		// Ids in another order than that of their creation.
 		ID:       rota.JobID(fmt.Sprintf("j-%02d-%d", t.between(0, 99), w.next)),
 		Enqueued: rota.Clock(t.between(0, 2)), Class: class, JobSpec: &spec,
 	}
@@ -238,10 +236,10 @@ func (w *world) add(t *dice) {
 	if w.tiered {
 		it.TierPlace = &TierPlace{int32(TierOf(it.Priority, int(w.policy.Tiers))), rota.Clock(t.between(0, 2)), uint64(w.next), size, 0}
 	} else if w.policy.Ranking == rota.RankFIFO {
-		it.Number = uint64(t.between(0, 3) * t.between(0, w.next)) // mostly one of its own
+		it.Number = uint64(t.between(0, 3) * t.between(0, w.next)) // mostly its own number
 	}
 	if w.owned {
-		// Each class has a tenant of its own, so that a throttle silences classes.
+		// Each class has its own tenant, so that a throttle silences classes.
 		it.Tenant = someTenants[int(class)%len(someTenants)]
 	}
 	it.Queued = it.Enqueued + rota.Clock(t.between(0, 3)/3)
@@ -250,7 +248,7 @@ func (w *world) add(t *dice) {
 	w.pending.Add(it)
 }
 
-// someOutputs are of parents that some workers completed, of which some are gone.
+// someOutputs are of parents that some workers completed, some of which are gone.
 func (w *world) someOutputs(t *dice) *Data {
 	switch t.between(0, 5) {
 	case 0:
@@ -300,7 +298,7 @@ func (w *world) throttle(t *dice) {
 	w.pending.ThrottleDomain(domain, throttled)
 }
 
-// unblocked are the jobs that rounds look at, in ranking order.
+// unblocked returns the jobs that rounds look at, in ranking order.
 func (w *world) unblocked() []*Item {
 	var out []*Item
 	for _, it := range w.items {
@@ -357,7 +355,7 @@ func (w *world) step(t *dice) {
 	}
 }
 
-// rebuilt is the same world, made in another order.
+// rebuilt returns the same world, built in another order.
 func (w *world) rebuilt(t *dice) *world {
 	o := &world{supply: NewSupply(), ring: w.ring.restored(), grouped: w.grouped, fair: w.fair, tiered: w.tiered, policy: w.policy}
 	o.keys = NewKeys(o.ring)

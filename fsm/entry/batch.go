@@ -5,12 +5,12 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// BatchOp is the operation that opens a batch.
+// BatchOp returns the operation that opens a batch.
 func BatchOp(s *rota.BatchSpec) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_OpenBatch{OpenBatch: &fsmpb.OpenBatch{Id: string(s.ID), Size: s.Size, Callback: SpecOp(&s.Callback)}}}
 }
 
-// SealOp is the operation that seals a batch.
+// SealOp returns the operation that seals a batch.
 func SealOp(id rota.BatchID) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_SealBatch{SealBatch: &fsmpb.SealBatch{Id: string(id)}}}
 }

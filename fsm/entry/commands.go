@@ -9,12 +9,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Operations are encoded once, where they are made: as fsmpb.Commands, which is what a
-// node forwards. Into an entry they go as they are. The leader reads what was forwarded,
-// as no entry may hold what cannot be read, but does not write it anew.
+// Operations are encoded once, where they are created, as fsmpb.Commands, the form that nodes forward. They are copied
+// into an entry unchanged. The leader decodes what was forwarded, as an entry must not contain anything undecodable,
+// but does not encode it again.
 
-// The tags of an operation in fsmpb.Commands and in fsmpb.Entry: one byte each, so that
-// one form is made the other by that byte.
+// The tags of an operation in fsmpb.Commands and in fsmpb.Entry: one byte each, so changing that byte converts one form
+// to the other.
 const (
 	commandsTag = commandsOps<<3 | byte(protowire.BytesType)
 	entryTag    = entryOps<<3 | byte(protowire.BytesType)
@@ -30,7 +30,7 @@ func AppendOp(b []byte, op *fsmpb.Op) ([]byte, error) {
 	return b, nil
 }
 
-// SealCommands is Seal for an entry whose operations are encoded already; head has none.
+// SealCommands is Seal for an entry whose operations are already encoded; head contains none.
 func SealCommands(head *fsmpb.Entry, commands [][]byte, rules uint32) ([]byte, error) {
 	size := 0
 	for _, b := range commands {
@@ -61,12 +61,12 @@ func SealCommands(head *fsmpb.Entry, commands [][]byte, rules uint32) ([]byte, e
 	return closeEnvelope(buf), nil
 }
 
-// CommandReader reads what other nodes forwarded into room that it keeps.
+// CommandReader decodes what other nodes forwarded into buffers that it reuses.
 type CommandReader struct{ decoder Decoder }
 
-// Read decodes fsmpb.Commands of at most so many operations, which are valid until the
-// next; encoded is what SealCommands takes. ok says that it could, and that there are some;
-// known that they hold nothing that this binary does not know.
+// Read decodes fsmpb.Commands of at most `most` operations, which are valid until the next call; encoded is the
+// argument for SealCommands. ok reports whether that succeeded and there is at least one operation; known whether they
+// contain nothing unknown to this binary.
 func (r *CommandReader) Read(data []byte, most int) (ops []*fsmpb.Op, encoded []byte, known, ok bool) {
 	count := 0
 	for rest := data; len(rest) > 0; count++ {
@@ -91,7 +91,7 @@ func (r *CommandReader) Read(data []byte, most int) (ops []*fsmpb.Op, encoded []
 	return d.list, data, true, true
 }
 
-// unusualCommands leaves it to package proto.
+// unusualCommands is Read using package proto.
 func unusualCommands(data []byte, most int) (ops []*fsmpb.Op, encoded []byte, known, ok bool) {
 	var all fsmpb.Commands
 	if proto.Unmarshal(data, &all) != nil || len(all.GetOps()) == 0 || len(all.GetOps()) > most {
@@ -106,7 +106,7 @@ func unusualCommands(data []byte, most int) (ops []*fsmpb.Op, encoded []byte, kn
 	return all.GetOps(), encoded, !unknown(all.ProtoReflect()), true
 }
 
-// appendNumber leaves out what is zero, as proto3 does.
+// appendNumber omits zero, as proto3 does.
 func appendNumber(b []byte, field protowire.Number, v uint64) []byte {
 	if v == 0 {
 		return b

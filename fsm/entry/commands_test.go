@@ -18,7 +18,7 @@ func fewOps() []*fsmpb.Op {
 		submitOp(&rota.JobSpec{ID: "large", Payload: make([]byte, 1<<18)})}
 }
 
-// TestAppendOp: operations encoded one by one are what package proto writes of all.
+// TestAppendOp checks that operations encoded one by one equal what package proto writes for all of them.
 func TestAppendOp(t *testing.T) {
 	t.Parallel()
 	ops := fewOps()
@@ -57,7 +57,7 @@ func TestAppendOp(t *testing.T) {
 	})
 }
 
-// TestSealCommands: an entry of encoded operations is the entry of the operations.
+// TestSealCommands checks that an entry of encoded operations equals the entry of the operations.
 func TestSealCommands(t *testing.T) {
 	t.Parallel()
 	ops := fewOps()
@@ -95,8 +95,8 @@ func TestSealCommands(t *testing.T) {
 	}
 }
 
-// FuzzCommands: a reader takes what package proto takes, gives the same, and what it
-// gives to be sealed can be opened.
+// FuzzCommands checks that a reader accepts what package proto accepts, with the same result, and that its output to be
+// sealed can be opened.
 func FuzzCommands(f *testing.F) {
 	add := func(ops ...*fsmpb.Op) {
 		data, err := proto.Marshal(&fsmpb.Commands{Ops: ops})
@@ -116,7 +116,7 @@ func FuzzCommands(f *testing.F) {
 	add(few[:len(few)-1]...)
 	add(few[2])
 	add(&fsmpb.Op{}, few[1])
-	f.Add([]byte{0x8a, 0, 0}) // a tag that is longer than it need be
+	f.Add([]byte{0x8a, 0, 0}) // a tag longer than necessary
 	r := &CommandReader{}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		const most = 20
@@ -147,7 +147,7 @@ func FuzzCommands(f *testing.F) {
 	})
 }
 
-// FuzzOutcomes: outcomes come out as package proto would read them, or not at all.
+// FuzzOutcomes checks that outcomes are decoded as by package proto, or not at all.
 func FuzzOutcomes(f *testing.F) {
 	same := &fsmpb.Outcome{JobState: 2, DeadlineMs: 7}
 	for _, list := range [][]*fsmpb.Outcome{{same, same, same}, {same, {}, {}, {Kind: 3, Text: "no"}, same}, {{}}, {}} {
@@ -184,7 +184,7 @@ func BenchmarkCommands(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	// What a leader does with commands on their way into an entry, and what it did.
+	// What a leader does with commands on their way into an entry, and what it did before.
 	b.Run("read_and_seal", func(b *testing.B) {
 		b.ReportAllocs()
 		r := &CommandReader{}

@@ -7,15 +7,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Decoder decodes entries as package proto does. It reads what most of a busy log
-// consists of, submissions and leases' verbs, into room that it keeps: decoding was a
-// seventh of applying, a quarter of it the making of objects that live for one entry.
-// What it does not know, or what is written in any way but the usual, it leaves to
-// package proto, which decides what an entry holds (FuzzDecoder). The zero Decoder is
-// ready for use.
+// Decoder decodes entries with the same result as package proto. It decodes the bulk of a busy log, submissions and
+// leases' verbs, into buffers that it reuses: decoding was a seventh of applying, and a quarter of that was creating
+// objects that live for one entry. It passes anything unknown or not in the usual form to package proto, which decides
+// what an entry contains (FuzzDecoder). The zero Decoder is ready for use.
 //
-// An entry is valid until the next. What lives on, such as payloads and outputs, is
-// copied: a part of the entry's bytes would keep all of them.
+// An entry is valid until the next call. What lives on, such as payloads and outputs, is copied: a slice of the entry's
+// bytes would keep all of them alive.
 type Decoder struct {
 	entry   fsmpb.Entry
 	list    []*fsmpb.Op
@@ -23,13 +21,11 @@ type Decoder struct {
 	leases  []leaseRoom
 	rounds  []roundRoom
 	pairs   []fsmpb.Pair
-	// ids are those of new jobs; brief are texts that no row keeps.
+	// ids are those of new jobs; brief are texts that no row stores.
 	ids, brief Texts
-	// words are those that many operations share: names of queues, tenants, types and
-	// workers.
+	// words are texts that many operations share: names of queues, tenants, types and workers.
 	words map[string]string
-	// last are the words that fields held last, by the fields' numbers: most operations
-	// say the same as the one before.
+	// last are the last words of each field, by field number: most operations have the same words as the one before.
 	last [wordFields]string
 }
 
@@ -52,10 +48,10 @@ type roundRoom struct {
 	round fsmpb.Round
 }
 
-// wordsMost bounds the words that are kept: beyond it they are begun anew.
+// wordsMost is the maximum number of cached words; beyond it the cache is reset.
 const wordsMost = 1 << 15
 
-// decode reads the body of an envelope.
+// decode decodes the body of an envelope.
 func (d *Decoder) decode(body []byte) (*fsmpb.Entry, error) {
 	if d != nil && d.usual(body) {
 		return &d.entry, nil
@@ -70,7 +66,7 @@ func (d *Decoder) decode(body []byte) (*fsmpb.Entry, error) {
 	return entry, nil
 }
 
-// usual reads an entry of the usual form, and says whether it was one.
+// usual decodes an entry of the usual form and reports whether it was one.
 func (d *Decoder) usual(b []byte) bool {
 	var term uint64
 	var now int64
@@ -110,16 +106,16 @@ func (d *Decoder) usual(b []byte) bool {
 	return true
 }
 
-// begin makes room for so many operations; what was read before is gone.
+// begin reserves room for `ops` operations and discards what was read before.
 func (d *Decoder) begin(ops int) {
-	if cap(d.submits) < ops { // both at their most: none may move while it is filled
+	if cap(d.submits) < ops { // both at their maximum: neither may move while it is filled
 		d.submits, d.leases = make([]submitRoom, 0, ops), make([]leaseRoom, 0, ops)
 	}
 	d.list, d.submits, d.leases = d.list[:0], d.submits[:0], d.leases[:0]
 	d.rounds, d.pairs = d.rounds[:0], d.pairs[:0]
 }
 
-// op reads one operation, and who asked for it.
+// op decodes one operation and its caller.
 func (d *Decoder) op(b []byte) (*fsmpb.Op, bool) {
 	var caller [opRequest - opActor + 1]string
 	var body field
@@ -146,8 +142,8 @@ func (d *Decoder) op(b []byte) (*fsmpb.Op, bool) {
 	return op, true
 }
 
-// ofCaller reads who asked, which many operations share, or the id of a call, which only
-// those of one batch do: it would push out the words that are worth keeping.
+// ofCaller decodes the caller, which many operations share, or the id of a call, which only the operations of one batch
+// share: caching it would push out useful words.
 func (d *Decoder) ofCaller(f field) (string, bool) {
 	if f.number != opRequest {
 		return d.word(f)
@@ -163,7 +159,7 @@ func (d *Decoder) ofCaller(f field) (string, bool) {
 	return w, ok
 }
 
-// body reads an operation of those that the decoder knows.
+// body decodes an operation of a kind that the decoder knows.
 func (d *Decoder) body(f field) (*fsmpb.Op, bool) {
 	switch f.number {
 	case opSubmit:
@@ -181,7 +177,7 @@ func (d *Decoder) body(f field) (*fsmpb.Op, bool) {
 	return nil, false
 }
 
-// unusualOp leaves it to package proto; ok is false also where it holds what this binary does
+// unusualOp decodes an operation using package proto; ok is also false if it contains something that this binary does
 // not know.
 func unusualOp(b []byte) (*fsmpb.Op, bool) {
 	op := &fsmpb.Op{}
@@ -214,8 +210,8 @@ func (d *Decoder) lease(r *leaseRoom, b []byte) bool {
 	return d.leaseOp(&r.lease, b)
 }
 
-// roundRoom is room for one more round. An entry mostly has one, and where queues are many
-// hundreds; what was handed out of the old room stays there when it is used up.
+// roundRoom returns room for one more round. An entry mostly has one, and with many queues hundreds. When the buffer is
+// used up, slices of the old one stay valid.
 func (d *Decoder) roundRoom() *roundRoom {
 	if len(d.rounds) == cap(d.rounds) {
 		d.rounds = make([]roundRoom, 0, max(1, 2*cap(d.rounds)))
@@ -224,7 +220,7 @@ func (d *Decoder) roundRoom() *roundRoom {
 	return &d.rounds[len(d.rounds)-1]
 }
 
-// round reads a round without holds or preemptions: its pairs, of which each job has one, into room that is kept.
+// round decodes a round without holds or preemptions into reused buffers; each job has one pair.
 func (d *Decoder) round(room *roundRoom, b []byte) bool {
 	n := 0
 	for rest := b; len(rest) > 0; {
@@ -237,7 +233,7 @@ func (d *Decoder) round(room *roundRoom, b []byte) bool {
 			n++
 		}
 	}
-	if cap(d.pairs)-len(d.pairs) < n { // what was handed out of the old room stays there
+	if cap(d.pairs)-len(d.pairs) < n { // slices of the old buffer stay valid
 		d.pairs = make([]fsmpb.Pair, 0, n)
 	}
 	r := &room.round

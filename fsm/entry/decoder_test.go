@@ -11,8 +11,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// FuzzDecoder compares what a Decoder reads, with the room of entries before, with what
-// package proto does.
+// FuzzDecoder compares a Decoder, with buffers of earlier entries, with package proto.
 func FuzzDecoder(f *testing.F) {
 	add := func(e *fsmpb.Entry) {
 		data, err := proto.Marshal(e)
@@ -55,7 +54,7 @@ func FuzzDecoder(f *testing.F) {
 	})
 }
 
-// asked is an operation that somebody asked for.
+// asked is an operation with a caller.
 func asked(op *fsmpb.Op, request string) *fsmpb.Op {
 	op.Actor, op.Via, op.Request = "token:aaaaaaaaaaaa", "n1/grpc", request
 	return op
@@ -74,8 +73,7 @@ func fullSpec() *rota.JobSpec {
 		Simulate: 9 * time.Millisecond, Units: 10, Expected: 11 * time.Millisecond, RetryOnInvalidProof: true, DataKeys: []string{"k1", "k2"}}
 }
 
-// TestDecoder shows that the usual entries take the short way: all fields of what it
-// reads, nothing allocated but what lives on.
+// TestDecoder checks that usual entries take the fast path: it reads all fields, and only allocates what lives on.
 func TestDecoder(t *testing.T) {
 	entry := &fsmpb.Entry{Term: 3, NowMs: 5}
 	for range 100 {
@@ -90,15 +88,14 @@ func TestDecoder(t *testing.T) {
 	if !d.usual(body) || !proto.Equal(&d.entry, entry) {
 		t.Fatalf("read %v", &d.entry)
 	}
-	// A submission's payload, digest and four lists, of which two grow once; a verb's
-	// text, output and digest, two pairs of meta with their values, and their list, which
-	// grows once; the ids and jobs in a few pieces.
+	// A submission's payload, digest and four lists, of which two grow once; a verb's text, output and digest, two
+	// pairs of meta with their values, and their list, which grows once; the ids and jobs in a few pieces.
 	if n := testing.AllocsPerRun(10, func() { d.usual(body) }); n > 100*(8+3+6)+10 {
 		t.Errorf("%v allocations for 100 submissions and 100 verbs", n)
 	}
 }
 
-// TestDecoder_labels shows that a job with labels and limits takes the short way too.
+// TestDecoder_labels checks that a job with labels and limits takes the fast path too.
 func TestDecoder_labels(t *testing.T) {
 	spec := fullSpec()
 	spec.Labels, spec.Limits = map[string]string{"a": "b", "c": ""}, map[string]int64{"depth": -1, "width": 3}

@@ -1,7 +1,6 @@
-// Package entry is the persisted form of log entries: their envelope with its
-// checksum, the versions of the rules, the operations as bytes and as words, and the
-// outcomes that answer them (docs/reference/formats.md).
+// Package entry is the persisted form of log entries: their envelope with its checksum, the versions of the rules, the
+// operations as bytes and as Go values, and their outcomes (docs/reference/formats.md).
 //
-// Package fsm applies what it opens. It never decides what an operation does, and never
-// reads a clock or does I/O.
+// Package fsm applies the entries that it opens. It never decides what an operation does, and never reads a clock or
+// does I/O.
 package entry

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The envelope of a log entry: magic, rules version, two bytes of zero, CRC32C over these and
-// the body, then the body: an fsmpb.Entry.
+// The envelope of a log entry: magic, rules version, two zero bytes, CRC32C over these and the body, then the body: an
+// fsmpb.Entry.
 const (
 	envelopeMagic = "RTL1"
 	envelopeBytes = 12
@@ -19,14 +19,13 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// HaltError says that a node cannot apply an entry and must stop: going on
-// would make it differ from the others.
+// HaltError reports that a node cannot apply an entry and must stop: continuing would make it differ from the others.
 type HaltError struct {
 	Index  rota.Index
 	Reason string
-	// NewerRules: the entry is sound, this binary is too old.
+	// NewerRules reports that the entry is sound but this binary is too old.
 	NewerRules bool
-	// Cause is a refusal that itself says what to do; nil for any other.
+	// Cause is a refusal that names its remedy; nil for any other error.
 	Cause error
 }
 
@@ -46,9 +45,8 @@ func (e *HaltError) Error() string {
 // Unwrap returns the cause.
 func (e *HaltError) Unwrap() error { return e.Cause }
 
-// Seal puts an entry into its envelope, for the version of the rules that are in
-// force: a node that does not know it stops at the entry, so the sealing binary's own
-// version would stop every older node at once.
+// Seal puts an entry into its envelope under the rules version in force. A node that does not know that version stops
+// at the entry; with the sealing binary's own version, every older node would stop at once.
 func Seal(entry *fsmpb.Entry, rules uint32) ([]byte, error) {
 	buf, err := newEnvelope(rules, proto.Size(entry))
 	if err != nil {
@@ -61,7 +59,7 @@ func Seal(entry *fsmpb.Entry, rules uint32) ([]byte, error) {
 	return closeEnvelope(buf), nil
 }
 
-// newEnvelope begins an envelope with room for a body.
+// newEnvelope starts an envelope with room for a body.
 func newEnvelope(rules uint32, body int) ([]byte, error) {
 	if rules < FirstRules || rules > RulesMost {
 		return nil, fmt.Errorf("encode entry: no rules have version %d", rules)
@@ -82,9 +80,8 @@ func sum(envelope []byte) uint32 {
 	return crc32.Update(crc32.Checksum(envelope[4:8], castagnoli), castagnoli, envelope[envelopeBytes:])
 }
 
-// Open checks an envelope and decodes what it holds, for a binary that knows the rules
-// up to a version, with the room of a Decoder, which may be nil. The checksum is checked
-// before the decoder sees a byte. An error is a *HaltError.
+// Open checks an envelope and decodes its content, for a binary that knows the rules up to version knows. d provides
+// reusable buffers and may be nil. The checksum is checked before the decoder sees a byte. An error is a *HaltError.
 func Open(index rota.Index, data []byte, knows uint32, d *Decoder) (*fsmpb.Entry, error) {
 	if len(data) < envelopeBytes || string(data[:4]) != envelopeMagic {
 		return nil, &HaltError{Index: index, Reason: "no rota entry (its first bytes are not " + envelopeMagic + ")"}

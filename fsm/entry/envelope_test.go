@@ -43,7 +43,7 @@ func TestEnvelope(t *testing.T) {
 	if rota.KindOf(err) != rota.KindConflict || err.Error() != want {
 		t.Fatalf("a draft's entry: %v, want %s", err, want)
 	}
-	// What those two bytes mean to newer rules is not known here.
+	// What those two bytes mean to newer rules is unknown here.
 	binary.BigEndian.PutUint16(other[4:], FirstRules+1)
 	if _, err = Open(1, closeEnvelope(other), FirstRules, d); err == nil || !strings.Contains(err.Error(), "needs rules version 2, this binary knows 1") {
 		t.Fatalf("an entry of newer rules: %v", err)
@@ -56,7 +56,7 @@ func TestEnvelope(t *testing.T) {
 	}
 }
 
-// TestSeal_needsWhatIsInForce has entries need the version in force and no newer one.
+// TestSeal_needsWhatIsInForce checks that entries need the version in force and no newer one.
 func TestSeal_needsWhatIsInForce(t *testing.T) {
 	t.Parallel()
 	for _, v := range []uint32{1, 2, 65535} {
@@ -72,8 +72,8 @@ func TestSeal_needsWhatIsInForce(t *testing.T) {
 	}
 }
 
-// BenchmarkEnvelope is an entry's bytes: sealed by the leader, checked and read on every node.
-// An operation is an entry of a hundred submissions of 256 bytes.
+// BenchmarkEnvelope measures an entry's bytes: sealed by the leader, checked and read on every node. An operation is an
+// entry of a hundred submissions of 256 bytes.
 func BenchmarkEnvelope(b *testing.B) {
 	entry := &fsmpb.Entry{Term: 1, NowMs: 5}
 	for i := range 100 {
@@ -118,7 +118,7 @@ func BenchmarkEnvelope(b *testing.B) {
 	})
 }
 
-// jobSpec is a plain job.
+// jobSpec returns a plain job.
 func jobSpec(id string, payload []byte) *rota.JobSpec {
 	s := rota.NewJobSpec("work", payload)
 	s.ID, s.Tenant = rota.JobID(id), rota.DefaultTenant
@@ -129,8 +129,8 @@ func submitOp(s *rota.JobSpec) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: SpecOp(s)}}}
 }
 
-// TestOpen_whatIsNotKnown: an entry of the rules in force with a field that this binary does not know, at
-// any depth, is not applied without it; and commands with such a field are known for what they are.
+// TestOpen_whatIsNotKnown checks that an entry of the rules in force with a field that this binary does not know, at
+// any depth, is not applied without it, and that commands with such a field are recognized.
 func TestOpen_whatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	strange := protowire.AppendVarint(protowire.AppendTag(nil, 900, protowire.VarintType), 7)

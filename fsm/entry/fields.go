@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// field is one field on the wire: a number, or bytes where they lie.
+// field is one field on the wire: a number, or a slice of the input.
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
@@ -14,10 +14,9 @@ type field struct {
 	bytes  []byte
 }
 
-// nextField takes a field off the front; of kinds that entries do not have it takes
-// none.
+// nextField removes a field from the front; ok is false for kinds that entries do not use.
 func nextField(b *[]byte) (f field, ok bool) {
-	// Nearly all fields have a tag of one byte, and a value or length of one.
+	// Nearly all fields have a tag of one byte, and a value or length of one byte.
 	if list := *b; len(list) >= 2 && list[0]-8 < 0x78 && list[1] < 0x80 {
 		f.number, f.kind = protowire.Number(list[0]>>3), protowire.Type(list[0]&7)
 		switch n := 2 + int(list[1]); {
@@ -55,10 +54,10 @@ func longField(b *[]byte) (f field, ok bool) {
 	return f, true
 }
 
-// text reads a string, which must be UTF-8.
+// text returns a string, which must be UTF-8.
 func text(f field) (string, bool) { return string(f.bytes), utf8.Valid(f.bytes) }
 
-// word reads a string that many operations share: it is kept once.
+// word returns a string that many operations share, stored once.
 func (d *Decoder) word(f field) (string, bool) {
 	last := &d.last[f.number%wordFields]
 	if *last == string(f.bytes) {
@@ -71,7 +70,7 @@ func (d *Decoder) word(f field) (string, bool) {
 	return w, ok
 }
 
-// known finds a word among those that are kept.
+// known looks up a word among the cached ones.
 func (d *Decoder) known(f field) (string, bool) {
 	if w, known := d.words[string(f.bytes)]; known {
 		return w, true
@@ -92,8 +91,8 @@ func (d *Decoder) more(list []string, f field) ([]string, bool) {
 	return append(list, w), ok
 }
 
-// wordBytesMost is the length up to which words are kept.
+// wordBytesMost is the maximum length of a cached word.
 const wordBytesMost = 128
 
-// wordFields is more than the number of any field with words.
+// wordFields is greater than the number of any field with words.
 const wordFields = 64

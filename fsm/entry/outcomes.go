@@ -10,8 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// AppendOutcomes encodes fsmpb.Outcomes: one and the same outcome for many operations, as
-// is usual, is encoded once.
+// AppendOutcomes encodes fsmpb.Outcomes. An outcome shared by many operations, as is usual, is encoded once.
 func AppendOutcomes(b []byte, outcomes []*fsmpb.Outcome, index uint64) ([]byte, error) {
 	var last []byte
 	for i, o := range outcomes {
@@ -30,8 +29,7 @@ func AppendOutcomes(b []byte, outcomes []*fsmpb.Outcome, index uint64) ([]byte, 
 	return appendNumber(b, outcomesIndex, index), nil
 }
 
-// OpenOutcomes reads encoded fsmpb.Outcomes; what is encoded alike one after the other is
-// one outcome, which nobody may change.
+// OpenOutcomes decodes fsmpb.Outcomes. Consecutive equal encodings give one shared outcome, which must not be changed.
 func OpenOutcomes(data []byte, count int) (outcomes []*fsmpb.Outcome, index uint64, ok bool) {
 	outcomes = make([]*fsmpb.Outcome, 0, count)
 	var last []byte

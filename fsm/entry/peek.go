@@ -5,27 +5,27 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// Peeked is what an entry says of itself before it is applied.
+// Peeked is what can be read from an entry before it is applied.
 type Peeked struct {
-	// Term it was stamped in, how many operations it holds, and its rounds.
+	// Term in which it was stamped, its number of operations, and its rounds.
 	Term       uint64
 	Operations int
 	Rounds     []*fsmpb.Round
-	// Ops are the operations that rounds of it were decided with, nil where none was, and Now is its stamp.
+	// Ops are the operations that its rounds were decided with, nil if there were none, and Now is its stamp.
 	Ops []*fsmpb.Op
 	Now rota.Clock
-	// Fires are what it decides of schedules, each with its place among the operations.
+	// Fires are its decisions about schedules, each with its index among the operations.
 	Fires []PeekedFire
 }
 
-// PeekedFire is a Fire, and which operation of its entry it is.
+// PeekedFire is a Fire and the index of its operation in the entry.
 type PeekedFire struct {
 	*fsmpb.Fire
 	Place int
 }
 
-// Peek reads an entry without applying it: an auditor must know which heights
-// rounds were decided at before it comes past them. Errors are those of Apply.
+// Peek reads an entry without applying it: an auditor must know the heights at which rounds were decided before
+// reaching them. Errors are those of Apply.
 func Peek(index rota.Index, data []byte) (Peeked, error) {
 	entry, err := Open(index, data, RulesVersion, nil)
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package entry
 
-// crcOff decodes an entry whatever its checksum says.
+// crcOff decodes an entry whatever its checksum is.
 func (plants) crcOff() bool { return true }

@@ -6,7 +6,7 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// ScheduleOp is the operation that sets a schedule.
+// ScheduleOp returns the operation that sets a schedule.
 func ScheduleOp(s *rota.ScheduleSpec) *fsmpb.Op {
 	op := &fsmpb.SetSchedule{Name: string(s.Name), Cron: s.Cron, EveryMs: millis.Of(s.Every), Tz: s.TZ, StartMs: int64(s.Start), EndMs: int64(s.End),
 		Limit: s.Limit, JitterMs: millis.Of(s.Jitter), Overlap: uint32(s.Overlap), CatchUpMs: millis.Of(s.CatchUp), CatchUpMax: s.CatchUpMax,
@@ -14,7 +14,7 @@ func ScheduleOp(s *rota.ScheduleSpec) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_SetSchedule{SetSchedule: op}}
 }
 
-// DatesOp are dates as operations have them.
+// DatesOp returns dates as stored in operations, in ms.
 func DatesOp(dates []rota.Date) (ms []int64) {
 	for _, d := range dates {
 		ms = append(ms, int64(d))

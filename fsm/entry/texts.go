@@ -5,12 +5,11 @@ import (
 	"unicode/utf8"
 )
 
-// Texts makes strings side by side in pieces of memory: one allocation for some forty
-// ids. A piece lives as long as the last string in it, so each use that has a lifetime
-// of its own has Texts of its own.
+// Texts allocates strings next to each other in larger pieces of memory: one allocation for about forty ids. A piece
+// lives as long as its last string, so each use with its own lifetime has its own Texts.
 type Texts struct{ piece strings.Builder }
 
-// textsPiece is small, as one job that lives for ever keeps a whole one.
+// textsPiece is small, as one long-lived job keeps a whole piece.
 const textsPiece = 1 << 10
 
 // Keep returns a copy of b as a string.
@@ -27,5 +26,5 @@ func (t *Texts) Keep(b []byte) string {
 	return t.piece.String()[at:]
 }
 
-// text reads a string of a field, which must be UTF-8.
+// text returns the string of a field, which must be UTF-8.
 func (t *Texts) text(f field) (string, bool) { return t.Keep(f.bytes), utf8.Valid(f.bytes) }

@@ -13,25 +13,24 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Versions of the rules (SPEC §2.6). Every state says which version is in force.
-// Entries are sealed with it, and operations of a newer one are not proposed, so
-// that nodes of an older binary go on beside newer ones. Once every voter knows a
-// newer version the leader puts it into force by SwitchRules. What changes with a
-// version asks m.head.rules, never what the binary knows.
+// Versions of the rules (SPEC §2.6). Every state contains the version in force. Entries are sealed with it, and
+// operations of a newer version are not proposed, so that nodes with an older binary continue next to newer ones. Once
+// every voter knows a newer version, the leader puts it into force with SwitchRules. Code that depends on a version
+// checks m.head.rules, never what the binary knows.
 const (
 	// RulesVersion is the newest version that this binary knows.
 	RulesVersion = 2
-	// FirstRules are those that a cluster begins with.
+	// FirstRules is the version that a cluster begins with.
 	FirstRules = 1
-	// RulesMost is what an envelope has room for.
+	// RulesMost is the greatest version that fits in an envelope.
 	RulesMost = 1<<16 - 1
 )
 
-// newer is a setting of a queue that came after FirstRules, and the version that it came with. Without a
-// value it is the key, whatever it is set to; the key "preset" stands for presets.
+// newer is a queue setting added after FirstRules, and the version that added it. Without a value it applies to the key
+// with any value; the key "preset" covers presets.
 type newer struct {
 	key, value string
-	// above narrows a key to values above a number, unless it is 0.
+	// above, unless 0, limits the entry to values greater than this number.
 	above   int64
 	version uint32
 }
@@ -44,9 +43,8 @@ var newerSettings = []newer{
 	{key: "ranking", value: "smallest", version: 2}, {key: "preset", value: "batch", version: 2},
 }
 
-// Needs returns the version of the rules that must be in force for an operation to be
-// proposed. An operation, or a field of one, that a released binary does not know
-// stands here with a newer version.
+// Needs returns the rules version that must be in force for an operation to be proposed. An operation, or a field of
+// one, that a released binary does not know is listed here with a newer version.
 func Needs(op *fsmpb.Op) uint32 {
 	switch o := op.GetOp().(type) {
 	case *fsmpb.Op_SetQueue:
@@ -88,7 +86,7 @@ func Needs(op *fsmpb.Op) uint32 {
 	}
 }
 
-// SpecNeeds returns the version that a job's fields need.
+// SpecNeeds returns the rules version that a job's fields need.
 func SpecNeeds(s *fsmpb.JobSpec) uint32 {
 	if how := s.GetUnique().GetOnConflict(); how == rota.UniqueAfter || how == rota.UniqueCollect || s.GetStartByMs() != 0 {
 		return 2
@@ -96,7 +94,7 @@ func SpecNeeds(s *fsmpb.JobSpec) uint32 {
 	return FirstRules
 }
 
-// nodesNeed returns the version that the fields of any of a workflow's nodes need.
+// nodesNeed returns the rules version that the fields of a workflow's nodes need.
 func nodesNeed(nodes []*fsmpb.WorkflowNode) uint32 {
 	needs := uint32(FirstRules)
 	for _, n := range nodes {
@@ -107,10 +105,10 @@ func nodesNeed(nodes []*fsmpb.WorkflowNode) uint32 {
 	return needs
 }
 
-// GrowthNeeds is nodesNeed for the children that a completion brings.
+// GrowthNeeds is nodesNeed for the children that a completion adds.
 func GrowthNeeds(g *fsmpb.Growth) uint32 { return nodesNeed(g.GetNodes()) }
 
-// settingsNeed returns the newest version that any of a queue's settings came with.
+// settingsNeed returns the newest rules version that any of a queue's settings needs.
 func settingsNeed(op *fsmpb.SetQueue, table []newer) uint32 {
 	needs := uint32(FirstRules)
 	for _, n := range table {
@@ -128,8 +126,8 @@ func settingsNeed(op *fsmpb.SetQueue, table []newer) uint32 {
 	return needs
 }
 
-// RefuseNewer refuses an operation that needs newer rules than are in force, as a binary of those rules, which does
-// not know it, does.
+// RefuseNewer refuses an operation that needs newer rules than are in force, like a binary of those rules, which does
+// not know the operation.
 func RefuseNewer(op *fsmpb.Op, rules uint32) *rota.Error {
 	if needs := Needs(op); needs > rules {
 		return rota.Refusef(rota.KindConflict, "rules_version", "it needs rules version %d, version %d is in force: it can be used once every node runs a newer binary (rota cluster status -o wide shows which do not)", needs, rules)
@@ -137,8 +135,8 @@ func RefuseNewer(op *fsmpb.Op, rules uint32) *rota.Error {
 	return nil
 }
 
-// errUnknown is what an entry is refused for whose rules are known and whose content is not:
-// to pass it over would make this node's state differ.
+// errUnknown refuses an entry whose rules are known but whose content is not: skipping it would make this node's state
+// differ.
 var errUnknown = errors.New("it holds an operation, or a field of one, that this binary does not know")
 
 // unknown reports whether a message holds, at any depth, a field that this binary does not know.
@@ -148,7 +146,7 @@ func unknown(m protoreflect.Message) (found bool) {
 	}
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
-		case f.Message() == nil || f.IsMap(): // maps are of texts
+		case f.Message() == nil || f.IsMap(): // map values are texts
 		case f.IsList():
 			for i, list := 0, v.List(); i < list.Len() && !found; i++ {
 				found = unknown(list.Get(i).Message())
@@ -161,7 +159,7 @@ func unknown(m protoreflect.Message) (found bool) {
 	return found
 }
 
-// TooOld returns the error of a node that meets rules which it does not know.
+// TooOld returns the error of a node that meets rules that it does not know.
 func TooOld(index rota.Index, needs, knows uint32) *HaltError {
 	return &HaltError{Index: index, NewerRules: true,
 		Reason: fmt.Sprintf("it needs rules version %d, this binary knows %d", needs, knows)}

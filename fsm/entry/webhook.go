@@ -5,7 +5,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// WebhookOp is the operation that sets a webhook.
+// WebhookOp returns the operation that sets a webhook.
 func WebhookOp(s *rota.WebhookSpec) *fsmpb.Op {
 	op := &fsmpb.SetWebhook{Name: string(s.Name), Url: s.URL, Filter: s.Filter, Generation: s.Generation}
 	for _, k := range s.Kinds {
@@ -14,7 +14,7 @@ func WebhookOp(s *rota.WebhookSpec) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_SetWebhook{SetWebhook: op}}
 }
 
-// WebhookWords is the inverse of WebhookOp. Of more kinds than there are it reads one too many.
+// WebhookWords is the inverse of WebhookOp. Of a list with more kinds than exist it reads one too many.
 func WebhookWords(op *fsmpb.SetWebhook) *rota.WebhookSpec {
 	s := &rota.WebhookSpec{Name: rota.WebhookName(op.GetName()), URL: op.GetUrl(), Filter: op.GetFilter(), Generation: op.GetGeneration()}
 	for _, k := range op.GetKinds()[:min(len(op.GetKinds()), 256)] {
@@ -23,12 +23,12 @@ func WebhookWords(op *fsmpb.SetWebhook) *rota.WebhookSpec {
 	return s
 }
 
-// EventOp is an event's id as operations have it.
+// EventOp returns an event's id as stored in operations.
 func EventOp(id rota.EventID) *fsmpb.EventId {
 	return &fsmpb.EventId{Incarnation: id.Incarnation, Index: uint64(id.Index), Seq: id.Seq}
 }
 
-// EventWords is the inverse of EventOp; none is the zero id.
+// EventWords is the inverse of EventOp; nil gives the zero id.
 func EventWords(id *fsmpb.EventId) rota.EventID {
 	return rota.EventID{Incarnation: id.GetIncarnation(), Index: rota.Index(id.GetIndex()), Seq: id.GetSeq()}
 }

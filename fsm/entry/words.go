@@ -10,15 +10,14 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// SpecOp turns a job's words into their persisted form. Labels are sorted, so
-// that equal specs are equal bytes.
+// SpecOp returns the persisted form of a job's spec. Labels are sorted, so that equal specs have equal bytes.
 func SpecOp(s *rota.JobSpec) *fsmpb.JobSpec {
 	p := &fsmpb.JobSpec{}
 	fillJobSpec(p, s)
 	return p
 }
 
-// pairOps are sorted by key, so that equal pairs are equal bytes.
+// pairOps sorts pairs by key, so that equal pairs have equal bytes.
 func pairOps(pairs map[string]string) (ops []*fsmpb.Label) {
 	if len(pairs) == 0 {
 		return nil
@@ -29,8 +28,8 @@ func pairOps(pairs map[string]string) (ops []*fsmpb.Label) {
 	return ops
 }
 
-// PairWords is the inverse of pairOps. It reads at most one more than any check takes: a
-// hostile entry makes no large map.
+// PairWords is the inverse of pairOps. It reads at most one more than any check accepts, so that a hostile entry cannot
+// create a large map.
 func PairWords(ops []*fsmpb.Label) map[string]string {
 	if len(ops) == 0 {
 		return nil
@@ -49,13 +48,13 @@ func SpecWords(p *fsmpb.JobSpec) *rota.JobSpec {
 	return s
 }
 
-// ReadSpec is SpecWords into the caller's room.
+// ReadSpec is SpecWords into the caller's buffer.
 func ReadSpec(s *rota.JobSpec, p *fsmpb.JobSpec) {
 	*s = rota.JobSpec{}
 	takeJobSpec(s, p)
 }
 
-// WorkerOp turns a worker's words into their persisted form.
+// WorkerOp returns the persisted form of a worker's spec.
 func WorkerOp(w *rota.WorkerSpec) *fsmpb.WorkerSpec {
 	p := &fsmpb.WorkerSpec{Id: string(w.ID), Slots: w.Slots, Prefetch: w.Prefetch, Region: w.Region, Zone: w.Zone,
 		Capabilities: w.Capabilities, CpuMilli: w.CPUMilli, MemoryBytes: w.MemoryBytes, IoBytesPerS: w.IOBytesPerS,
@@ -86,7 +85,7 @@ func WorkerWords(p *fsmpb.WorkerSpec) *rota.WorkerSpec {
 	return w
 }
 
-// limitOps are sorted by name, so that equal limits are equal bytes.
+// limitOps sorts limits by name, so that equal limits have equal bytes.
 func limitOps(limits map[string]int64) (ops []*fsmpb.Limit) {
 	if len(limits) == 0 {
 		return nil
@@ -97,8 +96,7 @@ func limitOps(limits map[string]int64) (ops []*fsmpb.Limit) {
 	return ops
 }
 
-// limitWords reads at most one more than CheckShape takes: a hostile entry makes
-// no large map.
+// limitWords reads at most one more than CheckShape accepts, so that a hostile entry cannot create a large map.
 func limitWords(ops []*fsmpb.Limit) map[string]int64 {
 	if len(ops) == 0 {
 		return nil
@@ -110,7 +108,7 @@ func limitWords(ops []*fsmpb.Limit) map[string]int64 {
 	return limits
 }
 
-// LeaseCommandOp turns a worker's command into its persisted form.
+// LeaseCommandOp returns the persisted form of a worker's command.
 func LeaseCommandOp(c *peer.LeaseCommand) *fsmpb.Op {
 	_, node, _ := rota.SplitNodeJobID(c.Job)
 	return &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{

@@ -12,16 +12,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// chunkBytes is about what one operation that adds nodes may take of an entry: half
-// of it, so that others have room beside it. A single node may be bigger.
+// chunkBytes is the approximate size limit of one operation that adds nodes: half of an entry, so that others have room
+// next to it. A single node may be bigger.
 const chunkBytes = 256 << 10
 
-// sharesMost bounds the queues that an announcement tells apart; the nodes of a
-// workflow over more of them are counted as they arrive.
+// sharesMost is the maximum number of queues listed in an announcement; the nodes of a workflow over more queues are
+// counted as they arrive.
 const sharesMost = 256
 
-// Template returns a node's spec as the log takes it: its id within the workflow, its
-// queue filled in, no tenant, as that is the workflow's.
+// Template returns a node's spec in the form of the log: with its id within the workflow, its queue filled in, and no
+// tenant, as that is the workflow's.
 func Template(w *rota.WorkflowSpec, n *rota.NodeSpec) rota.JobSpec {
 	s := n.JobSpec
 	s.ID, s.Tenant = rota.JobID(n.ID), ""
@@ -50,7 +50,7 @@ func WorkflowTenant(w *rota.WorkflowSpec) rota.TenantID {
 	return w.Tenant
 }
 
-// OpenWorkflowOp announces a workflow.
+// OpenWorkflowOp returns the operation that announces a workflow.
 func OpenWorkflowOp(w *rota.WorkflowSpec, g *rota.Graph, content [16]byte) *fsmpb.Op {
 	op := &fsmpb.OpenWorkflow{Id: string(w.ID), Queue: string(WorkflowQueue(w)), Tenant: string(WorkflowTenant(w)),
 		OnFailure: uint32(w.OnFailure), Content: content[:], Nodes: uint32(len(g.Order)), Edges: uint64(g.Edges),
@@ -78,8 +78,8 @@ func OpenWorkflowOp(w *rota.WorkflowSpec, g *rota.Graph, content [16]byte) *fsmp
 	return &fsmpb.Op{Op: &fsmpb.Op_OpenWorkflow{OpenWorkflow: op}}
 }
 
-// AddNodesOps are the nodes from a number on, in chunks: each of at most
-// MaxChunkNodes and, but for a single node that is bigger, 256 KiB.
+// AddNodesOps returns the operations that add the nodes from a number on, in chunks: each of at most MaxChunkNodes
+// nodes and, except for a single bigger node, 256 KiB.
 func AddNodesOps(w *rota.WorkflowSpec, g *rota.Graph, content [16]byte, from uint32) (ops []*fsmpb.Op) {
 	var chunk *fsmpb.AddNodes
 	size := 0
@@ -87,7 +87,7 @@ func AddNodesOps(w *rota.WorkflowSpec, g *rota.Graph, content [16]byte, from uin
 		s := Template(w, &w.Nodes[g.Order[k]])
 		n := &fsmpb.WorkflowNode{Spec: SpecOp(&s), Parents: parentSteps(g.Parents[k]), Gate: GateOp(w.Nodes[g.Order[k]].Gate),
 			Run: uint32(w.Nodes[g.Order[k]].Run)}
-		bytes := proto.Size(n) + 8 // and its tag and length
+		bytes := proto.Size(n) + 8 // plus its tag and length
 		if chunk == nil || len(chunk.Nodes) >= limits.MaxChunkNodes || size+bytes > chunkBytes {
 			chunk = &fsmpb.AddNodes{Workflow: string(w.ID), Content: content[:], First: uint32(k)}
 			ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_AddNodes{AddNodes: chunk}})
@@ -99,8 +99,8 @@ func AddNodesOps(w *rota.WorkflowSpec, g *rota.Graph, content [16]byte, from uin
 	return ops
 }
 
-// growthBytes is what the completion of a node adds to its workflow, as a lease's operation
-// carries it; nil for nothing. A parent that is not there becomes one that no machine takes.
+// growthBytes returns what the completion of a node adds to its workflow, as a lease's operation carries it; nil for
+// nothing. A missing parent becomes one that no machine accepts.
 func growthBytes(g *rota.Growth, node string) []byte {
 	if g == nil {
 		return nil
@@ -126,13 +126,13 @@ func growthBytes(g *rota.Growth, node string) []byte {
 		}
 	}
 	b, err := proto.Marshal(op)
-	if err != nil { // a text that is no UTF-8: no machine reads it
+	if err != nil { // a text is not UTF-8: no machine reads it
 		return []byte{0}
 	}
 	return b
 }
 
-// GateOp is a gate as the log takes it, nil for what is none.
+// GateOp returns a gate in the form of the log, nil if g is nil.
 func GateOp(g *rota.Gate) *fsmpb.Gate {
 	if g == nil {
 		return nil
@@ -140,7 +140,7 @@ func GateOp(g *rota.Gate) *fsmpb.Gate {
 	return &fsmpb.Gate{TimeoutMs: g.Timeout.Milliseconds(), OnTimeout: uint32(g.OnTimeout)}
 }
 
-// GateWords is the inverse of GateOp. What is out of bounds stays so.
+// GateWords is the inverse of GateOp. Values out of bounds are kept.
 func GateWords(g *fsmpb.Gate) *rota.Gate {
 	if g == nil {
 		return nil
@@ -148,14 +148,14 @@ func GateWords(g *fsmpb.Gate) *rota.Gate {
 	return &rota.Gate{Timeout: millis.Duration(g.GetTimeoutMs()), OnTimeout: rota.GateTimeout(min(g.GetOnTimeout(), math.MaxUint8))}
 }
 
-// SignalWorkflowOp lets a gate complete, or end otherwise.
+// SignalWorkflowOp returns the operation that completes a gate, or ends it otherwise.
 func SignalWorkflowOp(s *rota.Signal) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_SignalWorkflow{SignalWorkflow: &fsmpb.SignalWorkflow{Workflow: string(s.Workflow), Node: s.Node, Id: s.ID,
 		Payload: s.Payload, Refuse: s.Refuse}}}
 }
 
-// parentSteps are a node's parents as the log takes them: the first as it is, each
-// next one as the difference to the one before.
+// parentSteps returns a node's parents in the form of the log: the first as it is, each next one as the difference to
+// the one before.
 func parentSteps(parents []uint32) []uint32 {
 	if len(parents) == 0 {
 		return nil
@@ -168,18 +168,18 @@ func parentSteps(parents []uint32) []uint32 {
 	return steps
 }
 
-// CommitWorkflowOp lets a workflow run whose nodes have all arrived.
+// CommitWorkflowOp returns the operation that starts a workflow whose nodes have all arrived.
 func CommitWorkflowOp(id rota.WorkflowID, content [16]byte) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_CommitWorkflow{CommitWorkflow: &fsmpb.CommitWorkflow{Id: string(id), Content: content[:]}}}
 }
 
-// CancelWorkflowOp ends what has not ended of a workflow.
+// CancelWorkflowOp returns the operation that ends the unfinished parts of a workflow.
 func CancelWorkflowOp(id rota.WorkflowID) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_CancelWorkflow{CancelWorkflow: &fsmpb.CancelWorkflow{Id: string(id)}}}
 }
 
-// RetryWorkflowOp runs again what did not complete; from is a node's id or empty,
-// runs how often the workflow has run as far as the caller knows.
+// RetryWorkflowOp returns the operation that runs again what did not complete. from is a node's id or empty; runs is
+// how often the workflow has run as far as the caller knows.
 func RetryWorkflowOp(id rota.WorkflowID, from string, runs int32) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_RetryWorkflow{RetryWorkflow: &fsmpb.RetryWorkflow{Id: string(id), From: from, Runs: runs}}}
 }

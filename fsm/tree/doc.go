@@ -1,6 +1,6 @@
-// Package tree is the ordered copy-on-write tree that the state machine keeps its rows in:
-// a walk is in key order, and a copy costs a constant and never stops a change.
+// Package tree is the ordered copy-on-write tree that holds the state machine's rows: iteration is in key order, and a
+// copy takes constant time and never stops a change.
 //
-// The package never reads a clock, draws chance, does I/O, starts a goroutine or takes a
-// lock. Its caller serialises changes; copies may be read beside them.
+// The package never reads a clock, draws randomness, does I/O, starts a goroutine or takes a lock. Its caller
+// serialises changes; copies may be read concurrently.
 package tree

@@ -5,32 +5,31 @@ import (
 	"slices"
 )
 
-// node is a node of a tree. Its keys stand in the rows, each of them in a place of its
-// own of the memory; so a search looks at the marks, and at one key at its end. Neighbours
-// begin alike, as ids of one run or of one moment do: marks leave that out.
+// node is a node of a tree. Its keys are in the rows, each at its own place in memory, so a search compares the marks,
+// and only one key at its end. Neighbours begin alike, as ids of one run or of one moment do: marks omit that common
+// prefix.
 type node[K ~string, V Row[K]] struct {
 	edition *edition
-	// begin is what all its keys begin with, of which the first begins bytes count.
+	// begin is the common prefix of all its keys, with length begins.
 	begin  [beginMost]byte
 	begins uint8
-	// marks are the eight bytes behind that of each row's key.
+	// marks are the eight bytes after the prefix of each row's key.
 	marks []uint64
-	// rows ascend by key. Where there are children, they are one more: what is less than
-	// a row stands in the child of its place.
+	// rows ascend by key. An inner node has one more child than rows: keys less than a row are in the child at its
+	// index.
 	rows     []V
 	children []*node[K, V]
 }
 
 const (
-	// beginMost bounds what marks leave out; with it a node is 128 bytes.
+	// beginMost is the maximum prefix that marks omit; with it a node is 128 bytes.
 	beginMost = 47
-	// sharper is by how many bytes marks must come further into the keys to be
-	// computed anew.
+	// sharper is the minimum number of bytes by which the prefix must grow for the marks to be recalculated.
 	sharper = 4
 )
 
-// markOf are the first eight bytes of a text as a number, so that a text whose number is
-// less is before the other. Texts whose numbers are equal may be in any order.
+// markOf returns the first eight bytes of a text as a number. A text with a smaller number is before the other; texts
+// with equal numbers may be in any order.
 func markOf(s string) (mark uint64) {
 	if len(s) >= 8 {
 		return uint64(s[7]) | uint64(s[6])<<8 | uint64(s[5])<<16 | uint64(s[4])<<24 |
@@ -42,7 +41,7 @@ func markOf(s string) (mark uint64) {
 	return mark
 }
 
-// search is the place of the first row that is not before a key.
+// search returns the index of the first row that is not before a key.
 func (n *node[K, V]) search(k string) (i int, found bool) {
 	begins := int(n.begins)
 	if begin := n.begin[:begins]; len(k) < begins || k[:begins] != string(begin) {
@@ -53,7 +52,7 @@ func (n *node[K, V]) search(k string) (i int, found bool) {
 	}
 	mark, marks := markOf(k[begins:]), n.marks
 	lo := 0
-	for n := len(marks); n > 0; n /= 2 { // without a branch that is guessed wrong half the time
+	for n := len(marks); n > 0; n /= 2 { // avoids a branch that is predicted wrong half the time
 		half := (n + 1) / 2
 		_, less := bits.Sub64(marks[lo+half-1], mark, 0)
 		lo += half & -int(less)
@@ -79,14 +78,14 @@ func (n *node[K, V]) search(k string) (i int, found bool) {
 	return lo, false
 }
 
-// insert puts a row in at a place.
+// insert adds a row at an index.
 func (n *node[K, V]) insert(i int, k string, v V) {
 	n.fit(k)
 	n.marks = slices.Insert(n.marks, i, markOf(k[n.begins:]))
 	n.rows = slices.Insert(n.rows, i, v)
 }
 
-// put puts a row in the place of another.
+// put replaces the row at an index.
 func (n *node[K, V]) put(i int, k string, v V) {
 	n.fit(k)
 	n.marks[i], n.rows[i] = markOf(k[n.begins:]), v
@@ -97,7 +96,7 @@ func (n *node[K, V]) delete(i int) {
 	n.rows = slices.Delete(n.rows, i, i+1)
 }
 
-// join takes in all rows, and children, of the next node.
+// join takes over all rows and children of the next node.
 func (n *node[K, V]) join(next *node[K, V]) {
 	if len(next.rows) > 0 {
 		n.fit(string(next.begin[:next.begins]))
@@ -109,7 +108,7 @@ func (n *node[K, V]) join(next *node[K, V]) {
 	}
 }
 
-// fit makes sure that a key begins as all of the node do.
+// fit shortens the prefix so that a key shares it.
 func (n *node[K, V]) fit(k string) {
 	if len(n.rows) == 0 {
 		n.begins = uint8(copy(n.begin[:], k))
@@ -118,8 +117,8 @@ func (n *node[K, V]) fit(k string) {
 	n.blunt(alike(k, string(n.begin[:n.begins])))
 }
 
-// blunt leaves no more out than so many bytes. The marks are computed from what is left out
-// and from themselves.
+// blunt shortens the prefix to at most `begins` bytes. It recalculates the marks from the removed bytes and the old
+// marks.
 func (n *node[K, V]) blunt(begins int) {
 	by := int(n.begins) - begins
 	if by <= 0 {
@@ -127,12 +126,12 @@ func (n *node[K, V]) blunt(begins int) {
 	}
 	back := markOf(string(n.begin[begins:n.begins]))
 	for i, mark := range n.marks {
-		n.marks[i] = back | mark>>(8*by) // nothing is left of it from 8 bytes on
+		n.marks[i] = back | mark>>(8*by) // from 8 bytes on nothing of the old mark is left
 	}
 	n.begins = uint8(begins)
 }
 
-// sharpen leaves out all that the keys begin with, where that is worth to look at each.
+// sharpen extends the prefix to everything that the keys share, if that is worth looking at each key.
 func (n *node[K, V]) sharpen() {
 	if len(n.rows) < 2 {
 		return
@@ -148,7 +147,7 @@ func (n *node[K, V]) sharpen() {
 	}
 }
 
-// alike counts the bytes that two texts begin with both.
+// alike returns the length of the common prefix of two texts.
 func alike(a, b string) int {
 	n := min(len(a), len(b))
 	for i := range n {

@@ -7,35 +7,33 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Numbers finds values by numbers that mostly follow each other, from the greatest down. It is
-// copy-on-write as Tree is. Blocks of numbers hold them: a block that is full takes 9 bytes a
-// number beside the value, where a tree of single numbers takes 16 and is half empty where
-// numbers only grow.
+// Numbers maps numbers, mostly consecutive, to values, and finds them from the greatest down. Like Tree it is
+// copy-on-write. It stores blocks of numbers: a full block takes 9 bytes per number in addition to the value. A tree of
+// single numbers takes 16, and is half empty if numbers only grow.
 type Numbers[V any] struct {
 	blocks btree.Map[uint64, *numberBlock[V]]
 	n      int
-	// edition is whose blocks may be changed in place: those of others are copied first.
+	// edition marks the blocks that may be changed in place: others are copied first.
 	edition *edition
-	// recent is the block that was changed last, unless it is gone: the next change is mostly in it too.
+	// recent is the block changed last, unless it is gone: the next change is mostly in it too.
 	recent   *numberBlock[V]
 	recentAt uint64
 }
 
-// numberBlock has the values of blockNumbers numbers, as far as they are there.
+// numberBlock holds the values that exist among blockNumbers numbers.
 type numberBlock[V any] struct {
 	edition *edition
 	has     uint64 // a bit for each number, the lowest for the first
 	list    []V
 }
 
-// blockNumbers makes the list of a full block of pointers 504 bytes, which fit a size of the
-// allocator.
+// blockNumbers makes the list of a full block of pointers 504 bytes, which fit a size class of the allocator.
 const blockNumbers = 63
 
 // Len returns how many numbers have a value.
 func (t *Numbers[V]) Len() int { return t.n }
 
-// Copy returns a copy that later changes do not reach, in constant time.
+// Copy returns a copy that later changes do not affect, in constant time.
 func (t *Numbers[V]) Copy() *Numbers[V] {
 	its := &Numbers[V]{blocks: *t.blocks.Copy(), n: t.n, edition: new(edition)}
 	t.edition = new(edition)
@@ -47,7 +45,7 @@ func (b *numberBlock[V]) place(number uint64) (i int, ok bool) {
 	return bits.OnesCount64(b.has & (bit - 1)), b.has&bit != 0
 }
 
-// own returns a block that may be changed, nil where there is none.
+// own returns a block that may be changed, nil if there is none.
 func (t *Numbers[V]) own(at uint64) *numberBlock[V] {
 	if b := t.recent; b != nil && t.recentAt == at && b.edition == t.edition {
 		return b
@@ -77,7 +75,7 @@ func (t *Numbers[V]) Get(number uint64) (v V, found bool) {
 	return b.list[i], true
 }
 
-// Set puts the value of a number, in the place of another if there is one.
+// Set stores the value of a number, replacing an existing one.
 func (t *Numbers[V]) Set(number uint64, v V) {
 	at := number / blockNumbers
 	b := t.own(at)
@@ -99,7 +97,7 @@ func (t *Numbers[V]) Set(number uint64, v V) {
 	t.n++
 }
 
-// Delete takes a number away.
+// Delete removes a number.
 func (t *Numbers[V]) Delete(number uint64) {
 	at := number / blockNumbers
 	b := t.own(at)
@@ -123,7 +121,7 @@ func (t *Numbers[V]) Delete(number uint64) {
 	}
 }
 
-// Below returns the greatest number below one, and its value.
+// Below returns the greatest number below the given one, and its value.
 func (t *Numbers[V]) Below(number uint64) (below uint64, v V, found bool) {
 	if number == 0 {
 		return 0, v, false

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Numbers are held against a plain map, and so is every copy of them, however they change later.
+// TestNumbers compares Numbers and every copy of them, however they change later, with a plain map.
 func TestNumbers(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {

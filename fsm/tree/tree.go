@@ -2,18 +2,16 @@ package tree
 
 import "slices"
 
-// most is how many rows a node of a tree holds at most, least below how many it
-// is joined with its neighbour.
+// most is the maximum number of rows in a node; a node with fewer than least is joined with its neighbour.
 const (
 	most  = 64
 	least = most / 4
 )
 
-// Tree is a copy-on-write B-tree; the zero Tree is empty. Ids mostly ascend, as clients
-// mint them from the time: a node that is full and whose last place is asked for stays
-// full, where one that is cut in half, as is usual, would stay half empty for good. That,
-// that nothing it let go of is held, and that it holds no key, as rows have theirs, is why
-// it is one of our own.
+// Tree is a copy-on-write B-tree; the zero Tree is empty. Ids mostly ascend, as clients create them from the time. A
+// full node that gets a row after its last one stays full; the usual split in half would leave it half empty for good.
+// This, that it retains nothing it removed, and that it stores no keys, as rows have theirs, is why it is our own
+// implementation.
 type Tree[K ~string, V Row[K]] struct {
 	root *node[K, V]
 	n    int
@@ -23,14 +21,13 @@ type Tree[K ~string, V Row[K]] struct {
 
 type edition struct{ _ byte }
 
-// Row is what a Tree holds. TreeKey returns the key under which it stands, which never
-// changes.
+// Row is an element of a Tree. TreeKey returns its key, which never changes.
 type Row[K ~string] interface{ TreeKey() K }
 
-// Len counts the rows.
+// Len returns the number of rows.
 func (t *Tree[K, V]) Len() int { return t.n }
 
-// Get finds a key's row.
+// Get returns the row of a key.
 func (t *Tree[K, V]) Get(k K) (v V, found bool) {
 	for n := t.root; n != nil; {
 		i, found := n.search(string(k))
@@ -45,14 +42,14 @@ func (t *Tree[K, V]) Get(k K) (v V, found bool) {
 	return v, false
 }
 
-// Copy returns a tree that later changes do not reach, in constant time.
+// Copy returns a tree that later changes do not affect, in constant time.
 func (t *Tree[K, V]) Copy() *Tree[K, V] {
 	c := *t
 	t.edition, c.edition = new(edition), new(edition)
 	return &c
 }
 
-// Set puts a row under its key, and returns the one that was there.
+// Set stores a row under its key and returns the previous one.
 func (t *Tree[K, V]) Set(v V) (old V, had bool) {
 	if t.edition == nil {
 		t.edition = new(edition)
@@ -72,8 +69,8 @@ func (t *Tree[K, V]) Set(v V) (old V, had bool) {
 	return old, had
 }
 
-// set puts a row below a node. Where that had no room, right is what was cut off it and
-// middle what stands between the two.
+// set stores a row below a node. If the node had no room, right is the node that was split off and middle the row
+// between the two.
 func (t *Tree[K, V]) set(at **node[K, V], k string, v V) (old V, had bool, middle V,
 	right *node[K, V]) {
 	n := t.own(at)
@@ -116,7 +113,7 @@ func (t *Tree[K, V]) set(at **node[K, V], k string, v V) (old V, had bool, middl
 	return old, had, middle, right
 }
 
-// cut takes the row at a place out of a node, and what is behind it.
+// cut removes the row at an index and everything after it from a node.
 func (t *Tree[K, V]) cut(n *node[K, V], place int) (middle V, right *node[K, V]) {
 	right = &node[K, V]{edition: t.edition, begin: n.begin, begins: n.begins,
 		marks: slices.Clone(n.marks[place+1:]), rows: slices.Clone(n.rows[place+1:])}
@@ -131,7 +128,7 @@ func (t *Tree[K, V]) cut(n *node[K, V], place int) (middle V, right *node[K, V])
 	return middle, right
 }
 
-// Delete takes a key out, and gives its row.
+// Delete removes a key and returns its row.
 func (t *Tree[K, V]) Delete(k K) (v V, had bool) {
 	if t.root == nil {
 		return v, false
@@ -151,7 +148,7 @@ func (t *Tree[K, V]) Delete(k K) (v V, had bool) {
 	return gone, true
 }
 
-// remove takes a key, or the last one, out from below a node.
+// remove removes a key, or the last one, from below a node.
 func (t *Tree[K, V]) remove(at **node[K, V], k string, last bool) (gone V, had bool) {
 	n := t.own(at)
 	i, found := len(n.rows), false
@@ -183,8 +180,8 @@ func (t *Tree[K, V]) remove(at **node[K, V], k string, last bool) (gone V, had b
 	return gone, true
 }
 
-// even joins the two children around the row at a place, or shares their rows out where
-// they are too many for one.
+// even joins the two children around the row at an index, or redistributes their rows if they are too many for one
+// node.
 func (t *Tree[K, V]) even(n *node[K, V], place int) {
 	left, right := t.own(&n.children[place]), t.own(&n.children[place+1])
 	between := n.rows[place]
@@ -200,7 +197,7 @@ func (t *Tree[K, V]) even(n *node[K, V], place int) {
 	n.children[place+1] = rest
 }
 
-// own makes a node one that this tree alone holds.
+// own ensures that only this tree holds a node.
 func (t *Tree[K, V]) own(at **node[K, V]) *node[K, V] {
 	if n := *at; n.edition != t.edition {
 		*at = &node[K, V]{edition: t.edition, begin: n.begin, begins: n.begins, marks: slices.Clone(n.marks),
@@ -216,14 +213,14 @@ func (t *Tree[K, V]) Scan(f func(K, V) bool) {
 	}
 }
 
-// Ascend is Scan from the first key that is not before one.
+// Ascend is Scan starting at the first key that is not before from.
 func (t *Tree[K, V]) Ascend(from K, f func(K, V) bool) {
 	if t.root != nil {
 		t.root.ascend(string(from), f)
 	}
 }
 
-// scan walks a node from the child at a place on.
+// scan visits a node's rows starting with the child at an index.
 func (n *node[K, V]) scan(i int, f func(K, V) bool) bool {
 	for ; i <= len(n.rows); i++ {
 		if n.children != nil && !n.children[i].scan(0, f) {

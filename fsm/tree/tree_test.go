@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// sound returns the first thing that is wrong with a tree's form.
+// sound returns the first fault in a tree's structure.
 func (t *Tree[K, V]) sound() error {
 	n, depth := 0, -1
 	var walk func(at *node[K, V], deep int) error
@@ -64,9 +64,8 @@ type numbered struct {
 
 func (k numbered) TreeKey() string { return k.key }
 
-// treeKeys are forms of keys, in which numbers come in order or not: alone, behind what they
-// share, behind more of it than a node leaves out, of any length, with bytes of zero at their
-// ends, and one behind the other.
+// treeKeys are forms of keys, with numbers in order or not: alone, after a common prefix, after a prefix longer than a
+// node omits, of any length, with zero bytes at their ends, and as prefixes of each other.
 var treeKeys = []func(int) string{
 	func(i int) string { return fmt.Sprintf("%07d", i) },
 	func(i int) string { return fmt.Sprintf("run-%d-%07d", i%3, i) },
@@ -78,8 +77,8 @@ var treeKeys = []func(int) string{
 	func(i int) string { return fmt.Sprintf("%x", sha256.Sum256([]byte{byte(i), byte(i >> 8)}))[:1+i%40] },
 }
 
-// TestTree holds a tree against a map, and its copies against copies of that: keys in
-// order and out of it, as many as make three levels.
+// TestTree compares a tree with a map, and its copies with copies of that: keys in order and out of order, enough for
+// three levels.
 func TestTree(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(18) {
@@ -102,7 +101,7 @@ func TestTree(t *testing.T) {
 			shrink := step/6_000%2 == 1 && r.IntN(4) != 0
 			switch {
 			case shrink && tr.Len() > 0:
-				if r.IntN(2) == 0 { // one that is there
+				if r.IntN(2) == 0 { // an existing one
 					tr.Ascend(k, func(at string, _ numbered) bool { k = at; return false })
 				}
 				fallthrough
@@ -164,7 +163,7 @@ func holds(t *testing.T, tr *Tree[string, numbered], want map[string]int, from s
 	}
 }
 
-// Keys that ascend fill their nodes, and looking costs no allocation.
+// TestTree_ascending checks that ascending keys fill their nodes, and that a lookup allocates nothing.
 func TestTree_ascending(t *testing.T) {
 	t.Parallel()
 	var tr Tree[string, numbered]

@@ -8,20 +8,18 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Encoder writes the canonical encoding of rows: what the digest hashes and
-// what snapshots carry. Integers are varints, strings length-prefixed; there is
-// exactly one encoding of a row. Protobuf was refused here, as it promises no
-// canonical form.
+// Encoder writes the canonical encoding of rows, which the digest hashes and snapshots carry. Integers are varints,
+// strings length-prefixed; a row has exactly one encoding. Protobuf was rejected here, as it promises no canonical
+// form.
 type Encoder struct {
 	B []byte
-	// values is room for a policy's.
+	// values is a buffer for a policy's values.
 	values []int64
-	// Said, where it is made, remembers the policy that was written last.
+	// Said, if set, caches the policy that was written last.
 	Said *SaidPolicy
 }
 
-// Uint writes a varint, as binary.AppendUvarint does: most are of one byte, and room is
-// asked for once for the others.
+// Uint writes a varint like binary.AppendUvarint. Most take one byte; the buffer is grown once for the others.
 func (e *Encoder) Uint(v uint64) {
 	if v < 0x80 {
 		e.B = append(e.B, byte(v))
@@ -53,7 +51,7 @@ func (e *Encoder) Bool(v bool) {
 	}
 }
 
-// flags writes three truth values in a byte, which is that of bool where the last two are false.
+// flags writes three booleans in one byte. The byte equals that of Bool if the last two are false.
 func (e *Encoder) flags(first, second, third bool) {
 	b := byte(0)
 	if first {
@@ -73,7 +71,7 @@ func (e *Encoder) bytes(v []byte) {
 	e.B = append(e.B, v...)
 }
 
-// Str appends a text behind its length.
+// Str appends a text preceded by its length.
 func (e *Encoder) Str(v string) {
 	e.Uint(uint64(len(v)))
 	e.B = append(e.B, v...)
@@ -86,7 +84,7 @@ func (e *Encoder) strs(v []string) {
 	}
 }
 
-// Moment writes a clock and how far the date is ahead of it.
+// Moment writes a clock time and how far the date is ahead of it.
 func (e *Encoder) Moment(m rota.Moment) {
 	e.Int(int64(m.Clock))
 	e.Int(int64(m.Date) - int64(m.Clock))
@@ -108,19 +106,18 @@ func (e *Encoder) token(t rota.Token) {
 	e.Uint(t.Counter)
 }
 
-// errRecord is what every broken record reads as.
+// errRecord is the error for every broken record.
 var errRecord = errors.New("record ends early or holds what no encoder writes")
 
-// Decoder reads what encoder wrote. The first fault sticks in err; every later
-// read gives zero values.
+// Decoder reads what Encoder wrote. The first fault is kept in err; every later read returns zero values.
 type Decoder struct {
 	B   []byte
 	Err error
-	// Specs lets the specs of many records share; nil where one is read by itself.
+	// Specs lets the specs of many records share storage; nil if a record is read alone.
 	Specs *Specs
 }
 
-// Fail marks the record as damaged and drops what is left of it.
+// Fail marks the record as damaged and drops the rest of it.
 func (d *Decoder) Fail() {
 	d.Err, d.B = errRecord, nil
 }
@@ -147,7 +144,7 @@ func (d *Decoder) Int() int64 {
 	return v
 }
 
-// Enum reads a number of which most is the greatest that this binary knows.
+// Enum reads a number; most is the greatest that this binary knows.
 func (d *Decoder) Enum(most uint64) uint64 {
 	v := d.Uint()
 	if v > most {
@@ -157,10 +154,10 @@ func (d *Decoder) Enum(most uint64) uint64 {
 	return v
 }
 
-// Count reads the length of a list of at most so many.
+// Count reads the length of a list with at most `most` elements.
 func (d *Decoder) Count(most uint64) uint64 {
 	n := d.Enum(most)
-	if n > uint64(len(d.B)) { // each takes a byte at least
+	if n > uint64(len(d.B)) { // each takes at least one byte
 		d.Fail()
 		return 0
 	}
@@ -196,7 +193,7 @@ func (d *Decoder) raw(n uint64) []byte {
 	return v
 }
 
-// bytes returns nil for an empty slice, as the encoder does not tell them apart.
+// bytes returns nil for an empty slice, as the encoder does not distinguish them.
 func (d *Decoder) bytes() []byte {
 	v := d.raw(d.Uint())
 	if len(v) == 0 {
@@ -210,7 +207,7 @@ func (d *Decoder) Str() string { return string(d.raw(d.Uint())) }
 
 func (d *Decoder) strs() []string {
 	n := d.Uint()
-	if n > uint64(len(d.B)) { // each takes a byte at least
+	if n > uint64(len(d.B)) { // each takes at least one byte
 		d.Fail()
 		return nil
 	}
@@ -247,7 +244,7 @@ func (d *Decoder) leaseID() (id rota.LeaseID) {
 	return id
 }
 
-// Done reports whether everything was read and nothing is left over.
+// Done returns an error unless everything was read and nothing is left over.
 func (d *Decoder) Done() error {
 	if d.Err == nil && len(d.B) != 0 {
 		d.Fail()

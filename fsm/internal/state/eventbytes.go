@@ -6,8 +6,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// The fields of an event that are not zero, in the order in which they are
-// written. Append only.
+// The non-zero fields of an event, in the order in which they are written. Append only.
 const (
 	eventRun = 1 << iota
 	eventNode
@@ -35,11 +34,10 @@ const (
 	eventFields
 )
 
-// AppendEvents encodes all events of one entry: the incarnation, then each event
-// in turn. Index and place are not written, as they follow from where the bytes
-// stand. It is what the chain runs over, what nodes keep and tell each other;
-// there is one encoding of an event. Clocks are told as the difference to the
-// event before, caller and type only where they differ, deadlines to the clock, the parent as how far back it lies.
+// AppendEvents encodes all events of one entry: the incarnation, then each event in turn. It omits index and place, as
+// they follow from the position of the bytes. The chain is calculated over these bytes, and nodes store and exchange
+// them; an event has exactly one encoding. Clocks are written as the difference to the previous event, caller and type
+// only if they differ from it, deadlines relative to the clock, the parent as how far back it is.
 func AppendEvents(b []byte, incarnation uint64, events []rota.Event) []byte {
 	e := Encoder{B: binary.AppendUvarint(b, incarnation)}
 	before := &rota.Event{}
@@ -50,8 +48,8 @@ func AppendEvents(b []byte, incarnation uint64, events []rota.Event) []byte {
 	return e.B
 }
 
-// eventMask says which fields of an event are written; what it shares with the one before
-// is not.
+// eventMask returns the bits of the fields of an event to write; fields equal to those of the previous event are
+// omitted.
 func eventMask(v, before *rota.Event) uint64 {
 	var mask uint64
 	if v.Run != "" {
@@ -186,9 +184,8 @@ func (e *Encoder) eventNumbers(v *rota.Event, mask uint64) {
 	}
 }
 
-// DecodeEvents reads the events of the entry at an index. Bytes that
-// AppendEvents does not write are refused; kinds, reasons and statuses that this
-// binary does not know are taken, for a newer one may have told them.
+// DecodeEvents reads the events of the entry at an index. It rejects bytes that AppendEvents does not write. It accepts
+// kinds, reasons and statuses that this binary does not know, as a newer binary may have written them.
 func DecodeEvents(index rota.Index, b []byte) ([]rota.Event, error) {
 	d := eventDecoder{Decoder: Decoder{B: b}, whole: string(b)}
 	incarnation := d.Uint()
@@ -209,10 +206,10 @@ func DecodeEvents(index rota.Index, b []byte) ([]rota.Event, error) {
 	return events, nil
 }
 
-// eventBytesLeast is a little more than the bytes of the shortest common event.
+// eventBytesLeast is slightly more than the length of the shortest common event.
 const eventBytesLeast = 48
 
-// eventDecoder reads texts as parts of one string: an entry has thousands.
+// eventDecoder reads texts as substrings of one string: an entry has thousands.
 type eventDecoder struct {
 	Decoder
 	whole string
@@ -237,7 +234,7 @@ func (d *eventDecoder) event(v, before *rota.Event) {
 		}
 	}
 	if again := eventMask(v, before); d.Err == nil && again != mask {
-		d.Fail() // a field that is zero was written
+		d.Fail() // a zero field was written
 	}
 }
 

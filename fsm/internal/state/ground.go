@@ -13,13 +13,13 @@ type State struct {
 	Ledger Ledger
 
 	JobTable Table[rota.JobID, JobRow, *JobRow]
-	// Numbers is derived: the rows of jobs by their numbers, for lists.
+	// Numbers is derived: job rows by their numbers, for lists.
 	Numbers    tree.Numbers[*JobRow]
 	QueueTable Table[rota.QueueName, QueueRow, *QueueRow]
 	NodeTable  Table[rota.NodeID, NodeRow, *NodeRow]
-	// BackupTable has the last backup, or nothing.
+	// BackupTable holds the last backup, if any.
 	BackupTable Table[string, BackupRow, *BackupRow]
-	// ZoneTable has the installed release of the time zone database, or nothing.
+	// ZoneTable holds the installed release of the time zone database, if any.
 	ZoneTable Table[string, TzdataRow, *TzdataRow]
 
 	Journal journal
@@ -27,31 +27,30 @@ type State struct {
 	// (Invariant I4).
 	Timers Timers
 
-	// Knows is the newest version of the rules that this binary knows.
+	// Knows is the newest rules version that this binary knows.
 	Knows uint32
 
-	// The entry that is being applied.
+	// Fields of the entry in progress.
 	At      rota.Index
 	Stamped bool
 	Walls   []int64
 	Sweep   Sweep
 	Specs   Specs
-	// Keys are keys of leases; digest is room for an output's. answers are the outcomes
-	// that most verbs have, shared by all that have them.
+	// Keys holds keys of leases; digest is a buffer for an output's digest. answers are the outcomes of most verbs,
+	// shared by all operations with that outcome.
 	Keys       entry.Texts
 	DigestRoom [32]byte
 	answers    [2][rota.JobCancelled + 1]*fsmpb.Outcome
 }
 
-// Sweep says how many timers an entry's sweep fired, and whether more are due, or
-// workflows have work left for the next entry.
+// Sweep reports how many timers an entry's sweep fired, and whether more timers are due or workflows have work left for
+// the next entry.
 type Sweep struct {
 	Fired int
 	More  bool
 }
 
-// Internal refuses an internal operation in an entry of another term: it was
-// decided by a leadership that is over (SPEC §3.2).
+// Internal refuses an internal operation in an entry of another term: a leader of a past term decided it (SPEC §3.2).
 func (m *State) Internal() *fsmpb.Outcome {
 	if m.Stamped {
 		return nil
@@ -59,8 +58,8 @@ func (m *State) Internal() *fsmpb.Outcome {
 	return entry.Refused(rota.Refusef(rota.KindStale, "term", "decided in a term that is over"))
 }
 
-// Became answers that a job is in a state now. Outcomes never change once given, so all
-// that say the same are one.
+// Became returns the outcome that a job is now in a state. Outcomes never change once returned, so equal ones are
+// shared.
 func (m *State) Became(state rota.JobState, throttle bool) *fsmpb.Outcome {
 	at := 0
 	if throttle {

@@ -6,24 +6,22 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// Header is the state that is no row: identity, clocks, counters. It is hashed
-// like a row, once an entry.
+// Header is the state outside the rows: identity, clocks, counters. It is hashed like a row, once per entry.
 type Header struct {
 	RowMeta
 	Cluster     rota.ClusterID
 	Incarnation uint64
-	// Index is the last applied entry's.
+	// Index is the index of the last applied entry.
 	Index rota.Index
-	// Term is that of the last BeginTerm; leader who began it.
+	// Term is that of the last BeginTerm; leader is the node that began it.
 	Term   uint64
 	Leader rota.NodeID
-	// Clock is the cluster clock. Invariant I6: it never runs back.
+	// Clock is the cluster clock. Invariant I6: it never goes back.
 	Clock rota.Clock
 	// Leap is how far ahead of the clock an entry may be (SPEC §3.2).
 	Leap rota.Clock
-	// Offset makes the date: clock + offset. ahead is by how much the date runs
-	// before the median of the wall clocks, worked off at half speed; half keeps
-	// the odd millisecond.
+	// Offset gives the date: clock + offset. ahead is how far the date is ahead of the median of the wall clocks,
+	// reduced at half speed; half stores the odd millisecond.
 	Offset int64
 	Ahead  int64
 	Half   int64
@@ -31,54 +29,51 @@ type Header struct {
 	// Epoch numbers rounds; beacon feeds their seeds.
 	Epoch  uint64
 	Beacon sched.Hash
-	// Tokens, sessions, jobSeq, tombSeq only grow. Invariant I2.
+	// Tokens, sessions, jobSeq and tombSeq only grow. Invariant I2.
 	Tokens   uint64
 	Sessions uint64
 	JobSeq   uint64
 	TombSeq  uint64
-	// DroppedTombs counts the tombstones that retention or the cap took.
+	// DroppedTombs counts the tombstones removed by retention or the cap.
 	DroppedTombs uint64
-	// Logs counts the numbers among tombSeq that are those of attempts' logs (SPEC §22.2).
+	// Logs counts the numbers within tombSeq that belong to attempts' logs (SPEC §22.2).
 	Logs uint64
-	// ModeReason, modeSince: why the mode is, and since when. modeAuto: a leader set
-	// it; modeHolds: DEGRADED holds jobs of priority > 5; drained: DRAINING has
-	// worked everything off (SPEC §4.3, §4.7).
+	// ModeReason and modeSince are the reason for the mode and when it began. modeAuto: a leader set it; modeHolds:
+	// DEGRADED holds jobs of priority > 5; drained: DRAINING has finished all work (SPEC §4.3, §4.7).
 	ModeReason string
 	ModeSince  rota.Moment
 	ModeAuto   bool
 	ModeHolds  bool
 	Drained    bool
-	// HoldsUntil is when an automatic DEGRADED ceases to hold (SPEC §4.7); 0 where it
-	// has ceased, and for every other mode.
+	// HoldsUntil is when an automatic DEGRADED stops holding jobs (SPEC §4.7); 0 if it has stopped, and in every other
+	// mode.
 	HoldsUntil rota.Clock
 	// TierSeq numbers entries into tiers (SPEC §10.2).
 	TierSeq uint64
-	// Operations counts all operations that were ever applied: what audit_retention
-	// is measured in (SPEC §2.4).
+	// Operations counts all operations ever applied, the unit of audit_retention (SPEC §2.4).
 	Operations uint64
-	// Chain is the head of the chain over all events (SPEC §12.1); events counts
-	// them, so that every event has a place in the order of all.
+	// Chain is the head of the chain over all events (SPEC §12.1). events counts them, which gives each event a
+	// position in the order of all events.
 	Chain  sched.Hash
 	Events uint64
 	// FlowSeq numbers workflows.
 	FlowSeq uint64
 	// Rules is the version of the rules in force (SPEC §2.6); it only grows.
 	Rules uint32
-	// Anonymous are the roles of callers without a credential; authInit says that the first
-	// token was made.
+	// Anonymous are the roles of callers without a credential; authInit reports whether the first token was created.
 	Anonymous []string
 	AuthInit  bool
-	// Settings are the cluster's own.
+	// Settings are the cluster's settings.
 	Settings rota.ClusterSettings
 }
 
-// Date is the date of the cluster: its clock plus the offset.
+// Date returns the date of the cluster: its clock plus the offset.
 func (h *Header) Date() rota.Date { return rota.Date(int64(h.Clock) + h.Offset) }
 
-// Now is the present by both times; now().At tells when another moment of the clock is.
+// Now returns the present as clock and date. Now().At gives the date of another clock time.
 func (h *Header) Now() rota.Moment { return rota.Moment{Clock: h.Clock, Date: h.Date()} }
 
-// SettingsETag is the version of the cluster's own settings.
+// SettingsETag returns the version of the cluster's settings.
 func (h *Header) SettingsETag() string { return ClusterETag(&h.Settings) }
 
 // ClusterETag returns the version of the cluster settings, as if_match compares it.
@@ -90,7 +85,7 @@ func ClusterETag(c *rota.ClusterSettings) string {
 	})
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the header's canonical form for digests and snapshots.
 func (h *Header) Canonical(e *Encoder) {
 	e.Str(string(h.Cluster))
 	e.Uint(h.Incarnation)

@@ -21,23 +21,23 @@ type journal struct {
 	S      *State
 	Events []rota.Event
 	Spare  []rota.Event
-	// Mute drops events: what no entry changes has none. scratch is room for encoding.
+	// Mute drops events, as changes outside entries have none. scratch is a buffer for encoding.
 	Mute    bool
 	Scratch []byte
-	// payloads are texts of events.
+	// payloads holds the texts of events.
 	payloads entry.Texts
-	// Caller is whose operation is being applied, nobody while the leader acts by itself.
+	// Caller is the caller of the operation in progress, empty while the leader acts by itself.
 	Caller access.Caller
-	// IfMatch is the version that the operation's object must have, "" for any.
+	// IfMatch is the required version of the operation's object, "" for any.
 	IfMatch string
 }
 
-// Matches refuses an operation whose object has another version than it asks for; have is "" if the
-// object does not exist. Verbs call it only once they know that they would change something, so
-// that a repetition of a change is no conflict.
+// Matches refuses an operation whose object does not have the required version; have is "" if the object does not
+// exist. Verbs call it only once they know that they would change something, so that repeating a change is not a
+// conflict.
 func (jn *journal) Matches(what, have string) error { return access.Matches(jn.IfMatch, what, have) }
 
-// Conditional refuses a malformed condition, and any condition on an operation that compares nothing.
+// Conditional refuses a malformed condition, and any condition on an operation that does not compare versions.
 func Conditional(op *fsmpb.Op) error {
 	if op.GetIfMatch() == "" {
 		return nil
@@ -53,7 +53,7 @@ func Conditional(op *fsmpb.Op) error {
 	}
 }
 
-// Payload is an event's own data in JSON; what it is made of always has a form.
+// Payload returns an event's own data as JSON; its values can always be encoded.
 func Payload(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -62,9 +62,8 @@ func Payload(v any) string {
 	return string(text)
 }
 
-// Emit adds an event of this entry; its id is the same on every node. One about
-// a live job names the event before it (SPEC §12.1). Whoever has the job's row at
-// hand calls emitFor, which spares looking for it.
+// Emit adds an event of this entry; its id is the same on every node. An event about a live job names the previous
+// event of that job (SPEC §12.1). Callers that have the job's row call EmitFor instead, which avoids the lookup.
 func (jn *journal) Emit(e rota.Event) {
 	if e.Job != "" {
 		if j := jn.S.JobTable.Get(e.Job); j != nil {
@@ -75,12 +74,11 @@ func (jn *journal) Emit(e rota.Event) {
 	jn.Announce(&e)
 }
 
-// EmitFor adds an event about a job. It becomes the parent of the next one where
-// the entry changes the row anyhow; else, as with a renewal, it only names its
-// parent: a copy of the row for every renewal was refused.
+// EmitFor adds an event about a job. If the entry changes the row anyway, the event becomes the parent of the job's
+// next event. Otherwise, as with a renewal, it only names its parent: copying the row for every renewal was rejected.
 func (jn *journal) EmitFor(j *JobRow, e *rota.Event) {
 	e.Parent = j.LastEvent()
-	e.Queue, e.Tenant, e.Type = j.Spec.Queue, j.Spec.Tenant, j.Spec.Type // by which it is read and selected
+	e.Queue, e.Tenant, e.Type = j.Spec.Queue, j.Spec.Tenant, j.Spec.Type // readers select events by these
 	if j.Workflow != "" {
 		_, e.Node, _ = rota.SplitNodeJobID(j.Spec.ID)
 		e.Run = string(j.Workflow)
@@ -104,17 +102,17 @@ func (jn *journal) Announce(e *rota.Event) rota.EventID {
 	return e.ID
 }
 
-// Next returns the number of the event that comes next, of all ever.
+// Next returns the number of the next event, counted over all events ever.
 func (jn *journal) Next() uint64 { return jn.S.Header.Events + uint64(len(jn.Events)) + 1 }
 
-// The payloads are JSON made by hand: the same bytes on every node, and no more
-// than one allocation where every job passes.
+// The payloads are hand-written JSON: the same bytes on every node, and at most one allocation on the path that every
+// job takes.
 
-// Placing tells of a decision for a worker: jobAssigned.
+// Placing returns the payload of jobAssigned: a decision for a worker.
 func (jn *journal) Placing(d *rota.Decision, worker rota.WorkerID) string {
 	b := d.Reasoning.AppendJSON(append(jn.Scratch[:0], `{"reasoning":`...), worker)
 	name := `,"score":`
-	if d.Score.IsDouble() { // nothing is computed with doubles here (SPEC §2.2): its bits are told
+	if d.Score.IsDouble() { // nothing is computed with doubles here (SPEC §2.2): the payload carries its bits
 		name = `,"score_bits":`
 	}
 	b = strconv.AppendInt(append(b, name...), int64(d.Score), 10)
@@ -124,7 +122,7 @@ func (jn *journal) Placing(d *rota.Decision, worker rota.WorkerID) string {
 	return jn.payloads.Keep(jn.Scratch)
 }
 
-// Done tells of an output: jobCompleted.
+// Done returns the payload of jobCompleted: an output's digest.
 func (jn *journal) Done(digest []byte) string {
 	b := append(jn.Scratch[:0], `{"output_digest":"`...)
 	b = hex.AppendEncode(b, digest)
@@ -132,12 +130,12 @@ func (jn *journal) Done(digest []byte) string {
 	return jn.payloads.Keep(jn.Scratch)
 }
 
-// DueAt returns when a job is QUEUED again: jobRetryScheduled.
+// DueAt returns the payload of jobRetryScheduled: when the job is QUEUED again.
 func DueAt(due rota.Moment) string {
 	return fmt.Sprintf(`{"due_ms":%d,"due_at":"%s","due_clock_ms":%d}`, due.Date, due.Date, due.Clock)
 }
 
-// Progressed returns how far an attempt is: jobProgress.
+// Progressed returns the payload of jobProgress: the progress of an attempt.
 func Progressed(percent int32) string {
 	return `{"progress":` + strconv.FormatInt(int64(percent), 10) + `}`
 }
@@ -148,8 +146,8 @@ type snapshotRead struct {
 	Index rota.Index  `json:"index"`
 }
 
-// ReadSnapshot tells that its caller is about to get a node's state. What the leader saves by
-// itself is storedBackup's.
+// ReadSnapshot records that its caller is about to get a node's state. storedBackup records what the leader saves by
+// itself.
 func (jn *journal) ReadSnapshot(op *fsmpb.ReadSnapshot) *fsmpb.Outcome {
 	index, node := rota.Index(op.GetIndex()), rota.NodeID(op.GetNode())
 	if err := rota.CheckID("node", node); err != nil {
@@ -165,16 +163,15 @@ func (jn *journal) ReadSnapshot(op *fsmpb.ReadSnapshot) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// SettleChain encodes the entry's events, counts them, and lengthens the chain by
-// them (SPEC §12.1); an entry without events leaves all as it is. The head of the
-// chain is part of the header, so nodes whose events differed would differ in
-// their digest too.
+// SettleChain encodes the entry's events, counts them, and extends the chain by them (SPEC §12.1). An entry without
+// events changes nothing. The head of the chain is part of the header, so nodes with different events also have
+// different digests.
 func (jn *journal) SettleChain() []byte {
 	if len(jn.Events) == 0 {
 		return nil
 	}
 	h := &jn.S.Header
-	if jn.Events[0].ID.Incarnation != h.Incarnation { // the entry that founds the cluster
+	if jn.Events[0].ID.Incarnation != h.Incarnation { // in the entry that founds the cluster
 		for i := range jn.Events {
 			jn.Events[i].ID.Incarnation = h.Incarnation
 		}
@@ -189,8 +186,8 @@ func (jn *journal) SettleChain() []byte {
 	return slices.Clone(jn.Scratch)
 }
 
-// NextChain lengthens a chain by the entry at an index, given its events' bytes:
-// H(previous, index, bytes) as in SPEC §7.1. The bytes are hashed where they lie.
+// NextChain extends a chain by the entry at an index, given its events' bytes: H(previous, index, bytes) as in SPEC
+// §7.1. It hashes the bytes in place.
 func NextChain(previous sched.Hash, index rota.Index, events []byte) sched.Hash {
 	var head [4 + 32 + 4 + 8 + 4]byte
 	binary.BigEndian.PutUint32(head[0:], 32)
@@ -206,17 +203,17 @@ func NextChain(previous sched.Hash, index rota.Index, events []byte) sched.Hash 
 	return next
 }
 
-// Owner is whose what the operation at hand makes is: its actor, or the parent of a session.
+// Owner returns the owner of what the operation in progress creates: its actor, or the parent of a session.
 func (jn *journal) Owner() rota.Principal { return jn.Caller.Actor.Owner() }
 
-// Owned is the caller of the operation at hand as what is made keeps it.
+// Owned returns the caller of the operation in progress in the form that created objects store.
 func (jn *journal) Owned() access.Caller {
 	c := jn.Caller
 	c.Actor = jn.Owner()
 	return c
 }
 
-// CallerOf is who asked for an operation; nobody where the leader acts by itself.
+// CallerOf returns the caller of an operation, empty if the leader acts by itself.
 func CallerOf(op *fsmpb.Op) access.Caller {
 	return access.Caller{Actor: rota.Principal(op.GetActor()), Via: op.GetVia(), Request: op.GetRequest()}
 }

@@ -10,32 +10,31 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// KeptSpec is a job's spec as rows hold it: what every job says for itself, and all
-// else, which most jobs leave out or say as others do, behind a pointer that many share. A
-// whole rota.JobSpec was more than the payload of most jobs. It never changes, nor does
-// what it shares.
+// KeptSpec is a job's spec as stored in rows: the job's own parts, and a pointer to the rest, which most jobs leave out
+// or share with others. A whole rota.JobSpec took more space than the payload of most jobs. A KeptSpec never changes,
+// nor does what it shares.
 type KeptSpec struct {
 	ID rota.JobID
-	// own is the payload; behind the headers, in their canonical form, where the job has some.
+	// own is the payload, preceded by the headers in canonical form if the job has any.
 	own []byte
 	*SharedSpec
 }
 
-// SharedSpec has the fields of a spec that many jobs share; id, payload and headers are empty in it.
+// SharedSpec holds the fields of a spec that many jobs share; its id, payload and headers are empty.
 type SharedSpec struct {
 	rota.JobSpec
-	// headed says that own begins with headers.
+	// headed reports whether own begins with headers.
 	headed bool
-	// restBytes counts the bytes of their canonical form.
+	// restBytes is the length of the canonical form of the shared fields.
 	restBytes int64
 }
 
-// says reports whether a spec says the same beside its own parts.
+// says reports whether a spec equals this one except for its own parts.
 func (r *SharedSpec) says(s *rota.JobSpec) bool {
 	return r.headed == (len(s.Headers) > 0) && saysAlike(s, &r.JobSpec)
 }
 
-// Split returns the job's own parts: the headers in canonical form, none for most, and the payload.
+// Split returns the job's own parts: the headers in canonical form, nil for most jobs, and the payload.
 func (s *KeptSpec) Split() (headers, payload []byte) {
 	if !s.headed {
 		return nil, s.own
@@ -48,13 +47,13 @@ func (s *KeptSpec) Split() (headers, payload []byte) {
 	return headers, d.B
 }
 
-// Payload is the job's; the field that it hides is empty.
+// Payload returns the job's payload; the embedded field of the same name is empty.
 func (s *KeptSpec) Payload() rota.Blob {
 	_, payload := s.Split()
 	return payload
 }
 
-// Headers are the job's; the field that it hides is empty.
+// Headers returns the job's headers; the embedded field of the same name is empty.
 func (s *KeptSpec) Headers() map[string]string {
 	headers, _ := s.Split()
 	if len(headers) == 0 {
@@ -63,14 +62,14 @@ func (s *KeptSpec) Headers() map[string]string {
 	return decodePairs(&Decoder{B: headers})
 }
 
-// EncodeSpec writes all of a spec.
+// EncodeSpec writes a complete spec.
 func EncodeSpec(e *Encoder, s *KeptSpec) {
 	headers, payload := s.Split()
 	EncodeParts(e, s, headers, payload)
 }
 
-// HashSpec is the hash of a spec's content, which headers are no part of (SPEC §13.16); it stands for
-// the spec in its job's row. e is the caller's, to write over.
+// HashSpec returns the hash of a spec's content, which excludes headers (SPEC §13.16). It replaces the spec in the
+// canonical form of its job's row. e belongs to the caller and is overwritten.
 func HashSpec(e *Encoder, s *KeptSpec) rota.Digest {
 	_, payload := s.Split()
 	e.B = e.B[:0]
@@ -78,7 +77,7 @@ func HashSpec(e *Encoder, s *KeptSpec) rota.Digest {
 	return HashBytes(e.B)
 }
 
-// canonicalHeaders are headers sorted by name; nil for none.
+// canonicalHeaders returns headers sorted by name; nil for none.
 func canonicalHeaders(headers map[string]string) []byte {
 	if len(headers) == 0 {
 		return nil
@@ -100,25 +99,24 @@ func decodeHeaders(d *Decoder) map[string]string {
 	return headers
 }
 
-// Specs keeps specs. What they say beside id and payload stands in shared, where a later
-// one may find that it says the same; one that does not takes its place. It shows nowhere but
-// in the memory that rows take.
+// Specs stores specs. Everything except id and payload is kept in shared, where a later equal spec finds it; a
+// different one replaces it. This affects only the memory that rows use.
 type Specs struct {
 	Shared [specsShared]saidSpec
-	// last is what was found last: most say the same as the one before.
+	// last is the latest one found: most specs equal the one before.
 	last *saidSpec
-	// room is for the submission at hand, enc for hashing one that is read.
+	// room holds the submission in progress; enc hashes a spec that is read.
 	room rota.JobSpec
 	Enc  Encoder
 }
 
-// saidSpec is a shared spec, and its encoding to be put around a job's own parts.
+// saidSpec is a shared spec and its encoding, into which a job's own parts are inserted.
 type saidSpec struct {
 	spec *SharedSpec
-	// text has no id, no payload and no headers; payload is where that belongs.
+	// text is without id, payload and headers; payload is the offset where the payload belongs.
 	text    []byte
 	payload int
-	// sound says that a job of it passed CheckShape.
+	// sound reports whether a job with it passed CheckShape.
 	sound bool
 }
 
@@ -135,17 +133,17 @@ func (k *Specs) encoder() *Encoder {
 	return &k.Enc
 }
 
-// specsShared is how many different ones can be found again: jobs of so many tenants and
-// types come in any order.
+// specsShared is the number of different specs that can be found again: jobs of many tenants and types arrive in any
+// order.
 const specsShared = 1 << 10
 
-// Read is specWords into room that the next one takes again.
+// Read decodes a spec into a buffer that the next call reuses.
 func (k *Specs) Read(p *fsmpb.JobSpec) *rota.JobSpec {
 	entry.ReadSpec(&k.room, p)
 	return &k.room
 }
 
-// Keep returns a spec in the form that rows hold. Slices and maps are shared with s.
+// Keep returns a spec in the form stored in rows. Slices and maps are shared with s.
 func (k *Specs) Keep(s *rota.JobSpec) *KeptSpec {
 	kept := &KeptSpec{ID: s.ID, own: s.Payload}
 	if headers := canonicalHeaders(s.Headers); headers != nil {
@@ -161,7 +159,7 @@ func (k *Specs) Keep(s *rota.JobSpec) *KeptSpec {
 	return kept
 }
 
-// rest returns what a spec says beside its own parts, shared with others that say the same.
+// rest returns a spec without its own parts, shared with equal ones.
 func (k *Specs) rest(s *rota.JobSpec) *SharedSpec {
 	if k.last == nil || !k.last.spec.says(s) {
 		at := &k.Shared[place(s)]
@@ -173,20 +171,20 @@ func (k *Specs) rest(s *rota.JobSpec) *SharedSpec {
 	return k.last.spec
 }
 
-// Check is CheckShape for the spec that was kept last, without looking anew at what it shares with one that passed.
+// Check is CheckShape for the spec kept last. It does not check again what the spec shares with one that passed.
 func (k *Specs) Check(s *rota.JobSpec, payloadMax int64) error {
 	if k.last.sound {
 		return s.CheckOwn(payloadMax)
 	}
 	if err := s.CheckShape(payloadMax); err != nil {
-		*k.last, k.last = saidSpec{}, nil // what it shares is held no longer
+		*k.last, k.last = saidSpec{}, nil // the shared part is dropped
 		return err
 	}
 	k.last.sound = true
 	return nil
 }
 
-// Hash is hashSpec, without encoding anew what the job shares with the one that was kept before it.
+// Hash is HashSpec. It does not encode again what the job shares with the one kept before it.
 func (k *Specs) Hash(e *Encoder, s *KeptSpec) rota.Digest {
 	said := k.last
 	if said == nil || said.spec != s.SharedSpec {
@@ -201,25 +199,25 @@ func (k *Specs) Hash(e *Encoder, s *KeptSpec) rota.Digest {
 	return HashBytes(e.B)
 }
 
-// Content is the hash of all that a submitter says of a job (SPEC §16.5).
+// Content returns the hash of everything that a submitter specifies about a job (SPEC §16.5).
 func (k *Specs) Content(s *rota.JobSpec) rota.Digest { return specContent(&k.Enc, s) }
 
 func specContent(e *Encoder, s *rota.JobSpec) rota.Digest {
 	return HashSpec(e, &KeptSpec{ID: s.ID, own: s.Payload, SharedSpec: &SharedSpec{JobSpec: *s}})
 }
 
-// Size counts the bytes of a spec's canonical form.
+// Size returns the length of a spec's canonical form in bytes.
 func (k *Specs) Size(s *rota.JobSpec) int64 {
 	return k.rest(s).bytesWith(s.ID, canonicalHeaders(s.Headers), s.Payload)
 }
 
-// ContentOf returns the hash by which a submission is known again, as Ended has it.
+// ContentOf returns the hash that identifies a repeated submission, as stored in Ended.
 func ContentOf(p *fsmpb.JobSpec) rota.Digest {
 	return specContent(&Encoder{}, entry.SpecWords(p))
 }
 
-// restOf returns what a spec says beside its own parts. It leaves its encoding in e, with an empty id, and an empty
-// payload at payload.
+// restOf returns a spec without its own parts. It leaves its encoding in e, with an empty id, and an empty payload at
+// offset payload.
 func restOf(e *Encoder, s *rota.JobSpec) (rest *SharedSpec, payload int) {
 	rest = &SharedSpec{JobSpec: *s, headed: len(s.Headers) > 0}
 	rest.ID, rest.Payload, rest.JobSpec.Headers, rest.Minted = "", nil, nil, false
@@ -229,7 +227,7 @@ func restOf(e *Encoder, s *rota.JobSpec) (rest *SharedSpec, payload int) {
 	return rest, payload
 }
 
-// place is where a spec looks for one that says the same.
+// place returns the index at which to look for an equal spec.
 func place(s *rota.JobSpec) uint64 {
 	h := xxh3.HashString(string(s.Tenant))
 	for _, v := range [...]uint64{xxh3.HashString(string(s.Type)), xxh3.HashString(string(s.Queue)), uint64(s.Priority),
@@ -239,20 +237,20 @@ func place(s *rota.JobSpec) uint64 {
 	return h >> 54 % specsShared
 }
 
-// Words is the inverse of keep.
+// Words is the inverse of Keep.
 func (s *KeptSpec) Words() rota.JobSpec {
 	w := s.JobSpec
 	w.ID, w.Payload, w.Headers = s.ID, s.Payload(), s.Headers()
 	return w
 }
 
-// Bytes counts those of a spec's canonical form, without encoding it anew.
+// Bytes returns the length of a spec's canonical form without encoding it.
 func (s *KeptSpec) Bytes() int64 {
 	headers, payload := s.Split()
 	return s.bytesWith(s.ID, headers, payload)
 }
 
-// bytesWith is what they are with a job's own parts.
+// bytesWith returns that length for a job's own parts.
 func (r *SharedSpec) bytesWith(id rota.JobID, headers, payload []byte) int64 {
 	n := r.restBytes + textBytes(len(id)) + textBytes(len(payload))
 	if len(headers) > 0 {
@@ -261,27 +259,27 @@ func (r *SharedSpec) bytesWith(id rota.JobID, headers, payload []byte) int64 {
 	return n
 }
 
-// textBytes counts those of a text of n bytes, with its length before it.
+// textBytes returns the encoded length of a text of n bytes, including its length prefix.
 func textBytes(n int) int64 { return int64(n + (bits.Len64(uint64(n)|1)+6)/7) }
 
 const (
-	// FingerprintSize is the bytes of a fingerprint.
+	// FingerprintSize is the length of a fingerprint in bytes.
 	FingerprintSize = 8
-	// fingerprintText bounds the bytes of an error that its fingerprint depends on.
+	// fingerprintText is the maximum number of an error's bytes that its fingerprint depends on.
 	fingerprintText = 256
-	// hexRun is the length from which a run of hexadecimal digits is taken for an id.
+	// hexRun is the minimum length of a run of hexadecimal digits that counts as an id.
 	hexRun = 8
 )
 
-// Fingerprint groups dead jobs that failed alike (SPEC §20.5): the type, the reason and the
-// error without the ids and numbers in it.
+// Fingerprint returns the same value for dead jobs with a similar failure (SPEC §20.5): it covers the type, the reason
+// and the error without its ids and numbers.
 func Fingerprint(typ rota.JobType, why rota.Reason, text string) string {
 	b := append(append([]byte(typ), 0), why.String()...)
 	sum := sha256.Sum256(AppendAlike(append(b, 0), text))
 	return string(sum[:FingerprintSize])
 }
 
-// AppendAlike appends an error in small letters, its ids and numbers as one # each.
+// AppendAlike appends an error in lower case, with each id and number replaced by #.
 func AppendAlike(b []byte, text string) []byte {
 	most := len(b) + fingerprintText
 	for i := 0; i < len(text) && len(b) < most; {

@@ -2,5 +2,5 @@
 
 package state
 
-// DedupeNotInSnapshot leaves the ids of ended jobs out of snapshots, and out of the digest, which would tell.
+// DedupeNotInSnapshot leaves the ids of ended jobs out of snapshots, and out of the digest, which would reveal it.
 func (plants) DedupeNotInSnapshot() bool { return true }

@@ -2,7 +2,7 @@
 
 package state
 
-// mapRange fires what is due in the order of a map.
+// mapRange fires due timers in the order of a map.
 func (plants) mapRange() bool { return true }
 
 func (plants) anyDue(s TimerSet, now int64) (Timer, bool) {

@@ -2,7 +2,7 @@ package state
 
 import "github.com/rotasched/rota"
 
-// plants are the bugs that test/bite plants in this package, each by a build tag, as package fsm has others.
+// plants are the bugs that test/bite plants in this package, each by a build tag, like those of package fsm.
 type plants struct{ sound }
 
 type sound struct{}

@@ -11,8 +11,7 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// The tags of the tables: the first byte of what a row's hash is made of, and
-// the record kind in snapshots. Append only.
+// The tags of the tables: the first byte of a row's hash input, and the record kind in snapshots. Append only.
 const (
 	TagHeader byte = iota + 1
 	TagJob
@@ -153,39 +152,38 @@ func DecodeAttempts(d *Decoder) []rota.Attempt {
 	return attempts
 }
 
-// LeaseRow is one open lease; an ended one leaves the table. What is to come of it
-// (AckBy, RenewBy, Deadline) has no date here: words tells it.
+// LeaseRow is one open lease; an ended one leaves the table. Future times (AckBy, RenewBy, Deadline) have no date here:
+// Words adds it.
 type LeaseRow struct {
 	RowMeta
 	rota.Lease
 	Queue  rota.QueueName
 	Tenant rota.TenantID
-	// Cpu, memory and io are what it takes from its worker; domain and typ are its job's.
+	// CPU, memory and io are what it uses of its worker; domain and typ are its job's.
 	CPU, Memory, IO int64
 	Domain          string
 	Typ             rota.JobType
-	// EndsBy is when the attempt times out: start + max_runtime; 0 for never.
+	// EndsBy is when the attempt times out: start + max_runtime; 0 means never.
 	EndsBy rota.Clock
-	// SilentSince is the last sign that its session can have given, once a
-	// takeover ended that session; 0 while the session lives.
+	// SilentSince is the latest possible sign of life of its session, set once a takeover ended that session; 0 while
+	// the session lives.
 	SilentSince rota.Clock
-	// Grace is how long it outlives its worker's broken stream in ms, 0 for as long as its
-	// silence (SPEC §16.7).
+	// Grace is how long it outlives its worker's broken stream, in ms; 0 for as long as its silence (SPEC §16.7).
 	Grace int64
-	// Index is that of the entry that opened it.
+	// Index is the index of the entry that opened it.
 	Index rota.Index
-	// Ended is what is kept of its job once that has ended without it, nil while the job lives (SPEC §8.8).
+	// Ended is what is kept of its job once the job ended before the lease; nil while the job lives (SPEC §8.8).
 	Ended *EndedJob
-	// Key is the id as a string, by which the row is found.
+	// Key is the id as a string, the key of the row.
 	Key string
-	// Due is derived: where the lease stands in the timers.
+	// Due is derived: the lease's due time in the timers.
 	Due rota.Clock
-	// Implied says that its completion acknowledges it, in the operation that is
-	// being applied; such a lease is over at the end of it.
+	// Implied reports that its completion acknowledges it, in the operation being applied; such a lease ends with that
+	// operation.
 	Implied bool
 }
 
-// MaxRuntime is the attempt's timeout in ms, 0 for none.
+// MaxRuntime returns the attempt's timeout in ms, 0 for none.
 func (r *LeaseRow) MaxRuntime() int64 {
 	if r.EndsBy == 0 {
 		return 0
@@ -193,7 +191,7 @@ func (r *LeaseRow) MaxRuntime() int64 {
 	return int64(r.EndsBy - r.Started.Clock)
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *LeaseRow) Canonical(e *Encoder) {
 	e.B = append(e.B, r.ID[:]...)
 	e.token(r.Token)
@@ -224,7 +222,7 @@ func (r *LeaseRow) Canonical(e *Encoder) {
 	r.canonicalEnded(e)
 }
 
-// Takes is what the lease takes of its worker.
+// Takes returns what the lease uses of its worker.
 func (r *LeaseRow) Takes() sched.Load { return sched.Load{CPU: r.CPU, Memory: r.Memory, IO: r.IO} }
 
 // DecodeLease reads what Canonical wrote.
@@ -261,68 +259,67 @@ func DecodeLease(d *Decoder) *LeaseRow {
 	return r
 }
 
-// Streak counts a worker's failures in a row of a type, in queues that cool workers
-// down (SPEC §16.1).
+// Streak counts a worker's consecutive failures of a type, in queues that cool workers down (SPEC §16.1).
 type Streak struct {
 	Typ rota.JobType
 	N   int64
 }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *JobRow) TreeKey() rota.JobID { return r.Spec.ID }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *LeaseRow) TreeKey() string { return r.Key }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *WorkerRow) TreeKey() rota.WorkerID { return r.Spec.ID }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *QueueRow) TreeKey() rota.QueueName { return r.Name }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *NodeRow) TreeKey() rota.NodeID { return r.ID }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *HoldRow) TreeKey() rota.JobID { return r.Job }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *TenantRow) TreeKey() rota.TenantID { return r.ID }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *LimiterRow) TreeKey() string { return r.Key }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *DomainRow) TreeKey() string { return r.Key }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *TypeRow) TreeKey() rota.JobType { return r.Typ }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *WorkflowRow) TreeKey() rota.WorkflowID { return r.ID }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *VertexRow) TreeKey() string { return r.Key }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *RoleRow) TreeKey() RoleName { return RoleName(r.Name) }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *TokenRow) TreeKey() TokenID { return TokenID(r.ID) }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *BlockRow) TreeKey() BlockKey { return r.Key }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *IssuerRow) TreeKey() string { return r.URL }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *SpentRow) TreeKey() string { return string(r.Hash[:]) }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *DeletedRow) TreeKey() string { return DeletedKey(r.To) }
 
-// ExpectedTime is how long jobs of a type should take, as the owner of their queue says.
+// ExpectedTime is how long jobs of a type should take according to the owner of their queue.
 type ExpectedTime struct {
 	Typ rota.JobType
 	Ms  int64
@@ -331,64 +328,64 @@ type ExpectedTime struct {
 // CompareExpected orders expected times by job type, for binary search.
 func CompareExpected(x ExpectedTime, typ rota.JobType) int { return cmp.Compare(x.Typ, typ) }
 
-// OpenLeases lists a worker's lease ids in their order; what ends a lease changes the set.
+// OpenLeases returns a worker's lease ids, sorted. Ending a lease changes the set.
 func (r *WorkerRow) OpenLeases() []string { return slices.Sorted(maps.Keys(r.Leases)) }
 
-// DeletedRow is a range of numbers of ended jobs that were deleted (SPEC §21.3): no archive
-// shows them again. Ranges neither overlap nor touch.
+// DeletedRow is a range of numbers of ended jobs that were deleted (SPEC §21.3): no archive shows them again. Ranges
+// neither overlap nor touch.
 type DeletedRow struct {
 	RowMeta
 	From, To uint64
 }
 
-// DeletedKey orders ranges by their last number.
+// DeletedKey returns a key that orders ranges by their last number.
 func DeletedKey(to uint64) string { return string(binary.BigEndian.AppendUint64(nil, to)) }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *DeletedRow) Canonical(e *Encoder) {
 	e.Uint(r.From)
 	e.Uint(r.To)
 }
 
-// What the tally counts is of these owners; what a row says besides it stands for by a hash.
+// The owners that the tally counts rows for, and the size of the data that rows store as a hash.
 
 func (r *JobRow) owner() (rota.QueueName, rota.TenantID) { return r.Spec.Queue, r.Spec.Tenant }
 
-// Besides is the size of what the row holds as a hash.
+// Besides returns the size of the data that the row stores as a hash.
 func (r *JobRow) Besides() int64 { return r.Spec.Bytes() }
 
 func (r *VertexRow) owner() (rota.QueueName, rota.TenantID) { return r.Spec.Queue, r.Spec.Tenant }
 
-// Besides is the size of what the row holds as a hash.
+// Besides returns the size of the data that the row stores as a hash.
 func (r *VertexRow) Besides() int64 { return int64(r.ShapeBytes) }
 
 func (r *WorkflowRow) owner() (rota.QueueName, rota.TenantID) { return r.Queue, r.Tenant }
 
-// Besides is the size of what the row holds as a hash.
+// Besides returns the size of the data that the row stores as a hash.
 func (r *WorkflowRow) Besides() int64 { return 0 }
 
 func (r *WorkerRow) owner() (rota.QueueName, rota.TenantID) { return "", "" }
 
-// Besides is the size of what the row holds as a hash.
+// Besides returns the size of the data that the row stores as a hash.
 func (r *WorkerRow) Besides() int64 { return 0 }
 
 func (r *QueueRow) owner() (rota.QueueName, rota.TenantID) { return r.Name, "" }
 
-// Besides is the size of what the row holds as a hash.
+// Besides returns the size of the data that the row stores as a hash.
 func (r *QueueRow) Besides() int64 { return 0 }
 
 func (r *TenantRow) owner() (rota.QueueName, rota.TenantID) { return "", r.ID }
 
-// Besides is the size of what the row holds as a hash.
+// Besides returns the size of the data that the row stores as a hash.
 func (r *TenantRow) Besides() int64 { return 0 }
 
-// EndedJob is what a lease keeps of its job once that has ended.
+// EndedJob is what a lease keeps of its job once the job has ended.
 type EndedJob struct {
-	// Spec has the id, the queue, the tenant, the type and the keys, and nothing else.
+	// Spec holds only the id, the queue, the tenant, the type and the keys.
 	Spec rota.JobSpec
-	// Unique is the key that the job held while it ran, zero where it held none.
+	// Unique is the key that the job held while it ran, zero if none.
 	Unique UniqueKey
-	// Alone reports that it ran alone on its worker, which takes no other lease until this one ends (SPEC §9.7).
+	// Alone reports that it ran alone on its worker, which accepts no other lease until this one ends (SPEC §9.7).
 	Alone bool
 }
 

@@ -9,35 +9,34 @@ import (
 type BatchRow struct {
 	RowMeta
 	ID rota.BatchID
-	// Number is that of the event of its opening, and so of no other batch, of this id either: by
-	// it jobs know which one counts them.
+	// Number is the number of the event that opened it, and so differs from that of any other batch with the same id:
+	// jobs use it to name the batch that counts them.
 	Number uint64
-	// Content is the hash of what was opened.
+	// Content is the hash of the specification that opened it.
 	Content rota.Digest
 	Tenant  rota.TenantID
 	Queue   rota.QueueName
 	Typ     rota.JobType
 	Size    int64
 	By      rota.Principal
-	// Callback is what is to be submitted; nil once it was.
+	// Callback is the job still to be submitted; nil once it was.
 	Callback *KeptSpec
 	Counts   rota.BatchCounts
 	Opened   rota.Moment
-	// Touched is when a job last came, or when it was opened.
+	// Touched is when a job was last added, or when it was opened.
 	Touched          rota.Date
 	Sealed, Finished rota.Moment
-	// Retry is when the callback is tried again that was refused, for why; 0 where it was not.
+	// Retry is when to try a refused callback again, and for why the reason of the refusal; 0 if it was not refused.
 	Retry rota.Date
 	Why   string
-	// Over is the number of the callback's submission, forget when the batch is forgotten; 0
-	// before its end.
+	// Over is the number of the callback's submission, forget when the batch is forgotten; 0 before its end.
 	Over   uint64
 	Forget rota.Date
-	// Calling says that the callback lives; never by rules version 1.
+	// Calling reports whether the callback lives; never under rules version 1.
 	Calling bool
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *BatchRow) Canonical(e *Encoder) {
 	e.Str(string(r.ID))
 	e.Uint(r.Number)
@@ -88,13 +87,13 @@ func DecodeBatch(d *Decoder) *BatchRow {
 	return r
 }
 
-// TreeKey is the id.
+// TreeKey returns the id.
 func (r *BatchRow) TreeKey() rota.BatchID { return r.ID }
 
-// It counts for its tenant. Its queue may go once it has ended.
+// It counts for its tenant. Its queue may be deleted once it has ended.
 func (r *BatchRow) owner() (rota.QueueName, rota.TenantID) { return "", r.Tenant }
 
-// Besides is the size of what the row holds as a hash.
+// Besides returns the size of the data that the row stores as a hash.
 func (r *BatchRow) Besides() int64 { return 0 }
 
 // State derives the state of the batch from its counts.
@@ -108,13 +107,13 @@ func (r *BatchRow) State() rota.BatchState {
 	return rota.BatchOpen
 }
 
-// seals is when an open batch is sealed if no job comes.
+// seals returns when an open batch is sealed if no job is added.
 func (r *BatchRow) seals() rota.Date { return r.Touched + limits.BatchSeals }
 
-// BatchTimes are where a batch stands among the timers.
+// BatchTimes holds a batch's times in the timers.
 type BatchTimes struct{ Due, Over int64 }
 
-// Times returns when the batch was opened, sealed and finished.
+// Times returns the batch's times in the timers.
 func (r *BatchRow) Times() (t BatchTimes) {
 	switch r.State() {
 	case rota.BatchOpen:
@@ -122,14 +121,14 @@ func (r *BatchRow) Times() (t BatchTimes) {
 	case rota.BatchSealed:
 		t.Due = int64(r.Retry)
 	case rota.BatchFinished:
-		if r.Counts.Live == 0 && !r.Calling { // else a retried job is counted by it still, or its callback lives
+		if r.Counts.Live == 0 && !r.Calling { // otherwise it still counts a retried job, or its callback lives
 			t.Due, t.Over = int64(r.Forget), int64(r.Over)
 		}
 	}
 	return t
 }
 
-// Words returns it as callers see it.
+// Words returns the row in its public form.
 func (r *BatchRow) Words() rota.Batch {
 	b := rota.Batch{ID: r.ID, State: r.State(), Tenant: r.Tenant, Queue: r.Queue, Type: r.Typ, Size: r.Size, BatchCounts: r.Counts, Opened: r.Opened,
 		Sealed: r.Sealed, Finished: r.Finished, Why: r.Why, By: r.By}

@@ -12,8 +12,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// WorkflowRow is one workflow (SPEC §11). Its nodes are vertices here, as a node is
-// a server.
+// WorkflowRow is one workflow (SPEC §11). Its nodes are called vertices here, as a node is a server.
 type WorkflowRow struct {
 	RowMeta
 	ID rota.WorkflowID
@@ -23,12 +22,12 @@ type WorkflowRow struct {
 	Tenant rota.TenantID
 	Policy rota.FailurePolicy
 	Labels map[string]string
-	// Content stands for all that the submitter says: an upload that broke off goes on
-	// only with the same.
+	// Content is the hash of everything that the submitter specifies: an interrupted upload continues only with equal
+	// content.
 	Content rota.Digest
 	State   rota.WorkflowState
-	// Nodes and edges as announced; added counts the nodes that have arrived, linked
-	// the edges, bytes what their specs hold.
+	// Nodes and edges as announced. added counts the nodes that have arrived, linked the edges; bytes is the size of
+	// their specs.
 	Nodes, Added  uint32
 	Edges, Linked uint64
 	Bytes         int64
@@ -36,46 +35,42 @@ type WorkflowRow struct {
 	Touched rota.Clock
 	// Runs counts the submission and every retry.
 	Runs int32
-	// Ending is what it will be once nothing of it runs, WorkflowNone as long as it
-	// may complete and once it is over; failed is the first node that did not complete
-	// in this run, and reason why: ReasonNone where none failed.
+	// Ending is the state that it will have once nothing of it runs; WorkflowNone while it may still complete and once
+	// it is over. failed is the first node that did not complete in this run and reason its reason, ReasonNone if none
+	// failed.
 	Ending rota.WorkflowState
 	Failed uint32
 	Reason rota.Reason
-	// Cursor is the next vertex that a pass over all of them comes to: the end of a run
-	// (ending), a retry (redo), or the end of the whole row (leaving). Such work goes on
-	// over many entries. A pass at nodes is over.
+	// Cursor is the next vertex of a pass over all of them: the end of a run (ending), a retry (redo), or the end of
+	// the whole row (leaving). A pass continues over many entries. It is over when the cursor equals nodes.
 	Cursor  uint32
 	Leaving bool
-	// Redo says that a retry still takes vertices back to Blocked; from is one more than
-	// the number of the vertex that the retry named, 0 for all; was is the state before.
+	// Redo reports that a retry still resets vertices to Blocked. from is one more than the number of the vertex that
+	// the retry named, 0 for all; was is the state before.
 	Redo bool
 	From uint32
 	Was  rota.WorkflowState
-	// Nodes by how they stand: live ones have a job; the others are over. Invariant I4:
-	// what the vertex rows say.
+	// Counts of nodes by state: live ones have a job; the others are over. Invariant I4: equal to the vertex rows.
 	Blocked, Live, Completed, Dead, Expired, Cancelled, Skipped uint32
-	// Waiting are those blocked ones that are gates and wait for their signal.
+	// Waiting counts the blocked nodes that are gates and wait for their signal.
 	Waiting uint32
-	// Unneeded are those skipped ones that were to run on a failure which did not come; never by rules version 1.
+	// Unneeded counts the skipped nodes that run only on a failure, which did not occur; never under rules version 1.
 	Unneeded uint32
 
 	Submitted, Finished rota.Moment
-	// Due is the date on which it is forgotten, by its queue's gc_horizon as it ended; 0
-	// where it has not.
+	// Due is the date on which it is forgotten, by its queue's gc_horizon when it ended; 0 if it has not ended.
 	Due rota.Date
-	// Started is when this run began: the commit, or the last retry. Times to live
-	// count from it.
+	// Started is when this run began: the commit, or the last retry. Times to live count from it.
 	Started   rota.Moment
 	LastEvent rota.EventID
-	// By is who submitted it.
+	// By is its submitter.
 	By rota.Principal
 }
 
-// Lives reports whether it has not ended, and counts for who submitted it.
+// Lives reports whether it has not ended, and counts for its submitter.
 func (r *WorkflowRow) Lives() bool { return !r.State.Terminal() && !r.Leaving }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *WorkflowRow) Canonical(e *Encoder) {
 	e.Str(string(r.ID))
 	e.Uint(r.Seq)
@@ -157,26 +152,25 @@ func DecodeWorkflow(d *Decoder) *WorkflowRow {
 	return r
 }
 
-// VertexRow is one node of a workflow. Vertices are numbered in topological order,
-// so that every parent has a smaller number: no cycle can be told (Invariant I5).
+// VertexRow is one node of a workflow. Vertices are numbered in topological order, so every parent has a smaller number
+// and a cycle cannot be expressed (Invariant I5).
 type VertexRow struct {
 	RowMeta
-	// Key is the vertexKey, by which the row is found.
+	// Key is the vertexKey, the key of the row.
 	Key      string
 	Workflow rota.WorkflowID
-	// Spec, parents, run and the gate's own terms never change; shape stands for them in the row's canonical
+	// Spec, parents, run and the gate's own terms never change; their hash, shape, replaces them in the row's canonical
 	// bytes. Parents ascend.
 	Spec    *KeptSpec
 	Parents []uint32
 	Shape   rota.Digest
-	// Number and three more stand together, as they fill two words so.
+	// Number and the next three fields are adjacent to fill exactly two words.
 	Number uint32
-	// State is Blocked until its parents have completed, vertexLive while it has a job,
-	// then how it ended.
+	// State is Blocked until its parents have completed, vertexLive while it has a job, then how it ended.
 	State rota.NodeState
 	Run   rota.NodeRun
-	// Of the last attempt: its worker and number, when and at which index it was
-	// assigned. Then when it ended and why; runs counts the jobs that were made of it.
+	// Fields of the last attempt: its worker and number, when and at which index it was assigned, then when and why it
+	// ended. runs counts the jobs that were made of the vertex.
 	Reason     rota.Reason
 	Attempt    int32
 	Runs       int32
@@ -185,23 +179,23 @@ type VertexRow struct {
 	AssignedAt rota.Index
 	Finished   rota.Moment
 	FinishedAt rota.Index
-	// Past are the attempts of a node that did not COMPLETE, for a retry of the workflow to
-	// bring along (SPEC §16.6); nil for most. It is replaced, never changed.
+	// Past holds the attempts of a node that did not COMPLETE, which a retry of the workflow keeps (SPEC §16.6); nil
+	// for most. It is replaced, never changed.
 	Past *NodePast
-	// Gate is what makes it a gate; nil for most. It is replaced, never changed.
+	// Gate is set for a gate; nil for most. It is replaced, never changed.
 	Gate *Gate
-	// Growth is nil for most: see there.
+	// Growth is nil for most; see Growth.
 	Growth *Growth
-	// FreeAt is as in a tombstone.
+	// FreeAt is the same as in a tombstone.
 	FreeAt rota.Clock
-	// ShapeBytes counts the bytes that shape stands for.
+	// ShapeBytes is the size of the data that shape is the hash of.
 	ShapeBytes uint32
 }
 
-// NodePast are the newest attempts of all lives of a node's jobs.
+// NodePast holds the newest attempts of all lives of a node's jobs.
 type NodePast struct{ Attempts []rota.Attempt }
 
-// List returns the attempts of earlier lives, none of a nil past.
+// List returns the attempts of earlier lives; none if p is nil.
 func (p *NodePast) List() []rota.Attempt {
 	if p == nil {
 		return nil
@@ -209,20 +203,20 @@ func (p *NodePast) List() []rota.Attempt {
 	return p.Attempts
 }
 
-// VertexBlocked says that the vertex waits for parents, or for its release in the
-// next entries; vertexLive that it has a job, which knows the state.
+// VertexBlocked means that the vertex waits for parents, or for its release in the next entries; vertexLive that it has
+// a job, whose row has the state.
 const (
 	VertexBlocked = rota.NodeState(rota.JobBlocked)
 	VertexLive    = rota.NodeState(rota.JobQueued)
 )
 
-// Over reports whether the vertex has ended; lost that it did so otherwise than well.
+// Over reports whether the vertex has ended.
 func (r *VertexRow) Over() bool { return r.State >= rota.NodeState(rota.JobCompleted) }
 
 // Lost reports whether the node ended in any state but COMPLETED.
 func (r *VertexRow) Lost() bool { return r.State > rota.NodeState(rota.JobCompleted) }
 
-// Count returns the counter of the vertices that stand as a state says.
+// Count returns the counter of the vertices in a state.
 func (r *WorkflowRow) Count(s rota.NodeState) *uint32 {
 	switch s {
 	case VertexBlocked:
@@ -242,12 +236,12 @@ func (r *WorkflowRow) Count(s rota.NodeState) *uint32 {
 	}
 }
 
-// Passing reports whether a pass over the vertices is under way.
+// Passing reports whether a pass over the vertices is in progress.
 func (r *WorkflowRow) Passing() bool {
 	return r.State == rota.WorkflowRunning && (r.Redo || r.Ending != rota.WorkflowNone) && r.Cursor < r.Nodes
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *VertexRow) Canonical(e *Encoder) {
 	e.Str(string(r.Workflow))
 	e.Uint(uint64(r.Number))
@@ -267,7 +261,7 @@ func (r *VertexRow) Canonical(e *Encoder) {
 	r.Growth.canonical(e)
 }
 
-// EncodeShape is what never changes of a vertex: it precedes the row in snapshots.
+// EncodeShape writes the parts of a vertex that never change; they precede the row in snapshots.
 func EncodeShape(e *Encoder, s *KeptSpec, parents []uint32, run rota.NodeRun, terms *rota.Gate) {
 	EncodeSpec(e, s)
 	encodeTerms(e, run, terms)
@@ -279,7 +273,7 @@ func EncodeShape(e *Encoder, s *KeptSpec, parents []uint32, run rota.NodeRun, te
 	}
 }
 
-// HashShape hashes all that a submitter says of a node: its spec, parents, run condition and gate.
+// HashShape hashes everything that a submitter specifies about a node: its spec, parents, run condition and gate.
 func HashShape(e *Encoder, s *KeptSpec, parents []uint32, run rota.NodeRun, terms *rota.Gate) rota.Digest {
 	e.B = e.B[:0]
 	EncodeShape(e, s, parents, run, terms)
@@ -326,15 +320,15 @@ func DecodeVertex(d *Decoder) *VertexRow {
 	return r
 }
 
-// VertexKey orders vertices by workflow, then number. No id holds a zero byte.
+// VertexKey returns a key that orders vertices by workflow, then number. No id contains a zero byte.
 func VertexKey(w rota.WorkflowID, number uint32) string {
 	b := make([]byte, 0, len(w)+5)
 	b = append(append(b, w...), 0)
 	return string(binary.BigEndian.AppendUint32(b, number))
 }
 
-// WorkflowContent stands for all that a submitter says of a workflow, nodes and
-// edges too, but for headers: two submissions with the same go on with one upload.
+// WorkflowContent returns the hash of everything that a submitter specifies about a workflow, nodes and edges included,
+// headers excluded: two submissions with equal content continue one upload.
 func WorkflowContent(w *rota.WorkflowSpec, g *rota.Graph) [16]byte {
 	h := xxh3.New()
 	e := &Encoder{}
@@ -352,7 +346,7 @@ func WorkflowContent(w *rota.WorkflowSpec, g *rota.Graph) [16]byte {
 	var kept Specs
 	for k, at := range g.Order {
 		s := entry.Template(w, &w.Nodes[at])
-		s.Headers = nil // no content
+		s.Headers = nil // not part of the content
 		e.B = e.B[:0]
 		EncodeShape(e, kept.Keep(&s), g.Parents[k], w.Nodes[at].Run, w.Nodes[at].Gate)
 		_, _ = h.Write(e.B)
@@ -360,7 +354,7 @@ func WorkflowContent(w *rota.WorkflowSpec, g *rota.Graph) [16]byte {
 	return h.Sum128().Bytes()
 }
 
-// BlamedBefore orders nodes that did not complete; of those of one entry the one of the lower number comes first.
+// BlamedBefore orders nodes that did not complete; within one entry the lower number comes first.
 func (v *VertexRow) BlamedBefore(o *VertexRow) bool {
 	if own := v.FailedItself(); own != o.FailedItself() {
 		return own
@@ -368,7 +362,7 @@ func (v *VertexRow) BlamedBefore(o *VertexRow) bool {
 	return v.FinishedAt < o.FinishedAt
 }
 
-// Difference says how the vertex differs from the node with its number.
+// Difference returns how the vertex differs from the node with its number.
 func (r *VertexRow) Difference(w *rota.WorkflowSpec, g *rota.Graph, k int) string {
 	node := &w.Nodes[g.Order[k]]
 	name := VertexName(r)
@@ -399,12 +393,13 @@ func (v *VertexRow) FailedItself() bool {
 	return true
 }
 
-// Outlives reports whether a vertex runs in a workflow that ends so: what it waits for comes to its end all the same.
+// Outlives reports whether a vertex still runs in a workflow with this ending: everything that it waits for ends in any
+// case.
 func (r *VertexRow) Outlives(ending rota.WorkflowState) bool {
 	return r.Run == rota.RunAlways || r.Run == rota.RunOnFailure && ending == rota.WorkflowFailed
 }
 
-// Unneeded reports whether a vertex was skipped as it was to run on a failure that did not come.
+// Unneeded reports whether a vertex was skipped because it runs only on a failure, which did not occur.
 func (r *VertexRow) Unneeded() bool {
 	return r.State == rota.NodeSkipped && r.Reason == rota.ReasonNotNeeded
 }
@@ -412,11 +407,10 @@ func (r *VertexRow) Unneeded() bool {
 // Endures reports whether a workflow is over, and kept until its date.
 func (r *WorkflowRow) Endures() bool { return r.State.Terminal() && !r.Leaving }
 
-// Hidden reports whether nobody is told of a workflow: its nodes are still arriving, or it
-// is being dropped.
+// Hidden reports whether a workflow is invisible to callers: its nodes are still arriving, or it is being dropped.
 func (r *WorkflowRow) Hidden() bool { return r.State == rota.WorkflowOpen || r.Leaving }
 
-// Lapses is when an upload is given up, 0 for never.
+// Lapses returns when an upload is abandoned, 0 for never.
 func (r *WorkflowRow) Lapses() int64 {
 	if r.State != rota.WorkflowOpen || r.Leaving {
 		return 0
@@ -424,7 +418,7 @@ func (r *WorkflowRow) Lapses() int64 {
 	return int64(r.Touched + limits.UploadLapses)
 }
 
-// Sound reports whether what a row that is kept tells of its state goes together.
+// Sound reports whether the state fields of a kept row are consistent.
 func (r *WorkflowRow) Sound() bool {
 	whole := r.Added == r.Nodes && r.Linked == r.Edges
 	if r.Added > r.Nodes || r.Linked > r.Edges || r.Failed >= r.Nodes || r.Cursor > r.Nodes || !r.Redo && r.From != 0 {
@@ -455,7 +449,7 @@ func (r *WorkflowRow) Sound() bool {
 	}
 }
 
-// Why is the reason of a job that ends because its workflow does.
+// Why returns the reason of a job that ends because its workflow does.
 func (r *WorkflowRow) Why() rota.Reason {
 	if r.Ending == rota.WorkflowCancelled {
 		return rota.ReasonWorkflowCancelled
@@ -463,5 +457,5 @@ func (r *WorkflowRow) Why() rota.Reason {
 	return rota.ReasonWorkflowFailed
 }
 
-// VertexName is the node's id within its workflow.
+// VertexName returns the node's id within its workflow.
 func VertexName(r *VertexRow) string { return string(r.Spec.ID[len(r.Workflow)+1:]) }

@@ -5,22 +5,21 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// Gate is what makes a vertex a gate. It is replaced, never changed.
+// Gate holds the data of a vertex that is a gate. It is replaced, never changed.
 type Gate struct {
 	Terms rota.Gate
-	// Since is when its parents had completed and it began to wait; due the date of its
-	// timeout, 0 for none.
+	// Since is when its parents had completed and it began to wait; due is the date of its timeout, 0 for none.
 	Since rota.Moment
 	Due   rota.Date
-	// Signal is the id of the one that counts, "" for none yet; content stands for what that
-	// said. refuse and payload are kept until the gate ends.
+	// Signal is the id of the signal that counts, "" if there is none yet; content is the hash of its content. refuse
+	// and payload are kept until the gate ends.
 	Signal  string
 	Content rota.Digest
 	Refuse  bool
 	Payload []byte
 }
 
-// Own returns the gate's terms, nil of what is none.
+// Own returns the gate's terms; nil if g is nil.
 func (g *Gate) Own() *rota.Gate {
 	if g == nil {
 		return nil
@@ -28,7 +27,7 @@ func (g *Gate) Own() *rota.Gate {
 	return &g.Terms
 }
 
-// Held counts the bytes that a signal has kept for it.
+// Held returns the size in bytes of the signal kept for the gate.
 func (g *Gate) Held() int64 {
 	if g == nil {
 		return 0
@@ -41,7 +40,7 @@ func (r *VertexRow) Waits() bool {
 	return r.Gate != nil && r.State == VertexBlocked && !r.Gate.Since.IsZero() && r.Gate.Signal == ""
 }
 
-// GateDue is the date of the timeout of a gate that waits, 0 for none.
+// GateDue returns the date of the timeout of a waiting gate, 0 for none.
 func (r *VertexRow) GateDue() int64 {
 	if !r.Waits() {
 		return 0
@@ -49,8 +48,8 @@ func (r *VertexRow) GateDue() int64 {
 	return int64(r.Gate.Due)
 }
 
-// encodeTerms is when a vertex runs, and what never changes of a gate, or that the vertex is none. One that runs on
-// success has the byte of rules version 1.
+// encodeTerms writes when a vertex runs and the terms of its gate, or that it is not a gate. A vertex that runs on
+// success is written as in rules version 1.
 func encodeTerms(e *Encoder, run rota.NodeRun, terms *rota.Gate) {
 	if e.flags(terms != nil, run == rota.RunOnFailure, run == rota.RunAlways); terms == nil {
 		return
@@ -75,7 +74,7 @@ func decodeTerms(d *Decoder) (run rota.NodeRun, g *Gate) {
 	return run, &Gate{Terms: rota.Gate{Timeout: millis.Duration(d.Int()), OnTimeout: rota.GateTimeout(d.Enum(uint64(rota.GateCompletes)))}}
 }
 
-// canonical is what changes of a gate.
+// canonical appends the parts of a gate that change.
 func (g *Gate) canonical(e *Encoder) {
 	if g == nil {
 		return
@@ -90,7 +89,7 @@ func (g *Gate) canonical(e *Encoder) {
 	e.bytes(g.Payload)
 }
 
-// decode reads what canonical wrote into a gate of which the terms are known.
+// decode reads what canonical wrote into a gate whose terms are set.
 func (g *Gate) decode(d *Decoder) {
 	if g == nil {
 		return
@@ -101,7 +100,7 @@ func (g *Gate) decode(d *Decoder) {
 	}
 }
 
-// SignalContent stands for what a signal says.
+// SignalContent returns the hash of a signal's content.
 func SignalContent(e *Encoder, payload []byte, refuse bool) rota.Digest {
 	e.B = e.B[:0]
 	e.Bool(refuse)
@@ -109,19 +108,18 @@ func SignalContent(e *Encoder, payload []byte, refuse bool) rota.Digest {
 	return HashBytes(e.B)
 }
 
-// Growth is what a vertex has to do with children that were added as a node completed. It
-// is replaced, never changed.
+// Growth relates a vertex to children that were added when a node completed. It is replaced, never changed.
 type Growth struct {
-	// By is one more than the number of the vertex whose completion added this one, 0 of one
-	// that was submitted; joins says that whoever waits for that one waits for this one too.
+	// By is one more than the number of the vertex whose completion added this one, 0 for a submitted vertex. joins
+	// reports whether vertices that wait for that one wait for this one too.
 	By    uint32
 	Joins bool
-	// Content stands for what the vertex itself added as it completed; zero for nothing. Where
-	// the workflow was ending it was dropped.
+	// Content is the hash of what the vertex itself added when it completed, zero for nothing. If the workflow was
+	// ending, the addition was dropped.
 	Content rota.Digest
 }
 
-// GrownBy returns the vertex whose completion added one.
+// GrownBy returns the number of the vertex whose completion added this one.
 func (r *VertexRow) GrownBy() (number uint32, ok bool) {
 	if r.Growth == nil || r.Growth.By == 0 {
 		return 0, false
@@ -129,7 +127,7 @@ func (r *VertexRow) GrownBy() (number uint32, ok bool) {
 	return r.Growth.By - 1, true
 }
 
-// Joins reports whether whoever waits for the vertex that grew it waits for this one too.
+// Joins reports whether vertices that wait for the vertex that grew it wait for this one too.
 func (r *VertexRow) Joins() bool { return r.Growth != nil && r.Growth.Joins }
 
 // Awaits reports whether the vertex waits for a parent: the one that grew it has COMPLETED.
@@ -138,7 +136,7 @@ func (r *VertexRow) Awaits(parent uint32) bool {
 	return !grown || by != parent
 }
 
-// canonical is the row's part that says so.
+// canonical appends the growth part of the row.
 func (g *Growth) canonical(e *Encoder) {
 	if e.Bool(g != nil); g == nil {
 		return

@@ -9,116 +9,114 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// JobRow is one live job. There may be ten million of them, most of which only wait:
-// what a job has from its first lease on, or of a workflow, a delay or a tier, stands
-// apart in its jobLife.
+// JobRow is one live job. There may be ten million of them, most of which are pending. The data that a job only has
+// from its first lease on, or in a workflow, a delay or a tier, is therefore in its jobLife.
 type JobRow struct {
 	RowMeta
-	// Spec is replaced by a change of the job alone; specHash stands for it in the row's canonical bytes.
+	// Spec is replaced only by a change of the job; its hash, specHash, replaces it in the row's canonical bytes.
 	Spec     *KeptSpec
 	SpecHash rota.Digest
-	// jobLife is noLife until own gave it one: fields of it are read as the row's own,
-	// and written after own alone.
+	// jobLife is noLife until own creates one. Its fields are read as the row's own, and written only after own.
 	*JobLife
 
-	// Seq numbers submissions: log order.
+	// Seq numbers submissions in log order.
 	Seq           uint64
 	Submitted     rota.Clock
 	Enqueued      rota.Clock
 	SubmittedDate rota.Date
-	// QueuedAt is since when it waits to be placed, for SPEC §7.8: the clock at which
-	// it last became QUEUED, or at which a hold of it ended without effect.
+	// QueuedAt is when it began to wait for placement (SPEC §7.8): the clock at which it last became QUEUED, or at
+	// which a hold of it ended without effect.
 	QueuedAt rota.Clock
-	// ExpireAbs is the moment of ttl_abs (SPEC §9.3), 0 for never.
+	// ExpireAbs is the time of ttl_abs (SPEC §9.3), 0 for never.
 	ExpireAbs rota.Clock
 	Item      *sched.Item
-	// eventIncarnation, eventIndex and eventSeq are the newest event about it, the
-	// parent of the next (SPEC §12.1); its parts fill a word where the whole would not.
+	// eventIncarnation, eventIndex and eventSeq identify its newest event, the parent of the next (SPEC §12.1). As
+	// separate fields they fill a word, which the whole id would not.
 	eventIncarnation uint64
 	eventIndex       rota.Index
 	eventSeq         uint32
-	// Class is derived, as item is: rebuilt on restore, no part of the encoding.
+	// Class and item are derived: rebuilt on restore, not part of the encoding.
 	Class      sched.ClassID
 	Attempt    int32
 	State      rota.JobState
 	LastReason rota.Reason
 }
 
-// JobLife is what most jobs that wait have nothing of.
+// JobLife holds the data that most pending jobs do not have.
 type JobLife struct {
 	// Attempts are those of all lives that ended, the newest MaxAttemptsKept.
 	Attempts []rota.Attempt
 	LifeWords
 }
 
-// LifeWords is what of a jobLife can be compared.
+// LifeWords is the comparable part of a jobLife.
 type LifeWords struct {
 	FirstLease rota.Moment
-	// EnqueuedDate is that of the row's enqueued, where it is not that of submission.
+	// EnqueuedDate is the date of the row's enqueued, if it differs from that of submission.
 	EnqueuedDate rota.Date
-	// Due is when a DELAYED job wakes, on the cluster clock; dueDate when that
-	// has passed and a date is still to come.
+	// Due is when a DELAYED job wakes, on the cluster clock; dueDate is set once that has passed and a date is still to
+	// come.
 	Due     rota.Clock
 	DueDate rota.Date
-	// Ready is when it would wake if it did not wait for a lease that has outlived its job; 0 where it waits for none.
+	// Ready is when it would wake if it did not wait for a lease that has outlived its job; 0 if it waits for none.
 	Ready rota.Clock
-	// ExpireRel is the moment of ttl_rel (SPEC §9.3), 0 for never.
+	// ExpireRel is the time of ttl_rel (SPEC §9.3), 0 for never.
 	ExpireRel rota.Clock
 	// Lease is the open lease's id. Invariant I1: set exactly when state.Leased().
 	Lease      rota.LeaseID
 	LastError  string
 	Note       string
 	ProgressAt rota.Clock
-	// tier is where it stands in an adaptive queue, since tierAt, in log order by
-	// tierSeq (SPEC §10.2); all 0 until it is first QUEUED.
+	// tier is its tier in an adaptive queue, entered at tierAt, in log order by tierSeq (SPEC §10.2); all are 0 until
+	// it is first QUEUED.
 	TierAt  rota.Clock
 	TierSeq uint64
-	// Past is nil for most. It is shared by copies of the row, and never changes.
+	// Past is nil for most. Copies of the row share it, and it never changes.
 	Past *JobPast
-	// Workflow and vertex say which node of which workflow it is; none for most.
+	// Workflow and vertex identify the workflow node that it runs; empty for most.
 	Workflow rota.WorkflowID
 
-	// Data is derived: where its parents' outputs lie, while it is QUEUED.
+	// Data is derived: the workers that hold its parents' outputs, while it is QUEUED.
 	Data *sched.Data
 
 	Declines int32
-	// Snoozes counts those of this attempt (SPEC §20.3).
+	// Snoozes counts the snoozes of this attempt (SPEC §20.3).
 	Snoozes  int32
 	Progress int32
-	// Preempted counts how often it gave way (SPEC §7.9).
+	// Preempted counts how often it was preempted (SPEC §7.9).
 	Preempted int32
 	Tier      int32
 	Vertex    uint32
 }
 
-// JobPast is what only a job has that was changed since it was submitted, is unique, is of a batch, or of which its queue keeps
-// how long it should take.
+// JobPast holds the data of a job that was changed since submission, is unique, is in a batch, or has an estimate that
+// its queue stores.
 type JobPast struct {
-	// Content is the hash of the spec as it was first submitted (SPEC §16.5).
+	// Content is the hash of the spec as first submitted (SPEC §16.5).
 	Content rota.Digest
-	// Life counts the retries, retried is when the last was (SPEC §16.6).
+	// Life counts the retries; retried is when the last one was (SPEC §16.6).
 	Life    int32
 	Retried rota.Moment
-	// Since is from when its ttl_abs counts where that is not the submission: the last
-	// retry, or the later end of what an earlier worker may believe.
+	// Since is when its ttl_abs starts if that is not the submission: at the last retry, or later, when an earlier
+	// worker can no longer believe in its lease.
 	Since rota.Clock
 	// Changes counts the changes in this life (SPEC §21.2).
 	Changes int32
-	// Unique is the key that it is unique by, whether it holds it or not (SPEC §18.1).
+	// Unique is the job's unique key, whether it holds it or not (SPEC §18.1).
 	Unique UniqueKey
 	// Batch is the number of the batch that counts it, 0 for none (SPEC §24.2).
 	Batch uint64
-	// Estimate and part are what was known as it last became QUEUED: how long it should take, where that is learned,
-	// in ms, and under smallest the part of all workers that it takes, in millionths; 0 elsewhere (SPEC §26.1, §26.2).
+	// Estimate and part were set when it last became QUEUED: its learned duration in ms, and under smallest the part of
+	// all workers that it uses, in millionths; 0 elsewhere (SPEC §26.1, §26.2).
 	Estimate, Part int64
-	// Losses are the sessions of the workers that were lost under it in this life (SPEC §9.7).
+	// Losses are the sessions of the workers that were lost while running it in this life (SPEC §9.7).
 	Losses []rota.Session
 }
 
-// firstLife is what a job is in that has no jobPast.
+// firstLife is the past of a job without a jobPast.
 var firstLife JobPast
 
-// History returns what was of the job before, as it is to be read.
+// History returns the job's past, read-only.
 func (r *JobRow) History() *JobPast {
 	if r.Past == nil {
 		return &firstLife
@@ -150,12 +148,10 @@ func decodePast(d *Decoder) *JobPast {
 	return p
 }
 
-// NoLife is what all jobs share that have no jobLife of their own. It stays empty
-// (checker.lives).
+// NoLife is shared by all jobs without a jobLife of their own. It stays empty (checker.lives).
 var NoLife = new(JobLife)
 
-// Detach makes the jobLife of a row's copy its own, so that the row in a frozen copy
-// of the table keeps what it says.
+// Detach gives a row's copy its own jobLife, so that the row in a frozen copy of the table does not change.
 func (r *JobRow) Detach() {
 	if r.JobLife != NoLife {
 		life := *r.JobLife
@@ -163,12 +159,12 @@ func (r *JobRow) Detach() {
 	}
 }
 
-// SubmittedAt and enqueuedAt are those moments by both times.
+// SubmittedAt returns the moment of submission as clock and date.
 func (r *JobRow) SubmittedAt() rota.Moment {
 	return rota.Moment{Clock: r.Submitted, Date: r.SubmittedDate}
 }
 
-// EnqueuedAt is the moment since which the job waits.
+// EnqueuedAt returns the moment since which the job waits.
 func (r *JobRow) EnqueuedAt() rota.Moment {
 	if r.EnqueuedDate != 0 {
 		return rota.Moment{Clock: r.Enqueued, Date: r.EnqueuedDate}
@@ -176,7 +172,7 @@ func (r *JobRow) EnqueuedAt() rota.Moment {
 	return r.SubmittedAt().At(r.Enqueued)
 }
 
-// FirstContent is the hash of the spec as it was first submitted.
+// FirstContent returns the hash of the spec as first submitted.
 func (r *JobRow) FirstContent() rota.Digest {
 	if r.Past != nil {
 		return r.Past.Content
@@ -184,7 +180,7 @@ func (r *JobRow) FirstContent() rota.Digest {
 	return r.SpecHash
 }
 
-// LastEvent is the id of the newest event of the job.
+// LastEvent returns the id of the newest event of the job.
 func (r *JobRow) LastEvent() rota.EventID {
 	return rota.EventID{Incarnation: r.eventIncarnation, Index: r.eventIndex, Seq: r.eventSeq}
 }
@@ -193,7 +189,7 @@ func (r *JobRow) setLastEvent(id rota.EventID) {
 	r.eventIncarnation, r.eventIndex, r.eventSeq = id.Incarnation, id.Index, id.Seq
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *JobRow) Canonical(e *Encoder) {
 	e.Str(string(r.Spec.ID))
 	e.digest(r.SpecHash)
@@ -227,10 +223,10 @@ func (r *JobRow) Canonical(e *Encoder) {
 	e.Str(string(r.Workflow))
 	e.Uint(uint64(r.Vertex))
 	r.Past.canonical(e)
-	if headers, _ := r.Spec.Split(); len(headers) > 0 { // specHash says nothing of them
+	if headers, _ := r.Spec.Split(); len(headers) > 0 { // specHash does not cover them
 		e.digest(HashBytes(headers))
 	}
-	if h := r.History(); h.Estimate|h.Part != 0 || len(h.Losses) > 0 || r.Ready != 0 { // never by rules version 1
+	if h := r.History(); h.Estimate|h.Part != 0 || len(h.Losses) > 0 || r.Ready != 0 { // never under rules version 1
 		e.Int(h.Estimate)
 		e.Int(h.Part)
 		e.Uint(uint64(len(h.Losses)))
@@ -309,17 +305,17 @@ func DecodeJob(d *Decoder) *JobRow {
 	return r
 }
 
-// Empty reports whether a jobLife says nothing.
+// Empty reports whether a jobLife holds no data.
 func (l *JobLife) Empty() bool { return len(l.Attempts) == 0 && l.LifeWords == LifeWords{} }
 
-// Revived reports whether a retry brought the job back and nothing happened since. A reason
-// without any lease in this life can only come from an earlier one.
+// Revived reports whether a retry brought the job back and nothing happened since. A reason without a lease in this
+// life can only come from an earlier life.
 func (r *JobRow) Revived() bool { return r.FirstLease.IsZero() && r.LastReason != rota.ReasonNone }
 
-// Ask is what a job asks of its worker.
+// Ask returns what the job requires of its worker.
 func (r *JobRow) Ask() sched.Ask { return sched.Ask{Class: r.Class, Tenant: r.Spec.Tenant} }
 
-// Disprove notes at the attempt that completed the job that its proof was invalid.
+// Disprove records at the attempt that completed the job that its proof was invalid.
 func (r *JobRow) Disprove(t *TombRow, text string) {
 	for i := range r.Attempts {
 		if a := &r.Attempts[i]; a.Lease == t.Lease {
@@ -332,13 +328,13 @@ func (r *JobRow) Disprove(t *TombRow, text string) {
 	r.Attempts = append(r.Attempts[max(0, len(r.Attempts)+1-limits.MaxAttemptsKept):], last)
 }
 
-// GivesWay reports whether a job's leases may be ended for a critical one.
+// GivesWay reports whether a critical job may preempt the job's leases.
 func (r *JobRow) GivesWay() bool { return r.Spec.Priority >= limits.BackgroundPriority }
 
 // Isolated reports whether a job runs alone on its worker.
 func (r *JobRow) Isolated() bool { return len(r.History().Losses) >= limits.IsolateAfter }
 
-// Tail keeps the last most bytes of a text, valid UTF-8.
+// Tail returns the last `most` bytes of a text as valid UTF-8.
 func Tail(s string, most int) string {
 	if len(s) > most {
 		s = s[len(s)-most:]

@@ -7,25 +7,25 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// KeyRuleRow is what the jobs of a key are held to (SPEC §19.1).
+// KeyRuleRow holds the limits of the jobs of a key (SPEC §19.1).
 type KeyRuleRow struct {
 	RowMeta
-	// Key is the keyRuleKey, by which the row is found.
+	// Key is the keyRuleKey, the key of the row.
 	Key string
 	rota.KeyRule
-	// Turn is that of the jobs that name no key, where Group, last the one that was had last.
+	// Turn is the number of turns of the jobs that name no key, under a rule with Group; last is the latest turn.
 	Turn, Last int64
 }
 
-// KeyRuleKey is the tree key of a rule: queue, name and value.
+// KeyRuleKey returns the tree key of a rule: queue, name and value.
 func KeyRuleKey(queue rota.QueueName, name, value string) string {
 	return string(queue) + "/" + name + ":" + value
 }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *KeyRuleRow) TreeKey() string { return r.Key }
 
-// ETag is the version of a rule.
+// ETag returns the version of a rule.
 func (r *KeyRuleRow) ETag() string {
 	return EtagOf(func(e *Encoder) {
 		e.Uint(uint64(r.Scope))
@@ -37,7 +37,7 @@ func (r *KeyRuleRow) ETag() string {
 	})
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *KeyRuleRow) Canonical(e *Encoder) {
 	e.Str(string(r.Queue))
 	e.Str(r.Name)
@@ -62,40 +62,39 @@ func DecodeKeyRule(d *Decoder) *KeyRuleRow {
 	return r
 }
 
-// KeyCountRow counts the jobs of a key that a rule is for. There is one while it has jobs,
-// while tokens of its rate are out, and while its sequence is blocked.
+// KeyCountRow counts the jobs of a key with a rule. The row exists while the key has jobs, while tokens of its rate are
+// in use, and while its sequence is blocked.
 type KeyCountRow struct {
 	RowMeta
-	// Key is the keyCountKey, by which the row is found.
+	// Key is the keyCountKey, the key of the row.
 	Key    string
 	Queue  rota.QueueName
 	Tenant rota.TenantID
 	// Text is the jobs' key.
 	Text string
-	// Jobs are live, open of them have a lease. Invariant I11.
+	// Jobs counts the live jobs, open those with a lease. Invariant I11.
 	Jobs, Open int64
-	// Tat is the rate's, as in limiterRow; full says that the lanes of its jobs wait.
+	// Tat belongs to the rate, as in limiterRow; full reports that the lanes of its jobs wait.
 	Tat  int64
 	Full bool
-	// Blocker is the job that ended as the head of a sequence, and blocks it at its place.
+	// Blocker is the job that ended as the head of a sequence, and blocks it at that job's place.
 	Blocker rota.JobID
 	Place   uint64
-	// Turn is how many it had, counted from the least of those that waited as it last began to.
+	// Turn is its number of turns, starting from the least of those that waited when it last began to wait.
 	Turn int64
-	// Due is derived: where the row stands in the timers.
+	// Due is derived: the row's due time in the timers.
 	Due rota.Clock
 }
 
-// KeyCountKey names what the jobs of a key are counted in: those of a queue or of all, of a
-// tenant or of all.
+// KeyCountKey returns the key of a count: for the jobs of one queue or all, of one tenant or all.
 func KeyCountKey(queue rota.QueueName, tenant rota.TenantID, text string) string {
 	return string(queue) + "/" + string(tenant) + "/" + text
 }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *KeyCountRow) TreeKey() string { return r.Key }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *KeyCountRow) Canonical(e *Encoder) {
 	e.Str(string(r.Queue))
 	e.Str(string(r.Tenant))
@@ -117,39 +116,38 @@ func DecodeKeyCount(d *Decoder) *KeyCountRow {
 	return r
 }
 
-// owner is nobody: a key outlives no queue and no tenant, and holds none up.
+// owner returns no owner: a key outlives no queue and no tenant, and delays the deletion of none.
 func (r *KeyCountRow) owner() (rota.QueueName, rota.TenantID) { return "", "" }
 
-// Besides is the size of what the row holds as a hash.
+// Besides returns the size of the data that the row stores as a hash.
 func (r *KeyCountRow) Besides() int64 { return 0 }
 
-// owner is nobody, as rules go with their queue.
+// owner returns no owner, as rules are deleted with their queue.
 func (r *KeyRuleRow) owner() (rota.QueueName, rota.TenantID) { return "", "" }
 
-// Besides is the size of what the row holds as a hash.
+// Besides returns the size of the data that the row stores as a hash.
 func (r *KeyRuleRow) Besides() int64 { return 0 }
 
-// UniqueKey is what at most one job at a time stands for (SPEC §18.1): zero of a job that is
-// unique by nothing.
+// UniqueKey is a key that at most one job holds at a time (SPEC §18.1); zero for a job without one.
 type UniqueKey [16]byte
 
-// UniqueRow says which job holds a key.
+// UniqueRow records which job holds a key.
 type UniqueRow struct {
 	RowMeta
-	// Key is the uniqueKey as a string, by which the row is found.
+	// Key is the uniqueKey as a string, the key of the row.
 	Key    string
 	Job    rota.JobID
 	Tenant rota.TenantID
-	// Until is when a completed job ceases to hold it, 0 while the job is alive.
+	// Until is when a completed job stops holding it, 0 while the job is alive.
 	Until rota.Date
-	// Next is the job that takes it then, "" for none; never by rules version 1.
+	// Next is the job that gets the key then, "" for none; never under rules version 1.
 	Next rota.JobID
 }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *UniqueRow) TreeKey() string { return r.Key }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *UniqueRow) Canonical(e *Encoder) {
 	e.Str(r.Key)
 	e.Str(string(r.Job))
@@ -176,27 +174,26 @@ func DecodeUniqueRow(d *Decoder) *UniqueRow {
 
 func (r *UniqueRow) owner() (rota.QueueName, rota.TenantID) { return "", r.Tenant }
 
-// Besides is the size of what the row holds as a hash.
+// Besides returns the size of the data that the row stores as a hash.
 func (r *UniqueRow) Besides() int64 { return 0 }
 
-// MergedRow is a submission that was merged into the job that held its key: it answers a
-// repetition.
+// MergedRow is a submission that was merged into the job that held its key; it answers a repetition.
 type MergedRow struct {
 	RowMeta
 	ID rota.JobID
-	// Seq numbers them: the least gives way.
+	// Seq numbers the rows: the least is dropped first.
 	Seq    uint64
 	Holder rota.JobID
-	// Content is the hash of what was submitted.
+	// Content is the hash of the submission.
 	Content rota.Digest
-	// Merge is what became of its payload; always MergeNone by rules version 1.
+	// Merge is how its payload was merged; always MergeNone under rules version 1.
 	Merge rota.Merge
 }
 
-// TreeKey is the place of the row in its table.
+// TreeKey returns the row's key in its table.
 func (r *MergedRow) TreeKey() rota.JobID { return r.ID }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *MergedRow) Canonical(e *Encoder) {
 	e.Str(string(r.ID))
 	e.Uint(r.Seq)
@@ -218,10 +215,10 @@ func DecodeMerged(d *Decoder) *MergedRow {
 	return r
 }
 
-// It is of no queue and no tenant: nothing but later ones takes it away.
+// It has no queue and no tenant: only later merges remove it.
 func (r *MergedRow) owner() (rota.QueueName, rota.TenantID) { return "", "" }
 
-// Besides is the size of what the row holds as a hash.
+// Besides returns the size of the data that the row stores as a hash.
 func (r *MergedRow) Besides() int64 { return 0 }
 
 func encodeUnique(e *Encoder, u *rota.Unique) {
@@ -249,7 +246,7 @@ func decodeUnique(d *Decoder) *rota.Unique {
 // Idle reports whether there is nothing to count.
 func (r *KeyCountRow) Idle() bool { return r.Jobs == 0 && r.Open == 0 && r.Tat == 0 && r.Blocker == "" }
 
-// PlaceOf is a job's place in the sequence: one that blocks it keeps the place that it had.
+// PlaceOf returns a job's place in the sequence; a job that blocks it keeps its place.
 func (r *KeyCountRow) PlaceOf(j *JobRow) uint64 {
 	if r.Blocker == j.Spec.ID {
 		return r.Place
@@ -257,7 +254,7 @@ func (r *KeyCountRow) PlaceOf(j *JobRow) uint64 {
 	return j.Seq
 }
 
-// Selected reports whether a filter asks for a key.
+// Selected reports whether a filter selects the count.
 func (r *KeyCountRow) Selected(f *rota.KeyFilter) bool {
 	switch {
 	case f.Queue != "" && r.Queue != f.Queue, f.Tenant != "" && r.Tenant != f.Tenant:
@@ -271,7 +268,7 @@ func (r *KeyCountRow) Selected(f *rota.KeyFilter) bool {
 	return true
 }
 
-// TurnAt returns the job of a count's first place, where it is its turn.
+// TurnAt returns the job at a count's first place, if it is its turn.
 func (r *KeyCountRow) TurnAt(p KeyPlace) rota.JobID {
 	if p.Count == r.Key && (r.Blocker == "" || r.Blocker == p.Job || p.Place < r.Place) {
 		return p.Job
@@ -279,7 +276,7 @@ func (r *KeyCountRow) TurnAt(p KeyPlace) rota.JobID {
 	return ""
 }
 
-// Words tells a count under its rule, but for whose turn it is.
+// Words returns a count under its rule in its public form, except whose turn it is.
 func (c *KeyCountRow) Words(r *KeyRuleRow, now rota.Moment) rota.KeyState {
 	k := rota.KeyState{Queue: c.Queue, Tenant: c.Tenant, Key: c.Text, Jobs: c.Jobs, Open: c.Open, Full: c.Full, Blocker: c.Blocker,
 		Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs}
@@ -293,10 +290,10 @@ func (c *KeyCountRow) Words(r *KeyRuleRow, now rota.Moment) rota.KeyState {
 	return k
 }
 
-// Bucket is the one of the rule's rate.
+// Bucket returns the bucket of the rule's rate.
 func (r *KeyRuleRow) Bucket() Bucket { return Bucket{r.PeriodMs * NsPerMs / r.Rate, max(1, r.Burst)} }
 
-// Taken reports whether as many leases of a count are open as may be.
+// Taken reports whether a count has its maximum of open leases.
 func (r *KeyRuleRow) Taken(c *KeyCountRow) bool {
 	return r.Concurrency > 0 && c.Open >= r.Concurrency || r.Sequence != rota.SequenceNone && c.Open > 0
 }

@@ -4,8 +4,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Began is since when the job ran, as far as anybody knows: since the
-// acknowledgement, or since the assignment where only the completion told of it.
+// Began returns when the job is known to have started: at the acknowledgement, or at the assignment if only the
+// completion reported it.
 func (r *LeaseRow) Began() rota.Clock {
 	if r.Acked.IsZero() || r.Implied {
 		return r.Started.Clock
@@ -13,7 +13,7 @@ func (r *LeaseRow) Began() rota.Clock {
 	return r.Acked.Clock
 }
 
-// Words returns a lease as now shows what is to come of it.
+// Words returns a lease in its public form, with its future times calculated from now.
 func (r *LeaseRow) Words(now rota.Moment) rota.Lease {
 	l := r.Lease
 	for _, to := range []*rota.Moment{&l.AckBy, &l.RenewBy, &l.Deadline} {

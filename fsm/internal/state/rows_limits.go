@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// TenantRow is a tenant that somebody set, or that has leases open (SPEC §4.5,
-// §4.9). Others have the default limits and no row.
+// TenantRow is a tenant that was set, or that has open leases (SPEC §4.5, §4.9). Other tenants have the default limits
+// and no row.
 type TenantRow struct {
 	RowMeta
 	ID     rota.TenantID
@@ -21,13 +21,13 @@ type TenantRow struct {
 	Limits rota.TenantLimits
 	// Open counts its open leases over all queues. Invariant I9.
 	Open int64
-	// ThrottledAt is since when its lanes are throttled, 0 if they are not.
+	// ThrottledAt is when throttling of its lanes began, 0 if they are not throttled.
 	ThrottledAt rota.Clock
-	// By is who made it known.
+	// By is the principal that set it.
 	By rota.Principal
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *TenantRow) Canonical(e *Encoder) {
 	e.Str(string(r.ID))
 	e.Bool(r.Known)
@@ -42,7 +42,7 @@ func (r *TenantRow) Canonical(e *Encoder) {
 	e.Str(string(r.By))
 }
 
-// ETag is the version of a tenant's limits.
+// ETag returns the version of a tenant's limits.
 func (r *TenantRow) ETag() string { return TenantETag(r.Known, r.Limits) }
 
 // TenantETag returns the version of a tenant and its limits.
@@ -56,7 +56,7 @@ func TenantETag(known bool, l rota.TenantLimits) string {
 	})
 }
 
-// EtagOf is the version of an object that can be set: a hash of its settings.
+// EtagOf returns the version of an object that can be set: a hash of its settings.
 func EtagOf(canonical func(*Encoder)) string {
 	var e Encoder
 	canonical(&e)
@@ -71,32 +71,31 @@ func DecodeTenant(d *Decoder) *TenantRow {
 		RateLimitRPS: d.Int(), PenaltyMs: d.Int(), BytesMax: d.Int()}, Open: d.Int(), ThrottledAt: rota.Clock(d.Int()), By: rota.Principal(d.Str())}
 }
 
-// LimiterRow measures a tenant in a queue, or, with an empty queue, over all of
-// them: its rate of submissions and its rolling window of assignments. At rest
-// there is no row.
+// LimiterRow measures a tenant in one queue, or over all queues if queue is empty: its rate of submissions and its
+// rolling window of assignments. At rest there is no row.
 type LimiterRow struct {
 	RowMeta
-	// Key is the limiterKey, by which the row is found.
+	// Key is the limiterKey, the key of the row.
 	Key    string
 	Queue  rota.QueueName
 	Tenant rota.TenantID
-	// Tat is the theoretical arrival time of the next submission, in nanoseconds on
-	// the cluster clock: the one integer of a token bucket (SPEC §4.5).
+	// Tat is the theoretical arrival time of the next submission, in nanoseconds on the cluster clock: the one integer
+	// of a token bucket (SPEC §4.5).
 	Tat int64
-	// Window counts assignments (its ok) of tenant_window_ms; throttled says that the
-	// tenant's lanes in this queue wait for it.
+	// Window counts assignments (its ok) within tenant_window_ms; throttled reports that the tenant's lanes in this
+	// queue wait for it.
 	Window    Window
 	Throttled bool
-	// Due is derived: where the row stands in the timers.
+	// Due is derived: the row's due time in the timers.
 	Due rota.Clock
 }
 
-// LimiterKey is the tree key of a rate limiter: queue and tenant.
+// LimiterKey returns the tree key of a rate limiter: queue and tenant.
 func LimiterKey(queue rota.QueueName, tenant rota.TenantID) string {
 	return string(queue) + "/" + string(tenant)
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *LimiterRow) Canonical(e *Encoder) {
 	e.Str(string(r.Queue))
 	e.Str(string(r.Tenant))
@@ -113,29 +112,28 @@ func DecodeLimiter(d *Decoder) *LimiterRow {
 	return r
 }
 
-// DomainRow is a queue's failure domain that had outcomes lately, or is isolated
-// (SPEC §4.8). At rest there is no row.
+// DomainRow is a queue's failure domain that had outcomes recently, or is isolated (SPEC §4.8). At rest there is no
+// row.
 type DomainRow struct {
 	RowMeta
-	// Key is the domainKey, by which the row is found.
+	// Key is the domainKey, the key of the row.
 	Key      string
 	Queue    rota.QueueName
 	Name     string
 	Window   Window
 	Isolated bool
 	Since    rota.Moment
-	// Tat is the probe bucket's, as in limiterRow; throttled says that its lanes wait for
-	// the next token.
+	// Tat belongs to the probe bucket, as in limiterRow; throttled reports that its lanes wait for the next token.
 	Tat       int64
 	Throttled bool
-	// Due is derived: where the row stands in the timers.
+	// Due is derived: the row's due time in the timers.
 	Due rota.Clock
 }
 
-// DomainKey is the tree key of a failure domain: queue and name.
+// DomainKey returns the tree key of a failure domain: queue and name.
 func DomainKey(queue rota.QueueName, name string) string { return string(queue) + "/" + name }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *DomainRow) Canonical(e *Encoder) {
 	e.Str(string(r.Queue))
 	e.Str(r.Name)
@@ -154,7 +152,7 @@ func DecodeDomain(d *Decoder) *DomainRow {
 	return r
 }
 
-// TypeRow is what the adaptive ranking knows of a job type (SPEC §5.3).
+// TypeRow holds the statistics of a job type for the adaptive ranking (SPEC §5.3).
 type TypeRow struct {
 	RowMeta
 	Typ        rota.JobType
@@ -165,7 +163,7 @@ type TypeRow struct {
 	Sampled    bool
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *TypeRow) Canonical(e *Encoder) {
 	e.Str(string(r.Typ))
 	e.Int(r.Success)
@@ -181,25 +179,24 @@ func DecodeType(d *Decoder) *TypeRow {
 		Sampled: d.Bool()}
 }
 
-// HoldRow keeps a worker for one QUEUED job (SPEC §7.8). A hold is granted and
-// moved by a round only; it ends by itself, in the entry in which its job leaves
-// QUEUED, its queue is paused, or its worker can no longer take it.
+// HoldRow reserves a worker for one QUEUED job (SPEC §7.8). Only a round grants and moves a hold. It ends in the entry
+// in which its job leaves QUEUED, its queue is paused, or its worker can no longer take the job.
 type HoldRow struct {
 	RowMeta
 	Job    rota.JobID
 	Worker rota.WorkerID
-	// Since is when this worker was held, epoch the round that decided so.
+	// Since is when this worker was held, epoch the round that decided it.
 	Since rota.Clock
 	Epoch uint64
-	// Turn says that the worker owes the job its turn (SPEC §7.10).
+	// Turn reports that the hold comes from the worker's turn (SPEC §7.10).
 	Turn bool
-	// Preempted says that leases give way for the job there, revoked how many: such
-	// a hold is outside the bound and never moves (SPEC §7.9).
+	// Preempted reports that leases are revoked there for the job, and revoked how many: such a hold is outside the
+	// bound and never moves (SPEC §7.9).
 	Preempted bool
 	Revoked   int64
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *HoldRow) Canonical(e *Encoder) {
 	e.Str(string(r.Job))
 	e.Str(string(r.Worker))
@@ -210,7 +207,7 @@ func (r *HoldRow) Canonical(e *Encoder) {
 	e.Int(r.Revoked)
 }
 
-// The keys of the tables of rights.
+// The key types of the tables of rights.
 type (
 	// RoleName names a role.
 	RoleName string
@@ -220,13 +217,13 @@ type (
 	BlockKey string
 )
 
-// RoleRow is a role that somebody set. Its ETag is derived.
+// RoleRow is a role that was set. Its ETag is derived.
 type RoleRow struct {
 	RowMeta
 	rota.Role
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *RoleRow) Canonical(e *Encoder) {
 	e.Str(r.Name)
 	r.Settings(e)
@@ -234,7 +231,7 @@ func (r *RoleRow) Canonical(e *Encoder) {
 	e.Moment(r.At)
 }
 
-// Settings writes what can be set of a role.
+// Settings writes the settings of a role.
 func (r *RoleRow) Settings(e *Encoder) {
 	e.Uint(uint64(len(r.Grants)))
 	for _, g := range r.Grants {
@@ -267,15 +264,15 @@ func DecodeRole(d *Decoder) *RoleRow {
 type TokenRow struct {
 	RowMeta
 	rota.AccessToken
-	// Hash is what the token is known by: access.Credential.Hash.
+	// Hash is access.Credential.Hash of the token.
 	Hash [32]byte
-	// Link says of a session that its link has not been claimed; until is when the session ends at
-	// the latest, where what its parent shows ends by a date that the state does not know.
+	// Link reports that a session's link has not been claimed. until is the latest end of the session, if its parent's
+	// credential ends on a date that the state does not contain.
 	Link  bool
 	Until rota.Date
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *TokenRow) Canonical(e *Encoder) {
 	e.Str(r.ID)
 	e.B = append(e.B, r.Hash[:]...)
@@ -305,17 +302,17 @@ func DecodeToken(d *Decoder) *TokenRow {
 	return r
 }
 
-// Live reports whether the token counts on a date.
+// Live reports whether the token is valid on a date.
 func (r *TokenRow) Live(date rota.Date) bool { return r.Revoked.IsZero() && date < r.Expires }
 
-// BlockRow refuses the certificates of a role and a name.
+// BlockRow blocks the certificates of a role and a name.
 type BlockRow struct {
 	RowMeta
 	Key BlockKey
 	rota.Block
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *BlockRow) Canonical(e *Encoder) {
 	e.Str(r.Role)
 	e.Str(r.Name)
@@ -333,13 +330,13 @@ func DecodeBlock(d *Decoder) *BlockRow {
 // BlockKeyOf joins role and name.
 func BlockKeyOf(role, name string) BlockKey { return BlockKey(role + "/" + name) }
 
-// IssuerRow is an identity provider whose tokens are taken. Its ETag is derived.
+// IssuerRow is an identity provider whose tokens are accepted. Its ETag is derived.
 type IssuerRow struct {
 	RowMeta
 	rota.Issuer
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *IssuerRow) Canonical(e *Encoder) {
 	e.Str(r.URL)
 	r.Settings(e)
@@ -347,7 +344,7 @@ func (r *IssuerRow) Canonical(e *Encoder) {
 	e.Moment(r.At)
 }
 
-// Settings writes what can be set of an identity provider.
+// Settings writes the settings of an identity provider.
 func (r *IssuerRow) Settings(e *Encoder) {
 	e.Str(r.Audience)
 	e.Str(r.CA)
@@ -372,7 +369,7 @@ func DecodeIssuer(d *Decoder) *IssuerRow {
 	return r
 }
 
-// SpentRow is an identity token that was exchanged, by its hash, until it ends.
+// SpentRow is the hash of an identity token that was exchanged, kept until the token ends.
 type SpentRow struct {
 	RowMeta
 	Hash [32]byte
@@ -381,7 +378,7 @@ type SpentRow struct {
 	Until rota.Date
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *SpentRow) Canonical(e *Encoder) {
 	e.B = append(e.B, r.Hash[:]...)
 	e.Str(r.Token)
@@ -399,9 +396,9 @@ func DecodeSpent(d *Decoder) *SpentRow {
 // BackupRow is the last backup that a leader stored: the only row of its table.
 type BackupRow struct {
 	RowMeta
-	// Index is that of the state in it; entry the one that told of it.
+	// Index is the index of the state in the backup; entry is that of the entry that recorded it.
 	Index, Entry rota.Index
-	// Whole says that nothing but its own telling came in between.
+	// Whole reports that only the entry recording it came in between.
 	Whole bool
 	At    rota.Moment
 	Name  string
@@ -409,10 +406,10 @@ type BackupRow struct {
 	Bytes int64
 }
 
-// TreeKey is the only one.
+// TreeKey returns the key of the only row.
 func (r *BackupRow) TreeKey() string { return "" }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *BackupRow) Canonical(e *Encoder) {
 	e.Uint(uint64(r.Index))
 	e.Uint(uint64(r.Entry))
@@ -431,11 +428,10 @@ func DecodeBackup(d *Decoder) *BackupRow {
 	return r
 }
 
-// ETag is the version and the date it was set, which differs from that of an earlier webhook of the
-// same name.
+// ETag returns the version and the date it was set. The date differs from that of an earlier webhook of the same name.
 func (r *HookRow) ETag() string { return fmt.Sprintf("%d-%d", r.Version, int64(r.Set)) }
 
-// Words returns it as callers see it.
+// Words returns the row in its public form.
 func (r *HookRow) Words() rota.Webhook {
 	w := rota.Webhook{WebhookSpec: r.Spec, Why: r.Why, Version: r.Version, ETag: r.ETag(), Began: r.Began, Cursor: r.Cursor, Pending: r.Pending,
 		Delivered: r.Delivered, Failed: r.Failed, Gaps: r.Gaps, Sees: slices.Clone(r.Sees), Rotated: r.Rotated, Set: r.Set, By: r.By}
@@ -449,13 +445,12 @@ func (r *HookRow) Words() rota.Webhook {
 	return w
 }
 
-// Full reports whether a tenant has as many leases open as it may.
+// Full reports whether a tenant has its maximum of open leases.
 func (r *TenantRow) Full() bool {
 	return r.Limits.MaxConcurrent > 0 && r.Open >= r.Limits.MaxConcurrent
 }
 
-// PenaltyAt is when the penalty of a throttled tenant ends, once one of its leases
-// has; 0 for never.
+// PenaltyAt returns when the penalty of a throttled tenant ends, once one of its leases has ended; 0 for never.
 func (r *TenantRow) PenaltyAt() rota.Clock {
 	if r.ThrottledAt == 0 || r.Full() {
 		return 0

@@ -4,8 +4,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// NodeRow remembers a node id that was ever a member: an id is never used for
-// another data directory, and a removed one never comes back.
+// NodeRow records a node id that was ever a member: an id is never used for another data directory, and a removed one
+// never comes back.
 type NodeRow struct {
 	RowMeta
 	ID       rota.NodeID
@@ -14,11 +14,11 @@ type NodeRow struct {
 	Identity string
 	Starts   uint64
 	Removed  bool
-	// Differed is where its state was last told to be wrong (SPEC §2.5).
+	// Differed is the last index at which its state was reported to differ (SPEC §2.5).
 	Differed rota.Index
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *NodeRow) Canonical(e *Encoder) {
 	e.Str(string(r.ID))
 	e.Str(r.API)

@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// Count is where a state's counter lives; terminal states have totals only.
+// Count adds by to the counter of a state; terminal states have only totals.
 func (r *QueueRow) Count(s rota.JobState, by int64) {
 	switch s {
 	case rota.JobBlocked:
@@ -31,12 +31,12 @@ func (r *QueueRow) Count(s rota.JobState, by int64) {
 	}
 }
 
-// Estimate is how long an attempt of a job of the queue should take (SPEC §26.1).
+// Estimate returns how long an attempt of a job of the queue should take, in ms (SPEC §26.1).
 func (r *QueueRow) Estimate(j *JobRow) int64 {
 	return sched.RunEstimate(&r.Policy, &j.Spec.JobSpec, r.Expects(j.Spec.Type), j.History().Estimate)
 }
 
-// Expects is what the queue's owner set for a type, 0 for nothing.
+// Expects returns the expected time that the queue's owner set for a type, 0 for none.
 func (r *QueueRow) Expects(typ rota.JobType) int64 {
 	if at, found := slices.BinarySearchFunc(r.Expected, typ, CompareExpected); found {
 		return r.Expected[at].Ms
@@ -44,7 +44,7 @@ func (r *QueueRow) Expects(typ rota.JobType) int64 {
 	return 0
 }
 
-// ExpectsOf is expects, nil where nothing is set.
+// ExpectsOf returns Expects as a function, nil if nothing is set.
 func (r *QueueRow) ExpectsOf() func(rota.JobType) int64 {
 	if len(r.Expected) == 0 {
 		return nil
@@ -52,17 +52,17 @@ func (r *QueueRow) ExpectsOf() func(rota.JobType) int64 {
 	return r.Expects
 }
 
-// Interleaves reports whether the next round, so many assignments after the last interleaved one, begins
-// with the oldest job (SPEC §5.1).
+// Interleaves reports whether the next round begins with the oldest job, when since assignments were made after the
+// last interleaved one (SPEC §5.1).
 func (r *QueueRow) Interleaves(since uint64) bool {
 	k := r.Policy.StarvationInterleave
 	return k > 0 && since >= uint64(k-1)
 }
 
-// Live counts the jobs of a queue that have not ended.
+// Live returns the number of jobs of a queue that have not ended.
 func (r *QueueRow) Live() int64 { return r.Pending() + r.Assigned + r.Running }
 
-// RankEstimate is what its estimate counts in the rank of a job, 0 where it does not.
+// RankEstimate returns the estimate used in the rank of a job, 0 if the ranking uses none.
 func (r *QueueRow) RankEstimate(j *JobRow) int64 {
 	switch r.Policy.Ranking {
 	case rota.RankShortest:
@@ -74,7 +74,7 @@ func (r *QueueRow) RankEstimate(j *JobRow) int64 {
 	}
 }
 
-// Says reports whether a queue has this policy already, and is not being drained.
+// Says reports whether a queue already has this policy, and is not being drained.
 func (r *QueueRow) Says(policy *rota.QueuePolicy, expected []ExpectedTime) bool {
 	return *policy == r.Policy && slices.Equal(expected, r.Expected) && r.DrainTo == ""
 }

@@ -11,33 +11,33 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// ScheduleRow is one schedule (SPEC §17.3). Every moment up to through is decided, none after.
+// ScheduleRow is one schedule (SPEC §17.3). Every date up to through is decided, none after it.
 type ScheduleRow struct {
 	RowMeta
-	// Spec never changes; its job is in kept, and size counts the bytes of both.
+	// Spec never changes. Its job is in kept; size is the size of both in bytes.
 	Spec *rota.ScheduleSpec
 	Kept *KeptSpec
 	Size int64
 	By   rota.Principal
-	// Version grows by one with each change; set is when it was set, through as above.
+	// Version grows by one with each change; set is when it was set; through is explained above.
 	Version      uint64
 	Set, Through rota.Date
 	Paused       bool
-	// Why says why it is paused, or why a date could not be taken yet.
+	// Why is the reason why it is paused, or why a date could not run yet.
 	Why string
 	// Taken counts dates against the limit.
 	Taken int64
-	// Live are the runs that have not ended; waiting those that wait for them, in order.
+	// Live are the runs that have not ended; waiting are those that wait for them, in order.
 	Live, Waiting []rota.JobID
-	// Free is until when workers of runs that were ended from outside may be at work still.
+	// Free is the latest time at which workers of runs that were ended from outside may still be working.
 	Free rota.Clock
-	// Retry is when a waiting run is tried again that was refused, 0 where none was.
+	// Retry is when to try a refused waiting run again, 0 if none was refused.
 	Retry                         rota.Clock
 	Runs, Skipped, Missed, Failed uint64
 	decisions                     []rota.ScheduleDecision
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *ScheduleRow) Canonical(e *Encoder) {
 	s := r.Spec
 	e.Str(string(s.Name))
@@ -75,8 +75,8 @@ func (r *ScheduleRow) Canonical(e *Encoder) {
 	}
 }
 
-// ETag is the version and the date it was set, which differs from that of an earlier schedule of the
-// same name. It is no hash of the content, so nobody can test guesses of a payload that they may not read.
+// ETag returns the version and the date it was set. The date differs from that of an earlier schedule of the same name.
+// It is not a hash of the content, so that a caller cannot test guesses of a payload without the right to read it.
 func (r *ScheduleRow) ETag() string { return fmt.Sprintf("%d-%d", r.Version, int64(r.Set)) }
 
 // DecodeSchedule reads what Canonical wrote.
@@ -105,17 +105,17 @@ func DecodeSchedule(d *Decoder) *ScheduleRow {
 	return r
 }
 
-// SpecSize counts the bytes of what was set.
+// SpecSize returns the size in bytes of what was set.
 func (r *ScheduleRow) SpecSize() int64 {
 	return r.Kept.Bytes() + int64(len(r.Spec.Name)+len(r.Spec.Cron)+len(r.Spec.TZ)+8*len(r.Spec.Dates))
 }
 
 func (r *ScheduleRow) owner() (rota.QueueName, rota.TenantID) { return r.Kept.Queue, r.Kept.Tenant }
 
-// Besides is the size of what the row holds as a hash.
+// Besides returns the size of the data that the row stores as a hash.
 func (r *ScheduleRow) Besides() int64 { return 0 }
 
-// Detach makes a copy's lists its own.
+// Detach gives a copy its own lists.
 func (r *ScheduleRow) Detach() {
 	r.Live, r.Waiting = append([]rota.JobID(nil), r.Live...), append([]rota.JobID(nil), r.Waiting...)
 	r.decisions = append([]rota.ScheduleDecision(nil), r.decisions...)
@@ -153,33 +153,33 @@ func decodeIDs(d *Decoder, most uint64) (ids []rota.JobID) {
 	return ids
 }
 
-// TreeKey is the name.
+// TreeKey returns the name.
 func (r *ScheduleRow) TreeKey() rota.ScheduleName { return r.Spec.Name }
 
-// HookRow is one webhook (SPEC §13.14). Each event up to its cursor is decided, none after.
+// HookRow is one webhook (SPEC §13.14). Each event up to its cursor is decided, none after it.
 type HookRow struct {
 	RowMeta
 	Spec rota.WebhookSpec
 	// Sees are the rights by which it selects events.
 	Sees []rota.Grant
 	By   rota.Principal
-	// Version grows by one with each change of what it says or of its state; set is when it was set
-	// last, rotated when its secret changed.
+	// Version grows by one with each change of its settings or state. set is when it was last set, rotated when its
+	// secret changed.
 	Version      uint64
 	Set, Rotated rota.Date
 	Disabled     bool
-	// Why says why it is disabled, or why its cursor waits.
+	// Why is the reason why it is disabled, or why its cursor waits.
 	Why string
-	// Began is the event of its creation: a delivery of an event before it is of an earlier hook.
+	// Began is the event of its creation: a delivery of an earlier event belongs to an earlier webhook.
 	Began, Cursor rota.EventID
 	// Pending, delivered and failed count its deliveries.
 	Pending, Delivered, Failed int64
-	// Gaps counts stretches of events that it never saw, the last of which lay between two events.
+	// Gaps counts ranges of events that it missed; the last was between two events.
 	Gaps              uint64
 	GapFrom, GapUntil rota.EventID
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *HookRow) Canonical(e *Encoder) {
 	e.Str(string(r.Spec.Name))
 	e.Str(r.Spec.URL)
@@ -231,7 +231,7 @@ func DecodeHook(d *Decoder) *HookRow {
 	return r
 }
 
-// TreeKey is the name.
+// TreeKey returns the name.
 func (r *HookRow) TreeKey() rota.WebhookName { return r.Spec.Name }
 
 func encodeEventID(e *Encoder, id rota.EventID) {
@@ -244,7 +244,7 @@ func decodeEventID(d *Decoder) rota.EventID {
 	return rota.EventID{Incarnation: d.Uint(), Index: rota.Index(d.Uint()), Seq: uint32(d.Enum(1<<32 - 1))}
 }
 
-// DateOf reads the date of a run from its id.
+// DateOf returns the date of a run from its id.
 func (r *ScheduleRow) DateOf(id rota.JobID) rota.Date {
 	date, err := rota.ParseDate(string(id[len(r.Spec.Name)+1:]))
 	if err != nil {
@@ -253,8 +253,8 @@ func (r *ScheduleRow) DateOf(id rota.JobID) rota.Date {
 	return date
 }
 
-// Follow takes over what stays of a schedule as it is set anew. Only where its times change, or it
-// was over, are its dates counted from now on.
+// Follow takes over what persists when a schedule is set again. Its dates are counted from now on only if its times
+// change, or if it was over.
 func (r *ScheduleRow) Follow(old *ScheduleRow) {
 	over := old.State() == rota.ScheduleDone
 	kept := *old
@@ -268,7 +268,7 @@ func (r *ScheduleRow) Follow(old *ScheduleRow) {
 	*r = kept
 }
 
-// Jitter is how much later than its date a run begins (SPEC §17.5).
+// Jitter returns how much later than its date a run begins (SPEC §17.5).
 func (r *ScheduleRow) Jitter(date rota.Date) rota.Date {
 	if r.Spec.Jitter == 0 {
 		return 0
@@ -277,7 +277,7 @@ func (r *ScheduleRow) Jitter(date rota.Date) rota.Date {
 	return rota.Date(binary.BigEndian.Uint64(h[:8]) % uint64(millis.Of(r.Spec.Jitter)+1))
 }
 
-// Note keeps what became of a date; r is editable.
+// Note records the fate of a date; r is editable.
 func (r *ScheduleRow) Note(date rota.Date, what rota.Fate) {
 	if len(r.decisions) == limits.MaxDecisions {
 		r.decisions = slices.Delete(r.decisions, 0, 1)
@@ -297,8 +297,8 @@ func (r *ScheduleRow) State() rota.ScheduleState {
 	return rota.ScheduleActive
 }
 
-// Timely returns the dates that are not missed, the newest: those that are not late, and of the
-// late ones so many as catching up allows.
+// Timely returns the newest dates that are not missed: those that are not late, and as many late ones as catching up
+// allows.
 func (r *ScheduleRow) Timely(dates []rota.Date, now rota.Date) []rota.Date {
 	left := r.Spec.CatchUpMax
 	for i, d := range slices.Backward(dates) {
@@ -313,7 +313,7 @@ func (r *ScheduleRow) Timely(dates []rota.Date, now rota.Date) []rota.Date {
 	return dates
 }
 
-// Words returns it as callers see it.
+// Words returns the row in its public form.
 func (r *ScheduleRow) Words() rota.Schedule {
 	return rota.Schedule{ScheduleSpec: *r.Spec, State: r.State(), Why: r.Why, Version: r.Version, ETag: r.ETag(), Set: r.Set, Through: r.Through,
 		Live: slices.Clone(r.Live), Waiting: slices.Clone(r.Waiting), Runs: r.Runs, Skipped: r.Skipped, Missed: r.Missed, Failed: r.Failed,

@@ -11,7 +11,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// HashBytes is the digest of a canonical form, 128 bits of xxh3.
+// HashBytes returns the digest of a canonical form, 128 bits of xxh3.
 func HashBytes(b []byte) rota.Digest {
 	h := xxh3.Hash128(b)
 	return rota.Digest{Hi: h.Hi, Lo: h.Lo}
@@ -21,80 +21,79 @@ func HashBytes(b []byte) rota.Digest {
 type WorkerRow struct {
 	RowMeta
 	Spec *rota.WorkerSpec
-	// SecretHash is SHA-256 of the worker's secret (SPEC §6.4).
+	// SecretHash is the SHA-256 of the worker's secret (SPEC §6.4).
 	SecretHash [32]byte
-	// By is who registered it, by whose grants it works; nobody once that credential counts
-	// no more, and "" where no caller was.
+	// By is the principal that registered it and under whose grants it works; "nobody" once that credential is no longer
+	// valid, and "" if there was no caller.
 	By     rota.Principal
 	Status rota.WorkerStatus
-	// Before is the status to go back to from UNREACHABLE and JAILED, ACTIVE or
-	// DRAINING; and SUSPENDED of a RETIRED worker that was so when it retired.
+	// Before is the status to return to from UNREACHABLE and JAILED: ACTIVE or DRAINING. For a RETIRED worker it is
+	// SUSPENDED if the worker was suspended when it retired.
 	Before rota.WorkerStatus
-	// Dismissed says that an operator retired it: nothing with its secret is taken while its id is known.
+	// Dismissed reports that an operator retired it: nothing with its secret is accepted while its id is known.
 	Dismissed bool
 	Session   rota.Session
 	Since     rota.Moment
-	// SilentSince is the last sign; only while UNREACHABLE.
+	// SilentSince is the last sign of life; set only while UNREACHABLE.
 	SilentSince rota.Moment
-	// Connection numbers its newest connection, 0 where it numbers none; grace says that
-	// it keeps SPEC §16.7; disconnected is since when its stream is taken for broken.
+	// Connection numbers its newest connection, 0 if it sends no numbers. grace reports that it supports SPEC §16.7.
+	// disconnected is when its stream was considered broken.
 	Connection   uint64
 	Grace        bool
 	Disconnected rota.Moment
-	// Polls says that it takes leases only as it offers (SPEC §13.17): free more until a moment of
-	// the clock, 0 of both at rest. poll is the newest poll that was heard of.
+	// Polls reports that it accepts leases only as it offers (SPEC §13.17): free more until a clock time, both 0 at
+	// rest. poll is the newest known poll.
 	Polls       bool
 	Poll        uint64
 	Free        int32
 	OffersUntil rota.Clock
-	// Open, cpu, memory and io are what its leases take. Invariants I3, I4.
+	// Open, cpu, memory and io are what its leases use. Invariants I3, I4.
 	Open            int32
 	CPU, Memory, IO int64
-	// Health is permille at healthAt; it grows by 1 a second since (SPEC §6.2).
+	// Health is in permille at healthAt; since then it grows by 1 per second (SPEC §6.2).
 	Health   int32
 	HealthAt rota.Clock
-	// Slashed is off the attested stake for good; invalidProofs counts why.
+	// Slashed is permanently deducted from the attested stake; invalidProofs counts the reasons.
 	Slashed       int64
 	InvalidProofs int32
-	// JailedUntil ends JAILED.
+	// JailedUntil is when JAILED ends.
 	JailedUntil rota.Clock
-	// Failing counts failures in a row by type, of the types that failed last, oldest
-	// first.
+	// Failing counts consecutive failures by type, for the types that failed last, oldest first.
 	Failing []Streak
-	// AttestedUntil is the expiry of its attestation, 0 for none; lapsed says that a
-	// sweep saw it pass. attestedStake is what the last one signed.
+	// AttestedUntil is the expiry of its attestation, 0 for none; lapsed reports that a sweep reached it. attestedStake
+	// is the stake in the last attestation.
 	AttestedUntil rota.Date
 	AttestedStake int64
 	Lapsed        bool
-	// Cooling and denied types, oldest first; what is over leaves at the next sweep.
+	// Cooling and denied types, oldest first; expired ones are removed at the next sweep.
 	Cooling []rota.TypeUntil
 	Denied  []rota.TypeUntil
-	// Units it used in periods that are not over, by queue name.
+	// Units that it used in periods that are not over, by queue name.
 	Units []rota.UnitsUsed
 	// Executed are the types that it completed last, oldest first (see executes).
 	Executed []rota.JobType
-	// Held are the data keys of the jobs that it completed last, oldest first: it is
-	// likely to have that data at hand still (SPEC §7.6).
+	// Held are the data keys of the jobs that it completed last, oldest first: it probably still has that data (SPEC
+	// §7.6).
 	Held      []string
 	Assigned  uint64
 	Completed uint64
 	Failed    uint64
-	// SinceTurn counts the leases received since its last turn of the oldest, and
-	// what that turn left over (SPEC §7.10).
+	// SinceTurn counts the leases received since its last turn of the oldest, plus the rest from that turn (SPEC
+	// §7.10).
 	SinceTurn uint64
 
 	// Grants are the tenants that by may work for in its queues; derived.
 	Grants *sched.Grants
-	// Leases are the open ones' ids; derived, shared by all copies of the row.
+	// Leases are the ids of the open ones; derived, shared by all copies of the row.
 	Leases map[string]struct{}
-	// ReputationDue, attestDue and forgetDue are derived: where the worker stands in the
-	// timers of reputation, of attestations, and of those that leave the state.
+	// ReputationDue, attestDue and forgetDue are derived: the worker's due times in the timers of reputation, of
+	// attestations, and of workers that leave the state.
 	ReputationDue rota.Clock
 	AttestDue     rota.Date
 	ForgetDue     int64
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *WorkerRow) Canonical(e *Encoder) {
 	s := r.Spec
 	e.Str(string(s.ID))
@@ -259,33 +258,31 @@ type QueueRow struct {
 	RowMeta
 	Name   rota.QueueName
 	Policy rota.QueuePolicy
-	// counts by state. Invariant I4: what the job rows say.
+	// Counts by state. Invariant I4: equal to the job rows.
 	Blocked, Delayed, Queued, Assigned, Running int64
-	// totals since the cluster began.
+	// Totals since the cluster began.
 	Submitted, Placed, Completed, Dead, Expired, Cancelled uint64
-	// Turn is the count of assignments that SPEC §7.2 orders queues by; it is
-	// raised where `placed` is not.
+	// Turn is the count of assignments that SPEC §7.2 orders queues by; unlike `placed` it is raised.
 	Turn uint64
 	// SinceInterleave counts assignments since the last interleaved one (SPEC §5.1).
 	SinceInterleave uint64
-	// Expected are the times that its owner set for types, by type, each once; the list
-	// never changes once it stands here.
+	// Expected are the times that its owner set for types, sorted by type, each once; a stored list never changes.
 	Expected []ExpectedTime
-	// DrainTo is the queue that its jobs move to before it is deleted, "" for none; drainFrom
-	// is where the next step looks for them.
+	// DrainTo is the queue that its jobs move to before it is deleted, "" for none; drainFrom is where the next step
+	// continues.
 	DrainTo   rota.QueueName
 	DrainFrom rota.JobID
-	// By is who made it, "" for the cluster itself.
+	// By is the principal that created it, "" for the cluster itself.
 	By rota.Principal
 }
 
-// SaidPolicy is a policy that was encoded, and its encoding.
+// SaidPolicy is a policy and its cached encoding.
 type SaidPolicy struct {
 	policy rota.QueuePolicy
 	text   []byte
 }
 
-// encodePolicy writes a queue's policy. Its row changes with each of its jobs, the policy hardly ever.
+// encodePolicy writes a queue's policy. The queue's row changes with each of its jobs, the policy hardly ever.
 func encodePolicy(e *Encoder, p *rota.QueuePolicy) {
 	if e.Said != nil && e.Said.text != nil && e.Said.policy == *p {
 		e.B = append(e.B, e.Said.text...)
@@ -312,7 +309,7 @@ func encodeExpected(e *Encoder, list []ExpectedTime) {
 	}
 }
 
-// ETag is the version of a queue's policy, with its expected times.
+// ETag returns the version of a queue's policy and its expected times.
 func (r *QueueRow) ETag() string {
 	return EtagOf(func(e *Encoder) {
 		encodePolicy(e, &r.Policy)
@@ -321,7 +318,7 @@ func (r *QueueRow) ETag() string {
 	})
 }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *QueueRow) Canonical(e *Encoder) {
 	e.Str(string(r.Name))
 	encodePolicy(e, &r.Policy)
@@ -370,10 +367,10 @@ func DecodeQueue(d *Decoder) *QueueRow {
 	return r
 }
 
-// Pending counts the jobs that wait: BLOCKED, DELAYED and QUEUED.
+// Pending returns the number of pending jobs: BLOCKED, DELAYED and QUEUED.
 func (r *QueueRow) Pending() int64 { return r.Blocked + r.Delayed + r.Queued }
 
-// TombRow remembers a terminal job (SPEC §9.4).
+// TombRow is the tombstone of a terminal job (SPEC §9.4).
 type TombRow struct {
 	ID     rota.JobID
 	Queue  rota.QueueName
@@ -381,47 +378,47 @@ type TombRow struct {
 	Tenant rota.TenantID
 	State  rota.JobState
 	Reason rota.Reason
-	// Attempt is the number of the last one; lease the last lease and worker its
-	// worker, by which what comes late is answered.
+	// Attempt is the number of the last attempt; lease is the last lease and worker its worker. They determine the
+	// reply to late messages.
 	Attempt      int32
 	Lease        rota.LeaseID
 	Worker       rota.WorkerID
 	OutputDigest string
 	Submitted    rota.Moment
 	Finished     rota.Moment
-	// Due is the date on which it leaves, by the queue's gc_horizon as the job ended.
+	// Due is the date on which it is dropped, by the queue's gc_horizon when the job ended.
 	Due rota.Date
-	// Seq numbers terminal jobs in log order. At the cap the oldest leave first.
+	// Seq numbers terminal jobs in log order. At the cap the oldest are dropped first.
 	Seq uint64
-	// Number is that of the life which ended, as a live job's seq.
+	// Number is the seq of the live job whose life ended.
 	Number uint64
-	// Content is the hash of the spec as it was first submitted (SPEC §16.5).
+	// Content is the hash of the spec as first submitted (SPEC §16.5).
 	Content rota.Digest
-	// Life counts the retries, retried is when the last was, 0 for never (SPEC §16.6).
+	// Life counts the retries; retried is when the last one was, 0 for never (SPEC §16.6).
 	Life    int32
 	Retried rota.Moment
-	// FreeAt is until when the worker of its last lease may go on believing in it, where
-	// that lease was cancelled; 0 else. No retry starts before (SPEC §3.11).
+	// FreeAt is until when the worker of its last lease may still believe in a lease that was cancelled; otherwise 0.
+	// No retry starts before it (SPEC §3.11).
 	FreeAt rota.Clock
-	// Fingerprint groups a DEAD job with those that failed alike (SPEC §20.5); "" else.
+	// Fingerprint groups a DEAD job with those of a similar failure (SPEC §20.5); otherwise "".
 	Fingerprint string
 	// Unique is the key that a completed job is unique by (SPEC §18.1).
 	Unique UniqueKey
 	// Batch is the number of the batch that counts the job, 0 for none.
 	Batch uint64
-	// Logged says that the log of its last lease was kept (SPEC §22.2).
+	// Logged reports that the log of its last lease was kept (SPEC §22.2).
 	Logged bool
-	// Earlier are the attempts before that no verb of their worker ended, and of which no log was kept
-	// before the job's end: one may come from a node (SPEC §22.4). Nil for most.
+	// Earlier are earlier attempts that no verb of their worker ended and whose log was not kept before the job's end:
+	// a node may still provide one (SPEC §22.4). Nil for most.
 	Earlier []Unlogged
 }
 
-// Unlogged is an attempt of an ended job of which a node may have a log: its worker did not end it.
+// Unlogged is an attempt of an ended job whose log a node may have: its worker did not end it.
 type Unlogged struct {
 	Lease   rota.LeaseID
 	Worker  rota.WorkerID
 	Attempt int32
-	// Logged says that the log was kept since.
+	// Logged reports that the log was kept since.
 	Logged bool
 }
 
@@ -447,7 +444,7 @@ func (r *TombRow) canonical(e *Encoder) {
 	e.Int(int64(r.FreeAt))
 	e.Str(r.Fingerprint)
 	if r.Unique == (UniqueKey{}) {
-		e.Str("") // of most
+		e.Str("") // for most
 	} else {
 		e.bytes(r.Unique[:])
 	}
@@ -500,8 +497,7 @@ func DecodeTomb(d *Decoder) *TombRow {
 	return r
 }
 
-// Record is a terminal job in full: on its way to an archive, and no part of
-// the digest (SPEC §2.5). It never changes.
+// Record is a complete terminal job on its way to an archive, outside the digest (SPEC §2.5). It never changes.
 type Record struct {
 	// Seq numbers the end; ended is the tombstone as the job's end left it.
 	Seq        uint64
@@ -517,8 +513,8 @@ type Record struct {
 	Meta       map[string]string
 }
 
-// Bytes is what a record counts for in RecordBytesCap: about what it holds of
-// the heap, and a pure function of what a snapshot carries.
+// Bytes returns what a record counts toward RecordBytesCap: about its size on the heap, and a pure function of what a
+// snapshot contains.
 func (r *Record) Bytes() int64 {
 	s := r.Spec
 	n := len(s.own) + len(r.Output) + len(r.Err) + len(r.Note) + len(s.ExpectedDigest) + 400
@@ -552,8 +548,7 @@ func DecodeRecord(d *Decoder) *Record {
 		Note: d.Str(), Output: d.bytes(), Meta: decodePairs(d)}
 }
 
-// AttemptBy returns the attempt of a lease as far as logs go, nil where the tombstone knows none that
-// may bring one.
+// AttemptBy returns the attempt of a lease that may still provide a log, nil if the tombstone has none.
 func (r *TombRow) AttemptBy(lease []byte, worker rota.WorkerID) *Unlogged {
 	last := Unlogged{r.Lease, r.Worker, r.Attempt, r.Logged}
 	for _, a := range append(r.Earlier, last) {
@@ -564,14 +559,12 @@ func (r *TombRow) AttemptBy(lease []byte, worker rota.WorkerID) *Unlogged {
 	return nil
 }
 
-// HasLog reports whether the log of a lease was kept that ended with the job or before it, as far as
-// the tombstone knows.
+// HasLog reports whether, according to the tombstone, the log of a lease that ended with the job or before it was kept.
 func (r *TombRow) HasLog(lease rota.LeaseID) bool {
 	return r.Logged && r.Lease == lease || slices.ContainsFunc(r.Earlier, func(a Unlogged) bool { return a.Logged && a.Lease == lease })
 }
 
-// Keep returns the bytes of a tombstone, among texts if there are any; e is the caller's, to
-// write over.
+// Keep returns the bytes of a tombstone, stored in `in` if it is not nil. e belongs to the caller and is overwritten.
 func (r *TombRow) Keep(e *Encoder, in *entry.Texts) Tomb {
 	e.B = e.B[:0]
 	r.canonical(e)

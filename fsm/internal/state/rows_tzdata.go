@@ -8,15 +8,15 @@ import (
 )
 
 // TzdataRow is the installed release of the time zone database (SPEC §17.7): the only row of its table. The machine
-// never opens the zones: nodes do, and name in a Fire the release by which they calculated.
+// never opens the zones: nodes do, and a Fire names the release that they used.
 type TzdataRow struct {
 	RowMeta
 	Release  string
 	Released rota.Date
-	// Data holds the packed zones, sum is their SHA-256.
+	// Data holds the packed zones; sum is their SHA-256.
 	Data []byte
 	Sum  [sha256.Size]byte
-	// Index is that of the entry that put it into force, at its date; by asked for it.
+	// Index is the index of the entry that put it into force, at its date; by is the caller.
 	Index rota.Index
 	At    rota.Date
 	By    rota.Principal
@@ -25,7 +25,7 @@ type TzdataRow struct {
 // TreeKey returns the key of the only row.
 func (r *TzdataRow) TreeKey() string { return "" }
 
-// Canonical appends the form that digests and snapshots have of it.
+// Canonical appends the canonical form for digests and snapshots.
 func (r *TzdataRow) Canonical(e *Encoder) {
 	e.Str(r.Release)
 	e.Int(int64(r.Released))
@@ -43,7 +43,7 @@ func DecodeTZData(d *Decoder) *TzdataRow {
 	return r
 }
 
-// Words returns it as callers see it.
+// Words returns the row in its public form.
 func (r *TzdataRow) Words() rota.TZData {
 	return rota.TZData{Release: r.Release, Released: r.Released, SHA256: bytes.Clone(r.Sum[:]), Bytes: int64(len(r.Data)), Index: r.Index,
 		Installed: r.At, By: r.By}

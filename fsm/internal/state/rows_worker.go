@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// AddHealth changes the present health, and says whether the row changed.
+// AddHealth changes the present health and reports whether the row changed.
 func (r *WorkerRow) AddHealth(now rota.Clock, by int32) bool {
 	before := r.Health
 	r.SettleHealth(now)
@@ -25,7 +25,7 @@ func (r *WorkerRow) AddHealth(now rota.Clock, by int32) bool {
 	return true
 }
 
-// AttestationEnds is when fireAttestation is due, on the date; 0 for never.
+// AttestationEnds returns the date on which fireAttestation is due; 0 for never.
 func (r *WorkerRow) AttestationEnds() rota.Date {
 	if r.Lapsed {
 		return 0
@@ -33,11 +33,11 @@ func (r *WorkerRow) AttestationEnds() rota.Date {
 	return r.AttestedUntil
 }
 
-// Attested reports whether the worker's attestation holds, as of the last sweep.
+// Attested reports whether the worker's attestation is valid as of the last sweep.
 func (r *WorkerRow) Attested() bool { return r.AttestedUntil != 0 && !r.Lapsed }
 
-// BarredStatus is SUSPENDED or JAILED where the worker is that beneath all else,
-// and otherwise what is asked for.
+// BarredStatus returns SUSPENDED or JAILED if the worker is suspended or jailed, even if its present status is another
+// one; otherwise it returns the given status.
 func (r *WorkerRow) BarredStatus(otherwise rota.WorkerStatus) rota.WorkerStatus {
 	switch {
 	case r.Status == rota.WorkerSuspended || r.Status == rota.WorkerRetired && r.Before == rota.WorkerSuspended:
@@ -49,15 +49,15 @@ func (r *WorkerRow) BarredStatus(otherwise rota.WorkerStatus) rota.WorkerStatus 
 	}
 }
 
-// Cools counts a failure or a decline of a type, and bars the type where that is too
-// many in a row for the queue, or a decline. It says whether a bar was set. Only a
-// success begins the count anew: each failure after a cooldown cools down again.
+// Cools counts a failure or a decline of a type. It bars the type after a decline, or after too many consecutive
+// failures for the queue. It reports whether it set a bar. Only a success resets the count: each failure after a
+// cooldown cools down again.
 func (r *WorkerRow) Cools(typ rota.JobType, p *rota.QueuePolicy, now rota.Clock, cause rota.Reason) bool {
 	if p.CoolAfter == 0 {
 		return false
 	}
 	counted := Streak{typ, 1}
-	list := make([]Streak, 0, len(r.Failing)+1) // older copies of the row share the old one
+	list := make([]Streak, 0, len(r.Failing)+1) // older copies of the row share the old list
 	for _, s := range r.Failing {
 		if s.Typ == typ {
 			counted.N = min(s.N+1, MaxStreak)
@@ -76,10 +76,9 @@ func (r *WorkerRow) Cools(typ rota.JobType, p *rota.QueuePolicy, now rota.Clock,
 	return true
 }
 
-// Executes remembers that the worker completed a type, and says whether the list
-// changed. One in its newer half stays where it is, so that a worker of few types
-// pays nothing for it: a type is forgotten after MaxTypesPerWorker/2 others at the
-// earliest.
+// Executes records that the worker completed a type and reports whether the list changed. A type in the newer half of
+// the list stays in place, so that a worker with few types costs nothing. A type is forgotten after MaxTypesPerWorker/2
+// others at the earliest.
 func (r *WorkerRow) Executes(typ rota.JobType) bool {
 	at := slices.Index(r.Executed, typ)
 	if at >= max(0, len(r.Executed)-limits.MaxTypesPerWorker/2) {
@@ -95,8 +94,7 @@ func (r *WorkerRow) Executes(typ rota.JobType) bool {
 	return true
 }
 
-// HealthNow is the present health: what the row holds, and one more for each
-// second since.
+// HealthNow returns the present health in permille: the row's value plus one for each second since.
 func (r *WorkerRow) HealthNow(now rota.Clock) int32 {
 	if r.Health >= HealthFull || now <= r.HealthAt {
 		return r.Health
@@ -104,9 +102,8 @@ func (r *WorkerRow) HealthNow(now rota.Clock) int32 {
 	return int32(min(HealthFull, rota.Clock(r.Health)+(now-r.HealthAt)/HealthStep))
 }
 
-// HoldsData remembers the data keys of a job that the worker completed, and says
-// whether the list changed. As with types, a key in its newer half stays where it
-// is: a key is forgotten after MaxDataHeld/2 others at the earliest.
+// HoldsData records the data keys of a job that the worker completed and reports whether the list changed. As with
+// types, a key in the newer half stays in place: a key is forgotten after MaxDataHeld/2 others at the earliest.
 func (r *WorkerRow) HoldsData(keys []string) (changed bool) {
 	for _, key := range keys {
 		at := slices.Index(r.Held, key)
@@ -127,8 +124,8 @@ func (r *WorkerRow) HoldsData(keys []string) (changed bool) {
 // Knows reports whether a hash is that of the worker's secret.
 func (r *WorkerRow) Knows(hash []byte) bool { return string(hash) == string(r.SecretHash[:]) }
 
-// Live reports whether the id is somebody's: only RETIRED workers, and UNREACHABLE
-// ones without a lease, give it up to another secret.
+// Live reports whether the id is in use: only RETIRED workers, and UNREACHABLE ones without a lease, yield it to
+// another secret.
 func (r *WorkerRow) Live() bool {
 	switch r.Status {
 	case rota.WorkerRetired:
@@ -140,7 +137,7 @@ func (r *WorkerRow) Live() bool {
 	}
 }
 
-// MayReturn reports whether the row's way back is one that there is. Invariant I3.
+// MayReturn reports whether the row's status to return to is valid. Invariant I3.
 func (r *WorkerRow) MayReturn() bool {
 	up := r.Before == rota.WorkerActive || r.Before == rota.WorkerDraining
 	switch r.Status {
@@ -157,14 +154,14 @@ func (r *WorkerRow) MayReturn() bool {
 	}
 }
 
-// Outdated reports whether a registration is not of the worker's newest connection: it was
-// long on its way, and a later one has been there.
+// Outdated reports whether a registration is not of the worker's newest connection: it was delayed, and a later one has
+// arrived already.
 func (r *WorkerRow) Outdated(op *fsmpb.Register) bool {
 	return op.GetConnection() != 0 && op.GetConnection() < r.Connection
 }
 
-// SettleHealth writes the present health back. The part of a second that is left
-// over stays in healthAt; full health needs no moment.
+// SettleHealth stores the present health in the row. The remaining part of a second stays in healthAt; full health
+// needs no time.
 func (r *WorkerRow) SettleHealth(now rota.Clock) {
 	if r.Health >= HealthFull {
 		return
@@ -176,11 +173,11 @@ func (r *WorkerRow) SettleHealth(now rota.Clock) {
 	}
 }
 
-// StakeLeft is the stake that was attested last without what was slashed.
+// StakeLeft returns the last attested stake minus what was slashed.
 func (r *WorkerRow) StakeLeft() int64 { return max(0, r.AttestedStake-r.Slashed) }
 
-// StakeNow is what counts for min_stake: what is left, while the attestation holds.
-// What a worker declares of itself counts for nothing.
+// StakeNow returns the stake that counts for min_stake: what is left, while the attestation is valid. A stake that a
+// worker declares itself counts for nothing.
 func (r *WorkerRow) StakeNow() int64 {
 	if !r.Attested() {
 		return 0
@@ -188,7 +185,7 @@ func (r *WorkerRow) StakeNow() int64 {
 	return r.StakeLeft()
 }
 
-// Succeeds begins the count of a type's failures anew.
+// Succeeds resets the count of a type's failures.
 func (r *WorkerRow) Succeeds(typ rota.JobType) {
 	at := slices.IndexFunc(r.Failing, func(s Streak) bool { return s.Typ == typ })
 	if at >= 0 {
@@ -196,12 +193,11 @@ func (r *WorkerRow) Succeeds(typ rota.JobType) {
 	}
 }
 
-// MaxStreak is where a streak stops counting: no cool_after is beyond it.
+// MaxStreak is where a streak stops counting: no cool_after is greater.
 const MaxStreak = 1 << 30
 
-// Bar puts a type at the end of a list, until a moment; the oldest gives way. What
-// bars the type already bars it no shorter. The list is a new one: older copies of
-// the row share the old one.
+// Bar adds a type to the end of a list until a moment, dropping the oldest entry if the list is full. It never shortens
+// an existing bar of the type. The returned list is a new one: older copies of the row share the old one.
 func Bar(list []rota.TypeUntil, b rota.TypeUntil) []rota.TypeUntil {
 	barred := make([]rota.TypeUntil, 0, len(list)+1)
 	for _, t := range list {

@@ -8,54 +8,52 @@ import (
 	"github.com/rotasched/rota/fsm/tree"
 )
 
-// Row is one record of a table. Its canonical encoding decides the digest.
+// Row is one record of a table. Its canonical encoding determines the digest.
 type Row interface {
 	Canonical(*Encoder)
 	meta() *RowMeta
-	// Detach is called on a copy of a row: what it points to and may change becomes
-	// its own.
+	// Detach is called on a copy of a row: everything it points to that may change becomes the copy's own.
 	Detach()
 }
 
-// RowMeta is a row's own bookkeeping, no part of its canonical encoding.
+// RowMeta is a row's bookkeeping, outside its canonical encoding.
 type RowMeta struct {
-	// word is gen and bytes in one: there may be ten million rows of jobs, and a word more
-	// would take a size class more of each.
+	// word holds gen and bytes: there may be ten million job rows, and another word would move each to a larger size
+	// class.
 	word uint64
-	// Hash is what the row added to the digest, valid once its entry is settled.
+	// Hash is the row's contribution to the digest, valid once its entry is settled.
 	Hash rota.Digest
 }
 
-// bytesBits is the room for bytes: 16 MiB, far beyond the largest row. What is left for
-// gen lasts for 34 years of a thousand entries a second, and begins anew with the process.
+// bytesBits is the width of bytes: 16 MiB, far beyond the largest row. The bits left for gen last for 34 years at a
+// thousand entries per second, and gen restarts with the process.
 const bytesBits = 24
 
-// goneGen is the gen of a row that was dropped in the entry that made it.
+// goneGen is the gen of a row that was dropped in the entry that created it.
 const goneGen = math.MaxUint64 >> bytesBits
 
 func (m *RowMeta) meta() *RowMeta { return m }
 
-// Gen is the entry that made or changed this copy; within that entry it may be changed in
-// place. Afterwards it never changes again, but in a mutable table that was not frozen since.
+// Gen returns the entry that made or changed this copy; within that entry it may be changed in place. Afterwards it
+// never changes again, except in a mutable table that was not frozen since.
 func (m *RowMeta) Gen() uint64 { return m.word >> bytesBits }
 
-// bytes is what the tally counts for the row.
+// bytes returns what the tally counts for the row.
 func (m *RowMeta) bytes() int64 { return int64(m.word & (1<<bytesBits - 1)) }
 
 func metaOf(gen uint64, bytes int64) RowMeta { return RowMeta{word: gen<<bytesBits | uint64(bytes)} }
 
 func (m *RowMeta) Detach() {}
 
-// Ledger keeps the incremental multiset hash: the sum, in two lanes mod 2⁶⁴, of
-// every row's hash (SPEC §2.5). Rows touched by an entry are hashed once, when
-// the entry is settled.
+// Ledger keeps the incremental multiset hash: the sum, in two lanes mod 2⁶⁴, of every row's hash (SPEC §2.5). Rows
+// touched by an entry are hashed once, when the entry is settled.
 type Ledger struct {
 	Gen   uint64
 	Sum   rota.Digest
 	Tally tally
 	dirty []dirtyRow
 	Enc   Encoder
-	// Unlogged says that no log holds the entries: rows are neither hashed nor counted.
+	// Unlogged reports that no log holds the entries: rows are neither hashed nor counted.
 	Unlogged bool
 }
 
@@ -64,17 +62,17 @@ type dirtyRow struct {
 	row Row
 }
 
-// HashRow is the digest of a row under its tag.
+// HashRow returns the digest of a row under its tag.
 func HashRow(enc *Encoder, tag byte, r Row) rota.Digest { return HashBytes(EncodeRow(enc, tag, r)) }
 
-// EncodeRow returns a row's canonical form behind its tag, valid until enc is used again.
+// EncodeRow returns a row's canonical form preceded by its tag, valid until enc is used again.
 func EncodeRow(enc *Encoder, tag byte, r Row) []byte {
 	enc.B = append(enc.B[:0], tag)
 	r.Canonical(enc)
 	return enc.B
 }
 
-// enter adds a row to the digest, and to the tally what it is more than was counted for it.
+// enter adds a row to the digest, and adds its growth to the tally.
 func (l *Ledger) enter(tag byte, r Row) {
 	if l.Unlogged {
 		return
@@ -89,7 +87,7 @@ func (l *Ledger) enter(tag byte, r Row) {
 	}
 }
 
-// leave takes from the tally what was counted for a row.
+// leave subtracts a row from the tally.
 func (l *Ledger) leave(r Row) {
 	if w, ok := r.(Weighed); ok {
 		l.Tally.Add(w, -r.meta().bytes())
@@ -99,13 +97,13 @@ func (l *Ledger) leave(r Row) {
 // Add adds the digest of a row to the sum.
 func (l *Ledger) Add(d rota.Digest) { l.Sum.Hi += d.Hi; l.Sum.Lo += d.Lo }
 
-// Sub takes the digest of a row out of the sum.
+// Sub subtracts the digest of a row from the sum.
 func (l *Ledger) Sub(d rota.Digest) { l.Sum.Hi -= d.Hi; l.Sum.Lo -= d.Lo }
 
-// touch registers a fresh copy made in this entry.
+// touch registers a new copy made in this entry.
 func (l *Ledger) touch(tag byte, r Row) { l.dirty = append(l.dirty, dirtyRow{tag, r}) }
 
-// Settle hashes what the entry touched.
+// Settle hashes the rows that the entry touched.
 func (l *Ledger) Settle() {
 	for _, d := range l.dirty {
 		m := d.row.meta()
@@ -118,9 +116,9 @@ func (l *Ledger) Settle() {
 	l.dirty = l.dirty[:0]
 }
 
-// Table is an ordered copy-on-write tree of rows that change by copies. A walk is in key
-// order by construction; freeze costs about a microsecond and never stops
-// applying (a plain Go map was refused: it has no order and no cheap copy).
+// Table is an ordered copy-on-write tree of rows that change by copies. Iteration is in key order by construction.
+// Freezing costs about a microsecond and never stops applying. (A plain Go map was rejected: it has no order and no
+// cheap copy.)
 type Table[K ~string, R any, P interface {
 	*R
 	Row
@@ -129,35 +127,34 @@ type Table[K ~string, R any, P interface {
 	tag  byte
 	Tree tree.Tree[K, P]
 	l    *Ledger
-	// Mutable says that nobody but frozen copies of the table ever holds a row beyond an
-	// entry. shared is the entry after which it was frozen last: a row that is younger
-	// is in no frozen copy, and is changed where it lies.
+	// Mutable reports that only frozen copies of the table keep rows beyond an entry. shared is the entry after which
+	// it was last frozen: a newer row is in no frozen copy, and is changed in place.
 	Mutable bool
 	shared  uint64
-	// Last is the row that was changed last, under lastKey: an operation asks for the same
-	// few rows again and again. A look alone sets neither, as reads run beside each other.
+	// Last is the row changed last, under lastKey: an operation looks up the same few rows repeatedly. Get sets
+	// neither, as reads run concurrently.
 	Last    P
 	lastKey K
-	// Known, where it is made, finds the rows without a search: for a table that is asked for the
-	// same rows many times an operation. What it holds is never walked.
+	// Known, if set, finds rows without a search, for a table whose rows are looked up many times per operation. It is
+	// never iterated over.
 	Known map[K]P
-	// Dropped are the rows of a mutable table that left it in this entry and that nobody
-	// holds; spare those of entries before, empty, to be used anew.
+	// Dropped are the rows of a mutable table that were dropped in this entry and that nothing references. spare are
+	// those of earlier entries, emptied, for reuse.
 	Dropped, spare []P
-	// Empty makes a dropped row new; nil sets it to nothing.
+	// Empty resets a dropped row; nil sets it to the zero value.
 	Empty func(P)
-	// Filed and left, where they are set, are called for each row that the table has from now on,
-	// a changed copy too, and for each that leaves it.
+	// Filed and left, if set, are called for each row that enters the table, including a changed copy, and for each
+	// that leaves it.
 	Filed, Left func(P)
 }
 
-// SpareMost bounds the rows that are kept to be used anew: a few entries' worth.
+// SpareMost is the maximum number of rows kept for reuse: those of a few entries.
 const SpareMost = 1 << 11
 
-// Init gives an empty table its tag in snapshots and the ledger of the digest.
+// Init sets an empty table's tag in snapshots and the ledger of the digest.
 func (t *Table[K, R, P]) Init(tag byte, l *Ledger) { t.tag, t.l = tag, l }
 
-// Get returns the row of a key, or nil. The row must not be changed.
+// Get returns the row of a key, or nil. The caller must not change it.
 func (t *Table[K, R, P]) Get(k K) P {
 	if t.Last != nil && t.lastKey == k {
 		return t.Last
@@ -169,7 +166,7 @@ func (t *Table[K, R, P]) Get(k K) P {
 	return p
 }
 
-// Fresh returns an empty row, to be filled and inserted.
+// Fresh returns an empty row to fill and insert.
 func (t *Table[K, R, P]) Fresh() P {
 	n := len(t.spare)
 	if n == 0 {
@@ -180,8 +177,8 @@ func (t *Table[K, R, P]) Fresh() P {
 	return p
 }
 
-// Recycle empties the rows that the entry dropped, once it is settled. One that was used
-// beyond its entry would be seen to be empty at once.
+// Recycle empties the rows that the entry dropped, once it is settled. A row used beyond its entry would appear empty
+// at once.
 func (t *Table[K, R, P]) Recycle() {
 	for i, p := range t.Dropped {
 		t.Dropped[i] = nil
@@ -198,9 +195,9 @@ func (t *Table[K, R, P]) Recycle() {
 	t.Dropped = t.Dropped[:0]
 }
 
-// Edit returns the row, or a copy in its place, to be changed until the entry is
-// settled; nil where there is none. Which of the two shows nowhere: a verb that keeps a
-// row from before would meet its own changes as soon as an entry holds it twice.
+// Edit returns the row, or a copy in its place, to be changed until the entry is settled; nil if there is none. Callers
+// cannot tell which of the two: a verb that keeps a row from before would see its own changes as soon as an entry edits
+// it twice.
 func (t *Table[K, R, P]) Edit(k K) P {
 	p := t.Get(k)
 	if p == nil {
@@ -209,7 +206,7 @@ func (t *Table[K, R, P]) Edit(k K) P {
 	return t.Change(k, p)
 }
 
-// Change is edit for a caller that has found the row already.
+// Change is Edit for a caller that already has the row.
 func (t *Table[K, R, P]) Change(k K, p P) P {
 	t.Last, t.lastKey = p, k
 	if p.meta().Gen() == t.l.Gen {
@@ -232,7 +229,7 @@ func (t *Table[K, R, P]) Change(k K, p P) P {
 	return q
 }
 
-// Insert puts a row whose key is free.
+// Insert adds a row whose key is free.
 func (t *Table[K, R, P]) Insert(k K, p P) {
 	*p.meta() = metaOf(t.l.Gen, 0)
 	t.put(k, p)
@@ -252,7 +249,7 @@ func (t *Table[K, R, P]) put(k K, p P) (had bool) {
 	return had
 }
 
-// Load puts a row read from a snapshot; its hash is added at once.
+// Load adds a row read from a snapshot; its hash is added at once.
 func (t *Table[K, R, P]) Load(k K, p P) (fresh bool) {
 	*p.meta() = metaOf(t.l.Gen, 0)
 	t.l.enter(t.tag, p)
@@ -285,21 +282,20 @@ func (t *Table[K, R, P]) Drop(k K) {
 	t.l.Sub(m.Hash)
 }
 
-// Len counts the rows.
+// Len returns the number of rows.
 func (t *Table[K, R, P]) Len() int { return t.Tree.Len() }
 
 // Scan visits the rows in key order while f returns true.
 func (t *Table[K, R, P]) Scan(f func(K, P) bool) { t.Tree.Scan(f) }
 
-// Freeze returns a copy that later changes do not reach.
+// Freeze returns a copy that later changes do not affect.
 func (t *Table[K, R, P]) Freeze() *tree.Tree[K, P] {
 	t.shared = t.l.Gen
 	return t.Tree.Copy()
 }
 
-// tally counts the bytes of the rows that users make grow, in canonical form and at the end of
-// each entry: in all, and of each queue and tenant (SPEC §4.13). It is derived of the rows,
-// and recounted by Check (Invariant I4).
+// tally counts the bytes, in canonical form and at the end of each entry, of the rows that users make grow: in total
+// and per queue and tenant (SPEC §4.13). It is derived from the rows, and Check recounts it (Invariant I4).
 type tally struct {
 	All     int64
 	Queues  CountsBy[rota.QueueName]
@@ -309,13 +305,13 @@ type tally struct {
 // Weighed is a row that the tally counts.
 type Weighed interface {
 	Row
-	// owner is the queue and the tenant that it counts for, "" for none. It never changes.
+	// owner returns the queue and the tenant that the row counts for, "" for none. It never changes.
 	owner() (rota.QueueName, rota.TenantID)
-	// Besides counts the bytes that a hash stands for in the row's canonical form.
+	// Besides returns the bytes of the data that a hash replaces in the row's canonical form.
 	Besides() int64
 }
 
-// Add counts so many bytes more, or fewer, of a row's owner.
+// Add adds n, which may be negative, to the counts of a row's owner.
 func (t *tally) Add(w Weighed, n int64) {
 	if n == 0 {
 		return
@@ -326,15 +322,15 @@ func (t *tally) Add(w Weighed, n int64) {
 	t.Tenants.Add(tenant, n)
 }
 
-// CountsBy are numbers by name, none of them 0. Most of what is counted is of the same name as what was before: that one's
-// number stands beside the map until another's is asked for.
+// CountsBy holds non-zero numbers by name. Consecutive changes mostly have the same name, so the number of the last
+// name is kept outside the map until another name is used.
 type CountsBy[K ~string] struct {
 	of   map[K]int64
 	last K
 	n    int64
 }
 
-// Add counts so many more of a name, and returns how many there are now; "" is no name.
+// Add adds n to the number of a name and returns the result; "" is not a name.
 func (c *CountsBy[K]) Add(k K, n int64) int64 {
 	if k == "" {
 		return 0
@@ -359,7 +355,7 @@ func (c *CountsBy[K]) settle() {
 	}
 }
 
-// Get changes nothing, as reads run beside each other.
+// Get changes nothing, as reads run concurrently.
 func (c *CountsBy[K]) Get(k K) int64 {
 	if k == c.last {
 		return c.n
@@ -367,21 +363,20 @@ func (c *CountsBy[K]) Get(k K) int64 {
 	return c.of[k]
 }
 
-// Whole returns all of them, in a map of its own.
+// Whole returns all numbers in a new map.
 func (c CountsBy[K]) Whole() map[K]int64 {
 	c.of = maps.Clone(c.of)
 	c.settle()
 	return c.of
 }
 
-// Named reports whether a row that the tally counts, but for its own, is of a queue or of a
-// tenant.
+// Named reports whether a counted row, other than `of` itself, belongs to the queue or the tenant.
 func (l *Ledger) Named(of Weighed) bool {
 	queue, tenant := of.owner()
 	if l.Tally.Queues.Get(queue)+l.Tally.Tenants.Get(tenant) > of.meta().bytes() {
 		return true
 	}
-	for _, d := range l.dirty { // those of this entry are not counted yet
+	for _, d := range l.dirty { // rows of this entry are not counted yet
 		w, ok := d.row.(Weighed)
 		if !ok || d.row == Row(of) || d.row.meta().Gen() == goneGen {
 			continue

@@ -6,8 +6,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Timers hold what is due when; all of it is derived from the rows. They fire
-// in sweeps only (SPEC §3.6), in the order (due, id).
+// Timers holds what is due when, all derived from the rows. Timers fire only in sweeps (SPEC §3.6), in the order (due,
+// id).
 type Timers struct {
 	Lease  TimerSet // by lease id: ack_by, deadline, or the worker's silence
 	Expire TimerSet // by job: the earlier of its two times to live
@@ -16,38 +16,35 @@ type Timers struct {
 	Forget TimerSet // by worker: when it leaves the state
 	// Attest is by worker: when its attestation expires, on the date.
 	Attest TimerSet
-	// Offer is by worker: when what it offers is over.
+	// Offer is by worker: when its offer ends.
 	Offer TimerSet
-	// Reputation is by worker: when a cooldown, denial, jail or period ends, or health
-	// is back; penalty by tenant; limiter and domain by their rows' keys; promote by
-	// queue.
+	// Reputation is by worker: when a cooldown, denial, jail or period ends, or health is full again; penalty by
+	// tenant; limiter and domain by their rows' keys; promote by queue.
 	Reputation, Penalty, Limiter, Domain, Promote TimerSet
-	// Gate is by vertexKey of a gate that waits: its timeout, on the date.
+	// Gate is by the vertexKey of a waiting gate: its timeout, on the date.
 	Gate TimerSet
 	// Key is by the count of a key: when its tokens are back.
 	Key TimerSet
-	// Upload is by workflow that is OPEN: when it lapses; ended by one that is over: when
-	// it is forgotten, on the date. oldest does not fire: of those that are over, the one
-	// that ended first gives way to a new one.
+	// Upload is by OPEN workflow: when it lapses. ended is by workflow that is over: when it is forgotten, on the date.
+	// oldest does not fire: among those that are over, the one that ended first is dropped for a new one.
 	Upload, Ended, Oldest TimerSet
-	// Token is by access token: when it expires, on the date; spent by the hash of an identity
-	// token, likewise. disowned are the workers whose
-	// credential counts no more, due at once.
+	// Token is by access token: when it expires, on the date; spent by the hash of an identity token, likewise.
+	// disowned are the workers whose credential is no longer valid, due at once.
 	Token, Spent, Disowned TimerSet
-	// Unique is by the key of a completed job: when it is free, on the date. merged does not
-	// fire: of the submissions that were merged, by their numbers, the first gives way.
+	// Unique is by the key of a completed job: when it is free, on the date. merged does not fire: among the merged
+	// submissions, by their numbers, the first is dropped.
 	Unique, Merged TimerSet
-	// Waiting is by schedule: when a run that was refused is tried again.
+	// Waiting is by schedule: when a refused run is tried again.
 	Waiting TimerSet
-	// Batch is by batch: when it is sealed, its callback tried again, or it is forgotten, on the
-	// date. over does not fire: of those that have ended, the first gives way.
+	// Batch is by batch: when it is sealed, its callback is tried again, or it is forgotten, on the date. over does not
+	// fire: among those that have ended, the first is dropped.
 	Batch, Over TimerSet
-	// Mode has one timer at most: when an automatic DEGRADED ceases to hold.
+	// Mode has at most one timer: when an automatic DEGRADED stops holding jobs.
 	Mode TimerSet
 }
 
-// Timer is one moment: on the cluster clock, or on the date in `dated`, `gate`, `attest`, `ended`,
-// `token`, `spent`, `unique` and `batch`.
+// Timer is one due time: on the cluster clock, or on the date in `dated`, `gate`, `attest`, `ended`, `token`, `spent`,
+// `unique` and `batch`.
 type Timer struct {
 	Due int64
 	ID  string
@@ -73,7 +70,7 @@ func (t *Timers) Reset() {
 		Unique: newTimerSet(), Merged: newTimerSet(), Key: newTimerSet(), Waiting: newTimerSet(), Batch: newTimerSet(), Over: newTimerSet()}
 }
 
-// Refile puts a timer in the place of another; a due of 0 is none.
+// Refile replaces a timer by one with another due time; a due of 0 means no timer.
 func (s TimerSet) Refile(id string, old, due int64) {
 	if old == due {
 		return
@@ -95,10 +92,9 @@ func (s TimerSet) First(now int64) (Timer, bool) {
 	return t, ok && t.Due <= now
 }
 
-// LeaseDue is when a lease ends if nothing happens: unacknowledged at ack_by,
-// at its deadline, 40 s after the last sign of a silent worker, or of the session that
-// a takeover ended (SPEC §3.10, §8), or so long after its worker's stream broke as its
-// grace says (SPEC §16.7).
+// LeaseDue returns when a lease ends if nothing happens: unacknowledged at ack_by, at its deadline, 40 s after the last
+// sign of life of a silent worker or of the session that a takeover ended (SPEC §3.10, §8), or its grace after its
+// worker's stream broke (SPEC §16.7).
 func LeaseDue(l *LeaseRow, w *WorkerRow) rota.Clock {
 	due := UnbrokenDue(l, w)
 	if l.Grace != 0 && w != nil && !w.Disconnected.IsZero() && l.Session == w.Session {
@@ -107,8 +103,7 @@ func LeaseDue(l *LeaseRow, w *WorkerRow) rota.Clock {
 	return due
 }
 
-// UnbrokenDue is leaseDue of a worker that may connect again, which ends the counting of
-// its leases' grace.
+// UnbrokenDue is LeaseDue for a worker that may reconnect, which stops the grace of its leases.
 func UnbrokenDue(l *LeaseRow, w *WorkerRow) rota.Clock {
 	due := l.Deadline.Clock
 	if l.Acked.IsZero() {
@@ -123,10 +118,11 @@ func UnbrokenDue(l *LeaseRow, w *WorkerRow) rota.Clock {
 	return due
 }
 
-// Expires is when a job is EXPIRED, 0 for never: by the earliest of its times to live and the deadline for its start.
+// Expires returns when a job becomes EXPIRED, 0 for never: the earliest of its times to live and the deadline for its
+// start.
 func (j *JobRow) Expires() rota.Clock { return Sooner(Sooner(j.ExpireAbs, j.ExpireRel), j.startsBy()) }
 
-// startsBy is when a job is EXPIRED that has had no lease by then, 0 for never.
+// startsBy returns when a job becomes EXPIRED if it has had no lease by then, 0 for never.
 func (j *JobRow) startsBy() rota.Clock {
 	if j.Spec.StartBy == 0 || !j.FirstLease.IsZero() {
 		return 0
@@ -135,7 +131,7 @@ func (j *JobRow) startsBy() rota.Clock {
 	return max(j.Submitted, h.Since, h.Retried.Clock) + rota.Clock(j.Spec.StartBy.Milliseconds())
 }
 
-// Expiry is the reason of a job's end when expires is over.
+// Expiry returns the reason of a job's end once Expires has passed.
 func (j *JobRow) Expiry() rota.Reason {
 	switch j.Expires() {
 	case j.ExpireAbs:
@@ -147,9 +143,8 @@ func (j *JobRow) Expiry() rota.Reason {
 	}
 }
 
-// ForgetAt is when a worker without leases that is RETIRED or UNREACHABLE leaves the
-// state; 0 for never. What its id brought upon itself is over by then, so that nobody
-// loses it by staying away: a suspension, or a part of its stake, is kept the longest.
+// ForgetAt returns when a worker without leases that is RETIRED or UNREACHABLE leaves the state; 0 for never. Its
+// penalties are over by then, so that staying away avoids none; a suspension or a slashed stake is kept the longest.
 func (r *WorkerRow) ForgetAt() int64 {
 	if r.Open > 0 || (r.Status != rota.WorkerRetired && r.Status != rota.WorkerUnreachable) {
 		return 0
@@ -164,7 +159,7 @@ func (r *WorkerRow) ForgetAt() int64 {
 	return int64(max(least, min(most, r.barredUntil())))
 }
 
-// barredUntil is when the last of what bars a worker for a time is over.
+// barredUntil returns when the last temporary bar of a worker ends.
 func (r *WorkerRow) barredUntil() rota.Clock {
 	until := r.JailedUntil
 	if r.Health < HealthFull {
@@ -179,8 +174,8 @@ func (r *WorkerRow) barredUntil() rota.Clock {
 	return until
 }
 
-// HealthFull is that of a worker of which nothing bad is known, in permille.
+// HealthFull is the health, in permille, of a worker without recorded faults.
 const HealthFull = 1_000
 
-// HealthStep is in how much clock health grows by one permille.
+// HealthStep is the clock time in which health grows by one permille.
 const HealthStep rota.Clock = 1_000

@@ -13,18 +13,17 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Tomb is a tombstone in its canonical bytes. There are up to a million of them and
-// next to none is ever asked for, so that what counts is what they take: a row of six
-// pointers took twice the memory, and four times the collector's work.
+// Tomb is a tombstone in its canonical bytes. There are up to a million, hardly any of which is ever read, so their
+// size matters: a row of six pointers took twice the memory, and four times the collector's work.
 type Tomb string
 
-// TreeKey is the id, which the bytes begin with.
+// TreeKey returns the id, with which the bytes begin.
 func (t Tomb) TreeKey() rota.JobID {
 	r := tombReader(t)
 	return rota.JobID(r.str())
 }
 
-// Row reads a tombstone. Its texts are parts of the bytes.
+// Row decodes a tombstone. Its texts are substrings of the bytes.
 func (t Tomb) Row() (row TombRow) {
 	r := tombReader(t)
 	row.ID = rota.JobID(r.str())
@@ -62,7 +61,7 @@ func (t Tomb) Row() (row TombRow) {
 	return row
 }
 
-// tombReader reads what TombRow.Canonical wrote here: there is no fault to find.
+// tombReader reads what TombRow.Canonical wrote in this process, which cannot be malformed.
 type tombReader string
 
 func (r *tombReader) raw(n uint64) (part string) {
@@ -93,21 +92,20 @@ func (r *tombReader) moment() rota.Moment {
 	return rota.Moment{Clock: rota.Clock(c), Date: rota.Date(c + r.int())}
 }
 
-// Tombs are the tombstones by id. They change by new ones in their places, so that a
-// frozen copy shares all of them.
+// Tombs holds the tombstones by id. A change replaces a tombstone by a new one, so a frozen copy shares all of them.
 type Tombs struct {
 	Tree tree.Tree[rota.JobID, Tomb]
 	L    *Ledger
 	// Order is derived: the terminal jobs by their numbers, and by their dates.
 	Order TombOrder
-	// Ends is derived: the numbers of ends by those of the lives that ended, for lists.
+	// Ends is derived, for lists: the numbers of ends by those of the lives that ended.
 	Ends tree.Numbers[uint64]
-	// Texts are by queue: tombstones of one horizon leave together, and one that stays
-	// would keep a whole piece of memory with others' of a shorter one.
+	// Texts are kept by queue: tombstones of one horizon are dropped together, and a longer-lived one would keep a
+	// whole piece of memory with those of a shorter horizon.
 	Texts map[rota.QueueName]*entry.Texts
 }
 
-// Get returns a copy of a tombstone, nil where there is none.
+// Get returns a copy of a tombstone, nil if there is none.
 func (t *Tombs) Get(id rota.JobID) *TombRow {
 	kept, ok := t.Tree.Get(id)
 	if !ok {
@@ -117,13 +115,13 @@ func (t *Tombs) Get(id rota.JobID) *TombRow {
 	return &row
 }
 
-// Insert puts a tombstone whose id is free, and gives what is kept of it.
+// Insert adds a tombstone whose id is free and returns its stored form.
 func (t *Tombs) Insert(r *TombRow) Tomb {
 	kept, _ := t.set(r)
 	return kept
 }
 
-// Load is insert for one read from a snapshot.
+// Load is Insert for a tombstone read from a snapshot.
 func (t *Tombs) Load(r *TombRow) (fresh bool) {
 	_, had := t.set(r)
 	return !had
@@ -133,7 +131,7 @@ func (t *Tombs) set(r *TombRow) (kept Tomb, had bool) {
 	in := t.Texts[r.Queue]
 	if in == nil {
 		in = &entry.Texts{}
-		t.Texts[rota.QueueName(strings.Clone(string(r.Queue)))] = in // nothing of r is kept, so that its texts need no objects
+		t.Texts[rota.QueueName(strings.Clone(string(r.Queue)))] = in // nothing of r is kept, so its texts need no objects
 	}
 	kept = r.Keep(&t.L.Enc, in)
 	t.L.Add(t.L.HashTomb(kept))
@@ -143,12 +141,12 @@ func (t *Tombs) set(r *TombRow) (kept Tomb, had bool) {
 	return kept, had
 }
 
-// Reject marks a tombstone as one whose proof was rejected.
+// Reject records that a tombstone's proof was rejected.
 func (t *Tombs) Reject(id rota.JobID) {
 	t.Change(id, func(row *TombRow) { row.Reason = rota.ReasonProofRejected })
 }
 
-// Change puts a tombstone in the place of an older one of its job.
+// Change replaces a tombstone of a job by a changed copy.
 func (t *Tombs) Change(id rota.JobID, how func(*TombRow)) {
 	old, ok := t.Tree.Get(id)
 	if !ok {
@@ -169,16 +167,16 @@ func (t *Tombs) Drop(id rota.JobID, seq uint64) {
 	}
 }
 
-// Len counts the tombstones.
+// Len returns the number of tombstones.
 func (t *Tombs) Len() int { return t.Tree.Len() }
 
-// Scan calls f for every tombstone in the order of ids; the row is valid until the next.
+// Scan calls f for every tombstone in the order of ids; the row is valid until the next call.
 func (t *Tombs) Scan(f func(rota.JobID, *TombRow) bool) { ScanTombs(&t.Tree, "", f) }
 
-// Freeze returns a copy that later changes do not reach.
+// Freeze returns a copy that later changes do not affect.
 func (t *Tombs) Freeze() *tree.Tree[rota.JobID, Tomb] { return t.Tree.Copy() }
 
-// ScanTombs is scan from the first id that is not before one.
+// ScanTombs is Scan starting at the first id that is not before from.
 func ScanTombs(t *tree.Tree[rota.JobID, Tomb], from rota.JobID, f func(rota.JobID, *TombRow) bool) {
 	var row TombRow
 	t.Ascend(from, func(id rota.JobID, kept Tomb) bool {
@@ -187,22 +185,21 @@ func ScanTombs(t *tree.Tree[rota.JobID, Tomb], from rota.JobID, f func(rota.JobI
 	})
 }
 
-// TombOrder lists ended jobs by the numbers of their ends, and finds the one that is due
-// first. Numbers are dense where all have one horizon, so that blocks of them stay full
-// where the nodes of a tree would be half empty, and one date for each block makes an
-// order of dates. Where horizons differ blocks empty out, and shrink.
+// TombOrder lists ended jobs by the numbers of their ends and finds the one that is due first. If all have one horizon
+// the numbers are dense: blocks of them stay full, where the nodes of a tree would be half empty, and one date per
+// block gives an order of dates. If horizons differ, blocks empty out and shrink.
 type TombOrder struct {
 	Blocks btree.Map[uint64, *TombBlock]
 	ByDue  *btree.BTreeG[blockDue]
-	// edition is whose blocks may be changed in place: others are in a frozen copy.
+	// edition marks the blocks that may be changed in place: others are in a frozen copy.
 	edition *edition
 	N       int
-	// recent is the block that was changed last, unless it is gone: the next change is mostly in it too.
+	// recent is the block changed last, unless it is gone: the next change is mostly in it too.
 	recent   *TombBlock
 	recentAt uint64
 }
 
-// TombBlock has the entries of tombBlockMost numbers, as far as they are there.
+// TombBlock holds the entries that exist among tombBlockMost numbers.
 type TombBlock struct {
 	edition *edition
 	has     uint64 // a bit for each number, the lowest for the first
@@ -210,32 +207,32 @@ type TombBlock struct {
 	due     rota.Date // the earliest of them
 }
 
-// TombBlockMost makes the list of a full block 1,520 bytes, which fit a size of the allocator.
+// TombBlockMost makes the list of a full block 1,520 bytes, which fit a size class of the allocator.
 const TombBlockMost = 63
 
-// TombEntry is the date on which a tombstone leaves, with its id.
+// TombEntry is a tombstone's id and the date on which it is dropped.
 type TombEntry struct {
 	Due rota.Date
 	ID  rota.JobID
 }
 
-// blockDue is where a block stands in the order of dates.
+// blockDue is a block's place in the order of dates.
 type blockDue struct {
 	due   rota.Date
 	block uint64
 }
 
-// edition marks what was made since the last frozen copy.
+// edition marks what was created since the last frozen copy.
 type edition struct{ _ byte }
 
-// Freeze returns a copy that later changes do not reach, without the order of dates.
+// Freeze returns a copy that later changes do not affect, without the order of dates.
 func (o *TombOrder) Freeze() *TombOrder {
 	its := &TombOrder{Blocks: *o.Blocks.Copy(), N: o.N}
 	o.edition = new(edition)
 	return its
 }
 
-// own returns a block that may be changed, nil where there is none.
+// own returns a block that may be changed, nil if there is none.
 func (o *TombOrder) own(at uint64) *TombBlock {
 	if b := o.recent; b != nil && o.recentAt == at && b.edition == o.edition {
 		return b
@@ -262,13 +259,13 @@ func NewTombOrder() TombOrder {
 	}, btree.Options{NoLocks: true})}
 }
 
-// place returns where the entry of a number stands in its block's list, or would.
+// place returns the index of a number's entry in its block's list, or where it would be.
 func (b *TombBlock) place(seq uint64) (i int, ok bool) {
 	bit := uint64(1) << (seq % TombBlockMost)
 	return bits.OnesCount64(b.has & (bit - 1)), b.has&bit != 0
 }
 
-// Set puts the entry of a number, in the place of another if there is one.
+// Set stores the entry of a number, replacing an existing one.
 func (o *TombOrder) Set(seq uint64, e TombEntry) {
 	at := seq / TombBlockMost
 	b := o.own(at)
@@ -293,7 +290,7 @@ func (o *TombOrder) Set(seq uint64, e TombEntry) {
 	o.redate(at, b, min(b.due, e.Due))
 }
 
-// Delete removes a number, if it is there.
+// Delete removes a number, if present.
 func (o *TombOrder) Delete(seq uint64) {
 	at := seq / TombBlockMost
 	b := o.own(at)
@@ -322,7 +319,7 @@ func (o *TombOrder) Delete(seq uint64) {
 	}
 }
 
-// reckon puts a block where its entries say in the order of dates.
+// reckon updates a block's place in the order of dates from its entries.
 func (o *TombOrder) reckon(at uint64, b *TombBlock) {
 	due := b.List[0].Due
 	for i := range b.List {
@@ -331,7 +328,7 @@ func (o *TombOrder) reckon(at uint64, b *TombBlock) {
 	o.redate(at, b, due)
 }
 
-// redate puts a block where its earliest date stands.
+// redate moves a block to the place of its earliest date.
 func (o *TombOrder) redate(at uint64, b *TombBlock, due rota.Date) {
 	if due != b.due {
 		o.ByDue.Delete(blockDue{b.due, at})
@@ -353,7 +350,7 @@ func (o *TombOrder) At(seq uint64) (e TombEntry, ok bool) {
 	return b.List[i], true
 }
 
-// Below returns the one with the greatest number below one.
+// Below returns the entry with the greatest number below the given one.
 func (o *TombOrder) Below(number uint64) (seq uint64, e TombEntry, ok bool) {
 	if number == 0 {
 		return 0, e, false
@@ -372,7 +369,7 @@ func (o *TombOrder) Below(number uint64) (seq uint64, e TombEntry, ok bool) {
 	return seq, e, ok
 }
 
-// First returns the one with the lowest number, which ended first.
+// First returns the entry with the lowest number, which ended first.
 func (o *TombOrder) First() (seq uint64, id rota.JobID, ok bool) {
 	block, b, ok := o.Blocks.Min()
 	if !ok {
@@ -381,7 +378,7 @@ func (o *TombOrder) First() (seq uint64, id rota.JobID, ok bool) {
 	return block*TombBlockMost + uint64(bits.TrailingZeros64(b.has)), b.List[0].ID, true
 }
 
-// Earliest returns the one that is due first; of several the one that ended first.
+// Earliest returns the entry that is due first, ties by the one that ended first.
 func (o *TombOrder) Earliest() (seq uint64, e TombEntry, ok bool) {
 	first, ok := o.ByDue.Min()
 	if !ok {
@@ -393,12 +390,12 @@ func (o *TombOrder) Earliest() (seq uint64, e TombEntry, ok bool) {
 		if e.Due == first.due {
 			break
 		}
-		has &= has - 1 // the next number that is there
+		has &= has - 1 // the next existing number
 	}
 	return first.block*TombBlockMost + uint64(bits.TrailingZeros64(has)), e, true
 }
 
-// Before counts those with lower numbers, most at most.
+// Before counts the entries with lower numbers, up to `most`.
 func (o *TombOrder) Before(seq uint64, most int) (n int) {
 	o.Blocks.Scan(func(block uint64, b *TombBlock) bool {
 		if block == seq/TombBlockMost {
@@ -412,7 +409,7 @@ func (o *TombOrder) Before(seq uint64, most int) (n int) {
 	return min(n, most)
 }
 
-// HashTomb is hashRow for a tombstone.
+// HashTomb is HashRow for a tombstone.
 func (l *Ledger) HashTomb(t Tomb) rota.Digest {
 	if l.Unlogged || Planted.DedupeNotInSnapshot() {
 		return rota.Digest{}
