@@ -67,7 +67,7 @@ func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (peer
 	in.Views = cv.ownViews()
 	rebuild := cv.n.data.Rebuild()
 	in.DifferedAt, in.RightUntil = rota.Index(rebuild.At), rota.Index(rebuild.Agreed)
-	for _, at := range digestsAt[:min(len(digestsAt), inspectMost)] {
+	for _, at := range digestsAt[:min(len(digestsAt), maxInspect)] {
 		in.Digests = append(in.Digests, cv.n.replica.digests.Get(at))
 	}
 	return in, nil

@@ -134,7 +134,7 @@ func (av *authVerbs) awaitMembers(ctx context.Context, index rota.Index) {
 // awaitMember polls a member until it has applied an index. It gives up on a member that does not answer, or whose
 // state is being rebuilt, which takes longer than any caller waits.
 func (av *authVerbs) awaitMember(ctx context.Context, id rota.NodeID, index rota.Index) {
-	for pause := countsLook; ; pause = min(2*pause, countsLookMost) {
+	for pause := countsLook; ; pause = min(2*pause, maxCountsLook) {
 		v := av.watch.inspect(ctx, id, nil)
 		if v.err != nil || v.status.AppliedIndex >= index || v.status.State == stateRebuilding {
 			return

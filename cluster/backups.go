@@ -26,10 +26,10 @@ const (
 	BackupEveryLeast = time.Second
 	// BackupKeepLeast is the number of backups that are never removed.
 	BackupKeepLeast = depot.KeepLeast
-	// backupLooks is how many times per interval, and backupLookMost the maximum time after which, the chore checks
+	// backupLooks is how many times per interval, and maxBackupLook the maximum time after which, the chore checks
 	// whether a backup is due.
-	backupLooks    = 4
-	backupLookMost = time.Minute
+	backupLooks   = 4
+	maxBackupLook = time.Minute
 	// backupsMissed is how many missed backups in a row are a problem.
 	backupsMissed = 2
 )
@@ -63,7 +63,7 @@ func (bk *backups) loop(l *leadership) {
 	}
 	since := bk.now()
 	defer bk.note(func() { bk.looked, bk.held, bk.last, bk.failing = false, 0, 0, nil })
-	tick := bk.n.ticker(min(bk.every/backupLooks, backupLookMost))
+	tick := bk.n.ticker(min(bk.every/backupLooks, maxBackupLook))
 	defer tick.Stop()
 	for {
 		err := bk.look(l, since)

@@ -18,8 +18,8 @@ type batch struct {
 	start int
 }
 
-// likeMost is the size of a first operation from which no space is reserved for others of the same size.
-const likeMost = 2 << 10
+// maxLike is the size of a first operation from which no space is reserved for others of the same size.
+const maxLike = 2 << 10
 
 // encode returns a batch of operations.
 func encode(ops []*fsmpb.Op) (batch, error) {
@@ -29,7 +29,7 @@ func encode(ops []*fsmpb.Op) (batch, error) {
 		if err != nil {
 			return batch{}, rota.Refusef(rota.KindInternal, "commands", "commands cannot be encoded: %v", err)
 		}
-		if i == 0 && len(encoded) < likeMost { // the others may be similar
+		if i == 0 && len(encoded) < maxLike { // the others may be similar
 			encoded = append(make([]byte, 0, len(encoded)*len(ops)*9/8), encoded...)
 		}
 		b.encoded, b.ends[i] = encoded, len(encoded)

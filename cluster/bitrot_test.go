@@ -21,9 +21,9 @@ import (
 const (
 	// rotFlips is the number of flips in CI; ROTA_ROT overrides it.
 	rotFlips = 200
-	// rotMost is how long a start over damage may take, rotBytes how much it may allocate beyond twice what a sound one
+	// maxRot is how long a start over damage may take, rotBytes how much it may allocate beyond twice what a sound one
 	// does.
-	rotMost  = 20 * time.Second
+	maxRot   = 20 * time.Second
 	rotBytes = 64 << 20
 )
 
@@ -201,7 +201,7 @@ func (s *soundDir) open(t *testing.T, dir string, d *rotSpot) (got opened) {
 		}()
 		got.opening, got.err = s.openAsNode(dir)
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), rotMost)
+	ctx, cancel := context.WithTimeout(context.Background(), maxRot)
 	defer cancel()
 	select {
 	case <-done:

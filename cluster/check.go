@@ -87,7 +87,7 @@ func (c *Config) checkRoom() error {
 	if err != nil {
 		return nil // unknown is not full: faults of the directory are already reported
 	}
-	low, critical := mustBeFree(total, percent(c.DiskLow), diskLowMost), mustBeFree(total, percent(c.DiskCritical), diskCriticalMost)
+	low, critical := mustBeFree(total, percent(c.DiskLow), maxDiskLow), mustBeFree(total, percent(c.DiskCritical), maxDiskCritical)
 	level := levelOf(diskRoomy, free, low, critical)
 	if level == diskRoomy && free >= diskLeast {
 		return nil

@@ -327,16 +327,16 @@ const (
 	roundPatience = time.Millisecond
 	// MaxDegradeMs is the maximum of --auto-degrade-commit: a commit that takes a minute needs no threshold.
 	MaxDegradeMs = 60_000
-	// inspectMost bounds the digests that one request asks for.
-	inspectMost = 64
+	// maxInspect bounds the digests that one request asks for.
+	maxInspect = 64
 	// peerTimeout bounds a background request to another node.
 	peerTimeout = 500 * time.Millisecond
 	// countsWithin bounds how long the answer to a change of rights waits for the other members to apply it; countsLook
-	// and countsLookMost bound the pause between two requests to one of them. Members apply it within milliseconds, or
+	// and maxCountsLook bound the pause between two requests to one of them. Members apply it within milliseconds, or
 	// are far behind.
-	countsWithin   = time.Second
-	countsLook     = 2 * time.Millisecond
-	countsLookMost = 50 * time.Millisecond
+	countsWithin  = time.Second
+	countsLook    = 2 * time.Millisecond
+	maxCountsLook = 50 * time.Millisecond
 	// raftTimeout bounds changes of membership and leadership.
 	raftTimeout = 10 * time.Second
 	// noticesKept bounds the notices queued for a worker's stream; beyond it the stream is sent all open leases again.

@@ -32,9 +32,9 @@ const (
 	DefaultDiskCritical = 5
 	// MaxDiskPercent bounds both: a disk that is half empty is not full.
 	MaxDiskPercent = 50
-	// diskLowMost and diskCriticalMost bound the bytes that these require on a large disk.
-	diskLowMost      = 8 << 30
-	diskCriticalMost = 4 << 30
+	// maxDiskLow and maxDiskCritical bound the bytes that these require on a large disk.
+	maxDiskLow      = 8 << 30
+	maxDiskCritical = 4 << 30
 	// A level is left once this much is free, in permille of the level's mark: deleting a file must not make it flap.
 	diskLeave = 1_200
 	// diskEvery is how often the disk is checked; diskRetry is when a rejected caller may retry.
@@ -88,7 +88,7 @@ func (dg *diskGate) look() (level diskLevel, changed bool) {
 		return dg.level, false // unknown is not full: a failing disk shows in its writes
 	}
 	before := dg.level
-	low, critical := mustBeFree(total, dg.low, diskLowMost), mustBeFree(total, dg.critical, diskCriticalMost)
+	low, critical := mustBeFree(total, dg.low, maxDiskLow), mustBeFree(total, dg.critical, maxDiskCritical)
 	dg.level = levelOf(before, free, low, critical)
 	dg.room, dg.seen = roomOf(dg.level, free, low, critical), seen
 	return dg.level, dg.level != before
@@ -313,7 +313,7 @@ func (dg *diskGate) above(mark func(low, critical uint64) uint64) uint64 {
 	if err != nil || total == 0 {
 		return math.MaxUint64
 	}
-	return free - min(free, mark(mustBeFree(total, dg.low, diskLowMost), mustBeFree(total, dg.critical, diskCriticalMost)))
+	return free - min(free, mark(mustBeFree(total, dg.low, maxDiskLow), mustBeFree(total, dg.critical, maxDiskCritical)))
 }
 
 // spend counts bytes proposed to the log; the caller calls the function it returns once they are answered.

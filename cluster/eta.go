@@ -16,14 +16,14 @@ import (
 const (
 	// etaAsking bounds the callers of forecasts: one runs, the others wait; etaEach bounds those of one caller.
 	etaAsking, etaEach = 8, 2
-	// ranKept is how long the run times read from ended jobs are reused; ranMost is how many are read per queue, and of
+	// ranKept is how long the run times read from ended jobs are reused; maxRan is how many are read per queue, and of
 	// all queues.
 	ranKept = 10 * time.Second
-	ranMost = 500
-	// notedMost bounds the forecasts kept for comparison with the actual start. While that many wait for it, no more
-	// are recorded, because dropping the oldest would mean learning only from short waits. settledMost is how many are
+	maxRan  = 500
+	// maxNoted bounds the forecasts kept for comparison with the actual start. While that many wait for it, no more
+	// are recorded, because dropping the oldest would mean learning only from short waits. maxSettled is how many are
 	// looked up in the archive at a time.
-	notedMost, settledMost = 1_000, 32
+	maxNoted, maxSettled = 1_000, 32
 )
 
 // forecaster predicts when jobs should start (SPEC §29).
@@ -201,7 +201,7 @@ func (fc *forecaster) past(ctx context.Context, queue rota.QueueName) (*eta.Past
 		return p.Past, nil
 	}
 	p := eta.NewPast()
-	for _, f := range []rota.JobFilter{{State: rota.JobCompleted, Limit: ranMost}, {State: rota.JobCompleted, Limit: ranMost, Queue: queue}} {
+	for _, f := range []rota.JobFilter{{State: rota.JobCompleted, Limit: maxRan}, {State: rota.JobCompleted, Limit: maxRan, Queue: queue}} {
 		page, err := fc.n.archive.List(ctx, f, 0, true, nil)
 		if err != nil {
 			return nil, err
@@ -227,7 +227,7 @@ func (fc *forecaster) past(ctx context.Context, queue rota.QueueName) (*eta.Past
 // note keeps a forecast, and those of other jobs that resulted from it, until the outcome is known.
 func (fc *forecaster) note(x *rota.ETA, f *eta.Forecast) {
 	for _, o := range append(f.Others, eta.Noted{Job: x.Job, Raw: f.Raw}) {
-		if len(fc.noted) < notedMost && !slices.ContainsFunc(fc.noted, func(n notedForecast) bool { return n.Job == o.Job && x.Clock-n.at < etaAgain }) {
+		if len(fc.noted) < maxNoted && !slices.ContainsFunc(fc.noted, func(n notedForecast) bool { return n.Job == o.Job && x.Clock-n.at < etaAgain }) {
 			fc.noted = append(fc.noted, notedForecast{o, x.Clock})
 		}
 	}
@@ -258,7 +258,7 @@ func (fc *forecaster) settle(ctx context.Context) {
 			}
 		}
 	})
-	looked := min(len(gone), settledMost)
+	looked := min(len(gone), maxSettled)
 	fc.noted = append(open, gone[looked:]...)
 	for _, n := range gone[:looked] {
 		if j, ok, err := fc.n.archive.Job(ctx, n.Job); err == nil && ok && !j.FirstLease.IsZero() {

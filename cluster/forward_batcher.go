@@ -10,10 +10,10 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// forwardsMost is how many calls with workers' commands to the leader are in progress at a time. Commands that arrive
+// maxForwards is how many calls with workers' commands to the leader are in progress at a time. Commands that arrive
 // meanwhile share the next call: a call costs two nodes far more than a command in it, and each of a thousand workers
 // sends its own. With one or two, commands would wait for a call to return although they could be in the same entry.
-const forwardsMost = 3
+const maxForwards = 3
 
 // forwardBatcher lets workers' commands share calls on their way to the leader. Other operations are sent alone: a
 // fault in one of them may be an error of the whole call.
@@ -43,7 +43,7 @@ func joins(ops []*fsmpb.Op) bool {
 // forwardBatched is forward together with other waiting commands.
 func (pr *proposer) forwardBatched(ctx context.Context, b batch) (reply, error) {
 	pr.batcher.mu.Lock()
-	if pr.batcher.inFlight < forwardsMost {
+	if pr.batcher.inFlight < maxForwards {
 		pr.batcher.inFlight++
 		pr.batcher.mu.Unlock()
 		defer pr.forwardNext()

@@ -22,7 +22,7 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 	b.startPlanned()
 	b.loyal() // the follower stays one
 	follower := b.follower()
-	const count = forwardsMost + 9
+	const count = maxForwards + 9
 	w := newHand(t, follower, "w1", count)
 	submitAll(t, follower, specs("joined", count))
 	leases := w.take(count)
@@ -68,22 +68,22 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 			})
 		}
 	}
-	begin(leases[:forwardsMost])
-	b.eventually("the first calls", lies(forwardsMost, 0))
+	begin(leases[:maxForwards])
+	b.eventually("the first calls", lies(maxForwards, 0))
 	gone, leave := context.WithCancel(within(t, ample))
 	left := make(chan error, 1)
 	go func() {
-		_, err := complete(gone, leases[forwardsMost])
+		_, err := complete(gone, leases[maxForwards])
 		left <- err
 	}()
-	b.eventually("one that waits", lies(forwardsMost, 1))
-	begin(leases[forwardsMost+1:])
-	b.eventually("all that wait", lies(forwardsMost, count-forwardsMost))
+	b.eventually("one that waits", lies(maxForwards, 1))
+	begin(leases[maxForwards+1:])
+	b.eventually("all that wait", lies(maxForwards, count-maxForwards))
 	leave()
 	if err := <-left; rota.KindOf(err) != rota.KindUnavailable {
 		t.Fatalf("who gave up got %v", err)
 	}
-	if !lies(forwardsMost, count-forwardsMost-1)() {
+	if !lies(maxForwards, count-maxForwards-1)() {
 		t.Fatal("the command of who gave up still waits")
 	}
 	release()
@@ -94,12 +94,12 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 		together += k
 	}
 	slices.Sort(calls) // the last may arrive before the first have passed the gate
-	if want := count - forwardsMost - 1; together != count-1 || len(calls) != forwardsMost+1 || calls[len(calls)-1] != want {
-		t.Fatalf("calls had %v commands, want %d with one and then %d in one", calls, forwardsMost, want)
+	if want := count - maxForwards - 1; together != count-1 || len(calls) != maxForwards+1 || calls[len(calls)-1] != want {
+		t.Fatalf("calls had %v commands, want %d with one and then %d in one", calls, maxForwards, want)
 	}
 	for i, a := range leases {
 		job, _, err := follower.Job(within(t, ample), a.Lease.Job, peer.ReadOptions{})
-		if done := i != forwardsMost; err != nil || (job.State == rota.JobCompleted) != done {
+		if done := i != maxForwards; err != nil || (job.State == rota.JobCompleted) != done {
 			t.Errorf("job %s is %s, completed was asked: %v: %v", a.Lease.Job, job.State, done, err)
 		}
 	}

@@ -40,7 +40,7 @@ func TestLevelOf(t *testing.T) {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}
-	if mustBeFree(100<<30, 10, diskLowMost) != diskLowMost || mustBeFree(1000, 10, diskLowMost) != 100 {
+	if mustBeFree(100<<30, 10, maxDiskLow) != maxDiskLow || mustBeFree(1000, 10, maxDiskLow) != 100 {
 		t.Error("a large disk must not be asked for more than is of use")
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// idleMost bounds the result of Idle.
-const idleMost = time.Hour
+// maxIdle bounds the result of Idle.
+const maxIdle = time.Hour
 
 // Idle returns the time until something is due if no call arrives: until then this node's chores have nothing to do. It
 // is 0 while work is in progress, and on a node that is not the leader.
@@ -31,7 +31,7 @@ func (n *Node) Idle() time.Duration {
 	if going {
 		return 0
 	}
-	left := int64(idleMost / time.Millisecond)
+	left := int64(maxIdle / time.Millisecond)
 	if !rest && timed {
 		left = min(left, int64(clock-l.clockNow()))
 	}

@@ -111,7 +111,7 @@ func (jv *jobVerbs) askLog(ctx context.Context, lease rota.LeaseID, after uint64
 		if to.API == "" {
 			continue
 		}
-		asking, cancel := context.WithTimeout(ctx, askLogMost)
+		asking, cancel := context.WithTimeout(ctx, maxAskLog)
 		if l, err := jv.n.peers.Log(asking, to, lease, after); err == nil {
 			better(l)
 		}
@@ -120,8 +120,8 @@ func (jv *jobVerbs) askLog(ctx context.Context, lease rota.LeaseID, after uint64
 	return best
 }
 
-// askLogMost bounds the request to one node.
-const askLogMost = 2 * time.Second
+// maxAskLog bounds the request to one node.
+const maxAskLog = 2 * time.Second
 
 // LogHere returns this node's part of the log of an attempt that may be open.
 func (jv *jobVerbs) LogHere(lease rota.LeaseID, after uint64) peer.NodeLog {

@@ -226,7 +226,7 @@ func (tm *terms) land(ctx context.Context) {
 	if l == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, landMost)
+	ctx, cancel := context.WithTimeout(ctx, maxLand)
 	defer cancel()
 	select {
 	case <-l.landed:
@@ -235,5 +235,5 @@ func (tm *terms) land(ctx context.Context) {
 	}
 }
 
-// landMost bounds how long a stopping node waits for its own entries.
-const landMost = 2 * time.Second
+// maxLand bounds how long a stopping node waits for its own entries.
+const maxLand = 2 * time.Second

@@ -184,8 +184,8 @@ type overLog struct {
 	log    []byte
 }
 
-// overMost bounds the logs proposed at a time.
-const overMost = 64
+// maxOver bounds the logs proposed at a time.
+const maxOver = 64
 
 // over returns the logs of leases that have ended, as far as this node knows.
 func (ll *liveLogs) over() (over []overLog) {
@@ -200,7 +200,7 @@ func (ll *liveLogs) over() (over []overLog) {
 			if _, open := s.Assignment(l.lease); !open {
 				log := l.buffer.Log()
 				over = append(over, overLog{l.lease, l.job, l.worker, log.Append(nil)})
-				if len(over) == overMost {
+				if len(over) == maxOver {
 					return
 				}
 			}

@@ -78,7 +78,7 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 			return nil, err
 		}
 	}
-	n.workflowVerbs = workflowVerbs{uploads: make(chan struct{}, uploadsMost), repeats: make(chan struct{}, 1)}
+	n.workflowVerbs = workflowVerbs{uploads: make(chan struct{}, maxUploads), repeats: make(chan struct{}, 1)}
 	n.explainer = explainer{past: newPastReader(&n.base), ahead: newForecaster(&n.base)}
 	n.stats = newStats()
 	n.recent = newRecent()
@@ -291,6 +291,6 @@ type workflowVerbs struct {
 	uploads, repeats chan struct{}
 }
 
-// uploadsMost bounds the workflows that a node uploads at a time: each holds its spec in memory, up to MaxWorkflowBytes
+// maxUploads bounds the workflows that a node uploads at a time: each holds its spec in memory, up to MaxWorkflowBytes
 // and its edges.
-const uploadsMost = 4
+const maxUploads = 4

@@ -74,10 +74,10 @@ func (pv *planVerbs) CancelPlan(ctx context.Context, id rota.PlanID, reason stri
 	return pv.changed(ctx, id, &fsmpb.Op{Op: &fsmpb.Op_CancelPlan{CancelPlan: &fsmpb.CancelPlan{Id: string(id), Reason: reason}}})
 }
 
-// previewMost bounds the duration of a preview, and previewed the jobs that it names.
+// maxPreview bounds the duration of a preview, and previewed the jobs that it names.
 const (
-	previewMost = 5 * time.Second
-	previewed   = 20
+	maxPreview = 5 * time.Second
+	previewed  = 20
 )
 
 // PreviewPlan returns the jobs that a plan would process if it were started now. It runs the code that produces the
@@ -98,7 +98,7 @@ func (pv *planVerbs) PreviewPlan(ctx context.Context, spec rota.PlanSpec) (rota.
 	if err != nil {
 		return preview, err
 	}
-	for began := time.Now(); time.Since(began) < previewMost && ctx.Err() == nil; {
+	for began := time.Now(); time.Since(began) < maxPreview && ctx.Err() == nil; {
 		next, err := pv.n.archive.Members(&w, limits.MaxPage, rd)
 		if err != nil {
 			return preview, err

@@ -12,8 +12,8 @@ import (
 // scheduleEvery is how often a leader checks for due dates.
 const scheduleEvery = time.Second
 
-// firesMost bounds the dates in one proposal: far less than an entry.
-const firesMost = 20_000
+// maxFires bounds the dates in one proposal: far less than an entry.
+const maxFires = 20_000
 
 // scheduler is the leader's chore that fires due schedules (SPEC §17.4).
 type scheduler struct {
@@ -90,7 +90,7 @@ func (s *scheduler) once(l *leadership) (swept bool) {
 		}
 		op := fireOf(&list[i], next.table, now, zones.Name())
 		ops, dates = append(ops, op), dates+len(op.GetFire().GetDatesMs())
-		if dates >= firesMost {
+		if dates >= maxFires {
 			s.propose(l, ops)
 			ops, dates = nil, 0
 		}

@@ -201,21 +201,21 @@ func (n *Node) Stop(ctx context.Context) error {
 	return err
 }
 
-// stopMost bounds the wait for raft's goroutines: one may hang on a disk or a peer.
-const stopMost = 10 * time.Second
+// maxStop bounds the wait for raft's goroutines: one may hang on a disk or a peer.
+const maxStop = 10 * time.Second
 
 func (n *Node) stopRaft() error {
 	down := n.raft.Shutdown()
 	_ = n.stream.Close() // ends the calls to peers that raft waits for
 	done := make(chan error, 1)
 	go func() { done <- down.Error() }()
-	late := time.NewTimer(stopMost)
+	late := time.NewTimer(maxStop)
 	defer late.Stop()
 	select {
 	case err := <-done:
 		return err
 	case <-late.C:
-		return rota.Refusef(rota.KindInternal, "raft", "raft did not stop within %s: a disk or a peer hangs", stopMost)
+		return rota.Refusef(rota.KindInternal, "raft", "raft did not stop within %s: a disk or a peer hangs", maxStop)
 	}
 }
 

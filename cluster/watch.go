@@ -352,16 +352,16 @@ func median(values []int64) int64 {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// wallsMost bounds the wait for wall clocks at the beginning of a leadership, wallsGrace the wait for more of them once
+// maxWalls bounds the wait for wall clocks at the beginning of a leadership, wallsGrace the wait for more of them once
 // a majority has answered: nothing is decided meanwhile.
 const (
-	wallsMost  = 200 * time.Millisecond
+	maxWalls   = 200 * time.Millisecond
 	wallsGrace = 10 * time.Millisecond
 )
 
 // readWalls queries the voters' wall clocks for BeginTerm; nil if no majority answers in time (SPEC §3.8).
 func (w *watcher) readWalls(ctx context.Context) []int64 {
-	ctx, cancel := context.WithTimeout(ctx, wallsMost)
+	ctx, cancel := context.WithTimeout(ctx, maxWalls)
 	defer cancel()
 	servers := w.membership.servers()
 	answers := make(chan int64, len(servers))

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// watchdogEvery is the interval of checks, and stallMost the maximum number of consecutive checks that may find the
+	// watchdogEvery is the interval of checks, and maxStall the maximum number of consecutive checks that may find the
 	// same operation in progress. It counts checks, not seconds: a process that was paused did not stall.
 	watchdogEvery = time.Second
-	stallMost     = 10
-	// dumpMost bounds the stacks that are logged, in bytes.
-	dumpMost = 256 << 10
+	maxStall      = 10
+	// maxDump bounds the stacks that are logged, in bytes.
+	maxDump = 256 << 10
 )
 
 // watchdog detects operations that do not return: applying an entry, or taking the lock that this needs. Writes of the
@@ -76,7 +76,7 @@ func (wd *watchdog) look(s *stallLook) {
 		}()
 	}
 	stalled := max(s.entries, s.probes)
-	if stalled < stallMost {
+	if stalled < maxStall {
 		if wd.stalled.Swap(0) > 0 {
 			wd.n.log.Warn("the stall is over", "index", wd.n.replica.applied.Load())
 		}
@@ -96,7 +96,7 @@ func (wd *watchdog) look(s *stallLook) {
 	}
 	wd.stalls.Add(1)
 	what := "applying an entry"
-	if s.entries < stallMost {
+	if s.entries < maxStall {
 		what = "the apply lock"
 	}
 	wd.n.log.Error("this node stalls", "what", what, "since", time.Duration(stalled)*wd.n.cfg.watchdogEvery, "index", wd.n.replica.applied.Load(),
@@ -111,11 +111,11 @@ func errStalled() error {
 		Text: "applying has stalled on this node: use another node"}
 }
 
-// goroutines returns the stacks of all goroutines, up to dumpMost.
+// goroutines returns the stacks of all goroutines, up to maxDump.
 func goroutines() string {
 	var b bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&b, 1)
-	return string(b.Bytes()[:min(b.Len(), dumpMost)])
+	return string(b.Bytes()[:min(b.Len(), maxDump)])
 }
 
 func (wd *watchdog) Problems() []string {

@@ -41,8 +41,8 @@ func (ex *explainer) Why(ctx context.Context, id rota.JobID, q rota.WhyQuery, op
 	return x, seen, err
 }
 
-// aheadMost is how many milliseconds a caller's clock may be ahead.
-const aheadMost = 60_000
+// maxAhead is how many milliseconds a caller's clock may be ahead.
+const maxAhead = 60_000
 
 // indexOf returns the index of the requested state, 0 for the current one.
 func (ex *explainer) indexOf(ctx context.Context, q rota.WhyQuery) (rota.Index, error) {
@@ -52,7 +52,7 @@ func (ex *explainer) indexOf(ctx context.Context, q rota.WhyQuery) (rota.Index, 
 	case q.At != 0:
 		return 0, rota.Refusef(rota.KindInvalid, "at", "at is given as index %d and as moment %s: give one of them", q.At, q.AtDate)
 	}
-	if now := rota.DateOf(time.Now()); q.AtDate > now+aheadMost {
+	if now := rota.DateOf(time.Now()); q.AtDate > now+maxAhead {
 		return 0, rota.Refusef(rota.KindOutOfRange, "at", "%s is to come: this node's clock says %s", q.AtDate, now)
 	}
 	return ex.n.events.IndexAt(ctx, q.AtDate)

@@ -72,14 +72,14 @@ type upload struct {
 	content       [16]byte
 }
 
-// restartsMost bounds how often an upload starts again after its earlier part was discarded: a node that is paused so
+// maxRestarts bounds how often an upload starts again after its earlier part was discarded: a node that is paused so
 // often should report it.
-const restartsMost = 3
+const maxRestarts = 3
 
 func (u *upload) run(ctx context.Context) (rota.WorkflowSubmitted, error) {
 	for restarts := 0; ; restarts++ {
 		s, again, err := u.once(ctx)
-		if !again || restarts == restartsMost {
+		if !again || restarts == maxRestarts {
 			return s, err
 		}
 	}
@@ -137,16 +137,16 @@ func (u *upload) nameDifference(ctx context.Context, err error, index rota.Index
 	return fsm.OtherWorkflow(u.spec.ID, v.Difference(u.spec, u.graph))
 }
 
-// chunksMost bounds the nodes in one entry, to 4,000: a hundred thousand small ones fit into half a megabyte, and
+// maxChunks bounds the nodes in one entry, to 4,000: a hundred thousand small ones fit into half a megabyte, and
 // applying those takes hundreds of milliseconds.
-const chunksMost = 8
+const maxChunks = 8
 
 // add uploads the nodes from a number on, one entry at a time. Several entries at once were rejected: calls to the
 // leader may arrive out of order, and one that arrives too early is rejected and sent again.
 func (u *upload) add(ctx context.Context, from uint32) error {
 	ops := entry.AddNodesOps(u.spec, u.graph, u.content, from)
 	for len(ops) > 0 {
-		b, err := encode(askedBy(ctx, ops[:min(chunksMost, len(ops))]))
+		b, err := encode(askedBy(ctx, ops[:min(maxChunks, len(ops))]))
 		if err != nil {
 			return err
 		}

@@ -371,7 +371,7 @@ func TestSubmitWorkflow_bringsFewNodesAnEntry(t *testing.T) {
 		return nil
 	})
 	b.submitFlow(b.follower(), layers("f", 9_000, 9_000, 0))
-	if most != chunksMost*limits.MaxChunkNodes || all != 9_000 {
+	if most != maxChunks*limits.MaxChunkNodes || all != 9_000 {
 		t.Fatalf("%d nodes came at once, %d in all", most, all)
 	}
 	b.sound()

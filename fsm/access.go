@@ -50,8 +50,8 @@ type known struct {
 	until  rota.Date
 }
 
-// knownMost is the maximum number of cached rights.
-const knownMost = 4096
+// maxKnown is the maximum number of cached rights.
+const maxKnown = 4096
 
 // Access holds the rights of all callers at one index. It never changes.
 type Access struct {
@@ -120,7 +120,7 @@ func (ac *authority) rightsOf(p rota.Principal) (*access.Rights, *rota.Error) {
 	if err != nil {
 		return nil, err
 	}
-	if ac.known == nil || len(ac.known) >= knownMost {
+	if ac.known == nil || len(ac.known) >= maxKnown {
 		ac.known = make(map[rota.Principal]known)
 	}
 	ac.known[p] = known{rights, until}
@@ -418,7 +418,7 @@ func checkAnonymous(roles []string) error {
 	return nil
 }
 
-func atMost(list []string, most int) []string { return slices.Clone(list[:min(len(list), most+1)]) }
+func maxAt(list []string, most int) []string { return slices.Clone(list[:min(len(list), most+1)]) }
 
 // roleWords decodes a role.
 func roleWords(op *fsmpb.SetRole) rota.Role {
@@ -438,8 +438,8 @@ func grantWords(ops []*fsmpb.Grant) []rota.Grant {
 
 // tokenWords decodes a token and its hash; it cuts lists to one more than any check accepts.
 func tokenWords(op *fsmpb.CreateToken) (t rota.AccessToken, hash [32]byte, err error) {
-	t = rota.AccessToken{ID: op.GetId(), Roles: atMost(op.GetRoles(), limits.MaxTokenRoles), Tenants: atMost(op.GetTenants(), limits.MaxTokenPatterns),
-		Queues: atMost(op.GetQueues(), limits.MaxTokenPatterns), WorkerPrefix: op.GetWorkerPrefix(), Expires: rota.Date(op.GetExpiresMs())}
+	t = rota.AccessToken{ID: op.GetId(), Roles: maxAt(op.GetRoles(), limits.MaxTokenRoles), Tenants: maxAt(op.GetTenants(), limits.MaxTokenPatterns),
+		Queues: maxAt(op.GetQueues(), limits.MaxTokenPatterns), WorkerPrefix: op.GetWorkerPrefix(), Expires: rota.Date(op.GetExpiresMs())}
 	if len(op.GetHash()) != len(hash) {
 		return t, hash, rota.Refusef(rota.KindInvalid, "hash", "the hash of the token has %d bytes: %d are wanted", len(op.GetHash()), len(hash))
 	}
@@ -489,7 +489,7 @@ func (j *judgement) auth(op *fsmpb.Op) *rota.Error {
 	case *fsmpb.Op_DeleteIssuer:
 		return j.within("issuer", cutURL(op.DeleteIssuer.GetUrl()), here.granted(j.ac.rolesOfIssuer(op.DeleteIssuer.GetUrl()), nil, nil))
 	case *fsmpb.Op_SetAnonymous:
-		roles := slices.Concat(atMost(op.SetAnonymous.GetRoles(), limits.MaxTokenRoles), here.anonymous)
+		roles := slices.Concat(maxAt(op.SetAnonymous.GetRoles(), limits.MaxTokenRoles), here.anonymous)
 		return j.within("role", "of anonymous", here.granted(roles, nil, nil))
 	default:
 		return rota.Refusef(rota.KindDenied, "auth", "only the account that a node runs as makes the first token, or another one that stands for all: "+

@@ -205,7 +205,7 @@ func (ac *authority) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
 
 // setAnonymous sets the roles of callers without a credential.
 func (ac *authority) setAnonymous(op *fsmpb.SetAnonymous) *fsmpb.Outcome {
-	roles := atMost(op.GetRoles(), limits.MaxTokenRoles)
+	roles := maxAt(op.GetRoles(), limits.MaxTokenRoles)
 	if err := checkAnonymous(roles); err != nil {
 		return entry.Refused(err)
 	}

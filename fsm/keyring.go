@@ -108,8 +108,8 @@ func (kr *keyring) countKey(queue rota.QueueName, tenant rota.TenantID, text str
 	return string(key)
 }
 
-// keyHoldsMost is the maximum number of rules that may apply to a job.
-const keyHoldsMost = 2 * rota.MaxKeys
+// maxKeyHolds is the maximum number of rules that may apply to a job.
+const maxKeyHolds = 2 * rota.MaxKeys
 
 // rule returns the rule for a value, or that of its name.
 func (kr *keyring) rule(queue rota.QueueName, name, value string) *state.KeyRuleRow {
@@ -133,7 +133,7 @@ func (kr *keyring) ruleOf(c *state.KeyCountRow) *state.KeyRuleRow {
 
 // admit refuses a job whose keys would exceed the limit of counted keys.
 func (kr *keyring) admit(s *rota.JobSpec) error {
-	var room [keyHoldsMost]keyHold
+	var room [maxKeyHolds]keyHold
 	fresh := 0
 	for _, h := range kr.of(s, room[:0]) {
 		if kr.counts.Get(h.count) == nil {
@@ -149,7 +149,7 @@ func (kr *keyring) admit(s *rota.JobSpec) error {
 
 // enter counts a job that becomes live, before it is filed.
 func (kr *keyring) enter(j *state.JobRow) {
-	var room [keyHoldsMost]keyHold
+	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
 		kr.stand(kr.counted(&h), &h, j)
 	}
@@ -179,7 +179,7 @@ func (kr *keyring) stand(c *state.KeyCountRow, h *keyHold, j *state.JobRow) {
 
 // leave counts out a job that is no longer live, and lets the next in its sequences have their turn.
 func (kr *keyring) leave(j *state.JobRow, state rota.JobState) {
-	var room [keyHoldsMost]keyHold
+	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
 		c := kr.counts.Edit(h.count)
 		c.Jobs--
@@ -192,7 +192,7 @@ func (kr *keyring) leave(j *state.JobRow, state rota.JobState) {
 
 // opened adds by to the open leases of a job's counts.
 func (kr *keyring) opened(s *rota.JobSpec, by int64) {
-	var room [keyHoldsMost]keyHold
+	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(s, room[:0]) {
 		c := kr.counts.Edit(h.count)
 		c.Open += by
@@ -262,7 +262,7 @@ func (kr *keyring) fire(key string) {
 
 // Counts implements sched.Keyring.
 func (kr *keyring) Counts(it *sched.Item, to []string) (counts []string, ok bool) {
-	var room [keyHoldsMost]keyHold
+	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(it.JobSpec, room[:0]) {
 		if h.rule.Sequence != rota.SequenceNone && kr.turnOf(kr.counts.Get(h.count)) != it.ID {
 			return nil, false
@@ -286,7 +286,7 @@ func (c caps) Key(count string) int64 {
 
 // holds reports whether a QUEUED job waits for one of its keys.
 func (kr *keyring) holds(j *state.JobRow) bool {
-	var room [keyHoldsMost]keyHold
+	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
 		if c := kr.counts.Get(h.count); c.Full || h.rule.Sequence != rota.SequenceNone && kr.turnOf(c) != j.Spec.ID {
 			return true
@@ -297,7 +297,7 @@ func (kr *keyring) holds(j *state.JobRow) bool {
 
 // obstacles calls note with each reason why one of a job's keys blocks it, until note returns false.
 func (kr *keyring) obstacles(j *state.JobRow, note func(reason, detail string) bool) {
-	var room [keyHoldsMost]keyHold
+	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
 		c := kr.counts.Get(h.count)
 		if h.rule.Sequence != rota.SequenceNone {

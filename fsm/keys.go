@@ -203,7 +203,7 @@ func (kr *keyring) mayCount(id keyRuleID, to *rota.KeyRule, jobs []*state.JobRow
 
 // withdraw removes jobs from the counts that a rule covers, and QUEUED ones, which it returns, from their lanes.
 func (kr *keyring) withdraw(id keyRuleID, jobs []*state.JobRow) (filed []*state.JobRow) {
-	var room [keyHoldsMost]keyHold
+	var room [maxKeyHolds]keyHold
 	for _, j := range jobs {
 		if j.Item != nil {
 			kr.pending(j).Remove(j.Item)
@@ -226,7 +226,7 @@ func (kr *keyring) withdraw(id keyRuleID, jobs []*state.JobRow) (filed []*state.
 
 // recountOpen adds by to the open counts of leases that have outlived their jobs.
 func (kr *keyring) recountOpen(id keyRuleID, leases []*state.LeaseRow, by int64) {
-	var room [keyHoldsMost]keyHold
+	var room [maxKeyHolds]keyHold
 	for _, l := range leases {
 		for _, h := range kr.of(&l.Ended.Spec, room[:0]) {
 			if id.covers(h.rule.Queue, h.key) {
@@ -238,7 +238,7 @@ func (kr *keyring) recountOpen(id keyRuleID, leases []*state.LeaseRow, by int64)
 
 // recount undoes withdraw under the present rules, except for the lanes.
 func (kr *keyring) recount(id keyRuleID, j *state.JobRow) {
-	var room [keyHoldsMost]keyHold
+	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
 		if !id.covers(h.rule.Queue, h.key) {
 			continue

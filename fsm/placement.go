@@ -240,20 +240,20 @@ func (pl *placement) joinTurns(q *state.QueueRow, i *queueIndex) {
 func rescale(count, to, from uint64) uint64 {
 	hi, lo := bits.Mul64(count, to)
 	if hi >= from {
-		return turnMost
+		return maxTurn
 	}
 	quotient, rest := bits.Div64(hi, lo, from)
 	if rest > 0 {
 		quotient++
 	}
-	return min(quotient, turnMost)
+	return min(quotient, maxTurn)
 }
 
-const turnMost = 1 << 62
+const maxTurn = 1 << 62
 
 // setTurn changes a queue's turn, and its place in the order if it is in it.
 func (pl *placement) setTurn(q *state.QueueRow, count uint64) {
-	q.Turn = min(count, turnMost)
+	q.Turn = min(count, maxTurn)
 	i := pl.registry.queues[q.Name]
 	if i.turn.name == "" {
 		return

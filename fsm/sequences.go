@@ -147,7 +147,7 @@ func (kr *keyring) outOfTurn(c *state.KeyCountRow, j *state.JobRow) (reason, det
 
 // lineUp adds a job at its places.
 func (kr *keyring) lineUp(line *btree.BTreeG[state.KeyPlace], j *state.JobRow) {
-	var room [keyHoldsMost]keyHold
+	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(&j.Spec.JobSpec, room[:0]) {
 		if c := kr.counts.Get(h.count); c != nil && h.rule.Sequence != rota.SequenceNone {
 			line.Set(state.KeyPlace{Count: h.count, Place: c.PlaceOf(j), Job: j.Spec.ID})
@@ -189,7 +189,7 @@ func (kr *keyring) partyOf(s *rota.JobSpec) string {
 	if g == nil {
 		return ""
 	}
-	var room [keyHoldsMost]keyHold
+	var room [maxKeyHolds]keyHold
 	for _, h := range kr.of(s, room[:0]) {
 		if h.rule.Queue == s.Queue && h.rule.Name == g.Name {
 			return h.count

@@ -158,8 +158,8 @@ func (c *chunk) parents(steps []uint32, number uint64) ([]uint32, error) {
 	return list, err
 }
 
-// linkedMost returns the maximum of the workflow's edges: what it announced, or the limit for any workflow.
-func (c *chunk) linkedMost() uint64 {
+// maxLinked returns the maximum of the workflow's edges: what it announced, or the limit for any workflow.
+func (c *chunk) maxLinked() uint64 {
 	if c.grower == nil {
 		return c.r.Edges
 	}
@@ -221,8 +221,8 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *state.VertexRow, name string, er
 	if err != nil {
 		return nil, "", err
 	}
-	if c.edges += uint64(len(parents)); r.Linked+c.edges > c.linkedMost() {
-		return nil, "", rota.Refusef(rota.KindInvalid, "edges", "workflow %s has more edges than the %d that it announced, or may have", r.ID, c.linkedMost())
+	if c.edges += uint64(len(parents)); r.Linked+c.edges > c.maxLinked() {
+		return nil, "", rota.Refusef(rota.KindInvalid, "edges", "workflow %s has more edges than the %d that it announced, or may have", r.ID, c.maxLinked())
 	}
 	kept := s.Specs.Keep(spec)
 	c.kinds = c.fs.takeKind(c.f, c.kinds, uint32(number), kept)

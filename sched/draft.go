@@ -40,15 +40,15 @@ type Draft struct {
 	sight *Sight
 	// withheld reports whether a job gets no worker in this entry; nil if none is withheld.
 	withheld func(*Item) bool
-	// gatherMost is gatherCells except in tests.
-	gatherMost int
+	// maxGather is gatherCells except in tests.
+	maxGather int
 	// looksAtAll is for tests: turns then also look at lists that could not give a job.
 	looksAtAll bool
 }
 
 // NewDraft starts an entry without assignments. Without caps only room bounds it.
 func NewDraft(s *Supply, caps Caps) *Draft {
-	return &Draft{supply: s, allowance: newAllowance(caps), slotLoads: s.slotLoads.clone(), gatherMost: gatherCells}
+	return &Draft{supply: s, allowance: newAllowance(caps), slotLoads: s.slotLoads.clone(), maxGather: gatherCells}
 }
 
 // put sets a key of a map that it creates on first use: most entries place a job or two and use few of the maps.

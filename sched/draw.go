@@ -59,9 +59,9 @@ type pendingSource struct {
 	seats       seats
 }
 
-// slabMost is the maximum size of a slab. The first has one element: most rounds draw a job or two, and allocated
+// maxSlab is the maximum size of a slab. The first has one element: most rounds draw a job or two, and allocated
 // memory has to be cleared.
-const slabMost = 64
+const maxSlab = 64
 
 // turn is a group in the draw: its share so far and its remaining candidates.
 type turn struct {
@@ -118,7 +118,7 @@ func newPendingSource(p *Pending, r *rooms, in RoundInput, d *Draft, only *group
 	}
 	switch {
 	case r.wide:
-	case open <= d.gatherMost:
+	case open <= d.maxGather:
 		s.gather(r, only)
 		return s
 	case only != nil:
@@ -166,7 +166,7 @@ func (s *pendingSource) gather(r *rooms, only *group) {
 // turn creates a group's turn, allocated in slabs like streams.
 func (s *pendingSource) turn(g *group) *turn {
 	if len(s.turnSlab) == 0 {
-		s.turnsMade = min(max(2*s.turnsMade, 1), slabMost)
+		s.turnsMade = min(max(2*s.turnsMade, 1), maxSlab)
 		s.turnSlab = make([]turn, s.turnsMade)
 	}
 	t := &s.turnSlab[0]
@@ -341,7 +341,7 @@ func (s *pendingSource) walkItems(t *turn, l *lane) {
 // stream returns a new stream, allocated in slabs.
 func (s *pendingSource) stream() *stream {
 	if len(s.streamSlab) == 0 {
-		s.streamsMade = min(max(2*s.streamsMade, 1), slabMost)
+		s.streamsMade = min(max(2*s.streamsMade, 1), maxSlab)
 		s.streamSlab = make([]stream, s.streamsMade)
 	}
 	st := &s.streamSlab[0]

@@ -116,7 +116,7 @@ func (n *naive) turns(holds []Hold, most int, class func(*Item) *naiveAsk) (out 
 				}
 				continue
 			}
-			if kept >= n.holdsMost() {
+			if kept >= n.maxHolds() {
 				break
 			}
 			kept++
@@ -127,7 +127,7 @@ func (n *naive) turns(holds []Hold, most int, class func(*Item) *naiveAsk) (out 
 	return out, changes
 }
 
-func (n *naive) holdsMost() int {
+func (n *naive) maxHolds() int {
 	actives := 0
 	for _, w := range n.workers {
 		if w.active {
@@ -158,7 +158,7 @@ func (n *naive) best(r *naiveAsk) *naiveWorker {
 // not place.
 func (n *naive) keep(items []*Item, placed func(*Item) bool, holds []Hold, granted []HoldChange, now rota.Clock,
 	class func(*Item) *naiveAsk) (changes []HoldChange) {
-	kept, most := len(granted), n.holdsMost()
+	kept, most := len(granted), n.maxHolds()
 	holder, full := map[*Item]bool{}, map[scopedAsk]bool{}
 	for _, c := range granted {
 		holder[c.Item] = true

@@ -3,10 +3,10 @@ package sched
 import "slices"
 
 // smallMax is the largest size that an ordered set keeps in one slice. Most lanes and cells hold a few members, and a
-// larger structure would use more memory than its content. runMost is the maximum size of one run from then on.
+// larger structure would use more memory than its content. maxRun is the maximum size of one run from then on.
 const (
 	smallMax = 32
-	runMost  = 256
+	maxRun   = 256
 )
 
 // ordered is a sorted set: a slice while small, runs from then until empty.
@@ -56,17 +56,17 @@ func (r *runs[T]) insert(x T, less func(a, b T) bool) (replaced bool) {
 	}
 	r.n++
 	switch {
-	case len(run) < runMost:
+	case len(run) < maxRun:
 		r.list[i] = slices.Insert(run, at, x)
-	case at == runMost:
+	case at == maxRun:
 		r.list = slices.Insert(r.list, i+1, []T{x})
 	default:
-		rest := slices.Clone(run[runMost/2:])
-		run = slices.Delete(run, runMost/2, runMost)
-		if at <= runMost/2 {
+		rest := slices.Clone(run[maxRun/2:])
+		run = slices.Delete(run, maxRun/2, maxRun)
+		if at <= maxRun/2 {
 			run = slices.Insert(run, at, x)
 		} else {
-			rest = slices.Insert(rest, at-runMost/2, x)
+			rest = slices.Insert(rest, at-maxRun/2, x)
 		}
 		r.list[i] = run
 		r.list = slices.Insert(r.list, i+1, rest)
@@ -120,10 +120,10 @@ func (r *runs[T]) remove(x T, less func(a, b T) bool) bool {
 	switch {
 	case len(run) == 0:
 		r.list = cutAt(r.list, i)
-	case len(run) < runMost/4 && i+1 < len(r.list) && len(run)+len(r.list[i+1]) <= runMost/2:
+	case len(run) < maxRun/4 && i+1 < len(r.list) && len(run)+len(r.list[i+1]) <= maxRun/2:
 		r.list[i] = append(run, r.list[i+1]...)
 		r.list = cutAt(r.list, i+1)
-	case len(run) < runMost/4 && i > 0 && len(run)+len(r.list[i-1]) <= runMost/2:
+	case len(run) < maxRun/4 && i > 0 && len(run)+len(r.list[i-1]) <= maxRun/2:
 		r.list[i-1] = append(r.list[i-1], run...)
 		r.list = cutAt(r.list, i)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// ghostsMost is the number of ghosts at which a ring is compacted (SPEC §14, DFPS-R §4).
-const ghostsMost = 20_000
+// maxGhosts is the number of ghosts at which a ring is compacted (SPEC §14, DFPS-R §4).
+const maxGhosts = 20_000
 
 // ring is the FIFO of a tier that the source describes and the product does not use (DESIGN.md): jobs in the order of
 // entering. Removed jobs stay as ghosts until they come up or there are too many.
@@ -146,7 +146,7 @@ type tierFIFO struct {
 }
 
 func ringFIFO() tierFIFO {
-	r := newRing(ghostsMost)
+	r := newRing(maxGhosts)
 	return tierFIFO{r.add, r.remove, func() { r.pop() },
 		func(may func(*Item) bool) int { return len(r.sample(256, may)) }}
 }

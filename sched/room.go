@@ -24,9 +24,9 @@ type rooms struct {
 	// indexOf maps a class to its index in classes plus 1; 0 means none.
 	indexOf []int32
 	built   []int32
-	// unitsMost is the most units that a wanted class uses. isolates reports whether some wanted class is isolated.
-	unitsMost int64
-	isolates  bool
+	// maxUnits is the most units that a wanted class uses. isolates reports whether some wanted class is isolated.
+	maxUnits int64
+	isolates bool
 	// drawable counts the undrawn candidates of classes that have room.
 	drawable int
 	words    int
@@ -77,7 +77,7 @@ func newRooms(s *Supply, now *slotLoads, wants []want) *rooms {
 		c := &r.classes[i]
 		*c = classRoom{class: w.class, need: k.need, left: w.items}
 		r.indexOf[w.class] = int32(i) + 1
-		r.unitsMost, r.isolates = max(r.unitsMost, c.units), r.isolates || c.isolated
+		r.maxUnits, r.isolates = max(r.maxUnits, c.units), r.isolates || c.isolated
 		if w.items == 0 {
 			continue // All of its lanes are throttled.
 		}
@@ -245,7 +245,7 @@ func (r *rooms) occupy(pos int, c *classRoom) {
 	if full {
 		r.left.clear(int(slot))
 		r.count--
-	} else if c.none() && left.units >= r.unitsMost && !r.isolates {
+	} else if c.none() && left.units >= r.maxUnits && !r.isolates {
 		return // It still has room for every class as before.
 	}
 	word, bit := pos>>6, uint64(1)<<(pos&63)

@@ -60,8 +60,8 @@ func (w *world) input(t *dice) RoundInput {
 	return in
 }
 
-// turnsMost is the maximum number of turns of the oldest in one entry.
-const turnsMost = 20
+// maxTurns is the maximum number of turns of the oldest in one entry.
+const maxTurns = 20
 
 // outcome is the decision of an entry of one queue.
 type outcome struct {
@@ -71,16 +71,16 @@ type outcome struct {
 }
 
 // decide lets the product decide an entry.
-func (w *world) decide(in RoundInput, gatherMost int) (o outcome) {
+func (w *world) decide(in RoundInput, maxGather int) (o outcome) {
 	d := NewDraft(w.supply, w.caps.asked())
-	d.gatherMost = gatherMost
+	d.maxGather = maxGather
 	holds := w.sortedHolds()
 	for _, h := range holds {
 		if p, ok := d.PlaceHeld(h, in.Now); ok {
 			o.early = append(o.early, p)
 		}
 	}
-	o.turns = d.Turns([]Lot{w.lot()}, in.Now, turnsMost)
+	o.turns = d.Turns([]Lot{w.lot()}, in.Now, maxTurns)
 	o.pairs = d.Round(w.pending, in)
 	o.changes, o.granted = d.Keep([]Lot{w.lot()}, holds, in.Now), d.granted
 	return o
@@ -92,7 +92,7 @@ func (w *world) decideNaively(in RoundInput) (o outcome) {
 	class := w.asks()
 	holds := w.sortedHolds()
 	o.early = n.placeHeld(holds, class)
-	o.turns, o.changes = n.turns(holds, turnsMost, class)
+	o.turns, o.changes = n.turns(holds, maxTurns, class)
 	o.pairs = n.run(class)
 	placed := func(it *Item) bool {
 		is := func(p Pair) bool { return p.Item == it }
@@ -358,7 +358,7 @@ func TestTurns_passOverNothingThatMatters(t *testing.T) {
 		for i := range pairs {
 			d := NewDraft(w.supply, w.caps.asked())
 			d.looksAtAll = i == 0
-			pairs[i] = d.Turns(lots, 1000, turnsMost)
+			pairs[i] = d.Turns(lots, 1000, maxTurns)
 			granted[i] = d.granted
 		}
 		if !slices.Equal(pairs[0], pairs[1]) || !slices.Equal(granted[0], granted[1]) {

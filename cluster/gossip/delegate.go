@@ -64,10 +64,10 @@ func (d delegate) NotifyAlive(node *memberlist.Node) error {
 	}
 	d.g.mu.Lock()
 	existing, known := d.g.members[member.ID]
-	full := !known && len(d.g.members) >= membersMost
+	full := !known && len(d.g.members) >= maxMembers
 	d.g.mu.Unlock()
 	if full {
-		return fmt.Errorf("%w: %d nodes are known already, dead ones among them", errGate, membersMost)
+		return fmt.Errorf("%w: %d nodes are known already, dead ones among them", errGate, maxMembers)
 	}
 	if known && existing.Identity != member.Identity {
 		d.g.conflict(existing.Member, member)

@@ -34,12 +34,12 @@ const (
 )
 
 const (
-	// streamsMost bounds inbound streams, and streamBytes the size of one: a state of membersMost nodes has about 700
+	// maxStreams bounds inbound streams, and streamBytes the size of one: a state of maxMembers nodes has about 700
 	// bytes per node.
-	streamsMost = 16
+	maxStreams  = 16
 	streamBytes = 1 << 20
-	// membersMost bounds the nodes that one exchange announces, and the known nodes.
-	membersMost = 1_024
+	// maxMembers bounds the nodes that one exchange announces, and the known nodes.
+	maxMembers = 1_024
 	// encryptionVersion is the one that memberlist writes, and sealBytes its overhead: version, nonce and tag.
 	encryptionVersion = 1
 	nonceBytes        = 12
@@ -68,7 +68,7 @@ type gate struct {
 // newGate returns a gate for the data that a transport receives.
 func newGate(inner *memberlist.NetTransport, label string, keys *keys, log *slog.Logger, lines *logs.Limiter) *gate {
 	g := &gate{NetTransport: inner, label: label, keys: keys, log: log, lines: lines, packets: make(chan *memberlist.Packet),
-		streams: make(chan net.Conn), open: make(chan struct{}, streamsMost), closed: make(chan struct{}), ended: make(chan struct{})}
+		streams: make(chan net.Conn), open: make(chan struct{}, maxStreams), closed: make(chan struct{}), ended: make(chan struct{})}
 	g.loops.Go(g.takePackets)
 	g.loops.Go(g.takeStreams)
 	return g
@@ -131,7 +131,7 @@ func (g *gate) takeStreams() {
 			select {
 			case g.open <- struct{}{}:
 			default:
-				g.refused(conn.RemoteAddr(), fmt.Errorf("%w: %d streams are open already", errGate, streamsMost))
+				g.refused(conn.RemoteAddr(), fmt.Errorf("%w: %d streams are open already", errGate, maxStreams))
 				_ = conn.Close()
 				continue
 			}
@@ -350,8 +350,8 @@ func judgeExchange(s *scanner) error {
 		return err
 	}
 	nodes, user := header["Nodes"], header["UserStateLen"]
-	if nodes < 0 || nodes > membersMost || user != 0 {
-		return fmt.Errorf("%w: %d nodes and %d bytes announced, at most %d and none are taken", errGate, nodes, user, membersMost)
+	if nodes < 0 || nodes > maxMembers || user != 0 {
+		return fmt.Errorf("%w: %d nodes and %d bytes announced, at most %d and none are taken", errGate, nodes, user, maxMembers)
 	}
 	for range nodes {
 		if _, err := s.object(); err != nil {

@@ -106,8 +106,8 @@ func TestGate(t *testing.T) {
 func TestGateStreams(t *testing.T) {
 	t.Parallel()
 	a := startGossip(t, "a", nil)
-	closed := make(chan struct{}, 3*streamsMost)
-	for range 3 * streamsMost {
+	closed := make(chan struct{}, 3*maxStreams)
+	for range 3 * maxStreams {
 		conn, err := net.Dial("tcp", a.Addr())
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func TestGateStreams(t *testing.T) {
 			closed <- struct{}{}
 		}()
 	}
-	for range 3 * streamsMost { // the first ones by memberlist's own deadline
+	for range 3 * maxStreams { // the first ones by memberlist's own deadline
 		select {
 		case <-closed:
 		case <-time.After(longest):

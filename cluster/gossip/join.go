@@ -18,8 +18,8 @@ const (
 	joinBackoffMax = 2 * time.Second
 	// joinCheck is how often a reached address is checked again.
 	joinCheck = 2 * time.Second
-	// unansweredMost is how many attempts in a row a starting or ending node may cut off.
-	unansweredMost = 5
+	// maxUnanswered is how many attempts in a row a starting or ending node may cut off.
+	maxUnanswered = 5
 	// resolveTimeout bounds a name lookup.
 	resolveTimeout = 2 * time.Second
 )
@@ -50,7 +50,7 @@ func (g *Gossip) joinLoop(ctx context.Context, address string) {
 			}
 			wait = min(2*wait, g.opts.joinBackoffMax)
 		}
-		g.unanswered(address, unanswered >= unansweredMost)
+		g.unanswered(address, unanswered >= maxUnanswered)
 		pause := time.NewTimer(wait/2 + rand.N(wait/2)) // so that nodes do not act in step
 		select {
 		case <-ctx.Done():

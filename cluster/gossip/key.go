@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// keyFileMax bounds the key file in bytes, keysMost the keys in it: the current one, the one before or after it,
+	// keyFileMax bounds the key file in bytes, maxKeys the keys in it: the current one, the one before or after it,
 	// and room for a mistake.
 	keyFileMax = 4 << 10
-	keysMost   = 8
+	maxKeys    = 8
 	// keysEver bounds the keys that a process ever accepts: memberlist keeps them.
 	keysEver = 256
 )
@@ -146,9 +146,9 @@ func parseKeys(path string, text []byte) (all [][]byte, err error) {
 			all = append(all, key)
 		}
 	}
-	if len(all) == 0 || len(all) > keysMost {
+	if len(all) == 0 || len(all) > maxKeys {
 		return nil, rota.Refusef(rota.KindInvalid, "gossip-key-file", "gossip key file %s has %d keys: 1 to %d are wanted, one a line",
-			path, len(all), keysMost)
+			path, len(all), maxKeys)
 	}
 	return all, nil
 }

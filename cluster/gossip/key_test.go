@@ -119,7 +119,7 @@ func TestGossipKeys(t *testing.T) {
 		"the same":   {testKey(1) + "\n" + testKey(1) + "\n", 1, ""},
 		"no key":     {testKey(1) + "\nnone\n", 0, "line 2"},
 		"nothing":    {"\n", 0, "has 0 keys"},
-		"too many":   {strings.Join(manyKeys(keysMost+1), "\n"), 0, "1 to 8"},
+		"too many":   {strings.Join(manyKeys(maxKeys+1), "\n"), 0, "1 to 8"},
 	} {
 		keys, err := parseKeys("file", []byte(c.text))
 		if len(keys) != c.keys || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

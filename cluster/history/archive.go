@@ -201,15 +201,15 @@ func (a *Archive) ArchiveStatus() Status {
 		return Status{Records: kept.Records, Bytes: kept.Bytes, OldestDate: kept.OldestDate, Lost: kept.Lost}
 	}
 	status := Status{Staged: int64(s.Records), StagedBytes: s.Bytes, Dropped: s.Dropped, Records: kept.Records,
-		Bytes: kept.Bytes, OldestDate: kept.OldestDate, Lacking: a.lacking(s, lackMost).Count(), Lost: kept.Lost}
+		Bytes: kept.Bytes, OldestDate: kept.OldestDate, Lacking: a.lacking(s, maxLack).Count(), Lost: kept.Lost}
 	if s.Oldest != 0 {
 		status.LagMs = int64(clock - s.Since)
 	}
 	return status
 }
 
-// lackMost bounds the spans read to calculate a total.
-const lackMost = 10_000
+// maxLack bounds the spans read to calculate a total.
+const maxLack = 10_000
 
 // Problems lists what is wrong with this node's history.
 func (a *Archive) Problems() (problems []string) {

@@ -18,9 +18,9 @@ const (
 	batchEvents = 1_024
 	// batchesKept bounds the decoded batches that followers share.
 	batchesKept = 32
-	// readMost bounds reading a batch that may involve other nodes; eventsTimeout bounds one request to a node, since a
+	// maxRead bounds reading a batch that may involve other nodes; eventsTimeout bounds one request to a node, since a
 	// chunk may take a moment.
-	readMost      = 10 * time.Second
+	maxRead       = 10 * time.Second
 	eventsTimeout = 2 * time.Second
 )
 
@@ -88,7 +88,7 @@ func (ev *Events) eventBatch(from uint64) ([]rota.ServedEvent, error) {
 
 // readBatch does not depend on any caller's context: others wait for the same batch.
 func (ev *Events) readBatch(from uint64) ([]rota.ServedEvent, error) {
-	ctx, cancel := context.WithTimeout(ev.host.Life, readMost)
+	ctx, cancel := context.WithTimeout(ev.host.Life, maxRead)
 	defer cancel()
 	entries, err := ev.read(from)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// chainEntriesMost and chainTimeMost bound one verification.
-	chainEntriesMost = 100_000
-	chainTimeMost    = 2 * time.Second
+	// maxChainEntries and maxChainTime bound one verification.
+	maxChainEntries = 100_000
+	maxChainTime    = 2 * time.Second
 )
 
 // Held copies the entries in memory; the caller holds the apply lock, so that the copy matches the state's head.
@@ -26,7 +26,7 @@ func (l *eventLog) Held() []archive.EventEntry {
 // Verify checks the chain (SPEC §12.1) backwards from the head of a state, over the entries held in memory at that time
 // and those on disk, within its bounds. Each finding names the index.
 func (l *eventLog) Verify(h fsm.Head, held []archive.EventEntry) []string {
-	w := chainWalk{expected: h.Chain, place: h.Events, until: time.Now().Add(chainTimeMost)}
+	w := chainWalk{expected: h.Chain, place: h.Events, until: time.Now().Add(maxChainTime)}
 	w.entries(held)
 	l.store.Walk(func(first, last rota.Index, entries []archive.EventEntry, err error) bool {
 		if err != nil {
@@ -52,7 +52,7 @@ type chainWalk struct {
 }
 
 func (w *chainWalk) over() bool {
-	return w.place == 0 || w.walked >= chainEntriesMost || len(w.faults) >= 10 || time.Now().After(w.until)
+	return w.place == 0 || w.walked >= maxChainEntries || len(w.faults) >= 10 || time.Now().After(w.until)
 }
 
 func (w *chainWalk) entries(entries []archive.EventEntry) {

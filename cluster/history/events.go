@@ -15,9 +15,9 @@ import (
 const (
 	// ringBytes is how many bytes of encoded events stay in memory, for followers that keep up.
 	ringBytes = 16 << 20
-	// unflushedMost bounds the bytes not yet on disk. Beyond it the oldest events are given up: applying waits only for
+	// maxUnflushed bounds the bytes not yet on disk. Beyond it the oldest events are given up: applying waits only for
 	// the log's disk.
-	unflushedMost = 64 << 20
+	maxUnflushed = 64 << 20
 	// flushAt is the number of bytes that triggers a flush before flushEvery.
 	flushAt = 4 << 20
 )
@@ -27,8 +27,8 @@ const (
 type eventLog struct {
 	store    *archive.Events
 	retained uint64
-	// sendMost is how long one send to a follower may take.
-	sendMost time.Duration
+	// maxSend is how long one send to a follower may take.
+	maxSend time.Duration
 	// idleEvery is the longest time without a message to a follower.
 	idleEvery time.Duration
 	log       *slog.Logger
@@ -65,7 +65,7 @@ type eventLog struct {
 }
 
 func newEventLog(store *archive.Events, retained uint64, log *slog.Logger) *eventLog {
-	return &eventLog{store: store, retained: retained, log: log, sendMost: sendMost, idleEvery: idleEvery, wake: make(chan struct{}), dirty: make(chan struct{}, 1),
+	return &eventLog{store: store, retained: retained, log: log, maxSend: maxSend, idleEvery: idleEvery, wake: make(chan struct{}), dirty: make(chan struct{}, 1),
 		full: make(chan struct{}, 1)}
 }
 
@@ -103,7 +103,7 @@ func (l *eventLog) trim() {
 	for n < len(l.ring)-1 {
 		e := &l.ring[n]
 		onDisk := e.End() <= l.flushed
-		if l.bytes <= ringBytes || !onDisk && l.unflushed <= unflushedMost {
+		if l.bytes <= ringBytes || !onDisk && l.unflushed <= maxUnflushed {
 			break
 		}
 		l.bytes -= entrySize(e)

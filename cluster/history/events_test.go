@@ -72,7 +72,7 @@ func TestEvents_slowConsumer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "n1")
 	n := r.nodes["n1"]
-	n.sendMost = 50 * time.Millisecond
+	n.maxSend = 50 * time.Millisecond
 	r.submit("j", 3)
 	stuck, blocked := make(chan struct{}), make(chan struct{})
 	defer close(stuck)
@@ -143,7 +143,7 @@ func TestEventLog_givesUpWhatTheDiskDoesNotTake(t *testing.T) {
 		l.total = e.End()
 		l.trim()
 	}
-	if l.unflushed > unflushedMost || l.dropped == 0 || l.flushed != l.ring[0].Before || l.ring[0].Before != l.dropped {
+	if l.unflushed > maxUnflushed || l.dropped == 0 || l.flushed != l.ring[0].Before || l.ring[0].Before != l.dropped {
 		t.Errorf("%d bytes wait, %d events dropped, the ring begins at %d", l.unflushed, l.dropped, l.ring[0].Before)
 	}
 }

@@ -21,13 +21,13 @@ const (
 	fetchEvery = time.Second
 	fetchPause = 100 * time.Millisecond
 	fetchBytes = 1 << 20
-	// fetchTimeout bounds the request for one slice, sliceMost the bytes served of one.
+	// fetchTimeout bounds the request for one slice, maxSlice the bytes served of one.
 	fetchTimeout = 5 * time.Second
-	sliceMost    = 2 << 20
+	maxSlice     = 2 << 20
 	// gapsAtOnce bounds the gaps tried in one pass.
 	gapsAtOnce = 16
-	// askMost bounds the ids of one request.
-	askMost = 1_000
+	// maxAsk bounds the ids of one request.
+	maxAsk = 1_000
 )
 
 // Fetch fills the gaps that a snapshot from another node, or an archive that could not keep up, left in this node's
@@ -143,7 +143,7 @@ func (a *Archive) ArchiveRange(_ context.Context, span peer.ArchiveSpan, maxByte
 			return peer.ArchiveSlice{}, err
 		}
 	}
-	slice, err := a.file.Jobs.Range(span.From, span.To, int(min(max(maxBytes, 0), sliceMost)))
+	slice, err := a.file.Jobs.Range(span.From, span.To, int(min(max(maxBytes, 0), maxSlice)))
 	slice.Last = s.Last
 	return slice, err
 }
@@ -151,8 +151,8 @@ func (a *Archive) ArchiveRange(_ context.Context, span peer.ArchiveSpan, maxByte
 // ArchiveRecords serves single jobs from this node's history: for each id the latest record, or an empty one; for a
 // deleted job only the number.
 func (a *Archive) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error) {
-	if len(ids) > askMost {
-		return nil, rota.Refusef(rota.KindInvalid, "ids", "ids are %d: at most %d are taken", len(ids), askMost)
+	if len(ids) > maxAsk {
+		return nil, rota.Refusef(rota.KindInvalid, "ids", "ids are %d: at most %d are taken", len(ids), maxAsk)
 	}
 	records := make([]peer.ArchiveRecord, len(ids))
 	size := 0
@@ -172,7 +172,7 @@ func (a *Archive) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]peer.Ar
 		} else if ok {
 			records[i] = r
 		}
-		if size += len(records[i].Data); size > sliceMost {
+		if size += len(records[i].Data); size > maxSlice {
 			return nil, rota.Refusef(rota.KindExhausted, "ids", "the records of %d jobs do not fit into one answer: ask for fewer", len(ids))
 		}
 	}

@@ -13,14 +13,14 @@ import (
 const (
 	// flushEvery is how often events are written to disk (SPEC §10.5).
 	flushEvery = 2 * time.Second
-	// wakeLeast and wakeMost bound the pause between two wake-ups of followers: entries applied meanwhile form one
+	// wakeLeast and maxWake bound the pause between two wake-ups of followers: entries applied meanwhile form one
 	// batch for all of them. wakeEach is added for each follower, so that a thousand of them leave the node time for
 	// other work.
 	wakeLeast = 2 * time.Millisecond
-	wakeMost  = 50 * time.Millisecond
+	maxWake   = 50 * time.Millisecond
 	wakeEach  = 50 * time.Microsecond
-	// fillMost bounds the ranges fetched from other nodes at a time.
-	fillMost = 16
+	// maxFill bounds the ranges fetched from other nodes at a time.
+	maxFill = 16
 )
 
 // Events serves the events of the cluster from this node's own log of them, or from another node's.
@@ -58,7 +58,7 @@ func (ev *Events) WakeFollowers() {
 func (l *eventLog) rest() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return min(wakeLeast+time.Duration(l.followers)*wakeEach, wakeMost)
+	return min(wakeLeast+time.Duration(l.followers)*wakeEach, maxWake)
 }
 
 // Run writes events to disk, and fetches those that this node lacks because a snapshot replaced their entries or the
@@ -116,7 +116,7 @@ func (ev *Events) fillEvents() {
 	if ev.doubted.Load() != 0 && !ev.settle() {
 		return
 	}
-	for range fillMost {
+	for range maxFill {
 		from, to := ev.missing()
 		if from == to || ev.host.Life.Err() != nil {
 			return

@@ -101,7 +101,7 @@ func (s *eventSender) put(ctx context.Context, events []rota.ServedEvent) error 
 
 // hand is put for events whose slice may belong to this follower alone.
 func (s *eventSender) hand(ctx context.Context, events []rota.ServedEvent, own bool) error {
-	late := time.NewTimer(s.ev.sendMost)
+	late := time.NewTimer(s.ev.maxSend)
 	defer late.Stop()
 	position := s.seen
 	if position.IsZero() {
@@ -133,7 +133,7 @@ func (s *eventSender) tooSlow() error {
 		where += ", " + s.before.String() + " or later"
 	}
 	return rota.Refusef(rota.KindExhausted, "events", "this consumer is too slow, nothing was taken for %s: resume after %s",
-		s.ev.sendMost, where)
+		s.ev.maxSend, where)
 }
 
 // finish waits until the last batch is sent.
@@ -158,7 +158,7 @@ func (s *eventSender) abandon(ctx context.Context) {
 	if s.stuck {
 		return
 	}
-	late := time.NewTimer(s.ev.sendMost)
+	late := time.NewTimer(s.ev.maxSend)
 	defer late.Stop()
 	select {
 	case <-s.ended:
@@ -172,7 +172,7 @@ func (s *eventSender) abandon(ctx context.Context) {
 func (l *eventLog) enter() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.followers >= followersMost {
+	if l.followers >= maxFollowers {
 		e := rota.Refusef(rota.KindExhausted, "events", "%d consumers follow events on this node: no more are taken, ask another",
 			l.followers)
 		e.RetryAfter = time.Second

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// followersMost bounds the followers of events on one node.
-	followersMost = 10_000
-	// sendMost is how long one send may take: a follower that needs longer is too slow.
-	sendMost = 30 * time.Second
+	// maxFollowers bounds the followers of events on one node.
+	maxFollowers = 10_000
+	// maxSend is how long one send may take: a follower that needs longer is too slow.
+	maxSend = 30 * time.Second
 )
 
 // Events sends the events that a filter selects, in the order in which they happened: from the oldest retained, or the
@@ -141,7 +141,7 @@ func (ev *Events) skipLost(ctx context.Context, place uint64, filter *rota.Event
 	if oldest, sure := ev.oldestKept(place); sure && oldest > place {
 		return oldest, nil
 	}
-	if !ev.host.pause(wakeMost) || ctx.Err() != nil { // a node has it now, or has to be asked again
+	if !ev.host.pause(maxWake) || ctx.Err() != nil { // a node has it now, or has to be asked again
 		return 0, ev.host.ended(ctx, "following events")
 	}
 	return place, nil

@@ -8,9 +8,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// aheadMost is the maximum number of batches that may wait for the disk while raft continues; a leadership has at most
+// maxAhead is the maximum number of batches that may wait for the disk while raft continues; a leadership has at most
 // entriesInFlight in progress.
-const aheadMost = 8
+const maxAhead = 8
 
 // aheadWriter lets the leader write its disk at the same time as its followers. hashicorp/raft sends an entry only
 // after the leader's own disk has it, so a commit waits for two disks in sequence. Here a goroutine writes a leader's
@@ -63,7 +63,7 @@ func (a *aheadWriter) takes(entries []*raft.Log) bool {
 func (a *aheadWriter) put(entries []*raft.Log) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for a.failed == nil && !a.closing && a.batches >= aheadMost {
+	for a.failed == nil && !a.closing && a.batches >= maxAhead {
 		a.changed.Wait()
 	}
 	switch {

@@ -247,7 +247,7 @@ func TestAhead_boundsAndEnd(t *testing.T) {
 		b.put(t, testEntries(1, 1, 1))
 		synctest.Wait()
 		next := uint64(2)
-		for range aheadMost {
+		for range maxAhead {
 			b.put(t, testEntries(next, next, 1))
 			next++
 		}

@@ -54,13 +54,13 @@ func judge(own rota.Digest, held []rota.Digest, voters int) (verdict agreement, 
 	}
 }
 
-// doubtsMost is the number of consecutive seconds that digests may differ without a majority because too few voters
+// maxDoubts is the number of consecutive seconds that digests may differ without a majority because too few voters
 // answer: the correct state is then unknown, and waiting longer would serve a wrong state for longer.
-const doubtsMost = 5
+const maxDoubts = 5
 
 // Compare checks this node against the digest of a majority of the voters, at an index that all may have passed. Each
 // node checks itself, so it stops without help from others. Comparisons between the seconds count no doubts, since a
-// burst of entries would use up doubtsMost in no time; and they end no doubt merely because no voter answered.
+// burst of entries would use up maxDoubts in no time; and they end no doubt merely because no voter answered.
 func (rb *Rebuilder) Compare(at rota.Index, servers []raft.Server, answers map[rota.NodeID]Answer, between bool) {
 	own, ok := rb.host.State.Digests.at(at)
 	if !ok {
@@ -96,7 +96,7 @@ func (rb *Rebuilder) Compare(at rota.Index, servers []raft.Server, answers map[r
 		if between {
 			return
 		}
-		if rb.doubts++; rb.doubts < doubtsMost {
+		if rb.doubts++; rb.doubts < maxDoubts {
 			return
 		}
 	}

@@ -64,18 +64,18 @@ func TestCompare_betweenTheSeconds(t *testing.T) {
 	other := rota.Digest{Hi: 2}
 	differs := map[rota.NodeID]Answer{"n2": {Digest: &other}, "n3": {Err: errors.New("no answer")}}
 	digests.Put(7, rota.Digest{Hi: 1}, 0)
-	for range doubtsMost - 1 {
+	for range maxDoubts - 1 {
 		rb.Compare(7, servers, differs, false)
 		rb.Compare(7, servers, differs, true)
 		rb.Compare(7, servers, nil, true)
 		rb.Compare(6, servers, nil, true) // an index whose digest this node no longer has
 	}
 	if len(stopped) > 0 {
-		t.Fatalf("it stopped before %d doubts: %v", doubtsMost, <-stopped)
+		t.Fatalf("it stopped before %d doubts: %v", maxDoubts, <-stopped)
 	}
 	rb.Compare(7, servers, differs, false)
 	if len(stopped) == 0 {
-		t.Errorf("it goes on after %d seconds of doubt", doubtsMost)
+		t.Errorf("it goes on after %d seconds of doubt", maxDoubts)
 	}
 }
 

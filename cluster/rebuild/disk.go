@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// lostMost bounds the lost records that one rebuild fetches again.
-const lostMost = 10_000
+// maxLost bounds the lost records that one rebuild fetches again.
+const maxLost = 10_000
 
 // scour replaces the files that a wrong state left on the disk: raft's snapshots, and those kept for audits since the
 // state was last known to be right. It writes a good snapshot first, so that a crash at any moment leaves a state to
@@ -46,7 +46,7 @@ func (rb *Rebuilder) scour(record raftstore.RebuildRecord) error {
 	if err != nil {
 		return err
 	}
-	lost, err := rb.host.File.Jobs.Missing(frozen.Unstaged(), lostMost)
+	lost, err := rb.host.File.Jobs.Missing(frozen.Unstaged(), maxLost)
 	if err != nil && !errors.Is(err, archive.ErrRecordDamaged) || len(lost) == 0 {
 		return err
 	}

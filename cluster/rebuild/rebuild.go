@@ -37,10 +37,10 @@ const (
 	// rebuildAgree bounds the wait until a majority has answered with its digest of a fetched state, and until this
 	// node's log has reached it.
 	rebuildAgree = 10 * time.Second
-	// rebuildAgainMost is the maximum number of rebuilds in a row, each within rebuildWindow of the previous one; if
+	// maxRebuildAgain is the maximum number of rebuilds in a row, each within rebuildWindow of the previous one; if
 	// the state differs again, the cause is the log or the machine's memory.
-	rebuildAgainMost = 3
-	rebuildWindow    = time.Hour
+	maxRebuildAgain = 3
+	rebuildWindow   = time.Hour
 )
 
 // Rebuilder holds what a node knows about its own wrong state, and runs the loop that rebuilds it.
@@ -101,7 +101,7 @@ func (rb *Rebuilder) quarantine(own indexedDigest, right rota.Digest) {
 		}
 	}
 	text := fmt.Sprintf("at index %d this node's state has digest %s but a majority of the voters holds %s", own.index, own.digest, right)
-	if record.Again >= rebuildAgainMost {
+	if record.Again >= maxRebuildAgain {
 		rb.host.Fatal(rota.Refusef(rota.KindInternal, "digest", "%s, after %d rebuilds in a row, each within an hour of the one before: its log, or this machine's memory, cannot "+
 			"be trusted. Move its data directory away for inspection and join again, on another machine, as a new node with a new "+
 			"--node id", text, record.Again))

@@ -22,11 +22,11 @@ const (
 	// leasePause is how long the jobs of void leases wait, in milliseconds: after that time a disconnected worker no
 	// longer trusts its lease (SPEC §3.10).
 	leasePause = 60_000
-	// dialFor is how long the other members are dialled, dialEvery the pause between two attempts, dialMost the time
+	// dialFor is how long the other members are dialled, dialEvery the pause between two attempts, maxDial the time
 	// limit of one.
 	dialFor   = 10 * time.Second
 	dialEvery = 500 * time.Millisecond
-	dialMost  = 2 * time.Second
+	maxDial   = 2 * time.Second
 )
 
 // Recover turns the disk of one node into a new cluster when the quorum is lost permanently (SECURITY §5.2). All of its
@@ -166,7 +166,7 @@ func anyAnswers(ctx context.Context, members []Member) error {
 }
 
 func answers(ctx context.Context, address string) bool {
-	d := net.Dialer{Timeout: dialMost}
+	d := net.Dialer{Timeout: maxDial}
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return false

@@ -18,9 +18,9 @@ const (
 	termLeapMax = 1 << 20
 	// termMax is the highest term that a node accepts while it holds nothing and has no term to compare with.
 	termMax = 1 << 62
-	// handoversMost is how many elections others may make this node start in a burst, handoverEvery when another one is
+	// maxHandovers is how many elections others may make this node start in a burst, handoverEvery when another one is
 	// allowed. Each ends a leadership.
-	handoversMost = 8
+	maxHandovers  = 8
 	handoverEvery = 5 * time.Second
 )
 
@@ -57,7 +57,7 @@ type guard struct {
 
 func newGuard(in <-chan raft.RPC, room func() (int64, bool), refused func(raft.RPCHeader, error)) *guard {
 	return &guard{in: in, out: make(chan raft.RPC), begun: make(chan struct{}), room: room, refused: refused,
-		handovers: handoversMost}
+		handovers: maxHandovers}
 }
 
 // begin lets requests through, now that raft can be queried.
@@ -228,7 +228,7 @@ func (g *guard) judgeHandover(c *raft.TimeoutNowRequest) error {
 	defer g.mu.Unlock()
 	now := time.Now()
 	if !g.counted.IsZero() {
-		g.handovers = min(handoversMost, g.handovers+float64(now.Sub(g.counted))/float64(handoverEvery))
+		g.handovers = min(maxHandovers, g.handovers+float64(now.Sub(g.counted))/float64(handoverEvery))
 	}
 	g.counted = now
 	if g.handovers < 1 {

@@ -108,7 +108,7 @@ func TestRPCGuard(t *testing.T) {
 				taken++
 			}
 		}
-		if taken < handoversMost || taken > handoversMost+2 {
+		if taken < maxHandovers || taken > maxHandovers+2 {
 			t.Errorf("%d of 10000 were taken", taken)
 		}
 	})

@@ -19,8 +19,8 @@ import (
 const (
 	// connectionsKept is how many idle connections to one node are kept.
 	connectionsKept = 4
-	// callMost bounds one call of raft to another node; sending a snapshot takes longer.
-	callMost = 10 * time.Second
+	// maxCall bounds one call of raft to another node; sending a snapshot takes longer.
+	maxCall = 10 * time.Second
 	// rpcsInFlight of 1 disables raft's pipelined replication. In hashicorp/raft 1.7.3, once a follower rejects a
 	// request or has a later term, the pipeline's decoder ends, and its sender then waits forever for a slot:
 	// replication to that follower stops until there is another leader, and Shutdown never returns. Entries that arrive
@@ -75,7 +75,7 @@ func NewTransport(cfg TransportConfig) *Transport {
 	t := &Transport{cfg: cfg}
 	t.news.more = make(chan struct{}, 1)
 	t.NetworkTransport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: cfg.Layer,
-		MaxPool: connectionsKept, Timeout: callMost, Logger: logs.ForRaft(cfg.Logger), ServerAddressProvider: addressBook{cfg.Address},
+		MaxPool: connectionsKept, Timeout: maxCall, Logger: logs.ForRaft(cfg.Logger), ServerAddressProvider: addressBook{cfg.Address},
 		MaxRPCsInFlight: rpcsInFlight})
 	t.guard = newGuard(t.NetworkTransport.Consumer(), cfg.Room, t.refused)
 	return t

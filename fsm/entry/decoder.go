@@ -48,8 +48,8 @@ type roundRoom struct {
 	round fsmpb.Round
 }
 
-// wordsMost is the maximum number of cached words; beyond it the cache is reset.
-const wordsMost = 1 << 15
+// maxWords is the maximum number of cached words; beyond it the cache is reset.
+const maxWords = 1 << 15
 
 // decode decodes the body of an envelope.
 func (d *Decoder) decode(body []byte) (*fsmpb.Entry, error) {
@@ -153,7 +153,7 @@ func (d *Decoder) ofCaller(f field) (string, bool) {
 		return *last, true
 	}
 	w, ok := text(f)
-	if ok && len(w) <= wordBytesMost {
+	if ok && len(w) <= maxWordBytes {
 		*last = w
 	}
 	return w, ok

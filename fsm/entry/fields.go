@@ -64,7 +64,7 @@ func (d *Decoder) word(f field) (string, bool) {
 		return *last, true
 	}
 	w, ok := d.known(f)
-	if ok && len(w) <= wordBytesMost {
+	if ok && len(w) <= maxWordBytes {
 		*last = w
 	}
 	return w, ok
@@ -76,10 +76,10 @@ func (d *Decoder) known(f field) (string, bool) {
 		return w, true
 	}
 	w, ok := text(f)
-	if !ok || len(w) > wordBytesMost {
+	if !ok || len(w) > maxWordBytes {
 		return w, ok
 	}
-	if d.words == nil || len(d.words) >= wordsMost {
+	if d.words == nil || len(d.words) >= maxWords {
 		d.words = make(map[string]string)
 	}
 	d.words[w] = w
@@ -91,8 +91,8 @@ func (d *Decoder) more(list []string, f field) ([]string, bool) {
 	return append(list, w), ok
 }
 
-// wordBytesMost is the maximum length of a cached word.
-const wordBytesMost = 128
+// maxWordBytes is the maximum length of a cached word.
+const maxWordBytes = 128
 
 // wordFields is greater than the number of any field with words.
 const wordFields = 64

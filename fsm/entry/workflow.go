@@ -16,9 +16,9 @@ import (
 // next to it. A single node may be bigger.
 const chunkBytes = 256 << 10
 
-// sharesMost is the maximum number of queues listed in an announcement; the nodes of a workflow over more queues are
+// maxShares is the maximum number of queues listed in an announcement; the nodes of a workflow over more queues are
 // counted as they arrive.
-const sharesMost = 256
+const maxShares = 256
 
 // Template returns a node's spec in the form of the log: with its id within the workflow, its queue filled in, and no
 // tenant, as that is the workflow's.
@@ -70,7 +70,7 @@ func OpenWorkflowOp(w *rota.WorkflowSpec, g *rota.Graph, content [16]byte) *fsmp
 			shares[n.Queue]++
 		}
 	}
-	if len(shares) <= sharesMost {
+	if len(shares) <= maxShares {
 		for _, q := range slices.Sorted(maps.Keys(shares)) {
 			op.Shares = append(op.Shares, &fsmpb.QueueShare{Queue: string(q), Nodes: shares[q]})
 		}

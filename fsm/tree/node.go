@@ -11,7 +11,7 @@ import (
 type node[K ~string, V Row[K]] struct {
 	edition *edition
 	// begin is the common prefix of all its keys, with length begins.
-	begin  [beginMost]byte
+	begin  [maxBegin]byte
 	begins uint8
 	// marks are the eight bytes after the prefix of each row's key.
 	marks []uint64
@@ -22,8 +22,8 @@ type node[K ~string, V Row[K]] struct {
 }
 
 const (
-	// beginMost is the maximum prefix that marks omit; with it a node is 128 bytes.
-	beginMost = 47
+	// maxBegin is the maximum prefix that marks omit; with it a node is 128 bytes.
+	maxBegin = 47
 	// sharper is the minimum number of bytes by which the prefix must grow for the marks to be recalculated.
 	sharper = 4
 )
@@ -137,7 +137,7 @@ func (n *node[K, V]) sharpen() {
 		return
 	}
 	first := string(n.rows[0].TreeKey())
-	begins := min(beginMost, alike(first, string(n.rows[len(n.rows)-1].TreeKey())))
+	begins := min(maxBegin, alike(first, string(n.rows[len(n.rows)-1].TreeKey())))
 	if begins < int(n.begins)+sharper {
 		return
 	}

@@ -145,9 +145,9 @@ func blockOf(c *bbolt.Cursor, seq uint64) block {
 	return block{key: k, value: v, first: seq, next: max(place(behind), seq+1), torn: true}
 }
 
-// emptiedMost bounds the pages that before steps over: more cannot be emptied by the
+// maxEmptied bounds the pages that before steps over: more cannot be emptied by the
 // deletions of one transaction.
-const emptiedMost = 1 << 20
+const maxEmptied = 1 << 20
 
 // before returns the last key before the one at which a cursor stands, which is at or behind
 // a bound. Within a transaction bbolt's Prev stops at a page that deletions have emptied as
@@ -157,7 +157,7 @@ func before(c *bbolt.Cursor, bound []byte) (k, v []byte) {
 		return k, v
 	}
 	first, _ := c.Bucket().Cursor().First()
-	for range emptiedMost {
+	for range maxEmptied {
 		if k != nil || first == nil || bytes.Compare(first, bound) >= 0 {
 			break
 		}

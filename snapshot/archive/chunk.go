@@ -36,9 +36,9 @@ const (
 	chunkFormat = 1
 	// chunkHeadBytes is what stands before a chunk's frame.
 	chunkHeadBytes = 1 + 4 + 8 + 8 + 8 + 4 + 4 + 4
-	// chunkRawMost bounds a chunk before compression: one entry may end tens of
+	// maxChunkRaw bounds a chunk before compression: one entry may end tens of
 	// thousands of leases.
-	chunkRawMost = 64 << 20
+	maxChunkRaw = 64 << 20
 	// entryFixedBytes are those of an entry beside its events, about.
 	entryFixedBytes = 32 + 16 + 16 + 12
 )
@@ -64,7 +64,7 @@ var codec = sync.OnceValue(func() (c struct {
 	// entropy coding of the rest takes a fifth of the time for chunks a seventh smaller at best.
 	c.enc, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithEncoderCRC(false), zstd.WithNoEntropyCompression(true))
-	c.dec, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(chunkRawMost))
+	c.dec, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxChunkRaw))
 	return c
 })
 
@@ -72,8 +72,8 @@ var codec = sync.OnceValue(func() (c struct {
 // room of that size anew for each was a twelfth of what a loaded node allocates.
 type chunkRoom struct{ raw, chunk []byte }
 
-// chunkRoomMost is the size up to which room is kept: a chunk of usual size.
-const chunkRoomMost = 2 * chunkBytes
+// maxChunkRoom is the size up to which room is kept: a chunk of usual size.
+const maxChunkRoom = 2 * chunkBytes
 
 var chunkRooms = sync.Pool{New: func() any { return new(chunkRoom) }}
 
@@ -116,7 +116,7 @@ func EncodeEvents(entries []EventEntry) []byte {
 	}
 	b = codec().enc.EncodeAll(raw, b)
 	binary.BigEndian.PutUint32(b[1:], checksum(b[5:]))
-	if w.raw, w.chunk = raw, b; cap(raw) <= chunkRoomMost && cap(b) <= chunkRoomMost {
+	if w.raw, w.chunk = raw, b; cap(raw) <= maxChunkRoom && cap(b) <= maxChunkRoom {
 		defer chunkRooms.Put(w)
 	}
 	return bytes.Clone(b)
@@ -140,7 +140,7 @@ func parseChunkHead(data []byte) (h chunkHead, err error) {
 	h.events = binary.BigEndian.Uint32(data[29:])
 	h.entries = binary.BigEndian.Uint32(data[33:])
 	h.raw = binary.BigEndian.Uint32(data[37:])
-	if h.first > h.last || h.events == 0 || h.entries == 0 || h.entries > h.events || h.raw > chunkRawMost ||
+	if h.first > h.last || h.events == 0 || h.entries == 0 || h.entries > h.events || h.raw > maxChunkRaw ||
 		h.before > math.MaxUint64-uint64(h.events) {
 		return h, damagedEvents("the head of a chunk of events contradicts itself")
 	}

@@ -172,7 +172,7 @@ func (w *writer) putMarks(list []fresh) error {
 			f.lost = true
 			continue
 		}
-		w.fit(len(f.id()) + markMost)
+		w.fit(len(f.id()) + maxMark)
 		from := len(w.room)
 		w.room = append(w.room, f.id()...)
 		id := w.taken(from)
@@ -245,7 +245,7 @@ func (w *writer) putSome(list []fresh, blocks bool) (n int, err error) {
 		}
 		r := list[n].record
 		w.body = r.append(w.body[:0])
-		if most := packedMost(len(r.mark.ID), len(w.body)); n > 0 && len(w.room)-at+most > blockBytes {
+		if most := maxPacked(len(r.mark.ID), len(w.body)); n > 0 && len(w.room)-at+most > blockBytes {
 			break
 		} else if n == 0 && most > blockBytes {
 			w.fit(1 + most)
@@ -298,5 +298,5 @@ func (w *writer) hold() {
 	}
 }
 
-// markMost is the room that a mark takes at most.
-const markMost = 8 + 1 + 3*(1+255)
+// maxMark is the room that a mark takes at most.
+const maxMark = 8 + 1 + 3*(1+255)

@@ -42,10 +42,10 @@ var newPacker = sync.OnceValues(func() (*packer, error) {
 	return &packer{z}, nil
 })
 
-// packedMost is the room that a record takes at most.
-func packedMost(id, body int) int { return recordHeadBytes + id + body + recordSumBytes }
+// maxPacked is the room that a record takes at most.
+func maxPacked(id, body int) int { return recordHeadBytes + id + body + recordSumBytes }
 
-// append appends a record to what is there; it fits where packedMost does.
+// append appends a record to what is there; it fits where maxPacked does.
 func (p *packer) append(b []byte, seq uint64, ended rota.Date, id rota.JobID, body []byte) []byte {
 	at := len(b)
 	b = append(b, packedPlain)

@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// scrubMost bounds the damaged numbers that are told at once.
-const scrubMost = 10_000
+// maxScrub bounds the damaged numbers that are told at once.
+const maxScrub = 10_000
 
 // Scrub verifies records from a number on, about maxBytes of them: next is where to go on, 0
 // at the end. Those that are damaged, or that nothing stands for, are for Drop. A mark that
@@ -31,7 +31,7 @@ func (a *Jobs) Scrub(from uint64, maxBytes int) (next uint64, read int, damaged 
 		}
 		m, c := marksOf(tx), tx.Bucket(recordsBucket).Cursor()
 		for next = max(from, 1); next < math.MaxUint64 && !torn; {
-			if read >= maxBytes || len(damaged) >= scrubMost {
+			if read >= maxBytes || len(damaged) >= maxScrub {
 				return nil
 			}
 			x := stretchAt(c, next)
@@ -39,9 +39,9 @@ func (a *Jobs) Scrub(from uint64, maxBytes int) (next uint64, read int, damaged 
 				return nil
 			}
 			if !x.covered {
-				owed := s.owed(next, x.to, scrubMost)
+				owed := s.owed(next, x.to, maxScrub)
 				damaged = append(damaged, owed.numbers()...)
-				if x.to++; len(damaged) >= scrubMost {
+				if x.to++; len(damaged) >= maxScrub {
 					x.to = damaged[len(damaged)-1] + 1
 				}
 				next = x.to
@@ -174,7 +174,7 @@ func (a *Jobs) ScrubMarks(from rota.JobID, maxBytes int) (found MarkScrub, err e
 			if doubt {
 				found.Partial = append(found.Partial, IDSpan{rota.JobID(l.key), rota.JobID(l.upper)})
 			}
-			if found.Next = rota.JobID(l.upper); l.upper == nil || found.Read >= maxBytes || len(found.Damaged) >= scrubMost {
+			if found.Next = rota.JobID(l.upper); l.upper == nil || found.Read >= maxBytes || len(found.Damaged) >= maxScrub {
 				return nil
 			}
 			at = bytes.Clone(l.upper)

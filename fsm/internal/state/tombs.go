@@ -199,7 +199,7 @@ type TombOrder struct {
 	recentAt uint64
 }
 
-// TombBlock holds the entries that exist among tombBlockMost numbers.
+// TombBlock holds the entries that exist among maxTombBlock numbers.
 type TombBlock struct {
 	edition *edition
 	has     uint64 // a bit for each number, the lowest for the first
