@@ -65,7 +65,7 @@ func (t *leaseTable) beatDue() time.Duration {
 // beatEvery is how often the worker beats while its beats are answered: as the cluster asks for, and twice as
 // often while it holds a lease, unless that has a grace or something to log (SPEC §3.9).
 func (t *leaseTable) beatEvery() time.Duration {
-	every := min(t.idleEvery, limits.BeatIdleMost)
+	every := min(t.idleEvery, limits.MaxBeatIdle)
 	if len(t.leases) > 0 {
 		every /= 2
 	}

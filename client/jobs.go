@@ -91,7 +91,7 @@ func newSubmission(c *Client, jobs []rota.JobSpec) *submission {
 				continue
 			}
 		}
-		if words.JobSpecMost(spec) > submitBytes {
+		if words.MaxJobSpec(spec) > submitBytes {
 			if n := words.JobSpecSize(spec); n > submitBytes {
 				b.outcomes[i].Err = rota.Refusef(rota.KindInvalid, "payload",
 					"the job takes %d bytes: at most %d of payload are taken", n, rota.MaxPayloadBytes)
@@ -108,7 +108,7 @@ func (b *submission) split() [][]int {
 	var parts [][]int
 	from, size := 0, 0
 	for k, i := range b.open {
-		n := words.JobSpecMost(&b.jobs[i])
+		n := words.MaxJobSpec(&b.jobs[i])
 		if k-from == limits.MaxBatchJobs || (k > from && size+n > submitBytes) {
 			parts, from, size = append(parts, b.open[from:k:k]), k, 0
 		}

@@ -74,7 +74,7 @@ func (ch *chores) hear(l *leadership, beats []peer.Beat) (refused []int32, silen
 				refused = append(refused, int32(i))
 				continue
 			}
-			l.heard[b.Worker] = beatHeard{b.Session, clock, min(b.Next, limits.BeatIdleMost)}
+			l.heard[b.Worker] = beatHeard{b.Session, clock, min(b.Next, limits.MaxBeatIdle)}
 			l.present = true
 			if l.silencing[b.Worker] {
 				silenced = l.silenced
@@ -101,7 +101,7 @@ func (l *leadership) idleBeat() time.Duration {
 
 // idleBeat returns the interval for a number of workers.
 func idleBeat(workers int) time.Duration {
-	return max(limits.BeatEvery, min(time.Duration(workers)*time.Second/limits.BeatsIdle, limits.BeatIdleMost))
+	return max(limits.BeatEvery, min(time.Duration(workers)*time.Second/limits.BeatsIdle, limits.MaxBeatIdle))
 }
 
 // silenceLoop proposes UNREACHABLE for workers whose next beat is 8 s of clock late, counted from their last beat that

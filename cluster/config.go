@@ -154,9 +154,9 @@ type Timing struct {
 // snapshots; more than a million take longer to replay than a restart may.
 const (
 	SnapshotEntriesLeast = 64
-	SnapshotEntriesMost  = 1_000_000
+	MaxSnapshotEntries   = 1_000_000
 	SnapshotEveryLeast   = time.Second
-	SnapshotEveryMost    = time.Hour
+	MaxSnapshotEvery     = time.Hour
 	// trailingSnapshots is how many snapshots' worth of log remains after the newest.
 	trailingSnapshots = 3
 )
@@ -215,12 +215,12 @@ func (c *Config) settingFaults() (faults []error) {
 	if b := c.ArchiveMaxBytes; b != 0 && b < ArchiveBytesLeast {
 		faults = append(faults, fmt.Errorf("--archive-max-bytes is %d: %d or more is wanted", b, ArchiveBytesLeast))
 	}
-	if e := c.SnapshotEntries; e != 0 && (e < SnapshotEntriesLeast || e > SnapshotEntriesMost) {
+	if e := c.SnapshotEntries; e != 0 && (e < SnapshotEntriesLeast || e > MaxSnapshotEntries) {
 		faults = append(faults, fmt.Errorf("--snapshot-entries is %d: %d to %d is wanted", e, SnapshotEntriesLeast,
-			SnapshotEntriesMost))
+			MaxSnapshotEntries))
 	}
-	if e := c.SnapshotEvery; e != 0 && (e < SnapshotEveryLeast || e > SnapshotEveryMost) {
-		faults = append(faults, fmt.Errorf("--snapshot-every is %s: %s to %s is wanted", e, SnapshotEveryLeast, SnapshotEveryMost))
+	if e := c.SnapshotEvery; e != 0 && (e < SnapshotEveryLeast || e > MaxSnapshotEvery) {
+		faults = append(faults, fmt.Errorf("--snapshot-every is %s: %s to %s is wanted", e, SnapshotEveryLeast, MaxSnapshotEvery))
 	}
 	if c.BootstrapExpect < 0 || c.BootstrapExpect > rota.MaxVoters {
 		faults = append(faults, fmt.Errorf("--bootstrap-expect is %d: 0 to %d is wanted", c.BootstrapExpect, rota.MaxVoters))

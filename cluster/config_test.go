@@ -23,7 +23,7 @@ func TestConfig_saysWhatItRefuses(t *testing.T) {
 		{"--archive-retention", func(c *Config) { c.ArchiveRetention = time.Second }},
 		{"--archive-max-bytes", func(c *Config) { c.ArchiveMaxBytes = 1 }},
 		{"--snapshot-entries", func(c *Config) { c.SnapshotEntries = SnapshotEntriesLeast - 1 }},
-		{"--snapshot-entries", func(c *Config) { c.SnapshotEntries = SnapshotEntriesMost + 1 }},
+		{"--snapshot-entries", func(c *Config) { c.SnapshotEntries = MaxSnapshotEntries + 1 }},
 		{"--snapshot-every", func(c *Config) { c.SnapshotEvery = time.Millisecond }},
 		{"--snapshot-every", func(c *Config) { c.SnapshotEvery = 2 * time.Hour }},
 		{"--bootstrap-expect", func(c *Config) { c.BootstrapExpect = -1 }},

@@ -49,7 +49,7 @@ func (ch *chores) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb
 		return nil, false
 	}
 	start := time.Now()
-	ch.n.replica.look(func(s *fsm.View) { rounds = s.Decide(limits.DecideMost) })
+	ch.n.replica.look(func(s *fsm.View) { rounds = s.Decide(limits.MaxDecide) })
 	took := time.Since(start)
 	l.turn.took.Store(int64(took))
 	ch.n.measures.decide.Observe(took.Seconds())

@@ -88,7 +88,7 @@ func (s *WorkerSession) Standing(ctx context.Context, opt peer.ReadOptions) (pee
 func (s *WorkerSession) Offer(ctx context.Context, poll uint64, free int32, wait time.Duration) error {
 	until := rota.Clock(0)
 	if free > 0 {
-		until = s.n.replica.head().Clock + min(rota.Clock(wait.Milliseconds())+offerSpare, limits.OfferMost)
+		until = s.n.replica.head().Clock + min(rota.Clock(wait.Milliseconds())+offerSpare, limits.MaxOffer)
 	}
 	_, index, err := s.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Offer{Offer: &fsmpb.Offer{Worker: string(s.worker),
 		Session: uint64(s.session), Poll: poll, Free: free, UntilMs: int64(until)}}})

@@ -36,7 +36,7 @@ func (ex *explainer) Round(ctx context.Context, epoch uint64, height rota.Index)
 	var sight sched.Sight
 	var seed sched.Hash
 	if err := ex.past.at(ctx, height, func(m *fsm.Machine) {
-		computed, sight, seed = m.ReenactRound(epoch, logged.With, limits.DecideMost)
+		computed, sight, seed = m.ReenactRound(epoch, logged.With, limits.MaxDecide)
 	}); err != nil {
 		return r, seen, err
 	}

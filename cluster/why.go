@@ -92,7 +92,7 @@ func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index,
 			hidden = true
 			return
 		}
-		x, live = s.WhyFor(id, limits.DecideMost, rd)
+		x, live = s.WhyFor(id, limits.MaxDecide, rd)
 		head = s.Head()
 	}); err != nil {
 		return x, err
@@ -139,7 +139,7 @@ func whyIn(m *fsm.Machine, id rota.JobID, at rota.Index, rd *access.Reader) (rot
 	if tenant, queue, ok := m.PlaceOfJob(id); ok && !rd.Reads(tenant, queue) {
 		return rota.Explanation{}, rota.Refusef(rota.KindNotFound, "job", "job %q was not known at index %d", id, at)
 	}
-	if x, live := m.WhyFor(id, limits.DecideMost, rd); live {
+	if x, live := m.WhyFor(id, limits.MaxDecide, rd); live {
 		return x, nil
 	}
 	if state := m.JobState(id); state != rota.JobNone {
@@ -154,7 +154,7 @@ func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.Place
 	ok := false
 	logged, err := audit.Round(ctx, ex.n.stores.Log, d.Epoch, d.Height, rota.Index(ex.n.replica.applied.Load()))
 	if err == nil {
-		err = ex.past.at(ctx, d.Height, func(m *fsm.Machine) { d.Others, ok = m.Reenact(id, logged.With, limits.DecideMost) })
+		err = ex.past.at(ctx, d.Height, func(m *fsm.Machine) { d.Others, ok = m.Reenact(id, logged.With, limits.MaxDecide) })
 	}
 	switch kind := rota.KindOf(err); {
 	case err != nil && (kind == rota.KindExhausted || kind == rota.KindTimeout || kind == rota.KindUnavailable):

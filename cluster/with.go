@@ -60,7 +60,7 @@ func (l *leadership) decideWith(batch []*proposal, ops int, now rota.Clock) (rou
 	}
 	start := time.Now()
 	if !l.n.replica.tryAlone(func(m *fsm.Machine) {
-		rounds = m.DecideWith(a, limits.DecideMost)
+		rounds = m.DecideWith(a, limits.MaxDecide)
 	}) {
 		return nil
 	}

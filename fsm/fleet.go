@@ -214,7 +214,7 @@ func (c *checker) reputation() {
 			c.fault("I6: worker %s has connection %d, broken since %d", id, w.Connection, w.Disconnected.Clock)
 		case w.AttestedStake < 0 || w.AttestedStake > rota.MaxFee:
 			c.fault("I3: worker %s has an attested stake of %d", id, w.AttestedStake)
-		case w.Free < 0 || w.Free > rota.MaxSlots || (w.Free > 0) != (w.OffersUntil != 0) || w.OffersUntil > now+limits.OfferMost ||
+		case w.Free < 0 || w.Free > rota.MaxSlots || (w.Free > 0) != (w.OffersUntil != 0) || w.OffersUntil > now+limits.MaxOffer ||
 			!w.Polls && (w.Poll != 0 || w.Free != 0):
 			c.fault("I3: worker %s offers %d slots until %d, polls: %v", id, w.Free, w.OffersUntil, w.Polls)
 		case w.Dismissed && w.Status != rota.WorkerRetired:

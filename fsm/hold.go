@@ -27,7 +27,7 @@ func (pl *placement) changeHold(op *fsmpb.Hold, epoch uint64) {
 	}
 	if j == nil || j.State != rota.JobQueued || pl.s.QueueTable.Get(j.Spec.Queue).Policy.Paused ||
 		!pl.registry.supply.CouldFit(j.Ask(), worker) || pl.registry.heldFor[worker] != "" ||
-		(old == nil || old.Preempted) && pl.boundHolds() >= pl.registry.supply.HoldsMost() {
+		(old == nil || old.Preempted) && pl.boundHolds() >= pl.registry.supply.MaxHolds() {
 		return
 	}
 	text := "GRANTED"
@@ -91,7 +91,7 @@ func (pl *placement) boundHolds() int { return pl.holds.Len() - pl.registry.pree
 
 // trimHolds ends the holds of the youngest jobs beyond the bound for the present number of workers.
 func (pl *placement) trimHolds() {
-	over := pl.boundHolds() - pl.registry.supply.HoldsMost()
+	over := pl.boundHolds() - pl.registry.supply.MaxHolds()
 	if over <= 0 {
 		return
 	}
@@ -235,9 +235,9 @@ func (c *checker) holds() {
 		}
 		return true
 	})
-	if n := m.placement.holds.Len(); n != len(m.placement.registry.heldFor) || m.placement.boundHolds() > m.placement.registry.supply.HoldsMost() {
+	if n := m.placement.holds.Len(); n != len(m.placement.registry.heldFor) || m.placement.boundHolds() > m.placement.registry.supply.MaxHolds() {
 		c.fault("I4: %d holds, %d of them by preemption, %d workers filed as held, %d may be", n, m.placement.registry.preempting,
-			len(m.placement.registry.heldFor), m.placement.registry.supply.HoldsMost())
+			len(m.placement.registry.heldFor), m.placement.registry.supply.MaxHolds())
 	}
 	unbound := make(map[rota.WorkerID]int32)
 	m.leasing.leases.Scan(func(_ string, l *state.LeaseRow) bool {

@@ -80,7 +80,7 @@ func (lm *admission) enterMode(to rota.ClusterMode, reason string, auto, holds b
 	case !auto || !holds:
 		h.HoldsUntil = 0
 	case !goesOn:
-		h.HoldsUntil = h.Clock + limits.HoldsDegradedMost
+		h.HoldsUntil = h.Clock + limits.MaxHoldsDegraded
 	}
 	lm.s.Timers.Mode.Refile("", int64(until), int64(h.HoldsUntil))
 	lm.holdLow()

@@ -280,7 +280,7 @@ func TestModeByItself(t *testing.T) {
 		b.ok(autoMode(rota.ModeNormal, "recovered", false))
 		b.ok(autoMode(rota.ModeDegraded, "slow", true))
 		b.submit("z", priority(0))
-		if b.Header.HoldsUntil != b.Header.Clock+limits.HoldsDegradedMost {
+		if b.Header.HoldsUntil != b.Header.Clock+limits.MaxHoldsDegraded {
 			t.Fatal("another stretch does not hold anew")
 		}
 	})

@@ -36,9 +36,9 @@ func (fl *fleet) offer(op *fsmpb.Offer) *fsmpb.Outcome {
 	case until <= fl.s.Header.Clock:
 		return entry.Refused(rota.Refusef(rota.KindUnavailable, "offer", "the poll was over at %d, the clock is at %d: poll again", until,
 			fl.s.Header.Clock))
-	case until > fl.s.Header.Clock+limits.OfferMost:
+	case until > fl.s.Header.Clock+limits.MaxOffer:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "until_ms", "until_ms is %d, at the clock %d: %d more at most are wanted", until,
-			fl.s.Header.Clock, limits.OfferMost))
+			fl.s.Header.Clock, limits.MaxOffer))
 	default:
 		w = fl.workers.Edit(w.Spec.ID)
 		w.Poll = op.GetPoll()

@@ -213,7 +213,7 @@ func (pl *placement) unfile(j *state.JobRow, q *state.QueueRow) {
 	}
 	i.countTier(j, &q.Policy, -1)
 	pl.timePromotion(q, i)
-	if len(pl.items) < state.SpareMost { // rounds keep none beyond their decision
+	if len(pl.items) < state.MaxSpare { // rounds keep none beyond their decision
 		*j.Item = sched.Item{}
 		pl.items = append(pl.items, j.Item)
 	}

@@ -23,7 +23,7 @@ func (m *lifecycle) own(j *state.JobRow) {
 
 // emptyJob resets a row that nothing references, and keeps its jobLife for reuse.
 func (m *lifecycle) emptyJob(j *state.JobRow) {
-	if life := j.JobLife; life != state.NoLife && len(m.placement.lives) < state.SpareMost {
+	if life := j.JobLife; life != state.NoLife && len(m.placement.lives) < state.MaxSpare {
 		*life = state.JobLife{}
 		m.placement.lives = append(m.placement.lives, life)
 	}

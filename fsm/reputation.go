@@ -246,5 +246,5 @@ func lasting(list []rota.TypeUntil, now rota.Clock) (left []rota.TypeUntil) {
 
 // declineDelay returns how long a job waits after the n-th decline in its attempt (SPEC §16.1).
 func declineDelay(n int32) rota.Clock {
-	return min(limits.DeclineDelayMost, limits.DeclineDelay<<min(n-1, 20))
+	return min(limits.MaxDeclineDelay, limits.DeclineDelay<<min(n-1, 20))
 }

@@ -48,7 +48,7 @@ func TestTombOrder(t *testing.T) {
 			}
 		}
 		for range 1_500 {
-			seq := uint64(chance.IntN(6 * state.TombBlockMost))
+			seq := uint64(chance.IntN(6 * state.MaxTombBlock))
 			if i := slices.IndexFunc(naive, func(e entry) bool { return e.seq == seq }); i >= 0 {
 				naive = slices.Delete(naive, i, i+1)
 			}
@@ -81,11 +81,11 @@ func TestTombOrder_shrinks(t *testing.T) {
 	t.Parallel()
 	o := state.NewTombOrder()
 	const blocks = 100
-	for seq := range uint64(blocks * state.TombBlockMost) {
+	for seq := range uint64(blocks * state.MaxTombBlock) {
 		o.Set(seq, state.TombEntry{Due: rota.Date(seq), ID: "j"})
 	}
-	for seq := range uint64(blocks * state.TombBlockMost) {
-		if seq%state.TombBlockMost != 7 {
+	for seq := range uint64(blocks * state.MaxTombBlock) {
+		if seq%state.MaxTombBlock != 7 {
 			o.Delete(seq)
 		}
 	}

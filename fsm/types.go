@@ -178,7 +178,7 @@ func (r *estimateRow) Canonical(e *state.Encoder) {
 func decodeEstimate(d *state.Decoder) *estimateRow {
 	r := &estimateRow{queue: rota.QueueName(d.Str()), tenant: rota.TenantID(d.Str()), typ: rota.JobType(d.Str()), at: rota.Index(d.Uint())}
 	r.key = estimateKey(r.queue, r.tenant, r.typ)
-	for range d.Count(sched.TookMost) {
+	for range d.Count(sched.MaxTook) {
 		r.took = append(r.took, sched.Took{Ms: d.Int(), Said: d.Int()})
 	}
 	return r
@@ -289,7 +289,7 @@ func (c *checker) estimates() {
 		in, _ := ts.order.Get(r)
 		bad := func(t sched.Took) bool { return t.Ms < 1 || t.Said < 0 }
 		if r.key != key || r.key != estimateKey(r.queue, r.tenant, r.typ) || in != r || r.at > c.m.Header.Index || c.m.QueueTable.Get(r.queue) == nil ||
-			len(r.took) == 0 || len(r.took) > sched.TookMost || slices.ContainsFunc(r.took, bad) {
+			len(r.took) == 0 || len(r.took) > sched.MaxTook || slices.ContainsFunc(r.took, bad) {
 			c.fault("I9: what estimates of %s are learned from is %v, of entry %d", key, r.took, r.at)
 		}
 		return true

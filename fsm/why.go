@@ -264,7 +264,7 @@ func (vw *View) whyHeld(x *rota.Explanation, j *state.JobRow, rd *access.Reader)
 // whyHold explains, for a job that lacks only room, that a worker is held for it, or when one will be (SPEC §7.8).
 func (vw *View) whyHold(x *rota.Explanation, j *state.JobRow, blocked bool, fit int64, names bool) {
 	supply := vw.m.placement.registry.supply
-	due, most := j.QueuedAt+rota.Clock(vw.m.QueueTable.Get(j.Spec.Queue).Policy.HoldAfterMs), supply.HoldsMost()
+	due, most := j.QueuedAt+rota.Clock(vw.m.QueueTable.Get(j.Spec.Queue).Policy.HoldAfterMs), supply.MaxHolds()
 	h := vw.m.placement.holds.Get(j.Spec.ID)
 	text := ""
 	switch {

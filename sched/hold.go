@@ -58,8 +58,8 @@ func (s *Supply) Endless(id rota.WorkerID, by int32) {
 	}
 }
 
-// HoldsMost returns how many workers may be held: an eighth of the active ones, and at least one.
-func (s *Supply) HoldsMost() int { return max(1, s.actives/8) }
+// MaxHolds returns how many workers may be held: an eighth of the active ones, and at least one.
+func (s *Supply) MaxHolds() int { return max(1, s.actives/8) }
 
 // blocked reports whether the job may not be placed at all. A job that holds its worker by a turn may be placed
 // whenever turns would consider it.
@@ -147,10 +147,10 @@ func (d *Draft) Keep(lots []Lot, holds []Hold, now rota.Clock) (changes []HoldCh
 		}
 		changes = append(changes, change)
 	}
-	if kept += len(d.reserved); kept >= d.supply.HoldsMost() {
+	if kept += len(d.reserved); kept >= d.supply.MaxHolds() {
 		return changes
 	}
-	return append(changes, d.grant(lots, now, d.supply.HoldsMost()-kept)...)
+	return append(changes, d.grant(lots, now, d.supply.MaxHolds()-kept)...)
 }
 
 // waiting is a class for which a hold may be granted.

@@ -34,7 +34,7 @@ func (w *world) reviewHolds() {
 		}
 	}
 	for i, h := range w.sortedHolds() {
-		if i >= w.supply.HoldsMost() {
+		if i >= w.supply.MaxHolds() {
 			w.endHold(h.Item)
 		}
 	}

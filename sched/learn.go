@@ -10,13 +10,13 @@ import (
 // Took is how long a job ran, and how long its submitter said that it would, in ms; Said is 0 if not given.
 type Took struct{ Ms, Said int64 }
 
-// TookMost is the number of jobs remembered per tenant and type.
-const TookMost = 20
+// MaxTook is the number of jobs remembered per tenant and type.
+const MaxTook = 20
 
 // Learn returns a new list with a job added, newest last.
 func Learn(list []Took, t Took) []Took {
 	t.Ms = min(max(t.Ms, 1), longestRun)
-	list = list[max(0, len(list)-TookMost+1):]
+	list = list[max(0, len(list)-MaxTook+1):]
 	return append(append(make([]Took, 0, len(list)+1), list...), t)
 }
 

@@ -47,7 +47,7 @@ func TestForetell(t *testing.T) {
 func TestLearn(t *testing.T) {
 	t.Parallel()
 	var list []Took
-	for i := range int64(TookMost + 3) {
+	for i := range int64(MaxTook + 3) {
 		before := slices.Clone(list)
 		kept := list
 		list = Learn(list, Took{Ms: i})
@@ -55,7 +55,7 @@ func TestLearn(t *testing.T) {
 			t.Fatal("the older list changed")
 		}
 	}
-	if len(list) != TookMost || list[0].Ms != 3 || list[TookMost-1].Ms != TookMost+2 {
+	if len(list) != MaxTook || list[0].Ms != 3 || list[MaxTook-1].Ms != MaxTook+2 {
 		t.Errorf("%v is remembered", list)
 	}
 	if got := Learn(nil, Took{}); got[0].Ms != 1 {

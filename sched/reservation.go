@@ -247,7 +247,7 @@ func (d *Draft) reserveTurn(lot *Lot, it *Item, slot int32, now rota.Clock) {
 
 // reserveAt makes a reservation, unless their maximum number is reached.
 func (d *Draft) reserveAt(lot *Lot, it *Item, r Reservation) {
-	if d.kept+len(d.granted)+len(d.reserved) >= d.supply.HoldsMost() {
+	if d.kept+len(d.granted)+len(d.reserved) >= d.supply.MaxHolds() {
 		return
 	}
 	r.Item, r.Queue, r.Worker, r.end = it, lot.Queue, d.supply.specs[r.slot].ID, r.Until+max(1, lot.estimate(it))

@@ -51,7 +51,7 @@ func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
 				d.reserveTurn(&l.lot, it, slot, now)
 				break
 			}
-			if d.kept+len(d.granted)+len(d.reserved) >= d.supply.HoldsMost() {
+			if d.kept+len(d.granted)+len(d.reserved) >= d.supply.MaxHolds() {
 				break
 			}
 			put(&d.holders, it, true)

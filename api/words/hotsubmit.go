@@ -17,8 +17,8 @@ type SubmitOutcomes struct{ Jobs []rota.Submitted }
 // submitNumbers bounds what a job's numbers, tags and lengths take, but for lists.
 const submitNumbers = 320
 
-// JobSpecMost is at least what a job takes in a message, and not much more.
-func JobSpecMost(s *rota.JobSpec) int { return submitNumbers + jobSpecMost(s) }
+// MaxJobSpec is at least what a job takes in a message, and not much more.
+func MaxJobSpec(s *rota.JobSpec) int { return submitNumbers + jobSpecMost(s) }
 
 // JobSpecSize is what a job takes in a message.
 func JobSpecSize(s *rota.JobSpec) int { return len(appendJobSpec(nil, s)) }
@@ -27,7 +27,7 @@ func JobSpecSize(s *rota.JobSpec) int { return len(appendJobSpec(nil, s)) }
 func WriteSubmission(n int, job func(i int) *rota.JobSpec) *Written {
 	room := 0
 	for i := range n {
-		room += JobSpecMost(job(i)) - submitNumbers/2 // few jobs have every field
+		room += MaxJobSpec(job(i)) - submitNumbers/2 // few jobs have every field
 	}
 	b, at := make([]byte, 0, room), 0
 	for i := range n {

@@ -53,7 +53,7 @@ func TestSubmission_isWrittenAndReadAsTheGeneratedOne(t *testing.T) {
 			naive.Jobs = append(naive.Jobs, JobSpecToWire(&jobs[i]))
 			size := proto.Size(naive.Jobs[i])
 			// The generated way spells out what is empty in a map.
-			if most := JobSpecMost(&jobs[i]); size < JobSpecSize(&jobs[i]) || most < size+8 {
+			if most := MaxJobSpec(&jobs[i]); size < JobSpecSize(&jobs[i]) || most < size+8 {
 				t.Fatalf("%d bytes, %d here, at most %d", size, JobSpecSize(&jobs[i]), most)
 			}
 		}

@@ -103,7 +103,7 @@ func walkLog(ctx context.Context, log Log, from, to uint64, visit func(*raft.Log
 func (a *auditor) decide(ctx context.Context) error {
 	index := a.m.Head().Index
 	if a.heights[index] {
-		a.decided[index] = a.m.Decide(limits.DecideMost)
+		a.decided[index] = a.m.Decide(limits.MaxDecide)
 	}
 	at, ok := a.withAt[index]
 	if !ok {
@@ -112,7 +112,7 @@ func (a *auditor) decide(ctx context.Context) error {
 	return walkLog(ctx, a.log, at, at, func(l *raft.Log) error {
 		p, err := entry.Peek(rota.Index(l.Index), l.Data)
 		if err == nil {
-			a.with[index] = a.m.DecideWith(&fsm.Arrivals{Ops: p.Ops, Now: p.Now}, limits.DecideMost)
+			a.with[index] = a.m.DecideWith(&fsm.Arrivals{Ops: p.Ops, Now: p.Now}, limits.MaxDecide)
 		}
 		return err
 	})

@@ -61,7 +61,7 @@ func (l *memoryLog) commit(ops ...*fsmpb.Op) *fsm.Applied {
 // match commits the leader's decision; a submission comes between the decision and its entry, as in production.
 func (l *memoryLog) match(between *fsmpb.Op) {
 	var ops []*fsmpb.Op
-	for _, r := range l.m.Decide(limits.DecideMost) {
+	for _, r := range l.m.Decide(limits.MaxDecide) {
 		ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}})
 	}
 	l.commit(between)

@@ -15,7 +15,7 @@ import (
 // with commits submissions together with the rounds that a leader decides for them, modified by change.
 func (l *memoryLog) with(change func([]*fsmpb.Round), ops ...*fsmpb.Op) {
 	l.t.Helper()
-	rounds := l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(l.now + 50)}, limits.DecideMost)
+	rounds := l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(l.now + 50)}, limits.MaxDecide)
 	if len(rounds) == 0 {
 		l.t.Fatalf("nothing is decided with %v", ops)
 	}
@@ -61,7 +61,7 @@ func TestAudit_with(t *testing.T) {
 				l.t.Fatal(err)
 			}
 			ops := []*fsmpb.Op{jobOp("a", "t1")}
-			rounds := l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(l.now + 50)}, limits.DecideMost)
+			rounds := l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(l.now + 50)}, limits.MaxDecide)
 			if _, err := l.m.Apply(rota.Index(l.last), 2, data); err != nil {
 				l.t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ func TestAudit_with(t *testing.T) {
 		}, false},
 		{"past a job that waits", func(l *memoryLog) {
 			ops := []*fsmpb.Op{jobOp("overtakes", "t1")}
-			rounds := l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(l.now + 50)}, limits.DecideMost)
+			rounds := l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(l.now + 50)}, limits.MaxDecide)
 			l.commit(jobOp("waits", "t1"))
 			rounds[0].Height = uint64(l.m.Head().Index)
 			l.commit(ops[0], &fsmpb.Op{Op: &fsmpb.Op_Round{Round: rounds[0]}})

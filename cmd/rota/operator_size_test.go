@@ -53,7 +53,7 @@ func TestSize_notes(t *testing.T) {
 			t.Errorf("%q is wanted of %+v: %q", says, l, s.Notes)
 		}
 	}
-	most := operator.Load{Rate: operator.SizeRateMost, Pending: 1_000_000_000, Workers: limits.MaxWorkers, Payload: rota.MaxPayloadBytes, Retention: 366 * 24 * time.Hour,
+	most := operator.Load{Rate: operator.MaxSizeRate, Pending: 1_000_000_000, Workers: limits.MaxWorkers, Payload: rota.MaxPayloadBytes, Retention: 366 * 24 * time.Hour,
 		ArchiveMax: 1 << 50, Audit: 1_000_000_000}.Size()
 	if most.Memory <= 0 || most.Disk <= 0 || most.Network <= 0 || most.Kept <= 0 {
 		t.Errorf("the greatest load overflows: %+v", most)

@@ -54,7 +54,7 @@ ended by SIGINT and SIGTERM.`,
 	flags.StringP("output", "o", "table", cli.OutputUsage)
 	cli.DurationVar(flags, &a.Timeout, "timeout", cli.DefaultTimeout,
 		"how long a call may take; unless it is given, reads are given up after "+
-			fmt.Sprintf("%s without an answer, cluster status after 5s, and waiting commands never", cli.ReadMost))
+			fmt.Sprintf("%s without an answer, cluster status after 5s, and waiting commands never", cli.MaxRead))
 	cli.Within(flags, time.Millisecond, rota.MaxDuration, "timeout")
 	flags.StringVar(&a.Config, "config", "", "YAML `file` with settings, named like the flags")
 	flags.StringVar(&a.TLS.CA, "tls-ca", "",

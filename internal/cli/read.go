@@ -12,15 +12,15 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// ReadMost is how long one call of a command that only reads is tried where --timeout says
+// MaxRead is how long one call of a command that only reads is tried where --timeout says
 // nothing: longer than an election takes, and no longer than a person waits for an answer.
-const ReadMost = 10 * time.Second
+const MaxRead = 10 * time.Second
 
 // Impatient has a command give up a cluster that is gone after readMost.
 func (a *App) Impatient(cmd *cobra.Command) *cobra.Command {
 	work := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		a.patience = ReadMost
+		a.patience = MaxRead
 		return work(cmd, args)
 	}
 	return cmd

@@ -410,7 +410,7 @@ func (d *driver) with(at int64, ops []*fsmpb.Op) []*fsmpb.Op {
 	if d.m.Waiting() || len(d.owed) > 0 {
 		return ops
 	}
-	for _, r := range d.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(at)}, limits.DecideMost) {
+	for _, r := range d.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(at)}, limits.MaxDecide) {
 		ops = append(ops, roundOp(r))
 	}
 	return ops

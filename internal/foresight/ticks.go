@@ -224,7 +224,7 @@ func (d *driver) match(at int64) error {
 	var last []*fsmpb.Round
 	for d.m.Waiting() {
 		d.ticks.asked, d.ticks.matched, d.ticks.seen = false, at, d.now
-		rounds := d.m.Decide(limits.DecideMost)
+		rounds := d.m.Decide(limits.MaxDecide)
 		if len(rounds) == 0 || samePair(last, rounds) {
 			break
 		}

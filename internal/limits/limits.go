@@ -291,18 +291,18 @@ const (
 	WindowSlotMs rota.Clock = 10_000
 	// PromoteEvery is when aged jobs of adaptive queues rise (SPEC §10.3).
 	PromoteEvery rota.Clock = 5_000
-	// OfferMost is how long a worker that polls may offer slots at a time (SPEC §13.17): a poll, and
+	// MaxOffer is how long a worker that polls may offer slots at a time (SPEC §13.17): a poll, and
 	// a second for a node whose clock is behind. It is less than the silence that ends a worker.
-	OfferMost rota.Clock = 9_000
+	MaxOffer rota.Clock = 9_000
 	// JailMs of the third invalid proof (SPEC §6.2).
 	JailMs rota.Clock = 600_000
 	// DeclineDelay is what a job waits after the first decline of an attempt, twice as
-	// long after each more, up to DeclineDelayMost (SPEC §16.1): a worker that declines
+	// long after each more, up to MaxDeclineDelay (SPEC §16.1): a worker that declines
 	// at once costs no more than ten entries a second, and a lease's time is never lost.
-	DeclineDelay     rota.Clock = 100
-	DeclineDelayMost rota.Clock = 10_000
-	// HoldsDegradedMost is how long an automatic DEGRADED holds at a stretch (SPEC §4.7).
-	HoldsDegradedMost rota.Clock = 600_000
+	DeclineDelay    rota.Clock = 100
+	MaxDeclineDelay rota.Clock = 10_000
+	// MaxHoldsDegraded is how long an automatic DEGRADED holds at a stretch (SPEC §4.7).
+	MaxHoldsDegraded rota.Clock = 600_000
 	// UploadLapses is when a workflow whose nodes stopped arriving is given up.
 	UploadLapses rota.Clock = 60_000
 	// DeclineTimesOut is how long before max_runtime a decline counts as an overrun
@@ -320,9 +320,9 @@ const (
 	RecentError = 200
 )
 
-// DecideMost bounds the pairs of one entry of rounds: those who prove it must stop where the
+// MaxDecide bounds the pairs of one entry of rounds: those who prove it must stop where the
 // leader stopped.
-const DecideMost = 1_024
+const MaxDecide = 1_024
 
 // Durations that nodes and workers measure on their own (SPEC §3.5).
 const (
@@ -330,9 +330,9 @@ const (
 	SweepEvery = 250 * time.Millisecond
 	// BeatEvery is the least time between two beats of a worker (SPEC §3.9).
 	BeatEvery = 2 * time.Second
-	// BeatIdleMost is the most time between two beats of a worker without a lease; with one it is half as much. A
+	// MaxBeatIdle is the most time between two beats of a worker without a lease; with one it is half as much. A
 	// second beat still fits before BeatLost.
-	BeatIdleMost = 10 * time.Second
+	MaxBeatIdle = 10 * time.Second
 	// BeatsIdle is how many workers without a lease beat a second, once BeatEvery would have more of them do so:
 	// each costs the servers some 190 µs.
 	BeatsIdle = 200

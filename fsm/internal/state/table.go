@@ -148,8 +148,8 @@ type Table[K ~string, R any, P interface {
 	Filed, Left func(P)
 }
 
-// SpareMost is the maximum number of rows kept for reuse: those of a few entries.
-const SpareMost = 1 << 11
+// MaxSpare is the maximum number of rows kept for reuse: those of a few entries.
+const MaxSpare = 1 << 11
 
 // Init sets an empty table's tag in snapshots and the ledger of the digest.
 func (t *Table[K, R, P]) Init(tag byte, l *Ledger) { t.tag, t.l = tag, l }
@@ -182,7 +182,7 @@ func (t *Table[K, R, P]) Fresh() P {
 func (t *Table[K, R, P]) Recycle() {
 	for i, p := range t.Dropped {
 		t.Dropped[i] = nil
-		if len(t.spare) < SpareMost {
+		if len(t.spare) < MaxSpare {
 			if t.Empty != nil {
 				t.Empty(p)
 			} else {

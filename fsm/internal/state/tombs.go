@@ -207,8 +207,8 @@ type TombBlock struct {
 	due     rota.Date // the earliest of them
 }
 
-// TombBlockMost makes the list of a full block 1,520 bytes, which fit a size class of the allocator.
-const TombBlockMost = 63
+// MaxTombBlock makes the list of a full block 1,520 bytes, which fit a size class of the allocator.
+const MaxTombBlock = 63
 
 // TombEntry is a tombstone's id and the date on which it is dropped.
 type TombEntry struct {
@@ -261,13 +261,13 @@ func NewTombOrder() TombOrder {
 
 // place returns the index of a number's entry in its block's list, or where it would be.
 func (b *TombBlock) place(seq uint64) (i int, ok bool) {
-	bit := uint64(1) << (seq % TombBlockMost)
+	bit := uint64(1) << (seq % MaxTombBlock)
 	return bits.OnesCount64(b.has & (bit - 1)), b.has&bit != 0
 }
 
 // Set stores the entry of a number, replacing an existing one.
 func (o *TombOrder) Set(seq uint64, e TombEntry) {
-	at := seq / TombBlockMost
+	at := seq / MaxTombBlock
 	b := o.own(at)
 	if b == nil {
 		b = &TombBlock{edition: o.edition, due: e.Due}
@@ -281,7 +281,7 @@ func (o *TombOrder) Set(seq uint64, e TombEntry) {
 		o.reckon(at, b)
 		return
 	}
-	b.has |= 1 << (seq % TombBlockMost)
+	b.has |= 1 << (seq % MaxTombBlock)
 	if n := len(b.List); n == cap(b.List) {
 		b.List = append(make([]TombEntry, 0, 2*n+1), b.List...) // 63 in the end
 	}
@@ -292,7 +292,7 @@ func (o *TombOrder) Set(seq uint64, e TombEntry) {
 
 // Delete removes a number, if present.
 func (o *TombOrder) Delete(seq uint64) {
-	at := seq / TombBlockMost
+	at := seq / MaxTombBlock
 	b := o.own(at)
 	if b == nil {
 		return
@@ -303,7 +303,7 @@ func (o *TombOrder) Delete(seq uint64) {
 	}
 	o.N--
 	due := b.List[i].Due
-	b.has &^= 1 << (seq % TombBlockMost)
+	b.has &^= 1 << (seq % MaxTombBlock)
 	b.List = slices.Delete(b.List, i, i+1)
 	if len(b.List) == 0 {
 		o.Blocks.Delete(at)
@@ -339,7 +339,7 @@ func (o *TombOrder) redate(at uint64, b *TombBlock, due rota.Date) {
 
 // At returns the entry of a number.
 func (o *TombOrder) At(seq uint64) (e TombEntry, ok bool) {
-	b, ok := o.Blocks.Get(seq / TombBlockMost)
+	b, ok := o.Blocks.Get(seq / MaxTombBlock)
 	if !ok {
 		return e, false
 	}
@@ -356,13 +356,13 @@ func (o *TombOrder) Below(number uint64) (seq uint64, e TombEntry, ok bool) {
 		return 0, e, false
 	}
 	most := number - 1
-	o.Blocks.Descend(most/TombBlockMost, func(at uint64, b *TombBlock) bool {
+	o.Blocks.Descend(most/MaxTombBlock, func(at uint64, b *TombBlock) bool {
 		has := b.has
-		if at == most/TombBlockMost {
-			has &= 1<<(most%TombBlockMost+1) - 1
+		if at == most/MaxTombBlock {
+			has &= 1<<(most%MaxTombBlock+1) - 1
 		}
 		if has != 0 {
-			seq, e, ok = at*TombBlockMost+uint64(bits.Len64(has)-1), b.List[bits.OnesCount64(has)-1], true
+			seq, e, ok = at*MaxTombBlock+uint64(bits.Len64(has)-1), b.List[bits.OnesCount64(has)-1], true
 		}
 		return !ok
 	})
@@ -375,7 +375,7 @@ func (o *TombOrder) First() (seq uint64, id rota.JobID, ok bool) {
 	if !ok {
 		return 0, "", false
 	}
-	return block*TombBlockMost + uint64(bits.TrailingZeros64(b.has)), b.List[0].ID, true
+	return block*MaxTombBlock + uint64(bits.TrailingZeros64(b.has)), b.List[0].ID, true
 }
 
 // Earliest returns the entry that is due first, ties by the one that ended first.
@@ -392,19 +392,19 @@ func (o *TombOrder) Earliest() (seq uint64, e TombEntry, ok bool) {
 		}
 		has &= has - 1 // the next existing number
 	}
-	return first.block*TombBlockMost + uint64(bits.TrailingZeros64(has)), e, true
+	return first.block*MaxTombBlock + uint64(bits.TrailingZeros64(has)), e, true
 }
 
 // Before counts the entries with lower numbers, up to `most`.
 func (o *TombOrder) Before(seq uint64, most int) (n int) {
 	o.Blocks.Scan(func(block uint64, b *TombBlock) bool {
-		if block == seq/TombBlockMost {
+		if block == seq/MaxTombBlock {
 			i, _ := b.place(seq)
 			n += i
-		} else if block < seq/TombBlockMost {
+		} else if block < seq/MaxTombBlock {
 			n += len(b.List)
 		}
-		return block < seq/TombBlockMost && n < most
+		return block < seq/MaxTombBlock && n < most
 	})
 	return min(n, most)
 }

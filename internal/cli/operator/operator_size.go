@@ -30,8 +30,8 @@ const (
 	sizeWire, sizeWays = 1456, 4
 	// sizeSpare is what is added to memory: the measured points lie up to so much above.
 	sizeSpare = 45
-	// SizeRateMost is far beyond what one leader decides, and keeps products within 64 bits.
-	SizeRateMost = 100_000
+	// MaxSizeRate is far beyond what one leader decides, and keeps products within 64 bits.
+	MaxSizeRate = 100_000
 )
 
 // sizeSteps are, for at most so many workers, rates up to which so many cores of a node are enough: all three nodes,
@@ -164,7 +164,7 @@ rota bench jobs on the machines themselves then proves or not. It asks no cluste
 	cli.DurationVar(flags, &l.Retention, "archive-retention", 7*24*time.Hour, "how long ended jobs are to be kept")
 	flags.Int64Var(&l.ArchiveMax, "archive-max-bytes", 8<<30, "`bytes` of ended jobs kept on disk at most, as the servers have it")
 	flags.Int64Var(&l.Audit, "audit-retention", 1_000_000, "`operations` that can be audited, as the servers have it")
-	cli.Within(flags, 0, SizeRateMost, "rate")
+	cli.Within(flags, 0, MaxSizeRate, "rate")
 	cli.Within(flags, 0, 1_000_000_000, "pending", "audit-retention")
 	cli.Within(flags, 0, limits.MaxWorkers, "workers")
 	cli.Within(flags, 0, rota.MaxPayloadBytes, "payload")

@@ -248,7 +248,7 @@ func (c *course) step(at int64) error {
 func (c *course) match() error {
 	c.ticked = c.now
 	for last := ""; c.m.Waiting(); {
-		rounds := c.m.Decide(limits.DecideMost)
+		rounds := c.m.Decide(limits.MaxDecide)
 		first := firstOf(rounds)
 		if len(rounds) == 0 || first != "" && first == last {
 			return nil

@@ -96,7 +96,7 @@ func (r *rig) pass() {
 func (r *rig) decide() {
 	r.t.Helper()
 	for r.m.Waiting() {
-		rounds := r.m.Decide(limits.DecideMost)
+		rounds := r.m.Decide(limits.MaxDecide)
 		if len(rounds) == 0 {
 			return
 		}

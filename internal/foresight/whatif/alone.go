@@ -192,7 +192,7 @@ func (l *life) words(at int64) (ops []*fsmpb.Op, said []*lease, of rota.Index) {
 
 // decideWith adds the rounds that are decided with operations to them.
 func (l *life) decideWith(at int64, ops []*fsmpb.Op) []*fsmpb.Op {
-	return append(ops, roundOps(l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(at)}, limits.DecideMost))...)
+	return append(ops, roundOps(l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(at)}, limits.MaxDecide))...)
 }
 
 // word is what a worker says of a lease.
@@ -274,7 +274,7 @@ func (l *life) match(at int64) error {
 	var last string
 	for l.m.Waiting() {
 		l.asked, l.matched = false, at
-		rounds := l.m.Decide(limits.DecideMost)
+		rounds := l.m.Decide(limits.MaxDecide)
 		first := firstOf(rounds)
 		if len(rounds) == 0 || first != "" && first == last {
 			return nil

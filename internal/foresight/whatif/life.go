@@ -298,7 +298,7 @@ func (l *life) changes() error {
 func (l *life) prepare() error {
 	height := l.m.Head().Index
 	if l.heights[height] {
-		l.decided[height] = l.m.Decide(limits.DecideMost)
+		l.decided[height] = l.m.Decide(limits.MaxDecide)
 	}
 	at, ok := l.with[height]
 	if !ok {
@@ -312,7 +312,7 @@ func (l *life) prepare() error {
 	if err != nil {
 		return err
 	}
-	l.withs[height] = l.m.DecideWith(&fsm.Arrivals{Ops: l.anew(e, true), Now: rota.Clock(e.GetNowMs())}, limits.DecideMost)
+	l.withs[height] = l.m.DecideWith(&fsm.Arrivals{Ops: l.anew(e, true), Now: rota.Clock(e.GetNowMs())}, limits.MaxDecide)
 	return nil
 }
 

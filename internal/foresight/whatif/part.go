@@ -111,8 +111,8 @@ func (l *life) wants(r *fsm.Machine) *Parting {
 		return nil
 	}
 	l.asked = false
-	rounds := l.m.Decide(limits.DecideMost)
-	if len(rounds) == 0 || len(r.Decide(limits.DecideMost)) > 0 {
+	rounds := l.m.Decide(limits.MaxDecide)
+	if len(rounds) == 0 || len(r.Decide(limits.MaxDecide)) > 0 {
 		l.asked = len(rounds) > 0 // the record is about to decide
 		return nil
 	}
@@ -162,7 +162,7 @@ func sideOf(m *fsm.Machine, e, other *rota.Event) (s Side) {
 
 // waits says why a job waits in a state.
 func waits(m *fsm.Machine, id rota.JobID) string {
-	x, ok := m.Why(id, limits.DecideMost)
+	x, ok := m.Why(id, limits.MaxDecide)
 	switch {
 	case !ok:
 		return fmt.Sprintf("job %s is not there", id)

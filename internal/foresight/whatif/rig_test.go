@@ -145,7 +145,7 @@ func (l *leader) until(at int64) {
 		if len(ops) == 0 {
 			ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}})
 		}
-		if rounds := l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(l.now)}, limits.DecideMost); rounds != nil {
+		if rounds := l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(l.now)}, limits.MaxDecide); rounds != nil {
 			ops = append(ops, roundOps(rounds)...)
 			l.filled++
 		}
@@ -157,7 +157,7 @@ func (l *leader) until(at int64) {
 // decide logs rounds until nothing is left to decide.
 func (l *leader) decide() {
 	for l.m.Waiting() {
-		rounds := l.m.Decide(limits.DecideMost)
+		rounds := l.m.Decide(limits.MaxDecide)
 		if len(rounds) == 0 {
 			return
 		}
@@ -173,7 +173,7 @@ func (l *leader) submit(specs ...rota.JobSpec) {
 		ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&specs[i])}}})
 	}
 	if !l.m.Waiting() {
-		ops = append(ops, roundOps(l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(l.now)}, limits.DecideMost))...)
+		ops = append(ops, roundOps(l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(l.now)}, limits.MaxDecide))...)
 	}
 	l.log(ops...)
 	l.decide()

@@ -63,6 +63,6 @@ func (v *view) failStop(c Crash) bool {
 func (v *view) heldBack(c Crash) bool {
 	return slices.ContainsFunc(v.Faults, func(f Fault) bool {
 		return (f.Nemesis == "hung-fsync" || f.Nemesis == "slow-fsync") && slices.Contains(f.Targets, c.Node) &&
-			f.From <= c.At+int64(GoodbyeMost) && c.At <= f.To
+			f.From <= c.At+int64(MaxGoodbye) && c.At <= f.To
 	})
 }

@@ -12,11 +12,11 @@ func checkDisk(v *view) (found []Anomaly) {
 	for i := range v.Faults {
 		f := &v.Faults[i]
 		old := v.leaderAt(f.From)
-		if f.Nemesis != "hung-fsync" || f.To-f.From < int64(HungMost) || !slices.Contains(f.Targets, old) {
+		if f.Nemesis != "hung-fsync" || f.To-f.From < int64(MaxHung) || !slices.Contains(f.Targets, old) {
 			continue
 		}
 		took := v.succeeded(f, old)
-		if took <= int64(HungMost) {
+		if took <= int64(MaxHung) {
 			handovers, longest = handovers+1, max(longest, took)
 			continue
 		}
@@ -24,7 +24,7 @@ func checkDisk(v *view) (found []Anomaly) {
 			continue
 		}
 		found = append(found, Anomaly{IDs: []string{old}, At: f.From, Text: fmt.Sprintf(
-			"the disk of leader %s hung from %s to %s, and no other led within %s", old, seconds(f.From), seconds(f.To), HungMost)})
+			"the disk of leader %s hung from %s to %s, and no other led within %s", old, seconds(f.From), seconds(f.To), MaxHung)})
 	}
 	if handovers > 0 {
 		v.figures["hung_leaders_succeeded"], v.figures["hung_leader_succeeded_ms_most"] = handovers, longest/1e6
@@ -36,7 +36,7 @@ func checkDisk(v *view) (found []Anomaly) {
 // has, or shortly before: then there may have been no majority.
 func (v *view) besides(f *Fault) bool {
 	return slices.ContainsFunc(v.Faults, func(g Fault) bool {
-		return g.From < f.From+int64(HungMost) && f.From < g.To+int64(failStopMost) && !slices.Equal(g.Targets, f.Targets)
+		return g.From < f.From+int64(MaxHung) && f.From < g.To+int64(failStopMost) && !slices.Equal(g.Targets, f.Targets)
 	})
 }
 

@@ -97,12 +97,12 @@ type WallShift struct {
 // EventsRetained is how many events nodes keep: all of a run of an hour.
 const EventsRetained = 8_000_000
 
-// GoodbyeMost is how long a node may take to end once it was told to.
-const GoodbyeMost = 25 * time.Second
+// MaxGoodbye is how long a node may take to end once it was told to.
+const MaxGoodbye = 25 * time.Second
 
-// HungMost is how long a leader whose disk hangs may go without a successor: 5 s until
+// MaxHung is how long a leader whose disk hangs may go without a successor: 5 s until
 // the node calls itself unfit, 15 s until it ends, an election.
-const HungMost = 20 * time.Second
+const MaxHung = 20 * time.Second
 
 // NetworkOfContainers is the name of that network in a history.
 const NetworkOfContainers = "containers"

@@ -356,7 +356,7 @@ func (k *Cluster) End() {
 	k.close(true)
 	k.each(func(s *Server) {
 		s.LetGo()
-		s.Retire(check.GoodbyeMost)
+		s.Retire(check.MaxGoodbye)
 		s.hangUp()
 	})
 }

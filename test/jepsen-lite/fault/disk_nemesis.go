@@ -42,7 +42,7 @@ func hangSync(ctx context.Context, w *World, r *rand.Rand) blow {
 	s, long := prey(w, r), r.IntN(3) == 0
 	b := onDisks([]*Server{s}, diskFault{SyncHang: true}, "")
 	if long {
-		Rest(ctx, check.HungMost)
+		Rest(ctx, check.MaxHung)
 	}
 	return b
 }

@@ -51,7 +51,7 @@ func (k *Cluster) Stop() {
 	k.close(true)
 	k.each(func(s *Server) {
 		s.LetGo()
-		s.stop(check.GoodbyeMost)
+		s.stop(check.MaxGoodbye)
 	})
 }
 

@@ -58,7 +58,7 @@ func removeNode(w *World, s *Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), removalMost)
 	defer cancel()
 	err = c.RemovePeer(ctx, rota.NodeID(s.ID))
-	s.Retire(check.GoodbyeMost)
+	s.Retire(check.MaxGoodbye)
 	if err == nil {
 		return nil
 	}

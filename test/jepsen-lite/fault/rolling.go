@@ -22,7 +22,7 @@ func rollingRestart(ctx context.Context, w *World, r *rand.Rand) blow {
 			continue
 		}
 		b.targets = append(b.targets, s.ID)
-		if !s.stop(check.GoodbyeMost) {
+		if !s.stop(check.MaxGoodbye) {
 			b.note += s.ID + " did not end; "
 		}
 		if b.err = s.Start(); b.err != nil {

@@ -41,7 +41,7 @@ func (k *Cluster) replace() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), replaceMost)
 	defer cancel()
-	p.old.Retire(check.GoodbyeMost)
+	p.old.Retire(check.MaxGoodbye)
 	if !p.removed {
 		if err := k.remove(ctx, p.old.ID); err != nil {
 			return fmt.Errorf("remove %s: %w", p.old.ID, err)
