@@ -18,7 +18,7 @@ func TestAhead_whatIsAnsweredIsOnTheLeadersDisk(t *testing.T) {
 	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
 		b.plan(id, 3)
 		c := b.addrs[id]
-		c.World.BeforeWrite = func() {
+		c.Environment.BeforeWrite = func() {
 			if slow.Load() == id {
 				time.Sleep(20 * time.Millisecond)
 			}

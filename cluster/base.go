@@ -97,7 +97,7 @@ func (b *base) stopping() bool {
 
 // ticker returns the ticker of a chore.
 func (b *base) ticker(every time.Duration) Ticker {
-	if f := b.cfg.World.Ticker; f != nil {
+	if f := b.cfg.Environment.Ticker; f != nil {
 		return f(every)
 	}
 	return realTicker{time.NewTicker(every)}
@@ -105,12 +105,12 @@ func (b *base) ticker(every time.Duration) Ticker {
 
 // stampLead returns how far this node, as leader, stamps ahead of the applied clock: half of what the state accepts.
 func (b *base) stampLead() rota.Clock {
-	return max(limits.StampLeadMax, rota.Clock(b.cfg.World.Leap/time.Millisecond)/2)
+	return max(limits.StampLeadMax, rota.Clock(b.cfg.Environment.Leap/time.Millisecond)/2)
 }
 
 // sinceBoot returns the time of the node's monotonic clock.
 func (b *base) sinceBoot() time.Duration {
-	if f := b.cfg.World.SinceBoot; f != nil {
+	if f := b.cfg.Environment.SinceBoot; f != nil {
 		return f()
 	}
 	return sinceBoot()
@@ -118,7 +118,7 @@ func (b *base) sinceBoot() time.Duration {
 
 // wall returns the time of the node's wall clock.
 func (b *base) wall() time.Time {
-	if f := b.cfg.World.Wall; f != nil {
+	if f := b.cfg.Environment.Wall; f != nil {
 		return f()
 	}
 	return time.Now()

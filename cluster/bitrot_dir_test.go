@@ -116,8 +116,8 @@ func (lonely) Close() error              { return nil }
 func (s *soundDir) openAsNode(dir string) (o opening, err error) {
 	cfg := s.cfg
 	cfg.Data, cfg.AdoptData, cfg.ScrubEvery = dir, true, -1 // a deliberate copy
-	cfg.World.Listen = func(string) (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
-	cfg.World.Discover = func(gossip.Options) (gossip.Discovery, error) { return lonely{}, nil }
+	cfg.Environment.Listen = func(string) (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
+	cfg.Environment.Discover = func(gossip.Options) (gossip.Discovery, error) { return lonely{}, nil }
 	var fatal error
 	cfg.Fatal = func(err error) { fatal = err }
 	n, err := newNode(cfg, nobody{})

@@ -93,8 +93,8 @@ type Config struct {
 	Log   *slog.Logger
 	// Starting is called with what a node is waiting for, while Start has not returned. It must not block. May be nil.
 	Starting func(text string)
-	// World is everything outside the node; the zero value is the real world.
-	World World
+	// Environment is everything outside the node; the zero value is the real world.
+	Environment Environment
 	// checkedHere replaces the constant in the package's own tests.
 	checkedHere int
 	// watchdogEvery replaces the constant in the package's own tests.
@@ -296,7 +296,7 @@ func (c *Config) defaults() {
 		c.countsWithin = countsWithin
 	}
 	if c.patience == (patience{}) {
-		c.patience = usualPatience.within(c.World.DeadAfter)
+		c.patience = usualPatience.within(c.Environment.DeadAfter)
 	}
 	if c.freeSpace == nil {
 		c.freeSpace = raftstore.FreeSpace

@@ -227,7 +227,7 @@ func roomyDisk(string) (free, total uint64, err error) { return 1 << 40, 1 << 40
 func (b *bench) plan(id rota.NodeID, expect int) {
 	b.t.Helper()
 	c := Config{Node: id, Cluster: "test", Data: filepath.Join(b.t.TempDir(), string(id)), API: "127.0.0.1:1", Raft: freeAddr(b.t),
-		Gossip: freeAddr(b.t), BootstrapExpect: expect, Version: "test", Open: true, World: World{NoSync: true}, freeSpace: roomyDisk,
+		Gossip: freeAddr(b.t), BootstrapExpect: expect, Version: "test", Open: true, Environment: Environment{NoSync: true}, freeSpace: roomyDisk,
 		Timing: Timing{Heartbeat: leaderPatience, Election: leaderPatience, LeaderLease: leaderPatience, Commit: 5 * time.Millisecond,
 			SnapshotThreshold: 1 << 20, TrailingLogs: 1 << 20, SnapshotInterval: time.Hour}}
 	b.wires[id] = new(wires)

@@ -14,11 +14,11 @@ type wires struct {
 
 // lay makes a node use them.
 func (w *wires) lay(c *Config) {
-	c.World.Listen = func(address string) (net.Listener, error) {
+	c.Environment.Listen = func(address string) (net.Listener, error) {
 		listener, err := net.Listen("tcp", address)
 		return wiredListener{listener, w}, err
 	}
-	c.World.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+	c.Environment.Dial = func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		return w.add(conn), err
 	}

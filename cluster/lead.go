@@ -147,7 +147,7 @@ func (tm *terms) beginEntry(ctx context.Context, term uint64) (*fsmpb.Entry, err
 	if !founded {
 		begin.ClusterId = "c-" + rota.Hex(id).String()
 		begin.StartMs = tm.n.wall().UnixMilli()
-		begin.LeapMs = tm.n.cfg.World.Leap.Milliseconds()
+		begin.LeapMs = tm.n.cfg.Environment.Leap.Milliseconds()
 		if tm.n.cfg.Open {
 			begin.Anonymous = []string{access.RoleRoot}
 		}

@@ -20,7 +20,7 @@ func ended(kind rota.EventKind, queue rota.QueueName, at time.Time, text string)
 // recentAt returns the content of a counter at a moment.
 func recentAt(t *testing.T, r *recent, now time.Time) map[rota.QueueName]peer.QueueRecent {
 	n := &Node{base: base{recent: r}}
-	n.cfg.World.Wall = func() time.Time { return now }
+	n.cfg.Environment.Wall = func() time.Time { return now }
 	return n.Recent(t.Context())
 }
 

@@ -374,7 +374,7 @@ func TestMarks_heardLate(t *testing.T) {
 			others := b.gossips(f)
 			b.alter(f, func(c *Config) {
 				c.Join = nil
-				c.World.Discover = func(o gossip.Options) (gossip.Discovery, error) {
+				c.Environment.Discover = func(o gossip.Options) (gossip.Discovery, error) {
 					o.Join = others
 					g, err := discoverGossip(o)
 					if err != nil {

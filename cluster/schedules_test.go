@@ -48,7 +48,7 @@ func TestSchedules_leadersChange(t *testing.T) {
 	for id, by := range skew {
 		b.plan(id, 3)
 		c := b.addrs[id]
-		c.World.Wall = func() time.Time { return time.Now().Add(time.Duration(by.Load())) }
+		c.Environment.Wall = func() time.Time { return time.Now().Add(time.Duration(by.Load())) }
 		b.addrs[id] = c
 	}
 	b.startPlanned()

@@ -27,7 +27,7 @@ func TestScrub_mendsTheLog(t *testing.T) {
 		b.plan(id, 3)
 		c := b.addrs[id]
 		pauses[id] = make(writePause)
-		c.World.BeforeWrite = pauses[id].beforeWrite
+		c.Environment.BeforeWrite = pauses[id].beforeWrite
 		b.addrs[id] = c
 	}
 	b.startPlanned()

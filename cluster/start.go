@@ -48,7 +48,7 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	n.run(n.watch.run)
 	n.run(n.leader.run)
 	n.run(n.leader.catchUp)
-	if !cfg.World.NoSync { // without syncing, nothing is durable anyway
+	if !cfg.Environment.NoSync { // without syncing, nothing is durable anyway
 		n.run(n.marks.run)
 	}
 	n.run(n.chores.brokenLoop)
@@ -77,7 +77,7 @@ func (n *Node) open() (err error) {
 		return err
 	}
 	n.stores, err = raftstore.Open(n.cfg.Data, raftstore.Options{Fatal: n.fatal, Unfit: n.unfit, Logger: n.log,
-		KeepFrom: n.keepFrom, Cutting: func(low, high uint64) error { return n.rebuild.Cutting(low, high) }, NoSync: n.cfg.World.NoSync, BeforeWrite: n.cfg.World.BeforeWrite})
+		KeepFrom: n.keepFrom, Cutting: func(low, high uint64) error { return n.rebuild.Cutting(low, high) }, NoSync: n.cfg.Environment.NoSync, BeforeWrite: n.cfg.Environment.BeforeWrite})
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (n *Node) open() (err error) {
 		return err
 	}
 	n.beside, err = history.OpenFile(history.FileOptions{Path: filepath.Join(n.cfg.Data, archive.FileName), Retained: n.cfg.EventsRetained,
-		NoSync: n.cfg.World.NoSync, Cluster: n.data.ClusterID(), Fresh: n.data.Fresh()})
+		NoSync: n.cfg.Environment.NoSync, Cluster: n.data.ClusterID(), Fresh: n.data.Fresh()})
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (n *Node) open() (err error) {
 	n.membership.known.id = n.data.ClusterID()
 	n.stream, err = stream.NewLayer(n.cfg.Raft, raft.ServerAddress(n.cfg.Raft), n.membership.hello, stream.Options{
 		Admit: n.membership.admit, ServerTLS: n.cfg.ServerTLS, ClientTLS: n.cfg.ClientTLS, NodeOf: n.cfg.NodeOf, Logger: libraries,
-		Listen: n.cfg.World.Listen, Dial: n.cfg.World.Dial})
+		Listen: n.cfg.Environment.Listen, Dial: n.cfg.Environment.Dial})
 	if err != nil {
 		return err
 	}
@@ -110,8 +110,8 @@ func (n *Node) open() (err error) {
 		Muted: n.terms.muted, Wrong: n.replica.dropped.Load, OnDisk: n.stores.OnDisk, Leads: n.terms.leads, Room: n.snapshotRoom,
 		Told: n.measures.commitMessages.Inc, Acknowledged: n.marks.acknowledged})
 	discover := discoverGossip
-	if n.cfg.World.Discover != nil {
-		discover = n.cfg.World.Discover
+	if n.cfg.Environment.Discover != nil {
+		discover = n.cfg.Environment.Discover
 	}
 	n.gossip, err = discover(gossip.Options{ID: n.cfg.Node, Cluster: n.cfg.Cluster, Bind: n.cfg.Gossip,
 		KeyFile: n.cfg.GossipKeyFile, Insecure: n.cfg.Insecure, Join: n.cfg.Join, OnConflict: n.conflict, OnRefused: n.membership.waiting.refuse, Logger: libraries,

@@ -72,7 +72,7 @@ func TestVouched_partition(t *testing.T) {
 	for id, by := range ahead {
 		b.plan(id, 3)
 		c := b.addrs[id]
-		c.World.SinceBoot = func() time.Duration { return sinceBoot() + time.Duration(by.Load()) }
+		c.Environment.SinceBoot = func() time.Duration { return sinceBoot() + time.Duration(by.Load()) }
 		b.addrs[id] = c
 	}
 	b.startPlanned()

@@ -80,8 +80,8 @@ func TestWatch_clocks(t *testing.T) {
 	} {
 		n := (&Node{}).own()
 		n.cfg.Node = "n1"
-		n.cfg.World.SinceBoot = func() time.Duration { return now }
-		n.cfg.World.Wall = func() time.Time { return time.UnixMilli(wall) }
+		n.cfg.Environment.SinceBoot = func() time.Duration { return now }
+		n.cfg.Environment.Wall = func() time.Time { return time.UnixMilli(wall) }
 		v := peerView{wallMs: wall + c.ahead - c.age.Milliseconds(), wallAt: now - c.age, wallOff: c.off}
 		n.watch.compareWalls(servers, map[rota.NodeID]peerView{"n2": v, "n3": v})
 		if got := n.watch.skew(); got != ms(c.want) {

@@ -9,7 +9,7 @@ import (
 
 const (
 	// strideMost is how long the nodes' chores pause at most where nothing is due. A leader stamps as
-	// far ahead of its last entry (cluster.World.Leap).
+	// far ahead of its last entry (cluster.Environment.Leap).
 	strideMost = time.Minute
 	// strideLeast is what no stride is worth.
 	strideLeast = 2 * time.Second

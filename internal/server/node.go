@@ -34,7 +34,7 @@ type Opener func(ctx context.Context, config cluster.Config, peers cluster.Peers
 // Plan is everything that one node is started with, checked.
 type Plan struct {
 	// Node is the node itself; its API is where others find it. Start sets its Log,
-	// Fatal, Starting and World, and its Version is Build's.
+	// Fatal, Starting and Environment, and its Version is Build's.
 	Node cluster.Config
 	// Listen is the address that its API is served at, Admin that of health and metrics;
 	// an empty Admin is served nowhere.
@@ -63,7 +63,7 @@ type Build struct{ Version, Revision, Go string }
 // config returns what the node itself is started with.
 func (p *Plan) config(log *slog.Logger, fatal func(error), starting func(string)) cluster.Config {
 	c := p.Node
-	c.Version, c.Fatal, c.Starting, c.Log, c.World = p.Build.Version, fatal, starting, log, world()
+	c.Version, c.Fatal, c.Starting, c.Log, c.Environment = p.Build.Version, fatal, starting, log, world()
 	return c
 }
 

@@ -26,7 +26,7 @@ const testDeadKey = "ROTA_TEST_DEAD_AFTER"
 
 // world is the real one but for the wall clock, where a file is named, and for autopilot's
 // patience, where that is.
-func world() (w cluster.World) {
+func world() (w cluster.Environment) {
 	if path := os.Getenv(testClockKey); path != "" {
 		w.Wall = (&testClock{path: path}).now
 	}

@@ -6,4 +6,4 @@ import "github.com/rotasched/rota/cluster"
 
 // world is what nodes of this binary touch: the real one. Only a build for tests of
 // faults has another (testclock.go).
-func world() cluster.World { return cluster.World{} }
+func world() cluster.Environment { return cluster.Environment{} }

@@ -24,9 +24,9 @@ func (n *Network) Dialer(from Host) func(context.Context, string) (net.Conn, err
 	return func(ctx context.Context, to string) (net.Conn, error) { return n.Dial(ctx, from, to) }
 }
 
-// World returns what a node of a host has of this network. Clocks are the caller's.
-func (n *Network) World(of Host, f *Finder) cluster.World {
-	return cluster.World{Listen: n.Listen, Dial: n.Dialer(of), NoSync: true,
+// Environment returns what a node of a host has of this network. Clocks are the caller's.
+func (n *Network) Environment(of Host, f *Finder) cluster.Environment {
+	return cluster.Environment{Listen: n.Listen, Dial: n.Dialer(of), NoSync: true,
 		Discover: func(opts gossip.Options) (gossip.Discovery, error) { return f.Join(opts), nil }}
 }
 

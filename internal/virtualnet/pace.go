@@ -50,7 +50,7 @@ func (p *Pace) Wake() {
 	}
 }
 
-// Ticker is cluster.World.Ticker.
+// Ticker is cluster.Environment.Ticker.
 func (p *Pace) Ticker(every time.Duration) cluster.Ticker {
 	t := &ticker{pace: p, every: every, ticks: make(chan time.Time, 1)}
 	p.mu.Lock()

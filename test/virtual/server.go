@@ -135,7 +135,7 @@ func closed(c <-chan struct{}) bool {
 // config is what the node is started with: rota's own, but for the world.
 func (p *process) config(start int) cluster.Config {
 	s, l := p.server, p.server.life
-	world := l.net.World(s.host, l.finder)
+	world := l.net.Environment(s.host, l.finder)
 	world.SinceBoot, world.Wall, world.BeforeWrite = s.sinceBoot, s.wall, p.beforeWrite
 	return cluster.Config{
 		Node: s.id(), Cluster: "virtual", Data: s.data(), API: s.api(), Raft: s.raft(), Gossip: string(s.host) + ":6473",
@@ -146,7 +146,7 @@ func (p *process) config(start int) cluster.Config {
 				l.fatal(s, err)
 			}
 		},
-		World: world,
+		Environment: world,
 	}
 }
 

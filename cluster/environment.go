@@ -12,11 +12,11 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// World is everything that a node uses outside its own memory and data directory. The zero value is the real one, which
+// Environment is everything that a node uses outside its own memory and data directory. The zero value is the real one, which
 // the binary uses: TCP, gossip, the machine's clocks. A simulation in virtual time (test/virtual) provides its own. One
 // interface for everything was chosen over a clock passed to each part: timers need none, since virtual time is the
 // runtime's own, and only CLOCK_BOOTTIME and the wall clock are not.
-type World struct {
+type Environment struct {
 	// Listen and Dial create raft's connections; nil is TCP. Dial ends with ctx.
 	Listen func(address string) (net.Listener, error)
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
@@ -55,7 +55,7 @@ type realTicker struct{ *time.Ticker }
 
 func (t realTicker) Tick() <-chan time.Time { return t.C }
 
-// discoverGossip is World.Discover of the real world. On error the interface is nil.
+// discoverGossip is Environment.Discover of the real world. On error the interface is nil.
 func discoverGossip(opts gossip.Options) (gossip.Discovery, error) {
 	g, err := gossip.Start(opts)
 	if err != nil {
