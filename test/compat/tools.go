@@ -24,6 +24,9 @@ type tool struct {
 // installMost bounds most installations.
 const installMost = 5 * time.Minute
 
+// oapiRuntime is what clients of oapi-codegen import.
+const oapiRuntime = "github.com/oapi-codegen/runtime@v1.9.0"
+
 // tools is the one place for versions. Those without a version are of the machine, or Debian's.
 var tools = []tool{
 	{name: "curl", look: []string{"curl", "--version"}},
@@ -40,7 +43,8 @@ var tools = []tool{
 	{name: "orval", version: "8.38.0", npm: []string{"orval@8.38.0", "typescript@5.9.3", "@types/node@20.19.0"}},
 	{name: "hey-api", version: "0.99.0", npm: []string{"@hey-api/openapi-ts@0.99.0", "typescript@5.9.3", "@types/node@20.19.0"}},
 	{name: "openapi-python-client", version: "0.29.1", pip: []string{"openapi-python-client==0.29.1"}},
-	{name: "openapi-generator", version: "7.17.0", maven: "org.openapitools:openapi-generator-cli:7.17.0"},
+	{name: "openapi-generator", version: "7.25.0", maven: "org.openapitools:openapi-generator-cli:7.25.0"},
+	{name: "Python of openapi-generator", version: "7.25.0", pip: []string{"urllib3==2.5.0", "pydantic==2.12.4", "python-dateutil==2.9.0.post0", "typing-extensions==4.15.0"}},
 
 	{name: "nginx", deb: []string{"nginx", "nginx-common", "libpcre2-8-0"}, program: "usr/sbin/nginx"},
 	{name: "HAProxy", deb: []string{"haproxy", "liblua5.3-0", "libpcre2-posix3"}, program: "usr/sbin/haproxy"},
