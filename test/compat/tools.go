@@ -46,8 +46,8 @@ var tools = []tool{
 	{name: "openapi-generator", version: "7.25.0", maven: "org.openapitools:openapi-generator-cli:7.25.0"},
 	{name: "Python of openapi-generator", version: "7.25.0", pip: []string{"urllib3==2.5.0", "pydantic==2.12.4", "python-dateutil==2.9.0.post0", "typing-extensions==4.15.0"}},
 
-	{name: "nginx", deb: []string{"nginx", "nginx-common", "libpcre2-8-0"}, program: "usr/sbin/nginx"},
-	{name: "HAProxy", deb: []string{"haproxy", "liblua5.3-0", "libpcre2-posix3"}, program: "usr/sbin/haproxy"},
+	{name: "nginx", deb: []string{"nginx", "nginx-common"}, program: "usr/sbin/nginx"},
+	{name: "HAProxy", deb: []string{"haproxy", "liblua5.3-0", "libpcre2-posix3", "libopentracing-c-wrapper0", "libopentracing1"}, program: "usr/sbin/haproxy"},
 	{name: "Caddy", version: "v2.11.9", goPackage: "github.com/caddyserver/caddy/v2/cmd/caddy", most: 15 * time.Minute},
 	{name: "Traefik", version: "v3.7.13", goPackage: "github.com/traefik/traefik/v3/cmd/traefik", most: 25 * time.Minute, goReplace: []string{
 		"github.com/abbot/go-http-auth=github.com/containous/go-http-auth@v0.4.1-0.20260804094822-b975dcaa8c48",
@@ -55,5 +55,5 @@ var tools = []tool{
 		"github.com/tencentcloud/tencentcloud-sdk-go=-",
 	}},
 
-	{name: "PgBouncer", deb: []string{"pgbouncer", "libevent-2.1-7", "libcares2", "libc-ares2"}, program: "usr/sbin/pgbouncer"},
+	{name: "PgBouncer", deb: []string{"pgbouncer", "libevent-2.1-7", "libc-ares2"}, program: "usr/sbin/pgbouncer"},
 }
