@@ -87,7 +87,7 @@ func (s *scene) look(ctx context.Context, t tool, got *installed) error {
 		return err
 	}
 	said, err := command{dir: s.dir}.run(ctx, path, t.look[1:]...)
-	got.program, got.version = path, versionIn(said)
+	got.program, got.version, got.dir = path, versionIn(said), t.folder
 	s.tools[t.name] = got
 	return err
 }
@@ -116,6 +116,9 @@ func (t tool) fetch(ctx context.Context, dir string) error {
 		_, err = in.run(ctx, "mvn", "-q", "-B", "dependency:copy", "-Dartifact="+t.maven, "-DoutputDirectory="+dir, "-Dmdep.stripVersion=true")
 		if err == nil {
 			err = os.Rename(filepath.Join(dir, strings.Split(t.maven, ":")[1]+".jar"), filepath.Join(dir, "tool.jar"))
+		}
+		if err == nil && t.archive != "" {
+			err = in.steps(ctx, []string{"jar", "xf", "tool.jar"}, []string{"tar", "xJf", t.archive}, []string{"rm", t.archive, "tool.jar"})
 		}
 	case len(t.deb) > 0:
 		err = t.unpackDeb(ctx, dir)

