@@ -52,7 +52,7 @@ func (s *Site) stream(st streamed) {
 	s.calls[name] = st.call
 	s.mux.HandleFunc(name, st.serve)
 	op := &huma.Operation{Method: http.MethodGet, Path: st.path, OperationID: st.id, Summary: st.says, Tags: []string{tag(st.path)},
-		Responses: s.refusals()}
+		Responses: refusals(s.api.OpenAPI().Components.Schemas)}
 	op.Responses["200"] = &huma.Response{Description: http.StatusText(http.StatusOK), Content: make(map[string]*huma.MediaType)}
 	text := &huma.Schema{Type: huma.TypeString}
 	for _, kind := range st.types {
