@@ -51,8 +51,8 @@ func generated(build buildClient) func(context.Context, *scene, *installed) (str
 		if err != nil {
 			return "", err
 		}
-		sources := filepath.Join(top, "test/compat/testdata/clients", t.name)
-		for _, from := range []string{sources + "/.", filepath.Join(top, "docs/reference/openapi.json")} {
+		sources := filepath.Join(top, filepath.FromSlash("test/compat/testdata/clients"), t.name)
+		for _, from := range []string{sources + "/.", filepath.Join(top, filepath.FromSlash("docs/reference/openapi.json"))} {
 			if _, err := (command{dir: dir}).run(ctx, "cp", "-r", from, "."); err != nil {
 				return "", err
 			}

@@ -151,7 +151,7 @@ func (t tool) buildGo(ctx context.Context, dir string) error {
 // unpackDeb fetches Debian packages and unpacks them below root. Libraries that this release of Debian does not have are left out.
 func (t tool) unpackDeb(ctx context.Context, dir string) error {
 	if runtime.GOOS != "linux" {
-		return errors.New("Debian's packages need Linux")
+		return errors.New("packages of Debian need Linux")
 	}
 	in := command{dir: dir}
 	for i, name := range t.deb {

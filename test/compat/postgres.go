@@ -116,8 +116,8 @@ func (d *database) bounce(ctx context.Context, t *installed) error {
 		return err
 	}
 	d.port = port
-	libs := filepath.Join(d.dir, "bouncer", "usr/lib/x86_64-linux-gnu")
-	return d.serve([]string{"LD_LIBRARY_PATH=" + libs}, filepath.Join(d.dir, "bouncer/usr/sbin/pgbouncer"), filepath.Join(d.dir, "bouncer.ini"))
+	libs := filepath.Join(d.dir, "bouncer", filepath.FromSlash("usr/lib/x86_64-linux-gnu"))
+	return d.serve([]string{"LD_LIBRARY_PATH=" + libs}, filepath.Join(d.dir, filepath.FromSlash("bouncer/usr/sbin/pgbouncer")), filepath.Join(d.dir, "bouncer.ini"))
 }
 
 func (d *database) dsn() string {
@@ -199,12 +199,12 @@ func (d *database) relay(ctx context.Context, s *scene, queue string) error {
 		return err
 	}
 	var relays []*rig.Process
+	defer func() { killAll(relays) }()
 	for range 2 {
 		r, err := command{dir: s.dir, env: rig.Bare("ROTA_ADDR=" + s.nodes[0].API)}.serve(s.binary, "", "relay", "postgres", "--dsn-file", file)
 		if err != nil {
 			return err
 		}
-		defer r.Kill()
 		relays = append(relays, r)
 	}
 	insert := fmt.Sprintf(`INSERT INTO rota_outbox (job_id, spec) SELECT '%s-' || i, '{"type":"t","queue":"%s"}' FROM generate_series(1, %d) i`, queue, queue, outboxRows)

@@ -68,7 +68,7 @@ func newProxy(s *scene, t *installed, files, args []string) (*proxy, error) {
 		return nil, err
 	}
 	for _, name := range files {
-		text, err := os.ReadFile(filepath.Join(top, "test/compat/testdata/proxies", name))
+		text, err := os.ReadFile(filepath.Join(top, filepath.FromSlash("test/compat/testdata/proxies"), name))
 		if err != nil {
 			return nil, err
 		}
@@ -128,9 +128,7 @@ func through(files []string, args ...string) func(context.Context, *scene, *inst
 		if err != nil {
 			return "", err
 		}
-		for _, u := range users {
-			defer u.Kill()
-		}
+		defer killAll(users)
 		follower := users[1]
 		if err := p.job(ctx, s, follower, queue, queue+"-first"); err != nil {
 			return "", fmt.Errorf("at first: %w", err)
@@ -154,6 +152,13 @@ func through(files []string, args ...string) func(context.Context, *scene, *inst
 			}
 		}
 		return "", nil
+	}
+}
+
+// killAll ends processes.
+func killAll(all []*rig.Process) {
+	for _, p := range all {
+		p.Kill()
 	}
 }
 

@@ -47,8 +47,8 @@ func pythonQuickstart(ctx context.Context, s *scene, _ *installed) (string, erro
 	if err != nil {
 		return "", err
 	}
-	env := pythonEnv(filepath.Join(top, "sdk/python/src"), "ROTA_ADDR="+s.nodes[0].API)
-	said, err := command{dir: s.dir, env: env}.run(ctx, packages.python(), filepath.Join(top, "sdk/python/examples/quickstart.py"))
+	env := pythonEnv(filepath.Join(top, filepath.FromSlash("sdk/python/src")), "ROTA_ADDR="+s.nodes[0].API)
+	said, err := command{dir: s.dir, env: env}.run(ctx, packages.python(), filepath.Join(top, filepath.FromSlash("sdk/python/examples/quickstart.py")))
 	if err == nil && said == "" {
 		err = errors.New("the quickstart printed nothing")
 	}
@@ -92,8 +92,8 @@ func (s *scene) typescriptClient(ctx context.Context) (string, error) {
 	in := command{dir: dir}
 	for _, step := range [][]string{
 		{"mkdir", "client"},
-		{"cp", "-r", filepath.Join(top, "sdk/typescript/src"), filepath.Join(top, "sdk/typescript/package.json"), filepath.Join(top, "sdk/typescript/tsconfig.json"), client},
-		{"cp", filepath.Join(top, "sdk/typescript/examples/quickstart.ts"), dir},
+		{"cp", "-r", filepath.Join(top, filepath.FromSlash("sdk/typescript/src")), filepath.Join(top, filepath.FromSlash("sdk/typescript/package.json")), filepath.Join(top, filepath.FromSlash("sdk/typescript/tsconfig.json")), client},
+		{"cp", filepath.Join(top, filepath.FromSlash("sdk/typescript/examples/quickstart.ts")), dir},
 		{"cp", "-r", packages.modules(), dir},
 		{"mkdir", "-p", "node_modules/@rotasched"},
 		{"ln", "-s", client, "node_modules/@rotasched/client"},
