@@ -75,7 +75,7 @@ there = if ! ls $(1)/*.go >/dev/null 2>&1; then echo "$(2): not run, $(1) is not
 # What x86-64-v3 is by the names of /proc/cpuinfo.
 V3 := avx avx2 bmi1 bmi2 f16c fma abm movbe
 
-.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test upgrade-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-rest bench-regions bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tzdata tzdata-check tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures findings check hooks setup-bench long
+.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile compat setup-compat chaos chaos-docker crash bite outbox-test upgrade-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-rest bench-regions bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tzdata tzdata-check tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures findings check hooks setup-bench long
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -121,6 +121,12 @@ e2e: ## every test over real processes, the long ones too (make test runs a core
 hostile: build ## play those who may not against real processes; then with the doors open, which must be noticed
 	$(GO) run ./test/hostile -rota bin/rota
 	$(GO) run ./test/hostile -rota bin/rota -plant
+
+compat: build ## rota with software of others, installed in a cache: writes docs/compatibility.md (ONLY=groups, tools or quick; outside CI)
+	@$(GO) run ./test/compat -rota bin/rota -only "$(ONLY)" -write docs/compatibility.md
+
+setup-compat: build ## install what make compat runs, below the user's cache directory (ONLY=groups, tools or quick)
+	@$(GO) run ./test/compat -rota bin/rota -only "$(ONLY)" -install
 
 chaos: ## real processes, killed, stopped, cut off for CHAOS=60s, and lost for good (SEED=n repeats the faults)
 	@$(call there,test/jepsen-lite,chaos); \

@@ -79,8 +79,8 @@ type Outbox struct {
 
 // Run submits what comes until ctx ends; where the database or the cluster does not answer it tries again.
 func (o *Outbox) Run(ctx context.Context) error {
-	if _, err := pgx.ParseConfig(o.DSN); err != nil {
-		return errors.New("the DSN file holds no PostgreSQL DSN: one such as postgres://user@host/db?sslmode=verify-full is wanted") // err may quote a password
+	if _, err := configOf(o.DSN); err != nil {
+		return err
 	}
 	wait := againLeast
 	for ctx.Err() == nil {
@@ -98,6 +98,19 @@ func (o *Outbox) Run(ctx context.Context) error {
 	return nil
 }
 
+// configOf returns the settings of a DSN. Statements have no name and are not kept, unless the DSN sets
+// default_query_exec_mode: PgBouncer in transaction mode runs each transaction on another connection of the database.
+func configOf(dsn string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, errors.New("the DSN file holds no PostgreSQL DSN: one such as postgres://user@host/db?sslmode=verify-full is wanted") // err may quote a password
+	}
+	if config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
+	return config, nil
+}
+
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -111,7 +124,11 @@ func pause(ctx context.Context, d time.Duration) {
 func (o *Outbox) session(ctx context.Context) (worked bool, err error) {
 	connecting, cancel := context.WithTimeout(ctx, submitMost)
 	defer cancel()
-	conn, err := pgx.Connect(connecting, o.DSN)
+	config, err := configOf(o.DSN)
+	if err != nil {
+		return false, err
+	}
+	conn, err := pgx.ConnectConfig(connecting, config)
 	if err != nil {
 		return false, fmt.Errorf("no connection to the database: %w", err) // pgx quotes no password
 	}

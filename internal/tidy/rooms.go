@@ -159,6 +159,7 @@ var rooms = []room{
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
 	{path: "test/crash", may: []string{".", "client", "test/rig"}, never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
 	{path: "test/hostile", may: []string{".", "client", "api/rota/v1", "test/rig"}, never: []string{raftLibrary, raftStore, gossip}},
+	{path: "test/compat", may: []string{".", "client", "test/rig"}, only: []string{postgresDriver}},
 	{path: "test/jepsen-lite/check", may: []string{"."}, never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
 	{path: "test/jepsen-lite/fault", may: []string{".", "client", "test/rig", "test/jepsen-lite/check"},
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},

@@ -1,8 +1,10 @@
 package web
 
 import (
+	"encoding/json"
 	"net/http"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/klauspost/compress/gzhttp"
 
 	"github.com/rotasched/rota"
@@ -11,12 +13,46 @@ import (
 // Describe returns the description of the API for OpenAPI 3.1, and for 3.0.
 func (s *Site) Describe() (now, old []byte, err error) {
 	if now, err = s.api.OpenAPI().MarshalJSON(); err == nil {
-		old, err = s.api.OpenAPI().Downgrade()
+		old, err = downgrade(s.api.OpenAPI())
 	}
 	if err != nil {
 		return nil, nil, &rota.Error{Kind: rota.KindInternal, Op: "describe", Text: "the description of HTTP", Cause: err}
 	}
 	return now, old, nil
+}
+
+// downgrade returns the description for OpenAPI 3.0, which has no type of null: a reference that may be null is nullable.
+func downgrade(api *huma.OpenAPI) ([]byte, error) {
+	text, err := api.Downgrade()
+	if err != nil {
+		return nil, err
+	}
+	var v any
+	if err := json.Unmarshal(text, &v); err != nil {
+		return nil, err
+	}
+	replaceNull(v)
+	return json.Marshal(v)
+}
+
+// replaceNull replaces what orNull makes by its form of OpenAPI 3.0, in place.
+func replaceNull(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, item := range v {
+			replaceNull(item)
+		}
+	case map[string]any:
+		if either, ok := v["anyOf"].([]any); ok && len(either) == 2 {
+			if second, ok := either[1].(map[string]any); ok && second["type"] == nullType {
+				delete(v, "anyOf")
+				v["allOf"], v["nullable"] = either[:1], true
+			}
+		}
+		for _, item := range v {
+			replaceNull(item)
+		}
+	}
 }
 
 // These are the paths of the two descriptions, which anybody may read.

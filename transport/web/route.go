@@ -138,13 +138,17 @@ type route struct {
 	takes func(huma.Registry) map[string]*huma.MediaType
 }
 
+// refusals describes how any call is refused. Some generators of clients drop what is declared as default only.
+func refusals(r huma.Registry) map[string]*huma.Response {
+	refused := &huma.Response{Description: "How the call is refused.", Content: map[string]*huma.MediaType{
+		"application/problem+json": {Schema: (*problem)(nil).Schema(r)}}}
+	return map[string]*huma.Response{"4XX": refused, "5XX": refused, "default": refused}
+}
+
 // add registers a call.
 func add[I, O any](s *Site, rt route, do func(context.Context, *I) (*O, error)) {
 	op := huma.Operation{Method: rt.method, Path: rt.path, OperationID: rt.id, Summary: rt.says, SkipValidateBody: true,
-		Tags: []string{tag(rt.path)}, Responses: map[string]*huma.Response{
-			"default": {Description: "How the call is refused.", Content: map[string]*huma.MediaType{
-				"application/problem+json": {Schema: (*problem)(nil).Schema(s.api.OpenAPI().Components.Schemas)}}},
-		}}
+		Tags: []string{tag(rt.path)}, Responses: refusals(s.api.OpenAPI().Components.Schemas)}
 	if rt.waits {
 		rt.lasts = maxWait
 	}

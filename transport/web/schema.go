@@ -14,7 +14,11 @@ import (
 	"github.com/rotasched/rota/api/rest"
 )
 
-const schemaPrefix = "#/components/schemas/"
+const (
+	schemaPrefix = "#/components/schemas/"
+	// nullType is the type of nothing but null.
+	nullType = "null"
+)
 
 // Out is a body that goes out.
 type Out[T any] struct{ value T }
@@ -204,7 +208,8 @@ func orNull(s *huma.Schema) *huma.Schema {
 	null := []any{nil}
 	switch {
 	case s.Ref != "":
-		return &huma.Schema{AnyOf: []*huma.Schema{s, {Enum: null}}}
+		// The type is for generators of clients, which know null by it alone.
+		return &huma.Schema{AnyOf: []*huma.Schema{s, {Type: nullType, Enum: null}}}
 	case len(s.Enum) > 0:
 		s.Enum = append(s.Enum, nil)
 	}

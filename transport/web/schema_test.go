@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -171,5 +172,37 @@ func TestSchemas_names(t *testing.T) {
 	walk("", all)
 	if lists < 10 {
 		t.Errorf("%d types with names", lists)
+	}
+}
+
+// TestDescribe_forGenerators holds both descriptions to what generators of clients need: a type for null, or nullable
+// where OpenAPI 3.0 has none, and errors that are declared by their range.
+func TestDescribe_forGenerators(t *testing.T) {
+	t.Parallel()
+	s := described(t)
+	now, old, err := s.Describe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"3.1": string(now), "3.0": string(old)} {
+		var d struct {
+			Paths map[string]map[string]struct{ Responses map[string]any }
+		}
+		if err := json.Unmarshal([]byte(text), &d); err != nil {
+			t.Fatal(err)
+		}
+		for path, calls := range d.Paths {
+			for method, call := range calls {
+				for _, status := range []string{"4XX", "5XX", "default"} {
+					if call.Responses[status] == nil {
+						t.Errorf("%s: %s %s declares no %s", name, method, path, status)
+					}
+				}
+			}
+		}
+		typed, nullable := strings.Count(text, `"type":"null"`), strings.Count(text, `"allOf"`)
+		if name == "3.1" && (typed == 0 || strings.Contains(text, `{"enum":[null]}`)) || name == "3.0" && (typed > 0 || nullable == 0) {
+			t.Errorf("%s: %d types of null, %d nullable references", name, typed, nullable)
+		}
 	}
 }

