@@ -319,8 +319,8 @@ func TestBeats(t *testing.T) {
 }
 
 // A worker is silent 8 s after its next beat was due: after 10 s, or later if it announced a longer interval, but 18 s
-// at most. A leadership without a beat from it yet assumes the longest interval for a cluster of this size (SPEC
-// §3.10).
+// at most. A leadership without a beat from it yet assumes the longest interval for a cluster of this size
+// (SPEC §3.10).
 func TestSilence_ofTheIdle(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -17,8 +17,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// autopilot is the leader's chore that removes dead voters, and records how many voters the cluster has had (SPEC
-// §13.10). Its observations start again with each leadership.
+// autopilot is the leader's chore that removes dead voters, and records how many voters the cluster has had
+// (SPEC §13.10). Its observations start again with each leadership.
 type autopilot struct {
 	n          *base
 	membership *membership

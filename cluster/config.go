@@ -48,8 +48,8 @@ type Config struct {
 	// AttestationKeys returns the Ed25519 public keys whose attestations of workers are valid now (SPEC §6.5); nil for
 	// none. All nodes should have the same.
 	AttestationKeys func() []ed25519.PublicKey
-	// ServerTLS and ClientTLS secure the raft connections, NodeOf returns the id in a peer's certificate (SECURITY
-	// §1.4); all three or none.
+	// ServerTLS and ClientTLS secure the raft connections, NodeOf returns the id in a peer's certificate
+	// (SECURITY §1.4); all three or none.
 	ServerTLS, ClientTLS *tls.Config
 	NodeOf               func(tls.ConnectionState) (rota.NodeID, error)
 	// Version is the version of the binary, as shown to other nodes.

@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// Replacing the state itself: it is dropped if it is wrong, and put in place by raft's restore or by a rebuild (SPEC
-// §2.5).
+// Replacing the state itself: it is dropped if it is wrong, and put in place by raft's restore or by a rebuild
+// (SPEC §2.5).
 
 // drop replaces the state with an empty one, so that nothing is served from it, and ends everything that depends on it:
 // the leadership, workers' streams, events.

@@ -13,9 +13,9 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// leadership is one term of this node as leader, from its own applied BeginTerm to its end. It stamps entries (SPEC
-// §3.3), batches proposals into them, and keeps a bounded number in flight. Its pending decisions are discarded at its
-// end.
+// leadership is one term of this node as leader, from its own applied BeginTerm to its end. It stamps entries
+// (SPEC §3.3), batches proposals into them, and keeps a bounded number in flight. Its pending decisions are discarded
+// at its end.
 type leadership struct {
 	n    *base
 	disk *diskGate

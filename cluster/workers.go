@@ -53,8 +53,8 @@ func (wv *workerVerbs) setWorkerStatus(ctx context.Context, id rota.WorkerID, st
 	return w, nil
 }
 
-// WorkerGone processes a guard's report that a worker's process has died and that nothing of it is still running (SPEC
-// §16.7).
+// WorkerGone processes a guard's report that a worker's process has died and that nothing of it is still running
+// (SPEC §16.7).
 func (wv *workerVerbs) WorkerGone(ctx context.Context, id rota.WorkerID, session rota.Session, secret []byte) error {
 	hash := sha256.Sum256(secret)
 	_, _, err := wv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Gone{Gone: &fsmpb.Gone{

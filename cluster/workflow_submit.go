@@ -38,8 +38,8 @@ func (fv *workflowVerbs) submitWorkflow(ctx context.Context, spec *rota.Workflow
 	return u.run(ctx)
 }
 
-// enterUpload takes a slot for uploading a workflow. A known workflow is answered regardless of other uploads (SPEC
-// §16.5): such repetitions have their own slot, where they wait for each other.
+// enterUpload takes a slot for uploading a workflow. A known workflow is answered regardless of other uploads
+// (SPEC §16.5): such repetitions have their own slot, where they wait for each other.
 func (fv *workflowVerbs) enterUpload(ctx context.Context, id rota.WorkflowID) (leave func(), err error) {
 	w, known, err := fv.workflowHere(id)
 	if err != nil {

@@ -31,8 +31,8 @@ type state struct {
 
 func (s state) name() string { return fmt.Sprintf("%020d-%020d.snap", s.index, s.operations) }
 
-// Keep keeps the log, and a snapshot at or before its first entry, as far back as the last `retention` operations (SPEC
-// §2.4).
+// Keep keeps the log, and a snapshot at or before its first entry, as far back as the last `retention` operations
+// (SPEC §2.4).
 type Keep struct {
 	dir       string
 	retention uint64

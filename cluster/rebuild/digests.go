@@ -18,8 +18,8 @@ type Digests struct {
 }
 
 const (
-	// compareEvery is the number of entries between two comparisons if more than that many arrive per second (SPEC
-	// §2.5).
+	// compareEvery is the number of entries between two comparisons if more than that many arrive per second
+	// (SPEC §2.5).
 	compareEvery = 1_000
 	// digestsKept is the number of digests a node keeps: many seconds of the fastest log.
 	digestsKept = 32_768
