@@ -350,7 +350,7 @@ type flowRace struct {
 	chance *rand.Rand
 	flows  []*dag
 	models []*flowModel
-	// done counts the reported completions of nodes; running holds the runs that began.
+	// done counts the reported completions of nodes; running holds whether each run is in progress.
 	done    map[rota.JobID]int
 	running map[string]bool
 }
