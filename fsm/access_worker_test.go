@@ -45,7 +45,7 @@ func TestWorkersAreTheirRegistrars(t *testing.T) {
 	b.refuses(rota.KindDenied, "worker", by(bob, statusOp("w", rota.WorkerRetired, l.Session)))
 	b.refuses(rota.KindDenied, "worker", by(bob, goneOp("w", l.Session, "s")))
 	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another"))
-	b.refuses(rota.KindConflict, "worker", ownedWorker(actorNamed("d"), "w", "another")) // taken: its queues are not revealed
+	b.refuses(rota.KindConflict, "worker", ownedWorker(actorNamed("d"), "w", "another")) // in use
 	b.ok(by(ann, verb(rota.VerbAck, l)))
 
 	b.ok(ownedWorker(bob, "w", "s", "default", "other"))

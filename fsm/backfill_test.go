@@ -130,7 +130,7 @@ func TestBackfill_estimates(t *testing.T) {
 		want string
 	}{
 		{nil, "wide 60000"},
-		{[]string{"estimate", "type"}, fmt.Sprint("wide ", int64(rota.MaxDuration/time.Millisecond))}, // no estimate exists: by submission
+		{[]string{"estimate", "type"}, fmt.Sprint("wide ", int64(rota.MaxDuration/time.Millisecond))}, // no estimates: by submission
 		{[]string{"expected.other", "5s"}, fmt.Sprint("other ", int64(rota.MaxDuration/time.Millisecond))},
 		{[]string{"expected.work", "4s"}, "wide 4000"},
 		{[]string{"max_runtime", "3s"}, "wide 3000"}, // of both; the running job keeps its own, which was none

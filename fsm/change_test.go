@@ -111,7 +111,7 @@ func TestChange(t *testing.T) {
 		if job := b.state("low", rota.JobQueued); job.Tier != 2 {
 			t.Fatalf("%+v", job)
 		}
-		b.ok(b.changeOf(rota.JobChange{ID: "low", Priority: to[int32](7)})) // of the same tier: the job keeps the tier that it reached
+		b.ok(b.changeOf(rota.JobChange{ID: "low", Priority: to[int32](7)})) // of the same tier: it keeps the tier it reached
 		if job := b.state("low", rota.JobQueued); job.Tier != 2 {
 			t.Fatalf("%+v", job)
 		}

@@ -76,7 +76,7 @@ func TestGrants_toRegister(t *testing.T) {
 	b.ok(ownedWorker(actorNamed("o"), "w", "s", "other"))
 	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another"))
 	b.ok(by(actorNamed("o"), statusOp("w", rota.WorkerRetired, b.fleet.workers.Get("w").Session)))
-	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another", "other")) // it does not learn that the worker has retired
+	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another", "other")) // not told that it retired
 	b.ok(ownedWorker(ann, "w", "another", "other"))
 	b.sound()
 }

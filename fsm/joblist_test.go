@@ -165,7 +165,7 @@ func TestPage_whileJobsEnd(t *testing.T) {
 				live = slices.Delete(live, at, at+1)
 			case n < 10:
 				for _, s := range b.View.Staged(1+chance.IntN(9), 1<<30) {
-					h = slices.DeleteFunc(h, func(e Ended) bool { return e.Job.ID == s.ID }) // only the latest end is kept
+					h = slices.DeleteFunc(h, func(e Ended) bool { return e.Job.ID == s.ID }) // keeps only the latest end
 					h = append(h, s.Ended())
 					b.View.Archived([]uint64{s.Seq})
 				}

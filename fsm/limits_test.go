@@ -9,10 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLimits runs random lives under limits that are always near: modes, rates,
-// max_concurrent, windows, failure domains and policies that change. What Decide
-// places must hold when it is applied, so that the caps of a draft and the re-check
-// of an assignment are one rule; Check and a twin through snapshots do the rest.
+// TestLimits runs random lives under limits that are always close: modes, rates, max_concurrent, windows, failure
+// domains and changing policies. What Decide places must be valid when applied, so that the caps of a draft and the
+// re-check of an assignment are one rule; Check and a twin through snapshots cover the rest.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -83,7 +82,7 @@ func (s *strait) step() {
 	}
 }
 
-// round applies what Decide gives; match ends the test where anything is dropped.
+// round applies the result of Decide; match ends the test if anything is dropped.
 func (s *strait) round() {
 	before, mode := make(map[rota.TenantID]rota.Tenant), s.View.Mode()
 	for _, t := range s.View.Tenants() {
@@ -107,8 +106,7 @@ func (s *strait) round() {
 	}
 }
 
-// endAll ends everything and lets the clock run: nothing may be left but what was
-// set.
+// endAll ends everything and lets the clock run: only settings may remain.
 func (s *strait) endAll() {
 	s.ok(modeOp(rota.ModeNormal, "over"))
 	for i := range s.n {
@@ -121,8 +119,8 @@ func (s *strait) endAll() {
 	s.sound()
 }
 
-// BenchmarkLifeLimited is BenchmarkLife with every limit of SPEC §4 on and none
-// reached: what isolation costs one job in Apply.
+// BenchmarkLifeLimited is BenchmarkLife with every limit of SPEC §4 on and none reached: the cost of isolation for one
+// job in Apply.
 func BenchmarkLifeLimited(b *testing.B) {
 	each(b, func(b *testing.B, m *filled) {
 		m.entry(queueOp("default", "rate_limit_rps", "10000000", "tenant_window_max", "100000000",
@@ -133,8 +131,7 @@ func BenchmarkLifeLimited(b *testing.B) {
 	})
 }
 
-// BenchmarkLifeKeyed is BenchmarkLife of jobs that have a unique key each, and one of 1,000 keys
-// whose leases are counted.
+// BenchmarkLifeKeyed is BenchmarkLife for jobs with a unique key each, and one of 1,000 keys whose leases are counted.
 func BenchmarkLifeKeyed(b *testing.B) {
 	each(b, func(b *testing.B, m *filled) {
 		m.entry(SetKeyRuleOp(&rota.KeyRule{Name: "k", Concurrency: rota.MaxKeyConcurrency}))

@@ -22,10 +22,10 @@ func lives(attempts []rota.Attempt) (told []string) {
 	return told
 }
 
-// TestLives holds what is left of a job's lives against SPEC §16.6.
+// TestLives checks the record of a job's lives against SPEC §16.6.
 func TestLives(t *testing.T) {
 	t.Parallel()
-	// fails has a worker that is new, and so of full health, fail an attempt.
+	// fails lets a new worker, with full health, fail an attempt.
 	fails := func(b *bench, id rota.JobID, last bool, text string) {
 		b.worker(fmt.Sprint("w", b.Header.Index), 1)
 		b.ok(verb(rota.VerbFail, b.match()[id], func(c *peer.LeaseCommand) {
@@ -107,7 +107,7 @@ func TestLives(t *testing.T) {
 		}
 		b.refuses(rota.KindConflict, "job", retry(1)) // that life has not ended
 		b.ok(cancelOp("j"))
-		b.refuses(rota.KindStale, "life", retry(0)) // a late repetition begins no third life
+		b.refuses(rota.KindStale, "life", retry(0)) // a late repetition starts no third life
 		b.ok(retry(1))
 	})
 	t.Run("a_rejected_proof_keeps_all_attempts", func(t *testing.T) {

@@ -39,8 +39,8 @@ func keyed(keys ...string) func(*rota.JobSpec) {
 	return func(s *rota.JobSpec) { s.DataKeys = keys }
 }
 
-// TestDataKeysHeld sends a job where most of its data is: to the worker that
-// completed the jobs with those keys last.
+// TestDataKeysHeld checks that a job goes where most of its data is: to the worker that last completed the jobs with
+// those keys.
 func TestDataKeysHeld(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -64,18 +64,18 @@ func TestDataKeysHeld(t *testing.T) {
 	if got := b.fleet.workers.Get("a").Held; !slices.Equal(got, []string{"x", "y", "q"}) {
 		t.Fatalf("a holds %q", got)
 	}
-	// The state after a snapshot decides the same.
+	// A state from a snapshot decides the same.
 	b.submit("j4", keyed("q"))
 	b.twin = b.restored()
 	b.lands("j4", "a", rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: 1})
-	// A worker that registers anew under its id, with another spec, has its data still.
+	// A worker that registers again under its id, with another spec, still has its data.
 	b.ok(verb(rota.VerbComplete, b.lease("j4")))
 	b.worker("a", 2)
 	b.submit("j5", keyed("q"))
 	b.lands("j5", "a", rota.Reasoning{Rule: rota.ReasoningByDataLocality, N: 1})
 }
 
-// lands says that the only job that waits goes to a worker by a rule.
+// lands checks that the only pending job goes to a worker by a rule.
 func (b *bench) lands(job rota.JobID, worker rota.WorkerID, why rota.Reasoning) {
 	b.t.Helper()
 	l, placed := b.match()[job]
@@ -94,8 +94,7 @@ func (b *bench) lease(job rota.JobID) rota.Lease {
 	return *j.Lease
 }
 
-// BenchmarkHoldsData completes jobs that each have a data key of their own, on a
-// worker whose list is full.
+// BenchmarkHoldsData completes jobs that each have their own data key, on a worker whose list is full.
 func BenchmarkHoldsData(b *testing.B) {
 	s := sched.NewSupply()
 	w := &state.WorkerRow{Spec: &rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 1}}

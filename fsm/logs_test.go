@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// bringing has a verb bring a log.
+// bringing makes a verb carry a log.
 func bringing(log string) func(*peer.LeaseCommand) {
 	return func(c *peer.LeaseCommand) { c.Log = []byte(log) }
 }
@@ -25,7 +25,7 @@ func keptLog(m *Machine, lease rota.LeaseID) (string, bool) {
 	return string(s.Ended().Job.Output), true
 }
 
-// keeps checks what is kept of a lease's log.
+// keeps checks the stored log of a lease.
 func (b *bench) keeps(l rota.Lease, want string) {
 	b.t.Helper()
 	if got, ok := keptLog(b.Machine, l.ID); got != want || ok != (want != "") {
@@ -132,8 +132,8 @@ func TestLogs(t *testing.T) {
 	})
 }
 
-// TestLogs_ofEarlierAttempts: a node that was cut off brings what it has of an attempt after the job has
-// ended by a later one: once, of the attempts that no verb of their worker ended, whoever asks for a retry then.
+// TestLogs_ofEarlierAttempts checks a node that was cut off and provides its part of an attempt after a later one ended
+// the job: it is kept once, for attempts that no verb of their worker ended, whichever caller then retries.
 func TestLogs_ofEarlierAttempts(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -141,7 +141,7 @@ func TestLogs_ofEarlierAttempts(t *testing.T) {
 	b.ok(queueOp("default", "attempt_max", "3"))
 	first := b.leased("j", "w")
 	b.ok(verb(rota.VerbAck, first))
-	b.pass(70_000) // it expires, and its worker's node is not heard of
+	b.pass(70_000) // it expires, and its worker's node is unreachable
 	second := b.match()["j"]
 	b.ok(verb(rota.VerbFail, second)) // it logged nothing
 	b.pass(700_000)
@@ -173,8 +173,8 @@ func TestLogs_ofEarlierAttempts(t *testing.T) {
 	b.sound()
 }
 
-// TestLogs_ofNodesThatRunAgain: what came late for a node's attempt is kept once, whichever run of the
-// workflow it comes in, and however long ago the job's end was.
+// TestLogs_ofNodesThatRunAgain checks that a late log of a node's attempt is kept once, in whichever run of the
+// workflow it comes, and however long ago the job ended.
 func TestLogs_ofNodesThatRunAgain(t *testing.T) {
 	t.Parallel()
 	for _, forgotten := range []bool{false, true} {
@@ -206,7 +206,7 @@ func TestLogs_ofNodesThatRunAgain(t *testing.T) {
 	}
 }
 
-// TestLogs_theDigestDoesNotKnowThem has two machines apply the same but for what a log says.
+// TestLogs_theDigestDoesNotKnowThem applies the same to two machines except for the content of a log.
 func TestLogs_theDigestDoesNotKnowThem(t *testing.T) {
 	t.Parallel()
 	var digests []rota.Digest
@@ -227,7 +227,7 @@ func TestLogs_theDigestDoesNotKnowThem(t *testing.T) {
 	}
 }
 
-// TestLogs_readBack reads a log's record as an archive does, and cuts it everywhere.
+// TestLogs_readBack reads a log's record like an archive, and truncates it at every byte.
 func TestLogs_readBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

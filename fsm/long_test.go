@@ -2,7 +2,8 @@ package fsm
 
 import "testing"
 
-// long leaves a test out of make check, which is to take a minute and a half: it takes seconds of a core. make test runs it.
+// long excludes a test that takes seconds of a core from make check, which should take a minute and a half. make test
+// runs it.
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// lossBench is a bench under the newest rules, with jobs of one second's backoff at most.
+// lossBench is a bench under the newest rules, with jobs of at most one second's backoff.
 func lossBench(t *testing.T, set ...string) *bench {
 	b := newBench(t)
 	b.ok(switchOp(entry.RulesVersion))
@@ -19,7 +19,7 @@ func lossBench(t *testing.T, set ...string) *bench {
 	return b
 }
 
-// crash starts a worker, gives it jobs, and has its guard report that it died; it returns the jobs and the events.
+// crash starts a worker, gives it jobs, and lets its guard report that it died; it returns the jobs and the events.
 func (b *bench) crash(n int, slots int32) (ran []rota.JobID, events []rota.Event) {
 	b.t.Helper()
 	id := fmt.Sprint("w", n)
@@ -45,8 +45,8 @@ func kindsOf(events []rota.Event, kind rota.EventKind) (jobs []rota.JobID) {
 	return jobs
 }
 
-// TestLosses_isolatesTheCulprit has one of four jobs kill its worker each time it runs: after two losses they run one at a
-// time, the third loss of the one that does it again identifies it, and the others lose no attempt.
+// TestLosses_isolatesTheCulprit has one of four jobs kill its worker each time it runs: after two losses they run one
+// at a time, the third loss of the same job identifies it, and the others lose no attempt.
 func TestLosses_isolatesTheCulprit(t *testing.T) {
 	t.Parallel()
 	b := lossBench(t)
@@ -68,7 +68,7 @@ func TestLosses_isolatesTheCulprit(t *testing.T) {
 	if j.Attempt != 0 || j.WorkerLosses != 2 || !j.Isolated || j.Attempts[1].End != rota.ReasonWorkerLost || j.Reason != rota.ReasonWorkerLost {
 		t.Fatalf("job %+v", j)
 	}
-	// j1 runs alone, though its worker has four slots; nobody else gets one of those.
+	// j1 runs alone, though its worker has four slots; no other job gets one of those.
 	s := b.worker("w2", 4)
 	first := inOrder(b.match())
 	if len(first) != 1 || first[0].Job != "j1" {
@@ -89,7 +89,8 @@ func TestLosses_isolatesTheCulprit(t *testing.T) {
 	b.ok(verb(rota.VerbComplete, first[0]))
 	b.ok(cancelOp("new"))
 	b.ok(cancelOp("j2"))
-	// j3 is leased alone elsewhere as the culprit is identified: it is cleared, and its worker takes other jobs again.
+	// j3 is leased alone on another worker when the culprit is identified: it is cleared, and its worker accepts other
+	// jobs again.
 	b.match()
 	b.state("j3", rota.JobAssigned)
 	ran, events := b.crash(3, 4)
@@ -120,7 +121,8 @@ func TestLosses_isolatesTheCulprit(t *testing.T) {
 	}
 }
 
-// TestLosses_limit holds the limit of losses: that of its queue, one for a job of one attempt, and 0 as rules version 1.
+// TestLosses_limit checks the limit of losses: that of its queue, one for a job with one attempt, and 0 as under rules
+// version 1.
 func TestLosses_limit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -150,7 +152,7 @@ func TestLosses_limit(t *testing.T) {
 	}
 }
 
-// TestLosses_whatCounts names each end of an attempt that is a lost worker, and those that are not.
+// TestLosses_whatCounts covers each end of an attempt that is a lost worker, and those that are not.
 func TestLosses_whatCounts(t *testing.T) {
 	t.Parallel()
 	silent := func(b *bench, l rota.Lease) { b.ok(reachOp("w", l.Session, false, b.now)) }
@@ -196,7 +198,7 @@ func TestLosses_whatCounts(t *testing.T) {
 	}
 }
 
-// TestLosses_offClears has a queue count losses no more: its jobs run beside others again.
+// TestLosses_offClears turns off the counting of losses in a queue: its jobs run next to others again.
 func TestLosses_offClears(t *testing.T) {
 	t.Parallel()
 	b := lossBench(t)
@@ -240,7 +242,7 @@ func TestLosses_moveClears(t *testing.T) {
 	b.sound()
 }
 
-// TestLosses_holdsBusyWorker has a busy worker kept for an isolated job: no stream of short jobs starves it.
+// TestLosses_holdsBusyWorker holds a busy worker for an isolated job: no stream of short jobs starves it.
 func TestLosses_holdsBusyWorker(t *testing.T) {
 	t.Parallel()
 	b := lossBench(t, "hold_after", "1000", "oldest_every", "0")
@@ -273,8 +275,8 @@ func TestLosses_holdsBusyWorker(t *testing.T) {
 	b.sound()
 }
 
-// TestLosses_cancelledStaysAlone has a job that runs alone cancelled: its worker takes no other until it confirms, over a restore too,
-// and dies then without a loss for the job. Its retry runs beside others.
+// TestLosses_cancelledStaysAlone cancels a job that runs alone: its worker accepts no other until it confirms, also
+// after a restore, and its death then is no loss for the job. The job's retry runs next to others.
 func TestLosses_cancelledStaysAlone(t *testing.T) {
 	t.Parallel()
 	b := lossBench(t)

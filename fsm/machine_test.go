@@ -17,10 +17,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// bench drives a machine as a log and its leader would, and holds a second one
-// beside it that is fed the same bytes. After each entry digests, outcomes,
-// events and the next rounds must be equal; at random the second machine is
-// replaced by one that went through a snapshot. What a test sees is the first.
+// bench drives a machine like a log and its leader, and a second one that gets the same bytes. After each entry
+// digests, outcomes, events and the next rounds must be equal; at random the second machine is replaced by one that
+// went through a snapshot. A test sees the first.
 type bench struct {
 	*Machine
 	t      tester
@@ -28,17 +27,17 @@ type bench struct {
 	chance *rand.Rand
 	term   uint64
 	now    rota.Clock
-	// every says how many entries lie between two walks of the invariants.
+	// every is the number of entries between two checks of the invariants.
 	every   int
 	entries int
 	log     [][]byte
 	keepLog bool
 	walls   []int64
-	// moves follows the events, where a test asks for it.
+	// moves follows the events if a test requires it.
 	moves *moveWatch
 }
 
-// tester is what testing.TB and rapid.T share.
+// tester is the common part of testing.TB and rapid.T.
 type tester interface {
 	Helper()
 	Fatal(...any)
@@ -58,7 +57,7 @@ func emptyBench(t tester) *bench {
 	return &bench{t: t, Machine: New(), twin: New(), chance: rand.New(rand.NewPCG(1, 2)), every: 1, now: startClock}
 }
 
-// tell has events held against the state after each entry; there are no jobs yet.
+// watchMoves compares events with the state after each entry; call it before there are jobs.
 func (b *bench) watchMoves() {
 	b.moves = &moveWatch{t: b.t, states: make(map[rota.JobID]rota.JobState)}
 }
@@ -70,8 +69,8 @@ func (b *bench) lead() Applied {
 		Random: bytes.Repeat([]byte{byte(b.term)}, 32), ClusterId: "test", StartMs: startClock}}})
 }
 
-// entry stamps operations, applies them to both machines, and compares. As a
-// leader does, it brings the payloads of jobs that are revived, where it has them.
+// entry stamps operations, applies them to both machines, and compares. Like a leader, it adds the payloads of revived
+// jobs if it has them.
 func (b *bench) entry(ops ...*fsmpb.Op) Applied {
 	b.t.Helper()
 	for _, op := range ops {
@@ -112,7 +111,7 @@ func (b *bench) apply(data []byte, logTerm uint64) Applied {
 	if err != nil {
 		b.t.Fatalf("apply: %v", err)
 	}
-	// The twin copies every row that it changes, as what was frozen a moment ago must stay.
+	// The twin copies every row that it changes, as what was just frozen must not change.
 	b.twin.JobTable.Freeze()
 	b.twin.leasing.leases.Freeze()
 	b.twin.fleet.workers.Freeze()
@@ -134,7 +133,7 @@ func (b *bench) apply(data []byte, logTerm uint64) Applied {
 	if b.chance.IntN(8*b.every) == 0 {
 		b.twin = b.restored()
 	}
-	if b.chance.IntN(4) == 0 { // nodes flush when they like: only the twin ever does
+	if b.chance.IntN(4) == 0 { // nodes flush at any time: only the twin does
 		var seqs []uint64
 		for _, s := range b.twin.View.Staged(1+b.chance.IntN(4), 1<<30) {
 			seqs = append(seqs, s.Seq)
@@ -167,7 +166,7 @@ func (b *bench) compare(got, want Applied) {
 	}
 }
 
-// sound walks the invariants, and asks both machines what they would match.
+// sound checks the invariants, and compares what both machines would match.
 func (b *bench) sound() {
 	b.t.Helper()
 	if faults := b.Check(); len(faults) > 0 {
@@ -185,7 +184,7 @@ func (b *bench) restored() *Machine {
 	if err != nil {
 		b.t.Fatalf("restore: %v", err)
 	}
-	m.flows.flowIndex.steps, m.flows.flowIndex.looks = b.flows.flowIndex.steps, b.flows.flowIndex.looks // a test may have cut them
+	m.flows.flowIndex.steps, m.flows.flowIndex.looks = b.flows.flowIndex.steps, b.flows.flowIndex.looks // a test may lower them
 	return m
 }
 
@@ -201,7 +200,7 @@ func reload(m *Machine) (*Machine, error) {
 	return l.Finish()
 }
 
-// pass lets time pass as a leader does: sweeps every 250 ms of it.
+// pass lets time pass like a leader: with sweeps every 250 ms.
 func (b *bench) pass(ms rota.Clock) (events []rota.Event) {
 	b.t.Helper()
 	for end := b.now + ms; b.now < end; {
@@ -226,8 +225,7 @@ func (b *bench) ok(op *fsmpb.Op) *fsmpb.Outcome {
 	return o
 }
 
-// refuses applies one operation that must be refused, naming kind and subject,
-// and must change nothing but the header.
+// refuses applies one operation that must be refused, naming kind and subject, and must change only the header.
 func (b *bench) refuses(kind rota.Kind, subject string, op *fsmpb.Op) *fsmpb.Outcome {
 	b.t.Helper()
 	before := b.rowsDigest()
@@ -242,7 +240,7 @@ func (b *bench) refuses(kind rota.Kind, subject string, op *fsmpb.Op) *fsmpb.Out
 	return o
 }
 
-// existed applies one operation that was applied before, and must change nothing but the header.
+// existed applies one operation that was applied before, and must change only the header.
 func (b *bench) existed(op *fsmpb.Op) {
 	b.t.Helper()
 	before := b.rowsDigest()
@@ -254,26 +252,26 @@ func (b *bench) existed(op *fsmpb.Op) {
 	}
 }
 
-// rowsDigest is the digest of all but the header.
+// rowsDigest returns the digest without the header.
 func (b *bench) rowsDigest() rota.Digest {
 	d := b.View.Digest()
 	d.Hi, d.Lo = d.Hi-b.Header.Hash.Hi, d.Lo-b.Header.Hash.Lo
 	return d
 }
 
-// submit takes a job of the default queue, with a 1-byte payload.
+// submit submits a job to the default queue, with a 1-byte payload.
 func (b *bench) submit(id string, change ...func(*rota.JobSpec)) {
 	b.t.Helper()
 	b.ok(submitOp(jobSpec(id, change...)))
 }
 
-// worker registers one that serves the default queue.
+// worker registers a worker for the default queue.
 func (b *bench) worker(id string, slots int32, change ...func(*rota.WorkerSpec)) rota.Session {
 	b.t.Helper()
 	return rota.Session(b.ok(registerOp(id, slots, id, false, change...)).GetSession())
 }
 
-// match decides and applies rounds, and gives the lease of each job placed.
+// match decides and applies rounds, and returns the lease of each job placed.
 func (b *bench) match() map[rota.JobID]rota.Lease {
 	b.t.Helper()
 	leases := make(map[rota.JobID]rota.Lease)
@@ -303,10 +301,10 @@ func opsOf(rounds []*fsmpb.Round) []*fsmpb.Op {
 	return ops
 }
 
-// roundOps is the next entry of rounds.
+// roundOps returns the next entry of rounds.
 func roundOps(b *bench) []*fsmpb.Op { return opsOf(b.View.Decide(1000)) }
 
-// roundOp is a round of one pair that no leader decided.
+// roundOp returns a round of one pair that no leader decided.
 func roundOp(b *bench, job, worker string) *fsmpb.Op {
 	return opsOf([]*fsmpb.Round{{Epoch: b.Header.Epoch + 1, Queue: "default", Pairs: []*fsmpb.Pair{{Job: job, Worker: worker}}}})[0]
 }
@@ -316,7 +314,7 @@ func inOrder(leases map[rota.JobID]rota.Lease) []rota.Lease {
 	return slices.SortedFunc(maps.Values(leases), func(a, b rota.Lease) int { return cmp.Compare(a.Token.Counter, b.Token.Counter) })
 }
 
-// leased submits a job and gives its lease at a new worker.
+// leased submits a job and returns its lease at a new worker.
 func (b *bench) leased(job, worker string, change ...func(*rota.JobSpec)) rota.Lease {
 	b.t.Helper()
 	b.worker(worker, 100)
@@ -360,7 +358,7 @@ func registerOp(id string, slots int32, secret string, takeover bool, change ...
 	return &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{Spec: entry.WorkerOp(w), SecretHash: hash, Takeover: takeover}}}
 }
 
-// verb is a lease's own worker's command, changed where a test says so.
+// verb is the command of a lease's own worker, modified by change.
 func verb(v rota.LeaseVerb, l rota.Lease, change ...func(*peer.LeaseCommand)) *fsmpb.Op {
 	c := &peer.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: l.Worker, Session: l.Session, Ordinal: l.Renewals + 1}
 	for _, f := range change {
@@ -369,7 +367,7 @@ func verb(v rota.LeaseVerb, l rota.Lease, change ...func(*peer.LeaseCommand)) *f
 	return entry.LeaseCommandOp(c)
 }
 
-// failAs draws from a number below 10 how an attempt fails.
+// failAs draws, from a number below 10, how an attempt fails.
 func failAs(i int) (peer.FailKind, time.Duration) {
 	switch i {
 	case 0, 1, 2, 3:
@@ -398,7 +396,7 @@ func statusOp(id string, s rota.WorkerStatus, session rota.Session) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_SetStatus{SetStatus: &fsmpb.SetStatus{Worker: id, Status: uint32(s), Session: uint64(session)}}}
 }
 
-// linked has a registration number its connection and keep its leases' grace.
+// linked makes a registration number its connection and support the grace of its leases.
 func linked(op *fsmpb.Op, connection uint64) *fsmpb.Op {
 	op.GetRegister().Connection, op.GetRegister().Grace = connection, true
 	return op
@@ -408,7 +406,7 @@ func disconnectOp(id string, session rota.Session, connection uint64) *fsmpb.Op 
 	return &fsmpb.Op{Op: &fsmpb.Op_Disconnect{Disconnect: &fsmpb.Disconnect{Worker: id, Session: uint64(session), Connection: connection}}}
 }
 
-// polling has a worker register that polls.
+// polling makes a worker register as polling.
 func polling(op *fsmpb.Op) *fsmpb.Op {
 	op.GetRegister().Polls = true
 	return op
@@ -418,7 +416,7 @@ func offerOp(id string, session rota.Session, poll uint64, free int32, until rot
 	return &fsmpb.Op{Op: &fsmpb.Op_Offer{Offer: &fsmpb.Offer{Worker: id, Session: uint64(session), Poll: poll, Free: free, UntilMs: int64(until)}}}
 }
 
-// goneOp is the word of a guard that knows a secret as registerOp writes it.
+// goneOp is the report of a guard with a secret as registerOp writes it.
 func goneOp(id string, session rota.Session, secret string) *fsmpb.Op {
 	hash := registerOp(id, 1, secret, false).GetRegister().GetSecretHash()
 	return &fsmpb.Op{Op: &fsmpb.Op_Gone{Gone: &fsmpb.Gone{Worker: id, Session: uint64(session), SecretHash: hash}}}

@@ -9,9 +9,9 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// BenchmarkMany is a job's life where there are many queues, tenants or workers, beside
-// one of each: what a job costs should not grow with them. The steps are told one by one;
-// what the leader decides is one of them. It says nothing of the network.
+// BenchmarkMany measures a job's life with many queues, tenants or workers, compared with one of each: the cost of a
+// job should not grow with them. It reports the steps separately; the leader's decisions are one of them. It excludes
+// the network.
 func BenchmarkMany(b *testing.B) {
 	for _, c := range []struct {
 		name                            string
@@ -39,8 +39,7 @@ func BenchmarkMany(b *testing.B) {
 	}
 }
 
-// many is a backlog over many queues and tenants, and workers that serve an even part of
-// the queues each.
+// many is a backlog over many queues and tenants, with workers that each serve an equal part of the queues.
 type many struct {
 	*filled
 	queues, tenants int
@@ -68,7 +67,7 @@ func newMany(b *testing.B, queues, tenants, workers, slots int) *many {
 
 func (l *many) queue(i int) string { return fmt.Sprintf("queue-%d", i) }
 
-// run submits, places and completes 20,000 jobs and says how many they were.
+// run submits, places and completes 20,000 jobs and returns their number.
 func (l *many) run(spent map[string]time.Duration) int {
 	const jobs, together = 20_000, 200
 	step := func(name string, f func()) {
@@ -114,7 +113,7 @@ func (l *many) run(spent map[string]time.Duration) int {
 		data = l.seal(ops...)
 		step("complete", func() { l.filled.run(data) })
 		var seqs []uint64
-		for _, s := range l.View.Staged(1<<20, 1<<40) { // as the archive takes them
+		for _, s := range l.View.Staged(1<<20, 1<<40) { // as the archive does
 			seqs = append(seqs, s.Seq)
 		}
 		l.View.Archived(seqs)

@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestMeta has completions say something beside their output (AICF §8): it is kept with the
-// job, and beyond its bounds refused with the lease still open.
+// TestMeta checks data that completions add to their output (AICF §8): it is kept with the job, and beyond its bounds
+// refused with the lease still open.
 func TestMeta(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

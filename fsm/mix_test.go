@@ -16,10 +16,9 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// FuzzPolicyMix mixes every policy that one state can have at once, changed while
-// jobs run, with what leaders, operators, workers and verifiers do. Nothing panics,
-// a restored machine does the same, what was decided on a state is never dropped by
-// it, and no job waits that some worker could take.
+// FuzzPolicyMix mixes every policy that one state can have at once, changed while jobs run, with operations of leaders,
+// operators, workers and verifiers. Nothing panics, a restored machine does the same, no decision on a state is dropped
+// by that state, and no job waits that some worker could take.
 func FuzzPolicyMix(f *testing.F) {
 	for seed := range byte(4) {
 		f.Add([]byte{seed, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6, 4, 3, 3, 8, 3, 2, 7})
@@ -100,7 +99,7 @@ func runMix(b *bench, d *dice) {
 	b.sound()
 }
 
-// decideAndApply applies what is decided to the state that it was decided on.
+// decideAndApply applies a decision to the state that it was decided on.
 func decideAndApply(b *bench) Applied {
 	b.t.Helper()
 	b.now = b.Header.Clock
@@ -121,7 +120,7 @@ func decideAndApply(b *bench) Applied {
 	return a
 }
 
-// idle holds against a decision of nothing that no job could have been placed.
+// idle checks, after a decision of nothing, that no job could have been placed.
 func idle(b *bench) {
 	b.t.Helper()
 	if b.Header.Mode == rota.ModeReadOnly {
@@ -143,7 +142,7 @@ func idle(b *bench) {
 	})
 }
 
-// mixQueue sets some of a queue's keys, each to something that bites.
+// mixQueue sets some of a queue's keys, each to an effective value.
 func mixQueue(d *dice, q string) *fsmpb.Op {
 	ranking, backfill := d.of("aging", "market", "adaptive", "fifo", "shortest", "smallest"), d.of("free", "none", "easy", "easy")
 	if ranking == "adaptive" {
@@ -252,7 +251,7 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	return sweepOp()
 }
 
-// mixVersion has a tenant be changed in its present version only, or in another one.
+// mixVersion makes a change of a tenant conditional on its present version, or on another one.
 func mixVersion(b *bench, d *dice, op *fsmpb.Op) {
 	if op.GetSetTenant() == nil {
 		return
@@ -265,7 +264,7 @@ func mixVersion(b *bench, d *dice, op *fsmpb.Op) {
 	}
 }
 
-// mixRegister registers a worker, mostly for somebody who may work for some tenants only.
+// mixRegister registers a worker, mostly for a principal that may work for only some tenants.
 func mixRegister(d *dice, worker string, slots int32, secret string, takeover bool, change func(*rota.WorkerSpec)) *fsmpb.Op {
 	op := registerOp(worker, slots, secret, takeover, change)
 	if name := d.of("", "", "0", "1", "2"); name != "" {
@@ -274,7 +273,7 @@ func mixRegister(d *dice, worker string, slots int32, secret string, takeover bo
 	return op
 }
 
-// mixGrants changes what a role may work for, or who counts.
+// mixGrants changes what a role may work for, or which credentials are valid.
 func mixGrants(d *dice) *fsmpb.Op {
 	role := "pool" + d.of("0", "1", "2")
 	switch d.roll(8) {
@@ -320,8 +319,7 @@ func mixKeys(b *bench, d *dice) *fsmpb.Op {
 	return SetKeyRuleOp(&r)
 }
 
-// mixFlow submits, cancels or retries a workflow whose shape and policies follow from
-// its id.
+// mixFlow submits, cancels or retries a workflow whose shape and policies follow from its id.
 func mixFlow(d *dice) []*fsmpb.Op {
 	n := d.roll(20)
 	flow := newDAG(fmt.Sprint("f", n), [][][]uint32{{nil, {0}, {0}, {1, 2}}, {nil, nil, nil, {0, 1, 2}, {2}}}[n%2], func(f *dag) {
@@ -371,7 +369,7 @@ func mixJob(d *dice, s *rota.JobSpec) {
 	}
 }
 
-// mixVerb is on an open lease mostly, in its live session.
+// mixVerb is a verb, mostly on an open lease in its live session.
 func mixVerb(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	if len(seen) == 0 {
 		return sweepOp()
@@ -388,7 +386,7 @@ func mixVerb(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 
 func pickOf[T any](d *dice, list ...T) T { return list[d.roll(len(list))] }
 
-// rowAt is the row at a place in key order.
+// rowAt returns the row at an index in key order.
 func rowAt[K ~string, R any, P interface {
 	*R
 	state.Row

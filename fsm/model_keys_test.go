@@ -13,14 +13,14 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// keyModel is the naive second implementation of SPEC §19: a list of jobs, and every rule
-// written out where it applies.
+// keyModel is the naive second implementation of SPEC §19: a list of jobs, with every rule written out where it
+// applies.
 type keyModel struct {
 	rules []rota.KeyRule
 	jobs  []*keyedJob
 	// blocked are the ended jobs that block a sequence, by the rule's key and its scope.
 	blocked map[string]*keyedJob
-	// taken are the moments of assignments, by the same.
+	// taken are the times of assignments, by the same keys.
 	taken map[string][]rota.Clock
 	now   rota.Clock
 	seq   int
@@ -53,7 +53,7 @@ func (m *keyModel) countOf(j *keyedJob, key string) string {
 	return string(j.tenant) + "/" + key
 }
 
-// sharing lists the jobs that share a count with one.
+// sharing returns the jobs that share a count with j.
 func (m *keyModel) sharing(j *keyedJob, key string) (others []*keyedJob) {
 	for _, o := range m.jobs {
 		for _, k := range o.keys {
@@ -72,7 +72,7 @@ func (m *keyModel) placeOf(j *keyedJob, count string) int {
 	return j.seq
 }
 
-// held says why a job may not be assigned now.
+// held returns why a job may not be assigned now.
 func (m *keyModel) held(j *keyedJob) string {
 	for _, key := range j.keys {
 		r := m.ruleOf(key)
@@ -102,7 +102,7 @@ func (m *keyModel) held(j *keyedJob) string {
 	return ""
 }
 
-// rateFull works the bucket out from all that was ever taken, in nanoseconds.
+// rateFull calculates the bucket from all assignments ever, in nanoseconds.
 func (m *keyModel) rateFull(r *rota.KeyRule, count string) bool {
 	every, tat := r.PeriodMs*1_000_000/r.Rate, int64(0)
 	for _, at := range m.taken[count] {
@@ -134,7 +134,7 @@ func (m *keyModel) job(id rota.JobID) *keyedJob {
 	return nil
 }
 
-// ended takes a job off, which blocks its sequences if it did so as their head and not well.
+// ended removes a job, which blocks its sequences if it ended as their head without completing.
 func (m *keyModel) ended(id rota.JobID, well bool) {
 	j := m.job(id)
 	for _, key := range j.keys {
@@ -168,8 +168,8 @@ func (m *keyModel) add(id rota.JobID, tenant rota.TenantID, keys []string) {
 	}
 }
 
-// TestKeysModel runs random lives of jobs with keys beside the model, on a worker with room for
-// all: what the model holds is never assigned, and nothing else waits.
+// TestKeysModel compares random lives of jobs with keys with the model, on a worker with room for all: what the model
+// blocks is never assigned, and nothing else waits.
 func TestKeysModel(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -201,7 +201,7 @@ type keyRace struct {
 
 func (r *keyRace) of(list ...string) string { return list[r.d.IntN(len(list))] }
 
-// rules sets them before the first job; TestPolicyMix changes them while jobs run.
+// rules sets the rules before the first job; TestPolicyMix changes them while jobs run.
 func (r *keyRace) rules() {
 	for _, name := range []string{"a", "b", "c"} {
 		for _, value := range []string{"", "1"} {
@@ -259,7 +259,7 @@ func (r *keyRace) step() {
 	r.match()
 }
 
-// finish ends an open lease well or not.
+// finish ends an open lease, successfully or not.
 func (r *keyRace) finish() {
 	if r.b.leasing.leases.Len() == 0 {
 		return
@@ -301,7 +301,7 @@ func (r *keyRace) skip() {
 	})
 }
 
-// match applies rounds until nothing is placed, and compares who waits.
+// match applies rounds until nothing is placed, and compares which jobs wait.
 func (r *keyRace) match() {
 	r.m.now = r.b.now
 	for {

@@ -10,16 +10,16 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// What the naive model says of lost workers (SPEC §9.7).
+// The naive model of lost workers (SPEC §9.7).
 
-// dueOrder lists the open leases as a sweep ends them.
+// dueOrder returns the open leases in the order in which a sweep ends them.
 func (m *model) dueOrder() []rota.LeaseID {
 	return slices.SortedFunc(maps.Keys(m.leases), func(a, b rota.LeaseID) int {
 		return cmp.Or(cmp.Compare(m.dueNow(m.leases[a]), m.dueNow(m.leases[b])), bytes.Compare(a[:], b[:]))
 	})
 }
 
-// isLost reports whether a lease that ends unasked ends with its worker.
+// isLost reports whether a lease that ends by timer ends with its worker.
 func (m *model) isLost(l *modelLease) bool {
 	w := m.workers[l.worker]
 	return m.policy.WorkerLossesMax > 0 && (l.lostSince != 0 || l.session == w.session && (w.status() == rota.WorkerUnreachable || w.broken != 0))
@@ -35,7 +35,7 @@ func (m *model) alone(id rota.WorkerID) bool {
 	return false
 }
 
-// expireLost is what a worker that was lost costs it and its job.
+// expireLost applies the effects of a lost worker on it and its job.
 func (m *model) expireLost(l *modelLease) {
 	if m.policy.WorkerLossesMax == 0 {
 		m.expireLease(l)

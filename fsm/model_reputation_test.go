@@ -7,14 +7,13 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// modelReputation is a worker's reputation as the model keeps it: a flag for each
-// thing that was said of it, of which the status follows, and health in
-// thousandths of a permille, so that it simply grows with the clock.
+// modelReputation is a worker's reputation in the model: a flag for each reported fact, from which the status follows,
+// and health in thousandths of a permille, so that it simply grows with the clock.
 type modelReputation struct {
 	unreachable, draining, suspended, retired, dismissed bool
 
 	health, healthAt int64
-	// seen is the health that rounds know of: as of the last change or sweep.
+	// seen is the health known to rounds: as of the last change or sweep.
 	seen            int64
 	cooling, denied map[rota.JobType]rota.Clock
 	jail            rota.Clock
@@ -31,7 +30,7 @@ func newModelReputation(now rota.Clock) modelReputation {
 		bad: map[rota.JobType]int64{}, denied: map[rota.JobType]rota.Clock{}}
 }
 
-// anew is what of it outlasts a session.
+// anew returns the part of it that outlasts a session.
 func (s modelReputation) anew() modelReputation {
 	s.unreachable, s.draining, s.retired, s.dismissed = false, false, false, false
 	return s
@@ -61,7 +60,7 @@ func (s *modelReputation) present(now rota.Clock) int64 {
 	return min(1e6, s.health+int64(now)-s.healthAt)
 }
 
-// change adds permille to the health, where the policy has steps of it.
+// change adds permille to the health, if the policy has health_steps.
 func (m *model) change(s *modelReputation, by int64) {
 	if !m.policy.HealthSteps {
 		return
@@ -91,7 +90,7 @@ func (s *modelReputation) sweep(now rota.Clock) {
 	s.seen = s.present(now) / 1000
 }
 
-// disprove is an invalid proof; the lease of the job at hand is its caller's to end.
+// disprove is an invalid proof; the caller ends the lease of the current job.
 func (m *model) disprove(id rota.WorkerID, job rota.JobID) {
 	w := m.workers[id]
 	if !m.policy.HealthSteps {
@@ -152,7 +151,7 @@ func (m *model) status(id rota.WorkerID, s rota.WorkerStatus, session rota.Sessi
 	return true
 }
 
-// gone reports whether a guard's word must be taken.
+// gone reports whether a guard's report must be accepted.
 func (m *model) gone(id rota.WorkerID, session rota.Session, secret string) bool {
 	w := m.workers[id]
 	if w == nil || session != w.session || secret != w.secret {

@@ -9,10 +9,9 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// model is the second, naive implementation of lives and leases: plain maps,
-// every rule written out where it applies, a walk over everything at each sweep.
-// It serves one queue of a known policy, and takes the machine's word on
-// matching only: a worker that it matched must have been free.
+// model is the second, naive implementation of lives and leases: plain maps, every rule written out where it applies, a
+// walk over everything at each sweep. It serves one queue with a known policy, and relies on the machine only for
+// matching: a matched worker must have been free.
 type model struct {
 	policy  rota.QueuePolicy
 	now     rota.Clock
@@ -32,7 +31,7 @@ type modelJob struct {
 	attempt  int32
 	declines int
 	snoozes  int
-	losses   []rota.Session // of workers that were lost under it
+	losses   []rota.Session // of workers that were lost while running it
 	retry    rota.RetryPolicy
 	due      rota.Clock
 	ttl      rota.Clock
@@ -40,12 +39,12 @@ type modelJob struct {
 	lease    rota.LeaseID
 	lives    int // how often it was retried
 	typ      rota.JobType
-	runtime  rota.Clock // of an attempt, 0 without bound
+	runtime  rota.Clock // of an attempt, 0 without a bound
 	proof    bool       // it expects the digest of "right"
 	ready    rota.Clock // when it would wake if it did not wait for a lease whose job has ended; 0 for none
 	gone     rota.Clock // when it is forgotten, once it has ended
 	leased   bool       // ever in this life
-	key      string     // what it is unique by, "" for nothing
+	key      string     // its unique key, "" for none
 	payload  string
 }
 
@@ -61,8 +60,8 @@ type modelLease struct {
 	lostSince       rota.Clock
 	grace           bool
 	timesOut        rota.Clock // 0 for never
-	// over says that its job ended without it, alone that the job ran alone then; key is what that was unique by and held,
-	// "" for nothing.
+	// over reports that its job ended before it, alone that the job ran alone then; key is the unique key that it held,
+	// "" for none.
 	id          rota.LeaseID
 	over, alone bool
 	key         string
@@ -76,7 +75,7 @@ type modelWorker struct {
 	// connection, 0 for none, and since when its stream is broken.
 	connection uint64
 	broken     rota.Clock
-	// polls, the newest poll, and what it offers until when.
+	// polls, the newest poll, and its offer and end.
 	polls  bool
 	poll   uint64
 	free   int32
@@ -89,7 +88,7 @@ func newModel(p rota.QueuePolicy) *model {
 		workers: map[rota.WorkerID]*modelWorker{}, keys: newModelKeys()}
 }
 
-// submit reports whether the submission must be taken.
+// submit reports whether the submission must be accepted.
 func (m *model) submit(s *rota.JobSpec) bool {
 	if j := m.jobs[s.ID]; j != nil {
 		return j.first.Difference(s) == ""
@@ -110,7 +109,7 @@ func (m *model) submit(s *rota.JobSpec) bool {
 	return true
 }
 
-// cancel and retry say whether the call must be taken.
+// cancel and retry report whether the call must be accepted.
 func (m *model) cancel(id rota.JobID) bool {
 	j := m.jobs[id]
 	if j == nil || j.state.Terminal() {
@@ -144,7 +143,7 @@ func (m *model) retry(id rota.JobID) bool {
 	return true
 }
 
-// alter reports whether a change of a job's time to live must be taken.
+// alter reports whether a change of a job's time to live must be accepted.
 func (m *model) alter(c *rota.JobChange) bool {
 	j := m.jobs[c.ID]
 	if j == nil || j.state != rota.JobQueued && j.state != rota.JobDelayed {
@@ -157,7 +156,7 @@ func (m *model) alter(c *rota.JobChange) bool {
 	return true
 }
 
-// remove reports whether the deletion of the job as it is now must be taken.
+// remove reports whether the deletion of the job in its present state must be accepted.
 func (m *model) remove(id rota.JobID) bool {
 	j := m.jobs[id]
 	if j == nil || !j.state.Terminal() || m.lingering(id) != nil {
@@ -167,7 +166,7 @@ func (m *model) remove(id rota.JobID) bool {
 	return true
 }
 
-// expel ends a job in whatever state it is; its worker is to confirm.
+// expel ends a job in any state; its worker must confirm.
 func (m *model) expel(j *modelJob, state rota.JobState) {
 	if l := m.leases[j.lease]; l != nil {
 		l.over, l.revoked, l.alone = true, true, len(j.losses) >= 2
@@ -182,7 +181,7 @@ func (m *model) expel(j *modelJob, state rota.JobState) {
 	}
 }
 
-// lingering returns the lease that outlived the job of an id, nil where none is open.
+// lingering returns the lease that outlived a job, nil if none is open.
 func (m *model) lingering(id rota.JobID) *modelLease {
 	for _, l := range m.leases {
 		if l.over && l.job == id {
@@ -192,7 +191,7 @@ func (m *model) lingering(id rota.JobID) *modelLease {
 	return nil
 }
 
-// bar is until when a job waits for leases that outlived their jobs; 0 where it waits for none.
+// bar returns until when a job waits for leases that outlived their jobs; 0 if it waits for none.
 func (m *model) bar(id rota.JobID) (until rota.Clock) {
 	for _, l := range m.leases {
 		if l.over && (l.job == id || l.key != "" && l.key == m.jobs[id].key) {
@@ -202,7 +201,7 @@ func (m *model) bar(id rota.JobID) (until rota.Clock) {
 	return until
 }
 
-// holdBack has a job wait for leases that outlived their jobs.
+// holdBack makes a job wait for leases that outlived their jobs.
 func (m *model) holdBack(id rota.JobID, ready rota.Clock) {
 	if until := m.bar(id); until != 0 {
 		j := m.jobs[id]
@@ -210,7 +209,7 @@ func (m *model) holdBack(id rota.JobID, ready rota.Clock) {
 	}
 }
 
-// release ends a lease that outlived its job; what waited for it alone goes on.
+// release ends a lease that outlived its job; jobs that only waited for it continue.
 func (m *model) release(over *modelLease) {
 	delete(m.leases, over.id)
 	for id, j := range m.jobs {
@@ -224,7 +223,7 @@ func (m *model) release(over *modelLease) {
 	}
 }
 
-// end notes that a job ended, whose lease is gone. The clock and the date run alike here.
+// end records the end of a job without an open lease. The clock and the date run alike here.
 func (m *model) end(j *modelJob, state rota.JobState) {
 	j.state, j.ready, j.gone = state, 0, m.now+rota.Clock(m.policy.GCHorizonMs)
 	if h := m.keys.held[j.key]; j.key != "" && state == rota.JobCompleted && j.inScope() && (h.job == "" || m.jobs[h.job] == j) {
@@ -252,13 +251,13 @@ func (m *model) registerOn(id rota.WorkerID, secret string, takeover bool, slots
 	return true
 }
 
-// offer reports whether an offer must be taken.
+// offer reports whether an offer must be accepted.
 func (m *model) offer(id rota.WorkerID, session rota.Session, poll uint64, free int32, until rota.Clock) bool {
 	w := m.workers[id]
 	switch {
 	case w == nil || w.session != session || w.retired || !w.polls || poll == 0 || free < 0:
 		return false
-	case (free > 0) == (poll == w.poll): // an older poll withdraws, or this one says it again
+	case (free > 0) == (poll == w.poll): // an older poll withdraws, or this one is repeated
 		return true
 	case free == 0:
 		w.free = 0
@@ -270,7 +269,7 @@ func (m *model) offer(id rota.WorkerID, session rota.Session, poll uint64, free 
 	return true
 }
 
-// registerPolling is registerOn by a worker that polls, or has a stream again.
+// registerPolling is registerOn for a worker that polls, or has a stream again.
 func (m *model) registerPolling(id rota.WorkerID, secret string, takeover bool, slots int, connection uint64, polls bool) bool {
 	w := m.workers[id]
 	if !m.registerOn(id, secret, takeover, slots, connection) {
@@ -282,7 +281,7 @@ func (m *model) registerPolling(id rota.WorkerID, secret string, takeover bool, 
 	return true
 }
 
-// disconnect reports whether a stream's end must be taken.
+// disconnect reports whether a stream's end must be accepted.
 func (m *model) disconnect(id rota.WorkerID, session rota.Session, connection uint64) bool {
 	w := m.workers[id]
 	if w == nil || w.session != session || w.retired || w.connection != connection {
@@ -294,7 +293,7 @@ func (m *model) disconnect(id rota.WorkerID, session rota.Session, connection ui
 	return true
 }
 
-// register reports whether the registration must be taken.
+// register reports whether the registration must be accepted.
 func (m *model) register(id rota.WorkerID, secret string, takeover bool, slots int) bool {
 	w := m.workers[id]
 	switch {
@@ -335,7 +334,7 @@ func (m *model) open(id rota.WorkerID) (n int) {
 	return n
 }
 
-// assigned takes the machine's word for a new lease, if it was free to give it.
+// assigned adopts a new lease of the machine, if it was free to give it.
 func (m *model) assigned(l rota.Lease) error {
 	j, w := m.jobs[l.Job], m.workers[l.Worker]
 	switch {
@@ -377,7 +376,7 @@ func (m *model) assigned(l rota.Lease) error {
 	return nil
 }
 
-// drop takes a job's lease away.
+// drop removes a job's lease.
 func (m *model) drop(j *modelJob) {
 	delete(m.leases, j.lease)
 	j.lease = rota.LeaseID{}
@@ -397,7 +396,7 @@ func (m *model) requeue(l *modelLease) {
 // use ends a lease and counts its attempt.
 func (m *model) use(l *modelLease) { m.useUntil(l, 0) }
 
-// useUntil is use where the job then waits for a time, 0 for its backoff.
+// useUntil is use with the job's next delay, 0 for its backoff.
 func (m *model) useUntil(l *modelLease, wait rota.Clock) {
 	j := m.jobs[l.job]
 	m.drop(j)
@@ -414,8 +413,8 @@ func (m *model) useUntil(l *modelLease, wait rota.Clock) {
 	j.state, j.due = rota.JobDelayed, m.now+wait
 }
 
-// lease does a verb and says whether it must be taken. Verbs on leases that are
-// over are the directed tests' matter: known is false for them.
+// lease applies a verb and reports whether it must be accepted. Directed tests cover verbs on leases that are over:
+// known is false for them.
 func (m *model) lease(c *peer.LeaseCommand) (taken, known bool) {
 	if len(c.Log) > 0 && c.Verb != rota.VerbComplete && c.Verb != rota.VerbFail && c.Verb != rota.VerbDecline {
 		return false, true
@@ -529,7 +528,7 @@ func (m *model) verb(c *peer.LeaseCommand) (taken, known bool) {
 	return true, true
 }
 
-// due is when a lease ends if nothing happens.
+// due returns when a lease ends if nothing happens.
 func (m *model) due(l *modelLease) rota.Clock {
 	due := l.deadline
 	if !l.acked {
@@ -551,7 +550,7 @@ func (m *model) dueNow(l *modelLease) rota.Clock {
 	return m.due(l)
 }
 
-// expireLease is what LEASE_EXPIRED costs.
+// expireLease applies the cost of LEASE_EXPIRED.
 func (m *model) expireLease(l *modelLease) {
 	w := m.workers[l.worker]
 	m.change(&w.modelReputation, -150)
@@ -561,7 +560,7 @@ func (m *model) expireLease(l *modelLease) {
 	m.use(l)
 }
 
-// sweep ends what is due: leases, times to live, then sleep.
+// sweep ends what is due: leases, times to live, then delays.
 func (m *model) sweep() {
 	for _, id := range m.dueOrder() {
 		l := m.leases[id]

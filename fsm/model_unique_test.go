@@ -10,11 +10,11 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// modelKeys is the naive side of SPEC §18: keys in full instead of hashes, in a plain map.
+// modelKeys is the naive model of SPEC §18: full keys instead of hashes, in a plain map.
 type modelKeys struct {
 	held   map[string]modelHeld
 	merged map[rota.JobID]rota.JobSpec
-	// before is what each job held by before the entry; freed are the keys that it freed.
+	// before is the key that each job held before the entry; freed are the keys that it freed.
 	before map[rota.JobID]bool
 	freed  map[string]bool
 }
@@ -69,7 +69,7 @@ func (j *modelJob) inScope() bool {
 	return false
 }
 
-// judge reports whether a submission of a key that is held must be taken, and that it was one.
+// judge reports whether a submission with a held key must be accepted, and that the key was held.
 func (m *model) judge(s *rota.JobSpec) (taken, met bool) {
 	if first, ok := m.keys.merged[s.ID]; ok {
 		return first.Difference(s) == "", true
@@ -103,8 +103,8 @@ func (m *model) judge(s *rota.JobSpec) (taken, met bool) {
 	return true, true
 }
 
-// settle follows the keys through one entry: holds says which jobs the machine says hold
-// theirs. Of several that come back at once the machine chooses.
+// settle follows the keys through one entry: holds reports which jobs hold theirs in the machine. If several come back
+// at once the machine chooses.
 func (k *modelKeys) settle(m *model, swept bool, holds func(rota.JobID) bool) error {
 	for key, h := range k.held {
 		j := m.jobs[h.job]
@@ -151,7 +151,7 @@ func (k *modelKeys) settle(m *model, swept bool, holds func(rota.JobID) bool) er
 	return nil
 }
 
-// keys compares who holds what after an entry.
+// keys compares the holders of keys after an entry.
 func (r *race) keys(swept bool) {
 	holders := map[rota.JobID]bool{}
 	r.b.uniques.rows.Scan(func(_ string, row *state.UniqueRow) bool {
@@ -169,7 +169,7 @@ func (r *race) keys(swept bool) {
 	}
 }
 
-// unique draws what a job is unique by.
+// unique draws the uniqueness of a job.
 func (r *race) unique() *rota.Unique {
 	u := &rota.Unique{Key: fmt.Sprint("k", r.pick("key", 2)), Period: millis.Duration([]int64{0, 0, 5_000}[r.pick("period", 3)]),
 		OnConflict: []string{"", "refuse", "existing", "replace", "extend"}[r.pick("conflict", 5)]}
@@ -188,7 +188,7 @@ func (r *race) unique() *rota.Unique {
 	return u
 }
 
-// TestUniqueKeys_hash holds the key against the bytes of SPEC §18.1, written out.
+// TestUniqueKeys_hash compares the key with the bytes of SPEC §18.1, written out.
 func TestUniqueKeys_hash(t *testing.T) {
 	t.Parallel()
 	s := jobSpec("j", func(s *rota.JobSpec) {

@@ -29,8 +29,7 @@ func kinds(events []rota.Event, kind rota.EventKind) (found []rota.Event) {
 	return found
 }
 
-// dropped applies a round of one pair that no leader decided, and gives why it was
-// dropped.
+// dropped applies a round of one pair that no leader decided, and returns why it was dropped.
 func (b *bench) dropped(job, worker string) string {
 	b.t.Helper()
 	e := kinds(b.entry(roundOp(b, job, worker)).Events, rota.EventAssignmentDropped)
@@ -96,7 +95,7 @@ func TestMode(t *testing.T) {
 		}
 		b.ok(verb(rota.VerbComplete, l["usual"]))
 		b.pass(20 * 60_000)
-		b.state("low", rota.JobQueued) // an operator's mode holds for as long as it lasts
+		b.state("low", rota.JobQueued) // an operator's mode holds as long as it lasts
 		b.ok(modeOp(rota.ModeNormal, "disk replaced"))
 		if l := b.match(); l["low"].Job == "" {
 			t.Fatal("what was held does not start in NORMAL")
@@ -133,7 +132,7 @@ func TestMode(t *testing.T) {
 		b.ok(verb(rota.VerbComplete, l))
 		b.ok(verb(rota.VerbFail, failing))
 		b.ok(cancelOp("waiting"))
-		b.ok(retryOpWith("waiting", b)) // a retry is no new work: it is taken, and waits
+		b.ok(retryOpWith("waiting", b)) // a retry is not new work: it is accepted, and waits
 		b.pass(60_000)
 		b.state("b", rota.JobQueued)
 		b.state("waiting", rota.JobQueued)
@@ -182,8 +181,8 @@ func TestMode(t *testing.T) {
 	})
 }
 
-// TestDrainedIsTrueOfNow: whoever stops machines by `drained` must not stop them under
-// a job that a retry or a date brought since.
+// TestDrainedIsTrueOfNow checks that `drained` is reset by a job that a retry or a date brings back, as machines may be
+// stopped because of it.
 func TestDrainedIsTrueOfNow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -204,7 +203,7 @@ func TestDrainedIsTrueOfNow(t *testing.T) {
 	}
 }
 
-// retryOpWith retries an ended job with its spec, as a leader brings it.
+// retryOpWith retries an ended job with its spec, like a leader.
 func retryOpWith(id string, b *bench) *fsmpb.Op {
 	j, _ := b.View.Job(rota.JobID(id))
 	return &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: id, Spec: entry.SpecOp(&j.JobSpec)}}}
@@ -222,7 +221,7 @@ func TestModeByItself(t *testing.T) {
 		}
 		b.ok(modeOp(rota.ModeNormal, "by hand"))
 		b.ok(autoMode(rota.ModeDegraded, "slow", true))
-		b.ok(modeOp(rota.ModeDegraded, "slow")) // an operator confirms it: it is theirs
+		b.ok(modeOp(rota.ModeDegraded, "slow")) // an operator confirms the mode and so owns it
 		b.refuses(rota.KindConflict, "mode", autoMode(rota.ModeNormal, "recovered", false))
 	})
 	t.Run("is_dropped_when_stamped_in_another_term", func(t *testing.T) {
@@ -254,7 +253,7 @@ func TestModeByItself(t *testing.T) {
 		b.submit("low", priority(8))
 		b.ok(autoMode(rota.ModeDegraded, "slow", true))
 		b.pass(5 * 60_000)
-		b.ok(autoMode(rota.ModeDegraded, "slower", true)) // the same stretch
+		b.ok(autoMode(rota.ModeDegraded, "slower", true)) // the same period
 		b.pass(5*60_000 - 250)
 		if len(b.match()) != 0 {
 			t.Fatal("a held job was started before ten minutes were over")
@@ -263,7 +262,7 @@ func TestModeByItself(t *testing.T) {
 			t.Fatal("at rest while the mode waits for its ten minutes")
 		}
 		b.pass(500)
-		b.twin = b.restored() // what is over stays over
+		b.twin = b.restored() // an ended period stays over
 		if why := b.dropped("low", "w"); why != "MODE_HOLDS" {
 			t.Fatalf("dropped for %s", why)
 		}

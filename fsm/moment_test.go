@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// behind is a cluster that stopped for a while: its clock is 80.5 s behind the date.
+// behind is a cluster that was stopped for a while: its clock is 80.5 s behind the date.
 func behind(t *testing.T) *bench {
 	b := newBench(t)
 	b.walls = []int64{startClock + 80_500}
@@ -17,16 +17,15 @@ func behind(t *testing.T) *bench {
 	return b
 }
 
-// stopped lets nobody lead for an hour: the date goes on, the clock does not.
+// stopped leaves the cluster without a leader for an hour: the date continues, the clock does not.
 func (b *bench) stopped() {
 	b.walls = []int64{int64(b.Header.Date()) + 3_600_000}
 	b.lead()
 	b.walls = nil
 }
 
-// TestDatesWhileTheClockIsBehind walks a job through two attempts on a cluster whose
-// clock is behind and falls back further: what was is dated as it was then, what is to
-// come as far from now as the clock says (SPEC §16.8).
+// TestDatesWhileTheClockIsBehind takes a job through two attempts on a cluster whose clock is behind and falls back
+// further: past times have the date of that time, future times are as far from now as the clock says (SPEC §16.8).
 func TestDatesWhileTheClockIsBehind(t *testing.T) {
 	t.Parallel()
 	b := behind(t)
@@ -96,7 +95,7 @@ func TestDatesWhileTheClockIsBehind(t *testing.T) {
 	is("finished by the tombstone", tomb.Finished, finished)
 }
 
-// TestDatesOfEvents dates an event's deadline by its own clock and date.
+// TestDatesOfEvents checks that an event's deadline is dated by the event's own clock and date.
 func TestDatesOfEvents(t *testing.T) {
 	t.Parallel()
 	b := behind(t)

@@ -26,7 +26,7 @@ func removalOp(id, reason string, left uint32) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: id, Removed: true, Reason: reason, Voters: left}}}
 }
 
-// wants holds how many voters are wanted.
+// wants checks the wanted number of voters.
 func (b *bench) wants(n int64) {
 	b.t.Helper()
 	if got := b.View.ClusterSettings().VotersWanted; got != n {
@@ -115,8 +115,7 @@ func TestVotersWanted(t *testing.T) {
 	})
 }
 
-// TestVotersWanted_naive holds what the machine wants against an account of it that keeps a
-// set of names.
+// TestVotersWanted_naive compares the machine's wanted number of voters with a model that keeps a set of names.
 func TestVotersWanted_naive(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// flood queues jobs of a tenant, a thousand an entry.
+// flood queues jobs of a tenant, a thousand per entry.
 func (b *bench) flood(id string, jobs int, change func(i int, s *rota.JobSpec)) {
 	b.t.Helper()
 	for i := 0; i < jobs; {
@@ -25,12 +25,10 @@ func (b *bench) flood(id string, jobs int, change func(i int, s *rota.JobSpec)) 
 	}
 }
 
-// TestNoisyNeighbour: one tenant has 100,000 jobs of the highest rank queued, before
-// them an impossible one, and half of them in a failing domain; whatever of it runs
-// fails or is declined, on the only worker there is. Another tenant's next job is in
-// the next round all the same: at once where fair share or
-// max_concurrent leaves it a slot, and one round later at most where the turn of the
-// oldest (SPEC §7.10) takes the slot that came free.
+// TestNoisyNeighbour has one tenant with 100,000 queued jobs of the highest rank, preceded by an impossible one, half
+// of them in a failing domain; any of them that runs on the only worker fails or is declined. Another tenant's next job
+// is still in the next round: at once if fair share or max_concurrent leaves it a slot, and at most one round later if
+// the turn of the oldest (SPEC §7.10) takes the free slot.
 func TestNoisyNeighbour(t *testing.T) {
 	t.Parallel()
 	jobs := 100_000
@@ -40,8 +38,8 @@ func TestNoisyNeighbour(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		setup []*fsmpb.Op
-		// fair: a slot comes free when one of the noisy tenant's leases ends; else
-		// there is one, as that tenant may not have them all.
+		// fair: a slot becomes free when one of the noisy tenant's leases ends; otherwise one is free, as that tenant
+		// may not have them all.
 		fair bool
 	}{
 		{"with_fair_share", []*fsmpb.Op{queueOp("default", "fair_share", "on")}, true},

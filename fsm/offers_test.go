@@ -21,8 +21,7 @@ func polled(b *bench) rota.Session {
 	return s
 }
 
-// A worker that polls has leases made only while it offers, no more than that, and none for what
-// ends.
+// TestOffer checks that a polling worker gets leases only while it offers, no more than that, and none for ended ones.
 func TestOffer(t *testing.T) {
 	t.Parallel()
 	run := func(name string, f func(b *bench, s rota.Session)) {
@@ -48,7 +47,7 @@ func TestOffer(t *testing.T) {
 		if w, _ := b.View.Worker("w"); len(got) != 2 || w.Offered != 0 || !w.Polls {
 			b.t.Fatalf("it offered 2, got %v, and is %+v", got, w)
 		}
-		for _, l := range got { // what ends makes no room
+		for _, l := range got { // ended leases make no room
 			b.ok(verb(1, l))
 			b.ok(verb(3, l))
 		}

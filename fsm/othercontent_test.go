@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// otherwise wants a refusal of an id that stands for other content, which names what differs.
+// otherwise checks the refusal of an id that belongs to other content, and that it names the difference.
 func (b *bench) otherwise(op *fsmpb.Op, how string) {
 	b.t.Helper()
 	if o := b.refuses(rota.KindConflict, "id", op); !strings.Contains(o.GetText(), how) {
@@ -19,8 +19,8 @@ func (b *bench) otherwise(op *fsmpb.Op, how string) {
 	}
 }
 
-// TestOtherContent: under an id that stands for something else the refusal names the field that
-// differs, with both values, to who may read them.
+// TestOtherContent checks that the refusal of an id in use names the field that differs, with both values, to callers
+// that may read them.
 func TestOtherContent(t *testing.T) {
 	t.Parallel()
 	t.Run("batch", func(t *testing.T) {
@@ -67,8 +67,8 @@ func TestOtherContent(t *testing.T) {
 	})
 }
 
-// TestWorkflowDifference names the first field in which a submission is another workflow, however it
-// grew meanwhile.
+// TestWorkflowDifference checks the first field in which a submission differs from a workflow, however that grew
+// meanwhile.
 func TestWorkflowDifference(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// newConfirming is a bench under the rules by which a lease outlives its job, with leases that last.
+// newConfirming is a bench under the rules by which a lease outlives its job, with long leases.
 func newConfirming(t *testing.T) *bench {
 	b := newBench(t)
 	b.ok(switchOp(entry.RulesVersion))
@@ -20,8 +20,8 @@ func newConfirming(t *testing.T) *bench {
 	return b
 }
 
-// TestCancel_confirmed has a worker confirm the end of a lease whose job was cancelled: until then the lease takes the worker's room
-// and the job's retry waits, and with the confirmation both are free at once.
+// TestCancel_confirmed lets a worker confirm the end of a lease whose job was cancelled: until then the lease uses the
+// worker's room and the job's retry waits; the confirmation frees both at once.
 func TestCancel_confirmed(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]struct {
@@ -77,7 +77,8 @@ func TestCancel_confirmed(t *testing.T) {
 	}
 }
 
-// TestCancel_unconfirmed: the lease of a worker that never confirms ends at its deadline, as under its silence, and frees all.
+// TestCancel_unconfirmed checks that the lease of a worker that never confirms ends at its deadline, or by silence, and
+// frees everything.
 func TestCancel_unconfirmed(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(b *bench, l rota.Lease){
@@ -114,7 +115,8 @@ func TestCancel_unconfirmed(t *testing.T) {
 	}
 }
 
-// TestCancel_again: a retry that is cancelled while it waits leaves nothing to wait for once the worker has confirmed.
+// TestCancel_again checks that a retry cancelled while it waits leaves nothing to wait for once the worker has
+// confirmed.
 func TestCancel_again(t *testing.T) {
 	t.Parallel()
 	b := newConfirming(t)
@@ -132,7 +134,8 @@ func TestCancel_again(t *testing.T) {
 	b.ok(b.deleteOf("j"))
 }
 
-// TestCancel_sleepsOn: a retry that was to wake as its old lease ends by silence sleeps on where the worker is heard again.
+// TestCancel_sleepsOn checks that a retry that was to wake when its old lease ends by silence sleeps on if the worker
+// is heard from again.
 func TestCancel_sleepsOn(t *testing.T) {
 	t.Parallel()
 	b := newConfirming(t)
@@ -151,7 +154,7 @@ func TestCancel_sleepsOn(t *testing.T) {
 	b.state("j", rota.JobQueued)
 }
 
-// TestTTL_confirmed: what holds of a cancelled job holds of one whose time to live ends.
+// TestTTL_confirmed checks that a job whose time to live ends behaves like a cancelled job.
 func TestTTL_confirmed(t *testing.T) {
 	t.Parallel()
 	b := newConfirming(t)
@@ -164,13 +167,14 @@ func TestTTL_confirmed(t *testing.T) {
 	b.state("j", rota.JobQueued)
 }
 
-// TestCancel_keepsItsKeys: under each rule of a key the next job waits until the worker of the cancelled one has stopped.
+// TestCancel_keepsItsKeys checks that under each rule of a key the next job waits until the worker of the cancelled one
+// has stopped.
 func TestCancel_keepsItsKeys(t *testing.T) {
 	t.Parallel()
 	rules := map[string]rota.KeyRule{"concurrency": {Name: "k", Concurrency: 1}, "sequence": {Name: "k", Sequence: rota.SequenceSkip},
 		"blocking sequence": {Name: "k", Sequence: rota.SequenceBlock}}
 	for name, rule := range rules {
-		for _, late := range []bool{false, true} { // the rule comes once the job has been cancelled
+		for _, late := range []bool{false, true} { // the rule is set after the job was cancelled
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				b := newConfirming(t)
@@ -204,7 +208,8 @@ func TestCancel_keepsItsKeys(t *testing.T) {
 	}
 }
 
-// TestCancel_keepsItsUniqueKey: what is submitted with the unique key of a job that was cancelled starts once its worker has stopped.
+// TestCancel_keepsItsUniqueKey checks that a job submitted with the unique key of a cancelled one starts once the
+// worker of that has stopped.
 func TestCancel_keepsItsUniqueKey(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{rota.UniqueRefuse, rota.UniqueExisting, rota.UniqueReplace, rota.UniqueExtend} {
@@ -250,8 +255,8 @@ func TestCancel_keepsItsUniqueKey(t *testing.T) {
 	})
 }
 
-// TestSchedule_confirmed: under overlap cancel the next run starts as the worker of the cancelled one confirms, and runs that newer
-// dates replace before they began have not failed.
+// TestSchedule_confirmed checks that under overlap cancel the next run starts when the worker of the cancelled one
+// confirms, and that runs replaced by newer dates before they began have not failed.
 func TestSchedule_confirmed(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -277,7 +282,7 @@ func TestSchedule_confirmed(t *testing.T) {
 	b.state(run, rota.JobDelayed)
 	b.whyNames(run, "WORKER_NOT_STOPPED", "work on job "+string(l.Job))
 	b.ok(triggerOp("s", "now"))
-	b.state("s@+now", rota.JobQueued) // beside what runs
+	b.state("s@+now", rota.JobQueued) // next to the live run
 	b.ok(cancelOp("s@+now"))
 	b.restored()
 	b.ok(verb(rota.VerbDecline, l))
@@ -287,7 +292,8 @@ func TestSchedule_confirmed(t *testing.T) {
 	}
 }
 
-// TestWorkflow_confirmed: a node that a retry of its workflow releases waits for the worker of its cancelled lease.
+// TestWorkflow_confirmed checks that a node released by a retry of its workflow waits for the worker of its cancelled
+// lease.
 func TestWorkflow_confirmed(t *testing.T) {
 	t.Parallel()
 	b := newConfirming(t)
@@ -306,7 +312,7 @@ func TestWorkflow_confirmed(t *testing.T) {
 	b.state("wf/n0", rota.JobQueued)
 }
 
-// TestCancel_logs: the verb that confirms brings the log of its handler.
+// TestCancel_logs checks that the confirming verb carries the log of its handler.
 func TestCancel_logs(t *testing.T) {
 	t.Parallel()
 	b := newConfirming(t)
@@ -317,7 +323,8 @@ func TestCancel_logs(t *testing.T) {
 	b.keeps(l, "last words")
 }
 
-// TestCancel_keepsItsQueue: a queue is not deleted, and not drained to its end, while a lease of it has outlived its job.
+// TestCancel_keepsItsQueue checks that a queue is not deleted, and not drained to its end, while a lease in it has
+// outlived its job.
 func TestCancel_keepsItsQueue(t *testing.T) {
 	t.Parallel()
 	b := newConfirming(t)
@@ -340,7 +347,8 @@ func TestCancel_keepsItsQueue(t *testing.T) {
 	}
 }
 
-// TestProgress_final: the last report of an attempt is kept, however soon it comes, and no more than one a second of those.
+// TestProgress_final checks that the last report of an attempt is kept, however soon it comes, and at most one per
+// second of those.
 func TestProgress_final(t *testing.T) {
 	t.Parallel()
 	for version, kept := range map[uint32]int32{entry.FirstRules: 20, entry.RulesVersion: 80} {
@@ -366,7 +374,7 @@ func TestProgress_final(t *testing.T) {
 	}
 }
 
-// TestCancel_foreseen: forecasts take it that the worker confirms at once.
+// TestCancel_foreseen checks that forecasts assume that the worker confirms at once.
 func TestCancel_foreseen(t *testing.T) {
 	t.Parallel()
 	b := newConfirming(t)
@@ -386,7 +394,8 @@ func TestCancel_foreseen(t *testing.T) {
 	}
 }
 
-// TestCancel_firstRules: under rules version 1 a cancelled lease ends at once, and its retry waits as before.
+// TestCancel_firstRules checks that under rules version 1 a cancelled lease ends at once, and its retry waits as
+// before.
 func TestCancel_firstRules(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -405,7 +414,8 @@ func TestCancel_firstRules(t *testing.T) {
 	b.state("j", rota.JobQueued)
 }
 
-// TestCancel_reborn: a state that becomes another cluster's has nothing wait for workers of the old one, but for its pause.
+// TestCancel_reborn checks that in a state that becomes another cluster's nothing waits for workers of the old one,
+// except for its pause.
 func TestCancel_reborn(t *testing.T) {
 	t.Parallel()
 	for _, pause := range []rota.Clock{0, 5_000} {

@@ -13,13 +13,13 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// almost is a principal that may do everything but debug, and another of the same role.
+// almost is a principal with all rights except debug, and other one with the same role.
 const (
 	almost = rota.Principal("cert:almost/ann")
 	other  = rota.Principal("cert:almost/bob")
 )
 
-// newOwners returns a bench where almost and other may do what owners do.
+// newOwners returns a bench where almost and other have the rights of owners.
 func newOwners(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -31,8 +31,7 @@ func newOwners(t *testing.T) *bench {
 	return b
 }
 
-// many applies operations, some of which may be refused, and returns how many were taken and
-// the last refusal.
+// many applies operations, some of which may be refused, and returns how many were accepted and the last refusal.
 func (b *bench) many(actor rota.Principal, n int, op func(i int) *fsmpb.Op) (taken int, refusal *rota.Error) {
 	b.t.Helper()
 	all := make([]*fsmpb.Op, n)
@@ -53,15 +52,15 @@ func (b *bench) many(actor rota.Principal, n int, op func(i int) *fsmpb.Op) (tak
 	return taken, refusal
 }
 
-// TestOwned: a principal has so many of each kind and no more, which is said with what makes
-// room; what goes makes room, and others are not hindered.
+// TestOwned checks the limit of a principal's rows of each kind, with the remedy in the refusal: a removed row makes
+// room, and others are not affected.
 func TestOwned(t *testing.T) {
 	t.Parallel()
 	flow := func(i int) *fsmpb.Op { return newDAG(fmt.Sprint("f", i), [][]uint32{nil}).open() }
 	for what, c := range map[access.Owned]struct {
 		most int
 		make func(i int) *fsmpb.Op
-		// free has one of them go.
+		// free removes one of them.
 		free func(b *bench)
 	}{
 		access.OwnsQueue: {limits.MaxOwnedQueues, func(i int) *fsmpb.Op { return queueOp(fmt.Sprint("q", i)) },
@@ -116,7 +115,7 @@ func TestOwned(t *testing.T) {
 	}
 }
 
-// ownToken makes a token; those from the hundredth on last a day longer.
+// ownToken creates a token; those from the hundredth on last a day longer.
 func ownToken(i int) *fsmpb.Op {
 	wish := tokenWish("a", access.RoleReader)
 	wish.Id = "aaaaaaaaaa" + string(rune('a'+i/26)) + string(rune('a'+i%26))
@@ -126,8 +125,8 @@ func ownToken(i int) *fsmpb.Op {
 	return tokenOp(wish)
 }
 
-// TestOwned_signIns: tokens that identity tokens were exchanged for count for the subject of
-// these, not for who asked; so one subject leaves room for others.
+// TestOwned_signIns checks that tokens that identity tokens were exchanged for count for the subject of these, not for
+// the caller, so that one subject leaves room for others.
 func TestOwned_signIns(t *testing.T) {
 	t.Parallel()
 	b := newOwners(t)
@@ -159,9 +158,9 @@ func TestOwned_signIns(t *testing.T) {
 	b.sound()
 }
 
-// TestOwned_byRole: a role says how much those who have it own, beyond the usual number and below
-// it; of a principal's roles the most generous counts, one that leaves it out has the usual
-// number, and one without the right says nothing of it.
+// TestOwned_byRole checks that a role sets how much its principals own, above and below the usual number: of a
+// principal's roles the most generous counts, one without the setting has the usual number, and one without the right
+// does not count.
 func TestOwned_byRole(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -187,7 +186,7 @@ func TestOwned_byRole(t *testing.T) {
 		}
 	}
 	b.sound()
-	// What a role allows counts from its change on; what is there stays.
+	// A role's limit applies from its change on; existing rows stay.
 	b.ok(limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxWorkers = 2_001 }, fleet...))
 	if taken, refusal := b.many(actorNamed("d"), 2, register); taken != 1 || refusal == nil {
 		t.Errorf("%d were taken, then %+v", taken, refusal)
@@ -205,8 +204,8 @@ func TestOwned_byRole(t *testing.T) {
 	b.refuses(rota.KindInvalid, "max_queues", limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxQueues = 5 }, fleet...)) // it makes no queues
 }
 
-// TestOwned_moves: what a worker counts for moves with its registration, and ends with the
-// credential; a workflow that is run again counts again.
+// TestOwned_moves checks that a worker counts for its latest registrar, until the credential ends, and that a workflow
+// that is run again counts again.
 func TestOwned_moves(t *testing.T) {
 	t.Parallel()
 	b := newOwners(t)

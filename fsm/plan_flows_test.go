@@ -12,8 +12,8 @@ func labelled(value string) func(*dag) {
 	return func(d *dag) { d.Labels = map[string]string{"team": value} }
 }
 
-// TestPlan_workflows: a plan cancels workflows by filter, with their nodes and gates that wait, and retries those that
-// FAILED or were CANCELLED; each is a whole, and what came later is no part of it.
+// TestPlan_workflows checks that a plan cancels workflows by filter, with their nodes and waiting gates, and retries
+// those that FAILED or were CANCELLED; each workflow is one unit, and later ones do not belong to the plan.
 func TestPlan_workflows(t *testing.T) {
 	t.Parallel()
 	b := secondRules(t)
@@ -31,7 +31,7 @@ func TestPlan_workflows(t *testing.T) {
 	b.refuses(rota.KindInvalid, "filter", planOp("x", rota.PlanCancelWorkflows, "state=FAILED"))
 	b.refuses(rota.KindInvalid, "filter", planOp("x", rota.PlanRetryWorkflows, "state=DEAD"))
 	b.ok(planOp("stop", rota.PlanCancelWorkflows, "label.team=film"))
-	b.ok(all[4].commit()) // it was seen by nobody as the plan began, but is older
+	b.ok(all[4].commit()) // it was invisible when the plan began, but is older
 	p := b.runPlan("stop", 2)
 	if p.State != rota.PlanDone || p.Done != 3 || p.Refused+p.Passed != 0 {
 		t.Fatalf("%+v", p)

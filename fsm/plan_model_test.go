@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// hostilePlan starts plans, ends them, and takes them on: often as a leader does, often not.
+// hostilePlan starts plans, ends them, and advances them: often like a leader, often not.
 func hostilePlan(b *bench, d *dice) *fsmpb.Op {
 	id := d.id("plan")
 	switch d.roll(4) {
@@ -46,8 +46,8 @@ func hostilePlan(b *bench, d *dice) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_PlanStep{PlanStep: &fsmpb.PlanStep{Plan: id, From: d.text(), To: d.text()}}}
 }
 
-// naivePlan is a second implementation of a plan: which jobs it is for is written down as it
-// starts, in order, and each is looked at when it comes.
+// naivePlan is a second implementation of a plan: its jobs are written down in order when it starts, and each is looked
+// at when it comes.
 type naivePlan struct {
 	verb                  rota.PlanVerb
 	state                 rota.PlanState
@@ -105,7 +105,7 @@ func (n *naivePlans) start(id string, verb rota.PlanVerb, most int) {
 	n.plans[id] = p
 }
 
-// selects reports whether a job is one of a plan's as it is now.
+// selects reports whether a job in its present state belongs to a plan.
 func (p *naivePlan) selects(j *naiveJob, id rota.JobID, born, ended int) bool {
 	if j == nil || !strings.HasPrefix(string(id), "a") || j.queue != "default" {
 		return false
@@ -116,8 +116,8 @@ func (p *naivePlan) selects(j *naiveJob, id rota.JobID, born, ended int) bool {
 	return j.state == rota.JobQueued && j.born <= born
 }
 
-// TestPlanModel runs random lives of plans against the naive one: steps of any size, of leaders
-// that repeat each other's, with jobs that come, end and run again meanwhile.
+// TestPlanModel compares random lives of plans with the naive model: steps of any size, of leaders that repeat each
+// other's, with jobs that come, end and run again meanwhile.
 func TestPlanModel(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -184,7 +184,7 @@ func TestPlanModel(t *testing.T) {
 	}
 }
 
-// step takes the turns of the plan's members up to where a step goes.
+// step processes the plan's members up to the end of a step.
 func (n *naivePlans) step(name string, step *fsmpb.PlanStep, spec *rota.PlanSpec, at [2]int) {
 	p := n.plans[name]
 	meant := make(map[string]uint64)

@@ -31,7 +31,7 @@ func toQueue(q rota.QueueName) func(*rota.PlanSpec) { return func(p *rota.PlanSp
 func most(n int64) func(*rota.PlanSpec)             { return func(p *rota.PlanSpec) { p.Max = n } }
 func urgency(n int32) func(*rota.PlanSpec)          { return func(p *rota.PlanSpec) { p.Priority = &n } }
 
-// plan returns a plan as it stands.
+// plan returns a plan in its present state.
 func (b *bench) plan(id string) rota.Plan {
 	b.t.Helper()
 	p, ok := PlanOf(&b.View, rota.PlanID(id))
@@ -41,7 +41,7 @@ func (b *bench) plan(id string) rota.Plan {
 	return p
 }
 
-// stepOf is what a leader proposes of a plan now: its next jobs, so many at most.
+// stepOf returns a leader's next step of a plan, with at most this many jobs.
 func (b *bench) stepOf(id string, jobs int) *fsmpb.Op {
 	b.t.Helper()
 	for _, w := range RunningPlans(&b.View) {
@@ -69,7 +69,7 @@ func (b *bench) stepOf(id string, jobs int) *fsmpb.Op {
 	return nil
 }
 
-// runPlan takes a plan to its end in steps of so many jobs.
+// runPlan runs a plan to its end in steps of at most this many jobs.
 func (b *bench) runPlan(id string, jobs int) rota.Plan {
 	b.t.Helper()
 	for b.plan(id).State == rota.PlanRunning {
@@ -80,8 +80,8 @@ func (b *bench) runPlan(id string, jobs int) rota.Plan {
 
 func counts(p rota.Plan) string { return fmt.Sprint(p.State, p.Done, p.Refused, p.Passed) }
 
-// TestPlan_eachJobOnce: each job that the filter selects has its turn once, whoever leads, and what
-// was submitted after the start has none.
+// TestPlan_eachJobOnce checks that each job that the filter selects is processed once, whichever node leads, and that
+// later submissions are not.
 func TestPlan_eachJobOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -167,7 +167,7 @@ func TestPlan_verbs(t *testing.T) {
 	b.ok(planOp("end2", rota.PlanCancel, "id=*"))
 	b.runPlan("end2", 500)
 	b.ok(planOp("gone", rota.PlanDelete, "id=j*"))
-	p := b.runPlan("gone", 500) // the leased one's worker may not have heard of its end
+	p := b.runPlan("gone", 500) // the leased job's worker may not know of its end
 	if got := counts(p); got != "DONE 5 1 0" || len(p.Refusals) != 1 || p.Refusals[0].Job != leased || !strings.Contains(p.Refusals[0].Text, "worker") {
 		t.Error(got, p.Refusals)
 	}
@@ -181,7 +181,7 @@ func TestPlan_verbs(t *testing.T) {
 	b.restored()
 }
 
-// TestPlan_ofWorker: a plan goes through what a worker has, or had, from rules version 2 on.
+// TestPlan_ofWorker checks that a plan covers what a worker has, or had, from rules version 2 on.
 func TestPlan_ofWorker(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -217,7 +217,7 @@ func TestPlan_ofWorker(t *testing.T) {
 	b.restored()
 }
 
-// TestPlan_blocked cancels the successors of unique keys alone: they are BLOCKED. No other verb takes that state.
+// TestPlan_blocked cancels only the successors of unique keys: they are BLOCKED. No other verb applies to that state.
 func TestPlan_blocked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -240,7 +240,7 @@ func TestPlan_blocked(t *testing.T) {
 	b.sound()
 }
 
-// TestPlan_whatChanged: a job that became another before its turn is passed by, as far as rows say so.
+// TestPlan_whatChanged checks that a job that changed before its turn is skipped, as far as rows show it.
 func TestPlan_whatChanged(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -273,13 +273,13 @@ func TestPlan_whatChanged(t *testing.T) {
 	b.sound()
 }
 
-// drainless has a job move to the queue other by a plan of its own.
+// drainless moves a job to the queue other by its own plan.
 func drainless(b *bench, id string) *fsmpb.Op {
 	b.ok(planOp("m-"+id, rota.PlanMove, "id="+id, toQueue("other")))
 	return b.stepOf("m-"+id, 1)
 }
 
-// TestPlan_badInput: each is refused by its field, and nothing is stored.
+// TestPlan_badInput checks that each is refused by its field, and nothing is stored.
 func TestPlan_badInput(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -347,7 +347,7 @@ func TestPlan_badInput(t *testing.T) {
 	b.sound()
 }
 
-// TestPlan_bounds: ten run, a hundred are kept, the oldest that is over makes room.
+// TestPlan_bounds checks that ten run, a hundred are kept, and the oldest that is over makes room.
 func TestPlan_bounds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -386,8 +386,8 @@ func TestPlan_bounds(t *testing.T) {
 	}
 }
 
-// TestPlan_shares: one principal has two plans running and no more, under however many ids, which
-// keeps no other out; one that is over makes room. Who may do everything may run ten.
+// TestPlan_shares checks that one principal has at most two running plans, under any ids, and so keeps no other out;
+// one that is over makes room. A principal with all rights may run ten.
 func TestPlan_shares(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -420,7 +420,7 @@ func TestPlan_shares(t *testing.T) {
 	b.sound()
 }
 
-// TestPlan_refusals: twenty are shown, all are counted.
+// TestPlan_refusals checks that twenty are shown and all are counted.
 func TestPlan_refusals(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -439,7 +439,7 @@ func TestPlan_refusals(t *testing.T) {
 	b.restored()
 }
 
-// TestPlan_moveIntoFull: who may submit to a queue brings no more into it by a move than by that.
+// TestPlan_moveIntoFull checks that a move into a queue is bound by the same limits as a submission to it.
 func TestPlan_moveIntoFull(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -454,7 +454,7 @@ func TestPlan_moveIntoFull(t *testing.T) {
 	b.restored()
 }
 
-// TestPlan_rights: a plan touches what its starter may read and control, now and not as it started.
+// TestPlan_rights checks that a plan touches what its starter may read and control now, not at its start.
 func TestPlan_rights(t *testing.T) {
 	t.Parallel()
 	acme := func(r rota.Right) rota.Grant { return rota.Grant{Right: r, Tenant: "acme", Queue: "*"} }
@@ -484,7 +484,7 @@ func TestPlan_rights(t *testing.T) {
 	}
 	theirs := &fsmpb.PlanItem{Job: "j1", Number: b.JobTable.Get("j1").Seq}
 	step := &fsmpb.PlanStep{Plan: "p", To: "j3", End: true, Items: []*fsmpb.PlanItem{honest.GetPlanStep().GetItems()[0], theirs, honest.GetPlanStep().GetItems()[1]}}
-	a := b.entry(&fsmpb.Op{Op: &fsmpb.Op_PlanStep{PlanStep: step}}) // a leader that errs
+	a := b.entry(&fsmpb.Op{Op: &fsmpb.Op_PlanStep{PlanStep: step}}) // an incorrect leader
 	if p := b.plan("p"); counts(p) != "DONE 2 1 0" || p.By != ops {
 		t.Errorf("%+v", p)
 	}
@@ -497,7 +497,7 @@ func TestPlan_rights(t *testing.T) {
 
 	b = setup()
 	b.ok(by(ops, planOp("move", rota.PlanMove, "id=*", toQueue("other"))))
-	if got := counts(b.runPlan("move", 1)); got != "DONE 0 2 0" { // it may not submit there
+	if got := counts(b.runPlan("move", 1)); got != "DONE 0 2 0" { // it lacks the right to submit there
 		t.Error(got)
 	}
 	b.ok(by(actorNamed("b"), planOp("blind", rota.PlanCancel, "id=*")))
@@ -516,8 +516,8 @@ func TestPlan_rights(t *testing.T) {
 	b.restored()
 }
 
-// TestPlan_errorsAreNotTold: a filter by errors selects nothing for who may not read them, and a
-// step's jobs are not held against it, which would reveal them by what is passed.
+// TestPlan_errorsAreNotTold checks that a filter by errors selects nothing for callers that may not read them, and that
+// a step's jobs are not compared with it, as skipped jobs would reveal them.
 func TestPlan_errorsAreNotTold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -541,7 +541,7 @@ func TestPlan_errorsAreNotTold(t *testing.T) {
 	}
 }
 
-// TestStepOf_bytes: a step brings as many jobs as fit into its bytes, or one.
+// TestStepOf_bytes checks that a step has as many jobs as fit in its bytes, or one.
 func TestStepOf_bytes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -71,7 +71,7 @@ func TestPreemptionChooses(t *testing.T) {
 		b.background("second", "w")
 		b.submit("crit", priority(0))
 		b.wantsRevoked("second")
-		b.ok(cancelOp("crit")) // the hold ends, the lease is going still
+		b.ok(cancelOp("crit")) // the hold ends, the lease is still revoked
 		b.submit("other", priority(0))
 		b.wantsRevoked()
 		if h := b.placement.holds.Get("other"); h == nil || h.Revoked != 0 || !h.Preempted {
@@ -114,7 +114,7 @@ func TestPreemptionChooses(t *testing.T) {
 		if n := len(b.revoked()); n != 5 || b.placement.holds.Len() != 5 {
 			b.t.Fatalf("%d leases are revoked, %d workers held", n, b.placement.holds.Len())
 		}
-		b.ok(statusOp("w7", rota.WorkerRetired, 0)) // fewer bear fewer ordinary holds
+		b.ok(statusOp("w7", rota.WorkerRetired, 0)) // with fewer workers, fewer ordinary holds are allowed
 		b.sound()
 		if n := b.placement.holds.Len(); n < 4 {
 			b.t.Fatalf("%d workers are held", n)
@@ -140,7 +140,7 @@ func TestPreemptionChooses(t *testing.T) {
 	})
 }
 
-// TestFewest compares the choice with one by trying everything.
+// TestFewest compares the choice with an exhaustive search.
 func TestFewest(t *testing.T) {
 	t.Parallel()
 	chance := rand.New(rand.NewPCG(3, 4))
@@ -180,8 +180,8 @@ func TestFewest(t *testing.T) {
 	}
 }
 
-// TestFewestOfAHopelessWorkerIsCheap: a worker on which no end of leases makes room
-// is given up at once, for there may be as many of them as workers.
+// TestFewestOfAHopelessWorkerIsCheap checks that a worker on which no end of leases makes room is given up at once, as
+// there may be as many of them as workers.
 func TestFewestOfAHopelessWorkerIsCheap(t *testing.T) {
 	t.Parallel()
 	leases := make([]going, maxPlanned)

@@ -14,7 +14,7 @@ import (
 
 func priority(p int32) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.Priority = p } }
 
-// preemptBench has a queue whose critical jobs preempt, and leases that last.
+// preemptBench has a queue whose critical jobs preempt, and long leases.
 func preemptBench(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -36,8 +36,7 @@ func (b *bench) background(id, worker string, change ...func(*rota.JobSpec)) rot
 	return l
 }
 
-// revoked applies the next entry of rounds and names the jobs whose leases it
-// revoked, in order.
+// revoked applies the next entry of rounds and returns the jobs whose leases it revoked, in order.
 func (b *bench) revoked() []rota.JobID {
 	b.t.Helper()
 	jobs := []rota.JobID{}
@@ -119,7 +118,7 @@ func TestPreemption(t *testing.T) {
 		b.background("critical", "w", priority(0))
 		b.background("normal", "w", priority(5))
 		b.submit("crit", priority(0))
-		b.wantsRevoked() // nobody of priority 9 or 10 runs
+		b.wantsRevoked() // no job of priority 9 or 10 runs
 	})
 	run("is_off_where_the_queue_says_so", func(b *bench) {
 		b.worker("w", 1)
@@ -272,7 +271,7 @@ func TestPreemptionIsCheckedAnew(t *testing.T) {
 	b.sound()
 }
 
-// TestPreemptionHoldEnds is about holds that end without their job's placement.
+// TestPreemptionHoldEnds covers holds that end without their job's placement.
 func TestPreemptionHoldEnds(t *testing.T) {
 	t.Parallel()
 	held := func(t *testing.T) *bench {
@@ -296,7 +295,7 @@ func TestPreemptionHoldEnds(t *testing.T) {
 		if i < 0 || events[i].Text != "ENDED HOLD_MAX" || b.placement.holds.Len() != 0 {
 			t.Fatalf("events %+v, %d holds", events, b.placement.holds.Len())
 		}
-		b.revoked() // and comes anew, at the same worker, at no further cost
+		b.revoked() // and comes back, at the same worker, at no further cost
 		if h := b.placement.holds.Get("crit"); h == nil || h.Worker != "w" || h.Revoked != 0 {
 			t.Fatalf("hold %+v", h)
 		}
@@ -322,7 +321,7 @@ func TestPreemptionHoldEnds(t *testing.T) {
 	})
 }
 
-// TestPreemptionOutlivesRestores restores the twin amid preemptions.
+// TestPreemptionOutlivesRestores restores the twin during preemptions.
 func TestPreemptionOutlivesRestores(t *testing.T) {
 	t.Parallel()
 	b := preemptBench(t)

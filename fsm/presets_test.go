@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota/fsm/entry"
 )
 
-// TestPresets_goByRules sets presets under each version of the rules: those of version 1 stay as they were released, and a
-// queue that has one keeps it as it is when newer rules come.
+// TestPresets_goByRules sets presets under each rules version: those of version 1 stay as released, and a queue that
+// has one keeps it when newer rules come.
 func TestPresets_goByRules(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -42,7 +42,7 @@ func TestPresets_goByRules(t *testing.T) {
 	b.sound()
 }
 
-// TestRound_large has one round assign all that batch_size allows, beyond what an entry has else.
+// TestRound_large has one round assign everything that batch_size allows, beyond the usual limit of an entry.
 func TestRound_large(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -60,7 +60,8 @@ func TestRound_large(t *testing.T) {
 	b.sound()
 }
 
-// TestHealth_failedAttempts has failures alone take a worker below min_health: it gets no more jobs, until it has recovered.
+// TestHealth_failedAttempts lets only failures take a worker below min_health: it gets no more jobs until it has
+// recovered.
 func TestHealth_failedAttempts(t *testing.T) {
 	t.Parallel()
 	b := newerBench(t)

@@ -13,8 +13,7 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// reportOp is a verifier's report on a lease's job. The bench brings the spec, as a
-// leader does, where change makes none.
+// reportOp is a verifier's report on a lease's job. The bench adds the spec, like a leader, unless change sets one.
 func reportOp(l rota.Lease, change ...func(*rota.JobSpec)) *fsmpb.Op {
 	op := &fsmpb.ReportProof{Job: string(l.Job), Lease: l.ID[:], Reason: "hash differs"}
 	if len(change) > 0 {
@@ -92,7 +91,7 @@ func TestReportProof(t *testing.T) {
 		second := b.match()["j"]
 		again(b, reportOp(l), rota.JobAssigned)
 		b.ok(verb(rota.VerbComplete, second))
-		b.refuses(rota.KindConflict, "lease", reportOp(l)) // it completed nothing any more
+		b.refuses(rota.KindConflict, "lease", reportOp(l)) // its completion was revoked
 		b.ok(reportOp(second))
 		if j := b.state("j", rota.JobDelayed); j.Attempt != 2 {
 			b.t.Fatalf("job %+v", j)

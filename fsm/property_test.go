@@ -16,12 +16,12 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestModel runs random lives, hostile commands among them, against the model.
+// TestModel compares random lives, including hostile commands, with the model.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		// rapid's own numbers lean to the small ones: it draws the seed, and how far to
-		// go, so that a failure shrinks to the shortest prefix.
+		// rapid's own numbers favour small ones: it draws the seed, and how far to go, so that a failure shrinks to the
+		// shortest prefix.
 		seed := rapid.Uint64().Draw(rt, "seed")
 		r := &race{T: rt, b: newBench(rt), chance: rand.New(rand.NewPCG(seed, seed))}
 		r.b.every = 5
@@ -57,13 +57,13 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// race is a machine and the model fed alike.
+// race is a machine and the model with the same inputs.
 type race struct {
 	*rapid.T
 	b      *bench
 	model  *model
 	chance *rand.Rand
-	// fraud makes most completions bring an invalid proof.
+	// fraud makes most completions carry an invalid proof.
 	fraud bool
 	// seen are all leases ever given, the newest last.
 	seen []rota.Lease
@@ -71,7 +71,7 @@ type race struct {
 
 func (r *race) pick(_ string, n int) int { return r.chance.IntN(n) }
 
-// expect applies an operation of which the model says whether it is taken.
+// expect applies an operation; taken is whether the model accepts it.
 func (r *race) expect(taken bool, op *fsmpb.Op) {
 	if got := entry.OutcomeError(r.b.entry(op).Outcomes[0]); (got == nil) != taken {
 		r.Fatalf("%v: taken %v, the model says %v (%v)", op, got == nil, taken, got)
@@ -100,7 +100,7 @@ func (r *race) step() {
 			s.Payload = rota.Blob(fmt.Sprint(r.pick("payload", 2)))
 			if r.pick("unique", 2) == 0 {
 				s.Unique, s.Delay = r.unique(), millis.Duration([]int64{0, 700, 4_000}[r.pick("delay", 3)])
-				if s.Unique.Merges() { // what was merged stays known
+				if s.Unique.Merges() { // merged submissions stay known
 					s.ID = rota.JobID(fmt.Sprint("m", r.pick("merged", 30)))
 				}
 			}
@@ -162,7 +162,7 @@ func (r *race) step() {
 		}
 		r.expect(r.model.reach(worker, session, reachable, sign), reachOp(string(worker), session, reachable, sign))
 	case 17, 18:
-		if r.pick("horizon", 8) == 0 { // of what ends from now on
+		if r.pick("horizon", 8) == 0 { // of jobs that end from now on
 			r.model.policy.GCHorizonMs = []int64{60_000, 75_000, 100_000}[r.pick("longer", 3)]
 			r.b.ok(queueOp("default", "gc_horizon_ms", fmt.Sprint(r.model.policy.GCHorizonMs)))
 		}
@@ -173,7 +173,7 @@ func (r *race) step() {
 			r.b.entry(sweepOp())
 			r.keys(true)
 		}
-	default: // an entry of a deposed leader, then perhaps a new one
+	default: // an entry of a replaced leader, then perhaps a new one
 		r.b.stamped(&fsmpb.Entry{Term: r.b.term + 1, NowMs: int64(r.b.now + 400), Ops: []*fsmpb.Op{sweepOp()}}, r.b.term)
 		if r.pick("lead", 2) == 0 {
 			r.b.lead()
@@ -188,7 +188,7 @@ func (r *race) match() {
 		}
 		r.seen = append(r.seen, l)
 	}
-	for id, l := range r.model.leases { // which gave way is the machine's to choose
+	for id, l := range r.model.leases { // the machine may choose which was preempted
 		if a, open := r.b.View.Assignment(id); open && a.Lease.Revoked == rota.ReasonPreempted {
 			l.revoked = true
 		}
@@ -196,7 +196,7 @@ func (r *race) match() {
 	r.keys(false)
 }
 
-// offer has a worker's poll offer slots, or withdraw them.
+// offer makes a worker's poll offer slots, or withdraw them.
 func (r *race) offer(worker rota.WorkerID) {
 	session, _ := r.b.View.Session(worker)
 	session += rota.Session(r.pick("session", 8) / 7)
@@ -205,8 +205,7 @@ func (r *race) offer(worker rota.WorkerID) {
 	r.expect(r.model.offer(worker, session, poll, free, until), offerOp(string(worker), session, poll, free, until))
 }
 
-// command sends a verb on a lease that was given at some time, by its worker or
-// by somebody else.
+// command sends a verb on a lease given at some time, by its worker or by another one.
 func (r *race) command() {
 	if len(r.seen) == 0 {
 		return
@@ -237,11 +236,11 @@ func (r *race) command() {
 	if taken, known := r.model.lease(&c); known {
 		r.expect(taken, entry.LeaseCommandOp(&c))
 	} else {
-		r.b.entry(entry.LeaseCommandOp(&c)) // whatever it answers, it changes nothing
+		r.b.entry(entry.LeaseCommandOp(&c)) // whatever the outcome, it changes nothing
 	}
 }
 
-// keepLog has a node bring what it has of a log.
+// keepLog makes a node provide its log.
 func (r *race) keepLog() {
 	if len(r.seen) == 0 {
 		return

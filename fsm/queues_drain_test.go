@@ -123,7 +123,7 @@ func TestDrainQueue(t *testing.T) {
 			t.Fatal(o)
 		}
 		b.refuses(rota.KindConflict, "queue", drainOp("q", "r"))
-		b.ok(queueOp("r")) // kept after all
+		b.ok(queueOp("r")) // kept in the end
 		b.ok(submitOp(jobSpec("k", queue("r"))))
 		b.ok(flow.cancel())
 		if o := b.ok(drainOp("r", "s")); o.GetLeft() != 1 { // its workflow is remembered
@@ -153,7 +153,7 @@ func TestDrainQueue(t *testing.T) {
 	})
 }
 
-// TestDrainQueue_change: who changes a job that moved meanwhile looks at it again.
+// TestDrainQueue_change checks that a change of a job that moved meanwhile must be based on its new state.
 func TestDrainQueue_change(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// burst submits n jobs at one moment and counts those that were taken.
+// burst submits n jobs at one moment and counts the accepted ones.
 func (b *bench) burst(n int, change ...func(*rota.JobSpec)) (taken int, last *fsmpb.Outcome) {
 	b.t.Helper()
 	for range n {
@@ -160,7 +160,7 @@ func TestTenantRate(t *testing.T) {
 	})
 }
 
-// pressed wants the default queue to tell its backpressure so.
+// pressed checks the backpressure reported for the default queue.
 func (b *bench) pressed(want string) {
 	b.t.Helper()
 	if q, _ := b.View.Queue("default"); q.Backpressure != want {
@@ -278,7 +278,7 @@ func TestPressure(t *testing.T) {
 		b.ok(verb(rota.VerbComplete, l))
 		b.submit("d")
 	})
-	// What the preset `dag` is for: one worker of one slot, and workflows that wait for it.
+	// The purpose of the preset `dag`: one worker of one slot, and workflows that wait for it.
 	t.Run("dag_takes_workflows_beyond_running_slots", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
@@ -310,7 +310,7 @@ func TestPressure(t *testing.T) {
 	})
 }
 
-// retryAfterCancel cancels a job and gives the operation that revives it.
+// retryAfterCancel cancels a job and returns the operation that revives it.
 func retryAfterCancel(b *bench, id string) *fsmpb.Op {
 	b.t.Helper()
 	op := retryOpWith(id, b)
@@ -318,7 +318,7 @@ func retryAfterCancel(b *bench, id string) *fsmpb.Op {
 	return op
 }
 
-// leasedBy registers a worker of one slot and gives the lease it then has on a job.
+// leasedBy registers a worker of one slot and returns the lease it then has on a job.
 func (b *bench) leasedBy(worker, job string) rota.Lease {
 	b.t.Helper()
 	b.worker(worker, 1)
@@ -426,8 +426,8 @@ func TestTenantWindow(t *testing.T) {
 	})
 }
 
-// TestQueueFull: what a leader refuses before the log is what the machine would refuse, in
-// the same words; all else goes through the log.
+// TestQueueFull checks that a leader refuses before the log exactly what the machine would refuse, with the same text;
+// everything else goes through the log.
 func TestQueueFull(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -13,9 +13,9 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// refilled applies operations, with what is decided with them: the twin decides the same, the state does not change by it,
-// no pair is dropped, and each job is placed that the rounds behind the entry would place, and no other; as many, at
-// least, where a seed decides which.
+// refilled applies operations, with what is decided with them. It checks that the twin decides the same, that deciding
+// does not change the state, that no pair is dropped, and that exactly the jobs are placed that the rounds after the
+// entry would place; if a seed decides which, at least as many.
 func refilled(b *bench, ops []*fsmpb.Op, exact bool) []string {
 	b.t.Helper()
 	a, before := arrivalsOf(b, ops), b.View.Digest()
@@ -136,7 +136,7 @@ func TestRefill(t *testing.T) {
 	})
 }
 
-// TestRefill_model: lives in which more waits than has room, under policies and limits by chance.
+// TestRefill_model runs lives with more pending jobs than room, under random policies and limits.
 func TestRefill_model(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -147,7 +147,7 @@ func TestRefill_model(t *testing.T) {
 		b.every = 1 << 20
 		b.ok(switchOp(entry.RulesVersion))
 		cpu, strategies := int64(d.IntN(2)), []string{"shuffle", "round_robin", "least_loaded", "random", "affinity"}
-		exact := d.IntN(2) == 0 // else the seed of a round decides which worker takes a job, and so for which queues there is room
+		exact := d.IntN(2) == 0 // otherwise a seed decides which worker takes a job, and so which queues have room
 		if exact {
 			strategies = []string{"round_robin"}
 		}

@@ -10,10 +10,9 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// BenchmarkReplay applies the log of jobs that were submitted, placed and completed,
-// as every node of a busy cluster does; an operation is one job. The processor's
-// time is told beside the wall's, as a busy machine stretches that one; it holds the
-// garbage collector's.
+// BenchmarkReplay applies the log of jobs that were submitted, placed and completed, as every node of a busy cluster
+// does; an operation is one job. It reports CPU time in addition to wall time, which a busy machine stretches; CPU time
+// includes the garbage collector.
 func BenchmarkReplay(b *testing.B) {
 	log := replayLog(b)
 	jobs := len(log) / 3 * batch
@@ -31,7 +30,7 @@ func BenchmarkReplay(b *testing.B) {
 				b.Fatal(err)
 			}
 			m.Recycle(a.Events)
-			if i%100 == 0 { // as the archive takes them
+			if i%100 == 0 { // as the archive does
 				var seqs []uint64
 				for _, s := range m.View.Staged(1<<20, 1<<40) {
 					seqs = append(seqs, s.Seq)
@@ -46,7 +45,7 @@ func BenchmarkReplay(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// replayLog has 20,000 jobs in entries of a hundred, placed on four workers.
+// replayLog returns the log of 20,000 jobs in entries of a hundred, placed on four workers.
 func replayLog(b *testing.B) (log [][]byte) {
 	b.Helper()
 	m := &filled{New(), b, startClock}
@@ -72,7 +71,7 @@ func replayLog(b *testing.B) (log [][]byte) {
 	return log
 }
 
-// cpuTime is what this process has spent so far.
+// cpuTime returns the CPU time used by this process so far.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// health checks a worker's present health, and wants it to be so.
+// health checks a worker's present health.
 func (b *bench) health(worker string, want int32) rota.Worker {
 	b.t.Helper()
 	w, ok := b.View.Worker(rota.WorkerID(worker))
@@ -22,7 +22,7 @@ func (b *bench) health(worker string, want int32) rota.Worker {
 	return w
 }
 
-// acked leases the job at the worker that is there, and acknowledges it.
+// acked leases the job at the present worker, and acknowledges it.
 func (b *bench) acked(job string, change ...func(*rota.JobSpec)) rota.Lease {
 	b.t.Helper()
 	b.submit(job, change...)
@@ -37,7 +37,7 @@ func (b *bench) acked(job string, change ...func(*rota.JobSpec)) rota.Lease {
 // typed returns a job of a type.
 func typed(typ rota.JobType) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.Type = typ } }
 
-// mismatch wants a pair that no leader decided to be dropped for a reason.
+// mismatch checks that a pair that no leader decided is dropped for a reason.
 func (b *bench) mismatch(job, worker, why string) {
 	b.t.Helper()
 	if got := b.dropped(job, worker); got != why {
@@ -45,8 +45,7 @@ func (b *bench) mismatch(job, worker, why string) {
 	}
 }
 
-// weaken sets a worker's health by ack timeouts of its own; each costs 50 and
-// takes as long as an ack may, in which 5 grow back.
+// weaken lowers a worker's health by ack timeouts; each costs 50 and takes the ack timeout, in which 5 grow back.
 func (b *bench) weaken(worker string, times int) {
 	b.t.Helper()
 	for i := range times {
@@ -60,15 +59,14 @@ func (b *bench) weaken(worker string, times int) {
 	}
 }
 
-// minded is a bench whose default queue minds its workers' deeds, as the presets of
-// AICF do.
+// minded is a bench whose default queue applies reputation, as the presets of AICF do.
 func minded(t tester) *bench {
 	b := newBench(t)
 	b.ok(minds("default"))
 	return b
 }
 
-// minds lets a queue mind its workers' deeds, and sets keys as queueOp does.
+// minds turns reputation on in a queue, and sets keys as queueOp does.
 func minds(name string, pairs ...string) *fsmpb.Op {
 	return queueOp(name, append([]string{"cool_after", "3", "decline_cools", "on", "deny_ms", "30000", "health_steps", "on",
 		"min_health", "300"}, pairs...)...)
@@ -198,7 +196,7 @@ func TestHealth(t *testing.T) {
 			b.t.Fatal("placed too early")
 		}
 		b.now++
-		b.mismatch("j", "w", "HEALTH_TOO_LOW") // until the sweep fires the old reputation lasts
+		b.mismatch("j", "w", "HEALTH_TOO_LOW") // until the sweep fires the old reputation applies
 		b.entry(sweepOp())
 		if len(b.match()) != 1 {
 			b.t.Fatal("health that is enough again gets nothing")
@@ -281,9 +279,9 @@ func TestCooldown(t *testing.T) {
 			b.t.Fatalf("cooling %v, %v is wanted", w.Cooling, want)
 		}
 		b.mismatch("a", "w", "COOLING_DOWN")
-		b.ok(verb(rota.VerbComplete, b.acked("fine", typed("good")))) // other types go on
+		b.ok(verb(rota.VerbComplete, b.acked("fine", typed("good")))) // other types continue
 		b.pass(30_000)
-		b.ok(verb(rota.VerbFail, b.match()["a"])) // the fourth: a success alone begins anew
+		b.ok(verb(rota.VerbFail, b.match()["a"])) // the fourth: only a success restarts the count
 		b.mismatch("a", "w", "COOLING_DOWN")
 		b.pass(30_000)
 		b.ok(verb(rota.VerbComplete, b.match()["a"]))
@@ -303,7 +301,7 @@ func TestCooldown(t *testing.T) {
 			b.t.Fatalf("placed %v", got)
 		}
 		b.mismatch("minding", "w", "COOLING_DOWN")
-		b.ok(queueOp("default", "cool_after", "0")) // judged anew at once
+		b.ok(queueOp("default", "cool_after", "0")) // judged again at once
 		if got := b.match(); len(got) != 1 || got["minding"].Job == "" {
 			b.t.Fatalf("placed %v", got)
 		}
@@ -392,7 +390,7 @@ func TestCooldown(t *testing.T) {
 		leases := inOrder(b.match())
 		for i, l := range leases {
 			b.ok(verb(rota.VerbDecline, l))
-			if i == 1 { // the two oldest give way below; the three in a row are reset
+			if i == 1 { // the two oldest are dropped below; the three in a row are reset
 				b.ok(verb(rota.VerbComplete, b.acked("ok", typed("ok"))))
 			}
 		}
@@ -419,7 +417,7 @@ func TestCooldown(t *testing.T) {
 	})
 }
 
-// whyNames wants a reason of a job that waits, with a text in its detail.
+// whyNames checks a reason of a pending job and a text in its detail.
 func (b *bench) whyNames(job, reason, detail string) {
 	b.t.Helper()
 	x, _ := b.View.Why(rota.JobID(job), 100)
@@ -437,7 +435,7 @@ func (b *bench) jobType(id rota.JobID) rota.JobType {
 	return j.Type
 }
 
-// unitsPeriod is what units_period is where nobody says otherwise.
+// unitsPeriod is the default of units_period.
 const unitsPeriod rota.Clock = 3_600_000
 
 func TestUnits(t *testing.T) {
@@ -450,7 +448,7 @@ func TestUnits(t *testing.T) {
 		b.ok(queueOp("default", "units_per_period", "10"))
 		b.worker("w", 10)
 		since := b.now - b.now%unitsPeriod
-		b.ok(verb(rota.VerbComplete, b.acked("a", units(4)))) // not given back
+		b.ok(verb(rota.VerbComplete, b.acked("a", units(4)))) // not returned
 		b.acked("b")
 		b.submit("c", units(6))
 		b.submit("d", units(5))
@@ -463,7 +461,7 @@ func TestUnits(t *testing.T) {
 		}
 		b.mismatch("c", "w", "UNITS_EXHAUSTED")
 		b.now = since + unitsPeriod - 500
-		for b.Header.Clock < b.now { // a leader's stamps run at most a second ahead
+		for b.Header.Clock < b.now { // a leader's stamps are at most a second ahead
 			b.skip(b.now)
 		}
 		if len(b.match()) != 0 {
@@ -487,7 +485,7 @@ func TestUnits(t *testing.T) {
 		b.worker("w", 10)
 		since := b.now - b.now%2_000
 		b.acked("a", units(10))
-		b.ok(queueOp("default", "units_period", "1h")) // the period that has begun ends as it began
+		b.ok(queueOp("default", "units_period", "1h")) // a period in progress keeps its end
 		b.submit("b", units(10))
 		b.pass(since + 1_999 - b.now)
 		if len(b.match()) != 0 {
@@ -544,7 +542,7 @@ func TestUnits(t *testing.T) {
 	})
 }
 
-// skip lets time pass in leaps of a second, with a sweep each.
+// skip lets time pass in steps of a second, with a sweep each.
 func (b *bench) skip(to rota.Clock) {
 	b.t.Helper()
 	for at := b.Header.Clock; at < to; {

@@ -38,7 +38,7 @@ func TestSwitchRules(t *testing.T) {
 	if !b.ok(switchOp(1)).GetExisted() || b.View.Digest() == before {
 		t.Error("the version in force is not known as such, or the header does not count")
 	}
-	a := b.entry(switchOp(3)) // versions may be left out
+	a := b.entry(switchOp(3)) // versions may be skipped
 	if len(a.Events) != 1 || a.Events[0].Kind != rota.EventRulesChanged || a.Events[0].Payload != `{"from":1,"to":3}` || a.Rules != 3 {
 		t.Errorf("the switch told %+v, rules %d", a.Events, a.Rules)
 	}
@@ -49,15 +49,15 @@ func TestSwitchRules(t *testing.T) {
 	if info := b.Freeze().Info(); info.RulesVersion != 3 {
 		t.Errorf("the snapshot is of rules version %d", info.RulesVersion)
 	}
-	// The switch of a leadership that is over.
+	// The switch of a past leadership.
 	stale := b.stamped(&fsmpb.Entry{Term: b.term - 1, NowMs: int64(b.now), Ops: []*fsmpb.Op{switchOp(4)}}, b.term)
 	if e := entry.OutcomeError(stale.Outcomes[0]); e == nil || e.Kind != rota.KindStale || b.View.Head().Rules != 3 {
 		t.Errorf("a switch of another term: %v, rules %d", e, b.View.Head().Rules)
 	}
 }
 
-// TestSwitchRules_stopsOlderBinaries has a binary of version 1 meet newer rules in
-// each way there is: it stops by name, and nothing is touched.
+// TestSwitchRules_stopsOlderBinaries checks every way in which a binary of version 1 meets newer rules: it stops with
+// that error, and nothing is changed.
 func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 	t.Parallel()
 	b := knowingBench(t, 1)
@@ -84,7 +84,7 @@ func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 	}
 	halts("a switch", sealed(b.term, 1, switchOp(2)))
 	halts("an entry", sealed(b.term, 2, sweepOp()))
-	// A switch that is refused stops nobody.
+	// A refused switch stops no node.
 	if a := b.apply(sealed(b.term-1, 1, switchOp(2)), b.term); entry.OutcomeError(a.Outcomes[0]) == nil {
 		t.Error("a switch of another term was taken")
 	}
@@ -102,7 +102,7 @@ func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 		t.Errorf("its own state: %v", err)
 	}
 	info := f.Info()
-	info.RulesVersion = 1 // a description that belies the records
+	info.RulesVersion = 1 // a description that contradicts the records
 	l, err := NewLoaderKnowing(info, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 	}
 }
 
-// TestNodeDiffers has one event come of each doubt, whoever tells it how often.
+// TestNodeDiffers checks that each doubt gives one event, whichever node reports it, however often.
 func TestNodeDiffers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -144,10 +144,10 @@ func TestNodeDiffers(t *testing.T) {
 	}{
 		{10, 8, 1},
 		{10, 8, 0}, // again
-		{12, 8, 0}, // the node's own finding, of the same doubt
-		{12, 0, 0}, // nothing is known of when it was right
+		{12, 8, 0}, // the node's own report of the same doubt
+		{12, 0, 0}, // it is unknown when it was right
 		{at, 12, 1},
-		{12, 9, 0}, // an old one, told by a later leader
+		{12, 9, 0}, // an old one, reported by a later leader
 	} {
 		if got := told(differsOp("n2", c.at, c.right)); got != c.want {
 			t.Errorf("differs at %d, right until %d: %d events, wanted %d", c.at, c.right, got, c.want)

@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestSameID holds submissions of a known id against SPEC §16.5.
+// TestSameID checks submissions of a known id against SPEC §16.5.
 func TestSameID(t *testing.T) {
 	t.Parallel()
 	others := []func(*rota.JobSpec){
@@ -30,7 +30,7 @@ func TestSameID(t *testing.T) {
 	hold := func(t *testing.T, b *bench, state rota.JobState) {
 		t.Helper()
 		again := submitOp(spec())
-		again.GetSubmit().Minted = true // is no part of the job
+		again.GetSubmit().Minted = true // is not part of the job
 		traced := spec()
 		traced.Headers = map[string]string{"traceparent": "00-2"} // nor are headers part of the content
 		for _, op := range []*fsmpb.Op{submitOp(spec()), again, submitOp(traced)} {

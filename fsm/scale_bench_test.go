@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// BenchmarkPendingMemory is what a pending job of 256 bytes takes of the heap, as
-// bytes_per_job, with all that is filed of it. An operation is one submission.
+// BenchmarkPendingMemory measures the heap of a pending job of 256 bytes, as bytes_per_job, including all its index
+// entries. An operation is one submission.
 func BenchmarkPendingMemory(b *testing.B) {
 	for _, n := range []int{1_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprint("pending=", n), func(b *testing.B) {
@@ -23,7 +23,7 @@ func BenchmarkPendingMemory(b *testing.B) {
 	}
 }
 
-// liveHeap is what lives on the heap once garbage is gone.
+// liveHeap returns the heap in use after garbage collection.
 func liveHeap() uint64 {
 	runtime.GC()
 	var s runtime.MemStats
@@ -31,8 +31,8 @@ func liveHeap() uint64 {
 	return s.HeapAlloc
 }
 
-// BenchmarkFirstPage is the first page of a list over a million live jobs: of all, of a filter that
-// fits the last that a page looks at alone, and of one that none fits.
+// BenchmarkFirstPage measures the first page of a list over a million live jobs: without a filter, with one that only
+// matches the last job that a page looks at, and with one that matches none.
 func BenchmarkFirstPage(b *testing.B) {
 	const n = 1_000_000
 	m := fill(b, n)

@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// TestSchedule_jitter: a run begins within the jitter after its date, always at the same moment.
+// TestSchedule_jitter checks that a run begins within the jitter after its date, always at the same moment.
 func TestSchedule_jitter(t *testing.T) {
 	t.Parallel()
 	r := &state.ScheduleRow{Spec: &rota.ScheduleSpec{Name: "s", Jitter: 10 * time.Second}}
@@ -30,7 +30,7 @@ func TestSchedule_jitter(t *testing.T) {
 	}
 }
 
-// TestSchedule_reborn: schedules of another cluster's state come up paused.
+// TestSchedule_reborn checks that schedules of another cluster's state are paused.
 func TestSchedule_reborn(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -102,8 +102,8 @@ func (n *naiveSchedule) settle() {
 	}
 }
 
-// TestScheduleModel runs random lives of schedules against the naive one: dates in time, leaders that
-// repeat each other's, runs that end.
+// TestScheduleModel compares random lives of schedules with the naive model: dates in time, leaders that repeat each
+// other's, runs that end.
 func TestScheduleModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
@@ -181,7 +181,7 @@ func TestSchedule_rights(t *testing.T) {
 		b.ok(tokenOp(laterWish("t", "r")))
 		for _, op := range denied {
 			o := b.entry(by(caller, op)).Outcomes[0]
-			if err := entry.OutcomeError(o); err == nil || err.Kind != rota.KindNotFound { // who may not read it does not learn that it is there
+			if err := entry.OutcomeError(o); err == nil || err.Kind != rota.KindNotFound { // an unreadable one does not exist
 				t.Errorf("%s: %v is answered %v", right, op, o)
 			}
 		}
@@ -202,14 +202,14 @@ func TestSchedule_rights(t *testing.T) {
 	}
 }
 
-// laterWish is tokenWish for a bench whose date is another.
+// laterWish is tokenWish for a bench with another date.
 func laterWish(letter, role string) *fsmpb.CreateToken {
 	w := tokenWish(letter, role)
 	w.ExpiresMs = 1_760_000_040_000 + int64(24*time.Hour/time.Millisecond)
 	return w
 }
 
-// TestSchedule_retried: a run that has ended can be retried, by the id that the schedule gave it.
+// TestSchedule_retried checks that an ended run can be retried, by the id that the schedule gave it.
 func TestSchedule_retried(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)

@@ -21,7 +21,7 @@ func scheduleOp(name string, change ...func(*rota.ScheduleSpec)) *fsmpb.Op {
 	return entry.ScheduleOp(&s)
 }
 
-// aMinute lies between a schedule's dates in these tests: each minute of the date.
+// aMinute is the time between a schedule's dates in these tests: each minute of the date.
 const aMinute = rota.Date(60_000)
 
 // newClockwork is a bench whose date is a whole minute and runs as its clock does.
@@ -32,7 +32,7 @@ func newClockwork(t tester) *bench {
 	return b
 }
 
-// tick lets time pass by the walls; the clock goes a second on at most.
+// tick lets wall time pass; the clock advances by at most a second.
 func (b *bench) tick(ms rota.Clock) {
 	b.t.Helper()
 	b.now += min(ms, 1_000)
@@ -44,7 +44,7 @@ func (b *bench) tick(ms rota.Clock) {
 	b.entry(sweepOp())
 }
 
-// fireOp is what a leader proposes of a schedule that is due each minute.
+// fireOp is a leader's proposal for a schedule that is due each minute.
 func (b *bench) fireOp(name string, until rota.Date) *fsmpb.Op {
 	due, _ := DueOf(&b.View, rota.ScheduleName(name))
 	op := &fsmpb.Fire{Name: name, Version: due.Version, FromMs: int64(due.Through), UntilMs: int64(until), Tzdata: "test"}
@@ -79,7 +79,7 @@ func unscheduleOp(name string) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_DeleteSchedule{DeleteSchedule: &fsmpb.DeleteSchedule{Name: name}}}
 }
 
-// told lists the payloads of events about schedules, shortly.
+// told returns the payloads of events about schedules in short form.
 func told(events []rota.Event) (list []string) {
 	for _, e := range events {
 		if strings.HasPrefix(e.Kind.String(), "schedule") {
@@ -89,7 +89,7 @@ func told(events []rota.Event) (list []string) {
 	return list
 }
 
-// TestFire: a moment is decided once, whoever leads.
+// TestFire checks that a moment is decided once, whichever node leads.
 func TestFire(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -119,7 +119,7 @@ func TestFire(t *testing.T) {
 	b.restored()
 }
 
-// TestFire_onlyLeaders: an entry of a leadership that is over fires nothing.
+// TestFire_onlyLeaders checks that an entry of a past leadership fires nothing.
 func TestFire_onlyLeaders(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -132,7 +132,7 @@ func TestFire_onlyLeaders(t *testing.T) {
 	}
 }
 
-// TestFire_late: a date more than 10 s old is late; the newest late ones run, within the window.
+// TestFire_late checks that a date more than 10 s old is late, and that the newest late ones run, within the window.
 func TestFire_late(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -155,7 +155,7 @@ func TestFire_late(t *testing.T) {
 	}
 }
 
-// TestOverlap: what becomes of dates while a run lives.
+// TestOverlap checks the handling of dates while a run lives.
 func TestOverlap(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -192,7 +192,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// TestOverlap_freeAt: what waited starts no sooner than the cancelled run's worker has let go.
+// TestOverlap_freeAt checks that a waiting run starts only after the cancelled run's worker has stopped.
 func TestOverlap_freeAt(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -210,7 +210,7 @@ func TestOverlap_freeAt(t *testing.T) {
 	if first <= b.now {
 		t.Errorf("it begins at %d, it is %d", first, b.now)
 	}
-	b.tick(60_000) // the third replaces the second, which never began: the first one's worker is what it waits for
+	b.tick(60_000) // the third replaces the second, which never began: it waits for the first one's worker
 	b.ok(b.fireOp("s", b.Header.Date()))
 	third := b.schedule("s").Live[0]
 	if j := b.state(string(third), rota.JobDelayed); third == second || j.Due.Clock != first {
@@ -221,7 +221,7 @@ func TestOverlap_freeAt(t *testing.T) {
 	b.restored()
 }
 
-// TestSchedule_refusedRuns: what admission refuses is tried again, and not decided.
+// TestSchedule_refusedRuns checks that a run that admission refuses is tried again, and its date not decided.
 func TestSchedule_refusedRuns(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -250,7 +250,7 @@ func TestSchedule_refusedRuns(t *testing.T) {
 	}
 }
 
-// TestSchedule_ends: limits, ends and given dates, and failures that pause.
+// TestSchedule_ends checks limits, ends and given dates, and failures that pause.
 func TestSchedule_ends(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -288,7 +288,7 @@ func TestSchedule_ends(t *testing.T) {
 	}
 }
 
-// TestSchedule_set: a repetition is one; what changes keeps what lives.
+// TestSchedule_set checks repetitions, and that a change keeps live runs.
 func TestSchedule_set(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -345,10 +345,10 @@ func TestSchedule_refuses(t *testing.T) {
 	b.refuses(rota.KindStale, "version", backfillOp("s", 2, rota.OverlapSkip))
 	b.refuses(rota.KindInvalid, "dates", backfillOp("s", 1, rota.OverlapSkip, b.Header.Date()+1))
 	b.refuses(rota.KindInvalid, "dates", backfillOp("s", 1, rota.OverlapSkip, make([]rota.Date, rota.MaxScheduleDates+1)...))
-	b.refuses(rota.KindInvalid, "id", submitOp(jobSpec("s@x"))) // its ids are nobody's to give
+	b.refuses(rota.KindInvalid, "id", submitOp(jobSpec("s@x"))) // its ids are reserved
 }
 
-// TestSchedule_byHand: triggers and backfills.
+// TestSchedule_byHand checks triggers and backfills.
 func TestSchedule_byHand(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -374,7 +374,7 @@ func TestSchedule_byHand(t *testing.T) {
 	}
 }
 
-// TestWhy_runThatWaits: what a date that is queued waits for.
+// TestWhy_runThatWaits checks what a queued date waits for.
 func TestWhy_runThatWaits(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -414,7 +414,7 @@ func TestWhy_runThatWaits(t *testing.T) {
 	why(runs[1], "RUN_REFUSED")
 }
 
-// TestSchedule_setAgain: a schedule that is deleted and set again while its run lives does not overlap it.
+// TestSchedule_setAgain checks that a schedule that is deleted and set again while its run lives does not overlap it.
 func TestSchedule_setAgain(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)
@@ -425,7 +425,7 @@ func TestSchedule_setAgain(t *testing.T) {
 	}
 	b.ok(scheduleOp("s"))
 	b.ok(batchOp("s", 0))
-	b.ok(entry.SealOp("s")) // s@done is no run of it
+	b.ok(entry.SealOp("s")) // s@done is not a run of it
 	fire()
 	live := b.schedule("s").Live
 	if len(live) != 1 {
@@ -433,7 +433,7 @@ func TestSchedule_setAgain(t *testing.T) {
 	}
 	b.ok(triggerOp("s", "by-hand"))
 	b.ok(cancelOp("s@+by-hand"))
-	b.ok(retryOp("s@+by-hand")) // a retried run counts as none of the schedule's
+	b.ok(retryOp("s@+by-hand")) // a retried run does not count for the schedule
 	b.ok(unscheduleOp("s"))
 	b.ok(scheduleOp("s"))
 	if s := b.schedule("s"); !slices.Equal(s.Live, live) {

@@ -96,13 +96,13 @@ func TestScoringKeys(t *testing.T) {
 		}
 		declares := func(id string, ms int64) { b.submit(id, func(s *rota.JobSpec) { s.Expected = millis.Duration(ms) }) }
 		declares("a", 5)
-		expects(0) // a submitter's word counts only where the policy takes it
+		expects(0) // a submitter's value counts only if the policy uses it
 		b.ok(queueOp("default", "expected.work", "2s", "expected.other", "1"))
 		expects(2000)
 		declares("b", 5)
 		expects(2000)
 		b.ok(queueOp("default", "estimate", "user"))
-		expects(2000) // nobody declared since
+		expects(2000) // no submission declared one since
 		declares("c", 7)
 		expects(7)
 		b.ok(queueOp("default", "estimate", "type", "expected.work", "3000", "expected.Work", "1"))

@@ -36,8 +36,8 @@ func sessionOf(s, parent string) rota.Principal {
 	return rota.SessionPrincipal(tokenNamed(s), actorNamed(parent))
 }
 
-// TestSessions: a session may do what its parent may at that moment, what it makes is its
-// parent's, its events name both, and it is nobody after its end.
+// TestSessions checks that a session has its parent's present rights, that what it creates belongs to its parent, that
+// its events name both, and that it is invalid after its end.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -66,7 +66,7 @@ func TestSessions(t *testing.T) {
 	}
 	b.refuses(rota.KindUnauthenticated, "credential", by(sessionOf("s", "b"), queueOp("other"))) // of another parent
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("s"), queueOp("other")))     // as a token
-	b.refuses(rota.KindConflict, "session", by(actorNamed("b"), sessionOp("s")))                 // somebody else's id
+	b.refuses(rota.KindConflict, "session", by(actorNamed("b"), sessionOp("s")))                 // another principal's id
 	b.refuses(rota.KindConflict, "session", by(a, sessionOp("s", asLink)))                       // another kind
 	b.refuses(rota.KindNotFound, "session", by(actorNamed("b"), endSessionOp("s")))              // not its parent
 	b.refuses(rota.KindNotFound, "session", by(a, endSessionOp("b")))                            // no session
@@ -82,8 +82,8 @@ func TestSessions(t *testing.T) {
 	b.refuses(rota.KindUnauthenticated, "credential", by(s, queueOp("more")))
 }
 
-// TestSessions_parents: a session ends with what it was opened with, however that ends, and its
-// rights shrink with its parent's.
+// TestSessions_parents checks that a session ends with its parent credential, however that ends, and that its rights
+// shrink with its parent's.
 func TestSessions_parents(t *testing.T) {
 	t.Parallel()
 	cert := rota.CertPrincipal("desk", "ann")
@@ -126,14 +126,14 @@ func TestSessions_parents(t *testing.T) {
 	}
 }
 
-// TestSessions_links: a link has no rights, is opened once, and ends soon.
+// TestSessions_links checks that a link has no rights, is opened once, and ends soon.
 func TestSessions_links(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ok(by(rota.Local, tokenOp(tokenWish("a", access.RoleOperator))))
 	s := sessionOf("s", "a")
 	b.ok(by(actorNamed("a"), sessionOp("s", asLink)))
-	b.twin = b.restored() // a link that is not claimed stays one in a snapshot
+	b.twin = b.restored() // an unclaimed link stays one in a snapshot
 	b.lead()
 	b.refuses(rota.KindDenied, "queue", by(s, queueOp("mine")))
 	b.refuses(rota.KindDenied, "session", by(actorNamed("a"), claimOp("s", "x")))
@@ -151,8 +151,8 @@ func TestSessions_links(t *testing.T) {
 	b.refuses(rota.KindUnauthenticated, "credential", by(s, queueOp("mine3")))
 }
 
-// TestSessions_many: the oldest of a principal's sessions ends where it has as many as it may, and
-// one that opens them without end is refused.
+// TestSessions_many checks that the oldest of a principal's sessions ends at the limit, and that endless opening is
+// refused.
 func TestSessions_many(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -177,7 +177,7 @@ func TestSessions_many(t *testing.T) {
 		}
 	}
 	b.refuses(rota.KindExhausted, "session", open(limits.MaxSessionRows))
-	b.ok(by(sessionOf("o", "b"), queueOp("mine"))) // another's go on
+	b.ok(by(sessionOf("o", "b"), queueOp("mine"))) // another's sessions continue
 	b.date(startClock + rota.Date(limits.SessionEnded.Milliseconds()) + 1)
 	b.ok(open(limits.MaxSessionRows))
 }

@@ -32,12 +32,12 @@ func TestShorten_releasesPendingJobs(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		// wait leaves job j waiting by a reason for more than 20 s; shorter has it wait for within at most.
+		// wait leaves job j waiting for a reason for more than 20 s; shorter makes it wait for at most within.
 		wait    func(b *bench)
 		reason  string
 		shorter *fsmpb.Op
 		within  rota.Clock
-		// always says that the first rules released the job as well.
+		// always reports that the first rules released the job as well.
 		always bool
 	}{
 		{"rate_of_a_key", func(b *bench) {
@@ -146,8 +146,8 @@ func TestShorten_releasesPendingJobs(t *testing.T) {
 	}
 }
 
-// TestShorten_keepsTheRest: a bar that another queue of the worker may have set stays as long as that queue's, a wait
-// that a handler asked for stays, and a change that lengthens an interval ends nothing.
+// TestShorten_keepsTheRest checks that a bar that another queue of the worker may have set stays as long as that
+// queue's, a wait that a handler asked for stays, and a change that lengthens an interval ends nothing.
 func TestShorten_keepsTheRest(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

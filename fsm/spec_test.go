@@ -9,15 +9,15 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// What a row keeps of a spec is all of it, field by field: one that is forgotten, in
-// keep or in what compares, is lost here. Its hash is the same whether its encoding is at hand or not.
+// TestSpecs_keepEveryField checks that a row keeps every field of a spec: one forgotten in keep or in the comparison is
+// lost here. The hash is the same whether the encoding is available or not.
 func TestSpecs_keepEveryField(t *testing.T) {
 	t.Parallel()
 	fields := reflect.TypeFor[rota.JobSpec]()
 	for i := range fields.NumField() {
 		name := fields.Field(i).Name
 		if name == "Minted" {
-			continue // no part of the job
+			continue // not part of the job
 		}
 		var s rota.JobSpec
 		field := reflect.ValueOf(&s).Elem().Field(i)
@@ -79,7 +79,7 @@ func setSomething(t *testing.T, f reflect.Value) {
 	}
 }
 
-// Jobs that say the same share it; one that does not has its own.
+// TestSpecs_share checks that equal specs are shared, and a different one is not.
 func TestSpecs_share(t *testing.T) {
 	t.Parallel()
 	var k state.Specs
@@ -105,7 +105,7 @@ func TestSpecs_share(t *testing.T) {
 	}
 }
 
-// A spec is refused for what is wrong with it, whatever was found sound before.
+// TestSpecs_check checks that a spec is refused for its own faults, whatever was found sound before.
 func TestSpecs_check(t *testing.T) {
 	t.Parallel()
 	var k state.Specs

@@ -15,9 +15,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// TestStaging_theDigestDoesNotKnowOfFlushes runs one log over a machine that never
-// flushes, one that flushes after every entry, and one that was restored from a
-// snapshot without records: retries, proofs and retention must find them alike.
+// TestStaging_theDigestDoesNotKnowOfFlushes applies one log to a machine that never flushes, one that flushes after
+// every entry, and one restored from a snapshot without records: retries, proofs and retention must behave alike.
 func TestStaging_theDigestDoesNotKnowOfFlushes(t *testing.T) {
 	t.Parallel()
 	b := emptyBench(t)
@@ -178,7 +177,7 @@ func TestRetry_takesThePayloadOfItsOwnJobOnly(t *testing.T) {
 	}
 }
 
-// history is an archive as a list reads it.
+// history is an archive as read by a list.
 type history []Ended
 
 func (h history) Next(after rota.JobID) (mark Mark, ok bool) {
@@ -209,9 +208,8 @@ func (h history) Ended(seq uint64) (rota.Job, bool) {
 	return rota.Job{}, false
 }
 
-// TestPage_mergesTheArchive has jobs that are live, live again, staged, archived
-// with and without their tombstone: each is told of once, whole, at every size of
-// page.
+// TestPage_mergesTheArchive has jobs that are live, live again, staged, archived with and without their tombstone: each
+// is listed once, complete, at every page size.
 func TestPage_mergesTheArchive(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -233,7 +231,7 @@ func TestPage_mergesTheArchive(t *testing.T) {
 	b.ok(retryOp("again"))
 	archive()
 	b.walls = []int64{startClock + int64(sevenDays) + 1000}
-	b.pass(1000) // the tombstones so far go
+	b.pass(1000) // the existing tombstones are dropped
 	b.ok(cancelOp("again"))
 	end("a2", "m2")
 	archive()
@@ -267,8 +265,8 @@ func TestPage_mergesTheArchive(t *testing.T) {
 	}
 }
 
-// TestRecordBytesCountAllThatAUserFills: what a record holds of the heap is bounded
-// by what it counts for, whichever of a job's lists are filled to their limits.
+// TestRecordBytesCountAllThatAUserFills checks that a record's heap is bounded by its counted bytes, whichever of a
+// job's lists are filled to their limits.
 func TestRecordBytesCountAllThatAUserFills(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("k", rota.MaxLabelBytes)
@@ -296,8 +294,7 @@ func TestRecordBytesCountAllThatAUserFills(t *testing.T) {
 	}
 }
 
-// TestStaged_byQueue holds what queues tell of staged records against the records, as they
-// come and go.
+// TestStaged_byQueue compares the reported numbers of staged records per queue with the records, as they come and go.
 func TestStaged_byQueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// status wants a worker's status to be so.
+// status checks a worker's status.
 func (b *bench) status(worker string, want rota.WorkerStatus) {
 	b.t.Helper()
 	if _, got := b.View.Session(rota.WorkerID(worker)); got != want {
@@ -19,7 +19,7 @@ func (b *bench) status(worker string, want rota.WorkerStatus) {
 	}
 }
 
-// spoil makes a worker bring so many invalid proofs; it gives the events of the last.
+// spoil makes a worker send this many invalid proofs; it returns the events of the last.
 func (b *bench) spoil(worker string, times int) (events []rota.Event) {
 	b.t.Helper()
 	right := sha256.Sum256([]byte("right"))
@@ -205,7 +205,7 @@ func TestStatuses(t *testing.T) {
 		b.refuses(rota.KindDenied, "status", statusOp("w", rota.WorkerSuspended, s))
 		b.ok(statusOp("w", rota.WorkerSuspended, 0))
 		b.refuses(rota.KindDenied, "status", statusOp("w", rota.WorkerActive, s))
-		b.ok(statusOp("w", rota.WorkerDraining, s)) // it ends as ever, and frees itself by nothing
+		b.ok(statusOp("w", rota.WorkerDraining, s)) // it ends as usual, and nothing that the worker does frees it
 		b.status("w", rota.WorkerSuspended)
 		b.refuses(rota.KindConflict, "worker", statusOp("w", rota.WorkerDraining, 0))
 		b.ok(statusOp("w", rota.WorkerRetired, s))
@@ -246,7 +246,7 @@ func TestStatuses(t *testing.T) {
 		b.ok(goneOp("w", b.fleet.workers.Get("w").Session, "other")) // and its guard's
 		b.ok(registerOp("w", 1, "other", false))
 		b.ok(statusOp("w", rota.WorkerRetired, b.fleet.workers.Get("w").Session))
-		b.ok(statusOp("w", rota.WorkerRetired, 0)) // said of one that has left
+		b.ok(statusOp("w", rota.WorkerRetired, 0)) // about one that has left
 		b.refuses(rota.KindStale, "session", registerOp("w", 1, "other", false))
 		b.ok(deleteWorkerOp("w"))
 		b.ok(registerOp("w", 1, "other", false))
@@ -319,7 +319,7 @@ func staking(op *fsmpb.Op, until rota.Date, stake int64) *fsmpb.Op {
 	return op
 }
 
-// staked is worker with a stake that an attestation signs for good.
+// staked is worker with a stake that an attestation without expiry signs.
 func (b *bench) staked(id string, slots int32, stake int64, change ...func(*rota.WorkerSpec)) {
 	b.t.Helper()
 	b.ok(staking(registerOp(id, slots, id, false, change...), maxAttested, stake))
@@ -360,7 +360,7 @@ func TestAttestation(t *testing.T) {
 	if _, ok := b.View.NextDate(); ok {
 		t.Fatal("what is over wakes the cluster")
 	}
-	b.ok(attested(registerOp("w", 1, "w", false), ends)) // expired on the way
+	b.ok(attested(registerOp("w", 1, "w", false), ends)) // expired before it arrived
 	b.mismatch("other", "w", "ATTESTATION_EXPIRED")
 	b.ok(attested(registerOp("w", 1, "w", false), ends+1_000_000))
 	if len(b.match()) != 1 {
@@ -372,8 +372,8 @@ func TestAttestation(t *testing.T) {
 	}
 }
 
-// A stake counts where an attestation signs it, while that holds (SPEC §6.5): what a
-// worker says of itself counts for nothing.
+// TestAttestedStake checks that a stake counts if an attestation signs it, while that is valid (SPEC §6.5): a worker's
+// own declaration counts for nothing.
 func TestAttestedStake(t *testing.T) {
 	t.Parallel()
 	run := func(name string, f func(b *bench)) {
@@ -417,7 +417,7 @@ func TestAttestedStake(t *testing.T) {
 		b.pass(10_001)
 		b.mismatch("j", "w", "STAKE_TOO_LOW")
 		stands(b, 0, 0, 0)
-		b.ok(staking(registerOp("w", 1, "w", false), ends, 1000)) // expired on the way
+		b.ok(staking(registerOp("w", 1, "w", false), ends, 1000)) // expired before it arrived
 		b.mismatch("j", "w", "STAKE_TOO_LOW")
 		b.staked("w", 1, 1000)
 		b.worker("w", 1) // without one

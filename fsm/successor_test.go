@@ -19,7 +19,7 @@ func secondRules(t *testing.T) *bench {
 	return b
 }
 
-// became wants a submission to be merged into a job, with what became of its payload.
+// became checks that a submission is merged into a job, and how its payload was merged.
 func (b *bench) became(into string, merge rota.Merge, op *fsmpb.Op) rota.Event {
 	b.t.Helper()
 	a := b.entry(op)
@@ -33,7 +33,8 @@ func (b *bench) became(into string, merge rota.Merge, op *fsmpb.Op) rota.Event {
 	return a.Events[0]
 }
 
-// TestUnique_mergeIsTold: answer, event and the answer of a repetition say whether the payload was taken, and why not.
+// TestUnique_mergeIsTold checks that the answer, the event and the answer of a repetition report whether the payload
+// was taken, and why not.
 func TestUnique_mergeIsTold(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{rota.UniqueReplace, rota.UniqueExtend} {
@@ -63,7 +64,8 @@ func TestUnique_mergeIsTold(t *testing.T) {
 	}
 }
 
-// TestUnique_after: while the holder runs, one job follows it with the newest payload, however many are submitted.
+// TestUnique_after checks that while the holder runs, one job follows it with the newest payload, however many are
+// submitted.
 func TestUnique_after(t *testing.T) {
 	t.Parallel()
 	b := secondRules(t)
@@ -71,7 +73,7 @@ func TestUnique_after(t *testing.T) {
 	after := rota.Unique{OnConflict: rota.UniqueAfter}
 	b.worker("w", 5)
 	b.ok(onlyOne("a", after, paying("1")))
-	b.became("a", rota.MergeTaken, onlyOne("b", after, paying("2"))) // it waits still
+	b.became("a", rota.MergeTaken, onlyOne("b", after, paying("2"))) // it still waits
 	l := b.match()["a"]
 	if o := b.ok(onlyOne("c", after, paying("3"))); o.GetExisted() || o.GetHolder() != "" || rota.JobState(o.GetJobState()) != rota.JobBlocked {
 		t.Fatalf("the successor: %v", o)
@@ -109,7 +111,7 @@ func TestUnique_after(t *testing.T) {
 	b.sound()
 }
 
-// TestUnique_afterCompleted: where a completed holder keeps its key, the successor starts when that is over.
+// TestUnique_afterCompleted checks that if a completed holder keeps its key, the successor starts when that is over.
 func TestUnique_afterCompleted(t *testing.T) {
 	t.Parallel()
 	b := secondRules(t)
@@ -131,8 +133,8 @@ func TestUnique_afterCompleted(t *testing.T) {
 	b.sound()
 }
 
-// TestUnique_collect: payloads are delivered as one list, in their order, and none is lost: while the holder runs, or
-// has as many as a payload may have, they go to one successor, and are refused beyond that.
+// TestUnique_collect checks that payloads are delivered as one list, in order, and none is lost: while the holder runs,
+// or its list is full, they go to one successor, and are refused beyond that.
 func TestUnique_collect(t *testing.T) {
 	t.Parallel()
 	b := secondRules(t)
@@ -147,7 +149,7 @@ func TestUnique_collect(t *testing.T) {
 	b.refuses(rota.KindInvalid, "unique", onlyOne("x", rota.Unique{OnConflict: rota.UniqueAfter, Scope: []string{"RUNNING"}}))
 	first := onlyOne("a", collect, paying(`{"n":1}`), delayed)
 	b.ok(first)
-	b.existed(first) // by what was submitted, not by the list that was made of it
+	b.existed(first) // identified by the submission, not by the list that was made of it
 	due := b.JobTable.Get("a").Due
 	b.now += 1_000
 	b.became("a", rota.MergeTaken, onlyOne("b", collect, paying(`"two"`), delayed))
@@ -173,12 +175,13 @@ func TestUnique_collect(t *testing.T) {
 		t.Fatal("the list was not placed")
 	}
 	b.ok(verb(rota.VerbComplete, l))
-	b.state("full", rota.JobDelayed) // its delay begins as its turn comes
+	b.state("full", rota.JobDelayed) // its delay begins when its turn comes
 	b.became("full", rota.MergeTaken, onlyOne("r", rota.Unique{OnConflict: rota.UniqueReplace}, paying("5")))
 	if job := b.state("full", rota.JobDelayed); string(job.Payload) != "[5]" {
 		t.Fatalf("payload %s", job.Payload)
 	}
-	// What is no JSON, or too long within brackets, is not put into a list, whatever its submission asks for.
+	// A payload that is not JSON, or too long within brackets, is not put into a list, whatever its submission
+	// requests.
 	for payload, merge := range map[string]rota.Merge{"no json": rota.MergeNotJSON, `"` + strings.Repeat("x", 37) + `"`: rota.MergeListFull} {
 		for _, how := range []string{rota.UniqueReplace, rota.UniqueExtend} {
 			b.became("full", merge, onlyOne("r-"+how+string(merge), rota.Unique{OnConflict: how}, paying(payload)))
@@ -192,7 +195,7 @@ func TestUnique_collect(t *testing.T) {
 	b.sound()
 }
 
-// TestUnique_newWays: what came with rules version 2 is refused by version 1.
+// TestUnique_newWays checks that version 1 refuses what came with rules version 2.
 func TestUnique_newWays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -67,7 +67,7 @@ func TestSweep(t *testing.T) {
 			t.Fatalf("applied %+v", a)
 		}
 		b.state("j", rota.JobAssigned)
-		b.state("k", rota.JobQueued) // a client's operation applies all the same
+		b.state("k", rota.JobQueued) // a client's operation still applies
 	})
 	t.Run("ends_jobs_by_the_earlier_time_to_live", func(t *testing.T) {
 		t.Parallel()

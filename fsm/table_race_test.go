@@ -9,9 +9,9 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// TestReadsBesideApplying reads what a node hands out of its state while the next entries
-// are applied: what was taken under the lock may be read without it, and says the same for
-// ever. The race detector sees what the digest of a frozen state does not.
+// TestReadsBesideApplying reads what a node returns from its state while the next entries are applied: what was
+// obtained under the lock may be read without it, and never changes. The race detector sees what the digest of a frozen
+// state does not.
 func TestReadsBesideApplying(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 5))
@@ -59,8 +59,7 @@ func TestReadsBesideApplying(t *testing.T) {
 	}
 }
 
-// readOutside takes one of the things that reads are made of, and reads it once the lock
-// is given back.
+// readOutside obtains one of the things that reads consist of, and reads it after the lock is released.
 func readOutside(t *testing.T, m *Machine, lock *sync.RWMutex, chance *rand.Rand) {
 	switch chance.IntN(4) {
 	case 0:

@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestFrozenStays lets a state be frozen between any two entries of a job's life: what
-// it says never changes, though rows that no frozen copy holds are changed in place.
+// TestFrozenStays freezes a state between any two entries of a job's life: its content never changes, though rows that
+// no frozen copy holds are changed in place.
 func TestFrozenStays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -28,7 +28,7 @@ func TestFrozenStays(t *testing.T) {
 	freeze()
 	l := b.acked("j")
 	for i := range 3 {
-		if i != 1 { // the second renewal changes the first's row where it lies
+		if i != 1 { // the second renewal changes the first's row in place
 			freeze()
 		}
 		b.ok(verb(rota.VerbRenew, l, func(c *peer.LeaseCommand) { c.Ordinal = int32(i + 1) }))
@@ -45,7 +45,7 @@ func TestFrozenStays(t *testing.T) {
 	}
 }
 
-// TestEditInPlace shows that a row that no frozen copy holds is not copied.
+// TestEditInPlace checks that a row that no frozen copy holds is not copied.
 func TestEditInPlace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

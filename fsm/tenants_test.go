@@ -28,7 +28,7 @@ func queue(name string) func(*rota.JobSpec) {
 	return func(s *rota.JobSpec) { s.Queue = rota.QueueName(name) }
 }
 
-// serving lets a worker serve the default queue and others.
+// serving makes a worker serve the default queue and others.
 func serving(names ...string) func(*rota.WorkerSpec) {
 	return func(w *rota.WorkerSpec) {
 		for _, n := range names {
@@ -94,7 +94,7 @@ func TestSetTenant(t *testing.T) {
 		}
 		b.refuses(rota.KindExhausted, "tenant", tenantOp("one-more"))
 		b.ok(tenantOp("t5", "weight", "2"))
-		b.leased("a", "w", tenant("one-more")) // it may work all the same, with the defaults
+		b.leased("a", "w", tenant("one-more")) // it may still work, with the defaults
 		b.sound()
 	})
 	t.Run("tier_ranks_what_is_queued_anew", func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestSetTenant(t *testing.T) {
 			b.worker("w", 4)
 			b.match()
 			set("while_leased")
-			b.ok(queueOp("default", "ranking", "fifo")) // the lanes are built anew
+			b.ok(queueOp("default", "ranking", "fifo")) // the lanes are rebuilt
 			b.worker("v", 12)
 			b.match()
 			q := b.placement.registry.queues["default"]
@@ -184,7 +184,7 @@ func TestMaxConcurrent(t *testing.T) {
 		if b.View.JobState("d2") != rota.JobQueued {
 			left = "o2"
 		}
-		b.submit("late", tenant("ann")) // and what comes now
+		b.submit("late", tenant("ann")) // and later submissions
 		if why := b.dropped("late", "w"); why != "TENANT_AT_LIMIT" {
 			t.Fatalf("%s: dropped for %s", left, why)
 		}

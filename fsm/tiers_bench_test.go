@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// fillTiers is an adaptive queue with so many pending jobs over all tiers, 8
-// tenants and 5 types; free says that a worker has room for a batch of them.
+// fillTiers returns an adaptive queue with pending jobs over all tiers, 8 tenants and 5 types; free means that a worker
+// has room for a batch of them.
 func fillTiers(b *testing.B, pending int, priorities ...int32) *filled {
 	b.Helper()
 	m := fill(b, 0)
@@ -28,7 +28,7 @@ func fillTiers(b *testing.B, pending int, priorities ...int32) *filled {
 	return m
 }
 
-// BenchmarkDecideAdaptive is one round of 256 over a sample of an adaptive queue.
+// BenchmarkDecideAdaptive measures one round of 256 over a sample of an adaptive queue.
 func BenchmarkDecideAdaptive(b *testing.B) {
 	for _, n := range sizes {
 		if n == 1_000_000 && testing.Short() {
@@ -54,15 +54,14 @@ func BenchmarkDecideAdaptive(b *testing.B) {
 	}
 }
 
-// BenchmarkPromotions is the promotion of 100,000 jobs that aged together; an
-// operation is one of them.
+// BenchmarkPromotions measures the promotion of 100,000 jobs that aged together; an operation is one of them.
 func BenchmarkPromotions(b *testing.B) {
 	m := fillTiers(b, 100_000, 9)
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.StopTimer()
 	for done := 0; done < b.N; {
-		for range 60 { // seconds: nobody rises a fourth time
+		for range 60 { // seconds: no job is promoted a fourth time
 			m.now += 1_000
 			m.entry()
 		}
@@ -81,8 +80,7 @@ func BenchmarkPromotions(b *testing.B) {
 	}
 }
 
-// BenchmarkDecidePreempting looks for room for critical jobs among 10,000 workers
-// that are full of leases that give way.
+// BenchmarkDecidePreempting looks for room for critical jobs among 10,000 workers full of preemptible leases.
 func BenchmarkDecidePreempting(b *testing.B) {
 	m := fill(b, 0)
 	m.entry(queueOp("default", "queue_cap", "100000000", "preempt", "on", "oldest_every", "0"))

@@ -19,7 +19,7 @@ func tiered(t tester) *bench {
 	return b
 }
 
-// stand wants these jobs in a tier, in this order.
+// stand checks that these jobs are in a tier, in this order.
 func (b *bench) stand(tier int32, jobs ...rota.JobID) {
 	b.t.Helper()
 	var rows []*state.JobRow
@@ -83,13 +83,13 @@ func TestTiers(t *testing.T) {
 		b.stand(3, "a", "b")
 		b.stand(2)
 		b.stand(1, "n")
-		b.pass(55_000) // 120 s: a has stood in its tier for 60 s
+		b.pass(55_000) // 120 s: a has been in its tier for 60 s
 		b.stand(2, "a")
 		b.pass(60_000)
 		b.stand(1, "n", "a") // at 185 s b follows
 		b.pass(5_000)
 		b.stand(1, "n", "a", "b")
-		b.pass(600_000) // and nobody rises into critical
+		b.pass(600_000) // and no job is promoted to critical
 		b.stand(1, "n", "a", "b")
 		b.stand(0)
 		if b.Timers.Promote.Len() != 0 {
@@ -107,7 +107,7 @@ func TestTiers(t *testing.T) {
 				rose = append(rose, e.Job)
 			}
 		}
-		// The higher tier first, so that no job rises behind one that it stood before.
+		// The higher tier first, so that no job is promoted behind one that it was ahead of.
 		want := []rota.JobID{"low-c", "low-a", "low-b", "back-c", "back-a", "back-b"}
 		if !slices.Equal(rose, want) {
 			b.t.Fatalf("rose %v", rose)
@@ -137,7 +137,7 @@ func TestTiers(t *testing.T) {
 			b.t.Fatalf("row %+v", j)
 		}
 		b.ok(cancelOp("low"))
-		b.ok(retryOp("low")) // a new life begins where its priority says
+		b.ok(retryOp("low")) // a new life begins at the tier of its priority
 		b.stand(3, "low")
 	})
 	run("keep_who_is_throttled_or_held_rising", func(b *bench) {
@@ -197,7 +197,7 @@ func TestRankingChangesToAdaptiveAndBack(t *testing.T) {
 	b.sound()
 }
 
-// TestManyRiseAtOnce spreads promotions over sweeps, and keeps other timers going.
+// TestManyRiseAtOnce spreads promotions over sweeps, and keeps other timers running.
 func TestManyRiseAtOnce(t *testing.T) {
 	t.Parallel()
 	b := tiered(t)

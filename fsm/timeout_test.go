@@ -11,11 +11,11 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestTimeOut is SPEC §20.2: an attempt that takes longer than its max_runtime counts
-// and ends TIMED_OUT, whoever notices it, and costs its worker nothing.
+// TestTimeOut checks SPEC §20.2: an attempt that exceeds its max_runtime counts and ends TIMED_OUT, whatever detects
+// it, and costs its worker nothing.
 func TestTimeOut(t *testing.T) {
 	t.Parallel()
-	// leased gives an acknowledged lease of a job that may take 9 s and has one attempt.
+	// leased returns an acknowledged lease of a job with 9 s of runtime and one attempt.
 	leased := func(b *bench) rota.Lease {
 		b.ok(queueOp("default", "attempt_max", "1", "max_runtime", "9s"))
 		l := b.leased("j", "w")
@@ -62,7 +62,7 @@ func TestTimeOut(t *testing.T) {
 		},
 		"by_its_workers_word": func(b *bench) {
 			l := leased(b)
-			b.pass(3_000) // the cluster's clock stood while the worker's went on
+			b.pass(3_000) // the cluster's clock stopped while the worker's continued
 			o := b.ok(verb(rota.VerbFail, l, saying("stopped"), timedOut))
 			if rota.JobState(o.GetJobState()) != rota.JobDead {
 				b.t.Fatalf("outcome %v", o)

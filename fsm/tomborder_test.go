@@ -11,8 +11,7 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// TestTombOrder holds the order against a plain list: numbers in any order, dates that
-// differ, ends that leave in any.
+// TestTombOrder compares the order with a plain list: numbers in any order, different dates, removals in any order.
 func TestTombOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
@@ -75,8 +74,8 @@ func TestTombOrder(t *testing.T) {
 	}
 }
 
-// TestTombOrder_shrinks: where one tombstone in a block stays, as the others' horizon was
-// shorter, the block takes no more than that one needs.
+// TestTombOrder_shrinks checks that if one tombstone in a block stays, as the others' horizon was shorter, the block
+// takes only the memory that one needs.
 func TestTombOrder_shrinks(t *testing.T) {
 	t.Parallel()
 	o := state.NewTombOrder()

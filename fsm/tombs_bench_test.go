@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// BenchmarkTombstones measures what jobs that completed and are archived cost: memory,
-// and the processor's time of one collection.
+// BenchmarkTombstones measures the cost of completed and archived jobs: memory, and the CPU time of one garbage
+// collection.
 func BenchmarkTombstones(b *testing.B) {
 	const jobs = 300_000
 	for range b.N {

@@ -11,10 +11,10 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// sevenDays is gc_horizon unless a queue sets it.
+// sevenDays is the default of gc_horizon.
 const sevenDays = rota.Date(7 * 24 * 3_600_000)
 
-// TestTomb reads tombstones back from their bytes, as a snapshot's reader does.
+// TestTomb reads tombstones back from their bytes, like a snapshot's reader.
 func TestTomb(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]state.TombRow{
@@ -38,7 +38,7 @@ func TestTomb(t *testing.T) {
 	}
 }
 
-// TestTombs: a frozen copy keeps what it says, and the ledger counts each tombstone once.
+// TestTombs checks that a frozen copy does not change, and that the ledger counts each tombstone once.
 func TestTombs(t *testing.T) {
 	t.Parallel()
 	var l state.Ledger

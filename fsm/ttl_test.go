@@ -19,7 +19,7 @@ func presetOp(name, preset string, pairs ...string) *fsmpb.Op {
 	return op
 }
 
-// expired wants a tombstone with its reason, at the very moment.
+// expired checks a tombstone and its reason, at the exact moment.
 func (b *bench) expired(id string, why rota.Reason) {
 	b.t.Helper()
 	if j := b.state(id, rota.JobExpired); j.Reason != why || j.Lease != nil {
@@ -30,7 +30,8 @@ func (b *bench) expired(id string, why rota.Reason) {
 	}
 }
 
-// TestJob_tellsWhenItExpires: the earliest of a live job's times to live and the deadline for its start, as long as each counts.
+// TestJob_tellsWhenItExpires checks the reported expiry: the earliest of a live job's times to live and the deadline
+// for its start, as long as each counts.
 func TestJob_tellsWhenItExpires(t *testing.T) {
 	t.Parallel()
 	b := newerBench(t)
@@ -82,7 +83,7 @@ func TestTimeToLive(t *testing.T) {
 		b.expired("j", rota.ReasonTTLAbsolute)
 		b.expired("dated", rota.ReasonTTLAbsolute)
 		b.pass(60_000)
-		b.state("j", rota.JobExpired) // and nothing wakes it
+		b.state("j", rota.JobExpired) // and no timer wakes it
 		b.state("dated", rota.JobExpired)
 	})
 	run("absolute_ends_a_job_in_backoff", func(b *bench) {
@@ -109,7 +110,7 @@ func TestTimeToLive(t *testing.T) {
 			}
 			b.expired("j", rota.ReasonTTLAbsolute)
 			if w, _ := b.View.Worker("w"); w.Open != 0 || w.Failed != 0 {
-				b.t.Fatalf("worker %+v", w) // the worker is not to blame
+				b.t.Fatalf("worker %+v", w) // the worker is not at fault
 			}
 			o := b.refuses(rota.KindStale, "lease", verb(rota.VerbComplete, l)) // too late
 			if rota.JobState(o.GetJobState()) != rota.JobExpired {
@@ -170,7 +171,7 @@ func TestTimeToLive(t *testing.T) {
 		b.expired("j", rota.ReasonTTLRelative)
 		b.ok(retryOp("j"))
 		j := b.JobTable.Get("j")
-		free := b.state("j", rota.JobDelayed).Due // its worker may not have heard
+		free := b.state("j", rota.JobDelayed).Due // its worker may not know yet
 		if free.Clock != l.Deadline.Clock || j.ExpireAbs != free.Clock+30_000 || j.ExpireRel != 0 || !j.FirstLease.IsZero() {
 			b.t.Fatalf("row %+v", j)
 		}
@@ -189,12 +190,12 @@ func TestTimeToLive(t *testing.T) {
 		b.ok(queueOp("default", "ttl_abs", "0"))
 		b.submit("after")
 		b.pass(5_000)
-		b.expired("before", rota.ReasonTTLAbsolute) // what was promised at submission counts
+		b.expired("before", rota.ReasonTTLAbsolute) // the value at submission counts
 		b.state("after", rota.JobQueued)
 	})
 }
 
-// TestPresetsTimeToLive has the defaults of AICF §7.
+// TestPresetsTimeToLive checks the defaults of AICF §7.
 func TestPresetsTimeToLive(t *testing.T) {
 	t.Parallel()
 	const hour = 3_600_000
@@ -235,7 +236,7 @@ func TestTombstoneCap(t *testing.T) {
 		t.Skip("a million tombstones take seconds and half a gigabyte")
 	}
 	b := newBench(t)
-	b.every = 1 << 30 // neither restored nor walked
+	b.every = 1 << 30 // neither restored nor checked
 	b.submit("j")
 	b.submit("k")
 	for _, m := range []*Machine{b.Machine, b.twin} {
@@ -249,7 +250,7 @@ func TestTombstoneCap(t *testing.T) {
 		m.Ledger.Settle()
 	}
 	b.ok(cancelOp("j"))
-	b.state("t0000000", rota.JobNone) // the oldest gave way
+	b.state("t0000000", rota.JobNone) // the oldest was dropped
 	b.state("t0000001", rota.JobCompleted)
 	b.ok(cancelOp("k"))
 	b.state("t0000001", rota.JobNone)

@@ -18,7 +18,7 @@ func tzdataOp(release string) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_SetTzdata{SetTzdata: &fsmpb.SetTZData{Release: release, ReleasedMs: 1_790_000_000_000, Data: []byte("zones of " + release)}}}
 }
 
-// installedName returns what identifies the installed zones, "" without any.
+// installedName returns what identifies the installed zones, "" if there are none.
 func installedName(b *bench) string {
 	t, _, ok := InstalledTZData(&b.View)
 	if !ok {
@@ -27,7 +27,7 @@ func installedName(b *bench) string {
 	return t.Name()
 }
 
-// byInstalled has the dates of a Fire be calculated by the installed zones.
+// byInstalled makes the dates of a Fire calculated by the installed zones.
 func byInstalled(b *bench, op *fsmpb.Op) *fsmpb.Op {
 	op.GetFire().Tzdata = installedName(b)
 	return op
@@ -66,7 +66,7 @@ func TestTZData_install(t *testing.T) {
 	}
 }
 
-// TestTZData_refuses has each refusal, that of the rules of version 1 among them.
+// TestTZData_refuses covers each refusal, including that of rules version 1.
 func TestTZData_refuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -93,7 +93,7 @@ func TestTZData_refuses(t *testing.T) {
 	b.ok(changed(func(o *fsmpb.SetTZData) { o.Data = make([]byte, rota.MaxTZDataBytes) }))
 }
 
-// TestFire_refusesOtherZones has one release decide each date from the entry on that installs it.
+// TestFire_refusesOtherZones checks that one release decides each date from the entry on that installs it.
 func TestFire_refusesOtherZones(t *testing.T) {
 	t.Parallel()
 	b := newClockwork(t)

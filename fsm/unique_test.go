@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// onlyOne is a job that is unique by a key.
+// onlyOne returns a job with a unique key.
 func onlyOne(id string, u rota.Unique, change ...func(*rota.JobSpec)) *fsmpb.Op {
 	if u.Key == "" && len(u.By) == 0 {
 		u.Key = "k"
@@ -26,7 +26,7 @@ func paying(text string) func(*rota.JobSpec) {
 	return func(s *rota.JobSpec) { s.Payload = rota.Blob(text) }
 }
 
-// merges applies a submission that must be merged into a job, and returns what the entry told.
+// merges applies a submission that must be merged into a job, and returns the events of the entry.
 func (b *bench) merges(holder string, op *fsmpb.Op) []rota.Event {
 	b.t.Helper()
 	a := b.entry(op)
@@ -39,7 +39,7 @@ func (b *bench) merges(holder string, op *fsmpb.Op) []rota.Event {
 	return a.Events
 }
 
-// freed reports whether no job holds a key: a submission by it is taken, and cancelled again.
+// freed reports whether no job holds a key: a submission with it is accepted, and cancelled again.
 func (b *bench) freed(id string, u rota.Unique) {
 	b.t.Helper()
 	if o := b.ok(onlyOne(id, u)); o.GetExisted() {
@@ -82,7 +82,7 @@ func TestUnique_conflicts(t *testing.T) {
 			t.Fatalf("%q", job.Payload)
 		}
 		b.ok(cancelOp("a"))
-		again := b.entry(onlyOne("b", existing, paying("2"))) // its answer was lost
+		again := b.entry(onlyOne("b", existing, paying("2"))) // the first answer was lost
 		if o := again.Outcomes[0]; !o.GetExisted() || o.GetHolder() != "a" || rota.JobState(o.GetJobState()) != rota.JobCancelled || len(again.Events) != 0 {
 			t.Fatalf("%v", again)
 		}
@@ -134,7 +134,7 @@ func TestUnique_conflicts(t *testing.T) {
 	})
 }
 
-// TestUnique_debounce has a job wait while submissions come, and run at last.
+// TestUnique_debounce makes a job wait while submissions come, and run in the end.
 func TestUnique_debounce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -159,7 +159,7 @@ func TestUnique_debounce(t *testing.T) {
 		}
 	}
 	b.pass(began + 10_000 - b.now)
-	b.merges("a", onlyOne("queued", extend, delayed, paying("last"))) // QUEUED: the payload alone
+	b.merges("a", onlyOne("queued", extend, delayed, paying("last"))) // QUEUED: only the payload
 	l, ok := b.match()["a"]
 	if !ok || string(b.state("a", rota.JobAssigned).Payload) != "last" {
 		t.Fatal("it did not run at last")
@@ -172,8 +172,7 @@ func TestUnique_debounce(t *testing.T) {
 	}
 }
 
-// TestUnique_extendADatedJob: one that waits for its date waits for its delay again, then for
-// the date.
+// TestUnique_extendADatedJob checks that a job that waits for its date waits for its delay again, then for the date.
 func TestUnique_extendADatedJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -195,8 +194,7 @@ func TestUnique_extendADatedJob(t *testing.T) {
 	b.state("a", rota.JobQueued)
 }
 
-// TestUnique_bucketEdge: a key holds within the bucket in which the job is to run, to the
-// millisecond.
+// TestUnique_bucketEdge checks that a key holds within the bucket in which the job is to run, to the millisecond.
 func TestUnique_bucketEdge(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -256,7 +254,7 @@ func TestUnique_scopes(t *testing.T) {
 		l := b.match()["a"]
 		b.ok(onlyOne("b", pending)) // a runs: the key is free
 		b.ok(verb(rota.VerbFail, l))
-		b.state("a", rota.JobDelayed) // it goes on without: b holds the key
+		b.state("a", rota.JobDelayed) // it continues without: b holds the key
 		if got := b.state("a", rota.JobDelayed).UniqueHolder; got != "b" {
 			t.Fatal(got)
 		}
@@ -265,7 +263,7 @@ func TestUnique_scopes(t *testing.T) {
 		b.pass(100_000)
 		l = b.match()["a"]
 		b.ok(verb(rota.VerbFail, l))
-		b.refuses(rota.KindConflict, "unique", onlyOne("d", pending)) // it came back, and took it
+		b.refuses(rota.KindConflict, "unique", onlyOne("d", pending)) // it came back, and took the key
 		b.ok(b.changeOf(rota.JobChange{ID: "a", Payload: new(rota.Blob)}))
 		b.refuses(rota.KindConflict, "unique", onlyOne("d", pending))
 	})
@@ -311,7 +309,7 @@ func TestUnique_scopes(t *testing.T) {
 	})
 }
 
-// TestUnique_retry: a retry computes the key anew, and another's is refused.
+// TestUnique_retry checks that a retry recalculates the key, and that a key of another job is refused.
 func TestUnique_retry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -331,8 +329,7 @@ func TestUnique_retry(t *testing.T) {
 	}
 }
 
-// TestUnique_rerun: a completion that is taken back holds the key again, or takes it if it is
-// free.
+// TestUnique_rerun checks that a revoked completion holds the key again, or takes it if it is free.
 func TestUnique_rerun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -362,7 +359,7 @@ func TestUnique_rerun(t *testing.T) {
 	}
 }
 
-// TestUnique_secrets: the holder is named to who may read it, and to nobody else.
+// TestUnique_secrets checks that the holder is only named to callers that may read it.
 func TestUnique_secrets(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -387,7 +384,7 @@ func TestUnique_secrets(t *testing.T) {
 	if job := b.state("secret", rota.JobQueued); string(job.Payload) != "x" {
 		t.Fatalf("a clerk of another queue gave it %q", job.Payload)
 	}
-	// Nor do events name it, once it has ended, to who reads the queue of the submission.
+	// Events do not name it either, once it has ended, to readers of the submission's queue.
 	kept := rota.Unique{Key: "t", Scope: []string{rota.UniquePending, rota.UniqueRunning, rota.UniqueCompleted}, Keep: time.Hour, OnConflict: rota.UniqueExisting}
 	b.ok(onlyOne("secret-too", kept, hidden))
 	b.worker("w", 1, func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"hidden"}; w.Slots = 10 })
@@ -399,15 +396,15 @@ func TestUnique_secrets(t *testing.T) {
 	}
 }
 
-// TestUnique_bounds: rows and merged submissions are bounded, and tenants are not forgotten under
-// them.
+// TestUnique_bounds checks that rows and merged submissions are bounded, and that tenants are not forgotten while they
+// exist.
 func TestUnique_bounds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.every = 1 << 20
 	existing := rota.Unique{OnConflict: rota.UniqueExisting}
 	b.ok(onlyOne("a", existing))
-	for range 3 { // as after so many
+	for range 3 { // as after that many
 		b.ok(onlyOne(fmt.Sprint("m", b.entries), existing))
 	}
 	oldest := []rota.JobID{}
@@ -451,7 +448,7 @@ func TestUnique_shape(t *testing.T) {
 	b.refuses(rota.KindInvalid, "unique", d.add()[0])
 }
 
-// TestUnique_rebirth: a state that becomes a fresh cluster's keeps its keys.
+// TestUnique_rebirth checks that a state that becomes a fresh cluster's keeps its keys.
 func TestUnique_rebirth(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

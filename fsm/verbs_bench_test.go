@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// leaseOps is one verb for each job of the batch, changed where a caller says so.
+// leaseOps returns one verb for each job of the batch, modified by change.
 func (l *life) leaseOps(v rota.LeaseVerb, change ...func(*peer.LeaseCommand)) []byte {
 	ops := make([]*fsmpb.Op, batch)
 	for i, id := range l.jobs {
@@ -24,7 +24,7 @@ func (l *life) leaseOps(v rota.LeaseVerb, change ...func(*peer.LeaseCommand)) []
 	return l.m.seal(ops...)
 }
 
-// jobOps is one operation for each job of the batch, by its id.
+// jobOps returns one operation for each job of the batch, by its id.
 func (l *life) jobOps(op func(id string) *fsmpb.Op) []byte {
 	ops := make([]*fsmpb.Op, batch)
 	for i, id := range l.jobs {
@@ -33,7 +33,7 @@ func (l *life) jobOps(op func(id string) *fsmpb.Op) []byte {
 	return l.m.seal(ops...)
 }
 
-// step seals the entry of a name, as the state stands now.
+// step seals the entry of a name for the present state.
 func (l *life) step(name string) []byte {
 	switch name {
 	case "submit":
@@ -55,12 +55,12 @@ func (l *life) step(name string) []byte {
 	case "cancel":
 		return l.jobOps(cancelOp)
 	case "retry":
-		return l.jobOps(func(id string) *fsmpb.Op { // as a node proposes it: with the job as it was submitted
+		return l.jobOps(func(id string) *fsmpb.Op { // as a node proposes it: with the job as submitted
 			return &fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: id, Spec: entry.SpecOp(benchJob(id))}}}
 		})
 	case "status":
 		n := 0
-		return l.jobOps(func(string) *fsmpb.Op { // as an operator says it
+		return l.jobOps(func(string) *fsmpb.Op { // as an operator sends it
 			n++
 			return statusOp("w0", []rota.WorkerStatus{rota.WorkerActive, rota.WorkerSuspended}[n%2], 0)
 		})
@@ -78,19 +78,19 @@ func (l *life) step(name string) []byte {
 	return nil
 }
 
-// hire has new workers, as those before cool down after what failed at them.
+// hire adds new workers, as the previous ones cool down after failures.
 func (l *life) hire() {
 	for i := range 4 {
 		l.m.entry(registerOp(fmt.Sprintf("w%d-%d", l.n, i), 100, "s", false))
 	}
 }
 
-// BenchmarkVerb is every verb by itself, in entries of a hundred; an operation is one
-// verb. BenchmarkLife has those of a whole life, benchmarks of workflows theirs.
+// BenchmarkVerb measures every verb by itself, in entries of a hundred; an operation is one verb. BenchmarkLife covers
+// those of a whole life, the workflow benchmarks those of workflows.
 func BenchmarkVerb(b *testing.B) {
 	for _, c := range []struct {
 		verb string
-		// before is what leads to the state that the verb wants, after ends the jobs.
+		// before are the steps to the state that the verb needs; after ends the jobs.
 		before, after []string
 	}{
 		{"submit", nil, []string{"cancel"}},
@@ -139,8 +139,7 @@ func BenchmarkVerb(b *testing.B) {
 	}
 }
 
-// BenchmarkRow is a job's row: its canonical bytes hashed for the digest, written and read
-// for a snapshot.
+// BenchmarkRow measures a job's row: its canonical bytes hashed for the digest, written and read for a snapshot.
 func BenchmarkRow(b *testing.B) {
 	m := fill(b, 1)
 	row := m.JobTable.Get("backlog-00000000")
@@ -181,12 +180,13 @@ func BenchmarkRow(b *testing.B) {
 	})
 }
 
-// What every node does for each row and entry allocates nothing where nothing new lives on.
+// TestRowAllocations checks that what every node does for each row and entry allocates nothing unless something new
+// lives on.
 func TestRowAllocations(t *testing.T) {
 	b := newBench(t)
 	b.entry(submitOp(jobSpec("a")))
 	row, enc := b.JobTable.Get("a"), &state.Encoder{}
-	state.HashRow(enc, state.TagJob, row) // room is made once
+	state.HashRow(enc, state.TagJob, row) // the buffer is allocated once
 	for name, f := range map[string]func(){
 		"hashing a row":  func() { state.HashRow(enc, state.TagJob, row) },
 		"encoding a row": func() { enc.B = enc.B[:0]; row.Canonical(enc) },

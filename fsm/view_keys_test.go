@@ -30,7 +30,7 @@ func usedKeys(t *testing.T) *bench {
 	return b
 }
 
-// naive lists what Page is to list, from the key's own reading.
+// naive returns what Page must list, from the views of single keys.
 func (b *bench) naive(rd *access.Reader, selected func(rota.KeyState) bool) (list []rota.KeyState) {
 	all := access.Everything
 	b.keyring.counts.Scan(func(_ string, c *state.KeyCountRow) bool {
@@ -57,7 +57,8 @@ func (b *bench) naive(rd *access.Reader, selected func(rota.KeyState) bool) (lis
 	return list
 }
 
-// TestKeyList: pages of any length make up the same list, by use, as far as a filter selects and a reader may read.
+// TestKeyList checks that pages of any length make up the same list, by use, with what a filter selects and a reader
+// may read.
 func TestKeyList(t *testing.T) {
 	t.Parallel()
 	b := usedKeys(t)
@@ -113,7 +114,7 @@ func TestKeyList(t *testing.T) {
 	b.sound()
 }
 
-// TestKeyList_frozen: what happens afterwards is no part of a list that was taken.
+// TestKeyList_frozen checks that later changes do not affect a list.
 func TestKeyList_frozen(t *testing.T) {
 	t.Parallel()
 	b := usedKeys(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/fsm/internal/state"
 )
 
-// A queue's words count its QUEUED jobs by tier and tell how full it and its
-// workers are, through snapshots too: the bench's twin goes through some.
+// TestQueueWords_tellTiersAndUsage checks that a queue's public form counts its QUEUED jobs by tier and reports how
+// full it and its workers are, through snapshots too: the bench's twin goes through some.
 func TestQueueWords_tellTiersAndUsage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -37,8 +37,7 @@ func TestQueueWords_tellTiersAndUsage(t *testing.T) {
 	}
 }
 
-// A worker that has more open than it runs at once is Overloaded, one without
-// leases Idle.
+// TestLoadOf checks that a worker with more open leases than it runs at once is Overloaded, one without leases Idle.
 func TestLoadOf(t *testing.T) {
 	t.Parallel()
 	spec := &rota.WorkerSpec{Slots: 2, Prefetch: 2}

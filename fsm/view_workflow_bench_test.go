@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// widestFlow is a workflow as big as may be, as rows and as what is derived of them:
-// each node but the first ones has ten parents.
+// widestFlow returns a workflow of the maximum size, as rows and as derived data: each node except the first ones has
+// ten parents.
 func widestFlow() (*WorkflowView, *flow) {
 	m := New()
 	r := &state.WorkflowRow{ID: "wf", State: rota.WorkflowRunning, Nodes: rota.MaxWorkflowNodes, Edges: rota.MaxWorkflowEdges}
@@ -33,7 +33,7 @@ func widestFlow() (*WorkflowView, *flow) {
 	return &WorkflowView{row: r, vertices: m.flows.vertices.Freeze(), jobs: m.JobTable.Freeze(), leases: m.leasing.leases.Freeze()}, f
 }
 
-// BenchmarkWorkflowView tells of the biggest workflow with all its nodes.
+// BenchmarkWorkflowView measures a view of the biggest workflow with all its nodes.
 func BenchmarkWorkflowView(b *testing.B) {
 	v, _ := widestFlow()
 	b.ReportAllocs()
@@ -44,8 +44,7 @@ func BenchmarkWorkflowView(b *testing.B) {
 	}
 }
 
-// BenchmarkOutputs finds where the outputs of a thousand parents lie, that as many
-// workers completed.
+// BenchmarkOutputs finds the workers that hold the outputs of a thousand parents, which as many workers completed.
 func BenchmarkOutputs(b *testing.B) {
 	_, f := widestFlow()
 	v := &state.VertexRow{Number: 0}

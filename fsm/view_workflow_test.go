@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// words returns a workflow as a view tells it, compared with the one without nodes.
+// words returns a workflow's public form, compared with the one without nodes.
 func (b *bench) words(id rota.WorkflowID) rota.Workflow {
 	b.t.Helper()
 	v, ok := b.View.WorkflowView(id)
@@ -116,7 +116,7 @@ func TestWorkflowView(t *testing.T) {
 		n.Worker != "w" || n.Reason != rota.ReasonDone {
 		t.Fatalf("%+v", n)
 	}
-	// n1 is of the type of n0, which took 120 ms; so n3 too. Two run at a time.
+	// n1 has the type of n0, which took 120 ms, and so has n3. Two run at a time.
 	if w.Progress != 25 || fmt.Sprint(w.CriticalPath, w.CriticalPathLength, w.Remaining) != "[n0 n2 n3] 540ms 420ms" {
 		t.Fatalf("progress %d, critical path %v of %s, %s left", w.Progress, w.CriticalPath, w.CriticalPathLength, w.Remaining)
 	}
@@ -129,7 +129,7 @@ func TestWorkflowView(t *testing.T) {
 	}
 }
 
-// TestWaitingNodes tells of nodes without a job as of BLOCKED jobs.
+// TestWaitingNodes checks that nodes without a job are shown as BLOCKED jobs.
 func TestWaitingNodes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -175,7 +175,7 @@ func TestWaitingNodes(t *testing.T) {
 			t.Errorf("parents of %s: %v", id, err)
 		}
 	}
-	// Each node is listed once, whatever the archive says of its earlier life.
+	// Each node is listed once, whatever the archive contains of its earlier life.
 	b.worker("w", 10)
 	b.match()
 	b.ends(rota.VerbFail, d, "n0")
@@ -247,7 +247,7 @@ func TestWorkflowPages(t *testing.T) {
 	}
 }
 
-// TestWhyBlocked names the parents that a node waits for.
+// TestWhyBlocked checks the named parents that a node waits for.
 func TestWhyBlocked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -284,7 +284,7 @@ func TestWhyBlocked(t *testing.T) {
 	b.sound()
 }
 
-// TestParentsOutputs sends a node where its parents' outputs are.
+// TestParentsOutputs checks that a node goes where its parents' outputs are.
 func TestParentsOutputs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

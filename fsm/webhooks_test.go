@@ -38,7 +38,7 @@ func unhookOp(name string) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_DeleteWebhook{DeleteWebhook: &fsmpb.DeleteWebhook{Name: name}}}
 }
 
-// advanceOp decides the events after a hook's cursor and up to one, of which some become deliveries.
+// advanceOp decides the events after a hook's cursor and up to one; some of them become deliveries.
 func (b *bench) advanceOp(name string, to rota.EventID, events ...rota.EventID) *fsmpb.Op {
 	w, _ := WebhookOf(&b.View, rota.WebhookName(name))
 	op := &fsmpb.AdvanceHook{Name: name, Version: w.Version, From: entry.EventOp(w.Cursor), To: entry.EventOp(to)}
@@ -69,8 +69,8 @@ func (b *bench) enqueued(id string) rota.EventID {
 	return rota.EventID{}
 }
 
-// TestWebhook: events become deliveries once, whoever asks again; what ends is counted, and one that is
-// given up disables the hook in that entry.
+// TestWebhook checks that events become deliveries once, whichever caller repeats it; ended ones are counted, and one
+// that failed for good disables the hook in that entry.
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -127,7 +127,7 @@ func failOp(l rota.Lease, text string) *fsmpb.Op {
 	return op
 }
 
-// TestWebhook_skip: what waits is passed over, and what comes is not.
+// TestWebhook_skip checks that waiting events are skipped, and later ones are not.
 func TestWebhook_skip(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -141,7 +141,7 @@ func TestWebhook_skip(t *testing.T) {
 	b.ok(b.advanceOp("h", e2, e2))
 }
 
-// TestWebhook_gap: events that are no longer retained are named.
+// TestWebhook_gap checks that events that are no longer retained are named.
 func TestWebhook_gap(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -165,7 +165,7 @@ func TestWebhook_gap(t *testing.T) {
 	b.restored()
 }
 
-// TestWebhook_pending: the cursor waits where too much is pending, or a delivery has no place.
+// TestWebhook_pending checks that the cursor waits if too much is pending, or a delivery has no room.
 func TestWebhook_pending(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -175,7 +175,7 @@ func TestWebhook_pending(t *testing.T) {
 	for n := range limits.MaxPendingDeliveries/limits.MaxDeliveries + 1 {
 		last = b.enqueued(fmt.Sprint("x", n))
 		events := make([]rota.EventID, limits.MaxDeliveries)
-		for i := range events { // seqs that no event has: the machine cannot know
+		for i := range events { // seqs of no event: the machine cannot know
 			events[i] = rota.EventID{Incarnation: last.Incarnation, Index: last.Index, Seq: uint32(i + 1)}
 		}
 		op := b.advanceOp("h", events[len(events)-1], events...)
@@ -199,7 +199,7 @@ func TestWebhook_pending(t *testing.T) {
 	b.restored()
 }
 
-// TestWebhook_refused: what is no webhook changes nothing.
+// TestWebhook_refused checks that an invalid webhook changes nothing.
 func TestWebhook_refused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -222,7 +222,7 @@ func TestWebhook_refused(t *testing.T) {
 	b.refuses(rota.KindNotFound, "webhook", b.advanceOp("h", rota.EventID{Incarnation: 1, Index: 1}))
 	b.ok(hookOp("h", func(s *rota.WebhookSpec) { s.Kinds = []rota.EventKind{rota.EventJobDead} }))
 	e := b.enqueued("j")
-	b.refuses(rota.KindInvalid, "deliveries", b.advanceOp("h", e, e)) // of no kind of its
+	b.refuses(rota.KindInvalid, "deliveries", b.advanceOp("h", e, e)) // not of its kinds
 	b.refuses(rota.KindInvalid, "to", b.advanceOp("h", rota.EventID{Incarnation: 1, Index: 1 << 40}))
 	b.refuses(rota.KindInvalid, "to", b.advanceOp("h", rota.EventID{Incarnation: 1 << 40, Index: 1}))
 	b.ok(hookOp("h", func(s *rota.WebhookSpec) { s.Generation = 2 }))
@@ -233,8 +233,8 @@ func TestWebhook_refused(t *testing.T) {
 	b.refuses(rota.KindExhausted, "webhook", hookOp("more"))
 }
 
-// TestWebhook_rights: a hook sees what whoever set it may read, and is changed by who reads as much;
-// one that was revoked lets nothing out any more.
+// TestWebhook_rights checks that a hook sees what its owner may read, and is changed by callers that may read as much;
+// the hook of a revoked credential sends nothing more.
 func TestWebhook_rights(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -267,7 +267,7 @@ func TestWebhook_rights(t *testing.T) {
 	}
 }
 
-// TestWebhook_days: a delivery is tried for three days.
+// TestWebhook_days checks that a delivery is tried for three days.
 func TestWebhook_days(t *testing.T) {
 	t.Parallel()
 	p := rota.StandardPolicy()
@@ -282,8 +282,8 @@ func TestWebhook_days(t *testing.T) {
 	}
 }
 
-// TestWebhookModel runs random lives of hooks against a list of what each was to deliver: each event
-// once, whichever leader's word comes late.
+// TestWebhookModel compares random lives of hooks with a list of what each had to deliver: each event once, whichever
+// leader's operation comes late.
 func TestWebhookModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
@@ -368,7 +368,7 @@ func hostileHook(b *bench, d *dice) *fsmpb.Op {
 	})
 }
 
-// goldenHooks has webhooks be set, go on, wait, be skipped and deleted.
+// goldenHooks sets, advances, pauses, skips and deletes webhooks.
 func goldenHooks(c *bench) {
 	c.entry(hookOp("gh1"), hookOp("gh2", func(s *rota.WebhookSpec) { s.Filter = "queue=default" }), hookOp("gh3"))
 	e := c.entry(submitOp(jobSpec("hooked"))).Events[0].ID

@@ -121,8 +121,8 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// TestWhyWorkers names the workers that a reason counts, what they are instead of ACTIVE,
-// and of those that were not chosen none that has retired.
+// TestWhyWorkers checks the names of the workers that a reason counts, their statuses other than ACTIVE, and that no
+// retired worker is among those not chosen.
 func TestWhyWorkers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -154,8 +154,8 @@ func TestWhyWorkers(t *testing.T) {
 	b.sound()
 }
 
-// TestWhyNoHold suggests no hold where none is given: no end of a lease gives units
-// back, so no worker is kept for them.
+// TestWhyNoHold checks that no hold is suggested if none is granted: no end of a lease returns units, so no worker is
+// held for them.
 func TestWhyNoHold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -177,8 +177,8 @@ func TestWhyNoHold(t *testing.T) {
 	}
 }
 
-// TestWhyHold follows a wide job that narrow ones would pass: it is said when a
-// worker will be kept for it and which one is, and of the narrow ones why they wait.
+// TestWhyHold follows a wide job that narrow ones would pass: the explanation says when a worker will be held for it
+// and which one is, and why the narrow ones wait.
 func TestWhyHold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -234,7 +234,7 @@ func TestWhyRank(t *testing.T) {
 		})
 		b.pass(700)
 	}
-	// Keys of this ranking never change: who stands where now is placed in that order.
+	// Keys of this ranking never change: jobs are placed in their present order.
 	stand := b.queuedJobs()
 	place := func(id rota.JobID) int64 {
 		x, _ := b.whyOf(string(id))
@@ -270,7 +270,7 @@ func (b *bench) queuedJobs() (ids []rota.JobID) {
 	return ids
 }
 
-// TestReenact decides once more on the state that a placement was decided on.
+// TestReenact repeats the decision on the state that a placement was decided on.
 func TestReenact(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -329,8 +329,8 @@ func TestDispatchMs(t *testing.T) {
 	}
 }
 
-// TestWhy_ofADeclinedJob counts tries as people do, and says of a moment that is over that
-// the job is due, not that it comes in less than nothing.
+// TestWhy_ofADeclinedJob checks that tries are counted from 1, and that a job whose time has passed is reported as due,
+// not with a negative time.
 func TestWhy_ofADeclinedJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -339,7 +339,7 @@ func TestWhy_ofADeclinedJob(t *testing.T) {
 	b.whyNames("j", "BACKING_OFF", "try 1 was declined 1 times; due at ")
 	b.whyNames("j", "BACKING_OFF", ", in 100 ms")
 	b.now += 100
-	b.submit("another") // the clock passes, no sweep has come
+	b.submit("another") // the clock passes, without a sweep
 	b.whyNames("j", "BACKING_OFF", ", the next sweep takes it")
 	b.ok(sweepOp())
 	l = b.match()["j"]
@@ -347,8 +347,8 @@ func TestWhy_ofADeclinedJob(t *testing.T) {
 	b.whyNames("j", "BACKING_OFF", "try 1 was declined 2 times; due at ")
 }
 
-// TestWhy_score compares the score of a waiting job with the score in its decision. Readers of a part of the queue get none,
-// because other tenants' jobs may have changed it.
+// TestWhy_score compares the score of a pending job with the score in its decision. Readers of a part of the queue get
+// none, because other tenants' jobs may have changed it.
 func TestWhy_score(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -147,7 +147,7 @@ func TestStatus(t *testing.T) {
 	b.ok(statusOp("w", rota.WorkerRetired, s))
 	b.refuses(rota.KindConflict, "worker", statusOp("w", rota.WorkerDraining, 0))
 	b.refuses(rota.KindStale, "session", reachOp("w", s+1, false, 0))
-	b.ok(reachOp("w", s, false, 0)) // nothing to say of a RETIRED one
+	b.ok(reachOp("w", s, false, 0)) // a RETIRED worker cannot be silent
 	if _, status := b.View.Session("w"); status != rota.WorkerRetired {
 		t.Fatalf("status %s", status)
 	}
@@ -164,7 +164,7 @@ func TestReach(t *testing.T) {
 	b := newBench(t)
 	l := b.leased("j", "w")
 	b.refuses(rota.KindStale, "session", reachOp("nobody", 1, false, 0))
-	// A sign of the far past or future is cut to what the clock says.
+	// A sign in the far past or future is limited by the clock.
 	b.ok(reachOp("w", l.Session, false, math.MaxInt64))
 	if w, _ := b.View.Worker("w"); w.SilentSince.Clock != b.now {
 		t.Fatalf("silent since %d", w.SilentSince)
@@ -191,14 +191,14 @@ func TestNode(t *testing.T) {
 	b.refuses(rota.KindConflict, "node", node("n1", "x", 2, false)) // an old copy of the directory
 	b.refuses(rota.KindConflict, "node", node("n1", "y", 9, false)) // another directory
 	b.ok(node("n1", "", 0, true))
-	b.refuses(rota.KindConflict, "node", node("n1", "x", 9, false)) // removed is removed
+	b.refuses(rota.KindConflict, "node", node("n1", "x", 9, false)) // a removed node stays removed
 	if m, known := b.View.Node("n1"); m != (Member{"x", "a:1", 3, true}) || !known {
 		t.Fatalf("node %+v %v", m, known)
 	}
 }
 
-// TestReconnectCutsNothing has a worker hold more leases over two queues than the cap
-// of one of them, and come back unchanged.
+// TestReconnectCutsNothing has a worker hold more leases over two queues than the cap of one of them, and come back
+// unchanged.
 func TestReconnectCutsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -221,7 +221,7 @@ func TestReconnectCutsNothing(t *testing.T) {
 	if w, _ := b.View.Worker("w"); w.Open != 5 {
 		t.Fatalf("%d leases are open, 5 wanted", w.Open)
 	}
-	// Fewer slots do cut: the newest go.
+	// Fewer slots do revoke leases: the newest.
 	revoked := 0
 	for _, e := range b.entry(registerOp("w", 4, "w", false, both)).Events {
 		if e.Kind == rota.EventLeaseRevoked {

@@ -79,7 +79,7 @@ func TestOpenWorkflowRefuses(t *testing.T) {
 		if o := b.refuses(rota.KindExhausted, "rate_limit_rps", into("second").open()); o.RetryAfterMs != 1000 {
 			t.Fatal(o)
 		}
-		b.ok(into("first").open()) // what is known costs nothing
+		b.ok(into("first").open()) // a known one costs nothing
 		b.pass(1000)
 		b.ok(into("second").open())
 	})
@@ -95,7 +95,7 @@ func TestAddNodesRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ok(queueOp("tiny", "payload_max_bytes", "4"))
-	// n0 and n1 are there; what follows is said of n2 and n3.
+	// n0 and n1 have arrived; the cases are about n2 and n3.
 	d := diamond("wf")
 	b.refuses(rota.KindNotFound, "workflow", d.add()[0])
 	b.ok(d.open())
@@ -155,10 +155,10 @@ func TestAddNodesRefuses(t *testing.T) {
 	if o := b.refuses(rota.KindOutOfRange, "nodes", d.commit()); o.NextNode != 2 {
 		t.Fatal(o)
 	}
-	if o := b.ok(d.open()); !o.Existed || o.NextNode != 2 { // the submitter goes on
+	if o := b.ok(d.open()); !o.Existed || o.NextNode != 2 { // the submitter continues
 		t.Fatal(o)
 	}
-	if o := b.ok(part(1, 4)); o.NextNode != 4 { // one of them is there already
+	if o := b.ok(part(1, 4)); o.NextNode != 4 { // one of them has already arrived
 		t.Fatal(o)
 	}
 	b.ok(d.commit())
@@ -190,7 +190,7 @@ func TestCommitWorkflowRefuses(t *testing.T) {
 	b := newBench(t)
 	b.ok(queueOp("small", "queue_cap", "3"))
 	b.refuses(rota.KindNotFound, "workflow", diamond("other").commit())
-	// A submitter that does not say which queues are meant is refused at the end.
+	// A submitter that does not list the queues is refused at the end.
 	d := diamond("wf", func(d *dag) { d.Nodes[2].Queue, d.Nodes[3].Queue = "small", "small" })
 	op := d.open()
 	op.GetOpenWorkflow().Shares = nil
@@ -239,7 +239,7 @@ func TestUploadLapses(t *testing.T) {
 	other := diamond("wf", continuing)
 	b.pass(20_000)
 	b.refuses(rota.KindConflict, "workflow", other.open())
-	b.ok(d.open()) // takes its time anew
+	b.ok(d.open()) // restarts its time limit
 	b.pass(59_000)
 	b.stands(d, "OPEN: BBBB")
 	b.pass(1_000)

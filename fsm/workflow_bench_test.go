@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// benchDAG has so many nodes, each of which waits for up to so many of the 3 × edges
-// before it.
+// benchDAG returns a graph with this many nodes, each of which waits for up to `edges` of the 3 × edges nodes before
+// it.
 func benchDAG(nodes, edges int) *dag {
 	parents := make([][]uint32, nodes)
 	for n := range parents {
@@ -38,8 +38,8 @@ func (m *filled) upload(d *dag) (longest time.Duration) {
 	return longest
 }
 
-// BenchmarkWorkflowRun is a whole run: commit, and every node assigned, acknowledged
-// and completed, 10 edges a node. ns/node must not grow with the workflow.
+// BenchmarkWorkflowRun measures a whole run: commit, and every node assigned, acknowledged and completed, 10 edges per
+// node. ns/node must not grow with the workflow.
 func BenchmarkWorkflowRun(b *testing.B) {
 	workflowSizes(b, func(b *testing.B, d *dag, nodes int) {
 		var spent, longest time.Duration
@@ -80,7 +80,7 @@ func BenchmarkWorkflowRun(b *testing.B) {
 	})
 }
 
-// BenchmarkWorkflowUpload is the announcement, all chunks and the commit.
+// BenchmarkWorkflowUpload measures the announcement, all chunks and the commit.
 func BenchmarkWorkflowUpload(b *testing.B) {
 	workflowSizes(b, func(b *testing.B, d *dag, nodes int) {
 		var chunk, commit time.Duration
@@ -98,8 +98,8 @@ func BenchmarkWorkflowUpload(b *testing.B) {
 	})
 }
 
-// BenchmarkWorkflowEnd is the cancellation of a whole workflow, its retry, and its
-// retry from the middle: what the longest entry of each takes.
+// BenchmarkWorkflowEnd measures the cancellation of a whole workflow, its retry, and its retry from the middle: the
+// duration of the longest entry of each.
 func BenchmarkWorkflowEnd(b *testing.B) {
 	workflowSizes(b, func(b *testing.B, d *dag, nodes int) {
 		var longest [4]time.Duration

@@ -6,8 +6,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestWorkflowRetryCancelledAtOnce: a cancellation right behind a retry, in one entry,
-// finds nothing taken back yet; the workflow ends all the same.
+// TestWorkflowRetryCancelledAtOnce checks that a cancellation right after a retry, in one entry, finds nothing taken
+// back yet, and that the workflow still ends.
 func TestWorkflowRetryCancelledAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -27,8 +27,8 @@ func TestWorkflowRetryCancelledAtOnce(t *testing.T) {
 	b.sound()
 }
 
-// TestWorkflowRetryCancelledUnderWay: the cancellation comes while the retry's pass has
-// found nothing yet to take back; the workflow is over, in snapshots too.
+// TestWorkflowRetryCancelledUnderWay cancels while the retry's pass has found nothing yet to take back; the workflow is
+// over, in snapshots too.
 func TestWorkflowRetryCancelledUnderWay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

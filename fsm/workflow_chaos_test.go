@@ -13,10 +13,9 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestWorkflowChaos does to a few small workflows at once all that can be done to
-// them, in any order: with what an entry may do for workflows cut to a few vertices, so
-// that passes and releases stop everywhere, and operations hit them where they stand.
-// The machine is checked, restored and compared throughout; at last all must end.
+// TestWorkflowChaos applies every possible operation to a few small workflows at once, in any order. The work allowed
+// per entry is reduced to a few vertices, so that passes and releases stop everywhere and operations meet them in any
+// state. The machine is checked, restored and compared throughout; in the end all must finish.
 func TestWorkflowChaos(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(24)
@@ -28,14 +27,14 @@ func TestWorkflowChaos(t *testing.T) {
 			b := newBench(reported{t, fmt.Sprintf("seed %d, %d steps an entry: ", seed, steps)})
 			b.every = 2
 			b.flows.flowIndex.steps, b.twin.flows.flowIndex.steps = steps, steps
-			b.flows.flowIndex.looks, b.twin.flows.flowIndex.looks = steps, steps // one look a step, so that cursors stop anywhere
+			b.flows.flowIndex.looks, b.twin.flows.flowIndex.looks = steps, steps // one look per step: cursors stop anywhere
 			c := chaos{bench: b, chance: rand.New(rand.NewPCG(seed, 3))}
 			c.run()
 		}
 	}
 }
 
-// reported says in each failure what run it is of.
+// reported adds the run to each failure.
 type reported struct {
 	*testing.T
 	run string
@@ -58,7 +57,7 @@ type chaos struct {
 	dags   []*dag
 }
 
-// add submits a workflow, mostly whole, under an id that may be taken.
+// add submits a workflow, mostly complete, under an id that may be in use.
 func (c *chaos) add() []*fsmpb.Op {
 	r := c.chance
 	parents := make([][]uint32, 1+r.IntN(14))
@@ -101,7 +100,7 @@ func (c *chaos) node(x *rota.NodeSpec) {
 	x.RetryOnInvalidProof = r.IntN(2) == 0
 }
 
-// op makes up what comes next.
+// op draws the next operations.
 func (c *chaos) op() []*fsmpb.Op {
 	r := c.chance
 	d := c.dags[r.IntN(len(c.dags))]
@@ -149,7 +148,7 @@ func (c *chaos) server(id string, slots int32, session string) *fsmpb.Op {
 	})
 }
 
-// verb lets a worker say something of a lease, mostly that it is done.
+// verb sends a worker's verb on a lease, mostly a completion.
 func (c *chaos) verb() []*fsmpb.Op {
 	if c.leasing.leases.Len() == 0 {
 		return []*fsmpb.Op{sweepOp()}
@@ -185,7 +184,7 @@ func (c *chaos) run() {
 	c.settles()
 }
 
-// rounds has the leader decide.
+// rounds lets the leader decide.
 func (c *chaos) rounds() bool {
 	rounds := c.View.Decide(50)
 	if len(rounds) > 0 {
@@ -194,7 +193,7 @@ func (c *chaos) rounds() bool {
 	return len(rounds) > 0
 }
 
-// settles lets all that runs complete: every workflow ends.
+// settles completes everything that runs: every workflow ends.
 func (c *chaos) settles() {
 	c.bench.entry(modeOp(rota.ModeNormal, "end"), queueOp("default", "paused", "false"), c.server("wend", 100, "s"))
 	for range 3000 {

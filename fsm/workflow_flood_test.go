@@ -22,8 +22,8 @@ func (b *bench) over(d *dag) {
 	}
 }
 
-// TestRetriesAtOnce: to retry from a node looks at every edge, whatever comes of it; of
-// many such operations an entry takes the first, and tells the others to come again.
+// TestRetriesAtOnce checks that a retry from a node looks at every edge, whatever the result; of many such operations
+// an entry accepts the first, and refuses the others with a request to try again.
 func TestRetriesAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -62,18 +62,17 @@ func TestRetriesAtOnce(t *testing.T) {
 			t.Fatal(e)
 		}
 	}
-	if looked != 1 { // the small one: beside it the large one is too much
+	if looked != 1 { // the small one: together with it the large one is too much
 		t.Fatalf("%d retries were looked at", looked)
 	}
-	b.refuses(rota.KindExhausted, "queue", d.retry("n0", 1)) // alone it is taken up
+	b.refuses(rota.KindExhausted, "queue", d.retry("n0", 1)) // alone it is started
 	b.ok(queueOp("default", "queue_cap", "1000000"))
 	b.ok(d.retry("n0", 1))
 	b.sound()
 }
 
-// TestWorkflowClasses: nodes of as many classes as a queue has room for leave none for
-// others, before they are released and after; what has ended gives its classes back,
-// and takes them again when it is retried.
+// TestWorkflowClasses checks that nodes with as many classes as a queue has room for leave none for others, before they
+// are released and after; an ended workflow returns its classes, and takes them again when it is retried.
 func TestWorkflowClasses(t *testing.T) {
 	t.Parallel()
 	const most = limits.MaxWorkflowClasses
@@ -119,7 +118,7 @@ func TestWorkflowClasses(t *testing.T) {
 		}
 	}
 	if n := b.placement.registry.supply.Classes(rota.DefaultQueue); n != limits.MaxClassesPerQueue {
-		t.Fatalf("%d classes", n) // what was released counts once
+		t.Fatalf("%d classes", n) // released ones count once
 	}
 	full()
 	b.sound()
@@ -136,8 +135,8 @@ func TestWorkflowClasses(t *testing.T) {
 	b.sound()
 }
 
-// TestEndingWorkflowTakesNoPlaces: while a pass cancels what is QUEUED of a workflow, others
-// get the workers, those behind it in its own queue too.
+// TestEndingWorkflowTakesNoPlaces checks that while a pass cancels the QUEUED jobs of a workflow, others get the
+// workers, including those behind them in the same queue.
 func TestEndingWorkflowTakesNoPlaces(t *testing.T) {
 	t.Parallel()
 	for _, ranking := range []string{"fifo", "adaptive"} {
@@ -165,8 +164,7 @@ func TestEndingWorkflowTakesNoPlaces(t *testing.T) {
 	}
 }
 
-// TestNodeExpiresAtRelease: a node that waited for its parents for longer than it may
-// live is not leased any more.
+// TestNodeExpiresAtRelease checks that a node that waited for its parents longer than its time to live is not leased.
 func TestNodeExpiresAtRelease(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -185,11 +183,11 @@ func TestNodeExpiresAtRelease(t *testing.T) {
 	b.sound()
 }
 
-// TestEndingWorkflowStagesBounded: the records of large nodes that end at once go to the
-// archive over several entries, so that none is pushed out before it could be flushed.
+// TestEndingWorkflowStagesBounded checks that the records of large nodes that end at once go to the archive over
+// several entries, so that none is dropped before it could be flushed.
 func TestEndingWorkflowStagesBounded(t *testing.T) {
 	t.Parallel()
-	const nodes, payload = 250, 255 << 10 // some 62 MiB
+	const nodes, payload = 250, 255 << 10 // about 62 MiB
 	b := newBench(t)
 	b.every = 1 << 20
 	d := newDAG("wf", make([][]uint32, nodes), func(d *dag) {

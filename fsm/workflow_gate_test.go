@@ -28,7 +28,7 @@ func (d *dag) refuse(node, id, why string) *fsmpb.Op {
 	return entry.SignalWorkflowOp(&rota.Signal{Workflow: d.ID, Node: node, ID: id, Payload: []byte(why), Refuse: true})
 }
 
-// finishes lets a worker complete a node that is QUEUED.
+// finishes lets a worker complete a QUEUED node.
 func (b *bench) finishes(d *dag, node string) {
 	b.t.Helper()
 	b.match()
@@ -118,7 +118,7 @@ func TestGate_refused(t *testing.T) {
 	if w, _ := b.View.Workflow("wf"); w.State != rota.WorkflowFailed || w.FailedNode != "n1" || w.Reason != rota.ReasonGateRefused {
 		t.Fatalf("%+v", w)
 	}
-	// A retry asks again: what was said counts no more.
+	// A retry asks again: the previous signal no longer counts.
 	b.ok(d.retry("n1", 1))
 	b.stands(d, "RUNNING: CWBC")
 	b.ok(d.signal("n1", "s", "now it is cheap"))
@@ -139,7 +139,7 @@ func TestGate_timesOut(t *testing.T) {
 			b.ok(registerOp("w", 4, "1", true))
 			d := newDAG("wf", [][]uint32{nil, {0}, {1}}, gateAt(1, rota.Gate{Timeout: time.Hour, OnTimeout: then}))
 			b.run(d)
-			b.pass(30_000) // before the release nothing counts
+			b.pass(30_000) // time before the release does not count
 			if _, ok := b.View.NextDate(); ok {
 				t.Fatal("a gate that is not released is due")
 			}
@@ -214,7 +214,7 @@ func TestGate_refusesBadInput(t *testing.T) {
 func TestGate_bytesAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.every = 500 // to walk a thousand gates after each signal takes a minute
+	b.every = 500 // checking a thousand gates after each signal takes a minute
 	gates := rota.MaxWorkflowBytes/rota.MaxSignalBytes + 1
 	parents := make([][]uint32, gates+1)
 	for n := 1; n <= gates; n++ {

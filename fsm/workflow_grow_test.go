@@ -15,7 +15,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// children makes a growth: "a", "b<a" is a child b whose parent is a, of several "c<a,b".
+// children returns a growth: "a" is a child, "b<a" a child b with parent a, "c<a,b" a child with several parents.
 func children(list ...string) *rota.Growth {
 	g := &rota.Growth{}
 	for _, s := range list {
@@ -69,8 +69,8 @@ func (b *bench) nodeParents(t *testing.T, id rota.JobID) string {
 	return fmt.Sprint(list)
 }
 
-// Nested fan-outs join: whoever waits for a node waits for the leaves of what it grew, and of
-// what those grew.
+// TestGrow_nestedFanOutsJoin checks that nested fan-outs join: a node's dependents wait for the leaves of what it grew,
+// and of what those grew.
 func TestGrow_nestedFanOutsJoin(t *testing.T) {
 	t.Parallel()
 	b, d := growing(t)
@@ -80,7 +80,7 @@ func TestGrow_nestedFanOutsJoin(t *testing.T) {
 	}
 	b.stands(d, "RUNNING: CBQQBQ") // n0 n1 a b c d
 	b.finishes(d, "d")
-	b.grows(d, "a", children("aa", "ab")) // a is no leaf: c waits for aa and ab, as it waits for a
+	b.grows(d, "a", children("aa", "ab")) // a is not a leaf: c waits for aa and ab, as it waits for a
 	b.finishes(d, "b")
 	b.stands(d, "RUNNING: CBCCBCLL")
 	if x, _ := b.View.Why("wf/n1", 100); !strings.Contains(x.Reasons[0].Detail, "1 of its 3 parents have not completed: c (BLOCKED)") {
@@ -118,7 +118,7 @@ func TestGrow_detachedAreWaitedForByNone(t *testing.T) {
 	b.grows(d, "n0", detached(children("a")))
 	b.stands(d, "RUNNING: CQQ")
 	b.twin = b.restored()
-	b.grows(d, "a", children("b")) // it joins a, for which nobody waits
+	b.grows(d, "a", children("b")) // it joins a, for which no node waits
 	b.finishes(d, "n1")
 	b.stands(d, "RUNNING: CCCL")
 	b.finishes(d, "b")
@@ -126,7 +126,8 @@ func TestGrow_detachedAreWaitedForByNone(t *testing.T) {
 	b.sound()
 }
 
-// A leaf that is lost skips who waits for its grower; a retry takes both back.
+// TestGrow_lostLeavesAreRetried checks that a lost leaf skips the nodes that wait for its grower; a retry takes both
+// back.
 func TestGrow_lostLeavesAreRetried(t *testing.T) {
 	t.Parallel()
 	for _, from := range []string{"", "n0", "n1", "b"} {
@@ -151,8 +152,8 @@ func TestGrow_lostLeavesAreRetried(t *testing.T) {
 	}
 }
 
-// A retry goes over many entries, and comes to what a vertex waits for after the vertex: it
-// waits for the end of that.
+// TestGrow_retryGoesOverManyEntries checks that a retry continues over many entries, and reaches what a vertex waits
+// for after the vertex: the vertex waits until that is done.
 func TestGrow_retryGoesOverManyEntries(t *testing.T) {
 	t.Parallel()
 	b, d := growing(t, continuing)
@@ -172,7 +173,8 @@ func TestGrow_retryGoesOverManyEntries(t *testing.T) {
 	b.sound()
 }
 
-// While a retry takes back what it runs again, nothing is added: the lease stays open.
+// TestGrow_waitsForARetry checks that nothing is added while a retry takes back what it runs again: the lease stays
+// open.
 func TestGrow_waitsForARetry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -203,7 +205,8 @@ func TestGrow_waitsForARetry(t *testing.T) {
 	b.sound()
 }
 
-// A child goes where its workflow has nodes; elsewhere whoever works needs the right to submit.
+// TestGrow_rights checks that a child goes where its workflow has nodes; elsewhere the worker needs the right to
+// submit.
 func TestGrow_rights(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -241,7 +244,7 @@ func TestGrow_endingWorkflowDropsThem(t *testing.T) {
 	b.sound()
 }
 
-// What is said again is answered as before; other children are a conflict.
+// TestGrow_repeated checks that a repetition is answered as before; other children are a conflict.
 func TestGrow_repeated(t *testing.T) {
 	t.Parallel()
 	b, d := growing(t)
@@ -258,7 +261,7 @@ func TestGrow_repeated(t *testing.T) {
 	b.sound()
 }
 
-// A worker that lost its lease adds nothing.
+// TestGrow_staleWorkersChildrenNeverJoin checks that a worker that lost its lease adds nothing.
 func TestGrow_staleWorkersChildrenNeverJoin(t *testing.T) {
 	t.Parallel()
 	b, d := growing(t)
@@ -293,7 +296,7 @@ func TestGrow_refused(t *testing.T) {
 	}{
 		{"children", many},
 		{"children[1].parents", children("a", "b<x")},
-		{"children[0].parents", children("a<n1")}, // a node of the workflow, and not the one that completes
+		{"children[0].parents", children("a<n1")}, // a node of the workflow other than the one that completes
 		{"children[2].id", children("a", "b", "a")},
 		{"children[0].id", children("n1")},
 		{"children[1].type", with(func(n *rota.NodeSpec) { n.Type = "" }, "a", "b")},
@@ -314,12 +317,13 @@ func TestGrow_refused(t *testing.T) {
 	j, _ := b.View.Job("plain")
 	b.refuses(rota.KindInvalid, "children", verb(rota.VerbComplete, *j.Lease, func(c *peer.LeaseCommand) { c.Growth = children("a") }))
 	b.stands(d, "RUNNING: LB")
-	b.grows(d, "n0", children("a")) // the lease is open still
+	b.grows(d, "n0", children("a")) // the lease is still open
 	b.stands(d, "RUNNING: CBQ")
 	b.sound()
 }
 
-// What a workflow may hold is asked of all its nodes: so no chain of growths has an end beyond it.
+// TestGrow_workflowsBoundsHold checks the bounds of a workflow against all its nodes, so that no chain of growths
+// exceeds them.
 func TestGrow_workflowsBoundsHold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -336,7 +340,8 @@ func TestGrow_workflowsBoundsHold(t *testing.T) {
 	}
 }
 
-// The caps of queues are not asked: what runs cannot be asked to come again later.
+// TestGrow_queueCapsAreNotAsked checks that caps of queues do not apply: running work cannot be asked to come again
+// later.
 func TestGrow_queueCapsAreNotAsked(t *testing.T) {
 	t.Parallel()
 	b, d := growing(t)
@@ -346,7 +351,7 @@ func TestGrow_queueCapsAreNotAsked(t *testing.T) {
 	b.sound()
 }
 
-// A completion whose output is not what was expected adds nothing.
+// TestGrow_invalidProofAddsNothing checks that a completion with an unexpected output adds nothing.
 func TestGrow_invalidProofAddsNothing(t *testing.T) {
 	t.Parallel()
 	b, d := growing(t, func(d *dag) { d.Nodes[0].ExpectedDigest = make([]byte, 32) })
@@ -357,7 +362,7 @@ func TestGrow_invalidProofAddsNothing(t *testing.T) {
 	b.sound()
 }
 
-// A gate may be a child; it waits and is signalled as any other.
+// TestGrow_gates checks that a gate may be a child; it waits and is signalled like any other.
 func TestGrow_gates(t *testing.T) {
 	t.Parallel()
 	b, d := growing(t)
@@ -371,7 +376,7 @@ func TestGrow_gates(t *testing.T) {
 	b.sound()
 }
 
-// A chain of growths, each of one node, joins in one entry.
+// TestGrow_deep checks that a chain of growths, each of one node, joins in one entry.
 func TestGrow_deep(t *testing.T) {
 	t.Parallel()
 	b, d := growing(t)

@@ -34,8 +34,8 @@ func TestNodeJobs(t *testing.T) {
 	b.refuses(rota.KindInvalid, "id", submitOp(jobSpec("wf/new")))
 }
 
-// TestFlowBudget: what a completion sets free is released by a bounded number an
-// entry, in the order of numbers, and a sweep says that there is more.
+// TestFlowBudget checks that what a completion releases is released by a bounded number per entry, in the order of
+// numbers, and that a sweep reports that there is more.
 func TestFlowBudget(t *testing.T) {
 	t.Parallel()
 	const children = 5_000
@@ -66,7 +66,7 @@ func TestFlowBudget(t *testing.T) {
 	}
 	j, _ := b.View.Job("wf/n0")
 	note(b.entry(verb(rota.VerbComplete, *j.Lease)))
-	small := diamond("small") // waits its turn
+	small := diamond("small") // waits for its turn
 	note(b.entry(append(append([]*fsmpb.Op{small.open()}, small.add()...), small.commit())...))
 	note(b.entry(modeOp(rota.ModeDraining, "test")))
 	if next != 3_001 || b.flows.workflows.Get("small").Blocked != 4 {
@@ -86,7 +86,7 @@ func TestFlowBudget(t *testing.T) {
 	if q, _ := b.View.Queue("default"); next != children+1 || q.Queued != children+1 || entries != 3 {
 		t.Fatalf("%d released, %d queued, in %d sweeps", next-1, q.Queued, entries)
 	}
-	// A cancellation is as long.
+	// A cancellation takes as long.
 	a := b.entry(d.cancel())
 	if r := b.flows.workflows.Get("wf"); r.Cancelled != limits.MaxFlowSteps || r.State != rota.WorkflowRunning || !a.Sweep.More {
 		t.Fatalf("%+v", r)
@@ -112,8 +112,7 @@ func TestFlowBudget(t *testing.T) {
 	}
 }
 
-// TestRetryUnderWay: a node that a retry runs again may fail before the pass has
-// come to the last one.
+// TestRetryUnderWay checks that a node that a retry runs again may fail before the pass has reached the last one.
 func TestRetryUnderWay(t *testing.T) {
 	t.Parallel()
 	const roots = 3_000
@@ -149,8 +148,8 @@ func TestRetryUnderWay(t *testing.T) {
 	}
 }
 
-// TestRetryFromUnderWay: what a retry from a node runs again is the same after a
-// restore in the midst of it, when some of it has completed already.
+// TestRetryFromUnderWay checks that a retry from a node runs the same nodes again after a restore in the middle of it,
+// when some have already completed.
 func TestRetryFromUnderWay(t *testing.T) {
 	t.Parallel()
 	const chains = 8_500 // a root and its child each: more than one entry looks at
@@ -229,8 +228,7 @@ func TestWorkflowForgotten(t *testing.T) {
 	b.run(d)
 }
 
-// TestWorkflowCaps: those that ended give way, the oldest first; those that have not
-// refuse new ones.
+// TestWorkflowCaps checks that ended workflows are dropped, oldest first, and that live ones make new ones be refused.
 func TestWorkflowCaps(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// TestAddNodesIDs: which ids are printable is for the edge to say, as Unicode tables
-// differ between binaries; the machine looks at bytes.
+// TestAddNodesIDs checks that the machine only looks at bytes of ids: callers are checked for printable ids at the
+// edge, as Unicode tables differ between binaries.
 func TestAddNodesIDs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -38,8 +38,8 @@ func TestAddNodesIDs(t *testing.T) {
 	}
 }
 
-// TestReportProofOfANode: a node whose proof is invalid does not run again, though its
-// job asks for that: others have seen its output.
+// TestReportProofOfANode checks that a node with an invalid proof does not run again, though its job asks for that:
+// others have seen its output.
 func TestReportProofOfANode(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -66,8 +66,8 @@ func TestReportProofOfANode(t *testing.T) {
 	b.stands(d, "COMPLETED: CC")
 }
 
-// TestVertexCap: announced nodes count, of uploads too; those of workflows that ended
-// give way; what is being forgotten takes room as well.
+// TestVertexCap checks that announced nodes count, also those of uploads; that those of ended workflows are dropped;
+// and that nodes being forgotten take room as well.
 func TestVertexCap(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -94,7 +94,7 @@ func TestVertexCap(t *testing.T) {
 	b.stands(diamond("old"), "gone")
 	b.refuses(rota.KindExhausted, "workflow", large(92, 1))
 
-	// Nodes arrive, so that forgetting takes a while: two of the workflows an entry.
+	// Nodes arrive, so that forgetting takes several entries: two of the workflows per entry.
 	chunk := func(i int) *fsmpb.Op {
 		d := newDAG(fmt.Sprintf("large%02d", i), make([][]uint32, limits.MaxChunkNodes))
 		d.content = newDAG(string(d.ID), [][]uint32{nil}).content
@@ -127,8 +127,7 @@ func TestVertexCap(t *testing.T) {
 	b.ok(large(99, rota.MaxWorkflowNodes)) // a moment later
 }
 
-// TestBytesCap has a machine think that others hold what would be a gigabyte: what
-// ended gives way, then nodes are refused.
+// TestBytesCap sets a machine's count of bytes to a gigabyte: ended workflows are dropped, then nodes are refused.
 func TestBytesCap(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -163,13 +162,13 @@ func TestBytesCap(t *testing.T) {
 	if err := apply(refused.add()[0]); err == nil || err.Kind != rota.KindExhausted || err.Subject != "workflow" {
 		t.Fatal(err)
 	}
-	if err := apply(more.commit()); err != nil { // what is there already may run
+	if err := apply(more.commit()); err != nil { // existing ones may run
 		t.Fatal(err)
 	}
 }
 
-// TestEndingWorkflowStartsNothing: a pass that takes several entries leaves jobs QUEUED
-// for a while, and none of them is leased any more, nor does anything give way to it.
+// TestEndingWorkflowStartsNothing checks that a pass over several entries leaves jobs QUEUED for a while, and that none
+// of them is leased, nor preempts anything.
 func TestEndingWorkflowStartsNothing(t *testing.T) {
 	t.Parallel()
 	const nodes = 5 * limits.MaxFlowSteps

@@ -18,9 +18,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// flowModel is the naive second implementation of one workflow: states by node, and
-// every rule of SPEC §11 as a walk over all nodes, again and again until nothing
-// changes. Its workflows are small, so that each entry settles all.
+// flowModel is the naive second implementation of one workflow: states by node, and every rule of SPEC §11 as a walk
+// over all nodes, repeated until nothing changes. Its workflows are small, so that each entry settles everything.
 type flowModel struct {
 	policy   rota.FailurePolicy
 	attempts int32
@@ -40,21 +39,20 @@ type modelNode struct {
 	ttl     rota.Clock
 	attempt int32
 	lease   rota.Lease
-	// losses are the sessions that were lost under it since it became QUEUED.
+	// losses are the sessions that were lost while running it since it became QUEUED.
 	losses []rota.Session
-	// gate is nil but of a gate; waits says that it waits for its signal, since when; signal is
-	// the one that counts.
+	// gate is nil unless it is a gate; waits reports that it waits for its signal, and since when; signal is the one
+	// that counts.
 	gate   *rota.Gate
 	waits  bool
 	since  rota.Clock
 	signal string
-	// by is one more than the node that grew it; joins says that who waits for that one waits
-	// for this one too.
+	// by is one more than the node that grew it; joins reports that nodes that wait for that one wait for this one too.
 	by    int
 	joins bool
 	// ran says that it COMPLETED in this run or before.
 	ran int
-	// run is when it runs; unneeded says that it was skipped as what it waited for did not fail.
+	// run is when it runs; unneeded reports that it was skipped because what it waited for did not fail.
 	run      rota.NodeRun
 	unneeded bool
 }
@@ -88,7 +86,7 @@ func (m *flowModel) settle(now rota.Clock) {
 					break
 				}
 				if n.state == mQueued && n.ttl > 0 && m.began+n.ttl <= now {
-					m.fails(n, mExpired) // it waited for longer than it may live
+					m.fails(n, mExpired) // it waited longer than its time to live
 				}
 			}
 			changed = changed || n.state != was
@@ -102,8 +100,7 @@ func (m *flowModel) settle(now rota.Clock) {
 	}
 }
 
-// pass lets a gate wait whose parents have completed, or ends it as its signal says: an even
-// one refuses.
+// pass starts the wait of a gate whose parents have completed, or ends it by its signal: an even one refuses.
 func (m *flowModel) pass(n *modelNode, now rota.Clock) {
 	switch n.signal {
 	case "":
@@ -115,7 +112,7 @@ func (m *flowModel) pass(n *modelNode, now rota.Clock) {
 	}
 }
 
-// signal reports whether one must be taken.
+// signal reports whether a signal must be accepted.
 func (m *flowModel) signal(n *modelNode, id string) bool {
 	switch {
 	case n.gate == nil || n.signal != "" && n.signal != id:
@@ -129,7 +126,7 @@ func (m *flowModel) signal(n *modelNode, id string) bool {
 	return true
 }
 
-// ends reports whether a node is to end as its workflow does.
+// ends reports whether a node ends when its workflow does.
 func (m *flowModel) ends(n *modelNode) bool {
 	return m.ending != rota.WorkflowNone && n.run != rota.RunAlways && (n.run != rota.RunOnFailure || m.ending != rota.WorkflowFailed)
 }
@@ -184,10 +181,10 @@ func (m *flowModel) finish() {
 		m.state = m.was
 	}
 	m.ending = rota.WorkflowNone
-	m.failed = m.failed || m.state == rota.WorkflowFailed // it names a culprit, of an earlier run too
+	m.failed = m.failed || m.state == rota.WorkflowFailed // it names a node, of an earlier run too
 }
 
-// fails ends a node badly.
+// fails ends a node without success.
 func (m *flowModel) fails(n *modelNode, as rota.NodeState) {
 	n.state, m.failed = as, true
 	if m.policy == rota.FailureFailFast && m.ending == rota.WorkflowNone {
@@ -210,7 +207,8 @@ func (m *flowModel) lost(n *modelNode, counted bool) {
 	n.state = mQueued
 }
 
-// sweepLeases ends the leases that are due, by their deadline. One that a takeover revoked is a lost worker (SPEC §9.7).
+// sweepLeases ends the leases that are due, by their deadline. One that a takeover revoked is a lost worker (SPEC
+// §9.7).
 func (r *flowRace) sweepLeases() {
 	type dueNode struct {
 		m *flowModel
@@ -248,7 +246,7 @@ func (r *flowRace) sweepLeases() {
 	}
 }
 
-// sweep ends what else is due: times to live, then the waiting of gates.
+// sweep ends what else is due: times to live, then waiting gates.
 func (m *flowModel) sweep(now rota.Clock) {
 	for i := range m.nodes {
 		if n := &m.nodes[i]; (n.state == mQueued || n.state == mLeased) && n.ttl > 0 && m.began+n.ttl <= now {
@@ -268,7 +266,7 @@ func (m *flowModel) sweep(now rota.Clock) {
 	}
 }
 
-// retry reports whether it must be taken.
+// retry reports whether it must be accepted.
 func (m *flowModel) retry(from int, runs int32, now rota.Clock) bool {
 	if runs != m.runs {
 		return runs < m.runs
@@ -320,10 +318,9 @@ func (m *flowModel) descend(from int, into map[int]bool) {
 	}
 }
 
-// TestWorkflowModel runs random graphs through random lives, against the model and
-// against what must hold of the events: no node starts before all its parents have
-// completed, none completes twice, and each run begins and ends once. A restored
-// machine runs beside (see bench), so that what is derived is derived alike.
+// TestWorkflowModel runs random graphs through random lives, compared with the model and with what must hold for the
+// events: no node starts before all its parents have completed, none completes twice, and each run begins and ends
+// once. A restored machine runs in parallel (see bench), so that derived data is derived alike.
 func TestWorkflowModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -353,7 +350,7 @@ type flowRace struct {
 	chance *rand.Rand
 	flows  []*dag
 	models []*flowModel
-	// done is how many nodes' completions were told, running what runs were begun.
+	// done counts the reported completions of nodes; running holds whether each run is in progress.
 	done    map[rota.JobID]int
 	running map[string]bool
 }
@@ -399,7 +396,7 @@ func (r *flowRace) begin(i int) {
 	r.apply(true, d.commit())
 }
 
-// apply applies an operation of which the model says whether it is taken.
+// apply applies an operation; taken is whether the model accepts it.
 func (r *flowRace) apply(taken bool, ops ...*fsmpb.Op) Applied {
 	r.Helper()
 	a := r.b.entry(ops...)
@@ -413,7 +410,7 @@ func (r *flowRace) apply(taken bool, ops ...*fsmpb.Op) Applied {
 	return a
 }
 
-// watch holds events against what must be true of them alone.
+// watch checks what must be true of events alone.
 func (r *flowRace) watch(events []rota.Event) {
 	for _, e := range events {
 		switch e.Kind {
@@ -521,7 +518,7 @@ func (r *flowRace) open(n *modelNode) bool {
 	return ok
 }
 
-// verb is one on a lease that is open, mostly such as to complete it.
+// verb sends a verb on an open lease, mostly a completion.
 func (r *flowRace) verb(m *flowModel, n *modelNode) {
 	if n.state != mLeased {
 		return

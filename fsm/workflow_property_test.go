@@ -15,18 +15,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSchedulingDeterministic is the property test of the design that workflows come
-// from: two schedulers with the same DAG, workers and configuration decide the same,
-// in the same order, until nothing is left to decide. Beside it stands what else that
-// design promises: no node before those that it depends on, none beyond what its
-// worker has, ready ones in topological order.
+// TestSchedulingDeterministic is the property test of the design that workflows come from: two schedulers with the same
+// DAG, workers and configuration decide the same, in the same order, until nothing is left to decide. It also checks
+// the other guarantees of that design: no node before those that it depends on, none beyond what its worker has, ready
+// ones in topological order.
 func TestSchedulingDeterministic(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		b := newBench(t)
 		b.every, b.keepLog = 20, true
 		s := &schedulers{bench: b, draw: func(name string, n int) int { return rapid.IntRange(0, n-1).Draw(t, name) }, other: New()}
-		s.lead() // what the other scheduler hears begins with this term
+		s.lead() // the other scheduler's inputs begin with this term
 		s.configure()
 		s.dag = s.randomDAG()
 		for i := range 1 + s.draw("workers", 6) {
@@ -39,8 +38,7 @@ func TestSchedulingDeterministic(t *testing.T) {
 	})
 }
 
-// schedulers are two of them: the bench's machine, and one that hears the same and
-// was never restored.
+// schedulers are two of them: the bench's machine, and one with the same inputs that was never restored.
 type schedulers struct {
 	*bench
 	draw  func(name string, n int) int
@@ -53,7 +51,7 @@ type schedulers struct {
 	failures            bool
 }
 
-// follow lets the other scheduler hear what it has not heard.
+// follow applies to the other scheduler what it has not applied yet.
 func (s *schedulers) follow() {
 	s.t.Helper()
 	for _, data := range s.log[s.heard:] {
@@ -91,7 +89,7 @@ func (s *schedulers) configure() {
 		"oldest_every", s.one("oldest", "0", "2", "20"), "ack_timeout", "1h", "lease_ms", "3600000"))
 }
 
-// randomDAG is arranged as a submission is.
+// randomDAG returns a random graph, arranged like a submission.
 func (s *schedulers) randomDAG() *dag {
 	d := &dag{WorkflowSpec: rota.WorkflowSpec{ID: "wf", OnFailure: rota.FailurePolicy(s.draw("policy", 2))}}
 	n := 1 + s.draw("nodes", 20)
@@ -107,7 +105,7 @@ func (s *schedulers) randomDAG() *dag {
 		if s.draw("data", 3) == 0 {
 			node.DataKeys = []string{s.one("key", "x", "y", "z")}
 		}
-		for parent := range n { // nodes stand in any order: those of odd numbers come last
+		for parent := range n { // nodes are in any order: those of odd numbers come last
 			if rank := func(i int) int { return i%2*n + i }; rank(parent) < rank(i) && s.draw("edge", dense) == 0 {
 				node.Parents = append(node.Parents, fmt.Sprint("n", parent))
 			}
@@ -193,7 +191,7 @@ func (s *schedulers) heed(events []rota.Event) {
 	}
 }
 
-// end lets an open lease complete, mostly; newly ready nodes enter by their numbers.
+// end completes an open lease, mostly; newly ready nodes are added by number.
 func (s *schedulers) end(at int) {
 	s.t.Helper()
 	l := s.open[at]
@@ -224,7 +222,7 @@ func (s *schedulers) end(at int) {
 	}
 }
 
-// finished checks how it all ended.
+// finished checks the final state.
 func (s *schedulers) finished() {
 	s.t.Helper()
 	s.sound()

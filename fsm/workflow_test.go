@@ -14,14 +14,14 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// dag is a workflow with its nodes numbered already: n0, n1, … in topological order.
+// dag is a workflow with its nodes already numbered: n0, n1, … in topological order.
 type dag struct {
 	rota.WorkflowSpec
 	g       *rota.Graph
 	content [16]byte
 }
 
-// newDAG makes one of the numbers of each node's parents.
+// newDAG builds one from the numbers of each node's parents.
 func newDAG(id string, parents [][]uint32, change ...func(*dag)) *dag {
 	d := &dag{WorkflowSpec: rota.WorkflowSpec{ID: rota.WorkflowID(id)}, g: &rota.Graph{Parents: parents}}
 	for n, list := range parents {
@@ -100,7 +100,7 @@ func (b *bench) progress(id rota.WorkflowID) string {
 	return s
 }
 
-// ends lets the worker of a node's lease say a verb.
+// ends lets the worker of a node's lease send a verb.
 func (b *bench) ends(v rota.LeaseVerb, d *dag, nodes ...string) (events []rota.Event) {
 	b.t.Helper()
 	for _, n := range nodes {
@@ -348,7 +348,7 @@ func TestWorkflowPolicies(t *testing.T) {
 func TestWorkflowRetry(t *testing.T) {
 	t.Parallel()
 	shape := [][]uint32{nil, {0}, {0}, {1, 2}, nil, {4}}
-	// failed gives one of which n1 died: CDCXXX under fail_fast.
+	// failed returns one of which n1 died: CDCXXX under fail_fast.
 	failed := func(t *testing.T, change ...func(*dag)) (*bench, *dag) {
 		b := newBench(t)
 		b.worker("w", 10)
@@ -364,7 +364,7 @@ func TestWorkflowRetry(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		t.Parallel()
 		b, d := failed(t)
-		b.refuses(rota.KindConflict, "workflow", d.retry("", 1)) // n4 runs on
+		b.refuses(rota.KindConflict, "workflow", d.retry("", 1)) // n4 continues
 		b.ends(rota.VerbDecline, d, "n4")
 		b.stands(d, "FAILED: CDCXXX")
 		if o := b.ok(d.retry("", 1)); o.Existed || o.Runs != 2 || o.WorkflowState != uint32(rota.WorkflowRunning) {
@@ -402,7 +402,7 @@ func TestWorkflowRetry(t *testing.T) {
 		b.stands(d, "RUNNING: CDCXCQ")
 		b.match()
 		b.ends(rota.VerbComplete, d, "n5")
-		b.stands(d, "FAILED: CDCXCC") // what did not run again is as it was
+		b.stands(d, "FAILED: CDCXCC") // what did not run again did not change
 		b.refuses(rota.KindConflict, "from", d.retry("n4", 2))
 		b.ok(d.retry("n3", 2)) // waits for n1
 		b.stands(d, "RUNNING: CQCBCC")
