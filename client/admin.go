@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// Workers lists all workers in the order of their ids.
+// Workers lists all workers by id.
 func (c *Client) Workers(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Worker, error] {
 	return list(ctx, c, "list workers", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Worker], err error) {
 		request := &rotav1.ListWorkersRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor}
@@ -34,7 +34,7 @@ func (c *Client) Worker(ctx context.Context, id rota.WorkerID, opts ...ReadOptio
 	return read(ctx, c, "show worker", opts, from, ask)
 }
 
-// Queues lists all queues in the order of their names.
+// Queues lists all queues by name.
 func (c *Client) Queues(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Queue, error] {
 	return list(ctx, c, "list queues", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Queue], err error) {
 		request := &rotav1.ListQueuesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor}
@@ -57,8 +57,8 @@ func (c *Client) Queue(ctx context.Context, name rota.QueueName, opts ...ReadOpt
 	return read(ctx, c, "show queue", opts, from, ask)
 }
 
-// SetQueue creates or changes a queue: from a preset where one is named, else
-// from its present policy (standard for a new queue), then key by key.
+// SetQueue creates or changes a queue, key by key. It starts from the named preset; without one, from the queue's
+// present policy (standard for a new queue).
 func (c *Client) SetQueue(ctx context.Context, name rota.QueueName, preset string,
 	set []rota.Setting, opts ...SetOption) (rota.Queue, error) {
 	how := setting(opts)
@@ -69,7 +69,7 @@ func (c *Client) SetQueue(ctx context.Context, name rota.QueueName, preset strin
 	return one(ctx, c, "set queue", words.QueueFromWire, ask)
 }
 
-// Attention lists what needs an operator, worst first, as one node finds it.
+// Attention lists what needs an operator, worst first, as seen by one node.
 func (c *Client) Attention(ctx context.Context) (a rota.Attention, err error) {
 	err = c.call(ctx, "attention", answerMost, func(ctx context.Context, n *node) error {
 		answer, err := n.cluster.Attention(ctx, &rotav1.AttentionRequest{})
@@ -97,9 +97,8 @@ func (c *Client) Peers(ctx context.Context) (peers []rota.RaftPeer, err error) {
 	return peers, err
 }
 
-// TransferLeadership moves leadership to a node and returns the new leader. With
-// no node named the leader chooses; a call whose outcome was lost is then not repeated,
-// since that would move it twice.
+// TransferLeadership moves leadership to a node and returns the new leader. If no node is named, the leader chooses
+// one; a call whose outcome was lost is then not repeated, because that would move leadership twice.
 func (c *Client) TransferLeadership(ctx context.Context, to rota.NodeID) (leader rota.NodeID, err error) {
 	transfer := func(ctx context.Context, n *node) error {
 		answer, err := n.cluster.TransferLeadership(ctx, &rotav1.TransferLeadershipRequest{To: string(to)})
@@ -120,8 +119,8 @@ func (c *Client) TransferLeadership(ctx context.Context, to rota.NodeID) (leader
 	return leader, nil
 }
 
-// RemovePeer takes a server out of the Raft configuration. Once an outcome got
-// lost, finding it gone already is success.
+// RemovePeer removes a server from the Raft configuration. After a try whose outcome was lost, a server that is already
+// gone counts as success.
 func (c *Client) RemovePeer(ctx context.Context, id rota.NodeID) error {
 	tried := false
 	return c.call(ctx, "remove peer", unbounded, func(ctx context.Context, n *node) error {
@@ -134,8 +133,8 @@ func (c *Client) RemovePeer(ctx context.Context, id rota.NodeID) error {
 	})
 }
 
-// Leave makes the node at the first address hand over, leave and stop. The call is
-// made once and never to another node, which would leave in its place.
+// Leave makes the node at the first address hand over its work, leave the cluster and stop. The call is made once and
+// never sent to another node, which would leave instead.
 func (c *Client) Leave(ctx context.Context) error {
 	n := c.nodes[0]
 	if _, err := n.cluster.Leave(ctx, &rotav1.LeaveRequest{}); err != nil {
@@ -144,8 +143,8 @@ func (c *Client) Leave(ctx context.Context) error {
 	return nil
 }
 
-// StoreBackup has the leader store a backup at once where its --backup-to says, and returns
-// what the state then tells of the last one. The asked node must lead.
+// StoreBackup makes the leader store a backup at once at its --backup-to, and returns what the state then records about
+// the last backup. The node asked must be the leader.
 func (c *Client) StoreBackup(ctx context.Context) (b rota.StoredBackup, err error) {
 	err = c.call(ctx, "store backup", unbounded, func(ctx context.Context, n *node) error {
 		answer, err := n.cluster.StoreBackup(ctx, &rotav1.StoreBackupRequest{})
@@ -158,7 +157,8 @@ func (c *Client) StoreBackup(ctx context.Context) (b rota.StoredBackup, err erro
 }
 
 // InstallTZData puts a release of the time zone database into force on the whole cluster, and returns the release in
-// force. Its data are packed zones, as `rota tzdata install` makes them of a file. Installing the same again changes nothing.
+// force. The data are packed zones, as `rota tzdata install` makes them from a file. Installing the same release again
+// changes nothing.
 func (c *Client) InstallTZData(ctx context.Context, t rota.TZInstall) (rota.TZData, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.TZData, error) {
 		return n.cluster.InstallTZData(ctx, words.TZInstallToWire(&t))
@@ -167,9 +167,9 @@ func (c *Client) InstallTZData(ctx context.Context, t rota.TZInstall) (rota.TZDa
 	return one(ctx, c, "install tzdata", from, ask)
 }
 
-// SaveSnapshot writes an online backup to w (SPEC §13.5). It goes to another node
-// only while nothing has been written: backups of two nodes are not one file. With [Stale] it
-// is the state of the node that answers, which works without a leader.
+// SaveSnapshot writes an online backup to w (SPEC §13.5). It moves to another node only while nothing has been written:
+// parts of two nodes' backups do not form one file. With [Stale] the backup is the state of the node that answers,
+// which works without a leader.
 func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer, opts ...ReadOption) error {
 	how := words.ReadToWire(readingOf(opts).how)
 	var broken *rota.Error
@@ -212,7 +212,7 @@ func saveSnapshot(ctx context.Context, n *node, how *rotav1.Read, w io.Writer) (
 	}
 }
 
-// Verify walks every node's invariants and compares digests at one index.
+// Verify checks the invariants of every node and compares the nodes' digests at one index.
 func (c *Client) Verify(ctx context.Context) (verdict rota.Verdict, err error) {
 	err = c.call(ctx, "verify", unbounded, func(ctx context.Context, n *node) error {
 		answer, err := n.cluster.Verify(ctx, &rotav1.VerifyRequest{})

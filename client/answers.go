@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// answered takes the outcomes of a batch.
+// answered handles the outcomes of a batch.
 func (t *leaseTable) answered(sequence uint64, refusal *rota.Error, answers []peer.LeaseAnswer) {
 	t.mu.Lock()
 	defer t.unlock()
@@ -43,7 +43,7 @@ func (t *leaseTable) answered(sequence uint64, refusal *rota.Error, answers []pe
 	}
 }
 
-// settled takes the outcome of one command, or reports false where there is none yet.
+// settled handles the outcome of one command, or reports false if there is none yet.
 func (t *leaseTable) settled(c *command, a *peer.LeaseAnswer, now time.Duration) bool {
 	l := c.lease
 	if c.dropped {
@@ -52,7 +52,7 @@ func (t *leaseTable) settled(c *command, a *peer.LeaseAnswer, now time.Duration)
 	if a.Err != nil && unsettled(a.Err.Kind) && (a.Err.Kind != rota.KindInternal || c.tries < triesMost) {
 		return false
 	}
-	// An answer that comes too late for the view that counts saves no lease.
+	// An answer that arrives after the lease ended by the view in force does not save the lease.
 	t.expired(l, now)
 	switch c.Verb {
 	case rota.VerbAck:
@@ -78,7 +78,7 @@ func unsettled(k rota.Kind) bool {
 	return k == rota.KindUnavailable || k == rota.KindTimeout || k == rota.KindExhausted || k == rota.KindInternal
 }
 
-// acknowledged takes the answer to an ack or a renewal.
+// acknowledged handles the answer to an ack or a renewal.
 func (t *leaseTable) acknowledged(l *lease, c *command, a *peer.LeaseAnswer, now time.Duration) {
 	switch {
 	case l.phase == reporting || l.lost != nil:
@@ -96,9 +96,8 @@ func (t *leaseTable) acknowledged(l *lease, c *command, a *peer.LeaseAnswer, now
 	}
 }
 
-// refused takes that a lease which may still be this worker's is not acknowledged, or
-// renewed no more. A Conflict ends renewals as the queue's policy has it; anything else
-// is a fault on one of both sides.
+// refused handles a refused ack or renewal of a lease that this worker may still hold. A Conflict ends renewals, as the
+// queue's policy sets; any other refusal is a bug in the worker or the cluster.
 func (t *leaseTable) refused(l *lease, c *command, err *rota.Error) {
 	level := slog.LevelWarn
 	if c.Verb == rota.VerbRenew {
@@ -114,19 +113,19 @@ func (t *leaseTable) refused(l *lease, c *command, err *rota.Error) {
 	t.observe(t.worker.observer.Refused, l, err)
 }
 
-// reported takes the answer to an outcome.
+// reported handles the answer to an outcome.
 func (t *leaseTable) reported(l *lease, c *command, a *peer.LeaseAnswer) {
 	if c != l.outcome {
 		return
 	}
 	if a.Err != nil && c.Verb == rota.VerbComplete && (a.Err.Kind == rota.KindInvalid || a.Err.Kind == rota.KindDenied && len(c.Children) > 0) {
-		// The queue or the workflow takes less than this: the attempt failed, and says why.
+		// The queue or the workflow has a lower limit: fail the attempt, with the reason.
 		text := lastOf("the completion was refused: " + a.Err.Error())
 		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbFail, Text: text, Log: c.Log})
 		return
 	}
 	if a.Err != nil && a.Err.Kind == rota.KindStale && c.Verb != rota.VerbDecline && closed(t.superseded) {
-		// The job is the new process's; that this one has stopped is news.
+		// The job belongs to the new process; report that this one has stopped.
 		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: "the outcome came after a takeover", Log: c.Log})
 		return
 	}
@@ -141,8 +140,7 @@ func (t *leaseTable) reported(l *lease, c *command, a *peer.LeaseAnswer) {
 	t.forget(l)
 }
 
-// beatAnswered takes a new view of time. Leases that ended by the old one stay
-// ended (H23).
+// beatAnswered applies a new view of time. Leases that ended by the old view stay ended (H23).
 func (t *leaseTable) beatAnswered(p viewpoint) {
 	t.mu.Lock()
 	defer t.unlock()
@@ -158,7 +156,7 @@ func (t *leaseTable) beatAnswered(p viewpoint) {
 	t.startMore(now)
 }
 
-// tick ends what has run out, asks for renewals, and comes again when there is more to do.
+// tick ends leases that ran out, requests renewals, and schedules itself again if there is more to do.
 func (t *leaseTable) tick() {
 	t.mu.Lock()
 	if t.watcher == nil {
@@ -174,7 +172,7 @@ func (t *leaseTable) tick() {
 	t.watcher.Reset(max(0, t.nextTick-now))
 }
 
-// look is tick's, and returns when to look again.
+// look does the work of tick and returns when to look again.
 func (t *leaseTable) look(now time.Duration) (at time.Duration) {
 	at = farFuture
 	if len(t.leases) > 0 {
@@ -207,8 +205,8 @@ func (t *leaseTable) look(now time.Duration) (at time.Duration) {
 	return at
 }
 
-// renewDue asks for a renewal once its time has come (SPEC §8.2): waiting
-// leases are renewed like running ones, the handler takes no part.
+// renewDue requests a renewal when it is due (SPEC §8.2): waiting leases are renewed like running ones, without the
+// handler.
 func (t *leaseTable) renewDue(l *lease, now time.Duration) time.Duration {
 	if !l.renewable() {
 		return farFuture
@@ -221,7 +219,7 @@ func (t *leaseTable) renewDue(l *lease, now time.Duration) time.Duration {
 	return farFuture
 }
 
-// progressDue sends the held report once a second has passed since the last.
+// progressDue sends the held report once a second has passed since the last one.
 func (t *leaseTable) progressDue(l *lease, now time.Duration) time.Duration {
 	if l.progressHeld == nil || l.progress != nil || l.phase != running {
 		return farFuture
@@ -236,8 +234,8 @@ func (t *leaseTable) progressDue(l *lease, now time.Duration) time.Duration {
 }
 
 const (
-	// watchMost bounds how late an end is seen where timers do not count
-	// suspended time (SPEC §3.5): well within the view's margin.
+	// watchMost bounds how late an end is detected where timers do not count suspended time (SPEC §3.5): well within
+	// the view's margin.
 	watchMost = 500 * time.Millisecond
 	farFuture = time.Duration(1<<63 - 1)
 )

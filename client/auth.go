@@ -14,8 +14,8 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// WithToken shows an access token, rota_ID_SECRET, with each call. It is sent over TLS, or in
-// clear text to addresses of loopback; Dial refuses any other.
+// WithToken sends an access token, rota_ID_SECRET, with each call. It is sent over TLS, or in clear text to loopback
+// addresses; Dial rejects any other address.
 func WithToken(token string) Option {
 	return func(s *settings) {
 		if s.token = nil; token != "" {
@@ -24,25 +24,25 @@ func WithToken(token string) Option {
 	}
 }
 
-// WithTokenFrom is WithToken with a token that is asked for at each call: it may be replaced
-// while the client runs. Where none is to be had, or what there is is no token, the one before
-// is shown. token is called by many at once, and does not wait.
+// WithTokenFrom is like WithToken, but calls token at each call: the token may be replaced while the client runs. If
+// token returns an error or something that is not a token, the previous token is sent. token is called concurrently and
+// must not block.
 func WithTokenFrom(token func() (string, error)) Option { return func(s *settings) { s.token = token } }
 
-// bearer shows a token with each call.
+// bearer attaches a token to each call.
 type bearer struct {
 	token  func() (string, error)
 	secure bool
 	last   atomic.Pointer[shownToken]
 }
 
-// shownToken is a token, and how it is shown.
+// shownToken is a token and the metadata that carries it.
 type shownToken struct {
 	token  string
 	header map[string]string
 }
 
-// bearerOf returns what shows the token to an address; nil without one.
+// bearerOf returns the bearer for an address; nil without a token.
 func bearerOf(address string, s *settings) (*bearer, error) {
 	if s.token == nil || ofSocket(address) {
 		return nil, nil
@@ -55,7 +55,7 @@ func bearerOf(address string, s *settings) (*bearer, error) {
 	return b, err
 }
 
-// look asks for the token, and keeps it where it is another one.
+// look reads the token, and stores it if it has changed.
 func (b *bearer) look() error {
 	token, err := b.token()
 	if err != nil {
@@ -74,11 +74,11 @@ func (b *bearer) look() error {
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
 func (b *bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	_ = b.look() // the one before stands in: a file may be half written
+	_ = b.look() // on an error the previous token is used: a file may be half written
 	return b.last.Load().header, nil
 }
 
-// shown returns what a call that begins now would show; nil without a token.
+// shown returns the token that a call beginning now would send; nil without a token.
 func (b *bearer) shown() *shownToken {
 	if b == nil {
 		return nil
@@ -90,7 +90,7 @@ func (b *bearer) shown() *shownToken {
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (b *bearer) RequireTransportSecurity() bool { return b.secure }
 
-// hidden refuses to show a credential to an address in clear text.
+// hidden rejects sending a credential to an address in clear text.
 func hidden(address string, s *settings, what string) error {
 	if s.tls != nil || ofSocket(address) || loopback(address) {
 		return nil
@@ -107,13 +107,13 @@ func loopback(address string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// Auth are the calls that say who may do what: [Client.Auth].
+// Auth groups the calls that manage credentials and rights: [Client.Auth].
 type Auth struct{ c *Client }
 
-// Auth returns the calls of tokens, roles and blocks.
+// Auth returns the calls for tokens, roles and blocks.
 func (c *Client) Auth() Auth { return Auth{c} }
 
-// WhoAmI reads who the client is to the cluster, and what it may do.
+// WhoAmI reads the client's own identity and rights, as the cluster sees them.
 func (a Auth) WhoAmI(ctx context.Context) (rota.Identity, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Identity, error) {
 		return n.auth.WhoAmI(ctx, &rotav1.WhoAmIRequest{})
@@ -121,14 +121,14 @@ func (a Auth) WhoAmI(ctx context.Context) (rota.Identity, error) {
 	return one(ctx, a.c, "who am I", words.IdentityFromWire, ask)
 }
 
-// Init makes the first token of a cluster, which may do everything, and has callers without a
-// token do nothing from then on: once. Only the account that a node runs as may ask for it, at
-// the address unix:DATA/rota.sock of the node's data directory.
+// Init creates the first token of a cluster, which has all rights; from then on callers without a token have none. It
+// works once. Only the account that a node runs as may call it, at the address unix:DATA/rota.sock of the node's data
+// directory.
 func (a Auth) Init(ctx context.Context, expires rota.Date) (t rota.AccessToken, secret string, err error) {
 	return a.first(ctx, "init", expires, false)
 }
 
-// Reset makes another token that may do everything, where the first is lost, as Init does.
+// Reset creates another token with all rights, for when the first one is lost. It has the same conditions as Init.
 func (a Auth) Reset(ctx context.Context, expires rota.Date) (t rota.AccessToken, secret string, err error) {
 	return a.first(ctx, "reset", expires, true)
 }
@@ -139,9 +139,8 @@ func (a Auth) first(ctx context.Context, what string, expires rota.Date, reset b
 	})
 }
 
-// CreateToken makes an access token with the Roles, the narrowing and the date of expiry of
-// want. Its id and secret are drawn here; the cluster gets a hash, and the secret is returned
-// this once.
+// CreateToken creates an access token with the Roles, the narrowing and the expiry date of want. The client generates
+// id and secret; the cluster gets only a hash, and the secret is returned only here.
 func (a Auth) CreateToken(ctx context.Context, want rota.AccessToken) (t rota.AccessToken, secret string, err error) {
 	return a.make(ctx, "create token", func(ctx context.Context, n *node, c access.Credential) (*rotav1.AccessToken, error) {
 		want.ID = c.ID
@@ -149,7 +148,7 @@ func (a Auth) CreateToken(ctx context.Context, want rota.AccessToken) (t rota.Ac
 	})
 }
 
-// make draws a token and has it made.
+// make generates a token and has the cluster store its hash.
 func (a Auth) make(ctx context.Context, what string, call func(context.Context, *node, access.Credential) (*rotav1.AccessToken, error)) (
 	t rota.AccessToken, secret string, err error) {
 	var random [40]byte
@@ -162,7 +161,7 @@ func (a Auth) make(ctx context.Context, what string, call func(context.Context, 
 	return t, credential.Secret(), nil
 }
 
-// AccessTokens lists the tokens that have not expired, by id, revoked ones among them.
+// AccessTokens lists the tokens that have not expired, by id, including revoked ones.
 func (a Auth) AccessTokens(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.AccessToken, error] {
 	return list(ctx, a.c, "list tokens", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.AccessToken], err error) {
 		answer, err := n.auth.ListTokens(ctx, &rotav1.ListTokensRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor})
@@ -175,7 +174,7 @@ func (a Auth) AccessTokens(ctx context.Context, opts ...ReadOption) iter.Seq2[ro
 	})
 }
 
-// RevokeToken ends a token for good, by its id; one that was revoked already is no error.
+// RevokeToken revokes a token for good, by its id; revoking it again is not an error.
 func (a Auth) RevokeToken(ctx context.Context, id string) error {
 	return a.c.call(ctx, "revoke token", answerMost, func(ctx context.Context, n *node) error {
 		_, err := n.auth.RevokeToken(ctx, &rotav1.RevokeTokenRequest{Id: id})
@@ -183,8 +182,8 @@ func (a Auth) RevokeToken(ctx context.Context, id string) error {
 	})
 }
 
-// SetRole creates a role with the Name, the Grants and the RoleLimits of role, or replaces those
-// of one. Those built in never change.
+// SetRole creates a role with the Name, the Grants and the RoleLimits of role, or replaces those of an existing role.
+// Built-in roles never change.
 func (a Auth) SetRole(ctx context.Context, role rota.Role, only ...Condition) (rota.Role, error) {
 	request := words.NewRoleToWire(&role)
 	request.IfMatch = etagOf(only)
@@ -194,7 +193,7 @@ func (a Auth) SetRole(ctx context.Context, role rota.Role, only ...Condition) (r
 	return one(ctx, a.c, "set role", words.RoleFromWire, ask)
 }
 
-// Roles lists the roles by name, those built in among them.
+// Roles lists the roles by name, including built-in ones.
 func (a Auth) Roles(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Role, error] {
 	return list(ctx, a.c, "list roles", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Role], err error) {
 		answer, err := n.auth.ListRoles(ctx, &rotav1.ListRolesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor})
@@ -207,7 +206,7 @@ func (a Auth) Roles(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Role
 	})
 }
 
-// DeleteRole forgets a role: who has it loses what it grants.
+// DeleteRole deletes a role: its holders lose the rights that it grants.
 func (a Auth) DeleteRole(ctx context.Context, name string, only ...Condition) error {
 	return a.c.call(ctx, "delete role", answerMost, func(ctx context.Context, n *node) error {
 		_, err := n.auth.DeleteRole(ctx, &rotav1.DeleteRoleRequest{Name: name, IfMatch: etagOf(only)})
@@ -215,7 +214,7 @@ func (a Auth) DeleteRole(ctx context.Context, name string, only ...Condition) er
 	})
 }
 
-// SetBlock refuses the client certificates of a role and a name, or takes them again.
+// SetBlock blocks the client certificates of a role and a name, or accepts them again.
 func (a Auth) SetBlock(ctx context.Context, role, name string, blocked bool) error {
 	return a.c.call(ctx, "set block", answerMost, func(ctx context.Context, n *node) error {
 		_, err := n.auth.SetBlock(ctx, &rotav1.SetBlockRequest{Role: role, Name: name, Blocked: blocked})
@@ -223,7 +222,7 @@ func (a Auth) SetBlock(ctx context.Context, role, name string, blocked bool) err
 	})
 }
 
-// Blocks lists the client certificates that are refused, by role and name.
+// Blocks lists the blocked client certificates, by role and name.
 func (a Auth) Blocks(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Block, error] {
 	return list(ctx, a.c, "list blocks", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Block], err error) {
 		answer, err := n.auth.ListBlocks(ctx, &rotav1.ListBlocksRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor})
@@ -236,7 +235,7 @@ func (a Auth) Blocks(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Blo
 	})
 }
 
-// SetAnonymous says which roles callers without a credential have; none: they may do nothing.
+// SetAnonymous sets the roles of callers without a credential; with none they have no rights.
 func (a Auth) SetAnonymous(ctx context.Context, roles []string) error {
 	return a.c.call(ctx, "set anonymous", answerMost, func(ctx context.Context, n *node) error {
 		_, err := n.auth.SetAnonymous(ctx, &rotav1.SetAnonymousRequest{Roles: roles})
@@ -244,7 +243,7 @@ func (a Auth) SetAnonymous(ctx context.Context, roles []string) error {
 	})
 }
 
-// SetIssuer takes the identity tokens of an identity provider, or changes which: its URL, Audience,
+// SetIssuer makes the cluster accept the JWTs of an identity provider, or changes which it accepts: its URL, Audience,
 // CA and Maps.
 func (a Auth) SetIssuer(ctx context.Context, i rota.Issuer, only ...Condition) (rota.Issuer, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Issuer, error) {
@@ -253,7 +252,7 @@ func (a Auth) SetIssuer(ctx context.Context, i rota.Issuer, only ...Condition) (
 	return one(ctx, a.c, "set issuer", words.IssuerFromWire, ask)
 }
 
-// Issuers lists the identity providers whose tokens are taken, by URL.
+// Issuers lists the identity providers whose JWTs are accepted, by URL.
 func (a Auth) Issuers(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Issuer, error] {
 	return list(ctx, a.c, "list issuers", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Issuer], err error) {
 		answer, err := n.auth.ListIssuers(ctx, &rotav1.ListIssuersRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor})
@@ -266,8 +265,8 @@ func (a Auth) Issuers(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Is
 	})
 }
 
-// DeleteIssuer takes no tokens of an identity provider any more, by its URL. Access tokens that
-// were made for them go on until they expire, or are revoked.
+// DeleteIssuer makes the cluster reject the JWTs of an identity provider, by its URL. Access tokens that were created
+// from them stay valid until they expire or are revoked.
 func (a Auth) DeleteIssuer(ctx context.Context, url string, only ...Condition) error {
 	return a.c.call(ctx, "delete issuer", answerMost, func(ctx context.Context, n *node) error {
 		_, err := n.auth.DeleteIssuer(ctx, &rotav1.DeleteIssuerRequest{Url: url, IfMatch: etagOf(only)})
@@ -275,10 +274,9 @@ func (a Auth) DeleteIssuer(ctx context.Context, url string, only ...Condition) e
 	})
 }
 
-// Exchange makes an access token for an identity token, a JWT of an issuer that is set. It needs
-// no other credential, and like a token the JWT is sent over TLS or to addresses of loopback
-// only. The access token counts until the identity token ends, an hour at most; the identity
-// token counts this once. Like CreateToken it returns the secret, this once.
+// Exchange creates an access token from a JWT of a configured issuer. It needs no other credential. Like a token, the
+// JWT is sent only over TLS or to loopback addresses. The access token is valid until the JWT expires, one hour at
+// most; a JWT can be exchanged once. The secret is returned only here, as with CreateToken.
 func (a Auth) Exchange(ctx context.Context, jwt string) (t rota.AccessToken, secret string, err error) {
 	var random [40]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand stops the process instead
@@ -296,11 +294,10 @@ func (a Auth) Exchange(ctx context.Context, jwt string) (t rota.AccessToken, sec
 	return t, credential.Secret(), nil
 }
 
-// OpenSession makes a browser session of the client's own principal: a credential with its rights at
-// each moment, which ends when it does, after 12 hours at the latest. A link is a session that has no
-// rights until somebody opens it in the console, once, within a minute. OpenSession returns the
-// secret, this once, and the origin of the console for browsers, empty if the node that answers has no
-// --ui-origin.
+// OpenSession creates a browser session of the client's own principal: a credential that has the principal's rights at
+// each moment, and ends when the principal's credential does, after 12 hours at the latest. A link is a session that
+// has no rights until it is opened in the console, once, within a minute. OpenSession returns the secret, only here,
+// and the console's origin for browsers, which is empty if the node that answers has no --ui-origin.
 func (a Auth) OpenSession(ctx context.Context, asLink bool) (t rota.AccessToken, secret, origin string, err error) {
 	t, secret, err = a.make(ctx, "open session", func(ctx context.Context, n *node, c access.Credential) (*rotav1.AccessToken, error) {
 		hash := c.Hash()
@@ -311,7 +308,7 @@ func (a Auth) OpenSession(ctx context.Context, asLink bool) (t rota.AccessToken,
 	return t, secret, origin, err
 }
 
-// EndSession signs a session out that the client opened, or itself.
+// EndSession ends a session that the client opened, or its own.
 func (a Auth) EndSession(ctx context.Context, id string) error {
 	return a.c.call(ctx, "end session", answerMost, func(ctx context.Context, n *node) error {
 		_, err := n.auth.EndSession(ctx, &rotav1.EndSessionRequest{Id: id})

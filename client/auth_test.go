@@ -20,7 +20,7 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// authOf is a node that makes tokens, and notes who asked.
+// authOf is a node that creates tokens and records its callers.
 type authOf struct {
 	rotav1.UnimplementedAuthServer
 	asked  *rotav1.CreateTokenRequest
@@ -37,8 +37,8 @@ func (n *authOf) Exchange(_ context.Context, r *rotav1.ExchangeRequest) (*rotav1
 	return &rotav1.AccessToken{Id: r.GetId(), By: r.GetJwt()}, nil
 }
 
-// TestExchange: an identity token is sent over TLS or to loopback, and nowhere else; the secret of
-// the access token is drawn here.
+// TestExchange checks that a JWT is sent over TLS or to loopback only, and that the client generates the secret of the
+// access token.
 func TestExchange(t *testing.T) {
 	t.Parallel()
 	listener, server := bufconn.Listen(1<<16), grpc.NewServer(grpc.ForceServerCodecV2(words.Codec()))
@@ -64,8 +64,8 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestCreateToken: the secret is drawn by the client and proves itself by the hash that the
-// cluster gets, which never sees it; the client's own token goes with the call.
+// TestCreateToken checks that the client generates the secret, that the secret matches the hash that the cluster gets
+// instead of it, and that the client's own token goes with the call.
 func TestCreateToken(t *testing.T) {
 	t.Parallel()
 	listener, server, n := bufconn.Listen(1<<16), grpc.NewServer(grpc.ForceServerCodecV2(words.Codec())), &authOf{}
@@ -97,7 +97,7 @@ func TestCreateToken(t *testing.T) {
 	}
 }
 
-// TestWithToken: a token is sent over TLS or to loopback, and nowhere else.
+// TestWithToken checks that a token is sent over TLS or to loopback only.
 func TestWithToken(t *testing.T) {
 	t.Parallel()
 	token := access.CredentialOf([40]byte{1}).Secret()

@@ -9,15 +9,15 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// Batches are jobs of which the end is awaited together (SPEC §24).
+// Batches groups the calls for batches: jobs whose end is awaited together (SPEC §24).
 type Batches struct{ c *Client }
 
-// BatchesOf returns what is done with the batches of a cluster.
+// BatchesOf returns the calls for a cluster's batches.
 func BatchesOf(c *Client) Batches { return Batches{c} }
 
-// Open opens a batch: jobs that name it by their Batch are counted in it, and once it is sealed
-// and all have ended, its callback is submitted as [rota.CallbackID]. An empty id is set before
-// the first try; the same id again is the same batch.
+// Open opens a batch. Jobs that name it in their Batch field count in it; once it is sealed and all its jobs have
+// ended, its callback is submitted as [rota.CallbackID]. An empty id is set before the first try; opening the same id
+// again returns the same batch.
 func (b Batches) Open(ctx context.Context, spec rota.BatchSpec) (rota.Batch, error) {
 	if spec.ID == "" {
 		spec.ID = rota.BatchID(NewJobID())
@@ -27,7 +27,7 @@ func (b Batches) Open(ctx context.Context, spec rota.BatchSpec) (rota.Batch, err
 	return one(ctx, b.c, "open batch", words.BatchFromWire, ask)
 }
 
-// Seal has a batch take no more jobs; one that is sealed stays as it is.
+// Seal closes a batch to further jobs; sealing it again changes nothing.
 func (b Batches) Seal(ctx context.Context, id rota.BatchID) (rota.Batch, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Batch, error) {
 		return n.batches.Seal(ctx, &rotav1.SealBatchRequest{Id: string(id)})
@@ -44,7 +44,7 @@ func (b Batches) Get(ctx context.Context, id rota.BatchID, opts ...ReadOption) (
 	return read(ctx, b.c, "show batch", opts, from, ask)
 }
 
-// List lists all batches in the order of their ids.
+// List lists all batches by id.
 func (b Batches) List(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Batch, error] {
 	return list(ctx, b.c, "list batches", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Batch], err error) {
 		answer, err := n.batches.List(ctx, &rotav1.ListBatchesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor, By: p.by})
@@ -57,8 +57,8 @@ func (b Batches) List(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Ba
 	})
 }
 
-// Wait returns a batch once all its jobs have ended and its callback was submitted, as
-// [Client.WaitWorkflow] does.
+// Wait returns a batch once all its jobs have ended and its callback was submitted. It retries like
+// [Client.WaitWorkflow].
 func (b Batches) Wait(ctx context.Context, id rota.BatchID) (rota.Batch, error) {
 	w := endWait[rota.Batch]{op: "wait batch", what: "batch " + string(id), id: string(id)}
 	w.ask = func(ctx context.Context, n *node) (rota.Batch, error) {

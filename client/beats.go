@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// beatSilence is how long a beat may go unanswered before another node is
-	// tried: the node may be cut off from its leader while the stream stands.
+	// beatSilence is how long a beat may go unanswered before another node is tried: the node may be cut off from its
+	// leader while the stream stays open.
 	beatSilence = 3 * limits.BeatEvery
-	// hearSilence is how long one may go unheard while a lease has a grace (SPEC §16.7).
+	// hearSilence is how long a beat may go unacknowledged while a lease has a grace (SPEC §16.7).
 	hearSilence = 2500 * time.Millisecond
 )
 
-// beginBeats has the first beat of a connection sent at once.
+// beginBeats makes the first beat of a connection due at once.
 func (t *leaseTable) beginBeats() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.beaten, t.said = t.worker.now(), 0
 }
 
-// beatSent notes a beat that is about to be sent, by the local time before
-// sending it (SPEC §3.9), and reports whether the node has been silent too long.
+// beatSent records a beat about to be sent, with the local time before sending it (SPEC §3.9), and reports whether the
+// node has been silent too long.
 func (t *leaseTable) beatSent(now time.Duration) (beat *rotav1.Beat, silent bool) {
 	t.mu.Lock()
 	defer t.unlock()
@@ -49,11 +49,11 @@ func (t *leaseTable) overdue(now time.Duration) (beat, unheard bool) {
 	return now >= t.beatDue(), now >= t.unheardAt()
 }
 
-// beatDue is when the next beat is due: never later than the latest one said. A lease, or a beat
-// without an answer, calls for one sooner.
+// beatDue returns when the next beat is due: never later than the latest beat announced. A lease, or an unanswered
+// beat, makes it due sooner.
 func (t *leaseTable) beatDue() time.Duration {
 	if closed(t.superseded) {
-		return farFuture // nobody answers a session that is over
+		return farFuture // beats of a session that is over get no answer
 	}
 	every := t.beatEvery()
 	if len(t.beats) > 0 {
@@ -62,8 +62,8 @@ func (t *leaseTable) beatDue() time.Duration {
 	return t.beaten + min(t.said, every)
 }
 
-// beatEvery is how often the worker beats while its beats are answered: as the cluster asks for, and twice as
-// often while it holds a lease, unless that has a grace or something to log (SPEC §3.9).
+// beatEvery returns the interval between answered beats: as the cluster asks for, and half of that while the worker
+// holds a lease, unless the lease has a grace or something to log (SPEC §3.9).
 func (t *leaseTable) beatEvery() time.Duration {
 	every := min(t.idleEvery, limits.MaxBeatIdle)
 	if len(t.leases) > 0 {
@@ -75,7 +75,7 @@ func (t *leaseTable) beatEvery() time.Duration {
 	return every
 }
 
-// logging reports whether a handler that runs has logged anything.
+// logging reports whether a running handler has logged anything.
 func (t *leaseTable) logging() bool {
 	for _, l := range t.leases {
 		if l.phase == running && l.log.Load() != nil {
@@ -95,7 +95,7 @@ func (t *leaseTable) graced() bool {
 	return false
 }
 
-// logs returns what handlers logged since the beat before, as far as one beat brings it.
+// logs returns what handlers logged since the previous beat, as much as fits one beat.
 func (t *leaseTable) logs() (logs []*rotav1.LogPart) {
 	room := limits.MaxLogsBeat
 	for _, l := range t.leases {
@@ -114,26 +114,26 @@ func (t *leaseTable) logs() (logs []*rotav1.LogPart) {
 	return logs
 }
 
-// beat takes the answer to a beat of this connection.
+// beat handles the answer to a beat of this connection.
 func (t *leaseTable) beat(answer *rotav1.BeatAnswer) bool {
 	sequence, clock := answer.GetSequence(), rota.Clock(answer.GetClockMs())
 	t.mu.Lock()
 	sent, ok := t.beats[sequence]
 	t.idleEvery = time.Duration(answer.GetEveryMs()) * time.Millisecond
 	for s := range t.beats {
-		if s <= sequence && ok { // older ones add nothing: their answers may be left out
+		if s <= sequence && ok { // older ones add nothing: their answers may be missing
 			delete(t.beats, s)
 		}
 	}
 	t.mu.Unlock()
 	if ok {
-		t.beatAnswered(viewpoint{known: true, sent: sent, clock: clock, heard: sent}) // its node heard it, too
+		t.beatAnswered(viewpoint{known: true, sent: sent, clock: clock, heard: sent}) // its node received it, too
 	}
 	return ok
 }
 
-// heard takes that the node has heard a beat of this connection. Leases that ended by the
-// view before stay ended (H23).
+// heard handles the node's receipt for a beat of this connection. Leases that ended by the earlier view stay ended
+// (H23).
 func (t *leaseTable) heard(sequence uint64) {
 	t.mu.Lock()
 	sent, ok := t.beats[sequence]
@@ -146,8 +146,8 @@ func (t *leaseTable) heard(sequence uint64) {
 	}
 }
 
-// unheardAt is the local moment at which the node's silence has it left for another, for
-// the sake of leases with a grace; farFuture without any.
+// unheardAt returns the local time at which the worker leaves a silent node because of leases with a grace; farFuture
+// without any.
 func (t *leaseTable) unheardAt() time.Duration {
 	at := farFuture
 	for sequence, sent := range t.beats {

@@ -19,8 +19,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// BenchmarkLeases is what a worker does for each lease, without the network: a message of
-// notices is read, handlers run, completions are put into messages, answers are read.
+// BenchmarkLeases measures a worker's work for each lease, without the network: it reads a message of notices, runs
+// handlers, puts completions into messages, and reads answers.
 func BenchmarkLeases(b *testing.B) {
 	const slots = 64
 	c, err := Dial([]string{"127.0.0.1:1"})
@@ -76,8 +76,7 @@ func BenchmarkLeases(b *testing.B) {
 	}
 }
 
-// benchMeter counts the process's CPU time of what is measured: on a busy machine the clock
-// on the wall tells nothing.
+// benchMeter measures the process's CPU time of the measured part: on a busy machine wall-clock time is meaningless.
 type benchMeter struct{ used, since time.Duration }
 
 func (m *benchMeter) now() time.Duration {

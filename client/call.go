@@ -15,23 +15,22 @@ const (
 	// backoffLeast and backoffMost bound the pause between two tries.
 	backoffLeast = 50 * time.Millisecond
 	backoffMost  = time.Second
-	// retryAfterMost bounds a pause that a node asks for: another may know better.
+	// retryAfterMost bounds the pause that a node can ask for: another node may answer sooner.
 	retryAfterMost = 5 * time.Second
-	// answerMost is how long one of several nodes may take before another is
-	// asked: a node that is cut off or paused waits for its leader in vain.
+	// answerMost is how long one of several nodes may take before another is tried: a node that is cut off or paused
+	// cannot reach its leader.
 	answerMost = 5 * time.Second
-	// timerMost is how long a context's timer may be late.
+	// timerMost bounds how late a context's timer may fire.
 	timerMost = time.Second
-	// unbounded leaves a call as much time as the context has.
+	// unbounded lets a call use all the time of its context.
 	unbounded time.Duration = 0
 )
 
 // nodeCall is one try at one node.
 type nodeCall func(ctx context.Context, n *node) error
 
-// call asks the present node, then the next ones, until one answers, an error
-// comes that another try does not mend, or ctx ends. most bounds one try where
-// there is another node to ask.
+// call tries the current node, then the next ones, until one answers, an error cannot be fixed by another try, or ctx
+// ends. most bounds one try if there is another node to try.
 func (c *Client) call(ctx context.Context, op string, most time.Duration, f nodeCall) error {
 	if c.patience > 0 && most > 0 {
 		var cancel context.CancelFunc
@@ -41,7 +40,7 @@ func (c *Client) call(ctx context.Context, op string, most time.Duration, f node
 	return c.callAt(ctx, op, func() (*node, time.Duration) { return c.present(), most }, f)
 }
 
-// callAt is call, but of the node that at names before each try, for so long.
+// callAt is call with the node and the bound of each try chosen by at.
 func (c *Client) callAt(ctx context.Context, op string, at func() (*node, time.Duration), f nodeCall) error {
 	var last *rota.Error
 	began := time.Now()
@@ -58,12 +57,12 @@ func (c *Client) callAt(ctx context.Context, op string, at func() (*node, time.D
 		case e.Kind != rota.KindUnavailable && e.Kind != rota.KindTimeout:
 			return during(op, e)
 		case ended(ctx):
-			if !errors.Is(ctx.Err(), context.Canceled) { // it had the caller's whole time: the next call has another way
+			if !errors.Is(ctx.Err(), context.Canceled) { // it had all the time: the next call moves on
 				c.lead.lost(n)
 			}
 			return c.gaveUp(ctx, op, last)
 		}
-		// A reason from a node is worth more than silence.
+		// A node's reason is more useful than a timeout.
 		if last == nil || words.FromStatus(err).Kind != rota.KindTimeout {
 			last = e
 		}
@@ -80,7 +79,7 @@ func (c *Client) callAt(ctx context.Context, op string, at func() (*node, time.D
 	}
 }
 
-// attempt is one try on one node.
+// attempt makes one try at one node.
 func (c *Client) attempt(ctx context.Context, n *node, most time.Duration, f nodeCall) error {
 	if most > 0 && len(c.nodes) > 1 {
 		var cancel context.CancelFunc
@@ -90,11 +89,11 @@ func (c *Client) attempt(ctx context.Context, n *node, most time.Duration, f nod
 	return f(ctx, n)
 }
 
-// shareLeast is the least that one try gets: less is no fair chance.
+// shareLeast is the minimum time of one try.
 const shareLeast = 700 * time.Millisecond
 
-// share bounds a try at one of so many nodes, so that a silent one leaves the others their
-// part of a short deadline.
+// share returns the time for a try at one of nodes nodes, so that a silent node leaves the others part of a short
+// deadline.
 func share(ctx context.Context, most time.Duration, nodes int) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -103,8 +102,8 @@ func share(ctx context.Context, most time.Duration, nodes int) time.Duration {
 	return min(most, max(shareLeast, time.Until(deadline)/time.Duration(nodes)))
 }
 
-// judge names what went wrong at a node. A try that took too long while the
-// caller still has time is the node's fault, and its outcome is unknown.
+// judge converts the error of a try. If a try timed out while the caller still has time, the node is at fault and the
+// outcome is unknown.
 func judge(ctx context.Context, n *node, err error) *rota.Error {
 	e := words.FromStatus(err)
 	if e.Kind == rota.KindTimeout && !ended(ctx) {
@@ -119,11 +118,9 @@ func judge(ctx context.Context, n *node, err error) *rota.Error {
 	return e
 }
 
-// ended reports whether the caller's time is over. A node gets the same deadline and
-// may notice it first: ctx's own timer is then still to fire, and is waited for, so
-// that a caller who looks at ctx afterwards sees what is returned here. Not for long: a
-// deadline given as a date passes when the wall clock is set past it, the timer's time
-// does not.
+// ended reports whether the caller's time is over. A node gets the same deadline and may notice its end first. ended
+// then waits until ctx's own timer fires, so that ctx agrees with the error returned here. It waits at most timerMost:
+// a deadline given as a date passes when the wall clock is set forward, but the timer runs on the monotonic clock.
 func ended(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	if !ok || time.Now().Before(deadline) {
@@ -138,9 +135,8 @@ func ended(ctx context.Context) bool {
 	return true
 }
 
-// gaveUp returns the error of a call whose time ended before a node answered: Unavailable,
-// for it is the cluster that was waited for, or Timeout where the caller cancelled. It wraps
-// the last error, ctx's own error and its cause.
+// gaveUp returns the error of a call whose time ended before a node answered: Unavailable, because the cluster did not
+// answer, or Timeout if the caller cancelled. It wraps the last error, ctx's own error and its cause.
 func (c *Client) gaveUp(ctx context.Context, op string, last *rota.Error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return &rota.Error{Kind: rota.KindTimeout, Op: op, Text: "given up by the caller", Cause: endOf(ctx)}
@@ -152,7 +148,7 @@ func (c *Client) gaveUp(ctx context.Context, op string, last *rota.Error) error 
 	return e
 }
 
-// failed returns the error of a call that is made once.
+// failed returns the error of a call that is not retried.
 func (c *Client) failed(ctx context.Context, op string, n *node, err error) error {
 	e := *during(op, judge(ctx, n, err))
 	if e.Cause == nil && ended(ctx) {
@@ -161,9 +157,9 @@ func (c *Client) failed(ctx context.Context, op string, n *node, err error) erro
 	return &e
 }
 
-// endOf returns why the caller's time is over: ctx's error, and its cause where that is
-// another. A deadline may have passed although ctx does not say so: a call's patience ends
-// so, and so does a wait that a node ends a little before the caller would.
+// endOf returns why the caller's time is over: ctx's error, and its cause if that differs. The deadline may have passed
+// although ctx is not done yet: when a call's patience ends, or when a node ends a wait slightly before the caller
+// would.
 func endOf(ctx context.Context) error {
 	err := ctx.Err()
 	if err == nil {
@@ -175,13 +171,13 @@ func endOf(ctx context.Context) error {
 	return err
 }
 
-// endError is the end of a context that has a cause of its own.
+// endError is the end of a context with a cause of its own.
 type endError struct{ end, cause error }
 
 func (e *endError) Error() string   { return e.end.Error() + ": " + e.cause.Error() }
 func (e *endError) Unwrap() []error { return []error{e.end, e.cause} }
 
-// lastError is the last error of a call whose time ended. It reads as that error alone.
+// lastError wraps the last error of a call whose time ended. Its text is only that error's.
 type lastError struct {
 	last *rota.Error
 	end  error
@@ -190,10 +186,10 @@ type lastError struct {
 func (e *lastError) Error() string   { return e.last.Error() }
 func (e *lastError) Unwrap() []error { return []error{e.last, e.end} }
 
-// present is the node that calls go to now.
+// present returns the node that calls go to now.
 func (c *Client) present() *node { return c.nodes[int(c.at.Load())%len(c.nodes)] }
 
-// moveOn leaves a node that failed, unless another call did so already.
+// moveOn switches to the next node, unless another call did so already.
 func (c *Client) moveOn(failed *node) {
 	at := c.at.Load()
 	if c.nodes[int(at)%len(c.nodes)] == failed {
@@ -201,7 +197,7 @@ func (c *Client) moveOn(failed *node) {
 	}
 }
 
-// during adds to an error the call that it stopped.
+// during adds the name of the call to an error.
 func during(op string, e *rota.Error) *rota.Error {
 	if e.Op != "" {
 		return e
@@ -211,8 +207,8 @@ func during(op string, e *rota.Error) *rota.Error {
 	return &named
 }
 
-// retryDelay is the pause after a failed try: doubling, with jitter so that a
-// crowd does not come back as one, and never less than the node asked for.
+// retryDelay returns the pause after a failed try: it doubles with each try, has jitter so that many clients do not
+// return together, and is never shorter than the node asked for.
 func retryDelay(try int, asked time.Duration) time.Duration {
 	d := backoffMost
 	if try < 5 {
@@ -222,7 +218,7 @@ func retryDelay(try int, asked time.Duration) time.Duration {
 	return max(d, min(asked, retryAfterMost))
 }
 
-// pause waits, and reports false where ctx ended first.
+// pause waits for d and reports false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

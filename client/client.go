@@ -23,39 +23,37 @@ import (
 )
 
 const (
-	// receiveMost bounds one message from a node.
+	// receiveMost is the largest message accepted from a node, in bytes.
 	receiveMost = 4 << 20
-	// keepaliveEvery is how long a connection with calls may be silent before it
-	// is asked for a sign (nodes allow twice as often), keepaliveLost how long it
-	// is believed in after that.
+	// keepaliveEvery is how long a connection with open calls may be silent before it is pinged (nodes allow a ping
+	// twice as often). keepaliveLost is how long to wait for the answer before the connection counts as dead.
 	keepaliveEvery = 20 * time.Second
 	keepaliveLost  = 10 * time.Second
-	// connectMost is how long one attempt to connect may take.
+	// connectMost bounds one attempt to connect.
 	connectMost = 3 * time.Second
 )
 
-// Client talks to a cluster through any of its nodes. It is safe for use by
-// many goroutines; workers may share it.
+// Client calls a cluster through any of its nodes. It is safe for concurrent use; workers may share it.
 type Client struct {
 	nodes []*node
-	// at is the node that calls go to, until it fails.
+	// at is the index of the node that calls go to, until it fails.
 	at     atomic.Uint32
 	log    *slog.Logger
 	life   context.Context
 	finish context.CancelFunc
-	// held is what submissions wait for at home.
+	// held holds submissions back after the cluster asked for a delay.
 	held restraint
-	// lead is where submissions go.
+	// lead is the node that submissions go to.
 	lead lead
-	// retries is called about failed tries; may be nil.
+	// retries is called for each failed try; may be nil.
 	retries func(FailedTry)
-	// submitter makes submissions and runs them, within all that stands around that.
+	// submitter performs submissions, including all configured middleware.
 	submitter Submitter
-	// patience bounds each call; 0 leaves it the caller's time.
+	// patience bounds each call; 0 leaves only the caller's deadline.
 	patience time.Duration
 }
 
-// node is one address with its lazy connection.
+// node is one address with its connection, which is made on first use.
 type node struct {
 	address string
 	conn    *grpc.ClientConn
@@ -73,9 +71,9 @@ type node struct {
 	batches   rotav1.BatchesClient
 	webhooks  rotav1.WebhooksClient
 	plans     rotav1.PlansClient
-	// shows is how a token is shown there, nil for none.
+	// shows attaches the access token; nil for none.
 	shows *bearer
-	// noJWT is why no identity token is shown there, nil where one may be.
+	// noJWT is the reason why no JWT is sent to this node; nil where one may be sent.
 	noJWT error
 }
 
@@ -88,17 +86,17 @@ type settings struct {
 	retries  func(FailedTry)
 	patience time.Duration
 	token    func() (string, error)
-	// unary and streams stand around calls on the wire, the first outermost.
+	// unary and streams intercept calls on the wire, the first outermost.
 	unary   []grpc.UnaryClientInterceptor
 	streams []grpc.StreamClientInterceptor
-	// submitters stand around Submit, the first outermost.
+	// submitters wrap Submit, the first outermost.
 	submitters []func(next Submitter) Submitter
 }
 
-// Option changes how a client connects.
+// Option configures a client.
 type Option func(*settings)
 
-// WithTLS encrypts connections and authenticates both ends as the config says.
+// WithTLS encrypts connections and authenticates both ends as config sets.
 func WithTLS(config *tls.Config) Option {
 	if config == nil {
 		return WithTLSFrom(nil)
@@ -106,39 +104,37 @@ func WithTLS(config *tls.Config) Option {
 	return WithTLSFrom(func() (*tls.Config, error) { return config, nil })
 }
 
-// WithTLSFrom is WithTLS with a config that is asked for at each connection: authorities and
-// certificates may be replaced while the client runs.
+// WithTLSFrom is like WithTLS, but calls config at each connection: authorities and certificates may be replaced while
+// the client runs.
 func WithTLSFrom(config func() (*tls.Config, error)) Option {
 	return func(s *settings) { s.tls = config }
 }
 
-// WithInsecure spells out that connections are in clear text. It is what a
-// client does without WithTLS, and contradicts that option.
+// WithInsecure states explicitly that connections are in clear text. This is the default without WithTLS; the two
+// options conflict.
 func WithInsecure() Option { return func(s *settings) { s.insecure = true } }
 
-// WithLogger sets where the client logs what happens to its connections. Without it
-// nothing is logged.
+// WithLogger sets the logger for connection events. By default nothing is logged.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
-// WithDialer replaces the way to reach an address, for tests and tunnels.
+// WithDialer replaces the function that connects to an address, for tests and tunnels.
 func WithDialer(dial func(ctx context.Context, address string) (net.Conn, error)) Option {
 	return func(s *settings) { s.dial = dial }
 }
 
-// WithoutRestraint sends every submission at once, also where the cluster asked for a
-// delay: for measuring how it copes.
+// WithoutRestraint sends every submission at once, even where the cluster asked for a delay. It is for measuring how
+// the cluster handles overload.
 func WithoutRestraint() Option { return func(s *settings) { s.heedless = true } }
 
-// WithPatience has each call that is tried again, and each page of a list, given up after
-// so long: for people who wait for it. Streams of events and waits have their own time.
+// WithPatience bounds the time of each retried call and of each page of a listing, for interactive use. It does not
+// apply to streams of events and waits.
 func WithPatience(d time.Duration) Option { return func(s *settings) { s.patience = d } }
 
-// Dial returns a client of the nodes at these addresses, each host:port. It
-// connects lazily: an unreachable cluster shows in the first call.
+// Dial returns a client for the nodes at these addresses, each host:port. It connects on first use: an unreachable
+// cluster shows as an error of the first call.
 //
-// The address unix:PATH is a node's own socket, DATA/rota.sock. The system says there who calls:
-// the account that the node runs as, or root, may make tokens, read status and save backups.
-// Neither TLS nor a token is used.
+// The address unix:PATH is a node's own socket, DATA/rota.sock. The operating system identifies the caller there: the
+// account that the node runs as, or root, may create tokens, read status and save backups. No TLS or token is used.
 func Dial(addrs []string, opts ...Option) (*Client, error) {
 	s := settings{log: slog.New(slog.DiscardHandler)}
 	for _, o := range opts {
@@ -210,7 +206,7 @@ func newNode(address string, s *settings) (*node, error) {
 	if s.dial != nil {
 		options = append(options, grpc.WithContextDialer(s.dial))
 	}
-	// The dialer resolves names, at every dial anew; the library need not.
+	// The dialer resolves names again at every dial; the library need not.
 	conn, err := grpc.NewClient("passthrough:///"+address, options...)
 	if err != nil {
 		return nil, rota.Refusef(rota.KindInvalid, "addr", "address %q is refused: %v", address, err)
@@ -225,7 +221,7 @@ func newNode(address string, s *settings) (*node, error) {
 	}, nil
 }
 
-// Close ends all connections and calls. Workers should have run out before.
+// Close ends all connections and calls. Let workers finish first.
 func (c *Client) Close() error {
 	c.finish()
 	var first error
@@ -237,11 +233,11 @@ func (c *Client) Close() error {
 	return first
 }
 
-// NewJobID returns a new job id: a ULID, so ids sort by the time of their making.
-// The client library makes ids, never the server (SPEC §2.7).
+// NewJobID returns a new job id: a ULID, so ids sort by creation time. The client library makes ids, never the server
+// (SPEC §2.7).
 func NewJobID() rota.JobID { return rota.JobID(ulid.Make().String()) }
 
-// addressesOf lists the nodes for messages to people.
+// addressesOf lists the nodes for error messages.
 func addressesOf(c *Client) string {
 	all := make([]string, len(c.nodes))
 	for i, n := range c.nodes {

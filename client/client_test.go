@@ -19,10 +19,10 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// AfterTests ends what the examples started; nil where none ran.
+// AfterTests stops what the examples started; nil if none ran.
 var AfterTests func()
 
-// thenEnd runs the tests and ends what the examples started.
+// thenEnd runs the tests and then stops what the examples started.
 type thenEnd struct{ *testing.M }
 
 func (m thenEnd) Run() int {
@@ -74,7 +74,7 @@ func TestSubmit_asksAnotherNodeWithTheSameIDs(t *testing.T) {
 		mine := rota.NewJobSpec("t", nil)
 		mine.ID = "mine"
 		out, err := f.client.Submit(t.Context(), rota.NewJobSpec("t", nil), mine)
-		synctest.Wait() // the first node's handler has seen that nobody waits for it
+		synctest.Wait() // the first node's handler has seen that its caller is gone
 		if err != nil || len(out) != 2 || out[0].State != rota.JobQueued {
 			t.Fatalf("%+v, %v", out, err)
 		}
@@ -122,7 +122,7 @@ func TestSubmit_splitsAndRetriesOnlyWhatHasNoOutcome(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if calls != 5 { // 1000, 500 and 3 large, 4 large, 1 large, then what was unknown
+		if calls != 5 { // 1000, 500 and 3 large, 4 large, 1 large, then those with unknown outcomes
 			t.Errorf("%d messages", calls)
 		}
 		if out[0].Err != nil || rota.KindOf(out[1].Err) != rota.KindExhausted || rota.KindOf(out[len(out)-1].Err) != rota.KindInvalid {
@@ -232,8 +232,8 @@ func TestWait_tellsEachJobOnceAcrossNodes(t *testing.T) {
 	})
 }
 
-// TestWait_endsByTheNodesWord: a node ends the waiting a little before the caller's
-// deadline; that is a wait whose time is over, not a node that did not answer.
+// TestWait_endsByTheNodesWord has a node end the wait slightly before the caller's deadline: that is a timeout, not a
+// node that did not answer.
 func TestWait_endsByTheNodesWord(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)
@@ -251,7 +251,7 @@ func TestWait_endsByTheNodesWord(t *testing.T) {
 	})
 }
 
-// lateTimer is a context whose time is over before it says so.
+// lateTimer is a context whose deadline passes before its Done channel closes.
 type lateTimer struct {
 	context.Context
 	deadline time.Time
@@ -259,7 +259,7 @@ type lateTimer struct {
 
 func (l lateTimer) Deadline() (time.Time, bool) { return l.deadline, true }
 
-// TestEnded: whoever is told that the time is over finds the context over too.
+// TestEnded checks that when ended reports true, the context is done too.
 func TestEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		inner, cancel := context.WithTimeout(t.Context(), time.Second+time.Millisecond)
@@ -341,8 +341,7 @@ func TestNewWorker_checksAndNames(t *testing.T) {
 	}
 }
 
-// A minted id needs no look into any archive, but only as long as no outcome of it
-// can have got lost.
+// A minted id needs no archive lookup, but only until one of its outcomes may have been lost.
 func TestSubmit_saysMintedOnTheFirstTryOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 2)

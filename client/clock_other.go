@@ -6,6 +6,6 @@ import "time"
 
 var processStart = time.Now()
 
-// sinceBoot is the local time that leases are judged by. Where there is no
-// clock that counts suspended time, the monotonic one must do (SPEC §3.5).
+// sinceBoot returns the local time that leases are judged by. Where no clock counts suspended time, the monotonic clock
+// is used (SPEC §3.5).
 func sinceBoot() time.Duration { return time.Since(processStart) }

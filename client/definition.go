@@ -10,22 +10,21 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Definition is a job type with the Go types of what its handler takes and returns. It is
-// made by Define, as a rule once as a variable of a package that both sides import: the one
-// that submits and the one that works. It is safe for use by many goroutines.
+// Definition is a job type with the Go types of its handler's input and output. Create it with Define, usually once as
+// a variable of a package that both producers and workers import. It is safe for concurrent use.
 type Definition[In, Out any] struct {
 	of *defined
 }
 
-// defined is what a definition says, whatever its types.
+// defined is the part of a definition that does not depend on its types.
 type defined struct {
 	typ     rota.JobType
 	codec   Codec
 	options []JobOption
 }
 
-// Define returns the definition of a job type. Payload and output are JSON unless Encoded
-// says otherwise; each JobOption holds for every job of the definition.
+// Define returns the definition of a job type. Payload and output are JSON unless Encoded sets another codec; each
+// JobOption applies to every job of the definition.
 func Define[In, Out any](typ rota.JobType, opts ...DefineOption) Definition[In, Out] {
 	d := &defined{typ: typ, codec: JSON}
 	for _, o := range opts {
@@ -37,8 +36,8 @@ func Define[In, Out any](typ rota.JobType, opts ...DefineOption) Definition[In, 
 // Type returns the job type.
 func (d Definition[In, Out]) Type() rota.JobType { return d.of.typ }
 
-// Job returns a job, to be submitted beside others by Client.Submit, or by a schedule. A value
-// that does not encode is refused as INVALID(payload).
+// Job returns a job for Client.Submit, together with other jobs, or for a schedule. A value that does not encode is
+// rejected as INVALID(payload).
 func (d Definition[In, Out]) Job(in In, opts ...JobOption) (rota.JobSpec, error) {
 	payload, err := d.of.codec.Marshal(in)
 	if err != nil {
@@ -54,10 +53,9 @@ func (d Definition[In, Out]) Job(in In, opts ...JobOption) (rota.JobSpec, error)
 	return spec, nil
 }
 
-// Submit submits one job and returns its handle. The error is what Client.Submit returns: a
-// *RefusedError where the job was refused, or one of kind Invalid where in does not encode; there
-// is no handle then. After any other error the
-// outcome is unknown; the handle has the id, with which submitting again is no second job.
+// Submit submits one job and returns its handle. Errors are those of Client.Submit: a *RefusedError if the job was
+// refused, or one of kind Invalid if in does not encode; then there is no handle. After any other error the outcome is
+// unknown; the handle has the id, and submitting again with that id creates no second job.
 func (d Definition[In, Out]) Submit(ctx context.Context, c *Client, in In, opts ...JobOption) (*Handle[Out], error) {
 	spec, err := d.Job(in, opts...)
 	if err != nil {
@@ -67,7 +65,7 @@ func (d Definition[In, Out]) Submit(ctx context.Context, c *Client, in In, opts 
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
 		return nil, err
 	}
-	if len(outcomes) != 1 { // a submitter of WithSubmitter kept it back
+	if len(outcomes) != 1 { // a submitter set by WithSubmitter did not pass the job on
 		return nil, cmp.Or(err, error(rota.Refusef(rota.KindInternal, "outcomes", "a submission of one job has %d outcomes: 1 is wanted", len(outcomes))))
 	}
 	h := d.Of(c, outcomes[0].ID)
@@ -78,14 +76,14 @@ func (d Definition[In, Out]) Submit(ctx context.Context, c *Client, in In, opts 
 	return h, err
 }
 
-// Of returns the handle of a job that was submitted before, here or elsewhere. It asks nobody.
+// Of returns the handle of a job that was submitted earlier, by this process or another. It makes no call.
 func (d Definition[In, Out]) Of(c *Client, id rota.JobID) *Handle[Out] {
 	return &Handle[Out]{client: c, codec: d.of.codec, id: id, typ: d.of.typ, submitted: rota.Submitted{ID: id}}
 }
 
-// Handler returns a handler of a function on decoded values. An empty payload leaves In zero;
-// one that does not decode is not tried again. An Out of type Result is the attempt's result
-// itself, which may have meta and children.
+// Handler returns a handler that calls h with decoded values. An empty payload leaves In zero; a payload that does not
+// decode fails the job without another try. If Out is Result, h returns the attempt's whole result, which may have meta
+// and children.
 func (d Definition[In, Out]) Handler(h func(ctx context.Context, job *Job, in In) (Out, error)) Handler {
 	codec := d.of.codec
 	return func(ctx context.Context, job *Job) (Result, error) {
@@ -110,20 +108,19 @@ func (d Definition[In, Out]) Handler(h func(ctx context.Context, job *Job, in In
 	}
 }
 
-// Handle has a worker do the jobs of the definition with a function on decoded values. See
-// Handler and Worker.Handle.
+// Handle makes a worker run the jobs of the definition with h. See Handler and Worker.Handle.
 func (d Definition[In, Out]) Handle(w *Worker, h func(ctx context.Context, job *Job, in In) (Out, error)) {
 	w.Handle(d.of.typ, d.Handler(h))
 }
 
-// Codec turns values into payloads and outputs, and back.
+// Codec converts values to payloads and outputs, and back.
 type Codec interface {
 	Marshal(v any) ([]byte, error)
-	// Unmarshal decodes into what v points to.
+	// Unmarshal decodes data into the value that v points to.
 	Unmarshal(data []byte, v any) error
 }
 
-// JSON is the codec of definitions that name none: encoding/json.
+// JSON is the default codec of definitions: encoding/json.
 var JSON Codec = jsonCodec{}
 
 type jsonCodec struct{}
@@ -132,7 +129,7 @@ func (jsonCodec) Marshal(v any) ([]byte, error) { return json.Marshal(v) }
 
 func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
 
-// Bytes is the codec of values that are bytes or text already: In and Out are []byte or string.
+// Bytes is the codec of values that are already encoded: In and Out are []byte or string.
 var Bytes Codec = bytesCodec{}
 
 type bytesCodec struct{}

@@ -68,7 +68,7 @@ func TestDefinition_options(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
 	}
-	// What one job adds is no other's.
+	// Keys and labels of one job must not leak into another.
 	one, _ := d.Job(1, Key("a", "1"), Labels{"a": "1"})
 	two, _ := d.Job(2, Key("b", "2"), Labels{"b": "2"})
 	if one.Keys[1] != "a:1" || two.Keys[1] != "b:2" || len(one.Labels) != 2 || len(two.Labels) != 2 {
@@ -100,7 +100,7 @@ func TestDefinition_jobThatDoesNotEncode(t *testing.T) {
 	}
 }
 
-// taken answers a submission as a node does that takes everything.
+// taken answers a submission like a node that accepts everything.
 func taken(r *rotav1.SubmitRequest) *rotav1.SubmitResponse {
 	answer := new(rotav1.SubmitResponse)
 	for _, job := range r.Jobs {
@@ -153,7 +153,7 @@ func TestHandle_wait(t *testing.T) {
 	}
 }
 
-// A submission that is merged into another job has that job's handle.
+// A submission that is merged into another job returns that job's handle.
 func TestDefinition_submitMerged(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)
@@ -170,7 +170,7 @@ func TestDefinition_submitMerged(t *testing.T) {
 	})
 }
 
-// An unknown outcome leaves the id, with which the submission is made again.
+// An unknown outcome leaves the id, with which the submission is repeated.
 func TestDefinition_submitUnknown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)
@@ -246,7 +246,7 @@ func TestWithSubmitter_order(t *testing.T) {
 	}
 }
 
-// A handler's context, and what descends from it, leads to its job and its log.
+// A handler's context, and contexts derived from it, lead to its job and its log.
 func TestWorker_contextHasTheJob(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)

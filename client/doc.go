@@ -2,54 +2,49 @@
 //
 // # Calls
 //
-// [Dial] takes the addresses of any nodes. A call goes to one of them. When
-// that one does not answer, or knows no leader, the call goes to the next, until its
-// context ends. Every call that changes something is idempotent by the ids it
-// carries (SPEC §2.7), so one whose outcome is unknown is repeated with the same ids:
+// [Dial] accepts the addresses of any nodes. A call goes to one of them. If that node does not answer, or knows no
+// leader, the call goes to the next node, until the call's context ends. Every call that changes something is
+// idempotent by the ids it carries (SPEC §2.7), so a call with an unknown outcome is repeated with the same ids:
 // [Client.Submit] fills in missing ids before its first try.
 //
-// Errors are of type [rota.Error]. Test their kind with errors.Is, as in
-// errors.Is(err, rota.ErrNotFound). One of kind Unavailable means that no node answered
-// before the context ended.
+// Errors have type [rota.Error]. Test their kind with errors.Is, as in errors.Is(err, rota.ErrNotFound). Kind
+// Unavailable means that no node answered before the context ended.
 //
-// A refused submission carries a delay where waiting helps. Until it has passed, the
-// client refuses similar submissions itself, with [ErrHeldBack].
+// A refused submission carries a delay if a later try can succeed. During that delay the client refuses similar
+// submissions itself, with [ErrHeldBack].
 //
-// Every read returns a value and an error, and takes the same options: [Stale], [AtLeast],
-// [Seen]. Listings, events and waits are iterators. They fetch pages and change nodes as
-// they go; breaking out of the loop releases everything, and an error is the last item.
+// Every read returns a value and an error, and accepts the same options: [Stale], [AtLeast], [Seen]. Listings, events
+// and waits are iterators. They fetch pages and change nodes as needed; breaking out of the loop releases everything,
+// and an error is the last item.
 //
 // # Workers
 //
-// [NewWorker] makes a worker, [Worker.Handle] registers a handler for a job type, and
-// [Worker.Run] holds one stream to one node. When that node dies the worker moves to
-// another, with its leases, while its handlers go on.
+// [NewWorker] creates a worker, [Worker.Handle] registers a handler for a job type, and [Worker.Run] keeps one stream
+// to one node. When that node fails, the worker moves to another node with its leases while its handlers keep running.
 //
-// A handler's context ends when the worker can no longer rely on the lease: at the
-// worker's own view of the deadline, which is never later than the cluster's
-// (SPEC §3.9); 30 s after it sent the last beat that was answered; or when
-// the node reports that the lease ended or was revoked. context.Cause then returns a
-// [LostError]. A handler that goes on regardless may run beside another
-// worker's on the same job: pass [Job.Token] to whatever an older attempt must not
-// overwrite (SPEC §8.6).
+// A handler's context ends when the worker can no longer rely on the lease:
+//
+//   - at the deadline by the worker's own view of time, which is never later than the cluster's (SPEC §3.9);
+//   - 30 s after the worker sent the last beat that was answered;
+//   - when the node reports that the lease ended or was revoked.
+//
+// context.Cause then returns a [LostError]. A handler that ignores this may run at the same time as another worker's
+// handler for the same job: pass [Job.Token] to any system that an older attempt must not overwrite (SPEC §8.6).
 //
 // # Definitions
 //
-// [Define] names a job type together with the Go types of what its handler takes and returns.
-// Who submits calls [Definition.Submit], whose [Handle] waits for the output; who works calls
-// [Definition.Handle]. Everything of it stands on the calls above: a definition is no more than
-// a codec and the options that its jobs share.
+// [Define] ties a job type to the Go types of its handler's input and output. Producers call [Definition.Submit], whose
+// [Handle] waits for the output; workers call [Definition.Handle]. Definitions build on the calls above: a definition
+// is only a codec and the options that its jobs share.
 //
 // # Workflows
 //
-// [Client.SubmitWorkflow] admits a graph of jobs as a whole or not at all;
-// [rota.NewNodeSpec] returns a node with the defaults. A node's job starts when its parents
-// have completed, and is leased, retried and reported like any other. Its handler reads
-// the parents' outputs with [Job.Parents].
+// [Client.SubmitWorkflow] admits a graph of jobs as a whole or not at all; [rota.NewNodeSpec] returns a node with the
+// defaults. A node's job starts when its parents have completed, and is leased, retried and reported like any other
+// job. Its handler reads the parents' outputs with [Job.Parents].
 //
-// The package never chooses an id that is the server's to choose, never extends a
-// lease or starts a handler on its own authority, never resumes a handler whose
-// lease it gave up, never reports what a handler did not do, never reads the
+// The package never chooses an id that the server must choose, never extends a lease or starts a handler on its own
+// authority, never resumes a handler whose lease it gave up, never reports what a handler did not do, never reads the
 // wall clock for a decision, and never imports the server's packages.
 package client
 
@@ -58,11 +53,11 @@ package client
 //   - client.go, call.go and lead.go connect, choose a node and retry; read.go has what reads
 //     and listings share.
 //   - jobs.go, wait.go, workflows.go, events.go, limits.go and admin.go are the calls;
-//     restraint.go holds submissions back, upload.go sends a workflow in pieces, waitflow.go
+//     restraint.go holds submissions back, upload.go sends a workflow in pieces, waitend.go
 //     waits for its end, lives.go revives jobs.
-//   - worker.go and run.go are a worker's life, stream.go one connection, outbox.go what it
-//     sends, answers.go what comes back, leases.go the leases that it holds, work.go their
-//     handlers, pool.go the goroutines of these, view.go what it knows of the cluster's time,
-//     unreported.go the outcomes that it could not report; handler.go is what users write.
-//   - definition.go and joboptions.go make typed jobs and handlers, handle.go is a job that was
-//     submitted, middleware.go what stands around handlers and submissions.
+//   - worker.go and run.go are a worker's life cycle, stream.go one connection, outbox.go the
+//     messages to send, answers.go the answers received, leases.go the leases held, work.go
+//     their handlers, pool.go the handlers' goroutines, view.go the view of the cluster's time,
+//     unreported.go the outcomes that could not be reported; handler.go is the API of handlers.
+//   - definition.go and joboptions.go make typed jobs and handlers, handle.go is a submitted
+//     job, middleware.go wraps handlers and submissions.

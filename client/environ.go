@@ -12,12 +12,12 @@ import (
 	"github.com/rotasched/rota/internal/secret"
 )
 
-// DefaultAddress is where the rota command looks for a cluster, and `rota dev` listens.
+// DefaultAddress is where the rota command connects by default, and where `rota dev` listens.
 const DefaultAddress = "127.0.0.1:6470"
 
-// DialEnv returns a client set up by the environment, as the rota command is: by ROTA_ADDR, ROTA_TLS_CA, ROTA_TLS_CERT,
-// ROTA_TLS_KEY, ROTA_TOKEN_FILE, ROTA_TOKEN and ROTA_TIMEOUT (docs/reference/environment.md). An option overrides the
-// environment. A value that cannot be used is refused as INVALID, with its variable as the subject.
+// DialEnv returns a client configured from the environment, as the rota command is: by ROTA_ADDR, ROTA_TLS_CA,
+// ROTA_TLS_CERT, ROTA_TLS_KEY, ROTA_TOKEN_FILE, ROTA_TOKEN and ROTA_TIMEOUT (docs/reference/environment.md). An option
+// overrides the environment. An unusable value is rejected as INVALID, with its variable as the subject.
 func DialEnv(opts ...Option) (*Client, error) {
 	addrs := os.Getenv("ROTA_ADDR")
 	if addrs == "" {
@@ -53,7 +53,7 @@ func DialEnv(opts ...Option) (*Client, error) {
 	return Dial(strings.Split(addrs, ","), append(env, opts...)...)
 }
 
-// tlsEnv returns the TLS settings of the environment; nil where it has none.
+// tlsEnv returns the TLS settings of the environment; nil if there are none.
 func tlsEnv() (*tls.Config, error) {
 	ca, cert, key := os.Getenv("ROTA_TLS_CA"), os.Getenv("ROTA_TLS_CERT"), os.Getenv("ROTA_TLS_KEY")
 	if ca == "" && cert == "" && key == "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// TestDialEnv: a program goes where the rota command of the same shell goes, and never in
-// clear text where that encrypts.
+// TestDialEnv checks that a program connects where the rota command of the same shell does, and never in clear text if
+// the command uses TLS.
 func TestDialEnv(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(text, []byte("no certificate"), 0o600); err != nil {
@@ -55,7 +55,7 @@ func TestDialEnv(t *testing.T) {
 	}
 }
 
-// TestDialEnv_table: the cases that the command line and all client libraries share.
+// TestDialEnv_table runs the cases that the command line and all client libraries share.
 func TestDialEnv_table(t *testing.T) {
 	text, err := os.ReadFile("../testdata/environment/cases.json")
 	if err != nil {
@@ -98,7 +98,7 @@ func TestDialEnv_table(t *testing.T) {
 			defer got.Close()
 			timeout := time.Duration(c.TimeoutMs) * time.Millisecond
 			if c.Env["ROTA_TIMEOUT"] == "" {
-				timeout = 0 // a call without a deadline goes on
+				timeout = 0 // a call without a deadline continues
 			}
 			if addressesOf(got) != strings.Join(c.Addresses, ", ") || got.patience != timeout {
 				t.Errorf("nodes %s, timeout %v", addressesOf(got), got.patience)

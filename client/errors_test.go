@@ -20,8 +20,8 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// TestErrors_areFoundByTheirSentinels: what a node refuses is found by the sentinel of its
-// kind, through the caller's own wraps.
+// TestErrors_areFoundByTheirSentinels checks that a node's refusal matches the sentinel of its kind, even when the
+// caller has wrapped it.
 func TestErrors_areFoundByTheirSentinels(t *testing.T) {
 	sentinels := map[rota.Kind]error{
 		rota.KindInvalid: rota.ErrInvalid, rota.KindNotFound: rota.ErrNotFound, rota.KindConflict: rota.ErrConflict,
@@ -38,7 +38,7 @@ func TestErrors_areFoundByTheirSentinels(t *testing.T) {
 			f.nodes[0].onWait = func(*rotav1.WaitJobsRequest, grpc.ServerStreamingServer[rotav1.Job]) error { return refusal }
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			_, err := f.client.Job(ctx, "j")
-			if kind == rota.KindTimeout { // a node's word only of a wait: else another is asked
+			if kind == rota.KindTimeout { // a node reports it only for a wait: else another node is tried
 				_, err = Collect(f.client.Wait(ctx, "j"))
 			}
 			cancel()
@@ -57,8 +57,8 @@ func TestErrors_areFoundByTheirSentinels(t *testing.T) {
 // errWhy is the cause of a caller's context.
 var errWhy = errors.New("the request is gone")
 
-// TestErrors_sayThatTheTimeIsOver: an error that stands where the caller's time ended is
-// ctx's own error and its cause, whether nodes are silent, refuse, or are still at it.
+// TestErrors_sayThatTheTimeIsOver checks that the error of a call whose time ended wraps ctx's own error and its cause,
+// whether nodes are silent, refuse, or are still working.
 func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
 	t.Parallel()
 	silence := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -66,7 +66,7 @@ func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
 		return words.ToStatus(rota.Refusef(rota.KindUnavailable, "", "no leader"))
 	}
 	for name, answer := range map[string]func(context.Context) error{"silent": silence, "refusing": refusal} {
-		t.Run(name, func(t *testing.T) { // with nodes of its own: those of before may still be answering
+		t.Run(name, func(t *testing.T) { // new nodes: the earlier ones may still be answering
 			bubble(t, func(t *testing.T) {
 				f, stop := setup(t, 2)
 				defer stop()
@@ -94,7 +94,7 @@ func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
 				}
 				for call, ask := range calls {
 					if call == "status" && name == "refusing" {
-						continue // each is asked once: the answer comes before the time is over
+						continue // each is called once: the answer arrives in time
 					}
 					ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, errWhy)
 					err := ask(ctx)
@@ -120,8 +120,8 @@ func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
 	}
 }
 
-// TestErrors_sayWhatIsThere: an address where something else answers than a node that serves is
-// no connection, and the error says what is there, not how the library met it.
+// TestErrors_sayWhatIsThere checks an address where something other than a serving node answers: the call fails to
+// connect, and the error names what is there instead of the library's view of it.
 func TestErrors_sayWhatIsThere(t *testing.T) {
 	t.Parallel()
 	serve := func(t *testing.T, protocol func(p *http.Protocols, set bool)) net.Addr {

@@ -12,14 +12,14 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// Events returns the events that a filter selects, in the order in which they happened
-// (SPEC §12.3): those after filter.After, or from the oldest retained on, to what is
-// acknowledged when the call is made; with Follow it goes on until ctx ends. When its node
-// dies it goes on at another from the last event, without a gap and without a repeat.
+// Events returns the events that a filter selects, in the order in which they happened (SPEC §12.3). It starts after
+// filter.After, or at the oldest retained event, and ends at the last event acknowledged when the call is made; with
+// Follow it continues until ctx ends. When its node fails, it continues at another node after the last event, without a
+// gap or a repeat.
 //
-// Errors: Invalid for an event that never was, OutOfRange for one that is of the
-// future or older than what is retained (the text names the oldest), Exhausted for
-// a consumer that is too slow. With Follow, ctx's end is Timeout.
+// Errors: Invalid for an event that never existed; OutOfRange for an event of the future or older than the retained
+// ones (the text names the oldest); Exhausted for a consumer that is too slow. With Follow, the end of ctx is reported
+// as Timeout.
 func (c *Client) Events(ctx context.Context, filter rota.EventFilter) iter.Seq2[rota.ServedEvent, error] {
 	return func(yield func(rota.ServedEvent, error) bool) {
 		err := c.tail(ctx, filter, func(events []rota.ServedEvent) error {
@@ -36,8 +36,7 @@ func (c *Client) Events(ctx context.Context, filter rota.EventFilter) iter.Seq2[
 	}
 }
 
-// tail calls f with the events, from one goroutine; its error ends the call and is
-// returned.
+// tail calls f with the events, from one goroutine; an error of f ends the call and is returned.
 func (c *Client) tail(ctx context.Context, filter rota.EventFilter, f func([]rota.ServedEvent) error) error {
 	var last *rota.Error
 	began := time.Now()
@@ -76,8 +75,8 @@ func (c *Client) tail(ctx context.Context, filter rota.EventFilter, f func([]rot
 	}
 }
 
-// tail follows one node and moves the filter on with every event received. It returns nil
-// only where the node has sent all.
+// tail follows one node and advances the filter with every event received. It returns nil only if the node has sent all
+// events.
 func (n *node) tail(ctx context.Context, filter *rota.EventFilter, f func([]rota.ServedEvent) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -102,9 +101,9 @@ func (n *node) tail(ctx context.Context, filter *rota.EventFilter, f func([]rota
 	}
 }
 
-// deliver passes a message on, but for what came before: a node sends nothing
-// twice, and were it to, the caller would not see it. Where the node looked further
-// than to the last event, the next one asked goes on from there.
+// deliver passes a message on, without events that f already got: nodes send none twice, and if one did, the caller
+// would not see it. If the node searched beyond its last event, the filter moves there, so that the next node starts at
+// that point.
 func deliver(m *rotav1.EventBatch, filter *rota.EventFilter, f func([]rota.ServedEvent) error) error {
 	scanned, err := rota.ParseEventID(m.GetScanned())
 	if err != nil {

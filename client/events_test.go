@@ -15,13 +15,13 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// teller is a node that tells events from 0 on, and breaks off as it is told to.
+// teller is a node that sends events from 0 on, and breaks off as configured.
 type teller struct {
 	rotav1.UnimplementedEventsServer
 	until uint32
 	end   error
 	again bool
-	// scanned is told in a last batch without events.
+	// scanned is sent in a last batch without events.
 	scanned string
 	asked   []string
 }
@@ -37,7 +37,7 @@ func (n *teller) Tail(r *rotav1.TailRequest, s grpc.ServerStreamingServer[rotav1
 		from = filter.After.Seq + 1
 	}
 	if n.again && from > 0 {
-		from-- // a fault: what was told comes again
+		from-- // a fault: an event already sent is sent again
 	}
 	for seq := from; seq < n.until; seq++ {
 		e := &rota.ServedEvent{Event: rota.Event{ID: rota.EventID{Incarnation: 1, Index: 5, Seq: seq}, Kind: rota.EventJobCompleted}}
@@ -53,7 +53,7 @@ func (n *teller) Tail(r *rotav1.TailRequest, s grpc.ServerStreamingServer[rotav1
 	return n.end
 }
 
-// tellers serves nodes a, b, … and gives a client of all.
+// tellers starts nodes a, b, … and returns a client of all.
 func tellers(t *testing.T, nodes ...*teller) *Client {
 	t.Helper()
 	listeners := make(map[string]*bufconn.Listener)
@@ -90,8 +90,8 @@ func TestEvents_goOnAtAnotherNode(t *testing.T) {
 	}
 }
 
-// TestEvents_resumeAfterWhatWasLookedAt has a node break off that told nothing for
-// long: the next one is asked from where it looked, not from what it told.
+// TestEvents_resumeAfterWhatWasLookedAt breaks off a node that searched for long without sending an event: the next
+// node is asked to start where the search ended, not at the last event sent.
 func TestEvents_resumeAfterWhatWasLookedAt(t *testing.T) {
 	t.Parallel()
 	down := words.ToStatus(rota.Refusef(rota.KindUnavailable, "", "going"))

@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/test/idp"
 )
 
-// A role of one's own says what a token may do; its secret is returned this once.
+// A custom role sets the rights of a token; the token's secret is returned only once.
 func ExampleClient_Auth() {
 	c, ctx, done := connect()
 	defer done()
@@ -40,10 +40,10 @@ func ExampleClient_Auth() {
 	// true
 }
 
-// A job of CI has an identity token of its provider, a JWT, and no secret of the cluster's: it
-// exchanges the one for an access token.
+// A CI job has a JWT from its identity provider, and no secret of the cluster: it exchanges the JWT for an access
+// token.
 func ExampleAuth_Exchange() {
-	provider := idp.New() // stands for that of GitHub, GitLab, a company …
+	provider := idp.New() // stands for the provider of GitHub, GitLab, a company …
 	defer provider.Close()
 	c, ctx, done := connect()
 	defer done()
@@ -69,15 +69,14 @@ func ExampleAuth_Exchange() {
 	defer job.Close()
 	who, err := job.Auth().WhoAmI(ctx)
 	fmt.Println(made.Roles, who.By == rota.OIDCPrincipal(provider.URL, "repo:acme/site"), err)
-	_, _, err = c.Auth().Exchange(ctx, jwt) // it counts once
+	_, _, err = c.Auth().Exchange(ctx, jwt) // a JWT can be exchanged once
 	fmt.Println(errors.Is(err, rota.ErrUnauthenticated))
 	// Output:
 	// [submitter] true <nil>
 	// true
 }
 
-// By a node's own socket the account that the node runs as may make tokens, whoever may do what
-// elsewhere.
+// Over a node's own socket the account that the node runs as may create tokens, whatever rights apply elsewhere.
 func ExampleDial_socket() {
 	_, ctx, done := connect()
 	defer done()

@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// The same id is the same job: a submission that is repeated finds it.
+// The same id is the same job: a repeated submission finds it.
 func ExampleClient_Submit() {
 	c, ctx, done := connect("submit")
 	defer done()
@@ -29,7 +29,7 @@ func ExampleClient_Submit() {
 	// photo-4711 QUEUED true
 }
 
-// What is refused is an error that holds each refusal; the other jobs are taken.
+// Refused jobs are reported by an error that holds each refusal; the other jobs are accepted.
 func ExampleRefusedError() {
 	c, ctx, done := connect()
 	defer done()
@@ -43,7 +43,7 @@ func ExampleRefusedError() {
 	// Output: 1 of 2 refused: refused-bad true
 }
 
-// A job waits for its time, and expires if it is not done in it.
+// A job is delayed until its time, and expires if it is not done within its TTL.
 func ExampleClient_Submit_delayed() {
 	c, ctx, done := connect()
 	defer done()
@@ -79,7 +79,7 @@ func ExampleClient_Jobs() {
 	// list-1
 }
 
-// Dead jobs that failed alike are counted together.
+// Dead jobs with the same error are counted together.
 func ExampleClient_CountJobs() {
 	c, ctx, done := connect("count")
 	defer done()
@@ -105,7 +105,7 @@ func ExampleClient_CountJobs() {
 	// Output: 2 1 picture 2 is not there true <nil>
 }
 
-// A read sees all that was done before it; one that may lag behind asks no leader.
+// A read sees every earlier change; a stale read may lag behind and does not ask the leader.
 func ExampleClient_Job() {
 	c, ctx, done := connect()
 	defer done()
@@ -126,7 +126,7 @@ func ExampleClient_Job() {
 	// true
 }
 
-// The events of a job tell its life in the order in which it happened.
+// The events of a job show its life in the order in which it happened.
 func ExampleClient_Events() {
 	c, ctx, done := connect()
 	defer done()
@@ -165,7 +165,7 @@ func ExampleCollect() {
 	// Output: true <nil>
 }
 
-// Why says what a job waits for.
+// Why returns what a job waits for.
 func ExampleClient_Why() {
 	c, ctx, done := connect("nobody-serves-it")
 	defer done()
@@ -180,7 +180,7 @@ func ExampleClient_Why() {
 	// Output: QUEUED <nil>
 }
 
-// A job that waits can be changed.
+// A pending job can be changed.
 func ExampleClient_ChangeJob() {
 	c, ctx, done := connect()
 	defer done()
@@ -200,7 +200,7 @@ func ExampleClient_ChangeJob() {
 	// Output: 0 <nil>
 }
 
-// A cancelled job is queued again when it is retried.
+// Retrying a cancelled job queues it again.
 func ExampleClient_Retry() {
 	c, ctx, done := connect()
 	defer done()
@@ -236,9 +236,9 @@ func ExampleClient_SetQueue() {
 	// true
 }
 
-// A call ends with its context, and says so in the context's own words.
+// A call ends with its context, and its error wraps the context's error.
 func ExampleDial() {
-	c, err := client.Dial([]string{"127.0.0.1:1"}) // nobody is there
+	c, err := client.Dial([]string{"127.0.0.1:1"}) // nothing listens there
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -251,7 +251,7 @@ func ExampleDial() {
 	// Output: true true
 }
 
-// A report is made once all parts of an import have ended, however they did.
+// A report is made once all parts of an import have ended, in whatever state.
 func ExampleBatches() {
 	c, ctx, done := connect()
 	defer done()
@@ -268,7 +268,7 @@ func ExampleBatches() {
 			fmt.Println(err)
 			return
 		}
-		if _, err := c.Cancel(ctx, part.ID); err != nil { // nobody imports here
+		if _, err := c.Cancel(ctx, part.ID); err != nil { // no worker imports here
 			fmt.Println(err)
 			return
 		}
@@ -282,7 +282,7 @@ func ExampleBatches() {
 	// Output: FINISHED 2 2 import-7@done <nil>
 }
 
-// A job runs each night, also on the one on which its hour is left out.
+// A job runs each night, even when its hour is skipped by daylight saving time.
 func ExampleSchedules_Set() {
 	c, ctx, done := connect()
 	defer done()
@@ -293,7 +293,7 @@ func ExampleSchedules_Set() {
 	// Output: nightly ACTIVE 30 2 * * * <nil>
 }
 
-// All mails of one team that died are run again: how many they are is asked first.
+// All dead mails of one team run again; Preview first returns how many there are.
 func ExamplePlans_Start() {
 	c, ctx, done := connect()
 	defer done()

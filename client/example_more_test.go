@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// An id stands for one job: other content under the same id is refused, and changes nothing.
+// An id names one job: different content under the same id is refused, and changes nothing.
 func ExampleClient_Submit_sameID() {
 	c, ctx, done := connect("sameid")
 	defer done()
@@ -30,7 +30,7 @@ func ExampleClient_Submit_sameID() {
 	// 2026-11 <nil>
 }
 
-// One reindexing waits at a time: a submission that comes meanwhile replaces its payload.
+// At most one reindexing job is pending: a later submission replaces its payload.
 func ExampleClient_Submit_unique() {
 	c, ctx, done := connect("unique")
 	defer done()
@@ -84,7 +84,7 @@ func ExampleClient_WaitWorkflow() {
 	// COMPLETED 100 <nil>
 }
 
-// A tenant's limits hold over all queues.
+// A tenant's limits apply across all queues.
 func ExampleClient_SetTenant() {
 	c, ctx, done := connect()
 	defer done()
@@ -93,7 +93,7 @@ func ExampleClient_SetTenant() {
 	// Output: ann PRO 8 <nil>
 }
 
-// A mode says what the cluster admits, for a reason that everybody reads.
+// The mode sets what the cluster admits, with a reason that everyone can read.
 func ExampleClient_SetMode() {
 	c, ctx, done := connect()
 	defer done()
@@ -109,7 +109,7 @@ func ExampleClient_SetMode() {
 	// NORMAL <nil>
 }
 
-// A handler reports how far it is; whoever follows the job's events sees it.
+// A handler reports its progress; it appears in the job's events.
 func ExampleJob_Progress() {
 	c, ctx, done := connect("progress")
 	defer done()
@@ -141,7 +141,7 @@ func ExampleJob_Progress() {
 	// 50 half of it <nil>
 }
 
-// A worker declines what it cannot do now: the job goes back, and uses up no attempt.
+// A worker declines a job that it cannot do now: the job is queued again, and the attempt does not count.
 func ExampleDecline() {
 	c, ctx, done := connect("declined")
 	defer done()
@@ -157,7 +157,7 @@ func ExampleDecline() {
 	// Output: COMPLETED 2 0
 }
 
-// What nothing names any more is forgotten; the pending jobs of a queue may move to another one.
+// A queue that nothing refers to can be deleted; its pending jobs may move to another queue.
 func ExampleClient_DrainQueue() {
 	c, ctx, done := connect("old", "new")
 	defer done()
@@ -179,7 +179,7 @@ func ExampleClient_DrainQueue() {
 	// new <nil>
 }
 
-// Jobs that name the same account run one after the other in the order of their submission.
+// Jobs that name the same account run one at a time in the order of their submission.
 func ExampleKeys_SetRule() {
 	c, ctx, done := connect()
 	defer done()
@@ -210,7 +210,7 @@ func ExampleKeys_SetRule() {
 	// <nil>
 }
 
-// A tenant that nobody needs limits for has the defaults again.
+// A tenant whose settings are deleted has the default limits again.
 func ExampleClient_DeleteTenant() {
 	c, ctx, done := connect()
 	defer done()
@@ -226,7 +226,7 @@ func ExampleClient_DeleteTenant() {
 	// 0 <nil>
 }
 
-// A worker that is not there is forgotten already.
+// Deleting a missing worker succeeds.
 func ExampleClient_DeleteWorker() {
 	c, ctx, done := connect()
 	defer done()

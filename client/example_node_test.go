@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// aNode starts the one node that the examples share, when the first of them asks.
+// aNode starts the one node that the examples share, on first use.
 var aNode = sync.OnceValue(func() *rig.Node {
 	dir, err := os.MkdirTemp("", "rota-examples-")
 	if err != nil {
@@ -38,8 +38,7 @@ var aNode = sync.OnceValue(func() *rig.Node {
 	return nodes[0]
 })
 
-// connect returns a client of a cluster of one node that has these queues, and a context
-// for a short while.
+// connect returns a client of a cluster of one node that has these queues, and a context with a short deadline.
 func connect(queues ...rota.QueueName) (*client.Client, context.Context, func()) {
 	c, err := client.Dial([]string{aNode().API})
 	if err != nil {

@@ -55,8 +55,8 @@ func ExampleWorker() {
 		if in.Width <= 0 {
 			return "", client.NoRetry(fmt.Errorf("width %d is refused: 1 or more is wanted", in.Width))
 		}
-		// Whatever is written elsewhere carries job.Token(), so that an older
-		// attempt that wakes up late can be refused.
+		// Pass job.Token() to every other system that is written to, so that it can reject an older attempt that wakes
+		// up late.
 		return fmt.Sprintf("resized to %d under %s", in.Width, job.Token()), ctx.Err()
 	})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -66,7 +66,7 @@ func ExampleWorker() {
 	}
 }
 
-// sum is a handler that adds up what its parents output.
+// sum is a handler that adds up its parents' outputs.
 func sum(ctx context.Context, job *client.Job) (client.Result, error) {
 	parents, err := job.Parents(ctx)
 	if err != nil {
@@ -83,8 +83,8 @@ func sum(ctx context.Context, job *client.Job) (client.Result, error) {
 	return client.Result{Output: []byte(strconv.Itoa(total))}, nil
 }
 
-// A fan-out of three nodes and one that waits for all of them: the handler of the
-// last one reads what the others put out.
+// A fan-out of three nodes and one that waits for all of them: the handler of the last one reads the outputs of the
+// others.
 func ExampleClient_SubmitWorkflow() {
 	c, ctx, done := connect("counts")
 	defer done()
@@ -121,7 +121,7 @@ func ExampleClient_SubmitWorkflow() {
 	// Output: COMPLETED 63
 }
 
-// A handler is tested without a cluster: the test says what the parents put out.
+// A handler is tested without a cluster: the test sets the parents' outputs.
 func ExampleWithParents() {
 	a := rota.Assignment{Spec: rota.JobSpec{ID: rota.NodeJobID("nightly", "sum")}}
 	job := client.NewJob(a, nil, client.WithParents(
@@ -133,7 +133,7 @@ func ExampleWithParents() {
 	// Output: nightly sum 42 <nil>
 }
 
-// A handler finds out how much there is to do: what waits for its node waits for the parts too.
+// A handler determines how much there is to do: nodes that wait for its node also wait for the parts that it adds.
 func ExampleResult() {
 	c, ctx, done := connect("parts")
 	defer done()
@@ -171,7 +171,7 @@ func ExampleResult() {
 	// Output: COMPLETED 5 42
 }
 
-// A person lets a workflow go on: the gate's output is what the signal says.
+// A person lets a workflow continue: the gate's output is that of the signal.
 func ExampleClient_SignalWorkflow() {
 	c, ctx, done := connect("releases")
 	defer done()

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// run submits one job to a queue and returns how it ended.
+// run submits one job to a queue and returns it once it has ended.
 func run(ctx context.Context, c *client.Client, queue rota.QueueName, payload string) rota.Job {
 	job := rota.NewJobSpec("resize", []byte(payload))
 	job.ID, job.Queue = rota.JobID("job-of-"+queue), queue
@@ -28,8 +28,7 @@ func run(ctx context.Context, c *client.Client, queue rota.QueueName, payload st
 	return rota.Job{}
 }
 
-// A definition is shared by who submits and who works: both have the Go types of the payload
-// and the output.
+// Producers and workers share a definition: both use the Go types of the payload and the output.
 func ExampleDefine() {
 	type photo struct {
 		Width int `json:"width"`
@@ -71,7 +70,7 @@ func ExampleDefine() {
 	// true DEAD width -1 is refused: 1 or more is wanted
 }
 
-// Jobs of several definitions are submitted at once; a handle is made of an id.
+// Jobs of several definitions are submitted together; a handle is made from an id.
 func ExampleDefinition_Job() {
 	c, ctx, done := connect("several")
 	defer done()
@@ -102,7 +101,7 @@ func ExampleDefinition_Job() {
 	// job several-1 is CANCELLED
 }
 
-// Middleware stands around all handlers of a worker.
+// Middleware wraps all handlers of a worker.
 func ExampleUse() {
 	c, ctx, done := connect("wrapped")
 	defer done()
@@ -127,7 +126,7 @@ func ExampleUse() {
 	// Output: COMPLETED 1 true <nil>
 }
 
-// A wait returns each job as it ends.
+// Wait returns each job as it ends.
 func ExampleClient_Wait() {
 	c, ctx, done := connect("wait")
 	defer done()
@@ -151,7 +150,7 @@ func ExampleClient_Wait() {
 	// Output: COMPLETED done
 }
 
-// An error that another attempt would not mend ends the job.
+// An error that another attempt would not fix ends the job.
 func ExampleNoRetry() {
 	c, ctx, done := connect("hopeless")
 	defer done()
@@ -163,7 +162,7 @@ func ExampleNoRetry() {
 	// Output: DEAD 1 this is no picture
 }
 
-// A handler that finds that something has to come first puts its attempt off.
+// A handler whose job needs something else to happen first snoozes its attempt.
 func ExampleSnooze() {
 	c, ctx, done := connect("early")
 	defer done()
@@ -179,7 +178,7 @@ func ExampleSnooze() {
 	// Output: COMPLETED 0 SNOOZED
 }
 
-// A service that answers when to come again decides how long the next attempt waits.
+// A service that returns when to try again sets the delay of the next attempt.
 func ExampleRetryAfter() {
 	c, ctx, done := connect("busy")
 	defer done()
@@ -195,8 +194,8 @@ func ExampleRetryAfter() {
 	// Output: COMPLETED 1 429 Too Many Requests
 }
 
-// The token of an attempt is larger than those of all before it: whoever writes elsewhere
-// passes it on, so that an older attempt that wakes up late can be refused.
+// An attempt's token is larger than all earlier ones: pass it to other systems, so that they can reject an older
+// attempt that wakes up late.
 func ExampleJob_Token() {
 	c, ctx, done := connect("fenced")
 	defer done()

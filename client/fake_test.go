@@ -24,7 +24,7 @@ type fakeNode struct {
 	address  string
 	listener *bufconn.Listener
 	server   *grpc.Server
-	// streams are the workers' streams, as they come.
+	// streams are the workers' streams, in the order they open.
 	streams chan *fakeStream
 
 	onSubmit func(context.Context, *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error)
@@ -115,17 +115,17 @@ type fakeStream struct {
 	beats    chan uint64
 	bye      chan struct{}
 	end      chan error
-	// hears has beats told as heard as they come.
+	// hears makes the node acknowledge beats as they arrive.
 	hears atomic.Bool
-	// clock, once set, answers beats as they come.
+	// clock, once set, answers beats as they arrive.
 	clock func() rota.Clock
-	// every is how often answers say that an idle worker is to beat; seen are all beats that came.
+	// every is the beat interval that answers ask of an idle worker; seen are all beats received.
 	every time.Duration
 	seen  []seenBeat
 	mu    sync.Mutex
 }
 
-// seenBeat is a beat, when it came, and in how long it says that the next one comes.
+// seenBeat is a beat, when it arrived, and the announced time until the next one.
 type seenBeat struct {
 	at   time.Time
 	next time.Duration
@@ -195,7 +195,7 @@ func (s *fakeStream) ticks() func() rota.Clock {
 	return s.clock
 }
 
-// answerBeats answers the beats that came and all that will.
+// answerBeats answers the beats received so far and all later ones.
 func (s *fakeStream) answerBeats(clock func() rota.Clock) {
 	s.mu.Lock()
 	s.clock = clock
@@ -218,7 +218,7 @@ func (s *fakeStream) beatAnswer(sequence uint64, clock rota.Clock) *rotav1.WorkR
 		Beat: &rotav1.BeatAnswer{Sequence: sequence, ClockMs: int64(clock), EveryMs: s.every.Milliseconds()}}}
 }
 
-// ticking is a cluster clock that stands at 100 s now and keeps real time.
+// ticking returns a cluster clock that shows 100 s now and advances in real time.
 func ticking() func() rota.Clock {
 	start := time.Now()
 	return func() rota.Clock { return 100_000 + rota.Clock(time.Since(start).Milliseconds()) }
@@ -233,7 +233,7 @@ func (s *fakeStream) notice(notices ...peer.Notice) {
 	s.send(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Notices{Notices: words.NoticesToWire(notices)}})
 }
 
-// assign gives leases.
+// assign sends leases.
 func (s *fakeStream) assign(leases ...*rota.Assignment) {
 	notices := make([]peer.Notice, len(leases))
 	for i, a := range leases {
@@ -264,7 +264,7 @@ func (s *fakeStream) next() *rotav1.LeaseCommands {
 	return within5s(s.t, s.commands, "commands")
 }
 
-// expect takes one batch that holds exactly these verbs, and gives it.
+// expect returns the next batch, which must hold exactly these verbs.
 func (s *fakeStream) expect(verbs ...rota.LeaseVerb) *rotav1.LeaseCommands {
 	s.t.Helper()
 	batch := s.next()
@@ -287,7 +287,7 @@ func verbsOf(batch *rotav1.LeaseCommands) (verbs []rota.LeaseVerb) {
 	return verbs
 }
 
-// nothing fails where commands came.
+// nothing fails if commands arrived.
 func (s *fakeStream) nothing() {
 	s.t.Helper()
 	time.Sleep(2 * ackHold)
@@ -299,7 +299,7 @@ func (s *fakeStream) nothing() {
 	}
 }
 
-// answer answers every command of a batch alike.
+// answer gives every command of a batch the same answer.
 func (s *fakeStream) answer(batch *rotav1.LeaseCommands, a peer.LeaseAnswer) {
 	answers := &rotav1.LeaseAnswers{Sequence: batch.Sequence}
 	for range batch.Commands {
@@ -326,7 +326,7 @@ type fakeCluster struct {
 	client *Client
 }
 
-// setup must be called in a synctest bubble; stop ends all that it began.
+// setup must be called in a synctest bubble; stop ends everything that it started.
 func setup(t *testing.T, count int) (f *fakeCluster, stop func()) {
 	t.Helper()
 	f = &fakeCluster{t: t}

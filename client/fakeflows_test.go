@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// fakeFlows are a fake node's answers about workflows. The lock is for tests that
-// change them between calls, and for what the answers note.
+// fakeFlows are a fake node's answers about workflows. The lock is for tests that change them between calls, and for
+// what the answers record.
 type fakeFlows struct {
 	sync.Mutex
 	onSubmit  func(ctx context.Context, messages []*rotav1.SubmitWorkflowRequest) (*rotav1.WorkflowSubmitted, error)

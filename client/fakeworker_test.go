@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// runningWorker is a worker in Run, welcomed.
+// runningWorker is a welcomed worker in Run.
 type runningWorker struct {
 	*Worker
 	cancel context.CancelFunc
@@ -40,7 +40,7 @@ func (f *fakeCluster) worker(spec rota.WorkerSpec, h Handler, opts ...WorkerOpti
 	return r
 }
 
-// stopped waits for Run to return nil, answering what it still says.
+// stopped waits for Run to return nil, answering the commands that it still sends.
 func (r *runningWorker) stopped(t *testing.T, s *fakeStream) {
 	t.Helper()
 	r.cancel()

@@ -20,8 +20,8 @@ var (
 	sendMail    = client.Define[mail, struct{}]("mail")
 )
 
-// The forms below are those that the client is designed for, in their order. They only have to compile:
-// DESIGN.md says why they are as they are.
+// The forms below are those that the client is designed for, in their order. They only have to compile: DESIGN.md has
+// the reasons for them.
 var _ = func(ctx context.Context, addrs []string, secret string, p photo, m mail, noon time.Time) (err error) {
 	c, err := client.Dial(addrs, client.WithToken(secret))
 	if err != nil {

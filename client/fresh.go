@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// freshTLS encrypts each connection as a config says that is asked for then.
+// freshTLS encrypts each connection with the config in force at that time.
 type freshTLS struct {
 	credentials.TransportCredentials
 	config func() (*tls.Config, error)

@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// beginGraced runs a handler under a lease with a grace of 10 s, at a node that hears
-// every beat: the first was sent at b.sent.
+// beginGraced runs a handler under a lease with a grace of 10 s, at a node that acknowledges every beat: the first was
+// sent at b.sent.
 func beginGraced(t *testing.T) (b *begun, r *scripted, stop func()) {
 	t.Helper()
 	f, stop := setup(t, 2)
@@ -30,9 +30,9 @@ func beginGraced(t *testing.T) (b *begun, r *scripted, stop func()) {
 	return b, r, stop
 }
 
-// Beats are sent every 2 s. The node hears none after that of 4 s: the worker tries
-// another node 2.5 s after the first one unheard, and ends what runs 3 s before the grace
-// is over, counted from the last one heard.
+// Beats are sent every 2 s. The node acknowledges none after the beat of 4 s. The worker tries another node 2.5 s after
+// the first unacknowledged beat, and ends running handlers 3 s before the grace is over, counted from the last
+// acknowledged beat.
 func TestGrace_endsWhatRunsWhenNoBeatIsHeard(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, r, stop := beginGraced(t)
@@ -64,7 +64,7 @@ func TestGrace_endsWhatRunsWhenNoBeatIsHeard(t *testing.T) {
 	})
 }
 
-// silence has a node hear and answer nothing more.
+// silence makes a node acknowledge and answer nothing from now on.
 func (s *fakeStream) silence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *fakeStream) silence() {
 	s.clock = nil
 }
 
-// Another node hears it in time: the lease goes on.
+// Another node receives a beat in time: the lease continues.
 func TestGrace_goesOnWithAnotherNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, r, stop := beginGraced(t)
@@ -92,7 +92,7 @@ func TestGrace_goesOnWithAnotherNode(t *testing.T) {
 	})
 }
 
-// A word that a beat was heard counts from its sending, however late it comes.
+// The acknowledgement of a beat counts from the sending of the beat, however late it arrives.
 func TestGrace_countsFromSending(t *testing.T) {
 	t.Parallel()
 	l := &lease{acked: true, deadline: 1 << 40, assignment: &rota.Assignment{Grace: 10 * time.Second}}
@@ -111,7 +111,7 @@ func TestGrace_countsFromSending(t *testing.T) {
 	}
 }
 
-// A cluster that has seen a larger number, of a process whose clock was ahead, is no end.
+// A cluster that has seen a larger number, of a process whose clock was ahead, does not end the worker.
 func TestGrace_numbersGoOnAboveWhatWasSeen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, stop := unwelcomed(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Handle is a job that was submitted, with the type of its output.
+// Handle is a submitted job, with the type of its output.
 type Handle[Out any] struct {
 	client    *Client
 	codec     Codec
@@ -18,15 +18,14 @@ type Handle[Out any] struct {
 	submitted rota.Submitted
 }
 
-// ID returns the id of the job: of the one that holds the key where the submission was merged
-// into another (SPEC §18).
+// ID returns the id of the job. If the submission was merged into another job, it is the id of the job that holds the
+// key (SPEC §18).
 func (h *Handle[Out]) ID() rota.JobID { return h.id }
 
 // Type returns the job type of the definition that made the handle.
 func (h *Handle[Out]) Type() rota.JobType { return h.typ }
 
-// Submitted returns the outcome of the submission; it has the id alone where Of made the
-// handle.
+// Submitted returns the outcome of the submission; only its id is set if Of made the handle.
 func (h *Handle[Out]) Submitted() rota.Submitted { return h.submitted }
 
 // Job reads the job.
@@ -34,7 +33,7 @@ func (h *Handle[Out]) Job(ctx context.Context, opts ...ReadOption) (rota.Job, er
 	return h.client.Job(ctx, h.id, opts...)
 }
 
-// Cancel cancels the job; one that has ended is refused as Conflict.
+// Cancel cancels the job. It returns Conflict if the job has ended.
 func (h *Handle[Out]) Cancel(ctx context.Context) error {
 	outcomes, err := h.client.Cancel(ctx, h.id)
 	if err != nil {
@@ -43,10 +42,12 @@ func (h *Handle[Out]) Cancel(ctx context.Context) error {
 	return outcomes[0].Err
 }
 
-// Wait waits until the job has ended and returns its output. The error is a *JobError where it
-// ended otherwise than COMPLETED; one of kind Timeout or Unavailable where ctx ended first, as
-// Client.Wait has it; of kind OutOfRange where the output is no longer kept, and of kind Denied
-// where this client may not read it.
+// Wait waits until the job has ended and returns its output. The error is
+//
+//   - a *JobError if the job ended in a state other than COMPLETED;
+//   - of kind Timeout or Unavailable if ctx ended first, as with Client.Wait;
+//   - of kind OutOfRange if the output is no longer kept;
+//   - of kind Denied if this client may not read it.
 func (h *Handle[Out]) Wait(ctx context.Context) (out Out, err error) {
 	for job, err := range h.client.Wait(ctx, h.id) {
 		if err != nil {
@@ -57,7 +58,7 @@ func (h *Handle[Out]) Wait(ctx context.Context) (out Out, err error) {
 	return out, rota.Refusef(rota.KindInternal, "id", "waiting for job %s ended without it", h.id)
 }
 
-// output decodes what a job that has ended put out.
+// output decodes the output of a job that has ended.
 func (h *Handle[Out]) output(job *rota.Job) (out Out, err error) {
 	nothing := sha256.Sum256(nil)
 	switch {
@@ -75,12 +76,12 @@ func (h *Handle[Out]) output(job *rota.Job) (out Out, err error) {
 		return out, rota.Refusef(rota.KindDenied, "output", "job %s is COMPLETED, and its output is not shown: that takes the right data",
 			job.ID)
 	}
-	return out, nil // it put nothing out
+	return out, nil // it has no output
 }
 
-// JobError is why a job that was waited for has no output.
+// JobError is why an awaited job has no output.
 type JobError struct {
-	// Job is the job as it ended: its State, Reason, Error and Attempts say how.
+	// Job is the job as it ended: see its State, Reason, Error and Attempts.
 	Job rota.Job
 }
 

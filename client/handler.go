@@ -13,40 +13,42 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// Handler does one attempt of a job. nil completes it, with the result; an
-// error made by Decline returns the lease uncounted, one made by RetryAfter, Snooze,
-// NoRetry or Cancel does as it says, any other fails the attempt. A panic fails the attempt
-// with its stack. The context ends when the lease is lost: its cause then is a
-// *LostError; the handler should return soon, what it returns is not reported. A
-// max_runtime ends it so too, a second early by the worker's clock: the attempt
-// counts as failed with TIMED_OUT, and the handler's error is its text.
+// Handler runs one attempt of a job. Its error decides the outcome:
+//
+//   - nil completes the job with the result;
+//   - an error made by Decline returns the lease, and the attempt does not count;
+//   - an error made by RetryAfter, Snooze, NoRetry or Cancel does as that function documents;
+//   - any other error fails the attempt.
+//
+// A panic fails the attempt with its stack. The context ends when the lease is lost, with a *LostError as its cause;
+// the handler should then return soon, and what it returns is not reported. The context also ends at max_runtime, one
+// second early by the worker's clock: the attempt then fails with TIMED_OUT and the handler's error as its text.
 type Handler func(ctx context.Context, job *Job) (Result, error)
 
-// Result is what a completed attempt leaves behind.
+// Result is what a completed attempt stores with its job.
 type Result struct {
 	// Output is kept with the job, at most rota.MaxPayloadBytes.
 	Output []byte
 	// Digest is 32 bytes; the SHA-256 of Output if none is given (SPEC §9.5).
 	Digest []byte
-	// Meta is shown with the job beside its output: at most rota.MaxLabels pairs, keys of
-	// printable ASCII and values of UTF-8, at most rota.MaxLabelBytes each.
+	// Meta is shown with the job next to its output: at most rota.MaxLabels pairs, keys of printable ASCII and values
+	// of UTF-8, at most rota.MaxLabelBytes each.
 	Meta map[string]string
-	// Children are nodes that a workflow's node adds to it, nil for none: see rota.Growth. All
-	// of them join, or the attempt fails. Whoever repeats the attempt names the same children,
-	// or others.
+	// Children are nodes that a node's job adds to its workflow, nil for none: see rota.Growth. All of them join, or
+	// the attempt fails. A repeated attempt may name the same children or others.
 	Children *rota.Growth
 }
 
 // Job is one attempt as its handler sees it.
 type Job struct {
-	assignment *rota.Assignment // never changed: the worker shares it
+	assignment *rota.Assignment // never changed: shared with the worker
 	progress   func(j *Job, percent int, note string)
 	parents    func(ctx context.Context, job rota.JobID) ([]rota.ParentOutput, error)
 	lease      *lease // nil outside of a worker
 	log        io.Writer
 }
 
-// NewJobOption changes a Job that NewJob makes.
+// NewJobOption configures a Job made by NewJob.
 type NewJobOption func(*Job)
 
 // WithParents sets the outputs of the job's parents.
@@ -56,11 +58,10 @@ func WithParents(outputs ...rota.ParentOutput) NewJobOption {
 	}
 }
 
-// WithLog sets where the job's Log goes.
+// WithLog sets where the job's Log is written.
 func WithLog(w io.Writer) NewJobOption { return func(j *Job) { j.log = w } }
 
-// NewJob makes a Job outside of a worker, for tests of handlers. progress may
-// be nil.
+// NewJob returns a Job outside of a worker, for tests of handlers. progress may be nil.
 func NewJob(a rota.Assignment, progress func(percent int, note string), opts ...NewJobOption) *Job {
 	j := &Job{assignment: &a, progress: func(_ *Job, percent int, note string) {
 		if progress != nil {
@@ -75,45 +76,41 @@ func NewJob(a rota.Assignment, progress func(percent int, note string), opts ...
 	return j
 }
 
-// ID is the job's id.
+// ID returns the job's id.
 func (j *Job) ID() rota.JobID { return j.assignment.Spec.ID }
 
-// Type is the type that the job was submitted with.
+// Type returns the type that the job was submitted with.
 func (j *Job) Type() rota.JobType { return j.assignment.Spec.Type }
 
-// Payload is what was submitted. It must not be changed.
+// Payload returns the submitted payload. It must not be changed.
 func (j *Job) Payload() []byte { return j.assignment.Spec.Payload }
 
-// Headers are those that the job was submitted with, trace context for example. They must not be
-// changed.
+// Headers returns the headers that the job was submitted with, for example trace context. They must not be changed.
 func (j *Job) Headers() map[string]string { return j.assignment.Spec.Headers }
 
-// Spec is all that was submitted.
+// Spec returns the job as it was submitted.
 func (j *Job) Spec() rota.JobSpec { return j.assignment.Spec }
 
-// Attempt is the attempt's number, from 0.
+// Attempt returns the attempt's number, from 0.
 func (j *Job) Attempt() int32 { return j.assignment.Lease.Attempt }
 
-// Token fences this attempt: it is greater than that of any lease before it.
-// A system that keeps the last one seen can refuse an older (SPEC §8.6).
+// Token returns the attempt's fencing token. It is greater than that of any earlier lease. A system that remembers the
+// last token it saw can reject an older one (SPEC §8.6).
 func (j *Job) Token() rota.Token { return j.assignment.Lease.Token }
 
-// Lease is the id of the lease that the attempt runs under.
+// Lease returns the id of the lease that the attempt runs under.
 func (j *Job) Lease() rota.LeaseID { return j.assignment.Lease.ID }
 
-// Assignment is the lease as it was first received, with the decision that
-// chose this worker.
+// Assignment returns the lease as it was first received, with the decision that chose this worker.
 func (j *Job) Assignment() rota.Assignment { return *j.assignment }
 
-// Workflow is the workflow that the job belongs to and its node there; ok is false
-// for a job that was submitted by itself.
+// Workflow returns the workflow that the job belongs to and its node there; ok is false for a job outside of workflows.
 func (j *Job) Workflow() (workflow rota.WorkflowID, node string, ok bool) {
 	return rota.SplitNodeJobID(j.ID())
 }
 
-// Parents returns what the parents of the job's node put out, in the order of their
-// numbers (SPEC §11.2); none for a job of no workflow. Each call asks the cluster: a
-// handler that needs none costs none.
+// Parents returns the outputs of the parents of the job's node, in the order of their numbers (SPEC §11.2); none for a
+// job outside of workflows. Each call reads from the cluster, so a handler that does not call it costs nothing.
 func (j *Job) Parents(ctx context.Context) ([]rota.ParentOutput, error) {
 	if _, _, ok := j.Workflow(); !ok {
 		return nil, nil
@@ -121,14 +118,12 @@ func (j *Job) Parents(ctx context.Context) ([]rota.ParentOutput, error) {
 	return j.parents(ctx, j.ID())
 }
 
-// Progress reports 0…100 with a note. It never waits: the last report of each
-// second is sent (SPEC §8.7).
+// Progress reports 0…100 percent with a note. It never blocks: the last report of each second is sent (SPEC §8.7).
 func (j *Job) Progress(percent int, note string) { j.progress(j, percent, note) }
 
-// Log is the attempt's log, which is kept with it (SPEC §22.1): `rota job logs` and Logs show it.
-// What is written is lines; of one longer than 4 KiB the beginning is kept, of all lines the
-// first 16 KiB and the last 48 KiB. It takes writes of many goroutines, and never fails. Log
-// returns a log/slog logger of it.
+// Log returns the attempt's log, which is kept with the attempt (SPEC §22.1): `rota job logs` and Logs show it. It
+// keeps lines: the first 4 KiB of each line, and of all lines the first 16 KiB and the last 48 KiB. It is safe for
+// concurrent use and never fails. Pass it to log/slog for a logger.
 func (j *Job) Log() io.Writer {
 	if j.lease == nil {
 		return j.log
@@ -144,7 +139,7 @@ type declineError struct{ error }
 
 func (e declineError) Unwrap() error { return e.error }
 
-// failError says what becomes of the job of a handler that returns it.
+// failError is a handler's error that decides what happens to the job.
 type failError struct {
 	error
 	kind  peer.FailKind
@@ -153,9 +148,8 @@ type failError struct {
 
 func (e failError) Unwrap() error { return e.error }
 
-// Decline returns the lease: the job is queued again after a moment, uncounted, up to
-// 20 times an attempt (SPEC §8.4). It costs the worker nothing, unless the queue has
-// decline_cools (SPEC §16.1).
+// Decline returns the lease: the job is queued again after a moment, and the attempt does not count, up to 20 times an
+// attempt (SPEC §8.4). It costs the worker nothing, unless the queue has decline_cools (SPEC §16.1).
 func Decline(err error) error {
 	if err == nil {
 		err = errors.New("declined")
@@ -163,27 +157,26 @@ func Decline(err error) error {
 	return declineError{err}
 }
 
-// NoRetry fails the attempt and makes the job DEAD: trying again would not help.
+// NoRetry fails the attempt and makes the job DEAD: another try would not help.
 func NoRetry(err error) error { return failing(err, "failed for good", peer.FailNoRetry, 0) }
 
-// RetryAfter fails the attempt, which counts, and has the next one wait for d instead of the
-// queue's backoff: 1 ms to 30 days, what is less or more is cut. It is for a service that
-// answers when to come again.
+// RetryAfter fails the attempt, which counts, and delays the next one by d instead of the queue's backoff. d is clamped
+// to the range of 1 ms to 30 days. Use it for a service that returns when to try again.
 func RetryAfter(d time.Duration, err error) error {
 	return failing(err, "to be tried again later", peer.FailRetryAfter, d)
 }
 
-// Snooze puts the attempt off for d, 1 ms to 30 days, what is less or more is cut: the job is
-// DELAYED, and the same attempt is made again. It counts for nothing and costs the worker
-// nothing, 1,000 times an attempt; the next is a failure. It is for a handler that finds that
-// something has to come first. fmt.Errorf with %w says why.
+// Snooze delays the attempt by d: the job is DELAYED, then the same attempt is made again. d is clamped to the range of
+// 1 ms to 30 days. A snooze does not count as an attempt and costs the worker nothing, up to 1,000 times an attempt;
+// the next one is a failure. Use it when something else must happen first. Wrap the error with fmt.Errorf and %w to
+// give a reason.
 func Snooze(d time.Duration) error { return failing(nil, "put off", peer.FailSnooze, d) }
 
 // Cancel makes the job CANCELLED: there is nothing left to do. It costs the worker nothing.
 func Cancel(err error) error { return failing(err, "cancelled by its handler", peer.FailCancel, 0) }
 
-// Failed reports whether an attempt whose handler returns err has failed: not where err is nil, or
-// made by Decline, Snooze or Cancel.
+// Failed reports whether an attempt whose handler returns err has failed. It is false if err is nil, or was made by
+// Decline, Snooze or Cancel.
 func Failed(err error) bool {
 	if _, declined := errors.AsType[declineError](err); err == nil || declined {
 		return false
@@ -202,22 +195,22 @@ func failing(err error, text string, kind peer.FailKind, after time.Duration) er
 	return failError{err, kind, after}
 }
 
-// ErrLeaseLost is what every LostError is.
+// ErrLeaseLost matches every LostError.
 var ErrLeaseLost = errors.New("lease lost")
 
-// ErrDrainTimeout is why handlers' contexts end when the worker shuts down and
-// its time for that is over, or a hard stop was asked for.
+// ErrDrainTimeout is the cause of handlers' contexts that end because the drain timeout passed or a hard stop was
+// requested.
 var ErrDrainTimeout = errors.New("the worker stops")
 
 // LostError is why a handler's context ended: context.Cause returns it.
 type LostError struct {
 	Job   rota.JobID
 	Lease rota.LeaseID
-	// Reason is the cluster's; none where the worker's own view of
-	// time ended the handler, but rota.ReasonTimedOut where that was at max_runtime.
+	// Reason is the cluster's. It is empty if the handler ended by the worker's own view of time, but
+	// rota.ReasonTimedOut if that was at max_runtime.
 	Reason rota.Reason
-	// Revoked reports that the lease is not over before the worker confirms
-	// (SPEC §8.5), which it does once the handler has returned.
+	// Revoked reports that the lease is not over until the worker confirms (SPEC §8.5). The worker confirms once the
+	// handler has returned.
 	Revoked bool
 	// Text is for people.
 	Text string
@@ -232,8 +225,7 @@ func (e *LostError) Error() string {
 	return s
 }
 
-// Is makes errors.Is(err, ErrLeaseLost) true, and errors.Is(err, context.DeadlineExceeded)
-// where max_runtime was over.
+// Is makes errors.Is(err, ErrLeaseLost) true, and errors.Is(err, context.DeadlineExceeded) if max_runtime was over.
 func (e *LostError) Is(target error) bool {
 	return target == ErrLeaseLost || target == context.DeadlineExceeded && e.Reason == rota.ReasonTimedOut
 }

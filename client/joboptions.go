@@ -7,41 +7,38 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// DefineOption is what Define takes: a JobOption, which then holds for every job of the
-// definition, or Encoded.
+// DefineOption is an option of Define: a JobOption, which then applies to every job of the definition, or Encoded.
 type DefineOption interface {
 	define(*defined)
 }
 
-// JobOption sets something of a job that a Definition makes. One given with the job comes
-// after those of its definition.
+// JobOption sets a field of a job that a Definition makes. Options given with the job override those of its definition.
 type JobOption interface {
 	DefineOption
 	set(*rota.JobSpec)
 }
 
-// jobOption is a JobOption made of a function.
+// jobOption is a JobOption made from a function.
 type jobOption func(*rota.JobSpec)
 
 func (o jobOption) define(d *defined) { d.options = append(d.options, o) }
 
 func (o jobOption) set(spec *rota.JobSpec) { o(spec) }
 
-// Spec sets what no other option does.
+// Spec sets fields that have no option of their own.
 func Spec(set func(*rota.JobSpec)) JobOption { return jobOption(set) }
 
-// ID sets the job's id, by which submitting it again is no second job. Without one each
-// submission has an id of its own.
+// ID sets the job's id. Submitting the same id again creates no second job. By default each submission has a new id.
 func ID(id rota.JobID) JobOption {
 	return jobOption(func(s *rota.JobSpec) { s.ID = id })
 }
 
-// Queue sets the queue, rota.DefaultQueue if none is set.
+// Queue sets the queue; the default is rota.DefaultQueue.
 func Queue(queue rota.QueueName) JobOption {
 	return jobOption(func(s *rota.JobSpec) { s.Queue = queue })
 }
 
-// Tenant sets who the job is for.
+// Tenant sets the tenant that the job belongs to.
 func Tenant(tenant rota.TenantID) JobOption {
 	return jobOption(func(s *rota.JobSpec) { s.Tenant = tenant })
 }
@@ -51,59 +48,58 @@ func Priority(priority int32) JobOption {
 	return jobOption(func(s *rota.JobSpec) { s.Priority = priority })
 }
 
-// At holds the job back until a date.
+// At delays the job until a date.
 func At(date time.Time) JobOption {
 	return jobOption(func(s *rota.JobSpec) { s.NotBefore = date })
 }
 
-// After holds the job back for so long, from its submission on.
+// After delays the job by d from its submission.
 func After(d time.Duration) JobOption {
 	return jobOption(func(s *rota.JobSpec) { s.Delay = d })
 }
 
-// TTL has the job expire so long after its submission unless it has ended.
+// TTL makes the job expire if it has not ended within d of its submission.
 func TTL(d time.Duration) JobOption {
 	return jobOption(func(s *rota.JobSpec) { s.TTL = d })
 }
 
-// StartBy has the job expire so long after its submission unless a worker has it by then.
+// StartBy makes the job expire if no worker has it within d of its submission.
 func StartBy(d time.Duration) JobOption {
 	return jobOption(func(s *rota.JobSpec) { s.StartBy = d })
 }
 
-// MaxRuntime bounds an attempt.
+// MaxRuntime bounds one attempt.
 func MaxRuntime(d time.Duration) JobOption {
 	return jobOption(func(s *rota.JobSpec) { s.MaxRuntime = d })
 }
 
-// Retry sets how many attempts the job has, from 1 to 1,000.
+// Retry sets the number of attempts, from 1 to 1,000.
 func Retry(attempts int64) JobOption {
 	return jobOption(func(s *rota.JobSpec) { s.Retry.Attempts = attempts })
 }
 
-// Key names something that the job shares with others, such as Key("album", "7"): rules hold
-// jobs of a key to so many at once, to a rate, or to their order (SPEC §19). A job has at
-// most rota.MaxKeys of them, each of another name.
+// Key names something that the job shares with others, such as Key("album", "7"). Rules on keys limit how many jobs of
+// a key run at once, their rate, or their order (SPEC §19). A job has at most rota.MaxKeys keys, each with a different
+// name.
 func Key(name, value string) JobOption {
 	return jobOption(func(s *rota.JobSpec) { s.Keys = append(s.Keys[:len(s.Keys):len(s.Keys)], name+":"+value) })
 }
 
-// UniqueBy is what of a job makes it the same as another one.
+// UniqueBy selects which parts of a job are compared for uniqueness.
 type UniqueBy uint8
 
-// What jobs are the same by; one may be combined with another one, as in ByArgs|ByQueue.
+// The parts that can be compared; combine them as in ByArgs|ByQueue.
 const (
-	// ByArgs is the type and the encoded payload.
+	// ByArgs compares the type and the encoded payload.
 	ByArgs UniqueBy = 1 << iota
-	// ByType is the type alone.
+	// ByType compares only the type.
 	ByType
-	// ByQueue is the queue.
+	// ByQueue compares the queue.
 	ByQueue
 )
 
-// Unique refuses the job as CONFLICT while one that is the same waits or runs. A period that
-// is not 0 cuts time into buckets, counted from 1970: jobs that are to run in different ones
-// are not the same. What else SPEC §18 offers is set with Spec.
+// Unique refuses the job as CONFLICT while an equal job is pending or running. A period other than 0 divides time into
+// buckets, counted from 1970: jobs due in different buckets are not equal. Use Spec for the other settings of SPEC §18.
 func Unique(by UniqueBy, period time.Duration) JobOption {
 	unique := rota.Unique{Period: period}
 	for _, part := range []struct {
@@ -132,8 +128,8 @@ func InBatch(id rota.BatchID) JobOption {
 	return jobOption(func(s *rota.JobSpec) { s.Batch = id })
 }
 
-// Headers are added to those that the job has: its worker gets them as they are, and the cluster
-// reads none of them (rota.JobSpec.Headers). Handlers find them in Job.Headers.
+// Headers are added to the job's headers: its worker gets them unchanged, and the cluster reads none of them
+// (rota.JobSpec.Headers). Handlers read them with Job.Headers.
 type Headers map[string]string
 
 func (h Headers) define(d *defined) {
@@ -148,7 +144,7 @@ func (h Headers) set(s *rota.JobSpec) {
 	s.Headers = all
 }
 
-// Labels are added to those that the job has.
+// Labels are added to the job's labels.
 type Labels map[string]string
 
 func (l Labels) define(d *defined) {

@@ -15,34 +15,30 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// submitBytes bounds the jobs of one message: below the message limit by what
-// lengths and tags take.
+// submitBytes bounds the jobs of one message: the message limit less the space for lengths and tags.
 const submitBytes = limits.MaxMessageBytes - 16<<10
 
-// Submit submits jobs and returns the outcome of each at its place. Missing ids
-// are set before the first try and returned in the outcomes; with the
-// same ids an unknown outcome is submitted again, to other nodes too, until ctx
-// ends (SPEC §2.7).
+// Submit submits jobs and returns the outcome of each at its index. Missing ids are set before the first try and
+// returned in the outcomes. Jobs with an unknown outcome are submitted again with the same ids, to other nodes too,
+// until ctx ends (SPEC §2.7).
 //
-// The error is nil only if every job was taken. What the cluster refused is the
-// job's Err, and a *RefusedError counts and wraps them; the others were taken.
-// Any other error says that jobs have no outcome: it is in their Err too. EachOutcome is
-// for callers that look at every outcome.
+// The error is nil only if every job was accepted. A job that the cluster refused has the reason in its Err, and a
+// *RefusedError counts and wraps the refusals; the other jobs were accepted. Any other error means that some jobs have
+// no outcome: it is in their Err too. Use EachOutcome to look at every outcome.
 //
-// An outcome's Throttle reports that the job was taken, and that its queue, or what its
-// workers should have waiting, is more than half full. A caller that submits much should
-// wait a little before the next batch: the cluster refuses before it is full (SPEC §4.6).
+// An outcome's Throttle reports that the job was accepted, but that its queue, or the number of jobs its workers should
+// have pending, is more than half full. A caller that submits many jobs should pause before the next batch: the cluster
+// refuses jobs before it is full (SPEC §4.6).
 //
-// A refusal by a full queue, or by a tenant's rate, names a delay. Until it has passed
-// (for a queue, up to a quarter more, so that not all come back at once) this client
-// refuses jobs of that queue or tenant itself, with the same text and what is left of
-// the delay; errors.Is(err, ErrHeldBack) reports it. Only those whose ids are new: what may be
-// known already is always sent.
+// A refusal by a full queue or by a tenant's rate limit carries a delay. Until the delay has passed (for a queue, up to
+// a quarter more, so that clients do not all return at once) this client refuses jobs of that queue or tenant itself,
+// with the same text and the rest of the delay; errors.Is(err, ErrHeldBack) reports this. It refuses only jobs with new
+// ids: jobs that the cluster may already know are always sent.
 func (c *Client) Submit(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error) {
 	return c.submitter(ctx, jobs...)
 }
 
-// run is Submit behind all that WithSubmitter set.
+// run performs the submission, inside the middleware of WithSubmitter.
 func (b *submission) run(ctx context.Context, c *Client) ([]rota.Submitted, error) {
 	var last *rota.Error
 	for try := 0; len(b.open) > 0; try++ {
@@ -64,12 +60,12 @@ func (b *submission) run(ctx context.Context, c *Client) ([]rota.Submitted, erro
 	return b.outcomes, b.refusals()
 }
 
-// submission is one Submit under way.
+// submission is one call of Submit in progress.
 type submission struct {
 	jobs     []rota.JobSpec
 	minted   []bool
 	outcomes []rota.Submitted
-	// open are the places of the jobs without an outcome.
+	// open are the indexes of the jobs without an outcome.
 	open []int
 }
 
@@ -103,7 +99,7 @@ func newSubmission(c *Client, jobs []rota.JobSpec) *submission {
 	return b
 }
 
-// split cuts the open jobs into messages.
+// split divides the open jobs into messages.
 func (b *submission) split() [][]int {
 	var parts [][]int
 	from, size := 0, 0
@@ -129,7 +125,7 @@ func (c *Client) submitPart(ctx context.Context, b *submission, part []int) erro
 			grpc.StaticMethod(), grpc.Trailer(&trailer))
 		c.lead.note(c.nodes, trailer)
 		for _, i := range part {
-			b.jobs[i].Minted = false // from now on it may be known: an outcome may have got lost
+			b.jobs[i].Minted = false // from now on the cluster may know it: an outcome may have been lost
 		}
 		if err != nil {
 			return err
@@ -139,8 +135,8 @@ func (c *Client) submitPart(ctx context.Context, b *submission, part []int) erro
 		}
 		for k, i := range part {
 			s := answer.Jobs[k]
-			// A minted id is new: a job found under it is our own first try, unless it was merged
-			// into another one, whose state may be a secret.
+			// A minted id is new: a job found under it is our own first try, unless it was merged into another one,
+			// whose state may be secret.
 			s.ID, s.Existed = b.outcomes[i].ID, s.Existed && (!b.minted[i] || s.Holder != "" || s.State == rota.JobNone)
 			b.outcomes[i] = s
 			c.held.note(&b.jobs[i], rota.ErrorOf(s.Err))
@@ -149,7 +145,7 @@ func (c *Client) submitPart(ctx context.Context, b *submission, part []int) erro
 	})
 }
 
-// keepOpen leaves open what still has no outcome and returns the last reason.
+// keepOpen keeps the jobs without an outcome open and returns the last error.
 func (b *submission) keepOpen() (last *rota.Error) {
 	open := b.open[:0]
 	for _, i := range b.open {
@@ -161,8 +157,8 @@ func (b *submission) keepOpen() (last *rota.Error) {
 	return last
 }
 
-// giveUp writes the reason to every job that has no outcome: neither a state
-// nor a refusal that is the cluster's word.
+// giveUp sets the error of every job without an outcome. It sets no state and no refusal, since only the cluster
+// decides those.
 func (b *submission) giveUp(why *rota.Error) {
 	for _, i := range b.open {
 		s := &b.outcomes[i]
@@ -172,7 +168,7 @@ func (b *submission) giveUp(why *rota.Error) {
 	}
 }
 
-// Job reads one job. The error is of kind NotFound where nothing is known of the id.
+// Job reads one job. The error is of kind NotFound if the id is unknown.
 func (c *Client) Job(ctx context.Context, id rota.JobID, opts ...ReadOption) (rota.Job, error) {
 	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.GetJobResponse, error) {
 		return n.jobs.Get(ctx, &rotav1.GetJobRequest{Id: string(id), Read: how})
@@ -181,11 +177,10 @@ func (c *Client) Job(ctx context.Context, id rota.JobID, opts ...ReadOption) (ro
 	return read(ctx, c, "show job", opts, from, ask)
 }
 
-// Jobs lists the jobs that a filter selects, the newest first, those that live before those that
-// have ended: all of them from the filter's Cursor on, or as many as its Limit says. A job
-// that was there as the list began is listed once, also if it ends meanwhile; one that was
-// submitted or retried since is new, and is not. A cursor of another filter, or from before
-// a restore, is refused as Invalid.
+// Jobs lists the jobs that a filter selects, the newest first, live jobs before ended ones: all of them from the
+// filter's Cursor on, or as many as its Limit. A job that existed when the list began is listed once, even if it ends
+// meanwhile; a job submitted or retried since then is not listed. A cursor of another filter, or from before a restore,
+// is rejected as Invalid.
 func (c *Client) Jobs(ctx context.Context, filter rota.JobFilter, opts ...ReadOption) iter.Seq2[rota.Job, error] {
 	ask := func(ctx context.Context, n *node, p page) (got pageOf[rota.Job], err error) {
 		f := filter
@@ -200,9 +195,9 @@ func (c *Client) Jobs(ctx context.Context, filter rota.JobFilter, opts ...ReadOp
 	return list(ctx, c, "list jobs", filter.Limit, filter.Cursor, opts, ask)
 }
 
-// CountJobs counts the jobs that a filter selects, whatever its Limit, by group where its
-// GroupBy says so. One call looks at some 100,000 jobs: where there are more the count is not
-// Complete, and a filter with its NextCursor goes on.
+// CountJobs counts the jobs that a filter selects, regardless of its Limit, by group if its GroupBy is set. One call
+// looks at about 100,000 jobs: if there are more, the count is not Complete, and a filter with its NextCursor
+// continues.
 func (c *Client) CountJobs(ctx context.Context, filter rota.JobFilter, opts ...ReadOption) (rota.JobCount, error) {
 	filter.Count, filter.Limit = true, 0
 	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.ListJobsResponse, error) {
@@ -220,7 +215,7 @@ func (c *Client) CountJobs(ctx context.Context, filter rota.JobFilter, opts ...R
 	return read(ctx, c, "count jobs", opts, from, ask)
 }
 
-// Cancel cancels jobs and returns the outcome of each at its place.
+// Cancel cancels jobs and returns the outcome of each at its index.
 func (c *Client) Cancel(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
 	cancel := func(ctx context.Context, n *node, part []string) (*rotav1.JobOutcomes, error) {
 		return n.jobs.Cancel(ctx, &rotav1.CancelJobsRequest{Ids: part})
@@ -228,9 +223,9 @@ func (c *Client) Cancel(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutco
 	return c.change(ctx, "cancel", ids, cancel)
 }
 
-// Interrupt ends the attempt that each job is in and has the job tried again (SPEC §21.9), nodes of workflows too. The lease is
-// revoked: the job is queued once its worker has stopped. Counted attempts are used up, others are not. The outcome of each
-// is at its place; a job without an open lease is refused as Conflict.
+// Interrupt ends the current attempt of each job so that the job is tried again (SPEC §21.9), including nodes of
+// workflows. The lease is revoked: the job is queued once its worker has stopped. If counted is set, the attempts are
+// used up. The outcome of each job is at its index; a job without an open lease is refused as Conflict.
 func (c *Client) Interrupt(ctx context.Context, counted bool, ids ...rota.JobID) ([]rota.JobOutcome, error) {
 	interrupt := func(ctx context.Context, n *node, part []string) (*rotav1.JobOutcomes, error) {
 		return n.jobs.Interrupt(ctx, &rotav1.InterruptJobsRequest{Ids: part, Counted: counted})
@@ -238,8 +233,8 @@ func (c *Client) Interrupt(ctx context.Context, counted bool, ids ...rota.JobID)
 	return c.change(ctx, "interrupt", ids, interrupt)
 }
 
-// RunNow queues jobs that are DELAYED, before their time and with the attempts that they have (SPEC §21.10). The outcome of each
-// is at its place; a job that is not DELAYED, or whose last worker may still run it, is refused as Conflict.
+// RunNow queues DELAYED jobs before their time, with the attempts that they have left (SPEC §21.10). The outcome of
+// each job is at its index; a job that is not DELAYED, or whose last worker may still run it, is refused as Conflict.
 func (c *Client) RunNow(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
 	run := func(ctx context.Context, n *node, part []string) (*rotav1.JobOutcomes, error) {
 		return n.jobs.RunNow(ctx, &rotav1.RunJobsNowRequest{Ids: part})
@@ -247,9 +242,9 @@ func (c *Client) RunNow(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutco
 	return c.change(ctx, "run now", ids, run)
 }
 
-// DeleteJobs forgets jobs that have ended (SPEC §21.3): nobody shows them again, and their ids
-// are free. The outcome of each is at its place, with the state that it was in; one that has
-// not ended is refused as Conflict. A repetition succeeds.
+// DeleteJobs deletes jobs that have ended (SPEC §21.3): they can no longer be read, and their ids are free. The outcome
+// of each job is at its index, with the state it was in; a job that has not ended is refused as Conflict. Deleting
+// again succeeds.
 func (c *Client) DeleteJobs(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
 	remove := func(ctx context.Context, n *node, part []string) (*rotav1.JobOutcomes, error) {
 		return n.jobs.Delete(ctx, &rotav1.DeleteJobsRequest{Ids: part})
@@ -257,10 +252,10 @@ func (c *Client) DeleteJobs(ctx context.Context, ids ...rota.JobID) ([]rota.JobO
 	return c.change(ctx, "delete", ids, remove)
 }
 
-// ChangeJob changes a job that waits (SPEC §21.2): its place by age stays, and what change
-// leaves out. One that is leased or has ended is refused as Conflict. Where change does not
-// name the life and the changes that it follows, those are read before the first try: a
-// change whose answer was lost is not made once more over another one, but refused as Stale.
+// ChangeJob changes a pending job (SPEC §21.2). Its place by age stays, and so do the fields that change leaves out. A
+// job that is leased or has ended is refused as Conflict. If change does not name the life and the number of earlier
+// changes it builds on, these are read before the first try: then a repeated change whose answer was lost does not
+// overwrite a later one, but is refused as Stale.
 func (c *Client) ChangeJob(ctx context.Context, change rota.JobChange) (rota.JobOutcome, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.JobOutcome, error) {
 		if change.Life == nil && change.Changes == nil {
@@ -277,7 +272,7 @@ func (c *Client) ChangeJob(ctx context.Context, change rota.JobChange) (rota.Job
 
 type changeCall func(ctx context.Context, n *node, ids []string) (*rotav1.JobOutcomes, error)
 
-// change sends ids in parts; what has no outcome is sent again until ctx ends.
+// change sends ids in parts; ids without an outcome are sent again until ctx ends.
 func (c *Client) change(ctx context.Context, op string, ids []rota.JobID,
 	f changeCall) ([]rota.JobOutcome, error) {
 	outcomes := make([]rota.JobOutcome, len(ids))

@@ -9,15 +9,14 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// Keys sets and shows what the jobs of a key are held to (SPEC §19).
+// Keys sets and reads the limits on jobs that share a key (SPEC §19).
 type Keys struct{ c *Client }
 
-// Keys returns the calls of keys and their rules.
+// Keys returns the calls for keys and their rules.
 func (c *Client) Keys() Keys { return Keys{c} }
 
-// SetRule sets what the jobs of a key are held to, in the place of the rule of its queue,
-// name and value. Jobs that are there already count; no lease is taken away. A rule with an ETag,
-// as Rules lists it, replaces that version only.
+// SetRule sets the rule for jobs of a key, and replaces the rule of the same queue, name and value. Existing jobs count
+// at once; no lease is revoked. A rule with an ETag, as Rules returns it, replaces only that version.
 func (k Keys) SetRule(ctx context.Context, rule rota.KeyRule, only ...Condition) error {
 	return k.c.call(ctx, "set key rule", answerMost, func(ctx context.Context, n *node) error {
 		_, err := n.keys.Set(ctx, &rotav1.SetKeyRuleRequest{Rule: words.KeyRuleToWire(&rule), IfMatch: etagOf(only)})
@@ -25,8 +24,7 @@ func (k Keys) SetRule(ctx context.Context, rule rota.KeyRule, only ...Condition)
 	})
 }
 
-// DeleteRule forgets the rule of a queue ("" for all), a name and a value ("" for all); one
-// that is not there is no error.
+// DeleteRule deletes the rule of a queue ("" for all), a name and a value ("" for all); a missing rule is not an error.
 func (k Keys) DeleteRule(ctx context.Context, queue rota.QueueName, name, value string, only ...Condition) error {
 	return k.c.call(ctx, "delete key rule", answerMost, func(ctx context.Context, n *node) error {
 		_, err := n.keys.Delete(ctx, &rotav1.DeleteKeyRuleRequest{Queue: string(queue), Name: name, Value: value, IfMatch: etagOf(only)})
@@ -47,7 +45,7 @@ func (k Keys) Rules(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.KeyR
 	})
 }
 
-// State reads what a key, name:value, of a tenant counts now, under each rule that is for it.
+// State reads the current counts of a tenant's key, name:value, under each rule that applies to it.
 func (k Keys) State(ctx context.Context, tenant rota.TenantID, key string, opts ...ReadOption) ([]rota.KeyState, error) {
 	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.GetKeyResponse, error) {
 		return n.keys.Get(ctx, &rotav1.GetKeyRequest{Tenant: string(tenant), Key: key, Read: how})
@@ -56,8 +54,8 @@ func (k Keys) State(ctx context.Context, tenant rota.TenantID, key string, opts 
 	return read(ctx, k.c, "show key", opts, from, ask)
 }
 
-// List lists the keys that rules count, the most used first: those with the most leases open, of
-// equals those with the most live jobs. One whose use changes meanwhile may come twice, or not at all.
+// List lists the keys that rules count, the most used first: by open leases, then by live jobs. A key whose use changes
+// meanwhile may appear twice, or not at all.
 func (k Keys) List(ctx context.Context, filter rota.KeyFilter, opts ...ReadOption) iter.Seq2[rota.KeyState, error] {
 	return list(ctx, k.c, "list keys", filter.Limit, filter.Cursor, opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.KeyState], err error) {
 		answer, err := n.keys.States(ctx, &rotav1.ListKeyStatesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor,
@@ -71,8 +69,8 @@ func (k Keys) List(ctx context.Context, filter rota.KeyFilter, opts ...ReadOptio
 	})
 }
 
-// Skip lets a sequence go on behind the job that blocks it: the Queue, the Tenant, the Key
-// and the Blocker of a state. Said again it changes nothing.
+// Skip lets a sequence continue after the job that blocks it: pass the Queue, the Tenant, the Key and the Blocker of a
+// state. It is idempotent.
 func (k Keys) Skip(ctx context.Context, blocked rota.KeyState) error {
 	return k.c.call(ctx, "skip key", answerMost, func(ctx context.Context, n *node) error {
 		_, err := n.keys.Skip(ctx, &rotav1.SkipKeyRequest{Queue: string(blocked.Queue), Tenant: string(blocked.Tenant), Key: blocked.Key,

@@ -10,19 +10,17 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// leadShunned is how long a leader that failed a submission is not gone to on another
-// node's word: that node may reach it where this client cannot, and would name it again.
+// leadShunned is how long a leader that failed a submission is avoided even if another node names it: that node may
+// reach the leader where this client cannot, and would name it again.
 const leadShunned = 15 * time.Second
 
-// leadMost is how long the leader may take where another node named it. One that is
-// paused answers nobody, and closes nothing; its followers notice in a second, and know the
-// next one.
+// leadMost is how long the leader may take if another node named it. A paused leader does not answer and closes no
+// connection; its followers notice within a second and then know the next leader.
 const leadMost = 3 * time.Second
 
-// lead is where submissions go: to the leader, once a node that had to forward one named
-// it and it is among the client's addresses, so that a job is not carried twice. All other
-// calls, and submissions while no leader is known, go to the present node. Nothing rests
-// on this: each node forwards what comes to it.
+// lead is the node that submissions go to: the leader, once a node that had to forward a submission named it and it is
+// among the client's addresses. This saves a hop. All other calls, and submissions while no leader is known, go to the
+// present node. Correctness does not depend on this: each node forwards what it receives.
 type lead struct {
 	mu      sync.Mutex
 	node    *node
@@ -39,7 +37,7 @@ func (c *Client) toLead() (n *node, most time.Duration) {
 	return c.present(), answerMost
 }
 
-// note takes the leader, among the nodes, that a node which forwarded a submission names.
+// note records the leader, if it is among the nodes, that a forwarding node named.
 func (l *lead) note(nodes []*node, trailer metadata.MD) {
 	named := trailer.Get(words.LeaderKey)
 	if len(named) != 1 {
@@ -47,7 +45,7 @@ func (l *lead) note(nodes []*node, trailer metadata.MD) {
 	}
 	at := slices.IndexFunc(nodes, func(n *node) bool { return n.address == named[0] })
 	if at < 0 {
-		return // reached by other names: through a tunnel, say
+		return // reached by other names, for example through a tunnel
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +55,7 @@ func (l *lead) note(nodes []*node, trailer metadata.MD) {
 	}
 }
 
-// lost notes that a node failed.
+// lost records that a node failed.
 func (l *lead) lost(failed *node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

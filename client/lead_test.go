@@ -16,8 +16,8 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// TestSubmit_goesToTheLeader follows a client that a node told of the leader: there, away
-// from there when it fails, and not back on the same word at once.
+// TestSubmit_goesToTheLeader follows a client to the leader that a node named, away from it when it fails, and not back
+// at once when the same node names it again.
 func TestSubmit_goesToTheLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 3)
@@ -56,14 +56,14 @@ func TestSubmit_goesToTheLeader(t *testing.T) {
 			if out, err := f.client.Submit(t.Context(), rota.NewJobSpec("t", nil)); err != nil || out[0].Err != nil {
 				t.Fatal(out, err)
 			}
-			synctest.Wait() // until the nodes that were given up have noticed
+			synctest.Wait() // until the abandoned nodes have noticed
 			if !slices.Equal(asked, want) {
 				t.Fatalf("the submission went to %v, want %v", asked, want)
 			}
 		}
-		submits(0) // forwarded, and told
+		submits(0) // forwarded, with the leader named
 		submits(2)
-		leads = 1 // what leads no more forwards, and tells
+		leads = 1 // the former leader forwards, and names the new one
 		submits(2)
 		submits(1)
 		asked = nil
@@ -79,7 +79,7 @@ func TestSubmit_goesToTheLeader(t *testing.T) {
 		submits(1)
 		named = func(int) string { return "elsewhere:6470" }
 		leads = 2
-		submits(1) // a name that is none of this client's addresses says nothing
+		submits(1) // a name that is not among this client's addresses is ignored
 		submits(1)
 		paused = 1
 		began := time.Now()
@@ -98,6 +98,6 @@ func TestSubmit_goesToTheLeader(t *testing.T) {
 		if err == nil || !slices.Equal(asked, []int{1}) {
 			t.Fatalf("within less than a try the paused leader was asked, %v: %v", asked, err)
 		}
-		submits(0) // the next call has another way
+		submits(0) // the next call uses another node
 	})
 }

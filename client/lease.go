@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// phase is where a lease stands at the worker.
+// phase is the state of a lease at the worker.
 type phase uint8
 
 const (
@@ -18,47 +18,45 @@ const (
 	waiting phase = iota
 	// running: its handler has been started and has not returned.
 	running
-	// reporting: its outcome is settled and waits for the cluster's answer.
+	// reporting: its outcome is settled and awaits the cluster's answer.
 	reporting
 )
 
 // lease is one lease that the worker holds. The table's lock guards it.
 type lease struct {
-	assignment *rota.Assignment // as it came first; never changed
-	job        Job              // what its handler sees
+	assignment *rota.Assignment // as first received; never changed
+	job        Job              // the job that its handler sees
 	context    jobContext       // the handler's
 	phase      phase
 	received   time.Duration
-	// acked: an ack or a renewal is known to be committed; ackRefused is why an ack was
-	// not.
+	// acked: an ack or a renewal is known to be committed; ackRefused is why an ack was refused.
 	acked      bool
 	ackRefused *rota.Error
 	deadline   rota.Clock
 	renewals   int32
-	// renewNext is the earliest local time of the next renewal; renewOver says
-	// that the cluster takes no more.
+	// renewNext is the earliest local time of the next renewal; renewOver means that the cluster accepts no more
+	// renewals.
 	renewNext time.Duration
 	renewOver bool
 	cancel    context.CancelCauseFunc
-	// lost is why the lease is believed in no more, nil while it is; declines
-	// says that it must still be given back when the handler has returned.
+	// lost is why the lease was given up, nil while it is valid; declines means that it must still be declined when the
+	// handler has returned.
 	lost     *LostError
 	declines bool
-	// ack, renew, progress and outcome are the commands under way, nil if none.
+	// ack, renew, progress and outcome are the commands in progress, nil if none.
 	ack, renew, progress, outcome *command
-	// progressNext is the earliest local time of the next report, progressHeld
-	// the report that waits for it.
+	// progressNext is the earliest local time of the next progress report, progressHeld the report held until then.
 	progressNext time.Duration
 	progressHeld *peer.LeaseCommand
-	// reported is the newest report, sent or not; it goes with the outcome.
+	// reported is the newest progress report, sent or not; it goes with the outcome.
 	reported *peer.LeaseCommand
-	// log is what its handler logged; nil while that is nothing. It has a lock of its own.
+	// log is what its handler logged; nil if nothing. It has a lock of its own.
 	log atomic.Pointer[joblog.Writer]
-	// logSent is how many bytes of it this connection's node was sent.
+	// logSent is how many bytes of the log were sent on this connection.
 	logSent uint64
 }
 
-// logged returns the encoding of what the handler logged.
+// logged returns the encoded log.
 func (l *lease) logged() []byte {
 	if w := l.log.Load(); w != nil {
 		return w.Close()
@@ -66,8 +64,7 @@ func (l *lease) logged() []byte {
 	return nil
 }
 
-// recent remembers the newest leases that ended, as many as it was made for and no more
-// than twice as many.
+// recent remembers the newest ended leases: at least as many as its size, at most twice as many.
 type recent struct {
 	most  int
 	young map[rota.LeaseID]struct{}

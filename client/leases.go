@@ -13,32 +13,30 @@ import (
 )
 
 const (
-	// ackHold is how long an ack is held back: a handler that ends sooner
-	// acknowledges by completing (SPEC §8.1).
+	// ackHold is how long an ack is held back: a handler that ends sooner acknowledges by completing (SPEC §8.1).
 	ackHold = 5 * time.Millisecond
-	// finishedKept is how many ended leases are remembered, so that a replica
-	// that lags behind cannot give one to a handler again.
+	// finishedKept is how many ended leases are remembered, so that a lagging replica cannot start the handler of an
+	// ended lease again.
 	finishedKept = 1 << 15
 	// progressEvery is how often a job's progress is sent (SPEC §8.7).
 	progressEvery = time.Second
 )
 
-// leaseTable is all that a running worker knows: its leases, its view of time and its
-// outbox, under one lock.
+// leaseTable is the state of a running worker: its leases, its view of time and its outbox, under one lock.
 type leaseTable struct {
 	worker *Worker
 	log    *slog.Logger
 	// reports and parents are progress and Client.parentOutputs, made once for all jobs.
 	reports func(j *Job, percent int, note string)
 	parents func(ctx context.Context, job rota.JobID) ([]rota.ParentOutput, error)
-	// base is what handlers' contexts descend from: values, no end.
+	// base is the parent of handlers' contexts: it has values and never ends.
 	base context.Context
 
-	// taken is set while the cluster takes the worker: from its first welcome on, until it refuses it.
+	// taken is set while the cluster accepts the worker: from its first welcome until a refusal.
 	taken atomic.Bool
 
 	mu      sync.Mutex
-	news    []observation // what observers are called with once the lock is free
+	news    []observation // observations for observers, delivered once the lock is free
 	session rota.Session
 	point   viewpoint
 	leases  map[rota.LeaseID]*lease
@@ -46,41 +44,39 @@ type leaseTable struct {
 	waiting int
 	running int
 	pool    pool
-	// busy are the jobs whose handlers have not returned, given up or not.
+	// busy are the jobs whose handlers have not returned, even if their leases were given up.
 	busy     map[rota.JobID]struct{}
 	finished recent
 	out      outbox
 
-	// beats are those of this connection without an answer, by the local time
-	// before sending them.
+	// beats are this connection's unanswered beats, with the local time before each was sent.
 	beats        map[uint64]time.Duration
 	beatSequence uint64
-	// beaten is when the latest one was sent, said how long after it the next was said to come.
+	// beaten is when the latest beat was sent, said the announced time until the next one.
 	beaten, said time.Duration
 	// idleEvery is how often the cluster asks for beats while no lease is held.
 	idleEvery time.Duration
-	// heardSequence is that of the newest beat that the node has heard.
+	// heardSequence is the sequence number of the newest beat that the node has received.
 	heardSequence uint64
 
 	draining bool
-	// drainedAt is when the drain began, unreported the jobs whose outcomes were given up
-	// since.
+	// drainedAt is when the drain began, unreported the jobs whose outcomes were given up since.
 	drainedAt  time.Duration
 	unreported []rota.JobID
-	stopping   error // why handlers' contexts end; nil while they may go on
-	farewell   bool  // say Bye once all is said
+	stopping   error // why handlers' contexts end; nil while they may continue
+	farewell   bool  // send Bye once everything else is sent
 	quiet      chan struct{}
 	isQuiet    bool
-	// superseded is closed once another process has taken the worker's id over: this one
-	// only confirms that it has stopped.
+	// superseded is closed once another process has taken over the worker's id: this one only confirms that it has
+	// stopped.
 	superseded chan struct{}
 
-	// watcher calls tick at nextTick, nil while nobody watches; ticks are its calls. sendWake wakes the sender.
+	// watcher calls tick at nextTick, nil while leases are not watched; ticks are its calls. sendWake wakes the sender.
 	watcher  *time.Timer
 	ticks    sync.WaitGroup
 	nextTick time.Duration
 	sendWake chan struct{}
-	// sleeps is when the sender looks next, 0 while it does; alarm wakes it before.
+	// sleeps is when the sender looks next, 0 while it is awake; alarm wakes it earlier.
 	sleeps time.Duration
 	alarm  *time.Timer
 }
@@ -100,7 +96,7 @@ func newLeaseTable(w *Worker, base context.Context) *leaseTable {
 	return t
 }
 
-// observation is one lease's news for an observer.
+// observation is one lease's event for an observer.
 type observation struct {
 	f     func(HandlerEvent)
 	lease *lease
@@ -108,7 +104,7 @@ type observation struct {
 	err   error
 }
 
-// observe notes what an observer is called with once the lock is free.
+// observe queues a call of an observer for when the lock is free.
 func (t *leaseTable) observe(f func(HandlerEvent), l *lease, err error) {
 	if f != nil {
 		t.news = append(t.news, observation{f: f, lease: l, err: err})
@@ -126,7 +122,7 @@ func (t *leaseTable) unlock() {
 	}
 }
 
-// notify wakes who waits on c, now or next.
+// notify wakes a receiver of c, now or at its next receive.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -134,11 +130,11 @@ func notify(c chan struct{}) {
 	}
 }
 
-// capacity is how many leases the worker asked for.
+// capacity returns how many leases the worker asked for.
 func (t *leaseTable) capacity() int { return int(t.worker.spec.Slots + t.worker.spec.Prefetch) }
 
-// welcome begins a connection. Another session than before means that all
-// leases of the old one are void: they are not the caller's to report on.
+// welcome begins a connection. If the session is not the previous one, all leases of the old session are void: this
+// process may not report on them.
 func (t *leaseTable) welcome(session rota.Session) {
 	t.mu.Lock()
 	defer t.unlock()
@@ -158,7 +154,7 @@ func (t *leaseTable) loseAll(text string) {
 	}
 }
 
-// notice takes the node's notices.
+// notice handles the node's notices.
 func (t *leaseTable) notice(notices []peer.Notice) {
 	t.mu.Lock()
 	defer t.unlock()
@@ -181,14 +177,14 @@ func (t *leaseTable) notice(notices []peer.Notice) {
 	t.wakeSender(now)
 }
 
-// assigned takes a lease: a new one, or one given back after reconnecting.
+// assigned handles a lease: a new one, or one assigned again after reconnecting.
 func (t *leaseTable) assigned(a *rota.Assignment, now time.Duration) {
 	if l := t.leases[a.Lease.ID]; l != nil {
 		t.givenBack(l, a, now)
 		return
 	}
 	if t.finished.has(a.Lease.ID) {
-		return // the replica lags behind what was answered
+		return // the replica lags behind an answer already received
 	}
 	l := &lease{
 		assignment: a, received: now, acked: a.Lease.Acked.Clock > 0 || a.Lease.Renewals > 0,
@@ -212,9 +208,8 @@ func (t *leaseTable) assigned(a *rota.Assignment, now time.Duration) {
 	}
 }
 
-// givenBack takes a replica's row of a lease that is held already. What it
-// shows is committed, but may be old: only steps forward count, and none for a
-// lease that is given up (SPEC §3.9).
+// givenBack handles a replica's row of a lease that is already held. The row is committed but may be old: only steps
+// forward count, and none for a lease that was given up (SPEC §3.9).
 func (t *leaseTable) givenBack(l *lease, a *rota.Assignment, now time.Duration) {
 	if t.expired(l, now) || l.lost != nil {
 		l.declines = true
@@ -232,21 +227,21 @@ func (t *leaseTable) givenBack(l *lease, a *rota.Assignment, now time.Duration) 
 	}
 }
 
-// extend takes a committed deadline.
+// extend applies a committed deadline.
 func (t *leaseTable) extend(l *lease, deadline rota.Clock, renewals int32) {
 	l.acked = true
 	l.deadline = max(l.deadline, deadline)
 	l.renewals = max(l.renewals, renewals)
 }
 
-// unjudged reports whether the view is older than a lease that waits, and does not
-// cover it. The lease neither starts nor is given back before a newer one is there.
+// unjudged reports whether the view is older than a waiting lease and does not cover it. The lease is neither started
+// nor declined before a newer view arrives.
 func (t *leaseTable) unjudged(l *lease, now time.Duration) bool {
 	return l.phase == waiting && t.point.sent < l.received && now < l.received+limits.BeatLost
 }
 
-// expired abandons a lease whose end has passed by the view that counted until
-// now. It is asked before anything that would move that end (H23).
+// expired gives up a lease whose end has passed by the view in force until now. It must run before anything that would
+// move that end (H23).
 func (t *leaseTable) expired(l *lease, now time.Duration) bool {
 	if !t.point.known || l.phase == reporting || l.lost != nil || now < l.end(t.point) {
 		return false
@@ -275,9 +270,8 @@ func (t *leaseTable) revoke(l *lease, reason rota.Reason) {
 	t.lose(l, &LostError{Reason: reason, Revoked: true, Text: "the cluster revoked it"}, true)
 }
 
-// lose abandons a lease for ever. It is declined, where the cluster may still
-// count on it, once its handler has returned: not sooner, for then another
-// worker may begin (SPEC §8.5).
+// lose gives up a lease forever. If the cluster may still count on it, it is declined once its handler has returned:
+// not sooner, because then another worker may begin (SPEC §8.5).
 func (t *leaseTable) lose(l *lease, why *LostError, declines bool) {
 	if l.phase == reporting {
 		return
@@ -308,7 +302,7 @@ func (t *leaseTable) decline(l *lease, text string) {
 	t.report(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: text})
 }
 
-// report settles a lease's outcome; commands on it that wait are dropped.
+// report settles a lease's outcome; its queued commands are dropped.
 func (t *leaseTable) report(l *lease, c peer.LeaseCommand) {
 	l.phase = reporting
 	reported := l.reported
@@ -321,7 +315,7 @@ func (t *leaseTable) report(l *lease, c peer.LeaseCommand) {
 		}
 	}
 	l.ack, l.renew, l.progress, l.progressHeld = nil, nil, nil, nil
-	if reported != nil { // once more: what was sent less than a second after another was not kept
+	if reported != nil { // send it again: a report less than a second after another was not kept
 		final := *reported
 		final.Ordinal = peer.FinalReport
 		t.put(l, final)
@@ -339,7 +333,7 @@ func (t *leaseTable) put(l *lease, c peer.LeaseCommand) *command {
 	return cmd
 }
 
-// forget is the last of a lease.
+// forget removes a lease.
 func (t *leaseTable) forget(l *lease) {
 	if t.leases[l.assignment.Lease.ID] != l {
 		return
@@ -355,7 +349,7 @@ func (t *leaseTable) forget(l *lease) {
 	t.checkQuiet()
 }
 
-// checkQuiet ends the draining once nothing is left to do.
+// checkQuiet ends the drain once nothing is left to do.
 func (t *leaseTable) checkQuiet() {
 	if t.draining && len(t.leases) == 0 && !t.isQuiet {
 		t.isQuiet = true
@@ -363,7 +357,7 @@ func (t *leaseTable) checkQuiet() {
 	}
 }
 
-// wakeFor has the watch look again if the lease needs it sooner than planned.
+// wakeFor moves the next check forward if the lease needs one sooner than planned.
 func (t *leaseTable) wakeFor(l *lease, now time.Duration) {
 	if !t.point.known || l.phase == reporting || l.lost != nil {
 		return

@@ -19,8 +19,8 @@ func (c *Client) DrainWorker(ctx context.Context, id rota.WorkerID) (rota.Worker
 	return one(ctx, c, "drain worker", words.WorkerFromWire, ask)
 }
 
-// SuspendWorker cancels a worker's leases, whose jobs are queued again, and gives
-// it none until it is resumed (SPEC §8.5).
+// SuspendWorker cancels a worker's leases, whose jobs are queued again, and gives the worker none until it is resumed
+// (SPEC §8.5).
 func (c *Client) SuspendWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Worker, error) {
 		return n.workers.Suspend(ctx, &rotav1.SuspendWorkerRequest{Id: string(id)})
@@ -36,7 +36,7 @@ func (c *Client) ResumeWorker(ctx context.Context, id rota.WorkerID) (rota.Worke
 	return one(ctx, c, "resume worker", words.WorkerFromWire, ask)
 }
 
-// RetireWorker ends a worker for good; its leases are cancelled.
+// RetireWorker retires a worker for good; its leases are cancelled.
 func (c *Client) RetireWorker(ctx context.Context, id rota.WorkerID) (rota.Worker, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Worker, error) {
 		return n.workers.Retire(ctx, &rotav1.RetireWorkerRequest{Id: string(id)})
@@ -44,12 +44,11 @@ func (c *Client) RetireWorker(ctx context.Context, id rota.WorkerID) (rota.Worke
 	return one(ctx, c, "retire worker", words.WorkerFromWire, ask)
 }
 
-// WorkerGone reports that a worker's process has died and that nothing of it runs any
-// more, for whoever watches over it from outside: its leases end at once as
-// WORKER_LOST, and it is RETIRED (SPEC §16.7). The secret is WithSecret's, the session
-// that of ConnectionEvent. Say it only once every process that the worker started has
-// ended: the jobs are free for other workers, after their backoff. Said again it changes nothing; a session that
-// is over is refused as Stale.
+// WorkerGone reports, from a supervisor outside the worker, that a worker's process has died and none of its processes
+// runs any more. Its leases end at once as WORKER_LOST, and it is RETIRED (SPEC §16.7). The secret is that of
+// WithSecret, the session that of ConnectionEvent. Call it only after every process that the worker started has ended:
+// the jobs become free for other workers, after their backoff. It is idempotent; a session that is over is refused as
+// Stale.
 func (c *Client) WorkerGone(ctx context.Context, id rota.WorkerID, session rota.Session, secret []byte) error {
 	return c.call(ctx, "worker gone", answerMost, func(ctx context.Context, n *node) error {
 		_, err := n.workers.Gone(ctx, &rotav1.WorkerGoneRequest{Id: string(id), Session: uint64(session), Secret: secret})
@@ -57,9 +56,8 @@ func (c *Client) WorkerGone(ctx context.Context, id rota.WorkerID, session rota.
 	})
 }
 
-// ReportProof is a verifier's word that a COMPLETED job's proof is invalid, within
-// the queue's audit_window: its worker is slashed, and the job runs again if it
-// asked for that (SPEC §9.5).
+// ReportProof reports, for a verifier, that the proof of a COMPLETED job is invalid, within the queue's audit_window.
+// The job's worker is slashed, and the job runs again if it asked for that (SPEC §9.5).
 func (c *Client) ReportProof(ctx context.Context, report rota.ProofReport) (rota.JobOutcome, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.JobOutcome, error) {
 		return n.jobs.ReportProof(ctx, words.ProofReportToWire(&report))
@@ -67,7 +65,7 @@ func (c *Client) ReportProof(ctx context.Context, report rota.ProofReport) (rota
 	return one(ctx, c, "report proof", words.JobOutcomeFromWire, ask)
 }
 
-// Tenants lists the tenants that somebody set or that have leases open, in the order of their ids.
+// Tenants lists the tenants that have settings or open leases, by id.
 func (c *Client) Tenants(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Tenant, error] {
 	return list(ctx, c, "list tenants", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Tenant], err error) {
 		request := &rotav1.ListTenantsRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor}
@@ -81,7 +79,7 @@ func (c *Client) Tenants(ctx context.Context, opts ...ReadOption) iter.Seq2[rota
 	})
 }
 
-// Tenant reads any tenant; one that nobody set has the default limits.
+// Tenant reads any tenant; one without settings has the default limits.
 func (c *Client) Tenant(ctx context.Context, id rota.TenantID, opts ...ReadOption) (rota.Tenant, error) {
 	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.GetTenantResponse, error) {
 		return n.tenants.Get(ctx, &rotav1.GetTenantRequest{Id: string(id), Read: how})
@@ -109,8 +107,8 @@ type dryRun struct{}
 
 func (dryRun) apply(how *settingHow) { how.dryRun = true }
 
-// DryRun stores nothing: the call returns what it would lead to, with its Changes, or the error that
-// it would get. Queues, tenants and the cluster's settings take it.
+// DryRun stores nothing: the call returns the result it would have, with its Changes, or the error it would get. Calls
+// that set queues, tenants and the cluster's settings accept it.
 func DryRun() SetOption { return dryRun{} }
 
 // Condition must hold for a call to change anything: see [IfMatch].
@@ -118,14 +116,12 @@ type Condition struct{ etag string }
 
 func (c Condition) apply(how *settingHow) { how.ifMatch = c.etag }
 
-// IfMatch makes a call change, or delete, only the version with this ETag of a [rota.Queue],
-// [rota.Tenant], [rota.KeyRule], [rota.Schedule], [rota.Webhook], [rota.Role], [rota.Issuer] or
-// [rota.ClusterSettings]. If the object has been
-// changed since it was read, the call is refused with [rota.ErrConflict], subject "version", and the
-// current version in the text. The state machine compares, so of two callers who read the same
-// version one succeeds, whichever nodes they ask. "*" matches any version that exists, and ""
-// sets no condition. An object that already is as the call wants it is no conflict, so a call that is
-// repeated succeeds.
+// IfMatch makes a call change, or delete, only the version with this ETag of a [rota.Queue], [rota.Tenant],
+// [rota.KeyRule], [rota.Schedule], [rota.Webhook], [rota.Role], [rota.Issuer] or [rota.ClusterSettings]. If the object
+// has been changed since it was read, the call is refused with [rota.ErrConflict], subject "version", and the current
+// version in the text. The state machine compares the versions, so of two callers who read the same version one
+// succeeds, whichever nodes they call. "*" matches any version that exists, and "" sets no condition. If the object
+// already is as the call sets it, there is no conflict, so a repeated call succeeds.
 func IfMatch(etag string) Condition { return Condition{etag} }
 
 // etagOf returns the etag of the last condition.
@@ -163,7 +159,7 @@ func (c *Client) SetCluster(ctx context.Context, set []rota.Setting, opts ...Set
 	return one(ctx, c, "set cluster", words.ClusterSettingsFromWire, ask)
 }
 
-// SetMode changes what the cluster admits, for a reason of 1 to 256 bytes.
+// SetMode changes what the cluster admits, with a reason of 1 to 256 bytes.
 func (c *Client) SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Mode, error) {
 		return n.cluster.SetMode(ctx, &rotav1.SetModeRequest{Mode: mode.String(), Reason: reason})
@@ -171,8 +167,8 @@ func (c *Client) SetMode(ctx context.Context, mode rota.ClusterMode, reason stri
 	return one(ctx, c, "set mode", words.ModeFromWire, ask)
 }
 
-// DeleteQueue forgets a queue that no live job, workflow, schedule, batch or rule of keys names;
-// one that is not there is no error. What ended in it cannot be retried until the queue is set again (SPEC §21.4).
+// DeleteQueue deletes a queue that is not named by any live job, workflow, schedule, batch or rule of keys; a missing
+// queue is not an error. Jobs that ended in it cannot be retried until the queue is set again (SPEC §21.4).
 func (c *Client) DeleteQueue(ctx context.Context, name rota.QueueName, only ...Condition) error {
 	return c.call(ctx, "delete queue", answerMost, func(ctx context.Context, n *node) error {
 		_, err := n.queues.Delete(ctx, &rotav1.DeleteQueueRequest{Name: string(name), IfMatch: etagOf(only)})
@@ -180,10 +176,10 @@ func (c *Client) DeleteQueue(ctx context.Context, name rota.QueueName, only ...C
 	})
 }
 
-// DrainQueue deletes a queue whose pending jobs move to another one first (SPEC §21.5). From its
-// first call on the queue takes no submission; its open leases go on, and DrainQueue waits for
-// them, until ctx ends. Called again it goes on where it was; SetQueue keeps the queue after all.
-// It calls left, unless that is nil, with the live jobs that are left after each step.
+// DrainQueue deletes a queue after moving its pending jobs to another queue (SPEC §21.5). From its first call on, the
+// queue accepts no submission; open leases continue, and DrainQueue waits for them until ctx ends. Another call
+// continues where the last one stopped; SetQueue keeps the queue after all. After each step DrainQueue calls left,
+// unless it is nil, with the number of live jobs left.
 func (c *Client) DrainQueue(ctx context.Context, name, to rota.QueueName, left func(uint64)) error {
 	for before := uint64(math.MaxUint64); ; {
 		var now uint64
@@ -201,7 +197,7 @@ func (c *Client) DrainQueue(ctx context.Context, name, to rota.QueueName, left f
 		if now == 0 {
 			return nil
 		}
-		if now >= before && !pause(ctx, drainPause) { // nothing moved: what is left runs
+		if now >= before && !pause(ctx, drainPause) { // nothing moved: the rest are running
 			return c.gaveUp(ctx, "drain queue", rota.Refusef(rota.KindConflict, "queue", "queue %q has %d live jobs that do not move: leased ones, "+
 				"nodes of workflows, or of more requirement sets than %q takes", name, now, to))
 		}
@@ -209,10 +205,10 @@ func (c *Client) DrainQueue(ctx context.Context, name, to rota.QueueName, left f
 	}
 }
 
-// drainPause is how long DrainQueue waits for leases to end before it asks again.
+// drainPause is how long DrainQueue waits for leases to end before it checks again.
 const drainPause = 500 * time.Millisecond
 
-// DeleteTenant forgets what was set of a tenant that no live job, workflow or token names.
+// DeleteTenant deletes the settings of a tenant that is not named by any live job, workflow or token.
 func (c *Client) DeleteTenant(ctx context.Context, id rota.TenantID, only ...Condition) error {
 	return c.call(ctx, "delete tenant", answerMost, func(ctx context.Context, n *node) error {
 		_, err := n.tenants.Delete(ctx, &rotav1.DeleteTenantRequest{Id: string(id), IfMatch: etagOf(only)})
@@ -220,7 +216,7 @@ func (c *Client) DeleteTenant(ctx context.Context, id rota.TenantID, only ...Con
 	})
 }
 
-// DeleteWorker forgets a worker that is RETIRED, or UNREACHABLE, and has no lease.
+// DeleteWorker deletes a worker that is RETIRED, or UNREACHABLE, and has no lease.
 func (c *Client) DeleteWorker(ctx context.Context, id rota.WorkerID) error {
 	return c.call(ctx, "delete worker", answerMost, func(ctx context.Context, n *node) error {
 		_, err := n.workers.Delete(ctx, &rotav1.DeleteWorkerRequest{Id: string(id)})

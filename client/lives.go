@@ -11,19 +11,17 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// readsAtOnce bounds the reads that a call of many jobs makes beside each other.
+// readsAtOnce bounds the concurrent reads of a call for many jobs.
 const readsAtOnce = 32
 
-// Retry revives jobs that are DEAD, EXPIRED or CANCELLED (SPEC §9.1) and returns
-// the outcome of each at its place. The life that it follows is read before the first try and
-// sent with every one: a retry whose answer was lost succeeds, and a job that has
-// ended once more since is refused as Stale.
+// Retry revives jobs that are DEAD, EXPIRED or CANCELLED (SPEC §9.1) and returns the outcome of each at its index. The
+// life that a retry follows is read before the first try and sent with every try: a retry whose answer was lost
+// succeeds, and a job that has ended again since then is refused as Stale.
 func (c *Client) Retry(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
 	return c.retryLives(ctx, ids, make(map[string]int32, len(ids)))
 }
 
-// RetryLives is Retry of the lives named: one that is no longer the job's last is
-// refused as Stale.
+// RetryLives is Retry for the named lives: a life that is no longer the job's last is refused as Stale.
 func (c *Client) RetryLives(ctx context.Context, retries ...rota.JobRetry) ([]rota.JobOutcome, error) {
 	ids, lives := make([]rota.JobID, len(retries)), make(map[string]int32, len(retries))
 	for i, r := range retries {
@@ -32,7 +30,7 @@ func (c *Client) RetryLives(ctx context.Context, retries ...rota.JobRetry) ([]ro
 	return c.retryLives(ctx, ids, lives)
 }
 
-// retryLives adds to lives those that it reads.
+// retryLives adds the lives that it reads to lives.
 func (c *Client) retryLives(ctx context.Context, ids []rota.JobID, lives map[string]int32) ([]rota.JobOutcome, error) {
 	retry := func(ctx context.Context, n *node, part []string) (*rotav1.JobOutcomes, error) {
 		if err := findLives(ctx, n, part, lives); err != nil {
@@ -47,7 +45,7 @@ func (c *Client) retryLives(ctx context.Context, ids []rota.JobID, lives map[str
 	return c.change(ctx, "retry", ids, retry)
 }
 
-// findLives adds to lives which life of each job a retry follows.
+// findLives adds to lives the life of each job that a retry follows.
 func findLives(ctx context.Context, n *node, ids []string, lives map[string]int32) error {
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
@@ -65,7 +63,7 @@ func findLives(ctx context.Context, n *node, ids []string, lives map[string]int3
 			switch e := words.FromStatus(err); {
 			case e == nil:
 			case e.Kind == rota.KindNotFound, e.Kind == rota.KindInvalid:
-				life = rota.AnyLife // the retry's outcome says so
+				life = rota.AnyLife // the retry's outcome reports the problem
 			default:
 				return err
 			}
@@ -78,7 +76,7 @@ func findLives(ctx context.Context, n *node, ids []string, lives map[string]int3
 	return group.Wait()
 }
 
-// briefly reads what is known of a job, but for payload, output and attempts.
+// briefly reads a job without payload, output and attempts.
 func briefly(ctx context.Context, n *node, id string) (rota.Job, error) {
 	answer, err := n.jobs.Get(ctx, &rotav1.GetJobRequest{Id: id, Brief: true})
 	if err != nil {

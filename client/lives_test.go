@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// TestRetry_saysWhichLifeItFollows: the answer of a retry is lost, and the job dies once more
-// before the repetition: that names the life that was read first, and the cluster refuses it.
+// TestRetry_saysWhichLifeItFollows loses the answer of a retry, and the job dies again before the repeated try: that
+// names the life that was read first, and the cluster refuses it.
 func TestRetry_saysWhichLifeItFollows(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)
@@ -49,7 +49,7 @@ func TestRetry_saysWhichLifeItFollows(t *testing.T) {
 	})
 }
 
-// TestChangeJob_saysWhatItFollows: so does a change.
+// TestChangeJob_saysWhatItFollows checks the same for a change.
 func TestChangeJob_saysWhatItFollows(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)

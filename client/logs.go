@@ -10,16 +10,15 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// followEvery is how often a log is asked for that is followed: workers send what is new
-// every 2 s.
+// followEvery is how often a followed log is read: workers send new output every 2 s.
 const followEvery = time.Second
 
-// followTries is how often a log of which nothing is kept is asked for once more: the node that has it
-// may be slow to answer, or has just handed it to the cluster, which it does every 2 s.
+// followTries is how often a missing log is read again: the node that has it may be slow to answer, or has just handed
+// it to the cluster, which it does every 2 s.
 const followTries = 5
 
-// JobLog reads what an attempt logged: of one that is open, what its worker has sent so far.
-// NotFound: there is no such job or attempt, or nothing is kept of what it logged.
+// JobLog reads the log of an attempt; of an open attempt, what its worker has sent so far. NotFound means that the job
+// or attempt does not exist, or that none of its log is kept.
 func JobLog(ctx context.Context, c *Client, of rota.LogOf, opts ...ReadOption) (rota.AttemptLog, error) {
 	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.JobLogResponse, error) {
 		return n.jobs.Log(ctx, words.LogOfToWire(&of, how))
@@ -28,8 +27,8 @@ func JobLog(ctx context.Context, c *Client, of rota.LogOf, opts ...ReadOption) (
 	return read(ctx, c, "read log", opts, from, ask)
 }
 
-// FollowLog reads what an attempt logs until it has ended: each time what is new, at last with
-// Open false. It follows one attempt, whatever becomes of the job.
+// FollowLog reads the log of an attempt until it has ended: each item has the new part, and the last item has Open
+// false. It follows one attempt, whatever happens to the job.
 func FollowLog(ctx context.Context, c *Client, of rota.LogOf, opts ...ReadOption) iter.Seq2[rota.AttemptLog, error] {
 	return func(yield func(rota.AttemptLog, error) bool) {
 		for first, misses := true, 0; ; first = false {
@@ -42,7 +41,7 @@ func FollowLog(ctx context.Context, c *Client, of rota.LogOf, opts ...ReadOption
 				continue
 			}
 			if rota.KindOf(err) == rota.KindNotFound && !first {
-				yield(rota.AttemptLog{Job: of.Job, Lease: of.Lease, Parts: []rota.LogPart{}}, nil) // it has ended, and logged nothing
+				yield(rota.AttemptLog{Job: of.Job, Lease: of.Lease, Parts: []rota.LogPart{}}, nil) // it logged nothing
 				return
 			}
 			if err != nil {

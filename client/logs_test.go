@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// TestFollowLog_missesNoTail: between a node's letting go of a log and the archive's having it, nothing
-// seems to be kept. A follower asks again, and ends without the tail only when it stays so.
+// TestFollowLog_missesNoTail checks the gap between a node dropping a log and the archive having it, in which no log is
+// found. A follower reads again, and ends without the tail only if the log stays missing.
 func TestFollowLog_missesNoTail(t *testing.T) {
 	part := func(at uint64, text string) []*rotav1.LogPart {
 		return []*rotav1.LogPart{{At: at, Text: []byte(text)}}
@@ -67,7 +67,7 @@ func TestFollowLog_missesNoTail(t *testing.T) {
 	}
 }
 
-// TestFollowLog_ends: who stops waiting is not asked to wait, also while nothing is kept.
+// TestFollowLog_ends checks that a loop that is left does not wait further, even while no log is kept.
 func TestFollowLog_ends(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)

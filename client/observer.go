@@ -6,37 +6,36 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Observer is called about what a worker does, as it does it. Functions may be nil;
-// they are called by several goroutines and must return at once.
+// Observer holds functions that a worker calls as events happen. Functions may be nil; they are called concurrently and
+// must return at once.
 type Observer struct {
-	// Started: a handler begins. Called before the handler is.
+	// Started is called before a handler begins.
 	Started func(HandlerEvent)
-	// Finished: a handler has returned. Err is what it returned.
+	// Finished is called after a handler returned. Err is what it returned.
 	Finished func(HandlerEvent)
-	// Lost: the worker no longer relies on a lease that was waiting or running. Err is
-	// a *LostError. Its handler may still be running: Finished follows.
+	// Lost is called when the worker gives up a lease that was waiting or running. Err is a *LostError. Its handler may
+	// still be running: Finished follows.
 	Lost func(HandlerEvent)
-	// Refused: the cluster refused to acknowledge or to renew a lease that may still be
-	// the worker's, for good (Err). The lease goes on to its end: one that is renewed no
-	// more to its deadline, one that is not acknowledged until it is Lost, unless its
-	// completion comes first.
+	// Refused is called when the cluster refused for good to acknowledge or renew a lease that the worker may still
+	// hold (Err). Without renewals the lease continues to its deadline; without an acknowledgement it continues until
+	// it is Lost, unless its completion comes first.
 	Refused func(HandlerEvent)
-	// Reported: the cluster took the outcome, or refused it for good (Err). Verb is what it
-	// was: a lease that was lost after its handler had returned well is declined.
+	// Reported is called when the cluster accepted the outcome, or refused it for good (Err). Verb is the outcome's: a
+	// lease that was lost after its handler had returned without error is declined.
 	Reported func(HandlerEvent)
-	// GivenUp: a worker that stops could not report an outcome before the lease
-	// was over by its view. Verb is what it was. The job may run again.
+	// GivenUp is called when a stopping worker could not report an outcome before the lease was over by its view. Verb
+	// is the outcome's. The job may run again.
 	GivenUp func(HandlerEvent)
-	// Connected and Disconnected are about the stream to a node.
+	// Connected and Disconnected are called for the stream to a node.
 	Connected    func(ConnectionEvent)
 	Disconnected func(ConnectionEvent)
-	// TurnedAway: a node could not be reached or does not take the worker for now (Err), such
-	// as one beyond what its credential may register. The worker keeps asking; each kind of
-	// failure of each node is reported at once, and every 30 s until it is connected again.
+	// TurnedAway is called when a node could not be reached, or does not accept the worker for now (Err), for example
+	// because its credential may not register more workers. The worker keeps trying. Each kind of failure of each node
+	// is reported at once, and then every 30 s until the worker is connected again.
 	TurnedAway func(ConnectionEvent)
 }
 
-// HandlerEvent is about one lease.
+// HandlerEvent is an event of one lease.
 type HandlerEvent struct {
 	Worker  rota.WorkerID
 	Job     rota.JobID
@@ -45,12 +44,12 @@ type HandlerEvent struct {
 	Attempt int32
 	// At is this process's own time, with its monotonic part.
 	At time.Time
-	// Verb is complete, fail or decline where an outcome is Reported or GivenUp, else zero.
+	// Verb is complete, fail or decline if an outcome is Reported or GivenUp, else zero.
 	Verb rota.LeaseVerb
 	Err  error
 }
 
-// ConnectionEvent is about one stream.
+// ConnectionEvent is an event of one stream.
 type ConnectionEvent struct {
 	Worker  rota.WorkerID
 	Address string

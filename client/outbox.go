@@ -9,20 +9,19 @@ import (
 )
 
 const (
-	// batchCommands and batchBytes bound one message of commands: half a log
-	// entry, so that no node has to split it (limits.MaxEntryOps, MaxEntryBytes).
+	// batchCommands and batchBytes bound one message of commands: half a log entry, so that no node has to split it
+	// (limits.MaxEntryOps, MaxEntryBytes).
 	batchCommands = limits.MaxEntryOps / 2
 	batchBytes    = limits.MaxEntryBytes / 2
-	// batchesFlying is how many messages may be without an answer. Beyond them
-	// commands gather, which makes messages larger exactly when that pays: one is
-	// being decided while the next is on its way, more would only be smaller.
+	// batchesFlying is how many messages may be unanswered. Beyond that commands accumulate, so messages grow exactly
+	// when that pays off: one is being decided while the next is on its way; more of them would only be smaller.
 	batchesFlying = 2
-	// triesMost bounds how often an answer of kind Internal is asked again.
+	// triesMost bounds how often a command is sent again after an answer of kind Internal.
 	triesMost = 10
 )
 
-// command is one verb on one lease on its way to the cluster. Its content never
-// changes, so sending it again is harmless (SPEC §2.7).
+// command is one verb on one lease to be sent to the cluster. Its content never changes, so sending it again is
+// harmless (SPEC §2.7).
 type command struct {
 	peer.LeaseCommand
 	lease   *lease
@@ -30,20 +29,20 @@ type command struct {
 	dropped bool
 }
 
-// heldAck is an ack that waits a moment for the completion to make it needless.
+// heldAck is an ack that is delayed briefly, in case the completion makes it needless.
 type heldAck struct {
 	lease *lease
 	due   time.Duration
 }
 
-// outbox holds the commands to be sent and those without an answer. It holds at
-// most four commands a lease. The table's lock guards it.
+// outbox holds the commands to be sent and the unanswered ones, at most four commands a lease. The table's lock guards
+// it.
 type outbox struct {
 	queue    []*command
 	held     []heldAck
 	flying   map[uint64][]*command
 	sequence uint64
-	// notBefore holds everything back after a refusal to take a batch.
+	// notBefore delays everything after a batch was refused.
 	notBefore time.Duration
 }
 
@@ -53,12 +52,12 @@ func (o *outbox) push(c *command) { o.queue = append(o.queue, c) }
 
 func (o *outbox) holdAck(l *lease, due time.Duration) { o.held = append(o.held, heldAck{l, due}) }
 
-// needless reports whether the lease's ack has nothing left to say.
+// needless reports whether the lease's ack is no longer needed.
 func (h heldAck) needless() bool {
 	return h.lease.phase == reporting || h.lease.lost != nil || h.lease.acked || h.lease.ack != nil
 }
 
-// releaseAcks queues the acks whose time has come and that are still needed.
+// releaseAcks queues the acks that are due and still needed.
 func (o *outbox) releaseAcks(now time.Duration) {
 	i := 0
 	for ; i < len(o.held) && (o.held[i].due <= now || o.held[i].needless()); i++ {
@@ -76,7 +75,7 @@ func (o *outbox) releaseAcks(now time.Duration) {
 	}
 }
 
-// due is when there is something to send that is not to be sent yet; farFuture where something has to happen first.
+// due returns when a delayed message is to be sent; farFuture if something else has to happen first.
 func (o *outbox) due(now time.Duration) time.Duration {
 	switch {
 	case now < o.notBefore:
@@ -120,19 +119,19 @@ func (o *outbox) next(now time.Duration) (batch []*command, sequence uint64) {
 	return batch, o.sequence
 }
 
-// size is about what the command takes on the wire.
+// size returns the approximate size of the command on the wire.
 func (c *command) size() int {
 	return len(c.Output) + len(c.Children) + len(c.Log) + len(c.Text) + len(c.Job) + 96
 }
 
-// landed takes a batch out of the air.
+// landed removes and returns a batch that was answered.
 func (o *outbox) landed(sequence uint64) []*command {
 	batch := o.flying[sequence]
 	delete(o.flying, sequence)
 	return batch
 }
 
-// again puts a batch without outcome back in front of what came later.
+// again puts a batch without an outcome back in front of later commands.
 func (o *outbox) again(batch []*command) {
 	queue := make([]*command, 0, len(batch)+len(o.queue))
 	for _, c := range batch {
@@ -143,8 +142,8 @@ func (o *outbox) again(batch []*command) {
 	o.queue = append(queue, o.queue...)
 }
 
-// broken puts all that had no answer back, in the order it was first sent: the
-// connection is gone and what became of it is unknown.
+// broken puts all unanswered commands back, in the order they were first sent: the connection is gone and their outcome
+// is unknown.
 func (o *outbox) broken() {
 	var lost []*command
 	for s := o.sequence; len(o.flying) > 0 && s > 0; s-- {
@@ -157,7 +156,7 @@ func (o *outbox) broken() {
 	o.notBefore = 0
 }
 
-// empty reports whether nothing is to be sent and nothing without an answer.
+// empty reports whether nothing is left to send and nothing is unanswered.
 func (o *outbox) empty() bool {
 	for _, c := range o.queue {
 		if !c.dropped {

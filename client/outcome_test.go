@@ -95,8 +95,8 @@ func TestWorker_confirmsARevocationAfterItsHandler(t *testing.T) {
 	})
 }
 
-// TestWorker_tellsOfARefusal: what the cluster refuses of a lease that stays the worker's
-// is logged and told, and the lease's end says it too.
+// TestWorker_tellsOfARefusal checks that a refusal for a lease that stays the worker's is logged and reported to
+// observers, and that the lease's end names it too.
 func TestWorker_tellsOfARefusal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var told, reported []string
@@ -114,7 +114,7 @@ func TestWorker_tellsOfARefusal(t *testing.T) {
 		b.s.answer(b.s.expect(rota.VerbAck), peer.LeaseAnswer{Err: rota.Refusef(rota.KindInvalid, "job", "no id")})
 		acked := within5s(t, b.h.started, "start")
 		synctest.Wait()
-		alive(t, acked) // its completion may still be taken
+		alive(t, acked) // its completion may still be accepted
 		b.at(4 * time.Second)
 		lost(t, acked, "its ack was refused: no id")
 		acked.done <- nil
@@ -126,7 +126,7 @@ func TestWorker_tellsOfARefusal(t *testing.T) {
 		if want := []string{"refused wf/acked: no id", "refused renewed: no ordinal"}; !slices.Equal(told, want) {
 			t.Errorf("told %q, want %q", told, want)
 		}
-		// Its handler returned well, and yet it is no completion.
+		// Its handler returned without error, but it is not a completion.
 		if want := []string{"DECLINE wf/acked: <nil>"}; !slices.Equal(reported, want) {
 			t.Errorf("reported %q, want %q", reported, want)
 		}
@@ -166,7 +166,7 @@ func TestWorker_stopsWorkOnWhatEnded(t *testing.T) {
 				r := within5s(t, b.h.started, "start")
 				end(b, a)
 				lost(t, r, "")
-				// The job comes back before the old handler has returned: not both.
+				// The job comes back before the old handler has returned: the two must not run at once.
 				again := leaseOf("ended")
 				again.Lease.ID[0]++
 				b.s.answerBeats(ticking())
@@ -292,7 +292,8 @@ func TestWorker_sendsProgressOnceASecond(t *testing.T) {
 	})
 }
 
-// TestWorker_lastProgressGoesWithTheOutcome: what a handler reports right before it returns stands before its outcome, marked as final.
+// TestWorker_lastProgressGoesWithTheOutcome checks that a report made right before the handler returns precedes its
+// outcome, marked as final.
 func TestWorker_lastProgressGoesWithTheOutcome(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, stop := begin(t, 1, rota.WorkerSpec{})

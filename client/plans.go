@@ -10,14 +10,14 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// Plans do one verb with all jobs that a filter selects (SPEC §21.7).
+// Plans apply one verb to all jobs that a filter selects (SPEC §21.7).
 type Plans struct{ c *Client }
 
-// PlansOf returns what a client does with plans.
+// PlansOf returns the calls for plans.
 func PlansOf(c *Client) Plans { return Plans{c} }
 
-// Start starts a plan, and returns at once: the cluster goes through the jobs. The same again
-// changes nothing; an empty id is set before the first try.
+// Start starts a plan and returns at once: the cluster goes through the jobs. Starting the same plan again changes
+// nothing; an empty id is set before the first try.
 func (p Plans) Start(ctx context.Context, spec rota.PlanSpec) (rota.Plan, error) {
 	spec.ID = planID(spec.ID)
 	ask := func(ctx context.Context, n *node) (*rotav1.Plan, error) {
@@ -33,8 +33,8 @@ func planID(id rota.PlanID) rota.PlanID {
 	return id
 }
 
-// Preview returns how many jobs a plan would go through if it were started now, and the first of
-// them. It changes nothing.
+// Preview returns how many jobs a plan would go through if it were started now, and the first of them. It changes
+// nothing.
 func (p Plans) Preview(ctx context.Context, spec rota.PlanSpec) (rota.PlanPreview, error) {
 	spec.ID = planID(spec.ID)
 	ask := func(ctx context.Context, n *node) (*rotav1.PlanPreview, error) {
@@ -43,7 +43,7 @@ func (p Plans) Preview(ctx context.Context, spec rota.PlanSpec) (rota.PlanPrevie
 	return one(ctx, p.c, "preview plan", words.PlanPreviewFromWire, ask)
 }
 
-// List lists the plans that run and those that are kept, in the order of their ids.
+// List lists the running plans and those that are kept, by id.
 func (p Plans) List(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Plan, error] {
 	return list(ctx, p.c, "list plans", 0, "", opts, func(ctx context.Context, n *node, at page) (got pageOf[rota.Plan], err error) {
 		answer, err := n.plans.List(ctx, &rotav1.ListPlansRequest{Read: words.ReadToWire(at.read), Limit: int32(at.limit), Cursor: at.cursor, By: at.by})
@@ -65,10 +65,10 @@ func (p Plans) Get(ctx context.Context, id rota.PlanID, opts ...ReadOption) (rot
 	return read(ctx, p.c, "show plan", opts, from, ask)
 }
 
-// waitEvery is how often a plan is asked for that is waited for.
+// waitEvery is how often Wait reads the plan.
 const waitEvery = 250 * time.Millisecond
 
-// Wait returns a plan once it runs no more.
+// Wait returns a plan once it no longer runs.
 func (p Plans) Wait(ctx context.Context, id rota.PlanID) (rota.Plan, error) {
 	tick := time.NewTicker(waitEvery)
 	defer tick.Stop()
@@ -86,7 +86,7 @@ func (p Plans) Wait(ctx context.Context, id rota.PlanID) (rota.Plan, error) {
 	}
 }
 
-// Cancel ends a plan where it stands; what it has done stays. The reason is shown.
+// Cancel stops a plan; what it has done stays. The reason is shown with the plan.
 func (p Plans) Cancel(ctx context.Context, id rota.PlanID, reason string) (rota.Plan, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Plan, error) {
 		return n.plans.Cancel(ctx, &rotav1.CancelPlanRequest{Id: string(id), Reason: reason})

@@ -2,10 +2,10 @@ package client
 
 import "context"
 
-// idleMost bounds the goroutines that wait for a handler to run.
+// idleMost bounds the idle goroutines that are kept.
 const idleMost = 256
 
-// start is a handler that is to run.
+// start is a handler to be run.
 type start struct {
 	ctx     context.Context
 	lease   *lease
@@ -15,19 +15,18 @@ type start struct {
 // runner is where an idle goroutine receives its next handler.
 type runner chan start
 
-// pool runs handlers on goroutines that it keeps: a new one would grow its stack again
-// with every lease, which costs more than most of what a worker does for it. The lease
-// table's lock guards it.
+// pool runs handlers on goroutines that it keeps: a new goroutine would grow its stack again for every lease, which
+// costs more than most of the worker's other work for a lease. The lease table's lock guards it.
 type pool struct {
 	work   func(s start, free runner) // runs one handler, then calls keep
 	idle   []runner
 	closed bool
 }
 
-// dispatch has a goroutine run a handler: an idle one, or a new one.
+// dispatch runs a handler on an idle goroutine, or on a new one.
 func (p *pool) dispatch(s start) {
 	if n := len(p.idle); n > 0 {
-		free := p.idle[n-1] // the one whose memory is still near
+		free := p.idle[n-1] // the one whose memory is most likely still cached
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
 		free <- s
@@ -44,7 +43,7 @@ func (p *pool) run(s start) {
 	}
 }
 
-// keep takes a goroutine that is about to be idle, or lets it end.
+// keep keeps a goroutine that is about to be idle, or lets it end.
 func (p *pool) keep(free runner) {
 	switch {
 	case free == nil: // it ends by itself

@@ -9,9 +9,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestPool: a goroutine runs handlers one after the other; one whose handler panicked, or
-// ended it, still has its outcome reported, and the next lease finds a goroutine. None is left
-// when Run is over.
+// TestPool checks that a goroutine runs handlers one after another. If a handler panics or ends its goroutine, its
+// outcome is still reported and the next lease gets a goroutine. None is left when Run has returned.
 func TestPool(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)

@@ -11,14 +11,13 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// pageRows is how many rows one message lists, where no limit asks for fewer.
+// pageRows is how many rows one message lists, unless a limit asks for fewer.
 const pageRows = 500
 
-// ReadOption changes how a read is made. Without one a read is linearizable: it sees all
-// that was done before it was made.
+// ReadOption configures a read. By default a read is linearizable: it sees every change that completed before it began.
 type ReadOption func(*reading)
 
-// reading is what the options of a read say.
+// reading holds the options of a read.
 type reading struct {
 	how  peer.ReadOptions
 	seen *rota.ReadAt
@@ -26,24 +25,24 @@ type reading struct {
 	by   rota.Principal
 }
 
-// Stale reads the state of whichever node answers at once; it may lag behind. It works for 30 s
-// without a leader: after that a node does not know who may read, and refuses it as Unavailable.
+// Stale reads the state of any node without waiting; the state may lag behind. It works for 30 s without a leader:
+// after that a node cannot verify read permissions, and refuses the read as Unavailable.
 func Stale() ReadOption { return func(r *reading) { r.how.Stale = true } }
 
-// AtLeast waits until the node has applied so much, without asking the leader: a read that
-// sees what an earlier call did.
+// AtLeast waits until the node has applied index, without asking the leader: the read then sees what an earlier call
+// did.
 func AtLeast(index rota.Index) ReadOption { return func(r *reading) { r.how.MinIndex = index } }
 
-// Seen sets at to what the read saw. A listing sets it before its first item; its later
-// pages are at least as new.
+// Seen sets at to what the read saw: its index and age. A listing sets it before its first item; its later pages are at
+// least as new.
 func Seen(at *rota.ReadAt) ReadOption { return func(r *reading) { r.seen = at } }
 
-// Next sets cursor, when a listing has come to its end or its filter's Limit, to where the
-// next one goes on: its filter's Cursor. It is empty where nothing is left.
+// Next sets cursor when a listing reaches its end or its filter's Limit: use it as the Cursor of the next listing's
+// filter. It is empty if nothing is left.
 func Next(cursor *string) ReadOption { return func(r *reading) { r.next = cursor } }
 
-// MadeBy narrows a listing of schedules, plans, batches or webhooks to what one principal made or
-// set last: what goes on after its credential was revoked. Other reads it does not narrow.
+// MadeBy restricts a listing of schedules, plans, batches or webhooks to those that one principal created or set last:
+// they continue after its credential was revoked. Other reads ignore it.
 func MadeBy(p rota.Principal) ReadOption { return func(r *reading) { r.by = p } }
 
 func readingOf(opts []ReadOption) *reading {
@@ -54,7 +53,7 @@ func readingOf(opts []ReadOption) *reading {
 	return r
 }
 
-// saw notes what the read saw.
+// saw records what the read saw.
 func (r *reading) saw(at *rotav1.ReadAt) {
 	if r.seen != nil {
 		*r.seen = words.ReadAtFromWire(at)
@@ -75,7 +74,7 @@ func one[W, T any](ctx context.Context, c *Client, op string, from func(W) (T, e
 	return value, err
 }
 
-// read is one of an answer that says what it saw.
+// read makes a call whose answer is one message that states what it saw.
 func read[W interface{ GetAt() *rotav1.ReadAt }, T any](ctx context.Context, c *Client, op string, opts []ReadOption,
 	from func(W) (T, error), ask func(context.Context, *node, *rotav1.Read) (W, error)) (T, error) {
 	r := readingOf(opts)
@@ -89,7 +88,7 @@ func read[W interface{ GetAt() *rotav1.ReadAt }, T any](ctx context.Context, c *
 	}, func(ctx context.Context, n *node) (W, error) { return ask(ctx, n, how) })
 }
 
-// page is what is asked for of a list, and pageOf what came.
+// page is a request for one page of a listing, pageOf its result.
 type page struct {
 	read   peer.ReadOptions
 	limit  int
@@ -103,8 +102,8 @@ type pageOf[T any] struct {
 	at    *rotav1.ReadAt
 }
 
-// list returns the rows of all pages from cursor on, at most limit of them (0 for all);
-// each page sees at least what the one before saw, whichever node answers.
+// list returns the rows of all pages from cursor on, at most limit of them (0 for all); each page sees at least what
+// the previous one saw, whichever node answers.
 func list[T any](ctx context.Context, c *Client, op string, limit int, cursor string, opts []ReadOption,
 	ask func(context.Context, *node, page) (pageOf[T], error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
@@ -126,7 +125,7 @@ func list[T any](ctx context.Context, c *Client, op string, limit int, cursor st
 			}
 			if first {
 				r.saw(got.at)
-				// Further pages need not ask the leader again, only wait for that index.
+				// Further pages need not ask the leader again; they only wait for that index.
 				p.read = peer.ReadOptions{MinIndex: words.ReadAtFromWire(got.at).Index}
 			}
 			p.cursor, left = got.next, left-len(got.items)
@@ -146,7 +145,7 @@ func list[T any](ctx context.Context, c *Client, op string, limit int, cursor st
 	}
 }
 
-// Collect returns all that a listing has, in its order, and the error that ended it.
+// Collect returns all items of a listing, in order, and the error that ended it.
 //
 //	queues, err := client.Collect(c.Queues(ctx))
 func Collect[T any](listing iter.Seq2[T, error]) ([]T, error) {

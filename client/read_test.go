@@ -18,7 +18,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// shelf serves jobs j0, j1, … in pages of at most most, and notes what it was asked.
+// shelf serves jobs j0, j1, … in pages of at most most, and records its requests.
 type shelf struct {
 	jobs, most int
 	asked      []string
@@ -40,8 +40,8 @@ func (s *shelf) list(r *rotav1.ListJobsRequest) (*rotav1.ListJobsResponse, error
 	return answer, nil
 }
 
-// TestJobs_pagesByItself: a listing reads page after page, each as new as the first, no
-// further than its limit or the loop, and says where the next one goes on.
+// TestJobs_pagesByItself checks that a listing reads page after page, each as new as the first, up to its limit or the
+// end of the loop, and returns the cursor of the next listing.
 func TestJobs_pagesByItself(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)
@@ -64,7 +64,7 @@ func TestJobs_pagesByItself(t *testing.T) {
 			f.nodes[0].onList = s.list
 			next, seen, got := "as it was", rota.ReadAt{}, 0
 			listing := f.client.Jobs(t.Context(), c.filter, Next(&next), Seen(&seen))
-			for range 2 { // a listing can be made again
+			for range 2 { // a listing can be read again
 				s.asked, got = nil, 0
 				for job, err := range listing {
 					if err != nil || seen.Index != 7 {
@@ -82,7 +82,7 @@ func TestJobs_pagesByItself(t *testing.T) {
 	})
 }
 
-// TestJobs_endsWithItsError: an error is the last of a listing, also in its middle.
+// TestJobs_endsWithItsError checks that an error is the last item of a listing, even in the middle of it.
 func TestJobs_endsWithItsError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)
@@ -101,7 +101,7 @@ func TestJobs_endsWithItsError(t *testing.T) {
 	})
 }
 
-// broken takes one item and leaves; it returns whether one came.
+// broken reads one item and leaves the loop; it reports whether there was an item.
 func broken[T any](listing iter.Seq2[T, error]) bool {
 	for _, err := range listing {
 		return err == nil
@@ -120,8 +120,8 @@ func goroutines() (n int) {
 	return n
 }
 
-// TestLoops_leaveNothing: a loop that is broken leaves no stream at the node and no
-// goroutine here. It is not parallel, for it counts goroutines.
+// TestLoops_leaveNothing checks that leaving a loop early leaves no stream at the node and no goroutine here. It is not
+// parallel because it counts goroutines.
 func TestLoops_leaveNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, stop := setup(t, 1)
@@ -152,7 +152,7 @@ func TestLoops_leaveNothing(t *testing.T) {
 		for i := range 3 * waitIDs {
 			many = append(many, rota.JobID(fmt.Sprint("more-", i)))
 		}
-		ctx := context.Background() // nothing but the loop ends them
+		ctx := context.Background() // only leaving the loop ends them
 		loops := map[string]func() bool{
 			"jobs":    func() bool { return broken(f.client.Jobs(ctx, rota.JobFilter{})) },
 			"events":  func() bool { return broken(f.client.Events(ctx, rota.EventFilter{Follow: true})) },

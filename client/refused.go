@@ -7,16 +7,16 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// RefusedError is what Submit returns when each job has its outcome and some were
-// refused. errors.As finds the first *rota.Error among them, errors.Is any of them.
+// RefusedError is returned by Submit when each job has an outcome and some were refused. errors.As finds the first
+// *rota.Error among them, errors.Is any of them.
 type RefusedError struct {
-	// Jobs are the outcomes of those that were refused, in the order of submission.
+	// Jobs are the outcomes of the refused jobs, in the order of submission.
 	Jobs []rota.Submitted
-	// Of is how many were submitted.
+	// Of is the number of submitted jobs.
 	Of int
 }
 
-// Error implements error: how many were refused, and why the first was.
+// Error implements error: it gives the number of refused jobs and the reason of the first.
 func (e *RefusedError) Error() string {
 	first := &e.Jobs[0]
 	if e.Of == 1 {
@@ -25,7 +25,7 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("submit: %d of %d jobs are refused, first %s: %v", len(e.Jobs), e.Of, first.ID, first.Err)
 }
 
-// Unwrap returns every job's refusal.
+// Unwrap returns the error of every refused job.
 func (e *RefusedError) Unwrap() []error {
 	all := make([]error, len(e.Jobs))
 	for i := range e.Jobs {
@@ -34,8 +34,8 @@ func (e *RefusedError) Unwrap() []error {
 	return all
 }
 
-// EachOutcome takes what Submit returned for a caller who looks at every outcome: refused
-// jobs alone are no error then.
+// EachOutcome filters the results of Submit for callers who look at every outcome: it drops the error if all it reports
+// is refused jobs.
 //
 //	outcomes, err := client.EachOutcome(c.Submit(ctx, jobs...))
 func EachOutcome(outcomes []rota.Submitted, err error) ([]rota.Submitted, error) {
@@ -45,7 +45,7 @@ func EachOutcome(outcomes []rota.Submitted, err error) ([]rota.Submitted, error)
 	return outcomes, err
 }
 
-// refusals returns the *RefusedError of a submission, nil if every job was taken.
+// refusals returns the *RefusedError of a submission, nil if every job was accepted.
 func (b *submission) refusals() error {
 	var refused []rota.Submitted
 	for _, s := range b.outcomes {

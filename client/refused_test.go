@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// TestSubmit_tellsOfRefusals: a refused job is an error, for callers who look at nothing
-// else, and each outcome is told still.
+// TestSubmit_tellsOfRefusals checks that a refused job is an error, for callers who check only that, and that each
+// outcome is still returned.
 func TestSubmit_tellsOfRefusals(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)

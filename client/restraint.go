@@ -10,22 +10,21 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// ErrHeldBack is the cause of a refusal that the client made itself: the cluster
-// named a delay for jobs of this kind, and it has not passed.
+// ErrHeldBack is the cause of a refusal by the client itself: the cluster set a delay for jobs of this kind, and it has
+// not passed.
 var ErrHeldBack = errors.New("held back here until the delay that the cluster named has passed")
 
 const (
-	// heldKinds bounds the kinds of jobs that are held back; jobs of more are sent.
+	// heldKinds bounds the kinds of jobs that are held back; jobs of further kinds are sent.
 	heldKinds = 1_000
-	// queueJitter spreads the return of many clients to one queue: up to this part of
-	// the delay is added. A tenant's rate names the exact moment, and is kept to it.
+	// queueJitter spreads the return of many clients to one queue: up to this part of the delay is added. A tenant's
+	// rate limit gives the exact time, which gets no jitter.
 	queueJitter = 4
 )
 
-// restraint holds submissions back that would be refused: full queues and tenants beyond
-// their rate say for how long (SPEC §4.4 to §4.6), and to ask sooner costs the cluster
-// about what a job does, just when it has no more to give. Only jobs with new ids are held
-// back: a known id is answered before any of this is looked at (SPEC §4.1).
+// restraint holds back submissions that would be refused. Full queues and tenants above their rate set the delay (SPEC
+// §4.4 to §4.6); a try before that costs the cluster about as much as a job, just when it is overloaded. Only jobs with
+// new ids are held back: a known id is answered before any of these checks (SPEC §4.1).
 type restraint struct {
 	off  bool
 	some atomic.Bool // something may be held back
@@ -34,16 +33,15 @@ type restraint struct {
 	holds map[jobKind]hold
 }
 
-// jobKind is which jobs a refusal is for: a queue's jobs of priority 0, for which there is room
-// longer than for others, or the rest; a tenant's in one queue, as its rate may be for
-// that queue alone.
+// jobKind is the set of jobs that a refusal applies to: a queue's jobs of priority 0, which have room for longer than
+// others, or its other jobs; or a tenant's jobs in one queue, because its rate may apply to that queue only.
 type jobKind struct {
 	queue  rota.QueueName
 	tenant rota.TenantID
 	urgent bool
 }
 
-// hold is a refusal that stands for a while.
+// hold is a refusal that stays in force until a given time.
 type hold struct {
 	until   time.Time
 	refusal *rota.Error
@@ -65,8 +63,8 @@ func tenantKind(s *rota.JobSpec) jobKind {
 	return k
 }
 
-// note takes the cluster's answer about a job. The first of several refusals counts: those
-// that were on their way together must not add up.
+// note records the cluster's answer for a job. The first of several refusals counts: the delays of jobs sent at the
+// same time must not add up.
 func (r *restraint) note(s *rota.JobSpec, e *rota.Error) {
 	if r.off || e == nil || e.Kind != rota.KindExhausted || e.RetryAfter <= 0 {
 		return
@@ -100,7 +98,7 @@ func (r *restraint) note(s *rota.JobSpec, e *rota.Error) {
 	}
 }
 
-// refuses returns the refusal of a job with a new id, nil where it may be sent.
+// refuses returns the refusal of a job with a new id, nil if it may be sent.
 func (r *restraint) refuses(s *rota.JobSpec) *rota.Error {
 	if !r.some.Load() {
 		return nil
@@ -124,7 +122,7 @@ func (r *restraint) refuses(s *rota.JobSpec) *rota.Error {
 	return nil
 }
 
-// forget makes room: it drops what has passed.
+// forget drops expired holds to make room.
 func (r *restraint) forget(now time.Time) {
 	for kind, h := range r.holds {
 		if !now.Before(h.until) {

@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// refusing is a node whose queue is full for all but priority 0, and where a tenant is
-// beyond its rate in one queue; asked counts the jobs that reach it.
+// refusing sets up a node whose queue is full for all jobs but those of priority 0, and where a tenant is above its
+// rate limit in one queue; asked records the jobs that reach it.
 func refusing(f *fakeCluster, asked *[]string) {
 	f.nodes[0].onSubmit = func(_ context.Context, r *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error) {
 		answer := accept(r)
@@ -119,7 +119,7 @@ func TestRestraint_isBounded(t *testing.T) {
 		if len(r.holds) != heldKinds {
 			t.Fatalf("%d kinds are held back", len(r.holds))
 		}
-		time.Sleep(retryAfterMost + retryAfterMost/queueJitter + 1) // no node holds us back for an hour
+		time.Sleep(retryAfterMost + retryAfterMost/queueJitter + 1) // no node delays us for an hour
 		spec.Queue = "q1"
 		if r.refuses(&spec) != nil || len(r.holds) != heldKinds-1 {
 			t.Fatal("what has passed is held back")

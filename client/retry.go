@@ -7,18 +7,17 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// FailedTry is a try that failed and is made again, at this node or another.
+// FailedTry is a try that failed and is repeated, at this node or another.
 type FailedTry struct {
-	// Op is the call; Address the node that failed, Err how.
+	// Op is the call, Address the node that failed, Err its error.
 	Op, Address string
 	Err         *rota.Error
-	// Began is when the call, or what broke off of it, was tried first; Until is when it
-	// is given up, zero for never.
+	// Began is the first try of the call, or of the part of it that was interrupted; Until is when the call is given
+	// up, zero for never.
 	Began, Until time.Time
 }
 
-// WithRetries calls f about each try that failed and is made again. f is called by several
-// goroutines and must return at once.
+// WithRetries calls f for each try that failed and is repeated. f is called concurrently and must return at once.
 func WithRetries(f func(FailedTry)) Option { return func(s *settings) { s.retries = f } }
 
 // retrying reports a failed try.

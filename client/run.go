@@ -10,17 +10,17 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// byeMost is how long the farewell may take; without one the worker's silence
-// does (SPEC §3.10).
+// byeMost bounds the time for the Bye; without one the worker's silence has the same effect (SPEC §3.10).
 const byeMost = 5 * time.Second
 
-// Run serves until ctx ends, then drains: it takes no new lease, gives back what
-// never started, lets handlers finish up to the drain timeout, says goodbye and
-// returns nil. Handlers that are still running then have their contexts ended
-// and their leases declined. An outcome that cannot be reported is abandoned once its
-// lease is over by the worker's view, 30 s after the last answered beat at the
-// latest: Run then returns an *UnreportedError that names the jobs. Run also returns an
-// error when the cluster refuses the worker (UNAUTHENTICATED, DENIED, CONFLICT or INVALID; see
+// Run serves jobs until ctx ends, then drains: it accepts no new lease, returns leases that never started, lets
+// handlers finish up to the drain timeout, sends Bye and returns nil. Handlers that are still running at that timeout
+// have their contexts ended and their leases declined.
+//
+// An outcome that cannot be reported is abandoned once its lease is over by the worker's view, at the latest 30 s after
+// the last answered beat: Run then returns an *UnreportedError that names the jobs.
+//
+// Run also returns an error when the cluster refuses the worker (UNAUTHENTICATED, DENIED, CONFLICT or INVALID; see
 // WithRetryRefused), when its session is over, or when handlers did not return. It can be called once.
 func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Lock()
@@ -56,7 +56,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// over ends the worker whose session the cluster ended or refused.
+// over stops the worker after the cluster ended or refused its session.
 func (w *Worker) over(t *leaseTable, cause error) error {
 	t.abandon("the worker's session is over")
 	if !within(t.quiet, stopGrace) {
@@ -69,8 +69,7 @@ func (w *Worker) over(t *leaseTable, cause error) error {
 func (w *Worker) finish(life context.Context, t *leaseTable, gone chan error) error {
 	if handlers := t.beginDrain(); handlers > 0 {
 		t.log.Info("draining", "handlers", handlers, "timeout", w.drain)
-		// So that the cluster sends no lease that would be given back at once,
-		// which would cost its job a decline (SPEC §8.4).
+		// Stop new leases now: they would be returned at once, which would cost their jobs a decline (SPEC §8.4).
 		ctx, cancel := context.WithTimeout(life, byeMost)
 		drained := make(chan struct{})
 		go func() {
@@ -103,8 +102,8 @@ func (w *Worker) finish(life context.Context, t *leaseTable, gone chan error) er
 	return t.unreportedJobs()
 }
 
-// leave ends a drain after which nothing is left to do: well, or with what could not be
-// reported, and then there is nobody to say goodbye to.
+// leave ends a drain after which nothing is left to do: successfully, or with outcomes that could not be reported; then
+// there is no connection to send Bye on.
 func (w *Worker) leave(t *leaseTable, gone chan error) error {
 	if err := t.unreportedJobs(); err != nil {
 		return err
@@ -143,7 +142,7 @@ func within(done <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// watch has leases ended and renewed in time, out of the handlers' way, until stop is called.
+// watch ends and renews leases in time, independently of the handlers, until stop is called.
 func (t *leaseTable) watch() (stop func()) {
 	t.mu.Lock()
 	t.watcher = time.AfterFunc(0, t.tick)
@@ -157,19 +156,19 @@ func (t *leaseTable) watch() (stop func()) {
 	}
 }
 
-// watchSoon has the leases looked at, where they are watched.
+// watchSoon schedules a check of the leases, if they are watched.
 func (t *leaseTable) watchSoon() {
-	if t.watcher != nil && t.nextTick != 0 { // with 0 it is under way
+	if t.watcher != nil && t.nextTick != 0 { // 0 means that a check is running
 		t.nextTick = 0
 		t.watcher.Reset(0)
 	}
 }
 
-// turnedAwayEvery is how often a failure that goes on is reported.
+// turnedAwayEvery is how often a lasting failure is reported.
 const turnedAwayEvery = 30 * time.Second
 
-// connect keeps one stream to one node, and goes to another when it breaks. It
-// returns nil after the farewell, an error when no other try would help.
+// connect keeps one stream to one node, and moves to another when it breaks. It returns nil after the Bye, and an error
+// when another try would not help.
 func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 	nodes := w.client.nodes
 	at := rand.IntN(len(nodes)) // workers spread over the nodes
@@ -184,7 +183,8 @@ func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 		err := s.serve(ctx)
 		t.broken()
 		if s.welcomed {
-			// Once taken over, the id is ours; if another takes it over later, it is theirs.
+			// After the takeover the id belongs to this process; if another process takes it over later, that one keeps
+			// it.
 			takeover = false
 			t.tellConnection(w.observer.Disconnected, s, err)
 			clear(reported)
@@ -214,7 +214,7 @@ func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 			try = 0
 		}
 		at++
-		// The first other node is asked at once; after that, patience grows.
+		// The first other node is tried at once; after that the pauses grow.
 		if try > 0 || len(nodes) == 1 {
 			if !pause(ctx, retryDelay(try, min(e.RetryAfter, backoffMost))) {
 				return ctx.Err()
@@ -223,19 +223,18 @@ func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 	}
 }
 
-// nextConnection numbers the worker's connections. It begins with the time of day, so
-// that a process that goes on with the id and secret of one before it goes on numbering.
+// nextConnection returns the next number of the worker's connections. Numbers start at the time of day, so that a
+// process that continues with the id and secret of an earlier one also continues its numbering.
 func (w *Worker) nextConnection() uint64 {
 	w.connection = max(w.connection+1, uint64(max(time.Now().UnixMicro(), 1)))
 	return w.connection
 }
 
-// skipConnections leaps ahead of what the cluster has seen of the worker: the time of day
-// went back between two processes.
+// skipConnections skips ahead of the numbers that the cluster has seen from the worker: the time of day went back
+// between two processes.
 func (w *Worker) skipConnections(try int) { w.connection += 1 << min(20+4*try, 60) }
 
-// refuses reports whether connecting elsewhere would not help: the cluster refuses the
-// worker, or its session is over.
+// refuses reports whether connecting elsewhere would not help: the cluster refuses the worker, or its session is over.
 func refuses(k rota.Kind, welcomed bool) bool {
 	switch k {
 	case rota.KindStale, rota.KindDenied, rota.KindUnauthenticated:
@@ -257,10 +256,9 @@ func (t *leaseTable) tellConnection(f func(ConnectionEvent), s *stream, err erro
 	})
 }
 
-// errNoBeat is why a stream is left whose node answers no beat: it is cut off,
-// or has no leader.
+// errNoBeat is why a stream is left when its node answers no beat: the node is cut off, or has no leader.
 var errNoBeat = errors.New("the node answers no beat")
 
-// errOtherToken is why a stream is left that began with a token which was replaced since: the
-// worker keeps its session and leases under the new one, and may lose them with the old one.
+// errOtherToken is why a stream is left when the token it began with has been replaced: the worker keeps its session
+// and leases under the new token, and may lose them with the old one.
 var errOtherToken = errors.New("the access token was replaced")

@@ -9,13 +9,13 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// Schedules are jobs that run on dates (SPEC §17).
+// Schedules groups the calls for schedules: jobs that run on dates (SPEC §17).
 type Schedules struct{ c *Client }
 
-// Schedules returns what is done with schedules.
+// Schedules returns the calls for schedules.
 func (c *Client) Schedules() Schedules { return Schedules{c} }
 
-// List lists all schedules in the order of their names.
+// List lists all schedules by name.
 func (s Schedules) List(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Schedule, error] {
 	return list(ctx, s.c, "list schedules", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Schedule], err error) {
 		request := &rotav1.ListSchedulesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor, By: p.by}
@@ -40,8 +40,7 @@ func (s Schedules) Get(ctx context.Context, name rota.ScheduleName, opts ...Read
 	return read(ctx, s.c, "show schedule", opts, from, ask)
 }
 
-// Set creates a schedule, or replaces what one says; the same again changes nothing.
-// [rota.NewScheduleSpec] has the defaults.
+// Set creates or replaces a schedule; setting the same again changes nothing. [rota.NewScheduleSpec] has the defaults.
 func (s Schedules) Set(ctx context.Context, spec rota.ScheduleSpec, only ...Condition) (rota.Schedule, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Schedule, error) {
 		return n.schedules.Set(ctx, &rotav1.SetScheduleRequest{Spec: words.ScheduleSpecToWire(&spec), IfMatch: etagOf(only)})
@@ -49,7 +48,7 @@ func (s Schedules) Set(ctx context.Context, spec rota.ScheduleSpec, only ...Cond
 	return one(ctx, s.c, "set schedule", words.ScheduleFromWire, ask)
 }
 
-// Pause has a schedule start nothing until it is resumed; the reason is shown.
+// Pause stops a schedule from starting runs until it is resumed; the reason is shown with it.
 func (s Schedules) Pause(ctx context.Context, name rota.ScheduleName, reason string, only ...Condition) (rota.Schedule, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Schedule, error) {
 		return n.schedules.Pause(ctx, &rotav1.PauseScheduleRequest{Name: string(name), Reason: reason, IfMatch: etagOf(only)})
@@ -57,7 +56,7 @@ func (s Schedules) Pause(ctx context.Context, name rota.ScheduleName, reason str
 	return one(ctx, s.c, "pause schedule", words.ScheduleFromWire, ask)
 }
 
-// Resume has a paused schedule go on: from now on, or, with catchUp, from where it stopped.
+// Resume resumes a paused schedule: from now on, or, with catchUp, from where it stopped.
 func (s Schedules) Resume(ctx context.Context, name rota.ScheduleName, catchUp bool, only ...Condition) (rota.Schedule, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Schedule, error) {
 		return n.schedules.Resume(ctx, &rotav1.ResumeScheduleRequest{Name: string(name), CatchUp: catchUp, IfMatch: etagOf(only)})
@@ -65,8 +64,8 @@ func (s Schedules) Resume(ctx context.Context, name rota.ScheduleName, catchUp b
 	return one(ctx, s.c, "resume schedule", words.ScheduleFromWire, ask)
 }
 
-// Trigger runs a schedule's job now, as NAME@+ID, whatever its dates are. The same id again
-// is the same run; an empty one is set before the first try.
+// Trigger runs a schedule's job now, as NAME@+ID, regardless of its dates. The same id again is the same run; an empty
+// id is set before the first try.
 func (s Schedules) Trigger(ctx context.Context, name rota.ScheduleName, id string) (rota.JobOutcome, error) {
 	if id == "" {
 		id = string(NewJobID())
@@ -77,8 +76,8 @@ func (s Schedules) Trigger(ctx context.Context, name rota.ScheduleName, id strin
 	return one(ctx, s.c, "trigger schedule", words.JobOutcomeFromWire, ask)
 }
 
-// Backfill runs the dates of a schedule from one moment and up to another, which have passed,
-// and returns how many there are. What is known does not run again.
+// Backfill runs the schedule's past dates from one moment up to another, and returns how many dates there are. Runs
+// that are already known do not run again.
 func (s Schedules) Backfill(ctx context.Context, name rota.ScheduleName, from, until rota.Date, overlap rota.Overlap) (int64, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.BackfillScheduleResponse, error) {
 		return n.schedules.Backfill(ctx, &rotav1.BackfillScheduleRequest{Name: string(name), FromMs: int64(from), UntilMs: int64(until),
@@ -88,7 +87,7 @@ func (s Schedules) Backfill(ctx context.Context, name rota.ScheduleName, from, u
 	return one(ctx, s.c, "backfill schedule", count, ask)
 }
 
-// Delete forgets a schedule, and leaves its runs; one that is not there is no error.
+// Delete deletes a schedule and keeps its runs; a missing schedule is not an error.
 func (s Schedules) Delete(ctx context.Context, name rota.ScheduleName, only ...Condition) error {
 	return s.c.call(ctx, "delete schedule", answerMost, func(ctx context.Context, n *node) error {
 		_, err := n.schedules.Delete(ctx, &rotav1.DeleteScheduleRequest{Name: string(name), IfMatch: etagOf(only)})
@@ -96,20 +95,19 @@ func (s Schedules) Delete(ctx context.Context, name rota.ScheduleName, only ...C
 	})
 }
 
-// Next returns the next dates of a schedule, at most so many, as the asked node reckons; 0 is
-// 10.
+// Next returns up to most of the next dates of a schedule, calculated by the node that answers; 0 means 10.
 func (s Schedules) Next(ctx context.Context, name rota.ScheduleName, most int, opts ...ReadOption) ([]rota.Date, error) {
 	return s.DatesAfter(ctx, name, 0, most, opts...)
 }
 
-// DatesAfter returns the dates of a schedule after one, which may have passed, at most so many, as the asked node
-// calculates them: those between two moments are what a backfill would run.
+// DatesAfter returns up to most of the dates of a schedule after a date, which may be in the past, calculated by the
+// node that answers. The dates between two moments are those that a backfill would run.
 func (s Schedules) DatesAfter(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opts ...ReadOption) ([]rota.Date, error) {
 	d, err := s.Forecast(ctx, name, after, most, opts...)
 	return d.Dates, err
 }
 
-// Forecast is DatesAfter that also returns by which release of the time zone database the dates were calculated.
+// Forecast is DatesAfter that also returns the release of the time zone database used to calculate the dates.
 func (s Schedules) Forecast(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opts ...ReadOption) (rota.ScheduleDates, error) {
 	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.NextDatesResponse, error) {
 		return n.schedules.Next(ctx, &rotav1.NextDatesRequest{Name: string(name), Limit: int32(most), Read: how, AfterMs: int64(after)})

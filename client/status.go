@@ -18,9 +18,9 @@ type sight struct {
 	err    error
 }
 
-// Status returns the cluster as one node sees it. It calls all nodes at once, each once and
-// for at most 5 s, and returns the first answer that names a leader, else the one that has
-// applied most. Where no node answers, the error says why for each.
+// Status returns the cluster as one node sees it. It calls all nodes at once, each once and for at most 5 s, and
+// returns the first answer that names a leader, else that of the node that has applied most. If no node answers, the
+// error gives the reason for each.
 func (c *Client) Status(ctx context.Context) (rota.ClusterStatus, error) {
 	own := ctx
 	ctx, cancel := context.WithTimeout(own, answerMost)
@@ -55,7 +55,7 @@ func (c *Client) Status(ctx context.Context) (rota.ClusterStatus, error) {
 	return rota.ClusterStatus{}, unseen(own, c, failed)
 }
 
-// unseen is the error of a status that no node answered.
+// unseen returns the error of a status call that no node answered.
 func unseen(ctx context.Context, c *Client, failed []sight) error {
 	const op = "cluster status"
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -70,7 +70,7 @@ func unseen(ctx context.Context, c *Client, failed []sight) error {
 		case rota.KindUnavailable:
 			whys = append(whys, fmt.Sprintf("node %s: %s", s.node.address, e.Text))
 		default:
-			return during(op, e) // it answered, and refuses
+			return during(op, e) // it answered with a refusal
 		}
 	}
 	e := &rota.Error{Kind: rota.KindUnavailable, Op: op, Text: "no node answered: " + strings.Join(whys, "; ")}

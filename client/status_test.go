@@ -11,14 +11,14 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// silent answers nothing until the caller has gone.
+// silent does not answer until the caller has gone.
 func silent(ctx context.Context) (*rotav1.StatusResponse, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-// TestStatus_asksAll: a node that says nothing holds no other's answer up, and one that
-// knows the leader tells more than one that does not.
+// TestStatus_asksAll checks that a silent node does not delay the answer of another, and that the answer of a node that
+// knows the leader is preferred.
 func TestStatus_asksAll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 3)
@@ -43,8 +43,7 @@ func TestStatus_asksAll(t *testing.T) {
 	})
 }
 
-// TestStatus_saysWhoIsSilent: a cluster that is gone is told after a few seconds, node by
-// node.
+// TestStatus_saysWhoIsSilent checks that a dead cluster is reported after a few seconds, node by node.
 func TestStatus_saysWhoIsSilent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 2)
@@ -68,8 +67,8 @@ func TestStatus_saysWhoIsSilent(t *testing.T) {
 	})
 }
 
-// TestPatience: a call that nobody answers, and one that is refused again and again, end
-// when patience does, long before the caller's time.
+// TestPatience checks that a call without an answer, and one that is refused again and again, end when patience does,
+// long before the caller's deadline.
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	hangs := func(ctx context.Context, _ *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error) {

@@ -19,31 +19,30 @@ import (
 // welcomeMost is how long a node may take to welcome the worker.
 const welcomeMost = 5 * time.Second
 
-// stream is one connection of a worker to a node. One goroutine receives, one
-// sends; nothing of it outlives serve.
+// stream is one connection of a worker to a node. One goroutine receives, one sends; both end with serve.
 type stream struct {
 	table    *leaseTable
 	node     *node
 	takeover bool
-	// connection is its number, larger than those of the worker's before (SPEC §16.7).
+	// connection is its number, larger than those of the worker's earlier connections (SPEC §16.7).
 	connection uint64
 
 	grpc grpc.BidiStreamingClient[rotav1.WorkRequest, rotav1.WorkResponse]
-	// name and session are the Welcome's.
+	// name and session are from the Welcome.
 	name    rota.NodeID
 	session rota.Session
-	// welcomed: the node took the worker; healthy: it answered a beat, too.
+	// welcomed: the node accepted the worker; healthy: it also answered a beat.
 	welcomed, healthy bool
 	// shown is the token that the stream began with.
 	shown *shownToken
 }
 
-// serve works until the stream breaks, or returns nil after the farewell.
+// serve runs until the stream breaks, or returns nil after the Bye.
 func (s *stream) serve(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer func() {
-		// What ended the stream from this side says more than its status.
+		// The cause on this side is more useful than the stream's status.
 		if cause := context.Cause(ctx); err != nil && (errors.Is(cause, errNoBeat) || errors.Is(cause, errOtherToken)) {
 			err = &rota.Error{Kind: rota.KindUnavailable, Text: cause.Error()}
 		}
@@ -91,7 +90,7 @@ func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err 
 	if s.takeover {
 		hello.OldSecret = w.old
 	}
-	_ = s.grpc.Send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Hello{Hello: hello}}) // Recv returns why not
+	_ = s.grpc.Send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Hello{Hello: hello}}) // Recv returns the error
 	var response words.FromNode
 	err = s.grpc.RecvMsg(&response)
 	if errors.Is(err, io.EOF) {
@@ -108,8 +107,7 @@ func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err 
 	return nil
 }
 
-// take handles one message of the node. One that this version does not know says nothing
-// to it.
+// take handles one message of the node. A message unknown to this version is ignored.
 func (s *stream) take(response *words.FromNode) {
 	switch {
 	case response.Answered:
@@ -126,15 +124,14 @@ func (s *stream) take(response *words.FromNode) {
 	}
 }
 
-// send is the one goroutine that writes to the stream: beats first, then
-// commands as they are, then the farewell.
+// send is the only goroutine that writes to the stream: beats first, then queued commands, then the Bye.
 func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 	t := s.table
 	t.beginBeats()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		now := t.worker.now() // a system call: once for each time around
+		now := t.worker.now() // a system call: only once per iteration
 		due, unheard := t.overdue(now)
 		if due {
 			if s.node.shows.shown() != s.shown {
@@ -169,8 +166,8 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 		timer.Reset(max(0, t.sleepUntil(now)-now))
 		select {
 		case <-t.sendWake:
-			// Handlers that are about to return share the message: whoever kicked
-			// hands this goroutine its processor at once.
+			// Handlers that are about to return share the message: the goroutine that woke this one hands over its
+			// processor at once.
 			runtime.Gosched()
 		case <-timer.C:
 		case <-ctx.Done():
@@ -182,10 +179,10 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// put sends one message; Recv returns why it could not.
+// put sends one message; on failure Recv returns the reason.
 func (s *stream) put(request any) bool { return s.grpc.SendMsg(request) == nil }
 
-// toSend returns the next message but beats, nil for none.
+// toSend returns the next message other than beats, nil for none.
 func (t *leaseTable) toSend(now time.Duration) (request any, bye bool) {
 	t.mu.Lock()
 	defer t.unlock()
@@ -199,18 +196,18 @@ func (t *leaseTable) toSend(now time.Duration) (request any, bye bool) {
 	return nil, false
 }
 
-// sleepUntil says when the sender looks again by itself, having found nothing to send by now.
+// sleepUntil returns when the sender next looks by itself, after it found nothing to send by now.
 func (t *leaseTable) sleepUntil(now time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sleeps = t.sendsNext(now)
-	if len(t.leases) == 0 { // with one the watch looks whether this is late
+	if len(t.leases) == 0 { // with leases the watch checks whether this is late
 		t.sleeps = min(t.sleeps, now+limits.BeatEvery)
 	}
 	return t.sleeps
 }
 
-// awake notes that the sender looks, whatever was to wake it.
+// awake records that the sender is running, for whatever reason.
 func (t *leaseTable) awake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -218,13 +215,13 @@ func (t *leaseTable) awake() {
 	t.alarm.Stop()
 }
 
-// sendsNext is the next moment at which there is something to send if nothing happens before.
+// sendsNext returns the next time at which something must be sent if nothing happens earlier.
 func (t *leaseTable) sendsNext(now time.Duration) time.Duration {
 	return min(t.out.due(now), t.beatDue(), t.unheardAt())
 }
 
-// wakeSender wakes the sender in time for what a notice makes due. A lease does not wake it at once: its ack is due in
-// ackHold, and by then its handler has mostly returned.
+// wakeSender wakes the sender in time for what a notice makes due. A new lease does not wake it at once: its ack is due
+// in ackHold, and by then its handler has usually returned.
 func (t *leaseTable) wakeSender(now time.Duration) {
 	if t.sleeps == 0 {
 		notify(t.sendWake) // it may have looked already
@@ -233,14 +230,14 @@ func (t *leaseTable) wakeSender(now time.Duration) {
 	}
 }
 
-// broken ends a connection: what had no answer is sent again on the next one.
+// broken ends a connection: unanswered messages are sent again on the next one.
 func (t *leaseTable) broken() {
 	t.mu.Lock()
 	defer t.unlock()
 	t.out.broken()
 	clear(t.beats)
 	for _, l := range t.leases {
-		l.logSent = 0 // the next node has nothing of it
+		l.logSent = 0 // the next node has received none of it
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// revoked takes that the cluster wants a lease back. One that is not known here has no
-// handler, as its outcome was answered or it never came: that is confirmed at once.
+// revoked handles a revocation. A lease that is not known here has no handler, because its outcome was answered or it
+// never arrived: that is confirmed at once.
 func (t *leaseTable) revoked(n *peer.LeaseEnd) {
 	if n.Reason == rota.ReasonTakenOver && !closed(t.superseded) {
 		close(t.superseded)
@@ -25,9 +25,9 @@ func (t *leaseTable) revoked(n *peer.LeaseEnd) {
 	t.decline(l, "no handler runs under it here")
 }
 
-// yield ends a worker whose id was taken over: its handlers' contexts have ended, and its
-// node listens until all of them have returned and are confirmed, or silence ends their
-// leases (SPEC §8.5). gone is left with one value to be read.
+// yield ends a worker whose id was taken over. Its handlers' contexts have ended; it stays connected until all handlers
+// have returned and are confirmed, or until silence ends their leases (SPEC §8.5). gone is left with one value to be
+// read.
 func (w *Worker) yield(t *leaseTable, gone chan error) error {
 	silence := time.NewTimer(time.Duration(rota.SilenceEnds) * time.Millisecond)
 	defer silence.Stop()

@@ -8,9 +8,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestTakeover_confirmsForAsLongAsADrainDoes: the worker's id was taken over while a handler
-// ran. That it has stopped is told for as long as any outcome of a drain is, though its lease
-// is over by the view.
+// TestTakeover_confirmsForAsLongAsADrainDoes takes over the worker's id while a handler runs. The worker reports that
+// it has stopped for as long as a drain reports outcomes, although its lease is over by the view.
 func TestTakeover_confirmsForAsLongAsADrainDoes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		givenUp := make(chan HandlerEvent, 10)

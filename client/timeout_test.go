@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// timed is a lease of an attempt that may take 9 s.
+// timed returns a lease of an attempt that may take 9 s.
 func timed(job rota.JobID) *rota.Assignment {
 	a := leaseOf(job)
 	a.Lease.Deadline, a.Lease.RenewBy, a.MaxRuntime = rota.Moment{Clock: 109_000}, rota.Moment{Clock: 85_000}, 9*time.Second
@@ -23,9 +23,9 @@ func timed(job rota.JobID) *rota.Assignment {
 // errCause stands for the cause of the handler's context.
 var errCause = errors.New("the cause")
 
-// TestTimeout_failsTheAttempt: at max_runtime by the view the handler's context ends, and
-// once it has returned, well or not, the attempt is failed as TIMED_OUT (SPEC §20.2). A
-// decline, which counts for nothing, would let the job run for ever.
+// TestTimeout_failsTheAttempt checks that at max_runtime by the view the handler's context ends, and that once it has
+// returned, with or without error, the attempt is failed as TIMED_OUT (SPEC §20.2). A decline, which does not count,
+// would let the job run forever.
 func TestTimeout_failsTheAttempt(t *testing.T) {
 	for name, returned := range map[string]error{"what its context says": context.Canceled, "the cause": errCause, "an error": errBoom, "a decline": Decline(errBoom), "nothing": nil,
 		"no retry": NoRetry(errBoom)} {
@@ -63,8 +63,7 @@ func TestTimeout_failsTheAttempt(t *testing.T) {
 	}
 }
 
-// TestTimeout_ofALeaseThatWaits: one that never got a slot is given back in time to count
-// for nothing.
+// TestTimeout_ofALeaseThatWaits checks that a lease that never got a slot is declined in time not to count.
 func TestTimeout_ofALeaseThatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, stop := begin(t, 1, rota.WorkerSpec{Prefetch: 1})

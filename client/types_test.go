@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestWorker_types: what a worker says that it handles when it connects (SPEC §16.2) are the
-// types that it has handlers for, unless one handler takes every type or the spec names them.
+// TestWorker_types checks the types that a worker registers when it connects (SPEC §16.2): those that it has handlers
+// for, unless one handler accepts every type or the spec names types.
 func TestWorker_types(t *testing.T) {
 	t.Parallel()
 	many := make([]rota.JobType, rota.MaxTypesHandled+1)

@@ -11,19 +11,17 @@ import (
 )
 
 const (
-	// reportLeast is how long a worker that drains goes on trying to report an outcome, even
-	// of a lease that is over by its view: the cluster's clock may have stood still, and
-	// then takes it.
+	// reportLeast is the minimum time for which a draining worker tries to report an outcome, even if the lease is over
+	// by its view: if the cluster's clock stood still, the cluster still accepts it.
 	reportLeast = 10 * time.Second
-	// unreportedNamed bounds the jobs that an UnreportedError's text names.
+	// unreportedNamed bounds the jobs that the text of an UnreportedError names.
 	unreportedNamed = 50
 )
 
-// UnreportedError is what Run returns when the worker had to stop before the cluster took
-// the outcomes of some jobs. It is of kind rota.KindUnavailable.
+// UnreportedError is returned by Run when the worker had to stop before the cluster accepted the outcomes of some jobs.
+// Its kind is rota.KindUnavailable.
 type UnreportedError struct {
-	// Jobs are those whose outcomes the cluster may not have. Their leases run out, and
-	// they run again.
+	// Jobs are the jobs whose outcomes the cluster may not have. Their leases run out, and they run again.
 	Jobs []rota.JobID
 }
 
@@ -50,9 +48,8 @@ func (e *UnreportedError) Unwrap() error {
 	return &rota.Error{Kind: rota.KindUnavailable, Text: e.Error()}
 }
 
-// giveUpAt is the local moment from which a worker that drains tries no more to report the
-// lease's outcome: the lease is over by its view, which without an answered beat is so
-// after the longest silence.
+// giveUpAt returns the local time from which a draining worker no longer tries to report the lease's outcome: when the
+// lease is over by its view, which without an answered beat is after the longest allowed silence.
 func (t *leaseTable) giveUpAt(l *lease) time.Duration {
 	end := l.received + limits.BeatLost
 	if t.point.known {
@@ -73,8 +70,8 @@ func (t *leaseTable) giveUp(l *lease) {
 	t.forget(l)
 }
 
-// unreportedJobs returns the error that names the jobs whose outcomes were given up, or are
-// not reported yet; nil where there are none.
+// unreportedJobs returns an error that names the jobs whose outcomes were given up or are not yet reported; nil if
+// there are none.
 func (t *leaseTable) unreportedJobs() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

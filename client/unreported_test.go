@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestDrain_givesUpWhatCannotBeReported: the cluster is gone for good when a worker is asked to
-// stop. It goes once its leases are over by its view, and names their jobs.
+// TestDrain_givesUpWhatCannotBeReported stops a worker when the cluster is gone for good. The worker ends once its
+// leases are over by its view, and names their jobs.
 func TestDrain_givesUpWhatCannotBeReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -27,7 +27,7 @@ func TestDrain_givesUpWhatCannotBeReported(t *testing.T) {
 		b, stop := begin(t, 1, rota.WorkerSpec{Slots: 3}, WithDrainTimeout(10*365*24*time.Hour), WithObserver(Observer{GivenUp: note}))
 		defer stop()
 		done, running := b.run(leaseOf("done")), b.run(leaseOf("running"))
-		b.s.end <- rota.Refusef(rota.KindUnavailable, "", "gone") // and nobody welcomes it again
+		b.s.end <- rota.Refusef(rota.KindUnavailable, "", "gone") // and no node welcomes it again
 		done.done <- nil
 		b.at(5 * time.Second)
 		b.cancel()
@@ -54,8 +54,8 @@ func TestDrain_givesUpWhatCannotBeReported(t *testing.T) {
 	})
 }
 
-// TestDrain_reportsWhatItCan: a cluster that comes back while the worker stops gets every report,
-// and nothing is given up before there was time to try.
+// TestDrain_reportsWhatItCan checks that a cluster that comes back while the worker stops gets every report, and that
+// nothing is given up before there was time to try.
 func TestDrain_reportsWhatItCan(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, stop := begin(t, 1, rota.WorkerSpec{}, WithDrainTimeout(time.Hour))

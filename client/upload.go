@@ -13,12 +13,11 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// commitEach is how much longer a node may take to answer for each node of a
-// workflow: all of them go through the log.
+// commitEach is the additional answer time allowed per node of a workflow: all of them go through the log.
 const commitEach = time.Millisecond
 
-// watchdog ends a try at a node that is silent for too long. It differs from the
-// time that other calls get for a try: a stream that moves may take long.
+// watchdog ends a try at a node that is silent for too long. Other calls bound the whole try; a stream that makes
+// progress may take long.
 type watchdog struct {
 	client *Client
 	ctx    context.Context
@@ -26,7 +25,7 @@ type watchdog struct {
 	timer  *time.Timer
 }
 
-// watch begins one. Where there is no other node to ask, it lets the only one be.
+// watch starts a watchdog. If there is no other node to try, it never ends the try.
 func (c *Client) watch(ctx context.Context) (context.Context, *watchdog) {
 	w := &watchdog{client: c, ctx: ctx}
 	ctx, w.cancel = context.WithCancel(ctx)
@@ -37,7 +36,7 @@ func (c *Client) watch(ctx context.Context) (context.Context, *watchdog) {
 	return ctx, w
 }
 
-// moved begins the time anew, allow gives another.
+// moved restarts the allowed time, allow sets a different one.
 func (w *watchdog) moved() { w.allow(answerMost) }
 
 func (w *watchdog) allow(most time.Duration) {
@@ -46,7 +45,7 @@ func (w *watchdog) allow(most time.Duration) {
 	}
 }
 
-// stop rests until moved is called.
+// stop pauses the watchdog until moved is called.
 func (w *watchdog) stop() { w.timer.Stop() }
 
 func (w *watchdog) end() {
@@ -54,8 +53,8 @@ func (w *watchdog) end() {
 	w.cancel()
 }
 
-// pieces calls send with a workflow in messages that a node takes. A node whose
-// parents are too many for one sends them as edges.
+// pieces calls send with a workflow, in messages that a node accepts. A node with too many parents for one message
+// sends them as edges.
 func pieces(spec *rota.WorkflowSpec, send func(*rotav1.SubmitWorkflowRequest) error) error {
 	m := &rotav1.SubmitWorkflowRequest{Workflow: words.WorkflowHeaderToWire(spec)}
 	size := proto.Size(m)
@@ -120,7 +119,7 @@ func (c *Client) upload(ctx context.Context, n *node, spec *rota.WorkflowSpec) (
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	// The end of the stream means that the node has judged already: its answer says how.
+	// If the stream has ended, the node has already decided: its answer has the reason.
 	watch.allow(answerMost + time.Duration(len(spec.Nodes))*commitEach)
 	return stream.CloseAndRecv()
 }

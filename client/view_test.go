@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// sleeper is a lease table without a connection, on a clock that the test moves: a
-// process whose timers did not fire, since it was paused or suspended.
+// sleeper is a lease table without a connection, on a clock that the test moves: a process whose timers did not fire
+// because it was paused or suspended.
 type sleeper struct {
 	*leaseTable
 	t   *testing.T
@@ -41,7 +41,7 @@ func asleep(t *testing.T) *sleeper {
 	return s
 }
 
-// declines ends a handler and wants its lease declined.
+// declines ends a handler and expects its lease to be declined.
 func (s *sleeper) declines(r *scripted) {
 	s.t.Helper()
 	within5s(s.t, r.ctx.Done(), "end of the handler's context")
@@ -55,8 +55,8 @@ func (s *sleeper) declines(r *scripted) {
 	}
 }
 
-// H23 and H12: the process slept past the end of a lease. The first thing that
-// it sees is a fresh answer, which must not make the old deadline look valid.
+// H23 and H12: the process slept past the end of a lease. The first thing it receives is a fresh answer, which must not
+// make the old deadline look valid.
 func TestView_aFreshBeatRevivesNothing(t *testing.T) {
 	t.Parallel()
 	s := asleep(t)
@@ -66,11 +66,11 @@ func TestView_aFreshBeatRevivesNothing(t *testing.T) {
 	r := within5s(t, s.h.started, "start")
 	s.now += 50 * time.Second
 	s.beatAnswered(viewpoint{known: true, sent: s.now, clock: 150_000})
-	s.notice([]peer.Notice{{Assigned: a}}) // given back: it stays given up
+	s.notice([]peer.Notice{{Assigned: a}}) // assigned again: it stays given up
 	s.declines(r)
 }
 
-// The same with the answer to its ack, or with its ack told by another replica.
+// The same with the answer to its ack, or with its ack reported by another replica.
 func TestView_aLateAckRevivesNothing(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]func(s *sleeper, a *rota.Assignment, ack uint64){
@@ -123,8 +123,8 @@ func TestView_takesTheBeatThatWasSentLast(t *testing.T) {
 	}
 }
 
-// An idle worker beats as seldom as it is asked to, and not more seldom than it said before; a lease halves
-// that, and a beat without an answer has it beat sooner still (SPEC §3.9).
+// An idle worker beats as rarely as asked, and not later than it announced; a lease halves the interval, and an
+// unanswered beat shortens it further (SPEC §3.9).
 func TestIdleBeats(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, stop := unwelcomed(t)

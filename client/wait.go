@@ -17,16 +17,15 @@ import (
 )
 
 const (
-	// waitIDs bounds the jobs that one stream waits for, waitStreams how many
-	// streams wait at once; further jobs wait for a stream.
+	// waitIDs bounds the jobs that one stream waits for, waitStreams the concurrent streams; further jobs wait for a
+	// free stream.
 	waitIDs     = limits.MaxBatchJobs
 	waitStreams = 8
 )
 
-// Wait returns each job once when it is terminal, in the order they end as far as one
-// stream says (1,000 jobs share one), and ends after the last. It subscribes again on
-// another node when its node dies. When ctx ends, the kind is Timeout if a node was still
-// listening, else Unavailable.
+// Wait returns each job once when it is terminal, and ends after the last one. Jobs that share a stream (up to 1,000)
+// come in the order in which they end. It subscribes again at another node when its node fails. If ctx ends, the kind
+// is Timeout if a node was still waiting, else Unavailable.
 func (c *Client) Wait(ctx context.Context, ids ...rota.JobID) iter.Seq2[rota.Job, error] {
 	return func(yield func(rota.Job, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -42,7 +41,7 @@ func (c *Client) Wait(ctx context.Context, ids ...rota.JobID) iter.Seq2[rota.Job
 				}
 			})
 		}()
-		defer func() { // the goroutine is over before the loop is
+		defer func() { // the goroutine ends before the loop does
 			close(gone)
 			cancel()
 			for range over {
@@ -64,11 +63,10 @@ func (c *Client) Wait(ctx context.Context, ids ...rota.JobID) iter.Seq2[rota.Job
 	}
 }
 
-// errBroken ends a stream whose reader broke its loop.
+// errBroken ends a stream whose reader left its loop.
 var errBroken = errors.New("the loop was broken")
 
-// wait calls done once for each job that ends, from several goroutines; its error ends the
-// waiting and is returned.
+// wait calls done once for each job that ends, concurrently; an error of done ends the wait and is returned.
 func (c *Client) wait(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error {
 	left := make(map[rota.JobID]struct{}, len(ids))
 	once := make([]rota.JobID, 0, len(ids))
@@ -95,14 +93,14 @@ func (c *Client) wait(ctx context.Context, ids []rota.JobID, done func(rota.Job)
 	return group.Wait()
 }
 
-// subscription is one subscription, through as many streams as it takes.
+// subscription is one subscription, over as many streams as needed.
 type subscription struct {
 	c    *Client
 	ids  []rota.JobID
 	left map[rota.JobID]struct{}
 	done func(rota.Job) error
-	// sure is the job that was looked for by a linearizable read before its
-	// absence was believed: a node's replica may lag behind a submission.
+	// sure is the job that a linearizable read looked for before a NotFound was accepted: a node's replica may lag
+	// behind a submission.
 	sure rota.JobID
 }
 
@@ -145,7 +143,7 @@ func (w *subscription) run(ctx context.Context) error {
 	return nil
 }
 
-// stopped reports whether an error ends the waiting.
+// stopped reports whether an error ends the wait.
 func (w *subscription) stopped(ctx context.Context, n *node, err error, last *rota.Error) error {
 	e := judge(ctx, n, err)
 	switch {
@@ -165,16 +163,16 @@ func (w *subscription) stopped(ctx context.Context, n *node, err error, last *ro
 	return nil
 }
 
-// toldOver reports whether the node itself ended the waiting: it does so a little before the
-// caller's deadline, while the caller still listens (SPEC §13.1).
+// toldOver reports whether the node itself ended the wait: it does so slightly before the caller's deadline, while the
+// caller still listens (SPEC §13.1).
 func toldOver(ctx context.Context, err error) bool {
 	_, bounded := ctx.Deadline()
 	e := words.FromStatus(err)
 	return bounded && e.Kind == rota.KindTimeout && e.Cause == nil
 }
 
-// believed reports whether a job's absence was already checked by a linearizable
-// read; else it names the job to be checked.
+// believed reports whether a linearizable read already confirmed that a job is missing; if not, it records the job to
+// be checked.
 func (w *subscription) believed(e *rota.Error) bool {
 	id := rota.JobID(e.Subject)
 	if _, mine := w.left[id]; !mine {
@@ -189,7 +187,7 @@ func (w *subscription) believed(e *rota.Error) bool {
 	return false
 }
 
-// subscribe listens on one node and reports whether anything came.
+// subscribe listens at one node and reports whether anything was received.
 func (w *subscription) subscribe(ctx context.Context, n *node) (came bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -10,13 +10,12 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// waitMost is how long one node is asked for the end of a workflow or a batch before the next
-// one is: one that is cut off from the others would never answer.
+// waitMost is how long one node may wait for the end of a workflow or a batch before the next node is tried: a node
+// that is cut off from the others would never answer.
 const waitMost = 20 * time.Second
 
-// WaitWorkflow returns a workflow, without nodes, once it is over. It asks again, and
-// other nodes too, until ctx ends; the kind then is Timeout if a node was still
-// waiting with it, else Unavailable.
+// WaitWorkflow returns a workflow, without nodes, once it is over. It retries, at other nodes too, until ctx ends; the
+// kind then is Timeout if a node was still waiting for the workflow, else Unavailable.
 func (c *Client) WaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
 	w := endWait[rota.Workflow]{op: "wait workflow", what: "workflow " + string(id), id: string(id)}
 	w.ask = func(ctx context.Context, n *node) (rota.Workflow, error) {
@@ -33,15 +32,15 @@ func (c *Client) WaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Wor
 	return awaitEnd(ctx, c, &w)
 }
 
-// endWait is a wait for the end of one thing.
+// endWait is a wait for the end of one object.
 type endWait[T any] struct {
 	op, what, id string
-	// ask has one node wait for it, once; look reads it, and reports whether it has ended.
+	// ask makes one node wait for it, once; look reads it, and reports whether it has ended.
 	ask  func(context.Context, *node) (T, error)
 	look func(context.Context) (T, bool, error)
 }
 
-// awaitEnd asks one node after the other until one says that the end has come.
+// awaitEnd asks one node after another until one reports the end.
 func awaitEnd[T any](ctx context.Context, c *Client, w *endWait[T]) (none T, err error) {
 	var last *rota.Error
 	began := time.Now()
@@ -52,15 +51,14 @@ func awaitEnd[T any](ctx context.Context, c *Client, w *endWait[T]) (none T, err
 			return got, nil
 		}
 		if rota.KindOf(err) == rota.KindNotFound {
-			// A node's replica may lag behind: only a linearizable reading reports that
-			// there is none.
+			// A node's replica may lag behind: only a linearizable read proves that the object is missing.
 			got, over, err := w.look(ctx)
 			if err != nil || over {
 				return got, err
 			}
 		}
 		e := words.FromStatus(err)
-		open := e.Kind == rota.KindTimeout && e.Cause == nil // the node's word, not ours
+		open := e.Kind == rota.KindTimeout && e.Cause == nil // the node's timeout, not ours
 		switch {
 		case c.life.Err() != nil:
 			return none, &rota.Error{Kind: rota.KindUnavailable, Op: w.op, Text: "the client is closed"}

@@ -17,9 +17,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// startMore starts handlers while there are slots: only for leases that are
-// believed in, so none before a beat was answered, and none whose ack_by or
-// deadline has come by the view (H22).
+// startMore starts handlers while slots are free. It starts one only for a lease that is valid by the view: so none
+// before a beat was answered, and none whose ack_by or deadline has passed by the view (H22).
 func (t *leaseTable) startMore(now time.Duration) {
 	if !t.point.known || len(t.queue) == 0 {
 		return
@@ -48,7 +47,7 @@ func (t *leaseTable) startMore(now time.Duration) {
 		}
 		job := l.assignment.Lease.Job
 		if _, busy := t.busy[job]; busy {
-			// A handler that ignores its context: never two at once on a job.
+			// An earlier handler ignores its context: never run two handlers of one job at once.
 			t.decline(l, "the handler of an attempt given up before has not returned here")
 			continue
 		}
@@ -69,8 +68,7 @@ func (t *leaseTable) startMore(now time.Duration) {
 	}
 }
 
-// work runs one handler to its end, whichever way it ends. free is where its goroutine
-// takes the next one.
+// work runs one handler until it ends, in whatever way. free is where its goroutine receives the next one.
 func (t *leaseTable) work(s start, free runner) {
 	w, l := t.worker, s.lease
 	w.observer.call(w.observer.Started, w.spec.ID, l.assignment, 0, nil)
@@ -92,13 +90,13 @@ func (t *leaseTable) work(s start, free runner) {
 	ended = true
 }
 
-// panicked keeps the beginning: what was said, and the frames next to it.
+// panicked keeps the beginning: the panic value and the nearest stack frames.
 func panicked(p any) error {
 	text := fmt.Sprintf("panic: %v\n\n%s", p, debug.Stack())
 	return errors.New(text[:min(len(text), limits.MaxErrorBytes)])
 }
 
-// outcomeOf words what the handler returned.
+// outcomeOf converts what the handler returned into a lease command.
 func outcomeOf(job rota.JobID, r Result, err error) peer.LeaseCommand {
 	children, refused := childrenOf(job, r.Children)
 	switch {
@@ -122,7 +120,7 @@ func outcomeOf(job rota.JobID, r Result, err error) peer.LeaseCommand {
 	return peer.LeaseCommand{Verb: rota.VerbComplete, Output: r.Output, OutputDigest: r.Digest, Meta: r.Meta, Children: children}
 }
 
-// childrenOf words what a handler adds to its job's workflow, nil for nothing.
+// childrenOf encodes the nodes that a handler adds to its job's workflow, nil for none.
 func childrenOf(job rota.JobID, g *rota.Growth) ([]byte, error) {
 	if g == nil {
 		return nil, nil
@@ -157,7 +155,7 @@ func outcomeOfError(err error) peer.LeaseCommand {
 	return c
 }
 
-// lastOf keeps the last of an error's text, where the reason stands.
+// lastOf keeps the end of an error's text, where the reason is.
 func lastOf(s string) string {
 	if len(s) > limits.MaxErrorBytes {
 		s = s[len(s)-limits.MaxErrorBytes:]
@@ -165,12 +163,10 @@ func lastOf(s string) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// returned settles a lease after its handler. A lease that was given up is not
-// reported on: it is declined where the cluster still counts on it, as it does
-// for a revoked one (SPEC §8.5) and for one that ended by the view alone
-// (SPEC §3.9), or failed where the view says that max_runtime is over (SPEC §20.2). A
-// handler that was only late to see its end is: the cluster judges whether the lease is
-// still open (SPEC §3.7).
+// returned settles a lease after its handler returned. A lease that was given up is not reported on. It is declined if
+// the cluster may still count on it: a revoked lease (SPEC §8.5), or one that ended only by the view (SPEC §3.9). It is
+// failed if max_runtime is over by the view (SPEC §20.2). If the lease was not given up yet and its handler was only
+// slow to return, the outcome is reported: the cluster decides whether the lease is still open (SPEC §3.7).
 func (t *leaseTable) returned(l *lease, outcome peer.LeaseCommand, err error, free runner) {
 	t.mu.Lock()
 	defer t.unlock()
@@ -181,7 +177,7 @@ func (t *leaseTable) returned(l *lease, outcome peer.LeaseCommand, err error, fr
 	switch {
 	case l.lost != nil && l.declines && l.lost.Reason == rota.ReasonTimedOut:
 		if err == context.Canceled || errors.Is(err, ErrLeaseLost) {
-			outcome.Text = "" // the context's own words, wrapped or not: the cluster has better ones
+			outcome.Text = "" // only the context's own error, wrapped or not: the cluster's text is better
 		}
 		t.report(l, peer.LeaseCommand{Verb: rota.VerbFail, Fail: peer.FailTimedOut, Text: outcome.Text})
 	case l.lost != nil && l.declines:
@@ -200,7 +196,7 @@ func (t *leaseTable) returned(l *lease, outcome peer.LeaseCommand, err error, fr
 	t.checkQuiet()
 }
 
-// progress takes a handler's report without waiting.
+// progress accepts a handler's report without blocking.
 func (t *leaseTable) progress(j *Job, percent int, note string) {
 	l := j.lease
 	if len(note) > limits.MaxNoteBytes {
@@ -225,7 +221,7 @@ func (t *leaseTable) progress(j *Job, percent int, note string) {
 	}
 }
 
-// drain begins the end: no lease is taken any more, and outcomes are not retried for ever.
+// drain begins the shutdown: no new lease is accepted, and outcomes are no longer retried forever.
 func (t *leaseTable) drain() {
 	if !t.draining {
 		t.draining, t.drainedAt = true, t.worker.now()
@@ -233,7 +229,7 @@ func (t *leaseTable) drain() {
 	}
 }
 
-// beginDrain declines what never started and everything that still comes.
+// beginDrain declines all leases that never started, and all that still arrive.
 func (t *leaseTable) beginDrain() (handlers int) {
 	t.mu.Lock()
 	defer t.unlock()

@@ -17,85 +17,82 @@ import (
 )
 
 const (
-	// drainMost is how long a worker lets its handlers finish, if not told
-	// otherwise; stopGrace how long it waits for handlers whose context ended:
-	// longer than a handler that stops a child first gently, then with force.
+	// drainMost is the default time that handlers get to finish when the worker stops. stopGrace is how long the worker
+	// waits for handlers whose context ended: longer than a handler needs to stop a child process gently, then by
+	// force.
 	drainMost = 30 * time.Second
 	stopGrace = 10 * time.Second
-	// secretLeast and secretMost bound a given secret (SPEC §6.4).
+	// secretLeast and secretMost bound the length of a given secret in bytes (SPEC §6.4).
 	secretLeast = 16
 	secretMost  = 64
 )
 
-// Worker executes jobs. Make one with NewWorker, give it handlers, run it once.
+// Worker executes jobs. Create one with NewWorker, register handlers, run it once.
 type Worker struct {
 	client   *Client
 	spec     rota.WorkerSpec
 	secret   []byte
 	takeover bool
-	// retryRefused has the worker ask again where the cluster refuses it.
+	// retryRefused makes the worker try again after the cluster refuses it.
 	retryRefused bool
-	old          []byte // with takeover, the secret of the process that has the id
+	old          []byte // with takeover: the secret of the process that has the id
 	attested     *rota.Attestation
 	drain        time.Duration
 	hard         context.Context
 	log          *slog.Logger
 	observer     Observer
 	now          func() time.Duration
-	// middleware stands around each handler, the first outermost.
+	// middleware wraps each handler, the first outermost.
 	middleware []Middleware
 
 	mu       sync.Mutex
 	handlers map[rota.JobType]Handler
 	ran      bool
-	// connection numbers the newest one; Run's own.
+	// connection is the number of the newest one; used by Run only.
 	connection uint64
 }
 
-// WorkerOption changes a worker.
+// WorkerOption configures a worker.
 type WorkerOption func(*Worker)
 
-// WithSecret sets the secret, 16 to 64 bytes, that proves the worker's session
-// (SPEC §6.4). With the same id and secret a restarted process gets its open
-// leases back. Without it each Worker makes its own.
+// WithSecret sets the secret, 16 to 64 bytes, that proves the worker's session (SPEC §6.4). A restarted process with
+// the same id and secret gets its open leases back. By default each Worker makes its own secret.
 func WithSecret(secret []byte) WorkerOption {
 	return func(w *Worker) { w.secret = slices.Clone(secret) }
 }
 
-// WithTakeover takes a live id over from whoever has it: the old session's
-// leases are revoked (SPEC §6.4).
+// WithTakeover takes over an id that is in use: the old session's leases are revoked (SPEC §6.4).
 func WithTakeover() WorkerOption { return func(w *Worker) { w.takeover = true } }
 
-// WithTakeoverSecret takes a live id over like WithTakeover, and proves by the secret of
-// the process that has it that the caller may: it needs no right to workers.
+// WithTakeoverSecret is like WithTakeover, but proves permission by the secret of the process that has the id: it needs
+// no rights on workers.
 func WithTakeoverSecret(old []byte) WorkerOption {
 	return func(w *Worker) { w.takeover, w.old = true, slices.Clone(old) }
 }
 
-// WithRetryRefused has Run try again, with patience, where the cluster refuses the worker: for credentials that are
+// WithRetryRefused makes Run try again, with backoff, when the cluster refuses the worker: for credentials that are
 // created, or ids that are freed, after the worker starts. By default Run returns the refusal.
 func WithRetryRefused() WorkerOption { return func(w *Worker) { w.retryRefused = true } }
 
-// WithAttestation shows a key holder's word that the worker, by its id, may serve
-// the cluster (SPEC §6.5). One that does not hold is refused, and Run ends.
+// WithAttestation presents a key holder's statement that the worker, by its id, may serve the cluster (SPEC §6.5). If
+// it is invalid, the cluster refuses the worker and Run ends.
 func WithAttestation(a rota.Attestation) WorkerOption { return func(w *Worker) { w.attested = &a } }
 
 // WithWorkerLogger sets the worker's logger. The default is the client's.
 func WithWorkerLogger(log *slog.Logger) WorkerOption { return func(w *Worker) { w.log = log } }
 
-// WithObserver sets the functions that the worker calls about what it does.
+// WithObserver sets the functions that the worker calls about its handlers and leases.
 func WithObserver(o Observer) WorkerOption { return func(w *Worker) { w.observer = o } }
 
-// WithDrainTimeout sets how long handlers may go on once Run's context ended;
-// then their contexts end and their leases are declined. Default 30 s.
+// WithDrainTimeout sets how long handlers may run after Run's context ended. Then their contexts end and their leases
+// are declined. Default 30 s.
 func WithDrainTimeout(d time.Duration) WorkerOption { return func(w *Worker) { w.drain = d } }
 
-// WithHardStop ends all handlers' contexts at once when ctx ends: the second
-// step of stopping, for a second signal.
+// WithHardStop ends all handlers' contexts at once when ctx ends: the second step of stopping, for a second signal.
 func WithHardStop(ctx context.Context) WorkerOption { return func(w *Worker) { w.hard = ctx } }
 
-// WithClock replaces the monotonic clock that leases are judged by (SPEC §3.5), for
-// simulations: it must never run slower than the cluster's.
+// WithClock replaces the monotonic clock that leases are judged by (SPEC §3.5), for simulations. It must never run
+// slower than the cluster's clock.
 func WithClock(now func() time.Duration) WorkerOption { return func(w *Worker) { w.now = now } }
 
 func checkSecret(field string, secret []byte) error {
@@ -135,8 +132,7 @@ func NewWorker(c *Client, spec rota.WorkerSpec, opts ...WorkerOption) (*Worker, 
 	return w, nil
 }
 
-// newWorkerID is host-pid-random: a process that died is never mistaken for
-// the one that follows it.
+// newWorkerID returns host-pid-random: a new process must not be mistaken for one that died.
 func newWorkerID() rota.WorkerID {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
@@ -154,20 +150,19 @@ func newWorkerID() rota.WorkerID {
 	return rota.WorkerID(host[:min(len(host), rota.MaxIDBytes-len(end))] + end)
 }
 
-// ID is the worker's id.
+// ID returns the worker's id.
 func (w *Worker) ID() rota.WorkerID { return w.spec.ID }
 
-// Handle sets the handler of a job type; "" stands for every type that has none of its
-// own. Without one for "" the worker registers the types that it has handlers for when
-// it connects, unless its spec names types, and gets no jobs of others (SPEC §16.2); so
-// handlers come before Run. A lease of a type without a handler is declined.
+// Handle sets the handler of a job type; "" sets the handler of every type without one of its own. Without a handler
+// for "" the worker registers the types that it has handlers for when it connects, unless its spec names types, and
+// gets no jobs of other types (SPEC §16.2). So call Handle before Run. A lease of a type without a handler is declined.
 func (w *Worker) Handle(typ rota.JobType, h Handler) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.handlers[typ] = w.wrapped(h)
 }
 
-// registered is what the worker registers with when it connects.
+// registered returns the spec that the worker registers with when it connects.
 func (w *Worker) registered() rota.WorkerSpec {
 	w.mu.Lock()
 	defer w.mu.Unlock()

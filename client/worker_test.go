@@ -20,15 +20,15 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// begun is a cluster of nodes with one worker, welcomed, its first beat answered
-// with clock 100 s at the moment it was sent.
+// begun is a cluster of nodes with one welcomed worker, whose first beat was answered with clock 100 s at the moment it
+// was sent.
 type begun struct {
 	*fakeCluster
 	*runningWorker
 	h    *script
 	s    *fakeStream
 	node *fakeNode
-	// sent is when the first beat was.
+	// sent is when the first beat was sent.
 	sent time.Time
 }
 
@@ -45,13 +45,13 @@ func begin(t *testing.T, nodes int, spec rota.WorkerSpec, opts ...WorkerOption) 
 	return b, stop
 }
 
-// at steps to a moment after the first beat was sent.
+// at sleeps until d after the first beat was sent.
 func (b *begun) at(d time.Duration) {
 	time.Sleep(time.Until(b.sent.Add(d)))
 	synctest.Wait()
 }
 
-// run assigns a lease, acked, and gives its handler.
+// run assigns a lease, acked, and returns its handler.
 func (b *begun) run(a *rota.Assignment) *scripted {
 	b.t.Helper()
 	b.s.assign(a)
@@ -59,7 +59,7 @@ func (b *begun) run(a *rota.Assignment) *scripted {
 	return within5s(b.t, b.h.started, "start")
 }
 
-// reconnected takes the worker's next stream.
+// reconnected waits for the worker's next stream.
 func (b *begun) reconnected() {
 	b.t.Helper()
 	b.s, b.node = b.stream()
@@ -112,7 +112,7 @@ func TestWorker_foldsTheAckIntoACompletion(t *testing.T) {
 	})
 }
 
-// unwelcomed is a worker whose first stream has not been welcomed yet.
+// unwelcomed returns a worker whose first stream has not been welcomed yet.
 func unwelcomed(t *testing.T) (b *begun, stop func()) {
 	f, stop := setup(t, 1)
 	b = &begun{fakeCluster: f, h: newScript()}
@@ -121,9 +121,8 @@ func unwelcomed(t *testing.T) (b *begun, stop func()) {
 	return b, stop
 }
 
-// H28: the answer to a beat arrives very late. The view counts
-// from sending it; counted from the receipt, the handler would live on for 5 s
-// in which the lease may be another's.
+// H28: the answer to a beat arrives very late. The view counts from the sending of the beat; counted from the receipt,
+// the handler would run for 5 s in which the lease may be another worker's.
 func TestView_countsFromSendingTheBeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, stop := unwelcomed(t)
@@ -188,13 +187,13 @@ func TestView_endsHandlersWhenBeatsStay(t *testing.T) {
 	})
 }
 
-// H22: a replica lags; what it assigns may have ended by its ack_by already.
+// H22: a lagging replica assigns a lease that may already have ended by its ack_by.
 func TestView_startsNothingThatMayHaveEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, stop := begin(t, 1, rota.WorkerSpec{})
 		defer stop()
 		a := leaseOf("old")
-		a.Lease.AckBy = rota.Moment{Clock: 101_000} // by the view it has come: 1 s is the margin
+		a.Lease.AckBy = rota.Moment{Clock: 101_000} // has passed by the view: 1 s is the margin
 		b.s.assign(a)
 		b.h.none(t)
 		batch := b.s.expect(rota.VerbDecline)
@@ -246,7 +245,7 @@ func TestWorker_keepsItsLeasesAcrossNodes(t *testing.T) {
 		}
 		given := *a
 		given.Lease.Acked = rota.Moment{Clock: 100_001}
-		b.s.assign(&given) // open still, by this replica
+		b.s.assign(&given) // still open on this replica
 		batch := b.s.expect(rota.VerbComplete)
 		b.h.none(t)
 		b.s.end <- errStream // the answer is lost
@@ -336,8 +335,8 @@ func TestWorker_refusesToRunWhereItIsRefused(t *testing.T) {
 	})
 }
 
-// TestWorker_endsWhereItIsRefused: Run returns a refusal, which another try would not change, unless it is to be
-// retried: then it asks again, and a worker that was never taken ends at once.
+// TestWorker_endsWhereItIsRefused checks that Run returns a refusal, which another try would not change, unless
+// WithRetryRefused is set: then it tries again, and a worker that was never accepted stops at once when asked.
 func TestWorker_endsWhereItIsRefused(t *testing.T) {
 	for _, kind := range []rota.Kind{rota.KindUnauthenticated, rota.KindDenied, rota.KindConflict, rota.KindInvalid} {
 		refusal := words.ToStatus(rota.Refusef(kind, "credential", "refused"))
@@ -372,8 +371,8 @@ func TestWorker_endsWhereItIsRefused(t *testing.T) {
 	}
 }
 
-// A worker that the cluster does not take for now goes on asking, and says why at once and now
-// and then: its operator would look at a silent one for ever.
+// A worker that the cluster does not accept for now keeps trying, and reports the reason at once and repeatedly: a
+// silent worker would leave its operator without a clue.
 func TestWorker_tellsThatItIsTurnedAway(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)

@@ -11,15 +11,12 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// outputsMost bounds what Job.Parents collects: a node may have a hundred thousand
-// parents.
+// outputsMost bounds what Job.Parents collects: a node may have a hundred thousand parents.
 const outputsMost = 64 << 20
 
-// SubmitWorkflow admits a workflow, all of it or nothing (SPEC §11.1). An empty id
-// is set before the first try. With the same id an unknown outcome is submitted
-// again, to other nodes too, until ctx ends; what has arrived of it is not sent
-// through the log again. What the cluster refused, for a time or for good, is the
-// error.
+// SubmitWorkflow admits a workflow as a whole or not at all (SPEC §11.1). An empty id is set before the first try. A
+// workflow with an unknown outcome is submitted again with the same id, to other nodes too, until ctx ends; parts that
+// have arrived do not go through the log again. If the cluster refuses it, temporarily or for good, that is the error.
 func (c *Client) SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (rota.WorkflowSubmitted, error) {
 	minted := spec.ID == ""
 	if minted {
@@ -39,7 +36,7 @@ func (c *Client) SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (ro
 	return outcome, err
 }
 
-// NewWorkflowID returns a new workflow id, as NewJobID does a job's.
+// NewWorkflowID returns a new workflow id, made like those of NewJobID.
 func NewWorkflowID() rota.WorkflowID { return rota.WorkflowID(NewJobID()) }
 
 // Workflow reads a workflow, without its nodes.
@@ -101,7 +98,7 @@ func (c *Client) show(ctx context.Context, n *node, request *rotav1.GetWorkflowR
 	return flow, err
 }
 
-// unexpected makes an end that came too soon a reason to ask again.
+// unexpected turns a premature end of stream into an error that is retried.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return rota.Refusef(rota.KindUnavailable, "", "the stream ended before all had come")
@@ -109,8 +106,8 @@ func unexpected(err error) error {
 	return err
 }
 
-// Workflows lists the workflows that a filter selects in the order of their ids, without
-// their nodes: all of them from the filter's Cursor on, or as many as its Limit says.
+// Workflows lists the workflows that a filter selects, by id, without their nodes: all of them from the filter's Cursor
+// on, or as many as its Limit.
 func (c *Client) Workflows(ctx context.Context, filter rota.WorkflowFilter, opts ...ReadOption) iter.Seq2[rota.Workflow, error] {
 	ask := func(ctx context.Context, n *node, p page) (got pageOf[rota.Workflow], err error) {
 		f := filter
@@ -125,7 +122,7 @@ func (c *Client) Workflows(ctx context.Context, filter rota.WorkflowFilter, opts
 	return list(ctx, c, "list workflows", filter.Limit, filter.Cursor, opts, ask)
 }
 
-// CancelWorkflow ends what has not ended of a workflow.
+// CancelWorkflow cancels the parts of a workflow that have not ended.
 func (c *Client) CancelWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Workflow, error) {
 		return n.flows.Cancel(ctx, &rotav1.CancelWorkflowRequest{Id: string(id)})
@@ -133,10 +130,9 @@ func (c *Client) CancelWorkflow(ctx context.Context, id rota.WorkflowID) (rota.W
 	return one(ctx, c, "cancel workflow", words.WorkflowFromWire, ask)
 }
 
-// RetryWorkflow runs again what did not complete of a workflow that is over: all of
-// it, or with from that node, its descendants, and what they wait for (SPEC §11.3).
-// Which run it follows is read before the first try and sent with every one: a retry
-// whose answer was lost succeeds, and begins no other.
+// RetryWorkflow runs the parts of a finished workflow that did not complete again: all of them, or with from that node,
+// its descendants, and the nodes they wait for (SPEC §11.3). The run that it follows is read before the first try and
+// sent with every try: a retry whose answer was lost succeeds, and does not begin another run.
 func (c *Client) RetryWorkflow(ctx context.Context, id rota.WorkflowID, from string) (rota.Workflow, error) {
 	request := &rotav1.RetryWorkflowRequest{Id: string(id), From: from}
 	ask := func(ctx context.Context, n *node) (*rotav1.Workflow, error) {
@@ -152,9 +148,9 @@ func (c *Client) RetryWorkflow(ctx context.Context, id rota.WorkflowID, from str
 	return one(ctx, c, "retry workflow", words.WorkflowFromWire, ask)
 }
 
-// SignalWorkflow says somebody's word to a gate (SPEC §23.1): its output, or that it is
-// refused. An empty id is set before the first try, so that a signal whose answer was lost is
-// taken once; of two that differ the first one counts, and the other is refused.
+// SignalWorkflow sends a signal to a gate (SPEC §23.1): the gate's output, or a rejection. An empty id is set before
+// the first try, so that a signal whose answer was lost counts once; of two different signals the first one counts, and
+// the other is refused.
 func (c *Client) SignalWorkflow(ctx context.Context, signal rota.Signal) (rota.Signalled, error) {
 	if signal.ID == "" {
 		signal.ID = string(NewJobID())
@@ -165,8 +161,8 @@ func (c *Client) SignalWorkflow(ctx context.Context, signal rota.Signal) (rota.S
 	return one(ctx, c, "signal workflow", words.SignalledFromWire, ask)
 }
 
-// ParentOutputs lists what the parents of a node's job put out, in the order of their
-// numbers (SPEC §11.2), each once whichever nodes answer.
+// ParentOutputs lists the outputs of the parents of a node's job, in the order of their numbers (SPEC §11.2), each once
+// whichever nodes answer.
 func (c *Client) ParentOutputs(ctx context.Context, job rota.JobID) iter.Seq2[rota.ParentOutput, error] {
 	return func(yield func(rota.ParentOutput, error) bool) {
 		known, broken := 0, false

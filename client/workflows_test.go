@@ -21,7 +21,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// flowOf makes a workflow of a chain of nodes with payloads.
+// flowOf returns a workflow of a chain of nodes with payloads.
 func flowOf(nodes, payload int) rota.WorkflowSpec {
 	spec := rota.WorkflowSpec{Queue: "q", OnFailure: rota.FailureContinue, Labels: map[string]string{"k": "v"}}
 	for i := range nodes {
@@ -90,7 +90,7 @@ func TestSubmitWorkflow_sendsAllInPieces(t *testing.T) {
 		want := flowOf(40, 100<<10)
 		want.ID = "big"
 		wide := rota.NewNodeSpec("wide", "t", nil)
-		for i := range 9_000 { // as parents they take 1.7 MB, in no message
+		for i := range 9_000 { // as parents they take 1.7 MB, which fits no message
 			wide.Parents = append(wide.Parents, fmt.Sprintf("p%d-%s", i, strings.Repeat("x", 180)))
 		}
 		want.Nodes = append(want.Nodes, wide)
@@ -161,7 +161,7 @@ func TestSubmitWorkflow_tellsARefusal(t *testing.T) {
 	})
 }
 
-// showOf returns a workflow of n nodes, each with the one before as its parent.
+// showOf returns a workflow of n nodes, each with the previous one as its parent.
 func showOf(n, perPage int) func(*rotav1.GetWorkflowRequest, grpc.ServerStreamingServer[rotav1.ShowWorkflowResponse]) error {
 	return func(r *rotav1.GetWorkflowRequest, s grpc.ServerStreamingServer[rotav1.ShowWorkflowResponse]) error {
 		head := &rotav1.ShowWorkflowResponse{Workflow: &rotav1.Workflow{Id: r.GetId(), State: "RUNNING", NodeCount: int64(n)},
@@ -187,7 +187,7 @@ func TestWorkflow(t *testing.T) {
 		f, stop := setup(t, 2)
 		defer stop()
 		f.nodes[0].flows.onShow = func(r *rotav1.GetWorkflowRequest, s grpc.ServerStreamingServer[rotav1.ShowWorkflowResponse]) error {
-			// It dies in the middle: what it told so far must not show.
+			// It dies in the middle: what it sent so far must not be visible.
 			return errors.Join(s.Send(&rotav1.ShowWorkflowResponse{Workflow: &rotav1.Workflow{Id: "x", NodeCount: 9}}),
 				s.Send(&rotav1.ShowWorkflowResponse{Nodes: []*rotav1.WorkflowNode{{Id: "gone"}}}))
 		}
@@ -230,8 +230,8 @@ func TestWorkflow(t *testing.T) {
 	})
 }
 
-// TestRetryWorkflow_saysWhichRunItFollows loses the answer to a retry that was made: the
-// next try, at another node, still speaks of the run before it.
+// TestRetryWorkflow_saysWhichRunItFollows loses the answer to a successful retry: the next try, at another node, still
+// names the run before it.
 func TestRetryWorkflow_saysWhichRunItFollows(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 2)
@@ -262,7 +262,7 @@ func TestRetryWorkflow_saysWhichRunItFollows(t *testing.T) {
 	})
 }
 
-// TestWorkflow_refusesAFault: a node that tells nonsense is not believed.
+// TestWorkflow_refusesAFault checks that an inconsistent answer of a node is rejected.
 func TestWorkflow_refusesAFault(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)
@@ -302,7 +302,7 @@ func TestWaitWorkflow(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			f, stop := setup(t, 4)
 			defer stop()
-			f.nodes[0].flows.onWait = open // cut off from the others: it would say so for ever
+			f.nodes[0].flows.onWait = open // cut off from the others: it would answer this forever
 			f.nodes[1].server.Stop()
 			f.nodes[2].flows.onWait, f.nodes[3].flows.onWait = noLeader, over
 			start := time.Now()
@@ -366,7 +366,7 @@ func TestWaitWorkflow(t *testing.T) {
 	})
 }
 
-// outputs tells count outputs, then ends with err.
+// outputs sends count outputs, then ends with err.
 func outputs(count int, err error) func(*rotav1.ParentOutputsRequest, grpc.ServerStreamingServer[rotav1.ParentOutput]) error {
 	return func(r *rotav1.ParentOutputsRequest, s grpc.ServerStreamingServer[rotav1.ParentOutput]) error {
 		for i := range count {

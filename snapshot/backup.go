@@ -11,16 +11,15 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// SaveStream writes a snapshot that comes as bytes, from another node, to a new file at
-// path, readable by its owner only. The bytes are verified as they are written, and r must
-// end where the snapshot does. The file is there whole and on disk, or not at all; one that
-// is there already is never replaced.
+// SaveStream writes a snapshot received as bytes from another node to a new file at path, readable by its owner only.
+// The bytes are verified as they are written, and r must end where the snapshot does. The file appears complete and
+// synced, or not at all; an existing file is never replaced.
 func SaveStream(path string, r io.Reader) (rota.SnapshotInfo, error) {
 	return save(path, func(w io.Writer) (rota.SnapshotInfo, error) { return Inspect(io.TeeReader(r, w)) })
 }
 
-// OpenFile opens a snapshot for Read or Inspect. It takes regular files only: to
-// open anything else could wait for ever.
+// OpenFile opens a snapshot for Read or Inspect. It accepts regular files only: opening anything else could block
+// forever.
 func OpenFile(path string) (*os.File, error) {
 	stat, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -44,12 +43,12 @@ func OpenFile(path string) (*os.File, error) {
 // Opener opens a snapshot or backup from its beginning, as often as it is called.
 type Opener func() (io.ReadCloser, error)
 
-// At opens a file.
+// At returns an Opener of a file.
 func At(path string) Opener {
 	return func() (io.ReadCloser, error) { return OpenFile(path) }
 }
 
-// InspectFile verifies the file at path as Inspect does.
+// InspectFile verifies the file at path like Inspect.
 func InspectFile(path string) (rota.SnapshotInfo, error) {
 	info, err := InspectAll(At(path))
 	if err != nil {
@@ -58,7 +57,7 @@ func InspectFile(path string) (rota.SnapshotInfo, error) {
 	return info, nil
 }
 
-// InspectAll verifies what is opened as Inspect does.
+// InspectAll verifies the opened snapshot like Inspect.
 func InspectAll(open Opener) (rota.SnapshotInfo, error) {
 	r, err := open()
 	if err != nil {
@@ -68,8 +67,8 @@ func InspectAll(open Opener) (rota.SnapshotInfo, error) {
 	return Inspect(r)
 }
 
-// save fills a temporary file beside path, syncs it, gives it its name and syncs
-// the folder, in this order; at the first error the temporary file is removed.
+// save fills a temporary file next to path, syncs it, renames it and syncs the folder, in this order; at the first
+// error it removes the temporary file.
 func save(path string, fill func(io.Writer) (rota.SnapshotInfo, error)) (info rota.SnapshotInfo, err error) {
 	if err := free(path); err != nil {
 		return info, err
@@ -96,7 +95,7 @@ func save(path string, fill func(io.Writer) (rota.SnapshotInfo, error)) (info ro
 	return info, nil
 }
 
-// free refuses a path at which something is, a dangling link too.
+// free returns an error if something exists at path, including a dangling link.
 func free(path string) error {
 	switch _, err := os.Lstat(path); {
 	case err == nil:
@@ -113,13 +112,12 @@ func inTheWay(path string) error {
 		Text: fmt.Sprintf("%s is there already and is not replaced: give another name or move it away", path)}
 }
 
-// name gives the temporary file its name. A rename would replace a file that
-// came in the meantime; a second name for it does not, and the first is removed.
-// File systems without second names get the rename.
+// name gives the temporary file its final name. A rename would replace a file created in the meantime; a hard link does
+// not, and the temporary name is removed afterwards. On file systems without hard links it renames.
 func name(temporary, path string) error {
 	err := os.Link(temporary, path)
 	if err == nil {
-		// Should the first name stay after all, it harms nobody.
+		// If the temporary name stays, it does no harm.
 		_ = os.Remove(temporary)
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// entries names what is in a folder: no temporary file may stay.
+// entries lists the files of a folder: no temporary file may stay.
 func entries(t *testing.T, folder string) []string {
 	t.Helper()
 	list, err := os.ReadDir(folder)
@@ -27,7 +27,7 @@ func entries(t *testing.T, folder string) []string {
 	return names
 }
 
-// saveState saves src as SaveStream saves the bytes of it.
+// saveState saves src as SaveStream saves its bytes.
 func saveState(path string, src Source) (rota.SnapshotInfo, error) {
 	return save(path, func(w io.Writer) (rota.SnapshotInfo, error) { return Write(w, src) })
 }

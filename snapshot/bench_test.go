@@ -10,12 +10,12 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// A million records of about 300 bytes like a waiting job's: an id and a hash
-// that are noise, names out of short lists, clocks that grow, a payload of JSON.
+// A million records of about 300 bytes like those of pending jobs: random ids and hashes, names from short lists,
+// growing clocks, a JSON payload.
 const benchRecords = 1_000_000
 
-// jobs is a source that yields its rows again and again; they are many more than
-// one block holds, so that no block finds a row twice.
+// jobs is a source that repeats its rows; there are many more of them than one block holds, so that no block has a row
+// twice.
 type jobs struct {
 	info    rota.SnapshotInfo
 	rows    [][]byte
@@ -73,7 +73,7 @@ func BenchmarkWrite(b *testing.B) {
 	b.ReportMetric(float64(size)/benchRecords, "file-B/record")
 }
 
-// nothing is a sink that keeps nothing, so that the reader alone is measured.
+// nothing is a sink that discards all records, so that only the reader is measured.
 type nothing struct{ records int }
 
 func (n *nothing) Add(byte, []byte) error { n.records++; return nil }

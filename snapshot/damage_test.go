@@ -140,7 +140,7 @@ func TestRefuse(t *testing.T) {
 		whole := pack(t, small(), 128)
 		sum := len(cut(t, whole)[0].bytes) - 4
 		binary.LittleEndian.PutUint16(whole[10:], 36)
-		mustBeDamaged(t, whole, 0, "checksum") // a flipped bit is no draft
+		mustBeDamaged(t, whole, 0, "checksum") // a flipped bit is not mistaken for a draft
 		binary.LittleEndian.PutUint32(whole[sum:], checksum(whole[:sum]))
 		const want = "the snapshot was written by draft 36 of rota, from before its first release: run the binary that wrote it"
 		if err := mustRefuse(t, whole); rota.KindOf(err) != rota.KindConflict || err.Error() != want {
@@ -178,7 +178,7 @@ func TestRefuse(t *testing.T) {
 	})
 }
 
-// bigRecord is a record of n bytes as it stands in a block.
+// bigRecord returns a record of n bytes as stored in a block.
 func bigRecord(n int) []byte {
 	return append(binary.AppendUvarint([]byte{1}, uint64(n)), make([]byte, n)...)
 }
@@ -194,7 +194,7 @@ func TestRefuseFrames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two writes with a flush between: the streaming writer cannot know the size.
+	// Two writes with a flush between them: the streaming writer cannot know the size.
 	for range 2 {
 		if _, err := z.Write(raw); err != nil || z.Flush() != nil {
 			t.Fatal(err)
@@ -240,7 +240,7 @@ func TestRefuseFrames(t *testing.T) {
 	})
 }
 
-// zeros is a reader that never ends; a decoder may not run after it.
+// zeros is a reader that never ends; a decoder must not read on after it.
 type zeros struct{ read int64 }
 
 func (z *zeros) Read(b []byte) (int, error) {

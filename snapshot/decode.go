@@ -14,12 +14,12 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// growBytes is how much room is made for a declared length before the bytes
-// themselves have come: a short file that declares much costs no more than this.
+// growBytes is how much memory is allocated for a declared length before the bytes arrive: a short file that declares a
+// large length costs no more than this.
 const growBytes = 256 << 10
 
-// decoder walks a file part by part. Every length is bounded before room is made
-// for it, every checksum compared before what it covers is looked at.
+// decoder reads a file part by part. Every length is bounded before memory is allocated for it, and every checksum is
+// compared before its content is used.
 type decoder struct {
 	r    io.Reader
 	at   int64
@@ -28,8 +28,7 @@ type decoder struct {
 	add  func(kind byte, record []byte) error
 	// number is the block being read, from 1.
 	number int
-	// packed and raw are the block's bytes; raw lies in space. The memory of both
-	// is used again for the next block.
+	// packed and raw are the block's bytes; raw is a part of space. The memory of both is reused for the next block.
 	packed, raw, space []byte
 	sum                end
 }
@@ -42,8 +41,8 @@ func (d *decoder) close() {
 	}
 }
 
-// preamble reads and verifies everything before the first block. The checksum
-// comes before the format, so that a flipped bit is not taken for a newer binary.
+// preamble reads and verifies everything before the first block. It checks the checksum before the format, so that a
+// flipped bit is not mistaken for a newer binary.
 func (d *decoder) preamble() (rota.SnapshotInfo, error) {
 	var none rota.SnapshotInfo
 	n, err := d.fill(d.room(len(magic)))
@@ -86,7 +85,7 @@ func (d *decoder) preamble() (rota.SnapshotInfo, error) {
 	return info, nil
 }
 
-// block reads one block and hands out its records, or reads the end marker.
+// block reads one block and passes on its records, or reads the end marker.
 func (d *decoder) block() (last bool, err error) {
 	d.number++
 	start := d.at
@@ -128,8 +127,8 @@ func (d *decoder) block() (last bool, err error) {
 	return false, d.records(start)
 }
 
-// unpack opens the frame in packed into raw. The frame must declare just the
-// length that the head declares, and gets room for that and no more.
+// unpack decompresses the frame in packed into raw. The frame must declare exactly the length that the head declares,
+// and gets exactly that much memory.
 func (d *decoder) unpack(h head, start int64) error {
 	var front zstd.Header
 	if err := front.Decode(d.packed); err != nil || !front.HasFCS ||
@@ -158,7 +157,7 @@ func (d *decoder) unpack(h head, start int64) error {
 	return nil
 }
 
-// records hands out the records of the block in raw.
+// records passes on the records of the block in raw.
 func (d *decoder) records(start int64) error {
 	for rest := d.raw; len(rest) > 0; {
 		kind := rest[0]
@@ -187,7 +186,7 @@ func (d *decoder) records(start int64) error {
 	return nil
 }
 
-// end reads the end marker and compares it with what came before.
+// end reads the end marker and compares it with the preceding content.
 func (d *decoder) end(h head, start int64) error {
 	if h.packed != endBytes {
 		return damaged(start, "the end marker declares %d bytes, %d are wanted", h.packed, endBytes)
@@ -214,7 +213,7 @@ func (d *decoder) end(h head, start int64) error {
 	return nil
 }
 
-// nothingMore sees to it that the reader ends with the snapshot.
+// nothingMore verifies that the reader ends with the snapshot.
 func (d *decoder) nothingMore() error {
 	start := d.at
 	n, err := d.fill(d.room(1))
@@ -234,7 +233,7 @@ func (d *decoder) room(n int) []byte {
 	return d.packed
 }
 
-// more reads on until packed holds size bytes, and makes room as they come.
+// more reads until packed holds size bytes, and allocates memory as they arrive.
 func (d *decoder) more(size int, part string) error {
 	had := len(d.packed)
 	for len(d.packed) < size {
@@ -248,14 +247,14 @@ func (d *decoder) more(size int, part string) error {
 	return nil
 }
 
-// fill reads b full; at counts what came.
+// fill reads until b is full; at counts the bytes read.
 func (d *decoder) fill(b []byte) (int, error) {
 	n, err := io.ReadFull(d.r, b)
 	d.at += int64(n)
 	return n, err
 }
 
-// cut names a part that was not read whole: the file ends, or the reader failed.
+// cut returns the error of a part that was not read completely: the file ends, or the reader failed.
 func (d *decoder) cut(err error, part string, expected, came int) error {
 	if !isEnd(err) {
 		return d.failed(err)
@@ -263,7 +262,7 @@ func (d *decoder) cut(err error, part string, expected, came int) error {
 	return damaged(d.at, "snapshot is truncated in %s (expected %d bytes, %d came)", part, expected, came)
 }
 
-// failed names an error of the reader, which says nothing about the file.
+// failed wraps an error of the reader, which does not concern the file's content.
 func (d *decoder) failed(err error) error {
 	return carried(opRead, err, "reading at byte %d failed", d.at)
 }

@@ -11,17 +11,17 @@ import (
 
 // Source is a frozen state: header and records in their order.
 type Source interface {
-	// Info describes the state. Format, Records and Bytes are Write's to fill.
+	// Info describes the state. Write sets Format, Records and Bytes.
 	Info() rota.SnapshotInfo
-	// Records yields every record. A record need only stay valid until yield
-	// returns; an error of yield ends the walk and is returned.
+	// Records yields every record. A record need only stay valid until yield returns; an error of yield ends the walk
+	// and is returned.
 	Records(yield func(kind byte, record []byte) error) error
 }
 
-// Sink takes records into a fresh state; Finish verifies the digest of the header
-// against what was loaded and only then gives the state away.
+// Sink builds a new state from records. Finish verifies the header's digest against the loaded records before it
+// returns the state.
 type Sink[S any] interface {
-	// Add takes the next record. Its bytes are valid only until Add returns.
+	// Add receives the next record. Its bytes are valid only until Add returns.
 	Add(kind byte, record []byte) error
 	// Finish is called once, and only if every byte of the file verified.
 	Finish() (S, error)
@@ -30,27 +30,27 @@ type Sink[S any] interface {
 const (
 	// Format is the format that this binary writes, and the newest it reads.
 	Format uint32 = 1
-	// MaxRecordBytes bounds one record. It is far above what one log entry can
-	// make (limits.MaxEntryBytes); a table that grows is kept as many records.
+	// MaxRecordBytes bounds one record. It is far above what one log entry can create (limits.MaxEntryBytes); a table
+	// that grows is kept as many records.
 	MaxRecordBytes = 16 << 20
-	// BlockBytes is how many uncompressed bytes a block of several records has
-	// at most. Larger ones compress hardly better and cost every reader memory.
+	// BlockBytes is the maximum of uncompressed bytes in a block of several records. Larger blocks hardly compress
+	// better and cost every reader memory.
 	BlockBytes = 256 << 10
 
-	// magic opens the file: a byte beyond ASCII, then both line ends and the DOS
-	// end of file, so that a transfer in text mode shows at once (as in PNG).
+	// magic begins the file: a byte beyond ASCII, then both line endings and the DOS end of file, so that a transfer in
+	// text mode is detected at once (as in PNG).
 	magic = "\x89ROTA\r\n\x1a"
 	// prefixBytes are magic, format, two bytes of zero and header length.
 	prefixBytes = len(magic) + 2 + 2 + 4
 	// maxHeaderBytes bounds the header of every format, this one's and later ones'.
 	maxHeaderBytes = 4 << 10
-	// headBytes is the head of a block: three words and their checksum.
+	// headBytes is the size of a block's head: three words and their checksum.
 	headBytes = 16
-	// maxBlockBytes is a block of one record of MaxRecordBytes: kind and length too.
+	// maxBlockBytes is the size of a block with one record of MaxRecordBytes, including kind and length.
 	maxBlockBytes = 1 + binary.MaxVarintLen32 + MaxRecordBytes
-	// endBytes is the body of the end marker: records, bytes, hash.
+	// endBytes is the size of the end marker's body: records, bytes, hash.
 	endBytes = 8 + 8 + 16
-	// fixedHeaderBytes is the header without its cluster id.
+	// fixedHeaderBytes is the size of the header without its cluster id.
 	fixedHeaderBytes = 1 + 5*8 + 2*8 + 4
 )
 
@@ -59,11 +59,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// maxFrameBytes bounds what zstd makes of n bytes that do not compress: a frame
-// header, and three bytes for every 64 KiB.
+// maxFrameBytes bounds zstd's output for n incompressible bytes: a frame header, and three bytes for every 64 KiB.
 func maxFrameBytes(n uint32) uint32 { return n + n>>12 + 64 }
 
-// appendPreamble appends everything that stands before the first block.
+// appendPreamble appends everything that precedes the first block.
 func appendPreamble(b []byte, info rota.SnapshotInfo) []byte {
 	start := len(b)
 	b = append(b, magic...)
@@ -84,7 +83,7 @@ func appendHeader(b []byte, info rota.SnapshotInfo) []byte {
 	return binary.LittleEndian.AppendUint32(b, info.RulesVersion)
 }
 
-// parseHeader reads what appendHeader wrote; anything else it does not take.
+// parseHeader parses the output of appendHeader and rejects anything else.
 func parseHeader(b []byte) (info rota.SnapshotInfo, ok bool) {
 	if len(b) < fixedHeaderBytes || len(b) != fixedHeaderBytes+int(b[0]) {
 		return info, false
@@ -106,8 +105,8 @@ func parseHeader(b []byte) (info rota.SnapshotInfo, ok bool) {
 	return info, true
 }
 
-// head is what stands before a block's frame. raw = 0 marks the end of the
-// file: its body of packed = endBytes bytes is not compressed.
+// head precedes a block's frame. raw = 0 marks the end of the file: then the body of packed = endBytes bytes is not
+// compressed.
 type head struct {
 	// raw and packed count the bytes of the block before and after compression.
 	raw, packed uint32
@@ -115,8 +114,8 @@ type head struct {
 	sum uint32
 }
 
-// put writes the head with its own checksum into the first headBytes of b. Were
-// the lengths unguarded, a flipped bit in one would look like a truncated file.
+// put writes the head with its own checksum into the first headBytes of b. Without that checksum, a flipped bit in a
+// length would look like a truncated file.
 func (h head) put(b []byte) {
 	binary.LittleEndian.PutUint32(b[0:], h.raw)
 	binary.LittleEndian.PutUint32(b[4:], h.packed)
@@ -124,7 +123,7 @@ func (h head) put(b []byte) {
 	binary.LittleEndian.PutUint32(b[12:], checksum(b[:12]))
 }
 
-// parseHead reads a head, with the checksum that it has and the one written.
+// parseHead parses a head; it returns the head's computed checksum and the stored one.
 func parseHead(b []byte) (h head, has, written uint32) {
 	h.raw = binary.LittleEndian.Uint32(b[0:])
 	h.packed = binary.LittleEndian.Uint32(b[4:])
@@ -135,8 +134,8 @@ func parseHead(b []byte) (h head, has, written uint32) {
 // end is the body of the end marker.
 type end struct {
 	records, bytes uint64
-	// hash is over the preamble and the uncompressed bytes of all blocks, so that
-	// a block lost, doubled, moved or taken from another file shows.
+	// hash covers the preamble and the uncompressed bytes of all blocks, so that a block that was lost, duplicated,
+	// moved or copied from another file is detected.
 	hash xxh3.Uint128
 }
 

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// FuzzRead feeds any bytes. What is refused must be refused without a state;
-// what is taken must be a state whose digest fits and that writes and reads
-// again. The seeds are in testdata/fuzz; run with -update to make them anew.
+// FuzzRead reads any bytes. A refusal must come without a state; an accepted file must give a state whose digest fits
+// and which can be written and read again. The seeds are in testdata/fuzz; run with -update to create them again.
 func FuzzRead(f *testing.F) {
 	if *update {
 		for name, b := range seeds(f) {
@@ -42,8 +41,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzRecords wraps any bytes in a block and an end marker whose checksums are
-// right, which FuzzRead will hardly find, and so reaches the records.
+// FuzzRecords wraps any bytes in a block and an end marker with correct checksums, which FuzzRead would hardly find,
+// and so reaches the records.
 func FuzzRecords(f *testing.F) {
 	f.Add(uint64(1), []byte{1, 0})
 	f.Add(uint64(2), []byte{1, 2, 'a', 'b', 9, 1, 'c'})
@@ -69,7 +68,7 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// seeds are one file for each way to be right or wrong.
+// seeds returns one file for each way to be valid or invalid.
 func seeds(t testing.TB) map[string][]byte {
 	whole := pack(t, small(), 128)
 	parts := cut(t, whole)

@@ -21,7 +21,7 @@ func formatOne(s *state) rota.SnapshotInfo {
 	return info
 }
 
-// goldenState has several blocks, one of them of one record above BlockBytes.
+// goldenState returns a state of several blocks, one of them with one record above BlockBytes.
 func goldenState() *state {
 	s := small()
 	s.rows = append(s.rows, row{7, strings.Repeat("payload ", BlockBytes/8+1)}, row{2, "last"})
@@ -83,7 +83,7 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// checkTables reads golden by the tables of DESIGN.md and nothing else.
+// checkTables reads golden using only the tables of DESIGN.md.
 func checkTables(t *testing.T, golden []byte, s *state) {
 	le := binary.LittleEndian
 	parts := cut(t, golden)

@@ -10,9 +10,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// spending counts the bytes and the objects that f allocates. The runtime counts
-// for the whole process, so the tests of this file are the only ones that do not
-// begin with t.Parallel(): the parallel ones wait until these are done.
+// spending counts the bytes and the objects that f allocates. The runtime counts for the whole process, so only the
+// tests of this file do not call t.Parallel(): the parallel tests wait until these are done.
 func spending(f func()) (bytes, objects uint64) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -27,12 +26,10 @@ func allocated(f func()) uint64 {
 	return n
 }
 
-// TestMemoryIsFlat: four times the records cost no more memory, neither by the
-// record nor by the block. One bound on the whole was refused: zstd keeps its
-// tables in a sync.Pool, which under the race detector drops some at random, a few
-// objects of a few kilobytes by the block. What a record or a block's own buffers
-// cost stands far above that: one object by the record is a hundred times the bound
-// on objects, one buffer by the block ten times that on bytes.
+// TestMemoryIsFlat checks that four times the records cost no more memory, neither for each record nor for each block.
+// One bound on the total was rejected: zstd keeps its tables in a sync.Pool, which under the race detector drops some
+// at random, a few objects of a few kilobytes a block. An allocation for each record or for each block is far above
+// that: one object a record is a hundred times the bound on objects, one buffer a block ten times the bound on bytes.
 func TestMemoryIsFlat(t *testing.T) {
 	const few, many = 50_000, 200_000
 	type cost struct{ bytes, objects uint64 }
@@ -60,7 +57,7 @@ func TestMemoryIsFlat(t *testing.T) {
 	more := raw[1] - raw[0]
 	for _, c := range []struct {
 		what  string
-		least uint64 // what the first block costs at most
+		least uint64 // maximum cost of the first block
 		costs [2]cost
 	}{{"writing", 6 << 20, write}, {"reading", 3 << 20, read}} {
 		if first := c.costs[0].bytes; first > c.least {
@@ -106,8 +103,8 @@ func TestMemoryOfHugeLengths(t *testing.T) {
 	})
 }
 
-// TestMemoryOfBomb forges files with every checksum right whose frames hold far
-// more than they declare, or just as much as they may and then much more.
+// TestMemoryOfBomb forges files with correct checksums whose frames hold far more than they declare, or exactly as much
+// as allowed and then much more.
 func TestMemoryOfBomb(t *testing.T) {
 	var bomb bytes.Buffer
 	z, err := zstd.NewWriter(&bomb, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
@@ -118,7 +115,7 @@ func TestMemoryOfBomb(t *testing.T) {
 		t.Fatal(err)
 	}
 	lying := squeeze(t, make([]byte, 8<<20))
-	// The frame's own word for its length stands after magic and descriptor.
+	// The frame's own length field follows magic and descriptor.
 	binary.LittleEndian.PutUint32(lying[5:], 1000)
 	preamble := part{bytes: appendPreamble(nil, formatOne(newState()))}
 	for name, frame := range map[string][]byte{

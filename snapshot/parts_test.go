@@ -10,14 +10,14 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// part is one part of a file, as the byte tables of DESIGN.md cut it.
+// part is one part of a file, as the byte tables of DESIGN.md divide it.
 type part struct {
 	start int64
 	bytes []byte
 }
 
-// cut is a second, naive reader of the layout: it trusts everything and gives
-// the preamble, each block, and the end marker.
+// cut is a second, naive reader of the layout: it trusts everything and returns the preamble, each block, and the end
+// marker.
 func cut(t testing.TB, b []byte) []part {
 	t.Helper()
 	le := binary.LittleEndian
@@ -34,7 +34,7 @@ func cut(t testing.TB, b []byte) []part {
 	return parts
 }
 
-// join is the other way round.
+// join is the inverse of cut.
 func join(parts ...part) []byte {
 	var b []byte
 	for _, p := range parts {
@@ -58,7 +58,7 @@ func plain(t testing.TB, block part) []byte {
 	return raw
 }
 
-// forge makes a block of any content with every checksum right.
+// forge makes a block of any content with correct checksums.
 func forge(raw uint32, frame []byte) part {
 	b := append(make([]byte, headBytes), frame...)
 	head{raw: raw, packed: uint32(len(frame)), sum: checksum(frame)}.put(b)
@@ -89,7 +89,7 @@ func forgeEnd(records uint64, preamble part, raws ...[]byte) part {
 	return forge(0, sum.append(nil))
 }
 
-// forgeFile makes a file of one raw block whose every checksum is right.
+// forgeFile makes a file of one raw block with correct checksums.
 func forgeFile(t testing.TB, records uint64, raw []byte) []byte {
 	t.Helper()
 	preamble := part{bytes: appendPreamble(nil, formatOne(newState()))}

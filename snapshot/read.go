@@ -6,13 +6,12 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Read loads the snapshot in r, which must end where the snapshot does: bytes
-// after the end marker are refused, and no more than one is read to see them.
+// Read loads the snapshot in r, which must end where the snapshot does: bytes after the end marker are refused, and at
+// most one of them is read.
 //
-// newSink is called once the header verified, with everything in it but Records
-// and Bytes, which only the end marker knows; it is the place to refuse another
-// cluster or unknown rules. On any error the state is the zero S, and Finish was
-// called only if the whole file verified.
+// newSink is called once the header verified, with everything in it except Records and Bytes, which are only in the end
+// marker; it can refuse another cluster or unknown rules. On any error the state is the zero S, and Finish was called
+// only if the whole file verified.
 func Read[S any](r io.Reader, newSink func(rota.SnapshotInfo) (Sink[S], error)) (
 	S, rota.SnapshotInfo, error,
 ) {
@@ -36,16 +35,16 @@ func Read[S any](r io.Reader, newSink func(rota.SnapshotInfo) (Sink[S], error)) 
 	return state, info, nil
 }
 
-// Inspect reads the snapshot in r to its end and verifies everything but the
-// digest, which only a state has: nobody but a Sink can recount it.
+// Inspect reads the snapshot in r to its end and verifies everything except the digest, which needs a state: only a
+// Sink can recalculate it.
 func Inspect(r io.Reader) (rota.SnapshotInfo, error) {
 	return decode(r, func(rota.SnapshotInfo) (func(byte, []byte) error, error) {
 		return func(byte, []byte) error { return nil }, nil
 	})
 }
 
-// decode walks the file in r. begin gets the verified header and says who takes
-// the records; the answer is given only after the last byte verified.
+// decode reads the file in r. begin gets the verified header and returns the function that receives the records; decode
+// returns success only after the last byte verified.
 func decode(r io.Reader, begin func(rota.SnapshotInfo) (func(byte, []byte) error, error)) (
 	rota.SnapshotInfo, error,
 ) {

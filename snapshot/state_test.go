@@ -50,7 +50,7 @@ func (s *state) Records(yield func(kind byte, record []byte) error) error {
 	return nil
 }
 
-// sink builds a state, counts what it was asked, and refuses what it is told to.
+// sink builds a state, counts its calls, and fails as configured.
 type sink struct {
 	info          rota.SnapshotInfo
 	rows          []row
@@ -64,7 +64,7 @@ func (s *sink) Add(kind byte, record []byte) error {
 		return s.addErr
 	}
 	s.rows = append(s.rows, row{kind, string(record)})
-	clear(record) // What the reader lends is not looked at again.
+	clear(record) // Bytes lent by the reader must not be used later.
 	return nil
 }
 
@@ -76,7 +76,7 @@ func (s *sink) Finish() (*state, error) {
 	return &state{info: s.info, rows: s.rows}, nil
 }
 
-// load reads b into a new sink and gives that too.
+// load reads b into a new sink and returns the sink too.
 func load(b []byte) (*state, rota.SnapshotInfo, *sink, error) {
 	k := &sink{}
 	s, info, err := Read(bytes.NewReader(b), func(info rota.SnapshotInfo) (Sink[*state], error) {
@@ -96,7 +96,7 @@ func pack(t testing.TB, s *state, blockBytes int) []byte {
 	return b.Bytes()
 }
 
-// small is a state of every awkward record, a kilobyte in all.
+// small returns a state of every awkward record, about a kilobyte.
 func small() *state {
 	rows := []row{{0, ""}, {255, "\x00"}, {1, strings.Repeat("job", 90)}}
 	for i := range 16 {
@@ -105,8 +105,8 @@ func small() *state {
 	return newState(rows...)
 }
 
-// mustRefuse checks that b is refused by Read and Inspect alike, that the sink
-// was not asked for its state, and gives the refusal.
+// mustRefuse checks that Read and Inspect refuse b alike and that the sink was not asked for its state, and returns the
+// refusal.
 func mustRefuse(t testing.TB, b []byte) error {
 	t.Helper()
 	s, info, k, err := load(b)
@@ -142,7 +142,7 @@ func mustBeDamaged(t testing.TB, b []byte, offset int64, text string) {
 	}
 }
 
-// collect takes records without a digest.
+// collect receives records without a digest.
 func collect(rows *[]row) func(rota.SnapshotInfo) (func(byte, []byte) error, error) {
 	return func(rota.SnapshotInfo) (func(byte, []byte) error, error) {
 		return func(kind byte, record []byte) error {
@@ -152,8 +152,7 @@ func collect(rows *[]row) func(rota.SnapshotInfo) (func(byte, []byte) error, err
 	}
 }
 
-// TestReadState passes over what a later version may add behind a state; a state's own kinds are
-// its sink's to know.
+// TestReadState skips what a later version may add after a state; records of the state's own kinds go to its sink.
 func TestReadState(t *testing.T) {
 	t.Parallel()
 	s := newState(row{1, "a job"}, row{FirstSection - 1, "of a kind to come"})

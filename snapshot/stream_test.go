@@ -85,7 +85,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// noise is n bytes without pattern, the same for the same seed.
+// noise returns n random bytes, the same for the same seed.
 func noise(seed uint64, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -147,7 +147,7 @@ func TestReadKeepsOthersErrors(t *testing.T) {
 	})
 }
 
-// full is a writer with room for so many bytes.
+// full is a writer with room for a limited number of bytes.
 type full struct {
 	room int
 	err  error
@@ -161,7 +161,7 @@ func (f *full) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// deaf is a source that goes on after a refused yield.
+// deaf is a source that continues after a refused yield.
 type deaf struct{ *state }
 
 func (d deaf) Records(yield func(byte, []byte) error) error {

@@ -11,9 +11,9 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Write streams src to w and says what it wrote; Bytes is the file's length. It
-// holds one block, compresses on the calling goroutine alone, and gives w one
-// call a block. After an error what w has got is no snapshot and will be refused.
+// Write streams src to w and returns a description of what it wrote; Bytes is the file's length. It holds one block,
+// compresses only on the calling goroutine, and calls w once a block. After an error the output is not a snapshot and
+// will be refused.
 func Write(w io.Writer, src Source) (rota.SnapshotInfo, error) {
 	return write(w, src, BlockBytes)
 }
@@ -34,7 +34,7 @@ func write(w io.Writer, src Source, blockBytes int) (rota.SnapshotInfo, error) {
 	defer e.zstd.Close()
 	e.preamble(info)
 	if e.err == nil {
-		// A source that goes on after a refused yield does not hide the refusal.
+		// A source that continues after a refused yield does not hide the refusal.
 		if err := src.Records(e.add); err != nil && e.err == nil {
 			e.err = carried(opWrite, err, "the state gave up after record %d", e.sum.records)
 		}
@@ -48,8 +48,7 @@ func write(w io.Writer, src Source, blockBytes int) (rota.SnapshotInfo, error) {
 	return info, nil
 }
 
-// encoder collects records into a block and writes full blocks. Its first error
-// stays, and nothing is written after it.
+// encoder collects records into a block and writes full blocks. Its first error stays, and nothing is written after it.
 type encoder struct {
 	w    io.Writer
 	at   int64
@@ -63,10 +62,9 @@ type encoder struct {
 }
 
 func newEncoder(w io.Writer, blockBytes int) (*encoder, error) {
-	// One frame a block, always with its length in it, and no window beyond a
-	// block. The fastest level leaves the core to applying; the next one took 1.7
-	// times as long and saved nothing (BenchmarkWrite). CRC off: the block's own
-	// checksum is compared before the frame is opened.
+	// One frame a block, always with its length, and no window beyond a block. The fastest level leaves the core to
+	// applying; the next one took 1.7 times as long and saved nothing (BenchmarkWrite). CRC off: the block's own
+	// checksum is compared before the frame is decompressed.
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithWindowSize(BlockBytes), zstd.WithSingleSegment(true), zstd.WithEncoderCRC(false))
 	if err != nil {
@@ -81,7 +79,7 @@ func (e *encoder) preamble(info rota.SnapshotInfo) {
 	e.write(e.out)
 }
 
-// add puts one record into the block, which is written when the next does not fit.
+// add appends one record to the block; if it does not fit, it writes the block first.
 func (e *encoder) add(kind byte, record []byte) error {
 	if e.err != nil {
 		return e.err
@@ -103,7 +101,7 @@ func (e *encoder) add(kind byte, record []byte) error {
 	return e.err
 }
 
-// flush writes the block, if there is anything in it.
+// flush writes the block, unless it is empty.
 func (e *encoder) flush() {
 	if len(e.raw) == 0 || e.err != nil {
 		return

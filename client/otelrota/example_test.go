@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/client/otelrota"
 )
 
-// The worker's spans are linked to the spans of the jobs' submissions, which come in headers. A worker
-// of client.NewWorker takes the option; the handler here is called by hand.
+// The worker's spans are linked to the spans of the jobs' submissions, which arrive in headers. Pass the option to
+// client.NewWorker; here the handler is called directly.
 func ExampleHeaders() {
 	spans := tracetest.NewInMemoryExporter()
 	provider := trace.NewTracerProvider(trace.WithSyncer(spans))

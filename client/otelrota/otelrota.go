@@ -16,20 +16,20 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// Option changes how jobs are traced.
+// Option configures the tracing of jobs.
 type Option func(*tracing)
 
-// WithTracerProvider traces with a provider of its own instead of otel.GetTracerProvider.
+// WithTracerProvider sets the provider that is used instead of otel.GetTracerProvider.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(t *tracing) { t.provider = p }
 }
 
-// WithPropagator writes and reads headers in another form than that of W3C.
+// WithPropagator writes and reads headers in another format than W3C's.
 func WithPropagator(p propagation.TextMapPropagator) Option {
 	return func(t *tracing) { t.propagator = p }
 }
 
-// tracing is what the options say.
+// tracing holds the options.
 type tracing struct {
 	provider   trace.TracerProvider
 	propagator propagation.TextMapPropagator
@@ -43,7 +43,7 @@ func tracingOf(opts []Option) *tracing {
 	return t
 }
 
-// tracer asks for the provider with each span: the global one may be set later.
+// tracer asks for the provider at each span: the global one may be set later.
 func (t *tracing) tracer() trace.Tracer {
 	p := t.provider
 	if p == nil {
@@ -52,8 +52,7 @@ func (t *tracing) tracer() trace.Tracer {
 	return p.Tracer("github.com/rotasched/rota/client/otelrota")
 }
 
-// Client traces what a client submits: a span `submit T` a call, and its context in the headers of
-// each job.
+// Client traces a client's submissions: a span `submit T` for each call, and its context in the headers of each job.
 func Client(opts ...Option) client.Option { return client.WithSubmitter(tracingOf(opts).submitter) }
 
 func (t *tracing) submitter(next client.Submitter) client.Submitter {
@@ -89,14 +88,14 @@ func (t *tracing) submitter(next client.Submitter) client.Submitter {
 	}
 }
 
-// Headers returns the trace context and the baggage of ctx, for jobs that no traced client submits by
-// Submit: nodes of workflows, jobs of schedules, callbacks of batches.
+// Headers returns the trace context and the baggage of ctx as headers, for jobs that are not submitted by a traced
+// client's Submit: nodes of workflows, jobs of schedules, callbacks of batches.
 func Headers(ctx context.Context, opts ...Option) client.Headers {
 	return tracingOf(opts).inject(ctx, nil)
 }
 
-// inject returns headers with the trace of ctx. What the caller has set stays, and what would be beyond
-// the limits is left out, baggage first.
+// inject returns headers with the trace of ctx. It keeps the caller's headers, and leaves out what would exceed the
+// limits, baggage first.
 func (t *tracing) inject(ctx context.Context, own map[string]string) map[string]string {
 	carried := propagation.MapCarrier{}
 	t.propagator.Inject(ctx, carried)
@@ -109,11 +108,11 @@ func (t *tracing) inject(ctx context.Context, own map[string]string) map[string]
 			return carried
 		}
 	}
-	return own // whatever is wrong is the caller's, and refused as such
+	return own // any fault is in the caller's headers, and is refused as such
 }
 
-// Worker traces attempts: each is a span `attempt T`, the root of a trace that is linked to the job's
-// submission, in the context of its handler. The submission's baggage is in that context too.
+// Worker traces attempts: each is a span `attempt T`, the root of a trace that is linked to the job's submission, in
+// the context of its handler. That context also has the submission's baggage.
 func Worker(opts ...Option) client.WorkerOption { return client.Use(tracingOf(opts).middleware) }
 
 func (t *tracing) middleware(next client.Handler) client.Handler {
@@ -137,7 +136,7 @@ func (t *tracing) middleware(next client.Handler) client.Handler {
 		}()
 		if result, err = next(ctx, job); client.Failed(err) {
 			failed(span, err)
-		} else if err != nil { // put off, given back or cancelled
+		} else if err != nil { // snoozed, declined or cancelled
 			span.AddEvent(err.Error())
 		}
 		return result, err
@@ -156,7 +155,7 @@ func Wait[Out any](ctx context.Context, h *client.Handle[Out], opts ...Option) (
 
 var system = attribute.String("messaging.system", "rota")
 
-// jobFacts are the attributes of a job, by the semantic conventions of messaging where they have one.
+// jobFacts returns the attributes of a job, named by the semantic conventions of messaging where they apply.
 func jobFacts(s *rota.JobSpec) []attribute.KeyValue {
 	facts := []attribute.KeyValue{attribute.String("messaging.destination.name", string(s.Queue)), attribute.String("rota.job.type", string(s.Type))}
 	if s.ID != "" {
@@ -168,7 +167,7 @@ func jobFacts(s *rota.JobSpec) []attribute.KeyValue {
 	return facts
 }
 
-// failed notes an error in a span; a refusal has its kind.
+// failed records an error in a span; a refusal has its kind.
 func failed(span trace.Span, err error) {
 	if err == nil {
 		return

@@ -16,13 +16,13 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// traced is a recorder of spans, and the options by which they go there.
+// traced returns a recorder of spans, and a provider that sends spans to it.
 func traced() (*tracetest.InMemoryExporter, *trace.TracerProvider) {
 	spans := tracetest.NewInMemoryExporter()
 	return spans, trace.NewTracerProvider(trace.WithSyncer(spans))
 }
 
-// submitted runs the submitter around one that takes every job, and returns what it got.
+// submitted runs the submitter around one that accepts every job, and returns the jobs it received.
 func submitted(ctx context.Context, t *tracing, refusal error, jobs ...rota.JobSpec) (got []rota.JobSpec, err error) {
 	_, err = t.submitter(func(_ context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error) {
 		got = jobs
@@ -35,8 +35,8 @@ func submitted(ctx context.Context, t *tracing, refusal error, jobs ...rota.JobS
 	return got, err
 }
 
-// TestTrace goes from a submission to its attempt: the attempt's span is the root of its own trace and
-// is linked to the submission's, whose baggage its handler has.
+// TestTrace follows a job from its submission to its attempt: the attempt's span is the root of its own trace and is
+// linked to the submission's span, whose baggage its handler has.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	spans, provider := traced()
@@ -78,7 +78,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestTrace_neverRefuses: what a trace brings beyond the limits is left out, and the caller's stays.
+// TestTrace_neverRefuses checks that trace data beyond the limits is left out, and that the caller's headers stay.
 func TestTrace_neverRefuses(t *testing.T) {
 	t.Parallel()
 	_, provider := traced()
@@ -101,7 +101,8 @@ func TestTrace_neverRefuses(t *testing.T) {
 	}
 }
 
-// TestTrace_ofFailures: a refusal is the submission's status with its kind, a panic the attempt's, which goes on.
+// TestTrace_ofFailures checks that a refusal sets the submission's status with its kind, and that a panic sets the
+// attempt's status and continues.
 func TestTrace_ofFailures(t *testing.T) {
 	t.Parallel()
 	spans, provider := traced()

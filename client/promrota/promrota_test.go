@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/client/promrota"
 )
 
-// TestClient counts the calls of a client, refused ones included: here nobody listens.
+// TestClient counts the calls of a client, including refused ones: here no node is listening.
 func TestClient(t *testing.T) {
 	t.Parallel()
 	metrics, registry := promrota.New(), prometheus.NewPedanticRegistry()

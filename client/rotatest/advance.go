@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// strideMost is how long the nodes' chores pause at most where nothing is due. A leader stamps as
-	// far ahead of its last entry (cluster.Environment.Leap).
+	// maxStride bounds how long the nodes' periodic tasks pause while nothing is due. A leader stamps that far ahead
+	// of its last entry (cluster.Environment.Leap).
 	strideMost = time.Minute
-	// strideLeast is what no stride is worth.
+	// strideLeast is the shortest stride worth making.
 	strideLeast = 2 * time.Second
-	// step is how much time passes between two looks where something goes on; strideEnds what a sweep
-	// takes to be applied.
+	// step is how much time passes between two checks while something is happening; strideEnds is the time for a sweep
+	// to be applied.
 	step       = 250 * time.Millisecond
 	strideEnds = 10 * time.Millisecond
-	// dueTakes is within which time the cluster does what is due: the slowest chore looks once a second.
+	// dueTakes is how soon the cluster does what is due: the slowest periodic task checks once a second.
 	dueTakes = 2 * time.Second
-	// pingBytes are those of a frame that answers a sign of life of gRPC: nobody's doing.
+	// pingBytes is the size of a frame that answers a gRPC ping, which is not activity.
 	pingBytes = 17
 )
 
-// Advance lets time pass, and two seconds more, within which the cluster does what has come due. A day
-// takes three nodes a few seconds of real time while no worker is connected; one that is beats every two
-// seconds, and its cluster is awake.
+// Advance lets time d pass, and two seconds more, in which the cluster does what has become due. A day takes three
+// nodes a few seconds of real time while no worker is connected; a connected worker sends a beat every two seconds,
+// which keeps the cluster awake.
 func (c *Cluster) Advance(d time.Duration) {
 	for end := time.Now().Add(d); ; {
 		left := time.Until(end)
@@ -43,7 +43,7 @@ func (c *Cluster) Advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// idle returns for how long the cluster has nothing to do.
+// idle returns how long the cluster has nothing to do.
 func (c *Cluster) idle() (most time.Duration) {
 	for _, n := range c.nodes {
 		if n != nil {
@@ -53,7 +53,7 @@ func (c *Cluster) idle() (most time.Duration) {
 	return most
 }
 
-// heard wakes the cluster where a client calls.
+// heard wakes the cluster when a client calls.
 func (c *Cluster) heard(from virtualnet.Host, bytes int) {
 	if from == clientHost && bytes > pingBytes {
 		c.pace.Wake()

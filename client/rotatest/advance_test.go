@@ -12,11 +12,11 @@ import (
 	"github.com/rotasched/rota/client/rotatest"
 )
 
-// entriesMost is how many entries a day may take while nothing but a backoff and dates are waited for:
-// one a minute at least, where the sweeps of a cluster that is awake are 345,600.
+// entriesMost bounds the log entries of a day in which only a backoff and dates are due: at least one a minute is
+// needed, where the sweeps of a cluster that stays awake are 345,600.
 const entriesMost = 3_000
 
-// TestAdvance lets a day pass: what is due on the clock, or on dates, is due when it should be.
+// TestAdvance lets a day pass: jobs due by the clock, or on dates, run when they should.
 func TestAdvance(t *testing.T) {
 	began := time.Now()
 	rotatest.Run(t, func(c *rotatest.Cluster) {
@@ -62,7 +62,7 @@ func TestAdvance(t *testing.T) {
 	t.Logf("took %s", time.Since(began))
 }
 
-// TestAdvance_isInterrupted: users and workers of the test live on while time passes in strides.
+// TestAdvance_isInterrupted checks that users and workers of the test keep running while time passes in strides.
 func TestAdvance_isInterrupted(t *testing.T) {
 	rotatest.Run(t, func(c *rotatest.Cluster) {
 		ctx, stop := context.WithCancel(c.Context())
@@ -72,7 +72,7 @@ func TestAdvance_isInterrupted(t *testing.T) {
 		}
 		welcome.Handle(w, func(ctx context.Context, _ *client.Job, m mail) (string, error) {
 			select {
-			case <-time.After(5 * time.Minute): // far longer than a lease whose worker is not heard
+			case <-time.After(5 * time.Minute): // far longer than a lease whose worker is silent
 			case <-ctx.Done():
 			}
 			return "sent to " + m.To, context.Cause(ctx)

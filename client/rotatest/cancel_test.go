@@ -11,8 +11,9 @@ import (
 	"github.com/rotasched/rota/client/rotatest"
 )
 
-// TestCancel_confirms: a handler cleans up for 3.6 s after its job was cancelled. Its key's next job starts as soon as it has returned,
-// neither before nor once the lease would have ended; so does its own retry.
+// TestCancel_confirms has a handler clean up for 3.6 s after its job was cancelled. The next job of its key starts as
+// soon as the handler has returned: not earlier, and not only when the lease would have ended. The same holds for the
+// job's own retry.
 func TestCancel_confirms(t *testing.T) {
 	rotatest.Run(t, func(c *rotatest.Cluster) {
 		const cleans = 3600 * time.Millisecond

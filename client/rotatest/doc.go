@@ -1,5 +1,5 @@
-// Package rotatest runs a whole cluster inside a test: real nodes, Raft, gRPC, clients and workers, in a
-// bubble of testing/synctest. An hour passes as soon as everybody waits for it.
+// Package rotatest runs a whole cluster inside a test: real nodes, Raft, gRPC, clients and workers, in a bubble of
+// testing/synctest. An hour passes as soon as every goroutine waits for it.
 //
 //	rotatest.Run(t, func(c *rotatest.Cluster) {
 //		signUp(c.Context(), c.Client(), "ann")
@@ -8,13 +8,13 @@
 //		c.Advance(24 * time.Hour)
 //	}, rotatest.Nodes(3))
 //
-// What the cluster decides is a function of its log's entries. Which entries there are depends on how
-// goroutines are scheduled, so two runs of a test may differ; a test that fails leaves the data of a
-// node behind, whose entries replay exactly, and logs where.
+// The cluster's decisions are a function of its log's entries. Which entries exist depends on how goroutines are
+// scheduled, so two runs of a test may differ. A failed test keeps the data of one node, whose entries replay exactly,
+// and logs where it is.
 //
-// All rules of testing/synctest hold in the test's function: what it waits for happens within the
-// bubble, so no network and no other process; it starts no subtests and does not call t.Parallel; and
-// goroutines that it starts end with it.
+// All rules of testing/synctest apply to the test's function: what it waits for must happen within the bubble, so it
+// uses no network and no other process; it starts no subtests and does not call t.Parallel; and the goroutines that it
+// starts end with it.
 //
-// The package never opens a socket or sleeps in real time, and no program links it: it is for tests.
+// The package never opens a socket, never sleeps in real time, and is never linked into a program: it is for tests.
 package rotatest

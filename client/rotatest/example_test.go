@@ -17,7 +17,7 @@ type order struct {
 
 var ship = client.Define[order, string]("ship")
 
-// The test of a program takes this form. As an example has no *testing.T, RunTests runs it here.
+// The test of a program has this form. An example has no *testing.T, so RunTests runs it here.
 func ExampleRun() {
 	shipsLater := func(t *testing.T) {
 		rotatest.Run(t, func(c *rotatest.Cluster) {

@@ -18,17 +18,16 @@ import (
 	"github.com/rotasched/rota/internal/virtualnet"
 )
 
-// Option changes the cluster of a test.
+// Option configures the cluster of a test.
 type Option func(*Cluster)
 
-// Nodes sets how many nodes there are: 1, as without it, 3 or 5.
+// Nodes sets the number of nodes: 1 (the default), 3 or 5.
 func Nodes(n int) Option { return func(c *Cluster) { c.wanted = n } }
 
-// Log sets where nodes, clients and workers log to. Without it nothing is logged.
+// Log sets the logger of nodes, clients and workers. By default nothing is logged.
 func Log(log *slog.Logger) Option { return func(c *Cluster) { c.log = log } }
 
-// Cluster is the cluster of one test. Its methods are for the test's function, and end the test
-// where they fail.
+// Cluster is the cluster of one test. Call its methods from the test's function; they end the test if they fail.
 type Cluster struct {
 	t      *testing.T
 	wanted int
@@ -40,20 +39,21 @@ type Cluster struct {
 	dir    string
 	ctx    context.Context
 	client *client.Client
-	// nodes have nil at the places of those that were killed.
+	// nodes has nil in place of killed nodes.
 	nodes []*virtualnet.Node
 }
 
-// clientHost is where clients and workers of the test are.
+// clientHost is the host of the test's clients and workers.
 const clientHost virtualnet.Host = "client"
 
-// messageTakes is what a message is under way between two hosts.
+// messageTakes is how long a message takes between two hosts.
 const messageTakes = 100 * time.Microsecond
 
-// electionAfter is how long nodes wait for a leader: longer than rota's own, so that time passes with fewer messages.
+// electionAfter is how long nodes wait for a leader: longer than rota's default, so that time passes with fewer
+// messages.
 const electionAfter = 10 * time.Second
 
-// Run runs a test on a cluster of its own, and ends the cluster with it.
+// Run runs a test on a cluster of its own, and stops the cluster at the end.
 func Run(t *testing.T, test func(c *Cluster), opts ...Option) {
 	t.Helper()
 	c := &Cluster{wanted: 1, log: slog.New(slog.DiscardHandler), dir: t.TempDir()}
@@ -77,7 +77,7 @@ func Run(t *testing.T, test func(c *Cluster), opts ...Option) {
 	})
 }
 
-// start founds the cluster.
+// start creates the cluster.
 func (c *Cluster) start() {
 	c.t.Helper()
 	c.began, c.net, c.finder = time.Now(), virtualnet.New(1), virtualnet.NewFinder()
@@ -88,7 +88,7 @@ func (c *Cluster) start() {
 	c.client = c.Dial()
 }
 
-// startAll starts all nodes that do not run.
+// startAll starts all nodes that are not running.
 func (c *Cluster) startAll() {
 	c.t.Helper()
 	faults := make([]error, c.wanted)
@@ -120,10 +120,10 @@ func (c *Cluster) config(i int) cluster.Config {
 		Fatal: func(err error) { c.t.Errorf("rotatest: node %s gave up: %v", host, err) }}
 }
 
-// sinceBoot is the one monotonic clock of all hosts.
+// sinceBoot is the common monotonic clock of all hosts.
 func (c *Cluster) sinceBoot() time.Duration { return time.Since(c.began) + time.Hour }
 
-// end stops what runs, and keeps the entries of a test that failed.
+// end stops everything, and keeps the entries of a failed test.
 func (c *Cluster) end() {
 	if c.client != nil {
 		_ = c.client.Close()
@@ -147,7 +147,7 @@ func (c *Cluster) end() {
 	}
 }
 
-// keep copies the data of a node that ran to the end to where it outlives the test.
+// keep copies the data of a node that ran to the end to a place that outlives the test.
 func (c *Cluster) keep() {
 	for i, n := range c.nodes {
 		if n == nil {
@@ -172,7 +172,7 @@ func (c *Cluster) Context() context.Context { return c.ctx }
 // Client returns a client of the cluster.
 func (c *Cluster) Client() *client.Client { return c.client }
 
-// Dial returns another client of the cluster, with options of its own. The caller closes it.
+// Dial returns another client of the cluster, with its own options. The caller must close it.
 func (c *Cluster) Dial(opts ...client.Option) *client.Client {
 	c.t.Helper()
 	addresses := make([]string, len(c.nodes))
@@ -186,11 +186,11 @@ func (c *Cluster) Dial(opts ...client.Option) *client.Client {
 	return own
 }
 
-// Clock is the option that a worker of the test needs, whose own clock would be the real one.
+// Clock returns the option that a worker of the test needs, because its own clock would be the real one.
 func (c *Cluster) Clock() client.WorkerOption { return client.WithClock(c.sinceBoot) }
 
-// KillLeader ends the leader as a power cut does, and returns once another node leads. There must be
-// more than half of the nodes left.
+// KillLeader stops the leader like a power cut, and returns once another node leads. More than half of the nodes must
+// be left.
 func (c *Cluster) KillLeader() {
 	c.t.Helper()
 	left := 0
@@ -206,8 +206,8 @@ func (c *Cluster) KillLeader() {
 	c.leader()
 }
 
-// Restart ends all nodes that run as a power cut does, starts every node, those that KillLeader ended
-// too, and returns once one leads.
+// Restart stops all running nodes like a power cut, starts every node, including those that KillLeader stopped, and
+// returns once one leads.
 func (c *Cluster) Restart() {
 	c.t.Helper()
 	for i, n := range c.nodes {
@@ -225,10 +225,10 @@ func (c *Cluster) kill(i int) {
 	c.net.Crash(hostOf(i), false)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = killed.Close(ctx) // nobody hears of it
+	_ = killed.Close(ctx) // its calls get no answer
 }
 
-// leader waits until a node leads.
+// leader waits until a node leads, and returns it.
 func (c *Cluster) leader() int {
 	c.t.Helper()
 	for range 600 {

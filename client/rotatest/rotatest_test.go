@@ -24,7 +24,7 @@ type mail struct {
 
 var welcome = client.Define[mail, string]("welcome")
 
-// signUp is what a user of the library tests: it submits a mail.
+// signUp is the code under test of a library user: it submits a mail.
 func signUp(ctx context.Context, c *client.Client, name string) error {
 	_, err := welcome.Submit(ctx, c, mail{name}, client.ID(rota.JobID("welcome-"+name)), client.Retry(3))
 	return err
@@ -32,7 +32,7 @@ func signUp(ctx context.Context, c *client.Client, name string) error {
 
 func send(_ context.Context, _ *client.Job, m mail) (string, error) { return "sent to " + m.To, nil }
 
-// TestRun is the life of a job on three nodes, whose leader is killed in the middle.
+// TestRun runs a job on three nodes, and kills the leader in the middle.
 func TestRun(t *testing.T) {
 	began := time.Now()
 	rotatest.Run(t, func(c *rotatest.Cluster) {
@@ -60,7 +60,7 @@ func TestRun(t *testing.T) {
 	t.Logf("took %s", time.Since(began))
 }
 
-// TestRun_logs: handlers log in several clusters of one process, each in a bubble of its own.
+// TestRun_logs has handlers log in several clusters of one process, each in its own bubble.
 func TestRun_logs(t *testing.T) {
 	for range 2 {
 		rotatest.Run(t, func(c *rotatest.Cluster) {
@@ -81,7 +81,7 @@ func TestRun_logs(t *testing.T) {
 	}
 }
 
-// TestRun_three: three nodes are founded and run a job; how long that takes is logged.
+// TestRun_three creates three nodes and runs a job; the time this takes is logged.
 func TestRun_three(t *testing.T) {
 	began := time.Now()
 	rotatest.Run(t, func(c *rotatest.Cluster) {
@@ -95,7 +95,8 @@ func TestRun_three(t *testing.T) {
 	t.Logf("took %s", time.Since(began))
 }
 
-// TestRun_fails plants what a test may do wrong: each ends it with words that say what, and where the entries are.
+// TestRun_fails plants mistakes that a test may make: each ends the test with a message that describes it and gives the
+// place of the entries.
 func TestRun_fails(t *testing.T) {
 	if what := os.Getenv("ROTATEST_FAILS"); what != "" {
 		rotatest.Run(t, func(c *rotatest.Cluster) {

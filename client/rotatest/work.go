@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// RequireSubmitted ends the test unless a job of the definition was submitted whose payload matches, and
-// returns the newest such job. It may have ended. A nil match takes any.
+// RequireSubmitted ends the test unless a job of the definition with a matching payload was submitted, and returns the
+// newest such job. The job may have ended. A nil match accepts any payload.
 func RequireSubmitted[In, Out any](c *Cluster, d client.Definition[In, Out], match func(in In) bool) rota.Job {
 	c.t.Helper()
 	others := 0
@@ -44,10 +44,9 @@ func RequireSubmitted[In, Out any](c *Cluster, d client.Definition[In, Out], mat
 // workWithin is how long Work waits for a job that is due.
 const workWithin = time.Minute
 
-// Work runs the next job of the definition with a handler, as a worker with one slot would, and returns
-// what the handler did, once the cluster has it. What the handler returns decides of the job: an error
-// has it tried again after its backoff, for which Advance and Work again. It ends the test where no
-// job is due within a minute.
+// Work runs the next job of the definition with a handler, as a worker with one slot would, and returns the handler's
+// results once the cluster has them. They decide what happens to the job: after an error it is tried again after its
+// backoff; call Advance, then Work again. Work ends the test if no job is due within a minute.
 func Work[In, Out any](c *Cluster, d client.Definition[In, Out], handle func(ctx context.Context, job *client.Job, in In) (Out, error)) (out Out, err error) {
 	c.t.Helper()
 	var queues []rota.QueueName
@@ -83,7 +82,7 @@ func Work[In, Out any](c *Cluster, d client.Definition[In, Out], handle func(ctx
 	return out, err
 }
 
-// waiting says which jobs of a type have not ended.
+// waiting lists the jobs of a type that have not ended, for an error message.
 func waiting(c *Cluster, typ rota.JobType) string {
 	text := ""
 	for job, err := range c.client.Jobs(c.ctx, rota.JobFilter{Type: typ}) {

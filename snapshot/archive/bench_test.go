@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// benchEnded returns many records of about 600 bytes: those of a few jobs, each with other
-// ids and numbers. Ids grow, or are noise.
+// benchEnded returns many records of about 600 bytes: those of a few jobs, each with different ids and numbers. Ids
+// grow, or are random.
 func benchEnded(b *testing.B, n int, growing bool) []incoming {
 	few := jobsEnded(b, 2)
 	body := few[1].Data
@@ -23,11 +23,11 @@ func benchEnded(b *testing.B, n int, growing bool) []incoming {
 		b.Fatal(err)
 	}
 	chance := noise(3, 500+8*n)
-	data := append(bytes.Clone(body), chance[:500]...) // its length is what counts here
+	data := append(bytes.Clone(body), chance[:500]...) // only its length counts here
 	rows := make([]incoming, n)
 	for i := range rows {
 		mark := markOf(&ended)
-		mark.Seq, mark.ID = uint64(i+1), rota.JobID(fmt.Sprintf("01K%023d", i^3)) // jobs end out of order, a little
+		mark.Seq, mark.ID = uint64(i+1), rota.JobID(fmt.Sprintf("01K%023d", i^3)) // jobs end slightly out of order
 		if !growing {
 			mark.ID = rota.JobID(fmt.Sprintf("%x-%d", chance[500+8*i:500+8*i+8], i))
 		}
@@ -36,8 +36,8 @@ func benchEnded(b *testing.B, n int, growing bool) []incoming {
 	return rows
 }
 
-// BenchmarkPut fills an archive with 140,000 records in flushes of 7,000, on a disk
-// that is never waited for: what it costs the processor.
+// BenchmarkPut fills an archive with 140,000 records in flushes of 7,000, without waiting for the disk: it measures CPU
+// time.
 func BenchmarkPut(b *testing.B) {
 	for _, growing := range []bool{true, false} {
 		b.Run(fmt.Sprintf("growing=%v", growing), func(b *testing.B) {
@@ -65,8 +65,8 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// BenchmarkEncodeEvents makes chunks of entries like a loaded node's: three events a job,
-// whose id is noise, names out of short lists, clocks that grow.
+// BenchmarkEncodeEvents makes chunks of entries like those of a loaded node: three events a job, random ids, names from
+// short lists, growing clocks.
 func BenchmarkEncodeEvents(b *testing.B) {
 	const entries, events = 64, 128
 	chance := noise(5, 16*entries*events)
@@ -91,7 +91,7 @@ func BenchmarkEncodeEvents(b *testing.B) {
 	b.ReportMetric(float64(size)/(entries*events), "B/event")
 }
 
-// cpuTime is what this process has spent so far: a busy machine stretches the wall's.
+// cpuTime returns the CPU time that this process has used: wall-clock time grows on a busy machine.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -117,8 +117,7 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// BenchmarkPrune takes all that one transaction takes at most, of records that
-// stand alone and of those that stand in blocks.
+// BenchmarkPrune deletes the maximum of one transaction, of records that are alone and of records in blocks.
 func BenchmarkPrune(b *testing.B) {
 	for _, flush := range []int{blocksFrom - 1, 1_000} {
 		b.Run(fmt.Sprintf("flush=%d", flush), func(b *testing.B) {
@@ -140,7 +139,7 @@ func BenchmarkPrune(b *testing.B) {
 	}
 }
 
-// BenchmarkMark is what a submission beyond the tombstones costs.
+// BenchmarkMark measures the cost of a submission beyond the tombstones.
 func BenchmarkMark(b *testing.B) {
 	a := newJobs(b)
 	put(b, a, jobsEnded(b, 1000))

@@ -9,21 +9,19 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Records that are written together lie in blocks in recordsBucket, by the first number
-// that the block stands for: manyRecords, then the records in the order of their numbers,
-// then for each its number (8) and where it ends (4), how many they are (4), the last
-// number that the block stands for (8), CRC32C over key, kind and all behind the records
-// (4). A record alone stands plain, and for itself only.
+// Records that are written together are stored in blocks in recordsBucket. The key is the first number that the block
+// covers. The value is: manyRecords, the records in the order of their numbers, for each its number (8) and where it
+// ends (4), the number of records (4), the last number that the block covers (8), CRC32C over key, kind and all after
+// the records (4). A single record is stored as it is, and covers only its own number.
 //
-// A number that is held and that a block stands for without having its record has none: its
-// job ended again since. One that nothing stands for is damage: so a wrong key, or a page
-// that went, cannot be taken for ends that never were.
+// A held number that a block covers without having its record has none: its job ended again since. A held number that
+// no block covers is damage: so a wrong key, or a lost page, cannot be mistaken for ends that never existed.
 //
-// A key for each was refused: half of what a flush took was bbolt's elements and pages.
+// A key for each record was rejected: half the cost of a flush was bbolt's elements and pages.
 const (
 	manyRecords byte = 3
-	// blockBytes is what a block is filled up to: what is written again where one of its
-	// records goes. A record of half as much stands alone.
+	// blockBytes is the size up to which a block is filled: that much is written again when one of its records is
+	// deleted. A record of half that size is stored alone.
 	blockBytes = 16 << 10
 	// blocksFrom is the number of records from which a flush makes blocks of them.
 	blocksFrom = 32
@@ -32,32 +30,32 @@ const (
 	blockEndSize = 4 + 8 + 4
 )
 
-// block is what stands under one key of recordsBucket: one record, or many.
+// block is the value of one key of recordsBucket: one record, or many.
 type block struct {
 	// key is nil for none.
 	key, value, places []byte
-	// first to last are the numbers that it stands for, all before the next key.
+	// first to last are the numbers that it covers, all before the next key.
 	first, last, next uint64
-	// plain says that it is a record alone.
+	// plain means that it is a single record.
 	plain bool
-	// torn says that it is not what was written there, and stands for nothing; cut that the
-	// next key is a wrong one, within its numbers.
+	// torn means that it is not what was written there, and covers nothing; cut means that the next key is a wrong one,
+	// within its numbers.
 	torn, cut bool
 }
 
-// recordRow is a record by its number. Of a torn block it is any number up to last.
+// recordRow is a record by its number. For a torn block it is any number up to last.
 type recordRow struct {
 	seq, last uint64
 	value     []byte
 	torn      bool
 }
 
-// blockSum is the checksum of a block, over all that is behind its records.
+// blockSum returns the checksum of a block, over everything after its records.
 func blockSum(key, end []byte) uint32 {
 	return updateSum(updateSum(checksum(key), []byte{manyRecords}), end)
 }
 
-// read finds the places of a block and the last number that it stands for.
+// read locates a block's records and the last number that it covers.
 func (x *block) read() {
 	x.first, x.torn = number(x.key), true
 	if len(x.value) == 0 || x.value[0] != manyRecords {
@@ -82,10 +80,10 @@ func (x *block) read() {
 	}
 }
 
-// covers reports whether it stands for a number that is not before its key.
+// covers reports whether the block covers a number that is not before its key.
 func (x *block) covers(seq uint64) bool { return x.key != nil && !x.torn && seq <= x.last }
 
-// placed returns the record at a place, the first being 0.
+// placed returns the record at an index, from 0.
 func (x *block) placed(at int) recordRow {
 	place, from := x.places[at*placeBytes:], uint32(1)
 	if at > 0 {
@@ -98,7 +96,7 @@ func (x *block) placed(at int) recordRow {
 	return recordRow{seq: seq, last: seq, value: x.value[from:to:to]}
 }
 
-// appendRows appends its records, or the row of a torn one.
+// appendRows appends its records, or the row of a torn block.
 func (x *block) appendRows(rows []recordRow) []recordRow {
 	switch {
 	case x.key == nil:
@@ -116,7 +114,7 @@ func (x *block) appendRows(rows []recordRow) []recordRow {
 	return rows
 }
 
-// blockOf finds the block that would stand for a number: the last that is not behind it.
+// blockOf finds the block that would cover a number: the last that does not begin after it.
 func blockOf(c *bbolt.Cursor, seq uint64) block {
 	at := seqKey(seq)
 	k, v := c.Seek(at)
@@ -145,13 +143,12 @@ func blockOf(c *bbolt.Cursor, seq uint64) block {
 	return block{key: k, value: v, first: seq, next: max(place(behind), seq+1), torn: true}
 }
 
-// maxEmptied bounds the pages that before steps over: more cannot be emptied by the
-// deletions of one transaction.
+// maxEmptied bounds the pages that before skips: the deletions of one transaction cannot empty more.
 const maxEmptied = 1 << 20
 
-// before returns the last key before the one at which a cursor stands, which is at or behind
-// a bound. Within a transaction bbolt's Prev stops at a page that deletions have emptied as
-// if it were the bucket's beginning; only its other steps pass over such pages.
+// before returns the last key before the cursor's key, which is at or after a bound. Within a transaction bbolt's Prev
+// stops at a page that deletions have emptied as if it were the bucket's beginning; only its other moves skip such
+// pages.
 func before(c *bbolt.Cursor, bound []byte) (k, v []byte) {
 	if k, v = c.Prev(); k != nil {
 		return k, v
@@ -166,8 +163,7 @@ func before(c *bbolt.Cursor, bound []byte) (k, v []byte) {
 	return k, v
 }
 
-// place is the number at which a key stands, also one of a wrong length; the greatest for
-// none.
+// place returns the number of a key, even of one with a wrong length; the greatest number for none.
 func place(key []byte) uint64 {
 	if key == nil {
 		return math.MaxUint64
@@ -177,8 +173,8 @@ func place(key []byte) uint64 {
 	return number(at[:])
 }
 
-// recordAt finds the record of a number, which may be damaged; none where covered tells
-// that there is none, or that nothing stands for the number.
+// recordAt finds the record of a number, which may be damaged. Without a record, covered reports whether the number is
+// known to have none, or whether no block covers it.
 func recordAt(b *bbolt.Bucket, seq uint64) (value []byte, known, covered bool) {
 	x := blockOf(b.Cursor(), seq)
 	if !x.covers(seq) {
@@ -196,14 +192,14 @@ func recordAt(b *bbolt.Bucket, seq uint64) (value []byte, known, covered bool) {
 	return row.value, row.seq == seq, true
 }
 
-// stretch is numbers in a row that one block stands for, or none.
+// stretch is a run of numbers that one block covers, or that no block covers.
 type stretch struct {
 	from, to uint64
 	covered  bool
 	block    block
 }
 
-// stretchAt returns the numbers from one on that are alike.
+// stretchAt returns the run of numbers that begins at from.
 func stretchAt(c *bbolt.Cursor, from uint64) stretch {
 	x := blockOf(c, from)
 	if x.covers(from) {
@@ -212,7 +208,7 @@ func stretchAt(c *bbolt.Cursor, from uint64) stretch {
 	return stretch{from: from, to: x.next - 1, block: x}
 }
 
-// torn reports whether what would stand for the numbers is damaged.
+// torn reports whether the block that would cover the numbers is damaged.
 func (s *stretch) torn() bool { return s.block.key != nil && s.block.torn }
 
 // recordCursor walks the records in the order of their numbers.
@@ -257,7 +253,7 @@ func appendPlace(places []byte, seq uint64, end int) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(places, seq), uint32(end))
 }
 
-// endBlock appends to a block's records what lies behind them.
+// endBlock appends to a block's records the part that follows them.
 func endBlock(b, key, places []byte, last uint64) []byte {
 	at := len(b)
 	b = binary.BigEndian.AppendUint32(append(b, places...), uint32(len(places)/placeBytes))
@@ -265,7 +261,7 @@ func endBlock(b, key, places []byte, last uint64) []byte {
 	return binary.BigEndian.AppendUint32(b, blockSum(key, b[at:]))
 }
 
-// putBlock writes the records of a block that stands for the numbers first to last.
+// putBlock writes the records of a block that covers the numbers first to last.
 func putBlock(b *bbolt.Bucket, first, last uint64, rows []recordRow) error {
 	key := seqKey(first)
 	if len(rows) == 1 && rows[0].seq == first && first == last {

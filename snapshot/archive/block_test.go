@@ -19,7 +19,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// shelf is an archive as a map, the second implementation of what blocks and leaves do.
+// shelf is an archive as a map, a second implementation of blocks and leaves.
 type shelf struct {
 	ended map[uint64]fsm.Ended
 	ids   map[rota.JobID]uint64
@@ -52,7 +52,7 @@ func (s *shelf) drop(seq uint64) {
 	delete(s.held, seq)
 }
 
-// same compares an archive with a shelf, by all that reads it.
+// same compares an archive with a shelf, by everything that reads it.
 func (s *shelf) same(t *testing.T, a *Jobs, last uint64) {
 	t.Helper()
 	seqs, ids := slices.Sorted(maps.Keys(s.ended)), slices.Sorted(maps.Keys(s.ids))
@@ -109,8 +109,8 @@ func (s *shelf) same(t *testing.T, a *Jobs, last uint64) {
 	}
 }
 
-// TestJobs_blocks holds blocks of records and leaves of marks to what a map does, over
-// batches of all sizes and orders, also after the file was opened anew.
+// TestJobs_blocks compares blocks of records and leaves of marks with a map, over batches of all sizes and orders, also
+// after the file was reopened.
 func TestJobs_blocks(t *testing.T) {
 	t.Parallel()
 	e, random := newEndings(t), rand.New(rand.NewPCG(5, 5))
@@ -195,8 +195,7 @@ func TestJobs_otherFormat(t *testing.T) {
 	}
 }
 
-// TestJobs_aBlockWhosePlacesAreDamaged loses all records of the block, is told so, and
-// takes them again.
+// TestJobs_aBlockWhosePlacesAreDamaged loses all records of the block, reports it, and accepts the records again.
 func TestJobs_aBlockWhosePlacesAreDamaged(t *testing.T) {
 	t.Parallel()
 	a, entries := newJobs(t), jobsEnded(t, 200)
@@ -227,7 +226,7 @@ func TestJobs_aBlockWhosePlacesAreDamaged(t *testing.T) {
 	if err != nil || len(damaged) != int(next-first) || damaged[0] != first {
 		t.Fatalf("%v are damaged, not %d to %d: %v", damaged, first, next-1, err)
 	}
-	for _, seqs := range [][]uint64{damaged, damaged[1:2]} { // the block goes as a whole
+	for _, seqs := range [][]uint64{damaged, damaged[1:2]} { // the whole block is dropped
 		if err := a.Drop(seqs); err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +243,7 @@ func TestJobs_aBlockWhosePlacesAreDamaged(t *testing.T) {
 	}
 }
 
-// TestJobs_blockBytes holds the layouts to their bytes.
+// TestJobs_blockBytes pins the bytes of the layouts.
 func TestJobs_blockBytes(t *testing.T) {
 	t.Parallel()
 	a := newJobs(t)

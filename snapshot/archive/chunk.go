@@ -12,21 +12,21 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// EventEntry is what one log entry told, as the state machine encoded it.
+// EventEntry holds the events of one log entry, as the state machine encoded them.
 type EventEntry struct {
 	Index rota.Index
-	// Before counts the events of all entries before, Count this one's: at least 1.
+	// Before counts the events of all earlier entries, Count those of this one: at least 1.
 	Before uint64
 	Count  uint32
-	// Chain is the chain over all events before (SPEC §12.1), Prior and Post are
-	// the state's digests before and after the entry.
+	// Chain is the chain over all earlier events (SPEC §12.1), Prior and Post are the state's digests before and after
+	// the entry.
 	Chain       [32]byte
 	Prior, Post rota.Digest
 	// Bytes are the events, which this package never looks into.
 	Bytes []byte
 }
 
-// End counts the events up to and with this entry's.
+// End counts the events up to and including this entry's.
 func (e *EventEntry) End() uint64 { return e.Before + uint64(e.Count) }
 
 func (e *EventEntry) size() int { return entryFixedBytes + len(e.Bytes) }
@@ -34,16 +34,15 @@ func (e *EventEntry) size() int { return entryFixedBytes + len(e.Bytes) }
 const (
 	// chunkFormat is the first byte of a chunk.
 	chunkFormat = 1
-	// chunkHeadBytes is what stands before a chunk's frame.
+	// chunkHeadBytes is the size of the head, which precedes a chunk's frame.
 	chunkHeadBytes = 1 + 4 + 8 + 8 + 8 + 4 + 4 + 4
-	// maxChunkRaw bounds a chunk before compression: one entry may end tens of
-	// thousands of leases.
+	// maxChunkRaw bounds a chunk before compression: one entry may end tens of thousands of leases.
 	maxChunkRaw = 64 << 20
-	// entryFixedBytes are those of an entry beside its events, about.
+	// entryFixedBytes is about the size of an entry without its events.
 	entryFixedBytes = 32 + 16 + 16 + 12
 )
 
-// chunkHead is what a chunk says of itself without being decompressed.
+// chunkHead is the part of a chunk that is readable without decompression.
 type chunkHead struct {
 	first, last     rota.Index
 	before          uint64
@@ -55,36 +54,36 @@ func (h *chunkHead) end() uint64 { return h.before + uint64(h.events) }
 
 func (h *chunkHead) key() []byte { return binary.BigEndian.AppendUint64(nil, uint64(h.first)) }
 
-// codec is shared: both halves may be used by many goroutines at once.
+// codec is shared: both halves are safe for concurrent use.
 var codec = sync.OnceValue(func() (c struct {
 	enc *zstd.Encoder
 	dec *zstd.Decoder
 }) {
-	// Neither call fails with these options. Events are made of what the ones before hold:
-	// entropy coding of the rest takes a fifth of the time for chunks a seventh smaller at best.
+	// Neither call fails with these options. Events repeat parts of earlier events: entropy coding of the rest takes a
+	// fifth of the time for chunks that are a seventh smaller at best.
 	c.enc, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithEncoderCRC(false), zstd.WithNoEntropyCompression(true))
 	c.dec, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxChunkRaw))
 	return c
 })
 
-// chunkRoom is what EncodeEvents works in. Chunks are an eighth of their events: to take
-// room of that size anew for each was a twelfth of what a loaded node allocates.
+// chunkRoom is the working memory of EncodeEvents. Chunks are an eighth of their events: allocating that much again for
+// each was a twelfth of what a loaded node allocates.
 type chunkRoom struct{ raw, chunk []byte }
 
-// maxChunkRoom is the size up to which room is kept: a chunk of usual size.
+// maxChunkRoom is the size up to which this memory is kept: a chunk of usual size.
 const maxChunkRoom = 2 * chunkBytes
 
 var chunkRooms = sync.Pool{New: func() any { return new(chunkRoom) }}
 
-// EncodeEvents makes a chunk of entries that follow on each other: at least one.
-// Numbers are big-endian, lengths varints:
+// EncodeEvents makes a chunk of at least one entry; each entry must follow the previous one. Numbers are big-endian,
+// lengths varints:
 //
 //	format 1 · CRC32C of all that follows 4 · first index 8 · last index 8 ·
 //	events before 8 · events 4 · entries 4 · length before compression 4 · zstd frame
 //
-// and in the frame for each entry: index less the one before (the first: less the
-// first index), events, chain 32, prior 16, post 16, length, bytes.
+// and in the frame for each entry: index less the one before (the first: less the first index), events, chain 32, prior
+// 16, post 16, length, bytes.
 func EncodeEvents(entries []EventEntry) []byte {
 	room := 0
 	for i := range entries {
@@ -126,7 +125,7 @@ func damagedEvents(format string, args ...any) error {
 	return rota.Refusef(rota.KindInvalid, "events", format, args...)
 }
 
-// parseChunkHead reads a head; the checksum is DecodeEvents' to compare.
+// parseChunkHead parses a head; DecodeEvents compares the checksum.
 func parseChunkHead(data []byte) (h chunkHead, err error) {
 	if len(data) < chunkHeadBytes {
 		return h, damagedEvents("a chunk of events has %d bytes: its head alone has %d", len(data), chunkHeadBytes)
@@ -147,8 +146,8 @@ func parseChunkHead(data []byte) (h chunkHead, err error) {
 	return h, nil
 }
 
-// DecodeEvents reads a chunk, from a disk or from another node; nothing is handed
-// out that did not verify. The entries share one buffer.
+// DecodeEvents reads a chunk, from a disk or from another node; it returns nothing that did not verify. The entries
+// share one buffer.
 func DecodeEvents(data []byte) ([]EventEntry, error) {
 	h, err := parseChunkHead(data)
 	if err != nil {
@@ -179,8 +178,8 @@ func DecodeEvents(data []byte) ([]EventEntry, error) {
 	return entries, nil
 }
 
-// parse reads one entry and gives what is left, nil where it is damaged. Only the
-// first of a chunk is no step further than the one before.
+// parse reads one entry and returns the rest, nil if it is damaged. Only the first entry of a chunk has an index
+// difference of 0.
 func (e *EventEntry) parse(raw []byte, last rota.Index, before uint64) []byte {
 	step, n := binary.Uvarint(raw)
 	if n <= 0 || step > math.MaxInt64 {

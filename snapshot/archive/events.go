@@ -12,35 +12,30 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// eventsBucket holds chunks of events: the index of the first entry, 8 bytes
-// big-endian, to a chunk (eventchunk.go).
+// eventsBucket holds chunks of events: the index of the first entry, 8 bytes big-endian, to a chunk (chunk.go).
 var eventsBucket = []byte("events.1")
 
 const (
-	// chunkBytes is how many bytes of events a chunk is filled up to: some ten
-	// thousand events, which is what one reading decodes.
+	// chunkBytes is how many bytes of events a chunk is filled up to: some ten thousand events, which one read decodes.
 	chunkBytes = 1 << 20
-	// mergeBelow is the size up to which the newest chunk takes more entries. An
-	// idle cluster flushes a few events at a time: a chunk for each would make
-	// hundreds of thousands.
+	// mergeBelow is the size up to which entries are added to the newest chunk. An idle cluster flushes a few events at
+	// a time: a chunk for each flush would make hundreds of thousands.
 	mergeBelow = 64 << 10
 )
 
-// Events keeps the newest events of a node in its archive file (SPEC §12.3):
-// whole entries in chunks, each found by index and by how many events lie before
-// it. Its methods may be called by many goroutines.
+// Events stores the newest events of a node in its archive file (SPEC §12.3): whole entries in chunks, each found by
+// index and by how many events precede it. It is safe for concurrent use.
 type Events struct {
 	db       *bbolt.DB
 	retained uint64
-	// write lets one Put run at a time; mu guards chunks, which readers share.
+	// write allows one Put at a time; mu guards chunks, which readers share.
 	write  sync.Mutex
 	mu     sync.RWMutex
 	chunks []chunkHead
 }
 
-// OpenEvents takes the part of an archive file that holds events and keeps the
-// newest so many; a chunk more may stay. A chunk whose head does not verify is
-// left out: the other nodes have it.
+// OpenEvents uses the part of an archive file that holds events and keeps the newest retained events; up to one chunk
+// more may stay. A chunk whose head does not verify is left out: the other nodes have it.
 func OpenEvents(db *bbolt.DB, retained uint64) (*Events, error) {
 	s := &Events{db: db, retained: retained}
 	err := db.Update(func(tx *bbolt.Tx) error {
@@ -72,9 +67,8 @@ func OpenEvents(db *bbolt.DB, retained uint64) (*Events, error) {
 	return s, nil
 }
 
-// Put keeps entries, in their order, and forgets the oldest beyond what is
-// retained. Entries that are there already are left out, so a log that is
-// replayed changes nothing; entries older than others fill gaps.
+// Put stores entries, in their order, and deletes the oldest beyond the retained number. Existing entries are skipped,
+// so a replayed log changes nothing; entries older than others fill gaps.
 func (s *Events) Put(entries []EventEntry) error {
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -108,8 +102,8 @@ func (s *Events) Put(entries []EventEntry) error {
 	return nil
 }
 
-// freshRun takes entries off the front: first those that are there already, then
-// as many as make one chunk, follow on each other and lie before the next chunk.
+// freshRun removes entries from the front: first those that exist already, then as many as make one chunk, are
+// consecutive and precede the next chunk.
 func freshRun(chunks []chunkHead, entries *[]EventEntry) []EventEntry {
 	list := *entries
 	at := sort.Search(len(chunks), func(i int) bool { return chunks[i].end() > list[0].Before })
@@ -123,7 +117,7 @@ func freshRun(chunks []chunkHead, entries *[]EventEntry) []EventEntry {
 		bytes += list[n].size()
 		n++
 	}
-	if n == 0 { // it overlaps a chunk by halves: no node makes such entries
+	if n == 0 { // it overlaps half a chunk: no node makes such entries
 		*entries = list[1:]
 		return nil
 	}
@@ -131,11 +125,11 @@ func freshRun(chunks []chunkHead, entries *[]EventEntry) []EventEntry {
 	return list[:n]
 }
 
-// putRun writes a run of entries, joined to the chunk before where that is small.
+// putRun writes a run of entries, merged with the previous chunk if that is small.
 func putRun(b *bbolt.Bucket, chunks []chunkHead, run []EventEntry) ([]chunkHead, error) {
 	at := sort.Search(len(chunks), func(i int) bool { return chunks[i].before > run[0].Before })
 	if at > 0 && chunks[at-1].end() == run[0].Before && chunks[at-1].raw < mergeBelow {
-		// A chunk that is damaged is not merged with, it stays as it is.
+		// A damaged chunk is not merged with; it stays as it is.
 		if before, err := DecodeEvents(b.Get(chunks[at-1].key())); err == nil {
 			at--
 			run = append(before, run...)
@@ -153,8 +147,7 @@ func putRun(b *bbolt.Bucket, chunks []chunkHead, run []EventEntry) ([]chunkHead,
 	return chunks, b.Put(h.key(), data)
 }
 
-// Range says how many events lie before the oldest that is kept and before the
-// next to come; both 0 where none is kept.
+// Range returns how many events precede the oldest kept event and the next event to come; both 0 if none is kept.
 func (s *Events) Range() (oldest, next uint64) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -164,7 +157,7 @@ func (s *Events) Range() (oldest, next uint64) {
 	return s.chunks[0].before, s.chunks[len(s.chunks)-1].end()
 }
 
-// Newest returns the newest entry whose events are here, 0 for none.
+// Newest returns the newest entry whose events are stored here, 0 for none.
 func (s *Events) Newest() rota.Index {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -174,8 +167,7 @@ func (s *Events) Newest() rota.Index {
 	return s.chunks[len(s.chunks)-1].last
 }
 
-// Missing returns the first stretch of [from, to) that is not kept; it is empty, at
-// to, where nothing is missing.
+// Missing returns the first part of [from, to) that is not kept; it is empty, at to, if nothing is missing.
 func (s *Events) Missing(from, to uint64) (uint64, uint64) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -189,8 +181,8 @@ func (s *Events) Missing(from, to uint64) (uint64, uint64) {
 	return min(from, to), to
 }
 
-// Read returns the entries of the chunk that holds an event, by how many events lie
-// before it, from the entry with that event on; none where it is not kept.
+// Read returns the entries of the chunk that holds an event, given by how many events precede it, from the entry with
+// that event on; none if it is not kept.
 func (s *Events) Read(event uint64) ([]EventEntry, error) {
 	h, ok := s.find(func(h chunkHead) bool { return h.end() > event })
 	if !ok || h.before > event {
@@ -201,8 +193,8 @@ func (s *Events) Read(event uint64) ([]EventEntry, error) {
 	return entries[at:], err
 }
 
-// At returns the entry at an index, or the newest before it that has events, with
-// those after it in its chunk; none where nothing so old is kept.
+// At returns the entry at an index, or the newest earlier one that has events, with the entries after it in its chunk;
+// none if nothing that old is kept.
 func (s *Events) At(index rota.Index) ([]EventEntry, error) {
 	s.mu.RLock()
 	at := sort.Search(len(s.chunks), func(i int) bool { return s.chunks[i].first > index })
@@ -217,8 +209,8 @@ func (s *Events) At(index rota.Index) ([]EventEntry, error) {
 	return entries[max(0, i-1):], err
 }
 
-// Walk gives chunks from the newest to the oldest until f says no. A chunk that is
-// damaged comes with an error and what its head says.
+// Walk yields chunks from the newest to the oldest until f returns false. A damaged chunk comes with an error and the
+// data of its head.
 func (s *Events) Walk(f func(first, last rota.Index, entries []EventEntry, err error) bool) {
 	s.mu.RLock()
 	chunks := s.chunks
@@ -226,7 +218,7 @@ func (s *Events) Walk(f func(first, last rota.Index, entries []EventEntry, err e
 	for i := len(chunks) - 1; i >= 0; i-- {
 		entries, err := s.load(chunks[i])
 		if err == nil && entries == nil {
-			return // forgotten meanwhile
+			return // deleted meanwhile
 		}
 		if !f(chunks[i].first, chunks[i].last, entries, err) {
 			return
@@ -234,9 +226,8 @@ func (s *Events) Walk(f func(first, last rota.Index, entries []EventEntry, err e
 	}
 }
 
-// Drop gives up the chunk that holds an event, by how many events lie before it,
-// if it is damaged: it is missing from then on, so that another node's take its
-// place. A chunk that is whole stays.
+// Drop deletes the chunk that holds an event, given by how many events precede it, if it is damaged: it counts as
+// missing from then on, so that another node's copy can replace it. An intact chunk stays.
 func (s *Events) Drop(event uint64) error {
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -284,7 +275,7 @@ func (s *Events) find(ok func(chunkHead) bool) (chunkHead, bool) {
 	return s.chunks[at], true
 }
 
-// load decodes a chunk; none where it was forgotten meanwhile.
+// load decodes a chunk; none if it was deleted meanwhile.
 func (s *Events) load(h chunkHead) (entries []EventEntry, err error) {
 	err = s.db.View(func(tx *bbolt.Tx) error {
 		data := tx.Bucket(eventsBucket).Get(h.key())

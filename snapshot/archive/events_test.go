@@ -15,8 +15,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// told makes entries of two events each, the first so many events after the
-// cluster's first.
+// told makes n entries of two events each, the first one from events after the cluster's first.
 func told(from, n int) []EventEntry {
 	list := make([]EventEntry, n)
 	for i := range list {
@@ -139,7 +138,7 @@ func TestEvents_tellsOfDamage(t *testing.T) {
 	}
 }
 
-// TestEventChunk holds the head of the format fast; the frame is zstd's.
+// TestEventChunk pins the head of the format; the frame is zstd's.
 func TestEventChunk(t *testing.T) {
 	t.Parallel()
 	const golden = "testdata/events-v1.hex"
@@ -178,8 +177,8 @@ func TestEventChunk(t *testing.T) {
 	}
 }
 
-// TestEventChunk_isItsOwn: chunks are made in room that is used again, also at once; none
-// of them changes when the next is made.
+// TestEventChunk_isItsOwn checks that chunks made in reused memory, also concurrently, do not change when the next one
+// is made.
 func TestEventChunk_isItsOwn(t *testing.T) {
 	t.Parallel()
 	var makers sync.WaitGroup
@@ -200,8 +199,8 @@ func TestEventChunk_isItsOwn(t *testing.T) {
 	}
 }
 
-// FuzzEventChunk: whatever the bytes, past the checksum too, they are refused or
-// read; what is read is written and read again as the same entries.
+// FuzzEventChunk checks that any bytes, also past the checksum, are refused or read; what is read is written and read
+// again as the same entries.
 func FuzzEventChunk(f *testing.F) {
 	f.Add(EncodeEvents(told(0, 1)))
 	f.Add(EncodeEvents(told(4, 20)))

@@ -12,23 +12,21 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// FileName is the name of the archive in a data directory: terminal jobs and
-// retained events (SPEC §10.5, §12.3).
+// FileName is the name of the archive in a data directory: terminal jobs and retained events (SPEC §10.5, §12.3).
 const FileName = "archive.db"
 
-// mappedBytes is the address space set aside for the file, so that growth rarely
-// has to wait for readers. It costs no memory.
+// mappedBytes is the address space reserved for the file, so that growth rarely has to wait for readers. It costs no
+// memory.
 const mappedBytes = 1 << 30
 
 // lockWait bounds the wait for another process's lock on the file.
 const lockWait = time.Second
 
-// Open opens or creates the one file that a node's archive of jobs and its
-// events share, readable by its owner only. Each has buckets of its own.
+// Open opens or creates the one file that a node's archive of jobs and its events share, readable by its owner only.
+// Each has its own buckets.
 //
-// A commit is on disk when it returns. The list of free pages is rebuilt at
-// opening instead of being written with every commit: the file holds nothing
-// that the cluster could not give again, so a slow start is the better price.
+// A commit is on disk when it returns. The list of free pages is rebuilt at opening instead of being written with every
+// commit: the cluster can replace everything in the file, so a slow start is the lower cost.
 func Open(path string) (*bbolt.DB, error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType,
 		NoFreelistSync: true, InitialMmapSize: mappedBytes})
@@ -38,7 +36,7 @@ func Open(path string) (*bbolt.DB, error) {
 	return db, nil
 }
 
-// openRefusal words why a file cannot be opened.
+// openRefusal describes why a file cannot be opened.
 func openRefusal(path string, err error) error {
 	if errors.Is(err, bolterrors.ErrTimeout) {
 		return &rota.Error{Kind: rota.KindConflict, Op: opOpen, Subject: path,
@@ -53,7 +51,7 @@ const (
 	opJobs = "archive"
 )
 
-// carried wraps the error of another party and keeps its kind.
+// carried wraps an error from elsewhere and keeps its kind.
 func carried(op string, cause error, format string, args ...any) error {
 	return &rota.Error{Kind: rota.KindOf(cause), Op: op, Subject: "archive",
 		Text: fmt.Sprintf(format, args...), RetryAfter: rota.RetryAfterOf(cause), Cause: cause}
@@ -64,5 +62,5 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// updateSum goes on with a checksum.
+// updateSum continues a checksum.
 func updateSum(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b) }

@@ -10,9 +10,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Forget gives up the events of all entries after an index: a node whose state
-// differed told them (SPEC §2.5). They are missing from then on, and come from
-// another node.
+// Forget deletes the events of all entries after an index, when a node whose state differed recorded them (SPEC §2.5).
+// They count as missing from then on, and are fetched from another node.
 func (s *Events) Forget(after rota.Index) error {
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -46,9 +45,8 @@ func (s *Events) Forget(after rota.Index) error {
 	return nil
 }
 
-// Forget gives up all records from a number on: a node whose state differed made
-// them (SPEC §2.5). Their numbers are lacking from then on, and are fetched from
-// another node.
+// Forget deletes all records from a number on, when a node whose state differed made them (SPEC §2.5). Their numbers
+// count as missing from then on, and are fetched from another node.
 func (a *Jobs) Forget(from uint64) error {
 	return a.change(func(tx *bbolt.Tx, s *bookkeeping) error {
 		records := tx.Bucket(recordsBucket)
@@ -72,7 +70,7 @@ func (a *Jobs) Forget(from uint64) error {
 		}); err != nil {
 			return err
 		}
-		for { // what stands for earlier ends
+		for { // blocks that cover earlier ends
 			k, _ := records.Cursor().Seek(seqKey(from))
 			if k == nil {
 				return nil

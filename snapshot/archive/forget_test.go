@@ -110,7 +110,7 @@ func TestEvents_dropsAChunkByItsEntry(t *testing.T) {
 	if err := s.Put(told(0, 10)); err != nil {
 		t.Fatal(err)
 	}
-	for _, first := range []rota.Index{10, 11, 99} { // it is whole, or there is none
+	for _, first := range []rota.Index{10, 11, 99} { // it is intact, or does not exist
 		if err := s.DropAt(first); err != nil || len(all(t, s, 0)) != 10 {
 			t.Errorf("at %d: %v", first, err)
 		}

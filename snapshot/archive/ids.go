@@ -10,16 +10,14 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// Marks lie in idsBucket in leaves, which together stand for all ids there can be: the
-// first id that a leaf stands for → wholeLeaf, then each mark's id with its length (1) and
-// the mark with its length (2), in the order of their ids, then the first id that it does
-// not stand for any more (none: no such) and its length (2), CRC32C over key and all before
-// (4). So a leaf says by itself whether an id has a mark, and where none stands for an id,
-// its mark may be lost. What is written there then is a partialLeaf, until a scrub has
-// given it back what it lacks.
+// Marks are stored in idsBucket in leaves, which together cover all possible ids. The key is the first id that a leaf
+// covers. The value is: wholeLeaf, then each mark's id with its length (1) and the mark with its length (2), in the
+// order of their ids, then the first id that it no longer covers (none: no such) and its length (2), CRC32C over key
+// and all before (4). So a leaf alone tells whether an id has a mark, and if no leaf covers an id, its mark may be
+// lost. What is written there then is a partialLeaf, until a scrub has restored its missing marks.
 //
-// A key for each mark was refused: to find its place, to move what comes after it and to
-// write it as an element of its own took half of a flush.
+// A key for each mark was rejected: finding its place, moving what follows and writing it as an element of its own took
+// half of a flush.
 const (
 	wholeLeaf   byte = 0xff
 	partialLeaf byte = 0xfe
@@ -31,7 +29,7 @@ const (
 // firstID is before all ids; the first leaf's key.
 var firstID = []byte{0}
 
-// markRow is a mark by its job's id; none takes it away, where it is an edit.
+// markRow is a mark by its job's id; as an edit, a nil mark deletes it.
 type markRow struct{ id, mark []byte }
 
 func (r *markRow) size() int { return 1 + len(r.id) + 2 + len(r.mark) }
@@ -39,11 +37,11 @@ func (r *markRow) size() int { return 1 + len(r.id) + 2 + len(r.mark) }
 // marks are those of an archive.
 type marks struct {
 	b *bbolt.Bucket
-	// doubt makes partial whatever leaf is written.
+	// doubt makes every written leaf partial.
 	doubt bool
 }
 
-// marksOf are the marks of a moment.
+// marksOf returns the marks in a transaction.
 func marksOf(tx *bbolt.Tx) marks {
 	return marks{b: tx.Bucket(idsBucket)}
 }
@@ -56,20 +54,19 @@ func (m marks) begin() error {
 	return m.put(leaf{key: firstID, whole: true}, nil, false)
 }
 
-// leaf is what stands for the ids from key on and before upper; nil is no bound.
+// leaf covers the ids from key on and before upper; nil is no bound.
 type leaf struct {
 	key, upper []byte
-	// body has the marks, one after the other.
+	// body has the marks, one after another.
 	body []byte
-	// whole says that no other id among them has a mark; torn that nothing is there
-	// that could be read.
+	// whole means that no other id in its range has a mark; torn means that nothing there could be read.
 	whole, torn bool
 }
 
 // below reports whether an id comes before a bound.
 func below(id, bound []byte) bool { return bound == nil || bytes.Compare(id, bound) < 0 }
 
-// leafOf finds the leaf that stands for an id; a torn one where none does.
+// leafOf finds the leaf that covers an id; a torn one if there is none.
 func (m marks) leafOf(c *bbolt.Cursor, id []byte) leaf {
 	k, v := c.Seek(id)
 	behind := k
@@ -142,7 +139,7 @@ func (l *leaf) mark(id []byte) []byte {
 	return nil
 }
 
-// firstMark reads one mark of a leaf; size is 0 where it cannot be read.
+// firstMark reads one mark of a leaf; size is 0 if it cannot be read.
 func firstMark(rest []byte) (row markRow, size int) {
 	n := 1 + int(rest[0])
 	if len(rest) < n+2 {
@@ -155,7 +152,7 @@ func firstMark(rest []byte) (row markRow, size int) {
 	return markRow{rest[1:n:n], rest[n+2 : size : size]}, size
 }
 
-// of finds the mark of a job. An error says that it may be lost.
+// of finds the mark of a job. An error means that it may be lost.
 func (m marks) of(id rota.JobID) (mark fsm.Mark, ok bool, err error) {
 	if len(id) == 0 {
 		return mark, false, nil
@@ -178,11 +175,11 @@ type markCursor struct {
 	// upper is where the next leaf begins.
 	upper []byte
 	rows  []markRow
-	// lacks says that some may be lost of those that were passed.
+	// lacks means that some of the marks passed may be lost.
 	lacks bool
 }
 
-// after returns the first mark behind an id.
+// after returns the first mark after an id.
 func (m *markCursor) after(id []byte) (row markRow, ok bool) {
 	if len(id) == 0 {
 		id = firstID
@@ -210,7 +207,7 @@ func (m *markCursor) step() (row markRow, ok bool) {
 	return row, true
 }
 
-// markSeq reads the number of a mark; false where parseMark would not read it.
+// markSeq reads the number of a mark; false if parseMark would not accept it.
 func markSeq(mark []byte) (seq uint64, ok bool) {
 	if len(mark) < 9 {
 		return 0, false

@@ -12,8 +12,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// The buckets of the archive; events have others in the same file. docs/reference/formats.md
-// has their layouts.
+// The buckets of the archive; events have others in the same file. docs/reference/formats.md has their layouts.
 var (
 	metaBucket    = []byte("jobs.meta")
 	recordsBucket = []byte("jobs.records")
@@ -37,15 +36,14 @@ var (
 // Format is the version of the layouts of the buckets of ended jobs and events.
 const Format = 2
 
-// Jobs is a node's store of terminal jobs (SPEC §10.5), by their dense
-// numbers. It knows which numbers it holds, so that it can fetch what it lacks
-// and never takes the lack of a record for the lack of a job. All methods are
-// safe for concurrent use. Writes are on disk when they return.
+// Jobs is a node's store of terminal jobs (SPEC §10.5), by their dense numbers. It records which numbers it holds, so
+// that it can fetch missing ones and never mistakes a missing record for a missing job. All methods are safe for
+// concurrent use. Writes are on disk when they return.
 type Jobs struct {
 	db *bbolt.DB
 
-	// write lets one writer at a time compute and commit; mu guards what is kept of
-	// metaBucket in memory, which is never ahead of the disk and never waits for it.
+	// write lets one writer at a time compute and commit; mu guards the copy of metaBucket in memory, which is never
+	// ahead of the disk and never waits for it.
 	write sync.Mutex
 	mu    sync.RWMutex
 	meta  bookkeeping
@@ -55,29 +53,28 @@ type Jobs struct {
 type bookkeeping struct {
 	cluster     rota.ClusterID
 	incarnation uint64
-	// held are the numbers that are here, superseded by a later life of the same
-	// job, or in absent: known to be nowhere. floor is the last that retention took,
-	// lost how many of absent no retention accounts for.
+	// held are the numbers that are here, superseded by a later life of the same job, or in absent: known not to exist
+	// anywhere. floor is the last number deleted by retention, lost how many of absent retention does not account for.
 	held, absent Spans
 	floor, lost  uint64
-	// records and bytes count what recordsBucket holds, keys not included; recount says
-	// that they must be counted anew.
+	// records and bytes count what recordsBucket holds, keys not included; recount means that they must be counted
+	// again.
 	records, bytes uint64
 	recount        bool
 	// applied is the newest entry of the state that staged records came from.
 	applied uint64
 }
 
-// Stats tells what an archive holds.
+// Stats describes the content of an archive.
 type Stats struct {
 	Records, Bytes uint64
-	// Floor is the last number that retention took, Lost how many no node has.
+	// Floor is the last number deleted by retention, Lost how many numbers no node has.
 	Floor, Lost uint64
 	// OldestDate is when the oldest record's job ended, 0 for none.
 	OldestDate rota.Date
 }
 
-// OpenJobs uses the archive in a file that Open opened.
+// OpenJobs uses the archive in a file opened by Open.
 func OpenJobs(db *bbolt.DB) (*Jobs, error) {
 	a := &Jobs{db: db}
 	err := db.Update(func(tx *bbolt.Tx) error {
@@ -90,7 +87,7 @@ func OpenJobs(db *bbolt.DB) (*Jobs, error) {
 		if err := refuseFormat(db.Path(), b); err != nil {
 			return err
 		}
-		if k, _ := b.Cursor().First(); k == nil { // all else is new too
+		if k, _ := b.Cursor().First(); k == nil { // everything else is new too
 			if k, _ = tx.Bucket(recordsBucket).Cursor().First(); k != nil {
 				return errBookkeeping
 			}
@@ -109,7 +106,7 @@ func OpenJobs(db *bbolt.DB) (*Jobs, error) {
 	return a, nil
 }
 
-// refuseFormat refuses a format that this binary does not know.
+// refuseFormat refuses a format unknown to this binary.
 func refuseFormat(path string, b *bbolt.Bucket) error {
 	if format := b.Get(metaFormat); format != nil && !bytes.Equal(format, []byte{Format}) {
 		return rota.Refusef(rota.KindConflict, "archive", "%s has format %x, this binary knows %d: start the binary that wrote it",
@@ -118,7 +115,7 @@ func refuseFormat(path string, b *bbolt.Bucket) error {
 	return nil
 }
 
-// ReadOnly opens the archive in the file of a stopped node, and refuses what OpenJobs would. Nothing is written.
+// ReadOnly opens the archive in the file of a stopped node, and refuses what OpenJobs would. It writes nothing.
 func ReadOnly(path string) (*Jobs, error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait, ReadOnly: true})
 	if err != nil {
@@ -144,8 +141,7 @@ func ReadOnly(path string) (*Jobs, error) {
 // Close closes the file.
 func (a *Jobs) Close() error { return a.db.Close() }
 
-// Peek returns the cluster that a file is bound to, empty for none, and refuses what OpenJobs
-// would. It writes nothing.
+// Peek returns the cluster that a file is bound to, empty for none, and refuses what OpenJobs would. It writes nothing.
 func Peek(path string) (cluster rota.ClusterID, err error) {
 	a, err := ReadOnly(path)
 	if err != nil {
@@ -155,7 +151,7 @@ func Peek(path string) (cluster rota.ClusterID, err error) {
 	return cluster, a.Close()
 }
 
-// notUsable is said of an archive that is refused.
+// notUsable is the error text of an archive that is refused.
 const notUsable = "the archive %s is not usable: move it away, and it is fetched again from the other nodes"
 
 func (s *bookkeeping) load(b *bbolt.Bucket) error {
@@ -193,8 +189,8 @@ func (s *bookkeeping) save(b *bbolt.Bucket) error {
 	return b.Put(metaSum, metaSumOf(b))
 }
 
-// metaSumOf is the checksum over all other keys: a bit in the list of held numbers must not
-// make a record one that never was.
+// metaSumOf returns the checksum over all other keys: a flipped bit in the list of held numbers must not create a
+// record that never existed.
 func metaSumOf(b *bbolt.Bucket) []byte {
 	sum := checksum(nil)
 	_ = b.ForEach(func(k, v []byte) error {
@@ -216,8 +212,8 @@ func number(b []byte) uint64 {
 
 func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
 
-// Claim binds the archive to a cluster and incarnation, for ever; one that is
-// bound to another is refused by name: its numbers mean other jobs.
+// Claim binds the archive to a cluster and incarnation, forever. It refuses one that is bound to another, by name: its
+// numbers refer to other jobs.
 func (a *Jobs) Claim(cluster rota.ClusterID, incarnation uint64) error {
 	return a.change(func(_ *bbolt.Tx, s *bookkeeping) error {
 		if s.cluster == "" {
@@ -244,8 +240,8 @@ func (a *Jobs) Cluster() (rota.ClusterID, uint64) {
 	return a.meta.cluster, a.meta.incarnation
 }
 
-// Applied returns the newest entry of the states that the records were staged by: up to there the log was applied
-// when they were written. 0 where nothing is known.
+// Applied returns the newest entry of the states that the records were staged from: the log was applied up to there
+// when they were written. 0 if unknown.
 func (a *Jobs) Applied() rota.Index {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -255,8 +251,8 @@ func (a *Jobs) Applied() rota.Index {
 // errNoChange ends a change before anything is written.
 var errNoChange = rota.Refusef(rota.KindInternal, "archive", "nothing to change")
 
-// change runs one write: check first, then do in one transaction, and only when
-// that is on disk is the new bookkeeping taken.
+// change performs one write: check first, then do in one transaction. It adopts the new bookkeeping only when the
+// transaction is on disk.
 func (a *Jobs) change(do func(*bbolt.Tx, *bookkeeping) error, check func(*bookkeeping) error) error {
 	a.write.Lock()
 	defer a.write.Unlock()
@@ -287,8 +283,8 @@ func (a *Jobs) change(do func(*bbolt.Tx, *bookkeeping) error, check func(*bookke
 	return nil
 }
 
-// Forgo takes numbers for gone: all other nodes were asked, and none has them. Of
-// those, lost are accounted for by no retention.
+// Forgo records numbers as gone: all other nodes were asked, and none has them. Of those, retention does not account
+// for lost.
 func (a *Jobs) Forgo(span Span, lost uint64) error {
 	return a.change(func(_ *bbolt.Tx, s *bookkeeping) error {
 		s.held.Add(span.From, span.To)
@@ -298,8 +294,7 @@ func (a *Jobs) Forgo(span Span, lost uint64) error {
 	}, nil)
 }
 
-// Lacks returns the numbers up to last that are neither held nor taken by
-// retention, at most so many spans.
+// Lacks returns the numbers up to last that are neither held nor deleted by retention, at most most spans.
 func (a *Jobs) Lacks(last uint64, most int) Spans {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -316,15 +311,15 @@ func (a *Jobs) Last() uint64 {
 	return a.meta.held[len(a.meta.held)-1].To
 }
 
-// Holds reports whether a number is here, or needs not be.
+// Holds reports whether a number is here, or need not be.
 func (a *Jobs) Holds(seq uint64) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return seq <= a.meta.floor || a.meta.held.Has(seq)
 }
 
-// Missing returns those of the numbers, in order, that should have a record here and
-// have none, at most so many: none, in a sound archive.
+// Missing returns those of the ordered numbers that should have a record here and have none, at most most of them:
+// none, in an intact archive.
 func (a *Jobs) Missing(seqs []uint64, most int) (missing []uint64, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
 		var s bookkeeping
@@ -347,7 +342,7 @@ func (a *Jobs) Missing(seqs []uint64, most int) (missing []uint64, err error) {
 	return missing, err
 }
 
-// Stats returns what the archive holds.
+// Stats returns a description of the archive's content.
 func (a *Jobs) Stats() Stats {
 	a.mu.RLock()
 	s := Stats{Records: a.meta.records, Bytes: a.meta.bytes, Floor: a.meta.floor, Lost: a.meta.lost}
@@ -361,10 +356,10 @@ func (a *Jobs) Stats() Stats {
 	return s
 }
 
-// adopt takes over which numbers another archive held.
+// adopt copies the held numbers of another archive.
 func (a *Jobs) adopt(floor uint64, held Spans) error {
 	var w writer
-	defer func() { w.release() }() // bbolt has its rooms until the transaction is over
+	defer func() { w.release() }() // bbolt refers to its rooms until the transaction is over
 	return a.change(func(tx *bbolt.Tx, s *bookkeeping) error {
 		s.floor = max(s.floor, floor)
 		w = writer{s: s, records: tx.Bucket(recordsBucket), ids: marksOf(tx)}

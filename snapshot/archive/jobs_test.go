@@ -86,7 +86,7 @@ func (e *endings) entries() []peer.ArchiveRecord {
 	return list
 }
 
-// jobsEnded returns n records, every third with a payload that is worth packing.
+// jobsEnded returns n records, every third with a payload that is worth compressing.
 func jobsEnded(t testing.TB, n int) []peer.ArchiveRecord {
 	e := newEndings(t)
 	for i := range n {
@@ -447,7 +447,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestJobs_format pins what one record and one mark look like on disk.
+// TestJobs_format pins the bytes of one record and one mark on disk.
 func TestJobs_format(t *testing.T) {
 	t.Parallel()
 	a := newJobs(t)
@@ -472,7 +472,7 @@ func TestJobs_format(t *testing.T) {
 	}
 }
 
-// FuzzRecord feeds any bytes as a record, as a body and as a mark.
+// FuzzRecord reads any bytes as a record, as a body and as a mark.
 func FuzzRecord(f *testing.F) {
 	for _, e := range jobsEnded(f, 2) {
 		p, _ := newPacker()
@@ -503,7 +503,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// noise is n bytes without pattern, the same for the same seed.
+// noise returns n random bytes, the same for the same seed.
 func noise(seed uint64, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -513,8 +513,8 @@ func noise(seed uint64, n int) []byte {
 	return b
 }
 
-// TestReading_before walks the records backwards: each that is there once, in blocks and alone,
-// around what ended again, and past one that is damaged, which it names.
+// TestReading_before walks the records backwards: each existing one once, in blocks and alone, around jobs that ended
+// again, and past a damaged one, which it reports.
 func TestReading_before(t *testing.T) {
 	t.Parallel()
 	e := newEndings(t)
@@ -569,7 +569,7 @@ func TestReading_before(t *testing.T) {
 			t.Fatalf("below %d: %v, damaged %v; %v is wanted", from, got, damaged, below)
 		}
 	}
-	err := a.db.Update(func(tx *bbolt.Tx) error { // the last stands alone
+	err := a.db.Update(func(tx *bbolt.Tx) error { // the last record is alone
 		b := tx.Bucket(recordsBucket)
 		value := bytes.Clone(b.Get(seqKey(want[0])))
 		value[len(value)/2] ^= 1

@@ -6,12 +6,11 @@ import (
 	"slices"
 )
 
-// edit writes marks, and takes away those whose edit has none. Edits come in the order
-// of their ids, one for an id; where there is a mark already, takes says whether the edit
-// holds.
+// edit writes marks, and deletes those whose edit has none. Edits come in the order of their ids, one for each id; if a
+// mark exists, takes reports whether the edit applies.
 func (m marks) edit(edits []markRow, takes func(at int, old []byte) bool) error {
 	var rows []markRow
-	merged := make([]markRow, 0, len(edits)) // ids that grow all go into the last leaf
+	merged := make([]markRow, 0, len(edits)) // growing ids all go into the last leaf
 	for at := 0; at < len(edits); {
 		l := m.leafOf(m.b.Cursor(), edits[at].id)
 		rows = l.appendRows(rows[:0])
@@ -40,8 +39,8 @@ func (m marks) edit(edits []markRow, takes func(at int, old []byte) bool) error 
 	return nil
 }
 
-// put writes the marks of a leaf as one or several: full ones where marks come at their
-// end, as they will again, else as even ones as can be.
+// put writes the marks of a leaf as one or several leaves: full ones if marks arrive at their end, as they will again,
+// otherwise as even as possible.
 func (m marks) put(l leaf, rows []markRow, appends bool) error {
 	l.whole = l.whole && !m.doubt
 	if len(rows) == 0 && l.whole && !bytes.Equal(l.key, firstID) {
@@ -90,7 +89,7 @@ func encodeLeaf(key, upper []byte, rows []markRow, whole bool, size int) []byte 
 	return binary.BigEndian.AppendUint32(value, leafSum(key, value))
 }
 
-// absorb lets the leaf before one without marks stand for its ids too.
+// absorb makes the leaf before one without marks cover its ids too.
 func (m marks) absorb(l leaf) error {
 	key := bytes.Clone(l.key)
 	c := m.b.Cursor()
@@ -105,7 +104,7 @@ func (m marks) absorb(l leaf) error {
 	if k != nil {
 		var ok bool
 		if into, ok = readLeaf(k, v); !ok || !bytes.Equal(into.upper, key) {
-			// It is damaged, and not to be written over before a scrub has said so.
+			// It is damaged, and must not be overwritten before a scrub has reported it.
 			return m.b.Put(key, encodeLeaf(key, l.upper, nil, l.whole, 0))
 		}
 	}
@@ -117,7 +116,7 @@ func (m marks) absorb(l leaf) error {
 	return m.put(into, rows, false)
 }
 
-// drop takes away the marks of ids, in any order, that takes says of.
+// drop deletes the marks of ids, in any order, for which takes returns true.
 func (m marks) drop(ids [][]byte, takes func(old []byte) bool) error {
 	slices.SortFunc(ids, bytes.Compare)
 	var edits []markRow

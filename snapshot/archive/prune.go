@@ -9,12 +9,11 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// pruneAtOnce bounds the records that one transaction deletes, so that a flush
-// never waits long for it.
+// pruneAtOnce bounds the records that one transaction deletes, so that a flush never waits long for it.
 const pruneAtOnce = 20_000
 
-// Prune takes the oldest records: those of jobs that ended before a date, and as
-// many more as hold the rest to maxBytes (0: no bound). It gives how many went.
+// Prune deletes the oldest records: those of jobs that ended before a date, and as many more as keep the rest within
+// maxBytes (0: no bound). It returns how many it deleted.
 func (a *Jobs) Prune(before rota.Date, maxBytes uint64) (pruned int, err error) {
 	for {
 		n := 0
@@ -46,7 +45,7 @@ func (s *bookkeeping) prune(tx *bbolt.Tx, before rota.Date, maxBytes uint64) (n 
 		size -= uint64(len(row.value))
 		date, id := recordHead(row.value)
 		if !intact(row.seq, row.value) {
-			unsure = append(unsure, row.seq) // goes with the next that is due
+			unsure = append(unsure, row.seq) // deleted with the next one that is due
 			continue
 		}
 		if date >= before && (maxBytes == 0 || size+uint64(len(row.value)) <= maxBytes) {
@@ -67,13 +66,13 @@ func (s *bookkeeping) prune(tx *bbolt.Tx, before rota.Date, maxBytes uint64) (n 
 	return len(seqs), s.cutBlocks(records)
 }
 
-// cutBlocks takes the records up to the floor, and all else that stands there.
+// cutBlocks deletes the records up to the floor, and everything else stored there.
 //
-// Each next key is sought behind the one that is gone. To ask for the first key anew was
-// refused: bbolt walks over all pages that the transaction has emptied, every time.
+// Each next key is sought after the deleted one. Asking for the first key again was rejected: bbolt walks over all
+// pages that the transaction has emptied, every time.
 func (s *bookkeeping) cutBlocks(b *bbolt.Bucket) error {
 	for k, _ := b.Cursor().First(); k != nil && number(k) <= s.floor; k, _ = b.Cursor().Seek(k) {
-		k = bytes.Clone(k) // its page may go
+		k = bytes.Clone(k) // its page may be freed
 		x := blockOf(b.Cursor(), max(number(k), 1))
 		if !bytes.Equal(x.key, k) || x.torn {
 			s.recount = true
@@ -101,8 +100,7 @@ func (s *bookkeeping) cutBlocks(b *bbolt.Bucket) error {
 	return nil
 }
 
-// Drop gives damaged records up: their numbers are lacking from now on, and are
-// fetched again from another node.
+// Drop deletes damaged records: their numbers count as missing from now on, and are fetched again from another node.
 func (a *Jobs) Drop(seqs []uint64) error {
 	return a.change(func(tx *bbolt.Tx, s *bookkeeping) error {
 		records, gone := tx.Bucket(recordsBucket), [][]byte(nil)

@@ -14,8 +14,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// incoming is a record on its way in: what its mark says, when its job ended, and
-// its encoding, or what gives that.
+// incoming is a record to be written: the data of its mark, when its job ended, and its encoding, or a function that
+// returns it.
 type incoming struct {
 	mark   fsm.Mark
 	ended  rota.Date
@@ -30,10 +30,9 @@ func (r *incoming) append(b []byte) []byte {
 	return append(b, r.data...)
 }
 
-// Put writes records, all or none, and holds their numbers, and those of also
-// too: numbers without a record, as their jobs have ended again since.
-// Numbers that are held already are passed over, so a batch may be repeated; of
-// one job the latest end alone is kept.
+// Put writes records, all or none, and holds their numbers, and those of also: numbers without a record because their
+// jobs have ended again since. Numbers that are held already are skipped, so a batch may be repeated; only the latest
+// end of a job is kept.
 func (a *Jobs) Put(entries []peer.ArchiveRecord, also Spans) error {
 	rows := make([]incoming, len(entries))
 	for i, e := range entries {
@@ -46,8 +45,8 @@ func (a *Jobs) Put(entries []peer.ArchiveRecord, also Spans) error {
 	return a.put(rows, also, 0)
 }
 
-// PutStaged is Put for records of this node's own state: they are not decoded again to
-// see that they can be, which took half of a flush. applied is that state's newest entry.
+// PutStaged is Put for records of this node's own state: they are not decoded again for verification, which took half
+// of a flush. applied is that state's newest entry.
 func (a *Jobs) PutStaged(staged []fsm.StagedRecord, applied rota.Index) error {
 	rows := make([]incoming, len(staged))
 	for i, one := range staged {
@@ -57,7 +56,7 @@ func (a *Jobs) PutStaged(staged []fsm.StagedRecord, applied rota.Index) error {
 	return a.put(rows, nil, applied)
 }
 
-// put writes records, and that the other numbers of also have none; applied is that of PutStaged, or 0.
+// put writes records, and records the other numbers of also as having none; applied is that of PutStaged, or 0.
 func (a *Jobs) put(rows []incoming, also Spans, applied rota.Index) error {
 	packer, err := newPacker()
 	if err != nil {
@@ -81,23 +80,23 @@ type writer struct {
 	ids     marks
 	// list are the numbers that are written.
 	list []fresh
-	// doubt says that a mark is no proof of a later end.
+	// doubt means that a mark does not prove a later end.
 	doubt bool
-	// body is room for one encoding; room for keys and values, which the transaction
-	// keeps until its end: a slice for each was refused, as there are three a record.
+	// body is a buffer for one encoding. room is a buffer for keys and values, which the transaction refers to until
+	// its end: a slice for each was rejected, because there are three a record.
 	body, room []byte
-	// rooms are those that are used again once the transaction is over.
+	// rooms are the buffers that are reused once the transaction is over.
 	rooms []*[roomBytes]byte
 	// places are those of the block that is being made.
 	places []byte
 }
 
-// roomBytes is how much of it is taken at a time, from those that wait for the next flush.
+// roomBytes is how much is allocated at a time, from the buffers kept for the next flush.
 const roomBytes = 256 << 10
 
 var roomPool = sync.Pool{New: func() any { return new([roomBytes]byte) }}
 
-// fit makes sure that so many bytes can be appended to room without moving it.
+// fit makes sure that n bytes can be appended to room without moving it.
 func (w *writer) fit(n int) {
 	if cap(w.room)-len(w.room) < n {
 		if n > roomBytes {
@@ -109,25 +108,25 @@ func (w *writer) fit(n int) {
 	}
 }
 
-// release gives rooms back; no transaction may have them any more.
+// release returns the buffers; no transaction may still use them.
 func (w *writer) release() {
 	for _, room := range w.rooms {
 		roomPool.Put(room)
 	}
 }
 
-// taken is what was appended to room since a length.
+// taken returns what was appended to room since a length.
 func (w *writer) taken(from int) []byte { return w.room[from:len(w.room):len(w.room)] }
 
 // fresh is a number that is not held yet, or several without a record.
 type fresh struct {
 	seq, last uint64
 	record    *incoming
-	// lost says that there is no record, as the job has a later end.
+	// lost means that there is no record because the job has a later end.
 	lost bool
 }
 
-// id is whose record it is.
+// id returns the id of the record's job.
 func (f *fresh) id() string { return string(f.record.mark.ID) }
 
 // put is Jobs.put within the transaction.
@@ -136,7 +135,7 @@ func (w *writer) put(rows []incoming, also Spans) error {
 	for i := range rows {
 		seq := rows[i].mark.Seq
 		if seq > w.s.floor && !w.s.held.Has(seq) {
-			w.s.held.Add(seq, seq) // also so that a number in the list twice is taken once
+			w.s.held.Add(seq, seq) // so that a number that occurs twice is written once
 			list = append(list, fresh{seq: seq, last: seq, record: &rows[i]})
 		}
 	}
@@ -155,8 +154,8 @@ func (w *writer) put(rows []incoming, also Spans) error {
 	return err
 }
 
-// putMarks writes the marks of the latest ends, and gives up the records of the ends
-// before. Marks go in by their ids, so that each leaf is written once.
+// putMarks writes the marks of the latest ends, and deletes the records of earlier ends. Marks are written in the order
+// of their ids, so that each leaf is written once.
 func (w *writer) putMarks(list []fresh) error {
 	order := make([]int, len(list))
 	for i := range order {
@@ -220,7 +219,7 @@ func (w *writer) putRecords() error {
 
 func bySeq(a, b fresh) int { return cmp.Compare(a.seq, b.seq) }
 
-// putSome writes as many numbers as make one block, and says how many are done with.
+// putSome writes as many numbers as make one block, and returns how many it handled.
 func (w *writer) putSome(list []fresh, blocks bool) (n int, err error) {
 	f := &list[0]
 	x := blockOf(w.records.Cursor(), f.seq)
@@ -267,7 +266,7 @@ func (w *writer) putSome(list []fresh, blocks bool) (n int, err error) {
 	return n, w.records.Put(key, w.taken(at))
 }
 
-// upTo says that the numbers up to one are done with: 1 if these are all.
+// upTo marks the numbers up to one as done; it returns 1 if these are all.
 func (f *fresh) upTo(last uint64) int {
 	if f.last <= last {
 		return 1
@@ -276,7 +275,7 @@ func (f *fresh) upTo(last uint64) int {
 	return 0
 }
 
-// putWithin puts a record into the block that stands for its number.
+// putWithin puts a record into the block that covers its number.
 func (w *writer) putWithin(x block, r *incoming) error {
 	record := w.packer.append(nil, r.mark.Seq, r.ended, r.mark.ID, r.append(nil))
 	rows := x.appendRows(nil)
@@ -291,12 +290,12 @@ func (w *writer) putWithin(x block, r *incoming) error {
 	return putBlock(w.records, x.first, x.last, slices.Insert(rows, at, row))
 }
 
-// hold takes the numbers of the list for held.
+// hold records the numbers of the list as held.
 func (w *writer) hold() {
 	for i := range w.list {
 		w.s.held.Add(w.list[i].seq, w.list[i].last)
 	}
 }
 
-// maxMark is the room that a mark takes at most.
+// maxMark is the maximum size of a mark.
 const maxMark = 8 + 1 + 3*(1+255)

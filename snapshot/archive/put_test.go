@@ -10,8 +10,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// TestJobs_putStaged holds what a node writes of its own state to the bytes that the
-// records give when they are brought by another node.
+// TestJobs_putStaged compares what a node writes from its own state with the bytes of the same records received from
+// another node.
 func TestJobs_putStaged(t *testing.T) {
 	t.Parallel()
 	e, random := newEndings(t), rand.NewChaCha8([32]byte{7})
@@ -57,7 +57,7 @@ func TestJobs_putStaged(t *testing.T) {
 	}
 }
 
-// contents are all keys of an archive, by bucket.
+// contents returns all keys of an archive, by bucket.
 func contents(t *testing.T, a *Jobs) map[string]string {
 	t.Helper()
 	all := make(map[string]string)

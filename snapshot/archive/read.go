@@ -13,21 +13,20 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// unpacker opens the frames of all archives; it is safe for concurrent use.
+// unpacker decompresses the frames of all archives; it is safe for concurrent use.
 var unpacker = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBodyBytes))
 })
 
-// ErrRecordDamaged says that a record is there and is not what was written, or should be
-// there. It is never served; Drop makes room for another node's.
+// ErrRecordDamaged means that a record exists and is not what was written, or is missing where one should be. Such a
+// record is never served; Drop makes room for another node's copy.
 var ErrRecordDamaged = errors.New("the archived record is damaged")
 
-// ErrMarksDamaged says that what finds an ended job by its id is damaged: it may be here or
-// not. Scrub restores it from the records.
+// ErrMarksDamaged means that the index of ended jobs by id is damaged: the job may be here or not. Scrub restores the
+// index from the records.
 var ErrMarksDamaged = errors.New("the archive's list of ids is damaged")
 
-// read returns a record as it was written; nil where there is none. marked says that a mark
-// has told its number.
+// read returns a record as it was written; nil if there is none. marked means that the number came from a mark.
 func read(tx *bbolt.Tx, seq uint64, marked bool) ([]byte, error) {
 	value, known, covered := recordAt(tx.Bucket(recordsBucket), seq)
 	if known {
@@ -59,7 +58,7 @@ func readRow(seq uint64, value []byte) ([]byte, error) {
 	return body, nil
 }
 
-// ended reads a record in words.
+// ended reads and decodes a record.
 func ended(tx *bbolt.Tx, seq uint64, marked bool) (e fsm.Ended, ok bool, err error) {
 	body, err := read(tx, seq, marked)
 	if body == nil || err != nil {
@@ -72,8 +71,7 @@ func ended(tx *bbolt.Tx, seq uint64, marked bool) (e fsm.Ended, ok bool, err err
 	return e, true, nil
 }
 
-// Get reads the latest end of a job that is kept here. An error is damage, and
-// tells its number too.
+// Get reads the latest end of a job that is kept here. An error means damage, and the number is returned too.
 func (a *Jobs) Get(id rota.JobID) (e fsm.Ended, ok bool, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
 		mark, known, err := marksOf(tx).of(id)
@@ -100,8 +98,8 @@ func (a *Jobs) At(seq uint64) (e fsm.Ended, ok bool, err error) {
 	return e, ok, err
 }
 
-// Mark returns how a job ended last, without reading its record; false where nothing
-// is known of it. An error says that it could not be looked up.
+// Mark returns how a job ended last, without reading its record; false if the job is unknown. An error means that it
+// could not be looked up.
 func (a *Jobs) Mark(id rota.JobID) (mark fsm.Mark, ok bool, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
 		var err error
@@ -111,12 +109,11 @@ func (a *Jobs) Mark(id rota.JobID) (mark fsm.Mark, ok bool, err error) {
 	return mark, ok, err
 }
 
-// Range reads from a number on, to another at most, about maxBytes, one record at
-// least if there is any. What is damaged here, or known to be nowhere, is not
-// covered.
+// Range reads from a number on, up to another, about maxBytes, at least one record if there is any. Numbers that are
+// damaged here, or known not to exist anywhere, are not covered.
 func (a *Jobs) Range(from, to uint64, maxBytes int) (s peer.ArchiveSlice, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
-		var meta bookkeeping // of the very moment of which the records are
+		var meta bookkeeping // of the same moment as the records
 		if err := meta.load(tx.Bucket(metaBucket)); err != nil {
 			return err
 		}
@@ -148,8 +145,7 @@ func (a *Jobs) Range(from, to uint64, maxBytes int) (s peer.ArchiveSlice, err er
 	return s, err
 }
 
-// takeRows takes a stretch's records into a slice up to a number; full says that the next
-// would be too much.
+// takeRows moves a run's records into a slice, up to a number; full means that the next would be too much.
 func takeRows(s *peer.ArchiveSlice, covered *Spans, x *stretch, to uint64, maxBytes *int) (full bool) {
 	next := x.from
 	for _, row := range x.block.appendRows(nil) {
@@ -173,18 +169,17 @@ func takeRows(s *peer.ArchiveSlice, covered *Spans, x *stretch, to uint64, maxBy
 	return false
 }
 
-// Reading is the archive at one moment, for a list. It must be closed soon: what
-// is deleted meanwhile cannot be used again until then.
+// Reading is the archive at one moment, for a list. It must be closed soon: space deleted meanwhile cannot be reused
+// until then.
 type Reading struct {
 	tx     *bbolt.Tx
 	cursor markCursor
 	at     []byte
-	// records goes through the records backwards: rows are what is left of a block, passed is
-	// its first number.
+	// records walks the records backwards: rows are the rest of a block, passed is its first number.
 	records *bbolt.Cursor
 	rows    []recordRow
 	passed  uint64
-	// Damaged are the numbers of records that were asked for and are damaged.
+	// Damaged are the numbers of requested records that are damaged.
 	Damaged []uint64
 }
 
@@ -214,7 +209,7 @@ func (r *Reading) Next(after rota.JobID) (fsm.Mark, bool) {
 	}
 	for ; ok; row, ok = r.cursor.step() {
 		if r.at = row.id; peer.IsLog(rota.JobID(row.id)) {
-			break // they stand behind all jobs
+			break // they come after all jobs
 		}
 		if mark, ok := parseMark(row.id, row.mark); ok {
 			return mark, true
@@ -225,7 +220,7 @@ func (r *Reading) Next(after rota.JobID) (fsm.Mark, bool) {
 	return fsm.Mark{}, false
 }
 
-// Before implements fsm.History. It goes backwards: what was passed is not found again.
+// Before implements fsm.History. It goes backwards: records already passed are not found again.
 func (r *Reading) Before(seq uint64) (fsm.Mark, bool) {
 	for {
 		for len(r.rows) > 0 {
@@ -250,7 +245,7 @@ func (r *Reading) Before(seq uint64) (fsm.Mark, bool) {
 	}
 }
 
-// markOfRow reads of a record what its mark has.
+// markOfRow extracts the data of a mark from a record.
 func markOfRow(row recordRow) (fsm.Mark, bool) {
 	if row.torn {
 		return fsm.Mark{}, false
@@ -263,8 +258,7 @@ func markOfRow(row recordRow) (fsm.Mark, bool) {
 	return mark, err == nil && mark.Seq == row.seq
 }
 
-// Lacks reports whether ended jobs may be lacking among those that Next passed: what lists them
-// is damaged.
+// Lacks reports whether ended jobs may be missing among those that Next passed, because their index is damaged.
 func (r *Reading) Lacks() bool { return r.cursor.lacks }
 
 // Ended implements fsm.History.
@@ -276,9 +270,8 @@ func (r *Reading) Ended(seq uint64) (rota.Job, bool) {
 	return e.Job, ok
 }
 
-// Record returns the latest record of a job as other nodes take it; false where
-// there is none. An error is damage, and tells its number too, or that it could
-// not be read.
+// Record returns the latest record of a job in the form that other nodes accept; false if there is none. An error means
+// damage, and the number is returned too, or that it could not be read.
 func (a *Jobs) Record(id rota.JobID) (r peer.ArchiveRecord, ok bool, err error) {
 	err = a.db.View(func(tx *bbolt.Tx) error {
 		mark, known, err := marksOf(tx).of(id)

@@ -10,42 +10,41 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// A record in recordsBucket: how it is packed (1), the date of its end (8), the
-// length of its id (1), its id, the body, CRC32C over key and all before (4).
+// A record in recordsBucket: how it is packed (1), the date of its end (8), the length of its id (1), its id, the body,
+// CRC32C over key and all before (4).
 const (
 	packedPlain byte = 1
 	packedZstd  byte = 2
 
 	recordHeadBytes = 1 + 8 + 1
 	recordSumBytes  = 4
-	// packFrom is the body from which compressing is worth its time: smaller ones
-	// hardly shrink (BenchmarkPut).
+	// packFrom is the body size from which compression is worth its time: smaller ones hardly shrink (BenchmarkPut).
 	packFrom = 1 << 10
 	// windowBytes is how far back a compressor looks; hardly a record is longer.
 	windowBytes = 256 << 10
-	// maxBodyBytes bounds a body: payload, output and attempts are below it by far.
+	// maxBodyBytes bounds a body: payload, output and attempts are far below it.
 	maxBodyBytes = 4 << 20
 )
 
-// packer makes records of bodies; it is safe for concurrent use.
+// packer makes records from bodies; it is safe for concurrent use.
 type packer struct{ zstd *zstd.Encoder }
 
-// newPacker gives the one packer: a compressor for each flush was refused, as it costs
-// more than what it compresses.
+// newPacker returns the one packer: a compressor for each flush was rejected, because it costs more than the
+// compression itself.
 var newPacker = sync.OnceValues(func() (*packer, error) {
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithWindowSize(windowBytes), zstd.WithSingleSegment(true), zstd.WithEncoderCRC(false))
 	if err != nil {
 		return nil, carried(opJobs, err, "no compressor")
 	}
-	z.EncodeAll([]byte{0}, nil) // all of it is made here, once, whoever flushes first
+	z.EncodeAll([]byte{0}, nil) // allocates all of it here, once, before the first flush
 	return &packer{z}, nil
 })
 
-// maxPacked is the room that a record takes at most.
+// maxPacked returns the maximum size of a record.
 func maxPacked(id, body int) int { return recordHeadBytes + id + body + recordSumBytes }
 
-// append appends a record to what is there; it fits where maxPacked does.
+// append appends a record to b; it fits if maxPacked does.
 func (p *packer) append(b []byte, seq uint64, ended rota.Date, id rota.JobID, body []byte) []byte {
 	at := len(b)
 	b = append(b, packedPlain)
@@ -69,8 +68,7 @@ func recordSum(seq uint64, value []byte) uint32 {
 	return updateSum(checksum(key[:]), value)
 }
 
-// recordHead reads when a record's job ended and its id, unverified: it serves
-// retention only, which needs no more.
+// recordHead reads when a record's job ended and its id, unverified: only retention uses it, which needs no more.
 func recordHead(value []byte) (ended rota.Date, id []byte) {
 	if len(value) < recordHeadBytes || len(value) < recordHeadBytes+int(value[9]) {
 		return 0, nil
@@ -85,7 +83,7 @@ func intact(seq uint64, value []byte) bool {
 		n >= recordHeadBytes+int(value[9])
 }
 
-// unpack verifies a record and gives its body; false for any damage.
+// unpack verifies a record and returns its body; false for any damage.
 func unpack(z *zstd.Decoder, seq uint64, value []byte) (body []byte, ok bool) {
 	if !intact(seq, value) {
 		return nil, false
@@ -105,8 +103,8 @@ func unpack(z *zstd.Decoder, seq uint64, value []byte) (body []byte, ok bool) {
 	return nil, false
 }
 
-// A mark in idsBucket, by job id: number (8), state (1), then queue, tenant and
-// type, each with its length (1). A list's filter needs no more.
+// A mark in idsBucket, by job id: number (8), state (1), then queue, tenant and type, each with its length (1). A
+// list's filter needs no more.
 func appendMark(b []byte, e *fsm.Ended) []byte { return appendMarkOf(b, markOf(e)) }
 
 func markOf(e *fsm.Ended) fsm.Mark {

@@ -11,12 +11,11 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// maxScrub bounds the damaged numbers that are told at once.
+// maxScrub bounds the damaged numbers that are reported at once.
 const maxScrub = 10_000
 
-// Scrub verifies records from a number on, about maxBytes of them: next is where to go on, 0
-// at the end. Those that are damaged, or that nothing stands for, are for Drop. A mark that
-// does not lead to its record is written anew.
+// Scrub verifies records from a number on, about maxBytes of them: next is where to continue, 0 at the end. Pass the
+// damaged numbers, and those that no block covers, to Drop. A mark that does not lead to its record is written again.
 func (a *Jobs) Scrub(from uint64, maxBytes int) (next uint64, read int, damaged []uint64, err error) {
 	z, err := unpacker()
 	if err != nil {
@@ -83,7 +82,7 @@ func (a *Jobs) Scrub(from uint64, maxBytes int) (next uint64, read int, damaged 
 	return next, read, damaged, err
 }
 
-// verify reports whether a record is what was written, and found by its job's id.
+// verify reports whether a record is what was written, and whether its job's id leads to it.
 func verify(z *zstd.Decoder, m marks, row recordRow) (whole, marked bool) {
 	body, ok := unpack(z, row.seq, row.value)
 	if !ok {
@@ -97,11 +96,10 @@ func verify(z *zstd.Decoder, m marks, row recordRow) (whole, marked bool) {
 	return true, bytes.Equal(l.mark([]byte(e.Job.ID)), appendMark(nil, &e))
 }
 
-// mark writes the marks of records, which were found without. A record of which there is a
-// later one goes.
+// mark writes the marks of records that were found without one. A record with a later one is deleted.
 func (a *Jobs) mark(seqs []uint64) error {
 	var w writer
-	defer func() { w.release() }() // bbolt has its rooms until the transaction is over
+	defer func() { w.release() }() // bbolt refers to its rooms until the transaction is over
 	return a.change(func(tx *bbolt.Tx, s *bookkeeping) error {
 		w = writer{s: s, records: tx.Bucket(recordsBucket), ids: marksOf(tx), doubt: true}
 		var list []fresh
@@ -124,20 +122,20 @@ func (a *Jobs) mark(seqs []uint64) error {
 	}, nil)
 }
 
-// IDSpan is the ids from one on and before another, or all behind.
+// IDSpan is a range of ids from one on and before another; an empty To means no upper bound.
 type IDSpan struct{ From, To rota.JobID }
 
-// MarkScrub is what was found of the marks.
+// MarkScrub is the result of checking the marks.
 type MarkScrub struct {
-	// Next is where to go on, empty at the end.
+	// Next is where to continue, empty at the end.
 	Next rota.JobID
 	Read int
-	// Torn are stretches of ids whose marks are not what was written: new ones are
-	// collected there now, and Scrub restores the old ones.
+	// Torn counts ranges of ids whose marks are not what was written: new marks are collected there from now on, and
+	// Scrub restores the old ones.
 	Torn int
-	// Partial are all stretches whose marks are incomplete.
+	// Partial are all ranges whose marks are incomplete.
 	Partial []IDSpan
-	// Damaged are numbers that marks tell of and that have no record. They are for Drop.
+	// Damaged are numbers that marks refer to and that have no record. Pass them to Drop.
 	Damaged []uint64
 }
 
@@ -167,7 +165,7 @@ func (a *Jobs) ScrubMarks(from rota.JobID, maxBytes int) (found MarkScrub, err e
 					over = append(over, bytes.Clone(row.id))
 				case !known || there && !ofJob(value, row.id) && intact(seq, value):
 					wrong, doubt = append(wrong, bytes.Clone(row.id)), true
-				case !there && covered && s.owes(seq): // else Scrub tells it
+				case !there && covered && s.owes(seq): // otherwise Scrub reports it
 					found.Damaged = append(found.Damaged, seq)
 				}
 			}
@@ -194,8 +192,7 @@ func ofJob(value, id []byte) bool {
 	return bytes.Equal(of, id)
 }
 
-// repair puts partial leaves where torn ones are, and takes wrong marks away, and those of
-// records that retention took.
+// repair replaces torn leaves by partial ones, and deletes wrong marks and those of records that retention deleted.
 func (m marks) repair(torn, wrong, over [][]byte) error {
 	for _, id := range torn {
 		if l := m.leafOf(m.b.Cursor(), id); l.torn {
@@ -212,8 +209,8 @@ func (m marks) repair(torn, wrong, over [][]byte) error {
 	return m.drop(wrong, always)
 }
 
-// Mended takes the marks of stretches for complete: since ScrubMarks found them incomplete,
-// Scrub has gone through all records.
+// Mended records the marks of ranges as complete: since ScrubMarks found them incomplete, Scrub has gone through all
+// records.
 func (a *Jobs) Mended(partial []IDSpan) error {
 	if len(partial) == 0 {
 		return nil

@@ -7,19 +7,17 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// The kinds of a backup's sections that the archive writes and reads; package snapshot
-// has the others.
+// The kinds of a backup's sections that the archive writes and reads; package snapshot has the others.
 const (
-	// sectionRecord is one terminal job: its number (8 bytes, big-endian), then what
-	// fsm.StagedRecord.Append wrote.
+	// sectionRecord is one terminal job: its number (8 bytes, big-endian), then the output of fsm.StagedRecord.Append.
 	sectionRecord byte = 128
-	// sectionNumbers tells which numbers the archive held: its floor (8), then pairs
-	// of first and last (8, 8), all big-endian. It follows the last sectionRecord.
+	// sectionNumbers lists the numbers that the archive held: its floor (8), then pairs of first and last (8, 8), all
+	// big-endian. It follows the last sectionRecord.
 	sectionNumbers byte = 129
 )
 
-// sliceBytes is about how much of an archive is read at a time: no reading keeps
-// the file's pages from being used again for as long as a backup's reader takes.
+// sliceBytes is about how much of an archive is read at a time, so that no read keeps the file's pages from being
+// reused for as long as a backup's reader takes.
 const sliceBytes = 1 << 20
 
 // Section yields the archive up to a number as the sections of a backup.
@@ -50,18 +48,17 @@ func (a *Jobs) Section(last uint64, yield func(kind byte, record []byte) error) 
 	return yield(sectionNumbers, held.append(binary.BigEndian.AppendUint64(record[:0], floor)))
 }
 
-// Loader takes the sections of a backup into an archive, in batches.
+// Loader writes the sections of a backup into an archive, in batches.
 type Loader struct {
 	to    *Jobs
 	batch []peer.ArchiveRecord
 	bytes int
 }
 
-// NewLoader loads into an archive that is claimed and empty.
+// NewLoader returns a loader for an archive that is claimed and empty.
 func NewLoader(to *Jobs) *Loader { return &Loader{to: to} }
 
-// Take takes one record of a section; kinds that are not the archive's are passed
-// over.
+// Take receives one record of a section; kinds that are not the archive's are skipped.
 func (l *Loader) Take(kind byte, record []byte) error {
 	switch kind {
 	case sectionRecord:
@@ -88,7 +85,7 @@ func (l *Loader) Take(kind byte, record []byte) error {
 	return nil
 }
 
-// Flush writes what is collected.
+// Flush writes the collected records.
 func (l *Loader) Flush() error {
 	if len(l.batch) == 0 {
 		return nil

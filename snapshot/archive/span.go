@@ -30,7 +30,7 @@ func (s Spans) Has(seq uint64) bool {
 	return at < len(s) && s[at].From <= seq
 }
 
-// Count is how many numbers the spans have.
+// Count returns how many numbers the spans have.
 func (s Spans) Count() (n uint64) {
 	for _, x := range s {
 		n += x.To - x.From + 1
@@ -38,8 +38,7 @@ func (s Spans) Count() (n uint64) {
 	return n
 }
 
-// Add puts the numbers from…to in, and joins what then touches. Number 0, and an
-// empty span, are passed over.
+// Add adds the numbers from…to, and joins spans that then touch. Number 0, and an empty span, are ignored.
 func (s *Spans) Add(from, to uint64) {
 	if from == 0 || to < from {
 		return
@@ -53,10 +52,10 @@ func (s *Spans) Add(from, to uint64) {
 	*s = slices.Replace(*s, first, last, Span{From: from, To: to})
 }
 
-// remove takes one number out.
+// remove removes one number.
 func (s *Spans) remove(seq uint64) { s.removeSpan(Span{From: seq, To: seq}) }
 
-// removeSpan takes the numbers of a span out.
+// removeSpan removes the numbers of a span.
 func (s *Spans) removeSpan(x Span) {
 	first := s.find(x.From)
 	last, rest := first, []Span(nil)
@@ -72,7 +71,7 @@ func (s *Spans) removeSpan(x Span) {
 	*s = slices.Replace(*s, first, last, rest...)
 }
 
-// cut takes all numbers up to seq out.
+// cut removes all numbers up to seq.
 func (s *Spans) cut(seq uint64) {
 	at := s.find(seq + 1)
 	*s = slices.Delete(*s, 0, at)
@@ -81,7 +80,7 @@ func (s *Spans) cut(seq uint64) {
 	}
 }
 
-// gaps returns the numbers from…to that no span has, at most so many spans.
+// gaps returns the numbers from…to that no span has, at most most spans.
 func (s Spans) gaps(from, to uint64, most int) (gaps Spans) {
 	for at := s.find(from); from <= to && len(gaps) < most; at++ {
 		if at >= len(s) || s[at].From > to {
@@ -103,7 +102,7 @@ func (s Spans) append(b []byte) []byte {
 	return b
 }
 
-// parseSpans reads what append wrote and takes nothing else.
+// parseSpans parses the output of append and rejects anything else.
 func parseSpans(b []byte) (s Spans, ok bool) {
 	for ; len(b) >= 16; b = b[16:] {
 		x := Span{From: binary.BigEndian.Uint64(b), To: binary.BigEndian.Uint64(b[8:])}

@@ -9,9 +9,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// take takes the records of numbers out of their blocks, which go on standing for the
-// numbers: whoever is to be lacking from then on is taken out of held before. A torn block
-// goes as a whole.
+// take removes the records of numbers from their blocks, which keep covering the numbers: callers that want a number to
+// count as missing remove it from held first. A torn block is removed as a whole.
 func (s *bookkeeping) take(b *bbolt.Bucket, seqs []uint64) error {
 	slices.Sort(seqs)
 	var rows []recordRow
@@ -44,7 +43,7 @@ func (s *bookkeeping) take(b *bbolt.Bucket, seqs []uint64) error {
 	return nil
 }
 
-// replace writes what is left of the records of a block.
+// replace writes the remaining records of a block.
 func (s *bookkeeping) replace(b *bbolt.Bucket, x block, kept []recordRow, before int) error {
 	switch {
 	case len(kept) == 0 && len(s.owed(x.first, x.last, 1)) == 0:
@@ -55,8 +54,8 @@ func (s *bookkeeping) replace(b *bbolt.Bucket, x block, kept []recordRow, before
 	return putBlock(b, x.first, x.last, kept)
 }
 
-// tear takes a torn block out. What no other stands for then is lacking from then on, but
-// those that are known to be nowhere.
+// tear removes a torn block. Numbers that no other block then covers count as missing from then on, except those known
+// not to exist anywhere.
 func (s *bookkeeping) tear(b *bbolt.Bucket, x block) (lost Spans, err error) {
 	if err := remove(b, x.key); err != nil {
 		return nil, err
@@ -74,8 +73,7 @@ func (s *bookkeeping) tear(b *bbolt.Bucket, x block) (lost Spans, err error) {
 	return lost, nil
 }
 
-// remove deletes a key. One that bbolt sees and does not find is in a damaged page, where
-// nothing can be mended.
+// remove deletes a key. A key that bbolt lists but does not find is in a damaged page, which cannot be repaired.
 func remove(b *bbolt.Bucket, key []byte) error {
 	if key = slices.Clone(key); b.Get(key) == nil {
 		return rota.Refusef(rota.KindInternal, "archive", "a page is damaged: start the node again, it says what to do")
@@ -83,7 +81,7 @@ func remove(b *bbolt.Bucket, key []byte) error {
 	return b.Delete(key)
 }
 
-// count counts all records anew: of a torn block nobody knows how many there were.
+// count counts all records again: the number of records in a torn block is unknown.
 func (s *bookkeeping) count(b *bbolt.Bucket) {
 	s.records, s.bytes, s.recount = 0, 0, false
 	c := newRecordCursor(b)
@@ -94,8 +92,8 @@ func (s *bookkeeping) count(b *bbolt.Bucket) {
 	}
 }
 
-// owed are the numbers from…to that are held, have not gone with retention, and are not
-// known to be nowhere: something must stand for them. At most so many are given.
+// owed returns the numbers from…to that are held, were not deleted by retention, and are not known to be absent
+// everywhere: a block must cover them. It returns at most most numbers.
 func (s *bookkeeping) owed(from, to, most uint64) (owed Spans) {
 	from = max(from, s.floor+1)
 	for at := s.held.find(from); at < len(s.held) && s.held[at].From <= to; at++ {
@@ -120,12 +118,12 @@ func (s *bookkeeping) owed(from, to, most uint64) (owed Spans) {
 	return owed
 }
 
-// owes reports whether a number is owed, so that the lack of what would stand for it is damage.
+// owes reports whether a number is owed, so that it is damage if no block covers it.
 func (s *bookkeeping) owes(seq uint64) bool {
 	return seq > s.floor && s.held.Has(seq) && !s.absent.Has(seq)
 }
 
-// numbers are all numbers of spans.
+// numbers returns all numbers of spans.
 func (s Spans) numbers() (seqs []uint64) {
 	for _, x := range s {
 		for seq := x.From; seq <= x.To; seq++ {

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// scrubAll goes through an archive as a node does.
+// scrubAll scrubs a whole archive as a node does.
 func scrubAll(t *testing.T, a *Jobs) (torn int, damaged []uint64) {
 	t.Helper()
 	marks, err := a.ScrubMarks("", math.MaxInt)
@@ -33,7 +33,7 @@ func scrubAll(t *testing.T, a *Jobs) (torn int, damaged []uint64) {
 	return marks.Torn, damaged
 }
 
-// rekey puts what stands under the key after the first under another one.
+// rekey moves the value of the second key to a different key.
 func rekey(t *testing.T, a *Jobs, bucket []byte, change func(key []byte)) (key, next []byte) {
 	t.Helper()
 	if err := a.db.Update(func(tx *bbolt.Tx) error {
@@ -53,8 +53,8 @@ func rekey(t *testing.T, a *Jobs, bucket []byte, change func(key []byte)) (key, 
 	return key, next
 }
 
-// TestJobs_aBlockUnderAWrongKey is no lack of its records, whether its numbers seem to
-// begin later, or within those of the block before.
+// TestJobs_aBlockUnderAWrongKey checks that its records do not count as missing, whether its numbers seem to begin
+// later, or within those of the previous block.
 func TestJobs_aBlockUnderAWrongKey(t *testing.T) {
 	t.Parallel()
 	for _, shift := range []int{4, -4} {
@@ -102,8 +102,8 @@ func ids(n int) (all []rota.JobID) {
 	return all
 }
 
-// TestJobs_aLeafUnderAWrongKey is no lack of its jobs, and the scrub restores their marks
-// from the records, also where new ones came in between.
+// TestJobs_aLeafUnderAWrongKey checks that its jobs do not count as missing, and that the scrub restores their marks
+// from the records, even if new ones were added in between.
 func TestJobs_aLeafUnderAWrongKey(t *testing.T) {
 	t.Parallel()
 	for _, shift := range []int{3, -3} {
@@ -147,7 +147,7 @@ func TestJobs_aLeafUnderAWrongKey(t *testing.T) {
 			}
 		}
 		put(t, a, e.entries())
-		for i, id := range ids(200) { // those that came are told, and not taken for all there are
+		for i, id := range ids(200) { // new ones are reported, and not mistaken for all
 			if _, ok, err := a.Get(id); i%14 == 3 && (!ok || err != nil) || !ok && err == nil && i%7 != 3 {
 				t.Fatalf("%s, shifted by %d: %v %v", id, shift, ok, err)
 			}
@@ -173,7 +173,7 @@ func TestJobs_aLeafUnderAWrongKey(t *testing.T) {
 	}
 }
 
-// TestJobs_bookkeepingIsVerified flips each bit of what tells the held numbers.
+// TestJobs_bookkeepingIsVerified flips each bit of the data on held numbers.
 func TestJobs_bookkeepingIsVerified(t *testing.T) {
 	t.Parallel()
 	a := newJobs(t)

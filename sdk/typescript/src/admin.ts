@@ -38,14 +38,14 @@ function settings(set: Settings | undefined): { key: string; value: string }[] {
   return Object.entries(set ?? {}).map(([key, value]) => ({ key, value: String(value) }));
 }
 
-/** drainPause is how long `drain` waits for leases to end before it asks again, in ms. */
+/** drainPause is how long `drain` waits for leases to end before it checks again, in ms. */
 const drainPause = 500;
 
-/** The calls of queues: `client.queues`. */
+/** The calls for queues: `client.queues`. */
 export class Queues {
   constructor(private readonly caller: Caller) {}
 
-  /** Lists all queues in the order of their names. */
+  /** Lists all queues by name. */
   list(opts?: ListOptions): AsyncGenerator<Queue, void, undefined> {
     return rows<WireQueue>(this.caller, "list queues", QueuesService.method.list, "queues", opts);
   }
@@ -55,19 +55,27 @@ export class Queues {
     return plain((await read(this.caller, "show queue", QueuesService.method.get, { name }, opts)).queue!);
   }
 
-  /** Creates or changes a queue: from a preset where one is named, else from its present policy, then key by key. */
+  /**
+   * Creates or changes a queue, key by key. It starts from the named preset; without one, from the queue's present
+   * policy.
+   */
   async set(name: string, set: Settings, opts: SetOptions & { preset?: string } = {}): Promise<Queue> {
     const { preset = "", dryRun = false, ifMatch = "", ...rest } = opts;
     return plain(await one(this.caller, "set queue", QueuesService.method.set, { name, preset, set: settings(set), dryRun, ifMatch }, rest));
   }
 
-  /** Forgets a queue that no live job, workflow, schedule, batch or rule of keys names; one that is not there is no error. */
+  /**
+   * Deletes a queue that no live job, workflow, schedule, batch or rule of keys names; a missing queue is not an error.
+   */
   async delete(name: string, opts: ChangeOptions = {}): Promise<void> {
     const { ifMatch = "", ...rest } = opts;
     await one(this.caller, "delete queue", QueuesService.method.delete, { name, ifMatch }, rest);
   }
 
-  /** Deletes a queue whose pending jobs move to another one first; waits for its open leases. `onLeft` gets the live jobs that are left. */
+  /**
+   * Deletes a queue after moving its pending jobs to another queue; waits for its open leases. `onLeft` is called with
+   * the number of live jobs left.
+   */
   async drain(name: string, to: string, opts: CallOptions & { onLeft?: (left: number) => void } = {}): Promise<void> {
     const budget = new Budget({ signal: opts.signal, timeoutMs: opts.timeoutMs }, 0);
     for (let before = Infinity; ; ) {
@@ -83,16 +91,16 @@ export class Queues {
   }
 }
 
-/** The calls of tenants: `client.tenants`. */
+/** The calls for tenants: `client.tenants`. */
 export class Tenants {
   constructor(private readonly caller: Caller) {}
 
-  /** Lists the tenants that somebody set or that have leases open. */
+  /** Lists the tenants that have settings or open leases. */
   list(opts?: ListOptions): AsyncGenerator<Tenant, void, undefined> {
     return rows<WireTenant>(this.caller, "list tenants", TenantsService.method.list, "tenants", opts);
   }
 
-  /** Reads any tenant; one that nobody set has the default limits. */
+  /** Reads any tenant; one without settings has the default limits. */
   async get(id: string, opts?: ReadOptions): Promise<Tenant> {
     return plain((await read(this.caller, "show tenant", TenantsService.method.get, { id }, opts)).tenant!);
   }
@@ -103,18 +111,18 @@ export class Tenants {
     return plain(await one(this.caller, "set tenant", TenantsService.method.set, { id, set: settings(set), dryRun, ifMatch }, rest));
   }
 
-  /** Forgets what was set of a tenant that no live job, workflow or token names. */
+  /** Deletes the settings of a tenant that no live job, workflow or token names. */
   async delete(id: string, opts: ChangeOptions = {}): Promise<void> {
     const { ifMatch = "", ...rest } = opts;
     await one(this.caller, "delete tenant", TenantsService.method.delete, { id, ifMatch }, rest);
   }
 }
 
-/** The calls about workers, wherever they run: `client.workers`. */
+/** The calls that manage workers, wherever these run: `client.workers`. */
 export class Workers {
   constructor(private readonly caller: Caller) {}
 
-  /** Lists all workers in the order of their ids. */
+  /** Lists all workers by id. */
   list(opts?: ListOptions): AsyncGenerator<WorkerRow, void, undefined> {
     return rows<WireWorker>(this.caller, "list workers", WorkersService.method.list, "workers", opts);
   }
@@ -129,7 +137,7 @@ export class Workers {
     return plain(await one(this.caller, "drain worker", WorkersService.method.drain, { id }, opts));
   }
 
-  /** Cancels a worker's leases, whose jobs are queued again, and gives it none until it is resumed. */
+  /** Cancels a worker's leases, whose jobs are queued again, and gives the worker none until it is resumed. */
   async suspend(id: string, opts?: CallOptions): Promise<WorkerRow> {
     return plain(await one(this.caller, "suspend worker", WorkersService.method.suspend, { id }, opts));
   }
@@ -139,31 +147,31 @@ export class Workers {
     return plain(await one(this.caller, "resume worker", WorkersService.method.resume, { id }, opts));
   }
 
-  /** Ends a worker for good; its leases are cancelled. */
+  /** Retires a worker for good; its leases are cancelled. */
   async retire(id: string, opts?: CallOptions): Promise<WorkerRow> {
     return plain(await one(this.caller, "retire worker", WorkersService.method.retire, { id }, opts));
   }
 
-  /** Forgets a worker that is RETIRED, or UNREACHABLE, and has no lease. */
+  /** Deletes a worker that is RETIRED, or UNREACHABLE, and has no lease. */
   async delete(id: string, opts?: CallOptions): Promise<void> {
     await one(this.caller, "delete worker", WorkersService.method.delete, { id }, opts);
   }
 }
 
-/** What the jobs of a key are held to: `client.keys`. */
+/** The limits on jobs that share a key: `client.keys`. */
 export class Keys {
   constructor(private readonly caller: Caller) {}
 
   /**
-   * Sets a rule, in the place of the one of its queue, name and value, and returns it. Jobs that are there
-   * already count. A rule with an `etag`, as `rules` lists it, replaces that version only.
+   * Sets a rule, replacing the one of the same queue, name and value, and returns it. Existing jobs count at once. A
+   * rule with an `etag`, as `rules` returns it, replaces only that version.
    */
   async setRule(rule: Init<WireKeyRule>, opts: ChangeOptions = {}): Promise<KeyRule> {
     const { ifMatch = "", ...rest } = opts;
     return plain((await one(this.caller, "set key rule", KeysService.method.set, { rule, ifMatch }, rest)).rule!);
   }
 
-  /** Forgets the rule of a queue, a name and a value; one that is not there is no error. */
+  /** Deletes the rule of a queue, a name and a value; a missing rule is not an error. */
   async deleteRule(rule: { queue?: string; name: string; value?: string }, opts: ChangeOptions = {}): Promise<void> {
     const { queue = "", name, value = "" } = rule;
     const { ifMatch = "", ...rest } = opts;
@@ -175,13 +183,13 @@ export class Keys {
     return rows<WireKeyRule>(this.caller, "list key rules", KeysService.method.list, "rules", opts);
   }
 
-  /** Reads what a key, `name:value`, of a tenant counts now, under each rule that is for it. */
+  /** Reads the current counts of a tenant's key, `name:value`, under each rule that applies to it. */
   async state(key: string, opts: ReadOptions & { tenant?: string } = {}): Promise<KeyState[]> {
     const { tenant = "", ...rest } = opts;
     return (await read(this.caller, "show key", KeysService.method.get, { tenant, key }, rest)).keys.map(plain);
   }
 
-  /** Lets a sequence go on behind the job that blocks it. Said again it changes nothing. */
+  /** Lets a sequence continue after the job that blocks it. It is idempotent. */
   async skip(blocked: KeyState, opts?: CallOptions): Promise<void> {
     const { queue, tenant, key, blocker } = blocked;
     await one(this.caller, "skip key", KeysService.method.skip, { queue, tenant, key, job: blocker }, opts);
@@ -208,12 +216,12 @@ export class Cluster {
     return plain((await read(this.caller, "get mode", ClusterService.method.getMode, {}, opts)).mode!);
   }
 
-  /** Changes what the cluster admits: NORMAL, DEGRADED, READ_ONLY or DRAINING, for a reason. */
+  /** Changes what the cluster admits: NORMAL, DEGRADED, READ_ONLY or DRAINING, with a reason. */
   async setMode(mode: string, reason: string, opts?: CallOptions): Promise<Mode> {
     return plain(await one(this.caller, "set mode", ClusterService.method.setMode, { mode, reason }, opts));
   }
 
-  /** Reads who the client is to the cluster, and what it may do. */
+  /** Reads the client's own identity and rights, as the cluster sees them. */
   async whoAmI(opts?: CallOptions): Promise<Identity> {
     return plain(await one(this.caller, "who am I", Auth.method.whoAmI, {}, opts));
   }

@@ -10,17 +10,17 @@ import type { CallOptions, FailedTry } from "./options.js";
 /** backoffLeast and backoffMost bound the pause between two tries, in ms. */
 const backoffLeast = 50;
 const backoffMost = 1_000;
-/** retryAfterMost bounds a pause that a node asks for: another may know better. */
+/** retryAfterMost bounds the pause that a node can ask for, in ms: another node may answer sooner. */
 export const retryAfterMost = 5_000;
-/** answerMost is how long one of several nodes may take before another is asked. */
+/** answerMost is how long one of several nodes may take before another is tried, in ms. */
 export const answerMost = 5_000;
-/** shareLeast is the least that one try gets: less is no fair chance. */
+/** shareLeast is the minimum time of one try, in ms. */
 const shareLeast = 700;
 
-/** What a call has: the caller's signal, and until when it may take. */
+/** The time of a call: the caller's signal and its deadline. */
 export class Budget {
   readonly signal: AbortSignal | undefined;
-  /** By Date.now(); undefined for ever. */
+  /** By Date.now(); undefined for no deadline. */
   readonly deadline: number | undefined;
 
   constructor(opts: CallOptions | undefined, usualMs: number) {
@@ -40,7 +40,7 @@ export class Budget {
     return this.left() <= 0;
   }
 
-  /** The time of one try of several at most. */
+  /** The time of one try, at most a share of the rest. */
   scope(most: number, nodes: number): Scope {
     let left = this.left();
     if (most > 0 && nodes > 1) left = Math.min(most, Math.max(shareLeast, left / nodes), left);
@@ -48,7 +48,7 @@ export class Budget {
   }
 }
 
-/** The nodes of a cluster, and the way in which calls go from one to the next. */
+/** The nodes of a cluster, and how calls move from one to the next. */
 export class Caller {
   readonly #nodes: Node[];
   #at = 0;
@@ -73,7 +73,7 @@ export class Caller {
     for (const n of this.#nodes) n.close();
   }
 
-  /** Refuses to go on where the client is closed. */
+  /** Throws if the client is closed. */
   checkOpen(op: string): void {
     if (this.#closed.signal.aborted) throw new RotaError("UNAVAILABLE", "the client is closed", { op });
   }
@@ -83,14 +83,14 @@ export class Caller {
     return this.#nodes[this.#at % this.#nodes.length]!;
   }
 
-  /** Leaves a node that failed, unless another call did so already. */
+  /** Switches to the next node, unless another call did so already. */
   moveOn(failed: Node): void {
     if (this.present() === failed) this.#at = (this.#at + 1) % this.#nodes.length;
   }
 
   /**
-   * Asks the present node, then the next ones, until one answers, an error comes that another try
-   * does not mend, or the caller's time ends. most bounds one try where there is another node to ask.
+   * Tries the present node, then the next ones, until one answers, an error cannot be fixed by another try, or the
+   * caller's time ends. most bounds one try if there is another node to try.
    */
   async call<T>(
     op: string,
@@ -112,7 +112,7 @@ export class Caller {
         this.checkOpen(op);
         const e = this.judge(node, err, budget);
         if (e.kind !== "UNAVAILABLE" && e.kind !== "TIMEOUT") throw e.during(op);
-        if (last === undefined || fromStatus(err).kind !== "TIMEOUT") last = e; // a reason from a node is worth more than silence
+        if (last === undefined || fromStatus(err).kind !== "TIMEOUT") last = e; // more useful than a timeout
         onFailed(node);
         if (budget.over()) throw this.gaveUp(op, last);
         this.moveOn(node);
@@ -122,7 +122,7 @@ export class Caller {
     }
   }
 
-  /** Names what went wrong at a node. A try that took too long while the caller still has time is the node's fault. */
+  /** Converts the error of a try. If a try timed out while the caller still has time, the node is at fault. */
   judge(node: Node, err: unknown, budget: Budget): RotaError {
     const e = fromStatus(err);
     if (e.kind === "TIMEOUT" && !budget.over()) return new RotaError("UNAVAILABLE", `node ${node.address} did not answer in time`);
@@ -142,7 +142,7 @@ export class Caller {
     return new RotaError("UNAVAILABLE", `${text}, the last error was: ${last.text}`, { op, retryAfterMs: last.retryAfterMs, cause: last });
   }
 
-  /** Waits, and returns false where the caller's time ended first; throws where the signal ends it. */
+  /** Waits, and returns false if the caller's time ended first; throws if the signal ends it. */
   async pause(ms: number, budget: Budget): Promise<boolean> {
     if (ms >= budget.left()) return false;
     const signals = budget.signal ? [budget.signal, this.#closed.signal] : [this.#closed.signal];
@@ -155,7 +155,7 @@ export class Caller {
   }
 }
 
-/** The pause after a failed try: doubling, with jitter, and never less than the node asked for. */
+/** The pause after a failed try: it doubles, has jitter, and is never shorter than the node asked for. */
 export function retryDelay(attempt: number, askedMs: number): number {
   const d = attempt < 5 ? Math.min(backoffLeast << attempt, backoffMost) : backoffMost;
   return Math.max(d / 2 + Math.random() * (d / 2), Math.min(askedMs, retryAfterMost));

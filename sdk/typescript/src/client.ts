@@ -37,20 +37,20 @@ import { plain, type Plain } from "./wire.js";
 import { Workflows } from "./workflows.js";
 
 export type { JobRow } from "./jobs.js";
-/** Why a job does not run, or how it came to its worker. */
+/** Why a job does not run, or why its worker was chosen. */
 export type Explanation = Plain<WireExplanation>;
-/** When a job should start, and what that hangs on. Dates are in ms since 1970, 0 where there is none. */
+/** When a job should start, and what that depends on. Dates are in ms since 1970, 0 for none. */
 export type JobEta = Plain<WireJobEta>;
 
-/** timeoutUsual is how long a call may take if neither it nor the client says so, in ms. */
+/** timeoutUsual is the default timeout of a call, in ms. */
 const timeoutUsual = 30_000;
 
 /**
- * A client of a cluster, through any of its nodes. Made by {@link connect} or {@link connectEnv}.
+ * A client of a cluster, through any of its nodes. Created by {@link connect} or {@link connectEnv}.
  *
- * A call goes to one node. When that one does not answer, or knows no leader, the call goes to the
- * next, until its time ends. Every call that changes something is idempotent by the ids it carries,
- * so one whose outcome is unknown is repeated with the same ids.
+ * A call goes to one node. If that node does not answer, or knows no leader, the call goes to the next node, until its
+ * time ends. Every call that changes something is idempotent by the ids it carries, so a call with an unknown outcome
+ * is repeated with the same ids.
  */
 export class Client {
   readonly queues: Queues;
@@ -66,13 +66,13 @@ export class Client {
   readonly #caller: Caller;
   readonly #submitter: Submitter;
   readonly #waiter: Waiter;
-  /** @internal What workers connect with. */
+  /** @internal The settings that workers connect with. */
   readonly settings: NodeSettings;
   /** @internal */
   readonly logger: Logger;
-  /** @internal How long a call may take if it does not say so, in ms. */
+  /** @internal The default timeout of a call, in ms. */
   readonly timeoutMs: number;
-  /** @internal The newest token that is one. */
+  /** @internal The newest valid token. */
   readonly token: () => string | undefined;
 
   /** @internal */
@@ -100,12 +100,12 @@ export class Client {
   }
 
   /**
-   * Submits jobs, any number of them, and returns the outcome of each at its place. Missing ids are
-   * set before the first try. Rejects with a {@link RefusedError} where some are refused (the others
-   * were taken), with an {@link UnknownOutcomeError} where some have no outcome; both have `outcomes`.
+   * Submits any number of jobs and returns the outcome of each at its index. Missing ids are set before the first try.
+   * Rejects with a {@link RefusedError} if some are refused (the others were accepted), and with an {@link
+   * UnknownOutcomeError} if some have no outcome; both have `outcomes`.
    *
-   * A refusal by a full queue, or by a tenant's rate, names a delay. Until it has passed the client
-   * refuses such jobs itself, but for those whose ids may be known already.
+   * A refusal by a full queue, or by a tenant's rate limit, carries a delay. Until the delay has passed the client
+   * refuses such jobs itself, unless the cluster may already know their ids.
    */
   async submit(jobs: Iterable<JobInit | Promise<JobInit>>, opts?: CallOptions): Promise<Submitted[]> {
     return this.#submitter.submit(await Promise.all([...jobs].map((job) => Promise.resolve(job))), opts);
@@ -116,72 +116,77 @@ export class Client {
     return getJob(this.#caller, id, opts);
   }
 
-  /** Lists the jobs that a filter selects, the newest first, those that live before those that have ended. */
+  /** Lists the jobs that a filter selects, the newest first, live jobs before ended ones. */
   jobs(filter: JobFilter & ListOptions = {}): AsyncGenerator<JobRow, void, undefined> {
     return listJobs(this.#caller, filter);
   }
 
-  /** Counts the jobs that a filter selects, by group with `groupBy: "fingerprint"`. Where it is not `complete`, its `nextCursor` goes on. */
+  /**
+   * Counts the jobs that a filter selects, by group with `groupBy: "fingerprint"`. If the count is not `complete`, use
+   * its `nextCursor` to continue.
+   */
   countJobs(filter: JobFilter & ReadOptions & { groupBy?: string; cursor?: string } = {}): Promise<JobCount> {
     return countJobs(this.#caller, filter);
   }
 
-  /** Yields each job once when it has ended, in the order in which they end as far as 1,000 jobs go. */
+  /** Yields each job once when it has ended. Up to 1,000 jobs come in the order in which they end. */
   wait(ids: readonly string[], opts?: CallOptions): AsyncGenerator<JobRow, void, undefined> {
     return waitJobs(this.#caller, ids, opts);
   }
 
-  /** @internal Returns a job once it has ended; many share a stream. */
+  /** @internal Returns a job once it has ended; many waits share a stream. */
   ended(id: string, opts?: CallOptions): Promise<JobRow> {
     return this.#waiter.wait(id, opts);
   }
 
-  /** Cancels a job, or several, and returns the outcome of each at its place. */
+  /** Cancels one or more jobs, and returns the outcome of each at its index. */
   cancel(ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
     return cancelJobs(this.#caller, ids, opts);
   }
 
-  /** Revives jobs that are DEAD, EXPIRED or CANCELLED. A retry whose answer was lost succeeds, and is made once. */
+  /**
+   * Revives jobs that are DEAD, EXPIRED or CANCELLED. A retry whose answer was lost succeeds, and takes effect once.
+   */
   retry(ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
     return retryJobs(this.#caller, ids, opts);
   }
 
   /**
-   * Ends the attempt that each job is in and has the job tried again, once its worker has stopped. The attempt is used up
-   * only if it is `counted`. A job that no worker holds is refused as CONFLICT.
+   * Ends the current attempt of each job so that the job is tried again, once its worker has stopped. The attempt is
+   * used up only if it is `counted`. A job without an open lease is refused as CONFLICT.
    */
   interrupt(ids: string | readonly string[], opts?: CallOptions & { counted?: boolean }): Promise<JobOutcome[]> {
     return interruptJobs(this.#caller, ids, opts);
   }
 
-  /** Queues jobs that are DELAYED, before their time and with the attempts that they have. */
+  /** Queues DELAYED jobs before their time, with the attempts that they have left. */
   runNow(ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
     return runJobsNow(this.#caller, ids, opts);
   }
 
-  /** Forgets jobs that have ended: nobody shows them again, and their ids are free. */
+  /** Deletes jobs that have ended: they can no longer be read, and their ids are free. */
   delete(ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
     return deleteJobs(this.#caller, ids, opts);
   }
 
-  /** Changes a job that waits; one that is leased or has ended is refused as CONFLICT. */
+  /** Changes a pending job; a job that is leased or has ended is refused as CONFLICT. */
   change(id: string, change: JobChange, opts?: CallOptions): Promise<JobOutcome> {
     return changeJob(this.#caller, id, change, opts);
   }
 
-  /** Reads what an attempt logged: of one that is open, what its worker has sent so far. */
+  /** Reads the log of an attempt; of an open attempt, what its worker has sent so far. */
   log(id: string, opts?: LogOf & ReadOptions): Promise<AttemptLog> {
     return readLog(this.#caller, id, opts);
   }
 
-  /** Yields what an attempt logs until it has ended: each time what is new. */
+  /** Yields the log of an attempt until it has ended: each time the new part. */
   followLog(id: string, opts?: LogOf & ReadOptions): AsyncGenerator<AttemptLog, void, undefined> {
     return followLog(this.#caller, id, opts);
   }
 
   /**
-   * Says why a job does not run, or how it came to its worker: now, or at a moment of the past, by its
-   * index or its date. `others` adds who else was looked at, which costs a replay of the past.
+   * Returns why a job does not run, or why its worker was chosen: now, or at a past moment, given as an index or a
+   * date. `others` adds the other workers considered, which costs a replay of the past.
    */
   async why(id: string, opts: ReadOptions & { at?: number | Date; others?: boolean } = {}): Promise<Explanation> {
     const { at = 0, others = false, ...rest } = opts;
@@ -190,19 +195,19 @@ export class Client {
   }
 
   /**
-   * Forecasts when a job starts, and says what that hangs on: at least 9 of 10 jobs should start from `earliestStartMs`
-   * to `latestStartMs`. Where all are 0, `reasons` says what stands in the way.
+   * Forecasts when a job starts, and what that depends on: at least 9 of 10 jobs should start from `earliestStartMs` to
+   * `latestStartMs`. If all are 0, `reasons` has what prevents a start.
    */
   async eta(id: string, opts: ReadOptions = {}): Promise<JobEta> {
     return plain((await read(this.#caller, "eta", Explain.method.eta, { id }, opts)).eta!);
   }
 
-  /** Yields events in the order in which they happened, the same from every node, without gap or repeat. */
+  /** Yields events in the order in which they happened, the same from every node, without a gap or a repeat. */
   events(filter: EventFilter = {}): AsyncGenerator<Event, void, undefined> {
     return tail(this.#caller, filter);
   }
 
-  /** Ends all connections and calls. Workers should have run out before. */
+  /** Ends all connections and calls. Let workers finish first. */
   close(): void {
     this.#caller.close();
   }
@@ -223,16 +228,15 @@ function tokenOf(token: string | (() => string) | undefined): () => string | und
     try {
       last = checkToken(token());
     } catch {
-      // The one before stands in: a file may be half written.
+      // The previous token stays in use: a file may be half written.
     }
     return last;
   };
 }
 
 /**
- * Returns a client of the nodes at these addresses, each `host:port`, as a list or separated by
- * commas. It connects lazily: an unreachable cluster shows in the first call. `unix:PATH` is a
- * node's own socket.
+ * Returns a client of the nodes at these addresses, each `host:port`, as a list or separated by commas. It connects on
+ * first use: an unreachable cluster shows as an error of the first call. `unix:PATH` is a node's own socket.
  *
  * ```ts
  * const client = connect("a:6470,b:6470,c:6470", { token: process.env.ROTA_TOKEN });
@@ -243,12 +247,11 @@ export function connect(addresses: string | readonly string[], options?: Connect
 }
 
 /**
- * Returns a client set up by the environment, as the rota command is: of the nodes in `ROTA_ADDR`,
- * or 127.0.0.1:6470. `ROTA_TLS_CA`, `ROTA_TLS_CERT` and `ROTA_TLS_KEY` name files (PEM), which are
- * read once. `ROTA_TOKEN_FILE` names a file with an access token, which is read again when it
- * changes; else `ROTA_TOKEN` has the token. `ROTA_TIMEOUT` is how long a call may take, such as
- * `30s`. An option overrides the environment. Throws INVALID with the variable as the field where a
- * value cannot be used.
+ * Returns a client configured from the environment, as the rota command is: for the nodes in `ROTA_ADDR`, by default
+ * 127.0.0.1:6470. `ROTA_TLS_CA`, `ROTA_TLS_CERT` and `ROTA_TLS_KEY` name files (PEM), which are read once.
+ * `ROTA_TOKEN_FILE` names a file with an access token, which is read again when it changes; otherwise `ROTA_TOKEN` has
+ * the token. `ROTA_TIMEOUT` bounds each call, such as `30s`. An option overrides the environment. Throws INVALID with
+ * the variable as the field if a value is unusable.
  */
 export function connectEnv(options: ConnectOptions = {}): Client {
   const env = process.env;
@@ -271,7 +274,7 @@ export function connectEnv(options: ConnectOptions = {}): Client {
 
 const tokenFileMost = 128;
 
-/** Returns what reads the token in a file, again when the file changes. */
+/** Returns a function that reads the token in a file, again when the file changes. */
 function tokenFile(path: string): () => string {
   let stamp = "";
   let token = "";
@@ -292,7 +295,7 @@ function tokenFile(path: string): () => string {
 
 const unitMs = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** Reads a positive duration such as 300ms, 30s or 1d12h. */
+/** Parses a positive duration such as 300ms, 30s or 1d12h. */
 function parseMs(text: string): number {
   let ms = 0;
   for (const [, n, unit] of text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g)) ms += Number(n) * unitMs[unit as keyof typeof unitMs];

@@ -10,34 +10,34 @@ import { validated, type InputOf, type OutputOf, type StandardSchema } from "./s
 import { inSubmit, withContext } from "./trace.js";
 import type { JobInit } from "./submit.js";
 
-/** What `define` takes beside the job type: schemas, a codec, and what each job of the definition has. */
+/** Options of `define`: schemas, a codec, and options that apply to each job of the definition. */
 export interface DefineOptions<I extends StandardSchema, O extends StandardSchema> extends JobOptions {
-  /** What payloads are checked with: before they are submitted, and before the handler sees them. */
+  /** Schema of payloads: checked before they are submitted, and before the handler sees them. */
   input?: I | undefined;
-  /** What outputs are checked with: as the handler returns them, and before `result()` returns them. */
+  /** Schema of outputs: checked when the handler returns them, and before `result()` returns them. */
   output?: O | undefined;
-  /** How payloads and outputs are encoded: JSON unless it says otherwise. */
+  /** The codec of payloads and outputs; JSON by default. */
   codec?: Codec | undefined;
 }
 
-/** What a handler is called with: the decoded payload, and the attempt. */
+/** A handler: it is called with the decoded payload and the attempt. */
 export type HandlerOf<In, Out> = (input: In, job: Job) => Out | Result<Out> | Promise<Out | Result<Out>>;
 
-/** A handler together with the type of its jobs, as a worker takes it. */
+/** A handler together with its job type, as a worker accepts it. */
 export interface BoundHandler {
   readonly type: string;
-  /** The queue of the definition's jobs; undefined for the default one. */
+  /** The queue of the definition's jobs; undefined for the default queue. */
   readonly queue: string | undefined;
-  /** Runs an attempt; what it returns is the output's bytes, or a Result of them. */
+  /** Runs an attempt; it returns the output's bytes, or a Result with them. */
   readonly run: (job: Job) => Promise<Result<Uint8Array>>;
 }
 
 /**
- * A job type with the types of what its handler takes and returns. Made by {@link define}, as a
- * rule once in a module that both sides import: the one that submits and the one that works.
+ * A job type with the types of its handler's input and output. Create it with {@link define}, usually once in a module
+ * that both producers and workers import.
  *
- * `In` is what is submitted, `Seen` what the handler sees of it after the schema, `Out` what the
- * handler returns and `Read` what `result()` returns.
+ * `In` is what is submitted, `Seen` the handler's input after the schema, `Out` what the handler returns and `Read`
+ * what `result()` returns.
  */
 export class Definition<In, Seen = In, Out = unknown, Read = Out> {
   readonly #input: StandardSchema | undefined;
@@ -58,8 +58,8 @@ export class Definition<In, Seen = In, Out = unknown, Read = Out> {
   }
 
   /**
-   * Makes a job, to be submitted beside others by `client.submit`, or by a schedule. A value that
-   * the schema or the codec refuses is INVALID(payload).
+   * Makes a job, for `client.submit` together with other jobs, or for a schedule. A value that the schema or the codec
+   * refuses is INVALID(payload).
    */
   async job(input: In, options: JobOptions = {}): Promise<JobInit> {
     let payload: Uint8Array;
@@ -77,8 +77,8 @@ export class Definition<In, Seen = In, Out = unknown, Read = Out> {
   }
 
   /**
-   * Submits one job and returns its handle. With an `id`, submitting it again is no second job;
-   * after an {@link UnknownOutcomeError} its `outcomes` have the id that was made up.
+   * Submits one job and returns its handle. With an `id`, submitting it again creates no second job; after an {@link
+   * UnknownOutcomeError} its `outcomes` have the generated id.
    */
   async submit(client: Client, input: In, options: JobOptions & CallOptions = {}): Promise<Handle<Read>> {
     const { signal, timeoutMs, ...rest } = options;
@@ -87,7 +87,7 @@ export class Definition<In, Seen = In, Out = unknown, Read = Out> {
     return new Handle<Read>(client, outcome.holder || outcome.id, outcome, (bytes) => this.#read(bytes));
   }
 
-  /** Submits one job of each value and returns their handles, in their order. */
+  /** Submits one job for each value and returns their handles, in order. */
   async submitMany(
     client: Client,
     inputs: Iterable<In>,
@@ -109,12 +109,12 @@ export class Definition<In, Seen = In, Out = unknown, Read = Out> {
     return outcomes.map((o) => new Handle<Read>(client, o.holder || o.id, o, (bytes) => this.#read(bytes)));
   }
 
-  /** The handle of a job that was submitted before, here or elsewhere. It asks nobody. */
+  /** The handle of a job that was submitted earlier, by this process or another. It makes no call. */
   of(client: Client, id: string): Handle<Read> {
     return new Handle<Read>(client, id, undefined, (bytes) => this.#read(bytes));
   }
 
-  /** Has a worker do the jobs of the definition with a function on decoded values. */
+  /** Makes workers run the jobs of the definition with a function on decoded values. */
   handler(handle: HandlerOf<Seen, Out>): BoundHandler {
     const run = async (job: Job): Promise<Result<Uint8Array>> => {
       let input: unknown;
@@ -156,7 +156,7 @@ export class Definition<In, Seen = In, Out = unknown, Read = Out> {
  *   output: z.object({ thumb: z.string() }),
  *   queue: "images",
  * });
- * export const mail = define<Mail, void>("mail"); // without schemas the types are only said
+ * export const mail = define<Mail, void>("mail"); // without schemas the types are not checked
  * ```
  */
 export function define<I extends StandardSchema, O extends StandardSchema>(

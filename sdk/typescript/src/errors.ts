@@ -4,18 +4,18 @@ import { status, type ServiceError } from "@grpc/grpc-js";
 /**
  * What a caller can do about an error; each kind calls for a different next step.
  *
- * - `INVALID`: the call is wrong in itself; correct the named field.
+ * - `INVALID`: the call itself is wrong; correct the named field.
  * - `NOT_FOUND`: there is no such job, queue, worker or node.
- * - `CONFLICT`: it clashes with what is there; look first.
- * - `STALE`: the lease, session or token is no longer the caller's; stop working on it.
- * - `MODE`: the cluster's mode does not admit it.
- * - `EXHAUSTED`: a cap, a rate or backpressure refused it; wait `retryAfterMs`.
+ * - `CONFLICT`: the call conflicts with the present state; read it first.
+ * - `STALE`: the lease, session or token no longer belongs to the caller; stop working on it.
+ * - `MODE`: the cluster's mode does not admit the call.
+ * - `EXHAUSTED`: a cap, a rate limit or backpressure refused the call; wait `retryAfterMs`.
  * - `UNAVAILABLE`: no leader, no quorum, or the outcome is unknown; retry with the same ids.
- * - `TIMEOUT`: the caller's own waiting time is over.
- * - `OUT_OF_RANGE`: what is asked for is no longer kept, or still to come; or a number is beyond 2⁵³.
- * - `DENIED`: not permitted to this caller.
+ * - `TIMEOUT`: the caller's own time for the call is over.
+ * - `OUT_OF_RANGE`: the requested data is no longer kept, or does not exist yet; or a number is beyond 2⁵³.
+ * - `DENIED`: the caller does not have the right to do this.
  * - `INTERNAL`: a fault of rota; the node's log has more.
- * - `UNAUTHENTICATED`: the caller showed no credential that counts; show another.
+ * - `UNAUTHENTICATED`: the caller sent no valid credential; send another.
  */
 export type Kind = (typeof kinds)[number];
 
@@ -34,7 +34,7 @@ const kinds = [
   "UNAUTHENTICATED",
 ] as const;
 
-/** What {@link RotaError} is made of. */
+/** The parts of a {@link RotaError}. */
 export interface ErrorParts {
   /** The call that failed, such as `submit`. */
   op?: string | undefined;
@@ -46,17 +46,17 @@ export interface ErrorParts {
 }
 
 /**
- * The one error that calls reject with. Its `kind` says what to do about it, its message what
- * was refused, which value, which limit.
+ * The error that all calls reject with. Its `kind` is what to do about it; its message names what was refused, the
+ * value and the limit.
  */
 export class RotaError extends Error {
   override readonly name: string = "RotaError";
   readonly kind: Kind;
-  /** The call that failed, such as `submit`; empty where it has none. */
+  /** The call that failed, such as `submit`; empty if unknown. */
   readonly op: string;
-  /** The field or id that is refused; empty where it is about none. */
+  /** The field or id that is refused; empty if there is none. */
   readonly field: string;
-  /** How long to wait before trying again, in milliseconds; 0 where waiting does not help. */
+  /** How long to wait before trying again, in milliseconds; 0 if waiting does not help. */
   readonly retryAfterMs: number;
   /** The message without the call. */
   readonly text: string;
@@ -70,14 +70,14 @@ export class RotaError extends Error {
     this.retryAfterMs = parts.retryAfterMs ?? 0;
   }
 
-  /** The same error as one of a call; one that names its call already stays as it is. */
+  /** The same error with the name of its call; an error that has one already is returned unchanged. */
   during(op: string): RotaError {
     return this.op ? this : new RotaError(this.kind, this.text, { ...this, op, cause: this.cause });
   }
 }
 
 /**
- * Whether an error is rota's, and of a kind where one is given:
+ * Whether an error is rota's, and of the given kind, if any:
  *
  * ```ts
  * if (isRotaError(err, "NOT_FOUND")) return undefined;
@@ -87,7 +87,7 @@ export function isRotaError(err: unknown, kind?: Kind): err is RotaError {
   return err instanceof RotaError && (kind === undefined || err.kind === kind);
 }
 
-/** What a worker's `run` rejects with when it had to stop before the cluster took all outcomes. */
+/** Rejection of a worker's `run` when it had to stop before the cluster accepted all outcomes. */
 export class UnreportedError extends RotaError {
   override readonly name = "UnreportedError";
   /** The jobs whose outcomes the cluster may not have. Their leases run out, and they run again. */
@@ -104,12 +104,15 @@ export class UnreportedError extends RotaError {
   }
 }
 
-/** Why a handler's `job.signal` aborted: its lease is no longer the worker's. */
+/** Why a handler's `job.signal` aborted: its lease no longer belongs to the worker. */
 export class LeaseLostError extends Error {
   override readonly name = "LeaseLostError";
   constructor(
     readonly job: string,
-    /** The cluster's reason, such as `TIMED_OUT` or `CANCELLED`; empty where the worker's own view of time ended it. */
+    /**
+     * The cluster's reason, such as `TIMED_OUT` or `CANCELLED`; empty if the lease ended by the worker's own view of
+     * time.
+     */
     readonly reason: string,
     /** The lease is not over before the worker confirms, which it does once the handler has returned. */
     readonly revoked: boolean,
@@ -119,7 +122,7 @@ export class LeaseLostError extends Error {
   }
 }
 
-/** Why handlers' signals abort when the worker stops and its time for that is over. */
+/** Why handlers' signals abort when the worker stops and the time for that is over. */
 export class DrainTimeoutError extends Error {
   override readonly name = "DrainTimeoutError";
   constructor() {
@@ -142,7 +145,7 @@ const codeKinds: Partial<Record<number, Kind>> = {
   [status.RESOURCE_EXHAUSTED]: "EXHAUSTED",
   [status.UNAVAILABLE]: "UNAVAILABLE",
   [status.CANCELLED]: "UNAVAILABLE",
-  // Without a kind of a node, gRPC or a proxy on the way broke the call off.
+  // Without a kind set by a node, gRPC or a proxy on the way interrupted the call.
   [status.INTERNAL]: "UNAVAILABLE",
   [status.UNKNOWN]: "UNAVAILABLE",
   [status.DEADLINE_EXCEEDED]: "TIMEOUT",
@@ -151,21 +154,20 @@ const codeKinds: Partial<Record<number, Kind>> = {
   [status.UNAUTHENTICATED]: "UNAUTHENTICATED",
 };
 
-/** The kind by its name, INTERNAL for one that this version does not know. */
+/** The kind by its name, INTERNAL for one that is unknown to this version. */
 export function kindOf(name: string): Kind {
   return (kinds as readonly string[]).includes(name) ? (name as Kind) : "INTERNAL";
 }
 
 /**
- * Makes a {@link RotaError} of what a call failed with. The kind, the field and the delay travel
- * as the standard details ErrorInfo and RetryInfo; errors that gRPC itself made get the kind
- * that says what to do.
+ * Makes a {@link RotaError} from the error of a call. The kind, the field and the delay are sent as the standard
+ * details ErrorInfo and RetryInfo; errors made by gRPC itself get a kind that fits.
  */
 export function fromStatus(err: unknown): RotaError {
   if (err instanceof RotaError) return err;
   if (!isServiceError(err)) return new RotaError("INTERNAL", err instanceof Error ? err.message : String(err), { cause: err });
   let kind = codeKinds[err.code] ?? "INTERNAL";
-  // The library's own refusal of an oversized message has this code, but waiting is no remedy for it.
+  // The library's own refusal of an oversized message has this code, but waiting does not help.
   if (err.code === status.RESOURCE_EXHAUSTED && err.details.includes("larger than max")) kind = "INVALID";
   let op = "";
   let field = "";

@@ -6,31 +6,33 @@ import { Events, TailRequestSchema, type ServedEvent } from "./gen/rota/v1/event
 import type { CallOptions } from "./options.js";
 import { plain, type Plain } from "./wire.js";
 
-/** One thing that happened in the cluster, the same from every node. */
+/** One event of the cluster, the same from every node. */
 export type Event = Plain<ServedEvent>;
 
-/** Which events, and from where on. */
+/** Which events to yield, and where to start. */
 export interface EventFilter extends CallOptions {
-  /** The id of the last event seen; without it the oldest retained is the first, with `latest` the next one to come. */
+  /**
+   * The id of the last event seen; by default events start at the oldest retained one, with `latest` at the next one.
+   */
   after?: string | undefined;
-  /** Goes on without end, until the signal ends it; else up to what is acknowledged now. */
+  /** Continues until the signal ends it; otherwise ends at the last event acknowledged now. */
   follow?: boolean | undefined;
   /** Kinds by name, such as `jobCompleted`; none selects all. */
   kinds?: readonly string[] | undefined;
-  /** Those of one job, queue, type, tenant, worker or workflow. */
+  /** Only events of one job, queue, type, tenant, worker or workflow. */
   job?: string | undefined;
   queue?: string | undefined;
   type?: string | undefined;
   tenant?: string | undefined;
   worker?: string | undefined;
   workflow?: string | undefined;
-  /** What one principal asked for, such as `token:ID`, itself or by a browser session of its own. */
+  /** Only events caused by one principal, such as `token:ID`, directly or by its own browser session. */
   actor?: string | undefined;
 }
 
 /**
- * Yields events in the order in which they happened. When its node dies it goes on at another
- * from the last event, without a gap and without a repeat.
+ * Yields events in the order in which they happened. If its node fails, it continues at another node after the last
+ * event, without a gap or a repeat.
  */
 export async function* tail(caller: Caller, filter: EventFilter): AsyncGenerator<Event, void, undefined> {
   const op = "tail events";
@@ -58,7 +60,7 @@ export async function* tail(caller: Caller, filter: EventFilter): AsyncGenerator
         attempt = 0;
         last = undefined;
         for (const e of batch.events) {
-          if (!later(e.eventId, after)) continue; // a node sends nothing twice, and were it to, nobody would see it
+          if (!later(e.eventId, after)) continue; // nodes send no event twice; if one did, skip it
           after = e.eventId;
           yield plain(e);
         }
@@ -83,7 +85,7 @@ export async function* tail(caller: Caller, filter: EventFilter): AsyncGenerator
 
 /** Whether an event id, incarnation.index.seq, is later than another one. */
 function later(id: string, than: string): boolean {
-  if (!than.includes(".")) return true; // oldest or latest, of which the node knows the place
+  if (!than.includes(".")) return true; // oldest or latest, whose place only the node knows
   const [a, b] = [id.split("."), than.split(".")];
   for (let i = 0; i < 3; i++) {
     const [x, y] = [BigInt(a[i] ?? 0), BigInt(b[i] ?? 0)];

@@ -5,11 +5,11 @@ import { RotaError } from "./errors.js";
 import type { CallOptions, ReadOptions } from "./options.js";
 import type { Submitted } from "./submit.js";
 
-/** Why a job that was waited for has no output. */
+/** Why an awaited job has no output. */
 export class JobError extends Error {
   override readonly name = "JobError";
   constructor(
-    /** The job as it ended: its state, reason, error and attempts say how. */
+    /** The job as it ended: see its state, reason, error and attempts. */
     readonly job: JobRow,
   ) {
     const reason = job.reason && job.reason !== job.state ? ` (${job.reason})` : "";
@@ -19,21 +19,21 @@ export class JobError extends Error {
 
 const nothing = createHash("sha256").digest();
 
-/** A job that was submitted, with the type of its output. */
+/** A submitted job, with the type of its output. */
 export class Handle<Out> {
   constructor(
     private readonly client: Client,
-    /** The job's id: of the one that holds the key where the submission was merged into another. */
+    /** The job's id; if the submission was merged into another job, the id of the job that holds the key. */
     readonly id: string,
-    /** The outcome of the submission; undefined where `of` made the handle. */
+    /** The outcome of the submission; undefined if `of` made the handle. */
     readonly submitted: Submitted | undefined,
     private readonly decode: (bytes: Uint8Array) => Promise<Out>,
   ) {}
 
   /**
-   * Waits until the job has ended and returns its output. Rejects with a {@link JobError} where it
-   * ended otherwise than COMPLETED; with a RotaError of kind TIMEOUT where `timeoutMs` passed first,
-   * OUT_OF_RANGE where the output is no longer kept, DENIED where this client may not read it.
+   * Waits until the job has ended and returns its output. Rejects with a {@link JobError} if it ended in a state other
+   * than COMPLETED; with a RotaError of kind TIMEOUT if `timeoutMs` passed first, OUT_OF_RANGE if the output is no
+   * longer kept, DENIED if this client may not read it.
    */
   async result(opts?: CallOptions): Promise<Out> {
     return this.#output(await this.client.ended(this.id, opts));
@@ -44,7 +44,7 @@ export class Handle<Out> {
     return this.client.job(this.id, opts);
   }
 
-  /** Cancels the job; one that has ended otherwise is refused as CONFLICT. */
+  /** Cancels the job; one that has ended in another state is refused as CONFLICT. */
   async cancel(opts?: CallOptions): Promise<void> {
     const [outcome] = await this.client.cancel([this.id], opts);
     if (outcome?.error) throw outcome.error;

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 
 const letters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/** A new job id: a ULID, so ids sort by the time of their making. The client makes ids, never the server. */
+/** A new job id: a ULID, so ids sort by creation time. The client makes ids, never the server. */
 export function newId(): string {
   let time = Date.now();
   let head = "";

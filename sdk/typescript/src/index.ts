@@ -1,8 +1,8 @@
 /**
  * Client and workers of rota, a replicated job scheduler.
  *
- * {@link define} a job type, {@link connect} to a cluster, `submit` jobs and wait for their
- * `result()`, and run them with a {@link Worker}.
+ * {@link define} a job type, {@link connect} to a cluster, `submit` jobs and wait for their `result()`, and run them
+ * with a {@link Worker}.
  *
  * @packageDocumentation
  */

@@ -6,10 +6,10 @@ import type { Start, ToThread } from "./thread/messages.js";
 import { plain, type Plain } from "./wire.js";
 import type { ParentOutput } from "./workflows.js";
 
-/** All that was submitted of a job. */
+/** A job as it was submitted. */
 export type JobSpec = Plain<WireSpec>;
 
-/** What an attempt logs, which is kept with it: `rota job logs` and `client.log` show it. */
+/** The log of an attempt, which is kept with it: `rota job logs` and `client.log` show it. */
 export class JobLog {
   constructor(private readonly out: (text: string) => void) {}
 
@@ -26,7 +26,10 @@ export class JobLog {
     this.#line("error", message, fields);
   }
 
-  /** Adds text as it is, whose newlines end lines. A line has at most 4 KiB; the first 16 KiB and the last 48 KiB are kept. */
+  /**
+   * Adds text unchanged; its newlines end lines. A line has at most 4 KiB; the first 16 KiB and the last 48 KiB are
+   * kept.
+   */
   write(text: string): void {
     this.out(text);
   }
@@ -52,18 +55,18 @@ function quoted(text: string): string {
 export class Job {
   /** The job's id. */
   readonly id: string;
-  /** The type that the job was submitted with. */
+  /** The job type. */
   readonly type: string;
   /** The attempt's number, from 0. */
   readonly attempt: number;
   /**
-   * Fences this attempt: it is greater than that of any lease before it. A system that keeps the
-   * last one seen can refuse an older. As text, since it is larger than a number holds.
+   * The attempt's fencing token. It is greater than that of any earlier lease: a system that remembers the last token
+   * it saw can reject an older one. It is text because it exceeds the range of a number.
    */
   readonly token: string;
-  /** What was submitted, as it is. */
+  /** The submitted payload, unchanged. */
   readonly payload: Uint8Array;
-  /** What the attempt logs. */
+  /** The attempt's log. */
   readonly log: JobLog;
   readonly #start: Start;
   readonly #client: Client;
@@ -85,9 +88,8 @@ export class Job {
   }
 
   /**
-   * Aborts when the worker can no longer rely on the lease, with a `LeaseLostError`, or when
-   * the worker stops. The handler should return soon: what it returns is not reported. Pass it to
-   * whatever takes a signal.
+   * Aborts when the worker can no longer rely on the lease, with a `LeaseLostError`, or when the worker stops. The
+   * handler should then return soon: what it returns is not reported. Pass it to everything that accepts a signal.
    */
   get signal(): AbortSignal {
     if (this.#abort === undefined) {
@@ -97,39 +99,42 @@ export class Job {
     return this.#abort.signal;
   }
 
-  /** All that was submitted. */
+  /** The job as it was submitted. */
   get spec(): JobSpec {
     return plain(this.#start.spec);
   }
 
-  /** What travels with the job beside its payload, such as trace context. */
+  /** Data sent with the job besides its payload, such as trace context. */
   get headers(): Readonly<Record<string, string>> {
     return this.#start.spec.headers;
   }
 
-  /** The id of the lease that the attempt runs under, as hexadecimal digits. */
+  /** The id of the lease that the attempt runs under, in hexadecimal digits. */
   get leaseId(): string {
     return this.#start.lease;
   }
 
-  /** The workflow that the job belongs to and its node there; undefined for a job that was submitted by itself. */
+  /** The workflow that the job belongs to and its node there; undefined for a job outside of workflows. */
   get workflow(): { id: string; node: string } | undefined {
     const at = this.id.indexOf("/");
     return at < 0 ? undefined : { id: this.id.slice(0, at), node: this.id.slice(at + 1) };
   }
 
-  /** Reports 0…100 with a note. It never waits: the last report of each second is sent. */
+  /** Reports 0…100 with a note. It never blocks: the last report of each second is sent. */
   progress(percent: number, note = ""): void {
     this.#post({ is: "progress", lease: this.#start.lease, percent, note });
   }
 
-  /** What the parents of the job's node put out, in the order of their numbers; none for a job of no workflow. Each call asks the cluster. */
+  /**
+   * The outputs of the parents of the job's node, in the order of their numbers; none for a job outside of workflows.
+   * Each call reads from the cluster.
+   */
   async parents(opts?: CallOptions): Promise<ParentOutput[]> {
     if (this.workflow === undefined) return [];
     return this.#client.workflows.parentOutputs(this.id, { signal: this.signal, ...opts });
   }
 
-  /** @internal The attempt is the worker's no more. */
+  /** @internal The attempt no longer belongs to the worker. */
   lose(why: Error): void {
     this.#why ??= why;
     this.#abort?.abort(this.#why);

@@ -1,42 +1,42 @@
 import { invalid } from "./errors.js";
 import type { JobInit } from "./submit.js";
 
-/** What jobs are the same by. */
+/** What makes two jobs the same. */
 export interface UniqueOptions {
-  /** One key; jobs of the same key in a queue's tenant are the same. */
+  /** One key; jobs with the same key in a tenant's queue are the same. */
   key?: string | undefined;
-  /** Or what of the job: `args` is the payload. */
+  /** Or parts of the job: `args` is the payload. */
   by?: readonly ("queue" | "type" | "args")[] | undefined;
-  /** Cuts time into buckets, counted from 1970: jobs that are to run in different ones are not the same. */
+  /** Divides time into buckets, counted from 1970: jobs due in different buckets are not the same. */
   periodMs?: number | undefined;
   /** The states in which the holder excludes others: PENDING and RUNNING by default. */
   scope?: readonly ("PENDING" | "RUNNING" | "COMPLETED")[] | undefined;
-  /** What becomes of a submission that meets another job: it is refused as CONFLICT by default. */
+  /** What happens to a submission that conflicts with another job: by default it is refused as CONFLICT. */
   onConflict?: "refuse" | "existing" | "replace" | "extend" | "after" | "collect" | undefined;
   keepMs?: number | undefined;
   extendMaxMs?: number | undefined;
 }
 
-/** What a job has beside its type and its payload. Those given with a job come after those of its definition. */
+/** The options of a job besides its type and its payload. Options given with a job override those of its definition. */
 export interface JobOptions {
-  /** The id, by which submitting the job again is no second job. Without one each submission has its own. */
+  /** The id: submitting the same id again creates no second job. By default each submission has a new id. */
   id?: string | undefined;
   queue?: string | undefined;
-  /** Who the job is for. */
+  /** The tenant that the job belongs to. */
   tenant?: string | undefined;
   /** From 0, the most urgent, to 10; 5 by default. */
   priority?: number | undefined;
-  /** Holds the job back until a date. */
+  /** Delays the job until a date. */
   at?: Date | number | undefined;
-  /** Holds the job back for so long, from its submission on. */
+  /** Delays the job by this time from its submission. */
   delayMs?: number | undefined;
-  /** Has the job expire so long after its submission unless it has ended. */
+  /** Makes the job expire if it has not ended within this time of its submission. */
   ttlMs?: number | undefined;
-  /** Has the job expire so long after its submission unless a worker has it by then. */
+  /** Makes the job expire if no worker has it within this time of its submission. */
   startByMs?: number | undefined;
   /** Bounds an attempt; at least 3,000. */
   maxRuntimeMs?: number | undefined;
-  /** How many attempts the job has, or how it is tried again where that is not its queue's way. */
+  /** How many attempts the job has, or its own retry settings where they differ from its queue's. */
   retry?:
     | number
     | {
@@ -48,30 +48,33 @@ export interface JobOptions {
         factor?: number | undefined;
         /** The longest wait. */
         capMs?: number | undefined;
-        /** By what ratio a wait is longer or shorter at most, 0 (none) to 1. */
+        /** The maximum ratio by which a wait is longer or shorter, 0 (none) to 1. */
         jitter?: number | undefined;
       }
     | undefined;
-  /** What the job shares with others, by name: rules hold jobs of a key to so many at once, to a rate, or to their order. */
+  /**
+   * What the job shares with others, by name: rules limit how many jobs of a key run at once, their rate, or their
+   * order.
+   */
   keys?: Readonly<Record<string, string>> | undefined;
   /** Which other jobs exclude it. */
   unique?: UniqueOptions | undefined;
   /** Labels; those of the job are added to those of its definition. */
   labels?: Readonly<Record<string, string>> | undefined;
   /**
-   * What travels with the job to its worker beside the payload, such as trace context: at most 16, 2 KiB
-   * in all. Where @opentelemetry/api is installed the present trace context is added.
+   * Data sent with the job to its worker besides the payload, such as trace context: at most 16 headers, 2 KiB in all.
+   * If @opentelemetry/api is installed, the present trace context is added.
    */
   headers?: Readonly<Record<string, string>> | undefined;
   /** Capabilities that the worker must have. */
   requires?: readonly string[] | undefined;
   /** The batch that it is counted in. */
   batch?: string | undefined;
-  /** Whatever else a job can have. */
+  /** All other fields of a job. */
   spec?: JobInit | undefined;
 }
 
-/** The job that options make, the last of which count. */
+/** The job that options make; later options override earlier ones. */
 export function specOf(...all: readonly JobOptions[]): JobInit {
   const o: JobOptions = {};
   for (const one of all) {

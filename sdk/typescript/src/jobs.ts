@@ -28,43 +28,43 @@ import { message, plain, safe, type Init, type Plain } from "./wire.js";
 export type JobRow = Plain<Job>;
 export type JobCount = Plain<WireCount>;
 
-/** Which jobs a listing has. */
+/** Which jobs to list. */
 export interface JobFilter {
   queue?: string | undefined;
   state?: string | undefined;
   tenant?: string | undefined;
   type?: string | undefined;
-  /** Terms that a job must fit as well, such as `label.team=film age>1h`. */
+  /** Further terms that a job must match, such as `label.team=film age>1h`. */
   where?: string | undefined;
 }
 
-/** The outcome of a call about one job of several. */
+/** The outcome for one job of a call with several. */
 export interface JobOutcome {
   id: string;
   state: string;
   index: number;
-  /** Why it is refused; undefined where it was done. */
+  /** Why it is refused; undefined if it was done. */
   error: RotaError | undefined;
 }
 
-/** What a job that waits is changed to; what is not set stays. */
+/** The new values of a pending job; fields that are not set stay. */
 export type JobChange = Init<Omit<ChangeJobRequest, "id">>;
 
-/** What an attempt logged. */
+/** The log of an attempt. */
 export interface AttemptLog {
   attempt: number;
   worker: string;
   leaseId: Uint8Array;
-  /** The attempt has not ended: there may be more to come. */
+  /** The attempt has not ended: more may follow. */
   open: boolean;
   parts: Plain<LogPart>[];
-  /** What is kept of it as text. */
+  /** The kept part of the log as text. */
   text: string;
 }
 
-/** readsAtOnce bounds the reads that a call of many jobs makes beside each other. */
+/** readsAtOnce bounds the concurrent reads of a call for many jobs. */
 const readsAtOnce = 32;
-/** followEvery is how often a log is asked for that is followed, in ms; followTries how often one of which nothing is kept. */
+/** followEvery is how often a followed log is read, in ms; followTries how often a missing log is read again. */
 const followEvery = 1_000;
 const followTries = 5;
 
@@ -91,7 +91,7 @@ export async function countJobs(caller: Caller, filter: JobFilter & ReadOptions 
 
 type Change = (node: Node, scope: Scope, ids: string[]) => Promise<JobOutcomes>;
 
-/** Sends ids in parts; what has no outcome is sent again until the caller's time ends. */
+/** Sends ids in parts; ids without an outcome are sent again until the caller's time ends. */
 async function change(caller: Caller, op: string, jobs: string | readonly string[], opts: CallOptions | undefined, ask: Change): Promise<JobOutcome[]> {
   const budget = new Budget(opts, caller.usualMs);
   const outcomes = (typeof jobs === "string" ? [jobs] : jobs).map((id): JobOutcome => ({ id, state: "", index: 0, error: undefined }));
@@ -142,7 +142,7 @@ export function runJobsNow(caller: Caller, ids: string | readonly string[], opts
   );
 }
 
-/** Retries jobs. The life that each retry follows is read before the first try and sent with every one. */
+/** Retries jobs. The life that each retry follows is read before the first try and sent with every try. */
 export function retryJobs(caller: Caller, ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
   const lives = new Map<string, number>();
   return change(caller, "retry", ids, opts, async (node, scope, part) => {
@@ -159,11 +159,11 @@ const ended = new Set(["COMPLETED", "DEAD", "EXPIRED", "CANCELLED"]);
 async function lifeOf(caller: Caller, node: Node, scope: Scope, id: string): Promise<number> {
   try {
     const { job } = await node.unary(Jobs.method.get, create(GetJobRequestSchema, { id, brief: true }), scope);
-    // A job that lives was retried already, perhaps by a try whose answer was lost: it names the life before.
+    // A live job was retried already, perhaps by a try whose answer was lost: name the life before.
     return job === undefined ? -1 : ended.has(job.state) ? job.life : Math.max(0, job.life - 1);
   } catch (err) {
     const e = caller.judge(node, err, new Budget({ signal: undefined }, 0));
-    if (e.kind === "NOT_FOUND" || e.kind === "INVALID") return -1; // the retry's outcome says so
+    if (e.kind === "NOT_FOUND" || e.kind === "INVALID") return -1; // the retry's outcome reports the problem
     throw err;
   }
 }
@@ -172,7 +172,7 @@ export async function changeJob(caller: Caller, id: string, init: JobChange, opt
   const request = message(ChangeJobRequestSchema, { ...init, id });
   const outcome = await caller.call("change job", opts, async (node, scope) => {
     if (request.life === undefined && request.changes === undefined) {
-      // A change whose answer was lost is not made once more over another one.
+      // A repeated change whose answer was lost must not overwrite a later one.
       const { job } = await node.unary(Jobs.method.get, create(GetJobRequestSchema, { id, brief: true }), scope);
       request.life = job?.life ?? 0;
       request.changes = job?.changes ?? 0;
@@ -184,11 +184,11 @@ export async function changeJob(caller: Caller, id: string, init: JobChange, opt
   return { id, state: outcome.state, index: safe(outcome.index, "index"), error };
 }
 
-/** Which attempt's log; the newest's where neither is given. */
+/** Which attempt's log; the newest one's if neither is given. */
 export interface LogOf {
   attempt?: number | undefined;
   leaseId?: Uint8Array | undefined;
-  /** Leaves out what comes before so many bytes. */
+  /** Skips this many bytes of the log. */
   after?: number | undefined;
 }
 
@@ -201,7 +201,7 @@ export async function readLog(caller: Caller, id: string, opts: LogOf & ReadOpti
   return { attempt: got.attempt, worker: got.worker, leaseId: got.leaseId, open: got.open, parts, text };
 }
 
-/** Yields what an attempt logs until it has ended: each time what is new. */
+/** Yields the log of an attempt until it has ended: each time the new part. */
 export async function* followLog(caller: Caller, id: string, opts: LogOf & ReadOptions = {}): AsyncGenerator<AttemptLog, void, undefined> {
   const budget = new Budget({ signal: opts.signal, timeoutMs: opts.timeoutMs }, 0);
   let { after = 0, leaseId } = opts;
@@ -212,7 +212,7 @@ export async function* followLog(caller: Caller, id: string, opts: LogOf & ReadO
       log = await readLog(caller, id, { ...opts, after, leaseId, timeoutMs: 0 });
     } catch (err) {
       if (first || !isRotaError(err, "NOT_FOUND")) throw err;
-      if (err.field !== "lease" || ++misses > followTries) return; // it has ended, and what it logged is not kept
+      if (err.field !== "lease" || ++misses > followTries) return; // it has ended, and its log is not kept
       if (!(await caller.pause(followEvery, budget))) throw new RotaError("TIMEOUT", "the waiting time is over", { op: "follow log" });
       continue;
     }

@@ -1,14 +1,14 @@
 import { RotaError } from "./errors.js";
 
-/** Turns values into payloads and outputs, and back. */
+/** Converts values to payloads and outputs, and back. */
 export interface Codec {
   encode(value: unknown): Uint8Array;
   decode(bytes: Uint8Array): unknown;
 }
 
 /**
- * The codec of definitions that name none. An integer beyond 2⁵³ throws, in both directions:
- * JavaScript would read another number than other languages do. Pass such a one as text.
+ * The default codec of definitions. It throws for an integer beyond 2⁵³, in both directions: JavaScript would read
+ * another number than other languages do. Pass such an integer as text.
  */
 export const json: Codec = {
   encode(value) {
@@ -36,10 +36,10 @@ export const bytes: Codec = {
 };
 
 const long = /\d{16}/;
-// A string, or a number; what is between them says nothing.
+// A string, or a number; the text between them does not matter.
 const token = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 
-/** Refuses JSON with an integer that a number does not hold exactly. */
+/** Throws for JSON with an integer that a number does not hold exactly. */
 function checkIntegers(text: string): void {
   if (!long.test(text)) return;
   for (const [found] of text.matchAll(token)) {

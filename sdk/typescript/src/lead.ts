@@ -3,15 +3,14 @@ import type { Metadata } from "@grpc/grpc-js";
 import { answerMost, type Caller } from "./caller.js";
 import type { Node } from "./nodes.js";
 
-/** leadShunned is how long a leader that failed a submission is not gone to on another node's word. */
+/** leadShunned is how long a leader that failed a submission is avoided even if another node names it, in ms. */
 const leadShunned = 15_000;
-/** leadMost is how long the leader may take where another node named it. */
+/** leadMost is how long the leader may take if another node named it, in ms. */
 const leadMost = 3_000;
 
 /**
- * Where submissions go: to the leader, once a node that had to forward one named it and it is
- * among the client's addresses, so that a job is not carried twice. Nothing rests on this: each
- * node forwards what comes to it.
+ * The node that submissions go to: the leader, once a node that had to forward a submission named it and it is among
+ * the client's addresses. This saves a hop. Correctness does not depend on it: each node forwards what it receives.
  */
 export class Lead {
   #node: Node | undefined;
@@ -24,7 +23,7 @@ export class Lead {
     return this.#node ? [this.#node, leadMost] : [this.caller.present(), answerMost];
   }
 
-  /** Takes the leader that a node which forwarded a submission names. */
+  /** Records the leader that a forwarding node named. */
   note(trailer: Metadata): void {
     const named = trailer.get("rota-leader");
     const node = named.length === 1 ? this.caller.nodes.find((n) => n.address === named[0]) : undefined;
@@ -33,7 +32,7 @@ export class Lead {
     this.#node = node;
   }
 
-  /** Notes that a node failed. */
+  /** Records that a node failed. */
   lost(failed: Node): void {
     if (this.#node !== failed) return;
     this.#node = undefined;

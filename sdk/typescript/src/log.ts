@@ -1,4 +1,4 @@
-/** What logs: `console`, pino and winston fit. */
+/** A logger: `console`, pino and winston fit. */
 export interface Logger {
   debug(message: string, ...rest: unknown[]): void;
   info(message: string, ...rest: unknown[]): void;

@@ -13,23 +13,26 @@ import {
 import { invalid, RotaError } from "./errors.js";
 import type { TLSOptions } from "./options.js";
 
-/** What a node is connected to with; it can be sent to a thread. */
+/** How to connect to a node; it can be sent to a thread. */
 export interface NodeSettings {
   addresses: string[];
   tls: TLSOptions | undefined;
 }
 
-/** The time that a try has. */
+/** The time of a try. */
 export interface Scope {
   signal?: AbortSignal | undefined;
-  /** Until when, by Date.now(). */
+  /** The deadline, by Date.now(). */
   deadline?: number | undefined;
 }
 
-/** keepaliveEvery is how long a connection with calls may be silent before it is asked for a sign; keepaliveLost how long it is believed in then. */
+/**
+ * keepaliveEvery is how long a connection with open calls may be silent before it is pinged; keepaliveLost is how long
+ * to wait for the answer before the connection counts as dead; in ms.
+ */
 const keepaliveEvery = 20_000;
 const keepaliveLost = 10_000;
-/** receiveMost bounds one message from a node. */
+/** receiveMost bounds one message from a node, in bytes. */
 const receiveMost = 4 << 20;
 
 const channelOptions: ChannelOptions = {
@@ -44,14 +47,14 @@ const channelOptions: ChannelOptions = {
   "grpc.enable_retries": 0,
 };
 
-/** One address with its lazy connection. */
+/** One address with its connection, which is made on first use. */
 export class Node {
   readonly channel: Channel;
 
   constructor(
     readonly address: string,
     tls: TLSOptions | undefined,
-    /** The token to show there. */
+    /** The token to send there. */
     readonly token: () => string | undefined,
   ) {
     const options = { ...channelOptions };
@@ -59,7 +62,7 @@ export class Node {
     this.channel = new Channel(address, ofSocket(address) || !tls ? credentials.createInsecure() : secure(tls), options);
   }
 
-  /** What each call says beside its message. */
+  /** The metadata of each call. */
   metadata(): Metadata {
     const metadata = new Metadata();
     const token = ofSocket(this.address) ? undefined : this.token();
@@ -125,7 +128,7 @@ export class Node {
   }
 }
 
-/** The path that gRPC has for a method. */
+/** The gRPC path of a method. */
 export function pathOf(method: DescMethod): string {
   return `/${method.parent.typeName}/${method.name}`;
 }
@@ -158,7 +161,7 @@ export function addressesOf(addresses: string | readonly string[]): string[] {
   return [...new Set(all)];
 }
 
-/** Refuses to show a token where others can read it. */
+/** Throws if a token would be sent where others can read it. */
 export function checkHidden(addresses: readonly string[], tls: TLSOptions | undefined): void {
   for (const a of addresses) {
     if (tls || ofSocket(a) || /^(localhost|127\.\d+\.\d+\.\d+|\[::1\]):/.test(a)) continue;
@@ -166,7 +169,7 @@ export function checkHidden(addresses: readonly string[], tls: TLSOptions | unde
   }
 }
 
-/** Refuses what is no token; the error never quotes it. */
+/** Throws if the text is not a token; the error never quotes it. */
 export function checkToken(token: string): string {
   if (/^rota_[a-z2-7]{12}_[a-z2-7]{52}$/.test(token)) return token;
   throw new RotaError(

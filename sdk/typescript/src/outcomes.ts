@@ -1,12 +1,12 @@
 import type { Init } from "./wire.js";
 import type { NodeSpec } from "./gen/rota/v1/workflows_pb.js";
 
-/** Thrown by a handler: what becomes of the job instead of a failure as any other. */
+/** Thrown by a handler to decide what happens to the job, instead of an ordinary failure. */
 export abstract class Ask extends Error {}
 
 /**
- * Fails the attempt, which counts, and has the next one wait for so long instead of the queue's
- * backoff: 1 ms to 30 days. It is for a service that answers when to come again.
+ * Fails the attempt, which counts, and delays the next one by this time instead of the queue's backoff: 1 ms to 30
+ * days. Use it for a service that returns when to try again.
  */
 export class RetryAfter extends Ask {
   override readonly name = "RetryAfter";
@@ -19,9 +19,8 @@ export class RetryAfter extends Ask {
 }
 
 /**
- * Puts the attempt off for so long, 1 ms to 30 days: the job is DELAYED, and the same attempt is
- * made again. It counts for nothing, 1,000 times an attempt. It is for a handler that finds that
- * something has to come first.
+ * Delays the attempt by 1 ms to 30 days: the job is DELAYED, then the same attempt is made again. It does not count, up
+ * to 1,000 times an attempt. Use it when something else must happen first.
  */
 export class Snooze extends Ask {
   override readonly name = "Snooze";
@@ -33,7 +32,7 @@ export class Snooze extends Ask {
   }
 }
 
-/** Fails the attempt and makes the job DEAD: trying again would not help. */
+/** Fails the attempt and makes the job DEAD: another try would not help. */
 export class NoRetry extends Ask {
   override readonly name = "NoRetry";
   constructor(why: unknown = "failed for good") {
@@ -57,7 +56,7 @@ export class Decline extends Ask {
   }
 }
 
-/** What an error says, with what caused it. */
+/** An error's text, with its causes. */
 export function textOf(err: unknown): string {
   if (!(err instanceof Error)) return typeof err === "string" ? err : String(err);
   const own = err.name && err.name !== "Error" ? `${err.name}: ${err.message}` : err.message || err.name;
@@ -67,16 +66,16 @@ export function textOf(err: unknown): string {
 /** A node that a node of a workflow adds to it. */
 export type ChildSpec = Init<NodeSpec>;
 
-/** What a handler may return in place of its output, where the attempt leaves more behind than that. */
+/** A handler may return this instead of a plain output, to add more to its result. */
 export class Result<Out = unknown> {
   constructor(
     readonly output: Out,
     readonly extra: {
-      /** Shown with the job beside its output: at most 32 pairs, each of at most 128 bytes. */
+      /** Shown with the job next to its output: at most 32 pairs, each of at most 128 bytes. */
       meta?: Readonly<Record<string, string>> | undefined;
       /** Nodes that the job's node adds to its workflow, at most 500: all of them join, or the attempt fails. */
       children?: readonly ChildSpec[] | undefined;
-      /** Lets nothing wait for the children. */
+      /** Nodes that wait for this node do not wait for the children. */
       detached?: boolean | undefined;
     } = {},
   ) {}

@@ -18,19 +18,19 @@ export type Plan = Plain<WirePlan>;
 export type PlanPreview = Plain<WirePreview>;
 export type Schedule = Plain<WireSchedule>;
 
-/** Jobs of which the end is awaited together: `client.batches`. */
+/** Jobs whose end is awaited together: `client.batches`. */
 export class Batches {
   constructor(private readonly caller: Caller) {}
 
   /**
-   * Opens a batch: jobs that name it are counted in it, and once it is sealed and all have ended its
-   * callback is submitted as `ID@done`. The same id again is the same batch.
+   * Opens a batch: jobs that name it count in it, and once it is sealed and all have ended its callback is submitted as
+   * `ID@done`. Opening the same id again returns the same batch.
    */
   async open(batch: { id?: string; size?: number; callback: JobInit }, opts?: CallOptions): Promise<Batch> {
     return plain(await one(this.caller, "open batch", BatchService.method.open, { ...batch, id: batch.id || newId() }, opts));
   }
 
-  /** Has a batch take no more jobs; one that is sealed stays as it is. */
+  /** Closes a batch to further jobs; sealing it again changes nothing. */
   async seal(id: string, opts?: CallOptions): Promise<Batch> {
     return plain(await one(this.caller, "seal batch", BatchService.method.seal, { id }, opts));
   }
@@ -40,7 +40,7 @@ export class Batches {
     return plain((await read(this.caller, "show batch", BatchService.method.get, { id }, opts)).batch!);
   }
 
-  /** Lists all batches in the order of their ids. */
+  /** Lists all batches by id. */
   list(opts?: ListOptions): AsyncGenerator<Batch, void, undefined> {
     return rows<WireBatch>(this.caller, "list batches", BatchService.method.list, "batches", opts);
   }
@@ -62,19 +62,23 @@ export class Batches {
   }
 }
 
-/** waitEvery is how often a plan is asked for that is waited for, in ms. */
+/** waitEvery is how often `wait` reads the plan, in ms. */
 const waitEvery = 250;
 
 /** One verb for all jobs that a filter selects: `client.plans`. */
 export class Plans {
   constructor(private readonly caller: Caller) {}
 
-  /** Starts a plan, and returns at once: the cluster goes through the jobs. The same id again changes nothing. */
+  /**
+   * Starts a plan, and returns at once: the cluster goes through the jobs. Starting the same id again changes nothing.
+   */
   async start(spec: Init<PlanSpec>, opts?: CallOptions): Promise<Plan> {
     return plain(await one(this.caller, "start plan", PlanService.method.start, { ...spec, id: spec.id || newId() }, opts));
   }
 
-  /** Returns how many jobs a plan would go through if it were started now, and the first of them. It changes nothing. */
+  /**
+   * Returns how many jobs a plan would go through if it were started now, and the first of them. It changes nothing.
+   */
   async preview(spec: Init<PlanSpec>, opts?: CallOptions): Promise<PlanPreview> {
     return plain(await one(this.caller, "preview plan", PlanService.method.preview, { ...spec, id: spec.id || newId() }, opts));
   }
@@ -84,12 +88,12 @@ export class Plans {
     return plain((await read(this.caller, "show plan", PlanService.method.get, { id }, opts)).plan!);
   }
 
-  /** Lists the plans that run and those that are kept, in the order of their ids. */
+  /** Lists the running plans and those that are kept, by id. */
   list(opts?: ListOptions): AsyncGenerator<Plan, void, undefined> {
     return rows<WirePlan>(this.caller, "list plans", PlanService.method.list, "plans", opts);
   }
 
-  /** Returns a plan once it runs no more. */
+  /** Returns a plan once it no longer runs. */
   async wait(id: string, opts?: CallOptions): Promise<Plan> {
     const budget = new Budget(opts, 0);
     for (;;) {
@@ -101,7 +105,7 @@ export class Plans {
     }
   }
 
-  /** Ends a plan where it stands; what it has done stays. */
+  /** Stops a plan; what it has done stays. */
   async cancel(id: string, reason: string, opts?: CallOptions): Promise<Plan> {
     return plain(await one(this.caller, "cancel plan", PlanService.method.cancel, { id, reason }, opts));
   }
@@ -111,7 +115,7 @@ export class Plans {
 export class Schedules {
   constructor(private readonly caller: Caller) {}
 
-  /** Creates a schedule, or replaces what one says; the same again changes nothing. */
+  /** Creates or replaces a schedule; setting the same again changes nothing. */
   async set(spec: Init<ScheduleSpec>, opts: ChangeOptions = {}): Promise<Schedule> {
     const { ifMatch = "", ...rest } = opts;
     return plain(await one(this.caller, "set schedule", ScheduleService.method.set, { spec, ifMatch }, rest));
@@ -122,24 +126,26 @@ export class Schedules {
     return plain((await read(this.caller, "show schedule", ScheduleService.method.get, { name }, opts)).schedule!);
   }
 
-  /** Lists all schedules in the order of their names. */
+  /** Lists all schedules by name. */
   list(opts?: ListOptions): AsyncGenerator<Schedule, void, undefined> {
     return rows<WireSchedule>(this.caller, "list schedules", ScheduleService.method.list, "schedules", opts);
   }
 
-  /** Has a schedule start nothing until it is resumed; the reason is shown. */
+  /** Stops a schedule from starting runs until it is resumed; the reason is shown. */
   async pause(name: string, reason: string, opts: ChangeOptions = {}): Promise<Schedule> {
     const { ifMatch = "", ...rest } = opts;
     return plain(await one(this.caller, "pause schedule", ScheduleService.method.pause, { name, reason, ifMatch }, rest));
   }
 
-  /** Has a paused schedule go on: from now on, or, with `catchUp`, from where it stopped. */
+  /** Resumes a paused schedule: from now on, or, with `catchUp`, from where it stopped. */
   async resume(name: string, opts: ChangeOptions & { catchUp?: boolean } = {}): Promise<Schedule> {
     const { catchUp = false, ifMatch = "", ...rest } = opts;
     return plain(await one(this.caller, "resume schedule", ScheduleService.method.resume, { name, catchUp, ifMatch }, rest));
   }
 
-  /** Runs a schedule's job now, whatever its dates are, and returns the job's id. The same id again is the same run. */
+  /**
+   * Runs a schedule's job now, regardless of its dates, and returns the job's id. The same id again is the same run.
+   */
   async trigger(name: string, opts: CallOptions & { id?: string } = {}): Promise<string> {
     const { id, ...rest } = opts;
     const outcome = await one(this.caller, "trigger schedule", ScheduleService.method.trigger, { name, id: id || newId() }, rest);
@@ -148,13 +154,13 @@ export class Schedules {
     return outcome.id;
   }
 
-  /** Runs the dates of a schedule from one moment and up to another, which have passed, and returns how many there are. */
+  /** Runs the schedule's past dates from one moment up to another, and returns how many dates there are. */
   async backfill(name: string, range: { from: Date | number; until: Date | number; overlap?: string }, opts?: CallOptions): Promise<number> {
     const init = { name, fromMs: dateMs("from", range.from), untilMs: dateMs("until", range.until), overlap: range.overlap ?? "" };
     return safe((await one(this.caller, "backfill schedule", ScheduleService.method.backfill, init, opts)).dates, "dates");
   }
 
-  /** Forgets a schedule, and leaves its runs; one that is not there is no error. */
+  /** Deletes a schedule and keeps its runs; a missing schedule is not an error. */
   async delete(name: string, opts: ChangeOptions = {}): Promise<void> {
     const { ifMatch = "", ...rest } = opts;
     await one(this.caller, "delete schedule", ScheduleService.method.delete, { name, ifMatch }, rest);

@@ -6,7 +6,7 @@ import type { Node, Scope } from "./nodes.js";
 import type { CallOptions, ReadOptions } from "./options.js";
 import { message, plain, safe, type Plain } from "./wire.js";
 
-/** pageRows is how many rows one message lists, where no limit asks for fewer; pageMost how many it may. */
+/** pageRows is how many rows one message lists by default; pageMost is the maximum. */
 const pageRows = 500;
 const pageMost = 1_000;
 
@@ -40,7 +40,7 @@ export function one<M extends DescMethodUnary>(
   return caller.call(op, opts, (node, scope) => node.unary(method, request, scope));
 }
 
-/** Makes a read of an answer that says what it saw. */
+/** Makes a read whose answer states what it saw. */
 export async function read<M extends DescMethodUnary>(
   caller: Caller,
   op: string,
@@ -54,13 +54,15 @@ export async function read<M extends DescMethodUnary>(
   return answer;
 }
 
-/** What listings take. */
+/** Options of listings. */
 export interface ListOptions extends ReadOptions {
-  /** How many items at most; all of them where it is left out. */
+  /** The maximum number of items; all items if not set. */
   limit?: number | undefined;
-  /** Where to go on: what `onNext` was called with. */
+  /** Where to continue: the value that `onNext` was called with. */
   cursor?: string | undefined;
-  /** Called when a listing has come to its end or its limit, with where the next one goes on; empty where nothing is left. */
+  /**
+   * Called when a listing reaches its end or its limit, with the cursor of the next listing; empty if nothing is left.
+   */
   onNext?: ((cursor: string) => void) | undefined;
 }
 
@@ -70,7 +72,7 @@ interface Page<T> {
   at: Seen | undefined;
 }
 
-/** Yields the rows of all pages; each page sees at least what the one before saw, whichever node answers. */
+/** Yields the rows of all pages; each page sees at least what the previous one saw, whichever node answers. */
 export async function* list<T extends object>(
   caller: Caller,
   op: string,
@@ -108,7 +110,7 @@ export function rows<T extends object>(caller: Caller, op: string, method: DescM
   });
 }
 
-/** All that a listing has, in its order. */
+/** All items of a listing, in order. */
 export async function collect<T>(listing: AsyncIterable<T>): Promise<T[]> {
   const all: T[] = [];
   for await (const item of listing) all.push(item);

@@ -2,20 +2,20 @@ import { retryAfterMost } from "./caller.js";
 import { RotaError } from "./errors.js";
 import type { JobSpec } from "./gen/rota/v1/rota_pb.js";
 
-/** heldKinds bounds the kinds of jobs that are held back; jobs of more are sent. */
+/** heldKinds bounds the kinds of jobs that are held back; jobs of further kinds are sent. */
 const heldKinds = 1_000;
 /** queueJitter spreads the return of many clients to one queue: up to this part of the delay is added. */
 const queueJitter = 4;
 
 /**
- * Holds submissions back that would be refused: full queues and tenants beyond their rate say for
- * how long, and to ask sooner costs the cluster about what a job does. Only jobs with new ids are
- * held back: a known id is answered before any of this is looked at.
+ * Holds back submissions that would be refused. Full queues and tenants above their rate set the delay, and a try
+ * before that costs the cluster about as much as a job. Only jobs with new ids are held back: a known id is answered
+ * before any of these checks.
  */
 export class Restraint {
   readonly #holds = new Map<string, { until: number; refusal: RotaError }>();
 
-  /** Takes the cluster's answer about a job. The first of several refusals counts. */
+  /** Records the cluster's answer for a job. The first of several refusals counts. */
   note(spec: JobSpec, e: RotaError): void {
     if (e.kind !== "EXHAUSTED" || e.retryAfterMs <= 0) return;
     let delay = Math.min(e.retryAfterMs, retryAfterMost);
@@ -36,7 +36,7 @@ export class Restraint {
     if (this.#holds.size < heldKinds) this.#holds.set(kind, { until: now + delay, refusal: e });
   }
 
-  /** The refusal of a job with a new id; undefined where it may be sent. */
+  /** The refusal of a job with a new id; undefined if it may be sent. */
   refuses(spec: JobSpec): RotaError | undefined {
     if (this.#holds.size === 0) return undefined;
     const now = performance.now();
@@ -56,7 +56,7 @@ export class Restraint {
   }
 }
 
-/** A queue's jobs of priority 0, for which there is room longer than for others, or the rest. */
+/** A queue's jobs of priority 0, which have room for longer than others, or the rest. */
 function queueKind(s: JobSpec): string {
   return `queue ${s.queue || "default"} ${s.priority === 0 ? "urgent" : ""}`;
 }

@@ -1,6 +1,6 @@
 /**
- * A schema of any library that keeps the Standard Schema convention (version 1), such as zod,
- * valibot or arktype: something that checks a value and has its types.
+ * A schema of any library that implements the Standard Schema convention (version 1), such as zod, valibot or arktype:
+ * it checks a value and has its types.
  */
 export interface StandardSchema<Input = unknown, Output = Input> {
   readonly "~standard": {
@@ -15,12 +15,12 @@ type Result<Output> =
   | { readonly value: Output; readonly issues?: undefined }
   | { readonly issues: readonly { readonly message: string; readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined }[] };
 
-/** What a schema takes. */
+/** The input type of a schema. */
 export type InputOf<S extends StandardSchema> = NonNullable<S["~standard"]["types"]>["input"];
-/** What a schema makes of it. */
+/** The output type of a schema. */
 export type OutputOf<S extends StandardSchema> = NonNullable<S["~standard"]["types"]>["output"];
 
-/** Returns what the schema makes of a value; throws an Error that names each issue by its path. */
+/** Returns the schema's output for a value; throws an Error that names each issue by its path. */
 export async function validated(schema: StandardSchema | undefined, value: unknown): Promise<unknown> {
   if (schema === undefined) return value;
   const pending = schema["~standard"].validate(value);

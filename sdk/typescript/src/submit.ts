@@ -9,36 +9,39 @@ import type { CallOptions } from "./options.js";
 import { Restraint } from "./restraint.js";
 import { message, safe, type Init } from "./wire.js";
 
-/** batchMost bounds the jobs of one message, bytesMost their bytes: below a message's by what lengths and tags take. */
+/**
+ * batchMost bounds the jobs of one message, bytesMost their bytes: the message limit less the space for lengths and
+ * tags.
+ */
 export const batchMost = 1_000;
 export const bytesMost = (1 << 20) - (16 << 10);
 
-/** A job to be submitted. `define` makes one of a value; this is all that a job can have. */
+/** A job to be submitted. `define` makes one from a value; this type has all fields of a job. */
 export type JobInit = Init<Omit<JobSpec, "minted">>;
 
 /** The outcome of one job's submission. */
 export interface Submitted {
   id: string;
-  /** The job's state; empty where it is refused. */
+  /** The job's state; empty if it is refused. */
   state: string;
   /** The same job had been submitted before. */
   existed: boolean;
   /** The index of the entry that decided it: a read with `atLeast: index` sees it. */
   index: number;
-  /** The job was taken, and its queue is more than half full: a caller that submits much should wait a little. */
+  /** The job was accepted, but its queue is more than half full: a caller that submits many jobs should pause. */
   throttle: boolean;
   /** The job that it was merged into, which holds its key; empty for none. */
   holder: string;
-  /** What became of the payload of a job that was merged: TAKEN, or why it was dropped; empty where nothing was merged. */
+  /** What happened to the payload of a merged job: TAKEN, or why it was dropped; empty if nothing was merged. */
   merge: string;
   /** Why it is refused, or has no outcome. */
   error: RotaError | undefined;
 }
 
-/** What `submit` rejects with where each job has its outcome and some are refused; the others were taken. */
+/** Rejection of `submit` if each job has an outcome and some are refused; the others were accepted. */
 export class RefusedError extends RotaError {
   override readonly name = "RefusedError";
-  /** Those that are refused. */
+  /** The outcomes of the refused jobs. */
   readonly refused: readonly Submitted[];
 
   constructor(
@@ -57,8 +60,8 @@ export class RefusedError extends RotaError {
 }
 
 /**
- * What `submit` rejects with where some jobs have no outcome: they may have been taken or not.
- * Submitting them again with the ids of `outcomes` makes no second job.
+ * Rejection of `submit` if some jobs have no outcome: they may have been accepted or not. Submitting them again with
+ * the ids of `outcomes` creates no second job.
  */
 export class UnknownOutcomeError extends RotaError {
   override readonly name = "UnknownOutcomeError";
@@ -108,7 +111,7 @@ export class Submitter {
     const ask: Parameters<Caller["call"]>[2] = async (node, scope) => {
       const request = create(SubmitRequestSchema, { jobs: part.map((item) => item.spec) });
       const sending = node.unary(Jobs.method.submit, request, scope, (trailer) => this.#lead.note(trailer));
-      for (const item of part) item.spec.minted = false; // from now on it may be known: an outcome may have got lost
+      for (const item of part) item.spec.minted = false; // the cluster may know it: an outcome may have been lost
       const answer = await sending;
       if (answer.jobs.length !== part.length) {
         throw new RotaError("INTERNAL", `the node answered ${answer.jobs.length} outcomes for ${part.length} jobs`);
@@ -141,7 +144,7 @@ class Item {
     this.spec = message(JobSpecSchema, init, at);
     this.spec.minted = this.minted = this.spec.id === "";
     if (this.minted) this.spec.id = newId();
-    // Only a spec with much in it needs its size counted.
+    // Only a large spec needs its size calculated.
     const least = this.spec.payload.length;
     this.size = least + 2_048;
     if (least > 128 << 10 || this.spec.requires.length + Object.keys(this.spec.labels).length + this.spec.dataKeys.length > 0) {
@@ -157,7 +160,7 @@ class Item {
   }
 }
 
-/** Cuts jobs into messages. */
+/** Divides jobs into messages. */
 function split(open: Item[]): Item[][] {
   const parts: Item[][] = [];
   let part: Item[] = [];
@@ -175,7 +178,7 @@ function split(open: Item[]): Item[][] {
   return parts;
 }
 
-/** The error that one item of a batch has. */
+/** The error of one item of a batch. */
 export function refusalOf(r: Refusal | undefined): RotaError | undefined {
   if (r === undefined) return undefined;
   return new RotaError(kindOf(r.kind), r.text, { op: r.op, field: r.subject, retryAfterMs: safe(r.retryAfterMs, "retryAfterMs") });

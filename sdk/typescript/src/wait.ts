@@ -8,12 +8,15 @@ import type { CallOptions } from "./options.js";
 import { batchMost } from "./submit.js";
 import { plain, type Plain } from "./wire.js";
 
-/** waitMost is how long one node is asked for an end before the next one is: one that is cut off would never answer. */
+/**
+ * waitMost is how long one node may wait for an end before the next is tried, in ms: a node that is cut off would never
+ * answer.
+ */
 const waitMost = 20_000;
-/** streamsMost is how many streams wait at once; further jobs wait for a stream. */
+/** streamsMost bounds the concurrent streams; further jobs wait for a free stream. */
 const streamsMost = 8;
 
-/** Yields each job once when it is terminal, in the order in which they end as far as one stream says. */
+/** Yields each job once when it is terminal. Jobs that share a stream come in the order in which they end. */
 export async function* waitJobs(caller: Caller, ids: readonly string[], opts?: CallOptions): AsyncGenerator<Plain<Job>, void, undefined> {
   const all = [...new Set(ids)];
   const leave = new AbortController();
@@ -35,7 +38,7 @@ export async function* waitJobs(caller: Caller, ids: readonly string[], opts?: C
   }
 }
 
-/** Yields what several generators do, at most so many of them at once. */
+/** Yields the items of several generators, a bounded number of them at once. */
 async function* merged<T>(starts: (() => AsyncGenerator<T>)[]): AsyncGenerator<T, void, undefined> {
   const next = new Map<AsyncGenerator<T>, Promise<[AsyncGenerator<T>, IteratorResult<T>]>>();
   const advance = (g: AsyncGenerator<T>): void => {
@@ -95,10 +98,10 @@ async function* waitPart(caller: Caller, ids: readonly string[], budget: Budget)
   }
 }
 
-/** readsAtOnce bounds the reads that are made beside each other. */
+/** readsAtOnce bounds the concurrent reads. */
 const readsAtOnce = 32;
 
-/** Throws NOT_FOUND about the first job that a linearizable read does not know. */
+/** Throws NOT_FOUND for the first job that a linearizable read does not find. */
 async function checkKnown(caller: Caller, ids: string[], budget: Budget): Promise<void> {
   for (let i = 0; i < ids.length; i += readsAtOnce) {
     const looks = ids.slice(i, i + readsAtOnce).map(async (id) => {
@@ -113,7 +116,7 @@ async function checkKnown(caller: Caller, ids: string[], budget: Budget): Promis
   }
 }
 
-/** Asks one node after the other until one says that the end has come. look reads, and returns what has ended. */
+/** Asks one node after another until one reports the end. look reads, and returns what has ended. */
 export async function waitEnd<T>(
   caller: Caller,
   op: string,
@@ -141,7 +144,7 @@ export async function waitEnd<T>(
       if (ended !== undefined) return ended;
     }
     if (e.kind === "TIMEOUT" || e.kind === "NOT_FOUND") {
-      attempt = 0; // the node still waits with it
+      attempt = 0; // the node is still waiting
       last = undefined;
       caller.moveOn(node);
     } else if (e.kind === "UNAVAILABLE") {

@@ -5,7 +5,10 @@ import type { CallOptions } from "./options.js";
 import { batchMost } from "./submit.js";
 import { waitJobs } from "./wait.js";
 
-/** streamsMost is how many streams wait at once before they are made one: a connection has room for 1,000 calls. */
+/**
+ * streamsMost is how many streams wait at once before they are combined into one: a connection has room for 1,000
+ * calls.
+ */
 const streamsMost = 16;
 
 interface Waiting {
@@ -19,7 +22,7 @@ interface Listening {
   stop: AbortController;
 }
 
-/** Waits for single jobs: a thousand that are waited for share a stream. */
+/** Waits for single jobs: up to a thousand of them share a stream. */
 export class Waiter {
   readonly #waiting = new Map<string, Set<Waiting>>();
   #fresh = new Set<string>();
@@ -60,7 +63,7 @@ export class Waiter {
     });
   }
 
-  /** Nobody waits for a job any more; a stream that waits for nothing else ends. */
+  /** Called when a job has no waiter left; a stream without other jobs ends. */
   #forget(id: string): void {
     this.#waiting.delete(id);
     this.#fresh.delete(id);
@@ -71,7 +74,7 @@ export class Waiter {
     }
   }
 
-  /** Waits for those that are new, or with one stream in place of many for all. */
+  /** Waits for the new jobs, or combines many streams into one for all jobs. */
   #listen(): void {
     let ids = [...this.#fresh];
     this.#fresh = new Set();
@@ -97,7 +100,7 @@ export class Waiter {
       if (s.stop.signal.aborted) return;
       const e = fromStatus(err);
       this.#streams.delete(s);
-      // What is wrong with one job says nothing about the others.
+      // An error of one job does not concern the others.
       const those = s.ids.has(e.field) ? [e.field] : ids;
       const rest = those.length === 1 ? [...s.ids].filter((id) => id !== e.field) : [];
       for (const id of those) for (const w of [...(this.#waiting.get(id) ?? [])]) w.failed(e);

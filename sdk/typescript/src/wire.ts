@@ -3,8 +3,8 @@ import { create, ScalarType, type DescField, type DescMessage, type MessageShape
 import { invalid, RotaError } from "./errors.js";
 
 /**
- * A message of the protocol as plain data: integers are numbers, bytes are `Uint8Array`s. The
- * fields and what is said about them come from the protocol itself.
+ * A protocol message as plain data: integers are numbers, bytes are `Uint8Array`s. The fields and their descriptions
+ * come from the protocol itself.
  */
 export type Plain<T> = T extends bigint
   ? number
@@ -16,7 +16,7 @@ export type Plain<T> = T extends bigint
         ? { [K in keyof T as K extends "$typeName" | "$unknown" ? never : K]: Plain<T[K]> }
         : T;
 
-/** What a message can be made of: any of its fields. Bytes may be given as text, which is UTF-8 then. */
+/** What a message can be made from: any of its fields. Bytes may be given as text, which is encoded as UTF-8. */
 export type Init<T> = T extends bigint
   ? number
   : T extends Uint8Array
@@ -27,7 +27,7 @@ export type Init<T> = T extends bigint
         ? { [K in keyof T as K extends "$typeName" | "$unknown" ? never : K]?: Init<T[K]> | undefined }
         : T;
 
-/** Makes plain data of a message. An integer beyond 2⁵³ is an error: as a number it would be another one. */
+/** Makes plain data from a message. An integer beyond 2⁵³ is an error: as a number it would have another value. */
 export function plain<T extends object>(message: T): Plain<T> {
   return plainObject(message as Record<string, unknown>, "") as Plain<T>;
 }
@@ -49,14 +49,14 @@ function plainValue(value: unknown, path: string): unknown {
   return plainObject(value as Record<string, unknown>, path);
 }
 
-/** The number that a 64-bit integer is. */
+/** The number for a 64-bit integer. */
 export function safe(value: bigint, path: string): number {
   const n = Number(value);
   if (Number.isSafeInteger(n)) return n;
   throw new RotaError("OUT_OF_RANGE", `${path} is ${value}, beyond what a number holds exactly (2⁵³)`, { field: path });
 }
 
-/** Makes a message of plain data; a field that there is not, or a value that it cannot have, is INVALID. */
+/** Makes a message from plain data; an unknown field, or a value that a field cannot have, is INVALID. */
 export function message<D extends DescMessage>(desc: D, init: object, path = ""): MessageShape<D> {
   const made = create(desc) as Record<string, unknown>;
   const known = fieldsOf(desc);

@@ -18,60 +18,75 @@ import type { ErrorMessage, Outcome, Start, ThreadData, ToMain, ToThread } from 
 import { inAttempt } from "./trace.js";
 import { message, type Init } from "./wire.js";
 
-/** concurrencyUsual is how many handlers run at once if nothing else is said; drainUsual how long they may go on then; blockedUsual how long the main thread may be silent; in ms. */
+/**
+ * concurrencyUsual is the default number of concurrent handlers; drainUsual is how long they may continue during a
+ * drain; blockedUsual how long the main thread may be silent; in ms.
+ */
 const concurrencyUsual = 8;
 const drainUsual = 30_000;
 const blockedUsual = 60_000;
-/** outputMost bounds an output, childrenMost what an attempt adds to its workflow, waitMost how long a job may be put off, in ms. */
+/**
+ * outputMost bounds an output, childrenMost what an attempt adds to its workflow, waitMost how long a job may be
+ * delayed, in ms.
+ */
 const outputMost = 256 << 10;
 const childrenMost = 128 << 10;
 const waitMost = 30 * 24 * 3_600_000;
-/** tokenEvery is how often a token that may be replaced is asked for, in ms. */
+/** tokenEvery is how often a token function is called, in ms. */
 const tokenEvery = 1_000;
 
-/** What a worker is, beside its handlers. */
+/** The options of a worker. */
 export interface WorkerOptions {
   /** How many handlers run at once: 8 by default. */
   concurrency?: number | undefined;
-  /** How many jobs may wait here beside those; they are leased, and no other worker has them. 0 by default. */
+  /** How many jobs may wait here besides those; they are leased, and no other worker has them. 0 by default. */
   prefetch?: number | undefined;
   /** The queues that it serves: those of its handlers' definitions by default. */
   queues?: readonly string[] | undefined;
   /** A new one for each process by default. */
   id?: string | undefined;
-  /** Proves the worker's session, 16 to 64 bytes. With the same id and secret a restarted process gets its open leases back. */
+  /**
+   * Proves the worker's session, 16 to 64 bytes. With the same id and secret a restarted process gets its open leases
+   * back.
+   */
   secret?: Uint8Array | undefined;
-  /** Takes a live id over from whoever has it; with `oldSecret` no right to workers is needed. */
+  /** Takes over an id that another process uses; with `oldSecret` no rights on workers are needed. */
   takeover?: boolean | undefined;
   oldSecret?: Uint8Array | undefined;
-  /** Asks again where the cluster refuses the worker, such as before its token exists; `run` throws the refusal otherwise. */
+  /**
+   * Tries again after the cluster refused the worker, for example because its token does not exist yet; by default
+   * `run` throws the refusal.
+   */
   retryRefused?: boolean | undefined;
-  /** How long handlers may go on once the worker drains, in ms: 30,000 by default. Then their signals abort and their leases are declined. */
+  /**
+   * How long handlers may continue once the worker drains, in ms: 30,000 by default. Then their signals abort and their
+   * leases are declined.
+   */
   drainMs?: number | undefined;
-  /** How long the process may block, in ms: 60,000 by default. Then its leases are given back. */
+  /** How long the process may block, in ms: 60,000 by default. Then its leases are declined. */
   blockedMs?: number | undefined;
-  /** Whether SIGTERM and SIGINT drain the worker, and a second one stops its handlers: true by default. */
+  /** Whether SIGTERM and SIGINT drain the worker, and a second signal stops its handlers: true by default. */
   handleSignals?: boolean | undefined;
   /** Where it logs; the client's logger by default. */
   logger?: Logger | undefined;
-  /** Stands around each handler, the first outermost. */
+  /** Wraps each handler, the first outermost. */
   middleware?: readonly Middleware[] | undefined;
-  /** Whatever else a worker can have: region, zone, capabilities, limits, … */
+  /** All other settings of a worker: region, zone, capabilities, limits, … */
   spec?: Init<Omit<WorkerSpec, "id" | "queues" | "slots" | "prefetch" | "types">> | undefined;
 }
 
-/** Stands around a handler: `(job, next) => next()` does nothing. */
+/** Wraps a handler: `(job, next) => next()` does nothing. */
 export type Middleware = (job: Job, next: () => Promise<Result<Uint8Array>>) => Promise<Result<Uint8Array>>;
 
-/** What a worker emits. */
+/** The events of a worker. */
 export interface WorkerEvents {
-  /** A node took the worker. */
+  /** A node accepted the worker. */
   connected: [{ address: string; node: string; session: string }];
   disconnected: [{ address: string; text: string }];
   started: [Job];
   /** A handler has returned, or thrown. */
   finished: [Job, unknown];
-  /** The worker no longer relies on a lease whose handler runs. */
+  /** The worker gave up a lease whose handler runs. */
   lost: [Job, LeaseLostError];
   /** The cluster refused an outcome for good. */
   refused: [{ job: string; verb: string; error: RotaError }];
@@ -85,9 +100,8 @@ export interface WorkerEvents {
  * await worker.run(); // until SIGTERM
  * ```
  *
- * The connection, its beats and the renewal of leases run in a thread of their own, so a handler
- * that blocks the event loop loses nothing. While it blocks no other handler runs: work that takes
- * the processor for long belongs in a thread or a process.
+ * The connection, its beats and the renewal of leases run in a separate thread, so a handler that blocks the event loop
+ * loses no lease. While it blocks no other handler runs: move CPU-heavy work to a thread or a process.
  */
 export class Worker extends EventEmitter<WorkerEvents> {
   /** The worker's id. */
@@ -135,10 +149,10 @@ export class Worker extends EventEmitter<WorkerEvents> {
   }
 
   /**
-   * Serves until the signal aborts, or SIGTERM or SIGINT comes; then drains: it takes no new lease,
-   * gives back what never started, lets handlers finish, says goodbye and resolves. Rejects where
-   * the cluster refuses the worker, where its session is over, with an {@link UnreportedError} where
-   * outcomes could not be reported, and where handlers did not return. It can be called once.
+   * Runs jobs until the signal aborts, or SIGTERM or SIGINT arrives; then drains: it accepts no new lease, declines
+   * leases that never started, lets handlers finish, sends Bye and resolves. Rejects if the cluster refuses the worker,
+   * if its session is over, with an {@link UnreportedError} if outcomes could not be reported, and if handlers did not
+   * return. It can be called once.
    */
   async run(opts: { signal?: AbortSignal | undefined } = {}): Promise<void> {
     if (this.#ran) throw new RotaError("CONFLICT", `worker ${this.id} ran already: make a new one`, { field: "worker" });
@@ -181,7 +195,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     }
   }
 
-  /** Has the worker drain, as SIGTERM does; `run` resolves then. */
+  /** Drains the worker, as SIGTERM does; `run` resolves then. */
   drain(): void {
     this.#post({ is: "drain" });
   }
@@ -225,7 +239,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     }
   }
 
-  /** Runs one handler to its end, whichever way it ends. */
+  /** Runs one handler until it ends, in whatever way. */
   async #run(start: Start): Promise<void> {
     const job = new Job(start, this.#client, (m) => this.#post(m));
     this.#jobs.set(start.lease, job);
@@ -259,13 +273,13 @@ export class Worker extends EventEmitter<WorkerEvents> {
   }
 }
 
-/** Words what a handler returned. */
+/** Converts what a handler returned. */
 function completion(start: Start, result: Result<Uint8Array>): Outcome {
   const { output, extra } = result;
   if (output.length > outputMost) {
     throw new Error(`the output has ${output.length} bytes: at most ${outputMost} are kept, put larger ones elsewhere and name the place`);
   }
-  // A copy for the other thread has all of the buffer that the bytes are a part of.
+  // A copy for the other thread has the whole buffer that the bytes are part of.
   const own = output.length === output.buffer.byteLength ? output : Uint8Array.from(output);
   const outcome: Outcome = { lease: start.lease, verb: "complete", output: own };
   if (extra.meta) outcome.meta = { ...extra.meta };
@@ -280,7 +294,7 @@ function completion(start: Start, result: Result<Uint8Array>): Outcome {
   return outcome;
 }
 
-/** Words what a handler threw. The stack of what it did not ask for is kept in the attempt's log. */
+/** Converts what a handler threw. The stack of an unexpected error is kept in the attempt's log. */
 function failure(start: Start, job: Job, err: unknown): Outcome {
   const outcome: Outcome = { lease: start.lease, verb: "fail", text: err instanceof Ask ? err.message : textOf(err) };
   if (err instanceof Decline) outcome.verb = "decline";
@@ -305,7 +319,7 @@ function checkSecret(field: string, secret: Uint8Array): Uint8Array {
   throw invalid(field, `the ${field} has ${secret.length} bytes: 16 to 64 are wanted`);
 }
 
-/** Host, process and a random part: a process that died is never mistaken for the one that follows it. */
+/** Host, process and a random part: a new process must not be mistaken for one that died. */
 function newWorkerId(): string {
   const end = `-${process.pid}-${randomBytes(4).toString("hex")}`;
   const host = hostname().replace(/[^A-Za-z0-9._-]/g, "-") || "worker";

@@ -32,34 +32,37 @@ import { message, plain, safe, type Init, type Plain } from "./wire.js";
 export type Workflow = Plain<WireWorkflow>;
 export type WorkflowSubmitted = Plain<WireSubmitted>;
 export type ParentOutput = Plain<WireOutput>;
-/** A workflow with its nodes, in topological order, and the places of those on its critical path. */
+/** A workflow with its nodes, in topological order, and the indexes of those on its critical path. */
 export type WorkflowGraph = Workflow & { nodes: Plain<WorkflowNode>[]; criticalPath: number[] };
 
 /** A graph of jobs: a node's job starts when its parents have completed. */
 export interface WorkflowInit extends Init<WorkflowHeader> {
   nodes: readonly Init<NodeSpec>[];
-  /** Edges beside those that nodes have as parents. */
+  /** Edges in addition to the parents of nodes. */
   edges?: readonly { from: string; to: string }[] | undefined;
 }
 
-/** outputsMost bounds what `parentOutputs` collects: a node may have a hundred thousand parents. */
+/** outputsMost bounds what `parentOutputs` collects, in bytes: a node may have a hundred thousand parents. */
 const outputsMost = 64 << 20;
-/** commitEach is how much longer a node may take to answer for each node of a workflow: all of them go through the log. */
+/** commitEach is the additional answer time allowed per node of a workflow, in ms: all of them go through the log. */
 const commitEach = 1;
 const terminal = new Set(["COMPLETED", "FAILED", "CANCELLED"]);
 
-/** The calls of workflows: `client.workflows`. */
+/** The calls for workflows: `client.workflows`. */
 export class Workflows {
   constructor(private readonly caller: Caller) {}
 
-  /** Submits a workflow: all of it or nothing is accepted. With an id, submitting it again answers with the one that is known. */
+  /**
+   * Submits a workflow, which is accepted as a whole or not at all. Submitting a known id again returns the known
+   * workflow.
+   */
   async submit(init: WorkflowInit, opts?: CallOptions): Promise<WorkflowSubmitted> {
     const minted = !init.id;
     const pieces = cut({ ...init, id: init.id || newId() });
     const most = 5_000 + init.nodes.length * commitEach;
     const answer = await this.caller.call("submit workflow", opts, (node, scope) => upload(node, pieces, scope), most);
     const submitted = plain(answer);
-    return { ...submitted, existed: submitted.existed && !minted }; // what is found under a minted id is our own first try
+    return { ...submitted, existed: submitted.existed && !minted }; // found under a minted id: our own first try
   }
 
   /** Reads a workflow without its nodes. */
@@ -86,13 +89,13 @@ export class Workflows {
     });
   }
 
-  /** Lists workflows in the order of their ids, without their nodes. */
+  /** Lists workflows by id, without their nodes. */
   list(filter: ListOptions & { state?: string; queue?: string; tenant?: string } = {}): AsyncGenerator<Workflow, void, undefined> {
     const { state = "", queue = "", tenant = "", ...opts } = filter;
     return rows<WireWorkflow>(this.caller, "list workflows", Service.method.list, "workflows", opts, { state, queue, tenant });
   }
 
-  /** Returns a workflow once it is over. It asks again, and other nodes too, until the time given ends. */
+  /** Returns a workflow once it is over. It retries, at other nodes too, until the given time ends. */
   async wait(id: string, opts?: CallOptions): Promise<Workflow> {
     const request = create(WaitWorkflowRequestSchema, { id });
     return waitEnd(
@@ -108,14 +111,14 @@ export class Workflows {
     );
   }
 
-  /** Ends what has not ended of a workflow. */
+  /** Cancels the parts of a workflow that have not ended. */
   async cancel(id: string, opts?: CallOptions): Promise<Workflow> {
     return plain(await one(this.caller, "cancel workflow", Service.method.cancel, { id }, opts));
   }
 
   /**
-   * Runs again what did not complete of a workflow that is over: all of it, or with `from` that
-   * node, its descendants, and what they wait for. A retry whose answer was lost begins no other.
+   * Runs the parts of a finished workflow that did not complete again: all of them, or with `from` that node, its
+   * descendants, and the nodes they wait for. A retry whose answer was lost begins no other run.
    */
   async retry(id: string, opts: CallOptions & { from?: string } = {}): Promise<Workflow> {
     const { from = "", ...rest } = opts;
@@ -123,7 +126,7 @@ export class Workflows {
     return plain(await one(this.caller, "retry workflow", Service.method.retry, { id, from, runs }, rest));
   }
 
-  /** Says somebody's word to a gate: its output, or that it is refused. Of two that differ the first one counts. */
+  /** Sends a signal to a gate: its output, or a rejection. Of two different signals the first one counts. */
   async signal(
     workflow: string,
     node: string,
@@ -134,7 +137,7 @@ export class Workflows {
     return plain(await one(this.caller, "signal workflow", Service.method.signal, init, opts));
   }
 
-  /** What the parents of a node's job put out, in the order of their numbers. */
+  /** The outputs of the parents of a node's job, in the order of their numbers. */
   async parentOutputs(job: string, opts?: CallOptions): Promise<ParentOutput[]> {
     const request = create(ParentOutputsRequestSchema, { job });
     return this.caller.call("read parents' outputs", opts, async (node, scope) => {
@@ -152,7 +155,9 @@ export class Workflows {
   }
 }
 
-/** Cuts a workflow into messages that a node takes. A node whose parents are too many for one has them as edges. */
+/**
+ * Divides a workflow into messages that a node accepts. A node with too many parents for one message has them as edges.
+ */
 function cut(init: WorkflowInit): SubmitWorkflowRequest[] {
   const { nodes, edges = [], ...header } = init;
   let m = create(SubmitWorkflowRequestSchema, { workflow: message(WorkflowHeaderSchema, header) });

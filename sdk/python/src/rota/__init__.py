@@ -1,6 +1,6 @@
 """Client and worker of rota, a replicated job scheduler.
 
-Define a job type once, submit jobs of it, and have workers do them::
+Define a job type once, submit jobs of it, and let workers run them::
 
     import rota
 
@@ -16,7 +16,7 @@ Define a job type once, submit jobs of it, and have workers do them::
     async with rota.connect_env() as c:
         await rota.Worker(c, [resize], concurrency=8).run()
 
-`rota.sync` has the same for programs without an event loop.
+`rota.sync` has the same API for programs without an event loop.
 """
 
 from ._leases import WorkerEvent

@@ -7,9 +7,9 @@ from ._lease import REPORTING, RUNNING
 from ._leases import Host, Leases
 from ._view import BEAT_EVERY, BEAT_IDLE_MOST, FAR_FUTURE, now
 
-# A node that left a beat unanswered for so long may be cut off while the stream stands.
+# A node that leaves a beat unanswered for this long may be cut off while the stream stays open.
 _BEAT_SILENCE = 3 * BEAT_EVERY
-# How long one may go unheard while a lease has a grace.
+# How long a beat may go unacknowledged while a lease has a grace.
 _HEAR_SILENCE = 2.5
 _LOGS_BEAT = 256 << 10
 
@@ -19,23 +19,23 @@ class Beats(Leases):
 
     def __init__(self, host: Host, watched: bool) -> None:
         super().__init__(host, watched)
-        # Those of this connection without an answer, by the local moment before sending them.
+        # This connection's unanswered beats, with the local time before each was sent.
         self._beats: dict[int, float] = {}
         self._beat_sequence = 0
         self._heard_sequence = 0
-        # When the latest was sent, and how long after it the next was said to come.
+        # When the latest beat was sent, and the announced time until the next one.
         self._beaten = 0.0
         self._said = 0.0
         # How often the cluster asks for beats while no lease is held.
         self._idle_every = 0.0
 
     def begin_beats(self) -> None:
-        """Have the first beat of a connection sent at once."""
+        """Make the first beat of a connection due at once."""
         with self.lock:
             self._beaten, self._said = now(), 0.0
 
     def beat_sent(self, moment: float) -> _v1.Beat | None:
-        """Return a beat that is about to be sent; None says that the node was silent too long."""
+        """Return a beat that is about to be sent; None if the node was silent for too long."""
         with self.lock:
             if any(moment - sent >= _BEAT_SILENCE for sent in self._beats.values()):
                 return None
@@ -47,20 +47,20 @@ class Beats(Leases):
             )
 
     def beat_due(self) -> float:
-        """Return when the next beat is due: never later than the latest one said.
+        """Return when the next beat is due: never later than the latest beat announced.
 
-        A lease, or a beat without an answer, calls for one sooner. Called under the lock.
+        A lease, or an unanswered beat, makes it due sooner. Called under the lock.
         """
         if self.superseded:
-            return FAR_FUTURE  # nobody answers a session that is over
+            return FAR_FUTURE  # beats of a session that is over get no answer
         every = BEAT_EVERY if self._beats else self._beat_every()
         return self._beaten + min(self._said, every)
 
     def _beat_every(self) -> float:
-        """Return how often the worker beats while its beats are answered.
+        """Return the interval between answered beats.
 
-        As the cluster asks for, and twice as often with a lease; at the least pause if that has
-        a grace or something to log.
+        It is what the cluster asks for, and half of that with a lease; the shortest interval if the
+        lease has a grace or something to log.
         """
         every = min(self._idle_every, BEAT_IDLE_MOST)
         if self.leases:
@@ -76,11 +76,11 @@ class Beats(Leases):
         )
 
     def _logging(self) -> bool:
-        """Report whether a handler that runs has logged anything."""
+        """Report whether a running handler has logged anything."""
         return any(x.phase == RUNNING and x.log is not None for x in self.leases.values())
 
     def _logs(self) -> list[_v1.LogPart]:
-        """Return what handlers logged since the beat before, as far as one beat brings it."""
+        """Return what handlers logged since the previous beat, as much as fits one beat."""
         found: list[_v1.LogPart] = []
         room = _LOGS_BEAT
         for lease in self.leases.values():
@@ -97,7 +97,7 @@ class Beats(Leases):
         return found
 
     def beat(self, answer: _v1.BeatAnswer) -> bool:
-        """Take the answer to a beat of this connection."""
+        """Handle the answer to a beat of this connection."""
         with self._locked():
             sent = self._beats.get(answer.sequence)
             if sent is None:
@@ -115,7 +115,7 @@ class Beats(Leases):
             return True
 
     def heard(self, sequence: int) -> None:
-        """Take that the node has heard a beat."""
+        """Handle the node's receipt for a beat."""
         with self._locked():
             sent = self._beats.get(sequence)
             if sent is not None:
@@ -124,7 +124,7 @@ class Beats(Leases):
                 self.view.heard_one(sent)
 
     def unheard_at(self) -> float:
-        """Return when the node's silence has it left for another, for leases with a grace.
+        """Return when the worker leaves a silent node because of leases with a grace.
 
         Called under the lock.
         """

@@ -1,6 +1,6 @@
-"""Calls that go on at another node when one fails.
+"""Calls that continue at another node when one fails.
 
-The coroutines run on the caller's own event loop; gRPC has threads of its own.
+The coroutines run on the caller's own event loop; gRPC has its own threads.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _T = TypeVar("_T")
 
 log = logging.getLogger("rota")
 
-# A node that is cut off or paused waits for its leader in vain: another is asked after this.
+# A node that is cut off or paused cannot reach its leader: another is tried after this time.
 ANSWER_MOST = 5.0
-# The leader may take so long where another node named it.
+# How long the leader may take if another node named it.
 _LEAD_MOST = 3.0
-# A leader that failed is not gone to on another node's word for so long.
+# How long a leader that failed is avoided even if another node names it.
 _LEAD_SHUNNED = 15.0
-# The least that one try gets, and the pauses between tries.
+# The minimum time of one try, and the pauses between tries.
 _SHARE_LEAST = 0.7
 _BACKOFF_LEAST, _BACKOFF_MOST = 0.05, 1.0
 _RETRY_AFTER_MOST = 5.0
@@ -48,7 +48,7 @@ def retry_delay(attempt: int, asked: float) -> float:
 
 
 class Answer:
-    """What the last try of a call was told beside its answer."""
+    """The metadata that came with the answer of the last try."""
 
     __slots__ = ("trailer",)
 
@@ -63,7 +63,7 @@ async def unary(
     timeout: float | None,
     answer: Answer | None = None,
 ) -> _M:
-    """Make one try at one node. gRPC's error is raised as it is."""
+    """Make one try at one node. gRPC's error is raised unchanged."""
     call = node.unary(method).future(request, timeout=timeout, metadata=node.metadata())
     await _ended(call)
     if answer is not None:
@@ -83,7 +83,7 @@ async def upload(
 
 
 async def _ended(call: Any) -> None:
-    """Wait until a call has ended, and cancel it where the waiting is cancelled."""
+    """Wait until a call has ended, and cancel the call if the wait is cancelled."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
@@ -95,7 +95,7 @@ async def _ended(call: Any) -> None:
         try:
             loop.call_soon_threadsafe(settle)
         except RuntimeError:
-            pass  # the loop was closed meanwhile: nobody waits
+            pass  # the loop was closed meanwhile: no one waits
 
     call.add_done_callback(tell)
     try:
@@ -108,7 +108,7 @@ async def _ended(call: Any) -> None:
 async def answers(
     node: Node, method: _v1.Method[_Q, _M], request: _Q, timeout: float | None = None
 ) -> AsyncIterator[_M]:
-    """Yield what a node streams. A thread of its own reads, a little ahead of the caller."""
+    """Yield what a node streams. A separate thread reads slightly ahead of the caller."""
     loop = asyncio.get_running_loop()
     came: queue.SimpleQueue[tuple[_M | None, grpc.RpcError | None]] = queue.SimpleQueue()
     some = asyncio.Event()
@@ -154,7 +154,7 @@ Try = Callable[[Node, float | None], Awaitable[_T]]
 
 
 class Caller:
-    """Asks the present node, then the next ones, until one answers."""
+    """Calls the present node, then the next ones, until one answers."""
 
     def __init__(self, nodes: list[Node], patience: float | None) -> None:
         self.nodes = nodes
@@ -166,7 +166,7 @@ class Caller:
 
     @property
     def addresses(self) -> str:
-        """The nodes, for messages to people."""
+        """The nodes, for error messages."""
         return ", ".join(n.address for n in self.nodes)
 
     def present(self) -> Node:
@@ -174,7 +174,7 @@ class Caller:
         return self.nodes[self._at % len(self.nodes)]
 
     def move_on(self, failed: Node) -> None:
-        """Leave a node that failed, unless another call did so already."""
+        """Switch to the next node, unless another call did so already."""
         if self.present() is failed:
             self._at = (self._at + 1) % len(self.nodes)
 
@@ -184,32 +184,32 @@ class Caller:
         return (lead, _LEAD_MOST) if lead is not None else (self.present(), ANSWER_MOST)
 
     def note_lead(self, answer: Answer) -> None:
-        """Take the leader that a node which forwarded a submission names."""
+        """Record the leader that a forwarding node named."""
         named = [v for k, v in answer.trailer if k == "rota-leader"]
         for n in self.nodes:
             if named == [n.address] and time.monotonic() >= self._shunned.get(n.address, 0.0):
                 self._lead = n
 
     def lost_lead(self, failed: Node) -> None:
-        """Take that a node failed."""
+        """Record that a node failed."""
         if self._lead is failed:
             self._lead = None
             self._shunned[failed.address] = time.monotonic() + _LEAD_SHUNNED
 
     def deadline(self, timeout: float | None = None) -> float | None:
-        """Return the local moment at which a call that begins now is given up."""
+        """Return the local time at which a call that begins now is given up."""
         timeout = self.patience if timeout is None else timeout
         return None if timeout is None else time.monotonic() + timeout
 
     def share(self, deadline: float | None, most: float | None) -> float | None:
-        """Bound one try, so that a silent node leaves the others their part of the time."""
+        """Bound one try, so that a silent node leaves the others part of the time."""
         left = None if deadline is None else max(0.001, deadline - time.monotonic())
         if most is None or len(self.nodes) == 1:
             return left
         return most if left is None else min(most, max(_SHARE_LEAST, left / len(self.nodes)), left)
 
     def judge(self, node: Node, err: grpc.RpcError | RotaError, over: bool) -> RotaError:
-        """Name what went wrong at a node. While the caller has time, slowness is the node's."""
+        """Convert the error of a try. While the caller has time, a timeout is the node's fault."""
         e = from_rpc(err) if isinstance(err, grpc.RpcError) else err
         if isinstance(e, Timeout) and not over:
             return Unavailable(f"node {node.address} did not answer in time")
@@ -226,7 +226,7 @@ class Caller:
         at: Callable[[], tuple[Node, float]] | None = None,
         deadline: float | None = None,
     ) -> _T:
-        """Make a call until a node answers, an error comes that lasts, or time is over."""
+        """Make a call until a node answers, another try would not help, or time is over."""
         deadline = self.deadline() if deadline is None else deadline
         last: RotaError | None = None
         tries = 0
@@ -241,7 +241,7 @@ class Caller:
                 e = self.judge(node, err, over)
             if not isinstance(e, (Unavailable, Timeout)):
                 raise during(op, e)
-            # A reason from a node is worth more than silence.
+            # A node's reason is more useful than a timeout.
             if last is None or not isinstance(e, Timeout):
                 last = e
             self.move_on(node)
@@ -287,6 +287,6 @@ class Caller:
 
 
 def same_count(op: str, got: int, want: int) -> None:
-    """Refuse an answer that has more or fewer outcomes than were asked for."""
+    """Reject an answer that has more or fewer outcomes than expected."""
     if got != want:
         raise Internal(f"the node answered {got} outcomes for {want} items", op=op)

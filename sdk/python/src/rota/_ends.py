@@ -1,4 +1,4 @@
-"""Waiting for the end of a workflow or a batch, at one node after the other."""
+"""Waits for the end of a workflow or a batch, at one node after another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .errors import NotFound, RotaError, Timeout, Unavailable
 
 _T = TypeVar("_T")
 
-# One node is asked for so long before the next one is: one that is cut off never answers.
+# How long one node may wait before the next is tried: one that is cut off never answers.
 _WAIT_MOST = 20.0
 
 
@@ -28,7 +28,7 @@ async def await_end(
     look: Callable[[], Awaitable[_T | None]],
     timeout: Span | None,
 ) -> _T:
-    """Ask until a node says that the end has come, or the time is over."""
+    """Ask until a node reports the end, or the time is over."""
     deadline = None if timeout is None else time.monotonic() + to_seconds(timeout)
     tries = 0
     last: RotaError | None = None
@@ -49,7 +49,8 @@ async def await_end(
             tries, last = 0, None
             continue
         if isinstance(e, NotFound):
-            # A node's replica may lag behind: only a linearizable read says that there is none.
+            # A node's replica may lag behind: only a linearizable read proves that the object is
+            # missing.
             got = await look()
             if got is not None:
                 return got

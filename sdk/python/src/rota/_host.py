@@ -30,7 +30,7 @@ log = logging.getLogger("rota.worker")
 
 _PAYLOAD_MOST = 256 << 10
 _CHILDREN_MOST = 128 << 10
-# How long the event loop may not answer before the leases of its handlers are given back.
+# How long the event loop may be blocked before the leases of its handlers are declined.
 LOOP_LOST = 60.0
 
 
@@ -50,7 +50,7 @@ def is_async(run: Callable[..., Any] | None) -> bool:
 
 
 class _Threads:
-    """Threads that are kept for handlers. None of them keeps the process from ending."""
+    """Threads kept for handlers. They do not keep the process from exiting."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -60,7 +60,7 @@ class _Threads:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Have a thread do something: an idle one, or a new one."""
+        """Run a function on an idle thread, or on a new one."""
         with self._lock:
             if self._idle > 0:
                 self._idle -= 1
@@ -110,14 +110,14 @@ class Runner:
         self.stuck = False
         self.table: Table
 
-    # What the table asks for, from any thread.
+    # The table's interface, callable from any thread.
 
     def runs(self, job_type: str) -> bool:
         """Report whether there is a handler of a type."""
         return job_type in self._handlers.of
 
     def changed(self) -> None:
-        """Have the worker look."""
+        """Make the worker check its state."""
         self._soon(self._changed)
 
     def observe(self, event: WorkerEvent) -> None:
@@ -132,7 +132,7 @@ class Runner:
         try:
             self._loop.call_soon_threadsafe(f, *args)
         except RuntimeError:
-            pass  # the loop is closed: nobody runs any more
+            pass  # the loop is closed: the worker has ended
 
     def start(self, lease: Lease) -> None:
         """Start a lease's handler."""
@@ -207,7 +207,7 @@ class Runner:
             self._tell("finished", lease)
         except asyncio.CancelledError as e:
             outcome = {"verb": _v1.LEASE_VERB_FAIL}
-            if job.lost is None:  # the handler's own, or the loop's end
+            if job.lost is None:  # the handler's own cancellation, or the end of the loop
                 outcome["text"] = "the handler was cancelled"
             self._tell("finished", lease, e)
         except Exception as e:
@@ -251,10 +251,10 @@ class Runner:
                 WorkerEvent(kind, job=lease.job_id, token=w.token, attempt=w.attempt, error=e)
             )
 
-    # Whether the event loop answers.
+    # Whether the event loop responds.
 
     def pulse(self) -> None:
-        """Ask the event loop for a sign, and give leases back where it has none for too long."""
+        """Check that the event loop responds, and decline leases if it is blocked for too long."""
         moment = now()
         if not self._asked:
             self._asked = True
@@ -277,7 +277,7 @@ class Runner:
         self._answered = now()
 
     def close(self) -> None:
-        """Let threads end that have no handler any more."""
+        """Let threads end that no longer have a handler."""
         self._threads.close()
 
 
@@ -289,7 +289,7 @@ def _decoded(d: Definition[Any, Any], job: Job) -> Any:
 
 
 def _completed(d: Definition[Any, Any], job: Job, value: Any) -> dict[str, Any]:
-    """Word what a handler returned."""
+    """Convert what a handler returned."""
     fields: dict[str, Any] = {"verb": _v1.LEASE_VERB_COMPLETE}
     if isinstance(value, Result):
         if value.meta:
@@ -325,7 +325,7 @@ def _children(job: Job, result: Result[Any]) -> bytes:
 
 
 def _raised(lease: Lease, e: BaseException) -> dict[str, Any]:
-    """Word what a handler raised, and say it in the worker's own log."""
+    """Convert what a handler raised, and write it to the worker's own log."""
     if isinstance(e, Outcome):
         log.info("job %s: %s: %s", lease.job_id, type(e).__name__, e)
     else:
@@ -334,7 +334,7 @@ def _raised(lease: Lease, e: BaseException) -> dict[str, Any]:
 
 
 def outcome_of(e: BaseException) -> dict[str, Any]:
-    """Word what a handler raised."""
+    """Convert what a handler raised."""
     if isinstance(e, Outcome):
         text = last_of(str(e))
         if e._fail < 0:

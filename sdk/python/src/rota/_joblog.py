@@ -1,4 +1,4 @@
-"""The log of an attempt: lines of which the first and the last are kept."""
+"""The log of an attempt, of which the first and the last lines are kept."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .records import LogPart
 LINE_MOST = 4 << 10
 HEAD_MOST = 16 << 10
 TAIL_MOST = 48 << 10
-# Kept at the end of a line for what says how much of it was cut.
+# Space kept at the end of a line for a note on how much of it was cut.
 _ROOM_FOR_CUT = 64
 
 
 class JobLog:
-    """Keeps what a handler logs. It takes all that comes, from any thread, and never fails."""
+    """Keeps what a handler logs. It accepts anything, from any thread, and never fails."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -28,7 +28,7 @@ class JobLog:
         self._cut_bytes = 0
 
     def write(self, text: str) -> None:
-        """Add lines; of one that is too long the beginning is kept."""
+        """Add lines; the beginning of a too long line is kept."""
         with self._lock:
             for line in text.removesuffix("\n").encode("utf-8", "replace").split(b"\n"):
                 self._add(line)
@@ -59,7 +59,7 @@ class JobLog:
             ).SerializeToString()  # fmt: skip
 
     def since(self, at: int) -> list[LogPart]:
-        """Return what is kept from a place on, which the end of a part is."""
+        """Return what is kept from a position on, which is the end of an earlier part."""
         with self._lock:
             parts = [LogPart(0, 0, bytes(self._head))]
             if self._tail:

@@ -1,4 +1,4 @@
-"""One lease at a worker, and the commands about it on their way to the cluster."""
+"""One lease at a worker, and the commands about it to be sent to the cluster."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .errors import LeaseLost
 if TYPE_CHECKING:
     from .job import Job
 
-# Where a lease stands: it waits for a slot; its handler has been started and has not returned;
-# its outcome is settled and waits for the cluster's answer.
+# The state of a lease: it waits for a slot; its handler has been started and has not returned; its
+# outcome is settled and awaits the cluster's answer.
 WAITING, RUNNING, REPORTING = 0, 1, 2
 
 
@@ -66,10 +66,10 @@ class Lease:
         self.times_out = w.started_clock_ms + a.max_runtime_ms if a.max_runtime_ms else 0
         # Ends the handler; set once it runs.
         self.cancel: Callable[[], None] | None = None
-        # Why the lease is believed in no more; declines says that it must still be given back.
+        # Why the lease was given up; declines means that it must still be declined.
         self.lost: LeaseLost | None = None
         self.declines = False
-        # The commands under way.
+        # The commands in progress.
         self.ack: Command | None = None
         self.renew: Command | None = None
         self.progress: Command | None = None
@@ -82,13 +82,13 @@ class Lease:
         self.log_sent = 0
 
     def end(self, view: View) -> float:
-        """Return the local moment at which it is believed in no more."""
+        """Return the local time at which the worker gives the lease up."""
         deadline = self.deadline if self.acked else min(self.ack_by, self.deadline)
         end = min(view.of(deadline), view.lost())
         return min(end, self.broken(view)) if self.grace > 0 else end
 
     def broken(self, view: View) -> float:
-        """Return when a lease with a grace ends if no other beat is heard."""
+        """Return when a lease with a grace ends if no other beat is acknowledged."""
         return view.heard + self.grace - GRACE_MARGIN
 
     def timed_out(self, view: View, moment: float) -> bool:
@@ -96,7 +96,7 @@ class Lease:
         return self.times_out != 0 and moment >= view.of(self.times_out)
 
     def too_late(self, view: View) -> float:
-        """Return from when on one that waits for a slot is given back."""
+        """Return the time from which a lease waiting for a slot is declined."""
         if self.times_out == 0 or self.phase != WAITING:
             return FAR_FUTURE
         return view.of(self.times_out - DECLINE_TIMES_OUT_MS)
@@ -107,7 +107,7 @@ class Lease:
         return max(view.of(renew_by), self.renew_next)
 
     def renewable(self) -> bool:
-        """Report whether another renewal may be asked for and none is under way."""
+        """Report whether another renewal may be requested and none is in progress."""
         if self.times_out != 0 and self.deadline >= self.times_out:
             return False  # it ends there, renewed or not
         return (

@@ -1,4 +1,4 @@
-"""The leases that a running worker holds, and what becomes of each, under one lock."""
+"""The leases that a running worker holds and their life cycle, under one lock."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .errors import LeaseLost
 
 log = logging.getLogger("rota.worker")
 
-# A handler that ends sooner acknowledges by completing.
+# A handler that ends sooner acknowledges by completing; in seconds.
 _ACK_HOLD = 0.005
 _PROGRESS_EVERY = 1.0
-# The ordinal of the last report of progress before an outcome.
+# The ordinal of the last progress report before an outcome.
 _FINAL_REPORT = 1
 _FINISHED_KEPT = 1 << 15
 ERROR_MOST = 4 << 10
@@ -30,14 +30,14 @@ _NOTE_MOST = 256
 
 @dataclass(frozen=True)
 class WorkerEvent:
-    """What a worker tells its observer.
+    """An event that a worker reports to its observer.
 
     Attributes:
-        kind: ``connected``, ``disconnected``, ``turned_away`` (a node does not take it for now),
-            ``started``, ``finished``, ``lost``, ``refused`` (the cluster takes no ack or renewal
-            of a lease any more), ``reported`` or ``given_up`` (an outcome could not be reported).
-        verb: ``complete``, ``fail`` or ``decline`` where an outcome is reported or given up.
-
+        kind: ``connected``, ``disconnected``, ``turned_away`` (a node does not accept the worker
+            for now), ``started``, ``finished``, ``lost``, ``refused`` (the cluster accepts no
+            further ack or renewal of a lease), ``reported`` or ``given_up`` (an outcome could not
+            be reported).
+        verb: ``complete``, ``fail`` or ``decline`` if an outcome is reported or given up.
     """
 
     kind: str
@@ -62,14 +62,14 @@ class Host(Protocol):
         """Start a lease's handler; called under the table's lock."""
 
     def changed(self) -> None:
-        """Take that the worker may be quiet now, or superseded."""
+        """Called when the worker may be quiet now, or superseded."""
 
     def observe(self, event: WorkerEvent) -> None:
         """Pass an event on; called without the lock."""
 
 
 def last_of(text: str) -> str:
-    """Keep the last of an error's text, where the reason stands."""
+    """Keep the end of an error's text, where the reason is."""
     b = text.encode("utf-8", "replace")
     return b[-ERROR_MOST:].decode("utf-8", "ignore")
 
@@ -79,7 +79,7 @@ class Leases:
 
     def __init__(self, host: Host, watched: bool) -> None:
         self._host = host
-        self._watched = watched  # an observer wants the news
+        self._watched = watched  # there is an observer
         self._news: list[WorkerEvent] = []
         self.lock = threading.Lock()
         self.send_wake = threading.Condition(self.lock)
@@ -90,7 +90,7 @@ class Leases:
         self._queue: deque[Lease] = deque()
         self._waiting = 0
         self.running = 0
-        # The jobs whose handlers have not returned, given up or not.
+        # The jobs whose handlers have not returned, even if their leases were given up.
         self._busy: set[str] = set()
         self._finished: list[set[bytes]] = [set(), set()]
         self.out = Outbox()
@@ -105,7 +105,7 @@ class Leases:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock, then tell the observer what has come."""
+        """Hold the lock, then call the observer with the new events."""
         with self.lock:
             yield
             news, self._news = self._news, []
@@ -123,7 +123,7 @@ class Leases:
             self._given_back(lease, a.lease, moment)
             return
         if any(a.lease.id in part for part in self._finished):
-            return  # the replica lags behind what was answered
+            return  # the replica lags behind an answer already received
         lease = Lease(a, moment)
         self.leases[lease.id] = lease
         self._waiting += 1
@@ -141,7 +141,7 @@ class Leases:
             self._wake_for(lease)
 
     def _given_back(self, lease: Lease, w: _v1.Lease, moment: float) -> None:
-        """Take a replica's row of a lease that is held: only steps forward count."""
+        """Handle a replica's row of a lease that is held: only steps forward count."""
         if self._expired(lease, moment) or lease.lost is not None:
             lease.declines = True
         elif lease.phase == REPORTING:
@@ -161,7 +161,7 @@ class Leases:
         if lease is not None:
             self._revoke(lease, e.reason)
             return
-        # One that is not known here has no handler: that is confirmed at once.
+        # A lease that is not known here has no handler: that is confirmed at once.
         a = _v1.Assignment(lease=_v1.Lease(id=e.lease_id, job=e.job))
         lease = self.leases[e.lease_id] = Lease(a, now())
         self._waiting += 1
@@ -177,7 +177,7 @@ class Leases:
             self._expired(lease, moment)
 
     def _expired(self, lease: Lease, moment: float) -> bool:
-        """Abandon a lease whose end has passed by the view that counted until now."""
+        """Give up a lease whose end has passed by the view in force until now."""
         view = self.view
         if not view.known or lease.phase == REPORTING or lease.lost is not None:
             return False
@@ -216,10 +216,10 @@ class Leases:
                 self._lose(lease, LeaseLost(lease.job_id, text), False)
 
     def _lose(self, lease: Lease, why: LeaseLost, declines: bool) -> None:
-        """Abandon a lease for ever.
+        """Give up a lease forever.
 
-        It is declined, where the cluster may still count on it, once its handler has returned:
-        not sooner, for then another worker may begin.
+        If the cluster may still count on it, it is declined once its handler has returned: not
+        sooner, because then another worker may begin.
         """
         if lease.phase == REPORTING:
             return
@@ -239,19 +239,19 @@ class Leases:
             self._forget(lease)
 
     def _decline(self, lease: Lease, text: str) -> None:
-        """Give back a lease whose handler never started."""
+        """Decline a lease whose handler never started."""
         self._waiting -= 1
         self._report(lease, verb=_v1.LEASE_VERB_DECLINE, text=text)
 
     def _report(self, lease: Lease, **fields: Any) -> None:
-        """Settle a lease's outcome; commands on it that wait are dropped."""
+        """Settle a lease's outcome; its queued commands are dropped."""
         lease.phase = REPORTING
         for c in (lease.ack, lease.renew, lease.progress):
             if c is not None:
                 c.dropped = True
         lease.ack = lease.renew = lease.progress = lease.progress_held = None
         if lease.reported is not None and lease.lost is None:
-            # Once more: what was sent less than a second after another was not kept.
+            # Send it again: a report less than a second after another was not kept.
             percent, note = lease.reported
             self._put(
                 lease,
@@ -292,7 +292,7 @@ class Leases:
             self._host.changed()
 
     def _wake_for(self, lease: Lease) -> None:
-        """Have the watch look again if the lease needs it sooner than planned."""
+        """Move the next check forward if the lease needs one sooner than planned."""
         if not self.view.known:
             return
         at = min(lease.end(self.view), lease.too_late(self.view))
@@ -302,7 +302,7 @@ class Leases:
             self.watch_wake.notify()
 
     def _start_more(self, moment: float) -> None:
-        """Start handlers while there are slots: only for leases that are believed in."""
+        """Start handlers while slots are free: only for leases that are valid by the view."""
         if not self.view.known:
             return
         held: list[Lease] = []
@@ -332,7 +332,7 @@ class Leases:
             self._busy.discard(lease.job_id)
             lost = lease.lost
             if lease.phase != RUNNING:
-                pass  # it was given back while its handler blocked
+                pass  # it was declined while its handler blocked
             elif lost is not None and lease.declines and lost.reason == "TIMED_OUT":
                 text = outcome.get("text", "") if failed else ""
                 self._report(
@@ -355,7 +355,7 @@ class Leases:
             self._check_quiet()
 
     def progress(self, lease: Lease, percent: int, note: str) -> None:
-        """Take a handler's report; the last of each second is sent."""
+        """Accept a handler's report; the last of each second is sent."""
         note = note.encode("utf-8", "replace")[:_NOTE_MOST].decode("utf-8", "ignore")
         with self._locked():
             if lease.phase == RUNNING and lease.lost is None:

@@ -1,4 +1,4 @@
-"""A worker's stream to a node, kept up in threads of its own."""
+"""A worker's stream to a node, maintained by separate threads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WELCOME_MOST = 5.0
 
 
 class Hello:
-    """What a worker says first on each connection."""
+    """The first message of a worker on each connection."""
 
     def __init__(self, spec: _v1.WorkerSpec, secret: bytes, takeover: bool, old: bytes) -> None:
         self.spec = spec
@@ -44,7 +44,7 @@ class Hello:
         self._connection = 0
 
     def next(self) -> _v1.Hello:
-        """Number the next connection: from the time of day on, larger than those before."""
+        """Number the next connection: from the time of day on, larger than earlier ones."""
         self._connection = max(self._connection + 1, time.time_ns() // 1000)
         return _v1.Hello(
             worker=self.spec, secret=self.secret, takeover=self.takeover,
@@ -53,7 +53,7 @@ class Hello:
         )  # fmt: skip
 
     def skip(self, tries: int) -> None:
-        """Leap ahead: the time of day went back between two processes."""
+        """Skip ahead: the time of day went back between two processes."""
         self._connection += 1 << min(20 + 4 * tries, 60)
 
 
@@ -83,7 +83,7 @@ class _Stream:
             self._end("the worker ends")
 
     def serve(self, connected: Callable[[_Stream], None]) -> None:
-        """Work until the stream breaks, which raises, or return after the farewell."""
+        """Work until the stream breaks, which raises, or return after the Bye."""
         late = threading.Timer(_WELCOME_MOST, lambda: self._end("no welcome came in time"))
         late.daemon = True
         self._call = self.node.both(_v1.WORKERS_WORK)(
@@ -122,7 +122,7 @@ class _Stream:
             self.table.send_wake.notify_all()
 
     def _take(self, w: _v1.WorkResponse) -> None:
-        """Take one message; one that this version does not know says nothing to it."""
+        """Handle one message; one that is unknown to this version is ignored."""
         kind = w.WhichOneof("message")
         if kind == "notices":
             self.table.notice(w.notices)
@@ -135,7 +135,7 @@ class _Stream:
             self.table.heard(w.heard.sequence)
 
     def _requests(self) -> Iterator[_v1.WorkRequest]:
-        """Yield what is to be sent: beats first, then commands, then the farewell."""
+        """Yield what is to be sent: beats first, then commands, then the Bye."""
         table = self.table
         yield _v1.WorkRequest(hello=self._hello.next())
         with table.lock:
@@ -179,7 +179,7 @@ class _Stream:
 
 
 class Link:
-    """Keeps one stream to one node, and goes to another when it breaks."""
+    """Keeps one stream to one node, and moves to another when it breaks."""
 
     def __init__(
         self,
@@ -207,12 +207,12 @@ class Link:
         self.pulse: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Begin."""
+        """Start."""
         for t in self._threads:
             t.start()
 
     def stop(self) -> None:
-        """End, whatever is still to be said."""
+        """Stop, without sending what is left."""
         self._stop.set()
         stream = self._stream
         if stream is not None:
@@ -227,7 +227,7 @@ class Link:
             t.join(timeout)
 
     def _watch(self) -> None:
-        """End leases and renew them in time, out of the handlers' way."""
+        """End leases and renew them in time, independently of the handlers."""
         table = self._table
         while self._watching:
             at = table.tick()
@@ -239,7 +239,7 @@ class Link:
     def _connect(self) -> None:
         try:
             self._ended(self._run())
-        except Exception as e:  # a fault of this library must not leave Run waiting
+        except Exception as e:  # a bug of this library must not leave run waiting
             log.exception("the worker's connection failed")
             self._ended(Internal(f"the worker's connection failed: {e!r}"))
 
@@ -249,7 +249,7 @@ class Link:
         self._tell(WorkerEvent("connected", node=s.name))
 
     def _run(self) -> RotaError | None:
-        """Return None after the farewell, or the error that no other try would help."""
+        """Return None after the Bye, or an error that another try would not fix."""
         nodes = self._caller.nodes
         at = random.randrange(len(nodes))  # workers spread over the nodes
         told: set[tuple[str, str, str]] = set()
@@ -273,7 +273,8 @@ class Link:
                 return Unavailable("the client is closed", op="work")
             e = self._caller.judge(node, err, False)
             if s.welcomed:
-                # Once taken over, the id is ours; if another takes it over later, it is theirs.
+                # After the takeover the id belongs to this process; a later takeover by another is
+                # final.
                 self._hello.takeover = False
                 told.clear()
                 self._tell(WorkerEvent("disconnected", node=s.name, error=e))
@@ -293,7 +294,7 @@ class Link:
             if s.healthy:
                 tries = 0
             at += 1
-            # The first other node is asked at once; after that, patience grows.
+            # The first other node is tried at once; after that the pauses grow.
             if (tries > 0 or len(nodes) == 1) and self._stop.wait(
                 retry_delay(tries, min(e.retry_after, 1.0))
             ):

@@ -1,4 +1,4 @@
-"""The nodes of a cluster: an address each, with a connection that is made when it is used."""
+"""The nodes of a cluster: an address each, with a connection that is made on first use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .errors import Invalid
 _Q = TypeVar("_Q", bound="_v1.Message")
 _M = TypeVar("_M", bound="_v1.Message")
 
-# An access token, or what is asked for it at each call.
+# An access token, or a function that returns it at each call.
 TokenSource = str | Callable[[], str]
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
@@ -25,7 +25,7 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.max_receive_message_length", 4 << 20),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    # How long an attempt to connect may take at least, whatever its name says.
+    # The minimum time of an attempt to connect, despite the option's name.
     ("grpc.min_reconnect_backoff_ms", 3_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.service_config_disable_resolution", 1),
@@ -37,8 +37,8 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
 class TLS:
     """Encrypts connections: names of files in PEM, or their content.
 
-    ``ca`` are the authorities that vouch for the nodes, those of the system without any;
-    ``cert`` and ``key`` are the client's own certificate.
+    ``ca`` are the authorities for the nodes' certificates, by default the system's; ``cert`` and
+    ``key`` are the client's own certificate.
     """
 
     ca: str | bytes | None = None
@@ -46,7 +46,7 @@ class TLS:
     key: str | bytes | None = field(default=None, repr=False)
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Return what gRPC takes; a file that cannot be read is refused."""
+        """Return credentials for gRPC; a file that cannot be read is an error."""
         if (self.cert is None) != (self.key is None):
             raise Invalid("a certificate and its key belong together: give both", subject="tls")
         return grpc.ssl_channel_credentials(
@@ -66,7 +66,7 @@ class TokenFile:
         self._token = ""
 
     def __call__(self) -> str:
-        """Return the token; the one before stands in for a file that cannot be read now."""
+        """Return the token; the previous one if the file cannot be read now."""
         try:
             info = os.stat(self._path)
             stamp = (info.st_size, info.st_mtime_ns)
@@ -121,7 +121,7 @@ class Node:
                     "address of loopback",
                     subject="token",
                 )
-            self.metadata()  # one that is no token is refused here
+            self.metadata()  # an invalid token is rejected here
         options = list(_OPTIONS)
         if _loopback(address):
             options.append(("grpc.enable_http_proxy", 0))
@@ -132,7 +132,7 @@ class Node:
         self._calls: dict[str, Any] = {}
 
     def metadata(self) -> Sequence[tuple[str, str]]:
-        """Return what each call shows."""
+        """Return the metadata of each call."""
         if self._token is None:
             return ()
         token = self._token if isinstance(self._token, str) else self._token()
@@ -158,7 +158,7 @@ class Node:
         return self.channel.stream_unary(m.path, m.request.SerializeToString, m.response.FromString)
 
     def both(self, m: _v1.Method[_Q, _M]) -> Any:
-        """Return the callable of a call in which both sides send as they like."""
+        """Return the callable of a call in which both sides stream."""
         return self.channel.stream_stream(
             m.path, m.request.SerializeToString, m.response.FromString
         )
@@ -180,7 +180,7 @@ def _loopback(address: str) -> bool:
 
 
 def nodes_of(addrs: str | Sequence[str], tls: TLS | None, token: TokenSource | None) -> list[Node]:
-    """Return the nodes of addresses, or of a string with commas between them."""
+    """Return the nodes of addresses, or of a string of addresses separated by commas."""
     parts = addrs.split(",") if isinstance(addrs, str) else addrs
     unique = list(dict.fromkeys(a.strip() for a in parts if a.strip()))
     if not unique:

@@ -1,4 +1,4 @@
-"""The commands of a worker that are to be sent, and those without an answer."""
+"""The commands of a worker that are to be sent, and the unanswered ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._lease import REPORTING, Command, Lease
 # One message of commands is half an entry of the log, so that no node has to split it.
 _BATCH_COMMANDS = 512
 _BATCH_BYTES = 256 << 10
-# Beyond so many messages without an answer commands gather, which makes messages larger.
+# Beyond this number of unanswered messages commands accumulate, so messages grow.
 _FLYING = 2
 
 
@@ -23,7 +23,7 @@ class Outbox:
         self._held: deque[tuple[Lease, float]] = deque()
         self._flying: dict[int, list[Command]] = {}
         self._sequence = 0
-        # Holds everything back after a refusal to take a batch.
+        # Delays everything after a batch was refused.
         self.not_before = 0.0
 
     def push(self, c: Command) -> None:
@@ -31,7 +31,7 @@ class Outbox:
         self._queue.append(c)
 
     def hold_ack(self, lease: Lease, due: float) -> None:
-        """Hold an ack back for a moment: a completion makes it needless."""
+        """Delay an ack briefly: a completion makes it needless."""
         self._held.append((lease, due))
 
     def _release_acks(self, moment: float) -> None:
@@ -74,20 +74,20 @@ class Outbox:
         return _v1.WorkRequest(commands=commands), None
 
     def landed(self, sequence: int) -> list[Command] | None:
-        """Take a batch out of the air."""
+        """Remove and return a batch that was answered."""
         return self._flying.pop(sequence, None)
 
     def again(self, batch: Iterable[Command]) -> None:
-        """Put a batch without outcome back in front of what came later."""
+        """Put a batch without an outcome back in front of later commands."""
         self._queue.extendleft(reversed([c for c in batch if not c.dropped]))
 
     def broken(self) -> None:
-        """Put all that had no answer back: the connection is gone."""
+        """Put all unanswered commands back: the connection is gone."""
         lost = [c for s in sorted(self._flying) for c in self._flying[s]]
         self._flying.clear()
         self.again(lost)
         self.not_before = 0.0
 
     def empty(self) -> bool:
-        """Report whether nothing is to be sent and nothing without an answer."""
+        """Report whether nothing is left to send and nothing is unanswered."""
         return not self._flying and all(c.dropped for c in self._queue)

@@ -16,14 +16,14 @@ PAGE_ROWS = 500
 class ReadOptions(TypedDict, total=False):
     """How fresh a read must be; without either it is linearizable."""
 
-    #: Answered at once by the asked node, as far as it knows.
+    # : Answered at once from the state of the node that answers, which may lag behind.
     stale: bool
-    #: At least what a write of this index left behind.
+    # : Includes at least the write of this index.
     at_least: int
 
 
 def read_of(options: ReadOptions) -> _v1.Read:
-    """Return the freshness of a read as the protocol has it."""
+    """Return the freshness of a read as a protocol message."""
     return _v1.Read(stale=options.get("stale", False), min_index=options.get("at_least", 0))
 
 
@@ -37,7 +37,7 @@ async def pages(
     ask: Callable[[_v1.Read, int, str], Awaitable[Page[Any]]],
     of: Callable[[Any], _T],
 ) -> AsyncIterator[_T]:
-    """Yield the rows of all pages; each sees at least what the one before saw."""
+    """Yield the rows of all pages; each sees at least what the previous one saw."""
     read, cursor, left = read_of(options), "", limit
     while left is None or left > 0:
         rows, cursor, at = await ask(read, min(left or PAGE_ROWS, PAGE_ROWS), cursor)
@@ -51,7 +51,7 @@ async def pages(
 
 
 def settings(values: Mapping[str, Any]) -> list[_v1.Setting]:
-    """Return settings as the protocol has them: true and false for a bool."""
+    """Return settings as protocol messages: true and false for a bool."""
     return [
         _v1.Setting(key=k, value=str(v).lower() if isinstance(v, bool) else str(v))
         for k, v in values.items()

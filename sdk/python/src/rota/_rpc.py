@@ -1,4 +1,4 @@
-"""What gRPC says of an error, as an error of rota."""
+"""Converts gRPC errors to errors of rota."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BY_CODE = {
     grpc.StatusCode.DEADLINE_EXCEEDED: "TIMEOUT",
     # This library never cancels a call whose end it looks at: the other end reset it.
     grpc.StatusCode.CANCELLED: "UNAVAILABLE",
-    # Without a kind of a node, gRPC or a proxy on the way broke the call off.
+    # Without a kind set by a node, gRPC or a proxy on the way interrupted the call.
     grpc.StatusCode.INTERNAL: "UNAVAILABLE",
     grpc.StatusCode.UNKNOWN: "UNAVAILABLE",
     grpc.StatusCode.OUT_OF_RANGE: "OUT_OF_RANGE",
@@ -33,14 +33,14 @@ _DETAILS = "grpc-status-details-bin"
 
 
 def from_rpc(err: grpc.RpcError) -> RotaError:
-    """Return the error that a node sent, or one of the kind that says what to do."""
+    """Return the error that a node sent, or one whose kind tells what to do."""
     if not isinstance(err, grpc.Call):
         return Internal(str(err))
     code, text = err.code(), err.details() or ""
     kind = _BY_CODE.get(code, "INTERNAL")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in text:
-        kind = "INVALID"  # the library's own refusal of a message: waiting is no remedy
-    if code is grpc.StatusCode.UNAVAILABLE:  # what the system said of it is enough
+        kind = "INVALID"  # the library's own refusal of a message: waiting does not help
+    if code is grpc.StatusCode.UNAVAILABLE:  # the system's text is enough
         text = re.sub(r"^failed to connect to all addresses; last error: \w+: ", "", text)
     op = subject = ""
     after = 0.0
@@ -66,7 +66,7 @@ def from_refusal(r: _v1.Refusal) -> RotaError:
 
 
 def during(op: str, e: RotaError) -> RotaError:
-    """Add to an error the call that it ended, unless it names one."""
+    """Add the name of the call to an error, unless it has one."""
     if not e.op:
         e.op = op
     return e

@@ -1,4 +1,4 @@
-"""Submissions: message by message, again where an outcome got lost, held back where refused."""
+"""Submissions: message by message, repeated if an outcome was lost, held back if refused."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .errors import Exhausted, HeldBack, Invalid, Refused, RotaError, Unavailabl
 from .records import Submitted
 from .spec import JobSpec, to_wire
 
-# One message has no more jobs, and no more bytes.
+# The maximum number of jobs, and of bytes, in one message.
 BATCH_JOBS = 1_000
 MESSAGE_BYTES = (1 << 20) - (16 << 10)
-# The kinds of jobs that are held back; jobs of more are sent.
+# The kinds of jobs that are held back; jobs of further kinds are sent.
 _HELD_KINDS = 1_000
 _HELD_MOST = 5.0
 
@@ -37,19 +37,19 @@ def _tenant_kind(w: _v1.JobSpec) -> _Kind:
 
 
 class Restraint:
-    """Holds submissions back that would be refused: full queues say for how long."""
+    """Holds back submissions that would be refused: full queues set the delay."""
 
     def __init__(self) -> None:
         self._holds: dict[_Kind, tuple[float, RotaError]] = {}
 
     def note(self, w: _v1.JobSpec, e: RotaError) -> None:
-        """Take the cluster's refusal of a job; the first of several counts."""
+        """Record the cluster's refusal of a job; the first of several counts."""
         if not isinstance(e, Exhausted) or e.retry_after <= 0:
             return
         delay = min(e.retry_after, _HELD_MOST)
         if e.subject == "queue":
             kind = _queue_kind(w)
-            delay += random.uniform(0, delay / 4)  # so that not all come back at once
+            delay += random.uniform(0, delay / 4)  # so that clients do not all return at once
         elif e.subject == "rate_limit_rps":
             kind = _tenant_kind(w)
         else:
@@ -63,7 +63,7 @@ class Restraint:
             self._holds[kind] = (now + delay, e)
 
     def refuses(self, w: _v1.JobSpec) -> RotaError | None:
-        """Return the refusal of a job with a new id, None where it may be sent."""
+        """Return the refusal of a job with a new id, None if it may be sent."""
         if not self._holds:
             return None
         now = time.monotonic()
@@ -81,7 +81,7 @@ class Restraint:
 
 
 class Submission:
-    """One submission under way."""
+    """One submission in progress."""
 
     def __init__(self, held: Restraint, jobs: Sequence[JobSpec]) -> None:
         self._held = held
@@ -108,7 +108,7 @@ class Submission:
                 self._open.append(i)
 
     async def run(self, caller: Caller) -> list[Submitted]:
-        """Submit until each job has an outcome; what was refused is raised together."""
+        """Submit until each job has an outcome; refusals are raised together."""
         deadline = caller.deadline()
         tries = 0
         while self._open:
@@ -142,7 +142,7 @@ class Submission:
         async def attempt(node: Node, timeout: float | None) -> _v1.SubmitResponse:
             request = _v1.SubmitRequest(jobs=[self._wire[i] for i in part])
             for i in part:
-                self._wire[i].minted = False  # from now on it may be known
+                self._wire[i].minted = False  # from now on the cluster may know it
             answer = Answer()
             got = await unary(node, _v1.JOBS_SUBMIT, request, timeout, answer)
             caller.note_lead(answer)
@@ -153,7 +153,7 @@ class Submission:
         for i, w in zip(part, got.jobs, strict=True):
             e = from_refusal(w.refusal) if w.HasField("refusal") else None
             # A minted id is new: a job found under it is our own first try, unless it was merged
-            # into another one, whose state may be a secret.
+            # into another one, whose state may be secret.
             existed = w.existed and (not self._minted[i] or w.holder != "" or w.state == "")
             self.outcomes[i] = Submitted(
                 self.outcomes[i].id, w.state, existed, e, w.throttle, w.holder, w.index, w.merge
@@ -162,7 +162,7 @@ class Submission:
                 self._held.note(self._wire[i], e)
 
     def _keep_open(self) -> RotaError | None:
-        """Leave open what still has no outcome, and return the last reason."""
+        """Keep the jobs without an outcome open, and return the last error."""
         last: RotaError | None = None
         still = []
         for i in self._open:

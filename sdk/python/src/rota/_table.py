@@ -1,7 +1,7 @@
-"""All that a running worker knows: its leases, its view of time and its outbox.
+"""The state of a running worker: its leases, its view of time and its outbox.
 
-Threads of the connection and of the watch call it, and handlers as they return; nothing here
-waits for anything.
+It is called by the threads of the connection and of the watch, and by handlers as they return;
+nothing here blocks.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ log = logging.getLogger("rota.worker")
 
 _RENEW_LEAST = 0.05
 _TRIES_MOST = 10
-# How late an end is seen where timers do not count suspended time.
+# How late an end is detected where timers do not count suspended time.
 _WATCH_MOST = 0.5
 _WATCH_IDLE = 5.0
-# How long an outcome is tried to be reported by a worker that drains, at least.
+# The minimum time for which a draining worker tries to report an outcome.
 _REPORT_LEAST = 10.0
 
 
 class Table(Beats):
-    """What the node says, the watch and the end."""
+    """Handles the node's messages, the watch and the end."""
 
     def welcome(self, session: int) -> None:
-        """Begin a connection. Another session than before voids all leases of the old one."""
+        """Begin a connection. If the session changed, all leases of the old one are void."""
         with self._locked():
             if self._session not in (0, session):
                 self._lose_all("the worker has a new session")
             self._session = session
 
     def notice(self, notices: _v1.Notices) -> None:
-        """Take the node's notices."""
+        """Handle the node's notices."""
         with self._locked():
             moment = now()
             for a in notices.assigned:
@@ -69,7 +69,7 @@ class Table(Beats):
             self.send_wake.notify()
 
     def answered(self, w: _v1.LeaseAnswers) -> None:
-        """Take the outcomes of a batch."""
+        """Handle the outcomes of a batch."""
         with self._locked():
             moment = now()
             batch = self.out.landed(w.sequence)
@@ -94,7 +94,7 @@ class Table(Beats):
             self.send_wake.notify()
 
     def _settled(self, c: Command, a: _v1.LeaseAnswer, e: RotaError | None, moment: float) -> bool:
-        """Take the outcome of one command, or report that there is none yet."""
+        """Handle the outcome of one command, or report that there is none yet."""
         lease = c.lease
         if c.dropped:
             return True
@@ -102,7 +102,7 @@ class Table(Beats):
             isinstance(e, Internal) and c.tries < _TRIES_MOST
         ):
             return False
-        # An answer that comes too late for the view that counts saves no lease.
+        # An answer that arrives after the lease ended by the view in force does not save the lease.
         self._expired(lease, moment)
         if c.verb == _v1.LEASE_VERB_ACK:
             lease.ack = None
@@ -144,7 +144,7 @@ class Table(Beats):
             return
         complete = c.verb == _v1.LEASE_VERB_COMPLETE
         if complete and (isinstance(e, Invalid) or (isinstance(e, Denied) and c.wire.children)):
-            # The queue or the workflow takes less than this: the attempt failed, and says why.
+            # The queue or the workflow has a lower limit: fail the attempt, with the reason.
             text = last_of(f"the completion was refused: {e}")
             self._put_outcome(lease, verb=_v1.LEASE_VERB_FAIL, text=text)
             return
@@ -158,15 +158,15 @@ class Table(Beats):
         self._forget(lease)
 
     def broken(self) -> None:
-        """End a connection: what had no answer is sent again on the next one."""
+        """End a connection: unanswered messages are sent again on the next one."""
         with self.lock:
             self.out.broken()
             self._beats.clear()
             for lease in self.leases.values():
-                lease.log_sent = 0  # the next node has nothing of it
+                lease.log_sent = 0  # the next node has received none of it
 
     def tick(self) -> float:
-        """End what has run out, ask for renewals, and return when to look again."""
+        """End leases that ran out, request renewals, and return when to look again."""
         with self._locked():
             moment = now()
             at = moment + (_WATCH_MOST if self.leases else _WATCH_IDLE)
@@ -205,7 +205,7 @@ class Table(Beats):
         return FAR_FUTURE
 
     def give_back(self, types: frozenset[str], text: str) -> int:
-        """Decline the leases of types whose handlers cannot run, running ones too."""
+        """Decline the leases of types whose handlers cannot run, including running ones."""
         with self._locked():
             some = [
                 x for x in self.leases.values() if x.phase != REPORTING and x.spec.type in types
@@ -220,7 +220,7 @@ class Table(Beats):
             return len(some)
 
     def begin_drain(self) -> int:
-        """Decline what never started and what still comes; return how many handlers run."""
+        """Decline leases that never started or still arrive; return how many handlers run."""
         with self._locked():
             self._drain()
             for lease in list(self.leases.values()):
@@ -246,7 +246,7 @@ class Table(Beats):
             self._check_quiet()
 
     def say_bye(self) -> None:
-        """Have the sender say goodbye once all is said."""
+        """Make the sender send Bye once everything else is sent."""
         with self.lock:
             self.farewell = True
             self.send_wake.notify()
@@ -264,8 +264,8 @@ class Table(Beats):
         self._forget(lease)
 
     def unreported(self) -> list[str]:
-        """Return the jobs whose outcomes were given up, or are not reported yet."""
+        """Return the jobs whose outcomes were given up or are not yet reported."""
         with self.lock:
-            # One that never ran is given back even where nobody hears of it.
+            # A lease that never ran is declined even if the decline cannot be delivered.
             late = [x.job_id for x in self.leases.values() if x.phase == REPORTING and x.ran]
             return sorted(self._unreported + late)

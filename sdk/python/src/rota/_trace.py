@@ -16,7 +16,7 @@ try:
 except ImportError:
     INSTALLED = False
 
-# All headers of a job take no more.
+# The maximum size of all headers of a job, in bytes.
 _MOST = 2 << 10
 
 
@@ -30,7 +30,7 @@ def inject(spec: JobSpec) -> JobSpec:
         return spec
     all_ = {**headers, **spec.headers}
     if "baggage" not in spec.headers and _size(all_) > _MOST:
-        all_.pop("baggage", None)  # the trace is worth more than a submission that is refused
+        all_.pop("baggage", None)  # a submission without baggage is better than a refused one
     return replace(spec, headers=all_)
 
 

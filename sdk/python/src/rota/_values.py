@@ -1,4 +1,4 @@
-"""Durations and moments, as Python has them and as the protocol has them."""
+"""Durations and moments, as Python and as the protocol represent them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def to_seconds(span: Span) -> float:
 
 
 def to_ms(span: Span | None) -> int:
-    """Return a duration in milliseconds, 0 for none; what is less than one is one."""
+    """Return a duration in milliseconds, 0 for none; less than 1 ms becomes 1 ms."""
     if span is None:
         return 0
     seconds = to_seconds(span)
@@ -48,7 +48,7 @@ def to_ms(span: Span | None) -> int:
 
 
 def to_unix_ms(moment: datetime | None, field: str) -> int:
-    """Return a moment in Unix milliseconds; one without a time zone is refused."""
+    """Return a moment in Unix milliseconds; one without a time zone is rejected."""
     if moment is None:
         return 0
     if moment.tzinfo is None:
@@ -79,6 +79,6 @@ def from_ms(ms: int) -> timedelta | None:
 
 
 def new_id() -> str:
-    """Return a new id: a ULID, so ids sort by the time of their making."""
+    """Return a new id: a ULID, so ids sort by creation time."""
     n = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
     return "".join(_CROCKFORD[n >> shift & 31] for shift in range(125, -5, -5))

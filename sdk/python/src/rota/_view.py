@@ -1,7 +1,7 @@
-"""A worker's view of time: when a lease is believed in no more.
+"""A worker's view of time: when it gives a lease up.
 
-All moments are seconds of one monotonic clock that counts suspended time where there is one;
-the cluster's are milliseconds of its own clock.
+All moments are seconds of one monotonic clock, which counts suspended time if the system has such a
+clock; the cluster's are milliseconds of its own clock.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-# The least time between two beats of a worker, and the most without a lease; with one it is half
-# as much.
+# The least time between two beats of a worker, and the most without a lease; with one it is half as
+# much.
 BEAT_EVERY = 2.0
 BEAT_IDLE_MOST = 10.0
-# What is taken off its view of any deadline.
+# What is subtracted from its view of any deadline.
 VIEW_MARGIN = 1.0
-# Handlers end when no beat was answered for so long, counted from sending the last one.
+# Handlers end when no beat was answered for this long, counted from sending the last one.
 BEAT_LOST = 30.0
-# How much sooner than its grace a worker ends what runs.
+# How long before the end of its grace a worker ends running handlers.
 GRACE_MARGIN = 3.0
 # How long before max_runtime a decline counts as an overrun.
 DECLINE_TIMES_OUT_MS = 2_000
@@ -27,7 +27,7 @@ FAR_FUTURE = float("inf")
 if hasattr(time, "CLOCK_BOOTTIME"):
 
     def now() -> float:
-        """Return the local moment."""
+        """Return the local time."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 else:
     now: Callable[[], float] = time.monotonic  # type: ignore[no-redef]
@@ -36,8 +36,7 @@ else:
 class View:
     """The newest answered beat: when it was sent, and the cluster's clock afterwards.
 
-    The cluster's clock reaches D no sooner than sent + (D - clock), whatever the answer took to
-    arrive.
+    The cluster's clock reaches D no sooner than sent + (D - clock), however long the answer took.
     """
 
     __slots__ = ("clock", "heard", "known", "sent")
@@ -49,19 +48,19 @@ class View:
         self.heard = 0.0
 
     def answered(self, sent: float, clock: int) -> None:
-        """Take an answered beat; the one that was sent later counts."""
+        """Apply an answered beat; the one that was sent later counts."""
         self.heard_one(sent)
         if not self.known or sent > self.sent:
             self.known, self.sent, self.clock = True, sent, clock
 
     def heard_one(self, sent: float) -> None:
-        """Take that a node heard a beat."""
+        """Record that a node received a beat."""
         self.heard = max(self.heard, sent)
 
     def of(self, deadline: int) -> float:
-        """Return the local moment at which a deadline is taken as come."""
+        """Return the local time at which a deadline counts as passed."""
         return self.sent + (deadline - self.clock) / 1000 - VIEW_MARGIN
 
     def lost(self) -> float:
-        """Return the local moment at which silence ends every handler."""
+        """Return the local time at which silence ends every handler."""
         return self.sent + BEAT_LOST

@@ -1,4 +1,4 @@
-"""Waiting for jobs: many waiters share few streams."""
+"""Waits for jobs: many waiters share few streams."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .records import JobInfo
 # One stream waits for no more jobs, and more streams than these are made one.
 _STREAM_JOBS = 1_000
 _STREAMS = 8
-# One node is asked for so long before the next one is: one that hangs says nothing either.
+# How long one node may wait before the next is tried: one that hangs never answers.
 _ASK_MOST = 20.0
-# Waiters that come within this share a stream.
+# Waiters that arrive within this time, in seconds, share a stream.
 _GATHER = 0.002
 
 
@@ -61,7 +61,7 @@ class Waits:
                 task.cancel()
 
     def close(self) -> None:
-        """End all streams, and refuse those who wait."""
+        """End all streams, and raise an error in all waiters."""
         if self._flush is not None:
             self._flush.cancel()
         for task in self._streams:
@@ -97,7 +97,7 @@ class Waits:
                 f.set_exception(e)
 
     async def _run(self, left: set[str]) -> None:
-        """Listen until each job of a stream has ended, at one node after the other."""
+        """Listen until each job of a stream has ended, at one node after another."""
         tries = 0
         sure: set[str] = set()
         while left:
@@ -125,7 +125,7 @@ class Waits:
                 await asyncio.sleep(retry_delay(tries, e.retry_after))
                 tries += 1
                 continue
-            # What is wrong with one job ends the waiting for that one.
+            # An error of one job ends the wait for that job only.
             e.op = e.op or "wait"
             for job in {e.subject} & left or set(left):
                 left.discard(job)
@@ -148,5 +148,5 @@ class Waits:
 
 
 def remaining(deadline: float | None) -> float | None:
-    """Return the seconds until a local moment."""
+    """Return the seconds until a local time."""
     return None if deadline is None else max(0.0, deadline - time.monotonic())

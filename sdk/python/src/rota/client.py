@@ -1,4 +1,4 @@
-"""The client: submitting, reading and changing jobs through any node of a cluster."""
+"""The client: submits, reads and changes jobs through any node of a cluster."""
 
 from __future__ import annotations
 
@@ -31,20 +31,19 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
 DEFAULT_ADDRESS = "127.0.0.1:6470"
-# A log that is followed is asked for so often: workers send what is new every 2 s.
+# How often a followed log is read, in seconds: workers send new output every 2 s.
 _FOLLOW_EVERY = 1.0
 _READS_AT_ONCE = 32
 
 
 class Client:
-    """Talks to a cluster through any of its nodes. `connect` makes it.
+    """Calls a cluster through any of its nodes. `connect` creates it.
 
-    Its coroutines run on whichever event loop calls them. All calls go on at another node
-    when one fails, with the same ids, so that nothing is done twice.
+    Its coroutines run on the event loop that calls them. If a node fails, a call continues at
+    another node with the same ids, so that nothing is done twice.
 
     Attributes:
-        queues, keys, schedules, batches, workflows, plans, workers: what is done with those.
-
+        queues, keys, schedules, batches, workflows, plans, workers: the calls for each of these.
     """
 
     def __init__(
@@ -75,23 +74,23 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """End all connections and calls. Workers should have run out before."""
+        """End all connections and calls. Let workers finish first."""
         if self._waits is not None and self._waits_loop is asyncio.get_running_loop():
             self._waits.close()
         self._caller.close()
 
     async def submit(self, *jobs: JobSpec) -> list[Submitted]:
-        """Submit jobs and return the outcome of each at its place.
+        """Submit jobs and return the outcome of each at its index.
 
-        Missing ids are made up before the first try; with the same ids an unknown outcome is
-        submitted again, to other nodes too. `Refused` says which jobs were refused; the others
-        were taken.
+        Missing ids are set before the first try; jobs with an unknown outcome are submitted again
+        with the same ids, to other nodes too. `Refused` names the refused jobs; the others were
+        accepted.
         """
         with _trace.submission([j.type for j in jobs]):
             return await Submission(self._held, jobs).run(self._caller)
 
     async def job(self, job: str, **read: Unpack[ReadOptions]) -> JobInfo:
-        """Read one job; `NotFound` where nothing is known of the id."""
+        """Read one job; raise `NotFound` if the id is unknown."""
         request = _v1.GetJobRequest(id=job, read=read_of(read))
         return JobInfo._of((await self._caller.ask("show job", _v1.JOBS_GET, request)).job)
 
@@ -108,7 +107,7 @@ class Client:
     ) -> AsyncIterator[JobInfo]:
         """List the jobs that a filter selects, the newest first.
 
-        ``where`` has further terms, such as ``label.team=film age>1h``.
+        ``where`` adds terms to the filter, such as ``label.team=film age>1h``.
         """
 
         async def ask(how: _v1.Read, most: int, cursor: str) -> Page[_v1.Job]:
@@ -130,7 +129,7 @@ class Client:
         group_by: str = "",
         **read: Unpack[ReadOptions],
     ) -> JobCount:
-        """Count the jobs that a filter selects, by group where ``group_by`` is fingerprint."""
+        """Count the jobs that a filter selects, by group if ``group_by`` is fingerprint."""
         request = _v1.ListJobsRequest(
             queue=queue, state=state, where=where, count=True, group_by=group_by,
             read=read_of(read),
@@ -139,7 +138,7 @@ class Client:
         return JobCount._of(got.counted)
 
     async def wait(self, job: str, timeout: Span | None = None) -> JobInfo:
-        """Return a job once it has ended, however."""
+        """Return a job once it has ended, in whatever state."""
         loop = asyncio.get_running_loop()
         if self._waits is None or self._waits_loop is not loop:
             self._waits, self._waits_loop = Waits(self._caller, self.job), loop
@@ -153,7 +152,7 @@ class Client:
             raise Timeout(f"job {job} did not end in time", op="wait", subject=job) from None
 
     async def cancel(self, *jobs: str) -> list[JobOutcome]:
-        """Cancel jobs and return the outcome of each at its place."""
+        """Cancel jobs and return the outcome of each at its index."""
 
         async def ask(node: Node, part: Sequence[str], t: float | None) -> _v1.JobOutcomes:
             return await unary(node, _v1.JOBS_CANCEL, _v1.CancelJobsRequest(ids=part), t)
@@ -161,7 +160,7 @@ class Client:
         return await self._change("cancel", jobs, ask)
 
     async def delete(self, *jobs: str) -> list[JobOutcome]:
-        """Forget jobs that have ended; their ids are free."""
+        """Delete jobs that have ended; their ids become free."""
 
         async def ask(node: Node, part: Sequence[str], t: float | None) -> _v1.JobOutcomes:
             return await unary(node, _v1.JOBS_DELETE, _v1.DeleteJobsRequest(ids=part), t)
@@ -171,8 +170,8 @@ class Client:
     async def retry(self, *jobs: str) -> list[JobOutcome]:
         """Revive jobs that are DEAD, EXPIRED or CANCELLED.
 
-        The life that a retry follows is read first and sent with every try: one whose answer
-        was lost revives nothing twice.
+        The life that a retry follows is read first and sent with every try, so that a repeated
+        retry revives no job twice.
         """
         gate = asyncio.Semaphore(_READS_AT_ONCE)
 
@@ -182,7 +181,7 @@ class Client:
                 try:
                     got = (await self._caller.ask("retry", _v1.JOBS_GET, request)).job
                 except (NotFound, Invalid):
-                    return -1  # the retry's outcome says so
+                    return -1  # the retry's outcome reports the problem
                 return got.life if got.state in TERMINAL else max(0, got.life - 1)
 
         lives = dict(zip(jobs, await asyncio.gather(*map(life, jobs)), strict=True))
@@ -194,10 +193,10 @@ class Client:
         return await self._change("retry", jobs, ask)
 
     async def interrupt(self, *jobs: str, counted: bool = False) -> list[JobOutcome]:
-        """End the attempt that each job is in and have the job tried again.
+        """End the current attempt of each job so that the job is tried again.
 
-        Its handler is told; the job is queued once that has stopped. The attempt is used up only
-        if it is ``counted``. A job that no worker holds is refused as a Conflict.
+        Its handler is cancelled, and the job is queued once the handler has stopped. The attempt is
+        used up only if it is ``counted``. A job without an open lease is refused as a Conflict.
         """
 
         async def ask(node: Node, part: Sequence[str], t: float | None) -> _v1.JobOutcomes:
@@ -207,7 +206,7 @@ class Client:
         return await self._change("interrupt", jobs, ask)
 
     async def run_now(self, *jobs: str) -> list[JobOutcome]:
-        """Queue jobs that are DELAYED, before their time and with the attempts that they have."""
+        """Queue DELAYED jobs before their time, with the attempts that they have left."""
 
         async def ask(node: Node, part: Sequence[str], t: float | None) -> _v1.JobOutcomes:
             return await unary(node, _v1.JOBS_RUN_NOW, _v1.RunJobsNowRequest(ids=part), t)
@@ -225,7 +224,7 @@ class Client:
         start_by: Span | None = None,
         payload: bytes | None = None,
     ) -> JobOutcome:
-        """Change a job that waits; what is None stays, an empty label is taken away."""
+        """Change a pending job; values of None are left as they are, an empty label is removed."""
         got = (
             await self._caller.ask(
                 "change job", _v1.JOBS_GET, _v1.GetJobRequest(id=job, brief=True)
@@ -243,25 +242,25 @@ class Client:
         return JobOutcome._of(w)
 
     async def why(self, job: str, **read: Unpack[ReadOptions]) -> Why:
-        """Read why a job does not run, and what would have it run."""
+        """Read why a job does not run, and what would make it run."""
         request = _v1.WhyRequest(id=job, read=read_of(read))
         return Why._of((await self._caller.ask("why", _v1.EXPLAIN_WHY, request)).explanation)
 
     async def eta(self, job: str, **read: Unpack[ReadOptions]) -> Eta:
-        """Forecast when a job starts, and what that hangs on."""
+        """Forecast when a job starts, and what the forecast depends on."""
         request = _v1.EtaRequest(id=job, read=read_of(read))
         return Eta._of((await self._caller.ask("eta", _v1.EXPLAIN_ETA, request)).eta)
 
     async def log(
         self, job: str, attempt: int | None = None, **read: Unpack[ReadOptions]
     ) -> AttemptLog:
-        """Read what an attempt logged, the newest where none is named."""
+        """Read the log of an attempt; by default the newest attempt."""
         request = _v1.JobLogRequest(id=job, attempt=attempt, read=read_of(read))
         got = await self._caller.ask("read log", _v1.JOBS_LOG, request)
         return AttemptLog._of(job, got)
 
     async def follow_log(self, job: str, attempt: int | None = None) -> AsyncIterator[AttemptLog]:
-        """Yield what an attempt logs until it has ended, each time what is new."""
+        """Yield the log of an attempt until it has ended, each time the new part."""
         request = _v1.JobLogRequest(id=job, attempt=attempt)
         while True:
             got = await self._caller.ask("read log", _v1.JOBS_LOG, request)
@@ -290,8 +289,8 @@ class Client:
     ) -> AsyncIterator[Event]:
         """Yield events in the order in which they happened, the same from every node.
 
-        ``after`` is the id of the last event seen, ``oldest`` (as empty is) or ``latest``. When
-        its node dies it goes on at another one from the last event, without a gap and without a
+        ``after`` is the id of the last event seen, ``oldest`` (the same as empty) or ``latest``. If
+        its node fails, it continues at another node after the last event, without a gap or a
         repeat.
         """
         tries = 0
@@ -328,7 +327,7 @@ class Client:
         jobs: Sequence[str],
         ask: _Change,
     ) -> list[JobOutcome]:
-        """Send ids in parts; what has no outcome is sent again."""
+        """Send ids in parts; ids without an outcome are sent again."""
         outcomes = [JobOutcome(j) for j in jobs]
         left, tries, deadline = list(range(len(jobs))), 0, self._caller.deadline()
         while left:
@@ -369,19 +368,17 @@ def connect(
     tls: TLS | None = None,
     timeout: Span | None = 30.0,
 ) -> Client:
-    """Return a client of the nodes at these addresses, host:port with commas between them.
+    """Return a client of the nodes at these addresses, host:port separated by commas.
 
-    It connects when it is used: a cluster that cannot be reached shows in the first call. The
+    It connects on first use: an unreachable cluster shows as an error of the first call. The
     address unix:PATH is a node's own socket.
 
     Args:
-        addrs: the nodes; name all of them, so that others answer when one dies.
-        token: an access token, or a function that is asked for it at each call. It is sent over
-            TLS, or in clear text to addresses of loopback only.
+        addrs: the nodes; name all of them, so that others answer when one fails.
+        token: an access token, or a function that returns it at each call. It is sent over TLS,
+            or in clear text to loopback addresses only.
         tls: encrypts the connections.
-        timeout: after which time a call is given up, None for never. Waits and streams have
-            times of their own.
-
+        timeout: bounds each call, None for no bound. Waits and streams have their own timeouts.
     """
     return Client(addrs, token=token, tls=tls, timeout=timeout)
 
@@ -389,13 +386,13 @@ def connect(
 def connect_env(
     *, timeout: Span | EllipsisType | None = ..., environ: Mapping[str, str] = os.environ
 ) -> Client:
-    """Return a client set up by the environment, as the rota command is.
+    """Return a client configured from the environment, as the rota command is.
 
-    ROTA_ADDR has the nodes, 127.0.0.1:6470 where it is not set. ROTA_TLS_CA, ROTA_TLS_CERT and
-    ROTA_TLS_KEY name files in PEM. ROTA_TOKEN_FILE names a file with an access token, which is
-    read again when it changes; else ROTA_TOKEN has the token. ROTA_TIMEOUT is how long a call may
-    take, such as 30s. An argument overrides the environment. Raises `Invalid` with the variable
-    as the subject where a value cannot be used.
+    ROTA_ADDR has the nodes; the default is 127.0.0.1:6470. ROTA_TLS_CA, ROTA_TLS_CERT and
+    ROTA_TLS_KEY name files in PEM. ROTA_TOKEN_FILE names a file with an access token, which is read
+    again when it changes; otherwise ROTA_TOKEN has the token. ROTA_TIMEOUT bounds each call, such
+    as 30s. An argument overrides the environment. Raises `Invalid` with the variable as the subject
+    if a value is unusable.
     """
     ca, cert, key = (environ.get(f"ROTA_TLS_{n}") or None for n in ("CA", "CERT", "KEY"))
     token: TokenSource | None = environ.get("ROTA_TOKEN") or None

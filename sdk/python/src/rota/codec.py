@@ -1,4 +1,4 @@
-"""Values to payloads and back: dataclasses, pydantic's models, TypedDicts, plain JSON."""
+"""Values to payloads and back: dataclasses, pydantic models, TypedDicts, plain JSON."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 
 class Codec(Protocol[T]):
-    """Turns the values of one type into bytes, and back."""
+    """Converts the values of one type to bytes, and back."""
 
     def encode(self, value: T) -> bytes:
         """Return the bytes of a value."""
 
     def decode(self, data: bytes) -> T:
-        """Return the value of bytes; ValueError or TypeError where they are none."""
+        """Return the value of bytes; raise ValueError or TypeError for invalid bytes."""
 
 
 def codec_of(of: Any) -> Codec[Any]:
@@ -51,7 +51,7 @@ class _Json(Generic[T]):
         ).encode()
 
     def decode(self, data: bytes) -> T:
-        data = data or b"null"  # nothing was said
+        data = data or b"null"  # empty payload
         if _pydantic(self._of):
             return cast(T, self._of.model_validate_json(data))
         return cast(T, revive(self._of, json.loads(data), "value"))
@@ -62,7 +62,7 @@ def _pydantic(of: Any) -> bool:
 
 
 def _plain(v: Any) -> Any:
-    """Return what JSON can write of a value that it cannot."""
+    """Return a JSON form of a value that the json module cannot write."""
     if dataclasses.is_dataclass(v) and not isinstance(v, type):
         return {f.name: getattr(v, f.name) for f in dataclasses.fields(v)}
     if hasattr(v, "model_dump"):
@@ -93,7 +93,7 @@ _SCALARS: dict[Any, typing.Callable[[str], Any]] = {
 
 
 def revive(of: Any, v: Any, where: str) -> Any:
-    """Return JSON's value as one of a type; TypeError names the place that does not fit."""
+    """Convert a JSON value to a type; a TypeError names the place that does not fit."""
     origin = typing.get_origin(of)
     if of is Any or of is object or isinstance(of, (TypeVar, str)):
         return v
@@ -120,7 +120,7 @@ def _want(ok: bool, value: Any, wanted: str, got: Any, where: str) -> Any:
 
 def _union(of: Any, v: Any, where: str) -> Any:
     faults = []
-    # What JSON has of a type itself comes before what is made of a string.
+    # Types that JSON has itself are tried before those made from a string.
     for part in sorted(typing.get_args(of), key=lambda a: a is not type(v)):
         try:
             return revive(part, v, where)

@@ -1,4 +1,4 @@
-"""A job type with the types of what its handler takes and returns, written once."""
+"""A job type with the types of its handler's input and output, defined once."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ Out = TypeVar("Out")
 
 @dataclass(frozen=True)
 class Result(Generic[Out]):
-    """What a handler may return in the place of its value, to say more.
+    """A handler may return this instead of a plain value, to add more to its result.
 
     Attributes:
         value: the output.
         meta: shown with the job, at most 32 pairs of at most 128 bytes each.
-        children: nodes that a workflow's node adds to it as it completes.
-        detached: what waits for this node does not wait for those children.
-
+        children: nodes that a workflow's node adds to the workflow when it completes.
+        detached: nodes that wait for this node do not wait for those children.
     """
 
     value: Out
@@ -47,8 +46,7 @@ class Result(Generic[Out]):
 class Definition(Generic[In, Out]):
     """A job type with the types of its payload and its output.
 
-    It is made by `define`, as a rule once in a module that both sides import: the one that
-    submits and the one that works.
+    Create it with `define`, usually once in a module that both producers and workers import.
     """
 
     def __init__(
@@ -76,11 +74,11 @@ class Definition(Generic[In, Out]):
     ) -> Callable[[Job, In], Out | Result[Out]]: ...
 
     def handler(self, run: Callable[[Job, In], Any]) -> Callable[[Job, In], Any]:
-        """Have workers do jobs of this type with a function of the job and its value.
+        """Make workers run jobs of this type with a function of the job and its value.
 
-        A coroutine function runs on the event loop of `Worker.run`, any other function in a
-        thread. Returning completes the job; `RetryAfter`, `Snooze`, `NoRetry`, `Cancel` and
-        `Decline` do as they say, any other exception fails the attempt.
+        A coroutine function runs on the event loop of `Worker.run`, any other function in a thread.
+        Returning completes the job; `RetryAfter`, `Snooze`, `NoRetry`, `Cancel` and `Decline` act
+        as documented, and any other exception fails the attempt.
         """
         if self.run is not None:
             raise Invalid(f"type {self.type} has a handler already", subject="handler")
@@ -88,7 +86,7 @@ class Definition(Generic[In, Out]):
         return run
 
     def job(self, value: In, **options: Unpack[JobOptions]) -> JobSpec:
-        """Return a job, to be submitted beside others by `Client.submit`, or by a schedule."""
+        """Return a job, for `Client.submit` together with other jobs, or for a schedule."""
         try:
             payload = self.input.encode(value)
         except (TypeError, ValueError) as e:
@@ -99,25 +97,24 @@ class Definition(Generic[In, Out]):
         return replace(merged(self._spec, options), payload=payload)
 
     async def submit(self, client: Client, value: In, **options: Unpack[JobOptions]) -> Handle[Out]:
-        """Submit one job and return its handle; `Refused` where the cluster refused it.
+        """Submit one job and return its handle; raise `Refused` if the cluster refused it.
 
-        With an id of yours it is safe to submit again: the same id is the same job.
+        With your own id it is safe to submit again: the same id is the same job.
         """
         outcome = (await client.submit(self.job(value, **options)))[0]
         return Handle(client, self.output, outcome.holder or outcome.id, outcome)
 
     def of(self, client: Client, job: str) -> Handle[Out]:
-        """Return the handle of a job that was submitted before. It asks nobody."""
+        """Return the handle of a job that was submitted earlier. It makes no call."""
         return Handle(client, self.output, job, Submitted(job))
 
 
 class Handle(Generic[Out]):
-    """A job that was submitted.
+    """A submitted job.
 
     Attributes:
-        id: the job's id: of the one that holds the key where it was merged into another.
+        id: the job's id; if it was merged into another job, the id of the job that holds the key.
         submitted: the outcome of the submission.
-
     """
 
     def __init__(self, client: Client, output: Codec[Out], job: str, submitted: Submitted) -> None:
@@ -129,8 +126,8 @@ class Handle(Generic[Out]):
     async def result(self, timeout: Span | None = None) -> Out:
         """Wait until the job has ended and return its output.
 
-        Raises `JobFailed` where it ended otherwise than COMPLETED, `Timeout` where the time was
-        over first, `OutOfRange` where the output is no longer kept.
+        Raises `JobFailed` if it ended in a state other than COMPLETED, `Timeout` if the time was
+        over first, `OutOfRange` if the output is no longer kept.
         """
         waiting = self._client.wait(self.id)
         try:
@@ -148,7 +145,7 @@ class Handle(Generic[Out]):
         return await self._client.job(self.id, **read)
 
     async def cancel(self) -> None:
-        """Cancel the job; `Conflict` where it has ended."""
+        """Cancel the job; raise `Conflict` if it has ended."""
         outcome = (await self._client.cancel(self.id))[0]
         if outcome.error is not None:
             raise outcome.error
@@ -158,7 +155,7 @@ _NOTHING = hashlib.sha256(b"").digest()
 
 
 def output_of(job: JobInfo, codec: Codec[Out]) -> Out:
-    """Return what a job that has ended put out."""
+    """Return the output of a job that has ended."""
     if job.state != "COMPLETED":
         raise JobFailed(job)
     if not job.output:
@@ -219,9 +216,8 @@ def define(
 ) -> Definition[Any, Any]:
     """Return the definition of a job type.
 
-    The types of what its handler takes and returns are dataclasses, models of pydantic,
-    TypedDicts or plain types of JSON; bytes are taken as they are. Options hold for every job of
-    the definition::
+    The types of its handler's input and output may be dataclasses, pydantic models, TypedDicts or
+    plain JSON types; bytes are passed unchanged. Options apply to every job of the definition::
 
         resize = rota.define("resize", Photo, Thumb, queue="images", max_runtime=120)
     """

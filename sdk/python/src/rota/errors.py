@@ -1,4 +1,4 @@
-"""The errors of rota: one tree, each class named after what a caller can do about it."""
+"""The errors of rota: one class tree, each class named after what a caller can do about it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ if TYPE_CHECKING:
 
 
 class RotaError(Exception):
-    """An error of the cluster, of the way to it, or of a value that was to be sent there.
+    """An error of the cluster, of the connection to it, or of a value to be sent to it.
 
-    The text says what was refused, which value, which limit, and what to do next.
+    The text names what was refused, the value, the limit, and what to do next.
 
     Attributes:
-        kind: what can be done about it, such as ``NOT_FOUND``.
-        op: the call that it ended, such as ``submit``; may be empty.
+        kind: the class of error, such as ``NOT_FOUND``.
+        op: the call that failed, such as ``submit``; may be empty.
         subject: the field or the id that was refused; may be empty.
-        text: the sentence, without the call.
-        retry_after: seconds to wait before another try; 0 where waiting does not help.
-
+        text: the message, without the call.
+        retry_after: seconds to wait before another try; 0 if waiting does not help.
     """
 
     kind: ClassVar[str] = "INTERNAL"
@@ -49,43 +48,43 @@ def _again(cls: type[RotaError], text: str, state: dict[str, object]) -> RotaErr
 
 
 class Invalid(RotaError):
-    """The call is wrong in itself: correct the field that the text names."""
+    """The call itself is wrong: correct the field that the text names."""
 
     kind = "INVALID"
 
 
 class NotFound(RotaError):
-    """There is no such job, queue, worker, schedule."""
+    """There is no such job, queue, worker or schedule."""
 
     kind = "NOT_FOUND"
 
 
 class Conflict(RotaError):
-    """It clashes with what is there: look first."""
+    """The call conflicts with the present state: read it first."""
 
     kind = "CONFLICT"
 
 
 class Stale(RotaError):
-    """The lease, the session or the version meant is no longer the caller's."""
+    """The lease, the session or the version no longer belongs to the caller."""
 
     kind = "STALE"
 
 
 class Mode(RotaError):
-    """The cluster's mode does not admit it."""
+    """The cluster's mode does not admit the call."""
 
     kind = "MODE"
 
 
 class Exhausted(RotaError):
-    """A cap, a rate or backpressure refused it: wait for ``retry_after`` seconds."""
+    """A cap, a rate limit or backpressure refused the call: wait for ``retry_after`` seconds."""
 
     kind = "EXHAUSTED"
 
 
 class HeldBack(Exhausted):
-    """This client refused a submission itself: the delay that the cluster named is not over."""
+    """The client itself refused a submission: the delay that the cluster set is not over."""
 
 
 class Unavailable(RotaError):
@@ -95,19 +94,19 @@ class Unavailable(RotaError):
 
 
 class Timeout(RotaError, TimeoutError):
-    """The caller's own waiting time is over."""
+    """The caller's own time for the call is over."""
 
     kind = "TIMEOUT"
 
 
 class OutOfRange(RotaError):
-    """What was asked for is no longer kept, or still to come."""
+    """The requested data is no longer kept, or does not exist yet."""
 
     kind = "OUT_OF_RANGE"
 
 
 class Denied(RotaError):
-    """This caller may not do it."""
+    """The caller does not have the right to do this."""
 
     kind = "DENIED"
 
@@ -119,7 +118,7 @@ class Internal(RotaError):
 
 
 class Unauthenticated(RotaError):
-    """The caller showed no credential that counts."""
+    """The caller sent no valid credential."""
 
     kind = "UNAUTHENTICATED"
 
@@ -136,17 +135,16 @@ KINDS: dict[str, type[RotaError]] = {
 def of_kind(
     kind: str, text: str, *, op: str = "", subject: str = "", retry_after: float = 0.0
 ) -> RotaError:
-    """Return an error of a kind by its name; one that is not known is Internal."""
+    """Return an error of a kind by its name; an unknown kind becomes Internal."""
     return KINDS.get(kind, Internal)(text, op=op, subject=subject, retry_after=retry_after)
 
 
 class Refused(RotaError):
-    """Some jobs of a submission were refused; the others were taken.
+    """Some jobs of a submission were refused; the others were accepted.
 
     Attributes:
-        jobs: the outcomes of those that were refused, in the order of submission.
-        outcomes: the outcomes of all, in the order of submission.
-
+        jobs: the outcomes of the refused jobs, in the order of submission.
+        outcomes: the outcomes of all jobs, in the order of submission.
     """
 
     def __init__(self, outcomes: Sequence[Submitted]) -> None:
@@ -168,11 +166,10 @@ class Refused(RotaError):
 
 
 class JobFailed(RotaError):
-    """A job that was waited for ended otherwise than COMPLETED.
+    """An awaited job ended in a state other than COMPLETED.
 
     Attributes:
-        job: the job as it ended; its state, reason, error and attempts say how.
-
+        job: the job as it ended; see its state, reason, error and attempts.
     """
 
     kind = "CONFLICT"
@@ -188,11 +185,10 @@ class JobFailed(RotaError):
 
 
 class Unreported(Unavailable):
-    """A worker had to stop before the cluster took the outcomes of some jobs.
+    """A worker had to stop before the cluster accepted the outcomes of some jobs.
 
     Attributes:
         jobs: the ids of those jobs. Their leases run out, and they run again.
-
     """
 
     def __init__(self, jobs: Sequence[str]) -> None:
@@ -208,13 +204,12 @@ class Unreported(Unavailable):
 
 
 class LeaseLost(Exception):
-    """Why a handler was cancelled: ``job.lost`` has it.
+    """Why a handler was cancelled: see ``job.lost``.
 
     Attributes:
-        reason: the cluster's reason, such as ``CANCELLED``; empty where the worker's own view of
-            time ended the handler, but ``TIMED_OUT`` where that was at ``max_runtime``.
+        reason: the cluster's reason, such as ``CANCELLED``; empty if the handler ended by the
+            worker's own view of time, but ``TIMED_OUT`` if that was at ``max_runtime``.
         revoked: the lease is not over before the handler has returned.
-
     """
 
     def __init__(self, job: str, text: str, *, reason: str = "", revoked: bool = False) -> None:

@@ -18,10 +18,10 @@ _current: contextvars.ContextVar[Job | None] = contextvars.ContextVar("rota_job"
 
 
 class Token(NamedTuple):
-    """Fences an attempt: it is greater than that of any lease before it.
+    """Fencing token of an attempt: it is greater than that of any earlier lease.
 
-    A system that keeps the last one seen can refuse an older. Its text is what other clients
-    show, and numbers compare: ``Token.parse(text) > seen``.
+    A system that remembers the last token it saw can reject an older one. Its text is the form that
+    other clients show, and tokens compare: ``Token.parse(text) > seen``.
     """
 
     incarnation: int
@@ -32,7 +32,7 @@ class Token(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Token:
-        """Return the token of its text."""
+        """Return the token that a text stands for."""
         a, _, b = text.partition(".")
         return cls(int(a), int(b))
 
@@ -55,10 +55,9 @@ class Job:
 
     Attributes:
         id: the job's id.
-        type: the type that it was submitted with.
+        type: the job type.
         attempt: the attempt's number, from 0.
-        payload: what was submitted, as bytes.
-
+        payload: the submitted payload, as bytes.
     """
 
     def __init__(
@@ -89,12 +88,12 @@ class Job:
 
     @property
     def spec(self) -> JobSpec:
-        """All that was submitted."""
+        """The job as it was submitted."""
         return spec.from_wire(self._wire)
 
     @property
     def token(self) -> Token:
-        """What fences this attempt: pass it on to what the handler writes to."""
+        """The attempt's fencing token: pass it to every system that the handler writes to."""
         return Token.parse(self._token)
 
     @property
@@ -104,12 +103,12 @@ class Job:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers that it was submitted with, such as its trace context."""
+        """The headers that the job was submitted with, such as its trace context."""
         return dict(self._wire.headers)
 
     @property
     def workflow(self) -> tuple[str, str] | None:
-        """The workflow that it belongs to and its node there; None where it is no node."""
+        """The job's workflow and its node there; None for a job outside of workflows."""
         flow, slash, node = self.id.partition("/")
         return (flow, node) if slash else None
 
@@ -117,7 +116,7 @@ class Job:
     def log(self) -> logging.Logger:
         """A logger of the attempt's own log, which is kept: ``rota job logs`` shows it.
 
-        What it logs goes nowhere else. `JobLogHandler` brings the lines of all loggers there.
+        Its records go nowhere else. `JobLogHandler` adds the records of all loggers to that log.
         """
         if self._logger is None:
             self._logger = logging.Logger("rota.job", logging.DEBUG)
@@ -125,29 +124,29 @@ class Job:
         return self._logger
 
     def write_log(self, text: str) -> None:
-        """Add lines to the attempt's log as they are."""
+        """Add lines to the attempt's log unchanged."""
         if self._log is None:
             self._log = self._new_log()
         self._log.write(text)
 
     def progress(self, percent: int, note: str = "") -> None:
-        """Report 0 to 100 with a note. It never waits: the last of each second is sent."""
+        """Report 0 to 100 with a note. It never blocks: the last report of each second is sent."""
         if self._progress is not None:
             self._progress(percent, note)
 
     async def parents(self) -> Sequence[ParentOutput]:
-        """Return what the parents of the job's node put out; none for a job of no workflow."""
+        """Return the outputs of the parents of the job's node; none outside of workflows."""
         if self.workflow is None or self._parents is None:
             return []
         return await self._parents()
 
     @property
     def lost(self) -> LeaseLost | None:
-        """Why the lease is believed in no more: stop. None while it is."""
+        """Why the lease was lost, which means: stop. None while it is valid."""
         return self._lost
 
     def raise_if_lost(self) -> None:
-        """Raise `LeaseLost` where the lease is lost: what a handler in a thread asks."""
+        """Raise `LeaseLost` if the lease is lost: for handlers in threads."""
         if self._lost is not None:
             raise self._lost
 
@@ -161,18 +160,18 @@ class Job:
 
 
 def current_job() -> Job | None:
-    """Return the job whose handler runs this, None outside of one."""
+    """Return the job whose handler runs this code, None outside of handlers."""
     return _current.get()
 
 
 class JobLogHandler(logging.Handler):
-    """Adds what any logger logs inside of a handler to the log of its attempt.
+    """Adds the records that any logger logs inside of a handler to the log of its attempt.
 
     ``logging.getLogger().addHandler(rota.JobLogHandler())`` does so for all of them.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record to the attempt that it belongs to, if to any."""
+        """Write a record to the attempt that it belongs to, if any."""
         job = _current.get()
         if job is not None:
             job.write_log(self.format(record))

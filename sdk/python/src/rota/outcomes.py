@@ -1,6 +1,6 @@
-"""What a handler raises to say what becomes of its job.
+"""Exceptions that a handler raises to decide what happens to its job.
 
-Any other exception fails the attempt, which is made again as the retry policy says.
+Any other exception fails the attempt, which is repeated as the retry policy sets.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from datetime import timedelta
 from . import _v1
 from ._values import Span, to_ms
 
-# No job waits longer.
+# The longest delay of a job, in ms.
 _WAIT_MOST_MS = 30 * 24 * 3600 * 1000
 
 
 class Outcome(Exception):
-    """The base of what a handler raises to say what becomes of its job."""
+    """Base class of the exceptions that decide what happens to a job."""
 
     _fail = 0
     _after_ms = 0
@@ -26,9 +26,9 @@ def _wait(after: Span) -> int:
 
 
 class RetryAfter(Outcome):
-    """Fail the attempt, which counts, and make the next one after so long: 1 ms to 30 days.
+    """Fail the attempt, which counts, and delay the next one: 1 ms to 30 days.
 
-    It is for a service that answers when to come again.
+    Use it for a service that returns when to try again.
     """
 
     _fail = _v1.FAIL_KIND_RETRY_AFTER
@@ -40,9 +40,9 @@ class RetryAfter(Outcome):
 
 
 class Snooze(Outcome):
-    """Put the attempt off for so long, uncounted: 1 ms to 30 days, 1,000 times an attempt.
+    """Delay the attempt without counting it: 1 ms to 30 days, 1,000 times an attempt.
 
-    It is for a handler that finds that something has to come first.
+    Use it when something else must happen first.
     """
 
     _fail = _v1.FAIL_KIND_SNOOZE
@@ -54,7 +54,7 @@ class Snooze(Outcome):
 
 
 class NoRetry(Outcome):
-    """Fail the attempt and make the job DEAD: trying again would not help."""
+    """Fail the attempt and make the job DEAD: another try would not help."""
 
     _fail = _v1.FAIL_KIND_NO_RETRY
 
@@ -72,7 +72,7 @@ class Cancel(Outcome):
 
 
 class Decline(Outcome):
-    """Give the lease back: the job is queued again, uncounted, up to 20 times an attempt."""
+    """Return the lease: the job is queued again, uncounted, up to 20 times an attempt."""
 
     _fail = -1
 

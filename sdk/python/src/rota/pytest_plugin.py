@@ -10,7 +10,7 @@ from .testing import DevCluster
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add how many nodes the cluster has."""
+    """Add the option for the number of nodes."""
     parser.addini("rota_nodes", "how many nodes rota_cluster has: 1, 3 or 5", default="1")
 
 
@@ -18,8 +18,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def rota_cluster(request: pytest.FixtureRequest) -> Iterator[DevCluster]:
     """Return a cluster: ``rota_cluster.addr``, ``rota_cluster.connect()``.
 
-    It is one for all tests of the session: use ids and queues of a test's own. The binary is
-    the one that ROTA_BIN names, or rota on the PATH.
+    All tests of the session share it: give each test its own ids and queues. The binary is the one
+    that ROTA_BIN names, or rota on the PATH.
     """
     with DevCluster(int(request.config.getini("rota_nodes"))) as cluster:
         yield cluster

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Queues:
-    """What is done with queues: `Client.queues`."""
+    """The calls for queues: `Client.queues`."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -37,12 +37,12 @@ class Queues:
         dry_run: bool = False,
         if_match: str = "",
     ) -> QueueInfo:
-        """Create or change a queue: from a preset where one is named, then key by key.
+        """Create or change a queue: from a preset if one is named, then key by key.
 
         Durations in a policy are written as on the command line, such as "30s". With ``if_match``,
-        the etag of a queue that was read, only that version is changed: `Conflict`, of ``version``,
-        says that somebody has changed it since. A ``dry_run`` stores nothing and returns the queue
-        as it would be, with ``changes``.
+        the etag of a queue that was read, only that version is changed: a `Conflict` of ``version``
+        means that it has been changed since. A ``dry_run`` stores nothing and returns the queue as
+        it would be, with ``changes``.
         """
         request = _v1.SetQueueRequest(
             name=name, preset=preset, set=settings(policy or {}), dry_run=dry_run, if_match=if_match
@@ -56,7 +56,7 @@ class Queues:
         return QueueInfo._of(got.queue)
 
     def list(self, **read: Unpack[ReadOptions]) -> AsyncIterator[QueueInfo]:
-        """List all queues in the order of their names."""
+        """List all queues by name."""
 
         async def ask(how: _v1.Read, most: int, cursor: str) -> Page[_v1.Queue]:
             request = _v1.ListQueuesRequest(read=how, limit=most, cursor=cursor)
@@ -66,25 +66,24 @@ class Queues:
         return pages(read, None, ask, QueueInfo._of)
 
     async def delete(self, name: str, *, if_match: str = "") -> None:
-        """Forget a queue that no live job, workflow, schedule, batch or rule of keys names."""
+        """Delete a queue that no live job, workflow, schedule, batch or rule of keys names."""
         request = _v1.DeleteQueueRequest(name=name, if_match=if_match)
         await self._caller.ask("delete queue", _v1.QUEUES_DELETE, request)
 
 
 @dataclass(frozen=True)
 class KeyRule:
-    """What the jobs of a key are held to.
+    """Limits on jobs that share a key.
 
     Attributes:
-        name: of the key, such as ``album``; ``value`` where it is for one value alone.
-        queue: whose jobs it is for; empty for those of all queues together.
-        scope: ``tenant`` or ``cluster``: whose keys count as one.
-        concurrency: open leases at most; 0 bounds none.
+        name: of the key, such as ``album``; ``value`` if the rule is for one value only.
+        queue: the queue that the rule applies to; empty for all queues together.
+        scope: ``tenant`` or ``cluster``: within which equal keys count together.
+        concurrency: maximum of open leases; 0 for no limit.
         rate: assignments in a period, at most ``burst`` of them at once.
-        sequence: ``block`` or ``skip`` has them run one at a time, in order.
+        sequence: ``block`` or ``skip`` runs the jobs one at a time, in order.
         group: the keys of a queue take turns.
-        etag: the version of a rule that was read; a rule with one replaces that version only.
-
+        etag: the version of a rule that was read; a rule with one replaces only that version.
     """
 
     name: str
@@ -101,13 +100,13 @@ class KeyRule:
 
 
 class Keys:
-    """What is done with keys and their rules: `Client.keys`."""
+    """The calls for keys and their rules: `Client.keys`."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
     async def set_rule(self, rule: KeyRule) -> None:
-        """Set what the jobs of a key are held to."""
+        """Set the limits on jobs that share a key."""
         w = _v1.KeyRule(
             queue=rule.queue, name=rule.name, value=rule.value, scope=rule.scope,
             concurrency=rule.concurrency, rate=rule.rate, period_ms=to_ms(rule.period),
@@ -119,7 +118,7 @@ class Keys:
     async def delete_rule(
         self, name: str, *, queue: str = "", value: str = "", if_match: str = ""
     ) -> None:
-        """Forget a rule; one that is not there is no error."""
+        """Delete a rule; a missing rule is not an error."""
         request = _v1.DeleteKeyRuleRequest(queue=queue, name=name, value=value, if_match=if_match)
         await self._caller.ask("delete key rule", _v1.KEYS_DELETE, request)
 
@@ -142,7 +141,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of jobs: OPEN, SEALED or FINISHED, with the ends of its jobs."""
+    """A batch of jobs: OPEN, SEALED or FINISHED, with how its jobs ended."""
 
     id: str
     state: str
@@ -166,7 +165,7 @@ class Batch:
 
 
 class Batches:
-    """What is done with batches: `Client.batches`."""
+    """The calls for batches: `Client.batches`."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -180,13 +179,13 @@ class Batches:
     ) -> Batch:
         """Open a batch; once it is sealed and all its jobs have ended, ``callback`` is submitted.
 
-        Jobs name it by their option ``batch``. A ``size`` seals it once it has so many.
+        Jobs name it by their option ``batch``. With ``size`` it is sealed at that number of jobs.
         """
         request = _v1.OpenBatchRequest(id=id or new_id(), size=size, callback=to_wire(callback))
         return Batch._of(await self._caller.ask("open batch", _v1.BATCHES_OPEN, request))
 
     async def seal(self, batch: str) -> Batch:
-        """Have a batch take no more jobs."""
+        """Close a batch to further jobs."""
         request = _v1.SealBatchRequest(id=batch)
         return Batch._of(await self._caller.ask("seal batch", _v1.BATCHES_SEAL, request))
 
@@ -228,7 +227,7 @@ class Plan:
 
 
 class Plans:
-    """What is done with plans: `Client.plans`."""
+    """The calls for plans: `Client.plans`."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -261,7 +260,7 @@ class Plans:
         return Plan._of((await self._caller.ask("show plan", _v1.PLANS_GET, request)).plan)
 
     async def wait(self, plan: str, timeout: Span | None = None) -> Plan:
-        """Return a plan once it runs no more."""
+        """Return a plan once it no longer runs."""
         deadline = None if timeout is None else time.monotonic() + to_seconds(timeout)
         while (got := await self.get(plan)).state == "RUNNING":
             if deadline is not None and time.monotonic() >= deadline:
@@ -270,13 +269,13 @@ class Plans:
         return got
 
     async def cancel(self, plan: str, reason: str) -> Plan:
-        """End a plan where it stands; what it has done stays."""
+        """Stop a plan; what it has done stays."""
         request = _v1.CancelPlanRequest(id=plan, reason=reason)
         return Plan._of(await self._caller.ask("cancel plan", _v1.PLANS_CANCEL, request))
 
 
 class Workers:
-    """What is done with workers, from anywhere: `Client.workers`."""
+    """The calls that manage workers, wherever these run: `Client.workers`."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -288,7 +287,7 @@ class Workers:
         return WorkerInfo._of(got.worker)
 
     def list(self, **read: Unpack[ReadOptions]) -> AsyncIterator[WorkerInfo]:
-        """List all workers in the order of their ids."""
+        """List all workers by id."""
 
         async def ask(how: _v1.Read, most: int, cursor: str) -> Page[_v1.Worker]:
             request = _v1.ListWorkersRequest(read=how, limit=most, cursor=cursor)
@@ -310,11 +309,11 @@ class Workers:
         )
 
     async def resume(self, worker: str) -> WorkerInfo:
-        """Make a worker that drains or is suspended ACTIVE again."""
+        """Make a DRAINING or SUSPENDED worker ACTIVE again."""
         request = _v1.ResumeWorkerRequest(id=worker)
         return WorkerInfo._of(await self._caller.ask("resume worker", _v1.WORKERS_RESUME, request))
 
     async def retire(self, worker: str) -> WorkerInfo:
-        """End a worker for good; its leases are cancelled."""
+        """Retire a worker for good; its leases are cancelled."""
         request = _v1.RetireWorkerRequest(id=worker)
         return WorkerInfo._of(await self._caller.ask("retire worker", _v1.WORKERS_RETIRE, request))

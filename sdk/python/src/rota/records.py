@@ -1,4 +1,4 @@
-"""What the cluster answers: jobs, attempts and outcomes."""
+"""Answers of the cluster: jobs, attempts and outcomes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._values import from_ms, from_unix_ms
 from .errors import RotaError
 from .spec import JobSpec
 
-#: The states in which a job has ended.
+# : The states in which a job has ended.
 TERMINAL = frozenset({"COMPLETED", "DEAD", "EXPIRED", "CANCELLED"})
 
 
@@ -21,13 +21,12 @@ class Submitted:
     """The outcome of one submission.
 
     Attributes:
-        existed: the same job was known.
-        error: why it was refused; None where it was taken.
-        throttle: it was taken, and the submitter is asked to slow down.
+        existed: the same job was already known.
+        error: why it was refused; None if it was accepted.
+        throttle: it was accepted, and the producer is asked to slow down.
         holder: the job that it was merged into, which holds its key.
-        merge: what became of its payload where it was merged: ``TAKEN``, or why it was dropped.
+        merge: what happened to the payload of a merged job: ``TAKEN``, or why it was dropped.
         index: a read of at least this index sees it.
-
     """
 
     id: str
@@ -82,7 +81,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class LeaseInfo:
-    """The lease that a job has now."""
+    """The current lease of a job."""
 
     id: str
     token: str
@@ -104,17 +103,16 @@ class LeaseInfo:
 
 @dataclass(frozen=True)
 class JobInfo:
-    """What is known of a job.
+    """A job as the cluster knows it.
 
     Attributes:
         state: BLOCKED, DELAYED, QUEUED, ASSIGNED, RUNNING, COMPLETED, DEAD, EXPIRED or CANCELLED.
-        reason: why it ended, or waits.
-        error: what its last attempt said.
+        reason: why it ended, or why it waits.
+        error: the error of its last attempt.
         progress: 0 to 100, with a note.
         output: what its handler returned, as bytes.
-        life: how often it was retried; changes: how often it was changed since.
+        life: how often it was retried; changes: how often it was changed since then.
         unique_holder: the job that holds its key.
-
     """
 
     id: str
@@ -163,7 +161,7 @@ class JobInfo:
 
 @dataclass(frozen=True)
 class JobGroup:
-    """Dead jobs that failed alike, and one of them."""
+    """Dead jobs with the same error, and one of them."""
 
     fingerprint: str
     count: int
@@ -175,7 +173,7 @@ class JobGroup:
 
 @dataclass(frozen=True)
 class JobCount:
-    """How many jobs a filter selects; where not complete, ``cursor`` goes on."""
+    """How many jobs a filter selects; if incomplete, ``cursor`` continues the count."""
 
     count: int
     groups: tuple[JobGroup, ...]
@@ -193,7 +191,7 @@ class JobCount:
 
 @dataclass(frozen=True)
 class LogPart:
-    """A piece of an attempt's log: whole lines, and how many before them are not kept."""
+    """A part of an attempt's log: whole lines, and how many bytes before them are not kept."""
 
     at: int
     cut_lines: int
@@ -201,13 +199,13 @@ class LogPart:
 
     @property
     def end(self) -> int:
-        """How many bytes of the log come up to its end."""
+        """The position of its end in the log, in bytes."""
         return self.at + len(self.text)
 
 
 @dataclass(frozen=True)
 class AttemptLog:
-    """What an attempt logged; ``open`` says that there may be more to come."""
+    """The log of an attempt; ``open`` means that more may follow."""
 
     job: str
     attempt: int
@@ -218,7 +216,7 @@ class AttemptLog:
 
     @property
     def text(self) -> str:
-        """All of it that is kept, with a line in the place of what was cut."""
+        """The whole kept log, with a line in place of each gap."""
         pieces = []
         for p in self.parts:
             if p.cut_lines:
@@ -234,7 +232,7 @@ class AttemptLog:
 
 @dataclass(frozen=True)
 class WhyReason:
-    """One reason why a job waits, and how many workers it holds for."""
+    """One reason why a job waits, and how many workers it applies to."""
 
     reason: str
     workers: int
@@ -243,7 +241,7 @@ class WhyReason:
 
 @dataclass(frozen=True)
 class Why:
-    """Why a job does not run, and what would have it run."""
+    """Why a job does not run, and what would make it run."""
 
     job: str
     state: str
@@ -259,7 +257,7 @@ class Why:
 
 @dataclass(frozen=True)
 class HangsOn:
-    """Jobs of a tenant that go before another job: on a worker, or waiting.
+    """Jobs of a tenant that come before another job: at a worker, or pending.
 
     A tenant ``""`` is one that the caller may not read.
     """
@@ -274,8 +272,8 @@ class HangsOn:
 class Eta:
     """When a job should start.
 
-    Dates are in ms since 1970, 0 where there is none: ``reasons`` says what stands in the way
-    then. At least 9 of 10 jobs should start from ``earliest_start_ms`` to ``latest_start_ms``.
+    Dates are in ms since 1970, 0 for none: ``reasons`` then has what prevents a start. At least 9
+    of 10 jobs should start from ``earliest_start_ms`` to ``latest_start_ms``.
     """
 
     job: str
@@ -303,7 +301,7 @@ class Eta:
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened. ``data`` is the kind's own, a JSON object as text."""
+    """One event. ``data`` depends on its kind; it is a JSON object as text."""
 
     id: str
     kind: str
@@ -356,9 +354,8 @@ class SettingChange:
 
     Attributes:
         key: of the setting.
-        before: its value now; empty if it is not set yet.
-        after: its value then; empty if it would be removed.
-
+        before: its present value; empty if it is not set yet.
+        after: its new value; empty if it would be removed.
     """
 
     key: str
@@ -382,9 +379,9 @@ class QueueInfo:
     workers: int
     backpressure: str
     oldest_wait: timedelta | None
-    #: The version of its settings, for ``if_match``.
+    # : The version of its settings, for ``if_match``.
     etag: str
-    #: What the call would change; only in the answer to a dry run.
+    # : What the call would change; only set in the answer to a dry run.
     changes: tuple[SettingChange, ...]
 
     @classmethod
@@ -398,7 +395,7 @@ class QueueInfo:
 
 @dataclass(frozen=True)
 class ParentOutput:
-    """What a parent of a workflow's node put out; one that did not complete has no output."""
+    """The output of a parent of a workflow's node; a parent that did not complete has none."""
 
     node: str
     job: str

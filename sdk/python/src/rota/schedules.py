@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A schedule as it stands: ACTIVE, PAUSED or DONE."""
+    """A schedule in its present state: ACTIVE, PAUSED or DONE."""
 
     name: str
     state: str
@@ -35,7 +35,7 @@ class Schedule:
     skipped: int
     missed: int
     failed: int
-    #: Its version, for ``if_match``.
+    # : Its version, for ``if_match``.
     etag: str
 
     @classmethod
@@ -48,7 +48,7 @@ class Schedule:
 
 
 class Schedules:
-    """What is done with schedules: `Client.schedules`."""
+    """The calls for schedules: `Client.schedules`."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -72,12 +72,12 @@ class Schedules:
         pause_on_failure: bool = False,
         if_match: str = "",
     ) -> Schedule:
-        """Create a schedule, or replace what one says; the same again changes nothing.
+        """Create or replace a schedule; setting the same again changes nothing.
 
-        One of ``cron``, ``every`` and ``dates`` says when it is due; ``tz`` is the zone of
-        ``cron``, such as Europe/Berlin. ``overlap`` is ``skip``, ``queue_one``, ``queue_all``,
-        ``cancel`` or ``allow``. With ``if_match``, the etag of a schedule that was read, only that
-        version is replaced: `Conflict`, of ``version``, says that somebody has changed it since.
+        Give one of ``cron``, ``every`` and ``dates``; ``tz`` is the time zone of ``cron``, such as
+        Europe/Berlin. ``overlap`` is ``skip``, ``queue_one``, ``queue_all``, ``cancel`` or
+        ``allow``. With ``if_match``, the etag of a schedule that was read, only that version is
+        replaced: a `Conflict` of ``version`` means that it has been changed since.
         """
         spec = _v1.ScheduleSpec(
             name=name, cron=cron, every_ms=to_ms(every),
@@ -97,7 +97,7 @@ class Schedules:
         return Schedule._of(got.schedule)
 
     def list(self, **read: Unpack[ReadOptions]) -> AsyncIterator[Schedule]:
-        """List all schedules in the order of their names."""
+        """List all schedules by name."""
 
         async def ask(how: _v1.Read, most: int, cursor: str) -> Page[_v1.Schedule]:
             request = _v1.ListSchedulesRequest(read=how, limit=most, cursor=cursor)
@@ -107,12 +107,12 @@ class Schedules:
         return pages(read, None, ask, Schedule._of)
 
     async def pause(self, name: str, reason: str, *, if_match: str = "") -> Schedule:
-        """Have a schedule start nothing until it is resumed; the reason is shown."""
+        """Stop a schedule from starting runs until it is resumed; the reason is shown."""
         request = _v1.PauseScheduleRequest(name=name, reason=reason, if_match=if_match)
         return Schedule._of(await self._caller.ask("pause schedule", _v1.SCHEDULES_PAUSE, request))
 
     async def resume(self, name: str, *, catch_up: bool = False, if_match: str = "") -> Schedule:
-        """Have a paused schedule go on: from now on, or from where it stopped."""
+        """Resume a paused schedule: from now on, or with ``catch_up`` from where it stopped."""
         request = _v1.ResumeScheduleRequest(name=name, catch_up=catch_up, if_match=if_match)
         return Schedule._of(
             await self._caller.ask("resume schedule", _v1.SCHEDULES_RESUME, request)
@@ -127,7 +127,7 @@ class Schedules:
         return JobOutcome._of(w)
 
     async def delete(self, name: str, *, if_match: str = "") -> None:
-        """Forget a schedule, and leave its runs; one that is not there is no error."""
+        """Delete a schedule and keep its runs; a missing schedule is not an error."""
         request = _v1.DeleteScheduleRequest(name=name, if_match=if_match)
         await self._caller.ask("delete schedule", _v1.SCHEDULES_DELETE, request)
 

@@ -1,4 +1,4 @@
-"""What is submitted: a job, what it is unique by, and how it is tried again."""
+"""What is submitted: a job, its uniqueness, and its retries."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Unique:
-    """What a job is unique by, and what becomes of a submission that meets another one.
+    """The uniqueness key of a job, and what happens to a submission that conflicts with it.
 
     Attributes:
-        by: what of the job makes the key: ``queue``, ``type``, ``args`` (the payload).
-        key: a key of your own, in the place of ``by``.
-        period: cuts time into buckets, counted from 1970, within which the key holds.
+        by: the parts of the job that make the key: ``queue``, ``type``, ``args`` (the payload).
+        key: your own key, instead of ``by``.
+        period: divides time into buckets, counted from 1970, within which the key holds.
         scope: the phases in which a job holds its key: ``PENDING``, ``RUNNING``, ``COMPLETED``;
-            none is the first two.
+            by default the first two.
         keep: how long a completed job holds its key, with ``COMPLETED`` in the scope.
         on_conflict: ``refuse``, ``existing``, ``replace``, ``extend``, ``after`` or ``collect``.
-        extend_max: how long after its submission ``extend`` or ``collect`` delays the holder at most.
-
+        extend_max: the longest that ``extend`` or ``collect`` delays the holder, counted from the
+            holder's submission.
     """
 
     by: Sequence[str] = ()
@@ -50,15 +50,14 @@ class Unique:
 
 @dataclass(frozen=True)
 class Retry:
-    """How a job is tried again where it has a way of its own; what is None is the queue's.
+    """A job's own retry settings; None leaves a setting to the queue.
 
     Attributes:
         attempts: how many attempts it has, 1 to 1,000.
         base: the wait after the first failure.
         factor: what each further wait is multiplied by, 1 to 1,000.
         cap: the longest wait.
-        jitter: by what ratio a wait is longer or shorter at most, 0 (none) to 1.
-
+        jitter: the maximum ratio by which a wait is longer or shorter, 0 (none) to 1.
     """
 
     attempts: int | None = None
@@ -85,7 +84,7 @@ class Retry:
 
 
 class JobOptions(TypedDict, total=False):
-    """What may be said of a job beside its type and its value."""
+    """The options of a job besides its type and its value."""
 
     id: str
     queue: str
@@ -123,19 +122,18 @@ class JobOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class JobSpec:
-    """A job to be submitted. `rota.define` makes typed ones.
+    """A job to be submitted. `rota.define` creates typed ones.
 
     Attributes:
-        type: which handler does it.
-        payload: what the handler gets, at most 256 KiB.
-        id: by which submitting it again is no second job; one is made up where there is none.
-        at: holds it back until a date; ``delay`` for so long.
-        ttl: expires it so long after its submission unless it has ended.
-        start_by: expires it so long after its submission unless a worker has it by then.
+        type: selects the handler.
+        payload: the handler's input, at most 256 KiB.
+        id: submitting the same id again creates no second job; by default a new one.
+        at: delays it until a date; ``delay`` by a duration.
+        ttl: makes it expire if it has not ended within this time of its submission.
+        start_by: makes it expire if no worker has it within this time of its submission.
         max_runtime: bounds an attempt, at least 3 s.
-        keys: what it shares with others, name and value: rules hold jobs of a key to so many at
-            once, to a rate, or to their order.
-
+        keys: what it shares with others, name and value: rules limit how many jobs of a key run
+            at once, their rate, or their order.
     """
 
     type: str
@@ -178,12 +176,12 @@ class JobSpec:
         return merged(self, options)
 
 
-# What a job has more of with each that adds to it.
+# Options that add to those of the job instead of replacing them.
 _ADDED = ("labels", "headers")
 
 
 def merged(spec: JobSpec, options: JobOptions) -> JobSpec:
-    """Return a spec with options over its own."""
+    """Return a spec with options applied over its own."""
     changes: dict[str, Any] = dict(options)
     for name in _ADDED:
         if name in changes:
@@ -206,7 +204,7 @@ def _keys(keys: Mapping[str, str] | Sequence[str]) -> Iterable[str]:
 
 
 def to_wire(s: JobSpec) -> _v1.JobSpec:
-    """Return a job as the protocol has it; a value that does not fit is refused."""
+    """Return a job as a protocol message; raise an error for a value that does not fit."""
     retry = Retry(attempts=s.retry) if isinstance(s.retry, int) else s.retry or Retry()
     factor, jitter = retry._permille()
     try:
@@ -231,7 +229,7 @@ def to_wire(s: JobSpec) -> _v1.JobSpec:
 
 
 def from_wire(w: _v1.JobSpec) -> JobSpec:
-    """Return a job as it is shown."""
+    """Return a job read from a protocol message."""
     u = w.unique
     retry = Retry(
         w.retry_attempts or None, from_ms(w.retry_base_ms),

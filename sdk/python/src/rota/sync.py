@@ -1,4 +1,4 @@
-"""The same for programs without an event loop.
+"""The same API for programs without an event loop.
 
     from rota import sync
 
@@ -6,8 +6,8 @@
         h = sync.submit(c, resize, photo, id="photo-4711")
         thumb = h.result(timeout=30)
 
-Calls run on an event loop of a thread that all clients share. What has no function of its own
-here is had by `Client.call` of the coroutine, and `Client.iterate` of what is iterated::
+Calls run on an event loop in a thread that all clients share. For everything without a function of
+its own here, use `Client.call` with a coroutine and `Client.iterate` with an iterator::
 
     c.call(c.aio.queues.set("images"))
     for w in c.iterate(c.aio.workflows.list()): ...
@@ -47,7 +47,7 @@ _pid = 0
 
 def _shared() -> asyncio.AbstractEventLoop:
     """Return the event loop that all clients of this process share."""
-    global _loop, _pid  # one a process
+    global _loop, _pid  # one for each process
     with _lock:
         if _loop is None or _pid != os.getpid():
             _loop, _pid = asyncio.new_event_loop(), os.getpid()
@@ -56,11 +56,10 @@ def _shared() -> asyncio.AbstractEventLoop:
 
 
 class Client:
-    """Talks to a cluster through any of its nodes; it is safe for use by many threads.
+    """Calls a cluster through any of its nodes; it is safe to use from several threads.
 
     Attributes:
         aio: the client whose coroutines it runs.
-
     """
 
     def __init__(self, aio: _client.Client) -> None:
@@ -68,7 +67,7 @@ class Client:
         self._loop = _shared()
 
     def call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine to its end and return what it returns."""
+        """Run a coroutine to its end and return its result."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -77,7 +76,7 @@ class Client:
             raise
 
     def iterate(self, items: AsyncIterator[_T]) -> Iterator[_T]:
-        """Yield what is iterated."""
+        """Yield the items of an asynchronous iterator."""
 
         async def following() -> _T:
             return await items.__anext__()
@@ -128,11 +127,11 @@ class Client:
         return self.iterate(self.aio.jobs(where, queue=queue, state=state, limit=limit, **read))
 
     def wait(self, job: str, timeout: Span | None = None) -> JobInfo:
-        """Return a job once it has ended, however."""
+        """Return a job once it has ended, in whatever state."""
         return self.call(self.aio.wait(job, timeout))
 
     def cancel(self, *jobs: str) -> list[JobOutcome]:
-        """Cancel jobs and return the outcome of each at its place."""
+        """Cancel jobs and return the outcome of each at its index."""
         return self.call(self.aio.cancel(*jobs))
 
     def retry(self, *jobs: str) -> list[JobOutcome]:
@@ -140,15 +139,15 @@ class Client:
         return self.call(self.aio.retry(*jobs))
 
     def interrupt(self, *jobs: str, counted: bool = False) -> list[JobOutcome]:
-        """End the attempt that each job is in and have the job tried again."""
+        """End the current attempt of each job so that the job is tried again."""
         return self.call(self.aio.interrupt(*jobs, counted=counted))
 
     def run_now(self, *jobs: str) -> list[JobOutcome]:
-        """Queue jobs that are DELAYED, before their time."""
+        """Queue DELAYED jobs before their time."""
         return self.call(self.aio.run_now(*jobs))
 
     def delete(self, *jobs: str) -> list[JobOutcome]:
-        """Forget jobs that have ended."""
+        """Delete jobs that have ended."""
         return self.call(self.aio.delete(*jobs))
 
     def why(self, job: str, **read: Unpack[ReadOptions]) -> Why:
@@ -160,17 +159,16 @@ class Client:
         return self.call(self.aio.eta(job, **read))
 
     def log(self, job: str, attempt: int | None = None) -> AttemptLog:
-        """Read what an attempt logged."""
+        """Read the log of an attempt."""
         return self.call(self.aio.log(job, attempt))
 
 
 class Handle(Generic[Out]):
-    """A job that was submitted.
+    """A submitted job.
 
     Attributes:
         id: the job's id.
         submitted: the outcome of the submission.
-
     """
 
     def __init__(self, client: Client, aio: _definition.Handle[Out]) -> None:
@@ -216,7 +214,7 @@ def connect(
 def connect_env(
     *, timeout: Span | EllipsisType | None = ..., environ: Mapping[str, str] = os.environ
 ) -> Client:
-    """Return a client set up by the environment; see `rota.connect_env`."""
+    """Return a client configured from the environment; see `rota.connect_env`."""
     return Client(_client.connect_env(timeout=timeout, environ=environ))
 
 
@@ -230,9 +228,9 @@ def work(
     drain: Span = 30.0,
     observer: Callable[[WorkerEvent], None] | None = None,
 ) -> None:
-    """Do jobs until SIGTERM or SIGINT, then drain; see `rota.Worker`.
+    """Run jobs until SIGTERM or SIGINT, then drain; see `rota.Worker`.
 
-    Handlers that are no coroutine functions run in threads, ``concurrency`` at once.
+    Handlers that are not coroutine functions run in threads, ``concurrency`` at once.
     """
     worker = _worker.Worker(
         client.aio, definitions, concurrency=concurrency, queues=queues, id=id, drain=drain,

@@ -28,7 +28,7 @@ _READY_MOST = 60.0
 
 
 def find_binary() -> str:
-    """Return the path of the rota binary; where there is none, say how it is found."""
+    """Return the path of the rota binary; the error for a missing one explains how to set it."""
     named = os.environ.get("ROTA_BIN")
     found = shutil.which(named or "rota")
     if found is None:
@@ -42,10 +42,11 @@ def find_binary() -> str:
 
 
 def free_ports(n: int) -> list[int]:
-    """Return ports of loopback that are free now.
+    """Return loopback ports that are free now.
 
-    They are none of those that the system hands out to clients: one that keeps connecting to
-    such a port before its server listens can be connected to itself, and has taken the port.
+    They are outside the range of ports that the system assigns to clients: a client that keeps
+    connecting to such a port before its server listens can connect to itself, and then occupies the
+    port.
     """
     found: list[int] = []
     while len(found) < n:
@@ -65,7 +66,6 @@ class DevCluster:
 
     Attributes:
         addr: its nodes, for `rota.connect` and ROTA_ADDR.
-
     """
 
     def __init__(self, nodes: int = 3) -> None:
@@ -98,7 +98,7 @@ class DevCluster:
         return connect(self.addr)
 
     def stop(self) -> None:
-        """End it, and what it kept."""
+        """Stop it, and delete its data."""
         self._process.terminate()
         try:
             self._process.wait(20)
@@ -121,7 +121,6 @@ class Cluster:
 
     Attributes:
         addr: its nodes, n1 first.
-
     """
 
     def __init__(self, nodes: int = 3) -> None:
@@ -144,13 +143,13 @@ class Cluster:
         ]  # fmt: skip
 
     def start(self, i: int) -> None:
-        """Start a node, again where it was killed."""
+        """Start a node, or start it again after it was killed."""
         with (Path(self._dir.name) / f"n{i + 1}.log").open("ab") as log:
             env = {k: v for k, v in os.environ.items() if not k.startswith("ROTA_")}
             self._processes[i] = subprocess.Popen(self._command(i), stdout=log, stderr=log, env=env)
 
     async def ready(self) -> None:
-        """Wait until the cluster takes calls."""
+        """Wait until the cluster accepts calls."""
         async with connect(self.addr, timeout=_READY_MOST) as c:
             await c.queues.set("default")
 
@@ -173,7 +172,7 @@ class Cluster:
             self._processes[i] = None
 
     def stop(self) -> None:
-        """Kill all nodes, and remove what they kept."""
+        """Kill all nodes, and delete their data."""
         for i in range(len(self._processes)):
             self.kill(i)
         # A process that was killed may hold its directory for a moment.

@@ -1,4 +1,4 @@
-"""A worker: takes jobs of the types that it has handlers for, and does them."""
+"""A worker: runs jobs of the types that it has handlers for."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .errors import Conflict, Invalid, RotaError, Stale, Timeout, Unreported
 
 log = logging.getLogger("rota.worker")
 
-# How long handlers may take to return once they were cancelled.
+# How long handlers may take to return once they were cancelled, in seconds.
 _STOP_GRACE = 10.0
 _BYE_MOST = 5.0
-# When a silent worker's leases end.
+# When a silent worker's leases end, in seconds.
 _SILENCE_ENDS = 40.0
 
 
@@ -46,23 +46,22 @@ def _host() -> str:
 
 
 class Worker:
-    """Does jobs of the types whose definitions it has. Run it once.
+    """Runs jobs of the given definitions. It can be run once.
 
     Args:
         client: of the cluster. Several workers may share one.
-        definitions: what it does; each has a handler.
+        definitions: the job types to run; each has a handler.
         concurrency: how many handlers run at once.
-        queues: where it takes jobs; those of the definitions where none are named.
-        id: its name, unique in the cluster; one is made up where there is none. With the same
-            id and ``secret`` a restarted process gets its open leases back.
-        drain: how long handlers may go on once it was asked to stop.
+        queues: the queues to take jobs from; by default those of the definitions.
+        id: its name, unique in the cluster; by default a new one. With the same id and
+            ``secret`` a restarted process gets its open leases back.
+        drain: how long handlers may run after the worker was asked to stop.
         prefetch: how many leases it may hold that wait for a handler to end.
-        takeover: takes a live id over from the process that has it; ``old_secret`` proves that
-            it may.
-        retry_refused: asks again where the cluster refuses the worker, such as before its token
-            exists; `run` raises the refusal otherwise.
-        observer: is called about what happens, from any thread; it returns at once.
-
+        takeover: takes over an id that another process uses; ``old_secret`` proves that it
+            may.
+        retry_refused: tries again after the cluster refused the worker, for example because its
+            token does not exist yet; by default `run` raises the refusal.
+        observer: is called for each event, from any thread; it must return at once.
     """
 
     def __init__(
@@ -131,7 +130,7 @@ class Worker:
         self._link: Link | None = None
 
     def stop(self) -> None:
-        """Have it drain: it takes no new lease, and handlers finish; again: they are cancelled.
+        """Drain the worker: accept no new lease and let handlers finish; called again, cancel them.
 
         It may be called from any thread.
         """
@@ -144,21 +143,23 @@ class Worker:
             try:
                 loop.call_soon_threadsafe(wake.set)
             except RuntimeError:
-                pass  # it ran out already
+                pass  # its event loop has closed
 
     def _ended(self, e: RotaError | None) -> None:
         self._gone = (e,)
         self._look()
 
     async def run(self, *, signals: bool = True) -> None:
-        """Serve until `stop` or a signal, then drain and say goodbye.
+        """Run jobs until `stop` or a signal, then drain and sign off.
 
-        SIGTERM and SIGINT drain it, a second one cancels what runs; ``signals=False`` leaves
-        signals alone. Raises `Unreported` with the jobs whose outcomes the cluster did not
-        take, `Unauthenticated`, `Denied`, `Conflict` or `Invalid` where the cluster refuses the
-        worker (unless ``retry_refused``), `Stale` where its id was taken over,
-        and `Timeout` where handlers did not return in time. Cancelling it cancels the handlers
-        and gives their leases back.
+        SIGTERM and SIGINT drain the worker, a second signal cancels the running handlers;
+        ``signals=False`` installs no signal handlers. Cancelling `run` cancels the handlers and
+        declines their leases.
+
+        Raises `Unreported` with the jobs whose outcomes the cluster did not accept;
+        `Unauthenticated`, `Denied`, `Conflict` or `Invalid` if the cluster refuses the worker
+        (unless ``retry_refused``); `Stale` if its id was taken over; `Timeout` if handlers did not
+        return in time.
         """
         if self._loop is not None:
             raise Conflict(f"worker {self.id} ran already: make a new one", subject="worker")
@@ -191,7 +192,7 @@ class Worker:
 
     @contextmanager
     def _signals(self, wanted: bool) -> Iterator[None]:
-        """Have signals stop it, where that is possible: on the main thread."""
+        """Stop the worker on signals, where that is possible: on the main thread."""
         caught = []
         loop = self._loop
         assert loop is not None
@@ -201,7 +202,7 @@ class Worker:
                     loop.add_signal_handler(s, self.stop)
                     caught.append(s)
                 except (NotImplementedError, RuntimeError, ValueError):
-                    break  # a loop that has none, as on Windows
+                    break  # an event loop without signals, as on Windows
         try:
             yield
         finally:
@@ -209,7 +210,7 @@ class Worker:
                 loop.remove_signal_handler(s)
 
     async def _until(self, done: Callable[[], bool], seconds: float | None) -> bool:
-        """Wait until something holds, and report whether it came to that in time."""
+        """Wait until a condition holds, and report whether it did in time."""
         wake = self._wake
         assert wake is not None
         loop = asyncio.get_running_loop()
@@ -237,7 +238,7 @@ class Worker:
             await self._finish(table)
 
     async def _over(self, table: Table) -> None:
-        """End the worker whose session the cluster ended or refused."""
+        """Stop the worker after the cluster ended or refused its session."""
         table.abandon("the worker's session is over")
         await self._until(lambda: table.quiet, _STOP_GRACE)
         e = self._gone[0] if self._gone is not None else None
@@ -245,7 +246,7 @@ class Worker:
             raise e
 
     async def _yield(self, table: Table) -> None:
-        """Confirm that this process has stopped, as another has taken its id over."""
+        """Confirm that this process has stopped, because another one has taken over its id."""
         await self._until(lambda: table.quiet or self._gone is not None, _SILENCE_ENDS)
         table.abandon("another process has taken the worker's id over")
         raise Stale(
@@ -255,12 +256,12 @@ class Worker:
         )
 
     async def _finish(self, table: Table) -> None:
-        """Drain, and say goodbye."""
+        """Drain, and sign off."""
         handlers = table.begin_drain()
         told: asyncio.Task[Any] | None = None
         if handlers:
             log.info("draining: %d handlers have up to %.0f s", handlers, self._drain)
-            # So that the cluster sends no lease that would be given back at once.
+            # Stop new leases now: they would be declined at once.
             told = asyncio.get_running_loop().create_task(self._tell_drain())
         try:
             hard = self._stops

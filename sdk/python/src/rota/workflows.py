@@ -1,4 +1,4 @@
-"""Workflows: graphs of jobs, taken as a whole or not at all."""
+"""Workflows: graphs of jobs, admitted as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .spec import JobSpec, to_wire
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-# What a handler gets of its parents at once.
+# The most that a handler gets of its parents' outputs, in bytes.
 _OUTPUTS_MOST = 64 << 20
 
 
 @dataclass(frozen=True)
 class Gate:
-    """Makes a node a gate, which is no job: it waits for a signal.
+    """Makes a node a gate, which is not a job: it waits for a signal.
 
     ``timeout`` counts once its parents have completed; ``on_timeout`` is ``expire`` or
     ``complete``.
@@ -41,8 +41,7 @@ class Node:
     """A node of a workflow: a job that waits for its parents, or a gate.
 
     Attributes:
-        run: what the parents must have come to: ``on_success``, ``on_failure`` or ``always``.
-
+        run: how the parents must have ended: ``on_success``, ``on_failure`` or ``always``.
     """
 
     id: str
@@ -117,7 +116,7 @@ class Workflow:
 
 @dataclass(frozen=True)
 class WorkflowNode:
-    """A node as it stands; ``job`` is the id of its job."""
+    """A node in its present state; ``job`` is the id of its job."""
 
     id: str
     job: str
@@ -130,7 +129,7 @@ class WorkflowNode:
 
 
 class Workflows:
-    """What is done with workflows: `Client.workflows`."""
+    """The calls for workflows: `Client.workflows`."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -145,7 +144,7 @@ class Workflows:
         on_failure: str = "",
         labels: Mapping[str, str] = {},  # never changed
     ) -> WorkflowSubmitted:
-        """Submit a workflow, all of it or nothing; the same id again is the same workflow.
+        """Submit a workflow, as a whole or not at all; the same id again is the same workflow.
 
         ``on_failure`` is ``fail_fast``, the default, or ``continue``.
         """
@@ -154,7 +153,7 @@ class Workflows:
             id=id or new_id(), queue=queue, tenant=tenant, on_failure=on_failure, labels=labels
         )
         requests = list(_pieces(header, [n._wire() for n in nodes]))
-        # All nodes go through the log: a node may take longer for many.
+        # All nodes go through the log: a large workflow may take longer.
         most = 5.0 + len(nodes) / 1000
         attempt: Try[_v1.WorkflowSubmitted] = lambda node, timeout: upload(  # noqa: E731
             node, _v1.WORKFLOWS_SUBMIT, requests, timeout
@@ -200,7 +199,7 @@ class Workflows:
         limit: int | None = None,
         **read: Unpack[ReadOptions],
     ) -> AsyncIterator[Workflow]:
-        """List workflows in the order of their ids, without their nodes."""
+        """List workflows by id, without their nodes."""
 
         async def ask(how: _v1.Read, most: int, cursor: str) -> Page[_v1.Workflow]:
             request = _v1.ListWorkflowsRequest(
@@ -227,14 +226,14 @@ class Workflows:
         )
 
     async def cancel(self, workflow: str) -> Workflow:
-        """End what has not ended of a workflow."""
+        """Cancel the parts of a workflow that have not ended."""
         request = _v1.CancelWorkflowRequest(id=workflow)
         return Workflow._of(
             await self._caller.ask("cancel workflow", _v1.WORKFLOWS_CANCEL, request)
         )
 
     async def retry(self, workflow: str, from_: str = "") -> Workflow:
-        """Run again what did not complete of a workflow that is over, or from one node on."""
+        """Run the parts of a finished workflow that did not complete again, or from one node on."""
         runs = (await self.get(workflow)).runs
         request = _v1.RetryWorkflowRequest(id=workflow, runs=runs)
         setattr(request, "from", from_)
@@ -249,7 +248,7 @@ class Workflows:
         id: str = "",  # noqa: A002 # as everywhere
         refuse: bool = False,
     ) -> bool:
-        """Say a word to a gate, which becomes its output; return whether it was said before."""
+        """Send a signal to a gate, which becomes its output; return whether it was sent before."""
         request = _v1.SignalWorkflowRequest(
             workflow=workflow, node=node, id=id or new_id(), payload=payload, refuse=refuse
         )
@@ -257,7 +256,7 @@ class Workflows:
         return got.existed
 
     async def parent_outputs(self, job: str) -> Sequence[ParentOutput]:
-        """Return what the parents of a node's job put out, in the order of their numbers."""
+        """Return the outputs of the parents of a node's job, in the order of their numbers."""
 
         async def attempt(node: _nodes.Node, timeout: float | None) -> Sequence[ParentOutput]:
             request = _v1.ParentOutputsRequest(job=job)
@@ -278,7 +277,7 @@ class Workflows:
 def _pieces(
     header: _v1.WorkflowHeader, nodes: Sequence[_v1.NodeSpec]
 ) -> Iterator[_v1.SubmitWorkflowRequest]:
-    """Yield a workflow in messages that a node takes; too many parents go as edges."""
+    """Yield a workflow in messages that a node accepts; too many parents go as edges."""
     m = _v1.SubmitWorkflowRequest(workflow=header)
     size = m.ByteSize()
     for w in nodes:

@@ -3,21 +3,27 @@ import { create } from "@bufbuild/protobuf";
 import { BeatSchema, type Beat, type BeatAnswer } from "../gen/rota/v1/rota_pb.js";
 import type { LeaseTable } from "./table.js";
 
-/** beatEvery is the least time between two beats of a worker, beatIdleMost the most without a lease; with one it is half as much; in ms. */
+/**
+ * beatEvery is the least time between two beats of a worker, beatIdleMost the most without a lease; with one it is half
+ * as much; in ms.
+ */
 export const beatEvery = 2_000;
 const beatIdleMost = 10_000;
-/** beatSilence is how long a beat may go unanswered before another node is tried: the node may be cut off while the stream stands. */
+/**
+ * beatSilence is how long a beat may go unanswered before another node is tried: the node may be cut off while the
+ * stream stays open.
+ */
 const beatSilence = 3 * beatEvery;
-/** hearSilence is how long one may go unheard while a lease has a grace. */
+/** hearSilence is how long a beat may go unacknowledged while a lease has a grace. */
 const hearSilence = 2_500;
 
 /** The beats of one connection, as often as the cluster needs them. */
 export class Beats {
-  /** Those without an answer, by the local time before sending them. */
+  /** The unanswered beats, with the local time before each was sent. */
   readonly #sent = new Map<number, number>();
   #sequence = 0;
   #heardSequence = 0;
-  /** When the latest was sent, and how long after it the next was said to come. */
+  /** When the latest beat was sent, and the announced time until the next one. */
   #beaten = -Infinity;
   #said = 0;
   /** How often the cluster asks for beats while no lease is held. */
@@ -25,7 +31,7 @@ export class Beats {
 
   constructor(private readonly table: LeaseTable) {}
 
-  /** The beat that is about to be sent; undefined where the node has been silent too long. */
+  /** The beat that is about to be sent; undefined if the node has been silent too long. */
   next(now: number): Beat | undefined {
     for (const sent of this.#sent.values()) if (now - sent >= beatSilence) return undefined;
     this.#beaten = now;
@@ -34,19 +40,25 @@ export class Beats {
     return create(BeatSchema, { sequence: BigInt(this.#sequence), logs: this.table.logs(), nextMs: BigInt(Math.round(this.#said)) });
   }
 
-  /** When the next beat is due: never later than the latest one said. A lease, or a beat without an answer, calls for one sooner. */
+  /**
+   * When the next beat is due: never later than the latest beat announced. A lease, or an unanswered beat, makes it due
+   * sooner.
+   */
   get due(): number {
-    if (this.table.superseded) return Infinity; // nobody answers a session that is over
+    if (this.table.superseded) return Infinity; // beats of a session that is over get no answer
     return this.#beaten + Math.min(this.#said, this.#sent.size > 0 ? beatEvery : this.#every());
   }
 
-  /** How often the worker beats while its beats are answered: as the cluster asks for, and twice as often with a lease, unless that has a grace or something to log. */
+  /**
+   * The interval between answered beats: as the cluster asks for, and half of that with a lease, unless the lease has a
+   * grace or something to log.
+   */
   #every(): number {
     const every = Math.min(this.#idleEvery, beatIdleMost) / (this.table.leases.size > 0 ? 2 : 1);
     return every <= beatEvery || this.table.graced || this.table.logging ? beatEvery : every;
   }
 
-  /** Takes an answer, and reports whether it is one to a beat of this connection. */
+  /** Handles an answer, and reports whether it is one to a beat of this connection. */
   answered(a: BeatAnswer): boolean {
     const sequence = Number(a.sequence);
     const sent = this.#sent.get(sequence);
@@ -57,7 +69,7 @@ export class Beats {
     return true;
   }
 
-  /** Takes that the node has heard a beat. */
+  /** Handles the node's receipt for a beat. */
   heard(sequence: number): void {
     const sent = this.#sent.get(sequence);
     if (sent === undefined) return;
@@ -65,7 +77,7 @@ export class Beats {
     this.table.beatHeard(sent);
   }
 
-  /** The local moment at which the node's silence has it left for another, for the sake of leases with a grace. */
+  /** The local time at which the worker leaves a silent node because of leases with a grace. */
   get unheardAt(): number {
     let at = Infinity;
     for (const [s, sent] of this.#sent) if (s > this.#heardSequence) at = Math.min(at, sent + hearSilence);

@@ -1,6 +1,8 @@
 import { uptime } from "node:os";
 
-/** syncEvery is how often the time that the machine was suspended is looked for, in ms; slack what the two clocks may differ by. */
+/**
+ * syncEvery is how often suspended time is looked for, in ms; slack is the difference allowed between the two clocks.
+ */
 const syncEvery = 100;
 const slack = 250;
 
@@ -9,9 +11,9 @@ let synced = -Infinity;
 let base = 0;
 
 /**
- * The local time that leases are judged by, in ms: monotonic, and it counts the time that the
- * machine was suspended. Node has no such clock: its monotonic one stands still meanwhile, and the
- * machine's uptime, which goes on, is compared with it.
+ * The local time that leases are judged by, in ms: it is monotonic and counts time during which the machine was
+ * suspended. Node has no such clock: its monotonic clock stops meanwhile, so it is compared with the machine's uptime,
+ * which does not.
  */
 export function now(): number {
   const mono = performance.now();

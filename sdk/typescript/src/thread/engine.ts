@@ -8,15 +8,18 @@ import type { ThreadData, ToMain, ToThread } from "./messages.js";
 import { Stream } from "./stream.js";
 import { LeaseTable } from "./table.js";
 
-/** stopGrace is how long a worker waits for handlers whose signals aborted; byeMost how long the farewell may take; both in ms. */
+/**
+ * stopGrace is how long a worker waits for handlers whose signals aborted; byeMost bounds the time for the Bye; both in
+ * ms.
+ */
 const stopGrace = 10_000;
 const byeMost = 5_000;
-/** silenceEnds is after which time without a sign of life the cluster ends a worker's leases, in ms. */
+/** silenceEnds is how long a worker may be silent before the cluster ends its leases, in ms. */
 const silenceEnds = 40_000;
-/** pingEvery is how often the main thread is asked for a sign of life, in ms. */
+/** pingEvery is how often the main thread is pinged, in ms. */
 const pingEvery = 1_000;
 
-/** A worker's life, but for its handlers: it holds the stream, the leases and the view of time. */
+/** A worker without its handlers: it holds the stream, the leases and the view of time. */
 export class Engine {
   readonly #table: LeaseTable;
   readonly #nodes: Node[];
@@ -26,15 +29,15 @@ export class Engine {
   #connection = 0n;
   #stream: Stream | undefined;
   #ended = false;
-  /** Wakes whatever waits: each is called once. */
+  /** Wakes all waits: each is called once. */
   readonly #wakes = new Set<() => void>();
   #draining = false;
   #hard = false;
   #quiet = false;
   #superseded = false;
-  /** The cluster takes the worker: from the first welcome on, until it refuses it. */
+  /** The cluster accepts the worker: from the first welcome until a refusal. */
   #taken = false;
-  /** The connecting is over: with what, and whether by the farewell. */
+  /** Connecting has ended: with this error, or by the Bye. */
   #gone: { error: RotaError | undefined } | undefined;
   #unanswered = 0;
   #pinged = false;
@@ -66,7 +69,7 @@ export class Engine {
     this.#pings = setInterval(() => this.#ping(), pingEvery);
   }
 
-  /** Takes what the main thread says. */
+  /** Handles a message of the main thread. */
   take(m: ToThread): void {
     switch (m.is) {
       case "outcomes":
@@ -97,7 +100,7 @@ export class Engine {
     }
   }
 
-  /** Works until the worker is told to stop, or the cluster ends it. */
+  /** Works until the worker is asked to stop, or the cluster ends it. */
   async run(): Promise<void> {
     let error: RotaError | undefined;
     try {
@@ -126,7 +129,7 @@ export class Engine {
     return this.#finish();
   }
 
-  /** Ends the worker whose session the cluster ended or refused. */
+  /** Stops the worker after the cluster ended or refused its session. */
   async #over(cause: RotaError | undefined): Promise<RotaError | undefined> {
     this.#table.abandon("the worker's session is over");
     if (this.#table.handlers > 0) await this.#until(() => this.#table.handlers === 0, stopGrace);
@@ -134,12 +137,12 @@ export class Engine {
     return n > 0 && cause ? new RotaError(cause.kind, `${cause.text} (and ${n} handlers did not return)`, { ...cause }) : cause;
   }
 
-  /** Drains: gives back what never started, lets handlers finish, and says goodbye. */
+  /** Drains: declines leases that never started, lets handlers finish, and sends Bye. */
   async #finish(): Promise<RotaError | undefined> {
     this.#table.drain();
     if (this.#table.handlers > 0) {
       this.#log("info", `draining: ${this.#table.handlers} handlers run, for ${this.data.drainMs} ms at most`);
-      // So that the cluster sends no lease that would be given back at once, which would cost its job a decline.
+      // Stop new leases now: they would be declined at once, which would cost their jobs a decline.
       void this.#sayDrain();
     }
     await this.#until(() => this.#quiet || this.#gone !== undefined || this.#hard, this.data.drainMs);
@@ -162,7 +165,7 @@ export class Engine {
     return undefined;
   }
 
-  /** Ends a worker whose id was taken over: its node listens until all handlers have returned and are confirmed. */
+  /** Ends a worker whose id was taken over: it stays connected until all handlers have returned and are confirmed. */
   async #yield(): Promise<RotaError | undefined> {
     const over = new RotaError("STALE", `another process has taken the id of worker ${this.#spec.id} over`, { field: "session" });
     await this.#until(() => this.#quiet || this.#gone !== undefined, silenceEnds);
@@ -179,13 +182,16 @@ export class Engine {
     }
   }
 
-  /** Keeps one stream to one node, and goes to another when it breaks. Returns after the farewell, or with why no other try would help. */
+  /**
+   * Keeps one stream to one node, and moves to another when it breaks. Returns after the Bye, or with an error that
+   * another try would not fix.
+   */
   async #connect(): Promise<RotaError | undefined> {
     let at = Math.floor(Math.random() * this.#nodes.length); // workers spread over the nodes
     for (let attempt = 0; !this.#ended; attempt++) {
       const node = this.#nodes[at % this.#nodes.length]!;
       const s = new Stream(this.#table, node, this.#hello(), (s) => {
-        // Once taken over, the id is ours; if another takes it over later, it is theirs.
+        // After the takeover the id belongs to this process; if another process takes it over later, that one keeps it.
         this.#takeover = false;
         this.#taken = true;
         this.post({ is: "connected", address: node.address, node: s.name, session: String(s.session) });
@@ -202,7 +208,7 @@ export class Engine {
       if (this.#ended) return undefined;
       if (failed === undefined) {
         if (!this.#table.absent) return undefined;
-        // It gave everything back and said goodbye, as the main thread did not answer.
+        // It declined everything and sent Bye because the main thread did not answer.
         await this.#until(() => !this.#pinged || this.#draining);
         if (this.#draining) return undefined;
         this.#log("warn", "the process answers again: the worker goes on with a new session");
@@ -220,14 +226,15 @@ export class Engine {
       this.#log("info", `connection to ${node.address} lost, going on elsewhere: ${e.text}`);
       if (s.healthy) attempt = 0;
       at++;
-      // The first other node is asked at once; after that, patience grows.
+      // The first other node is tried at once; after that the pauses grow.
       if (attempt > 0 || this.#nodes.length === 1) await this.#until(() => this.#ended, retryDelay(attempt, Math.min(e.retryAfterMs, 1_000)));
     }
     return undefined;
   }
 
   #hello() {
-    // Numbers begin with the time of day, so that a process that goes on with the id and secret of one before it goes on numbering.
+    // Numbers start at the time of day, so that a process that continues with the id and secret of an earlier one also
+    // continues its numbering.
     const clock = BigInt(Date.now()) * 1000n;
     this.#connection = this.#connection + 1n > clock ? this.#connection + 1n : clock;
     return create(HelloSchema, {
@@ -240,7 +247,7 @@ export class Engine {
     });
   }
 
-  /** Asks the main thread for a sign of life. Only time in which this thread ran counts, so a process that was paused is not blamed. */
+  /** Pings the main thread. Only time in which this thread ran counts, so a paused process is not blamed. */
   #ping(): void {
     if (this.#pinged) {
       this.#unanswered += pingEvery;
@@ -266,7 +273,7 @@ export class Engine {
     for (const wake of [...this.#wakes]) wake();
   }
 
-  /** Waits until something is so, or for a time. */
+  /** Waits until a condition holds, or for a time. */
   #until(is: () => boolean, ms?: number): Promise<void> {
     return new Promise((resolve) => {
       let timer: NodeJS.Timeout | undefined;

@@ -4,18 +4,24 @@ import { AssignmentSchema, type Assignment, type JobSpec, type LeaseEnd } from "
 import type { Command } from "./outbox.js";
 import type { LineLog } from "./linelog.js";
 
-/** viewMargin is taken off a worker's view of any deadline, beatLost ends handlers when no beat was answered for so long; both in ms. */
+/**
+ * viewMargin is subtracted from a worker's view of any deadline; beatLost is how long beats may go unanswered before
+ * handlers end; both in ms.
+ */
 export const viewMargin = 1_000;
 export const beatLost = 30_000;
-/** graceMargin is how much sooner than its grace a worker ends what runs. */
+/** graceMargin is how long before the end of its grace a worker ends running handlers, in ms. */
 export const graceMargin = 3_000;
-/** declineTimesOut is how long before max_runtime a decline counts as an overrun. */
+/** declineTimesOut is how long before max_runtime a decline counts as an overrun, in ms. */
 const declineTimesOut = 2_000;
 
-/** Where a lease stands: waiting for a slot or a first view of time; running, as its handler has not returned; reporting its outcome. */
+/**
+ * The state of a lease: waiting for a slot or a first view of time; running, as its handler has not returned; reporting
+ * its outcome.
+ */
 export type Phase = "waiting" | "running" | "reporting";
 
-/** Why a lease is believed in no more. */
+/** Why a lease was given up. */
 export interface Lost {
   reason: string;
   revoked: boolean;
@@ -35,21 +41,21 @@ export class Lease {
   readonly renewEvery: number;
   readonly renewalsMax: number;
   readonly grace: number;
-  /** The moment of the cluster clock at which the attempt times out; 0 for none. */
+  /** The time of the cluster clock at which the attempt times out; 0 for none. */
   readonly timesOut: number;
 
   phase: Phase = "waiting";
   /** An ack or a renewal is known to be committed. */
   acked: boolean;
-  /** Why an ack was not taken. */
+  /** Why an ack was refused. */
   ackRefused = "";
   deadline: number;
   renewals: number;
-  /** The earliest local time of the next renewal; renewOver says that the cluster takes no more. */
+  /** The earliest local time of the next renewal; renewOver means that the cluster accepts no more renewals. */
   renewNext = 0;
   renewOver = false;
   lost: Lost | undefined;
-  /** It must still be given back once its handler has returned. */
+  /** It must still be declined once its handler has returned. */
   declines = false;
   ack: Command | undefined;
   renew: Command | undefined;
@@ -60,12 +66,12 @@ export class Lease {
   /** The newest report, sent or not; it goes with the outcome. */
   reported: { percent: number; note: string } | undefined;
   log: LineLog | undefined;
-  /** How many bytes of the log this connection's node was sent. */
+  /** How many bytes of the log were sent on this connection. */
   logSent = 0;
 
   constructor(
     a: Pick<Assignment, "lease" | "spec" | "renewEveryMs" | "leaseMs" | "renewalsMax" | "maxRuntimeMs" | "graceMs">,
-    /** When it came, by the local clock. */
+    /** When it arrived, by the local clock. */
     readonly received: number,
   ) {
     const l = a.lease!;
@@ -86,14 +92,14 @@ export class Lease {
     this.timesOut = a.maxRuntimeMs > 0n ? Number(l.startedClockMs + a.maxRuntimeMs) : 0;
   }
 
-  /** The local moment at which the lease is believed in no more. Until its ack is known to be committed, ack_by counts. */
+  /** The local time at which the worker gives the lease up. Until its ack is known to be committed, ack_by counts. */
   end(p: View): number {
     const deadline = this.acked ? this.deadline : Math.min(this.ackBy, this.deadline);
     const end = Math.min(p.of(deadline), p.lost());
     return this.grace > 0 ? Math.min(end, this.broken(p)) : end;
   }
 
-  /** The local moment at which a lease with a grace is believed in no more if no other beat is heard. */
+  /** The local time at which the worker gives up a lease with a grace if no other beat is acknowledged. */
   broken(p: View): number {
     return p.heard + this.grace - graceMargin;
   }
@@ -103,17 +109,19 @@ export class Lease {
     return this.timesOut !== 0 && now >= p.of(this.timesOut);
   }
 
-  /** The local moment from which a lease that waits for a slot is given back rather than kept until its max_runtime is over. */
+  /**
+   * The local time from which a lease waiting for a slot is declined rather than kept until its max_runtime is over.
+   */
   tooLate(p: View): number {
     return this.timesOut === 0 || this.phase !== "waiting" ? Infinity : p.of(this.timesOut - declineTimesOut);
   }
 
-  /** The local moment at which the renewal window has passed by the view. */
+  /** The local time at which the renewal window has passed by the view. */
   renewAt(p: View): number {
     return Math.max(p.of(this.deadline - (this.leaseFor - this.renewEvery)), this.renewNext);
   }
 
-  /** Whether another renewal may be asked for and none is under way. */
+  /** Whether another renewal may be requested and none is in progress. */
   renewable(): boolean {
     if (this.timesOut !== 0 && this.deadline >= this.timesOut) return false; // it ends there, renewed or not
     return (
@@ -127,7 +135,7 @@ export class Lease {
   }
 }
 
-/** A lease of which no more is known than that the cluster wants it back. */
+/** A lease that is known only from its revocation. */
 export function unknownLease(n: LeaseEnd, now: number): Lease {
   return new Lease(create(AssignmentSchema, { lease: { id: n.leaseId, job: n.job }, spec: { id: n.job } }), now);
 }
@@ -138,28 +146,27 @@ export function keyOf(id: Uint8Array): string {
 }
 
 /**
- * An answered beat: when it was sent, by the local clock, and the cluster clock after an entry that
- * was stamped later than that. So the cluster clock reaches D no sooner than sent + (D − clock),
- * whatever the answer took to arrive.
+ * An answered beat: the local time when it was sent, and the cluster clock after an entry that was stamped later than
+ * that. So the cluster clock reaches D no sooner than sent + (D − clock), however long the answer took.
  */
 export class View {
   known = false;
   sent = -Infinity;
   clock = 0;
-  /** When the last beat was sent that a node heard, whatever became of its connection. */
+  /** When the last beat that a node received was sent, whatever happened to its connection. */
   heard = -Infinity;
 
-  /** The local moment at which the worker takes the deadline as come: never later than the cluster does. */
+  /** The local time at which the worker considers the deadline passed: never later than the cluster does. */
   of(deadline: number): number {
     return this.sent + (deadline - this.clock) - viewMargin;
   }
 
-  /** The local moment at which silence ends every handler. */
+  /** The local time at which silence ends every handler. */
   lost(): number {
     return this.sent + beatLost;
   }
 
-  /** Takes the beat that was sent later, in whatever order answers come. */
+  /** Applies the beat that was sent later, whatever the order of the answers. */
   answered(sent: number, clock: number): void {
     this.hear(sent);
     if (this.known && sent <= this.sent) return;
@@ -173,7 +180,7 @@ export class View {
   }
 }
 
-/** The newest leases that ended, so that a replica that lags behind cannot give one to a handler again. */
+/** The newest ended leases, so that a lagging replica cannot start the handler of an ended lease again. */
 export class Recent {
   #young = new Set<string>();
   #old = new Set<string>();

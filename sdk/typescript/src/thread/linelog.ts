@@ -2,11 +2,14 @@ import { create, toBinary } from "@bufbuild/protobuf";
 
 import { AttemptLogSchema, LogPartSchema, type LogPart } from "../gen/rota/v1/rota_pb.js";
 
-/** lineMost bounds a line with its newline; headMost and tailMost the first and the last bytes that are kept of a log. */
+/**
+ * lineMost bounds a line with its newline; headMost and tailMost are how many bytes at the start and the end of a log
+ * are kept.
+ */
 const lineMost = 4 << 10;
 const headMost = 16 << 10;
 const tailMost = 48 << 10;
-/** roomForCut is kept at the end of a line for what says how much of it was cut. */
+/** roomForCut is kept at the end of a line for a note on how much of it was cut. */
 const roomForCut = 64;
 const newline = 10;
 
@@ -23,7 +26,7 @@ export class LineLog {
   #lineSize = 0;
   #over = 0;
 
-  /** Takes text, of which each newline ends a line. */
+  /** Adds text; each newline ends a line. */
   write(text: string): void {
     let rest = Buffer.from(text, "utf8");
     while (rest.length > 0) {
@@ -64,7 +67,7 @@ export class LineLog {
     this.#tailSize += line.length;
   }
 
-  /** Returns what is kept from a place on, which `end` of a part said. */
+  /** Returns what is kept from a position on, which is the `end` of an earlier part. */
   since(at: number): { at: number; cutLines: number; text: Buffer }[] {
     const parts = [
       { at: 0, cutLines: 0, text: Buffer.concat(this.#head) },
@@ -80,7 +83,7 @@ export class LineLog {
     return this.#headSize + this.#cutBytes + this.#tailSize;
   }
 
-  /** Ends the last line and returns the encoding of the log. */
+  /** Ends the last line and returns the encoded log. */
   close(): Uint8Array {
     if (this.#lineSize > 0 || this.#over > 0) this.#end();
     return toBinary(
@@ -95,7 +98,7 @@ export class LineLog {
   }
 }
 
-/** One part as it travels with a beat. */
+/** One part as it is sent with a beat. */
 export function wirePart(leaseId: Uint8Array, p: { at: number; cutLines: number; text: Buffer }): LogPart {
   return create(LogPartSchema, { leaseId, at: BigInt(p.at), cutLines: BigInt(p.cutLines), text: p.text });
 }

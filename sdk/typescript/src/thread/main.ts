@@ -1,4 +1,4 @@
-// The thread that holds a worker's connection: a handler that blocks the main thread loses nothing.
+// The thread that holds a worker's connection: a handler that blocks the main thread loses no lease.
 import { parentPort, workerData } from "node:worker_threads";
 
 import { Engine } from "./engine.js";

@@ -1,10 +1,10 @@
-// What a worker's main thread and its connection's thread say to each other.
+// Messages between a worker's main thread and its connection's thread.
 import type { Kind } from "../errors.js";
 import type { JobSpec } from "../gen/rota/v1/rota_pb.js";
 import type { Level } from "../log.js";
 import type { NodeSettings } from "../nodes.js";
 
-/** What the thread is started with. */
+/** The data that the thread is started with. */
 export interface ThreadData {
   nodes: NodeSettings;
   token: string | undefined;
@@ -18,7 +18,7 @@ export interface ThreadData {
   blockedMs: number;
 }
 
-/** An attempt that is to run. */
+/** An attempt to be run. */
 export interface Start {
   lease: string;
   leaseId: Uint8Array;
@@ -46,7 +46,7 @@ export interface ErrorMessage {
   text: string;
   op: string;
   field: string;
-  /** Of jobs whose outcomes were given up. */
+  /** The jobs whose outcomes were given up. */
   unreported?: string[];
 }
 

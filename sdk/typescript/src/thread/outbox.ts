@@ -6,12 +6,15 @@ import type { Lease } from "./lease.js";
 /** batchCommands and batchBytes bound one message of commands: half a log entry, so that no node has to split it. */
 const batchCommands = 512;
 const batchBytes = 256 << 10;
-/** batchesFlying is how many messages may be without an answer. Beyond them commands gather, which makes messages larger exactly when that pays. */
+/**
+ * batchesFlying is how many messages may be unanswered. Beyond that commands accumulate, so messages grow exactly when
+ * that pays off.
+ */
 const batchesFlying = 2;
 /** ackHold is how long an ack is held back, in ms: a handler that ends sooner acknowledges by completing. */
 export const ackHold = 5;
 
-/** One verb on one lease on its way to the cluster. Its content never changes, so sending it again is harmless. */
+/** One verb on one lease to be sent to the cluster. Its content never changes, so sending it again is harmless. */
 export class Command {
   tries = 0;
   dropped = false;
@@ -26,27 +29,27 @@ export class Command {
     Object.assign(this.wire, rest, { verb, leaseId: lease.id, job: lease.job });
   }
 
-  /** About what the command takes on the wire. */
+  /** The approximate size of the command on the wire. */
   get size(): number {
     const w = this.wire;
     return w.output.length + w.children.length + w.log.length + 3 * w.text.length + w.job.length + 96;
   }
 }
 
-/** The commands to be sent and those without an answer; at most four a lease. */
+/** The commands to be sent and the unanswered ones; at most four a lease. */
 export class Outbox {
   #queue: Command[] = [];
   #held: { lease: Lease; due: number }[] = [];
   readonly #flying = new Map<number, Command[]>();
   #sequence = 0;
-  /** Holds everything back after a refusal to take a batch. */
+  /** Delays everything after a batch was refused. */
   notBefore = 0;
 
   push(c: Command): void {
     this.#queue.push(c);
   }
 
-  /** Has a lease acknowledged at a local time, unless something else is said of it before. */
+  /** Acknowledges a lease at a local time, unless another command on it is sent before. */
   holdAck(lease: Lease, due: number): void {
     this.#held.push({ lease, due });
   }
@@ -87,19 +90,19 @@ export class Outbox {
     });
   }
 
-  /** Takes a batch out of the air. */
+  /** Removes and returns a batch that was answered. */
   landed(sequence: number): Command[] | undefined {
     const batch = this.#flying.get(sequence);
     this.#flying.delete(sequence);
     return batch;
   }
 
-  /** Puts a batch without outcome back in front of what came later. */
+  /** Puts a batch without an outcome back in front of later commands. */
   again(batch: Command[]): void {
     if (batch.length > 0) this.#queue = [...batch.filter((c) => !c.dropped), ...this.#queue];
   }
 
-  /** Puts all that had no answer back, in the order it was first sent: the connection is gone. */
+  /** Puts all unanswered commands back, in the order they were first sent: the connection is gone. */
   broken(): void {
     const lost = [...this.#flying.entries()].sort(([a], [b]) => a - b).flatMap(([, batch]) => batch);
     this.#flying.clear();
@@ -107,7 +110,7 @@ export class Outbox {
     this.notBefore = 0;
   }
 
-  /** Whether nothing is to be sent and nothing is without an answer. */
+  /** Whether nothing is left to send and nothing is unanswered. */
   get empty(): boolean {
     return this.#flying.size === 0 && this.#queue.every((c) => c.dropped);
   }

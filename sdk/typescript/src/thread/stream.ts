@@ -14,10 +14,10 @@ const welcomeMost = 5_000;
 
 /** One connection of a worker to a node. */
 export class Stream {
-  /** The node took the worker; healthy: it answered a beat, too. */
+  /** welcomed: the node accepted the worker; healthy: it also answered a beat. */
   welcomed = false;
   healthy = false;
-  /** What the Welcome said. */
+  /** From the Welcome. */
   name = "";
   session = 0n;
 
@@ -38,7 +38,7 @@ export class Stream {
     this.#beats = new Beats(table);
   }
 
-  /** Works until the stream breaks, which rejects, or ends after the farewell. */
+  /** Works until the stream breaks, which rejects, or ends after the Bye. */
   serve(): Promise<void> {
     return new Promise((resolve, reject) => {
       const shown = this.node.token();
@@ -56,7 +56,7 @@ export class Stream {
         clearTimeout(late);
         clearTimeout(this.#timer);
         call.cancel();
-        // What ended the stream from this side says more than its status.
+        // The cause on this side is more useful than the stream's status.
         if (err === undefined) resolve();
         else reject(this.#cause ?? (err instanceof Error ? err : new Error("the stream ended")));
       };
@@ -78,7 +78,7 @@ export class Stream {
       call.on("error", (err) => finish(err));
       call.on("end", () => {
         if (this.#byeSaid) return finish(undefined);
-        // An error that ends the stream comes right behind its end.
+        // An error that ends the stream arrives right after its end.
         setImmediate(() => finish(new RotaError("UNAVAILABLE", this.welcomed ? "the node ended the stream" : "the node ended the stream instead of a welcome")));
       });
       call.write(create(WorkRequestSchema, { message: { case: "hello", value: this.hello } }));
@@ -94,7 +94,7 @@ export class Stream {
     this.#call?.cancel();
   }
 
-  /** Has what is to be sent sent, once what happens now has happened: handlers that end together share a message. */
+  /** Sends what is due, after the current event: handlers that end together share a message. */
   kick(): void {
     if (this.#kicked || !this.welcomed || this.#closed) return;
     this.#kicked = true;
@@ -122,7 +122,7 @@ export class Stream {
     }
   }
 
-  /** Sends what is due: beats first, then commands, then the farewell. */
+  /** Sends what is due: beats first, then commands, then the Bye. */
   #pump(shown: string | undefined): void {
     if (this.#closed || this.#byeSaid || !this.#call) return;
     const now = localNow();

@@ -14,21 +14,24 @@ import { ackHold, Command, Outbox } from "./outbox.js";
 const finishedKept = 1 << 15;
 /** progressEvery is how often a job's progress is sent, in ms; noteMost bounds its note, textMost an error's text. */
 const progressEvery = 1_000;
-/** finalReport is the ordinal of the last report of progress before an outcome. */
+/** finalReport is the ordinal of the last progress report before an outcome. */
 const finalReport = 1;
 const noteMost = 256;
 const textMost = 4 << 10;
-/** renewLeast is the least pause between two renewals of a lease, in ms. */
+/** renewLeast is the minimum pause between two renewals of a lease, in ms. */
 const renewLeast = 50;
-/** triesMost bounds how often an answer of kind INTERNAL is asked again. */
+/** triesMost bounds how often a command is sent again after an answer of kind INTERNAL. */
 const triesMost = 10;
-/** watchMost bounds how late an end is seen where timers do not count suspended time, in ms: well within the view's margin. */
+/**
+ * watchMost bounds how late an end is detected where timers do not count suspended time, in ms: well within the view's
+ * margin.
+ */
 const watchMost = 500;
-/** tickLeast is the least pause between two looks through all leases, in ms. */
+/** tickLeast is the minimum pause between two checks of all leases, in ms. */
 const tickLeast = 20;
-/** reportLeast is how long a worker that drains goes on trying to report an outcome, in ms. */
+/** reportLeast is the minimum time for which a draining worker tries to report an outcome, in ms. */
 const reportLeast = 10_000;
-/** logsBeatMost bounds what one beat brings of logs. */
+/** logsBeatMost bounds the logs sent with one beat, in bytes. */
 const logsBeatMost = 256 << 10;
 
 const nothing = createHash("sha256").digest();
@@ -36,19 +39,19 @@ const nothing = createHash("sha256").digest();
 export interface TableOptions {
   slots: number;
   prefetch: number;
-  /** The types that have a handler; undefined where one is for all. */
+  /** The types that have a handler; undefined if one handler is for all. */
   types: ReadonlySet<string> | undefined;
   post: (m: ToMain) => void;
-  /** Wakes who sends. */
+  /** Wakes the sender. */
   kick: () => void;
 }
 
-/** All that a running worker knows: its leases, its view of time and its outbox. */
+/** The state of a running worker: its leases, its view of time and its outbox. */
 export class LeaseTable {
   readonly view = new View();
   readonly out = new Outbox();
   readonly leases = new Map<string, Lease>();
-  /** The leases whose handlers have not returned, given up or not, and their jobs. */
+  /** The leases whose handlers have not returned, even if given up, and their jobs. */
   readonly #handlers = new Map<string, Lease>();
   readonly #busy = new Set<string>();
   readonly #finished = new Recent(finishedKept);
@@ -56,7 +59,7 @@ export class LeaseTable {
   #session = 0n;
   #draining = false;
   #drainedAt = 0;
-  /** Handlers' signals have aborted, as the worker stops. */
+  /** Handlers' signals have aborted because the worker stops. */
   #stopping = false;
   /** The main thread does not answer: nothing is started. */
   #absent = false;
@@ -64,9 +67,9 @@ export class LeaseTable {
   #starts: Start[] = [];
   #timer: NodeJS.Timeout | undefined;
   #wakeAt = Infinity;
-  /** Another process has taken the worker's id over: this one only confirms that it has stopped. */
+  /** Another process has taken over the worker's id: this one only confirms that it has stopped. */
   superseded = false;
-  /** Say Bye once all is said. */
+  /** Send Bye once everything else is sent. */
   farewell = false;
   /** Called once a drain has nothing left to do, and once the worker is superseded. */
   onQuiet: () => void = () => {};
@@ -86,7 +89,7 @@ export class LeaseTable {
     return this.#draining && this.leases.size === 0;
   }
 
-  /** Begins a connection. Another session than before means that all leases of the old one are void. */
+  /** Begins a connection. If the session changed, all leases of the old one are void. */
   welcome(session: bigint): void {
     if (this.#session !== 0n && this.#session !== session) this.#loseAll("the worker has a new session");
     this.#session = session;
@@ -99,7 +102,7 @@ export class LeaseTable {
     }
   }
 
-  /** Takes the node's notices. */
+  /** Handles the node's notices. */
   notice(n: Notices): void {
     const now = localNow();
     for (const a of n.assigned) this.#assigned(a, now);
@@ -114,13 +117,13 @@ export class LeaseTable {
     this.o.kick();
   }
 
-  /** Takes a lease: a new one, or one given back after reconnecting. */
+  /** Handles a lease: a new one, or one assigned again after reconnecting. */
   #assigned(a: Assignment, now: number): void {
     if (!a.lease || !a.spec) return;
     const key = keyOf(a.lease.id);
     const held = this.leases.get(key);
     if (held) return this.#givenBack(held, a, now);
-    if (this.#finished.has(key)) return; // the replica lags behind what was answered
+    if (this.#finished.has(key)) return; // the replica lags behind an answer already received
     const l = new Lease(a, now);
     this.leases.set(key, l);
     if (a.lease.revoked) this.#lose(l, { reason: a.lease.revoked, revoked: true, text: "the cluster revoked it" }, true);
@@ -138,7 +141,10 @@ export class LeaseTable {
     return this.o.types === undefined || this.o.types.has(l.spec.type);
   }
 
-  /** Takes a replica's row of a lease that is held already: only steps forward count, and none for one that is given up. */
+  /**
+   * Handles a replica's row of a lease that is already held: only steps forward count, and none for a lease that was
+   * given up.
+   */
   #givenBack(l: Lease, a: Assignment, now: number): void {
     const row = a.lease!;
     if (this.#expired(l, now) || l.lost) {
@@ -149,7 +155,7 @@ export class LeaseTable {
     }
   }
 
-  /** Takes that the cluster wants a lease back. One that is not known here has no handler: that is confirmed at once. */
+  /** Handles a revocation. A lease that is not known here has no handler: that is confirmed at once. */
   #revoked(n: LeaseEnd, now: number): void {
     if (n.reason === "TAKEN_OVER" && !this.superseded) {
       this.superseded = true;
@@ -164,12 +170,18 @@ export class LeaseTable {
     this.#decline(l, "no handler runs under it here");
   }
 
-  /** Whether the view is older than a lease that waits, and does not cover it: the lease neither starts nor is given back before a newer one is there. */
+  /**
+   * Whether the view is older than a waiting lease and does not cover it: the lease is neither started nor declined
+   * before a newer view arrives.
+   */
   #unjudged(l: Lease, now: number): boolean {
     return l.phase === "waiting" && this.view.sent < l.received && now < l.received + beatLost;
   }
 
-  /** Abandons a lease whose end has passed by the view that counted until now. It is asked before anything that would move that end. */
+  /**
+   * Gives up a lease whose end has passed by the view in force until now. It must run before anything that would move
+   * that end.
+   */
   #expired(l: Lease, now: number): boolean {
     const v = this.view;
     if (!v.known || l.phase === "reporting" || l.lost || now < l.end(v) || this.#unjudged(l, now)) return false;
@@ -189,8 +201,8 @@ export class LeaseTable {
   }
 
   /**
-   * Abandons a lease for ever. It is declined, where the cluster may still count on it, once its
-   * handler has returned: not sooner, for then another worker may begin.
+   * Gives up a lease forever. If the cluster may still count on it, it is declined once its handler has returned: not
+   * sooner, because then another worker may begin.
    */
   #lose(l: Lease, why: Lost, declines: boolean): void {
     if (l.phase === "reporting") return;
@@ -207,13 +219,13 @@ export class LeaseTable {
     this.#report(l, new Command(l, LeaseVerb.DECLINE, { text }));
   }
 
-  /** Settles a lease's outcome; commands on it that wait are dropped. */
+  /** Settles a lease's outcome; its queued commands are dropped. */
   #report(l: Lease, c: Command): void {
     l.phase = "reporting";
     for (const other of [l.ack, l.renew, l.progress]) if (other) other.dropped = true;
     l.ack = l.renew = l.progress = l.progressHeld = undefined;
     if (l.reported && !l.lost) {
-      // Once more: what was sent less than a second after another was not kept.
+      // Send it again: a report less than a second after another was not kept.
       this.out.push(new Command(l, LeaseVerb.PROGRESS, { progress: l.reported.percent, text: l.reported.note, ordinal: finalReport }));
     }
     if (l.log) c.wire.log = l.log.close();
@@ -231,7 +243,10 @@ export class LeaseTable {
     if (this.quiet) this.onQuiet();
   }
 
-  /** Starts handlers while there are slots: only for leases that are believed in, so none before a beat was answered. */
+  /**
+   * Starts handlers while slots are free: only for leases that are valid by the view, so none before a beat was
+   * answered.
+   */
   #startMore(now: number): void {
     if (!this.view.known || this.#queue.length === 0 || this.#absent) return;
     const held: Lease[] = [];
@@ -244,7 +259,7 @@ export class LeaseTable {
         continue;
       }
       if (this.#busy.has(l.job)) {
-        // A handler that ignores its signal: never two at once on a job.
+        // An earlier handler ignores its signal: never run two handlers of one job at once.
         this.#decline(l, "the handler of an attempt given up before has not returned here");
         continue;
       }
@@ -268,7 +283,7 @@ export class LeaseTable {
       if (!l) continue;
       this.#handlers.delete(o.lease);
       this.#busy.delete(l.job);
-      if (l.phase !== "running" || this.leases.get(l.key) !== l) continue; // given back meanwhile, or forgotten
+      if (l.phase !== "running" || this.leases.get(l.key) !== l) continue; // declined meanwhile, or forgotten
       if (l.lost && l.declines && l.lost.reason === "TIMED_OUT") {
         const text = o.verb === "fail" ? (o.text ?? "") : "";
         this.#report(l, new Command(l, LeaseVerb.FAIL, { fail: FailKind.TIMED_OUT, text: lastOf(text) }));
@@ -288,7 +303,7 @@ export class LeaseTable {
     if (this.quiet) this.onQuiet();
   }
 
-  /** Takes a handler's report; the last of each second is sent. */
+  /** Accepts a handler's report; the last of each second is sent. */
   progress(key: string, percent: number, note: string): void {
     const l = this.#handlers.get(key);
     if (!l || l.phase !== "running" || l.lost) return;
@@ -304,7 +319,7 @@ export class LeaseTable {
     (l.log ??= new LineLog()).write(text);
   }
 
-  /** What handlers logged since the beat before, as far as one beat brings it. */
+  /** What handlers logged since the previous beat, as much as fits one beat. */
   logs(): LogPart[] {
     const all: LogPart[] = [];
     let room = logsBeatMost;
@@ -320,7 +335,7 @@ export class LeaseTable {
     return all;
   }
 
-  /** Takes the outcomes of a batch. */
+  /** Handles the outcomes of a batch. */
   answered(sequence: number, refusal: { kind: string; retryAfterMs: bigint } | undefined, answers: LeaseAnswer[]): void {
     const batch = this.out.landed(sequence);
     if (!batch) return;
@@ -344,13 +359,13 @@ export class LeaseTable {
     this.o.kick();
   }
 
-  /** Takes the outcome of one command; false where there is none yet. */
+  /** Handles the outcome of one command; returns false if there is none yet. */
   #settled(c: Command, a: LeaseAnswer, now: number): boolean {
     const l = c.lease;
     if (c.dropped) return true;
     const kind = a.refusal && kindOf(a.refusal.kind);
     if (kind && unsettled(kind) && (kind !== "INTERNAL" || c.tries < triesMost)) return false;
-    this.#expired(l, now); // an answer that comes too late for the view that counts saves no lease
+    this.#expired(l, now); // an answer after the end of the lease by the view in force saves no lease
     switch (c.verb) {
       case LeaseVerb.ACK:
         l.ack = undefined;
@@ -377,7 +392,7 @@ export class LeaseTable {
     } else if (kind === "STALE" || kind === "NOT_FOUND") {
       this.#lose(l, { reason: "", revoked: false, text: `it is no longer this worker's: ${a.refusal!.text}` }, false);
     } else {
-      // A CONFLICT ends renewals as the queue's policy has it; anything else is a fault on one of both sides.
+      // A CONFLICT ends renewals as the queue's policy sets; any other refusal is a bug in the worker or the cluster.
       if (c.verb === LeaseVerb.RENEW) l.renewOver = true;
       else l.ackRefused = a.refusal!.text;
       const quietly = kind === "CONFLICT" && c.verb === LeaseVerb.RENEW;
@@ -392,11 +407,11 @@ export class LeaseTable {
       this.out.push(l.outcome);
     };
     if (kind && c.verb === LeaseVerb.COMPLETE && (kind === "INVALID" || (kind === "DENIED" && c.wire.children.length > 0))) {
-      // The queue or the workflow takes less than this: the attempt failed, and says why.
+      // The queue or the workflow has a lower limit: fail the attempt, with the reason.
       return again(LeaseVerb.FAIL, lastOf(`the completion was refused: ${a.refusal!.text}`));
     }
     if (kind === "STALE" && c.verb !== LeaseVerb.DECLINE && this.superseded) {
-      return again(LeaseVerb.DECLINE, "the outcome came after a takeover"); // that this one has stopped is news
+      return again(LeaseVerb.DECLINE, "the outcome came after a takeover"); // report that this one has stopped
     }
     const error = refusalOf(a.refusal);
     if (error) {
@@ -406,7 +421,7 @@ export class LeaseTable {
     this.#forget(l);
   }
 
-  /** Takes the answer to a beat. Leases that ended by the old view stay ended. */
+  /** Applies the answer to a beat. Leases that ended by the old view stay ended. */
   beatAnswered(sent: number, clock: number): void {
     this.#moved(() => this.view.answered(sent, clock));
   }
@@ -423,25 +438,25 @@ export class LeaseTable {
     this.#watch(now);
   }
 
-  /** Whether a lease with a grace is open: the node's silence then has it left for another sooner. */
+  /** Whether a lease with a grace is open: the worker then leaves a silent node sooner. */
   get graced(): boolean {
     for (const l of this.leases.values()) if (l.grace > 0 && l.phase !== "reporting" && !l.lost) return true;
     return false;
   }
 
-  /** Whether a handler that runs has logged anything. */
+  /** Whether a running handler has logged anything. */
   get logging(): boolean {
     for (const l of this.#handlers.values()) if (l.phase === "running" && l.log) return true;
     return false;
   }
 
-  /** Ends a connection: what had no answer is sent again on the next one. */
+  /** Ends a connection: unanswered messages are sent again on the next one. */
   broken(): void {
     this.out.broken();
-    for (const l of this.leases.values()) l.logSent = 0; // the next node has nothing of it
+    for (const l of this.leases.values()) l.logSent = 0; // the next node has received none of it
   }
 
-  /** Begins the end: no lease is taken any more, and outcomes are not retried for ever. */
+  /** Begins the shutdown: no new lease is accepted, and outcomes are no longer retried forever. */
   drain(): void {
     if (this.#draining) return;
     this.#draining = true;
@@ -452,7 +467,7 @@ export class LeaseTable {
     if (this.quiet) this.onQuiet();
   }
 
-  /** Has all handlers' signals abort. */
+  /** Aborts all handlers' signals. */
   stop(): void {
     this.#stopping = true;
     this.o.post({ is: "stop" });
@@ -465,7 +480,7 @@ export class LeaseTable {
     if (this.quiet) this.onQuiet();
   }
 
-  /** Gives everything back, also what runs: the main thread does not answer. */
+  /** Declines everything, including running leases: the main thread does not answer. */
   leave(text: string): void {
     this.#absent = true;
     this.#queue = [];
@@ -486,7 +501,7 @@ export class LeaseTable {
     this.farewell = false;
   }
 
-  /** The jobs whose outcomes were given up, or are not reported yet. */
+  /** The jobs whose outcomes were given up or are not yet reported. */
   unreported(): string[] {
     const jobs = [...this.#unreported];
     for (const l of this.leases.values()) if (l.phase === "reporting") jobs.push(l.job);
@@ -497,7 +512,7 @@ export class LeaseTable {
     clearTimeout(this.#timer);
   }
 
-  /** Has the watch look at the leases when the next of them needs it. */
+  /** Schedules the next check for when a lease needs it. */
   #watch(now: number): void {
     let at = this.#tick(now);
     if (this.leases.size > 0) at = Math.min(at, now + watchMost);
@@ -516,7 +531,10 @@ export class LeaseTable {
 
   #ticked = -Infinity;
 
-  /** Ends what has run out, asks for renewals, and returns when to look again. A busy table is looked through every 20 ms at most. */
+  /**
+   * Ends leases that ran out, requests renewals, and returns when to look again. A busy table is checked at most every
+   * 20 ms.
+   */
   #tick(now: number): number {
     if (now - this.#ticked < tickLeast && !this.#draining) return this.#ticked + tickLeast;
     this.#ticked = now;
@@ -560,7 +578,7 @@ export class LeaseTable {
     return Infinity;
   }
 
-  /** The local moment from which a worker that drains tries no more to report the lease's outcome. */
+  /** The local time from which a draining worker no longer tries to report the lease's outcome. */
   #giveUpAt(l: Lease): number {
     return Math.max(this.view.known ? l.end(this.view) : l.received + beatLost, this.#drainedAt + reportLeast);
   }
@@ -611,12 +629,12 @@ function commandOf(l: Lease, o: Outcome): Command {
   }
 }
 
-/** Bytes without the message around them: a copy for another thread has all that they are a part of. */
+/** Bytes without the message around them: a copy for another thread has the whole buffer that they are part of. */
 function tight(bytes: Uint8Array): Uint8Array {
   return bytes.length === bytes.buffer.byteLength ? bytes : Uint8Array.from(bytes);
 }
 
-/** Keeps the last of an error's text, where the reason stands. */
+/** Keeps the end of an error's text, where the reason is. */
 function lastOf(text: string): string {
   const bytes = Buffer.from(text, "utf8");
   if (bytes.length <= textMost) return text.isWellFormed() ? text : text.toWellFormed();
