@@ -15,49 +15,48 @@ import (
 )
 
 const (
-	// KeepLeast backups of a cluster never go, whatever is to be kept.
+	// KeepLeast is the number of backups of a cluster that are never deleted, whatever the configured number.
 	KeepLeast = 3
-	// asidePrefix and asideSuffix are around the name of what is no backup yet.
+	// asidePrefix and asideSuffix surround the name of an incomplete backup.
 	asidePrefix, asideSuffix = ".rota-", ".part"
 )
 
-// Options say where backups are and who may read them.
+// Options configure where backups are and who may read them.
 type Options struct {
 	// To is a directory, or s3://bucket/prefix.
 	To string
-	// Endpoint is the URL of an S3 store, empty for that of Amazon or the environment's
-	// AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL; Region is that of the bucket, empty for
-	// AWS_REGION or AWS_DEFAULT_REGION, or what the store says.
+	// Endpoint is the URL of an S3 store, empty for Amazon's or the environment's AWS_ENDPOINT_URL_S3 or
+	// AWS_ENDPOINT_URL; Region is the bucket's, empty for AWS_REGION or AWS_DEFAULT_REGION, or what the store reports.
 	Endpoint, Region string
-	// Recipients are the age recipients that backups are sealed for, none for not at all.
+	// Recipients are the age recipients that backups are sealed for; none disables sealing.
 	Recipients []string
 }
 
-// Depot holds backups. Several clusters, and the nodes of one, may share what is behind it.
+// Depot holds backups. Several clusters, and the nodes of one, may share a store.
 type Depot struct {
 	store      store
 	recipients []age.Recipient
 }
 
-// store is a directory or a bucket: what it stores has a name, and a size known at the end.
+// store is a directory or a bucket: an object has a name, and a size known at the end.
 type store interface {
-	// fill stores what it reads under a name that is no backup's; what was there goes. Where
-	// reading fails, nothing is stored, or a part that remove takes away.
+	// fill stores what it reads under a name that no backup has, replacing an existing object. If reading fails,
+	// nothing is stored, or a part that remove deletes.
 	fill(ctx context.Context, name string, r io.Reader) error
 	open(ctx context.Context, name string) (io.ReadCloser, error)
-	// rename renames at once: the new name has the whole of it, or what it had before.
+	// rename renames atomically: the new name has the whole object, or its previous one.
 	rename(ctx context.Context, from, to string) error
-	// remove takes away what is there under a name, and what a fill that was killed left.
+	// remove deletes the object of a name, and what a killed fill left.
 	remove(ctx context.Context, name string) error
-	// list calls yield for all that stands under a name, parts or not.
+	// list calls yield for every stored name, including incomplete backups.
 	list(ctx context.Context, yield func(name string, bytes int64, made rota.Date)) error
 	look(ctx context.Context, name string) (bytes int64, made rota.Date, err error)
-	// place says where a name is.
+	// place returns the path or address of a name.
 	place(name string) string
 }
 
 // Check returns all faults of the options for which Open would fail, and those of options that need no place. It stores
-// nothing, and asks no bucket.
+// nothing, and sends nothing to a bucket.
 func Check(o Options) (faults []error) {
 	if _, err := parseRecipients(o.Recipients); err != nil {
 		faults = append(faults, err)
@@ -76,8 +75,7 @@ func Check(o Options) (faults []error) {
 	return faults
 }
 
-// Open returns a depot. A directory must be there; of a bucket nothing is asked yet, but
-// credentials must be there.
+// Open returns a depot. A directory must exist; for a bucket it sends no request yet, but requires credentials.
 func Open(o Options) (*Depot, error) {
 	recipients, err := parseRecipients(o.Recipients)
 	if err != nil {
@@ -95,8 +93,8 @@ func Open(o Options) (*Depot, error) {
 	return d, nil
 }
 
-// Put stores what write writes under the name that check finds in it, and reads it back
-// before. The backup is there whole, or not at all; it takes the place of one of that name.
+// Put stores the output of write under the name that check finds in it, after reading it back. The backup is complete,
+// or absent; it replaces one of the same name.
 func (d *Depot) Put(ctx context.Context, by rota.NodeID, write func(io.Writer) error, check func(io.Reader) (Name, error)) (b Backup, err error) {
 	aside := asidePrefix + string(by) + asideSuffix
 	defer func() {
@@ -122,8 +120,8 @@ func (d *Depot) Put(ctx context.Context, by rota.NodeID, write func(io.Writer) e
 	return b, err
 }
 
-// fill stores a backup aside, sealed where there are recipients, and returns the SHA-256 of
-// what was to be stored. check reads what is not sealed yet: afterwards nobody here can.
+// fill stores an incomplete backup under a temporary name, sealed if there are recipients, and returns the SHA-256 of
+// what was to be stored. check reads the unsealed bytes: afterwards this process cannot read them.
 func (d *Depot) fill(ctx context.Context, aside string, write func(io.Writer) error, check func(io.Reader) (Name, error)) (name Name, sum []byte, err error) {
 	stored, out := io.Pipe()
 	h := sha256.New()
@@ -140,7 +138,7 @@ func (d *Depot) fill(ctx context.Context, aside string, write func(io.Writer) er
 	err = d.store.fill(ctx, aside, stored)
 	stored.CloseWithError(cmpError(err, io.ErrClosedPipe))
 	if e := <-sealed; e != nil && !errors.Is(e, err) && !errors.Is(e, io.ErrClosedPipe) {
-		err = e // what is behind it
+		err = e // the underlying error
 	}
 	name.Sealed = len(d.recipients) > 0
 	return name, h.Sum(nil), err
@@ -153,7 +151,7 @@ func cmpError(err, otherwise error) error {
 	return otherwise
 }
 
-// checked writes, and has what is written checked beside it.
+// checked writes, and has the written bytes checked at the same time.
 func checked(w io.Writer, write func(io.Writer) error, check func(io.Reader) (Name, error)) (Name, error) {
 	type found struct {
 		name Name
@@ -180,7 +178,7 @@ type live struct{ ctx context.Context } //nolint:containedctx // a writer for on
 
 func (l live) Write(p []byte) (int, error) { return len(p), context.Cause(l.ctx) }
 
-// readBack compares what is stored with what was to be.
+// readBack compares the stored bytes with those written.
 func (d *Depot) readBack(ctx context.Context, name string, sum []byte) error {
 	r, err := d.store.open(ctx, name)
 	if err != nil {
@@ -202,12 +200,12 @@ func (d *Depot) look(ctx context.Context, name Name) (Backup, error) {
 	return Backup{Name: name, File: d.store.place(name.String()), Bytes: bytes, Made: made}, err
 }
 
-// Fetch opens a backup's bytes as they are stored; sealed ones are what Unseal takes.
+// Fetch opens a backup's bytes as stored; pass sealed ones to Unseal.
 func (d *Depot) Fetch(ctx context.Context, n Name) (io.ReadCloser, error) {
 	return d.store.open(ctx, n.String())
 }
 
-// List returns all backups, of whatever cluster; what is none is left out.
+// List returns all backups, of every cluster; other files are left out.
 func (d *Depot) List(ctx context.Context) ([]Backup, error) {
 	list := []Backup{}
 	err := d.store.list(ctx, func(s string, bytes int64, made rota.Date) {
@@ -221,8 +219,8 @@ func (d *Depot) List(ctx context.Context) ([]Backup, error) {
 	return list, nil
 }
 
-// Prune removes a cluster's oldest backups beyond keep, never the last KeepLeast, and returns
-// them. Those up to an index count only: a name beyond it is not the cluster's own yet.
+// Prune removes a cluster's oldest backups beyond keep, never the last KeepLeast, and returns them. Only those up to an
+// index count: a backup beyond it is not yet known to be the cluster's own.
 func (d *Depot) Prune(ctx context.Context, cluster rota.ClusterID, upTo rota.Index, keep int) (gone []Backup, err error) {
 	all, err := d.List(ctx)
 	if err != nil {
@@ -241,8 +239,7 @@ func (d *Depot) Prune(ctx context.Context, cluster rota.ClusterID, upTo rota.Ind
 	return own, nil
 }
 
-// Partial reports whether a name is that of a backup that is being written, or whose writing
-// was interrupted.
+// Partial reports whether a name is that of a backup that is being written, or whose writing was interrupted.
 func Partial(name string) bool {
 	return strings.HasPrefix(name, asidePrefix) && strings.HasSuffix(name, asideSuffix)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/rotasched/rota/test/bucket"
 )
 
-// named checks a backup that holds nothing but its own index.
+// named checks a backup that holds only its own index.
 func named(cluster rota.ClusterID) func(io.Reader) (Name, error) {
 	return func(r io.Reader) (Name, error) {
 		text, err := io.ReadAll(r)
@@ -39,18 +39,18 @@ func writing(text string) func(io.Writer) error {
 	}
 }
 
-// place is a store of a test, seen from behind.
+// place is a store of a test, with direct access to its content.
 type place struct {
 	options Options
 	files   func() []string
 	get     func(name string) []byte
 	set     func(name string, body []byte)
-	// altered has what is stored next changed.
+	// altered changes the next stored object.
 	altered func(change func([]byte) []byte)
 	s3      *bucket.Store
 }
 
-// openPlace opens it as the nodes do, under another's environment where that is wanted.
+// open opens it as the nodes do, if needed with another one's environment.
 func (p place) open(t *testing.T) *Depot {
 	t.Helper()
 	d, err := Open(p.options)
@@ -173,7 +173,7 @@ func TestPut(t *testing.T) {
 	})
 }
 
-// What is too large to be copied at once is copied in parts.
+// An object too large for one copy request is copied in parts.
 func TestPut_copiedInParts(t *testing.T) {
 	s3 := bucket.Start(t, "backups")
 	useStore(t, s3)
@@ -213,7 +213,7 @@ func TestPut_inParts(t *testing.T) {
 	})
 }
 
-// Nothing that is wrong gets a name, and nothing of it stays.
+// A faulty backup gets no name, and leaves nothing behind.
 func TestPut_refuses(t *testing.T) {
 	broken := errors.New("broken")
 	places(t, func(t *testing.T, p place) {
@@ -257,7 +257,7 @@ func TestPut_refuses(t *testing.T) {
 	})
 }
 
-// A process that is killed in the middle leaves no backup, and the next one is stored over it.
+// A process killed in the middle leaves no backup, and the next one overwrites the rest.
 func TestPut_killed(t *testing.T) {
 	if to := os.Getenv("DEPOT_KILLED"); to != "" {
 		d := place{options: Options{To: to}}.open(t)
@@ -294,8 +294,8 @@ func TestPut_killed(t *testing.T) {
 	})
 }
 
-// Only a cluster's own backups go, and never its last three; names beyond what it stored
-// neither go nor count.
+// Only a cluster's own backups are deleted, and never its last three; backups beyond its index are neither deleted nor
+// counted.
 func TestPrune(t *testing.T) {
 	places(t, func(t *testing.T, p place) {
 		d := p.open(t)
@@ -326,7 +326,7 @@ func TestPrune(t *testing.T) {
 	})
 }
 
-// What a store refuses is said with what to do about it.
+// A store's refusal is reported with what to do about it.
 func TestBucket_refusals(t *testing.T) {
 	s3 := bucket.Start(t, "backups")
 	useStore(t, s3)
@@ -383,7 +383,7 @@ func TestBucket_refusals(t *testing.T) {
 	says("wrong key", put("s3://backups"), rota.KindInvalid, "AWS_ACCESS_KEY_ID")
 }
 
-// Credentials may stand in a file of the usual form.
+// Credentials may be in a file of the usual format.
 func TestBucket_credentialsInFile(t *testing.T) {
 	s3 := bucket.Start(t, "backups")
 	useStore(t, s3)
@@ -423,7 +423,7 @@ func TestOpen_refuses(t *testing.T) {
 	}
 }
 
-// A full disk stores nothing, and leaves nothing there.
+// A full disk stores nothing, and leaves nothing behind.
 func TestPut_fullDisk(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -81,7 +81,7 @@ func (d directory) list(ctx context.Context, yield func(name string, bytes int64
 		}
 		bytes, made, err := d.look(ctx, f.Name())
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // another node took it away
+			continue // another node deleted it
 		}
 		if err != nil {
 			return err

@@ -1,7 +1,6 @@
-// Package depot keeps backups where nodes' disks are not: in a directory or in a bucket of an
-// S3 store, sealed for a recipient or as they are, under names that say of which cluster and
-// index they are.
+// Package depot stores backups away from the nodes' disks: in a directory or in an S3 bucket, sealed for a recipient or
+// not, under names that contain their cluster and index.
 //
-// It never shows a backup under its name before it was read back whole, never takes one away
-// that is another cluster's or among the newest, and never holds what opens a sealed one.
+// It never gives a backup its name before it was read back completely, never deletes a backup of another cluster or one
+// of the newest, and never holds a key that opens a sealed one.
 package depot

@@ -10,14 +10,14 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// suffix ends the name of every backup, sealedSuffix after it that of a sealed one.
+// suffix ends the name of every backup; sealedSuffix follows it in that of a sealed one.
 const suffix, sealedSuffix = ".snap", ".age"
 
-// Name says what a backup is of.
+// Name identifies a backup.
 type Name struct {
 	Cluster rota.ClusterID `json:"cluster_id"`
 	Index   rota.Index     `json:"index"`
-	// Sealed says that only an identity opens it.
+	// Sealed means that only an identity opens it.
 	Sealed bool `json:"sealed"`
 }
 
@@ -30,7 +30,7 @@ func (n Name) String() string {
 	return fmt.Sprintf("%s-%020d%s", n.Cluster, uint64(n.Index), end)
 }
 
-// ParseName reads what String writes; ok is false for every other name.
+// ParseName parses the output of String; ok is false for every other name.
 func ParseName(s string) (n Name, ok bool) {
 	front, sealed := strings.CutSuffix(s, sealedSuffix)
 	front, found := strings.CutSuffix(front, suffix)
@@ -43,14 +43,14 @@ func ParseName(s string) (n Name, ok bool) {
 	return n, err == nil && rota.CheckID("cluster_id", n.Cluster) == nil && n.String() == s
 }
 
-// Backup is one that a depot holds.
+// Backup is a backup in a depot.
 type Backup struct {
 	Name
 	// File is its path, or its address in a bucket.
 	File  string    `json:"file"`
 	Bytes int64     `json:"bytes"`
 	Made  rota.Date `json:"made_ms"`
-	// SHA256 is of its bytes as they are stored; only Put sets it.
+	// SHA256 is of its bytes as stored; only Put sets it.
 	SHA256 rota.Hex `json:"sha256,omitempty"`
 }
 

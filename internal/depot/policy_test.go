@@ -15,7 +15,7 @@ import (
 	"github.com/rotasched/rota/test/bucket"
 )
 
-// documentedPolicy is that of docs/operations/backup.md.
+// documentedPolicy returns that of docs/operations/backup.md.
 func documentedPolicy(t *testing.T) bucket.Policy {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/operations/backup.md")
@@ -30,7 +30,7 @@ func documentedPolicy(t *testing.T) bucket.Policy {
 	return bucket.ParsePolicy(t, text)
 }
 
-// everything does with a place all that nodes and commands do, and returns the first error.
+// everything performs all operations of nodes and commands on a place, and returns the first error.
 func everything(t *testing.T, s3 *bucket.Store) error {
 	t.Helper()
 	d, err := Open(Options{To: "s3://backups/rota", Endpoint: s3.URL, Region: "us-east-1"})
@@ -64,7 +64,8 @@ func everything(t *testing.T, s3 *bucket.Store) error {
 	return err
 }
 
-// TestBucket_documentedPolicy: the documented permissions are enough at a store that enforces them, and each is needed.
+// TestBucket_documentedPolicy checks at a store that enforces permissions that the documented ones are enough, and that
+// each is needed.
 func TestBucket_documentedPolicy(t *testing.T) {
 	whole := documentedPolicy(t)
 	s3 := bucket.Start(t, "backups")
@@ -87,7 +88,8 @@ func TestBucket_documentedPolicy(t *testing.T) {
 	}
 }
 
-// TestBucket_clearsAtBest: a store that cannot list or abort interrupted uploads, or refuses to, gets backups all the same.
+// TestBucket_clearsAtBest checks that backups are stored even if a store cannot, or refuses to, list or abort
+// interrupted uploads.
 func TestBucket_clearsAtBest(t *testing.T) {
 	for code, status := range map[string]int{"NotImplemented": http.StatusNotImplemented, "NoSuchUpload": http.StatusNotFound, "AccessDenied": http.StatusForbidden} {
 		s3 := bucket.Start(t, "backups")
@@ -104,7 +106,7 @@ func TestBucket_clearsAtBest(t *testing.T) {
 	}
 }
 
-// TestCheck_refusesWhatOpenOrPutWould: every fault of the options is found before a backup is due.
+// TestCheck_refusesWhatOpenOrPutWould checks that every fault of the options is found before a backup is due.
 func TestCheck_refusesWhatOpenOrPutWould(t *testing.T) {
 	useStore(t, bucket.Start(t, "backups"))
 	hybrid, err := age.GenerateHybridIdentity()

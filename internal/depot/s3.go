@@ -18,19 +18,19 @@ import (
 
 const (
 	bucketScheme = "s3://"
-	// amazon is the store where none is named.
+	// amazon is the default store.
 	amazon = "https://s3.amazonaws.com"
-	// partBytes is what one request stores, and what is held of a backup in memory. A store
-	// takes 10,000 parts, so a backup may have 156 GiB.
+	// partBytes is what one request stores, and what is held of a backup in memory. A store accepts 10,000 parts, so a
+	// backup may have 156 GiB.
 	partBytes = 16 << 20
 	// copyBytes is the most that a store copies in one request.
 	copyBytes = 5 << 30
-	// tries of one request: the next look at backups tries it all again.
+	// tries is the number of tries of one request: the next check of the backups tries everything again.
 	tries = 3
 )
 
-// s3Store is a store in an S3 bucket. An object is there once it is whole: the parts of one
-// whose upload was interrupted are none. A rename copies within the store.
+// s3Store is a store in an S3 bucket. An object exists once it is complete: the parts of an interrupted upload are not
+// an object. A rename copies within the store.
 type s3Store struct {
 	client         *minio.Client
 	bucket, prefix string
@@ -64,8 +64,8 @@ func openBucket(address string, o Options) (*s3Store, error) {
 	return &s3Store{client: client, bucket: name, prefix: prefix, endpoint: endpoint.String(), copyMost: copyBytes}, nil
 }
 
-// parseEndpoint reads the URL of a store. What goes over a network in the clear may be read,
-// and another backup come back: only a loopback address goes without TLS.
+// parseEndpoint parses the URL of a store. Over a network in clear text a backup can be read or replaced: only a
+// loopback address may go without TLS.
 func parseEndpoint(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -94,9 +94,9 @@ func (b *s3Store) fill(ctx context.Context, name string, r io.Reader) error {
 	return b.says(err)
 }
 
-// clear aborts the uploads of a name that were interrupted. It is best effort: not every store lists them, and
-// credentials may be refused it. Their parts are no object, so a backup does not depend on it; the bucket's lifecycle
-// removes what is left.
+// clear aborts the interrupted uploads of a name. It is best effort: not every store lists them, and credentials may
+// not permit it. Their parts are not an object, so a backup does not depend on it; the bucket's lifecycle removes the
+// rest.
 func (b *s3Store) clear(ctx context.Context, name string) {
 	_ = b.client.RemoveIncompleteUpload(ctx, b.bucket, b.prefix+name)
 }
@@ -118,7 +118,7 @@ type bucketReader struct {
 	b *s3Store
 }
 
-// Read says of errors what to do about them.
+// Read adds to errors what to do about them.
 func (r bucketReader) Read(p []byte) (int, error) {
 	n, err := r.Object.Read(p)
 	return n, r.b.says(err)
@@ -155,7 +155,7 @@ func (b *s3Store) look(ctx context.Context, name string) (int64, rota.Date, erro
 
 func (b *s3Store) list(ctx context.Context, yield func(name string, bytes int64, made rota.Date)) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the listing where an error ended this
+	defer cancel() // ends the listing if an error ended this
 	for o := range b.client.ListObjects(ctx, b.bucket, minio.ListObjectsOptions{Prefix: b.prefix}) {
 		if o.Err != nil {
 			return b.says(o.Err)

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// remedies say what to do about what stores refuse, by its code.
+// remedies are what to do about a store's refusal, by its code.
 var remedies = map[string]string{
 	"NoSuchBucket":                 "there is no such bucket: make it, or mend the name",
 	"NoSuchKey":                    "there is no such object: list what there is with `rota operator backup list`",
@@ -31,14 +31,14 @@ var remedies = map[string]string{
 	"ServiceUnavailable":           "the store is not available; it is tried again",
 }
 
-// says puts in words what a store refused, and what to do.
+// says describes a store's refusal, and what to do.
 func (b *s3Store) says(err error) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	var refused minio.ErrorResponse
 	if !errors.As(err, &refused) {
-		return err // not the store's: of what was to be written, or of the network, which names the address
+		return err // not from the store: an error of the source, or of the network, which names the address
 	}
 	kind, remedy := rota.KindInvalid, remedies[refused.Code]
 	switch {

@@ -16,7 +16,7 @@ import (
 // ageMagic begins every file that age encrypts.
 const ageMagic = "age-encryption.org/"
 
-// Identities open what was sealed for them.
+// Identities open backups sealed for them.
 type Identities []age.Identity
 
 func parseRecipients(list []string) (all []age.Recipient, err error) {
@@ -35,24 +35,24 @@ func parseRecipients(list []string) (all []age.Recipient, err error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
-	if _, err := age.Encrypt(io.Discard, all...); err != nil { // each may be sound, and not go with the others
+	if _, err := age.Encrypt(io.Discard, all...); err != nil { // each may be valid, but not together with the others
 		return nil, &rota.Error{Kind: rota.KindInvalid, Subject: "backup-recipient", Text: "nothing can be encrypted for all recipients together: give " +
 			"post-quantum recipients (age1pq1…) or others, not both", Cause: err}
 	}
 	return all, nil
 }
 
-// ParseIdentities reads what age-keygen writes.
+// ParseIdentities parses the output of age-keygen.
 func ParseIdentities(text []byte) (Identities, error) {
 	list, err := age.ParseIdentities(bytes.NewReader(text))
-	if err != nil { // what age says of a line may hold a key
+	if err != nil { // age's message about a line may hold a key
 		return nil, rota.Refusef(rota.KindInvalid, "identity", "it holds no age identities: give a file that `age-keygen` wrote, lines of "+
 			"AGE-SECRET-KEY-1")
 	}
 	return list, nil
 }
 
-// seal hands write a writer that encrypts for the recipients, or w where there are none.
+// seal passes write a writer that encrypts for the recipients, or w if there are none.
 func (d *Depot) seal(w io.Writer, write func(io.Writer) error) error {
 	if len(d.recipients) == 0 {
 		return write(w)
@@ -67,7 +67,7 @@ func (d *Depot) seal(w io.Writer, write func(io.Writer) error) error {
 	return sealed.Close()
 }
 
-// Unseal returns what is in a backup's bytes, sealed or not.
+// Unseal returns the content of a backup's bytes, sealed or not.
 func Unseal(r io.Reader, with Identities) (io.Reader, error) {
 	b := bufio.NewReader(r)
 	begins, err := b.Peek(len(ageMagic))
@@ -90,7 +90,7 @@ func Unseal(r io.Reader, with Identities) (io.Reader, error) {
 	return sealedReader{opened}, nil
 }
 
-// sealedReader says of what age refuses that the backup is damaged.
+// sealedReader reports age's errors as a damaged backup.
 type sealedReader struct{ r io.Reader }
 
 func (s sealedReader) Read(p []byte) (int, error) {

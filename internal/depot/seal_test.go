@@ -29,7 +29,7 @@ func identities(t *testing.T, of *age.X25519Identity) Identities {
 	return list
 }
 
-// Who steals a sealed backup reads nothing; who has its identity reads all, and sees damage.
+// A thief cannot read a sealed backup; the owner of its identity reads it completely, and detects damage.
 func TestSeal(t *testing.T) {
 	secret := "rota-" + strings.Repeat("payloads and secrets ", 10_000)
 	places(t, func(t *testing.T, p place) {
@@ -73,7 +73,7 @@ func TestSeal(t *testing.T) {
 	})
 }
 
-// An identity on a node would let who takes the node read all backups.
+// With an identity on a node, a thief of the node could read all backups.
 func TestSeal_refusesKeys(t *testing.T) {
 	t.Parallel()
 	key := identity(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// batchPolicies are those that the literature has figures of.
+// batchPolicies are the policies with figures in the literature.
 var batchPolicies = map[string]string{
 	"FCFS":              "p:ranking=fifo,backfill=none",
 	"FCFS EASY":         "p:ranking=fifo,backfill=easy,backfill_depth=100000",
@@ -45,25 +45,25 @@ func checkFigures(t *testing.T, plan Plan, figures []figure) {
 	}
 }
 
-// TestRun_backfill holds windows of two logs against an independent computation of the policies, to the last digit.
+// TestRun_backfill compares windows of two logs with an independent computation of the policies, to the last digit.
 func TestRun_backfill(t *testing.T) {
 	lublin, _ := Clean(openLog(t, "testdata/lublin_256_1981.swf.gz"), CleanRLS)
 	checkFigures(t, Plan{Jobs: lublin, Workers: Machine(256)}, []figure{
 		{"FCFS", false, 6862.263618932564, 1e-12}, {"FCFS EASY", false, 130.6598208451383, 1e-12},
 		{"SJF", false, 55.855946698980375, 1e-12}, {"SJF EASY", false, 35.969470357243864, 1e-12}, {"EASY-SJBF", false, 72.6489665411443, 1e-12},
 		{"FCFS conservative", false, 184.59882993928164, 1e-12}, {"SJF conservative", false, 45.415863844599144, 1e-12}})
-	checkBatch(t, Plan{Jobs: lublin, Workers: Machine(256)}, 130.6598208451383, 55.0166103534, 1e-11) // as it was built: nobody else has computed it
+	checkBatch(t, Plan{Jobs: lublin, Workers: Machine(256)}, 130.6598208451383, 55.0166103534, 1e-11) // first computed here
 	ctc, _ := Clean(openLog(t, "testdata/ctc_sp2_20000.swf.gz"), CleanPredictsim)
 	checkBatch(t, Plan{Jobs: ctc, Workers: Machine(338)}, 48.09192853450071, 12.139167868904236, 1e-12)
 	checkFigures(t, Plan{Jobs: ctc, Workers: Machine(338)}, []figure{
 		{"FCFS EASY", false, 48.09192853450071, 1e-12}, {"FCFS EASY", true, 20.62019797567652, 1e-12},
-		{"last2", false, 35.05203030425795, 1e-12}, // as it was built
+		{"last2", false, 35.05203030425795, 1e-12}, // first computed here
 		{"EASY-SJBF", false, 38.81135801851302, 1e-12}, {"EASY-SJBF", true, 11.900292351085625, 1e-12}, {"SJF EASY", false, 20.8244024493376, 1e-12},
 		{"FCFS conservative", false, 62.052680482201694, 1e-12}, {"FCFS conservative", true, 23.19924709887418, 1e-12}})
 }
 
-// checkBatch holds the preset against its figure, which is to be a quarter less than that of EASY with the estimates of users, and each wait against its
-// bound.
+// checkBatch compares the preset with its figure, which must be a quarter below that of EASY with users' estimates, and
+// each wait with its bound.
 func checkBatch(t *testing.T, plan Plan, easy, want, within float64) {
 	t.Helper()
 	plan.Policies = []Policy{policy(t, batchPolicies["batch"])}
@@ -87,7 +87,7 @@ func checkBatch(t *testing.T, plan Plan, easy, want, within float64) {
 	}
 }
 
-// TestRun_published holds whole logs against published figures. The logs are not in the repository.
+// TestRun_published compares whole logs with published figures. The logs are not in the repository.
 func TestRun_published(t *testing.T) {
 	folder := os.Getenv("ROTA_TRACES")
 	if folder == "" {
@@ -120,10 +120,12 @@ func TestRun_published(t *testing.T) {
 	})
 }
 
-// TestSimulate_backfill has room be kept at the worker that should have some first, and a job outlive its estimate.
+// TestSimulate_backfill checks that room is reserved at the worker expected to be free first, and has a job outlive its
+// estimate.
 func TestSimulate_backfill(t *testing.T) {
-	// The first two fill both workers until 100, as it is estimated, and until 50: the third has room kept at b, and starts there
-	// at 50, until 150. The fourth has room kept at a from 100 on. The first runs until 130: then the fourth and the fifth start.
+	// The first two fill both workers until 100, by estimate, and until 50. The third gets a reservation at b and
+	// starts there at 50, until 150. The fourth gets a reservation at a from 100 on. The first runs until 130: then the
+	// fourth and the fifth start.
 	starts := startsOf(t, &Life{Jobs: []Job{job(0, 130, 100, 4), job(1, 49, 49, 4), job(2, 100, 100, 4), job(3, 40, 40, 2), job(4, 100, 100, 2)},
 		Workers:  []rota.WorkerSpec{{ID: "a", Slots: 4, CPUMilli: 4000}, {ID: "b", Slots: 4, CPUMilli: 4000}},
 		Settings: policy(t, "p:ranking=fifo,backfill=easy,strategy=round_robin").Settings})

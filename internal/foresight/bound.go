@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// bounds computes for each job how long it may wait by SPEC §26.4, in ms; none says why there is no such bound. The simulator decides at
-// every event: δ is 0.
+// bounds computes for each job how long it may wait by SPEC §26.4, in ms; none is the reason if there is no such bound.
+// The simulator decides at every event: δ is 0.
 func (l *Life) bounds(fates []Fate) (of []int64, none string) {
 	if l.Flow != nil {
 		return nil, "a workflow: its nodes come as others end"
@@ -29,7 +29,7 @@ func (l *Life) bounds(fates []Fate) (of []int64, none string) {
 		longest, run = max(longest, l.expected(i)), max(run, l.Jobs[i].Run)
 		outlived = outlived || l.Jobs[i].Run > l.expected(i)
 	}
-	first := longest // after so long the first job starts
+	first := longest // the first job starts at the latest after this time
 	if outlived {
 		first = max(longest, run) + run
 	}
@@ -41,7 +41,7 @@ func (l *Life) bounds(fates []Fate) (of []int64, none string) {
 	return of, ""
 }
 
-// unboundedBy names the setting by which a wait has no bound that SPEC §26.4 has, "" if none does.
+// unboundedBy returns the setting because of which SPEC §26.4 gives no bound on a wait, "" if there is none.
 func unboundedBy(q *rota.QueuePolicy) string {
 	switch {
 	case q.Backfill == rota.BackfillFree:
@@ -60,8 +60,8 @@ func unboundedBy(q *rota.QueuePolicy) string {
 	return ""
 }
 
-// keys are by which jobs precede each other: of each job the least and the greatest that its key may be. What is learned is between
-// nothing and what is said.
+// keys returns the keys that order the jobs: the least and the greatest possible key of each job. A learned estimate is
+// between zero and the declared one.
 func (l *Life) keys(q *rota.QueuePolicy) (keys keysOf) {
 	part := func(*Job) int64 { return million }
 	if q.Ranking == rota.RankSmallest {
@@ -116,8 +116,8 @@ func (l *Life) parts() func(*Job) int64 {
 	}
 }
 
-// before counts for each job those that go before it: those that wait when it comes, and those that come later and may precede it by their
-// keys. Unless all that wait may, only those of them do that may precede it.
+// before counts for each job those that go before it: those pending when it arrives, and later ones that may precede it
+// by their keys. If all is false, only those pending jobs count that may precede it.
 func (l *Life) before(fates []Fate, all bool, keys keysOf) []int64 {
 	n := len(l.Jobs)
 	order, started := make([]int, n), make([]int, n)
@@ -129,11 +129,11 @@ func (l *Life) before(fates []Fate, all bool, keys keysOf) []int64 {
 	for at, i := range order {
 		place[i], sorted[at] = at, keys.least[i]
 	}
-	below := func(key int64) int { // so many have a lesser one
+	below := func(key int64) int { // the number of lesser keys
 		at, _ := slices.BinarySearch(sorted, key)
 		return at
 	}
-	left := func(i int) int64 { // it waits no more from then on
+	left := func(i int) int64 { // the time from which it is no longer pending
 		if fates[i].Start >= 0 {
 			return fates[i].Start
 		}
@@ -167,7 +167,7 @@ func (l *Life) before(fates []Fate, all bool, keys keysOf) []int64 {
 	return count
 }
 
-// counts are numbers at places, of which sums are asked for (a Fenwick tree).
+// counts are numbers at indexes, with fast prefix sums (a Fenwick tree).
 type counts []int64
 
 func newCounts(n int) counts { return make(counts, n+1) }
@@ -178,7 +178,7 @@ func (c counts) add(place int, by int64) {
 	}
 }
 
-// below sums what is before a place.
+// below returns the sum of the numbers before an index.
 func (c counts) below(place int) (sum int64) {
 	for i := place; i > 0; i -= i & -i {
 		sum += c[i]

@@ -11,8 +11,8 @@ import (
 
 // TestBounds_small has bounds that are computed by hand.
 func TestBounds_small(t *testing.T) {
-	// The first runs until 100. The second waits from 1 on, alone: it is the first, and the longest estimate is 100. One waits
-	// when the third comes, two when the fourth does.
+	// The first runs until 100. The second is pending from 1 on, alone: it is the first, and the longest estimate is
+	// 100. One is pending when the third arrives, two when the fourth does.
 	jobs := []Job{job(0, 100, 100, 10), job(1, 10, 10, 10), job(2, 30, 30, 10), job(3, 5, 5, 10)}
 	for _, c := range []struct {
 		policy, want string
@@ -20,16 +20,18 @@ func TestBounds_small(t *testing.T) {
 	}{
 		{"p:ranking=fifo,backfill=easy", "[100 100 200 300]", jobs},
 		{"p:ranking=fifo,backfill=none", "[100 100 200 300]", jobs},
-		// The keys are 200, 21, 62, 13: the fourth precedes all that wait, and the third and the second before.
+		// The keys are 200, 21, 62, 13: the fourth precedes all pending jobs, and the third and the second precede the
+		// first.
 		{"p:ranking=shortest,shortest_aging=2,backfill=easy", "[400 200 300 100]", jobs},
 		{"p:ranking=shortest,shortest_aging=2,backfill=easy,oldest_every=5", "[400 200 300 300]", jobs},
-		// The keys are 200, 21, 62, 13 where all jobs take all of the machine, and 200, 3, 8, 4 where the last three take a tenth: then
-		// the second precedes the fourth.
+		// The keys are 200, 21, 62, 13 if all jobs take the whole machine, and 200, 3, 8, 4 if the last three take a
+		// tenth: then the second precedes the fourth.
 		{"p:ranking=smallest,shortest_aging=2,backfill=easy", "[400 200 300 100]", jobs},
 		{"p:ranking=smallest,shortest_aging=2,backfill=easy", "[400 100 300 200]", []Job{job(0, 100, 100, 10), job(1, 10, 10, 1), job(2, 30, 30, 1), job(3, 5, 5, 1)}},
-		// What is learned may be anything up to what is said: whoever comes before that goes before, and all that wait.
+		// A learned estimate may be anything up to the declared one: every job that arrives before that goes before,
+		// and all pending ones.
 		{"p:ranking=shortest,shortest_aging=2,backfill=easy,estimate=last2", "[800 600 600 600]", jobs},
-		// One outlives its estimate: the longest one is 30 s, the longest run 100 s.
+		// One outlives its estimate: the longest estimate is 30 s, the longest run 100 s.
 		{"p:ranking=fifo,backfill=conservative", "[200 200 400 600]", []Job{job(0, 100, 10, 10), jobs[1], jobs[2], jobs[3]}},
 	} {
 		l := &Life{Jobs: c.jobs, Workers: Machine(10), Settings: policy(t, c.policy).Settings}
@@ -55,8 +57,8 @@ func TestBounds_small(t *testing.T) {
 	}
 }
 
-// TestBounds_hold has no job of random loads, whose estimates may be anything, and none of a log wait longer than its bound; and
-// the counts of those before it are as a naive count has them.
+// TestBounds_hold checks that no job of random loads with arbitrary estimates, and none of a log, waits longer than its
+// bound, and that the counts of jobs before it match a naive count.
 func TestBounds_hold(t *testing.T) {
 	policies := []string{"ranking=fifo,backfill=easy", "ranking=fifo,backfill=conservative", "ranking=shortest,shortest_aging=3,backfill=easy",
 		"ranking=shortest,shortest_aging=3,backfill=conservative,oldest_every=3", "ranking=fifo,backfill=none", "ranking=shortest,shortest_aging=1,backfill=easy,backfill_order=shortest",

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/internal/flowfile"
 )
 
-// Cleaning is how a log's gaps are filled.
+// Cleaning is how gaps in a log are filled.
 type Cleaning string
 
 // The cleanings. CleanRLS and CleanPredictsim are those of the papers of these names.
@@ -21,13 +21,13 @@ const (
 // Cleanings lists them.
 var Cleanings = []string{string(CleanSWF), string(CleanRLS), string(CleanPredictsim)}
 
-// Dropped counts the jobs that were left out, by the rule that did.
+// Dropped counts the jobs that a rule left out.
 type Dropped struct {
 	Rule string `json:"rule"`
 	Jobs int64  `json:"jobs"`
 }
 
-// Clean turns a log into jobs, and counts what it leaves out by rule. A job's tenant is that of its user.
+// Clean converts a log into jobs, and counts the jobs it leaves out by rule. A job's tenant is its user.
 func Clean(log *flowfile.SWFLog, how Cleaning) (jobs []Job, dropped []Dropped) {
 	jobs = make([]Job, 0, len(log.Jobs))
 	tenants := make(map[int64]rota.TenantID)
@@ -48,7 +48,7 @@ func Clean(log *flowfile.SWFLog, how Cleaning) (jobs []Job, dropped []Dropped) {
 	return jobs, dropped
 }
 
-// Fitting leaves out the jobs that no worker could ever take, by what they are too large for.
+// Fitting leaves out the jobs that no worker could ever run, counted by the limit that they exceed.
 func Fitting(jobs []Job, workers []rota.WorkerSpec) (fitting []Job, dropped []Dropped) {
 	cpu := int64(0)
 	for i := range workers {
@@ -79,7 +79,7 @@ func drop(dropped []Dropped, rule string) []Dropped {
 	return append(dropped, Dropped{rule, 1})
 }
 
-// clean is one job, or the rule that leaves it out.
+// clean returns one job, or the rule that leaves it out.
 func clean(s *flowfile.SWFJob, how Cleaning) (j Job, rule string) {
 	run, estimate, procs := s.Run, s.Estimate, s.Processors()
 	switch how {

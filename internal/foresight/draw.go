@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/flowfile"
 )
 
-// Draw draws the jobs of a load: the same ones from the same seed. More than most are refused.
+// Draw draws the jobs of a load: the same jobs from the same seed. It refuses more than most.
 func Draw(l *flowfile.Load, most int) ([]Job, error) {
 	long, err := rota.ParseDuration(l.For)
 	if err != nil || long <= 0 || long > rota.MaxDuration {
@@ -35,7 +35,7 @@ func Draw(l *flowfile.Load, most int) ([]Job, error) {
 	return jobs, nil
 }
 
-// drawn is a stream that is drawn.
+// drawn is a stream of randomly drawn jobs.
 type drawn struct {
 	*flowfile.Stream
 	random *rand.Rand
@@ -46,7 +46,7 @@ type drawn struct {
 	weight float64
 }
 
-// check reads a stream's words.
+// check parses and checks a stream's settings.
 func (s *drawn) check() error {
 	run, err := rota.ParseDuration(s.Run)
 	s.run = float64(run.Milliseconds())
@@ -96,7 +96,7 @@ func (s *drawn) draw(jobs []Job, most int) ([]Job, error) {
 	for at := 0.0; at < s.end; {
 		n := 1
 		switch s.Pattern {
-		case "bursty": // as many come at once, geometrically distributed, and then none for as much longer
+		case "bursty": // as many arrive at once, geometrically distributed, then none for a correspondingly longer time
 			for n < 1<<20 && s.random.Float64() >= 1/s.Burst {
 				n++
 			}

@@ -21,11 +21,12 @@ func parseLoad(t *testing.T, text string) *flowfile.Load {
 	return l
 }
 
-// TestDraw holds what is drawn against the distributions that were asked for, within what so many draws differ.
+// TestDraw compares the drawn jobs with the requested distributions, within the error expected for the number of draws.
 func TestDraw(t *testing.T) {
 	for _, test := range []struct {
 		stream string
-		// jobs of 100 days, median and mean run in s, the share of jobs that come in the second and third quarter of a day
+		// jobs of 100 days, median and mean run time in s, the share of jobs that arrive in the second and third
+		// quarter of a day
 		jobs, median, mean, noon float64
 		within                   float64
 	}{
@@ -113,7 +114,7 @@ func TestDraw_refuses(t *testing.T) {
 	}
 }
 
-// TestFitting leaves out what no worker could take, one job for each reason, and the rest runs where it may.
+// TestFitting leaves out jobs that no worker could run, one for each reason, and runs the rest.
 func TestFitting(t *testing.T) {
 	workers := []rota.WorkerSpec{{ID: "a", Slots: 2, CPUMilli: 4000, Region: "eu", Capabilities: []string{"gpu"}, Limits: map[string]int64{"depth": 5}},
 		{ID: "b", Slots: 2, CPUMilli: 2000, MemoryBytes: 100, Types: []rota.JobType{"t"}}}
@@ -148,7 +149,8 @@ func TestFitting(t *testing.T) {
 	}
 }
 
-// TestFromTimed_unended: jobs that had not ended run for what is said of them, else for the median of their type, else of all.
+// TestFromTimed_unended checks that jobs that had not ended run for their estimate, else for the median of their type,
+// else of all.
 func TestFromTimed_unended(t *testing.T) {
 	lines := `{"submit_ms":0,"type":"a","run_ms":3}
 {"submit_ms":0,"type":"a","run_ms":5}

@@ -21,13 +21,14 @@ const (
 	simNode  = "sim"
 	// epoch is where the virtual clock starts, in ms.
 	epoch = 1_700_000_000_000
-	// sweepEach is after how many ends a sweep forgets what is over.
+	// sweepEach is the number of ends after which a sweep deletes ended jobs.
 	sweepEach = 512
-	// ackTimeout is the queue's, in ms: a run that is as long acknowledges its lease, a shorter one by its completion.
+	// ackTimeout is the queue's, in ms: a run of at least this length acknowledges its lease, a shorter one
+	// acknowledges by its completion.
 	ackTimeout = 3_600_000
 )
 
-// running is a job that runs: the events of the driver's clock.
+// running is a running job: the events of the driver's clock.
 type running struct {
 	end, due   int64 // clock: when it ends, and when its estimate is over
 	order, job int
@@ -36,12 +37,12 @@ type running struct {
 	lease      rota.LeaseID
 }
 
-// sooner is the order of ends.
+// sooner defines the order of ends.
 func (r *running) sooner(o *running) bool {
 	return r.end < o.end || r.end == o.end && r.order < o.order
 }
 
-// driver is the course of one life.
+// driver simulates one life.
 type driver struct {
 	*Life
 	m        *fsm.Machine
@@ -53,29 +54,29 @@ type driver struct {
 	busy     heap[*running]
 	next     int // the next job to be submitted
 	started  int
-	ended    int // since the latest sweep that forgets
+	ended    int // since the latest sweep that deletes
 	over     int // of those jobs that ended or expired
 	fates    []Fate
-	// owed is what workers say in the next entry of the same moment: acknowledgements, and that what was revoked
-	// has stopped.
+	// owed is what workers report in the next entry of the same moment: acknowledgements, and confirmations that
+	// revoked jobs have stopped.
 	owed  []*fsmpb.Op
 	ticks ticks
-	// ending, ops and submission are room that is used again and again.
+	// ending, ops and submission are reused buffers.
 	ending     []*running
 	ops        []*fsmpb.Op
 	submission submission
 }
 
-// submission is a job's, of processors alone.
+// submission holds the submission of a job of processors only.
 type submission struct {
 	op     fsmpb.Op
 	kind   fsmpb.Op_Submit
 	submit fsmpb.Submit
 }
 
-// Simulate runs a life, and returns what became of each job. What ends as estimated at a moment is gone for any
-// decision then; submissions come next, then the other ends in the order of their starts, each with a decision, and
-// the leader's ticks last.
+// Simulate runs a life, and returns the fate of each job. Jobs that end at a moment as estimated are gone for any
+// decision at that moment; submissions come next, then the other ends in the order of their starts, each with a
+// decision, and the leader's ticks last.
 func Simulate(ctx context.Context, l *Life) (fates []Fate, err error) {
 	if len(l.Jobs) == 0 {
 		return nil, nil
@@ -116,7 +117,7 @@ func Simulate(ctx context.Context, l *Life) (fates []Fate, err error) {
 	}
 }
 
-// event is when the next job comes or ends, never where none does.
+// event returns when the next job arrives or ends, never if there is none.
 func (d *driver) event() int64 {
 	at := int64(never)
 	if d.next < len(d.Jobs) {
@@ -128,12 +129,12 @@ func (d *driver) event() int64 {
 	return at
 }
 
-// clock is a moment of the load on the cluster clock, moment the other way round.
+// clock converts a moment of the load to the cluster clock, moment converts back.
 func (d *driver) clock(ms int64) int64 { return epoch + ms - d.zero }
 
 func (d *driver) load(clock int64) int64 { return clock - epoch + d.zero }
 
-// unended names a job that neither ended nor expired.
+// unended returns an error that names a job that neither ended nor expired.
 func (d *driver) unended() error {
 	for i := range d.fates {
 		if d.fates[i].End < 0 {
@@ -143,7 +144,7 @@ func (d *driver) unended() error {
 	return nil
 }
 
-// moment does all that happens at a moment but the ticks.
+// moment does everything due at a moment except the ticks.
 func (d *driver) moment(at int64) error {
 	ending := d.endings(at)
 	gone := d.ops[:0]
@@ -180,17 +181,17 @@ func (d *driver) moment(at int64) error {
 	return d.settle(at)
 }
 
-// endings takes the runs that end at a moment, in the order of their starts.
+// endings removes and returns the runs that end at a moment, in the order of their starts.
 func (d *driver) endings(at int64) []*running {
 	clear(d.ending)
 	d.ending = d.ending[:0]
 	for len(d.busy.list) > 0 && d.busy.list[0].end == at {
-		d.ending = append(d.ending, d.busy.take(0)) // of one moment, they come in that order
+		d.ending = append(d.ending, d.busy.take(0)) // those of one moment come in that order
 	}
 	return d.ending
 }
 
-// settle says what workers still owe, and decides on what that changed.
+// settle reports what workers still owe, and decides on the resulting changes.
 func (d *driver) settle(at int64) error {
 	for len(d.owed) > 0 {
 		if err := d.apply(at, nil); err != nil {
@@ -203,7 +204,7 @@ func (d *driver) settle(at int64) error {
 	return nil
 }
 
-// begin founds the cluster, sets the queue, and registers the workers.
+// begin creates the cluster, sets the queue, and registers the workers.
 func (d *driver) begin() error {
 	random := sha256.Sum256([]byte("foresight"))
 	ops := []*fsmpb.Op{{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: simNode, Random: random[:], ClusterId: "sim",
@@ -232,16 +233,16 @@ func (d *driver) begin() error {
 	return nil
 }
 
-// apply applies an entry, none of whose operations may be refused.
+// apply applies an entry; it fails if any of its operations is refused.
 func (d *driver) apply(at int64, ops []*fsmpb.Op) error {
 	_, err := d.entry(at, ops)
-	for err == nil && d.Flow != nil && d.ticks.more { // what ended releases more nodes than one entry may
+	for err == nil && d.Flow != nil && d.ticks.more { // a job that ended may release more nodes than one entry can
 		_, err = d.entry(at, []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}})
 	}
 	return err
 }
 
-// entry applies an entry at a moment. In a gap of the load the clock goes on by the largest steps that it takes.
+// entry applies an entry at a moment. In a gap of the load the clock advances by the largest steps that it accepts.
 func (d *driver) entry(at int64, ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
 	for d.now+int64(limits.VirtualLeapMax) < at {
 		d.now += int64(limits.VirtualLeapMax)
@@ -279,7 +280,7 @@ func (d *driver) log(ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
 	return a.Outcomes, nil
 }
 
-// applied applies an entry. No log keeps it: only a thorough life goes by its bytes.
+// applied applies an entry. No log keeps it: only a thorough life encodes and decodes it.
 func (d *driver) applied(e *fsmpb.Entry) (fsm.Applied, error) {
 	if !d.thorough {
 		return fsm.ApplyOpened(d.m, d.index, e.Term, e)
@@ -291,7 +292,7 @@ func (d *driver) applied(e *fsmpb.Entry) (fsm.Applied, error) {
 	return d.m.Apply(d.index, e.Term, data)
 }
 
-// heed does what an event asks of workers and of the leader.
+// heed does what an event requires of workers and of the leader.
 func (d *driver) heed(e *rota.Event) {
 	d.ticks.heed(e, d.now)
 	switch e.Kind {
@@ -301,7 +302,7 @@ func (d *driver) heed(e *rota.Event) {
 		}
 	case rota.EventJobAssigned:
 		d.start(e)
-	case rota.EventLeaseRevoked: // its worker ends it at once, and says so
+	case rota.EventLeaseRevoked: // its worker ends it at once, and reports it
 		if r, ok := d.stop(e.Lease); ok {
 			d.owed = append(d.owed, d.verb(rota.VerbDecline, r))
 			if !e.Reason.EndsJob() {
@@ -316,7 +317,7 @@ func (d *driver) heed(e *rota.Event) {
 	}
 }
 
-// end notes that a job is over.
+// end records that a job is over.
 func (d *driver) end(i int, clock int64) {
 	d.fates[i].End = d.load(clock)
 	d.over++
@@ -328,7 +329,7 @@ func (d *driver) end(i int, clock int64) {
 	}
 }
 
-// start notes that a job runs from now on.
+// start records that a job runs from now on.
 func (d *driver) start(e *rota.Event) {
 	i := d.place(e.Job)
 	r := &running{end: d.now + d.Jobs[i].Run, due: d.expectedEnd(i, e.Job), order: d.started, job: i, id: e.Job, worker: d.places[e.Worker], lease: e.Lease}
@@ -373,13 +374,13 @@ func (d *driver) completion(r *running) *fsmpb.Op {
 
 func jobID(i int) rota.JobID { return rota.JobID("j" + strconv.Itoa(i)) }
 
-// placeOf is the place of the job that jobID names.
+// placeOf returns the index of the job with an id made by jobID.
 func placeOf(id rota.JobID) int {
 	i, _ := strconv.Atoi(string(id[1:]))
 	return i
 }
 
-// submit submits a job, with the rounds that the leader decides for the very entry, and decides.
+// submit submits a job, together with the rounds that the leader decides for the same entry, and decides.
 func (d *driver) submit(at int64, i int) error {
 	if err := d.apply(at, d.with(at, append(d.ops[:0], d.submits(i)))); err != nil {
 		return err
@@ -390,7 +391,7 @@ func (d *driver) submit(at int64, i int) error {
 	return d.Submitted(d.m, i, d.fates)
 }
 
-// submits is the operation that submits a job. The room of one of processors alone is used again.
+// submits returns the operation that submits a job. The buffers of a job of processors only are reused.
 func (d *driver) submits(i int) *fsmpb.Op {
 	j, s := &d.Jobs[i], &d.submission
 	if j.Spec != nil {
@@ -405,7 +406,7 @@ func (d *driver) submits(i int) *fsmpb.Op {
 	return &s.op
 }
 
-// with adds the rounds that an entry is decided with: where others wait there are none.
+// with adds the rounds that are decided together with an entry: none if other jobs are pending.
 func (d *driver) with(at int64, ops []*fsmpb.Op) []*fsmpb.Op {
 	if d.m.Waiting() || len(d.owed) > 0 {
 		return ops

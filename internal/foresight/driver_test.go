@@ -39,12 +39,12 @@ func policy(t testing.TB, text string) Policy {
 	return p
 }
 
-// job is one of the tests below, whose times are in seconds.
+// job makes a job for the tests below; times are in seconds.
 func job(submit, run, estimate, procs int64) Job {
 	return Job{Submit: seconds(submit), Run: seconds(run), Estimate: seconds(estimate), CPUMilli: procs * 1000}
 }
 
-// startsOf simulates, and returns when jobs started, in seconds, -1 where they did not.
+// startsOf simulates, and returns when jobs started, in seconds, -1 if they did not.
 func startsOf(t *testing.T, l *Life) (starts []float64) {
 	t.Helper()
 	fates, err := Simulate(context.Background(), l)
@@ -61,8 +61,8 @@ func startsOf(t *testing.T, l *Life) (starts []float64) {
 	return starts
 }
 
-// TestRun holds a window of the log against an independent computation, to the last digit: in the order of
-// submission, whatever fits starts.
+// TestRun compares a window of the log with an independent computation, to the last digit: in the order of submission,
+// every job that fits starts.
 func TestRun(t *testing.T) {
 	jobs, _ := Clean(openLog(t, "testdata/lublin_256_1981.swf.gz"), CleanRLS)
 	plan := &Plan{Jobs: jobs, Workers: Machine(256), Policies: []Policy{policy(t, "fifo:ranking=fifo")}}
@@ -104,9 +104,9 @@ func prioritised(j Job, priority int32) Job {
 	return j
 }
 
-// TestRun_windows holds figures over two windows on two workers against those computed by hand. In the first window jobs start at 0, 5
-// and 10, when the third has waited for 4 s; it ends at 30, and 160 of 300 processor-seconds were used. In the second
-// two run from 100 to 130, 240 of 300, and the third expires at 141, before it has ended.
+// TestRun_windows compares figures of two windows on two workers with those computed by hand. In the first window jobs
+// start at 0, 5 and 10, when the third has waited for 4 s; it ends at 30, and 160 of 300 processor-seconds were used.
+// In the second two run from 100 to 130, 240 of 300, and the third expires at 141, before it has ended.
 func TestRun_windows(t *testing.T) {
 	jobs := []Job{job(0, 10, 10, 4), job(5, 10, 10, 4), job(6, 20, 20, 4), job(100, 30, 30, 4), job(100, 30, 30, 4), job(101, 30, 30, 4)}
 	jobs[0].Tenant, jobs[3].Tenant = "t", "t"
@@ -115,7 +115,7 @@ func TestRun_windows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const first = (1 + 1 + 24.0/20) / 3 // the mean slowdown of the first window, and of those who are not t
+	const first = (1 + 1 + 24.0/20) / 3 // the mean slowdown of the first window, and of the jobs not of t
 	want := Result{Name: "p", Jobs: 6, Expired: 1, BoundedSlowdown: (first + 1) / 2, SlowdownP95: (1.2 + 1) / 2, WaitMeanS: 4.0 / 3 / 2, WaitP95S: 4.0 / 2, WaitP99S: 4.0 / 2,
 		WaitMaxS: 4, Unbounded: "backfill=free: whatever fits may start before a job that does not", Utilisation: (160.0/300 + 240.0/300) / 2, MakespanS: 30, ThroughputPerDay: (3.0 + 2) / 2 / 30 * 86_400,
 		Fairness: (first + 1) * (first + 1) / 2 / (first*first + 1),
@@ -128,7 +128,7 @@ func TestRun_windows(t *testing.T) {
 
 // TestSimulate_small has schedules that are computed by hand from SPEC §7.8, on 10 processors.
 func TestSimulate_small(t *testing.T) {
-	// A runs on 5 processors from 0 to 100. B, of all 10, comes at 1. C, of 5, runs for 99 s, D, of 5, for 50 s.
+	// A runs on 5 processors from 0 to 100. B, of all 10, arrives at 1. C, of 5, runs for 99 s, D, of 5, for 50 s.
 	a, b, d := job(0, 100, 100, 5), job(1, 50, 50, 10), job(3, 50, 50, 5)
 	for _, test := range []struct {
 		name, policy string
@@ -136,48 +136,50 @@ func TestSimulate_small(t *testing.T) {
 		want         []float64
 	}{
 		{
-			// C fits beside A at 2, D at 100 beside C. They end at 101 and 150: B starts then.
+			// C fits next to A at 2, D at 100 next to C. They end at 101 and 150: B starts then.
 			name: "whatever fits starts", policy: "p:ranking=fifo",
 			jobs: []Job{a, b, job(2, 99, 99, 5), d}, want: []float64{0, 150, 2, 100},
 		}, {
-			// At 2, B has waited for hold_after. But C comes at 2, too: the round that places it goes first, and
-			// the hold stands behind it in the entry of rounds, as there is still no room for B. From then on "no other job goes
-			// there". A ends at 100, and leaves 5 processors that D may not have; C ends at 101, and B
-			// starts, for "a hold ends with placement". B ends at 151: D starts.
+			// At 2, B has waited for hold_after. But C arrives at 2, too: the round that places it goes first, and the
+			// hold follows it in the entry of rounds, as there is still no room for B. From then on "no other job goes
+			// there". A ends at 100, and leaves 5 processors that D may not have; C ends at 101, and B starts, because
+			// "a hold ends with placement". B ends at 151: D starts.
 			name: "a job and a hold of one moment", policy: "p:ranking=fifo,hold_after=1s",
 			jobs: []Job{a, b, job(2, 99, 99, 5), d}, want: []float64{0, 101, 2, 151},
 		}, {
-			// Nothing happens at 2 but the leader's tick, which grants the hold. C comes at 3 and may not start. A ends at 100: B
-			// runs from 100 to 150, then C and D side by side.
+			// The only event at 2 is the leader's tick, which grants the hold. C arrives at 3 and may not start. A ends
+			// at 100: B runs from 100 to 150, then C and D side by side.
 			name: "a hold between two events", policy: "p:ranking=fifo,hold_after=1s",
 			jobs: []Job{a, b, job(3, 99, 99, 5), d}, want: []float64{0, 100, 150, 150},
 		}, {
-			// B's hold of 2 is over at 62. It could move to no other worker, so it ends, and B has to wait for hold_after anew. C, which waits since
-			// 3, starts; D finds no room then, and has waited long enough: now D holds the worker. A ends at 100: D starts,
-			// and B, which waits since 62, has the next hold, until 160. D ends at 150, C at 161: B starts.
+			// B's hold of 2 is over at 62. It could move to no other worker, so it ends, and B has to wait for
+			// hold_after again. C, pending since 3, starts; D finds no room then, and has waited long enough: now D
+			// holds the worker. A ends at 100: D starts, and B, pending since 62, has the next hold, until 160. D ends
+			// at 150, C at 161: B starts.
 			name: "a hold that is over", policy: "p:ranking=fifo,hold_after=1s,hold_max=60s",
 			jobs: []Job{a, b, job(3, 99, 99, 5), d}, want: []float64{0, 161, 62, 100},
 		}, {
-			// Ticks are 700 ms apart after the decision at 1: 1.7, 2.4, …; the one at 2.4 is the first at which
-			// B has waited for 1 s. C, at 2.3 s, is there before it and starts.
+			// Ticks are 700 ms apart after the decision at 1: 1.7, 2.4, …; the one at 2.4 is the first at which B has
+			// waited for 1 s. C, at 2.3 s, arrives before it and starts.
 			name: "the tick's interval", policy: "p:ranking=fifo,hold_after=1s,dispatch_interval=700ms",
 			jobs: []Job{a, b, {Submit: 2300, Run: 99_000, Estimate: 99_000, CPUMilli: 5000}}, want: []float64{0, 101.3, 2.3},
 		}, {
-			// As before, but C comes at 2.5 s, when B holds the worker since 2.4.
+			// As before, but C arrives at 2.5 s, when B has held the worker since 2.4.
 			name: "after the tick", policy: "p:ranking=fifo,hold_after=1s,dispatch_interval=700ms",
 			jobs: []Job{a, b, {Submit: 2500, Run: 99_000, Estimate: 99_000, CPUMilli: 5000}}, want: []float64{0, 100, 150},
 		}, {
-			// B may live for 150 s from its submission at 1, in which there is never room for it: it expires. The last job needs all
-			// processors, too, and starts as the third ends.
+			// B may live for 150 s from its submission at 1, in which there is never room for it: it expires. The last
+			// job needs all processors, too, and starts as the third ends.
 			name: "a time to live", policy: "p:ranking=fifo,ttl_abs=150s",
 			jobs: []Job{a, b, job(50, 140, 140, 5), job(152, 50, 50, 10)}, want: []float64{0, -1, 50, 190},
 		}, {
-			// Both of the first two end at 100 and were expected to go on. The first, which started first, leaves room for the
-			// last alone; then the second leaves room for the third.
+			// Both of the first two end at 100 and were expected to run longer. The first, which started first, leaves
+			// room for the last only; then the second leaves room for the third.
 			name: "two ends of one moment", policy: "p:ranking=fifo",
 			jobs: []Job{job(0, 100, 200, 4), job(1, 99, 200, 6), job(2, 50, 50, 5), job(3, 50, 50, 5), job(4, 50, 50, 4)}, want: []float64{0, 1, 100, 150, 100},
 		}, {
-			// The second, of priority 0, takes the place of the first, of priority 9, which begins anew at 60 (SPEC §7.9).
+			// The second, of priority 0, takes the place of the first, of priority 9, which starts again at 60 (SPEC
+			// §7.9).
 			name: "preemption", policy: "p:ranking=fifo,preempt=on",
 			jobs: []Job{prioritised(job(0, 100, 100, 10), 9), prioritised(job(10, 50, 50, 10), 0), job(70, 5, 5, 10)}, want: []float64{60, 10, 160},
 		},
@@ -189,7 +191,7 @@ func TestSimulate_small(t *testing.T) {
 	}
 }
 
-// randomJobs is a load of some hundred jobs that keeps 12 processors busy.
+// randomJobs returns a load of some hundred jobs that keeps 12 processors busy.
 func randomJobs(r *rand.Rand) []Job {
 	jobs := make([]Job, 20+r.IntN(60))
 	now := int64(0)
@@ -207,9 +209,9 @@ func randomJobs(r *rand.Rand) []Job {
 	return jobs
 }
 
-// TestSimulate_ticks holds lives in which the ticks that change nothing are left out against lives that have
-// every tick of the leader, and every acknowledgement of a worker. Where a seed would decide it would be another in
-// each: no two jobs come at one moment, and workers take turns.
+// TestSimulate_ticks compares lives without the ticks that change nothing with lives that have every tick of the
+// leader, and every acknowledgement of a worker. A decision drawn from a seed would differ between them, so no two jobs
+// arrive at one moment, and workers take turns.
 func TestSimulate_ticks(t *testing.T) {
 	policies := []string{"p:ranking=fifo,hold_after=7s,hold_max=9s", "p:preset=standard", "p:preset=fluxforge", "p:preset=standard,hold_after=3s,ttl_abs=70s",
 		"p:ranking=aging,fair_share=on,hold_after=2s,dispatch_interval=330ms,oldest_every=3", "p:preset=fluxforge,hold_after=5s,hold_max=20s,preempt=on",
@@ -248,7 +250,8 @@ func TestSimulate_ticks(t *testing.T) {
 	}
 }
 
-// TestSimulate_memory counts what the state has as jobs come: as many rows after 60,000 as after 10,000, for what has ended is forgotten.
+// TestSimulate_memory counts the state's rows while jobs arrive: as many after 60,000 as after 10,000, because ended
+// jobs are deleted.
 func TestSimulate_memory(t *testing.T) {
 	jobs := make([]Job, 60_000)
 	for i := range jobs {
@@ -272,7 +275,7 @@ func TestSimulate_memory(t *testing.T) {
 	}
 }
 
-// TestRun_interrupted has the second of two policies interrupted: of its jobs those are counted that had ended.
+// TestRun_interrupted interrupts the second of two policies: of its jobs those are counted that had ended.
 func TestRun_interrupted(t *testing.T) {
 	jobs := make([]Job, 4_000)
 	for i := range jobs {

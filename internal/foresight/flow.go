@@ -6,7 +6,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// Flow is a workflow that is simulated as one: its nodes are submitted together, and each waits for its parents.
+// Flow is a simulated workflow: its nodes are submitted together, and each waits for its parents.
 type Flow struct {
 	spec   rota.WorkflowSpec
 	graph  *rota.Graph
@@ -18,8 +18,8 @@ type Flow struct {
 // flowID is the id of the workflow of a life.
 const flowID = "flow"
 
-// FromWorkflow takes the jobs of a workflow, which run for their simulate_ms, in the order of its nodes'
-// numbers. A node that asks for no processors gets one.
+// FromWorkflow returns the jobs of a workflow, which run for their simulate_ms, in the order of its nodes' numbers. A
+// node that asks for no processors gets one.
 func FromWorkflow(spec *rota.WorkflowSpec) (*Flow, []Job, error) {
 	f := &Flow{spec: *spec, places: make(map[rota.JobID]int, len(spec.Nodes))}
 	f.spec.ID, f.spec.Queue = flowID, simQueue
@@ -69,7 +69,7 @@ func (d *driver) submitFlow(at int64) error {
 	return d.match(at)
 }
 
-// place is the place of a job.
+// place returns the index of a job.
 func (d *driver) place(id rota.JobID) int {
 	if d.Flow != nil {
 		return d.Flow.places[id]

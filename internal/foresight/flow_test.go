@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// flowOf is a workflow of nodes that run for so many seconds each, with their parents.
+// flowOf returns a workflow of nodes with their run times in seconds and their parents.
 func flowOf(t *testing.T, nodes ...rota.NodeSpec) (*Flow, []Job) {
 	t.Helper()
 	flow, jobs, err := FromWorkflow(&rota.WorkflowSpec{Nodes: nodes})
@@ -27,13 +27,13 @@ func node(id string, run time.Duration, parents ...string) rota.NodeSpec {
 	return n
 }
 
-// diamond is a node, two that wait for it, and one that waits for both; its longest chain takes 45 s.
+// diamond returns a node, two that wait for it, and one that waits for both; its longest chain takes 45 s.
 func diamond(t *testing.T) (*Flow, []Job) {
 	return flowOf(t, node("a", 10), node("b", 20, "a"), node("c", 30, "a"), node("d", 5, "b", "c"))
 }
 
-// TestRun_workflow holds a workflow on one processor and on two against what is computed by hand. On one, c and b are
-// ready at 10, and one of them waits for the other; nobody else ever waits.
+// TestRun_workflow compares a workflow on one processor and on two with results computed by hand. On one, c and b are
+// ready at 10, and one of them waits for the other; no other job ever waits.
 func TestRun_workflow(t *testing.T) {
 	flow, jobs := diamond(t)
 	for _, test := range []struct {
@@ -52,7 +52,8 @@ func TestRun_workflow(t *testing.T) {
 	}
 }
 
-// TestRun_wide has more nodes ready at once than one entry releases, and one processor: all wait from that moment on.
+// TestRun_wide has more nodes ready at once than one entry releases, and one processor: all are pending from that
+// moment on.
 func TestRun_wide(t *testing.T) {
 	nodes := []rota.NodeSpec{node("root", 10)}
 	for i := range 3000 {
@@ -68,10 +69,11 @@ func TestRun_wide(t *testing.T) {
 	}
 }
 
-// TestSimulate_workflowTicks compares a workflow with one whose life has every tick and goes by the bytes of entries.
+// TestSimulate_workflowTicks compares a workflow with one whose life has every tick and encodes and decodes every
+// entry.
 func TestSimulate_workflowTicks(t *testing.T) {
 	first := node("b", 20, "a")
-	first.Priority = 1 // else who of the two is first is drawn
+	first.Priority = 1 // otherwise the first of the two is drawn
 	flow, jobs := flowOf(t, node("a", 10), first, node("c", 30, "a"), node("d", 5, "b", "c"))
 	for _, text := range []string{"p:ranking=fifo", "p:preset=standard", "p:ranking=fifo,hold_after=5s", "p:ranking=shortest,ttl_abs=15s"} {
 		l := Life{Jobs: jobs, Flow: flow, Workers: Machine(1), Settings: policy(t, text).Settings}
@@ -87,7 +89,7 @@ func TestSimulate_workflowTicks(t *testing.T) {
 	}
 }
 
-// TestFromWorkflow refuses what cannot be simulated.
+// TestFromWorkflow checks that workflows that cannot be simulated are refused.
 func TestFromWorkflow(t *testing.T) {
 	gate := rota.NewNodeSpec("g", "", nil)
 	gate.Gate = &rota.Gate{}

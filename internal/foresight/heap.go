@@ -11,7 +11,7 @@ func (h *heap[T]) push(x T) {
 	h.raise(len(h.list) - 1)
 }
 
-// take takes out the member at a place.
+// take removes and returns the member at an index.
 func (h *heap[T]) take(i int) T {
 	var none T
 	x, last := h.list[i], len(h.list)-1
@@ -34,7 +34,7 @@ func (h *heap[T]) raise(i int) {
 	}
 }
 
-// sink moves a member down to its place, which it returns.
+// sink moves a member down to its place, and returns that index.
 func (h *heap[T]) sink(i int) int {
 	for {
 		down := 2*i + 1

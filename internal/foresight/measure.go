@@ -10,11 +10,11 @@ import (
 // slowdownTau is the run time, in ms, below which a slowdown is bounded.
 const slowdownTau = 10_000
 
-// Result is how a policy did: with windows the means over them, of maxima the greatest, of counts the sums. Jobs that
-// expired count among Jobs and nowhere else.
+// Result has the figures of a policy: means over windows, the greatest of maxima, sums of counts. Jobs that expired
+// count only in Jobs.
 type Result struct {
 	Name string `json:"name"`
-	// Partial says that the policy was interrupted: Jobs are those that had ended by then.
+	// Partial means that the policy was interrupted: Jobs are those that had ended by then.
 	Partial         bool    `json:"partial,omitempty"`
 	Jobs            int64   `json:"jobs"`
 	Expired         int64   `json:"expired,omitempty"`
@@ -26,24 +26,24 @@ type Result struct {
 	WaitP95S        float64 `json:"wait_p95_s"`
 	WaitP99S        float64 `json:"wait_p99_s"`
 	WaitMaxS        float64 `json:"wait_max_s"`
-	// WaitBoundS is how long the job that waited longest might have waited by SPEC §26.4, WaitOfBound the largest part of its own
-	// bound that any job waited; Unbounded says why there are none.
+	// WaitBoundS is how long the job that waited longest might have waited by SPEC §26.4, WaitOfBound the largest part
+	// of its own bound that any job waited; Unbounded is the reason if there are none.
 	WaitBoundS  float64 `json:"wait_bound_s,omitempty"`
 	WaitOfBound float64 `json:"wait_of_bound_max,omitempty"`
 	Unbounded   string  `json:"wait_bound_none,omitempty"`
 	Utilisation float64 `json:"utilisation"`
 	MakespanS   float64 `json:"makespan_s"`
-	// CriticalPathS is the longest chain of a workflow's run times, which no makespan is below.
+	// CriticalPathS is the longest chain of a workflow's run times, a lower limit of every makespan.
 	CriticalPathS    float64 `json:"critical_path_s,omitempty"`
 	ThroughputPerDay float64 `json:"throughput_jobs_per_day"`
-	// Fairness is Jain's index over the tenants' mean bounded slowdowns: 1 where all are equal, 1 ÷ tenants at worst.
+	// Fairness is Jain's index over the tenants' mean bounded slowdowns: 1 if all are equal, 1 ÷ tenants at worst.
 	Fairness float64 `json:"jain_index"`
-	// Tenants and Sizes are the jobs of all windows by tenant, those of the most processor time first, and by size.
+	// Tenants and Sizes are the jobs of all windows by tenant, in descending order of processor time, and by size.
 	Tenants []Group `json:"tenants"`
 	Sizes   []Group `json:"sizes"`
 }
 
-// Group is how the jobs of one kind did.
+// Group has the figures of the jobs of one kind.
 type Group struct {
 	Name            string  `json:"name"`
 	Jobs            int64   `json:"jobs"`
@@ -77,7 +77,7 @@ type tally struct {
 	sizes   [len(sizes)]tallied
 }
 
-// tallied is what is collected of one group.
+// tallied is the data of one group.
 type tallied struct {
 	waits    []int64
 	slowdown float64
@@ -101,10 +101,10 @@ func (g *tallied) group(name string) Group {
 		WaitMaxS: inS(g.waits[len(g.waits)-1]), CPUHours: g.cpu / 1000 / 3_600_000}
 }
 
-// inS are milliseconds in seconds.
+// inS converts milliseconds to seconds.
 func inS(ms int64) float64 { return float64(ms) / 1000 }
 
-// slowdownOf is the bounded slowdown of a job that waited.
+// slowdownOf returns the bounded slowdown of a job with this wait.
 func slowdownOf(j *Job, wait int64) float64 {
 	return max(1, float64(wait+j.Run)/float64(max(j.Run, slowdownTau)))
 }
@@ -160,7 +160,7 @@ func (t *tally) window(l *Life, fates []Fate) {
 	t.result.add(&r)
 }
 
-// of is what is collected of a tenant.
+// of returns the data of a tenant.
 func (t *tally) of(tenant rota.TenantID) *tallied {
 	tenant = cmp.Or(tenant, rota.DefaultTenant)
 	if t.tenants[tenant] == nil {
@@ -169,7 +169,7 @@ func (t *tally) of(tenant rota.TenantID) *tallied {
 	return t.tenants[tenant]
 }
 
-// capacity is the millicores of all workers.
+// capacity returns the millicores of all workers.
 func capacity(workers []rota.WorkerSpec) (cpu int64) {
 	for i := range workers {
 		cpu += workers[i].CPUMilli
@@ -177,7 +177,7 @@ func capacity(workers []rota.WorkerSpec) (cpu int64) {
 	return max(cpu, 1)
 }
 
-// over returns the result over so many windows.
+// over returns the result over a number of windows.
 func (t *tally) over(windows int) Result {
 	r := &t.result
 	for _, f := range r.means(r) {
@@ -213,7 +213,7 @@ func (t *tally) interrupted(windows int) Result {
 	return r
 }
 
-// rank is the nearest-rank percentile of a sorted list.
+// rank returns the nearest-rank percentile of a sorted list.
 func rank[T any](sorted []T, percent int) T { return sorted[max(0, (len(sorted)*percent+99)/100-1)] }
 
 func (r *Result) add(o *Result) {

@@ -16,15 +16,14 @@ type Policy struct {
 	Settings []rota.Setting
 }
 
-// bare are the settings that a policy begins with: no fair share, turn of the oldest, hold,
-// preemption or aging.
+// bare are the settings that a policy begins with: no fair share, turn of the oldest, hold, preemption or aging.
 var bare = []rota.Setting{
 	{Key: "fair_share", Value: "off"}, {Key: "oldest_every", Value: "0"}, {Key: "hold_after_ms", Value: fmt.Sprint(longest)},
 	{Key: "preempt", Value: "off"}, {Key: "estimate", Value: "user"}, {Key: "ranking", Value: "fifo"}, {Key: "shortest_aging", Value: "0"},
 }
 
-// lasting are the settings that every simulated queue has: leases outlast any run, nothing is refused,
-// and what has ended is soon forgotten. No policy may have others.
+// lasting are the settings of every simulated queue: leases outlast any run, nothing is refused, and ended jobs are
+// soon deleted. No policy may change them.
 var lasting = []rota.Setting{
 	{Key: "lease_ms", Value: fmt.Sprint(longest)}, {Key: "ack_timeout_ms", Value: fmt.Sprint(ackTimeout)},
 	{Key: "queue_cap", Value: "100000000"}, {Key: "reject_threshold_permille", Value: "0"}, {Key: "max_queue_size", Value: "0"},
@@ -32,11 +31,11 @@ var lasting = []rota.Setting{
 	{Key: "audit_window_ms", Value: "0"}, {Key: "gc_horizon_ms", Value: fmt.Sprint(rota.GCHorizonLeast)}, {Key: "paused", Value: "off"},
 }
 
-// unbounded are the settings that a preset loses unless the policy names them: no time to live.
+// unbounded are the settings removed from a preset unless the policy names them: no time to live.
 var unbounded = []rota.Setting{{Key: "ttl_abs_ms", Value: "0"}, {Key: "ttl_rel_max_ms", Value: "0"}}
 
-// ParsePolicy reads NAME:key=value,… where preset=NAME begins with a preset instead of the bare settings; usual are
-// settings of both. A policy that no queue can have is refused.
+// ParsePolicy parses NAME:key=value,… where preset=NAME begins with a preset instead of the bare settings; usual are
+// settings of both. It refuses a policy that no queue can have.
 func ParsePolicy(text string, usual ...rota.Setting) (Policy, error) {
 	name, rest, ok := strings.Cut(text, ":")
 	if !ok || name == "" {
@@ -81,7 +80,7 @@ func ParsePolicy(text string, usual ...rota.Setting) (Policy, error) {
 	return p, nil
 }
 
-// parse reads key=value,….
+// parse parses key=value,….
 func (p *Policy) parse(text string) (preset string, own []rota.Setting, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		if part == "" {

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// bins is into how many stretches a report cuts time.
+// bins is the number of intervals into which a report divides time.
 const bins = 160
 
 // The sizes of pictures.
 const (
 	picWidth, picHeight = 900.0, 220.0
-	// ganttMost is how many runs a picture of processors shows, ganttRows into how many rows it puts processors at most.
+	// ganttMost is how many runs a picture of processors shows, ganttRows the maximum of rows for processors.
 	ganttMost, ganttRows = 1_000, 64
 	// fairMost is how many tenants are shown.
 	fairMost = 12
@@ -24,17 +24,17 @@ const (
 
 var colours = []string{"#2a6fdb", "#d1495b", "#2e8b57", "#b8860b", "#7b5ea7", "#00838f", "#8d6e63", "#546e7a"}
 
-// Report is a page with pictures of what was simulated: one HTML file that needs no other.
+// Report is a page with pictures of the simulation: one self-contained HTML file.
 type Report struct {
 	title    string
 	pictures []picture
 }
 
-// picture is what is drawn of a policy.
+// picture is the data drawn for a policy.
 type picture struct {
 	name         string
 	hours        float64
-	waits, queue []float64 // by stretch of [0, hours]; NaN where no job came
+	waits, queue []float64 // by interval of [0, hours]; NaN if no job arrived
 	gantt        []bar
 	ganttHours   float64
 }
@@ -73,7 +73,7 @@ func (r *Report) Lived(p *Policy, l *Life, fates []Fate) {
 	}
 	queued := 0.0
 	for b := range bins {
-		pic.waits[b] /= came[b] // NaN where none came
+		pic.waits[b] /= came[b] // NaN if none arrived
 		queued += delta[b]
 		pic.queue[b] = queued
 	}
@@ -133,7 +133,7 @@ var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap
 	"percent": func(x float64) string { return fmt.Sprintf("%.1f %%", 100*x) },
 }).Parse(reportPage))
 
-// reportData is what the page shows.
+// reportData is the data of the page.
 type reportData struct {
 	Title   string
 	Notes   []string
@@ -148,13 +148,13 @@ type legend struct{ Name, Colour string }
 
 type chart struct {
 	Title, Unit, Right string
-	// Levels and Times are lines of the grid, and what stands at them.
+	// Levels and Times are lines of the grid, with their labels.
 	Levels, Times []gridLine
 	Lines         []chartLine
 }
 
 type gridLine struct {
-	At, Text float64 // Text stands a little above, or beside
+	At, Text float64 // Text is the label's position, slightly above or next to the line
 	Label    string
 }
 
@@ -183,7 +183,7 @@ type fairBar struct {
 	Text   string
 }
 
-// Write writes the page. Notes are said above the figures.
+// Write writes the page. Notes are printed above the figures.
 func (r *Report) Write(w io.Writer, results []Result, notes []string) error {
 	d := reportData{Title: r.title, Notes: notes, Results: results}
 	hours, first := 0.0, 0.0 // of the longest life, and of the runs that are drawn
@@ -210,7 +210,7 @@ func (r *Report) chart(title, unit string, hours float64, of func(*picture) []fl
 	top := 0.0
 	for i := range r.pictures {
 		for _, y := range of(&r.pictures[i]) {
-			if y > top { // not where it is NaN
+			if y > top { // false for NaN
 				top = y
 			}
 		}
@@ -244,7 +244,7 @@ func (r *Report) chart(title, unit string, hours float64, of func(*picture) []fl
 	return c
 }
 
-// gridStep is 1, 2 or 5 times a power of ten, the least of which at most five make a length.
+// gridStep returns 1, 2 or 5 times a power of ten, the least of which at most five make a length.
 func gridStep(length float64) float64 {
 	step := math.Pow(10, math.Floor(math.Log10(max(length, 1e-9)))-1)
 	for _, times := range []float64{2, 5, 10} {
@@ -270,7 +270,7 @@ func (p *picture) ganttChart(hours float64) ganttChart {
 
 func round(x float64) float64 { return math.Round(x*10) / 10 }
 
-// fairness shows the tenants of the most processor time.
+// fairness returns the tenants with the most processor time.
 func fairness(results []Result) (rows []fairRow) {
 	if len(results) == 0 {
 		return nil

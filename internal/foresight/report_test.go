@@ -29,7 +29,7 @@ func reported(t *testing.T, name string, jobs []Job, workers []rota.WorkerSpec) 
 	return r, page.String()
 }
 
-// TestReport looks at a page: nothing in it is fetched or run, and what users named is text.
+// TestReport checks a page: it fetches and runs nothing, and names chosen by users are text.
 func TestReport(t *testing.T) {
 	jobs := []Job{job(0, 100, 100, 5), job(1, 50, 50, 10), job(2, 99, 99, 5), job(3, 50, 50, 5)}
 	jobs[1].Tenant = "ann"
@@ -47,8 +47,8 @@ func TestReport(t *testing.T) {
 			t.Errorf("a picture is not whole: %v", err)
 		}
 	}
-	// From 1 to 100 the second job waits, from 100 to 150 still, as the last starts at 100; all end at 200. A stretch is 1.25 s, and
-	// shows how many wait at its end.
+	// From 1 to 100 the second job is pending, from 100 to 150 still one, as the last starts at 100; all end at 200. An
+	// interval is 1.25 s, and shows how many are pending at its end.
 	p := &r.pictures[0]
 	for _, c := range []struct {
 		at   float64
@@ -63,8 +63,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestGantt holds bars of random lives against the runs that they show: the whole processor time, each row for one job at a time, and on the rows of its
-// worker.
+// TestGantt compares bars of random lives with the runs that they show: the whole processor time, one job at a time on
+// each row, and on the rows of its worker.
 func TestGantt(t *testing.T) {
 	var jobs []Job
 	for i := range int64(300) {
@@ -94,7 +94,7 @@ func TestGantt(t *testing.T) {
 	}
 }
 
-// TestReport_empty writes a page of no policy at all.
+// TestReport_empty writes a page without any policy.
 func TestReport_empty(t *testing.T) {
 	var page bytes.Buffer
 	if err := NewReport("x").Write(&page, nil, nil); err != nil || !strings.Contains(page.String(), "<h1>x</h1>") || strings.Contains(page.String(), "NaN") {

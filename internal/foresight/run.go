@@ -7,18 +7,18 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Plan is what is simulated.
+// Plan is the input of a simulation.
 type Plan struct {
-	// Jobs are in the order of their submission; Workers could take each of them.
+	// Jobs are in the order of their submission; Workers could run each of them.
 	Jobs     []Job
 	Workers  []rota.WorkerSpec
 	Policies []Policy
-	// Starts and Length cut windows out of the jobs, each begun on idle workers; none is all of them.
+	// Starts and Length select windows of the jobs, each begun on idle workers; without them all jobs form one window.
 	Starts []int
 	Length int
 	// Flow, if not nil, is the workflow whose nodes the jobs are.
 	Flow *Flow
-	// Exact takes the true run times for estimates.
+	// Exact uses the true run times as estimates.
 	Exact bool
 	// Progress, if not nil, is called from time to time with how many of Lives are over.
 	Progress func(over int)
@@ -26,7 +26,8 @@ type Plan struct {
 	Lived func(p *Policy, l *Life, fates []Fate)
 }
 
-// Run simulates each policy. What was finished before an error is returned with it, and of a policy that was interrupted what had ended.
+// Run simulates each policy. After an error it also returns the finished results, and for an interrupted policy those
+// of the jobs that had ended.
 func Run(ctx context.Context, plan *Plan) ([]Result, error) {
 	windows, err := plan.windows()
 	if err != nil {
@@ -61,7 +62,7 @@ func Run(ctx context.Context, plan *Plan) ([]Result, error) {
 	return results, nil
 }
 
-// part is the jobs that had ended when a life was interrupted.
+// part returns the jobs that had ended when a life was interrupted.
 func (l *Life) part(fates []Fate) (part *Life, ended []Fate) {
 	cut := *l
 	cut.Jobs = nil
@@ -73,7 +74,7 @@ func (l *Life) part(fates []Fate) (part *Life, ended []Fate) {
 	return &cut, ended
 }
 
-// Lives is how many jobs are simulated, each of them once for each policy and window.
+// Lives returns how many jobs are simulated: each of them once for each policy and window.
 func (p *Plan) Lives() int {
 	if len(p.Starts) == 0 {
 		return len(p.Jobs) * len(p.Policies)

@@ -11,28 +11,28 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// ticks are the leader's clocks. A sweep comes every limits.SweepEvery; rounds are decided when supply or demand
-// changed, and dispatch_interval after the latest decision while anything waits. Those ticks are left out at which
-// nothing can fire, and at which the decision cannot be another than the one before: between two events only
-// a hold that falls due or is over changes it (SPEC §7.8), and an estimate that a job outlives (SPEC §26.3).
+// ticks are the leader's clocks. A sweep runs every limits.SweepEvery; rounds are decided when supply or demand
+// changed, and dispatch_interval after the latest decision while any job is pending. The simulation skips ticks at
+// which nothing can fire and at which the decision cannot differ from the previous one: between two events only a hold
+// that falls due or is over changes it (SPEC §7.8), and an estimate that a job outlives (SPEC §26.3).
 type ticks struct {
-	// asked says that supply or demand changed; matched is when rounds were decided last, on a state whose
-	// clock was seen.
+	// asked means that supply or demand changed; matched is when rounds were decided last, on a state whose clock was
+	// seen.
 	asked         bool
 	matched, seen int64
-	// swept is the latest sweep; more says that it left something due; forget asks for the next one.
+	// swept is the latest sweep; more means that it left something due; forget requests the next one.
 	swept        int64
 	more, forget bool
-	// holdAfter and holdMax are the queue's; backfills says that it keeps room for its first job.
+	// holdAfter and holdMax are the queue's; backfills means that the queue reserves room for its first job.
 	holdAfter, holdMax int64
 	backfills          bool
-	// learns says that estimates are learned.
+	// learns means that estimates are learned.
 	learns bool
-	// waits are the jobs that may be granted a hold, in the order in which they have waited long enough; moves
-	// is when holds are over.
+	// waits are the jobs that may be granted a hold, in the order in which they have waited long enough; moves is when
+	// holds are over.
 	waits []waiting
 	moves heap[int64]
-	// place is the place of a job.
+	// place returns the index of a job.
 	place func(rota.JobID) int
 	// idle counts the ticks since a job started.
 	idle int
@@ -46,13 +46,12 @@ type waiting struct {
 	job int
 }
 
-// idleMost is after how many ticks without a start, when nothing runs and no job is to come, a life is
-// given up.
+// idleMost is the number of ticks without a start after which a life is given up if nothing runs and no job is to come.
 const idleMost = 100_000
 
 var errStuck = errors.New("jobs wait, workers are idle, and no decision brings them together")
 
-// set takes what the ticks need of the queue's settings.
+// set reads the settings of the queue that the ticks need.
 func (t *ticks) set(settings []rota.Setting) error {
 	p := rota.StandardPolicy()
 	for _, s := range settings {
@@ -65,7 +64,7 @@ func (t *ticks) set(settings []rota.Setting) error {
 	return nil
 }
 
-// heed notes what an event means for the ticks.
+// heed updates the ticks for an event.
 func (t *ticks) heed(e *rota.Event, now int64) {
 	switch e.Kind {
 	case rota.EventJobEnqueued:
@@ -79,20 +78,20 @@ func (t *ticks) heed(e *rota.Event, now int64) {
 			t.wait(e.Job, now)
 		}
 		t.moves.push(now + t.holdMax)
-		if t.holdMax < int64(rota.SilenceEnds) { // one by preemption
+		if t.holdMax < int64(rota.SilenceEnds) { // a hold by preemption
 			t.moves.push(now + int64(rota.SilenceEnds))
 		}
 	}
 }
 
-// wait notes that a job waits from now on.
+// wait records that a job is pending from now on.
 func (t *ticks) wait(job rota.JobID, now int64) {
 	if t.holdAfter < longest && !t.backfills {
 		t.waits = append(t.waits, waiting{now + t.holdAfter, t.place(job)})
 	}
 }
 
-// outlive notes when a job that starts now will have outlived its estimate, and each one that is made in its place.
+// outlive records when a job that starts now will have outlived its estimate, and each estimate that replaces it.
 func (t *ticks) outlive(r *running, now int64) {
 	if !t.backfills || r.due >= r.end {
 		return
@@ -103,7 +102,7 @@ func (t *ticks) outlive(r *running, now int64) {
 	}
 }
 
-// expectedEnd is when the estimate of a job that starts now is over.
+// expectedEnd returns when the estimate of a job that starts now is over.
 func (d *driver) expectedEnd(i int, id rota.JobID) int64 {
 	if d.ticks.learns {
 		return int64(d.m.ExpectedEnd(id))
@@ -114,7 +113,7 @@ func (d *driver) expectedEnd(i int, id rota.JobID) int64 {
 // never is after all moments.
 const never = math.MaxInt64
 
-// tick is when the leader's next ticks come that can do anything.
+// tick returns the times of the leader's next ticks that can have an effect.
 func (d *driver) tick() (sweep, match int64) {
 	if d.over == len(d.Jobs) {
 		return never, never
@@ -122,7 +121,7 @@ func (d *driver) tick() (sweep, match int64) {
 	t := &d.ticks
 	sweep, match = d.sweepDue(), never
 	if due := d.matchDue(); due < never {
-		if due = up(due, epoch, sweepEvery); due > d.now { // a decision knows the clock of the latest entry
+		if due = up(due, epoch, sweepEvery); due > d.now { // a decision uses the clock of the latest entry
 			sweep = min(sweep, due)
 		}
 		match = up(max(due, t.matched+1), t.matched, d.m.DispatchMs())
@@ -133,7 +132,7 @@ func (d *driver) tick() (sweep, match int64) {
 	return sweep, match
 }
 
-// sweepDue is when a sweep has something to do.
+// sweepDue returns when a sweep has something to do.
 func (d *driver) sweepDue() int64 {
 	if d.thorough || d.ticks.forget {
 		return d.now
@@ -144,7 +143,7 @@ func (d *driver) sweepDue() int64 {
 	return never
 }
 
-// matchDue is when the decision may be another than the latest one.
+// matchDue returns when the decision may differ from the latest one.
 func (d *driver) matchDue() int64 {
 	t := &d.ticks
 	switch {
@@ -169,12 +168,12 @@ func (d *driver) matchDue() int64 {
 	return due
 }
 
-// up is the first multiple of a step from an origin on that is not before a moment.
+// up returns the first multiple of a step from an origin on that is not before a moment.
 func up(at, origin, step int64) int64 {
 	return origin + (at-origin+step-1)/step*step
 }
 
-// strike does what the leader does at a tick: a sweep, where one is due, then rounds.
+// strike does what the leader does at a tick: a sweep, if one is due, then rounds.
 func (d *driver) strike(sweep, match int64) error {
 	t, at := &d.ticks, min(sweep, match)
 	if t.idle++; t.idle > idleMost && d.next == len(d.Jobs) && len(d.busy.list) == 0 {
@@ -192,7 +191,7 @@ func (d *driver) strike(sweep, match int64) error {
 	return d.settle(at)
 }
 
-// sweep fires what is due. What has ended is let go: nothing here is archived.
+// sweep fires what is due. Ended jobs are deleted: nothing here is archived.
 func (d *driver) sweep(at int64) error {
 	d.ticks.swept, d.ticks.forget = at, false
 	for {
@@ -216,7 +215,7 @@ func (d *driver) sweep(at int64) error {
 	}
 }
 
-// match decides, where it is asked for, entry by entry until nothing is left to decide, as the leader does.
+// match decides, if requested, entry by entry until nothing is left to decide, as the leader does.
 func (d *driver) match(at int64) error {
 	if !d.ticks.asked || !d.m.Waiting() {
 		return nil
@@ -240,7 +239,8 @@ func (d *driver) match(at int64) error {
 	return nil
 }
 
-// samePair reports whether two entries of rounds begin with the same pair or preemption: what the state drops is not proposed again at once.
+// samePair reports whether two entries of rounds begin with the same pair or preemption: what the state drops is not
+// proposed again at once.
 func samePair(a, b []*fsmpb.Round) bool {
 	x, y := firstPair(a), firstPair(b)
 	return x != "" && x == y

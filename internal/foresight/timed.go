@@ -7,9 +7,9 @@ import (
 	"github.com/rotasched/rota/internal/flowfile"
 )
 
-// FromTimed takes jobs of a file that has one a line; expected_ms is their estimate, else the run time. One that had not ended runs for its
-// estimate, else for the median of those of its type that had, else of all that had; unended counts these. What jobs ask for that only a cluster could
-// give is refused.
+// FromTimed returns the jobs of a file with one job a line; expected_ms is the estimate, by default the run time. A job
+// that had not ended runs for its estimate, else for the median of the ended ones of its type, else of all ended ones;
+// unended counts these jobs. Requirements that only a cluster could meet are refused.
 func FromTimed(timed []flowfile.TimedJob) (jobs []Job, unended int64, err error) {
 	jobs = make([]Job, len(timed))
 	ran := make(map[rota.JobType][]int64)
@@ -58,7 +58,7 @@ func FromTimed(timed []flowfile.TimedJob) (jobs []Job, unended int64, err error)
 	return jobs, unended, nil
 }
 
-// fits reports whether a worker could ever take a job.
+// fits reports whether a worker could ever run a job.
 func fits(j *Job, w *rota.WorkerSpec) bool {
 	if j.CPUMilli > w.CPUMilli {
 		return false

@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// run generates all roots; a file is written only where its bytes change.
+// run generates all roots; it writes a file only if its bytes change.
 func run(ctx context.Context, module string, check bool) error {
 	var stale []error
 	var sets []schema.Set
@@ -112,8 +112,8 @@ func ask(ctx context.Context, module, tool string, set schema.Set) ([]*pluginpb.
 	return response.File, nil
 }
 
-// put writes a generated file, or in a check compares it. Files that differ in
-// the line of protoc's version only are left as they are.
+// put writes a generated file, or in a check compares it. Files that differ only in the line of protoc's version are
+// left as they are.
 func put(path string, content []byte, check bool) error {
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -136,8 +136,8 @@ func put(path string, content []byte, check bool) error {
 	return nil
 }
 
-// withoutVersion drops the header line that names the version of protoc:
-// "// 	protoc        v3.21.12" or "// - protoc             (unknown)".
+// withoutVersion drops the header line that names the version of protoc: "//      protoc        v3.21.12" or "// -
+// protoc             (unknown)".
 func withoutVersion(content []byte) []byte {
 	var kept [][]byte
 	for _, line := range bytes.SplitAfter(content, []byte("\n")) {

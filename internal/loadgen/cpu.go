@@ -16,10 +16,9 @@ import (
 	"time"
 )
 
-// cpuMeter reads how much CPU time the servers and this process have used, as the
-// operating system counts it.
+// cpuMeter reads how much CPU time the servers and this process have used, as the operating system counts it.
 type cpuMeter struct {
-	// admins are the servers' admin ports; without any only this process is counted.
+	// admins are the servers' admin ports; if empty, only this process is counted.
 	admins []string
 	// tls returns the settings for an admin port, nil for plain HTTP.
 	tls func(addr string) (*tls.Config, error)
@@ -31,7 +30,7 @@ type cpuReading struct {
 	servers []serverCPU
 }
 
-// serverCPU is the CPU time of a server's process, and when that process began as it says it itself.
+// serverCPU is the CPU time of a server's process, and the start time that the process reports.
 type serverCPU struct {
 	used  time.Duration
 	began string
@@ -40,7 +39,7 @@ type serverCPU struct {
 // cpuSpent is CPU time between two readings: of this process, and of all servers together.
 type cpuSpent struct {
 	here, servers time.Duration
-	// unknown is why that of the servers is not known, "" where it is.
+	// unknown is why the servers' time is unknown, "" if it is known.
 	unknown string
 }
 
@@ -56,7 +55,7 @@ func (m *cpuMeter) read(ctx context.Context) (r cpuReading, err error) {
 	return r, nil
 }
 
-// since returns what was used since a reading. A process that began meanwhile knows nothing of the one before it.
+// since returns what was used since a reading. The earlier use of a process that was restarted meanwhile is unknown.
 func (m *cpuMeter) since(ctx context.Context, before cpuReading) cpuSpent {
 	after, err := m.read(ctx)
 	spent := cpuSpent{here: after.here - before.here}
@@ -74,7 +73,7 @@ func (m *cpuMeter) since(ctx context.Context, before cpuReading) cpuSpent {
 	return spent
 }
 
-// server asks one server for its metrics.
+// server reads the metrics of one server.
 func (m *cpuMeter) server(ctx context.Context, addr string) (s serverCPU, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callMost)
 	defer cancel()
@@ -99,7 +98,7 @@ func (m *cpuMeter) server(ctx context.Context, addr string) (s serverCPU, err er
 	return cpuOf(answer.Body)
 }
 
-// cpuOf finds the CPU time in a server's metrics, and when its process began where they say so.
+// cpuOf finds the CPU time in a server's metrics, and when its process began, if given.
 func cpuOf(metrics io.Reader) (s serverCPU, err error) {
 	found := false
 	lines := bufio.NewScanner(metrics)
@@ -122,7 +121,7 @@ func cpuOf(metrics io.Reader) (s serverCPU, err error) {
 	return s, nil
 }
 
-// processCPU is the CPU time, user and system, of this process so far.
+// processCPU returns the CPU time, user and system, of this process so far.
 func processCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -131,8 +130,7 @@ func processCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// profileCPU writes a profile of this process to a file until stop is called; no
-// name, no profile.
+// profileCPU writes a profile of this process to a file until stop is called; without a name it does nothing.
 func profileCPU(name string) (stop func() error, err error) {
 	if name == "" {
 		return func() error { return nil }, nil

@@ -37,8 +37,8 @@ func TestCPUMeter(t *testing.T) {
 	}
 }
 
-// What servers used is known only of those that went on all the time: a counter that went back, or that
-// has overtaken the one of before, is another process's.
+// Servers' use is known only if they ran the whole time: a counter that went back, or has overtaken the earlier one, is
+// another process's.
 func TestCPUMeter_since(t *testing.T) {
 	t.Parallel()
 	text := ""
@@ -65,7 +65,7 @@ func TestCPUMeter_since(t *testing.T) {
 	}
 }
 
-// A measurement tells the servers' CPU time only where it was told of them.
+// A measurement reports the servers' CPU time only if it is known.
 func TestBenchReport_cpu(t *testing.T) {
 	t.Parallel()
 	ledger := newLedger("r", 4)

@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// FillReport is what filling took.
+// FillReport is the result of filling.
 type FillReport struct {
 	Jobs        int     `json:"jobs"`
 	Accepted    int64   `json:"accepted"`
@@ -18,10 +18,10 @@ type FillReport struct {
 	Errors      int64   `json:"errors"`
 }
 
-// fillPatience is how long filling waits for room that nobody makes: bursts of submissions are refused for shorter.
+// fillPatience is how long filling waits while there is no room: bursts of submissions are refused for a shorter time.
 const fillPatience = 20 * time.Second
 
-// Fill submits jobs that nobody works on. It returns the refusal if there is no room for them.
+// Fill submits jobs that no worker runs. It returns the refusal if there is no room for them.
 func (l *Lab) Fill(ctx context.Context, plan *Filling) (*FillReport, error) {
 	queues := queueNames(plan.Queue, plan.Queues)
 	if err := l.ready(ctx, plan, queues); err != nil {

@@ -14,9 +14,8 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// FlowPlan says how workflows are measured: with each strategy, by workers of so many
-// slots and as many cores. Runtimes are scaled so that the greater bound is Bound, or by
-// TimeScale where that is not 0.
+// FlowPlan configures the measurement of workflows: with each strategy, by workers with a number of slots and as many
+// cores. Runtimes are scaled so that the greater bound is Bound, or by TimeScale if that is not 0.
 type FlowPlan struct {
 	TimeScale      float64
 	Bound          time.Duration
@@ -24,18 +23,17 @@ type FlowPlan struct {
 	Strategies     []string
 }
 
-// Flow is a workflow as it is measured: scaled, and without what the bench's
-// workers do not offer.
+// Flow is a workflow as measured: scaled, and without requirements that the bench's workers do not meet.
 type Flow struct {
 	name  string
 	spec  rota.WorkflowSpec
 	scale float64
 	graph *rota.Graph
-	// criticalMs and areaMs are the bounds, listMs a schedule that costs nothing.
+	// criticalMs and areaMs are the bounds, listMs the makespan of a list schedule without costs.
 	criticalMs, areaMs, listMs int64
 }
 
-// Flow keeps of a workflow what the bench measures, and scales it.
+// Flow keeps the parts of a workflow that the bench measures, and scales it.
 func (f *FlowPlan) Flow(name string, spec *rota.WorkflowSpec) (*Flow, error) {
 	b := &Flow{name: name, scale: f.TimeScale,
 		spec: rota.WorkflowSpec{ID: "bench", Edges: spec.Edges}}
@@ -67,7 +65,7 @@ func (f *FlowPlan) Flow(name string, spec *rota.WorkflowSpec) (*Flow, error) {
 	return b, nil
 }
 
-// bounds works out what no schedule beats, and what a simple one takes.
+// bounds calculates the lower bounds of every schedule, and the makespan of a simple one.
 func (f *FlowPlan) bounds(b *Flow) {
 	slots := int64(f.Workers) * int64(f.Slots)
 	ends := make([]int64, len(b.graph.Order))
@@ -87,9 +85,8 @@ func (f *FlowPlan) bounds(b *Flow) {
 	b.listMs = b.list(int(slots))
 }
 
-// list is the makespan of a list schedule without any cost: a node starts in the
-// order of readiness, ties by number, as soon as a slot is free. Processors are not
-// looked at: there is one for each slot.
+// list returns the makespan of a list schedule without any cost: a node starts in the order of readiness, ties by
+// number, as soon as a slot is free. It ignores processors: there is one for each slot.
 func (b *Flow) list(slots int) int64 {
 	waiting, children := make([]int, len(b.graph.Order)), make([][]int, len(b.graph.Order))
 	var ready, running []int
@@ -124,7 +121,7 @@ func (b *Flow) list(slots int) int64 {
 	return now
 }
 
-// FlowResult is one workflow run with one strategy.
+// FlowResult is one run of a workflow with one strategy.
 type FlowResult struct {
 	Workflow       string  `json:"workflow"`
 	Strategy       string  `json:"strategy"`
@@ -139,7 +136,7 @@ type FlowResult struct {
 	ListMs         int64   `json:"list_ms"`
 	// Ratio is the makespan over the greater bound.
 	Ratio float64 `json:"ratio"`
-	// LeaseMs is what a lease took beyond its node's runtime, on average.
+	// LeaseMs is the average time of a lease beyond its node's runtime.
 	LeaseMs float64 `json:"lease_overhead_ms"`
 	// Assignments by the rule that chose the worker.
 	Assignments int            `json:"assignments"`
@@ -151,7 +148,7 @@ func (r *FlowResult) Share(rule rota.ReasoningRule) float64 {
 	return RoundTo(100*float64(r.Reasoning[rule.String()])/float64(max(r.Assignments, 1)), 1)
 }
 
-// EndedError reports a workflow that ended otherwise than COMPLETED.
+// EndedError reports a workflow that ended in a state other than COMPLETED.
 type EndedError struct {
 	Name, Strategy string
 	Workflow       rota.Workflow
@@ -186,7 +183,7 @@ func (l *Lab) Flows(ctx context.Context, plan *FlowPlan, flows []*Flow) ([]FlowR
 
 func flowQueue(strategy string) rota.QueueName { return rota.QueueName("bench-" + strategy) }
 
-// flow runs one workflow with workers that know nothing yet.
+// flow runs one workflow with new workers.
 func (l *Lab) flow(ctx context.Context, reader *reasons, plan *FlowPlan, flow *Flow, strategy string) (*FlowResult, error) {
 	run := newRun("flow")
 	pool, err := l.start(ctx, run, Workers{Queues: []rota.QueueName{flowQueue(strategy)}, Count: plan.Workers, Slots: plan.Slots,
@@ -229,8 +226,7 @@ func (l *Lab) flow(ctx context.Context, reader *reasons, plan *FlowPlan, flow *F
 	return r, err
 }
 
-// reasons reads from the events by which rules workers were chosen. Each run goes on
-// where the one before it ended.
+// reasons reads from the events which rules chose workers. Each run continues where the previous one ended.
 type reasons struct {
 	c     *client.Client
 	after rota.EventID

@@ -58,8 +58,8 @@ func TestFlowBounds(t *testing.T) {
 	}
 }
 
-// Processors bound the area where there are fewer of them than of slots' time, and a
-// node that no worker could hold is refused before anything runs.
+// Processors bound the area if there are fewer of them than of slots' time, and a node that no worker could hold is
+// refused before anything runs.
 func TestFlowBounds_processors(t *testing.T) {
 	t.Parallel()
 	spec := flowOf("a:100", "b:100")

@@ -10,11 +10,10 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// Filling says what is submitted: so many jobs with so much payload, in turns among
-// queues and tenants.
+// Filling describes the jobs submitted: their number and payload size, spread in turn over queues and tenants.
 type Filling struct {
 	Jobs, Producers, Batch, Payload, Queues, Tenants int
-	// Keys is of how many keys each job has one, beside a unique key of its own; 0 gives none.
+	// Keys is the number of keys, of which each job has one, in addition to a unique key of its own; 0 gives none.
 	Keys  int
 	Queue string
 }
@@ -23,7 +22,7 @@ type Filling struct {
 type JobsPlan struct {
 	Filling
 	Workers, Slots int
-	// Rate is jobs a second in open loop; 0 goes as fast as it goes.
+	// Rate is jobs a second in open loop; 0 submits as fast as possible.
 	Rate           float64
 	Hold           time.Duration
 	Drop, Heedless bool
@@ -31,7 +30,7 @@ type JobsPlan struct {
 	Profile        string
 }
 
-// Jobs measures submission to completion.
+// Jobs measures the time from submission to completion.
 func (l *Lab) Jobs(ctx context.Context, plan *JobsPlan) (*Report, error) {
 	queues := queueNames(plan.Queue, plan.Queues)
 	if err := l.ready(ctx, &plan.Filling, queues); err != nil {
@@ -54,7 +53,7 @@ func (l *Lab) Jobs(ctx context.Context, plan *JobsPlan) (*Report, error) {
 	return report, err
 }
 
-// Steady is a schedule of so many jobs a second.
+// Steady returns a schedule of rate jobs a second.
 func Steady(rate float64) func(i int) time.Duration {
 	return func(i int) time.Duration { return time.Duration(float64(i) / rate * float64(time.Second)) }
 }
@@ -65,8 +64,8 @@ func batchOf(batch, payload int) int {
 	return max(1, min(batch, limits.MaxMessageBytes/2/(payload+perJob)))
 }
 
-// specs sets the queue, tenant and key of each job in turn, so that every pair of them
-// comes where their numbers have no common divisor, and the same payload.
+// specs sets the queue, tenant and key of each job in turn, and the same payload. Every pair of them occurs if their
+// numbers have no common divisor.
 func (f *Filling) specs(queues []rota.QueueName) func(i int, id rota.JobID) rota.JobSpec {
 	payload := make([]byte, f.Payload)
 	for i := range payload {

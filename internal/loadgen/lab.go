@@ -14,29 +14,28 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// Lab is what measurements are made with.
+// Lab has what all measurements share.
 type Lab struct {
-	// Client asks the cluster, whose nodes are Addrs. Dial opens a connection of its own
-	// for each worker.
+	// Client calls the cluster, whose nodes are Addrs. Dial opens a separate connection for each worker.
 	Client *client.Client
 	Addrs  []string
 	Dial   func(addrs []string, more ...client.Option) (*client.Client, error)
 	// AdminTLS returns the settings for an admin port, nil for plain HTTP.
 	AdminTLS func(addr string) (*tls.Config, error)
-	// Talk reports what goes wrong meanwhile.
+	// Talk reports problems during a measurement.
 	Talk func(format string, args ...any)
-	// Watch shows value's way to total until stop is called.
+	// Watch shows value's progress to total until stop is called.
 	Watch func(what string, total int64, value func() int64) (stop func())
 }
 
-// newRun names one measurement: ids of two runs never meet.
+// newRun names one measurement: ids of two runs are never equal.
 func newRun(kind string) string {
 	var b [5]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
 	return kind + "-" + hex.EncodeToString(b[:])
 }
 
-// left says how far a run came that ended early, and how to be rid of the jobs that it leaves behind.
+// left reports how far an aborted run came, and how to remove the jobs that it leaves behind.
 func (l *Lab) left(ledger *Ledger) {
 	sent := ledger.submitted()
 	if sent == 0 {
@@ -51,8 +50,7 @@ func (l *Lab) left(ledger *Ledger) {
 		"&& [ -n \"$ids\" ]; do rota job cancel $ids; done", ledger.prefix)
 }
 
-// EnsureQueues makes all queues with the standard preset that are not there, several at
-// a time.
+// EnsureQueues creates all missing queues with the standard preset, several at a time.
 func (l *Lab) EnsureQueues(ctx context.Context, names ...rota.QueueName) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -68,11 +66,11 @@ func (l *Lab) EnsureQueues(ctx context.Context, names ...rota.QueueName) error {
 	return group.Wait()
 }
 
-// keyName is the name of the keys that jobs are given.
+// keyName is the name of the jobs' keys.
 const keyName = "bench"
 
-// ready makes the queues that are not there, and the rule of the jobs' keys where they have
-// some. It is so wide that it holds nothing up: what it costs to count is measured.
+// ready creates the missing queues, and the rule of the jobs' keys if they have some. The rule is so wide that it
+// delays nothing: the cost of counting is measured.
 func (l *Lab) ready(ctx context.Context, f *Filling, queues []rota.QueueName) error {
 	if err := l.EnsureQueues(ctx, queues...); err != nil || f.Keys == 0 {
 		return err
@@ -80,7 +78,7 @@ func (l *Lab) ready(ctx context.Context, f *Filling, queues []rota.QueueName) er
 	return l.Client.Keys().SetRule(ctx, rota.KeyRule{Name: keyName, Concurrency: rota.MaxKeyConcurrency})
 }
 
-// queueNames names n queues: the first, and that name with -1, -2 and so on behind it.
+// queueNames returns n names: the first, and that name with the suffixes -1, -2 and so on.
 func queueNames(first string, n int) []rota.QueueName {
 	names := []rota.QueueName{rota.QueueName(first)}
 	for i := 1; i < n; i++ {

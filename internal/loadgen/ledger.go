@@ -13,9 +13,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Ledger is the account of a measurement: what producers were told of each job
-// and what workers did with it. Losses and duplicates are read off it at the
-// end, never assumed. All moments are nanoseconds since begin, plus one, so
+// Ledger records a measurement: the answers that producers got for each job and what workers did with it. Losses and
+// duplicates are calculated from it at the end, never assumed. All moments are nanoseconds since begin, plus one, so
 // that zero is never.
 type Ledger struct {
 	prefix string
@@ -25,25 +24,24 @@ type Ledger struct {
 	accepted, completed atomic.Int64
 	// overlaps counts handlers that started while another one had the same job.
 	overlaps atomic.Int64
-	// errors counts calls and jobs that were refused or had no outcome, each
-	// time; strangers handled jobs that are not of this run.
+	// errors counts calls and jobs that were refused or had no outcome, each time; strangers handled jobs that are not
+	// of this run.
 	errors, strangers atomic.Int64
-	// refused counts the jobs that admission refused, each time, hintless those of
-	// them whose refusal named no delay, held those that the client library refused
-	// itself because the delay of an earlier refusal had not passed.
+	// refused counts the jobs that admission refused, each time; hintless those whose refusal had no delay; held those
+	// that the client library refused itself because the delay of an earlier refusal had not passed.
 	refused, hintless, held atomic.Int64
-	// reruns counts handlers of jobs that a handler had before: after a lost lease.
+	// reruns counts handlers of jobs that had a handler before: after a lost lease.
 	reruns atomic.Int64
 }
 
 type jobRecord struct {
-	// planned is the scheduled start in open loop, the call's start else.
+	// planned is the scheduled start in open loop, otherwise the call's start.
 	planned, answered, started, finished atomic.Int64
 	running, completions                 atomic.Int32
 	accepted, settled                    atomic.Bool
 }
 
-// newLedger returns the account of n jobs whose ids begin with prefix.
+// newLedger returns the ledger of n jobs whose ids begin with prefix.
 func newLedger(prefix string, n int) *Ledger {
 	return &Ledger{prefix: prefix, begin: time.Now(), jobs: make([]jobRecord, n)}
 }
@@ -54,7 +52,7 @@ func (l *Ledger) Completed() int64 { return l.completed.Load() }
 // Now returns the nanoseconds since begin, plus one.
 func (l *Ledger) Now() int64 { return int64(time.Since(l.begin)) + 1 }
 
-// id names the i-th job; index is its inverse, −1 for a stranger's id.
+// id returns the id of the i-th job; index is its inverse, −1 for an id of another run.
 func (l *Ledger) id(i int) rota.JobID {
 	return rota.JobID(fmt.Sprintf("%s-%07d", l.prefix, i))
 }
@@ -71,10 +69,10 @@ func (l *Ledger) index(id rota.JobID) int {
 	return i
 }
 
-// plan notes when job i should have been submitted.
+// plan records when job i should have been submitted.
 func (l *Ledger) plan(i int, at int64) { l.jobs[i].planned.Store(at) }
 
-// accept notes that the cluster answered for job i.
+// accept records that the cluster accepted job i.
 func (l *Ledger) accept(i int) {
 	if l.jobs[i].accepted.CompareAndSwap(false, true) {
 		l.jobs[i].answered.Store(l.Now())
@@ -82,7 +80,7 @@ func (l *Ledger) accept(i int) {
 	}
 }
 
-// refuse notes that admission refused so many jobs, and the delay that it named.
+// refuse records that admission refused a number of jobs, and the delay that it set.
 func (l *Ledger) refuse(jobs int, delay time.Duration) {
 	l.refused.Add(int64(jobs))
 	if delay <= 0 {
@@ -90,7 +88,7 @@ func (l *Ledger) refuse(jobs int, delay time.Duration) {
 	}
 }
 
-// start notes that a handler got the job, and counts an overlap.
+// start records that a handler got the job, and counts an overlap.
 func (l *Ledger) start(id rota.JobID) {
 	i := l.index(id)
 	if i < 0 {
@@ -105,14 +103,14 @@ func (l *Ledger) start(id rota.JobID) {
 	}
 }
 
-// stop notes that the handler is done with the job, however it ended.
+// stop records that the handler is done with the job, however it ended.
 func (l *Ledger) stop(id rota.JobID) {
 	if i := l.index(id); i >= 0 {
 		l.jobs[i].running.Add(-1)
 	}
 }
 
-// complete notes that the cluster confirmed a completion of the job to a worker.
+// complete records that the cluster confirmed a completion of the job to a worker.
 func (l *Ledger) complete(id rota.JobID) {
 	if i := l.index(id); i >= 0 {
 		l.jobs[i].completions.Add(1)
@@ -120,8 +118,7 @@ func (l *Ledger) complete(id rota.JobID) {
 	}
 }
 
-// settle notes that job i is known to be completed, by whatever way, and says
-// whether that is news.
+// settle records that job i is known to be completed, from any source, and reports whether this is new.
 func (l *Ledger) settle(i int) bool {
 	if !l.jobs[i].settled.CompareAndSwap(false, true) {
 		return false
@@ -141,7 +138,7 @@ func (l *Ledger) submitted() (n int) {
 	return n
 }
 
-// open lists accepted jobs whose completion is not known, at most so many.
+// open returns up to most accepted jobs whose completion is not known.
 func (l *Ledger) open(most int) []int {
 	var open []int
 	for i := range l.jobs {
@@ -165,7 +162,7 @@ func (l *Ledger) duplicated() int64 {
 	return n
 }
 
-// last is the moment of the last completion, or now where there is none.
+// last returns the moment of the last completion, or now if there is none.
 func (l *Ledger) last() time.Duration {
 	last := int64(0)
 	for i := range l.jobs {
@@ -174,8 +171,7 @@ func (l *Ledger) last() time.Duration {
 	return time.Duration(cmp.Or(last, l.Now()))
 }
 
-// FirstAnswer returns when the first job was accepted that was due after a moment; 0
-// while there is none.
+// FirstAnswer returns when the first job was accepted that was due after a moment; 0 if there is none yet.
 func (l *Ledger) FirstAnswer(after int64) int64 {
 	first := int64(0)
 	for i := range l.jobs {
@@ -205,9 +201,8 @@ func answered(j *jobRecord) *atomic.Int64 { return &j.answered }
 func started(j *jobRecord) *atomic.Int64  { return &j.started }
 func finished(j *jobRecord) *atomic.Int64 { return &j.finished }
 
-// quantile returns the nearest-rank quantile of sorted nanoseconds, in
-// milliseconds to the microsecond: the smallest value that at least q of all
-// do not exceed. Nothing is estimated: every value was kept.
+// quantile returns the nearest-rank quantile of sorted nanoseconds, in milliseconds to the microsecond: the smallest
+// value that at least q of all do not exceed. It is not an estimate: every value was kept.
 func quantile(sorted []int64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0

@@ -70,7 +70,7 @@ func TestLedger(t *testing.T) {
 	if !l.settle(2) || l.settle(2) || l.completed.Load() != 3 || len(l.open(10)) != 0 {
 		t.Error("a completion told by the cluster is not counted once")
 	}
-	l.complete(l.id(2)) // the worker's own word comes late
+	l.complete(l.id(2)) // the worker's own report comes late
 	if l.completed.Load() != 3 || l.duplicated() != 2 {
 		t.Errorf("late word: completed %d, duplicated %d", l.completed.Load(), l.duplicated())
 	}
@@ -79,7 +79,7 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// flaky refuses each job's first submission, then the call, then takes it.
+// flaky refuses each job's first submission, then the call, then accepts it.
 type flaky struct {
 	mu    sync.Mutex
 	tries map[rota.JobID]int
@@ -104,8 +104,7 @@ func (f *flaky) Submit(_ context.Context, jobs ...rota.JobSpec) ([]rota.Submitte
 	return outcomes, nil
 }
 
-// A lease that was lost after its handler had returned well is declined: that completes
-// no job.
+// A lease that was lost after its handler had returned without error is declined: that does not complete the job.
 func TestWorkers_countsCompletionsAlone(t *testing.T) {
 	t.Parallel()
 	l := newLedger("run", 3)

@@ -11,32 +11,31 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// Patience is how long nothing may be heard before open jobs count as lost: longer than
-// a lease of the standard preset and a failover together.
+// Patience is how long there may be no progress before open jobs count as lost: longer than a lease of the standard
+// preset and a failover together.
 const Patience = 3 * time.Minute
 
-// Load is one measurement: who works, what is submitted, and when.
+// Load is one measurement: its workers, its jobs and their schedule.
 type Load struct {
 	// Kind is the beginning of the run's name.
 	Kind    string
 	Jobs    int
 	Workers Workers
-	// At is when job i is due, from the start, and never falls: the loop is open. Without
-	// it every producer has one batch in flight.
+	// At returns when job i is due, from the start, and never decreases: the loop is open. Without it every producer
+	// has one batch in flight.
 	At   func(i int) time.Duration
 	Spec func(i int, id rota.JobID) rota.JobSpec
 	// Producers and Batch bound the calls in flight and the jobs in one.
 	Producers, Batch int
-	// Drop gives up what admission refuses; Heedless sends what the cluster asked to come
-	// later with.
+	// Drop gives up refused jobs; Heedless ignores delays that the cluster asked for.
 	Drop, Heedless bool
-	// Patience ends the wait for jobs of which nothing was heard for so long.
+	// Patience ends the wait for jobs without any progress.
 	Patience time.Duration
-	// Admins are the admin ports of the servers whose CPU time counts; Profile is a file
-	// for a CPU profile of this process.
+	// Admins are the admin ports of the servers whose CPU time counts; Profile is a file for a CPU profile of this
+	// process.
 	Admins  []string
 	Profile string
-	// Meanwhile, where not nil, runs beside the submitters.
+	// Meanwhile, if not nil, runs in parallel with the submitters.
 	Meanwhile func(ctx context.Context, l *Ledger) error
 }
 
@@ -53,8 +52,7 @@ type run struct {
 	lost      int64
 }
 
-// Run measures a load: it returns when the cluster is through with all jobs, or the rest
-// is lost.
+// Run measures a load: it returns when the cluster is through with all jobs, or the rest is lost.
 func (l *Lab) Run(ctx context.Context, load Load) (*Report, *Ledger, error) {
 	name := newRun(load.Kind)
 	ledger := newLedger(name, load.Jobs)
@@ -73,7 +71,7 @@ func (l *Lab) Run(ctx context.Context, load Load) (*Report, *Ledger, error) {
 	r := &run{lab: l, ledger: ledger, patience: load.Patience, meter: cpuMeter{admins: load.Admins, tls: l.AdminTLS}}
 	p := &producers{to: to, ledger: ledger, count: load.Producers, batch: load.Batch, drop: load.Drop, at: load.At,
 		spec: func(i int) rota.JobSpec { return load.Spec(i, ledger.id(i)) }}
-	// Asking servers takes a while: before the schedule begins.
+	// Reading the servers' metrics takes a while: do it before the schedule begins.
 	before, err := r.meter.read(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -113,18 +111,18 @@ func (r *run) measure(ctx context.Context, p *producers, before cpuReading) erro
 }
 
 const (
-	// drainTick is how often the account is looked at while the rest runs.
+	// drainTick is how often the ledger is checked while the rest runs.
 	drainTick = 20 * time.Millisecond
-	// askAfter without progress the cluster is asked about what is open: askCount jobs
-	// at a time, atOnce calls in flight, each of askMost.
+	// askAfter is the time without progress after which the cluster is asked about open jobs: askCount jobs at a time,
+	// atOnce calls in flight, each bounded by askMost.
 	askAfter = 5 * time.Second
 	askCount = 1_000
 	atOnce   = 16
 	askMost  = 30 * time.Second
 )
 
-// drain waits until every accepted job is accounted for. When nothing was heard
-// for a while the cluster is asked; after r.patience the rest is lost.
+// drain waits until every accepted job is accounted for. Without progress for a while it asks the cluster; after
+// r.patience the rest is lost.
 func (r *run) drain(ctx context.Context) error {
 	tick := time.NewTicker(drainTick)
 	defer tick.Stop()
@@ -155,7 +153,7 @@ func (r *run) drain(ctx context.Context) error {
 	return nil
 }
 
-// ask asks the cluster about jobs that are open in the account.
+// ask asks the cluster about jobs that are open in the ledger.
 func (r *run) ask(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(atOnce)

@@ -11,8 +11,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// A load that does not slow down gives up what is refused, counts it, and loses none of
-// what was accepted.
+// A load that does not slow down gives up refused jobs, counts them, and loses none of the accepted ones.
 func TestProducers_drop(t *testing.T) {
 	t.Parallel()
 	ledger, to := newLedger("run", 25), &flaky{tries: map[rota.JobID]int{}}
@@ -48,7 +47,7 @@ func (f *full) Submit(_ context.Context, jobs ...rota.JobSpec) ([]rota.Submitted
 	return outcomes, nil
 }
 
-// A run that waits for room that nobody makes ends with the refusal, and still counts what was accepted.
+// A run that waits in vain for room ends with the refusal, and still counts the accepted jobs.
 func TestProducers_patience(t *testing.T) {
 	t.Parallel()
 	ledger := newLedger("run", 5)
@@ -64,7 +63,7 @@ func TestProducers_patience(t *testing.T) {
 	}
 }
 
-// A second handler of a job is counted, also where the first has ended.
+// A second handler of a job is counted, even if the first has ended.
 func TestLedger_reruns(t *testing.T) {
 	t.Parallel()
 	l := newLedger("run", 2)
@@ -78,7 +77,7 @@ func TestLedger_reruns(t *testing.T) {
 	}
 }
 
-// Every queue is served, however they are divided, and nobody serves more than one may.
+// Every queue is served, however they are divided, and no worker serves more than its limit.
 func TestWorkersQueues(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ queues, workers int }{{1, 1}, {3, 4}, {256, 1}, {257, 2}, {1_000, 4}, {1_000, 7}, {1_000, 10_000}} {
@@ -99,7 +98,7 @@ func TestWorkersQueues(t *testing.T) {
 	}
 }
 
-// Jobs take turns among queues and tenants; one of each is the plain case.
+// Jobs are spread in turn over queues and tenants; one of each is the plain case.
 func TestBenchSpecs(t *testing.T) {
 	t.Parallel()
 	one := (&Filling{Tenants: 1, Payload: 3}).specs(queueNames("q", 1))(4, "a")

@@ -15,18 +15,16 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// Workers says which workers a measurement has.
+// Workers configures the workers of a measurement.
 type Workers struct {
-	// Queues are shared out among the workers where one may not serve them all; else
-	// everyone serves all.
+	// Queues are divided among the workers if one may not serve them all; otherwise each serves all.
 	Queues                 []rota.QueueName
 	Count, Slots, Prefetch int
 	CPUMilli               int64
 	Handle                 client.Handler
 }
 
-// pool is workers of this process, each with its own connection, that write into the
-// ledger what happens to them.
+// pool is a set of workers in this process, each with its own connection, that record their events in the ledger.
 type pool struct {
 	run     string
 	workers Workers
@@ -39,11 +37,11 @@ type pool struct {
 	fail   func(error)
 }
 
-// poolDrain is how long handlers may go on at the end: there should be none.
+// poolDrain is how long handlers may continue at the end: there should be none.
 const poolDrain = 5 * time.Second
 
-// start starts the workers and waits until the cluster knows all of them: what is
-// measured begins with everybody there. stop ends them.
+// start starts the workers and waits until the cluster knows all of them, so that the measurement begins with all
+// workers. stop ends them.
 func (l *Lab) start(ctx context.Context, run string, workers Workers, ledger *Ledger) (*pool, error) {
 	p := &pool{run: run, workers: workers, ledger: ledger}
 	p.fail = func(err error) { l.Talk("worker: %v", err) }
@@ -63,7 +61,7 @@ func (l *Lab) start(ctx context.Context, run string, workers Workers, ledger *Le
 }
 
 func (p *pool) hire(ctx context.Context, l *Lab, i int) error {
-	// Workers start at different nodes, as they would in life.
+	// Workers start at different nodes, as in production.
 	at := i % len(l.Addrs)
 	cl, err := l.Dial(slices.Concat(l.Addrs[at:], l.Addrs[:at]))
 	if err != nil {
@@ -87,8 +85,8 @@ func (p *pool) hire(ctx context.Context, l *Lab, i int) error {
 	return nil
 }
 
-// queuesOf returns the queues that worker i serves: as many as one may, from a place of
-// its own on, so that every queue has somebody.
+// queuesOf returns the queues that worker i serves: as many as one may, from a different start for each worker, so that
+// every queue is served.
 func (w *Workers) queuesOf(i int) []rota.QueueName {
 	n := len(w.Queues)
 	if n <= rota.MaxQueuesPerWorker {
@@ -109,8 +107,8 @@ func (p *pool) work(ctx context.Context, job *client.Job) (client.Result, error)
 	return p.workers.Handle(ctx, job)
 }
 
-// reported hears that the cluster took an outcome, or refused it for good. A lease that
-// was lost after its handler had returned well is declined, and its job done elsewhere.
+// reported records that the cluster accepted an outcome, or refused it for good. A lease that was lost after its
+// handler had returned without error is declined, and its job done elsewhere.
 func (p *pool) reported(e client.HandlerEvent) {
 	if e.Verb == rota.VerbComplete && e.Err == nil {
 		p.ledger.complete(e.Job)
@@ -128,8 +126,8 @@ func (p *pool) stop() {
 	})
 }
 
-// Simulate is the built-in handler: it waits as long as the job says, or until its lease
-// is lost, and leaves the payload's digest.
+// Simulate is the built-in handler: it waits as long as the job specifies, or until its lease is lost, and returns the
+// payload's digest.
 func Simulate(ctx context.Context, job *client.Job) (client.Result, error) {
 	return hold(ctx, job, job.Spec().Simulate)
 }
@@ -142,7 +140,7 @@ func hold(ctx context.Context, job *client.Job, d time.Duration) (client.Result,
 	return client.Result{Digest: digest[:]}, nil
 }
 
-// registerEach is how much longer than for one it may take for each worker to be there.
+// registerEach is the additional time allowed for each worker to register.
 const registerEach = 20 * time.Millisecond
 
 func awaitWorkers(ctx context.Context, c *client.Client, run string, n int) error {

@@ -14,35 +14,33 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// producers submit the jobs of a measurement. With a schedule the loop is open:
-// a job's time counts from when it should have gone out, however late the calls
-// before it were answered (no coordinated omission). Without one it is closed:
-// every producer has one batch in flight.
+// producers submit the jobs of a measurement. With a schedule the loop is open: a job's time counts from when it should
+// have been sent, however late earlier calls were answered (no coordinated omission). Without one it is closed: every
+// producer has one batch in flight.
 type producers struct {
 	to     submitter
 	ledger *Ledger
 	count  int
 	batch  int
-	// at returns the moment of job i, from the start; nil for a closed loop. It
-	// never falls.
+	// at returns the moment of job i, from the start; nil for a closed loop. It never decreases.
 	at   func(i int) time.Duration
 	spec func(i int) rota.JobSpec
-	// drop gives a job up that admission refused, for a load that does not slow down;
-	// else it is sent again after the delay that the refusal names.
+	// drop gives up a refused job, for a load that does not slow down; otherwise it is sent again after the refusal's
+	// delay.
 	drop bool
-	// patience is how long a job may be refused, as there is no room, before the run ends with that refusal; 0 is for ever.
+	// patience is how long a job may be refused for lack of room before the run ends with that refusal; 0 is forever.
 	patience time.Duration
 
 	mu   sync.Mutex
 	next int
 }
 
-// submitter is what producers need of the client.
+// submitter is the part of the client that producers use.
 type submitter interface {
 	Submit(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error)
 }
 
-// retryDelay is how long a producer waits after a refusal that names no delay.
+// retryDelay is how long a producer waits after a refusal without a delay.
 const retryDelay = 100 * time.Millisecond
 
 // run submits everything and returns when every job has its answer, or ctx ended.
@@ -64,8 +62,8 @@ func (p *producers) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// take returns the next jobs from…to−1 once the first is due: all that are due by
-// then, at most a batch. Others wait for their turn at the lock meanwhile.
+// take returns the next jobs from…to−1 once the first is due: all that are due by then, at most a batch. Other
+// producers wait for the lock meanwhile.
 func (p *producers) take(ctx context.Context) (from, to int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,8 +89,7 @@ func (p *producers) take(ctx context.Context) (from, to int, err error) {
 	return from, to, nil
 }
 
-// submit sends jobs from…to−1 until each has an answer. A retry carries the
-// same ids, so it never makes a second job.
+// submit sends jobs from…to−1 until each has an answer. A retry has the same ids, so it never creates a second job.
 func (p *producers) submit(ctx context.Context, from, to int) error {
 	left := make([]int, 0, to-from)
 	for i := from; i < to; i++ {
@@ -155,7 +152,8 @@ func (p *producers) call(ctx context.Context, specs []rota.JobSpec) ([]rota.Subm
 	return client.EachOutcome(p.to.Submit(ctx, specs...))
 }
 
-// answers books the outcomes and returns the jobs to be tried again, and of their refusals the one that names the longest delay.
+// answers records the outcomes and returns the jobs to be tried again, and of their refusals the one with the longest
+// delay.
 func (p *producers) answers(left []int, outcomes []rota.Submitted) (again []int, refusal, err error) {
 	for k, o := range outcomes {
 		if o.Err == nil {
@@ -183,7 +181,7 @@ func (p *producers) answers(left []int, outcomes []rota.Submitted) (again []int,
 	return again, refusal, nil
 }
 
-// mayRetry reports whether time may mend the refusal: without a leader, without room.
+// mayRetry reports whether waiting may fix the refusal: no leader, no room.
 func mayRetry(err error) bool {
 	switch rota.KindOf(err) {
 	case rota.KindUnavailable, rota.KindExhausted, rota.KindTimeout:

@@ -15,9 +15,8 @@ type Report struct {
 	Duplicated  int64   `json:"duplicated"`
 	Errors      int64   `json:"errors"`
 
-	// Refused is how often admission refused a job, RefusedHintless how often without
-	// a delay after which to try again, RefusedHeld how often the client library did
-	// so by itself until a delay had passed. Reruns are handlers beyond a job's first.
+	// Refused is how often admission refused a job, RefusedHintless how often without a delay, RefusedHeld how often
+	// the client library did so itself until a delay had passed. Reruns are handlers beyond a job's first.
 	Refused         int64 `json:"refused"`
 	RefusedHeld     int64 `json:"refused_held"`
 	RefusedHintless int64 `json:"refused_hintless"`
@@ -26,16 +25,15 @@ type Report struct {
 	Overlaps  int64 `json:"overlaps"`
 	Accepted  int64 `json:"accepted"`
 	Completed int64 `json:"completed"`
-	// CompletedUnseen of Completed were confirmed by asking the cluster only:
-	// the worker lost the answer.
+	// CompletedUnseen of Completed were confirmed only by asking the cluster: the worker lost the answer.
 	CompletedUnseen int64   `json:"completed_unseen"`
 	SubmitSeconds   float64 `json:"submit_seconds"`
 	E2EP999Ms       float64 `json:"e2e_p999_ms"`
 	E2EMaxMs        float64 `json:"e2e_max_ms"`
 	// ProcessCPUUs is the CPU of this process (submitters, workers) for a job.
 	ProcessCPUUs float64 `json:"process_cpu_us_per_job"`
-	// ServersCPUUs is that of the servers, CPUUs of both together; nil where --admin
-	// did not name the servers, and where ServersCPUUnknown says why it is not known.
+	// ServersCPUUs is that of the servers, CPUUs of both together; nil if --admin did not name the servers, or for the
+	// reason in ServersCPUUnknown.
 	ServersCPUUs      *float64 `json:"servers_cpu_us_per_job,omitempty"`
 	CPUUs             *float64 `json:"cpu_us_per_job,omitempty"`
 	ServersCPUUnknown string   `json:"servers_cpu_unknown,omitempty"`
@@ -43,7 +41,7 @@ type Report struct {
 	Waits []ClassWait `json:"waits,omitempty"`
 }
 
-// report reads the result off the account.
+// report calculates the result from the ledger.
 func (r *run) report() *Report {
 	ledger := r.ledger
 	e2e := ledger.spans(planned, finished, nil)

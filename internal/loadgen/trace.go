@@ -12,8 +12,7 @@ import (
 // traceQueue is the queue that traces are replayed in.
 const traceQueue rota.QueueName = "trace"
 
-// TracePlan says how a job log is replayed: so much faster than it was, by workers that
-// share the machine's processors.
+// TracePlan configures the replay of a job log: its speed-up, and the workers that share the machine's processors.
 type TracePlan struct {
 	Speedup float64
 	Workers int
@@ -43,13 +42,13 @@ func (l *Lab) Trace(ctx context.Context, plan TracePlan, log *flowfile.SWFLog) (
 	return report, nil
 }
 
-// replay is a log turned into jobs.
+// replay is a log converted to jobs.
 type replay struct {
 	log     *flowfile.SWFLog
 	speedup float64
 }
 
-// at is when job i is due, from the start: the first at once.
+// at returns when job i is due, from the start: the first at once.
 func (r *replay) at(i int) time.Duration {
 	return r.scaled(r.log.Jobs[i].Submit - r.log.Jobs[0].Submit)
 }
@@ -58,7 +57,7 @@ func (r *replay) scaled(seconds int64) time.Duration {
 	return time.Duration(float64(max(seconds, 0)) / r.speedup * float64(time.Second))
 }
 
-// spec is job i as it is submitted.
+// spec returns the submission of job i.
 func (r *replay) spec(i int, id rota.JobID) rota.JobSpec {
 	j := &r.log.Jobs[i]
 	s := rota.NewJobSpec("trace", nil)
@@ -80,7 +79,7 @@ func (r *replay) share(workers int) int64 {
 	return max(r.log.Machine()/int64(workers), r.log.Largest())
 }
 
-// longest is the longest run time of the replay.
+// longest returns the longest run time of the replay.
 func (r *replay) longest() time.Duration {
 	most := int64(0)
 	for i := range r.log.Jobs {
@@ -104,7 +103,7 @@ func sizeClass(processors int64) string {
 	return ""
 }
 
-// ClassWait tells how long the jobs of a class waited.
+// ClassWait has the waits of the jobs of a class.
 type ClassWait struct {
 	Class     string  `json:"class"`
 	Jobs      int     `json:"jobs"`
@@ -112,8 +111,7 @@ type ClassWait struct {
 	WaitP99Ms float64 `json:"wait_p99_ms"`
 }
 
-// waits reads the waits per class off the account; classes without jobs are
-// left out.
+// waits calculates the waits of each class from the ledger; classes without jobs are left out.
 func (r *replay) waits(ledger *Ledger) []ClassWait {
 	var waits []ClassWait
 	for _, c := range sizeClasses {

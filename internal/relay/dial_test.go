@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestPrivate: what only the relay's host and the networks around it can reach is private, in each
-// spelling that an address has.
+// TestPrivate checks that addresses that only the relay's host and the networks around it can reach are private, in
+// each spelling.
 func TestPrivate(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]bool{
@@ -30,8 +30,8 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
-// TestHTTP_private: no private address is dialed, also where a name means one: what is judged is the address that
-// is dialed. It is with AllowPrivate.
+// TestHTTP_private checks that no private address is dialed, even through a name, because the dialed address is
+// checked, unless AllowPrivate is set.
 func TestHTTP_private(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
@@ -56,7 +56,7 @@ func TestHTTP_private(t *testing.T) {
 	}
 }
 
-// TestHTTP_redirect: a redirect is an answer, and is not followed.
+// TestHTTP_redirect checks that a redirect is an answer, and is not followed.
 func TestHTTP_redirect(t *testing.T) {
 	t.Parallel()
 	var followed atomic.Int32
@@ -74,7 +74,7 @@ func TestHTTP_redirect(t *testing.T) {
 	}
 }
 
-// get asks for a URL, and returns the status of the answer.
+// get requests a URL, and returns the status of the answer.
 func get(t *testing.T, c *http.Client, url string) (int, error) {
 	t.Helper()
 	t.Cleanup(c.CloseIdleConnections)

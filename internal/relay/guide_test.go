@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The programs around what the guide shows: each reads messages, one a line, and prints for each whether it verifies.
+// The programs around the guide's code: each reads messages, one a line, and prints for each whether it verifies.
 const (
 	aroundGo = `package main
 
@@ -56,8 +56,8 @@ for line in sys.stdin:
 `
 )
 
-// TestGuide_verify: what docs/guides/webhooks.md shows to receivers, as it stands there, takes what the relay signs, also
-// during a rotation, and refuses all else without falling over it.
+// TestGuide_verify checks that the receiver code in docs/guides/webhooks.md, unchanged, accepts what the relay signs,
+// even during a rotation, and rejects everything else without crashing.
 func TestGuide_verify(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../docs/guides/webhooks.md")

@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/internal/secret"
 )
 
-// Key is a relay's: the secrets of all webhooks are made of it, so that the cluster holds none.
+// Key is a relay's key: the secrets of all webhooks are derived from it, so that the cluster holds none.
 type Key []byte
 
 // keyLeast and keyMost bound the bytes of a key.
@@ -23,7 +23,7 @@ const (
 	keyMost  = 4096
 )
 
-// ReadKey reads a key file, which nobody else may read.
+// ReadKey reads a key file, which must not be readable by other accounts.
 func ReadKey(path string) (Key, error) {
 	b, err := secret.ReadFile(path, keyMost)
 	if err != nil {
@@ -35,14 +35,14 @@ func ReadKey(path string) (Key, error) {
 	return Key(b), nil
 }
 
-// Secret is what a relay and a receiver share of one webhook.
+// Secret is shared by a relay and the receiver of one webhook.
 type Secret []byte
 
-// Text shows the secret as Standard Webhooks has it.
+// Text returns the secret in the format of Standard Webhooks.
 func (s Secret) Text() string { return "whsec_" + base64.StdEncoding.EncodeToString(s) }
 
-// Secrets returns the secrets that sign a webhook's deliveries at a moment, the newest first: for a day
-// after a rotation the one before too.
+// Secrets returns the secrets that sign a webhook's deliveries at a moment, the newest first: for a day after a
+// rotation the previous one too.
 func (k Key) Secrets(w *rota.Webhook, now time.Time) []Secret {
 	secrets := []Secret{k.secret(w, w.Generation)}
 	if w.Generation > 1 && now.Before(w.Rotated.Time().Add(limits.SecretOverlap)) {
@@ -51,8 +51,8 @@ func (k Key) Secrets(w *rota.Webhook, now time.Time) []Secret {
 	return secrets
 }
 
-// secret is that of a generation. The event of the hook's creation is part of it: whoever had a hook of the
-// name before knows no secret of this one.
+// secret returns the secret of a generation. It includes the event of the hook's creation: an earlier owner of the same
+// name does not know the secret.
 func (k Key) secret(w *rota.Webhook, generation uint64) Secret {
 	mac := hmac.New(sha256.New, k)
 	for _, s := range []string{"rota|webhook", string(w.Name), w.Began.String()} {

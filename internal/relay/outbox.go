@@ -18,7 +18,7 @@ import (
 	"github.com/rotasched/rota/internal/jsonparts"
 )
 
-// Migration makes the table of an outbox.
+// Migration creates the table of an outbox.
 const Migration = `CREATE TABLE IF NOT EXISTS rota_outbox (
     seq    bigserial PRIMARY KEY,
     job_id text NOT NULL UNIQUE,
@@ -28,8 +28,8 @@ const Migration = `CREATE TABLE IF NOT EXISTS rota_outbox (
 CREATE INDEX IF NOT EXISTS rota_outbox_open ON rota_outbox (seq) WHERE error IS NULL;
 `
 
-// Notification is what wakes relays at once. NOTIFY serialises commits, so it is not for tables that are
-// written to by many at a time.
+// Notification wakes relays at once. NOTIFY serialises commits, so do not use it for tables with many concurrent
+// writers.
 const Notification = `CREATE OR REPLACE FUNCTION rota_outbox_notify() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN PERFORM pg_notify('rota_outbox', ''); RETURN NULL; END $$;
 CREATE OR REPLACE TRIGGER rota_outbox_notify AFTER INSERT ON rota_outbox
@@ -37,33 +37,33 @@ CREATE OR REPLACE TRIGGER rota_outbox_notify AFTER INSERT ON rota_outbox
 `
 
 const (
-	// outboxRows is how many rows one transaction takes, specMost how large one may be: a payload of the
-	// greatest size is 350 KiB in JSON.
+	// outboxRows is how many rows one transaction takes, specMost how large one may be: a payload of the greatest size
+	// is 350 KiB in JSON.
 	outboxRows = 200
 	specMost   = 512 << 10
-	// outboxPoll is how often an empty table is looked at.
+	// outboxPoll is how often an empty table is polled.
 	outboxPoll = 250 * time.Millisecond
 	// submitMost bounds how long a transaction holds its rows for a cluster that does not answer.
 	submitMost = 30 * time.Second
-	// againLeast and againMost are how long it waits after a failure.
+	// againLeast and againMost are the pauses after a failure.
 	againLeast = 250 * time.Millisecond
 	againMost  = 10 * time.Second
 	errorMost  = 1_000
-	// lanesMost is how many lanes may wait while others are served, laneSaid how often it is said of one.
+	// lanesMost is how many lanes may wait while others are served, laneSaid how often a waiting lane is logged.
 	lanesMost = 1_000
 	laneSaid  = time.Minute
-	// lookShare bounds what looking for rows behind those that wait costs the database: so many times what it
-	// took passes before the next look.
+	// lookShare bounds the database load of searching for rows after waiting ones: the next search starts after a pause
+	// of lookShare times the duration of the last one.
 	lookShare = 10
 )
 
-// The rows are locked until the transaction ends, so that another relay takes others; one that died leaves
-// them to whoever comes next.
+// The rows are locked until the transaction ends, so that another relay takes others; the rows of a relay that died are
+// free for the next one.
 const (
 	takeRows = `SELECT seq, job_id, CASE WHEN octet_length(spec::text) <= $1 THEN spec::text END, ` + laneOf + ` FROM rota_outbox
 		WHERE error IS NULL AND NOT (` + laneOf + ` = ANY($3)) ORDER BY seq LIMIT $2 FOR UPDATE SKIP LOCKED`
-	// laneOf is a row's lane: its job's queue and tenant. Where the cluster takes no more of one for now, its rows wait
-	// in their order, and hold up no others.
+	// laneOf is a row's lane: its job's queue and tenant. If the cluster accepts no more jobs of a lane for now, its
+	// rows wait in their order, without delaying others.
 	laneOf   = `(COALESCE(NULLIF(spec->>'queue', ''), 'default') || '/' || COALESCE(NULLIF(spec->>'tenant', ''), 'default'))`
 	dropRows = `DELETE FROM rota_outbox WHERE seq = ANY($1)`
 	failRow  = `UPDATE rota_outbox SET error = $2 WHERE seq = $1`
@@ -72,12 +72,12 @@ const (
 // Outbox submits the jobs of a table of a PostgreSQL database.
 type Outbox struct {
 	Client *client.Client
-	// DSN says which database.
+	// DSN selects the database.
 	DSN string
 	Log *slog.Logger
 }
 
-// Run submits what comes until ctx ends; where the database or the cluster does not answer it tries again.
+// Run submits new rows until ctx ends; if the database or the cluster does not answer it tries again.
 func (o *Outbox) Run(ctx context.Context) error {
 	if _, err := configOf(o.DSN); err != nil {
 		return err
@@ -168,7 +168,7 @@ func (o *Outbox) session(ctx context.Context) (worked bool, err error) {
 	}
 }
 
-// toldMissing says what to do where there is no table.
+// toldMissing adds to the error what to do if there is no table.
 func toldMissing(err error) error {
 	const undefinedTable = "42P01"
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == undefinedTable {
@@ -185,13 +185,13 @@ type outboxRow struct {
 	lane string
 }
 
-// lanes are those that the cluster took no more of.
+// lanes are those whose jobs the cluster refused for now.
 type lanes map[string]*lane
 
 // lane waits until a moment; said is when that was logged last.
 type lane struct{ until, said time.Time }
 
-// waiting returns the names of those that wait still.
+// waiting returns the names of those that are still waiting.
 func (l lanes) waiting(now time.Time) []string {
 	names := []string{}
 	for name, one := range l {
@@ -202,7 +202,7 @@ func (l lanes) waiting(now time.Time) []string {
 	return names
 }
 
-// hold has a lane wait, and reports whether that is to be said; ok is false where too many wait already.
+// hold makes a lane wait, and reports whether to log that; ok is false if too many wait already.
 func (l lanes) hold(name string, until, now time.Time) (say, ok bool) {
 	one := l[name]
 	if one == nil {
@@ -224,7 +224,7 @@ func (l lanes) hold(name string, until, now time.Time) (say, ok bool) {
 	return say, true
 }
 
-// once takes some rows. It returns how many, and for how long the cluster wants to be left alone.
+// once submits some rows. It returns how many, and for how long the cluster asks for a pause.
 func (o *Outbox) once(ctx context.Context, conn *pgx.Conn, l lanes) (n int, wait time.Duration, err error) {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
@@ -233,7 +233,7 @@ func (o *Outbox) once(ctx context.Context, conn *pgx.Conn, l lanes) (n int, wait
 	defer func() {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = tx.Rollback(undo) // nothing after a commit
+		_ = tx.Rollback(undo) // no effect after a commit
 	}()
 	rows, err := tx.Query(ctx, takeRows, specMost, outboxRows, l.waiting(time.Now()))
 	if err != nil {
@@ -260,9 +260,8 @@ func (o *Outbox) once(ctx context.Context, conn *pgx.Conn, l lanes) (n int, wait
 	return len(taken), wait, tx.Commit(ctx)
 }
 
-// submit submits rows, and sorts them: those that the cluster has, those that it will never have as they
-// are, and the others, which stay: those of a lane that is full wait with it, and wait is how long the cluster is to be left
-// alone for the sake of the rest.
+// submit submits rows, and sorts them: those that the cluster has accepted, those that it will never accept as they
+// are, and the others, which stay. Rows of a full lane wait with it; wait is the pause for the rest.
 func (o *Outbox) submit(ctx context.Context, rows []outboxRow, l lanes) (done []int64, failed map[int64]string, wait time.Duration, err error) {
 	failed = make(map[int64]string)
 	var jobs []rota.JobSpec
@@ -315,7 +314,7 @@ func (o *Outbox) submit(ctx context.Context, rows []outboxRow, l lanes) (done []
 	return done, failed, wait, nil
 }
 
-// forGood reports whether a refusal is one that time does not cure.
+// forGood reports whether a refusal is permanent.
 func forGood(k rota.Kind) bool {
 	switch k {
 	case rota.KindInvalid, rota.KindConflict, rota.KindNotFound, rota.KindDenied, rota.KindOutOfRange:
@@ -324,7 +323,7 @@ func forGood(k rota.Kind) bool {
 	return false
 }
 
-// errorText is a refusal as it stands in the row: its kind, and what was refused.
+// errorText returns a refusal as stored in the row: its kind, and what was refused.
 func errorText(err error) string {
 	s := rota.KindOf(err).String() + ": " + strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "?"), "\x00", "?")
 	if len(s) > errorMost {
@@ -336,7 +335,7 @@ func errorText(err error) string {
 	return s
 }
 
-// decodeRow reads a row's job: as HTTP takes it, without unknown fields; what is not given has its default.
+// decodeRow parses a row's job: as HTTP accepts it, without unknown fields; missing fields have their defaults.
 func decodeRow(r outboxRow) (rota.JobSpec, error) {
 	spec := rota.NewJobSpec("", nil)
 	if r.text == nil {

@@ -21,15 +21,14 @@ import (
 const (
 	// postMost is how long a receiver may take.
 	postMost = 15 * time.Second
-	// answerMost is how much of an answer is read: what is quoted of a failure, and a connection that is
-	// used again.
+	// answerMost is how much of an answer is read: enough to quote a failure, and to reuse the connection.
 	answerMost = 4 << 10
-	// hookKept is for how long a hook is not asked for again, hooksKept how many are kept.
+	// hookKept is how long a hook is cached, hooksKept how many are.
 	hookKept  = 2 * time.Second
 	hooksKept = 1_000
 	// disabledWait is how long a delivery of a disabled hook waits.
 	disabledWait = 5 * time.Minute
-	// failureSaid is how often it is logged that a hook's deliveries fail.
+	// failureSaid is how often failures of a hook's deliveries are logged.
 	failureSaid = time.Minute
 )
 
@@ -42,7 +41,7 @@ type Webhooks struct {
 	// Slots is how many deliveries are posted at a time; ID is the worker's.
 	Slots int32
 	ID    rota.WorkerID
-	// Log is where the first failure of a hook in a minute goes; nil is nowhere.
+	// Log receives the first failure of a hook in a minute; nil disables it.
 	Log *slog.Logger
 
 	http *http.Client
@@ -69,7 +68,7 @@ func (r *Webhooks) Run(ctx context.Context, opts ...client.WorkerOption) error {
 	return w.Run(ctx)
 }
 
-// hook reads a webhook, or knows it still.
+// hook reads a webhook, or returns the cached one.
 func (r *Webhooks) hook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
 	r.mu.Lock()
 	k, ok := r.kept[name]
@@ -112,7 +111,7 @@ func (r *Webhooks) deliver(ctx context.Context, job *client.Job) (client.Result,
 	return client.Result{}, err
 }
 
-// toSay reports whether it is to be logged that a hook's delivery failed.
+// toSay reports whether to log that a hook's delivery failed.
 func (r *Webhooks) toSay(name rota.WebhookName, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,7 +125,7 @@ func (r *Webhooks) toSay(name rota.WebhookName, now time.Time) bool {
 	return true
 }
 
-// post sends one message as Standard Webhooks says. Its error says what becomes of the job.
+// post sends one message in the format of Standard Webhooks. Its error decides what happens to the job.
 func (r *Webhooks) post(ctx context.Context, w *rota.Webhook, id string, body []byte) error {
 	if !r.AllowHTTP && strings.HasPrefix(w.URL, "http://") {
 		return errors.New("the URL is http://: use https://, or have the relay run with --allow-http")
@@ -153,7 +152,7 @@ func (r *Webhooks) post(ctx context.Context, w *rota.Webhook, id string, body []
 	return outcome(answer)
 }
 
-// outcome is what a receiver's answer says of a delivery.
+// outcome converts a receiver's answer to the outcome of a delivery.
 func outcome(answer *http.Response) error {
 	said := fmt.Errorf("the receiver answered %d", answer.StatusCode)
 	switch code := answer.StatusCode; {

@@ -21,7 +21,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// message is what a receiver was posted.
+// message is a message that a receiver got.
 type message struct {
 	header http.Header
 	body   string
@@ -49,8 +49,8 @@ func hook(url string) *rota.Webhook {
 	return &rota.Webhook{WebhookSpec: rota.WebhookSpec{Name: "h", URL: url, Generation: 1}, Began: rota.EventID{Incarnation: 1, Index: 7}}
 }
 
-// TestPost_signature: a receiver verifies a message by nothing but the standard, what `rota webhook secret`
-// prints, and what came; a changed body, id or timestamp is found.
+// TestPost_signature checks that a receiver can verify a message with only the standard, the output of `rota webhook
+// secret`, and the message; a changed body, id or timestamp is detected.
 func TestPost_signature(t *testing.T) {
 	t.Parallel()
 	r, url, got := receive(t, http.StatusNoContent, nil)
@@ -83,7 +83,7 @@ func TestPost_signature(t *testing.T) {
 	}
 }
 
-// TestSignature_known: the example of the Standard Webhooks specification's libraries.
+// TestSignature_known uses the example of the Standard Webhooks specification's libraries.
 func TestSignature_known(t *testing.T) {
 	t.Parallel()
 	secret, err := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
@@ -96,8 +96,8 @@ func TestSignature_known(t *testing.T) {
 	}
 }
 
-// TestSecrets: both generations sign for a day after a rotation, and then the newer alone; hooks of another
-// name, creation or key share none.
+// TestSecrets checks that both generations sign for a day after a rotation, then only the newer; hooks of another name,
+// creation or key share none.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_700_000_000_000)
@@ -126,7 +126,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestPost_answers: what becomes of a delivery, for each kind of answer.
+// TestPost_answers checks what happens to a delivery, for each kind of answer.
 func TestPost_answers(t *testing.T) {
 	t.Parallel()
 	failed, noRetry := verdict(http.ErrServerClosed), verdict(client.NoRetry(nil))
@@ -155,7 +155,7 @@ func TestPost_answers(t *testing.T) {
 	}
 }
 
-// verdict names what the worker's library makes of a handler's error: client keeps the kind to itself.
+// verdict names the meaning of a handler's error for the worker's library: client keeps the kind private.
 func verdict(err error) string {
 	if err == nil {
 		return "delivered"
@@ -174,7 +174,7 @@ func kindOf(v reflect.Value) int64 {
 	return v.Int()
 }
 
-// TestPost_http: without --allow-http nothing is posted in the clear.
+// TestPost_http checks that without --allow-http nothing is posted in the clear.
 func TestPost_http(t *testing.T) {
 	t.Parallel()
 	r := &Webhooks{Key: Key(strings.Repeat("k", 32)), AllowPrivate: true, http: newHTTP(true, time.Second)}
@@ -183,7 +183,7 @@ func TestPost_http(t *testing.T) {
 	}
 }
 
-// TestReadKey: a key that is short, or that others may read, is refused.
+// TestReadKey checks that a key that is short, or readable by others, is rejected.
 func TestReadKey(t *testing.T) {
 	t.Parallel()
 	write := func(text string, mode os.FileMode) string {
@@ -204,7 +204,7 @@ func TestReadKey(t *testing.T) {
 	}
 }
 
-// TestDeliver_saysWhyItFails: the first failure of a hook in a minute is logged, with what the receiver answered.
+// TestDeliver_saysWhyItFails checks that the first failure of a hook in a minute is logged, with the receiver's answer.
 func TestDeliver_saysWhyItFails(t *testing.T) {
 	t.Parallel()
 	r, url, got := receive(t, http.StatusTeapot, nil)

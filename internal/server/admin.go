@@ -20,8 +20,7 @@ import (
 	"github.com/rotasched/rota/transport"
 )
 
-// adminServer answers operators: health, metrics, profiles. It has no way to
-// change anything.
+// adminServer answers operators: health, metrics, profiles. It cannot change anything.
 type adminServer struct {
 	http     *http.Server
 	registry *prometheus.Registry
@@ -29,14 +28,13 @@ type adminServer struct {
 }
 
 const (
-	// adminConnections are for a few machines that measure and ask for health.
+	// adminConnections are for a few machines that read metrics and health.
 	adminConnections = 64
-	// adminWrite bounds an answer: a minute's profile, and its sending.
+	// adminWrite bounds an answer: a one-minute profile, and its transfer.
 	adminWrite = 90 * time.Second
 )
 
-// startAdmin serves the admin port. Beyond loopback it is encrypted where the
-// node has a certificate.
+// startAdmin serves the admin port. Beyond loopback it is encrypted if the node has a certificate.
 func startAdmin(plan *Plan, late *lateNode, log *slog.Logger) (*adminServer, error) {
 	lis, err := net.Listen("tcp", plan.Admin)
 	if err != nil {
@@ -60,8 +58,8 @@ func startAdmin(plan *Plan, late *lateNode, log *slog.Logger) (*adminServer, err
 	return s, nil
 }
 
-// adminHandler is the admin port's paths. Profiles tell what a node works at, and its command
-// line, so they are served only where asked for.
+// adminHandler serves the admin port's paths. Profiles reveal the node's activity and command line, so they are served
+// only if enabled.
 func adminHandler(ready func() error, registry *prometheus.Registry, profiles bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -86,8 +84,8 @@ func adminHandler(ready func() error, registry *prometheus.Registry, profiles bo
 	return mux
 }
 
-// measure adds the node's metrics once it is there. One that cannot be added
-// is said and left out: a metric is no reason not to serve.
+// measure adds the node's metrics once it exists. A metric that cannot be added is logged and left out: it must not
+// prevent serving.
 func (s *adminServer) measure(all ...prometheus.Collector) {
 	for _, c := range all {
 		if err := s.registry.Register(c); err != nil {
@@ -105,7 +103,7 @@ func (s *adminServer) close() error {
 	return nil
 }
 
-// Collectors returns what a node has of metrics: of the state, and the node's own.
+// Collectors returns the metrics of a node: of the state, and the node's own.
 func Collectors(n Node) []prometheus.Collector {
 	return append([]prometheus.Collector{newStateCollector(n)}, n.Collectors()...)
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/rotasched/rota/cluster"
 )
 
-// Checked is what Check found of a data directory.
+// Checked is the result of Check for a data directory.
 type Checked struct {
-	// Absent reports that a start would make it.
+	// Absent reports that a start would create it.
 	Absent bool
-	// Holder names the process that has it open, empty for none. Its log and snapshots were
-	// not read then, nor was it tried whether the addresses are free.
+	// Holder names the process that has it open, empty for none. If set, its log and snapshots were not read, and the
+	// addresses were not tried.
 	Holder string
 	// Last is the last entry of its log, Snapshot that of its newest snapshot.
 	Last, Snapshot uint64
 }
 
-// Check returns all that would keep Run from starting the node, as far as this machine alone
-// can tell; what is wrong with the flags themselves is the caller's to say. It starts nothing and writes nothing; it listens on the node's addresses for a
-// moment unless the node runs.
+// Check returns all faults that would keep Run from starting the node, as far as this machine can tell; the caller
+// checks the flags themselves. It starts nothing and writes nothing; it listens briefly on the node's addresses unless
+// the node runs.
 func Check(plan *Plan) (checked Checked, faults []error) {
 	look, faults := cluster.Check(plan.Node)
 	checked = Checked{Absent: look.Absent, Holder: look.Holder}
@@ -36,7 +36,7 @@ func Check(plan *Plan) (checked Checked, faults []error) {
 	return checked, faults
 }
 
-// malformed reports that an address is none.
+// malformed reports whether an address is invalid.
 func malformed(l listener) bool {
 	_, _, err := net.SplitHostPort(l.addr)
 	return err != nil

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/cluster"
 )
 
-// devReady bounds the time until a dev cluster serves, which is looked at every devPoll.
+// devReady bounds the time until a dev cluster serves; devPoll is how often that is checked.
 const (
 	devReady = 60 * time.Second
 	devPoll  = 20 * time.Millisecond
@@ -21,17 +21,17 @@ const (
 
 // Cluster is a whole cluster in this process, for trying out.
 type Cluster struct {
-	// Open makes each node.
+	// Open creates each node.
 	Open  Opener
 	Log   *slog.Logger
 	Build Build
-	// Quieten ends warnings: nodes that go together miss each other.
+	// Quieten ends warnings: nodes that stop together miss each other.
 	Quieten func()
 
 	nodes []*running
 }
 
-// Run starts the nodes, says so when all serve, and stops them when ctx ends.
+// Run starts the nodes, reports when all serve, and stops them when ctx ends.
 func (d *Cluster) Run(ctx context.Context, dir string, ports []Ports,
 	ready func(addrs []string) error) error {
 	defer func() {
@@ -58,8 +58,8 @@ func (d *Cluster) Run(ctx context.Context, dir string, ports []Ports,
 	return d.wait(ctx)
 }
 
-// start starts all nodes at once: none founds a cluster before all are there. One that
-// cannot start ends the others, which would wait for it.
+// start starts all nodes at once: none creates a cluster before all are there. If one cannot start, the others stop,
+// because they would wait for it.
 func (d *Cluster) start(ctx context.Context, dir string, ports []Ports) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -71,7 +71,7 @@ func (d *Cluster) start(ctx context.Context, dir string, ports []Ports) error {
 		id := rota.NodeID(fmt.Sprintf("n%d", i+1))
 		plan := &Plan{Listen: p.API, Admin: p.Admin, Build: d.Build, Together: len(ports), Node: cluster.Config{
 			Node: id, Cluster: "dev", Data: filepath.Join(dir, string(id)), API: p.API, Raft: p.Raft, Gossip: p.Gossip,
-			BootstrapExpect: len(ports), Open: true, DiskLow: -1, DiskCritical: -1, // a desk's disk is often nearly full
+			BootstrapExpect: len(ports), Open: true, DiskLow: -1, DiskCritical: -1, // often nearly full
 		}}
 		for k, other := range ports {
 			if k != i {
@@ -114,7 +114,7 @@ func (d *Cluster) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// wait returns when ctx ended, or with the first node's trouble.
+// wait returns when ctx ended, or with the first node's error.
 func (d *Cluster) wait(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -132,8 +132,7 @@ func (d *Cluster) wait(ctx context.Context) error {
 	return first
 }
 
-// stop ends all nodes at once; the whole cluster goes, so nobody waits for a
-// new leader.
+// stop ends all nodes at once; the whole cluster stops, so no node waits for a new leader.
 func (d *Cluster) stop() error {
 	d.Quieten()
 	errs := make([]error, len(d.nodes))

@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota/internal/logs"
 )
 
-// denied keeps the calls that were refused for who made them: each is counted, and has a line
-// in the data directory as far as the file takes it.
+// denied records refused calls by caller: each is counted, and has a line in the data directory while the file has
+// room.
 type denied struct {
 	calls *prometheus.CounterVec
 	lines *logs.Denials
@@ -32,7 +32,7 @@ func DeniedCalls() *prometheus.CounterVec {
 	}, []string{"method", "reason"})
 }
 
-// add takes one. Methods are those of the table of rights, so that the series are bounded.
+// add records one refusal. Method names come from the table of rights, so that the number of series is bounded.
 func (d *denied) add(why rota.Kind, x logs.Denial) {
 	d.calls.WithLabelValues(x.Method, why.String()).Inc()
 	d.lines.Add(x)

@@ -1,7 +1,7 @@
-// Package server runs nodes in this process: each with its servers for clients, for other
-// nodes and for operators (health, metrics, profiles), from the first port that is tried to
-// the last stream that is drained. `rota server` runs one, `rota dev` a whole cluster.
+// Package server runs nodes in this process: each with its servers for clients, for other nodes and for operators
+// (health, metrics, profiles), from the first port that is tried to the last stream that is drained. `rota server` runs
+// one, `rota dev` a whole cluster.
 //
-// It is where a cluster.Node meets the protocol of transport, which do not know each other.
-// It never reads a flag and decides nothing about jobs.
+// It connects cluster.Node with the protocol of package transport; the two do not import each other. It never reads a
+// flag and never decides anything about jobs.
 package server

@@ -2,22 +2,21 @@ package server
 
 import "github.com/rotasched/rota"
 
-// How the files that a process may have open are shared (SECURITY §2.7): a cap beyond them
-// would have one port take what another needs to answer.
+// How the files that a process may have open are divided (SECURITY §2.7): with a higher cap one port could take what
+// another needs to answer.
 const (
-	// filesKept are for what is no accepted connection: the log, the archive, connections
-	// to other nodes.
+	// filesKept are for everything but accepted connections: the log, the archive, connections to other nodes.
 	filesKept = 128
-	// nodeConnections are what the other ports of a node accept: raft's, 64 and 64 that
-	// greet, gossip's, and those of its socket.
+	// nodeConnections are the connections that the other ports of a node accept: raft's, 64 and 64 in handshakes,
+	// gossip's, and those of its socket.
 	nodeConnections = 128 + 16 + 16
-	// apiConnections are as many as the API ever has, leastConnections as few as it can do with.
+	// apiConnections is the maximum of the API, leastConnections its minimum.
 	apiConnections   = 10_000
 	leastConnections = 16
 )
 
-// connections returns how many the API of each of so many nodes may have, in a process that
-// may open so many files.
+// connections returns how many connections the API of each node may have, in a process with this limit of open files
+// and number of nodes.
 func connections(files uint64, nodes int) (int, error) {
 	nodes = max(1, nodes)
 	fixed := uint64(nodes) * (adminConnections + nodeConnections)

@@ -4,5 +4,5 @@ package server
 
 import "math"
 
-// openFiles is how many files this process may open: no limit is known here.
+// openFiles returns how many files this process may open: no limit is known here.
 func openFiles() uint64 { return math.MaxUint64 }

@@ -9,32 +9,33 @@ import (
 )
 
 const (
-	// gcRoomLeast is how much garbage a server may hold beside what lives. A small heap
-	// was collected many times a second at the runtime's own 100 %, some 8 % of a job's CPU.
+	// gcRoomLeast is how much garbage a server may hold in addition to live data. At the runtime's own 100 % a small
+	// heap was collected many times a second, some 8 % of a job's CPU.
 	gcRoomLeast = 256 << 20
-	// gcRoomOfState times what the cluster's rows may take is a bound, too: who bounds them
-	// well below the default runs small nodes, and means the whole process.
+	// gcRoomOfState times the limit on the cluster's rows is a bound, too: an operator who sets that limit well below
+	// the default runs small nodes, and means the whole process.
 	gcRoomOfState = 2
-	// gcRoomMost is how much it may hold at most where the machine has little memory, or nobody knows how much: at 100 % a
-	// state of many gigabytes took twice its size, which decides how many pending jobs a machine has room for.
+	// gcRoomMost is the maximum of garbage if the machine has little memory, or an unknown amount: at 100 % a state of
+	// many gigabytes took twice its size, which decides how many pending jobs a machine has room for.
 	gcRoomMost = 1 << 30
-	// gcRoomShare is the part of the memory that what lives leaves over, and garbage may take even if that is more. The rest is for
-	// the pages of files, and for other processes.
+	// gcRoomShare is the part of the memory left over by live data that garbage may use even if that is more. The rest
+	// is for the page cache, and for other processes.
 	gcRoomShare = 4
-	// gcPercentMost bounds the same for the smallest heaps, gcPercentLeast for the
-	// largest: marking all that lives takes the same time however little it finds.
+	// gcPercentMost bounds the same for the smallest heaps, gcPercentLeast for the largest: marking all live data takes
+	// the same time however little garbage it finds.
 	gcPercentMost, gcPercentLeast = 400, 10
-	// startLeaves is the largest heap that is collected once the server has started. More than half of an empty node's heap is
-	// garbage of its start. A larger heap takes time to collect while the node catches up, and needs the memory again.
+	// startLeaves is the largest heap that is collected once the server has started. More than half of an empty node's
+	// heap is garbage of its start. A larger heap takes time to collect while the node catches up, and needs the memory
+	// again.
 	startLeaves = 64 << 20
 )
 
-// tuneGC lets garbage take one and a half times what lives before it is collected, but gcRoomLeast at least, and at most gcRoomMost
-// or the share of machine's memory that gcRoomShare says. Where gcRoomOfState times stateMost is less than
-// gcRoomLeast, that bounds it, and so does what lives. With as much as lives, the runtime's own
-// measure, marking took 16 % of a loaded server's CPU once it remembered 300,000 ended jobs. A limit on all memory was refused, as the
-// collector would never rest once the state is greater. GOGC, where it is set, is left alone. machine is how many bytes the process
-// may use, 0 where that is not known.
+// tuneGC lets garbage grow to one and a half times the live data before it is collected, but to gcRoomLeast at least,
+// and at most to gcRoomMost or the share of machine's memory given by gcRoomShare. If gcRoomOfState times stateMost is
+// less than gcRoomLeast, that bounds it, and so does the live data. With the runtime's own measure, as much garbage as
+// live data, marking took 16 % of a loaded server's CPU once it remembered 300,000 ended jobs. A limit on all memory
+// was rejected, because the collector would never rest once the state is larger. If GOGC is set, it is left alone.
+// machine is how many bytes the process may use, 0 if unknown.
 func tuneGC(ctx context.Context, stateMost func() int64, machine uint64) {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -54,7 +55,7 @@ func tuneGC(ctx context.Context, stateMost func() int64, machine uint64) {
 	}
 }
 
-// afterCollections calls look after each collection, by which alone what lives changes, until it returns false.
+// afterCollections calls look after each collection, the only time when live data changes, until it returns false.
 func afterCollections(look func() bool) {
 	runtime.AddCleanup(new(collected), func(func() bool) {
 		if look() {
@@ -74,8 +75,7 @@ func returnMemory() {
 	}
 }
 
-// gcPercent is the room for garbage in percent of what lives, in steps so that it seldom
-// changes.
+// gcPercent returns the room for garbage in percent of live data, in steps so that it seldom changes.
 func gcPercent(live, stateMost, machine uint64) int {
 	left := machine - min(machine, live)
 	room := min(max(live+live/2, gcRoomLeast), max(gcRoomMost, left/gcRoomShare))

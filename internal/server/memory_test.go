@@ -23,7 +23,7 @@ func TestGCPercent(t *testing.T) {
 	}
 }
 
-// TestAfterCollections: each collection is heard of, until nobody listens.
+// TestAfterCollections checks that look is called after each collection, until it returns false.
 func TestAfterCollections(t *testing.T) {
 	t.Parallel()
 	heard := make(chan bool)
@@ -41,7 +41,7 @@ func TestAfterCollections(t *testing.T) {
 	}
 }
 
-// await collects until somebody takes the answer.
+// await runs collections until look has been called.
 func await(t *testing.T, heard chan<- bool, more bool) {
 	t.Helper()
 	for range 1000 {

@@ -12,23 +12,20 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// queuesMeasured bounds the queues that have series of their own: the rest are
-// summed under the empty name.
+// queuesMeasured bounds the queues that have their own series: the rest are summed under the empty name.
 const queuesMeasured = 1_000
 
-// scrapeTimeout bounds the reads of one scrape, which are of this node's own
-// state.
+// scrapeTimeout bounds the reads of one scrape, which are of this node's own state.
 const scrapeTimeout = 2 * time.Second
 
-// stateReader is what the state's metrics need of a node.
+// stateReader is the part of a node that the state's metrics use.
 type stateReader interface {
 	Queues(ctx context.Context, opt peer.ReadOptions) ([]rota.Queue, rota.ReadAt, error)
 	Workers(ctx context.Context, opt peer.ReadOptions) ([]rota.Worker, rota.ReadAt, error)
 	Ready() error
 }
 
-// stateCollector tells of jobs, queues and workers as this node's replica has
-// them, read at each scrape.
+// stateCollector reports jobs, queues and workers as this node's replica has them, read at each scrape.
 type stateCollector struct {
 	from                          stateReader
 	jobs, ended, submitted        *prometheus.Desc
@@ -68,8 +65,8 @@ func (c *stateCollector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. What cannot be read is left out: a
-// scrape of a node in trouble still tells the rest.
+// Collect implements prometheus.Collector. Metrics that cannot be read are left out: a scrape of a node in trouble
+// still returns the rest.
 func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
@@ -135,7 +132,7 @@ func (c *stateCollector) queue(q *rota.Queue, to chan<- prometheus.Metric) {
 // tierNames name the tiers from 0 (SPEC §1).
 var tierNames = [5]string{"critical", "high", "normal", "low", "background"}
 
-// TierName names a tier of so many: by its number where there are not the usual five.
+// TierName names a tier, given the number of tiers: by its number if there are not the usual five.
 func TierName(i, of int) string {
 	if of == len(tierNames) {
 		return tierNames[i]

@@ -18,38 +18,37 @@ import (
 type Node interface {
 	transport.Core
 	transport.NodeCore
-	// Left is closed once the node has left the cluster on an operator's word.
+	// Left returns a channel that is closed once the node has left the cluster by an operator's command.
 	Left() <-chan struct{}
 	// Stop hands leadership over, if it is here, and closes everything.
 	Stop(ctx context.Context) error
-	// StateBytesMax is the bound on the bytes of the cluster's rows, as this node knows it.
+	// StateBytesMax returns the bound on the bytes of the cluster's rows, as this node knows it.
 	StateBytesMax() int64
-	// Collectors are the metrics of the node's own.
+	// Collectors returns the node's own metrics.
 	Collectors() []prometheus.Collector
 }
 
-// Opener makes a node: Open, or another one in a test.
+// Opener creates a node: Open, or another one in a test.
 type Opener func(ctx context.Context, config cluster.Config, peers cluster.Peers) (Node, error)
 
-// Plan is everything that one node is started with, checked.
+// Plan is the complete, checked configuration of one node.
 type Plan struct {
-	// Node is the node itself; its API is where others find it. Start sets its Log,
-	// Fatal, Starting and Environment, and its Version is Build's.
+	// Node configures the node itself; its API is where others find it. Start sets its Log, Fatal, Starting and World,
+	// and its Version is Build's.
 	Node cluster.Config
-	// Listen is the address that its API is served at, Admin that of health and metrics;
-	// an empty Admin is served nowhere.
+	// Listen is the address that its API is served at, Admin that of health and metrics; an empty Admin disables these.
 	Listen, Admin string
 	// Profiles serves /debug/pprof at Admin.
 	Profiles bool
-	// TLS is shown to clients; nil is clear text.
+	// TLS encrypts connections of clients; nil is clear text.
 	TLS *tls.Config
 	// ClientOf returns role and name in a client's certificate.
 	ClientOf func(tls.ConnectionState) (role, name string, err error)
 	// Build names the binary.
 	Build Build
-	// NoConsole leaves the web console out.
+	// NoConsole disables the web console.
 	NoConsole bool
-	// Hosts are the names that HTTP answers to, beside the node's addresses.
+	// Hosts are the names that HTTP answers to, in addition to the node's addresses.
 	Hosts transport.Hosts
 	// InflightBytes bounds the bytes of clients' messages before they are answered; 0 is the default.
 	InflightBytes int64
@@ -60,7 +59,7 @@ type Plan struct {
 // Build names a binary in metrics and to other nodes.
 type Build struct{ Version, Revision, Go string }
 
-// config returns what the node itself is started with.
+// config returns the configuration of the node itself.
 func (p *Plan) config(log *slog.Logger, fatal func(error), starting func(string)) cluster.Config {
 	c := p.Node
 	c.Version, c.Fatal, c.Starting, c.Log, c.Environment = p.Build.Version, fatal, starting, log, world()
@@ -74,15 +73,14 @@ func (p *Plan) hosts() *transport.Hosts {
 	return &h
 }
 
-// peers makes the calling side of the node service. The cluster's id becomes
-// known later, from the node itself.
+// peers makes the calling side of the node service. The cluster's id becomes known later, from the node itself.
 func (p *Plan) peers(log *slog.Logger, id func() rota.ClusterID) *transport.Peers {
 	return transport.NewPeers(transport.PeerOptions{
 		Self: p.Node.Node, Name: p.Node.Cluster, ClusterID: id, TLS: p.Node.ServerTLS, NodeOf: p.Node.NodeOf, Logger: log,
 	})
 }
 
-// lateNode is a node that is not there yet for those who are made before it.
+// lateNode stands for a node that does not exist yet, for objects that are created before it.
 type lateNode struct {
 	at atomic.Pointer[Node]
 	// waits is what it waits for, nil while its data directory is opened.
@@ -100,7 +98,7 @@ func (l *lateNode) clusterID() rota.ClusterID {
 	return ""
 }
 
-// stateBytesMax is the node's, or the default while there is none.
+// stateBytesMax returns the node's value, or the default if there is no node yet.
 func (l *lateNode) stateBytesMax() int64 {
 	if n := l.at.Load(); n != nil {
 		return (*n).StateBytesMax()
@@ -108,7 +106,7 @@ func (l *lateNode) stateBytesMax() int64 {
 	return rota.DefaultStateBytesMax
 }
 
-// ready says why the node cannot serve; nil when it can.
+// ready returns why the node cannot serve; nil if it can.
 func (l *lateNode) ready() error {
 	if n := l.at.Load(); n != nil {
 		return (*n).Ready()

@@ -18,20 +18,20 @@ type Ports struct {
 
 // listener is an address that a node is to listen on.
 type listener struct {
-	// name is what people call it: a flag, or a node's part.
+	// name is its name for people: a flag, or a node's part.
 	name string
 	addr string
-	// udp says that it is for packets, too.
+	// udp means that it is for packets, too.
 	udp bool
 }
 
-// listeners returns what the node listens on, by flag.
+// listeners returns the addresses that the node listens on, by flag.
 func (p *Plan) listeners() []listener {
 	return []listener{{"--api", p.Listen, false}, {"--raft", p.Node.Raft, false}, {"--admin", p.Admin, false},
 		{"--gossip", p.Node.Gossip, true}}
 }
 
-// portHolder keeps addresses open until all that are wanted were tried: none is taken twice.
+// portHolder keeps addresses open until all have been tried: none is used twice.
 type portHolder struct{ held []io.Closer }
 
 func (h *portHolder) release() {
@@ -69,12 +69,12 @@ func (h *portHolder) free(udp bool) (addr string, err error) {
 	return "", fmt.Errorf("find a free port: %w", err)
 }
 
-// tryListeners opens each address and closes it again: a node that waits for others, or
-// reads a large state first, would tell of a taken port late. All faults are reported
-// together. Another process may still take one before the node does, which then says so.
+// tryListeners opens each address and closes it again: a node that waits for others, or reads a large state first,
+// would report a port in use late. All faults are reported together. Another process may still take a port before the
+// node does; the node then reports it.
 func tryListeners(all ...listener) error { return errors.Join(tryAll(all...)...) }
 
-// tryAll returns each fault of tryListeners by itself.
+// tryAll returns each fault of tryListeners separately.
 func tryAll(all ...listener) (faults []error) {
 	var h portHolder
 	defer h.release()
@@ -86,10 +86,10 @@ func tryAll(all ...listener) (faults []error) {
 	return faults
 }
 
-// TryListen reports why an address that a flag names cannot be listened on.
+// TryListen returns why the address of a flag cannot be listened on.
 func TryListen(flag, addr string) error { return tryListeners(listener{flag, addr, false}) }
 
-// listenError says why an address cannot be listened on, and what to do.
+// listenError describes why an address cannot be listened on, and what to do.
 func listenError(name, addr string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -104,14 +104,14 @@ func listenError(name, addr string, err error) error {
 	}
 }
 
-// Moved is an address that was taken, and the one that stands in for it.
+// Moved is an address that was in use, and its replacement.
 type Moved struct {
 	From string
 	To   *string
 }
 
-// OpenPorts keeps each address that is given and free, and finds others on loopback for
-// the rest. Those that are given go first: a free port must not be one of them.
+// OpenPorts keeps each address that is given and free, and finds others on loopback for the rest. Given addresses go
+// first: a free port must not be one of them.
 func OpenPorts(ports []Ports) (moved []Moved, err error) {
 	var h portHolder
 	defer h.release()
@@ -151,8 +151,8 @@ func Loopback(addr string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Reachable returns the address that others use: the address itself, or for "all
-// addresses" (0.0.0.0, ::, none) this machine's first one beyond loopback.
+// Reachable returns the address that others use: the address itself, or for "all addresses" (0.0.0.0, ::, none) this
+// machine's first one beyond loopback.
 func Reachable(addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || port == "" {

@@ -21,7 +21,7 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-// Port 0 stands for any free port, and is replaced by the one that was taken.
+// Port 0 stands for any free port, and is replaced by the port that was opened.
 func TestOpenPorts_any(t *testing.T) {
 	t.Parallel()
 	ports := []Ports{{API: "127.0.0.1:0"}, {}}

@@ -9,9 +9,9 @@ import (
 	"github.com/rotasched/rota/cluster"
 )
 
-// Run runs one node until ctx ends or it leaves the cluster, and returns why it broke if it
-// did. At the end leadership is handed over and the streams are drained. It sets what the
-// process as a whole has: room for garbage and for writers that wait for a disk.
+// Run runs one node until ctx ends or it leaves the cluster, and returns why it broke if it did. At the end it hands
+// over leadership and drains the streams. It sets process-wide options: room for garbage and for writers that wait for
+// a disk.
 func Run(ctx context.Context, plan *Plan, log *slog.Logger) error {
 	if err := tryListeners(plan.listeners()...); err != nil {
 		return err
@@ -47,10 +47,10 @@ func Run(ctx context.Context, plan *Plan, log *slog.Logger) error {
 	return nil
 }
 
-// exposedEvery is how often the log says that a node is open to everybody.
+// exposedEvery is how often the log reports that a node is open to everyone.
 const exposedEvery = time.Hour
 
-// warnExposed says at once, and every hour until ctx ends, that the node is open to everybody.
+// warnExposed logs at once, and every hour until ctx ends, that the node is open to everyone.
 func warnExposed(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(exposedEvery)
 	defer tick.Stop()

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/cluster"
 )
 
-// TestWarnExposed: that everybody may do everything is said at the start and every hour.
+// TestWarnExposed checks that a node without access control is logged at the start and every hour.
 func TestWarnExposed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

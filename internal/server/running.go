@@ -12,8 +12,7 @@ import (
 	"github.com/rotasched/rota/transport"
 )
 
-// goodbye bounds a node's way out: hand over, drain, close. Container runtimes
-// kill after ten seconds if not told otherwise.
+// goodbye bounds a node's shutdown: hand over, drain, close. Container runtimes kill after ten seconds by default.
 const goodbye = 9 * time.Second
 
 // running is one node of this process with its servers.
@@ -26,14 +25,13 @@ type running struct {
 	server *transport.Server
 	admin  *adminServer
 	denied *denied
-	// broken gets the first error that ends the node, from wherever.
+	// broken receives the first error that ends the node, from any part.
 	broken chan error
-	// connections is how many its API has open at most.
+	// connections is the maximum of open connections of its API.
 	connections int
 }
 
-// start starts one node and its servers. Health is answered first, calls
-// once the state is there.
+// start starts one node and its servers. Health is answered first, calls once the state is loaded.
 func start(ctx context.Context, plan *Plan, late *lateNode, open Opener, log *slog.Logger) (*running, error) {
 	r := &running{plan: plan, log: log, late: late, broken: make(chan error, 8)}
 	var err error
@@ -131,8 +129,8 @@ func (r *running) wait(ctx context.Context) error {
 	}
 }
 
-// shutdown leaves nothing undone: leadership goes to another node, streams are
-// told to go elsewhere, calls in flight are answered, files are closed.
+// shutdown stops the node in order: it hands leadership to another node, asks streams to move elsewhere, answers calls
+// in flight and closes files.
 func (r *running) shutdown() error {
 	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
 	defer cancel()
@@ -145,12 +143,12 @@ func (r *running) shutdown() error {
 	return r.close()
 }
 
-// handOver passes leadership on while this node still answers: other nodes
-// forward to it until they know better.
+// handOver passes leadership on while this node still answers: other nodes forward to it until they know the new
+// leader.
 func (r *running) handOver(ctx context.Context) error {
 	peers, err := r.node.Peers(ctx)
 	if err != nil {
-		return nil // nobody leads, so not this node
+		return nil // there is no leader, so it is not this node
 	}
 	leads, others := false, false
 	for _, p := range peers {
@@ -166,8 +164,7 @@ func (r *running) handOver(ctx context.Context) error {
 	return err
 }
 
-// abandon closes a node that broke. Its disk may be what broke: it gets a
-// little time, then the process goes without it.
+// abandon closes a node that broke. Its disk may be the cause: it gets a little time, then the process ends without it.
 func (r *running) abandon() {
 	closed := make(chan struct{})
 	go func() {
@@ -180,7 +177,7 @@ func (r *running) abandon() {
 	}
 }
 
-// close closes what is open, in the order of dependence.
+// close closes everything open, in the order of dependence.
 func (r *running) close() error {
 	var errs []error
 	if r.server != nil {

@@ -10,13 +10,14 @@ import (
 )
 
 // timerSlack is by how much the kernel may wake a server's threads late. While anything runs, a thread of Go's runtime
-// looks every 20 µs whether a system call takes long, fsync for one: with Linux' slack of 50 µs a third of a quiet
-// server's time (DESIGN.md). What a server waits for by the clock may come that much later.
+// checks every 20 µs whether a system call takes long, for example fsync: with Linux' slack of 50 µs a third of a quiet
+// server's time (DESIGN.md). A server's timers may fire that much later.
 const timerSlack = 2 * time.Millisecond
 
-// WakeLate sets that slack for all threads of this process. Call it first in main, before signal.Notify: until then signals
-// end the process. A thread inherits the slack of the thread that creates it, and the runtime creates some before main, so the
-// program is executed once more in the same process. WakeLate returns if that fails, or if the slack is large enough already.
+// WakeLate sets that slack for all threads of this process. Call it first in main, before signal.Notify: until then
+// signals end the process. A thread inherits the slack of the thread that creates it, and the runtime creates some
+// before main, so the program is executed once more in the same process. WakeLate returns if that fails, or if the
+// slack is large enough already.
 func WakeLate() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -24,7 +25,7 @@ func WakeLate() {
 		return
 	}
 	if binary, err := os.Executable(); err == nil {
-		_ = syscall.Exec(binary, os.Args, os.Environ()) // returns only where it failed: then everything is as before
+		_ = syscall.Exec(binary, os.Args, os.Environ()) // returns only on failure: then nothing has changed
 	}
 }
 

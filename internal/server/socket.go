@@ -8,12 +8,11 @@ import (
 	"path/filepath"
 )
 
-// SocketPath returns the path of a node's own socket, by which the account that it runs as, and
-// root, call it.
+// SocketPath returns the path of a node's own socket, which only the account that it runs as, and root, can use.
 func SocketPath(data string) string { return filepath.Join(data, "rota.sock") }
 
-// listenLocal opens the socket of a data directory, which this process has locked: what an
-// earlier one left there is nobody's.
+// listenLocal opens the socket of a data directory, which this process has locked: a socket left there by an earlier
+// process is unused.
 func listenLocal(data string) (*net.UnixListener, error) {
 	path := SocketPath(data)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

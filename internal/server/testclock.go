@@ -12,20 +12,17 @@ import (
 	"github.com/rotasched/rota/cluster"
 )
 
-// testClockKey names a file that moves this process's wall clock: only in a build
-// for tests of faults, where no clock of the machine can be set for one process
-// alone. Monotonic time and timers stay true.
+// testClockKey names a file that moves this process's wall clock: only in a build for tests of faults, where the
+// machine's clock cannot be set for one process. Monotonic time and timers stay true.
 const testClockKey = "ROTA_TEST_CLOCK"
 
-// testClockFresh is how long what the file says is believed without looking.
+// testClockFresh is how long the file's content is used without reading it again.
 const testClockFresh = 50 * time.Millisecond
 
-// testDeadKey says how long a voter is silent before it counts as dead: a test of faults has no
-// ten minutes.
+// testDeadKey sets how long a voter is silent before it counts as dead: a test of faults cannot wait ten minutes.
 const testDeadKey = "ROTA_TEST_DEAD_AFTER"
 
-// world is the real one but for the wall clock, where a file is named, and for autopilot's
-// patience, where that is.
+// world is the real one except for the wall clock, if a file is named, and for autopilot's patience, if set.
 func world() (w cluster.Environment) {
 	if path := os.Getenv(testClockKey); path != "" {
 		w.Wall = (&testClock{path: path}).now
@@ -36,7 +33,7 @@ func world() (w cluster.Environment) {
 	return w
 }
 
-// testClock is a wall clock that is wrong by what a file says.
+// testClock is a wall clock that is wrong by what a file sets.
 type testClock struct {
 	path   string
 	mu     sync.Mutex
@@ -44,9 +41,8 @@ type testClock struct {
 	shifts []testShift
 }
 
-// testShift is a line of the file: milliseconds that the clock is ahead, parts in a
-// million by which it is fast since a moment in true Unix milliseconds. All lines
-// of the file add up.
+// testShift is a line of the file: milliseconds that the clock is ahead, parts in a million by which it is fast since a
+// moment in true Unix milliseconds. All lines of the file add up.
 type testShift struct{ ahead, fast, since int64 }
 
 func (c *testClock) now() time.Time {
@@ -64,8 +60,7 @@ func (c *testClock) now() time.Time {
 	return time.UnixMilli(wall)
 }
 
-// look reads the file. Without one the clock is right; one that cannot be read
-// whole changes nothing.
+// look reads the file. Without a file the clock is right; a file that cannot be read completely changes nothing.
 func (c *testClock) look() {
 	text, err := os.ReadFile(c.path)
 	if os.IsNotExist(err) {

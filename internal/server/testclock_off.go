@@ -4,6 +4,6 @@ package server
 
 import "github.com/rotasched/rota/cluster"
 
-// world is what nodes of this binary touch: the real one. Only a build for tests of
-// faults has another (testclock.go).
+// world is the environment of this binary's nodes: the real one. Only a build for tests of faults has another
+// (testclock.go).
 func world() cluster.Environment { return cluster.Environment{} }

@@ -49,7 +49,7 @@ func TestTestClock(t *testing.T) {
 	})
 }
 
-// TestDeadAfter: a test of faults has no ten minutes for autopilot.
+// TestDeadAfter checks the setting that replaces autopilot's ten minutes in tests of faults.
 func TestDeadAfter(t *testing.T) {
 	t.Setenv(testDeadKey, "8s")
 	if w := world(); w.DeadAfter != 8*time.Second || w.Wall != nil {

@@ -2,8 +2,7 @@ package server
 
 import "testing"
 
-// TestWorldIsReal holds the world of a normal build against the zero value, which
-// is the real one.
+// TestWorldIsReal compares the world of a normal build with the zero value, which is the real one.
 func TestWorldIsReal(t *testing.T) {
 	t.Setenv("ROTA_TEST_"+"CLOCK", t.TempDir()+"/clock")
 	t.Setenv("ROTA_TEST_"+"DEAD_AFTER", "8s")

@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/transport"
 )
 
-// wired is a cluster.Node in the protocol's words. The two packages do not
-// know each other; only a worker's session needs a word said here.
+// wired adapts a cluster.Node to the protocol's interfaces. The two packages do not import each other; only a worker's
+// session needs an adapter.
 type wired struct{ *cluster.Node }
 
 // AttachWorker returns the session as the protocol's interface, which is nil with an error.
@@ -32,7 +32,7 @@ func (n wired) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []by
 	return s, nil
 }
 
-// Open starts a cluster.Node and puts it where the protocol needs a core.
+// Open starts a cluster.Node and adapts it to the protocol.
 func Open(ctx context.Context, config cluster.Config, peers cluster.Peers) (Node, error) {
 	n, err := cluster.Start(ctx, config, peers)
 	if err != nil {
@@ -41,5 +41,5 @@ func Open(ctx context.Context, config cluster.Config, peers cluster.Peers) (Node
 	return Wired(n), nil
 }
 
-// Wired puts a node where the protocol needs a core.
+// Wired adapts a node to the protocol.
 func Wired(n *cluster.Node) Node { return wired{n} }

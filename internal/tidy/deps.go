@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// dependencies lists the packages from outside that the binary is made of, one a
-// line, sorted: for one platform, so that the list is the same everywhere.
+// dependencies lists the external packages that the binary consists of, one a line, sorted: for one platform, so that
+// the list is the same everywhere.
 func dependencies(root, of string) ([]string, error) {
 	cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./"+of)
 	var complaint bytes.Buffer

@@ -11,8 +11,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// rows returns the cells of a Markdown table: the one whose head begins with the
-// given cells. Code marks are taken off.
+// rows returns the cells of a Markdown table: the one whose head begins with the given cells. Code marks are removed.
 func rows(text string, head ...string) [][]string {
 	var found [][]string
 	inside := false
@@ -125,10 +124,10 @@ func checkLinks(t *tree) []string {
 	return faults
 }
 
-// index is where a reader finds every page.
+// index lists every page for readers.
 const index = "docs/README.md"
 
-// checkIndex wants a link in the index to every page under docs, decisions apart.
+// checkIndex requires a link in the index to every page under docs, except decisions.
 func checkIndex(t *tree) []string {
 	text, err := t.read(index)
 	if err != nil {
@@ -149,7 +148,7 @@ func checkIndex(t *tree) []string {
 
 var named = regexp.MustCompile("`((?:fsm|sched|cluster|transport|client|snapshot|api|cmd|internal|test)/[a-z0-9_./-]+\\.(?:go|proto|md|txt))`")
 
-// checkNamedFiles wants every file that a document names in code marks.
+// checkNamedFiles requires every file that a document names in code marks to exist.
 func checkNamedFiles(t *tree) []string {
 	var faults []string
 	for _, p := range t.paths {
@@ -170,8 +169,7 @@ func checkNamedFiles(t *tree) []string {
 	return faults
 }
 
-// checkReasons wants a reason in the ADR for every direct dependency of go.mod,
-// and none for others.
+// checkReasons requires a reason in the ADR for every direct dependency of go.mod, and none for others.
 func checkReasons(gomod, adr string) []string {
 	var faults []string
 	var direct []string

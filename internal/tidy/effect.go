@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// A measure is one figure of what the structure costs who reads it. None has a cap, at which types and packages would come to
-// stand: it is compared with what it was (effect.txt), and fails as it rises.
+// A measure is one figure of what the structure costs its readers. None has a cap, which types and packages would grow
+// up to: it is compared with its previous value (effect.txt), and fails when it rises.
 type measure struct {
 	name  string
 	value int
-	// top are the places that make the most of it, the greatest first.
+	// top are the places with the largest share of it, in descending order.
 	top []string
 }
 
@@ -103,7 +103,7 @@ func holdersOf(t *tree, dir, name string) (holders []string) {
 	return holders
 }
 
-// exportedNames counts the exported names that a declaration brings into its package, methods left out.
+// exportedNames counts the exported names that a declaration adds to its package, without methods.
 func exportedNames(d ast.Decl) (n int) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -183,10 +183,11 @@ func checkMeasures(all []measure, recorded string) (faults []string) {
 	return faults
 }
 
-// sizeStep is to what multiple a size in lines or words is rounded up on record, so that a few lines are no rise.
+// sizeStep is the multiple to which a size in lines or words is rounded up on record, so that a few lines do not count
+// as a rise.
 const sizeStep = 1_000
 
-// measuresText is what is recorded.
+// measuresText returns the text of the record.
 func measuresText(all []measure) string {
 	var b strings.Builder
 	for _, m := range all {

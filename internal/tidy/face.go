@@ -7,25 +7,24 @@ import (
 	"slices"
 )
 
-// outside are the names of the root package that no exported declaration of package
-// client reaches and that users meet all the same. The list MAY ONLY SHRINK: a name that
-// only nodes need goes to a package under internal.
+// outside are the names of the root package that users need although no exported declaration of package client reaches
+// them. The list MAY ONLY SHRINK: a name that only nodes need goes to a package under internal.
 var outside = []string{
-	// What people do with errors.
+	// For handling errors.
 	"ErrorOf", "Refusef", "RetryAfterOf",
-	// What they look at ids and settings with, before a call and in completions.
+	// For checking ids and settings, before a call and in completions.
 	"CheckID", "CheckJobRef", "CheckMeta", "CheckNodeID", "CheckNodeIDBytes", "ValidID", "ParseDuration",
 	"ClusterModeNames", "EventKindNames", "JobStateNames", "ServiceTierNames",
 	"ClusterKeys", "PolicyDocs", "PolicyKeys", "Presets", "TenantKeys",
-	// What the command line prints as JSON.
+	// Printed as JSON by the command line.
 	"AuditDifference", "AuditReport", "JobPage", "SnapshotInfo", "WorkflowPage",
 	// Values of a field that is text or a number.
 	"AnyLife", "BackpressureNone", "BackpressureRefuse", "BackpressureThrottle",
 }
 
-// checkFace holds the root package to what a user of the client meets: the types that
-// the exported declarations of client reach, the functions that return one of them first,
-// the constants of such a type, and the limits that the package itself checks (used).
+// checkFace restricts the root package to what users of the client need: the types that the exported declarations of
+// client reach, the functions that return one of them first, the constants of such a type, and the limits that the
+// package itself checks (used).
 func checkFace(root, client *types.Package, used map[string]bool, except []string) []string {
 	reached := reach(root, client)
 	var faults []string
@@ -68,8 +67,8 @@ func meets(o types.Object, reached map[*types.TypeName]bool, used map[string]boo
 	return false
 }
 
-// reach returns the types of the root package that a user of the exported declarations of
-// client meets: in signatures, and in exported fields and methods of what they hold.
+// reach returns the types of the root package that the exported declarations of client reach: in signatures, and in
+// exported fields and methods of their types.
 func reach(root, client *types.Package) map[*types.TypeName]bool {
 	reached, seen := map[*types.TypeName]bool{}, map[types.Type]bool{}
 	var walk func(t types.Type)
@@ -127,8 +126,7 @@ func reach(root, client *types.Package) map[*types.TypeName]bool {
 	return reached
 }
 
-// rootUses returns the names that the sources of the root package use, other than where
-// they declare them.
+// rootUses returns the names that the sources of the root package use, other than where they declare them.
 func rootUses(t *tree) map[string]bool {
 	used := map[string]bool{}
 	for _, f := range t.files {

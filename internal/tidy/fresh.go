@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// methodNames returns the full names of the methods that generated gRPC files of a
-// folder know, such as /rota.v1.Jobs/Submit, sorted.
+// methodNames returns the full names of the methods in the generated gRPC files of a folder, such as
+// /rota.v1.Jobs/Submit, sorted.
 func methodNames(t *tree, dir string) ([]string, error) {
 	var names []string
 	for _, f := range t.files {

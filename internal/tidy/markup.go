@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// unsafeMarkup is what the console's policy refuses in a browser, or would show what somebody sent
-// as markup.
+// unsafeMarkup is what the console's policy blocks in a browser, or what would show a user's text as markup.
 var unsafeMarkup = []struct {
 	is   *regexp.Regexp
 	says string

@@ -2,7 +2,7 @@ package tidy
 
 import "testing"
 
-// TestMarkup: what a browser would refuse, or run, is found in the console's sources before.
+// TestMarkup checks that markup that a browser would block, or execute, is found in the console's sources.
 func TestMarkup(t *testing.T) {
 	t.Parallel()
 	for line, wrong := range map[string]bool{
@@ -14,7 +14,7 @@ func TestMarkup(t *testing.T) {
 		`<script>alert(1)</script>`:                  true,
 		`<script lang="ts">`:                         false,
 		`<p class="style">{text}</p>`:                false,
-		`const style = "dark";`:                      true, // it reads like one: another name does
+		`const style = "dark";`:                      true, // it looks like one: use another name
 	} {
 		tree, err := plant(map[string]string{"console/src/pages/job/Job.svelte": line, "docs/x.md": line})
 		if err != nil {

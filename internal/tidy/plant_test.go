@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// A planted violation: sources by path, and what each expected fault contains,
-// in order of the sorted faults. No expectation is a sound source.
+// A planted violation: sources by path, and what each expected fault contains, in order of the sorted faults. Without
+// expectations the source is valid.
 type violation struct {
 	name    string
 	sources map[string]string

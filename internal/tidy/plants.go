@@ -7,15 +7,14 @@ import (
 	"strings"
 )
 
-// planted reports whether a file holds a bug of test/bite: named plant_<name>.go, and
-// built with the tag plant_<name> alone. It is no part of any other build, so the
-// rules on what code does are not for it.
+// planted reports whether a file holds a bug of test/bite: named plant_<name>.go, and built with the tag plant_<name>
+// alone. It is not part of any other build, so the rules on what code does do not apply to it.
 func (f *file) planted() bool {
 	name := path.Base(f.path)
 	return strings.HasPrefix(name, "plant_") && !f.test() && constraint(f) == strings.TrimSuffix(name, ".go")
 }
 
-// constraint is what stands behind //go:build, empty where there is none.
+// constraint returns the text after //go:build, "" if there is none.
 func constraint(f *file) string {
 	for _, group := range f.syntax.Comments {
 		if group.Pos() > f.syntax.Package {
@@ -30,9 +29,8 @@ func constraint(f *file) string {
 	return ""
 }
 
-// checkPlants keeps the bugs of test/bite out of every build without their tag:
-// they lie in files of their own, no other file depends on their tags, and what
-// stands for each in a normal build does nothing.
+// checkPlants keeps the bugs of test/bite out of every build without their tag: they are in separate files, no other
+// file depends on their tags, and their substitutes in a normal build do nothing.
 func checkPlants(t *tree) []string {
 	var faults []string
 	for _, f := range t.files {
@@ -61,7 +59,7 @@ func checkPlants(t *tree) []string {
 	return faults
 }
 
-// idle reports whether a body does nothing but give false, 0 or an empty value.
+// idle reports whether a body only returns false, 0 or an empty value.
 func idle(body *ast.BlockStmt) bool {
 	if len(body.List) == 0 {
 		return true

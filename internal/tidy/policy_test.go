@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestPolicyPage holds docs/reference/policy.md against the table of keys that it is made of.
+// TestPolicyPage compares docs/reference/policy.md with the table of keys that it is made from.
 func TestPolicyPage(t *testing.T) {
 	page, path := policyPage(), filepath.Join("..", "..", "docs", "reference", "policy.md")
 	if *update {
@@ -33,7 +33,7 @@ func TestPolicyPage(t *testing.T) {
 // ruleOfKey is a rule of the specification as the source of a key.
 var ruleOfKey = regexp.MustCompile(`SPEC §?[\d.]+`)
 
-// policyPage is docs/reference/policy.md.
+// policyPage returns docs/reference/policy.md.
 func policyPage() string {
 	var b strings.Builder
 	b.WriteString(`# Policies of queues

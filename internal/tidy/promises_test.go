@@ -10,19 +10,19 @@ import (
 	"testing"
 )
 
-// promising are the documents that say which test holds what.
+// promising are the documents that name the tests of their promises.
 var promising = []string{"docs/reference/guarantees.md", "docs/internals/sources.md", "docs/raft.md", "docs/security.md",
 	"docs/adding-a-verb.md"}
 
 var (
-	// A name that ends with … stands for all tests that begin so.
+	// A name that ends with … is the prefix of several tests.
 	namedTest = regexp.MustCompile(`\bTest[A-Z]\w*…?`)
 	// A file, with its folder or without.
 	namedSource = regexp.MustCompile("`([\\w./-]+\\.(?:go|proto|md))`")
 	sourceRow   = regexp.MustCompile(`(?m)^\| ([A-Z]+(?:-[A-Z])?)-(\d+) \|(.*)$`)
 )
 
-// tests are the names of all tests and fuzz targets of the repository.
+// tests returns the names of all tests and fuzz targets of the repository.
 func (t *tree) tests() (names []string) {
 	for _, f := range t.files {
 		for _, d := range f.syntax.Decls {
@@ -34,7 +34,7 @@ func (t *tree) tests() (names []string) {
 	return names
 }
 
-// checkPromises wants every test and every file that such a document names.
+// checkPromises requires every test and every file that such a document names to exist.
 func checkPromises(t *tree, document string) (faults []string) {
 	text, err := t.read(document)
 	if err != nil {
@@ -56,8 +56,8 @@ func checkPromises(t *tree, document string) (faults []string) {
 	return faults
 }
 
-// checkSourceRows wants the rows of each source numbered without a gap, each with
-// what is asked, where it lives or why it is not there, and a test or a reason.
+// checkSourceRows requires the rows of each source to be numbered without a gap, each with the requirement, where it is
+// implemented or why it is not, and a test or a reason.
 func checkSourceRows(text string) (faults []string) {
 	last := map[string]int{}
 	for _, m := range sourceRow.FindAllStringSubmatch(text, -1) {

@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// checkDocs wants a doc.go in every package, whose comment ends with what the
-// package never does.
+// checkDocs requires a doc.go in every package, whose comment ends with what the package never does.
 func checkDocs(t *tree) []string {
 	var faults []string
 	for _, dir := range t.dirs() {
@@ -31,7 +30,7 @@ func checkDocs(t *tree) []string {
 	return faults
 }
 
-// nameless are names of folders that say nothing of what is inside.
+// nameless are names of folders that do not describe their content.
 var nameless = []string{"util", "utils", "common", "helper", "helpers", "misc"}
 
 func checkFolders(t *tree) []string {
@@ -48,7 +47,7 @@ func checkFolders(t *tree) []string {
 	return faults
 }
 
-// card is what a stranger expects at the top of the repository.
+// card is what newcomers expect at the top of the repository.
 var card = []string{"cmd/", "fsm/", "cluster/", "sched/", "transport/", "snapshot/", "test/jepsen-lite/",
 	"docker-compose.yml", "Makefile", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", ".ci/run"}
 
@@ -64,9 +63,9 @@ func checkCard(t *tree) []string {
 	return faults
 }
 
-// talk is what has no place in a repository: names of the machine it was made
-// on, hosts that modules were fetched from, and talk between its makers. The
-// patterns are put together from pieces so that this file does not hold them.
+// talk matches text that must not be in a repository: names of the machine it was made on, hosts that modules were
+// fetched from, and conversation between its makers. The patterns are assembled from pieces so that this file does not
+// contain them.
 var talk = regexp.MustCompile(`(?i)` + strings.Join([]string{
 	`(^|[^a-z0-9_.-])/wo` + `rk/`, `/bash_jo` + `bs`, `(^|[^a-z0-9_.-])/ho` + `me/[a-z]`, `(^|[^a-z0-9_.-])/Us` + `ers/[a-z]`,
 	`proxy\.gol` + `ang\.org`, `sum\.gol` + `ang\.org`, `gopro` + `xy\s*=`, `artif` + `actory`,
@@ -74,8 +73,8 @@ var talk = regexp.MustCompile(`(?i)` + strings.Join([]string{
 	`co-authored` + `-by`, `sub-?ag` + `ent\b`, `\bthe lead (w` + `ill|must|should)\b`, `founder-eng` + `ineer`,
 }, "|"))
 
-// checkTalk reads every text file. strangers are further strings that no file
-// may hold, such as the folder that the repository lies in.
+// checkTalk reads every text file. strangers are further strings that no file may hold, such as the folder that
+// contains the repository.
 func checkTalk(t *tree, strangers ...string) []string {
 	var faults []string
 	for _, p := range t.paths {
@@ -102,13 +101,12 @@ func checkTalk(t *tree, strangers ...string) []string {
 	return faults
 }
 
-// dialect are words that nobody says any more, with what to write instead. They are put
-// together from pieces, as those of talk are.
+// dialect are outdated words, with their replacements. They are assembled from pieces, like those of talk.
 var dialect = []struct{ old, plain string }{
 	{"who" + "m", "which, or who at the end"}, {"for want" + " of", "because there is no"}, {"part" + "ed by", "separated by"},
 }
 
-// checkDialect reads sources, schemas and documents, but for what is generated.
+// checkDialect reads sources, schemas and documents, but not generated files.
 func checkDialect(t *tree) []string {
 	var faults []string
 	for _, p := range t.paths {
@@ -131,7 +129,7 @@ func checkDialect(t *tree) []string {
 	return faults
 }
 
-// checkSkips wants a reason from every test that may be skipped.
+// checkSkips requires a reason from every test that may be skipped.
 func checkSkips(t *tree) []string {
 	var faults []string
 	for _, f := range t.files {
@@ -170,7 +168,7 @@ func emptyLiteral(e ast.Expr) bool {
 	return ok && len(strings.Trim(lit.Value, "\"` ")) == 0
 }
 
-// checkFormat wants every source as gofmt writes it.
+// checkFormat requires every source to be formatted by gofmt.
 func checkFormat(t *tree) []string {
 	var faults []string
 	for _, f := range t.files {

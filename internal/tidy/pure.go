@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// pureRooms must give the same answer everywhere: no clock, chance, I/O,
-// goroutine, lock. The words are among them, since the machine calls their checks.
+// pureRooms must give the same results everywhere: no clock, randomness, I/O, goroutine, lock. The root package is
+// among them, because the machine calls its checks.
 var pureRooms = []string{"sched", "fsm"}
 
-// pureFiles are the sources that checkPure and checkTyped hold to their rules.
+// pureFiles returns the sources that checkPure and checkTyped check.
 func pureFiles(t *tree) []*file {
 	var found []*file
 	for _, r := range pureRooms {
@@ -27,12 +27,11 @@ func pureFiles(t *tree) []*file {
 	return slices.DeleteFunc(found, (*file).planted)
 }
 
-// generatorFile is the one source that may draw from a generator, which must be
-// ChaCha8 seeded by the caller (SPEC §7.4).
+// generatorFile is the only source that may use a random generator, which must be ChaCha8 seeded by the caller (SPEC
+// §7.4).
 const generatorFile = "sched/shuffle.go"
 
-// impure are packages of the standard library that no pure room imports, with
-// those beneath them.
+// impure are packages of the standard library that no pure room may import, including their subpackages.
 var impure = []string{"os", "net", "sync", "math/rand", "crypto/rand", "hash/maphash", "runtime", "syscall", "unsafe",
 	"context", "log", "io/fs", "io/ioutil", "plugin", "testing", "embed"}
 
@@ -44,7 +43,7 @@ var impureNames = map[string][]string{
 	"math": {"FMA"},
 }
 
-// checkPure looks at syntax alone.
+// checkPure checks syntax only.
 func checkPure(t *tree) []string {
 	var faults []string
 	for _, f := range pureFiles(t) {

@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// citable are the documents whose numbered rules other files cite, such as SPEC with a
-// section sign and 5.3. The anchor of rule 5.3 is 5-3.
+// citable are the documents whose numbered rules other files cite, such as SPEC with a section sign and 5.3. The anchor
+// of rule 5.3 is 5-3.
 var citable = map[string]string{"SPEC": "docs/spec.md", "RAFT": "docs/raft.md", "SECURITY": "docs/security.md"}
 
-// sourceDesigns are the designs that rota unites. They are cited by their own sections;
-// docs/internals/sources.md takes each of them requirement by requirement.
+// sourceDesigns are the designs that rota unites. They are cited by their own sections; docs/internals/sources.md
+// covers each of them requirement by requirement.
 var sourceDesigns = []string{"AICF", "DFPS-S", "DFPS-R", "DAG", "FF"}
 
 // sourcesPage has their requirements.
 const sourcesPage = "docs/internals/sources.md"
 
-// attacksPage numbers the attacks on time, H1 and on.
+// attacksPage numbers the attacks on time, from H1.
 const attacksPage = "docs/raft.md"
 
 var (
-	// What follows the first number of a citation: "SPEC §7.8, 7.9 and §8.5".
+	// The text after the first number of a citation: "SPEC §7.8, 7.9 and §8.5".
 	furtherRules = `(?:(?:,| and| or| to|–|/)\s*§?\d+\.\d+\b)*`
 	citedRule    = regexp.MustCompile(`(SPEC|RAFT|SECURITY)(?:\.md)?\s+§?\s?(\d+(?:\.\d+)?\b` + furtherRules + `)`)
 	// On the page of the sources a rule of the specification is cited as S 5.3.
@@ -43,8 +43,8 @@ var (
 	fragment    = regexp.MustCompile(`\]\(([^)#:\s]*)#([^)\s]+)\)`)
 )
 
-// anchors are what links into a Markdown text can name: its explicit anchors, and its
-// headings as GitHub names them.
+// anchors returns the possible link targets in a Markdown text: its explicit anchors, and its headings as GitHub names
+// them.
 func anchors(text string) map[string]bool {
 	found := map[string]bool{}
 	for _, m := range anchorMark.FindAllStringSubmatch(text, -1) {
@@ -57,8 +57,8 @@ func anchors(text string) map[string]bool {
 	return found
 }
 
-// flat returns text with the breaks between lines, and what begins a line of a comment,
-// made spaces, so that a citation may go over the end of a line. Offsets stay.
+// flat returns text with line breaks, and the comment marks at the beginning of lines, replaced by spaces, so that a
+// citation may span lines. Offsets stay.
 func flat(text string) string {
 	b := []byte(text)
 	begins := false
@@ -76,8 +76,7 @@ func flat(text string) string {
 	return string(b)
 }
 
-// prose reports whether a file is read for citations: sources, schemas, documents,
-// scripts.
+// prose reports whether a file is read for citations: sources, schemas, documents, scripts.
 func prose(p string) bool {
 	if hidden(p) && !strings.HasPrefix(p, ".ci/") {
 		return false
@@ -106,8 +105,8 @@ func (c *citations) has(page, anchor string) bool {
 	return c.anchors[page][anchor]
 }
 
-// asked reports whether the page of the sources has a row of a design's section, or of a
-// part of it. Rows of DAG name no sections.
+// asked reports whether the page of the sources has a row of a design's section, or of a part of it. Rows of DAG name
+// no sections.
 func (c *citations) asked(cited string) bool {
 	if c.sections == nil {
 		c.sections = map[string]bool{}
@@ -130,7 +129,7 @@ func (c *citations) fault(p, text string, offset int, format string, args ...any
 	c.faults = append(c.faults, p+":"+line+": "+fmt.Sprintf(format, args...))
 }
 
-// rules wants an anchor for each number of a citation.
+// rules requires an anchor for each number of a citation.
 func (c *citations) rules(p, text string, offset int, page, numbers string) {
 	for _, n := range ruleNumber.FindAllString(numbers, -1) {
 		if !c.has(page, strings.ReplaceAll(n, ".", "-")) {
@@ -144,14 +143,14 @@ func word(b byte) bool {
 	return b == '_' || '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z'
 }
 
-// file reads one text.
+// file checks one text.
 func (c *citations) file(p, text string) {
 	line := flat(text)
 	c.numbered(p, text, line)
 	c.named(p, text, line)
 }
 
-// numbered follows citations of rules, decisions and attacks.
+// numbered checks citations of rules, decisions and attacks.
 func (c *citations) numbered(p, text, line string) {
 	for _, m := range citedRule.FindAllStringSubmatchIndex(line, -1) {
 		c.rules(p, text, m[0], citable[line[m[2]:m[3]]], line[m[4]:m[5]])
@@ -189,7 +188,7 @@ func (c *citations) numbered(p, text, line string) {
 	}
 }
 
-// named follows citations of whole documents.
+// named checks citations of whole documents.
 func (c *citations) named(p, text, line string) {
 	if strings.Contains(line, "§") {
 		for _, m := range citedOther.FindAllStringSubmatchIndex(line, -1) {
@@ -209,7 +208,7 @@ func (c *citations) named(p, text, line string) {
 	}
 }
 
-// links wants the anchor of every link that names one.
+// links requires the anchor of every link that names one.
 func (c *citations) links(p, text string) {
 	for _, m := range fragment.FindAllStringSubmatchIndex(text, -1) {
 		target, anchor := text[m[2]:m[3]], text[m[4]:m[5]]
@@ -223,8 +222,8 @@ func (c *citations) links(p, text string) {
 	}
 }
 
-// checkReferences follows every citation of a numbered rule, of a decision, of an attack
-// and of another document, and every link to a place in a page.
+// checkReferences checks every citation of a numbered rule, of a decision, of an attack and of another document, and
+// every link to a place in a page.
 func checkReferences(t *tree) []string {
 	c := &citations{tree: t, anchors: map[string]map[string]bool{}}
 	for _, p := range t.paths {
@@ -248,8 +247,8 @@ var (
 	sectionMark = regexp.MustCompile(`(?m)^## (\d+)\.`)
 )
 
-// checkRules wants every numbered rule of a page at the beginning of a paragraph, behind
-// its anchor, in order, and an anchor above every numbered section.
+// checkRules requires every numbered rule of a page at the beginning of a paragraph, after its anchor, in order, and an
+// anchor above every numbered section.
 func checkRules(text string) (faults []string) {
 	text = "\n\n" + text
 	last, lastName := 0, ""

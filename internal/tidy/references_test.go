@@ -11,8 +11,8 @@ func TestReferences(t *testing.T) {
 	report(t, checkReferences(tree))
 }
 
-// TestReferences_theSpecification holds the form of the specification: each rule begins a
-// paragraph with its anchor, and they stand in order.
+// TestReferences_theSpecification checks the form of the specification: each rule begins a paragraph with its anchor,
+// and they are in order.
 func TestReferences_theSpecification(t *testing.T) {
 	t.Parallel()
 	tree, _ := setup(t)
@@ -25,7 +25,7 @@ func TestReferences_theSpecification(t *testing.T) {
 
 func TestReferencesPlants(t *testing.T) {
 	t.Parallel()
-	// The citations are put together from pieces so that this file does not hold them.
+	// The citations are assembled from pieces so that this file does not contain them.
 	const spec, raft, security = "SP" + "EC", "RA" + "FT", "SECUR" + "ITY"
 	pages := func(p, text string) map[string]string {
 		return map[string]string{p: text,

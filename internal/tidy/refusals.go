@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// placeless are the kinds of refusals that are of no field: of the whole call, or of rota itself.
+// placeless are the kinds of refusals without a field: they concern the whole call, or rota itself.
 var placeless = []string{"KindInternal", "KindTimeout", "KindUnavailable", "KindNone", "KindUnauthenticated"}
 
-// checkRefusals has every refusal name the field or the thing that is refused, which is what a
-// program that calls rota can go by: the second argument of Refusef, or Subject.
+// checkRefusals requires every refusal to name the field or the object that is refused, which calling programs depend
+// on: the second argument of Refusef, or Subject.
 func checkRefusals(t *tree) []string {
 	var faults []string
 	for _, f := range t.files {
@@ -35,13 +35,13 @@ func checkRefusals(t *tree) []string {
 	return faults
 }
 
-// placed reports whether a kind is the name of one whose refusals are of a field.
+// placed reports whether an expression names a kind whose refusals have a field.
 func placed(kind ast.Expr) bool {
 	name := lastName(kind)
 	return strings.HasPrefix(name, "Kind") && !slices.Contains(placeless, name)
 }
 
-// lastName is the name at the end of an expression such as rota.Refusef.
+// lastName returns the name at the end of an expression such as rota.Refusef.
 func lastName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -53,7 +53,7 @@ func lastName(e ast.Expr) string {
 	}
 }
 
-// field returns what a literal of a struct sets a field to, nil where it does not.
+// field returns the value that a struct literal sets a field to, nil if it does not.
 func field(lit *ast.CompositeLit, name string) ast.Expr {
 	for _, e := range lit.Elts {
 		if pair, ok := e.(*ast.KeyValueExpr); ok && lastName(pair.Key) == name {

@@ -32,14 +32,14 @@ type tree struct {
 	fset *token.FileSet
 	// paths are all files that belong to the repository, sorted.
 	paths []string
-	// files are the Go sources among them; broken says which do not parse.
+	// files are the Go sources among them; broken lists those that do not parse.
 	files  []*file
 	broken []string
-	// read gives the content of a path.
+	// read returns the content of a path.
 	read func(path string) ([]byte, error)
 }
 
-// at shows a position as path:line.
+// at formats a position as path:line.
 func (t *tree) at(p token.Pos) string {
 	pos := t.fset.Position(p)
 	return fmt.Sprintf("%s:%d", pos.Filename, pos.Line)
@@ -55,7 +55,7 @@ func (t *tree) add(name string, text []byte) error {
 	return nil
 }
 
-// in returns the hand-written, non-test sources of a folder and those beneath it.
+// in returns the hand-written, non-test sources of a folder and its subfolders.
 func (t *tree) in(dir string) []*file {
 	var found []*file
 	for _, f := range t.files {
@@ -87,8 +87,7 @@ func plant(sources map[string]string) (*tree, error) {
 	return t, err
 }
 
-// parse reads the Go sources among t.paths. Folders that the go command does
-// not look into are left out.
+// parse reads the Go sources among t.paths. Folders that the go command ignores are left out.
 func (t *tree) parse() error {
 	for _, p := range t.paths {
 		if !strings.HasSuffix(p, ".go") || hidden(p) {
@@ -132,10 +131,9 @@ func moduleRoot() (string, error) {
 	}
 }
 
-// repository reads the tree of the module in folder root: all files but what
-// builds leave behind, and of these, where there is git, those that it tracks or
-// would track. The folders are walked even so: `go test` then sees that a file
-// is new, and does not answer from its cache.
+// repository reads the tree of the module in folder root: all files except build output, and if there is git, only
+// those that it tracks or would track. It walks the folders in any case: so `go test` sees that a file is new, and does
+// not use its cached result.
 func repository(root string) (*tree, error) {
 	t := &tree{fset: token.NewFileSet(), read: func(p string) ([]byte, error) {
 		return os.ReadFile(filepath.Join(root, filepath.FromSlash(p)))

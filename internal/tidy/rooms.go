@@ -15,16 +15,16 @@ import (
 // │  a commit of its own that changes both, and says why.                  │
 // └────────────────────────────────────────────────────────────────────────┘
 
-// A room is a folder with the packages in and beneath it, unless a longer path
-// makes a room of its own. It may always import itself.
+// A room is a folder with the packages in it and in its subfolders, unless a longer path makes a separate room. It may
+// always import itself.
 type room struct {
 	path string
 	// may lists the rooms that it may import; "*" is all.
 	may []string
-	// tests lists what its tests may import besides.
+	// tests lists the additional rooms that its tests may import.
 	tests []string
-	// only, where not nil, lists all modules and packages from outside that its
-	// sources (not its tests) may import besides the standard library.
+	// only, if not nil, lists all external modules and packages that its sources (not its tests) may import in addition
+	// to the standard library.
 	only []string
 	// never lists what neither its sources nor its tests may import.
 	never []string
@@ -59,7 +59,7 @@ const (
 	postgresDriver = "github.com/jackc/pgx/v5"
 )
 
-// raftStore is named apart: a prefix stands for a whole path element.
+// raftStore is listed separately: a prefix matches whole path elements.
 const raftStore = "github.com/hashicorp/raft-boltdb"
 
 var rooms = []room{
@@ -181,12 +181,12 @@ func roomOf(dir string) (room, bool) {
 	return best, found
 }
 
-// beneath reports whether path is prefix or stands under it; "." is itself only.
+// beneath reports whether path is prefix or is under it; "." is itself only.
 func beneath(path, prefix string) bool {
 	return path == prefix || strings.HasPrefix(path, prefix+"/")
 }
 
-// checkRooms holds every import against the table.
+// checkRooms checks every import against the table.
 func checkRooms(t *tree) []string {
 	var faults []string
 	for _, dir := range t.dirs() {
@@ -214,7 +214,7 @@ func checkRooms(t *tree) []string {
 	return faults
 }
 
-// refuses says why a room may not import path, or nothing.
+// refuses returns why a room may not import path, or "".
 func (r room) refuses(path string, test, generated bool) string {
 	if path == module || strings.HasPrefix(path, module+"/") {
 		dir := strings.TrimPrefix(strings.TrimPrefix(path, module), "/")

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// upward is the number of arrows per package that may run from a lower layer of its DESIGN.md to a higher one. The numbers may
-// only fall: one that is higher than needed fails too.
+// upward is the number of arrows per package that may run from a lower layer of its DESIGN.md to a higher one. The
+// numbers may only fall: one that is higher than needed fails too.
 var upward = map[string]int{"cluster": 0, "fsm": 0}
 
 // layerLine is a line of a DESIGN.md's list of layers, the highest first:
@@ -43,8 +43,8 @@ func layersOf(design string) (layers map[string]int, faults []string) {
 	return layers, faults
 }
 
-// checkLayers holds a package against the layers of its DESIGN.md: every file stands
-// in one, and at most allowed arrows run upward, from a file to one of a higher layer.
+// checkLayers checks a package against the layers of its DESIGN.md: every file is in one, and at most allowed arrows
+// run upward, from a file to one of a higher layer.
 func checkLayers(t *tree, dir, design string, compiled map[string]string, allowed int) []string {
 	layers, faults := layersOf(design)
 	present := map[string]bool{}
@@ -74,8 +74,7 @@ func checkLayers(t *tree, dir, design string, compiled map[string]string, allowe
 	return faults
 }
 
-// arrowsUp lists the pairs of files of which the lower uses what the higher declares,
-// each with one name as an example.
+// arrowsUp lists the pairs of files in which the lower uses what the higher declares, each with one name as an example.
 func arrowsUp(t *tree, dir string, layers map[string]int, compiled map[string]string) (up, faults []string) {
 	var syntax []*ast.File
 	for _, f := range t.files {
@@ -88,7 +87,7 @@ func arrowsUp(t *tree, dir string, layers map[string]int, compiled map[string]st
 		Error:    func(err error) { faults = append(faults, fmt.Sprintf("%s does not type-check: %v", dir, err)) },
 		Importer: compiledImporter(t.fset, compiled),
 	}
-	pkg, _ := config.Check(dir, t.fset, syntax, info) // what is wrong went to config.Error
+	pkg, _ := config.Check(dir, t.fset, syntax, info) // errors went to config.Error
 	seen := map[string]bool{}
 	for id, o := range info.Uses {
 		if o.Pkg() != pkg || !o.Pos().IsValid() {
@@ -108,7 +107,7 @@ func arrowsUp(t *tree, dir string, layers map[string]int, compiled map[string]st
 	return up, faults
 }
 
-// baseOf is the name of the file that n stands in.
+// baseOf returns the name of the file that contains n.
 func baseOf(t *tree, n interface{ Pos() token.Pos }) string {
 	return path.Base(t.fset.Position(n.Pos()).Filename)
 }

@@ -59,7 +59,7 @@ func TestLayers_find(t *testing.T) {
 	}
 }
 
-// matches fails unless every fault has the wanted part in its place, and there are no more.
+// matches fails unless each fault contains the expected text at its index, and there are no further faults.
 func matches(t *testing.T, faults, want []string) {
 	t.Helper()
 	if !slices.EqualFunc(faults, want, strings.Contains) {

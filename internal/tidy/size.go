@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// Sizes in lines: beyond the first a file or function is reported, beyond the
-// second it fails. Split by idea, never to please a number.
+// Sizes in lines: above the first a file or function is reported, above the second it fails. Split by idea, never to
+// please a number.
 const (
 	fileReported, fileMost         = 400, 600
 	functionReported, functionMost = 70, 100
 )
 
-// largeFiles and largeFunctions are allowed to be so many lines long. The lists
-// MAY ONLY SHRINK: no line is added, no number raised; one that is higher than
-// needed fails too. Keys are paths, and for functions path:name.
+// largeFiles and largeFunctions are allowed this many lines. The lists MAY ONLY SHRINK: no line is added, no number
+// raised; one that is higher than needed fails too. Keys are paths, and for functions path:name.
 var (
 	largeFiles     = map[string]int{}
 	largeFunctions = map[string]int{}
@@ -69,7 +68,7 @@ func checkSizes(t *tree, files, functions map[string]int) (reports, faults []str
 	return reports, faults
 }
 
-// functionName is Name, or Type.Name for a method.
+// functionName returns Name, or Type.Name for a method.
 func functionName(fn *ast.FuncDecl) string {
 	if fn.Recv == nil || len(fn.Recv.List) == 0 {
 		return fn.Name.Name

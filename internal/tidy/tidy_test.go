@@ -90,8 +90,8 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// strangers are strings of this machine: the folder that the repository lies in,
-// unless it is a short one, and the hosts that modules come from here.
+// strangers returns strings of this machine: the folder that contains the repository, unless it is a short one, and the
+// hosts that modules come from here.
 func strangers(root string) []string {
 	var found []string
 	if strings.Count(filepath.ToSlash(root), "/") > 1 {
@@ -118,8 +118,7 @@ func typed(t *testing.T, tree *tree, root string) []string {
 	return checkTyped(tree, compiled)
 }
 
-// staleDescriptors compiles the .proto files and compares them with what the
-// generated packages carry.
+// staleDescriptors compiles the .proto files and compares them with those in the generated packages.
 func staleDescriptors(t *testing.T, root string) []string {
 	t.Helper()
 	var faults []string
@@ -187,7 +186,7 @@ func staleServices(t *testing.T, tree *tree, root string) []string {
 func TestDependencies(t *testing.T) {
 	t.Parallel()
 	_, root := setup(t)
-	// The client's list has what whoever imports it links: nothing that a server alone needs.
+	// The client's list has what every program that imports it links: nothing that only a server needs.
 	for of, list := range map[string]string{"cmd/rota": "deps.txt", "client": "deps_client.txt"} {
 		now, err := dependencies(root, of)
 		if err != nil {

@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// exports asks the go command for the compiled form of packages and all that
-// they import: import path → file. They come from the build cache.
+// exports asks the go command for the compiled form of packages and all that they import: import path → file. They come
+// from the build cache.
 func exports(dir string, patterns ...string) (map[string]string, error) {
 	cmd := exec.Command("go", append([]string{"list", "-e", "-export", "-deps", "-json=ImportPath,Export"}, patterns...)...)
 	var complaint bytes.Buffer
@@ -40,7 +40,7 @@ func exports(dir string, patterns ...string) (map[string]string, error) {
 	}
 }
 
-// compiledImporter imports packages from what exports found.
+// compiledImporter imports packages from the result of exports.
 func compiledImporter(fset *token.FileSet, compiled map[string]string) types.Importer {
 	return importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
 		name, ok := compiled[path]
@@ -51,14 +51,13 @@ func compiledImporter(fset *token.FileSet, compiled map[string]string) types.Imp
 	})
 }
 
-// checkTyped type-checks the sources of the pure rooms, package by package, and
-// looks for what needs types: ranges over maps, floats in the state machine, and
-// products of floats that are not rounded on their own.
+// checkTyped type-checks the sources of the pure rooms, package by package, and finds what needs types: ranges over
+// maps, floats in the state machine, and products of floats that are not rounded separately.
 func checkTyped(t *tree, compiled map[string]string) []string {
 	var faults []string
 	imports := compiledImporter(t.fset, compiled)
 	judged := pureFiles(t)
-	packages := map[string][]*file{} // with the generated files, which are not judged
+	packages := map[string][]*file{} // with the generated files, which are not checked
 	var order []string
 	for _, f := range t.files {
 		if f.test() || !(f.dir() == "." || beneath(f.dir(), "sched") || beneath(f.dir(), "fsm")) {
@@ -79,7 +78,7 @@ func checkTyped(t *tree, compiled map[string]string) []string {
 		for _, f := range packages[dir] {
 			syntax = append(syntax, f.syntax)
 		}
-		// What is wrong went to config.Error; what could be checked is looked at.
+		// Errors went to config.Error; everything else is checked.
 		_, _ = config.Check(dir, t.fset, syntax, info)
 		for _, f := range packages[dir] {
 			if !slices.Contains(judged, f) {
@@ -97,8 +96,8 @@ func checkTyped(t *tree, compiled map[string]string) []string {
 	return faults
 }
 
-// mapOrder reports where the order of a map can show: a range over a map, and
-// maps.Keys, Values and All, unless a call that sorts takes them at once.
+// mapOrder reports where the order of a map can be visible: a range over a map, and maps.Keys, Values and All, unless a
+// call that sorts uses them directly.
 func mapOrder(t *tree, f *file, info *types.Info) []string {
 	var faults []string
 	sorted := map[ast.Expr]bool{}
@@ -126,7 +125,7 @@ func mapOrder(t *tree, f *file, info *types.Info) []string {
 	return faults
 }
 
-// isMap sees through names, and through the constraint of a type parameter.
+// isMap looks through named types, and through the constraint of a type parameter.
 func isMap(typ types.Type) bool {
 	if typ == nil {
 		return false
@@ -153,7 +152,7 @@ func isMap(typ types.Type) bool {
 	return ok
 }
 
-// callee names what a call calls: its package's path and its name.
+// callee returns the package path and the name of the function that is called.
 func callee(call *ast.CallExpr, info *types.Info) (path, name string) {
 	fun := ast.Unparen(call.Fun)
 	switch x := fun.(type) {
@@ -215,10 +214,9 @@ func isFloat(typ types.Type) bool {
 	return ok && basic.Info()&(types.IsFloat|types.IsComplex) != 0
 }
 
-// fusedProducts reports float products that a compiler may fuse with a later
-// addition. The language allows that across statements and, once inlined, across
-// functions; only an explicit conversion forbids it. So every product must stand
-// in float64(…) at once, but for one that is itself a factor or a dividend.
+// fusedProducts reports float products that a compiler may fuse with a later addition. The language allows that across
+// statements and, once inlined, across functions; only an explicit conversion forbids it. So every product must be the
+// direct operand of float64(…), except one that is itself a factor or a dividend.
 func fusedProducts(t *tree, f *file, info *types.Info) []string {
 	var faults []string
 	rounded := map[ast.Expr]bool{}

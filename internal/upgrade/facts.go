@@ -6,27 +6,27 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Facts are what is known of a cluster before an upgrade.
+// Facts are the known facts about a cluster before an upgrade.
 type Facts struct {
-	// Now is the moment that ends of certificates and the age of the backup are measured at.
+	// Now is the time at which the expiry of certificates and the age of the backup are measured.
 	Now time.Time
 	// Status is the cluster as one node sees it, Peers Raft's configuration.
 	Status rota.ClusterStatus
 	Peers  []rota.RaftPeer
-	// Answers are what each node says where it is asked itself, by its id.
+	// Answers are each node's own answers, by its id.
 	Answers map[rota.NodeID]Answer
-	// Own is the binary that asks, To the one to upgrade to; nil for none.
+	// Own is the binary that runs the check, To the one to upgrade to; nil for none.
 	Own Binary
 	To  *Binary
 }
 
-// Answer is what one node says of the cluster, or why it says nothing.
+// Answer is a node's view of the cluster, or why it did not answer.
 type Answer struct {
 	Status rota.ClusterStatus
 	Err    error
 }
 
-// Binary is what a rota says of itself (`rota version -o json`).
+// Binary is the output of `rota version -o json`.
 type Binary struct {
 	Version string   `json:"version"`
 	Formats *Formats `json:"formats,omitempty"`
@@ -36,42 +36,41 @@ type Binary struct {
 type Formats struct {
 	// Rules is the newest version of the rules that it knows.
 	Rules uint32 `json:"rules_version"`
-	// Node, Snapshot and History are the formats of node.json, of snapshots and backups, and of
-	// the file of ended jobs and events.
+	// Node, Snapshot and History are the formats of node.json, of snapshots and backups, and of the file of ended jobs
+	// and events.
 	Node     uint32 `json:"node"`
 	Snapshot uint32 `json:"snapshot"`
 	History  uint32 `json:"history"`
 }
 
-// Result is what a check found.
+// Result is the result of a check.
 type Result string
 
 const (
-	// OK is nothing to do.
+	// OK means that nothing need be done.
 	OK Result = "ok"
-	// Warning is worth knowing before, and stands in nobody's way.
+	// Warning is worth knowing beforehand, and does not prevent an upgrade.
 	Warning Result = "warning"
-	// Blocked stands in the way.
+	// Blocked prevents an upgrade.
 	Blocked Result = "blocked"
 )
 
-// Finding is what one check found, of one node or of the cluster.
+// Finding is the result of one check, for one node or for the cluster.
 type Finding struct {
 	Check  string      `json:"check"`
 	Result Result      `json:"result"`
 	Node   rota.NodeID `json:"node,omitempty"`
 	Text   string      `json:"text"`
-	// Next is what to do; empty where nothing is.
+	// Next is what to do; empty if nothing.
 	Next string `json:"next,omitempty"`
 }
 
-// Report is all that was found.
+// Report has all findings.
 type Report struct {
-	// Ready says that nothing stands in the way.
+	// Ready means that nothing prevents the upgrade.
 	Ready    bool      `json:"ready"`
 	Findings []Finding `json:"findings"`
-	// Nodes stand in the order in which they are upgraded: those without a vote, those that follow,
-	// the leader.
+	// Nodes are in the order in which they are upgraded: nonvoters, followers, the leader.
 	Nodes []Node `json:"nodes"`
 }
 
@@ -79,10 +78,10 @@ type Report struct {
 type Node struct {
 	ID      rota.NodeID `json:"id"`
 	Version string      `json:"version"`
-	// Rules is the newest version of the rules that its binary knows, 0 where it does not answer.
+	// Rules is the newest version of the rules that its binary knows, 0 if it does not answer.
 	Rules uint32 `json:"rules_version"`
 	Voter bool   `json:"voter"`
-	// Leader says that it leads, Done that it runs the new version already.
+	// Leader means that it leads, Done that it runs the new version already.
 	Leader bool `json:"leader"`
 	Done   bool `json:"done"`
 }
@@ -109,7 +108,7 @@ func (f Facts) Judge() Report {
 	return r
 }
 
-// judge collects what is found.
+// judge collects findings.
 type judge struct {
 	Facts
 	check string
@@ -120,7 +119,7 @@ func (j *judge) say(result Result, node rota.NodeID, text, next string) {
 	j.found = append(j.found, Finding{Check: j.check, Result: result, Node: node, Text: text, Next: next})
 }
 
-// fine says that a check found nothing, unless it has found something.
+// fine records that a check is OK, unless it has a finding already.
 func (j *judge) fine(text string) {
 	if len(j.found) == 0 || j.found[len(j.found)-1].Check != j.check {
 		j.say(OK, "", text, "")

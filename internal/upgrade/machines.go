@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// skewMost is how far a wall clock may be off, as nodes have it themselves.
+	// skewMost is how far a wall clock may be off; nodes use the same limit.
 	skewMost = 500 * time.Millisecond
-	// certificateSoon is when the end of a certificate is worth a word, as the alert has it;
-	// certificateNow is when it would end under an upgrade.
+	// certificateSoon is when the expiry of a certificate is reported, as by the alert; certificateNow is when it would
+	// expire during an upgrade.
 	certificateSoon = 14 * 24 * time.Hour
 	certificateNow  = 24 * time.Hour
-	// backupOld is the age at which a backup does not count as recent.
+	// backupOld is the age at which a backup no longer counts as recent.
 	backupOld = 24 * time.Hour
-	// snapshotSpare is added to what a snapshot and one that is being written beside it take.
+	// snapshotSpare is added to the space of a snapshot and of one being written next to it.
 	snapshotSpare = 64 << 20
 )
 
-// clocks says whose wall clock is off.
+// clocks reports whose wall clock is off.
 func (j *judge) clocks() {
 	for _, n := range j.answering() {
 		if n.WallSkew > skewMost || n.WallSkew < -skewMost {
@@ -30,7 +30,7 @@ func (j *judge) clocks() {
 	j.fine(fmt.Sprintf("all within %s of the voters' median", skewMost))
 }
 
-// certificates says which end soon: a node does not start with one that has ended.
+// certificates reports which expire soon: a node does not start with an expired one.
 func (j *judge) certificates() {
 	shown := false
 	for _, n := range j.answering() {
@@ -54,7 +54,7 @@ func (j *judge) certificates() {
 	j.fine(fmt.Sprintf("none ends within %d days", certificateSoon/(24*time.Hour)))
 }
 
-// disk says where a snapshot has no room: one is written while the last is still there.
+// disk reports where a snapshot has no room: one is written while the last still exists.
 func (j *judge) disk() {
 	need := 2*j.Status.StateBytes + snapshotSpare
 	least := int64(-1)
@@ -73,7 +73,7 @@ func (j *judge) disk() {
 	j.fine(fmt.Sprintf("each has %d MiB free or more, and two snapshots may take %d MiB", least>>20, need>>20))
 }
 
-// backup says how old the last one is that the cluster knows of.
+// backup reports the age of the last backup that the cluster knows of.
 func (j *judge) backup() {
 	const next = "rota operator backup now, or rota operator snapshot save FILE"
 	b := j.Status.Backup
@@ -87,7 +87,7 @@ func (j *judge) backup() {
 	j.fine(fmt.Sprintf("%s of %s", b.Name, b.Date))
 }
 
-// mode says why the cluster does not take everything.
+// mode reports why the cluster does not admit everything.
 func (j *judge) mode() {
 	if s := j.Status; s.Mode != rota.ModeNormal {
 		text := "the cluster is " + s.Mode.String()

@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// lagMost is how many entries a node may be behind the one that is furthest: more are as many as a
-// busy cluster has under way, and a node that restarts has to make up for all of them.
+// lagMost is how many entries a node may be behind the most advanced one: more than a busy cluster has in flight, and a
+// node that restarts has to catch up on all of them.
 const lagMost = 10_000
 
 // States of nodes that do not serve.
@@ -19,7 +19,7 @@ const (
 	rebuilding  = "REBUILDING"
 )
 
-// members says which nodes do not answer: from here, and from the node that was asked.
+// members reports which nodes do not answer: this process, and the node that was asked.
 func (j *judge) members() {
 	for _, n := range j.Status.Nodes {
 		answer, asked := j.Answers[n.ID]
@@ -45,12 +45,12 @@ func (j *judge) reached(id rota.NodeID) bool {
 	return slices.ContainsFunc(j.Status.Nodes, func(n rota.NodeStatus) bool { return n.ID == id && n.State != unreachable })
 }
 
-// answering are the nodes that answer the one that was asked.
+// answering returns the nodes that answer the one that was asked.
 func (j *judge) answering() []rota.NodeStatus {
 	return slices.DeleteFunc(slices.Clone(j.Status.Nodes), func(n rota.NodeStatus) bool { return n.State == unreachable })
 }
 
-// health passes on what the nodes find wrong with themselves.
+// health passes on the problems that the nodes report about themselves.
 func (j *judge) health() {
 	for _, n := range j.answering() {
 		switch {
@@ -65,7 +65,7 @@ func (j *judge) health() {
 	j.fine("no node finds anything wrong with itself")
 }
 
-// quorum says whether a majority is left while one voter is down.
+// quorum reports whether a majority is left while one voter is down.
 func (j *judge) quorum() {
 	voters, up := 0, 0
 	for _, n := range j.Status.Nodes {
@@ -87,7 +87,7 @@ func (j *judge) quorum() {
 	j.fine(fmt.Sprintf("%d voters: with one down %d are left, and a majority is %d", voters, up-1, majority))
 }
 
-// leader says whether all nodes follow one leader.
+// leader reports whether all nodes follow one leader.
 func (j *judge) leader() {
 	if j.Status.Leader == "" {
 		j.say(Blocked, "", "the cluster has no leader", "see docs/runbooks/RotaNoLeader.md")
@@ -102,7 +102,7 @@ func (j *judge) leader() {
 
 func or(id rota.NodeID) string { return cmp.Or(string(id), "nobody") }
 
-// configuration says whether nodes are on their way into the configuration or out of it.
+// configuration reports whether nodes are being added to or removed from the configuration.
 func (j *judge) configuration() {
 	for _, n := range j.Status.Nodes {
 		if !n.Voter && !n.NonVoter && n.State != unreachable {
@@ -125,7 +125,7 @@ func (j *judge) configuration() {
 	j.fine("no node is being added or removed")
 }
 
-// log says which nodes lag behind.
+// log reports which nodes lag behind.
 func (j *judge) log() {
 	var furthest rota.Index
 	for _, n := range j.answering() {
@@ -139,7 +139,7 @@ func (j *judge) log() {
 	j.fine(fmt.Sprintf("all have applied the log up to about %d", furthest))
 }
 
-// digests compares the states of nodes at indexes that several of them said theirs at.
+// digests compares the states of nodes at indexes for which several of them reported a digest.
 func (j *judge) digests() {
 	type at struct {
 		index  rota.Index

@@ -11,10 +11,10 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// day is the moment of these tests.
+// day is the present time of these tests.
 var day = time.Date(2030, 5, 1, 3, 0, 0, 0, time.UTC)
 
-// well is a cluster of three that nothing is wrong with.
+// well returns a healthy cluster of three.
 func well() Facts {
 	own := Formats{Rules: 2, Node: 1, Snapshot: 3, History: 2}
 	f := Facts{Now: day, Own: Binary{"0.3.0", &own}, Answers: make(map[rota.NodeID]Answer)}
@@ -38,7 +38,7 @@ func copied(s rota.ClusterStatus) rota.ClusterStatus {
 	return s
 }
 
-// to is a newer binary.
+// to returns a newer binary.
 func to(version string, change func(*Formats)) *Binary {
 	b := Binary{version, &Formats{Rules: 2, Node: 1, Snapshot: 3, History: 2}}
 	if change != nil {
@@ -69,7 +69,7 @@ func TestJudge_well(t *testing.T) {
 	}
 }
 
-// TestJudge plants one fault after the other, and wants its finding, with what to do.
+// TestJudge plants one fault after another, and expects its finding, with what to do.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	node := func(i int, change func(*rota.NodeStatus)) func(*Facts) {

@@ -9,14 +9,13 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// MinorsApart is how many minor versions the nodes of a cluster may be apart: the policy of support.
+// MinorsApart is the maximum distance of the minor versions of a cluster's nodes: the support policy.
 const MinorsApart = 2
 
-// release is a version that was released: the numbers of MAJOR.MINOR.
+// release is a released version: the numbers of MAJOR.MINOR.
 type release struct{ major, minor int }
 
-// releaseOf returns the release that a version names, with or without a v; ok is false for one that
-// was built otherwise.
+// releaseOf returns the release that a version names, with or without a v; ok is false for other builds.
 func releaseOf(version string) (r release, ok bool) {
 	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	if len(parts) != 3 {
@@ -39,7 +38,7 @@ func (r release) before(o release) bool {
 
 func (r release) String() string { return fmt.Sprintf("v%d.%d", r.major, r.minor) }
 
-// versions says which nodes run what, and whether the new binary may run beside them.
+// versions reports which nodes run which version, and whether the new binary may run with them.
 func (j *judge) versions() {
 	of := make(map[string][]string)
 	var all []string
@@ -66,7 +65,7 @@ func (j *judge) versions() {
 	j.fine("all run " + strings.Join(all, ", "))
 }
 
-// apart says whether the versions that run are further apart than is supported.
+// apart reports whether the running versions are further apart than is supported.
 func (j *judge) apart(versions []string) {
 	var oldest, newest release
 	for _, version := range versions {
@@ -90,7 +89,7 @@ func (j *judge) apart(versions []string) {
 	}
 }
 
-// beside says whether the new binary is supported beside nodes of a version.
+// beside reports whether the new binary is supported together with nodes of a version.
 func (j *judge) beside(version string, nodes []string) {
 	to, known := releaseOf(j.To.Version)
 	from, ok := releaseOf(version)
@@ -110,7 +109,7 @@ func (j *judge) beside(version string, nodes []string) {
 	}
 }
 
-// rules says which version is in force, and what becomes of it.
+// rules reports which version is in force, and what will happen to it.
 func (j *judge) rules() {
 	inForce := j.Status.RulesVersion
 	least, most := uint32(0), inForce
@@ -143,7 +142,7 @@ func (j *judge) rules() {
 	j.fine(fmt.Sprintf("version %d is in force, and %s has no newer one", inForce, j.To.Version))
 }
 
-// formats says whether the new binary reads what the nodes have written.
+// formats reports whether the new binary reads the nodes' files.
 func (j *judge) formats() {
 	if j.To == nil {
 		j.say(OK, "", "not looked at: --to names the new binary", "")
@@ -156,7 +155,7 @@ func (j *judge) formats() {
 	to := *j.To.Formats
 	if j.Own.Formats != nil && !slices.ContainsFunc(j.answering(), func(n rota.NodeStatus) bool { return n.Version != j.Own.Version }) {
 		own := *j.Own.Formats
-		if j.Status.RulesVersion < own.Rules { // node.json stays as it was until newer rules are in force
+		if j.Status.RulesVersion < own.Rules { // node.json does not change until newer rules are in force
 			own.Node = min(own.Node, to.Node)
 		}
 		for _, one := range []struct {

@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// windowBytes is what one direction holds before a writer waits.
+// windowBytes is what one direction holds before a writer blocks.
 const windowBytes = 1 << 20
 
-// chunk is what one write sent, and when it is there; none of data is the end of the
-// stream.
+// chunk is the data of one write, and when it arrives; no data is the end of the stream.
 type chunk struct {
 	data []byte
 	at   time.Time
@@ -25,10 +24,10 @@ type pipe struct {
 	mu     sync.Mutex
 	queue  []chunk
 	size   int
-	latest time.Time // when the last chunk is there: order is kept
+	latest time.Time // when the last chunk arrives: order is kept
 	ended  bool      // the writer closed
-	unread bool      // the reader closed: what is sent is lost, until the writer reads the end
-	// noRead and noWrite are why the reader's or the writer's end is no more.
+	unread bool      // the reader closed: sent data is lost, until the writer reads the end
+	// noRead and noWrite are why the reader's or the writer's end is gone.
 	noRead, noWrite error
 	// deadlines of the reader and the writer; zero is none.
 	readBy, writeBy time.Time
@@ -39,7 +38,7 @@ func newPipe(l *link) *pipe {
 	return &pipe{link: l, readable: make(chan struct{}, 1), space: make(chan struct{}, 1)}
 }
 
-// read returns what has arrived.
+// read returns data that has arrived.
 func (p *pipe) read(b []byte) (int, error) {
 	for {
 		open, changed := p.link.open()
@@ -67,7 +66,7 @@ func (p *pipe) read(b []byte) (int, error) {
 	}
 }
 
-// take reads at once, or tells how long to wait for what is known: 0 is for ever.
+// take reads without blocking, or returns how long to wait for data in flight: 0 is forever.
 func (p *pipe) take(b []byte, open bool) (n int, wait time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +108,7 @@ func (p *pipe) take(b []byte, open bool) (n int, wait time.Duration, err error) 
 	return 0, wait, nil
 }
 
-// write sends b, and waits while too much is under way.
+// write sends b, and blocks while too much is in flight.
 func (p *pipe) write(b []byte, delay time.Duration) (int, error) {
 	for {
 		p.mu.Lock()
@@ -149,7 +148,7 @@ func (p *pipe) write(b []byte, delay time.Duration) (int, error) {
 	}
 }
 
-// append queues a chunk behind the others; the caller holds the lock.
+// append queues a chunk after the others; the caller holds the lock.
 func (p *pipe) append(data []byte, at time.Time) {
 	if at.Before(p.latest) {
 		at = p.latest
@@ -186,9 +185,8 @@ func (p *pipe) sever(read, write error) {
 	notify(p.space)
 }
 
-// close ends the reader's part. The writer notices only by what it reads: a write that
-// failed at once would tell of the close across a cut, and gRPC, whose reader has seen
-// nothing yet, would try again for ever in no time.
+// close ends the reader's part. The writer notices only by reading: a write that failed at once would reveal the close
+// across a cut, and gRPC, whose reader has seen nothing yet, would retry forever in no time.
 func (p *pipe) close() {
 	p.sever(net.ErrClosed, nil)
 	p.mu.Lock()
@@ -197,7 +195,7 @@ func (p *pipe) close() {
 	notify(p.space)
 }
 
-// lose drops what is under way.
+// lose drops data in flight.
 func (p *pipe) lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,7 +236,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.out.write(b, c.net.delay(c.out.link))
 }
 
-// Close implements net.Conn: the other end reads what was sent, then the end.
+// Close implements net.Conn: the other end reads the data sent, then the end.
 func (c *conn) Close() error {
 	c.once.Do(func() {
 		c.net.forget(c)
@@ -248,7 +246,7 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// fail breaks the end as a reset does.
+// fail breaks the end like a reset.
 func (c *conn) fail(err error) {
 	c.net.forget(c)
 	c.in.sever(err, nil)

@@ -10,16 +10,16 @@ import (
 	"github.com/rotasched/rota/cluster/gossip"
 )
 
-// Finder stands in for gossip: every node that ever started is known to all at once.
-// What gossip itself can lose is test/jepsen-lite's matter.
+// Finder replaces gossip: every node that ever started is known to all at once. Losses of gossip itself are tested by
+// test/jepsen-lite.
 type Finder struct {
 	mu sync.Mutex
-	// members by id; replaced, never changed, as readers share it.
+	// members by id; replaced, never changed, because readers share it.
 	members []gossip.Member
 	joined  map[*found]bool
 }
 
-// NewFinder returns one that knows nobody.
+// NewFinder returns a finder without members.
 func NewFinder() *Finder {
 	return &Finder{joined: make(map[*found]bool)}
 }
@@ -41,7 +41,7 @@ func (f *Finder) Join(opts gossip.Options) gossip.Discovery {
 	return one
 }
 
-// put adds or replaces a member, and wakes everyone; the caller holds the lock.
+// put adds or replaces a member, and wakes all nodes; the caller holds the lock.
 func (f *Finder) put(m gossip.Member) {
 	same := func(other gossip.Member) bool { return other.ID == m.ID }
 	f.members = append(slices.DeleteFunc(slices.Clone(f.members), same), m)
@@ -51,7 +51,7 @@ func (f *Finder) put(m gossip.Member) {
 	}
 }
 
-// Forget drops a member that will never be back, as gossip does after a while.
+// Forget removes a member that will never be back, as gossip does after a while.
 func (f *Finder) Forget(id rota.NodeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

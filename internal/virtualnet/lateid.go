@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota/cluster"
 )
 
-// lateID is a node's cluster id for those who are made before the node.
+// lateID is a node's cluster id for objects that are created before the node.
 type lateID struct {
 	mu   sync.Mutex
 	node *cluster.Node

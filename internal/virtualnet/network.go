@@ -37,13 +37,12 @@ type Network struct {
 	links     map[Route]*link
 	listeners map[string]*listener
 	conns     map[*conn]struct{}
-	// ghosts are ends whose other host went without a word: they learn of it when
-	// that host is back.
+	// ghosts are ends whose other host disappeared silently: they are reset when that host is back.
 	ghosts map[Host][]*conn
 	dead   map[Host]bool
-	// Even, where it is not 0, is what every write takes: nothing is drawn, or lost.
+	// Even, if not 0, is the duration of every write: then no delay or loss is random.
 	Even time.Duration
-	// OnWrite, where it is not nil, hears of every write of a host.
+	// OnWrite, if not nil, is called for every write of a host.
 	OnWrite func(from Host, bytes int)
 }
 
@@ -54,8 +53,7 @@ func New(seed uint64) *Network {
 		ghosts: make(map[Host][]*conn), dead: make(map[Host]bool)}
 }
 
-// The delays of a link: a local network, with a packet lost now and then, which a
-// stream shows as a pause.
+// The delays of a link: a local network with occasional packet loss, which a stream shows as a pause.
 const (
 	delayLeast  = 200 * time.Microsecond
 	delaySpread = 600 * time.Microsecond
@@ -63,7 +61,7 @@ const (
 	lostDelay   = 200 * time.Millisecond
 )
 
-// delay draws the time that one write takes.
+// delay draws the duration of one write.
 func (n *Network) delay(l *link) time.Duration {
 	n.mu.Lock()
 	d := n.Even
@@ -121,8 +119,8 @@ func (n *Network) Slow(r Route, by time.Duration) (heal func()) {
 	return sync.OnceFunc(func() { set(-by) })
 }
 
-// Crash ends every connection and listener of a host. The other ends learn it at
-// once, or, of a silent crash, when the host is back.
+// Crash ends every connection and listener of a host. The other ends are reset at once, or after a silent crash when
+// the host is back.
 func (n *Network) Crash(h Host, silent bool) {
 	n.mu.Lock()
 	n.dead[h] = true
@@ -147,14 +145,14 @@ func (n *Network) Crash(h Host, silent bool) {
 	n.mu.Unlock()
 	for _, c := range own {
 		c.fail(errCrashed)
-		c.out.lose() // what was under way
+		c.out.lose() // data in flight
 	}
 	for _, c := range others {
 		c.fail(errReset)
 	}
 }
 
-// Reset breaks every connection of a host, which lives on: both ends learn of it.
+// Reset breaks every connection of a host, which keeps running: both ends are reset.
 func (n *Network) Reset(h Host) {
 	n.mu.Lock()
 	var ends []*conn
@@ -206,7 +204,7 @@ func (address) Network() string { return "virtual" }
 // String implements net.Addr.
 func (a address) String() string { return string(a) }
 
-// listener takes connections to one address.
+// listener accepts connections to one address.
 type listener struct {
 	net    *Network
 	host   Host
@@ -218,7 +216,7 @@ type listener struct {
 	once   sync.Once
 }
 
-// Listen takes connections to an address host:port.
+// Listen accepts connections to an address host:port.
 func (n *Network) Listen(at string) (net.Listener, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -267,7 +265,7 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// end closes the listener and resets what nobody took.
+// end closes the listener and resets connections that were not accepted.
 func (l *listener) end() {
 	l.once.Do(func() {
 		close(l.closed)
@@ -281,8 +279,7 @@ func (l *listener) end() {
 	})
 }
 
-// Dial connects a host to an address; across a cut it waits for the healing, or for
-// the end of ctx.
+// Dial connects a host to an address; across a cut it blocks until the cut heals, or ctx ends.
 func (n *Network) Dial(ctx context.Context, from Host, to string) (net.Conn, error) {
 	there, back := n.link(Route{from, hostOf(to)}), n.link(Route{hostOf(to), from})
 	for _, l := range []*link{there, back} {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// wire joins two hosts, and gives both ends.
+// wire joins two hosts, and returns both ends.
 func wire(t *testing.T, n *Network) (near, far net.Conn) {
 	t.Helper()
 	l, err := n.Listen("b:1")
@@ -27,7 +27,7 @@ func wire(t *testing.T, n *Network) (near, far net.Conn) {
 	return near, far
 }
 
-// send writes a word and says when the other end has read it; 0 if not in a minute.
+// send writes a word and returns when the other end has read it; 0 if not within a minute.
 func send(t *testing.T, from, to net.Conn) time.Duration {
 	t.Helper()
 	began := time.Now()

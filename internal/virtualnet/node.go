@@ -19,13 +19,13 @@ type Node struct {
 	peers *transport.Peers
 }
 
-// Dialer returns how a host reaches others.
+// Dialer returns the dial function of a host.
 func (n *Network) Dialer(from Host) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, to string) (net.Conn, error) { return n.Dial(ctx, from, to) }
 }
 
-// Environment returns what a node of a host has of this network. Clocks are the caller's.
-func (n *Network) Environment(of Host, f *Finder) cluster.Environment {
+// World returns this network as the world of a host's node. The caller sets the clocks.
+func (n *Network) World(of Host, f *Finder) cluster.Environment {
 	return cluster.Environment{Listen: n.Listen, Dial: n.Dialer(of), NoSync: true,
 		Discover: func(opts gossip.Options) (gossip.Discovery, error) { return f.Join(opts), nil }}
 }

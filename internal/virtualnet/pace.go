@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota/cluster"
 )
 
-// Pace paces the chores of the nodes of a cluster: as rota does, and not at all while they coast.
+// Pace paces the periodic tasks of a cluster's nodes: as rota does, and not at all while they coast.
 type Pace struct {
 	mu      sync.Mutex
 	tickers map[*ticker]struct{}
@@ -16,13 +16,12 @@ type Pace struct {
 	woken chan struct{} // closed when it ends sooner
 }
 
-// NewPace returns a pace that coasts for nobody.
+// NewPace returns a pace that does not coast.
 func NewPace() *Pace {
 	return &Pace{tickers: make(map[*ticker]struct{}), woken: make(chan struct{})}
 }
 
-// Coast has no ticker tick for a while, after which all do. It returns once that is over, or once
-// Wake was called.
+// Coast stops all tickers for a while, after which all tick. It returns once that is over, or once Wake was called.
 func (p *Pace) Coast(d time.Duration) {
 	p.mu.Lock()
 	p.until, p.woken = time.Now().Add(d), make(chan struct{})
@@ -50,7 +49,7 @@ func (p *Pace) Wake() {
 	}
 }
 
-// Ticker is cluster.Environment.Ticker.
+// Ticker implements cluster.Environment.Ticker.
 func (p *Pace) Ticker(every time.Duration) cluster.Ticker {
 	t := &ticker{pace: p, every: every, ticks: make(chan time.Time, 1)}
 	p.mu.Lock()
@@ -60,7 +59,7 @@ func (p *Pace) Ticker(every time.Duration) cluster.Ticker {
 	return t
 }
 
-// ticker is one chore's. Its fields are guarded by the pace's lock.
+// ticker is the ticker of one task. Its fields are guarded by the pace's lock.
 type ticker struct {
 	pace  *Pace
 	every time.Duration

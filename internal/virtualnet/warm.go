@@ -14,8 +14,8 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// Warm makes, outside of every bubble, the compressors that packages snapshot and cluster make once and keep: they
-// hold channels, and one that was made in a bubble is nobody else's.
+// Warm creates, outside of every bubble, the compressors that packages snapshot and cluster create once and keep: they
+// hold channels, which can be used only in the bubble where they were created.
 var Warm = sync.OnceValue(warm)
 
 func warm() error {
@@ -42,7 +42,7 @@ func warm() error {
 	if err := jobs.PutStaged(nil, 0); err != nil {
 		return err
 	}
-	// A record that is none, in whatever part of the file records are.
+	// An invalid record, in any part of the file that holds records.
 	err = db.Update(func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(_ []byte, part *bbolt.Bucket) error {
 			return part.Put(binary.BigEndian.AppendUint64(nil, 1), []byte("none"))

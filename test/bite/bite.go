@@ -13,12 +13,12 @@ import (
 
 const module = "github.com/rotasched/rota/"
 
-// verdict is what became of a plant.
+// verdict is the result for a plant.
 type verdict struct {
 	took time.Duration
-	// words are the checkers' own, of the last that was run.
+	// words are the output of the last checker that ran.
 	words string
-	// missed says why it does not count as caught, and is empty where it does.
+	// missed is why it does not count as caught, empty if it does.
 	missed, output string
 }
 
@@ -51,8 +51,8 @@ func (v verdict) line(p plant) string {
 
 func (c check) name() string { return c.pkg + " " + strings.Trim(c.run, "^$") }
 
-// test runs the checker with a build tag. The tests' own cache is passed by, and rapid
-// leaves no file behind that the next sound run would repeat.
+// test runs the checker with a build tag. It bypasses the test cache, and rapid leaves no file behind that the next
+// sound run would repeat.
 func (c check) test(ctx context.Context, tag string, seed uint64, most time.Duration) (output string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -70,10 +70,10 @@ func (c check) test(ctx context.Context, tag string, seed uint64, most time.Dura
 	return b.String(), err
 }
 
-// wrecks are ends that no checker brought about.
+// wrecks are failures that no checker caused.
 var wrecks = []string{"[build failed]", "[setup failed]", "panic: ", "fatal error: ", "no tests to run", "unexpected signal"}
 
-// judge says in whose words the run failed, or why that does not count.
+// judge returns the checker's message, or why the failure does not count.
 func (c check) judge(output string, err error) (words, missed string) {
 	var exit *exec.ExitError
 	switch {

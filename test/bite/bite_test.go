@@ -48,7 +48,7 @@ func TestEveryPlantOfTheTreeIsPlanted(t *testing.T) {
 	}
 }
 
-// TestEveryPlantIsTold wants a line for each plant in docs/internals/testing.md.
+// TestEveryPlantIsTold requires a line for each plant in docs/internals/testing.md.
 func TestEveryPlantIsTold(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "internals", "testing.md"))
@@ -62,8 +62,8 @@ func TestEveryPlantIsTold(t *testing.T) {
 	}
 }
 
-// TestEveryCheckerIsThere: a checker that was renamed would match no test, and is
-// found here rather than in the run whose turn it is.
+// TestEveryCheckerIsThere checks that each checker exists: a renamed checker would match no test, and is found here
+// rather than in the run that needs it.
 func TestEveryCheckerIsThere(t *testing.T) {
 	t.Parallel()
 	for _, p := range plants {
@@ -122,7 +122,7 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// failed is the end of a process with a status.
+// failed returns the error of a process that exited with a status.
 func failed(t *testing.T, status string) error {
 	t.Helper()
 	return exec.Command("sh", "-c", "exit "+status).Run()

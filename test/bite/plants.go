@@ -4,21 +4,20 @@ package main
 type check struct {
 	// pkg is the folder of its package, run the pattern of its name.
 	pkg, run string
-	// says is a pattern of what it says of the bug.
+	// says is a pattern of its message for the bug.
 	says string
-	// drawn is whether rapid draws what it tries: the seed of the run says from what.
+	// drawn means that rapid draws its inputs, from the seed of the run.
 	drawn bool
 }
 
-// plant is a bug behind the build tag plant_<name>. Every one of its checks must
-// catch it.
+// plant is a bug behind the build tag plant_<name>. Every one of its checks must catch it.
 type plant struct {
 	name   string
 	checks []check
 }
 
-// modelSays is what TestModel says of a difference: it compares all that a job has an effect
-// on, and which it comes upon first is rapid's choice, another each time.
+// modelSays matches TestModel's messages for a difference: it compares everything that a job affects, and which
+// difference it finds first is rapid's choice, a different one each time.
 const modelSays = `the model (says|has)|I\d+: |by another worker, is taken|(was assigned|got a lease) but|nobody holds`
 
 var plants = []plant{
@@ -84,8 +83,7 @@ var plants = []plant{
 		says: `an emptied directory of a known id started`}}},
 }
 
-// rotate returns n of the plants: all have had their turn after as many seeds in a
-// row as it takes.
+// rotate returns n of the plants: consecutive seeds cover all of them in turn.
 func rotate(all []plant, n int, seed uint64) []plant {
 	n = min(n, len(all))
 	turns := uint64((len(all) + n - 1) / n)

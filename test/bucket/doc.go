@@ -1,5 +1,5 @@
-// Package bucket is an S3 store in memory, for tests: as much of one as backups need.
+// Package bucket is an S3 store in memory, for tests: the part of S3 that backups need.
 //
-// It never takes a request whose signature is not of its secret key, and never shows an object
-// before it is whole.
+// It never accepts a request whose signature does not match its secret key, and never shows an object before it is
+// complete.
 package bucket

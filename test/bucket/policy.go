@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Policy is an AWS policy as far as Enforce reads it: statements that allow actions on resources. A resource may end with *.
+// Policy is the part of an AWS policy that Enforce reads: statements that allow actions on resources. A resource may
+// end with *.
 type Policy struct {
 	Statement []struct {
 		Effect           string
@@ -29,7 +30,7 @@ func ParsePolicy(t testing.TB, text []byte) (p Policy) {
 	return p
 }
 
-// Enforce refuses every request whose actions a policy does not allow, as S3 does, from now on.
+// Enforce makes the store refuse every request whose actions a policy does not allow, as S3 does.
 func (s *Store) Enforce(p Policy) {
 	s.Refuse(func(r *http.Request) (int, string) {
 		for _, need := range needs(r) {

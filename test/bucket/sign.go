@@ -47,7 +47,7 @@ func mac(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// canonical is what of a request is signed.
+// canonical returns the part of a request that is signed.
 func canonical(r *http.Request, headers string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s\n", r.Method, r.URL.EscapedPath())
@@ -89,7 +89,7 @@ func readChunks(r io.Reader) (body []byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		chunk := make([]byte, n+2) // and the line's end
+		chunk := make([]byte, n+2) // and the end of the line
 		if _, err := io.ReadFull(b, chunk); err != nil {
 			return nil, err
 		}

@@ -22,10 +22,10 @@ const (
 	SecretKey = "a secret of tests"
 )
 
-// pageKeys is how many keys one answer lists: few, so that listing goes on.
+// pageKeys is how many keys one answer lists: few, so that listings have several pages.
 const pageKeys = 3
 
-// Store is the store. Its buckets are there from the start.
+// Store is the store. Its buckets exist from the start.
 type Store struct {
 	// URL is its endpoint.
 	URL string
@@ -34,7 +34,7 @@ type Store struct {
 	buckets map[string]map[string]object
 	uploads map[string]upload
 	began   int
-	// refuse, where it returns a code, has a request refused before it does anything.
+	// refuse, if it returns a code, makes the store refuse a request before it does anything.
 	refuse func(r *http.Request) (status int, code string)
 	// altered changes what is stored, as a failing disk does.
 	altered func(key string, body []byte) []byte
@@ -63,12 +63,12 @@ func Start(t testing.TB, buckets ...string) *Store {
 	return s
 }
 
-// Environment is what has a process use the store, as os.Environ has it.
+// Environment returns the variables that make a process use the store, in the form of os.Environ.
 func (s *Store) Environment() []string {
 	return []string{"AWS_ACCESS_KEY_ID=" + AccessKey, "AWS_SECRET_ACCESS_KEY=" + SecretKey, "AWS_ENDPOINT_URL_S3=" + s.URL, "AWS_REGION=us-east-1"}
 }
 
-// Refuse has requests refused for which refuse returns a code; nil refuses none.
+// Refuse makes the store refuse requests for which refuse returns a code; nil refuses none.
 func (s *Store) Refuse(refuse func(r *http.Request) (status int, code string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,28 +89,28 @@ func (s *Store) Keys(bucket string) []string {
 	return slices.Sorted(maps.Keys(s.buckets[bucket]))
 }
 
-// Object returns an object, nil where there is none.
+// Object returns an object, nil if there is none.
 func (s *Store) Object(bucket, key string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.buckets[bucket][key].body)
 }
 
-// Set puts an object there.
+// Set stores an object.
 func (s *Store) Set(bucket, key string, body []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.buckets[bucket][key] = object{slices.Clone(body), time.Now()}
 }
 
-// Uploads returns how many uploads are under way, or were left.
+// Uploads returns how many uploads are in progress, or were left.
 func (s *Store) Uploads() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.uploads)
 }
 
-// failure is how a store refuses.
+// failure is a store's refusal.
 type failure struct {
 	XMLName xml.Name `xml:"Error"`
 	Code    string
@@ -149,7 +149,7 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// take reads a request's body once its signature is right and nothing refuses it.
+// take reads a request's body if its signature is valid and nothing refuses it.
 func (s *Store) take(r *http.Request) ([]byte, *failure) {
 	if f := signed(r); f != nil {
 		return nil, f
@@ -218,7 +218,7 @@ func (s *Store) store(bucket, key string, body []byte) object {
 	return o
 }
 
-// source returns the object that a request says to copy, or else its body.
+// source returns the object that a request copies, or else its body.
 func source(r *http.Request, b map[string]object, body []byte) (of []byte, isCopy bool, f *failure) {
 	from := r.Header.Get("X-Amz-Copy-Source")
 	if from == "" {

@@ -17,7 +17,7 @@ type uploadPlace struct {
 	Initiated string `xml:",omitempty"`
 }
 
-// serveUpload begins an upload in parts, takes a part, and ends it.
+// serveUpload begins an upload in parts, accepts a part, and ends it.
 func (s *Store) serveUpload(w http.ResponseWriter, r *http.Request, bucket, key string, body []byte) (any, *failure) {
 	q := r.URL.Query()
 	if q.Has("uploads") {
@@ -125,7 +125,7 @@ type listing struct {
 	CommonPrefixes        []struct{ Prefix string }
 }
 
-// list lists a page of keys after one; those with the delimiter behind the prefix are one.
+// list lists a page of keys after one; those with the delimiter after the prefix are grouped.
 func list(name string, b map[string]object, prefix, delimiter, after string) listing {
 	l := listing{Name: name, Prefix: prefix}
 	folders := make(map[string]bool)

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// cluster is three real nodes, and all events that they tell.
+// cluster is three real nodes, and all events that they send.
 type cluster struct {
 	nodes  rig.Nodes
 	client *client.Client
@@ -62,8 +62,7 @@ func (c *cluster) follow(ctx context.Context) {
 	}
 }
 
-// eventsOf returns the events of the jobs whose ids begin so, up to the first of the job that is the last
-// of them.
+// eventsOf returns the events of the jobs whose ids have a prefix, up to the first of the last job.
 func (c *cluster) eventsOf(ctx context.Context, prefix string, last rota.JobID) ([]rota.ServedEvent, error) {
 	for {
 		c.mu.Lock()
@@ -88,7 +87,7 @@ func (c *cluster) eventsOf(ctx context.Context, prefix string, last rota.JobID) 
 	}
 }
 
-// killLeader kills the node that leads, and returns what starts it again.
+// killLeader kills the leader, and returns a function that restarts it.
 func (c *cluster) killLeader(ctx context.Context) (again func() error, err error) {
 	status, err := c.client.Status(ctx)
 	if err != nil {
@@ -107,7 +106,7 @@ func (c *cluster) killLeader(ctx context.Context) (again func() error, err error
 	}, nil
 }
 
-// roll stops and starts every node, one after the other.
+// roll stops and starts every node, one after another.
 func (c *cluster) roll(ctx context.Context) error {
 	for _, n := range c.nodes {
 		if err := n.Life().Stop(20 * time.Second); err != nil {

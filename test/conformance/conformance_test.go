@@ -21,8 +21,7 @@ type language struct {
 	line func(t *testing.T, dir string) ([]string, error)
 }
 
-// given is the command line of a driver that somebody else has set up, by a variable of the environment: `make
-// conformance` sets them.
+// given returns the command line of an existing driver, by an environment variable: `make conformance` sets them.
 func given(variable string) func(*testing.T, string) ([]string, error) {
 	return func(*testing.T, string) ([]string, error) {
 		line := strings.Fields(os.Getenv(variable))
@@ -43,10 +42,9 @@ var languages = []language{
 	{"typescript", given("ROTA_CONFORMANCE_TYPESCRIPT")},
 }
 
-// TestConformance lives every scenario in every language that is set up here, with and without the
-// leader killed. ROTA_CONFORMANCE=N does so N times, ROTA_CONFORMANCE=killed once with the leader
-// killed only; without it the leader lives. ROTA_CONFORMANCE_SLOW=3s waits before each step: no scenario
-// depends on how fast the harness is.
+// TestConformance runs every scenario in every language that is set up here, with and without the leader killed.
+// ROTA_CONFORMANCE=N does so N times, ROTA_CONFORMANCE=killed once with the leader killed only; without it the leader
+// lives. ROTA_CONFORMANCE_SLOW=3s waits before each step: no scenario depends on how fast the harness is.
 func TestConformance(t *testing.T) {
 	all, err := scenarios()
 	if err != nil {
@@ -74,7 +72,7 @@ func TestConformance(t *testing.T) {
 	}
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
-			t.Parallel() // what takes time is waiting
+			t.Parallel() // most of the time is waiting
 			line, err := l.line(t, dir)
 			if err != nil {
 				t.Skipf("left out: %v", err)
@@ -86,7 +84,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// liveAll lives all scenarios on one cluster, once for each of deaths: whether the leader dies.
+// liveAll runs all scenarios on one cluster, once for each of deaths: whether the leader dies.
 func liveAll(t *testing.T, all []scenario, deaths []bool, binary string, line []string, mark string, slow time.Duration) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -128,7 +126,7 @@ func liveAll(t *testing.T, all []scenario, deaths []bool, binary string, line []
 	}
 }
 
-// TestOrderly holds the judge to what it must notice.
+// TestOrderly checks that the judge finds the faults that it must.
 func TestOrderly(t *testing.T) {
 	on := func(what, token string) answer { return answer{On: what, Job: "j", Token: token} }
 	for name, c := range map[string]struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// expected reads a job and returns what is not yet, or never will be, as the scenario says of it.
+// expected reads a job and returns how it differs from the scenario, for now or for good.
 func (r *run) expected(ctx context.Context, id rota.JobID, e *expect) error {
 	job, err := r.cluster.client.Job(ctx, id)
 	if err != nil {
@@ -25,7 +25,7 @@ func (r *run) expected(ctx context.Context, id rota.JobID, e *expect) error {
 	return r.fits(ctx, &job, e)
 }
 
-// fits holds a job against what the scenario says of it.
+// fits compares a job with the scenario.
 func (r *run) fits(ctx context.Context, job *rota.Job, e *expect) error {
 	id := job.ID
 	if job.State.String() != e.State {
@@ -90,15 +90,14 @@ func (r *run) fits(ctx context.Context, job *rota.Job, e *expect) error {
 	return err
 }
 
-// judge holds a life that is over against what no scenario needs to say: the cluster took one
-// completion of each job at most, and of an attempt that a handler of this driver ran; the tokens of a
-// job grow; no two handlers ever ran one job at the same time without the first having learned
-// that its lease was lost.
+// judge checks a finished life for rules that hold in every scenario: the cluster accepted at most one completion of
+// each job, of an attempt that a handler of this driver ran; the tokens of a job grow; two handlers never ran one job
+// at the same time unless the first had learned that its lease was lost.
 func (r *run) judge(ctx context.Context) error {
 	if err := r.whole(); err != nil {
 		return err
 	}
-	last := rota.NewJobSpec("echo", nil) // whose events come after all others
+	last := rota.NewJobSpec("echo", nil) // its events come after all others
 	last.ID, last.Queue, last.Delay = rota.JobID(r.prefix+"last"), rota.QueueName(r.queue()), time.Hour
 	if _, err := client.EachOutcome(r.cluster.client.Submit(ctx, last)); err != nil {
 		return err
@@ -130,7 +129,7 @@ func (r *run) judge(ctx context.Context) error {
 	return nil
 }
 
-// orderly looks at what handlers reported of one job, in the order of the reports.
+// orderly checks the handlers' reports of one job, in the order of the reports.
 func orderly(reports []answer) error {
 	var running, newest rota.Token
 	for _, a := range reports {
@@ -166,7 +165,7 @@ func jsonOf(v any) ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// same compares two values as JSON has them.
+// same compares two values by their JSON.
 func same(a, b any) bool {
 	plain := func(v any) (x any) {
 		text, err := json.Marshal(v)

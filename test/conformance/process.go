@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// answered bounds how long a driver takes over one request, ends over its end.
+	// answered bounds how long a driver takes for one request, ends for its end.
 	answered = 2 * time.Minute
 	ends     = 20 * time.Second
-	// lastLines of what a driver said stand in an error.
+	// lastLines is how many lines of a driver's output an error includes.
 	lastLines = 30
 )
 
-// answer is what a driver says, to a request or by itself.
+// answer is a message of a driver: an answer or a report.
 type answer struct {
 	N     int             `json:"n"`
 	OK    json.RawMessage `json:"ok"`
 	Error string          `json:"error"`
 	On    string          `json:"on"`
-	// Worker, Job and Token are what a report is about.
+	// Worker, Job and Token identify the subject of a report.
 	Worker string `json:"worker"`
 	Job    string `json:"job"`
 	Token  string `json:"token"`
@@ -42,7 +42,7 @@ type driver struct {
 	asked   int
 	waiting map[int]chan answer
 	reports []answer
-	// news is closed and replaced with each report, ended once the process has ended.
+	// news is closed and replaced with each report; ended is closed once the process has ended.
 	news  chan struct{}
 	ended chan struct{}
 	fault error
@@ -70,7 +70,7 @@ func startDriver(dir string, line []string) (*driver, error) {
 	return d, nil
 }
 
-// listen takes what the driver says until it says no more.
+// listen reads the driver's messages until its output ends.
 func (d *driver) listen(out io.Reader) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 64<<20)
@@ -101,8 +101,8 @@ func (d *driver) listen(out io.Reader) {
 	close(d.ended)
 }
 
-// ask sends a request and decodes its answer into result, nil for none. The kind is that of the client's
-// error, "" where there was none.
+// ask sends a request and decodes its answer into result, nil for none. The kind is that of the client's error, "" if
+// there was none.
 func (d *driver) ask(do string, args map[string]any, result any) (kind string, err error) {
 	d.mu.Lock()
 	d.asked++
@@ -136,7 +136,7 @@ func (d *driver) ask(do string, args map[string]any, result any) (kind string, e
 	}
 }
 
-// await waits for so many reports of a kind about a job.
+// await waits for times reports of a kind about a job.
 func (d *driver) await(ctx context.Context, on, job string, times int) error {
 	for {
 		d.mu.Lock()
@@ -166,7 +166,7 @@ func (d *driver) kill() {
 	<-d.ended
 }
 
-// close ends the driver as its input ends, and returns what was wrong with it.
+// close ends the driver by closing its input, and returns its errors.
 func (d *driver) close() error {
 	_ = d.stdin.Close()
 	if !d.process.Wait(ends) {

@@ -13,27 +13,27 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// run is one life of a scenario: its cluster, its driver, and what was asked for.
+// run is one life of a scenario: its cluster, its driver, and its requests.
 type run struct {
 	cluster *cluster
 	driver  *driver
-	// start starts a driver that is connected.
+	// start starts a connected driver.
 	start func() (*driver, error)
-	// prefix stands before every id, and is the queue, so that lives share a cluster.
+	// prefix begins every id, and is the queue, so that lives share a cluster.
 	prefix string
-	// deadly: the leader dies where the scenario says so.
+	// deadly: the leader dies at the scenario's step for it.
 	deadly bool
-	// again starts the node that died; nil while all run.
+	// again restarts the node that died; nil while all run.
 	again func() error
-	// past are the reports of drivers that ended, in their order.
+	// past are the reports of drivers that ended, in order.
 	past []answer
 	// drains are the drains that the driver has not answered.
 	drains []<-chan error
-	// slow is how long each step waits first, as on a machine with other work.
+	// slow is how long each step waits first, as on a busy machine.
 	slow time.Duration
 }
 
-// live goes through the steps, and judges what came of them.
+// live executes the steps, and judges the result.
 func (r *run) live(ctx context.Context, s *scenario) (err error) {
 	if err := r.set(ctx, map[string]string{"backoff_base": "200ms", "backoff_jitter": "0"}); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (r *run) set(ctx context.Context, keys map[string]string) error {
 	return err
 }
 
-// step does one.
+// step executes one step.
 func (r *run) step(ctx context.Context, s *step) error {
 	switch {
 	case s.Queue != nil:
@@ -125,7 +125,7 @@ func (r *run) step(ctx context.Context, s *step) error {
 	return fmt.Errorf("the step says nothing that is known")
 }
 
-// ok asks the driver for something that must not be refused.
+// ok sends the driver a request that must succeed.
 func (r *run) ok(do string, args map[string]any) error {
 	kind, err := r.driver.ask(do, args, nil)
 	if err == nil && kind != "" {
@@ -134,7 +134,7 @@ func (r *run) ok(do string, args map[string]any) error {
 	return err
 }
 
-// drain has the driver end a worker, which it answers once the worker has ended. It waits until the cluster gives the
+// drain makes the driver end a worker, which it answers once the worker has ended. It waits until the cluster gives the
 // worker no more jobs, so that its handlers may be released.
 func (r *run) drain(ctx context.Context, id rota.WorkerID) error {
 	drained, driver := make(chan error, 1), r.driver
@@ -155,7 +155,7 @@ func (r *run) drain(ctx context.Context, id rota.WorkerID) error {
 	})
 }
 
-// killLeader kills it in the lives in which it dies. The one before, if it died, runs again first.
+// killLeader kills the leader in the lives in which it dies. An earlier dead leader is restarted first.
 func (r *run) killLeader(ctx context.Context) error {
 	if !r.deadly {
 		return nil
@@ -170,7 +170,7 @@ func (r *run) killLeader(ctx context.Context) error {
 	return err
 }
 
-// submitted is what a driver says of one job.
+// submitted is a driver's outcome of one job.
 type submitted struct {
 	ID      string `json:"id"`
 	Existed bool   `json:"existed"`
@@ -210,7 +210,7 @@ func (r *run) submit(s *submit) error {
 		if holder := s.Merged[short]; holder != "" {
 			want.Holder, want.Existed = r.prefix+holder, o.Existed // as the client sees a merger
 		}
-		if o.Holder == o.ID || o.Error != "" { // a refusal may name who holds the key
+		if o.Holder == o.ID || o.Error != "" { // a refusal may name the holder of the key
 			o.Holder = ""
 		}
 		if o != want {
@@ -233,7 +233,7 @@ func (r *run) workflow(ctx context.Context, w *workflow) error {
 	return err
 }
 
-// wait has the driver wait for a job, and look at what its own types make of the output.
+// wait makes the driver wait for a job, and checks the output as decoded by its own types.
 func (r *run) wait(w *wait) error {
 	var said struct {
 		State  string `json:"state"`
@@ -254,7 +254,7 @@ func (r *run) wait(w *wait) error {
 	return nil
 }
 
-// expect waits until the cluster says so of a job, or of the many that Times made.
+// expect waits until the cluster reports the expected state of a job, or of the jobs that Times made.
 func (r *run) expect(ctx context.Context, e *expect) error {
 	if e.Jobs == 0 {
 		return rig.Until(ctx, func() error {
@@ -287,8 +287,7 @@ func (r *run) expect(ctx context.Context, e *expect) error {
 	return nil
 }
 
-// buried returns the reports of a driver that was killed, with an end for each handler that ran: none
-// runs any more.
+// buried returns the reports of a killed driver, with an end for each handler that ran: none runs any longer.
 func buried(reports []answer) []answer {
 	running := map[string]answer{}
 	for _, a := range reports {
@@ -304,7 +303,7 @@ func buried(reports []answer) []answer {
 	return reports
 }
 
-// whole starts what was killed, so that a life ends with three nodes.
+// whole restarts a killed node, so that a life ends with three nodes.
 func (r *run) whole() error {
 	if r.again == nil {
 		return nil
@@ -314,7 +313,7 @@ func (r *run) whole() error {
 	return err
 }
 
-// reports returns what all drivers of this life reported, by job.
+// reports returns the reports of all drivers of this life, by job.
 func (r *run) reports() map[string][]answer {
 	all := map[string][]answer{}
 	for _, a := range r.past {
@@ -330,7 +329,7 @@ func (r *run) reports() map[string][]answer {
 	return all
 }
 
-// sorted returns the keys of a map in their order.
+// sorted returns the sorted keys of a map.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // lifeTime bounds one life of a scenario.

@@ -15,7 +15,7 @@ var files embed.FS
 
 // scenario is one file of scenarios/.
 type scenario struct {
-	// Name is the file's, About says what it promises.
+	// Name is the file's, About describes what it promises.
 	Name  string `yaml:"-"`
 	About string `yaml:"about"`
 	Steps []step `yaml:"steps"`
@@ -29,24 +29,24 @@ type step struct {
 	Rule   *keyRule `yaml:"rule"`
 	Worker *worker  `yaml:"worker"`
 	Submit *submit  `yaml:"submit"`
-	// Workflow submits one, past the driver.
+	// Workflow submits a workflow, without the driver.
 	Workflow *workflow `yaml:"workflow"`
 	// Wait is the driver's own wait for a job.
 	Wait *wait `yaml:"wait"`
-	// Ask has the driver give an order about a job.
+	// Ask makes the driver send a request about a job.
 	Ask *ask `yaml:"ask"`
-	// Retire has an operator retire a worker.
+	// Retire makes an operator retire a worker.
 	Retire string `yaml:"retire"`
-	// Drain has the driver end a worker, and waits until the cluster gives it no more jobs.
+	// Drain makes the driver end a worker, and waits until the cluster gives it no more jobs.
 	Drain string `yaml:"drain"`
 	// Release ends the sleep of a job's handlers.
 	Release string `yaml:"release"`
 	// Started and Lost wait until a handler reported so.
 	Started *report `yaml:"started"`
 	Lost    *report `yaml:"lost"`
-	// Leader is "dies": where the leader is killed in the second life of the scenario.
+	// Leader is "dies": the leader is killed here in the second life of the scenario.
 	Leader string `yaml:"leader"`
-	// Nodes is "roll": each node is stopped and started again, one after the other.
+	// Nodes is "roll": each node is stopped and started again, one after another.
 	Nodes string `yaml:"nodes"`
 	// Driver is "dies" or "starts".
 	Driver string  `yaml:"driver"`
@@ -65,16 +65,16 @@ type worker struct {
 
 type submit struct {
 	Jobs []job `yaml:"jobs"`
-	// Times submits the one job so often, under ids that end with a number.
+	// Times submits the one job this many times, under ids that end with a number.
 	Times int `yaml:"times"`
-	// Refused has the kinds of those that must be refused; Existed lists those that must be known
-	// already, Merged the holder of each that must be merged into it.
+	// Refused has the kinds of those that must be refused; Existed lists those that must be known already, Merged the
+	// holder of each that must be merged into it.
 	Refused map[string]string `yaml:"refused"`
 	Existed []string          `yaml:"existed"`
 	Merged  map[string]string `yaml:"merged"`
 }
 
-// job is a job as drivers take it.
+// job is a job as drivers accept it.
 type job struct {
 	ID           string            `yaml:"id" json:"id"`
 	Queue        string            `yaml:"queue" json:"queue"`
@@ -114,23 +114,23 @@ type ask struct {
 	Job      string `yaml:"job"`
 	Counted  bool   `yaml:"counted"`
 	Priority int32  `yaml:"priority"`
-	// Refused is the kind with which it must be refused, "" where it must be done.
+	// Refused is the kind of the expected refusal, "" for success.
 	Refused string `yaml:"refused"`
 }
 
 type report struct {
 	Job string `yaml:"job"`
-	// Times is how many reports are awaited, 1 where it is 0.
+	// Times is how many reports are awaited; 0 means 1.
 	Times int `yaml:"times"`
 }
 
-// expect is what the cluster must say of a job, as soon as it has ended unless State is no end.
+// expect is the expected record of a job, as soon as it has ended unless State is not terminal.
 type expect struct {
 	Job   string `yaml:"job"`
 	State string `yaml:"state"`
-	// Jobs, where it is not 0, expects so of the jobs that Times made.
+	// Jobs, if not 0, is how many of the jobs that Times made are checked; all of them must fit.
 	Jobs int `yaml:"jobs"`
-	// Attempts counts them all, Ends are their reasons. Where Attempts is 0, any number will do.
+	// Attempts counts them all, Ends are their reasons. 0 means any number.
 	Attempts int      `yaml:"attempts"`
 	Ends     []string `yaml:"ends"`
 	Output   any      `yaml:"output"`
@@ -138,7 +138,7 @@ type expect struct {
 	Error    string   `yaml:"error"`
 	Progress string   `yaml:"progress"`
 	Log      string   `yaml:"log"`
-	// Holder says who runs: the last attempt's worker.
+	// Worker is the last attempt's worker.
 	Worker string `yaml:"worker"`
 }
 

@@ -48,7 +48,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// account returns who leads, and what workers hold.
+// account returns the leader, and the workers' leases.
 func (c *cluster) account() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -70,7 +70,7 @@ func (c *cluster) joins(except *node) (flags []string) {
 	return flags
 }
 
-// leader waits for a leader that an agreed term has.
+// leader waits for a leader in a term that the nodes agree on.
 func (c *cluster) leader() (leader *node) {
 	c.t.Helper()
 	eventually(c.t, 30*time.Second, "there is a leader", func() error {
@@ -100,7 +100,7 @@ func (c *cluster) inRole(r role) *node {
 	return c.nodes[(slices.Index(c.nodes, leader)+1)%len(c.nodes)]
 }
 
-// dies has one node die at a point and looks after what it left.
+// dies makes one node die at a point and checks what it left.
 func (c *cluster) dies(p point, r role) {
 	c.t.Helper()
 	began := time.Now()
@@ -117,8 +117,8 @@ func (c *cluster) dies(p point, r role) {
 	c.t.Logf("%-24s %-9s %s died, %.1f s", p.name, r, n.ID, time.Since(began).Seconds())
 }
 
-// keeps sees to it that a node has its role until it is dead, where no other passes the
-// point: a busy machine may have deposed a leader since it was chosen.
+// keeps keeps a node in its role until it is dead, if no other node passes the point: on a busy machine a leader may
+// have been deposed since it was chosen.
 func (c *cluster) keeps(n *node, r role, dead <-chan struct{}) {
 	for {
 		select {
@@ -131,7 +131,7 @@ func (c *cluster) keeps(n *node, r role, dead <-chan struct{}) {
 		ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
 		s, err := c.all.Status(ctx)
 		if err == nil && s.Leader != "" && (string(s.Leader) == n.ID) != (r == leads) {
-			to := rota.NodeID("") // whichever is furthest
+			to := rota.NodeID("") // whichever is most advanced
 			if r == leads {
 				to = rota.NodeID(n.ID)
 			}
@@ -141,7 +141,7 @@ func (c *cluster) keeps(n *node, r role, dead <-chan struct{}) {
 	}
 }
 
-// comesBack audits what a dead node left, starts it, and waits until all is well.
+// comesBack audits a dead node's files, starts it, and waits until all is well.
 func (c *cluster) comesBack(n *node) {
 	c.t.Helper()
 	n.audit()
@@ -192,7 +192,7 @@ func (c *cluster) healthy() {
 	})
 }
 
-// settle ends the load and the nodes, and audits all that they leave.
+// settle ends the load and the nodes, and audits all their files.
 func (c *cluster) settle() {
 	c.t.Helper()
 	c.load.settle(c.all)
@@ -204,12 +204,12 @@ func (c *cluster) settle() {
 	}
 }
 
-// transfer has leadership go over until the node is dead, for which all vote: to the node
-// itself where it is to stand, else, or where it leads, to a third one. Once is not enough: a follower that
-// hears of the new leader before it is asked for its vote never gives it.
+// transfer transfers leadership until the node is dead, for which all nodes vote: to the node itself if it is to be a
+// candidate, otherwise, or if it leads, to a third one. Once is not enough: a follower that hears of the new leader
+// before it is asked for its vote never votes.
 func transfer(c *cluster, n *node, r role) {
 	dead := n.exited()
-	c.load.producers.Go(func() { // the one that would answer may be dead by then
+	c.load.producers.Go(func() { // the node that would answer may be dead by then
 		for {
 			c.handOver(n, r)
 			select {
@@ -232,7 +232,7 @@ func (c *cluster) handOver(n *node, r role) {
 	}
 	to := n.ID
 	switch {
-	case r == stands && to == string(s.Leader): // an election came before the order: it leads already, and stands for nothing
+	case r == stands && to == string(s.Leader): // elected before the order: it leads already
 		to = ""
 	case r == follows:
 		for _, other := range c.nodes {
@@ -244,8 +244,8 @@ func (c *cluster) handOver(n *node, r role) {
 	_, _ = c.all.TransferLeadership(ctx, rota.NodeID(to))
 }
 
-// submitWorkflow has a user of the node submit a workflow until it is acknowledged,
-// and its jobs are counted among the load's.
+// submitWorkflow submits a workflow through the node until it is acknowledged, and its jobs are counted among the
+// load's.
 func submitWorkflow(c *cluster, n *node, _ role) {
 	c.flows++
 	spec := rota.WorkflowSpec{ID: rota.WorkflowID(fmt.Sprintf("flow-%d", c.flows)), Nodes: []rota.NodeSpec{
@@ -263,8 +263,8 @@ func submitWorkflow(c *cluster, n *node, _ role) {
 	})
 }
 
-// callsForRebuild has a stopped node believe that its state is wrong from its first
-// entry on, as it does when its digest differs from a majority's.
+// callsForRebuild makes a stopped node believe that its state is wrong from its first entry on, as it does when its
+// digest differs from a majority's.
 func (n *node) callsForRebuild() {
 	n.t.Helper()
 	path := filepath.Join(n.Dir, "node.json")
@@ -272,19 +272,19 @@ func (n *node) callsForRebuild() {
 	check(n.t, err)
 	var record map[string]any
 	exact := json.NewDecoder(bytes.NewReader(data))
-	exact.UseNumber() // moments in nanoseconds are no floats
+	exact.UseNumber() // moments in nanoseconds do not fit floats
 	check(n.t, exact.Decode(&record))
 	delete(record, "sum")
 	record["rebuild"] = map[string]any{"open": true, "at": 1, "agreed": 1, "ended": 0}
 	data, err = json.Marshal(record)
 	check(n.t, err)
-	sum := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)) // its last field, over all that stands before
+	sum := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)) // its last field, over everything before it
 	data = fmt.Appendf(data[:len(data)-1], `,"sum":"%08x"}`, sum)
 	check(n.t, os.WriteFile(path, data, 0o600))
 }
 
-// awaitSnapshot waits until a node has a snapshot to start from: one that died again and
-// again since it was founded may have ended none.
+// awaitSnapshot waits until a node has a snapshot to start from: one that died repeatedly since it was created may have
+// finished none.
 func (c *cluster) awaitSnapshot(n *node) {
 	c.t.Helper()
 	eventually(c.t, 30*time.Second, n.ID+" has a snapshot", func() error {
@@ -304,7 +304,7 @@ func (c *cluster) isMember(id string) (bool, error) {
 	return slices.ContainsFunc(peers, func(p rota.RaftPeer) bool { return string(p.ID) == id }), err
 }
 
-// joins starts one more node and waits until it is a member.
+// welcomes starts one more node and waits until it is a member.
 func (c *cluster) welcomes(id string) *node {
 	c.t.Helper()
 	n := newNode(c.t, id)

@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// rounds is how often each point kills.
+// rounds returns how often each point kills.
 func rounds(t *testing.T) int {
 	text := os.Getenv("ROTA_CRASH")
 	if text == "" {
@@ -22,7 +22,7 @@ func rounds(t *testing.T) int {
 	return n
 }
 
-// TestLeadersDie has the leader, or the one that is to lead, die at each point.
+// TestLeadersDie makes the leader, or the next leader, die at each point.
 func TestLeadersDie(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -39,7 +39,7 @@ func TestLeadersDie(t *testing.T) {
 	c.settle()
 }
 
-// TestFollowersDie has a follower die at each point.
+// TestFollowersDie makes a follower die at each point.
 func TestFollowersDie(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -58,7 +58,7 @@ func TestFollowersDie(t *testing.T) {
 	c.settle()
 }
 
-// diesStarting has a node that was killed die once more while it starts.
+// diesStarting makes a killed node die again while it starts.
 func (c *cluster) diesStarting() {
 	c.t.Helper()
 	for _, p := range starting {
@@ -73,7 +73,7 @@ func (c *cluster) diesStarting() {
 	}
 }
 
-// diesRebuilding has a node die at each step of a rebuild, which begins anew each time.
+// diesRebuilding makes a node die at each step of a rebuild, which starts again each time.
 func (c *cluster) diesRebuilding() {
 	c.t.Helper()
 	n := c.inRole(follows)
@@ -89,10 +89,9 @@ func (c *cluster) diesRebuilding() {
 	c.healthy()
 }
 
-// leaderDiesRemoving has the leader die when the log has removed a node and raft has
-// not: the next leader ends what it began. A removal may be refused while somebody is not yet
-// back, and another leader may do it: it is asked for until the armed one is dead, of one
-// more node where the last is gone.
+// leaderDiesRemoving makes the leader die when the log has removed a node and raft has not: the next leader finishes
+// the removal. A removal may be refused while a node is not back yet, and another leader may do it: it is requested
+// until the armed one is dead, for one more node if the last is gone.
 func (c *cluster) leaderDiesRemoving() {
 	c.t.Helper()
 	leader := c.leader()
@@ -137,8 +136,7 @@ func ended(c <-chan struct{}) bool {
 	}
 }
 
-// diesLeaving has a node die when it has left and does not know yet: it does not come
-// back under its id.
+// diesLeaving makes a node die when it has left and does not know yet: it does not come back under its id.
 func (c *cluster) diesLeaving() {
 	c.t.Helper()
 	c.flows++
@@ -147,7 +145,7 @@ func (c *cluster) diesLeaving() {
 	user, dead := dial(c.t, extra), extra.exited()
 	for asked := time.Now(); !ended(dead) && time.Since(asked) < 30*time.Second; {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		// Where all goes well its connection ends; another answer is why it does not die yet.
+		// On success its connection ends; another answer is the reason why it does not die yet.
 		c.t.Logf("leaving, %s answers: %v", extra.ID, user.Leave(ctx))
 		cancel()
 		select {

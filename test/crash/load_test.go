@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// load is users of a cluster: at each node a producer, which repeats every outcome
-// that it does not know under the same id, and a worker.
+// load simulates users of a cluster: at each node a producer, which repeats every unknown outcome under the same id,
+// and a worker.
 type load struct {
 	*rig.Ledger
 	t *testing.T
@@ -54,7 +54,7 @@ func startLoad(t *testing.T, nodes []*node) *load {
 	return l
 }
 
-// dial makes a client of some nodes: of one alone, so that each node has users.
+// dial returns a client of some nodes: of a single one, so that each node has users.
 func dial(t *testing.T, nodes ...*node) *client.Client {
 	t.Helper()
 	var addrs []string
@@ -98,8 +98,8 @@ func (l *load) flows() {
 	})
 }
 
-// settle ends the load and holds the account: what was acknowledged is completed, and
-// each completion was told once.
+// settle ends the load and checks the ledger: every acknowledged job is completed, and each completion was reported
+// once.
 func (l *load) settle(c *client.Client) {
 	l.t.Helper()
 	l.stopSubmit()
@@ -135,7 +135,7 @@ func (l *load) settle(c *client.Client) {
 	l.t.Logf("%d jobs acknowledged, each completed once", l.Count())
 }
 
-// completions counts what the events tell.
+// completions counts the completions in the events.
 func completions(c *client.Client) (map[rota.JobID]int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

@@ -10,30 +10,30 @@ import (
 	"testing"
 )
 
-// role is what a node is when it dies.
+// role is a node's role when it dies.
 type role string
 
 const (
 	leads   role = "leader"
 	follows role = "follower"
-	// stands is a follower that the leader has told to take its place.
+	// stands is a follower that the leader has asked to take its place.
 	stands role = "candidate"
 )
 
-// point is a place in the code, and what leads there.
+// point is a place in the code, and the way to reach it.
 type point struct {
 	name string
 	// roles that pass it.
 	roles []role
-	// passing is the passing that kills: later ones find more under way.
+	// passing is the number of the passing that kills: at later ones more is in progress.
 	passing int
-	// reach has the node pass the point; nil where the load alone does.
+	// reach makes the node pass the point; nil if the load alone does.
 	reach func(*cluster, *node, role)
 }
 
 var both = []role{leads, follows}
 
-// points are all that the load, or one call, passes.
+// points are those that the load, or one call, passes.
 var points = []point{
 	{name: "log-before-store", roles: both, passing: 3},
 	{name: "log-mid-commit", roles: both, passing: 3},
@@ -53,14 +53,13 @@ var points = []point{
 	{name: "workflow-before-commit", roles: both, passing: 1, reach: submitWorkflow},
 }
 
-// starting are passed by a node that starts, which every node does as a follower.
+// starting are passed by a starting node, which is always a follower.
 var starting = []point{
 	{name: "restore-midway", roles: []role{follows}, passing: 1},
 	{name: "restore-before-swap", roles: []role{follows}, passing: 1},
 }
 
-// rebuilding are the steps of one rebuild, in their order: it dies at each in turn,
-// and begins anew.
+// rebuilding are the steps of one rebuild, in order: the node dies at each in turn, and starts again.
 var rebuilding = []point{
 	{name: "rebuild-before-fetch", roles: []role{follows}, passing: 1},
 	{name: "rebuild-before-adopt", roles: []role{follows}, passing: 1},
@@ -69,7 +68,7 @@ var rebuilding = []point{
 	{name: "rebuild-before-end", roles: []role{follows}, passing: 1},
 }
 
-// leaving change who is a member.
+// leaving change the membership.
 var (
 	removal = point{name: "removal-before-configuration", roles: []role{leads}, passing: 1}
 	leave   = point{name: "leave-before-end", roles: []role{follows}, passing: 1}
@@ -81,8 +80,8 @@ func allPoints() []point {
 
 var pointInSource = regexp.MustCompile(`\bfailpoint\.(?:Pass|Due)\("([a-z-]+)"\)`)
 
-// TestPointsAreKnown wants a row for each point of the sources, and no other: a point
-// that no test passes shows nothing.
+// TestPointsAreKnown requires a row for each point of the sources, and no other: a point that no test passes proves
+// nothing.
 func TestPointsAreKnown(t *testing.T) {
 	t.Parallel()
 	inSource := make(map[string]int)

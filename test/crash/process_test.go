@@ -30,7 +30,7 @@ var built struct {
 	path string
 }
 
-// rotaBinary is the rota with failpoints, built once, or taken from ROTA_CRASH_BINARY.
+// rotaBinary returns the rota with failpoints, built once, or taken from ROTA_CRASH_BINARY.
 func rotaBinary(t *testing.T) string {
 	built.once.Do(func() {
 		if built.path = os.Getenv("ROTA_CRASH_BINARY"); built.path != "" {
@@ -57,7 +57,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// eventually waits until f gives nil, and fails the test with what it said last.
+// eventually waits until f returns nil, and fails the test with its last error.
 func eventually(t *testing.T, most time.Duration, what string, f func() error) {
 	t.Helper()
 	if err := rig.Within(most, f); err != nil {
@@ -71,7 +71,7 @@ type node struct {
 	t *testing.T
 	// order is the file that arms a point.
 	order string
-	// account tells what the cluster does, for the text of a failure.
+	// account describes the cluster's state, for the text of a failure.
 	account func() string
 }
 
@@ -98,10 +98,10 @@ func (n *node) start() {
 	})
 }
 
-// said is what its last life wrote.
+// said returns the output of its last run.
 func (n *node) said() string { return n.Life().Stderr.String() }
 
-// exited is closed once it has ended.
+// exited returns a channel that is closed once it has ended.
 func (n *node) exited() <-chan struct{} { return n.Life().Ended() }
 
 func tail(text string) string {
@@ -109,8 +109,8 @@ func tail(text string) string {
 	return text[max(0, len(text)-most):]
 }
 
-// arm has the node die at a point. In a node that runs the order is in force when arm
-// returns: a user who came before might have the node pass the point for the only time.
+// arm makes the node die at a point. In a running node the order is in force when arm returns: an earlier call might
+// make the node pass the point for the only time.
 func (n *node) arm(p point) {
 	n.t.Helper()
 	half := n.order + ".half"
@@ -124,7 +124,7 @@ func (n *node) arm(p point) {
 	})
 }
 
-// diesAt waits for the death, and wants it to be that of the point.
+// diesAt waits for the death, and requires it to be at the point.
 func (n *node) diesAt(p point) {
 	n.t.Helper()
 	select {
@@ -138,7 +138,7 @@ func (n *node) diesAt(p point) {
 	}
 }
 
-// stop is SIGTERM, and the end must be a proper one.
+// stop sends SIGTERM, and the end must be clean.
 func (n *node) stop() {
 	n.t.Helper()
 	if err := n.Life().Stop(30 * time.Second); err != nil {
@@ -154,7 +154,7 @@ func (n *node) serves() {
 	check(n.t, n.AwaitReady(ctx))
 }
 
-// audit replays the stopped node's log and recomputes every round.
+// audit replays the stopped node's log and recalculates every round.
 func (n *node) audit() {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -1,5 +1,5 @@
-// Package idp is an identity provider that speaks OpenID Connect over https, for tests: it
-// publishes keys, and signs whatever it is asked to, well or badly.
+// Package idp is an identity provider that implements OpenID Connect over https, for tests: it publishes keys, and
+// signs any token requested, valid or invalid.
 //
-// It never asks who a token is for.
+// It never checks who a token is for.
 package idp

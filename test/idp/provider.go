@@ -24,7 +24,7 @@ import (
 
 // Provider is an identity provider with a certificate of its own authority.
 type Provider struct {
-	// URL is its address and the issuer of its tokens, CA the certificate that vouches for it.
+	// URL is its address and the issuer of its tokens, CA the certificate of its authority.
 	URL, CA string
 	// Curve is the key of ES256.
 	Curve *ecdsa.PrivateKey
@@ -85,20 +85,20 @@ func must[T any](v T, err error) T {
 
 // Close ends the provider.
 func (p *Provider) Close() {
-	p.server.CloseClientConnections() // one that is never answered would hold it
+	p.server.CloseClientConnections() // an unanswered connection would block it
 	p.server.Close()
 }
 
-// Asked returns how many requests came.
+// Asked returns how many requests were received.
 func (p *Provider) Asked() int64 { return p.asked.Load() }
 
-// Answer has requests of a path answered otherwise, Restore all as a provider does.
+// Answer replaces the handler of a path.
 func (p *Provider) Answer(path string, f http.HandlerFunc) { p.answers.Store(path, f) }
 
-// Restore undoes what Answer did.
+// Restore undoes all calls of Answer.
 func (p *Provider) Restore() { p.answers.Clear() }
 
-// Keys are the public keys, as a set of keys has them.
+// Keys returns the public keys, in the form of a key set.
 func (p *Provider) Keys() []map[string]string {
 	point := must(p.Curve.PublicKey.Bytes())
 	return []map[string]string{
@@ -110,10 +110,10 @@ func (p *Provider) Keys() []map[string]string {
 
 func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// kids are the keys by which algorithms sign. HS256 takes what everybody knows for a secret.
+// kids are the keys that each algorithm signs with. HS256 uses a publicly known secret.
 var kids = map[string]string{"RS256": "rsa", "PS256": "rsa", "HS256": "rsa", "ES256": "ec", "EdDSA": "ed"}
 
-// Sign returns a token with such claims, signed by an algorithm; none signs nothing.
+// Sign returns a token with these claims, signed by an algorithm; none signs nothing.
 func (p *Provider) Sign(alg string, claims map[string]any) string {
 	return p.SignAs(alg, kids[alg], claims)
 }

@@ -2,8 +2,8 @@ package rig
 
 import "syscall"
 
-// Attributes give a process its own group, so that the terminal's Ctrl-C is this
-// program's to handle, and its end with this program, however that ends.
+// Attributes returns the attributes of a process with its own group, so that this program handles the terminal's
+// Ctrl-C. The process ends with this program, however that ends.
 func Attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

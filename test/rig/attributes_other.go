@@ -4,6 +4,6 @@ package rig
 
 import "syscall"
 
-// Attributes give a process its own group, so that the terminal's Ctrl-C is this
-// program's to handle.
+// Attributes returns the attributes of a process with its own group, so that this program handles the terminal's
+// Ctrl-C.
 func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

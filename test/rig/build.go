@@ -11,8 +11,8 @@ import (
 // command is the import path of the binary.
 const command = "github.com/rotasched/rota/cmd/rota"
 
-// Build builds the binary as users get it, but for flags such as -tags, and returns its
-// path in dir. It runs in a folder of this module.
+// Build builds the binary as users get it, plus flags such as -tags, and returns its path in dir. It runs in a folder
+// of this module.
 func Build(dir string, flags ...string) (string, error) { return BuildPackage(dir, command, flags...) }
 
 // BuildPackage builds any program of this module, static, and returns its path in dir.

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Bare returns the least environment of a process: where things are, nothing of the
-// caller's, and more.
+// Bare returns a minimal environment of a process: paths, none of the caller's settings, and more.
 func Bare(more ...string) []string {
 	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "TMPDIR=" + os.TempDir()}, more...)
 }

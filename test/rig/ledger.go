@@ -13,8 +13,7 @@ import (
 // refusalsKept bounds the refusals that a ledger keeps.
 const refusalsKept = 10
 
-// Ledger is the account of jobs that a cluster acknowledged, and of refusals that no user
-// should meet while nodes come and go.
+// Ledger records the jobs that a cluster acknowledged, and refusals that no user should get while nodes come and go.
 type Ledger struct {
 	mu       sync.Mutex
 	accepted map[rota.JobID]time.Time
@@ -22,11 +21,11 @@ type Ledger struct {
 	allowed  func(error) bool
 }
 
-// NewLedger returns an empty account.
+// NewLedger returns an empty ledger.
 func NewLedger() *Ledger { return &Ledger{accepted: make(map[rota.JobID]time.Time)} }
 
-// Submit sends a job until it is answered or ctx ended: whatever has no outcome is sent
-// again under the same id, each call within most.
+// Submit sends a job until it is answered or ctx ended: a job without an outcome is sent again under the same id, each
+// call within most.
 func (l *Ledger) Submit(ctx context.Context, c *client.Client, spec rota.JobSpec, most time.Duration) {
 	l.Answered(ctx, most, func(ctx context.Context) error {
 		_, err := c.Submit(ctx, spec)
@@ -34,7 +33,7 @@ func (l *Ledger) Submit(ctx context.Context, c *client.Client, spec rota.JobSpec
 	}, spec.ID)
 }
 
-// Answered calls until it is answered or ctx ended, and accepts the jobs.
+// Answered repeats call until it is answered or ctx ended, and records the jobs as accepted.
 func (l *Ledger) Answered(ctx context.Context, most time.Duration, call func(context.Context) error, jobs ...rota.JobID) {
 	for ctx.Err() == nil {
 		inner, cancel := context.WithTimeout(ctx, most)
@@ -58,14 +57,14 @@ func (l *Ledger) accept(jobs []rota.JobID) {
 	}
 }
 
-// Allow takes refusals of that kind for right from now on.
+// Allow makes refusals of that kind acceptable from now on.
 func (l *Ledger) Allow(refusal func(error) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.allowed = refusal
 }
 
-// Refuse notes an answer that no user should get.
+// Refuse records an answer that no user should get.
 func (l *Ledger) Refuse(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

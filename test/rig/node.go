@@ -16,7 +16,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// Addrs are where a node listens.
+// Addrs are the addresses that a node listens on.
 type Addrs struct{ API, Raft, Admin, Gossip string }
 
 // FreeAddrs returns free addresses on loopback.
@@ -33,35 +33,34 @@ func FreeAddrs() (a Addrs, err error) {
 type Node struct {
 	Addrs
 	ID, Dir string
-	// Line is what its command line begins with: the binary, behind what runs it.
+	// Line begins its command line: the binary, preceded by any program that runs it.
 	Line []string
-	// Flags are those beside id, directory and addresses.
+	// Flags are those in addition to id, directory and addresses.
 	Flags []string
 	// Env is its environment; nil is that of Bare.
 	Env []string
-	// Log is a file for what it writes; without one each life keeps its own.
+	// Log is a file for its output; without one each run keeps its own.
 	Log string
 
 	mu   sync.Mutex
 	life *Process
-	// starts counts its lives.
+	// starts counts its runs.
 	starts int
 }
 
-// NewNode returns a node with free ports and a directory named like it in dir.
+// NewNode returns a node with free ports and a directory in dir that has its name.
 func NewNode(id, dir string, line ...string) (*Node, error) {
 	addrs, err := FreeAddrs()
 	return &Node{Addrs: addrs, ID: id, Dir: filepath.Join(dir, id), Line: line}, err
 }
 
-// Args returns the command line behind the binary. How full the machine's disk is plays no
-// part, unless Flags have it do so.
+// Args returns the command line after the binary. The machine's free disk space is ignored, unless Flags set it.
 func (n *Node) Args() []string {
 	return append([]string{"server", "--node", n.ID, "--data", n.Dir, "--api", n.API, "--raft", n.Raft, "--admin", n.Admin,
 		"--gossip", n.Gossip, "--disk-low", "0", "--disk-critical", "0"}, n.Flags...)
 }
 
-// Start starts its next life; it may not be ready yet.
+// Start starts its next run; it may not be ready yet.
 func (n *Node) Start() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -90,10 +89,10 @@ func (n *Node) Life() *Process {
 // Running reports whether it has been started and has not ended.
 func (n *Node) Running() bool { return n.Life().Running() }
 
-// Kill is SIGKILL and the wait for the end.
+// Kill sends SIGKILL and waits for the end.
 func (n *Node) Kill() { n.Life().Kill() }
 
-// Ready asks /readyz once; nil says that the node serves.
+// Ready requests /readyz once; nil means that the node serves.
 func (n *Node) Ready() error {
 	asking := http.Client{Timeout: time.Second}
 	answer, err := asking.Get("http://" + n.Admin + "/readyz")
@@ -108,8 +107,7 @@ func (n *Node) Ready() error {
 	return nil
 }
 
-// AwaitReady waits until the node serves. It fails with what the node said last where it
-// ended, or where ctx did.
+// AwaitReady waits until the node serves. If the node or ctx ends, it fails with the node's last output.
 func (n *Node) AwaitReady(ctx context.Context) error {
 	life := n.Life()
 	err := Until(ctx, func() error {
@@ -127,7 +125,7 @@ func (n *Node) AwaitReady(ctx context.Context) error {
 // Nodes are those of a cluster.
 type Nodes []*Node
 
-// NewNodes returns n nodes that found a cluster, with directories and logs in dir.
+// NewNodes returns n nodes that create a cluster, with directories and logs in dir.
 func NewNodes(n int, dir string, line ...string) (Nodes, error) {
 	var all Nodes
 	for i := range n {
@@ -142,14 +140,14 @@ func NewNodes(n int, dir string, line ...string) (Nodes, error) {
 	return all, nil
 }
 
-// Found has all nodes found a cluster together when they are started.
+// Found makes all nodes create a cluster together when they are started.
 func (ns Nodes) Found() {
 	for _, n := range ns {
 		n.Flags = append(append(n.Flags, "--bootstrap-expect", strconv.Itoa(len(ns))), ns.Joins(n)...)
 	}
 }
 
-// Joins returns the flags that lead a node to all others.
+// Joins returns the flags that connect a node to all others.
 func (ns Nodes) Joins(except *Node) (flags []string) {
 	for _, n := range ns {
 		if n != except {
@@ -186,8 +184,7 @@ func (ns Nodes) Kill() {
 	}
 }
 
-// Stop ends all nodes that run, at once, each within a time; it fails where one does not
-// end well.
+// Stop ends all running nodes at once, each within a time limit; it fails if one does not end cleanly.
 func (ns Nodes) Stop(most time.Duration) error {
 	errs := make([]error, len(ns))
 	var all sync.WaitGroup
@@ -210,7 +207,7 @@ func (ns Nodes) ByID(id string) *Node {
 	return nil
 }
 
-// APIs returns the addresses for clients, of nodes that run or not.
+// APIs returns the addresses for clients, of running and stopped nodes.
 func (ns Nodes) APIs() (addrs []string) {
 	for _, n := range ns {
 		addrs = append(addrs, n.API)

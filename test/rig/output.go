@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Output is what a process wrote, safe to read while it writes.
+// Output is the output of a process, safe to read while it writes.
 type Output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -18,7 +18,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return o.text.Write(p)
 }
 
-// String returns all that was written so far.
+// String returns everything written so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

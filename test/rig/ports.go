@@ -8,9 +8,8 @@ import (
 	"sync"
 )
 
-// Ports are taken below those that the system gives to outgoing connections: a node that
-// is down for a while keeps its own. Those from portMost on are for the tests of package
-// cluster, which run at the same time.
+// Ports are taken below those that the system gives to outgoing connections, so that a node that is down for a while
+// keeps its own. Those from portMost on are for the tests of package cluster, which run at the same time.
 const (
 	portLeast = 10_000
 	portMost  = 20_000
@@ -21,8 +20,7 @@ var ports struct {
 	next int
 }
 
-// FreePort returns a port on loopback that is free for TCP and UDP. No call returns one
-// that an earlier call returned.
+// FreePort returns a port on loopback that is free for TCP and UDP. No call returns one that an earlier call returned.
 func FreePort() (int, error) {
 	ports.Lock()
 	defer ports.Unlock()

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Process is one life of a program. Its methods may be called by several goroutines.
+// Process is one run of a program. Its methods are safe for concurrent use.
 type Process struct {
-	// Name is what errors call it.
+	// Name is its name in errors.
 	Name string
-	// Stdout and Stderr are what it wrote, where it does not go elsewhere.
+	// Stdout and Stderr are its output, unless that goes elsewhere.
 	Stdout, Stderr *Output
 
 	cmd   *exec.Cmd
@@ -22,9 +22,9 @@ type Process struct {
 	ended chan struct{}
 }
 
-// Start starts a command, which ends with this program however this one ends. Where log
-// is not empty, what it writes is appended to that file; else it is kept in Stdout and
-// Stderr. Output and attributes that the command has already are left as they are.
+// Start starts a command, which ends with this program however this one ends. If log is not empty, the output is
+// appended to that file; otherwise it is kept in Stdout and Stderr. Outputs and attributes already set in the command
+// are left as they are.
 func Start(name string, cmd *exec.Cmd, log string) (*Process, error) {
 	p := &Process{Name: name, Stdout: &Output{}, Stderr: &Output{}, cmd: cmd, log: log, ended: make(chan struct{})}
 	if cmd.SysProcAttr == nil {
@@ -60,7 +60,7 @@ func Start(name string, cmd *exec.Cmd, log string) (*Process, error) {
 // PID returns its process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Ended is closed once it has ended.
+// Ended returns a channel that is closed once it has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
 // State returns how it ended; nil while it runs.
@@ -79,7 +79,7 @@ func (p *Process) ExitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Running reports whether it has not ended; one that is paused runs.
+// Running reports whether it has not ended; a paused process counts as running.
 func (p *Process) Running() bool {
 	if p == nil {
 		return false
@@ -100,7 +100,7 @@ func (p *Process) Signal(s syscall.Signal) error {
 	return p.cmd.Process.Signal(s)
 }
 
-// Kill is SIGKILL and the wait for the end; one that is paused dies of it too.
+// Kill sends SIGKILL and waits for the end; a paused process dies too.
 func (p *Process) Kill() {
 	if p.Running() {
 		_ = p.cmd.Process.Kill()
@@ -108,10 +108,10 @@ func (p *Process) Kill() {
 	}
 }
 
-// Pause stops it in mid-step, Resume has it go on.
+// Pause stops the process with SIGSTOP.
 func (p *Process) Pause() { _ = p.Signal(syscall.SIGSTOP) }
 
-// Resume has a paused process go on.
+// Resume continues a paused process.
 func (p *Process) Resume() { _ = p.Signal(syscall.SIGCONT) }
 
 // Wait waits for the end and reports whether it came in time.
@@ -126,8 +126,7 @@ func (p *Process) Wait(most time.Duration) bool {
 	}
 }
 
-// Stop is SIGTERM and the wait for the end, which must be a proper one. One that does not
-// end in time is killed.
+// Stop sends SIGTERM and waits for the end, which must be clean. A process that does not end in time is killed.
 func (p *Process) Stop(most time.Duration) error {
 	if !p.Running() {
 		return p.endedWell()
@@ -147,7 +146,7 @@ func (p *Process) endedWell() error {
 	return nil
 }
 
-// lastLines is how much of its log an error holds.
+// lastLines is how many lines of its log an error includes.
 const lastLines = 10
 
 // LastWords returns the last lines that it wrote to its log, or to Stderr.

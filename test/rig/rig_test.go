@@ -114,7 +114,7 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// A node that ends while it is waited for says why, at once.
+// A node that ends before it is ready gives the reason at once.
 func TestNode_endsBeforeItServes(t *testing.T) {
 	t.Parallel()
 	n, err := NewNode("n1", t.TempDir(), "sh", "-c", "echo broken >&2; exit 3")

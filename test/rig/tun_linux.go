@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenTun makes a network device whose packets this program reads and writes. It
-// is polled, so that closing it ends a read.
+// OpenTun creates a network device whose packets this program reads and writes. It is polled, so that closing it ends a
+// read.
 func OpenTun(name string) (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {

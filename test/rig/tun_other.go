@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// OpenTun says that it is known on Linux only.
+// OpenTun returns an error: it is available on Linux only.
 func OpenTun(string) (*os.File, error) { return nil, errors.New("known on Linux only") }

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// Poll is how often something observable is looked at.
+// Poll is the interval of polling.
 const Poll = 10 * time.Millisecond
 
-// Until asks again and again until try returns nil. It returns what try said last where
-// ctx ended, or at once where that is Final.
+// Until calls try until it returns nil. If ctx ends, it returns try's last error, and at once if that is Final.
 func Until(ctx context.Context, try func() error) error {
 	tick := time.NewTicker(Poll)
 	defer tick.Stop()
@@ -31,7 +30,7 @@ func Until(ctx context.Context, try func() error) error {
 	}
 }
 
-// Within is Until with a time.
+// Within is Until with a time limit.
 func Within(most time.Duration, try func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
@@ -40,5 +39,5 @@ func Within(most time.Duration, try func() error) error {
 
 type finalError struct{ error }
 
-// Final marks an error that no later try mends.
+// Final marks an error that no later try fixes.
 func Final(err error) error { return &finalError{err} }

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// command runs a binary as an operator does, and returns what it said and its exit code.
+// command runs a binary as an operator does, and returns its output and exit code.
 func command(t testing.TB, binary string, args ...string) (said string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -31,7 +31,7 @@ func verify(t testing.TB, binary, api string) {
 	}
 }
 
-// audit replays the log of a node that is stopped.
+// audit replays the log of a stopped node.
 func audit(t testing.TB, binary, dir string) {
 	t.Helper()
 	if said, code := command(t, binary, "operator", "audit", "--data", dir); code != 0 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestReleasesFile holds RELEASES against the history, and what stands elsewhere of releases against RELEASES.
+// TestReleasesFile compares RELEASES with the history, and other mentions of releases with RELEASES.
 func TestReleasesFile(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../RELEASES")

@@ -15,7 +15,7 @@ import (
 // release is a line of RELEASES.
 type release struct{ version, commit, date string }
 
-// readReleases reads RELEASES, and refuses a line that is none.
+// readReleases parses RELEASES, and rejects an invalid line.
 func readReleases(text string) (all []release, err error) {
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
 		line := lines.Text()
@@ -43,8 +43,8 @@ func git(args ...string) ([]byte, error) {
 	return exec.Command("git", append([]string{"-C", "../.."}, args...)...).Output()
 }
 
-// previous builds the newest release out of the history. A test is left out where there is none, or the
-// history has not its commit.
+// previous builds the newest release from the history. It skips the test if there is no release, or the history lacks
+// its commit.
 func previous(t testing.TB) (version, binary string) {
 	t.Helper()
 	text, err := os.ReadFile("../../RELEASES")

@@ -14,8 +14,8 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// load is users of a cluster while its binaries change: a producer of each node, one of all of them, and
-// workers. What was accepted is submitted again, and must be known.
+// load simulates users of a cluster while its binaries change: a producer for each node, one for all of them, and
+// workers. Accepted jobs are submitted again, and must be known.
 type load struct {
 	*rig.Ledger
 	t     testing.TB
@@ -30,7 +30,7 @@ type load struct {
 	submitters, workers  sync.WaitGroup
 }
 
-// pause is the rest of a producer between two jobs.
+// pause is the pause of a producer between two jobs.
 const pause = 20 * time.Millisecond
 
 func startLoad(t testing.TB, nodes rig.Nodes) *load {
@@ -116,7 +116,7 @@ func (l *load) give(id rota.JobID) {
 	delete(l.holds, id)
 }
 
-// flows waits until so many more jobs were accepted.
+// flows waits until more further jobs were accepted.
 func (l *load) flows(more int) {
 	l.t.Helper()
 	want := l.Count() + more
@@ -130,7 +130,7 @@ func (l *load) flows(more int) {
 	}
 }
 
-// settle ends the load and holds the account: all that was accepted has completed, with one output.
+// settle ends the load and checks the ledger: all accepted jobs have completed, with one output.
 func (l *load) settle() {
 	l.t.Helper()
 	l.stopSubmit()

@@ -17,7 +17,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// spoken are the protocols of this tree: what clients and nodes say, and the log.
+// spoken returns the protocols of this tree: of clients and nodes, and the log.
 func spoken() *descriptorpb.FileDescriptorSet {
 	set := &descriptorpb.FileDescriptorSet{}
 	for _, f := range []protoreflect.FileDescriptor{rotav1.File_rota_v1_rota_proto, rotav1.File_rota_v1_node_proto, fsmpb.File_fsm_fsmpb_entry_proto} {
@@ -45,7 +45,7 @@ func readProtocol(t testing.TB, dir string) *descriptorpb.FileDescriptorSet {
 	return set
 }
 
-// protocol are the messages, enums and methods of a set, by their full names.
+// protocol has the messages, enums and methods of a set, by their full names.
 type protocol struct {
 	messages map[string]*descriptorpb.DescriptorProto
 	enums    map[string]*descriptorpb.EnumDescriptorProto
@@ -76,7 +76,7 @@ func (p *protocol) add(within string, messages []*descriptorpb.DescriptorProto, 
 	}
 }
 
-// shrunk says what of the older protocol the newer one has no longer, or has otherwise.
+// shrunk returns the parts of the older protocol that the newer one lacks, or has in another form.
 func shrunk(older, newer *descriptorpb.FileDescriptorSet) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	was, is := protocolOf(older), protocolOf(newer)
@@ -128,7 +128,7 @@ func shrunk(older, newer *descriptorpb.FileDescriptorSet) (faults []string) {
 	return faults
 }
 
-// shape is what must stay of a field: name and kind, whether there are many of it, and what it excludes.
+// shape returns the parts of a field that must not change: name and kind, whether it is repeated, and what it excludes.
 func shape(m *descriptorpb.DescriptorProto, f *descriptorpb.FieldDescriptorProto) string {
 	text := strings.Join([]string{f.GetName(), f.GetLabel().String(), f.GetType().String(), f.GetTypeName(), f.GetJsonName()}, " ")
 	if f.OneofIndex != nil {
@@ -137,7 +137,7 @@ func shape(m *descriptorpb.DescriptorProto, f *descriptorpb.FieldDescriptorProto
 	return text
 }
 
-// TestShrunk plants what no release may do to a protocol, and what each may.
+// TestShrunk plants changes that no release may make to a protocol, and changes that each may.
 func TestShrunk(t *testing.T) {
 	t.Parallel()
 	for want, plant := range map[string]func(f *descriptorpb.FileDescriptorProto, m *descriptorpb.DescriptorProto){

@@ -55,7 +55,7 @@ func present(t testing.TB) string {
 	return binary
 }
 
-// releases are the folders of testdata.
+// releases returns the folders of testdata.
 func releases(t testing.TB) (dirs []string) {
 	t.Helper()
 	dirs, err := filepath.Glob("testdata/v*")
@@ -66,7 +66,7 @@ func releases(t testing.TB) (dirs []string) {
 	return dirs
 }
 
-// TestReleases has the present code read what each release wrote, and speak what it spoke.
+// TestReleases checks that the present code reads the files of each release, and speaks its protocols.
 func TestReleases(t *testing.T) {
 	t.Parallel()
 	binary := present(t)
@@ -88,7 +88,7 @@ func TestReleases(t *testing.T) {
 	}
 }
 
-// sumsOf is what SHA256SUMS should say of a folder.
+// sumsOf returns the expected SHA256SUMS of a folder.
 func sumsOf(t testing.TB, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -108,7 +108,7 @@ func sums(t *testing.T, dir string) {
 	}
 }
 
-// replayed applies the log of a release, and tells of each entry.
+// replayed applies the log of a release, and calls each for every entry.
 func replayed(t testing.TB, dir string, each func(index int, a fsm.Applied)) (m *fsm.Machine) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, logFile))
@@ -188,7 +188,7 @@ func (c counted) Add(kind byte, record []byte) error {
 	return c.Loader.Add(kind, record)
 }
 
-// node is a node of one, on a directory.
+// node starts a one-node cluster on a directory.
 func node(t testing.TB, dir, binary string, flags ...string) (*rig.Node, *client.Client) {
 	t.Helper()
 	n, err := rig.NewNode("n1", dir, binary)
@@ -205,13 +205,13 @@ func node(t testing.TB, dir, binary string, flags ...string) (*rig.Node, *client
 	return n, cl
 }
 
-// What a release's node was given to do: so many jobs that ended with an output, and that wait.
+// The jobs of a release's node: this many that ended with an output, and that are pending.
 const ended, waiting = 100, 10
 
 func endedID(i int) rota.JobID   { return rota.JobID(fmt.Sprintf("ended-%03d", i)) }
 func waitingID(i int) rota.JobID { return rota.JobID(fmt.Sprintf("waits-%03d", i)) }
 
-// writeData has a node of a binary live a little, and packs its directory.
+// writeData runs a node of a binary for a while, and packs its directory.
 func writeData(t testing.TB, binary string) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -251,7 +251,7 @@ func writeData(t testing.TB, binary string) []byte {
 	return pack(t, n.Dir)
 }
 
-// account holds the jobs of writeData against what a node says of them.
+// account compares the jobs of writeData with a node's answers.
 func account(ctx context.Context, cl *client.Client) error {
 	for i := range ended {
 		j, err := cl.Job(ctx, endedID(i))
@@ -292,7 +292,7 @@ func adopt(t *testing.T, dir, binary string) {
 	audit(t, binary, n.Dir)
 }
 
-// pack packs what a directory holds, but for what is a process's own.
+// pack packs a directory's content, except a process's own files.
 func pack(t testing.TB, dir string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -339,7 +339,7 @@ func unpack(t testing.TB, data []byte, dir string) {
 	}
 }
 
-// writeRelease writes what a folder lacks.
+// writeRelease writes the missing files of a folder.
 func writeRelease(t testing.TB, dir, binary string) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(dir, sumsFile)); err == nil {

@@ -20,7 +20,7 @@ import (
 type cluster struct {
 	t     testing.TB
 	nodes rig.Nodes
-	// auditors are the binaries that replay the log of each node that is stopped.
+	// auditors are the binaries that replay the log of each stopped node.
 	auditors []string
 }
 
@@ -38,7 +38,7 @@ func startCluster(t testing.TB, binary string, auditors ...string) *cluster {
 	return &cluster{t, nodes, auditors}
 }
 
-// answer is what `operator upgrade check -o json` says.
+// answer is the output of `operator upgrade check -o json`.
 type answer struct {
 	Ready    bool
 	Findings []struct{ Check, Result, Node, Text string }
@@ -58,7 +58,7 @@ func (c *cluster) ask(with, to string) (a answer, said string) {
 	return a, said
 }
 
-// ready waits until the check of both binaries finds that nothing stands in the way.
+// ready waits until the check of both binaries finds no blocker.
 func (c *cluster) ready(to string) (a answer) {
 	c.t.Helper()
 	for _, with := range c.auditors {
@@ -75,7 +75,7 @@ func (c *cluster) ready(to string) (a answer) {
 	return a
 }
 
-// roll brings nodes to a binary in the order that the check lists, until so many have it.
+// roll moves nodes to a binary in the order that the check lists, until nodes of them have it.
 func (c *cluster) roll(l *load, to string, nodes int) {
 	c.t.Helper()
 	for {
@@ -103,8 +103,8 @@ func (c *cluster) roll(l *load, to string, nodes int) {
 	c.equal()
 }
 
-// replace stops a node for a while, audits its log, and starts it with a binary, on what the other one wrote:
-// node.json, the newest snapshot, the log behind it and what the others have for it meanwhile.
+// replace stops a node for a while, audits its log, and starts it with a binary on the other one's files: node.json,
+// the newest snapshot, the log after it and the entries that the other nodes have since added.
 func (c *cluster) replace(l *load, n *rig.Node, to string) {
 	c.t.Helper()
 	check(c.t, n.Life().Stop(30*time.Second))
@@ -120,8 +120,8 @@ func (c *cluster) replace(l *load, n *rig.Node, to string) {
 	l.flows(50)
 }
 
-// equal compares the states of all nodes by each binary, and has each read what the nodes write: their
-// state, and the log behind it.
+// equal compares the states of all nodes with each binary, and has each read the nodes' files: their state, and the log
+// after it.
 func (c *cluster) equal() {
 	c.t.Helper()
 	backup := filepath.Join(c.t.TempDir(), "backup.rota")
@@ -154,8 +154,19 @@ func (c *cluster) inForce(version uint32) {
 	}
 }
 
-// TestRoll goes with a loaded cluster from the newest release to the present code: two nodes forward and back, then
-// all of them. With the last the rules are switched, and an old binary is refused by name from then on.
+// stopped audits the logs of all nodes once they have ended.
+func (c *cluster) stopped() {
+	c.t.Helper()
+	check(c.t, c.nodes.Stop(30*time.Second))
+	for _, n := range c.nodes {
+		for _, binary := range c.auditors {
+			audit(c.t, binary, n.Dir)
+		}
+	}
+}
+
+// TestRoll moves a loaded cluster from the newest release to the present code: two nodes forward and back, then all of
+// them. With the last node the rules are switched, and an old binary is refused by name from then on.
 func TestRoll(t *testing.T) {
 	if os.Getenv("ROTA_UPGRADE") == "" {
 		t.Skip("a long test: make upgrade-test runs it")
@@ -179,7 +190,7 @@ func TestRoll(t *testing.T) {
 			t.Errorf("%s has read no snapshot of another binary", n.ID)
 		}
 	}
-	c.auditors = []string{now} // the old one audits no newer rules
+	c.auditors = []string{now} // the old one cannot audit newer rules
 	c.roll(l, now, 3)
 	c.inForce(entry.RulesVersion)
 	l.flows(200)

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// finer: what happens within one part in so many of the time since the present is taken as one moment. The future is not
-	// known more exactly, and a queue of any length is a few thousand moments.
+	// finer merges events: those within one part in finer of the time since the present count as one moment. The future
+	// is not known more exactly, and a queue of any length then takes a few thousand moments.
 	finer = 200
 	// stepsMost bounds the moments of a course, and so the work of an answer.
 	stepsMost = 20_000
-	// idleMost is after how many ticks without anything that runs or is due a job is taken for one that never starts.
+	// idleMost is the number of ticks without any running or due job after which a job counts as one that never starts.
 	idleMost = 80
 	// sweepEvery is limits.SweepEvery in ms.
 	sweepEvery = 250
@@ -28,7 +28,7 @@ const (
 	never   = math.MaxInt64
 )
 
-// errSteps ends a course that takes more than an answer may.
+// errSteps ends a course that takes more steps than an answer may.
 var errSteps = errors.New("more happens until then than an answer may run through")
 
 // run is a lease that is open in the course.
@@ -42,7 +42,7 @@ type run struct {
 	tenant  rota.TenantID
 	queue   rota.QueueName
 	digest  rota.Hex
-	// present says that it is open at the present; place is where it stands in the heap, -1 once it is over.
+	// present means that it is open at the present; place is its index in the heap, -1 once it is over.
 	present bool
 	place   int
 }
@@ -77,14 +77,15 @@ type begun struct {
 	at     int64
 }
 
-// course is one way for things to go on.
+// course is one possible future.
 type course struct {
 	m    *fsm.Machine
 	past *Past
-	// number tells the courses of an answer apart.
+	// number distinguishes the courses of an answer.
 	number uint64
 	of     rota.JobID
-	// crowd are the jobs whose pace is that of the one, where its own place is beyond the sketch; wanted is how many are to start, 0 where it is not.
+	// crowd are the jobs whose pace is that of the job, if its own place is beyond the sketch; wanted is how many are
+	// to start, 0 if the job is in the sketch.
 	queue  rota.QueueName
 	tenant rota.TenantID
 	wanted int
@@ -98,7 +99,7 @@ type course struct {
 	more      bool
 	swept     int64
 	ticked    int64
-	// guessed counts run times of which nothing was known.
+	// guessed counts unknown run times that were assumed.
 	guessed map[Place]int64
 	// serving are the workers that serve the queue of the job.
 	serving map[rota.WorkerID]bool
@@ -106,15 +107,15 @@ type course struct {
 	started []begun
 	// paces are when jobs of the crowd started.
 	paces []int64
-	// at is when the job starts, -1 for never, on worker; over says that it ended before it started.
+	// at is when the job starts, -1 for never, on worker; over means that it ended before it started.
 	at     int64
 	worker rota.WorkerID
 	over   bool
-	// ended are runs of the present that came to their end, in this order.
+	// ended are runs of the present that reached their end, in this order.
 	ended []*run
 }
 
-// begin takes up the leases of the present.
+// begin adds the leases of the present.
 func (c *course) begin() {
 	head := c.m.Head()
 	c.from, c.now, c.at, c.asked = int64(head.Clock), int64(head.Clock), -1, true
@@ -137,7 +138,7 @@ func (c *course) begin() {
 	}
 }
 
-// take has a lease be open until its job has run for as long as jobs like it.
+// take opens a lease that ends when its job has run for as long as jobs like it.
 func (c *course) take(r *run, began int64, silent bool) {
 	j, _ := c.m.Job(r.job)
 	ms, known := c.past.draw(rand.New(rand.NewPCG(seed(r.job), c.number)), &j, c.now-began)
@@ -147,12 +148,12 @@ func (c *course) take(r *run, began int64, silent bool) {
 	c.orders++
 	r.end, r.order, r.tenant, r.queue, r.digest, r.place = began+ms, c.orders, j.Tenant, j.Queue, j.ExpectedDigest, -1
 	c.open[r.lease] = r
-	if !silent { // a worker that is not heard says nothing: its leases run out
+	if !silent { // a silent worker reports nothing: its leases run out
 		heap.Push(&c.busy, r)
 	}
 }
 
-// done reports whether the course has said what was asked of it.
+// done reports whether the course has its result.
 func (c *course) done() bool {
 	if c.wanted > 0 {
 		return len(c.paces) >= c.wanted
@@ -160,7 +161,7 @@ func (c *course) done() bool {
 	return c.at >= 0 || c.over
 }
 
-// run goes on until the job starts, or nothing happens any more by which it could.
+// run continues until the job starts, or until nothing can happen that would start it.
 func (c *course) run() error {
 	c.begin()
 	if err := c.match(); err != nil {
@@ -185,10 +186,10 @@ func (c *course) run() error {
 	return nil
 }
 
-// grain is what is taken for one moment by now.
+// grain returns the time within which events count as one moment by now.
 func (c *course) grain() int64 { return (c.now - c.from) / finer }
 
-// due is when something happens next.
+// due returns the time of the next event.
 func (c *course) due() int64 {
 	at := int64(never)
 	if len(c.busy) > 0 {
@@ -197,13 +198,13 @@ func (c *course) due() int64 {
 	if due := c.timer(); due < never {
 		at = min(at, max(due, c.swept+max(sweepEvery, c.grain()), c.now))
 	}
-	if c.m.Waiting() { // time alone may change what is decided: a hold falls due, an estimate is over
+	if c.m.Waiting() { // time alone may change the decision: a hold falls due, an estimate is over
 		at = min(at, max(c.ticked+max(c.m.DispatchMs(), 1_000, finer/10*c.grain()), c.now))
 	}
 	return at
 }
 
-// timer is when the state has something be due.
+// timer returns when the state has something due.
 func (c *course) timer() int64 {
 	at := int64(never)
 	if clock, ok := fsm.NextClock(&c.m.View); ok {
@@ -216,7 +217,7 @@ func (c *course) timer() int64 {
 	return at
 }
 
-// step does all that is due at a moment.
+// step does everything due at a moment.
 func (c *course) step(at int64) error {
 	var ops []*fsmpb.Op
 	for until := at + c.grain(); len(c.busy) > 0 && c.busy[0].end <= until && len(ops) < limits.MaxEntryOps/2; {
@@ -238,7 +239,7 @@ func (c *course) step(at int64) error {
 			return err
 		}
 	}
-	if err := c.put(at, nil); err != nil { // the clock is there
+	if err := c.put(at, nil); err != nil { // the clock has arrived there
 		return err
 	}
 	return c.match()
@@ -297,7 +298,7 @@ func (c *course) entry(ops []*fsmpb.Op) error {
 	return nil
 }
 
-// heed notes what an event says.
+// heed updates the course for an event.
 func (c *course) heed(e *rota.Event) {
 	switch e.Kind {
 	case rota.EventJobAssigned:
@@ -311,7 +312,7 @@ func (c *course) heed(e *rota.Event) {
 		case e.Queue == c.queue && (c.tenant == "" || e.Tenant == c.tenant):
 			c.paces = append(c.paces, c.now-c.from)
 		}
-	case rota.EventLeaseRevoked: // its worker ends it at once, and says so
+	case rota.EventLeaseRevoked: // its worker ends it at once, and reports it
 		if r := c.drop(e.Lease); r != nil {
 			c.owed = append(c.owed, c.verb(rota.VerbDecline, r))
 		}
@@ -322,7 +323,7 @@ func (c *course) heed(e *rota.Event) {
 	}
 }
 
-// drop forgets a lease that is over.
+// drop removes a lease that is over.
 func (c *course) drop(lease rota.LeaseID) *run {
 	r := c.open[lease]
 	if r == nil {

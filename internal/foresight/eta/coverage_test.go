@@ -25,7 +25,7 @@ var (
 	draw = flag.String("picture", "", "draw what TestCoverage_logs measures to this file")
 )
 
-// asked is a job that was asked for as it was submitted, and had to wait.
+// asked is a job that had to wait, with the forecast made at its submission.
 type asked struct {
 	job int
 	at  int64
@@ -34,14 +34,14 @@ type asked struct {
 	own bool
 }
 
-// watch asks for every n-th job that has to wait as it is submitted, and learns as a node does.
+// watch makes a forecast for every n-th job that has to wait when it is submitted, and learns as a node does.
 type watch struct {
 	life   *foresight.Life
 	every  int
 	waited int
 	past   *eta.Past
 	errors *eta.Errors
-	order  []int // jobs that run, as they started
+	order  []int // running jobs, in the order of their starts
 	seen   []bool
 	open   []asked
 	all    []asked
@@ -79,7 +79,7 @@ func (w *watch) submitted(m *fsm.Machine, job int, fates []foresight.Fate) error
 	return nil
 }
 
-// learn takes in what has ended and started by now.
+// learn adds the jobs that have ended and started by now.
 func (w *watch) learn(now int64, job int, fates []foresight.Fate) {
 	type end struct {
 		at  int64
@@ -110,7 +110,7 @@ func (w *watch) learn(now int64, job int, fates []foresight.Fate) {
 	w.open = open
 }
 
-// coverage is the share of the jobs that were asked for that started within their interval.
+// coverage returns the share of the jobs with forecasts that started within their interval.
 func coverage(t *testing.T, jobs []foresight.Job, procs int64, policy string, every int) (w *watch, fates []foresight.Fate) {
 	t.Helper()
 	p, err := foresight.ParsePolicy(policy)
@@ -207,8 +207,8 @@ func drawn(t *testing.T, seed int, pattern, long, run string, perHour int) []for
 	return jobs
 }
 
-// TestCoverage_logs measures logs and drawn loads, where the logs are there, and prints the table of docs/internals/forecasts.md. Those
-// that are not shown are the ones that errors.go was chosen on.
+// TestCoverage_logs measures logs and drawn loads, if the logs are available, and prints the table of
+// docs/internals/forecasts.md. The loads that are not shown are the ones that errors.go was tuned on.
 func TestCoverage_logs(t *testing.T) {
 	if *logs == "" {
 		t.Skip("no -logs: the logs are not measured")
@@ -254,7 +254,8 @@ func TestCoverage_logs(t *testing.T) {
 	}
 }
 
-// TestCoverage: of the jobs of a window of a log that have to wait, as many start within their interval as are said to.
+// TestCoverage checks that of the jobs of a log's window that have to wait, the promised share starts within the
+// interval.
 func TestCoverage(t *testing.T) {
 	jobs := readLog(t, filepath.Join("..", "testdata", "lublin_256_1981.swf.gz"), foresight.CleanRLS)
 	w, fates := coverage(t, jobs, 256, "easy:ranking=fifo,backfill=easy", 6)

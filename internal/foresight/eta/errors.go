@@ -5,33 +5,36 @@ import (
 )
 
 const (
-	// share is how many of a hundred jobs should start within their interval: more than the 90 that are promised, as what is learned
-	// comes late, and loads change meanwhile. Chosen on CTC-SP2, lublin_256 and a Poisson load.
+	// share is how many of a hundred jobs should start within their interval: more than the promised 90, because
+	// learning lags behind, and loads change meanwhile. Chosen on CTC-SP2, lublin_256 and a Poisson load.
 	share = 95
-	// rate is by how much one job changes what is learned of its class of wait, askedRate of those that were asked for, in logarithms of time.
+	// rate is by how much one job changes what is learned for its class of wait, askedRate for jobs with a requested
+	// forecast, in logarithms of time.
 	rate, askedRate = 0.25, 0.1
-	// least, in ms, is what is added to waits before they are compared: below it nobody asks.
+	// least, in ms, is added to waits before they are compared: shorter waits do not matter to users.
 	least = 1_000
-	// horizons are the classes of waits that errors are learned of apart: up to 10 s, 100 s, 1,000 s and so on.
+	// horizons is the number of classes of waits whose errors are learned separately: up to 10 s, 100 s, 1,000 s and so
+	// on.
 	horizons = 6
 )
 
-// Raw is what the courses say of when a job starts, in ms from the present: their first, middle and last start.
+// Raw is the forecast of the courses for the start of a job, in ms from the present: their first, middle and last
+// start.
 type Raw struct {
 	Low, Middle, High int64
-	// Many says that there were enough courses to tell them apart, Asked that it is of the job that was asked for.
+	// Many means that there were enough courses for a spread, Asked that the forecast is of the job that was asked for.
 	Many, Asked bool
 }
 
 // Interval is when a job should start, in ms from the present.
 type Interval struct{ Earliest, Expected, Latest int64 }
 
-// Errors are by how much forecasts were off, of those whose jobs have started since: it moves the three figures of the next
-// ones until as many start before as after, and no more than were meant to (adaptive conformal inference).
+// Errors are the errors of forecasts whose jobs have started since. They shift the three figures of the next forecasts
+// until as many jobs start before as after, and no more than intended (adaptive conformal inference).
 type Errors struct {
 	shifts [2][horizons]shifts
-	// asked is what the jobs that were asked for need besides: those that are noted beside them stand before them, and are
-	// forecast better.
+	// asked is the additional shift of jobs that were asked for: other jobs noted with them are ahead of them, and
+	// their forecasts are better.
 	asked shifts
 	// Learned counts the forecasts whose jobs have started.
 	Learned int64
@@ -40,7 +43,7 @@ type Errors struct {
 // shifts are logarithms that are added to those of a raw forecast.
 type shifts struct{ low, middle, high float64 }
 
-// NewErrors returns what forecasts of the logs that it was measured on had.
+// NewErrors returns the errors measured on logs.
 func NewErrors() *Errors {
 	e := &Errors{}
 	for i := range horizons {
@@ -60,7 +63,7 @@ func (e *Errors) class(r Raw) *shifts {
 	return &e.shifts[0][at]
 }
 
-// of is by how much a raw forecast is moved.
+// of returns the shifts of a raw forecast.
 func (e *Errors) of(r Raw) shifts {
 	s := *e.class(r)
 	if r.Asked {
@@ -75,7 +78,7 @@ func back(log float64) int64 {
 	return int64(min(max(math.Exp(log)-least, 0), math.MaxInt64/4))
 }
 
-// Of is the interval of a raw forecast.
+// Of returns the interval of a raw forecast.
 func (e *Errors) Of(r Raw) Interval {
 	s := e.of(r)
 	i := Interval{back(moved(r.Low, s.low)), back(moved(r.Middle, s.middle)), back(moved(r.High, s.high))}
@@ -84,8 +87,8 @@ func (e *Errors) Of(r Raw) Interval {
 	return i
 }
 
-// Settle holds a forecast that was made so long ago against what is known by now: when its job started, in ms from then, or that it
-// waits still, which is -1. It reports whether that was enough to learn from: a job that is late is known to be before it starts.
+// Settle compares a forecast made ago ms ago with what is known by now: when its job started, in ms from then, or -1 if
+// it is still pending. It reports whether that was enough to learn from: that a job is late is known before it starts.
 func (e *Errors) Settle(r Raw, ago, start int64) bool {
 	if start < 0 {
 		if ago <= e.Of(r).Latest {
@@ -97,7 +100,7 @@ func (e *Errors) Settle(r Raw, ago, start int64) bool {
 	return true
 }
 
-// Learn notes when a job started of which a raw forecast was made, in ms from then.
+// Learn records when the job of a raw forecast started, in ms from the forecast.
 func (e *Errors) Learn(r Raw, start int64) {
 	class, whole := e.class(r), e.of(r)
 	log := math.Log(float64(max(start, 0)) + least)

@@ -106,7 +106,7 @@ func (r *rig) decide() {
 	}
 }
 
-// tens is a past in which every job of a tenant took as long.
+// tens returns a past in which every job of a tenant took equally long.
 func tens(tenants ...rota.TenantID) *eta.Past {
 	p := eta.NewPast()
 	for range 5 {
@@ -137,7 +137,7 @@ func (r *rig) ask(of string, past *eta.Past) *eta.Forecast {
 	return x
 }
 
-// TestAsk: where all run times are known, the start is exact, and what it hangs on is counted.
+// TestAsk checks that if all run times are known, the start is exact, and that the jobs it depends on are counted.
 func TestAsk(t *testing.T) {
 	r := newRig(t, 1, 2)
 	r.submit("acme", ids("a", 2)...) // they run
@@ -159,8 +159,8 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestAsk_otherWorkers: jobs of a queue that other workers serve change nothing, and are not listed, though they start
-// before.
+// TestAsk_otherWorkers checks that jobs of a queue that other workers serve change nothing, and are not listed,
+// although they start before.
 func TestAsk_otherWorkers(t *testing.T) {
 	r := newRig(t, 1, 2)
 	spec := rota.WorkerSpec{ID: "elsewhere", Slots: 1, Queues: []rota.QueueName{"other"}}
@@ -186,7 +186,7 @@ func TestAsk_otherWorkers(t *testing.T) {
 	}
 }
 
-// TestAsk_unknown: a run of which nothing is known is assumed, and said.
+// TestAsk_unknown checks that an unknown run time is assumed, and reported as such.
 func TestAsk_unknown(t *testing.T) {
 	r := newRig(t, 1, 1)
 	r.submit("acme", "a0", "a1")
@@ -195,7 +195,7 @@ func TestAsk_unknown(t *testing.T) {
 	}
 }
 
-// TestAsk_drawn: run times that differ make an interval.
+// TestAsk_drawn checks that different run times give an interval.
 func TestAsk_drawn(t *testing.T) {
 	r := newRig(t, 1, 1)
 	r.submit("acme", ids("a", 6)...)
@@ -208,7 +208,7 @@ func TestAsk_drawn(t *testing.T) {
 	}
 }
 
-// TestAsk_never: a job whose queue is paused, or that no worker takes, has no date.
+// TestAsk_never checks that a job whose queue is paused, or that no worker accepts, has no date.
 func TestAsk_never(t *testing.T) {
 	r := newRig(t, 1, 1, "paused=on")
 	r.submit("acme", "a0")
@@ -222,7 +222,8 @@ func TestAsk_never(t *testing.T) {
 	}
 }
 
-// TestAsk_elapsed: a job that runs ends when it should, counted from its own start, and not later for being asked about later.
+// TestAsk_elapsed checks that the expected end of a running job is counted from its own start, and is not later when
+// asked later.
 func TestAsk_elapsed(t *testing.T) {
 	r := newRig(t, 1, 1)
 	r.submit("acme", "a0", "a1")
@@ -236,7 +237,7 @@ func TestAsk_elapsed(t *testing.T) {
 	}
 }
 
-// TestAsk_priority: jobs of another tenant that are more urgent come first, those that are less do not.
+// TestAsk_priority checks that more urgent jobs of another tenant come first, and less urgent ones do not.
 func TestAsk_priority(t *testing.T) {
 	r := newRig(t, 1, 1, "ranking=aging", "aging_factor=1h")
 	r.submit("acme", "a0", "a1")
@@ -249,7 +250,7 @@ func TestAsk_priority(t *testing.T) {
 	}
 }
 
-// TestAsk_held: a job that holds a worker is gone through, however many are placed before it.
+// TestAsk_held checks that a job that holds a worker is simulated, however many are placed before it.
 func TestAsk_held(t *testing.T) {
 	r := newRig(t, 1, 2, "ranking=aging", "aging_factor=1h", "hold_after=1s")
 	needs := func(cpu int64, priority int32) func(*rota.JobSpec) {
@@ -270,7 +271,7 @@ func TestAsk_held(t *testing.T) {
 	}
 }
 
-// TestAsk_beyond: a job far behind starts at the pace of those before it.
+// TestAsk_beyond checks that a job far back starts at the pace of the jobs before it.
 func TestAsk_beyond(t *testing.T) {
 	r := newRig(t, 10, 10)
 	n := 9_000
@@ -287,7 +288,8 @@ func TestAsk_beyond(t *testing.T) {
 	}
 }
 
-// TestErrors: what is learned of errors moves the interval until more than 9 of 10 are within, and hardly more than that.
+// TestErrors checks that learning from errors moves the interval until more than 9 of 10 are within, and hardly more
+// than that.
 func TestErrors(t *testing.T) {
 	e := eta.NewErrors()
 	raw := eta.Raw{Low: 90_000, Middle: 100_000, High: 110_000, Many: true}
@@ -310,7 +312,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestErrors_asked: jobs that were asked for have wider intervals than those noted beside them, where they miss more often.
+// TestErrors_asked checks that jobs that were asked for have wider intervals than other noted jobs, if they miss more
+// often.
 func TestErrors_asked(t *testing.T) {
 	e := eta.NewErrors()
 	beside := eta.Raw{Low: 90_000, Middle: 100_000, High: 110_000, Many: true}
@@ -335,7 +338,8 @@ func TestErrors_asked(t *testing.T) {
 	}
 }
 
-// TestErrors_late: a job that is later than was said teaches that at once, one that may still come in time does not.
+// TestErrors_late checks that a job later than its forecast is learned from at once, and that one that may still be in
+// time is not.
 func TestErrors_late(t *testing.T) {
 	e := eta.NewErrors()
 	raw := eta.Raw{Low: 90_000, Middle: 100_000, High: 110_000, Many: true, Asked: true}
@@ -351,8 +355,9 @@ func TestErrors_late(t *testing.T) {
 	}
 }
 
-// BenchmarkAsk asks for a job of 100,000 that wait for 1,000 slots: the last one, and the last that is gone through one by one; where all run
-// equally long, where run times differ by a factor of 60, and under fair share with backfilling besides.
+// BenchmarkAsk asks for a job of 100,000 pending for 1,000 slots: the last one, and the last that is simulated
+// individually; with equal run times, with run times that differ by a factor of 60, and under fair share with
+// backfilling as well.
 func BenchmarkAsk(b *testing.B) {
 	spread := eta.NewPast()
 	for i := range int64(64) {

@@ -12,30 +12,30 @@ import (
 )
 
 const (
-	// waitsMost is how many jobs that wait a course has: beyond them the pace goes on as it was.
+	// waitsMost is how many pending jobs a course has: beyond them the pace continues unchanged.
 	waitsMost = 3_000
-	// rowsMost bounds what a course may have to go through, with what runs at the present.
+	// rowsMost bounds the rows that a course may have to process, including the running jobs.
 	rowsMost = 60_000
-	// work is how many jobs all courses of an answer may go through, coursesMost how many courses there are at most.
+	// work is how many jobs all courses of an answer may process, coursesMost the maximum of courses.
 	work        = 6_000
 	coursesMost = 9
-	// many is from how many courses on their spread counts.
+	// many is the number of courses from which their spread counts.
 	many = 7
 	// othersMost bounds the other jobs whose starts an answer notes, to learn from them.
 	othersMost = 8
 )
 
-// Hang is what a job waits for: jobs of a tenant in a queue.
+// Hang is something that a job waits for: jobs of a tenant in a queue.
 type Hang struct {
 	Tenant rota.TenantID
 	Queue  rota.QueueName
-	// Worker is where jobs run that end before it starts there; "" are pending jobs that start before it, on workers that
-	// serve its queue.
+	// Worker is where jobs run that end before it starts there; "" are pending jobs that start before it, on workers
+	// that serve its queue.
 	Worker rota.WorkerID
 	Jobs   int64
 }
 
-// Place is where jobs are: a tenant in a queue.
+// Place identifies jobs: a tenant in a queue.
 type Place struct {
 	Tenant rota.TenantID
 	Queue  rota.QueueName
@@ -47,18 +47,17 @@ type Noted struct {
 	Raw
 }
 
-// Forecast says when a job that waits should start.
+// Forecast is when a pending job should start.
 type Forecast struct {
-	// Never says that in most courses the job does not start; else Raw has when it does.
+	// Never means that in most courses the job does not start; otherwise Raw has the forecast.
 	Never bool
 	Raw
 	Courses int
-	// Rows counts the jobs that were gone through, Cut those that wait and were left out, Beyond says that the job comes after
-	// such ones.
+	// Rows counts the jobs simulated, Cut the pending jobs left out; Beyond means that the job comes after those.
 	Rows   int
 	Cut    int64
 	Beyond bool
-	// Guessed counts run times of which nothing was known, a course.
+	// Guessed counts the assumed run times of a course.
 	Guessed map[Place]int64
 	// Worker is where it starts in the middle course, Hangs what it waits for there.
 	Worker rota.WorkerID
@@ -67,10 +66,10 @@ type Forecast struct {
 	Others []Noted
 }
 
-// Ask asks when a job starts that waits in a state. What cannot be said within the bounds of an answer is refused.
+// Ask forecasts when a job that is pending in a state starts. It refuses forecasts beyond the bounds of an answer.
 func Ask(ctx context.Context, f *fsm.Frozen, of rota.JobID, past *Past) (x *Forecast, err error) {
 	defer func() {
-		if p := recover(); p != nil { // a sketch is no whole state: what does not stand it must not end the process
+		if p := recover(); p != nil { // a sketch is not a whole state: a panic on it must not end the process
 			x, err = nil, fmt.Errorf("the state cannot be run ahead of: %v", p)
 		}
 	}()
@@ -121,8 +120,8 @@ func refusal(err error) error {
 	return err
 }
 
-// seed makes how long a job runs in a course depend on nothing but both: the same question about the same state has the
-// same answer, and no answer changes with jobs that have nothing to do with it.
+// seed makes the run time of a job in a course depend only on both: the same question about the same state has the same
+// answer, and unrelated jobs do not change an answer.
 func seed(of rota.JobID) (h uint64) {
 	var b [8]byte
 	for i := 0; i < len(of); i++ {
@@ -134,7 +133,7 @@ func seed(of rota.JobID) (h uint64) {
 	return h ^ binary.LittleEndian.Uint64(b[:])
 }
 
-// onward has a job that comes after so many that were left out start at the pace at which those before them did lately.
+// onward extrapolates the start of a job after ahead jobs that were left out, at the latest pace of the jobs before it.
 func (c *course) onward(ahead int64) {
 	c.at = -1
 	n := len(c.paces)
@@ -149,13 +148,13 @@ func (c *course) onward(ahead int64) {
 	c.at = c.paces[n-1] + took*(ahead+1)/starts
 }
 
-// sum takes the courses together.
+// sum combines the courses.
 func (x *Forecast) sum(courses []*course) {
 	x.Courses = len(courses)
 	for of := range x.Guessed {
 		x.Guessed[of] /= int64(len(courses))
 	}
-	slices.SortStableFunc(courses, func(a, b *course) int { return cmp.Compare(uint64(a.at), uint64(b.at)) }) // never is last
+	slices.SortStableFunc(courses, func(a, b *course) int { return cmp.Compare(uint64(a.at), uint64(b.at)) }) // never last
 	middle := courses[(len(courses)-1)/2]
 	if x.Never = middle.at < 0; x.Never {
 		return
@@ -172,8 +171,8 @@ func (x *Forecast) sum(courses []*course) {
 	x.others(courses)
 }
 
-// hang counts what the job waits for: on its worker the leases that are open now and end before, and the pending jobs that
-// start before it on workers that serve its queue.
+// hang counts what the job waits for: on its worker the leases that are open now and end before, and the pending jobs
+// that start before it on workers that serve its queue.
 func (x *Forecast) hang(c *course) {
 	counts := make(map[Hang]int64)
 	for _, r := range c.ended {
@@ -198,7 +197,7 @@ func (x *Forecast) hang(c *course) {
 	})
 }
 
-// others notes what the courses say of some jobs that start before it in all of them.
+// others records the forecasts of some jobs that start before it in all courses.
 func (x *Forecast) others(courses []*course) {
 	if len(courses) < many {
 		return

@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	// pastKept is how many of the newest run times are kept of a kind of job: older ones say less of the next.
+	// pastKept is how many of the newest run times are kept for a kind of job: older ones say less about the next.
 	pastKept = 32
 	// fewest is how many a kind must have to be drawn from.
 	fewest = 3
-	// assumed is the run time of a job of which nothing is known, in ms.
+	// assumed is the run time of a job without any data, in ms.
 	assumed = 60_000
 )
 
-// Ran is a run that came to its end.
+// Ran is a run that reached its end.
 type Ran struct {
 	Queue    rota.QueueName
 	Tenant   rota.TenantID
@@ -25,7 +25,7 @@ type Ran struct {
 	Expected, Ms int64
 }
 
-// RanOf is the last attempt of a job that has completed.
+// RanOf returns the last attempt of a completed job.
 func RanOf(j *rota.Job) (r Ran, ok bool) {
 	if j.State != rota.JobCompleted || len(j.Attempts) == 0 {
 		return r, false
@@ -41,7 +41,7 @@ func RanOf(j *rota.Job) (r Ran, ok bool) {
 	return Ran{j.Queue, j.Tenant, j.Type, j.CPUMilli, j.Expected.Milliseconds(), int64(a.Ended.Clock - began)}, true
 }
 
-// kind is what run times are kept by; what is left empty counts for none.
+// kind is the key of run times; empty fields match nothing.
 type kind struct {
 	queue         rota.QueueName
 	tenant        rota.TenantID
@@ -49,10 +49,10 @@ type kind struct {
 	cpu, expected int64
 }
 
-// sample is a run time, and its share of the estimate in parts per million, 0 where there was none.
+// sample is a run time, and its share of the estimate in parts per million, 0 if there was none.
 type sample struct{ ms, share int64 }
 
-// Past is how long jobs took that have ended.
+// Past holds the run times of jobs that have ended.
 type Past struct {
 	kinds map[kind][]sample
 	n     int64
@@ -61,7 +61,7 @@ type Past struct {
 // NewPast returns an empty one.
 func NewPast() *Past { return &Past{kinds: make(map[kind][]sample)} }
 
-// Runs counts the run times that are known.
+// Runs returns how many run times were added.
 func (p *Past) Runs() int64 { return p.n }
 
 // Add adds a run, the oldest first.
@@ -83,12 +83,12 @@ func (p *Past) Add(r Ran) {
 
 const million = 1_000_000
 
-// kindsOf are the kinds of a job, the narrowest first.
+// kindsOf returns the kinds of a job, the narrowest first.
 func kindsOf(queue rota.QueueName, tenant rota.TenantID, typ rota.JobType, cpu, expected int64) [4]kind {
 	return [4]kind{{queue, tenant, typ, cpu, max(expected, 1)}, {queue: queue, tenant: tenant, typ: typ}, {queue: queue, typ: typ}, {queue: queue}}
 }
 
-// draw draws how long a job takes that has run for so long already. known is false where that is assumed.
+// draw draws the run time of a job that has already run for elapsed. known is false if it is assumed.
 func (p *Past) draw(random *rand.Rand, j *rota.Job, elapsed int64) (ms int64, known bool) {
 	expected := j.Expected.Milliseconds()
 	most := j.MaxRuntime.Milliseconds()
@@ -119,7 +119,7 @@ func (p *Past) draw(random *rand.Rand, j *rota.Job, elapsed int64) (ms int64, kn
 		}
 	}
 	switch usual := cmpOr(expected, assumed); {
-	case elapsed >= usual: // longer than any before it: as long again, more or less
+	case elapsed >= usual: // longer than any before it: about as long again
 		return cut(elapsed + elapsed*int64(1+random.IntN(20))/10), p.n > 0 || expected > 0
 	default:
 		return cut(usual), expected > 0

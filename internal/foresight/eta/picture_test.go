@@ -9,13 +9,13 @@ import (
 // measured is a line of the table and of the picture of coverage.
 type measured struct {
 	load, policy string
-	// shown says that nothing was chosen on the load.
+	// shown means that nothing was tuned on the load.
 	shown bool
 	figures
 }
 
-// within is the share of those asked for that started within their interval, and from where to where it might be if jobs were
-// independent: 95 of 100 such ranges have the true share (Wilson).
+// within returns the share of forecast jobs that started within their interval, and its confidence interval if jobs
+// were independent: 95 of 100 such intervals contain the true share (Wilson).
 func (f *figures) within() (share, low, high float64) {
 	const z = 1.96
 	n := float64(f.asked)
@@ -24,7 +24,7 @@ func (f *figures) within() (share, low, high float64) {
 	return share, middle - half, middle + half
 }
 
-// table is the lines in Markdown.
+// table returns the lines in Markdown.
 func table(lines []measured) string {
 	var b strings.Builder
 	b.WriteString("| load | policy | asked | within | before | after | interval | expected ÷ wait, 10 % to 90 % |\n|---|---|---|---|---|---|---|---|\n")
@@ -41,7 +41,7 @@ func table(lines []measured) string {
 	return b.String()
 }
 
-// picture draws the lines: where the share lies, beside the band that is wanted.
+// picture draws the lines: where the share is, next to the required band.
 func picture(lines []measured) string {
 	const left, width, row, top = 250.0, 470.0, 22.0, 46.0
 	const from, to = 0.70, 1.0

@@ -19,7 +19,7 @@ const (
 	leap = int64(limits.ClockLeapMax) - 100
 )
 
-// agenda are the leases by when their workers do something next; those are stale whose moment is another one by now.
+// agenda are the leases by when their workers act next; an item is stale if its lease has a different time by now.
 type agenda []item
 
 type item struct {
@@ -43,7 +43,7 @@ func (a *agenda) Pop() any {
 	return x
 }
 
-// part has the life go on alone after an entry: what the workers will say of the leases that are open is planned.
+// part makes the life continue alone after an entry: it plans the workers' reports on the open leases.
 func (l *life) part(after rota.Index) {
 	l.parted = after
 	l.refused, l.filled = 0, 0
@@ -58,7 +58,7 @@ func (l *life) part(after rota.Index) {
 	}
 }
 
-// script plans what becomes of a lease: the run that the record has for it.
+// script plans the course of a lease: the run that the record has for it.
 func (l *life) script(o *lease) {
 	if l.parted == 0 {
 		return
@@ -74,7 +74,7 @@ func (l *life) script(o *lease) {
 	l.next(o, int64(l.now))
 }
 
-// next plans what a worker does next about a lease.
+// next plans a worker's next action on a lease.
 func (l *life) next(o *lease, now int64) {
 	if l.parted == 0 || o.gone {
 		return
@@ -94,7 +94,7 @@ func (l *life) next(o *lease, now int64) {
 	heap.Push(&l.agenda, item{o.due, index, o.order, o})
 }
 
-// alone goes on to the end of the window.
+// alone continues to the end of the window.
 func (l *life) alone() error {
 	for i := l.parted + 1; i <= l.last; i++ {
 		e, term, _, err := l.entry(i)
@@ -111,7 +111,7 @@ func (l *life) alone() error {
 		}
 		l.walls, l.wallsAt = e.GetWallMs(), at
 		l.stamp, l.at = at, i
-		if slices.ContainsFunc(e.GetOps(), foreign) { // what workers say in this entry goes with it
+		if slices.ContainsFunc(e.GetOps(), foreign) { // the workers' reports in this entry go with it
 			l.at--
 		}
 		for due := l.due(); due <= at; due = l.due() {
@@ -126,7 +126,7 @@ func (l *life) alone() error {
 	return nil
 }
 
-// due is when a worker says something, or the leader decides, next.
+// due returns when a worker reports something, or the leader decides, next.
 func (l *life) due() int64 {
 	for len(l.agenda) > 0 && (l.agenda[0].gone || l.agenda[0].due != l.agenda[0].lease.due) {
 		heap.Pop(&l.agenda)
@@ -138,13 +138,13 @@ func (l *life) due() int64 {
 	return max(min(at, l.decides()), int64(l.now))
 }
 
-// ready reports whether what a worker says next comes before the entry of the log that is at hand, of those of one moment in the
-// order of the log.
+// ready reports whether the next report of a worker comes before the present entry of the log; those of one moment are
+// in the order of the log.
 func (l *life) ready() bool {
 	return len(l.agenda) > 0 && (l.agenda[0].due < l.stamp || l.agenda[0].due == l.stamp && l.agenda[0].index <= l.at)
 }
 
-// decides is when the leader's next rounds are logged.
+// decides returns when the leader's next rounds are logged.
 func (l *life) decides() int64 {
 	switch {
 	case !l.m.Waiting():
@@ -156,7 +156,7 @@ func (l *life) decides() int64 {
 	}
 }
 
-// moment does all that is due by a moment.
+// moment does everything due by a moment.
 func (l *life) moment(at int64) error {
 	ops, said, of := l.words(at)
 	if len(ops) > 0 {
@@ -173,7 +173,7 @@ func (l *life) moment(at int64) error {
 	return l.match(at)
 }
 
-// words are what workers say by a moment, of one entry of the log.
+// words returns the workers' reports by a moment, of one entry of the log.
 func (l *life) words(at int64) (ops []*fsmpb.Op, said []*lease, of rota.Index) {
 	for l.due() <= at && l.ready() && l.agenda[0].due <= at && len(ops) < limits.MaxEntryOps/2 {
 		if len(said) > 0 && l.agenda[0].index != of {
@@ -195,7 +195,7 @@ func (l *life) decideWith(at int64, ops []*fsmpb.Op) []*fsmpb.Op {
 	return append(ops, roundOps(l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(at)}, limits.MaxDecide))...)
 }
 
-// word is what a worker says of a lease.
+// word returns a worker's report on a lease.
 func (l *life) word(o *lease) *fsmpb.Op {
 	op := &fsmpb.LeaseOp{Verb: uint32(o.verb), Lease: o.id[:], Job: string(o.job), Worker: string(o.worker), Session: uint64(o.session)}
 	switch {
@@ -215,7 +215,7 @@ func (l *life) word(o *lease) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: op}}
 }
 
-// say logs what workers say, and plans what they say next.
+// say logs workers' reports, and plans their next ones.
 func (l *life) say(at int64, ops []*fsmpb.Op, said []*lease) error {
 	a, err := l.own(at, ops)
 	if err != nil {
@@ -225,7 +225,7 @@ func (l *life) say(at int64, ops []*fsmpb.Op, said []*lease) error {
 	return l.depart(at)
 }
 
-// said plans what workers say next, after they were answered.
+// said plans workers' next reports, after they were answered.
 func (l *life) said(at int64, said []*lease, outcomes []*fsmpb.Outcome) {
 	for i, o := range said {
 		refused := entry.OutcomeError(outcomes[i]) != nil
@@ -303,7 +303,7 @@ func firstOf(rounds []*fsmpb.Round) string {
 	return ""
 }
 
-// outside applies what an entry of the log has from outside, and decides.
+// outside applies the operations of a log entry that come from outside, and decides.
 func (l *life) outside(i rota.Index, at int64, term uint64, e *fsmpb.Entry) error {
 	l.at = i
 	ops, said, _ := l.words(at)
@@ -346,8 +346,8 @@ func (l *life) outside(i rota.Index, at int64, term uint64, e *fsmpb.Entry) erro
 	return l.changes()
 }
 
-// foreign reports whether an operation comes from outside, or tells of time: what the cluster and the workers do by its
-// decisions does not.
+// foreign reports whether an operation comes from outside or advances time: what the cluster and the workers do because
+// of its decisions does not.
 func foreign(op *fsmpb.Op) bool {
 	switch op.GetOp().(type) {
 	case *fsmpb.Op_Round, *fsmpb.Op_Lease, *fsmpb.Op_KeepLog, *fsmpb.Op_AdvanceHook, *fsmpb.Op_ReportProof:

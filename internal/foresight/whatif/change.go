@@ -21,11 +21,11 @@ const (
 	cancelsAtOnce = 1_000
 )
 
-// Change is what is another way than in the log; nothing is the log's own policy.
+// Change is the difference from the log; an empty Change is the log's own policy.
 type Change struct {
-	// Queues are the settings of queues, in the order of their names.
+	// Queues are the settings of queues, by name.
 	Queues []QueueChange
-	// Workers are those that are added.
+	// Workers are the added workers.
 	Workers []AddedWorkers
 	// Without is a tenant whose work is left out.
 	Without rota.TenantID
@@ -102,7 +102,7 @@ func (c *Change) ParseWorkers(text string) error {
 	return err
 }
 
-// parseSpec reads what a worker offers.
+// parseSpec parses a worker's resources.
 func parseSpec(text string) (spec rota.WorkerSpec, err error) {
 	spec = rota.WorkerSpec{ID: "what-if", Slots: 1, Queues: []rota.QueueName{rota.DefaultQueue}}
 	for part := range strings.SplitSeq(text, ",") {
@@ -139,7 +139,7 @@ func parseSpec(text string) (spec rota.WorkerSpec, err error) {
 	return spec, err
 }
 
-// setQueue is the operation of a queue's settings.
+// setQueue returns the operation that sets a queue.
 func (q *QueueChange) setQueue() *fsmpb.Op {
 	set := &fsmpb.SetQueue{Name: string(q.Queue), Preset: q.Preset}
 	for _, s := range q.Set {
@@ -148,7 +148,7 @@ func (q *QueueChange) setQueue() *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: set}}
 }
 
-// check refuses what cannot be on the state in which the window begins.
+// check rejects a change that is impossible on the state in which the window begins.
 func (c *Change) check(m *fsm.Machine) error {
 	for i := range c.Queues {
 		q := &c.Queues[i]
@@ -174,7 +174,7 @@ func (c *Change) check(m *fsm.Machine) error {
 	return nil
 }
 
-// begin is the policy that the settings change on a queue that is not there yet.
+// begin returns the policy that the settings change if the queue does not exist yet.
 func (q *QueueChange) begin() (rota.QueuePolicy, error) {
 	if q.Preset == "" {
 		return rota.StandardPolicy(), nil
@@ -182,7 +182,7 @@ func (q *QueueChange) begin() (rota.QueuePolicy, error) {
 	return rota.PresetPolicy(q.Preset)
 }
 
-// registrations are the operations that add workers, their ids apart from those of the log.
+// registrations returns the operations that add workers, with ids different from those of the log.
 func (c *Change) registrations(like map[rota.WorkerID]rota.WorkerSpec) (ops []*fsmpb.Op, err error) {
 	for _, w := range c.Workers {
 		spec := w.Spec
@@ -208,7 +208,7 @@ func (c *Change) registrations(like map[rota.WorkerID]rota.WorkerSpec) (ops []*f
 	return ops, nil
 }
 
-// evictions are the operations that end what a tenant has in a state.
+// evictions returns the operations that cancel the work of a tenant in a state.
 func (c *Change) evictions(m *fsm.Machine) (ops []*fsmpb.Op, err error) {
 	if c.Without == "" {
 		return nil, nil
@@ -247,7 +247,7 @@ func eachLive(m *fsm.Machine, filter rota.JobFilter, f func(*rota.Job)) error {
 			return err
 		}
 		for i := range page.Jobs {
-			if page.Jobs[i].State.Terminal() { // they stand last
+			if page.Jobs[i].State.Terminal() { // they come last
 				return nil
 			}
 			f(&page.Jobs[i])
@@ -258,7 +258,7 @@ func eachLive(m *fsm.Machine, filter rota.JobFilter, f func(*rota.Job)) error {
 	}
 }
 
-// left is what of the log is left out, by the tenant that is.
+// left is the part of the log that is left out, by tenant.
 type left struct {
 	tenant    string
 	workflows map[string]bool

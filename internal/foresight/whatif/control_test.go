@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// TestRun_losses: a worker that is lost in the record is lost in the other histories, too, with what it ran, and says nothing until it is heard
-// again; what it then says is heard.
+// TestRun_losses checks that a worker lost in the record is lost in the other histories too, with the jobs it ran, and
+// reports nothing until it is heard again; later reports count.
 func TestRun_losses(t *testing.T) {
 	t.Parallel()
 	l := newLeader(t)
@@ -58,7 +58,8 @@ func TestRun_losses(t *testing.T) {
 	}
 }
 
-// TestRun_attempts: what fails, is renewed, or has to give way in the record does so in the control, and the date is that of the record.
+// TestRun_attempts checks that attempts that fail, are renewed, or are preempted in the record are so in the control,
+// and that the date is that of the record.
 func TestRun_attempts(t *testing.T) {
 	t.Parallel()
 	l := newLeader(t)
@@ -85,8 +86,8 @@ func TestRun_attempts(t *testing.T) {
 	l.resembles(from, 6, 0)
 }
 
-// resembles holds the control from an entry on against the record: so many decisions in the same order, ends within 300 ms, and at most so many
-// runs of which the record has no end.
+// resembles compares the control from an entry on with the record: the number of decisions in the same order, ends
+// within 300 ms, and the maximum of runs without an end in the record.
 func (l *leader) resembles(from rota.Index, decisions, filled int64) {
 	l.t.Helper()
 	w, err := open(context.Background(), l, 0, 0, nil)

@@ -34,7 +34,7 @@ func (js *jobs) worker(id rota.WorkerID) int32 {
 type job struct {
 	id         rota.JobID
 	group, typ int32
-	// dated says that it has a time to live.
+	// dated means that it has a time to live.
 	dated bool
 }
 
@@ -48,7 +48,7 @@ func newJobs() *jobs {
 		workers: make(map[rota.WorkerID]int32)}
 }
 
-// of is the place of a job that is at hand in a state.
+// of returns the number of a job that is in a state.
 func (js *jobs) of(m *fsm.Machine, id rota.JobID) (int32, error) {
 	if i, ok := js.places[id]; ok {
 		return i, nil
@@ -73,33 +73,34 @@ func (js *jobs) of(m *fsm.Machine, id rota.JobID) (int32, error) {
 	return i, nil
 }
 
-// fate is what became of a job in a history; times are of the cluster's clock, 0 for none.
+// fate is the result for a job in a history; times are of the cluster's clock, 0 for none.
 type fate struct {
 	enqueued, started, ended rota.Clock
 	state                    rota.JobState
-	// old says that it ran before the window began: its wait is none of it.
+	// old means that it ran before the window began: it has no wait in the window.
 	old bool
 }
 
-// assignment is a job's place, and its worker's name by number.
+// assignment is the number of a job, and of its worker.
 type assignment struct{ job, worker int32 }
 
-// course is what became of the jobs in a history.
+// course has the results for the jobs in a history.
 type course struct {
 	*jobs
 	fates []fate
-	// slots are what workers have that may be at work; busy and room are slots times ms that were leased, and that there were.
+	// slots are those of workers that may have leases; busy and room are slots times ms that were leased, and that were
+	// available.
 	slots      map[rota.WorkerID]int64
 	all        int64
 	busy, room int64
 	now        rota.Clock
-	// order are the assignments as they came.
+	// order are the assignments in the order they were made.
 	order   []assignment
 	refused int64
 	filled  int64
 }
 
-// begin notes what waits and works as the window begins.
+// begin records the pending jobs and the running ones when the window begins.
 func (c *course) begin(m *fsm.Machine) error {
 	c.slots, c.now = make(map[rota.WorkerID]int64), m.Head().Clock
 	for _, w := range m.Workers() {
@@ -134,7 +135,7 @@ func (c *course) fate(i int32) *fate {
 	return &c.fates[i]
 }
 
-// offers notes what a worker has.
+// offers records the slots of a worker.
 func (c *course) offers(w *rota.Worker) {
 	c.all -= c.slots[w.ID]
 	delete(c.slots, w.ID)
@@ -144,7 +145,7 @@ func (c *course) offers(w *rota.Worker) {
 	}
 }
 
-// pass moves the clock, under which so many leases were open.
+// pass advances the clock, while open leases were open.
 func (c *course) pass(now rota.Clock, open int) {
 	if now > c.now {
 		c.busy += int64(now-c.now) * min(int64(open), c.all)
@@ -153,7 +154,7 @@ func (c *course) pass(now rota.Clock, open int) {
 	}
 }
 
-// heed notes what an event says of its job, or of its worker.
+// heed records what an event means for its job, or for its worker.
 func (c *course) heed(m *fsm.Machine, e *rota.Event) error {
 	switch e.Kind {
 	case rota.EventProviderRegistered, rota.EventProviderStatusChanged, rota.EventWorkerDeleted:
@@ -200,8 +201,8 @@ func endOf(kind rota.EventKind) rota.JobState {
 	}
 }
 
-// wait is for how long a job was QUEUED before its first lease, or has been by now; ok is false where it never was within the
-// window.
+// wait returns how long a job was QUEUED before its first lease, or has been by now; ok is false if it never was within
+// the window.
 func (c *course) wait(i int32) (ms int64, ok bool) {
 	if int(i) >= len(c.fates) {
 		return 0, false
@@ -219,7 +220,8 @@ func (c *course) wait(i int32) (ms int64, ok bool) {
 	return int64(until - f.enqueued), true
 }
 
-// common is how many assignments two histories begin with in common, in the same order: jobs with their workers.
+// common returns how many assignments two histories have in common from the start, in the same order: jobs with their
+// workers.
 func (c *course) common(o *course) (n int64) {
 	for int(n) < min(len(c.order), len(o.order)) && c.order[n] == o.order[n] {
 		n++

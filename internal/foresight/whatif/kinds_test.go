@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// near reports whether two figures in seconds are the same, but for what a worker takes to answer.
+// near reports whether two figures in seconds are the same, except for the time that a worker takes to answer.
 func near(got, want float64) bool { return got > want-0.02 && got < want+0.02 }
 
 // flow submits a workflow of a tenant.
@@ -36,15 +36,15 @@ func node(id string, runs time.Duration, parents ...string) rota.NodeSpec {
 	return n
 }
 
-// TestRun_workflow: nodes are released as their parents end, in each history by its own ends. One worker runs two nodes that become ready at once one after the
-// other, two run them beside each other.
+// TestRun_workflow checks that nodes are released as their parents end, in each history by its own ends. One worker
+// runs two nodes that become ready at once one after another, two workers run them at the same time.
 func TestRun_workflow(t *testing.T) {
 	t.Parallel()
 	l := newLeader(t)
 	l.set("fair_share", "off", "oldest_every", "0")
 	l.worker("w", 1)
 	first := node("b", 10, "a")
-	first.Priority = 1 // else who of the two is first is drawn
+	first.Priority = 1 // otherwise the first of the two is drawn
 	l.flow("f", "flows", node("a", 10), first, node("c", 10, "a"), node("d", 5, "b", "c"))
 	l.until(l.now + 5_000)
 	l.submit(jobSpec("single", 1_000)) // waits for a, and for b or c
@@ -65,7 +65,7 @@ func TestRun_workflow(t *testing.T) {
 	}
 }
 
-// fire has the leader decide the dates of a schedule that are due.
+// fire makes the leader decide the dates of a schedule that are due.
 func (l *leader) fire(name rota.ScheduleName, every int64) {
 	due, ok := fsm.DueOf(&l.m.View, name)
 	if !ok {
@@ -82,7 +82,7 @@ func (l *leader) fire(name rota.ScheduleName, every int64) {
 	}
 }
 
-// TestRun_schedule: what a schedule brings comes at its dates in each history, and not at all without its tenant.
+// TestRun_schedule checks that a schedule's runs start on its dates in each history, and not at all without its tenant.
 func TestRun_schedule(t *testing.T) {
 	t.Parallel()
 	l := newLeader(t)
@@ -113,21 +113,21 @@ func TestRun_schedule(t *testing.T) {
 	if changed = r.Histories[2]; changed.Jobs != 6 || changed.Completed != 6 || !near(changed.WaitMaxS, 0) || changed.Refused != 0 {
 		t.Errorf("without the schedule's tenant: %+v", changed)
 	}
-	midst := mustRun(t, &Plan{Log: l, Since: l.m.Head().Date - 45_000, Change: Change{Without: "clock"}}) // the schedule is there as the window begins
+	midst := mustRun(t, &Plan{Log: l, Since: l.m.Head().Date - 45_000, Change: Change{Without: "clock"}}) // the schedule exists already
 	if h := midst.Histories[2]; h.Jobs == 0 || h.Refused != 0 || len(h.Tenants) != 1 || h.Tenants[0].Of != string(rota.DefaultTenant) || midst.Histories[1].Jobs <= h.Jobs {
 		t.Errorf("without the schedule's tenant, from the midst: %+v", h)
 	}
 }
 
-// poll has a worker that polls offer a slot for 8 s.
+// poll makes a polling worker offer a slot for 8 s.
 func (l *leader) poll(id rota.WorkerID, number uint64) {
 	session, _ := l.m.Session(id)
 	l.log(&fsmpb.Op{Op: &fsmpb.Op_Offer{Offer: &fsmpb.Offer{Worker: string(id), Session: uint64(session), Poll: number, Free: 1, UntilMs: l.now + 8_000}}})
 	l.decide()
 }
 
-// TestRun_polls: a worker that polls takes leases when it polled in the record, whatever they are then: with the shortest first the third job
-// starts at the third poll, though the second ended long before.
+// TestRun_polls checks that a polling worker gets leases when it polled in the record, whatever they are then: with the
+// shortest first the third job starts at the third poll, although the second ended long before.
 func TestRun_polls(t *testing.T) {
 	t.Parallel()
 	l := newLeader(t)
@@ -165,8 +165,9 @@ func TestRun_polls(t *testing.T) {
 	}
 }
 
-// TestRun_leave: a worker that leaves when it is idle in the record has the jobs ended that another history gave it before it does, and gets no more. One
-// that an operator retires, or whose id is registered anew, leaves when it did, and its job starts once more.
+// TestRun_leave checks a worker that leaves when it is idle in the record: the jobs that another history gave it end
+// before it leaves, and it gets no more. A worker that an operator retires, or whose id is registered again, leaves
+// when it did in the record, and its job starts once more.
 func TestRun_leave(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -182,7 +183,7 @@ func TestRun_leave(t *testing.T) {
 		l := newLeader(t)
 		l.set("ranking", "fifo", "fair_share", "off")
 		l.worker("w", 2)
-		for _, id := range []string{"a", "b"} { // beside each other here, one after the other under the change
+		for _, id := range []string{"a", "b"} { // at the same time here, one after another under the change
 			l.submit(jobSpec(id, 10_000))
 		}
 		l.until(begins + 11_000)
@@ -209,7 +210,7 @@ func TestRun_leave(t *testing.T) {
 	}
 }
 
-// TestRun_open counts the jobs that are at work, or wait, as the window ends.
+// TestRun_open counts the jobs that are running, or pending, when the window ends.
 func TestRun_open(t *testing.T) {
 	t.Parallel()
 	l := newLeader(t)

@@ -7,9 +7,9 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// staying is an operation of the log as it comes here, where workers may still be at work that had finished in the record. One that says
-// goodbye there drains here, and leaves once it has worked off what it has (depart), or before somebody else takes its id or deletes it; that
-// its process is gone is not said of it meanwhile.
+// staying returns an operation of the log in the form used here, where workers that had finished in the record may
+// still have leases. A worker that says Bye there drains here, and leaves once it has finished its leases (depart), or
+// before its id is taken over or deleted; until then it is not reported gone.
 func (l *life) staying(op *fsmpb.Op) []*fsmpb.Op {
 	s := op.GetSetStatus()
 	if rota.WorkerStatus(s.GetStatus()) == rota.WorkerRetired && s.GetSession() != 0 && l.works(s) {
@@ -39,13 +39,13 @@ func (l *life) staying(op *fsmpb.Op) []*fsmpb.Op {
 	return []*fsmpb.Op{bye, op}
 }
 
-// works reports whether a worker that says goodbye has leases.
+// works reports whether a worker that says Bye has leases.
 func (l *life) works(bye *fsmpb.SetStatus) bool {
 	w, _ := l.m.Worker(rota.WorkerID(bye.GetWorker()))
 	return w.Open > 0 && w.Session == rota.Session(bye.GetSession())
 }
 
-// depart lets go of the workers that have worked off what they had.
+// depart lets workers leave that have finished their leases.
 func (l *life) depart(at int64) error {
 	var ops []*fsmpb.Op
 	l.leaving = slices.DeleteFunc(l.leaving, func(bye *fsmpb.Op) bool {

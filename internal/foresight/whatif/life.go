@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// life is a history in the making: first side by side with the record, whose entries it takes with decisions of its own, then,
-// once it has parted, alone.
+// life is a history being made: first in parallel with the record, whose entries it applies with decisions of its own,
+// then, once it has diverged, alone.
 type life struct {
 	*window
 	course
@@ -19,7 +19,7 @@ type life struct {
 	change *Change
 	left   left
 	rec    *record
-	// pending are changes of queues that are not there yet.
+	// pending are changes of queues that do not exist yet.
 	pending []QueueChange
 	begun   bool
 	// decided and with are rounds of this state, by the height at which the leaders decided.
@@ -27,33 +27,34 @@ type life struct {
 
 	leases map[rota.JobID]*lease
 	starts uint64
-	// theirs are the open leases of the record, while it is at hand; sessions are those of workers here, by the record's, where they differ.
+	// theirs are the open leases of the record, while it is replayed in parallel; sessions are those of workers here,
+	// by the record's, if they differ.
 	theirs   map[rota.JobID]rota.LeaseID
 	sessions map[uint64]uint64
 	// registers counts the registrations of a worker so far.
 	registers map[rota.WorkerID]int
-	// parted is the entry after which the life goes on alone, 0 until then. What follows is of that part.
+	// parted is the entry after which the life continues alone, 0 until then. The following fields are of that part.
 	parted rota.Index
 	agenda agenda
 	used   map[int32]int
-	// dark are workers that are not heard, with what they would say.
+	// dark are workers that are not heard, with the reports they would send.
 	dark   map[rota.WorkerID]bool
 	silent map[rota.WorkerID][]*lease
-	// leaving are the goodbyes of workers that are still at work here, as they came.
+	// leaving are the Byes of workers that still have leases here, in order.
 	leaving []*fsmpb.Op
-	// asked says that something changed since rounds were decided, at asking; matched is when they were.
+	// asked means that something changed since rounds were decided, at asking; matched is when they were.
 	asked           bool
 	asking, matched int64
 	more            bool
-	// stamp and at are the moment of the log's entry that is at hand, and up to which entry workers are heard at it.
+	// stamp is the moment of the present log entry, at is the entry up to which workers are heard at it.
 	stamp int64
 	at    rota.Index
-	// walls are the readings of wall clocks that an entry of the log brought, until one here has them, at wallsAt.
+	// walls are the readings of wall clocks from a log entry, until an entry here has them, at wallsAt.
 	walls   []int64
 	wallsAt int64
 }
 
-// lease is an open lease, and what its worker does about it next.
+// lease is an open lease, and its worker's next action on it.
 type lease struct {
 	id              rota.LeaseID
 	job             rota.JobID
@@ -63,7 +64,7 @@ type lease struct {
 	start, deadline int64
 	acked, revoked  bool
 	renewals        int32
-	// settled says that it cannot be renewed any more, gone that it is over.
+	// settled means that it can no longer be renewed, gone that it is over.
 	settled, gone bool
 	order         uint64
 
@@ -112,7 +113,7 @@ func (l *life) put(index rota.Index, term uint64, e *fsmpb.Entry) (fsm.Applied, 
 	return l.take(index, term, data, e)
 }
 
-// take applies an entry as it is written, and notes what it did.
+// take applies an entry unchanged, and records its effects.
 func (l *life) take(index rota.Index, term uint64, data []byte, e *fsmpb.Entry) (fsm.Applied, error) {
 	a, err := l.m.Apply(index, term, data)
 	if err != nil {
@@ -132,7 +133,7 @@ func (l *life) take(index rota.Index, term uint64, data []byte, e *fsmpb.Entry) 
 	return a, nil
 }
 
-// hear notes which workers are heard.
+// hear records which workers are heard.
 func (l *life) hear(op *fsmpb.Op, o *fsmpb.Outcome) {
 	l.registered(op, o)
 	if entry.OutcomeError(o) != nil {
@@ -164,7 +165,7 @@ func (l *life) hear(op *fsmpb.Op, o *fsmpb.Outcome) {
 	delete(l.silent, worker)
 }
 
-// heed follows the leases that are open, and what an event asks of the leader.
+// heed tracks the open leases, and what an event requires of the leader.
 func (l *life) heed(e *rota.Event) error {
 	if err := l.course.heed(l.m, e); err != nil {
 		return err
@@ -189,9 +190,9 @@ func (l *life) heed(e *rota.Event) error {
 	case e.Kind == rota.EventLeaseRevoked:
 		if o != nil && o.id == e.Lease {
 			o.revoked = true
-			l.next(o, int64(l.now)) // its worker ends it at once, and says so
+			l.next(o, int64(l.now)) // its worker ends it at once, and reports it
 		}
-	case o != nil && o.revoked && closes(e.Kind) && e.Lease != o.id: // it outlives its job until its worker has confirmed
+	case o != nil && o.revoked && closes(e.Kind) && e.Lease != o.id: // until its worker has confirmed
 	case o != nil && closes(e.Kind):
 		o.gone = true
 		delete(l.leases, e.Job)
@@ -218,7 +219,8 @@ func (l *life) assigned(e *rota.Event) error {
 	return nil
 }
 
-// begin makes the changes, once the cluster is there: in an entry of no index of its own, so that those of the log stay theirs.
+// begin makes the changes, once the cluster exists: in an entry without an index, so that entries of the log keep
+// theirs.
 func (l *life) begin() error {
 	if l.begun || l.m.Head().Term == 0 {
 		return nil
@@ -243,7 +245,7 @@ func (l *life) begin() error {
 	return nil
 }
 
-// settings makes the changes of queues that are there by now.
+// settings makes the changes of queues that exist by now.
 func (l *life) settings() error {
 	for i := 0; i < len(l.pending); i++ {
 		if _, ok := l.m.Queue(l.pending[i].Queue); !ok {
@@ -258,7 +260,7 @@ func (l *life) settings() error {
 	return nil
 }
 
-// again has a change of a queue be made once more where the log has set that queue.
+// again repeats the change of a queue after the log has set that queue.
 func (l *life) again(e *fsmpb.Entry) {
 	for _, op := range e.GetOps() {
 		name := rota.QueueName(op.GetSetQueue().GetName())
@@ -270,7 +272,7 @@ func (l *life) again(e *fsmpb.Entry) {
 	}
 }
 
-// aside applies what no entry of the log has.
+// aside applies operations that are in no entry of the log.
 func (l *life) aside(ops []*fsmpb.Op) error {
 	head := l.m.Head()
 	a, err := l.put(head.Index, head.Term, &fsmpb.Entry{Term: head.Term, NowMs: int64(head.Clock), Ops: ops})
@@ -286,7 +288,7 @@ func (l *life) aside(ops []*fsmpb.Op) error {
 	return nil
 }
 
-// changes makes what is due of the changes.
+// changes makes the changes that are due.
 func (l *life) changes() error {
 	if err := l.begin(); err != nil || !l.begun {
 		return err
@@ -316,8 +318,8 @@ func (l *life) prepare() error {
 	return nil
 }
 
-// anew are the operations of an entry with the rounds of this state in place of its own; if asked for, only those before the round that
-// was decided with them.
+// anew returns the operations of an entry with the rounds of this state instead of its own; if before is set, only
+// those before the round that was decided with them.
 func (l *life) anew(e *fsmpb.Entry, before bool) []*fsmpb.Op {
 	ops := make([]*fsmpb.Op, 0, len(e.GetOps()))
 	plain, with := false, false

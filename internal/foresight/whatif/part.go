@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// Parting is the first moment at which two histories are not the same.
+// Parting is the first moment at which two histories differ.
 type Parting struct {
 	Index  rota.Index `json:"index"`
 	Date   rota.Date  `json:"date_ms"`
@@ -20,18 +20,18 @@ type Parting struct {
 
 // Side is what one of two histories does at that moment.
 type Side struct {
-	// What is a sentence: a decision, or what else became of a job.
+	// What is a sentence: a decision, or another event of a job.
 	What   string        `json:"what"`
 	Job    rota.JobID    `json:"job,omitempty"`
 	Worker rota.WorkerID `json:"worker,omitempty"`
 	// Reasoning is that of an assignment, as its event has it.
 	Reasoning json.RawMessage `json:"reasoning,omitempty"`
-	// Waits says why the job that the other history is about waits here.
+	// Waits is why the job of the other history's event is pending here.
 	Waits string `json:"waits,omitempty"`
 }
 
-// tied takes an entry of the log together with the record, which has applied it, and returns how the two part by it, nil if they
-// do not. Strict wants every word of events and the digest to be the same, as those of an unchanged policy are.
+// tied applies an entry of the log in parallel with the record, which has applied it, and returns how the two differ
+// after it, nil if they do not. strict requires identical events and digests, as an unchanged policy gives.
 func (l *life) tied(r *fsm.Machine, term uint64, e *fsmpb.Entry, theirs *fsm.Applied, strict bool) (*Parting, error) {
 	a, err := l.put(theirs.Index, term, &fsmpb.Entry{Term: e.GetTerm(), NowMs: e.GetNowMs(), WallMs: e.GetWallMs(), Ops: l.anew(e, false)})
 	if err != nil {
@@ -83,7 +83,7 @@ func (l *life) compare(r *fsm.Machine, theirs, own *fsm.Applied, strict bool) *P
 	return nil
 }
 
-// telling are the events that tell of what became of a job, but those of a tenant that is left out.
+// telling returns the events that concern a job's course, without those of a tenant that is left out.
 func (l *life) telling(events []rota.Event, strict bool) (list []*rota.Event) {
 	for i := range events {
 		e := &events[i]
@@ -104,8 +104,8 @@ func same(x, y *rota.Event) bool {
 	return x.Kind == y.Kind && x.Job == y.Job && x.Worker == y.Worker && x.Attempt == y.Attempt && x.Reason == y.Reason
 }
 
-// wants finds a decision that this history takes now where the record has none to take: its leaders logged nothing, so that no entry of
-// the log has a place for it.
+// wants finds a decision that this history makes now where the record has none: its leaders logged nothing, so no entry
+// of the log has a place for it.
 func (l *life) wants(r *fsm.Machine) *Parting {
 	if !l.asked || !l.m.Waiting() {
 		return nil
@@ -137,7 +137,7 @@ type reasoned struct {
 	Rank      int32           `json:"rank"`
 }
 
-// sideOf tells of an event, and of why the job of the other history's event waits.
+// sideOf describes an event, and why the job of the other history's event is pending.
 func sideOf(m *fsm.Machine, e, other *rota.Event) (s Side) {
 	switch {
 	case e == nil:
@@ -160,7 +160,7 @@ func sideOf(m *fsm.Machine, e, other *rota.Event) (s Side) {
 	return s
 }
 
-// waits says why a job waits in a state.
+// waits returns why a job is pending in a state.
 func waits(m *fsm.Machine, id rota.JobID) string {
 	x, ok := m.Why(id, limits.MaxDecide)
 	switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// run is an attempt that came to its own end in the record: when its worker took it up, -1 where it did not say so, and when it ended, in
-// ms after its lease.
+// run is an attempt that reached its own end in the record: when its worker acknowledged it, -1 if it did not, and when
+// it ended, in ms after its lease.
 type run struct {
 	ack, end int64
 	after    int64
@@ -19,27 +19,27 @@ type run struct {
 	acked, at rota.Index
 	verb      rota.LeaseVerb
 	fail      uint32
-	// op has what else its end brought, nil for nothing.
+	// op has the other data of its end, nil for none.
 	op *fsmpb.LeaseOp
 }
 
-// record is what a log says of the runs of its jobs.
+// record is the data in a log on the runs of its jobs.
 type record struct {
 	course
 	m     *fsm.Machine
 	taken map[rota.JobID]*taken
 	runs  [][]run
-	// busy are entries whose jobs could have been decided for in them, and were not: the leader had another entry under way.
+	// busy are entries in which jobs could have been assigned, and were not: the leader had another entry in progress.
 	busy map[rota.Index]bool
-	// filled are entries whose completions had their room given anew in them.
+	// filled are entries that assigned the room of their own completions again.
 	filled map[rota.Index]bool
-	// cut is for how long a job ran at most where it came to no end of its own.
+	// cut is the maximum run time of a job that reached no end of its own.
 	cut map[int32]int64
 	// specs are the workers that the log has.
 	specs map[rota.WorkerID]rota.WorkerSpec
-	// sessions are those that a worker's registrations got, 0 of one that was refused.
+	// sessions are those that a worker's registrations got, 0 for a refused one.
 	sessions map[rota.WorkerID][]uint64
-	// median is how long runs of a type took, usual those of all, ack how long it took until they were taken up.
+	// median is how long runs of a type took, usual those of all, ack the time until acknowledgement.
 	median     map[int32]int64
 	usual, ack int64
 }
@@ -70,7 +70,7 @@ func newRecord(js *jobs, m *fsm.Machine) (*record, error) {
 	return r, err
 }
 
-// entry notes what an entry did.
+// entry records the effects of an entry.
 func (r *record) entry(e *fsmpb.Entry, a *fsm.Applied) error {
 	r.pass(a.Clock, len(r.taken))
 	for i, op := range e.GetOps() {
@@ -100,7 +100,7 @@ func (r *record) entry(e *fsmpb.Entry, a *fsm.Applied) error {
 	return nil
 }
 
-// before notes what of an entry is to be known before it is applied.
+// before records what must be known of an entry before it is applied.
 func (r *record) before(i rota.Index, e *fsmpb.Entry) {
 	submits, rounds, with := false, false, false
 	for _, op := range e.GetOps() {
@@ -115,7 +115,7 @@ func (r *record) before(i rota.Index, e *fsmpb.Entry) {
 	}
 }
 
-// verb notes the end of a run.
+// verb records the end of a run.
 func (r *record) verb(op *fsmpb.LeaseOp, a *fsm.Applied) error {
 	t := r.taken[rota.JobID(op.GetJob())]
 	verb := rota.LeaseVerb(op.GetVerb())
@@ -136,7 +136,7 @@ func (r *record) verb(op *fsmpb.LeaseOp, a *fsm.Applied) error {
 	return nil
 }
 
-// brought keeps of a verb what decides: not outputs and logs themselves.
+// brought keeps the parts of a verb that affect decisions, not outputs and logs.
 func brought(op *fsmpb.LeaseOp) *fsmpb.LeaseOp {
 	digest := op.GetOutputDigest()
 	if len(op.GetOutput()) > 0 && len(digest) == 0 {
@@ -149,7 +149,7 @@ func brought(op *fsmpb.LeaseOp) *fsmpb.LeaseOp {
 	return &fsmpb.LeaseOp{OutputDigest: slices.Clone(digest), Children: slices.Clone(op.GetChildren())}
 }
 
-// lease follows the leases that are open.
+// lease tracks the open leases.
 func (r *record) lease(e *rota.Event) {
 	switch t := r.taken[e.Job]; {
 	case e.Kind == rota.EventJobAssigned:
@@ -165,7 +165,7 @@ func (r *record) lease(e *rota.Event) {
 	}
 }
 
-// closes reports whether an event about a job means that no lease of it is open any more.
+// closes reports whether an event about a job means that none of its leases is open any longer.
 func closes(kind rota.EventKind) bool {
 	switch kind {
 	case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined, rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired,
@@ -181,7 +181,7 @@ func (r *record) cutShort(id rota.JobID, t *taken, now int64) {
 	}
 }
 
-// close works out what is usual.
+// close calculates the usual times.
 func (r *record) close() {
 	for id, t := range r.taken { // each its own job's: in any order
 		r.cutShort(id, t, int64(r.now))
@@ -208,7 +208,7 @@ func (r *record) close() {
 	r.usual, r.ack = median(all, 1_000), median(acks, 0)
 }
 
-// median is the middle of a list, or what stands for it where that is empty.
+// median returns the middle of a list, or none if it is empty.
 func median(list []int64, none int64) int64 {
 	if len(list) == 0 {
 		return none
@@ -217,7 +217,7 @@ func median(list []int64, none int64) int64 {
 	return list[(len(list)-1)/2]
 }
 
-// next is a job's run after so many that came to their own end, or what stands for it where the log has no more.
+// next returns a job's run after the first used that reached their own end, or a substitute if the log has no more.
 func (r *record) next(i int32, used int) (x run, filled bool) {
 	if int(i) < len(r.runs) && used < len(r.runs[i]) {
 		return r.runs[i][used], false
@@ -229,7 +229,7 @@ func (r *record) next(i int32, used int) (x run, filled bool) {
 	return run{ack: r.ack, end: max(r.ack+ms, r.cut[i]), verb: rota.VerbComplete}, true
 }
 
-// used is how many runs of a job had come to their own end at an index.
+// used returns how many runs of a job had reached their own end at an index.
 func (r *record) used(i int32, at rota.Index) (n int) {
 	if int(i) >= len(r.runs) {
 		return 0

@@ -5,7 +5,8 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// renamed is an operation with the lease and the session here that have the place of the record's: added workers take sessions, too.
+// renamed returns an operation with the lease and the session here that correspond to the record's: added workers use
+// sessions, too.
 func (l *life) renamed(op *fsmpb.Op) *fsmpb.Op {
 	switch o := op.GetOp().(type) {
 	case *fsmpb.Op_Lease:
@@ -47,13 +48,13 @@ func (l *life) renamed(op *fsmpb.Op) *fsmpb.Op {
 	return op
 }
 
-// spoken is an operation that the same caller asks for as another one.
+// spoken returns an operation with the caller of another one.
 func spoken(by, op *fsmpb.Op) *fsmpb.Op {
 	op.Actor, op.Via, op.Request, op.IfMatch = by.GetActor(), by.GetVia(), by.GetRequest(), by.GetIfMatch()
 	return op
 }
 
-// session is a worker's session here.
+// session returns a worker's session here.
 func (l *life) session(theirs uint64) uint64 {
 	if own, ok := l.sessions[theirs]; ok {
 		return own
@@ -61,7 +62,7 @@ func (l *life) session(theirs uint64) uint64 {
 	return theirs
 }
 
-// registered notes which session a registration of the log got here.
+// registered records which session a registration of the log got here.
 func (l *life) registered(op *fsmpb.Op, o *fsmpb.Outcome) {
 	r := op.GetRegister()
 	if r == nil {

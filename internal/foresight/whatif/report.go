@@ -7,28 +7,28 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Report is what became of a window of the log.
+// Report is the result for a window of the log.
 type Report struct {
 	// From and To are the first and the last entry, Since and Until the dates before and after them.
 	From  rota.Index `json:"from"`
 	To    rota.Index `json:"to"`
 	Since rota.Date  `json:"since_ms"`
 	Until rota.Date  `json:"until_ms"`
-	// Control says how the unchanged policy compares with the record.
+	// Control compares the unchanged policy with the record.
 	Control Control `json:"control"`
-	// Parting is the first moment at which the histories part, nil where they never do.
+	// Parting is the first moment at which the histories differ, nil if they never do.
 	Parting *Parting `json:"parting"`
 	// Histories are the record, the control and the changed one.
 	Histories []History `json:"histories"`
 	// Winners and Losers are the jobs whose waits differ most, the largest difference first.
 	Winners []Moved `json:"winners"`
 	Losers  []Moved `json:"losers"`
-	// Partial says that not everything was finished.
+	// Partial means that not everything was finished.
 	Partial bool `json:"partial,omitempty"`
 }
 
-// Control compares the decisions that the unchanged policy makes with the recorded ones: Equal are those before the first
-// difference.
+// Control compares the decisions that the unchanged policy makes with the recorded ones: Equal are those before the
+// first difference.
 type Control struct {
 	Decisions  int64    `json:"decisions"`
 	Equal      int64    `json:"equal"`
@@ -44,7 +44,7 @@ const (
 	Unknown = "unknown"
 )
 
-// Verdict says whether every decision of the control is the recorded one.
+// Verdict reports whether every decision of the control is the recorded one.
 func (c *Control) Verdict() string {
 	switch {
 	case c.Difference != nil:
@@ -62,26 +62,26 @@ type History struct {
 	Group
 	// Utilisation is the share of the workers' slots that was leased.
 	Utilisation float64 `json:"utilisation"`
-	// Decisions counts the assignments, Common those that this history and the record begin with: the same jobs to the same workers
-	// in the same order.
+	// Decisions counts the assignments, Common those that this history and the record have in common from the start:
+	// the same jobs to the same workers in the same order.
 	Decisions int64 `json:"decisions"`
 	Common    int64 `json:"decisions_in_common"`
-	// Filled counts the attempts that ran for the median of their type, as the record has no run of theirs; Refused what came from outside
-	// and was refused. Both are of the part after the parting.
+	// Filled counts the attempts that ran for the median of their type because the record has no run for them; Refused
+	// counts operations from outside that were refused. Both are of the part after the parting.
 	Filled  int64   `json:"filled_runs"`
 	Refused int64   `json:"refused"`
 	Queues  []Group `json:"queues"`
 	Tenants []Group `json:"tenants"`
 }
 
-// Group are the jobs of a queue or of a tenant. A wait is from the first time that a job is QUEUED to its first lease, or to its
-// end, or to that of the window.
+// Group are the jobs of a queue or of a tenant. A wait is from the first time that a job is QUEUED to its first lease,
+// or to its end, or to that of the window.
 type Group struct {
 	Of        string `json:"of,omitempty"`
 	Jobs      int64  `json:"jobs"`
 	Started   int64  `json:"started"`
 	Completed int64  `json:"completed"`
-	// Working counts the jobs that had started and not ended as the window ended, Waiting those that had not even started.
+	// Working counts the jobs that had started and not ended when the window ended, Waiting those that had not started.
 	Working   int64   `json:"working"`
 	Waiting   int64   `json:"waiting"`
 	WaitMeanS float64 `json:"wait_mean_s"`
@@ -102,7 +102,7 @@ type Moved struct {
 	WhatIfS  float64        `json:"wait_what_if_s"`
 }
 
-// movedMost is how many jobs that win, and that lose, are named.
+// movedMost is how many winning, and how many losing, jobs are named.
 const movedMost = 10
 
 // tally collects a group.
@@ -150,7 +150,7 @@ func (t *tally) group(name string) Group {
 	return g
 }
 
-// rank is the nearest-rank percentile of a sorted list of ms, in s.
+// rank returns the nearest-rank percentile of a sorted list of ms, in s.
 func rank(sorted []int64, percent int) float64 {
 	return float64(sorted[max(0, (len(sorted)*percent+99)/100-1)]) / 1000
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// leader writes a log as a leader does, its workers at its side. Entry 1 is raft's own.
+// leader writes a log as a leader with its workers does. Entry 1 is raft's own.
 type leader struct {
 	t       testing.TB
 	m       *fsm.Machine
@@ -22,15 +22,16 @@ type leader struct {
 	now     int64
 	entries map[rota.Index][]byte
 	last    rota.Index
-	// due are what workers will say, by when.
+	// due are workers' future reports, by time.
 	due []saying
-	// lag is how many ms a round takes into the log.
+	// lag is how many ms pass until a round is logged.
 	lag int64
-	// renews is how often workers renew a lease, 0 for never; failing are jobs whose first attempt fails after a second; ahead is by how much wall clocks are.
+	// renews is how often workers renew a lease, 0 for never; failing are jobs whose first attempt fails after a
+	// second; ahead is by how much wall clocks are ahead.
 	renews  int64
 	failing map[rota.JobID]bool
 	ahead   int64
-	// filled counts the entries whose completions had their room given anew in them.
+	// filled counts the entries that assigned the room of their own completions again.
 	filled int
 }
 
@@ -47,7 +48,7 @@ func newLeader(t testing.TB) *leader {
 	return l
 }
 
-// Base is what Log wants.
+// Base implements Log.
 func (l *leader) Base() *fsm.Machine {
 	if l.start == nil {
 		return fsm.New()
@@ -63,7 +64,7 @@ func (l *leader) Last() rota.Index { return l.last }
 
 func (l *leader) Entry(i rota.Index) (uint64, []byte, error) { return 2, l.entries[i], nil }
 
-// forgetLog has the log begin here.
+// forgetLog makes the log begin here.
 func (l *leader) forgetLog() {
 	l.start = l.m.Freeze()
 	for i := range l.entries {
@@ -71,7 +72,7 @@ func (l *leader) forgetLog() {
 	}
 }
 
-// log logs an entry, and has workers take up what it gives them.
+// log logs an entry, and makes workers start the jobs it assigns to them.
 func (l *leader) log(ops ...*fsmpb.Op) {
 	l.t.Helper()
 	l.last++
@@ -118,7 +119,7 @@ func (l *leader) log(ops ...*fsmpb.Op) {
 	}
 }
 
-// hush has a worker say no more of a lease.
+// hush stops a worker's reports on a lease.
 func (l *leader) hush(lease rota.LeaseID) {
 	l.due = slices.DeleteFunc(l.due, func(s saying) bool { return string(s.op.GetLease().GetLease()) == string(lease[:]) })
 }
@@ -129,7 +130,7 @@ func (l *leader) say(at int64, verb rota.LeaseVerb, e *rota.Event, text []byte) 
 	slices.SortStableFunc(l.due, func(a, b saying) int { return cmp.Compare(a.at, b.at) })
 }
 
-// until lets time pass: workers say what is due, sweeps come every 250 ms, and rounds after each entry.
+// until lets time pass: workers report what is due, sweeps run every 250 ms, and rounds after each entry.
 func (l *leader) until(at int64) {
 	for l.now < at {
 		next := min(at, l.now+250)
@@ -166,7 +167,7 @@ func (l *leader) decide() {
 	}
 }
 
-// submit submits a job, as a leader does: with its round where nobody waits.
+// submit submits a job, as a leader does: with its round if no job is pending.
 func (l *leader) submit(specs ...rota.JobSpec) {
 	var ops []*fsmpb.Op
 	for i := range specs {
@@ -194,7 +195,7 @@ func (l *leader) set(settings ...string) {
 	l.log(&fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: set}})
 }
 
-// change reads changes as the flags have them.
+// change parses changes in the form of the flags.
 func change(t testing.TB, set []string, workers ...string) (c Change) {
 	t.Helper()
 	for _, text := range set {
@@ -210,7 +211,7 @@ func change(t testing.TB, set []string, workers ...string) (c Change) {
 	return c
 }
 
-// load is a load of jobs of three tenants for 8 slots, more than they can take now and then.
+// load submits jobs of three tenants for 8 slots, at times more than they can run.
 func (l *leader) load(jobs int) {
 	for i := range 4 {
 		l.worker(rota.WorkerID(fmt.Sprint("w", i)), 2)
@@ -224,7 +225,7 @@ func (l *leader) load(jobs int) {
 	l.until(l.now + 30_000)
 }
 
-// plantWorker has the last entry's round name another worker.
+// plantWorker makes the last entry's round name another worker.
 func plantWorker(t *testing.T, l *leader, worker rota.WorkerID) {
 	t.Helper()
 	e, err := entry.Open(l.last, l.entries[l.last], entry.RulesVersion, nil)

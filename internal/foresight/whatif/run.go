@@ -7,19 +7,20 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// Plan is what is asked.
+// Plan is the question to answer.
 type Plan struct {
 	Log    Log
 	Change Change
-	// Since and Until bound the window, 0 for all that is kept.
+	// Since and Until bound the window, 0 for everything that is kept.
 	Since, Until rota.Date
-	// Progress, if not nil, is called from time to time with how many entries were replayed, each of them up to four times.
+	// Progress, if not nil, is called from time to time with how many entries were replayed, each of them up to four
+	// times.
 	Progress func(done int64)
 }
 
-// Run replays a log under another policy: first unchanged, which proves the method, then changed, then unchanged from where
-// that parted on, by the driver's own entries: the error of the method. What was finished before an error is returned with
-// it, marked partial.
+// Run replays a log under another policy: first unchanged, which proves the method; then changed; then unchanged from
+// where the changed one diverged, with the driver's own entries, which shows the error of the method. After an error it
+// also returns the finished part, marked partial.
 func Run(ctx context.Context, plan *Plan) (*Report, error) {
 	report := &Report{Partial: true, Histories: []History{}, Winners: []Moved{}, Losers: []Moved{}}
 	w, err := open(ctx, plan.Log, plan.Since, plan.Until, plan.Progress)
@@ -58,7 +59,7 @@ func Run(ctx context.Context, plan *Plan) (*Report, error) {
 	return report, nil
 }
 
-// prove replays the window unchanged: every decision is made anew, and compared with the record.
+// prove replays the window unchanged: every decision is made again, and compared with the record.
 func (r *Report) prove(w *window, start *fsm.Machine) (*record, error) {
 	rec, err := newRecord(newJobs(), start)
 	if err != nil {
@@ -157,7 +158,7 @@ func (r *Report) changed(w *window, rec *record, change *Change) (*life, error) 
 	return life, nil
 }
 
-// again replays the window as it is up to an entry, and then by the driver's own entries, unchanged.
+// again replays the window unchanged up to an entry, and then with the driver's own entries, also unchanged.
 func again(w *window, rec *record, parted rota.Index) (*life, error) {
 	life, err := newLife(w, rec.jobs, &Change{}, rec)
 	if err != nil {
@@ -180,7 +181,7 @@ func again(w *window, rec *record, parted rota.Index) (*life, error) {
 	return life, nil
 }
 
-// setOut makes the changes that are due before the first entry, and decides what is to stand in it.
+// setOut makes the changes that are due before the first entry, and decides what the entry is to contain.
 func (l *life) setOut() error {
 	if err := l.changes(); err != nil {
 		return err

@@ -30,8 +30,8 @@ func mustRun(t *testing.T, plan *Plan) *Report {
 	return r
 }
 
-// TestRun_control: the unchanged policy makes every decision of the log again, to the bit, whether the log begins with a cluster or with
-// a state in the midst of it.
+// TestRun_control checks that the unchanged policy makes every decision of the log again, to the bit, whether the log
+// begins with a cluster or with an existing state.
 func TestRun_control(t *testing.T) {
 	t.Parallel()
 	for _, lag := range []int64{0, 7} {
@@ -62,7 +62,7 @@ func TestRun_control(t *testing.T) {
 	}
 }
 
-// TestRun_finds_another_leader: a decision that the code here does not take is found, and named.
+// TestRun_findsAnotherLeader checks that a decision that the present code does not make is found, and named.
 func TestRun_findsAnotherLeader(t *testing.T) {
 	t.Parallel()
 	l := newLeader(t)
@@ -84,8 +84,8 @@ func TestRun_findsAnotherLeader(t *testing.T) {
 	}
 }
 
-// TestRun_quiet: on a log in which one thing comes after the other, the driver's own entries are those of the leader: the control makes the same
-// decisions, in the same order, from the first entry on.
+// TestRun_quiet checks that on a log of one event after another, the driver's own entries match the leader's: the
+// control makes the same decisions, in the same order, from the first entry on.
 func TestRun_quiet(t *testing.T) {
 	t.Parallel()
 	l := newLeader(t)
@@ -101,7 +101,7 @@ func TestRun_quiet(t *testing.T) {
 	equalAlone(t, l, at, 60)
 }
 
-// TestRun_refilled is TestRun_quiet where jobs wait, and start in the entry in which another completes.
+// TestRun_refilled is TestRun_quiet with pending jobs that start in the entry in which another completes.
 func TestRun_refilled(t *testing.T) {
 	t.Parallel()
 	l := newLeader(t)
@@ -121,7 +121,7 @@ func TestRun_refilled(t *testing.T) {
 	equalAlone(t, l, at, 30)
 }
 
-// equalAlone holds the log against the control that makes the entries from one on by itself: all its decisions are those of
+// equalAlone compares the log with the control that makes its own entries from one on: all its decisions are those of
 // the log.
 func equalAlone(t *testing.T, l *leader, at rota.Index, jobs int) {
 	t.Helper()
@@ -150,7 +150,7 @@ func equalAlone(t *testing.T, l *leader, at rota.Index, jobs int) {
 	}
 }
 
-// oneSlot has one worker run jobs one after the other: a for 10 s, then those that wait by then.
+// oneSlot has one worker run jobs one after another: a for 10 s, then those pending by then.
 func oneSlot(t *testing.T) *leader {
 	l := newLeader(t)
 	l.set("ranking", "fifo", "fair_share", "off", "ttl_abs_ms", "25000")
@@ -168,8 +168,8 @@ func oneSlot(t *testing.T) *leader {
 	return l
 }
 
-// TestRun_changed holds the waits of another ranking against those computed by hand: long waited for 9 s and short for 18, and would wait for 11 s
-// and 8.
+// TestRun_changed compares the waits under another ranking with those computed by hand: long waited for 9 s and short
+// for 18 s, and would wait for 11 s and 8 s.
 func TestRun_changed(t *testing.T) {
 	t.Parallel()
 	l := oneSlot(t)
@@ -225,7 +225,7 @@ func TestRun_changes(t *testing.T) {
 	}
 }
 
-// TestRun_settings: a change holds though the log sets the queue later, and where it makes it first.
+// TestRun_settings checks that a change holds although the log sets the queue later, and if the log creates the queue.
 func TestRun_settings(t *testing.T) {
 	t.Parallel()
 	l := newLeader(t)
@@ -240,7 +240,7 @@ func TestRun_settings(t *testing.T) {
 	}
 }
 
-// TestRun_filled: a job that never ran in the record runs for the median of its type.
+// TestRun_filled checks that a job that never ran in the record runs for the median of its type.
 func TestRun_filled(t *testing.T) {
 	t.Parallel()
 	l := newLeader(t)
@@ -318,7 +318,7 @@ func TestRun_interrupted(t *testing.T) {
 	}
 }
 
-// TestRun_repeats: equal input gives equal output.
+// TestRun_repeats checks that equal input gives equal output.
 func TestRun_repeats(t *testing.T) {
 	t.Parallel()
 	l := newLeader(t)

@@ -11,17 +11,17 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// Log is a log that is kept, and the state that it follows on.
+// Log is a kept log, and the state before it.
 type Log interface {
-	// Base returns the state before the first entry, to go on with. It is asked for once.
+	// Base returns the state before the first entry, for the caller to modify. It is called once.
 	Base() *fsm.Machine
-	// Last is the index of the last entry.
+	// Last returns the index of the last entry.
 	Last() rota.Index
-	// Entry reads an entry and the term that it has in the log; data is nil where it is none of the state machine's.
+	// Entry reads an entry and its term in the log; data is nil if it is not one of the state machine's.
 	Entry(index rota.Index) (term uint64, data []byte, err error)
 }
 
-// window is the stretch of a log that is replayed.
+// window is the part of a log that is replayed.
 type window struct {
 	ctx   context.Context
 	log   Log
@@ -29,17 +29,18 @@ type window struct {
 	// after is the entry before the first, last the last one.
 	after, last rota.Index
 	since       rota.Date // 0 before a cluster's first entry
-	// heights are those at which the leaders decided rounds; with are the entries whose rounds were decided with their submissions, by the height.
+	// heights are those at which the leaders decided rounds; with are the entries whose rounds were decided with their
+	// submissions, by the height.
 	heights map[rota.Index]bool
 	with    map[rota.Index]rota.Index
-	// lag is how long it usually took from the state that was decided on to the entry of the rounds, in ms.
+	// lag is the usual time from the state that a decision used to the entry of the rounds, in ms.
 	lag int64
-	// done counts entries, for who waits.
+	// done counts entries, for progress reports.
 	progress func(done int64)
 	done     int64
 }
 
-// patience is after how many entries the caller is told how far things are.
+// patience is the number of entries between progress reports.
 const patience = 256
 
 // open finds the window between two dates, of which each may be 0.
@@ -72,7 +73,7 @@ func open(ctx context.Context, log Log, since, until rota.Date, progress func(in
 	return w, err
 }
 
-// through takes a state one entry further, as it is in the log.
+// through applies one more entry to a state, as it is in the log.
 func (w *window) through(m *fsm.Machine) error {
 	if err := w.pause(); err != nil {
 		return err
@@ -90,7 +91,7 @@ func (w *window) through(m *fsm.Machine) error {
 	return err
 }
 
-// scan finds where the window ends, and where the leaders decided. A date takes the state to the end.
+// scan finds where the window ends, and where the leaders decided. With an end date it applies entries up to the end.
 func (w *window) scan(m *fsm.Machine, until rota.Date) error {
 	begin := w.after
 	for until != 0 && w.after < w.last && m.Head().Date < until {
@@ -105,7 +106,7 @@ func (w *window) scan(m *fsm.Machine, until rota.Date) error {
 	return w.findRounds()
 }
 
-// stampsKept is how many of the latest entries' stamps are at hand.
+// stampsKept is how many of the latest entries' stamps are kept.
 const stampsKept = 4_096
 
 // findRounds finds where the leaders decided, and how long that took.
@@ -140,7 +141,7 @@ func (w *window) findRounds() error {
 	return nil
 }
 
-// thaw makes the state before the window once more.
+// thaw creates the state before the window again.
 func (w *window) thaw() (*fsm.Machine, error) {
 	if w.start == nil {
 		return fsm.New(), nil
@@ -148,7 +149,7 @@ func (w *window) thaw() (*fsm.Machine, error) {
 	return w.start.Thaw()
 }
 
-// entry reads an entry of the window; e is nil where it is none of the state machine's.
+// entry reads an entry of the window; e is nil if it is not one of the state machine's.
 func (w *window) entry(i rota.Index) (e *fsmpb.Entry, term uint64, data []byte, err error) {
 	if err := w.pause(); err != nil {
 		return nil, 0, nil, err
@@ -166,10 +167,10 @@ type entryOf struct {
 	data []byte
 }
 
-// errParted ends a stretch where two histories part.
+// errParted ends a replay when two histories differ.
 var errParted = errors.New("the histories part")
 
-// each hands over the entries of the window up to one.
+// each visits the entries of the window up to one.
 func (w *window) each(to rota.Index, visit func(i rota.Index, term uint64, e *entryOf) error) error {
 	for i := w.after + 1; i <= to; i++ {
 		e, term, data, err := w.entry(i)
@@ -183,7 +184,7 @@ func (w *window) each(to rota.Index, visit func(i rota.Index, term uint64, e *en
 	return nil
 }
 
-// pause tells how far things are now and then, and returns an error where nobody waits any more.
+// pause reports progress from time to time, and returns an error if the caller has cancelled.
 func (w *window) pause() error {
 	w.done++
 	if w.done%patience == 0 && w.progress != nil {
@@ -195,10 +196,10 @@ func (w *window) pause() error {
 	return nil
 }
 
-// forgetMost is how many records of ended jobs are let go of at once.
+// forgetMost is how many records of ended jobs are deleted at once.
 const forgetMost = 512
 
-// forget lets go of the records of jobs that have ended: nothing here is archived.
+// forget deletes the records of jobs that have ended: nothing here is archived.
 func forget(m *fsm.Machine) {
 	if m.Staging().Records < forgetMost {
 		return

@@ -34,8 +34,8 @@ func submitted(t *testing.T) *protogen.Message {
 	return messages["Submitted"]
 }
 
-// A field that one side has and the other has not is an error that names it: nothing
-// travels one way alone, or is left out unseen.
+// A field that only one side has is an error that names it: nothing is sent in one direction only, or left out
+// silently.
 func TestMatch_refusesWhatOneSideLacks(t *testing.T) {
 	t.Parallel()
 	in := submitted(t)
@@ -95,8 +95,7 @@ func TestMatch_refusesWhatOneSideLacks(t *testing.T) {
 	}
 }
 
-// The code is the same every time, and what is checked in; each message of the table is
-// in it.
+// The code is the same every time, and equals what is checked in; each message of the table is in it.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	all := sets(t)
@@ -123,7 +122,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Paths of words may say less than a field's name, never something else.
+// Paths of words may be shorter than a field's name, but never different.
 func TestPlace(t *testing.T) {
 	t.Parallel()
 	lease := message{words: reflect.TypeFor[rota.Lease]()}

@@ -2,8 +2,8 @@ package codec
 
 import "fmt"
 
-// convert writes fillJobSpec and takeJobSpec between words and a generated message. A
-// field that may be unset is the caller's.
+// convert writes fillJobSpec and takeJobSpec, between words and a generated message. The caller handles fields that may
+// be unset.
 func (w *writer) convert(pb string, fields []field) {
 	in, out := map[form]string{}, map[form]string{}
 	if pb == "fsmpb" { // which keeps maps as sorted lists

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// entries writes the entry decoder's readers. A reader reports whether the message is of
-// the usual form: what it does not know is left to package proto.
+// entries writes the entry decoder's readers. A reader reports whether the message has the usual form: unknown fields
+// are left to package proto.
 func (w *writer) entries(messages map[string]*protogen.Message) error {
 	w.head("entry", "github.com/rotasched/rota/fsm/fsmpb", "google.golang.org/protobuf/encoding/protowire")
 	w.numbers(entryFields, messages)
@@ -42,7 +42,7 @@ func (w *writer) entries(messages map[string]*protogen.Message) error {
 var entryNumbers = map[protoreflect.Kind]string{protoreflect.Int32Kind: "int32", protoreflect.Int64Kind: "int64",
 	protoreflect.Uint32Kind: "uint32", protoreflect.Uint64Kind: "uint64"}
 
-// entryBytes returns how a field of bytes is read, nothing where it is a number.
+// entryBytes returns how a field of bytes is read, "" for a number.
 func entryBytes(m entryMessage, f *protogen.Field) (string, error) {
 	name := string(f.Desc.Name())
 	switch kind := f.Desc.Kind(); {

@@ -17,7 +17,7 @@ type File struct {
 	Content []byte
 }
 
-// Files returns what the compiled schemas of schema.Roots, in that order, call for.
+// Files returns the files for the compiled schemas of schema.Roots, in that order.
 func Files(sets []schema.Set) ([]File, error) {
 	var all []map[string]*protogen.Message
 	for _, set := range sets {
@@ -69,7 +69,7 @@ func load(set schema.Set) (map[string]*protogen.Message, error) {
 // writer collects a file's text.
 type writer struct{ b bytes.Buffer }
 
-// line writes a line of Go, which is formatted at last.
+// line writes a line of Go, which is formatted at the end.
 func (w *writer) line(format string, args ...any) {
 	fmt.Fprintf(&w.b, format+"\n", args...)
 }
@@ -91,7 +91,7 @@ func (w *writer) head(name string, imports ...string) {
 	w.line(")")
 }
 
-// numbers writes the constants of the messages that are read by hand.
+// numbers writes the constants of the messages that are read by hand-written code.
 func (w *writer) numbers(names []string, messages map[string]*protogen.Message) {
 	w.line("\n// The numbers of fields of messages that are read by hand, as they hold others.\nconst (")
 	for _, name := range names {

@@ -15,7 +15,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// form is how a field travels, and what it is in words.
+// form is how a field is encoded, and its type in words.
 type form int
 
 const (
@@ -28,15 +28,14 @@ const (
 	// millis and date are an integer of milliseconds, in words a Duration and a Time.
 	millis
 	date
-	// texts, pairs and limits are a list of strings, and maps of strings to strings and to
-	// numbers.
+	// texts, pairs and limits are a list of strings, and maps of strings to strings and to numbers.
 	texts
 	pairs
 	limits
 	// enumText is a name on the wire; enumNumber is a number of which not all are known.
 	enumText
 	enumNumber
-	// leaseID is bytes of one length, token a text of one shape.
+	// leaseID is bytes of one length, token a text of one format.
 	leaseID
 	token
 	// refusal and refusalError are a message of its own, an *Error or an error in words.
@@ -84,8 +83,8 @@ func match(m message, in *protogen.Message) ([]field, error) {
 	return fields, errors.Join(faults...)
 }
 
-// place finds the words for a field: by the table, or by its spelling, where _ms and
-// _clock_ms may say what a type says already.
+// place finds the words for a field: by the table, or by its spelling, where _ms and _clock_ms may be implied by the
+// type.
 func place(m message, name string) (path string, typ reflect.Type) {
 	if path, ok := m.places[name]; ok {
 		return path, follow(m.words, path)
@@ -107,7 +106,7 @@ func place(m message, name string) (path string, typ reflect.Type) {
 	return "", nil
 }
 
-// follow returns the type at the end of a path, nil where there is none.
+// follow returns the type at the end of a path, nil if there is none.
 func follow(t reflect.Type, path string) reflect.Type {
 	for name := range strings.SplitSeq(path, ".") {
 		f, ok := t.FieldByName(name)
@@ -124,7 +123,7 @@ func spelled(t reflect.Type, name string) (reflect.StructField, bool) {
 	return t.FieldByNameFunc(func(s string) bool { return strings.EqualFold(s, name) })
 }
 
-// special are the types of words that are not what they are made of.
+// special are the types of words that are not treated like their underlying types.
 var special = map[reflect.Type]struct {
 	form form
 	wire protoreflect.Kind
@@ -143,7 +142,7 @@ var special = map[reflect.Type]struct {
 	reflect.TypeFor[error]():              {refusalError, protoreflect.MessageKind},
 }
 
-// formOf says how a field travels that is typ in words.
+// formOf returns how a field is encoded that is typ in words.
 func formOf(d protoreflect.FieldDescriptor, typ reflect.Type) form {
 	if typ == nil {
 		return noForm
@@ -181,11 +180,10 @@ func formOf(d protoreflect.FieldDescriptor, typ reflect.Type) form {
 	return noForm
 }
 
-// numberKinds are the kinds of integers that travel as varints without zigzag.
+// numberKinds are the kinds of integers that are encoded as varints without zigzag.
 var numberKinds = map[protoreflect.Kind]string{protoreflect.Int32Kind: "int32", protoreflect.Int64Kind: "int64", protoreflect.Uint64Kind: "uint64"}
 
-// sent and taken return the conversion of words to the integer that stands for them, and
-// its inverse; millis and date alone have one.
+// sent and taken return the conversion of words to their integer, and its inverse; only millis and date have one.
 func (f field) sent(v string) string {
 	if f.form == date {
 		return fmt.Sprintf("int64(rota.DateOf(%s))", v)

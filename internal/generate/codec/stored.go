@@ -19,8 +19,8 @@ func (w *writer) logged(messages map[string]*protogen.Message) error {
 	return nil
 }
 
-// stored writes what the state machine makes of a job's spec: the row's canonical bytes
-// in the order of the schema, and whether two say alike.
+// stored writes the state machine's functions of a job's spec: the row's canonical bytes in the order of the schema,
+// and whether two are equal.
 func (w *writer) stored(messages map[string]*protogen.Message) error {
 	fields, err := match(storedSpec, messages[storedSpec.name])
 	if err != nil {
@@ -49,7 +49,7 @@ func (w *writer) row(fields []field) {
 			} else {
 				w.line("e.Int(%s)", f.sent(v))
 			}
-		case flag: // says whether headers follow, too, and what came later: who has none pays no byte
+		case flag: // also says whether headers and later fields follow: a spec without them needs no further byte
 			w.line("e.flags(%s, len(headers) > 0, s.%s != 0)", v, later)
 		case blob:
 			if own(f, v) != v {
@@ -108,10 +108,10 @@ func (w *writer) row(fields []field) {
 // later is the field that came with rules version 2: a spec without it has the bytes of version 1.
 const later = "StartBy"
 
-// ownParts are what every job says for itself: its row has them beside what many share.
+// ownParts are particular to each job: its row has them next to the parts that many jobs share.
 var ownParts = []string{"ID", "Payload", "Headers"}
 
-// own returns the place of a field in a row: payload and headers are passed beside what is shared.
+// own returns the place of a field in a row: payload and headers are passed next to the shared parts.
 func own(f field, v string) string {
 	if slices.Contains(ownParts[1:], f.path) {
 		return strings.ToLower(f.path)
@@ -134,7 +134,7 @@ func back(f field, from, v string) string {
 	return fmt.Sprintf("%v(%s)", f.typ, v)
 }
 
-// alike writes the comparison of what many jobs share: all but their own parts.
+// alike writes the comparison of what many jobs share: everything but their own parts.
 func (w *writer) alike(fields []field) {
 	w.line("\n// saysAlike compares all that a KeptSpec leaves to what it shares.\nfunc saysAlike(a, b *rota.JobSpec) bool {")
 	var quick, lists, maps []string

@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// enums name what package words knows each enumeration's texts by.
+// enums are the names in package words of the texts of each enumeration.
 var enums = map[reflect.Type]string{
 	reflect.TypeFor[rota.JobState]():      "jobStates",
 	reflect.TypeFor[rota.LeaseState]():    "leaseStates",
@@ -19,7 +19,7 @@ var enums = map[reflect.Type]string{
 	reflect.TypeFor[rota.ReasoningRule](): "rules",
 }
 
-// numbered name what package words takes each enumeration's numbers by.
+// numbered are the names in package words for reading the numbers of each enumeration.
 var numbered = map[reflect.Type]string{
 	reflect.TypeFor[rota.LeaseVerb](): "verbFromWire",
 	reflect.TypeFor[peer.FailKind]():  "failFromWire",
@@ -96,13 +96,13 @@ func (w *writer) appendMessage(m message, fields []field) {
 	w.line("return b\n}")
 }
 
-// settled reports whether a field is words only when all of its message is read, as a
-// later one takes an earlier one's place, which may have been wrong.
+// settled reports whether a field is converted only when all of its message is read, because a later occurrence
+// replaces an earlier one, which may have been wrong.
 func settled(f field) bool {
 	return slices.Contains([]form{enumText, enumNumber, leaseID, token, refusal, refusalError}, f.form) || f.form == nested && nestedSettled(f)
 }
 
-// nestedSettled reports whether the message in a field is itself settled at last.
+// nestedSettled reports whether the message in a field is itself converted at the end.
 func nestedSettled(f field) bool {
 	i := slices.IndexFunc(wireMessages, func(m message) bool { return m.name == f.Message.GoIdent.GoName })
 	if i < 0 {
@@ -112,7 +112,7 @@ func nestedSettled(f field) bool {
 	return err == nil && slices.ContainsFunc(fields, settled)
 }
 
-// unsettled writes the type of what is settled at last.
+// unsettled writes the type of what is converted at the end.
 func (w *writer) unsettled(m message, fields []field) {
 	w.line("\n// unsettled%s is what of a message is words only when all of it is read.\ntype unsettled%[1]s struct {", m.name)
 	for _, f := range fields {
@@ -138,7 +138,7 @@ func (w *writer) unsettled(m message, fields []field) {
 	w.line("}")
 }
 
-// settle writes the method that makes words of it.
+// settle writes the method that converts it.
 func (w *writer) settle(m message, fields []field) {
 	w.line("\nfunc (u *unsettled%s) settle(m *%v) (err error) {", m.name, m.words)
 	for _, f := range fields {
@@ -242,7 +242,7 @@ func readBytes(m message, f field) string {
 	return ""
 }
 
-// most writes the bound of what a job takes.
+// most writes the maximum size of a job.
 func (w *writer) most(fields []field) {
 	w.line("\n// jobSpecMost is what the texts, bytes, lists and maps of a job take at most.\nfunc jobSpecMost(m *rota.JobSpec) (n int) {")
 	for _, f := range fields {

@@ -1,6 +1,5 @@
-// Package schema reads the .proto files of this repository, so that the
-// generator and the test that its output is fresh agree on which there are.
+// Package schema reads the .proto files of this repository, so that the generator and the test for stale output use the
+// same list.
 //
-// It only reads: it never writes a file, runs a program, or reaches beyond the
-// folders that Roots names.
+// It only reads: it never writes a file, runs a program, or reaches beyond the folders that Roots names.
 package schema

@@ -14,12 +14,12 @@ import (
 
 // Root is one folder of .proto files and how they are compiled.
 type Root struct {
-	// Import is the folder that import paths start from, and that generated
-	// files are written beneath; relative to the module root.
+	// Import is the folder that import paths start from, and that generated files are written to; relative to the
+	// module root.
 	Import string
 	// Glob finds the files, relative to Import.
 	Glob string
-	// Services says that the files hold gRPC services.
+	// Services means that the files hold gRPC services.
 	Services bool
 }
 
@@ -38,8 +38,7 @@ type Set struct {
 	Files []*descriptorpb.FileDescriptorProto
 }
 
-// Compile compiles one root of the module in folder module. A root without
-// files gives an empty set.
+// Compile compiles one root of the module in folder module. A root without files gives an empty set.
 func Compile(ctx context.Context, module string, root Root) (Set, error) {
 	set := Set{Root: root}
 	base := filepath.Join(module, filepath.FromSlash(root.Import))

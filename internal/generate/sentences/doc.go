@@ -1,5 +1,5 @@
-// Package sentences writes the doc comments of the types that HTTP shows into a table, from
-// which its description takes them.
+// Package sentences writes a table of the doc comments of the types that HTTP shows, which its description uses.
 //
-// It never writes a file itself, and never changes a comment but for references that its readers do not have.
+// It never writes a file itself, and never changes a comment, except that it removes references that readers of the
+// description do not have.
 package sentences

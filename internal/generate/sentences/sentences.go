@@ -76,8 +76,8 @@ func add(table map[string]string, file *ast.File, prefix string) {
 	}
 }
 
-// fields puts a struct's fields into the table. Those beneath a comment without a blank line
-// between are of one sentence.
+// fields puts a struct's fields into the table. Consecutive fields under one comment, without a blank line between,
+// share its sentence.
 func fields(table map[string]string, typ string, structure *ast.StructType) {
 	for _, f := range structure.Fields.List {
 		doc := f.Doc

@@ -47,7 +47,7 @@ type request struct {
 	Counted  bool  `json:"counted"`
 }
 
-// script is the payload of a job of type script: what to do at each call.
+// script is the payload of a job of type script: the step for each call.
 type script struct {
 	Calls []struct {
 		Do      string `json:"do"`
@@ -92,7 +92,7 @@ func main() {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		if r.Do == "connect" { // what follows needs it
+		if r.Do == "connect" { // the following requests need it
 			d.answer(&r)
 		} else {
 			go d.answer(&r)
@@ -116,7 +116,7 @@ func (d *driver) answer(r *request) {
 	d.say(map[string]any{"n": r.N, "ok": ok})
 }
 
-// kind returns the word for an error.
+// kind returns the name of an error's kind.
 func kind(err error) string {
 	var e *rota.Error
 	if errors.As(err, &e) {
@@ -152,7 +152,7 @@ func (d *driver) do(ctx context.Context, r *request) (ok any, err error) {
 	return nil, fmt.Errorf("%s is no request", r.Do)
 }
 
-// command gives an order about one job.
+// command executes a request about one job.
 func (d *driver) command(ctx context.Context, r *request) error {
 	c := d.client
 	if r.Do == "change" {
@@ -247,7 +247,7 @@ func (d *driver) work(r *request) error {
 	return nil
 }
 
-// reported has handlers report what they live through.
+// reported makes handlers report their events.
 func (d *driver) reported(worker string) client.Middleware {
 	return func(next client.Handler) client.Handler {
 		return func(ctx context.Context, job *client.Job) (client.Result, error) {
@@ -265,7 +265,7 @@ func (d *driver) reported(worker string) client.Middleware {
 	}
 }
 
-// play does what a script says for the call that this is.
+// play executes the script's step for this call.
 func (d *driver) play(ctx context.Context, job *client.Job, in script) (any, error) {
 	d.mu.Lock()
 	i := min(d.calls[job.ID()], len(in.Calls)-1)
