@@ -33,7 +33,7 @@ type Opener func(ctx context.Context, config cluster.Config, peers cluster.Peers
 
 // Plan is the complete, checked configuration of one node.
 type Plan struct {
-	// Node configures the node itself; its API is where others find it. Start sets its Log, Fatal, Starting and World,
+	// Node configures the node itself; its API is where others find it. Start sets its Log, Fatal, Starting and Environment,
 	// and its Version is Build's.
 	Node cluster.Config
 	// Listen is the address that its API is served at, Admin that of health and metrics; an empty Admin disables these.

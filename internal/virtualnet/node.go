@@ -24,8 +24,8 @@ func (n *Network) Dialer(from Host) func(context.Context, string) (net.Conn, err
 	return func(ctx context.Context, to string) (net.Conn, error) { return n.Dial(ctx, from, to) }
 }
 
-// World returns this network as the world of a host's node. The caller sets the clocks.
-func (n *Network) World(of Host, f *Finder) cluster.Environment {
+// Environment returns this network as the environment of a host's node. The caller sets the clocks.
+func (n *Network) Environment(of Host, f *Finder) cluster.Environment {
 	return cluster.Environment{Listen: n.Listen, Dial: n.Dialer(of), NoSync: true,
 		Discover: func(opts gossip.Options) (gossip.Discovery, error) { return f.Join(opts), nil }}
 }

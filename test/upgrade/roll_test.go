@@ -154,17 +154,6 @@ func (c *cluster) inForce(version uint32) {
 	}
 }
 
-// stopped audits the logs of all nodes once they have ended.
-func (c *cluster) stopped() {
-	c.t.Helper()
-	check(c.t, c.nodes.Stop(30*time.Second))
-	for _, n := range c.nodes {
-		for _, binary := range c.auditors {
-			audit(c.t, binary, n.Dir)
-		}
-	}
-}
-
 // TestRoll moves a loaded cluster from the newest release to the present code: two nodes forward and back, then all of
 // them. With the last node the rules are switched, and an old binary is refused by name from then on.
 func TestRoll(t *testing.T) {
