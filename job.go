@@ -78,7 +78,7 @@ func (h Hex) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h)
 func (h *Hex) UnmarshalText(text []byte) error {
 	v, err := hex.DecodeString(string(text))
 	if err != nil {
-		return Refusef(KindInvalid, "digest", "digest: got %q; use hexadecimal digits", shorten(string(text)))
+		return Refusef(KindInvalid, "digest", "%q is not hexadecimal", shorten(string(text)))
 	}
 	*h = v
 	return nil

@@ -253,10 +253,10 @@ func slowBlob(b *Blob, text []byte) error {
 			_ = d.Decode(new(json.RawMessage))
 		}
 		if names > 1 {
-			return Refusef(KindInvalid, "payload", "payload: base64 is given twice: remove one")
+			return Refusef(KindInvalid, "payload", "payload: got base64 twice; remove one")
 		}
 		if err := json.Unmarshal(o["base64"], (*[]byte)(b)); err != nil || *b == nil {
-			return Refusef(KindInvalid, "payload", `payload {"base64":…} is not of base64: to give this very object, give its text as a string`)
+			return Refusef(KindInvalid, "payload", `payload: {"base64":…} does not hold base64; to send this object as it is, send its text as a string`)
 		}
 		return nil
 	}
