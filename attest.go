@@ -15,7 +15,7 @@ const attestationDomain = "rota|attestation|1"
 // private key of 64 bytes.
 func Attest(key ed25519.PrivateKey, cluster ClusterID, worker WorkerID, expires Date, stake int64) (Attestation, error) {
 	if len(key) != ed25519.PrivateKeySize {
-		return Attestation{}, Refusef(KindInvalid, "key", "the key has %d bytes: an Ed25519 private key has %d", len(key),
+		return Attestation{}, Refusef(KindInvalid, "key", "key: got %d bytes, want the %d of an Ed25519 private key", len(key),
 			ed25519.PrivateKeySize)
 	}
 	if err := CheckID("cluster_id", cluster); err != nil {
@@ -25,10 +25,10 @@ func Attest(key ed25519.PrivateKey, cluster ClusterID, worker WorkerID, expires 
 		return Attestation{}, err
 	}
 	if expires <= 0 || expires > maxExpiry {
-		return Attestation{}, Refusef(KindInvalid, "expires_ms", "expires_ms is %d: 1 to %d is wanted", expires, maxExpiry)
+		return Attestation{}, OutOfRange("expires_ms", int64(expires), 1, int64(maxExpiry))
 	}
 	if stake < 0 || stake > MaxFee {
-		return Attestation{}, Refusef(KindInvalid, "stake", "stake is %d: 0 to %d is wanted", stake, int64(MaxFee))
+		return Attestation{}, OutOfRange("stake", stake, 0, MaxFee)
 	}
 	a := Attestation{Cluster: cluster, Worker: worker, Expires: expires, Stake: stake, Key: Hex(key.Public().(ed25519.PublicKey))}
 	a.Signature = ed25519.Sign(key, a.message())
@@ -54,20 +54,19 @@ func (a *Attestation) message() []byte {
 func (a *Attestation) CheckShape() error {
 	switch {
 	case len(a.Key) != ed25519.PublicKeySize:
-		return Refusef(KindInvalid, "attestation.key", "attestation.key has %d bytes: %d are wanted", len(a.Key),
+		return Refusef(KindInvalid, "attestation.key", "attestation.key: got %d bytes, want %d", len(a.Key),
 			ed25519.PublicKeySize)
 	case len(a.Signature) != ed25519.SignatureSize:
-		return Refusef(KindInvalid, "attestation.signature", "attestation.signature has %d bytes: %d are wanted",
+		return Refusef(KindInvalid, "attestation.signature", "attestation.signature: got %d bytes, want %d",
 			len(a.Signature), ed25519.SignatureSize)
 	case !ValidID(string(a.Cluster)):
 		return CheckID("attestation.cluster_id", a.Cluster)
 	case !ValidID(string(a.Worker)):
 		return CheckID("attestation.worker", a.Worker)
 	case a.Expires <= 0 || a.Expires > maxExpiry:
-		return Refusef(KindInvalid, "attestation.expires_ms", "attestation.expires_ms is %d: 1 to %d is wanted", a.Expires,
-			maxExpiry)
+		return OutOfRange("attestation.expires_ms", int64(a.Expires), 1, int64(maxExpiry))
 	case a.Stake < 0 || a.Stake > MaxFee:
-		return Refusef(KindInvalid, "attestation.stake", "attestation.stake is %d: 0 to %d is wanted", a.Stake, int64(MaxFee))
+		return OutOfRange("attestation.stake", a.Stake, 0, MaxFee)
 	}
 	return nil
 }
@@ -82,10 +81,10 @@ func (a *Attestation) Verify(keys []ed25519.PublicKey, cluster ClusterID, worker
 	}
 	switch {
 	case a.Cluster != cluster:
-		return Refusef(KindDenied, "attestation.cluster_id", "the attestation is for cluster %q: this one is %q", a.Cluster,
+		return Refusef(KindDenied, "attestation.cluster_id", "the attestation is for cluster %q, and this cluster is %q", a.Cluster,
 			cluster)
 	case a.Worker != worker:
-		return Refusef(KindDenied, "attestation.worker", "the attestation is for worker %q: this one is %q", a.Worker, worker)
+		return Refusef(KindDenied, "attestation.worker", "the attestation is for worker %q, and this worker is %q", a.Worker, worker)
 	}
 	known := false
 	for _, k := range keys {
@@ -93,12 +92,12 @@ func (a *Attestation) Verify(keys []ed25519.PublicKey, cluster ClusterID, worker
 	}
 	switch {
 	case !known:
-		return Refusef(KindDenied, "attestation.key", "the attestation is signed by key %s: the cluster's configuration names "+
-			"no such key", a.Key)
+		return Refusef(KindDenied, "attestation.key", "the attestation is signed by key %s, which the cluster's configuration "+
+			"does not name", a.Key)
 	case !ed25519.Verify(ed25519.PublicKey(a.Key), a.message(), a.Signature):
-		return Refusef(KindDenied, "attestation.signature", "the attestation's signature is wrong: it was changed after signing")
+		return Refusef(KindDenied, "attestation.signature", "the attestation's signature is wrong: it was changed after it was signed")
 	case a.Expires <= now:
-		return Refusef(KindDenied, "attestation.expires_ms", "the attestation expired at %s: it is %s, have a new one made",
+		return Refusef(KindDenied, "attestation.expires_ms", "the attestation expired at %s, and it is %s now: create a new one",
 			dateText(a.Expires), dateText(now))
 	}
 	return nil

@@ -111,7 +111,7 @@ func SplitCallbackID(id JobID) (batch BatchID, ok bool) {
 // Check refuses what is no id of a batch, naming the field.
 func (id BatchID) Check(field string) error {
 	if len(id) > MaxBatchID {
-		return Refusef(KindInvalid, field, "%s %.80q has %d bytes: 1 to %d are wanted", field, id, len(id), MaxBatchID)
+		return TooLong(field, len(id), MaxBatchID)
 	}
 	return CheckID(field, id)
 }
@@ -122,18 +122,18 @@ func (s *BatchSpec) CheckShape(payloadMax int64) error {
 		return err
 	}
 	if s.Size < 0 || s.Size > MaxBatchSize {
-		return Refusef(KindInvalid, "size", "size is %d: 0 to %d is wanted", s.Size, int64(MaxBatchSize))
+		return OutOfRange("size", s.Size, 0, MaxBatchSize)
 	}
 	switch own := &s.Callback; {
 	case own.ID != "":
-		return Refusef(KindInvalid, "callback", "the callback of batch %s has the id %.80q: it gets %s, leave it out", s.ID, own.ID, CallbackID(s.ID))
+		return Refusef(KindInvalid, "callback", "the callback of batch %s has the id %.80q: omit it, the callback's id is %s", s.ID, own.ID, CallbackID(s.ID))
 	case len(own.Labels) > MaxLabels-len(batchLabels):
-		return Refusef(KindInvalid, "labels", "the callback's labels are %d: at most %d are taken, as the batch adds %d", len(own.Labels),
+		return Refusef(KindInvalid, "labels", "too many labels: got %d in the callback, maximum %d; the batch adds %d", len(own.Labels),
 			MaxLabels-len(batchLabels), len(batchLabels))
 	}
 	for _, l := range batchLabels {
 		if _, has := s.Callback.Labels[l.name]; has {
-			return Refusef(KindInvalid, "labels", "the callback has a label %s: the batch sets it, leave it out", l.name)
+			return Refusef(KindInvalid, "labels", "the callback has a label %s, which the batch sets: omit it", l.name)
 		}
 	}
 	return s.Callback.CheckTemplate(payloadMax)

@@ -216,7 +216,7 @@ func DefaultTenantLimits() TenantLimits {
 // Check refuses limits out of range, naming field, value and range.
 func (l TenantLimits) Check() error {
 	if l.Tier > TierPremium {
-		return Refusef(KindInvalid, "tier", "tier %d is unknown: FREE, PRO or PREMIUM is wanted", l.Tier)
+		return NotOneOf("tier", l.Tier.String(), ServiceTierNames()...)
 	}
 	for _, n := range []struct {
 		field           string
@@ -229,7 +229,7 @@ func (l TenantLimits) Check() error {
 		{"bytes_max", l.BytesMax, 0, MaxStateBytes},
 	} {
 		if n.value < n.min || n.value > n.max {
-			return Refusef(KindInvalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
+			return OutOfRange(n.field, n.value, n.min, n.max)
 		}
 	}
 	return nil

@@ -33,7 +33,7 @@ func ParseEventID(text string) (EventID, error) {
 	if text == "" {
 		return EventID{}, nil
 	}
-	bad := Refusef(KindInvalid, "event_id", "event id %q is not incarnation.index.seq, such as 1.4711.0", text)
+	bad := Refusef(KindInvalid, "event_id", "invalid event id %q: use INCARNATION.INDEX.SEQ, such as 1.4711.0", shorten(text))
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 {
 		return EventID{}, bad

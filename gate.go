@@ -37,7 +37,7 @@ func (t GateTimeout) MarshalText() ([]byte, error) { return []byte(t.String()), 
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (t *GateTimeout) UnmarshalText(text []byte) error {
-	v, err := valueOf(gateTimeoutNames, "what a gate does on its timeout", text)
+	v, err := valueOf(gateTimeoutNames, "on_timeout", text)
 	*t = GateTimeout(v)
 	return err
 }
@@ -46,19 +46,19 @@ func (t *GateTimeout) UnmarshalText(text []byte) error {
 // id, queue, tenant, priority and labels: a gate is no job.
 func (s *JobSpec) CheckGate(g *Gate) error {
 	if s.Type != GateType {
-		return Refusef(KindInvalid, "type", "type is %q: a gate is no job, leave it out", shorten(string(s.Type)))
+		return Refusef(KindInvalid, "type", "type: got %q; a gate has no type, omit it", shorten(string(s.Type)))
 	}
 	if g.Timeout < 0 || g.Timeout > MaxGateTimeout {
-		return Refusef(KindInvalid, "gate.timeout_ms", "timeout_ms is %s: 0 (for ever) to %d (a year) is wanted", quoted("timeout_ms", g.Timeout.Milliseconds()),
-			MaxGateTimeout.Milliseconds())
+		return Refusef(KindInvalid, "gate.timeout_ms", "timeout_ms must be between 0 (forever) and %d (a year), got %s",
+			MaxGateTimeout.Milliseconds(), quoted("timeout_ms", g.Timeout.Milliseconds()))
 	}
 	if g.OnTimeout > GateCompletes {
-		return Refusef(KindInvalid, "gate.on_timeout", "on_timeout is %d: expire or complete is wanted", g.OnTimeout)
+		return NotOneOf("gate.on_timeout", g.OnTimeout.String(), gateTimeoutNames...)
 	}
 	bare := &JobSpec{ID: s.ID, Queue: s.Queue, Type: s.Type, Tenant: s.Tenant, Priority: s.Priority, Labels: s.Labels, Minted: s.Minted}
 	if how := s.Difference(bare); how != "" || len(s.Headers) > 0 {
 		how = cmp.Or(how, "it has headers")
-		return Refusef(KindInvalid, "gate", "a gate is no job and has an id, parents, a queue, a priority and labels only: %s", how)
+		return Refusef(KindInvalid, "gate", "a gate may only have id, parents, queue, priority and labels: %s", how)
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (s *Signal) CheckShape() error {
 		return err
 	}
 	if n := len(s.Payload); n > MaxSignalBytes {
-		return Refusef(KindInvalid, "payload", "payload has %d bytes: at most %d are taken; let it name large data instead of holding it", n,
+		return Refusef(KindInvalid, "payload", "payload too long: got %d bytes, maximum %d; store large data elsewhere and send its name", n,
 			MaxSignalBytes)
 	}
 	return nil

@@ -58,13 +58,13 @@ func (w *WorkflowSpec) checkFrame() error {
 		return err
 	}
 	if w.OnFailure > FailureContinue {
-		return Refusef(KindInvalid, "on_failure", "on_failure is %d: one of %s is wanted", w.OnFailure, strings.Join(choices(failurePolicyNames), ", "))
+		return NotOneOf("on_failure", w.OnFailure.String(), failurePolicyNames...)
 	}
 	if err := checkLabelMap("labels", w.Labels); err != nil {
 		return err
 	}
 	if n := len(w.Nodes); n == 0 || n > MaxWorkflowNodes {
-		return Refusef(KindInvalid, "nodes", "nodes are %d: 1 to %d are wanted", n, MaxWorkflowNodes)
+		return Refusef(KindInvalid, "nodes", "nodes: got %d, want 1 to %d", n, MaxWorkflowNodes)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (w *WorkflowSpec) fillNodes() error {
 		}
 		if n.Tenant != w.Tenant {
 			return Refusef(KindInvalid, fmt.Sprintf("nodes[%d].tenant", i),
-				"%s has tenant %q and its workflow %q: all nodes are their workflow's tenant's, leave it out",
+				"%s has tenant %q, and its workflow has tenant %q: omit the node's tenant",
 				w.node(i), shorten(string(n.Tenant)), w.Tenant)
 		}
 		if err := n.CheckTemplate(MaxPayloadBytes); err != nil {
@@ -94,7 +94,7 @@ func (w *WorkflowSpec) fillNodes() error {
 		bytes += n.templateBytes() + int64(len(n.ID))
 	}
 	if bytes > MaxWorkflowBytes {
-		return Refusef(KindInvalid, "nodes", "the nodes hold %d bytes: at most %d are taken; let payloads name large data instead of holding it",
+		return Refusef(KindInvalid, "nodes", "nodes too long: got %d bytes in all, maximum %d; store large data elsewhere and name it in payloads",
 			bytes, MaxWorkflowBytes)
 	}
 	return nil
@@ -112,14 +112,6 @@ func (w *WorkflowSpec) ofNode(i int, err error) error {
 		return err
 	}
 	return Refusef(e.Kind, fmt.Sprintf("nodes[%d].%s", i, e.Subject), "%s: %s", w.node(i), e.Text)
-}
-
-// shorten cuts an id that may be anything for a message; it is shown by %q.
-func shorten(s string) string {
-	if len(s) <= 80 {
-		return s
-	}
-	return strings.ToValidUTF8(s[:80], "") + "…"
 }
 
 // arranger numbers the nodes of one workflow. Until the last step nodes are told by
@@ -161,7 +153,7 @@ func (a *arranger) name() error {
 		id := a.spec.Nodes[i].ID
 		if first, twice := a.at[id]; twice {
 			return Refusef(KindInvalid, fmt.Sprintf("nodes[%d].id", i),
-				"nodes[%d] and nodes[%d] have the same id %q: each node needs its own", first, i, id)
+				"nodes[%d] and nodes[%d] have the same id %q: give each node its own id", first, i, id)
 		}
 		a.at[id] = uint32(i)
 	}
@@ -180,7 +172,7 @@ func (a *arranger) link() error {
 			parent, known := a.at[id]
 			if !known {
 				return Refusef(KindInvalid, fmt.Sprintf("nodes[%d].parents[%d]", i, j),
-					"%s names the parent %q, which is no node of the workflow", a.spec.node(i), shorten(id))
+					"%s has the parent %q, which is not a node of the workflow", a.spec.node(i), shorten(id))
 			}
 			from, to = append(from, parent), append(to, uint32(i))
 		}
@@ -199,14 +191,14 @@ func (a *arranger) link() error {
 	for i := range from {
 		if from[i] == to[i] {
 			n := int(from[i])
-			return Refusef(KindInvalid, fmt.Sprintf("nodes[%d].parents", n), "%s is its own parent: no node can wait for itself", a.spec.node(n))
+			return Refusef(KindInvalid, fmt.Sprintf("nodes[%d].parents", n), "%s is its own parent: remove that edge", a.spec.node(n))
 		}
 	}
 	return a.once(from, to)
 }
 
 func (a *arranger) unknownEnd(i int, end, id string, e Edge) error {
-	return Refusef(KindInvalid, fmt.Sprintf("edges[%d].%s", i, end), "edges[%d] goes from %q to %q, and %q is no node of the workflow",
+	return Refusef(KindInvalid, fmt.Sprintf("edges[%d].%s", i, end), "edges[%d] goes from %q to %q, and %q is not a node of the workflow",
 		i, shorten(e.From), shorten(e.To), shorten(id))
 }
 
@@ -227,7 +219,7 @@ func (a *arranger) once(from, to []uint32) error {
 		a.parents.from[i+1] = uint32(len(from))
 	}
 	if len(from) > MaxWorkflowEdges {
-		return Refusef(KindInvalid, "edges", "edges are %d: at most %d are taken", len(from), MaxWorkflowEdges)
+		return TooMany("edges", len(from), MaxWorkflowEdges)
 	}
 	a.parents.list = from
 	a.children = group(n, from, to)
@@ -259,7 +251,7 @@ func (a *arranger) sort() error {
 		return nil
 	}
 	cycle := a.cycle(waiting)
-	return Refusef(KindInvalid, "edges", "the workflow has a cycle: %s; each of these nodes waits for itself", a.show(cycle))
+	return Refusef(KindInvalid, "edges", "the workflow has a cycle: %s; remove one of its edges", a.show(cycle))
 }
 
 // cycle finds one among the nodes that wait for ever. Each of those has a parent

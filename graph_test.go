@@ -70,7 +70,7 @@ func TestArrangeRefuses(t *testing.T) {
 		subject string
 		texts   []string
 	}{
-		"no_nodes":     {flow(), "nodes", []string{"nodes are 0: 1 to 100000"}},
+		"no_nodes":     {flow(), "nodes", []string{"nodes: got 0, want 1 to 100000"}},
 		"no_id":        {with(flow("a"), func(w *WorkflowSpec) { w.ID = "" }), "id", nil},
 		"bad_queue":    {with(flow("a"), func(w *WorkflowSpec) { w.Queue = "a b" }), "queue", nil},
 		"bad_tenant":   {with(flow("a"), func(w *WorkflowSpec) { w.Tenant = "a/b" }), "tenant", nil},
@@ -136,7 +136,7 @@ func TestArrangeLimits(t *testing.T) {
 	}
 	t.Logf("%d nodes, %d edges told as %d: %v", len(g.Order), g.Edges, len(most.Edges)+MaxWorkflowNodes-1, time.Since(begun))
 	most.Edges = append(most.Edges, Edge{fmt.Sprint("n", MaxWorkflowNodes-1), "n0"})
-	if _, err := most.Arrange(); KindOf(err) != KindInvalid || !strings.Contains(err.Error(), "edges are 1000001") {
+	if _, err := most.Arrange(); KindOf(err) != KindInvalid || !strings.Contains(err.Error(), "too many edges: got 1000001") {
 		t.Errorf("one edge more: %v", err)
 	}
 	most.Edges = []Edge{{"n0", fmt.Sprint("n", MaxWorkflowNodes-1)}}

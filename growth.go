@@ -21,7 +21,7 @@ type Growth struct {
 // that completes.
 func (g *Growth) CheckShape(node string) error {
 	if n := len(g.Children); n == 0 || n > MaxChildren {
-		return Refusef(KindInvalid, "children", "children are %d: 1 to %d are wanted", n, MaxChildren)
+		return Refusef(KindInvalid, "children", "children: got %d, want 1 to %d", n, MaxChildren)
 	}
 	before := map[string]bool{node: true}
 	for i := range g.Children {
@@ -41,15 +41,15 @@ func (n *NodeSpec) checkChild(before map[string]bool) error {
 		return err
 	}
 	if before[n.ID] {
-		return Refusef(KindInvalid, "id", "the id stands before: each node needs its own")
+		return Refusef(KindInvalid, "id", "the id is used by an earlier node: give each node its own id")
 	}
 	for i, id := range n.Parents {
 		if !before[id] {
-			return Refusef(KindInvalid, fmt.Sprintf("parents[%d]", i), "%q is neither the node that completes nor a child before", shorten(id))
+			return Refusef(KindInvalid, fmt.Sprintf("parents[%d]", i), "%q is neither the completing node nor an earlier child", shorten(id))
 		}
 	}
 	if n.Tenant != "" {
-		return Refusef(KindInvalid, "tenant", "tenant %.80q is given: a node is of its workflow's tenant", n.Tenant)
+		return Refusef(KindInvalid, "tenant", "tenant: got %.80q; omit it, a node has its workflow's tenant", n.Tenant)
 	}
 	whole := *n
 	if whole.Queue == "" {

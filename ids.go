@@ -72,7 +72,7 @@ func (id *LeaseID) UnmarshalText(text []byte) error {
 		return nil
 	}
 	if len(text) != 2*len(id) {
-		return fmt.Errorf("lease id has %d characters, 64 hex digits are wanted", len(text))
+		return fmt.Errorf("lease id: got %d characters, want 64 hex digits", len(text))
 	}
 	_, err := hex.Decode(id[:], text)
 	return err
@@ -113,7 +113,7 @@ func (t *Token) UnmarshalText(text []byte) error {
 	}
 	a, b, ok := strings.Cut(string(text), ".")
 	if !ok {
-		return fmt.Errorf("token %q is not incarnation.counter", text)
+		return fmt.Errorf("token: got %q; use INCARNATION.COUNTER, such as 1.42", shorten(string(text)))
 	}
 	var err error
 	if t.Incarnation, err = strconv.ParseUint(a, 10, 64); err != nil {
@@ -137,7 +137,7 @@ func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Digest) UnmarshalText(text []byte) error {
 	if len(text) != 32 {
-		return fmt.Errorf("digest has %d characters, 32 hex digits are wanted", len(text))
+		return fmt.Errorf("digest: got %d characters, want 32 hex digits", len(text))
 	}
 	var err error
 	if d.Hi, err = strconv.ParseUint(string(text[:16]), 16, 64); err != nil {
@@ -168,12 +168,8 @@ func CheckID[S ~string](field string, s S) error {
 	if ValidID(s) {
 		return nil
 	}
-	shown := string(s)
-	if len(shown) > 80 {
-		shown = shown[:80] + "…"
-	}
-	return Refusef(KindInvalid, field, "%s %q is not an id: 1 to %d of the characters A-Z a-z 0-9 . _ : - are wanted",
-		field, shown, MaxIDBytes)
+	return Refusef(KindInvalid, field, "%s: got %q; use 1 to %d of the characters A-Z a-z 0-9 . _ : -", field, shorten(string(s)),
+		MaxIDBytes)
 }
 
 // CheckNodeID refuses a node's id that is not 1 to MaxNodeIDBytes of UTF-8 without
@@ -205,12 +201,8 @@ func CheckNodeIDBytes(field, s string) error {
 }
 
 func badNodeID(field, s string) error {
-	shown := s
-	if len(shown) > 80 {
-		shown = shown[:80] + "…"
-	}
-	return Refusef(KindInvalid, field, "%s %q is not a node's id: 1 to %d bytes of printable UTF-8 without blanks are wanted",
-		field, shown, MaxNodeIDBytes)
+	return Refusef(KindInvalid, field, "%s: got %q; use 1 to %d bytes of printable UTF-8 without blanks", field, shorten(s),
+		MaxNodeIDBytes)
 }
 
 // CheckJobRef refuses what is the id neither of a submitted job nor of a

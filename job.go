@@ -50,10 +50,10 @@ func (b *Blob) UnmarshalJSON(text []byte) error {
 	})
 	if inside != nil && !others {
 		if times > 1 {
-			return Refusef(KindInvalid, "payload", "payload: base64 is given twice: remove one")
+			return Refusef(KindInvalid, "payload", "payload: got base64 twice; remove one")
 		}
 		if err := json.Unmarshal(inside, (*[]byte)(b)); err != nil || *b == nil {
-			return Refusef(KindInvalid, "payload", `payload {"base64":…} is not of base64: to give this very object, give its text as a string`)
+			return Refusef(KindInvalid, "payload", `payload: {"base64":…} does not hold base64; to send this object as it is, send its text as a string`)
 		}
 		return nil
 	}
@@ -78,7 +78,7 @@ func (h Hex) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h)
 func (h *Hex) UnmarshalText(text []byte) error {
 	v, err := hex.DecodeString(string(text))
 	if err != nil {
-		return Refusef(KindInvalid, "digest", "%q is not hexadecimal", text)
+		return Refusef(KindInvalid, "digest", "%q is not hexadecimal", shorten(string(text)))
 	}
 	*h = v
 	return nil

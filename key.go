@@ -2,6 +2,7 @@ package rota
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -56,7 +57,7 @@ func ParseKeyScope(text string) (KeyScope, error) {
 			return KeyScope(i), nil
 		}
 	}
-	return 0, Refusef(KindInvalid, "scope", "scope is %.80q: tenant or cluster is wanted", text)
+	return 0, NotOneOf("scope", text, keyScopes[:]...)
 }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -96,7 +97,7 @@ func ParseKeySequence(text string) (KeySequence, error) {
 			return KeySequence(i), nil
 		}
 	}
-	return 0, Refusef(KindInvalid, "sequence", "sequence is %.80q: none, block or skip is wanted", text)
+	return 0, NotOneOf("sequence", text, keySequences[:]...)
 }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -172,7 +173,7 @@ func ParseKeyHeld(text string) (KeyHeld, error) {
 			return KeyHeld(i), nil
 		}
 	}
-	return 0, Refusef(KindInvalid, "held", "held is %.80q: any, full or blocked is wanted", text)
+	return 0, NotOneOf("held", text, keyHelds[:]...)
 }
 
 // Check refuses what no key could match.
@@ -188,10 +189,10 @@ func (f *KeyFilter) Check() error {
 		}
 	}
 	if f.Name != "" && (!validLabel(f.Name) || strings.Contains(f.Name, ":")) {
-		return Refusef(KindInvalid, "name", "name %.80q is not 1 to %d bytes of printable ASCII without a colon", f.Name, MaxKeyBytes)
+		return Refusef(KindInvalid, "name", "name: got %.80q; use 1 to %d bytes of printable ASCII without blanks and colons", f.Name, MaxKeyBytes)
 	}
 	if f.Held > KeyHeldBlocked {
-		return Refusef(KindInvalid, "held", "held is %d: any, full or blocked is wanted", f.Held)
+		return NotOneOf("held", strconv.Itoa(int(f.Held)), keyHelds[:]...)
 	}
 	return nil
 }
@@ -199,7 +200,7 @@ func (f *KeyFilter) Check() error {
 // checkKeys refuses the keys of a job.
 func checkKeys(keys []string) error {
 	if len(keys) > MaxKeys {
-		return Refusef(KindInvalid, "keys", "keys are %d: at most %d are taken", len(keys), MaxKeys)
+		return TooMany("keys", len(keys), MaxKeys)
 	}
 	for i, key := range keys {
 		name, ok := keyName(key)
@@ -208,7 +209,7 @@ func checkKeys(keys []string) error {
 		}
 		for _, other := range keys[:i] {
 			if before, _, _ := strings.Cut(other, ":"); before == name {
-				return Refusef(KindInvalid, "keys", "keys[%d] is %q, and so is the name of an earlier one: a name stands once", i, name)
+				return Refusef(KindInvalid, "keys", "keys[%d]: got the name %q again; use each name once", i, name)
 			}
 		}
 	}
@@ -224,9 +225,9 @@ func keyName(key string) (name string, ok bool) {
 // badKey says why a key is none.
 func badKey(field, key string) error {
 	if !validLabel(key) {
-		return Refusef(KindInvalid, "keys", "%s is not name:value of 3 to %d bytes of printable ASCII", field, MaxKeyBytes)
+		return Refusef(KindInvalid, "keys", "%s: use NAME:VALUE, 3 to %d bytes of printable ASCII without blanks", field, MaxKeyBytes)
 	}
-	return Refusef(KindInvalid, "keys", "%s is %q: name:value is wanted", field, key)
+	return Refusef(KindInvalid, "keys", "%s: got %q; use NAME:VALUE", field, key)
 }
 
 // Check refuses a rule whose fields are out of range.
@@ -237,46 +238,46 @@ func (r *KeyRule) Check() error {
 		}
 	}
 	if !validLabel(r.Name) || strings.Contains(r.Name, ":") {
-		return Refusef(KindInvalid, "name", "name %.80q is not 1 to %d bytes of printable ASCII without a colon", r.Name, MaxKeyBytes)
+		return Refusef(KindInvalid, "name", "name: got %.80q; use 1 to %d bytes of printable ASCII without blanks and colons", r.Name, MaxKeyBytes)
 	}
 	if r.Value != "" && !validLabel(r.Name+":"+r.Value) {
-		return Refusef(KindInvalid, "value", "value %.80q is not printable ASCII of at most %d bytes with its name", r.Value, MaxKeyBytes)
+		return Refusef(KindInvalid, "value", "value: got %.80q; use printable ASCII without blanks, at most %d bytes with the name", r.Value, MaxKeyBytes)
 	}
 	if r.Scope > KeyOfCluster {
-		return Refusef(KindInvalid, "scope", "scope is %d: tenant or cluster is wanted", r.Scope)
+		return NotOneOf("scope", strconv.Itoa(int(r.Scope)), keyScopes[:]...)
 	}
 	if r.Sequence > SequenceSkip {
-		return Refusef(KindInvalid, "sequence", "sequence is %d: none, block or skip is wanted", r.Sequence)
+		return NotOneOf("sequence", strconv.Itoa(int(r.Sequence)), keySequences[:]...)
 	}
 	if r.Concurrency < 0 || r.Concurrency > MaxKeyConcurrency {
-		return Refusef(KindInvalid, "concurrency", "concurrency is %d: 0 for no bound, or 1 to %d is wanted", r.Concurrency, MaxKeyConcurrency)
+		return Refusef(KindInvalid, "concurrency", "concurrency must be between 0 (no limit) and %d, got %d", MaxKeyConcurrency, r.Concurrency)
 	}
 	if r.Group && (r.Queue == "" || r.Value != "") {
-		return Refusef(KindInvalid, "group", "group is for the keys of a name in a queue: give the queue, and no value")
+		return Refusef(KindInvalid, "group", "group applies to all keys of a name in a queue: set queue, and omit value")
 	}
 	if err := r.checkRate(); err != nil {
 		return err
 	}
 	if r.Value == "" && r.Concurrency == 0 && r.Rate == 0 && r.Sequence == SequenceNone && !r.Group {
-		return Refusef(KindInvalid, "rule", "the rule of key %s says nothing: concurrency, rate, sequence or group is wanted", r.Name)
+		return Refusef(KindInvalid, "rule", "the rule of key %s is empty: set at least one of concurrency, rate, sequence, group", r.Name)
 	}
 	return nil
 }
 
 func (r *KeyRule) checkRate() error {
 	if r.Rate < 0 || r.Rate > MaxKeyRate || r.Rate == 0 && (r.PeriodMs != 0 || r.Burst != 0) {
-		return Refusef(KindInvalid, "rate", "rate is %d with period_ms %d and burst %d: 1 to %d is wanted, or none of the three", r.Rate,
-			r.PeriodMs, r.Burst, MaxKeyRate)
+		return Refusef(KindInvalid, "rate", "rate must be between 1 and %d, got %d with period_ms %d and burst %d; omit all three for no rate limit",
+			MaxKeyRate, r.Rate, r.PeriodMs, r.Burst)
 	}
 	if r.Rate == 0 {
 		return nil
 	}
 	if r.PeriodMs < 1 || r.PeriodMs > int64(MaxKeyPeriod) {
-		return Refusef(KindInvalid, "period_ms", "period_ms is %d: 1 to %d, a day, is wanted", r.PeriodMs, MaxKeyPeriod)
+		return Refusef(KindInvalid, "period_ms", "period_ms must be between 1 and %d (a day), got %d", MaxKeyPeriod, r.PeriodMs)
 	}
 	every := r.PeriodMs * 1_000_000 / r.Rate
 	if most := int64(MaxKeyBurst) * 1_000_000 / every; r.Burst < 0 || r.Burst > most {
-		return Refusef(KindInvalid, "burst", "burst is %d: 1 to %d is wanted, as many as come back in ten days", r.Burst, most)
+		return Refusef(KindInvalid, "burst", "burst must be between 0 and %d (the refill of ten days), got %d", most, r.Burst)
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func (m Moment) Time() time.Time { return m.Date.Time() }
 func ParseDate(text string) (Date, error) {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return 0, Refusef(KindInvalid, "date", "%.40q is not a date: RFC 3339 is wanted, such as 2030-01-02T15:04:05Z", text)
+		return 0, Refusef(KindInvalid, "date", "invalid date %q: use RFC 3339, such as 2030-01-02T15:04:05Z", shorten(text))
 	}
 	return Date(t.UnixMilli()), nil
 }

@@ -46,7 +46,7 @@ func (l *layout) unmarshal(text []byte, into any) error {
 		if err := json.Unmarshal(text, &object); err != nil {
 			return err
 		}
-		return errors.New("json: an object is wanted")
+		return errors.New("json: want an object")
 	}
 	v := reflect.ValueOf(into).Elem()
 	for i := range l.fields {
@@ -109,7 +109,7 @@ func (f *layoutField) checkHeld(given, held int64) error {
 	if given == held {
 		return nil
 	}
-	return Refusef(KindInvalid, f.name, "%s is %d: 0 to %d is wanted", f.name, given, f.most)
+	return Refusef(KindInvalid, f.name, "%s must be between 0 and %d, got %d", f.name, f.most, given)
 }
 
 // readPlain reads what is of a simple kind and simply written, and leaves the rest, and how it is refused, to
@@ -151,9 +151,9 @@ func readDate(given [][]byte, name string, into *Date) error {
 	d, err := ParseDate(text)
 	switch {
 	case err != nil:
-		return Refusef(KindInvalid, name+"_at", "%s_at is %.40q: RFC 3339 is wanted, such as 2030-01-02T15:04:05Z", name, text)
+		return Malformed(name+"_at", text, "use RFC 3339, such as 2030-01-02T15:04:05Z")
 	case given[0] != nil && d != *into:
-		return Refusef(KindInvalid, name+"_at", "%s_at %s is not %s_ms %d, which is %s: give one of them", name, text, name, *into, *into)
+		return Refusef(KindInvalid, name+"_at", "%s_at is %s, but %s_ms is %d, which is %s: set only one of them", name, text, name, *into, *into)
 	}
 	*into = d
 	return nil

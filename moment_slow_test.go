@@ -206,7 +206,7 @@ func slowHeld(f *layoutField, given, held int64, err error) error {
 	if err != nil || given == held {
 		return err
 	}
-	return Refusef(KindInvalid, f.name, "%s is %d: 0 to %d is wanted", f.name, given, f.most)
+	return Refusef(KindInvalid, f.name, "%s must be between 0 and %d, got %d", f.name, f.most, given)
 }
 
 func slowField(given map[string]json.RawMessage, name string, into any) error {
@@ -229,9 +229,9 @@ func slowDate(given map[string]json.RawMessage, name string, into *Date) error {
 	d, err := ParseDate(text)
 	switch {
 	case err != nil:
-		return Refusef(KindInvalid, name+"_at", "%s_at is %.40q: RFC 3339 is wanted, such as 2030-01-02T15:04:05Z", name, text)
+		return Malformed(name+"_at", text, "use RFC 3339, such as 2030-01-02T15:04:05Z")
 	case both && d != *into:
-		return Refusef(KindInvalid, name+"_at", "%s_at %s is not %s_ms %d, which is %s: give one of them", name, text, name, *into, *into)
+		return Refusef(KindInvalid, name+"_at", "%s_at is %s, but %s_ms is %d, which is %s: set only one of them", name, text, name, *into, *into)
 	}
 	*into = d
 	return nil
@@ -253,10 +253,10 @@ func slowBlob(b *Blob, text []byte) error {
 			_ = d.Decode(new(json.RawMessage))
 		}
 		if names > 1 {
-			return Refusef(KindInvalid, "payload", "payload: base64 is given twice: remove one")
+			return Refusef(KindInvalid, "payload", "payload: got base64 twice; remove one")
 		}
 		if err := json.Unmarshal(o["base64"], (*[]byte)(b)); err != nil || *b == nil {
-			return Refusef(KindInvalid, "payload", `payload {"base64":…} is not of base64: to give this very object, give its text as a string`)
+			return Refusef(KindInvalid, "payload", `payload: {"base64":…} does not hold base64; to send this object as it is, send its text as a string`)
 		}
 		return nil
 	}

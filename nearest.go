@@ -2,7 +2,7 @@ package rota
 
 import "github.com/rotasched/rota/internal/nearest"
 
-// unknown refuses a name that is none of those wanted, and guesses which one is meant.
+// unknown returns an error for a name that is not one of names, and suggests the most similar one.
 func unknown(subject, what, typed string, names []string) *Error {
 	return Refusef(KindInvalid, subject, "%s", nearest.Unknown(what, typed, choices(names)))
 }

@@ -117,28 +117,28 @@ func (p *PlanSpec) CheckShape() error {
 		return err
 	}
 	if p.Verb == PlanNone || p.Verb > PlanVerbLast {
-		return Refusef(KindInvalid, "verb", "a plan's verb is missing: cancel, retry, delete, move, reprioritise, cancel-workflows or "+
-			"retry-workflows is wanted")
+		return Refusef(KindInvalid, "verb", "verb is missing: use cancel, retry, delete, move, reprioritise, cancel-workflows or "+
+			"retry-workflows")
 	}
 	switch to := p.To != ""; {
 	case p.Verb == PlanMove && !to:
-		return Refusef(KindInvalid, "to", "to is missing: a move needs the queue that the jobs go to")
+		return Refusef(KindInvalid, "to", "to is missing: name the queue to move the jobs to")
 	case p.Verb == PlanMove:
 		if err := CheckID("to", p.To); err != nil {
 			return err
 		}
 	case to:
-		return Refusef(KindInvalid, "to", "%s has no use for queue %.80q: only jobs that move go to one", p.Verb, p.To)
+		return Refusef(KindInvalid, "to", "to: got %.80q for %s; only move has a target queue", p.To, p.Verb)
 	}
 	switch {
 	case p.Verb != PlanReprioritise && p.Priority != nil:
-		return Refusef(KindInvalid, "priority", "%s has no use for a priority: only reprioritise has", p.Verb)
+		return Refusef(KindInvalid, "priority", "priority is not allowed for %s, only for reprioritise", p.Verb)
 	case p.Verb == PlanReprioritise && p.Priority == nil:
-		return Refusef(KindInvalid, "priority", "a priority is missing: 0 to %d is wanted", MaxPriority)
+		return Refusef(KindInvalid, "priority", "priority is missing: use 0 to %d", MaxPriority)
 	case p.Priority != nil && (*p.Priority < 0 || *p.Priority > MaxPriority):
-		return Refusef(KindInvalid, "priority", "priority is %d: 0 to %d is wanted", *p.Priority, MaxPriority)
+		return OutOfRange("priority", int64(*p.Priority), 0, MaxPriority)
 	case p.Max < 0:
-		return Refusef(KindInvalid, "max", "max is %d: a number of jobs is wanted, or 0 for all", p.Max)
+		return Refusef(KindInvalid, "max", "max must be at least 0, got %d; 0 means no limit", p.Max)
 	}
 	return nil
 }

@@ -215,7 +215,7 @@ func (k *policyKey) parse(text string, ratio bool) (int64, error) {
 		name = k.alias
 	}
 	bad := func(want string) error {
-		return Refusef(KindInvalid, k.name, "%s=%q is refused: %s is wanted", name, text, want)
+		return Refusef(KindInvalid, k.name, "%s: got %q; use %s", name, shorten(text), want)
 	}
 	var v int64
 	var err error
@@ -251,7 +251,7 @@ func (k *policyKey) parse(text string, ratio bool) (int64, error) {
 		if v, err = strconv.ParseInt(text, 10, 64); err != nil {
 			d, derr := ParseDuration(text)
 			if derr != nil || d%time.Millisecond != 0 {
-				return 0, bad("a number of milliseconds or a duration such as 5s or 1d12h, of whole milliseconds,")
+				return 0, bad("a number of milliseconds, or a duration of whole milliseconds such as 5s or 1d12h")
 			}
 			v = d.Milliseconds()
 		}
@@ -263,7 +263,7 @@ func (k *policyKey) parse(text string, ratio bool) (int64, error) {
 		if v, err = strconv.ParseInt(text, 10, 64); err != nil {
 			want := "a whole number"
 			if k.scale() != 0 {
-				want = fmt.Sprintf("a whole number of %d to %d, or a ratio under the name %s,", k.min, k.max, k.alias)
+				want = fmt.Sprintf("a whole number from %d to %d, or set %s to a ratio", k.min, k.max, k.alias)
 			}
 			return 0, bad(want)
 		}
@@ -304,12 +304,12 @@ func PolicyFromValues(preset string, values []int64) (QueuePolicy, error) {
 	p := StandardPolicy()
 	p.Preset = preset
 	if len(values) < frozenKeys || len(values) > len(policyKeys) {
-		return p, Refusef(KindInternal, "policy", "policy has %d values, this binary knows %d keys", len(values), len(policyKeys))
+		return p, Refusef(KindInternal, "policy", "policy: got %d values, but this binary knows %d keys", len(values), len(policyKeys))
 	}
 	for i, v := range values {
 		k := &policyKeys[i]
 		if k.set(&p, v); k.get(&p) != v { // such as a flag that is neither 0 nor 1
-			return p, Refusef(KindInternal, "policy", "policy has %s=%d: %d to %d is wanted", k.name, v, k.min, k.max)
+			return p, Refusef(KindInternal, "policy", "policy: %s must be between %d and %d, got %d", k.name, k.min, k.max, v)
 		}
 	}
 	err := p.Check()
@@ -321,11 +321,11 @@ func (p *QueuePolicy) Check() error {
 	for i := range policyKeys {
 		k := &policyKeys[i]
 		if v := k.get(p); v < k.min || v > k.max {
-			return Refusef(KindInvalid, k.name, "%s=%d is refused: %d to %d is wanted", k.name, v, k.min, k.max)
+			return OutOfRange(k.name, v, k.min, k.max)
 		}
 	}
 	if sum := p.WFee + p.WAge + p.WSize + p.WTier; sum != 1_000_000 {
-		return Refusef(KindInvalid, "w_fee", "w_fee + w_age + w_size + w_tier is %d ppm: 1000000 is wanted", sum)
+		return Refusef(KindInvalid, "w_fee", "w_fee + w_age + w_size + w_tier must be 1000000 ppm, got %d", sum)
 	}
 	if err := checkRuntime(p.MaxRuntimeMs); err != nil {
 		return err
@@ -335,7 +335,7 @@ func (p *QueuePolicy) Check() error {
 	}
 	if p.LeaseGraceMs != 0 && p.LeaseGraceMs < int64(GraceLeast) {
 		return Refusef(KindInvalid, "lease_grace_on_disconnect_ms",
-			"lease_grace_on_disconnect_ms=%d is refused: 0, or %d to %d is wanted", p.LeaseGraceMs, GraceLeast, SilenceEnds)
+			"lease_grace_on_disconnect_ms must be 0 or between %d and %d, got %d", GraceLeast, SilenceEnds, p.LeaseGraceMs)
 	}
 	if err := p.checkScoring(); err != nil {
 		return err
@@ -344,12 +344,12 @@ func (p *QueuePolicy) Check() error {
 		return err
 	}
 	if p.GCHorizonMs < p.AuditWindowMs { // a report needs the tombstone
-		return Refusef(KindInvalid, "gc_horizon_ms", "gc_horizon_ms=%d is refused: at least audit_window_ms (%d) is wanted",
-			p.GCHorizonMs, p.AuditWindowMs)
+		return Refusef(KindInvalid, "gc_horizon_ms", "gc_horizon_ms must be at least audit_window_ms (%d), got %d",
+			p.AuditWindowMs, p.GCHorizonMs)
 	}
 	if p.AckTimeoutMs > p.LeaseMs {
-		return Refusef(KindInvalid, "ack_timeout_ms", "ack_timeout_ms=%d is refused: at most lease_ms (%d) is wanted",
-			p.AckTimeoutMs, p.LeaseMs)
+		return Refusef(KindInvalid, "ack_timeout_ms", "ack_timeout_ms must be at most lease_ms (%d), got %d",
+			p.LeaseMs, p.AckTimeoutMs)
 	}
 	return nil
 }

@@ -52,8 +52,8 @@ var backfillKeys = []policyKey{
 // checkBackfill refuses an order of jobs that does not last together with backfilling.
 func (p *QueuePolicy) checkBackfill() error {
 	if p.Backfill != BackfillFree && p.Ranking == RankAdaptive {
-		return Refusef(KindInvalid, "backfill", "backfill=%s is refused with ranking=%s, whose order changes from round to round: "+
-			"another ranking, or backfill=free, is wanted", p.Backfill, p.Ranking)
+		return Refusef(KindInvalid, "backfill", "backfill=%s does not work with ranking=%s, whose order changes every round: "+
+			"use another ranking, or backfill=free", p.Backfill, p.Ranking)
 	}
 	return nil
 }

@@ -111,23 +111,23 @@ var scoringKeys = []policyKey{
 // checkScoring refuses what contradicts itself among the keys of the adaptive score.
 func (p *QueuePolicy) checkScoring() error {
 	if p.WMinMilli > p.WMaxMilli {
-		return Refusef(KindInvalid, "w_min", "w_min=%s is refused: at most w_max (%s) is wanted", formatMilli(p.WMinMilli),
-			formatMilli(p.WMaxMilli))
+		return Refusef(KindInvalid, "w_min", "w_min must be at most w_max (%s), got %s", formatMilli(p.WMaxMilli),
+			formatMilli(p.WMinMilli))
 	}
 	drawn := int64(0)
 	for i := range int64(MaxTiers) {
 		base, quota := p.TierBasesMilli[i], p.TierQuotas[i]
 		switch {
 		case i < p.Tiers && base == 0:
-			return Refusef(KindInvalid, "base_"+strconv.FormatInt(i, 10), "base_%d=0 is refused: 0.001 to 1000000 is wanted", i)
+			return Refusef(KindInvalid, "base_"+strconv.FormatInt(i, 10), "base_%d must be between 0.001 and 1000000, got 0", i)
 		case i >= p.Tiers && (base != 0 || quota != 0):
-			return Refusef(KindInvalid, "base_"+strconv.FormatInt(i, 10), "base_%d and quota_%d are refused: tiers is %d, so that %d is "+
-				"the last", i, i, p.Tiers, p.Tiers-1)
+			return Refusef(KindInvalid, "base_"+strconv.FormatInt(i, 10), "base_%d and quota_%d must be 0: tiers is %d, so the last tier "+
+				"is %d", i, i, p.Tiers, p.Tiers-1)
 		}
 		drawn += quota
 	}
 	if drawn == 0 {
-		return Refusef(KindInvalid, "quota_0", "all quotas are 0: one of at least 1 is wanted")
+		return Refusef(KindInvalid, "quota_0", "quota_0: all quotas are 0; set at least one to 1 or more")
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func TestScoringKeys(t *testing.T) {
 		{"epsilon", "0", "0.001 to 1000"}, {"epsilon", "1.0005", "three places"}, {"epsilon", "-1", "three places"},
 		{"epsilon", "NaN", "three places"}, {"epsilon", "1e3", "three places"}, {"epsilon", ".5", "three places"},
 		{"epsilon", "1.", "three places"}, {"epsilon", "99999999999999999999", "three places"}, {"n_min", "0", "1 to"},
-		{"w_min", "1.501", "at most w_max"}, {"base_4", "0", "base_4=0"}, {"base_5", "1", "tiers is 5"},
+		{"w_min", "1.501", "at most w_max"}, {"base_4", "0", "base_4 must be"}, {"base_5", "1", "tiers is 5"},
 		{"quota_5", "1", "tiers is 5"}, {"tiers", "9", "2 to 8"}, {"max_aging", "0.9", "1 to 1000"}, {"estimate", "mine", "type, user"},
 	} {
 		p := StandardPolicy()

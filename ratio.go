@@ -15,7 +15,7 @@ func parseRatio(text string, scale int64) (int64, error) {
 	whole, part, _ := strings.Cut(text, ".")
 	part = strings.TrimRight(part, "0")
 	places := decimals(scale)
-	bad := fmt.Errorf("%q is no ratio of at most %d decimals", text, places)
+	bad := fmt.Errorf("%q is not a ratio with at most %d decimals", text, places)
 	if len(part) > places || !strings.ContainsAny(text, "0123456789") {
 		return 0, bad
 	}

@@ -63,5 +63,5 @@ func (r *Reasoning) UnmarshalJSON(text []byte) error {
 		*r = Reasoning{Rule: ReasoningRule(rule), N: int64(n), Of: int64(of)}
 		return nil
 	}
-	return Refusef(KindInvalid, "reasoning", "reasoning %.80q has no rule that is known", text)
+	return Refusef(KindInvalid, "reasoning", "reasoning: unknown rule in %.80q", text)
 }

@@ -62,7 +62,7 @@ func (r Right) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 func (r *Right) UnmarshalText(text []byte) error {
 	i := slices.Index(rightNames, string(text))
 	if i < 0 {
-		return Refusef(KindInvalid, "right", "right %q is unknown: one of %s is wanted", shortened(string(text)), strings.Join(rightNames[1:], ", "))
+		return NotOneOf("right", string(text), rightNames[1:]...)
 	}
 	*r = Right(i)
 	return nil
@@ -195,11 +195,4 @@ type Identity struct {
 	// By is who made the token that the caller showed: oidc:ISSUER/SUBJECT where an identity
 	// token was exchanged for it.
 	By Principal `json:"by,omitempty"`
-}
-
-func shortened(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "…"
-	}
-	return s
 }

@@ -131,16 +131,16 @@ func (s *ScheduleSpec) CheckShape(payloadMax int64) error {
 		{"catch_up_max", s.CatchUpMax, 0, MaxCatchUp},
 	} {
 		if n.value < n.min || n.value > n.max {
-			return outOfRange(n.field, n.value, n.min, n.max)
+			return OutOfRange(n.field, n.value, n.min, n.max)
 		}
 	}
 	switch {
 	case s.Job.ID != "":
-		return Refusef(KindInvalid, "job", "the job of schedule %s has the id %.80q: each run gets its own, leave it out", s.Name, s.Job.ID)
+		return Refusef(KindInvalid, "job", "the job of schedule %s has the id %.80q: omit it, each run gets its own", s.Name, s.Job.ID)
 	case s.Job.Unique != nil:
-		return Refusef(KindInvalid, "unique", "the job of schedule %s has a unique key: overlap says how many runs live, leave it out", s.Name)
+		return Refusef(KindInvalid, "unique", "the job of schedule %s has a unique key: omit it, overlap limits how many runs are live", s.Name)
 	case !s.Job.NotBefore.IsZero():
-		return Refusef(KindInvalid, "job", "the job of schedule %s has a not_before: each run has its date, leave it out", s.Name)
+		return Refusef(KindInvalid, "job", "the job of schedule %s has a not_before: omit it, each run has its own date", s.Name)
 	}
 	return s.Job.CheckTemplate(payloadMax)
 }
@@ -154,19 +154,19 @@ func (t *ScheduleTimes) check() error {
 	}
 	switch {
 	case ways != 1:
-		return Refusef(KindInvalid, "cron", "%d of cron, every_ms and dates are given: one is wanted", ways)
+		return Refusef(KindInvalid, "cron", "set exactly one of cron, every_ms and dates, got %d", ways)
 	case len(t.Cron) > MaxCronBytes:
-		return Refusef(KindInvalid, "cron", "cron has %d bytes: at most %d are taken", len(t.Cron), MaxCronBytes)
+		return TooLong("cron", len(t.Cron), MaxCronBytes)
 	case len(t.TZ) > MaxIDBytes:
-		return Refusef(KindInvalid, "tz", "tz has %d bytes: at most %d are taken", len(t.TZ), MaxIDBytes)
+		return TooLong("tz", len(t.TZ), MaxIDBytes)
 	case t.Every != 0 && (t.Every < LeastEvery || t.Every > MaxDuration || t.Every%time.Millisecond != 0):
-		return outOfRange("every_ms", t.Every.Milliseconds(), LeastEvery.Milliseconds(), maxMs)
+		return OutOfRange("every_ms", t.Every.Milliseconds(), LeastEvery.Milliseconds(), maxMs)
 	case len(t.Dates) > MaxScheduleDates:
-		return Refusef(KindInvalid, "dates", "dates are %d: at most %d are taken", len(t.Dates), MaxScheduleDates)
+		return TooMany("dates", len(t.Dates), MaxScheduleDates)
 	case t.Start < 0 || t.Start > MaxDate:
-		return Refusef(KindInvalid, "start", "start_ms is %d: 0 to %d is wanted", t.Start, int64(MaxDate))
+		return Refusef(KindInvalid, "start", "start_ms must be between 0 and %d, got %d", int64(MaxDate), t.Start)
 	case t.End < 0 || t.End > MaxDate || t.End != 0 && t.End <= t.Start:
-		return Refusef(KindInvalid, "end", "end_ms is %d: a date after start_ms, which is %d, and %d at most is wanted", t.End, t.Start, int64(MaxDate))
+		return Refusef(KindInvalid, "end", "end_ms must be after start_ms (%d) and at most %d, got %d", t.Start, int64(MaxDate), t.End)
 	}
 	return checkDates(t.Dates)
 }
@@ -179,7 +179,7 @@ func checkDates(dates []Date) error {
 	last := Date(0)
 	for i, d := range dates {
 		if d <= last || d > MaxDate {
-			return Refusef(KindInvalid, "dates", "dates_ms[%d] is %d: a date after %d and %d at most is wanted, as dates ascend", i, d, last, int64(MaxDate))
+			return Refusef(KindInvalid, "dates", "dates_ms[%d] must be after %d and at most %d, got %d; dates must ascend", i, last, int64(MaxDate), d)
 		}
 		last = d
 	}
@@ -189,7 +189,7 @@ func checkDates(dates []Date) error {
 // Check refuses what is no name of a schedule, naming the field.
 func (n ScheduleName) Check(field string) error {
 	if len(n) > MaxScheduleName {
-		return Refusef(KindInvalid, field, "%s %.80q has %d bytes: 1 to %d are wanted", field, n, len(n), MaxScheduleName)
+		return TooLong(field, len(n), MaxScheduleName)
 	}
 	return CheckID(field, n)
 }

@@ -57,7 +57,7 @@ func (s *Score) UnmarshalJSON(text []byte) error {
 	if !bytes.ContainsAny(text, ".eE") {
 		n, err := strconv.ParseInt(string(text), 10, 64)
 		if err != nil {
-			return Refusef(KindInvalid, "score", "score %q is refused: a number is wanted", text)
+			return Refusef(KindInvalid, "score", "score: got %.80q; use a number", text)
 		}
 		*s = Score(n)
 		return nil
@@ -65,7 +65,7 @@ func (s *Score) UnmarshalJSON(text []byte) error {
 	x, err := strconv.ParseFloat(string(text), 64)
 	bits := Score(math.Float64bits(x))
 	if err != nil || bits < leastDouble {
-		return Refusef(KindInvalid, "score", "score %q is refused: a number is wanted, and a fraction above 0", text)
+		return Refusef(KindInvalid, "score", "score: got %.80q; use a number, above 0 if it has a fraction", text)
 	}
 	*s = bits
 	return nil

@@ -105,13 +105,13 @@ func (c *ClusterSettings) Set(s Setting) error {
 	case "voters_wanted":
 		v, err := strconv.ParseInt(strings.TrimSpace(s.Value), 10, 64)
 		if err != nil || v < LeastVotersWanted || v > MaxVoters {
-			return Refusef(KindInvalid, key, "%s=%q is refused: %d to %d is wanted", key, s.Value, LeastVotersWanted, MaxVoters)
+			return Refusef(KindInvalid, key, "%s must be between %d and %d, got %q", key, LeastVotersWanted, MaxVoters, shorten(s.Value))
 		}
 		c.VotersWanted = v
 	case "autopilot":
 		on, ok := parseSwitch(strings.TrimSpace(s.Value))
 		if !ok {
-			return Refusef(KindInvalid, key, "%s=%q is refused: on or off is wanted", key, s.Value)
+			return NotOneOf(key, s.Value, "on", "off")
 		}
 		c.Autopilot = on
 	default:
@@ -141,10 +141,10 @@ func parseBytes(key, text string, least, most int64) (int64, error) {
 	}
 	v, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
-		return 0, Refusef(KindInvalid, key, "%s=%q is refused: a whole number of bytes is wanted, or one such as 512MiB", key, text)
+		return 0, Malformed(key, text, "use a whole number of bytes, or a value such as 512MiB")
 	}
 	if v < 0 || v > most>>shift || v<<shift < least {
-		return 0, Refusef(KindInvalid, key, "%s=%q is refused: %d to %d is wanted", key, text, least, most)
+		return 0, Refusef(KindInvalid, key, "%s must be between %d and %d, got %q", key, least, most, shorten(text))
 	}
 	return v << shift, nil
 }

@@ -51,10 +51,10 @@ func (s *JobSpec) CheckAgain(payloadMax int64) error {
 // CheckTemplate checks a node of a workflow, which has no id of its own.
 func (s *JobSpec) CheckTemplate(payloadMax int64) error {
 	if s.Unique != nil {
-		return Refusef(KindInvalid, "unique", "unique is for jobs that are submitted by themselves: a node of a workflow has none")
+		return Refusef(KindInvalid, "unique", "unique is only allowed for single jobs: omit it from nodes of workflows")
 	}
 	if s.Batch != "" {
-		return Refusef(KindInvalid, "batch", "batch is for jobs that are submitted by themselves: a node, a run or a callback names none, leave %.80q out", s.Batch)
+		return Refusef(KindInvalid, "batch", "batch is only allowed for single jobs: omit %.80q from nodes, runs and callbacks", s.Batch)
 	}
 	return s.checkTemplate(payloadMax)
 }
@@ -79,7 +79,7 @@ func (s *JobSpec) checkTemplate(payloadMax int64) error {
 		return err
 	}
 	if n := len(s.ExpectedDigest); n != 0 && n != 32 {
-		return Refusef(KindInvalid, "expected_digest", "expected_digest has %d bytes: 32 or none are wanted", n)
+		return Refusef(KindInvalid, "expected_digest", "expected_digest: got %d bytes, want 32 or none", n)
 	}
 	if err := s.checkNumbers(); err != nil {
 		return err
@@ -110,10 +110,11 @@ func (s *JobSpec) checkTemplate(payloadMax int64) error {
 
 func (s *JobSpec) checkPayload(most int64) error {
 	if int64(len(s.Payload)) > most {
+		// This text is frozen: a schedule whose run is refused keeps it in its row, which the state's digest covers.
 		return Refusef(KindInvalid, "payload", "payload has %d bytes: at most %d (payload_max_bytes) are taken", len(s.Payload), most)
 	}
 	if s.Unique.Collects() && !jsonparts.Valid(s.Payload) {
-		return Refusef(KindInvalid, "payload", "payload must be JSON with unique.on_conflict %q: the job's payload is the list of all", UniqueCollect)
+		return Refusef(KindInvalid, "payload", "payload must be JSON if unique.on_conflict is %q: the payloads become one list", UniqueCollect)
 	}
 	return nil
 }
@@ -125,21 +126,21 @@ func (s *JobSpec) CheckHeaders() error {
 		return nil
 	}
 	if len(headers) > MaxHeaders {
-		return Refusef(KindInvalid, "headers", "headers are %d: at most %d are taken", len(headers), MaxHeaders)
+		return TooMany("headers", len(headers), MaxHeaders)
 	}
 	bytes := 0
 	for _, k := range slices.Sorted(maps.Keys(headers)) {
 		if !validLabel(k) {
-			return Refusef(KindInvalid, "headers", "header %q has a name that is not 1 to %d bytes of printable ASCII without blanks",
+			return Refusef(KindInvalid, "headers", "headers: got the name %q; use 1 to %d bytes of printable ASCII without blanks",
 				shorten(k), MaxLabelBytes)
 		}
 		if v := headers[k]; !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
-			return Refusef(KindInvalid, "headers", "header %s has a value that is not UTF-8 without control characters: encode it", k)
+			return Refusef(KindInvalid, "headers", "headers: the value of %s must be UTF-8 without control characters; encode it", k)
 		}
 		bytes += len(k) + len(headers[k])
 	}
 	if bytes > MaxHeadersBytes {
-		return Refusef(KindInvalid, "headers", "headers take %d bytes, names and values together: at most %d are taken; the payload takes more",
+		return Refusef(KindInvalid, "headers", "headers too long: got %d bytes of names and values, maximum %d; put large data into the payload",
 			bytes, MaxHeadersBytes)
 	}
 	return nil
@@ -152,7 +153,7 @@ func CheckMeta(meta map[string]string) error { return checkLabelMap("meta", meta
 // checkLabelMap refuses pairs of the user's own that are too many or too long.
 func checkLabelMap(field string, labels map[string]string) error {
 	if len(labels) > MaxLabels {
-		return Refusef(KindInvalid, field, "%s are %d: at most %d are taken", field, len(labels), MaxLabels)
+		return TooMany(field, len(labels), MaxLabels)
 	}
 	if len(labels) == 0 {
 		return nil // without the list of its keys, which allocates
@@ -160,7 +161,7 @@ func checkLabelMap(field string, labels map[string]string) error {
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		v := labels[k]
 		if !validLabel(k) || len(v) > MaxLabelBytes || !utf8.ValidString(v) {
-			return Refusef(KindInvalid, field, "one of %s is not 1 to %d bytes of printable ASCII = at most %d bytes of UTF-8", field,
+			return Refusef(KindInvalid, field, "%s: use keys of 1 to %d bytes of printable ASCII without blanks, and values of at most %d bytes of UTF-8", field,
 				MaxLabelBytes, MaxLabelBytes)
 		}
 	}
@@ -189,12 +190,12 @@ func (s *JobSpec) checkNumbers() error {
 		{"expected_ms", s.Expected.Milliseconds(), 0, maxMs},
 	} {
 		if n.value < n.min || n.value > n.max {
-			return outOfRange(n.field, n.value, n.min, n.max)
+			return OutOfRange(n.field, n.value, n.min, n.max)
 		}
 	}
 	if s.StartBy != 0 && s.StartBy <= s.Delay {
-		return Refusef(KindInvalid, "start_by_ms", "start_by_ms must be more than delay_ms, got %d and %d: both count from the submission",
-			s.StartBy.Milliseconds(), s.Delay.Milliseconds())
+		return Refusef(KindInvalid, "start_by_ms", "start_by_ms must be more than delay_ms (%d), got %d; both count from the submission",
+			s.Delay.Milliseconds(), s.StartBy.Milliseconds())
 	}
 	if r := &s.Retry; *r != (RetryPolicy{}) {
 		for _, n := range []struct {
@@ -208,18 +209,13 @@ func (s *JobSpec) checkNumbers() error {
 			{"retry.jitter_permille", r.JitterPermille, -1, 1_000},
 		} {
 			if n.value != 0 && (n.value < n.min || n.value > n.max) {
-				refusal := outOfRange(n.field, n.value, n.min, n.max)
-				refusal.Text += ", or 0 for the queue's"
+				refusal := OutOfRange(n.field, n.value, n.min, n.max)
+				refusal.Text += "; 0 uses the queue's value"
 				return refusal
 			}
 		}
 	}
 	return checkRuntime(s.MaxRuntime.Milliseconds())
-}
-
-// outOfRange refuses a number of a field.
-func outOfRange(field string, got, least, most int64) *Error {
-	return Refusef(KindInvalid, field, "%s is %s: %d to %d is wanted", field, quoted(field, got), least, most)
 }
 
 // quoted shows a number that was sent. A duration beyond what a time.Duration holds was cut to its limit.
@@ -240,8 +236,8 @@ func quoted(field string, n int64) string {
 // work in.
 func checkRuntime(ms int64) error {
 	if ms > 0 && ms < int64(MaxRuntimeLeast) {
-		return Refusef(KindInvalid, "max_runtime_ms", "max_runtime_ms is %d: 0 for none, or at least %d is wanted, "+
-			"as a worker stops a second before it", ms, MaxRuntimeLeast)
+		return Refusef(KindInvalid, "max_runtime_ms", "max_runtime_ms must be 0 (no limit) or at least %d, got %d; "+
+			"workers stop a second before it", MaxRuntimeLeast, ms)
 	}
 	return nil
 }
@@ -252,7 +248,7 @@ func (w *WorkerSpec) CheckShape() error {
 		return err
 	}
 	if len(w.Queues) == 0 || len(w.Queues) > MaxQueuesPerWorker {
-		return Refusef(KindInvalid, "queues", "queues are %d: 1 to %d are wanted", len(w.Queues), MaxQueuesPerWorker)
+		return Refusef(KindInvalid, "queues", "queues: got %d, want 1 to %d", len(w.Queues), MaxQueuesPerWorker)
 	}
 	for i, q := range w.Queues {
 		if err := CheckID(fmt.Sprintf("queues[%d]", i), q); err != nil {
@@ -260,7 +256,7 @@ func (w *WorkerSpec) CheckShape() error {
 		}
 	}
 	if len(w.Types) > MaxTypesHandled {
-		return Refusef(KindInvalid, "types", "types are %d: at most %d are taken; a worker without any takes every type", len(w.Types),
+		return Refusef(KindInvalid, "types", "too many types: got %d, maximum %d; a worker without types handles every type", len(w.Types),
 			MaxTypesHandled)
 	}
 	for i, typ := range w.Types {
@@ -288,7 +284,7 @@ func (w *WorkerSpec) CheckShape() error {
 		{"stake", w.Stake, 0, MaxFee},
 	} {
 		if n.value < n.min || n.value > n.max {
-			return Refusef(KindInvalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
+			return OutOfRange(n.field, n.value, n.min, n.max)
 		}
 	}
 	if err := checkLimits(w.Limits); err != nil {
@@ -299,17 +295,17 @@ func (w *WorkerSpec) CheckShape() error {
 
 func checkLimits(limits map[string]int64) error {
 	if len(limits) > MaxLimits {
-		return Refusef(KindInvalid, "limits", "limits are %d: at most %d are taken", len(limits), MaxLimits)
+		return TooMany("limits", len(limits), MaxLimits)
 	}
 	if len(limits) == 0 {
 		return nil
 	}
 	for _, k := range slices.Sorted(maps.Keys(limits)) {
 		if !validLabel(k) {
-			return Refusef(KindInvalid, "limits", "a limit's name is not 1 to %d bytes of printable ASCII", MaxLabelBytes)
+			return Refusef(KindInvalid, "limits", "limits: a name must be 1 to %d bytes of printable ASCII without blanks", MaxLabelBytes)
 		}
 		if v := limits[k]; v < 0 || v > MaxFee {
-			return Refusef(KindInvalid, "limits", "limit %s is %d: 0 to %d is wanted", k, v, int64(MaxFee))
+			return Refusef(KindInvalid, "limits", "limits: %s must be between 0 and %d, got %d", k, int64(MaxFee), v)
 		}
 	}
 	return nil
@@ -317,11 +313,11 @@ func checkLimits(limits map[string]int64) error {
 
 func checkLabels(field string, list []string, most int) error {
 	if len(list) > most {
-		return Refusef(KindInvalid, field, "%s are %d: at most %d are taken", field, len(list), most)
+		return TooMany(field, len(list), most)
 	}
 	for i, l := range list {
 		if !validLabel(l) {
-			return Refusef(KindInvalid, field, "%s[%d] is not 1 to %d bytes of printable ASCII", field, i, MaxLabelBytes)
+			return Refusef(KindInvalid, field, "%s[%d] must be 1 to %d bytes of printable ASCII without blanks", field, i, MaxLabelBytes)
 		}
 	}
 	return nil

@@ -78,7 +78,7 @@ func (l *TenantLimits) Set(s Setting) error {
 			want = "a number of milliseconds or a duration such as 5s or 1d12h"
 		}
 		if err != nil {
-			return Refusef(KindInvalid, key, "%s=%q is refused: %s is wanted", key, text, want)
+			return Refusef(KindInvalid, key, "%s: got %q; use %s", key, shorten(text), want)
 		}
 		*into = v
 	}

@@ -2,6 +2,7 @@ package rota
 
 import (
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -164,11 +165,11 @@ func (u *Unique) check() error {
 	}
 	switch {
 	case u.Key == "" && len(u.By) == 0:
-		return Refusef(KindInvalid, "unique", "unique has neither key nor by: give a key, or what of the job makes it")
+		return Refusef(KindInvalid, "unique", "unique has neither key nor by: set one of them")
 	case u.Key != "" && len(u.By) > 0:
-		return Refusef(KindInvalid, "unique", "unique has a key and by: one of the two is wanted")
+		return Refusef(KindInvalid, "unique", "unique has both key and by: set only one of them")
 	case len(u.Key) > MaxLabelBytes || !utf8.ValidString(u.Key):
-		return Refusef(KindInvalid, "unique", "unique.key has %d bytes: at most %d of UTF-8 are taken", len(u.Key), MaxLabelBytes)
+		return Refusef(KindInvalid, "unique", "unique.key: got %d bytes, want at most %d of UTF-8", len(u.Key), MaxLabelBytes)
 	}
 	for _, l := range []struct {
 		field       string
@@ -176,12 +177,12 @@ func (u *Unique) check() error {
 	}{{"by", u.By, uniqueParts}, {"scope", u.Scope, uniqueScopes}} {
 		for i, w := range l.list {
 			if !slices.Contains(l.words, w) || slices.Contains(l.list[:i], w) {
-				return Refusef(KindInvalid, "unique", "unique.%s has %.20q at %d: each of %q is taken, once", l.field, w, i, l.words)
+				return Refusef(KindInvalid, "unique", "unique.%s[%d]: got %.20q; use each of %s at most once", l.field, i, w, strings.Join(l.words, ", "))
 			}
 		}
 	}
 	if u.OnConflict != "" && !slices.Contains(uniqueConflicts, u.OnConflict) {
-		return Refusef(KindInvalid, "unique", "unique.on_conflict is %.20q: one of %q is wanted", u.OnConflict, uniqueConflicts)
+		return Refusef(KindInvalid, "unique", "unique.on_conflict must be one of %s, got %.20q", strings.Join(uniqueConflicts, ", "), u.OnConflict)
 	}
 	return u.checkTimes()
 }
@@ -193,22 +194,22 @@ func (u *Unique) checkTimes() error {
 		most  int64
 	}{{"period_ms", u.Period, maxMs}, {"keep_ms", u.Keep, MaxUniqueKeep.Milliseconds()}, {"extend_max_ms", u.ExtendMax, maxMs}} {
 		if ms := n.value.Milliseconds(); ms < 0 || ms > n.most {
-			return Refusef(KindInvalid, "unique", "unique.%s is %s: 0 to %d is wanted", n.field, quoted(n.field, ms), n.most)
+			return Refusef(KindInvalid, "unique", "unique.%s must be between 0 and %d, got %s", n.field, n.most, quoted(n.field, ms))
 		}
 	}
 	switch completed := slices.Contains(u.Scope, UniqueCompleted); {
 	case completed && u.Keep.Milliseconds() == 0:
-		return Refusef(KindInvalid, "unique", "unique.keep_ms is 0, and scope has COMPLETED: say how long a completed job holds its key")
+		return Refusef(KindInvalid, "unique", "unique.keep_ms is 0, but scope has COMPLETED: set how long a completed job keeps its key")
 	case !completed && u.Keep != 0:
-		return Refusef(KindInvalid, "unique", "unique.keep_ms is %d, and scope has no COMPLETED: only a completed job is kept", u.Keep.Milliseconds())
+		return Refusef(KindInvalid, "unique", "unique.keep_ms: got %d without COMPLETED in scope; add COMPLETED, or omit keep_ms", u.Keep.Milliseconds())
 	case u.ExtendMax != 0 && u.OnConflict != UniqueExtend && u.OnConflict != UniqueCollect:
-		return Refusef(KindInvalid, "unique", "unique.extend_max_ms is %d, and on_conflict is %q: only %q and %q delay", u.ExtendMax.Milliseconds(),
+		return Refusef(KindInvalid, "unique", "unique.extend_max_ms: got %d with on_conflict %q; only %q and %q delay a job", u.ExtendMax.Milliseconds(),
 			u.OnConflict, UniqueExtend, UniqueCollect)
 	case u.Succeeds() && len(u.Scope) > 0 && !slices.Contains(u.Scope, UniquePending):
-		return Refusef(KindInvalid, "unique", "unique.scope has no PENDING, and on_conflict is %q: a job that waits must hold its key",
+		return Refusef(KindInvalid, "unique", "unique.scope must have PENDING if on_conflict is %q: a pending job must hold its key",
 			u.OnConflict)
 	case u.Collects() && slices.Contains(u.By, UniqueByArgs):
-		return Refusef(KindInvalid, "unique", "unique.by has args, and on_conflict is %q: payloads that differ have different keys",
+		return Refusef(KindInvalid, "unique", "unique.by must not have args if on_conflict is %q: different payloads would have different keys",
 			u.OnConflict)
 	}
 	return nil

@@ -98,7 +98,7 @@ type WebhookGap struct {
 // Check refuses what is no name of a webhook, naming the field.
 func (n WebhookName) Check(field string) error {
 	if len(n) > MaxWebhookName {
-		return Refusef(KindInvalid, field, "%s %.80q has %d bytes: 1 to %d are wanted", field, n, len(n), MaxWebhookName)
+		return TooLong(field, len(n), MaxWebhookName)
 	}
 	return CheckID(field, n)
 }
@@ -112,18 +112,18 @@ func (s *WebhookSpec) CheckShape() error {
 		return err
 	}
 	if n := len(s.Kinds); n > len(eventKindNames)-1 {
-		return Refusef(KindInvalid, "kinds", "kinds are %d: at most %d are taken, of which none is named twice", n, len(eventKindNames)-1)
+		return TooMany("kinds", n, len(eventKindNames)-1)
 	}
 	for i, k := range s.Kinds {
 		if k == EventNone || int(k) >= len(eventKindNames) {
-			return Refusef(KindInvalid, "kinds", "event kind %d is unknown: 1 to %d are", k, len(eventKindNames)-1)
+			return Refusef(KindInvalid, "kinds", "kinds: unknown event kind %d; use 1 to %d", k, len(eventKindNames)-1)
 		}
 		if slices.Contains(s.Kinds[:i], k) {
-			return Refusef(KindInvalid, "kinds", "event kind %s is named twice", k)
+			return Refusef(KindInvalid, "kinds", "kinds: got %s twice; name each kind once", k)
 		}
 	}
 	if n := len(s.Filter); n > MaxWebhookFilter {
-		return Refusef(KindInvalid, "filter", "filter has %d bytes: at most %d are taken", n, MaxWebhookFilter)
+		return TooLong("filter", n, MaxWebhookFilter)
 	}
 	return nil
 }
@@ -133,20 +133,20 @@ func (s *WebhookSpec) CheckShape() error {
 func checkWebhookURL(url string) error {
 	bad := func(format string, args ...any) error { return Refusef(KindInvalid, "url", "url "+format, args...) }
 	if url == "" {
-		return bad("is missing: where the events are posted to, such as https://example.com/rota")
+		return bad("is missing: set where to post the events, such as https://example.com/rota")
 	}
 	if len(url) > MaxWebhookURL {
-		return bad("has %d bytes: at most %d are taken", len(url), MaxWebhookURL)
+		return bad("too long: got %d bytes, maximum %d", len(url), MaxWebhookURL)
 	}
 	rest, ok := strings.CutPrefix(url, "https://")
 	if !ok {
 		if rest, ok = strings.CutPrefix(url, "http://"); !ok {
-			return bad("%.80q is neither https:// nor http://", url)
+			return bad("must begin with https:// or http://, got %.80q", url)
 		}
 	}
 	for i := range len(url) {
 		if c := url[i]; c <= ' ' || c > '~' || strings.IndexByte("\"<>\\^`{|}#", c) >= 0 {
-			return bad("%.80q has the character %q: encode it, and leave out a fragment", url, c)
+			return bad("%.80q has the character %q: encode it, and omit the fragment", url, c)
 		}
 	}
 	host := rest
@@ -154,7 +154,7 @@ func checkWebhookURL(url string) error {
 		host = rest[:end]
 	}
 	if at := strings.IndexByte(host, '@'); at >= 0 {
-		return bad("has credentials before the host: leave them out, receivers know a delivery by its signature")
+		return bad("has credentials before the host: omit them, receivers verify a delivery by its signature")
 	}
 	if host == "" || host[0] == ':' {
 		return bad("%.80q has no host", url)

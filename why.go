@@ -30,7 +30,7 @@ func ParsePast(text string) (WhyQuery, error) {
 	}
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil || at.UnixMilli() <= 0 {
-		return WhyQuery{}, Refusef(KindInvalid, "at", "at is %.40q: an index, such as 48112, or a moment, such as 2026-11-25T15:04:05Z, is wanted", text)
+		return WhyQuery{}, Malformed("at", text, "use an index such as 48112, or a date such as 2026-11-25T15:04:05Z")
 	}
 	return WhyQuery{AtDate: DateOf(at)}, nil
 }

@@ -117,7 +117,7 @@ func (r NodeRun) Check(gate *Gate) error {
 	case r > RunAlways:
 		return Refusef(KindInvalid, "run", "run must be on_success, on_failure or always, got %d", r)
 	case gate != nil && r != RunOnSuccess:
-		return Refusef(KindInvalid, "run", "run must be on_success for a gate, got %s: put a job before or behind it", r)
+		return Refusef(KindInvalid, "run", "run must be on_success for a gate, got %s: put a job before or after it", r)
 	}
 	return nil
 }

@@ -81,7 +81,7 @@ func TestOpenWorker_verifiesAttestationsBeforeTheLog(t *testing.T) {
 		"expired":           {attest(1, cluster, "w1", date-1), rota.KindDenied, "expired"},
 		"another worker":    {attest(1, cluster, "w2", later), rota.KindDenied, `"w2"`},
 		"another cluster":   {attest(1, "c-other", "w1", later), rota.KindDenied, `"c-other"`},
-		"an unknown key":    {attest(3, cluster, "w1", later), rota.KindDenied, "names no such key"},
+		"an unknown key":    {attest(3, cluster, "w1", later), rota.KindDenied, "does not name"},
 		"changed":           {broken, rota.KindDenied, "signature"},
 		"another stake":     {raised, rota.KindDenied, "signature"},
 		"a short signature": {short, rota.KindInvalid, "63 bytes"},

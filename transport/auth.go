@@ -95,7 +95,7 @@ func (s *authService) SetRole(ctx context.Context, req *rotav1.SetRoleRequest) (
 		return nil, err
 	}
 	if n := len(req.GetGrants()); n > limits.MaxGrants {
-		return nil, rota.Refusef(rota.KindInvalid, "grants", "grants are %d: 1 to %d are wanted", n, limits.MaxGrants)
+		return nil, rota.Refusef(rota.KindInvalid, "grants", "grants: got %d, want 1 to %d", n, limits.MaxGrants)
 	}
 	role, err := words.NewRoleFromWire(req)
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *authService) ListBlocks(ctx context.Context, req *rotav1.ListBlocksRequ
 // SetAnonymous says which roles callers without a credential have.
 func (s *authService) SetAnonymous(ctx context.Context, req *rotav1.SetAnonymousRequest) (*rotav1.SetAnonymousResponse, error) {
 	if n := len(req.GetRoles()); n > limits.MaxTokenRoles {
-		return nil, rota.Refusef(rota.KindInvalid, "roles", "roles are %d: at most %d are taken", n, limits.MaxTokenRoles)
+		return nil, rota.TooMany("roles", n, limits.MaxTokenRoles)
 	}
 	for _, name := range req.GetRoles() {
 		if err := rota.CheckID("role", name); err != nil {
@@ -165,7 +165,7 @@ func (s *authService) SetIssuer(ctx context.Context, req *rotav1.SetIssuerReques
 		return nil, err
 	}
 	if n := len(req.GetMaps()); n > limits.MaxIssuerMaps {
-		return nil, rota.Refusef(rota.KindInvalid, "maps", "maps to roles are %d: 1 to %d are wanted", n, limits.MaxIssuerMaps)
+		return nil, rota.Refusef(rota.KindInvalid, "maps", "maps: got %d, want 1 to %d", n, limits.MaxIssuerMaps)
 	}
 	i := rota.Issuer{URL: req.GetUrl(), Audience: req.GetAudience(), CA: req.GetCa(), Maps: words.MapsFromWire(req.GetMaps())}
 	if err := access.CheckIssuer(&i); err != nil {
@@ -212,11 +212,11 @@ func (s *authService) Exchange(ctx context.Context, req *rotav1.ExchangeRequest)
 		return nil, err
 	}
 	if n := len(req.GetHash()); n != 32 {
-		return nil, rota.Refusef(rota.KindInvalid, "hash", "the hash of the token has %d bytes: 32 are wanted", n)
+		return nil, rota.Refusef(rota.KindInvalid, "hash", "hash: got %d bytes, want the 32 of the token's SHA-256", n)
 	}
 	table := s.core.Access()
 	if table == nil {
-		return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "cluster", RetryAfter: comeBack, Text: "the node knows no cluster yet: try again"}
+		return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "cluster", RetryAfter: comeBack, Text: "the node has not joined a cluster yet: try again"}
 	}
 	found, err := s.identities.Verify(ctx, req.GetJwt(), table.Issuer)
 	if err != nil {
@@ -251,7 +251,7 @@ func shows(ctx context.Context) error {
 		return err
 	}
 	if p.caller.Actor == rota.Anonymous {
-		return rota.Refusef(rota.KindUnauthenticated, "credential", "the call shows no credential: browser sessions are for who shows a token or a client's certificate")
+		return rota.Refusef(rota.KindUnauthenticated, "credential", "the call has no credential: open a browser session with a token or a client certificate")
 	}
 	return nil
 }
@@ -273,7 +273,7 @@ func sessionOf(id string, b []byte) (hash [32]byte, err error) {
 		return hash, err
 	}
 	if len(b) != len(hash) {
-		return hash, rota.Refusef(rota.KindInvalid, "hash", "the hash of the session has %d bytes: %d are wanted", len(b), len(hash))
+		return hash, rota.Refusef(rota.KindInvalid, "hash", "hash: got %d bytes, want %d", len(b), len(hash))
 	}
 	return [32]byte(b), nil
 }

@@ -30,7 +30,7 @@ func bearer(given string) (string, error) {
 	if n := len(tokenScheme); len(given) >= n && strings.EqualFold(given[:n], tokenScheme) {
 		return given[n:], nil
 	}
-	return "", rota.Refusef(rota.KindUnauthenticated, "credential", "the header authorization is not of the form Bearer rota_ID_SECRET")
+	return "", rota.Refusef(rota.KindUnauthenticated, "credential", "the header authorization must have the form Bearer rota_ID_SECRET")
 }
 
 var requestLetters = base32.StdEncoding.WithPadding(base32.NoPadding)
@@ -109,20 +109,20 @@ func (s *Server) premature(refusal error) error {
 		return refusal
 	}
 	return &rota.Error{Kind: rota.KindUnavailable, Subject: "credential", RetryAfter: comeBack, Text: "node " + string(s.options.Self) +
-		" has not caught up with the cluster, and cannot tell whether the credential counts: ask another node, or try again"}
+		" has not caught up with the cluster, so it cannot check the credential: ask another node, or try again"}
 }
 
 // member refuses a call between nodes by none.
 func (s *Server) member(shown *edgeInfo) error {
 	switch {
 	case shown.local:
-		return rota.Refusef(rota.KindDenied, "socket", "calls between nodes do not come by a node's socket")
+		return rota.Refusef(rota.KindDenied, "socket", "calls between nodes are not accepted on a node's socket")
 	case s.options.TLS == nil || shown.node != "":
 		return nil
 	case shown.bad != nil:
 		return shown.bad
 	}
-	return rota.Refusef(rota.KindDenied, "certificate", "calls between nodes need a node's certificate, and none was shown")
+	return rota.Refusef(rota.KindDenied, "certificate", "calls between nodes need a node certificate, got none")
 }
 
 // authenticate returns who calls: by its token, by its certificate, by the node's socket, or anonymous. A
@@ -134,8 +134,8 @@ func (s *Server) authenticate(shown *edgeInfo, header metadata.MD) (rota.Princip
 	case shown.stranger != nil:
 		return "", shown.stranger
 	case len(given) > 1 || len(given) == 1 && (shown.client != "" || shown.local):
-		return "", rota.Refusef(rota.KindUnauthenticated, "credential", "the call shows two credentials: show either a token or a client's "+
-			"certificate, and by the node's socket neither")
+		return "", rota.Refusef(rota.KindUnauthenticated, "credential", "the call has two credentials: send either a token or a client "+
+			"certificate, and neither on the node's socket")
 	case shown.local:
 		return rota.Local, nil
 	case shown.client != "":
@@ -161,7 +161,7 @@ func (s *Server) authenticate(shown *edgeInfo, header metadata.MD) (rota.Princip
 
 func (s *Server) noTable() error {
 	return &rota.Error{Kind: rota.KindUnavailable, Subject: "cluster", RetryAfter: comeBack,
-		Text: "node " + string(s.options.Self) + " knows no cluster yet, and so nobody's rights: try again"}
+		Text: "node " + string(s.options.Self) + " has not joined a cluster yet, so it cannot check rights: try again"}
 }
 
 // unfounded are the rights of all where there is no cluster yet and a node is open.
@@ -187,7 +187,7 @@ func (s *Server) judge(p *pass) error {
 	}
 	if p.caller.Actor == rota.Anonymous {
 		return rota.Refusef(rota.KindUnauthenticated, "credential", "the call needs the right to %s, which callers without a credential do not have: "+
-			"show a client's certificate or a token", p.need.right)
+			"send a token or a client certificate", p.need.right)
 	}
 	return rota.Refusef(rota.KindDenied, p.need.right.String(), "%s has no right to %s%s: ask for a role that grants it", p.caller.Actor, p.need.right,
 		p.need.where())

@@ -65,7 +65,7 @@ func (s *clusterService) Set(ctx context.Context, req *rotav1.SetClusterRequest)
 		return nil, err
 	}
 	if n := len(req.GetSet()); n > maxSettings {
-		return nil, rota.Refusef(rota.KindInvalid, "set", "set are %d: at most %d are taken", n, maxSettings)
+		return nil, rota.TooMany("set", n, maxSettings)
 	}
 	set, scratch := words.SettingsFromWire(req.GetSet()), rota.DefaultClusterSettings()
 	for _, one := range set {
@@ -82,7 +82,7 @@ func (s *clusterService) Set(ctx context.Context, req *rotav1.SetClusterRequest)
 // checkReason refuses an operator's or a verifier's reason that is none or too long.
 func checkReason(reason string) error {
 	if n := len(reason); n < 1 || n > limits.MaxReasonBytes {
-		return rota.Refusef(rota.KindInvalid, "reason", "the reason has %d bytes: 1 to %d are wanted", n,
+		return rota.Refusef(rota.KindInvalid, "reason", "reason: got %d bytes, want 1 to %d", n,
 			limits.MaxReasonBytes)
 	}
 	return nil
@@ -140,11 +140,11 @@ func (s *clusterService) SaveSnapshot(r *rotav1.SaveSnapshotRequest,
 	stream grpc.ServerStreamingServer[rotav1.SnapshotChunk]) error {
 	how := words.ReadFromWire(r.GetRead())
 	if p, err := passOf(stream.Context()); err != nil || how.Stale && p.caller.Actor != rota.Local {
-		return cmp.Or(err, error(rota.Refusef(rota.KindDenied, "socket", "a backup without a leader's word goes by the node's own socket alone, as this "+
-			"node may not know who has lost the right to it: call it where the node runs, with --data")))
+		return cmp.Or(err, error(rota.Refusef(rota.KindDenied, "socket", "without a leader, a backup is only possible on the node's own socket, as this "+
+			"node may not know revoked rights: run the command on the node's machine, with --data")))
 	}
 	if !s.backups.take(1) {
-		e := rota.Refusef(rota.KindExhausted, "snapshot", "this node makes a backup already, and one at a time: wait for its end, or "+
+		e := rota.Refusef(rota.KindExhausted, "snapshot", "this node already makes a backup: wait until it ends, or "+
 			"ask another node")
 		e.RetryAfter = limits.StuckRetryAfter
 		return e

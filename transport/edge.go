@@ -109,7 +109,7 @@ func (s *Server) orLost(p *pass, err error) error {
 		return err
 	}
 	e := *rota.ErrorOf(err)
-	e.Text = "the session is over, as " + rota.ErrorOf(lost).Text
+	e.Text = "the session ended: " + rota.ErrorOf(lost).Text
 	return &e
 }
 
@@ -183,7 +183,7 @@ func refusalOf(ctx context.Context, err error) *rota.Error {
 // panicked logs a panic with its stack and gives the error that the caller gets.
 func (s *Server) panicked(method string, r any) error {
 	s.log.Error("panic in a call", "method", method, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-	return rota.Refusef(rota.KindInternal, "", "the node failed to answer, its log has more")
+	return rota.Refusef(rota.KindInternal, "", "the node failed to answer: see its log")
 }
 
 // checkSize holds public calls to the largest message (SECURITY §2.1).
@@ -201,7 +201,7 @@ func checkSize(method string, m any) error {
 	}
 	if size > limits.MaxMessageBytes {
 		return rota.Refusef(rota.KindInvalid, "message",
-			"the message has %d bytes: at most %d are taken, send smaller batches",
+			"message too long: got %d bytes, maximum %d; send smaller batches",
 			size, limits.MaxMessageBytes)
 	}
 	return nil
@@ -210,7 +210,7 @@ func checkSize(method string, m any) error {
 // checkCount refuses a list that is empty or too long.
 func checkCount(field string, n, most int) error {
 	if n < 1 || n > most {
-		return rota.Refusef(rota.KindInvalid, field, "%s are %d: 1 to %d are wanted", field, n, most)
+		return rota.Refusef(rota.KindInvalid, field, "%s: got %d, want 1 to %d", field, n, most)
 	}
 	return nil
 }
@@ -227,7 +227,7 @@ func checkOptionalID(field, id string) error {
 // asked: to guess which outcome is whose would be worse than none.
 func checkLengths(what string, asked, answered int) error {
 	if asked != answered {
-		return rota.Refusef(rota.KindInternal, what, "%d %s were asked for, %d were answered", asked, what, answered)
+		return rota.Refusef(rota.KindInternal, what, "asked for %d %s, got %d answers", asked, what, answered)
 	}
 	return nil
 }

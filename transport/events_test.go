@@ -224,11 +224,11 @@ func TestWeb_refuses(t *testing.T) {
 		"/v2/events":                     {http.StatusNotFound, "gRPC"},
 		eventsPath + "?from=newest":      {http.StatusBadRequest, "newest"},
 		eventsPath + "?worker=a+b":       {http.StatusBadRequest, "worker"},
-		eventsPath + "?from=x":           {http.StatusBadRequest, "incarnation.index.seq"},
-		eventsPath + "?form=1.1.0":       {http.StatusBadRequest, `\"form\" is unknown`},
+		eventsPath + "?from=x":           {http.StatusBadRequest, "INCARNATION.INDEX.SEQ"},
+		eventsPath + "?form=1.1.0":       {http.StatusBadRequest, `unknown parameter \"form\"`},
 		eventsPath + "?follow=maybe":     {http.StatusBadRequest, "maybe"},
 		eventsPath + "?kind=jobEaten":    {http.StatusBadRequest, "jobEaten"},
-		eventsPath + "?job=a&job=b":      {http.StatusBadRequest, "2 times"},
+		eventsPath + "?job=a&job=b":      {http.StatusBadRequest, "2 values"},
 		eventsPath + "?from=1.1.0&job=+": {http.StatusBadRequest, "job"},
 	} {
 		answer, err := client.Get("http://node" + target)

@@ -34,7 +34,7 @@ func TestExchange(t *testing.T) {
 	if e := exchange("abc", jwt); e.Kind != rota.KindInvalid || e.Subject != "token" {
 		t.Errorf("%+v", e)
 	}
-	if e := exchange("abcdefghijkl", "no JWT"); e.Kind != rota.KindInvalid || e.Subject != "jwt" {
+	if e := exchange("abcdefghijkl", "not a JWT"); e.Kind != rota.KindInvalid || e.Subject != "jwt" {
 		t.Errorf("%+v", e)
 	}
 	if e := exchange("abcdefghijkl", jwt); e.Kind != rota.KindUnauthenticated || e.Subject != "issuer" {

@@ -188,7 +188,7 @@ func (s *jobsService) Cancel(ctx context.Context,
 func (s *jobsService) Retry(ctx context.Context, req *rotav1.RetryJobsRequest) (*rotav1.JobOutcomes, error) {
 	ids, lives := req.GetIds(), req.GetLives()
 	if len(lives) != 0 && len(lives) != len(ids) {
-		return nil, rota.Refusef(rota.KindInvalid, "lives", "lives are %d for %d ids: as many or none are wanted", len(lives), len(ids))
+		return nil, rota.Refusef(rota.KindInvalid, "lives", "lives: got %d for %d ids, want the same number or none", len(lives), len(ids))
 	}
 	retries := make([]rota.JobRetry, len(ids))
 	for i, id := range ids {
@@ -197,7 +197,7 @@ func (s *jobsService) Retry(ctx context.Context, req *rotav1.RetryJobsRequest) (
 			retries[i].Life = lives[i]
 		}
 		if life := retries[i].Life; life < rota.AnyLife {
-			return nil, rota.Refusef(rota.KindInvalid, "lives", "a life is %d: %d or more is wanted", life, rota.AnyLife)
+			return nil, rota.Refusef(rota.KindInvalid, "lives", "lives: got %d, want %d or more", life, rota.AnyLife)
 		}
 	}
 	return outcomes(ctx, retries, func(r rota.JobRetry) rota.JobID { return r.ID }, s.core.Retry)

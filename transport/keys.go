@@ -29,7 +29,7 @@ func (s *keysService) Set(ctx context.Context, req *rotav1.SetKeyRuleRequest) (*
 	case version == "":
 		version = r.ETag // a rule that is sent back as it was read changes that version
 	case r.ETag != "" && r.ETag != version:
-		return nil, rota.Refusef(rota.KindInvalid, "if_match", "if_match is %.80q, and the rule's etag %.80q: send one of them", version, r.ETag)
+		return nil, rota.Refusef(rota.KindInvalid, "if_match", "if_match is %.80q, but the rule's etag is %.80q: send only one of them", version, r.ETag)
 	}
 	if ctx, err = ifMatch(ctx, version); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func checkKeyRule(r rota.KeyRule) error {
 func checkKey(queue rota.QueueName, key string) error {
 	name, value, ok := strings.Cut(key, ":")
 	if !ok || value == "" {
-		return rota.Refusef(rota.KindInvalid, "key", "key %.80q is not name:value", key)
+		return rota.Malformed("key", key, "use NAME:VALUE")
 	}
 	return checkKeyRule(rota.KeyRule{Queue: queue, Name: name, Value: value})
 }

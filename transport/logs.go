@@ -21,7 +21,7 @@ func (s *jobsService) Log(ctx context.Context, req *rotav1.JobLogRequest) (*rota
 		return nil, err
 	}
 	if req.Attempt != nil && req.GetAttempt() < 0 {
-		return nil, rota.Refusef(rota.KindInvalid, "attempt", "attempt is %d: 0 or more is wanted, or none for the newest", req.GetAttempt())
+		return nil, rota.Refusef(rota.KindInvalid, "attempt", "attempt must be at least 0, got %d; omit it for the newest", req.GetAttempt())
 	}
 	l, at, err := s.core.JobLog(ctx, of, words.ReadFromWire(req.GetRead()))
 	if err != nil {
@@ -62,7 +62,7 @@ func loggedFromWire(parts []*rotav1.LogPart) (logged []peer.Logged, err error) {
 			err = joblog.CheckPart(&l.Part)
 		}
 		if bytes += len(l.Part.Text) + len(l.Lease); err == nil && bytes > limits.MaxLogsBeat {
-			err = rota.Refusef(rota.KindInvalid, "logs", "a beat brings more than %d bytes of logs", limits.MaxLogsBeat)
+			err = rota.Refusef(rota.KindInvalid, "logs", "logs too long: got more than %d bytes in one beat", limits.MaxLogsBeat)
 		}
 		if err != nil {
 			return nil, err

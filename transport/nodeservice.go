@@ -35,7 +35,7 @@ func (s *nodeService) admit(ctx context.Context, caller *rotav1.Caller) error {
 		return err
 	}
 	if err = s.core.Recorded(id, caller.GetIdentity()); err != nil && s.warned.Allow("member/"+string(id)) {
-		s.log.Warn("call of a node that is no member refused", "node", id, "reason", err)
+		s.log.Warn("refused a call of a node that is not a member", "node", id, "reason", err)
 	}
 	return err
 }
@@ -53,10 +53,10 @@ func (s *nodeService) meet(ctx context.Context, caller *rotav1.Caller) (rota.Nod
 	id := string(s.core.ClusterID())
 	switch {
 	case caller.GetClusterName() != s.core.Name():
-		refused = rota.Refusef(rota.KindDenied, "cluster_name", "node %s is of the cluster named %q, this one is of %q",
+		refused = rota.Refusef(rota.KindDenied, "cluster_name", "node %s belongs to the cluster named %q, this node to %q",
 			caller.GetNode(), cut(caller.GetClusterName()), s.core.Name())
 	case id != "" && caller.GetClusterId() != "" && caller.GetClusterId() != id:
-		refused = rota.Refusef(rota.KindDenied, "cluster_id", "node %s is of cluster %q, this one is of %q",
+		refused = rota.Refusef(rota.KindDenied, "cluster_id", "node %s belongs to cluster %q, this node to %q",
 			caller.GetNode(), cut(caller.GetClusterId()), id)
 	default:
 		return rota.NodeID(caller.GetNode()), nil
@@ -82,11 +82,11 @@ func (s *nodeService) certified(ctx context.Context, id rota.NodeID) error {
 	case info.bad != nil:
 		return info.bad
 	case info.node == "":
-		return rota.Refusef(rota.KindDenied, "certificate", "calls between nodes need a node's certificate, and none was shown")
+		return rota.Refusef(rota.KindDenied, "certificate", "calls between nodes need a node certificate, got none")
 	case info.node == id:
 		return nil
 	}
-	refused := rota.Refusef(rota.KindDenied, "certificate", "the caller says that it is node %s, its certificate is node %s's", id, info.node)
+	refused := rota.Refusef(rota.KindDenied, "certificate", "the caller claims to be node %s, but its certificate is for node %s", id, info.node)
 	if s.warned.Allow(string(info.node)) {
 		s.log.Warn("call in another node's name refused", "node", info.node, "reason", refused)
 	}
@@ -149,8 +149,7 @@ func (s *nodeService) Inspect(ctx context.Context,
 		return nil, err
 	}
 	if n := len(req.GetDigestsAt()); n > maxDigestsAsked {
-		return nil, rota.Refusef(rota.KindInvalid, "digests_at", "digests_at are %d: at most %d are taken", n,
-			maxDigestsAsked)
+		return nil, rota.TooMany("digests_at", n, maxDigestsAsked)
 	}
 	at := make([]rota.Index, len(req.GetDigestsAt()))
 	for i, index := range req.GetDigestsAt() {

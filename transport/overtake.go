@@ -68,7 +68,7 @@ type patience struct{ timer *time.Timer }
 func withPatience(ctx context.Context) (context.Context, patience, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(stepMost, func() {
-		cancel(rota.Refusef(rota.KindTimeout, "stream", "nothing moved for %v: the stream was given up", stepMost))
+		cancel(rota.Refusef(rota.KindTimeout, "stream", "the stream was cancelled: no message moved for %v", stepMost))
 	})
 	return ctx, patience{timer}, func() {
 		timer.Stop()

@@ -128,12 +128,12 @@ func fitting[M proto.Message](rows []M, most int) int {
 // checkLimit refuses a page that is longer than any; 0 is the caller's default.
 func checkLimit(limit int32, cursor string) error {
 	if limit < 0 || limit > limits.MaxPage {
-		return rota.Refusef(rota.KindInvalid, "limit", "limit is %d: 0 to %d is wanted", limit, limits.MaxPage)
+		return rota.Refusef(rota.KindInvalid, "limit", "limit must be between 0 and %d, got %d", limits.MaxPage, limit)
 	}
 	if len(cursor) > maxCursorBytes {
 		return rota.Refusef(rota.KindInvalid, "cursor",
-			"cursor has %d bytes: at most %d are taken, it is the next_cursor "+
-				"of the page before", len(cursor), maxCursorBytes)
+			"cursor too long: got %d bytes, maximum %d; use the next_cursor "+
+				"of the previous page", len(cursor), maxCursorBytes)
 	}
 	return nil
 }
@@ -170,8 +170,8 @@ func cutPage[W any, M proto.Message](all []W, key func(*W) string, limit int32, 
 		row := toWire(&all[i])
 		if size += proto.Size(row) + rowBytes; size > most && i > first {
 			if limit == 0 {
-				return nil, "", rota.Refusef(rota.KindInvalid, "limit", "the list has more than %d bytes: ask for it in "+
-					"pages, by limit and cursor", wholeBytes)
+				return nil, "", rota.Refusef(rota.KindInvalid, "limit", "the list has more than %d bytes: read it in "+
+					"pages, with limit and cursor", wholeBytes)
 			}
 			last = i
 			break

@@ -107,7 +107,7 @@ func (p *poll) wait(ctx context.Context) (peer.Standing, error) {
 func (p *poll) standing(ctx context.Context) (peer.Standing, error) {
 	st, err := p.session.Standing(ctx, here)
 	if err == nil && st.Poll != p.number {
-		err = rota.Refusef(rota.KindConflict, "poll", "another poll of worker %s has taken the place of this one: poll one after another, or give "+
+		err = rota.Refusef(rota.KindConflict, "poll", "another poll of worker %s replaced this one: send one poll at a time, or give "+
 			"each process its own worker id", p.ask.Worker.ID)
 	}
 	return st, err
@@ -181,7 +181,7 @@ func (p *poll) abandon(ctx context.Context) {
 	}
 	back := p.unacked(st.Leases, rota.VerbDecline)
 	for i := range back {
-		back[i].Text = "whoever asked for it went away before it had an answer"
+		back[i].Text = "the caller disconnected before it received the lease"
 	}
 	if len(back) > 0 {
 		_, err = p.session.Do(ctx, back)

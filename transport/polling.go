@@ -49,13 +49,13 @@ func checkAcquire(ask *rest.Acquire) error {
 	most := limits.MaxPoll.Milliseconds()
 	switch room := ask.Worker.Slots + ask.Worker.Prefetch; {
 	case ask.Max < 1:
-		return rota.Refusef(rota.KindInvalid, "max", "max is %d: 1 to %d is wanted; beat, or wait_ms 0, takes no lease", ask.Max, limits.MaxAcquire)
+		return rota.Refusef(rota.KindInvalid, "max", "max must be between 1 and %d, got %d; to take no lease, use beat", limits.MaxAcquire, ask.Max)
 	case ask.Max > limits.MaxAcquire:
-		return rota.Refusef(rota.KindInvalid, "max", "max is %d: at most %d leases come in one answer, ask again for more", ask.Max, limits.MaxAcquire)
+		return rota.Refusef(rota.KindInvalid, "max", "max must be at most %d, got %d; ask again for more leases", limits.MaxAcquire, ask.Max)
 	case ask.Max > room:
-		return rota.Refusef(rota.KindInvalid, "max", "max is %d, and worker.slots is %d: raise slots, or ask for no more", ask.Max, ask.Worker.Slots)
+		return rota.Refusef(rota.KindInvalid, "max", "max must be at most worker.slots (%d), got %d; raise slots, or lower max", ask.Worker.Slots, ask.Max)
 	case ask.WaitMs < 0 || ask.WaitMs > most:
-		return rota.Refusef(rota.KindInvalid, "wait_ms", "wait_ms is %d: 0 to %d is wanted, as a poll is one beat; ask again after it", ask.WaitMs, most)
+		return rota.Refusef(rota.KindInvalid, "wait_ms", "wait_ms must be between 0 and %d, got %d; a poll counts as one beat, so poll again after it", most, ask.WaitMs)
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (s *pollingService) attach(ctx context.Context, id rota.WorkerID, secret st
 // checkProof refuses a header that holds no worker's secret.
 func checkProof(secret string) error {
 	if n := len(secret); n < secretLeast || n > secretMost {
-		return rota.Refusef(rota.KindInvalid, "rota-worker-secret", "the header Rota-Worker-Secret has %d bytes: %d to %d are wanted, such as those of "+
+		return rota.Refusef(rota.KindInvalid, "rota-worker-secret", "header Rota-Worker-Secret: got %d bytes, want %d to %d; make one with "+
 			"openssl rand -hex 16", n, secretLeast, secretMost)
 	}
 	return nil
@@ -188,7 +188,7 @@ func (h held) without(open []rota.Assignment) []string {
 // leasesOf reads what a caller holds.
 func leasesOf(texts []string) (h held, err error) {
 	if n := len(texts); n > limits.MaxBatchJobs {
-		return h, rota.Refusef(rota.KindInvalid, "holding", "holding has %d leases: at most %d are taken", n, limits.MaxBatchJobs)
+		return h, rota.Refusef(rota.KindInvalid, "holding", "too many leases in holding: got %d, maximum %d", n, limits.MaxBatchJobs)
 	}
 	h.known = make(map[rota.LeaseID]bool, len(texts))
 	for i, text := range texts {
@@ -206,7 +206,7 @@ func leasesOf(texts []string) (h held, err error) {
 
 func leaseOf(field, text string) (id rota.LeaseID, err error) {
 	if err := id.UnmarshalText([]byte(text)); err != nil || id.IsZero() {
-		return id, rota.Refusef(rota.KindInvalid, field, "%s is %.80q: the 64 hex digits of a lease are wanted, as acquire returns them", field, text)
+		return id, rota.Refusef(rota.KindInvalid, field, "%s: got %.80q; use the 64 hex digits of a lease that acquire returned", field, text)
 	}
 	return id, nil
 }

@@ -23,7 +23,7 @@ func (s *pollingService) Complete(ctx context.Context, of web.LeaseOf, body *res
 			return rest.JobOutcome{}, err
 		}
 	} else if body.Detached {
-		return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, "detached", "detached is true without children: leave it out")
+		return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, "detached", "detached is true without children: omit it")
 	}
 	return s.report(ctx, of, &body.LeaseClaim, c)
 }
@@ -43,11 +43,11 @@ func (s *pollingService) Fail(ctx context.Context, of web.LeaseOf, body *rest.Le
 	ask("cancel", body.Cancel, peer.FailCancel)
 	ask("timed_out", body.TimedOut, peer.FailTimedOut)
 	if len(asked) > 1 {
-		return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, asked[1], "%s are given together: one of them is taken", strings.Join(asked, " and "))
+		return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, asked[1], "%s exclude each other: set only one of them", strings.Join(asked, " and "))
 	}
 	for name, ms := range map[string]int64{"retry_after_ms": body.RetryAfterMs, "snooze_ms": body.SnoozeMs} {
 		if most := limits.MaxFailWait.Milliseconds(); ms < 0 || ms > most {
-			return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, name, "%s is %d: 1 to %d (30 days) is wanted", name, ms, most)
+			return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, name, "%s must be between 1 and %d (30 days), got %d", name, most, ms)
 		}
 	}
 	c.After = millis.Duration(body.RetryAfterMs + body.SnoozeMs)
@@ -75,10 +75,10 @@ func (s *pollingService) report(ctx context.Context, of web.LeaseOf, claim *rest
 		return rest.JobOutcome{}, err
 	}
 	if claim.Token.IsZero() {
-		return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, "token", "token is missing: that of the lease is wanted, as acquire returns it")
+		return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, "token", "token is missing: send the lease's token, which acquire returned")
 	}
 	if claim.Job == "" {
-		return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, "job", "job is missing: the id of the lease's job is wanted, by which a repetition is answered")
+		return rest.JobOutcome{}, rota.Refusef(rota.KindInvalid, "job", "job is missing: send the id of the lease's job, which identifies repeated calls")
 	}
 	c.Lease, c.Job = lease, claim.Job
 	if err := checkCommand(&c); err != nil {
@@ -118,9 +118,9 @@ func fenced(ctx context.Context, session WorkerSession, lease rota.LeaseID, clai
 			case l.ID != lease:
 				continue
 			case l.Token != claim.Token:
-				return rota.Refusef(rota.KindStale, "token", "token %s is not that of the lease, which is %s: it is of another attempt, drop it", claim.Token, l.Token)
+				return rota.Refusef(rota.KindStale, "token", "token %s belongs to another attempt, the lease's token is %s: drop the work", claim.Token, l.Token)
 			case l.Job != claim.Job:
-				return rota.Refusef(rota.KindInvalid, "job", "job is %.80q: the lease is of job %s", claim.Job, l.Job)
+				return rota.Refusef(rota.KindInvalid, "job", "job: got %.80q, but the lease is for job %s", claim.Job, l.Job)
 			}
 			return nil
 		}

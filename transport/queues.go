@@ -50,7 +50,7 @@ func (s *queuesService) Set(ctx context.Context, req *rotav1.SetQueueRequest) (*
 		return nil, err
 	}
 	if n := len(req.GetSet()); n > maxSettings {
-		return nil, rota.Refusef(rota.KindInvalid, "set", "set are %d: at most %d are taken", n, maxSettings)
+		return nil, rota.TooMany("set", n, maxSettings)
 	}
 	if req.GetPreset() != "" {
 		if _, err := rota.PresetPolicy(req.GetPreset()); err != nil {

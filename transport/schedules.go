@@ -149,9 +149,9 @@ func (s *schedulesService) Next(ctx context.Context, req *rotav1.NextDatesReques
 	case most == 0:
 		most = nextUsual
 	case most < 0 || most > nextMost:
-		return nil, rota.Refusef(rota.KindInvalid, "limit", "limit is %d: 1 to %d is wanted", most, nextMost)
+		return nil, rota.Refusef(rota.KindInvalid, "limit", "limit must be between 1 and %d, got %d", nextMost, most)
 	case req.GetAfterMs() < 0:
-		return nil, rota.Refusef(rota.KindInvalid, "after_ms", "after_ms is %d: a date is wanted, or 0", req.GetAfterMs())
+		return nil, rota.Refusef(rota.KindInvalid, "after_ms", "after_ms: got %d, want a date in milliseconds, or 0", req.GetAfterMs())
 	}
 	dates, tzdata, at, err := s.core.NextDates(ctx, name, rota.Date(req.GetAfterMs()), most, words.ReadFromWire(req.GetRead()))
 	if err != nil {

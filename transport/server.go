@@ -131,7 +131,7 @@ func NewServer(options Options) (*Server, error) {
 		return nil, rota.Refusef(rota.KindInvalid, "core", "a transport server needs a Core")
 	}
 	if options.MaxConnections < 0 {
-		return nil, rota.Refusef(rota.KindInvalid, "max_connections", "max_connections is %d: at least 1 is wanted",
+		return nil, rota.Refusef(rota.KindInvalid, "max_connections", "max_connections must be at least 1, got %d",
 			options.MaxConnections)
 	}
 	if options.MaxConnections == 0 {
@@ -268,7 +268,7 @@ func (s *Server) Drain(ctx context.Context) error {
 		s.end()
 		<-done
 		return &rota.Error{Kind: rota.KindTimeout, Op: "drain",
-			Text: "calls that were still in flight were cut off", Cause: ctx.Err()}
+			Text: "calls still in flight were cancelled", Cause: ctx.Err()}
 	}
 }
 

@@ -47,7 +47,7 @@ func (s *tenantsService) Set(ctx context.Context, req *rotav1.SetTenantRequest) 
 		return nil, err
 	}
 	if n := len(req.GetSet()); n > maxSettings {
-		return nil, rota.Refusef(rota.KindInvalid, "set", "set are %d: at most %d are taken", n, maxSettings)
+		return nil, rota.TooMany("set", n, maxSettings)
 	}
 	set, scratch := words.SettingsFromWire(req.GetSet()), rota.DefaultTenantLimits()
 	for _, one := range set {

@@ -41,11 +41,11 @@ type identify func(tls.ConnectionState) (rota.NodeID, error)
 func (of identify) is(meant rota.NodeID) verdict {
 	return func(state tls.ConnectionState) error {
 		if of == nil {
-			return rota.Refusef(rota.KindDenied, "certificate", "nobody can tell nodes' certificates: NodeOf is not set")
+			return rota.Refusef(rota.KindDenied, "certificate", "node certificates cannot be checked: NodeOf is not set")
 		}
 		id, err := of(state)
 		if err == nil && id != meant {
-			err = rota.Refusef(rota.KindDenied, "certificate", "node %s is meant, node %s answers", meant, id)
+			err = rota.Refusef(rota.KindDenied, "certificate", "called node %s, but node %s answered", meant, id)
 		}
 		return err
 	}

@@ -97,12 +97,12 @@ func TestNodesShowCertificates(t *testing.T) {
 			want  string
 		}{
 			"its own":                 {certs.node("n2"), own, rota.KindNone, ""},
-			"none":                    {nil, own, rota.KindDenied, "none was shown"},
-			"another node's":          {certs.node("n3"), own, rota.KindDenied, "its certificate is node n3's"},
-			"the node's own":          {certs.node("n1"), own, rota.KindDenied, "its certificate is node n1's"},
+			"none":                    {nil, own, rota.KindDenied, "need a node certificate, got none"},
+			"another node's":          {certs.node("n3"), own, rota.KindDenied, "its certificate is for node n3"},
+			"the node's own":          {certs.node("n1"), own, rota.KindDenied, "its certificate is for node n1"},
 			"a client's":              {certs.client("root", "n2"), own, rota.KindDenied, "spiffe://prod/node/"},
 			"another authority's":     {newCertificates(t).node("n2"), own, rota.KindDenied, "no authority of nodes"},
-			"its own, at another one": {certs.node("n2"), other, rota.KindUnavailable, "node n1 is meant, node n9 answers"},
+			"its own, at another one": {certs.node("n2"), other, rota.KindUnavailable, "called node n1, but node n9 answered"},
 		} {
 			dial := func(ctx context.Context) (net.Conn, error) { return c.at.lis.DialContext(ctx) }
 			p := peersOf(t, dial, certs.dialling(c.shown))

@@ -42,7 +42,7 @@ func (t *turnstile) pass(address string, now time.Time) error {
 	next = next.Add(time.Second / time.Duration(t.each))
 	if wait := next.Sub(now) - time.Second; wait > 0 || !known && len(t.next) >= turnstileMost {
 		return &rota.Error{Kind: rota.KindExhausted, Subject: "address", RetryAfter: max(wait, time.Second/time.Duration(t.each)),
-			Text: fmt.Sprintf("identity tokens are exchanged too fast from this address, or from too many: %d a second are taken of each; try again", t.each)}
+			Text: fmt.Sprintf("too many token exchanges from this address, or from too many addresses: maximum %d a second from each; try again", t.each)}
 	}
 	t.next[address] = next
 	return nil

@@ -47,7 +47,7 @@ func (s *Server) serveSession(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	if r.Method != http.MethodPost && r.Method != http.MethodDelete {
 		h.Set("Allow", "POST, DELETE")
-		web.Refuse(w, rota.Refusef(rota.KindInvalid, "method", "POST and DELETE are taken"), http.StatusMethodNotAllowed)
+		web.Refuse(w, rota.Refusef(rota.KindInvalid, "method", "method must be POST or DELETE"), http.StatusMethodNotAllowed)
 		return
 	}
 	secure, err := s.sameOrigin(r)
@@ -111,7 +111,7 @@ func (s *Server) sameOrigin(r *http.Request) (secure bool, err error) {
 			return strings.HasPrefix(origins[0], "https://"), nil
 		}
 	}
-	return false, rota.Refusef(rota.KindDenied, "origin", "only the console's own page asks for its session: the Origin is another one, or none")
+	return false, rota.Refusef(rota.KindDenied, "origin", "only the console's own page may ask for its session: the Origin is missing or different")
 }
 
 // shownSession returns the credential that a request shows, empty for none, and whether that is the
@@ -121,7 +121,7 @@ func shownSession(r *http.Request) (text string, kept bool, err error) {
 	cookies := r.CookiesNamed(sessionCookie)
 	switch {
 	case len(given) > 1 || len(cookies) > 1:
-		return "", false, rota.Refusef(rota.KindUnauthenticated, "credential", "the call shows two credentials: one is wanted")
+		return "", false, rota.Refusef(rota.KindUnauthenticated, "credential", "the call has two credentials: send only one")
 	case len(given) == 1:
 		text, err := bearer(given[0])
 		return text, false, err
@@ -147,7 +147,7 @@ func (s *Server) provenSession(text string) (rota.Principal, rota.Date, error) {
 		return "", 0, err
 	}
 	if _, _, ok := p.Session(); !ok {
-		return "", 0, rota.Refusef(rota.KindDenied, "session", "%s is no browser session: open one by POST /v1/sessions", p)
+		return "", 0, rota.Refusef(rota.KindDenied, "session", "%s is not a browser session: open one with POST /v1/sessions", p)
 	}
 	if _, err := table.Rights(p, s.today()); err != nil {
 		return "", 0, err

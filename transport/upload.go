@@ -99,11 +99,11 @@ func (u *upload) header(m *rotav1.SubmitWorkflowRequest) error {
 	header := m.GetWorkflow()
 	switch {
 	case !u.begun && header == nil:
-		return rota.Refusef(rota.KindInvalid, "workflow", "the first message has no header: it has to say which workflow follows")
+		return rota.Refusef(rota.KindInvalid, "workflow", "the first message has no header: send the workflow's header first")
 	case u.begun && header != nil:
-		return rota.Refusef(rota.KindInvalid, "workflow", "a second header came: only the first message has one, a stream is one workflow")
+		return rota.Refusef(rota.KindInvalid, "workflow", "duplicate header: a stream carries exactly one workflow")
 	case u.begun && len(m.GetNodes()) == 0 && len(m.GetEdges()) == 0:
-		return rota.Refusef(rota.KindInvalid, "nodes", "a message came with neither nodes nor edges: end the stream where there are no more")
+		return rota.Refusef(rota.KindInvalid, "nodes", "a message has neither nodes nor edges: end the stream instead")
 	case u.begun:
 		return nil
 	}
@@ -118,7 +118,7 @@ func (u *upload) header(m *rotav1.SubmitWorkflowRequest) error {
 func (u *upload) node(w *rotav1.NodeSpec) error {
 	at := len(u.spec.Nodes)
 	if at == rota.MaxWorkflowNodes {
-		return rota.Refusef(rota.KindInvalid, "nodes", "nodes are more than %d: at most so many are taken", rota.MaxWorkflowNodes)
+		return rota.Refusef(rota.KindInvalid, "nodes", "too many nodes: maximum %d", rota.MaxWorkflowNodes)
 	}
 	n, err := words.NodeSpecFromWire(w)
 	if err != nil {
@@ -129,7 +129,7 @@ func (u *upload) node(w *rotav1.NodeSpec) error {
 	}
 	if n.JobSpec.ID != "" {
 		return rota.Refusef(rota.KindInvalid, fmt.Sprintf("nodes[%d].job.id", at),
-			"node %q gives its job an id: the job's id is made of the workflow's and the node's, leave it out", n.ID)
+			"node %q has a job id: omit it, the id is made of the workflow's and the node's", n.ID)
 	}
 	n.Minted = false
 	if u.parents += int64(len(n.Parents)); u.parents > rota.MaxWorkflowEdges {
@@ -146,7 +146,7 @@ func (u *upload) node(w *rotav1.NodeSpec) error {
 	u.listed += int64(len(n.Requires) + len(n.RegionsAllow) + len(n.RegionsDeny) + len(n.DataKeys) + len(n.Keys) + 4*len(n.Labels) + 4*len(n.Headers) + 4*len(n.Limits))
 	if u.jobs += int64(proto.Size(w.GetJob())); u.jobs > jobBytesMost {
 		return rota.Refusef(rota.KindInvalid, "nodes",
-			"the nodes take more than %d bytes: at most %d are kept; let payloads name large data instead of holding it",
+			"nodes too long: got more than %d bytes, maximum %d; store large data elsewhere and name it in payloads",
 			jobBytesMost, rota.MaxWorkflowBytes)
 	}
 	u.spec.Nodes = append(u.spec.Nodes, n)
@@ -185,7 +185,7 @@ func (u *upload) edge(w *rotav1.Edge) error {
 }
 
 func tooManyEdges() error {
-	return rota.Refusef(rota.KindInvalid, "edges", "edges are more than %d: at most so many are taken", rota.MaxWorkflowEdges)
+	return rota.Refusef(rota.KindInvalid, "edges", "too many edges: maximum %d", rota.MaxWorkflowEdges)
 }
 
 // name returns the one copy of a node's id; field and at say where it stands.
@@ -198,7 +198,7 @@ func (u *upload) name(id, field string, at ...any) (string, error) {
 		return "", err
 	}
 	if len(u.names) == rota.MaxWorkflowNodes {
-		return "", rota.Refusef(rota.KindInvalid, field, "%s %q is one name too many: nodes and edges name more than %d nodes", field, id,
+		return "", rota.Refusef(rota.KindInvalid, field, "too many nodes: %s %q is a new name, and nodes and edges may name at most %d", field, id,
 			rota.MaxWorkflowNodes)
 	}
 	u.names[id] = id
@@ -209,9 +209,9 @@ func (u *upload) name(id, field string, at ...any) (string, error) {
 func (u *upload) complete() error {
 	switch {
 	case !u.begun:
-		return rota.Refusef(rota.KindInvalid, "workflow", "the stream ended before a workflow's header came")
+		return rota.Refusef(rota.KindInvalid, "workflow", "the stream ended before a workflow's header")
 	case len(u.spec.Nodes) == 0:
-		return rota.Refusef(rota.KindInvalid, "nodes", "the workflow has no nodes: 1 to %d are wanted", rota.MaxWorkflowNodes)
+		return rota.Refusef(rota.KindInvalid, "nodes", "nodes: got 0, want 1 to %d", rota.MaxWorkflowNodes)
 	}
 	return nil
 }

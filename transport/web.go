@@ -61,7 +61,7 @@ func checkHeaders(r *http.Request) error {
 		}
 	}
 	if size > maxHeaderBytes {
-		return rota.Refusef(rota.KindInvalid, "headers", "the headers have %d bytes: at most %d are taken", size, maxHeaderBytes)
+		return rota.Refusef(rota.KindInvalid, "headers", "headers too long: got %d bytes, maximum %d", size, maxHeaderBytes)
 	}
 	return nil
 }

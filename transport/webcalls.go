@@ -91,7 +91,7 @@ type webDoor struct{ server *Server }
 func (d webDoor) Enter(w http.ResponseWriter, r *http.Request, call string, most time.Duration) (web.Visit, error) {
 	s := d.server
 	if _, known := methods[call]; !known {
-		return nil, rota.Refusef(rota.KindInternal, "", "%s is in no table of rights", call)
+		return nil, rota.Refusef(rota.KindInternal, "", "%s is missing from the table of rights", call)
 	}
 	p, err := s.admitWeb(r, call)
 	if err != nil {
@@ -243,7 +243,7 @@ func (f *webFlight) refusal() error {
 }
 
 func noRoom() error {
-	e := rota.Refusef(rota.KindExhausted, "body", "the messages in flight on this node are more than --inflight-bytes: try again, or ask another node")
+	e := rota.Refusef(rota.KindExhausted, "body", "the messages in flight on this node exceed --inflight-bytes: try again, or ask another node")
 	e.RetryAfter = comeBack
 	return e
 }

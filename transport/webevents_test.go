@@ -145,7 +145,7 @@ func TestEvents_refuses(t *testing.T) {
 	}{
 		"1.999.0": {http.StatusGone, "future"},
 		"1.2.0":   {http.StatusGone, "the oldest is 1.50.0"},
-		"seven":   {http.StatusBadRequest, "incarnation.index.seq"},
+		"seven":   {http.StatusBadRequest, "INCARNATION.INDEX.SEQ"},
 	} {
 		answer, body := web.open("GET", eventsPath, "Accept", "text/event-stream", "Last-Event-ID", id)
 		text, _ := io.ReadAll(body)
@@ -204,7 +204,7 @@ func TestStreams_aRefusalThatPasses(t *testing.T) {
 	web := webOf(t, b)
 	for _, path := range []string{eventsPath, "/v1/live?topic=overview"} {
 		answer, body := web.open("GET", path, "Accept", "text/event-stream")
-		if text, err := io.ReadAll(body); err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), "knows no cluster yet") {
+		if text, err := io.ReadAll(body); err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), "has not joined a cluster yet") {
 			t.Errorf("%s: %s %v %s", path, answer.Status, err, text)
 		}
 	}

@@ -77,7 +77,7 @@ func (l webLive) State(ctx context.Context, kind, id string) (state any, parts m
 		state, seen, err = asAny(core.Queue(ctx, rota.QueueName(id), stale))
 	case "workers":
 		if !l.may(ctx, rota.RightStatus) {
-			return nil, nil, 0, rota.Refusef(rota.KindDenied, rota.RightStatus.String(), "workers are shown to who has the right to %s: ask for a role that grants it", rota.RightStatus)
+			return nil, nil, 0, rota.Refusef(rota.KindDenied, rota.RightStatus.String(), "workers are only shown with the right to %s: ask for a role that grants it", rota.RightStatus)
 		}
 		var all []rota.Worker
 		all, seen, err = core.Workers(ctx, stale)

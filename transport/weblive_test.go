@@ -227,7 +227,7 @@ func TestLive_refuses(t *testing.T) {
 	for i := range many {
 		many[i] = "topic=queue/q" + string(rune('a'+i))
 	}
-	if answer, text := web.call("GET", "/v1/live?"+strings.Join(many, "&"), ""); answer.StatusCode != http.StatusBadRequest || !strings.Contains(text, "topics are 17") {
+	if answer, text := web.call("GET", "/v1/live?"+strings.Join(many, "&"), ""); answer.StatusCode != http.StatusBadRequest || !strings.Contains(text, "got 17 topics") {
 		t.Errorf("17 topics: %s %s", answer.Status, text)
 	}
 	answer, text := web.call("GET", "/v1/stats", "")

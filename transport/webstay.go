@@ -34,7 +34,7 @@ func (d webDoor) Table() any { return d.server.options.Core.Access() }
 func (d webDoor) Stay(r *http.Request, call string) (web.Visit, error) {
 	s := d.server
 	if _, known := methods[call]; !known {
-		return nil, rota.Refusef(rota.KindInternal, "", "%s is in no table of rights", call)
+		return nil, rota.Refusef(rota.KindInternal, "", "%s is missing from the table of rights", call)
 	}
 	p, err := s.admitWeb(r, call)
 	if err != nil {

@@ -136,16 +136,16 @@ func (w *workStream) hello() (*rotav1.Hello, error) {
 	case hello := <-w.first:
 		if hello == nil {
 			return nil, rota.Refusef(rota.KindInvalid, "hello",
-				"the first message is not a hello: it has to say who the worker is")
+				"the first message is not a hello: send the worker's hello first")
 		}
 		return hello, nil
 	case end := <-w.ended:
 		if end.err == io.EOF {
-			return nil, rota.Refusef(rota.KindInvalid, "hello", "the stream ended before a hello came")
+			return nil, rota.Refusef(rota.KindInvalid, "hello", "the stream ended before a hello")
 		}
 		return nil, end.err
 	case <-timeout.C:
-		return nil, rota.Refusef(rota.KindTimeout, "hello", "no hello came within %v", helloTimeout)
+		return nil, rota.Refusef(rota.KindTimeout, "hello", "received no hello within %v", helloTimeout)
 	case <-w.server.draining.Done():
 		return nil, w.server.going()
 	case <-w.ctx.Done():
@@ -247,9 +247,9 @@ func (w *workStream) take(message *words.FromWorker) error {
 	case *rotav1.WorkRequest_Beat:
 		return w.takeBeat(m.Beat)
 	case *rotav1.WorkRequest_Hello:
-		return rota.Refusef(rota.KindInvalid, "hello", "a second hello came: one stream is for one worker")
+		return rota.Refusef(rota.KindInvalid, "hello", "duplicate hello: a stream serves exactly one worker")
 	default:
-		return rota.Refusef(rota.KindInvalid, "message", "a message is empty, or of a kind unknown to this version")
+		return rota.Refusef(rota.KindInvalid, "message", "a message is empty, or its kind is unknown to this version")
 	}
 }
 

@@ -83,7 +83,7 @@ func (w *workStream) decideEach(batch *words.FromWorker) ([]peer.LeaseAnswer, er
 // a log entry must not grow by what is cut anyway.
 func checkCommand(c *peer.LeaseCommand) error {
 	if c.Lease.IsZero() {
-		return rota.Refusef(rota.KindInvalid, "lease_id", "a command names no lease")
+		return rota.Refusef(rota.KindInvalid, "lease_id", "lease_id is missing in a command")
 	}
 	if c.Job != "" {
 		if err := rota.CheckJobRef("job", c.Job); err != nil {
@@ -91,17 +91,17 @@ func checkCommand(c *peer.LeaseCommand) error {
 		}
 	}
 	if n := len(c.Output); n > rota.MaxPayloadBytes {
-		return rota.Refusef(rota.KindInvalid, "output", "output has %d bytes: at most %d are taken", n,
+		return rota.Refusef(rota.KindInvalid, "output", "output too long: got %d bytes, maximum %d", n,
 			rota.MaxPayloadBytes)
 	}
 	if n := len(c.OutputDigest); n != 0 && n != 32 {
-		return rota.Refusef(rota.KindInvalid, "output_digest", "output_digest has %d bytes: 32 or none are wanted", n)
+		return rota.Refusef(rota.KindInvalid, "output_digest", "output_digest: got %d bytes, want 32 or none", n)
 	}
 	if err := checkChildren(c); err != nil {
 		return err
 	}
 	if c.Progress < 0 || c.Progress > 100 {
-		return rota.Refusef(rota.KindInvalid, "progress", "progress is %d: 0 to 100 is wanted", c.Progress)
+		return rota.Refusef(rota.KindInvalid, "progress", "progress must be between 0 and 100, got %d", c.Progress)
 	}
 	if len(c.Log) > 0 {
 		if _, err := joblog.Decode(c.Log); err != nil {
@@ -109,7 +109,7 @@ func checkCommand(c *peer.LeaseCommand) error {
 		}
 	}
 	if c.Ordinal < 0 {
-		return rota.Refusef(rota.KindInvalid, "ordinal", "ordinal is %d: 1 or more is wanted", c.Ordinal)
+		return rota.Refusef(rota.KindInvalid, "ordinal", "ordinal must be at least 1, got %d", c.Ordinal)
 	}
 	if c.Verb == rota.VerbProgress {
 		c.Text = head(c.Text, limits.MaxNoteBytes)
@@ -125,11 +125,11 @@ func checkChildren(c *peer.LeaseCommand) (err error) {
 		return nil
 	}
 	if c.Verb != rota.VerbComplete {
-		return rota.Refusef(rota.KindInvalid, "children", "only COMPLETE brings children")
+		return rota.Refusef(rota.KindInvalid, "children", "children are only allowed with COMPLETE")
 	}
 	_, node, ok := rota.SplitNodeJobID(c.Job)
 	if !ok {
-		return rota.Refusef(rota.KindInvalid, "children", "job %.80q is no node of a workflow: only such a one can have children", c.Job)
+		return rota.Refusef(rota.KindInvalid, "children", "job %.80q is not a node of a workflow: only such a job can have children", c.Job)
 	}
 	if c.Growth, err = words.GrowthFromWire(c.Children); err != nil {
 		return err

@@ -76,7 +76,7 @@ func (s *workersService) Gone(ctx context.Context, req *rotav1.WorkerGoneRequest
 // checkSecret refuses what no worker can have registered with (SPEC §6.4).
 func checkSecret(field string, secret []byte) error {
 	if n := len(secret); n < secretLeast || n > secretMost {
-		return rota.Refusef(rota.KindInvalid, field, "%s has %d bytes: %d to %d are wanted", field, n, secretLeast, secretMost)
+		return rota.Refusef(rota.KindInvalid, field, "%s: got %d bytes, want %d to %d", field, n, secretLeast, secretMost)
 	}
 	return nil
 }

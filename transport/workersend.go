@@ -51,7 +51,7 @@ func (w *workStream) makeOutbox() {
 	w.room = make(chan struct{}, outboxMessages)
 	w.slow = time.AfterFunc(slowConsumer, func() {
 		w.fail(&rota.Error{Kind: rota.KindExhausted, Subject: "stream", RetryAfter: comeBack,
-			Text: "slow consumer: " + slowConsumer.String() + " passed without a message taken, connect again"})
+			Text: "slow consumer: " + slowConsumer.String() + " passed without reading a message; connect again"})
 	})
 	w.slow.Stop()
 }

@@ -56,7 +56,7 @@ func (s *workflowsService) receive(
 	ctx, stop := s.server.untilDrain(stream.Context())
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, uploadMost,
-		rota.Refusef(rota.KindTimeout, "workflow", "the workflow had not arrived after %v: the stream was given up", uploadMost))
+		rota.Refusef(rota.KindTimeout, "workflow", "the stream was cancelled: the workflow was incomplete after %v", uploadMost))
 	defer cancel()
 	ctx, patience, end := withPatience(ctx)
 	defer end()
@@ -201,7 +201,7 @@ func (s *workflowsService) Wait(ctx context.Context, req *rotav1.WaitWorkflowReq
 	case s.server.draining.Err() != nil:
 		return nil, s.server.going()
 	case ctx.Err() != nil && (errors.Is(err, context.DeadlineExceeded) || rota.KindOf(err) == rota.KindTimeout):
-		return nil, rota.Refusef(rota.KindTimeout, req.GetId(), "workflow %s is not over yet: ask again", req.GetId())
+		return nil, rota.Refusef(rota.KindTimeout, req.GetId(), "workflow %s has not ended yet: ask again", req.GetId())
 	}
 	return nil, err
 }
@@ -225,7 +225,7 @@ func (s *workflowsService) Retry(ctx context.Context, req *rotav1.RetryWorkflowR
 		}
 	}
 	if req.GetRuns() < 0 {
-		return nil, rota.Refusef(rota.KindInvalid, "runs", "runs is %d: 0 or more is wanted", req.GetRuns())
+		return nil, rota.Refusef(rota.KindInvalid, "runs", "runs must be at least 0, got %d", req.GetRuns())
 	}
 	return reply(words.WorkflowToWire)(s.core.RetryWorkflow(ctx, rota.WorkflowID(req.GetId()), req.GetFrom(), req.GetRuns()))
 }
@@ -247,7 +247,7 @@ func (s *workflowsService) ParentOutputs(req *rotav1.ParentOutputsRequest,
 		return err
 	}
 	if _, _, ok := rota.SplitNodeJobID(job); !ok {
-		return rota.Refusef(rota.KindInvalid, "job", "job %q belongs to no workflow: it has no parents", job)
+		return rota.Refusef(rota.KindInvalid, "job", "job %q is not a node of a workflow, so it has no parents", job)
 	}
 	return streamOut(s.server, "Workflows/ParentOutputs", stream,
 		func(ctx context.Context, send func(*rotav1.ParentOutput) error) error {

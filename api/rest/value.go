@@ -13,7 +13,7 @@ type Value string
 func (v *Value) UnmarshalJSON(text []byte) error {
 	switch text[0] {
 	case '{', '[', 'n':
-		return rota.Refusef(rota.KindInvalid, "set", "a value of set is %.40s: a text, a number, true or false is wanted", text)
+		return rota.Refusef(rota.KindInvalid, "set", "set: got the value %.40s; use a string, a number, true or false", text)
 	case '"':
 		return json.Unmarshal(text, (*string)(v))
 	}

@@ -53,7 +53,7 @@ func InitFromWire(w *rotav1.InitRequest) (t rota.AccessToken, hash [32]byte, res
 
 func hashFromWire(b []byte) (hash [32]byte, err error) {
 	if len(b) != len(hash) {
-		return hash, rota.Refusef(rota.KindInvalid, "hash", "the hash of the token has %d bytes: %d are wanted", len(b), len(hash))
+		return hash, rota.Refusef(rota.KindInvalid, "hash", "hash: got %d bytes, want %d", len(b), len(hash))
 	}
 	return [32]byte(b), nil
 }

@@ -37,7 +37,7 @@ func digestFromWire(s string) (d rota.Digest, err error) {
 		return d, nil
 	}
 	if err := d.UnmarshalText([]byte(s)); err != nil {
-		return rota.Digest{}, rota.Refusef(rota.KindInvalid, "digest", "digest %q is not 32 hex digits", shown(s))
+		return rota.Digest{}, rota.Refusef(rota.KindInvalid, "digest", "digest: got %q; use 32 hex digits", shown(s))
 	}
 	return d, nil
 }

@@ -135,12 +135,12 @@ func TailFromWire(w *rotav1.TailRequest) (rota.EventFilter, error) {
 	}
 	if len(w.GetKinds()) > len(eventKinds.texts) {
 		return f,
-			rota.Refusef(rota.KindInvalid, "kinds", "kinds are %d: there are %d", len(w.GetKinds()), len(eventKinds.texts)-1)
+			rota.Refusef(rota.KindInvalid, "kinds", "too many kinds: got %d, maximum %d", len(w.GetKinds()), len(eventKinds.texts)-1)
 	}
 	for _, name := range w.GetKinds() {
 		k, err := eventKinds.value(name)
 		if err != nil || k == rota.EventNone {
-			return f, rota.Refusef(rota.KindInvalid, "kind", "event kind %q is unknown: one of %s is wanted", shown(name),
+			return f, rota.Refusef(rota.KindInvalid, "kind", "unknown event kind %q: use one of %s", shown(name),
 				strings.Join(eventKinds.texts[1:], ", "))
 		}
 		f.Kinds = append(f.Kinds, k)

@@ -26,7 +26,7 @@ func LeaseIDFromWire(w []byte) (rota.LeaseID, error) {
 	case len(rota.LeaseID{}):
 		return rota.LeaseID(w), nil
 	default:
-		return rota.LeaseID{}, rota.Refusef(rota.KindInvalid, "lease_id", "lease id has %d bytes: 32 are wanted",
+		return rota.LeaseID{}, rota.Refusef(rota.KindInvalid, "lease_id", "lease_id: got %d bytes, want 32",
 			len(w))
 	}
 }
@@ -56,7 +56,7 @@ func tokenFromWire(s string) (t rota.Token, err error) {
 		}
 	}
 	if err := t.UnmarshalText([]byte(s)); err != nil {
-		return rota.Token{}, rota.Refusef(rota.KindInvalid, "token", "token %q is not incarnation.counter", shown(s))
+		return rota.Token{}, rota.Refusef(rota.KindInvalid, "token", "token: got %q; use INCARNATION.COUNTER", shown(s))
 	}
 	return t, nil
 }
@@ -197,7 +197,7 @@ func LeaseCommandFromWire(w *rotav1.LeaseCommand) (peer.LeaseCommand, error) {
 
 func unknownVerb(verb int32) error {
 	return rota.Refusef(rota.KindInvalid, "verb", "verb %d is unknown to this version: "+
-		"one of ACK, RENEW, COMPLETE, FAIL, DECLINE, PROGRESS is wanted", verb)
+		"use ACK, RENEW, COMPLETE, FAIL, DECLINE or PROGRESS", verb)
 }
 
 // LeaseAnswerToWire carries the outcome of one verb.

@@ -27,7 +27,7 @@ func ScheduleSpecFromWire(w *rotav1.ScheduleSpec) (rota.ScheduleSpec, error) {
 		s.CatchUpMax = w.GetCatchUpMax()
 	}
 	if n := len(w.GetDatesMs()); n > rota.MaxScheduleDates && err == nil {
-		err = rota.Refusef(rota.KindInvalid, "dates", "dates are %d: at most %d are taken", n, rota.MaxScheduleDates)
+		err = rota.TooMany("dates", n, rota.MaxScheduleDates)
 	} else {
 		s.Dates = DatesFromWire(w.GetDatesMs())
 	}

@@ -47,7 +47,7 @@ func (e *enum[T]) value(text string) (T, error) {
 	if v, ok := e.values[text]; ok {
 		return v, nil
 	}
-	return 0, rota.Refusef(rota.KindInvalid, e.what, "%s %q is unknown to this version: one of %s is wanted",
+	return 0, rota.Refusef(rota.KindInvalid, e.what, "%s %q is unknown to this version: use one of %s",
 		e.what, shown(text), strings.Join(e.texts, ", "))
 }
 

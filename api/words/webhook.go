@@ -18,12 +18,12 @@ func WebhookSpecToWire(s *rota.WebhookSpec) *rotav1.WebhookSpec {
 func WebhookSpecFromWire(w *rotav1.WebhookSpec) (rota.WebhookSpec, error) {
 	s := rota.WebhookSpec{Name: rota.WebhookName(w.GetName()), URL: w.GetUrl(), Filter: w.GetFilter(), Generation: w.GetGeneration()}
 	if n, most := len(w.GetKinds()), int(rota.EventLast); n > most {
-		return s, rota.Refusef(rota.KindInvalid, "kinds", "kinds are %d: at most %d are taken, of which none is named twice", n, most)
+		return s, rota.TooMany("kinds", n, most)
 	}
 	for _, name := range w.GetKinds() {
 		var k rota.EventKind
 		if err := k.UnmarshalText([]byte(name)); err != nil || k == rota.EventNone {
-			return s, rota.Refusef(rota.KindInvalid, "kinds", "event kind %.80q is unknown: one such as jobDead is wanted", name)
+			return s, rota.Refusef(rota.KindInvalid, "kinds", "kinds: unknown event kind %.80q; use one such as jobDead", name)
 		}
 		s.Kinds = append(s.Kinds, k)
 	}

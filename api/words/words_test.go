@@ -271,7 +271,7 @@ func TestFailKind_hasTheSameNumbersOnTheWire(t *testing.T) {
 		t.Errorf("the wire knows %d kinds of failures, we %d", n, peer.FailLast+1)
 	}
 	for _, beyond := range []int32{-1, int32(peer.FailLast) + 1} {
-		if _, err := failFromWire(beyond); rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), "kind of failure") {
+		if _, err := failFromWire(beyond); rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), "failure kind") {
 			t.Errorf("%d: %v", beyond, err)
 		}
 	}

@@ -80,8 +80,8 @@ func GrowthFromWire(b []byte) (*rota.Growth, error) {
 	}
 	var w rotav1.Children
 	if n := len(b); n > limits.MaxChildrenBytes {
-		return nil, rota.Refusef(rota.KindInvalid, "children", "children take %d bytes: at most %d are taken; let payloads name large data "+
-			"instead of holding it", n, limits.MaxChildrenBytes)
+		return nil, rota.Refusef(rota.KindInvalid, "children", "children too long: got %d bytes, maximum %d; store large data elsewhere and name it "+
+			"in payloads", n, limits.MaxChildrenBytes)
 	}
 	if err := proto.Unmarshal(b, &w); err != nil {
 		return nil, rota.Refusef(rota.KindInvalid, "children", "children cannot be read: %v", err)
@@ -212,7 +212,7 @@ func (n NodeNumbers) ToWire(ids []string) ([]uint32, error) {
 		number, ok := n[id]
 		if !ok {
 			return nil,
-				rota.Refusef(rota.KindInternal, "nodes", "node %q is named but is not among the workflow's nodes", shown(id))
+				rota.Refusef(rota.KindInternal, "nodes", "node %q is not among the workflow's nodes", shown(id))
 		}
 		numbers[i] = number
 	}
@@ -225,7 +225,7 @@ func NodesOf(numbers []uint32, nodes []rota.WorkflowNode) ([]string, error) {
 	for i, number := range numbers {
 		if int64(number) >= int64(len(nodes)) {
 			return nil,
-				rota.Refusef(rota.KindInternal, "nodes", "node %d is named, the workflow has %d nodes", number, len(nodes))
+				rota.Refusef(rota.KindInternal, "nodes", "node %d does not exist: the workflow has %d nodes", number, len(nodes))
 		}
 		ids[i] = nodes[number].ID
 	}

@@ -36,15 +36,21 @@ func Question(typed string, names []string) string {
 	return ""
 }
 
-// Unknown is the text that refuses a name which is none of those wanted, and guesses which
-// one is meant.
+// Unknown returns an error text for a name that is not one of names. It suggests the most similar one.
 func Unknown(what, typed string, names []string) string {
-	wanted := strings.Join(names, ", ")
-	if guess := Question(typed, names); guess != "" {
-		return fmt.Sprintf("%s %q is unknown%s One of %s is wanted", what, typed, guess, wanted)
+	shown := typed
+	if len(shown) > shownMost {
+		shown = strings.ToValidUTF8(shown[:shownMost], "") + "…"
 	}
-	return fmt.Sprintf("%s %q is unknown: one of %s is wanted", what, typed, wanted)
+	options := strings.Join(names, ", ")
+	if guess := Question(typed, names); guess != "" {
+		return fmt.Sprintf("unknown %s %q%s Use one of %s", what, shown, guess, options)
+	}
+	return fmt.Sprintf("unknown %s %q: use one of %s", what, shown, options)
 }
+
+// shownMost is how many bytes of a name a text shows.
+const shownMost = 80
 
 // longest is more bytes than any name has that is worth a guess.
 const longest = 200

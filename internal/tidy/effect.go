@@ -62,6 +62,8 @@ func measures(t *tree) []measure {
 		{"methods of the largest type", most(methods), top(methods)},
 		{fmt.Sprintf("functions of more than %d lines", functionReported), len(long), top(long)},
 	}
+	goCount, markdown := countDialect(t)
+	all = append(all, goCount.measure(), markdown.measure())
 	for _, whole := range [][2]string{{"fsm", "Machine"}, {"cluster", "Node"}} {
 		holders := holdersOf(t, whole[0], whole[1])
 		reach := map[string]int{whole[1]: methods[whole[0]+"."+whole[1]]}
@@ -148,9 +150,18 @@ func top(counts map[string]int) []string {
 	return topOf(counts, slices.Collect(maps.Keys(counts)))
 }
 
-func topOf(counts map[string]int, names []string) (places []string) {
+func topOf(counts map[string]int, names []string) []string {
+	return firstOf(counts, names, topMost)
+}
+
+// topMostOf names the places with the greatest counts, up to most.
+func topMostOf(counts map[string]int, most int) []string {
+	return firstOf(counts, slices.Collect(maps.Keys(counts)), most)
+}
+
+func firstOf(counts map[string]int, names []string, most int) (places []string) {
 	names = slices.SortedFunc(slices.Values(names), func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })
-	for _, name := range names[:min(len(names), topMost)] {
+	for _, name := range names[:min(len(names), most)] {
 		places = append(places, fmt.Sprintf("%s %d", name, counts[name]))
 	}
 	return places
@@ -183,17 +194,23 @@ func checkMeasures(all []measure, recorded string) (faults []string) {
 	return faults
 }
 
-// sizeStep is the multiple to which a size in lines or words is rounded up on record, so that a few lines do not count
-// as a rise.
-const sizeStep = 1_000
+// On record, a size in lines or words is rounded up to a multiple of sizeStep, and a figure of dialect to one of
+// dialectStep, so that a few lines are not a rise.
+const (
+	sizeStep    = 1_000
+	dialectStep = 5
+)
 
 // measuresText returns the text of the record.
 func measuresText(all []measure) string {
 	var b strings.Builder
 	for _, m := range all {
 		value := m.value
-		if strings.HasPrefix(m.name, "lines ") || strings.HasPrefix(m.name, "words ") {
+		switch word, _, _ := strings.Cut(m.name, " "); word {
+		case "lines", "words":
 			value = (value + sizeStep - 1) / sizeStep * sizeStep
+		case "habits":
+			value = (value + dialectStep - 1) / dialectStep * dialectStep
 		}
 		fmt.Fprintf(&b, "%d\t%s\n", value, m.name)
 	}

@@ -14,6 +14,10 @@ func TestEffect(t *testing.T) {
 	for _, m := range all {
 		t.Logf("%7d  %s: %s", m.value, m.name, strings.Join(m.top, ", "))
 	}
+	goCount, markdown := countDialect(tree)
+	for _, line := range append(goCount.byHabit(), markdown.byHabit()...) {
+		t.Log(line)
+	}
 	if *update {
 		if err := os.WriteFile("effect.txt", []byte(measuresText(all)), 0o644); err != nil {
 			t.Fatal(err)

@@ -54,7 +54,7 @@ func TestAttestation(t *testing.T) {
 
 	changesNothing(t, c, "refused attestations", func() {
 		for name, says := range map[string]string{
-			"expired.json": "expired at", "stranger.json": "names no such key", "elsewhere.json": `"c-elsewhere"`,
+			"expired.json": "expired at", "stranger.json": "does not name", "elsewhere.json": `"c-elsewhere"`,
 			"other.json": `for worker "other"`, "changed.json": "signature is wrong",
 		} {
 			r := c.rota(t, "worker", "run", "--queues", "trusted", "--id", "bad", "--attestation", file(name)).want(t, 8)

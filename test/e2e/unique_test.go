@@ -90,5 +90,5 @@ func TestUniqueCLI(t *testing.T) {
 	}
 	r = submit("e", "--unique-key", "x", "--unique-by", "type")
 	r.want(t, 2)
-	contains(t, "the refusal", r.stderr, "one of the two is wanted")
+	contains(t, "the refusal", r.stderr, "set only one of them")
 }

@@ -59,7 +59,7 @@ func Roots(pem string) (*x509.CertPool, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM([]byte(pem)) {
-		return nil, rota.Refusef(rota.KindInvalid, "ca", "the certificates of the issuer are none: PEM is wanted, with BEGIN CERTIFICATE")
+		return nil, rota.Refusef(rota.KindInvalid, "ca", "ca has no certificate: use PEM with BEGIN CERTIFICATE")
 	}
 	return roots, nil
 }
@@ -115,7 +115,7 @@ func clientOf(roots *x509.CertPool, now func() time.Time) *http.Client {
 	return &http.Client{Timeout: answerTime, Transport: &asker{base: base, now: now}}
 }
 
-var errRedirect = errors.New("it redirects elsewhere, which is not followed: set the issuer by the address that answers")
+var errRedirect = errors.New("it redirects, which is not followed: set the issuer to the final address")
 
 // asker asks an issuer, over https, for bounded answers, each at most once in a while.
 type asker struct {
@@ -194,10 +194,10 @@ func (a *asker) fetch(r *http.Request) (got answer) {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := jsonparts.Read(body, &set, false); err != nil {
-		return answer{err: errors.New("its answer is no JSON of a configuration, nor of keys")}
+		return answer{err: errors.New("its answer is not JSON of a configuration or of keys")}
 	}
 	if n := len(set.Keys); n > keysMost {
-		return answer{err: fmt.Errorf("it has %d keys: at most %d are taken, as each may be tried", n, keysMost)}
+		return answer{err: fmt.Errorf("too many keys: got %d, maximum %d, as each may be tried", n, keysMost)}
 	}
 	return answer{header: response.Header, body: body}
 }

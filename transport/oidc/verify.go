@@ -152,20 +152,20 @@ var strictly = base64.RawURLEncoding.Strict()
 // signature is of. That names the token: a signature can be changed into another one that counts.
 func read(jwt string) (c claims, signed string, err error) {
 	if len(jwt) > limits.MaxJWT {
-		return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "the identity token has %d bytes: at most %d are taken", len(jwt), limits.MaxJWT)
+		return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "identity token too long: got %d bytes, maximum %d", len(jwt), limits.MaxJWT)
 	}
 	parts := strings.Split(jwt, ".")
 	if len(parts) != 3 || strings.ContainsAny(jwt, "\r\n") {
-		return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "the identity token is no JWT: three parts between dots are wanted")
+		return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "the identity token is not a JWT: it must have three parts separated by dots")
 	}
 	var read [3][]byte
 	for i, part := range parts {
 		if read[i], err = strictly.DecodeString(part); err != nil {
-			return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "the identity token is no JWT: part %d of it is not in base64 for URLs, without padding", i+1)
+			return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "the identity token is not a JWT: part %d is not unpadded base64 for URLs", i+1)
 		}
 	}
 	if err := jsonparts.Read(read[1], &c, true); err != nil {
-		return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "the identity token is no JWT: its second part is no object of JSON with the claims of one")
+		return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "the identity token is not a JWT: its second part is not a JSON object of claims")
 	}
 	return c, parts[0] + "." + parts[1], nil
 }
@@ -178,7 +178,7 @@ func (c claims) current(now time.Time, issuer *rota.Issuer) (rota.Date, error) {
 	begins, bounded := c.seconds("nbf")
 	switch aud := c.texts("aud"); {
 	case !slices.Contains(aud, issuer.Audience):
-		return 0, refused("aud", "the identity token is for audience %q, %q is wanted", cut(strings.Join(aud, ", ")), issuer.Audience)
+		return 0, refused("aud", "the identity token must be for audience %q, got %q", issuer.Audience, cut(strings.Join(aud, ", ")))
 	case !ends || !stamped || !bounded && c["nbf"] != nil:
 		return 0, refused("exp", "the identity token does not say by seconds since 1970 when it was issued (iat) and when it ends (exp)")
 	case !now.Before(expires):
@@ -186,7 +186,7 @@ func (c claims) current(now time.Time, issuer *rota.Issuer) (rota.Date, error) {
 	case bounded && begins.After(now.Add(limits.JWTSkew)), issued.After(now.Add(limits.JWTSkew)):
 		return 0, refused("nbf", "the identity token is of %s, and it is %s: it does not count yet", utc(later(issued, begins)), utc(now))
 	case expires.Sub(issued) > limits.MaxJWTLife:
-		return 0, refused("exp", "the identity token counts for %s: at most %s are taken, as it is kept in mind until it ends", expires.Sub(issued),
+		return 0, refused("exp", "the identity token is valid for %s, maximum %s", expires.Sub(issued),
 			limits.MaxJWTLife)
 	}
 	return rota.DateOf(expires), nil

@@ -97,7 +97,7 @@ func TestVerify(t *testing.T) {
 		"forged":           {forged, "jwt", "signed"},
 		"other claims":     {parts[0] + "." + strings.Split(p.Sign("RS256", p.claims(map[string]any{"sub": "repo:acme/x"})), ".")[1] + "." + parts[2], "jwt", "signed"},
 		"audience":         {p.Sign("RS256", p.claims(map[string]any{"aud": "rota2"})), "aud", `"rota2"`},
-		"no audience":      {p.Sign("RS256", p.claims(map[string]any{"aud": nil})), "aud", "wanted"},
+		"no audience":      {p.Sign("RS256", p.claims(map[string]any{"aud": nil})), "aud", `got ""`},
 		"issuer":           {p.Sign("RS256", p.claims(map[string]any{"iss": "https://evil.example"})), "issuer", "not set"},
 		"issuer, a slash":  {p.Sign("RS256", p.claims(map[string]any{"iss": p.URL + "/"})), "issuer", "not set"},
 		"over":             {p.Sign("RS256", p.claims(map[string]any{"exp": noon.Add(time.Minute).Unix()})), "exp", "ended"},
@@ -176,12 +176,12 @@ func TestVerify_issuer(t *testing.T) {
 		}, "503", 1},
 		"no JSON": {func(*testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{internal page") }
-		}, "no JSON", 1},
+		}, "not JSON", 1},
 		"too many keys": {func(*testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
 				fmt.Fprintf(w, `{"keys":[{}%s]}`, strings.Repeat(",{}", keysMost))
 			}
-		}, "101 keys", 1},
+		}, "got 101, maximum 100", 1},
 		"keys of another kind": {func(p *testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
 				fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.URL, p.URL+"/nothing")

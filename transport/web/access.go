@@ -215,7 +215,7 @@ func (s accessCalls) setAnonymous(ctx context.Context, in *AnonymousChange) (*An
 		return nil, err
 	}
 	if body.Roles == nil {
-		return nil, rota.Refusef(rota.KindInvalid, "roles", "roles are missing: a list is wanted, [] for none")
+		return nil, rota.Refusef(rota.KindInvalid, "roles", "roles is missing: send a list, [] for none")
 	}
 	_, err = s.options.Calls.Auth.SetAnonymous(ctx, &rotav1.SetAnonymousRequest{Roles: body.Roles})
 	return answer(body, nil), err

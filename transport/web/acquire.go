@@ -98,7 +98,7 @@ func (s *Site) acquire(ctx context.Context, in *PollCall[rest.Acquire]) (*Answer
 		return nil, err
 	}
 	if id := body.Worker.ID; id != "" && string(id) != in.ID {
-		return nil, rota.Refusef(rota.KindInvalid, "worker.id", "worker.id is %.80q, the path says %.80q: leave it out", id, in.ID)
+		return nil, rota.Refusef(rota.KindInvalid, "worker.id", "worker.id is %.80q, but the path has %.80q: omit it", id, in.ID)
 	}
 	body.Worker.ID = rota.WorkerID(in.ID)
 	got, err := s.options.Calls.Polling.Acquire(ctx, in.Secret, &body)
@@ -127,7 +127,7 @@ func (s *Site) completeLease(ctx context.Context, in *LeaseCall[rest.LeaseComple
 		return nil, err
 	}
 	if n := len(given.Children); n > rota.MaxChildren {
-		return nil, rota.Refusef(rota.KindInvalid, "children", "children are %d: at most %d are taken", n, rota.MaxChildren)
+		return nil, rota.TooMany("children", n, rota.MaxChildren)
 	}
 	body := given.LeaseCompletion
 	for i, raw := range given.Children {

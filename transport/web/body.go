@@ -79,9 +79,9 @@ func unread(err error) error {
 		return err
 	}
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
-		return coded{rota.Refusef(rota.KindInvalid, "body", "the body did not arrive in its time: send it again"), http.StatusRequestTimeout}
+		return coded{rota.Refusef(rota.KindInvalid, "body", "the body did not arrive in time: send it again"), http.StatusRequestTimeout}
 	}
-	return rota.Refusef(rota.KindInvalid, "body", "the body ended before it was whole")
+	return rota.Refusef(rota.KindInvalid, "body", "the body is incomplete")
 }
 
 // line reads the next line, with its end; at the body's end it returns what is left and io.EOF. It is good until the
@@ -214,7 +214,7 @@ func (u *unzipped) refuse(err error) error {
 	if rota.KindOf(err) == rota.KindInvalid {
 		return err
 	}
-	return rota.Refusef(rota.KindInvalid, "body", "the body is not of gzip, as the header Content-Encoding says: %v", err)
+	return rota.Refusef(rota.KindInvalid, "body", "the body is not gzip, unlike its header Content-Encoding: %v", err)
 }
 
 func (u *unzipped) free() {

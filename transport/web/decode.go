@@ -91,12 +91,12 @@ func isText(raw []byte, place string) error {
 	if utf8.Valid(raw) {
 		return nil
 	}
-	return rota.Refusef(rota.KindInvalid, at(place, "body"), "%s is not in UTF-8, as JSON is: give bytes as {\"base64\":\"…\"}", at(place, "the body"))
+	return rota.Refusef(rota.KindInvalid, at(place, "body"), "%s is not UTF-8: send other bytes as {\"base64\":\"…\"}", at(place, "the body"))
 }
 
 func notNull(raw []byte, place string) error {
 	if string(bytes.TrimSpace(raw)) == "null" {
-		return rota.Refusef(rota.KindInvalid, at(place, "body"), "%s is null: an object is wanted", at(place, "the body"))
+		return rota.Refusef(rota.KindInvalid, at(place, "body"), "%s: got null, want an object", at(place, "the body"))
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func misread(err error, place string) error {
 	case found:
 		return refuse(fault.Path, "%v", fault)
 	case errors.Is(err, jsonparts.ErrMore):
-		return refuse(place, "there is more behind the JSON of %s: one object is wanted", at(place, "body"))
+		return refuse(place, "got more data after the JSON of %s: send one object", at(place, "body"))
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return refuse(place, "the JSON of the body ends too early")
 	}

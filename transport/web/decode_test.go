@@ -34,7 +34,7 @@ func TestDecode_namesTheField(t *testing.T) {
 		{new(rota.JobSpec), `{"labels":{"a":"1","a":"2"}}`, "labels.a", "labels.a: given twice, want it once"},
 		{new(rota.JobSpec), `{"retry":{"attempts":1,"attempts":2}}`, "retry.attempts", "retry.attempts: given twice, want it once"},
 		{new(rota.JobSpec), `{"retry":{"attempt":1}}`, "retry.attempt", `retry.attempt: unknown field: did you mean "attempts"?` + known},
-		{new(rota.JobSpec), `{"payload":{"base64":"AA==","base64":"AQ=="}}`, "payload", "payload: base64 is given twice: remove one"},
+		{new(rota.JobSpec), `{"payload":{"base64":"AA==","base64":"AQ=="}}`, "payload", "payload: got base64 twice; remove one"},
 		{new(rota.JobSpec), `{"priority":3000000000}`, "priority", "priority: got 3000000000, want an integer from -2147483648 to 2147483647"},
 		{new(rota.JobSpec), `{"not_before_at":5}`, "not_before_at", "not_before_at: got a number, want a string"},
 		{new(rota.ScheduleSpec), `{"job":{"ttl_ms":"5"}}`, "job.ttl_ms", "job.ttl_ms: got a string, want an integer"},

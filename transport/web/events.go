@@ -173,7 +173,7 @@ func formOf(r *http.Request) (*form, error) {
 		return nil, nil
 	}
 	if r.ContentLength != 0 {
-		return nil, rota.Refusef(rota.KindInvalid, "body", "the call takes no body: send none")
+		return nil, rota.Refusef(rota.KindInvalid, "body", "the call has no body: send none")
 	}
 	wanted := strings.Join(r.Header.Values("Accept"), ",")
 	if wanted == "" {
@@ -188,7 +188,7 @@ func formOf(r *http.Request) (*form, error) {
 			return asLines, nil
 		}
 	}
-	return nil, coded{rota.Refusef(rota.KindInvalid, "accept", "the header Accept is %q: %s, %s or a WebSocket is to be had", head(wanted), mediaBlocks, mediaLines),
+	return nil, coded{rota.Refusef(rota.KindInvalid, "accept", "header Accept: got %q; use %s, %s or a WebSocket", head(wanted), mediaBlocks, mediaLines),
 		http.StatusNotAcceptable}
 }
 
@@ -197,7 +197,7 @@ func formOf(r *http.Request) (*form, error) {
 func tailOf(r *http.Request, follow bool) (rota.EventFilter, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, "query", "the parameters cannot be read: %s", head(err.Error()))
+		return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, "query", "invalid query parameters: %s", head(err.Error()))
 	}
 	req := &rotav1.TailRequest{Kinds: query["kind"], Follow: follow}
 	fields := map[string]*string{"from": &req.From, "job": &req.Job, "queue": &req.Queue, "type": &req.Type, "tenant": &req.Tenant,
@@ -208,10 +208,10 @@ func tailOf(r *http.Request, follow bool) (rota.EventFilter, error) {
 	for name, values := range query {
 		switch field := fields[name]; {
 		case slices.Contains(values, ""):
-			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name), "%s is empty: leave it out, or say what is wanted", head(name))
+			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name), "%s is empty: omit it, or give a value", head(name))
 		case name == "kind":
 		case len(values) > 1:
-			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name), "%q is given %d times: once is wanted", head(name), len(values))
+			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name), "%q: got %d values, want one", head(name), len(values))
 		case field != nil:
 			*field = values[0]
 		case name == "follow":
@@ -219,8 +219,8 @@ func tailOf(r *http.Request, follow bool) (rota.EventFilter, error) {
 				return rota.EventFilter{}, err
 			}
 		default:
-			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name), "%q is unknown: from, follow, kind, job, queue, type, tenant, worker, "+
-				"workflow and actor are taken", head(name))
+			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name), "unknown parameter %q: use from, follow, kind, job, queue, type, tenant, worker, "+
+				"workflow or actor", head(name))
 		}
 	}
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
@@ -237,5 +237,5 @@ func yes(name, value string) (bool, error) {
 	case "0", "false":
 		return false, nil
 	}
-	return false, rota.Refusef(rota.KindInvalid, name, "%s is %q: 1 or 0 is wanted", name, head(value))
+	return false, rota.Refusef(rota.KindInvalid, name, "%s must be 1 or 0, got %q", name, head(value))
 }

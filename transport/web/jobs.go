@@ -103,7 +103,7 @@ func (s *Site) submitJobs(ctx context.Context, in *Submission) (*Answer[rest.Job
 		return nil, err
 	}
 	if n := len(given); n < 1 || n > limits.MaxBatchJobs {
-		return nil, rota.Refusef(rota.KindInvalid, "jobs", "jobs are %d: 1 to %d are wanted", n, limits.MaxBatchJobs)
+		return nil, rota.Refusef(rota.KindInvalid, "jobs", "jobs: got %d, want 1 to %d", n, limits.MaxBatchJobs)
 	}
 	specs := make([]rota.JobSpec, len(given))
 	for i, raw := range given {
@@ -114,7 +114,7 @@ func (s *Site) submitJobs(ctx context.Context, in *Submission) (*Answer[rest.Job
 		}
 		if specs[i].ID == "" {
 			if in.Key == "" {
-				return nil, rota.Refusef(rota.KindInvalid, place+".id", "%s has no id: give it one, or send the header Idempotency-Key, so that a repetition of the call is known", place)
+				return nil, rota.Refusef(rota.KindInvalid, place+".id", "%s has no id: set one, or send the header Idempotency-Key, so that a repeated call is recognized", place)
 			}
 			specs[i].ID = keyedID(specs[i].Tenant, in.Key, i)
 		}
@@ -223,7 +223,7 @@ func (s *Site) submitJob(ctx context.Context, in *Setting[rota.JobSpec]) (*Answe
 		return nil, err
 	}
 	if spec.ID != "" && string(spec.ID) != in.ID {
-		return nil, rota.Refusef(rota.KindInvalid, "id", "id is %.80q and the address is of %.80q: leave id out, or make them the same", string(spec.ID), in.ID)
+		return nil, rota.Refusef(rota.KindInvalid, "id", "id is %.80q, but the address has %.80q: omit id, or make them equal", string(spec.ID), in.ID)
 	}
 	spec.ID = rota.JobID(in.ID)
 	outcomes, err := s.options.Calls.Submit(ctx, []rota.JobSpec{spec})
@@ -444,7 +444,7 @@ func (s *Site) output(ctx context.Context, in *One) (*Raw, error) {
 		return nil, err
 	}
 	if job.State != rota.JobCompleted {
-		return nil, rota.Refusef(rota.KindNotFound, "output", "job %s has no output, it is %s: wait until it is %s", job.ID, job.State, rota.JobCompleted)
+		return nil, rota.Refusef(rota.KindNotFound, "output", "job %s has no output, as it is %s: wait until it is %s", job.ID, job.State, rota.JobCompleted)
 	}
 	return raw(job.Output, at), nil
 }

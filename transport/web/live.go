@@ -45,11 +45,11 @@ func (t topic) String() string {
 func topicsOf(r *http.Request) ([]topic, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, rota.Refusef(rota.KindInvalid, "query", "the parameters cannot be read: %s", head(err.Error()))
+		return nil, rota.Refusef(rota.KindInvalid, "query", "invalid query parameters: %s", head(err.Error()))
 	}
 	for name := range query {
 		if name != "topic" {
-			return nil, rota.Refusef(rota.KindInvalid, head(name), "%q is unknown: topic is taken, more than once", head(name))
+			return nil, rota.Refusef(rota.KindInvalid, head(name), "unknown parameter %q: use topic, which may be repeated", head(name))
 		}
 	}
 	var topics []topic
@@ -62,11 +62,11 @@ func topicsOf(r *http.Request) ([]topic, error) {
 				topics = append(topics, t)
 			}
 		default:
-			return nil, rota.Refusef(rota.KindInvalid, "topic", "topic %q is none: overview, queue/Q, workers, workflow/W or job/J is wanted", head(text))
+			return nil, rota.Refusef(rota.KindInvalid, "topic", "topic: got %q; use overview, queue/Q, workers, workflow/W or job/J", head(text))
 		}
 	}
 	if n := len(topics); n < 1 || n > topicsMost {
-		return nil, rota.Refusef(rota.KindInvalid, "topic", "topics are %d: 1 to %d are wanted", n, topicsMost)
+		return nil, rota.Refusef(rota.KindInvalid, "topic", "topic: got %d topics, want 1 to %d", n, topicsMost)
 	}
 	return topics, nil
 }
@@ -171,7 +171,7 @@ func (g *stage) room(class string) error {
 	} else if len(g.feeds) < feedsMost {
 		return nil
 	}
-	e := rota.Refusef(rota.KindExhausted, "topic", "%s look at %d topics, which is the most: ask another node", who, most)
+	e := rota.Refusef(rota.KindExhausted, "topic", "%s watch %d topics, which is the maximum: ask another node", who, most)
 	e.RetryAfter = liveEvery
 	return e
 }
@@ -300,7 +300,7 @@ func (s *Site) serveLive(w http.ResponseWriter, r *http.Request) {
 	defer visit.Leave()
 	topics, err := topicsOf(r)
 	if err == nil && r.ContentLength != 0 {
-		err = rota.Refusef(rota.KindInvalid, "body", "the call takes no body: send none")
+		err = rota.Refusef(rota.KindInvalid, "body", "the call has no body: send none")
 	}
 	v := &viewer{visit: visit, topics: topics, wake: make(chan struct{}, 1)}
 	if err == nil {

@@ -39,7 +39,7 @@ func texts(ids []rota.JobID) ([]string, error) {
 	all := make([]string, len(ids))
 	for i, id := range ids {
 		if all[i] = string(id); id == "" {
-			return nil, rota.Refusef(rota.KindInvalid, fmt.Sprintf("ids[%d]", i), "ids[%d] is empty: the id of a job is wanted", i)
+			return nil, rota.Refusef(rota.KindInvalid, fmt.Sprintf("ids[%d]", i), "ids[%d] is empty: use the id of a job", i)
 		}
 	}
 	return all, nil
@@ -136,7 +136,7 @@ func (s manyCalls) waitJobs(ctx context.Context, in *JobsWait) (*Pieces, error) 
 		})
 		if err != nil && within.Err() != nil && ctx.Err() == nil {
 			w.begin()
-			return rota.Refusef(rota.KindTimeout, "wait", "after %s not all of the jobs have ended: ask again for those that are left", most)
+			return rota.Refusef(rota.KindTimeout, "wait", "not all of the jobs ended within %s: ask again for the others", most)
 		}
 		return err
 	}, func(w *sender, err error) { _ = w.line(ended(err)) }), nil // who has gone does not read it
@@ -146,7 +146,7 @@ func (s manyCalls) waitJobs(ctx context.Context, in *JobsWait) (*Pieces, error) 
 func waitOf(text string) (time.Duration, error) {
 	most, err := rota.ParseDuration(text)
 	if err != nil || most <= 0 || most > maxWait {
-		return 0, rota.Refusef(rota.KindInvalid, "wait", "wait is %q: more than 0 and at most %s is wanted, such as 30s", head(text), maxWait)
+		return 0, rota.Refusef(rota.KindInvalid, "wait", "wait must be more than 0 and at most %s, got %q; use a value such as 30s", maxWait, head(text))
 	}
 	return most, nil
 }

@@ -145,10 +145,10 @@ func (l *lines) next(use func(text []byte) error) error {
 		l.number++
 		line, err := l.from.line()
 		if len(line) > maxBody {
-			return rota.Refusef(rota.KindInvalid, "body", "line %d has more than %d bytes: at most so many are taken", l.number, maxBody)
+			return rota.Refusef(rota.KindInvalid, "body", "line %d too long: maximum %d bytes", l.number, maxBody)
 		}
 		if _, ours := errors.AsType[*rota.Error](err); err != nil && err != io.EOF && !ours {
-			return rota.Refusef(rota.KindTimeout, "body", "the body ended before it was whole, or stood still for %s", stepMost)
+			return rota.Refusef(rota.KindTimeout, "body", "the body is incomplete, or sent nothing for %s", stepMost)
 		}
 		if err != nil && err != io.EOF {
 			return err

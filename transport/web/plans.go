@@ -109,7 +109,7 @@ func (s planCalls) startPlan(ctx context.Context, in *PlanStart) (*PlanAnswer, e
 // sameID refuses a body that is about another thing than the address.
 func sameID(body, address string) error {
 	if body != "" && body != address {
-		return rota.Refusef(rota.KindInvalid, "id", "the body names %q and the address %q: leave it out of the body, or make them the same", head(body), head(address))
+		return rota.Refusef(rota.KindInvalid, "id", "id is %q in the body, but %q in the address: omit it in the body, or make them equal", head(body), head(address))
 	}
 	return nil
 }

@@ -75,9 +75,9 @@ func checkHeaders(h http.Header) error {
 	for _, name := range []string{"If-Match", "Idempotency-Key", "Rota-Worker-Secret", "Content-Type", "Content-Encoding", "Last-Event-Id"} {
 		switch values := h[name]; {
 		case len(values) > 1:
-			return rota.Refusef(rota.KindInvalid, strings.ToLower(name), "the header %s is given %d times: once is wanted", name, len(values))
+			return rota.Refusef(rota.KindInvalid, strings.ToLower(name), "header %s: got %d values, want one", name, len(values))
 		case len(values) == 1 && values[0] == "" && (name == "If-Match" || name == "Idempotency-Key"):
-			return rota.Refusef(rota.KindInvalid, strings.ToLower(name), "the header %s is empty: leave it out, or say what is wanted", name)
+			return rota.Refusef(rota.KindInvalid, strings.ToLower(name), "the header %s is empty: omit it, or give a value", name)
 		}
 	}
 	return nil
@@ -91,7 +91,7 @@ func checkParameters(op *huma.Operation, raw string) error {
 	}
 	query, err := url.ParseQuery(raw)
 	if err != nil {
-		return rota.Refusef(rota.KindInvalid, "query", "the parameters cannot be read: %s", head(err.Error()))
+		return rota.Refusef(rota.KindInvalid, "query", "invalid query parameters: %s", head(err.Error()))
 	}
 	var taken []string
 	for _, p := range op.Parameters {
@@ -102,13 +102,13 @@ func checkParameters(op *huma.Operation, raw string) error {
 	for name, values := range query {
 		switch {
 		case !slices.Contains(taken, name) && len(taken) == 0:
-			return rota.Refusef(rota.KindInvalid, head(name), "%q is unknown: the call has no parameters", head(name))
+			return rota.Refusef(rota.KindInvalid, head(name), "unknown parameter %q: the call has no parameters", head(name))
 		case !slices.Contains(taken, name):
-			return rota.Refusef(rota.KindInvalid, head(name), "%q is unknown: %s are taken", head(name), strings.Join(taken, ", "))
+			return rota.Refusef(rota.KindInvalid, head(name), "unknown parameter %q: use one of %s", head(name), strings.Join(taken, ", "))
 		case len(values) == 1 && values[0] == "":
-			return rota.Refusef(rota.KindInvalid, name, "%s is empty: leave it out, or say what is wanted", name)
+			return rota.Refusef(rota.KindInvalid, name, "%s is empty: omit it, or give a value", name)
 		case len(values) > 1:
-			return rota.Refusef(rota.KindInvalid, name, "%s is given %d times: once is wanted", name, len(values))
+			return rota.Refusef(rota.KindInvalid, name, "%s: got %d values, want one", name, len(values))
 		}
 	}
 	return nil
@@ -118,16 +118,16 @@ func checkParameters(op *huma.Operation, raw string) error {
 func takeBody(op *huma.Operation, r *http.Request, visit Visit) (*body, error) {
 	if r.ContentLength == 0 {
 		if op.RequestBody != nil && op.RequestBody.Required {
-			return nil, rota.Refusef(rota.KindInvalid, "body", "the body is missing: one is required, of %s", bodyTypes(op))
+			return nil, rota.Refusef(rota.KindInvalid, "body", "the body is missing: send one of type %s", bodyTypes(op))
 		}
 		return nil, nil
 	}
 	if op.RequestBody == nil {
-		return nil, rota.Refusef(rota.KindInvalid, "body", "the call takes no body: send none")
+		return nil, rota.Refusef(rota.KindInvalid, "body", "the call has no body: send none")
 	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || op.RequestBody.Content[kind] == nil {
-		return nil, coded{rota.Refusef(rota.KindInvalid, "content-type", "the header Content-Type is %q: %s is wanted", head(r.Header.Get("Content-Type")),
+		return nil, coded{rota.Refusef(rota.KindInvalid, "content-type", "header Content-Type: got %q; use %s", head(r.Header.Get("Content-Type")),
 			bodyTypes(op)), http.StatusUnsupportedMediaType}
 	}
 	most := maxBody
@@ -141,7 +141,7 @@ func takeBody(op *huma.Operation, r *http.Request, visit Visit) (*body, error) {
 	case "", "identity", "gzip":
 		return newBody(r.Body, visit, most, encoding == "gzip")
 	default:
-		return nil, coded{rota.Refusef(rota.KindInvalid, "content-encoding", "the header Content-Encoding is %q: gzip or none is wanted", head(encoding)),
+		return nil, coded{rota.Refusef(rota.KindInvalid, "content-encoding", "header Content-Encoding: got %q; use gzip or none", head(encoding)),
 			http.StatusUnsupportedMediaType}
 	}
 }

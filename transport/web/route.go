@@ -21,7 +21,7 @@ type Reading struct {
 
 func (r *Reading) wire() (*rotav1.Read, error) {
 	if r.MinIndex != 0 && r.Consistency != "" {
-		return nil, rota.Refusef(rota.KindInvalid, "min_index", "min_index and consistency are both given: give one of them")
+		return nil, rota.Refusef(rota.KindInvalid, "min_index", "min_index and consistency exclude each other: set only one of them")
 	}
 	if r.Consistency == "" && r.MinIndex == 0 {
 		return nil, nil
@@ -117,8 +117,7 @@ func (m *Matching) version() (string, error) {
 	}
 	tag := strings.TrimSuffix(strings.TrimPrefix(text, `"`), `"`)
 	if tag == "" || tag == whatever || strings.ContainsAny(tag, `",/ `) {
-		return "", rota.Refusef(rota.KindInvalid, "if-match", "the header If-Match is %q: send one ETag of an earlier answer, in quotes, or *; no list, "+
-			"and no weak one", head(m.IfMatch))
+		return "", rota.Refusef(rota.KindInvalid, "if-match", "header If-Match: got %q; send one strong ETag of an earlier response, in quotes, or *", head(m.IfMatch))
 	}
 	return tag, nil
 }

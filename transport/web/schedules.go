@@ -73,7 +73,7 @@ func (s *Site) setSchedule(ctx context.Context, in *VersionSetting[rota.Schedule
 		return nil, err
 	}
 	if spec.Name != "" && string(spec.Name) != in.ID {
-		return nil, rota.Refusef(rota.KindInvalid, "name", "name is %.80q and the address is of %.80q: leave name out, or make them the same", string(spec.Name), in.ID)
+		return nil, rota.Refusef(rota.KindInvalid, "name", "name is %.80q, but the address has %.80q: omit name, or make them equal", string(spec.Name), in.ID)
 	}
 	spec.Name = rota.ScheduleName(in.ID)
 	return scheduleAnswer(s.options.Calls.Schedules.Set(ctx, &rotav1.SetScheduleRequest{Spec: words.ScheduleSpecToWire(&spec), IfMatch: version}))
@@ -183,10 +183,10 @@ func oneDate(name string, ms int64, at string) (int64, error) {
 	}
 	date, err := rota.ParseDate(at)
 	if err != nil {
-		return 0, rota.Refusef(rota.KindInvalid, name+"_at", "%s_at is %q: a date of RFC 3339 is wanted, such as 2031-01-31T03:00:00Z", name, head(at))
+		return 0, rota.Refusef(rota.KindInvalid, name+"_at", "%s_at: got %q; use RFC 3339, such as 2031-01-31T03:00:00Z", name, head(at))
 	}
 	if ms != 0 && ms != int64(date) {
-		return 0, rota.Refusef(rota.KindInvalid, name+"_at", "%s_at and %s_ms are two dates: give one of them", name, name)
+		return 0, rota.Refusef(rota.KindInvalid, name+"_at", "%s_at and %s_ms differ: set only one of them", name, name)
 	}
 	return int64(date), nil
 }

@@ -24,7 +24,7 @@ func settingsOf(in *rest.Settings) []*rotav1.Setting {
 // noPreset refuses a preset for what is no queue.
 func noPreset(in *rest.Settings) error {
 	if in.Preset != "" {
-		return rota.Refusef(rota.KindInvalid, "preset", "preset is %.40q: only queues have presets, leave it out", in.Preset)
+		return rota.Refusef(rota.KindInvalid, "preset", "preset: got %.40q; only queues have presets, omit it", in.Preset)
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func New(options Options) (*Site, error) {
 	s := &Site{options: options, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(), calls: make(map[string]string), plain: make(map[string]bool)}
 	for _, origin := range options.Origins {
 		if err := s.cross.AddTrustedOrigin(origin); err != nil {
-			return nil, rota.Refusef(rota.KindInvalid, "origin", "origin %.80q is none: a scheme and a host are wanted, such as https://console.example", origin)
+			return nil, rota.Refusef(rota.KindInvalid, "origin", "origin: got %.80q; use a scheme and a host, such as https://console.example", origin)
 		}
 	}
 	s.stage = &stage{live: options.Calls.Live, table: func() any { return s.options.Door.Table() }}
@@ -232,11 +232,11 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if n := len(r.URL.RequestURI()); n > maxURL {
-		Refuse(w, rota.Refusef(rota.KindInvalid, "url", "the address has %d bytes: at most %d are taken", n, maxURL), http.StatusRequestURITooLong)
+		Refuse(w, rota.Refusef(rota.KindInvalid, "url", "url too long: got %d bytes, maximum %d", n, maxURL), http.StatusRequestURITooLong)
 		return
 	}
 	if err := s.cross.Check(r); err != nil && !s.options.ofNode(r) {
-		Refuse(w, rota.Refusef(rota.KindDenied, "origin", "a page of another site asked for this: --cors-origin lets pages of an origin call"), 0)
+		Refuse(w, rota.Refusef(rota.KindDenied, "origin", "a page of another site made this call: allow its origin with --cors-origin"), 0)
 		return
 	}
 	switch {
@@ -273,7 +273,7 @@ func unknown(s *Site, w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(w.Header().Values("Allow")) > 0 {
-		Refuse(w, rota.Refusef(rota.KindInvalid, "method", "%.16s is no method of %.200q: the header Allow has those that are", r.Method, r.URL.Path), http.StatusMethodNotAllowed)
+		Refuse(w, rota.Refusef(rota.KindInvalid, "method", "%.16s is not a method of %.200q: see the header Allow", r.Method, r.URL.Path), http.StatusMethodNotAllowed)
 		return
 	}
 	Refuse(w, rota.Refusef(rota.KindNotFound, "path", "there is no %.200q: GET /openapi.json lists the calls; gRPC (rota.v1) is served by this "+
