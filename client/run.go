@@ -28,7 +28,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.ran = true
 	w.mu.Unlock()
 	if again {
-		return rota.Refusef(rota.KindConflict, "worker", "worker %s ran already: make a new one", w.spec.ID)
+		return rota.Refusef(rota.KindConflict, "worker", "worker %s ran already: create a new one", w.spec.ID)
 	}
 	base := context.WithoutCancel(ctx)
 	t := newLeaseTable(w, base)
@@ -257,7 +257,7 @@ func (t *leaseTable) tellConnection(f func(ConnectionEvent), s *stream, err erro
 }
 
 // errNoBeat is why a stream is left when its node answers no beat: the node is cut off, or has no leader.
-var errNoBeat = errors.New("the node answers no beat")
+var errNoBeat = errors.New("the node does not answer beats")
 
 // errOtherToken is why a stream is left when the token it began with has been replaced: the worker keeps its session
 // and leases under the new token, and may lose them with the old one.

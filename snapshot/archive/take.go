@@ -76,7 +76,7 @@ func (s *bookkeeping) tear(b *bbolt.Bucket, x block) (lost Spans, err error) {
 // remove deletes a key. A key that bbolt lists but does not find is in a damaged page, which cannot be repaired.
 func remove(b *bbolt.Bucket, key []byte) error {
 	if key = slices.Clone(key); b.Get(key) == nil {
-		return rota.Refusef(rota.KindInternal, "archive", "a page is damaged: start the node again, it says what to do")
+		return rota.Refusef(rota.KindInternal, "archive", "a page is damaged: restart the node and follow its log")
 	}
 	return b.Delete(key)
 }
