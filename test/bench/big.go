@@ -16,8 +16,8 @@ type bigState struct {
 	pending int
 	// save, wrote, frozen and held are about writing a backup during a load: how long the command took and how much of
 	// that the node wrote; the longest time during which nothing was applied because the state was frozen, and the
-	// longest time to apply one entry meanwhile (both upper bounds: a bucket). The following fields are the backup's
-	// size, and the load.
+	// longest time to apply one entry meanwhile (both upper bounds: a bucket). saved is the backup's size,
+	// beside the load.
 	save, wrote, frozen, held float64
 	saved                     int64
 	beside                    result

@@ -19,7 +19,7 @@ type World struct {
 	Dir   string
 }
 
-// Rest pauses, and reports whether ctx goes on.
+// Rest pauses for d; it returns false if ctx ends first.
 func Rest(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
