@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// measureAgainst measures two binaries in turns, each with its own bench and a cluster of
-// its own, of which only one is busy at a time.
+// measureAgainst measures two binaries alternately, each with its own bench and its own cluster, only one of which is
+// busy at a time.
 func (p *plan) measureAgainst(ctx context.Context) error {
 	m, err := p.look(ctx)
 	if err != nil {
@@ -35,7 +35,7 @@ func (p *plan) measureAgainst(ctx context.Context) error {
 	return p.publish("bench-against", text+againstTable(loads, "before", "now", there, here))
 }
 
-// alternate makes each measurement of two in turns, as often as the plan says.
+// alternate makes each measurement of both alternately, as often as the plan specifies.
 func (p *plan) alternate(loads []loadOf, old, now func(args []string) (result, error)) (there, here [][]result, err error) {
 	there, here = make([][]result, len(loads)), make([][]result, len(loads))
 	err = p.repeated(func(turn int) error {
@@ -59,8 +59,8 @@ func (p *plan) alternate(loads []loadOf, old, now func(args []string) (result, e
 	return there, here, err
 }
 
-// againstTable has the medians of both, and the median of the ratios of pairs, which
-// drifts less with the machine than either.
+// againstTable returns the medians of both, and the median of the ratios of pairs, which drifts less with the machine
+// than either.
 func againstTable(loads []loadOf, old, now string, there, here [][]result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| load | median of %d pairs | %s | %s | %s ÷ %s (least to most) |\n|---|---|---:|---:|---:|\n", len(here[0]), old, now, now, old)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// measureAlone is `make bench-alone`: a cluster of one beside ever more pending jobs, as
-// many as one machine's memory may hold.
+// measureAlone is `make bench-alone`: a cluster of one with a growing number of pending jobs, as many as one machine's
+// memory may hold.
 func (p *plan) measureAlone(ctx context.Context) error {
 	m, err := p.look(ctx)
 	if err != nil {

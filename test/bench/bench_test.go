@@ -42,7 +42,7 @@ func TestAgainstTable(t *testing.T) {
 	}
 }
 
-// The name of a process, which stands before the numbers, may look like some.
+// The name of a process, which comes before the numbers, may look like some.
 func TestTimesOf(t *testing.T) {
 	t.Parallel()
 	stat := "17 (a) b (1 2) S 16 17 17 0 -1 4194560 900 0 3 0 250 31 5 2 20 0 9 0 88 1 2"
@@ -112,7 +112,7 @@ func TestReplaceBetween(t *testing.T) {
 	}
 }
 
-// A server that ends at once is told of with its words, and leaves nothing behind.
+// A server that ends at once is reported with its output, and leaves nothing behind.
 func TestServerEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -126,7 +126,7 @@ func TestServerEnds(t *testing.T) {
 	}
 }
 
-// What goals name for 1,000,000 pending jobs is not measured with more of them.
+// Measurements for which goals name 1,000,000 pending jobs do not use more of them.
 func TestBigPending(t *testing.T) {
 	t.Parallel()
 	for _, one := range []struct {
@@ -140,7 +140,7 @@ func TestBigPending(t *testing.T) {
 	}
 }
 
-// A bench that lost a job is a fault and no figure.
+// A bench that lost a job is a fault, not a figure.
 func TestMeasureFault(t *testing.T) {
 	t.Parallel()
 	for _, one := range []struct{ says, want string }{

@@ -11,28 +11,27 @@ import (
 	"time"
 )
 
-// bigState is what a cluster takes to write, read and hand on all that is pending at one
-// place of the curve.
+// bigState is the cost of writing, reading and transferring all pending jobs at one point of the curve.
 type bigState struct {
 	pending int
-	// save is writing a backup with a load beside it: how long the command took and how
-	// long of that the node wrote; for how long at most nothing was applied, as the state
-	// was frozen, and the longest that one entry took to apply meanwhile (both upper
-	// bounds: a bucket); how large it is, and the load.
+	// save, wrote, frozen and held are about writing a backup during a load: how long the command took and how much of
+	// that the node wrote; the longest time during which nothing was applied because the state was frozen, and the
+	// longest time to apply one entry meanwhile (both upper bounds: a bucket). saved is the backup's size,
+	// beside the load.
 	save, wrote, frozen, held float64
 	saved                     int64
 	beside                    result
-	// start is a cold start of all nodes; restore makes a data directory of the backup,
-	// restored is the cold start of that, from a snapshot alone.
+	// start is a cold start of all nodes; restore makes a data directory of the backup, restored is the cold start of
+	// that, from a snapshot alone.
 	start, restore, restored float64
-	// caught is from the start of an empty node to its being ready, by snapshot and
-	// under the load caughtBeside.
+	// caught is the time from the start of an empty node until it is ready, by snapshot and under the load
+	// caughtBeside.
 	caught       float64
 	caughtBeside result
 }
 
-// besideSeconds is how long a load runs beside what is measured, and a second more for
-// each pendingASecond: longer than that takes.
+// besideSeconds is how long a load runs during a measurement, plus one second for each pendingASecond: the load
+// outlasts the measurement.
 const (
 	besideSeconds  = 30
 	pendingASecond = 50_000
@@ -41,7 +40,7 @@ const (
 // commandMost bounds each of the commands here.
 const commandMost = 10 * time.Minute
 
-// measureBig measures a cluster that has so many pending jobs.
+// measureBig measures a cluster that has the given number of pending jobs.
 func (p *plan) measureBig(ctx context.Context, s *servers, pending int) (b bigState, err error) {
 	b.pending = pending
 	file := filepath.Join(s.dir, "backup")
@@ -84,8 +83,8 @@ func (p *plan) measureBig(ctx context.Context, s *servers, pending int) (b bigSt
 	return b, err
 }
 
-// measureJoin restores the backup into a cluster of one and lets empty nodes join it
-// under load: as nothing is left of the log before, their only way is by snapshot.
+// measureJoin restores the backup into a cluster of one and lets empty nodes join it under load: as the earlier log no
+// longer exists, they can catch up only by snapshot.
 func (p *plan) measureJoin(ctx context.Context, file string, b *bigState) (err error) {
 	dir, err := os.MkdirTemp(p.dir, "rota-bench-")
 	if err != nil {
@@ -123,7 +122,7 @@ func (p *plan) measureJoin(ctx context.Context, file string, b *bigState) (err e
 	return err
 }
 
-// caughtUp waits until the last node has applied what the first had when it was asked.
+// caughtUp waits until the last node has applied everything that the first had applied at the time of the call.
 func (s *servers) caughtUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyMost)
 	defer cancel()
@@ -142,8 +141,7 @@ func (s *servers) caughtUp(ctx context.Context) error {
 	return err
 }
 
-// beside does something while the open loop of the first rate runs, which begins before it,
-// and gives what that measured.
+// beside calls do while the open loop of the first rate runs, which begins before it, and returns the loop's result.
 func (p *plan) beside(ctx context.Context, s *servers, do func() error) (r result, err error) {
 	load := *s // its own view: do may add a node
 	var wait sync.WaitGroup

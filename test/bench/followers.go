@@ -22,11 +22,11 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// followersRate is how many jobs a second go by while events are followed.
+// followersRate is the number of jobs a second while events are followed.
 const followersRate = 300
 
-// measureFollowers compares what followers of events cost the servers, by gRPC and over HTTP, with
-// jobs of a fixed rate that nobody follows. Followers count what arrives and decode nothing.
+// measureFollowers compares the servers' cost of followers of events, by gRPC and over HTTP, with jobs of a fixed rate
+// that no one follows. Followers count the bytes that arrive and decode nothing.
 func (p *plan) measureFollowers(ctx context.Context) error {
 	m, err := p.look(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (p *plan) followed(ctx context.Context, s *servers, c *client.Client, b *st
 		}
 		n++
 	}
-	if err := p.load(ctx, c, name+"-warm", 2); err != nil { // they are all there
+	if err := p.load(ctx, c, name+"-warm", 2); err != nil { // all followers are connected
 		stop()
 		return err
 	}
@@ -168,7 +168,7 @@ func followBlocks(ctx context.Context, api string, bytes *atomic.Int64) error {
 	}
 }
 
-// counting is a codec that counts what arrives and decodes nothing.
+// counting is a codec that counts arriving bytes and decodes nothing.
 type counting struct{ bytes *atomic.Int64 }
 
 // Marshal implements encoding.CodecV2.

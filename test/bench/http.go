@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// httpSingles are the single submissions of a measurement, by so many callers; httpBatches those of httpBatch jobs.
+	// httpSingles is the number of single submissions of a measurement, httpBatches that of batches of httpBatch jobs.
 	httpSingles  = 10_000
 	httpCallers  = 32
 	httpBatches  = 400
@@ -37,8 +37,9 @@ type httpSide struct {
 	singles, batches, inBatch []float64
 }
 
-// measureHTTP compares submissions over HTTP with the same by gRPC, in turns, both at the leader: what a single one
-// costs the servers, and how many a second are taken in batches; with another binary, both of each. Nobody works the jobs.
+// measureHTTP compares submissions over HTTP with the same by gRPC, alternating, both at the leader: the servers' cost
+// of a single one, and how many a second are accepted in batches; with another binary, both of each. No worker runs the
+// jobs.
 func (p *plan) measureHTTP(ctx context.Context) error {
 	m, err := p.look(ctx)
 	if err != nil {
@@ -75,7 +76,7 @@ func (p *plan) measureHTTP(ctx context.Context) error {
 	return p.publish("bench-http", b.String()+"\n\n"+m.markdown())
 }
 
-// httpSides has a cluster of each binary, and both ways to submit to each.
+// httpSides runs a cluster of each binary, and both ways to submit to each.
 func (p *plan) httpSides(ctx context.Context, binaries [][2]string, sides []*httpSide, do func([]*httpSide) error) error {
 	if len(binaries) == 0 {
 		return do(sides)
@@ -103,7 +104,7 @@ func (p *plan) httpSides(ctx context.Context, binaries [][2]string, sides []*htt
 	})
 }
 
-// httpRounds measures each side in turns; the first round warms up.
+// httpRounds measures the sides alternately; the first round warms up.
 func (p *plan) httpRounds(ctx context.Context, sides []*httpSide) error {
 	for round := range p.repeat + 1 {
 		for n, side := range sides {
@@ -168,8 +169,8 @@ func poster(api string) func(context.Context, ...rota.JobSpec) error {
 	}
 }
 
-// submitted submits jobs, so many a call and so many calls at once, and returns what a job cost the servers in
-// microseconds and how many went by in a second.
+// submitted submits jobs, `each` per call and `atOnce` calls at once, and returns the servers' cost of a job in
+// microseconds and the number of jobs per second.
 func (s *servers) submitted(ctx context.Context, name string, jobs, each, atOnce, payload int, submit func(context.Context, ...rota.JobSpec) error) (us, rate float64, err error) {
 	before, err := s.cpu()
 	if err != nil {

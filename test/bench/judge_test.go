@@ -24,7 +24,7 @@ h_count 6
 	if err != nil || before[metricCPU] != 1.5 || before["rota_jobs"] != 5 {
 		t.Fatalf("%v, %v", before, err)
 	}
-	// Only what came between two samples counts: the 1 of before does not.
+	// Only observations between two samples count: the 1 of before does not.
 	after := sample{`h_bucket{le="0.1"}`: 9, `h_bucket{le="1"}`: 10, `h_bucket{le="+Inf"}`: 10, "h_count": 10}
 	if got := largestBucket(before, after, "h"); got != 0.1 {
 		t.Errorf("the largest is %g, want 0.1", got)
@@ -38,7 +38,7 @@ h_count 6
 	}
 }
 
-// A soak judges the second half: what was gained before is for caches to fill.
+// A soak judges the second half: caches fill during the first.
 func TestFlat(t *testing.T) {
 	t.Parallel()
 	line := func(of func(x float64) float64) *grown {
@@ -83,7 +83,7 @@ func TestFlat(t *testing.T) {
 	}
 }
 
-// Each thing that must hold under overload is a reason to fail.
+// Each limit that must hold under overload is a reason to fail.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	good := func() overloaded {
@@ -171,8 +171,7 @@ Duration: 10.1s, Total samples = 2.5s (24.7%)
 	}
 }
 
-// A place that could not be measured in time is a row without figures, and no point of a
-// curve.
+// A point that could not be measured in time is a row without figures, and is not on a curve.
 func TestScaleTable(t *testing.T) {
 	t.Parallel()
 	p := &plan{rates: []int{500}}

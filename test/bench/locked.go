@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// lockedRoles are the roles of the token that a load shows to locked servers: no more than it needs, so that
-// each call is judged.
+// lockedRoles are the roles of the token that a load presents to locked servers: no more than it needs, so that each
+// call is authorized.
 const lockedRoles = "submitter,worker,operator"
 
-// measureLocked measures one binary in turns with the doors open and locked: in the second cluster callers
-// without a token are nobody, and the load shows one.
+// measureLocked measures one binary alternately open and locked: in the second cluster callers without a token have no
+// rights, and the load presents one.
 func (p *plan) measureLocked(ctx context.Context) error {
 	m, err := p.look(ctx)
 	if err != nil {
@@ -36,8 +36,8 @@ func (p *plan) measureLocked(ctx context.Context) error {
 	return p.publish("bench-locked", m.markdown()+againstTable(loads, "open", "locked", there, here))
 }
 
-// lock makes the first token of a cluster and one for the load. Whoever shows none is refused
-// from then on, which is looked at.
+// lock makes the first token of a cluster and one for the load. Callers without a token are refused from then on, which
+// is verified.
 func (s *servers) lock(ctx context.Context, rota string) error {
 	root, err := said(ctx, nil, rota, "auth", "init", "--data", s.Nodes[0].Dir)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *servers) lock(ctx context.Context, rota string) error {
 	return nil
 }
 
-// said is what a command prints, without its end of line.
+// said returns the output of a command, without its end of line.
 func said(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(cmd.Environ(), env...)

@@ -15,7 +15,7 @@ import (
 // plan is what to measure, and with which binary.
 type plan struct {
 	rota, dir, write string
-	// most is when no further measurement begins, counted from begin.
+	// most is the time, counted from begin, after which no further measurement begins.
 	most  time.Duration
 	begin time.Time
 
@@ -32,13 +32,13 @@ type plan struct {
 	scale    scalePlan
 	overload overloadPlan
 	soak     soakPlan
-	// schedules has none unless they are to be measured.
+	// schedules is empty unless schedules are to be measured.
 	schedules schedulesPlan
-	// followers are none unless they are to be measured.
+	// followers is 0 unless followers are to be measured.
 	followers int
-	// regions has none unless they are to be measured.
+	// regions is empty unless regions are to be measured.
 	regions regionsPlan
-	// http is whether submissions over HTTP are to be measured.
+	// http enables the measurement of submissions over HTTP.
 	http bool
 }
 
@@ -140,7 +140,7 @@ func main() {
 	exit(err, interrupted)
 }
 
-// exit says why there is no result, and ends the program so.
+// exit prints why there is no result, and ends the program.
 func exit(err error, interrupted bool) {
 	switch {
 	case interrupted:
@@ -160,7 +160,7 @@ func (p *plan) check() error {
 	return nil
 }
 
-// numbers reads a list of whole numbers of at least least.
+// numbers parses a list of whole numbers, each at least least.
 func numbers(text string, least int) (all []int, err error) {
 	for _, one := range strings.Split(text, ",") {
 		var n int
@@ -172,12 +172,12 @@ func numbers(text string, least int) (all []int, err error) {
 	return all, nil
 }
 
-// say tells how far it is.
+// say prints the progress.
 func (p *plan) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "bench: %4.0f s  %s\n", time.Since(p.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// publish prints what was found, and writes it where -write says, in the part of a name.
+// publish prints a result, and writes it to the file of -write, in the part with that name.
 func (p *plan) publish(part, text string) error {
 	fmt.Print(text)
 	if p.write == "" {
@@ -186,8 +186,7 @@ func (p *plan) publish(part, text string) error {
 	return replaceBetween(p.write, part, text)
 }
 
-// cluster has servers of a binary for as long as do takes, in a folder of their own that
-// is gone thereafter.
+// cluster runs servers of a binary while do runs, in a folder of their own that is removed afterwards.
 func (p *plan) cluster(ctx context.Context, rota string, prefix []string, do func(*servers) error) error {
 	return p.clusterOf(ctx, together, rota, prefix, do)
 }

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// result is what of one measurement of `rota bench` is told. A binary of old leaves out
-// what it does not know.
+// result is the reported part of one measurement of `rota bench`. An old binary omits fields that it does not know.
 type result struct {
 	Jobs            int     `json:"jobs"`
 	Seconds         float64 `json:"seconds"`
@@ -34,11 +33,11 @@ type result struct {
 	Duplicated      int64   `json:"duplicated"`
 	Errors          int64   `json:"errors"`
 
-	// ServersCPUUs is read off the servers here, around the whole measurement.
+	// ServersCPUUs is measured at the servers here, around the whole measurement.
 	ServersCPUUs float64 `json:"-"`
 }
 
-// closed is the load that goes as fast as it can, open the one at a rate.
+// closed returns the load at maximum speed, open the one at a rate.
 func (p *plan) closed() []string { return p.jobsLoad(p.jobs) }
 
 func (p *plan) open(rate int) []string {
@@ -56,8 +55,7 @@ func (p *plan) jobsLoad(jobs int, at ...string) []string {
 // measureMost bounds one measurement.
 const measureMost = 5 * time.Minute
 
-// measure runs the bench of a binary once. A job that was lost or done twice is no figure
-// but a fault.
+// measure runs the bench of a binary once. A job that was lost or done twice is a fault, not a result.
 func (p *plan) measure(ctx context.Context, rota string, s *servers, args []string) (r result, err error) {
 	before, err := s.sum(ctx, metricCPU)
 	if err != nil {
@@ -77,17 +75,17 @@ func (p *plan) measure(ctx context.Context, rota string, s *servers, args []stri
 	return r, nil
 }
 
-// withAddr is a client's command line.
+// withAddr returns a client's command line.
 func (s *servers) withAddr(command string, args []string) []string {
 	return append(append([]string{command}, args...), "--addr", strings.Join(s.APIs(), ","))
 }
 
-// run runs a command within a time and reads its JSON, if into is not nil.
+// run runs a command within a time limit and parses its JSON, if into is not nil.
 func run(ctx context.Context, most time.Duration, into any, name string, args ...string) error {
 	return runWith(ctx, nil, most, into, name, args...)
 }
 
-// runWith is run with more in the environment.
+// runWith is run with additional environment variables.
 func runWith(ctx context.Context, env []string, most time.Duration, into any, name string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -96,7 +94,7 @@ func runWith(ctx context.Context, env []string, most time.Duration, into any, na
 	var talk strings.Builder
 	cmd.Stderr = &talk
 	out, err := cmd.Output()
-	// A bench that lost a job says so in its answer, and ends with a failure.
+	// A bench that lost a job reports that in its answer, and ends with a failure.
 	if into != nil && len(out) > 0 && (err == nil || cmd.ProcessState.ExitCode() == 1) {
 		if bad := json.Unmarshal(out, into); bad != nil && err == nil {
 			return fmt.Errorf("what %s says: %w", strings.Join(cmd.Args, " "), bad)

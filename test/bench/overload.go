@@ -11,27 +11,27 @@ import (
 	"time"
 )
 
-// overloadPlan says how much is offered, and what must hold.
+// overloadPlan is the load that is offered, and the limits that must hold.
 type overloadPlan struct {
 	cap, times, memory int
 }
 
-// What stands beside the overload: handlers that keep their jobs for several leases.
+// The load next to the overload: handlers that keep their jobs for several leases.
 const (
 	heldJobs    = 64
 	heldLeaseMs = 5_000
 	heldFor     = 4 * heldLeaseMs * time.Millisecond
 	// overloadQueue and heldQueue are the queues of both.
 	overloadQueue, heldQueue = "overload", "held"
-	// keepsOf is the share of the peak that an overloaded cluster must still do.
+	// keepsOf is the share of the peak that an overloaded cluster must still achieve.
 	keepsOf = 0.9
-	// offersOf is the share of the rate that was to be offered that must have been.
+	// offersOf is the share of the planned rate that must actually have been offered.
 	offersOf = 0.9
 	// overloadProducers are enough calls in flight for a load that does not slow down.
 	overloadProducers = 64
 )
 
-// overloaded is what an overload was seen to do.
+// overloaded is the observed result of an overload.
 type overloaded struct {
 	pinned      bool
 	cap, memory int
@@ -63,8 +63,8 @@ func (p *plan) measureOverload(ctx context.Context) error {
 	return nil
 }
 
-// apart returns what command lines begin with so that all servers share the first
-// processor and the load has the others; nothing where that cannot be.
+// apart returns the beginnings of command lines with which all servers share the first processor and the load has the
+// others; nothing where that is not possible.
 func (p *plan) apart() (servers, load []string) {
 	taskset, err := exec.LookPath("taskset")
 	if err != nil || runtime.NumCPU() < 2 {
@@ -95,13 +95,13 @@ func (p *plan) overloadThem(ctx context.Context, s *servers, load []string, o *o
 		}
 		return r.JobsPerS, err
 	}
-	// The peak of servers that remember little is one that they lose by working.
+	// Servers that remember little have a peak that they lose by working.
 	warm, err := fast("for warming up", max(p.jobs, p.soak.warm))
 	if err != nil {
 		return err
 	}
-	// The peak is measured for as long as the overload is, once before it and once after: the
-	// best of short rounds is a machine's luck.
+	// The peak is measured for as long as the overload is, once before it and once after: the best of short rounds is a
+	// machine's luck.
 	seconds := max(p.seconds, int(heldFor.Seconds()))
 	count := max(p.jobs, int(warm)*seconds)
 	before, err := fast("before", count)
@@ -127,7 +127,7 @@ func (p *plan) overloadThem(ctx context.Context, s *servers, load []string, o *o
 		"--producers", strconv.Itoa(overloadProducers), "--payload", payload)
 	wait.Wait()
 	stop()
-	// A bench ends with a failure where jobs were lost: that is for the verdict.
+	// A bench ends with a failure if jobs were lost: the verdict handles that.
 	for _, one := range []struct {
 		err error
 		r   *result
@@ -151,8 +151,8 @@ func (p *plan) overloadThem(ctx context.Context, s *servers, load []string, o *o
 	return nil
 }
 
-// watch reads all servers every second until stop is called; a reading that fails is
-// left out, as a server that has no time for it is no wonder here.
+// watch reads all servers every second until stop is called; a reading that fails is left out, as an overloaded server
+// may have no time for it.
 func (s *servers) watch(ctx context.Context, see func([]sample)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
@@ -176,7 +176,7 @@ func (s *servers) watch(ctx context.Context, see func([]sample)) (stop func()) {
 	}
 }
 
-// verdict is the table of what must hold, and whether all does.
+// verdict returns the table of the limits, and whether all hold.
 func (o *overloaded) verdict() (text string, holds bool) {
 	offered := float64(o.load.Jobs) / max(o.load.SubmitSeconds, 0.001)
 	rows := []struct {

@@ -17,13 +17,13 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// A peer is another queue that is measured. It acknowledges what is on the disk, as rota does: all else is as
-// its makers have it by default.
+// A peer is another queue that is measured. It acknowledges only data on the disk, as rota does: everything else has
+// its makers' defaults.
 type peer struct {
 	name string
 	// needs are the programs that it starts.
 	needs []string
-	// what tells the reader what was measured.
+	// what describes the measured setup to the reader.
 	what string
 	// start starts its servers with their data in dir.
 	start func(ctx context.Context, s *peerServers, dir string) error
@@ -47,7 +47,7 @@ type peerServers struct {
 	processes []*rig.Process
 }
 
-// find has the peers of a list of names.
+// find returns the peers of a list of names.
 func find(names string) (some []peer, err error) {
 	for _, name := range strings.Split(names, ",") {
 		i := slices.IndexFunc(peers, func(p peer) bool { return p.name == name })
@@ -59,7 +59,7 @@ func find(names string) (some []peer, err error) {
 	return some, nil
 }
 
-// measureNATS measures the same load on NATS JetStream and here, in turns, and tells ratios.
+// measureNATS measures the same load on NATS JetStream and here, alternating, and reports ratios.
 func (p *plan) measureNATS(ctx context.Context) error {
 	m, err := p.look(ctx)
 	if err != nil {
@@ -81,8 +81,8 @@ func (p *plan) measureNATS(ctx context.Context) error {
 	return p.publish("bench-nats", text+againstTable(loads, "NATS", "rota", there, here))
 }
 
-// measurePeers measures the same load on each peer and here, in turns: on three servers, and on one, as peers are
-// that keep one copy.
+// measurePeers measures the same load on each peer and here, alternating: on three servers, and on one for peers that
+// keep one copy.
 func (p *plan) measurePeers(ctx context.Context) error {
 	m, err := p.look(ctx)
 	if err != nil {
@@ -142,7 +142,7 @@ func (p *plan) measurePeers(ctx context.Context) error {
 	return p.publish("bench-peers", text+"\n"+peersTable(loads, names, all))
 }
 
-// peersTable has a part for each load, a row for each figure and a column for each queue.
+// peersTable returns a part for each load, a row for each figure and a column for each queue.
 func peersTable(loads []loadOf, names []string, all [][][]result) string {
 	var b strings.Builder
 	for i, l := range loads {
@@ -159,7 +159,7 @@ func peersTable(loads []loadOf, names []string, all [][][]result) string {
 	return b.String()
 }
 
-// measureThere runs peerjobs once. CPU is what the system counts of the servers, as with rota's, which tell it
+// measureThere runs peerjobs once. CPU is the system's count for the servers, as with rota's servers, which report it
 // themselves.
 func (p *plan) measureThere(ctx context.Context, s *peerServers, args []string) (r result, err error) {
 	before, err := s.cpu()
@@ -178,7 +178,7 @@ func (p *plan) measureThere(ctx context.Context, s *peerServers, args []string) 
 	return r, nil
 }
 
-// version is what a peer's server says of itself.
+// version returns the version that a peer's server reports.
 func (p peer) version(ctx context.Context) string {
 	flag := "--version"
 	if p.name == "beanstalkd" {
@@ -192,10 +192,10 @@ func (p peer) version(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// ticksPerSecond is USER_HZ, which Linux has fixed at 100 on all that Go runs on.
+// ticksPerSecond is USER_HZ, which Linux fixes at 100 on all platforms that Go supports.
 const ticksPerSecond = 100
 
-// cpu is the CPU time, user and system, of all servers and of the processes that they started, so far, in seconds.
+// cpu returns the CPU time in seconds, user and system, of all servers and of the processes that they started, so far.
 func (s *peerServers) cpu() (sum float64, err error) {
 	all, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -221,14 +221,14 @@ func (s *peerServers) cpu() (sum float64, err error) {
 	return sum, nil
 }
 
-// times are who started a process, and what CPU it and those of its children took that have ended, in ticks.
+// times are the parent of a process and the CPU time of it and of its ended children, in ticks.
 type times struct {
 	parent int
 	ticks  float64
 }
 
-// timesOf reads a process' stat: ppid is the 4th field, utime, stime, cutime and cstime are the 14th to 17th; the
-// second, its name, stands in parentheses and may hold anything.
+// timesOf parses a process' stat: ppid is the 4th field, utime, stime, cutime and cstime are the 14th to 17th; the
+// second, its name, is in parentheses and may hold anything.
 func timesOf(stat string) (t times, err error) {
 	_, rest, _ := strings.Cut(stat[max(0, strings.LastIndexByte(stat, ')')):], ")")
 	fields := strings.Fields(rest)
@@ -243,8 +243,8 @@ func timesOf(stat string) (t times, err error) {
 	return t, err
 }
 
-// peerCluster has a peer's servers for as long as do takes. That they answer is seen by peerjobs, which tries
-// until then.
+// peerCluster runs a peer's servers while do runs. Whether they answer is checked by peerjobs, which retries until
+// then.
 func (p *plan) peerCluster(ctx context.Context, of peer, do func(*peerServers) error) (err error) {
 	for _, need := range of.needs {
 		if _, err := exec.LookPath(need); err != nil {
@@ -265,7 +265,7 @@ func (p *plan) peerCluster(ctx context.Context, of peer, do func(*peerServers) e
 }
 
 func (s *peerServers) stop() (err error) {
-	// PostgreSQL calls that fast: it does not wait for clients to leave.
+	// PostgreSQL calls this signal fast: it does not wait for clients to leave.
 	quick := syscall.SIGTERM
 	if s.of.name == "river" {
 		quick = syscall.SIGINT
@@ -282,7 +282,7 @@ func (s *peerServers) stop() (err error) {
 	return err
 }
 
-// launch starts one server, with its words in a file beside its data.
+// launch starts one server, with its output in a file next to its data.
 func (s *peerServers) launch(name, dir string, cmd *exec.Cmd) error {
 	one, err := rig.Start(name, cmd, filepath.Join(dir, name+".log"))
 	if err == nil {
@@ -291,7 +291,7 @@ func (s *peerServers) launch(name, dir string, cmd *exec.Cmd) error {
 	return err
 }
 
-// natsConfig is that of one server: everything but the sync is as NATS has it by default.
+// natsConfig is the configuration of one server: everything but the sync has NATS's defaults.
 const natsConfig = `server_name: %s
 listen: %s
 jetstream { store_dir: %q, sync_interval: always }
@@ -321,7 +321,8 @@ func startNATS(_ context.Context, s *peerServers, dir string) (err error) {
 	return nil
 }
 
-// startPostgres starts PostgreSQL as an account of its own where this is root, which it refuses to be.
+// startPostgres starts PostgreSQL under an account of its own if this process is root, as PostgreSQL refuses to run as
+// root.
 func startPostgres(ctx context.Context, s *peerServers, dir string) error {
 	port, err := rig.FreePort()
 	if err != nil {

@@ -15,21 +15,19 @@ import (
 	"time"
 )
 
-// profileTop is how many functions are told, profileSeconds how long is looked.
+// profileTop is the number of reported functions, profileSeconds the duration of a profile.
 const (
 	profileTop     = 10
 	profileSeconds = 10
 )
 
-// spent is what one function took of all samples, in percent: by itself, and with all
-// that it called.
+// spent is one function's share of all samples, in percent: by itself, and with all functions that it called.
 type spent struct {
 	name            string
 	own, cumulative float64
 }
 
-// measureProfiles profiles all servers as fast as it goes: those of -against first, where
-// one is given.
+// measureProfiles profiles all servers at maximum load: those of -against first, if given.
 func (p *plan) measureProfiles(ctx context.Context) error {
 	m, err := p.look(ctx)
 	if err != nil {
@@ -62,7 +60,7 @@ func (p *plan) measureProfiles(ctx context.Context) error {
 	return p.publish("bench-profile", text)
 }
 
-// profile keeps the servers busy for as long as they are looked at.
+// profile keeps the servers busy while they are profiled.
 func (p *plan) profile(ctx context.Context, rota string, s *servers) (own, cumulative []spent, err error) {
 	if _, err := p.measure(ctx, rota, s, p.closed()); err != nil {
 		return nil, nil, err
@@ -73,7 +71,7 @@ func (p *plan) profile(ctx context.Context, rota string, s *servers) (own, cumul
 	wait.Go(func() {
 		for busy.Err() == nil {
 			if _, err := p.measure(busy, rota, s, p.closed()); err != nil {
-				if busy.Err() == nil { // else it was told to end
+				if busy.Err() == nil { // otherwise it was asked to end
 					failed = err
 				}
 				return

@@ -17,12 +17,12 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// regionsPlan is which round trips between regions are measured, in milliseconds.
+// regionsPlan lists the measured round trips between regions, in milliseconds.
 type regionsPlan struct{ rtts []int }
 
 const (
-	// regionsRate is the load under which latencies are measured, regionsKills how often a leader is
-	// killed for one figure.
+	// regionsRate is the load under which latencies are measured, regionsKills how often a leader is killed for one
+	// figure.
 	regionsRate  = 200
 	regionsKills = 3
 	// regionsSettle bounds the wait for a leader at its place.
@@ -30,7 +30,7 @@ const (
 	metricLeads   = "rota_leaderships_total"
 )
 
-// layout is where five nodes stand. Submitters and workers stand in region 0.
+// layout is the placement of five nodes. Submitters and workers are in region 0.
 type layout struct {
 	name    string
 	regions []int
@@ -38,7 +38,7 @@ type layout struct {
 
 var layouts = []layout{{"three regions, 2 + 2 + 1", []int{0, 0, 1, 1, 2}}, {"two regions, 3 + 2", []int{0, 0, 0, 1, 1}}}
 
-// regionFigures are those of one layout at one round trip.
+// regionFigures are the figures of one layout at one round trip.
 type regionFigures struct {
 	layout string
 	rtt    int
@@ -48,7 +48,7 @@ type regionFigures struct {
 	failovers         []float64
 }
 
-// measureRegions has five nodes in regions with delays between them.
+// measureRegions runs five nodes in regions with delays between them.
 func (p *plan) measureRegions(ctx context.Context) error {
 	m, err := p.look(ctx)
 	if err != nil {
@@ -180,7 +180,7 @@ func lead(ctx context.Context, c *client.Client, to *rig.Node) error {
 	})
 }
 
-// handOver has the leader at an address hand over to a node.
+// handOver makes the leader at an address hand over to a node.
 func handOver(ctx context.Context, leader string, to rota.NodeID) error {
 	at, err := client.Dial([]string{leader}, client.WithInsecure())
 	if err != nil {
@@ -191,8 +191,8 @@ func handOver(ctx context.Context, leader string, to rota.NodeID) error {
 	return err
 }
 
-// failover kills a leader, and returns how long it is until a job is accepted that was submitted
-// after that; then the node is started again.
+// failover kills a leader, and returns the time until a job is accepted that was submitted after that; then the node is
+// started again.
 func failover(ctx context.Context, c *client.Client, n *rig.Node) (took time.Duration, err error) {
 	n.Kill()
 	begin := time.Now()

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// wanNet are the addresses of the seats: wanNet1 is this program's.
+	// wanNet is the address prefix of the seats: wanNet1 is this program's.
 	wanNet = "10.213.0."
 	// wanMTU is that of jumbo frames: this program copies each packet twice.
 	wanMTU = "9000"
@@ -22,18 +22,18 @@ const (
 	wanQueue = 16_384
 )
 
-// wan are networks of their own for this program and for some nodes, which reach each other through
-// this program alone: it holds packets between regions up for half of a round trip, in order. The
-// kernel's own means (netem) are not in every kernel.
+// wan is a set of separate networks for this program and for some nodes, which reach each other only through this
+// program: it delays packets between regions by half of a round trip, in order. The kernel's own feature (netem) is not
+// in every kernel.
 type wan struct {
 	seats []*wanSeat
 	// rtt is the round trip between regions, in nanoseconds.
 	rtt atomic.Int64
-	// lost counts the packets that came when a queue was full.
+	// lost counts the packets that arrived when a queue was full.
 	lost atomic.Int64
 }
 
-// wanSeat is one place in a region; space is its network's name, empty for this program's own.
+// wanSeat is one place in a region; space is the name of its network namespace, empty for this program's own.
 type wanSeat struct {
 	space  string
 	region int
@@ -42,13 +42,13 @@ type wanSeat struct {
 	to []chan wanPacket
 }
 
-// wanPacket is one on its way, and when it arrives.
+// wanPacket is a packet in transit, and its time of arrival.
 type wanPacket struct {
 	at   time.Time
 	data []byte
 }
 
-// newWAN makes a network of a seat for each region that is named; the first is this program's.
+// newWAN makes a network with a seat for each region; the first is this program's.
 func newWAN(regions []int) (w *wan, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("networks with delays want the super-user")
@@ -98,13 +98,13 @@ func newWAN(regions []int) (w *wan, err error) {
 	return w, nil
 }
 
-// address is that of a seat.
+// address returns the address of a seat.
 func (w *wan) address(seat int) string { return wanNet + strconv.Itoa(seat+1) }
 
-// within is what a command line begins with that runs in a seat's network.
+// within returns the beginning of a command line that runs in a seat's network.
 func (w *wan) within(seat int) []string { return []string{"ip", "netns", "exec", w.seats[seat].space} }
 
-// read takes what a seat sends, until its device is closed.
+// read receives packets from a seat, until its device is closed.
 func (w *wan) read(from int) {
 	s := w.seats[from]
 	defer func() {
@@ -118,7 +118,7 @@ func (w *wan) read(from int) {
 		if err != nil {
 			return
 		}
-		if n < 20 || buffer[0]>>4 != 4 || string(buffer[16:19]) != "\x0a\xd5\x00" { // to nobody here, as IPv6's greetings are
+		if n < 20 || buffer[0]>>4 != 4 || string(buffer[16:19]) != "\x0a\xd5\x00" { // for another network, as IPv6 greetings
 			continue
 		}
 		to := int(buffer[19]) - 1
@@ -137,11 +137,11 @@ func (w *wan) read(from int) {
 	}
 }
 
-// deliver hands packets to a seat, each in its time.
+// deliver sends packets to a seat, each at its time.
 func (w *wan) deliver(from, to int) {
 	for p := range w.seats[from].to[to] {
 		time.Sleep(time.Until(p.at))
-		_, _ = w.seats[to].device.Write(p.data) // what is not taken is lost, as on a line
+		_, _ = w.seats[to].device.Write(p.data) // packets that are not accepted are lost, as on a line
 	}
 }
 

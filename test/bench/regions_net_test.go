@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestWAN has a call go to another region and back, which takes a round trip at least, and looks that
-// nothing stays.
+// TestWAN sends a call to another region and back, which takes at least a round trip, and checks that nothing is left
+// behind.
 func TestWAN(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("networks want the super-user")

@@ -11,24 +11,25 @@ import (
 )
 
 const (
-	// restSettle passes before anything is read, so that what a start or many registrations leave is over.
+	// restSettle passes before anything is read, so that the after-effects of a start or of many registrations are
+	// over.
 	restSettle = 20 * time.Second
 	// restFor is how long each reading takes.
 	restFor = 30 * time.Second
-	// restRate is the load of few jobs a second, sparse the one beside which idle workers are measured.
+	// restRate is the load of few jobs a second, sparse the load during which idle workers are measured.
 	restRate, sparse int = 100, 1
 	metricLeader         = "rota_raft_leader"
 	metricWorkers        = "rota_workers"
 )
 
-// atRest is what one server takes.
+// atRest is the resource use of one server.
 type atRest struct {
 	leads             bool
 	cpu, own, mapping float64 // percent of a core, bytes, bytes
 }
 
-// measureRest is `make bench-rest`: what servers take that have little to do or nothing, beside ever more workers that
-// wait, and how soon one with an empty log is ready.
+// measureRest is `make bench-rest`: the resource use of servers that have little or nothing to do, with a growing
+// number of waiting workers, and how soon one with an empty log is ready.
 func (p *plan) measureRest(ctx context.Context) error {
 	m, err := p.look(ctx)
 	if err != nil {
@@ -64,7 +65,7 @@ func (p *plan) measureRest(ctx context.Context) error {
 		median(starts), len(starts), starts[len(starts)-1]))
 }
 
-// restOf is the table of one binary.
+// restOf returns the table of one binary.
 func (p *plan) restOf(ctx context.Context, name, rota string, s *servers) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| three servers, %s | leader, %% of a core | followers | own memory, MiB | with mapped files |\n|---|---:|---:|---:|---:|\n", name)
@@ -101,7 +102,7 @@ func (p *plan) restOf(ctx context.Context, name, rota string, s *servers) (strin
 	return b.String() + "\n", nil
 }
 
-// restBeside reads the servers beside a load of so many workers and jobs a second.
+// restBeside reads the servers during a load with the given number of workers and jobs a second.
 func (p *plan) restBeside(ctx context.Context, rota string, s *servers, workers, rate int) (all []atRest, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -126,7 +127,7 @@ func (p *plan) restBeside(ctx context.Context, rota string, s *servers, workers,
 	return nil, cmp.Or(err, <-done)
 }
 
-// awaitWorkers waits until so many are registered, or the load has ended.
+// awaitWorkers waits until n workers are registered, or the load has ended.
 func (s *servers) awaitWorkers(ctx context.Context, n int, ended <-chan error) error {
 	for {
 		have, err := s.most(ctx, metricWorkers)
@@ -141,7 +142,7 @@ func (s *servers) awaitWorkers(ctx context.Context, n int, ended <-chan error) e
 	}
 }
 
-// rest reads what each server takes, once things have settled.
+// rest reads each server's resource use, once things have settled.
 func (s *servers) rest(ctx context.Context) ([]atRest, error) {
 	if err := until(ctx, time.Now().Add(restSettle)); err != nil {
 		return nil, err

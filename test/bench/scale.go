@@ -11,43 +11,42 @@ import (
 	"time"
 )
 
-// scalePlan says how large things are to get.
+// scalePlan holds the sizes that the curves go up to.
 type scalePlan struct {
 	pending, workers []int
 	queues, tenants  int
-	// pictures is where the curves go; nowhere where it is empty.
+	// pictures is the folder for the curves; empty means that none are drawn.
 	pictures string
 }
 
-// slotsTogether are divided among the workers, each of which has one at least.
+// slotsTogether are divided among the workers, each of which has at least one.
 const slotsTogether = 256
 
-// fillMost bounds filling for a measurement.
+// fillMost bounds the time to fill a cluster for a measurement.
 const fillMost = 30 * time.Minute
 
-// fillUnasked pending jobs fit into a cluster's state by default, twice over. For more the state is given bytesPending for each,
-// which is more than any of these jobs takes: submissions beyond would wait for ever.
+// fillUnasked pending jobs fit into a cluster's state by default, twice over. For more, the state limit is raised to
+// bytesPending for each, which is more than any of these jobs needs: submissions beyond the limit would wait forever.
 const fillUnasked, bytesPending = 1_000_000, 1 << 10
 
-// point is one place on the curves.
+// point is one point on the curves.
 type point struct {
 	at         int
 	fast, open result
-	// rss is the memory that a server takes at most, in bytes.
+	// rss is the peak memory of a server, in bytes.
 	rss float64
-	// late says that it could not be measured within measureMost: there are no figures.
+	// late means that the point could not be measured within measureMost: there are no figures.
 	late bool
-	// ratio is the throughput to that of the first place, where rounds were taken in turns
-	// with it; 0 where they were not.
+	// ratio is the throughput relative to the first point, where rounds alternated with it; 0 where they did not.
 	ratio float64
 }
 
-// pairsInTurns is how many rounds are taken here and beside the first place: one pair of
-// single rounds said 0.85 to 1.12 of the same build.
+// pairsInTurns is the number of rounds measured here and at the first point: one pair of single rounds gave 0.85 to
+// 1.12 for the same build.
 const pairsInTurns = 3
 
-// A server that holds longFrom pending jobs or more collects its garbage less than once in a usual round, so that a round shows
-// either too much of that cost or none: its rounds in turns have longTimes as many jobs.
+// A server that holds longFrom pending jobs or more collects its garbage less than once in a usual round, so a round
+// shows either too much of that cost or none: its alternating rounds have longTimes as many jobs.
 const longFrom, longTimes = 1_000_000, 5
 
 // measureScale is `make bench-scale`.
@@ -65,7 +64,7 @@ func (p *plan) measureScale(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// In a cluster of its own: what the rounds beside the other had done is in its state, too.
+	// In a separate cluster: the rounds next to the other would leave traces in its state.
 	err = p.cluster(ctx, p.rota, nil, func(s *servers) (err error) {
 		n := p.bigPending()
 		if err := p.fill(ctx, s, n, n); err != nil {
@@ -118,15 +117,14 @@ func (p *plan) measureScale(ctx context.Context) error {
 	return p.publish("bench-scale", text)
 }
 
-// bigMost is the most pending jobs with which snapshots, starts and joining are measured:
-// what the goals name.
+// bigMost is the greatest number of pending jobs with which snapshots, starts and joining are measured: the number in
+// the goals.
 const bigMost = 1_000_000
 
-// bigRounds is how many rounds of jobs ended in a state that is measured as a whole.
+// bigRounds is the number of rounds of jobs that ended in a state that is measured as a whole.
 const bigRounds = 4
 
-// bigPending is the number of pending jobs for that: the greatest that is not above it, or
-// the first.
+// bigPending returns the number of pending jobs for that: the greatest that is not above bigMost, or the first.
 func (p *plan) bigPending() int {
 	big := p.scale.pending[0]
 	for _, n := range p.scale.pending {
@@ -137,9 +135,9 @@ func (p *plan) bigPending() int {
 	return big
 }
 
-// besidePending measures beside ever more jobs that nobody takes. A second cluster of as
-// many nodes stays at the first place: throughput is told in proportion to that one's, in
-// turns, as the machine is not as fast all the time.
+// besidePending measures next to a growing number of jobs that no worker runs. A second cluster of as many nodes stays
+// at the first point: throughput is reported as a ratio to that cluster's, in alternating rounds, as the machine's
+// speed varies.
 func (p *plan) besidePending(ctx context.Context, s *servers, nodes int) (all []point, err error) {
 	err = p.clusterOf(ctx, nodes, p.rota, nil, func(first *servers) error {
 		filled := 0
@@ -169,7 +167,7 @@ func (p *plan) besidePending(ctx context.Context, s *servers, nodes int) (all []
 	return all, err
 }
 
-// inTurns measures a place's throughput again, in turns with the first place.
+// inTurns measures a point's throughput again, alternating with the first point.
 func (p *plan) inTurns(ctx context.Context, one *point, s, first *servers) error {
 	var here []result
 	var ratios []float64
@@ -201,7 +199,7 @@ func (p *plan) inTurns(ctx context.Context, one *point, s, first *servers) error
 	return nil
 }
 
-// fill adds jobs to those that wait; together is how many they are then.
+// fill adds pending jobs; together is their number afterwards.
 func (p *plan) fill(ctx context.Context, s *servers, more, together int) error {
 	if err := run(ctx, time.Minute, nil, p.rota, s.withAddr("queue", []string{"set", "waiting", "--preset", "standard", "--set",
 		fmt.Sprintf("queue_cap=%d", 2*max(together, 1_000_000))})...); err != nil {
@@ -221,7 +219,7 @@ func (p *plan) fill(ctx context.Context, s *servers, more, together int) error {
 	return nil
 }
 
-// place measures as fast as it goes and at the first rate, at one place of a curve.
+// place measures the maximum throughput and the first rate at one point of a curve.
 func (p *plan) place(ctx context.Context, s *servers, at int, what string, args ...string) (one point, err error) {
 	one.at = at
 	one.fast, err = p.measure(ctx, p.rota, s, append(p.closed(), args...))
@@ -229,7 +227,7 @@ func (p *plan) place(ctx context.Context, s *servers, at int, what string, args 
 		one.open, err = p.measure(ctx, p.rota, s, append(p.open(p.rates[0]), args...))
 	}
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		// What takes too long is a finding too, and no reason to lose all others.
+		// A measurement that takes too long is also a result, and must not lose all others.
 		p.say("%d %s: not done within %s", at, what, measureMost)
 		one.late = true
 		return one, nil
@@ -291,7 +289,7 @@ func thousands(n int) string {
 	return text
 }
 
-// picture is one of a page's.
+// picture is one picture of a page.
 type picture struct {
 	name, title, x string
 	latency        bool
@@ -307,8 +305,7 @@ func curvesOf(pending, workers []point) []picture {
 	}
 }
 
-// draw saves pictures, and gives the lines that link them from the page, which stands
-// beside their folder.
+// draw saves pictures, and returns the lines that link them from the page, which is next to their folder.
 func (p *plan) draw(pictures []picture) (links string, err error) {
 	if p.scale.pictures == "" {
 		return "", nil

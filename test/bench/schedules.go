@@ -15,12 +15,12 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// schedulesPlan says how many schedules fire each minute, and for how many minutes.
+// schedulesPlan is the number of schedules that fire each minute, and the number of minutes.
 type schedulesPlan struct{ n, minutes int }
 
-// measureSchedules compares the CPU time of the servers while so many schedules fire each minute
-// with that of as many jobs that a client submits at the same times: the difference is what
-// schedules cost beyond the jobs that they make. Both are after a minute in which nothing happens.
+// measureSchedules compares the CPU time of the servers while n schedules fire each minute with that of as many jobs
+// that a client submits at the same times: the difference is the cost of schedules beyond their jobs. Both are after a
+// minute in which nothing happens.
 func (p *plan) measureSchedules(ctx context.Context) error {
 	m, err := p.look(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (p *plan) runSchedules(ctx context.Context, s *servers, c *client.Client, b
 	return nil
 }
 
-// runsOf counts the runs of all schedules so far.
+// runsOf returns the number of runs of all schedules so far.
 func runsOf(ctx context.Context, c *client.Client) (runs uint64, err error) {
 	for s, err := range c.Schedules().List(ctx) {
 		if err != nil {
@@ -107,8 +107,8 @@ func runsOf(ctx context.Context, c *client.Client) (runs uint64, err error) {
 	return runs, nil
 }
 
-// minutes returns how much of a core the servers take over some minutes, each from its half to the
-// next one's; do runs as each begins.
+// minutes returns the share of a core that the servers use over some minutes, each from its half to the next one's; do
+// runs as each begins.
 func (p *plan) minutes(ctx context.Context, s *servers, what string, n int, do func(context.Context) error) (share float64, err error) {
 	p.say("%s for %d minutes", what, n)
 	from := time.Now().Truncate(time.Minute).Add(30 * time.Second)
@@ -143,7 +143,7 @@ func until(ctx context.Context, at time.Time) error {
 	}
 }
 
-// submitAll submits so many jobs in batches.
+// submitAll submits n jobs in batches.
 func submitAll(ctx context.Context, c *client.Client, job rota.JobSpec, n int) error {
 	for n > 0 {
 		batch := make([]rota.JobSpec, min(n, 500))
@@ -158,7 +158,7 @@ func submitAll(ctx context.Context, c *client.Client, job rota.JobSpec, n int) e
 	return nil
 }
 
-// cpu is the CPU time, user and system, of all servers so far, in seconds.
+// cpu returns the CPU time, user and system, of all servers so far, in seconds.
 func (s *servers) cpu() (sum float64, err error) {
 	for _, n := range s.Nodes {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.Life().PID()))

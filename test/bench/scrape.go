@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// The metrics that are read off servers.
+// The metrics that are read from servers.
 const (
 	metricCPU = "process_cpu_seconds_total"
 	metricRSS = "process_resident_memory_bytes"
-	// metricSys less metricReleased is what the runtime has of the system.
+	// metricSys less metricReleased is the memory that the runtime holds of the system.
 	metricSys        = "go_memstats_sys_bytes"
 	metricReleased   = "go_memstats_heap_released_bytes"
 	metricFDs        = "process_open_fds"
@@ -27,12 +27,12 @@ const (
 	metricWrite      = "rota_snapshot_write_seconds"
 )
 
-// sample is what a server tells of itself: by name, series of a name summed. Buckets of
-// histograms are by name{le}, as the server wrote it.
+// sample holds a server's own metrics: by name, series of a name summed. Buckets of histograms are by name{le}, as the
+// server wrote it.
 type sample map[string]float64
 
-// ownMemory is what the runtime has of the system, in bytes: without the pages of files
-// that are mapped, which the kernel may take back at any time.
+// ownMemory returns the memory that the runtime holds of the system, in bytes: without the pages of mapped files, which
+// the kernel may reclaim at any time.
 func ownMemory(s sample) float64 { return s[metricSys] - s[metricReleased] }
 
 const scrapeMost = 10 * time.Second
@@ -84,8 +84,8 @@ func cutLast(text, sep string) (before, after string, found bool) {
 	return text[:i], text[i+len(sep):], true
 }
 
-// largestBucket is the upper bound of the fullest reach of a histogram between two
-// samples: nothing that was observed in between exceeds it. 0 where nothing was.
+// largestBucket returns the upper bound of the highest used bucket of a histogram between two samples: no observation
+// in between exceeds it. 0 if there was none.
 func largestBucket(before, after sample, name string) float64 {
 	least, total := -1.0, after[name+"_count"]-before[name+"_count"]
 	if total <= 0 {
@@ -116,7 +116,7 @@ func (s *servers) all(ctx context.Context) ([]sample, error) {
 	return samples, nil
 }
 
-// sum is a metric of all servers together, most the greatest of any.
+// sum returns a metric summed over all servers, most the greatest of any.
 func (s *servers) sum(ctx context.Context, name string) (sum float64, err error) {
 	samples, err := s.all(ctx)
 	for _, one := range samples {

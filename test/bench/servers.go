@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// together is the size of the cluster that is measured, unless one is alone.
+// together is the size of the measured cluster, unless one server is alone.
 const together = 3
 
 const (
@@ -22,17 +22,17 @@ const (
 	lookEvery = 100 * time.Millisecond
 )
 
-// servers are the processes that are measured.
+// servers are the measured processes.
 type servers struct {
 	rig.Nodes
 	dir string
-	// line is what their command lines begin with.
+	// line is the beginning of their command lines.
 	line []string
-	// shows is what a load has in its environment: the token that locked servers want.
+	// shows is the environment of a load: the token that locked servers require.
 	shows []string
 }
 
-// startServers starts a cluster of so many nodes in dir and waits until every one serves.
+// startServers starts a cluster of the given number of nodes in dir and waits until every one serves.
 func startServers(ctx context.Context, rota, dir string, nodes int, prefix []string) (*servers, error) {
 	s := &servers{dir: dir, line: append(prefix[:len(prefix):len(prefix)], rota)}
 	var err error
@@ -51,8 +51,8 @@ func startServers(ctx context.Context, rota, dir string, nodes int, prefix []str
 	return s, nil
 }
 
-// servesProfiles reports whether a binary has to be asked for profiles: older ones do not know
-// the flag, and serve them always.
+// servesProfiles reports whether a binary needs a flag to serve profiles: older ones do not know the flag, and always
+// serve them.
 func servesProfiles(ctx context.Context, rota string) bool {
 	help, err := exec.CommandContext(ctx, rota, "server", "--help").Output()
 	return err == nil && bytes.Contains(help, []byte("--pprof"))
@@ -75,7 +75,7 @@ func (s *servers) add() (*rig.Node, error) {
 	return n, nil
 }
 
-// join starts one more node, which knows nothing, and waits until all serve.
+// join starts one more node with an empty directory, and waits until all serve.
 func (s *servers) join(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyMost)
 	defer cancel()
@@ -86,15 +86,13 @@ func (s *servers) join(ctx context.Context) error {
 	return errors.Join(n.Start(), s.AwaitReady(ctx))
 }
 
-// restartAll kills every server as a power cut would and starts them again; it is done
-// when all serve.
+// restartAll kills every server as a power cut would and starts them again; it returns when all serve.
 func (s *servers) restartAll(ctx context.Context) error {
 	s.Kill()
 	return s.start(ctx)
 }
 
-// peak is the most memory that a server ever had, mapped files and all, in bytes; 0 where
-// the system does not say.
+// peak returns the peak memory of any server, including mapped files, in bytes; 0 if the system does not report it.
 func (s *servers) peak() (most float64) {
 	for _, n := range s.Nodes {
 		var kb float64
@@ -104,5 +102,5 @@ func (s *servers) peak() (most float64) {
 	return most
 }
 
-// stop ends all servers and waits for them; one that does not end is killed, and said so.
+// stop ends all servers and waits for them; one that does not end is killed, and that is reported.
 func (s *servers) stop() error { return s.Stop(stopMost) }

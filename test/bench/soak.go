@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// soakPlan says how long.
+// soakPlan is the length of the soak.
 type soakPlan struct {
 	of   time.Duration
 	warm int
@@ -21,18 +21,18 @@ type soakPlan struct {
 type grown struct {
 	name, unit string
 	of         func(sample) float64
-	// slack is what may be gained over the second half, whatever share of the mean it is.
+	// slack is the growth allowed over the second half, regardless of its share of the mean.
 	slack float64
-	// told says that it is told, but not judged.
+	// told means that the metric is reported, but not judged.
 	told bool
 	seen [][2]float64
 }
 
-// soakLeast is how long a soak must be for its verdict to count: garbage alone takes
-// minutes to reach the room that a server gives it.
+// soakLeast is the minimum length of a soak for its verdict to count: garbage alone takes minutes to fill the room that
+// a server gives it.
 const soakLeast = 20 * time.Minute
 
-// flatShare is how much of its mean a metric may gain over the second half of a soak.
+// flatShare is the share of its mean that a metric may gain over the second half of a soak.
 const flatShare = 0.05
 
 func newGrown() []*grown {
@@ -40,13 +40,13 @@ func newGrown() []*grown {
 		{name: "own memory", unit: "MiB", of: func(s sample) float64 { return ownMemory(s) / (1 << 20) }, slack: 16},
 		{name: "goroutines", of: func(s sample) float64 { return s[metricGoroutines] }, slack: 16},
 		{name: "open files", of: func(s sample) float64 { return s[metricFDs] }, slack: 4},
-		// With the pages of raft.db and archive.db that are mapped, which the kernel may take
-		// back at any time: they grow with the history on the disk.
+		// Including the mapped pages of raft.db and archive.db, which the kernel may reclaim at any time: they grow
+		// with the history on the disk.
 		{name: "resident memory, mapped files with it", unit: "MiB", of: func(s sample) float64 { return s[metricRSS] / (1 << 20) }, told: true},
 	}
 }
 
-// measureSoak runs at one rate for long and judges whether anything grows.
+// measureSoak runs at one rate for a long time and judges whether anything grows.
 func (p *plan) measureSoak(ctx context.Context) error {
 	m, err := p.look(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *plan) measureSoak(ctx context.Context) error {
 			}
 		})
 		defer stop()
-		// One bench after another, as each keeps an account of every job.
+		// One bench after another, as each keeps a record of every job.
 		for left := p.soak.of; left > 0; {
 			part := *p
 			part.seconds = max(1, int(min(left, time.Minute).Seconds()))
@@ -132,7 +132,7 @@ func lastOf(all []*grown) string {
 	return strings.Join(parts, ", ")
 }
 
-// settled is the second half of what was seen: the first is for caches to fill.
+// settled returns the second half of the samples: caches fill during the first.
 func (g *grown) settled() [][2]float64 {
 	if len(g.seen) == 0 {
 		return nil
@@ -142,7 +142,7 @@ func (g *grown) settled() [][2]float64 {
 	return g.seen[i:]
 }
 
-// slope is the least-squares gain a second, and the mean.
+// slope returns the least-squares gain a second, and the mean.
 func slope(seen [][2]float64) (slope, mean float64) {
 	var x, y float64
 	for _, p := range seen {
@@ -163,8 +163,7 @@ func slope(seen [][2]float64) (slope, mean float64) {
 	return above / below, y
 }
 
-// flat judges: over the second half the fitted line gains no more than a share of the
-// mean, or than slack.
+// flat reports whether, over the second half, the fitted line gains no more than a share of the mean, or than slack.
 func (g *grown) flat() (gains, mean float64, flat bool) {
 	seen := g.settled()
 	a, mean := slope(seen)

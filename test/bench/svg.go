@@ -11,8 +11,8 @@ import (
 // chart is a picture of curves over an axis of powers of ten.
 type chart struct {
 	title, x, y string
-	// logY has powers of ten upwards too; else the axis begins at zero. linearX has an
-	// axis of time, from zero to the last point.
+	// logY has powers of ten upwards too; otherwise the axis begins at zero. linearX has an axis of time, from zero to
+	// the last point.
 	logY, linearX bool
 	curves        []curve
 }
@@ -22,7 +22,7 @@ type curve struct {
 	points [][2]float64
 }
 
-// The size of a picture and of what stands around the curves, in pixels.
+// The size of a picture and of the margins around the curves, in pixels.
 const (
 	chartWide, chartHigh                      = 640, 360
 	chartLeft, chartRight, chartTop, chartLow = 76, 20, 64, 52
@@ -31,7 +31,7 @@ const (
 // chartColors are told apart by most eyes, on white and when printed.
 var chartColors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7"}
 
-// axis turns values into places between two pixels.
+// axis maps values to places between two pixels.
 type axis struct {
 	from, to, least, most float64
 	log                   bool
@@ -67,7 +67,7 @@ func newAxis(values []float64, log bool, from, to float64) axis {
 	return a
 }
 
-// niceStep parts 0 to most into four to ten steps of 1, 2 or 5 times a power of ten.
+// niceStep divides 0 to most into four to ten steps of 1, 2 or 5 times a power of ten.
 func niceStep(most float64) float64 {
 	if most <= 0 {
 		return 1

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// machine is where it was measured, and with what.
+// machine describes the machine and the software of the measurement.
 type machine struct {
 	processor, system, load, version string
 	processors                       int
@@ -38,14 +38,14 @@ func (p *plan) look(ctx context.Context) (m machine, err error) {
 	return m, err
 }
 
-// line is the first line of a file; empty where there is none.
+// line returns the first line of a file; empty if there is none.
 func line(path string) string {
 	b, _ := os.ReadFile(path)
 	first, _, _ := strings.Cut(string(b), "\n")
 	return first
 }
 
-// field is the first value of a name in a file of "name : value".
+// field returns the first value of a name in a file of "name : value".
 func field(path, name string) string {
 	b, _ := os.ReadFile(path)
 	for l := range strings.Lines(string(b)) {
@@ -56,11 +56,11 @@ func field(path, name string) string {
 	return runtime.GOARCH
 }
 
-// fsyncTimes is how often the disk is asked.
+// fsyncTimes is the number of writes that are timed.
 const fsyncTimes = 51
 
-// fsyncTime is the median time of writing 4 KiB that are there already and having them on
-// disk: a job waits for some of these, whatever rota does.
+// fsyncTime returns the median time of writing 4 KiB that exist already and syncing them to disk: a job waits for some
+// of these, whatever rota does.
 func fsyncTime(dir string) (time.Duration, error) {
 	f, err := os.CreateTemp(dir, "rota-fsync-")
 	if err != nil {
@@ -89,7 +89,7 @@ func (m *machine) markdown() string {
 		m.processors, m.processor, m.system, m.load, float64(m.fsync.Microseconds())/1000, fsyncTimes, m.version)
 }
 
-// measureTable is `make bench`: as fast as it goes, and each rate, in turns.
+// measureTable is `make bench`: the maximum throughput, and each rate, alternating.
 func (p *plan) measureTable(ctx context.Context) error {
 	m, err := p.look(ctx)
 	if err != nil {
@@ -133,8 +133,7 @@ func (p *plan) loads() []loadOf {
 	return loads
 }
 
-// repeated does something once to warm up, as turn 0, and then as often as is wanted and
-// time allows, at least once.
+// repeated calls do once to warm up, as turn 0, and then as often as configured and as time allows, at least once.
 func (p *plan) repeated(do func(turn int) error) error {
 	for turn := 0; turn <= p.repeat; turn++ {
 		begin := time.Now()
@@ -149,7 +148,7 @@ func (p *plan) repeated(do func(turn int) error) error {
 	return nil
 }
 
-// figure is a row: a name, how its values are written, and where they are.
+// figure is a row: a name, the format of its values, and their source.
 type figure struct {
 	name, format string
 	of           func(r *result) float64
@@ -166,7 +165,7 @@ var figures = []figure{
 	{"CPU of all, µs a job", "%.0f", func(r *result) float64 { return r.ServersCPUUs + r.ProcessCPUUs }},
 }
 
-// table has a row for each figure: the median, and between which values all lie.
+// table returns a row for each figure: the median, and the range of all values.
 func table(loads []loadOf, all [][]result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| median of %d (least to most) |", len(all[0]))
@@ -198,7 +197,7 @@ func spread(format string, all []result, of func(*result) float64) string {
 	return fmt.Sprintf(format+" ("+format+" to "+format+")", median(values), values[0], values[len(values)-1])
 }
 
-// median is that of sorted values.
+// median returns the median of sorted values.
 func median(sorted []float64) float64 {
 	middle := sorted[len(sorted)/2]
 	if len(sorted)%2 == 0 {
@@ -207,12 +206,12 @@ func median(sorted []float64) float64 {
 	return middle
 }
 
-// marks are the lines between which the part of a name stands.
+// marks returns the lines between which the part with that name lies.
 func marks(part string) (begin, end string) {
 	return "<!-- make " + part + ": begin -->\n", "<!-- make " + part + ": end -->\n"
 }
 
-// replaceBetween puts a text between the two marks of a file.
+// replaceBetween replaces the text between the two marks of a file.
 func replaceBetween(path, part, text string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -12,9 +12,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// An attestation lets its worker serve its cluster until its date, by the word of
-// a key that the nodes were given; nothing else does, and what is refused is not
-// stored.
+// An attestation lets its worker serve its cluster until its date, signed with a key that the nodes were given; nothing
+// else does, and a refused one is not stored.
 func TestAttestation(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -18,8 +18,8 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// A backup is taken from a cluster at work and becomes a cluster of its own: the
-// jobs are there, no lease is, and no token of before is given again.
+// A backup is taken from a working cluster and becomes a separate cluster: the jobs are there, no lease is, and no
+// earlier token is granted again.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -50,7 +50,7 @@ func TestBackupAndRestore(t *testing.T) {
 	r := newNode(t, "r1", "--bootstrap-expect", "1")
 	restore := []string{"operator", "snapshot", "restore", file, "--data", r.Dir, "--node", r.ID, "--raft", r.Raft}
 	command(t, nil, "", restore...).want(t, 0)
-	command(t, nil, "", restore...).want(t, 1) // not empty any more
+	command(t, nil, "", restore...).want(t, 1) // no longer empty
 	r.start(t)
 	r.awaitReady(t)
 	second := &nodes{t: t, all: []*node{r}}
@@ -75,8 +75,7 @@ func TestBackupAndRestore(t *testing.T) {
 	second.verified(t, 3)
 }
 
-// tokensGrow holds that a lease of before is void, and that the next one has a
-// larger token.
+// tokensGrow checks that an earlier lease is void, and that the next one has a larger token.
 func tokensGrow(t *testing.T, c *nodes, before rota.Job) {
 	t.Helper()
 	if before.Lease == nil {
@@ -95,8 +94,8 @@ func tokensGrow(t *testing.T, c *nodes, before rota.Job) {
 	w.stop(t, 15*time.Second)
 }
 
-// One node of three that is left cannot answer for the cluster; what it has can be saved by its
-// socket, and by nobody from elsewhere: who has lost the right to it, the node may not know.
+// One node of three that is left cannot answer for the cluster; its data can be saved through its socket, and not
+// remotely: the node may not know which callers have lost the right to it.
 func TestBackup_staleWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -125,7 +124,7 @@ func TestBackup_staleWithoutQuorum(t *testing.T) {
 	}
 }
 
-// A leader stores backups by itself, drills prove them, and what is damaged or forged is found.
+// A leader stores backups by itself, drills prove them, and damaged or forged ones are detected.
 func TestBackup_byTheLeader(t *testing.T) {
 	t.Parallel()
 	to := t.TempDir()
@@ -174,8 +173,7 @@ func TestBackup_byTheLeader(t *testing.T) {
 	command(t, nil, "", "operator", "backup", "drill", "--from", to, "--cluster-id", string(all[0].Cluster)).want(t, 0)
 }
 
-// Backups in a bucket are encrypted: who steals one reads nothing, who has the identity
-// proves and restores it.
+// Backups in a bucket are encrypted: a thief reads nothing, the holder of the identity proves and restores it.
 func TestBackup_sealedInABucket(t *testing.T) {
 	t.Parallel()
 	key, err := age.GenerateX25519Identity()

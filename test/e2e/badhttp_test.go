@@ -15,14 +15,14 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// request is a call over HTTP by hand.
+// request is a call over HTTP without a client library.
 type request struct {
 	method, path, body string
-	// headers are names and values by turns; Host is that of the request.
+	// headers are names and values alternately; Host is that of the request.
 	headers []string
 }
 
-// ask makes a call at a node, and returns its answer with the body; an error is that none came.
+// ask makes a call at a node, and returns its answer with the body; an error means that no answer came.
 func (q request) ask(t testing.TB, n *node) (*http.Response, string, error) {
 	t.Helper()
 	var from io.Reader
@@ -96,7 +96,7 @@ func packed(t testing.TB, text string, times int) string {
 	return strings.Repeat(b.String(), times)
 }
 
-// badCalls are calls that are wrong in themselves.
+// badCalls are calls that are invalid by themselves.
 func badCalls(t testing.TB) []badRequest {
 	put := func(path, body string) request { return request{"PUT", path, body, nil} }
 	get := func(path string, headers ...string) request { return request{"GET", path, "", headers} }
@@ -139,8 +139,8 @@ func badCalls(t testing.TB) []badRequest {
 	}
 }
 
-// TestBadInput_http: a node refuses calls that are wrong in themselves by field and with a remedy, before the
-// log: the digest stays. Its memory does not grow with the number of bodies that are too large.
+// TestBadInput_http: a node refuses calls that are invalid by themselves by field and with a remedy, before the log:
+// the digest stays. Its memory does not grow with the number of bodies that are too large.
 func TestBadInput_http(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -153,7 +153,7 @@ func TestBadInput_http(t *testing.T) {
 		}
 	})
 	for i, one := range bad {
-		if one.method == http.MethodGet { // a linearizable read has an entry of its own
+		if one.method == http.MethodGet { // a linearizable read has a separate entry
 			one.refused(t, c.all[i%len(c.all)])
 		}
 	}
@@ -163,7 +163,7 @@ func TestBadInput_http(t *testing.T) {
 	for range times {
 		for _, one := range bad {
 			if one.status == http.StatusRequestEntityTooLarge {
-				_, _, _ = one.ask(t, n) // a node may hang up on what is too much
+				_, _, _ = one.ask(t, n) // a node may close the connection on too much
 			}
 		}
 	}
@@ -192,7 +192,7 @@ func TestBadInput_state(t *testing.T) {
 		return all
 	}
 	before := rows()
-	signal("said", "go").want(t, n, 200) // the same one: nothing is left to do
+	signal("said", "go").want(t, n, 200) // the same one: nothing left to do
 	for _, one := range []badRequest{
 		{"a signal twice, otherwise", signal("said", "stop"), 409, "CONFLICT", "id", "the first one counts"},
 		{"a second signal", signal("again", "go"), 409, "CONFLICT", "signal", "by signal said"},
@@ -248,7 +248,7 @@ func TestIfMatch_racing(t *testing.T) {
 				weight := 10*(round+1) + i
 				q := request{"PUT", "/v1/queues/default", fmt.Sprintf(`{"set":{"weight":%d}}`, weight), []string{"If-Match", at.Header.Get("ETag")}}
 				e := end{weight: weight}
-				_ = rig.Within(time.Minute, func() error { // an answer that is lost is asked for again, with the same version
+				_ = rig.Within(time.Minute, func() error { // a lost answer: repeat with the same version
 					answer, text, err := q.ask(t, up[(round+i)%len(up)])
 					if err == nil && answer.StatusCode >= 500 {
 						err = fmt.Errorf("%s", answer.Status)

@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// changesNothing holds that a call leaves the digest that all nodes hold. A new term has
-// an entry of its own: where one began meanwhile the call is made again.
+// changesNothing checks that a call does not change the digest that all nodes have. A new term has a separate entry: if
+// one began meanwhile the call is repeated.
 func changesNothing(t testing.TB, c *nodes, what string, call func()) {
 	t.Helper()
 	const tries = 4
@@ -31,9 +31,8 @@ func changesNothing(t testing.TB, c *nodes, what string, call func()) {
 	}
 }
 
-// digestsOf waits until nothing changes any more and gives the digest that all
-// nodes hold, and the term. Nodes look each second whether the log knows of a node
-// what gossip does.
+// digestsOf waits until nothing changes any more and returns the digest that all nodes have, and the term. Nodes check
+// each second whether the log knows everything about a node that gossip does.
 func digestsOf(t testing.TB, c *nodes) (digest string, term uint64) {
 	t.Helper()
 	const rest = 3 * time.Second
@@ -77,8 +76,8 @@ func (one *badInput) refused(t testing.TB, c *nodes) {
 	}
 }
 
-// Bad input is refused by name, with the exit code that scripts know, and stores
-// nothing. What is wrong in itself never reaches the log: the digest stays.
+// Bad input is refused by name, with the exit code that scripts know, and stores nothing. Input that is invalid by
+// itself never reaches the log: the digest stays.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -117,8 +116,8 @@ func TestBadInput(t *testing.T) {
 		}
 		nodesHoldOnTheirOwn(t, c)
 	})
-	// What only the state can tell is refused through the log, where it changes no
-	// row; such calls, and reads, move the index and with it the digest.
+	// Input that only the state can reject is refused through the log, where it changes no row; such calls, and reads,
+	// move the index and with it the digest.
 	for _, one := range []badInput{
 		{2, "w_fee", []string{"queue", "set", "q", "--set", "w_fee=0.9"}},
 		{1, "CANCELLED", []string{"job", "reject", "known", "--reason", "x"}},
@@ -134,7 +133,7 @@ func TestBadInput(t *testing.T) {
 	c.verified(t, 3)
 }
 
-// nodesHoldOnTheirOwn asks as a client that checks nothing itself.
+// nodesHoldOnTheirOwn makes calls like a client that validates nothing itself.
 func nodesHoldOnTheirOwn(t *testing.T, c *nodes) {
 	cl, ctx := c.dial(t), context.Background()
 	digest := rota.NewJobSpec("x", nil)

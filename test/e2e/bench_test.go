@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// measured are the fields that `bench` promises.
+// measured holds the fields that `bench` promises.
 type measured struct {
 	Jobs        *int     `json:"jobs"`
 	Seconds     *float64 `json:"seconds"`
@@ -32,7 +32,7 @@ type measured struct {
 	} `json:"waits"`
 }
 
-// judge holds a measurement's account.
+// judge checks the counts of a measurement.
 func (m *measured) judge(t *testing.T, jobs int) {
 	t.Helper()
 	for name, there := range map[string]bool{"jobs": m.Jobs != nil, "seconds": m.Seconds != nil, "jobs_per_s": m.JobsPerS != nil,
@@ -51,7 +51,7 @@ func (m *measured) judge(t *testing.T, jobs int) {
 	}
 }
 
-// A measurement of jobs rides out the leader's death, and knows then that it does not know what its servers used.
+// A measurement of jobs survives the leader's death, and then reports that its servers' resource use is unknown.
 func TestBenchJobsWhileLeaderDies(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -67,7 +67,7 @@ func TestBenchJobsWhileLeaderDies(t *testing.T) {
 	c.verified(t, 3)
 }
 
-// A job log is replayed through leaders' deaths: nothing lost, nothing twice.
+// A job log is replayed through leaders' deaths: nothing lost, nothing duplicated.
 func TestBenchTraceWhileLeadersDie(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -91,7 +91,7 @@ func TestBenchTraceWhileLeadersDie(t *testing.T) {
 	c.verified(t, 3)
 }
 
-// flowing waits until so many jobs of a queue are COMPLETED.
+// flowing waits until the given number of jobs of a queue are COMPLETED.
 func flowing(t *testing.T, c *nodes, queue string, completed uint64) {
 	t.Helper()
 	eventually(t, 60*time.Second, "the measurement is under way", func() error {
@@ -106,7 +106,7 @@ func flowing(t *testing.T, c *nodes, queue string, completed uint64) {
 	})
 }
 
-// dies kills the leader while a measurement runs and has it back.
+// dies kills the leader while a measurement runs and starts it again.
 func dies(t *testing.T, c *nodes, p *process) {
 	t.Helper()
 	leader := c.leader(t)

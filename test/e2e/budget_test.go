@@ -13,8 +13,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// What users submit takes no more of a node than state_bytes_max says (SPEC §4.14): 4,000
-// jobs of 256 KiB are a gigabyte.
+// Submitted jobs use no more memory of a node than state_bytes_max (SPEC §4.14): 4,000 jobs of 256 KiB are a gigabyte.
 func TestStateBytesMax(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -36,7 +35,7 @@ func TestStateBytesMax(t *testing.T) {
 				t.Fatalf("job %s: %v", spec.ID, err)
 			}
 			if err == nil {
-				break // what is refused otherwise is tried with priority 0
+				break // jobs refused otherwise are tried with priority 0
 			}
 		}
 	}
@@ -49,7 +48,7 @@ func TestStateBytesMax(t *testing.T) {
 	}
 }
 
-// peak is the most memory that a node's process has taken, in KiB.
+// peak returns the peak memory of a node's process, in KiB.
 func peak(t *testing.T, n *node) (kb int64) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Life().PID()))

@@ -21,15 +21,15 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// canaries are secrets that no file but their own may have, by what they are.
+// canaries are secrets that no file but their own may contain, by description.
 type canaries map[string][]byte
 
-// find fails where a text has one, in any of the ways in which texts have secrets.
+// find fails if a text contains one, in any of the encodings that texts use for secrets.
 func (c canaries) find(t *testing.T, where string, text []byte) {
 	t.Helper()
 	for what, secret := range c {
 		all := [][]byte{secret, []byte(hex.EncodeToString(secret))}
-		for shift := range 3 { // base64 of what surrounds it
+		for shift := range 3 { // base64 of the surrounding text
 			part := secret[shift:]
 			all = append(all, []byte(base64.RawStdEncoding.EncodeToString(part[:len(part)/3*3])))
 		}
@@ -41,11 +41,11 @@ func (c canaries) find(t *testing.T, where string, text []byte) {
 	}
 }
 
-// seenByAll is no secret: it must be found, or the search is blind.
+// seenByAll is not a secret: the search must find it, or it does not work.
 var seenByAll = []byte("payload-that-everybody-may-see")
 
-// findIn looks into all files of a directory, and into what is compressed in them; it returns
-// how many of either have seenByAll.
+// findIn searches all files of a directory, including compressed data in them; it returns how many of either contain
+// seenByAll.
 func (c canaries) findIn(t *testing.T, dir string) (plainly, packed int) {
 	t.Helper()
 	check(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -77,7 +77,7 @@ func (c canaries) findIn(t *testing.T, dir string) (plainly, packed int) {
 	return plainly, packed
 }
 
-// framed returns what can be read of a frame; what follows it is no part.
+// framed returns what can be read of a frame; the bytes after it do not matter.
 func framed(frame []byte) []byte {
 	r, err := zstd.NewReader(bytes.NewReader(frame), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
 	if err != nil {
@@ -88,7 +88,7 @@ func framed(frame []byte) []byte {
 	return plain
 }
 
-// findInCommandLines looks at the arguments that the system shows of processes.
+// findInCommandLines searches the arguments of processes that the system shows.
 func (c canaries) findInCommandLines(t *testing.T, processes ...*process) {
 	t.Helper()
 	for _, p := range processes {
@@ -100,8 +100,8 @@ func (c canaries) findInCommandLines(t *testing.T, processes ...*process) {
 	}
 }
 
-// TestCanaries: secrets that were planted are in no file of a data directory, in no backup, event,
-// log or command line: neither after work nor after refusals, crashes, snapshots and archives.
+// TestCanaries: planted secrets are in no file of a data directory, in no backup, event, log or command line: neither
+// after work nor after refusals, crashes, snapshots and archives.
 func TestCanaries(t *testing.T) {
 	t.Parallel()
 	ca, files := newAuthority(t), t.TempDir()
@@ -146,7 +146,7 @@ func TestCanaries(t *testing.T) {
 	token := []string{"--tls-ca", ca.file, "--token-file", file("token", []byte(text))}
 	stranger := []string{"--tls-ca", ca.file, "--token-file", unknown}
 
-	// A browser's session: the code of its link, and the secret that takes the code's place.
+	// A browser's session: the code of its link, and the secret that replaces the code.
 	said = append(said, c.signIn(t, ca, token, planted))
 	c.rota(t, append(token, "auth", "whoami")...).want(t, 0)
 
@@ -238,7 +238,7 @@ func keyIn(t *testing.T, path string) []byte {
 	return number
 }
 
-// foreign shows a node a bearer that is no token of rota's.
+// foreign presents a bearer to a node that is not a token of rota's.
 func foreign(t *testing.T, n *node, jwt string) {
 	t.Helper()
 	asking := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,

@@ -15,7 +15,7 @@ import (
 
 var errNotYet = errors.New("not yet")
 
-// jobFields are all fields of a job; those with ? stand only where they say something.
+// jobFields are all fields of a job; those with ? are present only if they have a value.
 var jobFields = []string{"id", "queue", "type", "tenant", "priority", "state", "attempt", "submitted*",
 	"fee?", "size_bytes?", "payload?", "delay_ms?", "not_before_ms?", "not_before_at?", "ttl_ms?", "max_runtime_ms?", "cpu_milli?", "memory_bytes?", "io_bytes_per_s?",
 	"requires?", "regions_allow?", "regions_deny?", "zone?", "domain?", "worker?", "expected_digest?", "simulate_ms?", "units?",
@@ -220,7 +220,7 @@ func cliDelay(t *testing.T, c *nodes) {
 	}
 }
 
-// What a job asks of a worker is held: region, label, room, and the very worker.
+// A job's demands on a worker are met: region, label, room, and the exact worker.
 func cliRequires(t *testing.T, c *nodes) {
 	fits := [][]string{{"--requires", "gpu"}, {"--requires", "gpu", "--requires", "a100"}, {"--region-allow", "eu"}, {"--region-deny", "us"},
 		{"--worker", "cli-w1"}, {"--cpu", "4000"}, {"--memory", "1000000"}, {"--zone", "elsewhere"}}

@@ -57,7 +57,7 @@ func cliWorker(t *testing.T, c *nodes) {
 		t.Errorf("the worker is %v", shown)
 	}
 	list(t, object(t, c.rota(t, "worker", "list", "-o", "json")), "workers")
-	// A queue that is not there yet is served once it is.
+	// A queue that does not exist yet is served once it does.
 	w := c.worker(t, "--queues", "not-yet", "--id", "drained-by-command")
 	c.rota(t, "queue", "set", "not-yet").want(t, 0)
 	c.rota(t, "job", "submit", "--queue", "not-yet", "--type", "x", "--wait", "--timeout", "20s").want(t, 0)
@@ -124,7 +124,7 @@ func cliOperator(t *testing.T, c *nodes) {
 	}
 }
 
-// A file of jobs is sent to its end; what is wrong is told by its line.
+// A file of jobs is sent to its end; errors are reported by line.
 func cliFile(t *testing.T, c *nodes) {
 	c.rota(t, "queue", "set", "filed", "--set", "paused=true").want(t, 0)
 	labels := make([]string, 1_000_000)

@@ -10,8 +10,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// The command line is a contract: names of fields, formats and exit
-// codes are what scripts depend on.
+// The command line is a contract: scripts depend on names of fields, formats and exit codes.
 func TestCLI(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -37,8 +36,8 @@ func TestCLI(t *testing.T) {
 	}
 }
 
-// fields holds that a JSON object has exactly these fields, in any order; one
-// with a ? may be left out. One with a * is a moment, which is three fields.
+// fields checks that a JSON object has exactly these fields, in any order; one with a ? is optional. One with a * is a
+// moment, which is three fields.
 func fields(t *testing.T, what string, object map[string]any, names ...string) {
 	t.Helper()
 	known := make(map[string]bool)
@@ -178,7 +177,7 @@ func cliUnknown(t *testing.T, c *nodes) {
 			t.Errorf("rota %s: exit code %d, 3 is wanted: %s", args, r.code, r.stderr)
 		}
 	}
-	c.rota(t, "queue", "show", "nowhere").want(t, 3) // a pause made none
+	c.rota(t, "queue", "show", "nowhere").want(t, 3) // a pause created none
 	contains(t, "the refusal", c.rota(t, "job", "submit", "--type", "x", "--queue", "nowhere").stderr, "nowhere", "rota queue set")
 }
 
@@ -213,8 +212,8 @@ func TestNoCluster(t *testing.T) {
 	}
 }
 
-// A flag beats the environment, the environment beats the file, the file beats
-// the default; an error names where its value came from.
+// A flag overrides the environment, the environment overrides the file, the file overrides the default; an error names
+// the source of its value.
 func TestSettingsPrecedence(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -243,13 +242,13 @@ func TestSettingsPrecedence(t *testing.T) {
 	run(nil, "cluster", "status", "--config", "/no/such/file").want(t, 2)
 }
 
-// `rota dev` is a whole cluster by one command: one line says where, SIGTERM ends
-// it with 0, and with --data it comes back at the same place.
+// `rota dev` is a whole cluster by one command: one line shows its address, SIGTERM ends it with 0, and with --data it
+// comes back at the same place.
 func TestDev(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first := ""
-	api := []string{"--api", freeAddress(t)} // the default may be taken meanwhile
+	api := []string{"--api", freeAddress(t)} // the default may be in use meanwhile
 	for range 2 {
 		p := launch(t, "dev", nil, append([]string{"dev", "--nodes", "3", "--data", dir}, api...)...)
 		api = nil

@@ -35,7 +35,7 @@ func newCluster(t testing.TB, n int, flags ...string) *nodes {
 	return c
 }
 
-// joins are the --join flags that lead to the others.
+// joins returns the --join flags for the other nodes.
 func (c *nodes) joins(except *node) []string {
 	var flags []string
 	for _, n := range c.all {
@@ -46,7 +46,7 @@ func (c *nodes) joins(except *node) []string {
 	return flags
 }
 
-// awaitReady waits for every node that runs.
+// awaitReady waits for every running node.
 func (c *nodes) awaitReady() {
 	c.t.Helper()
 	for _, n := range c.all {
@@ -56,7 +56,7 @@ func (c *nodes) awaitReady() {
 	}
 }
 
-// addrs are the API addresses of all nodes, running or not.
+// addrs returns the API addresses of all nodes, running or not.
 func (c *nodes) addrs() []string {
 	var addrs []string
 	for _, n := range c.all {
@@ -65,7 +65,7 @@ func (c *nodes) addrs() []string {
 	return addrs
 }
 
-// env has a command find the cluster.
+// env lets a command find the cluster.
 func (c *nodes) env() string { return "ROTA_ADDR=" + strings.Join(c.addrs(), ",") }
 
 // rota runs a client command against the cluster.
@@ -110,7 +110,7 @@ func (c *nodes) status(t testing.TB) (rota.ClusterStatus, error) {
 	return s, err
 }
 
-// leader waits for a leader and gives its node.
+// leader waits for a leader and returns its node.
 func (c *nodes) leader(t testing.TB) *node {
 	t.Helper()
 	var found *node
@@ -136,7 +136,7 @@ func (c *nodes) byID(id string) *node {
 	return nil
 }
 
-// followers are the running nodes that do not lead.
+// followers returns the running nodes that do not lead.
 func (c *nodes) followers(t testing.TB) []*node {
 	t.Helper()
 	leader := c.leader(t)
@@ -169,11 +169,10 @@ func (c *nodes) peers(t testing.TB) (map[string]rota.RaftPeer, error) {
 	return byID, nil
 }
 
-// verified waits until all voters answer, hold the same digest, and violate
-// nothing.
+// verified waits until all voters answer, have the same digest, and report no violation.
 func (c *nodes) verified(t testing.TB, voters int) {
 	t.Helper()
-	// To walk a large state takes its time where the machine is busy.
+	// Walking a large state takes time when the machine is busy.
 	eventually(t, 150*time.Second, "operator verify finds all nodes equal", func() error {
 		r := c.rota(t, "operator", "verify", "-o", "json", "--timeout", "60s")
 		var v rota.Verdict
@@ -236,7 +235,7 @@ func (c *nodes) awaitState(t testing.TB, cl *client.Client, id string, most time
 	return job
 }
 
-// hasApplied reports whether a node has applied what the leader has.
+// hasApplied reports whether a node has applied everything that the leader has.
 func (c *nodes) hasApplied(t testing.TB, n *node) error {
 	t.Helper()
 	s, err := c.status(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// TestIdleConnections: a node that may open 400 files answers at both ports while 420 idle
-// connections knock at each (SECURITY §2.7).
+// TestIdleConnections: a node that may open 400 files answers at both ports while 420 idle connections are open to each
+// (SECURITY §2.7).
 func TestIdleConnections(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -52,7 +52,7 @@ func TestIdleConnections(t *testing.T) {
 	c.rota(t, "job", "submit", "--type", "work", "--id", "j1").want(t, 0)
 }
 
-// TestFewFiles: a node that could not keep its ports apart does not start, and says what it needs.
+// TestFewFiles: a node that could not keep its ports separate does not start, and prints what it needs.
 func TestFewFiles(t *testing.T) {
 	t.Parallel()
 	n := &node{}
@@ -63,8 +63,8 @@ func TestFewFiles(t *testing.T) {
 	n.refused(t, "200 files", "ulimit -n")
 }
 
-// TestHalfSentMessages: 600 messages of a megabyte that all but arrive take no more of a node
-// than --inflight-bytes says, and others are served meanwhile (SECURITY §2.9).
+// TestHalfSentMessages: 600 messages of a megabyte that are almost complete use no more memory of a node than
+// --inflight-bytes allows, and others are served meanwhile (SECURITY §2.9).
 func TestHalfSentMessages(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, "--inflight-bytes", "33554432")

@@ -17,13 +17,13 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// poller is a worker over plain HTTP, by hand.
+// poller is a worker over plain HTTP, without a library.
 type poller struct {
 	t          testing.TB
 	id, secret string
 }
 
-// acquired is what these tests read of the answers.
+// acquired holds the fields that these tests read of the answers.
 type acquired struct {
 	Status any // the worker's, or the number of a problem
 	Leases []struct {
@@ -38,7 +38,7 @@ type acquired struct {
 	Kind, Field, Detail, State string
 }
 
-// call makes a call at a node; status 0 is that no answer came within a time.
+// call makes a call at a node; status 0 means that no answer came in time.
 func (p *poller) call(n *node, path, body string, most time.Duration) (status int, got acquired) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), most)
@@ -62,7 +62,7 @@ func (p *poller) call(n *node, path, body string, most time.Duration) (status in
 	return answer.StatusCode, got
 }
 
-// want is call for one that is to be answered so.
+// want is call with an expected status.
 func (p *poller) want(n *node, path, body string, status int) acquired {
 	p.t.Helper()
 	code, got := p.call(n, path, body, 30*time.Second)
@@ -77,8 +77,8 @@ func asking(queue rota.QueueName, slots, most, wait int, holding ...string) stri
 	return fmt.Sprintf(`{"worker":{"queues":[%q],"slots":%d},"max":%d,"wait_ms":%d,"holding":%s}`, queue, slots, most, wait, held)
 }
 
-// TestCurlWorker has the worker of examples/curl-worker, bash and curl, do jobs, a thousand or fewer, while
-// nodes are killed one after another: none is lost, and none burns its ack timeout.
+// TestCurlWorker has the worker of examples/curl-worker, bash and curl, do jobs, a thousand or fewer, while nodes are
+// killed one after another: none is lost, and none wastes its ack timeout.
 func TestCurlWorker(t *testing.T) {
 	t.Parallel()
 	needs(t, "bash", "curl", "jq")
@@ -153,7 +153,7 @@ func TestCurlWorker(t *testing.T) {
 	c.verified(t, 3)
 }
 
-// TestPolling: what a worker over plain HTTP is promised, by hand, each call at another node.
+// TestPolling: the promises to a worker over plain HTTP, each call at another node.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -172,7 +172,7 @@ func TestPolling(t *testing.T) {
 		return decode[rota.Worker](t, c.rota(t, "worker", "show", "hand", "-o", "json").want(t, 0)).Offered
 	}
 
-	// A poll that gets nothing leaves no room: what comes then waits.
+	// A poll that gets nothing leaves no room: later jobs wait.
 	if got := p.want(a, "/acquire", asking("polled", 3, 2, 300), 200); len(got.Leases) != 0 || got.Status != "ACTIVE" || offered() != 0 {
 		t.Fatalf("%+v, offered %d", got, offered())
 	}
@@ -181,7 +181,7 @@ func TestPolling(t *testing.T) {
 		t.Fatalf("why: %+v", x)
 	}
 
-	// An answer that is lost is repaired by asking again, at another node.
+	// A lost answer is repaired by a repeated request, at another node.
 	first := p.want(b, "/acquire", asking("polled", 3, 1, 5000), 200)
 	if len(first.Leases) != 1 || first.Leases[0].Job.ID != "one" || first.Leases[0].Job.Payload != "payload of one" || first.Leases[0].ValidMs < 3000 ||
 		first.Leases[0].ValidMs > 7000 {
@@ -193,7 +193,7 @@ func TestPolling(t *testing.T) {
 	}
 	one := first.Leases[0]
 
-	// It beats, and the lease is renewed beyond what it was.
+	// It beats, and the lease is renewed beyond its first deadline.
 	over := time.Now().Add(10 * time.Second)
 	eventually(t, 30*time.Second, "the lease outlives its first 8 s", func() error {
 		got := p.want(b, "/beat", fmt.Sprintf(`{"holding":[%q]}`, one.Lease), 200)
@@ -206,7 +206,7 @@ func TestPolling(t *testing.T) {
 		return nil
 	})
 
-	// Who does not know the secret, or has another's token, changes nothing.
+	// A caller who does not know the secret, or has another's token, changes nothing.
 	thief := &poller{t: t, id: "hand", secret: "a secret of a thief"}
 	thief.want(a, "/beat", `{"holding":[]}`, 403)
 	thief.want(a, "/acquire", asking("polled", 3, 1, 100), 409)
@@ -230,7 +230,7 @@ func TestPolling(t *testing.T) {
 		t.Fatalf("%+v", job)
 	}
 
-	// A poll whose caller goes away gives back what came for it, and offers nothing more.
+	// A poll whose caller goes away gives back the jobs that arrived for it, and offers no further room.
 	if status, got := p.call(a, "/acquire", asking("polled", 3, 1, 8000), 700*time.Millisecond); status != 0 {
 		t.Fatalf("%d %+v", status, got)
 	}
@@ -275,7 +275,7 @@ func TestPolling(t *testing.T) {
 	c.verified(t, 3)
 }
 
-// awaitAttempt waits until so many attempts of a job have ended.
+// awaitAttempt waits until n attempts of a job have ended.
 func (c *nodes) awaitAttempt(t testing.TB, cl *client.Client, id rota.JobID, n int) {
 	t.Helper()
 	eventually(t, 90*time.Second, string(id)+" loses its attempt", func() error {

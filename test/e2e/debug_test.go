@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// debugFiles reads an archive of `operator debug`: its files by name, and its manifest. What is packed
-// once more, as profiles are, is unpacked.
+// debugFiles reads an archive of `operator debug`: its files by name, and its manifest. Files that are compressed
+// again, as profiles are, are decompressed.
 func debugFiles(t *testing.T, path string) (files map[string]string, missing map[string]string) {
 	t.Helper()
 	file, err := os.Open(path)
@@ -48,8 +48,8 @@ func debugFiles(t *testing.T, path string) (files map[string]string, missing map
 	return files, missing
 }
 
-// TestOperatorDebug collects from a cluster of three of which one is down, and looks for what was
-// planted: secrets, which must never be in an archive, and payloads, which are in it with --payloads only.
+// TestOperatorDebug collects from a cluster of three with one node down, and looks for planted data: secrets, which
+// must never be in an archive, and payloads, which are in it only with --payloads.
 func TestOperatorDebug(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -155,7 +155,7 @@ func TestOperatorDebug(t *testing.T) {
 	contains(t, "the refusal", refused.stderr, "is there already")
 }
 
-// TestOperatorDebug_silent: where nobody answers and nothing is named there is no archive.
+// TestOperatorDebug_silent: if no node answers and none is named there is no archive.
 func TestOperatorDebug_silent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -31,8 +31,8 @@ func TestWorker_refused(t *testing.T) {
 	}
 }
 
-// TestDeniedFlood: a burst of calls with a token that is unknown is counted, and leaves in the
-// data directory at most a hundred lines a second, of which none quotes it.
+// TestDeniedFlood: a burst of calls with an unknown token is counted, and leaves in the data directory at most a
+// hundred lines a second, none of which quotes it.
 func TestDeniedFlood(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)

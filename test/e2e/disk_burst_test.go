@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// A burst that is faster than any clock looks at the disk is refused before the disk is
-// full: the node lives, and ends what it has taken.
+// A burst that is faster than any clock that checks the disk is refused before the disk is full: the node lives, and
+// finishes the jobs that it accepted.
 func TestDisk_burst(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t, "120m")

@@ -14,8 +14,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// A node whose disk is full steps out and says why; the others go on; it is back
-// once it is started with space.
+// A node whose disk is full stops serving and reports why; the others go on; it is back once it is started with free
+// space.
 func TestFullDisk(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -35,8 +35,8 @@ func TestFullDisk(t *testing.T) {
 	c.rota(t, "operator", "raft", "transfer-leadership", "--to", small.ID) // the worst place for it
 	l := startLoad(t, c, "load", 4, 2, 5*time.Millisecond)
 	l.flows(t, 100)
-	// A leader that looks at its disk between the last byte and its end refuses new jobs
-	// and says when to ask again, which is what it should do.
+	// A leader that checks its disk between the last byte and its end refuses new jobs and reports when to retry, which
+	// is correct.
 	l.Allow(func(err error) bool {
 		var e *rota.Error
 		return errors.As(err, &e) && e.Kind == rota.KindExhausted && e.Subject == "disk" && e.RetryAfter > 0 && strings.Contains(e.Text, small.Dir)
@@ -81,7 +81,7 @@ func smallDisk(t *testing.T, size string) string {
 	return dir
 }
 
-// fill writes a file until no byte is left.
+// fill writes a file until no byte is free.
 func fill(t *testing.T, path string) string {
 	t.Helper()
 	f, err := os.Create(path)

@@ -1,30 +1,25 @@
-// Package e2e holds the finished binary against its promises, from outside: real
-// `rota server` and `rota worker run` processes on loopback, killed, stopped and
-// started again, and the command line as scripts see it.
+// Package e2e checks the finished binary against its promises, from outside: real `rota server` and `rota worker run`
+// processes on loopback, killed, stopped and started again, and the command line as scripts see it.
 //
 //	go test ./test/e2e                       the core selection
 //	ROTA_E2E=full go test -timeout 20m ./test/e2e   every test
 //	ROTA_E2E=whole go test -timeout 60m ./test/e2e  in the amounts that they are meant for
 //
-// The binary is built once per run into a temporary directory, or taken from
-// ROTA_E2E_BINARY. Each test is a promise by name and starts what it needs:
-// harness_test.go builds and waits, process_test.go is one process, node_test.go
-// one node, cluster_test.go several, load_test.go users whose every job is
-// accounted for, policy_*_test.go what the sources ask of every policy (DFPS-S §5,
-// AICF §14, the bounds on waiting, job why), by workers that do as they are told, one
-// tenant's flood held decision by decision against what was so at its height, workflow_*_test.go workflows: recorded ones held event by event against
-// their graphs (testdata/workflows has some, ROTA_WORKFLOWS names a folder with more),
-// the commands, the largest one.
-// What processes said is printed when a test fails.
+// The binary is built once per run into a temporary directory, or read from ROTA_E2E_BINARY. The name of each test is a
+// promise, and each starts the processes that it needs: harness_test.go builds and waits, process_test.go is one
+// process, node_test.go one node, cluster_test.go several, load_test.go users whose every job is accounted for,
+// policy_*_test.go the requirements of the sources for every policy (DFPS-S §5, AICF §14, the bounds on waiting, job
+// why), by workers that follow the test's instructions, one tenant's flood checked decision by decision against the
+// state at its height, workflow_*_test.go workflows: recorded ones checked event by event against their graphs
+// (testdata/workflows has some, ROTA_WORKFLOWS names a folder with more), the commands, the largest one. The output of
+// processes is printed when a test fails.
 //
-// Tests wait for what can be seen (readyz, cluster status, a job's state) with a
-// deadline, and sleep only where a length of time is what the test is about. They
-// run four at a time, as most of them wait; -parallel says otherwise.
+// Tests wait for visible states (readyz, cluster status, a job's state) with a deadline, and sleep only where the test
+// is about a length of time. They run four at a time, as most of them wait; -parallel overrides this.
 //
-// Some promises need more than a machine may give: a full disk needs root and
-// mount, the image needs Docker. Those tests say why they were skipped.
+// Some promises need more than every machine provides: a full disk needs root and mount, the image needs Docker. Those
+// tests state why they were skipped.
 //
-// The package never looks inside a process, never imports the server's packages,
-// never ends a process that it did not start, never leaves one behind, and never
-// touches a file outside its temporary directories.
+// The package never looks inside a process, never imports the server's packages, never ends a process that it did not
+// start, never leaves one behind, and never touches a file outside its temporary directories.
 package e2e

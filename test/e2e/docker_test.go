@@ -85,8 +85,7 @@ func composeCommand(t *testing.T) []string {
 	return nil
 }
 
-// image builds rota:dev of the very binary that the other tests run, as
-// `make image` does.
+// image builds rota:dev from the same binary that the other tests run, as `make image` does.
 func image(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()

@@ -69,8 +69,8 @@ func TestETAOverTheWire(t *testing.T) {
 	c.verified(t, 3)
 }
 
-// TestETA_withoutLeader: of three nodes one is left. It forecasts from the state that it has, says how old that state is, and
-// answers the same when asked twice.
+// TestETA_withoutLeader: of three nodes one is left. It forecasts from the state that it has, reports how old that
+// state is, and gives the same answer when asked twice.
 func TestETA_withoutLeader(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

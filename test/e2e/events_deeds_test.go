@@ -17,8 +17,8 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// The parts of a job's life, as events tell them. An attempt that a killed node cost
-// ends by a lease event, and the job is queued again; each part is wanted whole.
+// The parts of a job's life, as event kinds. An attempt lost to a killed node ends with a lease event, and the job is
+// queued again; each part must be complete.
 const (
 	lifeLost = `(?:jobAssigned (?:leaseAcked jobRunning (?:leaseRenewed )*)?` +
 		`(?:leaseCancelled|leaseExpired|leaseDeclined) (?:jobRetryScheduled )?jobEnqueued )*`
@@ -28,7 +28,7 @@ const (
 	lifeTaken = `jobAssigned (?:leaseAcked jobRunning )?`
 )
 
-// lives are the events that each kind of deed must leave, in this order, each once.
+// lives maps each kind of deed to the events it must produce, in this order, each once.
 var lives = map[string]string{
 	"completes": lifeBegin + lifeRuns + `(?:leaseRenewed )*jobCompleted `,
 	"fails_once": lifeBegin + lifeTaken + `leaseCancelled jobRetryScheduled jobEnqueued ` + lifeLost +
@@ -47,16 +47,15 @@ var lives = map[string]string{
 	"may_be":            `(?:jobEnqueued .*)?`,
 }
 
-// deeds are what users asked of a cluster while its nodes were killed, and what
-// must therefore be told.
+// deeds records the requests that users made of a cluster while its nodes were killed, and so the events that must
+// exist.
 type deeds struct {
 	t  testing.TB
 	c  *nodes
 	cl *client.Client
 
 	jobs map[rota.JobID]string // the deed, by job
-	// singles are the events about no job that must be told: what is told of each
-	// subject, in order.
+	// singles are the required events about subjects other than jobs: the expected kinds of each subject, in order.
 	singles map[string][]string
 
 	mu sync.Mutex
@@ -64,7 +63,7 @@ type deeds struct {
 	runs map[rota.JobID][]rota.LeaseID
 }
 
-// startDeeds sets two workers to work on a queue where deeds are done.
+// startDeeds starts two workers on a queue for deeds.
 func startDeeds(t testing.TB, c *nodes) *deeds {
 	d := &deeds{t: t, c: c, cl: c.dial(t), jobs: map[rota.JobID]string{}, singles: map[string][]string{},
 		runs: map[rota.JobID][]rota.LeaseID{}}
@@ -114,7 +113,7 @@ func (d *deeds) handle(ctx context.Context, job *client.Job) (client.Result, err
 	return client.Result{}, context.Cause(ctx)
 }
 
-// submit has one job for a deed; what a node that dies answers is asked again.
+// submit submits one job for a deed, and retries errors that a dying node returns.
 func (d *deeds) submit(deed string, spec rota.JobSpec) rota.JobID {
 	d.t.Helper()
 	if spec.ID == "" {
@@ -128,7 +127,7 @@ func (d *deeds) submit(deed string, spec rota.JobSpec) rota.JobID {
 	return spec.ID
 }
 
-// until asks again until it is answered.
+// until retries a call until it succeeds.
 func (d *deeds) until(what string, call func(ctx context.Context) error) {
 	d.t.Helper()
 	eventually(d.t, 60*time.Second, what, func() error {
@@ -143,7 +142,7 @@ func (d *deeds) becomes(id rota.JobID, state rota.JobState) {
 	d.c.awaitState(d.t, d.cl, string(id), 90*time.Second, state)
 }
 
-// do does one of each deed that a user and a handler can do to a job.
+// do performs one of each deed that a user and a handler can do to a job.
 func (d *deeds) do() {
 	d.t.Helper()
 	of := func(deed string) rota.JobSpec {
@@ -184,7 +183,7 @@ func (d *deeds) ask(what string, call func(context.Context, ...rota.JobID) ([]ro
 	})
 }
 
-// doOnce does what one of in a test is enough, while all nodes live.
+// doOnce performs the deeds that a test needs only once, while all nodes live.
 func (d *deeds) doOnce() {
 	d.t.Helper()
 	spec := rota.NewJobSpec("outlives_a_lease", nil)
@@ -222,14 +221,14 @@ func (d *deeds) doOnce() {
 	d.ask("cancel", d.cl.Cancel, rises)
 }
 
-// told runs a command of which the events must tell.
+// told runs a command that must produce events about a subject.
 func (d *deeds) told(subject string, kinds []string, command ...string) {
 	d.t.Helper()
 	d.c.rota(d.t, command...).want(d.t, 0)
 	d.singles[subject] = append(d.singles[subject], kinds...)
 }
 
-// settle waits for the end of all jobs.
+// settle waits until all jobs have ended.
 func (d *deeds) settle() {
 	d.t.Helper()
 	ends := map[string]rota.JobState{"dies": rota.JobDead, "expires": rota.JobExpired, "cancelled_waiting": rota.JobCancelled,
@@ -243,8 +242,8 @@ func (d *deeds) settle() {
 	}
 }
 
-// asDeeds adds the jobs of a load, which all complete. One whose submission was cut
-// off by the end of the test may or may not be there.
+// asDeeds adds the jobs of a load, which all complete. A job whose submission was cut off by the end of the test may or
+// may not exist.
 func (l *load) asDeeds(d *deeds) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -257,7 +256,7 @@ func (l *load) asDeeds(d *deeds) {
 	}
 }
 
-// judge holds what a node tells against what was done.
+// judge compares the events that a node returns with the deeds.
 func (d *deeds) judge(t *testing.T, told string) {
 	t.Helper()
 	d.mu.Lock()
@@ -271,7 +270,7 @@ func (d *deeds) judge(t *testing.T, told string) {
 	}
 }
 
-// toldEvent is what the account of events looks at.
+// toldEvent holds the fields of an event that the comparison uses.
 type toldEvent struct {
 	ID     rota.EventID `json:"event_id"`
 	Kind   string       `json:"kind"`
@@ -284,7 +283,7 @@ type toldEvent struct {
 	Status string       `json:"status"`
 }
 
-// subject is what an event about no job is about; empty for what no user did.
+// subject returns the subject of an event that is not about a job; it is empty for events that no user caused.
 func (e *toldEvent) subject() (subject, told string) {
 	switch e.Kind {
 	case "queueChanged":
@@ -303,8 +302,8 @@ func (e *toldEvent) subject() (subject, told string) {
 	return "", ""
 }
 
-// unreported compares what a node tells with what was done: every deed is told, in
-// order and once, and nothing that nobody did.
+// unreported compares a node's events with the deeds: every deed must appear in order and once, and no event may lack a
+// deed.
 func unreported(text string, jobs map[rota.JobID]string, singles map[string][]string,
 	runs map[rota.JobID][]rota.LeaseID) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
@@ -325,7 +324,7 @@ func unreported(text string, jobs map[rota.JobID]string, singles map[string][]st
 			about[subject] = append(about[subject], what)
 		}
 		if e.Job == "" || e.Kind == "assignmentDropped" || e.Kind == "workerHeld" || e.Kind == "leaseRevoked" {
-			continue // no step of a job's life
+			continue // not a step of a job's life
 		}
 		if told[e.Job] == nil {
 			told[e.Job] = &strings.Builder{}
@@ -363,11 +362,10 @@ func unreported(text string, jobs map[rota.JobID]string, singles map[string][]st
 	return faults
 }
 
-// transient is what a worker goes through when the node of its stream is killed.
+// transient reports whether an event is a state that a worker passes through when the node of its stream is killed.
 func transient(what string) bool { return strings.HasSuffix(what, " UNREACHABLE") }
 
-// TestUntoldEventsBite: the comparison above notes each kind of event that is not
-// told, or told twice.
+// TestUntoldEventsBite: the comparison above detects each kind of event that is missing or duplicated.
 func TestUntoldEventsBite(t *testing.T) {
 	t.Parallel()
 	script := []string{"queueChanged::q", "providerRegistered:::w", "jobEnqueued:a", "jobAssigned:a", "leaseAcked:a", "jobRunning:a",
@@ -399,7 +397,7 @@ func TestUntoldEventsBite(t *testing.T) {
 			t.Errorf("%s, number %d, is not told, and not missed", s, i)
 		}
 		if s == "jobPromoted:e" || s == "leaseRenewed:f" {
-			continue // each may come more than once
+			continue // each may occur more than once
 		}
 		if faults := unreported(text(slices.Insert(slices.Clone(script), i, s)), jobs, singles, nil); len(faults) == 0 {
 			t.Errorf("%s, number %d, is told twice, and not noticed", s, i)

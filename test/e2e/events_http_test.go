@@ -20,7 +20,7 @@ type eventSource struct {
 	last  string
 	moves int
 	data  strings.Builder
-	// failed is why it never connects again, "" while it does.
+	// failed is the reason why it never connects again, "" while it does.
 	failed string
 }
 
@@ -64,7 +64,7 @@ func (e *eventSource) once(ctx context.Context, url string) {
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			return // a block that is not whole does not count
+			return // an incomplete block does not count
 		}
 		line = strings.TrimSuffix(line, "\n")
 		field, value, _ := strings.Cut(line, ": ")
@@ -101,9 +101,8 @@ func (e *eventSource) seen() (text, last string, moves int) {
 	return e.data.String(), e.last, e.moves
 }
 
-// A browser that follows events goes on at another node when its own is killed: every event
-// once, in order, to the byte as every node shows them; and one whose filter selects little
-// keeps its place too.
+// A browser that follows events continues at another node when its own is killed: every event once, in order, to the
+// byte as every node shows them; and one whose filter selects little keeps its place too.
 func TestEventSourceAcrossKills(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -116,7 +115,7 @@ func TestEventSourceAcrossKills(t *testing.T) {
 	following.Go(func() { few.follow(ctx, c, "?kind=leadershipBegan") })
 	l := startLoad(t, c, "load", 2, 2, 10*time.Millisecond)
 	l.flows(t, 50)
-	// Three leaders, then who was none of them: whichever node a stream began at, it is killed.
+	// Three leaders, then a node that was none of them: whichever node a stream began at is killed.
 	const leaders = 3
 	killed := make(map[*node]bool)
 	for kills := 0; kills < leaders || len(killed) < len(c.all); kills++ {
@@ -171,7 +170,7 @@ func TestEventSourceAcrossKills(t *testing.T) {
 	}
 	cancel()
 	following.Wait()
-	// An id of the future is refused, and so is what is none, on every node.
+	// A future id is refused, and so is an invalid one, on every node.
 	for _, n := range c.all {
 		for id, code := range map[string]int{"1.999999999.0": http.StatusGone, "new": http.StatusBadRequest} {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.API+"/v1/events", nil)

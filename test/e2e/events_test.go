@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A follower of events goes on elsewhere when its node is killed: it has seen what
-// every node tells afterwards, each event once, in the same order, to the byte. And
-// what is told is what was done: the life of each job and each change, none left out.
+// A follower of events continues elsewhere when its node is killed: it has seen what every node returns afterwards,
+// each event once, in the same order, to the byte. And the events match the deeds: the life of each job and each
+// change, none left out.
 func TestEventsAcrossKills(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -19,7 +19,7 @@ func TestEventsAcrossKills(t *testing.T) {
 	l.flows(t, 50)
 	d := startDeeds(t, c)
 	d.doOnce()
-	// Whichever node it follows dies in one of these.
+	// Any node it follows dies in one of these.
 	for _, n := range c.all {
 		n.Kill()
 		d.do()
@@ -53,13 +53,13 @@ func TestEventsAcrossKills(t *testing.T) {
 	d.judge(t, want)
 }
 
-// tailed are all events that one node tells.
+// tailed returns all events of one node.
 func (n *node) tailed(t testing.TB, c *nodes) string {
 	t.Helper()
 	return c.rota(t, "events", "tail", "-o", "jsonl", "--addr", n.API).want(t, 0).stdout
 }
 
-// firstDifference shows the first line in which two texts differ.
+// firstDifference returns the first line in which two texts differ.
 func firstDifference(got, want string) string {
 	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
 	for i := range min(len(a), len(b)) {

@@ -44,7 +44,7 @@ func execQueue(t *testing.T, c *nodes, name string) {
 		"--set", "attempt_max=2").want(t, 0)
 }
 
-// What a worker's environment holds stays there, but what is named.
+// A worker's environment is not passed on, except the named variables.
 func execEnvironment(t *testing.T, c *nodes) {
 	execQueue(t, c, "env")
 	c.worker(t, "--queues", "env", "--id", "env", "--pass-env", "SHOWN", "--exec", "env")
@@ -75,7 +75,7 @@ func execIO(t *testing.T, c *nodes) {
 
 func execExit(t *testing.T, c *nodes) {
 	execQueue(t, c, "exits")
-	// The first try of "again" fails, of "decline" is given back.
+	// The first try of "again" fails, that of "decline" is given back.
 	seen := t.TempDir()
 	script := `
 		case "$ROTA_JOB_TYPE" in
@@ -101,7 +101,7 @@ func execExit(t *testing.T, c *nodes) {
 	if again.Attempt != 1 || len(again.Attempts) != 2 {
 		t.Errorf("a job that failed once is at attempt %d of %+v", again.Attempt, again.Attempts)
 	}
-	// A decline costs no attempt: the job comes again a moment later, here to the same worker.
+	// A decline costs no attempt: the job comes back a moment later, here to the same worker.
 	declined := decode[rota.Job](t, submit("decline"))
 	if strings.TrimSpace(string(declined.Output)) != "0" {
 		t.Errorf("a declined job came again as attempt %q", declined.Output)
@@ -116,8 +116,8 @@ func execTooMuch(t *testing.T, c *nodes) {
 	contains(t, "the job's error", parse[rota.Job](t, over.want(t, 6)).Error, fmt.Sprint(rota.MaxPayloadBytes))
 }
 
-// stubborn is a command that ignores SIGTERM, notes it, and has a child that
-// does too. It ends by itself after a minute at the latest.
+// stubborn is a command that ignores SIGTERM, records it, and has a child that does the same. It ends by itself after a
+// minute at the latest.
 func stubborn(dir string) string {
 	return `trap 'echo got >>` + dir + `/term' TERM
 		(trap '' TERM; echo $(exec sh -c 'echo $PPID') >` + dir + `/child; for i in $(seq 60); do sleep 1; done) &
@@ -125,7 +125,7 @@ func stubborn(dir string) string {
 		for i in $(seq 120); do sleep 0.5; done`
 }
 
-// processes waits until a stubborn command runs and gives its processes.
+// processes waits until a stubborn command runs and returns its processes.
 func processes(t *testing.T, dir string) []int {
 	t.Helper()
 	var ids []int
@@ -236,7 +236,7 @@ func execGivesBack(t *testing.T, c *nodes) {
 }
 
 func execSameID(t *testing.T, c *nodes) {
-	// A lease so long that its deadline plays no part.
+	// A lease so long that its deadline has no effect.
 	c.rota(t, "queue", "set", "same", "--set", "lease_ms=600000").want(t, 0)
 	first := c.worker(t, "--queues", "same", "--id", "same")
 	c.rota(t, "job", "submit", "--queue", "same", "--type", "x", "--id", "held", "--simulate-ms", "60000").want(t, 0)

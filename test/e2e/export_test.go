@@ -34,8 +34,8 @@ func exports(t *testing.T, r *result) (lines []exported) {
 	return lines
 }
 
-// TestExportUnderLoad: while jobs come and go each node exports those that have ended, each once and with the times that the jobs have; a token's holder exports the
-// jobs of its tenant; and the file is simulated, with as many jobs.
+// TestExportUnderLoad: while jobs come and go each node exports those that have ended, each once and with the times of
+// the jobs; a token's holder exports the jobs of its tenant; and the file is simulated, with as many jobs.
 func TestExportUnderLoad(t *testing.T) {
 	t.Parallel()
 	const jobs = 1500

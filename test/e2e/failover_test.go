@@ -11,14 +11,14 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// longJob is a job whose handler takes a while, at a worker of its own.
+// longJob is a job whose handler runs for a while, at a separate worker.
 type longJob struct {
 	id     rota.JobID
 	worker rota.WorkerID
 }
 
-// startLong has one worker for each group of nodes hold one job for so long. A
-// worker knows only the nodes of its group.
+// startLong lets one worker for each group of nodes hold one job for the given time. A worker knows only the nodes of
+// its group.
 func startLong(t testing.TB, c *nodes, queue string, takes time.Duration, groups ...[]*node) []longJob {
 	t.Helper()
 	c.rota(t, "queue", "set", queue, "--preset", "standard").want(t, 0)
@@ -53,7 +53,7 @@ func startLong(t testing.TB, c *nodes, queue string, takes time.Duration, groups
 	return jobs
 }
 
-// endAtFirst holds that every long job completed at its first attempt.
+// endAtFirst checks that every long job completed at its first attempt.
 func endAtFirst(t testing.TB, c *nodes, jobs []longJob, most time.Duration) {
 	t.Helper()
 	cl := c.dial(t)
@@ -66,13 +66,13 @@ func endAtFirst(t testing.TB, c *nodes, jobs []longJob, most time.Duration) {
 	}
 }
 
-// A killed leader costs a moment: nothing that was accepted is lost, nothing runs
-// at two workers at once, and its own workers keep their leases.
+// A killed leader costs a moment: no accepted job is lost, none runs at two workers at once, and its own workers keep
+// their leases.
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	leader := c.leader(t)
-	// Each node has a worker that came to it first; the others are known too.
+	// Each node has a worker that connected to it first; it knows the others too.
 	var groups [][]*node
 	for i := range c.all {
 		groups = append(groups, append(append([]*node{}, c.all[i:]...), c.all[:i]...))
@@ -101,8 +101,8 @@ func TestLeaderKilled(t *testing.T) {
 	c.verified(t, 3)
 }
 
-// A killed worker's job runs again at another one, by silence and long before
-// its ten-minute lease ends: 40 s of silence, 10 s, and the retry's backoff.
+// A killed worker's job runs again at another one, by silence and long before its ten-minute lease ends: 40 s of
+// silence, 10 s, and the retry's backoff.
 func TestWorkerKilled(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -141,14 +141,13 @@ func TestWorkerKilled(t *testing.T) {
 	}
 }
 
-// A leader that is stopped for 20 s and goes on costs no lease any time and
-// overwrites nothing that its successor decided.
+// A leader that is stopped for 20 s and resumed costs no lease any time and overwrites no decision of its successor.
 func TestLeaderPaused(t *testing.T) {
 	long(t)
 	t.Parallel()
 	c := newCluster(t, 3)
 	leader := c.leader(t)
-	groups := [][]*node{{leader}} // one that knows nobody else
+	groups := [][]*node{{leader}} // one that knows no other node
 	for i := range c.all {
 		groups = append(groups, append(append([]*node{}, c.all[i:]...), c.all[:i]...))
 	}
@@ -169,7 +168,7 @@ func TestLeaderPaused(t *testing.T) {
 	mine := submitTo(t, others, "default", "under-the-second", 20)
 	time.Sleep(20*time.Second - time.Since(paused)) // the pause is what the test is about
 	leader.Resume()
-	// The deposed one is asked at once: it must not decide on its own.
+	// The deposed one is called at once: it must not decide on its own.
 	after := submitTo(t, c.dial(t, leader), "default", "after-the-pause", 20)
 
 	leader.awaitReady(t)
@@ -185,7 +184,7 @@ func TestLeaderPaused(t *testing.T) {
 	c.verified(t, 3)
 }
 
-// submitTo submits jobs one by one and gives their ids; all must be accepted.
+// submitTo submits jobs one by one and returns their ids; all must be accepted.
 func submitTo(t testing.TB, cl *client.Client, queue, prefix string, count int) []rota.JobID {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -201,8 +200,7 @@ func submitTo(t testing.TB, cl *client.Client, queue, prefix string, count int) 
 	return ids
 }
 
-// Without a majority calls end at their deadline and say so; with one node back
-// all goes on.
+// Without a majority calls end at their deadline and report that; with one node back everything continues.
 func TestMajorityGone(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -244,7 +242,7 @@ func TestMajorityGone(t *testing.T) {
 	c.verified(t, 3)
 }
 
-// What was accepted survives the death of all nodes at once.
+// Accepted jobs survive the death of all nodes at once.
 func TestAllKilled(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

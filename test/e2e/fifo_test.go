@@ -15,9 +15,9 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// TestFIFOOrder has one worker of one slot work off what one call submits through any node,
-// and what one file of several batches does: in the order of submission (SPEC §16.4), with
-// ids that say the opposite, and with jobs that wait at the worker.
+// TestFIFOOrder lets one worker of one slot run the jobs that one call submits through any node, and those of one file
+// of several batches: in the order of submission (SPEC §16.4), with ids in the opposite order, and with jobs that wait
+// at the worker.
 func TestFIFOOrder(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -61,8 +61,8 @@ func TestFIFOOrder(t *testing.T) {
 	}
 }
 
-// workedOff has one worker of one slot run so many jobs of a queue, and gives them in the
-// order in which they began.
+// workedOff lets one worker of one slot run the given number of jobs of a queue, and returns them in the order in which
+// they began.
 func (c *nodes) workedOff(t *testing.T, q rota.QueueName, prefetch int32, jobs int) (order []string) {
 	t.Helper()
 	w, err := client.NewWorker(c.dial(t), rota.WorkerSpec{ID: rota.WorkerID("w-" + string(q)), Queues: []rota.QueueName{q},

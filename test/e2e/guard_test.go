@@ -17,7 +17,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// A worker with --exec has a guard, which answers for what the worker leaves.
+// A worker with --exec has a guard, which cleans up the processes that the worker leaves.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -37,8 +37,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// workerOf finds the worker of a guard: its child that is this binary too. Orphans of
-// commands are its children as well.
+// workerOf finds the worker of a guard: its child that also runs this binary. Orphans of commands are its children as
+// well.
 func workerOf(t *testing.T, guard *process) int {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", guard.PID()))
@@ -57,12 +57,11 @@ func workerOf(t *testing.T, guard *process) int {
 	return 0
 }
 
-// A worker is killed while its command runs, which left a daemon behind in a session of
-// its own: that is dead before the job runs again, elsewhere, and long before the 40 s
-// that silence takes.
+// A worker is killed while its command runs, which left a daemon behind in a separate session: that is dead before the
+// job runs again, elsewhere, and long before the 40 s of silence.
 func guardKilledWorker(t *testing.T, c *nodes) {
 	execQueue(t, c, "guarded")
-	// A lease so long that its deadline plays no part.
+	// A lease so long that its deadline has no effect.
 	c.rota(t, "queue", "set", "guarded", "--set", "lease_ms=600000").want(t, 0)
 	dir := t.TempDir()
 	script := `if [ ! -e ` + dir + `/daemon ]; then
@@ -112,7 +111,7 @@ func guardKilledWorker(t *testing.T, c *nodes) {
 	}
 }
 
-// A guard that is killed takes its worker along: what runs ends and is given back.
+// A guard that is killed takes its worker along: running jobs end and are given back.
 func guardKilled(t *testing.T, c *nodes) {
 	execQueue(t, c, "unguarded")
 	dir := t.TempDir()
@@ -129,7 +128,7 @@ func guardKilled(t *testing.T, c *nodes) {
 
 // SIGHUP ends a worker that does not expect it; its guard cleans up.
 func guardHangup(t *testing.T, c *nodes) {
-	// Under nohup SIGHUP is ignored, by all that is started from here too: what is caught is not.
+	// Under nohup SIGHUP is ignored, also by all processes that are started from here: a caught signal is not.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -152,7 +151,7 @@ func guardHangup(t *testing.T, c *nodes) {
 	}
 }
 
-// Ctrl-Z reaches the guard alone: it says that the worker goes on, and still watches it.
+// Ctrl-Z reaches only the guard: it reports that the worker goes on, and still watches it.
 func guardStop(t *testing.T, c *nodes) {
 	execQueue(t, c, "stop")
 	dir := t.TempDir()
@@ -167,7 +166,7 @@ func guardStop(t *testing.T, c *nodes) {
 	}
 }
 
-// A guard that finds no cluster says so and ends; a signal has it end at once.
+// A guard that finds no cluster reports that and ends; a signal ends it at once.
 func TestGuard_withoutCluster(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -190,7 +189,7 @@ func TestGuard_withoutCluster(t *testing.T) {
 	contains(t, "the guard", w.Stderr.String(), "end by its silence")
 }
 
-// --guard=false does without: the process is the worker.
+// With --guard=false there is no guard: the process is the worker.
 func TestGuard_none(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)

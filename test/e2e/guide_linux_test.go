@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// guideScript runs the three blocks of docs/guides/security.md, each where it says, on machines that
-// are addresses beyond loopback of one network namespace; then it tries what must hold.
+// guideScript runs the three blocks of docs/guides/security.md, each on the machine that it names; the machines are
+// addresses beyond loopback of one network namespace. Then it checks what must hold.
 const guideScript = `set -eu
 ip link set lo up
 for n in 1 2 3; do ip addr add 10.0.0.$n/32 dev lo; done

@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// rotaBinary is the rota that the tests run.
+// rotaBinary is the binary that the tests run.
 var rotaBinary string
 
 func TestMain(m *testing.M) {
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 func testMain(m *testing.M) int {
-	// Most tests wait more than they work: more of them than cores go together.
+	// Most tests wait more than they work: more of them than cores run in parallel.
 	set := false
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
 	if !set {
@@ -51,11 +51,11 @@ func build(dir string) (string, error) {
 // full reports whether the long tests run too.
 func full() bool { return os.Getenv("ROTA_E2E") == "full" || whole() }
 
-// whole reports whether they run in the amounts that they are meant for, in an hour, and not in what fits
+// whole reports whether they run in the amounts that they are meant for, in an hour, and not in the amounts that fit
 // into the half hour of .ci/run.
 func whole() bool { return os.Getenv("ROTA_E2E") == "whole" }
 
-// long marks a test that is no part of the core selection.
+// long marks a test that is not part of the core selection.
 func long(t *testing.T) {
 	t.Helper()
 	if !full() {
@@ -63,8 +63,7 @@ func long(t *testing.T) {
 	}
 }
 
-// eventually waits until check says nil, and fails the test with what it said
-// last when that takes longer than most.
+// eventually waits until check returns nil, and fails the test with its last error if that takes longer than most.
 func eventually(t testing.TB, most time.Duration, what string, check func() error) {
 	t.Helper()
 	if err := rig.Within(most, check); err != nil {
@@ -72,7 +71,7 @@ func eventually(t testing.TB, most time.Duration, what string, check func() erro
 	}
 }
 
-// contains fails the test where text lacks one of the parts.
+// contains fails the test if text lacks one of the parts.
 func contains(t testing.TB, what, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// healthCommand is the health check of the image, as it would run beside a node.
+// healthCommand is the health check of the image, as it would run next to a node.
 func healthCommand(t *testing.T, data string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../Dockerfile")
@@ -27,8 +27,8 @@ func healthCommand(t *testing.T, data string) []string {
 	return command[1:]
 }
 
-// TestImage_health: the image's health check says that a node serves, with certificates and tokens too,
-// and that one does not which has no leader or does not run.
+// TestImage_health: the image's health check reports that a node serves, with certificates and tokens too, and fails
+// for one that has no leader or does not run.
 func TestImage_health(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestInterrupted: a command that waits is quiet when a person interrupts it, and ends with
-// 130 as a shell has it; with 143 after SIGTERM.
+// TestInterrupted: a command that waits prints nothing when a user interrupts it, and ends with 130 as shells expect;
+// with 143 after SIGTERM.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -54,8 +54,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestInterrupted_bench: a load that is interrupted says how far it came, and the command that it names
-// cancels what is left and nothing else.
+// TestInterrupted_bench: an interrupted load reports its progress, and the command that it names cancels the remaining
+// jobs and nothing else.
 func TestInterrupted_bench(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)

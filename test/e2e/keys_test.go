@@ -13,11 +13,10 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// witness is a handler that takes down what it is given: which jobs in which order, and whether
-// another one was at it meanwhile.
+// witness is a handler that records its jobs: which in which order, and whether another one ran meanwhile.
 type witness struct {
 	mu sync.Mutex
-	// order is each job's first attempt, holds those at it now.
+	// order lists each job's first attempt, holds the jobs running now.
 	order []rota.JobID
 	holds map[rota.JobID]bool
 	both  []string
@@ -51,9 +50,8 @@ func (w *witness) handle(ctx context.Context, job *client.Job) (client.Result, e
 	return client.Result{}, nil
 }
 
-// TestKeys_leaderKilled: leaders are killed while jobs share a key of concurrency 1, and others
-// stand in a sequence. No two of either are at work at once, and the sequence goes in the order
-// of submission, failed attempts and all.
+// TestKeys_leaderKilled: leaders are killed while jobs share a key of concurrency 1, and others are in a sequence. No
+// two of either run at once, and the sequence goes in the order of submission, including failed attempts.
 func TestKeys_leaderKilled(t *testing.T) {
 	t.Parallel()
 	const jobs = 40

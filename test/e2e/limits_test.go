@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// What operators say of tenants, modes, workers and proofs, on a real cluster of
-// three processes, each word through another node than the one before.
+// Operators' settings of tenants, modes, workers and proofs, on a real cluster of three processes, each call through
+// another node than the one before.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	key := filepath.Join(t.TempDir(), "key")
@@ -39,7 +39,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// at runs a command against one node alone.
+// at runs a command against only one node.
 func (n *node) at(t testing.TB, args ...string) *result {
 	t.Helper()
 	return command(t, nil, "", append(args, "--addr", n.API)...)
@@ -176,7 +176,7 @@ func limitsProof(t *testing.T, c *nodes, key string) {
 	c.rota(t, "job", "reject", "no-such-job", "--reason", "x").want(t, 3)
 }
 
-// A job whose record is in the archive only runs again with its payload.
+// A job whose record is only in the archive runs again with its payload.
 func proofOfTheArchived(t *testing.T, c *nodes) {
 	c.rota(t, "queue", "set", "proof-late").want(t, 0)
 	c.worker(t, "--queues", "proof-late", "--exec", "cat")
@@ -218,7 +218,7 @@ func limitsThrottle(t *testing.T, c *nodes) {
 			t.Errorf("job %d of 10: stderr %q", i+1, r.stderr)
 		}
 	}
-	// At reject_threshold priority 0 is taken to the end.
+	// At reject_threshold priority 0 is accepted to the end.
 	contains(t, "the refusal", c.rota(t, "job", "submit", "--queue", "small", "--type", "x").want(t, 4).stderr, "reject_threshold")
 	c.rota(t, "job", "submit", "--queue", "small", "--type", "x", "--priority", "0").want(t, 0)
 	contains(t, "the refusal", c.rota(t, "job", "submit", "--queue", "small", "--type", "x", "--priority", "0").want(t, 4).stderr,
@@ -257,7 +257,7 @@ func limitsQueue(t *testing.T, c *nodes) {
 	contains(t, "the table", table, "critical 1, background 1", "zone-1", "typed")
 }
 
-// The modes stop and start what they say, and a node's death changes none.
+// The modes stop and start what they are documented to, and a node's death changes none.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -286,7 +286,7 @@ func TestModes(t *testing.T) {
 	set("READ_ONLY", "move")
 	contains(t, "the refusal", submit(4, "refused").stderr, "READ_ONLY", "move")
 	c.rota(t, "job", "show", "refused").want(t, 3)
-	c.awaitState(t, cl, "before", 20*time.Second, rota.JobCompleted) // what runs may finish
+	c.awaitState(t, cl, "before", 20*time.Second, rota.JobCompleted) // running jobs may finish
 	submit(0, "before", "--simulate-ms", "3000")                     // known: no new work
 	contains(t, "another job's refusal", submit(4, "before").stderr, "simulate_ms", "submitted before")
 

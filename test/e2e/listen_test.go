@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// occupied is an address on which this test listens until its end.
+// occupied returns an address on which this test listens until its end.
 func occupied(t testing.TB) string {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
@@ -22,8 +22,8 @@ func occupied(t testing.TB) string {
 	return lis.Addr().String()
 }
 
-// A port that another process has ends the process that wants it, at once and by itself,
-// whatever it would have waited for: with the flag, the address and what to do.
+// A port that another process uses ends the process that needs it, at once and by itself, regardless of anything it
+// would have waited for: with the flag, the address and the remedy.
 func TestPort_taken(t *testing.T) {
 	t.Parallel()
 	for _, flag := range []string{"api", "raft", "admin", "gossip"} {
@@ -63,7 +63,7 @@ func portRefused(t *testing.T, p *process, flag, taken string) {
 	contains(t, "stderr", p.Stderr.String(), "rota: ", flag+" "+taken, "taken", "another port")
 }
 
-// saysSoon waits until stderr has all of these: it comes by another pipe than stdout, no sooner.
+// saysSoon waits until stderr has all of these words: it arrives by another pipe than stdout, no sooner.
 func saysSoon(t testing.TB, p *process, words ...string) {
 	t.Helper()
 	eventually(t, 10*time.Second, fmt.Sprintf("stderr has %q", words), func() error {
@@ -76,7 +76,7 @@ func saysSoon(t testing.TB, p *process, words ...string) {
 	})
 }
 
-// devReady waits for the line that says where a dev cluster serves, and returns its addresses.
+// devReady waits for the line with the addresses of a dev cluster, and returns them.
 func devReady(t testing.TB, p *process) []string {
 	t.Helper()
 	eventually(t, 60*time.Second, "dev is ready", func() error {
@@ -96,12 +96,12 @@ func devReady(t testing.TB, p *process) []string {
 	return strings.Split(addrs, ",")
 }
 
-// A dev cluster whose remembered addresses were taken meanwhile comes back at others, with
-// what it had, and says which.
+// A dev cluster whose remembered addresses were occupied meanwhile comes back at others, with its data, and prints
+// which.
 func TestDev_moves_from_taken_ports(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	// Ports that no connection gets by itself: what dev finds may be another's once it stops.
+	// Ports that no connection gets by itself: the ports that dev finds may be another's once it stops.
 	var given []map[string]string
 	for range 3 {
 		given = append(given, map[string]string{"api": freeAddress(t), "raft": freeAddress(t), "admin": freeAddress(t),
@@ -139,8 +139,8 @@ func TestDev_moves_from_taken_ports(t *testing.T) {
 	p.stop(t, 20*time.Second)
 }
 
-// A cluster in the background that got another port than it would have says so where the
-// command was given, not in its log alone.
+// A cluster in the background that got another port than requested prints that where the command was run, not only in
+// its log.
 func TestDev_in_the_background_moved(t *testing.T) {
 	t.Parallel()
 	dir, taken := t.TempDir(), occupied(t)
@@ -155,7 +155,7 @@ func TestDev_in_the_background_moved(t *testing.T) {
 	contains(t, "stderr", r.stderr, taken+" is taken by another process: "+addr+" stands in for it", "--addr "+addr)
 }
 
-// `dev --background` ends once the cluster serves, and leaves a shell what it needs.
+// `dev --background` ends once the cluster serves, and prints what a shell needs.
 func TestDev_in_the_background(t *testing.T) {
 	t.Parallel()
 	r := command(t, nil, "", "dev", "--background", "--nodes", "1", "--api", freeAddress(t)).want(t, 0)

@@ -13,15 +13,15 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// load is users of a cluster: submitters that go on as long as it takes and
-// workers that note when they hold which job.
+// load is the users of a cluster: submitters that retry as long as necessary and workers that record when they hold
+// which job.
 type load struct {
 	*rig.Ledger
 	t     testing.TB
 	queue string
 
 	mu       sync.Mutex
-	asked    map[rota.JobID]bool // submitted, whatever the answer
+	asked    map[rota.JobID]bool // submitted, regardless of the answer
 	held     map[rota.JobID]rota.WorkerID
 	runs     map[rota.JobID]int
 	overlaps []string
@@ -31,12 +31,12 @@ type load struct {
 	submitters, workers  sync.WaitGroup
 }
 
-// startLoad sets submitters and workers to work on a queue of its own.
+// startLoad starts submitters and workers on a separate queue.
 func startLoad(t testing.TB, c *nodes, queue string, submitters, workers int, every time.Duration) *load {
 	t.Helper()
-	// A frozen node lets all leases of its workers end at once, each of which costs them
-	// health: up to 300 s would pass before they count as able again (SPEC 6.2). What is
-	// asked here is whether jobs survive, not which workers a queue trusts.
+	// A frozen node lets all leases of its workers end at once, and each of them costs health: up to 300 s would pass
+	// before the workers count as able again (SPEC 6.2). This test checks whether jobs survive, not which workers a
+	// queue trusts.
 	c.rota(t, "queue", "set", queue, "--preset", "standard", "--set", "min_health=0").want(t, 0)
 	l := &load{t: t, queue: queue, Ledger: rig.NewLedger(), asked: make(map[rota.JobID]bool),
 		held: make(map[rota.JobID]rota.WorkerID), runs: make(map[rota.JobID]int), done: make(map[rota.JobID]int)}
@@ -81,7 +81,7 @@ func (l *load) newWorker(c *nodes, id string) *client.Worker {
 	return w
 }
 
-// take notes that a worker runs a job, and whether another one still does.
+// take records that a worker runs a job, and whether another one still does.
 func (l *load) take(id rota.JobID, worker rota.WorkerID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +98,7 @@ func (l *load) give(id rota.JobID) {
 	delete(l.held, id)
 }
 
-// submit sends one job after another; each until it is answered.
+// submit sends one job after another, and repeats each until it is answered.
 func (l *load) submit(ctx context.Context, cl *client.Client, submitter int, every time.Duration) {
 	for i := 0; ctx.Err() == nil; i++ {
 		spec := rota.NewJobSpec("load", []byte("x"))
@@ -119,7 +119,7 @@ func (l *load) ask(id rota.JobID) {
 	l.asked[id] = true
 }
 
-// flows waits until so many more jobs were accepted.
+// flows waits until `more` further jobs were accepted.
 func (l *load) flows(t testing.TB, more int) {
 	t.Helper()
 	want := l.Count() + more
@@ -131,8 +131,8 @@ func (l *load) flows(t testing.TB, more int) {
 	})
 }
 
-// settle ends the submissions and holds the account: every accepted job is
-// COMPLETED, none was at two workers at once, none was refused.
+// settle ends the submissions and checks the account: every accepted job is COMPLETED, none was at two workers at once,
+// none was refused.
 func (l *load) settle(c *nodes) {
 	l.t.Helper()
 	l.stopSubmit()
@@ -160,7 +160,7 @@ func (l *load) settle(c *nodes) {
 	l.t.Logf("%s: %d jobs accepted and completed, %d handlers beyond the first", l.queue, l.Count(), again)
 }
 
-// missing says which accepted jobs the cluster does not call COMPLETED.
+// missing returns an error that names accepted jobs which the cluster does not report as COMPLETED.
 func (l *load) missing(cl *client.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

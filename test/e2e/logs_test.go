@@ -11,9 +11,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestLogs: what a command writes to stderr is followed through every node while it runs, read
-// through every node afterwards, and kept of an attempt whose worker died and of a cluster whose
-// nodes were all killed.
+// TestLogs: a command's output to stderr is followed through every node while it runs, read through every node
+// afterwards, and kept for an attempt whose worker died and for a cluster whose nodes were all killed.
 func TestLogs(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -56,7 +55,7 @@ func TestLogs(t *testing.T) {
 	for _, f := range followers {
 		prints(f, "begins good\n")
 	}
-	whole := "begins good\nends·[2J\n" // nothing that a terminal obeys is printed
+	whole := "begins good\nends·[2J\n" // no terminal control sequence is printed
 	writeFile(t, gate+".good", "")
 	for _, f := range followers {
 		if code := f.end(t, 30*time.Second); code != 0 {

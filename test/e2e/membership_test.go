@@ -11,8 +11,7 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// awaitVoter waits until a node is a voter of the cluster, and says whether it
-// was seen as a non-voter before.
+// awaitVoter waits until a node is a voter of the cluster, and reports whether it was seen as a non-voter before.
 func (c *nodes) awaitVoter(t testing.TB, id string) (before bool) {
 	t.Helper()
 	eventually(t, 60*time.Second, id+" is a voter", func() error {
@@ -30,7 +29,7 @@ func (c *nodes) awaitVoter(t testing.TB, id string) (before bool) {
 	return before
 }
 
-// awaitGone waits until a node is no server of the cluster.
+// awaitGone waits until a node is no longer a server of the cluster.
 func (c *nodes) awaitGone(t testing.TB, id string) {
 	t.Helper()
 	eventually(t, 30*time.Second, id+" is no member", func() error {
@@ -120,8 +119,8 @@ func TestMembership(t *testing.T) {
 	c.verified(t, 3)
 }
 
-// TestNonVoter: a node that was started with --non-voter follows, serves and never votes, while
-// one that came after it does; how many voters are wanted is an operator's to say.
+// TestNonVoter: a node that was started with --non-voter follows, serves and never votes, while a later one does; an
+// operator sets the wanted number of voters.
 func TestNonVoter(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -158,8 +157,7 @@ func TestNonVoter(t *testing.T) {
 	c.verified(t, 5)
 }
 
-// A leader that is told to go hands over first: users notice less than they would
-// of its death, and the process ends with 0.
+// A leader that is asked to end hands over first: users notice less than with its death, and the process ends with 0.
 func TestLeaderTerminated(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -180,8 +178,8 @@ func TestLeaderTerminated(t *testing.T) {
 	l.flows(t, 200)
 	gap, begun := l.Gap(told), elections()-before
 	t.Logf("longest time without a committed job after SIGTERM of the leader: %s", gap)
-	// Heartbeats are missed for 500 ms before a node stands by itself. A disk or a processor
-	// that was busy for as long makes the same gap, but nobody stands for that.
+	// Heartbeats are missed for 500 ms before a node starts an election. A disk or a processor that was busy for as
+	// long makes the same gap, but then no election starts.
 	if gap > 700*time.Millisecond && begun > 0 {
 		t.Errorf("%s without a committed job, and %d nodes stood by themselves: leadership was not handed over", gap, begun)
 	}
@@ -220,8 +218,8 @@ func TestRollingRestart(t *testing.T) {
 	c.verified(t, 3)
 }
 
-// A node that was stopped for a while, in the midst of a write most likely, goes
-// on where it was: its disk was not at fault.
+// A node that was stopped for a while, most likely in the midst of a write, continues where it was: its disk was not at
+// fault.
 func TestFollowerPaused(t *testing.T) {
 	long(t)
 	t.Parallel()

@@ -20,8 +20,8 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// TestNamesOfOthers has a client's certificate, and a node's that claims to be another, try
-// all that only nodes may do: each is refused, and no term moves.
+// TestNamesOfOthers lets a client's certificate, and a node's that claims to be another, try everything that only nodes
+// may do: each is refused, and no term moves.
 func TestNamesOfOthers(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -58,7 +58,7 @@ func TestNamesOfOthers(t *testing.T) {
 // claimedTerm is the term that a forged vote asks for.
 const claimedTerm = 0x7fff
 
-// callAs makes the calls of nodes in one's name.
+// callAs makes the calls of nodes in the name of a node.
 func callAs(t *testing.T, config *tls.Config, api, id string) {
 	t.Helper()
 	conn, err := grpc.NewClient(api, grpc.WithTransportCredentials(credentials.NewTLS(config)))
@@ -94,7 +94,7 @@ func callAs(t *testing.T, config *tls.Config, api, id string) {
 	}
 }
 
-// greetAs begins a connection of raft's in one's name, and asks for a vote of a high term.
+// greetAs begins a raft connection in the name of a node, and asks for a vote of a high term.
 func greetAs(t *testing.T, config *tls.Config, address, id string) {
 	t.Helper()
 	conn, err := tls.Dial("tcp", address, config)

@@ -69,6 +69,6 @@ func (n *node) refused(t testing.TB, parts ...string) {
 // copyTree copies a data directory as `cp -r` does: new files, same bytes.
 func copyTree(t testing.TB, from, to string) {
 	t.Helper()
-	_ = os.Remove(filepath.Join(from, "rota.sock")) // no file: it stays where a node was killed
+	_ = os.Remove(filepath.Join(from, "rota.sock")) // not a file: it stays where a node was killed
 	check(t, os.CopyFS(to, os.DirFS(from)))
 }

@@ -27,7 +27,7 @@ type signIns struct {
 	denied  map[*node]int
 }
 
-// newSignIns starts three nodes where nobody may do anything without a credential.
+// newSignIns starts three nodes where callers without a credential have no rights.
 func newSignIns(t *testing.T) *signIns {
 	t.Helper()
 	c := &signIns{t: t, idp: idp.New(), planted: canaries{}, denied: make(map[*node]int),
@@ -60,16 +60,16 @@ func (c *signIns) everywhere(token []string) {
 	}
 }
 
-// issuer sets, changes or deletes the provider; each node knows of it then.
+// issuer sets, changes or deletes the provider; afterwards each node has applied the change.
 func (c *signIns) issuer(args ...string) {
 	c.t.Helper()
 	c.at(c.all[0], 0, slices.Concat([]string{"auth", "issuer"}, args, c.root)...)
 	for _, n := range c.all {
-		c.at(n, 0, append(c.root, "auth", "issuer", "list")...) // a read that waits for what came before
+		c.at(n, 0, append(c.root, "auth", "issuer", "list")...) // a read that waits for earlier changes
 	}
 }
 
-// jwt has the provider sign a token of now.
+// jwt makes the provider sign a token with the current time.
 func (c *signIns) jwt(alg string, change map[string]any) string {
 	now := time.Now().Unix()
 	claims := map[string]any{"iss": c.idp.URL, "sub": "repo:acme/site", "aud": "rota", "iat": now - 10, "exp": now + 600,
@@ -84,7 +84,7 @@ func (c *signIns) jwt(alg string, change map[string]any) string {
 	return jwt
 }
 
-// login exchanges a token at a node, and returns the flags that show what came of it.
+// login exchanges a token at a node, and returns the flags that present the result.
 func (c *signIns) login(n *node, jwt string, code int, parts ...string) []string {
 	c.t.Helper()
 	dir := c.t.TempDir()
@@ -106,7 +106,7 @@ func (c *signIns) login(n *node, jwt string, code int, parts ...string) []string
 	return []string{"--token-file", out}
 }
 
-// refusesReplays shows a token that was exchanged to all nodes.
+// refusesReplays presents a token that was already exchanged to all nodes.
 func (c *signIns) refusesReplays(jwt string) {
 	c.t.Helper()
 	for _, n := range c.all {
@@ -114,9 +114,8 @@ func (c *signIns) refusesReplays(jwt string) {
 	}
 }
 
-// TestOIDC: an identity token gives, once, what its issuer maps it to and no more, at whichever
-// node it is shown and whoever leads; any other is refused in words, and no node keeps one
-// (SECURITY §1.18).
+// TestOIDC: an identity token gives, once, only the rights that its issuer maps it to, at every node and under every
+// leader; any other is refused with a reason, and no node keeps one (SECURITY §1.18).
 func TestOIDC(t *testing.T) {
 	t.Parallel()
 	c := newSignIns(t)
@@ -186,13 +185,13 @@ func TestOIDC(t *testing.T) {
 	c.login(c.all[1], late, 8, "maps no claim")
 	c.issuer("delete", c.idp.URL)
 	c.login(c.all[2], late, 8, "not set")
-	c.at(c.all[1], 0, append(token, "job", "list")...) // what was exchanged before goes on
+	c.at(c.all[1], 0, append(token, "job", "list")...) // earlier exchanges remain valid
 	c.at(c.all[1], 0, slices.Concat([]string{"auth", "token", "revoke", tokenIn(t, token)}, c.root)...)
 	c.at(c.all[1], 8, append(token, "job", "list")...)
 	c.tellsNobody()
 }
 
-// leads returns who leads, as the nodes say.
+// leads returns the leader that the nodes report.
 func (c *signIns) leads() string {
 	r := command(c.t, []string{c.env()}, "", append(c.root, "cluster", "status", "-o", "json")...)
 	var s rota.ClusterStatus
@@ -210,8 +209,7 @@ func tokenIn(t *testing.T, flags []string) string {
 	return strings.Split(string(text), "_")[1]
 }
 
-// tellsNobody holds that what was refused is counted, and that no identity token is in any file,
-// event, log or answer.
+// tellsNobody checks that refusals are counted, and that no identity token is in any file, event, log or answer.
 func (c *signIns) tellsNobody() {
 	c.t.Helper()
 	t := c.t

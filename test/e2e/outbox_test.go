@@ -17,15 +17,14 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// database is a PostgreSQL cluster of this test's own, in a temporary directory, on a free port of
-// loopback.
+// database is a separate PostgreSQL cluster of this test, in a temporary directory, on a free port of loopback.
 type database struct {
 	dir  string
 	port int
 	as   *syscall.Credential
 }
 
-// newDatabase starts one. PostgreSQL refuses to run as root: it is an account of its package's then.
+// newDatabase starts one. PostgreSQL refuses to run as root: then it runs as its package's account.
 func newDatabase(t *testing.T) *database {
 	t.Helper()
 	for _, need := range []string{"initdb", "postgres", "psql"} {
@@ -87,9 +86,8 @@ func (d *database) query(sql string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// TestOutbox: 10,000 rows are submitted by two relays, of which one is killed again and again, also between
-// submission and deletion: each becomes one job;
-// what is refused for good stays with why.
+// TestOutbox: 10,000 rows are submitted by two relays, one of which is killed again and again, also between submission
+// and deletion: each becomes one job; permanently refused rows stay with the reason.
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -179,13 +177,13 @@ func TestOutbox(t *testing.T) {
 	relay.stop(t, 30*time.Second)
 }
 
-// TestOutbox_fullQueue: rows that a full queue takes none of wait, more than a relay takes at once; those behind them for
-// another queue become jobs meanwhile. Once there is room all of them go.
+// TestOutbox_fullQueue: rows that a full queue accepts none of wait, more than a relay reads at once; those behind them
+// for another queue become jobs meanwhile. Once there is room all of them go.
 func TestOutbox_fullQueue(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	c := newCluster(t, 1)
-	const cap, rows = 5, 450 // a relay takes 200 at once
+	const cap, rows = 5, 450 // a relay reads 200 at once
 	c.rota(t, "queue", "set", "full", "--set", fmt.Sprint("queue_cap=", cap)).want(t, 0)
 	must := func(sql string) string {
 		t.Helper()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// floodCount is what a measurement counted of jobs and refusals.
+// floodCount holds a measurement's counts of jobs and refusals.
 type floodCount struct {
 	Jobs            int   `json:"jobs"`
 	Accepted        int64 `json:"accepted"`
@@ -30,9 +30,9 @@ func floodCountOf(t *testing.T, p *process) (a floodCount) {
 	return a
 }
 
-// Far more than a cluster can do: it refuses and says when to come again, loses nothing
-// that it accepted, and keeps every lease that lives on renewals meanwhile. How fast it is
-// then is for `make bench-overload`. It is alone: its load is all that two processors take.
+// Far more than a cluster can handle: it refuses and reports when to retry, loses nothing that it accepted, and keeps
+// every lease that lives on renewals meanwhile. Its speed under overload is measured by `make bench-overload`. The test
+// runs alone: its load uses two processors completely.
 func TestOverload(t *testing.T) {
 	long(t)
 	c := newCluster(t, 3)

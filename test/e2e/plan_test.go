@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestPlans: the leader is killed while a plan cancels many jobs: each is cancelled once. What is no
-// plan is refused by its field and starts nothing.
+// TestPlans: the leader is killed while a plan cancels many jobs: each is cancelled once. An invalid plan is refused by
+// its field and starts nothing.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

@@ -13,14 +13,12 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// The four rows of DFPS-S §5 over the wire: real workers complete and fail jobs,
-// the statistics are those that `queue show` tells, and every score is that of
-// SPEC §5.3, computed here apart from the code that decides.
+// The four rows of DFPS-S §5 over the wire: real workers complete and fail jobs, the statistics are those of `queue
+// show`, and every score is that of SPEC §5.3, computed here independently of the code that decides.
 
 var errWork = errors.New("the work fails")
 
-// dfps makes a cluster with a queue of the preset dfps, without the turn of the
-// oldest and with retries at once.
+// dfps makes a cluster with a queue of the preset dfps, without the turn of the oldest and with immediate retries.
 func dfps(t *testing.T) (*nodes, *client.Client, rota.QueueName) {
 	t.Helper()
 	c := newCluster(t, 3)
@@ -30,8 +28,7 @@ func dfps(t *testing.T) (*nodes, *client.Client, rota.QueueName) {
 	return c, cl, q
 }
 
-// knows holds what `queue show` tells of a type, and that its weight is W of its
-// numbers.
+// knows checks the statistics of a type in `queue show`, and that its weight is W of its numbers.
 func (c *nodes) knows(t testing.TB, queue rota.QueueName, want rota.TypeStats) rota.TypeStats {
 	t.Helper()
 	q := decode[rota.Queue](t, c.rota(t, "queue", "show", string(queue), "-o", "json"))
@@ -49,8 +46,8 @@ func (c *nodes) knows(t testing.TB, queue rota.QueueName, want rota.TypeStats) r
 	return rota.TypeStats{}
 }
 
-// tookUs is what an attempt counts for, in microseconds: from its acknowledgement. One that
-// came with the completion itself, or not before the failure, leaves the assignment.
+// tookUs is the duration that an attempt counts for, in microseconds: from its acknowledgement. An acknowledgement that
+// came with the completion itself, or not before the failure, does not count; then it is from the assignment.
 func tookUs(t testing.TB, a rota.Attempt) int64 {
 	t.Helper()
 	if a.Acked.IsZero() || a.End == rota.ReasonDone && a.Acked == a.Ended {
@@ -78,7 +75,7 @@ func TestEarlySampleBias(t *testing.T) {
 	for n := range 2 {
 		w.serves("first")
 		placedBy(t, cl, "first", n, weight)
-		// Ten times what was declared, at least, by the cluster clock.
+		// At least ten times the declared time, by the cluster clock.
 		started := c.awaitState(t, cl, "first", 20*time.Second, rota.JobRunning).Lease.Acked
 		eventually(t, 20*time.Second, "the work takes long", func() error {
 			if s, err := cl.Status(within(t)); err != nil || s.Clock < started.Clock+10*expected {
@@ -86,7 +83,7 @@ func TestEarlySampleBias(t *testing.T) {
 			}
 			return nil
 		})
-		if n == 1 { // as the job would be placed again at once
+		if n == 1 { // otherwise the job would be placed again at once
 			submitAll(t, cl, policyJob("between", q, priority(0)))
 		}
 		w.ends("first", errWork)
@@ -105,8 +102,7 @@ func TestEarlySampleBias(t *testing.T) {
 		t.Errorf("weight %v, of a raw one of %v", got.Weight, raw)
 	}
 
-	// So an unknown type goes before it where all else is equal, and behind it where
-	// it is only a tenth larger.
+	// So an unknown type goes before it where everything else is equal, and behind it where it is only a tenth larger.
 	c.rota(t, "job", "cancel", "first").want(t, 0)
 	equal, larger := int64(1<<20), int64(1<<20+1<<20/10)
 	submitAll(t, cl, fresh("known-bad", sized(equal)), policyJob("unknown", q, ofType("other"), sized(equal)),
@@ -201,7 +197,7 @@ func TestHeavyWallAgainstVIP(t *testing.T) {
 		return id
 	}
 	first := huge()
-	// However old the wall gets, a tiny critical job is above it.
+	// However old the wall becomes, a tiny critical job is above it.
 	if old := scoreOf(2, math.MaxInt32, 1.5, 1<<30); old >= scoreOf(100, 0, 0.1, 1<<20) {
 		t.Errorf("a huge job may come to %v", old)
 	}
@@ -215,7 +211,7 @@ func TestHeavyWallAgainstVIP(t *testing.T) {
 		placedBy(t, cl, id, 0, 1)
 		w.ends(id, nil)
 	}
-	// The huge are not buried: one of 1 GiB goes before a LOW one of half its size.
+	// Huge jobs are not buried: one of 1 GiB goes before a LOW one of half its size.
 	weight := weightOf(1, 0, 0, 0)
 	if scoreOf(2, 0, weight, 1<<30) <= scoreOf(1, 30_000, 1, 512<<20) {
 		t.Error("the sizes leave nothing to be seen")
@@ -230,9 +226,8 @@ func TestHeavyWallAgainstVIP(t *testing.T) {
 	c.verified(t, 3)
 }
 
-// T_aging is ten minutes, so the crossing of LOW over fresh NORMAL jobs is shown
-// where sizes bring it near: NORMAL ones so large that LOW outweighs them once it
-// has waited 1.5 s.
+// T_aging is ten minutes, so the crossing of LOW over fresh NORMAL jobs is shown at sizes that bring it near: NORMAL
+// ones so large that LOW outweighs them once it has waited 1.5 s.
 func TestStarvingPeasant(t *testing.T) {
 	t.Parallel()
 	c, cl, q := dfps(t)
@@ -278,8 +273,7 @@ func TestStarvingPeasant(t *testing.T) {
 		t.Errorf("it waited %d ms, the crossing is at %d", waited, crossing)
 	}
 
-	// Age is walled in at three times the base: no LOW job is ever above a fresh HIGH
-	// or CRITICAL one of its size.
+	// Age is limited to three times the base: no LOW job is ever above a fresh HIGH or CRITICAL one of its size.
 	if old := scoreOf(1, math.MaxInt32, 1, 1); old != scoreOf(3, 0, 1, 1) || old >= scoreOf(10, 0, 1, 1) {
 		t.Errorf("a LOW job comes to %v", old)
 	}

@@ -9,24 +9,23 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// floodAccount holds every decision of some runs against what was so at its height: the
-// events up to there say which jobs were QUEUED, which leases open and which slots free.
-// A decision is an entry of rounds, told by its first assignment; one is in flight at a
-// time, so a job QUEUED while one is made is in the next. Each must hold to:
+// floodAccount compares every decision of some runs with the state at its height: the events up to there determine
+// which jobs were QUEUED, which leases open and which slots free. A decision is an entry of rounds, recognized by its
+// first assignment; one is in flight at a time, so a job QUEUED while one is made is in the next. Each must obey:
 //
-//   - Room: where a quiet tenant's job stays QUEUED, no slot of a worker of its queue does
-//     stay free. So such a job is in the first decision that finds room.
+//   - Room: where a quiet tenant's job stays QUEUED, no slot of a worker of its queue
+//     stays free. So such a job is in the first decision that finds room.
 //   - Fair share: while it stays, no tenant with more open leases in the queue than its own
-//     tenant is given room, but by a turn of the oldest, and of those a worker takes one in
-//     oldest_every leases. So what comes free goes to the quiet tenant unless it has had its
+//     tenant is given room, except by a turn of the oldest, and a worker accepts one of those in
+//     oldest_every leases. So a slot that becomes free goes to the quiet tenant unless it has had its
 //     share.
 //   - max_concurrent: the flood never has more leases than that.
 //
-// No clock is looked at.
+// No clock is read.
 type floodAccount struct {
 	t    *testing.T
 	runs map[rota.QueueName]*floodRun
-	// events are all, in order; the first `told` of them are in what follows.
+	// events are all events, in order; the first `told` of them are included in the fields below.
 	events  []rota.ServedEvent
 	told    int
 	queues  map[rota.QueueName]*floodQueue
@@ -46,7 +45,7 @@ type floodQueue struct {
 	waiting map[rota.JobID]rota.TenantID
 	open    map[rota.TenantID]int
 	taken   map[rota.WorkerID]int
-	// turns and leases count what each worker was given by a turn of the oldest, and else.
+	// turns and leases count the leases that each worker got by a turn of the oldest, and otherwise.
 	turns, leases map[rota.WorkerID]int
 	// contested counts the decisions that placed jobs while the flood and a quiet tenant had
 	// some QUEUED.
@@ -73,7 +72,7 @@ func (a *floodAccount) fault(format string, args ...any) {
 	}
 }
 
-// read takes the events in.
+// read parses the events.
 func (a *floodAccount) read(text string) {
 	a.t.Helper()
 	for line := range strings.Lines(text) {
@@ -83,7 +82,7 @@ func (a *floodAccount) read(text string) {
 	}
 }
 
-// judge holds all decisions against the events before them.
+// judge checks all decisions against the events before them.
 func (a *floodAccount) judge() {
 	a.t.Helper()
 	for i := 0; i < len(a.events); {
@@ -112,7 +111,7 @@ func (a *floodAccount) judge() {
 	}
 }
 
-// entry judges an entry's events if they are of a decision.
+// entry judges an entry's events if they belong to a decision.
 func (a *floodAccount) entry(events []rota.ServedEvent) {
 	a.t.Helper()
 	first := slices.IndexFunc(events, func(e rota.ServedEvent) bool { return e.Kind == rota.EventJobAssigned })
@@ -128,7 +127,7 @@ func (a *floodAccount) entry(events []rota.ServedEvent) {
 	}
 }
 
-// floodPlacing is what the payload of jobAssigned says.
+// floodPlacing is the payload of jobAssigned.
 type floodPlacing struct {
 	Height    rota.Index
 	Reasoning struct{ Rule string }
@@ -143,7 +142,7 @@ func (a *floodAccount) placing(e *rota.ServedEvent) (p floodPlacing) {
 	return p
 }
 
-// tell has an event be so.
+// tell applies an event to the state.
 func (a *floodAccount) tell(e *rota.ServedEvent) {
 	switch e.Kind {
 	case rota.EventProviderRegistered:
@@ -192,7 +191,7 @@ func (a *floodAccount) ends(q *floodQueue, e *rota.ServedEvent) {
 	}
 }
 
-// decision judges what an entry of rounds decided on a queue.
+// decision judges what an entry of rounds decided for a queue.
 func (a *floodAccount) decision(name rota.QueueName, events []rota.ServedEvent) {
 	a.t.Helper()
 	q, r := a.queues[name], a.runs[name]
@@ -204,7 +203,7 @@ func (a *floodAccount) decision(name rota.QueueName, events []rota.ServedEvent) 
 			used[e.Worker]++
 		}
 	}
-	stays := map[rota.TenantID]rota.JobID{} // of each quiet tenant one that is not placed
+	stays := map[rota.TenantID]rota.JobID{} // one job that is not placed, for each quiet tenant
 	flooding, quiet := false, false
 	for job, tenant := range q.waiting {
 		flooding = flooding || tenant == flood
@@ -233,8 +232,8 @@ func (a *floodAccount) decision(name rota.QueueName, events []rota.ServedEvent) 
 	}
 }
 
-// draw judges one assignment: drawn are those of its tenant before it in the entry, stays
-// says which job of a tenant the entry leaves QUEUED, and how many it drew before.
+// draw judges one assignment: drawn is the number of its tenant's assignments before it in the entry, stays returns
+// which job of a tenant the entry leaves QUEUED, and how many the tenant drew before.
 func (a *floodAccount) draw(q *floodQueue, r *floodRun, e *rota.ServedEvent, drawn int, stays func(rota.TenantID) (rota.JobID, int)) {
 	a.t.Helper()
 	open := q.open[e.Tenant] + drawn

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// The log's jobs come and run so much faster than they did.
+	// The log's jobs arrive and run this many times faster than they did.
 	floodSpeedup = 50_000
-	// Each queue has workers of its own, in all with room for 8 jobs.
+	// Each queue has its own workers, with room for 8 jobs in total.
 	floodWorkers, floodSlots = 2, 4
 	floodCPU                 = 1_000
-	// floodDepth jobs of the flood stand in the queue at first; for each batch of them
-	// that handlers took another is submitted.
+	// floodDepth jobs of the flood are in the queue at first; for each batch of them that handlers receive, another is
+	// submitted.
 	floodDepth, floodBatch = 300, 50
 	floodWorkMs            = 20
-	// floodLeast leases of each type that fails or is declined must end for the test to show
-	// anything. The flood goes on until so many, and all that can be open besides, were taken.
+	// At least floodLeast leases of each type that fails or is declined must end for the test to prove anything. The
+	// flood goes on until that many, plus all that can be open at the same time, were received.
 	floodLeast = 5
 	floodShown = floodLeast + floodWorkers*floodSlots
 )
@@ -73,8 +73,7 @@ func readTrace(t *testing.T, most int) []traced {
 	return jobs
 }
 
-// floodRun is a replay of the log in a queue of its own. The log's users belong to three
-// tenants, of which the first floods.
+// floodRun is a replay of the log in its own queue. The log's users belong to three tenants, and the first one floods.
 type floodRun struct {
 	name string
 	set  []string
@@ -82,8 +81,8 @@ type floodRun struct {
 	limit int
 	cl    *client.Client
 	quiet []rota.JobID
-	taken chan rota.JobType // a handler took a job of the flood
-	shown chan struct{}     // closed once floodShown of each type but the first were taken
+	taken chan rota.JobType // a handler received a job of the flood
+	shown chan struct{}     // closed once floodShown of each type but the first were received
 	sent  int               // jobs of the flood
 }
 
@@ -91,7 +90,7 @@ func (r *floodRun) tenant(n int) rota.TenantID { return rota.TenantID(fmt.Sprint
 
 func (r *floodRun) worker(n int) rota.WorkerID { return rota.WorkerID(fmt.Sprint(r.name, "-w", n)) }
 
-// floodJob is the next job of the flood.
+// floodJob returns the next job of the flood.
 func (r *floodRun) floodJob() rota.JobSpec {
 	typ := floodTypes[r.sent%len(floodTypes)]
 	r.sent++
@@ -103,7 +102,7 @@ func (r *floodRun) floodJob() rota.JobSpec {
 	})
 }
 
-// begin sets up the queue and its workers, and has the flood stand in it.
+// begin sets up the queue and its workers, and submits the flood to it.
 func (r *floodRun) begin(t *testing.T, c *nodes) {
 	t.Helper()
 	r.cl, r.taken, r.shown = c.dial(t), make(chan rota.JobType, 1<<16), make(chan struct{})
@@ -124,7 +123,7 @@ func (r *floodRun) begin(t *testing.T, c *nodes) {
 	submitAll(t, r.cl, jobs...)
 }
 
-// floodWorker runs a worker until the test ends. It sends the type of each of the flood's jobs that it takes.
+// floodWorker runs a worker until the test ends. It sends the type of each of the flood's jobs that it receives.
 func (c *nodes) floodWorker(t *testing.T, spec rota.WorkerSpec, taken chan<- rota.JobType) {
 	t.Helper()
 	connected := make(chan struct{}, 16)
@@ -159,7 +158,7 @@ func (c *nodes) floodWorker(t *testing.T, spec rota.WorkerSpec, taken chan<- rot
 	}
 }
 
-// runFor is the handler of jobs that take a time.
+// runFor is the handler of jobs that take some time.
 func runFor(ctx context.Context, job *client.Job) (client.Result, error) {
 	select {
 	case <-ctx.Done():
@@ -201,7 +200,7 @@ func (r *floodRun) feed(ctx context.Context) error {
 				return nil
 			case typ := <-r.taken:
 				if left[typ] == 0 {
-					break // shown, or the first, which need not be
+					break // shown, or the first, which is not required
 				}
 				if left[typ]--; left[typ] == 0 {
 					if delete(left, typ); len(left) == 0 {
@@ -217,7 +216,7 @@ func (r *floodRun) feed(ctx context.Context) error {
 	}
 }
 
-// completed waits for jobs, which must all complete.
+// completed waits for jobs, all of which must complete.
 func completed(ctx context.Context, cl *client.Client, ids ...rota.JobID) error {
 	for job, err := range cl.Wait(ctx, ids...) {
 		if err != nil {
@@ -230,9 +229,9 @@ func completed(ctx context.Context, cl *client.Client, ids ...rota.JobID) error 
 	return nil
 }
 
-// pulse has one job after the other run in a queue that no flood reaches, until the
-// context ends. Each is placed by an entry of rounds, which is told, and which decides on
-// all queues that have work and room: rounds that placed nothing elsewhere show by it.
+// pulse runs one job after the other in a queue that no flood reaches, until the context ends. Each is placed by an
+// entry of rounds, which produces an event and decides on all queues that have work and room: it reveals rounds that
+// placed nothing elsewhere.
 func pulse(ctx context.Context, cl *client.Client) error {
 	for i := 0; ctx.Err() == nil; i++ {
 		job := policyJob(fmt.Sprint("pulse-", i), "pulse", ofType("trace"))
@@ -247,11 +246,10 @@ func pulse(ctx context.Context, cl *client.Client) error {
 	return nil
 }
 
-// TestThreeTenantsOneFloods replays a job log with three tenants, of which one floods the
-// queue with jobs that run, fail, fail in a domain, are declined, have no handler and are
-// impossible, in queues as users have them. Under fair share, with turns of the oldest and
-// without, and under max_concurrent, no decision passes over a quiet tenant's job that the
-// promise gives the room (floodAccount says which). Then what the nodes keep is audited.
+// TestThreeTenantsOneFloods replays a job log with three tenants. One floods the queue with jobs that run, fail, fail
+// in a domain, are declined, have no handler and are impossible, in queues as users have them. Under fair share, with
+// turns of the oldest and without, and under max_concurrent, no decision passes over a quiet tenant's job that is
+// entitled to the room (floodAccount defines which). Then the nodes' data is audited.
 func TestThreeTenantsOneFloods(t *testing.T) {
 	t.Parallel()
 	jobs := 200

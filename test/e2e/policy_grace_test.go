@@ -14,8 +14,8 @@ type cutOff struct {
 	id       rota.WorkerID
 	started  chan *client.Job
 	ended    chan error               // the causes of its handlers' ends
-	reported chan client.HandlerEvent // what the cluster says to its outcomes
-	done     chan struct{}            // closed: handlers return well
+	reported chan client.HandlerEvent // the cluster's answers to its outcomes
+	done     chan struct{}            // closed: handlers return successfully
 }
 
 func (all wires) worker(t testing.TB, id string, queue rota.QueueName) *cutOff {
@@ -43,16 +43,16 @@ func (all wires) worker(t testing.TB, id string, queue rota.QueueName) *cutOff {
 	return k
 }
 
-// TestGraceOnDisconnect is SPEC §16.7 on processes: two workers lose every node, by wires that
-// are cut on the nodes' side. That under lease_grace_on_disconnect_ms ends what runs by itself,
-// then its lease ends so long after its stream broke, another worker takes the job, and the
-// first one's completion is refused. The other, without the key, keeps its lease.
+// TestGraceOnDisconnect is SPEC §16.7 on processes: two workers lose every node, by wires that are cut on the nodes'
+// side. The one under lease_grace_on_disconnect_ms ends its running jobs by itself, then its lease ends that long after
+// its stream broke, another worker receives the job, and the first one's completion is refused. The other, without the
+// key, keeps its lease.
 func TestGraceOnDisconnect(t *testing.T) {
 	t.Parallel()
 	const grace = 10_000
 	c := newCluster(t, 3)
 	cl := c.dial(t)
-	// Leases so long that their deadlines play no part.
+	// Leases so long that their deadlines have no effect.
 	graced := c.policyQueue(t, "graced", "standard", "lease_grace_on_disconnect=10s", "lease_ms=600000", "backoff_base=100ms", "backoff_cap=100ms")
 	plain := c.policyQueue(t, "plain", "standard", "lease_ms=600000")
 	all := c.wires(t)
@@ -92,7 +92,7 @@ func TestGraceOnDisconnect(t *testing.T) {
 	spare.ends("graced-1", nil)
 	c.awaitState(t, cl, "graced-1", 30*time.Second, rota.JobCompleted)
 
-	// The wires carry again before silence has ended what is left.
+	// The wires carry again before silence has ended the other lease.
 	select {
 	case err := <-keeps.ended:
 		t.Fatalf("the handler without a grace was ended: %v", err)

@@ -20,9 +20,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// hand is a worker that speaks the protocol itself and does nothing unasked but
-// beat: it can leave a lease unacknowledged, renew it as it likes, and hear of its
-// end, all of which the client library would see to.
+// hand is a worker that speaks the protocol itself and sends only beats unless the test calls it: it can leave a lease
+// unacknowledged, renew it at any time, and receive its end, all of which the client library would handle.
 type hand struct {
 	t      testing.TB
 	id     rota.WorkerID
@@ -43,7 +42,7 @@ func (c *nodes) hand(t testing.TB, n *node, id string, queue rota.QueueName, slo
 	return c.handOf(t, n, nil, id, queue, slots)
 }
 
-// handOf is hand for the holder of a token: what tokenFile returned.
+// handOf is hand with a token: the result of tokenFile.
 func (c *nodes) handOf(t testing.TB, n *node, token []string, id string, queue rota.QueueName, slots int32) *hand {
 	t.Helper()
 	conn, err := grpc.NewClient(n.API, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -72,7 +71,7 @@ func (c *nodes) handOf(t testing.TB, n *node, token []string, id string, queue r
 	return h
 }
 
-// showing has calls show a token; none where there is none.
+// showing returns a context whose calls present a token; it does nothing without a token.
 func showing(t testing.TB, ctx context.Context, token []string) context.Context {
 	t.Helper()
 	if len(token) == 0 {
@@ -83,10 +82,10 @@ func showing(t testing.TB, ctx context.Context, token []string) context.Context 
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+strings.TrimSpace(string(text)))
 }
 
-// handSecret is what a hand proves its session by.
+// handSecret returns the secret that proves a hand's session.
 func handSecret(id string) []byte { return []byte("a secret of many bytes: " + id) }
 
-// hear takes what the node tells until the stream ends.
+// hear receives the node's messages until the stream ends.
 func (h *hand) hear() {
 	for {
 		response, err := h.stream.Recv()
@@ -136,7 +135,7 @@ func (h *hand) put(request *rotav1.WorkRequest) error {
 	return h.stream.Send(request)
 }
 
-// serves wants the next lease to be of this job.
+// serves expects the next lease to be of this job.
 func (h *hand) serves(job rota.JobID) rota.Lease {
 	h.t.Helper()
 	select {
@@ -151,7 +150,7 @@ func (h *hand) serves(job rota.JobID) rota.Lease {
 	}
 }
 
-// says sends one verb on a lease and gives the answer.
+// says sends one verb on a lease and returns the answer.
 func (h *hand) says(verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.LeaseCommand)) peer.LeaseAnswer {
 	h.t.Helper()
 	c := peer.LeaseCommand{Verb: verb, Lease: l.ID, Job: l.Job}
@@ -173,7 +172,7 @@ func (h *hand) says(verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.Leas
 		select {
 		case a := <-to:
 			if a.GetRefusal() != nil {
-				continue // without outcome: the same again
+				continue // without outcome: the same once more
 			}
 			answer, err := words.LeaseAnswerFromWire(a.GetAnswers()[0])
 			check(h.t, err)
@@ -186,7 +185,7 @@ func (h *hand) says(verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.Leas
 	return peer.LeaseAnswer{}
 }
 
-// does is says for what must be taken.
+// does is says for a verb that must be accepted.
 func (h *hand) does(verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.LeaseCommand)) peer.LeaseAnswer {
 	h.t.Helper()
 	a := h.says(verb, l, change...)
@@ -196,7 +195,7 @@ func (h *hand) does(verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.Leas
 	return a
 }
 
-// refused is says for what must not be taken.
+// refused is says for a verb that must be refused.
 func (h *hand) refused(kind rota.Kind, verb rota.LeaseVerb, l rota.Lease, change ...func(*peer.LeaseCommand)) {
 	h.t.Helper()
 	if a := h.says(verb, l, change...); a.Err == nil || a.Err.Kind != kind {
@@ -204,7 +203,7 @@ func (h *hand) refused(kind rota.Kind, verb rota.LeaseVerb, l rota.Lease, change
 	}
 }
 
-// hears waits until the worker was told that its lease ended, or is revoked.
+// hears waits until the worker has received the message that its lease ended, or is revoked.
 func (h *hand) hears(l rota.Lease, revoked bool, why rota.Reason) {
 	h.t.Helper()
 	eventually(h.t, 20*time.Second, fmt.Sprintf("worker %s hears %s", h.id, why), func() error {

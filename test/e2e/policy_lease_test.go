@@ -35,7 +35,7 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 	}
 }
 
-// leased puts one job on a hand and holds the lease's times and its id.
+// leased assigns one job to a hand and checks the lease's times and its id.
 func leased(t *testing.T, c *nodes, cl *client.Client, h *hand, job rota.JobSpec) rota.Lease {
 	t.Helper()
 	submitAll(t, cl, job)
@@ -53,7 +53,7 @@ func leased(t *testing.T, c *nodes, cl *client.Client, h *hand, job rota.JobSpec
 	return l
 }
 
-// seedOf is that of the decision that gave a lease, which may be over already.
+// seedOf returns the seed of the decision that granted a lease, which may be over already.
 func seedOf(t testing.TB, job rota.Job, l rota.Lease) []byte {
 	t.Helper()
 	if job.Lease != nil && job.Lease.ID == l.ID {
@@ -76,7 +76,7 @@ func (c *nodes) health(t testing.TB, w rota.WorkerID) int32 {
 func leaseUnacked(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 	h := c.hand(t, c.all[0], "silent", q, 1)
 	l := leased(t, c, cl, h, policyJob("unacked", q))
-	// The second lease, which this test completes, lapses in no time that it may need.
+	// The second lease, which this test completes, must not lapse while the test runs.
 	c.rota(t, "queue", "set", string(q), "--set", "ack_timeout=60000ms").want(t, 0)
 	h.hears(l, false, rota.ReasonAckTimeout)
 	if got := c.health(t, h.id); got < 950 || got > 980 {
@@ -199,11 +199,11 @@ func leaseDeclined(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) 
 		t.Errorf("job %+v", job)
 	}
 	eventuallyWhy(t, cl, "declined", "COOLING_DOWN", 1)
-	submitAll(t, cl, policyJob("another", q, ofType("other"))) // of another class it goes on
+	submitAll(t, cl, policyJob("another", q, ofType("other"))) // it continues with jobs of another class
 	h.does(rota.VerbComplete, h.serves("another"))
 }
 
-// eventuallyWhy waits until a QUEUED job has a reason that so many workers give.
+// eventuallyWhy waits until a QUEUED job has a reason that the given number of workers have.
 func eventuallyWhy(t testing.TB, cl *client.Client, id rota.JobID, reason string, workers int64) rota.Explanation {
 	t.Helper()
 	var x rota.Explanation

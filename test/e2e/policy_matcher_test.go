@@ -12,8 +12,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// eligibility is a rule of SPEC §6.1: what a queue, a job and a worker are, so that
-// the worker fails it, and what a worker is that does not.
+// eligibility is a rule of SPEC §6.1: a queue, a job and a worker that fails the rule, and a worker that does not.
 type eligibility struct {
 	name, set  string
 	job        func(*rota.JobSpec)
@@ -68,7 +67,7 @@ func TestConformance_QueueMatcher(t *testing.T) {
 	t.Run("priority_ties", func(t *testing.T) { t.Parallel(); matcherTies(t, c, cl) })
 }
 
-// run sees a job wait for the rule with the one worker, and go to the other.
+// run checks that a job waits for the rule with the one worker, and goes to the other.
 func (e *eligibility) run(t *testing.T, c *nodes, cl *client.Client) {
 	var set []string
 	if e.set != "" {
@@ -173,8 +172,8 @@ func matcherQuotas(t *testing.T, c *nodes, cl *client.Client) {
 	other.ends("g", nil)
 }
 
-// Score descending, then age, then the id; who ties in score and age and competes
-// for one worker is told apart by H("AICF|tie", job, worker, seed) (SPEC §7.5).
+// Score descending, then age, then the id; jobs that tie in score and age and compete for one worker are ordered by
+// H("AICF|tie", job, worker, seed) (SPEC §7.5).
 func matcherTies(t *testing.T, c *nodes, cl *client.Client) {
 	q := c.policyQueue(t, "ties", "aicf-ai", "paused=true")
 	paying := func(id string, fee, size int64) rota.JobSpec {

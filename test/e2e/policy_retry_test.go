@@ -36,7 +36,7 @@ func retryBackoff(t *testing.T, c *nodes, cl *client.Client) {
 	submitAll(t, cl, policyJob("retried", q))
 	due := rota.Clock(0)
 	for n := range int32(5) {
-		h := c.hand(t, c.all[n%3], fmt.Sprint("failing-", n), q, 1) // who fails three times in a row cools down
+		h := c.hand(t, c.all[n%3], fmt.Sprint("failing-", n), q, 1) // a worker with three failures in a row cools down
 		l := h.serves("retried")
 		if l.Attempt != n || l.Started.Clock < due {
 			t.Errorf("attempt %d begins at %d, %d is due at %d", l.Attempt, l.Started, n, due)
@@ -71,7 +71,7 @@ func retryBackoff(t *testing.T, c *nodes, cl *client.Client) {
 	if job.State != rota.JobDead || job.Reason != rota.ReasonProviderFail || len(job.Attempts) != 5 || job.Error != "no luck" {
 		t.Errorf("job %+v", job)
 	}
-	// The tombstone keeps it out, and tells what became of it.
+	// The tombstone keeps it out, and reports its final state.
 	if again := submitAll(t, cl, policyJob("retried", q)); !again[0].Existed || again[0].State != rota.JobDead {
 		t.Errorf("submitted again it is %+v", again[0])
 	}
@@ -119,7 +119,7 @@ func retryRelative(t *testing.T, c *nodes, cl *client.Client) {
 	h.hears(second, false, rota.ReasonTTLRelative)
 }
 
-// What is queued again keeps its age, and with it its place.
+// A job that is queued again keeps its age, and with it its place.
 func retryPlace(t *testing.T, c *nodes, cl *client.Client) {
 	q := c.policyQueue(t, "place", "standard", "ranking=fifo", "fair_share=off", "oldest_every=0", "backoff_base=0", "lease_ms=60000", "ack_timeout=20000ms")
 	h := c.hand(t, c.all[2], "placing", q, 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestBadJobsHoldNobodyUp has jobs of one tenant fail on the only worker there is: the
-// next one of another tenant in another queue starts on that worker all the same.
+// TestBadJobsHoldNobodyUp has jobs of one tenant fail on the only worker: the next one of another tenant in another
+// queue starts on that worker all the same.
 func TestBadJobsHoldNobodyUp(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -35,8 +35,8 @@ func TestBadJobsHoldNobodyUp(t *testing.T) {
 	}
 }
 
-// TestMaxConcurrentKeepsUp runs jobs of a tenant at its limit: when one ends the next
-// begins, without a penalty between.
+// TestMaxConcurrentKeepsUp runs jobs of a tenant at its limit: when one ends the next begins, without a penalty
+// between.
 func TestMaxConcurrentKeepsUp(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -67,8 +67,8 @@ func TestMaxConcurrentKeepsUp(t *testing.T) {
 			t.Fatalf("%d leases of the tenant are open at %d", open, m.at)
 		}
 	}
-	// The n-th lease to end makes room for lease n+2. By the cluster's clock most of
-	// these followed sooner than any penalty of old was over.
+	// The n-th lease to end makes room for lease n+2. By the cluster's clock most of these followed sooner than any
+	// earlier penalty was over.
 	slices.Sort(began)
 	slices.Sort(ended)
 	var gaps []rota.Clock

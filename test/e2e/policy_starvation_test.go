@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// stream is a permanent stream of jobs that are better than one job: as many as
-// `pending` stand in the queue at any time, and one worker works them off.
+// stream is a permanent stream of jobs that are better than one job: `pending` jobs are in the queue at any time, and
+// one worker runs them.
 type stream struct {
 	t     *testing.T
 	c     *nodes
@@ -26,9 +26,9 @@ type stream struct {
 	serial  atomic.Int64
 	tokens  chan struct{}
 	commits atomic.Int64 // the longest call of a submitter, in ms
-	leases  atomic.Int64 // given so far
+	leases  atomic.Int64 // granted so far
 	peasant chan rota.Lease
-	before  atomic.Int64 // leases given when the peasant got its own
+	before  atomic.Int64 // leases granted when the peasant got its own
 
 	stopOnce sync.Once
 	stop     func()
@@ -86,7 +86,7 @@ func (s *stream) called(began time.Time) {
 	s.commits.Store(max(s.commits.Load(), time.Since(began).Milliseconds()+1))
 }
 
-// submit puts a new job in the place of each that ends.
+// submit replaces each job that ends with a new one.
 func (s *stream) submit(ctx context.Context) {
 	for {
 		var jobs []rota.JobSpec
@@ -113,16 +113,15 @@ func (s *stream) submit(ctx context.Context) {
 	}
 }
 
-// seen is what the account of a stream says of the one job among it.
+// seen is the result of a stream's account for the one job among it.
 type seen struct {
-	older, precede int        // unfinished jobs older than it, and that precede it at all
+	older, precede int        // unfinished jobs older than it, and all that precede it
 	overtakers     []string   // placed before it, though it precedes them
 	longest        rota.Clock // lease
 	delta          rota.Clock // δ of SPEC §5.5
 }
 
-// account reads all jobs of the stream. Those that were enqueued up to `window`
-// after the job precede it.
+// account reads all jobs of the stream. Those that were enqueued up to `window` after the job precede it.
 func (s *stream) account(p rota.Job, placed, window rota.Clock) seen {
 	s.t.Helper()
 	interval := decode[rota.Queue](s.t, s.c.rota(s.t, "queue", "show", string(s.queue), "-o", "json")).Policy.DispatchIntervalMs
@@ -156,8 +155,7 @@ func (a *seen) take(j, p *rota.Job, placed, window rota.Clock) {
 	}
 }
 
-// first is the bound of SPEC §5.5 for `fifo`, `aging` and `market`, second the one
-// for `adaptive`.
+// first is the bound of SPEC §5.5 for `fifo`, `aging` and `market`, second the one for `adaptive`.
 func (a seen) first(slots int) rota.Clock {
 	return rota.Clock((a.precede+slots-1)/slots+1) * (a.longest + a.delta)
 }
@@ -166,10 +164,9 @@ func (a seen) second(slots int) rota.Clock {
 	return rota.Clock((20*(a.older+1)+slots-1)/slots+1) * (a.longest + a.delta)
 }
 
-// TestStarvation has a job of the lowest priority under a permanent stream of
-// higher ones run within the bound that its ranking promises (SPEC §5.5), computed
-// from the queue's parameters and the stream; and starve beyond it where the turn
-// of the oldest is off.
+// TestStarvation lets a job of the lowest priority under a permanent stream of higher ones run within the bound that
+// its ranking promises (SPEC §5.5), computed from the queue's parameters and the stream; and starve beyond it where the
+// turn of the oldest is off.
 func TestStarvation(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -223,7 +220,7 @@ func starve(t *testing.T, c *nodes, name string, window rota.Clock, set []string
 	}
 }
 
-// arrives waits until the one job is given to the worker.
+// arrives waits until the worker receives the one job.
 func (s *stream) arrives(most time.Duration) rota.Lease {
 	s.t.Helper()
 	select {
@@ -289,7 +286,7 @@ func starveAdaptive(t *testing.T, c *nodes) {
 	s.stop()
 }
 
-// resumed is when the first job of a stream was placed: the bound assumes no pause.
+// resumed returns when the first job of a stream was placed: the bound assumes no pause.
 func (s *stream) resumed(p rota.Job) rota.Clock {
 	s.t.Helper()
 	first := rota.Clock(1 << 62)

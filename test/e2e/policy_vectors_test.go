@@ -17,10 +17,9 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// TestConformance_Vectors is deterministic matching of AICF §14 (4) in a cluster:
-// every lease id is the hash of its round's seed, and the audit of what a node and
-// a backup keep proves every round, whoever led. (The vectors themselves are
-// replayed where rounds are decided: sched's TestVectors.)
+// TestConformance_Vectors is deterministic matching of AICF §14 (4) in a cluster: every lease id is the hash of its
+// round's seed, and the audit of a node's data and of a backup proves every round, regardless of the leader. (The
+// vectors themselves are replayed where rounds are decided: sched's TestVectors.)
 func TestConformance_Vectors(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -41,7 +40,7 @@ func TestConformance_Vectors(t *testing.T) {
 			ids = append(ids, rota.JobID(id))
 		}
 		submitAll(t, cl, jobs...)
-		if part == 1 { // a new leader decides on what the old one left
+		if part == 1 { // a new leader decides on the state that the old one left
 			c.rota(t, "operator", "raft", "transfer-leadership").want(t, 0)
 		}
 	}
@@ -64,8 +63,8 @@ func TestConformance_Vectors(t *testing.T) {
 	findPlanted(t, c, cl, dir, ids[len(ids)/2])
 }
 
-// findPlanted gives a job to another worker in a copy of what a node keeps, with
-// every checksum right: the audit exits with 1 and names the round.
+// findPlanted gives a job to another worker in a copy of a node's data, with every checksum right: the audit exits with
+// 1 and names the round.
 func findPlanted(t *testing.T, c *nodes, cl *client.Client, dir string, id rota.JobID) {
 	t.Helper()
 	a := jobOf(t, cl, id).Attempts[0]
@@ -110,8 +109,7 @@ func plant(t *testing.T, path string, index uint64, job, worker, other string) {
 		if begin < 0 || pair < begin || seal < 0 {
 			return fmt.Errorf("entry %d gives no worker %s to job %s", index, worker, job)
 		}
-		// Data and Extensions stand behind their names and a length, which takes a byte of
-		// its own or two where it is not small.
+		// Data and Extensions follow their names and a length, which has one byte, or two where it is not small.
 		size := int(binary.BigEndian.Uint16(value[begin-2:]))
 		if value[begin-3] == 'a' {
 			size = int(value[begin-1])
@@ -140,9 +138,8 @@ func plant(t *testing.T, path string, index uint64, job, worker, other string) {
 	}))
 }
 
-// proveAll stops a node and audits what it keeps, then a backup of the cluster
-// that lives: every round is proved, as many as were seen at least. It gives a copy
-// of that node's directory.
+// proveAll stops a node and audits its data, then a backup of the cluster that lives: every round is proved, at least
+// as many as were seen. It returns a copy of that node's directory.
 func proveAll(t *testing.T, c *nodes, least uint64) (dir string) {
 	t.Helper()
 	one := c.followers(t)[0]

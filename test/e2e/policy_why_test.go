@@ -36,7 +36,7 @@ func TestWhyOverTheWire(t *testing.T) {
 	future := c.rota(t, "job", "why", "lonely", "--at", "99999999").want(t, 1)
 	contains(t, "the refusal", future.stderr, "99999999", "newest")
 
-	// A mode holds what it would refuse: last, as it is the whole cluster's.
+	// A mode holds every job that it would refuse: last, as it applies to the whole cluster.
 	c.policyQueue(t, "moody", "standard")
 	c.rota(t, "job", "submit", "--queue", "moody", "--type", "x", "--id", "moody", "--priority", "6").want(t, 0)
 	c.rota(t, "mode", "set", "DEGRADED", "--reason", "hot").want(t, 0)
@@ -44,18 +44,18 @@ func TestWhyOverTheWire(t *testing.T) {
 	whyNames(t, x, "MODE_HOLDS", 0)
 	c.rota(t, "queue", "pause", "moody").want(t, 0)
 	x = c.why(t, "moody")
-	whyNames(t, x, "MODE_HOLDS", 0) // all reasons, not the first
+	whyNames(t, x, "MODE_HOLDS", 0) // all reasons, not only the first
 	whyNames(t, x, "QUEUE_PAUSED", 0)
 	c.verified(t, 3)
 }
 
-// why is what the command prints, with its fields held.
+// why returns the output of the command, after a check of its fields.
 func (c *nodes) why(t testing.TB, id string, more ...string) rota.Explanation {
 	t.Helper()
 	return decode[rota.Explanation](t, c.rota(t, append([]string{"job", "why", id, "-o", "json"}, more...)...))
 }
 
-// whyNames wants a reason that so many workers give.
+// whyNames requires a reason that the given number of workers have.
 func whyNames(t testing.TB, x rota.Explanation, reason string, workers int64) {
 	t.Helper()
 	if !slices.ContainsFunc(x.Reasons, func(w rota.Why) bool { return w.Reason == reason && w.Workers == workers }) {
@@ -114,8 +114,7 @@ func whyTenant(t *testing.T, c *nodes, cl *client.Client) {
 	w.ends("limited-2", nil)
 }
 
-// Behind others a job may have room and no place: on the very state that a round
-// was decided on.
+// A job behind others may have room and no place: on the exact state on which a round was decided.
 func whyRank(t *testing.T, c *nodes, cl *client.Client) {
 	q := c.policyQueue(t, "ranked", "standard", "paused=true", "fair_share=off")
 	submitAll(t, cl, policyJob("rank-low", q, priority(9)), policyJob("rank-mid", q, priority(5)), policyJob("rank-high", q, priority(1)))
@@ -128,7 +127,7 @@ func whyRank(t *testing.T, c *nodes, cl *client.Client) {
 	last := submitted(t, c, "rank-last", q)
 	c.rota(t, "queue", "resume", string(q)).want(t, 0)
 	w.serves("rank-high")
-	// The entry before the assignment: one slot is free, the jobs behind want it too.
+	// The entry before the assignment: one slot is free, the jobs behind need it too.
 	height := jobOf(t, cl, "rank-high").Lease.Decision.Height
 	if height < last {
 		t.Fatalf("decided at %d, before %d", height, last)
@@ -149,7 +148,7 @@ func whyRank(t *testing.T, c *nodes, cl *client.Client) {
 	}
 }
 
-// submitted submits a job and gives the index that took it.
+// submitted submits a job and returns the index of its entry.
 func submitted(t *testing.T, c *nodes, id string, q rota.QueueName) rota.Index {
 	t.Helper()
 	return submitAll(t, c.dial(t), policyJob(id, q))[0].Index
@@ -230,8 +229,7 @@ func whyPlaced(t *testing.T, c *nodes, cl *client.Client) {
 	}
 }
 
-// The past is the same from each node, whoever led then, and after a change of
-// leadership.
+// The past is the same from each node, regardless of the leader then, and after a change of leadership.
 func whyPast(t *testing.T, c *nodes, cl *client.Client) {
 	q := c.policyQueue(t, "past", "standard")
 	born := submitted(t, c, "past", q)

@@ -17,22 +17,21 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// puppet is a worker of the client library whose handlers wait for the test's word
-// on each job.
+// puppet is a worker of the client library whose handlers wait for the test's instruction on each job.
 type puppet struct {
 	t     testing.TB
 	id    rota.WorkerID
 	taken chan *client.Job
-	leave func() // ends the worker; handlers that still wait give their jobs back
+	leave func() // ends the worker; handlers that still wait return their jobs
 
 	mu sync.Mutex
-	// turns are the jobs' last ones; reported are all, by lease: the next one of a job may begin before
-	// it is told that the one before it was reported.
+	// turns are the last leases of the jobs; reported are all, by lease: the next lease of a job may begin before the
+	// report of the previous one was confirmed.
 	turns    map[rota.JobID]turn
 	reported map[rota.LeaseID]chan error
 }
 
-// turn is one lease of a job: what its handler is to return, and what the cluster said to that.
+// turn is one lease of a job: the value for its handler to return, and the cluster's answer to it.
 type turn struct{ word, reported chan error }
 
 // puppet registers a worker of a queue and waits until it is connected.
@@ -72,7 +71,7 @@ func (c *nodes) puppet(t testing.TB, id string, queue rota.QueueName, slots int3
 	return p
 }
 
-// perform is the handler: it hands the job over and does as it is told.
+// perform is the handler: it passes the job to the test and follows its instruction.
 func (p *puppet) perform(ctx context.Context, job *client.Job, _ struct{}) (struct{}, error) {
 	own := turn{make(chan error, 1), make(chan error, 1)}
 	p.mu.Lock()
@@ -110,7 +109,7 @@ func (p *puppet) takes() *client.Job {
 	}
 }
 
-// serves wants the next job to be this one.
+// serves requires the next job to be this one.
 func (p *puppet) serves(id rota.JobID) *client.Job {
 	p.t.Helper()
 	job := p.takes()
@@ -120,13 +119,13 @@ func (p *puppet) serves(id rota.JobID) *client.Job {
 	return job
 }
 
-// ends has the handler of a job return, and waits until the cluster took that.
+// ends makes the handler of a job return, and waits until the cluster accepted the report.
 func (p *puppet) ends(id rota.JobID, outcome error) {
 	p.t.Helper()
 	check(p.t, p.answered(id, outcome))
 }
 
-// answered has the handler of a job return, and gives what the cluster says to that.
+// answered makes the handler of a job return, and returns the cluster's answer.
 func (p *puppet) answered(id rota.JobID, outcome error) error {
 	p.t.Helper()
 	p.mu.Lock()
@@ -156,14 +155,14 @@ func (c *nodes) policyQueue(t testing.TB, name, preset string, pairs ...string) 
 	return rota.QueueName(name)
 }
 
-// within bounds a call of the client library.
+// within returns a context with the time limit for a call of the client library.
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// policyJob is a job of a queue.
+// policyJob returns a job of a queue.
 func policyJob(id string, queue rota.QueueName, change ...func(*rota.JobSpec)) rota.JobSpec {
 	s := rota.NewJobSpec("work", nil)
 	s.ID, s.Queue = rota.JobID(id), queue
@@ -173,7 +172,7 @@ func policyJob(id string, queue rota.QueueName, change ...func(*rota.JobSpec)) r
 	return s
 }
 
-// submitAll submits jobs in one call, each of which must be taken.
+// submitAll submits jobs in one call, each of which must be accepted.
 func submitAll(t testing.TB, cl *client.Client, jobs ...rota.JobSpec) []rota.Submitted {
 	t.Helper()
 	var all []rota.Submitted
@@ -185,7 +184,7 @@ func submitAll(t testing.TB, cl *client.Client, jobs ...rota.JobSpec) []rota.Sub
 	return all
 }
 
-// jobOf reads a job as it is now.
+// jobOf reads the current state of a job.
 func jobOf(t testing.TB, cl *client.Client, id rota.JobID) rota.Job {
 	t.Helper()
 	job, err := cl.Job(within(t), id)
@@ -193,8 +192,7 @@ func jobOf(t testing.TB, cl *client.Client, id rota.JobID) rota.Job {
 	return job
 }
 
-// clockAt is the cluster clock after the entry at an index, and what was to be said
-// of a job then.
+// clockAt returns the cluster clock after the entry at an index, and the explanation of a job at that point.
 func clockAt(t testing.TB, cl *client.Client, id rota.JobID, index rota.Index) rota.Explanation {
 	t.Helper()
 	x, err := cl.WhyAt(within(t), id, rota.WhyQuery{At: index})
@@ -263,8 +261,8 @@ func baseOf(priority int32) float64 {
 	return 0.5
 }
 
-// placedBy holds an adaptive decision against the formulas: the job's score at the
-// height that it was decided on, to the bit. It gives the cluster clock there.
+// placedBy checks an adaptive decision against the formulas: the job's score at the height of the decision, to the bit.
+// It returns the cluster clock there.
 func placedBy(t testing.TB, cl *client.Client, id rota.JobID, attempt int, weight float64) (rota.Attempt, rota.Clock) {
 	t.Helper()
 	var a rota.Attempt

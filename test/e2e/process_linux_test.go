@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// residentMiB is what a node's process has in memory.
+// residentMiB returns the resident memory of a node's process.
 func (n *node) residentMiB() (mib int64, known bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.PID()))
 	if err != nil {
@@ -24,7 +24,7 @@ func (n *node) residentMiB() (mib int64, known bool) {
 	return 0, false
 }
 
-// connected is nil once the process has a socket.
+// connected returns nil once the process has a socket.
 func (p *process) connected() error {
 	dir := fmt.Sprintf("/proc/%d/fd", p.PID())
 	files, err := os.ReadDir(dir)

@@ -4,10 +4,10 @@ package e2e
 
 import "time"
 
-// residentMiB is what a process has in memory, which cannot be seen here.
+// residentMiB returns the memory of a process, which is not available on this platform.
 func (n *node) residentMiB() (mib int64, known bool) { return 0, false }
 
-// connected waits instead: what a process has open cannot be seen here.
+// connected waits instead: the open files of a process are not visible on this platform.
 func (p *process) connected() error {
 	time.Sleep(2 * time.Second)
 	return nil

@@ -15,7 +15,7 @@ import (
 // process is a long-lived process of this test.
 type process struct{ *rig.Process }
 
-// launch starts the binary and sees to its end with the test.
+// launch starts the binary and ends it with the test.
 func launch(t testing.TB, name string, env []string, args ...string) *process {
 	t.Helper()
 	cmd := exec.Command(rotaBinary, args...)
@@ -25,7 +25,7 @@ func launch(t testing.TB, name string, env []string, args ...string) *process {
 	return watched(t, started, args)
 }
 
-// watched sees to the end of a process with the test.
+// watched ends a process with the test.
 func watched(t testing.TB, started *rig.Process, args []string) *process {
 	t.Helper()
 	t.Cleanup(func() {
@@ -47,7 +47,7 @@ func (p *process) end(t testing.TB, most time.Duration) int {
 	return p.ExitCode()
 }
 
-// stop is SIGTERM and the wait for the end, which must be a proper one.
+// stop sends SIGTERM and waits for the end, which must be a proper one.
 func (p *process) stop(t testing.TB, most time.Duration) {
 	t.Helper()
 	if err := p.Stop(most); err != nil {
@@ -97,7 +97,7 @@ func command(t testing.TB, env []string, stdin string, args ...string) *result {
 	return &result{args, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), time.Since(began)}
 }
 
-// want fails the test where the exit code is another one.
+// want fails the test if the exit code differs.
 func (r *result) want(t testing.TB, code int) *result {
 	t.Helper()
 	if r.code != code {

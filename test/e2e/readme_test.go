@@ -34,9 +34,8 @@ func section(t testing.TB, page, title, language string) []string {
 	}
 }
 
-// TestReadme_go builds and runs the README's program as it stands there, in the environment
-// of the rota command: it goes to that cluster, says what it does, its job is done, and a
-// signal ends it well.
+// TestReadme_go builds and runs the README's program exactly as written, in the environment of the rota command: it
+// connects to that cluster, its output is as described, its job is done, and a signal ends it properly.
 func TestReadme_go(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -100,7 +99,7 @@ func withBinary(t testing.TB) string {
 	return dir
 }
 
-// needs skips a test of what users have by themselves.
+// needs skips a test if a tool that users install themselves is missing.
 func needs(t testing.TB, tools ...string) {
 	t.Helper()
 	for _, tool := range tools {

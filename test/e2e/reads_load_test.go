@@ -18,7 +18,8 @@ var overHTTP = []string{"jobs", "jobs?view=full", "jobs/acme-waits", "jobs/acme-
 	"jobs/acme-waits/eta", "queues", "queues/default", "queues/acme-queue", "tenants", "tenants/acme", "workflows", "workflows/acme-flow", "batches",
 	"batches/acme-batch", "schedules", "schedules/acme-schedule", "webhooks", "key-rules", "key-states"}
 
-// passing is what every entry of the log moves, whoever asked for it: indexes, dates, and times that are counted from now.
+// passing matches what every entry of the log changes, for every reader: indexes, dates, and times that are counted
+// from now.
 var passing = regexp.MustCompile(`\d{12,}|\d{4}-\d\d-\d\dT[0-9:.]+Z|in \d+ ms|for \d+ ms|"?index"?: *"?\d+"?|scanned: *"[0-9.]+"|"request_id":"[^"]*"`)
 
 // fresh matches the age of an answer's state. An answer omits an age of 0.
@@ -32,8 +33,8 @@ func lasting(parts ...any) string {
 	return run.ReplaceAllString(passing.ReplaceAllString(fresh.ReplaceAllString(fmt.Sprint(parts...), ""), "~"), "~")
 }
 
-// TestReads_otherLoad: no answer to a reader of one tenant, by any call over gRPC and HTTP, changes with one job of another
-// tenant: one that goes before its jobs in their queue, one behind them, and one of a queue that it may not read.
+// TestReads_otherLoad: no answer to a reader of one tenant, by any call over gRPC and HTTP, changes with one job of
+// another tenant: one ahead of its jobs in their queue, one behind them, and one of a queue that it may not read.
 func TestReads_otherLoad(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -93,7 +94,7 @@ func TestReads_otherLoad(t *testing.T) {
 			if len(first) < 60 {
 				t.Fatalf("only %d calls were made", len(first))
 			}
-			if passed := differing(first, answers()); len(passed) > 0 { // time did it: a worker was not heard, a hold fell due
+			if passed := differing(first, answers()); len(passed) > 0 { // due to time: a worker not heard, a hold due
 				if try == 5 {
 					t.Fatalf("answers change by themselves: %v", passed)
 				}

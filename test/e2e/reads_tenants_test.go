@@ -23,8 +23,8 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// ofTenants are the requests of each call that a reader of one tenant may make, of a tenant's
-// objects, whose ids begin with its name.
+// ofTenants returns the requests of each call that a reader of one tenant may make, for a tenant's objects, whose ids
+// begin with its name.
 var ofTenants = map[protoreflect.FullName]func(tenant string) []proto.Message{
 	"rota.v1.Jobs.Get": func(x string) (all []proto.Message) {
 		for _, id := range []string{"-leased", "-ended", "-waits", "-flow/first", "-flow/second"} {
@@ -97,18 +97,17 @@ func ofFlow(x string) []proto.Message {
 	return []proto.Message{&rotav1.GetWorkflowRequest{Id: x + "-flow"}, &rotav1.GetWorkflowRequest{Id: x + "-over"}}
 }
 
-// ofNobody are the calls that say nothing of any tenant's objects, whoever makes them.
+// ofNobody are the calls that return nothing about any tenant's objects, for every caller.
 var ofNobody = []protoreflect.FullName{"rota.v1.Auth.WhoAmI", "rota.v1.Auth.Exchange", "rota.v1.Auth.OpenSession",
 	"rota.v1.Auth.ClaimSession", "rota.v1.Auth.EndSession", "rota.v1.Explain.Past",
 	"rota.v1.Cluster.Attention"}
 
-// idless are the calls of ofTenants whose answers have no ids: of another's object there is none.
+// idless are the calls of ofTenants whose answers have no ids: for another tenant's object there is no answer.
 var idless = []protoreflect.FullName{"rota.v1.Schedules.Next"}
 
-// TestReads_everyCall: by every call of every service for clients, a reader of one tenant in one queue is
-// answered with nothing of another tenant: no answer, of one message or many, has an id of it,
-// and what is asked for by its id is not known. Calls that need another right are refused. A
-// call that is neither stands in ofTenants, with what it is asked for.
+// TestReads_everyCall: with every call of every service for clients, a reader of one tenant in one queue gets nothing
+// of another tenant: no answer, of one message or many, has an id of it, and objects requested by id are not known.
+// Calls that need another right are refused. Every other call is in ofTenants, with its requests.
 func TestReads_everyCall(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -131,7 +130,7 @@ func TestReads_everyCall(t *testing.T) {
 			service, by := file.Services().Get(i), reader
 			switch service.FullName() {
 			case "rota.v1.Node":
-				continue // what nodes say to each other takes a node's certificate: TestMethods
+				continue // calls between nodes need a node's certificate: TestMethods
 			case "rota.v1.Tenants":
 				by = ofTenant
 			case "rota.v1.Webhooks":
@@ -198,7 +197,7 @@ func readsNothingOfAnother(t *testing.T, conn *grpc.ClientConn, reader []string,
 	}
 }
 
-// ask makes a call and returns all its answers, and the error but for what was asked for.
+// ask makes a call and returns all its answers, and the error; the error's text lacks the requested ids.
 func ask(t *testing.T, conn *grpc.ClientConn, token []string, method protoreflect.MethodDescriptor, request proto.Message) (text string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(showing(t, t.Context(), token))
@@ -206,7 +205,7 @@ func ask(t *testing.T, conn *grpc.ClientConn, token []string, method protoreflec
 	name := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: method.IsStreamingClient(), ServerStreams: true}, name)
 	check(t, err)
-	_ = stream.SendMsg(request) // a refusal is met by receiving
+	_ = stream.SendMsg(request) // a refusal arrives when receiving
 	_ = stream.CloseSend()
 	for {
 		answer := dynamicpb.NewMessage(method.Output())
@@ -235,8 +234,8 @@ func ask(t *testing.T, conn *grpc.ClientConn, token []string, method protoreflec
 	return text + said, err
 }
 
-// furnish has a tenant own objects of every kind, each with the tenant's name in its id: jobs
-// that are leased, have ended and wait, workflows alive and over, a queue, a worker, limits.
+// furnish creates objects of every kind for a tenant, each with the tenant's name in its id: jobs that are leased, have
+// ended and wait, workflows alive and over, a queue, a worker, limits.
 func (c *nodes) furnish(t *testing.T, tenant string) {
 	t.Helper()
 	c.rota(t, "tenant", "set", tenant, "--weight", "2").want(t, 0)

@@ -17,7 +17,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// diskReport is what operator recover --report prints.
+// diskReport is the output of operator recover --report.
 type diskReport struct {
 	Node        rota.NodeID    `json:"node"`
 	ClusterID   rota.ClusterID `json:"cluster_id"`
@@ -27,15 +27,14 @@ type diskReport struct {
 	Digest      rota.Digest    `json:"digest"`
 }
 
-// recovered is what operator recover --yes-lose-quorum prints.
+// recovered is the output of operator recover --yes-lose-quorum.
 type recovered struct {
 	ClusterID   rota.ClusterID `json:"cluster_id"`
 	Incarnation uint64         `json:"incarnation"`
 	Aside       string         `json:"aside"`
 }
 
-// fullest kills all nodes and returns them, the one first whose disk goes furthest, with
-// the file of each one's report.
+// fullest kills all nodes and returns them, first the one whose disk goes furthest, with the file of each one's report.
 func (c *nodes) fullest(t testing.TB) (all []*node, reports []diskReport, files []string) {
 	t.Helper()
 	type disk struct {
@@ -61,7 +60,7 @@ func (c *nodes) fullest(t testing.TB) (all []*node, reports []diskReport, files 
 	return all, reports, files
 }
 
-// submitter submits until it is stopped, and knows which jobs were acknowledged.
+// submitter submits until it is stopped, and records which jobs were acknowledged.
 func (c *nodes) submitter(t *testing.T) (stop func() []rota.JobID) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cl := c.dial(t)
@@ -90,8 +89,8 @@ func (c *nodes) submitter(t *testing.T) (stop func() []rota.JobID) {
 	return func() []rota.JobID { cancel(); all.Wait(); return acked }
 }
 
-// Two of three disks are destroyed amid load: the third goes on with every job that was
-// acknowledged, its tokens grow, and who belongs to the old cluster stays out.
+// Two of three disks are destroyed amid load: the third goes on with every job that was acknowledged, its tokens grow,
+// and members of the old cluster stay out.
 func TestRecover_oneDisk(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -104,7 +103,7 @@ func TestRecover_oneDisk(t *testing.T) {
 	second := filepath.Join(t.TempDir(), "second")
 	copyTree(t, old.Dir, second)
 
-	// Both survivors are recovered at once, by two operators who know nothing of each other.
+	// Both survivors are recovered at once, by two operators independently.
 	var both [2]*result
 	var wait sync.WaitGroup
 	wait.Go(func() {
@@ -143,7 +142,7 @@ func TestRecover_oneDisk(t *testing.T) {
 	one.verified(t, 2)
 }
 
-// tokenAbove has a worker take a job and holds that its token is greater.
+// tokenAbove lets a worker receive a job and checks that its token is greater.
 func tokenAbove(t *testing.T, c *nodes, before rota.Token) {
 	t.Helper()
 	c.rota(t, "queue", "set", "next", "--preset", "standard").want(t, 0)
@@ -156,7 +155,7 @@ func tokenAbove(t *testing.T, c *nodes, before rota.Token) {
 	}
 }
 
-// keepsOut holds that a recovered cluster takes neither an old disk nor a lost id back.
+// keepsOut checks that a recovered cluster accepts neither an old disk nor a lost id.
 func (c *nodes) keepsOut(t *testing.T, old, lost *node) {
 	t.Helper()
 	gossip := []string{"--join", c.all[0].Gossip}
@@ -208,7 +207,7 @@ func TestRecover_membersLiveAfterAll(t *testing.T) {
 	}
 }
 
-// What must not be recovered is refused, and left as it was.
+// Disks that must not be recovered are refused, and left unchanged.
 func TestRecover_refuses(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -264,7 +263,7 @@ func TestRecover_refuses(t *testing.T) {
 	check(t, os.WriteFile(path, torn, 0o600))
 	says(try(), 1, "raft.db", "damaged")
 	check(t, os.WriteFile(path, whole, 0o600))
-	for _, n := range c.all { // all is as it was
+	for _, n := range c.all { // everything is unchanged
 		n.start(t)
 	}
 	c.awaitReady()

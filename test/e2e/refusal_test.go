@@ -16,8 +16,8 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// A node that would break what it promised, or meet what is not its own, does
-// not start, and says what to do. The other nodes go on as if nothing were.
+// A node that would break its promises, or would use another's data, does not start, and prints the remedy. The other
+// nodes continue unaffected.
 func TestRefusalsAtStart(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -54,7 +54,7 @@ func TestRefusalsAtStart(t *testing.T) {
 	c.verified(t, 3)
 }
 
-// double is the same node once more, at other addresses.
+// double starts the same node a second time, at other addresses.
 func double(t *testing.T, c *nodes, of *node, dir string) *node {
 	t.Helper()
 	n := &node{Node: &rig.Node{ID: of.ID, Dir: dir, Line: []string{rotaBinary}, Flags: c.joins(of)}}
@@ -62,8 +62,7 @@ func double(t *testing.T, c *nodes, of *node, dir string) *node {
 	return n
 }
 
-// back starts the victim again as it was, which must work. It lives on with the
-// whole test.
+// back starts the victim again unchanged, which must work. It lives on with the whole test.
 func back(t *testing.T, c *nodes, n *node) {
 	t.Helper()
 	n.start(c.t)
@@ -168,7 +167,7 @@ func refuseNewerDirectory(t *testing.T, c *nodes, victim *node) {
 	back(t, c, victim)
 }
 
-// Nodes of two clusters that find each other stay apart, whatever they are named.
+// Nodes of two clusters that find each other stay separate, whatever their names.
 func TestForeignCluster(t *testing.T) {
 	t.Parallel()
 	ours, theirs := newCluster(t, 1), newCluster(t, 1)
@@ -203,7 +202,7 @@ func TestForeignCluster(t *testing.T) {
 	fresh.stop(t, 15*time.Second)
 }
 
-// Nothing listens beyond loopback in clear text unless that is spelt out.
+// Nothing listens beyond loopback in clear text unless that is requested explicitly.
 func TestOpenAddressRefused(t *testing.T) {
 	t.Parallel()
 	for _, flag := range []string{"--api", "--raft", "--gossip", "--admin"} {
@@ -224,8 +223,8 @@ func TestOpenAddressRefused(t *testing.T) {
 	n.stop(t, 15*time.Second)
 }
 
-// A file of a newer format, or a damaged one, is refused by name, as a backup and
-// as a node's own snapshot; the only snapshot cannot be done without.
+// A file of a newer format, or a damaged one, is refused by name, as a backup and as a node's own snapshot; the only
+// snapshot is indispensable.
 func TestSnapshotRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -249,7 +248,7 @@ func TestSnapshotRefused(t *testing.T) {
 	for _, one := range []struct {
 		name   string
 		change func(state []byte) []byte
-		fixed  bool // the store's own checksum is made to fit
+		fixed  bool // the store's own checksum is made to match
 		text   string
 	}{
 		{"newer", func(b []byte) []byte { return newerFormat(t, b) }, true, "newer"},

@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestRetired: a process that an operator retired while it was away is refused when it comes back, by
-// stream and by poll, until the worker is deleted; another process may have the id at once.
+// TestRetired: a process that an operator retired while it was away is refused when it comes back, by stream and by
+// poll, until the worker is deleted; another process may have the id at once.
 func TestRetired(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -34,7 +34,7 @@ func TestRetired(t *testing.T) {
 	w.Kill()
 	c.rota(t, "worker", "retire", "gpu-7").want(t, 0)
 	refused()
-	c.all[0].Kill() // what it knows of this it has on disk
+	c.all[0].Kill() // its knowledge of this is on disk
 	c.all[0].start(t)
 	c.awaitReady()
 	refused()
@@ -49,7 +49,7 @@ func TestRetired(t *testing.T) {
 
 	other := worker("two")
 	c.rota(t, "job", "wait", "waits", "--timeout", "30s").want(t, 0)
-	other.stop(t, 20*time.Second) // a goodbye is no retirement
+	other.stop(t, 20*time.Second) // a goodbye is not a retirement
 	worker("two").stop(t, 20*time.Second)
 	c.rota(t, "worker", "delete", "gpu-7").want(t, 0)
 	worker("one")

@@ -29,8 +29,8 @@ func beyondLoopback(t *testing.T, flags ...string) (c *nodes, addr []string) {
 	return c, []string{"--addr", "127.0.0.1:" + port, "--timeout", "20s"}
 }
 
-// TestStrangersAreNobody: under full TLS, beyond loopback, a client without a certificate may
-// do nothing; one with a certificate what its role grants; a node's certificate makes no client.
+// TestStrangersAreNobody: under full TLS, beyond loopback, a client without a certificate has no rights; one with a
+// certificate has those of its role; a node's certificate does not identify a client.
 func TestStrangersAreNobody(t *testing.T) {
 	t.Parallel()
 	ours, clients := newAuthority(t), newAuthority(t)

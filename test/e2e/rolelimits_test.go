@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// TestRoleLimits: a role says how much each principal of it owns: a fleet's registers more than the
-// usual number of workers, another's fewer, and one that does not say keeps to that number.
+// TestRoleLimits: a role limits how much each of its principals owns: a fleet's registers more than the usual number of
+// workers, another's fewer, and one without a limit keeps to that number.
 func TestRoleLimits(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -41,8 +41,8 @@ func TestRoleLimits(t *testing.T) {
 	}
 }
 
-// registers has so many workers register with a token, and counts those taken and those that are
-// too many. None stays connected.
+// registers registers n workers with a token, and counts the accepted ones and those that are too many. None stays
+// connected.
 func (c *nodes) registers(t *testing.T, name string, token []string, n int) (taken, refused int) {
 	t.Helper()
 	conn, err := grpc.NewClient(c.all[0].API, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -18,7 +18,7 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// runbookEnv is the environment of a page's commands: rota is found, and what is given.
+// runbookEnv returns the environment of a page's commands: rota is in the path, plus the given variables.
 func runbookEnv(t *testing.T, given ...string) []string {
 	t.Helper()
 	bin := t.TempDir()
@@ -26,7 +26,7 @@ func runbookEnv(t *testing.T, given ...string) []string {
 	return append(rig.Bare(given...), "PATH="+bin+":"+os.Getenv("PATH"))
 }
 
-// runbook reads a page, and skips the test where a tool of its commands is missing.
+// runbook reads a page, and skips the test if a tool of its commands is missing.
 func runbook(t *testing.T, name string, tools ...string) string {
 	t.Helper()
 	for _, tool := range tools {
@@ -39,8 +39,8 @@ func runbook(t *testing.T, name string, tools ...string) string {
 	return string(text)
 }
 
-// TestCertificateRunbook lets all certificates of a cluster end, sees what the page says, and has its
-// commands bring the cluster back; then it has them replace the authority.
+// TestCertificateRunbook lets all certificates of a cluster expire, compares the effects with the page, and lets its
+// commands bring the cluster back; then it lets them replace the authority.
 func TestCertificateRunbook(t *testing.T) {
 	t.Parallel()
 	page := runbook(t, "CertificatesEnded", "bash", "openssl")
@@ -148,8 +148,8 @@ func (a *authority) shorten(t *testing.T, id string, life time.Duration) {
 	check(t, os.Rename(writeFile(t, filepath.Join(a.dir, "aside"), text), filepath.Join(a.dir, id+".pem")))
 }
 
-// TestClockRunbook has a node whose wall clock is seconds ahead, and sees what the page says: in the
-// node's health, by its command, and gone without a restart once the clock is right.
+// TestClockRunbook has a node whose wall clock is seconds ahead, and compares the effects with the page: in the node's
+// health, by its command, and gone without a restart once the clock is right.
 func TestClockRunbook(t *testing.T) {
 	t.Parallel()
 	page := runbook(t, "RotaClockOff", "bash", "curl", "grep")
@@ -174,7 +174,7 @@ func TestClockRunbook(t *testing.T) {
 		n.start(t)
 	}
 	c.awaitReady()
-	check(t, os.WriteFile(clock, []byte("5000 0 0\n"), 0o600)) // ahead by so many milliseconds
+	check(t, os.WriteFile(clock, []byte("5000 0 0\n"), 0o600)) // ahead by this many milliseconds
 	env := runbookEnv(t, c.env(), "ADMINS="+strings.Join(admins, " "))
 	eventually(t, 30*time.Second, "the node says that its clock is off", func() error {
 		said := c.rota(t, "cluster", "status").stdout

@@ -23,14 +23,13 @@ type refusedStart struct {
 	// settings are its flags, data its directory.
 	settings []string
 	data     string
-	// env are the variables of its page, besides.
+	// env are the additional variables of its page.
 	env []string
 	// before comes before its command line.
 	before string
 }
 
-// startTroubles make the trouble of each page of docs/runbooks on a node that was started once
-// and has ended.
+// startTroubles cause the trouble of each page of docs/runbooks on a node that was started once and has ended.
 var startTroubles = map[string]func(*testing.T, *node, *refusedStart){
 	"StartDataInUse": func(t *testing.T, n *node, r *refusedStart) {
 		n.start(t)
@@ -64,7 +63,7 @@ var startTroubles = map[string]func(*testing.T, *node, *refusedStart){
 		rewrite(t, n, func(text string) string { return anyFormat.ReplaceAllString(text, `"format": 9`) })
 	},
 	"StartRecoveryUnfinished": func(t *testing.T, n *node, _ *refusedStart) {
-		// A recovery, and the note of it that goes last.
+		// A recovery whose note, which is removed last, is still there.
 		if code, said := shell(t, rig.Bare(), rotaBinary+" operator recover --data "+n.Dir+" --yes-lose-quorum"); code != 0 {
 			t.Fatal(said)
 		}
@@ -105,7 +104,7 @@ var startTroubles = map[string]func(*testing.T, *node, *refusedStart){
 	},
 	"StartExposed": func(_ *testing.T, _ *node, r *refusedStart) { r.settings = append(r.settings, "--api", "0.0.0.0:0") },
 	"StartAlone": func(t *testing.T, n *node, r *refusedStart) {
-		// As a node of a first start that waited in vain, and the flags that were lost.
+		// As a node whose first start waited in vain, and the lost flags.
 		r.data = n.Dir + "-fresh"
 		r.settings = append(r.settings, "--data", r.data, "--bootstrap-expect", "0")
 	},
@@ -123,7 +122,7 @@ var startTroubles = map[string]func(*testing.T, *node, *refusedStart){
 	},
 }
 
-// certified has the node show certificates, and returns their directory, which has another node's too.
+// certified gives the node certificates, and returns their directory, which has another node's too.
 func certified(t *testing.T, r *refusedStart) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -163,9 +162,9 @@ func resummed(t *testing.T, text string) string {
 	return strings.Replace(text, strings.TrimSuffix(old, `"}`), sum, 1)
 }
 
-// TestStartRunbooks makes the trouble of each page of a refusal to start, and holds the node to the
-// words and the status of the page, --check to the same words and to leaving the directory as it
-// was, the page's command to its output, and its remedy to helping.
+// TestStartRunbooks causes the trouble of each page about a refused start, and compares the node's message and status
+// with the page, the message of --check with the same and the directory with its earlier state, the output of the
+// page's command with the page, and checks that its remedy helps.
 func TestStartRunbooks(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"bash", "grep", "ps", "ss", "openssl", "df"} {
@@ -219,7 +218,7 @@ func holdStartPage(t *testing.T, name, page, bin string, trouble func(*testing.T
 		t.Errorf("it ended with %d and said\n%s\nand the page\n%s", code, last, outputs[0])
 	}
 	contains(t, "the refusal", last, "(runbook: https://github.com/rotasched/rota/blob/main/docs/runbooks/"+name+".md)")
-	if name != "StartKnownId" && name != "StartDataInUse" { // which only the other nodes know, and which is no fault
+	if name != "StartKnownId" && name != "StartDataInUse" { // other nodes know it, or it is not a fault
 		before := digestOf(t, r.data)
 		checkedCode, checked := shell(t, env, r.before+"rota server $SETTINGS --check")
 		if checkedCode != code || !strings.Contains(checked, "/"+name+".md)") {
@@ -241,7 +240,7 @@ func holdStartPage(t *testing.T, name, page, bin string, trouble func(*testing.T
 	if name == "StartDataInUse" {
 		n.end(t, 15*time.Second)
 	}
-	if name != "StartCopiedData" && name != "StartKnownId" { // whose remedies change nothing here
+	if name != "StartCopiedData" && name != "StartKnownId" { // their remedies change nothing here
 		if code, said := shell(t, env, "rota server $SETTINGS --check"); code != 0 {
 			t.Errorf("after %s --check ends with %d and says\n%s", commands[1], code, said)
 		}
@@ -259,7 +258,7 @@ func shell(t *testing.T, env []string, command string) (code int, said string) {
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// digestOf returns the names in a directory with sizes, moments of change and checksums.
+// digestOf returns the names in a directory with sizes, times of change and checksums.
 func digestOf(t *testing.T, dir string) string {
 	t.Helper()
 	_, said := shell(t, rig.Bare(), "cd "+dir+" && find . -printf '%p %m %s %T@ %i\\n' | sort && find . -type f -exec sha256sum {} + | sort")

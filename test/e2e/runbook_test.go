@@ -13,9 +13,8 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// TestRunbooks runs the command of each page of docs/runbooks as it stands there, against three
-// nodes, and compares what it says with the page: … there stands for anything, a line of … for
-// any lines.
+// TestRunbooks runs the command of each page of docs/runbooks exactly as written, against three nodes, and compares its
+// output with the page: there … matches anything, a line of … any lines.
 func TestRunbooks(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"bash", "curl", "grep"} {
@@ -60,7 +59,7 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
-// TestShaped shows that a page with another output is found.
+// TestShaped shows that a page with another output is detected.
 func TestShaped(t *testing.T) {
 	t.Parallel()
 	for _, one := range []struct {
@@ -89,10 +88,10 @@ func blocks(page, language string) (all []string) {
 	}
 }
 
-// gap is white space between columns, whose width depends on what stands in them.
+// gap is white space between columns, whose width depends on their contents.
 var gap = regexp.MustCompile(` +`)
 
-// shaped reports whether an output has the shape that a page shows.
+// shaped reports whether an output has the shape of the page's.
 func shaped(page, said string) bool {
 	pattern := "^"
 	for line := range strings.Lines(strings.TrimSpace(page) + "\n") {

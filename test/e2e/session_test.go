@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// browser asks as a page of a node's own would.
+// browser makes requests as a page of a node's own would.
 type browser struct {
 	*http.Client
 	t *testing.T
@@ -27,7 +27,7 @@ func newBrowser(t *testing.T) browser {
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}, t} //nolint:gosec // the test asks loopback addresses
 }
 
-// ask makes a request of a page at one node, and returns how it was answered.
+// ask makes a request of a page at one node, and returns the answer.
 func (b browser) ask(n *node, method, path, bearer, cookie string, body any) (status int, text string, set []*http.Cookie) {
 	b.t.Helper()
 	var written []byte
@@ -56,7 +56,7 @@ func (b browser) ask(n *node, method, path, bearer, cookie string, body any) (st
 
 const sessionCookie = "__Host-rota-ui"
 
-// sum is what a cluster knows of a credential.
+// sum is the hash that a cluster keeps of a credential.
 func sum(id, secret string) string {
 	hash := sha256.Sum256([]byte("rota|token|" + id + "|" + secret))
 	return hex.EncodeToString(hash[:])
@@ -96,7 +96,7 @@ func (c *nodes) signIn(t *testing.T, ca *authority, token []string, planted cana
 	if status, text, _ := b.ask(c.all[1], "DELETE", "/v1/sessions/"+id, session, "", nil); status != 200 {
 		t.Fatalf("the session is not signed out: %d %s", status, text)
 	}
-	return shown // what the command of the link says is the link itself
+	return shown // the output of the command is the link itself
 }
 
 // TestSession_leaderKilled: a link that was made before the leader was killed signs in afterwards, at

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestServer_slack: all threads of a server are woken late if that saves waking, those too that the runtime made before
-// main; for that it has begun anew as the same process.
+// TestServer_slack: all threads of a server are woken late if that saves wake-ups, including those that the runtime
+// made before main; for that it has restarted itself as the same process.
 func TestServer_slack(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "n1", "--bootstrap-expect", "1")
@@ -42,7 +42,7 @@ func TestServer_slack(t *testing.T) {
 	}
 }
 
-// TestServer_endsWheneverTold: no moment of a start is deaf to SIGTERM, that least in which the process begins anew.
+// TestServer_endsWheneverTold: SIGTERM works at every moment of a start, even while the process restarts itself.
 func TestServer_endsWheneverTold(t *testing.T) {
 	t.Parallel()
 	for at := range 20 {

@@ -14,9 +14,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// A node's newest snapshot that is damaged is set aside, and the one before it
-// used with the log behind it. No flag says how often snapshots are taken, so this
-// makes entries until two are there.
+// A node's newest snapshot that is damaged is set aside, and the one before it used with the log behind it. No flag
+// sets how often snapshots are taken, so this makes entries until there are two.
 func TestDamagedNewestSnapshot(t *testing.T) {
 	long(t)
 	t.Parallel()

@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// TestSocket_ofAnother: another account that reaches a node's socket, as its permissions were
-// changed, is refused by who it is.
+// TestSocket_ofAnother: another account that reaches a node's socket, as its permissions were changed, is refused
+// because of its user id.
 func TestSocket_ofAnother(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {

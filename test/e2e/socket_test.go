@@ -13,8 +13,8 @@ import (
 
 func (n *node) socket() string { return filepath.Join(n.Dir, "rota.sock") }
 
-// TestFirstToken: of two first tokens that are asked for at once, at two nodes, one is made; with
-// it everything may be done, and without one nothing. A reset makes another.
+// TestFirstToken: of two first tokens that are requested at once, at two nodes, one is made; it has all rights, and a
+// caller without one has none. A reset makes another.
 func TestFirstToken(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -54,8 +54,8 @@ func TestFirstToken(t *testing.T) {
 	command(t, nil, "", "auth", "init", "--data", t.TempDir()).want(t, 1)
 }
 
-// TestSocket: the account that a node runs as, and root, may make tokens, read status and save
-// backups by the node's socket, whatever is asked of others, and nothing else.
+// TestSocket: the account that a node runs as, and root, may make tokens, read status and save backups through the
+// node's socket, whatever others must present, and nothing else.
 func TestSocket(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)

@@ -18,7 +18,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// flags issues a certificate for a node and gives the flags that name it.
+// flags issues a certificate for a node and returns the flags that name it.
 func (a *authority) flags(t *testing.T, name string) []string {
 	t.Helper()
 	(&nodes{t: t}).rota(t, "tls", "issue", "node", name, "--dir", a.dir).want(t, 0)
@@ -26,8 +26,8 @@ func (a *authority) flags(t *testing.T, name string) []string {
 	return []string{"--tls-ca", a.file, "--tls-cert", base + ".pem", "--tls-key", base + ".key"}
 }
 
-// With certificates and a gossip key nodes, workers and commands talk encrypted
-// only, and whoever has no certificate of the authority's gets no word.
+// With certificates and a gossip key nodes, workers and commands communicate only encrypted, and a peer without a
+// certificate of the authority gets no answer.
 func TestTLSCluster(t *testing.T) {
 	t.Parallel()
 	ours, theirs := newAuthority(t), newAuthority(t)
@@ -57,7 +57,7 @@ func TestTLSCluster(t *testing.T) {
 		t.Run("a_node_with_"+name+"_is_no_member", func(t *testing.T) {
 			n := newNode(t, name, append(flags, c.joins(nil)...)...)
 			n.start(t)
-			time.Sleep(3 * time.Second) // how long it is given to do harm
+			time.Sleep(3 * time.Second) // time for it to do harm
 			if n.Running() && n.Ready() == nil {
 				t.Errorf("%s serves", name)
 			}

@@ -23,8 +23,8 @@ func (c *nodes) tokenFile(t *testing.T, args ...string) []string {
 	return []string{"--token-file", path}
 }
 
-// TestTokenOfATenant: a token that is narrowed to one tenant submits, waits, lists and tails what
-// is its own, and neither sees nor changes anything of another.
+// TestTokenOfATenant: a token restricted to one tenant submits, waits, lists and tails that tenant's objects, and
+// neither sees nor changes anything of another.
 func TestTokenOfATenant(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -70,8 +70,8 @@ func TestTokenOfATenant(t *testing.T) {
 	}
 }
 
-// TestAnonymous_locksNobodyOut: a caller without a credential does not take their own rights by
-// mistake while no token has all.
+// TestAnonymous_locksNobodyOut: a caller without a credential cannot remove their own rights by mistake while no token
+// has all rights.
 func TestAnonymous_locksNobodyOut(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -87,9 +87,8 @@ func TestAnonymous_locksNobodyOut(t *testing.T) {
 	c.rota(t, "auth", "anonymous", "none", "--yes").want(t, 0)
 }
 
-// TestTokenOfAWorker_replaced: a worker goes on under the token that takes the place of its own,
-// with the session and the leases that it has, so that the old one is revoked without harm to
-// what runs.
+// TestTokenOfAWorker_replaced: a worker continues under the token that replaces its own, with its session and leases,
+// so the old one is revoked without harm to running jobs.
 func TestTokenOfAWorker_replaced(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestUniqueRace has a hundred submitters at three nodes ask for the same key at once: one
-// job holds it, and everybody is told which (SPEC §18.1).
+// TestUniqueRace has a hundred submitters at three nodes request the same key at once: one job holds it, and every
+// answer names that job (SPEC §18.1).
 func TestUniqueRace(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -62,7 +62,7 @@ func TestUniqueRace(t *testing.T) {
 	}
 }
 
-// TestUniqueCLI is a user's way: a refusal, a debounce, and who holds the key.
+// TestUniqueCLI is a user's session: a refusal, a debounce, and the holder of the key.
 func TestUniqueCLI(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)

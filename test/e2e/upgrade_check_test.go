@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// upgradeFindings runs `operator upgrade check`, and returns what it found by check, node and result.
+// upgradeFindings runs `operator upgrade check`, and returns its findings by check, node and result.
 func upgradeFindings(t *testing.T, c *nodes, exit int, args ...string) (found map[string]string, report map[string]any) {
 	t.Helper()
 	said := c.rota(t, append([]string{"operator", "upgrade", "check", "-o", "json"}, args...)...).want(t, exit)
@@ -29,7 +29,7 @@ func upgradeFindings(t *testing.T, c *nodes, exit int, args ...string) (found ma
 	return found, report
 }
 
-// wantFinding fails the test where a finding is missing or says something else.
+// wantFinding fails the test if a finding is missing or has another text.
 func wantFinding(t *testing.T, found map[string]string, key, text string) {
 	t.Helper()
 	if said, there := found[key]; !there || !strings.Contains(said, text) {
@@ -37,8 +37,8 @@ func wantFinding(t *testing.T, found map[string]string, key, text string) {
 	}
 }
 
-// TestUpgradeCheck asks a sound cluster, one with faults that were planted, and new binaries of which
-// one is fine and others are not.
+// TestUpgradeCheck checks a sound cluster, one with planted faults, and new binaries, one of which is fine and others
+// are not.
 func TestUpgradeCheck(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -93,8 +93,8 @@ func TestUpgradeCheck(t *testing.T) {
 	})
 }
 
-// TestUpgradeCheck_few: one node or two cannot be upgraded without a pause, and nobody to ask is
-// another exit status.
+// TestUpgradeCheck_few: one node or two cannot be upgraded without a pause, and having no node to ask has a different
+// exit status.
 func TestUpgradeCheck_few(t *testing.T) {
 	t.Parallel()
 	one, _ := upgradeFindings(t, newCluster(t, 1), 1)
@@ -104,8 +104,8 @@ func TestUpgradeCheck_few(t *testing.T) {
 	command(t, nil, "", "operator", "upgrade", "check", "--addr", freeAddress(t)).want(t, 7)
 }
 
-// TestUpgradeCheck_rolls goes with a cluster from one version to the next in the order that the check
-// lists, and asks it before each step: it never blocks, and says what is done.
+// TestUpgradeCheck_rolls takes a cluster from one version to the next in the order that the check lists, and runs it
+// before each step: it never blocks, and reports the finished steps.
 func TestUpgradeCheck_rolls(t *testing.T) {
 	t.Parallel()
 	long(t)

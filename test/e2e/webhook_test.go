@@ -20,7 +20,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// receiver takes deliveries, and checks each as Standard Webhooks says.
+// receiver accepts deliveries, and checks each according to Standard Webhooks.
 type receiver struct {
 	mu     sync.Mutex
 	down   bool
@@ -51,8 +51,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.got[id]++
 }
 
-// TestWebhooks: a receiver is down while jobs are submitted and leaders are killed; then it has each event,
-// of which one delivery each was made. A receiver that is gone disables its hook.
+// TestWebhooks: a receiver is down while jobs are submitted and leaders are killed; then it has each event, with one
+// delivery each. A receiver that is gone disables its hook.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

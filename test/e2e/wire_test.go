@@ -9,9 +9,8 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// wire is a middlebox on the way to a node. Cut, it ends connections on the node's side alone
-// and says nothing to the other, which goes on sending into the void; so does whoever connects
-// anew.
+// wire is a middlebox on the way to a node. When cut, it ends connections only on the node's side and reports nothing
+// to the other, which keeps sending into the void; so do new connections.
 type wire struct {
 	to    string
 	lis   net.Listener
@@ -25,7 +24,7 @@ type wire struct {
 
 type wires []*wire
 
-// wires lays one to each node.
+// wires creates one to each node.
 func (c *nodes) wires(t testing.TB) (all wires) {
 	t.Helper()
 	for _, n := range c.all {
@@ -45,7 +44,7 @@ func (c *nodes) wires(t testing.TB) (all wires) {
 	return all
 }
 
-// dial makes a client that reaches the cluster by these wires alone.
+// dial makes a client that reaches the cluster only through these wires.
 func (all wires) dial(t testing.TB) *client.Client {
 	t.Helper()
 	var addrs []string
@@ -72,7 +71,7 @@ func (all wires) mend() {
 	}
 }
 
-// shut ends the connections of workers, or those to the node, which then is cut off.
+// shut ends the connections of workers, or those to the node, which is then cut off.
 func (w *wire) shut(near, far bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +99,7 @@ func (w *wire) accept() {
 	}
 }
 
-// join connects to the node; nil where that is cut off, or down.
+// join connects to the node; nil if that is cut off, or down.
 func (w *wire) join(near net.Conn) net.Conn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,8 +115,7 @@ func (w *wire) join(near net.Conn) net.Conn {
 	return far
 }
 
-// carry takes bytes to and fro until the node's side ends, and loses what comes from the other
-// side after that.
+// carry copies bytes both ways until the node's side ends, and drops later bytes from the other side.
 func (w *wire) carry(near, far net.Conn) {
 	defer near.Close()
 	if far != nil {

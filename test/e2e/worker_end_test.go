@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestWorkerWithoutACluster: a worker whose cluster is gone for good ends at SIGTERM, with
-// exit code 1 and the jobs whose outcomes nobody heard of.
+// TestWorkerWithoutACluster: a worker whose cluster is gone for good ends at SIGTERM, with exit code 1 and the jobs
+// whose outcomes it could not report.
 func TestWorkerWithoutACluster(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

@@ -9,10 +9,9 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestWorkersOfTwoTenants: two workers, each with a token for one tenant, share a queue. Each gets
-// its own tenant's jobs alone; what neither may have waits and says so; a worker registers for no
-// queue that its token does not reach, and another tenant's token takes no worker over but with
-// that one's secret.
+// TestWorkersOfTwoTenants: two workers, each with a token for one tenant, share a queue. Each gets only its own
+// tenant's jobs; jobs that neither may have wait and report that; a worker cannot register for a queue that its token
+// does not cover, and another tenant's token takes over a worker only with that worker's secret.
 func TestWorkersOfTwoTenants(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -45,9 +44,9 @@ func TestWorkersOfTwoTenants(t *testing.T) {
 	})
 }
 
-// TestLeaseOfAnother: a lease is its worker's, under the principal that registered it: the holder
-// of another token neither renews nor completes it, on a worker of its own, and does not register
-// under its id; one with the right to workers takes the id over.
+// TestLeaseOfAnother: a lease belongs to its worker, under the principal that registered it: the holder of another
+// token neither renews nor completes it, on a separate worker, and does not register under its id; one with the right
+// to workers takes the id over.
 func TestLeaseOfAnother(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)

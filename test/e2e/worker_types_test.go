@@ -11,9 +11,9 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// TestWorkerTypes is SPEC §16.2 on processes: a job of a type that no worker handles waits and
-// says why, the slots of those that do not handle it stay usable, and the first worker that
-// handles it takes it, be that by --types or by the handlers of the library.
+// TestWorkerTypes is SPEC §16.2 on processes: a job of a type that no worker handles waits and reports why, the slots
+// of workers that do not handle it stay usable, and the first worker that handles it receives it, by --types or by the
+// handlers of the library.
 func TestWorkerTypes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -26,7 +26,7 @@ func TestWorkerTypes(t *testing.T) {
 		t.Helper()
 		c.rota(t, append([]string{"job", "submit", "--queue", "typed", "--id", id, "--type", typ}, more...)...).want(t, 0)
 	}
-	// Those that nobody handles come first and are the most urgent.
+	// Jobs that no worker handles come first and are the most urgent.
 	for _, id := range []string{"crop-1", "crop-2"} {
 		submit(id, "crop", "--priority", "0")
 	}
@@ -46,12 +46,12 @@ func TestWorkerTypes(t *testing.T) {
 		"rota worker run --types")
 	contains(t, "the list of workers", c.rota(t, "worker", "list", "-o", "wide").want(t, 0).stdout, "TYPES", "echo,shout")
 
-	// One that handles it takes it, while the other's slots are full.
+	// A worker that handles it receives it, while the other's slots are full.
 	c.worker(t, "--queues", "typed", "--id", "cropper", "--types", "crop", "--exec", "echo $ROTA_JOB_TYPE")
 	c.ranOnce(t, cl, "cropper", "crop-1", "crop-2")
 	whyNames(t, c.why(t, "shrink-1"), "TYPE_NOT_HANDLED", 2)
 
-	// The library tells the types of its handlers.
+	// The library sends the types of its handlers.
 	w, err := client.NewWorker(c.dial(t), rota.WorkerSpec{ID: "shrinker", Queues: []rota.QueueName{"typed"}, Slots: 1})
 	check(t, err)
 	client.Define[struct{}, string]("shrink").Handle(w, func(context.Context, *client.Job, struct{}) (string, error) { return "shrunk", nil })
@@ -70,8 +70,7 @@ func TestWorkerTypes(t *testing.T) {
 	c.verified(t, 1)
 }
 
-// ranOnce waits until jobs are COMPLETED, and wants each to have run at one worker alone, which
-// declined none.
+// ranOnce waits until jobs are COMPLETED, and requires each to have run only at one worker, which declined none.
 func (c *nodes) ranOnce(t testing.TB, cl *client.Client, worker rota.WorkerID, ids ...string) {
 	t.Helper()
 	for _, id := range ids {

@@ -11,27 +11,25 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// asked is what a node of a workflow asks of the cluster, read from the file by the
-// test itself.
+// asked is the demand of a workflow's node, which the test itself reads from the file.
 type asked struct {
 	parents     []string
 	cpu, memory int64
 }
 
-// offered is what a worker has.
+// offered is the capacity of a worker.
 type offered struct {
 	slots, prefetch int
 	cpu, memory     int64
 }
 
-// flags are the worker's, on the command line.
+// flags are the worker's flags on the command line.
 func (o offered) flags(id, queue string) []string {
 	return []string{"--queues", queue, "--id", id, "--slots", fmt.Sprint(o.slots), "--prefetch", fmt.Sprint(o.prefetch),
 		"--cpu", fmt.Sprint(o.cpu), "--memory", fmt.Sprint(o.memory)}
 }
 
-// account follows one run of a workflow through the events that a node tells, and
-// notes what must not be.
+// account follows one run of a workflow through the events of a node, and records violations.
 type account struct {
 	run     string
 	nodes   map[string]asked
@@ -43,8 +41,7 @@ type account struct {
 	assigned, completed map[string]*rota.ServedEvent
 	// open are the leases of each worker, by job.
 	open map[string]map[string]asked
-	// again counts assignments beyond each node's first, terms the leaderships that
-	// began while the workflow ran.
+	// again counts assignments beyond each node's first, terms the leaderships that began while the workflow ran.
 	again, terms int
 	most         map[string]int
 	faults       []string
@@ -59,7 +56,7 @@ func (a *account) fault(format string, args ...any) {
 	a.faults = append(a.faults, fmt.Sprintf(format, args...))
 }
 
-// judge fails the test with what was noted.
+// judge fails the test with the recorded violations.
 func (a *account) judge(t *testing.T) {
 	t.Helper()
 	for _, f := range a.faults[:min(20, len(a.faults))] {
@@ -70,8 +67,8 @@ func (a *account) judge(t *testing.T) {
 	}
 }
 
-// read takes all events in, in their order. Workers that others use too would be
-// charged for what this account does not know: the run has them for itself.
+// read processes all events in their order. Jobs unknown to this account would use the capacity of shared workers: the
+// run has its workers for itself.
 func (a *account) read(text string) {
 	for line := range strings.Lines(text) {
 		e := &rota.ServedEvent{}
@@ -132,7 +129,7 @@ func (a *account) one(e *rota.ServedEvent) {
 	}
 }
 
-// assign holds an assignment against the graph and the worker's capacity.
+// assign checks an assignment against the graph and the worker's capacity.
 func (a *account) assign(e *rota.ServedEvent) {
 	for _, p := range a.nodes[e.Node].parents {
 		if a.completed[p] == nil {
@@ -177,8 +174,8 @@ func (a *account) release(e *rota.ServedEvent) {
 	}
 }
 
-// complete holds what `workflow show` says against the events: all ran, once, and
-// the two agree on where and when.
+// complete checks the output of `workflow show` against the events: all nodes ran, once, and the two agree on where and
+// when.
 func (a *account) complete(w *rota.Workflow) {
 	if a.started == nil || a.finished == nil {
 		a.fault("the events lack workflowStarted (%v) or workflowFinished (%v)", a.started, a.finished)
@@ -200,7 +197,7 @@ func (a *account) complete(w *rota.Workflow) {
 	}
 }
 
-// node holds one node of show against the file and the events.
+// node checks one node of show against the file and the events.
 func (a *account) node(n *rota.WorkflowNode, shown map[string]bool) {
 	want, known := a.nodes[n.ID]
 	if !known || shown[n.ID] {
@@ -229,7 +226,7 @@ func (a *account) node(n *rota.WorkflowNode, shown map[string]bool) {
 	}
 }
 
-// now is the id of the newest event: what comes after it belongs to what follows.
+// now returns the id of the newest event: later events belong to the next steps.
 func (c *nodes) now(t testing.TB) string {
 	t.Helper()
 	text := c.rota(t, "events", "tail", "-o", "jsonl", "--kind", "workflowFinished").want(t, 0).stdout
@@ -244,7 +241,7 @@ func (c *nodes) now(t testing.TB) string {
 	return e.ID.String()
 }
 
-// flow reads a workflow with its nodes, from every node, and wants one answer.
+// flow reads a workflow with its nodes, from every node, and requires identical answers.
 func (c *nodes) flow(t testing.TB, id string) *rota.Workflow {
 	t.Helper()
 	var first []byte
@@ -262,7 +259,7 @@ func (c *nodes) flow(t testing.TB, id string) *rota.Workflow {
 	return w
 }
 
-// TestAccountBites: the account above notes what it is there for.
+// TestAccountBites: the account above detects the violations it exists for.
 func TestAccountBites(t *testing.T) {
 	t.Parallel()
 	nodes := map[string]asked{"a": {cpu: 600}, "b": {parents: []string{"a"}, cpu: 600, memory: 60}, "c": {cpu: 600, memory: 60}}

@@ -54,7 +54,7 @@ func (c *nodes) submitFlow(t *testing.T, queue, id, text string, more ...string)
 	return command(t, []string{c.env()}, text, args...)
 }
 
-// awaitFlow waits for a workflow's end and gives it with its nodes by id.
+// awaitFlow waits for a workflow's end and returns it with its nodes by id.
 func (c *nodes) awaitFlow(t *testing.T, id string, code int) (rota.Workflow, map[string]rota.WorkflowNode) {
 	t.Helper()
 	c.rota(t, "workflow", "wait", id, "--timeout", "60s").want(t, code)
@@ -71,7 +71,7 @@ func (c *nodes) showFlow(t *testing.T, id string) (rota.Workflow, map[string]rot
 	return w, byID
 }
 
-// states wants nodes in states: "a:COMPLETED b:SKIPPED".
+// states requires nodes in states: "a:COMPLETED b:SKIPPED".
 func states(t *testing.T, nodes map[string]rota.WorkflowNode, want string) {
 	t.Helper()
 	for pair := range strings.FieldsSeq(want) {
@@ -109,8 +109,7 @@ func flowRefused(t *testing.T, c *nodes) {
 	}
 }
 
-// A known id is the workflow that it was, whichever node is asked; another one under it is
-// refused.
+// A known id returns the existing workflow, whichever node is asked; another one under it is refused.
 func flowTwice(t *testing.T, c *nodes) {
 	flowQueue(t, c, "twice")
 	const text = "nodes: [{id: a, type: t, simulate_ms: 200}, {id: b, type: t, parents: [a]}]"
@@ -134,7 +133,7 @@ func flowTwice(t *testing.T, c *nodes) {
 	}
 }
 
-// The same id after the leader's death is the same workflow still, and it goes on.
+// The same id after the leader's death is still the same workflow, and it continues.
 func TestWorkflowKnownAfterKill(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -156,8 +155,8 @@ func TestWorkflowKnownAfterKill(t *testing.T) {
 	c.verified(t, 3)
 }
 
-// switched is a command that fails for nodes called bad… until a file is there, and
-// takes as long as a node called slow… wants.
+// switched returns a command that fails for nodes called bad… until a file exists, and runs as long as a node called
+// slow… requires.
 func switched(file string) string {
 	return `case "$ROTA_NODE_ID" in bad*) [ -e ` + file + ` ] || { echo no luck >&2; exit 3; };; slow*) sleep 1.5;; esac; echo "$ROTA_NODE_ID"`
 }
@@ -176,7 +175,7 @@ nodes:
 	if w.State != rota.WorkflowFailed || w.FailedNode != "bad" || w.Reason != rota.ReasonProviderFail {
 		t.Errorf("the workflow is %s for %q, %s", w.State, w.FailedNode, w.Reason)
 	}
-	// What runs goes on to its end, what waits does not begin.
+	// Running nodes continue to their end, waiting ones do not begin.
 	states(t, byID, "slow:COMPLETED bad:DEAD late:CANCELLED child:CANCELLED after:CANCELLED")
 	r := c.rota(t, "workflow", "wait", "fast").want(t, 6)
 	contains(t, "what wait says", r.stderr, `"bad"`, "fast/bad")
@@ -245,14 +244,14 @@ nodes:
 	if w.State != rota.WorkflowFailed {
 		t.Errorf("with one branch left failed it is %s", w.State)
 	}
-	// Of the skipped one its ancestor has to run too.
+	// An ancestor of the skipped one has to run too.
 	c.rota(t, "workflow", "retry", "from", "--from", "x2").want(t, 0)
 	_, byID = c.awaitFlow(t, "from", 0)
 	states(t, byID, "bad1:COMPLETED x1:COMPLETED bad2:COMPLETED x2:COMPLETED")
 }
 
 func flowCancel(t *testing.T, c *nodes) {
-	flowQueue(t, c, "cancel", "--set", "lease_ms=5000") // for so long the retry waits: its worker might not have heard
+	flowQueue(t, c, "cancel", "--set", "lease_ms=5000") // the retry waits that long: its worker might not know yet
 	dir := t.TempDir()
 	c.worker(t, "--queues", "cancel", "--slots", "2", "--exec", `case "$ROTA_NODE_ID" in long) [ -e `+dir+`/short ] || { echo $$ >`+dir+
 		`/long; for i in $(seq 120); do sleep 0.5; done; };; esac`)
@@ -276,7 +275,7 @@ func flowCancel(t *testing.T, c *nodes) {
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("it took %s to cancel a running node", took)
 	}
-	c.rota(t, "workflow", "cancel", "cancel").want(t, 0) // again is no fault
+	c.rota(t, "workflow", "cancel", "cancel").want(t, 0) // a second cancel is not an error
 	writeFile(t, filepath.Join(dir, "short"), "")
 	c.rota(t, "workflow", "retry", "cancel").want(t, 0)
 	_, byID = c.awaitFlow(t, "cancel", 0)
@@ -301,8 +300,8 @@ func flowNodeCancelled(t *testing.T, c *nodes) {
 	states(t, byID, "a:CANCELLED b:SKIPPED c:COMPLETED")
 }
 
-// Each node's output is its parents' and its own line: what a chain of them puts out
-// shows that all were there, whole, under their names.
+// Each node's output is its parents' and its own line: the output of a chain of them shows that all were there,
+// complete, under their names.
 func flowOutputs(t *testing.T, c *nodes) {
 	flowQueue(t, c, "outputs")
 	c.worker(t, "--queues", "outputs", "--slots", "4", "--exec",
@@ -322,7 +321,7 @@ nodes:
 	}
 }
 
-// Of nodes that are ready at once the more urgent go first.
+// Of nodes that are ready at the same time the more urgent go first.
 func flowPriority(t *testing.T, c *nodes) {
 	c.rota(t, "queue", "set", "urgent", "--preset", "standard", "--set", "oldest_every=0").want(t, 0)
 	text, want := "nodes:\n  - {id: root, type: t}\n", []string{}
@@ -345,7 +344,7 @@ func flowPriority(t *testing.T, c *nodes) {
 	}
 }
 
-// Nodes of several sizes under three small workers, held against the events.
+// Nodes of several sizes under three small workers, checked against the events.
 func flowCapacity(t *testing.T, c *nodes) {
 	flowQueue(t, c, "capacity")
 	workers := map[string]offered{"cap-1": {4, 0, 2_500, 1_000}, "cap-2": {3, 2, 4_000, 700}, "cap-3": {10, 0, 3_000, 900}}

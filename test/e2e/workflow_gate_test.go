@@ -19,8 +19,8 @@ func (c *nodes) killLeader(t testing.TB) *node {
 	return leader
 }
 
-// TestWorkflowGatesLeaderKilled signals gates, early, twice and otherwise, while leaders die: one
-// signal counts, and what follows it runs once.
+// TestWorkflowGatesLeaderKilled signals gates, early, twice and with other payloads, while leaders die: one signal
+// counts, and the nodes after it run once.
 func TestWorkflowGatesLeaderKilled(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -47,7 +47,7 @@ nodes:
 	c.submitFlow(t, "gates", "early", strings.ReplaceAll(gated, "HOLD", hold)).want(t, 0)
 	signal("early", 0, "--id", "s1", "--payload", "yes")
 	dead := c.killLeader(t)
-	signal("early", 0, "--id", "s1", "--payload", "yes") // the same again
+	signal("early", 0, "--id", "s1", "--payload", "yes") // the same once more
 	signal("early", 4, "--id", "s1", "--payload", "no")  // the id with another payload
 	signal("early", 4, "--id", "s2", "--payload", "yes") // another signal
 	signal("early", 4, "--refuse")
@@ -58,7 +58,7 @@ nodes:
 		t.Errorf("what follows the gate saw %q", out)
 	}
 	back(dead)
-	// The leader dies between the signal and the release of what follows.
+	// The leader dies between the signal and the release of the next nodes.
 	for i := range 3 {
 		id := fmt.Sprint("kill-", i)
 		c.submitFlow(t, "gates", id, strings.ReplaceAll(gated, "HOLD", `""`)).want(t, 0)
@@ -70,7 +70,7 @@ nodes:
 		if n := nodes["after"]; n.Attempt != 0 || string(c.job(t, id+"/after").Output) != id {
 			t.Errorf("%s: %+v", id, n)
 		}
-		signal(id, 0, "--id", "s", "--payload", id) // its end changes nothing of that
+		signal(id, 0, "--id", "s", "--payload", id) // its end does not change that
 		signal(id, 4, "--id", "t")
 		back(leader)
 	}
@@ -106,8 +106,8 @@ func (c *nodes) awaitGate(t *testing.T, id string) {
 	})
 }
 
-// TestWorkflowGateTimeoutLeaderDead has the date of gates pass while there is no leader, and while
-// no node runs at all.
+// TestWorkflowGateTimeoutLeaderDead lets the date of gates pass while there is no leader, and while no node runs at
+// all.
 func TestWorkflowGateTimeoutLeaderDead(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

@@ -113,7 +113,7 @@ func childrenFaulty(t *testing.T, c *nodes) {
 	}
 }
 
-// childrenNested fans out twice: what waits for the first node waits for all leaves and sees them.
+// childrenNested fans out twice: a node that waits for the first node waits for all leaves and sees them.
 func childrenNested(t *testing.T, c *nodes) {
 	flowQueue(t, c, "nested")
 	c.worker(t, "--queues", "nested", "--slots", "4", "--exec", `case $ROTA_JOB_TYPE in
@@ -137,8 +137,8 @@ nodes:
 	}
 }
 
-// TestWorkflowChildrenLeaderKilled kills leaders while commands add children: each joins once, and
-// what waits for the first node waits for all.
+// TestWorkflowChildrenLeaderKilled kills leaders while commands add children: each joins once, and a node that waits
+// for the first node waits for all.
 func TestWorkflowChildrenLeaderKilled(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

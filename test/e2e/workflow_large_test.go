@@ -18,8 +18,8 @@ const (
 	largeLayer = 10_000
 )
 
-// largeFlow is a workflow of as many nodes and edges as one may have, in layers, each
-// node with 11 or 12 parents in the layer before.
+// largeFlow returns a workflow with the maximum number of nodes and edges, in layers, each node with 11 or 12 parents
+// in the layer before.
 func largeFlow() string {
 	random := rand.New(rand.NewPCG(1, 2))
 	var text strings.Builder
@@ -31,7 +31,7 @@ func largeFlow() string {
 		}
 		fmt.Fprintf(&text, `{"id":"n%d","type":"t"`, i)
 		if i >= largeLayer {
-			// So many that all edges are given out at the last node.
+			// With this number all edges are used up at the last node.
 			parents := (largeEdges - edges) / (largeNodes - i)
 			text.WriteString(`,"parents":[`)
 			first, step := random.IntN(largeLayer), 1+random.IntN(largeLayer/20)
@@ -50,7 +50,7 @@ func largeFlow() string {
 	return text.String()
 }
 
-// The largest workflow is taken, ends when it is cancelled, and runs to its end.
+// The largest workflow is accepted, ends when it is cancelled, and runs to its end.
 func TestWorkflowLargest(t *testing.T) {
 	if !whole() {
 		t.Skip("for an hour: ROTA_E2E=whole runs it")
@@ -82,7 +82,7 @@ func TestWorkflowLargest(t *testing.T) {
 	}
 	began = time.Now()
 	eventually(t, 240*time.Second, "all nodes have completed", func() error {
-		time.Sleep(time.Second) // to look is work for the cluster too
+		time.Sleep(time.Second) // each reading is work for the cluster too
 		if w := c.countsOf(t, "run"); w.State != rota.WorkflowCompleted {
 			return fmt.Errorf("it is %s: %+v", w.State, w.Counts)
 		}
@@ -122,8 +122,7 @@ func (c *nodes) countsOf(t testing.TB, id string) rota.Workflow {
 	return rota.Workflow{}
 }
 
-// A submission whose leader dies while nodes arrive is taken up by the next one, and
-// is whole.
+// A submission whose leader dies while nodes arrive is continued by the next one, and is complete.
 func TestWorkflowUploadLeaderKilled(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -138,7 +137,7 @@ func TestWorkflowUploadLeaderKilled(t *testing.T) {
 	check(t, err)
 	p := launch(t, "submit", []string{c.env()}, "workflow", "submit", path, "--queue", "large", "--id", "upload", "-o", "json",
 		"--timeout", "90s")
-	// Some twenty entries bring it, the first opens it.
+	// Some twenty entries carry it, the first opens it.
 	for s := before; s.AppliedIndex < before.AppliedIndex+2; {
 		s, err = cl.Status(ctx)
 		check(t, err)

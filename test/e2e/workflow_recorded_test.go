@@ -17,7 +17,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// recordedHere are two small recorded workflows that the repository has itself.
+// recordedHere is the folder of two small recorded workflows in the repository.
 const recordedHere = "../../internal/flowfile/testdata"
 
 // unpacked writes the other recorded workflows (WfFormat 1.5) of the repository to a
@@ -42,11 +42,11 @@ func unpacked(t *testing.T) (paths []string) {
 	return paths
 }
 
-// manyTasks is from how many tasks on the leader is killed while a workflow runs.
+// manyTasks is the number of tasks from which on the leader is killed while a workflow runs.
 const manyTasks = 100
 
-// TestWorkflowsRecorded runs recorded executions to their end, those with many tasks
-// through the leader's death, and holds every event against their graphs.
+// TestWorkflowsRecorded runs recorded executions to their end, those with many tasks through the leader's death, and
+// checks every event against their graphs.
 func TestWorkflowsRecorded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -92,11 +92,11 @@ func TestWorkflowsRecorded(t *testing.T) {
 // recording is a recorded execution as this test reads it.
 type recording struct {
 	nodes map[string]asked
-	// seconds are the sum of all runtimes, and of the longest chain.
+	// seconds is the sum of all runtimes, chain that of the longest chain.
 	seconds, chain float64
 }
 
-// readRecording reads a file in WfFormat 1.5, by itself and not by the product.
+// readRecording reads a file in WfFormat 1.5, without the product's code.
 func readRecording(t *testing.T, path string) *recording {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -150,7 +150,7 @@ func readRecording(t *testing.T, path string) *recording {
 	return r
 }
 
-// scale is the factor on runtimes by which it takes about so long with so many slots.
+// scale returns the factor on runtimes with which the recording takes about `takes` with the given slots.
 func (r *recording) scale(takes time.Duration, slots int) string {
 	return fmt.Sprintf("%.9f", takes.Seconds()/max(r.chain, r.seconds/float64(slots)))
 }
@@ -190,8 +190,7 @@ func runRecorded(t *testing.T, c *nodes, path string, workers map[string]offered
 		len(r.nodes), took.Round(time.Millisecond), w.Finished.Clock-w.Submitted.Clock, a.terms, a.again, a.most)
 }
 
-// leaderDiesDuring kills the leader when some of a workflow's nodes have completed,
-// and has it back.
+// leaderDiesDuring kills the leader when some of a workflow's nodes have completed, and starts it again.
 func leaderDiesDuring(t *testing.T, c *nodes, id string, nodes int64) {
 	t.Helper()
 	leader := c.leader(t)
@@ -210,8 +209,7 @@ func leaderDiesDuring(t *testing.T, c *nodes, id string, nodes int64) {
 	leader.awaitReady(t)
 }
 
-// A measurement of workflows compares them with their bounds and tells by which rules
-// workers were chosen.
+// A measurement of workflows compares them with their bounds and reports the rules by which workers were chosen.
 func TestBenchWorkflow(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

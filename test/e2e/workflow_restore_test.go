@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// layered is a workflow in own format: layers of as many nodes, each with up to three
-// parents in the layer before; and what its nodes ask for.
+// layered returns a workflow in rota's own format: layers of equally many nodes, each with up to three parents in the
+// layer before; and the demands of its nodes.
 func layered(layers, width, ms int) (string, map[string]asked) {
 	var text strings.Builder
 	text.WriteString("nodes:\n")
@@ -44,8 +44,8 @@ func (c *nodes) halfDone(t *testing.T, id string, completed int64) {
 	})
 }
 
-// Every node dies in the middle of a workflow; started again they go on with it, and
-// what had completed does not run again.
+// Every node dies in the middle of a workflow; when started again they continue with it, and completed nodes do not run
+// again.
 func TestWorkflowAllKilled(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -75,8 +75,8 @@ func TestWorkflowAllKilled(t *testing.T) {
 	c.verified(t, 3)
 }
 
-// A backup from the middle of a workflow becomes a cluster that runs what was left of
-// it, with one that had failed to be retried there.
+// A backup from the middle of a workflow becomes a cluster that runs the rest of it, including a failed one that is
+// retried there.
 func TestWorkflowRestored(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

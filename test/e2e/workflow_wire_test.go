@@ -15,8 +15,8 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// The command and the client library look at a graph before they send it. What comes
-// straight over the wire is held to the same rules by every node, and leaves nothing.
+// The command and the client library validate a graph before they send it. A graph sent directly over the wire must
+// pass the same rules at every node, and leaves nothing.
 func TestWorkflowRefusedOnTheWire(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -68,7 +68,7 @@ func TestWorkflowRefusedOnTheWire(t *testing.T) {
 	c.verified(t, 3)
 }
 
-// submitRaw sends messages as they are.
+// submitRaw sends messages unchanged.
 func submitRaw(t *testing.T, n *node, sent []*rotav1.SubmitWorkflowRequest) error {
 	t.Helper()
 	conn, err := grpc.NewClient(n.API, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -6,8 +6,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// A worker is killed in the middle of a workflow: the nodes that it held run again
-// elsewhere when their leases end, no other one does, and each completes once.
+// A worker is killed in the middle of a workflow: the nodes that it held run again elsewhere when their leases end, no
+// other node runs again, and each completes once.
 func TestWorkflowWorkerKilled(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -25,7 +25,7 @@ func TestWorkflowWorkerKilled(t *testing.T) {
 	w := c.flow(t, "mid")
 	a.complete(w)
 	a.judge(t)
-	// What it held when it died, and only that: at most its slots and what it had fetched.
+	// The nodes that it held when it died, and only those: at most its slots and the prefetched ones.
 	if most := 10; a.again == 0 || a.again > most {
 		t.Errorf("%d nodes were assigned again, 1 to %d are wanted", a.again, most)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// accountProbes are those of the account that a node runs as, and of another on its machine.
+// accountProbes are the probes by the account that a node runs as, and by another on its machine.
 func accountProbes() []probe {
 	local := func(name string, do func(ctx context.Context, c *client.Client) error, kinds ...rota.Kind) probe {
 		return probe{name: name, try: func(ctx context.Context, s *scene) (string, error) {
@@ -54,7 +54,7 @@ func accountProbes() []probe {
 	}
 }
 
-// reset makes a token that may do everything: the account may, and an event says so.
+// reset makes a token with all rights: the account may, and an event records it.
 func reset(ctx context.Context, s *scene) (string, error) {
 	c, err := client.Dial([]string{"unix:" + filepath.Join(s.nodes[2].Dir, "rota.sock")})
 	if err != nil {
@@ -65,7 +65,7 @@ func reset(ctx context.Context, s *scene) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "an event tells it, without the secret", rig.Until(ctx, func() error { // the node that is asked may be a moment behind
+	return "an event tells it, without the secret", rig.Until(ctx, func() error { // that node may be a moment behind
 		for e, err := range s.root.Events(ctx, rota.EventFilter{}) {
 			if err != nil {
 				return err

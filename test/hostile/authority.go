@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// authority signs certificates, those with a fault too, which `rota tls` does not make.
+// authority signs certificates, including faulty ones, which `rota tls` does not make.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// newAuthority returns one; its certificate is not its name's alone: each has a key of its own.
+// newAuthority returns one; authorities with the same name have different keys.
 func newAuthority(name string) (*authority, error) {
 	pair, err := sign(nil, &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign})
@@ -31,7 +31,7 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)}, nil
 }
 
-// pem returns its certificate as files have it.
+// pem returns its certificate in the format of files.
 func (a *authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
@@ -64,7 +64,7 @@ func (a *authority) issue(uri string, faults ...fault) (tls.Certificate, error) 
 	return sign(a, template)
 }
 
-// sign signs a template; without an authority by its own key.
+// sign signs a template; without an authority it signs with its own key.
 func sign(by *authority, template *x509.Certificate) (pair tls.Certificate, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -104,7 +104,7 @@ func write(pair tls.Certificate, cert, key string) error {
 	return os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
 }
 
-// authorityOf signs by the key of a certificate that is no authority's.
+// authorityOf signs with the key of a certificate that is not an authority's.
 func authorityOf(pair tls.Certificate) *authority {
 	return &authority{pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)}
 }

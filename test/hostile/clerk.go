@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// clerkProbes are what one tries who may make tokens and roles, and read one tenant, to get more.
+// clerkProbes are the attempts to gain more rights by a user who may create tokens and roles, and read one tenant.
 func clerkProbes() []probe {
 	by := func(name string, who func(s *scene) *client.Client, do func(ctx context.Context, a client.Auth, s *scene) error) probe {
 		return probe{name: name, try: func(ctx context.Context, s *scene) (string, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// bearing calls with headers of authorization, which must not count.
+// bearing calls with authorization headers, which must not be accepted.
 func bearing(headers func(s *scene) []string) func(context.Context, *scene) (string, error) {
 	return func(ctx context.Context, s *scene) (string, error) {
 		conn, err := s.conn(s.nodes[0])
@@ -33,7 +33,7 @@ func bearing(headers func(s *scene) []string) func(context.Context, *scene) (str
 	}
 }
 
-// tokenProbes are tokens that do not count.
+// tokenProbes are tokens that are not valid.
 func tokenProbes() []probe {
 	one := func(name string, header func(s *scene) string) probe {
 		return probe{name: name, try: bearing(func(s *scene) []string { return []string{header(s)} })}
@@ -55,7 +55,7 @@ func tokenProbes() []probe {
 	}
 }
 
-// expiredToken waits until the token has ended, by its date, and shows it.
+// expiredToken waits until the token has expired, by its date, and presents it.
 func expiredToken(ctx context.Context, s *scene) (said string, err error) {
 	err = rig.Until(ctx, func() error {
 		said, err = bearing(func(s *scene) []string { return []string{"Bearer " + s.tokens["expired"]} })(ctx, s)
@@ -78,8 +78,7 @@ func tokenAndCertificate(ctx context.Context, s *scene) (string, error) {
 	return turnedAway(invoke(ctx, conn, rotav1.Jobs_List_FullMethodName), codes.Unauthenticated)
 }
 
-// showing calls with a certificate of a client that must not count: the connection ends, or the
-// call is refused.
+// showing calls with a client certificate that must not be accepted: the connection ends, or the call is refused.
 func showing(certificate func(s *scene) (tls.Certificate, error)) func(context.Context, *scene) (string, error) {
 	return func(ctx context.Context, s *scene) (string, error) {
 		pair, err := certificate(s)
@@ -95,7 +94,7 @@ func showing(certificate func(s *scene) (tls.Certificate, error)) func(context.C
 	}
 }
 
-// certificateProbes are certificates with one fault each; one without counts.
+// certificateProbes are certificates with one fault each; one without a fault is accepted.
 func certificateProbes() []probe {
 	with := func(name string, faults ...fault) probe {
 		return probe{name: name, try: showing(func(s *scene) (tls.Certificate, error) { return s.clientCA.client("root", "ann", faults...) })}
@@ -140,7 +139,7 @@ func soundCertificate(ctx context.Context, s *scene) (string, error) {
 	return "taken", asClient(ctx, s, pair)
 }
 
-// asClient lists jobs by a certificate.
+// asClient lists jobs with a certificate.
 func asClient(ctx context.Context, s *scene, pair tls.Certificate) error {
 	conn, err := s.conn(s.nodes[0], pair)
 	if err != nil {
@@ -163,7 +162,7 @@ func grandchild(s *scene) (tls.Certificate, error) {
 	return child, err
 }
 
-// blocked has an operator block a name whose certificate counted before.
+// blocked has an operator block a name whose certificate was valid before.
 func blocked(ctx context.Context, s *scene) (said string, err error) {
 	pair, err := s.clientCA.client("root", "gone")
 	if err != nil {
@@ -175,7 +174,7 @@ func blocked(ctx context.Context, s *scene) (said string, err error) {
 	if err := s.root.Auth().SetBlock(ctx, "root", "gone", true); err != nil {
 		return "", err
 	}
-	err = rig.Until(ctx, func() error { // the node that is asked applies it a moment later
+	err = rig.Until(ctx, func() error { // that node applies it a moment later
 		if err := asClient(ctx, s, pair); status.Code(err) != codes.Unauthenticated {
 			return errors.Join(errors.New("it counts"), err)
 		} else {

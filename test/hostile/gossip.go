@@ -18,15 +18,15 @@ import (
 const (
 	gossipLabel = "\xf4\x04rota"
 	nonceBytes  = 12
-	// sealedBy is what a seal adds: its version, the nonce and the tag.
+	// sealedBy is the number of bytes that a seal adds: its version, the nonce and the tag.
 	sealedBy      = 1 + nonceBytes + 16
 	kindEncrypted = 10
-	// datagramMost is what goes by UDP, packetTimes how often.
+	// datagramMost is the maximum size that goes by UDP, packetTimes the number of sends.
 	datagramMost, packetTimes = 60_000, 32
 )
 
-// hostileGossip are messages that the gate of gossip refuses, each harmless to a node without one, and such that lie
-// about members.
+// hostileGossip returns messages that the gate of gossip refuses, each harmless to a node without one, and others that
+// lie about members.
 func hostileGossip() map[string][]byte {
 	ping := []byte("\x00\x82\xa5SeqNo\x01\xa4Node\xa2n1")
 	var body bytes.Buffer
@@ -49,7 +49,7 @@ func hostileGossip() map[string][]byte {
 	}
 }
 
-// gossipProbes are those of strangers, who have no key, and of its holder.
+// gossipProbes are the probes by strangers, who have no key, and by its holder.
 func gossipProbes() (all []probe) {
 	messages := hostileGossip()
 	names := slices.Sorted(func(yield func(string) bool) {
@@ -85,7 +85,7 @@ func gossipProbes() (all []probe) {
 func seal(key, message []byte, packet bool) []byte {
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		panic(err) // keys are of this program's making
+		panic(err) // this program makes the keys
 	}
 	gcm, err := cipher.NewGCM(block)
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *scene) gossip(ctx context.Context, message []byte, wrap func([]byte, bo
 	return nil
 }
 
-// members fails unless the cluster's are the three that they were.
+// members fails unless the cluster's members are the same three.
 func (s *scene) members(ctx context.Context) (string, error) {
 	for _, n := range s.nodes {
 		if !n.Running() {

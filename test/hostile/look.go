@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// grownMost is the memory that one actor's probes may take of a node, settleMost how long
-	// the cluster has to be as it was.
+	// grownMost is the memory that one actor's probes may use of a node, settleMost the time for the cluster to return
+	// to its earlier state.
 	grownMost  = 64 << 20
 	settleMost = 20 * time.Second
-	// forgedTerm is what forged votes ask for: no term comes near it by itself.
+	// forgedTerm is the term of forged votes: no real term comes near it.
 	forgedTerm = 0x7fff
 )
 
-// sight is what is seen of the cluster between two actors.
+// sight is the observed state of the cluster between two actors.
 type sight struct {
 	leader rota.NodeID
 	term   uint64
 	at     rota.Index
-	// resident is each node's memory; nothing where the system does not say.
+	// resident is each node's memory; empty if the system does not report it.
 	resident map[string]int64
 }
 
@@ -72,7 +72,7 @@ func (s *scene) look(ctx context.Context) (*sight, error) {
 	return seen, err
 }
 
-// settle waits until the cluster is as it was before.
+// settle waits until the cluster is in the same state as before.
 func (s *scene) settle(ctx context.Context, before *sight) (seen *sight, err error) {
 	ctx, cancel := context.WithTimeout(ctx, settleMost)
 	defer cancel()
@@ -94,7 +94,7 @@ func (s *scene) settle(ctx context.Context, before *sight) (seen *sight, err err
 	return seen, err
 }
 
-// against says what became of the cluster.
+// against describes the changes of the cluster.
 func (now *sight) against(before *sight) string {
 	most := int64(0)
 	for id, bytes := range now.resident {
@@ -107,7 +107,7 @@ func (now *sight) against(before *sight) string {
 	return fmt.Sprintf("%s leads, %s, digests equal at %d, all jobs there, at most %d MiB more", now.leader, term, now.at, most>>20)
 }
 
-// resident returns how much memory a process has; 0 where the system does not say.
+// resident returns the memory of a process; 0 if the system does not report it.
 func resident(pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

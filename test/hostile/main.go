@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// runMost bounds a run, probeMost one probe, plantedMost one that finds the doors open.
+	// runMost bounds a run, probeMost one probe, plantedMost one that finds the defences removed.
 	runMost     = 4 * time.Minute
 	probeMost   = 20 * time.Second
 	plantedMost = 2 * time.Second
-	// probesLeast is how many a run plays at least, and saidMost how much of an answer is shown.
+	// probesLeast is the minimum number of probes in a run, and saidMost the maximum length of an answer that is shown.
 	probesLeast = 60
 	saidMost    = 110
 )
@@ -29,9 +29,9 @@ const (
 // probe is one attempt.
 type probe struct {
 	name string
-	// try returns how it was refused, and an error where the defence did not hold.
+	// try returns how it was refused, and an error if the defence did not hold.
 	try func(ctx context.Context, s *scene) (said string, err error)
-	// bites says that it must not hold where the doors stand open.
+	// bites means that it must report an error where the defences are removed.
 	bites bool
 }
 
@@ -41,7 +41,7 @@ type actor struct {
 	probes      []probe
 }
 
-// actors are all rows, in the order in which they play.
+// actors returns all rows, in the order in which they run.
 func actors() []actor {
 	unknown, captured := memberProbes()
 	return []actor{
@@ -71,7 +71,7 @@ func main() {
 	}
 }
 
-// bounded runs until a signal, and for runMost at most.
+// bounded runs until a signal, and for at most runMost.
 func bounded(binary string, plant bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -80,7 +80,7 @@ func bounded(binary string, plant bool) error {
 	return run(ctx, binary, plant, os.Stdout)
 }
 
-// run starts a cluster, has the actors play and ends it.
+// run starts a cluster, lets the actors run and ends it.
 func run(ctx context.Context, binary string, plant bool, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "rota-hostile-")
 	if err != nil {
@@ -113,20 +113,20 @@ func run(ctx context.Context, binary string, plant bool, out io.Writer) (err err
 	return t.verdict(out, plant, time.Since(began))
 }
 
-// tally counts what held, and keeps what did not, for the last lines.
+// tally counts the probes that held, and keeps the others for the last lines.
 type tally struct {
 	played, held int
 	open         []string
 }
 
-// miss notes what did not hold, and says it where it happened.
+// miss records a defence that did not hold, and prints it at that point.
 func (t *tally) miss(out io.Writer, format string, args ...any) {
 	said := fmt.Sprintf(format, args...)
 	t.open = append(t.open, said)
 	fmt.Fprintln(out, said)
 }
 
-// play plays an actor's probes, and looks at the cluster behind them.
+// play runs an actor's probes, and checks the cluster after them.
 func (t *tally) play(ctx context.Context, out io.Writer, s *scene, a actor) {
 	fmt.Fprintf(out, "\n%s: never %s\n", a.name, a.never)
 	before, err := s.look(ctx)
@@ -152,7 +152,7 @@ func (t *tally) play(ctx context.Context, out io.Writer, s *scene, a actor) {
 	fmt.Fprintf(out, "  the cluster   %s\n", after.against(before))
 }
 
-// planted plays the probes that must notice that the doors stand open.
+// planted runs the probes that must notice that the defences are removed.
 func (t *tally) planted(ctx context.Context, out io.Writer, s *scene, a actor) {
 	for _, p := range a.probes {
 		if !p.bites {
@@ -183,18 +183,18 @@ func (t *tally) verdict(out io.Writer, plant bool, took time.Duration) error {
 	return nil
 }
 
-// play plays one probe, within its time.
+// play runs one probe, within its time limit.
 func (p *probe) play(ctx context.Context, s *scene) (string, error) {
 	most := probeMost
 	if s.plant {
-		most = plantedMost // what is let in may go on for ever
+		most = plantedMost // an accepted call may go on forever
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	return p.try(ctx, s)
 }
 
-// short keeps an answer to a line.
+// short cuts an answer to one line.
 func short(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > saidMost {

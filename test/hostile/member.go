@@ -21,7 +21,7 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// nodeCalls are what nodes say to each other, but for what one that is not recorded may say.
+// nodeCalls are the calls between nodes, except those that an unrecorded node may make.
 var nodeCalls = func() (all []string) {
 	for _, name := range callsOf(rotav1.File_rota_v1_node_proto.Services().ByName("Node")) {
 		if name != rotav1.Node_Inspect_FullMethodName && name != rotav1.Node_Introduce_FullMethodName {
@@ -36,10 +36,10 @@ func certified(id string) func(*scene) (tls.Certificate, error) {
 	return func(s *scene) (tls.Certificate, error) { return s.nodeCA.node(id) }
 }
 
-// clientCertified returns one of a client that may do everything.
+// clientCertified returns the certificate of a client with all rights.
 func clientCertified(s *scene) (tls.Certificate, error) { return s.clientCA.client("root", "n1") }
 
-// memberProbes are those of nodes that are none, and of one that claims another's name.
+// memberProbes are the probes by callers that are not nodes, and by one that claims another's name.
 func memberProbes() (unknown, captured []probe) {
 	for _, method := range nodeCalls {
 		name := method[strings.LastIndex(method, "/")+1:]
@@ -67,7 +67,7 @@ func memberProbes() (unknown, captured []probe) {
 	return unknown, captured
 }
 
-// nodeCall makes calls of nodes with a certificate, in the name of one.
+// nodeCall makes node calls with a certificate, in the name of a node.
 func nodeCall(methods []string, id string, certificate func(*scene) (tls.Certificate, error)) func(context.Context, *scene) (string, error) {
 	return nodeCallNamed(methods, id, "rota", certificate)
 }
@@ -78,7 +78,7 @@ func nodeCallNamed(methods []string, id, cluster string, certificate func(*scene
 		if err != nil {
 			return "", err
 		}
-		// Every request of nodes has its caller in the same place.
+		// Every node request has its caller in the same field.
 		message := &rotav1.BarrierRequest{Caller: &rotav1.Caller{Node: id, ClusterName: cluster, Identity: s.identities[id]}}
 		for _, n := range s.nodes[:2] {
 			conn, err := s.conn(n, pair)
@@ -118,7 +118,7 @@ func readIdentity(dir string) (string, error) {
 	return "", fmt.Errorf("%s has no identity", dir)
 }
 
-// remove has a fourth node join, and removes it: its certificate counts on, its name does not.
+// remove lets a fourth node join, and removes it: its certificate remains valid, its name does not.
 func (s *scene) remove(ctx context.Context) error {
 	s.identities = map[string]string{"n9": strings.Repeat("0a", 16)}
 	fourth, err := rig.NewNode("n4", s.dir, s.binary)
@@ -153,7 +153,7 @@ func (s *scene) remove(ctx context.Context) error {
 	})
 }
 
-// raftConn says hello to n1 as a node with its certificate and its data directory's identity.
+// raftConn sends hello to n1 as a node with its certificate and its data directory's identity.
 func raftConn(s *scene, id string) (net.Conn, error) {
 	pair, err := s.nodeCA.node(id)
 	if err != nil {
@@ -180,8 +180,8 @@ func raftConn(s *scene, id string) (net.Conn, error) {
 	return conn, err
 }
 
-// votes asks n1 for its vote in a term far ahead, with the hello of one node and a request in the
-// name of one. taken says that the hello must be taken, or the probe proves nothing.
+// votes asks n1 for its vote in a term far ahead, with the hello of one node and a request in the name of one. taken
+// means that the hello must be accepted, or the probe proves nothing.
 func votes(id, claimed string, taken bool) func(context.Context, *scene) (string, error) {
 	return func(_ context.Context, s *scene) (string, error) {
 		conn, err := raftConn(s, id)
@@ -202,7 +202,7 @@ func votes(id, claimed string, taken bool) func(context.Context, *scene) (string
 	}
 }
 
-// garbageBehind says what is no request behind a sound hello.
+// garbageBehind sends bytes that are not a request after a valid hello.
 func garbageBehind(_ context.Context, s *scene) (string, error) {
 	conn, err := raftConn(s, "n3")
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"net/http"
 )
 
-// evil is the host of a page that somebody reads beside their work.
+// evil is the host of a web page that a user reads during work.
 const evil = "evil.example"
 
-// pageProbes are what a page can have a browser send.
+// pageProbes are requests that a page can make a browser send.
 func pageProbes() []probe {
 	upgrade := func(origin string) func(*http.Request) {
 		return func(r *http.Request) {
@@ -52,14 +52,14 @@ func pageProbes() []probe {
 	}
 }
 
-// withToken shows root's token in a header that no door looks at.
+// withToken sends root's token in a header that the server does not read.
 func withToken(header, before string) func(context.Context, *scene) (string, error) {
 	return func(ctx context.Context, s *scene) (string, error) {
 		return webRefused("GET", "/v1/events", func(r *http.Request) { r.Header.Set(header, before+s.tokens["root"]) }, 401)(ctx, s)
 	}
 }
 
-// adminPage asks the admin port for what must be refused.
+// adminPage sends a request that must be refused to the admin port.
 func adminPage(path string, change func(*http.Request), want int) func(context.Context, *scene) (string, error) {
 	return func(ctx context.Context, s *scene) (string, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+adminPort(s)+path, nil)

@@ -21,17 +21,16 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// gossipKey is the cluster's own.
+// gossipKey is the cluster's gossip key.
 const gossipKey = "0123456789abcdef0123456789abcdef"
 
-// ours is the tenant that the actors belong to; theirs the one that they are after. Payloads of
-// the latter have secretData in them.
+// ours is the tenant of the actors; theirs the one that they attack. Payloads of the latter contain secretData.
 const (
 	ours, theirs rota.TenantID = "acme", "umbrella"
 	secretData                 = "umbrella-data"
 )
 
-// scene is the cluster that is attacked, and what the actors have in their hands.
+// scene is the attacked cluster, and the credentials and files of the actors.
 type scene struct {
 	dir, binary string
 	plant       bool
@@ -52,7 +51,7 @@ type scene struct {
 	loaded     rota.Index
 }
 
-// begin starts the nodes, locks them, and has both tenants work.
+// begin starts the nodes, locks them, and lets both tenants work.
 func (s *scene) begin(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{s.found, s.lock, s.load, s.remove, s.store} {
 		if err := step(ctx); err != nil {
@@ -62,7 +61,7 @@ func (s *scene) begin(ctx context.Context) error {
 	return nil
 }
 
-// path returns the path of a file of the scene's.
+// path returns the path of a file of the scene.
 func (s *scene) path(name string) string { return filepath.Join(s.dir, name) }
 
 // found starts three nodes with certificates and a gossip key.
@@ -108,7 +107,7 @@ func (s *scene) certify(n *rig.Node) error {
 	return write(pair, s.path(n.ID+".pem"), s.path(n.ID+".key"))
 }
 
-// trusting is what clients check a node by.
+// trusting returns the configuration with which clients verify a node.
 func (s *scene) trusting(own ...tls.Certificate) *tls.Config {
 	pool := x509.NewCertPool()
 	pool.AddCert(s.nodeCA.cert)
@@ -120,12 +119,12 @@ func (s *scene) dial(token string) (*client.Client, error) {
 	return client.Dial(s.nodes.APIs(), client.WithTLS(s.trusting()), client.WithToken(token), client.WithPatience(probeMost/2))
 }
 
-// conn returns a bare connection to one node, with certificates of one's own.
+// conn returns a bare connection to one node, with the given client certificates.
 func (s *scene) conn(n *rig.Node, own ...tls.Certificate) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+n.API, grpc.WithTransportCredentials(credentials.NewTLS(s.trusting(own...))))
 }
 
-// lock has the cluster ask for credentials, and makes the tokens.
+// lock makes the cluster require credentials, and makes the tokens.
 func (s *scene) lock(ctx context.Context) error {
 	local, err := client.Dial([]string{"unix:" + filepath.Join(s.nodes[0].Dir, "rota.sock")})
 	if err != nil {
@@ -164,7 +163,7 @@ func (s *scene) lock(ctx context.Context) error {
 	return nil
 }
 
-// wanted are the tokens of a run.
+// wanted returns the tokens of a run.
 func (s *scene) wanted(soon rota.Date) map[string]rota.AccessToken {
 	of := func(tenant rota.TenantID, role string) rota.AccessToken {
 		return rota.AccessToken{Roles: []string{role}, Tenants: []string{string(tenant)}, Expires: soon}
@@ -187,8 +186,7 @@ func (s *scene) wanted(soon rota.Date) map[string]rota.AccessToken {
 
 func idOf(token string) string { return strings.Split(token, "_")[1] }
 
-// load has both tenants submit, and their workers work; a job of theirs is held under a lease,
-// another waits.
+// load lets both tenants submit, and their workers work; one job of each is held under a lease, another waits.
 func (s *scene) load(ctx context.Context) error {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.life = cancel
@@ -248,7 +246,7 @@ func (s *scene) load(ctx context.Context) error {
 	return err
 }
 
-// worker starts the worker of a tenant: it ends jobs done, holds those held, and takes no others.
+// worker starts the worker of a tenant: it ends jobs done, holds those held, and accepts no others.
 func (s *scene) worker(life context.Context, tenant rota.TenantID) error {
 	by, err := s.dial(s.tokens[string(tenant)+" worker"])
 	if err != nil {
@@ -267,12 +265,12 @@ func (s *scene) worker(life context.Context, tenant rota.TenantID) error {
 	return nil
 }
 
-// end ends all that was started.
+// end ends all started processes and workers.
 func (s *scene) end() {
 	if s.life != nil {
 		s.life()
 	}
-	s.working.Wait() // while there is somebody to tell
+	s.working.Wait() // while there is still a cluster to report to
 	s.nodes.Kill()
 	for _, c := range []*client.Client{s.root, s.acme, s.umbrella, s.clerk, s.fleet} {
 		if c != nil {

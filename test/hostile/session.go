@@ -19,10 +19,10 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// sessionCookie is what the console keeps a session in.
+// sessionCookie is the cookie in which the console keeps a session.
 const sessionCookie = "__Host-rota-ui="
 
-// sessionProbes are those of one who finds a link to a session, or what is left of one.
+// sessionProbes are the probes by an attacker who finds a link to a session, or the remains of one.
 func sessionProbes() []probe {
 	return []probe{
 		{name: "a session counts until it is signed out, or the others prove nothing", try: soundSession},
@@ -42,7 +42,7 @@ func sessionProbes() []probe {
 				return "", err
 			}
 			var secret string
-			err = rig.Until(ctx, func() error { // the node that is asked applies the token a moment later
+			err = rig.Until(ctx, func() error { // that node applies the token a moment later
 				_, secret, err = s.openSession(ctx, token)
 				return err
 			})
@@ -115,7 +115,7 @@ func draw() string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(b))[12:]
 }
 
-// sum is what a cluster knows of a credential.
+// sum is the hash that a cluster keeps of a credential.
 func sum(id, secret string) []byte {
 	hash := sha256.Sum256([]byte("rota|token|" + id + "|" + secret))
 	return hash[:]
@@ -131,7 +131,7 @@ func (s *scene) auth(ctx context.Context, node int, bearer string, do func(conte
 	return do(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+bearer), rotav1.NewAuthClient(conn))
 }
 
-// openSession opens one by a credential, and returns what it is shown by.
+// openSession opens a session by a credential, and returns its id and secret.
 func (s *scene) openSession(ctx context.Context, bearer string) (id, secret string, err error) {
 	id, own := draw()[:12], draw()
 	err = s.auth(ctx, 0, bearer, func(ctx context.Context, c rotav1.AuthClient) error {
@@ -141,7 +141,7 @@ func (s *scene) openSession(ctx context.Context, bearer string) (id, secret stri
 	return id, "rota_" + id + "_" + own, err
 }
 
-// openLink makes a link, and waits until each node has applied it: it is a token that may do nothing yet.
+// openLink makes a link, and waits until each node has applied it: it is a token that has no rights yet.
 func (s *scene) openLink(ctx context.Context) (t rota.AccessToken, code string, err error) {
 	t, code, _, err = s.root.Auth().OpenSession(ctx, true)
 	for node := range s.nodes {
@@ -173,7 +173,7 @@ func (s *scene) lists(ctx context.Context, node int, secret string) error {
 	return invoke(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+secret), conn, rotav1.Jobs_List_FullMethodName)
 }
 
-// spent shows each node a session that must not count, once err is nil.
+// spent presents a session that must not be valid to each node, once err is nil.
 func (s *scene) spent(ctx context.Context, secret string, err error) (said string, _ error) {
 	for node := range s.nodes {
 		if err == nil {
@@ -183,7 +183,7 @@ func (s *scene) spent(ctx context.Context, secret string, err error) (said strin
 	return said, err
 }
 
-// spentAt waits until a node has applied what ended the session.
+// spentAt waits until a node has applied the end of the session.
 func (s *scene) spentAt(ctx context.Context, node int, secret string) (said string, err error) {
 	err = rig.Until(ctx, func() error {
 		said, err = turnedAway(s.lists(ctx, node, secret), codes.Unauthenticated)
@@ -192,7 +192,7 @@ func (s *scene) spentAt(ctx context.Context, node int, secret string) (said stri
 	return said, err
 }
 
-// soundSession is taken at each node.
+// soundSession is accepted at each node.
 func soundSession(ctx context.Context, s *scene) (string, error) {
 	_, secret, err := s.openSession(ctx, s.tokens["acme"])
 	for node := range s.nodes {
@@ -225,7 +225,7 @@ func raced(ctx context.Context, s *scene) (string, error) {
 	return "one gets in, ten times of ten", nil
 }
 
-// cookie sends a session as a browser would keep it, from a page or none, where it must not count.
+// cookie sends a session as a browser would keep it, from a page or none, where it must not be accepted.
 func cookie(method, path, origin string, want int) func(context.Context, *scene) (string, error) {
 	return func(ctx context.Context, s *scene) (string, error) {
 		_, secret, err := s.openSession(ctx, s.tokens["root"])
@@ -241,6 +241,6 @@ func cookie(method, path, origin string, want int) func(context.Context, *scene)
 		if err != nil {
 			return "", err
 		}
-		return said, s.lists(ctx, 0, secret) // whoever asked ended nothing
+		return said, s.lists(ctx, 0, secret) // the caller ended nothing
 	}
 }

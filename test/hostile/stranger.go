@@ -20,7 +20,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// strangerCalls are all calls that there are, by one who shows nothing.
+// strangerCalls are all existing calls, by a caller without a credential.
 func strangerCalls() (all []probe) {
 	protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
 		for i := range f.Services().Len() {
@@ -53,7 +53,7 @@ func callsOf(service protoreflect.ServiceDescriptor) (all []string) {
 	return all
 }
 
-// eachCall makes every call of a service, with no message at all.
+// eachCall makes every call of a service, with an empty message.
 func eachCall(ctx context.Context, s *scene, service protoreflect.ServiceDescriptor) (said string, err error) {
 	conn, err := s.conn(s.nodes[0])
 	if err != nil {
@@ -63,10 +63,10 @@ func eachCall(ctx context.Context, s *scene, service protoreflect.ServiceDescrip
 	calls := 0
 	for _, method := range callsOf(service) {
 		if method == rotav1.Auth_Exchange_FullMethodName || method == rotav1.Auth_WhoAmI_FullMethodName {
-			continue // anybody's: each has a probe of its own
+			continue // open to all: each has a separate probe
 		}
 		if s.plant && strings.HasSuffix(method, "/Leave") {
-			continue // who may do everything may do that
+			continue // a caller with all rights may do that
 		}
 		refusal := invoke(ctx, conn, method)
 		switch code := status.Code(refusal); {
@@ -103,7 +103,7 @@ func callOf(method string, want ...codes.Code) func(context.Context, *scene) (st
 	}
 }
 
-// turnedAway turns the answer of a bare call that must be refused into a probe's.
+// turnedAway turns the answer of a bare call that must be refused into a probe's result.
 func turnedAway(err error, want ...codes.Code) (string, error) {
 	if err == nil || errors.Is(err, io.EOF) {
 		return "", errors.New("it was answered")
@@ -116,7 +116,7 @@ func turnedAway(err error, want ...codes.Code) (string, error) {
 	return "", fmt.Errorf("refused for another reason: %w", err)
 }
 
-// health is what a stranger gets, of each node.
+// health is the answer to a stranger, of each node.
 func health(ctx context.Context, s *scene) (string, error) {
 	for _, n := range s.nodes {
 		if err := n.Ready(); err != nil {
@@ -134,7 +134,7 @@ func health(ctx context.Context, s *scene) (string, error) {
 	return "alive and ready is all that is said", nil
 }
 
-// web asks a node's API by HTTP/1.1.
+// web calls a node's API over HTTP/1.1.
 func (s *scene) web(ctx context.Context, method, path string, change func(*http.Request)) (code int, body string, header http.Header, err error) {
 	config := s.trusting()
 	config.NextProtos = []string{"http/1.1"}
@@ -152,7 +152,7 @@ func (s *scene) web(ctx context.Context, method, path string, change func(*http.
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode == http.StatusSwitchingProtocols {
-		return answer.StatusCode, "a stream begins", answer.Header, nil // which may never end
+		return answer.StatusCode, "a stream begins", answer.Header, nil // it may never end
 	}
 	text, err := io.ReadAll(io.LimitReader(answer.Body, 4<<20))
 	return answer.StatusCode, string(text), answer.Header, err
@@ -183,7 +183,7 @@ func webRefused(method, path string, change func(*http.Request), want ...int) fu
 	}
 }
 
-// whoAmI is answered to anybody: nobody, who may do nothing.
+// whoAmI is answered to everybody: a stranger is nobody, without rights.
 func whoAmI(ctx context.Context, s *scene) (string, error) {
 	nobody, err := s.dial("")
 	if err != nil {
@@ -197,7 +197,7 @@ func whoAmI(ctx context.Context, s *scene) (string, error) {
 	return "anonymous, without a grant", err
 }
 
-// exchange signs nothing and asks for a token.
+// exchange sends an unsigned identity and asks for a token.
 func exchange(ctx context.Context, s *scene) (string, error) {
 	nobody, err := s.dial("")
 	if err != nil {
@@ -208,7 +208,7 @@ func exchange(ctx context.Context, s *scene) (string, error) {
 	return refused(err, rota.KindUnauthenticated, rota.KindDenied, rota.KindInvalid)
 }
 
-// forgedMetadata claims to be somebody by every name that might be believed.
+// forgedMetadata claims an identity in every header that might be believed.
 func forgedMetadata(ctx context.Context, s *scene) (string, error) {
 	conn, err := s.conn(s.nodes[0])
 	if err != nil {

@@ -21,13 +21,14 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// streaming is a call with streams both ways, which any call is on the wire.
+// streaming describes a call with streams both ways, which every call is on the wire.
 var streaming = &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
 
 const (
-	// crowd is how many connections one stranger opens, halves how many calls it leaves without a message.
+	// crowd is the number of connections that one stranger opens, halves the number of calls that it leaves without a
+	// message.
 	crowd, halves = 1000, 300
-	// answerMost is how long bytes are given to be answered.
+	// answerMost is the time allowed for an answer to raw bytes.
 	answerMost = 5 * time.Second
 )
 
@@ -39,7 +40,7 @@ func raftPort(s *scene) string   { return s.nodes[0].Raft }
 func gossipPort(s *scene) string { return s.nodes[0].Gossip }
 func adminPort(s *scene) string  { return s.nodes[0].Admin }
 
-// strangerBytes are what is no call at all.
+// strangerBytes are probes that send bytes which are not a call.
 func strangerBytes() (all []probe) {
 	junk := bytes.Repeat([]byte{0xff, 0x00, 0x16, 0x03}, 16<<10)
 	for _, at := range []struct {
@@ -66,7 +67,7 @@ func strangerBytes() (all []probe) {
 	)
 }
 
-// say opens a connection, says all and returns what is answered until it is closed.
+// say opens a connection, sends the bytes and returns the answer until it is closed.
 func say(ctx context.Context, to string, said []byte) ([]byte, error) {
 	dialer := net.Dialer{Timeout: answerMost}
 	conn, err := dialer.DialContext(ctx, "tcp", to)
@@ -81,7 +82,7 @@ func say(ctx context.Context, to string, said []byte) ([]byte, error) {
 	return answer, nil
 }
 
-// silent says something that must be answered by nothing but TLS's own alert.
+// silent sends bytes that must get no answer except TLS's own alert.
 func silent(to port, said []byte) func(context.Context, *scene) (string, error) {
 	return silentOr(to, said, "\x15\x03")
 }
@@ -101,7 +102,7 @@ func silentOr(to port, said []byte, alert string) func(context.Context, *scene) 
 	}
 }
 
-// olderTLS shakes hands as TLS 1.2 has it.
+// olderTLS performs the handshake with TLS 1.2.
 func olderTLS(to port) func(context.Context, *scene) (string, error) {
 	return func(_ context.Context, s *scene) (string, error) {
 		config := s.trusting()
@@ -115,8 +116,8 @@ func olderTLS(to port) func(context.Context, *scene) (string, error) {
 	}
 }
 
-// overTLS says something over TLS and returns the first bytes of the answer; the error is how
-// the connection ended before one.
+// overTLS sends bytes over TLS and returns the first bytes of the answer; the error is how the connection ended before
+// one.
 func overTLS(s *scene, to string, said []byte, own *tls.Certificate, protocols ...string) ([]byte, error) {
 	config := s.trusting()
 	config.NextProtos = protocols
@@ -135,7 +136,7 @@ func overTLS(s *scene, to string, said []byte, own *tls.Certificate, protocols .
 	return answer[:n], err
 }
 
-// hello is the beginning of a connection of Raft's.
+// hello is the beginning of a Raft connection.
 func hello(id, cluster, identity string) []byte {
 	body := []byte{}
 	for _, field := range []string{"rota", cluster, id, identity} {
@@ -145,8 +146,8 @@ func hello(id, cluster, identity string) []byte {
 	return append(binary.BigEndian.AppendUint16(head, uint16(len(body))), body...)
 }
 
-// helloAs says hello in the name of a node and with the identity of its data directory, so that it
-// is the certificate that must refuse it; a verdict of yes is what must not come.
+// helloAs sends hello with the name of a node and with the identity of its data directory, so that only the certificate
+// can be the reason for the refusal; a verdict of yes must not come.
 func helloAs(id string, certificate func(*scene) (tls.Certificate, error)) func(context.Context, *scene) (string, error) {
 	return helloFrom(id, func(s *scene) string { return s.identities[id] }, certificate)
 }
@@ -173,7 +174,7 @@ func helloFrom(id string, identity func(*scene) string, certificate func(*scene)
 	}
 }
 
-// ended turns the end of a connection that must be closed into a probe's.
+// ended turns the end of a connection that must be closed into a probe's result.
 func ended(err error) (string, error) {
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return "", fmt.Errorf("the connection was kept: %v", err)
@@ -181,7 +182,7 @@ func ended(err error) (string, error) {
 	return err.Error(), nil
 }
 
-// junkOverTLS says nothing that is understood behind a handshake.
+// junkOverTLS sends bytes that mean nothing after a handshake.
 func junkOverTLS(to port, said []byte) func(context.Context, *scene) (string, error) {
 	return func(_ context.Context, s *scene) (string, error) {
 		answer, err := overTLS(s, to(s), said, nil)
@@ -217,7 +218,7 @@ func hugeMessage(ctx context.Context, s *scene) (string, error) {
 	return turnedAway(err, codes.Unauthenticated, codes.ResourceExhausted)
 }
 
-// halfMessages begins calls whose message never comes: the door does not wait for it.
+// halfMessages begins calls whose message never comes: the server must not wait for it.
 func halfMessages(ctx context.Context, s *scene) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -240,7 +241,7 @@ func halfMessages(ctx context.Context, s *scene) (string, error) {
 	return fmt.Sprintf("%d times: %v", refusals, last), nil
 }
 
-// idleCrowd opens many connections that say nothing; another's call is answered.
+// idleCrowd opens many connections that send nothing; another client's call is answered.
 func idleCrowd(ctx context.Context, s *scene) (string, error) {
 	var idle []net.Conn
 	defer func() {

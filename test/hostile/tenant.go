@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// clientProbes are what a client narrowed to one tenant tries against another's.
+// clientProbes are the attempts of a client restricted to one tenant against another tenant.
 func clientProbes() []probe {
 	missing := []rota.Kind{rota.KindNotFound, rota.KindDenied}
 	call := func(name string, do func(ctx context.Context, c *client.Client) error) probe {
@@ -118,21 +118,20 @@ func submit(ctx context.Context, c *client.Client, id rota.JobID, tenant rota.Te
 	return err
 }
 
-// takenID submits under an id that another tenant's job has: it is refused, and nothing of that
-// job is said.
+// takenID submits under an id that another tenant's job has: it is refused, and the answer reveals nothing of that job.
 func takenID(ctx context.Context, s *scene) (string, error) {
 	err := submit(ctx, s.acme, "umbrella-idle", ours)
 	if err != nil && strings.Contains(err.Error(), secretData) {
 		return "", fmt.Errorf("the refusal says of it: %w", err)
 	}
 	if s.plant && err != nil {
-		return "", err // an id is one job of the cluster: who sees it too is refused
+		return "", err // ids are unique in the cluster: a client that may see the job is refused too
 	}
 	return refused(err, rota.KindConflict, rota.KindDenied, rota.KindNotFound)
 }
 
-// sameRefusals changes what is the other's and what is nobody's: each is refused in the same
-// words, but for the id.
+// sameRefusals tries to change objects that belong to the other tenant and objects that do not exist: both get the same
+// refusal, except for the id.
 func sameRefusals(ctx context.Context, s *scene) (string, error) {
 	first := func(got []rota.JobOutcome, err error) error {
 		if err == nil && len(got) == 1 {
@@ -174,7 +173,7 @@ func sameRefusals(ctx context.Context, s *scene) (string, error) {
 	return fmt.Sprintf("%d refusals say the same of both", len(calls)), nil
 }
 
-// saysTheSame asks for what is the other's and for what is nobody's, and fails where the refusals differ.
+// saysTheSame calls do with the other tenant's id and with an id that does not exist, and fails if the refusals differ.
 func saysTheSame(theirs string, do func(id string) error) error {
 	workflow, node, _ := strings.Cut(theirs, "/")
 	nobodys := "umbrella-none"
@@ -191,7 +190,7 @@ func saysTheSame(theirs string, do func(id string) error) error {
 	return nil
 }
 
-// listsNothing turns a listing into a probe: none of what it lists may be the other's.
+// listsNothing turns a listing into a probe: it must not return objects of the other tenant.
 func listsNothing(list func(ctx context.Context, c *client.Client) error) func(context.Context, *scene) (string, error) {
 	return func(ctx context.Context, s *scene) (string, error) {
 		if err := list(ctx, s.acme); err != nil {
@@ -204,7 +203,7 @@ func listsNothing(list func(ctx context.Context, c *client.Client) error) func(c
 	}
 }
 
-// each fails where something listed is the other's.
+// each fails if a listed object belongs to the other tenant.
 func each[T any](all func(func(T, error) bool), tenant func(T) rota.TenantID) error {
 	for one, err := range all {
 		if err != nil {
@@ -225,7 +224,7 @@ func lastOf[T any](all func(func(T, error) bool)) (last error) {
 	return last
 }
 
-// foreignCursor goes on where the other's list was cut: behind it come none of the other's.
+// foreignCursor continues the other tenant's list at its cursor: it must return none of the other's objects.
 func foreignCursor(ctx context.Context, s *scene) (string, error) {
 	cursor := ""
 	for _, err := range s.umbrella.Jobs(ctx, rota.JobFilter{Limit: 1}, client.Next(&cursor)) {
@@ -241,7 +240,7 @@ func foreignCursor(ctx context.Context, s *scene) (string, error) {
 	})(ctx, s)
 }
 
-// foreignEvents reads all events that there are for a tenant: none may speak of another.
+// foreignEvents reads all events of a tenant: none may mention another.
 func foreignEvents(ctx context.Context, s *scene) (string, error) {
 	seen := 0
 	for e, err := range s.acme.Events(ctx, rota.EventFilter{}) {
@@ -259,7 +258,7 @@ func foreignEvents(ctx context.Context, s *scene) (string, error) {
 	return fmt.Sprintf("%d events, all its own", seen), nil
 }
 
-// foreignCounts reads the queue in which only the other's jobs are.
+// foreignCounts reads the queue that holds only the other tenant's jobs.
 func foreignCounts(ctx context.Context, s *scene) (string, error) {
 	q, err := s.acme.Queue(ctx, rota.QueueName(theirs))
 	if err != nil {

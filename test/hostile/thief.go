@@ -19,7 +19,7 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// vault makes what encrypts the cluster's backups, and what opens them: on no node.
+// vault makes the key that encrypts the cluster's backups, and the identity that decrypts them: on no node.
 func (s *scene) vault() (recipient string, err error) {
 	identity, err := age.GenerateX25519Identity()
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *scene) vault() (recipient string, err error) {
 	return s.recipient.String(), nil
 }
 
-// store has the leader store a backup.
+// store makes the leader store a backup.
 func (s *scene) store(ctx context.Context) (err error) {
 	s.backup, err = s.root.StoreBackup(ctx)
 	return err
@@ -55,7 +55,7 @@ func (s *scene) rota(ctx context.Context, args ...string) (said string, err erro
 	return string(out), err
 }
 
-// refusedBy is a command that must end with an exit code of refusal, and say why.
+// refusedBy checks a command that must end with an exit code of refusal, and give the reason.
 func refusedBy(said string, err error, word string) (string, error) {
 	var ended *exec.ExitError
 	switch {
@@ -67,7 +67,7 @@ func refusedBy(said string, err error, word string) (string, error) {
 	return said, nil
 }
 
-// thiefProbes are those of one who has the disks of all nodes, and the backups.
+// thiefProbes are the probes by an attacker who has the disks of all nodes, and the backups.
 func thiefProbes() []probe {
 	disk := func(name string, secrets func(s *scene) []string) probe {
 		return probe{name: name, try: func(_ context.Context, s *scene) (string, error) { return s.search(secrets(s)) }}
@@ -111,13 +111,13 @@ func thiefProbes() []probe {
 	}
 }
 
-// search fails where one of the secrets stands in a file of a data directory, a log or a backup.
+// search fails if a file of a data directory, a log or a backup contains one of the secrets.
 func (s *scene) search(secrets []string) (string, error) {
 	files := 0
 	for _, root := range append([]string{s.path("backups")}, s.path("n1"), s.path("n2"), s.path("n3"), s.path("n4"), s.path("n1.log"), s.path("n2.log"), s.path("n3.log")) {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil // what the node has taken away meanwhile
+				return nil // the node has removed it meanwhile
 			}
 			if err != nil || !d.Type().IsRegular() {
 				return err
@@ -144,7 +144,7 @@ func (s *scene) search(secrets []string) (string, error) {
 	return fmt.Sprintf("%d secrets are in none of %d files", len(secrets), files), nil
 }
 
-// modes fails where a data directory is open to other accounts.
+// modes fails if a data directory is open to other accounts.
 func modes(_ context.Context, s *scene) (string, error) {
 	for _, n := range s.nodes {
 		is, err := os.Stat(n.Dir)
@@ -158,7 +158,7 @@ func modes(_ context.Context, s *scene) (string, error) {
 	return "each data directory is its owner's alone", nil
 }
 
-// oldTokens restores the backup on a node of its own: no token of it counts there.
+// oldTokens restores the backup on a separate node: no token of the backup is valid there.
 func oldTokens(ctx context.Context, s *scene) (string, error) {
 	n, err := rig.NewNode("r1", s.dir, s.binary)
 	if err != nil {
@@ -189,8 +189,8 @@ func oldTokens(ctx context.Context, s *scene) (string, error) {
 	return fmt.Sprintf("none of %d tokens counts", len(s.tokens)), nil
 }
 
-// storeProbes are those of one who writes where the backups are: what it puts there is offered to
-// who restores by the SHA-256 that the cluster keeps.
+// storeProbes are the probes by an attacker who can write to the backup store: an operator who restores checks every
+// file there against the SHA-256 that the cluster keeps.
 func storeProbes() []probe {
 	forged := func(name string, change func(s *scene, sound []byte) ([]byte, error)) probe {
 		return probe{name: name, try: func(ctx context.Context, s *scene) (string, error) {
@@ -239,7 +239,7 @@ func storeProbes() []probe {
 	}
 }
 
-// drill proves a backup by its SHA-256, as the cluster keeps it.
+// drill verifies a backup by its SHA-256, as the cluster keeps it.
 func (s *scene) drill(ctx context.Context, place string) (string, error) {
 	return s.rota(ctx, "operator", "backup", "drill", "--from", place, "--identity", s.path("identity"), "--sha256", s.backup.SHA256.String())
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// webProbes are what one tries over HTTP, without a credential and with that of a tenant.
+// webProbes are the attempts over HTTP, without a credential and with the one of a tenant.
 func webProbes() []probe {
 	asAcme := func(change func(r *http.Request, s *scene)) func(s *scene) func(*http.Request) {
 		return func(s *scene) func(*http.Request) {
@@ -52,7 +52,7 @@ func webProbes() []probe {
 	return all
 }
 
-// routes returns the calls of HTTP as the node describes them: methods by path.
+// routes returns the HTTP calls as the node describes them: methods by path.
 func (s *scene) routes(ctx context.Context) (map[string][]string, error) {
 	var described struct {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
@@ -76,8 +76,7 @@ func (s *scene) routes(ctx context.Context) (map[string][]string, error) {
 	return all, err
 }
 
-// forAnybody are the calls that show a stranger what is no secret, or take no credential because they
-// are there to get one.
+// forAnybody are the calls that show a stranger only public data, or need no credential because they serve to get one.
 var forAnybody = map[string]bool{"GET /v1/settings": true, "GET /v1/whoami": true, "POST /v1/exchange": true}
 
 // routeOf fills the parameters of a path in.
@@ -85,7 +84,7 @@ func routeOf(path, id string) string {
 	return strings.NewReplacer("{id}", id, "{role}", "root", "{node}", "a", "{lease}", strings.Repeat("ab", 32), "{epoch}", "1").Replace(path)
 }
 
-// eachRoute makes every call of HTTP, and shows nothing.
+// eachRoute makes every HTTP call without a credential.
 func eachRoute(ctx context.Context, s *scene) (said string, err error) {
 	routes, err := s.routes(ctx)
 	if err != nil {
@@ -102,7 +101,7 @@ func eachRoute(ctx context.Context, s *scene) (said string, err error) {
 			switch {
 			case err != nil:
 				return "", fmt.Errorf("%s: %w", name, err)
-			case strings.HasPrefix(path, "/v1/sessions") && code >= 400: // of any caller who has a credential: there is none
+			case strings.HasPrefix(path, "/v1/sessions") && code >= 400: // of any caller with a credential: there is none
 			case code != http.StatusUnauthorized:
 				return "", fmt.Errorf("%s is answered by %d: %s", name, code, short(body))
 			}
@@ -112,7 +111,7 @@ func eachRoute(ctx context.Context, s *scene) (said string, err error) {
 	return fmt.Sprintf("%d calls: %s", calls, said), nil
 }
 
-// eachRead reads all that there is over HTTP with the token of a tenant, by the names of what is another's.
+// eachRead reads everything available over HTTP with the token of a tenant, by the names of another tenant's objects.
 func eachRead(ctx context.Context, s *scene) (string, error) {
 	routes, err := s.routes(ctx)
 	if err != nil {

@@ -14,19 +14,19 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// workerSecret is what the workers of both tenants prove themselves by; a guess is another one.
+// workerSecret is the secret of the workers of both tenants; a guess is another one.
 const (
 	workerSecret = "canary-worker-secret-0123456"
 	guess        = "guessed-secret-0123456789"
 )
 
-// session is a worker's stream, spoken by hand.
+// session is a worker's stream, without the client library.
 type session struct {
 	conn   *grpc.ClientConn
 	stream grpc.BidiStreamingClient[rotav1.WorkRequest, rotav1.WorkResponse]
 }
 
-// register opens a session with the token of the actors' worker; the error is how it was refused.
+// register opens a session with the token of the actors' worker; the error is the refusal.
 func (s *scene) register(ctx context.Context, hello *rotav1.Hello) (*session, error) {
 	conn, err := s.conn(s.nodes[1])
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *scene) register(ctx context.Context, hello *rotav1.Hello) (*session, er
 	return w, nil
 }
 
-// ask sends one command and returns how it was refused, nil where it was not.
+// ask sends one command and returns the refusal, nil if there was none.
 func (w *session) ask(c *rotav1.LeaseCommand) (*rotav1.Refusal, error) {
 	commands := &rotav1.LeaseCommands{Sequence: 1, Commands: []*rotav1.LeaseCommand{c}}
 	if err := w.stream.Send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Commands{Commands: commands}}); err != nil {
@@ -68,12 +68,12 @@ func (w *session) ask(c *rotav1.LeaseCommand) (*rotav1.Refusal, error) {
 	}
 }
 
-// named is what a worker of the actors' says of itself.
+// named is the hello of a worker of the actors.
 func named(id rota.WorkerID, queue rota.QueueName, secret string) *rotav1.Hello {
 	return &rotav1.Hello{Secret: []byte(secret), Worker: &rotav1.WorkerSpec{Id: string(id), Queues: []string{string(queue)}, Slots: 1, Types: []string{"none"}}}
 }
 
-// workerProbes are what a worker of one tenant tries.
+// workerProbes are the attempts of a worker of one tenant.
 func workerProbes() []probe {
 	var all []probe
 	for _, verb := range []rotav1.LeaseVerb{rotav1.LeaseVerb_LEASE_VERB_ACK, rotav1.LeaseVerb_LEASE_VERB_RENEW, rotav1.LeaseVerb_LEASE_VERB_COMPLETE,
@@ -145,7 +145,7 @@ func workerProbes() []probe {
 	)
 }
 
-// foreignLease registers soundly, and speaks of a lease that is not its own.
+// foreignLease registers correctly, and sends a command about a lease that is not its own.
 func foreignLease(verb rotav1.LeaseVerb, lease func(s *scene) []byte) func(context.Context, *scene) (string, error) {
 	return func(ctx context.Context, s *scene) (string, error) {
 		w, err := s.register(ctx, named("acme-thief", rota.QueueName(ours), guess))

@@ -14,8 +14,8 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// TestMain plays the other roles: nodes' networks and workers are this program
-// again, the test's binary as well as the real one.
+// TestMain plays the other roles: nodes' networks and workers are this program again, in the test's binary as well as
+// in the real one.
 func TestMain(m *testing.M) {
 	if os.Getenv(fault.RoleKey) != "" || os.Getenv("ROTA_CHAOS_MAIN") != "" {
 		_ = os.Unsetenv("ROTA_CHAOS_MAIN")
@@ -24,9 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestChaos is a real run, as long as ROTA_CHAOS says (such as 60s), with the
-// seed ROTA_CHAOS_SEED. Without ROTA_CHAOS it is not run. With an odd seed the cluster
-// is locked.
+// TestChaos is a real run, as long as ROTA_CHAOS specifies (such as 60s), with the seed ROTA_CHAOS_SEED. Without
+// ROTA_CHAOS it is not run. With an odd seed the cluster is locked.
 func TestChaos(t *testing.T) {
 	duration, err := time.ParseDuration(os.Getenv("ROTA_CHAOS"))
 	if err != nil {
@@ -35,7 +34,7 @@ func TestChaos(t *testing.T) {
 	torments(t, duration, fmt.Sprintf("--locked=%t", seed(t)%2 == 1), "--recover")
 }
 
-// TestContainers is one in containers, as long as ROTA_CHAOS_DOCKER says.
+// TestContainers is a run in containers, as long as ROTA_CHAOS_DOCKER specifies.
 func TestContainers(t *testing.T) {
 	duration, err := time.ParseDuration(os.Getenv("ROTA_CHAOS_DOCKER"))
 	if err != nil {
@@ -47,7 +46,7 @@ func TestContainers(t *testing.T) {
 	torments(t, duration, "--via", fault.ViaDocker)
 }
 
-// seed is ROTA_CHAOS_SEED, 1 where that is not set.
+// seed returns ROTA_CHAOS_SEED, 1 if that is not set.
 func seed(t *testing.T) uint64 {
 	t.Helper()
 	text := os.Getenv("ROTA_CHAOS_SEED")
@@ -61,7 +60,7 @@ func seed(t *testing.T) uint64 {
 	return seed
 }
 
-// torments makes a run and fails for what it found.
+// torments makes a run and fails with its findings.
 func torments(t *testing.T, duration time.Duration, options ...string) {
 	t.Helper()
 	self, err := os.Executable()

@@ -19,10 +19,10 @@ import (
 
 func main() { os.Exit(program(os.Args[1:])) }
 
-// program is all roles of this program; it gives the exit code.
+// program runs all roles of this program; it returns the exit code.
 func program(args []string) int {
 	role := os.Getenv(fault.RoleKey)
-	_ = os.Unsetenv(fault.RoleKey) // it is not our children's, if not given anew
+	_ = os.Unsetenv(fault.RoleKey) // not for our children, unless set again
 	played, err := fault.Play(role, args)
 	if role == fault.RoleWorker {
 		played, err = true, workload.Work()
@@ -37,8 +37,8 @@ func program(args []string) int {
 	return 0
 }
 
-// command is the program as people call it: 0 is well, 1 is a violation or a
-// run that could not be made, 2 is a wrong call.
+// command is the program as users run it: 0 is success, 1 is a violation or a run that could not be made, 2 is a wrong
+// call.
 func command(args []string, router bool) int {
 	o, err := fault.ParseOptions(args, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -73,8 +73,7 @@ func command(args []string, router bool) int {
 	return verdict.Print(os.Stdout, o.JSON)
 }
 
-// prepare makes what a run needs, then runs: in a network of its own where that
-// can be had.
+// prepare makes everything that a run needs, then runs: in a separate network where available.
 func prepare(o fault.Options) (int, error) {
 	temporary := o.Keep == ""
 	if temporary {
@@ -130,7 +129,7 @@ func again(o fault.Options) (int, error) {
 	return command(o.Args(), false), nil
 }
 
-// removeData leaves of a run that went well only the report and the history.
+// removeData keeps only the report and the history of a successful run.
 func removeData(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -143,7 +142,7 @@ func removeData(dir string) {
 	}
 }
 
-// recheck judges a saved history again and writes its report anew.
+// recheck judges a saved history again and writes a new report.
 func recheck(o fault.Options) int {
 	h, err := check.LoadHistory(o.Recheck)
 	if err != nil {

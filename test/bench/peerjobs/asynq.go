@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// asynqPeer is Asynq on Redis. It tells nobody when a job has been taken off the list: here it ends when its
+// asynqPeer is Asynq on Redis. It does not report when a job has been removed from the list: here it ends when its
 // handler does, which is a round trip too early.
 type asynqPeer struct {
 	*load
@@ -19,8 +19,8 @@ type asynqPeer struct {
 const (
 	asynqQueue = "default"
 	asynqKind  = "bench"
-	// asynqFetch is how soon a server that found nothing asks again; the default, one second, would be all that an
-	// open loop shows.
+	// asynqFetch is how soon a server that found nothing asks again; the default, one second, would dominate the
+	// results of an open loop.
 	asynqFetch = 2 * time.Millisecond
 )
 
@@ -70,7 +70,7 @@ func (p *asynqPeer) hire(_ context.Context, b *book) (stop func(), err error) {
 	return stop, nil
 }
 
-// submit has no batches to go by: a batch is so many calls at once.
+// submit has no batches to use: a batch is as many calls at once.
 func (p *asynqPeer) submit(ctx context.Context, b *book, from, to int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i := from; i < to; i++ {

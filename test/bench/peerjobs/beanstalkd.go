@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// beanstalkdPeer is beanstalkd, which has one connection for each job in hand. A job has ended when its deletion is
+// beanstalkdPeer is beanstalkd, which has one connection for each running job. A job has ended when its deletion is
 // confirmed.
 type beanstalkdPeer struct {
 	*load
-	// producing are the connections of producers, which take turns.
+	// producing are the connections of producers, used in turn.
 	producing []*beanstalk.Conn
 	turn      atomic.Uint64
 }
@@ -83,7 +83,7 @@ func (p *beanstalkdPeer) hire(_ context.Context, b *book) (stop func(), err erro
 	return stop, nil
 }
 
-// workOne takes a job, if there is one soon, and ends it.
+// workOne reserves a job, if there is one soon, and ends it.
 func workOne(c *beanstalk.Conn, b *book) {
 	id, body, err := c.Reserve(beanstalkdWait)
 	if errors.Is(err, beanstalk.ErrTimeout) {

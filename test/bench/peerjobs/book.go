@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// job is when it was due, when its publication was confirmed and when its end was, in
-// nanoseconds from the start; 0 for not yet.
+// job holds when it was due, when its publication was confirmed and when its end was, in nanoseconds from the start; 0
+// for not yet.
 type job struct{ due, accepted, done atomic.Int64 }
 
-// book is what became of all jobs.
+// book records the fate of all jobs.
 type book struct {
 	begin                            time.Time
 	jobs                             []job
@@ -21,14 +21,14 @@ type book struct {
 
 func (b *book) now() int64 { return int64(time.Since(b.begin)) }
 
-// accept notes that a job is stored for good.
+// accept records that a job is stored durably.
 func (b *book) accept(i int) {
 	now := b.now()
 	b.jobs[i].accepted.Store(now)
 	b.lastAccepted.Store(now)
 }
 
-// end notes that the end of a job is, which ran for the attempt-th time.
+// end records that the end of a job is confirmed, which ran for the attempt-th time.
 func (b *book) end(i uint64, attempt int) {
 	if i >= uint64(len(b.jobs)) {
 		b.errors.Add(1)
@@ -46,7 +46,7 @@ func (b *book) end(i uint64, attempt int) {
 	b.completed.Add(1)
 }
 
-// report has the figures by the names of `rota bench jobs`.
+// report has the figures under the names of `rota bench jobs`.
 type report struct {
 	Jobs          int     `json:"jobs"`
 	Seconds       float64 `json:"seconds"`
@@ -66,7 +66,7 @@ type report struct {
 	Errors        int64   `json:"errors"`
 }
 
-// await returns when all are done, or nothing was heard for so long.
+// await returns when all are done, or no report came for the given time.
 func (b *book) await(patience time.Duration) {
 	for last, since := int64(-1), time.Now(); int(b.completed.Load()) < len(b.jobs); time.Sleep(time.Millisecond) {
 		if n := b.completed.Load(); n != last {
@@ -102,7 +102,7 @@ func (b *book) report(cpu time.Duration) report {
 
 func seconds(ns int64) float64 { return time.Duration(ns).Seconds() }
 
-// at is a percentile in milliseconds; 0 of none.
+// at returns a percentile in milliseconds; 0 of none.
 func at(all []int64, percent int) float64 {
 	if len(all) == 0 {
 		return 0
@@ -111,7 +111,7 @@ func at(all []int64, percent int) float64 {
 	return float64(all[min(len(all)-1, len(all)*percent/100)]) / 1e6
 }
 
-// processCPU is the CPU time, user and system, of this process so far.
+// processCPU returns the CPU time, user and system, of this process so far.
 func processCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// load is what is measured; its flags are those of `rota bench jobs`.
+// load is the measured load; its flags are those of `rota bench jobs`.
 type load struct {
 	jobs, producers, batch, workers, slots, payload int
 	rate                                            float64
@@ -27,9 +27,9 @@ type load struct {
 type peer interface {
 	// ready makes an empty queue, as soon as its servers answer.
 	ready(ctx context.Context) error
-	// hire starts the workers, which tell the book of ends; stop ends them.
+	// hire starts the workers, which report ends to the book; stop ends them.
 	hire(ctx context.Context, b *book) (stop func(), err error)
-	// submit stores jobs from…to−1 for good, and tells the book of each.
+	// submit stores jobs from…to−1 durably, and reports each to the book.
 	submit(ctx context.Context, b *book, from, to int) error
 	close()
 }
@@ -78,7 +78,7 @@ func main() {
 const numberBytes = 8
 
 const (
-	// readyMost is how long servers may take to begin.
+	// readyMost bounds the start of servers.
 	readyMost = 30 * time.Second
 	// callMost bounds one call.
 	callMost = 30 * time.Second
@@ -91,7 +91,7 @@ func (l *load) body(i int) []byte {
 	return b
 }
 
-// number is the job that a payload is of; one that is of none has a number of no job.
+// number returns the job number in a payload; for a payload without one it returns a number of no job.
 func number(payload []byte) uint64 {
 	if len(payload) < numberBytes {
 		return 1<<64 - 1
@@ -99,7 +99,7 @@ func number(payload []byte) uint64 {
 	return binary.BigEndian.Uint64(payload)
 }
 
-// measure empties a queue that it filled and tells how that went.
+// measure empties a queue that it filled and reports the result.
 func (l *load) measure(ctx context.Context, p peer) (report, error) {
 	b := &book{jobs: make([]job, l.jobs)}
 	defer p.close()
@@ -121,7 +121,7 @@ func (l *load) measure(ctx context.Context, p peer) (report, error) {
 	return b.report(processCPU() - cpu), nil
 }
 
-// eventually tries until it works, for as long as servers may take to begin.
+// eventually retries until it works, at most for the time that servers may take to start.
 func eventually(ctx context.Context, try func(context.Context) error) error {
 	for begin := time.Now(); ; time.Sleep(200 * time.Millisecond) {
 		once, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -133,8 +133,8 @@ func eventually(ctx context.Context, try func(context.Context) error) error {
 	}
 }
 
-// submit stores all jobs and returns when each is confirmed. As with rota's bench each
-// producer has one batch in flight; at a rate a batch is what is due.
+// submit stores all jobs and returns when each is confirmed. As with rota's bench each producer has one batch in
+// flight; at a rate a batch holds the jobs that are due.
 func (l *load) submit(ctx context.Context, b *book, p peer) error {
 	var mu sync.Mutex
 	next := 0

@@ -18,7 +18,7 @@ const (
 	replicas     = 3
 )
 
-// natsPeer is a replicated work queue of NATS JetStream, which workers take from by one shared consumer.
+// natsPeer is a replicated work queue of NATS JetStream, which workers read through one shared consumer.
 type natsPeer struct {
 	*load
 	conn *nats.Conn
@@ -103,7 +103,7 @@ func (p *natsPeer) hireOne(ctx context.Context, b *book) (end func(), err error)
 	}, nil
 }
 
-// work takes messages until there are no more; each is one job in a slot.
+// work receives messages until there are none left; each is one job in a slot.
 func (p *natsPeer) work(b *book, messages jetstream.MessagesContext, working *sync.WaitGroup) {
 	slots := make(chan struct{}, p.slots)
 	for {

@@ -15,18 +15,18 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// riverPeer is River on PostgreSQL. A job has ended when River tells so by an event, after the row says it.
+// riverPeer is River on PostgreSQL. A job has ended when River reports so by an event, after the row records it.
 type riverPeer struct {
 	*load
 	pool   *pgxpool.Pool
 	client *river.Client[pgx.Tx]
 }
 
-// riverFetch is how soon a client asks again: River's own benchmark has it so, while the default of 100 ms would
-// bound what a client can do.
+// riverFetch is how soon a client asks again: River's own benchmark uses this value, while the default of 100 ms would
+// bound a client's throughput.
 const riverFetch = 2 * time.Millisecond
 
-// riverArgs are what a job of River has.
+// riverArgs are the arguments of a River job.
 type riverArgs struct {
 	Body []byte `json:"body"`
 }

@@ -2,18 +2,18 @@ package check
 
 import "github.com/rotasched/rota"
 
-// Aftermath is what came after the run, where that was wanted: a node that died for good, and a
-// majority of disks that were lost. Its operations are its users' own.
+// Aftermath is the phase after the run, where it was requested: a node that died for good, and a majority of disks that
+// were lost. Its operations are its users' own.
 type Aftermath struct {
 	Ops      []Op      `json:"ops"`
 	Death    *Death    `json:"death,omitempty"`
 	Recovery *Recovery `json:"recovery,omitempty"`
-	// Final are all jobs at the very end, those of the run too, where they could be Listed.
+	// Final are all jobs at the very end, including those of the run, where they could be Listed.
 	Final  []FinalJob `json:"final"`
 	Listed bool       `json:"listed"`
-	// Audit is of the recovered disk.
+	// Audit is the audit of the recovered disk.
 	Audit *AuditOf `json:"audit,omitempty"`
-	// Error is what it stopped at.
+	// Error is the error that stopped it.
 	Error string `json:"error,omitempty"`
 }
 
@@ -23,20 +23,19 @@ type Death struct {
 	At   int64  `json:"at"`
 	Node string `json:"node"`
 	Next string `json:"next"`
-	// Voters were there before, Fewest were seen at once from then on; Wanted is voters_wanted
-	// before and after.
+	// Voters is the number before, Fewest the fewest seen at once from then on; Wanted is voters_wanted before and
+	// after.
 	Voters int      `json:"voters"`
 	Fewest int      `json:"fewest"`
 	Wanted [2]int64 `json:"wanted"`
-	// HealedMs is how long it took until the dead node was no member and the new one voted, −1
-	// for never.
+	// HealedMs is how long it took until the dead node was no longer a member and the new one voted, −1 for never.
 	HealedMs int64 `json:"healed_ms"`
-	// Gone are the members of before that are none now.
+	// Gone are the earlier members that are no longer members.
 	Gone []string `json:"gone"`
 	Text string   `json:"text,omitempty"`
 }
 
-// Disk is what operator recover says of one.
+// Disk is the report of operator recover on one disk.
 type Disk struct {
 	Node        string         `json:"node"`
 	ClusterID   rota.ClusterID `json:"cluster_id"`
@@ -46,40 +45,40 @@ type Disk struct {
 	Digest      string         `json:"digest"`
 }
 
-// reaches reports whether a disk holds whatever is committed and on another one.
+// reaches reports whether a disk holds everything that is committed and on another one.
 func (d *Disk) reaches(o *Disk) bool {
 	return d.Term > o.Term || d.Term == o.Term && d.Index >= o.Index
 }
 
-// Recovery is a cluster that lost the disks of a majority, and went on with one.
+// Recovery is a cluster that lost the disks of a majority, and continued with one.
 type Recovery struct {
 	// At is when all voters were dead, Served when the recovered disk's node served, 0 for never.
 	At     int64 `json:"at"`
 	Served int64 `json:"served"`
-	// Disks are those of all voters when they died. Left are the nodes whose disks could be
-	// read then, Heir is the one that was recovered.
+	// Disks are those of all voters when they died. Left are the nodes whose disks could be read then, Heir is the one
+	// that was recovered.
 	Disks []Disk   `json:"disks"`
 	Left  []string `json:"left"`
 	Heir  string   `json:"heir"`
-	// Now is the cluster that it became.
+	// Now is the resulting cluster.
 	Now      Disk       `json:"now"`
 	Returned []Returned `json:"returned"`
-	// Members and Verdict are of the recovered cluster at the end, Wanted are who should be there.
+	// Members and Verdict describe the recovered cluster at the end, Wanted are the expected members.
 	Members []string      `json:"members"`
 	Wanted  []string      `json:"wanted"`
 	Verdict *rota.Verdict `json:"verdict"`
 }
 
-// Returned is a node of before that came back to the recovered cluster; Said is how it was
-// refused, empty if it was not.
+// Returned is an earlier node that came back to the recovered cluster; Said is the text of its refusal, empty if it was
+// not refused.
 type Returned struct {
 	Node string `json:"node"`
-	// Empty says that its disk was.
+	// Empty means that its disk was empty.
 	Empty bool   `json:"empty,omitempty"`
 	Said  string `json:"said"`
 }
 
-// disk is that of a node, nil where it is none of the voters'.
+// disk returns the disk of a node, nil if the node was not a voter.
 func (r *Recovery) disk(node string) *Disk {
 	for i := range r.Disks {
 		if r.Disks[i].Node == node {
@@ -89,9 +88,9 @@ func (r *Recovery) disk(node string) *Disk {
 	return nil
 }
 
-// keepsAll reports whether nothing that was acknowledged may be lost: an operator who can read a
-// majority of the disks takes the one that goes furthest; and one that goes as far as a majority's
-// do holds it all, whoever could be read.
+// keepsAll reports whether nothing that was acknowledged may be lost: an operator who can read a majority of the disks
+// chooses the one that goes furthest; and one that goes as far as a majority's do holds everything, no matter which
+// disks could be read.
 func (r *Recovery) keepsAll() bool {
 	heir, reached := r.disk(r.Heir), 0
 	for i := range r.Disks {
@@ -103,9 +102,8 @@ func (r *Recovery) keepsAll() bool {
 	return len(r.Left) >= most || reached >= most
 }
 
-// holds reports whether the recovered disk had what was acknowledged with an index before the end.
-// It must have ended in the last term that any disk knows: else its entry of that index may be
-// another.
+// holds reports whether the recovered disk had the entry that was acknowledged with an index before the end. It must
+// have ended in the last term that any disk knows: otherwise its entry of that index may be another.
 func (r *Recovery) holds(index uint64) bool {
 	heir := r.disk(r.Heir)
 	if heir == nil || index == 0 || index > heir.Index {

@@ -5,12 +5,10 @@ import (
 	"strings"
 )
 
-// unkept is what an audit says where retention kept no state that the log follows
-// on: there is nothing to judge then.
+// unkept is the text of an audit where retention kept no state that the log follows on: then there is nothing to judge.
 const unkept = "nothing can be replayed"
 
-// checkAudit wants every round of the run to be what the state at its height gives
-// (SPEC §2.4).
+// checkAudit requires every round of the run to equal the result of the state at its height (SPEC §2.4).
 func checkAudit(v *view) (found []Anomaly) {
 	say := func(a *AuditOf, format string, args ...any) {
 		text := "audit of node " + a.Node + ": " + fmt.Sprintf(format, args...)

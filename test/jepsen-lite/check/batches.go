@@ -8,23 +8,23 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// BatchFacts are a batch as its user made it, and as it is shown at the end.
+// BatchFacts describe a batch as its user made it, and as it is shown at the end.
 type BatchFacts struct {
 	ID   string `json:"id"`
 	Size int64  `json:"size,omitempty"`
-	// At is when it was asked for first; Opened and Sealed say that the cluster acknowledged it.
+	// At is the time of the first request; Opened and Sealed mean that the cluster acknowledged it.
 	At     int64 `json:"at"`
 	Opened bool  `json:"opened"`
 	Sealed bool  `json:"sealed"`
-	// Jobs were submitted with it, whatever was answered.
+	// Jobs were submitted with it, regardless of the answer.
 	Jobs []string `json:"jobs"`
-	// Shown is nil where nobody knows it at the end; Labels are those of its callback.
+	// Shown is nil if no node knows it at the end; Labels are those of its callback.
 	Shown  *rota.Batch       `json:"shown,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// readCallbacks has the callbacks of batches count as jobs that may have been submitted at any time
-// since their batch was asked for.
+// readCallbacks makes the callbacks of batches count as jobs that may have been submitted at any time since the request
+// for their batch.
 func (v *view) readCallbacks() {
 	for i := range v.Batches {
 		f := &v.Batches[i]
@@ -33,7 +33,7 @@ func (v *view) readCallbacks() {
 	}
 }
 
-// batchLife is what the events tell of a batch.
+// batchLife is the life of a batch according to the events.
 type batchLife struct {
 	*BatchFacts
 	opened, sealed, finished int
@@ -48,8 +48,8 @@ func (b *batchLife) say(format string, args ...any) {
 	b.faults = append(b.faults, fmt.Sprintf(format, args...))
 }
 
-// checkBatches holds each batch's events against its jobs' (SPEC §24): it ends once, after all of
-// them, and its callback counts them as they ended.
+// checkBatches compares each batch's events with its jobs' (SPEC §24): it ends once, after all of them, and its
+// callback counts them by how they ended.
 func checkBatches(v *view) (found []Anomaly) {
 	if len(v.Batches) == 0 {
 		return nil
@@ -127,7 +127,7 @@ func (b *batchLife) ended(e *SeenEvent, as *int64) {
 	*as++
 }
 
-// judge compares what happened with what was answered and what is shown.
+// judge compares the events with the answers and with the final state.
 func (b *batchLife) judge(v *view) {
 	if b.opened > 1 || b.sealed > 1 || b.finished > 1 {
 		b.say("it was opened %d times, sealed %d times and its callback submitted %d times", b.opened, b.sealed, b.finished)
@@ -188,7 +188,7 @@ func (b *batchLife) judgeShown(v *view, callback *FinalJob) {
 	}
 }
 
-// firstStart is when a handler began first on a job.
+// firstStart returns when a handler first began a job.
 func (v *view) firstStart(job string) int64 {
 	first := never
 	for _, op := range v.jobs[job] {

@@ -4,10 +4,9 @@ import (
 	"fmt"
 )
 
-// checkBlame looks at attempts that were used up. What uses one up is an
-// outcome, a deadline or a proof; where the last lease of a used-up attempt was
-// given back instead, the library gave it back until the twentieth time counted
-// (SPEC §8.4): nobody had done anything with the job, and a few of those kill it.
+// checkBlame looks at attempts that were used up. An outcome, a deadline or a proof uses one up; if the last lease of a
+// used-up attempt was given back instead, the library gave it back until the twentieth time counted (SPEC §8.4): no
+// handler had done anything with the job, and a few of those kill it.
 func checkBlame(v *view) (found []Anomaly) {
 	declines := make(map[string]int)
 	planned := make(map[string]int)

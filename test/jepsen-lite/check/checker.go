@@ -12,9 +12,9 @@ type Anomaly struct {
 	Checker string   `json:"checker"`
 	Text    string   `json:"text"`
 	IDs     []string `json:"ids,omitempty"`
-	// At is when, in nanoseconds of the run; 0 if at no one moment.
+	// At is the time in nanoseconds of the run; 0 if it is not a single moment.
 	At int64 `json:"at,omitempty"`
-	// Link is a file beside the report that shows more.
+	// Link is a file next to the report with details.
 	Link string `json:"link,omitempty"`
 }
 
@@ -61,14 +61,13 @@ var checkers = []checker{
 	{"growth", "nodes hold no more files and goroutines after the run than their users explain", checkGrowth},
 }
 
-// livenessCheckers judge whether something good comes in time; all others, that
-// nothing bad ever happens.
+// livenessCheckers judge whether something good happens in time; all others, whether something bad happens.
 var livenessCheckers = []string{"liveness", "growth"}
 
-// anomaliesMost bounds what one checker says.
+// anomaliesMost bounds the reports of one checker.
 const anomaliesMost = 25
 
-// Judge has all checkers look at a history.
+// Judge runs all checkers on a history.
 func Judge(h *History) *Verdict {
 	v := newView(h)
 	verdict := &Verdict{Seed: h.Seed, Faults: len(h.Faults), Network: h.Network, Anomalies: []Anomaly{},
@@ -104,8 +103,8 @@ func Judge(h *History) *Verdict {
 	return verdict
 }
 
-// JudgeOnly has some checkers look at a history, by their names: one that was kept elsewhere need not
-// have what the others want.
+// JudgeOnly runs some checkers on a history, by their names: a history from elsewhere may lack the data that the others
+// need.
 func JudgeOnly(h *History, names ...string) (found []Anomaly) {
 	v := newView(h)
 	for _, c := range checkers {
@@ -116,7 +115,7 @@ func JudgeOnly(h *History, names ...string) (found []Anomaly) {
 	return found
 }
 
-// countOperations counts what users and workers asked for or were given.
+// countOperations counts the requests and grants of users and workers.
 func countOperations(h *History) int {
 	n := 0
 	for i := range h.Ops {
@@ -129,22 +128,21 @@ func countOperations(h *History) int {
 	return n
 }
 
-// view is a history made ready for checkers.
+// view is a history prepared for checkers.
 type view struct {
 	*History
 	// jobs are the operations on each job by invocation; ids are in order.
 	jobs map[string][]*Op
 	ids  []string
-	// attempts are what honest workers did, by process and lease.
+	// attempts are the actions of honest workers, by process and lease.
 	attempts []*attempt
 	// lives are the changes of each process, in order.
 	lives map[string][]Change
-	// queue is each job's queue as far as the final list tells.
+	// queue is each job's queue, if the final list has it.
 	queue     map[string]string
 	final     map[string]*FinalJob
 	undecided []string
-	// suspensions are an operator's, by worker; suspended are the leases that they
-	// ended, with their worker.
+	// suspensions are those by an operator, by worker; suspended are the leases that they ended, with their worker.
 	suspensions map[string][]*Op
 	suspended   map[string]string
 	leases      *leaseBook
@@ -153,8 +151,7 @@ type view struct {
 	// gates are the nodes that are gates, planned the jobs that plans are for, both by job.
 	gates   map[string]*NodeFacts
 	planned map[string]bool
-	// figures are those of checkers, took how long each needed in milliseconds;
-	// drawings go with the report.
+	// figures are the checkers' figures, took the time of each in milliseconds; drawings are stored with the report.
 	figures  map[string]any
 	took     map[string]int64
 	drawings []picture
@@ -209,7 +206,7 @@ func newView(h *History) *view {
 	return v
 }
 
-// keep files what a worker saw under its lease.
+// keep files a worker's observation under its lease.
 func (v *view) keep(byLease map[leaseKey]*attempt, op *Op) {
 	if op.Func != OpStart && op.Func != OpEnd && op.Func != OpLost && op.Func != OpReport {
 		return
@@ -233,9 +230,8 @@ func (v *view) keep(byLease map[leaseKey]*attempt, op *Op) {
 	}
 }
 
-// settle corrects reports of leases that were lost before (the library gives
-// those back, whatever the handler returned), and adds those that never got an
-// answer: their outcome is unknown.
+// settle corrects reports of leases that were lost before (the library gives those back, regardless of the handler's
+// result), and adds those that never got an answer: their outcome is unknown.
 func (v *view) settle() {
 	for _, a := range v.attempts {
 		switch {
@@ -249,7 +245,7 @@ func (v *view) settle() {
 	}
 }
 
-// handOf is the place among the workers that a process had: w2 of w2.7.
+// handOf returns the slot among the workers of a process: w2 of w2.7.
 func handOf(process string) string {
 	for i := range process {
 		if process[i] == '.' {
@@ -262,7 +258,7 @@ func handOf(process string) string {
 // span is a stretch of time.
 type span struct{ from, to int64 }
 
-// away returns when a process was in neither of its right senses: paused or down.
+// away returns when a process was paused or down.
 func (v *view) away(who string) (spans []span) {
 	from := int64(-1)
 	for _, c := range v.lives[who] {
@@ -298,7 +294,7 @@ func (v *view) paused(who string) (spans []span) {
 	return spans
 }
 
-// downAfter is when a process ended first after a moment.
+// downAfter returns the first end of a process after a moment.
 func (v *view) downAfter(who string, at int64) int64 {
 	for _, c := range v.lives[who] {
 		if c.At > at && (c.State == IsDown || c.State == IsGone) {

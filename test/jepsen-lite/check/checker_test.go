@@ -15,13 +15,13 @@ func token(n uint64) rota.Token { return rota.Token{Incarnation: 1, Counter: n} 
 // story writes histories for tests, one sentence after the other.
 type story struct{ h *History }
 
-// submitted has a producer submit a job and get an answer 5 ms later.
+// submitted adds a producer's submission of a job with an answer 5 ms later.
 func (s *story) submitted(job string, at int64) *story {
 	return s.op(Op{Process: "producer-1", Func: OpSubmit, Job: job, Node: "n1", Invoke: ms(at), Return: ms(at + 5),
 		Outcome: OK, State: "QUEUED"})
 }
 
-// worked has a worker do a job from begin to end, and be told 3 ms later.
+// worked adds a worker that does a job from begin to end, and gets the answer 3 ms later.
 func (s *story) worked(process, job string, t uint64, begin, end int64, did string, outcome Outcome) *story {
 	op := Op{Process: process, Job: job, Token: token(t), Lease: job + "-lease-" + token(t).String(), Attempt: int32(t)}
 	started, ended, reported := op, op, op
@@ -37,7 +37,7 @@ func (s *story) worked(process, job string, t uint64, begin, end int64, did stri
 	return s
 }
 
-// read has a reader see a job in a state.
+// read adds a reader that sees a job in a state.
 func (s *story) read(job, state string, t uint64, from, to int64) *story {
 	op := Op{Process: "reader-1", Func: OpGet, Job: job, Node: "n2", Invoke: ms(from), Return: ms(to), Outcome: OK,
 		State: state}
@@ -55,7 +55,7 @@ func (s *story) op(op Op) *story {
 	return s
 }
 
-// ended says what the cluster shows of a job at the end.
+// ended adds the job as the cluster shows it at the end.
 func (s *story) ended(job, queue, state, output string, tokens ...uint64) *story {
 	j := FinalJob{ID: job, Queue: queue, State: state, Output: output}
 	for _, t := range tokens {
@@ -114,7 +114,7 @@ func goodStory() *story {
 	return s
 }
 
-// happened has all nodes tell one more event, an entry of its own.
+// happened adds one more event, in a separate entry, to all nodes' streams.
 func (s *story) happened(kind, job string, t uint64, reason string) *story {
 	e := SeenEvent{ID: rota.EventID{Incarnation: 1, Index: rota.Index(10 + len(s.h.Events))}, Kind: kind, Job: job,
 		Reason: reason, Clock: 1_000_000, Sum: uint64(len(s.h.Events))}
@@ -125,13 +125,13 @@ func (s *story) happened(kind, job string, t uint64, reason string) *story {
 	return s
 }
 
-// follows makes what a follower was told.
+// follows adds a follower's stream.
 func (s *story) follows(told []SeenEvent) *story {
 	s.h.Streams = append(s.h.Streams, Against("watcher", false, s.h.Events, Briefs(told)))
 	return s
 }
 
-// TestNoFalseAlarm: what is well is said to be well.
+// TestNoFalseAlarm: a good history gets a good verdict.
 func TestNoFalseAlarm(t *testing.T) {
 	t.Parallel()
 	verdict := Judge(goodStory().h)
@@ -149,7 +149,7 @@ type plant struct {
 	do            func(s *story)
 }
 
-// bites plants violations one by one and wants the named checker to say so.
+// bites plants violations one by one and requires the named checker to report them.
 func bites(t *testing.T, plants []plant) {
 	t.Helper()
 	for _, p := range plants {
@@ -168,7 +168,7 @@ func bites(t *testing.T, plants []plant) {
 	}
 }
 
-// spares wants the named checker to keep silent.
+// spares requires the named checker to report nothing.
 func spares(t *testing.T, plants []plant) {
 	t.Helper()
 	for _, p := range plants {
@@ -197,7 +197,7 @@ func (s *story) find(what, job string, n int) *Op {
 	panic("the story has no such operation: " + what + " " + job)
 }
 
-// TestReport: the page is written, whole, with its anomalies.
+// TestReport: the page is written, complete, with its anomalies.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	s := goodStory()

@@ -6,8 +6,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// oneBite is a violation for every checker there is. More of each, and what looks
-// like one and is none, are in the checkers' own tests.
+// oneBite is one violation for every existing checker. More of each, and cases that only look like one, are in the
+// checkers' own tests.
 var oneBite = map[string]func(s *story){
 	"lost":       func(s *story) { s.h.Final = s.h.Final[:1] },
 	"linear":     func(s *story) { s.read("a", "RUNNING", 4, 600, 610) },
@@ -71,7 +71,7 @@ func oneLeaseTwice(s *story) {
 	s.worked("w2.1", "c", 5, 1_200, 1_400, DidLose, OK).ended("c", "quick", "COMPLETED", "c/1.5", 5)
 }
 
-// TestEveryCheckerBites: one that was never seen to fail is no checker.
+// TestEveryCheckerBites: a checker that was never seen to fail proves nothing.
 func TestEveryCheckerBites(t *testing.T) {
 	t.Parallel()
 	for _, c := range checkers {
@@ -84,7 +84,7 @@ func TestEveryCheckerBites(t *testing.T) {
 	}
 }
 
-// TestVerdictApart: safety and liveness are judged apart.
+// TestVerdictApart: safety and liveness are judged separately.
 func TestVerdictApart(t *testing.T) {
 	t.Parallel()
 	s := goodStory()

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// rateLeast is the shortest quiet stretch that a rate is taken from.
+	// rateLeast is the shortest quiet stretch from which a rate is calculated.
 	rateLeast = int64(10e9)
-	// rateBlur is how far a reading may lie from the moment it is taken for, at
-	// either end: a sweep's pause and a follower's lag.
+	// rateBlur is how far a reading may be from its nominal moment, at either end: a sweep's pause and a follower's
+	// lag.
 	rateBlur = 0.4
-	// The clock's rate while nothing is broken (SPEC §3.11).
+	// The clock's rate while there is no fault (SPEC §3.11).
 	rateSlow, rateFast = 0.98, 1.01
 )
 
@@ -32,7 +32,7 @@ func checkClock(v *view) (found []Anomaly) {
 	return append(append(found, checkRate(v)...), checkDate(v)...)
 }
 
-// checkRate looks at stretches of one leadership in which nothing was broken.
+// checkRate looks at stretches of one leadership without a fault.
 func checkRate(v *view) (found []Anomaly) {
 	slowest, fastest, stretches := math.Inf(1), math.Inf(-1), 0
 	samples := newest(v.Samples)
@@ -63,8 +63,8 @@ func checkRate(v *view) (found []Anomaly) {
 	return found
 }
 
-// newest are the samples of entries that nobody told of before, in the order of the
-// answers: a node that catches up tells a clock that is long past.
+// newest returns the samples of entries that no earlier sample covers, in the order of the answers: a node that catches
+// up reports a clock that is long past.
 func newest(all []Sample) (samples []*Sample) {
 	for i := range all {
 		samples = append(samples, &all[i])
@@ -80,8 +80,8 @@ func newest(all []Sample) (samples []*Sample) {
 
 func round(x float64) float64 { return math.Round(x*1e4) / 1e4 }
 
-// quiet reports whether one node led and nothing was broken between two readings. A wall
-// clock that was moved breaks nothing: no duration is counted by it (SPEC §3.1).
+// quiet reports whether one node led and there was no fault between two readings. A moved wall clock does not matter:
+// no duration depends on it (SPEC §3.1).
 func (v *view) quiet(a, b *Sample) bool {
 	if a.Term != b.Term || a.Leader == "" || a.Leader != b.Leader {
 		return false

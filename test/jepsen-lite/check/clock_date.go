@@ -9,23 +9,22 @@ import (
 )
 
 const (
-	// wallsStale is how long a wall clock that was moved or set right may be unknown to
-	// the leader, or count on with it: it asks every second, and believes an answer for 5 s.
+	// wallsStale is how long the leader may not know of a wall clock that was moved or set right, or still use its old
+	// value: it asks every second, and trusts an answer for 5 s.
 	wallsStale = int64(8e9)
-	// dateFast and dateSlow are how far the date may be from where the wall clocks have it:
-	// an entry carries them once a second, and a follower lags.
+	// dateFast and dateSlow are how far the date may differ from the wall clocks' value: an entry carries it once a
+	// second, and a follower lags.
 	dateFast, dateSlow = int64(1500), int64(3000)
-	// leadShrinks is how much of a date's lead is gone, at least, after a second in which
-	// the clock ran: half a second (SPEC §3.8) at the clock's own fastest.
+	// leadShrinks is the minimum share of a date's lead that is gone after a second in which the clock ran: half a
+	// second (SPEC §3.8) at the clock's own fastest.
 	leadShrinks = 0.45
-	// skewSeen is a skew that a node must see: it sees 500 ms, but a stall of the
-	// machine while it compares counts as skew, too.
+	// skewSeen is a skew that a node must detect: it detects 500 ms, but a stall of the machine while it compares
+	// counts as skew, too.
 	skewSeen = int64(5000)
 )
 
-// checkDate holds the date against the wall clocks of the nodes, right or moved: it
-// never goes back, follows the median of a majority forward at once, never runs ahead
-// of it, and works off a lead at half speed (SPEC §3.8).
+// checkDate compares the date with the wall clocks of the nodes, right or moved: it never goes back, follows the median
+// of a majority forward at once, never runs ahead of it, and reduces a lead at half speed (SPEC §3.8).
 func checkDate(v *view) (found []Anomaly) {
 	byIndex := dated(v.Samples)
 	slices.SortStableFunc(byIndex, func(a, b *Sample) int { return cmp.Compare(a.Index, b.Index) })
@@ -39,7 +38,7 @@ func checkDate(v *view) (found []Anomaly) {
 	return append(found, v.checkLead()...)
 }
 
-// checkLead holds the date's lead over the host's own against what it may be.
+// checkLead checks the date's lead over the host's own against its limit.
 func (v *view) checkLead() (found []Anomaly) {
 	samples := slices.DeleteFunc(newest(v.Samples), func(s *Sample) bool { return s.Date == 0 })
 	say := func(s *Sample, format string, args ...any) {
@@ -81,7 +80,7 @@ func (v *view) checkLead() (found []Anomaly) {
 	return found
 }
 
-// dated are the samples that tell a date.
+// dated returns the samples that contain a date.
 func dated(all []Sample) (samples []*Sample) {
 	for i := range all {
 		if all[i].Date != 0 {
@@ -91,8 +90,7 @@ func dated(all []Sample) (samples []*Sample) {
 	return samples
 }
 
-// skewReported counts the nodes that must say that their wall clock is off and do, and
-// lists those that do not.
+// skewReported counts the nodes that must report that their wall clock is off and do, and lists those that do not.
 func (v *view) skewReported(s *Sample) (told int, unreported []string) {
 	lowest, highest := v.middle(s.At)
 	for _, node := range v.members(s.At) {
@@ -109,8 +107,8 @@ func (v *view) skewReported(s *Sample) (told int, unreported []string) {
 	return told, unreported
 }
 
-// medianMost is the furthest that the wall clocks of any majority can have had their
-// median ahead in a time: with some unheard, those that are ahead weigh more.
+// medianMost is the furthest that the median of any majority's wall clocks can have been ahead during a time: if some
+// are unknown, those that are ahead have more weight.
 func (v *view) medianMost(from, to int64) (most int64) {
 	at := []int64{from}
 	for _, w := range v.Walls {
@@ -132,8 +130,7 @@ func (v *view) medianMost(from, to int64) (most int64) {
 	return most
 }
 
-// middle is the median of the wall clocks, as nodes take it the lower one of an even count, at least
-// and at most.
+// middle returns the minimum and maximum of the median of the wall clocks; for an even count nodes use the lower one.
 func (v *view) middle(at int64) (least, most int64) {
 	of := func(high bool) (medians []int64) {
 		for _, walls := range v.walls(at, high) {
@@ -145,8 +142,8 @@ func (v *view) middle(at int64) (least, most int64) {
 	return slices.Min(of(false)), slices.Max(of(true))
 }
 
-// walls are how far the members' wall clocks, as the leader knows them, are ahead of the host's, at
-// most or at least: those of who is a member now, and of who was one a little before.
+// walls returns how far the members' wall clocks, as the leader knows them, are ahead of the host's, at most or at
+// least: those of the current members, and of the members a little before.
 func (v *view) walls(at int64, most bool) (sets [][]int64) {
 	for _, names := range [][]string{v.members(at), v.members(at - wallsStale)} {
 		walls := make([]int64, 0, len(names))
@@ -158,7 +155,7 @@ func (v *view) walls(at int64, most bool) (sets [][]int64) {
 	return sets
 }
 
-// wall is how far one node's wall clock is ahead, as the leader knows it, at most or at least.
+// wall returns how far one node's wall clock is ahead, as the leader knows it, at most or at least.
 func (v *view) wall(node string, at int64, most bool) (ahead int64) {
 	for _, w := range v.Walls {
 		firm := !w.Swings && at >= w.Begin+wallsStale && at <= w.End
@@ -170,8 +167,7 @@ func (v *view) wall(node string, at int64, most bool) (ahead int64) {
 	return ahead
 }
 
-// members are the nodes that a run begins with and those that came later, without those that are gone
-// for good by then.
+// members are the nodes that a run begins with and those that came later, without those that are gone for good by then.
 func (v *view) members(at int64) (names []string) {
 	for i := range v.Nodes {
 		names = append(names, fmt.Sprintf("n%d", i+1))

@@ -4,8 +4,7 @@ import (
 	"testing"
 )
 
-// dates has the samples tell dates: that of the host's wall clock and what ahead says
-// of a moment in milliseconds.
+// dates adds dates to the samples: the host's wall clock plus ahead of the moment in milliseconds.
 func dates(s *story, ahead func(at int64) int64) {
 	const begun = 1_700_000_000_000
 	for i := range s.h.Samples {
@@ -18,7 +17,7 @@ func dates(s *story, ahead func(at int64) int64) {
 
 func right(int64) int64 { return 0 }
 
-// jumped has wall clocks moved from one moment to another.
+// jumped moves wall clocks from one moment to another.
 func jumped(s *story, ahead int64, from, to int64, nodes ...string) {
 	for _, n := range nodes {
 		s.h.Walls = append(s.h.Walls, WallShift{Node: n, Begin: ms(from), End: ms(to), Ahead: ahead})
@@ -26,7 +25,7 @@ func jumped(s *story, ahead int64, from, to int64, nodes ...string) {
 	s.h.Faults = append(s.h.Faults, Fault{Nemesis: "wall-jump", Targets: nodes, From: ms(from), To: ms(to)})
 }
 
-// toSixty has twenty more samples.
+// toSixty adds twenty more samples.
 func toSixty(s *story) {
 	for at := int64(51_000); at <= 80_000; at += 1_000 {
 		last := s.h.Samples[len(s.h.Samples)-1]
@@ -118,8 +117,8 @@ func TestDateBites(t *testing.T) {
 	})
 }
 
-// TestExpiryUnderBadLinks: a wall clock and a link that is only slow excuse no lease
-// that is lost, a link that loses packets does.
+// TestExpiryUnderBadLinks: a wall clock and a link that is only slow do not excuse a lost lease, a link that loses
+// packets does.
 func TestExpiryUnderBadLinks(t *testing.T) {
 	t.Parallel()
 	lost := func(f Fault, bad ...BadLink) func(s *story) {

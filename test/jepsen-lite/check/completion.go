@@ -6,7 +6,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// checkCompletion counts accepted completions, and looks whether they stand.
+// checkCompletion counts accepted completions, and checks whether they are still valid at the end.
 func checkCompletion(v *view) (found []Anomaly) {
 	accepted := 0
 	for _, id := range v.ids {
@@ -38,7 +38,7 @@ func checkCompletion(v *view) (found []Anomaly) {
 		}
 		j := v.final[id]
 		if j == nil {
-			continue // checkLost tells of it
+			continue // checkLost reports it
 		}
 		if j.State != "COMPLETED" || j.Output != first.Output {
 			found = append(found, Anomaly{IDs: []string{id}, At: first.Return, Text: fmt.Sprintf(

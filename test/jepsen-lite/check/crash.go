@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// A node whose disk fails is right to end by itself, if it says so: fail-stop. How
-// soon after the fault that may be seen: a write that hung ends with it.
+// A node whose disk fails is right to end by itself, if it reports that: fail-stop. failStopMost is how soon after the
+// fault that may be seen: a write that hung ends with it.
 const failStopMost = 15 * time.Second
 
-// failStops are what a node may say when it ends for a fault of its disk.
+// failStops are the messages with which a node may end for a fault of its disk.
 var failStops = map[string][]string{
 	"slow-fsync": {"the disk hangs"},
 	"hung-fsync": {"the disk hangs"},
@@ -21,8 +21,7 @@ var failStops = map[string][]string{
 	"bit-rot":    {"damage", "checksum"},
 }
 
-// checkCrash tells of nodes that ended though nobody had told them to, and had no
-// fault of their disk that they spoke of.
+// checkCrash finds nodes that ended although no one asked them to, without a disk fault that they reported.
 func checkCrash(v *view) (found []Anomaly) {
 	stops := 0
 	for _, c := range v.Crashes {
@@ -47,8 +46,8 @@ func checkCrash(v *view) (found []Anomaly) {
 	return found
 }
 
-// failStop reports whether a node ended with status 1, during a fault of its disk, and said
-// of its disk what that fault brings about. A panic is none, whatever it says.
+// failStop reports whether a node ended with status 1, during a fault of its disk, and named a consequence of that
+// fault. A panic is not a fail-stop, whatever its text.
 func (v *view) failStop(c Crash) bool {
 	if c.Exit != "exit status 1" || strings.Contains(c.Log, "panic: ") {
 		return false
@@ -59,7 +58,7 @@ func (v *view) failStop(c Crash) bool {
 	})
 }
 
-// heldBack reports whether a node could not end, as its disk hung while it was to.
+// heldBack reports whether a node could not end because its disk hung during that time.
 func (v *view) heldBack(c Crash) bool {
 	return slices.ContainsFunc(v.Faults, func(f Fault) bool {
 		return (f.Nemesis == "hung-fsync" || f.Nemesis == "slow-fsync") && slices.Contains(f.Targets, c.Node) &&

@@ -2,7 +2,7 @@ package check
 
 import "fmt"
 
-// checkDeath wants the voters to heal by themselves where one of them died for good.
+// checkDeath requires the voters to heal by themselves if one of them died for good.
 func checkDeath(v *view) (found []Anomaly) {
 	if v.After == nil {
 		return nil

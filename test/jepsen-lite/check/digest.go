@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// checkDigest compares what nodes said of themselves, all along and at the end.
+// checkDigest compares the digests that nodes reported, during the run and at the end.
 func checkDigest(v *view) (found []Anomaly) {
 	type said struct{ node, digest string }
 	at := make(map[uint64]said)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// checkDisk wants a leader whose disk hangs to be succeeded in time, where no other
-// fault keeps the others from it.
+// checkDisk requires a leader whose disk hangs to have a successor in time, unless another fault keeps the others from
+// it.
 func checkDisk(v *view) (found []Anomaly) {
 	handovers, longest := 0, int64(0)
 	for i := range v.Faults {
@@ -32,15 +32,15 @@ func checkDisk(v *view) (found []Anomaly) {
 	return found
 }
 
-// besides reports whether a fault of other nodes was at work in the time that f's successor
-// has, or shortly before: then there may have been no majority.
+// besides reports whether a fault of other nodes was active during the time allowed for f's successor, or shortly
+// before: then there may have been no majority.
 func (v *view) besides(f *Fault) bool {
 	return slices.ContainsFunc(v.Faults, func(g Fault) bool {
 		return g.From < f.From+int64(MaxHung) && f.From < g.To+int64(failStopMost) && !slices.Equal(g.Targets, f.Targets)
 	})
 }
 
-// leaderAt is who was last seen to lead before a moment.
+// leaderAt returns the node that was last seen to lead before a moment.
 func (v *view) leaderAt(at int64) (leader string) {
 	for _, s := range v.Samples {
 		if s.At <= at && s.Leader != "" {
@@ -50,8 +50,7 @@ func (v *view) leaderAt(at int64) (leader string) {
 	return leader
 }
 
-// succeeded is how long it took from f until somebody else was seen to lead; never
-// where nobody was.
+// succeeded returns how long it took from f until another node was seen to lead; never if none was.
 func (v *view) succeeded(f *Fault, old string) int64 {
 	for _, s := range v.Samples {
 		if s.At > f.From && s.Leader != "" && s.Leader != old {

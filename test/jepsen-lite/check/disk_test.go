@@ -7,8 +7,7 @@ import (
 
 const second = int64(1e9)
 
-// TestCheckCrash_failStop has nodes end during faults of their disks: only those may
-// that say so.
+// TestCheckCrash_failStop has nodes end during faults of their disks: only those that report the fault may.
 func TestCheckCrash_failStop(t *testing.T) {
 	const hangs = `msg="this node stops" err="a write did not return within 5s: the disk hangs."`
 	fault := Fault{Nemesis: "hung-fsync", Targets: []string{"n1"}, From: 10 * second, To: 20 * second}
@@ -35,7 +34,7 @@ func TestCheckCrash_failStop(t *testing.T) {
 	}
 }
 
-// TestCheckCrash_stuck has a node not end: its disk may hold it back.
+// TestCheckCrash_stuck has a node that does not end: its disk may hold it back.
 func TestCheckCrash_stuck(t *testing.T) {
 	h := &History{Stuck: []Crash{{Node: "n1", At: 12 * second, Exit: "25s"}}}
 	if found := checkCrash(newView(h)); len(found) != 1 {
@@ -47,7 +46,7 @@ func TestCheckCrash_stuck(t *testing.T) {
 	}
 }
 
-// TestCheckCrash_noDisks says what was not tried.
+// TestCheckCrash_noDisks reports which faults were not tried.
 func TestCheckCrash_noDisks(t *testing.T) {
 	verdict := Judge(&History{Network: "namespaces", NoDisks: "/dev/fuse is not there"})
 	if all := strings.Join(verdict.Undecided, "\n"); !strings.Contains(all, "no disk could be made to fail") {

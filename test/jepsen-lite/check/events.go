@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// checkEvents holds what everybody was told against the longest telling: all nodes
-// tell the same events, and no follower misses one or hears one twice (SPEC §12).
+// checkEvents compares every reader's events with the longest stream: all nodes return the same events, and no follower
+// misses one or gets one twice (SPEC §12).
 func checkEvents(v *view) (found []Anomaly) {
 	say := func(format string, args ...any) {
 		found = append(found, Anomaly{Text: fmt.Sprintf(format, args...)})
@@ -23,7 +23,7 @@ func checkEvents(v *view) (found []Anomaly) {
 		if !s.Whole {
 			continue
 		}
-		// One that reads later is told at least what was told before.
+		// A later reading returns at least the events of earlier ones.
 		if n := s.told(); n < least {
 			say("node %s tells %d events, though %d had been told before", s.Name, n, least)
 		} else {
@@ -43,7 +43,7 @@ func checkEvents(v *view) (found []Anomaly) {
 	return append(found, checkJobEvents(v)...)
 }
 
-// streamFaults says how a stream departs from the events kept.
+// streamFaults describes how a stream differs from the kept events.
 func streamFaults(events []SeenEvent, s *Stream) (faults []string) {
 	if s.Error != "" {
 		faults = append(faults, fmt.Sprintf("%s was not told to the end: %s", s.Name, s.Error))
@@ -78,9 +78,8 @@ func idAt(events []SeenEvent, i int) rota.EventID {
 	return events[i].ID
 }
 
-// eventsInOrder wants ids that grow, a clock that does not fall, each entry to begin
-// with the state that the one before left, parents that are earlier events about the
-// same job or workflow, and nothing that contradicts itself.
+// eventsInOrder requires ids that grow, a clock that does not fall, each entry to begin with the state that the one
+// before left, parents that are earlier events about the same job or workflow, and no event that contradicts itself.
 func eventsInOrder(events []SeenEvent) (found []Anomaly) {
 	say := func(e *SeenEvent, format string, args ...any) {
 		text := fmt.Sprintf("event %s (%s): ", e.ID, e.Kind) + fmt.Sprintf(format, args...)
@@ -121,8 +120,8 @@ func eventsInOrder(events []SeenEvent) (found []Anomaly) {
 	return found
 }
 
-// subject is what an event is about: its workflow, where it is the workflow's own word, also of a
-// node, else its job.
+// subject returns the object that an event is about: the workflow if it is a workflow's own event, also of a node,
+// otherwise the job.
 func (e *SeenEvent) subject() string {
 	if e.Flow != "" && (strings.HasPrefix(e.Kind, "workflow") || strings.HasPrefix(e.Kind, "gate")) {
 		return "workflow " + e.Flow
@@ -130,8 +129,8 @@ func (e *SeenEvent) subject() string {
 	return "job " + e.Job
 }
 
-// hashesBroken holds the state's hashes of two neighbours against each other: one
-// entry's events have the same, and the next entry's begin where those end.
+// hashesBroken compares the state's hashes of two neighbours: events of one entry have the same, and the next entry's
+// begin where those end.
 func hashesBroken(a, b *SeenEvent) string {
 	switch {
 	case a.ID.Index == b.ID.Index && (a.Prior != b.Prior || a.Post != b.Post):

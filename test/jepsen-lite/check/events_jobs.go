@@ -7,15 +7,15 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// endKinds are the events that end a job, by the state that they lead to.
+// endKinds are the events that end a job, by the resulting state.
 var endKinds = map[string]string{"COMPLETED": "jobCompleted", "DEAD": "jobDead", "EXPIRED": "jobExpired",
 	"CANCELLED": "jobCancelled"}
 
 // jobEvents are the events about one job, in order.
 type jobEvents struct {
 	all []*SeenEvent
-	// last is the last one but for assignments dropped, as a round was decided before what ended the job was applied, and
-	// for the ends of leases that outlived the job.
+	// last is the last one except for assignments dropped, as a round was decided before the end of the job was
+	// applied, and for the ends of leases that outlived the job.
 	last *SeenEvent
 	// ends are those that end it; assigned and ended are of its leases.
 	ends            []*SeenEvent
@@ -26,7 +26,7 @@ func (v *view) eventsByJob() map[string]*jobEvents {
 	jobs := make(map[string]*jobEvents)
 	for i := range v.Events {
 		e := &v.Events[i]
-		if e.Job == "" || e.Schedule != "" || e.isOfBatch() { // their own word of the job that they start
+		if e.Job == "" || e.Schedule != "" || e.isOfBatch() { // schedules and batches report the job that they start
 			continue
 		}
 		j := jobs[e.Job]
@@ -60,8 +60,7 @@ func (v *view) eventsByJob() map[string]*jobEvents {
 	return jobs
 }
 
-// checkJobEvents holds the events against what producers, workers and readers of
-// the jobs saw.
+// checkJobEvents compares the events with the observations of producers, workers and readers of the jobs.
 func checkJobEvents(v *view) (found []Anomaly) {
 	jobs := v.eventsByJob()
 	for _, id := range v.ids {
@@ -96,7 +95,7 @@ func eventsOfJob(v *view, id string, j *jobEvents) (faults []string) {
 		accepted = accepted || op.Func == OpSubmit && op.Outcome == OK
 	}
 	if _, _, node := rota.SplitNodeJobID(rota.JobID(id)); node && j != nil && asked {
-		return eventsOfWork(v.jobs[id], j) // its life is its workflow's matter
+		return eventsOfWork(v.jobs[id], j) // checkWorkflows judges its life
 	}
 	switch {
 	case j == nil && accepted:
@@ -108,7 +107,7 @@ func eventsOfJob(v *view, id string, j *jobEvents) (faults []string) {
 	case j.all[0].Kind != "jobEnqueued" && j.all[0].Kind != "jobDelayed":
 		say("the first is %s", j.all[0].Kind)
 	}
-	if v.planned[id] { // by plans it ends and lives again, of which checkPlans judges
+	if v.planned[id] { // plans end and revive it, which checkPlans judges
 		j.ends = j.ends[max(0, len(j.ends)-1):]
 		if len(j.ends) > 0 && j.last != j.ends[0] {
 			j.ends = nil
@@ -130,8 +129,8 @@ func eventsOfJob(v *view, id string, j *jobEvents) (faults []string) {
 	return append(faults, eventsOfWork(v.jobs[id], j)...)
 }
 
-// eventsOfAttempts wants an assignment for each lease that is shown, by the same
-// worker, and its end for the same reason.
+// eventsOfAttempts requires an assignment for each lease that is shown, by the same worker, and its end for the same
+// reason.
 func eventsOfAttempts(final *FinalJob, j *jobEvents) (faults []string) {
 	for i := range final.Attempts {
 		a := &final.Attempts[i]
@@ -142,7 +141,7 @@ func eventsOfAttempts(final *FinalJob, j *jobEvents) (faults []string) {
 			faults = append(faults, fmt.Sprintf("none tells of lease %s, which is shown", lease))
 		case assigned.Worker != a.Worker:
 			faults = append(faults, fmt.Sprintf("lease %s went to %s, and %s is shown", lease, assigned.Worker, a.Worker))
-		case ended == nil && !slices.Contains([]string{"", "PROVIDER_FAIL"}, a.End): // a failure for good is jobDead alone
+		case ended == nil && !slices.Contains([]string{"", "PROVIDER_FAIL"}, a.End): // a permanent failure is jobDead alone
 			faults = append(faults, fmt.Sprintf("none tells of the end of lease %s: %s", lease, a.End))
 		case ended != nil && a.End != "" && ended.Reason != a.End:
 			faults = append(faults, fmt.Sprintf("lease %s ended by %s, and %s is shown", lease, ended.Reason, a.End))
@@ -151,8 +150,8 @@ func eventsOfAttempts(final *FinalJob, j *jobEvents) (faults []string) {
 	return faults
 }
 
-// eventsOfWork wants an assignment for each lease that a worker had, and the
-// completion of the one that was accepted.
+// eventsOfWork requires an assignment for each lease that a worker had, and the completion of the one that was
+// accepted.
 func eventsOfWork(ops []*Op, j *jobEvents) (faults []string) {
 	for _, op := range ops {
 		lease := leaseKeptOf(op.Lease)

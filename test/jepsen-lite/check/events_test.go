@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// told is a follower that was told something else than what happened.
+// told adds a follower that received something else than what happened.
 func told(change func(events []SeenEvent) []SeenEvent) func(s *story) {
 	return func(s *story) { s.follows(change(slices.Clone(s.h.Events))) }
 }
@@ -57,7 +57,7 @@ func TestEventsBite(t *testing.T) {
 	})
 }
 
-// edit changes the events as all tell them.
+// edit changes the events in all nodes' streams.
 func edit(change func(events []SeenEvent) []SeenEvent) func(s *story) {
 	return func(s *story) {
 		s.h.Events = change(s.h.Events)
@@ -106,8 +106,8 @@ func TestEventsOfJobsBite(t *testing.T) {
 	})
 }
 
-// byHandler has a job cancelled by its own handler, which ends its lease with the same event, and
-// shown as one whose attempt ended so.
+// byHandler makes a job's own handler cancel it, which ends its lease with the same event, and the final state show
+// that end of the attempt.
 func byHandler(shown string) func(s *story) {
 	return func(s *story) {
 		s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidLose, OK).ended("c", "quick", "CANCELLED", "", 5)
@@ -196,7 +196,7 @@ func TestAuditBites(t *testing.T) {
 	}}})
 }
 
-// TestEventSeen_hidden marks an event whose hashes were kept from a reader that may read everything.
+// TestEventSeen_hidden marks an event whose hashes were hidden from a reader that may read everything.
 func TestEventSeen_hidden(t *testing.T) {
 	t.Parallel()
 	e := rota.ServedEvent{Event: rota.Event{Kind: rota.EventJobEnqueued, Job: "a"}}

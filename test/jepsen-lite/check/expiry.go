@@ -7,19 +7,17 @@ import (
 )
 
 const (
-	// settling is how long a fault may be felt after it was mended: an election
-	// and what it kept waiting.
+	// settling is how long a fault may have effects after it ended: an election and the calls that waited for it.
 	settling = int64(4e9)
-	// rejoining is how long a single node's return may be felt.
+	// rejoining is how long a single node's return may have effects.
 	rejoining = int64(1e9)
-	// slackLost is what is taken off a lease's slack: the view's margin, a beat.
+	// slackLost is subtracted from a lease's slack: the view's margin, a beat.
 	slackLost = int64(3e9)
 )
 
-// checkExpiry looks at every lease that an honest worker lost to time. It is
-// excused where the worker, or a node that it was connected to, was struck; or
-// where the cluster was disturbed for longer than the lease's slack, which is
-// what remains of it when the library asks for a renewal.
+// checkExpiry looks at every lease that an honest worker lost to time. It is excused if the worker, or a node that it
+// was connected to, was struck; or if the cluster was disturbed for longer than the lease's slack, which is the time
+// that remains of it when the library asks for a renewal.
 func checkExpiry(v *view) (found []Anomaly) {
 	lost, excused := 0, 0
 	disturbances := v.disturbances()
@@ -44,8 +42,8 @@ func checkExpiry(v *view) (found []Anomaly) {
 	return found
 }
 
-// cancelled reports whether a lease was ended by people's word: a worker whose own word met
-// that one is refused, and told no reason but in the text.
+// cancelled reports whether a lease was ended by a user's request: a worker whose own request met that one is refused,
+// and gets the reason only in the text.
 func (v *view) cancelled(a *attempt) bool {
 	job := v.final[a.job]
 	return a.lost.Kind == "NONE" && job != nil && slices.ContainsFunc(job.Attempts, func(f FinalAttempt) bool {
@@ -53,15 +51,14 @@ func (v *view) cancelled(a *attempt) bool {
 	})
 }
 
-// disturbances are when the cluster may have had no leader that commits: until
-// others have elected one where a single node was struck, else to the end of the
-// fault and an election after it.
+// disturbances are the times when the cluster may have had no leader that commits: until the others have elected one
+// where a single node was struck, otherwise to the end of the fault and an election after it.
 func (v *view) disturbances() (spans []span) {
 	for _, f := range v.Faults {
 		switch {
 		case slices.Contains([]string{"kill-worker", "pause-worker", "worker-cut", "unplug-worker", "snapshot-save", "revoke-token"}, f.Nemesis):
 		case WallFault(f.Nemesis) || badLinkOf(&f, "w"): // no lease is counted by a wall clock, nor cluster held up by a worker
-		case badLinkOf(&f, "n") && f.stalls(): // enough of it comes through to be elected, or stay so
+		case badLinkOf(&f, "n") && f.stalls(): // enough packets arrive to be elected, or stay so
 			spans = append(spans, span{f.From, f.To + settling})
 		case len(f.Targets) == 1 && f.Nemesis != "rolling-restart" && f.Nemesis != "flapping":
 			spans = append(spans, span{f.From, f.From + settling}, span{f.To, f.To + rejoining})
@@ -72,7 +69,7 @@ func (v *view) disturbances() (spans []span) {
 	return spans
 }
 
-// struck reports whether the attempt's worker or a node of it was broken in a time.
+// struck reports whether the attempt's worker or a node of it was faulty during a time.
 func (v *view) struck(a *attempt, s span) bool {
 	if v.turnedAway(a.hand, s) {
 		return true
@@ -87,7 +84,7 @@ func (v *view) struck(a *attempt, s span) bool {
 				return true
 			}
 		}
-		for _, b := range v.BadLinks { // one that is only slow is no excuse
+		for _, b := range v.BadLinks { // a link that is only slow is not an excuse
 			if b.Stalls && (b.From == who || b.To == who) && b.Begin < s.to && b.End+settling > s.from {
 				return true
 			}
@@ -111,7 +108,7 @@ func (v *view) connectedTo(process string, s span) (nodes []string) {
 	return nodes
 }
 
-// overlap is how much of a stretch the union of others covers.
+// overlap returns how much of a stretch the union of others covers.
 func overlap(s span, others []span) (total int64) {
 	others = slices.Clone(others)
 	slices.SortFunc(others, func(a, b span) int { return cmp.Compare(a.from, b.from) })

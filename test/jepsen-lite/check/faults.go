@@ -7,19 +7,18 @@ import (
 	"time"
 )
 
-// LinkFigures are what befell a link's packets while it was bad.
+// LinkFigures count what happened to a link's packets while it was bad.
 type LinkFigures struct {
 	Packets int64 `json:"packets"`
 	Lost    int64 `json:"lost,omitempty"`
 	Twice   int64 `json:"twice,omitempty"`
 	Early   int64 `json:"early,omitempty"`
 	Resets  int64 `json:"resets,omitempty"`
-	// Overflowed found the queue full.
+	// Overflowed counts packets that found the queue full.
 	Overflowed int64 `json:"overflowed,omitempty"`
-	// WaitedMs is all that those that passed were held up.
+	// WaitedMs is the total delay of the packets that passed.
 	WaitedMs int64 `json:"waited_ms,omitempty"`
-	// What the senders' own TCP says of it: the longest round trip, and segments that
-	// it had to send again.
+	// What the senders' own TCP reports: the longest round trip, and segments that it had to send again.
 	RoundTripMs   int64 `json:"round_trip_ms,omitempty"`
 	Retransmitted int64 `json:"retransmitted,omitempty"`
 }
@@ -61,7 +60,7 @@ type BadLink struct {
 	Figures LinkFigures `json:"figures"`
 }
 
-// badLinkFigures are those of all bad links together.
+// badLinkFigures returns the sum for all bad links.
 func (v *view) badLinkFigures() (all LinkFigures) {
 	for _, b := range v.BadLinks {
 		all.add(b.Figures)
@@ -90,18 +89,18 @@ type WallShift struct {
 	Begin int64  `json:"begin"`
 	End   int64  `json:"end"`
 	Ahead int64  `json:"ahead_ms"`
-	// Swings also holds for a clock of a wrong rate, which passes all between.
+	// Swings also applies to a clock of a wrong rate, which passes all values between.
 	Swings bool `json:"swings,omitempty"`
 }
 
-// EventsRetained is how many events nodes keep: all of a run of an hour.
+// EventsRetained is the number of events that nodes keep: all of a run of an hour.
 const EventsRetained = 8_000_000
 
-// MaxGoodbye is how long a node may take to end once it was told to.
+// MaxGoodbye is how long a node may take to end after the request.
 const MaxGoodbye = 25 * time.Second
 
-// MaxHung is how long a leader whose disk hangs may go without a successor: 5 s until
-// the node calls itself unfit, 15 s until it ends, an election.
+// MaxHung is how long a leader whose disk hangs may have no successor: 5 s until the node reports itself unfit, 15 s
+// until it ends, an election.
 const MaxHung = 20 * time.Second
 
 // NetworkOfContainers is the name of that network in a history.

@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// figures are the numbers of a run that people ask for first.
+// figures returns the numbers of a run that people ask for first.
 func figures(v *view) map[string]any {
 	f := v.figures
 	outcomes := make(map[string]map[Outcome]int)

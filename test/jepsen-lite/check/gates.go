@@ -7,11 +7,11 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// gateLife is what the events tell of a gate.
+// gateLife is the life of a gate according to the events.
 type gateLife struct {
 	*NodeFacts
 	job string
-	// signals are the ids of those that were taken, until is the date on which its time is up.
+	// signals are the ids of the accepted signals, until is the date of the gate's timeout.
 	signals []string
 	until   rota.Date
 	end     *SeenEvent
@@ -27,7 +27,7 @@ func (g *gateLife) say(format string, args ...any) {
 // deadline, and not before (SPEC §23.1). Workflows with gates are not run again.
 func checkGates(v *view) (found []Anomaly) {
 	if len(v.gates) == 0 || len(v.Events) >= EventsRetained {
-		return nil // the workflows' checker says that events are no longer there
+		return nil // the workflows' checker reports events that are no longer there
 	}
 	gates := make(map[string]*gateLife, len(v.gates))
 	for job, n := range v.gates {
@@ -78,7 +78,7 @@ func (g *gateLife) told(e *SeenEvent) {
 	}
 }
 
-// ended wants a cause for its end.
+// ended requires a cause for its end.
 func (g *gateLife) ended(e *SeenEvent) {
 	signalled := len(g.signals) > 0
 	switch {

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Weight is what a node held at a moment: files (connections are files) and
-// goroutines.
+// Weight is the resource use of a node at a moment: files (connections are files) and goroutines.
 type Weight struct {
 	At         int64  `json:"at"`
 	Node       string `json:"node"`
@@ -14,22 +13,21 @@ type Weight struct {
 	Goroutines int64  `json:"goroutines"`
 }
 
-// What a run's users may hold of a node at its end and not at its beginning.
-// What leaks does so with each fault or call, of which a run has many more.
+// The number of resources that a run's users may hold of a node at its end and not at its beginning. A leak grows with
+// each fault or call, of which a run has many more.
 const (
-	// usersMost are the connections of users: of workloads, watchers and the
-	// harness itself, at most two each while one replaces the other.
+	// usersMost is the number of connections of users: of workloads, watchers and the harness itself, at most two each
+	// while one replaces the other.
 	usersMost = 60
-	// peerConnections are those of another node: raft and the calls passed on, both
-	// ways, with raft's pool of three, and gossip.
+	// peerConnections is the number of another node's: raft and forwarded calls, both ways, with raft's pool of three,
+	// and gossip.
 	peerConnections = 12
-	// perConnection is the goroutines of one: gRPC's reader, writer and keepalive
-	// on either end, and a stream's handler with its own reader and sender.
+	// perConnection is the number of goroutines of one: gRPC's reader, writer and keepalive on either end, and a
+	// stream's handler with its own reader and sender.
 	perConnection = 6
 )
 
-// checkGrowth compares what nodes held before the load with what they hold when it
-// is over and the cluster has healed.
+// checkGrowth compares the resources of nodes before the load with those when it is over and the cluster has healed.
 func checkGrowth(v *view) (found []Anomaly) {
 	first, last := make(map[string]Weight), make(map[string]Weight)
 	var nodes []string
@@ -68,7 +66,7 @@ func checkGrowth(v *view) (found []Anomaly) {
 	return found
 }
 
-// hands are the workers' places.
+// hands returns the workers' places.
 func (v *view) hands() (names []string) {
 	for name := range v.lives {
 		if strings.HasPrefix(name, "w") {

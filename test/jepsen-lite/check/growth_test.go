@@ -63,7 +63,7 @@ func TestLogsBite(t *testing.T) {
 	}
 }
 
-// spacedLog is a file with the entries 1, 2 and 5 whose log is spaced from 2 on.
+// spacedLog returns a file with the entries 1, 2 and 5 whose log is spaced from 2 on.
 func spacedLog(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "raft.db")
@@ -88,7 +88,7 @@ func spacedLog(t *testing.T) string {
 	return path
 }
 
-// TestReadLog reads a file as docs/reference/formats.md has it.
+// TestReadLog reads a file in the format of docs/reference/formats.md.
 func TestReadLog(t *testing.T) {
 	t.Parallel()
 	write := func(data string) string {
@@ -100,7 +100,7 @@ func TestReadLog(t *testing.T) {
 		defer db.Close()
 		if err := db.Update(func(tx *bbolt.Tx) error {
 			entries, err := tx.CreateBucket([]byte("logs"))
-			for _, i := range []uint64{1, 2, 5} { // as after a snapshot that was installed
+			for _, i := range []uint64{1, 2, 5} { // as after an installed snapshot
 				err = errors.Join(err, entries.Put(binary.BigEndian.AppendUint64(nil, i), []byte(data)))
 			}
 			return err

@@ -13,8 +13,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// OutcomeOf sorts an error: what is neither ok nor the cluster's own word is
-// unknown.
+// OutcomeOf classifies an error: one that is neither ok nor the cluster's own answer is unknown.
 func OutcomeOf(err error) (Outcome, string) {
 	switch k := rota.KindOf(err); k {
 	case rota.KindNone:
@@ -26,7 +25,7 @@ func OutcomeOf(err error) (Outcome, string) {
 	}
 }
 
-// Done fills in how a call ended.
+// Done records how a call ended.
 func (o Op) Done(rec *Recorder, err error) Op {
 	o.Outcome, o.Kind = OutcomeOf(err)
 	o.Return = rec.Now()
@@ -39,11 +38,10 @@ func (o Op) Done(rec *Recorder, err error) Op {
 	return o
 }
 
-// Short returns the beginning of a text: 200 bytes at most.
+// Short returns at most the first 200 bytes of a text.
 func Short(s string) string { return s[:min(len(s), 200)] }
 
-// Tells keeps what a node says of its own wall clock. One that does not answer says
-// only that.
+// Tells records what a node reports about its own wall clock. A node that does not answer reports only that.
 func (s *Sample) Tells(n *rota.NodeStatus) {
 	if n.State == "UNREACHABLE" || n.State == "STARTING" || n.State == "" {
 		return
@@ -54,7 +52,7 @@ func (s *Sample) Tells(n *rota.NodeStatus) {
 	}
 }
 
-// Seen fills in what a job looked like.
+// Seen records how a job looked.
 func (o *Op) Seen(job rota.Job) {
 	o.State, o.Attempt, o.Output = job.State.String(), job.Attempt, string(job.Output)
 	if job.Lease != nil {
@@ -65,15 +63,14 @@ func (o *Op) Seen(job rota.Job) {
 // Outcome is how an operation ended for its caller.
 type Outcome string
 
-// The outcomes. Unknown may have happened or not, or happen later.
+// The outcomes. An operation with outcome Unknown may have happened or not, or happen later.
 const (
 	OK      Outcome = "ok"
 	Refused Outcome = "refused"
 	Unknown Outcome = "unknown"
 )
 
-// The operations. Start, Grant, End, Lost, Connect and Disconnect are what
-// workers saw; the others are calls.
+// The operations. Start, Grant, End, Lost, Connect and Disconnect are observations of workers; the others are calls.
 const (
 	OpSubmit     = "submit"
 	OpGet        = "get"
@@ -90,11 +87,11 @@ const (
 	OpRepeat     = "repeat"
 	OpConnect    = "connect"
 	OpDisconnect = "disconnect"
-	// OpMerge is a submission that was answered by the job that holds its unique key: Output.
+	// OpMerge is a submission that was answered with the job that holds its unique key: Output.
 	OpMerge = "merge"
 )
 
-// What is asked of workflows; Flow names it, and Did the node of a retry.
+// The operations on workflows; Flow names the workflow, and Did the node of a retry.
 const (
 	OpFlowSubmit = "workflow_submit"
 	OpFlowCancel = "workflow_cancel"
@@ -103,7 +100,7 @@ const (
 	OpSignal = "signal"
 )
 
-// What an operator does; Text names what it is done to.
+// The operations of an operator; Text names their object.
 const (
 	OpSuspend = "suspend"
 	OpResume  = "resume"
@@ -112,7 +109,7 @@ const (
 	OpQueue   = "queue"
 )
 
-// What a handler made of its attempt.
+// How a handler ended its attempt.
 const (
 	DidComplete = "complete"
 	DidFail     = "fail"
@@ -127,10 +124,9 @@ const (
 // never is the return time of an operation without a known outcome.
 const never = int64(1) << 62
 
-// Op is one operation. Times are nanoseconds since the run began, on the one
-// clock of the host.
+// Op is one operation. Times are nanoseconds since the run began, on the host's single monotonic clock.
 type Op struct {
-	// Process is who did it; a restarted process has another name.
+	// Process is the process that made the call; a restarted process has another name.
 	Process string `json:"p"`
 	Func    string `json:"f"`
 	Job     string `json:"j,omitempty"`
@@ -138,7 +134,7 @@ type Op struct {
 	Node    string `json:"n,omitempty"`
 	Invoke  int64  `json:"i"`
 	Return  int64  `json:"r"`
-	// Outcome and what was answered.
+	// Outcome and the answer.
 	Outcome Outcome    `json:"o,omitempty"`
 	State   string     `json:"s,omitempty"`
 	Token   rota.Token `json:"t,omitzero"`
@@ -146,24 +142,24 @@ type Op struct {
 	Attempt int32      `json:"a,omitempty"`
 	Existed bool       `json:"x,omitempty"`
 	Index   uint64     `json:"ix,omitempty"`
-	// Did is what the handler made of it (report, end), or what was tried (forge).
+	// Did is the result that the handler chose (report, end), or the kind of attempted forgery (forge).
 	Did    string `json:"d,omitempty"`
 	Output string `json:"v,omitempty"`
 	Kind   string `json:"k,omitempty"`
 	Text   string `json:"e,omitempty"`
-	// Shown is the id of the token that all of the call showed, where that is known.
+	// Shown is the id of the token that the whole call presented, where it is known.
 	Shown string `json:"b,omitempty"`
-	// TTLMs is the time to live that a submission gave.
+	// TTLMs is the time to live set by a submission.
 	TTLMs int64 `json:"ttl,omitempty"`
-	// Limit is how many attempts a submission gave its job, 0 for as many as its queue does; WaitMs is
-	// for how long a handler put its job off (end).
+	// Limit is the number of attempts that a submission set, 0 for the queue's default; WaitMs is how long a handler
+	// put its job off (end).
 	Limit  int64 `json:"lim,omitempty"`
 	WaitMs int64 `json:"wait,omitempty"`
-	// Logged is how many lines the handler logged (end).
+	// Logged is the number of lines that the handler logged (end).
 	Logged int `json:"lg,omitempty"`
 }
 
-// Fault is one strike of a nemesis.
+// Fault is one action of a nemesis.
 type Fault struct {
 	Nemesis string   `json:"nemesis"`
 	Lane    int      `json:"lane"`
@@ -182,14 +178,14 @@ const (
 	IsGone   = "gone"
 )
 
-// Change is a process that changed its state, or a link that did.
+// Change is a state change of a process or of a link.
 type Change struct {
 	At    int64  `json:"at"`
 	Who   string `json:"who"`
 	State string `json:"state"`
 }
 
-// Cut is a directed link that swallowed everything for a time.
+// Cut is a directed link that swallowed all packets for a time.
 type Cut struct {
 	From  string `json:"from"`
 	To    string `json:"to"`
@@ -197,7 +193,7 @@ type Cut struct {
 	End   int64  `json:"end"`
 }
 
-// Sample is one node's word on one moment of the cluster.
+// Sample is one node's report of the cluster at one moment.
 type Sample struct {
 	At     int64  `json:"at"`
 	Asked  int64  `json:"asked"`
@@ -206,8 +202,8 @@ type Sample struct {
 	Term   uint64 `json:"term"`
 	Index  uint64 `json:"index"`
 	Clock  int64  `json:"clock"`
-	// Date and Wall are the cluster's date and the host's own, 0 where not kept; Skewed
-	// are the nodes that say that their wall clock is off, of those that Told anything.
+	// Date and Wall are the cluster's date and the host's own, 0 where not kept; Skewed is the number of nodes that
+	// report that their wall clock is off, out of those that Told anything.
 	Date   int64    `json:"date,omitempty"`
 	Wall   int64    `json:"wall,omitempty"`
 	Skewed []string `json:"skewed,omitempty"`
@@ -216,14 +212,14 @@ type Sample struct {
 	Digests []NodeDigest `json:"digests,omitempty"`
 }
 
-// NodeDigest is the digest that a node has at an index.
+// NodeDigest is a node's state digest at an index.
 type NodeDigest struct {
 	Node   string `json:"node"`
 	Index  uint64 `json:"index"`
 	Digest string `json:"digest"`
 }
 
-// Crash is a node that ended without being told to.
+// Crash is a node that ended without a request to end.
 type Crash struct {
 	At   int64  `json:"at"`
 	Node string `json:"node"`
@@ -250,37 +246,37 @@ type FinalAttempt struct {
 	End    string     `json:"end,omitempty"`
 }
 
-// QueueFacts are what checkers must know of a queue.
+// QueueFacts are the facts about a queue that checkers need.
 type QueueFacts struct {
 	LeaseMs    int64 `json:"lease_ms"`
 	AttemptMax int64 `json:"attempt_max"`
-	// TTLMs is its jobs' time to live where a run may see it pass; 0 for none.
+	// TTLMs is the time to live of its jobs where a run may see it pass; 0 for none.
 	TTLMs int64 `json:"ttl_ms,omitempty"`
 }
 
-// FlowFacts are what was submitted of a workflow, as far as checkers must know it.
+// FlowFacts describe a submitted workflow, as far as checkers need it.
 type FlowFacts struct {
 	ID        string      `json:"id"`
 	OnFailure string      `json:"on_failure"`
 	Nodes     []NodeFacts `json:"nodes"`
 }
 
-// NodeFacts is a node of it.
+// NodeFacts is a node of a workflow.
 type NodeFacts struct {
 	ID      string   `json:"id"`
 	Parents []string `json:"parents,omitempty"`
-	// Gate says that it has no job; with TimeoutMs it waits no longer, and completes then if
-	// OnTimeout is complete.
+	// Gate marks a node without a job; with TimeoutMs it waits no longer than that, and then completes if OnTimeout is
+	// complete.
 	Gate      bool   `json:"gate,omitempty"`
 	TimeoutMs int64  `json:"timeout_ms,omitempty"`
 	OnTimeout string `json:"on_timeout,omitempty"`
-	// Grows are the nodes that it adds as it completes; Detached says that nothing waits for them.
+	// Grows are the nodes that it adds when it completes; Detached means that no other node waits for them.
 	Grows    []NodeFacts `json:"grows,omitempty"`
 	Detached bool        `json:"detached,omitempty"`
 }
 
-// FinalFlow is a workflow as the first node shows it at the end; NodeShows tells
-// where others show it otherwise.
+// FinalFlow is a workflow as the first node shows it at the end; NodeShows records where other nodes show it
+// differently.
 type FinalFlow struct {
 	ID    string            `json:"id"`
 	State string            `json:"state"`
@@ -296,16 +292,16 @@ type Liveness struct {
 	NodesMs  int64 `json:"nodes_ms"`
 	DrainMs  int64 `json:"drain_ms"`
 	Left     int64 `json:"left"`
-	// Listed says that the final jobs are the whole of them.
+	// Listed reports whether the final jobs are all jobs.
 	Listed bool `json:"listed"`
-	// Text says more of what did not come.
+	// Text describes what did not happen in time.
 	Text string `json:"text,omitempty"`
 }
 
-// History is all that a run leaves behind: enough to judge it again.
+// History is everything that a run leaves behind: enough to judge it again.
 type History struct {
 	Version string `json:"version"`
-	// Versions are those of what was run.
+	// Versions are the versions of the programs in the run.
 	Versions  map[string]string     `json:"versions,omitempty"`
 	Seed      uint64                `json:"seed"`
 	Nodes     int                   `json:"nodes"`
@@ -317,9 +313,9 @@ type History struct {
 	Queues    map[string]QueueFacts `json:"queues"`
 	Ops       []Op                  `json:"ops"`
 	Faults    []Fault               `json:"faults"`
-	// LeftOut says which faults this network cannot have.
+	// LeftOut names the faults that this network cannot produce.
 	LeftOut string `json:"left_out,omitempty"`
-	// Nemeses are those that could strike.
+	// Nemeses are the nemeses that could act.
 	Nemeses  []string    `json:"nemeses,omitempty"`
 	Changes  []Change    `json:"changes"`
 	Cuts     []Cut       `json:"cuts"`
@@ -327,42 +323,41 @@ type History struct {
 	Walls    []WallShift `json:"walls,omitempty"`
 	Samples  []Sample    `json:"samples"`
 	Crashes  []Crash     `json:"crashes"`
-	// Revocations are of tokens of users.
+	// Revocations are the revocations of users' tokens.
 	Revocations []Revocation `json:"revocations,omitempty"`
-	// Stuck are nodes that did not end when they were told to.
+	// Stuck are nodes that did not end when asked to.
 	Stuck []Crash `json:"stuck,omitempty"`
-	// NoDisks says why no disk could be made to fail.
+	// NoDisks gives the reason why no disk could be made to fail.
 	NoDisks  string     `json:"no_disks,omitempty"`
 	Damaged  []string   `json:"damaged,omitempty"`
 	Final    []FinalJob `json:"final"`
 	Liveness Liveness   `json:"liveness"`
-	// Weights are what nodes held before the load and at the end; Logs are theirs,
-	// held against each other.
+	// Weights are the sizes that nodes had before the load and at the end; Logs compare the nodes' logs with each
+	// other.
 	Weights []Weight      `json:"weights,omitempty"`
 	Logs    []LogOf       `json:"logs,omitempty"`
 	Verdict *rota.Verdict `json:"verdict"`
-	// Events are the longest of the Streams that are a whole reading.
+	// Events are the longest of the Streams that are complete readings.
 	Events  []SeenEvent `json:"events,omitempty"`
 	Streams []Stream    `json:"streams,omitempty"`
 	Shown   []NodeShows `json:"shown,omitempty"`
 	Audits  []AuditOf   `json:"audits,omitempty"`
-	// Flows were submitted, FinalFlows are those that are known at the end.
+	// Flows are the submitted workflows, FinalFlows those that exist at the end.
 	Flows      []FlowFacts `json:"flows,omitempty"`
 	FinalFlows []FinalFlow `json:"final_flows,omitempty"`
-	// Keyed are the keys that jobs were submitted with, Schedules those that were set.
+	// Keyed are the keys that jobs were submitted with, Schedules the schedules that were set.
 	Keyed     []KeyFacts      `json:"keyed,omitempty"`
 	Schedules []ScheduleFacts `json:"schedules,omitempty"`
-	// Rooms are how many leases a worker may hold at most, by its id.
+	// Rooms is the maximum number of leases of each worker, by its id.
 	Rooms map[string]int `json:"rooms,omitempty"`
 	// Webhooks follow the schedules.
 	Webhooks []WebhookFacts `json:"webhooks,omitempty"`
-	// Batches, Uniques and Plans are what their users did; JobLogs are what was read of attempts'
-	// logs at the end.
+	// Batches, Uniques and Plans record what their users did; JobLogs are the readings of attempts' logs at the end.
 	Batches []BatchFacts  `json:"batches,omitempty"`
 	Uniques []UniqueFacts `json:"uniques,omitempty"`
 	Plans   []PlanFacts   `json:"plans,omitempty"`
 	JobLogs []LogRead     `json:"job_logs,omitempty"`
-	// After is nil where nothing was wanted after the run.
+	// After is nil where the run has no aftermath.
 	After *Aftermath `json:"after,omitempty"`
 	Notes []string   `json:"notes"`
 }
@@ -372,46 +367,46 @@ type Recorder struct {
 	Base int64
 	mu   sync.Mutex
 	H    History
-	// limit bounds the operations kept: beyond it the run ends early.
+	// limit is the maximum number of operations kept: beyond it the run ends early.
 	limit int
-	// revoked is when each token's revocation was acknowledged.
+	// revoked is the time at which each token's revocation was acknowledged.
 	revoked map[string]int64
 }
 
-// NewRecorder returns a recorder whose time counts from base, and which keeps limit operations.
+// NewRecorder returns a recorder whose time counts from base, and which keeps at most limit operations.
 func NewRecorder(base int64, limit int) *Recorder { return &Recorder{Base: base, limit: limit} }
 
-// Now is the time of the run.
+// Now returns the time since the run began.
 func (r *Recorder) Now() int64 { return Monotonic() - r.Base }
 
-// Add keeps operations.
+// Add stores operations.
 func (r *Recorder) Add(ops ...Op) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.H.Ops = append(r.H.Ops, ops...)
 }
 
-// Full reports whether no more should be asked for.
+// Full reports whether the limit of operations is reached.
 func (r *Recorder) Full() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.H.Ops) >= r.limit
 }
 
-// With changes the history under its lock.
+// With changes the history while it holds the lock.
 func (r *Recorder) With(f func(h *History)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f(&r.H)
 }
 
-// Changed notes a process's new state.
+// Changed records a process's new state.
 func (r *Recorder) Changed(who, state string) {
 	at := r.Now()
 	r.With(func(h *History) { h.Changes = append(h.Changes, Change{at, who, state}) })
 }
 
-// Note keeps a sentence for the report.
+// Note adds a sentence to the report.
 func (r *Recorder) Note(format string, args ...any) {
 	text := fmt.Sprintf("%7.1fs ", float64(r.Now())/1e9) + fmt.Sprintf(format, args...)
 	r.With(func(h *History) {
@@ -421,7 +416,7 @@ func (r *Recorder) Note(format string, args ...any) {
 	})
 }
 
-// SaveHistory writes it compressed.
+// SaveHistory writes the history compressed.
 func SaveHistory(path string, h *History) (err error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -439,7 +434,7 @@ func SaveHistory(path string, h *History) (err error) {
 	return z.Close()
 }
 
-// LoadHistory is the inverse of saveHistory.
+// LoadHistory is the inverse of SaveHistory.
 func LoadHistory(path string) (*History, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -10,44 +10,44 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// SeenEvent is an event as a reader was told it.
+// SeenEvent is an event as a reader received it.
 type SeenEvent struct {
 	ID     rota.EventID `json:"id"`
 	Kind   string       `json:"k"`
 	Parent rota.EventID `json:"p,omitzero"`
 	Clock  int64        `json:"c"`
 	Job    string       `json:"j,omitempty"`
-	// Flow is the workflow that it is about, itself or a node; State is how it finished.
+	// Flow is the workflow that the event is about, itself or one of its nodes; State is how it finished.
 	Flow   string `json:"f,omitempty"`
 	State  string `json:"fs,omitempty"`
 	Lease  string `json:"l,omitempty"`
 	Worker string `json:"w,omitempty"`
 	Reason string `json:"r,omitempty"`
 	Status string `json:"s,omitempty"`
-	// Schedule is the schedule that it is about, Date the date, or the last of Count dates.
+	// Schedule is the schedule that the event is about, Date the date, or the last of Count dates.
 	Schedule string    `json:"sn,omitempty"`
 	Date     rota.Date `json:"d,omitempty"`
 	Count    uint64    `json:"n,omitempty"`
-	// Of is what else it names: a batch, a plan, a signal, the submission that was merged, the queue
+	// Of is another object that the event names: a batch, a plan, a signal, the submission that was merged, the queue
 	// that a job moved to. Refused is how many jobs refused a plan.
 	Of      string `json:"of,omitempty"`
 	Refused int64  `json:"rf,omitempty"`
 	// Prior and Post begin the hashes of the state before and after the entry.
 	Prior string `json:"a,omitempty"`
 	Post  string `json:"z,omitempty"`
-	// Sum is of all fields, these and the others.
+	// Sum is a checksum of all fields, these and the others.
 	Sum uint64 `json:"h"`
-	// Wrong says what the event contradicts in itself.
+	// Wrong describes how the event contradicts itself.
 	Wrong string `json:"x,omitempty"`
 }
 
-// leaseKept and hashKept are how much of a lease's id and of a state's hash is kept
-// with each event: enough to tell a run's apart.
+// leaseKept and hashKept are how much of a lease's id and of a state's hash is kept with each event: enough to tell
+// those of a run apart.
 const leaseKept, hashKept = 16, 8
 
 func leaseKeptOf(lease string) string { return lease[:min(len(lease), leaseKept)] }
 
-// EventSeen takes down an event. One that breaks a rule by itself is marked.
+// EventSeen records an event. An event that breaks a rule by itself is marked.
 func EventSeen(e *rota.ServedEvent) SeenEvent {
 	s := SeenEvent{ID: e.ID, Kind: e.Kind.String(), Parent: e.Parent, Clock: int64(e.Clock), Job: string(e.Job),
 		Worker: string(e.Worker), Prior: e.Prior.String()[:hashKept], Post: e.Post.String()[:hashKept]}
@@ -73,7 +73,7 @@ func EventSeen(e *rota.ServedEvent) SeenEvent {
 	default:
 		s.readPayload(e)
 	}
-	if e.Post == (rota.Digest{}) { // no state is empty after an entry, and its readers may read everything
+	if e.Post == (rota.Digest{}) { // no state is empty after an entry, and these readers may read everything
 		s.Wrong = "it comes without the hash of the state after it"
 	}
 	text, err := json.Marshal(e)
@@ -88,17 +88,17 @@ func EventSeen(e *rota.ServedEvent) SeenEvent {
 	return s
 }
 
-// Stream is what one reader of events was told, held against the events that the
-// history keeps (History.Events): stretches of those, in the order told.
+// Stream is the list of events that one reader received, compared with the events that the history keeps
+// (History.Events): stretches of those, in the order received.
 type Stream struct {
 	Name string `json:"name"`
-	// Whole says that it is one node's answer to a reading of all that there is;
-	// others followed through the whole run.
+	// Whole means that it is one node's answer to a reading of all events; other readers followed through the whole
+	// run.
 	Whole bool  `json:"whole,omitempty"`
 	Runs  []Run `json:"runs"`
-	// Odd are events that History.Events has not, or has otherwise; the first few.
+	// Odd are events that History.Events lacks or has with other contents; the first few.
 	Odd []SeenEvent `json:"odd,omitempty"`
-	// Breaks is how often it had to go on at another node.
+	// Breaks is how often it had to continue at another node.
 	Breaks int    `json:"breaks,omitempty"`
 	Error  string `json:"error,omitempty"`
 }
@@ -117,18 +117,18 @@ func (s *Stream) told() (n int) {
 	return n
 }
 
-// ToldEvent is what is kept of an event for comparing a telling: a long run has
-// many events, and each of its readers was told them all.
+// ToldEvent is the part of an event that is kept for comparing streams: a long run has many events, and each of its
+// readers received them all.
 type ToldEvent struct {
 	ID        rota.EventID
 	sum       uint64
 	kind, job string
 }
 
-// BriefOf returns what two nodes' accounts of an event are compared by.
+// BriefOf returns the fields by which two nodes' versions of an event are compared.
 func BriefOf(e *SeenEvent) ToldEvent { return ToldEvent{e.ID, e.Sum, e.Kind, e.Job} }
 
-// Briefs does the same for many.
+// Briefs returns BriefOf of each event.
 func Briefs(events []SeenEvent) []ToldEvent {
 	told := make([]ToldEvent, len(events))
 	for i := range events {
@@ -137,7 +137,7 @@ func Briefs(events []SeenEvent) []ToldEvent {
 	return told
 }
 
-// Against writes down what a reader was told as stretches of the kept events.
+// Against records the events that a reader received as stretches of the kept events.
 func Against(name string, whole bool, kept []SeenEvent, told []ToldEvent) Stream {
 	s := Stream{Name: name, Whole: whole}
 	at := make(map[rota.EventID]int, len(kept))
@@ -162,17 +162,17 @@ func Against(name string, whole bool, kept []SeenEvent, told []ToldEvent) Stream
 	return s
 }
 
-// NodeShows is how one node shows the ended jobs, held against the first node.
+// NodeShows is how one node shows the ended jobs, compared with the first node.
 type NodeShows struct {
 	Node    string `json:"node"`
 	Listed  int    `json:"listed"`
 	Sampled int    `json:"sampled"`
-	// Differs tells of jobs that it shows otherwise; the first few.
+	// Differs describes jobs that it shows differently; the first few.
 	Differs []string `json:"differs,omitempty"`
 	Error   string   `json:"error,omitempty"`
 }
 
-// AuditOf is what `rota operator audit` said of a stopped node's data.
+// AuditOf is the result of `rota operator audit` on a stopped node's data.
 type AuditOf struct {
 	Node   string            `json:"node"`
 	Report *rota.AuditReport `json:"report,omitempty"`

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// readPayload takes down what checkers must know of an event's payload.
+// readPayload records the parts of an event's payload that checkers need.
 func (s *SeenEvent) readPayload(e *rota.ServedEvent) {
 	var p struct {
 		Batch    string `json:"batch"`
@@ -46,5 +46,5 @@ func (s *SeenEvent) readPayload(e *rota.ServedEvent) {
 	}
 }
 
-// isOfBatch reports whether it is a batch's own word.
+// isOfBatch reports whether it is a batch's own event.
 func (s *SeenEvent) isOfBatch() bool { return strings.HasPrefix(s.Kind, "batch") }

@@ -9,10 +9,10 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// logKept is what is kept at least of a log that is longer, less a line at either cut (SPEC §22.1).
+// logKept is the minimum that is kept of a log that is longer, less a line at either cut (SPEC §22.1).
 const logKept = 63 << 10
 
-// LogText is what a handler logs under a lease, in so many lines.
+// LogText returns the text that a handler logs under a lease, in the given number of lines.
 func LogText(lease string, lines int) string {
 	var b strings.Builder
 	for i := range lines {
@@ -40,7 +40,7 @@ type LogStretch struct {
 	Sum uint64 `json:"sum"`
 }
 
-// Read takes down a log that was read.
+// Read records a log that was read.
 func (r *LogRead) Read(l *rota.AttemptLog, err error) {
 	if r.Open = l.Open; err != nil {
 		r.Error = err.Error()
@@ -55,13 +55,13 @@ func logSum(text string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// LoggedLease is an attempt whose log is kept, as its worker was told.
+// LoggedLease is an attempt whose log is kept, as its worker saw it.
 type LoggedLease struct {
 	Job, Lease string
 	Lines      int
 }
 
-// Logged are the attempts whose handler logged something and whose outcome was acknowledged.
+// Logged returns the attempts whose handler logged something and whose outcome was acknowledged.
 func (h *History) Logged() (all []LoggedLease) {
 	ends, leases := make(map[leaseKey]*Op), make(map[string]int)
 	for i := range h.Ops {
@@ -89,11 +89,11 @@ func (h *History) Logged() (all []LoggedLease) {
 	return kept
 }
 
-// attemptsKnown is of how many leases of a job all are known still: twelve, of which some may be
+// attemptsKnown is the number of leases up to which all leases of a job are still known: twelve, some of which may be
 // of workers that never began.
 const attemptsKnown = 6
 
-// checkJobLogs wants every log that a node was asked for to be there, whole.
+// checkJobLogs requires every log that was requested from a node to exist, complete.
 func checkJobLogs(v *view) (found []Anomaly) {
 	for i := range v.JobLogs {
 		r := &v.JobLogs[i]

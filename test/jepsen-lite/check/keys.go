@@ -6,25 +6,25 @@ import (
 	"slices"
 )
 
-// KeyFacts are a key, the rule that it is held to, and the jobs with it that were acknowledged:
-// one user submitted them, each after the one before it had its answer.
+// KeyFacts describe a key, the rule for it, and the jobs with it that were acknowledged: one user submitted them, each
+// after the answer to the one before it.
 type KeyFacts struct {
 	Key string `json:"key"`
-	// Most is how many may run at once; Sequence says that they run in their order.
+	// Most is how many may run at once; Sequence means that they run in their order.
 	Most     int      `json:"most"`
 	Sequence bool     `json:"sequence,omitempty"`
 	Jobs     []string `json:"jobs"`
 }
 
-// keyedBelief is a stretch in which a handler held a job of a key, which stands at a place.
+// keyedBelief is a period in which a handler held a job of a key, and the job's place in the sequence.
 type keyedBelief struct {
 	belief
 	place int
 }
 
-// checkKeys takes handlers' own times, as checkOverlap does: whoever believes in a lease holds
-// it, so that no more may believe at once than leases may be open (SPEC §19.2), and nobody begins
-// with a job once one behind it in its sequence was begun with (SPEC §19.3).
+// checkKeys uses handlers' own times, as checkOverlap does: a handler that believes in a lease holds it. So no more
+// handlers may believe at once than leases may be open (SPEC §19.2), and no job begins once one behind it in its
+// sequence has begun (SPEC §19.3).
 func checkKeys(v *view) (found []Anomaly) {
 	jobs, attempts, together := 0, 0, 0
 	byJob := v.beliefs()
@@ -48,7 +48,7 @@ func checkKeys(v *view) (found []Anomaly) {
 	return found
 }
 
-// crowded looks for moments at which more believed than may, and returns the most at once.
+// crowded looks for moments at which more handlers believed in a lease than allowed, and returns the most at once.
 func (f *KeyFacts) crowded(all []keyedBelief) (most int, found []Anomaly) {
 	var open []keyedBelief
 	for _, b := range all {
@@ -67,7 +67,7 @@ func (f *KeyFacts) crowded(all []keyedBelief) (most int, found []Anomaly) {
 	return most, found
 }
 
-// unordered looks for jobs of a sequence that were begun with after one that stands behind them.
+// unordered looks for jobs of a sequence that began after one behind them.
 func (f *KeyFacts) unordered(all []keyedBelief) (found []Anomaly) {
 	if !f.Sequence || len(all) == 0 {
 		return nil

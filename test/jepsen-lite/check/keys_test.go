@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// keyedBy has jobs of a key held by workers of their own, each from one moment to another.
+// keyedBy lets separate workers hold jobs of a key, each from one moment to another.
 func keyedBy(f KeyFacts, spans ...[2]int64) func(s *story) {
 	return func(s *story) {
 		for i, at := range spans {
@@ -42,7 +42,7 @@ func TestKeysBite(t *testing.T) {
 	})
 }
 
-// dated tells of dates of a schedule, in milliseconds since a minute.
+// dated adds dates of a schedule, in milliseconds since a minute.
 func (s *story) dated(kind string, at int64, count uint64) *story {
 	const minute = 1_700_000_040_000
 	e := SeenEvent{Kind: kind, Schedule: "tick", Date: rota.Date(minute + at), Count: count}

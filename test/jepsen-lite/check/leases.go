@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// leaseLife is what the events say of one lease.
+// leaseLife is the life of one lease according to the events.
 type leaseLife struct {
 	id, job, worker string
-	// revoked is the last event that revoked it, outlives the event that ended its job and left it open, end the one
-	// that ended it.
+	// revoked is the last event that revoked it, outlives the event that ended its job and left the lease open, end the
+	// event that ended it.
 	revoked, outlives, end *SeenEvent
-	// holds are the limits that it counts for.
+	// holds are the limits that it counts against.
 	holds []*leaseLimit
 }
 
-// leaseLimit is what no more than a number of open leases may hold.
+// leaseLimit is something that only a limited number of open leases may hold.
 type leaseLimit struct {
 	name string
 	most int
@@ -26,16 +26,16 @@ type leaseLimit struct {
 // leaseBook follows the leases of a run through its events.
 type leaseBook struct {
 	all map[string]*leaseLife
-	// order are they in the order in which they were given.
+	// order lists the leases in the order in which they were granted.
 	order []*leaseLife
-	// jobs are the limits of single jobs: one lease each. others are those that a job shares with others, workers are
-	// those of workers.
+	// jobs are the limits of single jobs: one lease each. others are limits that a job shares with other jobs, workers
+	// are the limits of workers.
 	jobs, workers map[string]*leaseLimit
 	others        map[string][]*leaseLimit
 	faults        []Anomaly
 }
 
-// Holds notes how many leases a worker may hold.
+// Holds records the maximum number of leases of a worker.
 func (h *History) Holds(worker string, room int) {
 	if h.Rooms == nil {
 		h.Rooms = make(map[string]int)
@@ -43,10 +43,10 @@ func (h *History) Holds(worker string, room int) {
 	h.Rooms[worker] = max(h.Rooms[worker], room)
 }
 
-// sweepLate is how much later than at its deadline a lease may end, in milliseconds of the cluster's clock.
+// sweepLate is how much later than its deadline a lease may end, in milliseconds of the cluster's clock.
 const sweepLate = 5_000
 
-// readLeases follows the leases. Other checkers ask for those that outlived their jobs.
+// readLeases follows the leases. Other checkers query those that outlived their jobs.
 func (v *view) readLeases() {
 	b := &leaseBook{all: make(map[string]*leaseLife), jobs: make(map[string]*leaseLimit),
 		workers: make(map[string]*leaseLimit), others: v.sharedLimits()}
@@ -59,7 +59,7 @@ func (v *view) readLeases() {
 	}
 }
 
-// sharedLimits are those of unique keys, of keys with a rule and of schedules without overlap, by job.
+// sharedLimits returns the limits of unique keys, of keys with a rule and of schedules without overlap, by job.
 func (v *view) sharedLimits() map[string][]*leaseLimit {
 	of, unique := make(map[string][]*leaseLimit), make(map[string]*leaseLimit)
 	for i := range v.Uniques {
@@ -92,7 +92,8 @@ func (v *view) sharedLimits() map[string][]*leaseLimit {
 	return of
 }
 
-// outlived reports whether an event is the end of a lease that outlived its job: it is not of the job's life.
+// outlived reports whether an event is the end of a lease that outlived its job: such an event is not part of the job's
+// life.
 func (v *view) outlived(e *SeenEvent) bool {
 	if !endsLease(e.Kind) {
 		return false
@@ -101,7 +102,7 @@ func (v *view) outlived(e *SeenEvent) bool {
 	return l != nil && l.outlives != nil
 }
 
-// endsLease reports whether an event ends a lease alone.
+// endsLease reports whether an event ends only a lease.
 func endsLease(kind string) bool {
 	return slices.Contains([]string{"leaseCancelled", "leaseExpired", "leaseDeclined"}, kind)
 }
@@ -111,7 +112,7 @@ func (b *leaseBook) say(e *SeenEvent, lease, format string, args ...any) {
 	b.faults = append(b.faults, Anomaly{IDs: []string{e.Job, lease}, Text: text})
 }
 
-// current is the open lease of a job that has not ended, nil for none.
+// current returns the open lease of a job that has not ended, nil for none.
 func (b *leaseBook) current(job string) *leaseLife {
 	if l := b.jobs[job]; l != nil {
 		for _, o := range l.open {
@@ -124,7 +125,7 @@ func (b *leaseBook) current(job string) *leaseLife {
 }
 
 func (b *leaseBook) told(e *SeenEvent) {
-	if e.Job == "" || e.Schedule != "" || e.isOfBatch() { // their own word of the job that they start
+	if e.Job == "" || e.Schedule != "" || e.isOfBatch() { // schedules and batches report the job that they start
 		return
 	}
 	switch e.Kind {
@@ -143,7 +144,7 @@ func (b *leaseBook) told(e *SeenEvent) {
 	}
 }
 
-// given takes a new lease, which must find room.
+// given records a new lease, for which there must be room.
 func (b *leaseBook) given(e *SeenEvent) {
 	if before := b.all[e.Lease]; before != nil {
 		b.say(e, e.Lease, "lease %s was given before, of job %s", e.Lease, before.job)
@@ -172,7 +173,7 @@ func (b *leaseBook) given(e *SeenEvent) {
 	}
 }
 
-// used takes what happens to an open lease.
+// used records an event about an open lease.
 func (b *leaseBook) used(e *SeenEvent) {
 	l := b.all[e.Lease]
 	switch {
@@ -191,8 +192,8 @@ func (b *leaseBook) used(e *SeenEvent) {
 	}
 }
 
-// ended takes an event that ends a lease, which happens once; one that outlived its job ends for the reason for which
-// it was revoked.
+// ended records an event that ends a lease, which happens once; a lease that outlived its job ends for the reason for
+// which it was revoked.
 func (b *leaseBook) ended(e *SeenEvent) {
 	l := b.all[e.Lease]
 	switch {
@@ -209,12 +210,12 @@ func (b *leaseBook) ended(e *SeenEvent) {
 	l.ends(e)
 }
 
-// sameEntry reports whether two events are of one entry.
+// sameEntry reports whether two events belong to the same entry.
 func (s *SeenEvent) sameEntry(o *SeenEvent) bool {
 	return s.ID.Incarnation == o.ID.Incarnation && s.ID.Index == o.ID.Index
 }
 
-// ends frees what a lease held.
+// ends frees everything that a lease held.
 func (l *leaseLife) ends(e *SeenEvent) {
 	l.end = e
 	for _, h := range l.holds {
@@ -222,9 +223,9 @@ func (l *leaseLife) ends(e *SeenEvent) {
 	}
 }
 
-// jobEnded takes the end of a job. An outcome of its worker names the lease and ends it; so does jobDead, which names
-// none. A job that is ended from outside must have no open lease, as under rules version 1, or one that the same entry
-// revoked for the same reason: that outlives it.
+// jobEnded records the end of a job. An outcome from its worker names the lease and ends it; so does jobDead, which
+// names none. A job that is ended from outside must have no open lease, as under rules version 1, or one that the same
+// entry revoked for the same reason: that lease outlives the job.
 func (b *leaseBook) jobEnded(e *SeenEvent) {
 	now := b.current(e.Job)
 	switch {
@@ -241,9 +242,9 @@ func (b *leaseBook) jobEnded(e *SeenEvent) {
 	}
 }
 
-// checkLeases checks that each lease ends once, with its job or by itself, and that one which outlives its job holds what
-// it held until then (SPEC §8.8): its job's next attempt, its unique key, the slots of its keys, its schedule's turn, its
-// worker's room.
+// checkLeases checks that each lease ends once, with its job or by itself, and that a lease which outlives its job
+// keeps everything that it held until then (SPEC §8.8): its job's next attempt, its unique key, the slots of its keys,
+// its schedule's turn, its worker's room.
 func checkLeases(v *view) []Anomaly {
 	if len(v.Events) >= EventsRetained {
 		v.undecided = append(v.undecided, "leases: the oldest events are no longer retained")
@@ -268,8 +269,9 @@ func checkLeases(v *view) []Anomaly {
 	return b.faults
 }
 
-// readOutlived readies what SPEC §3.11 excuses of leases that outlived their jobs: their ends say why they were revoked,
-// and that their worker was suspended says the event before, of the same entry.
+// readOutlived prepares the exceptions that SPEC §3.11 allows for leases that outlived their jobs: the end of such a
+// lease gives the reason of its revocation, and the event before, of the same entry, reports that its worker was
+// suspended.
 func (v *view) readOutlived() {
 	suspends := make(map[string]*SeenEvent)
 	for i := range v.Events {

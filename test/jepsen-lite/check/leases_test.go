@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// sameEntry has the last event be one of the entry of the event before it.
+// sameEntry moves the last event into the entry of the event before it.
 func (s *story) sameEntry() *story {
 	n := len(s.h.Events)
 	s.h.Events[n-1].ID = s.h.Events[n-2].ID
@@ -16,14 +16,14 @@ func (s *story) sameEntry() *story {
 	return s
 }
 
-// by has the last event be about a worker.
+// by sets the worker of the last event.
 func (s *story) by(worker string) *story {
 	s.h.Events[len(s.h.Events)-1].Worker = worker
 	return s
 }
 
-// outlivedStory has job x, with a unique key, a key of concurrency 1 and a worker with room for one lease, be cancelled at
-// work. Its lease outlives it; job y, which waits for all that, is given a lease once it has ended.
+// outlivedStory cancels job x while it runs, with a unique key, a key of concurrency 1 and a worker with room for one
+// lease. Its lease outlives it; job y, which waits for all that, is given a lease once it has ended.
 func outlivedStory(s *story) {
 	s.h.Uniques = []UniqueFacts{{Key: "k", Subs: []UniqueAsked{{"x", "refuse"}, {"y", "refuse"}}}}
 	s.h.Keyed = []KeyFacts{{Key: "solo:1", Most: 1, Jobs: []string{"x", "y"}}}
@@ -49,12 +49,12 @@ func outlivedStory(s *story) {
 	s.again()
 }
 
-// event is the place of the first event of a kind about a job.
+// event returns the place of the first event of a kind about a job.
 func (s *story) event(kind, job string) int {
 	return slices.IndexFunc(s.h.Events, func(e SeenEvent) bool { return e.Kind == kind && e.Job == job })
 }
 
-// tellsBefore has an event come in an entry of its own before another one, which begins an entry.
+// tellsBefore inserts an event, in a separate entry, before another one, which begins an entry.
 func (s *story) tellsBefore(e SeenEvent, kind, job string) {
 	i := s.event(kind, job)
 	s.h.Events = slices.Insert(s.h.Events, i, e)
@@ -67,12 +67,12 @@ func (s *story) tellsBefore(e SeenEvent, kind, job string) {
 	s.again()
 }
 
-// given is the event of a lease that a worker is given.
+// given is the event of a lease granted to a worker.
 func given(job, lease, worker string) SeenEvent {
 	return SeenEvent{Kind: "jobAssigned", Job: job, Lease: leaseKeptOf(lease), Worker: worker, Clock: 1_000_000, Sum: 9_000}
 }
 
-// saying is a violation with what the checker of leases must say of it.
+// saying is a violation with the expected report of the checker of leases.
 type saying struct {
 	name, want string
 	do         func(s *story)
@@ -94,14 +94,14 @@ func says(t *testing.T, all []saying) {
 	}
 }
 
-// TestLeasesBite has leases that outlive their jobs, and what they held given away before they ended.
+// TestLeasesBite plants leases that outlive their jobs, and whose resources are given away before they ended.
 func TestLeasesBite(t *testing.T) {
 	t.Parallel()
 	with := func(then func(s *story)) func(s *story) {
 		return after(outlivedStory, func(s *story) { then(s); s.again() })
 	}
 	alone := func(s *story) { s.h.Uniques, s.h.Keyed, s.h.Rooms = nil, nil, nil }
-	// while has job z, which shares one thing with x, be given a lease while that of x lives on.
+	// while gives job z, which shares one thing with x, a lease while that of x lives on.
 	while := func(do func(s *story), shares string) func(s *story) {
 		return with(func(s *story) {
 			do(s)
@@ -197,7 +197,7 @@ func TestLeasesBite(t *testing.T) {
 	spares(t, []plant{{"is_open_at_the_end", "leases", with(func(s *story) { s.h.Events = s.h.Events[:s.event("leaseCancelled", "x")] })}})
 }
 
-// TestLeases_workflow has the lease of a cancelled workflow's node end after it, also once it runs again.
+// TestLeases_workflow lets the lease of a cancelled workflow's node end after it, also once it runs again.
 func TestLeases_workflow(t *testing.T) {
 	t.Parallel()
 	cancelled := func(s *story) {
@@ -246,7 +246,8 @@ func TestLeases_workflow(t *testing.T) {
 	})
 }
 
-// TestLeases_suspended excuses a handler that goes on once its worker was suspended, though its lease outlived its job.
+// TestLeases_suspended excuses a handler that continues after its worker was suspended, though its lease outlived its
+// job.
 func TestLeases_suspended(t *testing.T) {
 	t.Parallel()
 	suspended := func(s *story) {

@@ -14,16 +14,15 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// linearLimits bound the search for an order: what takes longer is left undecided.
+// linearLimits bound the search for an order: a search that takes longer is left undecided.
 type linearLimits struct{ job, all time.Duration }
 
-// linearMost is far beyond what a history without a violation takes.
+// linearMost is far more than a history without a violation needs.
 var linearMost = linearLimits{job: 10 * time.Second, all: 3 * time.Minute}
 
-// checkLinear has porcupine search, for each job by itself, an order of its
-// operations that one queue could have done, each between its invocation and its
-// return. Jobs are checked one by one, as porcupine's own partitions would all
-// be searched at once, and the first that is illegal would end the search.
+// checkLinear uses porcupine to search, for each job by itself, an order of its operations that one queue could have
+// done, each between its invocation and its return. Jobs are checked one by one, as porcupine's own partitions would
+// all be searched at once, and the first that is illegal would end the search.
 func checkLinear(v *view) []Anomaly { return judgeLinear(v, linearMost) }
 
 func judgeLinear(v *view, limits linearLimits) (found []Anomaly) {
@@ -67,7 +66,7 @@ func judgeLinear(v *view, limits linearLimits) (found []Anomaly) {
 	return found
 }
 
-// linearHistory is what porcupine is asked about a job.
+// linearHistory is the input of porcupine for a job.
 func linearHistory(v *view, id string) []porcupine.Operation {
 	ops := v.linearOps(id)
 	number := numbered(ops)
@@ -97,9 +96,8 @@ func linearHistory(v *view, id string) []porcupine.Operation {
 	return history
 }
 
-// linearOps are the operations that count, and what was asked of the workflow that
-// the job is a node of: a run again may have revived it. Of those without a known
-// outcome that can only happen once, the first stands for all.
+// linearOps returns the operations that count, and those on the workflow that the job is a node of: a rerun may have
+// revived it. Of the operations without a known outcome that can happen only once, the first represents all.
 func (v *view) linearOps(id string) (ops []*Op) {
 	w, _, node := rota.SplitNodeJobID(rota.JobID(id))
 	if node {
@@ -127,8 +125,8 @@ func (v *view) linearOps(id string) (ops []*Op) {
 	return ops
 }
 
-// judged reports whether an operation tells or changes anything. A decline does
-// neither: a lease may end at any moment as it is.
+// judged reports whether an operation reveals or changes anything. A decline does neither: a lease may end at any
+// moment anyway.
 func judged(op *Op) bool {
 	switch op.Func {
 	case OpSubmit, OpCancel, opRetry:
@@ -144,10 +142,9 @@ func judged(op *Op) bool {
 	}
 }
 
-// earliest is when each lease may have been given out first. What a worker was given
-// was decided some time before it saw it, yet after what is known to have happened
-// under an older lease: tokens grow. Without that bound every lease could be the
-// first, and the search would try them all.
+// earliest returns when each lease may have been granted first. The decision came some time before the worker saw the
+// lease, but after everything that is known to have happened under an older lease: tokens grow. Without that bound
+// every lease could be the first, and the search would try them all.
 func earliest(ops []*Op, number map[rota.Token]uint16) []int64 {
 	at := make([]int64, len(number)+1)
 	for _, op := range ops {
@@ -166,8 +163,8 @@ func earliest(ops []*Op, number map[rota.Token]uint16) []int64 {
 // picturesMost bounds the jobs that porcupine draws.
 const picturesMost = 10
 
-// illegal words the longest order that there is and what did not fit after it, and
-// has porcupine's own drawing of it go with the report.
+// illegal describes the longest order that exists and the operation that did not fit after it, and adds porcupine's own
+// drawing of it to the report.
 func illegal(v *view, id string, draw bool, most time.Duration) Anomaly {
 	history := linearHistory(v, id)
 	_, info := porcupine.CheckOperationsVerbose(linearModel, history, most)

@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// The phases of a job, as coarse as users can tell them apart: when a lease
-// runs out is nobody's to see, so what is not over is live.
+// The phases of a job, as coarse as users can tell them apart: no user can see when a lease runs out, so every job that
+// is not over is live.
 type phase uint8
 
 const (
@@ -26,8 +26,8 @@ const (
 
 var phaseNames = []string{"absent", "live", "completed", "dead", "cancelled", "expired"}
 
-// life is one state of a job. Its tokens are numbers, in their order; holder is the
-// newest token while its lease may be open, 0 if it is not.
+// life is one state of a job. Its tokens are numbered in their order; holder is the newest token while its lease may be
+// open, 0 if it is not.
 type life struct {
 	phase        phase
 	last, holder uint16
@@ -37,11 +37,11 @@ func (l life) String() string {
 	return fmt.Sprintf("%s, last token %d, open %d", phaseNames[l.phase], l.last, l.holder)
 }
 
-// nature is what may happen to a job without anybody having asked for it.
+// nature describes what may happen to a job without any request.
 type nature struct {
-	// mortal: a lease that runs out may kill it. Its time to live may pass (expires).
+	// mortal means that a lease that runs out may kill it. Its time to live may pass (expires).
 	mortal, expires bool
-	// node: it is of a workflow, which may be cancelled, or fail, and take it along.
+	// node means that it belongs to a workflow, which may be cancelled, or fail, and end it too.
 	node bool
 }
 
@@ -49,12 +49,12 @@ type nature struct {
 type call struct {
 	*Op
 	of *nature
-	// token is that of its lease, shown the one whose output was seen; 0 for none.
+	// token is the token of its lease, shown the token whose output was seen; 0 for none.
 	token, shown uint16
 }
 
-// linearModel is one job as one queue would keep it. It is not deterministic:
-// what has no known outcome may have happened or not, and leases run out unseen.
+// linearModel is one job as one queue would keep it. It is not deterministic: operations without a known outcome may
+// have happened or not, and leases run out unseen.
 var linearModel = (&porcupine.NondeterministicModel{
 	Init: func() []any { return []any{life{}} },
 	Step: func(state, input, _ any) []any {
@@ -77,7 +77,7 @@ var linearModel = (&porcupine.NondeterministicModel{
 	DescribeState:     func(state any) string { return state.(life).String() },
 }).ToModel()
 
-// unseen are the states that a job may have come to by itself.
+// unseen returns the states that a job may have reached by itself.
 func (n *nature) unseen(now life) (next []life) {
 	if now.phase != live {
 		return nil
@@ -116,13 +116,13 @@ func step(now life, c *call) []life {
 func submitted(now life, c *call) []life {
 	switch {
 	case c.Outcome == Refused && now.phase != absent && (c.Kind == "EXHAUSTED" || c.Kind == "MODE"):
-		return nil // a known id is answered before anything is asked of admission (SPEC §4.1)
+		return nil // a known id is answered before admission is checked (SPEC §4.1)
 	case c.Outcome == Refused:
 		return []life{now}
 	case now.phase == absent && c.Outcome == Unknown:
 		return []life{now, {phase: live}}
 	case now.phase == absent:
-		// A call may have been made twice within: existed is then its own first try.
+		// A call may have been made twice internally: existed is then its own first try.
 		return []life{{phase: live}}
 	case c.Outcome == OK && !c.Existed:
 		return nil // made twice
@@ -158,8 +158,8 @@ func cancelledBy(now life, c *call) []life {
 	}
 }
 
-// retried revives what ended without completing; what lives may have been revived
-// by the same call before (SPEC §2.7, §9.1).
+// retried revives a job that ended without completing; a live job may have been revived earlier by the same call (SPEC
+// §2.7, §9.1).
 func retried(now life, c *call) []life {
 	again := life{phase: live, last: now.last}
 	over := now.phase != absent && now.phase != live && now.phase != completed
@@ -223,7 +223,7 @@ func when(now life, p phase) []life {
 	return nil
 }
 
-// seen is what a read showed.
+// seen is the result of a read.
 func seen(now life, c *call) []life {
 	if c.Outcome == Refused {
 		if c.Kind != "NOT_FOUND" {
@@ -241,7 +241,7 @@ func seen(now life, c *call) []life {
 		return leased(now, c)
 	case "COMPLETED":
 		if now.last == 0 || c.shown != now.last {
-			return nil // it was not this attempt that was accepted
+			return nil // another attempt was accepted
 		}
 		return when(now, completed)
 	case "DEAD":
@@ -262,7 +262,7 @@ func (c *call) describe() string {
 	return strings.Join(words, " ") + " by " + strings.TrimSpace(c.Process+" "+c.Node)
 }
 
-// numbered gives tokens their numbers, from 1, in their order.
+// numbered assigns numbers to tokens, from 1, in their order.
 func numbered(ops []*Op) map[rota.Token]uint16 {
 	var all []rota.Token
 	for _, op := range ops {

@@ -84,7 +84,7 @@ func TestLinearBites(t *testing.T) {
 	})
 }
 
-// TestLinearSpares: what may have been so is no violation.
+// TestLinearSpares: a history that can be explained is not a violation.
 func TestLinearSpares(t *testing.T) {
 	t.Parallel()
 	spares(t, []plant{
@@ -151,7 +151,7 @@ func TestLinearSpares(t *testing.T) {
 	})
 }
 
-// cancelled has somebody cancel a job, retried has somebody retry one.
+// cancelled adds a call that cancels a job, retried one that retries a job.
 func (s *story) cancelled(job string, at int64, o Outcome, kind string) *story {
 	return s.call(OpCancel, job, at, o, kind)
 }
@@ -168,24 +168,24 @@ func (s *story) call(what, job string, at int64, o Outcome, kind string) *story 
 	return s.op(op)
 }
 
-// gone is a job that failed for good.
+// gone makes a job fail for good.
 func (s *story) gone(job string) *story {
 	return s.patient().submitted(job, 900).worked("w1.1", job, 5, 1_000, 1_100, DidNoRetry, OK).read(job, "DEAD", 0, 1_200, 1_210)
 }
 
-// patient has jobs that the end does not show be of a queue with many attempts.
+// patient puts jobs that the end does not show into a queue with many attempts.
 func (s *story) patient() *story {
 	s.h.Queues[""] = QueueFacts{LeaseMs: 5_000, AttemptMax: 1_000}
 	return s
 }
 
-// lasting is a job with a time to live.
+// lasting gives a job a time to live.
 func (s *story) lasting(job string, ttl int64) *story {
 	s.submitted(job, 100).find(OpSubmit, job, 0).TTLMs = ttl
 	return s
 }
 
-// asked has somebody ask something of a workflow of one node.
+// asked adds an operation on a workflow of one node.
 func (s *story) asked(id, what string, o Outcome, at int64) *story {
 	if what == OpFlowSubmit {
 		s.h.Flows = append(s.h.Flows, FlowFacts{ID: id, OnFailure: "continue", Nodes: []NodeFacts{{ID: "n0"}}})
@@ -194,7 +194,7 @@ func (s *story) asked(id, what string, o Outcome, at int64) *story {
 	return s.patient()
 }
 
-// crowd is many jobs with many overlapping operations.
+// crowd returns many jobs with many overlapping operations.
 func crowd(jobs int) *story {
 	s := goodStory()
 	for j := range jobs {
@@ -222,7 +222,7 @@ func TestLinearIsQuick(t *testing.T) {
 	t.Logf("%v", v.figures)
 }
 
-// TestLinearUndecided: what takes too long is never said to be well.
+// TestLinearUndecided: a check that takes too long never passes as good.
 func TestLinearUndecided(t *testing.T) {
 	t.Parallel()
 	t.Run("all", func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestLinearUndecided(t *testing.T) {
 	t.Run("job", func(t *testing.T) {
 		t.Parallel()
 		s := goodStory().patient().submitted("c", 100)
-		for n := range uint64(40) { // 2⁴⁰ orders, none of which explains what is read then
+		for n := range uint64(40) { // 2⁴⁰ orders, none of which explains the read that follows
 			s.op(Op{Process: "w", Func: OpReport, Did: DidComplete, Job: "c", Token: token(100 + n), Invoke: ms(200), Return: never,
 				Outcome: Unknown})
 		}
@@ -249,7 +249,7 @@ func TestLinearUndecided(t *testing.T) {
 	})
 }
 
-// TestLinearDraws: a violation is drawn beside the report, and linked from it.
+// TestLinearDraws: a violation is drawn next to the report, and linked from it.
 func TestLinearDraws(t *testing.T) {
 	t.Parallel()
 	s := goodStory().worked("w1.1", "a", 3, 350, 390, DidComplete, OK)

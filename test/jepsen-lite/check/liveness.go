@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// checkLiveness holds the last phase against its limits.
+// checkLiveness compares the last phase with its limits.
 func checkLiveness(v *view) (found []Anomaly) {
 	l := v.Liveness
 	for _, want := range []struct {

@@ -13,20 +13,20 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// LogOf is one stopped node's log, held against those of the nodes before it.
+// LogOf is one stopped node's log, compared with those of the nodes before it.
 type LogOf struct {
 	Node  string `json:"node"`
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
-	// Compared are the committed entries that another node has, too.
+	// Compared is the number of committed entries that another node has, too.
 	Compared int `json:"compared"`
-	// Differs tells of those that it has otherwise; the first few.
+	// Differs describes entries that it has with other contents; the first few.
 	Differs []string `json:"differs,omitempty"`
 	Error   string   `json:"error,omitempty"`
 }
 
-// checkLogs wants the copies of the log to agree on every committed index: state
-// machines may agree by luck where entries differ that change nothing today.
+// checkLogs requires the copies of the log to agree on every committed index: state machines may agree by luck where
+// the differing entries change nothing today.
 func checkLogs(v *view) (found []Anomaly) {
 	compared := 0
 	for i := range v.Logs {
@@ -48,7 +48,7 @@ func checkLogs(v *view) (found []Anomaly) {
 	return found
 }
 
-// NodeLog is the sums of a node's entries, by index.
+// NodeLog holds checksums of a node's entries, by index.
 type NodeLog struct {
 	node        string
 	first, last uint64
@@ -59,9 +59,9 @@ type NodeLog struct {
 // logOpenMost bounds the wait for the file's lock: its node has ended.
 const logOpenMost = 10 * time.Second
 
-// ReadLog reads the file itself, by docs/reference/formats.md and not by the code that wrote
-// it. The bytes of an entry are the same on every node, but for its key, with the moment at which its
-// leader took it and its seal.
+// ReadLog reads the file itself, according to docs/reference/formats.md and not with the code that wrote it. The bytes
+// of an entry are the same on every node, except for its key, with the moment at which its leader accepted it and its
+// seal.
 func ReadLog(node, path string) (l NodeLog) {
 	l = NodeLog{node: node, sums: make(map[uint64]uint64)}
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: logOpenMost})
@@ -100,7 +100,7 @@ func ReadLog(node, path string) (l NodeLog) {
 	return l
 }
 
-// withoutKey leaves out of an entry the key that it has in its file: the seal says of which index it is.
+// withoutKey removes from an entry the key that it has in its file: the seal covers its index.
 func withoutKey(entry []byte) []byte {
 	at, end := bytes.LastIndex(entry, []byte("Index")), bytes.LastIndex(entry, []byte("Term"))
 	if at < 0 || end < at {
@@ -109,7 +109,7 @@ func withoutKey(entry []byte) []byte {
 	return slices.Concat(entry[:at], entry[end:])
 }
 
-// CompareLogs holds each log against those before it, up to a committed index.
+// CompareLogs compares each log with those before it, up to a committed index.
 func CompareLogs(logs []NodeLog, committed uint64) (all []LogOf) {
 	type kept struct {
 		node string

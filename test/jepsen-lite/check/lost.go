@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// checkLost compares what producers were told with what is there at the end.
+// checkLost compares the answers to producers with the final jobs.
 func checkLost(v *view) (found []Anomaly) {
 	asked, acked := make(map[string]bool), 0
 	for _, id := range v.ids {
@@ -51,7 +51,7 @@ func checkLost(v *view) (found []Anomaly) {
 	return found
 }
 
-// notAttempted says why a completed job's outcome is nobody's.
+// notAttempted describes why a completed job's outcome does not come from any attempt.
 func notAttempted(v *view, j *FinalJob) string {
 	if j.State != "COMPLETED" || v.gates[j.ID] != nil {
 		return ""

@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// checkOutcomes holds what handlers made of their attempts, where that was acknowledged, against the
-// attempts that are shown and the events (SPEC §20.3, §20.4).
+// checkOutcomes compares the acknowledged outcomes of handlers with the attempts that are shown and with the events
+// (SPEC §20.3, §20.4).
 func checkOutcomes(v *view) (found []Anomaly) {
 	if len(v.Events) >= EventsRetained {
 		v.undecided = append(v.undecided, "outcomes: the oldest events are no longer retained")
@@ -47,7 +47,7 @@ func checkOutcomes(v *view) (found []Anomaly) {
 	return found
 }
 
-// waits are the clocks at which each lease ended, and at which the next one of its job came.
+// waits returns the clocks at which each lease ended, and at which the next one of its job came.
 func (v *view) waits() (ended, next map[string]int64) {
 	ended, next = make(map[string]int64), make(map[string]int64)
 	last := make(map[string]string)
@@ -63,13 +63,13 @@ func (v *view) waits() (ended, next map[string]int64) {
 				delete(last, e.Job)
 			}
 		case "jobCompleted", "jobDead", "jobExpired", "jobCancelled":
-			delete(last, e.Job) // what comes then is another life
+			delete(last, e.Job) // the next lease is of another life
 		}
 	}
 	return ended, next
 }
 
-// outcomeFault says what is wrong with what became of a job after an attempt; next is nil for its last.
+// outcomeFault describes what is wrong with a job's state after an attempt; next is nil for its last.
 func (v *view) outcomeFault(j *FinalJob, a *attempt, at, next *FinalAttempt) string {
 	counts := a.end.Did == DidFail || a.end.Did == DidLater
 	limit := v.Queues[j.Queue].AttemptMax
@@ -79,7 +79,7 @@ func (v *view) outcomeFault(j *FinalJob, a *attempt, at, next *FinalAttempt) str
 		}
 	}
 	switch {
-	case v.planned[j.ID] || !counts && a.end.Did != DidSnooze: // a plan's retry begins anew
+	case v.planned[j.ID] || !counts && a.end.Did != DidSnooze: // a plan's retry starts over
 		return ""
 	case next == nil && counts && j.State == "DEAD" && int64(at.Number)+1 != limit:
 		return fmt.Sprintf("the job is DEAD, and has %d attempts", limit)

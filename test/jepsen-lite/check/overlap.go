@@ -6,20 +6,18 @@ import (
 	"slices"
 )
 
-// afterPause is how long a worker may take, once it goes on, to see that a
-// deadline has passed meanwhile: in that time it does not count as believing. A
-// worker that still does after it is caught.
+// afterPause is how long a worker may take after a pause to see that a deadline has passed meanwhile: during that time
+// it does not count as believing. A worker that still believes after it is caught.
 const afterPause = int64(1e9)
 
-// belief is a stretch in which a worker's handler held a job to be its own.
+// belief is a stretch in which a worker's handler considered a job its own.
 type belief struct {
 	span
 	*attempt
 }
 
-// checkOverlap takes handlers' own times, on the host's one clock: from their
-// first act to their last, or to their process's end, or to the moment from which
-// their worker may have been suspended (SPEC §3.11).
+// checkOverlap uses handlers' own times, on the host's single clock: from their first action to their last, or to their
+// process's end, or to the moment from which their worker may have been suspended (SPEC §3.11).
 func checkOverlap(v *view) (found []Anomaly) {
 	byJob := v.beliefs()
 	for _, id := range v.ids {
@@ -36,7 +34,7 @@ func checkOverlap(v *view) (found []Anomaly) {
 	return found
 }
 
-// beliefs are those in each job, by their beginnings.
+// beliefs returns the beliefs for each job, ordered by their beginnings.
 func (v *view) beliefs() map[string][]belief {
 	byJob := make(map[string][]belief)
 	count := 0
@@ -68,7 +66,7 @@ func overlapping(id string, a, b belief) Anomaly {
 		(min(a.to, b.to)-b.from)/1e6)}
 }
 
-// without takes pauses, and a moment after each, out of a stretch.
+// without removes pauses, and a moment after each, from a stretch.
 func without(s span, pauses []span) (left []span) {
 	for _, p := range pauses {
 		if p.to < s.from || p.from > s.to {

@@ -4,13 +4,13 @@ import (
 	"slices"
 )
 
-// Pair is two kinds of nemeses at work at the same time, in the order of their names.
+// Pair is two kinds of nemeses active at the same time, in the order of their names.
 type Pair struct{ a, b string }
 
 // PairOf returns the pair of two kinds, in whichever order they come.
 func PairOf(a, b string) Pair { return Pair{min(a, b), max(a, b)} }
 
-// pairs are the kinds of nemeses that were at work at the same time, and how often.
+// pairs returns the kinds of nemeses that were active at the same time, and how often.
 func pairs(faults []Fault) map[Pair]int {
 	met := make(map[Pair]int)
 	for i, a := range faults {
@@ -32,7 +32,7 @@ func pairNames(met map[Pair]int) map[string]int {
 	return names
 }
 
-// kinds are the nemeses that could strike in a run, or did, by name.
+// kinds returns the nemeses that could strike in a run, or did, by name.
 func kinds(h *History) []string {
 	all := slices.Clone(h.Nemeses)
 	for i := range h.Faults {

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// tells has all nodes tell one more event that names something besides a job.
+// tells adds one more event to all nodes' streams, which names something in addition to a job.
 func (s *story) tells(kind, job, of string) *SeenEvent {
 	s.happened(kind, job, 0, "")
 	e := &s.h.Events[len(s.h.Events)-1]
@@ -16,14 +16,14 @@ func (s *story) tells(kind, job, of string) *SeenEvent {
 	return e
 }
 
-// again has the readers be told what the story has grown to.
+// again gives the readers the current events of the story.
 func (s *story) again() {
 	for i := range s.h.Streams {
 		s.h.Streams[i] = Against(s.h.Streams[i].Name, s.h.Streams[i].Whole, s.h.Events, Briefs(s.h.Events))
 	}
 }
 
-// done tells of a job that is completed or dead, held by a worker meanwhile.
+// done adds the events of a job that is completed or dead, held by a worker meanwhile.
 func (s *story) done(job, state string, t uint64, from, to int64) *story {
 	did, kind := DidComplete, "jobCompleted"
 	if state == "DEAD" {
@@ -37,7 +37,7 @@ func (s *story) done(job, state string, t uint64, from, to int64) *story {
 	return s.ended(job, "quick", state, output, t).happened("jobAssigned", job, t, "").happened(kind, job, t, "DONE")
 }
 
-// batchStory has a batch of two jobs, of which one dies, and its callback.
+// batchStory adds a batch of two jobs, of which one dies, and its callback.
 func batchStory(s *story) {
 	f := BatchFacts{ID: "b-1", At: ms(900), Opened: true, Sealed: true, Jobs: []string{"x", "y"},
 		Shown:  &rota.Batch{ID: "b-1", State: rota.BatchFinished, BatchCounts: rota.BatchCounts{Total: 2, Completed: 1, Dead: 1}},
@@ -53,7 +53,7 @@ func batchStory(s *story) {
 	s.again()
 }
 
-// swaps has an event of one kind happen before the next of another one.
+// swaps moves an event of one kind before the next of another one.
 func (s *story) swaps(later, earlier string) {
 	at := func(kind string) int {
 		return slices.IndexFunc(s.h.Events, func(e SeenEvent) bool { return e.Kind == kind })
@@ -64,7 +64,7 @@ func (s *story) swaps(later, earlier string) {
 	s.h.Events[i], s.h.Events[k] = b, a
 }
 
-// drops takes the first event of a kind away.
+// drops removes the first event of a kind.
 func (s *story) drops(kind string) {
 	i := slices.IndexFunc(s.h.Events, func(e SeenEvent) bool { return e.Kind == kind })
 	s.h.Events = slices.Delete(s.h.Events, i, i+1)
@@ -98,8 +98,8 @@ func TestBatchesBite(t *testing.T) {
 		{"all_is_well", "linear", batchStory}, {"unknown_and_gone", "batches", func(s *story) { s.h.Batches = []BatchFacts{{ID: "b-2"}} }}})
 }
 
-// planStory has a plan cancel two jobs of three, the third having ended before, and another one run
-// one of them again.
+// planStory adds a plan that cancels two jobs of three, the third having ended before, and another that runs one of
+// them again.
 func planStory(s *story) {
 	shown := func(done, passed int64) *rota.Plan {
 		return &rota.Plan{State: rota.PlanDone, Done: done, Passed: passed}
@@ -163,7 +163,7 @@ func TestPlansBite(t *testing.T) {
 		{"all_is_well", "completion", planStory}, {"moved", "plans", move("flux", "flux", 1)}})
 }
 
-// gateStory has a workflow w of a → gate g → b, of which a grows c, which joins: g waits for it.
+// gateStory adds a workflow w of a → gate g → b, where a grows c, which joins: g waits for it.
 func gateStory(s *story) {
 	s.h.Flows = append(s.h.Flows, FlowFacts{"w", "continue", []NodeFacts{{ID: "a", Grows: []NodeFacts{{ID: "c"}}},
 		{ID: "g", Parents: []string{"a"}, Gate: true, TimeoutMs: 500, OnTimeout: "expire"}, {ID: "b", Parents: []string{"g"}}}})
@@ -240,7 +240,7 @@ func TestGatesBite(t *testing.T) {
 		{"in_time", "gates", timedOut(5_000)}})
 }
 
-// uniqueStory has x hold a key, y merged into it while it waits, and z refused.
+// uniqueStory adds x that holds a key, y merged into it while it waits, and z refused.
 func uniqueStory(s *story) {
 	s.h.Uniques = []UniqueFacts{{Key: "k", Subs: []UniqueAsked{{"x", "refuse"}, {"z", "refuse"}}}, {Key: "k", Subs: []UniqueAsked{{"y", "replace"}, {"v", "existing"}}}}
 	s.submitted("x", 900).happened("jobEnqueued", "x", 0, "")
@@ -302,7 +302,7 @@ func TestUniquesBite(t *testing.T) {
 		{"all_is_well", "linear", uniqueStory}})
 }
 
-// logStory has a log of many lines read, of which the middle is not kept.
+// logStory adds a reading of a log of many lines whose middle is not kept.
 func logStory(s *story) {
 	end := s.find(OpEnd, "a", 1)
 	end.Logged = 2_000
@@ -336,7 +336,7 @@ func TestJobLogsBite(t *testing.T) {
 	}
 }
 
-// outcomeStory has a job put off, made again later, which counts, and completed: it has two attempts.
+// outcomeStory adds a job that is put off, made again later, which counts, and completed: it has two attempts.
 func outcomeStory(s *story) {
 	s.submitted("x", 900).happened("jobEnqueued", "x", 0, "")
 	s.find(OpSubmit, "x", 0).Limit = 2

@@ -6,22 +6,22 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// PlanFacts are a plan that one user started over jobs of its own, which nobody else touches: it
-// selects all of Jobs that its verb is for. Plans over the same jobs follow each other.
+// PlanFacts describe a plan that one user started over its own jobs, which no other user touches: it selects all of
+// Jobs that its verb applies to. Plans over the same jobs follow each other.
 type PlanFacts struct {
 	ID   string `json:"id"`
 	Verb string `json:"verb"`
 	To   string `json:"to,omitempty"`
 	Max  int64  `json:"max,omitempty"`
-	// At is when it was asked for first; Started says that the cluster acknowledged it.
+	// At is the time of the first request; Started means that the cluster acknowledged it.
 	At      int64    `json:"at"`
 	Started bool     `json:"started"`
 	Jobs    []string `json:"jobs"`
-	// Shown is how its user was told that it ended.
+	// Shown is the finished plan as its user saw it.
 	Shown *rota.Plan `json:"shown,omitempty"`
 }
 
-// readPlans has plans count as calls that may have cancelled or retried their jobs at any time.
+// readPlans makes plans count as calls that may have cancelled or retried their jobs at any time.
 func (v *view) readPlans() {
 	v.planned = make(map[string]bool)
 	as := map[string]string{"cancel": OpCancel, "retry": opRetry}
@@ -36,22 +36,22 @@ func (v *view) readPlans() {
 	}
 }
 
-// plannedJob is what the events tell of a job that plans are for.
+// plannedJob is the state of a job of plans according to the events.
 type plannedJob struct {
 	alive, leased bool
-	// state is how it ended last, queue where it is after a move.
+	// state is how it ended last, queue its queue after a move.
 	state, queue string
-	// plan is what its turn is in, which fitted it as that started; turns counts what that did
-	// with it, and disturbed says that something else happened to it.
+	// plan is the plan whose turn it is in, and which applied to it when that plan started; turns counts what the plan
+	// did with it, and disturbed means that something else happened to it.
 	plan      *planLife
 	fitted    bool
 	turns     int
 	disturbed bool
-	// astray are events that only a plan can have caused, while none was at work on the job.
+	// astray are events that only a plan can have caused, while no plan was processing the job.
 	astray []string
 }
 
-// planLife is what the events tell of a plan.
+// planLife is the life of a plan according to the events.
 type planLife struct {
 	*PlanFacts
 	started, finished int
@@ -63,8 +63,8 @@ func (p *planLife) say(format string, args ...any) {
 	p.faults = append(p.faults, fmt.Sprintf(format, args...))
 }
 
-// checkPlans wants each plan to come to its end, whoever leads, every job that it selects to have
-// its turn once, and its counts to be what happened (SPEC §21.7).
+// checkPlans requires each plan to finish, whichever node leads, every job that it selects to have its turn once, and
+// its counts to match what happened (SPEC §21.7).
 func checkPlans(v *view) (found []Anomaly) {
 	if len(v.Plans) == 0 {
 		return nil
@@ -119,7 +119,7 @@ func (p *planLife) begins(jobs map[string]*plannedJob) {
 	}
 }
 
-// fits reports whether a plan's verb is for the job as it is.
+// fits reports whether a plan's verb applies to the job in its current state.
 func (j *plannedJob) fits(p *planLife) bool {
 	switch p.Verb {
 	case "cancel":
@@ -133,7 +133,7 @@ func (j *plannedJob) fits(p *planLife) bool {
 	}
 }
 
-// told takes the next event about the job: it is its plan's turn, or nothing of its plan's.
+// told processes the next event about the job: it is its plan's turn, or unrelated to its plan.
 func (j *plannedJob) told(e *SeenEvent) {
 	turn := false
 	switch e.Kind {
@@ -165,7 +165,7 @@ func (j *plannedJob) told(e *SeenEvent) {
 		return
 	}
 	if !turn {
-		// A lease's end, or its revocation, that comes with the cancelling is part of it.
+		// A lease's end, or its revocation, that accompanies the cancelling is part of it.
 		j.disturbed = j.disturbed || e.Kind != "leaseCancelled" && (e.Kind != "leaseRevoked" || e.Reason != "CANCELLED")
 	} else if j.turns++; j.turns > 1 {
 		j.plan.say("event %s (%s) is job %s's turn number %d", e.ID, e.Kind, e.Job, j.turns)

@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// checkRecovery accounts for every job after one disk was recovered, and for who belonged to the
-// cluster of before (docs/security.md 5).
+// checkRecovery accounts for every job after one disk was recovered, and for the members of the earlier cluster
+// (docs/security.md 5).
 func checkRecovery(v *view) (found []Anomaly) {
 	if v.After == nil {
 		return nil
@@ -31,7 +31,7 @@ func checkRecovery(v *view) (found []Anomaly) {
 	return found
 }
 
-// chosenWrong says why a cluster came of the disk that should not, or is none of its own.
+// chosenWrong returns an error text if the wrong disk became the cluster, or if it is not a separate cluster.
 func (r *Recovery) chosenWrong() string {
 	heir := r.disk(r.Heir)
 	if heir == nil {
@@ -50,7 +50,7 @@ func (r *Recovery) chosenWrong() string {
 	return ""
 }
 
-// staysOut wants nodes of before to be refused, and the new members to be alike.
+// staysOut requires earlier nodes to be refused, and the new members to agree.
 func (r *Recovery) staysOut() (found []Anomaly) {
 	say := func(format string, args ...any) {
 		found = append(found, Anomaly{At: r.Served, Text: fmt.Sprintf(format, args...)})
@@ -72,7 +72,7 @@ func (r *Recovery) staysOut() (found []Anomaly) {
 	return found
 }
 
-// afterwards is the view of the users' own jobs of the time after the run.
+// afterwards returns the view of the users' own jobs of the time after the run.
 func (v *view) afterwards() *view {
 	h := &History{Ops: v.After.Ops, Queues: v.Queues, End: v.End, Changes: v.Changes, Liveness: Liveness{Listed: v.After.Listed}}
 	for _, j := range v.After.Final {
@@ -83,7 +83,7 @@ func (v *view) afterwards() *view {
 	return newView(h)
 }
 
-// jobsOfTheRun wants each job that the run ended with, as it was: every voter had applied it.
+// jobsOfTheRun requires each job that the run ended with, unchanged: every voter had applied it.
 func (v *view) jobsOfTheRun(r *Recovery) (found []Anomaly) {
 	if !v.Liveness.Listed || !v.After.Listed || v.Verdict == nil || !r.keepsAll() && !r.holds(uint64(v.Verdict.Index)) {
 		v.undecided = append(v.undecided, "recovery: the run's own jobs were not listed at its end, or not after it, or the disk ended before")
@@ -109,8 +109,7 @@ func (v *view) jobsOfTheRun(r *Recovery) (found []Anomaly) {
 	return found
 }
 
-// acknowledgedBefore wants each job that the recovered disk held; those that it may have lost are
-// counted.
+// acknowledgedBefore requires each job that the recovered disk held; those that it may have lost are counted.
 func (v *view) acknowledgedBefore(r *Recovery, after *view) (found []Anomaly) {
 	lost, kept := 0, 0
 	for _, id := range after.ids {
@@ -121,7 +120,7 @@ func (v *view) acknowledgedBefore(r *Recovery, after *view) (found []Anomaly) {
 			switch {
 			case after.final[id] != nil:
 				kept++
-			case r.keepsAll(): // checkLost tells of it
+			case r.keepsAll(): // checkLost reports it
 			case r.holds(op.Index):
 				found = append(found, Anomaly{IDs: []string{id}, At: op.Return, Text: fmt.Sprintf(
 					"job %s was acknowledged at index %d, the recovered disk ended at %d, and it is not known", id, op.Index,
@@ -135,7 +134,7 @@ func (v *view) acknowledgedBefore(r *Recovery, after *view) (found []Anomaly) {
 	return found
 }
 
-// tokensGrow wants every token of after to be greater than all of before.
+// tokensGrow requires every later token to be greater than all earlier ones.
 func (v *view) tokensGrow(r *Recovery, after *view) (found []Anomaly) {
 	var most rota.Token
 	raise := func(t rota.Token) {
@@ -176,15 +175,14 @@ func (v *view) tokensGrow(r *Recovery, after *view) (found []Anomaly) {
 }
 
 const (
-	// voidWaits is how long a job waits whose lease a recovery made void, less what may be lost
-	// in measuring; freshLease is how short before the end a lease was given out that was open then,
-	// as its worker need not have acknowledged it yet.
+	// voidWaits is how long a job waits whose lease a recovery made void, less the inaccuracy of measuring; freshLease
+	// is how short before the end an open lease was granted whose worker need not have acknowledged it yet.
 	voidWaits  = int64(58e9)
 	freshLease = int64(3e9)
 )
 
-// voidLeasesWait wants nobody to be given a job whose lease was open when all died, while its
-// worker may still believe in it.
+// voidLeasesWait requires that no worker is given a job whose lease was open when all died, while its worker may still
+// believe in it.
 func (v *view) voidLeasesWait(r *Recovery, after *view) (found []Anomaly) {
 	if !r.keepsAll() {
 		return nil // the lease itself may be lost
@@ -214,8 +212,8 @@ func (v *view) voidLeasesWait(r *Recovery, after *view) (found []Anomaly) {
 	return found
 }
 
-// judgeAfter has the usual promises judged over what users saw. Where acknowledged words may be
-// lost, only those that hold all the same.
+// judgeAfter judges the usual promises over the users' observations. Where acknowledged data may be lost, only those
+// that hold all the same.
 func (v *view) judgeAfter(r *Recovery, after *view) (found []Anomaly) {
 	usual := []checker{{name: "token", check: checkToken}, {name: "repeat", check: checkRepeat}}
 	if r.keepsAll() {

@@ -10,9 +10,8 @@ import (
 // greater is a token of the recovered cluster.
 func greater(n uint64) rota.Token { return rota.Token{Incarnation: 7, Counter: n} }
 
-// outlived adds what comes after the run and breaks no promise: n4 died and n5 took its place; then
-// n1's disk was recovered, of which n2's is one entry behind. Job x was completed before, y was
-// acknowledged last, z after.
+// outlived adds an aftermath that breaks no promise: n4 died and n5 took its place; then n1's disk was recovered, and
+// n2's is one entry behind it. Job x was completed before, y was acknowledged last, z after.
 func outlived(s *story) {
 	a := &Aftermath{Listed: true, Final: slices.Clone(s.h.Final), Audit: &AuditOf{Node: "n1", Report: &rota.AuditReport{}}}
 	a.Death = &Death{At: ms(70_000), Node: "n4", Next: "n5", Voters: 4, Fewest: 4, Wanted: [2]int64{4, 4}, HealedMs: 12_000, Gone: []string{"n4"}}
@@ -138,7 +137,7 @@ func TestRecoveryBites(t *testing.T) {
 	})
 }
 
-// An index counts only where the disk ended in the last term: before, its entry may be another.
+// An index counts only if the disk ended in the last term: otherwise its entry may be another.
 func TestRecovery_holds(t *testing.T) {
 	t.Parallel()
 	r := &Recovery{Heir: "n1", Left: []string{"n1"}, Disks: []Disk{{Node: "n1", Term: 4, Index: 300}, {Node: "n2", Term: 5, Index: 200}, {Node: "n3", Term: 5, Index: 199}}}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// checkRepeat looks at what hostile workers were told.
+// checkRepeat checks the answers to hostile workers.
 func checkRepeat(v *view) (found []Anomaly) {
 	forged, repeated := 0, 0
 	for _, id := range v.ids {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// page is what the report shows.
+// page holds the contents of the report.
 type page struct {
 	History   *History
 	Verdict   *Verdict
@@ -22,7 +22,7 @@ type page struct {
 	Timeline  template.HTML
 	Promises  []promise
 	FaultRows []Fault
-	// FaultsLeft is how many have no row.
+	// FaultsLeft is the number of faults without a row.
 	FaultsLeft int
 	Kinds      []string
 	Matrix     []matrixRow
@@ -36,8 +36,7 @@ type promise struct {
 	Broken           int
 }
 
-// matrixRow is one nemesis, how often it struck, and how often beside each of those
-// up to itself.
+// matrixRow is one nemesis, how often it struck, and how often together with each of those up to itself.
 type matrixRow struct {
 	Name  string
 	Count int
@@ -47,8 +46,7 @@ type matrixRow struct {
 // faultRowsMost bounds the table of faults.
 const faultRowsMost = 1_500
 
-// WriteReport writes one page that needs nothing else, and the drawings that it
-// links beside it.
+// WriteReport writes one self-contained page, and next to it the drawings that it links.
 func WriteReport(path string, h *History, verdict *Verdict) error {
 	page := picture{filepath.Base(path), func(to io.Writer) error { return renderReport(to, h, verdict) }}
 	for _, p := range append([]picture{page}, verdict.pictures...) {
@@ -114,5 +112,5 @@ func matrixOf(h *History, kinds []string, met map[Pair]int) (rows []matrixRow) {
 	return rows
 }
 
-// shade colours a cell of the matrix by its count.
+// shade returns the colour class of a cell of the matrix by its count.
 func shade(n int) string { return [...]string{"none", "few", "some", "many"}[min(n, 3)] }

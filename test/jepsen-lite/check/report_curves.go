@@ -16,7 +16,7 @@ var outcomes = [...]struct {
 // tallies counts a process's operations by stretch of time and outcome.
 type tallies map[int]*[len(outcomes)]int
 
-// tally counts what nodes were asked, and what workers began and reported.
+// tally counts the calls to nodes, and the starts and reports of workers.
 func (d *drawing) tally() map[string]tallies {
 	all := make(map[string]tallies)
 	for i := range d.h.Ops {
@@ -31,7 +31,7 @@ func (d *drawing) tally() map[string]tallies {
 		}) bool {
 			return o.is == op.Outcome
 		})
-		if name == "" || at < 0 || op.Invoke <= 0 { // a report of what the library gave back has no beginning
+		if name == "" || at < 0 || op.Invoke <= 0 { // a report of a lease that the library gave back has no beginning
 			continue
 		}
 		of := all[name]
@@ -48,7 +48,7 @@ func (d *drawing) tally() map[string]tallies {
 	return all
 }
 
-// shades are how strongly a tick is drawn, by the operations that it stands for.
+// shades are how strongly a tick is drawn, by the number of operations that it represents.
 var shades = [...]struct {
 	most    int
 	opacity float64
@@ -80,7 +80,7 @@ func (d *drawing) ticks(of tallies) {
 	}
 }
 
-// curveTall is a curve's height, bins the most points that it has.
+// curveTall is a curve's height, bins the maximum number of its points.
 const (
 	curveTall = 70.0
 	bins      = 560
@@ -92,7 +92,7 @@ type curve struct {
 	points       []float64
 }
 
-// curves draws what happened in each stretch of time, in charts of their own.
+// curves draws the figures of each stretch of time, in separate charts.
 func (d *drawing) curves() {
 	n := max(1, min(bins, int(d.end/1e9)))
 	wide := d.end / float64(n)
@@ -135,8 +135,8 @@ func percentile99(all [][]int64) []float64 {
 	return points
 }
 
-// clockRates is how the cluster's clock went by the host's: between the first
-// reading of a stretch and that of the next.
+// clockRates returns the rate of the cluster's clock by the host's: between the first reading of a stretch and that of
+// the next.
 func clockRates(samples []Sample, n int, bin func(int64) int) []float64 {
 	points := make([]float64, n)
 	for i := range points {
@@ -188,7 +188,7 @@ func (d *drawing) chart(name, unit string, curves ...curve) {
 			}
 			fmt.Fprintf(&path, "%s%.1f %.1f", verb, drawLeft+step*(float64(i)+0.5), d.y+curveTall*(1-p/most))
 			if gap {
-				path.WriteString("h.5") // a point by itself is seen, too
+				path.WriteString("h.5") // a single point must be visible, too
 			}
 			gap = false
 		}

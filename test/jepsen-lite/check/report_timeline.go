@@ -18,13 +18,13 @@ const (
 	laneHeight = 24.0
 	stateTall  = 9.0
 	bandHeight = 14.0
-	// tickWide is the width that operations are counted over.
+	// tickWide is the width over which operations are counted.
 	tickWide = 2.0
 )
 
 var stateColours = map[string]string{IsUp: "#bfe3cc", IsPaused: "#ffc53d", IsDown: "#e5484d", IsGone: "#c1c8cd"}
 
-// drawing is an SVG on its way.
+// drawing is an SVG under construction.
 type drawing struct {
 	strings.Builder
 	h   *History
@@ -67,7 +67,7 @@ func (d *drawing) text(x, y float64, s, colour string) {
 	fmt.Fprintf(d, `<text x="%.1f" y="%.1f" fill="%s">%s</text>`, x, y, colour, html.EscapeString(s))
 }
 
-// letterWide is how wide a letter is at most, for what must fit.
+// letterWide is the maximum width of a letter, for text that must fit.
 const letterWide = 5.6
 
 // faults draws a band for each fault, in rows of their lanes.
@@ -89,13 +89,13 @@ func (d *drawing) faults() {
 	d.y += float64(most+1)*bandHeight + 8
 }
 
-// colourOf returns a hue of its own for each of the kinds.
+// colourOf returns a different hue for each of the kinds.
 func colourOf(name string, kinds []string) string {
 	at := slices.Index(kinds, name)
 	return fmt.Sprintf("hsl(%d,55%%,42%%)", (at*137+200)%360)
 }
 
-// lanes draws each process: its states, cuts and leaderships, and what it was asked.
+// lanes draws each process: its states, cuts and leaderships, and the calls to it.
 func (d *drawing) lanes(v *view) {
 	var names []string
 	for name := range v.lives {

@@ -10,15 +10,15 @@ import (
 type Revocation struct {
 	Token  string `json:"token"`
 	Holder string `json:"holder"`
-	// Begin and End are of all of it. Between them the user may have no token that counts.
+	// Begin and End are those of the whole operation. Between them the user may have no valid token.
 	Begin int64 `json:"begin"`
 	End   int64 `json:"end"`
-	// Asked is when the revocation was asked for, Acknowledged when it was; 0 for never.
+	// Asked is when the revocation was requested, Acknowledged when it was acknowledged; 0 for never.
 	Asked        int64 `json:"asked,omitempty"`
 	Acknowledged int64 `json:"acknowledged,omitempty"`
 }
 
-// Revoked notes that a revocation was acknowledged.
+// Revoked records that a revocation was acknowledged.
 func (r *Recorder) Revoked(token string, at int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -28,9 +28,8 @@ func (r *Recorder) Revoked(token string, at int64) {
 	r.revoked[token] = at
 }
 
-// Doubted leaves open how a call ended that was refused for its token, unless all of it came
-// after the revocation: the library asks again by itself, under the token of then, and an
-// earlier try may have been taken.
+// Doubted makes the outcome of a call that was refused for its token unknown, unless the whole call came after the
+// revocation: the library retries by itself, under the then current token, and an earlier try may have been accepted.
 func (o Op) Doubted(rec *Recorder) Op {
 	if o.Kind != rota.KindUnauthenticated.String() && o.Kind != rota.KindDenied.String() {
 		return o
@@ -44,8 +43,7 @@ func (o Op) Doubted(rec *Recorder) Op {
 	return o
 }
 
-// checkRevoked wants nothing to be taken that began with a token whose revocation had been
-// acknowledged.
+// checkRevoked requires that nothing is accepted that began with a token whose revocation had been acknowledged.
 func checkRevoked(v *view) (found []Anomaly) {
 	at := make(map[string]int64)
 	for _, r := range v.Revocations {
@@ -73,7 +71,7 @@ func checkRevoked(v *view) (found []Anomaly) {
 	return found
 }
 
-// turnedAway reports whether a worker may have been without a token that counts in a time.
+// turnedAway reports whether a worker may have had no valid token during a time.
 func (v *view) turnedAway(hand string, s span) bool {
 	for _, r := range v.Revocations {
 		if r.Holder == hand && r.Begin < s.to && r.End+settling > s.from {

@@ -50,8 +50,8 @@ func TestRevokedBites(t *testing.T) {
 	})
 }
 
-// A worker whose token is revoked is not waited for: its lease is another's at once. One that
-// kept its token is.
+// The cluster does not wait for a worker whose token is revoked: its lease is another's at once. It does wait for one
+// that kept its token.
 func TestRevoked_workersAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	both := func(holder string) func(s *story) {
@@ -66,8 +66,8 @@ func TestRevoked_workersAreNotWaitedFor(t *testing.T) {
 	bites(t, []plant{{"another_s", "overlap", both("w2")}})
 }
 
-// A call that is refused for its token has that outcome only where nothing of it can have
-// gone out before the revocation was acknowledged.
+// A call that is refused for its token has that outcome only if nothing of it can have gone out before the revocation
+// was acknowledged.
 func TestDoubted(t *testing.T) {
 	t.Parallel()
 	rec := NewRecorder(0, 10)

@@ -5,5 +5,5 @@ import (
 	"os"
 )
 
-// Say talks to people.
+// Say prints a message for people.
 func Say(format string, args ...any) { fmt.Fprintf(os.Stderr, "jepsen-lite: "+format+"\n", args...) }

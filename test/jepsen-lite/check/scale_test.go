@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// replicated makes a long history of a short one: copies one after the other, with
-// jobs, workflows and leases of their own.
+// replicated makes a long history from a short one: copies one after the other, with separate jobs, workflows and
+// leases.
 func replicated(t *testing.T, h *History, times int) *History {
 	t.Helper()
 	all := *h
@@ -81,7 +81,7 @@ func tokenLater(t rota.Token, n int64) rota.Token {
 	return t
 }
 
-// renamed is a copy in which all ids begin with prefix.
+// renamed returns a copy in which all ids begin with prefix.
 func renamed(t *testing.T, h *History, prefix string) *History {
 	t.Helper()
 	text, err := json.Marshal(h)
@@ -138,8 +138,8 @@ func renamed(t *testing.T, h *History, prefix string) *History {
 	return c
 }
 
-// TestScale judges what a run of half an hour leaves: the history named by
-// ROTA_CHAOS_HISTORY until it has 500,000 operations.
+// TestScale judges a history as large as that of a run of half an hour: the history named by ROTA_CHAOS_HISTORY,
+// repeated until it has 500,000 operations.
 func TestScale(t *testing.T) {
 	path := os.Getenv("ROTA_CHAOS_HISTORY")
 	if path == "" {

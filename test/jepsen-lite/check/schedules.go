@@ -8,23 +8,22 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// ScheduleFacts are a schedule that is due at each multiple of a time, as it was set and as it
-// counts at the end.
+// ScheduleFacts describe a schedule that is due at each multiple of a time, as it was set and as it is at the end.
 type ScheduleFacts struct {
 	Name    string `json:"name"`
 	EveryMs int64  `json:"every_ms"`
-	// InTurn says that a run starts after those before it have let go.
+	// InTurn means that a run starts after those before it have let go.
 	InTurn bool `json:"in_turn,omitempty"`
 	// SetAt is when it was set, in the run's time.
 	SetAt int64 `json:"set_at"`
-	// Known says that it was read at the end.
+	// Known means that it was read at the end.
 	Known   bool   `json:"known"`
 	Runs    uint64 `json:"runs"`
 	Skipped uint64 `json:"skipped"`
 	Missed  uint64 `json:"missed"`
 }
 
-// dated takes down what an event of a schedule says.
+// dated records the fields of a schedule's event.
 func (s *SeenEvent) dated(payload string) {
 	var p struct {
 		Schedule string    `json:"schedule"`
@@ -41,8 +40,8 @@ func (s *SeenEvent) dated(payload string) {
 	}
 }
 
-// readRuns has the runs of schedules count as jobs that may have been submitted at any time since
-// their schedule was set.
+// readRuns makes the runs of schedules count as jobs that may have been submitted at any time since their schedule was
+// set.
 func (v *view) readRuns() {
 	set := make(map[string]int64)
 	for i := range v.Schedules {
@@ -67,8 +66,8 @@ func (v *view) readRuns() {
 	}
 }
 
-// checkSchedules holds what the events tell of each schedule against its dates: each between the
-// first and the last is decided once (SPEC §17.4), and what became a run is a job.
+// checkSchedules checks the events of each schedule against its dates: each between the first and the last is decided
+// once (SPEC §17.4), and each date that became a run has a job.
 func checkSchedules(v *view) (found []Anomaly) {
 	runs := 0
 	for i := range v.Schedules {
@@ -91,10 +90,10 @@ func checkSchedules(v *view) (found []Anomaly) {
 	return found
 }
 
-// decided is what the events tell of a schedule.
+// decided is the state of a schedule according to the events.
 type decided struct {
 	f *ScheduleFacts
-	// dates were taken, by the event that says so; fired are the runs.
+	// dates are the decided dates, by the event that decided them; fired are the runs.
 	dates         map[rota.Date]string
 	fired         map[string]bool
 	missed        uint64
@@ -128,8 +127,7 @@ func (d *decided) told(e *SeenEvent) {
 	d.latest = max(d.latest, e.Date)
 }
 
-// judge wants no date between the first and the last to be left out, and the runs to be those
-// that are there.
+// judge requires that no date between the first and the last is left out, and that the runs are the existing ones.
 func (d *decided) judge(v *view) {
 	if d.first == 0 {
 		if d.f.Known && d.f.Runs > 0 {

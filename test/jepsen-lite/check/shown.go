@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// checkHistory wants every node to show the same ended jobs (SPEC §10.5).
+// checkHistory requires every node to show the same ended jobs (SPEC §10.5).
 func checkHistory(v *view) (found []Anomaly) {
 	listed := 0
 	for i := range v.Shown {
@@ -36,12 +36,12 @@ func checkHistory(v *view) (found []Anomaly) {
 }
 
 const (
-	// runsMost and oddMost bound what is kept of a stream that went astray.
+	// runsMost and oddMost bound the parts that are kept of a stream that differs.
 	runsMost = 1_000
 	oddMost  = 20
 )
 
-// Draw takes some of the ids, the same in each run.
+// Draw selects some of the ids, the same in each run.
 func Draw(r *rand.Rand, from map[string]string, n int) []string {
 	ids := make([]string, 0, len(from))
 	for id := range from {
@@ -52,7 +52,7 @@ func Draw(r *rand.Rand, from map[string]string, n int) []string {
 	return ids[:min(n, len(ids))]
 }
 
-// TextOf is all of a job but where it was read from.
+// TextOf returns all of a job except where it was read from.
 func TextOf(job rota.Job) string {
 	job.Archived = false
 	text, err := json.Marshal(job)
@@ -62,7 +62,7 @@ func TextOf(job rota.Job) string {
 	return string(text)
 }
 
-// Differences tells of jobs that a node shows otherwise than the first.
+// Differences describes jobs that a node shows differently from the first.
 func Differences(how string, first, node map[string]string) (found []string) {
 	for _, id := range Draw(rand.New(rand.NewPCG(1, 1)), first, len(first)) {
 		if text, there := node[id]; !there {

@@ -8,10 +8,10 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// suspended readies what SPEC §3.11 excuses: leases that were open when their worker
-// was suspended, or lost its token. Which those are, the events say; that somebody did
-// that to the worker, and when at the earliest, the operator says. Whatever else the worker holds, and
-// whatever it takes after it was resumed, is judged as everybody's.
+// readSuspensions prepares the exceptions that SPEC §3.11 allows: leases that were open when their worker was
+// suspended, or lost its token. The events show which leases those are; the operator's record shows that the worker was
+// suspended, and when at the earliest. All other leases of the worker, and all those after it was resumed, are judged
+// as usual.
 func (v *view) readSuspensions() {
 	v.suspensions, v.suspended = make(map[string][]*Op), make(map[string]string)
 	for i := range v.Ops {
@@ -38,7 +38,7 @@ func (v *view) readSuspensions() {
 	v.readOutlived()
 }
 
-// revocationsOf are those of a worker's place, as suspensions are kept.
+// revocationsOf returns the revocations of a worker's slot, in the form of suspensions.
 func (v *view) revocationsOf(hand string) (ops []*Op) {
 	for _, r := range v.Revocations {
 		if r.Holder != hand || r.Asked == 0 {
@@ -54,9 +54,9 @@ func (v *view) revocationsOf(hand string) (ops []*Op) {
 	return ops
 }
 
-// trustedUntil is when a lease's worker began not to be trusted with it: as the suspension that ended the
-// lease was asked for, which was before anybody began on the job's next one; never for all other leases.
-// Of several suspensions before that it is the last: who began on the next lease began after all of them.
+// trustedUntil returns when a lease's worker was no longer trusted with it: when the suspension that ended the lease
+// was requested, which was before any worker began on the job's next one; never for all other leases. Of several
+// earlier suspensions it is the last: the worker of the next lease began after all of them.
 func (v *view) trustedUntil(job, lease string, token rota.Token) int64 {
 	worker, suspended := v.suspended[leaseKeptOf(lease)]
 	if !suspended {

@@ -6,7 +6,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// checkToken looks at every token that anyone was shown.
+// checkToken checks every token that any process saw.
 func checkToken(v *view) (found []Anomaly) {
 	type owner struct{ job, lease string }
 	owners := make(map[rota.Token]owner)
@@ -42,9 +42,8 @@ func checkToken(v *view) (found []Anomaly) {
 	return found
 }
 
-// tokensInOrder wants workers to begin on a job in the order of its tokens. One
-// that was paused between its last look and its first act is excused, and one that was
-// suspended before it began.
+// tokensInOrder requires workers to begin a job in the order of its tokens. A worker that was paused between its last
+// check and its first action is excused, and one that was suspended before it began.
 func tokensInOrder(v *view, id string) (found []Anomaly) {
 	last := (*Op)(nil)
 	for _, op := range v.jobs[id] {

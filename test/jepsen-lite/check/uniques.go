@@ -6,38 +6,38 @@ import (
 	"slices"
 )
 
-// UniqueFacts are a unique key and all that one user submitted with it; all of it is of one queue
-// and one type. A job says its own id in its payload, so that its handler knows whose payload it got.
+// UniqueFacts describe a unique key and all that one user submitted with it; all of it is of one queue and one type. A
+// job's payload contains its own id, so that its handler knows whose payload it got.
 type UniqueFacts struct {
 	Key  string        `json:"key"`
 	Subs []UniqueAsked `json:"subs"`
 }
 
-// UniqueAsked is a submission, and what it asks for where another one holds its key.
+// UniqueAsked is a submission, and the action it requests where another one holds its key.
 type UniqueAsked struct {
 	ID         string `json:"id"`
 	OnConflict string `json:"on_conflict"`
 }
 
-// uniqueLife is what the events tell of a key.
+// uniqueLife is the state of a key according to the events.
 type uniqueLife struct {
 	key string
-	// asked are its submissions, holder is the job that holds it, pending whether that waits.
+	// asked are its submissions, holder is the job that holds it, pending reports whether that job waits.
 	asked   map[string]string
 	holder  string
 	pending bool
-	// payload is whose payload the holder has; given is whose each lease got.
+	// payload names the job whose payload the holder has; given names it for each lease.
 	payload string
 	given   map[string]string
 	jobs    []string
-	// into says which job each submission was merged into.
+	// into maps each merged submission to its job.
 	into   map[string]string
 	faults []Anomaly
 }
 
-// checkUniques wants at most one live job of a unique key (SPEC §18), by the events and by the
-// handlers' own times, every answer to name the job that held the key, and every handler to get the
-// payload that was merged last while its job waited.
+// checkUniques requires at most one live job of a unique key (SPEC §18), by the events and by the handlers' own times,
+// every answer to name the job that held the key, and every handler to get the payload that was merged last while its
+// job waited.
 func checkUniques(v *view) (found []Anomaly) {
 	if len(v.Uniques) == 0 {
 		return nil
@@ -87,8 +87,8 @@ func (u *uniqueLife) say(id string, at int64, format string, args ...any) {
 	u.faults = append(u.faults, Anomaly{IDs: []string{u.key, id}, At: at, Text: "unique key " + u.key + ": " + fmt.Sprintf(format, args...)})
 }
 
-// told takes the next event about a job that was submitted with the key, or into which such a
-// submission was merged.
+// told processes the next event about a job that was submitted with the key, or into which such a submission was
+// merged.
 func (u *uniqueLife) told(e *SeenEvent) {
 	switch e.Kind {
 	case "jobMerged":
@@ -133,7 +133,7 @@ func (u *uniqueLife) merges(e *SeenEvent) {
 	}
 }
 
-// judgeAnswers holds what users and handlers were told against the events, and counts the refusals.
+// judgeAnswers compares the answers to users and handlers with the events, and counts the refusals.
 func (u *uniqueLife) judgeAnswers(v *view) (refused int) {
 	for id, how := range u.asked {
 		for _, op := range v.jobs[id] {
@@ -159,8 +159,7 @@ func (u *uniqueLife) judgeAnswers(v *view) (refused int) {
 	return refused
 }
 
-// judgeHolder wants a job that a refusal names to be of the key, and to have lived at some moment of
-// the call.
+// judgeHolder requires a job that a refusal names to have the key, and to have lived at some moment of the call.
 func (u *uniqueLife) judgeHolder(v *view, op *Op) {
 	if _, ours := u.asked[op.Output]; !ours || u.into[op.Output] != "" {
 		u.say(op.Job, op.Return, "%s was refused for job %s, which never held it", op.Job, op.Output)

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// SafetyVerdict sums up what must never happen.
+// SafetyVerdict sums up the checks that nothing bad happened.
 type SafetyVerdict struct {
 	Violations int `json:"violations"`
-	// Undecided is how much had to be left open.
+	// Undecided is the number of checks that had to be left open.
 	Undecided int `json:"undecided"`
 }
 
-// LivenessVerdict sums up what must come in time. Times are milliseconds from the
-// last heal, −1 for never, each with its limit.
+// LivenessVerdict sums up the events that must happen in time. Times are milliseconds from the last heal, −1 for never,
+// each with its limit.
 type LivenessVerdict struct {
 	Violations int   `json:"violations"`
 	LeaderMs   int64 `json:"leader_ms"`
@@ -24,7 +24,7 @@ type LivenessVerdict struct {
 	DrainMs    int64 `json:"drain_ms"`
 	// Limits are those of the times, by their names.
 	Limits map[string]int64 `json:"limits"`
-	// Growth is what each node held before the run and after it.
+	// Growth is the resource use of each node before the run and after it.
 	Growth []Growth `json:"growth"`
 }
 
@@ -59,7 +59,7 @@ func livenessOf(h *History) LivenessVerdict {
 	return l
 }
 
-// times words the figures with their limits.
+// times formats the figures with their limits.
 func (l *LivenessVerdict) times() string {
 	text := func(ms int64) string {
 		if ms < 0 {
@@ -71,35 +71,35 @@ func (l *LivenessVerdict) times() string {
 		text(l.LeaderMs), text(l.WriteMs), text(l.NodesMs), text(l.DrainMs))
 }
 
-// picture is a file that goes beside the report.
+// picture is a file that is stored next to the report.
 type picture struct {
 	name  string
 	write func(to io.Writer) error
 }
 
-// Verdict is what a run ends with.
+// Verdict is the result of a run.
 type Verdict struct {
 	Seed       uint64 `json:"seed"`
 	Operations int    `json:"operations"`
 	Faults     int    `json:"faults"`
 	Violations int    `json:"violations"`
-	// Safety says that nothing bad happened, Liveness that what is good came in time.
+	// Safety reports whether nothing bad happened, Liveness whether good things happened in time.
 	Safety    SafetyVerdict   `json:"safety"`
 	Liveness  LivenessVerdict `json:"liveness"`
 	Anomalies []Anomaly       `json:"anomalies"`
 	Report    string          `json:"report"`
-	// Beyond the contract: what was not judged, figures, where the rest is.
+	// In addition to the contract: the parts that were not judged, figures, the location of the rest.
 	History string         `json:"history"`
 	Data    string         `json:"data,omitempty"`
 	Network string         `json:"network"`
 	Figures map[string]any `json:"figures"`
 	// Undecided are checks that had to be left open, with the reason.
 	Undecided []string `json:"undecided"`
-	// pictures go beside the report.
+	// pictures are stored next to the report.
 	pictures []picture
 }
 
-// Print says the verdict and gives the exit code.
+// Print prints the verdict and returns the exit code.
 func (v *Verdict) Print(out io.Writer, asJSON bool) int {
 	if asJSON {
 		text, err := json.MarshalIndent(v, "", "  ")

@@ -7,25 +7,25 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// WebhookFacts are a webhook that selects events of a schedule's runs, as it was set and as it stands at the end.
+// WebhookFacts describe a webhook that selects events of a schedule's runs, as it was set and as it is at the end.
 type WebhookFacts struct {
 	Name     string   `json:"name"`
 	Schedule string   `json:"schedule"`
 	Kinds    []string `json:"kinds"`
 	// SetAt is when it was set, in the run's time.
 	SetAt int64 `json:"set_at"`
-	// Known says that it was read at the end, before the jobs were.
+	// Known means that it was read at the end, before the jobs were.
 	Known  bool         `json:"known"`
 	State  string       `json:"state"`
 	Cursor rota.EventID `json:"cursor"`
 	Gaps   uint64       `json:"gaps"`
 }
 
-// deliverMs is within which time of the cluster clock an event becomes a delivery once nothing is broken.
+// deliverMs is the time of the cluster clock within which an event becomes a delivery once there is no fault.
 const deliverMs = 10_000
 
-// readDeliveries has the deliveries of webhooks count as jobs that may have been submitted at any time since
-// their webhook was set.
+// readDeliveries makes the deliveries of webhooks count as jobs that may have been submitted at any time since their
+// webhook was set.
 func (v *view) readDeliveries() {
 	set := make(map[string]int64)
 	for i := range v.Webhooks {
@@ -47,8 +47,8 @@ func (v *view) readDeliveries() {
 	}
 }
 
-// checkWebhooks wants each event that a webhook selects to be delivered once, in the order of the events, whoever
-// led meanwhile, and each delivery to be worked to its end.
+// checkWebhooks requires each event that a webhook selects to be delivered once, in the order of the events, regardless
+// of the leader, and each delivery to be completed.
 func checkWebhooks(v *view) (found []Anomaly) {
 	deliveries := 0
 	for i := range v.Webhooks {
@@ -65,15 +65,15 @@ func checkWebhooks(v *view) (found []Anomaly) {
 	return found
 }
 
-// delivered is what the events say of a webhook.
+// delivered is the state of a webhook according to the events.
 type delivered struct {
 	f *WebhookFacts
-	// wanted are the events that it selects, by place; made are the deliveries, by the event that each is of.
+	// wanted are the events that it selects, by place; made are the deliveries, by the event of each.
 	wanted map[rota.EventID]int64
 	order  []rota.EventID
 	made   map[rota.EventID]bool
-	// again are the deliveries that are queued once more for another attempt: after a wait, or as a lease has ended that
-	// did not count, such as that of a worker that was suspended.
+	// again are the deliveries that are queued once more for another attempt: after a wait, or after the end of a lease
+	// that did not count, such as that of a worker that was suspended.
 	again  map[rota.EventID]bool
 	latest int64
 	faults []string
@@ -126,7 +126,7 @@ func deliveredOf(v *view, f *WebhookFacts) *delivered {
 	return d
 }
 
-// judge wants nothing to be left out that is decided, or that was long ago, and all deliveries to be there.
+// judge requires that no event is left out that is decided, or that was long ago, and that all deliveries exist.
 func (d *delivered) judge(v *view) {
 	for _, id := range d.order {
 		switch at := d.wanted[id]; {

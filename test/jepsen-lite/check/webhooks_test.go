@@ -6,7 +6,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// runs has the schedule's run of a second complete, as event n.
+// runs completes the schedule's run of a second, as event n.
 func (s *story) runs(n int64) *story {
 	id := string(rota.RunID("tick", rota.Date(1_700_000_040_000+n*1_000), ""))
 	s.happened("jobCompleted", id, 0, "")
@@ -15,14 +15,14 @@ func (s *story) runs(n int64) *story {
 	return s
 }
 
-// delivers makes the delivery of event n.
+// delivers adds the delivery of event n.
 func (s *story) delivers(n int64) *story {
 	id := string(rota.DeliveryID("hook", rota.EventID{Incarnation: 1, Index: rota.Index(1_000_000 + 10*n)}))
 	s.happened("jobEnqueued", id, 0, "")
 	return s.ended(id, "quick", "COMPLETED", "")
 }
 
-// fails has an attempt of the delivery of event n fail, and the delivery be queued again.
+// fails makes an attempt of the delivery of event n fail, and queues the delivery again.
 func (s *story) fails(n int64) *story {
 	id := string(rota.DeliveryID("hook", rota.EventID{Incarnation: 1, Index: rota.Index(1_000_000 + 10*n)}))
 	s.happened("jobRetryScheduled", id, 0, "")
@@ -30,7 +30,7 @@ func (s *story) fails(n int64) *story {
 	return s
 }
 
-// loses has a lease of the delivery of event n end by an event, and the delivery be queued again at once.
+// loses ends a lease of the delivery of event n by an event, and queues the delivery again at once.
 func (s *story) loses(n int64, by string) *story {
 	id := string(rota.DeliveryID("hook", rota.EventID{Incarnation: 1, Index: rota.Index(1_000_000 + 10*n)}))
 	s.happened(by, id, 0, "")
@@ -38,7 +38,7 @@ func (s *story) loses(n int64, by string) *story {
 	return s
 }
 
-// hookStory has three runs, each delivered.
+// hookStory adds three runs, each delivered.
 func hookStory(s *story) {
 	s.h.Webhooks = []WebhookFacts{{Name: "hook", Schedule: "tick", Kinds: []string{"jobCompleted"}, Known: true, State: "ACTIVE",
 		Cursor: rota.EventID{Incarnation: 1, Index: 1_000_025}}}

@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// readFlows files what was asked of workflows. A job of a node was never submitted by
-// itself: for the checkers of jobs it may have been, at any time since its workflow was.
+// readFlows files the operations on workflows. A node's job was never submitted by itself: for the checkers of jobs it
+// may have been, at any time since its workflow was.
 func (v *view) readFlows() {
 	v.flows, v.gates = make(map[string][]*Op), make(map[string]*NodeFacts)
 	for i := range v.Ops {
@@ -25,7 +25,7 @@ func (v *view) readFlows() {
 	}
 }
 
-// readNodes has nodes, and those that they grow, count as jobs.
+// readNodes makes nodes, and the nodes that they grow, count as jobs.
 func (v *view) readNodes(flow string, nodes []NodeFacts) {
 	for i := range nodes {
 		n := &nodes[i]
@@ -39,25 +39,24 @@ func (v *view) readNodes(flow string, nodes []NodeFacts) {
 	}
 }
 
-// asked reports whether something was asked of a workflow and may have been taken.
+// asked reports whether an operation was requested of a workflow and may have been accepted.
 func asked(ops []*Op, what string) bool {
 	return slices.ContainsFunc(ops, func(op *Op) bool { return op.Func == what && op.Outcome != Refused })
 }
 
-// flowLife is what the events tell of a workflow.
+// flowLife is the life of a workflow according to the events.
 type flowLife struct {
 	facts   *FlowFacts
 	started int
 	running bool
 	state   string
 	nodes   map[string]*nodeLife
-	// order are the nodes that it has, in the order in which it got them.
+	// order lists its nodes in the order in which it got them.
 	order  []string
 	faults []string
 }
 
-// nodeLife is what they tell of a node: how it ended last, in which run, and how
-// often it completed.
+// nodeLife is the life of a node according to the events: how it ended last, in which run, and how often it completed.
 type nodeLife struct {
 	*NodeFacts
 	grown     bool
@@ -68,8 +67,7 @@ type nodeLife struct {
 	run       int
 }
 
-// checkWorkflows holds every workflow's events against its graph, and what is shown
-// of it at the end against its events (SPEC §11).
+// checkWorkflows checks every workflow's events against its graph, and its final state against its events (SPEC §11).
 func checkWorkflows(v *view) (found []Anomaly) {
 	lives := make(map[string]*flowLife, len(v.Flows))
 	for i := range v.Flows {
@@ -126,8 +124,8 @@ func (l *flowLife) adds(n *NodeFacts, parents []string) {
 	l.order = append(l.order, n.ID)
 }
 
-// grows adds what a node brings as it completes: whatever waits for it also waits for those of the
-// new ones that have no children, unless they are detached (SPEC §23.2).
+// grows adds the nodes that a node brings as it completes: every node that waits for it also waits for those of the new
+// ones that have no children, unless they are detached (SPEC §23.2).
 func (l *flowLife) grows(e *SeenEvent, n *nodeLife) {
 	if n.grown || len(n.Grows) == 0 || int(e.Count) != len(n.Grows) {
 		l.say("event %s says that node %s grows %d nodes, it brings %d (done before: %t)", e.ID, n.ID, e.Count, len(n.Grows), n.grown)
@@ -160,10 +158,10 @@ func (l *flowLife) say(format string, args ...any) {
 	l.faults = append(l.faults, fmt.Sprintf(format, args...))
 }
 
-// told takes the next event.
+// told processes the next event.
 func (l *flowLife) told(e *SeenEvent) {
 	switch e.Kind {
-	case "workflowCancelled": // what it ends is told of each node
+	case "workflowCancelled": // the end of each node has its own event
 		return
 	case "workflowStarted":
 		if l.running || l.state == "COMPLETED" {
@@ -216,8 +214,7 @@ func (l *flowLife) told(e *SeenEvent) {
 	}
 }
 
-// judge compares what happened to a workflow with what was asked of it and with what
-// is shown at the end.
+// judge compares the history of a workflow with its operations and with its final state.
 func (l *flowLife) judge(ops []*Op, final *FinalFlow) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	acked := slices.ContainsFunc(ops, func(op *Op) bool { return op.Func == OpFlowSubmit && op.Outcome == OK })
@@ -256,8 +253,8 @@ func (l *flowLife) judge(ops []*Op, final *FinalFlow) (faults []string) {
 	return append(faults, l.judgeNodes(final, asked(ops, OpFlowCancel), partly)...)
 }
 
-// judgeNodes wants each node to have had its end, and a cause for it. Where it was run
-// again from one node, those that this one does not need keep the end that they had.
+// judgeNodes requires each node to have ended, and a cause for the end. Where the workflow was run again from one node,
+// the nodes that this one does not need keep their earlier end.
 func (l *flowLife) judgeNodes(final *FinalFlow, cancelled, partly bool) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	all, failed := true, false

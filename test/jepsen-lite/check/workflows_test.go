@@ -29,7 +29,7 @@ func (s *story) flowOp(what string, o Outcome) *story {
 	return s.op(Op{Process: "workflows-1", Func: what, Flow: "w", Node: "n1", Invoke: ms(100), Return: ms(105), Outcome: o})
 }
 
-// flow has all nodes tell one more event of the workflow, or of a node of it.
+// flow adds one more event of the workflow, or of a node of it, to all nodes' streams.
 func (s *story) flow(kind, node, word string) *story {
 	job := ""
 	if node != "" {

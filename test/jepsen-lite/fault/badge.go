@@ -9,21 +9,20 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// Badge is the token that a user shows, which may be replaced meanwhile. Where the cluster is
-// open it is nil.
+// Badge is the token that a user presents, which may be replaced meanwhile. Where the cluster is open it is nil.
 type Badge struct {
 	Holder string
 	roles  []string
-	// path is a file that always has it, for who is in another process.
+	// path is a file that always contains it, for users in another process.
 	path string
 
 	mu   sync.Mutex
 	text string
-	// busy says that a nemesis has it in its hands; stale that what it shows is revoked.
+	// busy means that a nemesis is using it; stale that its current token is revoked.
 	busy, stale bool
 }
 
-// put has it show another token from now on.
+// put replaces its token from now on.
 func (b *Badge) put(token string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,7 +39,7 @@ func (b *Badge) token() (string, error) {
 	return b.text, nil
 }
 
-// ID is that of the token that it shows; empty where the cluster is open.
+// ID returns the id of its current token; empty where the cluster is open.
 func (b *Badge) ID() string {
 	if b == nil {
 		return ""
@@ -49,16 +48,15 @@ func (b *Badge) ID() string {
 	return tokenID(text)
 }
 
-// tokenID is the id of rota_ID_SECRET.
+// tokenID returns the id of rota_ID_SECRET.
 func tokenID(token string) string {
 	parts := strings.Split(token, "_")
 	return parts[min(1, len(parts)-1)]
 }
 
-// Done is how a call ended that began under a token of the badge. A call that showed several
-// tokens is of none. One that is refused for its token may have been taken before: the
-// library asks again by itself. Only where nothing of it can have gone out before its token's
-// revocation was acknowledged is the refusal its outcome.
+// Done records the end of a call that began under a token of the badge. A call that presented several tokens belongs to
+// none. One that is refused for its token may have been accepted before: the library retries by itself. Only if nothing
+// of it can have gone out before its token's revocation was acknowledged is the refusal its outcome.
 func (b *Badge) Done(rec *check.Recorder, op check.Op, err error) check.Op {
 	op = op.Done(rec, err)
 	if b == nil {
@@ -70,14 +68,14 @@ func (b *Badge) Done(rec *check.Recorder, op check.Op, err error) check.Op {
 	return op.Doubted(rec)
 }
 
-// Entrance is what a process of its own needs to enter the cluster: files with the authority
-// and with the token. It is zero where the cluster is open.
+// Entrance is what a separate process needs to enter the cluster: files with the authority and with the token. It is
+// zero where the cluster is open.
 type Entrance struct {
 	Authority string `json:"authority,omitempty"`
 	Token     string `json:"token,omitempty"`
 }
 
-// Entrance returns that of who shows a badge.
+// Entrance returns the entrance for the user of a badge.
 func (k *Cluster) Entrance(b *Badge) Entrance {
 	if b == nil {
 		return Entrance{}
@@ -85,7 +83,7 @@ func (k *Cluster) Entrance(b *Badge) Entrance {
 	return Entrance{k.lock.path("ca.pem"), b.path}
 }
 
-// Options are those of its client.
+// Options returns the options of its client.
 func (e Entrance) Options() ([]client.Option, error) {
 	if e.Token == "" {
 		return []client.Option{client.WithInsecure()}, nil
@@ -99,7 +97,7 @@ func (e Entrance) read() (string, error) {
 	return string(text), err
 }
 
-// Shown is the id of the token that it shows now.
+// Shown returns the id of its current token.
 func (e Entrance) Shown() string {
 	if e.Token == "" {
 		return ""

@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// A call is of the token that all of it showed; one that is refused for a token which was
-// replaced under way has no outcome.
+// A call belongs to the token that all of it presented; one that is refused for a token which was replaced meanwhile
+// has no outcome.
 func TestBadge_Done(t *testing.T) {
 	t.Parallel()
 	rec := check.NewRecorder(check.Monotonic(), 10)

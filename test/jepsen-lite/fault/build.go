@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// moduleRoot is where this module's sources are.
+// moduleRoot returns the directory of this module's sources.
 func moduleRoot() (string, error) {
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {

@@ -16,16 +16,16 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// testClockKey names a node's file that moves its wall clock, and testClockTag is
-// the build tag of a binary that heeds it (internal/server/testclock.go).
+// testClockKey names a node's file that moves its wall clock, and testClockTag is the build tag of a binary that reads
+// it (internal/server/testclock.go).
 const (
 	testClockKey = "ROTA_TEST_CLOCK"
-	// testDeadKey shortens a node's autopilot, with the same tag.
+	// testDeadKey shortens a node's autopilot delay, with the same tag.
 	testDeadKey  = "ROTA_TEST_DEAD_AFTER"
 	TestClockTag = "testclock"
 )
 
-// hasTestClock reports whether a binary heeds the file.
+// hasTestClock reports whether a binary reads the file.
 func hasTestClock(binary string) bool {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -39,8 +39,7 @@ func hasTestClock(binary string) bool {
 	return false
 }
 
-// wallClock is how far one node's wall clock is wrong: the sum of what several
-// nemeses did to it, each a line of its file.
+// wallClock is the error of one node's wall clock: the sum of what several nemeses did to it, each a line of its file.
 type wallClock struct {
 	path string
 	mu   sync.Mutex
@@ -64,7 +63,7 @@ func (c *wallClock) remove(row *wallRow) error {
 	return c.write()
 }
 
-// right takes all that was done to it back.
+// right reverts all changes to it.
 func (c *wallClock) right() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +71,7 @@ func (c *wallClock) right() error {
 	return c.write()
 }
 
-// write replaces the file at once, so that no node reads half of it.
+// write replaces the file atomically, so that no node reads half of it.
 func (c *wallClock) write() error {
 	var text strings.Builder
 	for _, r := range c.rows {
@@ -84,7 +83,7 @@ func (c *wallClock) write() error {
 	return os.Rename(c.path+".new", c.path)
 }
 
-// movedWalls are wall clocks while they are wrong in one way.
+// movedWalls are wall clocks while they have the same error.
 type movedWalls struct {
 	w       *World
 	servers []*Server
@@ -113,7 +112,7 @@ func (m *movedWalls) back() error {
 	return all
 }
 
-// keep notes for the checkers what was wrong.
+// keep records the error for the checkers.
 func (m *movedWalls) keep(ahead int64, swings bool) {
 	end := m.w.Rec.Now()
 	m.w.Rec.With(func(h *check.History) {
@@ -123,8 +122,7 @@ func (m *movedWalls) keep(ahead int64, swings bool) {
 	})
 }
 
-// clocksOf draws the founders whose clocks are moved, of all that are members: one,
-// a majority, or all.
+// clocksOf draws the founders whose clocks are moved, from those that are members: one, a majority, or all.
 func clocksOf(w *World, r *rand.Rand, share int) []*Server {
 	all := slices.DeleteFunc(some(w, r, 100), func(s *Server) bool {
 		return !slices.Contains(w.Cluster.All()[:w.Cluster.Founders], s)
@@ -142,10 +140,10 @@ func someMs(r *rand.Rand) int64 {
 	return ms
 }
 
-// jumpWall has the wall clock of one node jump.
+// jumpWall makes the wall clock of one node jump.
 func jumpWall(_ context.Context, w *World, r *rand.Rand) blow { return jump(w, r, 0) }
 
-// jumpWalls has those of a majority or of all nodes jump, all alike.
+// jumpWalls makes those of a majority or of all nodes jump, all alike.
 func jumpWalls(_ context.Context, w *World, r *rand.Rand) blow { return jump(w, r, 1+r.IntN(2)) }
 
 func jump(w *World, r *rand.Rand, share int) blow {
@@ -161,7 +159,7 @@ func jump(w *World, r *rand.Rand, share int) blow {
 	}}
 }
 
-// strobeWalls has wall clocks jump to and fro every 200 ms.
+// strobeWalls makes wall clocks jump to and fro every 200 ms.
 func strobeWalls(ctx context.Context, w *World, r *rand.Rand) blow {
 	ms, servers := someMs(r), clocksOf(w, r, r.IntN(3))
 	if len(servers) == 0 {
@@ -190,7 +188,7 @@ func strobeWalls(ctx context.Context, w *World, r *rand.Rand) blow {
 	}}
 }
 
-// skewWalls has wall clocks run up to 5 % too fast or too slow.
+// skewWalls makes wall clocks run up to 5 % too fast or too slow.
 func skewWalls(_ context.Context, w *World, r *rand.Rand) blow {
 	fast, servers := int64(1000*(10+r.IntN(41))), clocksOf(w, r, r.IntN(3))
 	if r.IntN(2) == 0 {

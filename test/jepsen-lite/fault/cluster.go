@@ -21,7 +21,7 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// Server is one node: a process, its addresses, and a client of it alone.
+// Server is one node: a process, its addresses, and a client that calls only it.
 type Server struct {
 	*Process
 	ID    string
@@ -29,8 +29,7 @@ type Server struct {
 	rig.Addrs
 	wall   *wallClock
 	Client *client.Client
-	// founder says that it founded the cluster; disk is its data directory, nil for
-	// the host's own.
+	// founder means that it founded the cluster; disk is its data directory, nil for the host's own.
 	founder bool
 	disk    *disk
 	rotten  suspicion
@@ -39,7 +38,7 @@ type Server struct {
 	cluster *Cluster
 }
 
-// Cluster is all nodes that this run ever had.
+// Cluster holds all nodes that this run ever had.
 type Cluster struct {
 	Binary string
 	Dir    string
@@ -48,33 +47,33 @@ type Cluster struct {
 	// lock is nil where the cluster is open.
 	lock *lock
 
-	// Backlog is how many jobs were not over when last asked.
+	// Backlog is the number of jobs that were not over at the last check.
 	Backlog atomic.Int64
 
 	Mu sync.Mutex
-	// servers are the founders, then those that a nemesis added.
+	// servers are the founders, then the nodes that a nemesis added.
 	servers  []*Server
 	Founders int
-	// Added counts extra nodes ever; joining says that one is there.
+	// Added counts all extra nodes so far; joining means that one is there now.
 	Added   int
 	joining bool
-	// rotting says that a node's disk is damaged and not made good yet; replacing is
-	// its replacement, which has one user at a time.
+	// rotting means that a node's disk is damaged and not repaired yet; replacing is its replacement, which has one
+	// user at a time.
 	rotting   bool
 	replacing *replacement
 	leaderID  string
 	closing   bool
-	// heir is the node whose disk was recovered: what the others join from then on.
+	// heir is the node whose disk was recovered: the node that the others join from then on.
 	heir *Server
 	// deadAfter shortens autopilot's patience; 0 leaves it.
 	deadAfter time.Duration
-	// testClock says that nodes' wall clocks can be moved.
+	// testClock means that nodes' wall clocks can be moved.
 	testClock bool
-	// disks says that nodes' disks can fail.
+	// disks means that nodes' disks can fail.
 	disks bool
 }
 
-// NewCluster returns a cluster of so many founders, none of which runs yet.
+// NewCluster returns a cluster with the given number of founders, none of which runs yet.
 func NewCluster(binary, dir string, network Network, rec *check.Recorder, founders int, o Options) (*Cluster, error) {
 	k := &Cluster{Binary: binary, Dir: dir, net: network, rec: rec, Founders: founders,
 		testClock: hasTestClock(binary)}
@@ -141,7 +140,7 @@ func (k *Cluster) makeAt(id string, at *place, ports []int) (s *Server, err erro
 	return s, nil
 }
 
-// dial makes its client of who may do everything, once there is such a token.
+// dial creates the node's client with full rights, once such a token exists.
 func (s *Server) dial() (err error) {
 	if k := s.cluster; k.lock == nil || k.lock.root.ID() != "" {
 		s.Client, err = client.Dial([]string{s.API}, k.options(nil)...)
@@ -192,14 +191,14 @@ func (k *Cluster) command(s *Server) *exec.Cmd {
 	return cmd
 }
 
-// All returns the nodes of now.
+// All returns the current nodes.
 func (k *Cluster) All() []*Server {
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
 	return append([]*Server(nil), k.servers...)
 }
 
-// Members returns those that were not removed.
+// Members returns the nodes that were not removed.
 func (k *Cluster) Members() []*Server {
 	var left []*Server
 	for _, s := range k.All() {
@@ -221,7 +220,7 @@ func (k *Cluster) find(id string) *Server {
 	return nil
 }
 
-// leader is the last known one, nil if none.
+// leader returns the last known leader, nil if none.
 func (k *Cluster) leader() *Server {
 	k.Mu.Lock()
 	id := k.leaderID
@@ -229,8 +228,7 @@ func (k *Cluster) leader() *Server {
 	return k.find(id)
 }
 
-// Addresses returns where the founders' APIs are, or, once a disk was recovered, those of the
-// recovered cluster.
+// Addresses returns the founders' API addresses, or, once a disk was recovered, those of the recovered cluster.
 func (k *Cluster) Addresses() []string {
 	servers := k.All()[:k.Founders]
 	if k.Heir() != nil {
@@ -243,10 +241,10 @@ func (k *Cluster) Addresses() []string {
 	return addrs
 }
 
-// Client is one of all founders, of who may do everything.
+// Client returns a client of all founders with full rights.
 func (k *Cluster) Client() (*client.Client, error) { return k.ClientOf(nil) }
 
-// Begin starts the founders, locks the cluster where that is wanted, and waits until they serve.
+// Begin starts the founders, locks the cluster if configured, and waits until they serve.
 func (k *Cluster) Begin(ctx context.Context) error {
 	for _, s := range k.All() {
 		if err := s.Start(); err != nil {
@@ -264,7 +262,7 @@ func (k *Cluster) Begin(ctx context.Context) error {
 	return nil
 }
 
-// closeUp locks the cluster: from now on callers without a token may do nothing.
+// closeUp locks the cluster: from now on callers without a token have no rights.
 func (k *Cluster) closeUp(ctx context.Context) error {
 	if k.lock == nil {
 		return nil
@@ -296,7 +294,7 @@ func (k *Cluster) Serves(ctx context.Context, s *Server) error {
 	return errors.Join(ctx.Err(), last)
 }
 
-// Heal lets all go on: nothing paused, nothing down that should be up.
+// Heal lets all nodes continue: none paused, none down that should be up.
 func (k *Cluster) Heal() error {
 	all := k.net.mendAll()
 	for _, s := range k.Members() {
@@ -308,7 +306,7 @@ func (k *Cluster) Heal() error {
 	return errors.Join(all, k.replace(), k.mendBadges())
 }
 
-// run runs the binary as a user would and gives its standard output.
+// run runs the binary as a user would and returns its standard output.
 func (k *Cluster) run(ctx context.Context, args ...string) ([]byte, error) {
 	with := append(args, "--addr", strings.Join(k.Addresses(), ","))
 	if k.lock != nil {
@@ -326,8 +324,7 @@ func (k *Cluster) run(ctx context.Context, args ...string) ([]byte, error) {
 	return out, err
 }
 
-// Verify asks for all nodes' invariants and digests. A node that could not be
-// asked is asked again for a while.
+// Verify returns all nodes' invariants and digests. It retries a node that does not answer for a while.
 func (k *Cluster) Verify(ctx context.Context) (*rota.Verdict, error) {
 	var last error
 	for range 5 {
@@ -351,7 +348,7 @@ func (k *Cluster) Verify(ctx context.Context) (*rota.Verdict, error) {
 	return nil, last
 }
 
-// End ends all nodes properly and notes those that do not go well.
+// End ends all nodes properly and records those that do not end well.
 func (k *Cluster) End() {
 	k.close(true)
 	k.each(func(s *Server) {
@@ -361,7 +358,7 @@ func (k *Cluster) End() {
 	})
 }
 
-// each does something with all nodes at once.
+// each calls do for all nodes at once.
 func (k *Cluster) each(do func(s *Server)) {
 	var all sync.WaitGroup
 	for _, s := range k.All() {

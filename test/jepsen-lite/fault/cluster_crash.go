@@ -10,8 +10,7 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// crashed notes a node that ended by itself and, as an init system would, starts
-// it again.
+// crashed records a node that ended by itself and, as an init system would, starts it again.
 func (k *Cluster) crashed(s *Server, exit string) {
 	if k.isClosing() {
 		return
@@ -34,15 +33,14 @@ func (k *Cluster) isClosing() bool {
 	return k.closing
 }
 
-// close says whether nodes are to stay down.
+// close sets whether nodes are to stay down.
 func (k *Cluster) close(closing bool) {
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
 	k.closing = closing
 }
 
-// stuck notes a node that does not end though it was told to, and what all its
-// goroutines wait for.
+// stuck records a node that does not end after a request, and where all its goroutines wait.
 func (k *Cluster) stuck(s *Server, patience time.Duration) {
 	at := k.rec.Now()
 	path := filepath.Join(k.Dir, s.ID+"-stuck.txt")

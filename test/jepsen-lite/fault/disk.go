@@ -14,15 +14,13 @@ import (
 	"time"
 )
 
-// roleDisk serves one node's data directory as a disk that can fail. It is a process
-// of its own, for three reasons: a program that waits on a file system that it serves
-// itself can stop for good (the runtime stops all threads, one of them waits for a
-// page); mounts are to go away however the run ends; and a hung disk must hang nobody
-// else.
+// roleDisk serves one node's data directory as a disk that can fail. It is a separate process, for three reasons: a
+// program that waits on a file system that it serves itself can stop for good (the runtime stops all threads, one of
+// them waits for a page); mounts must disappear however the run ends; and a hung disk must not hang any other process.
 const roleDisk = "disk"
 
-// diskSize is the size that every disk claims, whatever the machine has: so the
-// watermarks depend on the run alone. diskFree of it is free.
+// diskSize is the size that every disk claims, regardless of the machine: so the watermarks depend on the run alone.
+// diskFree of it is free.
 const (
 	diskSize = 16 << 30
 	diskFree = 12 << 30
@@ -38,7 +36,7 @@ const (
 type diskRequest struct {
 	Do    string    `json:"do"`
 	Fault diskFault `json:"fault,omitzero"`
-	// Seed draws what a loss of power leaves; 0 leaves nothing.
+	// Seed determines what a loss of power leaves; 0 leaves nothing.
 	Seed uint64 `json:"seed,omitempty"`
 }
 
@@ -47,11 +45,11 @@ type diskAnswer struct {
 	Lost  lost   `json:"lost,omitzero"`
 }
 
-// lost counts what a loss of power took.
+// lost counts what a loss of power destroyed.
 type lost struct {
 	Blocks int `json:"blocks"`
 	Names  int `json:"names"`
-	// Stayed are blocks and names that were not synced and are there all the same.
+	// Stayed counts blocks and names that were not synced but are still there.
 	Stayed int `json:"stayed"`
 }
 
@@ -73,7 +71,7 @@ func startDisk(base, dir string) (*disk, error) {
 	}
 	cmd := exec.Command("/proc/self/exe", base, dir)
 	cmd.Env = append(os.Environ(), RoleKey+"="+roleDisk)
-	// It ends with its input, not by a signal: else the mount would stay.
+	// It ends with its input, not by a signal: otherwise the mount would stay.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -115,7 +113,7 @@ func (d *disk) ask(r diskRequest) (a diskAnswer, err error) {
 	return a, nil
 }
 
-// lose cuts the power: nobody may have a file of it open.
+// lose cuts the power: no process may have a file of it open.
 func (d *disk) lose(seed uint64) (lost, error) {
 	a, err := d.ask(diskRequest{Do: diskLose, Seed: seed})
 	return a.Lost, err
@@ -154,15 +152,14 @@ func canMakeDisks() error {
 	return d.close()
 }
 
-// faultStack joins the faults of nemeses that are at work at once on one disk: the
-// worst of each holds.
+// faultStack joins the faults of nemeses that act on one disk at the same time: the worst of each applies.
 type faultStack struct {
 	set func(diskFault) error
 	mu  sync.Mutex
 	all []*diskFault
 }
 
-// begin adds a fault and gives what ends it.
+// begin adds a fault and returns the function that ends it.
 func (s *faultStack) begin(f diskFault) (end func() error, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,28 +6,27 @@ import (
 	"time"
 )
 
-// diskFault is what is wrong with a disk; the zero value is nothing.
+// diskFault is the fault of a disk; the zero value is none.
 type diskFault struct {
-	// SyncDelayMs is how long an fsync takes; SyncHang has it take until the fault
-	// is mended.
+	// SyncDelayMs is how long an fsync takes; SyncHang makes it block until the fault ends.
 	SyncDelayMs int64 `json:"sync_delay_ms,omitempty"`
 	SyncHang    bool  `json:"sync_hang,omitempty"`
-	// FailSync has the n-th fsync from now on, counted from 1, fail with EIO.
+	// FailSync makes the n-th fsync from now on, counted from 1, fail with EIO.
 	FailSync int `json:"fail_sync,omitempty"`
-	// FailWrites has every write fail with EIO, and Full all that grow with ENOSPC.
+	// FailWrites makes every write fail with EIO, and Full makes all writes that grow a file fail with ENOSPC.
 	FailWrites bool `json:"fail_writes,omitempty"`
 	Full       bool `json:"full,omitempty"`
-	// FreeMiB is what statfs shows as free, where it is not 0.
+	// FreeMiB is the free space that statfs reports, if it is not 0.
 	FreeMiB uint64 `json:"free_mib,omitempty"`
 }
 
-// diskFaults is the fault of now. One that is mended lets go at once what it held.
+// diskFaults is the current fault. When it ends, it releases blocked calls at once.
 type diskFaults struct {
 	mu      sync.Mutex
 	now     diskFault
 	changed chan struct{}
 	syncs   int
-	// failed counts what was refused.
+	// failed counts the refused calls.
 	failed int
 }
 
@@ -41,7 +40,7 @@ func (f *diskFaults) set(now diskFault) {
 	f.changed = make(chan struct{})
 }
 
-// sync waits as long as an fsync takes now, and says how it ends.
+// sync waits as long as an fsync takes now, and returns its result.
 func (f *diskFaults) sync() error {
 	f.mu.Lock()
 	f.syncs++
@@ -88,7 +87,7 @@ func (f *diskFaults) full() bool {
 	return f.now.Full
 }
 
-// grow reports whether a new file or directory finds room.
+// grow returns an error if there is no room for a new file or directory.
 func (f *diskFaults) grow() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,7 +100,7 @@ func (f *diskFaults) grow() error {
 	return nil
 }
 
-// free is how many bytes statfs shows as free.
+// free returns the number of bytes that statfs shows as free.
 func (f *diskFaults) free() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,10 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskNode is a file or directory of a mounted disk. Only what a data directory
-// needs is there: what is not written here cannot slip past the ledger, such as
-// copy_file_range or the kernel's pass-through. The library's own pass-through node
-// was not embedded for that reason.
+// diskNode is a file or directory of a mounted disk. It implements only what a data directory needs: unimplemented
+// calls, such as copy_file_range or the kernel's pass-through, cannot bypass the ledger. The library's own pass-through
+// node was not embedded for that reason.
 type diskNode struct {
 	fs.Inode
 	at *diskServer
@@ -43,7 +42,7 @@ func (n *diskNode) path(name string) string {
 
 func (n *diskNode) ino() uint64 { return n.StableAttr().Ino }
 
-// child makes the node of a name that is there.
+// child makes the node of an existing name.
 func (n *diskNode) child(ctx context.Context, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
 	var st syscall.Stat_t
 	if err := syscall.Lstat(n.path(name), &st); err != nil {
@@ -72,7 +71,7 @@ func (n *diskNode) Getattr(_ context.Context, f fs.FileHandle, out *fuse.AttrOut
 	return 0
 }
 
-// Setattr changes size and mode; times and owners are let be.
+// Setattr changes size and mode; it ignores times and owners.
 func (n *diskNode) Setattr(ctx context.Context, f fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
 	if mode, ok := in.GetMode(); ok {
 		if err := syscall.Chmod(n.path(""), mode); err != nil {
@@ -101,8 +100,7 @@ func (n *diskNode) truncate(f fs.FileHandle, size int64) error {
 	return errors.Join(n.at.ledger.truncate(file, n.ino(), size), file.Close())
 }
 
-// readable turns flags into those of a file that the ledger can read, too; where
-// to write comes with each write.
+// readable turns flags into those of a file that the ledger can also read; the write position comes with each write.
 func readable(flags uint32) int {
 	plain := int(flags) &^ (syscall.O_APPEND | syscall.O_TRUNC | syscall.O_ACCMODE)
 	if flags&syscall.O_ACCMODE == syscall.O_RDONLY {
@@ -256,7 +254,7 @@ func (d *diskDir) Readdirent(context.Context) (*fuse.DirEntry, syscall.Errno) {
 
 func (d *diskDir) Releasedir(context.Context, uint32) { d.Close() }
 
-// Seekdir is used by whoever reads a directory twice.
+// Seekdir is used by callers that read a directory twice.
 func (d *diskDir) Seekdir(ctx context.Context, at uint64) syscall.Errno {
 	return d.DirStream.(fs.FileSeekdirer).Seekdir(ctx, at)
 }
@@ -294,8 +292,8 @@ func (o *diskFile) Write(_ context.Context, data []byte, at int64) (uint32, sysc
 	return uint32(n), errno(err)
 }
 
-// holds reports whether all of a stretch has its place on the disk already: it lies
-// before the end of the file, and not in a hole.
+// holds reports whether all of a stretch already has its place on the disk: it lies before the end of the file, and not
+// in a hole.
 func (o *diskFile) holds(at, length int64) bool {
 	info, err := o.f.Stat()
 	if err != nil || at+length > info.Size() {

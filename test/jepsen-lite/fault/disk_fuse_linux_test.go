@@ -14,7 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// mounted returns a disk that is gone after the test.
+// mounted returns a disk that is removed after the test.
 func mounted(t *testing.T) *disk {
 	t.Helper()
 	if err := canMakeDisks(); err != nil {
@@ -213,7 +213,7 @@ func TestDisk_errorsAndNoRoom(t *testing.T) {
 	must(t, f.Close())
 	holds(t, path, "2"+strings.Repeat("1", diskBlock-1))
 	cutPower(t, d)
-	// What a failed fsync was told of is not kept by the next one.
+	// Data covered by a failed fsync is not kept by the next one.
 	holds(t, path, strings.Repeat("1", diskBlock))
 
 	f, err = os.OpenFile(path, os.O_RDWR, 0)
@@ -222,7 +222,7 @@ func TestDisk_errorsAndNoRoom(t *testing.T) {
 	end, err = d.faults.begin(diskFault{Full: true})
 	must(t, err)
 	_, err = f.WriteAt([]byte("3"), 5)
-	must(t, err) // it has its place
+	must(t, err) // it already has its place
 	_, err = f.WriteAt([]byte("3"), 2*diskBlock)
 	wants("a write into a hole", err, syscall.ENOSPC)
 	_, err = f.WriteAt([]byte("3"), 4*diskBlock)
@@ -247,8 +247,8 @@ func TestDisk_errorsAndNoRoom(t *testing.T) {
 	must(t, end())
 }
 
-// TestDisk_database has a real bbolt file lose what was not synced, over and over:
-// each time all that was committed is there, and not without fsync.
+// TestDisk_database makes a real bbolt file lose unsynced data, over and over: each time all committed data is there,
+// and not without fsync.
 func TestDisk_database(t *testing.T) {
 	d := mounted(t)
 	path := filepath.Join(d.dir, "db")
@@ -295,7 +295,7 @@ func TestDisk_database(t *testing.T) {
 	syncDirectory(t, d.dir)
 	for seed := range uint64(6) {
 		fill(db, int(seed)*40, int(seed+1)*40)
-		// A transaction that is not committed, and pages that are nowhere synced.
+		// A transaction that is not committed, and pages that are never synced.
 		tx, err := db.Begin(true)
 		must(t, err)
 		must(t, tx.Bucket([]byte("b")).Put([]byte("half"), make([]byte, 100_000)))

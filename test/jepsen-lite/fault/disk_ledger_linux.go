@@ -11,39 +11,36 @@ import (
 	"syscall"
 )
 
-// diskBlock is what a disk writes whole or not at all.
+// diskBlock is the unit that a disk writes completely or not at all.
 const diskBlock = 4096
 
-// ledger knows what of a directory's state of now a loss of power would take, and
-// takes it. The files hold the state of now, so that reads, stat and mmap need no
-// care; the ledger holds what was there before, block by block, until an fsync.
-// An overlay of the new blocks was refused: each read would have to merge.
+// ledger knows which parts of a directory's current state a loss of power would destroy, and destroys them. The files
+// hold the current state, so reads, stat and mmap need no special handling; the ledger holds the previous contents,
+// block by block, until an fsync. An overlay of the new blocks was rejected: each read would have to merge.
 //
-// The model: fsync or fdatasync of a file keeps its data and size. A name that was
-// made, removed or renamed is kept by fsync of a directory that it was changed in,
-// and then so is every change before it that it builds upon. Nothing else keeps
-// anything; journaling file systems keep more, POSIX promises no more. What a
-// failed fsync was told of counts as clean afterwards, as in the kernel: only
-// another write of that block, and another fsync, keep it.
+// The model: fsync or fdatasync of a file keeps its data and size. A name that was made, removed or renamed is kept by
+// fsync of a directory in which it changed, and then so is every earlier change that it builds upon. Nothing else keeps
+// anything; journaling file systems keep more, POSIX promises only this. Blocks covered by a failed fsync count as
+// clean afterwards, as in the kernel: only another write of that block, and another fsync, keep it.
 type ledger struct {
-	// data is the directory, gone holds what was removed from it and may come back.
+	// data is the directory, gone holds removed files that may come back.
 	data, gone string
 
 	mu    sync.Mutex
 	files map[uint64]*unsynced
 	names []nameChange
-	// removed counts what ever went to gone, for its names there.
+	// removed counts all files ever moved to gone, to name them there.
 	removed int
 }
 
-// unsynced is what a file had when it was last synced, where it differs now.
+// unsynced is the previous contents of a file, as of its last sync, where they differ from the current contents.
 type unsynced struct {
 	size int64
-	// blocks are by number, as long as the file went; nil beyond its end.
+	// blocks are by number, up to the file's length; nil beyond its end.
 	blocks map[int64][]byte
-	// bad are those of a failed fsync: their writes are never kept.
+	// bad are the blocks of a failed fsync: their writes are never kept.
 	bad map[int64][]byte
-	// cut says that the file became shorter.
+	// cut means that the file became shorter.
 	cut bool
 }
 
@@ -60,14 +57,14 @@ type nameChange struct {
 	verb     nameVerb
 	dir, ino uint64
 	name     string
-	// toDir and to are where it was moved.
+	// toDir and to are the target of a move.
 	toDir uint64
 	to    string
-	// kept is where in gone that lies which was removed or overwritten, if any.
+	// kept is the place in gone of the removed or overwritten file, if any.
 	kept string
 }
 
-// openLedger makes the two directories below base, which must not be used yet.
+// openLedger makes the two directories below base, which must not exist yet.
 func openLedger(base string) (*ledger, error) {
 	l := &ledger{data: filepath.Join(base, "data"), gone: filepath.Join(base, "gone"), files: make(map[uint64]*unsynced)}
 	return l, errors.Join(os.MkdirAll(l.data, 0o700), os.MkdirAll(l.gone, 0o700))
@@ -83,7 +80,7 @@ func inodeAt(path string) uint64 {
 	return inodeOf(info)
 }
 
-// of returns a file's entry, anew where nothing is unsynced.
+// of returns a file's entry, a new one where nothing is unsynced.
 func (l *ledger) of(f *os.File, ino uint64) (*unsynced, error) {
 	if u := l.files[ino]; u != nil {
 		return u, nil
@@ -97,7 +94,7 @@ func (l *ledger) of(f *os.File, ino uint64) (*unsynced, error) {
 	return u, nil
 }
 
-// save keeps one block as it was.
+// save keeps the previous contents of one block.
 func (u *unsynced) save(f *os.File, block int64) error {
 	if _, saved := u.blocks[block]; saved {
 		return nil
@@ -120,7 +117,7 @@ func (u *unsynced) save(f *os.File, block int64) error {
 	return nil
 }
 
-// write writes what one fsync later will keep.
+// write writes data that a later fsync will keep.
 func (l *ledger) write(f *os.File, ino uint64, data []byte, at int64) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +149,7 @@ func (l *ledger) truncate(f *os.File, ino uint64, size int64) error {
 	return f.Truncate(size)
 }
 
-// synced keeps a file's data.
+// synced marks a file's data as kept.
 func (l *ledger) synced(f *os.File, ino uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,7 +169,7 @@ func (l *ledger) synced(f *os.File, ino uint64) error {
 	return nil
 }
 
-// notSynced notes an fsync that failed.
+// notSynced records a failed fsync.
 func (l *ledger) notSynced(ino uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,7 +181,7 @@ func (l *ledger) notSynced(ino uint64) {
 	}
 }
 
-// made notes a new name: a file, a directory or a link.
+// made records a new name: a file, a directory or a link.
 func (l *ledger) made(dir uint64, name, path string, f *os.File) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,18 +190,18 @@ func (l *ledger) made(dir uint64, name, path string, f *os.File) error {
 	if f == nil {
 		return nil
 	}
-	delete(l.files, ino) // of a former file with this number
+	delete(l.files, ino) // of an earlier file with this number
 	_, err := l.of(f, ino)
 	return err
 }
 
-// put sets a place in gone.
+// put reserves a place in gone.
 func (l *ledger) put() string {
 	l.removed++
 	return filepath.Join(l.gone, fmt.Sprint(l.removed))
 }
 
-// remove takes a name away; what it named can come back.
+// remove removes a name; its file can come back.
 func (l *ledger) remove(dir uint64, name, path string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,7 +213,7 @@ func (l *ledger) remove(dir uint64, name, path string) error {
 	return nil
 }
 
-// move renames; a file in its way is overwritten, a directory is refused.
+// move renames; it overwrites a file at the target and refuses a directory.
 func (l *ledger) move(dir uint64, name, path string, toDir uint64, toName, toPath string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -237,7 +234,7 @@ func (l *ledger) move(dir uint64, name, path string, toDir uint64, toName, toPat
 	return nil
 }
 
-// dirSynced keeps what was changed in a directory, and what that builds upon.
+// dirSynced keeps the changes made in a directory, and the changes that they build upon.
 func (l *ledger) dirSynced(dir uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -262,8 +259,8 @@ func (l *ledger) dirSynced(dir uint64) {
 	l.names = left
 }
 
-// buildsOn reports whether a change makes no sense without an earlier one: they are of one
-// name or one file, or it removed what that was changed in.
+// buildsOn reports whether a change makes no sense without an earlier one: both are about one name or one file, or it
+// removed the directory in which the earlier one was made.
 func (c *nameChange) buildsOn(earlier *nameChange) bool {
 	type place struct {
 		dir  uint64

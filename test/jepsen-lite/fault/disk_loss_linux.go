@@ -10,9 +10,8 @@ import (
 	"slices"
 )
 
-// lose takes what was not synced: all of it where r is nil, else the names after a
-// moment and some of the blocks, which a disk is free to have written already.
-// Nobody may have a file open.
+// lose destroys the data that was not synced: all of it if r is nil, otherwise the names after a moment and some of the
+// blocks, which a disk is free to have written already. No process may have a file open.
 func (l *ledger) lose(r *rand.Rand) (took lost, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,7 +39,7 @@ func (l *ledger) lose(r *rand.Rand) (took lost, err error) {
 	return took, errors.Join(err, os.RemoveAll(l.gone), os.Mkdir(l.gone, 0o700))
 }
 
-// restore makes a file what the last fsync left of it.
+// restore resets a file to its contents at the last fsync.
 func (u *unsynced) restore(path string, r *rand.Rand, took *lost) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -82,7 +81,7 @@ func sortedBlocks(blocks map[int64][]byte) []int64 {
 	return numbers
 }
 
-// putBack writes a block as it was, zeros where it was not.
+// putBack writes the earlier contents of a block, zeros if it did not exist.
 func putBack(f *os.File, at int64, before []byte, size int64) error {
 	if before == nil && at >= size {
 		return nil
@@ -93,7 +92,7 @@ func putBack(f *os.File, at int64, before []byte, size int64) error {
 	return err
 }
 
-// undo takes one change of names back. What it was changed in may be gone itself.
+// undo reverts one change of names. The directory of the change may be gone itself.
 func (l *ledger) undo(c *nameChange) error {
 	dir := l.find(c.dir)
 	if dir == "" {
@@ -122,8 +121,7 @@ func (l *ledger) undo(c *nameChange) error {
 	return nil
 }
 
-// find returns the path that a directory has now, empty if none: its path changes
-// when one above it is renamed.
+// find returns the current path of a directory, empty if none: its path changes when one above it is renamed.
 func (l *ledger) find(ino uint64) (found string) {
 	_ = filepath.WalkDir(l.data, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() && inodeAt(path) == ino {

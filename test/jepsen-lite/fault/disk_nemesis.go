@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// onDisks breaks the disks of servers alike.
+// onDisks gives the disks of servers the same fault.
 func onDisks(servers []*Server, f diskFault, note string) blow {
 	b := blow{targets: namesOf(servers), note: note}
 	var ends []func() error
@@ -27,7 +27,7 @@ func onDisks(servers []*Server, f diskFault, note string) blow {
 	return b
 }
 
-// slowSync has each fsync of a node take 200 ms to 10 s.
+// slowSync makes each fsync of a node take 200 ms to 10 s.
 func slowSync(_ context.Context, w *World, r *rand.Rand) blow {
 	s := prey(w, r)
 	ms := int64(200) << r.IntN(6)
@@ -36,8 +36,8 @@ func slowSync(_ context.Context, w *World, r *rand.Rand) blow {
 	return onDisks([]*Server{s}, diskFault{SyncDelayMs: ms}, fmt.Sprintf("fsync takes %d ms", ms))
 }
 
-// hangSync has no fsync of a node return until it is mended; a third of the time for
-// so long that a leader must have a successor.
+// hangSync blocks every fsync of a node until the fault ends; a third of the time for so long that a leader must have a
+// successor.
 func hangSync(ctx context.Context, w *World, r *rand.Rand) blow {
 	s, long := prey(w, r), r.IntN(3) == 0
 	b := onDisks([]*Server{s}, diskFault{SyncHang: true}, "")
@@ -47,23 +47,23 @@ func hangSync(ctx context.Context, w *World, r *rand.Rand) blow {
 	return b
 }
 
-// failSync has one fsync of a node fail.
+// failSync makes one fsync of a node fail.
 func failSync(_ context.Context, w *World, r *rand.Rand) blow {
 	s, n := prey(w, r), 1+r.IntN(6)
 	return onDisks([]*Server{s}, diskFault{FailSync: n}, fmt.Sprintf("fsync number %d fails", n))
 }
 
-// failWrites has every write and fsync of a node fail.
+// failWrites makes every write and fsync of a node fail.
 func failWrites(_ context.Context, w *World, r *rand.Rand) blow {
 	return onDisks([]*Server{prey(w, r)}, diskFault{FailWrites: true}, "")
 }
 
-// fillDisk leaves a node no room.
+// fillDisk leaves a node no free space.
 func fillDisk(_ context.Context, w *World, r *rand.Rand) blow {
 	return onDisks([]*Server{prey(w, r)}, diskFault{Full: true}, "")
 }
 
-// fillUp has disks show little room, below either watermark; of one node, or of all.
+// fillUp makes disks report little free space, below either watermark; of one node, or of all.
 func fillUp(_ context.Context, w *World, r *rand.Rand) blow {
 	servers := []*Server{prey(w, r)}
 	if r.IntN(2) == 0 {
@@ -85,8 +85,8 @@ func losePowerAll(_ context.Context, w *World, r *rand.Rand) blow {
 	return losePower(w, r, w.Cluster.Members())
 }
 
-// losePower kills nodes and takes what their disks had not synced: all of it half
-// the time, else a part, as a disk may have written what nobody waited for.
+// losePower kills nodes and destroys the data that their disks had not synced: all of it half the time, otherwise a
+// part, as a disk may have written data without an fsync.
 func losePower(_ *World, r *rand.Rand, servers []*Server) blow {
 	seed, note := uint64(0), "all that was not synced is lost"
 	if r.IntN(2) == 0 {
@@ -102,7 +102,7 @@ func losePower(_ *World, r *rand.Rand, servers []*Server) blow {
 			s.keep()
 			defer s.free()
 			down.Done()
-			down.Wait() // no disk forgets while another node still believes in it
+			down.Wait() // no disk forgets while another node still trusts it
 			one, err := s.disk.lose(seed)
 			mu.Lock()
 			defer mu.Unlock()

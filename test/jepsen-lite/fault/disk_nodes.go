@@ -18,7 +18,7 @@ var onOwnDisk = []string{"slow-fsync", "hung-fsync", "eio-fsync", "eio-writes", 
 
 func diskFaulty(nemesis string) bool { return slices.Contains(onOwnDisk, nemesis) }
 
-// wantsDisks reports whether nodes get disks that can fail, and notes where they cannot.
+// wantsDisks reports whether nodes get disks that can fail, and records the reason if they cannot.
 func wantsDisks(o Options, rec *check.Recorder) bool {
 	if o.Via != viaProcesses || !slices.ContainsFunc(onOwnDisk, o.allows) {
 		return false
@@ -30,7 +30,7 @@ func wantsDisks(o Options, rec *check.Recorder) bool {
 	return true
 }
 
-// dataOf is a node's data directory, be it a mount.
+// dataOf returns a node's data directory, which may be a mount.
 func (k *Cluster) dataOf(s *Server) string { return filepath.Join(k.Dir, s.ID) }
 
 // mendDisk ends all faults of a disk.
@@ -41,7 +41,7 @@ func (s *Server) mendDisk() error {
 	return s.disk.faults.clear()
 }
 
-// unmount leaves plain directories where disks were. Nothing may run any more.
+// unmount leaves plain directories in place of disks. No process may use them any more.
 func (k *Cluster) unmount() (all error) {
 	for _, s := range k.All() {
 		if s.disk != nil {
@@ -51,15 +51,15 @@ func (k *Cluster) unmount() (all error) {
 	return all
 }
 
-// UnmountAll is unmount at the end of a run, whatever becomes of it.
+// UnmountAll is unmount at the end of a run, however it ended.
 func (k *Cluster) UnmountAll() {
 	if err := k.unmount(); err != nil {
 		check.Say("%v", err)
 	}
 }
 
-// successor makes a node with a new id in the place of one that is retired: on its
-// machine, at its addresses, so that users find it where they look.
+// successor makes a node with a new id in place of one that is retired: on its machine, at its addresses, so that users
+// find it there.
 func (k *Cluster) successor(s *Server) (*Server, error) {
 	id := k.newID()
 	ports, err := portsOf(s.API, s.Raft, s.Admin, s.Gossip)
@@ -80,7 +80,7 @@ func (k *Cluster) successor(s *Server) (*Server, error) {
 	return next, nil
 }
 
-// alias gives the one at a place a further name, for its links.
+// alias gives a place a second name, for its links.
 func (s *spaces) alias(name, of string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,16 +99,16 @@ func portsOf(addresses ...string) (ports []int, err error) {
 	return ports, nil
 }
 
-// suspicion is what is known of a node whose disk rots.
+// suspicion is what is known about a node whose disk rots.
 type suspicion struct {
 	mu sync.Mutex
 	on bool
-	// ends counts those for damage, read says that all of the disk was read since.
+	// ends counts the node's ends for damage, read means that all of the disk was read since.
 	ends int
 	read bool
 }
 
-// suspect begins it.
+// suspect starts it.
 func (s *suspicion) suspect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +121,7 @@ func (s *suspicion) suspected() bool {
 	return s.on
 }
 
-// acquit notes that it serves, and that all of its disk was read.
+// acquit records that it serves, and that all of its disk was read.
 func (s *suspicion) acquit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +134,7 @@ func (s *suspicion) acquitted() bool {
 	return s.read
 }
 
-// ended hears the last words of a node that ended by itself.
+// ended processes the last output of a node that ended by itself.
 func (s *suspicion) ended(words string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,14 +143,14 @@ func (s *suspicion) ended(words string) {
 	}
 }
 
-// condemned reports whether it does not get up again.
+// condemned reports whether it does not start again.
 func (s *suspicion) condemned() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ends >= condemnedAfter
 }
 
-// namesDamage reports whether a message tells of damage on the disk.
+// namesDamage reports whether a message mentions damage on the disk.
 func namesDamage(words string) bool {
 	return slices.ContainsFunc([]string{"damage", "checksum"}, func(w string) bool { return strings.Contains(words, w) })
 }

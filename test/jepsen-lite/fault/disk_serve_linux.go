@@ -25,7 +25,7 @@ type diskServer struct {
 	mount  *fuse.Server
 }
 
-// serveDisk is the whole life of roleDisk: it ends with its input.
+// serveDisk is the main function of roleDisk: it ends with its input.
 func serveDisk(base, dir string) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	syscall.Umask(0) // the caller's is in the modes that the kernel gives
@@ -72,8 +72,7 @@ func (s *diskServer) do(r diskRequest) (a diskAnswer, err error) {
 	return a, fmt.Errorf("%q cannot be done", r.Do)
 }
 
-// begin mounts. Nothing is cached for longer than the kernel's own page cache
-// does, which a new mount begins without.
+// begin mounts. Nothing is cached for longer than in the kernel's own page cache, which is empty for a new mount.
 func (s *diskServer) begin() error {
 	brief := time.Second
 	root := &diskNode{at: s}
@@ -92,8 +91,7 @@ func (s *diskServer) begin() error {
 // loseMost is how long the dead process's files may take to be closed.
 const loseMost = 10 * time.Second
 
-// lose unmounts, so that no cache remembers, takes what was not synced, and mounts
-// again.
+// lose unmounts, so that no cache survives, destroys the data that was not synced, and mounts again.
 func (s *diskServer) lose(seed uint64) (a diskAnswer, err error) {
 	for deadline := time.Now().Add(loseMost); ; time.Sleep(20 * time.Millisecond) {
 		if err = s.mount.Unmount(); err == nil {
@@ -111,7 +109,7 @@ func (s *diskServer) lose(seed uint64) (a diskAnswer, err error) {
 	return a, errors.Join(err, s.begin())
 }
 
-// end lets go whoever waits and unmounts, whatever is still open.
+// end releases all waiting calls and unmounts, whatever is still open.
 func (s *diskServer) end() error {
 	s.faults.set(diskFault{})
 	if s.mount == nil {

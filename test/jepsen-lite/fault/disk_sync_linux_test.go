@@ -14,11 +14,10 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// TestDisk_whatAFailedSyncLeft: the second fsync of a commit, that of bbolt's meta
-// page, fails, and the node ends. After its restart the page is in the kernel's cache
-// as if it had been written: the log is one entry longer than on the disk, and a
-// leader may count the entry. Only the next commit keeps it, so a log is to make one,
-// be it empty, when it is opened.
+// TestDisk_whatAFailedSyncLeft: the second fsync of a commit, that of bbolt's meta page, fails, and the node ends.
+// After its restart the page is in the kernel's cache as if it had been written: the log is one entry longer than on
+// the disk, and a leader may count the entry. Only the next commit keeps it, so a log must make one, even an empty one,
+// when it is opened.
 func TestDisk_whatAFailedSyncLeft(t *testing.T) {
 	for name, c := range map[string]struct{ commits, kept bool }{
 		"opened with a commit": {true, true},
@@ -85,8 +84,8 @@ func entriesOf(t *testing.T, db *bbolt.DB) (n int) {
 	return n
 }
 
-// A node makes its own socket on its disk. A loss of power may take the name, and leaves no more
-// than that: it is removed and made again.
+// A node makes its own socket on its disk. A loss of power may destroy the name, and leaves at most that: it is removed
+// and made again.
 func TestDisk_socket(t *testing.T) {
 	t.Parallel()
 	d := mounted(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// Hand is one worker: a place with a process in it, one after the other.
+// Hand is one worker: a place with one process at a time.
 type Hand struct {
 	*Process
 	place *place
@@ -23,7 +23,7 @@ type Hand struct {
 	secret []byte
 }
 
-// Life is who the next process of a hand is.
+// Life is the identity of the next process of a hand.
 type Life struct {
 	Name, ID string
 	Secret   []byte
@@ -66,7 +66,7 @@ func (h *Hand) WorkerID() string {
 	return h.id
 }
 
-// NextLife returns who the next process is.
+// NextLife returns the identity of the next process.
 func (h *Hand) NextLife() Life {
 	h.mu.Lock()
 	defer h.mu.Unlock()

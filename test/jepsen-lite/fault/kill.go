@@ -17,7 +17,7 @@ func killMajority(_ context.Context, w *World, r *rand.Rand) blow {
 	return kill(some(w, r, len(w.Cluster.Members())/2+1))
 }
 
-// killAll is the power cut, as far as the files' cache survives it.
+// killAll is the power cut, except that the files' cache survives it.
 func killAll(_ context.Context, w *World, _ *rand.Rand) blow {
 	return kill(w.Cluster.Members())
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// possible reports whether a nemesis has, in this run, what it needs beside a network
-// that can be cut.
+// possible reports whether this run has what a nemesis needs in addition to a network that can be cut.
 func possible(w *World, name string) bool {
 	switch {
 	case slices.Contains(check.Spoiling, name):
@@ -50,8 +49,8 @@ func shapeLinks(w *World, targets []string, note string, links []link, s shape) 
 	return b
 }
 
-// somewhere draws the links of one node or worker that are to be bad: to all the
-// nodes or one of them, both ways or one. Its end that is struck comes first.
+// somewhere draws the links of one node or worker that become bad: to all the nodes or one of them, both ways or one.
+// Its end that is struck comes first.
 func somewhere(w *World, r *rand.Rand) (targets []string, note string, links []link) {
 	s, worker, one, way := prey(w, r), r.IntN(3) == 0, r.IntN(3) == 0, r.IntN(3)
 	name, far := s.ID, others(w, s)
@@ -97,15 +96,14 @@ func mangleLink(_ context.Context, w *World, r *rand.Rand) blow {
 		early: 50 + r.IntN(201)})
 }
 
-// starveLink leaves a line of 8 to 256 KiB a second, with the buffer before it
-// that such lines have.
+// starveLink limits a line to 8 to 256 KiB a second, with the usual buffer of such lines before it.
 func starveLink(_ context.Context, w *World, r *rand.Rand) blow {
 	targets, note, links := somewhere(w, r)
 	return shapeLinks(w, targets, note, links, shape{rate: 8 << (10 + r.IntN(6))})
 }
 
-// resetConnections breaks connections at both ends: every one that says a word,
-// and new ones before they stand; or one here and there.
+// resetConnections breaks connections at both ends: every one that sends a byte, and new ones before they are
+// established; or one here and there.
 func resetConnections(_ context.Context, w *World, r *rand.Rand) blow {
 	targets, note, links := somewhere(w, r)
 	chance := 1000

@@ -20,14 +20,14 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// lock is what a locked cluster is entered with: certificates of an authority of the run, a
-// gossip key, and tokens. An open cluster has none.
+// lock holds the credentials of a locked cluster: certificates of an authority of the run, a gossip key, and tokens. An
+// open cluster has none.
 type lock struct {
 	binary, dir string
 	tls         *tls.Config
-	// web asks the admin ports.
+	// web calls the admin ports.
 	web *http.Client
-	// root is the badge of who may do everything.
+	// root is the badge with all rights.
 	root *Badge
 
 	mu     sync.Mutex
@@ -36,7 +36,7 @@ type lock struct {
 
 // The roles that are not built in.
 const (
-	// RoleReads reads jobs with what is in them, RoleWatches all events.
+	// RoleReads reads jobs with their contents, RoleWatch all events.
 	RoleReads   = "reads"
 	RoleWatches = "watches"
 )
@@ -108,7 +108,7 @@ func (l *lock) issue(s *Server) error {
 	return err
 }
 
-// flags are those of a node, or of a command that asks for everything.
+// flags returns the flags of a node, or of a command with all rights.
 func (l *lock) flags(s *Server) []string {
 	if s == nil {
 		return []string{"--tls-ca", l.path("ca.pem"), "--token-file", l.root.path}
@@ -117,8 +117,8 @@ func (l *lock) flags(s *Server) []string {
 		"--gossip-key-file", l.path("gossip.key")}
 }
 
-// close locks a cluster that has just begun, through the socket of a node, whose founders may
-// not have found each other yet.
+// close locks a cluster that has just begun, through the socket of a node, whose founders may not have found each other
+// yet.
 func (l *lock) close(ctx context.Context, data string) error {
 	for {
 		token, err := l.rota(ctx, "auth", "init", "--data", data, "--expires", "30d")
@@ -150,8 +150,8 @@ func (k *Cluster) makeRoles(ctx context.Context) error {
 	return nil
 }
 
-// NewBadge returns a badge with a token of a role, which a nemesis may replace and revoke if
-// it is loose; nil where the cluster is open.
+// NewBadge returns a badge with a token of a role, which a nemesis may replace and revoke if it is loose; nil where the
+// cluster is open.
 func (k *Cluster) NewBadge(ctx context.Context, holder, role string, loose bool) (*Badge, error) {
 	if k.lock == nil {
 		return nil, nil
@@ -168,7 +168,7 @@ func (k *Cluster) NewBadge(ctx context.Context, holder, role string, loose bool)
 	return b, nil
 }
 
-// replaceToken makes a token and has the badge show it from now on.
+// replaceToken makes a token and makes the badge show it from now on.
 func (k *Cluster) replaceToken(ctx context.Context, b *Badge) error {
 	c, err := k.Client()
 	if err != nil {
@@ -190,7 +190,7 @@ func (k *Cluster) shown(b *Badge) *Badge {
 	return b
 }
 
-// options are those of a client that shows a badge, that of who may do everything where it is nil.
+// options returns the options of a client that shows a badge, or the badge with all rights if it is nil.
 func (k *Cluster) options(b *Badge) []client.Option {
 	if k.lock == nil {
 		return []client.Option{client.WithInsecure()}
@@ -198,13 +198,12 @@ func (k *Cluster) options(b *Badge) []client.Option {
 	return []client.Option{client.WithTLS(k.lock.tls.Clone()), client.WithTokenFrom(k.shown(b).token)}
 }
 
-// ClientOf is a client of all founders that shows a badge.
+// ClientOf returns a client of all founders that shows a badge.
 func (k *Cluster) ClientOf(b *Badge) (*client.Client, error) {
 	return client.Dial(k.Addresses(), k.options(b)...)
 }
 
-// Shows are the TLS and the token of a connection that shows a badge; nil where the cluster
-// is open.
+// Shows returns the TLS configuration and the token of a connection that shows a badge; nil where the cluster is open.
 func (k *Cluster) Shows(b *Badge) (*tls.Config, func() (string, error)) {
 	if k.lock == nil {
 		return nil, nil
@@ -212,7 +211,7 @@ func (k *Cluster) Shows(b *Badge) (*tls.Config, func() (string, error)) {
 	return k.lock.tls.Clone(), k.shown(b).token
 }
 
-// Look asks a node's admin port.
+// Look calls a node's admin port.
 func (s *Server) Look(ctx context.Context, path string) (*http.Response, error) {
 	asking, scheme := http.DefaultClient, "http://"
 	if l := s.cluster.lock; l != nil {
@@ -225,7 +224,7 @@ func (s *Server) Look(ctx context.Context, path string) (*http.Response, error) 
 	return asking.Do(request)
 }
 
-// As is a client of one node that shows a badge, until the run ends.
+// As returns a client of one node that shows a badge, until the run ends.
 func (s *Server) As(b *Badge) *client.Client {
 	if b == nil {
 		return s.Client
@@ -237,13 +236,13 @@ func (s *Server) As(b *Badge) *client.Client {
 	}
 	c, err := client.Dial([]string{s.API}, s.cluster.options(b)...)
 	if err != nil {
-		panic(err) // an address that others dial, a token that was made by the cluster
+		panic(err) // an address that others dial, a token that the cluster made
 	}
 	s.others[b] = c
 	return c
 }
 
-// hangUp ends its clients.
+// hangUp closes its clients.
 func (s *Server) hangUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,11 +15,10 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// What is lost for good comes after the run (workload/aftermath.go): a node with its disk, which
-// autopilot removes (SPEC §13.10), and a majority of the disks, of which one that is left is
-// recovered (docs/operations/quorum-lost.md).
+// Permanent losses come after the run (workload/aftermath.go): a node with its disk, which autopilot removes (SPEC
+// §13.10), and a majority of the disks, of which one survivor is recovered (docs/operations/quorum-lost.md).
 
-// DeadAfter is how long a voter is silent before autopilot may remove it, where that is shortened.
+// DeadAfter is how long a voter must be silent before autopilot may remove it, where that is shortened.
 const DeadAfter = 10 * time.Second
 
 // Heir returns the node whose disk was recovered, nil if none was.
@@ -55,7 +54,7 @@ func (k *Cluster) Stop() {
 	})
 }
 
-// Resume starts all members again, with autopilot in a hurry, and waits until they serve.
+// Resume starts all members again, with autopilot's delay shortened, and waits until they serve.
 func (k *Cluster) Resume(ctx context.Context) error {
 	k.Mu.Lock()
 	k.deadAfter, k.closing = DeadAfter, false
@@ -79,13 +78,13 @@ func (k *Cluster) HasAutopilot() bool { return k.testClock }
 // Pause stops a node in mid-step, so that its disk falls behind.
 func (s *Server) Pause() error { return s.pause() }
 
-// Kill ends a node without a word. It stays a member.
+// Kill ends a node without warning. It stays a member.
 func (s *Server) Kill() { s.kill() }
 
-// Bury ends a node without a word and for good.
+// Bury ends a node without warning and for good.
 func (s *Server) Bury() { s.lose() }
 
-// Wipe destroys the disk of a node that is buried.
+// Wipe destroys the disk of a buried node.
 func (s *Server) Wipe() error {
 	dir := s.cluster.dataOf(s)
 	entries, err := os.ReadDir(dir)
@@ -95,7 +94,7 @@ func (s *Server) Wipe() error {
 	return err
 }
 
-// offline runs a command of the binary at a node's place, on its stopped disk.
+// offline runs a command of the binary in a node's place, on its stopped disk.
 func (s *Server) offline(ctx context.Context, args ...string) ([]byte, error) {
 	k := s.cluster
 	cmd := s.place.command(k.Binary, append(args, "--data", k.dataOf(s), "-o", "json")...)
@@ -114,7 +113,7 @@ func (s *Server) offline(ctx context.Context, args ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Disk is what a stopped node's disk holds, as an operator is told. The report is kept for others.
+// Disk returns the contents of a stopped node's disk, as reported to an operator. The report is kept for others.
 func (s *Server) Disk(ctx context.Context) (d check.Disk, err error) {
 	out, err := s.offline(ctx, "operator", "recover", "--report")
 	if err != nil {
@@ -126,8 +125,8 @@ func (s *Server) Disk(ctx context.Context) (d check.Disk, err error) {
 
 func (s *Server) report() string { return filepath.Join(s.cluster.Dir, s.ID+"-disk.json") }
 
-// Recover makes the disk of a stopped node a cluster of its own, with the reports of other disks
-// that are left, and starts it alone.
+// Recover turns the disk of a stopped node into a separate cluster, with the reports of other surviving disks, and
+// starts it alone.
 func (k *Cluster) Recover(ctx context.Context, heir *Server, others []*Server) (now check.Disk, err error) {
 	args := []string{"operator", "recover", "--yes-lose-quorum"}
 	for _, s := range others {
@@ -151,8 +150,8 @@ func (k *Cluster) Recover(ctx context.Context, heir *Server, others []*Server) (
 	return now, k.Serves(ctx, heir)
 }
 
-// ComeBack starts a node that the recovered cluster has buried, until it says that it is
-// refused, and returns in which words; none if it never does.
+// ComeBack starts a node that the recovered cluster has buried, until it reports that it is refused, and returns the
+// text of that; none if it never does.
 func (s *Server) ComeBack(ctx context.Context) (said string, err error) {
 	before := len(s.allWords())
 	if err := s.comeBack(); err != nil {
@@ -174,5 +173,5 @@ func (s *Server) ComeBack(ctx context.Context) (said string, err error) {
 	}
 }
 
-// refusals are what a node says that is refused for its cluster or for its id.
+// refusals are the messages of a node that is refused for its cluster or for its id.
 var refusals = []string{"belongs to another cluster", "was removed from the cluster"}

@@ -13,8 +13,7 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// extraNode has a new node join, and removes it later. Its id is never used
-// again.
+// extraNode lets a new node join, and removes it later. Its id is never used again.
 func extraNode(_ context.Context, w *World, _ *rand.Rand) blow {
 	k := w.Cluster
 	k.Mu.Lock()
@@ -38,9 +37,8 @@ func extraNode(_ context.Context, w *World, _ *rand.Rand) blow {
 	return blow{targets: []string{id}, mend: func() error { return removeNode(w, s) }}
 }
 
-// removeNode takes a node out, however long it takes while the cluster is sick,
-// and ends it. Where not even that is long enough, later faults meet one member more
-// that is down; liveness tries again.
+// removeNode removes a node, however long it takes while the cluster is unhealthy, and ends it. If even that takes too
+// long, later faults meet one more member that is down; liveness tries again.
 func removeNode(w *World, s *Server) error {
 	defer func() {
 		w.Cluster.Mu.Lock()
@@ -62,17 +60,16 @@ func removeNode(w *World, s *Server) error {
 	if err == nil {
 		return nil
 	}
-	// It may be a member all the same: an answer was lost, or the cluster took it in
-	// only after it was asked to let it go.
+	// It may be a member all the same: an answer was lost, or the cluster added it only after the request to remove it.
 	ctx, cancel = context.WithTimeout(context.Background(), removalMost)
 	defer cancel()
 	return w.Cluster.Expel(ctx, c)
 }
 
-// removalMost bounds one try to take nodes out.
+// removalMost bounds one try to remove nodes.
 const removalMost = 40 * time.Second
 
-// Expel takes out every member that this run has retired, until none is left.
+// Expel removes every member that this run has retired, until none is left.
 func (k *Cluster) Expel(ctx context.Context, c *client.Client) error {
 	for {
 		peers, err := c.Peers(ctx)

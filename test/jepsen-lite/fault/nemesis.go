@@ -12,18 +12,17 @@ import (
 // nemesis is one kind of fault.
 type nemesis struct {
 	name string
-	// weight is how likely it is drawn, 0 for never on loopback if parts.
+	// weight is its relative chance of being drawn; 0 is never.
 	weight int
-	// parts says that it needs a network that can be cut.
+	// parts means that it needs a network that can be cut.
 	parts bool
 	// hold bounds how long it stays.
 	least, most time.Duration
-	// strike breaks something and tells how to mend it.
+	// strike breaks something and returns how to repair it.
 	strike func(ctx context.Context, w *World, r *rand.Rand) blow
 }
 
-// blow is one strike: what was struck, and how it is mended. A blow without a
-// target hit nothing and is not counted.
+// blow is one strike: its targets, and how to repair them. A blow without a target hit nothing and is not counted.
 type blow struct {
 	targets []string
 	note    string
@@ -77,10 +76,10 @@ var nemeses = []nemesis{
 	{"revoke-token", 40, false, 200 * time.Millisecond, 16 * time.Second, revokeToken},
 }
 
-// lanes is how many nemeses may be at work at once: so pairs overlap.
+// lanes is how many nemeses may be active at once: so pairs overlap.
 const lanes = 2
 
-// Torment lets nemeses strike until ctx ends, then waits for all to mend.
+// Torment lets nemeses strike until ctx ends, then waits until all are repaired.
 func Torment(ctx context.Context, w *World) {
 	var all sync.WaitGroup
 	p := newPlan()
@@ -138,7 +137,7 @@ func strikeOnce(ctx context.Context, w *World, n *nemesis, r *rand.Rand, p *plan
 	w.Rec.With(func(h *check.History) { h.Faults = append(h.Faults, fault) })
 }
 
-// able are those that can strike here.
+// able returns the nemeses that can strike here.
 func able(w *World) (can []nemesis) {
 	for _, n := range nemeses {
 		if n.parts && !w.Net.parts() || !strikesIn(w.Net.Name(), n.name) || !w.Options.allows(n.name) || !possible(w, n.name) {

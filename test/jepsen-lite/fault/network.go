@@ -12,12 +12,12 @@ import (
 type Network interface {
 	// Place makes a place for a process. Names are used once.
 	Place(name string) (*place, error)
-	// cut swallows all that one place sends to another from now on, silently;
-	// mend undoes one cut. Cuts of one link are counted.
+	// cut swallows all packets from one place to another from now on, silently; mend undoes one cut. Cuts of one link
+	// are counted.
 	cut(from, to string) error
 	mend(from, to string) error
-	// shape makes one directed link bad until straighten is called, which tells what
-	// befell its packets. Shapes of one link add up.
+	// shape makes one directed link bad until straighten is called, which returns the counts of what happened to its
+	// packets. Shapes of one link add up.
 	shape(from, to string, s shape) (straighten func() (check.LinkFigures, error), err error)
 	// mendAll undoes all cuts and shapes.
 	mendAll() error
@@ -31,11 +31,11 @@ type Network interface {
 // place is where one process lives.
 type place struct {
 	name, ip string
-	// enter makes a command run there; nil is here.
+	// enter makes a command run there; nil runs it here.
 	enter func(binary string, args []string) *exec.Cmd
-	// ports are fixed where the place has an address of its own.
+	// ports are fixed if the place has a separate address.
 	ports func() ([]int, error)
-	// keeper has the care of the processes that run there; nil for children of ours.
+	// keeper manages the processes that run there; nil for children of this program.
 	keeper keeper
 }
 
@@ -57,12 +57,12 @@ func (noShapes) shape(from, to string, _ shape) (func() (check.LinkFigures, erro
 
 func (noShapes) shapes() bool { return false }
 
-// Loopback has all processes on 127.0.0.1: nothing can be cut or made bad. A proxy
-// for each directed link would need a node to have another address for each peer;
-// but it listens at the very addresses that it tells all others, by one gossip.
+// Loopback runs all processes on 127.0.0.1: no link can be cut or made bad. A proxy for each directed link would need a
+// node to have another address for each peer; but it listens at the same addresses that it announces to all others, by
+// one gossip.
 type Loopback struct{ noShapes }
 
-// Place returns a place on loopback, with ports of its own.
+// Place returns a place on loopback, with separate ports.
 func (Loopback) Place(name string) (*place, error) {
 	return &place{name: name, ip: "127.0.0.1", ports: func() ([]int, error) { return freePorts(4) }}, nil
 }
@@ -75,7 +75,7 @@ func (Loopback) mendAll() error { return nil }
 
 func (Loopback) parts() bool { return false }
 
-// Name returns what the history calls it.
+// Name returns its name in the history.
 func (Loopback) Name() string { return "loopback" }
 
 // Close does nothing: nothing was made.

@@ -18,13 +18,11 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// containers has every node and worker in a container on a Docker network of this
-// run's own. What the engine can do to a container is what is done to it: it is
-// killed, paused, and disconnected from its network, whole and in both directions.
-// Nodes are those of the repository's docker-compose.yml, and what it lacks for this
-// run stands in a second file (network_containers_compose.go). This program and its
-// users stand on the host, which is on the same network, so a container that is
-// disconnected is so for them, too.
+// containers places every node and worker in a container on a separate Docker network of this run. Faults are the
+// engine's operations on a container: it is killed, paused, and disconnected from its network, completely and in both
+// directions. Nodes are those of the repository's docker-compose.yml, and a second file adds what it lacks for this run
+// (network_containers_compose.go). This program and its users run on the host, which is on the same network, so a
+// container that is disconnected is so for them, too.
 type containers struct {
 	noShapes
 	project string
@@ -38,13 +36,13 @@ type containers struct {
 	seats map[string]*seat
 }
 
-// engineMost is how long the engine may take for one thing.
+// engineMost bounds one operation of the engine.
 const engineMost = time.Minute
 
-// docker asks the engine for something.
+// docker runs a command of the engine.
 func docker(args ...string) (string, error) { return engine(append([]string{"docker"}, args...), nil) }
 
-// engine runs a program of the engine's with some more in its environment.
+// engine runs a program of the engine with additional environment variables.
 func engine(words, environ []string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), engineMost)
 	defer cancel()
@@ -60,8 +58,8 @@ func engine(words, environ []string) (string, error) {
 	return strings.TrimSpace(said.String()), nil
 }
 
-// CanUseContainers asks for an engine on this very host, whose clock and network
-// are ours, and for compose. It gives compose's command.
+// CanUseContainers checks for compose and for an engine on this host, whose clock and network are ours. It returns
+// compose's command.
 func CanUseContainers() ([]string, error) {
 	if runtime.GOOS != "linux" {
 		return nil, errors.New("containers share this host's clock and network on Linux only")
@@ -84,8 +82,8 @@ func CanUseContainers() ([]string, error) {
 	return nil, all
 }
 
-// NewContainers makes the images, the network and the containers, none of them
-// started. Whatever of it there is, is removed when this program ends, in whatever way.
+// NewContainers makes the images, the network and the containers, none of them started. All of them are removed when
+// this program ends, in whatever way.
 func NewContainers(o Options, rec *check.Recorder) (_ *containers, err error) {
 	words, err := CanUseContainers()
 	if err != nil {
@@ -119,9 +117,8 @@ func NewContainers(o Options, rec *check.Recorder) (_ *containers, err error) {
 	return k, k.compose.create(names...)
 }
 
-// freeSubnet has the engine choose a subnet: it knows its other networks and the
-// host's routes. A container that comes back must have the address that it had, and
-// addresses can be asked for only in a subnet that was given.
+// freeSubnet makes the engine choose a subnet: it knows its other networks and the host's routes. A container that
+// comes back must have its earlier address, and addresses can be requested only in a subnet that was given.
 func freeSubnet(project string) (netip.Prefix, error) {
 	name := project + "-probe"
 	if _, err := docker("network", "create", "--label", projectLabel+"="+project, name); err != nil {
@@ -138,7 +135,7 @@ func freeSubnet(project string) (netip.Prefix, error) {
 	return subnet, err
 }
 
-// address is n3's or w2's.
+// address returns the address of n3 or w2, for example.
 func (k *containers) address(name string) string {
 	number, _ := strconv.Atoi(name[1:]) // names are a letter and a number
 	b := k.subnet.Masked().Addr().As4()
@@ -164,7 +161,7 @@ func (k *containers) Place(name string) (*place, error) {
 	p := &place{name: name, ip: s.ip, keeper: s, ports: func() ([]int, error) { return nodePorts, nil }}
 	p.enter = func(string, []string) *exec.Cmd {
 		args := []string{"start", "--attach", s.container}
-		if name[0] == 'w' { // it is told on its input what it is
+		if name[0] == 'w' { // it receives its role on its input
 			args = []string{"start", "--attach", "--interactive", s.container}
 		}
 		cmd := exec.Command("docker", args...)
@@ -213,7 +210,7 @@ func (k *containers) mendAll() error {
 	return all
 }
 
-// The engine cuts no single link.
+// The engine cannot cut a single link.
 func (*containers) cut(from, to string) error {
 	return fmt.Errorf("the link from %s to %s cannot be cut: a container is disconnected whole", from, to)
 }
@@ -230,8 +227,7 @@ func (k *containers) Close() {
 	}
 }
 
-// PrepareContainers builds this program for the workers' image: the one that runs may
-// need a C library, or be a test.
+// PrepareContainers builds this program for the workers' image: the running one may need a C library, or be a test.
 func PrepareContainers(keep string) error {
 	if _, err := CanUseContainers(); err != nil {
 		return err
@@ -240,5 +236,5 @@ func PrepareContainers(keep string) error {
 	return err
 }
 
-// workerBinary is where it is then.
+// workerBinary returns the path of that build.
 func workerBinary(keep string) string { return filepath.Join(keep, "jepsen-lite") }

@@ -10,10 +10,9 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// composition is docker-compose.yml and a second file that says what this run wants
-// otherwise: images of its own, fixed addresses, data under the run's directory, no
-// fixed ports of the host, no restarts but ours, and more nodes and workers. With three
-// nodes their commands are the shipped ones, word by word.
+// composition is docker-compose.yml and a second file with the overrides for this run: images of its own, fixed
+// addresses, data under the run's directory, no fixed ports of the host, no restarts but ours, and more nodes and
+// workers. With three nodes their commands are the shipped ones, word by word.
 type composition struct {
 	*containers
 	words []string
@@ -23,15 +22,15 @@ type composition struct {
 }
 
 const (
-	// projectLabel is how compose marks what it made, and we our images.
+	// projectLabel is the label by which compose marks its objects, and this program its images.
 	projectLabel = "com.docker.compose.project"
-	// shipped is how many nodes docker-compose.yml has.
+	// shipped is the number of nodes in docker-compose.yml.
 	shipped = 3
-	// addedMost is how many nodes a nemesis and the end of a run may add.
+	// addedMost is the number of nodes that a nemesis and the end of a run may add.
 	addedMost = 21
 )
 
-// object is a part of a file of compose's; JSON is YAML.
+// object is a part of a compose file; JSON is YAML.
 type object map[string]any
 
 func newComposition(words []string, k *containers, o Options) (*composition, error) {
@@ -61,8 +60,8 @@ func newComposition(words []string, k *containers, o Options) (*composition, err
 	return c, os.WriteFile(second, text, 0o600)
 }
 
-// build makes an image of one static binary. The recipe for nodes is the
-// repository's, which takes any binary: also one that has a bug planted.
+// build makes an image of one static binary. The recipe for nodes is the repository's, which accepts any binary: also
+// one with a planted bug.
 func (c *composition) build(kind byte, recipe, name, binary string) error {
 	dir, err := os.MkdirTemp(c.keep, "image-")
 	if err != nil {
@@ -83,7 +82,7 @@ func (c *composition) build(kind byte, recipe, name, binary string) error {
 	return err
 }
 
-// second is what this run wants beside docker-compose.yml.
+// second returns this run's overrides of docker-compose.yml.
 func (c *composition) second(o Options) object {
 	services, volumes := object{}, object{}
 	for i := range o.Nodes + addedMost {
@@ -98,7 +97,7 @@ func (c *composition) second(o Options) object {
 		service := c.service(fmt.Sprintf("w%d", i+1))
 		service["environment"] = object{RoleKey: RoleWorker}
 		service["stdin_open"] = true
-		service["logging"] = object{"driver": "none"} // it speaks to us alone, and much
+		service["logging"] = object{"driver": "none"} // only this program reads its output, which is large
 		services[fmt.Sprintf("w%d", i+1)] = service
 	}
 	subnet := object{"config": []object{{"subnet": c.subnet.String()}}}
@@ -106,12 +105,11 @@ func (c *composition) second(o Options) object {
 		"networks": object{"rota": object{"ipam": subnet}}}
 }
 
-// service is what all have: an end is noted and a new life begun by this program,
-// as with processes.
+// service returns the settings common to all: this program records an end and begins a new life, as with processes.
 func (c *composition) service(name string) object {
 	return object{
 		"image": c.image[name[0]], "container_name": c.container(name), "restart": "no",
-		"user":     fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()), // the data are ours to read
+		"user":     fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()), // this program reads the data
 		"networks": object{"rota": object{"ipv4_address": c.address(name)}},
 	}
 }
@@ -129,7 +127,7 @@ func (c *composition) node(number int) object {
 	return service
 }
 
-// command is a node's after the pattern of docker-compose.yml.
+// command returns a node's command after the pattern of docker-compose.yml.
 func (c *composition) command(number int) []string {
 	name := fmt.Sprintf("n%d", number)
 	words := []string{"server", "--insecure", "--node=" + name, "--data=/data", "--api=" + name + ":6470",
@@ -161,7 +159,7 @@ func (c *composition) create(names ...string) error {
 		words = append(words, "-f", f)
 	}
 	words = append(words, "up", "--no-start", "--no-deps", "--no-recreate")
-	// No fixed port of the host: another run, or a cluster of the user's, may have it.
+	// No fixed port of the host: another run, or a cluster of the user's, may use it.
 	var ports []string
 	for i := range shipped {
 		ports = append(ports, fmt.Sprintf("ROTA_N%d_PORT=", i+1))

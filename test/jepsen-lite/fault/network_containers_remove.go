@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// remover is a process that waits for the end of this one, whatever way that comes,
-// and then removes all that the run has with the engine. A deferred call would do so
-// only where this program ends as it should.
+// remover is a process that waits for the end of this one, whatever way that comes, and then removes everything that
+// the run has with the engine. A deferred call would do so only if this program ends properly.
 type remover struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -37,7 +36,7 @@ func startRemover(project string) (*remover, error) {
 	return r, r.cmd.Start()
 }
 
-// finish has it remove all now.
+// finish makes it remove everything now.
 func (r *remover) finish() error {
 	_ = r.stdin.Close()
 	if err := r.cmd.Wait(); err != nil {
@@ -46,7 +45,7 @@ func (r *remover) finish() error {
 	return nil
 }
 
-// removeAll is the remover's whole life.
+// removeAll is the main function of the remover.
 func removeAll(project string) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	_, _ = io.Copy(io.Discard, os.Stdin)
@@ -54,7 +53,7 @@ func removeAll(project string) error {
 	for end, clean := time.Now().Add(removeMost), 0; time.Now().Before(end); {
 		var found int
 		if found, last = removeOnce(project); found == 0 && last == nil {
-			// What the engine was still about to make comes a little later.
+			// Objects that the engine was still about to make come a little later.
 			if clean++; clean == 3 {
 				return nil
 			}
@@ -66,7 +65,7 @@ func removeAll(project string) error {
 	return fmt.Errorf("not all of %s is removed: %w", project, last)
 }
 
-// removeOnce removes what there is, in the order in which one holds the other.
+// removeOnce removes the existing objects, in the order in which one holds the other.
 func removeOnce(project string) (found int, all error) {
 	for _, kind := range []struct {
 		name   string

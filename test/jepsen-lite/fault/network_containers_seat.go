@@ -18,9 +18,9 @@ type seat struct {
 	rec                          *check.Recorder
 
 	mu sync.Mutex
-	// last is when the container was started last, as the engine words it.
+	// last is the last start of the container, in the engine's format.
 	last string
-	// unplugs counts who wants it disconnected; off says that it is, since then.
+	// unplugs counts the callers that want it disconnected; off means that it is, since then.
 	unplugs int
 	off     bool
 	since   int64
@@ -29,16 +29,16 @@ type seat struct {
 const (
 	// startsMost is how long the engine may take to start a container.
 	startsMost = 30 * time.Second
-	// boundMost is how long a node that just started is waited for with the plug in hand.
+	// boundMost is how long to wait for a node that just started while holding the plug.
 	boundMost = time.Second
 )
 
-// errNotUp is why a container was left alone.
+// errNotUp is the reason why a container was left alone.
 var errNotUp = errors.New("it does not listen yet")
 
-// ready puts the plug in: a machine that boots has its network. A node binds to its
-// own name, as docker-compose.yml says, which no container has that is disconnected;
-// such a node would end by itself, over and over, and show nothing of the product.
+// ready puts the plug in: a machine that boots has its network. A node binds to its own name, as docker-compose.yml
+// specifies, which a disconnected container lacks; such a node would end by itself, over and over, and reveal nothing
+// about the product.
 func (s *seat) ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,8 +50,7 @@ func (s *seat) ready() error {
 	return err
 }
 
-// started waits until the engine has the container running, or over already: only
-// then signals reach it.
+// started waits until the engine reports the container running, or already over: only then signals reach it.
 func (s *seat) started() error {
 	for end := time.Now().Add(startsMost); ; time.Sleep(20 * time.Millisecond) {
 		at, err := s.startedAt()
@@ -71,7 +70,7 @@ func (s *seat) startedAt() (string, error) {
 	return docker("container", "inspect", "--format", "{{.State.StartedAt}}", s.container)
 }
 
-// tell has the engine do to the container what a signal does to a process.
+// tell makes the engine do to the container what a signal does to a process.
 func (s *seat) tell(what syscall.Signal) error {
 	var err error
 	switch what {
@@ -85,8 +84,8 @@ func (s *seat) tell(what syscall.Signal) error {
 	return err
 }
 
-// unplug disconnects the container. A node that is on its way up is left alone: one
-// that has not bound to its name yet could not any more.
+// unplug disconnects the container. A starting node is left alone: one that has not bound to its name yet no longer
+// could.
 func (s *seat) unplug() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,8 +103,7 @@ func (s *seat) unplug() error {
 	return nil
 }
 
-// bound reports whether the node takes connections on all that it listens on beyond
-// its own loopback.
+// bound reports whether the node accepts connections on all its listeners beyond its own loopback.
 func (s *seat) bound() bool {
 	end := time.Now().Add(boundMost)
 	for _, port := range []int{nodePorts[0], nodePorts[1], nodePorts[3]} {
@@ -143,8 +141,7 @@ func (s *seat) plugAll() error {
 	return s.connect()
 }
 
-// connect gives the container its network back, with the name and the address that
-// it had.
+// connect reconnects the container to its network, with its earlier name and address.
 func (s *seat) connect() error {
 	if !s.off {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// TestComposition_pattern wants the commands that are made for further nodes to be
-// those of docker-compose.yml, but for the number.
+// TestComposition_pattern requires the commands that are made for further nodes to be those of docker-compose.yml,
+// except for the number.
 func TestComposition_pattern(t *testing.T) {
 	t.Parallel()
 	root, err := moduleRoot()
@@ -31,7 +31,7 @@ func TestComposition_pattern(t *testing.T) {
 	}
 }
 
-// commandIn reads the command of a service out of docker-compose.yml.
+// commandIn reads the command of a service from docker-compose.yml.
 func commandIn(text, service string) (words []string) {
 	_, text, _ = strings.Cut(text, "\n  "+service+":\n")
 	_, text, _ = strings.Cut(text, "    command:\n")
@@ -45,7 +45,7 @@ func commandIn(text, service string) (words []string) {
 	return words
 }
 
-// TestStrikesIn wants each nemesis of containers to be there, and to strike where it can.
+// TestStrikesIn requires each nemesis of containers to exist, and to strike where it can.
 func TestStrikesIn(t *testing.T) {
 	t.Parallel()
 	for _, name := range inContainers {

@@ -9,20 +9,19 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// shape is how bad a directed link is; the zero value is a good one.
+// shape is the fault of a directed link; the zero value is a good link.
 type shape struct {
-	// delay is added to every packet, jitter is its spread to either side. Packets
-	// keep their order all the same, as on a real line.
+	// delay is added to every packet, jitter is its spread to either side. Packets keep their order all the same, as on
+	// a real line.
 	delay, jitter time.Duration
-	// Of a thousand packets: lost, sent twice, sent ahead of those that wait, and
-	// answered by a reset of their connection at both ends.
+	// Of a thousand packets: lost, sent twice, sent ahead of those that wait, and answered by a reset of their
+	// connection at both ends.
 	lose, twice, early, reset int
 	// rate is the line's bytes a second; 0 is unbounded.
 	rate int
 }
 
-// stalls reports whether a connection over such a link may stand still or break, which
-// delay alone never makes it do.
+// stalls reports whether a connection over such a link may stall or break, which delay alone never causes.
 func (s shape) stalls() bool { return s.lose > 0 || s.reset > 0 || s.rate > 0 }
 
 func (s shape) String() string {
@@ -41,15 +40,15 @@ func (s shape) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// lineMost bounds what waits on one line, in bytes: the buffer of a cheap router.
-// What comes when it is full is dropped, as there.
+// lineMost bounds the bytes that wait on one line: the buffer of a cheap router. Packets that arrive when it is full
+// are dropped, as there.
 const lineMost = 4 << 20
 
-// line is one bad directed link: it says when which packet goes on.
+// line is one bad directed link: it decides when each packet goes on.
 type line struct {
-	// shaped are the shapes at work, each with its figures.
+	// shaped are the active shapes, each with its figures.
 	shaped []*shaped
-	// last is when the latest packet in order goes on, free when the wire is.
+	// last is when the latest packet in order goes on, free when the wire is free.
 	last, free time.Time
 	waiting    int
 }
@@ -59,16 +58,14 @@ type shaped struct {
 	figures check.LinkFigures
 }
 
-// passage is a packet on its way: it goes on at a moment. Its line may be over
-// by then.
+// passage is a packet in transit: it goes on at a moment. Its line may be over by then.
 type passage struct {
 	at     time.Time
 	packet []byte
 	line   *line
 }
 
-// take decides one packet's fate: when it goes on, never if nowhere, and the
-// resets that go to both ends instead of it.
+// take decides one packet's fate: when it goes on, if at all, and the resets that go to both ends instead of it.
 func (l *line) take(now time.Time, packet []byte, r *rand.Rand) (on []passage, resets [][]byte) {
 	s := l.sum()
 	chance := func(permille int) bool { return permille > 0 && r.IntN(1000) < permille }
@@ -98,7 +95,7 @@ func (l *line) take(now time.Time, packet []byte, r *rand.Rand) (on []passage, r
 	return on, nil
 }
 
-// when is when a packet goes on. One that is early overtakes all that wait.
+// when returns the time at which a packet goes on. An early one overtakes all that wait.
 func (l *line) when(now time.Time, s shape, size int, early bool, r *rand.Rand) time.Time {
 	if early && l.last.After(now) {
 		l.count(func(f *check.LinkFigures) { f.Early++ })
@@ -123,7 +120,7 @@ func (l *line) when(now time.Time, s shape, size int, early bool, r *rand.Rand) 
 	return at
 }
 
-// sum is what all shapes together make of the line.
+// sum returns the combination of all shapes of the line.
 func (l *line) sum() (all shape) {
 	for _, s := range l.shaped {
 		all.delay, all.jitter = all.delay+s.delay, all.jitter+s.jitter

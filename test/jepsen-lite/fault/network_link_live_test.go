@@ -20,10 +20,10 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// insideKey says that a test runs as the router of its own network.
+// insideKey means that a test runs as the router of its own network.
 const insideKey = "ROTA_CHAOS_INSIDE"
 
-// TestBadLinks has real packets go over real bad links, in a network of its own.
+// TestBadLinks sends real packets over real bad links, in a network of its own.
 func TestBadLinks(t *testing.T) {
 	if os.Getenv(insideKey) != "" {
 		liveLinks(t)
@@ -75,8 +75,7 @@ func liveLinks(t *testing.T) {
 	}
 }
 
-// liveSlow: what goes over the slow link waits, what goes elsewhere does not, and
-// all is whole.
+// liveSlow: packets over the slow link wait, others do not, and all data is complete.
 func liveSlow(t *testing.T, s *spaces, b, c string) {
 	slow, other := dialFrom(t, s, "a", b), dialFrom(t, s, "a", c)
 	good := roundTrip(t, slow)
@@ -102,7 +101,7 @@ func liveSlow(t *testing.T, s *spaces, b, c string) {
 	}
 }
 
-// liveLossy: a megabyte gets through whole, some of it more than once.
+// liveLossy: a megabyte arrives complete, some of it was sent more than once.
 func liveLossy(t *testing.T, s *spaces, b, _ string) {
 	conn := dialFrom(t, s, "a", b)
 	end := shapeOf(t, s, "a", "b", shape{lose: 100, twice: 50, early: 100, delay: 2 * time.Millisecond})
@@ -128,8 +127,7 @@ func liveLossy(t *testing.T, s *spaces, b, _ string) {
 	}
 }
 
-// liveReset: both ends learn that the connection is no more, new ones do not
-// come about, and others live on.
+// liveReset: both ends learn that the connection no longer exists, new ones cannot be made, and others live on.
 func liveReset(t *testing.T, s *spaces, b, c string) {
 	conn, other := dialFrom(t, s, "a", b), dialFrom(t, s, "a", c)
 	roundTrip(t, conn)
@@ -150,7 +148,7 @@ func liveReset(t *testing.T, s *spaces, b, c string) {
 	roundTrip(t, dialFrom(t, s, "a", b))
 }
 
-// liveCut: a cut goes before a shape, and each is mended by itself.
+// liveCut: a cut takes precedence over a shape, and each is ended separately.
 func liveCut(t *testing.T, s *spaces, b, _ string) {
 	conn := dialFrom(t, s, "a", b)
 	first := shapeOf(t, s, "a", "b", shape{delay: 50 * time.Millisecond})
@@ -198,7 +196,7 @@ func shapeOf(t *testing.T, s *spaces, from, to string, bad shape) func() check.L
 	}
 }
 
-// roundTrip asks an echo and is told how long it took.
+// roundTrip measures the time of an echo.
 func roundTrip(t *testing.T, conn net.Conn) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -211,7 +209,7 @@ func roundTrip(t *testing.T, conn net.Conn) time.Duration {
 	return time.Since(begin)
 }
 
-// echoAt serves in a place and gives the address.
+// echoAt serves in a place and returns the address.
 func echoAt(t *testing.T, s *spaces, name string) string {
 	t.Helper()
 	var lis net.Listener
@@ -256,9 +254,8 @@ func dial(s *spaces, name, address string) (conn net.Conn, err error) {
 	return conn, err
 }
 
-// inPlace makes sockets in a place: a socket stays in the network that it was made
-// in. The thread goes there and comes back; it may not end there instead, since all
-// children that it has started would end with it (rig.Attributes).
+// inPlace makes sockets in a place: a socket stays in the network in which it was made. The thread enters it and comes
+// back; it may not end there instead, since all children that it has started would end with it (rig.Attributes).
 func inPlace(s *spaces, name string, make func() error) error {
 	runtime.LockOSThread()
 	home, err := os.Open("/proc/thread-self/ns/net")
@@ -276,7 +273,7 @@ func inPlace(s *spaces, name string, make func() error) error {
 	}
 	made := make()
 	if err := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); err != nil {
-		panic(err) // nothing after it would be where it should
+		panic(err) // everything after it would be in the wrong place
 	}
 	runtime.UnlockOSThread()
 	return made

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 )
 
-// What of an IPv4 and a TCP header is read and written here.
+// The fields of an IPv4 and a TCP header that are read and written here.
 const (
 	ipHeaderLeast, tcpHeaderLeast = 20, 20
 	protocolTCP                   = 6
@@ -14,7 +14,7 @@ const (
 // ends are a packet's source and destination address.
 type ends struct{ from, to [4]byte }
 
-// endsOf tells them; false where it is no IPv4.
+// endsOf returns them; false if the packet is not IPv4.
 func endsOf(packet []byte) (e ends, ok bool) {
 	if len(packet) < ipHeaderLeast || packet[0]>>4 != 4 {
 		return e, false
@@ -24,10 +24,9 @@ func endsOf(packet []byte) (e ends, ok bool) {
 	return e, true
 }
 
-// resetBoth makes the resets that end a packet's connection at both ends, as a
-// middlebox does that forgot it; nil where there is none to end. Each carries the
-// very number that its receiver waits for next: a reset that is only near is answered
-// by a challenge and ends nothing (RFC 5961).
+// resetBoth makes the resets that end a packet's connection at both ends, as a middlebox does that forgot it; nil if
+// there is none to end. Each carries the exact number that its receiver expects next: a reset that is only near is
+// answered by a challenge and ends nothing (RFC 5961).
 func resetBoth(packet []byte) [][]byte {
 	head := int(packet[0]&0xf) * 4
 	if packet[9] != protocolTCP || len(packet) < head+tcpHeaderLeast || packet[6]&0x3f != 0 || packet[7] != 0 {
@@ -70,7 +69,7 @@ func resetPacket(e ends, source, target uint16, number, acked uint32, flags byte
 	return p
 }
 
-// checksum is that of RFC 1071, of an even number of bytes.
+// checksum is the checksum of RFC 1071, of an even number of bytes.
 func checksum(sum uint32, b []byte) uint16 {
 	for i := 0; i+1 < len(b); i += 2 {
 		sum += uint32(binary.BigEndian.Uint16(b[i:]))

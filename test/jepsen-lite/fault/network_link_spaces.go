@@ -16,20 +16,19 @@ import (
 
 const (
 	tunName = "chaos0"
-	// shapePreference comes after the blackholes, so that a cut link is cut, bad or
-	// not; and before all other routing.
+	// shapePreference comes after the blackholes, so that a cut link is cut, bad or not; and before all other routing.
 	shapePreference = "110"
 	shapeTable      = "211"
 )
 
-// openShaper makes the device that bad links lead through. Its MTU is that of the
-// links: the kernel cuts and sums every packet up before it comes here.
+// openShaper makes the device that bad links lead through. Its MTU is that of the links: the kernel splits and
+// checksums every packet before it comes here.
 func openShaper() (*shaper, error) {
 	device, err := rig.OpenTun(tunName)
 	if err != nil {
 		return nil, err
 	}
-	// A packet comes out of the device with another's address, which is the point.
+	// Packets leave the device with the address of another host, which is the purpose.
 	for _, name := range []string{"all", "default", tunName} {
 		if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+name+"/rp_filter", []byte("0"), 0); err != nil {
 			return nil, errors.Join(fmt.Errorf("let packets through the device: %w", err), device.Close())
@@ -46,8 +45,8 @@ func openShaper() (*shaper, error) {
 	return newShaper(device), nil
 }
 
-// shape leads a link's packets into the device. The rule asks where they come from:
-// those that come back out of the device match it no more.
+// shape leads a link's packets into the device. The rule matches their incoming interface: packets that leave the
+// device again no longer match it.
 func (s *spaces) shape(from, to string, bad shape) (func() (check.LinkFigures, error), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +124,7 @@ func (s *spaces) endsOf(l link) (e ends, err error) {
 	return e, nil
 }
 
-// retransmitted counts the segments that a place has ever sent again, to anyone.
+// retransmitted counts the segments that a place has ever sent again, to any destination.
 func (s *spaces) retransmitted(name string) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%s/net/snmp", s.gates[name].pid))
 	if err != nil {
@@ -152,8 +151,7 @@ func (s *spaces) retransmitted(name string) int64 {
 
 var roundTrips = regexp.MustCompile(`\brtt:([0-9.]+)/`)
 
-// roundTrip is the longest that TCP itself measured over a link, in milliseconds;
-// 0 where it cannot be had.
+// roundTrip returns the longest round trip that TCP itself measured over a link, in milliseconds; 0 if not available.
 func (s *spaces) roundTrip(l link) int64 {
 	ss, err := exec.LookPath("ss")
 	if err != nil {

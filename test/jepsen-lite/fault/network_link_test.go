@@ -15,16 +15,16 @@ func packetOf(flags byte, number, acked uint32, size int) []byte {
 	return p
 }
 
-// TestLine has a thousand packets go over a line, one each millisecond.
+// TestLine sends a thousand packets over a line, one each millisecond.
 func TestLine(t *testing.T) {
 	t.Parallel()
 	const sent = 1000
 	for _, c := range []struct {
 		name  string
 		shape shape
-		// The bounds of what befalls them.
+		// The bounds of what happens to them.
 		passed, lost, twice, early, resets [2]int
-		// delay bounds how long each is held up.
+		// delay bounds the delay of each.
 		delay [2]time.Duration
 	}{
 		{"good", shape{}, [2]int{sent, sent}, [2]int{}, [2]int{}, [2]int{}, [2]int{}, [2]time.Duration{}},
@@ -84,7 +84,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestReset holds the numbers of resets against what either end waits for.
+// TestReset checks the numbers of resets against those that either end expects.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	type reset struct {

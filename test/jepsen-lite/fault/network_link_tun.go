@@ -12,9 +12,8 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// shaper is the user-space path of bad links: their packets are routed into a TUN
-// device, which this program reads, and come out of it again when their time has
-// come. The kernel's own means (netem) is not in every kernel.
+// shaper is the user-space path of bad links: their packets are routed into a TUN device, which this program reads, and
+// leave it again when their time has come. The kernel's own feature (netem) is not in every kernel.
 type shaper struct {
 	device io.ReadWriteCloser
 	mu     sync.Mutex
@@ -27,8 +26,8 @@ type shaper struct {
 	loops  sync.WaitGroup
 }
 
-// newShaper works on a device. What befalls a packet is no function of the run's
-// seed: the order in which packets come is none either.
+// newShaper uses a device. The fate of a packet does not depend on the run's seed: the order in which packets arrive
+// does not either.
 func newShaper(device io.ReadWriteCloser) *shaper {
 	s := &shaper{device: device, rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		lines: make(map[ends]*line), woken: make(chan struct{}, 1), closed: make(chan struct{})}
@@ -37,7 +36,7 @@ func newShaper(device io.ReadWriteCloser) *shaper {
 	return s
 }
 
-// begin shapes a line, which may be shaped already, and says whether it is the first.
+// begin shapes a line, which may be shaped already, and reports whether it is the first.
 func (s *shaper) begin(e ends, x *shaped) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,8 +49,7 @@ func (s *shaper) begin(e ends, x *shaped) (first bool) {
 	return len(l.shaped) == 1
 }
 
-// end undoes one begin, and says whether none is left. What waits goes on in its
-// time.
+// end undoes one begin, and reports whether none is left. Waiting packets continue at their time.
 func (s *shaper) end(e ends, x *shaped) (last bool, f check.LinkFigures) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +69,7 @@ func (s *shaper) end(e ends, x *shaped) (last bool, f check.LinkFigures) {
 	return last, x.figures
 }
 
-// read takes what is routed here until the device is closed.
+// read receives the packets that are routed here until the device is closed.
 func (s *shaper) read() {
 	buffer := make([]byte, 1<<16)
 	for {
@@ -108,7 +106,7 @@ func (s *shaper) arrive(e ends, packet []byte) {
 	}
 }
 
-// release lets packets go on, each in its time.
+// release sends packets on, each at its time.
 func (s *shaper) release() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -145,7 +143,7 @@ func (s *shaper) due(timer *time.Timer) []byte {
 	return p.packet
 }
 
-// write drops what the device does not take, as a line may.
+// write drops packets that the device does not accept, as a line may.
 func (s *shaper) write(packet []byte) { _, _ = s.device.Write(packet) }
 
 func (s *shaper) close() error {
@@ -158,7 +156,7 @@ func (s *shaper) close() error {
 	return err
 }
 
-// queued are kept in the order of their time, then of their coming.
+// queued packets are ordered by their time, then by arrival.
 type queued struct {
 	passage
 	order uint64

@@ -18,7 +18,7 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// The roles that this program plays for itself, told by the environment.
+// The roles of child processes of this program, which the environment selects.
 const (
 	RoleKey     = "ROTA_CHAOS_ROLE"
 	RoleRouter  = "router"  // the run itself, in a network of its own
@@ -40,7 +40,7 @@ type spaces struct {
 	addresses map[string]string
 	gates     map[string]gate
 	cuts      map[link]*cutting
-	// shaper is nil where links cannot be made bad; straighten makes all good again.
+	// shaper is nil if links cannot be made bad; straighten makes all good again.
 	shaper     *shaper
 	straighten []func() (check.LinkFigures, error)
 }
@@ -61,7 +61,7 @@ type cutting struct {
 // rulePreference puts the blackholes before all other routing.
 const rulePreference = "100"
 
-// NewSpaces makes the router that all namespaces hang on.
+// NewSpaces makes the router to which all namespaces connect.
 func NewSpaces(rec *check.Recorder) (*spaces, error) {
 	if err := ip("link", "set", "lo", "up"); err != nil {
 		return nil, err
@@ -138,8 +138,8 @@ func (s *spaces) Place(name string) (*place, error) {
 	return p, nil
 }
 
-// startHolder starts a process that has a network and waits for its input to
-// end: so it ends with this process, whatever way that ends.
+// startHolder starts a process that has a network and waits for its input to end: so it ends with this process,
+// whatever way that ends.
 func startHolder() (*exec.Cmd, error) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), RoleKey+"="+roleHolder)
@@ -160,7 +160,7 @@ func startHolder() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// hold is the holder's whole life.
+// hold is the main function of a holder.
 func hold() {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 	_, _ = os.Stdout.Write([]byte{'.'})
@@ -281,8 +281,7 @@ func probe() error {
 	return s.mendAll()
 }
 
-// AsRouter runs this program again as the router of its own network and gives
-// its exit code.
+// AsRouter runs this program again as the router of its own network and returns its exit code.
 func AsRouter(args []string) (int, error) {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr

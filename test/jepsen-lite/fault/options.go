@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Options are what a run is told.
+// Options are the options of a run.
 type Options struct {
 	Duration time.Duration
 	Seed     uint64
@@ -17,29 +17,29 @@ type Options struct {
 	Workers  int
 	// Rate is jobs submitted a second, all producers together.
 	Rate int
-	// Rota is the binary; built where none is given.
+	// Rota is the binary; it is built if none is given.
 	Rota string
-	// Keep is where data, logs, history and report stay; where none is given a
-	// temporary directory is used and its data removed if all went well.
+	// Keep is the directory for data, logs, history and report; if none is given a temporary directory is used and its
+	// data removed after success.
 	Keep string
-	// Via says what nodes and workers run as: viaProcesses or viaDocker.
+	// Via selects how nodes and workers run: viaProcesses or viaDocker.
 	Via string
 	// Network is auto, namespaces or loopback; for processes.
 	Network string
-	// Locked has TLS, tokens and least rights; else everybody may do everything.
+	// Locked enables TLS, tokens and least rights; otherwise every caller has all rights.
 	Locked bool
-	// Recover has a node, and then a majority of the disks, lost for good after the run.
+	// Recover loses a node, and then a majority of the disks, for good after the run.
 	Recover bool
 	// Only lists the nemeses to use; all if empty.
 	Only []string
 	// Recheck judges a saved history instead of running.
 	Recheck string
 	JSON    bool
-	// Prepared says that the caller made the binary and chose the network.
+	// Prepared means that the caller made the binary and chose the network.
 	Prepared bool
 }
 
-// What nodes and workers run as.
+// How nodes and workers run.
 const (
 	viaProcesses = "processes"
 	ViaDocker    = "docker"
@@ -125,7 +125,7 @@ func (o *Options) allows(nemesis string) bool {
 	return len(o.Only) == 0 || slices.Contains(o.Only, nemesis)
 }
 
-// Command is how the run is repeated.
+// Command returns the command that repeats the run.
 func (o *Options) Command() string {
 	s := fmt.Sprintf("go run ./test/jepsen-lite --duration %s --seed %d --nodes %d --workers %d --rate %d --network %s",
 		o.Duration, o.Seed, o.Nodes, o.Workers, o.Rate, o.Network)
@@ -144,7 +144,7 @@ func (o *Options) Command() string {
 	return s + " -o json"
 }
 
-// Args are the same for the run in its own network.
+// Args returns the same for the run in its own network.
 func (o *Options) Args() []string {
 	format := "text"
 	if o.JSON {

@@ -49,9 +49,8 @@ func others(w *World, but *Server) (left []*Server) {
 	return left
 }
 
-// isolateLeader cuts one node off from the other nodes. Clients and workers
-// still reach it, which makes it the place for stale reads; or, half the time,
-// workers do not.
+// isolateLeader cuts one node off from the other nodes. Clients and workers still reach it, so stale reads are likely
+// there; or, half the time, workers do not.
 func isolateLeader(_ context.Context, w *World, r *rand.Rand) blow {
 	s := prey(w, r)
 	links, note := between([]*Server{s}, others(w, s)), "from nodes"
@@ -64,15 +63,15 @@ func isolateLeader(_ context.Context, w *World, r *rand.Rand) blow {
 	return cutLinks(w, []string{s.ID}, note, links)
 }
 
-// splitHalves cuts the nodes in two.
+// splitHalves cuts the nodes into two groups.
 func splitHalves(_ context.Context, w *World, r *rand.Rand) blow {
 	all := some(w, r, 100)
 	at := len(all) / 2
 	return cutLinks(w, namesOf(all[:at]), "", between(all[:at], all[at:]))
 }
 
-// cutOneWay has a node hear all and be heard by none, or the other way round,
-// or cuts one single direction of one link.
+// cutOneWay lets a node receive from all and reach none, or the other way round, or cuts one single direction of one
+// link.
 func cutOneWay(_ context.Context, w *World, r *rand.Rand) blow {
 	s, mode := prey(w, r), r.IntN(3)
 	rest := others(w, s)
@@ -94,7 +93,7 @@ func cutOneWay(_ context.Context, w *World, r *rand.Rand) blow {
 	return cutLinks(w, []string{s.ID}, note, links)
 }
 
-// splitBridge leaves one node that sees both sides, which do not see each other.
+// splitBridge leaves one node that reaches both sides, which do not reach each other.
 func splitBridge(_ context.Context, w *World, r *rand.Rand) blow {
 	all := some(w, r, 100)
 	r.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
@@ -126,7 +125,7 @@ func cutWorker(_ context.Context, w *World, r *rand.Rand) blow {
 	return cutLinks(w, []string{h.Name}, note, links)
 }
 
-// flapLeader cuts and mends a node's links every 200 ms.
+// flapLeader cuts and restores a node's links every 200 ms.
 func flapLeader(ctx context.Context, w *World, r *rand.Rand) blow {
 	s := prey(w, r)
 	links := between([]*Server{s}, others(w, s))

@@ -5,12 +5,12 @@ import (
 	"math/rand/v2"
 )
 
-// pauseOne stops a node in mid-step with SIGSTOP, and lets it go on.
+// pauseOne stops a node in mid-step with SIGSTOP, and resumes it.
 func pauseOne(_ context.Context, w *World, r *rand.Rand) blow {
 	return pauseThese([]*Server{prey(w, r)})
 }
 
-// pauseAll suspends the whole cluster, workers alive (H25).
+// pauseAll suspends the whole cluster while the workers keep running (H25).
 func pauseAll(_ context.Context, w *World, _ *rand.Rand) blow {
 	return pauseThese(w.Cluster.Members())
 }
@@ -32,8 +32,7 @@ func pauseThese(servers []*Server) blow {
 	return b
 }
 
-// hold pauses a process; release has only this life of it go on: the next one may
-// be paused by somebody else.
+// hold pauses a process; release resumes only this life of it: the next one may be paused by another caller.
 func (p *Process) hold() (release func(), err error) {
 	if err := p.pause(); err != nil {
 		return nil, err
@@ -46,7 +45,7 @@ func (p *Process) hold() (release func(), err error) {
 	}, nil
 }
 
-// lifeNow tells one life of a process from the next.
+// lifeNow identifies the current life of a process.
 func (p *Process) lifeNow() chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,14 +10,13 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// ruinous nemeses destroy what nodes have stored. Two at once might destroy a
-// majority's, which nothing can promise to survive.
+// ruinous nemeses destroy data that nodes have stored. Two at once might destroy a majority's, which no system can
+// promise to survive.
 var ruinous = []string{"bit-rot"}
 
-// plan has the lanes strike all pairs of nemeses, and not only those that chance
-// brings together. The first lane draws by weight, from the seed alone. The others
-// wait until it is at work, and take a partner for what it does then; so far as
-// that depends on how long strikes take, it is not the seed's.
+// plan makes the lanes strike all pairs of nemeses, and not only those that chance brings together. The first lane
+// draws by weight, from the seed alone. The others wait until it is active, and choose a partner for its current
+// nemesis; as far as that depends on how long strikes take, the seed does not determine it.
 type plan struct {
 	mu      sync.Mutex
 	at      [lanes]string
@@ -27,11 +26,10 @@ type plan struct {
 
 func newPlan() *plan { return &plan{changed: make(chan struct{}), struck: make(map[check.Pair]int)} }
 
-// partnerMost is how long a lane waits for another to be at work before it strikes
-// alone.
+// partnerMost is how long a lane waits for another to be active before it strikes alone.
 const partnerMost = 6 * time.Second
 
-// begin notes what a lane does now, "" for nothing.
+// begin records the current nemesis of a lane, "" for none.
 func (p *plan) begin(lane int, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,7 +38,7 @@ func (p *plan) begin(lane int, name string) {
 	p.changed = make(chan struct{})
 }
 
-// await returns what the first lane does, "" if it did nothing for long.
+// await returns the current nemesis of the first lane, "" if it had none for long.
 func (p *plan) await(ctx context.Context) string {
 	patience := time.NewTimer(partnerMost)
 	defer patience.Stop()
@@ -61,8 +59,8 @@ func (p *plan) await(ctx context.Context) string {
 	}
 }
 
-// partner draws one of those whose pair with other was struck least, and counts it:
-// one that cannot strike now does not come again before all others had their turn.
+// partner draws one of those whose pair with other was struck least, and counts it: one that cannot strike now is drawn
+// again only after all others had their turn.
 func (p *plan) partner(other string, can []nemesis, r *rand.Rand) nemesis {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +80,7 @@ func (p *plan) partner(other string, can []nemesis, r *rand.Rand) nemesis {
 	return chosen
 }
 
-// drawByWeight draws one, likelier ones more often.
+// drawByWeight draws one by its weight.
 func drawByWeight(can []nemesis, r *rand.Rand) nemesis {
 	if len(can) == 0 {
 		return nemesis{}

@@ -14,48 +14,46 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// keeper has the care of what is no child of this program, as an engine has of its
-// containers. The command that make gives only asks for it, shows its output and waits
-// for its end.
+// keeper manages processes that are not children of this program, as an engine manages its containers. The command that
+// make returns only requests the process, shows its output and waits for its end.
 type keeper interface {
-	// ready is called before each start. started is called after it, and returns once
-	// signals reach what was started.
+	// ready is called before each start. started is called after it, and returns once signals reach the started
+	// process.
 	ready() error
 	started() error
 	tell(s syscall.Signal) error
 }
 
-// Process is one that is started, killed, paused and started again. All of it
-// may be asked for by several nemeses at once.
+// Process is a process that is started, killed, paused and started again. Several nemeses may call all of its methods
+// at once.
 type Process struct {
 	Name string
 	rec  *check.Recorder
 	log  string
-	// make returns the next command, and what to do once it was started, or could
-	// not be; nil for nothing.
+	// make returns the next command, and a function to call once it was started, or could not be; nil for nothing.
 	make func() (cmd *exec.Cmd, started func(), err error)
-	// died is told of an end that nobody asked for.
+	// died is called after an end that was not requested.
 	died func(exit string)
-	// stuck is told before one that does not end is ended, patience after asking.
+	// stuck is called before a process that does not end is killed, patience after the request.
 	stuck func(patience time.Duration)
-	// keeper has it in its care; nil for a child of ours.
+	// keeper manages the process; nil for a child of this program.
 	keeper keeper
 
 	mu   sync.Mutex
 	life *rig.Process
-	// gone is closed once the end of this life is noted.
+	// gone is closed once the end of this life is recorded.
 	gone     chan struct{}
 	expected bool
-	// kept counts who keeps it from being started.
+	// kept counts the callers that keep it from being started.
 	kept int
-	// pauses counts who holds it; retired is never started again.
+	// pauses counts the callers that hold it; retired means that it is never started again.
 	pauses  int
 	retired bool
-	// leaving: its end is expected in every later life, too.
+	// leaving means that its end is expected in every later life, too.
 	leaving bool
 }
 
-// Start starts it where it is down.
+// Start starts it if it is down.
 func (p *Process) Start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +82,7 @@ func (p *Process) Start() error {
 	go p.await(life, gone)
 	if p.keeper != nil {
 		if err := p.keeper.started(); err != nil {
-			p.expected = true // it is the keeper that failed
+			p.expected = true // the keeper failed
 			return err
 		}
 	}
@@ -119,7 +117,7 @@ func (p *Process) await(life *rig.Process, gone chan struct{}) {
 	}
 }
 
-// keep kills it and has nobody start it until it is freed.
+// keep kills it and prevents its start until it is freed.
 func (p *Process) keep() {
 	p.mu.Lock()
 	p.kept++
@@ -133,11 +131,10 @@ func (p *Process) free() {
 	p.kept--
 }
 
-// kill ends it without a word.
+// kill ends it without warning.
 func (p *Process) kill() { p.end(syscall.SIGKILL, 0) }
 
-// stop asks it to end, and ends it where it does not in time. It says whether
-// it went by itself.
+// stop asks it to end, and kills it if it does not end in time. It reports whether it ended by itself.
 func (p *Process) stop(patience time.Duration) bool { return p.end(syscall.SIGTERM, patience) }
 
 func (p *Process) end(s syscall.Signal, patience time.Duration) bool {
@@ -165,8 +162,8 @@ func (p *Process) end(s syscall.Signal, patience time.Duration) bool {
 	}
 }
 
-// dump has one in a keeper's care, whose inside nobody else can ask, end with all its
-// goroutines written to its log. It says whether it did.
+// dump makes a process managed by a keeper end and write all its goroutines to its log, as they cannot be inspected
+// from outside. It reports whether that worked.
 func (p *Process) dump() bool {
 	p.mu.Lock()
 	life, gone := p.life, p.gone
@@ -182,12 +179,11 @@ func (p *Process) dump() bool {
 	}
 }
 
-// slayAgain is how long a keeper may take for it.
+// slayAgain is how long a keeper may take to kill it.
 const slayAgain = 5 * time.Second
 
-// slay kills it until it is gone. A keeper is slower than a signal, and slower still
-// to tell of the end: the process counts as down from when it was told to kill it, and
-// once more when it is gone.
+// slay kills it until it is gone. A keeper is slower than a signal, and slower still to report the end: the process
+// counts as down from the kill request, and once more when it is gone.
 func (p *Process) slay(life *rig.Process, gone chan struct{}) {
 	if p.keeper != nil {
 		p.rec.Changed(p.Name, check.IsDown)
@@ -212,7 +208,7 @@ func (p *Process) Retire(patience time.Duration) bool {
 	return p.end(syscall.SIGTERM, patience)
 }
 
-// lose ends it for good, without a word.
+// lose ends it for good, without warning.
 func (p *Process) lose() {
 	p.mu.Lock()
 	p.retired = true
@@ -228,7 +224,7 @@ func (p *Process) revive() error {
 	return p.Start()
 }
 
-// comeBack starts one that was lost. Whatever becomes of it is expected.
+// comeBack starts a process that was lost. Any outcome is expected.
 func (p *Process) comeBack() error {
 	p.mu.Lock()
 	p.leaving = true
@@ -236,7 +232,7 @@ func (p *Process) comeBack() error {
 	return p.revive()
 }
 
-// pause stops it in mid-step, resume lets it go on once nobody else holds it.
+// pause stops it in mid-step, resume lets it continue once no other caller holds it.
 func (p *Process) pause() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -267,7 +263,7 @@ func (p *Process) resume() {
 	}
 }
 
-// LetGo resumes it whoever holds it.
+// LetGo resumes it regardless of who holds it.
 func (p *Process) LetGo() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -284,27 +280,27 @@ func (p *Process) goOn() {
 	p.rec.Changed(p.Name, check.IsUp)
 }
 
-// running reports whether it is there, paused or not.
+// running reports whether it exists, paused or not.
 func (p *Process) running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.life != nil
 }
 
-// awake reports whether it is there and not paused.
+// awake reports whether it exists and is not paused.
 func (p *Process) awake() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.life != nil && p.pauses == 0
 }
 
-// allWords are its log of all its lives.
+// allWords returns its log of all its lives.
 func (p *Process) allWords() string {
 	text, _ := os.ReadFile(filepath.Clean(p.log))
 	return string(text)
 }
 
-// LastWords are the last lines of its log.
+// LastWords returns the last lines of its log.
 func (p *Process) LastWords() string {
 	text := p.allWords()
 	if i := strings.Index(text, "\npanic: "); i >= 0 {

@@ -15,12 +15,12 @@ import (
 const (
 	// revokeMost bounds one try to make a token or to revoke it.
 	revokeMost = 15 * time.Second
-	// stealMost bounds what one node is asked with a token that is revoked.
+	// stealMost bounds the call to one node with a revoked token.
 	stealMost = 2 * time.Second
 )
 
-// revokeToken replaces the token of a user and revokes the one before. In one of three the
-// user is left without a token that counts between.
+// revokeToken replaces the token of a user and revokes the previous one. In one case of three the user has no valid
+// token in between.
 func revokeToken(ctx context.Context, w *World, r *rand.Rand) blow {
 	revokedFirst, thief := r.IntN(3) == 0, r.Uint32()
 	b := w.Cluster.lock.draw(r)
@@ -39,7 +39,7 @@ func revokeToken(ctx context.Context, w *World, r *rand.Rand) blow {
 	return blow{targets: []string{b.Holder}, note: note, mend: func() error {
 		defer b.release()
 		err := then(context.Background())
-		if b.revoked() { // whatever failed, its user is not left without one
+		if b.revoked() { // whatever failed, its user is not left without a token
 			err = errors.Join(err, t.replace(context.Background()))
 		}
 		w.Rec.With(func(h *check.History) {
@@ -50,7 +50,7 @@ func revokeToken(ctx context.Context, w *World, r *rand.Rand) blow {
 	}}
 }
 
-// turnover is one token that gives way to another.
+// turnover is one token that is replaced by another.
 type turnover struct {
 	w     *World
 	badge *Badge
@@ -72,8 +72,7 @@ func (t *turnover) begin() {
 	}
 }
 
-// revoke ends the old token, unless nothing has taken its place where it should have, and
-// then goes on with it as a thief would.
+// revoke ends the old token, unless a replacement is required and missing, and then continues with it as a thief would.
 func (t *turnover) revoke(ctx context.Context) error {
 	t.begin()
 	id := tokenID(t.old)
@@ -94,7 +93,7 @@ func (t *turnover) revoke(ctx context.Context) error {
 	return t.steal(ctx)
 }
 
-// steal asks every node with the old token.
+// steal calls every node with the old token.
 func (t *turnover) steal(ctx context.Context) (all error) {
 	for _, s := range t.w.Cluster.Members() {
 		if !s.awake() {
@@ -111,7 +110,7 @@ func (t *turnover) steal(ctx context.Context) (all error) {
 		try, cancel := context.WithTimeout(ctx, stealMost)
 		outcomes, err := client.EachOutcome(c.Submit(try, spec))
 		cancel()
-		if err == nil { // what a node does not know yet, applying does
+		if err == nil { // a node may learn of the revocation only when it applies the entry
 			err = outcomes[0].Err
 		}
 		all = errors.Join(all, c.Close())
@@ -120,7 +119,7 @@ func (t *turnover) steal(ctx context.Context) (all error) {
 	return all
 }
 
-// draw returns a loose badge that nobody has in his hands, nil if there is none.
+// draw returns a loose badge that no nemesis is using, nil if there is none.
 func (l *lock) draw(r *rand.Rand) *Badge {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +142,7 @@ func (b *Badge) release() {
 	b.busy = false
 }
 
-// expire notes that a token which the badge may still show is about to be revoked.
+// expire records that a token which the badge may still show is about to be revoked.
 func (b *Badge) expire(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,7 +155,7 @@ func (b *Badge) revoked() bool {
 	return b.stale
 }
 
-// mendBadges replaces the tokens of who was left without one that counts.
+// mendBadges replaces the tokens of users that have no valid one.
 func (k *Cluster) mendBadges() (all error) {
 	if k.lock == nil {
 		return nil

@@ -28,8 +28,8 @@ func rollingRestart(ctx context.Context, w *World, r *rand.Rand) blow {
 		if b.err = s.Start(); b.err != nil {
 			return b
 		}
-		// The next one waits until this one serves, as an operator would, but
-		// not for ever: another nemesis may be at work.
+		// The next one waits until this one serves, as an operator would, but not forever: another nemesis may be
+		// active.
 		serves, cancel := context.WithTimeout(ctx, 6*time.Second)
 		if w.Cluster.Serves(serves, s) != nil {
 			b.note += s.ID + " did not serve within 6 s; "
@@ -39,7 +39,7 @@ func rollingRestart(ctx context.Context, w *World, r *rand.Rand) blow {
 	return b
 }
 
-// barred reports whether somebody keeps it from being started.
+// barred reports whether any caller keeps it from being started.
 func (p *Process) barred() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

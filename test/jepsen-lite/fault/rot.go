@@ -16,20 +16,18 @@ import (
 )
 
 const (
-	// rotPatience is how long a node may take to find the damage, or to have read all
-	// of its disk twice without any: it scrubs every scrubEvery.
+	// rotPatience is how long a node may take to find the damage, or to read all of its disk twice without any: it
+	// scrubs every scrubEvery.
 	rotPatience = 45 * time.Second
 	scrubEvery  = "2s"
-	// condemnedAfter ends for damage in a row are enough: it does not start again.
+	// condemnedAfter ends for damage in a row are enough: the node is not started again.
 	condemnedAfter = 2
 )
 
-// rot damages one file of a node that is down, as a disk does that forgets, and
-// starts it again. The node may find it and end or not start, which its operator
-// answers as the manual says, with a new node; or mend it by itself. One node at a
-// time is rotten: until it is sound again, or its successor votes, no other rots, be
-// it for the rest of the run. Else a majority could lose what it acknowledged, which
-// nothing can promise to survive.
+// rot damages one file of a node that is down, as a forgetful disk does, and starts it again. The node may find it and
+// end or not start, and its operator then replaces it with a new node, as the manual requires; or it may repair the
+// damage by itself. One node at a time is rotten: until it is sound again, or its successor votes, no other rots, even
+// for the rest of the run. Otherwise a majority could lose acknowledged data, which no system can promise to survive.
 func rot(ctx context.Context, w *World, r *rand.Rand) blow {
 	k := w.Cluster
 	if k.Founders < 3 || !k.beginRot() {
@@ -39,7 +37,7 @@ func rot(ctx context.Context, w *World, r *rand.Rand) blow {
 	s := founders[r.IntN(len(founders))]
 	s.keep()
 	note, err := damageOne(k.dataOf(s), r)
-	if err != nil { // of a disk that fails, too: some of it may be done
+	if err != nil { // the disk may fail, too: part of the damage may be done
 		note += err.Error()
 	}
 	s.rotten.suspect()
@@ -53,7 +51,7 @@ func rot(ctx context.Context, w *World, r *rand.Rand) blow {
 	return b
 }
 
-// beginRot reports whether no node is rotten, and that one is now.
+// beginRot reports whether no node is rotten, and records that one is now.
 func (k *Cluster) beginRot() bool {
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
@@ -117,7 +115,7 @@ func damageFile(path string, r *rand.Rand) (text string, err error) {
 		left := r.Int64N(size)
 		return fmt.Sprintf("cut from %d to %d bytes", size, left), f.Truncate(left)
 	}
-	// Where there is nothing, damage would be none.
+	// Damage to an empty file would have no effect.
 	var at int64
 	one := make([]byte, 1)
 	flips := 1 + r.IntN(8)
@@ -139,8 +137,8 @@ func damageFile(path string, r *rand.Rand) (text string, err error) {
 	return fmt.Sprintf("%d bits flipped, the last at %d of %d", flips, at, size), nil
 }
 
-// watchRot waits until a suspect ended for its damage, or has read all of its disk
-// without any: once to mend it, and once more to the end of a pass that began later.
+// watchRot waits until a suspect ended for its damage, or has read all of its disk without any: once to repair it, and
+// once more to the end of a pass that began later.
 func (k *Cluster) watchRot(ctx context.Context, s *Server) string {
 	var clean scrubs
 	for deadline := time.Now().Add(rotPatience); time.Now().Before(deadline); {
@@ -160,7 +158,7 @@ func (k *Cluster) watchRot(ctx context.Context, s *Server) string {
 	return "it neither refused nor scrubbed"
 }
 
-// scrubs are what one life of a node has told of its scrubbing.
+// scrubs is what one life of a node has reported about its scrubbing.
 type scrubs struct {
 	known          bool
 	first, damaged float64
@@ -169,7 +167,7 @@ type scrubs struct {
 // saw reports whether two passes ended since the last damage was found.
 func (s *scrubs) saw(passes, damaged float64, err error) bool {
 	if err != nil {
-		s.known = false // it is down; what comes is another life
+		s.known = false // it is down; the next reports are from another life
 		return false
 	}
 	if !s.known || passes < s.first || damaged != s.damaged {
@@ -178,7 +176,7 @@ func (s *scrubs) saw(passes, damaged float64, err error) bool {
 	return passes >= s.first+2
 }
 
-// metric returns the sum of a figure's series.
+// metric returns the sum of a metric's series.
 func (s *Server) metric(ctx context.Context, name string) (sum float64, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()

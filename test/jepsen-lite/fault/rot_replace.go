@@ -10,18 +10,18 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// replaceMost is how long one try to replace a node may take, while other faults are
-// at work. What it did not come to is done once they are mended.
+// replaceMost is how long one try to replace a node may take, while other faults are active. Unfinished steps are done
+// once the faults have ended.
 const replaceMost = 60 * time.Second
 
-// replacement is a rotten node whose place another is to take, as far as that came.
+// replacement is a rotten node that another is to replace, with the progress so far.
 type replacement struct {
 	old, next *Server
 	removed   bool
 }
 
-// cure does what an operator would: nothing with a node that serves and has read all
-// of its disk, else it is replaced, and so is one of which nothing is known.
+// cure does what an operator would: it leaves a node alone that serves and has read all of its disk, and replaces any
+// other, including a node of unknown state.
 func (k *Cluster) cure(s *Server) error {
 	if s.rotten.acquitted() {
 		k.endRot()
@@ -31,9 +31,8 @@ func (k *Cluster) cure(s *Server) error {
 	return k.replace()
 }
 
-// replace has a new node with a new id and an empty directory take a rotten one's
-// place, on the same machine. The old id is removed first: raft takes no second
-// member at one address.
+// replace starts a new node with a new id and an empty directory in place of a rotten one, on the same machine. The old
+// id is removed first: raft does not allow a second member at one address.
 func (k *Cluster) replace() error {
 	p := k.replacing
 	if p == nil {
@@ -84,9 +83,8 @@ func (k *Cluster) remove(ctx context.Context, id string) error {
 	}
 }
 
-// takesPlace waits until the leader calls one node a healthy voter, and another no
-// member. The newcomer is not asked: it learns the configuration from the log, and
-// shows old ones on its way.
+// takesPlace waits until the leader reports one node as a healthy voter, and another as no longer a member. The
+// newcomer is not asked: it learns the configuration from the log, and shows old ones meanwhile.
 func (k *Cluster) takesPlace(ctx context.Context, id, old string) error {
 	for {
 		var last error
@@ -105,7 +103,7 @@ func (k *Cluster) takesPlace(ctx context.Context, id, old string) error {
 	}
 }
 
-// votes reports whether a node is a healthy voter, and another one is no member.
+// votes reports whether a node is a healthy voter, and another one is not a member.
 func votes(status *rota.ClusterStatus, id, without string) bool {
 	voter := false
 	for _, n := range status.Nodes {

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// TestRot_oneAtATime: no node rots while another is not made good.
+// TestRot_oneAtATime: no node rots while another is not repaired.
 func TestRot_oneAtATime(t *testing.T) {
 	t.Parallel()
 	k, s := &Cluster{rec: check.NewRecorder(check.Monotonic(), 1)}, &Server{}

@@ -11,15 +11,15 @@ import (
 	"github.com/rotasched/rota/test/rig"
 )
 
-// networkAttributes give a child a network of its own, besides.
+// networkAttributes also give a child a separate network.
 func networkAttributes() *syscall.SysProcAttr {
 	a := rig.Attributes()
 	a.Cloneflags = syscall.CLONE_NEWNET
 	return a
 }
 
-// routerAttributes make the child that plays the router: the super-user of a
-// network, and of nothing else where the caller is not the super-user.
+// routerAttributes make the child that plays the router: the super-user of a network, and of nothing else if the caller
+// is not the super-user.
 func routerAttributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGTERM}
 	if os.Geteuid() != 0 {

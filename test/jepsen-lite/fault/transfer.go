@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// transferLeadership hands leadership to a drawn node, or wherever the leader
-// likes; a few times in a row, so that leaders flap.
+// transferLeadership hands leadership to a drawn node, or to one of the leader's choice; a few times in a row, so that
+// leaders flap.
 func transferLeadership(ctx context.Context, w *World, r *rand.Rand) blow {
 	b := blow{targets: []string{"leadership"}}
 	for range 1 + r.IntN(3) {

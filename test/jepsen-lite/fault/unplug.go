@@ -17,12 +17,12 @@ func unplugOne(_ context.Context, w *World, r *rand.Rand) blow {
 	return unplug(w, []string{prey(w, r).ID})
 }
 
-// unplugMinority disconnects as many as the others can do without, each alone.
+// unplugMinority disconnects as many nodes as the others can do without, each alone.
 func unplugMinority(_ context.Context, w *World, r *rand.Rand) blow {
 	return unplug(w, namesOf(some(w, r, (len(w.Cluster.Members())-1)/2)))
 }
 
-// unplugMajority leaves no two of those that a quorum would need together.
+// unplugMajority disconnects so many nodes that no quorum remains connected.
 func unplugMajority(_ context.Context, w *World, r *rand.Rand) blow {
 	return unplug(w, namesOf(some(w, r, len(w.Cluster.Members())/2+1)))
 }
@@ -64,16 +64,16 @@ func unplug(w *World, names []string) blow {
 	return b
 }
 
-// unpluggings are the nemeses for containers alone.
+// unpluggings are the nemeses only for containers.
 var unpluggings = []string{"unplug-one", "unplug-minority", "unplug-majority", "unplug-worker"}
 
-// inContainers are all nemeses that an engine can bring about. A new one for
-// processes is none of them until it was seen to work there.
+// inContainers are all nemeses that an engine can perform. A new one for processes is added only after it was seen to
+// work there.
 var inContainers = append([]string{"kill-one", "kill-majority", "kill-all", "pause-one", "pause-all",
 	"rolling-restart", "kill-worker", "pause-worker", "transfer-leadership", "snapshot-save", "membership"},
 	unpluggings...)
 
-// strikesIn reports whether a nemesis can be brought about in a network.
+// strikesIn reports whether a nemesis is possible in a network.
 func strikesIn(network, nemesis string) bool {
 	if network == check.NetworkOfContainers {
 		return slices.Contains(inContainers, nemesis)
@@ -81,7 +81,7 @@ func strikesIn(network, nemesis string) bool {
 	return !slices.Contains(unpluggings, nemesis)
 }
 
-// LeftOut is what a run in containers has to leave undecided.
+// LeftOut describes what a run in containers must leave undecided.
 func LeftOut() string {
 	var names []string
 	for _, n := range nemeses {

@@ -8,7 +8,7 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// World is what nemeses strike.
+// World is the target of nemeses.
 type World struct {
 	Options Options
 	Rec     *check.Recorder
@@ -19,7 +19,7 @@ type World struct {
 	Dir   string
 }
 
-// Rest pauses, or says that ctx ended.
+// Rest pauses for d; it returns false if ctx ends first.
 func Rest(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// actMost bounds each wait of the aftermath, far beyond what it takes.
+	// actMost bounds each wait of the aftermath, far beyond the usual time.
 	actMost = 90 * time.Second
-	// actJobs are so many as are acknowledged before something is lost, and after it.
+	// actJobs is the number of jobs that are acknowledged before a loss, and after it.
 	actJobs = 150
-	// actPoll is how often the cluster is asked how it is.
+	// actPoll is the interval at which the cluster's state is read.
 	actPoll = 150 * time.Millisecond
 )
 
-// aftermath is what comes after the run: first a node dies for good, then most disks are lost.
-// Its users have an account of their own, which outlives the cluster.
+// aftermath is the phase after the run: first a node dies for good, then most disks are lost. Its users have a separate
+// account, which outlives the cluster.
 type aftermath struct {
 	*trial
 	// run keeps the run's own history.
@@ -34,7 +34,7 @@ type aftermath struct {
 	facts check.Aftermath
 }
 
-// Outlive has nodes lost for good, where that is wanted and the cluster is alive.
+// Outlive loses nodes for good, if that is configured and the cluster is alive.
 func (w *trial) Outlive(ctx context.Context) {
 	if !w.Options.Recover || ctx.Err() != nil {
 		return
@@ -52,7 +52,7 @@ func (w *trial) Outlive(ctx context.Context) {
 	w.Rec.With(func(h *check.History) { h.After = &a.facts })
 }
 
-// play is both acts and what is read at their end.
+// play runs both acts and reads the state at their end.
 func (a *aftermath) play(ctx context.Context) error {
 	if !a.Cluster.HasAutopilot() {
 		return fmt.Errorf("the binary was not built with the tag %s", fault.TestClockTag)
@@ -75,13 +75,13 @@ func (a *aftermath) play(ctx context.Context) error {
 	return a.listEnd(ctx)
 }
 
-// struck keeps what was done for the timeline.
+// struck records an action for the timeline.
 func (a *aftermath) struck(name string, targets []string, from int64, note string) {
 	f := check.Fault{Nemesis: name, Targets: targets, From: from, To: a.Rec.Now(), Note: note}
 	a.run.With(func(h *check.History) { h.Faults = append(h.Faults, f) })
 }
 
-// awaiting asks the cluster until it is as wanted.
+// awaiting calls ask until the cluster is in the expected state.
 func (a *aftermath) awaiting(ctx context.Context, what string, ask func(context.Context, *client.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, actMost)
 	defer cancel()
@@ -115,7 +115,7 @@ func votersOf(ctx context.Context, c *client.Client) (ids []string, err error) {
 	return ids, err
 }
 
-// steady waits until all members are healthy voters and as many are wanted.
+// steady waits until all members are healthy voters in the wanted number.
 func (a *aftermath) steady(ctx context.Context) (settled rota.ClusterStatus, err error) {
 	all := len(a.Cluster.Members())
 	err = a.awaiting(ctx, "all voters are healthy", func(ctx context.Context, c *client.Client) (err error) {
@@ -130,7 +130,7 @@ func (a *aftermath) steady(ctx context.Context) (settled rota.ClusterStatus, err
 	return settled, err
 }
 
-// dies destroys a voter with its disk amid load, and has a new node join.
+// dies destroys a voter with its disk amid load, and lets a new node join.
 func (a *aftermath) dies(ctx context.Context) error {
 	before, err := a.steady(ctx)
 	if err != nil {

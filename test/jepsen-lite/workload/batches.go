@@ -16,8 +16,8 @@ import (
 // batchMost bounds the jobs of a batch of the run.
 const batchMost = 8
 
-// openBatches opens batches, submits their jobs, some of which fail for good or are cancelled, and
-// seals those that no size does.
+// openBatches opens batches, submits their jobs, some of which fail for good or are cancelled, and seals those that no
+// size seals.
 func openBatches(ctx, drain context.Context, w *trial, r *rand.Rand) {
 	name := fmt.Sprintf("batches-%d", r.IntN(1_000_000))
 	for n := 0; ctx.Err() == nil && !w.Rec.Full(); n++ {

@@ -25,7 +25,7 @@ type clients struct {
 	reading sync.WaitGroup
 	// calm is when handlers stop to fail on purpose.
 	calm int64
-	// badges are theirs, where the cluster is locked.
+	// badges are the workers' badges, where the cluster is locked.
 	badges map[string]*fault.Badge
 }
 
@@ -39,7 +39,7 @@ func (c *clients) admit(ctx context.Context) (err error) {
 	return nil
 }
 
-// newClients makes them without starting them.
+// newClients creates them without starting them.
 func newClients(rec *check.Recorder, k *fault.Cluster, network fault.Network, dir string, count int, seed uint64) (*clients, error) {
 	c := &clients{rec: rec, cluster: k, badges: make(map[string]*fault.Badge)}
 	for i := range count {
@@ -52,8 +52,8 @@ func newClients(rec *check.Recorder, k *fault.Cluster, network fault.Network, di
 	return c, nil
 }
 
-// command makes the next process: this very program, as a worker. Once it has
-// started, its output is only its own, so that the reading ends with it.
+// command makes the next process: this program itself, as a worker. Once it has started, its output is only its own, so
+// that the reading ends with it.
 func (c *clients) command(h *fault.Hand) (*exec.Cmd, func(), error) {
 	life := h.NextLife()
 	c.rec.With(func(history *check.History) { history.Holds(life.ID, workerSlots+workerSlots/prefetchPart) })
@@ -92,7 +92,7 @@ func (c *clients) command(h *fault.Hand) (*exec.Cmd, func(), error) {
 	return cmd, func() { _ = errors.Join(w.Close(), input.Close()) }, nil
 }
 
-// listen takes what a worker process saw.
+// listen reads the observations of a worker process.
 func (c *clients) listen(name string, r io.ReadCloser) {
 	defer r.Close()
 	lines := bufio.NewScanner(r)
@@ -107,7 +107,7 @@ func (c *clients) listen(name string, r io.ReadCloser) {
 	}
 }
 
-// died has a worker that ended by itself replaced.
+// died replaces a worker that ended by itself.
 func (c *clients) died(h *fault.Hand, exit string) {
 	c.rec.Note("worker %s ended by itself (%s): %s", h.Name, exit, h.LastWords())
 	time.Sleep(time.Second)
@@ -125,7 +125,7 @@ func (c *clients) begin() error {
 	return nil
 }
 
-// heal has all hands at work again.
+// heal makes all hands work again.
 func (c *clients) heal() error {
 	for _, h := range c.hands {
 		h.LetGo()
@@ -133,7 +133,7 @@ func (c *clients) heal() error {
 	return c.begin()
 }
 
-// End ends all properly and waits for their last words.
+// End ends all properly and waits for their last output.
 func (c *clients) End() {
 	var all sync.WaitGroup
 	for _, h := range c.hands {

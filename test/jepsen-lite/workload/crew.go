@@ -19,34 +19,34 @@ const (
 	// crewBatch is the most that a producer submits at once; crewPause is how long it waits then.
 	crewBatch = 8
 	crewPause = 20 * time.Millisecond
-	// keepEvery is how often a worker keeps a lease to itself: about when the last one ran out, so
-	// that one of its slots still works.
+	// keepEvery is how often a worker keeps a lease: about when the last one ran out, so that one of its slots still
+	// works.
 	keepEvery = 4 * time.Second
-	// crewKeeps bounds the leases that are remembered to be haunted with.
+	// crewKeeps bounds the remembered leases for haunt.
 	crewKeeps = 12
 )
 
-// crew are the users of the aftermath. Their tokens are those of before, whatever is lost.
+// crew are the users of the aftermath. They keep their earlier tokens, whatever is lost.
 type crew struct {
 	submitter, worker *trial
 	seed              uint64
-	// stop ends those who are at work; nil while nobody is.
+	// stop ends the running users; nil while there are none.
 	stop context.CancelFunc
 	all  sync.WaitGroup
 
 	mu sync.Mutex
-	// jobs counts submitted ones; held are leases that nobody reported, the newest.
+	// jobs counts submitted ones; held are the newest leases that were not reported.
 	jobs int
 	held []heldLease
 }
 
-// heldLease is one that its worker keeps to itself.
+// heldLease is a lease that its worker neither reports nor gives back.
 type heldLease struct {
 	worker int
 	*rotav1.Assignment
 }
 
-// muster has the crew get their tokens.
+// muster gets the tokens of the crew.
 func (a *aftermath) muster(ctx context.Context) (*crew, error) {
 	with := func(holder, role string) (*trial, error) {
 		badge, err := a.Cluster.NewBadge(ctx, holder, role, false)
@@ -63,7 +63,7 @@ func (a *aftermath) muster(ctx context.Context) (*crew, error) {
 	return c, err
 }
 
-// work has all begin.
+// work starts all users.
 func (c *crew) work(ctx context.Context) {
 	ctx, c.stop = context.WithCancel(ctx)
 	for i := range crewProducers {
@@ -74,7 +74,7 @@ func (c *crew) work(ctx context.Context) {
 	}
 }
 
-// rest has all end: what has no answer yet gets none.
+// rest ends all users: calls without an answer get none.
 func (c *crew) rest() {
 	if c.stop != nil {
 		c.stop()
@@ -110,7 +110,7 @@ func (c *crew) dial(ctx context.Context, node *fault.Server, i int) (*rawSession
 	return dialRaw(ctx, c.worker, node, fmt.Sprintf("last-worker-%d", i), rand.New(rand.NewPCG(c.seed, uint64(42_000+i))))
 }
 
-// serve completes the jobs that a worker is given, and keeps one now and then to itself.
+// serve completes the jobs of a worker, and keeps one now and then.
 func (c *crew) serve(ctx context.Context, i int) {
 	r, kept := rand.New(rand.NewPCG(c.seed, uint64(43_000+i))), time.Time{}
 	for ctx.Err() == nil {
@@ -142,7 +142,7 @@ func (c *crew) keep(l heldLease) {
 	c.held = append(c.held[max(0, len(c.held)+1-crewKeeps):], l)
 }
 
-// haunt has workers complete with leases of before: their own ones, and each other's.
+// haunt lets workers complete with earlier leases: their own ones, and each other's.
 func (c *crew) haunt(ctx context.Context, node *fault.Server) {
 	for _, l := range c.held {
 		for _, i := range []int{l.worker, (l.worker + 1) % crewWorkers} {
@@ -158,7 +158,7 @@ func (c *crew) haunt(ctx context.Context, node *fault.Server) {
 	}
 }
 
-// acknowledged waits until so many more jobs are.
+// acknowledged waits until n more jobs are acknowledged.
 func (c *crew) acknowledged(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, actMost)
 	defer cancel()

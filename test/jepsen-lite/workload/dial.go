@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// dialling are the options of a connection without the library, which shows what the user shows.
+// dialling returns the options of a connection without the library, which presents the user's token.
 func (w *trial) dialling() []grpc.DialOption {
 	config, token := w.Cluster.Shows(w.badge)
 	if config == nil {
@@ -17,7 +17,7 @@ func (w *trial) dialling() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithPerRPCCredentials(bearer(token))}
 }
 
-// bearer shows a token with each call.
+// bearer presents a token with each call.
 type bearer func() (string, error)
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.

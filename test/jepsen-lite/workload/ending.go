@@ -35,18 +35,17 @@ func (w *trial) readLogs() {
 }
 
 const (
-	// wholeMost bounds one node's telling of all events, lateMost the joining of a
-	// node at the end, auditMost one audit, of a short run: a long run's end has more to
-	// read and to compute again (patience).
+	// wholeMost bounds reading all events of one node, lateMost the joining of a node at the end, auditMost one audit,
+	// of a short run: at the end of a long run there is more to read and to calculate again (patience).
 	wholeMost = 40 * time.Second
 	lateMost  = 40 * time.Second
 	auditMost = time.Minute
-	// samples are the ended jobs that are read one by one at each node.
+	// samples is the number of ended jobs that are read one by one at each node.
 	samples = 60
 )
 
-// readEnd asks every node by itself for what all must tell alike: all events, and
-// the jobs that ended. A node that joins only now must tell the same.
+// readEnd asks every node separately for the data that must be the same everywhere: all events, and the jobs that
+// ended. A node that joins only now must return the same.
 func (w *trial) readEnd(ctx context.Context, k *watching) {
 	nodes := w.Cluster.All()[:w.Cluster.Founders]
 	late, err := w.latecomer(ctx)
@@ -92,7 +91,7 @@ func (w *trial) readEnd(ctx context.Context, k *watching) {
 	w.Rec.With(func(h *check.History) { h.Events, h.Streams, h.Shown = longest, streams, shown })
 }
 
-// latecomer has one more node join.
+// latecomer lets one more node join.
 func (w *trial) latecomer(ctx context.Context) (*fault.Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.patience(lateMost))
 	defer cancel()
@@ -103,12 +102,12 @@ func (w *trial) latecomer(ctx context.Context) (*fault.Server, error) {
 	return s, w.Cluster.Serves(ctx, s)
 }
 
-// patience is how long something at the end may take where short is enough after a short run.
+// patience returns how long a step at the end may take if short is enough after a short run.
 func (w *trial) patience(short time.Duration) time.Duration {
 	return short + w.Options.Duration/4
 }
 
-// readAll reads all events of one node, anew where the reading breaks off.
+// readAll reads all events of one node, and starts again if the reading breaks off.
 func (w *trial) readAll(ctx context.Context, s *fault.Server) (all []check.SeenEvent, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.patience(wholeMost))
 	defer cancel()
@@ -156,7 +155,7 @@ func (w *trial) compareShown(ctx context.Context, nodes []*fault.Server) (shown 
 	return shown
 }
 
-// listAt lists the ended jobs as one node does.
+// listAt lists the ended jobs as one node shows them.
 func listAt(ctx context.Context, c *client.Client) (map[string]string, error) {
 	all := make(map[string]string)
 	for _, state := range []rota.JobState{rota.JobCompleted, rota.JobDead, rota.JobExpired, rota.JobCancelled} {
@@ -182,8 +181,7 @@ func readAt(ctx context.Context, c *client.Client, ids []string) (map[string]str
 	return all, nil
 }
 
-// flowsAt reads every workflow that was submitted, as one node shows it; those that
-// it does not know are left out.
+// flowsAt reads every submitted workflow as one node shows it; workflows that it does not know are left out.
 func (w *trial) flowsAt(ctx context.Context, c *client.Client) (texts map[string]string, final []check.FinalFlow, err error) {
 	texts = make(map[string]string)
 	var ids []string
@@ -214,7 +212,7 @@ func (w *trial) flowsAt(ctx context.Context, c *client.Client) (texts map[string
 	return texts, final, nil
 }
 
-// audit has every founder's data replayed, once all have stopped.
+// audit replays every founder's data, once all have stopped.
 func (w *trial) audit() {
 	founders := w.Cluster.All()[:w.Cluster.Founders]
 	all := make([]check.AuditOf, len(founders))

@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// signalGates submits workflows with gates, and with nodes that grow others, and signals the gates:
-// early or late, twice, and each by two who do not know of each other.
+// signalGates submits workflows with gates, and with nodes that grow others, and signals the gates: early or late,
+// twice, and each by two users independently.
 func signalGates(ctx, drain context.Context, w *trial, r *rand.Rand) {
 	name := fmt.Sprintf("gates-%d", r.IntN(1_000_000))
 	for n := 0; ctx.Err() == nil && !w.Rec.Full(); n++ {
@@ -95,7 +95,7 @@ func newGated(id string, r *rand.Rand) (rota.WorkflowSpec, check.FlowFacts) {
 	return spec, facts
 }
 
-// newGrowing draws a node that may grow others, which may do so again as deep.
+// newGrowing draws a node that may grow others, which may do so again down to the depth deep.
 func newGrowing(id string, r *rand.Rand, deep int) (rota.NodeSpec, check.NodeFacts) {
 	plan, f := jobPlan{Ms: r.IntN(100), Fail: 50}, check.NodeFacts{ID: id}
 	if r.IntN(25) == 0 {

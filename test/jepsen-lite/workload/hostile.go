@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// beHostile plays two workers that lie: they complete twice, differently,
-// too late, each other's leases, and leases that never were.
+// beHostile plays two workers that lie: they complete twice, differently, too late, each other's leases, and leases
+// that never existed.
 func beHostile(ctx, drain context.Context, w *trial, r *rand.Rand) {
 	name := fmt.Sprintf("hostile-%d", r.IntN(1_000_000))
 	for life := 0; drain.Err() == nil; life++ {
@@ -70,12 +70,11 @@ func (h *hostile) haunt(ctx, drain context.Context) {
 	}
 }
 
-// play does one trick with a lease that own holds. It says whether the streams
-// still answer.
+// play does one trick with a lease that own holds. It reports whether the streams still answer.
 func (h *hostile) play(ctx context.Context, trick int, own, other *rawSession, a *rotav1.Assignment) bool {
 	completing := func() *rotav1.LeaseCommand { return completion(a) }
 	switch trick {
-	case 0, 1: // done, and done again, then otherwise
+	case 0, 1: // done, and done again, then with another outcome
 		first := h.report(own, a, completing(), check.DidComplete)
 		again := h.repeat(own, a, completing(), "same", first)
 		lie := completing()
@@ -86,7 +85,7 @@ func (h *hostile) play(ctx context.Context, trick int, own, other *rawSession, a
 			return false
 		}
 		return h.report(own, a, completing(), check.DidComplete) != check.Unknown
-	case 3: // a lease that never was
+	case 3: // a lease that never existed
 		forged := completing()
 		forged.LeaseId = make([]byte, 32)
 		for i := range forged.LeaseId {
@@ -133,7 +132,7 @@ func (h *hostile) opAbout(s *rawSession, what string, a *rotav1.Assignment) chec
 	return op
 }
 
-// ask sends a command and fills in the answer.
+// ask sends a command and records the answer.
 func (h *hostile) ask(s *rawSession, op check.Op, c *rotav1.LeaseCommand) check.Op {
 	answer, err := s.ask(c)
 	op.State = answer.GetJobState()
@@ -152,8 +151,7 @@ func (h *hostile) report(s *rawSession, a *rotav1.Assignment, c *rotav1.LeaseCom
 	return op.Outcome
 }
 
-// repeat says a completion again: the same must be answered as the first was,
-// another must be refused.
+// repeat sends a completion again: the same must get the same answer as the first, another must be refused.
 func (h *hostile) repeat(s *rawSession, a *rotav1.Assignment, c *rotav1.LeaseCommand, did string, first check.Outcome) bool {
 	op := h.opAbout(s, check.OpRepeat, a)
 	op.Did = did + " after " + string(first)
@@ -162,7 +160,7 @@ func (h *hostile) repeat(s *rawSession, a *rotav1.Assignment, c *rotav1.LeaseCom
 	return op.Outcome != check.Unknown
 }
 
-// forge says what must be refused.
+// forge sends a command that must be refused.
 func (h *hostile) forge(s *rawSession, a *rotav1.Assignment, c *rotav1.LeaseCommand, did string) bool {
 	op := h.opAbout(s, check.OpForge, a)
 	op.Did = did

@@ -11,8 +11,7 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// insist asks one node after the other until there is an outcome; ask may complete the operation by
-// what was answered.
+// insist asks one node after the other until there is an outcome; ask may add the answer to the operation.
 func (w *trial) insist(ctx context.Context, r *rand.Rand, op check.Op, ask func(context.Context, *client.Client, *check.Op) error) check.Outcome {
 	for ctx.Err() == nil {
 		s := w.Someone(r)
@@ -30,7 +29,7 @@ func (w *trial) insist(ctx context.Context, r *rand.Rand, op check.Op, ask func(
 	return check.Unknown
 }
 
-// insistOnRoom insists, and asks again while a mode or a full disk refuses: both go by.
+// insistOnRoom insists, and asks again while a mode or a full disk refuses: both pass.
 func (w *trial) insistOnRoom(ctx context.Context, r *rand.Rand, op check.Op, ask func(context.Context, *client.Client, *check.Op) error) check.Outcome {
 	for {
 		var last error

@@ -11,10 +11,10 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// logsRead are the attempts whose log is read at each node.
+// logsRead is the number of attempts whose log is read at each node.
 const logsRead = 25
 
-// readJobLogs reads what some handlers logged at every node by itself.
+// readJobLogs reads the logs of some handlers at every node separately.
 func (w *trial) readJobLogs(ctx context.Context, nodes []*fault.Server) {
 	ctx, cancel := context.WithTimeout(ctx, w.patience(listMost))
 	defer cancel()

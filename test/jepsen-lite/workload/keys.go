@@ -28,12 +28,12 @@ func makeKeyRules(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// keysAhead is how many jobs with keys a user has before it waits for the oldest: what stands in
-// a line is done one by one, and must be over soon after the faults.
+// keysAhead is how many jobs with keys a user has before it waits for the oldest: jobs in a line are done one by one,
+// and must be over soon after the faults.
 const keysAhead = 25
 
-// submitKeyed submits jobs with keys of its own one by one, each once the one before it has its
-// answer, so that their order is known.
+// submitKeyed submits jobs with its own keys one by one, each once the one before it has its answer, so that their
+// order is known.
 func submitKeyed(ctx, drain context.Context, w *trial, r *rand.Rand) {
 	name := fmt.Sprintf("keys-%d", r.IntN(1_000_000))
 	facts := make([]check.KeyFacts, len(keyRules))
@@ -70,7 +70,7 @@ func submitKeyed(ctx, drain context.Context, w *trial, r *rand.Rand) {
 	}
 }
 
-// newKeyed draws a job whose handler fails at times, so that a line has heads that come again.
+// newKeyed draws a job whose handler fails at times, so that the head of a line may come again.
 func newKeyed(id string, r *rand.Rand) rota.JobSpec {
 	payload := jobPlan{Ms: 20 + r.IntN(130), Fail: 80, NoRetry: 20, Decline: 20, Snooze: 40, Clean: r.IntN(cleanMost)}.payload()
 	spec := rota.NewJobSpec(rota.JobType(fmt.Sprint("keyed-", r.IntN(16))), payload)

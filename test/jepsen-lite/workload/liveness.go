@@ -13,20 +13,19 @@ import (
 )
 
 const (
-	// livenessMost is how long each thing is waited for, far beyond its limit,
-	// so that the report can tell late from never.
+	// livenessMost is how long the program waits for each step, far beyond its limit, so that the report can
+	// distinguish late from never.
 	livenessMost = 60 * time.Second
 	drainMost    = 150 * time.Second
-	// calm is how long the healed cluster is watched at least, for its clock.
+	// calm is the minimum time for which the healed cluster is watched, for its clock.
 	calm = 18 * time.Second
 	// listMost bounds one reading of all jobs at the end of a short run (patience).
 	listMost = 2 * time.Minute
 )
 
-// liveness mends all and measures how long the cluster takes to serve again,
-// then asks for everything that the checkers want to know at the end. It says whether
-// there is a cluster to ask: one that neither has a leader nor takes a write is
-// dead, and its verdict need not wait for each further question to run out of time.
+// liveness ends all faults and measures how long the cluster takes to serve again, then collects everything that the
+// checkers need at the end. It reports whether there is a cluster to ask: one that neither has a leader nor accepts a
+// write is dead, and its verdict need not wait until each further question times out.
 func (w *trial) liveness(ctx context.Context) (alive bool) {
 	if err := errors.Join(w.Cluster.Heal(), w.Clients.heal()); err != nil {
 		w.Rec.Note("healing: %v", err)
@@ -58,12 +57,12 @@ func (w *trial) liveness(ctx context.Context) (alive bool) {
 		w.Rec.With(func(h *check.History) { h.Liveness = l })
 		return false
 	}
-	// Who is gone for good is no member: the cluster can say so now.
+	// A node that is gone for good must not remain a member: the cluster can confirm that now.
 	within(livenessMost, func(ctx context.Context) error { return w.Cluster.Expel(ctx, c) })
 	l.NodesMs = within(livenessMost, w.awaitNodes)
 	l.DrainMs = within(drainMost, func(ctx context.Context) error { return w.awaitDrained(ctx, c, &l.Left) })
 	if l.DrainMs < 0 {
-		// What is listed below must stand still to be judged.
+		// The objects listed below must not change while they are judged.
 		w.Clients.End()
 	}
 	if left := calm - time.Duration(w.Rec.Now()-healed); left > 0 {
@@ -86,8 +85,7 @@ func (w *trial) liveness(ctx context.Context) (alive bool) {
 	return true
 }
 
-// awaitFirstWrite takes back what operators set, whose words are the first writes,
-// then writes itself.
+// awaitFirstWrite reverts the operators' settings, which are the first writes, then writes itself.
 func (w *trial) awaitFirstWrite(ctx context.Context, c *client.Client) error {
 	for w.pardon(ctx, c) != nil && fault.Rest(ctx, 100*time.Millisecond) {
 	}
@@ -115,7 +113,7 @@ func awaitLeader(ctx context.Context, c *client.Client) error {
 	}
 }
 
-// awaitWrite submits one job until it is taken.
+// awaitWrite submits one job until it is accepted.
 func (w *trial) awaitWrite(ctx context.Context, c *client.Client) error {
 	spec := rota.NewJobSpec("quick-0", []byte("{}"))
 	spec.ID, spec.Queue = rota.JobID(fmt.Sprintf("c%d-after", w.Options.Seed)), "quick"

@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// operate plays an operator with an unsteady hand: modes, tenants' weights, how a
-// queue ranks and which workers it takes, and workers suspended in mid-job and resumed.
+// operate plays an operator with an unsteady hand: modes, tenants' weights, the ranking of a queue and the workers that
+// it accepts, and workers suspended in mid-job and resumed.
 func operate(ctx, _ context.Context, w *trial, r *rand.Rand) {
 	c, err := w.Cluster.ClientOf(w.badge)
 	if err != nil {
@@ -45,7 +45,7 @@ type operator struct {
 // operatorPatience is how long an operator waits for an answer.
 const operatorPatience = 4 * time.Second
 
-// do makes one call and takes down how it ended.
+// do makes one call and records how it ended.
 func (o *operator) do(ctx context.Context, what, subject, value string, call func(context.Context) error) check.Outcome {
 	op := check.Op{Process: "operator", Func: what, Invoke: o.w.Rec.Now(), Did: value}
 	try, cancel := context.WithTimeout(ctx, operatorPatience)
@@ -65,7 +65,7 @@ func (o *operator) weigh(ctx context.Context) {
 	})
 }
 
-// rank changes the order of a queue, and of its workers, while jobs stand in it.
+// rank changes the order of a queue, and of its workers, while it holds jobs.
 func (o *operator) rank(ctx context.Context) {
 	rankings := []string{"aging", "market", "adaptive", "fifo"}
 	strategies := []string{"least_loaded", "shuffle", "round_robin", "random", "affinity"}
@@ -77,7 +77,7 @@ func (o *operator) rank(ctx context.Context) {
 	})
 }
 
-// suspend takes all leases from a worker at once, and lets it work again later.
+// suspend ends all leases of a worker at once, and lets it work again later.
 func (o *operator) suspend(ctx context.Context) {
 	h := o.w.Hands[o.r.IntN(len(o.w.Hands))]
 	id := rota.WorkerID(h.WorkerID())
@@ -101,7 +101,7 @@ func (o *operator) resume(ctx context.Context, id rota.WorkerID) check.Outcome {
 	})
 }
 
-// modes has the cluster admit less for a while.
+// modes makes the cluster admit less for a while.
 func (o *operator) modes(ctx context.Context) {
 	mode := []rota.ClusterMode{rota.ModeDegraded, rota.ModeReadOnly}[o.r.IntN(2)]
 	hold := time.Duration(300+o.r.IntN(2_200)) * time.Millisecond
@@ -118,8 +118,8 @@ func (o *operator) mode(ctx context.Context, mode rota.ClusterMode) check.Outcom
 	})
 }
 
-// pardon undoes what an operator may have left behind. A word that was under way
-// may still come after it, so it is asked for again while the cluster drains.
+// pardon undoes settings that an operator may have left behind. A call that was still in progress may take effect after
+// it, so it is repeated while the cluster drains.
 func (w *trial) pardon(ctx context.Context, c *client.Client) error {
 	o := &operator{w: w, c: c}
 	status, err := c.Status(ctx)

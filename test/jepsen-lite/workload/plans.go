@@ -15,13 +15,12 @@ import (
 const (
 	// planDelay is how long the jobs of plans wait before they run by themselves.
 	planDelay = 12 * time.Second
-	// planChunk is how many of them one call submits.
+	// planChunk is the number of jobs that one call submits.
 	planChunk = 250
 )
 
-// startPlans submits groups of jobs that wait, and takes each through plans, one after the other,
-// until all are cancelled; those of small groups are retried and run then. Big groups take more than
-// one step.
+// startPlans submits groups of jobs that wait, and runs plans over each, one after the other, until all are cancelled;
+// those of small groups are retried and run then. Big groups need more than one step.
 func startPlans(ctx, drain context.Context, w *trial, r *rand.Rand) {
 	p := &planner{w: w, r: r, name: fmt.Sprintf("plans-%d", r.IntN(1_000_000))}
 	for n := 0; ctx.Err() == nil && !w.Rec.Full(); n++ {
@@ -81,7 +80,7 @@ func (p *planner) plan(ctx context.Context, verb rota.PlanVerb, most int64) {
 	case rota.PlanMove:
 		spec.To = []rota.QueueName{"prey", "market", "flux"}[p.r.IntN(3)]
 	case rota.PlanReprioritise:
-		priority := int32(p.r.IntN(rota.DefaultPriority)) // where a job has it already, it has no turn
+		priority := int32(p.r.IntN(rota.DefaultPriority)) // a job that has it already has no turn
 		spec.Priority = &priority
 	case rota.PlanRetry:
 		spec.Filter += " state=CANCELLED,DEAD"

@@ -15,14 +15,13 @@ import (
 // debtMost is how far a producer may fall behind its pace.
 const debtMost = 4 * time.Second
 
-// backlogMost is how many jobs may be unfinished before producers wait, as a user with a
-// bounded number of jobs under way does. Without it a run of half an hour, in which the
-// cluster is down for much of the time, ends with a backlog that no drain can be timed by.
+// backlogMost is how many jobs may be unfinished before producers wait, as a user with a bounded number of unfinished
+// jobs does. Without it a run of half an hour, in which the cluster is down for much of the time, ends with a backlog
+// too large to measure how long draining takes.
 const backlogMost = 3_000
 
-// produce submits batches with ids of its own and repeats every unknown outcome
-// on another node, until each has one. Some of what was refused (a rate, a mode) is
-// asked for again with a later batch.
+// produce submits batches with ids of its own and repeats every unknown outcome on another node, until each is known.
+// Some refused jobs (a rate, a mode) are submitted again with a later batch.
 func produce(ctx, drain context.Context, w *trial, r *rand.Rand) {
 	name := fmt.Sprintf("producer-%d", r.IntN(1_000_000))
 	perSecond := float64(w.Options.Rate) / producers
@@ -37,13 +36,13 @@ func produce(ctx, drain context.Context, w *trial, r *rand.Rand) {
 			w.book.put(id, batch[i].Queue)
 			n++
 		}
-		if r.IntN(8) == 0 { // twice the same in one batch is one job
+		if r.IntN(8) == 0 { // the same job twice in one batch is one job
 			batch = append(batch, batch[r.IntN(size)])
 		}
 		batch = append(batch, refused...)
 		refused = submitAll(drain, w, r, name, batch)
 		refused = refused[:len(refused)/4]
-		// What an outage kept from being submitted is made up for, within bounds.
+		// Jobs that an outage kept from being submitted are made up for, within bounds.
 		due = due.Add(time.Duration(float64(size) / perSecond * float64(time.Second)))
 		if debt := time.Since(due); debt > debtMost {
 			due = due.Add(debt - debtMost)
@@ -59,8 +58,7 @@ func produce(ctx, drain context.Context, w *trial, r *rand.Rand) {
 	}
 }
 
-// submitAll goes from node to node until every job has an outcome, and gives those
-// that were refused.
+// submitAll goes from node to node until every job has an outcome, and returns the refused ones.
 func submitAll(ctx context.Context, w *trial, r *rand.Rand, name string, batch []rota.JobSpec) (refused []rota.JobSpec) {
 	if ctx.Err() != nil {
 		return nil
@@ -107,7 +105,7 @@ func submitAll(ctx context.Context, w *trial, r *rand.Rand, name string, batch [
 	return refused
 }
 
-// readOwn reads what was just written at another node, at least as new.
+// readOwn reads at another node the job just written, at least as new.
 func readOwn(ctx context.Context, w *trial, r *rand.Rand, name string, o rota.Submitted) {
 	if o.Err != nil || o.Index == 0 || o.Holder != "" {
 		return

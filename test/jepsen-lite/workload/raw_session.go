@@ -17,10 +17,10 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// rawSlots are the slots of a raw session.
+// rawSlots is the number of slots of a raw session.
 const rawSlots = 2
 
-// rawSession is a worker without the library: it says whatever it is told to.
+// rawSession is a worker without the library: it sends exactly the messages that it is given.
 type rawSession struct {
 	name, node string
 	w          *trial
@@ -80,7 +80,7 @@ func (s *rawSession) hello(r *rand.Rand) (err error) {
 	return err
 }
 
-// receive takes messages until the stream breaks.
+// receive reads messages until the stream breaks.
 func (s *rawSession) receive() {
 	defer s.cancel()
 	for {

@@ -14,11 +14,11 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// returnMost bounds the wait for a node of before to be refused.
+// returnMost bounds the wait for an earlier node to be refused.
 const returnMost = 30 * time.Second
 
-// isRecovered has all nodes die amid load, and one disk that is left go on as
-// docs/operations/quorum-lost.md says. In one of two the disks of a majority can still be read.
+// isRecovered kills all nodes amid load, and lets one surviving disk go on as docs/operations/quorum-lost.md describes.
+// In one case of two the disks of a majority can still be read.
 func (a *aftermath) isRecovered(ctx context.Context) error {
 	r := &check.Recovery{}
 	a.facts.Recovery = r
@@ -71,8 +71,8 @@ func namesOf(servers []*fault.Server) (names []string) {
 	return names
 }
 
-// allDie kills all nodes amid load, one after the other or at once, and says what their disks
-// hold. The disk of one of them is behind.
+// allDie kills all nodes amid load, one after the other or at once, and reports the contents of their disks. The disk
+// of one of them is behind.
 func (a *aftermath) allDie(ctx context.Context, r *check.Recovery) ([]*fault.Server, error) {
 	settled, err := a.steady(ctx)
 	if err != nil {
@@ -110,7 +110,7 @@ func (a *aftermath) allDie(ctx context.Context, r *check.Recovery) ([]*fault.Ser
 	return all, nil
 }
 
-// choose takes the disk that goes furthest, as an operator is told to.
+// choose returns the disk that goes furthest, as operators are instructed to.
 func (a *aftermath) choose(r *check.Recovery, readable []*fault.Server) *fault.Server {
 	disk := func(s *fault.Server) check.Disk {
 		return r.Disks[slices.IndexFunc(r.Disks, func(d check.Disk) bool { return d.Node == s.ID })]
@@ -121,7 +121,7 @@ func (a *aftermath) choose(r *check.Recovery, readable []*fault.Server) *fault.S
 	})
 }
 
-// growsAgain has two new nodes join the recovered one, and load go on.
+// growsAgain lets two new nodes join the recovered one, and load go on.
 func (a *aftermath) growsAgain(ctx context.Context, r *check.Recovery) error {
 	r.Wanted = []string{r.Heir}
 	for range 2 {
@@ -170,7 +170,7 @@ func (a *aftermath) members(ctx context.Context) (ids []string, err error) {
 	return ids, err
 }
 
-// auditHeir has the log of the recovered disk replayed, once all have stopped.
+// auditHeir replays the log of the recovered disk, once all have stopped.
 func (w *trial) auditHeir() {
 	heir := w.Cluster.Heir()
 	if heir == nil {

@@ -141,7 +141,7 @@ func (w *trial) Live(ctx context.Context) {
 	poller.Wait()
 }
 
-// Rest stops all that runs and reads what the nodes' disks hold.
+// Rest stops all processes and reads the contents of the nodes' disks.
 func (w *trial) Rest() {
 	w.Clients.End()
 	w.Cluster.Stop()
@@ -149,7 +149,7 @@ func (w *trial) Rest() {
 	w.readLogs()
 }
 
-// History closes the book.
+// History finishes and returns the history.
 func (w *trial) History() *check.History {
 	w.Cluster.End()
 	w.auditHeir()

@@ -13,8 +13,8 @@ import (
 // scheduleEvery is how often the run's schedules are due.
 const scheduleEvery = time.Second
 
-// makeSchedules sets one whose runs live beside each other, and one whose runs take longer than
-// its dates lie apart, so that some are skipped.
+// makeSchedules sets one whose runs overlap, and one whose runs take longer than the interval of its dates, so that
+// some are skipped.
 func (w *trial) makeSchedules(ctx context.Context, c *client.Client) error {
 	for _, s := range []struct {
 		name    rota.ScheduleName
@@ -38,7 +38,7 @@ func (w *trial) makeSchedules(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// pauseSchedules has no more dates come: what is there is all.
+// pauseSchedules stops further dates: the existing runs are all.
 func (w *trial) pauseSchedules(ctx context.Context, c *client.Client) error {
 	var facts []check.ScheduleFacts
 	w.Rec.With(func(h *check.History) { facts = append(facts, h.Schedules...) })

@@ -29,7 +29,7 @@ func wait(ctx, _ context.Context, w *trial, r *rand.Rand) {
 		try, cancel := context.WithTimeout(ctx, 10*time.Second)
 		for job, err := range c.Wait(try, ids...) {
 			if err != nil {
-				break // what did not end in time is no answer
+				break // a job that did not end in time gives no answer
 			}
 			op := check.Op{Process: name, Func: check.OpWait, Job: string(job.ID), Invoke: invoke}
 			op.Seen(job)

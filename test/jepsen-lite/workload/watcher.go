@@ -19,12 +19,11 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// watcher follows all events through the whole run. One uses the client library,
-// which hides what a node tells twice; the other speaks the protocol itself, goes
-// on at any node from the last id it saw, and hides nothing.
+// watcher follows all events through the whole run. One uses the client library, which hides duplicates; the other
+// speaks the protocol itself, continues at any node from the last id it saw, and hides nothing.
 type watcher struct {
 	name string
-	// follow goes on until ctx ends; its error is a promise broken.
+	// follow goes on until ctx ends; its error is a broken promise.
 	follow func(ctx context.Context, w *trial, r *rand.Rand, seen *watcher) error
 
 	mu     sync.Mutex
@@ -43,7 +42,7 @@ func (s *watcher) take(e check.SeenEvent) {
 	s.told = append(s.told, check.BriefOf(&e))
 }
 
-// last is the newest event told.
+// last returns the newest event received.
 func (s *watcher) last() rota.EventID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +52,7 @@ func (s *watcher) last() rota.EventID {
 	return s.told[len(s.told)-1].ID
 }
 
-// watching is all watchers at work.
+// watching is the set of all running watchers.
 type watching struct {
 	all  []*watcher
 	stop context.CancelFunc
@@ -81,8 +80,7 @@ func (w *trial) watch(ctx context.Context) *watching {
 	return k
 }
 
-// catchUp waits until all have been told an event, or as long as it may take, and
-// ends them.
+// catchUp waits until all have received an event, at most for the allowed time, and ends them.
 func (k *watching) catchUp(ctx context.Context, to rota.EventID) {
 	ctx, cancel := context.WithTimeout(ctx, catchUpMost)
 	defer cancel()
@@ -95,9 +93,9 @@ func (k *watching) catchUp(ctx context.Context, to rota.EventID) {
 }
 
 const (
-	// catchUpMost is how long a follower may lag behind a cluster that is whole.
+	// catchUpMost is how long a follower may lag behind a healthy cluster.
 	catchUpMost = 30 * time.Second
-	// rawSilence is how long the raw watcher believes in a node that says nothing.
+	// rawSilence is how long the raw watcher trusts a node that sends nothing.
 	rawSilence = 5 * time.Second
 )
 
@@ -116,7 +114,7 @@ func watchByLibrary(ctx context.Context, w *trial, _ *rand.Rand, seen *watcher) 
 			}
 		}
 		if rota.KindOf(err) != rota.KindExhausted || !fault.Rest(ctx, 100*time.Millisecond) {
-			return err // but for being too slow, which is this machine's fault
+			return err // except for being too slow, which is this machine's fault
 		}
 		seen.mu.Lock()
 		seen.breaks++
@@ -140,8 +138,8 @@ func watchRaw(ctx context.Context, w *trial, r *rand.Rand, seen *watcher) error 
 	return nil
 }
 
-// tail is one stream of events from one node. A node that goes away or falls silent
-// is Unavailable; what the node itself refused is its own kind.
+// tail is one stream of events from one node. A node that goes away or falls silent is Unavailable; a refusal by the
+// node itself keeps its own kind.
 func tail(ctx context.Context, s *fault.Server, dialling []grpc.DialOption, after rota.EventID, follow bool, take func(check.SeenEvent)) error {
 	conn, err := grpc.NewClient("passthrough:///"+s.API, dialling...)
 	if err != nil {
@@ -179,7 +177,7 @@ func tail(ctx context.Context, s *fault.Server, dialling []grpc.DialOption, afte
 	}
 }
 
-// servedEvent reads an event off the wire.
+// servedEvent decodes an event from the wire.
 func servedEvent(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
 	e := rota.ServedEvent{Event: rota.Event{
 		Run: w.GetRunId(), Node: w.GetNodeId(), Clock: rota.Clock(w.GetLogicalTime()), Date: rota.Date(w.GetDateMs()),
@@ -207,7 +205,7 @@ func readHash(d *rota.Digest, text string) error {
 	return d.UnmarshalText([]byte(text))
 }
 
-// endOf names what ended a stream: Unavailable where another node is worth asking.
+// endOf classifies the end of a stream: Unavailable where it makes sense to try another node.
 func endOf(err error) error {
 	switch code := status.Code(err); code {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.ResourceExhausted:

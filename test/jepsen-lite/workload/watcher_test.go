@@ -11,8 +11,8 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
-// TestServedEvent has the raw watcher read an event that has everything: what it left out, every
-// run would take for a difference from what the client's watcher was told.
+// TestServedEvent makes the raw watcher read an event with all fields: a field that it left out would look, in every
+// run, like a difference from the events of the client's watcher.
 func TestServedEvent(t *testing.T) {
 	t.Parallel()
 	w := &rotav1.ServedEvent{EventId: "1.2.3", ParentEventId: "1.2.2", Kind: rota.EventJobAssigned.String(),
@@ -56,7 +56,7 @@ func TestServedEvent(t *testing.T) {
 	}
 }
 
-// TestServedEvent_firstOfAll has the raw watcher read the first event there is, whose state before it is empty.
+// TestServedEvent_firstOfAll makes the raw watcher read the very first event, whose state before it is empty.
 func TestServedEvent_firstOfAll(t *testing.T) {
 	t.Parallel()
 	w := &rotav1.ServedEvent{EventId: "1.3.0", ParentEventId: "0.0.0", Kind: rota.EventQueueChanged.String(), Reason: rota.ReasonNone.String(),

@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// hooked is the run's webhook: it selects what becomes of the runs of a schedule. The workers of the run work its
-// deliveries as they do other jobs; what a relay does with one is for other tests.
+// hooked is the run's webhook: it selects the events of the runs of a schedule. The workers of the run process its
+// deliveries like other jobs; other tests cover what a relay does with one.
 var hooked = check.WebhookFacts{Name: "hook", Schedule: "tick", Kinds: []string{rota.EventJobEnqueued.String(), rota.EventJobCompleted.String()}}
 
 // makeWebhook sets it, before the first date of its schedule.
@@ -26,7 +26,7 @@ func (w *trial) makeWebhook(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// readWebhook reads how it stands, before the jobs are listed.
+// readWebhook reads its state, before the jobs are listed.
 func (w *trial) readWebhook(ctx context.Context, c *client.Client) error {
 	hook, err := client.WebhooksOf(c).Get(ctx, rota.WebhookName(hooked.Name))
 	if err != nil {

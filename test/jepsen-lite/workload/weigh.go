@@ -12,10 +12,10 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// weighMost bounds the wait for one node's word.
+// weighMost bounds the wait for one node's answer.
 const weighMost = 5 * time.Second
 
-// weigh asks every founder what it holds.
+// weigh asks every founder for its resource use.
 func (w *trial) weigh(ctx context.Context) {
 	for _, s := range w.Cluster.All()[:w.Cluster.Founders] {
 		files, goroutines, err := weightOf(ctx, s.Look)

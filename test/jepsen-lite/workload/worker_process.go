@@ -27,7 +27,7 @@ const (
 	prefetchPart = 2
 )
 
-// workerConfig is what a worker process is told on its standard input.
+// workerConfig is what a worker process reads on its standard input.
 type workerConfig struct {
 	Name   string   `json:"name"`
 	ID     string   `json:"id"`
@@ -38,26 +38,25 @@ type workerConfig struct {
 	Slots  int32            `json:"slots"`
 	Seed   uint64           `json:"seed"`
 	Base   int64            `json:"base"`
-	// Calm is when its handlers stop to fail and decline on purpose: three of those
-	// in a row keep a worker from all jobs for 30 s (SPEC §6.2), and how fast the
-	// healed cluster drains would be measured by them.
+	// Calm is when its handlers stop to fail and decline on purpose: three of those in a row keep a worker from all
+	// jobs for 30 s (SPEC §6.2), which would distort how fast the healed cluster drains.
 	Calm int64 `json:"calm"`
 }
 
-// workProcess is the inside of a worker process: real handlers, and a line of
-// JSON on standard output for each thing that they saw, before they go on.
+// workProcess is the inside of a worker process: real handlers, which write a line of JSON to standard output for each
+// observation before they continue.
 type workProcess struct {
 	workerConfig
 	mu   sync.Mutex
 	rand *rand.Rand
-	// did is what the handler of a lease made of it.
+	// did is how the handler of a lease ended it.
 	did map[rota.LeaseID]ending
 }
 
 type ending struct {
 	did, output string
 	at          int64
-	// shown is the token that the worker showed then.
+	// shown is the token that the worker presented then.
 	shown string
 }
 
@@ -96,8 +95,7 @@ func Work() error {
 
 func (p *workProcess) now() int64 { return check.Monotonic() - p.Base }
 
-// emit writes an operation, whole and at once: a line that was written survives
-// whatever happens to this process.
+// emit writes an operation, completely and at once: a written line survives any end of this process.
 func (p *workProcess) emit(op check.Op) {
 	op.Process = p.Name
 	line, err := json.Marshal(op)
@@ -115,8 +113,7 @@ func (p *workProcess) chance() int {
 	return p.rand.IntN(1000)
 }
 
-// handle does what the payload says. Its first act is to say that it holds the
-// job, its last that it does no more.
+// handle follows the payload. First it reports that it holds the job, last that it no longer does.
 func (p *workProcess) handle(ctx context.Context, job *client.Job) (client.Result, error) {
 	start := p.now()
 	op := check.Op{Job: string(job.ID()), Token: job.Token(), Lease: job.Lease().String(), Attempt: job.Attempt()}
@@ -191,10 +188,10 @@ func (p *workProcess) observer() client.Observer {
 			}
 			op.Outcome, op.Kind = check.OutcomeOf(e.Err)
 			if op.Shown = did.shown; op.Shown != p.Shown() {
-				op.Shown = "" // by the one or the other
+				op.Shown = "" // either token is possible
 			}
 			if op.Kind == rota.KindUnauthenticated.String() || op.Kind == rota.KindDenied.String() {
-				op.Outcome = check.Unknown // an earlier try may have been taken
+				op.Outcome = check.Unknown // an earlier try may have been accepted
 			}
 			if e.Err != nil {
 				op.Text = check.Short(e.Err.Error())

@@ -14,9 +14,8 @@ import (
 // nodesMost bounds the nodes of a workflow of the run.
 const nodesMost = 12
 
-// submitWorkflows submits small random graphs through random nodes, and repeats every
-// unknown outcome on another node under the same id. Some have nodes that fail for
-// good, and are run again; some others are cancelled under way.
+// submitWorkflows submits small random graphs through random nodes, and repeats every unknown outcome on another node
+// under the same id. Some have nodes that fail for good, and are run again; some others are cancelled while they run.
 func submitWorkflows(ctx, drain context.Context, w *trial, r *rand.Rand) {
 	name := fmt.Sprintf("workflows-%d", r.IntN(1_000_000))
 	var failing []rota.WorkflowSpec
@@ -53,7 +52,7 @@ func submitWorkflows(ctx, drain context.Context, w *trial, r *rand.Rand) {
 	}
 }
 
-// newWorkflow draws a graph; fails says that a node of it fails for good at first.
+// newWorkflow draws a graph; fails means that a node of it fails for good at first.
 func newWorkflow(id string, r *rand.Rand) (spec rota.WorkflowSpec, fails bool) {
 	spec = rota.WorkflowSpec{ID: rota.WorkflowID(id), Queue: "quick", Tenant: tenants[r.IntN(3)].name,
 		OnFailure: rota.FailurePolicy(r.IntN(2))}
@@ -84,8 +83,7 @@ func flowFacts(spec *rota.WorkflowSpec) check.FlowFacts {
 	return f
 }
 
-// submitWorkflow goes from node to node until there is an outcome, and says whether
-// the workflow is known.
+// submitWorkflow goes from node to node until there is an outcome, and reports whether the workflow is known.
 func submitWorkflow(ctx context.Context, w *trial, r *rand.Rand, name string, spec *rota.WorkflowSpec) bool {
 	for ctx.Err() == nil {
 		s := w.Someone(r)

@@ -13,19 +13,19 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// workload is one kind of user. It goes on until ctx ends; drain ends with the
-// run, some time later, for what must still be finished.
+// workload is one kind of user. It goes on until ctx ends; drain ends with the run, some time later, for work that must
+// still be finished.
 type workload struct {
 	name string
 	// run returns once ctx has ended, or drain.
 	run func(ctx, drain context.Context, w *trial, r *rand.Rand)
-	// times is how many there are.
+	// times is the number of such users.
 	times int
-	// role is what they may do where the cluster is locked.
+	// role is the role of their tokens where the cluster is locked.
 	role string
 }
 
-// workloads are all users but the workers, which are apart (clients.go).
+// workloads are all users except the workers, which are separate (clients.go).
 var workloads = []workload{
 	{"producer", produce, producers, "submitter"},
 	{"reader", read, 3, fault.RoleReads},
@@ -41,7 +41,7 @@ var workloads = []workload{
 	{"gates", signalGates, 1, "submitter"},
 }
 
-// rotated are those whose tokens are replaced and revoked; workers' are, too.
+// rotated are the users whose tokens are replaced and revoked; so are workers' tokens.
 var rotated = []string{"producer", "reader"}
 
 // producers share the rate.
@@ -52,12 +52,12 @@ type trial struct {
 	*fault.World
 	Clients *clients
 	book    *book
-	// badge is what a user shows, in the user's own copy; nil where the cluster is open, and
-	// for the run itself, which may do everything.
+	// badge is the credential of a user, in the user's own copy; nil where the cluster is open, and for the run itself,
+	// which has all rights.
 	badge *fault.Badge
 }
 
-// done is how a call ended that a user began.
+// done records how a call of a user ended.
 func (w *trial) done(op check.Op, err error) check.Op { return w.badge.Done(w.Rec, op, err) }
 
 // queueSpec is a queue of the run.
@@ -71,9 +71,9 @@ type queueSpec struct {
 	plan     func(r *rand.Rand) jobPlan
 }
 
-// jobPlan is a job's payload: what its handler shall do.
+// jobPlan is a job's payload: the instructions for its handler.
 type jobPlan struct {
-	// Ms is how long it works.
+	// Ms is how long it works, in milliseconds.
 	Ms int `json:"ms"`
 	// Fail and the others are chances in permille.
 	Fail    int `json:"fail,omitempty"`
@@ -82,24 +82,24 @@ type jobPlan struct {
 	Snooze  int `json:"snooze,omitempty"`
 	Cancel  int `json:"cancel,omitempty"`
 	Later   int `json:"later,omitempty"`
-	// Clean is how many milliseconds it goes on once its job was cancelled, at most cleanMost.
+	// Clean is how many milliseconds it continues after its job was cancelled, at most cleanMost.
 	Clean int `json:"clean,omitempty"`
-	// Log is how many lines it logs, Mark whose payload this is (submitUnique), Grow what a
+	// Log is the number of lines that it logs, Mark the id of the payload's owner (submitUnique), Grow the nodes that a
 	// workflow's node adds as it completes.
 	Log  int          `json:"log,omitempty"`
 	Mark string       `json:"mark,omitempty"`
 	Grow *rota.Growth `json:"grow,omitempty"`
 }
 
-// cleanMost bounds how long a handler cleans up, in milliseconds. A worker gives up a lease one second before the cluster
-// does, so a handler that still has its lease finishes in time.
+// cleanMost bounds how long a handler cleans up, in milliseconds. A worker gives up a lease one second before the
+// cluster does, so a handler that still has its lease finishes in time.
 const cleanMost = 400
 
-// payload is the plan as a job has it.
+// payload encodes the plan as a job's payload.
 func (p jobPlan) payload() []byte {
 	text, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // numbers, texts and nodes always can be written
+		panic(err) // numbers, texts and nodes can always be encoded
 	}
 	return text
 }
@@ -108,7 +108,7 @@ func working(least, most int) func(*rand.Rand) jobPlan {
 	return func(r *rand.Rand) jobPlan { return jobPlan{Ms: least + r.IntN(most-least+1)} }
 }
 
-// queues are small in their leases, so that a run sees many of them end.
+// queues have short leases, so that a run sees many of them end.
 var queues = []queueSpec{
 	{"quick", "standard", 5_000, 1_000, 675, brief},
 	{"long", "standard", 6_000, 1_000, 10, working(3_000, 9_000)},
@@ -145,9 +145,8 @@ func queueFacts() map[string]check.QueueFacts {
 	return facts
 }
 
-// settings of a queue: no long backoffs, nobody shut out for bad health; a weight
-// like its part of the jobs, so that after an outage the slots are not all taken by
-// the few that are long.
+// settings returns the settings of a queue: no long backoffs, no worker shut out for bad health; a weight proportional
+// to its part of the jobs, so that after an outage the few long jobs do not occupy all slots.
 func (q *queueSpec) settings() []rota.Setting {
 	return []rota.Setting{
 		{Key: "lease_ms", Value: fmt.Sprint(q.lease)}, {Key: "ack_timeout_ms", Value: "4000"},
@@ -157,14 +156,14 @@ func (q *queueSpec) settings() []rota.Setting {
 	}
 }
 
-// tenantSpec is a tenant of the run with what is set of it.
+// tenantSpec is a tenant of the run with its settings.
 type tenantSpec struct {
 	name rota.TenantID
 	set  []rota.Setting
 }
 
-// tenants share the jobs evenly. What t-rated's rate refuses was not accepted;
-// t-capped's lanes wait again and again.
+// tenants share the jobs evenly. Jobs that t-rated's rate limit refuses were not accepted; t-capped's lanes wait again
+// and again.
 var tenants = []tenantSpec{
 	{"t-free", nil},
 	{"t-heavy", []rota.Setting{{Key: "weight", Value: "4"}, {Key: "tier", Value: "PREMIUM"}}},
@@ -172,8 +171,7 @@ var tenants = []tenantSpec{
 	{"t-rated", []rota.Setting{{Key: "rate_limit_rps", Value: "40"}}},
 }
 
-// newJob draws a job. Types are many, so that a worker that is shut out from one
-// for a while has others.
+// newJob draws a job. There are many types, so that a worker that is shut out from one for a while has others.
 func newJob(id string, r *rand.Rand) rota.JobSpec {
 	at, q := r.IntN(1000), queues[0]
 	for _, q = range queues {
@@ -191,14 +189,14 @@ func newJob(id string, r *rand.Rand) rota.JobSpec {
 	return spec
 }
 
-// book remembers ids that were submitted, for those who read and cancel.
+// book remembers submitted ids, for the users that read and cancel.
 type book struct {
 	mu   sync.Mutex
 	all  ring
 	slow ring
 }
 
-// ring keeps the newest.
+// ring keeps the newest ids.
 type ring struct {
 	ids  []string
 	next int
@@ -209,7 +207,7 @@ const (
 	slowKeeps = 100
 )
 
-// put keeps an id; slow ones, which can be met before they are over, twice.
+// put stores an id; ids of slow jobs, which can still be running when they are drawn, twice.
 func (b *book) put(id string, queue rota.QueueName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,14 +226,14 @@ func (r *ring) put(id string, most int) {
 	r.next = (r.next + 1) % most
 }
 
-// draw returns n ids, newer ones likelier; fewer while there are none.
+// draw returns n ids, newer ones more likely; fewer if there are fewer.
 func (b *book) draw(r *rand.Rand, n int) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.all.draw(r, n)
 }
 
-// drawSlow returns ids of jobs that may still be at work.
+// drawSlow returns ids of jobs that may still be running.
 func (b *book) drawSlow(r *rand.Rand, n int) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
