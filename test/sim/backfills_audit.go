@@ -166,7 +166,7 @@ func (m *wide) view(a *auditor, n *node) {
 	})
 	v.runs = slices.Collect(maps.Values(m.runs))
 	for id, l := range a.leases {
-		if _, ours := m.runs[id]; !ours && isAlone(a, l) { // the run time of another queue's job that uses the whole worker is unknown
+		if _, ours := m.runs[id]; !ours && isAlone(a, l) { // how long another queue's job runs alone is unknown
 			v.runs = append(v.runs, wideRun{id, l.worker.id, v.at.Clock, endless, wideCPU})
 		}
 	}
