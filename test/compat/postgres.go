@@ -34,7 +34,8 @@ func postgresRows() []row {
 	}
 }
 
-// database is a PostgreSQL cluster on loopback, perhaps behind PgBouncer. Both refuse to run as root, so a super-user runs them as nobody.
+// database is a PostgreSQL cluster on loopback, optionally behind PgBouncer. Both refuse to run as root, so a
+// super-user runs them as the account nobody.
 type database struct {
 	dir       string
 	port      int

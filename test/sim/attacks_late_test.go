@@ -55,7 +55,7 @@ func TestH22_an_assignment_heard_late_is_not_believed(t *testing.T) {
 		spec.ID, spec.Tenant = rota.JobID([]string{"x", "y", "z"}[i]), rota.DefaultTenant
 		s.leader.propose(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&spec)}}}, nil)
 	}
-	s.run(60_000) // the auditor compares what workers believe
+	s.run(60_000) // the auditor compares the workers' beliefs
 }
 
 func TestH23_a_fresh_beat_revives_no_old_deadline(t *testing.T) {
