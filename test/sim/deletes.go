@@ -166,7 +166,7 @@ func (a *auditor) jobDeleted(n *node, e *rota.Event, j *auditJob) {
 	*j = auditJob{token: j.token, deleted: true}
 }
 
-// lives follows the lives of an id: submitting a deleted or expired id again starts another life.
+// lives follows the lives of an id: submitting a deleted or faded id again starts another life.
 func (a *auditor) lives(n *node, e *rota.Event, j *auditJob) {
 	a.date = e.Date
 	switch e.Kind {

@@ -19,7 +19,7 @@ type link struct {
 	connection uint64
 	// ended is when the node saw it end, 0 while it is open.
 	ended Time
-	// told means that the state shows this end, or a newer connection.
+	// told means that the state shows this end, or another connection.
 	told bool
 }
 

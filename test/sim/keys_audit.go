@@ -216,7 +216,7 @@ func (a *auditor) inTurn(id rota.JobID, key, count string, open int64) {
 	}
 }
 
-// ends removes a job. A job that failed as the head of a sequence blocks it.
+// ends removes a job. A job that ends badly as the head of a sequence blocks it.
 func (m *keyed) ends(id rota.JobID, badly bool) {
 	for _, key := range m.specs[id].Keys {
 		count := m.count(id, key)

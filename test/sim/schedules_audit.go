@@ -109,7 +109,7 @@ func (c *calendar) setBy(op *fsmpb.SetSchedule, now rota.Date) {
 	c.sets = append(c.sets, times)
 }
 
-// jump leaves undecided dates undecided.
+// jump drops the open dates: they stay undecided.
 func (c *calendar) jump(now rota.Date) {
 	for _, d := range c.open { // events alone report those that could not start
 		c.asked[d] = -1
