@@ -40,8 +40,8 @@ type Inspection struct {
 	Views []NodeView
 }
 
-// LogCut records that a leader replaced the entries From to To, which a node had applied; Term is the term that the first of them had
-// there, AtMs the time of the loss in Unix milliseconds (SPEC §2.5).
+// LogCut records that a leader replaced the entries From to To, which a node had applied; Term is the term that the
+// first of them had there, AtMs the time of the loss in Unix milliseconds (SPEC §2.5).
 type LogCut struct {
 	From, To, Term uint64
 	AtMs           int64
