@@ -16,19 +16,19 @@ import (
 	"time"
 )
 
-// dist is what `make console` builds.
+// dist is the output of `make console`.
 //
 //go:embed all:dist
 var dist embed.FS
 
 const (
-	// root is where the console is served, with a slash behind.
+	// root is the path of the console, with a trailing slash.
 	root = "/ui/"
-	// page is what every address of the console shows that is no file.
+	// page is served for every address of the console that is not a file.
 	page = "index.html"
 	// hashed is the folder of files whose names change with their content.
 	hashed = "assets/"
-	// compressLeast is the least that is worth compressing.
+	// compressLeast is the smallest size worth compressing.
 	compressLeast = 1 << 10
 )
 
@@ -38,8 +38,7 @@ type file struct {
 	plain, gzipped []byte
 }
 
-// files are compressed when the console is first asked for: gzip's bytes differ from processor to
-// processor, so they are not committed.
+// files are compressed on the first request: gzip's output differs between processors, so it is not committed.
 var files = sync.OnceValue(func() map[string]*file {
 	all := make(map[string]*file)
 	err := fs.WalkDir(dist, "dist", func(name string, entry fs.DirEntry, err error) error {
@@ -74,7 +73,7 @@ func newFile(name string, text []byte) *file {
 	return f
 }
 
-// mediaTypeOf does not depend on what types the host knows.
+// mediaTypeOf does not depend on the types that the host knows.
 func mediaTypeOf(name string) string {
 	switch path.Ext(name) {
 	case ".html":
@@ -92,8 +91,8 @@ func mediaTypeOf(name string) string {
 	return "application/octet-stream"
 }
 
-// Serve answers a request for something under /ui. Origins are those of the nodes that the page
-// may call besides the one that it came from.
+// Serve answers a request under /ui. Origins are the nodes that the page may call in addition to the one that served
+// it.
 func Serve(w http.ResponseWriter, r *http.Request, origins []string) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy(origins))
@@ -109,7 +108,7 @@ func Serve(w http.ResponseWriter, r *http.Request, origins []string) {
 		return
 	}
 	name, inside := strings.CutPrefix(r.URL.Path, root)
-	if !inside { // /ui itself: what the page asks for is relative to /ui/
+	if !inside { // /ui itself: the page's requests are relative to /ui/
 		http.Redirect(w, r, root, http.StatusPermanentRedirect)
 		return
 	}
@@ -141,7 +140,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
 }
 
-// acceptsGzip reports whether a client takes gzip, which it does not where its weight is 0.
+// acceptsGzip reports whether a client accepts gzip; a weight of 0 means that it does not.
 func acceptsGzip(r *http.Request) bool {
 	for _, part := range strings.Split(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")
@@ -152,13 +151,13 @@ func acceptsGzip(r *http.Request) bool {
 	return false
 }
 
-// policy is the page's content security policy: scripts, styles and connections of the node's own
-// and of the cluster's other nodes, no frame around it, no markup made of text but by the one
-// policy of the library that the page is built with.
+// policy returns the page's content security policy: scripts, styles and connections of the node's own and of the
+// cluster's other nodes, no frame around it, and no markup from text except by the one policy of the library that the
+// page is built with.
 func policy(origins []string) string {
 	connect := []string{"'self'"}
 	for _, origin := range origins {
-		if !strings.ContainsAny(origin, " ;,'\"") { // an address is a host and a port, whatever the state says
+		if !strings.ContainsAny(origin, " ;,'\"") { // an address is a host and a port, whatever the state contains
 			connect = append(connect, origin)
 		}
 	}

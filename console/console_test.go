@@ -29,7 +29,7 @@ func text(t *testing.T, r *http.Response) string {
 	return string(b)
 }
 
-// TestServe_pages: every address of the console shows the page, which is asked for anew each time.
+// TestServe_pages checks that every address of the console serves the page, which clients must request again each time.
 func TestServe_pages(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/ui/", "/ui/jobs", "/ui/jobs/a%2Fb", "/ui/jobs/x.png", "/ui/../../etc/passwd"} {
@@ -56,8 +56,8 @@ func TestServe_pages(t *testing.T) {
 	}
 }
 
-// TestServe_files: what the page loads is kept for ever under its hashed name, and is compressed
-// for whoever takes that; what is not there is no page.
+// TestServe_files checks that files loaded by the page are cached forever under their hashed names, and are compressed
+// for clients that accept that; a missing file does not serve the page.
 func TestServe_files(t *testing.T) {
 	t.Parallel()
 	script := regexp.MustCompile(`src="(/ui/assets/[^"]+\.js)"`).FindStringSubmatch(text(t, ask(http.MethodGet, "/ui/")))
@@ -88,8 +88,8 @@ func TestServe_files(t *testing.T) {
 	}
 }
 
-// TestServe_headers: each response, refusals too, says that the page connects to nodes of the
-// cluster alone, is in nobody's frame and runs its own code only; no address of a node says more.
+// TestServe_headers checks that each response, including refusals, allows connections to nodes of the cluster only,
+// forbids framing, and allows only the page's own code; a node's address cannot extend that.
 func TestServe_headers(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/ui", "/ui/", "/ui/icon.svg", "/ui/assets/none.js"} {

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Rebuilds the console and compares it, byte by byte, with what is committed; then types, unit
-# tests, and where there is a Chromium the tests end to end against real nodes.
+# tests, and, if there is a Chromium, the end-to-end tests against real nodes.
 #
-# test.sh pictures makes those of README.md anew, into PICTURES_DOCS;
+# test.sh pictures takes the pictures of README.md again, into PICTURES_DOCS;
 # test.sh budgets measures the budgets instead, and asserts none of them: the machine may be busy.
 #
-# Needs Node 20.19 or later with npm (NODE names a node); the tests end to end need the binary
+# Needs Node 20.19 or later with npm (NODE names a node); the end-to-end tests need the binary
 # bin/rota (ROTA_BIN names another) and a Chromium (CHROMIUM names one).
 set -euo pipefail
 cd "$(dirname "$0")"

@@ -12,7 +12,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     reportCompressedSize: false,
   },
-  // `npm run dev` beside a node of `rota dev`.
+  // `npm run dev` next to a node of `rota dev`.
   server: { proxy: { '/v1': 'http://127.0.0.1:6470' } },
   test: { include: ['test/unit/**/*.test.ts'] },
 });

@@ -10,17 +10,17 @@ import type { Identity, Overview } from './api/types';
 import { router } from './router.svelte';
 import { usable } from './ui/later';
 
-/** What is said of a link that did not sign in. */
+/** The message for a link that did not sign in. */
 function ofLink(reason: unknown): Problem {
   const problem = asProblem(reason);
   if (problem.kind !== 'UNAUTHENTICATED') return problem;
   return new Problem({ kind: 'NOT_FOUND', detail: 'The link does not count: each does once, for a minute. Ask for another one with rota console.' });
 }
 
-/** Who calls is asked again after so long, where no node answered. */
+/** How long to wait before asking again for the caller, if no node answered. */
 const startAgain = 2_000;
 
-/** Whether a refusal is about who calls, and ends by a sign-in alone. */
+/** Whether a refusal is about the caller, and only a sign-in ends it. */
 function refusesCaller(problem: Problem): boolean {
   return problem.kind === 'UNAUTHENTICATED' || problem.kind === 'DENIED';
 }
@@ -35,10 +35,7 @@ async function knows(origin: string, client: Client): Promise<boolean> {
   }
 }
 
-/**
- * Everything that the pages share: the client, the stream, who is signed in, and the clock that
- * relative times go by.
- */
+/** State that the pages share: the client, the stream, the signed-in caller, and the clock for relative times. */
 class App {
   private readonly clock = new Clock(() => (this.ahead = this.clock.ahead));
   readonly nodes = new Nodes(window.location.origin);
@@ -48,24 +45,24 @@ class App {
   /** The browser's clock, once a second, and how far those of the nodes are ahead of it. */
   private tick = $state(Date.now());
   ahead = $state(0);
-  /** The present as the nodes have it: what they date is compared with it, whatever the browser's clock says. */
+  /** The current time of the nodes: dates of nodes are compared with it, whatever the browser's clock shows. */
   readonly now = $derived(this.tick + this.ahead);
   status = $state.raw<Status>(this.live.status);
   topics = $state.raw<Record<string, Topic>>({});
   identity = $state.raw<Identity>();
-  /** Set while it is unknown who calls, or that nobody does. */
+  /** 'starting' while the caller is unknown. */
   phase = $state<'starting' | 'signed-out' | 'ready'>('starting');
   problem = $state.raw<Problem>();
-  /** Why the nodes no longer know who is signed in: what is on the page stays, and who it is signs in again. */
+  /** Why the nodes no longer know the caller: the page stays as it is, and the caller signs in again. */
   ended = $state.raw<Problem>();
-  /** A link that signs in, and waits for its user's word. */
+  /** A link that signs in, once the user confirms it. */
   offer = $state.raw<session.Offer>();
-  /** Since when the cluster has no leader, as this node sees it; 0 where it has one. */
+  /** Since when the cluster has no leader, as this node sees it; 0 if it has one. */
   private leaderless = $state(0);
 
   readonly chip = $derived(chipOf(this.status, this.leaderless, this.tick));
   readonly overview = $derived(this.topics.overview?.state as Overview | undefined);
-  /** Why nothing can be changed now; empty where it can. */
+  /** Why nothing can be changed now; empty if changes are possible. */
   readonly locked = $derived(
     this.ended ? 'the session has ended: close this, and sign in again at the bottom; what is written here stays' : this.leaderless > 0 ? 'the cluster has no leader at the moment: what is changed waits for one' : '',
   );
@@ -79,7 +76,7 @@ class App {
     document.addEventListener('visibilitychange', () => this.live.visible(document.visibilityState === 'visible'));
   }
 
-  /** Begins with the link that the page was opened by, or else with what a cookie keeps. */
+  /** Begins with the link with which the page was opened, or else with the session in a cookie. */
   async begin(): Promise<void> {
     window.addEventListener('hashchange', () => void this.offered());
     const kept = await session.ask('POST');
@@ -89,8 +86,8 @@ class App {
   }
 
   /**
-   * Shows what the link in the address would sign in as. Nobody is signed in by it alone: somebody
-   * else may have sent it, to have what its reader does done in another's name.
+   * Shows the identity of the link in the address. The link alone does not sign in: an attacker may have sent it, so
+   * that its reader works under another identity.
    */
   private async offered(): Promise<boolean> {
     const code = session.takeCode();
@@ -106,7 +103,7 @@ class App {
     return true;
   }
 
-  /** Signs in by the link, whose session takes the place of the one that the page had. */
+  /** Signs in by the link, whose session replaces that of the page. */
   async accept(): Promise<void> {
     const offer = this.offer;
     this.offer = undefined;
@@ -122,20 +119,21 @@ class App {
     await this.start();
   }
 
-  /** Goes on without the link. */
+  /** Continues without the link. */
   async decline(): Promise<void> {
     this.offer = undefined;
     await this.start();
   }
 
-  /** Finds out who calls, and shows the console or the sign-in. */
+  /** Determines the caller, and shows the console or the sign-in. */
   async start(): Promise<void> {
     clearTimeout(this.retry);
     try {
       const { value } = await this.client.get('/v1/whoami');
       if (value.grants?.length) {
         this.stopOverview ??= this.live.watch('overview');
-        // The overview wants nothing else live: its figures are on their way while it is made. Other pages add to the stream first.
+        // The overview needs no other topic: its figures are in flight while it is created. Other pages add to the
+        // stream first.
         if (router.path === '/') this.live.start();
       }
       this.identity = value;
@@ -148,13 +146,13 @@ class App {
       this.live.start();
     } catch (reason) {
       this.problem = asProblem(reason);
-      // Only an answer about the caller asks for a sign-in: what failed for another reason is asked again.
+      // Only an answer about the caller leads to a sign-in: other failures are retried.
       if (refusesCaller(this.problem) || this.phase === 'signed-out') this.phase = 'signed-out';
       else this.retry = setTimeout(() => void this.start(), startAgain);
     }
   }
 
-  /** Signs in by a token, in whose place the page keeps a session. */
+  /** Signs in by a token; the page replaces it by a session. */
   async signIn(token: string): Promise<void> {
     this.client.token = token.trim();
     await session.open(this.client);
@@ -162,7 +160,7 @@ class App {
     if (this.phase !== 'ready') this.client.token = '';
   }
 
-  /** Signs in again where a session has ended: the page stays as it is, and goes on. */
+  /** Signs in again after a session has ended: the page stays as it is, and continues. */
   async signInAgain(token: string): Promise<void> {
     const other = this.client.as(token.trim());
     try {
@@ -178,7 +176,7 @@ class App {
 
   /**
    * A node did not know the caller. A node that has just started may lag behind the others: the session has ended only
-   * where no node that answers knows it.
+   * if no answering node knows it.
    */
   private async unknown(why: Problem): Promise<void> {
     if (this.phase !== 'ready' || this.ended || this.asking) return;
@@ -201,7 +199,7 @@ class App {
     this.leave();
   }
 
-  /** Takes from the screen what somebody may see. */
+  /** Removes from the screen all data that needed rights. */
   private leave(): void {
     this.live.stop();
     this.topics = {};
@@ -211,8 +209,8 @@ class App {
   }
 
   /**
-   * Whether the caller has a right over anything, or over what is named, {} being everything; a
-   * button that would be refused is not shown.
+   * Whether the caller has a right over anything, or over the named objects, {} meaning everything; a button that would
+   * be refused is not shown.
    */
   may(right: string, over?: Over): boolean {
     return over ? allows(this.identity, right, over) : allowsSome(this.identity, right);
@@ -232,12 +230,12 @@ class App {
       this.client.leaderless = !overview.leader;
       if (overview.leader) this.leaderless = 0;
       else this.leaderless ||= Date.now();
-      if (overview.apis) this.nodes.learn(overview.apis); // a node that stalls knows none
+      if (overview.apis) this.nodes.learn(overview.apis); // a stalled node knows none
     }
   }
 }
 
 export const app = new App();
 
-/** Who calls is asked before the pages are evaluated, which takes as long. */
+/** The caller is requested before the pages are evaluated, which takes as long. */
 export const begun = app.begin();

@@ -1,7 +1,7 @@
 /** Where the console is served. */
 export const root = '/ui';
 
-/** The address that the page shows, as a path beneath /ui and parameters. */
+/** The address that the page shows, as a path below /ui and parameters. */
 class Router {
   path = $state(pathOf(window.location.pathname));
   query = $state.raw(new URLSearchParams(window.location.search));

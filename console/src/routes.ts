@@ -16,16 +16,19 @@ export interface Route {
   key: string;
   /** Where it is in the navigation. */
   group: Group;
-  /** Whether it is in the bottom bar of a narrow window; the others are behind More there. */
+  /** Whether it is in the bottom bar of a narrow window; the others are under More there. */
   bar?: string;
   /** The right that the page needs to show anything. */
   right: string;
   load: Load;
-  /** The page of one thing, whose id is the second part of the path. */
+  /** The page of one object, whose id is the second part of the path. */
   one?: Load;
 }
 
-/** The one table of pages. The first one comes with the console itself: most people begin there, and it is one round less. A page is a folder beneath pages/; console/README.md says how to add one. */
+/**
+ * The one table of pages. The first one comes with the console itself: most people begin there, and it saves one round
+ * trip. A page is a folder below pages/; console/README.md explains how to add one.
+ */
 export const routes: Route[] = [
   {
     name: 'Overview',
@@ -145,12 +148,12 @@ export const routes: Route[] = [
   },
 ];
 
-/** Returns the page of a path's first part; undefined where there is none. */
+/** Returns the page of a path's first part; undefined if there is none. */
 export function routeOf(parts: string[]): Route | undefined {
   return routes.find((r) => r.path === (parts[0] ?? ''));
 }
 
-/** Loads every page while nothing else happens, so that they are there when the node is gone. */
+/** Loads every page while the browser is idle, so that they are available when the node is gone. */
 export function prefetch(): void {
   idle(() => {
     for (const load of routes.flatMap((r) => (r.one ? [r.load, r.one] : [r.load]))) void load().catch(() => {});

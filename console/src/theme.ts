@@ -14,7 +14,7 @@ export function setTheme(next: Theme): void {
   show();
 }
 
-/** Follows the system until the page is left. */
+/** Follows the system until the page is closed. */
 export function followTheme(): void {
   dark.addEventListener('change', show);
   show();
@@ -25,7 +25,7 @@ function show(): void {
   document.documentElement.dataset.theme = now === 'system' ? (dark.matches ? 'dark' : 'light') : now;
 }
 
-/** Reads what the browser keeps for the page; a browser that keeps nothing has none. */
+/** Reads a value that the browser keeps for the page; a browser without storage has none. */
 export function read(name: string): string {
   try {
     return localStorage.getItem(name) ?? '';

@@ -5,7 +5,7 @@ const dist = new URL('../dist/', import.meta.url);
 const packed = (names: string[]): number => names.reduce((sum, name) => sum + gzipSync(readFileSync(new URL(name, dist)), { level: 9 }).length, 0);
 const assets = (end: string): string[] => readdirSync(new URL('assets/', dist)).filter((f) => f.endsWith(end));
 
-/** What a script loads before it runs, itself included. */
+/** The files that a script loads before it runs, including itself. */
 function closure(name: string, found = new Set<string>()): Set<string> {
   if (found.has(name)) return found;
   found.add(name);
@@ -14,7 +14,10 @@ function closure(name: string, found = new Set<string>()): Set<string> {
   return found;
 }
 
-/** The compressed bytes of the page, which has the overview with it, and of what draws its charts; and how many scripts those are. */
+/**
+ * The compressed bytes of the page with the overview, and of the library that draws its charts; and the number of those
+ * scripts.
+ */
 export function firstLoad(): { bytes: number; scripts: number } {
   const entry = readFileSync(new URL('index.html', dist), 'utf8').match(/assets\/([\w-]+\.js)/)![1]!;
   const charts = assets('.js').find((f) => f.startsWith('uPlot'))!;
@@ -22,7 +25,7 @@ export function firstLoad(): { bytes: number; scripts: number } {
   return { bytes: packed(['index.html', ...[...scripts, ...assets('.css')].map((f) => `assets/${f}`)]), scripts: scripts.size };
 }
 
-/** The compressed bytes of all that there is. */
+/** The compressed bytes of all files. */
 export function everything(): number {
   return packed(['index.html', ...assets('').map((f) => `assets/${f}`)]);
 }

@@ -26,7 +26,7 @@ import (
 
 var update = flag.Bool("update", false, "write what the chart renders, instead of comparing")
 
-// cases are values that between them render every line of the templates.
+// cases are values that together render every line of the templates.
 var cases = map[string]string{
 	"plain": "",
 	"cert_manager": `
@@ -57,7 +57,7 @@ podDisruptionBudget: {enabled: false}
 `,
 }
 
-// render returns what the chart makes of values in the namespace rota, by file.
+// render returns the chart's output for values in the namespace rota, by file.
 func render(values string) (map[string]string, error) {
 	chart, err := loader.Load("rota")
 	if err != nil {
@@ -78,7 +78,7 @@ func render(values string) (map[string]string, error) {
 	return files, err
 }
 
-// manifest is all files in one, in the order of their names.
+// manifest returns all files in one, in the order of their names.
 func manifest(t *testing.T, values string) []byte {
 	t.Helper()
 	files, err := render(values)
@@ -108,8 +108,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestGolden compares what is rendered with what was looked at: testdata by cases, and the manifests for kustomize,
-// which are those of the default values. `go test . -update` writes them.
+// TestGolden compares the output with reviewed files: testdata by cases, and the manifests for kustomize, which are
+// those of the default values. `go test . -update` writes them.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	golden := map[string]string{filepath.Join("kustomize", "rota.yaml"): ""}
@@ -129,8 +129,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestKinds decodes every object into Kubernetes' own type, strictly: a field that is not there would be dropped by a
-// server, or refused.
+// TestKinds decodes every object into Kubernetes' own type, strictly: a server would drop or refuse an unknown field.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	for name, values := range cases {
@@ -155,7 +154,7 @@ func TestKinds(t *testing.T) {
 			case "networking.k8s.io/v1 NetworkPolicy":
 				into = &networkingv1.NetworkPolicy{}
 			case "cert-manager.io/v1 Certificate", "monitoring.coreos.com/v1 ServiceMonitor":
-				into = &map[string]any{} // of operators that are not asked here
+				into = &map[string]any{} // of operators that are not checked here
 			default:
 				t.Fatalf("%s: an object of %s %q is not expected", name, head.APIVersion, head.Kind)
 			}
@@ -166,7 +165,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestRefused: values that would make something else than what their writer thinks are refused by their names.
+// TestRefused checks that values with a misleading effect are refused by name.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for values, says := range map[string]string{
@@ -194,7 +193,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestKustomize builds the base: what the chart renders, and the namespace.
+// TestKustomize builds the base: the chart's output, and the namespace.
 func TestKustomize(t *testing.T) {
 	t.Parallel()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "kustomize")

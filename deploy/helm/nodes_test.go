@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestNodes starts three nodes with the very settings that the chart renders, with certificates and a key of gossip
-// made as docs/operations/kubernetes.md says: pods' names are addresses of loopback here, and volumes are directories.
-// It wants all three to be ready by the probe of the StatefulSet.
+// TestNodes starts three nodes with the exact settings that the chart renders, with certificates and a gossip key made
+// as in docs/operations/kubernetes.md: pods' names are addresses of loopback here, and volumes are directories. It
+// requires that all three are ready by the probe of the StatefulSet.
 func TestNodes(t *testing.T) {
 	dir := t.TempDir()
 	rota := filepath.Join(dir, "rota")
@@ -71,14 +71,14 @@ func TestNodes(t *testing.T) {
 	for i := range 3 {
 		ready(t, "http://"+address(i)+":16472/readyz")
 	}
-	// The name of the service is one that the API answers to, though no node listens on it.
+	// The API answers to the service's name, though no node listens on it.
 	response := get(t, "http://"+address(0)+":16472/readyz", "rota-api.rota.svc")
 	if response != http.StatusOK {
 		t.Errorf("status %d by the service's name", response)
 	}
 }
 
-// address is where a pod stands here.
+// address is the address of a pod here.
 func address(pod int) string { return fmt.Sprintf("127.77.0.%d", pod+1) }
 
 // mount shows files as a kubelet does those of a secret: links to files that the group may read.
@@ -112,7 +112,7 @@ func run(t *testing.T, dir, name string, args ...string) {
 	}
 }
 
-// start runs a node until the test ends, and shows its log where that fails.
+// start runs a node until the test ends, and shows its log if the test fails.
 func start(t *testing.T, rota, file string) {
 	t.Helper()
 	var log strings.Builder
@@ -131,7 +131,7 @@ func start(t *testing.T, rota, file string) {
 
 var lastLines = regexp.MustCompile(`(?:.*\n){0,15}\z`)
 
-// ready waits until a node's probe says 200.
+// ready waits until a node's probe returns 200.
 func ready(t *testing.T, url string) {
 	t.Helper()
 	code := 0
@@ -143,7 +143,7 @@ func ready(t *testing.T, url string) {
 	t.Fatalf("%s: status %d after a minute", url, code)
 }
 
-// get asks by a Host, that of the URL where it is empty; 0 is no answer.
+// get sends a request with a Host header, that of the URL if empty; it returns 0 without an answer.
 func get(t *testing.T, url, host string) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)

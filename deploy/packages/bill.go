@@ -10,7 +10,7 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
-// bill writes what a binary is made of, as the binary itself says: its modules with versions and checksums.
+// bill writes the parts of a binary according to the binary itself: its modules with versions and checksums.
 func (r *release) bill(arch, binary, dir string) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// architectures are what packages are made for, by Go's names.
+// architectures are the target processors of packages, by Go's names.
 var architectures = []string{"amd64", "arm64"}
 
-// release is what packages are made of and where they go.
+// release describes the source of packages and their destination.
 type release struct {
 	// source is the checkout, out the folder of packages.
 	source, out string
@@ -53,7 +53,7 @@ func (r *release) check(epoch int64) error {
 	return nil
 }
 
-// build builds all packages beside the folder and then replaces it: it is complete, or as it was.
+// build builds all packages next to the folder and then replaces it: the folder is complete, or unchanged.
 func (r *release) build() error {
 	fresh := r.out + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
@@ -113,7 +113,7 @@ func (r *release) compile(arch, to string) error {
 	return nil
 }
 
-// writeSums writes SHA256SUMS of all that is in a folder, as sha256sum --check reads it.
+// writeSums writes SHA256SUMS of all files in a folder, as sha256sum --check reads it.
 func writeSums(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

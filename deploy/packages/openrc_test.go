@@ -18,7 +18,7 @@ type apkFile struct {
 	text string
 }
 
-// apkFiles reads an apk: three archives one after the other, which read as one.
+// apkFiles reads an apk: three concatenated archives, which read as one.
 func apkFiles(t *testing.T, path string) map[string]apkFile {
 	t.Helper()
 	f, err := os.Open(path)
@@ -47,7 +47,7 @@ func apkFiles(t *testing.T, path string) map[string]apkFile {
 	}
 }
 
-// TestApk: the apk has OpenRC's script, and scripts that a shell can read; nothing in it is for systemd.
+// TestApk checks that the apk has OpenRC's script, and scripts that a shell can read; nothing in it is for systemd.
 func TestApk(t *testing.T) {
 	files := apkFiles(t, filepath.Join(packages(t), "rota_0.1.0_x86_64.apk"))
 	init := files["etc/init.d/rota"]
@@ -77,7 +77,7 @@ func TestApk(t *testing.T) {
 	}
 }
 
-// openrc stands in for openrc-run: it notes what the script asks for.
+// openrc replaces openrc-run: it records what the script requests.
 const openrc = `
 for f in checkpath su need use after; do eval "$f() { echo $f \"\$@\"; }"; done
 . ./rota.initd
@@ -87,8 +87,8 @@ check
 echo "runs $command $command_args as $command_user under $supervisor, stops with $retry, limits $rc_ulimit"
 `
 
-// TestInitScript: OpenRC starts the command line that the unit has, as an account of its own, with its data made
-// before, and checks as that account. The script is read by this machine's sh, not by OpenRC itself.
+// TestInitScript checks that OpenRC starts the command line of the unit, under an account of its own, with its data
+// directory created before, and checks as that account. This machine's sh reads the script, not OpenRC itself.
 func TestInitScript(t *testing.T) {
 	unit, _, err := units(filepath.Join("..", "..", "docs", "operations", "rota.service"))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// made are the packages of one version, built once for all tests.
+// made builds the packages of one version, once for all tests.
 var made = sync.OnceValues(func() (string, error) { return makeRelease("0.1.0") })
 
 func makeRelease(version string) (string, error) {
@@ -50,7 +50,7 @@ func packages(t *testing.T) string {
 	return dir
 }
 
-// TestPackages: nothing is missing, and two builds of a commit are equal byte for byte.
+// TestPackages checks that no package is missing, and that two builds of a commit are equal byte for byte.
 func TestPackages(t *testing.T) {
 	first := packages(t)
 	second, err := makeRelease("0.1.0")
@@ -79,7 +79,7 @@ func TestPackages(t *testing.T) {
 	}
 }
 
-// TestBill: the bill of materials names the modules that go.mod requires, in the versions that are built in.
+// TestBill checks that the bill of materials names the modules that go.mod requires, in the versions that are built in.
 func TestBill(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(packages(t), "rota-0.1.0-linux-amd64.cdx.json"))
 	if err != nil {
@@ -104,7 +104,7 @@ func TestBill(t *testing.T) {
 	}
 }
 
-// TestVersions: a version that packages cannot carry is refused before anything is built.
+// TestVersions checks that a version that packages cannot carry is refused before the build.
 func TestVersions(t *testing.T) {
 	for version, good := range map[string]bool{"0.1.0": true, "1.20.3-dev.4": true, "v0.1.0": false, "1.0": false, "": false, "1.0.0-": false, "1.0.0/../x": false} {
 		r := release{out: "x", version: version}
@@ -114,7 +114,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestUnits: a unit that says something else than what packages know of is an error, and no package without keys or program.
+// TestUnits checks that a unit with lines unknown to the recipe is an error, rather than a package without keys or
+// program.
 func TestUnits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "u.service")
 	for _, text := range []string{"[Service]\nExecStart=/opt/rota server --config c --tls-key k\n", "[Service]\nExecStart=/usr/local/bin/rota server --config c\n"} {
@@ -143,7 +144,7 @@ func TestUnits(t *testing.T) {
 	if err := os.WriteFile(installed, []byte(strings.Replace(unit, "/usr/bin/rota", "/bin/true", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// It ends with 0 over an unknown setting, and says so.
+	// It exits with 0 on an unknown setting, and prints a message.
 	if out, err := exec.Command(analyze, "verify", installed).CombinedOutput(); err != nil || strings.Contains(string(out), "rota.service:") {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
@@ -199,8 +200,8 @@ func TestDeb(t *testing.T) {
 	}
 }
 
-// dpkg works on a root of its own, and returns its output. Scripts run outside of it with DPKG_ROOT, and leave this
-// machine's systemd alone.
+// dpkg runs on a root of its own, and returns its output. Scripts run outside of it with DPKG_ROOT, and do not touch
+// this machine's systemd.
 func dpkg(t *testing.T, root string, args ...string) string {
 	t.Helper()
 	admin := filepath.Join(root, "var", "lib", "dpkg")
@@ -225,7 +226,7 @@ func dpkg(t *testing.T, root string, args ...string) string {
 }
 
 // start runs the command line of the installed unit, with its paths in the root and ports of its own, until the node is
-// ready, and ends it as systemd does. It returns what the binary says of its version.
+// ready, and ends it as systemd does. It returns the version that the binary prints.
 func start(t *testing.T, root string) string {
 	t.Helper()
 	unit, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/rota.service"))

@@ -22,15 +22,15 @@ var versions = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`)
 
 // file is one file of a package.
 type file struct {
-	// source is where its bytes are, to its place once installed.
+	// source is the path of its content, to its path once installed.
 	source, to string
 	mode       os.FileMode
-	// config says that what an operator wrote into it stays at an upgrade.
+	// config means that an operator's changes to it survive an upgrade.
 	config bool
 }
 
-// afterInstall starts nothing: a node that begins with the wrong settings keeps them for ever. An upgrade restarts
-// a node that runs. The machine's own systemd is left alone where the package goes into another root.
+// afterInstall starts nothing: a node that begins with the wrong settings keeps them forever. An upgrade restarts a
+// running node. If the package goes into another root, the machine's own systemd is not touched.
 const afterInstall = `#!/bin/sh
 set -e
 if [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ]; then
@@ -52,7 +52,7 @@ if [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ] && { [ "$1" = remove ] || [
 fi
 `
 
-// afterRemove says what stays: a node's data is never a package's to delete.
+// afterRemove reports what stays: a package must never delete a node's data.
 const afterRemove = `#!/bin/sh
 set -e
 if [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ]; then
@@ -63,7 +63,7 @@ if [ "$1" = purge ] && [ -d /var/lib/rota ]; then
 fi
 `
 
-// Alpine has OpenRC: no account comes and goes with the service, so one is made.
+// Alpine has OpenRC: accounts are not created and removed with the service, so the package creates one.
 const (
 	apkBeforeInstall = `#!/bin/sh
 set -e
@@ -85,13 +85,13 @@ fi
 `
 )
 
-// script is what a package manager runs, and where the recipe puts it.
+// script is run by a package manager; the recipe sets where it is stored.
 type script struct {
 	name, text string
 	to         *string
 }
 
-// scripts are those of a format.
+// scripts returns the scripts of a format.
 func scripts(format string, info *nfpm.Info) []script {
 	if format == "apk" {
 		return []script{{"preinstall", apkBeforeInstall, &info.Scripts.PreInstall}, {"postinstall", apkAfterInstall, &info.Scripts.PostInstall},
@@ -102,8 +102,7 @@ func scripts(format string, info *nfpm.Info) []script {
 		{"postremove", afterRemove, &info.Scripts.PostRemove}}
 }
 
-// ofFormat returns the files of a package of a format: who has OpenRC gets a script for it in
-// place of the unit.
+// ofFormat returns the files of a package of a format: for systems with OpenRC a script replaces the unit.
 func (r *release) ofFormat(format string, all []file) []file {
 	if format != "apk" {
 		return all
@@ -114,7 +113,7 @@ func (r *release) ofFormat(format string, all []file) []file {
 	return append(all, file{source: filepath.Join(r.source, "deploy", "packages", "rota.initd"), to: "/etc/init.d/rota", mode: 0o755})
 }
 
-// files lists what every package holds; what is made for it goes into work.
+// files lists the content of every package; generated files go into work.
 func (r *release) files(binary, work string) ([]file, error) {
 	unit, keys, err := units(filepath.Join(r.source, "docs", "operations", "rota.service"))
 	if err != nil {
@@ -139,7 +138,7 @@ func (r *release) files(binary, work string) ([]file, error) {
 	return all, nil
 }
 
-// write makes a file of a package, of the commit's date: an apk tells it of its scripts.
+// write writes a file of a package with the commit's date: an apk records the dates of its scripts.
 func (r *release) write(path, text string) error {
 	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 		return err
@@ -147,7 +146,8 @@ func (r *release) write(path, text string) error {
 	return os.Chtimes(path, r.date, r.date)
 }
 
-// units makes of the documented unit the one that packages install, which needs no keys, and a drop-in that has them.
+// units derives from the documented unit the one that packages install, which needs no keys, and a drop-in that has
+// them.
 func units(path string) (unit, keys string, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -174,7 +174,7 @@ func units(path string) (unit, keys string, err error) {
 	return unit, keys, nil
 }
 
-// pack makes one package.
+// pack creates one package.
 func (r *release) pack(format, arch string, all []file, work, dir string) error {
 	info := &nfpm.Info{Name: "rota", Arch: arch, Platform: "linux", Version: r.version, Section: "admin", Priority: "optional",
 		Maintainer: "The rota authors <rota@example.org>", Homepage: "https://github.com/rotasched/rota", License: "Apache-2.0", MTime: r.date,
@@ -213,7 +213,7 @@ func (r *release) pack(format, arch string, all []file, work, dir string) error 
 	return f.Close()
 }
 
-// tarball makes an archive of the same files under one folder, for machines without packages.
+// tarball creates an archive of the same files under one folder, for machines without packages.
 func (r *release) tarball(arch string, all []file, dir string) error {
 	name := fmt.Sprintf("rota-%s-linux-%s", r.version, arch)
 	f, err := os.Create(filepath.Join(dir, name+".tar.gz"))

@@ -17,29 +17,28 @@ const (
 	magic        = 0xED0CDAED
 	version      = 2
 	pageHeader   = 16
-	headBytes    = 64 // of a head, its checksum in the last 8
+	headBytes    = 64 // of a head, with its checksum in the last 8
 	elementBytes = 16
 	branch       = 0x01
 	leaf         = 0x02
 	bucket       = 0x01
 	pageMin      = 512
 	pageMax      = 1 << 16
-	runMax       = 1 << 20 // pages in one run: no entry is near that
+	runMax       = 1 << 20 // pages in one run: every entry is far smaller
 	bucketBytes  = 16
 	depthMax     = 32
 )
 
-// walk checks the tree of a bbolt file page by page. bbolt's own check does
-// so on a goroutine of its own, where a panic over damage ends the process, and
-// nothing but the two heads has a checksum: a flipped bit in a page's header can
-// take the newest entries off the log without a trace. bbolt writes pages
-// without a hole in them, so what a header says can be held against the rest.
+// walk checks the tree of a bbolt file page by page. bbolt's own check runs on a goroutine of its own, where a panic
+// over damage ends the process, and only the two heads have a checksum: a flipped bit in a page's header can remove the
+// newest entries of the log without a trace. bbolt writes pages without gaps, so a header can be compared with the
+// rest.
 type walk struct {
 	path     string
 	words    func(path, what string) *rota.Error // of a refusal
 	file     io.ReaderAt
 	pageSize uint64
-	pages    uint64 // how many are in use
+	pages    uint64 // number of pages in use
 }
 
 // CheckHeads checks the two heads of a bbolt file. words returns the refusal.
@@ -68,10 +67,9 @@ func Check(path string, words func(path, what string) *rota.Error) error {
 	return w.page(root, nil, nil, 0)
 }
 
-// heads checks both heads and returns the root of the newest. bbolt takes the
-// other one when the newest is damaged, which silently takes back the last
-// transaction: a vote, or an entry that this node has acknowledged. A torn write
-// does not look like that, as a head fits a sector.
+// heads checks both heads and returns the root of the newest. If the newest is damaged bbolt uses the other one, which
+// silently undoes the last transaction: a vote, or an entry that this node has acknowledged. A torn write cannot cause
+// that, because a head fits a sector.
 func (w *walk) heads() (root uint64, err error) {
 	newest := uint64(0)
 	at := int64(0)
@@ -102,9 +100,9 @@ func (w *walk) damaged(format string, args ...any) *rota.Error {
 	return w.words(w.path, fmt.Sprintf(format, args...))
 }
 
-// page checks a page and all beneath it. Its keys must begin with low and be below
-// high; nil is no bound. bbolt finds a page in the one above by its first key: with
-// another one it would write a second reference to it, and end the process later.
+// page checks a page and all pages below it. Its keys must begin with low and be below high; nil means no bound. bbolt
+// finds a page in its parent by its first key: with a different one it would write a second reference to it, and end
+// the process later.
 func (w *walk) page(id uint64, low, high []byte, depth int) error {
 	if id < 2 || id >= w.pages || depth > depthMax {
 		return w.damaged("page %d is referred to, %d are in use", id, w.pages)
@@ -122,22 +120,22 @@ func (w *walk) page(id uint64, low, high []byte, depth int) error {
 		return w.damaged("page %d cannot be read (%v)", id, err)
 	}
 	used, err := w.elements(id, page, low, high, depth)
-	// bbolt rounds up; before its version 1.4 an exact multiple got a page more.
+	// bbolt rounds up; before its version 1.4 an exact multiple got one more page.
 	if err == nil && run != (used+w.pageSize-1)/w.pageSize && run != used/w.pageSize+1 {
 		err = w.damaged("page %d has %d bytes but a run of %d", id, used, run)
 	}
 	return err
 }
 
-// elements checks the elements of a page, or of a bucket kept within another
-// page, and returns how many bytes are used.
+// elements checks the elements of a page, or of a bucket kept within another page, and returns the number of used
+// bytes.
 func (w *walk) elements(id uint64, page, low, high []byte, depth int) (used uint64, err error) {
 	kind := binary.NativeEndian.Uint16(page[8:])
 	count := uint64(binary.NativeEndian.Uint16(page[10:]))
 	if kind != branch && kind != leaf || kind == branch && count == 0 {
 		return 0, w.damaged("page %d is of kind %#x with %d elements", id, kind, count)
 	}
-	end := pageHeader + count*elementBytes // of what is accounted for
+	end := pageHeader + count*elementBytes // end of the bytes counted so far
 	if end > uint64(len(page)) {
 		return 0, w.damaged("page %d has %d elements", id, count)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestCheckPages_holdsBboltToItsOwnRules checks what bbolt writes over many writes of all
-// kinds: nothing of it is taken for damage.
+// TestCheckPages_holdsBboltToItsOwnRules checks the files of bbolt over many writes of all kinds: none is mistaken for
+// damage.
 func TestCheckPages_holdsBboltToItsOwnRules(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "test.db")
@@ -35,7 +35,7 @@ func TestCheckPages_holdsBboltToItsOwnRules(t *testing.T) {
 			from := random.Uint64N(1000)
 			for i := range random.Uint64N(200) {
 				key := binary.BigEndian.AppendUint64(nil, random.Uint64N(1000))
-				if round%2 == 0 { // a run, as retention takes it
+				if round%2 == 0 { // a run of keys, as retention deletes them
 					key = binary.BigEndian.AppendUint64(nil, from+i)
 				}
 				if random.IntN(5) < round/5%5 {

@@ -16,16 +16,15 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// ROTA_FAILPOINT=name, or name:n, has this process kill itself when it passes the
-// point for the first, or n-th, time. ROTA_FAILPOINT=@file has it look for such a
-// line in a file all the time, which it takes away: so a test arms a node in the
-// role that it happens to have. One point is armed at a time.
+// ROTA_FAILPOINT=name, or name:n, makes this process kill itself when it passes the point for the first, or n-th, time.
+// With ROTA_FAILPOINT=@file it polls a file for such a line and removes the file: so a test arms a node in its current
+// role. One point is armed at a time.
 //
-// The process ends by SIGKILL, as by a power cut: os.Exit was refused, as a runtime
-// that still runs writes, answers and releases locks until it is gone.
+// The process ends by SIGKILL, as by a power cut. os.Exit was rejected, because a runtime that still runs writes,
+// answers and releases locks until it ends.
 const env = "ROTA_FAILPOINT"
 
-// lookEvery is how often the file is looked for.
+// lookEvery is how often the file is checked.
 const lookEvery = 5 * time.Millisecond
 
 var armed struct {
@@ -34,8 +33,8 @@ var armed struct {
 	left int
 }
 
-// takeOrders comes with the first point that is passed: a server begins anew as the same process before it does anything,
-// and what was taken before would be lost with it.
+// takeOrders starts at the first point that is passed: a server restarts as the same process before it does anything,
+// and an order read before that would be lost.
 var takeOrders = sync.OnceFunc(func() {
 	word := os.Getenv(env)
 	path, file := strings.CutPrefix(word, "@")
@@ -69,7 +68,7 @@ func arm(word string) {
 	armed.name, armed.left = name, n
 }
 
-// Due counts a passing of a point, and reports whether it is the one to die at.
+// Due counts a passing of a point, and reports whether the process must die at it.
 func Due(name string) bool {
 	takeOrders()
 	armed.Lock()

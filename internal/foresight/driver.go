@@ -57,7 +57,7 @@ type driver struct {
 	ended    int // since the latest sweep that deletes
 	over     int // of those jobs that ended or expired
 	fates    []Fate
-	// owed is what workers report in the next entry of the same moment: acknowledgements, and confirmations that
+	// owed holds the workers' reports in the next entry of the same moment: acknowledgements, and confirmations that
 	// revoked jobs have stopped.
 	owed  []*fsmpb.Op
 	ticks ticks
@@ -191,7 +191,7 @@ func (d *driver) endings(at int64) []*running {
 	return d.ending
 }
 
-// settle reports what workers still owe, and decides on the resulting changes.
+// settle applies the workers' owed reports, and decides on the resulting changes.
 func (d *driver) settle(at int64) error {
 	for len(d.owed) > 0 {
 		if err := d.apply(at, nil); err != nil {
@@ -292,7 +292,7 @@ func (d *driver) applied(e *fsmpb.Entry) (fsm.Applied, error) {
 	return d.m.Apply(d.index, e.Term, data)
 }
 
-// heed does what an event requires of workers and of the leader.
+// heed applies the consequences of an event for workers and the leader.
 func (d *driver) heed(e *rota.Event) {
 	d.ticks.heed(e, d.now)
 	switch e.Kind {

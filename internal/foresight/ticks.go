@@ -191,7 +191,7 @@ func (d *driver) strike(sweep, match int64) error {
 	return d.settle(at)
 }
 
-// sweep fires what is due. Ended jobs are deleted: nothing here is archived.
+// sweep fires everything due. Ended jobs are deleted: nothing here is archived.
 func (d *driver) sweep(at int64) error {
 	d.ticks.swept, d.ticks.forget = at, false
 	for {

@@ -14,24 +14,23 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// env tells a worker which file leads to its guard. It is no flag's twin, and the
-// worker's own children never see it: one of them may be another guard.
+// env names the file descriptor that leads from a worker to its guard. It is not the twin of a flag, and the worker's
+// own children never see it: one of them may be another guard.
 const env = "ROTA_GUARD_FD"
 
-// ErrUnknown says that this system has no means for a guard.
+// ErrUnknown means that this system has no means for a guard.
 var ErrUnknown = errors.New("a guard is known on Linux only")
 
-// Guard watches over a worker.
+// Guard watches a worker.
 type Guard struct {
-	// Talk reports what happens, in one line.
+	// Talk reports an occurrence in one line.
 	Talk func(format string, args ...any)
-	// Gone tells the cluster that the worker and all that it left have ended.
+	// Gone reports to the cluster that the worker and all its remaining processes have ended.
 	Gone func(ctx context.Context, who Identity)
 }
 
-// Identity is what a worker tells its guard, which proves by it that it may speak for
-// the worker. It goes over the pipe between the two alone, so that nobody finds the
-// secret in a command line, an environment or a log.
+// Identity is sent by a worker to its guard, which proves with it that it may act for the worker. It goes over the pipe
+// between the two only, so the secret appears in no command line, environment or log.
 type Identity struct {
 	Worker  rota.WorkerID `json:"worker"`
 	Session rota.Session  `json:"session"`
@@ -42,10 +41,10 @@ type Identity struct {
 type Pipe struct {
 	pipe    io.ReadWriteCloser
 	secret  []byte
-	session rota.Session // that the guard knows of
+	session rota.Session // the one that the guard knows
 }
 
-// Over returns the worker's end where this process has a guard, else nil.
+// Over returns the worker's end if this process has a guard, else nil.
 func Over() (*Pipe, error) {
 	given, ok := os.LookupEnv(env)
 	if !ok {
@@ -67,33 +66,32 @@ func Over() (*Pipe, error) {
 	return g, nil
 }
 
-// Secret is what proves that the guard may speak for the worker.
+// Secret returns the proof that the guard may act for the worker.
 func (g *Pipe) Secret() []byte { return g.secret }
 
-// SetSecret replaces the secret, which is random otherwise. It is called before Tell.
+// SetSecret replaces the secret, which is random by default. It is called before Tell.
 func (g *Pipe) SetSecret(secret []byte) { g.secret = secret }
 
-// Tell has the guard know which session it speaks for. The worker calls it before
-// anything runs in that session.
+// Tell sends the guard the session for which it acts. The worker calls it before anything runs in that session.
 func (g *Pipe) Tell(worker rota.WorkerID, session rota.Session) {
 	if session != g.session {
 		g.session = session
-		_ = json.NewEncoder(g.pipe).Encode(Identity{worker, session, g.secret}) // Lost reports a guard that is no more
+		_ = json.NewEncoder(g.pipe).Encode(Identity{worker, session, g.secret}) // Lost reports a guard that has ended
 	}
 }
 
-// Lost returns once the guard is no more.
+// Lost returns once the guard has ended.
 func (g *Pipe) Lost() {
 	_, _ = io.Copy(io.Discard, g.pipe)
 }
 
-// learned is what a guard heard of its worker last; read it once done is closed.
+// learned is the last identity that a guard received from its worker; read it once done is closed.
 type learned struct {
 	done chan struct{}
 	last Identity
 }
 
-// learn reads what the worker tells until it has ended.
+// learn reads the worker's messages until it has ended.
 func learn(pipe io.Reader) *learned {
 	l := &learned{done: make(chan struct{})}
 	go func() {
@@ -110,10 +108,10 @@ func learn(pipe io.Reader) *learned {
 	return l
 }
 
-// goneMost is how long a guard tries to end what is left of a worker and to tell the
-// cluster: silence ends the worker's leases by then anyway (SPEC §3.10).
+// goneMost is how long a guard tries to end a worker's remaining processes and to report to the cluster: silence ends
+// the worker's leases by then anyway (SPEC §3.10).
 const goneMost = time.Duration(rota.SilenceEnds)*time.Millisecond + 5*time.Second
 
-// goneAsked is how long it tries where the worker was asked to end and ended by itself: its
-// own 45 s of trying to tell its outcomes are over then (SPEC §20.1).
+// goneAsked is how long it tries if the worker was asked to end and ended by itself: the worker's own 45 s of trying to
+// report its outcomes are over then (SPEC §20.1).
 const goneAsked = 3 * time.Second

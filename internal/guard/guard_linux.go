@@ -13,21 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ByDefault says whether a worker has a guard unless it says otherwise.
+// ByDefault is whether a worker has a guard unless configured otherwise.
 const ByDefault = true
 
 // workerFD is the worker's end of the pipe: the first file after the standard ones.
 const workerFD = 3
 
-// Run runs this very command again as a child, the worker, and watches over it: when
-// the worker dies it kills all that is left of it, waits until nothing is, and tells the
-// cluster, which then need not wait for the worker's silence (SPEC §16.7). It returns
-// the worker's exit code, as a shell has it; the worker has said itself what was wrong.
-// ran is false where this system has no means for that: then the worker runs without.
+// Run runs the same command again as a child, the worker, and watches it: when the worker dies it kills all remaining
+// processes, waits until they have ended, and reports to the cluster, which then need not wait for the worker's silence
+// (SPEC §16.7). It returns the worker's exit code, in the form of a shell; the worker has reported its error itself.
+// ran is false if this system has no means for a guard: then the worker runs without one.
 //
-// The guard is the subreaper of all that the worker starts: whoever of them loses its
-// parent, a daemon too, becomes the guard's child, and none is left once wait4 knows of
-// no child.
+// The guard is the subreaper of all processes that the worker starts: any of them that loses its parent, including a
+// daemon, becomes the guard's child, and none is left once wait4 knows of no child.
 func (g *Guard) Run(ctx context.Context) (code int, ran bool, err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		g.Talk("no guard: this process cannot take in what a worker leaves: %v", err)
@@ -54,7 +52,7 @@ func (g *Guard) Run(ctx context.Context) (code int, ran bool, err error) {
 	worker, err := startAgain(&os.ProcAttr{
 		Env:   append(os.Environ(), env+"="+strconv.Itoa(workerFD)),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs},
-		// A group of its own: a signal from the terminal comes once, by the guard.
+		// A group of its own: a signal from the terminal arrives once, through the guard.
 		Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
 	_ = theirs.Close()
@@ -65,7 +63,7 @@ func (g *Guard) Run(ctx context.Context) (code int, ran bool, err error) {
 	}
 	who, pid := learn(ours), worker.Pid
 	reaped := reap()
-	asked := false // somebody waits for the end of it all
+	asked := false // a caller waits for the end of all processes
 	for {
 		select {
 		case s := <-signals:
@@ -83,8 +81,8 @@ func (g *Guard) Run(ctx context.Context) (code int, ran bool, err error) {
 	}
 }
 
-// startAgain starts this program with its own arguments: by its path, so that people
-// find the process by its name, or, where that leads nowhere any more, as it runs.
+// startAgain starts this program with its own arguments: by its path, so that people find the process by its name, or,
+// if that path no longer exists, from the running image.
 func startAgain(attr *os.ProcAttr) (*os.Process, error) {
 	if path, err := os.Executable(); err == nil {
 		if p, err := os.StartProcess(path, os.Args, attr); err == nil {
@@ -100,7 +98,7 @@ type reapedChild struct {
 	status syscall.WaitStatus
 }
 
-// exit is the worker's exit code, as a shell has it.
+// exit returns the worker's exit code, in the form of a shell.
 func (c reapedChild) exit() int {
 	if c.status.Signaled() {
 		return 128 + int(c.status.Signal())
@@ -108,8 +106,7 @@ func (c reapedChild) exit() int {
 	return c.status.ExitStatus()
 }
 
-// reap waits for children, its own and those that it inherits, until there is none;
-// then it closes the channel.
+// reap waits for children, its own and inherited ones, until there are none; then it closes the channel.
 func reap() <-chan reapedChild {
 	ended := make(chan reapedChild)
 	go func() {
@@ -127,9 +124,9 @@ func reap() <-chan reapedChild {
 	return ended
 }
 
-// clear ends what a dead worker left, then tells the cluster. A worker that ended well
-// has given back all that it held, and may have left on purpose what still runs. One that
-// was asked to end, and gave up on the cluster, is not spoken for as long again.
+// clear ends the processes that a dead worker left, then reports to the cluster. A worker that ended well has given
+// back all its leases, and may have left processes running on purpose. For a worker that was asked to end, and gave up
+// on the cluster, the guard tries for a shorter time.
 func (g *Guard) clear(ctx context.Context, status syscall.WaitStatus, reaped <-chan reapedChild, l *learned, signals <-chan os.Signal,
 	asked bool,
 ) {
@@ -143,12 +140,12 @@ func (g *Guard) clear(ctx context.Context, status syscall.WaitStatus, reaped <-c
 		g.Talk("guard: the worker has ended (%s), but not all that it left: %v: its leases end by its silence", ended(status), err)
 		return
 	}
-	<-l.done // the last process that had the other end is gone
+	<-l.done // the last process that had the other end has ended
 	if l.last.Session == 0 {
-		return // it never was a worker of the cluster
+		return // it was never a worker of the cluster
 	}
 	g.Talk("guard: the worker has ended (%s) and %d processes that it left", ended(status), killed)
-	go func() { // whoever signals now has waited long enough
+	go func() { // a second signal ends the wait
 		select {
 		case <-signals:
 			cancel()
@@ -170,9 +167,8 @@ func ended(status syscall.WaitStatus) string {
 	return fmt.Sprintf("exit status %d", status.ExitStatus())
 }
 
-// killAll kills every descendant and waits for its end; it counts them. Whatever changes
-// parents does so before its old parent is reaped, so that a look after each reaping
-// finds it.
+// killAll kills every descendant, waits for its end, and counts them. A process changes parents before its old parent
+// is reaped, so a search after each reaping finds it.
 func killAll(ctx context.Context, reaped <-chan reapedChild) (killed int, err error) {
 	for {
 		left, err := descendants(os.Getpid())
@@ -180,7 +176,7 @@ func killAll(ctx context.Context, reaped <-chan reapedChild) (killed int, err er
 			return killed, err
 		}
 		for _, pid := range left {
-			// One that may not be killed, as with sudo, is waited for.
+			// A process that it may not kill, such as one under sudo, is waited for.
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		select {
@@ -195,8 +191,8 @@ func killAll(ctx context.Context, reaped <-chan reapedChild) (killed int, err er
 	}
 }
 
-// pipes returns both ends of a pipe that can be read and written at each: so each
-// side sees the other's end.
+// pipes returns both ends of a pipe that is readable and writable at each end, so that each side notices the other's
+// end.
 func pipes() (ours, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -205,7 +201,7 @@ func pipes() (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "pipe to the worker"), os.NewFile(uintptr(fds[1]), "pipe to the guard"), nil
 }
 
-// take takes the worker's end that its guard opened, out of its children's reach.
+// take opens the worker's end from its guard and hides it from its children.
 func take(fd int) (io.ReadWriteCloser, error) {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// ByDefault says whether a worker has a guard unless it says otherwise: elsewhere nobody
-// inherits what a dead process leaves.
+// ByDefault is whether a worker has a guard unless configured otherwise: on other systems no process inherits the
+// children of a dead one.
 const ByDefault = false
 
 // Run returns ErrUnknown.

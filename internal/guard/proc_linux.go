@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// descendants lists the processes below one, whichever way they were started.
+// descendants lists the processes below one, however they were started.
 func descendants(root int) ([]int, error) {
 	all, err := os.ReadDir("/proc")
 	if err != nil {
@@ -29,7 +29,7 @@ func descendants(root int) ([]int, error) {
 		for _, pid := range next {
 			below = append(below, pid)
 			deeper = append(deeper, children[pid]...)
-			delete(children, pid) // a list that was long in the making may tell of a circle
+			delete(children, pid) // a list that took long to collect may contain a cycle
 		}
 		next = deeper
 	}

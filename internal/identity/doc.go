@@ -1,6 +1,6 @@
-// Package identity says whose a certificate is: a node's or a client's, by the one URI that it
-// carries (SECURITY §1.2), and which authority must stand behind it. It also issues such
-// certificates, for those who have no authority of their own.
+// Package identity returns the holder of a certificate, a node or a client, by its one URI (SECURITY §1.2), and checks
+// that a required authority issued it. It also issues such certificates, for clusters without an authority of their
+// own.
 //
 // It never reads files, and never decides what its holder may do.
 package identity

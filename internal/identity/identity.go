@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// The kinds of holders, as they stand in the URI.
+// The kinds of holders, as the URI names them.
 const (
 	nodeKind   = "node"
 	clientKind = "client"
@@ -17,7 +17,7 @@ const (
 
 const scheme = "spiffe://"
 
-// CheckDomain refuses a trust domain that no URI can carry; most clusters' names are ones.
+// CheckDomain returns an error for a trust domain that no URI can carry; most names of clusters are valid ones.
 func CheckDomain(domain string) error {
 	if domain != "" && len(domain) <= rota.MaxIDBytes && strings.Trim(domain, "abcdefghijklmnopqrstuvwxyz0123456789._-") == "" {
 		return nil
@@ -26,7 +26,7 @@ func CheckDomain(domain string) error {
 		"If the cluster's name has others, set --trust-domain", cut(domain), rota.MaxIDBytes)
 }
 
-// checkPart refuses an id that cannot stand in a certificate's URI.
+// checkPart returns an error for an id that a certificate's URI cannot contain.
 func checkPart(what, id string) error {
 	if rota.ValidID(id) && !strings.Contains(id, ":") && id != "." && id != ".." {
 		return nil
@@ -60,8 +60,8 @@ func ClientURI(domain, role, name string) (string, error) {
 	return scheme + domain + "/" + clientKind + "/" + role + "/" + name, nil
 }
 
-// Node returns the id of the node whose certificate leads a chain, once an authority of
-// roots stands behind it. The error names what is wrong with it.
+// Node returns the id of the node whose certificate is first in a chain, if an authority of roots issued it. The error
+// names what is wrong with it.
 func Node(chain []*x509.Certificate, roots *x509.CertPool, domain string) (rota.NodeID, error) {
 	parts, err := judge(chain, roots, domain, nodeKind, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
 	if err != nil {
@@ -73,7 +73,7 @@ func Node(chain []*x509.Certificate, roots *x509.CertPool, domain string) (rota.
 	return rota.NodeID(parts[0]), nil
 }
 
-// Client returns role and name of the client whose certificate leads a chain.
+// Client returns role and name of the client whose certificate is first in a chain.
 func Client(chain []*x509.Certificate, roots *x509.CertPool, domain string) (role, name string, err error) {
 	parts, err := judge(chain, roots, domain, clientKind, x509.ExtKeyUsageClientAuth)
 	if err != nil {
@@ -85,8 +85,8 @@ func Client(chain []*x509.Certificate, roots *x509.CertPool, domain string) (rol
 	return parts[0], parts[1], nil
 }
 
-// judge returns what follows the kind in the URI of a certificate that may be used for all
-// of uses. It looks at dates, too: who asks again learns of an end.
+// judge returns the part after the kind in the URI of a certificate that may be used for all of uses. It checks dates
+// too, so a caller that repeats the check notices an expiry.
 func judge(chain []*x509.Certificate, roots *x509.CertPool, domain, kind string, uses ...x509.ExtKeyUsage) ([]string, error) {
 	if len(chain) == 0 {
 		return nil, refuse("got no certificate, want one of a %s", kind)
@@ -114,7 +114,7 @@ func judge(chain []*x509.Certificate, roots *x509.CertPool, domain, kind string,
 		if !slices.Contains(leaf.ExtKeyUsage, use) {
 			return nil, refuse("the certificate of %s lacks the extended key usage %s", subject(leaf), useName(use))
 		}
-		// A nil pool would stand for the system's authorities.
+		// A nil pool would mean the system's authorities.
 		if _, err := leaf.Verify(x509.VerifyOptions{Roots: some(roots), Intermediates: between,
 			KeyUsages: []x509.ExtKeyUsage{use}}); err != nil {
 			return nil, refuse("no authority of %ss signed the certificate of %s: %w", kind, subject(leaf), err)
@@ -149,7 +149,7 @@ func useName(use x509.ExtKeyUsage) string {
 	return "clientAuth"
 }
 
-// cut bounds what a stranger's certificate puts into a line.
+// cut limits the text from a stranger's certificate in a line.
 func cut(s string) string {
 	if len(s) > 120 {
 		return s[:120] + "…"

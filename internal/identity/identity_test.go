@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestNode refuses certificates with one fault each, and names it.
+// TestNode checks that a certificate with one fault is refused, and that the error names the fault.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	ours, theirs := authority(t), authority(t)

@@ -23,10 +23,10 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// backdated is how far a certificate begins in the past: clocks differ.
+// backdated is how far in the past a certificate begins, because clocks differ.
 const backdated = 5 * time.Minute
 
-// NewAuthority makes an authority with a key of its own.
+// NewAuthority creates an authority with a key of its own.
 func NewAuthority(name string, now time.Time, life time.Duration) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -49,7 +49,7 @@ func NewAuthority(name string, now time.Time, life time.Duration) (*Authority, e
 	return &Authority{cert, key}, nil
 }
 
-// ReadAuthority reads what PEM returned.
+// ReadAuthority parses the result of PEM.
 func ReadAuthority(cert, key []byte) (*Authority, error) {
 	block, _ := pem.Decode(cert)
 	secret, _ := pem.Decode(key)
@@ -81,13 +81,13 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Request is what a certificate is issued for.
+// Request describes a certificate to issue.
 type Request struct {
-	// URI is NodeURI's or ClientURI's.
+	// URI is the result of NodeURI or ClientURI.
 	URI string
-	// Hosts are the names and addresses by which clients reach a node.
+	// Hosts holds the names and addresses by which clients reach a node.
 	Hosts []string
-	// Server reports that it is a node's.
+	// Server means that it is a node's.
 	Server bool
 	Now    time.Time
 	Life   time.Duration

@@ -55,7 +55,7 @@ func (f *Fault) Error() string {
 // Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.Cause }
 
-// ErrMore is the error for a text that goes on after its value.
+// ErrMore is the error for a text that continues after its value.
 var ErrMore = errors.New("there is more text after the JSON value")
 
 // Read reads the one JSON value of a text. It refuses a member that is given twice where the type reads it, and with
@@ -96,11 +96,11 @@ type Member struct {
 	Type reflect.Type
 }
 
-// layouts has the members of types whose reader is their own but reads an object, by type. Packages add to it as they
-// are initialised.
+// layouts holds, by type, the members of types that have their own reader and read an object. Packages add to it as
+// they are initialised.
 var layouts = map[reflect.Type]object{}
 
-// object is what a type reads of an object.
+// object describes the members that a type reads of an object.
 type object struct {
 	members []Member
 	// strict refuses other members. folds accepts a name in another case, as encoding/json does for a struct.
@@ -147,7 +147,7 @@ func (f *finder) value(text []byte, t reflect.Type, path string) *Fault {
 	o, described := layouts[t]
 	own := reflect.PointerTo(t).Implements(ownReader)
 	switch {
-	case t == rawType: // somebody reads it later
+	case t == rawType: // read later by other code
 		return nil
 	case t == anyType:
 		return f.any(text, path)
@@ -172,7 +172,7 @@ func (f *finder) value(text []byte, t reflect.Type, path string) *Fault {
 	return f.plain(text, t, path)
 }
 
-// own has the type's reader read the value.
+// own reads the value with the type's own reader.
 func (f *finder) own(text []byte, t reflect.Type, path string, within bool) *Fault {
 	if err := json.Unmarshal(text, reflect.New(t).Interface()); err != nil {
 		return &Fault{Path: path, Offset: -cap(text), Cause: err, Within: within}
@@ -180,7 +180,7 @@ func (f *finder) own(text []byte, t reflect.Type, path string, within bool) *Fau
 	return nil
 }
 
-// any finds what is given twice.
+// any finds members given twice.
 func (f *finder) any(text []byte, path string) *Fault {
 	switch text[0] {
 	case '{':
@@ -261,7 +261,7 @@ func (f *finder) elements(text []byte, t reflect.Type, path string) (fault *Faul
 	return fault
 }
 
-// plain is value for what encoding/json reads by the kind of the type.
+// plain is value for types that encoding/json reads by their kind.
 func (f *finder) plain(text []byte, t reflect.Type, path string) *Fault {
 	first := text[0]
 	switch t.Kind() {
@@ -330,7 +330,7 @@ func whole(text []byte, t reflect.Type, path string) *Fault {
 
 func isNumber(first byte) bool { return first == '-' || first >= '0' && first <= '9' }
 
-// mistyped is the fault of a value of another type: a number is quoted, of others the type is named.
+// mistyped returns the fault of a value of another type: a number is quoted, other values are named by type.
 func mistyped(text []byte, path, want string) *Fault {
 	got := cut(text)
 	switch text[0] {
@@ -351,7 +351,7 @@ func mistyped(text []byte, path, want string) *Fault {
 	return &Fault{Path: path, Offset: -cap(text), Got: got, Want: want}
 }
 
-// cut is the beginning of a value that is long.
+// cut returns the beginning of a long value.
 func cut(text []byte) string {
 	const most = 40
 	if len(text) <= most {
@@ -360,7 +360,7 @@ func cut(text []byte) string {
 	return strings.ToValidUTF8(string(text[:most]), "") + "…"
 }
 
-// below is the path of a member. A name that is not a word is quoted, so that a path has one reading.
+// below returns the path of a member. A name that is not a word is quoted, so that a path is unambiguous.
 func below(path, name string) string {
 	if !isWord(name) {
 		name = strconv.Quote(cut([]byte(name)))
@@ -376,7 +376,7 @@ func isWord(name string) bool {
 	return name != "" && len(name) <= most && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
 
-// structs has the members of structs, by type.
+// structs holds the members of structs, by type.
 var structs sync.Map
 
 // membersOf returns the members that encoding/json reads of a struct.

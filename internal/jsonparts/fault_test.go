@@ -126,12 +126,12 @@ func repeatsSlowly(t *testing.T, d *json.Decoder) bool {
 		found = repeatsSlowly(t, d) || found
 	}
 	if open == '{' || open == '[' {
-		_, _ = d.Token() // what closes it
+		_, _ = d.Token() // its closing bracket
 	}
 	return found
 }
 
-// FuzzRead accepts what encoding/json accepts, but for members given twice.
+// FuzzRead checks that Read accepts the same texts as encoding/json, except for members given twice.
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{`{}`, `[]`, `null`, `{"a":1,"b":{"a":2}}`, `{"text":"a","text":"b"}`, `{"raw":{"a":[{"b":1,"b":2}]}}`, `{"a":[1,{"x":1,"y":2}],"c":"}"}`,
 		`{"big":1e2}`, `{"any":{"A":1,"a":2}}`, `{"many":[{"names":["x"]},{}]}`, `{"small":-0,"part":-0.5e-3}`, `{"bytes":"AA=="}`, `{"count":5}{`, `{"ſmall":1}`,
@@ -139,7 +139,7 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		MayRepeat(text) // must not panic on what is not JSON
+		MayRepeat(text) // must not panic on invalid JSON
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.DisallowUnknownFields()
 		var want, got outer

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Members calls each with the name, as it is written between its quotes, and the value of every member of an object. It
-// reports false for what is none.
+// Members calls each with the raw name between its quotes and the value of every member of an object. It returns false
+// for any other text.
 func Members(text []byte, each func(name, value []byte)) bool {
 	at := blanks(text, 0)
 	if at == len(text) || text[at] != '{' {
@@ -36,7 +36,7 @@ func Members(text []byte, each func(name, value []byte)) bool {
 	return at < len(text) && text[at] == '}'
 }
 
-// Elements calls each with every element of a list. It reports false for what is none.
+// Elements calls each with every element of a list. It returns false for any other text.
 func Elements(text []byte, each func(element []byte)) bool {
 	at := blanks(text, 0)
 	if at == len(text) || text[at] != '[' {
@@ -62,7 +62,7 @@ func blanks(text []byte, at int) int {
 	return at
 }
 
-// textEnd returns where the text ends that begins with the quote at a place.
+// textEnd returns the end of the string that begins with the quote at a position.
 func textEnd(text []byte, at int) int {
 	for end := at + 1; ; {
 		n := bytes.IndexByte(text[end:], '"')
@@ -80,7 +80,7 @@ func textEnd(text []byte, at int) int {
 	}
 }
 
-// valueEnd returns where the value ends that begins at a place.
+// valueEnd returns the end of the value that begins at a position.
 func valueEnd(text []byte, at int) int {
 	depth := 0
 	for at < len(text) {
@@ -94,7 +94,7 @@ func valueEnd(text []byte, at int) int {
 			depth++
 		case '}', ']':
 			if depth--; depth <= 0 {
-				return at + 1 + depth // one that closes what is around is not the value's
+				return at + 1 + depth // a bracket that closes the surrounding value is not part of this one
 			}
 		case ',', ' ', '\n', '\r', '\t':
 			if depth == 0 {
@@ -106,7 +106,7 @@ func valueEnd(text []byte, at int) int {
 	return at
 }
 
-// Text returns the bytes of a text without escapes, false for anything else.
+// Text returns the bytes of a string without escapes, false for anything else.
 func Text(text []byte) ([]byte, bool) {
 	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' {
 		return nil, false
@@ -136,7 +136,7 @@ func Number(text []byte) (int64, bool) {
 	return n, err == nil
 }
 
-// Name returns the name of a member as it reads.
+// Name returns the decoded name of a member.
 func Name(written []byte) (name string) {
 	if bytes.IndexByte(written, '\\') < 0 && utf8.Valid(written) {
 		return string(written)

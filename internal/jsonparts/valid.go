@@ -1,9 +1,9 @@
 package jsonparts
 
-// Valid reports whether a text is one JSON value (RFC 8259), however deep it is. As encoding/json does, it takes bytes
-// in texts that are not UTF-8.
+// Valid reports whether a text is one JSON value (RFC 8259), however deep it is. Like encoding/json, it accepts bytes
+// in strings that are not UTF-8.
 func Valid(text []byte) bool {
-	var open []byte // the brackets around the place
+	var open []byte // the open brackets at this position
 	at := blanks(text, 0)
 	for {
 		if at == len(text) {
@@ -48,7 +48,7 @@ func Valid(text []byte) bool {
 	}
 }
 
-// name returns where the value of the member begins whose name begins at a place, -1 where there is none.
+// name returns the start of the value of the member whose name begins at a position, -1 if there is none.
 func name(text []byte, at int) int {
 	if at = quoted(text, at); at < 0 {
 		return -1
@@ -59,7 +59,7 @@ func name(text []byte, at int) int {
 	return blanks(text, at+1)
 }
 
-// scalar returns where the text, number or literal ends that begins at a place, -1 where there is none.
+// scalar returns the end of the string, number or literal that begins at a position, -1 if there is none.
 func scalar(text []byte, at int) int {
 	for _, literal := range [...]string{"true", "false", "null"} {
 		if rest := text[at:]; len(rest) >= len(literal) && string(rest[:len(literal)]) == literal {
@@ -72,7 +72,7 @@ func scalar(text []byte, at int) int {
 	return number(text, at)
 }
 
-// quoted returns where the text ends that begins at a place, -1 where there is none.
+// quoted returns the end of the string that begins at a position, -1 if there is none.
 func quoted(text []byte, at int) int {
 	if at >= len(text) || text[at] != '"' {
 		return -1
@@ -108,7 +108,7 @@ func hex(c byte) bool { return digit(c) || c|0x20 >= 'a' && c|0x20 <= 'f' }
 
 func digit(c byte) bool { return c >= '0' && c <= '9' }
 
-// number returns where the number ends that begins at a place, -1 where there is none.
+// number returns the end of the number that begins at a position, -1 if there is none.
 func number(text []byte, at int) int {
 	if at < len(text) && text[at] == '-' {
 		at++
@@ -131,7 +131,7 @@ func number(text []byte, at int) int {
 	return at
 }
 
-// digits returns where the digits end that begin at a place, -1 where there is none.
+// digits returns the end of the digits that begin at a position, -1 if there are none.
 func digits(text []byte, at int) int {
 	end := at
 	for end < len(text) && digit(text[end]) {

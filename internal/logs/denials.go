@@ -11,16 +11,16 @@ import (
 const (
 	// deniedName is the file of denied calls.
 	deniedName = "denied.log"
-	// DeniedBytes is the most of it and, again, of the one before it: some days of a worker
-	// with a revoked token.
+	// DeniedBytes is the maximum size of it and, separately, of the previous file: some days of a worker with a revoked
+	// token.
 	DeniedBytes = 32 << 20
-	// deniedRate is how many lines a second are written: strangers cause them.
+	// deniedRate is the maximum number of lines per second, because strangers cause them.
 	deniedRate = 100
-	// textMost bounds what a line has of a text that a caller may have had a hand in.
+	// textMost limits a text in a line that a caller may have influenced.
 	textMost = 512
 )
 
-// Denial is a call that was refused for who made it.
+// Denial is a call that was refused because of its caller.
 type Denial struct {
 	Method    string `json:"method"`
 	Principal string `json:"principal"`
@@ -33,7 +33,7 @@ type Denial struct {
 type denialLine struct {
 	Time time.Time `json:"time"`
 	Denial
-	// Dropped counts those before it that have no line.
+	// Dropped counts the denials before it that have no line.
 	Dropped int64 `json:"dropped,omitempty"`
 }
 
@@ -46,13 +46,13 @@ type Denials struct {
 	written chan struct{}
 
 	mu      sync.Mutex
-	second  int64 // since 1970, in which left lines may yet be written
+	second  int64 // since 1970, in which left lines may still be written
 	left    int
 	dropped int64
 	closed  bool
 }
 
-// OpenDenials opens denied.log in a directory; log takes what is wrong with it.
+// OpenDenials opens denied.log in a directory; log receives its errors.
 func OpenDenials(dir string, log *slog.Logger) (*Denials, error) {
 	return openDenials(filepath.Join(dir, deniedName), DeniedBytes, log)
 }
@@ -67,8 +67,8 @@ func openDenials(path string, most int64, log *slog.Logger) (*Denials, error) {
 	return d, nil
 }
 
-// Add writes a line, unless there were too many in this second or the disk is behind: then
-// the next one says how many are missing.
+// Add writes a line, unless this second had too many or the disk is behind: then the next line gives the number of
+// missing ones.
 func (d *Denials) Add(x Denial) { d.addAt(x, time.Now()) }
 
 func (d *Denials) addAt(x Denial, now time.Time) {
@@ -96,7 +96,7 @@ func (d *Denials) addAt(x Denial, now time.Time) {
 	}
 }
 
-// write writes lines until there are no more.
+// write writes lines until there are none left.
 func (d *Denials) write() {
 	defer close(d.written)
 	for line := range d.lines {
@@ -116,7 +116,7 @@ func (d *Denials) write() {
 	}
 }
 
-// Close writes what is waiting, and closes the file.
+// Close writes the pending lines and closes the file.
 func (d *Denials) Close() error {
 	d.mu.Lock()
 	if d.closed {

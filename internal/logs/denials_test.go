@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// secretPart is what no file may have of aToken.
+// secretPart is the part of aToken that no file may contain.
 const (
 	secretPart = "secretsecretsecretsecretsecretsecretsecretsecretsecr"
 	aToken     = "rota_abcdefghijkl_" + secretPart
 )
 
-// readDenials returns the lines of the file that was set aside and of the one after it.
+// readDenials returns the lines of the previous file and of the current one.
 func readDenials(t *testing.T, path string) (lines []denialLine, sizes [2]int) {
 	t.Helper()
 	for i, name := range []string{path + ".1", path} {
@@ -43,7 +43,8 @@ func readDenials(t *testing.T, path string) (lines []denialLine, sizes [2]int) {
 	return lines, sizes
 }
 
-// TestDenials_flood: a second has so many lines, and the next line says how many have none.
+// TestDenials_flood checks that a second has a limited number of lines, and that the next line gives the number of
+// those missing.
 func TestDenials_flood(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), deniedName)
@@ -68,18 +69,18 @@ func TestDenials_flood(t *testing.T) {
 			t.Fatalf("line %d: %+v", i, l)
 		}
 	}
-	// The disk may be behind, then some of the hundred are dropped too, and the last line with them.
+	// The disk may be behind; then some of the hundred are dropped too, and the last line with them.
 	if last := lines[len(lines)-1]; last.Method == "after" && dropped+len(lines) != calls+1 {
 		t.Errorf("%d lines and %d dropped are not %d calls", len(lines), dropped, calls+1)
 	}
 }
 
-// TestDenials_size: the two files together have no more than twice the most, and the newest lines.
+// TestDenials_size checks that the two files together are at most twice the limit, and have the newest lines.
 func TestDenials_size(t *testing.T) {
 	t.Parallel()
 	const most = 4 << 10
 	path := filepath.Join(t.TempDir(), deniedName)
-	for start := range 2 { // the second goes on where the first ended
+	for start := range 2 { // the second continues where the first ended
 		d, err := openDenials(path, most, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
@@ -105,12 +106,12 @@ func TestDenials_size(t *testing.T) {
 	}
 }
 
-// failing is an error with another in it.
+// failing is an error that wraps another.
 type failing struct{ err error }
 
 func (f failing) Error() string { return "refused: " + f.err.Error() }
 
-// TestMasking: no handler writes a token's secret, wherever it stands.
+// TestMasking checks that no handler writes a token's secret, wherever it occurs.
 func TestMasking(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]func(*bytes.Buffer) slog.Handler{

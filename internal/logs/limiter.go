@@ -8,12 +8,12 @@ import (
 const (
 	// every is how often one subject may cause a log line.
 	every = time.Minute
-	// subjectsMax bounds the subjects remembered: strangers choose them.
+	// subjectsMax limits the remembered subjects, because strangers choose them.
 	subjectsMax = 256
 )
 
-// Limiter allows one line a minute and subject, so that a stranger who knocks all day
-// does not fill the log. The zero value is ready to use.
+// Limiter allows one line per minute and subject, so that a stranger's repeated attempts do not fill the log. The zero
+// value is ready to use.
 type Limiter struct {
 	mu   sync.Mutex
 	last map[string]time.Time

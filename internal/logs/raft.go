@@ -10,9 +10,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// ForRaft returns a logger for hashicorp/raft whose lines go to log. Its info is our
-// debug: an operator reads ours. What it repeats of a node that is down comes once a
-// minute, the rest at debug.
+// ForRaft returns a logger for hashicorp/raft whose lines go to log. Its info level becomes debug, because operators
+// read our own lines. Repeated lines about a node that is down are logged once a minute, the rest at debug.
 func ForRaft(log *slog.Logger) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Info, DisableTime: true,
 		Output: raftLines{log, &Limiter{}}})
@@ -26,7 +25,7 @@ type raftLines struct {
 
 var _ io.Writer = raftLines{}
 
-// Write takes one line.
+// Write writes one line.
 func (w raftLines) Write(line []byte) (int, error) {
 	text := bytes.TrimSpace(line)
 	level := slog.LevelDebug
@@ -46,8 +45,8 @@ func (w raftLines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// subjectOf returns what a line of raft is about: "raft: failed to contact:
-// server-id=n2 time=12ms" and the next one like it are about the same.
+// subjectOf returns the subject of a line of raft: "raft: failed to contact: server-id=n2 time=12ms" and the next such
+// line have the same subject.
 func subjectOf(text []byte) string {
 	said, rest, _ := bytes.Cut(bytes.TrimPrefix(text, []byte("raft: ")), []byte(":"))
 	subject := string(said[:min(len(said), 60)])
@@ -61,8 +60,8 @@ func subjectOf(text []byte) string {
 	return subject
 }
 
-// Quieting returns a logger that writes to log, and only errors while quiet is set: a node
-// that stops closes connections itself, and the libraries complain of it.
+// Quieting returns a logger that writes to log, and only errors while quiet is set: a node that stops closes
+// connections itself, and the libraries report that.
 func Quieting(log *slog.Logger, quiet *atomic.Bool) *slog.Logger {
 	return slog.New(quieting{log.Handler(), quiet})
 }

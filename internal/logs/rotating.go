@@ -5,8 +5,7 @@ import (
 	"os"
 )
 
-// rotating is a file of lines that never has more than most bytes: before it would, it takes
-// the place of the one before it.
+// rotating is a file of lines that never has more than most bytes: before it would, it replaces the previous file.
 type rotating struct {
 	path string
 	most int64
@@ -14,7 +13,7 @@ type rotating struct {
 	size int64
 }
 
-// openRotating opens a file to be written to at its end. Only its owner reads it.
+// openRotating opens a file for appending. Only its owner can read it.
 func openRotating(path string, most int64) (*rotating, error) {
 	r := &rotating{path: path, most: most}
 	err := r.open()
@@ -36,7 +35,7 @@ func (r *rotating) open() error {
 
 // write writes a line.
 func (r *rotating) write(line []byte) error {
-	if r.file == nil { // it could not be opened last time
+	if r.file == nil { // the last attempt to open it failed
 		if err := r.open(); err != nil {
 			return err
 		}
@@ -51,7 +50,7 @@ func (r *rotating) write(line []byte) error {
 	return err
 }
 
-// turn sets the file aside and begins another.
+// turn renames the file to that of the previous one and starts a new file.
 func (r *rotating) turn() error {
 	err := r.close()
 	if err == nil {

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Duration returns ms milliseconds; of more than a Duration holds, the longest that it does.
+// Duration returns ms milliseconds, at most the longest Duration.
 func Duration(ms int64) time.Duration {
 	const most = math.MaxInt64 / int64(time.Millisecond)
 	return time.Duration(max(-most, min(ms, most))) * time.Millisecond
 }
 
-// Micros returns us microseconds; of more than a Duration holds, the longest that it does.
+// Micros returns us microseconds, at most the longest Duration.
 func Micros(us int64) time.Duration {
 	const most = math.MaxInt64 / int64(time.Microsecond)
 	return time.Duration(max(-most, min(us, most))) * time.Microsecond
 }
 
-// Of returns a duration in milliseconds, rounded away from zero: what is shorter
-// than one is not the 0 that stands for none.
+// Of returns a duration in milliseconds, rounded away from zero, because 0 means none and less than a millisecond must
+// not become 0.
 func Of(d time.Duration) int64 {
 	ms := d.Milliseconds()
 	switch rest := d - Duration(ms); {
@@ -30,7 +30,7 @@ func Of(d time.Duration) int64 {
 	return ms
 }
 
-// Given returns what Of does, and nil for nil.
+// Given returns Of(*d), and nil for nil.
 func Given(d *time.Duration) *int64 {
 	if d == nil {
 		return nil
@@ -39,7 +39,7 @@ func Given(d *time.Duration) *int64 {
 	return &ms
 }
 
-// Taken returns what Duration does, and nil for nil.
+// Taken returns Duration(*ms), and nil for nil.
 func Taken(ms *int64) *time.Duration {
 	if ms == nil {
 		return nil

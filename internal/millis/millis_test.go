@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestMillis: what the wire can say comes back, or is as far off as a Duration goes; and
-// nothing but 0 becomes the 0 that stands for none.
+// TestMillis checks that values of the wire survive the round trip, or are limited to the longest Duration, and that
+// only 0 becomes 0, which means none.
 func TestMillis(t *testing.T) {
 	t.Parallel()
 	for _, ms := range []int64{0, 1, -1, 5_000, -5_000, 1 << 43, -1 << 43} {
@@ -28,7 +28,7 @@ func TestMillis(t *testing.T) {
 	}
 }
 
-// TestMicros: what the wire can say comes back, or is as far off as a Duration goes.
+// TestMicros checks that values of the wire survive the round trip, or are limited to the longest Duration.
 func TestMicros(t *testing.T) {
 	t.Parallel()
 	for us, want := range map[int64]time.Duration{0: 0, 1: time.Microsecond, -5: -5 * time.Microsecond, math.MaxInt64: math.MaxInt64 / 1000 * 1000} {
@@ -38,7 +38,7 @@ func TestMicros(t *testing.T) {
 	}
 }
 
-// TestGiven: nil stays nil, and 0 is not nil.
+// TestGiven checks that nil stays nil, and that 0 is not nil.
 func TestGiven(t *testing.T) {
 	t.Parallel()
 	if Given(nil) != nil || Taken(nil) != nil {

@@ -1,4 +1,4 @@
 // Package nearest guesses which name a mistyped one means.
 //
-// The package never changes what was typed: it says a name, and people decide.
+// The package never changes the typed name: it suggests a name, and people decide.
 package nearest

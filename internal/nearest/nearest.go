@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Name returns the name that a mistyped one most likely means: one that it is but for
-// its case, that it begins, or that is at most two slips of the pen away. It returns ""
-// where there is none.
+// Name returns the name that a mistyped one most likely means: one that differs only in case, that begins with it, or
+// that is at most two typing errors away. It returns "" if there is none.
 func Name(typed string, names []string) string {
 	best, distance := "", 3
 	for _, n := range names {
@@ -28,7 +27,7 @@ func Name(typed string, names []string) string {
 	return best
 }
 
-// Question is the question for the nearest name, "" where none is near.
+// Question returns the question for the nearest name, "" if none is near.
 func Question(typed string, names []string) string {
 	if best := Name(typed, names); best != "" {
 		return ": did you mean " + strconv.Quote(best) + "?"
@@ -52,10 +51,10 @@ func Unknown(what, typed string, names []string) string {
 // shownMost is how many bytes of a name a text shows.
 const shownMost = 80
 
-// longest is more bytes than any name has that is worth a guess.
+// longest is the length in bytes up to which a name is worth a guess.
 const longest = 200
 
-// editDistance is Levenshtein's, in bytes; names beyond the longest are far apart.
+// editDistance returns the Levenshtein distance in bytes; names beyond the longest are far apart.
 func editDistance(a, b string) int {
 	if len(a) > longest || len(b) > longest || max(len(a)-len(b), len(b)-len(a)) > 2 {
 		return max(len(a), len(b))

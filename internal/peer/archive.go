@@ -1,7 +1,7 @@
 package peer
 
-// ArchiveSpan is the numbers From to To of terminal jobs, both included. Numbers
-// are dense, in the order in which jobs ended.
+// ArchiveSpan holds the numbers From to To of terminal jobs, both included. Numbers are dense, in the order in which
+// jobs ended.
 type ArchiveSpan struct{ From, To uint64 }
 
 // ArchiveRecord is one terminal job as archives exchange it: its number and the
@@ -11,13 +11,13 @@ type ArchiveRecord struct {
 	Data []byte
 }
 
-// ArchiveSlice is a stretch of one node's archive (SPEC §10.5).
+// ArchiveSlice is a range of one node's archive (SPEC §10.5).
 type ArchiveSlice struct {
-	// Covered are the numbers that the records stand for: one without a record is of
-	// a job that has ended again since.
+	// Covered holds the numbers that the records cover: one without a record belongs to a job that has ended again
+	// since.
 	Covered []ArchiveSpan
 	Records []ArchiveRecord
-	// Floor is the last number that retention took there; Last the newest that
-	// node's state knew when it answered.
+	// Floor is the last number that retention removed there; Last is the newest number known to the node's state when
+	// it answered.
 	Floor, Last uint64
 }

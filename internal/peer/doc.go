@@ -1,6 +1,5 @@
-// Package peer holds what the programs of a cluster say to each other and no user meets:
-// what nodes ask and answer among themselves, how fresh a read must be, and what a worker's
-// library and its node say of leases.
+// Package peer holds the messages between the programs of a cluster that users do not see: requests and answers among
+// nodes, the freshness of a read, and messages on leases between a worker's library and its node.
 //
 // The package holds data alone, and never decides anything.
 package peer

@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// OfChild makes a refusal one of a completion's child (SPEC §23.2): it is invalid, unless there
-// may be room for it later.
+// OfChild turns an error into one about a completion's child (SPEC §23.2): it is invalid, unless there may be room for
+// it later.
 func OfChild(place int, id string, err error) error {
 	e, ok := errors.AsType[*rota.Error](err)
 	if !ok {

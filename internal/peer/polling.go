@@ -2,12 +2,12 @@ package peer
 
 import "github.com/rotasched/rota"
 
-// Standing is how a worker's session stands in a node's replica.
+// Standing is the state of a worker's session in a node's replica.
 type Standing struct {
 	Status rota.WorkerStatus
-	// Poll is the newest poll that the state has heard of, Offered how many more leases it takes.
+	// Poll is the newest poll known to the state, Offered how many more leases it accepts.
 	Poll    uint64
 	Offered int32
-	// Leases are those that are open, the oldest first, revoked ones too.
+	// Leases holds the open leases, the oldest first, revoked ones too.
 	Leases []rota.Assignment
 }

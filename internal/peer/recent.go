@@ -5,7 +5,7 @@ import "github.com/rotasched/rota"
 // RecentMinutes is how many minutes QueueRecent covers.
 const RecentMinutes = 15
 
-// QueueRecent is what ended in a queue in the last RecentMinutes minutes, as a node counted it.
+// QueueRecent holds the jobs that ended in a queue in the last RecentMinutes minutes, as a node counted them.
 type QueueRecent struct {
 	// Completed and Failed are jobs by minute, oldest first; Failed are DEAD and EXPIRED.
 	Completed, Failed [RecentMinutes]int64

@@ -2,25 +2,24 @@ package peer
 
 import "github.com/rotasched/rota"
 
-// Round is a round as the log has it, and as it is computed again.
+// Round is a round as logged and as recomputed.
 type Round struct {
 	Epoch  uint64
 	Height rota.Index
 	Queue  rota.QueueName
-	// Index is that of the entry which has it.
+	// Index is that of the entry with the round.
 	Index rota.Index
 	Seed  rota.Hex
-	// Proved says that both are the same, to the bit.
+	// Proved means that both are identical, to the bit.
 	Proved bool
-	// Logged are the pairs as the log has them, Computed as they are computed again; the same where
-	// it is proved.
+	// Logged holds the pairs in the log, Computed the recomputed ones; they are equal if Proved.
 	Logged, Computed []Pair
-	// Candidates are the jobs that were drawn, those without a worker among them. Workers are those
-	// with room as it began, in the order of the round, a hundred of Room at most.
+	// Candidates holds the jobs that were drawn, including those without a worker. Workers holds those with room when
+	// it began, in the order of the round: a hundred of Room at most.
 	Candidates []Candidate
 	Workers    []rota.WorkerID
 	Room       int
-	// LoggedText and ComputedText show both where they differ.
+	// LoggedText and ComputedText show both if they differ.
 	LoggedText, ComputedText string
 }
 

@@ -6,16 +6,16 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Sample is what a node counted in one step, and what stood at its end.
+// Sample holds a node's counts in one step, and the gauges at its end.
 type Sample struct {
 	Date rota.Date
-	// Submitted are jobs that came to wait for the first time, Started attempts that began;
-	// LeasesLost are those that ran out or were revoked.
+	// Submitted counts jobs that became pending for the first time, Started attempts that began, LeasesLost leases that
+	// expired or were revoked.
 	Submitted, Started, Completed, Dead, Expired, Cancelled, Retried, LeasesLost int64
 	Gauges
 }
 
-// Gauges are what stands at a moment.
+// Gauges holds values at a moment.
 type Gauges struct {
 	Pending, Running, Workers, StateBytes int64
 	Index                                 rota.Index
@@ -42,7 +42,7 @@ func (s *Sample) Add(more *Sample) {
 	s.LeasesLost += more.LeasesLost
 }
 
-// Stats are a node's own figures, oldest first.
+// Stats holds a node's own figures, oldest first.
 type Stats struct {
 	Step    time.Duration
 	Samples []Sample

@@ -10,8 +10,8 @@ import (
 type Beat struct {
 	Worker  rota.WorkerID
 	Session rota.Session
-	// Broken is no sign of life but of its end: the number of the connection whose stream
-	// ended at the node, 0 for a sign of life (SPEC §16.7).
+	// Broken reports not life but the end of a connection: the number of the connection whose stream ended at the node,
+	// 0 for a sign of life (SPEC §16.7).
 	Broken uint64
 	// Next is how long after this beat the next one comes; 0 is limits.BeatEvery (SPEC §3.9).
 	Next time.Duration
@@ -32,16 +32,15 @@ type BeatAnswer struct {
 	Refused []int32
 }
 
-// WorkerLink is what a worker says of its connection to a node (SPEC §16.7).
+// WorkerLink describes a worker's connection to a node (SPEC §16.7).
 type WorkerLink struct {
-	// Connection numbers it, larger than those before; 0 where the worker numbers none.
+	// Connection numbers it, larger than those before; 0 if the worker numbers none.
 	Connection uint64
-	// Grace says that the worker believes in a lease no longer than its grace after a beat
-	// that was heard.
+	// Grace means that the worker believes in a lease no longer than its grace after a confirmed beat.
 	Grace bool
-	// Polls says that the worker has no stream and takes leases only as it offers (SPEC §13.17).
+	// Polls means that the worker has no stream and accepts leases only when it offers to (SPEC §13.17).
 	Polls bool
-	// OldSecret, with a takeover, is that of the process that has the id; nil for none.
+	// OldSecret, with a takeover, is that of the process that holds the id; nil for none.
 	OldSecret []byte
 }
 
@@ -50,7 +49,7 @@ type WorkerLink struct {
 type LeaseCommand struct {
 	Verb  rota.LeaseVerb
 	Lease rota.LeaseID
-	// Job is the lease's job: what comes late for an ended lease is answered by it.
+	// Job is the lease's job: a command that arrives late for an ended lease is answered by it.
 	Job     rota.JobID
 	Worker  rota.WorkerID
 	Session rota.Session
@@ -60,50 +59,49 @@ type LeaseCommand struct {
 	// handler gives another) of a completion.
 	Output       []byte
 	OutputDigest []byte
-	// Meta is what a completion says beside its output, within the bounds of labels.
+	// Meta is additional data of a completion, within the bounds of labels.
 	Meta map[string]string
-	// Children are what a worker's stream carries of a completion's Growth.
+	// Children is the encoding of a completion's Growth on a worker's stream.
 	Children []byte
-	// Growth is what a completion adds to its workflow; nil for nothing.
+	// Growth is added to the workflow by a completion; nil for nothing.
 	Growth *rota.Growth
 	// Error of a failure, note of a progress report.
 	Text string
 	// Progress 0…100.
 	Progress int32
-	// Fail says of a failure what becomes of the job (SPEC §20.3).
+	// Fail is the effect of a failure on the job (SPEC §20.3).
 	Fail FailKind
 	// After is how long the job waits after FailRetryAfter and FailSnooze.
 	After time.Duration
-	// Log is what the handler logged, of a verb that ends the lease: as package joblog
-	// encodes it on a worker's stream, and packed from its node on (SPEC §22.2).
+	// Log is the handler's log, with a verb that ends the lease: as package joblog encodes it on a worker's stream, and
+	// packed from its node on (SPEC §22.2).
 	Log []byte
 }
 
 // FinalReport is the ordinal of a report of progress that is the last one of its attempt.
 const FinalReport = 1
 
-// FailKind is what a failure asks for (SPEC §20.3). Its numbers are those of the wire.
+// FailKind is the request of a failure (SPEC §20.3). Its numbers are those of the wire.
 type FailKind uint8
 
 const (
-	// FailRetry counts the attempt and tries again as the job's retry policy says.
+	// FailRetry counts the attempt and tries again according to the job's retry policy.
 	FailRetry FailKind = iota
-	// FailRetryAfter counts the attempt and tries again after a time of the handler's.
+	// FailRetryAfter counts the attempt and tries again after a time that the handler sets.
 	FailRetryAfter
-	// FailSnooze makes the same attempt again after a time of the handler's, uncounted up
-	// to limits.MaxSnoozes times.
+	// FailSnooze repeats the same attempt after a time that the handler sets, uncounted up to limits.MaxSnoozes times.
 	FailSnooze
 	// FailNoRetry makes the job DEAD.
 	FailNoRetry
 	// FailCancel makes the job CANCELLED.
 	FailCancel
-	// FailTimedOut says that max_runtime ended the attempt (SPEC §20.2).
+	// FailTimedOut means that max_runtime ended the attempt (SPEC §20.2).
 	FailTimedOut
-	// FailLast bounds what a command may hold.
+	// FailLast is the largest valid value in a command.
 	FailLast = FailTimedOut
 )
 
-// Waits reports whether a failure brings the time that the job waits.
+// Waits reports whether a failure carries the time that the job waits.
 func (k FailKind) Waits() bool { return k == FailRetryAfter || k == FailSnooze }
 
 // LeaseAnswer is the outcome of a LeaseCommand.
@@ -123,15 +121,15 @@ type LeaseAnswer struct {
 type Notice struct {
 	// Assigned is a new lease, or one given back on reconnecting.
 	Assigned *rota.Assignment
-	// Ended says that a lease is over for a reason that the worker did not bring about.
+	// Ended means that a lease is over for a reason that the worker did not cause.
 	Ended *LeaseEnd
-	// Revoked asks to stop and confirm by declining (SPEC §8.5).
+	// Revoked asks the worker to stop and confirm by declining (SPEC §8.5).
 	Revoked *LeaseEnd
-	// Draining says that an operator drains the worker.
+	// Draining means that an operator drains the worker.
 	Draining bool
 }
 
-// LeaseEnd names a lease that is over, or shall be, and why.
+// LeaseEnd names a lease that is over, or must end, and why.
 type LeaseEnd struct {
 	Lease  rota.LeaseID
 	Job    rota.JobID

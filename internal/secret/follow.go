@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// lookEvery is how often files are looked at that may change under a process.
+// lookEvery is how often files that may change during a process are checked.
 const lookEvery = 10 * time.Second
 
-// Follow calls look now, every ten seconds, and at each SIGHUP, until ctx ends: keys and
-// certificates that were replaced count without a restart.
+// Follow calls look immediately, every ten seconds, and at each SIGHUP, until ctx ends: replaced keys and certificates
+// take effect without a restart.
 func Follow(ctx context.Context, look func()) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)

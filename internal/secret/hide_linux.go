@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hide keeps other processes of the same account from reading this one's memory and environment,
-// where its credentials are, and has it write no core. The process itself, and root, go on
-// seeing it.
+// Hide prevents other processes of the same account from reading this one's memory and environment, where its
+// credentials are, and prevents a core file. The process itself, and root, can still read them.
 func Hide() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("hide this process from others of its account: %w", err)

@@ -26,7 +26,7 @@ type stamp struct {
 // NewLive returns the secret of at most most bytes in a file. Nothing is read yet.
 func NewLive(path string, most int64) *Live { return &Live{path: path, most: most} }
 
-// Now returns the secret without the space around it. It reads the file where that changed, as ReadFile does.
+// Now returns the secret without the space around it. If the file changed it reads it again, as ReadFile does.
 func (l *Live) Now() (string, error) {
 	var now stamp
 	if info, err := os.Stat(l.path); err == nil {

@@ -8,19 +8,19 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// open are the permissions that a secret's file must not have: any of everybody's, and
-// writing by its group, which may put another secret there.
+// open is the permissions that a secret's file must not have: any for others, and write for its group, which could
+// replace the secret.
 const open = 0o027
 
-// ReadFile reads a secret of at most most bytes. A file that others may read, or its group
-// may write, is refused: the secret may be known, or another's.
+// ReadFile reads a secret of at most most bytes. It refuses a file that others may read or its group may write: the
+// secret may be known, or may be another one.
 func ReadFile(path string, most int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	info, err := file.Stat() // of what is read, whatever the path means next
+	info, err := file.Stat() // of the open file, even if the path changes afterwards
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestReadFile refuses a secret that others may read, or its group may write.
+// TestReadFile checks that a secret is refused if others may read it or its group may write it.
 func TestReadFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "secret")

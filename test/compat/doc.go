@@ -6,18 +6,18 @@
 //	make compat ONLY=quick           # only rows that take under a minute each
 //	make setup-compat                # install the tools, run nothing
 //
-// A row is one tool and what is done with it. The program starts three nodes on loopback, or a cluster for the
-// row where it needs other settings, starts the tool, and asks the cluster for the outcome. A row works, fails,
-// or is not run. A failure that is known names its cause in the row's definition. The exit code is 1 where a row
-// fails without one. Rows that were not selected keep their line in the page.
+// A row is one tool and an action with it. The program starts three nodes on loopback, or a cluster for the row if it
+// needs other settings, starts the tool, and asks the cluster for the outcome. A row works, fails, or is not run. A
+// known failure names its cause in the row's definition. The exit code is 1 if a row fails without one. Rows that were
+// not selected keep their line in the page.
 //
-// Versions are pinned in tools.go. Tools are installed below rota-compat in the user's cache directory, from
-// the registries of Go, npm, PyPI, Maven and Debian; nothing is installed on the system. Programs that are
-// expected on the machine (python3, node, javac, cargo, PostgreSQL 15) are looked up; a row whose program is missing
-// is not run, and the page says so.
+// Versions are pinned in tools.go. Tools are installed below rota-compat in the user's cache directory, from the
+// registries of Go, npm, PyPI, Maven and Debian; nothing is installed on the system. Programs that are expected on the
+// machine (python3, node, javac, cargo, PostgreSQL 15) are searched for; a row whose program is missing is not run, and
+// the page reports that.
 //
-// Tools are built and run one at a time at a low priority. Each row and each installation has a time limit. All
-// traffic stays on loopback.
+// Tools are built and run one at a time at a low priority. Each row and each installation has a time limit. All traffic
+// stays on loopback.
 //
 // The program never changes the system, and never ends a process that it did not start.
 package main

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// generates is what each client of a generator must do.
+// generates describes the steps of each generated client.
 const generates = "generate, compile, submit, read, complete a lease, typed problem"
 
 func generatorRows() []row {
@@ -36,7 +36,7 @@ func generatorRows() []row {
 // runs it, without its arguments.
 type buildClient func(ctx context.Context, s *scene, t *installed, dir string) (c command, line []string, err error)
 
-// generated builds a client and has it submit, read and complete a job and meet a problem.
+// generated builds a client, which then submits, reads and completes a job and receives a problem.
 func generated(build buildClient) func(context.Context, *scene, *installed) (string, error) {
 	return func(ctx context.Context, s *scene, t *installed) (string, error) {
 		queue, err := s.queue(ctx)
@@ -72,7 +72,7 @@ func generated(build buildClient) func(context.Context, *scene, *installed) (str
 	}
 }
 
-// steps runs commands one after the other.
+// steps runs commands one after another.
 func (c command) steps(ctx context.Context, lines ...[]string) error {
 	for _, l := range lines {
 		if _, err := c.run(ctx, l[0], l[1:]...); err != nil {
@@ -97,7 +97,7 @@ func ogen(ctx context.Context, _ *scene, t *installed, dir string) (command, []s
 	return goClient(ctx, dir, "github.com/ogen-go/ogen@"+t.version, t.program, "--config", "ogen.yml", "--target", "gen", "--package", "gen", "--clean", "openapi.json")
 }
 
-// typescriptOf generates by a program of npm, compiles strictly and runs on Node.
+// typescriptOf generates with a program of npm, compiles strictly and runs on Node.
 func typescriptOf(generate ...string) buildClient {
 	return func(ctx context.Context, _ *scene, t *installed, dir string) (command, []string, error) {
 		in := command{dir: dir}
@@ -114,7 +114,7 @@ func typescriptOf(generate ...string) buildClient {
 	}
 }
 
-// bundled gives imports without an extension, as generators write them, the one that Node needs.
+// bundled adds the extension that Node needs to imports that generators write without one.
 const bundled = `const fs=require("fs"),p=require("path");
 for (const f of fs.readdirSync("out",{recursive:true})) { const at=p.join("out",f); if (!f.endsWith(".js")) continue;
 fs.writeFileSync(at, fs.readFileSync(at,"utf8").replace(/(from\s+['"])(\.[^'"]*)(['"])/g,(all,a,b,c)=>{
@@ -142,7 +142,7 @@ func generatorPython(ctx context.Context, s *scene, t *installed, dir string) (c
 	return in, []string{needs.python(), "main.py"}, t.generate(ctx, dir, "python")
 }
 
-// generatorJava compiles the client with Maven, which also says where its dependencies are.
+// generatorJava compiles the client with Maven, which also reports the paths of its dependencies.
 func generatorJava(ctx context.Context, _ *scene, t *installed, dir string) (command, []string, error) {
 	in := command{dir: dir}
 	if err := t.generate(ctx, dir, "java", "--library", "native"); err != nil {

@@ -18,9 +18,9 @@ import (
 // installed is a tool on this machine.
 type installed struct {
 	name, version string
-	// dir holds it, program is what is run; either may be empty for one kind of tool or another.
+	// dir holds it, program is its executable; either may be empty for some kinds of tool.
 	dir, program string
-	// env is what the program needs beside the caller's environment.
+	// env is the program's environment in addition to the caller's.
 	env []string
 }
 
@@ -97,7 +97,7 @@ var versionLike = regexp.MustCompile(`\d+\.\d+(\.\d+)*`)
 // versionIn returns the first version in a text.
 func versionIn(text string) string { return versionLike.FindString(text) }
 
-// fetch brings a tool into a directory.
+// fetch downloads a tool into a directory.
 func (t tool) fetch(ctx context.Context, dir string) error {
 	in := command{dir: dir}
 	var err error
@@ -177,7 +177,7 @@ func (t tool) unpackDeb(ctx context.Context, dir string) error {
 	return os.WriteFile(filepath.Join(dir, "version"), []byte(said), 0o644)
 }
 
-// settle says where the program of an installed tool is.
+// settle finds the program of an installed tool.
 func (t tool) settle(_ context.Context, got *installed) error {
 	switch {
 	case t.goPackage != "":

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// runMost bounds a run with all rows and all installations.
+// runMost limits a run with all rows and all installations.
 const runMost = 3 * time.Hour
 
 func main() {
@@ -119,7 +119,7 @@ func groups(all []row) (names []string) {
 	return names
 }
 
-// cacheDir returns where tools are installed.
+// cacheDir returns the directory of installed tools.
 func cacheDir() (string, error) {
 	base, err := os.UserCacheDir()
 	return filepath.Join(base, "rota-compat"), err

@@ -28,7 +28,7 @@ var titles = map[string]string{
 	"stores":     "S3 stores for backups",
 }
 
-// writePage writes all results; rows without a new one keep the line that the page has.
+// writePage writes all results; rows without a new one keep their line of the page.
 func writePage(path string, all []row, results []result) error {
 	old := map[string]string{}
 	if text, err := os.ReadFile(path); err == nil {

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// outboxRows are submitted by two relays within outboxMost.
+	// outboxRows is the number of rows that two relays submit within outboxMost.
 	outboxRows = 1000
 	outboxMost = 60 * time.Second
 )
@@ -34,7 +34,8 @@ func postgresRows() []row {
 	}
 }
 
-// database is a PostgreSQL cluster on loopback, perhaps behind PgBouncer. Both refuse to run as root, so a super-user runs them as nobody.
+// database is a PostgreSQL cluster on loopback, optionally behind PgBouncer. Both refuse to run as root, so a
+// super-user runs them as the account nobody.
 type database struct {
 	dir       string
 	port      int
@@ -42,7 +43,7 @@ type database struct {
 	processes []*rig.Process
 }
 
-// newDatabase makes a directory that the database's account owns.
+// newDatabase creates a directory that the database's account owns.
 func newDatabase() (*database, error) {
 	dir, err := os.MkdirTemp("", "rota-compat-database-")
 	if err != nil {
@@ -101,7 +102,8 @@ func (d *database) start(ctx context.Context, programs string) (err error) {
 	return d.serve(nil, filepath.Join(bin, "postgres"), "-D", data, "-p", strconv.Itoa(d.port), "-k", d.dir, "-h", "127.0.0.1", "-c", "fsync=off")
 }
 
-// bounce puts PgBouncer in transaction mode before the database, with one connection for all clients, so that each transaction of one follows another's on it.
+// bounce puts PgBouncer in transaction mode in front of the database, with one connection for all clients, so that
+// transactions of different clients share it.
 func (d *database) bounce(ctx context.Context, t *installed) error {
 	port, err := rig.FreePort()
 	if err != nil {
@@ -124,7 +126,8 @@ func (d *database) dsn() string {
 	return fmt.Sprintf("postgres://rota@127.0.0.1:%d/postgres?sslmode=disable", d.port)
 }
 
-// connect waits until the database answers. Statements go in the simple protocol, which each version and PgBouncer know.
+// connect waits until the database answers. Statements use the simple protocol, which each version and PgBouncer
+// support.
 func (d *database) connect(ctx context.Context) (conn *pgx.Conn, err error) {
 	config, err := pgx.ParseConfig(d.dsn())
 	if err != nil {
@@ -145,7 +148,7 @@ func (d *database) connect(ctx context.Context) (conn *pgx.Conn, err error) {
 	return conn, err
 }
 
-// outbox has two relays submit what a table holds.
+// outbox lets two relays submit the rows of a table.
 func outbox(bounced bool) func(context.Context, *scene, *installed) (string, error) {
 	return func(ctx context.Context, s *scene, t *installed) (string, error) {
 		queue, err := s.queue(ctx)

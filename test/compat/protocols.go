@@ -20,7 +20,7 @@ func protocolRows() []row {
 	}
 }
 
-// curl submits and reads a job by curl in one version of HTTP.
+// curl submits and reads a job with curl in one version of HTTP.
 func curl(version string) func(context.Context, *scene, *installed) (string, error) {
 	return func(ctx context.Context, s *scene, t *installed) (string, error) {
 		queue, err := s.queue(ctx)

@@ -17,7 +17,7 @@ import (
 const (
 	// proxyIdle is longer than the default timeouts of all proxies here: 50 s and 60 s.
 	proxyIdle = 65 * time.Second
-	// seenMost is how long a job may take through a proxy, the reconnects of a worker and a follower included.
+	// seenMost is the longest time for a job through a proxy, including the reconnects of a worker and a follower.
 	seenMost = 45 * time.Second
 )
 
@@ -34,7 +34,7 @@ func proxyRows() []row {
 	}
 }
 
-// proxy is one before the shared cluster, with a port for gRPC and one for HTTP.
+// proxy is a proxy in front of the shared cluster, with a port for gRPC and one for HTTP.
 type proxy struct {
 	t          *installed
 	dir        string
@@ -73,7 +73,7 @@ func newProxy(s *scene, t *installed, files, args []string) (*proxy, error) {
 			return nil, err
 		}
 		_, body, _ := strings.Cut("\n"+string(text), "\n")
-		for strings.HasPrefix(body, "#") { // comments hold words that are replaced elsewhere
+		for strings.HasPrefix(body, "#") { // comments contain words that are replaced elsewhere
 			_, body, _ = strings.Cut(body, "\n")
 		}
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(fill.Replace(body)), 0o600); err != nil {
@@ -139,7 +139,7 @@ func through(files []string, args ...string) func(context.Context, *scene, *inst
 		if err := p.job(ctx, s, follower, queue, queue+"-idle"); err != nil {
 			return "", fmt.Errorf("after %s idle: %w", proxyIdle, err)
 		}
-		_ = p.life.Stop(stopMost) // how it ends is its own matter
+		_ = p.life.Stop(stopMost) // its exit status does not matter
 		if err := p.start(ctx); err != nil {
 			return "", fmt.Errorf("restarted: %w", err)
 		}
@@ -162,7 +162,7 @@ func killAll(all []*rig.Process) {
 	}
 }
 
-// users starts a worker and a follower of events, which know the proxy alone.
+// users starts a worker and a follower of events, which know only the proxy.
 func (p *proxy) users(s *scene, queue string) ([]*rig.Process, error) {
 	env := rig.Bare("ROTA_ADDR=" + p.grpc)
 	worker, err := command{dir: p.dir, env: env}.serve(s.binary, filepath.Join(p.dir, "worker.log"), "worker", "run", "--queues", queue)
@@ -177,7 +177,8 @@ func (p *proxy) users(s *scene, queue string) ([]*rig.Process, error) {
 	return []*rig.Process{worker, follower}, nil
 }
 
-// job submits a job by HTTP through the proxy, and wants it completed, read through the proxy, and its event followed.
+// job submits a job by HTTP through the proxy, and checks that it is completed, read through the proxy, and its event
+// followed.
 func (p *proxy) job(ctx context.Context, s *scene, follower *rig.Process, queue, job string) error {
 	ctx, cancel := context.WithTimeout(ctx, seenMost)
 	defer cancel()
@@ -205,7 +206,7 @@ func (p *proxy) job(ctx context.Context, s *scene, follower *rig.Process, queue,
 	})
 }
 
-// pause waits, or fails where ctx ends before.
+// pause waits, or fails if ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -20,7 +20,7 @@ func recipientRows() []row {
 	}
 }
 
-// newRecipient makes an identity in a file and returns its recipient.
+// newRecipient creates an identity in a file and returns its recipient.
 func newRecipient(ctx context.Context, t *installed, file string, flags ...string) (string, error) {
 	if _, err := (command{dir: filepath.Dir(file)}).run(ctx, t.program, append(flags, "-o", file)...); err != nil {
 		return "", err
@@ -65,7 +65,7 @@ func oneRecipient(flags ...string) func(context.Context, *scene, *installed) (st
 	}
 }
 
-// mixedRecipients wants a mix of recipients to be refused by name, checked and started.
+// mixedRecipients checks that a mix of recipients is refused by name, when checked and when started.
 func mixedRecipients(ctx context.Context, s *scene, t *installed) (string, error) {
 	dir, err := s.temp("age")
 	if err != nil {

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// row is one line of the page: a tool, and what is done with it.
+// row is one line of the page: a tool, and an action with it.
 type row struct {
 	group, tool string
-	// does describes what is done, for the page.
+	// does describes the action, for the page.
 	does string
-	// quick says that it takes under a minute once its tool is installed.
+	// quick means that it takes under a minute once its tool is installed.
 	quick bool
-	// most bounds it, without the installation.
+	// most limits its time, without the installation.
 	most time.Duration
 	try  func(ctx context.Context, s *scene, t *installed) (seen string, err error)
-	// fault is why a row is known to fail: whose fault it is, and what it would take.
+	// fault is why a row is known to fail: the cause, and what a fix would require.
 	fault string
 }
 
-// result is what came of a row.
+// result is the outcome of a row.
 type result struct {
 	row
 	version, text string

@@ -23,7 +23,7 @@ const (
 	saidMost = 6
 )
 
-// scene is what rows share: the binary, a directory and a cluster of three nodes.
+// scene holds what rows share: the binary, a directory and a cluster of three nodes.
 type scene struct {
 	binary, dir, cache string
 	nodes              rig.Nodes
@@ -63,7 +63,7 @@ func (s *scene) end() error {
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
-// cluster starts the nodes that rows share, once, and returns a client of them.
+// cluster starts the shared nodes, once, and returns a client of them.
 func (s *scene) cluster(ctx context.Context) (*client.Client, error) {
 	if s.client != nil {
 		return s.client, nil
@@ -99,10 +99,10 @@ func (s *scene) start(ctx context.Context, n int, name string, flags ...string) 
 	return nodes, nil
 }
 
-// url returns where the shared cluster's first node answers HTTP.
+// url returns the HTTP address of the shared cluster's first node.
 func (s *scene) url() string { return "http://" + s.nodes[0].API }
 
-// queue makes a queue of its own for a row, and returns its name.
+// queue creates a queue of its own for a row, and returns its name.
 func (s *scene) queue(ctx context.Context) (string, error) {
 	c, err := s.cluster(ctx)
 	if err != nil {
@@ -139,14 +139,14 @@ func (s *scene) rota(ctx context.Context, addrs []string, args ...string) (strin
 	return command{dir: s.dir, env: rig.Bare("ROTA_ADDR=" + strings.Join(addrs, ","))}.run(ctx, s.binary, args...)
 }
 
-// command is where and with which environment a program runs; nil is the caller's without its ROTA_ settings.
+// command is the directory and environment in which a program runs; nil means the caller's without its ROTA_ settings.
 type command struct {
 	dir   string
 	env   []string
 	input string
 }
 
-// run runs a program at a low priority until it ends or ctx does, with all that it started, and returns its output.
+// run runs a program at a low priority until it ends or ctx does, together with its children, and returns its output.
 func (c command) run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := c.make(ctx, name, args...)
 	said, err := cmd.CombinedOutput()
@@ -173,7 +173,7 @@ func (c command) make(ctx context.Context, name string, args ...string) *exec.Cm
 	return cmd
 }
 
-// serve starts a program that goes on until the returned process is stopped.
+// serve starts a program that runs until the returned process is stopped.
 func (c command) serve(name string, log string, args ...string) (*rig.Process, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Env = c.dir, c.env

@@ -24,7 +24,7 @@ func storeRows() []row {
 	}
 }
 
-// storeKeys are the credentials of each store: s3rver has these alone, moto and gofakes3 check none.
+// storeKeys are the credentials of each store: s3rver accepts only these, moto and gofakes3 check none.
 var storeKeys = map[string][2]string{"s3rver": {"S3RVER", "S3RVER"}, "": {"compat", "compat-secret"}}
 
 // store backs a cluster up to a store and restores it from there.
@@ -65,7 +65,8 @@ func store(args ...string) func(context.Context, *scene, *installed) (string, er
 	}
 }
 
-// makeBucket makes the bucket as soon as the store answers. The stores that keep objects in files have it by its folder.
+// makeBucket creates the bucket as soon as the store answers. The stores that keep objects in files have it as a
+// folder.
 func (s *scene) makeBucket(ctx context.Context, server *rig.Process, dir, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, startMost)
 	defer cancel()
@@ -78,7 +79,7 @@ func (s *scene) makeBucket(ctx context.Context, server *rig.Process, dir, addr s
 	})
 }
 
-// backUp stores backups of a node of its own, one more than it keeps, lists, drills and restores.
+// backUp stores backups of a node of its own, one more than it keeps, then lists, drills and restores.
 func (s *scene) backUp(ctx context.Context, dir string, env []string) error {
 	const place = "s3://compat/rota"
 	node, err := rig.NewNode("n1", dir, s.binary)

@@ -2,34 +2,36 @@ package main
 
 import "time"
 
-// tool is a program that rows use, and where it comes from. Exactly one of the sources is set.
+// tool is a program that rows use, and its source. Exactly one of the sources is set.
 type tool struct {
 	name, version string
-	// goPackage is a main package of a Go module, goReplace are replacements of modules in its build.
+	// goPackage is a main package of a Go module; goReplace holds replacements of modules in its build.
 	goPackage string
 	goReplace []string
-	// npm and pip are packages at versions; the first is the tool itself.
+	// npm and pip hold packages at versions; the first is the tool itself.
 	npm, pip []string
 	// maven is group:artifact:version of a jar.
 	maven string
-	// archive is the name of an archive in the jar, which is unpacked; folder is a folder of the machine that holds the tool.
+	// archive is the name of an archive in the jar, which is unpacked; folder is a folder on the machine that holds the
+	// tool.
 	archive, folder string
-	// deb are Debian packages, of which the newest version is taken, unpacked beside the system; program is a path in them.
+	// deb holds Debian packages: the newest version of each is used, unpacked without installing it; program is a path
+	// in them.
 	deb     []string
 	program string
-	// look is a program of the machine, asked with these arguments for its version.
+	// look is a program on the machine; these arguments print its version.
 	look []string
-	// most bounds the installation; 0 is installMost.
+	// most limits the installation; 0 is installMost.
 	most time.Duration
 }
 
-// installMost bounds most installations.
+// installMost limits most installations.
 const installMost = 5 * time.Minute
 
-// oapiRuntime is what clients of oapi-codegen import.
+// oapiRuntime is the module that clients of oapi-codegen import.
 const oapiRuntime = "github.com/oapi-codegen/runtime@v1.9.0"
 
-// tools is the one place for versions. Those without a version are of the machine, or Debian's.
+// tools is the one place for versions. Those without a version come from the machine, or from Debian.
 var tools = []tool{
 	{name: "curl", look: []string{"curl", "--version"}},
 	{name: "Python client", look: []string{"python3", "--version"}},

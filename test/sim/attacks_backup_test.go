@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// replayTo applies the log up to the entry that opens a lease, and gives the machine as
-// it was just before, with what of the log comes from there on.
+// replayTo applies the log up to the entry that opens a lease. It returns the machine just before that entry, and the
+// log from there on.
 func (s *script) replayTo(l rota.Lease) (before *fsm.Machine, rest []logEntry) {
 	s.t.Helper()
 	at := 0
@@ -39,10 +39,9 @@ func opened(m *fsm.Machine, l rota.Lease) bool {
 	return open
 }
 
-// TestH17: an assignment is in a leader's log and not committed when a backup is taken.
-// What a recovery would bring back of that log, as if it had been committed, opens no
-// lease in the restored cluster, neither this one nor one of those after it, and lets no
-// time pass: the old cluster's workers may act on them still.
+// TestH17: an assignment is in a leader's log and not committed when a backup is taken. If a recovery brings that part
+// of the log back as if it had been committed, it opens no lease in the restored cluster, neither this one nor a later
+// one, and lets no time pass: the old cluster's workers may still act on them.
 func TestH17_a_recovered_log_revives_no_lease_of_before(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
@@ -74,9 +73,8 @@ func TestH17_a_recovered_log_revives_no_lease_of_before(t *testing.T) {
 	}
 }
 
-// TestH17_the_same_log_in_place: where the cluster itself goes on from that log, the
-// uncommitted lease is one like any other: it is opened once, and its worker, who was
-// told by nobody else, holds it alone.
+// TestH17_the_same_log_in_place: if the cluster itself continues from that log, the uncommitted lease is one like any
+// other: it is opened once, and only its worker, which learns of it from no other source, holds it.
 func TestH17_the_same_log_in_place(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)

@@ -43,7 +43,7 @@ func TestH21_stamps_after_a_pause_with_a_full_pipeline(t *testing.T) {
 func TestH22_an_assignment_heard_late_is_not_believed(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
-	_, k := s.job("first") // so that we know a worker with its node
+	_, k := s.job("first") // to get a worker with its node
 	n := k.conn
 	if n == s.leader.node {
 		s.Elect(s.nodes[(n.index+1)%3])
@@ -55,7 +55,7 @@ func TestH22_an_assignment_heard_late_is_not_believed(t *testing.T) {
 		spec.ID, spec.Tenant = rota.JobID([]string{"x", "y", "z"}[i]), rota.DefaultTenant
 		s.leader.propose(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&spec)}}}, nil)
 	}
-	s.run(60_000) // the auditor compares what workers believe
+	s.run(60_000) // the auditor compares the workers' beliefs
 }
 
 func TestH23_a_fresh_beat_revives_no_old_deadline(t *testing.T) {
@@ -111,7 +111,7 @@ func TestH27_a_revoked_lease_waits_for_its_worker(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
 	l, k := s.job("j")
-	k.cutUntil = 1 << 40 // it hears nothing of the takeover
+	k.cutUntil = 1 << 40 // it does not learn of the takeover
 	hash := make([]byte, 32)
 	hash[0] = 77
 	s.leader.propose(&fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: hash, Takeover: true,
@@ -152,7 +152,7 @@ func late(t *testing.T, change func(*Options)) (believes, open bool) {
 	}
 	for _, u := range k.order {
 		if u.given.Lease.ID == l.ID {
-			u.ended = false // whatever it did: what would it believe?
+			u.ended = false // whatever it did: would it believe?
 			return k.local(s.now) < min(k.viewSent+Time(u.deadline-k.viewClock)-viewMargin, 1<<60), s.open(l)
 		}
 	}
@@ -170,7 +170,7 @@ func TestH28_a_view_counts_from_sending(t *testing.T) {
 	}
 }
 
-// TestPlants runs the mixed worlds with bugs planted: each must be caught.
+// TestPlants runs the mixed worlds with planted bugs: each must be found.
 func TestPlants(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]func(*Options){

@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// bystander is a node that neither leads nor serves the worker.
+// bystander returns a node that neither leads nor serves the worker.
 func (s *script) bystander(k *worker) *node {
 	for _, n := range s.nodes {
 		if n != s.leader.node && n != k.conn {
@@ -22,7 +22,7 @@ func (s *script) bystander(k *worker) *node {
 	return nil
 }
 
-// submit proposes jobs and waits for nothing.
+// submit proposes jobs without waiting.
 func (s *script) submit(change func(*rota.JobSpec), ids ...string) {
 	for _, id := range ids {
 		spec := rota.NewJobSpec("work", nil)
@@ -43,7 +43,7 @@ func TestH02_a_leader_that_applied_late_ends_nothing(t *testing.T) {
 	if behind < 100 {
 		t.Fatalf("it is only %d entries behind", behind)
 	}
-	s.Elect(n) // it catches up in no time, and leads
+	s.Elect(n) // it catches up at once, and leads
 	s.run(1_000)
 	if passed := s.clock() - before; passed > rota.Clock(s.now-at) {
 		t.Fatalf("%d ms of clock in %d ms", passed, s.now-at)
@@ -98,8 +98,7 @@ func TestH10_what_waits_in_a_cluster_at_rest_waits_on_after_a_restart(t *testing
 	}
 }
 
-// outlives reports whether a worker ever believed in a lease that the cluster had ended,
-// while it heard nothing more.
+// outlives reports whether a worker ever believed in a lease that the cluster had ended, while it received no messages.
 func (s *script) outlives(l rota.Lease, k *worker) bool {
 	k.cutUntil, k.soundSince = 1<<40, 1<<40
 	for range 1_200 {
@@ -132,7 +131,7 @@ func TestH18_clocks_that_run_wrong_by_percents(t *testing.T) {
 	believed := func(worker, node int64, lease int64) bool {
 		s := newScript(t, func(o *Options) { o.LeaseMs = lease })
 		l, k := s.job("j")
-		before := s.now // its clock goes on from where it is
+		before := s.now // its clock continues from its old value
 		k.offset += Time(int64(before) * (k.ppm - worker) / 1_000_000)
 		k.ppm = worker
 		n := s.leader.node
@@ -148,8 +147,8 @@ func TestH18_clocks_that_run_wrong_by_percents(t *testing.T) {
 	}
 }
 
-// TestH26_a_suspended_leader: its machine sleeps, and its clock with it, while others
-// elect another; when it wakes nothing tells it so. What it says then must not count.
+// TestH26_a_suspended_leader: its machine and clock sleep while another leader is elected; on waking it gets no notice
+// of that. Its messages after that must not count.
 func TestH26_a_leader_that_was_suspended_with_its_machine(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
@@ -159,7 +158,7 @@ func TestH26_a_leader_that_was_suspended_with_its_machine(t *testing.T) {
 	s.PauseNode(old.node, asleep)
 	s.Elect(s.bystander(k))
 	s.run(asleep)
-	old.node.offset -= asleep // CLOCK_MONOTONIC stood still
+	old.node.offset -= asleep // CLOCK_MONOTONIC stopped
 	old.over = false
 	before, at := s.clock(), s.now
 	answered := 0
@@ -167,14 +166,14 @@ func TestH26_a_leader_that_was_suspended_with_its_machine(t *testing.T) {
 		old.beat(w.id, w.session, beatEvery, func(rota.Clock, bool) { answered++ })
 	}
 	old.propose(&fsmpb.Op{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}, func(*fsmpb.Outcome) { answered++ })
-	for _, f := range old.flying { // and what it proposed comes late
+	for _, f := range old.flying { // and its proposals arrive late
 		s.append(logEntry{s.term, f.data})
 	}
 	s.run(20_000)
 	if answered > 0 {
 		t.Fatalf("it answered %d times", answered)
 	}
-	// The last stamp before was up to a sweep old, and clocks are up to 200 ppm off.
+	// The previous stamp was up to a sweep old, and clocks are up to 200 ppm off.
 	if passed := s.clock() - before; passed > rota.Clock(s.now-at+sweepEvery) {
 		t.Fatalf("%d ms of clock in %d ms", passed, s.now-at)
 	}
@@ -190,7 +189,7 @@ func TestH16_a_restored_backup_repeats_no_token(t *testing.T) {
 	l, k := s.job("j")
 	s.Snapshot(s.leader.node)
 	backup := s.leader.node.snapshot
-	s.run(20_000) // renewals and more leases, which the backup does not know
+	s.run(20_000) // renewals and more leases, which the backup does not contain
 	m, err := backup.load()
 	if err != nil {
 		t.Fatal(err)

@@ -9,10 +9,10 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// The attacks on time (RAFT §7) that live at this level, each by a script of its own
-// in a world without chance faults.
+// The attacks on time (RAFT §7) that belong at this level, each by a script of its own in a world without random
+// faults.
 
-// script is a quiet world: three nodes, one leader, one job under way.
+// script is a quiet world: three nodes, one leader, one job in progress.
 type script struct {
 	*World
 	t *testing.T
@@ -20,7 +20,7 @@ type script struct {
 
 func newScript(t *testing.T, change ...func(*Options)) *script {
 	t.Helper()
-	// Apart, so that a job is there before its lease, and what happens between the two can be told.
+	// Apart, so that a job exists before its lease, and the steps between the two are visible.
 	o := Options{Seed: 1, Nodes: 3, Workers: 2, LeaseMs: 60_000, Quiet: true, Apart: true}
 	for _, f := range change {
 		f(&o)
@@ -38,7 +38,7 @@ func (s *script) run(length Time) {
 	}
 }
 
-// job submits one that lasts longer than the script, and waits until it runs.
+// job submits a job that lasts longer than the script, and waits until it runs.
 func (s *script) job(id string) (rota.Lease, *worker) {
 	s.t.Helper()
 	spec := rota.NewJobSpec("work", nil)
@@ -61,7 +61,7 @@ func (s *script) job(id string) (rota.Lease, *worker) {
 
 func (s *script) clock() rota.Clock { return s.audit.clock }
 
-// open reports whether the lease is still open, on the node that knows most.
+// open reports whether the lease is still open, on the node that has applied most.
 func (s *script) open(l rota.Lease) bool {
 	best := s.nodes[0]
 	for _, n := range s.nodes {
@@ -80,8 +80,8 @@ func (s *script) wantOpen(l rota.Lease, want bool) {
 	}
 }
 
-// wantUncounted says that the job lost no attempt: after 30 s without an answer
-// its worker gives the lease back by itself (SPEC §3.9), which is no expiry.
+// wantUncounted checks that the job lost no attempt: after 30 s without an answer its worker gives the lease back by
+// itself (SPEC §3.9), which is not an expiry.
 func (s *script) wantUncounted(id string) {
 	s.t.Helper()
 	if j, ok := s.leader.node.machine.Job(rota.JobID(id)); !ok || s.audit.Expired > 0 ||
@@ -94,13 +94,13 @@ func TestH01_a_restarted_leader_counts_no_replay(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
 	l, k := s.job("j")
-	s.Cut(k, 1<<40) // nobody renews
+	s.Cut(k, 1<<40) // no renewals
 	before, deadline := s.clock(), l.Deadline
 	s.Snapshot(s.nodes[1])
 	s.Crash(s.nodes[1])
 	s.run(500)
 	s.Restart(s.nodes[1])
-	s.Elect(s.nodes[1]) // it replays in no time, and leads
+	s.Elect(s.nodes[1]) // it replays at once, and leads
 	s.run(100)
 	if s.clock() > before+1_500 || s.clock() >= deadline.Clock {
 		t.Fatalf("the clock went from %d to %d", before, s.clock())
@@ -122,7 +122,7 @@ func TestH03_a_leader_paused_for_long_costs_no_lease_any_time(t *testing.T) {
 	s.wantUncounted("j")
 	s = newScript(t)
 	l, _ := s.job("j")
-	s.PauseNode(s.nodes[0], 25_000) // short enough for the worker to go on
+	s.PauseNode(s.nodes[0], 25_000) // short enough for the worker to continue
 	s.run(40_000)
 	s.wantOpen(l, true)
 }

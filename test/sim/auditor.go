@@ -11,8 +11,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// auditor watches what is promised, with a naive model of its own that it makes
-// from events alone.
+// auditor checks the promised guarantees against a naive model that it builds from events alone.
 type auditor struct {
 	w        *World
 	fault    error
@@ -24,39 +23,37 @@ type auditor struct {
 	leases  map[rota.LeaseID]*auditLease
 	clock   rota.Clock
 	steps   int
-	// kind is the form of the fault's text, which a smaller life must share.
+	// kind is the form of the fault's message; a shrunk life must show the same form.
 	kind string
-	// sessions are the live ones, as their registrations were told; flows is the
-	// model of the workflows.
+	// sessions holds the live sessions as registrations reported them; flows is the model of the workflows.
 	sessions map[rota.WorkerID]rota.Session
-	// revoked are the tokens and sessions that no event may name any more, and since when.
+	// revoked holds the tokens and sessions that must no longer appear in any event, and the date of their revocation.
 	revoked map[string]rota.Date
-	// roles are what the pools of workers may do.
+	// roles holds the grants of the roles of worker pools.
 	roles map[string][]rota.Grant
 	signIns
 	flows   map[rota.WorkflowID]*auditFlow
 	flowIDs []rota.WorkflowID
-	// uploaded is when a part of a workflow was last taken, by the cluster clock.
+	// uploaded is the cluster clock at which the last part of a workflow was accepted.
 	uploaded rota.Clock
-	// date is that of the last event.
+	// date is the date of the last event.
 	date rota.Date
-	// deleted has the numbers of ended jobs that are forgotten,
-	// completions the leases that completed a job.
+	// deleted holds the numbers of ended jobs that were deleted, completions the leases that completed a job.
 	deleted     map[uint64]bool
 	completions map[rota.LeaseID]bool
 	places      places
-	// edits are by kind of object, in the order of editables.
+	// edits is indexed by kind of object, in the order of editables.
 	edits  []edits
 	hooked hooked
-	// keys are what jobs are unique by, holders the jobs that are alive by key.
+	// keys holds the unique key of each job, holders the live job of each key.
 	keys    map[rota.JobID]string
 	holders map[string]rota.JobID
-	// successors are the jobs that follow those.
+	// successors holds the job that follows each job.
 	successors map[string]rota.JobID
 	estate     estate
 	keyed      keyed
 	offers     offers
-	// polled are the sessions of workers that poll.
+	// polled holds the sessions of workers that poll.
 	polled map[rota.WorkerID]rota.Session
 	turns  turns
 	wide   wide
@@ -70,54 +67,55 @@ type auditor struct {
 	figures
 }
 
-// figures count how much of each happened, for the tests.
+// figures counts how often each thing happened, for the tests.
 type figures struct {
-	// Keyed are keys of jobs held against a rule as they were assigned; KeysBlocked and
-	// KeysSkipped the sequences that stopped and that were let go.
+	// Keyed counts keys of jobs checked against a rule at assignment; KeysBlocked and KeysSkipped count the sequences
+	// that stopped and those that were released.
 	Keyed, KeysBlocked, KeysSkipped int
-	// With are the rounds in the entries of their submissions or completions, Beside those of them with rounds for others
-	// in it, Refilled the entries whose rounds gave way to such that know of more room.
+	// With counts rounds in the entries of their submissions or completions, Beside those of them whose entry also has
+	// other rounds, Refilled the entries whose rounds were replaced by rounds that know of more room.
 	With, Beside, Refilled int
-	// Overtaken are the jobs that started before one that came first, Foreseen those behind it for which room was planned meanwhile.
+	// Overtaken counts jobs that started before an earlier one, Foreseen those behind it for which room was planned
+	// meanwhile.
 	Overtaken, Foreseen int
-	// Offered are the leases of workers that poll.
+	// Offered counts the leases of workers that poll.
 	Offered int
-	// Turned are the assignments of keys that take turns.
+	// Turned counts the assignments of keys that take turns.
 	Turned                                                                                    int
 	Granted, Expired, TimedOut, Completed, Leaderships, Promoted, Preempted, Outlived, Merged int
-	// Ghosts spoke and were answered; Stale entries came after their term.
+	// Ghosts counts ghost messages that were answered; Stale counts entries that arrived after the end of their term.
 	Ghosts, Stale int
-	// Disconnected are the connections whose end was told.
+	// Disconnected counts the connections whose end was reported.
 	Disconnected int
 	Tokened      int
-	// SignedIn are the tokens that identity tokens were exchanged for.
+	// SignedIn counts the tokens that were issued in exchange for identity tokens.
 	SignedIn int
-	// Interrupted are the attempts that were, RunNow the jobs that ran before their time.
+	// Interrupted counts interrupted attempts, RunNow jobs that ran before their time.
 	Interrupted, RunNow int
-	// Deleted are the ended jobs that were forgotten.
+	// Deleted counts ended jobs that were deleted.
 	Deleted int
-	// Planned are the jobs that plans had done when they came to their ends.
+	// Planned counts the jobs that plans had processed when the plans ended.
 	Planned int
-	// PlannedRetries, PlannedDeletions and PlannedMoves are those of them that were so done with; LogsKept the logs
-	// that nodes brought of leases that expired, LogsLate those of jobs that had ended.
+	// PlannedRetries, PlannedDeletions and PlannedMoves split Planned by action. LogsKept counts the logs that nodes
+	// delivered of expired leases, LogsLate those of jobs that had ended.
 	PlannedRetries, PlannedDeletions, PlannedMoves, LogsKept, LogsLate int
-	// Dated are the dates of schedules that became runs.
+	// Dated counts the dates of schedules that became runs.
 	Dated, DatesSkipped, DatesMissed int
-	// Batched are the batches that had their callbacks.
+	// Batched counts the batches that had their callbacks.
 	Batched int
-	// Removed are the queues, tenants and workers that were forgotten; Moved the jobs that
-	// went to another queue.
+	// Removed counts deleted queues, tenants and workers; Moved counts the jobs that moved to another queue.
 	Removed, Moved int
-	// Owned are what owners were given, Bounded what their limits refused them.
+	// Owned counts the objects that owners received, Bounded the requests that their limits refused.
 	Owned, Bounded int
-	// Edited are the changes to versions of objects, EditedLate those refused because the version was another one.
+	// Edited counts changes that named the version of an object, EditedLate those refused because the object had
+	// another version.
 	Edited, EditedLate int
-	// Delivered are the deliveries of a webhook, HooksSkipped how often it passed over some.
+	// Delivered counts the deliveries of a webhook, HooksSkipped how often it skipped some.
 	Delivered, HooksSkipped int
-	// Gone are the guards that ended what their workers held.
+	// Gone counts the guards that ended the leases of their workers.
 	Gone int
-	// Of workflows: runs begun and how they ended, retries among them, nodes skipped,
-	// nodes that others added, uploads that were never committed.
+	// Figures of workflows: runs started and how they ended, retries among them, skipped nodes, nodes added by others,
+	// and uploads that were never committed.
 	FlowsRun, FlowsCompleted, FlowsFailed, FlowsCancelled, FlowsRetried, Skipped, Lapsed, Grown int
 }
 
@@ -133,7 +131,7 @@ func (f *figures) add(o figures) {
 	}
 }
 
-// String tells them all.
+// String lists all figures.
 func (f figures) String() string {
 	return fmt.Sprintf("%d leaderships, %d leases, %d of them by polls, %d rounds in the entries of their submissions (%d beside others' rounds), %d expired, %d timed out, %d preempted, %d outlived their jobs, %d jobs completed, %d promotions, "+
 		"%d merged, %d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d attempts interrupted, %d jobs run before their time, %d jobs deleted, %d queues, tenants and workers deleted, %d jobs moved, %d connections taken for broken, %d events of tokens' holders, %d tokens of who signed in, %d things owned, %d refused by limits, %d edits (%d of another version), %d deliveries of a webhook (%d times some were skipped); %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
@@ -147,15 +145,15 @@ type auditJob struct {
 	completed int
 	terminal  bool
 	told      bool
-	// done is the lease that completed it, ended the number of its end, over its date; held: a
-	// lease of it was cancelled, so that it stays known for as long as that would have lasted.
+	// done is the lease that completed it; ended is the number of its end, over its date. held means that a lease of it
+	// was cancelled, so the job stays known for the rest of that lease's time.
 	done  rota.LeaseID
 	ended uint64
 	over  rota.Date
 	held  bool
-	// deleted: it is forgotten, and the id is free.
+	// deleted means that it was deleted and the id is free.
 	deleted bool
-	// alone: it runs alone on a worker.
+	// alone means that it runs alone on a worker.
 	alone bool
 }
 
@@ -167,16 +165,17 @@ type auditLease struct {
 	// timesOut is when its max_runtime is over, 0 for never.
 	timesOut rota.Clock
 	acked    bool
-	// outlives says that its job ends, or ended, without it: its worker has not confirmed.
+	// outlives means that its job ends, or ended, before it: its worker has not confirmed.
 	outlives bool
-	// alone says that its job, which ended, ran alone.
+	// alone means that its job, which ended, ran alone.
 	alone bool
-	// repeated is set if its worker learned of it only from the answer to a beat, later than a worker that beats every 2 s.
+	// repeated is set if its worker learned of it only from the answer to a beat, later than a worker that beats every
+	// 2 s.
 	repeated bool
-	// abandonedAt and the rest: of a lease whose worker died.
+	// abandonedAt and the following fields describe a lease whose worker died.
 	abandonedAt Time
 	bound       Time
-	// takenOver is how long after that another process took the id over, 0 for never.
+	// takenOver is how long after that another process took over the id, 0 for never.
 	takenOver Time
 	outage    Time
 	short     Time
@@ -224,14 +223,14 @@ func (a *auditor) deposed(l *leadership) {
 	}
 }
 
-// outageNow is all true time that the cluster clock did not count: nobody led,
-// or the leader could not commit.
+// outageNow returns all true time that the cluster clock did not count: there was no leader, or the leader could not
+// commit.
 func (a *auditor) outageNow() Time {
 	return a.w.now - Time(max(a.clock-startClock, 0))
 }
 
-// applied sees every entry on every node; the first node to apply it tells the
-// model, the others must have the same digest.
+// applied checks every entry on every node: the first node to apply it updates the model, the others must have the same
+// digest.
 func (a *auditor) applied(n *node, r *fsm.Applied) {
 	i := int(r.Index) - 1
 	if i < len(a.digests) {
@@ -292,7 +291,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 				l.acked = true
 				l.deadline = max(l.deadline, e.Deadline.Clock)
 				if l.abandonedAt != 0 {
-					a.remains(l) // it was under way when its worker died
+					a.remains(l) // it was in progress when its worker died
 				}
 			}
 		case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined:
@@ -321,7 +320,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 				a.failf("job %s expired %d ms before its time to live was over", e.Job, a.expires[e.Job]-r.Clock)
 			}
 			j.terminal = true
-			if !j.lease.IsZero() { // a failure for good tells of no end of the lease
+			if !j.lease.IsZero() { // a permanent failure reports no end of the lease
 				if l := a.leases[j.lease]; l != nil && !l.outlives {
 					a.late(l)
 					delete(a.leases, j.lease)
@@ -345,7 +344,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 	a.datedSettled(n)
 }
 
-// askedBack follows a lease that its worker is asked to give up.
+// askedBack follows a lease that its worker must give back.
 func askedBack(a *auditor, e *rota.Event, j *auditJob) {
 	if e.Reason == rota.ReasonPreempted {
 		a.Preempted++
@@ -364,12 +363,11 @@ func askedBack(a *auditor, e *rota.Event, j *auditJob) {
 	}
 }
 
-// stale holds an entry of a leadership that is over against SPEC §3.2: it moves no
-// clock and decides nothing by itself, however late it comes; what clients asked in
-// it still counts. So does what follows from that: a completion releases the nodes that
-// waited for it, at once or, where they are many, with later entries; one whose time to
-// live is over by the clock as it stands ends there, without any timer. A guard's word
-// that its worker is gone ends that worker's leases whenever it comes (SPEC §16.7).
+// stale checks an entry of an ended leadership against SPEC §3.2: it moves no clock and decides nothing by itself,
+// however late it arrives; the client requests in it still count. So do their consequences: a completion releases the
+// nodes that waited for it, at once or, for many nodes, with later entries; a released job whose time to live is over
+// by the current clock ends there, without any timer. A guard's report that its worker is gone ends that worker's
+// leases whenever it arrives (SPEC §16.7).
 func (a *auditor) stale(entry *fsmpb.Entry, r *fsm.Applied) {
 	if term := a.w.log[r.Index-1].term; entry.GetTerm() == term && term == r.Term {
 		return
@@ -389,7 +387,7 @@ func (a *auditor) stale(entry *fsmpb.Entry, r *fsm.Applied) {
 	}
 }
 
-// saysGone reports whether entry has a guard's word that worker is gone.
+// saysGone reports whether entry has a guard's report that worker is gone.
 func saysGone(entry *fsmpb.Entry, worker rota.WorkerID) bool {
 	return slices.ContainsFunc(entry.GetOps(), func(op *fsmpb.Op) bool {
 		gone := op.GetGone()
@@ -427,8 +425,8 @@ func (a *auditor) assigned(r *fsm.Applied, e *rota.Event, j *auditJob) {
 	}
 }
 
-// delivered checks what a lease's worker is given with it: the job, or, where that ended in the same entry, the revoked lease
-// with what names the job and nothing to begin with (SPEC §8.8).
+// delivered checks what a lease's worker receives with it: the job or, if the job ended in the same entry, the revoked
+// lease with the job's names and nothing to start with (SPEC §8.8).
 func delivered(a *auditor, r *fsm.Applied, e *rota.Event, given *rota.Assignment) {
 	over := rota.ReasonNone
 	for i := range r.Events {
@@ -474,8 +472,8 @@ func (a *auditor) ended(e *rota.Event, j *auditJob) {
 	a.late(l)
 }
 
-// overruns checks that a sweep leaves no attempt open whose max_runtime is over
-// (SPEC §20.2). Between sweeps the clock may run on: an entry of clients moves it too.
+// overruns checks that a sweep leaves no attempt open whose max_runtime is over (SPEC §20.2). Between sweeps the clock
+// may advance: entries of clients move it too.
 func (a *auditor) overruns(r *fsm.Applied, e *fsmpb.Entry) {
 	swept := slices.ContainsFunc(e.GetOps(), func(op *fsmpb.Op) bool { return op.GetSweep() != nil })
 	if !swept || !r.Stamped || r.Sweep.More {
@@ -492,7 +490,7 @@ func (a *auditor) overruns(r *fsm.Applied, e *fsmpb.Entry) {
 	}
 }
 
-// late checks the bound on what a dead worker leaves behind (SPEC §3.11).
+// late checks the limit on how long the leases of a dead worker last (SPEC §3.11).
 func (a *auditor) late(l *auditLease) {
 	if l.abandonedAt == 0 {
 		return
@@ -503,7 +501,7 @@ func (a *auditor) late(l *auditLease) {
 	}
 }
 
-// abandoned notes what a dying worker holds.
+// abandoned records the leases of a dying worker.
 func (a *auditor) abandoned(k *worker) {
 	for _, l := range a.leases {
 		if l.worker == k && l.abandonedAt == 0 {
@@ -513,8 +511,8 @@ func (a *auditor) abandoned(k *worker) {
 	}
 }
 
-// remains bounds the rest of an abandoned lease, from its worker's death on. Its silence counts anew from a takeover:
-// the process before might have been heard until then.
+// remains bounds the remaining time of an abandoned lease, counted from its worker's death. Its silence counts again
+// from a takeover, because the previous process might have been heard until then.
 func (a *auditor) remains(l *auditLease) {
 	l.bound = min(max(Time(l.deadline-l.clock), 0), l.takenOver+40_000)
 }
@@ -522,7 +520,7 @@ func (a *auditor) remains(l *auditLease) {
 // holds and believed look for a second worker that believes in the same job.
 func (a *auditor) holds(k *worker, t *task) {
 	for _, other := range a.w.workers {
-		if other.down || other.pausedUntil > a.w.now { // whoever sleeps does nothing
+		if other.down || other.pausedUntil > a.w.now { // a sleeping worker does nothing
 			continue
 		}
 		for _, u := range other.order {
@@ -544,7 +542,7 @@ func (a *auditor) believed(k *worker) {
 	}
 }
 
-// told notes that a worker heard that its lease completed its job.
+// told records that a worker learned that its lease completed its job.
 func (a *auditor) told(l *rota.Lease) {
 	if !a.completions[l.ID] {
 		a.failf("job %s: its worker was told that it is COMPLETED by lease %s, it is not", l.Job, l.ID)
@@ -554,7 +552,7 @@ func (a *auditor) told(l *rota.Lease) {
 	}
 }
 
-// final reports whether everything was kept and done, once the world is healed.
+// final returns an error unless every guarantee was kept and all work was done, once the world is healed.
 func (a *auditor) final() error {
 	for _, n := range a.w.nodes {
 		if n.applied != len(a.w.log) {

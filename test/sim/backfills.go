@@ -10,18 +10,19 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// wideQueue is a queue that backfills, beside the default one. Workers have wideCPU for its jobs, and slots for all of them.
+// wideQueue is a queue that backfills, in addition to the default one. Workers have wideCPU for its jobs, and slots for
+// all of them.
 const (
 	wideQueue = "wide"
 	wideCPU   = 4_000
 	wideSlots = 16
 )
 
-// widePolicy is the default queue's in such a life: it leaves slots for the other one.
+// widePolicy is the policy of the default queue in such a life: it leaves slots for the other one.
 var widePolicy = []rota.Setting{{Key: "leases_max_per_worker", Value: "6"}, {Key: "hold_after", Value: "2m"}}
 
-// widener submits jobs that take some of a worker's processors and say how long they should take, which is not how long they do. What it
-// does is drawn apart from the world's chance.
+// widener submits jobs that use some of a worker's processors and declare a run time that differs from the real one. It
+// draws from a random source of its own, separate from the world's.
 type widener struct {
 	actor
 	w      *World
@@ -49,7 +50,8 @@ func (x *widener) set(settings ...[2]string) {
 	x.ask(&fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: set}})
 }
 
-// next submits one job; it stops as the world heals. Two lives in three come to keep room for all jobs, once the rules know that.
+// next submits one job; it stops as the world heals. Two lives in three end up reserving room for all jobs, once the
+// rules support that.
 func (x *widener) next() {
 	w := x.w
 	if w.now >= max(w.Heal, 20_000) {

@@ -11,20 +11,20 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// wide is a model of a queue that backfills: its jobs that wait and its leases that run, as they were after each entry, since a round is decided
-// some entries before it applies.
+// wide is a model of a queue that backfills: its pending jobs and running leases as they were after each entry, because
+// a round is decided some entries before it applies.
 type wide struct {
 	specs map[rota.JobID]*rota.JobSpec
-	// numbers are the jobs in the order of their submissions; fresh are those of the latest entry.
+	// numbers holds the order in which jobs were submitted; fresh holds those of the latest entry.
 	numbers map[rota.JobID]int
 	fresh   []rota.JobID
 	waits   map[rota.JobID]wideJob
 	runs    map[rota.LeaseID]wideRun
-	// past is by index − 1.
+	// past is indexed by index − 1.
 	past []wideView
 }
 
-// wideJob is a job that waits. It takes the whole worker where it runs alone (SPEC §9.7).
+// wideJob is a pending job. It uses the whole worker if it runs alone (SPEC §9.7).
 type wideJob struct {
 	*rota.JobSpec
 	enqueued rota.Clock
@@ -38,10 +38,10 @@ func (j *wideJob) cpu() int64 {
 	return j.CPUMilli
 }
 
-// endless is the end of a run of another queue: nobody here knows it.
+// endless is the end of a run of another queue, which the model does not know.
 const endless rota.Clock = math.MaxInt64 / 2
 
-// wideRun is what a job takes of a worker, for as long as it should run.
+// wideRun is the part of a worker that a job uses, for its expected run time.
 type wideRun struct {
 	lease    rota.LeaseID
 	worker   rota.WorkerID
@@ -53,10 +53,10 @@ type wideRun struct {
 type wideView struct {
 	at       rota.Moment
 	backfill rota.Backfill
-	// jobs wait, in the order of the queue.
+	// jobs holds the pending jobs in the order of the queue.
 	jobs []wideJob
 	runs []wideRun
-	// able are the workers that take its jobs, by id.
+	// able holds the workers that accept its jobs, by id.
 	able []rota.WorkerID
 }
 
@@ -64,15 +64,15 @@ func newWide() wide {
 	return wide{specs: map[rota.JobID]*rota.JobSpec{}, numbers: map[rota.JobID]int{}, waits: map[rota.JobID]wideJob{}, runs: map[rota.LeaseID]wideRun{}}
 }
 
-// wideRound is what an entry has of rounds for the queue.
+// wideRound is the part of an entry's rounds that concerns the queue.
 type wideRound struct {
 	pairs map[rota.JobID]rota.WorkerID
-	// kept is the room that is kept for first jobs of any queue.
+	// kept is the room reserved for first jobs of any queue.
 	kept   []*fsmpb.Reserved
 	height rota.Index
-	// with and beside say that it was decided with the entry's operations, and without.
+	// with means that it was decided with the entry's operations, beside that it was decided without them.
 	with, beside bool
-	// ended are the leases that the entry ends, by its rounds' account where it was decided with them.
+	// ended holds the leases that the entry ends, according to its rounds if they were decided with its operations.
 	ended []rota.LeaseID
 }
 
@@ -93,8 +93,9 @@ func wideRoundOf(e *fsmpb.Entry) wideRound {
 	return r
 }
 
-// backfilled holds an entry against SPEC §26.3: a job that starts before one that came first, and waited as the round was decided, needs room to be
-// kept for that one, and leaves it; under conservative backfilling it leaves the room of all that came first.
+// backfilled checks an entry against SPEC §26.3: if a job starts before an earlier one that was pending when the round
+// was decided, room must be reserved for the earlier one and left free; conservative backfilling leaves the room of all
+// earlier jobs free.
 func (a *auditor) backfilled(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 	if !a.w.Wide {
 		return
@@ -108,7 +109,7 @@ func (a *auditor) backfilled(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 		}
 		s := m.specs[v.Job]
 		if s == nil {
-			// One of another queue that got a whole worker in this entry: before the round or after it, which is not told.
+			// A job of another queue got a whole worker in this entry; whether before or after the round is unknown.
 			unseen = unseen || v.Kind == rota.EventJobAssigned && a.jobs[v.Job].alone
 			continue
 		}
@@ -133,7 +134,7 @@ func (a *auditor) backfilled(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 	m.view(a, n)
 }
 
-// view keeps the queue as it is at a node.
+// view records the queue as it is at a node.
 func (m *wide) view(a *auditor, n *node) {
 	head := n.machine.Head()
 	v := wideView{at: rota.Moment{Clock: head.Clock, Date: head.Date}}
@@ -165,7 +166,7 @@ func (m *wide) view(a *auditor, n *node) {
 	})
 	v.runs = slices.Collect(maps.Values(m.runs))
 	for id, l := range a.leases {
-		if _, ours := m.runs[id]; !ours && isAlone(a, l) { // nobody knows how long one of another queue takes the whole worker
+		if _, ours := m.runs[id]; !ours && isAlone(a, l) { // how long another queue's job runs alone is unknown
 			v.runs = append(v.runs, wideRun{id, l.worker.id, v.at.Clock, endless, wideCPU})
 		}
 	}
@@ -177,12 +178,12 @@ func (m *wide) view(a *auditor, n *node) {
 	m.past = append(m.past, v)
 }
 
-// passed goes through the queue as it was when a round was decided, in its order, and lays out what each job takes: those that start, now, those for
-// which room is kept, from then on.
+// passed walks through the queue as it was when a round was decided, in its order, and places what each job uses: those
+// that start from now on, those with reserved room from its start on.
 func (a *auditor) passed(round *wideRound, clock rota.Clock) {
 	v := a.wide.past[round.height-1]
 	now, jobs := v.at.Clock, v.jobs
-	if round.with && len(a.wide.fresh) > 0 { // a refill goes by the clock of the state
+	if round.with && len(a.wide.fresh) > 0 { // a refill uses the clock of the state
 		now = clock
 		for _, id := range a.wide.fresh {
 			jobs = append(jobs[:len(jobs):len(jobs)], wideJob{JobSpec: a.wide.specs[id], enqueued: now})
@@ -222,7 +223,7 @@ func (a *auditor) passed(round *wideRound, clock rota.Clock) {
 		case kept == "":
 			a.failf("jobs start behind job %s, for which no room is kept", j.ID)
 		case v.backfill == rota.BackfillConservative && j.alone:
-			return // its room depends on the leases of other queues as well
+			return // its room also depends on the leases of other queues
 		case v.backfill == rota.BackfillConservative:
 			a.Foreseen++
 			worker, at = yard.soonest(v.able, now, j)
@@ -236,7 +237,7 @@ func (a *auditor) passed(round *wideRound, clock rota.Clock) {
 	}
 }
 
-// keptFor is the room that is kept for a job, nil if there is none.
+// keptFor returns the room reserved for a job, nil if there is none.
 func (r *wideRound) keptFor(id rota.JobID) *fsmpb.Reserved {
 	for _, k := range r.kept {
 		if k.GetJob() == string(id) {
@@ -246,10 +247,10 @@ func (r *wideRound) keptFor(id rota.JobID) *fsmpb.Reserved {
 	return nil
 }
 
-// wideYard is what is taken of workers. A lease that is overdue may end at any moment.
+// wideYard holds the used parts of workers. An overdue lease may end at any moment.
 type wideYard []wideRun
 
-// fits reports whether a worker has so much from one moment to another.
+// fits reports whether a worker has this much CPU free between two moments.
 func (y wideYard) fits(worker rota.WorkerID, from, to rota.Clock, cpu int64) bool {
 	moments := []rota.Clock{from}
 	for _, t := range y {
@@ -271,7 +272,8 @@ func (y wideYard) fits(worker rota.WorkerID, from, to rota.Clock, cpu int64) boo
 	return true
 }
 
-// soonest is where and from when on a job has room for as long as it should run: now, or when something ends.
+// soonest returns the worker and the moment at which a job first has room for its expected run time: now, or when
+// something ends.
 func (y wideYard) soonest(able []rota.WorkerID, now rota.Clock, j wideJob) (worker rota.WorkerID, at rota.Clock) {
 	for _, id := range able {
 		for _, from := range append([]rota.Clock{now}, y.ends(id, now)...) {
@@ -286,7 +288,7 @@ func (y wideYard) soonest(able []rota.WorkerID, now rota.Clock, j wideJob) (work
 	return worker, at
 }
 
-// ends are when what is taken of a worker ends, in their order.
+// ends returns the moments at which used parts of a worker become free, in order.
 func (y wideYard) ends(worker rota.WorkerID, now rota.Clock) (ends []rota.Clock) {
 	for _, t := range y {
 		if t.worker == worker && t.to > now {
@@ -297,7 +299,7 @@ func (y wideYard) ends(worker rota.WorkerID, now rota.Clock) (ends []rota.Clock)
 	return ends
 }
 
-// wideFinal holds that all jobs of the queue had their turn.
+// wideFinal checks that all jobs of the queue had their turn.
 func (a *auditor) wideFinal(m *fsm.Machine) {
 	for _, id := range slices.Sorted(maps.Keys(a.wide.numbers)) {
 		if s := m.JobState(id); s != rota.JobNone && !s.Terminal() {

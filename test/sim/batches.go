@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// batcher opens batches, submits jobs into them, seals them, and cancels, retries and deletes
-// jobs and callbacks (SPEC §24). What it does is drawn apart from the world's chance.
+// batcher opens batches, submits jobs to them, seals them, and cancels, retries and deletes jobs and callbacks (SPEC
+// §24). It draws from a random source of its own, separate from the world's.
 type batcher struct {
 	actor
 	w             *World
@@ -32,7 +32,7 @@ func newBatcher(w *World) *batcher {
 	return b
 }
 
-// next does one thing. As the world heals it only seals, so that all batches come to their ends.
+// next performs one action. While the world heals it only seals, so that all batches end.
 func (b *batcher) next() {
 	w := b.w
 	if w.now >= max(w.Heal, 20_000) {
@@ -64,13 +64,13 @@ func (b *batcher) next() {
 
 func batchID(i int) rota.BatchID { return rota.BatchID(fmt.Sprint("bt", i)) }
 
-// batch draws one of the last that were opened, or one that was not.
+// batch draws one of the last batches opened, or one that was not opened.
 func (b *batcher) batch() rota.BatchID { return batchID(max(0, b.batches-b.chance.IntN(5))) }
 
-// machine is a node's, which may lag.
+// machine returns the state of a random node, which may lag.
 func (b *batcher) machine() *fsm.Machine { return b.w.nodes[b.chance.IntN(len(b.w.nodes))].machine }
 
-// job draws one that was submitted, or a callback.
+// job draws a submitted job or a callback.
 func (b *batcher) job() rota.JobID {
 	if b.chance.IntN(5) == 0 {
 		return rota.CallbackID(b.batch())
@@ -78,7 +78,7 @@ func (b *batcher) job() rota.JobID {
 	return rota.JobID(fmt.Sprint("m", max(0, b.jobs-1-b.chance.IntN(20))))
 }
 
-// open opens a batch; some are opened that were opened before, with another size.
+// open opens a batch; some batches are opened a second time with another size.
 func (b *batcher) open() {
 	s := rota.BatchSpec{ID: batchID(b.batches), Callback: rota.NewJobSpec("work", []byte("callback"))}
 	s.Callback.Tenant, s.Callback.Labels = "t0", map[string]string{"of": string(s.ID)}
@@ -113,7 +113,7 @@ func (b *batcher) again() {
 	m, id := b.machine(), b.job()
 	j, ok := m.Job(id)
 	if s := b.specs[id]; s != nil && ok && j.State.Terminal() && j.State != rota.JobCompleted {
-		b.w.audit.expires[id] = 0 // it has its time to live again, from a moment that is not known here
+		b.w.audit.expires[id] = 0 // its time to live starts again, at an unknown moment
 		b.ask(&fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: string(id), Life: j.Life, Spec: entry.SpecOp(s)}}})
 	}
 }
@@ -133,13 +133,13 @@ func (b *batcher) ask(op *fsmpb.Op) {
 	try()
 }
 
-// ledger is the naive model of batches: what each took, by what outcomes say, and how those ended,
-// by what events say. All is counted anew each time.
+// ledger is the naive model of batches: the jobs each accepted according to outcomes, and how those ended according to
+// events. Everything is counted again each time.
 type ledger struct {
 	batches map[rota.BatchID]*ledgerBatch
-	// open are those without a callback, in the order of their opening.
+	// open holds the batches without a callback, in the order of their opening.
 	open []rota.BatchID
-	// member is the last job of an id that a batch took.
+	// member holds the last job of an id that a batch accepted.
 	member map[rota.JobID]*ledgerJob
 }
 
@@ -149,7 +149,7 @@ type ledgerBatch struct {
 	sealed, called bool
 }
 
-// ledgerJob is a job as its batch counts it: how it ended, JobNone while it lives.
+// ledgerJob is a job as its batch counts it: how it ended, JobNone while it is alive.
 type ledgerJob struct{ end rota.JobState }
 
 func newLedger() ledger {
@@ -168,12 +168,12 @@ func (b *ledgerBatch) counts() (n rota.BatchCounts) {
 	return n
 }
 
-// batchEnds are the ends that an event tells of.
+// batchEnds maps an event to the end of a job that it reports.
 var batchEnds = map[rota.EventKind]rota.JobState{rota.EventJobCompleted: rota.JobCompleted, rota.EventJobDead: rota.JobDead,
 	rota.EventJobExpired: rota.JobExpired, rota.EventJobCancelled: rota.JobCancelled}
 
-// batched follows the batches through an entry, and wants each to have its callback in the entry
-// in which it is sealed and its last job has ended, and in no other.
+// batched follows the batches through an entry. It checks that each has its callback in exactly the entry in which it
+// is sealed and its last job has ended.
 func (a *auditor) batched(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 	if !a.w.Batches {
 		return
@@ -191,7 +191,7 @@ func (a *auditor) batched(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 			case x.Kind == rota.EventJobEnqueued || x.Kind == rota.EventJobDelayed:
 				j.end = rota.JobNone
 			case x.Kind == rota.EventJobDeleted:
-				delete(a.ledger.member, x.Job) // it is counted as it ended
+				delete(a.ledger.member, x.Job) // it stays counted as ended
 			}
 		}
 		if x.Kind == rota.EventBatchFinished {
@@ -233,7 +233,7 @@ func (a *auditor) batched(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 	a.ledger.open = rest
 }
 
-// batchOp notes what an operation opened, took or sealed.
+// batchOp records what an operation opened, accepted or sealed.
 func (a *auditor) batchOp(op *fsmpb.Op, o *fsmpb.Outcome) {
 	ok, l := OutcomeOK(o) && !o.GetExisted(), &a.ledger
 	switch {
@@ -260,14 +260,14 @@ func (a *auditor) batchOp(op *fsmpb.Op, o *fsmpb.Outcome) {
 	}
 }
 
-// livesAgain has a job of a batch that is retried be one that has not ended.
+// livesAgain marks a retried job of a batch as not ended.
 func (a *auditor) livesAgain(e *rota.Event, j *auditJob) {
 	if a.ledger.member[e.Job] != nil && (e.Kind == rota.EventJobEnqueued || e.Kind == rota.EventJobDelayed) {
 		j.terminal = false
 	}
 }
 
-// batchesFinal wants each batch to have had its callback, and each node to count its jobs.
+// batchesFinal checks that each batch had its callback and that each node has the right counts.
 func (a *auditor) batchesFinal() {
 	for i := range a.w.batcher.batches {
 		id := batchID(i)

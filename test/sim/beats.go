@@ -2,8 +2,8 @@ package sim
 
 import "github.com/rotasched/rota"
 
-// beats sends a beat every 2 s for as long as the connection stands; where the world says so, fewer while
-// the latest is answered, and twice as many with a lease as without.
+// beats sends a beat every 2 s while the connection is open; in some worlds fewer while the latest is answered, and
+// twice as many with a lease as without.
 func (k *worker) beats(n *node, session rota.Session) {
 	if k.conn != n || k.session != session {
 		return
@@ -14,7 +14,7 @@ func (k *worker) beats(n *node, session rota.Session) {
 	k.w.on(&k.actor, beatEvery, func() { k.beats(n, session) })
 }
 
-// beatEvery is how often it beats now.
+// beatEvery is the current interval of its beats.
 func (k *worker) beatEvery() Time {
 	if len(k.tasks) == 0 {
 		return max(beatEvery, k.w.IdleBeat)
@@ -22,7 +22,7 @@ func (k *worker) beatEvery() Time {
 	return k.busyBeat()
 }
 
-// busyBeat is how often it beats with a lease.
+// busyBeat is the interval of its beats with a lease.
 func (k *worker) busyBeat() Time {
 	if k.w.Grace {
 		return beatEvery
@@ -76,14 +76,14 @@ func (k *worker) beatAnswered(n *node, session rota.Session, sent Time, clock ro
 	}
 	if !live {
 		if k.conn == n {
-			k.secret++ // another process is it now, or an operator said so
+			k.secret++ // another process has the id now, or an operator ended the session
 			k.forgetAll()
-			k.session = 0 // what is still under way to the old one gives it nothing
+			k.session = 0 // messages in flight to the old one give it nothing
 			k.connect()
 		}
 		return
 	}
-	k.endOld() // by the old view: what ended stays ended (H23)
+	k.endOld() // by the old view: ended tasks stay ended (H23)
 	k.beatHeard = k.beatHeard || sent == k.beaten
 	if !k.viewed || sent > k.viewSent {
 		k.viewed, k.viewSent, k.viewClock = true, sent, clock
@@ -92,7 +92,7 @@ func (k *worker) beatAnswered(n *node, session rota.Session, sent Time, clock ro
 		}
 	}
 	k.w.audit.believed(k)
-	// The node tells what its replica holds open: nothing stays lost.
+	// The node sends all open leases of its replica: nothing stays lost.
 	for _, a := range n.machine.Assignments(k.id, session) {
 		if k.w.IdleBeat > 0 && k.tasks[a.Lease.ID] == nil {
 			k.noteRepeated(a.Lease.ID)
@@ -101,8 +101,8 @@ func (k *worker) beatAnswered(n *node, session rota.Session, sent Time, clock ro
 	}
 }
 
-// noteRepeated marks a lease whose first message was lost, so that its worker learns of it from the answer to a beat. A real stream
-// loses no message while it stands; here, with rare beats, that may take as long as a whole short lease.
+// noteRepeated marks a lease whose first message was lost, so that its worker learns of it from the answer to a beat. A
+// real stream loses no message while it is open; here, with rare beats, that may take as long as a whole short lease.
 func (k *worker) noteRepeated(id rota.LeaseID) {
 	if l := k.w.audit.leases[id]; l != nil && k.w.now > l.granted+beatEvery {
 		l.repeated = true

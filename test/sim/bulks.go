@@ -13,9 +13,9 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// bulker submits jobs that wait for longer than the world lasts, and has plans go through them
-// (SPEC §21.7): nothing else touches them, but for workers those that a plan runs again, which wait for
-// nothing. What it does is drawn apart from the world's chance.
+// bulker submits jobs that stay pending for longer than the world lasts, and lets plans process them (SPEC §21.7). No
+// other actor touches them, except that workers run those that a plan retries, which wait for nothing. It draws from a
+// random source of its own, separate from the world's.
 type bulker struct {
 	actor
 	w           *World
@@ -33,7 +33,7 @@ func newBulker(w *World) *bulker {
 	return b
 }
 
-// next does one thing. As the world heals, one last plan ends all of its jobs.
+// next performs one action. As the world heals, one last plan ends all of its jobs.
 func (b *bulker) next() {
 	w := b.w
 	if w.now >= max(w.Heal, 20_000) {
@@ -53,10 +53,10 @@ func (b *bulker) next() {
 	b.start(verb, fmt.Sprintf("id=bulk%d* priority>=%d", b.chance.IntN(4), b.chance.IntN(5)), int64(b.chance.IntN(2)*b.chance.IntN(9)))
 }
 
-// bulkQueue is where plans move jobs to.
+// bulkQueue is the queue to which plans move jobs.
 const bulkQueue = "bulks"
 
-// bulkVerbs are drawn: those that make jobs for others to go through more often.
+// bulkVerbs are drawn: verbs that leave jobs for other plans occur more often.
 var bulkVerbs = []rota.PlanVerb{rota.PlanCancel, rota.PlanCancel, rota.PlanReprioritise, rota.PlanRetry, rota.PlanRetry, rota.PlanDelete, rota.PlanMove}
 
 func (b *bulker) start(verb rota.PlanVerb, line string, most int64) {
@@ -90,8 +90,8 @@ func (b *bulker) ask(op *fsmpb.Op) {
 	try()
 }
 
-// planStep proposes a step of each plan that runs, of three jobs at most: also before the last one
-// has been answered, so that it may be stale.
+// planStep proposes a step of each running plan, of three jobs at most: also before the last one has been answered, so
+// that it may be stale.
 func (l *leadership) planStep(m *fsm.Machine) {
 	for _, p := range fsm.RunningPlans(&m.View) {
 		most := 3
@@ -107,18 +107,18 @@ func (l *leadership) planStep(m *fsm.Machine) {
 	}
 }
 
-// bulks is what the auditor knows of plans.
+// bulks is the auditor's model of plans.
 type bulks struct {
-	// started are the plans, and whether each runs still.
+	// started holds the plans, and whether each still runs.
 	started map[string]bool
-	// moved counts what events say was done with jobs of the bulker, counted what plans say.
+	// moved counts actions on the bulker's jobs according to events, counted according to plans.
 	moved, counted int64
 }
 
-// isBulk reports whether a job is one that plans alone go through.
+// isBulk reports whether a job is one that only plans process.
 func isBulk(id rota.JobID) bool { return strings.HasPrefix(string(id), "bulk") }
 
-// retriedByPlan follows a job that has ended and waits again: a plan alone runs it again.
+// retriedByPlan follows an ended job that is pending again: only a plan retries it.
 func (a *auditor) retriedByPlan(e *rota.Event, j *auditJob) {
 	if (e.Kind == rota.EventJobDelayed || e.Kind == rota.EventJobEnqueued) && isBulk(e.Job) && j.terminal {
 		j.terminal = false
@@ -127,7 +127,7 @@ func (a *auditor) retriedByPlan(e *rota.Event, j *auditJob) {
 	}
 }
 
-// planned follows the plans and their jobs: whatever is done with a job is counted by one plan.
+// planned follows the plans and their jobs: each action on a job is counted by one plan.
 func (a *auditor) planned(e *rota.Event) {
 	var p struct {
 		Plan string `json:"plan"`
@@ -161,7 +161,7 @@ func (a *auditor) planned(e *rota.Event) {
 	}
 }
 
-// plansSettled holds, whenever no plan runs, that what was done with jobs is what plans counted.
+// plansSettled checks, whenever no plan runs, that the actions on jobs equal the counts of the plans.
 func (a *auditor) plansSettled() {
 	for _, runs := range a.bulks.started {
 		if runs {

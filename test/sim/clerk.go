@@ -13,9 +13,8 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// clerk hands out tokens, uses them, and revokes them while they are in use: after a
-// revocation nothing that its token asked for may be applied (docs/security.md). What it does
-// is drawn apart from the world's chance.
+// clerk issues tokens, uses them, and revokes them while they are in use: after a revocation no request made with its
+// token may be applied (docs/security.md). It draws from a random source of its own, separate from the world's.
 type clerk struct {
 	actor
 	w      *World
@@ -33,10 +32,10 @@ func newClerk(w *World) *clerk {
 	return c
 }
 
-// letters are what ids of tokens are made of, and as many as a base of 8 needs.
+// letters are the characters in ids of tokens: as many as a base of 8 needs.
 const letters = "abcdefgh"
 
-// create makes the next token, uses it, and revokes it in the midst of that.
+// create creates the next token, uses it, and revokes it in the middle of that.
 func (c *clerk) create() {
 	w := c.w
 	if w.now >= max(w.Heal, 20_000) {
@@ -85,13 +84,13 @@ func (c *clerk) create() {
 	})
 }
 
-// poolOf is the certificate that a worker registers with: two of them share all workers.
+// poolOf returns the certificate that a worker registers with: two of them share all workers.
 func poolOf(id rota.WorkerID) rota.Principal {
 	return rota.CertPrincipal(fmt.Sprint("pool", id[len(id)-1]%2), "w")
 }
 
-// grant changes which tenants the workers of a pool may work for; once the world heals they
-// may work for all, also where what was asked before comes late.
+// grant changes the tenants for which the workers of a pool may work; once the world heals they may work for all, even
+// if earlier requests arrive late.
 func (c *clerk) grant() {
 	w := c.w
 	healed := w.now >= max(w.Heal, 20_000)
@@ -114,7 +113,7 @@ func (c *clerk) grant() {
 	}
 }
 
-// ask proposes an operation of somebody thrice: repetitions change nothing.
+// ask proposes an operation of a principal three times: repetitions change nothing.
 func (c *clerk) ask(by rota.Principal, op *fsmpb.Op) {
 	w := c.w
 	op.Actor, op.Via, op.Request = string(by), "sim/clerk", fmt.Sprint("r", c.next)
@@ -126,7 +125,7 @@ func (c *clerk) ask(by rota.Principal, op *fsmpb.Op) {
 	}
 }
 
-// rights holds each event against the revocations before it.
+// rights checks each event against the revocations before it.
 func (a *auditor) rights(e *rota.Event) {
 	if id, ok := e.Actor.Token(); ok {
 		a.Tokened++
@@ -168,7 +167,7 @@ func (a *auditor) rights(e *rota.Event) {
 	case (change.What == "token" || change.What == "session") && change.Gone:
 		a.revoked[change.Name] = e.Date
 	case change.What == "session" && a.revoked[change.Name] != 0:
-		// Its parent may open it anew once it is forgotten, which is soon where the wall leaps.
+		// Its parent may open it again once it is deleted, which is soon if the wall clock jumps.
 		if ended := a.revoked[change.Name]; e.Date < ended+rota.Date(limits.SessionEnded.Milliseconds()) {
 			a.failf("event %s: session %s ended on %s and is open again on %s", e.ID, change.Name, ended, e.Date)
 		}
@@ -178,7 +177,7 @@ func (a *auditor) rights(e *rota.Event) {
 	}
 }
 
-// granted holds a lease against what its worker's pool may work for now.
+// granted checks a lease against the current grants of its worker's pool.
 func (a *auditor) granted(e *rota.Event) {
 	role, _, _ := poolOf(e.Worker).Cert()
 	for _, g := range a.roles[role] {

@@ -9,11 +9,11 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// OutcomeOK reports whether an operation was taken.
+// OutcomeOK reports whether an operation was accepted.
 func OutcomeOK(o *fsmpb.Outcome) bool { return entry.OutcomeError(o) == nil }
 
-// forward carries one operation from an actor through its node to the leader and
-// the outcome back. Any leg may fail: then there is no answer.
+// forward carries one operation from an actor through its node to the leader, and the outcome back. Any leg may fail:
+// then there is no answer.
 func (w *World) forward(n *node, from *actor, open bool, op *fsmpb.Op, reply func(*fsmpb.Outcome)) {
 	life := from.life
 	w.send(open, &n.actor, func() {
@@ -25,7 +25,7 @@ func (w *World) forward(n *node, from *actor, open bool, op *fsmpb.Op, reply fun
 			l.propose(op, func(o *fsmpb.Outcome) {
 				w.send(w.linked(n, l.node), &n.actor, func() {
 					w.send(true, from, func() {
-						if from.life == life { // not to the process that came after
+						if from.life == life { // not to a later process
 							reply(o)
 						}
 					})
@@ -35,7 +35,7 @@ func (w *World) forward(n *node, from *actor, open bool, op *fsmpb.Op, reply fun
 	})
 }
 
-// knownLeader is the node that a node takes for the leader: at times the one before.
+// knownLeader returns the leader according to a node: sometimes the previous one.
 func (w *World) knownLeader(n *node) *leadership {
 	l := w.leader
 	if w.past != nil && !w.past.over && (l == nil || w.chance.IntN(8) == 0) {
@@ -82,7 +82,7 @@ func (c *client) submitNext() {
 	w.on(&c.actor, Time(w.chance.IntN(400)), c.submitNext)
 }
 
-// headersOf are the headers of a client's job, which some have: whoever gets a lease of it must get them.
+// headersOf returns the headers of a client's job, which some have: every lease of it must carry them.
 func headersOf(id rota.JobID) map[string]string {
 	if id[0] != 'j' || id[len(id)-1]%3 > 0 {
 		return nil

@@ -13,14 +13,14 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// deleter forgets jobs (SPEC §21.3): those that have ended, until the cluster says so, and at
-// times those that have not, nodes of workflows, ids that nobody has, and other jobs' ends. Some
-// ids that it freed it gives to other jobs. What it does is drawn apart from the world's chance.
+// deleter deletes jobs (SPEC §21.3): ended ones, until the cluster confirms it, and sometimes jobs that have not ended,
+// nodes of workflows, unknown ids, and other jobs' ends. It reuses some freed ids for other jobs. It draws from a
+// random source of its own, separate from the world's.
 type deleter struct {
 	actor
 	w      *World
 	chance *rand.Rand
-	// open are the deletions and submissions without an answer.
+	// open counts the deletions and submissions without an answer.
 	open int
 }
 
@@ -48,26 +48,26 @@ func (d *deleter) next() {
 	case d.chance.IntN(20) == 0:
 		id = "nobody's"
 	case !w.audit.accepted[id]:
-		return // its client would repeat it for ever, under an id that may be another job's
+		return // its client would repeat it forever, under an id that may be another job's
 	}
-	if d.chance.IntN(4) == 0 { // so that its worker may not have heard of its end
+	if d.chance.IntN(4) == 0 { // so that its worker may not know of its end yet
 		d.ask(&fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: string(id)}}}, func(*fsmpb.Outcome) { d.forget(id) })
 		return
 	}
 	d.forget(id)
 }
 
-// job draws one that was submitted.
+// job draws a submitted job.
 func (d *deleter) job() rota.JobID {
 	return rota.JobID(fmt.Sprint("j", d.chance.IntN(max(1, d.w.client.next))))
 }
 
-// forget deletes a job by the number of its end as some node has it, which may lag.
+// forget deletes a job by the number of its end as some node has it; that node may lag.
 func (d *deleter) forget(id rota.JobID) {
 	w := d.w
 	m := w.nodes[d.chance.IntN(len(w.nodes))].machine
 	seq, _, _ := m.Tombstone(id)
-	if d.chance.IntN(12) == 0 { // another job's, or none's
+	if d.chance.IntN(12) == 0 { // another job's number, or an unused one
 		seq, _, _ = m.Tombstone(d.job())
 	}
 	d.ask(fsm.DeleteJobOp(id, seq), func(o *fsmpb.Outcome) {
@@ -101,13 +101,13 @@ func (d *deleter) ask(op *fsmpb.Op, reply func(*fsmpb.Outcome)) {
 	try()
 }
 
-// deletions holds what an entry asked to be forgotten against what became of it.
+// deletions compares the deletions that an entry requested with their outcomes.
 func (a *auditor) deletions(e *fsmpb.Entry, r *fsm.Applied) {
 	told, ended := map[rota.JobID]bool{}, map[rota.JobID]bool{}
 	for i := range r.Events {
 		switch x := &r.Events[i]; x.Kind {
 		case rota.EventJobDeleted:
-			told[x.Job] = !isBulk(x.Job) // those a plan asked for
+			told[x.Job] = !isBulk(x.Job) // requested by a plan
 		case rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 			ended[x.Job] = true
 		}
@@ -141,8 +141,7 @@ func (a *auditor) deletions(e *fsmpb.Entry, r *fsm.Applied) {
 	}
 }
 
-// jobDeleted wants a job that is deleted to have ended, nobody to work on it, and nothing of it
-// to be left on the node.
+// jobDeleted checks that a deleted job had ended, that no worker works on it, and that the node keeps nothing of it.
 func (a *auditor) jobDeleted(n *node, e *rota.Event, j *auditJob) {
 	a.Deleted++
 	_, _, vertex := rota.SplitNodeJobID(e.Job)
@@ -167,13 +166,12 @@ func (a *auditor) jobDeleted(n *node, e *rota.Event, j *auditJob) {
 	*j = auditJob{token: j.token, deleted: true}
 }
 
-// lives follows the lives of an id: a deleted one, or one that faded, begins another by being
-// submitted again.
+// lives follows the lives of an id: submitting a deleted or faded id again starts another life.
 func (a *auditor) lives(n *node, e *rota.Event, j *auditJob) {
 	a.date = e.Date
 	switch e.Kind {
 	case rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
-		j.ended, _, _ = n.machine.Tombstone(e.Job) // attempts' logs take numbers too, and no event tells of those
+		j.ended, _, _ = n.machine.Tombstone(e.Job) // logs of attempts take numbers too, and no event reports those
 		j.over = e.Date
 	case rota.EventLeaseCancelled, rota.EventLeaseRevoked:
 		j.held = true
@@ -182,10 +180,10 @@ func (a *auditor) lives(n *node, e *rota.Event, j *auditJob) {
 		return
 	}
 	if (e.Kind == rota.EventJobEnqueued || e.Kind == rota.EventJobDelayed) && a.mayFade(e.Job) {
-		*j = auditJob{token: j.token} // its repeat came late, out of a deposed leader's hands
+		*j = auditJob{token: j.token} // its repetition came late, from a deposed leader
 	}
 	if !j.deleted || e.Kind == rota.EventJobDeleted ||
-		e.Kind == rota.EventAssignmentDropped { // of a round that was decided before
+		e.Kind == rota.EventAssignmentDropped { // of a round decided earlier
 		return
 	}
 	if e.Kind != rota.EventJobEnqueued && e.Kind != rota.EventJobDelayed {
@@ -204,7 +202,7 @@ func (a *auditor) forgotten() (ranges int) {
 	return ranges
 }
 
-// listed wants a node's list of jobs to be what the model knows of, each once.
+// listed checks that a node lists exactly the jobs of the model, each once.
 func (a *auditor) listed(n *node) {
 	var got, want []rota.JobID
 	page, err := n.machine.Jobs().Page(rota.JobFilter{Limit: limits.MaxPage}, nil)

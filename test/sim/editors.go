@@ -10,17 +10,17 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// editor reads a queue, a tenant and a rule of keys at any node, however far behind, and changes or
-// deletes the version that it has read (SPEC §13.18). What it does is drawn apart from the world's chance.
+// editor reads a queue, a tenant and a rule of keys at any node, however far behind, and changes or deletes the version
+// that it has read (SPEC §13.18). It draws from a random source of its own, separate from the world's.
 type editor struct {
 	actor
 	w      *World
 	chance *rand.Rand
-	// value is the newest that anybody set; no two changes set the same one.
+	// value is the newest value set; no two changes set the same one.
 	value int64
 }
 
-// edited is the name of all that editors change.
+// edited is the name of all objects that editors change.
 const edited = "edited"
 
 // editable is a kind of object that editors change: how to read its value (0 if it does not exist) and
@@ -72,8 +72,8 @@ func newEditor(w *World) *editor {
 	return c
 }
 
-// work has one editor read and change something, or several who have read the same version; it goes on
-// until the world heals.
+// work lets one editor read and change an object, or several that have read the same version; it continues until the
+// world heals.
 func (c *editor) work() {
 	w := c.w
 	if w.now >= max(w.Heal, 20_000) {
@@ -105,7 +105,7 @@ func (c *editor) work() {
 	}
 }
 
-// edits is what a naive model knows of one object: its value, and the value of each version that was read.
+// edits is the naive model of one object: its value, and the value of each version that was read.
 type edits struct {
 	value    int64
 	versions map[string]int64
@@ -119,7 +119,7 @@ func newEdits() []edits {
 	return list
 }
 
-// read notes what a version says: no other value may have it.
+// read records the value of a version: no other value may have the same version.
 func (m *edits) read(a *auditor, value int64, etag string) {
 	if was, ok := m.versions[etag]; ok && was != value {
 		a.failf("the values %d and %d of one object have version %q", was, value, etag)
@@ -127,8 +127,8 @@ func (m *edits) read(a *auditor, value int64, etag string) {
 	m.versions[etag] = value
 }
 
-// edited holds each change to a version against the model: it applies where the version that was read is
-// the present one, and is refused where it is not.
+// edited checks each change to a version against the model: it applies if the version read is the current one, and is
+// refused otherwise.
 func (a *auditor) edited(e *fsmpb.Entry, r *fsm.Applied) {
 	for i, op := range e.GetOps() {
 		of, wanted, is := editOf(op)
@@ -141,13 +141,13 @@ func (a *auditor) edited(e *fsmpb.Entry, r *fsm.Applied) {
 		case "":
 			holds = true
 		case access.AnyVersion:
-			holds = m.value != 0 || of == 1 // of a tenant that nobody set there are the defaults
+			holds = m.value != 0 || of == 1 // a tenant that was never set has the defaults
 		default:
 			holds = holds && read == m.value
 		}
 		late := o.GetKind() == uint32(rota.KindConflict) && o.GetSubject() == "version"
 		switch {
-		case m.value == wanted: // it is so already
+		case m.value == wanted: // it has this value already
 			if late {
 				a.failf("%v is refused, and changes nothing", op)
 			}
@@ -188,7 +188,7 @@ func editOf(op *fsmpb.Op) (of int, value int64, is bool) {
 	return 0, 0, false
 }
 
-// keptEdits holds a node's values against the model.
+// keptEdits compares a node's values with the model.
 func (a *auditor) keptEdits(n *node) {
 	for of := range editables {
 		if value, _ := editables[of].read(n.machine); value != a.edits[of].value {

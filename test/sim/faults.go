@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Supervise keeps a leader in place as an election would: once there is none, or
-// the one that is has been out of reach for a while.
+// Supervise keeps a leader in place as an election would: it elects one if there is none, or if the current one has
+// been unreachable for a while.
 func (w *World) Supervise() {
 	var god actor
 	silent := Time(0)
@@ -27,7 +27,7 @@ func (w *World) Supervise() {
 	w.on(&god, 0, once)
 }
 
-// healthy picks a node that could win an election.
+// healthy returns a node that could win an election.
 func (w *World) healthy() *node {
 	var able []*node
 	for _, n := range w.nodes {
@@ -41,10 +41,10 @@ func (w *World) healthy() *node {
 	return able[w.chance.IntN(len(able))]
 }
 
-// Pause stops an actor for a while, as SIGSTOP does; its clock runs on.
+// Pause stops an actor for a while, as SIGSTOP does; its clock continues.
 func (w *World) Pause(a *actor, length Time) { a.pausedUntil = max(a.pausedUntil, w.now+length) }
 
-// disturb notes that a node's workers may have been out of reach until then.
+// disturb records that a node's workers may have been unreachable until then.
 func (w *World) disturb(n *node, until Time) {
 	for _, k := range n.conns {
 		k.soundSince = max(k.soundSince, until)
@@ -57,7 +57,7 @@ func (w *World) PauseNode(n *node, length Time) {
 	w.disturb(n, n.pausedUntil)
 }
 
-// Isolate cuts a node off the others for a while; its workers still reach it.
+// Isolate cuts a node off from the others for a while; its workers still reach it.
 func (w *World) Isolate(n *node, length Time) {
 	n.isolatedUntil = w.now + length
 	w.disturb(n, n.isolatedUntil)
@@ -71,13 +71,13 @@ func (w *World) Lag(n *node, each, length Time) {
 	w.on(&god, length, func() { n.lag = 1 })
 }
 
-// Cut cuts a worker off every node for a while.
+// Cut cuts a worker off from every node for a while.
 func (w *World) Cut(k *worker, length Time) {
 	k.cutUntil = w.now + length
 	k.soundSince = max(k.soundSince, k.cutUntil)
 }
 
-// Break does one thing after the other, of every kind, until the world is healed.
+// Break causes faults of every kind, one after another, until the world is healed.
 func (w *World) Break() {
 	var god actor
 	var once func()
@@ -92,7 +92,7 @@ func (w *World) Break() {
 	w.on(&god, 2_000, once)
 }
 
-// fault names one fault, and says whether it is to happen.
+// fault names one fault, and reports whether it must happen.
 func (w *World) fault(name string) bool {
 	w.faults = append(w.faults, fmt.Sprintf("%d ms: %s", w.now, name))
 	return !w.Skip[len(w.faults)-1]
@@ -177,7 +177,7 @@ func (w *World) healAll() {
 		k.cutUntil, k.pausedUntil = 0, min(k.pausedUntil, w.now)
 		k.Reborn()
 	}
-	for _, e := range w.agenda { // else what they were at would sleep on
+	for _, e := range w.agenda { // else their pending actions would keep sleeping
 		if e.slept {
 			e.at = w.now
 		}
@@ -185,7 +185,7 @@ func (w *World) healAll() {
 	heap.Init(&w.agenda)
 }
 
-// Drain lets the healed world finish, and says whether all was kept.
+// Drain lets the healed world finish, and returns an error unless every guarantee was kept.
 func (w *World) Drain() error {
 	for w.now < w.End || w.busy() && w.now < 4*w.End {
 		if err := w.Run(w.now + 2_000); err != nil {
@@ -201,7 +201,7 @@ func (w *World) Drain() error {
 	if w.audit.fault != nil {
 		return w.audit.fault
 	}
-	// The queue is empty; let every node apply what is left.
+	// The queue is empty; let every node apply the rest.
 	for range 50 {
 		done := true
 		for _, n := range w.nodes {
@@ -217,8 +217,8 @@ func (w *World) Drain() error {
 	return w.audit.final()
 }
 
-// busy reports whether a job is leased, or is to be tried again: the backoffs of an unlucky one double,
-// and a batch's callback may be as unlucky after it. Jobs that no worker serves wait for ever.
+// busy reports whether a job is leased or will be retried: the backoffs of an unlucky one double, and a batch's
+// callback may be as unlucky after it. Jobs that no worker serves stay pending forever.
 func (w *World) busy() bool {
 	for _, n := range w.nodes {
 		if c := n.machine.Counts(); c.Delayed+c.Assigned+c.Running > 0 {

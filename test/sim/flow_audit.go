@@ -9,22 +9,22 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// auditFlow is the naive model of a workflow, made of its events, of what its
-// submitter sent, and of SPEC §11 as walks over all nodes.
+// auditFlow is the naive model of a workflow, built from its events, from the submitter's requests, and from SPEC §11
+// as walks over all nodes.
 type auditFlow struct {
 	flow  *flow
 	state rota.WorkflowState
 	run   int32
 	nodes []auditNode
-	// was is the state before the run; failed: a node of this run has failed.
+	// was is the state before the run; failed means that a node of this run has failed.
 	was    rota.WorkflowState
 	failed bool
-	// ending is since which entry it is coming to its end, 0 if it is not.
+	// ending is the entry since which the workflow is ending, 0 if it is not.
 	ending rota.Index
-	// cancelled and from are by run: what was asked of it and taken.
+	// cancelled and from hold, by run, the accepted requests.
 	cancelled map[int32]bool
 	from      map[int32]string
-	// growing are, by node, the children that an entry's completions brought.
+	// growing holds, by node, the children that an entry's completions brought.
 	growing map[string]*fsmpb.Growth
 }
 
@@ -34,13 +34,12 @@ type auditNode struct {
 	parents []uint32
 	state   rota.NodeState
 	spec    *rota.JobSpec
-	// gate says that it has no job: it waits for a signal once its parents have completed.
+	// gate means that it has no job: it waits for a signal once its parents have completed.
 	gate bool
-	// held says that a lease of it was cancelled: its next run waits until that lease
-	// would have ended (SPEC §3.11).
+	// held means that a lease of it was cancelled: its next run waits until that lease would have ended (SPEC §3.11).
 	held bool
-	// by is one more than the node that grew it, joins says that who waits for that one waits
-	// for this one too.
+	// by is one more than the node that grew it; joins means that every node waiting for that one waits for this one
+	// too.
 	by    int
 	joins bool
 }
@@ -62,7 +61,7 @@ func newAuditFlow(f *flow) *auditFlow {
 	return x
 }
 
-// flowOps notes what an entry asked of workflows and was taken.
+// flowOps records the accepted operations of an entry on workflows.
 func (a *auditor) flowOps(e *fsmpb.Entry, r *fsm.Applied) {
 	for i, op := range e.GetOps() {
 		o := r.Outcomes[i]
@@ -86,14 +85,14 @@ func (a *auditor) flowOps(e *fsmpb.Entry, r *fsm.Applied) {
 	}
 }
 
-// begins notes that it is coming to its end.
+// begins records that the workflow is ending.
 func (x *auditFlow) begins(at rota.Index) {
 	if x.ending == 0 {
 		x.ending = at
 	}
 }
 
-// flowEvent holds an event of a workflow against its model.
+// flowEvent checks an event of a workflow against its model.
 func (a *auditor) flowEvent(r *fsm.Applied, e *rota.Event) {
 	id := rota.WorkflowID(e.Run)
 	x := a.flows[id]
@@ -107,7 +106,7 @@ func (a *auditor) flowEvent(r *fsm.Applied, e *rota.Event) {
 		a.flows[id], a.flowIDs = x, append(a.flowIDs, id)
 	}
 	switch e.Kind {
-	case rota.EventWorkflowCancelled: // what it ends is told
+	case rota.EventWorkflowCancelled: // events report the nodes that it ends
 	case rota.EventWorkflowGrown:
 		a.grows(r, x, e)
 	case rota.EventWorkflowStarted:
@@ -125,7 +124,7 @@ func (a *auditor) flowEvent(r *fsm.Applied, e *rota.Event) {
 	}
 }
 
-// isGate reports whether an event is of a gate, which has no lease.
+// isGate reports whether an event belongs to a gate, which has no lease.
 func (a *auditor) isGate(e *rota.Event) bool {
 	x := a.flows[rota.WorkflowID(e.Run)]
 	return x != nil && slices.ContainsFunc(x.nodes, func(n auditNode) bool { return n.gate && n.id == e.Node })
@@ -147,7 +146,7 @@ func (a *auditor) flowStarted(r *fsm.Applied, x *auditFlow) {
 		}
 	}
 	x.was, x.state, x.failed, x.ending = x.state, rota.WorkflowRunning, false, 0
-	if x.cancelled[x.run] { // in this very entry, before anything was taken back
+	if x.cancelled[x.run] { // in this very entry, before anything was withdrawn
 		x.ending = r.Index
 		return
 	}
@@ -167,15 +166,15 @@ func (a *auditor) flowStarted(r *fsm.Applied, x *auditFlow) {
 	}
 }
 
-// redo says which nodes the next run has: all that did not complete, or, from a
-// node, that one, what follows from it, and what any of those wait for.
+// redo returns the nodes of the next run: all that did not complete, or, from a node, that one, its descendants, and
+// the nodes that any of those wait for.
 func (x *auditFlow) redo() []bool {
 	from := x.from[x.run+1]
 	again := make([]bool, len(x.nodes))
 	for i, n := range x.nodes {
 		again[i] = from == "" || n.id == from
 	}
-	for changed := true; changed; { // what follows from those
+	for changed := true; changed; { // their descendants
 		changed = false
 		for i := range x.nodes {
 			for p := range x.nodes {
@@ -185,7 +184,7 @@ func (x *auditFlow) redo() []bool {
 			}
 		}
 	}
-	for changed := true; changed; { // what those wait for
+	for changed := true; changed; { // the nodes that those wait for
 		changed = false
 		for i := range x.nodes {
 			again[i] = again[i] && x.nodes[i].state != nodeDone
@@ -199,7 +198,7 @@ func (x *auditFlow) redo() []bool {
 	return again
 }
 
-// ready says that all parents completed, lost that one ended otherwise.
+// ready reports whether all parents completed, and lost whether one ended otherwise.
 func (x *auditFlow) ready(n *auditNode) (ready, lost bool) {
 	ready = true
 	for p := range x.nodes {
@@ -216,7 +215,7 @@ func (a *auditor) nodeEvent(r *fsm.Applied, x *auditFlow, n *auditNode, e *rota.
 	id := x.flow.spec.ID
 	ready, lost := x.ready(n)
 	if l := a.leases[e.Lease]; l != nil && l.outlives && e.Kind == rota.EventLeaseCancelled {
-		return // its worker confirms, after the node ended, and perhaps the workflow
+		return // its worker confirms after the node ended, and perhaps after the workflow
 	}
 	if x.state != rota.WorkflowRunning && e.Kind != rota.EventAssignmentDropped {
 		a.failf("%s of node %s of workflow %s, which is %s", e.Kind, n.id, id, x.state)
@@ -263,7 +262,7 @@ func (x *auditFlow) fails(at rota.Index, n *auditNode, as rota.NodeState) {
 	}
 }
 
-// nodeCancelled wants a reason for each node that is cancelled (SPEC §11.3).
+// nodeCancelled checks that each cancelled node has a reason (SPEC §11.3).
 func (a *auditor) nodeCancelled(r *fsm.Applied, x *auditFlow, n *auditNode, e *rota.Event, lost bool) {
 	id := x.flow.spec.ID
 	fair := false
@@ -315,9 +314,9 @@ func (a *auditor) flowFinished(x *auditFlow, e *rota.Event) {
 	x.state = want
 }
 
-// flowsSettled looks, after an entry, for what should have happened in it: these
-// workflows are so small that each entry settles all. Only the end that a node brings
-// about at its release, as its time to live is over by then, is the next entry's.
+// flowsSettled checks, after an entry, that everything due in it happened: these workflows are so small that each entry
+// settles all. The exception is a node that ends at its release because its time to live is over: the end that it
+// causes belongs to the next entry.
 func (a *auditor) flowsSettled(r *fsm.Applied) {
 	for _, id := range a.flowIDs {
 		x := a.flows[id]
@@ -345,8 +344,8 @@ func (a *auditor) flowsSettled(r *fsm.Applied) {
 	}
 }
 
-// flowsFinal wants that what was acked has run to its end, that what was never
-// committed left nothing, and that every node shows what the model says.
+// flowsFinal checks that acknowledged workflows have run to their end, that uncommitted ones left nothing, and that
+// every node shows the state of the model.
 func (a *auditor) flowsFinal() {
 	vertices := 0
 	for _, f := range a.w.flows.all {
@@ -375,7 +374,7 @@ func (a *auditor) flowsFinal() {
 	}
 }
 
-// flowShown holds what a node shows of a workflow against the model.
+// flowShown compares a node's view of a workflow with the model.
 func (a *auditor) flowShown(n *node, f *flow, x *auditFlow) {
 	v, ok := n.machine.WorkflowView(f.spec.ID)
 	if x == nil {

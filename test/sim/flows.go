@@ -14,8 +14,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// flowClient submits workflows, cancels some and runs some again. What it does is
-// drawn apart from the world's chance, as the walls are.
+// flowClient submits workflows, cancels some and retries some. It draws from a random source of its own, separate from
+// the world's, as the walls do.
 type flowClient struct {
 	w      *World
 	chance *rand.Rand
@@ -23,30 +23,30 @@ type flowClient struct {
 	byID   map[rota.WorkflowID]*flow
 }
 
-// flow is one workflow as its submitter sees it, and what the submitter is up to.
+// flow is one workflow as its submitter sees it, and the submitter's intentions.
 type flow struct {
 	actor
 	c       *flowClient
 	spec    rota.WorkflowSpec
 	graph   *rota.Graph
 	content [16]byte
-	// opened: the cluster knows of it; next is the node that it wants next.
+	// opened means that the cluster knows it; next is the next node to upload.
 	opened bool
 	next   uint32
-	// acked: it was told that it is committed.
+	// acked means that its commit was acknowledged.
 	acked bool
-	// steps are counted, so that a late repeat knows that it went on. gaveUp: the
-	// submitter's process is gone for good; pauseAt and giveUpAt are steps.
+	// steps counts the steps, so that a late repetition notices progress. gaveUp means that the submitter's process is
+	// gone for good; pauseAt and giveUpAt are steps.
 	steps, pauseAt, giveUpAt int
 	gaveUp                   bool
-	// retries are left; from is what each run was asked to be run again from.
+	// retries is the number of retries left; from is the node from which each run was retried.
 	retries int
 	from    map[int32]string
-	// cancelling: a cancellation was asked for, and has no answer yet.
+	// cancelling means that a cancellation was requested and is not yet answered.
 	cancelling bool
 }
 
-// typeDoomed is the type of nodes whose handlers mostly fail for good.
+// typeDoomed is the type of nodes whose handlers mostly fail permanently.
 const typeDoomed = "doomed"
 
 func newFlowClient(w *World) *flowClient {
@@ -59,14 +59,14 @@ func newFlowClient(w *World) *flowClient {
 	return c
 }
 
-// draw makes a random graph, and a submitter with intentions.
+// draw creates a random graph, and a submitter with intentions.
 func (c *flowClient) draw(i int) *flow {
 	r := c.chance
 	f := &flow{c: c, pauseAt: -1, giveUpAt: -1, retries: r.IntN(3), from: map[int32]string{}}
 	f.spec = rota.WorkflowSpec{ID: rota.WorkflowID(fmt.Sprint("f", i)), Tenant: rota.TenantID(fmt.Sprint("t", i%3)),
 		OnFailure: rota.FailurePolicy(r.IntN(2))}
 	f.name = string(f.spec.ID)
-	gates := rand.New(rand.NewPCG(c.w.Seed, uint64(0x6a7e+i))) // so that graphs are what they were before there were gates
+	gates := rand.New(rand.NewPCG(c.w.Seed, uint64(0x6a7e+i))) // so that graphs are the same as before gates existed
 	density := 1 + r.IntN(4)
 	for n := range 1 + r.IntN(10) {
 		s := rota.NewJobSpec("work", []byte("node"))
@@ -97,7 +97,7 @@ func (c *flowClient) draw(i int) *flow {
 	}
 	f.graph, f.content = g, fsm.WorkflowContent(&f.spec, g)
 	switch r.IntN(6) {
-	case 0: // its process crashes in the middle, or just after it asked to commit
+	case 0: // its process crashes in the middle, or just after it requested the commit
 		f.giveUpAt = r.IntN(g.Edges + len(g.Order) + 2)
 	case 1: // it sleeps, maybe for longer than an upload is kept
 		f.pauseAt = 1 + r.IntN(3)
@@ -105,7 +105,7 @@ func (c *flowClient) draw(i int) *flow {
 	return f
 }
 
-// step sends the next operation of the upload, again and again until it is acked.
+// step sends the next operation of the upload, repeatedly until it is acknowledged.
 func (f *flow) step() {
 	w, r := f.c.w, f.c.chance
 	if f.acked || f.gaveUp {
@@ -123,9 +123,9 @@ func (f *flow) step() {
 			f.step()
 		}
 	})
-	if f.steps-1 == f.giveUpAt { // it will never know what became of its last word
+	if f.steps-1 == f.giveUpAt { // it will never learn the outcome of its last request
 		f.gaveUp = true
-		if f.gated() { // which may have committed it: whoever says its word to gates is another
+		if f.gated() { // which may have committed it: another client then signals its gates
 			w.on(&f.actor, Time(r.IntN(5_000)), f.signal)
 		}
 		return
@@ -137,8 +137,7 @@ func (f *flow) step() {
 	})
 }
 
-// nextOp is what the upload needs next, as far as the submitter knows; at times
-// something that it needs later, or had already.
+// nextOp returns the next operation of the upload, as far as the submitter knows; sometimes a later or an earlier one.
 func (f *flow) nextOp(r *rand.Rand) *fsmpb.Op {
 	if !f.opened || r.IntN(20) == 0 {
 		return entry.OpenWorkflowOp(&f.spec, f.graph, f.content)
@@ -159,7 +158,7 @@ func (f *flow) nextOp(r *rand.Rand) *fsmpb.Op {
 	return op
 }
 
-// learn takes an answer to the upload, which may be an old one.
+// learn handles an answer to the upload, which may be an old one.
 func (f *flow) learn(o *fsmpb.Outcome) {
 	switch err := entry.OutcomeError(o); {
 	case err == nil && rota.WorkflowState(o.GetWorkflowState()) != rota.WorkflowOpen:
@@ -182,7 +181,7 @@ func (f *flow) send(op *fsmpb.Op, reply func(*fsmpb.Outcome)) {
 	w.forward(n, &f.actor, !n.down, op, reply)
 }
 
-// committed begins what the submitter does later: cancel, cancel a node, retry.
+// committed schedules the submitter's later actions: cancel, cancel a node, retry.
 func (f *flow) committed() {
 	w, r := f.c.w, f.c.chance
 	switch r.IntN(8) {
@@ -198,7 +197,7 @@ func (f *flow) committed() {
 	w.on(&f.actor, Time(r.IntN(5_000)), f.signal)
 }
 
-// drawGate makes the terms of a gate.
+// drawGate draws the terms of a gate.
 func drawGate(r *rand.Rand) *rota.Gate {
 	g := &rota.Gate{OnTimeout: rota.GateTimeout(r.IntN(2))}
 	if r.IntN(2) == 0 {
@@ -212,15 +211,14 @@ func (f *flow) gated() bool {
 	return slices.ContainsFunc(f.spec.Nodes, func(n rota.NodeSpec) bool { return n.Gate != nil })
 }
 
-// signal says its word to gates now and then, early and late, more than once and not always
-// the same: a refusal one time in six.
+// signal signals gates now and then, early and late, more than once and not always the same: a refusal one time in six.
 func (f *flow) signal() {
 	w, r := f.c.w, f.c.chance
 	n := w.nodes[r.IntN(len(w.nodes))]
 	flow, ok := n.machine.Workflow(f.spec.ID)
 	if !n.down && ok && flow.State.Terminal() && f.retries == 0 {
-		if _, again := f.from[flow.Runs]; !again { // else it lags, and another run may wait
-			// A retry that is still on its way may begin a run whose gates wait for a word.
+		if _, again := f.from[flow.Runs]; !again { // else it lags, and another run may be waiting
+			// A retry that is still in flight may begin a run whose gates wait for a signal.
 			w.on(&f.actor, 30_000, f.signal)
 			return
 		}
@@ -236,7 +234,7 @@ func (f *flow) signal() {
 	}
 }
 
-// cancel asks until it is answered.
+// cancel repeats the request until it is answered.
 func (f *flow) cancel() {
 	if !f.cancelling {
 		return
@@ -245,8 +243,8 @@ func (f *flow) cancel() {
 	f.c.w.on(&f.actor, 500, f.cancel)
 }
 
-// retry looks now and then whether the workflow failed, and runs it again: from the
-// same node for as long as it has no answer.
+// retry checks now and then whether the workflow failed, and retries it: from the same node for as long as it has no
+// answer.
 func (f *flow) retry() {
 	w, r := f.c.w, f.c.chance
 	if f.retries == 0 {
@@ -269,7 +267,7 @@ func (f *flow) retry() {
 	f.send(entry.RetryWorkflowOp(f.spec.ID, from, runs), func(o *fsmpb.Outcome) {
 		if !answered {
 			answered = true
-			if !OutcomeOK(o) && from != "" { // nothing hangs on that node: all of it then
+			if !OutcomeOK(o) && from != "" { // no node depends on that one: all of it then
 				f.from[runs] = ""
 			}
 			if OutcomeOK(o) && f.retries > 0 {
@@ -286,7 +284,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// handles says how a node's handler goes: sooner than other jobs, as many wait for it.
+// handles decides how a node's handler runs: it finishes sooner than other jobs, because many wait for it.
 func (c *flowClient) handles(k *worker, t *task) {
 	now := k.local(c.w.now)
 	t.finish = now + (t.finish-now)/6
@@ -296,9 +294,8 @@ func (c *flowClient) handles(k *worker, t *task) {
 	c.drawGrowth(t)
 }
 
-// quiet reports whether every upload was acked or lapsed, and nobody wants more of it. The
-// cluster clock tells when one has lapsed: a part that was under way as the world healed
-// may be taken seconds later.
+// quiet reports whether every upload was acknowledged or lapsed, and no more requests follow. The cluster clock
+// determines when one has lapsed: a part in flight as the world healed may be accepted seconds later.
 func (c *flowClient) quiet() bool {
 	lapsed := c.w.now >= c.w.Heal+Time(limits.UploadLapses)+5_000 && c.w.audit.clock >= c.w.audit.uploaded+limits.UploadLapses+5_000
 	for _, f := range c.all {

@@ -9,8 +9,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// ghost is a process that was taken for dead: it wakes when another one has its
-// worker id, and goes on with what it held.
+// ghost is a process that was presumed dead: it wakes when another one has its worker id, and continues with its old
+// leases.
 type ghost struct {
 	actor
 	w       *World
@@ -19,7 +19,7 @@ type ghost struct {
 	leases  []rota.Lease
 }
 
-// haunt lets a dying worker's process speak on.
+// haunt lets a dying worker's process keep sending.
 func (w *World) haunt(k *worker) {
 	g := &ghost{w: w, id: k.id, session: k.session}
 	g.name = fmt.Sprint("ghost of ", k.id, " in session ", k.session)
@@ -33,8 +33,8 @@ func (w *World) haunt(k *worker) {
 	}
 }
 
-// speak sends what it never should have been heard with: a verb on a lease of its
-// own, in its own session that is over, or in another worker's.
+// speak sends a request that must not succeed: a verb on a lease of its own, in its own ended session, or in another
+// worker's.
 func (g *ghost) speak() {
 	w := g.w
 	if w.healing() {
@@ -42,7 +42,7 @@ func (g *ghost) speak() {
 	}
 	w.on(&g.actor, Time(500+w.ghostly.IntN(8_000)), g.speak)
 	if w.audit.sessions[g.id] == g.session {
-		return // nobody has its place yet: what it says counts
+		return // no process has replaced it yet: its requests count
 	}
 	l := g.leases[w.ghostly.IntN(len(g.leases))]
 	verb := []rota.LeaseVerb{rota.VerbComplete, rota.VerbComplete, rota.VerbFail, rota.VerbRenew, rota.VerbAck}[w.ghostly.IntN(5)]
@@ -51,7 +51,7 @@ func (g *ghost) speak() {
 	switch other := w.workers[w.ghostly.IntN(len(w.workers))]; {
 	case other.id != g.id && other.session != 0:
 		c.Worker, c.Session = other.id, other.session
-	case w.ghostly.IntN(2) == 0: // on what the process in its place holds
+	case w.ghostly.IntN(2) == 0: // on a lease of the process that replaced it
 		for _, k := range w.workers {
 			if k.id == g.id && len(k.order) > 0 {
 				now := &k.order[w.ghostly.IntN(len(k.order))].given.Lease

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	graceMargin = 3_000 // a context ends so much before its grace
-	graceDying  = 2_000 // its processes take so long to die
+	graceMargin = 3_000 // a context ends this long before its grace
+	graceDying  = 2_000 // its processes take this long to die
 	hearSilence = 2_500
 	brokenFor   = 2_000
 	brokenEvery = 500
@@ -17,9 +17,9 @@ const (
 type link struct {
 	session    rota.Session
 	connection uint64
-	// ended is when the node saw it end, 0 while it stands.
+	// ended is when the node saw it end, 0 while it is open.
 	ended Time
-	// told: the state shows it, or another one.
+	// told means that the state shows this end, or another connection.
 	told bool
 }
 
@@ -29,12 +29,12 @@ func (n *node) stands(k *worker, connection uint64) bool {
 	return l != nil && l.connection == connection && l.ended == 0
 }
 
-// hears is reaches for a beat and the word at once that it was heard.
+// hears is reaches for a beat that the node confirms immediately.
 func (k *worker) hears(n *node) bool {
 	return k.reaches(n) || k.w.HearEnded && k.cutUntil <= k.w.now && !n.down && k.conn == n
 }
 
-// sees has a node know of a worker's connection; loses of its end.
+// sees records a worker's connection at a node; loses records its end.
 func (n *node) sees(k *worker) {
 	n.links[k.id] = &link{session: k.session, connection: k.connection}
 }
@@ -45,8 +45,8 @@ func (n *node) loses(k *worker) {
 	}
 }
 
-// Sever cuts a worker's connection on the node's side alone, as a middlebox does: the
-// node sees it end, and the worker learns it from beats that nobody hears.
+// Sever cuts a worker's connection on the node's side only, as a middlebox does: the node sees it end, and the worker
+// learns it from unconfirmed beats.
 func (w *World) Sever(k *worker) {
 	if k.conn == nil {
 		return
@@ -55,8 +55,8 @@ func (w *World) Sever(k *worker) {
 	k.conn.loses(k)
 }
 
-// heardBeat takes a node's word at once for a beat: that counts from its sending, on the
-// connection opened last.
+// heardBeat handles a node's immediate confirmation of a beat: it counts from the beat's sending, on the newest
+// connection.
 func (k *worker) heardBeat(sent Time, connection uint64) {
 	if k.connection != connection || k.down {
 		return
@@ -66,13 +66,12 @@ func (k *worker) heardBeat(sent Time, connection uint64) {
 	k.w.audit.believed(k)
 }
 
-// unheard reports whether a worker which holds leases with a grace must try another node.
+// unheard reports whether a worker that holds leases with a grace must try another node.
 func (k *worker) unheard() bool {
 	return k.w.Grace && k.asked > k.heard && k.local(k.w.now)-k.asked >= hearSilence
 }
 
-// unheardEnd is the local moment from which a lease with a grace is believed in no more if
-// no other beat is heard.
+// unheardEnd returns the local moment at which a lease with a grace is lost if no other beat is confirmed.
 func (k *worker) unheardEnd(t *task) Time {
 	if t.given.Grace == 0 || k.w.NoGrace {
 		return 1 << 60
@@ -80,12 +79,11 @@ func (k *worker) unheardEnd(t *task) Time {
 	return k.heard + Time(t.given.Grace.Milliseconds()) - graceMargin
 }
 
-// endsUnheard reports whether that comes before everything else that ends the lease.
+// endsUnheard reports whether that moment comes before everything else that ends the lease.
 func (k *worker) endsUnheard(t *task) bool { return k.end(t) == k.unheardEnd(t) }
 
-// dying reports whether processes of a task may be there after its context ended. It counts
-// them where the grace ended it: a lease that is over by its deadline waits for none (SPEC
-// §3.9, §16.7).
+// dying reports whether processes of a task may still run after its context ended. It counts them only if the grace
+// ended it: a lease that ended by its deadline waits for none (SPEC §3.9, §16.7).
 func (k *worker) dying(t *task) bool {
 	if t.ended {
 		return k.local(k.w.now) < t.deadBy
@@ -93,7 +91,7 @@ func (k *worker) dying(t *task) bool {
 	return k.endsUnheard(t) && k.local(k.w.now) < k.end(t)+graceDying
 }
 
-// tellBroken has each node tell the leader of connections that ended there.
+// tellBroken makes each node report the connections that ended there to the leader.
 func (w *World) tellBroken(god *actor) {
 	for _, n := range w.nodes {
 		if n.down || n.pausedUntil > w.now {

@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// graced is a script whose leases have a grace of 10 s.
+// graced returns a script whose leases have a grace of 10 s.
 func graced(t *testing.T, change ...func(*Options)) *script {
 	return newScript(t, append(change, func(o *Options) {
 		o.Grace = true
@@ -31,8 +31,7 @@ func TestGrace_ends_a_dead_workers_lease(t *testing.T) {
 	}
 }
 
-// A connection is cut on the node's side alone: the worker opens another in time, and
-// keeps its lease.
+// A connection is cut on the node's side only: the worker opens another in time, and keeps its lease.
 func TestGrace_a_worker_that_connects_again_keeps_its_lease(t *testing.T) {
 	t.Parallel()
 	s := graced(t)
@@ -52,8 +51,8 @@ func TestGrace_a_worker_that_connects_again_keeps_its_lease(t *testing.T) {
 	}
 }
 
-// A worker that is cut off altogether ends what runs before the cluster gives it away: its node
-// sees the connection end and says so, at once or late, as it was paused meanwhile.
+// A worker that is cut off completely ends its handlers before the cluster reassigns its lease: its node sees the
+// connection end and reports it, at once, or late because it was paused meanwhile.
 func TestGrace_a_worker_that_is_cut_off_ends_first(t *testing.T) {
 	t.Parallel()
 	for name, paused := range map[string]Time{"its node lives": 0, "its node is paused": 4_000} {
@@ -87,8 +86,8 @@ func TestGrace_a_worker_that_is_cut_off_ends_first(t *testing.T) {
 	}
 }
 
-// A lease whose deadline comes before its grace ends by that, and waits for no process of its
-// worker: SPEC §16.7 promises those dead where a broken stream ends the lease alone.
+// A lease whose deadline comes before its grace ends by that, and waits for no process of its worker: SPEC §16.7
+// promises that they are dead only if the broken stream ends the lease.
 func TestGrace_a_deadline_that_comes_sooner_waits_for_nobody(t *testing.T) {
 	t.Parallel()
 	s := graced(t, func(o *Options) { o.LeaseMs = 6_000 })
@@ -102,8 +101,8 @@ func TestGrace_a_deadline_that_comes_sooner_waits_for_nobody(t *testing.T) {
 	}
 }
 
-// What the auditor is there for: a node that hears beats of a connection which it has
-// seen end, and a worker that does not keep the grace that it declared.
+// Bugs that the auditor must find: a node that confirms beats of a connection which it has seen end, and a worker that
+// does not keep the grace that it declared.
 func TestGrace_faults_are_found(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]func(*Options){

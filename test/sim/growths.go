@@ -13,11 +13,11 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// growthsDeep bounds how deep growths are nested: each adds a dot to its children's names.
+// growthsDeep limits how deep growths are nested: each adds a dot to its children's names.
 const growthsDeep = 3
 
-// drawGrowth lets the completion of a node add others now and then, each of a name that only
-// this node gives: so that a run does as it did before there were growths.
+// drawGrowth lets the completion of a node add others now and then, with names that only this node uses, so that a run
+// is the same as before growths existed.
 func (c *flowClient) drawGrowth(t *task) {
 	_, node, _ := rota.SplitNodeJobID(t.given.Lease.Job)
 	id := t.given.Lease.ID
@@ -42,7 +42,7 @@ func (c *flowClient) drawGrowth(t *task) {
 	t.growth = g
 }
 
-// growsBy is what a command adds.
+// growsBy returns the growth that a command adds.
 func (t *task) growsBy(v rota.LeaseVerb) *rota.Growth {
 	if v != rota.VerbComplete {
 		return nil
@@ -50,8 +50,7 @@ func (t *task) growsBy(v rota.LeaseVerb) *rota.Growth {
 	return t.growth
 }
 
-// growing notes what a completion brings that was taken: an event of its workflow follows,
-// unless that is ending.
+// growing records the growth of an accepted completion: an event of its workflow follows, unless that is ending.
 func (a *auditor) growing(op *fsmpb.LeaseOp) {
 	var g fsmpb.Growth
 	id, node, _ := rota.SplitNodeJobID(rota.JobID(op.GetJob()))
@@ -68,7 +67,7 @@ func (a *auditor) growing(op *fsmpb.LeaseOp) {
 	x.growing[node] = &g
 }
 
-// grows adds what a node brought to the model of its workflow.
+// grows adds a node's growth to the model of its workflow.
 func (a *auditor) grows(r *fsm.Applied, x *auditFlow, e *rota.Event) {
 	g := x.growing[e.Node]
 	by := slices.IndexFunc(x.nodes, func(n auditNode) bool { return n.id == e.Node })
@@ -105,7 +104,7 @@ func (a *auditor) grows(r *fsm.Applied, x *auditFlow, e *rota.Event) {
 	}
 }
 
-// waits reports whether a node waits for another: a parent, or one that joins what it waits for.
+// waits reports whether a node waits for another: a parent, or one that joins a node it waits for.
 func (x *auditFlow) waits(n *auditNode, on int) bool {
 	if slices.Contains(n.parents, uint32(on)) && n.by != on+1 {
 		return true
@@ -114,7 +113,7 @@ func (x *auditFlow) waits(n *auditNode, on int) bool {
 	return other.joins && x.waits(n, other.by-1)
 }
 
-// grownAll wants that what was taken joined its workflow, unless that was ending.
+// grownAll checks that each accepted growth joined its workflow, unless that was ending.
 func (a *auditor) grownAll(x *auditFlow) {
 	for node := range x.growing {
 		if x.ending == 0 && x.state == rota.WorkflowRunning {

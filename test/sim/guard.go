@@ -5,21 +5,21 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// guard is a worker's parent, which has seen it die and has ended all that it left
-// (SPEC §16.7): it says so until it is answered.
+// guard is a worker's parent, which has seen it die and has ended all its processes (SPEC §16.7): it repeats that
+// report until it is answered.
 type guard struct {
 	actor
 	w  *World
 	op *fsmpb.Op
 	by Time
-	// heard: the cluster has answered.
+	// heard means that the cluster has answered.
 	heard bool
 }
 
 // guardMost is how long a guard tries.
 const guardMost = Time(rota.SilenceEnds) + 5_000
 
-// Mourn has a worker's guard say, after a while, that what it is now is gone.
+// Mourn makes a worker's guard report, after a while, that the worker's current process is gone.
 func (w *World) Mourn(k *worker, after Time) {
 	if k.session == 0 {
 		return

@@ -26,15 +26,15 @@ func TestGuard_ends_what_a_dead_worker_held(t *testing.T) {
 	s.run(20_000) // its job runs elsewhere
 }
 
-// A guard that speaks too soon is what the auditor looks for: two workers believe.
+// The auditor must find a guard that reports too early: two workers believe.
 func TestGuard_that_speaks_too_soon_is_found(t *testing.T) {
 	t.Parallel()
 	s := newScript(t, func(o *Options) {
 		o.Policy = []rota.Setting{{Key: "backoff_base", Value: "100ms"}, {Key: "backoff_cap", Value: "100ms"}}
 	})
 	_, k := s.job("j")
-	s.Cut(k, 1<<40) // so that nobody tells it
-	s.Mourn(k, 0)   // but it lives
+	s.Cut(k, 1<<40) // so that it gets no message
+	s.Mourn(k, 0)   // but it is alive
 	if err := s.Run(s.now + 20_000); err == nil || !strings.Contains(err.Error(), "both believe") {
 		t.Fatalf("the auditor says %v", err)
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 )
 
-// hooker does the leader's chore of webhooks (SPEC §13.14) at any node, however far behind, so that several
-// leaders decide the same events; it also sets the webhook, pauses, resumes, skips and deletes it, and ends some
-// deliveries. What it does is drawn apart from the world's chance.
+// hooker performs the leader's work on webhooks (SPEC §13.14) at any node, however far behind, so that several leaders
+// decide the same events; it also sets the webhook, pauses, resumes, skips and deletes it, and ends some deliveries. It
+// draws from a random source of its own, separate from the world's.
 type hooker struct {
 	actor
 	w      *World
@@ -23,10 +23,10 @@ type hooker struct {
 	n      int
 }
 
-// hookName is the webhook that there is.
+// hookName is the only webhook.
 const hookName = "hook"
 
-// hookKinds are what it selects.
+// hookKinds are the kinds of events that it selects.
 var hookKinds = []rota.EventKind{rota.EventJobEnqueued, rota.EventJobCompleted, rota.EventJobDead}
 
 func newHooker(w *World) *hooker {
@@ -40,10 +40,10 @@ func newHooker(w *World) *hooker {
 	return h
 }
 
-// quiet reports that all is delivered.
+// quiet reports that every event is delivered.
 func (h *hooker) quiet() bool { return len(h.w.audit.hooked.due) == 0 }
 
-// ask sends an operation once, or twice, to any node; nobody waits for the answer.
+// ask sends an operation once, or twice, to any node, without waiting for the answer.
 func (h *hooker) ask(op *fsmpb.Op) {
 	for i := range 1 + h.chance.IntN(8)/7 {
 		h.w.on(&h.actor, Time(i*h.chance.IntN(3_000)), func() {
@@ -62,7 +62,7 @@ func pauseHook(paused bool) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_PauseWebhook{PauseWebhook: &fsmpb.PauseWebhook{Name: hookName, Paused: paused}}}
 }
 
-// next does what operators do. As the world has healed it only sees to it that the hook goes on.
+// next performs an operator's action. Once the world has healed it only keeps the hook running.
 func (h *hooker) next() {
 	w := h.w
 	w.on(&h.actor, Time(500+h.chance.IntN(4_000)), h.next)
@@ -89,8 +89,8 @@ func (h *hooker) next() {
 	}
 }
 
-// follow reads the events behind the cursor that a node knows of, as far as that node has applied, and proposes
-// their deliveries: the next leader's proposal may be under way already.
+// follow reads the events after the cursor that a node knows of, as far as that node has applied, and proposes their
+// deliveries: the next leader's proposal may be in flight already.
 func (h *hooker) follow() {
 	w := h.w
 	w.on(&h.actor, Time(50+h.chance.IntN(700)), h.follow)
@@ -108,7 +108,7 @@ func (h *hooker) follow() {
 	}
 }
 
-// stretch returns the operation that decides the events after a hook's cursor, nil where there are none.
+// stretch returns the operation that decides the events after a hook's cursor, nil if there are none.
 func (h *hooker) stretch(n *node, hook *rota.Webhook) *fsmpb.Op {
 	op := &fsmpb.AdvanceHook{Name: hookName, Version: hook.Version, From: entry.EventOp(hook.Cursor)}
 	last := hook.Cursor
@@ -134,24 +134,24 @@ func (h *hooker) stretch(n *node, hook *rota.Webhook) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_AdvanceHook{AdvanceHook: op}}
 }
 
-// selects reports whether the hook selects an event: deliveries make none of their own.
+// selects reports whether the hook selects an event: deliveries cause no deliveries.
 func selects(e *rota.Event) bool {
 	_, _, delivery := rota.SplitDeliveryID(e.Job)
 	return !delivery && slices.Contains(hookKinds, e.Kind)
 }
 
-// hooked is what a naive model, made of the events alone, knows of the webhook.
+// hooked is a naive model of the webhook, built from events only.
 type hooked struct {
 	events []rota.Event
 	there  bool
-	// due are the events that it selects and that no delivery was made of.
+	// due holds the events that it selects and that have no delivery yet.
 	due map[rota.EventID]bool
-	// made are the deliveries.
+	// made holds the deliveries.
 	made []rota.JobID
 }
 
-// hookEvent wants each delivery to be of an event that is due, so that none comes twice, and none of what was
-// skipped or came before the hook.
+// hookEvent checks that each delivery is of an event that is due, so that none occurs twice, and none of skipped events
+// or of events before the hook.
 func (a *auditor) hookEvent(e *rota.Event) {
 	if !a.w.Hooks {
 		return
@@ -189,7 +189,7 @@ func (a *auditor) hookEvent(e *rota.Event) {
 	}
 }
 
-// hooksFinal wants all to be delivered.
+// hooksFinal checks that every event is delivered.
 func (a *auditor) hooksFinal() {
 	for id := range a.hooked.due {
 		a.failf("event %s was never delivered, and %d others", id, len(a.hooked.due)-1)

@@ -12,11 +12,11 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// shortHorizon is the least gc_horizon that the janitor sets.
+// shortHorizon is the smallest gc_horizon that the janitor sets.
 const shortHorizon rota.Date = 60_000
 
-// janitor sets queues, with rules of keys, and tenants and forgets them again, drained or not, with
-// jobs in them, and forgets workers (SPEC §21.4, §21.5). What it does is drawn apart from the world's chance.
+// janitor sets queues, with rules of keys, and tenants and deletes them again, drained or not, with jobs in them, and
+// deletes workers (SPEC §21.4, §21.5). It draws from a random source of its own, separate from the world's.
 type janitor struct {
 	actor
 	w      *World
@@ -33,10 +33,10 @@ func newJanitor(w *World) *janitor {
 	return c
 }
 
-// side draws a queue of its own; those of the world's jobs stay.
+// side draws a queue of its own; the queues of the world's jobs stay.
 func (c *janitor) side() string { return fmt.Sprint("side", c.chance.IntN(3)) }
 
-// work does one thing, and goes on until the world heals.
+// work performs one action, and continues until the world heals.
 func (c *janitor) work() {
 	w := c.w
 	if w.now >= max(w.Heal, 20_000) {
@@ -92,12 +92,12 @@ func (c *janitor) ask(op *fsmpb.Op) {
 	}
 }
 
-// places is what a naive model knows of queues, tenants, and where live jobs are.
+// places is a naive model of queues, tenants, and the places of live jobs.
 type places struct {
 	queues map[rota.QueueName]bool
-	// draining take no submissions.
+	// draining holds the queues that accept no submissions.
 	draining map[rota.QueueName]bool
-	// ruled have a rule of keys.
+	// ruled holds the queues with a rule of keys.
 	ruled map[rota.QueueName]bool
 	live  map[rota.JobID]place
 }
@@ -111,7 +111,7 @@ func newPlaces() places {
 	return places{queues: map[rota.QueueName]bool{}, draining: map[rota.QueueName]bool{}, ruled: map[rota.QueueName]bool{}, live: map[rota.JobID]place{}}
 }
 
-// placed follows where jobs are, and wants what is forgotten to be named by none.
+// placed follows the places of jobs, and checks that no event names a deleted object.
 func (a *auditor) placed(e *rota.Event) {
 	p := &a.places
 	switch e.Kind {
@@ -155,7 +155,7 @@ func (a *auditor) placed(e *rota.Event) {
 	}
 }
 
-// unnamed wants no live job to be where something was forgotten.
+// unnamed checks that no live job is in a deleted place.
 func (a *auditor) unnamed(e *rota.Event, there func(place) bool) {
 	for id, at := range a.places.live {
 		if there(at) {
@@ -164,7 +164,7 @@ func (a *auditor) unnamed(e *rota.Event, there func(place) bool) {
 	}
 }
 
-// drained wants a queue that is drained to take nothing, until it is set again or forgotten.
+// drained checks that a drained queue accepts nothing until it is set again or deleted.
 func (a *auditor) drained(e *fsmpb.Entry, r *fsm.Applied) {
 	for i, op := range e.GetOps() {
 		o := r.Outcomes[i]
@@ -182,7 +182,7 @@ func (a *auditor) drained(e *fsmpb.Entry, r *fsm.Applied) {
 	}
 }
 
-// kept wants a node to have the queues that the model has.
+// kept checks that a node has exactly the queues of the model.
 func (a *auditor) kept(n *node) {
 	for _, q := range n.machine.Queues() {
 		if !a.places.queues[q.Name] {
@@ -199,14 +199,14 @@ func (a *auditor) kept(n *node) {
 	}
 }
 
-// faded reports whether a node has forgotten an ended job, which it may have.
+// faded reports whether a node no longer has an ended job, where that is allowed.
 func (a *auditor) faded(n *node, id rota.JobID) bool {
 	a.date = max(a.date, n.machine.Freeze().Info().Date)
 	return a.mayFade(id) && n.machine.JobState(id) == rota.JobNone
 }
 
-// mayFade reports whether a job ended so long ago that its id may be forgotten: one of the
-// janitor's, whose queues have a short gc_horizon. No other job's end fades in a life.
+// mayFade reports whether a job ended so long ago that its id may be dropped: one of the janitor's, whose queues have a
+// short gc_horizon. The end of any other job stays known for a whole life.
 func (a *auditor) mayFade(id rota.JobID) bool {
 	j := a.jobs[id]
 	return id[0] == 's' && j.terminal && a.date >= j.over+shortHorizon

@@ -12,9 +12,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// keyer submits jobs with keys (SPEC §19) and sets the rules that they are held to, cancels,
-// retries and deletes some, and skips what blocks a sequence. What it does is drawn apart from
-// the world's chance.
+// keyer submits jobs with keys (SPEC §19) and sets their rules, cancels, retries and deletes some, and skips jobs that
+// block a sequence. It draws from a random source of its own, separate from the world's.
 type keyer struct {
 	actor
 	w      *World
@@ -22,7 +21,7 @@ type keyer struct {
 	n      int
 }
 
-// keyRules are set from the beginning; those of "c" and "v" change and go.
+// keyRules are set from the beginning; those of "c" and "v" are changed and deleted.
 var keyRules = []rota.KeyRule{
 	{Name: "c", Concurrency: 2},
 	{Name: "c", Value: "1", Concurrency: 1},
@@ -48,8 +47,7 @@ func newKeyer(w *World) *keyer {
 	return k
 }
 
-// next does one thing. As the world heals it only skips what blocks, so that all comes to its
-// end.
+// next performs one action. As the world heals it only skips blocking jobs, so that everything ends.
 func (k *keyer) next() {
 	w := k.w
 	if w.now >= max(w.Heal, 20_000) {
@@ -81,10 +79,10 @@ func (k *keyer) next() {
 	}
 }
 
-// machine is a node's, which may lag.
+// machine returns the state of a random node, which may lag.
 func (k *keyer) machine() *fsm.Machine { return k.w.nodes[k.chance.IntN(len(k.w.nodes))].machine }
 
-// job draws one that was submitted.
+// job draws a submitted job.
 func (k *keyer) job() rota.JobID { return rota.JobID(fmt.Sprint("k", k.chance.IntN(max(k.n, 1)))) }
 
 func (k *keyer) submit() {
@@ -100,7 +98,7 @@ func (k *keyer) submit() {
 			}
 		}
 	}
-	if k.chance.IntN(3) == 0 { // a head that waits holds those behind it back
+	if k.chance.IntN(3) == 0 { // a pending head holds back those behind it
 		s.Delay = millis.Duration(int64(k.chance.IntN(4_000)))
 	}
 	if k.chance.IntN(8) == 0 {
@@ -119,11 +117,11 @@ func (k *keyer) again() {
 	if !ok || !j.State.Terminal() || j.State == rota.JobCompleted {
 		return
 	}
-	k.w.audit.expires[id] = 0 // it has its time to live again, from a moment that is not known here
+	k.w.audit.expires[id] = 0 // its time to live starts again, at an unknown moment
 	k.ask(&fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: string(id), Life: j.Life, Spec: entry.SpecOp(k.w.audit.keyed.specs[id])}}})
 }
 
-// pass skips what blocks a sequence, one in n that it finds.
+// pass skips blocking jobs, one in n that it finds.
 func (k *keyer) pass(n int) {
 	m := k.machine()
 	for _, name := range []string{"s", "v"} {
@@ -140,7 +138,7 @@ func (k *keyer) pass(n int) {
 	}
 }
 
-// change sets another bound, or takes a rule away and sets it again.
+// change sets another limit, or deletes a rule and sets it again.
 func (k *keyer) change() {
 	r := rota.KeyRule{Name: "c", Concurrency: 1 + int64(k.chance.IntN(3))}
 	if k.chance.IntN(3) == 0 {
@@ -155,7 +153,7 @@ func (k *keyer) change() {
 	k.ask(fsm.SetKeyRuleOp(&r))
 }
 
-// handles draws what becomes of a job with keys: some die at once, so that they block.
+// handles draws the result of a job with keys: some fail permanently at once, so that they block.
 func (k *keyer) handles(t *task) {
 	if k.chance.IntN(6) == 0 {
 		t.report, t.fail, t.wait = rota.VerbFail, peer.FailNoRetry, 0

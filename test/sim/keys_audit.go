@@ -9,18 +9,18 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// keyed is the naive model of SPEC §19: the rules as events tell of them, the live jobs in the
-// order in which they were submitted, and every rule written out where it applies.
+// keyed is the naive model of SPEC §19: the rules as events report them, the live jobs in order of submission, and
+// every rule written out where it applies.
 type keyed struct {
 	specs map[rota.JobID]*rota.JobSpec
 	rules map[string]*rota.KeyRule
 	live  []*keyedJob
 	seq   int
-	// blocked are the jobs that ended as the heads of sequences, by count; taken the moments at
-	// which jobs of a count were assigned.
+	// blocked holds, by count, the jobs that ended as the heads of sequences; taken holds the moments at which jobs of
+	// a count were assigned.
 	blocked map[string]keyedBlock
 	taken   map[string][]rota.Clock
-	// told counts the events of blocks in an entry, made what the model says.
+	// told counts the events of blocks in an entry, made the blocks in the model.
 	told, made int
 }
 
@@ -39,7 +39,7 @@ func newKeyed() keyed {
 		taken: map[string][]rota.Clock{}}
 }
 
-// rule is the one of a value, or that of its name.
+// rule returns the rule of a value, or else that of its name.
 func (m *keyed) rule(key string) *rota.KeyRule {
 	name, _, _ := strings.Cut(key, ":")
 	if r := m.rules[key]; r != nil {
@@ -48,7 +48,7 @@ func (m *keyed) rule(key string) *rota.KeyRule {
 	return m.rules[name+":"]
 }
 
-// count names what a key of a job is counted in, "" where no rule is for it.
+// count names the count that a job's key belongs to, "" if no rule applies to it.
 func (m *keyed) count(id rota.JobID, key string) string {
 	switch r := m.rule(key); {
 	case r == nil:
@@ -71,7 +71,7 @@ func (m *keyed) sharing(count string) (jobs []*keyedJob) {
 	return jobs
 }
 
-// place is where a job stands in a sequence: one that blocks it keeps the place that it had.
+// place returns a job's position in a sequence: a job that blocks it keeps its position.
 func (m *keyed) place(j *keyedJob, count string) int {
 	if b, ok := m.blocked[count]; ok && b.job == j.id {
 		return b.place
@@ -79,7 +79,7 @@ func (m *keyed) place(j *keyedJob, count string) int {
 	return j.place
 }
 
-// head is whose turn it is, nil where nobody's.
+// head returns the job whose turn it is, nil if there is none.
 func (m *keyed) head(count string) (first *keyedJob) {
 	for _, j := range m.sharing(count) {
 		if first == nil || m.place(j, count) < m.place(first, count) {
@@ -101,7 +101,7 @@ func (m *keyed) find(id rota.JobID) *keyedJob {
 	return nil
 }
 
-// keys follows what has keys.
+// keysOf follows the events of jobs with keys.
 func (a *auditor) keysOf(e *rota.Event, at rota.Clock) {
 	m := &a.keyed
 	switch e.Kind {
@@ -163,7 +163,7 @@ func (a *auditor) keyRule(e *rota.Event) {
 	}
 }
 
-// keysAllow holds an assignment against each rule that is for it.
+// keysAllow checks an assignment against each rule that applies to it.
 func (a *auditor) keysAllow(e *rota.Event, at rota.Clock) {
 	m := &a.keyed
 	for _, key := range m.specs[e.Job].Keys {
@@ -178,7 +178,7 @@ func (a *auditor) keysAllow(e *rota.Event, at rota.Clock) {
 				open++
 			}
 		}
-		for _, l := range a.leases { // a slot is taken until the worker has stopped
+		for _, l := range a.leases { // a slot is in use until the worker has stopped
 			if s := m.specs[l.job]; l.outlives && s != nil && slices.ContainsFunc(s.Keys, func(k string) bool { return m.count(l.job, k) == count }) {
 				open++
 			}
@@ -204,7 +204,7 @@ func (a *auditor) keysAllow(e *rota.Event, at rota.Clock) {
 	}
 }
 
-// inTurn wants a job to be the one whose turn it is.
+// inTurn checks that a job is the one whose turn it is.
 func (a *auditor) inTurn(id rota.JobID, key, count string, open int64) {
 	switch h := a.keyed.head(count); {
 	case h == nil:
@@ -216,7 +216,7 @@ func (a *auditor) inTurn(id rota.JobID, key, count string, open int64) {
 	}
 }
 
-// ends takes a job off. One that ended as the head of a sequence, and not well, blocks it.
+// ends removes a job. A job that ends badly as the head of a sequence blocks it.
 func (m *keyed) ends(id rota.JobID, badly bool) {
 	for _, key := range m.specs[id].Keys {
 		count := m.count(id, key)
@@ -239,7 +239,7 @@ func (m *keyed) ends(id rota.JobID, badly bool) {
 	}
 }
 
-// keysSettled wants an entry's events to tell of each block, and of no other.
+// keysSettled checks that an entry's events report each block and no other.
 func (a *auditor) keysSettled(r *fsm.Applied) {
 	m := &a.keyed
 	if m.told != m.made {
@@ -249,7 +249,7 @@ func (a *auditor) keysSettled(r *fsm.Applied) {
 	m.told, m.made = 0, 0
 }
 
-// keysFinal wants no job to be left that waits for a key.
+// keysFinal checks that no job is left that waits for a key.
 func (a *auditor) keysFinal() {
 	for _, j := range a.keyed.live {
 		a.failf("job %s of keys %v never ended", j.id, a.keyed.specs[j.id].Keys)

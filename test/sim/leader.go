@@ -25,9 +25,9 @@ type leadership struct {
 	w    *World
 	node *node
 	term uint64
-	// dead: what it proposes is committed no more; over: it knows.
+	// dead means that its proposals no longer commit; over means that it knows.
 	dead, over bool
-	// ready: its own BeginTerm has applied.
+	// ready means that its own BeginTerm has applied.
 	ready     bool
 	lastStamp rota.Clock
 	lastAt    Time
@@ -42,7 +42,7 @@ type leadership struct {
 	ticks     int
 	beats     []beatWait
 	heard     map[rota.WorkerID]rota.Clock
-	next      map[rota.WorkerID]Time // after how long the next beat is to come
+	next      map[rota.WorkerID]Time // the time until the next beat
 	asked     map[rota.WorkerID]bool
 }
 
@@ -67,7 +67,7 @@ func newLeadership(w *World, n *node, term uint64) *leadership {
 	return &leadership{w: w, node: n, term: term, heard: map[rota.WorkerID]rota.Clock{}, next: map[rota.WorkerID]Time{}, asked: map[rota.WorkerID]bool{}}
 }
 
-// begin proposes BeginTerm; nothing else happens before it has applied here.
+// begin proposes BeginTerm; nothing else happens before that has applied here.
 func (l *leadership) begin() {
 	w := l.w
 	var random [8]byte
@@ -81,7 +81,7 @@ func (l *leadership) begin() {
 			return
 		}
 		w.append(logEntry{l.term, data})
-		// Entries of deposed leaders may still come, in this term's name.
+		// Entries of deposed leaders may still arrive, under this term.
 		waiting := w.orphans
 		w.orphans = nil
 		for _, o := range waiting {
@@ -94,7 +94,7 @@ func (l *leadership) begin() {
 	})
 }
 
-// landed notes what applied on the leader's own node.
+// landed handles an entry applied on the leader's own node.
 func (l *leadership) landed(index int, a *fsm.Applied) {
 	w := l.w
 	if !l.ready {
@@ -135,7 +135,7 @@ func (l *leadership) landed(index int, a *fsm.Applied) {
 	l.launch()
 }
 
-// propose takes a command; what waits shares the next entry.
+// propose accepts a command; pending commands share the next entry.
 func (l *leadership) propose(op *fsmpb.Op, reply func(*fsmpb.Outcome)) {
 	if l.over || !l.ready {
 		return
@@ -144,7 +144,7 @@ func (l *leadership) propose(op *fsmpb.Op, reply func(*fsmpb.Outcome)) {
 	l.launch()
 }
 
-// refilled takes the rounds out of an entry in whose place others can stand, which know what its completions free.
+// refilled removes the rounds from an entry if other rounds can replace them that know what its completions free.
 func (l *leadership) refilled(f *flight, entry *fsmpb.Entry) bool {
 	isRound := func(op *fsmpb.Op) bool { return op.GetRound() != nil }
 	rest := slices.DeleteFunc(slices.Clone(entry.GetOps()), isRound)
@@ -191,7 +191,7 @@ func (l *leadership) launch() {
 	}
 	f.data, f.number = seal(w, l.node, entry), l.stamped
 	l.flying = append(l.flying, f)
-	if l.dead && w.Ghosts && w.ghostly.IntN(3) == 0 { // it has not noticed: this comes terms later
+	if l.dead && w.Ghosts && w.ghostly.IntN(3) == 0 { // it has not noticed: this arrives terms later
 		w.orphans = append(w.orphans, logEntry{l.term, f.data})
 	}
 	var commit func()
@@ -216,7 +216,7 @@ func (l *leadership) launch() {
 	w.on(&l.node.actor, w.latency(), commit)
 }
 
-// stamp is SPEC §3.3.
+// stamp calculates the stamp of SPEC §3.3.
 func (l *leadership) stamp() rota.Clock {
 	at := l.node.local(l.w.now)
 	now := l.lastStamp + rota.Clock(at-l.lastAt)
@@ -229,14 +229,14 @@ func (l *leadership) stamp() rota.Clock {
 	return now
 }
 
-// tick is the leader's chores: a sweep, a round, silence.
+// tick performs the leader's periodic work: a sweep, a round, silence.
 func (l *leadership) tick() {
 	if l.over {
 		return
 	}
 	w, m := l.w, l.node.machine
 	l.silence(m)
-	company := false // the rounds wait for what shares their entry
+	company := false // the rounds wait for commands that share their entry
 	if !l.matching && m.Waiting() {
 		if rounds := m.Decide(64); len(rounds) > 0 {
 			l.matching = true
@@ -250,7 +250,7 @@ func (l *leadership) tick() {
 			}
 		}
 	}
-	if !l.sweeping && !company { // after all that waits already
+	if !l.sweeping && !company { // after everything already pending
 		l.sweeping = true
 		l.propose(&fsmpb.Op{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}, func(*fsmpb.Outcome) { l.sweeping = false })
 	}
@@ -265,7 +265,7 @@ func (l *leadership) tick() {
 	w.on(&l.node.actor, sweepEvery, l.tick)
 }
 
-// storedBackup tells of a backup of the state at an index.
+// storedBackup reports a backup of the state at an index.
 func (l *leadership) storedBackup(at rota.Index) {
 	name := fmt.Sprintf("sim-%d-%d", l.term, at)
 	sum := sha256.Sum256([]byte(name))
@@ -273,12 +273,12 @@ func (l *leadership) storedBackup(at rota.Index) {
 		Bytes: uint64(at)}}}, nil)
 }
 
-// silence proposes UNREACHABLE 8 s of cluster clock after the next sign was to come.
+// silence proposes UNREACHABLE 8 s of cluster clock after the next sign of life was due.
 func (l *leadership) silence(m *fsm.Machine) {
 	for _, k := range m.Workers() {
 		sign := max(l.heard[k.ID], l.began)
 		next, known := l.next[k.ID]
-		if !known { // another leader may have told it
+		if !known { // another leader may have received it
 			next = max(beatEvery, l.w.IdleBeat)
 		}
 		if (k.Status != rota.WorkerActive && k.Status != rota.WorkerDraining) || l.asked[k.ID] ||
@@ -292,9 +292,8 @@ func (l *leadership) silence(m *fsm.Machine) {
 	}
 }
 
-// beat takes a worker's sign of life. The answer waits for the first entry that
-// is stamped from now on and has applied; that of an UNREACHABLE worker for the
-// entry that clears it (SPEC §3.9, §3.10).
+// beat accepts a worker's sign of life. The answer waits for the first entry that is stamped from now on and has
+// applied; that of an UNREACHABLE worker waits for the entry that clears it (SPEC §3.9, §3.10).
 func (l *leadership) beat(id rota.WorkerID, session rota.Session, next Time, reply func(rota.Clock, bool)) {
 	if l.over || !l.ready {
 		return

@@ -10,9 +10,9 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// logKeeper is the part of nodes that brings what they have of the logs of leases that are over without
-// their worker's verb (SPEC §22.4): late, at times twice, and at times for another worker. What it does is drawn
-// apart from the world's chance.
+// logKeeper is the part of nodes that delivers their logs of leases that ended without their worker's verb (SPEC
+// §22.4): late, sometimes twice, and sometimes for another worker. It draws from a random source of its own, separate
+// from the world's.
 type logKeeper struct {
 	actor
 	w      *World
@@ -25,7 +25,7 @@ func newLogKeeper(w *World) *logKeeper {
 	return k
 }
 
-// hears notes the end of a lease as a node sees it.
+// hears records the end of a lease as a node sees it.
 func (k *logKeeper) hears(n *node, e *rota.Event) {
 	if !k.w.Logs || e.Kind != rota.EventLeaseExpired && e.Kind != rota.EventLeaseCancelled || k.chance.IntN(4) > 0 {
 		return
@@ -42,7 +42,7 @@ func (k *logKeeper) hears(n *node, e *rota.Event) {
 	}
 }
 
-// logsOf holds what is kept of attempts' logs: of each lease one, which stays as it was kept first.
+// logsOf checks the kept logs of attempts: one of each lease, which stays as it was first kept.
 func (a *auditor) logsOf(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 	for i, op := range e.GetOps() {
 		var id rota.LeaseID
@@ -63,7 +63,7 @@ func (a *auditor) logsOf(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 		switch o := r.Outcomes[i]; {
 		case had && text != before:
 			a.failf("the log of lease %s was %q, and is %q", id, before, text)
-		case late == nil && kept && OutcomeOK(o) && !o.GetExisted(): // one that is repeated keeps nothing, though a late log of this entry may
+		case late == nil && kept && OutcomeOK(o) && !o.GetExisted(): // a repetition keeps nothing, but a late log of this entry may
 			a.logs[id] = text
 		case late == nil:
 		case OutcomeOK(o) && o.GetExisted() != had:
@@ -85,8 +85,8 @@ func (a *auditor) logsOf(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 	}
 }
 
-// recent reports whether the lease of a log is among the attempts that a node shows of a job; of one that
-// has ended, the last or one that no verb of its worker ended.
+// recent reports whether the lease of a log is among the attempts that a node shows of a job; of an ended job, the last
+// one or one that no verb of its worker ended.
 func (a *auditor) recent(n *node, late *fsmpb.KeepLog) bool {
 	j, ok := n.machine.Job(rota.JobID(late.GetJob()))
 	for i := range j.Attempts {

@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// orderer interrupts jobs and nodes of workflows (SPEC §21.9), and runs those that are DELAYED now (§21.10), as some node has
-// them, which may lag. What it does is drawn apart from the world's chance.
+// orderer interrupts jobs and nodes of workflows (SPEC §21.9), and runs those that are DELAYED now (§21.10), according
+// to some node, which may lag. It draws from a random source of its own, separate from the world's.
 type orderer struct {
 	actor
 	w      *World
@@ -28,7 +28,8 @@ func newOrderer(w *World) {
 	}
 }
 
-// next gives one order, three times over a second, so that some are repeated after they were done; it stops as the world heals.
+// next gives one order, three times within a second, so that some are repeated after they took effect; it stops as the
+// world heals.
 func (o *orderer) next() {
 	w := o.w
 	if w.now >= max(w.Heal, 20_000) {
@@ -59,7 +60,7 @@ func (o *orderer) next() {
 	}
 }
 
-// ordered holds the orders of an entry against its events: what was taken was done, and nothing was done that nobody asked for.
+// ordered checks the orders of an entry against its events: accepted orders took effect, and nothing else did.
 func ordered(a *auditor, e *fsmpb.Entry, r *fsm.Applied) {
 	revoked, queued := map[rota.LeaseID]rota.JobID{}, map[rota.JobID]bool{}
 	for i := range r.Events {

@@ -12,14 +12,14 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// owners are the principals of a role that may own little.
+// ownersRole is the role of owners: principals that may own little.
 const ownersRole = "few"
 
 var owners = []rota.Principal{rota.CertPrincipal(ownersRole, "ann"), rota.CertPrincipal(ownersRole, "bob")}
 
-// owner makes and deletes what principals own, as two of a role whose limits are small and
-// change: nobody gets more than the limit of then, and nobody is refused below it (SPEC §4.15).
-// What it does is drawn apart from the world's chance.
+// owner creates and deletes objects as two principals of a role whose limits are small and change: neither gets more
+// than the current limit, and neither is refused below it (SPEC §4.15). It draws from a random source of its own,
+// separate from the world's.
 type owner struct {
 	actor
 	w      *World
@@ -40,7 +40,7 @@ func newOwner(w *World) *owner {
 // over reports whether the owners are done.
 func (c *owner) over() bool { return c.w.now >= max(c.w.Heal, 20_000) }
 
-// limit sets how much each of the role owns.
+// limit sets how many objects each principal of the role may own.
 func (c *owner) limit() {
 	if c.over() {
 		return
@@ -55,7 +55,7 @@ func (c *owner) limit() {
 
 func (c *owner) few() int64 { return int64(1 + c.chance.IntN(3)) }
 
-// work makes or deletes one thing.
+// work creates or deletes one object.
 func (c *owner) work() {
 	if c.over() {
 		return
@@ -81,7 +81,7 @@ func (c *owner) work() {
 	}
 }
 
-// ask proposes an operation of somebody twice.
+// ask proposes an operation of a principal twice.
 func (c *owner) ask(by rota.Principal, op *fsmpb.Op) {
 	w := c.w
 	op.Actor, op.Via, op.Request = string(by), "sim/owner", "own"
@@ -93,19 +93,19 @@ func (c *owner) ask(by rota.Principal, op *fsmpb.Op) {
 	}
 }
 
-// owned is a thing that somebody owns.
+// owned is an object with an owner.
 type owned struct {
 	what access.Owned
 	name string
 }
 
-// estate is what a naive model knows of who owns what, and how much of it they may.
+// estate is a naive model of owners, their objects and their limits.
 type estate struct {
 	most map[access.Owned]int64
 	of   map[owned]rota.Principal
 }
 
-// has counts what somebody owns of a kind.
+// has counts a principal's objects of a kind.
 func (s *estate) has(by rota.Principal, what access.Owned) (n int64) {
 	for thing, who := range s.of {
 		if who == by && thing.what == what {
@@ -115,7 +115,7 @@ func (s *estate) has(by rota.Principal, what access.Owned) (n int64) {
 	return n
 }
 
-// estates holds what owners were given and refused against the count and the limit of then.
+// estates compares granted and refused creations with the count and the limit at that time.
 func (a *auditor) estates(e *fsmpb.Entry, r *fsm.Applied) {
 	if !a.w.Owners {
 		return
@@ -153,7 +153,7 @@ func (a *auditor) ownerAsked(op *fsmpb.Op, o *fsmpb.Outcome) {
 		return
 	}
 	if there || a.estate.most == nil {
-		return // it is changed, or its maker has no role yet
+		return // it is changed, or its creator has no role yet
 	}
 	has, most := a.estate.has(by, thing.what), a.estate.most[thing.what]
 	refusal := rota.ErrorOf(entry.OutcomeError(o))

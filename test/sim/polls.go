@@ -6,18 +6,18 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// pollMost is how long a poll waits at most, pollSpare how much longer its offer lasts.
+// pollMost is the longest wait of a poll, pollSpare how much longer its offer lasts.
 const (
 	pollMost  = 8_000
 	pollSpare = 1_000
 )
 
-// polls reports whether the worker takes leases only while it asks (SPEC §13.17): every other one
-// of a world that has such workers.
+// polls reports whether the worker gets leases only while it polls (SPEC §13.17): every other one in a world with such
+// workers.
 func (k *worker) polls() bool { return k.w.Polls && k.id[len(k.id)-1]%2 == 0 }
 
-// poll offers some slots at any node for a while, withdraws them at the same one, and polls again.
-// Either word may be lost, late or doubled; now and then a poll goes without a word.
+// poll offers some slots at any node for a while, withdraws them at the same one, and polls again. Either message may
+// be lost, late or doubled; now and then a poll sends none.
 func (k *worker) poll(session rota.Session) {
 	if k.session != session {
 		return
@@ -37,7 +37,7 @@ func (k *worker) poll(session rota.Session) {
 	})
 }
 
-// offers are what the auditor knows of workers that poll, of each what it offers.
+// offers is the auditor's model of polling workers and their offers.
 type offers map[rota.WorkerID]*offered
 
 type offered struct {
@@ -46,8 +46,8 @@ type offered struct {
 	until rota.Clock
 }
 
-// offered holds that a worker which polls has leases made only as it offers, whatever came twice,
-// late, or of another poll.
+// offered checks that a polling worker gets leases only as it offers, whatever arrived twice, late, or from another
+// poll.
 func (a *auditor) offered(e *fsmpb.Entry, r *fsm.Applied) {
 	if !a.w.Polls {
 		return
@@ -95,7 +95,7 @@ func (a *auditor) offered(e *fsmpb.Entry, r *fsm.Applied) {
 	}
 }
 
-// says notes an offer or a withdrawal that was taken.
+// says records an accepted offer or withdrawal.
 func (o *offered) says(op *fsmpb.Offer) {
 	switch free := op.GetFree(); {
 	case free == 0 && o.poll == op.GetPoll():

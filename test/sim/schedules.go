@@ -15,21 +15,20 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// scheduler sets schedules (SPEC §17), one for each way of overlap, sets some anew, pauses,
-// resumes, triggers, fills and deletes them, and cancels runs. What it does is drawn apart from
-// the world's chance.
+// scheduler sets schedules (SPEC §17), one for each overlap policy, sets some again, pauses, resumes, triggers,
+// backfills and deletes them, and cancels runs. It draws from a random source of its own, separate from the world's.
 type scheduler struct {
 	actor
 	w      *World
 	chance *rand.Rand
 	n      int
-	// open are the calls without an answer as the world has healed, stuck what was due then.
+	// open counts the calls without an answer once the world has healed, stuck holds the dates due then.
 	open  int
 	done  bool
 	stuck map[rota.ScheduleName]rota.Date
 }
 
-// scheduleNames has a schedule for each way of overlap.
+// scheduleNames has a schedule for each overlap policy.
 var scheduleNames = []rota.ScheduleName{"skips", "queues-one", "queues", "cancels", "allows"}
 
 func newScheduler(w *World) *scheduler {
@@ -44,8 +43,8 @@ func newScheduler(w *World) *scheduler {
 	return s
 }
 
-// next does one thing. As the world has healed it wants all to be fired that is due, and then
-// pauses what there is, so that all comes to its end.
+// next performs one action. Once the world has healed it waits until everything due is fired, and then pauses all
+// schedules, so that everything ends.
 func (s *scheduler) next() {
 	w := s.w
 	if w.now >= max(w.Heal, 20_000) {
@@ -81,10 +80,10 @@ func (s *scheduler) next() {
 	s.n++
 }
 
-// machine is a node's, which may lag.
+// machine returns the state of a random node, which may lag.
 func (s *scheduler) machine() *fsm.Machine { return s.w.nodes[s.chance.IntN(len(s.w.nodes))].machine }
 
-// set creates a schedule, or sets it anew: every few seconds, by a cron expression or a period.
+// set creates a schedule, or sets it again: every few seconds, by a cron expression or a period.
 func (s *scheduler) set(i int) {
 	job := rota.NewJobSpec("work", []byte("dated"))
 	job.Tenant = rota.TenantID(fmt.Sprint("t", s.chance.IntN(3)))
@@ -95,7 +94,7 @@ func (s *scheduler) set(i int) {
 	if s.chance.IntN(2) == 0 {
 		spec.Cron = fmt.Sprintf("*/%d * * * * *", every)
 	} else {
-		spec.Every, spec.Start = time.Duration(every)*time.Second, 30_000 // its dates are multiples, as the others'
+		spec.Every, spec.Start = time.Duration(every)*time.Second, 30_000 // its dates are multiples, like the others'
 	}
 	spec.CatchUp = time.Duration(10+s.chance.IntN(120)) * time.Second
 	spec.CatchUpMax = int64(s.chance.IntN(4))
@@ -109,7 +108,7 @@ func (s *scheduler) set(i int) {
 	s.ask(entry.ScheduleOp(&spec))
 }
 
-// fill has dates of the last minutes run that have not.
+// fill backfills dates of the last minutes that have no run.
 func (s *scheduler) fill(name rota.ScheduleName) {
 	m := s.machine()
 	due, ok := fsm.DueOf(&m.View, name)
@@ -127,10 +126,10 @@ func (s *scheduler) fill(name rota.ScheduleName) {
 		DatesMs: dates, Tzdata: installedZones(m), Overlap: uint32([]rota.Overlap{rota.OverlapQueueAll, rota.OverlapQueueAll, rota.OverlapSkip}[s.chance.IntN(3)])}}})
 }
 
-// look wants no date to be due for long, looking twice, and has the schedules pause.
+// look checks twice that no date stays due, and pauses the schedules.
 func (s *scheduler) look() {
 	l := s.w.leader
-	if l == nil || !l.ready { // one is elected still
+	if l == nil || !l.ready { // an election is in progress
 		s.w.on(&s.actor, 1_000, s.look)
 		return
 	}
@@ -156,7 +155,7 @@ func (s *scheduler) look() {
 	s.done = true
 }
 
-// quiet reports whether no more runs come.
+// quiet reports whether no more runs follow.
 func (s *scheduler) quiet() bool { return !s.w.Schedules || s.done && s.open == 0 }
 
 func pauseOp(name string, paused, catchUp bool) *fsmpb.Op {
@@ -185,8 +184,8 @@ func (s *scheduler) asked(op *fsmpb.Op, then func()) {
 	try()
 }
 
-// fireDates decides what is due, as a leader's chore does (SPEC §17.4): also before what it
-// proposed last has applied, and at times twice, so that some of it is stale.
+// fireDates decides due dates, as a leader does (SPEC §17.4): also before its last proposal has applied, and sometimes
+// twice, so that some of it is stale.
 func (l *leadership) fireDates(m *fsm.Machine) {
 	s := l.w.scheduler
 	if !l.w.Schedules || s.chance.IntN(4) == 0 {
@@ -211,7 +210,7 @@ func (l *leadership) fireDates(m *fsm.Machine) {
 	}
 }
 
-// installedZones returns what identifies the installed time zones, "" without any. All releases of this world have the
+// installedZones returns the identity of the installed time zones, "" without any. All releases of this world have the
 // embedded zones: their schedules are in UTC.
 func installedZones(m *fsm.Machine) string {
 	t, _, ok := fsm.InstalledTZData(&m.View)
@@ -221,14 +220,14 @@ func installedZones(m *fsm.Machine) string {
 	return t.Name()
 }
 
-// install puts another release of the time zone data into force, which refuses the dates that were calculated before.
+// install puts another release of the time zone data in force, which refuses the dates calculated before.
 func (s *scheduler) install() {
 	year := s.chance.IntN(4)
 	s.ask(&fsmpb.Op{Op: &fsmpb.Op_SetTzdata{SetTzdata: &fsmpb.SetTZData{Release: fmt.Sprintf("203%da", year), ReleasedMs: int64(1 + year),
 		Data: fmt.Append(nil, "zones ", s.chance.IntN(3))}}})
 }
 
-// everyOf is how many milliseconds lie between the dates of a schedule of this world.
+// everyOf returns the milliseconds between the dates of a schedule of this world.
 func everyOf(op *fsmpb.SetSchedule) rota.Date {
 	var seconds rota.Date
 	if op.GetEveryMs() > 0 {

@@ -11,36 +11,36 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// calendar is the ledger of one schedule: which of its dates were to be decided, by the operations
-// that were taken, and what became of each, by the events (SPEC §17).
+// calendar is the ledger of one schedule: the dates that accepted operations asked to decide, and the outcome of each
+// according to the events (SPEC §17).
 type calendar struct {
 	name rota.ScheduleName
-	// set: it is there, the life-th one of its name.
+	// set means that the schedule exists; life counts the lives of its name.
 	set  bool
 	life int
-	// fires is how far its dates lie apart by the operations up to here, told by the events; sets
-	// are the ones between.
+	// fires is the distance between its dates by the operations up to here, told the distance by the events; sets holds
+	// the ones between.
 	fires, told rota.Date
 	sets        []rota.Date
 	cron        string
-	// through are the moments up to which all may be decided, of which the row has one; open the
-	// dates after the last Fire's beginning, which are decided up to there.
+	// through holds the moments up to which everything may be decided; the row has one of them. open holds the dates
+	// since the start of the last Fire, which are decided up to there.
 	through, open []rota.Date
-	// asked counts by operations how often each date was to be decided, got by events how often it was.
+	// asked counts by operations how often each date had to be decided, got by events how often it was.
 	asked, got map[rota.Date]int
-	// touched are the dates of this entry.
+	// touched holds the dates of this entry.
 	touched map[rota.Date]bool
 	live    map[rota.JobID]bool
-	// limited: it ends with so many runs.
+	// limited: it ends after a number of runs
 	limited               bool
 	runs, skipped, missed uint64
 }
 
-// dated is what the auditor knows of schedules.
+// dated is the auditor's model of schedules.
 type dated struct {
 	calendars map[rota.ScheduleName]*calendar
-	// runsOf are the runs that events tell of, each with the life of its schedule; begun the
-	// jobs of this entry that have the id of a run.
+	// runsOf holds the runs reported by events, each with the life of its schedule; begun holds the jobs of this entry
+	// whose id is that of a run.
 	runsOf map[rota.JobID]int
 	begun  []rota.JobID
 }
@@ -55,14 +55,14 @@ func newDated() dated {
 	return d
 }
 
-// clear begins another life, as far as events tell of it.
+// clear starts another life, as far as events report it.
 func (c *calendar) clear() {
 	c.got, c.live = map[rota.Date]int{}, map[rota.JobID]bool{}
 	c.runs, c.skipped, c.missed = 0, 0, 0
 	c.life++
 }
 
-// datedOps follows what operations of an entry say of schedules, before its events.
+// datedOps follows the operations of an entry on schedules, before its events.
 func (a *auditor) datedOps(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 	if !a.w.Schedules {
 		return
@@ -94,7 +94,8 @@ func (a *auditor) datedOp(op *fsmpb.Op, now rota.Date, stamped bool) {
 	}
 }
 
-// setBy has the times of a schedule change, or not; one that was over begins anew all the same.
+// setBy applies an operation that may change the times of a schedule; a schedule that was done starts again in either
+// case.
 func (c *calendar) setBy(op *fsmpb.SetSchedule, now rota.Date) {
 	times := everyOf(op)
 	same := c.set && c.fires == times && (c.cron != "") == (op.GetCron() != "")
@@ -108,9 +109,9 @@ func (c *calendar) setBy(op *fsmpb.SetSchedule, now rota.Date) {
 	c.sets = append(c.sets, times)
 }
 
-// jump leaves what is not decided undecided.
+// jump drops the open dates: they stay undecided.
 func (c *calendar) jump(now rota.Date) {
-	for _, d := range c.open { // those that could not start, if any, are not known before the events
+	for _, d := range c.open { // events alone report those that could not start
 		c.asked[d] = -1
 	}
 	c.through, c.open = []rota.Date{now}, nil
@@ -123,8 +124,7 @@ func (c *calendar) ask(d rota.Date) {
 	c.touched[d] = true
 }
 
-// fired holds a Fire that was taken against the one before: it goes on where that ended, and has
-// each date.
+// fired checks an accepted Fire against the one before: it continues where that one ended and has each date.
 func (a *auditor) fired(c *calendar, op *fsmpb.Fire, stamped bool) {
 	from, until := rota.Date(op.GetFromMs()), rota.Date(op.GetUntilMs())
 	dates := multiples(c.fires, from, until)
@@ -143,7 +143,7 @@ func (a *auditor) fired(c *calendar, op *fsmpb.Fire, stamped bool) {
 	}
 }
 
-// settle takes it that all is decided through a moment, and nothing after.
+// settle assumes that everything is decided up to a moment and nothing after it.
 func (c *calendar) settle(through rota.Date) {
 	for _, d := range c.open {
 		if d <= through {
@@ -153,9 +153,9 @@ func (c *calendar) settle(through rota.Date) {
 	c.open, c.through = nil, []rota.Date{through}
 }
 
-// datedEvent follows what events tell of schedules.
+// datedEvent follows the events of schedules.
 func (a *auditor) datedEvent(e *rota.Event) {
-	_, callback := rota.SplitCallbackID(e.Job) // a batch's, of no schedule
+	_, callback := rota.SplitCallbackID(e.Job) // a batch's callback belongs to no schedule
 	_, _, delivery := rota.SplitDeliveryID(e.Job)
 	if name, run := rota.SplitRunID(e.Job); run && !callback && !delivery && a.w.Schedules {
 		switch e.Kind {
@@ -214,8 +214,8 @@ func (c *calendar) take(d rota.Date) {
 	c.touched[d] = true
 }
 
-// runBegun holds a run against those before: its date has none yet, and none lives beside it,
-// but where that is allowed or it was triggered.
+// runBegun checks a run against earlier ones: its date has no run yet, and no other run is alive, unless overlap is
+// allowed or the run was triggered.
 func (a *auditor) runBegun(c *calendar, id rota.JobID, date rota.Date) {
 	if _, twice := a.runsOf[id]; twice || id != rota.RunID(c.name, date, "") && date != 0 {
 		a.failf("schedule %s ran date %s as %s, which ran before or is another's", c.name, date, id)
@@ -231,7 +231,7 @@ func (a *auditor) runBegun(c *calendar, id rota.JobID, date rota.Date) {
 	}
 }
 
-// datedSettled holds what the dates of an entry became against what the row says.
+// datedSettled compares the outcomes of an entry's dates with the row.
 func (a *auditor) datedSettled(n *node) {
 	for _, id := range a.begun {
 		if _, told := a.runsOf[id]; !told {
@@ -254,7 +254,7 @@ func (a *auditor) datedSettled(n *node) {
 		if !slices.Contains(c.through, x.Through) {
 			a.failf("schedule %s is decided through %s, it was fired through one of %v", name, x.Through, c.through)
 		}
-		if x.State == rota.ScheduleDone && c.limited { // what came after its last run is nobody's
+		if x.State == rota.ScheduleDone && c.limited { // dates after its last run belong to no run
 			for len(c.open) > 0 && c.got[c.open[len(c.open)-1]] == 0 && !slices.Contains(x.Waiting, rota.RunID(name, c.open[len(c.open)-1], "")) {
 				c.open = c.open[:len(c.open)-1]
 			}
@@ -265,8 +265,8 @@ func (a *auditor) datedSettled(n *node) {
 	}
 }
 
-// balance wants each of some dates to have become one run, skip or miss, or to wait, for each time
-// that it was to be decided.
+// balance checks that each date became one run, skip or miss, or is pending, once for each time that it had to be
+// decided.
 func (a *auditor) balance(c *calendar, x *rota.Schedule, dates []rota.Date) {
 	for _, d := range dates {
 		waits := 0
@@ -286,7 +286,7 @@ func (a *auditor) balance(c *calendar, x *rota.Schedule, dates []rota.Date) {
 	}
 }
 
-// datesFinal holds all dates and all runs at the end.
+// datesFinal checks all dates and all runs at the end.
 func (a *auditor) datesFinal(n *node) {
 	if !a.w.Schedules {
 		return
@@ -308,8 +308,7 @@ func (a *auditor) datesFinal(n *node) {
 	}
 }
 
-// beside reports whether two jobs are runs of one schedule whose dates never run beside each
-// other.
+// beside reports whether two jobs are runs of one schedule whose runs must not overlap.
 func (a *auditor) beside(one, other rota.JobID) bool {
 	name, run := rota.SplitRunID(one)
 	if !run || one == other || name == "allows" || strings.Contains(string(one)+string(other), "@+") {

@@ -9,15 +9,14 @@ import (
 	"testing"
 )
 
-// less takes from the lives that are run what a smaller one does without, as
-// TestSeeds tells it.
+// less removes things from the lives that run, in the form in which TestSeeds prints a smaller life.
 var less = flag.String("less", "", "what a life does without: seed=N,heal=MS,jobs=N,flows=N,workers=N,calm,no-ghosts,skip=A+B+…")
 
-// shrinkMost bounds the lives that the search for a smaller one that fails tries.
+// shrinkMost limits the lives tried in the search for a smaller failing one.
 const shrinkMost = 200
 
-// live runs a whole life of faults, and then heals the world. A panic is a fault as
-// any other, and must not end the search.
+// live runs a whole life of faults, and then heals the world. A panic is a fault like any other, and must not end the
+// search.
 func live(o Options) (w *World, err error) {
 	w = NewWorld(o)
 	defer func() {
@@ -36,7 +35,7 @@ func live(o Options) (w *World, err error) {
 	return w, err
 }
 
-// liveOrTell lives, or fails with what went wrong and the smallest life that does.
+// liveOrTell runs a life; on failure it reports the fault and the smallest life that shows it.
 func liveOrTell(t *testing.T, o Options) figures {
 	t.Helper()
 	if err := lessOf(&o, *less); err != nil {
@@ -51,10 +50,9 @@ func liveOrTell(t *testing.T, o Options) figures {
 	return w.audit.figures
 }
 
-// shrink looks for a short life that fails in the same words, of this seed or of the
-// next ones: a change anywhere makes all of a life another, so a neighbour is as good.
-// Then it takes away what that one also fails without: the length, users, chance,
-// and fault by fault; again from the beginning while something goes.
+// shrink searches for a short life that fails with the same message, of this seed or of the next ones: any change makes
+// the whole life a different one, so a neighbour is as good. Then it removes everything without which that life still
+// fails: length, users, chance, and fault by fault; it starts over while anything can be removed.
 func shrink(o Options, kind string, most int) (Options, int) {
 	tried := 0
 	fails := func(try Options) (int, bool) {
@@ -123,7 +121,7 @@ func shrink(o Options, kind string, most int) (Options, int) {
 	return o, tried
 }
 
-// tell words what is left of a life.
+// tell describes the rest of a life.
 func tell(o Options) string {
 	w, err := live(o)
 	var left []string
@@ -136,7 +134,7 @@ func tell(o Options) string {
 		left, err)
 }
 
-// lessText says what b has less than a, lessOf takes it away.
+// lessText describes what b lacks compared to a; lessOf removes it.
 func lessText(a, b Options) string {
 	var list []string
 	if a.Seed != b.Seed {
@@ -209,8 +207,7 @@ func lessOf(o *Options, text string) error {
 	return nil
 }
 
-// TestShrink plants a bug and wants a smaller life that shows it, and that what is
-// told of it repeats it.
+// TestShrink plants a bug and checks that a smaller life shows it, and that its description reproduces it.
 func TestShrink(t *testing.T) {
 	t.Parallel()
 	o := mixed(2)
@@ -238,7 +235,7 @@ func TestShrink(t *testing.T) {
 	if after >= before {
 		t.Fatalf("%d faults became %d in %d lives", before, after, tried)
 	}
-	for i := range x.faults { // none that is left could go as well
+	for i := range x.faults { // none that is left could be removed as well
 		if again.Skip[i] {
 			continue
 		}

@@ -9,24 +9,24 @@ import (
 	"github.com/rotasched/rota/internal/access"
 )
 
-// The identity provider of the clerk's callers, and who they are.
+// The identity provider of the clerk's callers, and their subjects.
 const (
 	idpURL    = "https://idp"
 	idpCaller = "ann"
 )
 
-// signIns is what the auditor knows of the identity provider and its tokens.
+// signIns is the auditor's model of the identity provider and its tokens.
 type signIns struct {
-	// shown are the identity tokens for which access tokens were asked, by the ids of these;
-	// exchanged are those that made one.
+	// shown maps the ids of access tokens to the identity tokens with which they were requested; exchanged holds the
+	// identity tokens that produced one.
 	shown     map[string]uint32
 	exchanged map[uint32]bool
-	// maps is what the provider maps to roles now.
+	// maps holds the provider's current mapping to roles.
 	maps []rota.ClaimRole
 }
 
-// exchange asks for an access token by an identity token, which may have been shown before for
-// another one. Meanwhile the provider may map to another role, or go.
+// exchange requests an access token with an identity token, which may have been used before for another one. Meanwhile
+// the provider may map to another role, or be deleted.
 func (c *clerk) exchange(id string, hash []byte) {
 	shown := uint32(c.next)
 	if c.chance.IntN(3) == 0 {
@@ -53,8 +53,8 @@ func setIssuer(role string) *fsmpb.Op {
 		Maps: []*fsmpb.ClaimRole{{Claim: "sub", Value: "a*", Role: role}}}}}
 }
 
-// signedIn holds an access token that came of an identity token against what its provider maps
-// now, and against those that came before.
+// signedIn checks an access token from an identity token against its provider's current mapping, and against earlier
+// ones.
 func (a *auditor) signedIn(e *rota.Event, id string, roles []string) {
 	a.SignedIn++
 	if !slices.ContainsFunc(a.maps, func(m rota.ClaimRole) bool { return m.Fits(idpCaller) && slices.Equal(roles, []string{m.Role}) }) {

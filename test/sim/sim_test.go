@@ -13,8 +13,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestMain lets garbage grow: a life is small, and half of its time went into
-// collecting it.
+// TestMain lets garbage grow: a life is small, and collection used half of its time.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(800)
 	os.Exit(m.Run())
@@ -25,7 +24,7 @@ var (
 	from  = flag.Uint64("from", 1, "the first seed; ROTA_SIM_FROM is its twin")
 )
 
-// budget says which seeds to run. ROTA_SIM_SEED=n runs ten beginning with n.
+// budget returns the seeds to run. ROTA_SIM_SEED=n runs ten beginning with n.
 func budget(t *testing.T) (first uint64, n int) {
 	first, n = *from, *seeds
 	number := func(name string) (uint64, bool) {
@@ -54,8 +53,7 @@ func budget(t *testing.T) (first uint64, n int) {
 	return first, n
 }
 
-// policies are the queues that seeds run over; the seeds that once found
-// something keep the first.
+// policies are the queues for the seeds; seeds that once found a bug keep the first.
 var policies = [][]rota.Setting{
 	{},
 	{{Key: "ranking", Value: "adaptive"}, {Key: "aging_threshold", Value: "5s"}},
@@ -69,7 +67,7 @@ var policies = [][]rota.Setting{
 func mixed(seed uint64) Options {
 	o := Options{Policy: policies[seed%uint64(len(policies))],
 		Seed: seed, Nodes: 3 + 2*int(seed%3)/2, Workers: 4, Jobs: 120, LeaseMs: 20_000, Heal: 150_000, End: 900_000}
-	if seed%3 != 1 { // the others live the lives that they lived before
+	if seed%3 != 1 { // the others live the same lives as before
 		o.Flows, o.Ghosts = 8, true
 		o.Jobs = 60
 	}
@@ -98,8 +96,8 @@ func mixed(seed uint64) Options {
 	return o
 }
 
-// TestSeeds lives random lives, on all cores. Of those that fail it tells the first
-// seed, and the smallest life of it that fails alike.
+// TestSeeds runs random lives, on all cores. Of failing lives it reports the first seed, and its smallest life with the
+// same failure.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	first, n := budget(t)
@@ -126,7 +124,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// TestFoundSeeds runs the seeds that once found something, each by its finding.
+// TestFoundSeeds runs the seeds that once found a bug, each named after its finding.
 func TestFoundSeeds(t *testing.T) {
 	t.Parallel()
 	for name, seed := range map[string]uint64{
@@ -169,7 +167,7 @@ func TestASeedRepeatsItself(t *testing.T) {
 	}
 }
 
-// TestTheClockKeepsPace is SPEC §3.11 for a stable leader.
+// TestTheClockKeepsPace checks SPEC §3.11 for a stable leader.
 func TestTheClockKeepsPace(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {

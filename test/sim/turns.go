@@ -9,15 +9,15 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// turnsQueue is the queue in which the keys of "a" take turns (SPEC §19.4), beside the default one.
+// turnsQueue is the queue in which the keys of "a" take turns (SPEC §19.4), in addition to the default one.
 const turnsQueue = "turns"
 
-// turnsKept is how many turns another party may have while one waits for its own: one that it was
-// behind by, the one of the same turn, and one that the party had in advance as it began to wait. What a
-// party had at once, in a round that others who wait came too late for, it has in advance of them as well.
+// turnsKept is how many turns another party may have while one waits for its own: one that it was behind by, the one of
+// the same turn, and one that the party had in advance when the wait began. Turns that a party had at once, in a round
+// that came too early for the others waiting, also count as in advance of them.
 const turnsKept = 3
 
-// turnsOp makes the queue.
+// turnsOp returns the operation that creates the queue.
 func turnsOp() *fsmpb.Op {
 	set := &fsmpb.SetQueue{Name: turnsQueue}
 	for _, s := range [][2]string{{"ranking", "fifo"}, {"fair_share", "off"}, {"oldest_every", "0"}, {"starvation_interleave", "0"}, {"hold_after", "600s"}} {
@@ -26,8 +26,8 @@ func turnsOp() *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: set}}
 }
 
-// turnJobs submits some jobs of the queue whose keys take turns, most of them of one party, some of
-// a key that others are held to as well, and sets the rule by which they do.
+// turnJobs submits some jobs of the queue whose keys take turns, most of them of one party, some with a key that has a
+// second rule, and sets the rule for turns.
 func (k *keyer) turnJobs() {
 	for range 1 + k.chance.IntN(5) {
 		s := rota.NewJobSpec("work", []byte(fmt.Sprint(k.n)))
@@ -47,12 +47,12 @@ func (k *keyer) turnJobs() {
 	}
 }
 
-// turns is what the auditor knows of parties that take turns: the jobs of each that wait for
-// nothing but a worker, with the entry from which on each does; the jobs with a lease, and the entries that ended
-// one; since which entry the party may have a turn, and how often others were assigned since.
+// turns is the auditor's model of parties that take turns: the jobs of each that wait only for a worker, with the entry
+// since which each does; the jobs with a lease, and the entries that ended one; since which entry the party may have a
+// turn, and how often others were assigned since.
 type turns struct {
-	// set is whether the rule is, from the entry setAt on, most how many leases it allows a party that a key names: from
-	// mostAt on, and before until then.
+	// set is whether the rule exists, from the entry setAt on; most is how many leases it allows a party that a key
+	// names, from mostAt on, and before is the limit until then.
 	set           bool
 	setAt, mostAt rota.Index
 	most, before  int
@@ -61,15 +61,16 @@ type turns struct {
 	ended         map[string][]rota.Index
 	since         map[string]rota.Index
 	passed        map[string]map[string]int
-	// had are the turns of each party in the last entry in which it had any, hadAt.
+	// had holds the turns of each party in the last entry in which it had any, hadAt.
 	had   map[string]int
 	hadAt map[string]rota.Index
-	// aside are the jobs that wait for a worker without any other lease (SPEC §9.7): for more than their party's turn.
+	// aside holds the jobs that wait for a worker without any other lease (SPEC §9.7): for more than their party's
+	// turn.
 	aside map[rota.JobID]bool
-	// advance are the turns that a party had while such a job stood still: whoever begins to wait beside one goes on from its
-	// party's turn (SPEC §19.4), so what others had meanwhile, they have in advance.
+	// advance holds the turns that a party had while such a job was stuck: a party that begins to wait during that
+	// continues from the stuck party's turn (SPEC §19.4), so the turns of others meanwhile are in advance.
 	advance map[string]int
-	// heights are of the rounds that have a job of the entry.
+	// heights holds the heights of the rounds that have a job of the entry.
 	heights map[rota.JobID]rota.Index
 }
 
@@ -78,11 +79,11 @@ func newTurns() turns {
 		passed: map[string]map[string]int{}, had: map[string]int{}, hadAt: map[string]rota.Index{}, aside: map[rota.JobID]bool{}, advance: map[string]int{}}
 }
 
-// full reports whether a party has as many leases as the rule allows: it waits for one of them then, and not for a turn.
+// full reports whether a party has as many leases as the rule allows: then it waits for one of them, not for a turn.
 func (t *turns) full(party string) bool { return t.set && party != "" && len(t.open[party]) >= t.most }
 
-// seenFull reports whether a party was full for a round that was decided at a height: with what ended since, and as few
-// leases as the rule allowed then.
+// seenFull reports whether a party was full for a round decided at a height: including leases that ended since, and
+// with the limit of the rule at that time.
 func (t *turns) seenFull(party string, height rota.Index) bool {
 	seen, most := len(t.open[party]), t.most
 	for _, at := range t.ended[party] {
@@ -96,7 +97,7 @@ func (t *turns) seenFull(party string, height rota.Index) bool {
 	return t.set && party != "" && seen >= most
 }
 
-// saw reports whether a round that was decided at a height saw a party wait for its turn.
+// saw reports whether a round decided at a height saw a party wait for its turn.
 func (t *turns) saw(height rota.Index, party string) bool {
 	if t.seenFull(party, height) || height < t.since[party] {
 		return false
@@ -109,12 +110,12 @@ func (t *turns) saw(height rota.Index, party string) bool {
 	return false
 }
 
-// begins has a party wait for its turn from an entry on.
+// begins makes a party wait for its turn from an entry on.
 func (t *turns) begins(party string, at rota.Index) {
 	t.since[party], t.passed[party] = at, map[string]int{}
 }
 
-// waits notes that a party's job waits for nothing but a worker from an entry on.
+// waits records that a party's job waits only for a worker from an entry on.
 func (t *turns) waits(party string, job rota.JobID, at rota.Index) {
 	if len(t.waiting[party]) == 0 {
 		t.waiting[party] = map[rota.JobID]rota.Index{}
@@ -123,13 +124,13 @@ func (t *turns) waits(party string, job rota.JobID, at rota.Index) {
 	t.waiting[party][job] = at
 }
 
-// leaves notes that a party's job waits no more.
+// leaves records that a party's job no longer waits.
 func (t *turns) leaves(party string, job rota.JobID) {
 	delete(t.waiting[party], job)
 	delete(t.aside, job)
 }
 
-// takes notes that a party has a turn in an entry.
+// takes records that a party has a turn in an entry.
 func (t *turns) takes(party string, job rota.JobID, at rota.Index) {
 	t.leaves(party, job)
 	if t.open[party] == nil {
@@ -145,7 +146,7 @@ func (t *turns) takes(party string, job rota.JobID, at rota.Index) {
 	}
 }
 
-// ends counts the lease of a party's job no more, if it has one.
+// ends stops counting the lease of a party's job, if it has one.
 func (t *turns) ends(party string, job rota.JobID, at rota.Index) {
 	was := t.full(party)
 	if t.open[party][job] {
@@ -156,7 +157,7 @@ func (t *turns) ends(party string, job rota.JobID, at rota.Index) {
 	}
 }
 
-// allows notes how many leases the rule allows from an entry on.
+// allows records how many leases the rule allows from an entry on.
 func (t *turns) allows(most int64, at rota.Index) {
 	var were []string
 	for party := range t.open {
@@ -177,7 +178,7 @@ func (t *turns) allows(most int64, at rota.Index) {
 	}
 }
 
-// turnOf is the party of a job of the queue, and whether it waits for none of its other keys.
+// turnOf returns the party of a job of the queue, and whether it waits for none of its other keys.
 func (m *keyed) turnOf(id rota.JobID) (party string, free, ok bool) {
 	s := m.specs[id]
 	if s == nil || s.Queue != turnsQueue {
@@ -194,7 +195,7 @@ func (m *keyed) turnOf(id rota.JobID) (party string, free, ok bool) {
 	return party, free, true
 }
 
-// rounds notes when the rounds of an entry were decided.
+// rounds records when the rounds of an entry were decided.
 func (t *turns) rounds(e *fsmpb.Entry) {
 	t.heights = map[rota.JobID]rota.Index{}
 	for _, op := range e.GetOps() {
@@ -204,8 +205,7 @@ func (t *turns) rounds(e *fsmpb.Entry) {
 	}
 }
 
-// inTurns holds that no party waits for its turn while rounds that saw it wait give another more turns than it
-// may have before.
+// inTurns checks that no party waits for its turn while rounds that saw it wait give another more turns than allowed.
 func (a *auditor) inTurns(r *fsm.Applied, e *rota.Event) {
 	t := &a.turns
 	if e.Kind == rota.EventKeyRuleChanged && e.Queue == turnsQueue {
@@ -240,7 +240,7 @@ func (a *auditor) inTurns(r *fsm.Applied, e *rota.Event) {
 			delete(t.aside, e.Job)
 			t.waits(party, e.Job, r.Index)
 		}
-	case rota.EventAssignmentDropped: // its party's turn is another's, and it has the next one again
+	case rota.EventAssignmentDropped: // another party has its turn now, and it has the next one again
 		for other := range t.waiting {
 			t.passed[other] = map[string]int{}
 		}

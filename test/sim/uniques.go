@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// uniquer submits jobs that are unique by one of a few keys (SPEC §18), each until it is
-// answered, and cancels some. What it does is drawn apart from the world's chance.
+// uniquer submits jobs that are unique by one of a few keys (SPEC §18), each until it is answered, and cancels some. It
+// draws from a random source of its own, separate from the world's.
 type uniquer struct {
 	actor
 	w      *World
@@ -72,7 +72,7 @@ func (u *uniquer) ask(op *fsmpb.Op) {
 	try()
 }
 
-// unique holds each key to one job: from its first event to its end.
+// unique checks that each key has one job: from the job's first event to its end.
 func (a *auditor) unique(e *rota.Event) {
 	key, ok := a.keys[e.Job]
 	if !ok {

@@ -2,13 +2,12 @@ package sim
 
 import "math/rand/v2"
 
-// wallLeap is how often the nodes' wall clocks leap.
+// wallLeap is the interval at which the nodes' wall clocks leap.
 const wallLeap = 20_000
 
-// walls reads the wall clock of every node: up to an hour off, another hour every
-// 20 s (in lives with schedules now and then, else up to a second), as operators and broken time servers have it. They may move dates, and
-// nothing else. They are drawn apart from the world's chance, so that each seed
-// lives the life that it lived before they were there.
+// walls reads the wall clock of every node: up to an hour off, a different hour every 20 s (in lives with schedules
+// only now and then, else up to a second), as with operators and broken time servers. They may move dates, and nothing
+// else. They are drawn from a random source of their own, so that each seed runs the same life as before they existed.
 func (w *World) walls() []int64 {
 	clocks := make([]int64, len(w.nodes))
 	for i := range clocks {

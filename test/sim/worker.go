@@ -18,7 +18,7 @@ const (
 	slots      = 3
 )
 
-// worker executes jobs: it knows its own clock and what it was told.
+// worker executes jobs: it has its own clock and only the information it received.
 type worker struct {
 	actor
 	w       *World
@@ -26,23 +26,22 @@ type worker struct {
 	secret  byte
 	session rota.Session
 	conn    *node
-	// cutUntil cuts it off every node; soundSince is since when nothing kept it
-	// from being heard.
+	// cutUntil cuts it off from every node; soundSince is since when no fault kept its messages from arriving.
 	cutUntil   Time
 	soundSince Time
-	// view is the last answered beat: local time of sending, clock answered.
+	// view is the last answered beat: local time of sending, clock in the answer.
 	viewed    bool
 	viewSent  Time
 	viewClock rota.Clock
-	// beaten is when the latest beat was sent, said in how long it said that the next one comes, beatHeard whether
-	// it has its answer.
+	// beaten is when the latest beat was sent, said the announced time until the next one, beatHeard whether it was
+	// answered.
 	beaten, said Time
 	beatHeard    bool
-	// connection numbers conn; heard is when the last beat was sent that a node heard,
-	// asked when the oldest was that none has since.
+	// connection numbers conn; heard is when the last confirmed beat was sent, asked when the oldest unconfirmed beat
+	// since then was sent.
 	connection   uint64
 	heard, asked Time
-	// polling is the session under which it polls, where it does.
+	// polling is the session under which it polls, if it does.
 	polling rota.Session
 	tasks   map[rota.LeaseID]*task
 	order   []*task
@@ -55,16 +54,15 @@ type task struct {
 	deadline rota.Clock
 	renewals int32
 	renewing bool
-	// ended: the handler's context is over; what is left is to report.
+	// ended means that the handler's context is over; only the report remains.
 	ended bool
-	// deadBy is until when processes of a handler may be there that silence of its node
-	// ended.
+	// deadBy is until when processes may exist of a handler that its node's silence ended.
 	deadBy Time
-	finish Time // local time at which the handler is done
+	finish Time // local time at which the handler finishes
 	report rota.LeaseVerb
 	sent   Time
 	done   bool
-	// fail is what its handler asks for where it fails, wait how long the job is to wait then.
+	// fail is what its handler asks for if it fails, wait how long the job then waits.
 	fail peer.FailKind
 	wait time.Duration
 	// growth is what its completion adds to its workflow.
@@ -82,7 +80,7 @@ func (k *worker) reaches(n *node) bool {
 	return k.cutUntil <= k.w.now && !n.down && k.conn == n && (!k.w.Grace || n.links[k.id] == nil || n.stands(k, k.connection))
 }
 
-// connect registers at some node, again and again until it is told a session.
+// connect registers at some node, repeatedly until it receives a session.
 func (k *worker) connect() {
 	w := k.w
 	n := w.nodes[w.chance.IntN(len(w.nodes))]
@@ -102,7 +100,7 @@ func (k *worker) connect() {
 		}
 	}
 	if k.cutUntil <= w.now {
-		delete(n.links, k.id) // it is told of another
+		delete(n.links, k.id) // the node now knows another connection
 	}
 	k.connection++
 	k.conn, k.soundSince = n, max(k.soundSince, w.now)
@@ -146,7 +144,7 @@ func (k *worker) connect() {
 	})
 }
 
-// end is the local moment from which the lease is believed in no more.
+// end returns the local moment from which the worker no longer believes in the lease.
 func (k *worker) end(t *task) Time {
 	if !k.viewed {
 		return 0
@@ -159,7 +157,7 @@ func (k *worker) end(t *task) Time {
 	return min(end, k.unheardEnd(t))
 }
 
-// connectionSaid is what it numbers its connection, 0 where it numbers none.
+// connectionSaid returns the number it gives its connection, 0 if it gives none.
 func (k *worker) connectionSaid() uint64 {
 	if !k.w.Grace {
 		return 0
@@ -167,7 +165,7 @@ func (k *worker) connectionSaid() uint64 {
 	return k.connection
 }
 
-// believes reports whether the worker now thinks that it holds the task's job.
+// believes reports whether the worker now assumes that it holds the task's job.
 func (k *worker) believes(t *task) bool { return !t.ended && k.local(k.w.now) < k.end(t) }
 
 func (k *worker) endOld() {
@@ -192,7 +190,7 @@ func (k *worker) timesOut(t *task) bool {
 
 func (k *worker) forgetAll() { k.tasks, k.order, k.viewed = map[rota.LeaseID]*task{}, nil, false }
 
-// assigned takes a lease; one that was known stays as it is.
+// assigned accepts a lease; a known one stays unchanged.
 func (k *worker) assigned(a rota.Assignment) {
 	if a.Lease.Session != k.session {
 		return
@@ -203,7 +201,7 @@ func (k *worker) assigned(a rota.Assignment) {
 	if len(k.tasks) == 0 && k.beatHeard && k.conn != nil && k.local(k.w.now) >= k.beaten+k.busyBeat() { // the view is old
 		k.beat(k.conn, k.session)
 		if k.w.IdleBeat > 0 && a.Lease.Revoked == rota.ReasonNone {
-			return // the answer tells of it again
+			return // the answer repeats it
 		}
 	}
 	t := &task{given: a, deadline: a.Lease.Deadline.Clock, renewals: a.Lease.Renewals, acked: !a.Lease.Acked.IsZero()}
@@ -231,7 +229,7 @@ func (k *worker) assigned(a rota.Assignment) {
 	}
 }
 
-// told ends a handler at once.
+// told ends a handler immediately.
 func (k *worker) told(id rota.LeaseID, revoked bool) {
 	if t := k.tasks[id]; t != nil && !t.ended {
 		t.ended, t.report = true, rota.VerbDecline
@@ -239,7 +237,7 @@ func (k *worker) told(id rota.LeaseID, revoked bool) {
 	}
 }
 
-// work is the worker's own loop: it looks at its clock, ends, acks, renews, reports.
+// work is the worker's own loop: it checks its clock, ends, acks, renews, reports.
 func (k *worker) work(n *node) {
 	if k.conn != n {
 		return
@@ -259,7 +257,7 @@ func (k *worker) work(n *node) {
 		if !t.ended && now >= t.finish {
 			t.ended = true
 		}
-		if now-t.sent < resend && t.sent != 0 || now < t.deadBy { // it is given back once nothing of it runs
+		if now-t.sent < resend && t.sent != 0 || now < t.deadBy { // it is given back once all its processes have ended
 			continue
 		}
 		switch {
@@ -284,7 +282,7 @@ func (k *worker) command(n *node, t *task, v rota.LeaseVerb) {
 	k.w.forward(n, &k.actor, k.reaches(n), op, func(o *fsmpb.Outcome) { k.answered(t, v, ordinal, o) })
 }
 
-// logOf is what a verb brings of the handler's log: every third handler writes one.
+// logOf returns the handler's log that a verb carries: every third handler writes one.
 func logOf(v rota.LeaseVerb, l *rota.Lease) []byte {
 	ends := v == rota.VerbComplete || v == rota.VerbFail || v == rota.VerbDecline
 	if !ends || l.ID[0]%3 != 0 {
@@ -314,7 +312,7 @@ func (k *worker) answered(t *task, v rota.LeaseVerb, ordinal int32, o *fsmpb.Out
 	_ = ordinal
 }
 
-// Die kills the process; Reborn starts it again under the same id, as somebody else.
+// Die kills the process; Reborn starts it again under the same id, as a different process.
 func (k *worker) Die() {
 	k.w.audit.abandoned(k)
 	if k.w.Ghosts {

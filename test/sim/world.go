@@ -11,99 +11,97 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// Time is true time in milliseconds, which nobody in the world can read.
+// Time is true time in milliseconds, which no process in the world can read.
 type Time int64
 
-// Options say what a world is made of and what may go wrong in it. The last
-// ones are bugs, planted to see that they are caught.
+// Options describes a world and the faults in it. The last options are bugs, planted to check that they are found.
 type Options struct {
 	Seed    uint64
 	Nodes   int
 	Workers int
 	Jobs    int
 	LeaseMs int64
-	// Faults until the world is healed at Heal; it must then drain by End, or by four times that while
-	// a job is at work.
+	// Faults occur until the world is healed at Heal; it must then drain by End, or by four times that while a job is
+	// running.
 	Heal, End Time
-	// Quiet has no fault of chance: a directed test brings its own.
+	// Quiet disables random faults: a directed test brings its own.
 	Quiet bool
-	// Policy is what the queue has beside LeaseMs, as `queue set` takes it.
+	// Policy holds the queue's settings in addition to LeaseMs, in the form that `queue set` accepts.
 	Policy []rota.Setting
-	// Flows is how many workflows are submitted beside the jobs.
+	// Flows is the number of workflows submitted in addition to the jobs.
 	Flows int
-	// Ghosts: processes that were replaced speak on, and what deposed leaders
-	// proposed comes terms later.
+	// Ghosts: replaced processes keep sending, and proposals of deposed leaders arrive terms later.
 	Ghosts bool
-	// Guards: a worker that dies has a guard, which tells the cluster.
+	// Guards: a worker that dies has a guard, which reports it to the cluster.
 	Guards bool
 	// Grace: workers number their connections and keep SPEC §16.7.
 	Grace bool
-	// IdleBeat is how often workers without a lease beat, 0 as all others (SPEC §3.9).
+	// IdleBeat is the interval of beats of workers without a lease, 0 for that of all others (SPEC §3.9).
 	IdleBeat Time
-	// Deletes: some jobs are forgotten once they have ended.
+	// Deletes: some jobs are deleted once they have ended.
 	Deletes bool
 	// Orders: some attempts are interrupted, and some jobs run before their time.
 	Orders bool
 	// Uniques: some jobs are unique by a key.
 	Uniques bool
-	// Logs: nodes bring logs of attempts that expired.
+	// Logs: nodes deliver logs of attempts that expired.
 	Logs bool
-	// Plans: some jobs are gone through by plans.
+	// Plans: plans process some jobs.
 	Plans bool
-	// Keys: some jobs have keys that rules are for.
+	// Keys: some jobs have keys with rules.
 	Keys bool
 	// Schedules: jobs that run on dates.
 	Schedules bool
-	// Turns: of some of those that have keys, the keys take turns.
+	// Turns: some of the keys take turns.
 	Turns bool
-	// Wide: a queue of jobs that take processors backfills.
+	// Wide: a queue whose jobs request processors backfills.
 	Wide bool
-	// Polls: some workers take leases only while they ask.
+	// Polls: some workers get leases only while they poll.
 	Polls bool
-	// Batches: some jobs are of batches, which end with callbacks.
+	// Batches: some jobs belong to batches, which end with callbacks.
 	Batches bool
-	// Edits: what can be set is changed by several who have read the same version of it.
+	// Edits: several clients that have read the same version of an object change it.
 	Edits bool
 	// Hooks: a webhook follows the events, decided by several leaders.
 	Hooks bool
-	// Removals: queues, tenants and workers are forgotten, some queues drained first.
+	// Removals: queues, tenants and workers are deleted, some queues drained first.
 	Removals bool
-	// Tokens: some callers show tokens, which are revoked while they are in use, and workers may
-	// work for some tenants only, other ones all the time.
+	// Tokens: some callers present tokens, which are revoked while in use; some workers may work for some tenants only,
+	// and those tenants change.
 	Tokens bool
 	// Apart: no round is in the entry of its submissions.
 	Apart bool
-	// Owners: principals of a role with small limits make and delete queues, tenants and tokens.
+	// Owners: principals of a role with small limits create and delete queues, tenants and tokens.
 	Owners bool
-	// Calm: no message is lost, doubled or late by chance.
+	// Calm: no message is randomly lost, doubled or late.
 	Calm bool
-	// Skip are the faults, by number, that do not happen.
+	// Skip holds the numbers of the faults that do not happen.
 	Skip map[int]bool
 
-	// StampUncapped: a leader stamps however far ahead of what has applied.
+	// StampUncapped: a leader stamps any distance ahead of the applied state.
 	StampUncapped bool
-	// ViewFromReceipt: a worker counts a deadline from when the answer came (H28).
+	// ViewFromReceipt: a worker counts a deadline from the arrival of the answer (H28).
 	ViewFromReceipt bool
 	// NoAckBy: a worker believes in the deadline before its ack is known.
 	NoAckBy bool
-	// HearEnded: a node says that it hears beats of a connection that it has seen end.
+	// HearEnded: a node confirms beats of a connection that it has seen end.
 	HearEnded bool
-	// NoGrace: a worker says that it keeps a lease's grace, and does not.
+	// NoGrace: a worker claims to keep a lease's grace but does not.
 	NoGrace bool
 	// AnswerEarly: a leader answers a beat without waiting for a later entry.
 	AnswerEarly bool
 }
 
-// actor is whoever may crash or pause.
+// actor is a process that may crash or pause.
 type actor struct {
 	name string
-	// life grows with each crash: what was on its way to the life before is lost.
+	// life grows with each crash: messages to an earlier life are lost.
 	life        int
 	down        bool
 	pausedUntil Time
-	// ppm is by how much its monotonic clock runs fast.
+	// ppm is how much faster than true time its monotonic clock runs.
 	ppm int64
-	// offset is by how much it is ahead of that: it stood still, or changed its pace.
+	// offset is how far its clock is ahead of that: it stopped, or changed its pace.
 	offset Time
 }
 
@@ -115,7 +113,7 @@ type event struct {
 	who  *actor
 	life int
 	do   func()
-	// slept: it was due while who slept, and is put off until that ends.
+	// slept means that it was due while its actor slept, and is postponed until it wakes.
 	slept bool
 }
 
@@ -147,12 +145,12 @@ type World struct {
 	log    []logEntry
 	term   uint64
 	leader *leadership
-	// past is the leadership before, which may not have noticed its end.
+	// past is the previous leadership, which may not have noticed its end.
 	past    *leadership
 	nodes   []*node
 	workers []*worker
 	client  *client
-	// wires carry nodes' word of connections that ended.
+	// wires carries nodes' reports of ended connections.
 	wires     actor
 	flows     *flowClient
 	deleter   *deleter
@@ -162,14 +160,14 @@ type World struct {
 	hooker    *hooker
 	logs      *logKeeper
 	audit     *auditor
-	// entries are what was sealed, by the first byte of the sealed data.
+	// entries holds the sealed entries, by the first byte of the sealed data.
 	entries map[*byte]*fsmpb.Entry
-	// switchAt is from when on a leader switches to the newest rules; if it is negative none does.
+	// switchAt is when a leader switches to the newest rules; negative means never.
 	switchAt Time
-	// ghostly is the chance of ghosts, faults counts what Break did and tells it.
+	// ghostly is the random source of ghosts; faults counts and lists the faults of Break.
 	ghostly *rand.Rand
 	faults  []string
-	// orphans are entries of deposed leaders that may yet be appended (H20).
+	// orphans holds entries of deposed leaders that may still be appended (H20).
 	orphans []logEntry
 }
 
@@ -184,9 +182,9 @@ type node struct {
 	machine  *fsm.Machine
 	applied  int
 	applying bool
-	// snapshot is the last one: the records, and the index they are of.
+	// snapshot is the last snapshot: the records and their index.
 	snapshot *snapshot
-	// lag is what one entry takes to apply; isolatedUntil cuts it off the others.
+	// lag is the time to apply one entry; isolatedUntil cuts it off from the others.
 	lag           Time
 	isolatedUntil Time
 	conns         []*worker
@@ -204,7 +202,7 @@ type kindRecord struct {
 	rec  []byte
 }
 
-// NewWorld makes a world in which nothing has happened yet.
+// NewWorld returns a world in which nothing has happened yet.
 func NewWorld(o Options) *World {
 	w := &World{Options: o, chance: rand.New(rand.NewPCG(o.Seed, 0x5eed)), ghostly: rand.New(rand.NewPCG(o.Seed, 0x6057)),
 		entries: map[*byte]*fsmpb.Entry{}}
@@ -238,7 +236,7 @@ func NewWorld(o Options) *World {
 	return w
 }
 
-// switchTime draws when a leader switches to the newest rules: at once, in the midst of a life, or never.
+// switchTime draws when a leader switches to the newest rules: at once, in the middle of a life, or never.
 func switchTime(o Options) Time {
 	dice := rand.New(rand.NewPCG(o.Seed, 0x2a1e5))
 	switch n := dice.IntN(4); {
@@ -251,14 +249,13 @@ func switchTime(o Options) Time {
 	}
 }
 
-// on lets an actor do something after a while, unless it crashed meanwhile; a
-// paused one does it when it wakes.
+// on runs an actor's action after a delay, unless it crashes meanwhile; a paused actor runs it when it wakes.
 func (w *World) on(who *actor, after Time, do func()) {
 	w.seq++
 	heap.Push(&w.agenda, &event{at: w.now + max(after, 0), seq: w.seq, who: who, life: who.life, do: do})
 }
 
-// Run goes on until the given time, or the first violation.
+// Run runs until the given time or the first violation.
 func (w *World) Run(until Time) error {
 	for len(w.agenda) > 0 && w.agenda[0].at <= until && w.audit.fault == nil {
 		e := heap.Pop(&w.agenda).(*event)
@@ -279,10 +276,10 @@ func (w *World) Run(until Time) error {
 
 func (w *World) healing() bool { return w.Quiet || w.now >= w.Heal }
 
-// chanceOf says yes once in n, never once the world is healed.
+// chanceOf returns true once in n, never once the world is healed.
 func (w *World) chanceOf(n int) bool { return w.chance.IntN(n) == 0 && !w.healing() && !w.Calm }
 
-// latency is how long a message takes; some take very long.
+// latency draws how long a message takes; some take very long.
 func (w *World) latency() Time {
 	switch {
 	case w.chanceOf(150):
@@ -294,7 +291,7 @@ func (w *World) latency() Time {
 	}
 }
 
-// send carries a message: it may be lost, late, or come twice.
+// send carries a message: it may be lost, late or duplicated.
 func (w *World) send(open bool, to *actor, do func()) {
 	if !open || w.chanceOf(40) {
 		return
@@ -309,7 +306,7 @@ func (w *World) linked(a, b *node) bool {
 	return a == b || a.isolatedUntil <= w.now && b.isolatedUntil <= w.now
 }
 
-// append puts an entry into the order of the log and lets every node apply it.
+// append adds an entry to the log and lets every node apply it.
 func (w *World) append(e logEntry) {
 	w.log = append(w.log, e)
 	for _, n := range w.nodes {
@@ -325,7 +322,7 @@ func (w *World) wake(n *node) {
 	w.on(&n.actor, w.lagOf(n), func() { w.applyOne(n) })
 }
 
-// lagOf: an isolated node hears nothing new.
+// lagOf returns a node's lag: an isolated node receives nothing new.
 func (w *World) lagOf(n *node) Time {
 	return max(n.lag, n.isolatedUntil-w.now)
 }
@@ -356,7 +353,7 @@ func (w *World) applyOne(n *node) {
 	}
 }
 
-// publish pushes what concerns workers connected to the node.
+// publish pushes changes to the workers connected to the node.
 func (w *World) publish(n *node, a *fsm.Applied) {
 	for i := range a.Events {
 		e := &a.Events[i]
@@ -378,7 +375,7 @@ func (w *World) publish(n *node, a *fsm.Applied) {
 	}
 }
 
-// Snapshot keeps what the node restarts from.
+// Snapshot saves the state from which the node restarts.
 func (w *World) Snapshot(n *node) {
 	f := n.machine.Freeze()
 	s := &snapshot{info: f.Info()}
@@ -431,7 +428,7 @@ func (w *World) Restart(n *node) {
 	w.wake(n)
 }
 
-// Elect makes a node leader of the next term; the one before is deposed.
+// Elect makes a node leader of the next term and deposes the previous one.
 func (w *World) Elect(n *node) {
 	w.depose()
 	w.term++
@@ -439,8 +436,8 @@ func (w *World) Elect(n *node) {
 	w.leader.begin()
 }
 
-// depose ends the leadership: what is in flight commits in its old place, is
-// lost, or waits in a channel to be appended in a later term (H5, H20).
+// depose ends the leadership: entries in flight commit in their old place, are lost, or wait in a channel to be
+// appended in a later term (H5, H20).
 func (w *World) depose() {
 	l := w.leader
 	if l == nil {
@@ -457,8 +454,7 @@ func (w *World) depose() {
 			w.orphans = append(w.orphans, logEntry{l.term, f.data})
 		}
 	}
-	// It goes on as if nothing were until it hears of it, but nothing it
-	// proposes is ever committed.
+	// It continues as before until it learns of it, but none of its proposals ever commits.
 	l.dead, w.past = true, l
 	if l.node.down {
 		l.over = true
@@ -467,7 +463,7 @@ func (w *World) depose() {
 	w.on(&l.node.actor, Time(w.chance.IntN(1500)), func() { l.over = true })
 }
 
-// seal seals an entry with the rules that are in force at the node that leads.
+// seal seals an entry with the rules that are in force at the leading node.
 func seal(w *World, n *node, e *fsmpb.Entry) []byte {
 	data, err := entry.Seal(e, n.machine.Head().Rules)
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// audit judges the whole life at its end: every job that users were told of, on every
-// node, and the events of every node.
+// audit checks the whole life at its end: every job acknowledged to users, on every node, and the events of every node.
 func (l *life) audit() {
 	if len(l.violations) > 0 {
 		return
@@ -50,8 +49,8 @@ func (l *life) audit() {
 	l.judgePieces(ctx)
 }
 
-// events reads all events of one node: each job ends exactly once, but for the runs
-// that users asked for, and in its time. What it told is kept, to be compared.
+// events reads all events of one node: each job ends exactly once, except for the runs that users requested, and in its
+// time. The events are kept for comparison.
 func (l *life) events(ctx context.Context, at int) {
 	c := l.dial("audit", l.servers[at:at+1])
 	defer c.Close()
@@ -96,12 +95,10 @@ func (l *life) events(ctx context.Context, at int) {
 	l.figures.events = len(sums)
 }
 
-// expiresWithin is how long after its time to live a job may end, in cluster clock: a
-// sweep, behind what came before it.
+// expiresWithin is how long after its time to live a job may end, in cluster clock: one sweep, after earlier work.
 const expiresWithin = 2 * time.Second
 
-// inTime holds the end of a job with a time to live against it (SPEC §9.3): the clock
-// counts, not the date.
+// inTime checks the end of a job with a time to live (SPEC §9.3): the clock counts, not the date.
 func (l *life) inTime(e *rota.Event, rec *jobRecord, lived time.Duration) {
 	switch {
 	case rec.ttl == 0 || rec.retried > 0:
@@ -112,8 +109,7 @@ func (l *life) inTime(e *rota.Event, rec *jobRecord, lived time.Duration) {
 	}
 }
 
-// sameEvents compares what the nodes told, as far as all told it: workers go on while
-// they are asked.
+// sameEvents compares the nodes' events, as far as all have them: workers continue during the reads.
 func (l *life) sameEvents() {
 	least := -1
 	for _, sums := range l.told {
@@ -128,16 +124,16 @@ func (l *life) sameEvents() {
 	}
 }
 
-// figures are what a life comes to.
+// figures holds the counts of a life.
 type figures struct {
 	virtual                 time.Duration
 	faults                  map[string]int
 	jobs, settled, verified int
 	violations, events      int
-	// flows are the workflows submitted, claims what was said for leases of others,
-	// installs the snapshots that another node sent.
+	// flows counts the workflows submitted, claims the requests made for leases of others, installs the snapshots that
+	// another node sent.
 	flows, claims, installs int
-	// refusedIDs counts nodes that came back under an id that is no more theirs.
+	// refusedIDs counts nodes that came back under an id that is no longer theirs.
 	refusedIDs                 int
 	leaderAfter, drainedAfter  time.Duration
 	calmLeast, calmMost        float64
@@ -146,7 +142,7 @@ type figures struct {
 	orphanMost                 time.Duration
 	started, lost, completed   int
 	submitted, unknown, starts int
-	// pieces are what users did of what pieces.go judges.
+	// pieces counts the user actions that pieces.go checks.
 	pieces int
 }
 
@@ -202,15 +198,15 @@ func (f *figures) allFaults() (all int) {
 	return all
 }
 
-// operations are what users, workers and hostile ones asked for.
+// operations counts the requests of users, workers and hostile clients.
 func (f *figures) operations() int {
 	return f.submitted + f.unknown + f.flows + f.claims + f.started + f.completed
 }
 
-// faultsAnHour is what a run must come to at least: 3,000 in ten hours.
+// faultsAnHour is the minimum for a run: 3,000 in ten hours.
 const faultsAnHour = 300
 
-// short says what a run lacks of what was asked for, "" for nothing.
+// short reports what a run lacks of the requested amount, "" for nothing.
 func (f *figures) short(asked time.Duration) string {
 	wanted := int(faultsAnHour * asked.Hours())
 	if f.virtual < asked || f.allFaults() < wanted || f.operations() == 0 {
@@ -220,7 +216,7 @@ func (f *figures) short(asked time.Duration) string {
 	return ""
 }
 
-// String is the one line at the end.
+// String returns the summary line.
 func (f *figures) String() string {
 	kinds := make([]string, 0, len(f.faults))
 	for kind, n := range f.faults {

@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// TestAutopilot is SPEC §13.10 with real nodes, and its real times.
+// TestAutopilot checks SPEC §13.10 with real nodes, and its real times.
 func TestAutopilot(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes")
@@ -23,7 +23,7 @@ func TestAutopilot(t *testing.T) {
 			dead := s.follower()
 			dead.crash(true)
 			s.pause(11 * time.Minute)
-			s.voters(3) // two others are fewer than wanted
+			s.voters(3) // two others are fewer than required
 			fresh := &server{life: s.life, host: "n4"}
 			fresh.name.Store(s.mint())
 			s.servers = append(s.servers, fresh)
@@ -69,14 +69,14 @@ func TestAutopilot(t *testing.T) {
 	})
 }
 
-// works starts a worker, and has it do a job.
+// works starts a worker and completes a job with it.
 func (s *scene) works() {
 	s.Helper()
 	s.work("w", func(context.Context, *client.Job) (client.Result, error) { return client.Result{}, nil })
 	s.worksStill()
 }
 
-// worksStill has a job done.
+// worksStill completes another job.
 func (s *scene) worksStill() {
 	s.Helper()
 	id := client.NewJobID()
@@ -86,7 +86,7 @@ func (s *scene) worksStill() {
 	}
 }
 
-// wanted waits until so many voters are wanted.
+// wanted waits until the given number of voters is required.
 func (s *scene) wanted(n int64) {
 	s.Helper()
 	var last rota.Autopilot
@@ -99,7 +99,7 @@ func (s *scene) wanted(n int64) {
 	}
 }
 
-// voters holds that there are so many.
+// voters checks the number of voters.
 func (s *scene) voters(n int) {
 	s.Helper()
 	peers, err := s.admin.Peers(s.ctx)
@@ -120,7 +120,7 @@ func (s *scene) ids(ctx context.Context) (ids []rota.NodeID) {
 	return ids
 }
 
-// removals are the nodes that were removed.
+// removals returns the nodes that were removed.
 func (s *scene) removals() []rota.ServedEvent {
 	s.Helper()
 	all, err := client.Collect(s.admin.Events(s.ctx, rota.EventFilter{Kinds: []rota.EventKind{rota.EventNodeChanged}}))

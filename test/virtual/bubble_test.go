@@ -9,12 +9,12 @@ import (
 	"testing/synctest"
 )
 
-// neverAnswered waits for a future that raft never answers, and so ends with the process: hashicorp/raft forgets
-// what had not reached the state machine when it stopped.
+// neverAnswered waits for a future that raft never answers, and so ends with the process: when it stops, hashicorp/raft
+// drops the futures that had not reached the state machine.
 const neverAnswered = "rota/cluster.awaitAnswer("
 
-// inBubble runs f in a bubble. A goroutine that is left there at the end is a fault, but for those that wait for
-// what raft never answers.
+// inBubble runs f in a bubble. A goroutine that remains at the end is a fault, except those that wait for a future that
+// raft never answers.
 func inBubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	var name string
@@ -35,7 +35,7 @@ func inBubble(t *testing.T, f func(*testing.T)) {
 
 var bubbleName = regexp.MustCompile(`synctest bubble \d+\]`)
 
-// leftIn lists the goroutines of a bubble but for those that may be left.
+// leftIn lists the goroutines of a bubble except those that may remain.
 func leftIn(name string) (left []string) {
 	for one := range strings.SplitSeq(stacks(64<<20, true), "\n\n") {
 		head, _, _ := strings.Cut(one, "\n")
@@ -51,7 +51,7 @@ func stacks(most int, all bool) string {
 	return string(text[:runtime.Stack(text, all)])
 }
 
-// TestInBubble: what is left in a bubble is told, unless raft never answers it.
+// TestInBubble checks that a remaining goroutine is reported, unless it waits for a future that raft never answers.
 func TestInBubble(t *testing.T) {
 	var broken any
 	func() {

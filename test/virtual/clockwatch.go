@@ -9,14 +9,14 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// clockWatch looks at the cluster clock twice a second: that it never goes back on a
-// node, for how long it stood still, and that leases of dead workers end in time.
+// clockWatch checks the cluster clock twice a second: that it never goes back on a node, how long it stopped, and that
+// leases of dead workers end in time.
 type clockWatch struct {
 	life *life
-	// last is the clock that each process told last.
+	// last holds the last clock of each process.
 	last map[*process]rota.Clock
-	// index is the latest entry seen applied. slow is the least that the clock was
-	// ever ahead of real time, and leapt the number of leaps when it was.
+	// index is the latest entry seen applied. slow is the smallest lead of the clock over real time so far, and leapt
+	// the number of leaps at that moment.
 	index rota.Index
 	slow  time.Duration
 	leapt int64
@@ -29,18 +29,18 @@ type clockWatch struct {
 type orphan struct {
 	belief
 	died time.Time
-	// stood is for how long the clock stood still since, short for how long a
-	// leadership was younger than shortLeadership.
+	// stood is for how long the clock has stopped since, short for how long a leadership was younger than
+	// shortLeadership.
 	stood, short time.Duration
 }
 
 const (
 	watchEvery = 500 * time.Millisecond
-	// shortLeadership is one that may not have counted a worker's silence (SPEC §3.11).
+	// shortLeadership is the length of a leadership that may not have counted a worker's silence (SPEC §3.11).
 	shortLeadership = 15 * time.Second
 	// silenceEnds is how long after its last sign a worker's leases end (SPEC §3.10).
 	silenceEnds = 40 * time.Second
-	// stampLead is what one leap may add to the clock, rateSlack what commits add.
+	// stampLead is the most that one leap may add to the clock, rateSlack the most that commits add.
 	stampLead = time.Duration(limits.StampLeadMax) * time.Millisecond
 	rateSlack = 1500 * time.Millisecond
 	// orphanSlack is the rest of the bound of SPEC §3.11.
@@ -51,7 +51,7 @@ func newClockWatch(l *life) *clockWatch {
 	return &clockWatch{life: l, last: make(map[*process]rota.Clock)}
 }
 
-// abandoned takes the leases that a dead worker leaves behind.
+// abandoned records the leases that a dead worker leaves behind.
 func (w *clockWatch) abandoned(left []belief) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,9 +76,8 @@ func (w *clockWatch) run() {
 	}
 }
 
-// rate looks that the clock never runs away (SPEC §3.3): however far monotonic clocks
-// leap, no more than stampLead goes into it. A node that lags tells an old clock, so
-// only the newest entry counts.
+// rate checks that the clock never runs away (SPEC §3.3): however far monotonic clocks leap, no more than stampLead
+// enters it. A lagging node has an old clock, so only the newest entry counts.
 func (w *clockWatch) rate(clock rota.Clock, index rota.Index) {
 	if index < w.index || index == 0 {
 		return
@@ -96,7 +95,7 @@ func (w *clockWatch) rate(clock rota.Clock, index rota.Index) {
 	}
 }
 
-// monotone holds each process's clock against what it told before.
+// monotone compares each process's clock with its previous value.
 func (w *clockWatch) monotone() {
 	for _, s := range w.life.servers {
 		p, node := s.serving() // together: the next process has yet to read its state
@@ -111,7 +110,7 @@ func (w *clockWatch) monotone() {
 	}
 }
 
-// furthest is the latest clock that any node has applied, with its term and index.
+// furthest returns the latest clock that any node has applied, with its term and index.
 func (l *life) furthest() (clock rota.Clock, term uint64, index rota.Index) {
 	for _, s := range l.servers {
 		if n := s.node(); n != nil {
@@ -124,8 +123,7 @@ func (l *life) furthest() (clock rota.Clock, term uint64, index rota.Index) {
 	return clock, term, index
 }
 
-// orphans looks whether the leases of dead workers have ended, and measures how long
-// that took.
+// orphans checks whether the leases of dead workers have ended, and measures how long that took.
 func (w *clockWatch) orphans(stood, short bool) {
 	w.mu.Lock()
 	left := w.left
@@ -155,8 +153,7 @@ func (w *clockWatch) orphans(stood, short bool) {
 	w.mu.Unlock()
 }
 
-// ended reports whether some node knows that the lease is over. Its worker's id may have
-// taken it up again, in another process.
+// ended reports whether some node knows that the lease is over. Its worker's id may have resumed it in another process.
 func (w *clockWatch) ended(o *orphan) bool {
 	l := w.life
 	l.ledger.mu.Lock()

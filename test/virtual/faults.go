@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota/internal/virtualnet"
 )
 
-// A fault is one thing that goes wrong for a while. apply makes it and gives what
-// ends it; nil where nothing could be done. Both may take virtual time.
+// A fault is a problem that lasts for a while. apply causes it and returns the function that ends it; nil if it was
+// impossible. Both may take virtual time.
 type fault struct {
 	kind   string
 	weight int
@@ -54,7 +54,7 @@ var faults = []fault{
 	{"user cut off", 4, 500 * time.Millisecond, 6 * time.Second, cutUser},
 }
 
-// draw picks a fault.
+// draw draws a fault.
 func (l *life) draw() fault {
 	all := 0
 	for _, f := range faults {
@@ -69,14 +69,13 @@ func (l *life) draw() fault {
 	panic("unreachable")
 }
 
-// lastFaults end a storm: after them there is no leader, so that one has to come.
+// lastFaults end a storm: they leave no leader, so that a new one must be elected.
 var lastFaults = []fault{
 	{"all nodes crash", 0, 200 * time.Millisecond, 3 * time.Second, crashAll},
 	{"every node alone", 0, 3 * time.Second, 10 * time.Second, cutAll},
 }
 
-// storm brings so many faults, one after the other or two and three together. Long
-// ones go on beside those that follow.
+// storm causes count faults, one after another or two and three together. Long ones overlap later ones.
 func (l *life) storm(count int) {
 	var under sync.WaitGroup
 	defer under.Wait()
@@ -97,13 +96,13 @@ func (l *life) storm(count int) {
 			heal()
 			l.log.Info("HEALED", "kind", f.kind)
 		})
-		if l.random.IntN(4) > 0 { // else the next one comes on top of it
+		if l.random.IntN(4) > 0 { // else the next one overlaps it
 			l.pause(min(lasts, 5*time.Second) + time.Duration(l.random.Int64N(int64(13*time.Second))))
 		}
 	}
 }
 
-// anyServer draws a server, the leader more often than each other.
+// anyServer draws a server; the leader is more likely than each other one.
 func (l *life) anyServer() *server {
 	if l.random.IntN(3) == 0 {
 		if s := l.leader(); s != nil {
@@ -135,8 +134,8 @@ func crashFollower(l *life) func() { return l.crashOne(l.follower()) }
 
 func crashLeader(l *life) func() { return l.crashOne(l.leader()) }
 
-// crashWriting slows a disk down first, so that the crash loses entries, votes or
-// terms that raft handed over and that were not yet written.
+// crashWriting slows a disk down first, so that the crash loses entries, votes or terms that raft handed over and that
+// were not yet written.
 func crashWriting(l *life) func() {
 	s := l.anyServer()
 	l.setDisk(s, time.Duration(20+l.random.IntN(400))*time.Millisecond)
@@ -177,7 +176,7 @@ func (l *life) cutBoth(a, b []host, oneWay bool) func() {
 	for _, x := range a {
 		for _, y := range b {
 			if x == y {
-				continue // nobody is cut off from itself
+				continue // a host is not cut off from itself
 			}
 			heals = append(heals, l.net.Cut(virtualnet.Route{From: x, To: y}))
 			if !oneWay {
@@ -239,7 +238,7 @@ func cutLeader(l *life) func() {
 	return l.cutBoth([]host{s.host}, nodes, false)
 }
 
-// cutOneWay lets a node hear and not be heard, or be heard and not hear.
+// cutOneWay makes a node receive but not send, or send but not receive.
 func cutOneWay(l *life) func() {
 	nodes, others := l.hosts()
 	s := []host{l.anyServer().host}
@@ -252,8 +251,7 @@ func cutOneWay(l *life) func() {
 	return l.cutBoth(nodes, s, true)
 }
 
-// cutBridge leaves one node that all others reach, while they do not reach each other
-// across it.
+// cutBridge leaves one node that all others reach, while they cannot reach each other across it.
 func cutBridge(l *life) func() {
 	nodes, _ := l.hosts()
 	l.random.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
@@ -300,8 +298,8 @@ func slowNode(l *life) func() {
 	}
 }
 
-// stallNode holds up all that a node says, hears and writes: the nearest to a paused
-// process that one process can come, as its timers go on.
+// stallNode delays everything that a node sends, receives and writes: the closest to a paused process that one process
+// can simulate, because its timers continue.
 func stallNode(l *life) func() {
 	s := l.anyServer()
 	nodes, others := l.hosts()
@@ -309,11 +307,11 @@ func stallNode(l *life) func() {
 	return func() { thaw(); heal() }
 }
 
-// hang holds up a server's writes.
+// hang blocks a server's writes.
 func (l *life) hang(s *server) (thaw func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hung != nil || s.run == nil { // a process that is about to end has looked at its disk
+	if s.hung != nil || s.run == nil { // a process that is about to end has checked its disk
 		return func() {}
 	}
 	l.doom(s, true) // a disk that hangs for 15 s ends the node, and it stays unfit after 5
@@ -333,14 +331,14 @@ func slowDisk(l *life) func() {
 	return func() { l.setDisk(s, 0) }
 }
 
-// hungDisk hangs a disk: for more than 5 s it makes a node give itself up.
+// hungDisk hangs a disk: after more than 5 s a node stops itself.
 func hungDisk(l *life) func() {
 	s := l.anyServer()
 	thaw := l.hang(s)
 	return thaw
 }
 
-// jumpWall moves a node's wall clock; some stay where they are.
+// jumpWall moves a node's wall clock; some stay at their new time.
 func jumpWall(l *life) func() {
 	s := l.servers[l.random.IntN(len(l.servers))]
 	by := time.Duration(l.random.Int64N(int64(2*time.Hour))) - time.Hour
@@ -379,8 +377,8 @@ func jumpMost(l *life) func() {
 	return func() { set(0) }
 }
 
-// leap has a machine come back from a pause that only its monotonic clock tells of:
-// the process goes on as if nothing had been, a leader still takes itself for one.
+// leap simulates the end of a machine's pause that only its monotonic clock shows: the process continues as if nothing
+// had happened, and a leader still believes that it leads.
 func leap(l *life) func() {
 	s := l.leader()
 	if s == nil {
@@ -393,7 +391,7 @@ func leap(l *life) func() {
 	return func() {}
 }
 
-// drainWorker has an operator drain a worker, and resume it.
+// drainWorker drains a worker as an operator, and resumes it.
 func drainWorker(l *life) func() {
 	w := l.anyWorker()
 	w.mu.Lock()
@@ -409,7 +407,7 @@ func drainWorker(l *life) func() {
 		return nil
 	}
 	at := l.servers[l.random.IntN(len(l.servers))]
-	return func() { // what does not arrive, the next settling repeats
+	return func() { // the next settling repeats a lost request
 		if n := at.node(); n != nil {
 			ctx, cancel := context.WithTimeout(l.ctx, 3*time.Second)
 			defer cancel()
@@ -418,7 +416,7 @@ func drainWorker(l *life) func() {
 	}
 }
 
-// transfer hands leadership over, to the one that the leader finds best.
+// transfer hands leadership over, to the node that the leader selects.
 func transfer(l *life) func() {
 	s := l.leader()
 	if s == nil {
@@ -434,8 +432,7 @@ func transfer(l *life) func() {
 	return func() {}
 }
 
-// lag cuts a follower off until the log that it needs is gone; then a snapshot has to
-// be installed on it.
+// lag cuts a follower off until the log that it needs is gone; then it needs a snapshot.
 func lag(l *life) func() {
 	s := l.follower()
 	nodes, _ := l.hosts()
@@ -444,8 +441,7 @@ func lag(l *life) func() {
 
 func (l *life) anyWorker() *worker { return l.workers[l.random.IntN(len(l.workers))] }
 
-// crashWorker kills a worker; a process that starts on its host is another worker, or
-// the same one again.
+// crashWorker kills a worker; a process that starts on its host is another worker, or the same one again.
 func crashWorker(l *life) func() {
 	w := l.anyWorker()
 	if !w.running() {

@@ -11,11 +11,11 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// flowRecord is what the users know of one workflow.
+// flowRecord is the users' knowledge of one workflow.
 type flowRecord struct {
 	// parents of each node, by its job.
 	parents map[rota.JobID][]rota.JobID
-	// accepted: a definite yes came. cancelled counts the requests to cancel.
+	// accepted means that it was definitely accepted. cancelled counts the requests to cancel.
 	accepted  bool
 	cancelled int
 }
@@ -86,15 +86,14 @@ func (l *ledger) changeFlow(id rota.WorkflowID, f func(*flowRecord)) {
 	f(l.flows[id])
 }
 
-// isPlain reports whether a workflow is one that is judged here.
+// isPlain reports whether a workflow is one that is checked here.
 func (l *ledger) isPlain(run string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.flows[rota.WorkflowID(run)] != nil
 }
 
-// begins holds a node's job against its parents: each was done before. The caller
-// holds the lock.
+// begins checks a node's job against its parents: each was done before. The caller holds the lock.
 func (l *ledger) begins(job rota.JobID, rec *jobRecord) {
 	if rec.flow == "" {
 		return
@@ -106,13 +105,13 @@ func (l *ledger) begins(job rota.JobID, rec *jobRecord) {
 	}
 }
 
-// hears holds what a node's job is told of its parents against what they put out.
+// hears compares the parents' outputs that a node's job receives with the real ones.
 func (l *ledger) hears(job rota.JobID, outputs []rota.ParentOutput) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	flow := l.flows[l.record(job).flow]
 	if flow == nil {
-		return // one with gates, which pieces.go judges
+		return // one with gates, which pieces.go checks
 	}
 	want := flow.parents[job]
 	if len(outputs) != len(want) {
@@ -127,7 +126,7 @@ func (l *ledger) hears(job rota.JobID, outputs []rota.ParentOutput) {
 	}
 }
 
-// flowsOf reads every workflow from one node, and judges it.
+// flowsOf reads every workflow from one node, and checks it.
 func (l *life) flowsOf(ctx context.Context, s *server) {
 	l.ledger.mu.Lock()
 	ids := make([]rota.WorkflowID, 0, len(l.ledger.flows))
@@ -149,7 +148,7 @@ func (l *life) flowsOf(ctx context.Context, s *server) {
 	}
 }
 
-// judgeFlow compares a workflow at the end with what was told of it (SPEC §11.3).
+// judgeFlow compares a workflow at the end with its acknowledgements (SPEC §11.3).
 func (l *ledger) judgeFlow(id rota.WorkflowID, flow *rota.Workflow) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/rotasched/rota/internal/foresight"
 )
 
-// foreseen is a load that is simulated and lived, for about half an hour: bursts, and a stream of wide jobs.
+// foreseen is a load that is both simulated and run for about half an hour: bursts, and a stream of wide jobs.
 const foreseen = `
 seed: 5
 for: 20m
@@ -25,10 +25,10 @@ streams:
 - {tenant: c, per_hour: 60, run: 20s, spread: 0.5, processors: {6: 1}}
 `
 
-// TestForesight holds the simulator against a cluster of three nodes and two workers: the same jobs wait as long on average, within 5 %, under
-// policies that differ by more than that. Under shares and turns a decision that is taken a few milliseconds later may give the rest of the load
-// another course: of 13 lives of the preset 12 were within 1 % and one 4.7 % off, so that the middle of three counts. Holds are left
-// out: with them two of nine were 14 % off, and one 4.4 %.
+// TestForesight compares the simulator with a cluster of three nodes and two workers: the same jobs wait equally long
+// on average, within 5 %, under policies that differ by more than that. With shares and turns, a decision a few
+// milliseconds later may change the course of the remaining load: of 13 lives of the preset 12 were within 1 % and one
+// was 4.7 % off, so the median of three counts. Holds are left out: with them two of nine were 14 % off, and one 4.4 %.
 func TestForesight(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes")
@@ -41,14 +41,14 @@ func TestForesight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := 1; i < len(jobs); i++ { // a client submits one after the other
+	for i := 1; i < len(jobs); i++ { // a client submits one after another
 		jobs[i].Submit = max(jobs[i].Submit, jobs[i-1].Submit+50)
 	}
 	workers := []rota.WorkerSpec{{ID: "big", Slots: 8, CPUMilli: 8000}, {ID: "small", Slots: 4, CPUMilli: 4000}}
 	waits := make(map[string]float64)
 	for _, c := range []struct {
 		policy string
-		lives  int // of which the one in the middle counts
+		lives  int // of which the median counts
 	}{
 		{"bare:ranking=fifo,strategy=round_robin", 1},
 		{"standard:preset=standard,hold_after=0,strategy=round_robin", 3},
@@ -80,7 +80,7 @@ func TestForesight(t *testing.T) {
 	}
 }
 
-// liveThrough has a cluster run jobs as they come, and returns for how many seconds they waited on average.
+// liveThrough runs jobs on a cluster as they arrive, and returns their average wait in seconds.
 func liveThrough(t *testing.T, jobs []foresight.Job, workers []rota.WorkerSpec, settings []rota.Setting) (mean float64) {
 	t.Helper()
 	play(t, settings, func(s *scene) {

@@ -11,9 +11,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// hostile speaks for others: a stranger for leases that another worker holds, and a
-// worker's old session for those of its new one. The client library never would, so
-// it has the nodes' own sessions.
+// hostile impersonates others: a stranger uses leases that another worker holds, and a worker's old session uses those
+// of its new one. The client library never would, so it uses the nodes' own sessions.
 type hostile struct {
 	life   *life
 	random *rand.Rand
@@ -26,8 +25,7 @@ func newHostile(l *life) *hostile {
 
 const (
 	hostileRests = 40 * time.Second
-	// hostilePatience bounds each of its tries: a zombie is gone before its silence
-	// is counted.
+	// hostilePatience limits each of its attempts: a zombie ends before its silence is counted.
 	hostilePatience = 5 * time.Second
 	// forged is an output that no handler returns.
 	forged = "forged"
@@ -64,7 +62,7 @@ func (h *hostile) open(ctx context.Context, id rota.WorkerID, queue rota.QueueNa
 	return s
 }
 
-// stranger registers, and tries to end what others run.
+// stranger registers, and tries to end jobs of others.
 func (h *hostile) stranger() {
 	ctx, cancel := context.WithTimeout(h.life.ctx, hostilePatience)
 	defer cancel()
@@ -86,8 +84,7 @@ func (h *hostile) stranger() {
 	_ = s.Bye(ctx)
 }
 
-// zombie is a worker twice: its new session takes the old one's place, and the old
-// one speaks for a lease of the new.
+// zombie is one worker twice: its new session replaces the old one, and the old one sends verbs for a lease of the new.
 func (h *hostile) zombie() {
 	ctx, cancel := context.WithTimeout(h.life.ctx, hostilePatience)
 	defer cancel()
@@ -121,7 +118,7 @@ func (h *hostile) zombie() {
 	_ = present.Bye(bye)
 }
 
-// claim says each verb for a lease that is not the session's own.
+// claim sends each verb for a lease that is not the session's own.
 func (h *hostile) claim(ctx context.Context, s *cluster.WorkerSession, who string, lease *rota.Lease) {
 	command := func(verb rota.LeaseVerb) peer.LeaseCommand {
 		return peer.LeaseCommand{Verb: verb, Lease: lease.ID, Job: lease.Job, Ordinal: lease.Renewals + 1,
@@ -132,7 +129,7 @@ func (h *hostile) claim(ctx context.Context, s *cluster.WorkerSession, who strin
 	for _, verb := range verbs {
 		answers, err := s.Do(ctx, []peer.LeaseCommand{command(verb)})
 		if err != nil || len(answers) != 1 {
-			continue // no answer: what it did shows in the end
+			continue // no answer: its effect shows at the end
 		}
 		h.life.note(func(f *figures) { f.claims++ })
 		if answers[0].Err == nil {

@@ -27,8 +27,7 @@ func keepImage(from, to string) error {
 	})
 }
 
-// copySparse copies a file and leaves out what is all zero, as most of a young bbolt
-// file is.
+// copySparse copies a file and skips zeros, which make up most of a young bbolt file.
 func copySparse(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -58,8 +57,8 @@ func copySparse(from, to string) error {
 	}
 }
 
-// restoreImage returns a directory the content of an image. Directory and LOCK stay
-// the files that they are: by them a node knows that it was not copied.
+// restoreImage restores the content of a directory from an image. The directory and LOCK remain the same files: by them
+// a node knows that it was not copied.
 func restoreImage(from, to string) error {
 	beneath, err := os.ReadDir(to)
 	if err != nil {

@@ -10,21 +10,20 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// jobRecord is what the users and the workers know of one job.
+// jobRecord is the users' and workers' knowledge of one job.
 type jobRecord struct {
-	// accepted: a definite yes came. refused: a definite no, and never a yes.
+	// accepted means a definite acceptance; refused means a definite refusal and never an acceptance.
 	accepted, refused bool
-	// cancelled and retried count the requests whose outcome was no definite refusal.
+	// cancelled and retried count the requests that were not definitely refused.
 	cancelled, retried int
-	// ran are the leases under which a handler came to a good end, taken those whose
-	// completion the cluster said it took.
+	// ran holds the leases under which a handler succeeded, taken those whose completion the cluster accepted.
 	ran, taken map[rota.LeaseID]bool
-	// ttl is its time to live, 0 where the queue's counts. flow is its workflow.
+	// ttl is its time to live, 0 if the queue's applies. flow is its workflow.
 	ttl  time.Duration
 	flow rota.WorkflowID
 }
 
-// belief is one handler that holds a job to be its own.
+// belief is one handler that believes it holds a job.
 type belief struct {
 	run   *workerRun
 	lease rota.LeaseID
@@ -32,21 +31,20 @@ type belief struct {
 	since time.Time
 }
 
-// ledger is everything that users and workers were told.
+// ledger holds all answers that users and workers received.
 type ledger struct {
 	violate func(promise, format string, args ...any)
 
 	mu   sync.Mutex
 	jobs map[rota.JobID]*jobRecord
-	// flows are the workflows.
+	// flows holds the workflows.
 	flows map[rota.WorkflowID]*flowRecord
-	// holders believes, by job; several only where a promise is broken.
+	// holders holds the beliefs by job; several only if a promise is broken.
 	holders map[rota.JobID][]belief
 	tokens  map[rota.JobID]rota.Token
 	dead    map[*workerRun]bool
 	counts  ledgerCounts
-	// kept is what chaos histories are judged by, too (pieces.go); logged are attempts whose log
-	// is kept.
+	// kept is also the data by which chaos histories are checked (pieces.go); logged holds attempts whose log is kept.
 	kept   *check.Recorder
 	logged []check.LoggedLease
 }
@@ -74,8 +72,7 @@ func (l *ledger) change(id rota.JobID, f func(*jobRecord)) {
 	f(l.record(id))
 }
 
-// started: from now on this worker believes that it holds the job, and nobody else
-// may (SPEC §3.11).
+// started records that from now on this worker believes that it holds the job; no other may (SPEC §3.11).
 func (l *ledger) started(r *workerRun, e client.HandlerEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +139,7 @@ func (l *ledger) reported(r *workerRun, e client.HandlerEvent) {
 	}
 }
 
-// died ends all beliefs of a process, and gives the leases that it leaves behind.
+// died ends all beliefs of a process, and returns the leases that it leaves behind.
 func (l *ledger) died(r *workerRun) (left []belief) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,7 +155,7 @@ func (l *ledger) died(r *workerRun) (left []belief) {
 	return left
 }
 
-// judge compares a job at the end with what was told of it.
+// judge compares a job at the end with its acknowledgements.
 func (l *ledger) judge(id rota.JobID, job *rota.Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,7 +171,7 @@ func (l *ledger) judge(id rota.JobID, job *rota.Job) {
 	case len(rec.taken) > 1 && rec.retried == 0:
 		l.violate("a job completes once", "job %s: %d completions were taken", id, len(rec.taken))
 	}
-	if job.MergedInto != "" { // what it was merged into is judged under its own id
+	if job.MergedInto != "" { // the job that it was merged into is checked under its own id
 		if _, known := l.jobs[job.MergedInto]; !known || job.MergedInto == id {
 			l.violate("a submission is merged into a job that was submitted", "job %s was merged into %q", id, job.MergedInto)
 		}
@@ -190,7 +187,7 @@ func (l *ledger) judge(id rota.JobID, job *rota.Job) {
 			l.violate("a job completes once", "job %s holds the output of lease %s, another was taken", id, by)
 		}
 	case rota.JobCancelled:
-		if rec.cancelled == 0 && rec.flow == "" { // a workflow's are judged with it
+		if rec.cancelled == 0 && rec.flow == "" { // a workflow's jobs are checked with it
 			l.violate("nothing is cancelled unasked", "job %s is CANCELLED (%s)", id, job.Reason)
 		}
 	case rota.JobExpired:

@@ -9,7 +9,7 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// noted is a ledger that keeps what it finds.
+// noted returns a ledger that keeps its findings.
 func noted() (*ledger, *[]string) {
 	l, found := newLedger(), []string{}
 	l.violate = func(promise, format string, args ...any) {
@@ -32,7 +32,7 @@ func flowOf(state rota.WorkflowState, parent, child rota.NodeState) *rota.Workfl
 		{ID: "c", Job: "f/c", State: child, Parents: []string{"p"}}}}
 }
 
-// TestLedger plants what each check is for, and a sound story beside it.
+// TestLedger plants one fault for each check, next to a correct history.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	a, b := &workerRun{id: "a"}, &workerRun{id: "b"}

@@ -23,13 +23,13 @@ import (
 // host is a machine: a node, a worker, or a user.
 type host = virtualnet.Host
 
-// options say how long a life is and what it is made of.
+// options sets the length and the parts of a life.
 type options struct {
 	seed    uint64
 	nodes   int
 	workers int
 	users   int
-	// length is virtual time, without what the last settling takes.
+	// length is virtual time, without the last settling.
 	length time.Duration
 	dir    string
 	log    *slog.Logger
@@ -38,7 +38,7 @@ type options struct {
 // life is one cluster from its founding to its end, in one bubble.
 type life struct {
 	options
-	random  *rand.Rand // of the one goroutine that brings the faults
+	random  *rand.Rand // of the one goroutine that causes the faults
 	net     *virtualnet.Network
 	finder  *virtualnet.Finder
 	servers []*server
@@ -49,9 +49,9 @@ type life struct {
 	began   time.Time
 	ctx     context.Context
 	end     context.CancelFunc
-	// resting lets one goroutine at a time wait for the bubble to be at rest.
+	// resting lets one goroutine at a time wait until the bubble is at rest.
 	resting chan struct{}
-	// doomed are servers whose node may give itself up.
+	// doomed holds servers whose node may stop itself.
 	mu         sync.Mutex
 	doomed     map[rota.NodeID]bool
 	minted     int // node ids
@@ -60,12 +60,11 @@ type life struct {
 	chores     sync.WaitGroup
 	// steady is the worker that no fault touches.
 	steady *worker
-	// calm says that nobody starts anything new: the life settles, or is judged.
+	// calm means that no new work starts: the life settles, or is checked.
 	calm atomic.Bool
-	// told has a sum after each event that each node told at the end.
+	// told has a checksum after each event that each node returned at the end.
 	told [][]uint64
-	// replacing says that a node is being replaced: one at a time, as two would be a
-	// majority.
+	// replacing means that a node is being replaced: one at a time, because two would be a majority.
 	replacing atomic.Bool
 	// leaps counts how often a monotonic clock leapt.
 	leaps atomic.Int64
@@ -78,7 +77,7 @@ var queueSettings = []rota.Setting{{Key: "lease_ms", Value: "10s"}, {Key: "ack_t
 	{Key: "attempt_max", Value: "8"}, {Key: "backoff_base_ms", Value: "500ms"}, {Key: "backoff_cap_ms", Value: "4s"},
 	{Key: "min_health", Value: "0"}}
 
-// newLife makes the world; it must be called inside the bubble.
+// newLife creates the world; it must be called inside the bubble.
 func newLife(o options) *life {
 	l := &life{options: o, random: rand.New(rand.NewPCG(o.seed, 2)), net: virtualnet.New(o.seed), finder: virtualnet.NewFinder(),
 		ledger: newLedger(), began: time.Now(), resting: make(chan struct{}, 1), doomed: make(map[rota.NodeID]bool)}
@@ -102,25 +101,24 @@ func newLife(o options) *life {
 	return l
 }
 
-// timing is that of a network a little slower than a data centre's. Commit can be
-// long: what is committed followers are told at once (cluster/stream/committed.go).
+// timing is that of a network a little slower than a data centre's. Commit can be long: followers learn of commits at
+// once (cluster/stream/committed.go).
 func (l *life) timing() cluster.Timing {
 	return cluster.Timing{Heartbeat: time.Second, Election: time.Second, LeaderLease: time.Second,
 		Commit: time.Second, SnapshotThreshold: 80, TrailingLogs: 40, SnapshotInterval: 10 * time.Second}
 }
 
-// sinceBoot is the monotonic clock of all hosts: they run at one rate, as none is
-// suspended.
+// sinceBoot returns the monotonic clock of all hosts: they run at one rate, because none is suspended.
 func (l *life) sinceBoot() time.Duration { return time.Since(l.began) + time.Hour }
 
-// rest waits until nothing in the bubble can go on without time.
+// rest waits until everything in the bubble waits for time to pass.
 func (l *life) rest() {
 	l.resting <- struct{}{}
 	synctest.Wait()
 	<-l.resting
 }
 
-// violate notes a broken promise.
+// violate records a broken promise.
 func (l *life) violate(promise, format string, args ...any) {
 	text := fmt.Sprintf("at %s: %s: ", time.Since(l.began).Round(time.Millisecond), promise) + fmt.Sprintf(format, args...)
 	l.log.Error("VIOLATION", "what", text)
@@ -139,7 +137,7 @@ func (l *life) note(f func(*figures)) {
 	f(&l.figures)
 }
 
-// fatal is a node's word that it must not go on. Only a disk that hangs excuses it.
+// fatal handles a node's report that it must not continue. Only a hanging disk excuses it.
 func (l *life) fatal(s *server, err error) {
 	if !l.isDoomed(s) || !hangs(err) {
 		l.violate("a node gave itself up", "%s: %v", s.id(), err)
@@ -152,8 +150,8 @@ func (l *life) fatal(s *server, err error) {
 	}()
 }
 
-// hangs reports whether a fatal error is the one by which a node ends when a write of its
-// log does not return (store_writer.go).
+// hangs reports whether a fatal error is that of a node that ends because a write of its log does not return
+// (store_writer.go).
 func hangs(err error) bool {
 	var refused *rota.Error
 	return errors.As(err, &refused) && refused.Kind == rota.KindUnavailable && refused.Subject == "data" &&
@@ -167,14 +165,14 @@ func (l *life) isDoomed(s *server) bool {
 	return l.doomed[s.id()]
 }
 
-// doom says whether a node may give itself up from now on.
+// doom sets whether a node may stop itself from now on.
 func (l *life) doom(s *server, may bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.doomed[s.id()] = may
 }
 
-// dial makes a client that knows these servers.
+// dial returns a client that knows these servers.
 func (l *life) dial(from host, servers []*server) *client.Client {
 	addresses := make([]string, len(servers))
 	for i, s := range servers {
@@ -187,7 +185,7 @@ func (l *life) dial(from host, servers []*server) *client.Client {
 	return c
 }
 
-// pause waits in virtual time, or says that the life is over.
+// pause waits in virtual time, and returns false once the life is over.
 func (l *life) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -222,7 +220,7 @@ func (l *life) restart(s *server) {
 	for l.ctx.Err() == nil {
 		s.mu.Lock()
 		hung, away := s.hung, s.away
-		if hung == nil && !away && s.run == nil { // one that runs may be about to give itself up for a disk that hung until now
+		if hung == nil && !away && s.run == nil { // a running one may be about to stop itself for its disk
 			l.doom(s, false) // under the lock that hang holds: a disk that hangs from here on dooms it again
 		}
 		s.mu.Unlock()
@@ -250,7 +248,7 @@ func (l *life) keepWorkers(all bool) {
 	}
 }
 
-// leader is the server whose node leads, or any that has a node, or nil.
+// leader returns the server whose node leads, or any that has a node, or nil.
 func (l *life) leader() *server {
 	var any *server
 	for _, s := range l.servers {
@@ -266,7 +264,7 @@ func (l *life) leader() *server {
 	return any
 }
 
-// live runs the whole life; its figures are whole then.
+// live runs the whole life; its figures are complete then.
 func (l *life) live() {
 	l.startAll()
 	admin := l.dial("admin", l.servers)

@@ -11,17 +11,16 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// A node is replaced as operators do it (SPEC §13.4): its id is removed, or it leaves,
-// or its disk is gone; whoever comes back under the old id is refused; another one with
-// an id that was never used and an empty directory takes its place, on the same host and
-// addresses.
+// A node is replaced as operators do it (SPEC §13.4): its id is removed, or it leaves, or its disk is gone. A node that
+// comes back under the old id is refused. Another one with an unused id and an empty directory takes its place, on the
+// same host and addresses.
 const (
-	// removedWithin and joinedWithin bound what waits for other faults to end as well.
+	// removedWithin and joinedWithin include the wait for the end of other faults.
 	removedWithin = 5 * time.Minute
 	joinedWithin  = 5 * time.Minute
 )
 
-// withdraw takes a server whose node serves out of all other hands.
+// withdraw reserves a server whose node serves, so that nothing else uses it.
 func (l *life) withdraw(s *server) bool {
 	if s == nil || !l.replacing.CompareAndSwap(false, true) {
 		return false
@@ -36,13 +35,13 @@ func (l *life) withdraw(s *server) bool {
 	return true
 }
 
-// giveBack returns a server to the others.
+// giveBack makes a server available again.
 func (l *life) giveBack(s *server) {
 	s.mu.Lock()
 	s.away = false
 	s.mu.Unlock()
 	l.replacing.Store(false)
-	l.restart(s) // should another fault have ended it meanwhile
+	l.restart(s) // in case another fault has ended it meanwhile
 }
 
 // halt ends the process, and waits for its end.
@@ -54,7 +53,7 @@ func (s *server) halt(end func()) {
 	<-last.gone
 }
 
-// removeNode has an operator remove a node that runs.
+// removeNode removes a running node as an operator.
 func removeNode(l *life) func() {
 	s := l.anyServer()
 	if !l.withdraw(s) {
@@ -68,7 +67,7 @@ func removeNode(l *life) func() {
 	}
 }
 
-// leaveNode has a node leave by itself.
+// leaveNode makes a node leave by itself.
 func leaveNode(l *life) func() {
 	s := l.anyServer()
 	if !l.withdraw(s) {
@@ -78,7 +77,7 @@ func leaveNode(l *life) func() {
 	return func() {
 		if n := s.node(); n != nil {
 			ctx, cancel := context.WithTimeout(l.ctx, 15*time.Second)
-			_ = n.Leave(ctx) // where it cannot, or nobody knows, it is removed
+			_ = n.Leave(ctx) // if it cannot, or the outcome is unknown, it is removed
 			cancel()
 		}
 		s.halt(s.stop)
@@ -87,8 +86,8 @@ func leaveNode(l *life) func() {
 	}
 }
 
-// loseData crashes a node and takes its disk away. Under its id it must not come back:
-// it would have forgotten which node it voted for, and what it acknowledged.
+// loseData crashes a node and deletes its disk. It must not come back under its id: it would have lost its votes and
+// the entries it acknowledged.
 func loseData(l *life) func() {
 	s := l.anyServer()
 	if !l.withdraw(s) {
@@ -112,7 +111,7 @@ func (l *life) replace(s *server, seed uint64) {
 	l.join(s, seed)
 }
 
-// patiently tries until a try succeeds, and says whether one did.
+// patiently tries until a try succeeds, and reports whether one did.
 func (l *life) patiently(most time.Duration, try func(context.Context) bool) bool {
 	for until := time.Now().Add(most); time.Now().Before(until); {
 		ctx, cancel := context.WithTimeout(l.ctx, 10*time.Second)
@@ -125,7 +124,7 @@ func (l *life) patiently(most time.Duration, try func(context.Context) bool) boo
 	return false
 }
 
-// remove takes a server's node out of the cluster.
+// remove removes a server's node from the cluster.
 func (l *life) remove(s *server) {
 	admin := l.dial("operator", l.servers)
 	defer admin.Close()
@@ -147,8 +146,8 @@ func (l *life) removeOnce(ctx context.Context, admin *client.Client, s *server) 
 	return admin.RemovePeer(ctx, s.id())
 }
 
-// comesBack starts a node under an id that is no more its own: it is refused, at its
-// start or, if it hears of nobody then, as soon as it does.
+// comesBack starts a node under an id that is no longer its own: it is refused at its start or, if it reaches no other
+// node then, as soon as it does.
 func (l *life) comesBack(s *server, how string) {
 	var last error
 	if !l.patiently(joinedWithin, func(context.Context) bool {
@@ -172,14 +171,14 @@ func (l *life) comesBack(s *server, how string) {
 	}
 }
 
-// refused reports whether a node was told that it may not take part.
+// refused reports whether a node was refused participation.
 func refused(err error) bool {
 	kind := rota.KindOf(err)
 	return kind == rota.KindConflict || kind == rota.KindDenied
 }
 
-// join puts a fresh node on a server, which takes the place of the one that was there. It
-// is there once it has a vote: until then one voter fewer may lose its data.
+// join starts a fresh node on a server in place of the previous one. It has joined once it has a vote: until then one
+// voter fewer may lose its data.
 func (l *life) join(s *server, seed uint64) {
 	admin := l.dial("operator", l.servers)
 	defer admin.Close()

@@ -4,8 +4,7 @@ import (
 	"time"
 )
 
-// rollingRestart restarts one node after the other, each once the one before serves, as
-// an upgrade does.
+// rollingRestart restarts one node after another, each once the previous one serves, as an upgrade does.
 func rollingRestart(l *life) func() {
 	for _, i := range l.random.Perm(len(l.servers)) {
 		s := l.servers[i]
@@ -16,8 +15,7 @@ func rollingRestart(l *life) func() {
 	return func() {}
 }
 
-// resetLinks breaks all connections of a node, again and again: whatever was under way
-// is lost, and its sender knows.
+// resetLinks breaks all connections of a node repeatedly: everything in flight is lost, and its sender knows.
 func resetLinks(l *life) func() {
 	s := l.anyServer().host
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -35,8 +33,8 @@ func resetLinks(l *life) func() {
 	return func() { close(stop); <-stopped }
 }
 
-// cutRing leaves each node its neighbours alone: with five nodes every one has a
-// majority, and each another one. Three have a cut between two of them.
+// cutRing leaves each node only its neighbours: with five nodes every one has a majority, and each a different one.
+// Three have a cut between two of them.
 func cutRing(l *life) func() {
 	nodes, _ := l.hosts()
 	l.random.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
@@ -55,7 +53,7 @@ func cutRing(l *life) func() {
 	}
 }
 
-// strobeWall moves a node's wall clock to and fro five times a second.
+// strobeWall moves a node's wall clock back and forth five times a second.
 func strobeWall(l *life) func() {
 	s := l.servers[l.random.IntN(len(l.servers))]
 	by := time.Duration(l.random.Int64N(int64(2*time.Minute))) - time.Minute

@@ -13,24 +13,23 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// The pace of a cluster in virtual time: computing takes none of it, a write of a log
-// and a message take always the same. So the times below are made of what a job waits
-// for and of nothing else, on every machine.
+// The pace of a cluster in virtual time: computing takes no time, a log write and a message always take the same. So
+// the times below consist only of a job's waits, on every machine.
 const (
 	paceWrite   = 2 * time.Millisecond
 	paceMessage = 100 * time.Microsecond
 )
 
-// paceCycles is by workers how many tenths of a commit pass from one job of a slot to the next, while the one before it is
-// reported.
+// paceCycles is, by number of workers, how many tenths of a commit pass from one job of a slot to the next, while the
+// previous one is reported.
 var paceCycles = map[int]time.Duration{1: 10, 3: 12}
 
-// pace is what was measured.
+// pace holds the measurements.
 type pace struct {
-	// submits are from when a job was due to the answer, starts to when its handler
-	// began, ends to when its completion was confirmed.
+	// submits holds the times from a job's due time to the answer, starts until its handler began, ends until its
+	// completion was confirmed.
 	submits, starts, ends []time.Duration
-	// writes are those of all logs together.
+	// writes counts those of all logs together.
 	writes int
 }
 
@@ -42,8 +41,8 @@ func (p *pace) String() string {
 		at(p.submits, 500), at(p.submits, 990), at(p.starts, 500), at(p.starts, 990), at(p.ends, 500), at(p.ends, 990), float64(p.writes)/float64(len(p.ends)))
 }
 
-// runPace submits jobs one by one at regular intervals to workers with the given number of slots each, and returns how long
-// each job took. A message takes as long as message says.
+// runPace submits jobs one by one at regular intervals to workers with the given number of slots each, and returns how
+// long each job took. message is the time that a message takes.
 func runPace(t *testing.T, jobs int, every, message time.Duration, workers int, slots int32) *pace {
 	t.Helper()
 	o := options{seed: 1, nodes: 3, dir: memoryDir(t), log: slog.New(slog.DiscardHandler)}
@@ -142,16 +141,15 @@ func runPace(t *testing.T, jobs int, every, message time.Duration, workers int, 
 	return measured
 }
 
-// TestPace holds a cluster to its pace: what would bring a wait into a job's way, such as
-// a timer, a tick, another loop, or a second disk after the first, shows here.
+// TestPace checks a cluster's pace: anything that adds a wait to a job, such as a timer, a tick, another loop, or a
+// second disk after the first, shows here.
 func TestPace(t *testing.T) {
-	// commit is what an entry takes: the way to a follower, a write there, while the leader
-	// writes, and the way back.
+	// commit is the time of an entry: the way to a follower, a write there while the leader writes, and the way back.
 	const commit = paceWrite + 2*paceMessage
 	t.Run("a lone job starts within a commit and a half", func(t *testing.T) {
 		p := runPace(t, 30, 201*time.Millisecond, paceMessage, 4, 64)
 		t.Log(p)
-		// Half of them: a sweep or a stamp that is under way makes a job wait for it first.
+		// Half of them: a sweep or a stamp in progress makes a job wait for it first.
 		if half := p.starts[len(p.starts)/2]; 2*half > 3*commit {
 			t.Errorf("the start came after %v in the middle: a commit takes %v", half, commit)
 		}
@@ -159,8 +157,8 @@ func TestPace(t *testing.T) {
 	t.Run("500 jobs a second", func(t *testing.T) {
 		p := runPace(t, 1000, 2*time.Millisecond+13*time.Microsecond, paceMessage, 4, 64)
 		t.Log(p)
-		// A submission waits for the rest of the commit under way, and has its round in its own entry; a
-		// completion just misses one: some four.
+		// A submission waits for the rest of the current commit, and has its round in its own entry; a completion just
+		// misses one: about four.
 		if half, most := p.ends[len(p.ends)/2], p.ends[len(p.ends)*99/100]; half > 4*commit || most > 6*commit {
 			t.Errorf("end to end took %v in the middle and %v at the 99th percentile: a commit takes %v", half, most, commit)
 		}
@@ -170,7 +168,7 @@ func TestPace(t *testing.T) {
 			p := runPace(t, 200*workers, 0, paceMessage, workers, 1)
 			each := (p.ends[len(p.ends)-1] - p.ends[0]) * time.Duration(workers) / time.Duration(len(p.ends)-1)
 			t.Log(workers, each, p)
-			// A completion and the lease of a job that waits are one entry. Two entries would take half as long again.
+			// A completion and the lease of a pending job are one entry. Two entries would take half as long again.
 			if each > paceCycles[workers]*commit/10 {
 				t.Errorf("%d workers with one slot took %v from job to job: a commit takes %v", workers, each, commit)
 			}

@@ -10,12 +10,11 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// What users do of SPEC §17 to §24 is kept as chaos histories keep it, and is judged by the
-// checkers of those.
+// User actions of SPEC §17 to §24 are recorded as chaos histories record them, and are checked by the checkers of
+// those.
 var piecesJudged = []string{"schedules", "leases", "keys", "uniques", "batches", "plans", "gates", "workflows", "job_logs"}
 
-// The schedules: runs of one live beside each other, those of the other take longer than its dates
-// lie apart.
+// The schedules: runs of one may overlap, those of the other take longer than the distance of its dates.
 var schedules = []struct {
 	name    rota.ScheduleName
 	overlap rota.Overlap
@@ -23,7 +22,7 @@ var schedules = []struct {
 	takes   time.Duration
 }{{"tick", rota.OverlapAllow, 20 * time.Second, 100 * time.Millisecond}, {"tock", rota.OverlapSkip, 15 * time.Second, 17 * time.Second}}
 
-// keyRules are those of the keys that jobs may have.
+// keyRules are the rules of the keys that jobs may have.
 var keyRules = []rota.KeyRule{{Name: "solo", Concurrency: 1}, {Name: "line", Sequence: rota.SequenceSkip}}
 
 // makeRules sets rules of keys and schedules.
@@ -53,7 +52,7 @@ func isRun(job rota.JobID) bool {
 	return ok && (name == schedules[0].name || name == schedules[1].name)
 }
 
-// pauseSchedules has no more dates come; what each counts then is kept.
+// pauseSchedules stops new dates; the counts at that moment are kept.
 func (l *life) pauseSchedules(ctx context.Context, admin *client.Client) error {
 	for i := range schedules {
 		s, err := admin.Schedules().Pause(ctx, schedules[i].name, "all is healed")
@@ -68,7 +67,7 @@ func (l *life) pauseSchedules(ctx context.Context, admin *client.Client) error {
 	return nil
 }
 
-// resumeSchedules has the dates of the pause come, too.
+// resumeSchedules fires the dates of the pause, too.
 func (l *life) resumeSchedules(admin *client.Client) {
 	ctx, cancel := context.WithTimeout(l.ctx, leaderWithin)
 	defer cancel()
@@ -79,7 +78,7 @@ func (l *life) resumeSchedules(admin *client.Client) {
 	}
 }
 
-// holds notes that a handler has begun on a job, and whose payload it got.
+// holds records that a handler has begun a job, and whose payload it got.
 func (l *ledger) holds(r *workerRun, job *client.Job, mark string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +90,7 @@ func (l *ledger) holds(r *workerRun, job *client.Job, mark string) {
 		Invoke: now, Return: now, Outcome: check.OK, Output: mark})
 }
 
-// logLines is how many lines a handler logs under a lease: for many none.
+// logLines is how many lines a handler logs under a lease: none for many.
 func logLines(lease rota.LeaseID) int {
 	if lease[0]%8 != 0 {
 		return 0
@@ -99,7 +98,7 @@ func logLines(lease rota.LeaseID) int {
 	return 1 + int(lease[1])%50
 }
 
-// piece does one of the things that pieces.go judges.
+// piece performs one of the actions that pieces.go checks.
 func (u *user) piece() {
 	switch u.random.IntN(5) {
 	case 0:
@@ -204,7 +203,7 @@ func (u *user) keyed() {
 	u.life.ledger.kept.With(func(h *check.History) { h.Keyed = append(h.Keyed, f) })
 }
 
-// plan submits jobs that wait, and takes them through plans until all are cancelled, and some again.
+// plan submits pending jobs, and processes them with plans until all are cancelled, some of them again.
 func (u *user) plan() {
 	u.minted++
 	group := fmt.Sprintf("%s-g%d", u.host, u.minted)
@@ -254,8 +253,8 @@ func (u *user) planned(spec rota.PlanSpec, jobs []string) {
 	}
 }
 
-// gates submits a workflow of a node that grows others, a gate behind it and a node behind that, and
-// signals the gate, or lets its time pass.
+// gates submits a workflow of a node that grows others, a gate after it and a node after that, and signals the gate, or
+// lets its time pass.
 func (u *user) gates() {
 	u.minted++
 	id := rota.WorkflowID(fmt.Sprintf("%s-w%d", u.host, u.minted))
@@ -304,7 +303,7 @@ func (u *user) gates() {
 	}
 }
 
-// judgePieces reads what the checkers of chaos histories want to know at the end, and has them judge.
+// judgePieces reads the data that the checkers of chaos histories need at the end, and runs them.
 func (l *life) judgePieces(ctx context.Context) {
 	var h check.History
 	l.ledger.kept.With(func(kept *check.History) { h = *kept })
@@ -329,7 +328,7 @@ func (l *life) judgePieces(ctx context.Context) {
 	for i := range h.Flows {
 		flow, err := c.WorkflowGraph(ctx, rota.WorkflowID(h.Flows[i].ID))
 		if err != nil {
-			continue // it is lost, or was never taken: the checker knows
+			continue // it is lost, or was never accepted: the checker knows
 		}
 		f := check.FinalFlow{ID: h.Flows[i].ID, State: flow.State.String(), Runs: flow.Runs, Nodes: make(map[string]string)}
 		for k := range flow.Nodes {
@@ -344,7 +343,7 @@ func (l *life) judgePieces(ctx context.Context) {
 	l.figures.pieces += len(h.Batches) + len(h.Plans) + len(h.Flows) + len(h.Uniques) + len(h.Keyed)
 }
 
-// logsRead are the attempts whose log is read at each node.
+// logsRead is the number of attempts whose log is read at each node.
 const logsRead = 20
 
 func (l *life) readJobLogs(ctx context.Context) (all []check.LogRead) {

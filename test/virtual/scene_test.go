@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// scene is a cluster without faults but those that the test brings: real nodes, and
-// workers of the client library whose handlers are the test's.
+// scene is a cluster without faults except those of the test: real nodes, and workers of the client library whose
+// handlers are the test's.
 type scene struct {
 	*testing.T
 	*life
@@ -22,7 +22,7 @@ type scene struct {
 	mu      sync.Mutex
 	clients []*client.Client
 	workers sync.WaitGroup
-	// believe are the contexts of handlers that have begun, by job.
+	// believe holds the contexts of handlers that have begun, by job.
 	believe map[rota.JobID][]context.Context
 	begun   map[rota.JobID]int
 }
@@ -33,7 +33,7 @@ func play(t *testing.T, settings []rota.Setting, act func(s *scene)) {
 	playOf(t, 3, settings, act)
 }
 
-// playOf is play for so many nodes.
+// playOf is play with the given number of nodes.
 func playOf(t *testing.T, nodes int, settings []rota.Setting, act func(s *scene)) {
 	t.Helper()
 	o := options{seed: 1, nodes: nodes, dir: memoryDir(t), log: slog.New(slog.DiscardHandler)}
@@ -66,14 +66,14 @@ func playOf(t *testing.T, nodes int, settings []rota.Setting, act func(s *scene)
 	})
 }
 
-// sceneWorker is one process of a worker; ended has what its Run returned.
+// sceneWorker is one process of a worker; ended receives the result of its Run.
 type sceneWorker struct {
 	stop  context.CancelFunc
 	ended chan error
 }
 
-// work starts a worker under an id. Each handler that begins is held against those of the
-// same job that believe in their leases still.
+// work starts a worker under an id. Each handler that begins is checked against those of the same job that still
+// believe in their leases.
 func (s *scene) work(id rota.WorkerID, h client.Handler, opts ...client.WorkerOption) *sceneWorker {
 	s.Helper()
 	return s.workAt(id, s.servers, h, opts...)
@@ -133,7 +133,7 @@ func (s *scene) over(id rota.JobID) rota.Job {
 	return j
 }
 
-// events are those of a job until now.
+// events returns the events of a job so far.
 func (s *scene) events(job rota.JobID) []rota.ServedEvent {
 	s.Helper()
 	all, err := client.Collect(s.admin.Events(s.ctx, rota.EventFilter{Job: job}))

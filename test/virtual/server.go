@@ -21,23 +21,23 @@ type server struct {
 	name atomic.Pointer[nodeName]
 
 	mu sync.Mutex
-	// away says that its node is being replaced, and is nobody else's to start.
+	// away means that its node is being replaced, and must not be started elsewhere.
 	away bool
-	// run is the present process, nil while there is none; starts counts them. last
-	// is the one that began last, and may still be ending.
+	// run is the current process, nil while there is none; starts counts them. last is the one that began last, and may
+	// still be ending.
 	run, last *process
 	starts    int
-	// skew is how far the wall clock is off, leapt how far the monotonic clock is
-	// ahead of the other hosts': what pauses of the whole machine add to it.
+	// skew is how far the wall clock is off, leapt how far the monotonic clock is ahead of the other hosts' because of
+	// pauses of the whole machine.
 	skew, leapt time.Duration
-	// writes are held up by so much each, or altogether while hung is not nil.
+	// writeDelay delays each write; while hung is not nil, writes block.
 	writeDelay time.Duration
-	// writes counts them.
+	// writes counts the writes.
 	writes int
 	hung   chan struct{}
 }
 
-// nodeName is a node's id, and the directory that belongs to it.
+// nodeName is a node's id and its directory.
 type nodeName struct {
 	id   rota.NodeID
 	data string
@@ -50,17 +50,16 @@ func (s *server) data() string    { return s.name.Load().data }
 type process struct {
 	server *server
 	node   *virtualnet.Node // nil while it starts
-	// dead is closed when the process crashes: from then on it is a corpse, whose
-	// writes are lost and whose words nobody hears.
+	// dead is closed when the process crashes: from then on its writes and messages are lost.
 	dead chan struct{}
-	// gone is closed when nothing of it runs any more.
+	// gone is closed when nothing of it runs any longer.
 	gone chan struct{}
 }
 
 func (s *server) api() string  { return string(s.host) + ":6470" }
 func (s *server) raft() string { return string(s.host) + ":6471" }
 
-// node is the present process's node, nil while there is none.
+// node returns the current process's node, nil while there is none.
 func (s *server) node() *cluster.Node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +69,7 @@ func (s *server) node() *cluster.Node {
 	return s.run.node.Node
 }
 
-// serving is the present process with its node, nil while there is none.
+// serving returns the current process with its node, nil while there is none.
 func (s *server) serving() (*process, *cluster.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,21 +82,21 @@ func (s *server) serving() (*process, *cluster.Node) {
 	return s.run, s.run.node.Node
 }
 
-// wall is the host's wall clock.
+// wall returns the host's wall clock.
 func (s *server) wall() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Now().Add(s.skew)
 }
 
-// sinceBoot is the host's monotonic clock.
+// sinceBoot returns the host's monotonic clock.
 func (s *server) sinceBoot() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.life.sinceBoot() + s.leapt
 }
 
-// beforeWrite is the speed of the disk.
+// beforeWrite simulates the speed of the disk.
 func (p *process) beforeWrite() {
 	s := p.server
 	s.mu.Lock()
@@ -132,7 +131,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// config is what the node is started with: rota's own, but for the world.
+// config returns the node's configuration: rota's own, except for the world.
 func (p *process) config(start int) cluster.Config {
 	s, l := p.server, p.server.life
 	world := l.net.Environment(s.host, l.finder)
@@ -150,8 +149,7 @@ func (p *process) config(start int) cluster.Config {
 	}
 }
 
-// watchLog counts the snapshots that another node sent: a node that starts restores
-// its own before it serves.
+// watchLog counts the snapshots that another node sent: a starting node restores its own before it serves.
 type watchLog struct {
 	slog.Handler
 	process *process
@@ -183,7 +181,7 @@ func (w watchLog) WithGroup(name string) slog.Handler {
 	return watchLog{w.Handler.WithGroup(name), w.process}
 }
 
-// start begins a process, and returns when its node serves calls or could not start.
+// start starts a process, and returns when its node serves calls or could not start.
 func (s *server) start() error {
 	l := s.life
 	p, starts := s.begin()
@@ -204,7 +202,7 @@ func (s *server) start() error {
 	return nil
 }
 
-// begin makes a process once the one before is gone; nil where one runs.
+// begin creates a process once the previous one has ended; nil if one runs.
 func (s *server) begin() (p *process, start int) {
 	for {
 		s.mu.Lock()
@@ -226,8 +224,7 @@ func (s *server) begin() (p *process, start int) {
 	}
 }
 
-// stop ends the process as SIGTERM does: leadership is handed over, streams are told
-// to go elsewhere.
+// stop ends the process as SIGTERM does: leadership is handed over, streams are redirected.
 func (s *server) stop() {
 	p := s.take()
 	if p == nil {
@@ -236,19 +233,19 @@ func (s *server) stop() {
 	defer close(p.gone)
 	ctx, cancel := context.WithTimeout(context.Background(), 9*time.Second)
 	defer cancel()
-	_, _ = p.node.TransferLeadership(ctx, "") // refused where it does not lead, or nobody else can
+	_, _ = p.node.TransferLeadership(ctx, "") // refused if it does not lead, or no other node can
 	_ = p.node.API.Drain(ctx)
 	s.mu.Lock()
 	hung := s.hung != nil
 	s.mu.Unlock()
-	if hung { // it cannot close its files: that the process ends does, and loses the write that hangs
+	if hung { // it cannot close its files: the end of the process does, and loses the hanging write
 		p.perish()
 		return
 	}
 	p.close(ctx)
 }
 
-// take removes the present process, nil where none serves.
+// take removes the current process, nil if none serves.
 func (s *server) take() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,9 +263,8 @@ func (p *process) close(ctx context.Context) {
 	}
 }
 
-// crash ends the process as a power cut does: its connections fall silent, or are
-// reset, and its disk stays as it is at this moment. Writes that wait on a slow disk
-// are lost with their answers. It returns when the corpse is gone.
+// crash ends the process as a power cut does: its connections fall silent, or are reset, and its disk keeps its current
+// content. Writes that wait on a slow disk are lost with their answers. It returns when the process has ended.
 func (s *server) crash(silent bool) {
 	p := s.take()
 	if p == nil {
@@ -279,10 +275,10 @@ func (s *server) crash(silent bool) {
 	p.perish()
 }
 
-// perish ends the process with its disk as it is at this moment.
+// perish ends the process with the current content of its disk.
 func (p *process) perish() {
 	s := p.server
-	s.life.rest() // writes that nothing holds up are done, and nothing came of them
+	s.life.rest() // writes without a delay are done, without effect
 	image := s.data() + ".image"
 	if err := keepImage(s.data(), image); err != nil {
 		s.life.violate("harness", "image of %s: %v", s.id(), err)

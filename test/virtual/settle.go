@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// What SPEC §3.11 and docs/reference/guarantees.md promise after a storm, in virtual time.
+// The promises of SPEC §3.11 and docs/reference/guarantees.md after a storm, in virtual time.
 const (
 	leaderWithin  = 10 * time.Second
 	drainedWithin = 60 * time.Second
@@ -20,7 +20,7 @@ const (
 	flaps         = 8
 )
 
-// settle heals everything and measures what is promised of a healed cluster.
+// settle heals everything and measures the promises for a healed cluster.
 func (l *life) settle() {
 	l.calm.Store(true)
 	healed := time.Now()
@@ -70,7 +70,7 @@ func (l *life) settle() {
 	}
 }
 
-// resumeWorkers makes active what a fault drained.
+// resumeWorkers resumes workers that a fault drained.
 func (l *life) resumeWorkers(ctx context.Context, admin *client.Client) error {
 	workers, err := client.Collect(admin.Workers(ctx))
 	if err != nil {
@@ -87,7 +87,7 @@ func (l *life) resumeWorkers(ctx context.Context, admin *client.Client) error {
 	return nil
 }
 
-// within tries until a try succeeds, and says whether one did in time.
+// within tries until a try succeeds, and reports whether one did in time.
 func (l *life) within(since time.Time, most time.Duration, try func(context.Context) error) bool {
 	ctx, cancel := context.WithDeadline(l.ctx, since.Add(most))
 	defer cancel()
@@ -104,7 +104,7 @@ type undoneError string
 
 func (e undoneError) Error() string { return string(e) }
 
-// drained reports whether all accepted jobs are over, by the leader's state.
+// drained reports whether all accepted jobs are over, according to the leader's state.
 func (l *life) drained(ctx context.Context) error {
 	s := l.leader()
 	if s == nil || s.node() == nil {
@@ -120,7 +120,7 @@ func (l *life) drained(ctx context.Context) error {
 	return nil
 }
 
-// undone says what keeps the cluster from being drained.
+// undone describes what keeps the cluster from being drained.
 func (l *life) undone() string {
 	ctx, cancel := context.WithTimeout(l.ctx, 5*time.Second)
 	defer cancel()
@@ -148,9 +148,9 @@ func (l *life) undone() string {
 	return strings.Join(text, "; ")
 }
 
-// rate measures how fast the cluster clock runs while something happens. The clock is
-// read after an entry that was stamped then: at some moment of the call, which takes as
-// long as the entry takes to commit. What lies within that is not the clock's doing.
+// rate measures how fast the cluster clock runs while something happens. The clock is read after an entry that was
+// stamped then: at some moment of the call, which takes as long as the entry takes to commit. The clock is not
+// responsible for that uncertainty.
 func (l *life) rate(when string, admin *client.Client, least, most float64, meanwhile func()) {
 	first := time.Now()
 	before, ok := l.clockNow(admin)
@@ -190,7 +190,7 @@ func (l *life) clockNow(admin *client.Client) (rota.Clock, bool) {
 	return clock, true
 }
 
-// verify walks every node's invariants and compares digests at one index.
+// verify checks every node's invariants and compares digests at one index.
 func (l *life) verify(admin *client.Client) {
 	ctx, cancel := context.WithTimeout(l.ctx, 30*time.Second)
 	defer cancel()

@@ -8,9 +8,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// The steady worker is one that nothing happens to: no crash, no cut, no drain. Its
-// leases are longer than every fault, so that none of them may end, whatever becomes
-// of the nodes (SPEC §3.11).
+// The steady worker has no faults: no crash, no cut, no drain. Its leases are longer than every fault, so none of them
+// may end, whatever happens to the nodes (SPEC §3.11).
 const (
 	steadyQueue  rota.QueueName = "steady"
 	steadyWorker host           = "steady"
@@ -20,8 +19,8 @@ var steadySettings = []rota.Setting{{Key: "lease_ms", Value: "90s"}, {Key: "ack_
 	{Key: "attempt_max", Value: "8"}, {Key: "backoff_base_ms", Value: "500ms"}, {Key: "backoff_cap_ms", Value: "4s"},
 	{Key: "min_health", Value: "0"}}
 
-// steadyEvent judges an event about one of its leases. That the worker itself stopped
-// believing, as no answer came for 30 s, is no end of a lease: it declines it.
+// steadyEvent checks an event about one of its leases. If the worker itself stopped believing, because no answer came
+// for 30 s, that is not an end of the lease: it declines it.
 func (l *life) steadyEvent(e *rota.Event) {
 	if e.Kind == rota.EventLeaseExpired && hostOfWorker(e.Worker) == steadyWorker {
 		l.violate("no lease of a live, connected worker ends by faults that its nodes survive",
@@ -29,7 +28,7 @@ func (l *life) steadyEvent(e *rota.Event) {
 	}
 }
 
-// hostOfWorker is the host that a worker's id begins with.
+// hostOfWorker returns the host at the start of a worker's id.
 func hostOfWorker(id rota.WorkerID) host {
 	for i := len(id) - 1; i >= 0; i-- {
 		if id[i] == '-' {

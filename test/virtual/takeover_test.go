@@ -9,15 +9,14 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// TestTakeover is SPEC §8.5 with two processes of the client library: the one that is
-// taken over confirms each lease once its handler has returned, however long after the
-// takeover, and so the job runs at the new one without the wait for silence, and never at
-// both at once.
+// TestTakeover checks SPEC §8.5 with two processes of the client library: the one that is taken over confirms each
+// lease once its handler has returned, however long after the takeover. So the job runs at the new one without the wait
+// for silence, and never at both at once.
 func TestTakeover(t *testing.T) {
 	for name, c := range map[string]struct {
 		node  int // of the new process; the old one's is 0
 		stops time.Duration
-		well  bool // the handler completes its job in the moment of the takeover
+		well  bool // the handler completes its job at the moment of the takeover
 	}{
 		"at the same node":               {node: 0},
 		"at another node":                {node: 1},
@@ -59,7 +58,7 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// confirmed holds that the revoked lease ended by its worker's word: a sweep says nothing.
+// confirmed checks that its worker ended the revoked lease: one that a sweep ends has no text.
 func confirmed(t *testing.T, events []rota.ServedEvent) {
 	t.Helper()
 	var revoked, ended *rota.ServedEvent

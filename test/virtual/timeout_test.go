@@ -10,9 +10,9 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// TestMaxRuntime is SPEC §20.2 from the client's handler to the job's end: an attempt that
-// takes longer than max_runtime counts and ends TIMED_OUT, whether its handler stops
-// promptly or not at all, and attempt_max bounds how many there are.
+// TestMaxRuntime checks SPEC §20.2 from the client's handler to the job's end: an attempt that takes longer than
+// max_runtime counts and ends TIMED_OUT, whether its handler stops promptly or not at all, and attempt_max limits their
+// number.
 func TestMaxRuntime(t *testing.T) {
 	for _, attempts := range []int{1, 2} {
 		for name, stubborn := range map[string]bool{"that stops promptly": false, "that does not stop": true} {
@@ -33,8 +33,8 @@ func TestMaxRuntime(t *testing.T) {
 							return client.Result{}, nil
 						}
 					}
-					// One worker for each attempt: a handler that is not done keeps its own
-					// from another attempt of the job.
+					// One worker for each attempt: a handler that still runs keeps its worker from another attempt of
+					// the job.
 					var workers []*sceneWorker
 					for i := range attempts {
 						workers = append(workers, s.work(rota.WorkerID("w"+strconv.Itoa(i)), h))

@@ -12,9 +12,8 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// TestWorkerWithoutACluster: all nodes die while handlers have results to report, and the
-// worker is told to stop, however long it may drain. It is gone within 45 s and names what
-// nobody heard of.
+// TestWorkerWithoutACluster: all nodes die while handlers have results to report, and the worker is asked to stop,
+// however long it may drain. It ends within 45 s and names the unreported results.
 func TestWorkerWithoutACluster(t *testing.T) {
 	play(t, nil, func(s *scene) {
 		var begun sync.WaitGroup

@@ -13,14 +13,14 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// user submits jobs, repeats elsewhere what it had no answer to, cancels and retries.
+// user submits jobs, repeats unanswered requests elsewhere, cancels and retries.
 type user struct {
 	life   *life
 	host   host
 	random *rand.Rand
 	// at has a client for each node.
 	at []*client.Client
-	// open are jobs that may still be cancelled or retried.
+	// open holds jobs that may still be cancelled or retried.
 	open   []rota.JobID
 	minted int
 }
@@ -29,7 +29,7 @@ func newUser(l *life, number int) *user {
 	return &user{life: l, host: host(fmt.Sprintf("u%d", number+1)), random: rand.New(rand.NewPCG(l.seed, 100+uint64(number)))}
 }
 
-// thinkMost is how long a user waits between two things that it does, at most.
+// thinkMost is the longest wait between two actions of a user.
 const thinkMost = 18 * time.Second
 
 func (u *user) run() {
@@ -89,7 +89,7 @@ func (u *user) submit() {
 	u.open = append(u.open, u.offer(specs)...)
 }
 
-// offer submits jobs until each has a definite answer, and returns those that were taken.
+// offer submits jobs until each has a definite answer, and returns the accepted ones.
 func (u *user) offer(specs []rota.JobSpec) (taken []rota.JobID) {
 	kept := u.life.ledger.kept
 	for try := 0; len(specs) > 0 && u.life.ctx.Err() == nil; try++ {
@@ -105,13 +105,13 @@ func (u *user) offer(specs []rota.JobSpec) (taken []rota.JobID) {
 			}
 			kept.Add(op.Done(kept, o.Err))
 			switch {
-			case op.Func == check.OpMerge: // it is no job of its own
+			case op.Func == check.OpMerge: // it is not a job of its own
 			case o.Err == nil:
 				u.life.ledger.change(specs[i].ID, func(r *jobRecord) { r.accepted = true })
 				taken = append(taken, specs[i].ID)
 			case unknown(o.Err):
 				again = append(again, specs[i])
-			case try == 0: // later, an earlier try may still be taken
+			case try == 0: // later, an earlier try may still be accepted
 				u.life.ledger.change(specs[i].ID, func(r *jobRecord) { r.refused = true })
 			}
 		}
@@ -121,19 +121,19 @@ func (u *user) offer(specs []rota.JobSpec) (taken []rota.JobID) {
 	return taken
 }
 
-// unknown reports whether nobody knows what came of a call.
+// unknown reports whether the outcome of a call is unknown.
 func unknown(err error) bool {
 	return rota.KindOf(err) == rota.KindUnavailable || rota.KindOf(err) == rota.KindTimeout
 }
 
-// callElsewhere makes one call at one node, drawn anew each time, with little patience.
+// callElsewhere makes one call at one node, drawn again each time, with a short timeout.
 func callElsewhere[A any](u *user, f func(context.Context, *client.Client) (A, error)) (A, error) {
 	ctx, cancel := context.WithTimeout(u.life.ctx, 500*time.Millisecond+time.Duration(u.random.IntN(3_000))*time.Millisecond)
 	defer cancel()
 	return f(ctx, u.at[u.random.IntN(len(u.at))])
 }
 
-// cancel asks once: the request may have been heard or not.
+// cancel sends one request, which may be lost.
 func (u *user) cancel(id rota.JobID) {
 	u.life.ledger.change(id, func(r *jobRecord) { r.cancelled++ })
 	_, _ = callElsewhere(u, func(ctx context.Context, c *client.Client) ([]rota.JobOutcome, error) {
@@ -141,7 +141,7 @@ func (u *user) cancel(id rota.JobID) {
 	})
 }
 
-// retry asks once that a job that is over runs again: refused where it is not.
+// retry requests once that an ended job runs again: refused if it has not ended.
 func (u *user) retry(id rota.JobID) {
 	u.life.ledger.change(id, func(r *jobRecord) { r.retried++ })
 	_, _ = callElsewhere(u, func(ctx context.Context, c *client.Client) ([]rota.JobOutcome, error) {

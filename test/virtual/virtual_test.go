@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// The size of a run: virtual time in all, divided into lives of lifeMost, as many at
-// once as there are cores. ROTA_VIRTUAL=100h asks for another one, ROTA_VIRTUAL_SEED
-// for another first seed; make test runs a core of it.
+// The size of a run: virtual time in total, divided into lives of lifeMost, as many at once as there are cores.
+// ROTA_VIRTUAL=100h sets another one, ROTA_VIRTUAL_SEED another first seed; make test runs a core of it.
 const (
 	coreLength = 30 * time.Minute
 	lifeMost   = 30 * time.Minute
@@ -36,7 +35,7 @@ func TestLives(t *testing.T) {
 		}
 		first = n
 	}
-	// Garbage is cheap here and collecting it dear: lives are small.
+	// Garbage is cheap here and collection is expensive: lives are small.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	var mu sync.Mutex
 	var all figures
@@ -60,7 +59,7 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// nodesOf: every fifth cluster has five nodes.
+// nodesOf returns the number of nodes: five in every fifth cluster.
 func nodesOf(seed uint64) int {
 	if seed%5 == 0 {
 		return 5
@@ -68,7 +67,7 @@ func nodesOf(seed uint64) int {
 	return 3
 }
 
-// runLife lives one life in a bubble of its own.
+// runLife runs one life in a bubble of its own.
 func runLife(t *testing.T, o options) (f figures) {
 	t.Helper()
 	o.dir, o.log = memoryDir(t), slog.New(slog.DiscardHandler)
@@ -86,14 +85,14 @@ func runLife(t *testing.T, o options) (f figures) {
 		l.live()
 		f, found = l.figures, l.violations
 	})
-	for _, v := range found { // told here, as a bubble that failed would end the test
+	for _, v := range found { // reported here, because a bubble that failed would end the test
 		t.Errorf("seed %d, %s", o.seed, v)
 	}
 	return f
 }
 
-// memoryDir returns a directory in memory where the system has one: what a node's
-// snapshots and its own record sync would cost most of the time.
+// memoryDir returns a directory in memory if the system has one: otherwise the syncs of a node's snapshots and its own
+// record would take most of the time.
 func memoryDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "rota-virtual-")

@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// watched is a life without nodes, whose checks are tried on what is told here.
+// watched returns a life without nodes, whose checks run on the values given here.
 func watched() *life {
 	return newLife(options{nodes: 3, log: slog.New(slog.DiscardHandler)})
 }
@@ -23,7 +23,7 @@ func (l *life) want(t *testing.T, name, promise string) {
 	}
 }
 
-// TestClockRate tells clocks at moments: real time, what leaps may add, and more.
+// TestClockRate sets clocks at moments: real time, the allowed addition of leaps, and more.
 func TestClockRate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -43,7 +43,7 @@ func TestClockRate(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			l.leaps.Store(c.leaps)
 			l.watch.rate(c.clock, 2)
-			l.watch.rate(c.clock-100_000, 1) // a node that lags tells nothing
+			l.watch.rate(c.clock-100_000, 1) // a lagging node has no effect
 			l.want(t, name, c.promise)
 			l.end()
 		})
@@ -82,7 +82,7 @@ func TestJudgedEvents(t *testing.T) {
 	}
 }
 
-// TestHangs: a node whose disk hangs may end for that alone.
+// TestHangs checks that a node whose disk hangs may end for that reason only.
 func TestHangs(t *testing.T) {
 	t.Parallel()
 	hang := rota.Refusef(rota.KindUnavailable, "data", "a write to D did not return within 5s: the disk hangs. Look at it")
@@ -91,7 +91,7 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// TestShort: a run that lived less, or had fewer faults than asked for, is none.
+// TestShort checks that a shorter run, or one with fewer faults than requested, does not count.
 func TestShort(t *testing.T) {
 	t.Parallel()
 	enough := figures{virtual: 10 * time.Hour, faults: map[string]int{"a": 2_999, "b": 1}, submitted: 1}

@@ -17,8 +17,7 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// worker is a host that runs workers of the client library, one process after the
-// other.
+// worker is a host that runs workers of the client library, one process after another.
 type worker struct {
 	life   *life
 	number int
@@ -31,7 +30,7 @@ type worker struct {
 	gone   sync.WaitGroup
 	secret []byte
 	id     rota.WorkerID
-	// down says that a fault ended the last process, and another will start one.
+	// down means that a fault ended the last process, and another fault will start one.
 	down bool
 }
 
@@ -42,7 +41,7 @@ type workerRun struct {
 	client *client.Client
 	stop   context.CancelFunc // as SIGTERM
 	kill   context.CancelFunc // ends handlers, so that the goroutines end
-	// dead says that the process is gone, whatever its goroutines still do.
+	// dead means that the process has ended, whatever its goroutines still do.
 	dead bool // guarded by worker.mu
 }
 
@@ -52,8 +51,8 @@ func newWorker(l *life, number int) *worker {
 
 const workerSlots = 3
 
-// start begins a process: with the id and secret of the one before, which a restart
-// on the same machine has, or with new ones.
+// start starts a process: with the id and secret of the previous one, as after a restart on the same machine, or with
+// new ones.
 func (w *worker) start(same bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,14 +90,13 @@ func (w *worker) start(same bool) {
 	})
 }
 
-// excusable ends are those that a worker cannot help: its session was taken over or
-// has ended by silence.
+// excusable reports whether an end is beyond the worker's control: its session was taken over or has ended by silence.
 func excusable(err error) bool {
 	kind := rota.KindOf(err)
 	return kind == rota.KindStale || kind == rota.KindUnavailable || kind == rota.KindTimeout
 }
 
-// bury notes that the process is over.
+// bury records that the process is over.
 func (r *workerRun) bury() {
 	w := r.worker
 	w.mu.Lock()
@@ -116,7 +114,7 @@ func (r *workerRun) isDead() bool {
 	return r.dead
 }
 
-// crash ends the process at once: what it believed is over, and nobody hears of it.
+// crash ends the process at once: its beliefs end, unreported.
 func (w *worker) crash(silent bool) {
 	w.mu.Lock()
 	r := w.run
@@ -147,7 +145,7 @@ func (w *worker) leave() {
 	r.stop()
 }
 
-// ended reports whether no process runs, and that nobody ended it.
+// ended reports whether no process runs although none was stopped.
 func (w *worker) ended() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,13 +158,13 @@ func (w *worker) running() bool {
 	return w.run != nil
 }
 
-// task is what a job's payload asks of the handler.
+// task is the instruction to the handler in a job's payload.
 type task struct {
 	takes time.Duration
 	// fails is how many attempts fail; forGood makes the first one final.
 	fails   int32
 	forGood bool
-	// mark is whose payload it is, "" for anybody's; grows is what a workflow's node adds.
+	// mark is the owner of the payload, "" for any; grows is the growth of a workflow's node.
 	mark  string
 	grows *rota.Growth
 }
@@ -174,7 +172,7 @@ type task struct {
 func (t task) payload() []byte {
 	grows, err := json.Marshal(t.grows)
 	if err != nil {
-		panic(err) // nodes always can be written
+		panic(err) // nodes can always be encoded
 	}
 	return fmt.Appendf(nil, "%d %d %t %s %s", t.takes.Milliseconds(), t.fails, t.forGood, t.mark, grows)
 }
@@ -235,7 +233,7 @@ func (r *workerRun) handle(ctx context.Context, job *client.Job) (client.Result,
 	return client.Result{Output: []byte(job.Lease().String()), Children: t.grows}, nil
 }
 
-// hear reads what the job's parents put out; without an answer in time it goes on.
+// hear reads the outputs of the job's parents; without an answer in time it continues.
 func (r *workerRun) hear(ctx context.Context, job *client.Job) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

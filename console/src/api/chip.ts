@@ -1,15 +1,15 @@
 import type { Status } from './live';
 
-/** How long the chip says that the page moved. */
+/** How long the chip shows that the page moved. */
 const movedFor = 10_000;
 
-/** What the chip says. */
+/** The content of the chip. */
 export interface Chip {
   kind: 'connecting' | 'live' | 'moved' | 'reconnecting' | 'leaderless' | 'refused';
   text: string;
 }
 
-/** Returns what a chip says of a stream, of a cluster without a leader since a moment, and by the clock that both were heard by. */
+/** Returns the chip for a stream, for a cluster without a leader since a moment, and by the clock of both. */
 export function chipOf(s: Status, leaderless: number, now: number): Chip {
   if (s.refused) return { kind: 'refused', text: `not live: ${s.refused.message}` };
   if (!s.node) return { kind: 'connecting', text: 'connecting' };

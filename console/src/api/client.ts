@@ -3,7 +3,7 @@ import { Nodes, sleep } from './nodes';
 import { Problem, problemOf } from './problem';
 import type { paths } from './schema';
 
-/** The methods that a path has, and what a call of one takes and returns, from openapi.json. */
+/** The methods of a path, and the parameters and result of a call, from openapi.json. */
 type Method = 'get' | 'put' | 'post' | 'delete';
 type PathsWith<M extends Method> = { [P in keyof paths]: paths[P] extends { [K in M]: object } ? P : never }[keyof paths];
 type Operation<P extends keyof paths, M extends Method> = paths[P] extends { [K in M]: infer O } ? O : never;
@@ -19,36 +19,39 @@ export interface CallOptions<O> {
   body?: Body<O>;
   headers?: Record<string, string>;
   signal?: AbortSignal;
-  /** How long a node gets to answer. */
+  /** How long a node has to answer. */
   timeout?: number;
 }
 
-/** What a call answered with, and how fresh it is. */
+/** The result of a call, and how fresh it is. */
 export interface Answer<T> {
   value: T;
   /** The id of the node that answered. */
   node: string;
   index: number;
-  /** True where no leader confirmed the answer: it is what the node had. */
+  /** True if no leader confirmed the answer: it is the node's own state. */
   stale: boolean;
   etag: string;
 }
 
-/** How long a node gets to answer; a call of the past says so itself. */
+/** How long a node has to answer; a call about the past sets its own time. */
 const answerTime = 10_000;
 /** How often all nodes are tried before a call fails. */
 const rounds = 3;
 
 /**
- * Calls the API. A call that a node does not answer is repeated at the next one: reads as they are,
- * writes too, as each names what it changes (an id, or a version that it follows).
+ * Calls the API. A call that a node does not answer is repeated at the next one: reads unchanged, writes too, because
+ * each names what it changes (an id, or a version that it follows).
  */
 export class Client {
   /** The caller's token; it is in memory only. */
   token = '';
-  /** Whether the page has heard that nobody leads: what a node has is asked for at once then, and not once it has waited for a leader. */
+  /**
+   * Whether the page knows that there is no leader: then it asks for a node's own state at once, without waiting for a
+   * leader first.
+   */
   leaderless = false;
-  /** Called where a node does not know the caller: its token ended, or was revoked. */
+  /** Called if a node does not know the caller: its token ended, or was revoked. */
   onUnknown: (why: Problem) => void = () => {};
 
   constructor(
@@ -73,14 +76,14 @@ export class Client {
     return this.call('delete', path, options);
   }
 
-  /** A client that shows another token. */
+  /** Returns a client that uses another token. */
   as(token: string): Client {
     const other = new Client(this.nodes, this.request, this.clock);
     other.token = token;
     return other;
   }
 
-  /** The headers that say who calls. */
+  /** The headers with the caller's credentials. */
   credentials(): Record<string, string> {
     return this.token ? { Authorization: `Bearer ${this.token}` } : {};
   }
@@ -112,7 +115,7 @@ export class Client {
         if (!reason.passing) throw reason;
         last = reason;
         if (mayBeStale && !stale) {
-          stale = true; // no leader confirms a read: what the node has is better than nothing, and marked
+          stale = true; // no leader confirms a read: the node's own state is better than nothing, and marked
           continue;
         }
         if (method === 'get') this.nodes.failed(origin);
@@ -150,7 +153,10 @@ export class Client {
   }
 }
 
-/** Whether a call may be answered by what a node has: those of the cluster itself, of figures, of the past and of streams always are. */
+/**
+ * Whether a node's own state may answer a call: calls about the cluster itself, figures, the past and streams always
+ * use it.
+ */
 export function takesConsistency(path: string): boolean {
   return !/^\/v1\/(cluster(\/(peers|views|snapshot))?|attention|schedule-dates|stats|settings|whoami|past|rounds\/.*|events|live)$/.test(path);
 }

@@ -1,14 +1,17 @@
-/** Clocks so far apart are as good as one: no page shows a difference. */
+/** Clocks this close count as equal: no page shows a difference. */
 const slack = 2_000;
 
 /** How far the nodes' clocks are ahead of the browser's, by how nodes date their answers: to the second, and some time between the question and its answer. */
 export class Clock {
-  /** In milliseconds; 0 as long as nothing else is known. */
+  /** In milliseconds; 0 while it is unknown. */
   ahead = 0;
 
   constructor(/** Called after it has become another. */ private readonly changed: () => void = () => {}) {}
 
-  /** Takes the date of an answer, and when it was asked for and received by the browser's clock. What is known stays where the date fits it. */
+  /**
+   * Records the date of an answer, and when it was requested and received by the browser's clock. The known value stays
+   * if the date fits it.
+   */
   take(date: string | null, asked: number, received: number): void {
     const at = Date.parse(date ?? '');
     if (Number.isNaN(at)) return;

@@ -1,9 +1,9 @@
-/** A line is cut off at so many characters: nothing that a node sends is so long. */
+/** A line is cut off at this many characters: no node sends one that long. */
 const most = 8 << 20;
 
 /**
- * Reads lines until the stream ends, however its bytes are cut; empty ones are signs of life alone.
- * What comes after the last line break is no line.
+ * Reads lines until the stream ends, however its bytes are split; empty ones are only signs of life. Text after the
+ * last line break is not a line.
  */
 export async function readLines(body: ReadableStream<Uint8Array>, onLine: (line: string) => void, onLife: () => void): Promise<void> {
   const decoder = new TextDecoder();

@@ -3,12 +3,12 @@ import { sleep } from './nodes';
 import { Problem, problemOf, type ProblemBody } from './problem';
 import { readEvents } from './sse';
 
-/** A node sends something each second; one that is silent for so long is left. */
+/** A node sends something each second; the page leaves one that is silent this long. */
 const silence = 5_000;
-/** A page that nobody sees for so long gives its connections up: a browser has few for an address. */
+/** A page that is hidden this long closes its connections: a browser has few per address. */
 export const hiddenFor = 30_000;
 
-/** What a message of /v1/live says of a topic. */
+/** A message of /v1/live about a topic. */
 interface Message {
   topic: string;
   full: boolean;
@@ -19,7 +19,7 @@ interface Message {
   problem?: ProblemBody;
 }
 
-/** What is known of a topic. */
+/** The known state of a topic. */
 export interface Topic {
   state?: Record<string, unknown>;
   /** The nodes of a workflow, by name. */
@@ -34,15 +34,15 @@ export interface Status {
   open: boolean;
   /** When something was received last, by the browser's clock. */
   heard: number;
-  /** When another node's stream was opened in place of one that ended; 0 for never. */
+  /** When another node's stream replaced one that ended; 0 for never. */
   moved: number;
-  /** Why there is no stream, where the API says that there will be none. */
+  /** Why there is no stream, if the API refuses it permanently. */
   refused?: Problem;
 }
 
 /**
- * One stream for everything that the page shows live. It goes to the next node when its own ends,
- * errs or is silent; what was received stays.
+ * One stream for everything that the page shows live. It moves to the next node when its own ends, fails or is silent;
+ * received data stays.
  */
 export class Live {
   readonly topics = new Map<string, Topic>();
@@ -54,7 +54,7 @@ export class Live {
 
   constructor(
     private readonly client: Client,
-    /** Called after anything has changed: a topic's state, or the status where it is empty. */
+    /** Called after any change: with the topic, or empty for the status. */
     private readonly changed: (topic: string) => void,
     private readonly request: typeof fetch = (input, init) => fetch(input, init),
     private readonly now: () => number = Date.now,
@@ -89,7 +89,7 @@ export class Live {
     this.update({ open: false });
   }
 
-  /** Says whether somebody sees the page. */
+  /** Sets whether the page is visible. */
   visible(seen: boolean): void {
     clearTimeout(this.hiddenTimer);
     if (seen) this.start();
@@ -101,7 +101,7 @@ export class Live {
     this.changed('');
   }
 
-  /** Opens the stream anew, once what the page does now is done: it may want several topics. */
+  /** Reopens the stream once the page's current work is done, because it may request several topics. */
   private again(): void {
     this.connection?.abort();
     if (this.stopped) return;

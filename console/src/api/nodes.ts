@@ -3,8 +3,8 @@ const waitLeast = 200;
 const waitMost = 2_000;
 
 /**
- * The nodes that the page may ask: the one that it came from, and those whose addresses the cluster
- * names. One of them is the current one, for calls and for the stream alike.
+ * The nodes that the page may call: the one that served it, and those whose addresses the cluster names. One of them is
+ * the current one, for calls and for the stream.
  */
 export class Nodes {
   private origins: string[];
@@ -30,17 +30,17 @@ export class Nodes {
     return this.origins;
   }
 
-  /** Whether only the origin that the page came from is asked. */
+  /** Whether only the origin of the page is called. */
   get single(): boolean {
     return this.alone;
   }
 
-  /** Has only the origin that the page came from asked: all nodes are behind it. */
+  /** Calls only the origin of the page: all nodes are behind it. */
   stay(): void {
     this.alone = true;
   }
 
-  /** Learns the nodes' addresses, host:port each; the origin that the page came from stays first. */
+  /** Records the nodes' addresses, host:port each; the origin of the page stays first. */
   learn(apis: readonly string[]): void {
     if (this.alone) return;
     const home = this.origins[0] ?? '';
@@ -51,15 +51,15 @@ export class Nodes {
       try {
         known.add(new URL(`${scheme}//${api}`).origin);
       } catch {
-        // An address that is none cannot be asked.
+        // An invalid address cannot be called.
       }
     }
-    known.add(now); // what answers at this moment is not dropped under its own answer
+    known.add(now); // an answering node is not dropped because of its own answer
     this.origins = [...known];
     this.at = this.origins.indexOf(now);
   }
 
-  /** Says that an origin did not answer: the next one is the current one, unless it is so already. */
+  /** Reports that an origin did not answer: the next one becomes the current one, unless it already is. */
   failed(origin: string): void {
     this.failures++;
     if (origin !== this.current || this.origins.length < 2) return;
@@ -67,7 +67,7 @@ export class Nodes {
     this.onMove(this.current);
   }
 
-  /** Says that the current node answered. */
+  /** Reports that the current node answered. */
   answered(): void {
     this.failures = 0;
   }

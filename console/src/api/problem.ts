@@ -1,6 +1,6 @@
 import type { components } from './schema';
 
-/** What a refusal looks like (RFC 9457). */
+/** The body of a refusal (RFC 9457). */
 export type ProblemBody = Partial<components['schemas']['Problem']>;
 
 /** A call that was refused, or that no node answered. */
@@ -8,7 +8,7 @@ export class Problem extends Error {
   readonly kind: string;
   readonly field: string;
   readonly status: number;
-  /** How long to wait before the same call is made again, in milliseconds; 0 says nothing. */
+  /** How long to wait before the same call is repeated, in milliseconds; 0 if unknown. */
   readonly retryAfter: number;
 
   constructor(body: ProblemBody) {
@@ -31,19 +31,19 @@ export class Problem extends Error {
   }
 }
 
-/** Returns the problem in a response that is none of success. */
+/** Returns the problem in an unsuccessful response. */
 export async function problemOf(response: Response): Promise<Problem> {
   try {
     const body: unknown = await response.json();
     if (body && typeof body === 'object') return new Problem({ status: response.status, ...body });
   } catch {
-    // Something between the page and the node answered in its place.
+    // Something between the page and the node answered instead.
   }
   const kind = response.status >= 502 && response.status <= 504 ? 'UNAVAILABLE' : 'INTERNAL';
   return new Problem({ status: response.status, kind, detail: `answered with status ${response.status} and no reason` });
 }
 
-/** Returns what went wrong as a problem, whatever was thrown. */
+/** Returns any thrown value as a problem. */
 export function asProblem(reason: unknown): Problem {
   if (reason instanceof Problem) return reason;
   const said = reason instanceof Error ? reason.message : String(reason);

@@ -1,10 +1,10 @@
 import type { Identity } from './types';
 
-/** What a right may be narrowed to, as in rights.go: the others are for the whole cluster. */
+/** The rights that can be limited, as in rights.go: the others apply to the whole cluster. */
 const byTenant = new Set(['submit', 'read', 'data', 'control', 'verdict', 'work', 'tenant']);
 const byQueue = new Set(['submit', 'read', 'data', 'control', 'verdict', 'work', 'workers', 'queue']);
 
-/** Over what a right is asked for; what is not said is all of it. */
+/** The objects for which a right is checked; an omitted field means all. */
 export interface Over {
   tenant?: string;
   queue?: string;
@@ -23,7 +23,7 @@ function narrowed(patterns: readonly string[] | null | undefined, pattern: strin
   return !patterns?.length || patterns.some((p) => covers(p, pattern));
 }
 
-/** Whether somebody has a right over a tenant and a queue: the same rule as the nodes'. */
+/** Whether a caller has a right over a tenant and a queue: the same rule as the nodes'. */
 export function allows(who: Identity | undefined, right: string, over: Over): boolean {
   const tenant = byTenant.has(right) ? (over.tenant ?? everything) : everything;
   const queue = byQueue.has(right) ? (over.queue ?? everything) : everything;
@@ -31,7 +31,7 @@ export function allows(who: Identity | undefined, right: string, over: Over): bo
   return (who.grants ?? []).some((g) => g.right === right && covers(g.tenant, tenant) && covers(g.queue, queue));
 }
 
-/** Whether somebody has a right over anything at all. */
+/** Whether a caller has a right over anything at all. */
 export function allowsSome(who: Identity | undefined, right: string): boolean {
   if (!who) return false;
   const whole = (byTenant.has(right) || narrowed(who.tenants, everything)) && (byQueue.has(right) || narrowed(who.queues, everything));

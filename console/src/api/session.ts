@@ -2,10 +2,10 @@ import { canMake, newCredential } from '../pages/access/credential';
 import type { Client } from './client';
 import { Problem } from './problem';
 
-/** What a link that signs in has behind its #. */
+/** The fragment of a link that signs in. */
 const codeMark = '#code=';
 
-/** A link that the page was opened by: it signs nobody in before its user says so. */
+/** A link with which the page was opened: it signs in only after the user confirms. */
 export interface Offer {
   code: string;
   /** Whose session it is. */
@@ -22,24 +22,24 @@ export function codeOf(hash: string): string {
   return hash.startsWith(codeMark) ? hash.slice(codeMark.length) : '';
 }
 
-/** The code of the link that the page was opened by; it is taken out of the address and the history. */
+/** Returns the code of the link with which the page was opened, and removes it from the address and the history. */
 export function takeCode(): string {
   const code = codeOf(location.hash);
   if (location.hash.startsWith(codeMark)) history.replaceState(history.state, '', location.pathname + location.search);
   return code;
 }
 
-/** What a node says of the session that its cookie keeps. */
+/** A node's answer about the session in its cookie. */
 interface Kept {
   token?: string;
   cookie?: boolean;
-  /** True where browsers reach all nodes by the page's own origin only. */
+  /** True if browsers reach all nodes only through the page's own origin. */
   alone?: boolean;
 }
 
-/** Asks the page's own origin about the session that a cookie keeps; where it does not answer, there is none. */
+/** Asks the page's own origin about the session in a cookie; without an answer there is none. */
 export async function ask(method: 'POST' | 'DELETE', token = ''): Promise<Kept> {
-  if (location.protocol !== 'https:') return {}; // in clear text there is no cookie
+  if (location.protocol !== 'https:') return {}; // there is no cookie in clear text
   try {
     const answer = await fetch('/ui/session', {
       method,
@@ -59,7 +59,7 @@ export async function look(client: Client, code: string): Promise<Offer> {
   return { code, by: value.by ?? '' };
 }
 
-/** Opens a link: the session that it is for gets a secret that only this page has, and counts from then on. */
+/** Opens a link: its session gets a secret that only this page has, and is valid from then on. */
 export async function claim(client: Client, { code }: Offer): Promise<void> {
   if (!canMake()) {
     throw new Problem({ kind: 'INVALID', detail: 'a page that came without TLS from another machine cannot open a link' });
@@ -68,7 +68,7 @@ export async function claim(client: Client, { code }: Offer): Promise<void> {
   try {
     await client.as(code).post('/v1/sessions/{id}/claim', { path: { id: idOf(code) }, body: { hash: own.hash } });
   } catch (reason) {
-    // It may have been this page's claim that counted, and only the answer was lost: then the page's secret counts.
+    // This page's claim may have succeeded although its answer was lost: then the page's secret is valid.
     await client.as(own.secret).get('/v1/whoami').catch(() => {
       throw reason;
     });
@@ -78,8 +78,8 @@ export async function claim(client: Client, { code }: Offer): Promise<void> {
 }
 
 /**
- * Opens a session in the place of the token that the client shows, and keeps it over a reload; where
- * the page cannot make one, the token stays in memory.
+ * Opens a session in place of the client's token, and keeps it over a reload; if the page cannot create one, the token
+ * stays in memory.
  */
 export async function open(client: Client): Promise<void> {
   if (!client.token || !canMake()) return;
@@ -89,11 +89,11 @@ export async function open(client: Client): Promise<void> {
     client.token = made.secret;
     await ask('POST', client.token);
   } catch {
-    // What the token is refused for, the next call says; a session as token opens no other.
+    // The next call shows why the token is refused; a session used as a token opens no other.
   }
 }
 
-/** Ends the session that the client shows, and what the cookie keeps unless that is another one by now. */
+/** Ends the client's session, and the one in the cookie unless that is another one by now. */
 export async function end(client: Client, kept: boolean): Promise<void> {
   if (kept) await ask('DELETE', client.token);
   if (client.token) await client.delete('/v1/sessions/{id}', { path: { id: idOf(client.token) } }).catch(() => undefined);

@@ -4,8 +4,8 @@ import { createParser, type EventSourceMessage } from 'eventsource-parser';
 export type Block = EventSourceMessage;
 
 /**
- * Reads server-sent events until the stream ends, however its bytes are cut. Every piece, comments
- * too, is a sign of life.
+ * Reads server-sent events until the stream ends, however its bytes are split. Every piece, comments too, is a sign of
+ * life.
  */
 export async function readEvents(body: ReadableStream<Uint8Array>, onBlock: (block: Block) => void, onLife: () => void): Promise<void> {
   const parser = createParser({ onEvent: onBlock });

@@ -4,14 +4,14 @@ import { hiddenFor } from './live';
 import { sleep } from './nodes';
 import { asProblem, Problem, problemOf, type ProblemBody } from './problem';
 
-/** A node gives a sign at least every 15 s; one that is silent for so long is left. */
+/** A node sends a sign of life at least every 15 s; the page leaves one that is silent this long. */
 const silence = 35_000;
-/** How often it is looked whether the page has moved to another node. */
+/** How often to check whether the page has moved to another node. */
 const look = 1_000;
-/** What came is shown so often. */
+/** How often received events are shown. */
 const showEvery = 100;
 
-/** What happened, as the API has it (docs/spec.md, 12.2). Fields that do not belong to the kind are left out. */
+/** An event of the API (docs/spec.md, 12.2). Fields that do not belong to the kind are omitted. */
 export interface Happened {
   event_id: string;
   kind: string;
@@ -33,7 +33,7 @@ export interface Happened {
   actor?: string;
 }
 
-/** What stands between events: another node goes on, or some are missing. */
+/** A line between events: another node continues, or some events are missing. */
 export interface Notice {
   id: string;
   notice: string;
@@ -47,7 +47,7 @@ export function isNotice(entry: Entry): entry is Notice {
   return 'notice' in entry;
 }
 
-/** Which events are wanted. */
+/** The selection of events. */
 export interface Wanted {
   kind?: string[];
   job?: string;
@@ -62,7 +62,7 @@ export interface Wanted {
 export interface TailStatus {
   open: boolean;
   node: string;
-  /** The last event that was looked at. */
+  /** The last event that was examined. */
   last: string;
   problem?: Problem;
 }
@@ -74,8 +74,8 @@ interface Line {
 }
 
 /**
- * Follows events. When its node ends it goes on at the next one behind the last event that was
- * looked at, without a gap or a repeat; where events are missing, it says which.
+ * Follows events. When its node ends it continues at the next one after the last examined event, without a gap or a
+ * repetition; if events are missing, it reports which.
  */
 export class Tail {
   status: TailStatus = { open: false, node: '', last: '' };
@@ -83,26 +83,26 @@ export class Tail {
   private waiting: Entry[] = [];
   private timer?: ReturnType<typeof setTimeout>;
   private notices = 0;
-  /** What is followed, and from where, where it is. */
+  /** The current selection and its start, if any. */
   private followed?: { wanted: Wanted; from: string };
   private hiddenTimer?: ReturnType<typeof setTimeout>;
 
   constructor(
     private readonly client: Client,
-    /** Called with what came, oldest first, and after each change of the status. */
+    /** Called with new entries, oldest first, and after each change of the status. */
     private readonly took: (entries: Entry[]) => void,
     private readonly request: typeof fetch = (input, init) => fetch(input, init),
     private readonly silent: number = silence,
   ) {}
 
-  /** Begins anew: with what comes (latest), with the oldest that is kept (oldest), or behind an event. */
+  /** Starts over: with new events (latest), with the oldest event kept (oldest), or after an event. */
   begin(wanted: Wanted, from: string): void {
     this.stop();
     this.status = { open: false, node: '', last: /^\d/.test(from) ? from : '' };
     this.go(wanted, from);
   }
 
-  /** Goes on behind the last event that was looked at. */
+  /** Continues after the last examined event. */
   resume(wanted: Wanted): void {
     this.stop();
     this.go(wanted, this.status.last ? '' : 'latest');
@@ -113,7 +113,7 @@ export class Tail {
     this.rest();
   }
 
-  /** Says whether somebody sees the page: while nobody does it rests, and then goes on where it was. */
+  /** Sets whether the page is visible: while hidden it rests, and then continues where it left off. */
   visible(seen: boolean): void {
     clearTimeout(this.hiddenTimer);
     if (!seen) this.hiddenTimer = setTimeout(() => this.rest(), hiddenFor);
@@ -169,7 +169,7 @@ export class Tail {
         if (signal.aborted) return;
         const problem = asProblem(reason);
         if (problem.kind === 'OUT_OF_RANGE' && !lost) {
-          // What comes next begins with the oldest that is kept: between the two there may be more.
+          // The next events begin with the oldest one kept: there may be more in between.
           this.note(`${this.status.last ? `events after ${this.status.last} are missing: ` : ''}${problem.message}`, true);
           this.status = { ...this.status, last: '' };
           begin = 'oldest';
@@ -189,7 +189,7 @@ export class Tail {
     }
   }
 
-  /** Follows one node until its stream ends; says whether that is as the page has left it. */
+  /** Follows one node until its stream ends; returns whether the page's selection is still the same. */
   private async follow(origin: string, wanted: Wanted, from: string, signal: AbortSignal, begun: () => void): Promise<boolean> {
     const watch = new AbortController();
     let timer = setTimeout(() => watch.abort(), this.silent);

@@ -35,27 +35,27 @@ export interface OverviewQueue {
   workers: number;
   oldest_wait_ms: number;
   backpressure?: string;
-  /** The ends of the last 15 minutes, by minute; missing for who may not read the whole queue. */
+  /** The ends of the last 15 minutes, by minute; missing for callers that may not read the whole queue. */
   completed_minutes?: number[];
   failed_minutes?: number[];
   /** How long its oldest job usually waits, as the node sampled it; 0 or missing without a sample. */
   usual_wait_ms?: number;
 }
 
-/** What waits longest in a queue: the lane of that job, with why nothing of it is placed. */
+/** The longest wait of a queue: the lane of that job, and why none of its jobs is placed. */
 export type OverviewWait = Schemas['Lane'] & { queue: string };
 
-/** The state of the topic overview; cluster and last are for who may see the status. */
+/** The state of the topic overview; cluster and last are for callers that may read the status. */
 export interface Overview {
-  /** The node that leads; empty where none does. */
+  /** The leading node; empty without a leader. */
   leader: string;
-  /** Where the page may go on when its node does not answer. */
+  /** Where the page may continue when its node does not answer. */
   apis?: string[];
   cluster?: ClusterStatus;
   /** What needs an operator, worst first. */
   attention?: Attention;
   queues: OverviewQueue[];
-  /** Of the queues with the longest waits the first. */
+  /** The first of the queues with the longest waits. */
   waits?: OverviewWait[] | null;
   last?: Stats;
 }

@@ -1,12 +1,12 @@
 import { keyOf, layerOf, type FlowNode, type Shape } from './shape';
 
-/** A card of the picture: one node, or several of a layer that stand together. */
+/** A card of the picture: one node, or several nodes of a layer that are grouped. */
 export interface Card {
   key: string;
   layer: number;
   /** The places of its nodes among all. */
   nodes: number[];
-  /** How many of its nodes are in which state, in the order in which they were met. */
+  /** How many of its nodes are in each state, in order of first occurrence. */
   states: Map<string, number>;
   critical: boolean;
 }
@@ -17,31 +17,34 @@ export interface Link {
   critical: boolean;
 }
 
-/** What is drawn of a workflow: never more than a person can see, and a browser can show. */
+/** The picture of a workflow: never more than a person can see and a browser can show. */
 export interface Picture {
   cards: Card[];
   links: Link[];
-  /** Links that are left out. */
+  /** The number of omitted links. */
   more: number;
-  /** Each node as a card, or as a dot, or nodes that stand together as bands. */
+  /** Each node as a card, or as a dot, or grouped nodes as bands. */
   form: 'cards' | 'dots' | 'bands';
 }
 
-/** So many nodes are cards; of more each is a dot, up to so many; those of still more stand together. */
+/** The most nodes shown as cards; up to the second limit each is a dot; larger workflows are grouped. */
 export const mostCards = 300;
 export const mostDots = 1_000;
-/** So many nodes stand by themselves in a picture of bands; the nodes of a larger band that is open are dots in it. */
+/** The most single nodes in a picture of bands; the nodes of a larger open band are dots in it. */
 export const mostAlone = 100;
-/** So many of them are shown at once. */
+/** The most of them shown at once. */
 export const mostInBand = 600;
-/** So many links are drawn. */
+/** The most links drawn. */
 const mostLinks = 3_000;
 
-/** In a picture of bands these stand by themselves, those first that matter most: what failed, what waits for a person, what runs. */
+/**
+ * In a picture of bands these are single, the most important first: failed nodes, those that wait for a person, running
+ * ones.
+ */
 const ranks: Record<string, number> = { DEAD: 0, EXPIRED: 0, WAITING: 0, RUNNING: 2, ASSIGNED: 2 };
 const onPath = 1;
 
-/** Returns the nodes that would stand by themselves in a picture of bands, as things are. */
+/** Returns the nodes that would be single in a picture of bands in the current state. */
 export function notable(nodes: FlowNode[], critical: string[]): Set<string> {
   const path = new Set(critical);
   const found = new Set<string>();
@@ -52,10 +55,9 @@ export function notable(nodes: FlowNode[], critical: string[]): Set<string> {
 }
 
 /**
- * Puts the nodes of a large workflow together, by layer and type, or by layer alone, or by several
- * layers, whatever is the first to fit. Those that are named stand by themselves, and so do the nodes
- * of the card that is open, where there is room. What is a card depends on no state, and neither does
- * the order of cards and links: what runs and ends moves nothing.
+ * Groups the nodes of a large workflow by layer and type, or by layer alone, or by several layers: the first that fits.
+ * Named nodes stay single, and so do the nodes of the open card, if there is room. Neither the cards nor the order of
+ * cards and links depend on a state: nodes that start and end move nothing.
  */
 export function fold(nodes: FlowNode[], shape: Shape, critical: string[], open = '', alone: ReadonlySet<string> = new Set()): Picture {
   const path = new Set(critical);
@@ -90,7 +92,7 @@ function tooMany(nodes: FlowNode[], shape: Shape, level: number): boolean {
   return false;
 }
 
-/** Returns the nodes that stand by themselves: those that are named, and those of the open card where all of them have room. */
+/** Returns the single nodes: the named ones, and those of the open card if all of them have room. */
 function singles(nodes: FlowNode[], alone: ReadonlySet<string>, opened: ((i: number) => boolean) | ''): Set<number> {
   const all = new Set<number>();
   for (let i = 0; i < nodes.length && all.size < mostAlone; i++) if (alone.has(nodes[i]!.id)) all.add(i);
@@ -108,7 +110,7 @@ function linksOf(shape: Shape, critical: string[], cards: Card[], cardOf: Card[]
   for (let k = 0; k < shape.from.length; k++) {
     const a = cardOf[shape.from[k]!]!;
     const b = cardOf[shape.to[k]!]!;
-    if (a.layer >= b.layer) continue; // within what was put together
+    if (a.layer >= b.layer) continue; // within a group
     const from = place.get(a)!;
     const to = place.get(b)!;
     const key = from * cards.length + to;

@@ -1,4 +1,4 @@
-/** A box to be placed, in a layer; layers go from left to right. */
+/** A box to place, in a layer; layers go from left to right. */
 export interface Box {
   layer: number;
   height: number;
@@ -12,7 +12,7 @@ export interface Point {
 export interface Layout {
   /** The upper left corner of each box. */
   places: Point[];
-  /** For each link the points that it goes by, from the right of the one box to the left of the other. */
+  /** For each link its points, from the right of one box to the left of the other. */
   ways: Point[][];
   width: number;
   height: number;
@@ -20,23 +20,23 @@ export interface Layout {
 
 /** The measures of a picture, in pixels. */
 export interface Measures {
-  /** How wide a box is, and how far a layer is from the next. */
+  /** The width of a box, and the distance between layers. */
   width: number;
   between: number;
-  /** Between two boxes of a layer. */
+  /** The distance between two boxes of a layer. */
   gap: number;
   margin: number;
 }
 
-/** Those of cards, and of dots: as small as what is pointed at may be. */
+/** The measures of cards, and of dots: as small as a pointer target may be. */
 export const measures: Measures = { width: 176, between: 56, gap: 12, margin: 8 };
 export const dotted: Measures = { width: 24, between: 48, gap: 4, margin: 8 };
 
-/** Links over layers have places of their own to go by, up to so many. */
+/** The most bends of links that cross layers. */
 const mostBends = 3_000;
 const sweeps = 8;
 
-/** A box, or where a link passes a layer. */
+/** A box, or the point where a link crosses a layer. */
 interface Vertex {
   layer: number;
   height: number;
@@ -46,8 +46,8 @@ interface Vertex {
 }
 
 /**
- * Places boxes in layers: those that are linked near each other, none on another. Links lead from a
- * layer to a later one. The same boxes and links give the same places, whatever else there is.
+ * Places boxes in layers: linked ones near each other, without overlaps. Links lead from a layer to a later one. The
+ * same boxes and links give the same places, whatever else there is.
  */
 export function layout(boxes: Box[], links: { from: number; to: number }[], by: Measures = measures): Layout {
   if (boxes.length === 0) return { places: [], ways: [], width: 0, height: 0 };
@@ -86,7 +86,7 @@ function rowsOf(vertices: Vertex[]): number[][] {
   return Array.from(rows, (row) => row ?? []);
 }
 
-/** Sorts each row by where the neighbours of its vertices stand, on the one side or the other. */
+/** Sorts each row by the positions of its vertices' neighbours on one side or the other. */
 function order(vertices: Vertex[], rows: number[][], onward: boolean): void {
   const place = new Float64Array(vertices.length);
   const number = (row: number[]): void => row.forEach((v, i) => (place[v] = i / row.length));
@@ -103,7 +103,7 @@ function mean(of: number[], value: (i: number) => number): number | undefined {
   return of.length > 0 ? of.reduce((sum, i) => sum + value(i), 0) / of.length : undefined;
 }
 
-/** How far the middles of two neighbours in a row are from each other, at least. */
+/** The minimum distance between the middles of two neighbours in a row. */
 function apart(a: Vertex, b: Vertex, gap: number): number {
   return (a.height + b.height) / 2 + gap;
 }
@@ -123,8 +123,8 @@ function stack(vertices: Vertex[], rows: number[][], gap: number): void {
 /** Moves each row's vertices to the middle of their neighbours, as near as their order allows. */
 function settle(vertices: Vertex[], rows: number[][], gap: number, onward: boolean): void {
   for (const row of onward ? rows : [...rows].reverse()) {
-    // What is less than its forerunner, each less its distance, goes together with it: the mean of
-    // such a block is the nearest that it can come.
+    // A vertex whose position less its distance is smaller than its predecessor's is merged with it: the mean of such a
+    // block is the nearest possible position.
     const blocks: { sum: number; n: number }[] = [];
     const offsets: number[] = [];
     let offset = 0;

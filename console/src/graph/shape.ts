@@ -1,4 +1,4 @@
-/** What the picture needs to know of a node of a workflow; the API's have more. */
+/** The fields of a workflow's node that the picture needs; the API's have more. */
 export interface FlowNode {
   id: string;
   job: string;
@@ -10,7 +10,7 @@ export interface FlowNode {
   duration_ms: number;
 }
 
-/** The nodes of a workflow as a graph: numbers in the place of names, and how deep each lies. */
+/** The nodes of a workflow as a graph: numbers instead of names, and the depth of each. */
 export interface Shape {
   ids: string[];
   /** Edge k goes from node from[k] to node to[k], which waits for it. */
@@ -21,29 +21,29 @@ export interface Shape {
   layers: number;
 }
 
-/** Layers are put together into so many, where there are too many. */
+/** The most layers; more are merged. */
 const mostLayers = 60;
 
-/** In which layer node i is drawn, where nodes stand together at a level of fold. */
+/** The layer in which node i is drawn, if nodes are grouped at a level of fold. */
 export function layerOf(shape: Shape, i: number, level: number): number {
   return level < 2 || shape.layers <= mostLayers ? shape.depth[i]! : Math.floor((shape.depth[i]! * mostLayers) / shape.layers);
 }
 
-/** With which others node i stands together, by level: of its layer and type, of its layer, or of several layers. */
+/** The group of node i by level: its layer and type, its layer, or several layers. */
 export function keyOf(shape: Shape, n: FlowNode, i: number, level: number): string {
   const layer = layerOf(shape, i, level);
   return level === 0 ? `${layer} ${n.type}` : level === 1 ? String(layer) : `${layer}+`;
 }
 
-/** The levels that there are, the finest first. */
+/** All levels, the finest first. */
 export const levels = [0, 1, 2] as const;
 
-/** So many edges are followed; a workflow has at most a million, and what grew may add to them. */
+/** The most edges followed; a workflow has at most a million, and growths may add to them. */
 const mostEdges = 2_000_000;
 
 /**
- * Returns the graph of nodes. Whoever waits for a node that has grown others, waits for the last of
- * those instead. A parent that is not among the nodes is left out.
+ * Returns the graph of nodes. A node that waits for one that has grown others waits for the last of those instead. A
+ * parent that is not among the nodes is left out.
  */
 export function shapeOf(nodes: FlowNode[]): Shape {
   const at = new Map(nodes.map((n, i) => [n.id, i]));
@@ -75,7 +75,7 @@ export function listed(shape: Shape): number[] {
   return ids.map((_, i) => i).sort((a, b) => depth[a]! - depth[b]! || names.compare(ids[a]!, ids[b]!));
 }
 
-/** Returns what finds the nodes with which a node, and all that joins it, is over. */
+/** Returns a function that finds the last nodes of a node and all nodes that join it. */
 function endsOf(nodes: FlowNode[], at: Map<string, number>): (i: number) => number[] {
   const joined = new Map<number, number[]>();
   const inner = new Set<number>(); // a sibling waits for it
@@ -97,7 +97,7 @@ function endsOf(nodes: FlowNode[], at: Map<string, number>): (i: number) => numb
     if (!children) return [i];
     const found = known.get(i);
     if (found) return found;
-    known.set(i, []); // nodes that grew each other are none, and end nowhere
+    known.set(i, []); // nodes cannot have grown each other; such ones end nowhere
     const all = children.filter((c) => !inner.has(c)).flatMap(find);
     known.set(i, all);
     return all;
@@ -105,7 +105,7 @@ function endsOf(nodes: FlowNode[], at: Map<string, number>): (i: number) => numb
   return find;
 }
 
-/** Returns the longest way to each vertex, in edges. What waits for itself stays at 0. */
+/** Returns the longest way to each vertex, in edges. A vertex that waits for itself stays at 0. */
 export function depthOf(size: number, from: number[], to: number[]): Int32Array {
   const depth = new Int32Array(size);
   const waits = new Int32Array(size);

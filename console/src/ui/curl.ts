@@ -8,7 +8,7 @@ export interface Call {
 
 const inQuotes = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** Returns the command line of curl that makes a call at a node. The token is that of the environment. */
+/** Returns a curl command line for a call at a node. The token comes from the environment. */
 export function curlOf(origin: string, call: Call, withToken: boolean): string {
   return [
     `curl -X ${call.method} ${inQuotes(origin + call.path)}`,

@@ -1,31 +1,31 @@
 import { Problem } from '../api/problem';
 
-/** What has a version, by which a change of it is refused that was made of another one. */
+/** An object with a version; a change based on another version is refused. */
 interface Versioned {
   etag?: string | null;
 }
 
-/** What of a thing a form changes: its name, and what the thing has of it, as a person writes it. */
+/** A field that a form changes: its name, and its value in the object, as a person writes it. */
 export type Field<T> = readonly [name: string, of: (thing: T) => string];
 
-/** Something that differs between two versions, or is to be changed. */
+/** A difference between two versions, or a pending change. */
 export interface Difference {
   name: string;
   /** As it was read, and as it is now. */
   was: string;
   now: string;
-  /** As it was written; empty where it is left as it is. */
+  /** As it was written; empty if unchanged. */
   mine: string;
 }
 
 /**
- * What a form changes, at the version that its writer saw: what the page hears of it later changes nothing of that.
- * What somebody else has made of it meanwhile is shown, and not replaced.
+ * A form's changes, based on the version that its writer saw: later updates of the page do not alter them. Changes by
+ * others in the meantime are shown, and not replaced.
  */
 export class Edit<T extends Versioned> {
-  /** The thing as its writer saw it; undefined as long as nobody changes it. */
+  /** The object as its writer saw it; undefined while no one edits it. */
   base = $state.raw<T>();
-  /** The thing as somebody else has changed it since. */
+  /** The object as someone else has changed it since. */
   theirs = $state.raw<T>();
 
   constructor(/** Reads the thing as it is now. */ private readonly read: () => Promise<T>) {}
@@ -39,7 +39,10 @@ export class Edit<T extends Versioned> {
     this.theirs = undefined;
   }
 
-  /** Writes by what is handed over, which sends the headers; where somebody else was faster, theirs is read, and the refusal goes on. */
+  /**
+   * Writes with the given function, which sends the headers; if someone else was faster, their version is read, and the
+   * refusal is thrown again.
+   */
   async write<R>(send: () => Promise<R>): Promise<R> {
     try {
       return await send();
@@ -49,13 +52,13 @@ export class Edit<T extends Versioned> {
     }
   }
 
-  /** Has what was written be a change of the other version. */
+  /** Applies the written changes to the other version. */
   rebase(): void {
     this.base = this.theirs;
     this.theirs = undefined;
   }
 
-  /** What differs between the two versions, and what was written, by the names of fields. */
+  /** The differences between the two versions, and the written values, by the names of fields. */
   differences(fields: readonly Field<T>[], written: Record<string, string | undefined>): Difference[] {
     const [base, theirs] = [this.base, this.theirs];
     if (!base || !theirs) return [];

@@ -1,6 +1,9 @@
-/** Words for figures. All take what the API has: milliseconds, bytes, counts. */
+/** Words for figures. All accept the units of the API: milliseconds, bytes, counts. */
 
-/** 12345 as 12,345, with at most three decimals. Intl would do it, and read its tables for a quarter of the time that a page takes to begin. */
+/**
+ * 12345 as 12,345, with at most three decimals. Intl could do it, but reads its tables for a quarter of a page's start
+ * time.
+ */
 export function count(n: number | undefined): string {
   const [whole = '0', part] = String(Math.round((n ?? 0) * 1000) / 1000).split('.');
   const grouped = whole.includes('e') ? whole : whole.replace(/\B(?=(\d{3})+$)/g, ',');
@@ -12,7 +15,7 @@ export function things(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
 }
 
-/** How many things were counted, where the count may have stopped at a bound: 100,000+ jobs. */
+/** How many things were counted, if the count may have stopped at a limit: 100,000+ jobs. */
 export function atLeast(n: number, complete: boolean, one: string, many = `${one}s`): string {
   return complete ? things(n, one, many) : `${count(n)}+ ${many}`;
 }

@@ -1,16 +1,16 @@
 import type uPlot from 'uplot';
 
-/** A page that has nothing to show by then waits for something, and not for the processor. */
+/** A page that shows nothing by then is waiting for data, not for the processor. */
 const longest = 3_000;
 
-/** Says that the page has what it was opened for: what else is loaded no longer stands in its way. */
+/** Reports that the page shows its main content: loading the rest no longer delays it. */
 export let usable = (): void => {};
 const begun = new Promise<void>((done) => {
   usable = done;
   setTimeout(done, longest);
 });
 
-/** Runs something once the page can be used, and the browser has nothing else to do. */
+/** Runs a function once the page can be used and the browser is idle. */
 export function idle(run: () => void): void {
   void begun.then(() => {
     if (window.requestIdleCallback) window.requestIdleCallback(run, { timeout: 2_000 });
@@ -18,7 +18,7 @@ export function idle(run: () => void): void {
   });
 }
 
-/** Loads what draws charts: figures are there before their lines. */
+/** Loads the library that draws charts: figures appear before their lines. */
 export async function plots(): Promise<typeof uPlot> {
   return (await import('uplot')).default;
 }

@@ -1,7 +1,7 @@
 import { app } from '../app.svelte';
 import { Paged } from './paged.svelte';
 
-/** Which part of a list is asked for. */
+/** The requested part of a list. */
 export interface Paging {
   limit: number;
   cursor: string | undefined;
@@ -14,20 +14,20 @@ export interface Part<Row> {
   stale: boolean;
 }
 
-/** A list that is read by itself, and again at once where somebody has changed it. */
+/** A list that is reloaded periodically, and at once after a change. */
 export interface Listing<Row> {
-  /** What was read; undefined until something was. */
+  /** The rows read; undefined until the first read. */
   readonly rows: Row[] | undefined;
   readonly paged: Paged<Row>;
   again: () => void;
 }
 
-/** Whether somebody looks, and writes nothing: under an open dialog the row that it is about stays. */
+/** Whether the page is visible and no dialog is open: under an open dialog its row stays. */
 const looks = (): boolean => document.visibilityState === 'visible' && !document.querySelector('dialog[open]');
 
 /**
- * Reads a list now, whenever what the reader uses changes, and its first part every so many milliseconds while nobody
- * has read on or works with a row. Call it while a component is made.
+ * Reads a list now, whenever a value that the reader uses changes, and its first part periodically while no further
+ * part was read and no row is in use. Call it while a component is created.
  */
 export function listing<Row>(
   from: (page: Paging, signal: AbortSignal) => Promise<Part<Row>>,
@@ -41,7 +41,7 @@ export function listing<Row>(
       return { value: { rows, next }, stale, node: '', index: 0, etag: '' };
     });
   $effect(() => {
-    if (app.ended) return; // it is read again once somebody has signed in
+    if (app.ended) return; // it is read again after the next sign-in
     read();
     const timer = setInterval(() => looks() && paged.short && !paged.loading && !held() && read(), every);
     return () => {

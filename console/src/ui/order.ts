@@ -1,7 +1,7 @@
-/** What a column says of a row, as rows are sorted by it and as a file has it. */
+/** A row's value in a column, for sorting and for files. */
 export type Value = string | number | null | undefined;
 
-/** A column that has a value; date says that it is Unix milliseconds. */
+/** A column that has a value; date means Unix milliseconds. */
 export interface Valued<Row> {
   id: string;
   name: string;
@@ -10,7 +10,10 @@ export interface Valued<Row> {
   date?: boolean;
 }
 
-/** Returns rows sorted by a column, '' leaving them as they are and a minus before its id meaning the greatest first. Rows without a value come last. */
+/**
+ * Returns rows sorted by a column; '' leaves them as they are, and a minus before the id means the greatest first. Rows
+ * without a value come last.
+ */
 export function sorted<Row>(rows: readonly Row[], columns: readonly Valued<Row>[], sort: string): Row[] {
   const down = sort.startsWith('-');
   const by = columns.find((c) => c.id === (down ? sort.slice(1) : sort))?.by;
@@ -24,19 +27,19 @@ export function sorted<Row>(rows: readonly Row[], columns: readonly Valued<Row>[
   });
 }
 
-/** Returns what a click on a column's heading sorts by next: the least first, the greatest first, as it was. */
+/** Returns the sort order after a click on a column's heading: the least first, the greatest first, unsorted. */
 export function nextSort(sort: string, id: string): string {
   return sort === id ? `-${id}` : sort === `-${id}` ? '' : id;
 }
 
-/** A cell as RFC 4180 has it. What a spreadsheet would take for a formula is made text. */
+/** A cell as in RFC 4180. Text that a spreadsheet would read as a formula is made plain text. */
 function cell(v: Value, date: boolean): string {
   const text = v === undefined || v === null ? '' : date && typeof v === 'number' ? (v > 0 ? new Date(v).toISOString() : '') : String(v);
   const safe = typeof v === 'string' && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/** Returns rows as CSV with a line of headings, of the columns that have a value. */
+/** Returns rows as CSV with a line of headings, for the columns that have a value. */
 export function csvOf<Row>(rows: readonly Row[], columns: readonly Valued<Row>[]): string {
   const some = columns.filter((c) => c.by);
   const lines = [some.map((c) => cell(c.says ?? c.name, false)), ...rows.map((r) => some.map((c) => cell(c.by!(r), Boolean(c.date))))];

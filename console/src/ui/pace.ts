@@ -1,4 +1,4 @@
-/** The least time between two things that are said aloud. */
+/** The least time between two announcements of a screen reader. */
 const every = 5_000;
 
 /** Passes texts on, at most one in five seconds: the first at once, and of those that come too early the last. */

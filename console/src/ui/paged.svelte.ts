@@ -7,14 +7,14 @@ export interface Page<T> {
   next: string;
 }
 
-/** A list that grows page by page, as somebody scrolls. */
+/** A list that grows page by page, with scrolling. */
 export class Paged<T> {
   rows = $state.raw<T[]>([]);
   problem = $state.raw<Problem>();
   loading = $state(false);
   /** Set once the first page is there. */
   ready = $state(false);
-  /** True where no leader confirmed what is shown. */
+  /** True if no leader confirmed the shown rows. */
   stale = $state(false);
   private next = $state('');
   private what = '';
@@ -22,16 +22,19 @@ export class Paged<T> {
   private running?: AbortController;
 
   readonly more = $derived(this.next !== '');
-  /** Whether there are rows to show, or is known that there are none: those of another list stay until that is there, or is refused. */
+  /**
+   * Whether there are rows to show, or there are known to be none: those of another list stay until the new ones arrive
+   * or are refused.
+   */
   readonly shows = $derived(this.ready || (this.rows.length > 0 && !this.problem));
 
   constructor(
     private readonly key: (row: T) => string,
-    /** So many rows come with a page. */
+    /** The number of rows of a page. */
     readonly size = 200,
   ) {}
 
-  /** Reads the first page. What is shown stays until that is there; of another list than before, nothing counts as shown. */
+  /** Reads the first page. The shown rows stay until it arrives; rows of another list do not count as shown. */
   async first(what: string, from: (cursor: string, signal: AbortSignal) => Promise<Answer<Page<T>>>): Promise<void> {
     if (what !== this.what) this.ready = false;
     this.what = what;
@@ -39,7 +42,7 @@ export class Paged<T> {
     await this.read('', (page) => (this.rows = page));
   }
 
-  /** Reads the next page, if there is one and it is not on its way. */
+  /** Reads the next page, if there is one and it is not being read. */
   async onward(): Promise<void> {
     if (!this.more || this.loading || !this.ready) return;
     await this.read(this.next, (page) => {
@@ -48,7 +51,7 @@ export class Paged<T> {
     });
   }
 
-  /** Whether the first page is all that was read, so that it may be read again under who looks. */
+  /** Whether only the first page was read, so that it may be read again without disturbing the reader. */
   get short(): boolean {
     return this.rows.length <= this.size;
   }

@@ -1,13 +1,13 @@
 import { read, write } from '../theme';
 import { toggled } from './columns';
 
-/** What a person chose: kept by the browser, and no part of any address. */
+/** A person's choices: kept by the browser, and never part of an address. */
 class Prefs {
   /** Exact times are in UTC, not in the browser's zone. */
   utc = $state(read('rota.utc') === '1');
   /** Rows are 36 pixels high, not 28. */
   comfortable = $state(read('rota.comfortable') === '1');
-  /** The columns that differ from what a table shows by itself, by its name: those that were read. */
+  /** Differences from the columns that a table shows by default, by its name: those that were read. */
   private columns = $state<Record<string, string>>({});
 
   setUTC(on: boolean): void {
@@ -29,7 +29,7 @@ class Prefs {
     this.keepColumns(table, toggled(this.columnsOf(table), id));
   }
 
-  /** Keeps what differs; nothing is the table's own choice again. */
+  /** Keeps a difference; an empty one restores the table's default. */
   keepColumns(table: string, kept: string): void {
     this.columns[table] = kept;
     write(`rota.columns.${table}`, kept);

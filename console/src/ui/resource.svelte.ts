@@ -2,8 +2,8 @@ import { asProblem, type Problem } from '../api/problem';
 import { app } from '../app.svelte';
 
 /**
- * Something that is read from the API: what was read last stays while it is read again, and while
- * that fails. Only the newest reading counts.
+ * Data read from the API: the last value stays while it is read again, and while that fails. Only the newest read
+ * counts.
  */
 export class Resource<T> {
   value = $state.raw<T>();
@@ -11,7 +11,7 @@ export class Resource<T> {
   loading = $state(false);
   private running?: AbortController;
 
-  /** Reads; what was under way is given up. */
+  /** Reads, and cancels a read in progress. */
   async read(from: (signal: AbortSignal) => Promise<T>): Promise<void> {
     this.running?.abort();
     const running = new AbortController();
@@ -29,12 +29,12 @@ export class Resource<T> {
     }
   }
 
-  /** Gives up what is under way, as the page is left. */
+  /** Cancels a read in progress when the page is closed. */
   stop(): void {
     this.running?.abort();
   }
 
-  /** Forgets what was read: another thing is shown. */
+  /** Drops the value, because another object is shown. */
   clear(): void {
     this.stop();
     this.value = undefined;
@@ -42,18 +42,18 @@ export class Resource<T> {
   }
 }
 
-/** What failed for a reason that ends by itself is read again so often, where it is not anyway. */
+/** How often a temporary failure is retried, if there is no other period. */
 const again = 5_000;
 
 /**
- * Reads something now, whenever what the reader uses changes, and every so many milliseconds while
- * somebody sees the page; without that once, or until it is there. Call it while a component is made.
+ * Reads data now, whenever a value that the reader uses changes, and periodically while the page is visible; without a
+ * period once, or until it succeeds. Call it while a component is created.
  */
 export function resource<T>(from: (signal: AbortSignal) => Promise<T>, every = 0): Resource<T> {
   const r = new Resource<T>();
   $effect(() => {
-    if (app.ended) return; // it is read again once somebody has signed in
-    void r.read(from); // what it uses before it first waits is what it depends on
+    if (app.ended) return; // it is read again after the next sign-in
+    void r.read(from); // values used before its first wait are its dependencies
     const timer = setInterval(() => document.visibilityState === 'visible' && (every || (r.problem?.ends && !r.loading)) && void r.read(from), every || again);
     return () => {
       clearInterval(timer);

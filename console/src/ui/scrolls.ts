@@ -1,11 +1,11 @@
 import type { Attachment } from 'svelte/attachments';
 
-/** Has a box be in the order of the focus, with a name, while its content is wider or higher than it: keys scroll it then. */
+/** Makes a box focusable, with a name, while its content is wider or higher than it, so that keys scroll it. */
 export const scrolls: Attachment<HTMLElement> = (box) => {
   const look = (): void => {
     if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight) {
       box.tabIndex = 0;
-      if (box.tagName !== 'UL') box.role = 'group'; // a list stays one
+      if (box.tagName !== 'UL') box.role = 'group'; // a list keeps its role
       box.ariaLabel = 'more than is in sight';
     } else for (const name of ['tabindex', 'role', 'aria-label']) box.removeAttribute(name);
   };

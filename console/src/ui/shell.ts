@@ -1,6 +1,6 @@
 /**
- * Returns a word as a shell takes it: in quotes where it has more in it than an id may have. Somebody else may have
- * chosen it, and who copies the line runs nothing of it: of control characters a terminal would, even in quotes.
+ * Returns a word for a shell: in quotes if it has characters that an id may not have. Another person may have chosen
+ * it, and the copied line must not run any part of it: a terminal would run control characters, even in quotes.
  */
 export function quoted(word: string): string {
   if (/^[\w.:@/+-]+$/.test(word)) return word;

@@ -9,15 +9,15 @@ import { Cluster, type Node } from '../e2e/cluster';
 import { chip, prefetched, shown } from '../e2e/look';
 import { everything, firstLoad } from '../sizes';
 
-/** How long a page is open while its heap is looked at, and how long the nodes' processors are. */
+/** How long a page is open while its heap is measured, and how long the nodes' processors are. */
 const minutes = Number(process.env.HEAP_MINUTES ?? 2);
 const span = 10_000;
 const rounds = 6;
-/** Jobs a second while the heap is looked at: each is four or five events. */
+/** Jobs a second while the heap is measured: each is four or five events. */
 const jobsForHeap = 12;
 const many = 10_000;
 let cluster: Cluster;
-/** The lines of the table: what, what the design allows, what was measured. */
+/** The lines of the table: the budget's name, its limit, the measurement. */
 const lines: [string, string, string][] = [];
 
 test.describe.configure({ mode: 'serial' });
@@ -49,12 +49,14 @@ const median = (all: number[]): number => all.toSorted((a, b) => a - b)[Math.flo
 const kib = (bytes: number): string => `${(bytes / 1024).toFixed(1)} KiB`;
 const ms = (n: number): string => `${n.toFixed(n < 100 ? 1 : 0)} ms`;
 
-/** How figures grow from one to the next: the median of what each two of them say, as a collection now and then leaves something. */
+/**
+ * The growth from one figure to the next: the median of all pairs, because an occasional collection leaves something.
+ */
 function slope(all: number[]): number {
   return median(all.flatMap((a, i) => all.slice(i + 1).map((b, k) => (b - a) / (k + 1)))) || 0;
 }
 
-/** Has the cluster do so many jobs a second, for so long at most. */
+/** Makes the cluster run this many jobs a second, up to a time limit. */
 function bench(rate: number, seconds: number): { end: () => Promise<void> } {
   const apis = cluster.alive().map((n) => n.api.slice('http://'.length));
   const load = spawn(process.env.ROTA_BIN!, ['bench', 'jobs', '--rate', String(rate), '--jobs', String(Math.ceil(rate * seconds)), '--addr', apis.join(',')], { stdio: 'ignore' });
@@ -67,7 +69,7 @@ function bench(rate: number, seconds: number): { end: () => Promise<void> } {
   };
 }
 
-/** Does something each frame, and says how long the frames took and which tasks took over 50 ms. */
+/** Performs a step each frame, and returns how long the frames took and which tasks took over 50 ms. */
 async function frames(page: Page, n: number, step: (i: number) => void): Promise<{ p95: number; fps: number; tasks: number[] }> {
   const { took, tasks } = await page.evaluate(
     async ([count, source]) => {
@@ -85,7 +87,7 @@ async function frames(page: Page, n: number, step: (i: number) => void): Promise
         took.push(now - last);
         last = now;
       }
-      await new Promise((done) => setTimeout(done, 100)); // the last entries are told
+      await new Promise((done) => setTimeout(done, 100)); // the last entries arrive
       watch.disconnect();
       return { took, tasks };
     },
@@ -114,7 +116,7 @@ test('usable', async ({ browser }) => {
       await session.send('Emulation.setCPUThrottlingRate', { rate });
       await page.addInitScript(() => {
         const look = (): void => {
-          // Usable: it is live, its figures are there, and a click would be heard.
+          // Usable: it is live, its figures are there, and it would react to a click.
           if (document.querySelector('.chip.live') && document.querySelector('main .number')) Object.assign(window, { usableAt: performance.now() });
           else requestAnimationFrame(look);
         };
@@ -198,11 +200,11 @@ test('what a page costs its node', async ({ browser }) => {
   const cpu = async (): Promise<number> => Number(/^process_cpu_seconds_total (\S+)/m.exec(await (await fetch(`${home.admin}/metrics`)).text())?.[1]);
   const during = async (): Promise<number> => {
     const before = await cpu();
-    await new Promise((done) => setTimeout(done, span)); // the span that is measured
+    await new Promise((done) => setTimeout(done, span)); // the measured span
     return ((await cpu()) - before) / (span / 1000);
   };
   await new Promise((done) => setTimeout(done, 3_000)); // the load has begun
-  // By turns, as the load itself varies by more than a page costs.
+  // Alternating, because the load itself varies by more than a page costs.
   const took: { none: number; one: number; hundred: number }[] = [];
   for (let i = 0; i < rounds; i++) {
     const none = await during();

@@ -12,7 +12,7 @@ test.beforeAll(async () => {
 });
 test.afterAll(() => cluster.stop());
 
-/** Presses a key until something has the focus: what a person can do who has no mouse. */
+/** Presses a key until an element has the focus, as a person without a mouse would. */
 async function tabTo(page: Page, wanted: Locator, most = 80): Promise<void> {
   await expect(wanted).toBeVisible();
   for (let i = 0; i < most; i++) {
@@ -75,9 +75,9 @@ test('the slider and the command line agree at every stop', async ({ page }) => 
     if (!stops.includes(command)) {
       stops.push(command);
       const told = JSON.parse(await cluster.cli(...command.split(' ').slice(1), '-o', 'json')) as Told;
-      // Of the present each may have its own index; of the past both have the one asked for.
+      // For the present each may have its own index; for the past both have the requested one.
       if (command.includes('--at')) await expect(why.getByText(`As of index ${told.index.toLocaleString('en')}`)).toBeVisible({ timeout: 60_000 });
-      // The state is said once: of the present beside the job's id, of the past with its reasons.
+      // The state appears once: for the present next to the job's id, for the past with its reasons.
       await expect(command.includes('--at') ? why.locator('p > .mark') : page.locator('.title .mark')).toContainText(told.state);
       for (const r of told.reasons ?? []) await expect(why.getByRole('listitem').filter({ hasText: r.reason })).toContainText(r.detail ?? '');
       for (const s of told.would_run_if ?? []) await expect(why.getByText(s)).toBeVisible();
@@ -119,7 +119,7 @@ test(`${dead} dead of one fingerprint are retried by keys alone, the tab closed 
   await tabTo(page, page.getByRole('button', { name: 'Retry them…' }));
   await page.keyboard.press('Enter');
   await expect(page.getByRole('dialog').getByRole('status')).toContainText(`${dead.toLocaleString('en')} jobs`, { timeout: 60_000 });
-  await expect(page.getByRole('button', { name: 'Start the plan' })).toBeDisabled(); // so many ask for a word
+  await expect(page.getByRole('button', { name: 'Start the plan' })).toBeDisabled(); // this many ask for a word
   await tabTo(page, page.getByLabel('Type retry to go on'));
   await page.keyboard.type('retry');
   await tabTo(page, page.getByRole('button', { name: 'Start the plan' }));
@@ -133,7 +133,7 @@ test(`${dead} dead of one fingerprint are retried by keys alone, the tab closed 
   const { plans } = await cluster.call<{ plans: { state: string; done: number; refused: number; passed: number }[] }>('GET', '/v1/plans');
   await expect.poll(async () => (await cluster.call<{ plans: { state: string }[] }>('GET', '/v1/plans')).plans.map((p) => p.state)).toEqual(['DONE']);
   expect(plans).toHaveLength(1);
-  // A retry is another life: each has had one more, and none two.
+  // A retry is another life: each job has had one more, and none two.
   const lives = new Map<number, number>();
   for (let cursor = ''; ; ) {
     const part = await cluster.call<{ jobs: { life?: number }[]; next_cursor?: string }>('GET', `/v1/jobs?limit=1000&q=queue%3Dgraves${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
@@ -143,7 +143,7 @@ test(`${dead} dead of one fingerprint are retried by keys alone, the tab closed 
   }
   expect([...lives]).toEqual([[1, dead]]);
 
-  // Who comes back sees what became of it.
+  // A person who comes back sees the outcome.
   const again = await context.newPage();
   await again.goto((await cluster.leader()).api + '/ui/jobs?q=queue%3Dgraves');
   await expect(again.getByText(`done, ${dead.toLocaleString('en')} done`).first()).toBeVisible();
@@ -156,7 +156,7 @@ test('a round that differs is not called proved: both versions are shown', async
   const worker = new Worker(cluster, 'prover', { queues: ['proved'], slots: 1 });
   await worker.take();
   worker.stop();
-  // The difference is planted in what the node answers; cluster's TestRound_differs plants it in the log.
+  // The difference is planted in the node's answer; cluster's TestRound_differs plants it in the log.
   await page.route('**/v1/rounds/*', async (route) => {
     const answer = await route.fetch();
     const round = (await answer.json()) as { proved: boolean; candidates: { worker: string }[] };

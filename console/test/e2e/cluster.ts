@@ -33,22 +33,25 @@ async function freePorts(n: number): Promise<number[]> {
 const run = (flags: string[]): ChildProcess => spawn(binary, ['server', ...flags], { stdio: 'inherit' });
 const lives = (n: Node): boolean => n.process.exitCode === null && n.process.signalCode === null;
 
-/** What a node refused for good: asking again would not help. */
+/** A node's permanent refusal: a repetition would not help. */
 class Refused extends Error {}
 
 /** Three real nodes on loopback. It ends the processes that it started, and no others. */
 export class Cluster {
-  /** Shown by the calls of tests, where callers without one may not do everything. */
+  /** Used by the calls of tests if callers without one may not do everything. */
   token = '';
 
   private constructor(
     readonly nodes: Node[],
     readonly dir: string,
-    /** Where the authority and the certificates are, empty for nodes that speak in clear text. */
+    /** The directory of the authority and the certificates, empty for nodes that use clear text. */
     readonly secrets = '',
   ) {}
 
-  /** Starts nodes that speak TLS, with certificates of an authority of their own, and lets nobody in without a credential. */
+  /**
+   * Starts nodes that use TLS, with certificates of an authority of their own, and admit no caller without a
+   * credential.
+   */
   static async locked(): Promise<Cluster> {
     process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0'; // the calls of tests; the command line checks certificates
     const secrets = mkdtempSync(join(tmpdir(), 'rota-secrets-'));
@@ -96,11 +99,11 @@ export class Cluster {
       });
       if (got) return got;
       if (Date.now() - since > 60_000) throw new Error(`${what} in 60 s`);
-      await new Promise((done) => setTimeout(done, 50)); // the API is asked again
+      await new Promise((done) => setTimeout(done, 50)); // the API is called again
     }
   }
 
-  /** Calls the API at a node that lives, again where one does not answer. */
+  /** Calls the API at a running node, again if one does not answer. */
   async call<T = unknown>(method: string, path: string, body?: unknown, more: Record<string, string> = {}): Promise<T> {
     const headers = {
       ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
@@ -118,7 +121,7 @@ export class Cluster {
     }, `${method} ${path} was not answered`);
   }
 
-  /** Runs the binary as a person would, and returns what it printed. */
+  /** Runs the binary as a person would, and returns its output. */
   async cli(...args: string[]): Promise<string> {
     const addresses = this.alive().map((n) => new URL(n.api).host);
     const tls = this.secrets ? { ROTA_TLS_CA: join(this.secrets, 'ca.pem') } : {};
@@ -127,14 +130,14 @@ export class Cluster {
     return stdout;
   }
 
-  /** A file with a token, as commands read it; the token beside it is of the environment. */
+  /** Writes a file with a token, as commands read it; the other token comes from the environment. */
   file(token: string): string {
     const name = join(this.dir, `token-${token.split('_')[1]}`);
     writeFileSync(name, token, { mode: 0o600 });
     return name;
   }
 
-  /** Makes the first token, after which callers without one may do nothing. */
+  /** Creates the first token, after which callers without one may do nothing. */
   async lock(): Promise<void> {
     this.token = (await this.cli('auth', 'init', '--data', join(this.dir, 'n1'))).trim();
   }
@@ -152,7 +155,7 @@ export class Cluster {
     await ended;
   }
 
-  /** Starts a node that was killed, and waits until it has caught up. */
+  /** Starts a killed node, and waits until it has caught up. */
   async revive(node: Node): Promise<void> {
     node.process = run(node.flags);
     await this.until(async () => (await fetch(`${node.admin}/readyz`)).ok, `${node.id} was not ready`);

@@ -5,7 +5,7 @@ import { flawsOf } from './flaws';
 import { accessible, faultsOf, long, shown, visit } from './look';
 import { plant } from './scene';
 
-/** A dialog may have so many fields and buttons that a person goes through by keys. */
+/** The most fields and buttons that a dialog may have for use by keys. */
 const mostSteps = 60;
 
 let cluster: Cluster;
@@ -22,7 +22,10 @@ test.beforeAll(async () => {
 });
 test.afterAll(() => cluster.stop());
 
-/** Goes through an open dialog by Tab alone; returns the fields and buttons that it came to, and those that had the focus out of sight. */
+/**
+ * Goes through an open dialog by Tab alone; returns the fields and buttons it reached, and those that had the focus
+ * outside the view.
+ */
 async function walk(page: Page): Promise<{ names: string[]; hidden: string[] }> {
   const names: string[] = [];
   const hidden: string[] = [];
@@ -80,7 +83,8 @@ test('every dialog fits a narrow window, can be gone through and left by keys, a
         flaws.push(...(await flawsOf(page)).map((flaw) => `${kind} at ${width} px: ${flaw}`));
       }
       const fields = await dialog.locator('form :is(input:not([type=radio]), select, textarea):visible').count();
-      // Those without a field are made of the same few parts, and all have their colours from the same rules: in the short form few are looked at.
+      // Those without a field consist of the same few parts, and all have their colours from the same rules: in the
+      // short form few are checked.
       if (long || fields > 0 || seen.size === 1) await accessible(page, 'dialog[open]', long || seen.size % 8 === 1 ? ['light', 'dark'] : ['light']);
       const { names: passed, hidden } = await walk(page);
       if (passed.length < fields) flaws.push(`${kind}: ${passed.length} of ${fields} fields are come to by Tab`);

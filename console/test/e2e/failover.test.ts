@@ -6,7 +6,10 @@ import { Worker } from './worker';
 
 const kills = long ? 20 : 3;
 const size = long ? 10_000 : 1_000;
-/** A node makes a large workflow's state anew once a hundred times as long have passed as it took, which is long on a busy machine. */
+/**
+ * A node rebuilds a large workflow's state after a hundred times the time that it took, which is long on a busy
+ * machine.
+ */
 const madeAgain = long ? 180_000 : 30_000;
 let cluster: Cluster;
 
@@ -19,7 +22,7 @@ test.beforeAll(async () => {
 });
 test.afterAll(() => cluster.stop());
 
-/** A window of its own, as each has connections of its own; it knows whether it was loaded again. */
+/** A window of its own, because each has connections of its own; it knows whether it was loaded again. */
 async function open(browser: Browser, address: string): Promise<{ page: Page; faults: string[] }> {
   const page = await (await browser.newContext()).newPage();
   const faults = faultsOf(page);
@@ -30,7 +33,10 @@ async function open(browser: Browser, address: string): Promise<{ page: Page; fa
   return { page, faults };
 }
 
-/** Reads the ids of all events that a page has, oldest first, and its notices: of the rows only those in sight are in the document. */
+/**
+ * Reads the ids of all events that a page has, oldest first, and its notices: only the visible rows are in the
+ * document.
+ */
 async function tailOf(page: Page): Promise<{ ids: string[]; notices: string[] }> {
   return page.getByRole('grid', { name: 'Events' }).evaluate(async (grid) => {
     const ids = new Map<number, string>();
@@ -83,7 +89,7 @@ test(`the leader is killed ${kills} times, the pages' own node among them: nothi
     for (const { page } of all) await expect(chip(page)).toHaveText(elsewhere, { timeout: 30_000 });
     took.push(Date.now() - since);
 
-    // Each shows what has happened since.
+    // Each page shows later events.
     await expect(overview.page.getByRole('region', { name: 'Attention' }).getByRole('listitem').filter({ hasText: killed.id })).toContainText('does not answer', { timeout: 30_000 });
     const { life = 0, changes = 0 } = await cluster.call<{ life?: number; changes?: number }>('GET', '/v1/jobs/waits');
     await cluster.call('POST', '/v1/jobs/waits/change', { priority: k % 5, life, changes });
@@ -96,7 +102,7 @@ test(`the leader is killed ${kills} times, the pages' own node among them: nothi
     const { event_id: newest } = JSON.parse(changed.at(-1)!) as { event_id: string };
     await expect(tail.page.getByRole('grid', { name: 'Events' }).getByText(newest, { exact: true })).toBeVisible({ timeout: 30_000 });
 
-    // Nothing was loaded anew, nothing that was written is gone.
+    // Nothing was loaded again, and no input is lost.
     for (const { page } of all) expect(await page.evaluate(() => 'loadedOnce' in window)).toBe(true);
     expect(await overview.page.getByRole('combobox').inputValue()).toBe('half-written');
     expect(await job.page.getByRole('spinbutton', { name: 'priority' }).inputValue()).toBe('7');
@@ -107,13 +113,13 @@ test(`the leader is killed ${kills} times, the pages' own node among them: nothi
   worker.stop();
   console.log(`live again ${took.join(', ')} ms after each kill`);
 
-  // Other pages, from what was loaded before, while the node that all came from may be gone.
-  await overview.page.keyboard.press('Escape'); // empties the field
+  // Other pages, loaded earlier, while the node that served them may be gone.
+  await overview.page.keyboard.press('Escape'); // clears the field
   await overview.page.keyboard.press('Escape');
   await overview.page.getByRole('link', { name: 'Jobs', exact: true }).click();
   await expect(overview.page.getByRole('link', { name: 'waits' })).toBeVisible();
 
-  // The tail is that of the command line: no event is missing, none is there twice.
+  // The tail equals that of the command line: no event is missing, none occurs twice.
   const wanted = (await cluster.cli('events', 'tail', '-o', 'jsonl'))
     .trim()
     .split('\n')

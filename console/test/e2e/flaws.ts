@@ -1,9 +1,9 @@
 import type { Page } from '@playwright/test';
 
 /**
- * Returns what is wrong with how a page looks, by its boxes: what sticks out of it, text that is
- * cut and is nowhere whole, text beneath other text, targets over one another. Pixels are not
- * compared: they differ with the version of the browser and of its fonts.
+ * Returns the faults in how a page looks, by its boxes: parts that stick out of it, text that is cut and nowhere whole,
+ * text below other text, overlapping targets. Pixels are not compared: they differ with the version of the browser and
+ * of its fonts.
  */
 export function flawsOf(page: Page): Promise<string[]> {
   return page.evaluate(() => {
@@ -16,7 +16,7 @@ export function flawsOf(page: Page): Promise<string[]> {
     const scope: Element = document.querySelector('dialog[open]') ?? document.body;
     const all = [...scope.querySelectorAll('*')].filter((e) => e.checkVisibility({ visibilityProperty: true }) && !e.closest('.unseen, svg, datalist, option, .skip'));
 
-    /** What of an element is in sight: the rest is behind the edge of something that scrolls or cuts. */
+    /** The visible part of an element: the rest is behind the edge of a box that scrolls or cuts. */
     const seen = (e: Element): DOMRect | undefined => {
       let { left, top, right, bottom } = e.getBoundingClientRect();
       for (let p = e.parentElement; p && p !== document.body; p = p.parentElement) {
@@ -53,7 +53,7 @@ export function flawsOf(page: Page): Promise<string[]> {
       if (cut && style.textOverflow !== 'ellipsis' && !e.querySelector('*')) flaws.push(`cut without an ellipsis: ${name(e)}`);
       else if (cut && !said && style.textOverflow === 'ellipsis') flaws.push(`cut, and nowhere whole: ${name(e)}`);
       if (/hidden|clip/.test(style.overflowY) && e.scrollHeight > e.clientHeight + 2 && hasText && style.textOverflow !== 'ellipsis') flaws.push(`cut at the bottom: ${name(e)}`);
-      // Text that is wider than its own box, over what stands beside it.
+      // Text that is wider than its own box and covers its neighbour.
       if (hasText && style.overflowX === 'visible' && style.display !== 'inline' && e.scrollWidth > e.clientWidth + 2 && !scrolls(e)) flaws.push(`sticks out of its box: ${name(e)}`);
       if (hasText && !scrolls(e)) {
         const box = e.getBoundingClientRect();
@@ -74,7 +74,7 @@ export function flawsOf(page: Page): Promise<string[]> {
         const wide = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
         const high = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
         if (wide > 2 && high > 2) {
-          // Inline links that are broken over lines have boxes that include what they are not.
+          // Inline links that are broken over lines have boxes that include other content.
           const inline = [a.e, b.e].some((e) => e.getClientRects().length > 1);
           if (!inline) flaws.push(`one over the other: ${name(a.e)} and ${name(b.e)}`);
         }

@@ -20,7 +20,7 @@ test.beforeAll(async ({}, info) => {
   evil = createServer((_, answer) => void answer.setHeader('Content-Type', 'text/html').end('<title>evil</title><iframe></iframe>')).listen(0, '127.0.0.1');
   await once(evil, 'listening');
   evilPage = `http://evil.test:${(evil.address() as AddressInfo).port}/`;
-  // A browser for which other names lead to this machine: a page of somebody else, and a name that was bound anew.
+  // A browser in which other names lead to this machine: an attacker's page, and a name that was bound again.
   const { executablePath, args = [] } = info.project.use.launchOptions ?? {};
   browser = await chromium.launch({ executablePath, args: [...args, '--host-resolver-rules=MAP *.test 127.0.0.1'] });
 });
@@ -35,7 +35,7 @@ test('on no page does anything run that somebody sent', async ({ page }) => {
   const faults = faultsOf(page);
   await page.goto((await cluster.leader()).api + '/ui/');
   await shown(page);
-  // Every page that the navigation has is among those that are looked at.
+  // Every page of the navigation is among those that are checked.
   const links = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').evaluateAll((all) => all.map((a) => new URL((a as HTMLAnchorElement).href).pathname));
   expect(links.filter((l) => !pages.some((p) => p.split('?')[0]!.replace(/\/$/, '') === l.replace(/\/$/, '')))).toEqual([]);
   const silent: string[] = [];
@@ -46,10 +46,10 @@ test('on no page does anything run that somebody sent', async ({ page }) => {
     expect(await page.locator('main img, main script, main iframe, main svg [onload]').count(), path).toBe(0);
     const all = await page.evaluate(() => document.body.innerText + [...document.querySelectorAll('[title]')].map((e) => (e as HTMLElement).title).join(' '));
     if (!all.includes('onerror=alert(1)')) silent.push(path);
-    // Who copies a command runs nothing of it either.
+    // A copied command runs no part of it either.
     for (const line of await page.locator('.command code').allInnerTexts()) expect(line.replace(/'[^']*'/g, ''), path).not.toContain('<img');
   }
-  // These show nothing that somebody wrote; all others do, so that it would have run.
+  // These show no text written by people; all others do, so that it would have run.
   const bare = /\/ui\/(workflows|queues|workers|tenants|decisions|cluster|access|events\?from=oldest|tenants\/h-tenant|decisions\/\d+\?height=\d+)$/;
   expect(silent.filter((path) => !bare.test(path))).toEqual([]);
   await cluster.call('PUT', '/v1/cluster/mode', { mode: 'DEGRADED', reason: hostile });
@@ -80,7 +80,7 @@ test('the page cannot be made to run what its policy does not know', async ({ pa
       frame: () => document.body.append(Object.assign(document.createElement('iframe'), { src: elsewhere })),
       call: () => fetch(elsewhere),
     };
-    await new Promise((done) => setTimeout(done, 0)); // what a debugger has run may use eval
+    await new Promise((done) => setTimeout(done, 0)); // code from a debugger may use eval
     for (const [name, go] of Object.entries(tries)) {
       try {
         await go();
@@ -88,7 +88,7 @@ test('the page cannot be made to run what its policy does not know', async ({ pa
         failed.push(name);
       }
     }
-    await new Promise((done) => setTimeout(done, 200)); // violations are told a moment later
+    await new Promise((done) => setTimeout(done, 200)); // violations are reported a moment later
     return { ran: 'ran' in window, violated: [...new Set(seen)].sort(), threw: failed };
   }, `http://127.0.0.1:${(evil.address() as AddressInfo).port}/`);
   expect(ran).toBe(false);

@@ -7,11 +7,11 @@ import { flawsOf } from './flaws';
 import { long, shown, visit } from './look';
 import { pages, plant } from './scene';
 
-/** Where pictures of all pages go, in both themes; without it none are made. */
+/** The directory for pictures of all pages, in both themes; without it none are taken. */
 const pictures = process.env.PICTURES ?? '';
 const widths = [1280, 390];
 
-/** Looks at pages at each width, and takes pictures where those are wanted. */
+/** Checks pages at each width, and takes pictures if requested. */
 async function look(page: Page, api: string, scene: string, paths: string[]): Promise<void> {
   const found: string[] = [];
   await page.goto(`${api}/ui/`);

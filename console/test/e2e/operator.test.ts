@@ -64,7 +64,7 @@ test('a wrong limit: a job that waits leads to the setting, which is changed by 
   await expect(page.getByLabel('Settings', { exact: true }).getByRole('cell', { name: 'attempt_max', exact: true })).toBeVisible();
   await visit(page, '/ui/queues/picky?set=min_health');
   const settings = page.getByLabel('Settings', { exact: true });
-  await expect(settings.getByRole('row')).toHaveCount(2); // its head, and the one that is asked for
+  await expect(settings.getByRole('row')).toHaveCount(2); // its head, and the requested one
   await expect(settings.getByRole('cell', { name: 'min_health', exact: true })).toBeInViewport();
   for (const width of [390, 1280]) {
     await page.setViewportSize({ width, height: 700 });
@@ -96,9 +96,9 @@ test('a setting that somebody begins to change stays as they read it, whatever b
   const field = settings.getByLabel('attempt_max');
   await field.selectText();
   await cluster.call('PUT', '/v1/queues/steady', { set: { attempt_max: 7, paused: 'on' } });
-  await expect(page.getByRole('button', { name: 'Resume queue…' })).toBeVisible(); // the page has heard of it
+  await expect(page.getByRole('button', { name: 'Resume queue…' })).toBeVisible(); // the page has received it
   await expect(field).toHaveValue('5');
-  await page.keyboard.type('8'); // over what is selected
+  await page.keyboard.type('8'); // over the selected text
   await expect(field).toHaveValue('8');
 });
 
@@ -182,7 +182,7 @@ test('a workflow: what has completed is hidden, one node with its kin is shown, 
   await dialog.getByRole('button', { name: 'Retry workflow', exact: true }).click();
   await expect.poll(async () => (await cluster.call<{ state: string }>('GET', '/v1/workflows/branches')).state).toBe('RUNNING');
 
-  // The job of a node says what it waits for.
+  // The job of a node shows the reason for its wait.
   await page.goto(`${(await cluster.leader()).api}/ui/jobs/branches%2Fend`);
   await expect(page.getByLabel('Facts').getByRole('link', { name: 'left' })).toBeVisible();
   await page.getByLabel('Facts').getByRole('link', { name: 'branches', exact: true }).click();
@@ -202,10 +202,10 @@ test('a node that the browser does not reach is named before it is needed', asyn
   await accessible(page);
 });
 
-/** What a screen reader was told, when, and by which part of the page. */
+/** An announcement of a screen reader: its text, its time, and the part of the page. */
 type Said = [text: string, at: number, region: number];
 
-/** Notes what a screen reader is told from now on. */
+/** Records the announcements of a screen reader from now on. */
 async function listen(page: Page): Promise<() => Promise<Said[]>> {
   await page.evaluate(() => {
     const said: Said[] = [];
@@ -223,7 +223,7 @@ async function listen(page: Page): Promise<() => Promise<Said[]>> {
   return () => page.evaluate(() => (window as unknown as { said: Said[] }).said);
 }
 
-/** Those that were said sooner than a listener is done with the one before. */
+/** Those that came before a listener is done with the previous one. */
 function hasty(said: Said[]): Said[] {
   return said.filter(([, at, region], i) => {
     const before = said.slice(0, i).findLast((s) => s[2] === region);
@@ -248,7 +248,7 @@ test('what changes each second is said aloud every 5 seconds at most', async ({ 
   worker.stop();
   await expect(page.getByRole('grid', { name: 'Rounds' }).getByRole('row').nth(10)).toBeVisible();
   expect(hasty(await heard.rounds())).toEqual([]);
-  // The tail says what came last, and not each of the events.
+  // The tail announces the latest events, and not each of them.
   await expect(tail.locator('main').getByRole('status')).toHaveText(/^live · n\d; \d+ events, the newest jobCompleted busy-19$/, { timeout: 30_000 });
   expect(hasty(await heard.events())).toEqual([]);
 });
@@ -268,12 +268,12 @@ test('why a job waits is said aloud, and not each moment that the slider passes'
     for (let i = 0; i <= 20; i++) {
       e.valueAsNumber = Number(e.min) + ((Number(e.max) - Number(e.min)) * i) / 40;
       e.dispatchEvent(new Event('input', { bubbles: true }));
-      await new Promise((done) => requestAnimationFrame(done)); // as a hand does
+      await new Promise((done) => requestAnimationFrame(done)); // like a hand
     }
     e.dispatchEvent(new Event('change', { bubbles: true }));
   });
   await expect(why.getByRole('status')).toHaveText(/^then: QUEUED, NO_WORKER_REGISTERED/, { timeout: 60_000 });
-  expect(asked).toBe(1); // where it was let go
+  expect(asked).toBe(1); // where it was released
   expect(hasty(await heard())).toEqual([]);
 });
 
@@ -326,7 +326,7 @@ test('a workflow of several hundred nodes is dots, a larger one bands; a band th
   await expect(parts).toContainText('nodes 601 to 1,099 of 1,099');
   await expect(parts.getByRole('button', { name: 'Nodes after these' })).toBeDisabled();
   await expect(dots).toHaveCount(499);
-  // Together they are the nodes of the band, each once: all but the plan, and the part that is critical.
+  // Together they are the nodes of the band, each once: all except the plan, and the critical part.
   expect(new Set([...first, ...(await dots.allInnerTexts())]).size).toBe(1_099);
   await parts.getByRole('button', { name: 'Nodes before these' }).click();
   await expect(graph.getByRole('link', { name: 'part-3: BLOCKED' })).toBeVisible();

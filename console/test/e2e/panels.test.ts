@@ -11,7 +11,7 @@ test.beforeAll(async () => {
 });
 test.afterAll(() => cluster.stop());
 
-/** The moments that a part of a page has, as the page gives them to who copies them. */
+/** The moments in a part of a page, in the form in which they are copied. */
 const moments = (part: Locator): Promise<string[]> => part.locator('time').evaluateAll((all) => all.map((t) => (t as HTMLTimeElement).dateTime));
 
 interface Forecast {
@@ -25,7 +25,7 @@ test('when a job starts: its interval, what it hangs on, and why there is no dat
   const faults = faultsOf(page);
   await cluster.call('PUT', '/v1/queues/line', { set: {} });
   const worker = new Worker(cluster, 'line-1', { queues: ['line'], slots: 1 });
-  // Of a type that never ran a minute is assumed.
+  // For a type that never ran a minute is assumed.
   await cluster.call('PUT', '/v1/jobs/line-runs', { queue: 'line', type: 'shoot', tenant: 'acme' });
   const [lease] = await worker.take();
   await cluster.call('PUT', '/v1/jobs/line-waits', { queue: 'line', type: 'shoot', tenant: 'acme' });
@@ -53,7 +53,7 @@ test('when a job starts: its interval, what it hangs on, and why there is no dat
   await expect(panel.getByRole('listitem').filter({ hasText: 'QUEUE_PAUSED' })).toBeVisible();
   expect(asked).toEqual(['/v1/jobs/line-waits/eta', '/v1/jobs/line-waits/eta']); // once for each time that it was opened
 
-  // Of what runs, or has ended, there is nothing to forecast, and nothing is asked.
+  // For running or ended jobs there is nothing to forecast, and nothing is requested.
   await visit(page, '/ui/jobs/line-runs');
   await shown(page);
   await expect(page.getByLabel('Attempts')).toContainText('running');

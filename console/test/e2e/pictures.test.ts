@@ -7,7 +7,10 @@ import { Cluster } from './cluster';
 import { shown } from './look';
 import { Worker } from './worker';
 
-/** Where the pictures of README.md and of the guide go; without it none are made, and the pages are only looked at. */
+/**
+ * The directory for the pictures of README.md and of the guide; without it none are taken, and the pages are only
+ * checked.
+ */
 const into = process.env.PICTURES_DOCS ?? '';
 /** A picture is no larger than this: people load them with the guide. */
 const most = 100_000;
@@ -80,7 +83,7 @@ test('a studio at work: the overview well and in trouble, jobs, a film with a ga
     { id: 'publish', type: 'publish', parents: ['approve'] },
   ];
   await cluster.call('PUT', '/v1/workflows/film', { queue: 'render', nodes });
-  // The film is planned, shot, graded and cut; it waits for a word before it is published.
+  // The film is planned, shot, graded and cut; it waits for a signal before it is published.
   for (let done = 0; done < 11; ) {
     for (const lease of await render.take(4)) {
       await render.report(lease, 'complete');

@@ -16,25 +16,31 @@ const open = async (page: Page, path: string): Promise<void> => {
   await shown(page);
 };
 
-/** A form that writes by the version that was read: where it is, what is written into it, and what somebody else does meanwhile. */
+/**
+ * A form that writes by the version that was read: its place, its input, and the change by someone else in the
+ * meantime.
+ */
 interface Form {
   name: string;
-  /** What there is before. */
+  /** Creates the initial state. */
   plant: () => Promise<unknown>;
   path: string;
-  /** The button that opens the form, of the first thing that has one with this text. */
+  /** The button that opens the form, of the first object that has one with this text. */
   of?: string;
   button: string;
   field: string;
   mine: string;
-  /** Somebody else's change, and how the page says that it has heard of it; without that it does not hear before it is closed. */
+  /**
+   * Someone else's change, and how the page shows that it has received it; without that it receives nothing before it
+   * is closed.
+   */
   theirs: () => Promise<unknown>;
   heard?: (page: Page) => Promise<unknown>;
-  /** What differs, as it is shown: as it was read, as it is now, as it was written. */
+  /** The shown differences: as it was read, as it is now, as it was written. */
   rows: RegExp[];
-  /** What the cluster has of it. */
+  /** The cluster's value. */
   has: () => Promise<unknown>;
-  /** That once somebody else, and once this form has changed it. */
+  /** That value after someone else's change, and after this form's change. */
   values: [theirs: unknown, mine: unknown];
 }
 
@@ -187,7 +193,7 @@ test('a moment of which nothing is known shows no other moment for it, and can b
   await page.keyboard.press('[');
   await expect(why.getByRole('alert')).toContainText(old.detail);
   await expect(why.getByText('Nothing is known of that moment.')).toBeVisible();
-  await expect(why.getByRole('listitem')).toHaveCount(0); // the reasons of now are none of then
+  await expect(why.getByRole('listitem')).toHaveCount(0); // the current reasons are none of the former ones
   await expect(why.getByRole('slider')).toBeVisible();
   await accessible(page);
   await why.getByRole('button', { name: 'Ask again' }).click();
@@ -243,7 +249,7 @@ test.describe('a session that ends while its page is open', () => {
   });
 
   const token = async (): Promise<string> => (await cluster.cli('auth', 'token', 'create', '--role', 'root', '--expires', '1d')).trim();
-  /** Signs in on a page; returns what ends that. */
+  /** Signs in on a page; returns a function that ends the session. */
   const signIn = async (page: Page, path: string): Promise<() => Promise<unknown>> => {
     const secret = await token();
     await page.goto((await cluster.leader()).api + path);

@@ -18,7 +18,7 @@ test.afterAll(() => cluster.stop());
 
 const token = async (...flags: string[]): Promise<string> => (await cluster.cli('auth', 'token', 'create', '--expires', '1d', ...flags)).trim();
 
-/** Signs in, and returns what the API refused and what it answered from then on. */
+/** Signs in, and returns the API's refusals and answers from then on. */
 async function signIn(page: Page, secret: string): Promise<{ refused: string[]; bodies: () => Promise<string[]> }> {
   await page.goto((await cluster.leader()).api + '/ui/');
   await page.getByLabel('Access token').fill(secret);
@@ -35,7 +35,7 @@ async function signIn(page: Page, secret: string): Promise<{ refused: string[]; 
   return { refused, bodies: async () => Promise.all(asked.map(async ({ address, body }) => `${address}\n${await body}`)) };
 }
 
-/** The buttons that change something: they say first what will happen, and end in an ellipsis. */
+/** The buttons that change something: they show the effect first, and end in an ellipsis. */
 const actions = (page: Page) => page.locator('main').getByRole('button', { name: /…$/ }).allInnerTexts();
 
 test('nobody sees anything before signing in', async ({ page }) => {
@@ -62,7 +62,7 @@ test('a link signs in when its user says so, once, and signing out ends its sess
   await expect(page.getByRole('navigation')).toHaveCount(0);
   expect(page.url()).not.toContain('rota_');
 
-  const refused = await opened(); // somebody else's link: no is an answer, and costs the link nothing
+  const refused = await opened(); // someone else's link: declining is possible, and leaves the link valid
   await refused.getByRole('button', { name: 'Do not use it' }).click();
   await expect(refused.getByLabel('Access token')).toBeVisible();
 
@@ -126,19 +126,19 @@ test("a tenant's role sees no other tenant anywhere, events included", async ({ 
   const { refused, bodies } = await signIn(page, secret);
   const found: string[] = [];
   for (const path of paths) {
-    if (!pages.includes(path) && /queues|workers|decisions/.test(path)) continue; // these are of no tenant
+    if (!pages.includes(path) && /queues|workers|decisions/.test(path)) continue; // these belong to no tenant
     await visit(page, path);
     await expect(chip(page)).toHaveText(/live/);
     await expect(page.locator('.skeleton'), path).toHaveCount(0);
     if (path.includes('/events')) await expect(page.getByRole('grid', { name: 'Events' }).getByRole('row').nth(1)).toBeVisible();
     const text = await page.evaluate(() => document.body.innerText + [...document.querySelectorAll('[title]')].map((e) => (e as HTMLElement).title).join('\n'));
-    // A queue's name is no tenant's secret; whose jobs are in it is.
+    // A queue's name is not a tenant's secret; the owners of its jobs are.
     for (const line of text.split('\n')) if (line.replaceAll(/zeta-(queue|flows)/g, '').includes('zeta')) found.push(`${path}: ${line}`);
   }
   for (const body of await bodies()) if (body.replaceAll(/zeta-(queue|flows)/g, '').includes('zeta')) found.push(body.slice(0, 400));
   expect(found).toEqual([]);
 
-  // What is asked for by name is not there.
+  // Objects requested by name do not exist.
   for (const path of ['jobs/zeta-done', 'workflows/zeta-flow', 'schedules/zeta-nightly', 'tenants/zeta']) {
     await visit(page, `/ui/${path}`);
     await expect(page.getByRole('alert').first(), path).toBeVisible();

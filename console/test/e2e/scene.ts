@@ -1,18 +1,18 @@
 import type { Cluster } from './cluster';
 import { Worker } from './worker';
 
-/** What things are called, and what people wrote into them. */
+/** The names of objects, and the texts that people wrote into them. */
 export interface Words {
   /** A word of ids, which have letters, digits and dots only. */
   id: string;
   /** A sentence: of payloads, errors, labels, notes. */
   text: string;
-  /** The same without blanks: of a workflow's nodes, of keys and capabilities. */
+  /** The same without blanks: for a workflow's nodes, keys and capabilities. */
   bare: string;
   tenant?: string;
 }
 
-/** Plants one of everything, in each state that a page shows; returns every page of it. */
+/** Creates one of everything, in each state that a page shows; returns every page of it. */
 export async function plant(cluster: Cluster, { id, text, bare, tenant }: Words): Promise<string[]> {
   const queue = `${id}-queue`;
   const schedule = `${id.slice(0, 24)}-nightly`; // their names are shorter
@@ -63,5 +63,5 @@ export async function plant(cluster: Cluster, { id, text, bare, tenant }: Words)
   ];
 }
 
-/** Every page of many things: those that the navigation leads to. */
+/** Every page with a list: those in the navigation. */
 export const pages = ['/ui/', ...['jobs', 'workflows', 'queues', 'workers', 'tenants', 'keys', 'schedules', 'dead', 'decisions', 'events?from=oldest', 'cluster', 'access'].map((p) => `/ui/${p}`)];

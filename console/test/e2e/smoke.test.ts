@@ -17,7 +17,7 @@ test.beforeAll(async () => {
 });
 test.afterAll(() => cluster.stop());
 
-/** Submits a job to a queue of its own, and has a worker fail it for good. */
+/** Submits a job to a queue of its own, and lets a worker fail it permanently. */
 async function bury(queue: string, job: string, error: string): Promise<void> {
   await cluster.call('PUT', `/v1/queues/${queue}`, { set: {} });
   await cluster.call('PUT', `/v1/jobs/${job}`, { queue, type: 'mail' });
@@ -75,7 +75,8 @@ test('a queue is paused, one of its settings is changed, and it is drained into 
   const rows = (table: string) => page.getByRole('table', { name: table }).locator('tbody tr');
   await expect(rows('What would change')).toHaveText([/attempt_max\s*6\s*9/]);
   await accessible(page);
-  // Somebody else changes the same before it is saved, another one before it is tried again: each time both versions are shown.
+  // Someone else makes the same change before it is saved, and another one before it is tried again: each time both
+  // versions are shown.
   const change = page.getByRole('button', { name: 'Change 1 setting', exact: true });
   await cluster.call('PUT', '/v1/queues/film', { set: { attempt_max: 7 } });
   await change.click();
@@ -139,7 +140,7 @@ test('a token is made in the browser, counts, and is revoked', async ({ page }) 
   const whoami = async (): Promise<number> => (await fetch(`${api}/v1/whoami`, { headers: { Authorization: `Bearer ${secret}` } })).status;
   expect(await whoami()).toBe(200);
   await page.getByRole('button', { name: 'Revoke…' }).first().click();
-  await expect(page.getByRole('button', { name: 'Revoke', exact: true })).toBeDisabled(); // it cannot be undone
+  await expect(page.getByRole('button', { name: 'Revoke', exact: true })).toBeDisabled(); // it is irreversible
   await page.getByLabel(/^Type .* to go on/).fill(secret.split('_')[1]!);
   await page.getByRole('button', { name: 'Revoke', exact: true }).click();
   await expect.poll(whoami).toBe(401);
@@ -190,14 +191,14 @@ test('a schedule is filled from one moment to another', async ({ page }) => {
   await page.getByRole('button', { name: 'Backfill…' }).click();
   await page.getByLabel('from', { exact: true }).fill('2024-01-01T00:00:00');
   await page.getByLabel('until').fill('2024-06-03T00:00:00');
-  // Its dates first; so many ask for a word.
+  // Its dates first; this many ask for a word.
   await expect(page.getByRole('dialog').getByText('154 dates')).toBeVisible();
   await expect(page.getByRole('button', { name: 'Backfill', exact: true })).toBeDisabled();
   await page.getByLabel('until').fill('2024-01-03T00:00:00');
   await expect(page.getByRole('dialog').getByRole('listitem')).toHaveText(['Mon 2024-01-01 02:30:00 GMT+1', 'Tue 2024-01-02 02:30:00 GMT+1']);
   await accessible(page);
   await page.getByRole('button', { name: 'Backfill', exact: true }).click();
-  // Those that wait for others are no jobs yet: they are named all the same.
+  // Runs that wait for others are not jobs yet: they are listed all the same.
   for (const day of [1, 2]) await expect(page.getByLabel('Runs').getByText(`nightly@2024-01-0${day}T01:30:00Z`).first()).toBeVisible();
 });
 

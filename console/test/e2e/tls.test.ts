@@ -11,7 +11,7 @@ test.beforeAll(async () => {
 });
 test.afterAll(() => cluster.stop());
 
-/** The cookie by which a page is signed in after a reload. */
+/** The cookie that keeps a page signed in after a reload. */
 const kept = async (context: BrowserContext) => (await context.cookies()).filter((c) => c.name === '__Host-rota-ui');
 
 async function signIn(page: Page, api: string): Promise<void> {
@@ -32,7 +32,7 @@ test('under TLS a session outlives a reload, in a cookie that no script reads, u
   await page.reload();
   await shown(page);
   await expect(page.getByRole('heading', { level: 1 })).toHaveText('waits');
-  // The cookie opens the API to nobody.
+  // The cookie alone does not open the API.
   expect(await page.evaluate(async () => (await fetch('/v1/jobs/waits', { credentials: 'include' })).status)).toBe(401);
 
   await page.keyboard.press('Control+k');

@@ -4,7 +4,10 @@ import { Cluster } from './cluster';
 import { accessible, faultsOf, shown, visit } from './look';
 import { Worker } from './worker';
 
-/** What the pages show, compared with what the command line prints of the same cluster: a node was restarted, a gate waits, requests are refused, and the browser's clock is off. */
+/**
+ * The content of the pages, compared with the output of the command line for the same cluster: a node was restarted, a
+ * gate waits, requests are refused, and the browser's clock is off.
+ */
 let cluster: Cluster;
 let worker: Worker;
 let flow: { nodes: { id: string; waiting_ms?: number }[] };
@@ -38,7 +41,7 @@ const open = async (page: Page, path: string): Promise<void> => {
   await shown(page);
 };
 
-/** The sentences of `rota status`, without their ages: those go on. */
+/** The sentences of `rota status`, without their ages, which change. */
 const told = async (): Promise<string[]> =>
   (JSON.parse(await cluster.cli('status', '-o', 'json')) as { concerns: { queue?: string; node?: string; text: string }[] }).concerns.map((c) => `${c.queue ?? c.node ?? ''}: ${c.text}`);
 

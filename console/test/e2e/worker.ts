@@ -1,16 +1,16 @@
 import type { Cluster } from './cluster';
 
-/** A lease, as much as a test needs of it. */
+/** A lease, as far as a test needs it. */
 export interface Lease {
   lease: string;
   token: string;
   job: { id: string };
 }
 
-/** So often a worker says that it lives. */
+/** The interval of a worker's beats. */
 const beat = 2_000;
 
-/** A worker of plain HTTP: it holds what it took until it reports it. */
+/** A worker over plain HTTP: it keeps its leases until it reports them. */
 export class Worker {
   private readonly held = new Map<string, Lease>();
   private readonly timer: NodeJS.Timeout;
@@ -27,7 +27,7 @@ export class Worker {
     return this.cluster.call<T>('POST', `/v1/workers/${this.id}/${what}`, body, { 'Rota-Worker-Secret': `the secret of ${this.id}`.slice(0, 64) });
   }
 
-  /** Takes jobs, some at least unless it only registers. */
+  /** Takes jobs, at least one unless it only registers. */
   async take(max = 1, wait = 8_000): Promise<Lease[]> {
     for (;;) {
       const { leases } = await this.say<{ leases?: Lease[] }>('acquire', { worker: this.spec, max, wait_ms: wait, holding: [...this.held.keys()] });
@@ -41,13 +41,13 @@ export class Worker {
     if (how !== 'progress') this.held.delete(lease.lease);
   }
 
-  /** Takes one job and fails it for good. */
+  /** Takes one job and fails it permanently. */
   async bury(error: string): Promise<void> {
     const [lease] = await this.take();
     await this.report(lease!, 'fail', { error, no_retry: true });
   }
 
-  /** Says no more that it lives. */
+  /** Stops sending beats. */
   stop(): void {
     clearInterval(this.timer);
   }

@@ -49,6 +49,6 @@ test('a rule of a key in words and as a command', () => {
   expect(ruleName(rule)).toBe("host:it's");
   expect(ruleSays(rule)).toBe('2 open at once; 10 starts in 1.0 s, 5 of them at once; in the order of submission, passing one that is dead');
   expect(ruleCommand(rule)).toBe("rota key set 'host:it'\\''s' --queue mail --concurrency 2 --rate 10 --per 1000ms --burst 5 --sequence skip --scope cluster");
-  expect(ruleCommand({ ...rule, etag: '5f0c' })).toMatch(/ --if-match 5f0c$/); // only what was shown is replaced
+  expect(ruleCommand({ ...rule, etag: '5f0c' })).toMatch(/ --if-match 5f0c$/); // only the shown version is replaced
   expect(ruleSays({ name: 'x' } as KeyRule)).toBe('nothing');
 });

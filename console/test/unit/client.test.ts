@@ -11,7 +11,7 @@ interface Call {
   init: RequestInit;
 }
 
-/** A client of three nodes, each of which answers as it is told. */
+/** A client of three nodes, each of which gives the set answers. */
 function setup(answer: (call: Call, n: number) => Response | Promise<Response>): { client: Client; calls: Call[] } {
   const calls: Call[] = [];
   const nodes = new Nodes('http://n1:1');

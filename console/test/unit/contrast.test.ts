@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 
 import { marks } from '../../src/ui/states';
 
-/** The marks of rota workflow graph, by the state that each is of. */
+/** The marks of rota workflow graph, by state. */
 const go = readFileSync(new URL('../../../internal/cli/workflow/workflow_graph.go', import.meta.url), 'utf8');
 const drawn = new Map([...go.matchAll(/rota\.(?:NodeState\(rota\.Job|Node)(\w+?)\)?:\s*\{"(.)"/gu)].map((m) => [m[1]!.toUpperCase(), m[2]!]));
 

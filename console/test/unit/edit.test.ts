@@ -15,7 +15,7 @@ const fields: Field<Thing>[] = [
 ];
 const overtaken = new Problem({ kind: 'CONFLICT', status: 412, detail: 'it was changed since you read it' });
 
-/** A thing that others change, and a form that writes it by its version. */
+/** An object that others change, and a form that writes it by its version. */
 function setup(now: Thing) {
   const node = { now };
   const edit = new Edit<Thing>(async () => node.now);

@@ -15,7 +15,7 @@ const node = (id: string, parents: string[] = [], more: Partial<FlowNode> = {}):
   ...more,
 });
 
-/** A number that looks like chance and is the same each time. */
+/** A pseudo-random number, the same each time. */
 function chance(seed: number): (below: number) => number {
   return (below) => {
     seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
@@ -66,7 +66,7 @@ test('nodes that wait for themselves, or grew each other, are shown all the same
   expect(shape.depth).toHaveLength(5);
 });
 
-/** What is wrong with a picture: links that lead back, boxes on another, or outside of it. */
+/** The faults of a picture: links that lead back, overlapping boxes, or boxes outside of it. */
 function faultsOf({ picture, boxes, places, ways, width, height }: ReturnType<typeof placed>): string[] {
   const faults: string[] = [];
   for (const l of picture.links) if (boxes[l.from]!.layer >= boxes[l.to]!.layer) faults.push(`link ${l.from} ${l.to} leads back`);

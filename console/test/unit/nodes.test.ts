@@ -25,7 +25,7 @@ test('what is learnt keeps the page where it is', () => {
   const nodes = new Nodes('https://n1.lan');
   nodes.learn(['n1.lan:443', 'n2.lan:6470', 'no host']);
   nodes.failed('https://n1.lan');
-  nodes.learn(['n1.lan:443', 'n3.lan:6470']); // n2 has left, and answers still
+  nodes.learn(['n1.lan:443', 'n3.lan:6470']); // n2 has left, and still answers
   expect(nodes.current).toBe('https://n2.lan:6470');
   expect(nodes.all).toEqual(['https://n1.lan', 'https://n3.lan:6470', 'https://n2.lan:6470']);
 });

@@ -2,7 +2,7 @@ import { expect, test, vi } from 'vitest';
 
 import { routeOf, routes } from '../../src/routes';
 
-// The first page is no file of its own, and wants a browser.
+// The first page is not a file of its own, and needs a browser.
 vi.mock('../../src/pages/overview/Overview.svelte', () => ({ default: {} }));
 
 test('each page has a path and a key of its own', () => {

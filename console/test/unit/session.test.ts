@@ -6,7 +6,7 @@ import { ask, claim, codeOf, end, look, open } from '../../src/api/session';
 
 const link = `rota_aaaaaaaaaaaa_${'b'.repeat(52)}`;
 
-/** What was asked for, by whom. */
+/** The requests, with their callers. */
 let asked: { what: string; bearer: string; body: string }[];
 let answer: (what: string) => Response;
 

@@ -8,7 +8,7 @@ import { isNotice, Tail, type Entry } from '../../src/api/tail';
 interface Call {
   url: URL;
   after: string;
-  /** Sends lines; the stream goes on until it is ended. */
+  /** Sends lines; the stream continues until it is ended. */
   send: (...lines: unknown[]) => void;
   end: () => void;
 }
@@ -102,7 +102,7 @@ test('a page that nobody sees for 30 seconds gives its stream up, and goes on wh
   tail.visible(false);
   await settle(31_000);
   expect([tail.status.open, calls.length]).toEqual([false, 1]);
-  tail.visible(true); // nothing came before: it begins where it was to begin
+  tail.visible(true); // no events came before: it begins at its start
   await settle();
   expect(calls[1]!.url.search).toBe('?follow=1&from=oldest&queue=images');
   calls[1]!.send(event('1.1.0'));
@@ -116,7 +116,7 @@ test('a page that nobody sees for 30 seconds gives its stream up, and goes on wh
   await settle();
   expect([calls.length, calls[2]!.after, tail.status.open]).toEqual([3, '1.1.0', true]);
   expect(shown(got)).toEqual(['1.1.0']);
-  // Who has paused it goes on when they say so, and not because somebody looks.
+  // A paused tail continues only on request, and not because the page becomes visible.
   tail.stop();
   tail.visible(false);
   tail.visible(true);

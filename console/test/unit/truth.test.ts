@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
 
-// Addresses are made by the router, which wants a browser.
+// Addresses come from the router, which needs a browser.
 vi.mock('../../src/router.svelte', () => ({ to: (...parts: string[]) => `/ui/${parts.join('/')}`, jobsWhere: (q: string) => `/ui/jobs?q=${q}` }));
 
 import { orderOf } from '../../src/pages/jobs/order';
@@ -20,7 +20,7 @@ test('a workflow that waits for a signal says so, with the age of the gate by it
   expect(hopeOf(waits, [gate], 361_000)).toContain('for 6 min');
   expect(hopeOf(waits, [gate, node('sign', 'WAITING', { type: 'gate', waiting_ms: 2_000 })], 61_000)).toContain('at 2 gates, the first for 1 min');
   expect(hopeOf(waits, undefined, 0)).toContain('waits for a signal at 1 gate');
-  // A gate ahead of it makes the estimate one of work alone, too.
+  // A gate ahead of it makes the estimate cover only work, too.
   expect(hopeOf(flow({ remaining_ms: 2_000 }), [node('a', 'RUNNING'), node('g', 'BLOCKED', { type: 'gate' })], 0)).toBe(', about 2.0 s of work is left, without the time that gates wait');
   expect(hopeOf(flow({ remaining_ms: 2_000 }), [node('a', 'RUNNING')], 0)).toBe(', about 2.0 s left');
   expect(hopeOf(flow({ state: 'COMPLETED', remaining_ms: 2_000 }), [], 0)).toBe('');

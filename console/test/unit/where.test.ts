@@ -5,7 +5,7 @@ import { expect, test, vi } from 'vitest';
 import { placeOf, placeOfRemedy } from '../../src/pages/job/where';
 import { curlOf } from '../../src/ui/curl';
 
-// The router wants a browser.
+// The router needs a browser.
 vi.mock('../../src/router.svelte', () => ({ to: (...parts: string[]) => ['/ui', ...parts.map(encodeURIComponent)].join('/') }));
 
 const job = { id: 'film/cut 1', queue: 'film', tenant: 'acme', keys: ['host:a', 'host:ab'] };

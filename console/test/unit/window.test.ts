@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 
 import { range, show, type Shown } from '../../src/ui/window';
 
-/** Numbers that look like chance, the same each time. */
+/** Pseudo-random numbers, the same each time. */
 function chance(seed: number): (below: number) => number {
   return (below) => {
     seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
@@ -48,7 +48,7 @@ describe('rows in sight', () => {
       }
       most = Math.max(most, ...shown.map((s) => s.slot + 1));
     }
-    expect(most).toBe(31); // 18 rows in sight: no elements but those for them and the ones around
+    expect(most).toBe(31); // 18 visible rows: no elements except for them and the ones around
   });
 
   test('in a jump, elements stay in their order', () => {

@@ -39,7 +39,7 @@ func (l *life) staying(op *fsmpb.Op) []*fsmpb.Op {
 	return []*fsmpb.Op{bye, op}
 }
 
-// works reports whether a worker that says Bye has leases.
+// works reports whether a worker that sends Bye has leases.
 func (l *life) works(bye *fsmpb.SetStatus) bool {
 	w, _ := l.m.Worker(rota.WorkerID(bye.GetWorker()))
 	return w.Open > 0 && w.Session == rota.Session(bye.GetSession())

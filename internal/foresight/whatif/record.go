@@ -100,7 +100,7 @@ func (r *record) entry(e *fsmpb.Entry, a *fsm.Applied) error {
 	return nil
 }
 
-// before records what must be known of an entry before it is applied.
+// before records the facts about an entry that are needed before it is applied.
 func (r *record) before(i rota.Index, e *fsmpb.Entry) {
 	submits, rounds, with := false, false, false
 	for _, op := range e.GetOps() {

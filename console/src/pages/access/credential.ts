@@ -3,21 +3,21 @@ const letters = 'abcdefghijklmnopqrstuvwxyz234567';
 const idLetters = 12;
 export const randomBytes = 40;
 
-/** A token with its secret: only its maker has it, the cluster knows the hash. */
+/** A token with its secret: only its creator has it, the cluster knows the hash. */
 export interface Credential {
   id: string;
-  /** What its holder shows. */
+  /** The part that its holder presents. */
   secret: string;
-  /** What the cluster keeps. */
+  /** The part that the cluster keeps. */
   hash: string;
 }
 
-/** Whether the browser can make tokens on this page: only a page that came by TLS, or from this machine, may hash. */
+/** Whether the browser can create tokens on this page: hashing needs a page that came by TLS, or from this machine. */
 export function canMake(): boolean {
   return typeof globalThis.crypto?.subtle?.digest === 'function';
 }
 
-/** Makes a token of random bytes; of an id that is given they make the secret alone. */
+/** Creates a token from random bytes; with a given id they form only the secret. */
 export async function credentialOf(random: Uint8Array, of = ''): Promise<Credential> {
   let text = '';
   let bits = 0;

@@ -3,12 +3,12 @@ import type { components } from '../../api/schema';
 export type Grant = components['schemas']['Grant'];
 export type ClaimRole = components['schemas']['ClaimRole'];
 
-/** Returns a grant as people write it: a right and what it is for, without what is all. */
+/** Returns a grant in its written form: a right and its limits, omitting those that cover everything. */
 export function lineOf(g: Grant): string {
   return [g.right, g.tenant && g.tenant !== '*' ? `tenant=${g.tenant}` : '', g.queue && g.queue !== '*' ? `queue=${g.queue}` : ''].filter(Boolean).join(' ');
 }
 
-/** Reads grants, one a line, such as submit tenant=acme* queue=render; says which line is none. */
+/** Reads grants, one a line, such as submit tenant=acme* queue=render; reports an invalid line. */
 export function grantsOf(text: string): { grants: Grant[]; fault: string } {
   const grants: Grant[] = [];
   for (const line of text.split('\n').map((l) => l.trim()).filter(Boolean)) {
@@ -24,7 +24,7 @@ export function grantsOf(text: string): { grants: Grant[]; fault: string } {
   return { grants, fault: grants.length === 0 ? 'no right is granted: a line for each is wanted' : '' };
 }
 
-/** Reads which claims have which roles, one a line: CLAIM=VALUE:ROLE. The role is behind the last colon. */
+/** Reads the roles of claims, one a line: CLAIM=VALUE:ROLE. The role follows the last colon. */
 export function mapsOf(text: string): { maps: ClaimRole[]; fault: string } {
   const maps: ClaimRole[] = [];
   for (const line of text.split('\n').map((l) => l.trim()).filter(Boolean)) {
@@ -35,7 +35,7 @@ export function mapsOf(text: string): { maps: ClaimRole[]; fault: string } {
   return { maps, fault: maps.length === 0 ? 'no claim has a role: a line for each is wanted' : '' };
 }
 
-/** Splits what is written with commas or spaces between. */
+/** Splits words separated by commas or spaces. */
 export function listOf(text: string): string[] {
   return text.split(/[\s,]+/).filter(Boolean);
 }

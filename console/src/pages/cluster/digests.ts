@@ -1,32 +1,32 @@
 import type { NodeStatus } from '../../api/types';
 import { count } from '../../ui/format';
 
-/** So many indexes are remembered. */
+/** The number of remembered indexes. */
 const most = 500;
 
-/** What is known of a node's state beside the others'. */
+/** A node's state compared with the others. */
 export interface Compared {
   node: string;
   digest: string;
   index: number;
-  /** The newest index at which its digest was another node's, too; 0 for none yet. */
+  /** The newest index at which its digest equalled another node's; 0 for none yet. */
   equalAt: number;
   /** The nodes that had the same digest there. */
   equalTo: string[];
-  /** Set where another node had another digest at the same index. */
+  /** Set if another node had another digest at the same index. */
   differsAt: number;
   differsFrom: string[];
 }
 
 /**
- * Compares what nodes have at the same index. Nodes are seldom at one index at one moment while the
- * cluster works, so what each had at an index is remembered for a while.
+ * Compares the nodes' digests at the same index. Nodes are rarely at one index at one moment while the cluster works,
+ * so the digest at an index is remembered for a while.
  */
 export class Digests {
   private readonly seen = new Map<number, Map<string, string>>();
   private latest: NodeStatus[] = [];
 
-  /** Takes what nodes have now; those that do not say are not judged. */
+  /** Records the nodes' current digests; those that report none are not judged. */
   take(nodes: NodeStatus[]): void {
     this.latest = nodes.filter((n) => n.digest && n.applied_index > 0);
     for (const n of this.latest) {
@@ -36,7 +36,7 @@ export class Digests {
     }
     for (const index of this.seen.keys()) {
       if (this.seen.size <= most) break;
-      this.seen.delete(index); // in the order in which they were met
+      this.seen.delete(index); // in order of first occurrence
     }
   }
 
@@ -57,7 +57,7 @@ export class Digests {
   }
 }
 
-/** Says in one sentence whether the nodes have the same. */
+/** Describes in one sentence whether the nodes have the same state. */
 export function verdictOf(all: Compared[], nodes: number): { equal: boolean | undefined; text: string } {
   const bad = all.filter((c) => c.differsAt > c.equalAt);
   if (bad.length > 0) return { equal: false, text: `${bad.map((c) => c.node).join(', ')} had another state than others at one index: a wrong one is rebuilt by itself` };

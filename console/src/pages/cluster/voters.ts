@@ -1,8 +1,8 @@
 import type { ClusterStatus } from '../../api/types';
 
 /**
- * Says how the voters are. Those that answer now are counted here; the leader counts those that have been healthy for a
- * minute, so a cluster that has just begun, or changed its leader, has none of those.
+ * Describes the state of the voters. Those that answer now are counted here; the leader counts those that have been
+ * healthy for a minute, so a cluster that has just begun, or changed its leader, has none of those.
  */
 export function votersOf(cluster: Pick<ClusterStatus, 'nodes' | 'autopilot' | 'leader'>): string {
   const voters = (cluster.nodes ?? []).filter((n) => n.voter);

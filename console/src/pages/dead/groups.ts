@@ -5,7 +5,7 @@ import { quote } from '../jobs/terms';
 /** Dead jobs that failed alike, and the terms that select them. */
 export interface Group {
   key: string;
-  /** What they have in common; empty for who may not see errors. */
+  /** Their common fingerprint; empty for callers that may not see errors. */
   fingerprint: string;
   count: number;
   type: string;
@@ -13,10 +13,10 @@ export interface Group {
   /** The error of the newest of them. */
   error: string;
   terms: string;
-  /** When the first and the last of those that are here died. */
+  /** When the first and the last of the jobs here died. */
   first: number;
   last: number;
-  /** How many are of which queue. */
+  /** The number of jobs by queue. */
   queues: Map<string, number>;
 }
 
@@ -25,7 +25,7 @@ export function deadTerms(more: string, also = ''): string {
   return ['state=DEAD', also, more.trim()].filter(Boolean).join(' ');
 }
 
-/** Groups dead jobs that failed alike, the largest group first. The newest job stands first in the list. */
+/** Groups dead jobs that failed alike, the largest group first. The newest job is first in the list. */
 export function group(jobs: Job[], more = ''): Group[] {
   const groups = new Map<string, Group>();
   for (const job of jobs) {
@@ -47,7 +47,7 @@ export function group(jobs: Job[], more = ''): Group[] {
 
 const largest = (a: Group, b: Group): number => b.count - a.count || b.last - a.last;
 
-/** Returns groups with how many there are of each in all, and those of which none is among the jobs that were read. */
+/** Returns groups with their total counts, including groups of which no job was read. */
 export function withCounts(groups: Group[], counted: readonly components['schemas']['JobGroup'][], more = ''): Group[] {
   const known = new Map(groups.map((g) => [g.fingerprint, g]));
   const others = groups.filter((g) => !counted.some((c) => c.fingerprint === g.fingerprint));
@@ -60,20 +60,20 @@ export function withCounts(groups: Group[], counted: readonly components['schema
   return [...all, ...others].sort(largest);
 }
 
-/** A value that several of some jobs have in common. */
+/** A value that several jobs share. */
 export interface Share {
-  /** What has the value: worker, queue, tenant, type, or a label. */
+  /** The field with the value: worker, queue, tenant, type, or a label. */
   what: string;
   value: string;
   count: number;
 }
 
-/** So many values of one thing are returned; where there are more, it is no common one. */
+/** The most values of one field that are returned; a field with more has no common one. */
 const mostValues = 5;
 
 /**
- * Returns what jobs have in common, what most of them have first: a release, a worker, a customer. Of the workers it is
- * the one at which the last attempt of each was.
+ * Returns the values that jobs share, the most frequent first: a release, a worker, a customer. The worker is the one
+ * of each job's last attempt.
  */
 export function shares(jobs: readonly Job[]): Share[] {
   const found = new Map<string, Map<string, number>>();
@@ -98,7 +98,7 @@ export function shares(jobs: readonly Job[]): Share[] {
   );
 }
 
-/** Returns how many of some moments lie in each of so many equal spans, and where these begin. */
+/** Returns how many moments lie in each of a number of equal spans, and where these begin. */
 export function histogram(moments: number[], spans: number, now: number): { times: number[]; counts: number[] } {
   const begin = moments.reduce((least, m) => Math.min(least, m), now);
   const step = Math.max(1, Math.ceil((now - begin + 1) / spans));

@@ -4,10 +4,10 @@ export interface DiffLine {
   text: string;
 }
 
-/** Longer texts are shown one after the other: the table of the comparison grows by their product. */
+/** Longer texts are shown one after another: the table of the comparison grows by their product. */
 const most = 2_000;
 
-/** Compares two texts line by line: what is only in the first has a minus, what is only in the second a plus. */
+/** Compares two texts line by line: lines only in the first have a minus, lines only in the second a plus. */
 export function diff(a: string, b: string): DiffLine[] {
   const left = a.split('\n');
   const right = b.split('\n');

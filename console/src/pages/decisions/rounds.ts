@@ -9,7 +9,7 @@ export interface Pair {
   rank?: number;
 }
 
-/** A round, as it is known by what it decided. */
+/** A round, as known by its decisions. */
 export interface Decided {
   key: string;
   epoch: number;
@@ -17,7 +17,7 @@ export interface Decided {
   queue: string;
   ms: number;
   pairs: Pair[];
-  /** What the round decided and applying refused, each with the rule that failed. */
+  /** Decisions of the round that were refused when applied, each with the rule that failed. */
   dropped: { job: string; worker: string; why: string }[];
 }
 
@@ -34,7 +34,7 @@ function of(all: Map<string, Decided>, epoch: number, height: number, queue: str
   return round;
 }
 
-/** Returns rounds with what events say of them, the newest first; events may come in any order. */
+/** Returns rounds as events describe them, the newest first; events may come in any order. */
 export function roundsOf(events: readonly Happened[], jobs: readonly Job[]): Decided[] {
   const all = new Map<string, Decided>();
   for (const e of events) {
@@ -55,7 +55,7 @@ export function roundsOf(events: readonly Happened[], jobs: readonly Job[]): Dec
       round.pairs.push({ job: job.id, worker: job.lease.worker, rule, rank: d.rank });
     }
   }
-  // A refusal names its round's epoch alone; an epoch is one queue's and one round's.
+  // A refusal names only its round's epoch; an epoch belongs to one queue and one round.
   const byEpoch = new Map([...all.values()].map((r) => [r.epoch, r]));
   for (const e of events) {
     if (e.kind !== 'assignmentDropped' || !e.policy_decision_id) continue;

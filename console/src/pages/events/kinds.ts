@@ -1,4 +1,4 @@
-/** The kinds of events, as event.go has them, by what they are about. */
+/** The kinds of events, as in event.go, grouped by subject. */
 export const groups: Record<string, string[]> = {
   jobs: ['jobEnqueued', 'jobBlocked', 'jobDelayed', 'jobPromoted', 'jobAssigned', 'jobRunning', 'jobProgress', 'jobChanged', 'jobMerged', 'jobIsolated', 'jobCleared', 'jobDeleted'],
   ends: ['jobCompleted', 'jobDead', 'jobExpired', 'jobCancelled', 'jobRetryScheduled'],
@@ -26,7 +26,7 @@ const states: Record<string, string> = {
   gateWaiting: 'WAITING',
 };
 
-/** The state that an event brings its job to; undefined where it brings it to none. */
+/** The state that an event gives its job; undefined if it gives none. */
 export function stateOf(kind: string): string | undefined {
   return states[kind];
 }

@@ -3,22 +3,24 @@ import { untrack } from 'svelte';
 import { isNotice, Tail, type Entry, type TailStatus, type Wanted } from '../../api/tail';
 import { app } from '../../app.svelte';
 
-/** So many are kept on a page; older ones go. */
+/** The most events kept on a page; older ones are dropped. */
 export const most = 10_000;
 
-/** Events as a page shows them: the newest first, and no more than it can hold. Make it while a component is made. */
+/**
+ * Events as a page shows them: the newest first, and no more than it can hold. Create it while a component is created.
+ */
 export class Rows {
   entries = $state.raw<Entry[]>([]);
   status = $state.raw<TailStatus>({ open: false, node: '', last: '' });
   paused = $state(false);
-  /** How many are no longer here. */
+  /** How many were dropped. */
   gone = $state(0);
   private readonly tail = new Tail(app.client, (entries) => this.take(entries));
   private wanted: Wanted = {};
   private readonly seen = (): void => this.tail.visible(document.visibilityState === 'visible');
 
   constructor() {
-    // Where the session had ended it goes on with the next one, behind what was looked at last.
+    // After the end of a session it continues with the next one, after the last examined event.
     $effect(() => {
       if (!app.ended) untrack(() => this.status.problem?.kind === 'UNAUTHENTICATED' && this.resume());
     });
@@ -33,7 +35,7 @@ export class Rows {
     this.tail.begin(wanted, from);
   }
 
-  /** Shows nothing more; what happens meanwhile comes when it goes on. */
+  /** Stops showing events; those that happen meanwhile appear on resume. */
   pause(): void {
     this.tail.stop();
     this.paused = true;

@@ -2,10 +2,10 @@ import type { Happened, Wanted } from '../../api/tail';
 import { quoted } from '../../ui/shell';
 import { quote, split } from '../jobs/terms';
 
-/** Names by which events are selected, and how they stand in the address. */
+/** Names by which events are selected, and as which they appear in the address. */
 const names = ['kind', 'job', 'queue', 'type', 'tenant', 'worker', 'workflow', 'actor'] as const;
 
-/** Reads a line of terms, such as kind=jobDead,jobExpired queue=images; says what it does not take. */
+/** Reads a line of terms, such as kind=jobDead,jobExpired queue=images; reports an unknown term. */
 export function wantedOf(line: string): { wanted: Wanted; fault: string } {
   const wanted: Wanted = {};
   for (const term of split(line)) {
@@ -21,7 +21,7 @@ export function wantedOf(line: string): { wanted: Wanted; fault: string } {
   return { wanted, fault: '' };
 }
 
-/** Returns the line of what is wanted. */
+/** Returns the line of a selection. */
 export function lineOf(wanted: Wanted): string {
   return names
     .flatMap((name) => {
@@ -32,19 +32,19 @@ export function lineOf(wanted: Wanted): string {
     .join(' ');
 }
 
-/** What an event is about, most particular first: a job, a workflow's node, a queue, a tenant. */
+/** The subject of an event, the most specific: a job, a workflow's node, a queue, a tenant. */
 export function aboutOf(e: Happened): string {
   return e.job ?? (e.run_id ? [e.run_id, e.node_id].filter(Boolean).join('/') : undefined) ?? e.queue ?? e.tenant ?? '';
 }
 
-/** What an event says beside what it is about, in a line. */
+/** The other fields of an event, in a line. */
 export function detailOf(e: Happened): string {
   const check = e.capability_check_result && e.capability_check_result !== 'FIT' ? e.capability_check_result : '';
   const said = [e.status, e.reason, check && check !== e.error_data ? check : '', e.error_data].filter((s) => s && s !== 'NONE');
   return [...said, ...flat(e.payload, ''), e.actor ? `by ${e.actor}` : ''].filter(Boolean).join(' ');
 }
 
-/** Members of a value, a word each: the names of what they are in are left out. */
+/** Members of a value, a word each, without the names of their parents. */
 function flat(value: unknown, name: string): string[] {
   if (value === undefined || value === null) return [];
   if (Array.isArray(value)) return [`${name}=${value.length > 4 ? `[${value.length}]` : JSON.stringify(value)}`];

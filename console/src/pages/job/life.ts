@@ -1,7 +1,7 @@
 import type { Attempt, Job } from '../../api/types';
 import { things } from '../../ui/format';
 
-/** Says what a look at the past costs a node: so many entries of the log, if it has said how many. */
+/** Describes the cost of a look at the past for a node: a number of entries of the log, if known. */
 export function replaying(entries: number | undefined): string {
   return entries === undefined ? 'Replaying the past: this takes a node some seconds.' : entries ? `Replaying ${things(entries, 'entry', 'entries')}.` : 'Looking at the past.';
 }
@@ -16,13 +16,13 @@ export interface Span {
   says?: string;
 }
 
-/** What an attempt's end makes of it. */
+/** The state after an attempt's end. */
 function stateOf(a: Attempt): string {
   if (!a.ended_ms) return a.acked_ms ? 'RUNNING' : 'ASSIGNED';
   return a.end === 'DONE' ? 'COMPLETED' : a.end === 'CANCELLED' || a.end === 'PREEMPTED' ? 'CANCELLED' : 'DEAD';
 }
 
-/** Returns the attempts of all lives, the one under way among them, oldest first. */
+/** Returns the attempts of all lives, including the current one, oldest first. */
 export function attemptsOf(job: Job): Attempt[] {
   const all = [...(job.attempts ?? [])];
   const lease = job.lease;
@@ -42,7 +42,7 @@ export function attemptsOf(job: Job): Attempt[] {
   return all.sort((a, b) => (a.started_ms ?? 0) - (b.started_ms ?? 0));
 }
 
-/** Returns a job's life in spans: what it waited for, and each attempt. */
+/** Returns a job's life in spans: its waits, and each attempt. */
 export function spansOf(job: Job): Span[] {
   const spans: Span[] = [];
   const attempts = attemptsOf(job);
@@ -74,10 +74,10 @@ export function spansOf(job: Job): Span[] {
   return spans;
 }
 
-/** A moment of a job's life at which something can be asked. */
+/** A moment of a job's life that can be queried. */
 export interface Stop {
   ms: number;
-  /** What to ask about: an index, or the moment itself. */
+  /** The query: an index, or the moment itself. */
   at: string;
   name: string;
 }
@@ -100,7 +100,7 @@ export function stopsOf(job: Job): Stop[] {
   return stops.sort((a, b) => a.ms - b.ms);
 }
 
-/** Returns what to ask about a moment: the stop beside it, or the moment itself. */
+/** Returns the query for a moment: the nearby stop, or the moment itself. */
 export function snap(stops: Stop[], ms: number, within: number): Stop {
   const near = stops.filter((s) => Math.abs(s.ms - ms) <= within).sort((a, b) => Math.abs(a.ms - ms) - Math.abs(b.ms - ms))[0];
   return near ?? { ms, at: new Date(ms).toISOString(), name: '' };

@@ -1,7 +1,7 @@
 import type { Job } from '../../api/types';
 import { to } from '../../router.svelte';
 
-/** A page on which a reason for not running can be looked into, or ended. */
+/** A page that explains a reason for not running, or where it can be ended. */
 export interface Place {
   name: string;
   href: string;
@@ -9,7 +9,7 @@ export interface Place {
   right: string;
 }
 
-/** What is known of the job that waits. */
+/** The known fields of the pending job. */
 export type Of = Pick<Job, 'id' | 'queue' | 'tenant' | 'keys' | 'worker'>;
 
 const place = (name: string, href: string, right = 'read'): Place => ({ name, href, right });
@@ -27,12 +27,12 @@ const schedule = (job: Of): Place | undefined => {
   return name ? place(`schedule ${name}`, to('schedules', name)) : undefined;
 };
 const key = (job: Of, detail: string): Place | undefined => {
-  // The detail names the key, with a blank behind it: another one may begin alike.
+  // The detail names the key, followed by a blank: another key may begin alike.
   const named = (job.keys ?? []).find((k) => detail.includes(`key ${k} `));
   return named ? place(`key ${named}`, `${to('keys')}?${new URLSearchParams({ key: named, tenant: job.tenant ?? '' })}`) : undefined;
 };
 
-/** Where each reason ends, by its name; those that end by themselves have no place. */
+/** The page for each reason, by its name; reasons that end by themselves have none. */
 const places: Record<string, (job: Of, detail: string) => Place | undefined> = {
   MODE_HOLDS: () => place('mode of the cluster', to('cluster'), 'status'),
   QUEUE_PAUSED: queue,
@@ -64,12 +64,12 @@ const places: Record<string, (job: Of, detail: string) => Place | undefined> = {
   BEHIND_EARLIER_DATES: schedule,
 };
 
-/** Returns where a reason for which a job does not run is looked into; undefined where it ends by itself. */
+/** Returns the page for a reason why a job does not run; undefined if it ends by itself. */
 export function placeOf(reason: string, detail: string, job: Of): Place | undefined {
   return places[reason]?.(job, `${detail} `);
 }
 
-/** Sentences of what would let a job run, as the cluster has them, and what each is about. */
+/** The cluster's sentences about what would let a job run, and their subjects. */
 const remedies: [RegExp, (job: Of) => Place | undefined][] = [
   [/the mode becomes/, () => place('mode of the cluster', to('cluster'), 'status')],
   [/queue is resumed|failure domain|jobs before it are placed/, queue],
@@ -85,7 +85,7 @@ const remedies: [RegExp, (job: Of) => Place | undefined][] = [
 ];
 const ofKeys = /that key|key's next token|that job/;
 
-/** Returns where a sentence of what would let a job run leads; undefined where it comes true by itself. */
+/** Returns the page for such a sentence; undefined if it comes true by itself. */
 export function placeOfRemedy(sentence: string, reasons: readonly { reason: string; detail?: string }[], job: Of): Place | undefined {
   if (ofKeys.test(sentence)) {
     const about = reasons.find((r) => places[r.reason] === key);

@@ -1,6 +1,8 @@
 import { ended } from '../../ui/states';
 
-/** Returns in which order the cluster lists jobs of some states, all where there are none (docs/spec.md, 21.6). */
+/**
+ * Returns the order in which the cluster lists jobs of some states, or of all if none are given (docs/spec.md, 21.6).
+ */
 export function orderOf(states: readonly string[]): string {
   const over = states.filter((s) => ended(s)).length;
   if (states.length > 0 && over === states.length) return 'the latest end first';

@@ -1,4 +1,4 @@
-/** What somebody wrote of a job, or the text of several. */
+/** The written fields of a job, or the text of several jobs. */
 export interface Written {
   id: string;
   queue: string;
@@ -12,10 +12,10 @@ export interface Written {
   attempts: number;
 }
 
-/** Returns words that stand with commas or blanks between them. */
+/** Returns words separated by commas or blanks. */
 const words = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
 
-/** Returns the body of a submission; it throws a sentence for what cannot be read. */
+/** Returns the body of a submission; it throws a sentence for unreadable input. */
 export function bodyOf(w: Written): Record<string, unknown> {
   const labels: Record<string, string> = {};
   for (const pair of words(w.labels)) {
@@ -38,7 +38,7 @@ export function bodyOf(w: Written): Record<string, unknown> {
   };
 }
 
-/** Reads JSON; what it throws says where it is wrong. */
+/** Reads JSON; the thrown error gives the position. */
 export function readJSON(text: string, what: string): unknown {
   try {
     return JSON.parse(text);
@@ -47,13 +47,13 @@ export function readJSON(text: string, what: string): unknown {
   }
 }
 
-/** A workflow as it is written, as far as it is checked here. */
+/** A written workflow, as far as it is checked here. */
 export interface WrittenFlow {
   id?: string;
   nodes?: { id?: string; type?: string; gate?: object; parents?: string[] }[];
 }
 
-/** Returns what is wrong with a workflow, a sentence each; none where the page finds nothing. */
+/** Returns the faults of a workflow, a sentence each; none if the page finds nothing. */
 export function faultsOf(flow: WrittenFlow): string[] {
   const faults: string[] = [];
   if (!Array.isArray(flow.nodes) || flow.nodes.length === 0) return ['nodes: got none, want at least one'];

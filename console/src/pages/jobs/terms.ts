@@ -1,6 +1,6 @@
 /**
- * Terms of the filter of jobs, as the address and the field have them. The grammar is the
- * server's: here terms are only told apart, so that one can be set or taken away.
+ * Terms of the filter of jobs, as in the address and the field. The grammar is the server's: here terms are only
+ * separated, so that one can be set or removed.
  */
 
 /** Splits a line into its terms; quotes keep spaces together. */
@@ -26,23 +26,23 @@ export function split(line: string): string[] {
   return terms;
 }
 
-/** Returns a value as a term takes it: in quotes where it has spaces, commas or quotes. */
+/** Returns a value in the form of a term: in quotes if it has spaces, commas or quotes. */
 export function quote(value: string): string {
   return /[\s,"\\]/.test(value) || value === '' ? `"${value.replace(/[\\"]/g, '\\$&')}"` : value;
 }
 
-/** Returns the value of a term, such as the states of state=; empty where there is none. */
+/** Returns the value of a term, such as the states of state=; empty if there is none. */
 export function valueOf(line: string, name: string): string {
   return split(line).find((t) => t.startsWith(`${name}=`))?.slice(name.length + 1) ?? '';
 }
 
-/** Returns a line with a term set to a value, or without it where that is empty. */
+/** Returns a line with a term set to a value, or without it if that is empty. */
 export function withTerm(line: string, name: string, value: string): string {
   const others = split(line).filter((t) => !t.startsWith(`${name}=`));
   return [...others, ...(value ? [`${name}=${value}`] : [])].join(' ');
 }
 
-/** What a person types is sought as an id where it is no term. */
+/** Typed text that is not a term is searched as an id. */
 export function completed(line: string): string {
   const terms = split(line.trim());
   const only = terms[0];

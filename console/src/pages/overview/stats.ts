@@ -1,11 +1,11 @@
 import type { Stats } from '../../api/types';
 
-/** So many steps are shown: those of 15 minutes. */
+/** The most steps shown: those of 15 minutes. */
 const most = 900;
 
 /**
- * Returns figures with those of later steps behind them, the oldest left out. Figures of another
- * node, or of steps that are there already, change nothing.
+ * Returns figures with later steps appended, and the oldest left out. Figures of another node, or of known steps,
+ * change nothing.
  */
 export function append(all: Stats, next: Stats): Stats {
   const since = all.date_ms?.at(-1) ?? 0;
@@ -20,14 +20,14 @@ export function append(all: Stats, next: Stats): Stats {
   return grown;
 }
 
-/** What a line of 15 minutes shows: the part of it from which on there are figures, and where the node began to count. */
+/** The span of a line of 15 minutes: the part with figures, and where the node began to count. */
 export interface Span {
   from: number;
   starts: { at: number; ms: number }[];
 }
 
 const quarter = 900_000;
-/** Two samples so far apart have a pause of the node between them. */
+/** Two samples this far apart have a pause of the node between them. */
 const pause = 5_000;
 
 /** Returns the span of samples with these dates, ascending; the last one is at the right edge. */
@@ -40,7 +40,7 @@ export function spanOf(dates: readonly number[]): Span {
   return { from: Math.min(1, from), starts };
 }
 
-/** Returns at most so many figures, each the mean of as many of those before: a line as small as a word shows no more. */
+/** Returns a limited number of figures, each the mean of several: a line as small as a word shows no more. */
 export function thinned(values: readonly number[], most: number): number[] {
   const each = Math.ceil(values.length / most);
   if (each <= 1) return [...values];

@@ -1,13 +1,13 @@
-/** So many seconds are kept: 15 minutes. */
+/** The number of seconds kept: 15 minutes. */
 const most = 900;
 
-/** What was seen of something, a column for each figure. */
+/** The observed history of an object, a column for each figure. */
 export interface History {
   times: number[];
   columns: number[][];
 }
 
-/** Returns a history with the figures of a moment behind it; a moment that was there already changes nothing. */
+/** Returns a history with the figures of a moment appended; a known moment changes nothing. */
 export function grown(h: History, at: number, figures: readonly number[]): History {
   if (at - (h.times.at(-1) ?? 0) < 500) return h;
   return {

@@ -4,7 +4,7 @@ import type { Difference } from '../../ui/edit.svelte';
 
 export type PolicyKey = components['schemas']['PolicyKey'];
 
-/** The name under which a key is set by a person: that of the unit that people use. */
+/** The name under which a person sets a key: that of the unit that people use. */
 export function nameOf(key: PolicyKey): string {
   return key.alias || key.key;
 }
@@ -16,7 +16,7 @@ const units = [
   ['s', 1_000],
 ] as const;
 
-/** Returns a key's value in a queue as a person writes it, and as it is set under its name. */
+/** Returns a key's value in a queue as a person writes it, and in the form in which it is set under its name. */
 export function shown(key: PolicyKey, value: unknown): string {
   if (key.unit === 'switch') return value === true || value === 'true' ? 'on' : 'off';
   if (typeof value !== 'number') return String(value ?? '');
@@ -28,7 +28,7 @@ export function shown(key: PolicyKey, value: unknown): string {
   return scale ? String(value / scale) : String(value);
 }
 
-/** Returns what a preset has of a key, as a person writes it: the API has parts of a thousand or a million there. */
+/** Returns a preset's value of a key, as a person writes it: the API has parts of a thousand or a million there. */
 export function presetOf(key: PolicyKey, preset: string): string {
   const text = key.presets?.[preset] ?? key.presets?.standard ?? '';
   return scales[key.unit] && text !== '' ? shown(key, Number(text)) : text;
@@ -36,7 +36,7 @@ export function presetOf(key: PolicyKey, preset: string): string {
 
 const sizes: Record<string, number> = { h: 3_600_000, m: 60_000, s: 1_000, ms: 1, d: 86_400_000 };
 
-/** Returns what is set under a key's name as a number where it is one, to compare by. */
+/** Returns the value set under a key's name as a number if it is one, for comparison. */
 function worth(key: PolicyKey, text: string): string {
   if (key.unit !== 'ms') return text.trim() !== '' && !Number.isNaN(Number(text)) ? String(Number(text)) : text.trim();
   const parts = [...text.matchAll(/([\d.]+)(ms|d|h|m|s)/g)];
@@ -44,19 +44,19 @@ function worth(key: PolicyKey, text: string): string {
   return String(parts.reduce((sum, p) => sum + Number(p[1]) * (sizes[p[2]!] ?? 0), 0));
 }
 
-/** Whether two ways to write a key's value say the same. */
+/** Whether two forms of a key's value mean the same. */
 export function same(key: PolicyKey, a: string, b: string): boolean {
   return a === b || worth(key, a) === worth(key, b);
 }
 
-/** What a key would be changed to, and from what. */
+/** The old and new value of a key. */
 export interface Change {
   key: PolicyKey;
   from: string;
   to: string;
 }
 
-/** Returns what differs between a policy and what was written in its place. */
+/** Returns the differences between a policy and the written values. */
 export function changesOf(keys: PolicyKey[], policy: Record<string, unknown>, written: Record<string, string>): Change[] {
   return keys.flatMap((key) => {
     const to = written[key.key];
@@ -65,7 +65,7 @@ export function changesOf(keys: PolicyKey[], policy: Record<string, unknown>, wr
   });
 }
 
-/** Returns the keys that somebody else has changed between two readings, and those that are to be changed. */
+/** Returns the keys that someone else has changed between two readings, and those to be changed. */
 export function versionsOf(keys: PolicyKey[], was: Record<string, unknown>, now: Record<string, unknown>, changes: Change[]): Difference[] {
   return keys.flatMap((key) => {
     const read = shown(key, was[key.key]);
@@ -75,7 +75,7 @@ export function versionsOf(keys: PolicyKey[], was: Record<string, unknown>, now:
   });
 }
 
-/** Returns what a dry run says that would change, as a person writes it. */
+/** Returns the changes reported by a dry run, as a person writes them. */
 export function tried(keys: PolicyKey[], changes: SettingChange[]): { name: string; from: string; to: string }[] {
   return changes.map((c) => {
     const key = keys.find((k) => k.key === c.key);

@@ -1,29 +1,29 @@
 import { count } from '../../ui/format';
 
-/** How long back a rate looks, in milliseconds. */
+/** The period over which a rate is measured, in milliseconds. */
 const window = 10_000;
 
-/** Totals of one thing, as they were seen. */
+/** Totals of one object, as observed. */
 interface Sample {
   at: number;
   totals: readonly number[];
 }
 
 /**
- * How fast totals grow. It is told what they are, again and again, and says by how much a second
- * they grew in the last ten seconds.
+ * How fast totals grow. It receives the totals repeatedly, and returns their growth per second over the last ten
+ * seconds.
  */
 export class Growth {
   private readonly seen = new Map<string, Sample[]>();
 
-  /** Takes the totals of now; things that are not among them are forgotten. */
+  /** Records the current totals; objects that are not among them are dropped. */
   take(at: number, all: Iterable<readonly [string, readonly number[]]>): void {
     const here = new Set<string>();
     for (const [key, totals] of all) {
       here.add(key);
       const before = this.seen.get(key) ?? [];
       const last = before.at(-1);
-      // A node that is behind the one before shows less: what is counted begins anew.
+      // A node that lags behind the previous one shows less: counting starts over.
       const fell = last?.totals.some((n, i) => n > (totals[i] ?? 0));
       const kept = fell ? [] : before.filter((s) => s.at > at - window - 1_000 && s.at < at);
       this.seen.set(key, [...kept, { at, totals }]);
@@ -31,7 +31,7 @@ export class Growth {
     for (const key of this.seen.keys()) if (!here.has(key)) this.seen.delete(key);
   }
 
-  /** Returns the growth of one of the totals a second; undefined where too little was seen. */
+  /** Returns the growth per second of one of the totals; undefined if there is too little data. */
   of(key: string, which: number): number | undefined {
     const samples = this.seen.get(key) ?? [];
     const first = samples[0];

@@ -1,6 +1,6 @@
 import type { OverviewQueue } from '../../api/types';
 
-/** What is to be known of a queue before its figures; empty where nothing is. */
+/** The note on a queue before its figures; empty if there is none. */
 export function says(q: OverviewQueue): string {
   if (q.paused) return 'paused';
   if (q.backpressure && q.backpressure !== 'NONE') return `backpressure: ${q.backpressure}`;

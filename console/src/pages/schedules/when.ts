@@ -1,30 +1,30 @@
 import type { Schedule } from '../../api/types';
 import { duration, exact, things } from '../../ui/format';
 
-/** Where a schedule's runs go, as rights see it. */
+/** The tenant and queue of a schedule's runs, for checks of rights. */
 export function placeOf(s: Schedule): { tenant: string; queue: string } {
   return { tenant: s.job.tenant || 'default', queue: s.job.queue || 'default' };
 }
 
-/** What a schedule's own fields say of its dates, in a line. */
+/** A description of a schedule's dates from its own fields, in a line. */
 export function when(s: Schedule): string {
   if (s.cron) return `${s.cron}${s.tz ? ` in ${s.tz}` : ''}`;
   if (s.every_ms) return `every ${duration(s.every_ms)}`;
   return things(s.dates_ms?.length ?? 0, 'date');
 }
 
-/** The state of a job that looks as a schedule's state does. */
+/** The state of a job that has the look of a schedule's state. */
 export function lookOf(state: string): string {
   return state === 'ACTIVE' ? 'RUNNING' : state === 'DONE' ? 'COMPLETED' : state === 'PAUSED' ? 'WAITING' : 'BLOCKED';
 }
 
-/** The state of a job that looks as what became of a date. */
+/** The state of a job that has the look of a date's outcome. */
 export function fateOf(what: string): string {
   const looks: Record<string, string> = { RUN: 'COMPLETED', QUEUED: 'QUEUED', SKIPPED: 'SKIPPED', REPLACED: 'CANCELLED', FULL: 'DEAD', KNOWN: 'SKIPPED', MISSED: 'EXPIRED' };
   return looks[what] ?? 'BLOCKED';
 }
 
-/** What a schedule does with a date while a run of it lives. */
+/** How a schedule treats a date while one of its runs is alive. */
 export const overlaps: Record<string, string> = {
   skip: 'a date is skipped while a run lives or waits',
   queue_one: 'a date waits for the run that lives, one at a time',
@@ -33,7 +33,7 @@ export const overlaps: Record<string, string> = {
   allow: 'runs live beside each other',
 };
 
-/** Says in a sentence what became of a date, and why. */
+/** Describes in a sentence the outcome of a date, and why. */
 export function whyOf(what: string, s: Schedule): string {
   switch (what) {
     case 'RUN':
@@ -62,7 +62,7 @@ export function runOf(name: string, date: number): string {
   return `${name}@${exact(date, true).replace('.000Z', 'Z')}`;
 }
 
-/** A moment in a zone, with the day of the week; as in UTC where the browser does not know the zone. */
+/** A moment in a zone, with the day of the week; in UTC if the browser does not know the zone. */
 export function inZone(ms: number, zone: string | undefined): string {
   const at = new Date(ms);
   const options = { weekday: 'short', year: 'numeric', month: '2-digit', day: '2-digit', hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23', timeZoneName: 'shortOffset' } as const;

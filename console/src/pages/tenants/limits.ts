@@ -6,12 +6,12 @@ export type Tenant = components['schemas']['Tenant'];
 export type KeyRule = components['schemas']['KeyRule'];
 export type KeyState = components['schemas']['KeyState'];
 
-/** Names a count: a key, with the queue and the tenant that it is counted in. */
+/** Names a count: a key, with the queue and the tenant in which it is counted. */
 export function keyOf(s: KeyState): string {
   return `${s.queue ?? ''}/${s.tenant ?? ''}/${s.key}`;
 }
 
-/** What a tenant is at the limit of, in words; none where it is at none. */
+/** The limits that a tenant has reached, in words; none if it has reached none. */
 export function limitsOf(t: Tenant): string[] {
   const found: string[] = [];
   if (t.max_concurrent > 0 && t.open_leases >= t.max_concurrent) found.push('max_concurrent');
@@ -21,17 +21,17 @@ export function limitsOf(t: Tenant): string[] {
   return found;
 }
 
-/** Whether no more than a tenth of what a tenant may submit in a second is left. */
+/** Whether no more than a tenth of a tenant's submission rate is left. */
 export function atRate(t: Tenant): boolean {
   return t.rate_limit_rps > 0 && (t.rate_left ?? 0) < Math.max(1, t.rate_limit_rps / 10);
 }
 
-/** A tenant's open leases by its weight: what fair shares are compared by. */
+/** A tenant's open leases divided by its weight: fair shares are compared by it. */
 export function share(t: Tenant): number {
   return t.open_leases / Math.max(1, t.weight);
 }
 
-/** The settings of a tenant, with the flag of the command line and what they mean. */
+/** The settings of a tenant, with the flag of the command line and their meaning. */
 export const settings = [
   { key: 'tier', flag: '--tier', says: 'a term of the market ranking', choices: ['FREE', 'PRO', 'PREMIUM'] },
   { key: 'weight', flag: '--weight', says: 'of its fair share, 1 or more', choices: [] },
@@ -41,12 +41,12 @@ export const settings = [
   { key: 'bytes_max', flag: '--bytes-max', says: 'that its jobs and workflows may hold, such as 64MiB; 0 is no limit', choices: [] },
 ] as const;
 
-/** The name of a rule of a key: with the one value that it is for, where it is for one. */
+/** The name of a rule of a key, with its value if it applies to only one. */
 export function ruleName(r: KeyRule): string {
   return r.value ? `${r.name}:${r.value}` : (r.name ?? '');
 }
 
-/** What a rule holds the jobs of a key to, in words. */
+/** The limits that a rule sets for the jobs of a key, in words. */
 export function ruleSays(r: KeyRule): string {
   const parts: string[] = [];
   if (r.concurrency) parts.push(`${r.concurrency} open at once`);

@@ -6,8 +6,8 @@ import { over } from '../workflows/flow';
 const gateType = 'gate';
 
 /**
- * Returns how a running workflow goes on, behind its progress: the gates that wait for a signal, and the work that is
- * left. An estimate never includes the time that a gate waits: no one knows when its signal comes.
+ * Describes how a running workflow continues, after its progress: the gates that wait for a signal, and the remaining
+ * work. An estimate never includes the time that a gate waits: no one knows when its signal comes.
  */
 export function hopeOf(flow: Workflow, nodes: readonly WorkflowNode[] | undefined, now: number): string {
   if (over(flow.state)) return '';

@@ -2,12 +2,12 @@ import type { WorkflowNode } from '../../api/types';
 
 type Timed = Pick<WorkflowNode, 'id' | 'assigned_ms' | 'finished_ms'>;
 
-/** Returns the nodes that have begun, by when they did. */
+/** Returns the nodes that have begun, by the time of their beginning. */
 export function begun<N extends Timed>(nodes: readonly N[]): N[] {
   return nodes.filter((n) => (n.assigned_ms ?? 0) > 0).sort((a, b) => a.assigned_ms! - b.assigned_ms! || (a.id < b.id ? -1 : 1));
 }
 
-/** Where a node lies on the axis: its moments, and its place in hundredths. */
+/** A node's position on the axis: its moments, and its place in hundredths. */
 export interface Placed {
   from: number;
   to: number;
@@ -15,7 +15,7 @@ export interface Placed {
   width: number;
 }
 
-/** The axis from the first begin to the last end; what has not ended goes on until now. */
+/** The axis from the first begin to the last end; a node that has not ended extends until now. */
 export interface Axis {
   begin: number;
   end: number;
@@ -25,7 +25,7 @@ export interface Axis {
 /** Returns the axis of nodes that have begun, which are in that order. */
 export function axisOf(rows: readonly Timed[], now: number): Axis {
   const begin = rows[0]?.assigned_ms ?? now;
-  // A node that is assigned anew has an end before its begin until this attempt has one, too.
+  // A node that is assigned again has an end before its begin until this attempt ends.
   const endOf = (n: Timed): number => Math.max(n.assigned_ms ?? begin, (n.finished_ms ?? 0) >= (n.assigned_ms ?? 0) ? n.finished_ms! : now);
   const end = rows.reduce((last, n) => Math.max(last, endOf(n)), begin + 1);
   const part = (ms: number): number => (100 * (ms - begin)) / (end - begin);

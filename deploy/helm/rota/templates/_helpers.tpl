@@ -14,7 +14,7 @@ app.kubernetes.io/name: rota
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{/* The name by which a pod, given as (list $ name), is reached: it stays when the pod's address changes. */}}
+{{/* The DNS name of a pod, given as (list $ name): it stays when the pod's address changes. */}}
 {{- define "rota.host" -}}
 {{- $ := index . 0 -}}
 {{ index . 1 }}.{{ include "rota.name" $ }}.{{ $.Release.Namespace }}.svc.{{ $.Values.clusterDomain }}
@@ -25,7 +25,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ get $.Values.ids (index . 1) | default (index . 1) }}
 {{- end }}
 
-{{/* What the schema cannot say. */}}
+{{/* Checks that the schema cannot express. */}}
 {{- define "rota.check" -}}
 {{- with .Values }}
 {{- if and (eq .tls.mode "none") (not .insecure) }}
