@@ -46,7 +46,7 @@ func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 // deleteRole forgets a role.
 func (ac *authority) deleteRole(op *fsmpb.DeleteRole) *fsmpb.Outcome {
 	if _, ok := access.BuiltInRole(op.GetName()); ok {
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "role", "role %s is built in: it never goes", op.GetName()))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "role", "role %s is built in and cannot be deleted", op.GetName()))
 	}
 	r := ac.roles.Get(state.RoleName(op.GetName()))
 	if r == nil {
@@ -102,7 +102,7 @@ func (ac *authority) createToken(op *fsmpb.CreateToken) *fsmpb.Outcome {
 func (ac *authority) createAgain(old *state.TokenRow, t *rota.AccessToken, hash [32]byte) *fsmpb.Outcome {
 	if old.Hash != hash || !slices.Equal(old.Roles, t.Roles) || !slices.Equal(old.Tenants, t.Tenants) ||
 		!slices.Equal(old.Queues, t.Queues) || old.WorkerPrefix != t.WorkerPrefix || old.Expires != t.Expires {
-		return entry.Refused(rota.Refusef(rota.KindConflict, "token", "token %s is known as another one: create it with an id of its own", t.ID))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "token", "token %s exists with other content: create the token with its own id", t.ID))
 	}
 	if !old.Revoked.IsZero() {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "token", "token %s was revoked: create another one", t.ID))
@@ -238,7 +238,7 @@ func (ac *authority) initAuth(op *fsmpb.InitAuth) *fsmpb.Outcome {
 		return ac.createAgain(old, &t, hash)
 	}
 	if ac.s.Header.AuthInit && !op.GetReset_() {
-		return entry.Refused(rota.Refusef(rota.KindConflict, "auth", "the first token was made already: `rota auth reset` makes another one"))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "auth", "the first token exists already: make another one with `rota auth reset`"))
 	}
 	if err := ac.creatable(&t); err != nil {
 		return entry.Refused(err)
@@ -326,7 +326,7 @@ func (ac *authority) exchange(op *fsmpb.Exchange) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindUnauthenticated, "jwt", "the identity token was exchanged before, each counts once: ask the issuer for another one"))
 	}
 	if ac.tokens.Get(state.TokenID(t.ID)) != nil {
-		return entry.Refused(rota.Refusef(rota.KindConflict, "token", "token %s is known as another one: exchange with an id of its own", t.ID))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "token", "token %s exists with other content: exchange with its own id", t.ID))
 	}
 	if err := ac.mapped(&s); err != nil {
 		return entry.Refused(err)
@@ -347,7 +347,7 @@ func (ac *authority) exchange(op *fsmpb.Exchange) *fsmpb.Outcome {
 // signIn reads an exchange, and the token that it asks for.
 func (ac *authority) signIn(op *fsmpb.Exchange) (s access.SignIn, t rota.AccessToken, err error) {
 	if len(op.GetHash()) != len(s.Hash) || len(op.GetJwtHash()) != len(s.JWT) {
-		return s, t, rota.Refusef(rota.KindInvalid, "hash", "hashes have %d and %d bytes: %d are wanted", len(op.GetHash()), len(op.GetJwtHash()), len(s.Hash))
+		return s, t, rota.Refusef(rota.KindInvalid, "hash", "hash: got %d and %d bytes, want %d each", len(op.GetHash()), len(op.GetJwtHash()), len(s.Hash))
 	}
 	s = access.SignIn{Issuer: op.GetIssuer(), Audience: op.GetAudience(), Subject: op.GetSubject(), Claim: op.GetClaim(), Value: op.GetValue(),
 		Role: op.GetRole(), JWT: [32]byte(op.GetJwtHash()), Until: rota.Date(op.GetUntilMs()), Token: op.GetId(), Hash: [32]byte(op.GetHash())}
@@ -357,7 +357,7 @@ func (ac *authority) signIn(op *fsmpb.Exchange) (s access.SignIn, t rota.AccessT
 	// The date may be a little behind the clock by which the node found that it counts.
 	now, most := ac.s.Header.Date(), rota.Date((limits.MaxJWTLife+time.Hour)/time.Millisecond)
 	if s.Until <= now || s.Until > now+most {
-		return s, t, rota.Refusef(rota.KindUnauthenticated, "jwt", "the identity token ends at %s, and it is %s: one is wanted that counts now, for at most %s",
+		return s, t, rota.Refusef(rota.KindUnauthenticated, "jwt", "the identity token ends at %s, and it is %s: use one that is valid now, for at most %s",
 			s.Until, now, limits.MaxJWTLife)
 	}
 	t = rota.AccessToken{ID: s.Token, Roles: []string{s.Role}, Expires: min(s.Until, now+rota.Date(limits.MaxSignIn/time.Millisecond)),
@@ -370,10 +370,10 @@ func (ac *authority) signIn(op *fsmpb.Exchange) (s access.SignIn, t rota.AccessT
 func (ac *authority) mapped(s *access.SignIn) *rota.Error {
 	i := ac.issuers.Get(s.Issuer)
 	if i == nil || i.Audience != s.Audience {
-		return rota.Refusef(rota.KindUnauthenticated, "issuer", "issuer %s is not set any more, or for another audience than %.80q", s.Issuer, s.Audience)
+		return rota.Refusef(rota.KindUnauthenticated, "issuer", "issuer %s is no longer set, or not for audience %.80q", s.Issuer, s.Audience)
 	}
 	if !slices.ContainsFunc(i.Maps, func(m rota.ClaimRole) bool { return m.Claim == s.Claim && m.Role == s.Role && m.Fits(s.Value) }) {
-		return rota.Refusef(rota.KindUnauthenticated, "claim", "issuer %s does not map claim %.80q of value %.80q to role %s any more", s.Issuer, s.Claim, s.Value,
+		return rota.Refusef(rota.KindUnauthenticated, "claim", "issuer %s no longer maps claim %.80q of value %.80q to role %s", s.Issuer, s.Claim, s.Value,
 			s.Role)
 	}
 	return nil

@@ -39,7 +39,7 @@ type pendingCallbacks struct {
 // open opens a batch; a repetition changes nothing.
 func (b *batches) open(op *fsmpb.OpenBatch) *fsmpb.Outcome {
 	if n := len(op.GetCallback().GetLabels()); n > rota.MaxLabels { // before a map is made of them
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "labels", "too many labels: got %d, maximum %d", n, rota.MaxLabels))
 	}
 	spec := entry.BatchWords(op)
 	q := b.s.QueueTable.Get(spec.Callback.Queue)

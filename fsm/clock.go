@@ -79,7 +79,7 @@ func (m *Machine) beginTerm(op *fsmpb.BeginTerm, term uint64) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindStale, "term", "term %d is over: the log is in term %d, the state in term %d",
 			op.GetTerm(), term, m.Header.Term))
 	case len(op.GetRandom()) != 32:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "random", "random has %d bytes: 32 are wanted", len(op.GetRandom())))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "random", "random: got %d bytes, want 32", len(op.GetRandom())))
 	}
 	h := &m.Header
 	if h.Cluster == "" {

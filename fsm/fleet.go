@@ -177,15 +177,15 @@ type attestation struct {
 // check refuses what no attestation says.
 func (a attestation) check() error {
 	if a.until < 0 || a.until > maxAttested {
-		return rota.Refusef(rota.KindInvalid, "attested_until_ms", "attested_until_ms is %d: 0 to %d is wanted", a.until,
+		return rota.Refusef(rota.KindInvalid, "attested_until_ms", "attested_until_ms: got %d, want 0 to %d", a.until,
 			int64(maxAttested))
 	}
 	if a.stake < 0 || a.stake > rota.MaxFee {
-		return rota.Refusef(rota.KindInvalid, "attested_stake", "attested_stake is %d: 0 to %d is wanted", a.stake,
+		return rota.Refusef(rota.KindInvalid, "attested_stake", "attested_stake: got %d, want 0 to %d", a.stake,
 			int64(rota.MaxFee))
 	}
 	if a.stake > 0 && a.until == 0 {
-		return rota.Refusef(rota.KindInvalid, "attested_stake", "attested_stake is %d without an attestation: 0 is wanted", a.stake)
+		return rota.Refusef(rota.KindInvalid, "attested_stake", "attested_stake: got %d without an attestation, want 0", a.stake)
 	}
 	return nil
 }

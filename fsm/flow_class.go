@@ -169,7 +169,7 @@ func (fs *flows) deriveVertex(v *state.VertexRow) error {
 		return nil
 	}
 	if _, twice := f.byName[name]; twice || int(v.Number) != len(f.rows) || v.Number >= r.Added {
-		return fmt.Errorf("vertex %d of workflow %s, node %q, stands twice or out of order", v.Number, v.Workflow, name)
+		return fmt.Errorf("vertex %d of workflow %s, node %q, is duplicate or out of order", v.Number, v.Workflow, name)
 	}
 	if by, grown := v.GrownBy(); grown {
 		if s := f.sprouts[by]; by >= v.Number || f.rows[by].State != rota.NodeState(rota.JobCompleted) || s != nil && s.first+s.n != v.Number {

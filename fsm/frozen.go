@@ -297,7 +297,7 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		return fmt.Errorf("record of kind %d: %w", kind, err)
 	}
 	if !fresh {
-		return fmt.Errorf("record of kind %d stands twice", kind)
+		return fmt.Errorf("duplicate record of kind %d", kind)
 	}
 	return nil
 }
@@ -334,15 +334,15 @@ func (l *Loader) Finish() (*Machine, error) {
 		m.Ledger.Add(m.Header.Hash)
 	}
 	if m.Ledger.Sum != l.want.Digest {
-		return nil, rota.Refusef(rota.KindConflict, "digest", "state has digest %s, the snapshot says %s: it is damaged",
+		return nil, rota.Refusef(rota.KindConflict, "digest", "state has digest %s, but the snapshot has %s: it is damaged",
 			m.Ledger.Sum, l.want.Digest)
 	}
 	if m.Header.Index != l.want.Index || m.Header.Cluster != l.want.ClusterID {
-		return nil, rota.Refusef(rota.KindConflict, "index", "state is of cluster %q at index %d, the snapshot says %q at %d",
+		return nil, rota.Refusef(rota.KindConflict, "index", "state is of cluster %q at index %d, but the snapshot is of %q at %d",
 			m.Header.Cluster, m.Header.Index, l.want.ClusterID, l.want.Index)
 	}
 	if m.Header.Rules != l.want.RulesVersion {
-		return nil, rota.Refusef(rota.KindConflict, "state", "state is of rules version %d, the snapshot says %d: it is damaged",
+		return nil, rota.Refusef(rota.KindConflict, "state", "state has rules version %d, but the snapshot has %d: it is damaged",
 			m.Header.Rules, l.want.RulesVersion)
 	}
 	if err := m.derive(); err != nil {
@@ -396,7 +396,7 @@ func (m *Machine) derive() error {
 	m.leasing.leases.Scan(func(key string, r *state.LeaseRow) bool {
 		w, j := m.fleet.workers.Get(r.Worker), m.JobTable.Get(r.Job)
 		if w == nil || j == nil && r.Ended == nil || m.placement.registry.queues[r.Queue] == nil {
-			err = fmt.Errorf("lease %s is of no known worker, job or queue", r.ID)
+			err = fmt.Errorf("lease %s has no known worker, job or queue", r.ID)
 			return false
 		}
 		w.Leases[key] = struct{}{}

@@ -126,7 +126,7 @@ func (l *JobList) Page(f rota.JobFilter, h History) (rota.JobPage, error) {
 	p := &pager{JobList: l, filter: its, asked: &f, limit: f.Limit, page: rota.JobPage{Jobs: []rota.Job{}}}
 	switch {
 	case f.GroupBy != "" && f.GroupBy != "fingerprint":
-		return p.page, rota.Refusef(rota.KindInvalid, "group_by", "jobs are not grouped by %.40q: fingerprint is wanted, or nothing", f.GroupBy)
+		return p.page, rota.Refusef(rota.KindInvalid, "group_by", "group_by: got %.40q; use fingerprint, or omit it", f.GroupBy)
 	case f.Count || f.GroupBy != "":
 		p.page.Counted, p.groups = &rota.JobCount{}, map[string]int{}
 	}

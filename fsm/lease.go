@@ -208,7 +208,7 @@ func (lg *leasing) renew(l *state.LeaseRow, ordinal int32) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "ordinal", "renewal %d does not follow renewal %d", ordinal, l.Renewals))
 	// The lease stays the worker's in what follows: Conflict, not Stale.
 	case p.RenewalsMax >= 0 && int64(l.Renewals) >= p.RenewalsMax:
-		return entry.Refused(rota.Refusef(rota.KindConflict, "lease", "the lease was renewed %d times: renewals_max is %d",
+		return entry.Refused(rota.Refusef(rota.KindConflict, "lease", "too many renewals: the lease was renewed %d times, renewals_max is %d",
 			l.Renewals, p.RenewalsMax))
 	case l.EndsBy != 0 && l.Deadline.Clock >= l.EndsBy:
 		return entry.Refused(rota.Refusef(rota.KindConflict, "lease", "the lease has reached max_runtime: it ends at its deadline"))
@@ -246,10 +246,10 @@ func (lg *leasing) complete(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome
 	}
 	switch {
 	case len(output) > rota.MaxPayloadBytes:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "output", "output has %d bytes: at most %d are taken", len(output),
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "output", "output too long: got %d bytes, maximum %d", len(output),
 			rota.MaxPayloadBytes))
 	case len(digest) != 0 && len(digest) != 32:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "output_digest", "output_digest has %d bytes: 32 or none are wanted",
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "output_digest", "output_digest: got %d bytes, want 32 or none",
 			len(digest)))
 	}
 	grows, err := lg.flows.growing(l, op)
@@ -321,11 +321,11 @@ func checkFail(op *fsmpb.LeaseOp) error {
 	most := limits.MaxFailWait.Milliseconds()
 	switch kind, after := op.GetFail(), op.GetAfterMs(); {
 	case kind > uint32(peer.FailLast):
-		return rota.Refusef(rota.KindInvalid, "fail", "kind of failure %d is not known: 0 to %d is wanted", kind, peer.FailLast)
+		return rota.Refusef(rota.KindInvalid, "fail", "fail: unknown failure kind %d; use 0 to %d", kind, peer.FailLast)
 	case peer.FailKind(kind).Waits() && (after <= 0 || after > most):
-		return rota.Refusef(rota.KindInvalid, "after_ms", "after_ms is %d: 1 to %d (30 days) is wanted", after, most)
+		return rota.Refusef(rota.KindInvalid, "after_ms", "after_ms: got %d, want 1 to %d (30 days)", after, most)
 	case !peer.FailKind(kind).Waits() && after != 0:
-		return rota.Refusef(rota.KindInvalid, "after_ms", "after_ms is %d: only RETRY_AFTER and SNOOZE have one", after)
+		return rota.Refusef(rota.KindInvalid, "after_ms", "after_ms: got %d; only RETRY_AFTER and SNOOZE have it", after)
 	}
 	return nil
 }
@@ -356,7 +356,7 @@ const finalRules = 2
 // (SPEC §8.7). A final one counts as made a second later, so that those are no more than one a second either.
 func (lg *leasing) progress(l *state.LeaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if p := op.GetProgress(); p < 0 || p > 100 {
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "progress", "progress is %d: 0 to 100 is wanted", p))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "progress", "progress: got %d, want 0 to 100", p))
 	}
 	j, at := lg.s.JobTable.Get(l.Job), lg.s.Header.Clock
 	due := j.ProgressAt == 0 || at >= j.ProgressAt+limits.ProgressEvery || op.GetProgress() == 100 && j.Progress != 100

@@ -79,7 +79,7 @@ func checkLog(op *fsmpb.LeaseOp) error {
 
 func checkPacked(log []byte) error {
 	if len(log) > limits.MaxLogPacked {
-		return rota.Refusef(rota.KindInvalid, "log", "the log has %d bytes: at most %d are taken", len(log), limits.MaxLogPacked)
+		return rota.Refusef(rota.KindInvalid, "log", "log too long: got %d bytes, maximum %d", len(log), limits.MaxLogPacked)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func checkMode(op *fsmpb.SetMode) error {
 	reason := op.GetReason()
 	switch {
 	case op.GetMode() > uint32(rota.ModeDraining):
-		return rota.Refusef(rota.KindInvalid, "mode", "mode %d is unknown: NORMAL, DEGRADED, READ_ONLY or DRAINING is wanted",
+		return rota.Refusef(rota.KindInvalid, "mode", "unknown mode %d: use NORMAL, DEGRADED, READ_ONLY or DRAINING",
 			op.GetMode())
 	case op.GetAuto() && op.GetMode() > uint32(rota.ModeDegraded):
 		return rota.Refusef(rota.KindInvalid, "mode", "a leader sets NORMAL or DEGRADED by itself, not %s",
@@ -62,7 +62,7 @@ func checkMode(op *fsmpb.SetMode) error {
 	case reason == "" && !op.GetAuto():
 		return rota.Refusef(rota.KindInvalid, "reason", "reason is empty: say why, in 1 to %d bytes", limits.MaxReasonBytes)
 	case len(reason) > limits.MaxReasonBytes:
-		return rota.Refusef(rota.KindInvalid, "reason", "reason has %d bytes: at most %d are taken", len(reason), limits.MaxReasonBytes)
+		return rota.Refusef(rota.KindInvalid, "reason", "reason too long: got %d bytes, maximum %d", len(reason), limits.MaxReasonBytes)
 	}
 	return nil
 }

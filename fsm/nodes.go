@@ -26,7 +26,7 @@ func (m *Machine) found(op *fsmpb.BeginTerm) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	if leap := op.GetLeapMs(); leap < 0 || leap > int64(limits.VirtualLeapMax) {
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "leap_ms", "leap_ms is %d: at most %d are taken", leap, limits.VirtualLeapMax))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "leap_ms", "leap_ms: got %d, want at most %d", leap, limits.VirtualLeapMax))
 	}
 	h := &m.Header
 	h.Cluster, h.Incarnation, h.Leap = id, 1, max(rota.Clock(op.GetLeapMs()), limits.ClockLeapMax)
@@ -54,17 +54,17 @@ func (m *Machine) setNode(op *fsmpb.SetNode) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	if longest := max(len(op.GetApi()), len(op.GetRaft()), len(op.GetIdentity())); longest > maxNodeTextBytes {
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "node", "an address or identity of node %s has %d bytes: at most %d are taken",
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "node", "an address or identity of node %s too long: got %d bytes, maximum %d",
 			id, longest, maxNodeTextBytes))
 	}
 	if len(op.GetReason()) > limits.MaxReasonBytes || op.GetVoters() > rota.MaxVoters {
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "node", "a reason of %d bytes, %d voters left: at most %d and %d are taken",
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "node", "node: got a reason of %d bytes and %d remaining voters, maximum %d and %d",
 			len(op.GetReason()), op.GetVoters(), limits.MaxReasonBytes, rota.MaxVoters))
 	}
 	old := m.NodeTable.Get(id)
 	switch {
 	case old == nil && m.NodeTable.Len() >= maxNodesEver:
-		return entry.Refused(rota.Refusef(rota.KindExhausted, "node", "%d node ids were used: no more are kept", maxNodesEver))
+		return entry.Refused(rota.Refusef(rota.KindExhausted, "node", "too many node ids: %d were used, which is the maximum", maxNodesEver))
 	case old == nil:
 		m.NodeTable.Insert(id, &state.NodeRow{ID: id, API: op.GetApi(), Raft: op.GetRaft(), Identity: op.GetIdentity(),
 			Starts: op.GetStarts(), Removed: op.GetRemoved()})
@@ -125,7 +125,7 @@ func (m *Machine) wantVoters(op *fsmpb.WantVoters) *fsmpb.Outcome {
 		return o
 	}
 	if n := len(op.GetVoters()); n > rota.MaxVoters {
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "voters", "%d voters are named: at most %d are taken", n, rota.MaxVoters))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "voters", "too many voters: got %d, maximum %d", n, rota.MaxVoters))
 	}
 	healthy := int64(0)
 	for i, id := range op.GetVoters() {
@@ -216,7 +216,7 @@ func (m *Machine) switchRules(op *fsmpb.SwitchRules) *fsmpb.Outcome {
 	from, to := m.Header.Rules, op.GetVersion()
 	switch {
 	case to > entry.RulesMost:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, SubjectRules, "rules version is %d: %d to %d is wanted", to, entry.FirstRules, entry.RulesMost))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, SubjectRules, "rules version: got %d, want %d to %d", to, entry.FirstRules, entry.RulesMost))
 	case to == from:
 		return &fsmpb.Outcome{Existed: true}
 	case to < from:
@@ -251,14 +251,14 @@ func (m *Machine) storedBackup(op *fsmpb.BackupStored) *fsmpb.Outcome {
 	index, name := rota.Index(op.GetIndex()), op.GetName()
 	switch {
 	case index == 0 || index >= m.At:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "index", "a backup is of index %d, this is entry %d: an earlier one is wanted", index, m.At))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "index", "index: got a backup of index %d in entry %d; it must be earlier", index, m.At))
 	case name == "" || len(name) > limits.MaxBackupNameBytes || !ascii(name):
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "name", "a backup's name has %d bytes: 1 to %d of ASCII are wanted", len(name),
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "name", "name: got %d bytes for a backup, want 1 to %d of ASCII", len(name),
 			limits.MaxBackupNameBytes))
 	case len(op.GetSha256()) != sha256.Size:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "sha256", "a backup's SHA-256 has %d bytes: %d are wanted", len(op.GetSha256()), sha256.Size))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "sha256", "sha256: got %d bytes for a backup, want %d", len(op.GetSha256()), sha256.Size))
 	case op.GetBytes() == 0 || op.GetBytes() > math.MaxInt64:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "bytes", "a backup has %d bytes: 1 to %d are wanted", op.GetBytes(), int64(math.MaxInt64)))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "bytes", "bytes: got %d for a backup, want 1 to %d", op.GetBytes(), int64(math.MaxInt64)))
 	}
 	last := m.BackupTable.Get("")
 	if last != nil && (index < last.Index || index == last.Index && bytes.Equal(last.Sum[:], op.GetSha256())) {

@@ -28,7 +28,7 @@ func (fl *fleet) offer(op *fsmpb.Offer) *fsmpb.Outcome {
 	case op.GetPoll() == 0:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "poll", "the poll has no number"))
 	case free < 0 || free > rota.MaxSlots:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "free", "free is %d: 0 to %d is wanted", free, rota.MaxSlots))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "free", "free: got %d, want 0 to %d", free, rota.MaxSlots))
 	case free == 0 && w.Poll != op.GetPoll() || free > 0 && w.Poll == op.GetPoll():
 		return &fsmpb.Outcome{Existed: true}
 	case free == 0:
@@ -38,7 +38,7 @@ func (fl *fleet) offer(op *fsmpb.Offer) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindUnavailable, "offer", "the poll was over at %d, the clock is at %d: poll again", until,
 			fl.s.Header.Clock))
 	case until > fl.s.Header.Clock+limits.OfferMost:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "until_ms", "until_ms is %d, at the clock %d: %d more at most are wanted", until,
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "until_ms", "until_ms: got %d at clock %d, want at most %d more", until,
 			fl.s.Header.Clock, limits.OfferMost))
 	default:
 		w = fl.workers.Edit(w.Spec.ID)
@@ -87,7 +87,7 @@ func Attach(vw *View, id rota.WorkerID, hash [32]byte, by rota.Principal) (rota.
 	case w == nil:
 		return 0, rota.Refusef(rota.KindNotFound, "worker", "worker %q is not registered: acquire registers it", id)
 	case subtle.ConstantTimeCompare(w.SecretHash[:], hash[:]) == 0:
-		return 0, rota.Refusef(rota.KindDenied, "secret", "the secret is not that of worker %s: another process has registered or taken over the id", id)
+		return 0, rota.Refusef(rota.KindDenied, "secret", "secret: not the secret of worker %s; another process registered or took over the id", id)
 	case w.By != by:
 		return 0, rota.Refusef(rota.KindDenied, "worker", "worker %s was registered by somebody else than %s: acquire with its secret moves it", id, by)
 	case w.Status == rota.WorkerRetired:

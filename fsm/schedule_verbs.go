@@ -99,14 +99,14 @@ func scheduleText(r *state.ScheduleRow, name rota.ScheduleName) (what, etag stri
 // read checks what an operation says of a schedule.
 func (sc *schedules) read(op *fsmpb.SetSchedule) (*rota.ScheduleSpec, error) {
 	if n := len(op.GetJob().GetLabels()); n > rota.MaxLabels { // before a map is made of them
-		return nil, rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
+		return nil, rota.Refusef(rota.KindInvalid, "labels", "too many labels: got %d, maximum %d", n, rota.MaxLabels)
 	}
 	if n := len(op.GetDatesMs()); n > rota.MaxScheduleDates {
-		return nil, rota.Refusef(rota.KindInvalid, "dates", "dates are %d: at most %d are taken", n, rota.MaxScheduleDates)
+		return nil, rota.Refusef(rota.KindInvalid, "dates", "too many dates: got %d, maximum %d", n, rota.MaxScheduleDates)
 	}
 	s := entry.ScheduleWords(op)
 	if op.GetOverlap() > uint32(rota.OverlapAllow) {
-		return nil, rota.Refusef(rota.KindInvalid, "overlap", "overlap %d is unknown: 0 to %d are taken", op.GetOverlap(), uint32(rota.OverlapAllow))
+		return nil, rota.Refusef(rota.KindInvalid, "overlap", "unknown overlap %d: use 0 to %d", op.GetOverlap(), uint32(rota.OverlapAllow))
 	}
 	payloadMax := int64(rota.MaxPayloadBytes)
 	if q := sc.s.QueueTable.Get(s.Job.Queue); q != nil {
@@ -167,7 +167,7 @@ func (sc *schedules) named(name string) (*state.ScheduleRow, error) {
 func (sc *schedules) setPaused(op *fsmpb.PauseSchedule) *fsmpb.Outcome {
 	r, err := sc.named(op.GetName())
 	if err == nil && len(op.GetReason()) > limits.MaxReasonBytes {
-		err = rota.Refusef(rota.KindInvalid, "reason", "reason has %d bytes: at most %d are taken", len(op.GetReason()), limits.MaxReasonBytes)
+		err = rota.Refusef(rota.KindInvalid, "reason", "reason too long: got %d bytes, maximum %d", len(op.GetReason()), limits.MaxReasonBytes)
 	}
 	if err != nil {
 		return entry.Refused(err)
@@ -236,7 +236,7 @@ func (sc *schedules) backfill(op *fsmpb.BackfillSchedule) *fsmpb.Outcome {
 	case op.GetVersion() != r.Version:
 		err = rota.Refusef(rota.KindStale, "version", "schedule %s is of version %d, not %d: look at it again", r.Spec.Name, r.Version, op.GetVersion())
 	case op.GetOverlap() > uint32(rota.OverlapAllow):
-		err = rota.Refusef(rota.KindInvalid, "overlap", "overlap %d is unknown: 0 to %d are taken", op.GetOverlap(), uint32(rota.OverlapAllow))
+		err = rota.Refusef(rota.KindInvalid, "overlap", "unknown overlap %d: use 0 to %d", op.GetOverlap(), uint32(rota.OverlapAllow))
 	default:
 		err = sc.sameZones(op.GetTzdata())
 	}
@@ -257,7 +257,7 @@ func (sc *schedules) backfill(op *fsmpb.BackfillSchedule) *fsmpb.Outcome {
 // readDates checks dates that lie after one moment, and up to another.
 func readDates(ms []int64, from, until rota.Date) ([]rota.Date, error) {
 	if len(ms) > rota.MaxScheduleDates {
-		return nil, rota.Refusef(rota.KindInvalid, "dates", "dates are %d: at most %d are taken", len(ms), rota.MaxScheduleDates)
+		return nil, rota.Refusef(rota.KindInvalid, "dates", "too many dates: got %d, maximum %d", len(ms), rota.MaxScheduleDates)
 	}
 	dates, last := make([]rota.Date, len(ms)), from
 	for i, d := range ms {
@@ -304,11 +304,11 @@ func (sc *schedules) fire(op *fsmpb.Fire) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindStale, "from", "schedule %s is %s in version %d, decided through %s: not in version %d through %s",
 			r.Spec.Name, r.State(), r.Version, r.Through, op.GetVersion(), from))
 	case until <= from || until > sc.s.Header.Date():
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "until", "until is %s: a date after %s and by %s is wanted", until, from, sc.s.Header.Date()))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "until", "until: got %s, want a date after %s and by %s", until, from, sc.s.Header.Date()))
 	case len(op.GetTzdata()) > rota.MaxIDBytes:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "tzdata", "tzdata has %d bytes: at most %d are taken", len(op.GetTzdata()), rota.MaxIDBytes))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "tzdata", "tzdata too long: got %d bytes, maximum %d", len(op.GetTzdata()), rota.MaxIDBytes))
 	case op.GetMissed() > 1<<40:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "missed", "missed is %d: at most %d is taken", op.GetMissed(), uint64(1<<40)))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "missed", "missed: got %d, want at most %d", op.GetMissed(), uint64(1<<40)))
 	}
 	if err := sc.sameZones(op.GetTzdata()); err != nil {
 		return entry.Refused(err)

@@ -162,7 +162,7 @@ func (kr *keyring) mayGroup(r *rota.KeyRule) error {
 		return nil
 	}
 	if g := kr.groups[r.Queue]; g != nil && g.Name != r.Name {
-		return rota.Refusef(rota.KindConflict, "group", "the keys of %s take turns in queue %s: a queue has one such rule", g.Name, r.Queue)
+		return rota.Refusef(rota.KindConflict, "group", "the keys of %s already take turns in queue %s: a queue has at most one such rule", g.Name, r.Queue)
 	}
 	return turnless(r.Queue, &kr.s.QueueTable.Get(r.Queue).Policy)
 }

@@ -29,7 +29,7 @@ func (ac *authority) openSession(op *fsmpb.OpenSession) *fsmpb.Outcome {
 	parent := ac.s.Journal.Caller.Actor
 	if old := ac.tokens.Get(state.TokenID(op.GetId())); old != nil {
 		if old.Parent != parent || old.Hash != hash || old.Link != op.GetLink() || !old.Revoked.IsZero() {
-			return entry.Refused(rota.Refusef(rota.KindConflict, "session", "session %s is known as another one, or has ended: open one with an id of its own", op.GetId()))
+			return entry.Refused(rota.Refusef(rota.KindConflict, "session", "session %s exists with other content, or has ended: open one with its own id", op.GetId()))
 		}
 		return &fsmpb.Outcome{Existed: true}
 	}
@@ -59,7 +59,7 @@ func (ac *authority) openSession(op *fsmpb.OpenSession) *fsmpb.Outcome {
 
 func sessionHash(id string, b []byte) (hash [32]byte, err error) {
 	if len(b) != len(hash) {
-		return hash, rota.Refusef(rota.KindInvalid, "hash", "the hash of the session has %d bytes: %d are wanted", len(b), len(hash))
+		return hash, rota.Refusef(rota.KindInvalid, "hash", "hash: got %d bytes, want %d", len(b), len(hash))
 	}
 	return [32]byte(b), access.CheckTokenID(id)
 }

@@ -141,7 +141,7 @@ const goneText = "its worker died: the guard has ended all that was left of it"
 // takeover is another process's. Said again, it changes nothing.
 func (fl *fleet) gone(op *fsmpb.Gone) *fsmpb.Outcome {
 	if n := len(op.GetSecretHash()); n != 32 {
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "secret", "secret hash has %d bytes: 32 are wanted", n))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "secret", "secret hash: got %d bytes, want 32", n))
 	}
 	w := fl.workers.Get(rota.WorkerID(op.GetWorker()))
 	if w == nil {
@@ -208,7 +208,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	if len(op.GetSecretHash()) != 32 {
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "secret", "secret hash has %d bytes: 32 are wanted", len(op.GetSecretHash())))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "secret", "secret hash: got %d bytes, want 32", len(op.GetSecretHash())))
 	}
 	attested := attestation{rota.Date(op.GetAttestedUntilMs()), op.GetAttestedStake()}
 	if err := attested.check(); err != nil {

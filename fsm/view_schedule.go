@@ -240,7 +240,7 @@ func keyCursor(text string) (*state.KeyCountRow, error) {
 	r.Open, err = strconv.ParseInt(open, 10, 64)
 	r.Jobs, err2 = strconv.ParseInt(jobs, 10, 64)
 	if err != nil || err2 != nil || !whole || key == "" {
-		return nil, rota.Refusef(rota.KindInvalid, "cursor", "cursor %.80q is none of this list: the next_cursor of the page before is wanted", text)
+		return nil, rota.Refusef(rota.KindInvalid, "cursor", "cursor: got %.80q, which is not of this list; use the next_cursor of the previous page", text)
 	}
 	return r, nil
 }

@@ -179,7 +179,7 @@ func (vw *View) Workflows() *WorkflowList {
 func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
 	page := rota.WorkflowPage{Workflows: []rota.Workflow{}}
 	if f.Cursor != "" && !rota.ValidID(f.Cursor) {
-		return page, rota.Refusef(rota.KindInvalid, "cursor", "cursor %q is not one that a page gave", f.Cursor)
+		return page, rota.Refusef(rota.KindInvalid, "cursor", "cursor: got %q; use the next_cursor of the previous page", f.Cursor)
 	}
 	limit, last := f.Limit, f.Cursor
 	if limit <= 0 {
@@ -208,7 +208,7 @@ func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
 func (vw *View) NodeParents(job rota.JobID) ([]rota.JobID, error) {
 	f, v := vw.m.flows.vertex(job)
 	if v == nil {
-		return nil, rota.Refusef(rota.KindNotFound, "job", "job %q is not that of a known workflow's node", job)
+		return nil, rota.Refusef(rota.KindNotFound, "job", "job %q is not a node of a known workflow", job)
 	}
 	sources := f.sources(v)
 	parents := make([]rota.JobID, len(sources))

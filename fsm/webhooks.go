@@ -168,7 +168,7 @@ func (c *checker) hooks() {
 func (j *judgement) setWebhook(op *fsmpb.Op) {
 	j.somewhere(op)
 	if r := j.ac.hooks.rows.Get(rota.WebhookName(op.GetSetWebhook().GetName())); j.refusal == nil && r != nil && !j.rights.CoverAll(r.Sees) {
-		j.refusal = rota.Refusef(rota.KindConflict, "name", "webhook %s is taken: choose another name", r.Spec.Name)
+		j.refusal = rota.Refusef(rota.KindConflict, "name", "webhook %s exists already: choose another name", r.Spec.Name)
 	}
 }
 

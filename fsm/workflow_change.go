@@ -23,22 +23,22 @@ func (fs *flows) growing(l *state.LeaseRow, op *fsmpb.LeaseOp) (*chunk, error) {
 	}
 	j := fs.s.JobTable.Get(l.Job)
 	if j.Workflow == "" {
-		return nil, rota.Refusef(rota.KindInvalid, "children", "job %s is no node of a workflow: only such a one can have children", l.Job)
+		return nil, rota.Refusef(rota.KindInvalid, "children", "job %s is not a node of a workflow: only such a job can have children", l.Job)
 	}
 	if n := len(encoded); n > limits.MaxChildrenBytes {
-		return nil, rota.Refusef(rota.KindInvalid, "children", "children take %d bytes: at most %d are taken; let payloads name large data "+
+		return nil, rota.Refusef(rota.KindInvalid, "children", "children too long: got %d bytes, maximum %d; let payloads name large data "+
 			"instead of holding it", n, limits.MaxChildrenBytes)
 	}
 	var g fsmpb.Growth
 	if err := proto.Unmarshal(encoded, &g); err != nil {
-		return nil, rota.Refusef(rota.KindInvalid, "children", "children cannot be read: an encoded Growth is wanted, as the client library makes it")
+		return nil, rota.Refusef(rota.KindInvalid, "children", "children cannot be read: send an encoded Growth, as the client library makes it")
 	}
 	if needs := entry.GrowthNeeds(&g); needs > fs.s.Header.Rules {
 		return nil, rota.Refusef(rota.KindConflict, SubjectRules, "a child needs rules version %d, version %d is in force", needs, fs.s.Header.Rules)
 	}
 	n := len(g.GetNodes())
 	if n == 0 || n > rota.MaxChildren {
-		return nil, rota.Refusef(rota.KindInvalid, "children", "children are %d: 1 to %d are wanted", n, rota.MaxChildren)
+		return nil, rota.Refusef(rota.KindInvalid, "children", "children: got %d, want 1 to %d", n, rota.MaxChildren)
 	}
 	r, f := fs.workflows.Get(j.Workflow), fs.flowIndex.byID[j.Workflow]
 	c := &chunk{fs: fs, r: r, f: f, names: make(map[string]bool, n), grower: f.rows[j.Vertex], content: state.HashBytes(encoded)}
@@ -93,7 +93,7 @@ func (c *chunk) admitGrowth() error {
 		{"bytes", r.Bytes, c.bytes, rota.MaxWorkflowBytes},
 	} {
 		if bound.has+bound.more > bound.most {
-			return rota.Refusef(rota.KindInvalid, "children", "workflow %s has %d %s, the children bring %d more: at most %d are taken", r.ID,
+			return rota.Refusef(rota.KindInvalid, "children", "workflow %s has %d %s, and the children add %d: maximum %d", r.ID,
 				bound.has, bound.what, bound.more, bound.most)
 		}
 	}
@@ -233,7 +233,7 @@ func (fs *flows) signalled(f *flow, r *state.WorkflowRow, v *state.VertexRow, s 
 	g := v.Gate
 	switch {
 	case g == nil:
-		return false, rota.Refusef(rota.KindInvalid, "node", "node %s of workflow %s is no gate: only a gate takes a signal", state.VertexName(v), r.ID)
+		return false, rota.Refusef(rota.KindInvalid, "node", "node %s of workflow %s is not a gate: only gates accept signals", state.VertexName(v), r.ID)
 	case r.Redo && v.Lost() && (f.redo == nil || f.redo[v.Number]):
 		return false, exhausted("workflow", "workflow %s is being retried: signal again in a moment", r.ID)
 	case g.Signal == s.ID && g.Content == content:

@@ -324,9 +324,9 @@ func TestGrow_workflowsBoundsHold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for want, c := range map[string]chunk{
-		"99999 nodes, the children bring 2 more: at most 100000":      {r: &state.WorkflowRow{ID: "wf", Nodes: rota.MaxWorkflowNodes - 1}, rows: make([]*state.VertexRow, 2)},
-		"999999 edges, the children bring 2 more: at most 1000000":    {r: &state.WorkflowRow{ID: "wf", Edges: rota.MaxWorkflowEdges - 1}, edges: 2},
-		"67108863 bytes, the children bring 2 more: at most 67108864": {r: &state.WorkflowRow{ID: "wf", Bytes: rota.MaxWorkflowBytes - 1}, bytes: 2},
+		"99999 nodes, and the children add 2: maximum 100000":      {r: &state.WorkflowRow{ID: "wf", Nodes: rota.MaxWorkflowNodes - 1}, rows: make([]*state.VertexRow, 2)},
+		"999999 edges, and the children add 2: maximum 1000000":    {r: &state.WorkflowRow{ID: "wf", Edges: rota.MaxWorkflowEdges - 1}, edges: 2},
+		"67108863 bytes, and the children add 2: maximum 67108864": {r: &state.WorkflowRow{ID: "wf", Bytes: rota.MaxWorkflowBytes - 1}, bytes: 2},
 	} {
 		c.fs = &b.Machine.flows
 		err := c.admitGrowth()

@@ -104,7 +104,7 @@ func openSpec(op *fsmpb.OpenWorkflow) (*rota.JobSpec, error) {
 		return nil, err
 	}
 	if n := len(op.GetLabels()); n > rota.MaxLabels { // before a map is made of them
-		return nil, rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
+		return nil, rota.Refusef(rota.KindInvalid, "labels", "too many labels: got %d, maximum %d", n, rota.MaxLabels)
 	}
 	spec := entry.SpecWords(&fsmpb.JobSpec{Queue: op.GetQueue(), Tenant: op.GetTenant(), Priority: op.GetPriority(),
 		Labels: op.GetLabels()})
@@ -115,16 +115,16 @@ func openSpec(op *fsmpb.OpenWorkflow) (*rota.JobSpec, error) {
 	n, e := op.GetNodes(), op.GetEdges()
 	switch {
 	case op.GetOnFailure() > uint32(rota.FailureContinue):
-		return nil, rota.Refusef(rota.KindInvalid, "on_failure", "on_failure %d is unknown: fail_fast or continue is wanted",
+		return nil, rota.Refusef(rota.KindInvalid, "on_failure", "unknown on_failure %d: use fail_fast or continue",
 			op.GetOnFailure())
 	case len(op.GetContent()) != 16:
-		return nil, rota.Refusef(rota.KindInvalid, "content", "content has %d bytes: 16 are wanted", len(op.GetContent()))
+		return nil, rota.Refusef(rota.KindInvalid, "content", "content: got %d bytes, want 16", len(op.GetContent()))
 	case n == 0 || n > rota.MaxWorkflowNodes:
-		return nil, rota.Refusef(rota.KindInvalid, "nodes", "nodes are %d: 1 to %d are wanted", n, rota.MaxWorkflowNodes)
+		return nil, rota.Refusef(rota.KindInvalid, "nodes", "nodes: got %d, want 1 to %d", n, rota.MaxWorkflowNodes)
 	case e > rota.MaxWorkflowEdges:
-		return nil, rota.Refusef(rota.KindInvalid, "edges", "edges are %d: at most %d are taken", e, rota.MaxWorkflowEdges)
+		return nil, rota.Refusef(rota.KindInvalid, "edges", "too many edges: got %d, maximum %d", e, rota.MaxWorkflowEdges)
 	case e > uint64(n)*uint64(n-1)/2:
-		return nil, rota.Refusef(rota.KindInvalid, "edges", "edges are %d: %d nodes have at most %d without a cycle", e, n,
+		return nil, rota.Refusef(rota.KindInvalid, "edges", "too many edges: got %d, but %d nodes have at most %d without a cycle", e, n,
 			uint64(n)*uint64(n-1)/2)
 	}
 	return spec, nil

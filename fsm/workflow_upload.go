@@ -53,12 +53,12 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 	n, first := uint64(len(op.GetNodes())), uint64(op.GetFirst())
 	switch {
 	case n == 0 || n > limits.MaxChunkNodes:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes are %d: 1 to %d are wanted at a time", n, limits.MaxChunkNodes))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes: got %d, want 1 to %d at a time", n, limits.MaxChunkNodes))
 	case first+n > uint64(r.Nodes):
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes %d to %d are more than the %d that workflow %s announced", first,
 			first+n-1, r.Nodes, r.ID))
 	case first > uint64(r.Added):
-		o := entry.Refused(rota.Refusef(rota.KindOutOfRange, "first", "node %d of workflow %s is wanted next, not node %d", r.Added, r.ID, first))
+		o := entry.Refused(rota.Refusef(rota.KindOutOfRange, "first", "first: the next node must be %d of workflow %s, got node %d", r.Added, r.ID, first))
 		o.WorkflowState, o.NextNode = uint32(r.State), r.Added
 		return o
 	}
@@ -73,7 +73,7 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 		}
 	}
 	if r.Bytes+c.bytes > rota.MaxWorkflowBytes {
-		return c.refused(rota.Refusef(rota.KindInvalid, "nodes", "the nodes of workflow %s take %d bytes: at most %d are taken", r.ID,
+		return c.refused(rota.Refusef(rota.KindInvalid, "nodes", "nodes of workflow %s too long: got %d bytes, maximum %d", r.ID,
 			r.Bytes+c.bytes, rota.MaxWorkflowBytes))
 	}
 	if err := c.admitBytes(); err != nil {
@@ -173,7 +173,7 @@ func (c *chunk) linkedMost() uint64 {
 func (c *chunk) read(n *fsmpb.WorkflowNode) (v *state.VertexRow, name string, err error) {
 	s, r := c.fs.s, c.r
 	if n := len(n.GetSpec().GetLabels()); n > rota.MaxLabels { // before a map is made of them
-		return nil, "", rota.Refusef(rota.KindInvalid, "labels", "labels are %d: at most %d are taken", n, rota.MaxLabels)
+		return nil, "", rota.Refusef(rota.KindInvalid, "labels", "too many labels: got %d, maximum %d", n, rota.MaxLabels)
 	}
 	spec := entry.SpecWords(n.GetSpec())
 	name = string(spec.ID)
@@ -181,7 +181,7 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *state.VertexRow, name string, er
 		return nil, "", err
 	}
 	if spec.Tenant != "" {
-		return nil, "", rota.Refusef(rota.KindInvalid, "tenant", "tenant %.80q is given: a node is of its workflow's tenant", spec.Tenant)
+		return nil, "", rota.Refusef(rota.KindInvalid, "tenant", "tenant: got %.80q; omit it, a node has its workflow's tenant", spec.Tenant)
 	}
 	spec.ID, spec.Tenant = rota.NodeJobID(r.ID, name), r.Tenant
 	terms := entry.GateWords(n.GetGate())
@@ -215,11 +215,11 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *state.VertexRow, name string, er
 		return nil, "", leaving(q)
 	}
 	if _, twice := c.f.byName[name]; twice || c.names[name] {
-		return nil, "", rota.Refusef(rota.KindInvalid, "id", "the id stands twice in workflow %s", r.ID)
+		return nil, "", rota.Refusef(rota.KindInvalid, "id", "duplicate id in workflow %s", r.ID)
 	}
 	number := uint64(r.Added) + uint64(len(c.rows))
 	if number >= rota.MaxWorkflowNodes {
-		return nil, "", rota.Refusef(rota.KindInvalid, "id", "workflow %s has %d nodes already: it takes no more", r.ID, rota.MaxWorkflowNodes)
+		return nil, "", rota.Refusef(rota.KindInvalid, "id", "too many nodes: workflow %s has %d, which is the maximum", r.ID, rota.MaxWorkflowNodes)
 	}
 	parents, err := c.parents(n.GetParents(), number)
 	if err != nil {
@@ -250,7 +250,7 @@ func readParents(steps []uint32, number uint64) ([]uint32, error) {
 		return nil, nil
 	}
 	if uint64(len(steps)) > number { // before room is made for them
-		return nil, rota.Refusef(rota.KindInvalid, "parents", "parents are %d: there are %d nodes before it", len(steps), number)
+		return nil, rota.Refusef(rota.KindInvalid, "parents", "too many parents: got %d, but only %d nodes come before it", len(steps), number)
 	}
 	parents := make([]uint32, len(steps))
 	last := uint64(0)
@@ -293,12 +293,12 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	}
 	switch {
 	case r.Added < r.Nodes:
-		o := entry.Refused(rota.Refusef(rota.KindOutOfRange, "nodes", "%d of the %d nodes of workflow %s have arrived: node %d is wanted next",
+		o := entry.Refused(rota.Refusef(rota.KindOutOfRange, "nodes", "%d of the %d nodes of workflow %s have arrived: send node %d next",
 			r.Added, r.Nodes, r.ID, r.Added))
 		o.WorkflowState, o.NextNode = uint32(r.State), r.Added
 		return o
 	case r.Linked != r.Edges:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "edges", "workflow %s has %d edges, it announced %d", r.ID, r.Linked, r.Edges))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "edges", "workflow %s has %d edges, but it announced %d", r.ID, r.Linked, r.Edges))
 	}
 	f := fs.flowIndex.byID[r.ID]
 	spec := &rota.JobSpec{Queue: r.Queue, Tenant: r.Tenant, Priority: f.urgent}

@@ -49,7 +49,7 @@ func Conditional(op *fsmpb.Op) error {
 		*fsmpb.Op_SetRole, *fsmpb.Op_DeleteRole, *fsmpb.Op_SetIssuer, *fsmpb.Op_DeleteIssuer:
 		return access.CheckVersion(op.GetIfMatch())
 	default:
-		return rota.Refusef(rota.KindInvalid, "if_match", "the operation takes no if_match: leave it out")
+		return rota.Refusef(rota.KindInvalid, "if_match", "the operation does not accept if_match: omit it")
 	}
 }
 
@@ -159,7 +159,7 @@ func (jn *journal) ReadSnapshot(op *fsmpb.ReadSnapshot) *fsmpb.Outcome {
 	case jn.Caller.Actor == "":
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "actor", "a read of a snapshot has no actor: it is a caller's"))
 	case index == 0 || index >= jn.S.At:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, "index", "a snapshot of index %d is read, this is entry %d: an earlier one is wanted", index, jn.S.At))
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "index", "index: got a snapshot of index %d in entry %d; it must be earlier", index, jn.S.At))
 	}
 	jn.Emit(rota.Event{Kind: rota.EventSnapshotRead, Payload: Payload(snapshotRead{node, index})})
 	return &fsmpb.Outcome{}
