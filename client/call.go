@@ -143,7 +143,7 @@ func ended(ctx context.Context) bool {
 // the last error, ctx's own error and its cause.
 func (c *Client) gaveUp(ctx context.Context, op string, last *rota.Error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return &rota.Error{Kind: rota.KindTimeout, Op: op, Text: "given up by the caller", Cause: endOf(ctx)}
+		return &rota.Error{Kind: rota.KindTimeout, Op: op, Text: "cancelled by the caller", Cause: endOf(ctx)}
 	}
 	e := &rota.Error{Kind: rota.KindUnavailable, Op: op, Text: "no node of " + addressesOf(c) + " answered in time", Cause: endOf(ctx)}
 	if last != nil {

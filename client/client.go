@@ -169,7 +169,7 @@ func Dial(addrs []string, opts ...Option) (*Client, error) {
 	}
 	if len(c.nodes) == 0 {
 		c.finish()
-		return nil, rota.Refusef(rota.KindInvalid, "addr", "no address of a node is given: host:port is wanted")
+		return nil, rota.Refusef(rota.KindInvalid, "addr", "no node address given: pass at least one host:port")
 	}
 	return c, nil
 }
@@ -179,7 +179,7 @@ func ofSocket(address string) bool { return strings.HasPrefix(address, "unix:") 
 func newNode(address string, s *settings) (*node, error) {
 	if s.dial == nil && !ofSocket(address) {
 		if _, _, err := net.SplitHostPort(address); err != nil {
-			return nil, rota.Refusef(rota.KindInvalid, "addr", "address %q is refused: host:port is wanted", address)
+			return nil, rota.Refusef(rota.KindInvalid, "addr", "addr: got %q; use host:port", address)
 		}
 	}
 	secure := insecure.NewCredentials()
@@ -213,7 +213,7 @@ func newNode(address string, s *settings) (*node, error) {
 	// The dialer resolves names, at every dial anew; the library need not.
 	conn, err := grpc.NewClient("passthrough:///"+address, options...)
 	if err != nil {
-		return nil, rota.Refusef(rota.KindInvalid, "addr", "address %q is refused: %v", address, err)
+		return nil, rota.Refusef(rota.KindInvalid, "addr", "addr: got %q: %v", address, err)
 	}
 	return &node{
 		address: address, conn: conn,

@@ -42,7 +42,7 @@ func (d Definition[In, Out]) Type() rota.JobType { return d.of.typ }
 func (d Definition[In, Out]) Job(in In, opts ...JobOption) (rota.JobSpec, error) {
 	payload, err := d.of.codec.Marshal(in)
 	if err != nil {
-		return rota.JobSpec{}, rota.Refusef(rota.KindInvalid, "payload", "a job of type %s cannot be made of the %T: %v", d.of.typ, in, err)
+		return rota.JobSpec{}, rota.Refusef(rota.KindInvalid, "payload", "payload: cannot encode a %[2]T for a job of type %[1]s: %[3]v", d.of.typ, in, err)
 	}
 	spec := rota.NewJobSpec(d.of.typ, payload)
 	for _, o := range d.of.options {
@@ -68,7 +68,7 @@ func (d Definition[In, Out]) Submit(ctx context.Context, c *Client, in In, opts 
 		return nil, err
 	}
 	if len(outcomes) != 1 { // a submitter of WithSubmitter kept it back
-		return nil, cmp.Or(err, error(rota.Refusef(rota.KindInternal, "outcomes", "a submission of one job has %d outcomes: 1 is wanted", len(outcomes))))
+		return nil, cmp.Or(err, error(rota.Refusef(rota.KindInternal, "outcomes", "outcomes: got %d for one job, want 1", len(outcomes))))
 	}
 	h := d.Of(c, outcomes[0].ID)
 	h.submitted = outcomes[0]

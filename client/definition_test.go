@@ -120,7 +120,7 @@ func TestHandle_wait(t *testing.T) {
 		"an output":      {job: rota.Job{State: rota.JobCompleted, Output: []byte("7"), OutputDigest: something[:]}, want: 7},
 		"no output":      {job: rota.Job{State: rota.JobCompleted, OutputDigest: nothing[:]}},
 		"dead":           {job: rota.Job{State: rota.JobDead, Reason: rota.ReasonAttemptsUsedUp, Error: "boom"}, kind: rota.KindInternal, text: "job j is DEAD (ATTEMPTS_USED_UP): boom"},
-		"another type":   {job: rota.Job{State: rota.JobCompleted, Output: []byte(`"seven"`), OutputDigest: something[:]}, kind: rota.KindInvalid, text: "is no int"},
+		"another type":   {job: rota.Job{State: rota.JobCompleted, Output: []byte(`"seven"`), OutputDigest: something[:]}, kind: rota.KindInvalid, text: "does not decode as int"},
 		"hidden":         {job: rota.Job{State: rota.JobCompleted, OutputDigest: something[:]}, kind: rota.KindDenied, text: "right data"},
 		"no longer kept": {job: rota.Job{State: rota.JobCompleted, OutputDigest: something[:], RecordDropped: true}, kind: rota.KindOutOfRange, text: "archive_retention"},
 	}

@@ -94,7 +94,7 @@ func newSubmission(c *Client, jobs []rota.JobSpec) *submission {
 		if words.JobSpecMost(spec) > submitBytes {
 			if n := words.JobSpecSize(spec); n > submitBytes {
 				b.outcomes[i].Err = rota.Refusef(rota.KindInvalid, "payload",
-					"the job takes %d bytes: at most %d of payload are taken", n, rota.MaxPayloadBytes)
+					"payload too long: the job has %d bytes, maximum %d", n, rota.MaxPayloadBytes)
 				continue
 			}
 		}

@@ -202,8 +202,8 @@ func (c *Client) DrainQueue(ctx context.Context, name, to rota.QueueName, left f
 			return nil
 		}
 		if now >= before && !pause(ctx, drainPause) { // nothing moved: what is left runs
-			return c.gaveUp(ctx, "drain queue", rota.Refusef(rota.KindConflict, "queue", "queue %q has %d live jobs that do not move: leased ones, "+
-				"nodes of workflows, or of more requirement sets than %q takes", name, now, to))
+			return c.gaveUp(ctx, "drain queue", rota.Refusef(rota.KindConflict, "queue", "queue %q has %d live jobs that do not move: leased jobs, "+
+				"nodes of workflows, or more requirement sets than %q accepts", name, now, to))
 		}
 		before = now
 	}

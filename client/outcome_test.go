@@ -48,9 +48,9 @@ func TestHandler_outcomes(t *testing.T) {
 			rota.VerbFail, "panic: oh no", 0, 0},
 		"too much output": {func(context.Context, *Job) (Result, error) {
 			return Result{Output: make([]byte, rota.MaxPayloadBytes+1)}, nil
-		}, rota.VerbFail, "at most 262144", 0, 0},
+		}, rota.VerbFail, "maximum 262144", 0, 0},
 		"a short digest": {func(context.Context, *Job) (Result, error) { return Result{Digest: []byte("x")}, nil },
-			rota.VerbFail, "digest has 1 bytes", 0, 0},
+			rota.VerbFail, "digest: got 1 bytes", 0, 0},
 		"no handler": {nil, rota.VerbDecline, "no handler for type work", 0, 0},
 		"a payload that is no JSON": {Define[int, int]("work").Handler(func(_ context.Context, _ *Job, in int) (int, error) {
 			return in, nil

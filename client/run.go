@@ -28,7 +28,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.ran = true
 	w.mu.Unlock()
 	if again {
-		return rota.Refusef(rota.KindConflict, "worker", "worker %s ran already: make a new one", w.spec.ID)
+		return rota.Refusef(rota.KindConflict, "worker", "worker %s ran already: create a new one", w.spec.ID)
 	}
 	base := context.WithoutCancel(ctx)
 	t := newLeaseTable(w, base)
@@ -259,7 +259,7 @@ func (t *leaseTable) tellConnection(f func(ConnectionEvent), s *stream, err erro
 
 // errNoBeat is why a stream is left whose node answers no beat: it is cut off,
 // or has no leader.
-var errNoBeat = errors.New("the node answers no beat")
+var errNoBeat = errors.New("the node does not answer beats")
 
 // errOtherToken is why a stream is left that began with a token which was replaced since: the
 // worker keeps its session and leases under the new one, and may lose them with the old one.

@@ -102,7 +102,7 @@ func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err 
 	}
 	welcome := response.Other.GetWelcome()
 	if welcome == nil {
-		return rota.Refusef(rota.KindInternal, "", "the node's first message is no welcome")
+		return rota.Refusef(rota.KindInternal, "", "the node's first message is not a welcome")
 	}
 	s.welcomed, s.name, s.session = true, rota.NodeID(welcome.Node), rota.Session(welcome.Session)
 	return nil

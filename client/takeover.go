@@ -13,7 +13,7 @@ func (t *leaseTable) revoked(n *peer.LeaseEnd) {
 	if n.Reason == rota.ReasonTakenOver && !closed(t.superseded) {
 		close(t.superseded)
 		t.drain()
-		t.log.Warn("another process has taken this worker's id over")
+		t.log.Warn("another process took over this worker's id")
 	}
 	if l := t.leases[n.Lease]; l != nil {
 		t.revoke(l, n.Reason)
@@ -31,7 +31,7 @@ func (t *leaseTable) revoked(n *peer.LeaseEnd) {
 func (w *Worker) yield(t *leaseTable, gone chan error) error {
 	silence := time.NewTimer(time.Duration(rota.SilenceEnds) * time.Millisecond)
 	defer silence.Stop()
-	over := rota.Refusef(rota.KindStale, "session", "another process has taken the id of worker %s over", w.spec.ID)
+	over := rota.Refusef(rota.KindStale, "session", "another process took over the id of worker %s", w.spec.ID)
 	select {
 	case <-t.quiet:
 		return over

@@ -64,7 +64,7 @@ func (t *leaseTable) giveUpAt(l *lease) time.Duration {
 // giveUp drops an outcome that could not be reported.
 func (t *leaseTable) giveUp(l *lease) {
 	verb, job := l.outcome.Verb, l.assignment.Lease.Job
-	t.log.Error("outcome given up: the cluster cannot be reached, and the lease is over", "job", string(job),
+	t.log.Error("dropped an outcome: the cluster is unreachable, and the lease ended", "job", string(job),
 		"lease", l.assignment.Lease.ID.String(), "verb", verb.String())
 	if f := t.worker.observer.GivenUp; f != nil {
 		t.news = append(t.news, observation{f: f, lease: l, verb: verb})

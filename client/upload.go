@@ -83,7 +83,7 @@ func pieces(spec *rota.WorkflowSpec, send func(*rotav1.SubmitWorkflowRequest) er
 		}
 		n := proto.Size(wire)
 		if n > submitBytes {
-			return rota.Refusef(rota.KindInvalid, "payload", "node %q takes %d bytes: at most %d of payload are taken",
+			return rota.Refusef(rota.KindInvalid, "payload", "payload too long: node %q has %d bytes, maximum %d",
 				spec.Nodes[i].ID, n, rota.MaxPayloadBytes)
 		}
 		if err := room(n); err != nil {

@@ -49,7 +49,7 @@ func (t *leaseTable) startMore(now time.Duration) {
 		job := l.assignment.Lease.Job
 		if _, busy := t.busy[job]; busy {
 			// A handler that ignores its context: never two at once on a job.
-			t.decline(l, "the handler of an attempt given up before has not returned here")
+			t.decline(l, "the handler of an earlier attempt of the job still runs in this process")
 			continue
 		}
 		t.busy[job] = struct{}{}
@@ -106,11 +106,11 @@ func outcomeOf(job rota.JobID, r Result, err error) peer.LeaseCommand {
 		return outcomeOfError(err)
 	case len(r.Output) > rota.MaxPayloadBytes:
 		return peer.LeaseCommand{Verb: rota.VerbFail, Text: fmt.Sprintf(
-			"the output has %d bytes: at most %d are kept, put larger ones elsewhere and name the place",
+			"output too long: got %d bytes, maximum %d; store large data elsewhere and return its name",
 			len(r.Output), rota.MaxPayloadBytes)}
 	case len(r.Digest) != 0 && len(r.Digest) != sha256.Size:
 		return peer.LeaseCommand{Verb: rota.VerbFail, Text: fmt.Sprintf(
-			"the handler's digest has %d bytes: %d or none are wanted", len(r.Digest), sha256.Size)}
+			"digest: got %d bytes from the handler, want %d or none", len(r.Digest), sha256.Size)}
 	}
 	if err := cmp.Or(refused, rota.CheckMeta(r.Meta)); err != nil {
 		return peer.LeaseCommand{Verb: rota.VerbFail, Text: "the handler's result is refused: " + err.Error()}
@@ -129,15 +129,15 @@ func childrenOf(job rota.JobID, g *rota.Growth) ([]byte, error) {
 	}
 	_, node, ok := rota.SplitNodeJobID(job)
 	if !ok {
-		return nil, rota.Refusef(rota.KindInvalid, "children", "job %s is no node of a workflow: only such a one can have children", job)
+		return nil, rota.Refusef(rota.KindInvalid, "children", "job %s is not a node of a workflow: only such a job can have children", job)
 	}
 	if err := g.CheckShape(node); err != nil {
 		return nil, err
 	}
 	b, err := words.GrowthToWire(g)
 	if err == nil && len(b) > limits.MaxChildrenBytes {
-		err = rota.Refusef(rota.KindInvalid, "children", "children take %d bytes: at most %d are taken; let payloads name large data "+
-			"instead of holding it", len(b), limits.MaxChildrenBytes)
+		err = rota.Refusef(rota.KindInvalid, "children", "children too long: got %d bytes, maximum %d; store large data elsewhere and name it "+
+			"in payloads", len(b), limits.MaxChildrenBytes)
 	}
 	if err != nil {
 		return nil, err

@@ -100,7 +100,7 @@ func WithClock(now func() time.Duration) WorkerOption { return func(w *Worker) {
 
 func checkSecret(field string, secret []byte) error {
 	if n := len(secret); n < secretLeast || n > secretMost {
-		return rota.Refusef(rota.KindInvalid, field, "the %s has %d bytes: %d to %d are wanted", field, n, secretLeast, secretMost)
+		return rota.Refusef(rota.KindInvalid, field, "%s: got %d bytes, want %d to %d", field, n, secretLeast, secretMost)
 	}
 	return nil
 }

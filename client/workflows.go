@@ -87,7 +87,7 @@ func (c *Client) show(ctx context.Context, n *node, request *rotav1.GetWorkflowR
 			return flow, unexpected(err)
 		}
 		if len(nodes)+len(m.GetNodes()) > rota.MaxWorkflowNodes {
-			return flow, rota.Refusef(rota.KindInternal, "nodes", "the node tells more nodes than a workflow may have")
+			return flow, rota.Refusef(rota.KindInternal, "nodes", "the node sent more nodes than a workflow may have")
 		}
 		nodes = append(nodes, m.GetNodes()...)
 	}
