@@ -30,7 +30,7 @@ func ParsePast(text string) (WhyQuery, error) {
 	}
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil || at.UnixMilli() <= 0 {
-		return WhyQuery{}, Malformed("at", text, "use an index such as 48112, or a date such as 2026-11-25T15:04:05Z")
+		return WhyQuery{}, Refusef(KindInvalid, "at", "invalid moment %q: use an index such as 48112, or a date such as 2026-11-25T15:04:05Z", shorten(text))
 	}
 	return WhyQuery{AtDate: DateOf(at)}, nil
 }

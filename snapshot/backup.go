@@ -25,7 +25,7 @@ func OpenFile(path string) (*os.File, error) {
 	stat, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &rota.Error{Kind: rota.KindNotFound, Op: opOpen, Subject: path,
-			Text: "there is no file " + path}
+			Text: "file not found: " + path}
 	}
 	if err != nil {
 		return nil, carried(opOpen, err, "%s cannot be opened", path)
@@ -76,7 +76,7 @@ func save(path string, fill func(io.Writer) (rota.SnapshotInfo, error)) (info ro
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".tmp-*")
 	if err != nil {
-		return info, carried(opSave, err, "no file can be made beside %s", path)
+		return info, carried(opSave, err, "cannot create a file next to %s", path)
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
 	if info, err = fill(f); err != nil {

@@ -77,9 +77,9 @@ func TestDamageOfParts(t *testing.T) {
 	t.Run("parts that do not belong together are refused", func(t *testing.T) {
 		t.Parallel()
 		for i := 1; i < len(parts)-1; i++ {
-			mustBeDamaged(t, join(slices.Delete(slices.Clone(parts), i, i+1)...), -1, "blocks are lost or doubled")
+			mustBeDamaged(t, join(slices.Delete(slices.Clone(parts), i, i+1)...), -1, "blocks are missing or duplicated")
 			doubled := slices.Insert(slices.Clone(parts), i, parts[i])
-			mustBeDamaged(t, join(doubled...), -1, "blocks are lost or doubled")
+			mustBeDamaged(t, join(doubled...), -1, "blocks are missing or duplicated")
 		}
 		swapped := slices.Clone(parts)
 		swapped[2], swapped[4] = swapped[4], swapped[2]
@@ -133,7 +133,7 @@ func TestRefuse(t *testing.T) {
 			t.Fatal(err)
 		}
 		info.Format = 0
-		mustBeDamaged(t, appendPreamble(nil, info), 0, "none of format 0")
+		mustBeDamaged(t, appendPreamble(nil, info), 0, "not of format 0")
 	})
 	t.Run("a draft", func(t *testing.T) {
 		t.Parallel()
@@ -151,15 +151,15 @@ func TestRefuse(t *testing.T) {
 		t.Parallel()
 		info := formatOne(small())
 		info.ClusterID = "no id / at all"
-		mustBeDamaged(t, appendPreamble(nil, info), 0, "none of format 1")
+		mustBeDamaged(t, appendPreamble(nil, info), 0, "not of format 1")
 		b := binary.LittleEndian.AppendUint32([]byte(magic), Format)
 		b = binary.LittleEndian.AppendUint32(b, maxHeaderBytes+1)
-		mustBeDamaged(t, b, 0, "the header declares 4097 bytes, at most 4096 are taken")
+		mustBeDamaged(t, b, 0, "the header declares 4097 bytes, maximum 4096")
 		for _, size := range []int{0, 1, fixedHeaderBytes - 1, fixedHeaderBytes + 1, maxHeaderBytes} {
 			b := binary.LittleEndian.AppendUint32([]byte(magic), Format)
 			b = binary.LittleEndian.AppendUint32(b, uint32(size))
 			b = append(b, make([]byte, size)...)
-			mustBeDamaged(t, binary.LittleEndian.AppendUint32(b, checksum(b)), 0, "none of format 1")
+			mustBeDamaged(t, binary.LittleEndian.AppendUint32(b, checksum(b)), 0, "not of format 1")
 		}
 	})
 	t.Run("records that are none", func(t *testing.T) {
@@ -209,15 +209,15 @@ func TestRefuseFrames(t *testing.T) {
 		frame []byte
 		text  string
 	}{
-		"a frame of another length":  {uint32(len(raw)) + 1, frame, "block 1 is no zstd frame of 1004 bytes"},
-		"a frame without its length": {2 * uint32(len(raw)), unsized.Bytes(), "is no zstd frame of 2006 bytes"},
-		"a skippable frame":          {uint32(len(raw)), skippable, "block 1 is no zstd frame"},
-		"no frame":                   {5, []byte("plain"), "block 1 is no zstd frame"},
-		"an empty frame":             {5, nil, "block 1 is no zstd frame"},
+		"a frame of another length":  {uint32(len(raw)) + 1, frame, "block 1 is not a zstd frame of 1004 bytes"},
+		"a frame without its length": {2 * uint32(len(raw)), unsized.Bytes(), "is not a zstd frame of 2006 bytes"},
+		"a skippable frame":          {uint32(len(raw)), skippable, "block 1 is not a zstd frame"},
+		"no frame":                   {5, []byte("plain"), "block 1 is not a zstd frame"},
+		"an empty frame":             {5, nil, "block 1 is not a zstd frame"},
 		"a cut frame":                {uint32(len(raw)), frame[:len(frame)-1], "block 1 does not decompress"},
 		"a second frame":             {uint32(len(raw)), append(slices.Clone(frame), frame...), "block 1 does not"},
 		"too much for its content":   {1, make([]byte, maxFrameBytes(1)+1), "declares 66 compressed bytes for 1"},
-		"too much content":           {maxBlockBytes + 1, frame, "at most 16777222 are taken"},
+		"too much content":           {maxBlockBytes + 1, frame, "maximum 16777222"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -228,11 +228,11 @@ func TestRefuseFrames(t *testing.T) {
 	t.Run("an end marker of another size", func(t *testing.T) {
 		t.Parallel()
 		b := join(preamble, forge(0, make([]byte, 31)))
-		mustBeDamaged(t, b, at, "the end marker declares 31 bytes, 32 are wanted")
+		mustBeDamaged(t, b, at, "the end marker declares 31 bytes, want 32")
 	})
 	t.Run("an end marker of other counts", func(t *testing.T) {
 		t.Parallel()
-		mustBeDamaged(t, forgeFile(t, 2, raw), -1, "snapshot has 1 records of 1003 bytes, 2 of 1003 were written")
+		mustBeDamaged(t, forgeFile(t, 2, raw), -1, "snapshot has 1 records of 1003 bytes, but 2 of 1003 were written")
 		sum := parseEnd(forgeEnd(1, preamble, raw).bytes[headBytes:])
 		sum.bytes--
 		b := join(preamble, forge(uint32(len(raw)), frame), forge(0, sum.append(nil)))

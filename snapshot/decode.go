@@ -60,7 +60,7 @@ func (d *decoder) preamble() (rota.SnapshotInfo, error) {
 	draft := binary.LittleEndian.Uint16(d.packed[len(magic)+2:])
 	size := binary.LittleEndian.Uint32(d.packed[len(magic)+4:])
 	if size > maxHeaderBytes {
-		return none, damaged(0, "the header declares %d bytes, at most %d are taken: the file is damaged",
+		return none, damaged(0, "the header declares %d bytes, maximum %d: the file is damaged",
 			size, maxHeaderBytes)
 	}
 	if err := d.more(prefixBytes+int(size)+4, "the header"); err != nil {
@@ -80,7 +80,7 @@ func (d *decoder) preamble() (rota.SnapshotInfo, error) {
 	}
 	info, ok := parseHeader(body[prefixBytes:])
 	if !ok || format != Format {
-		return none, damaged(0, "the header is whole but is none of format %d", format)
+		return none, damaged(0, "the header is intact but is not of format %d", format)
 	}
 	_, _ = d.hash.Write(d.packed)
 	return info, nil
@@ -107,11 +107,11 @@ func (d *decoder) block() (last bool, err error) {
 		return true, d.end(h, start)
 	}
 	if h.raw > maxBlockBytes {
-		return false, damaged(start, "block %d declares %d bytes, at most %d are taken",
+		return false, damaged(start, "block %d declares %d bytes, maximum %d",
 			d.number, h.raw, maxBlockBytes)
 	}
 	if h.packed > maxFrameBytes(h.raw) {
-		return false, damaged(start, "block %d declares %d compressed bytes for %d, at most %d are taken",
+		return false, damaged(start, "block %d declares %d compressed bytes for %d, maximum %d",
 			d.number, h.packed, h.raw, maxFrameBytes(h.raw))
 	}
 	d.packed = d.packed[:0]
@@ -134,7 +134,7 @@ func (d *decoder) unpack(h head, start int64) error {
 	var front zstd.Header
 	if err := front.Decode(d.packed); err != nil || !front.HasFCS ||
 		front.FrameContentSize != uint64(h.raw) || front.DictionaryID != 0 {
-		return damaged(start, "block %d is no zstd frame of %d bytes", d.number, h.raw)
+		return damaged(start, "block %d is not a zstd frame of %d bytes", d.number, h.raw)
 	}
 	if d.zstd == nil {
 		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
@@ -150,7 +150,7 @@ func (d *decoder) unpack(h head, start int64) error {
 		return damaged(start, "block %d does not decompress: %v", d.number, err)
 	}
 	if len(raw) != int(h.raw) {
-		return damaged(start, "block %d has %d bytes, %d were written", d.number, len(raw), h.raw)
+		return damaged(start, "block %d has %d bytes, but %d were written", d.number, len(raw), h.raw)
 	}
 	d.raw = raw
 	_, _ = d.hash.Write(raw)
@@ -179,7 +179,7 @@ func (d *decoder) records(start int64) error {
 				d.number, len(d.raw), BlockBytes)
 		}
 		if err := d.add(kind, record); err != nil {
-			return carried(opRead, err, "record %d of kind %d, in block %d, is not taken",
+			return carried(opRead, err, "record %d of kind %d, in block %d, was rejected",
 				d.sum.records+1, kind, d.number)
 		}
 		d.sum.records++
@@ -190,7 +190,7 @@ func (d *decoder) records(start int64) error {
 // end reads the end marker and compares it with what came before.
 func (d *decoder) end(h head, start int64) error {
 	if h.packed != endBytes {
-		return damaged(start, "the end marker declares %d bytes, %d are wanted", h.packed, endBytes)
+		return damaged(start, "the end marker declares %d bytes, want %d", h.packed, endBytes)
 	}
 	d.packed = d.packed[:0]
 	if err := d.more(endBytes, "the end marker"); err != nil {
@@ -202,8 +202,8 @@ func (d *decoder) end(h head, start int64) error {
 	}
 	written := parseEnd(d.packed)
 	if d.sum.records != written.records || d.sum.bytes != written.bytes {
-		return damaged(start, "snapshot has %d records of %d bytes, %d of %d were written: "+
-			"blocks are lost or doubled",
+		return damaged(start, "snapshot has %d records of %d bytes, but %d of %d were written: "+
+			"blocks are missing or duplicated",
 			d.sum.records, d.sum.bytes, written.records, written.bytes)
 	}
 	if d.sum.hash = d.hash.Sum128(); d.sum.hash != written.hash {

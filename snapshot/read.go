@@ -21,7 +21,7 @@ func Read[S any](r io.Reader, newSink func(rota.SnapshotInfo) (Sink[S], error)) 
 	info, err := decode(r, func(info rota.SnapshotInfo) (func(byte, []byte) error, error) {
 		s, err := newSink(info)
 		if err != nil {
-			return nil, carried(opRead, err, "the snapshot at index %d is not wanted", info.Index)
+			return nil, carried(opRead, err, "the snapshot at index %d was rejected", info.Index)
 		}
 		sink = s
 		return s.Add, nil

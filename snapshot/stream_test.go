@@ -208,7 +208,7 @@ func TestWriteRefuses(t *testing.T) {
 		s := newState(row{1, "a"}, row{4, strings.Repeat("x", MaxRecordBytes+1)})
 		_, err := Write(io.Discard, s)
 		if rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(),
-			"record 2 of kind 4 has 16777217 bytes: at most 16777216 are taken") {
+			"record 2 of kind 4 too long: got 16777217 bytes, maximum 16777216") {
 			t.Fatal(err)
 		}
 	})

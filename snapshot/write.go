@@ -88,7 +88,7 @@ func (e *encoder) add(kind byte, record []byte) error {
 	}
 	if len(record) > MaxRecordBytes {
 		e.err = &rota.Error{Kind: rota.KindInvalid, Op: opWrite, Subject: "record", Text: fmt.Sprintf(
-			"record %d of kind %d has %d bytes: at most %d are taken",
+			"record %d of kind %d too long: got %d bytes, maximum %d",
 			e.sum.records+1, kind, len(record), MaxRecordBytes)}
 		return e.err
 	}

@@ -27,7 +27,7 @@ func CheckPrincipal(p rota.Principal) error {
 			return CheckPrincipal(parent)
 		}
 	}
-	return rota.Refusef(rota.KindInvalid, "actor", "%q is no caller: token:ID, cert:ROLE/NAME, a session of either, %s or %s is wanted", cutText(string(p)),
+	return rota.Refusef(rota.KindInvalid, "actor", "actor: got %q; use token:ID, cert:ROLE/NAME, a session of either, %s or %s", cutText(string(p)),
 		rota.Local, rota.Anonymous)
 }
 
@@ -54,7 +54,7 @@ func (c *Caller) Check() error {
 		return err
 	}
 	if len(c.Via) > limits.MaxViaBytes {
-		return rota.Refusef(rota.KindInvalid, "via", "via has %d bytes: at most %d are taken", len(c.Via), limits.MaxViaBytes)
+		return rota.TooLong("via", len(c.Via), limits.MaxViaBytes)
 	}
 	if c.Request != "" {
 		return rota.CheckID("request_id", c.Request)

@@ -82,7 +82,7 @@ func CheckTokenID(id string) error {
 	if letters(id, tokenIDBytes) {
 		return nil
 	}
-	return rota.Refusef(rota.KindInvalid, "token", "token id %q has not %d of the characters a-z 2-7: `rota auth token list` shows them", cutText(id), tokenIDBytes)
+	return rota.Refusef(rota.KindInvalid, "token", "token: got the id %q; use %d of the characters a-z 2-7, see `rota auth token list`", cutText(id), tokenIDBytes)
 }
 
 // CheckToken refuses a token that cannot be created; whether it expires in time is judged beside it.
@@ -91,7 +91,7 @@ func CheckToken(t *rota.AccessToken) error {
 		return err
 	}
 	if n := len(t.Roles); n < 1 || n > limits.MaxTokenRoles {
-		return rota.Refusef(rota.KindInvalid, "roles", "roles of the token are %d: 1 to %d are wanted", n, limits.MaxTokenRoles)
+		return rota.Refusef(rota.KindInvalid, "roles", "roles: got %d for the token, want 1 to %d", n, limits.MaxTokenRoles)
 	}
 	for i, role := range t.Roles {
 		if err := rota.CheckID("role", role); err != nil {
@@ -106,7 +106,7 @@ func CheckToken(t *rota.AccessToken) error {
 		patterns []string
 	}{{"tenant", t.Tenants}, {"queue", t.Queues}} {
 		if len(n.patterns) > limits.MaxTokenPatterns {
-			return rota.Refusef(rota.KindInvalid, n.field, "%s patterns are %d: at most %d are taken", n.field, len(n.patterns), limits.MaxTokenPatterns)
+			return rota.Refusef(rota.KindInvalid, n.field, "too many %s patterns: got %d, maximum %d", n.field, len(n.patterns), limits.MaxTokenPatterns)
 		}
 		for _, p := range n.patterns {
 			if err := CheckPattern(n.field, p); err != nil {
@@ -125,6 +125,6 @@ func CheckExpiry(expires, now rota.Date) error {
 	if expires > now && expires <= now+rota.Date(limits.MaxTokenLife/time.Millisecond) {
 		return nil
 	}
-	return rota.Refusef(rota.KindInvalid, "expires", "the token would expire at %s, and it is %s: a date within %d days from now is wanted",
+	return rota.Refusef(rota.KindInvalid, "expires", "expires: got %s, and it is %s; use a date within %d days from now",
 		expires, now, limits.MaxTokenLife/(24*time.Hour))
 }

@@ -75,10 +75,10 @@ func checkLimits(r *rota.Role) error {
 		k := &ownedKinds[what]
 		switch n := *k.of(&r.RoleLimits); {
 		case n < 0 || n > k.most:
-			return rota.Refusef(rota.KindInvalid, k.field, "%s of role %s is %d: 1 to %d are wanted, or 0 for the usual %d", k.field, r.Name, n,
-				k.most, k.usual)
+			return rota.Refusef(rota.KindInvalid, k.field, "%s of role %s must be between 1 and %d, or 0 for the default %d, got %d", k.field, r.Name,
+				k.most, k.usual, n)
 		case n > 0 && allowed(r, what) == 0:
-			return rota.Refusef(rota.KindInvalid, k.field, "%s of role %s bounds nothing, as the role grants no right to %s: grant it, or leave %s out",
+			return rota.Refusef(rota.KindInvalid, k.field, "%s of role %s has no effect, as the role does not grant %s: grant it, or omit %s",
 				k.field, r.Name, k.right, k.field)
 		}
 	}

@@ -42,7 +42,7 @@ func covers(outer, inner string) bool {
 // one that narrows what it does not scope, which would look like a limit and be none.
 func CheckGrant(g rota.Grant) error {
 	if g.Right == rota.RightNone || g.Right >= rightsEnd {
-		return rota.Refusef(rota.KindInvalid, "right", "right %d is unknown: one of %s is wanted", g.Right, strings.Join(RightNames(), ", "))
+		return rota.Refusef(rota.KindInvalid, "right", "unknown right %d: use one of %s", g.Right, strings.Join(RightNames(), ", "))
 	}
 	if err := CheckPattern("tenant", g.Tenant); err != nil {
 		return err
@@ -52,9 +52,9 @@ func CheckGrant(g rota.Grant) error {
 	}
 	switch {
 	case !g.Right.ByTenant() && g.Tenant != Everything:
-		return rota.Refusef(rota.KindInvalid, "tenant", "no tenant scopes %s, which is for the whole cluster: * is wanted, not %q", g.Right, g.Tenant)
+		return rota.Refusef(rota.KindInvalid, "tenant", "tenant of %s must be *, as the right covers the whole cluster, got %q", g.Right, g.Tenant)
 	case !g.Right.ByQueue() && g.Queue != Everything:
-		return rota.Refusef(rota.KindInvalid, "queue", "no queue scopes %s, which is for all of them: * is wanted, not %q", g.Right, g.Queue)
+		return rota.Refusef(rota.KindInvalid, "queue", "queue of %s must be *, as the right covers all queues, got %q", g.Right, g.Queue)
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func CheckRole(r *rota.Role) error {
 		return rota.Refusef(rota.KindInvalid, "role", "role %s is built in: it never changes, choose another name", r.Name)
 	}
 	if n := len(r.Grants); n < 1 || n > limits.MaxGrants {
-		return rota.Refusef(rota.KindInvalid, "grants", "grants of role %s are %d: 1 to %d are wanted", r.Name, n, limits.MaxGrants)
+		return rota.Refusef(rota.KindInvalid, "grants", "grants: got role %s with %d, want 1 to %d", r.Name, n, limits.MaxGrants)
 	}
 	for _, g := range r.Grants {
 		if err := CheckGrant(g); err != nil {

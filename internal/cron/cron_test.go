@@ -106,15 +106,15 @@ func TestParse(t *testing.T) {
 
 func TestParse_refuses(t *testing.T) {
 	for _, c := range []struct{ expr, zone, field, text string }{
-		{"61 * * * *", "", "cron", "minute 61 is out of range: 0 to 59 are taken"},
-		{"0 24 * * *", "", "cron", "hour 24"}, {"0 0 0 * *", "", "cron", "day of month 0"}, {"0 0 * 13 *", "", "cron", "month 13"},
-		{"0 0 * * 8", "", "cron", "day of week 8"}, {"60 0 0 * * *", "", "cron", "second 60"},
-		{"0 0 * foo *", "", "cron", `"foo" is no value of it: 1 to 12 are, or jan to dec`}, {"* * * *", "", "cron", "4 fields"},
-		{" ", "", "cron", "0 fields"}, {"@often", "", "cron", "is no nickname"}, {"0 0 30 2 *", "", "cron", "no date within five years"},
+		{"61 * * * *", "", "cron", "minute must be between 0 and 59, got 61"},
+		{"0 24 * * *", "", "cron", "hour must be between 0 and 23, got 24"}, {"0 0 0 * *", "", "cron", "day of month must be between 1 and 31, got 0"}, {"0 0 * 13 *", "", "cron", "month must be between 1 and 12, got 13"},
+		{"0 0 * * 8", "", "cron", "day of week must be"}, {"60 0 0 * * *", "", "cron", "second must be between 0 and 59, got 60"},
+		{"0 0 * foo *", "", "cron", `got "foo"; use 1 to 12, or jan to dec`}, {"* * * *", "", "cron", "4 fields"},
+		{" ", "", "cron", "0 fields"}, {"@often", "", "cron", "use @hourly"}, {"0 0 30 2 *", "", "cron", "no date within five years"},
 		{"20-5 * * * *", "", "cron", "runs backwards"}, {"*/0 * * * *", "", "cron", "no step"}, {"5/15 * * * *", "", "cron", "steps from one value"},
-		{"*/ * * * *", "", "cron", "no step"}, {"1,,2 * * * *", "", "cron", `"" is no value`}, {"@every x", "", "cron", "is no duration"},
-		{"@every 10ms", "", "cron", "1s to"}, {"0 0 * * *", "Mars/X", "tz", `tz: got "Mars/X", want a time zone of release 2026f`}, {"0 0 * * *", "../etc/passwd", "tz", "want a time zone"},
-		{"0 0 * * *", "Local", "tz", "want a time zone"}, {strings.Repeat("1,", 600) + "1 * * * *", "", "cron", "at most 1024"},
+		{"*/ * * * *", "", "cron", "no step"}, {"1,,2 * * * *", "", "cron", `got ""`}, {"@every x", "", "cron", "invalid duration"},
+		{"@every 10ms", "", "cron", "between 1s and"}, {"0 0 * * *", "Mars/X", "tz", `tz: got "Mars/X", want a time zone of release 2026f`}, {"0 0 * * *", "../etc/passwd", "tz", "want a time zone"},
+		{"0 0 * * *", "Local", "tz", "want a time zone"}, {strings.Repeat("1,", 600) + "1 * * * *", "", "cron", "maximum 1024"},
 	} {
 		_, err := Parse(c.expr, c.zone, 0, ms(t, "2026-01-01T00:00:00Z"))
 		e := rota.ErrorOf(err)

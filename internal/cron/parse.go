@@ -75,7 +75,7 @@ func (z *Zones) Check(t *rota.ScheduleTimes, now rota.Date) error {
 		return err
 	}
 	if t.TZ != "" && t.Cron == "" {
-		return rota.Refusef(rota.KindInvalid, "tz", "tz %.80q is given without cron: periods and dates have no zone, leave it out", t.TZ)
+		return rota.Refusef(rota.KindInvalid, "tz", "tz: got %.80q without cron; omit it, periods and dates have no zone", t.TZ)
 	}
 	if _, ok := table.Next(int64(max(now, t.Start-1))); !ok {
 		return refuse("the schedule has no date within five years: mend its cron expression, its dates or its end")
@@ -91,7 +91,7 @@ func (z *Zones) parse(expr, zone string, anchor int64) (Table, error) {
 		return nil, err
 	}
 	if len(expr) > maxExpr {
-		return nil, refuse("cron has %d bytes: at most %d are taken", len(expr), maxExpr)
+		return nil, refuse("cron too long: got %d bytes, maximum %d", len(expr), maxExpr)
 	}
 	d, found := strings.CutPrefix(expr, "@every ")
 	if !found {
@@ -99,7 +99,7 @@ func (z *Zones) parse(expr, zone string, anchor int64) (Table, error) {
 	}
 	period, err := time.ParseDuration(strings.TrimSpace(d))
 	if err != nil {
-		return nil, refuse("cron %.80q: %.40q is no duration: write one such as 90s, 5m or 1h30m", expr, d)
+		return nil, refuse("cron %.80q: invalid duration %.40q: use a value such as 90s, 5m or 1h30m", expr, d)
 	}
 	t, err := Every(period.Milliseconds(), anchor)
 	if err != nil {
@@ -112,7 +112,7 @@ func parseFields(expr string, where *time.Location) (*expression, error) {
 	full := expr
 	if strings.HasPrefix(expr, "@") {
 		if full = nicknames[strings.ToLower(expr)]; full == "" {
-			return nil, refuse("cron %.80q is no nickname: @hourly, @daily, @weekly, @monthly, @yearly and @every DURATION are", expr)
+			return nil, refuse("cron: got %.80q; use @hourly, @daily, @weekly, @monthly, @yearly or @every DURATION", expr)
 		}
 	}
 	words := strings.Fields(full)
@@ -121,7 +121,7 @@ func parseFields(expr string, where *time.Location) (*expression, error) {
 		words = append([]string{"0"}, words...)
 	case 6:
 	default:
-		return nil, refuse("cron %.80q has %d fields: 5 (minute, hour, day of month, month, day of week) or 6 (second first) are wanted", expr,
+		return nil, refuse("cron: got %.80q with %d fields, want 5 (minute, hour, day of month, month, day of week) or 6 (second first)", expr,
 			len(words))
 	}
 	var sets [len(fields)]uint64
@@ -202,10 +202,10 @@ func (f *field) value(s, part string) (int, error) {
 	}
 	n, err := strconv.ParseUint(s, 10, 8)
 	if err != nil {
-		return 0, refuse("%s %.40q: %.20q is no value of it: %d to %d are%s", f.name, part, s, f.min, f.max, f.named())
+		return 0, refuse("%s %.40q: got %.20q; use %d to %d%s", f.name, part, s, f.min, f.max, f.named())
 	}
 	if int(n) < f.min || int(n) > f.max {
-		return 0, refuse("%s %d is out of range: %d to %d are taken", f.name, n, f.min, f.max)
+		return 0, refuse("%s must be between %d and %d, got %d", f.name, f.min, f.max, n)
 	}
 	return int(n), nil
 }

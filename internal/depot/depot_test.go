@@ -353,7 +353,7 @@ func TestBucket_refusals(t *testing.T) {
 			}
 		}
 	}
-	says("wrong bucket", put("s3://bakcups"), rota.KindInvalid, "s3://bakcups", "make it, or mend the name")
+	says("wrong bucket", put("s3://bakcups"), rota.KindInvalid, "s3://bakcups", "create it, or fix the name")
 	for code, of := range map[string]struct {
 		status int
 		kind   rota.Kind

@@ -18,7 +18,7 @@ type directory struct{ path string }
 func openDirectory(path string) (directory, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {
-		err = errors.New("it is no directory")
+		err = errors.New("it is not a directory")
 	}
 	if err != nil {
 		return directory{}, &rota.Error{Kind: rota.KindInvalid, Subject: "backup-to", Text: fmt.Sprintf("backups cannot go to %s: make the directory "+

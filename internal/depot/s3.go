@@ -45,7 +45,7 @@ func openBucket(address string, o Options) (*s3Store, error) {
 		prefix += "/"
 	}
 	if name == "" {
-		return nil, rota.Refusef(rota.KindInvalid, "backup-to", "%s%s names no bucket: s3://bucket/prefix is wanted", bucketScheme, address)
+		return nil, rota.Refusef(rota.KindInvalid, "backup-to", "backup-to: got %s%s without a bucket; use s3://bucket/prefix", bucketScheme, address)
 	}
 	endpoint, err := parseEndpoint(cmp.Or(o.Endpoint, os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), amazon))
 	if err != nil {
@@ -70,7 +70,7 @@ func parseEndpoint(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" || u.User != nil || u.RawQuery != "":
-		return nil, rota.Refusef(rota.KindInvalid, "backup-endpoint", "%q is no endpoint: a URL such as https://s3.example.org:9000 is wanted", text)
+		return nil, rota.Refusef(rota.KindInvalid, "backup-endpoint", "backup-endpoint: got %q; use a URL such as https://s3.example.org:9000", text)
 	case u.Scheme == "http" && !loopback(u.Hostname()):
 		return nil, rota.Refusef(rota.KindInvalid, "backup-endpoint", "%s is refused: backups go over a network by https:// only", text)
 	}

@@ -14,8 +14,8 @@ import (
 
 // remedies say what to do about what stores refuse, by its code.
 var remedies = map[string]string{
-	"NoSuchBucket":                 "there is no such bucket: make it, or mend the name",
-	"NoSuchKey":                    "there is no such object: list what there is with `rota operator backup list`",
+	"NoSuchBucket":                 "the bucket does not exist: create it, or fix the name",
+	"NoSuchKey":                    "the object does not exist: list backups with `rota operator backup list`",
 	"AccessDenied":                 "the store refuses these credentials here: they want to list, read, write and delete in the bucket",
 	"InvalidAccessKeyId":           "the store does not know the access key: mend AWS_ACCESS_KEY_ID, or the file that has it",
 	"SignatureDoesNotMatch":        "the secret key is wrong: mend AWS_SECRET_ACCESS_KEY, or the file that has it",
@@ -23,7 +23,7 @@ var remedies = map[string]string{
 	"RequestTimeTooSkewed":         "this machine's clock is wrong: set it",
 	"AuthorizationHeaderMalformed": "the bucket is in another region: name it with --backup-region",
 	"PermanentRedirect":            "the bucket is elsewhere: name its region with --backup-region, or its store with --backup-endpoint",
-	"EntityTooLarge":               "the backup is larger than the store takes",
+	"EntityTooLarge":               "the backup is larger than the store accepts",
 	"XMinioStorageFull":            "the store is full: make room, or keep fewer with --backup-keep",
 	"InsufficientStorage":          "the store is full: make room, or keep fewer with --backup-keep",
 	"QuotaExceeded":                "the bucket's quota is used up: raise it, or keep fewer with --backup-keep",
@@ -49,7 +49,7 @@ func (b *s3Store) says(err error) error {
 	case remedy == "" && refused.StatusCode >= http.StatusInternalServerError:
 		remedy = remedies["ServiceUnavailable"]
 	case remedy == "":
-		remedy = "see what the store's log says of it"
+		remedy = "see the store's log"
 	}
 	if refused.StatusCode >= http.StatusInternalServerError {
 		kind = rota.KindUnavailable

@@ -22,13 +22,13 @@ type Identities []age.Identity
 func parseRecipients(list []string) (all []age.Recipient, err error) {
 	for _, text := range list {
 		if strings.HasPrefix(text, "AGE-SECRET-KEY-") { // never shown
-			return nil, rota.Refusef(rota.KindInvalid, "backup-recipient", "an identity is given where a recipient is wanted: keep it off the nodes, "+
-				"make a new one with `age-keygen`, and give what `age-keygen -y` prints, which begins with age1")
+			return nil, rota.Refusef(rota.KindInvalid, "backup-recipient", "backup-recipient: got an identity, want a recipient; keep identities off the nodes. "+
+				"Make a new one with `age-keygen`, and pass the output of `age-keygen -y`, which begins with age1")
 		}
 		some, err := age.ParseRecipients(strings.NewReader(text))
 		if err != nil {
-			return nil, &rota.Error{Kind: rota.KindInvalid, Subject: "backup-recipient", Text: fmt.Sprintf("%q is no age recipient: give what "+
-				"`age-keygen -y` prints, which begins with age1", text), Cause: err}
+			return nil, &rota.Error{Kind: rota.KindInvalid, Subject: "backup-recipient", Text: fmt.Sprintf("backup-recipient: got %q; use the output of "+
+				"`age-keygen -y`, which begins with age1", text), Cause: err}
 		}
 		all = append(all, some...)
 	}
@@ -82,7 +82,7 @@ func Unseal(r io.Reader, with Identities) (io.Reader, error) {
 	}
 	opened, err := age.Decrypt(b, with...)
 	if none := (*age.NoIdentityMatchError)(nil); errors.As(err, &none) {
-		return nil, rota.Refusef(rota.KindInvalid, "identity", "the backup is sealed for others: none of the %d identities given opens it", len(with))
+		return nil, rota.Refusef(rota.KindInvalid, "identity", "none of the %d given identities opens the backup", len(with))
 	}
 	if err != nil {
 		return nil, &rota.Error{Kind: rota.KindInvalid, Subject: "backup", Text: "the sealed backup is damaged", Cause: err}

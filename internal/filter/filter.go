@@ -210,7 +210,7 @@ func isWorkflowState(v *value) bool {
 
 func parse(line string, kinds []kind) (f Filter, err error) {
 	if len(line) > limits.MaxFilterBytes {
-		return f, rota.Refusef(rota.KindInvalid, "filter", "a filter of %d bytes: at most %d are taken", len(line), limits.MaxFilterBytes)
+		return f, rota.Refusef(rota.KindInvalid, "filter", "filter too long: got %d bytes, maximum %d", len(line), limits.MaxFilterBytes)
 	}
 	s := scanner{line: line, kinds: kinds}
 	if bad := strings.IndexFunc(line, func(r rune) bool { return r == utf8.RuneError }); bad >= 0 && !utf8.ValidString(line) {
@@ -218,7 +218,7 @@ func parse(line string, kinds []kind) (f Filter, err error) {
 	}
 	for s.skipSpace(); s.at < len(line); s.skipSpace() {
 		if len(f.terms) == limits.MaxFilterTerms {
-			return Filter{}, s.refuse(s.at, "at most %d terms are taken", limits.MaxFilterTerms)
+			return Filter{}, s.refuse(s.at, "too many terms: maximum %d", limits.MaxFilterTerms)
 		}
 		t, err := s.term()
 		if err != nil {

@@ -78,11 +78,11 @@ func TestFilter_schedules(t *testing.T) {
 func TestParse_refuses(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"que=a": `at 1: "que" is no term: queue= `, "queue=a tenan=b": "at 9: ", "-": "at 2: ", "queue": "at 6: queue wants =", "queue~a": "at 6: queue wants =",
-		"queue=": "at 7: ", "queue=a,": "at 9: ", "queue=,a": "at 7: ", "state=GONE": `at 7: "GONE"`, "state=D*": "at 7", "error=12": "at 7: ", "error~": "at 7",
-		"priority<=x": "at 11: ", "priority>2": "at 9: ", "age>x": "at 5: ", "age>-1s": "at 5", "age=1s": "at 4: age wants > or <",
+		"que=a": `at 1: unknown term "que": use queue= `, "queue=a tenan=b": "at 9: ", "-": "at 2: ", "queue": "at 6: queue: use =", "queue~a": "at 6: queue: use =",
+		"queue=": "at 7: ", "queue=a,": "at 9: ", "queue=,a": "at 7: ", "state=GONE": `at 7: state: got "GONE"`, "state=D*": "at 7", "error=12": "at 7: ", "error~": "at 7",
+		"priority<=x": "at 11: ", "priority>2": "at 9: ", "age>x": "at 5: ", "age>-1s": "at 5", "age=1s": "at 4: age: use > or <",
 		"label.=a": "at 1: ", `queue="a`: "at 7: the quotes are not closed", `queue="a"b`: "at 10: ", `queue=a"b"`: "at 8: ", "queue=\xff": "at 7: ",
-		strings.Repeat("queue=a ", 33): "at 257: at most 32 terms", "queue=" + strings.Repeat("a,", 64) + "a": "more than 64 values",
+		strings.Repeat("queue=a ", 33): "at 257: too many terms: maximum 32", "queue=" + strings.Repeat("a,", 64) + "a": "more than 64 values",
 		strings.Repeat(" ", 4097): "4097 bytes",
 	} {
 		if _, err := Parse(line); rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), want) || rota.ErrorOf(err).Subject != "filter" {

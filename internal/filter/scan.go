@@ -57,11 +57,11 @@ func (s *scanner) term() (t term, err error) {
 		}
 	}
 	if t.kind == nil {
-		return t, s.refuse(begins, "%.40q is no term: %s are", name, names(s.kinds))
+		return t, s.refuse(begins, "unknown term %.40q: use %s", name, names(s.kinds))
 	}
 	i := slices.IndexFunc(t.ops, func(op string) bool { return strings.HasPrefix(s.line[s.at:], op) })
 	if i < 0 {
-		return t, s.refuse(s.at, "%s wants %s and %s", name, strings.Join(t.ops, " or "), t.want)
+		return t, s.refuse(s.at, "%s: use %s and %s", name, strings.Join(t.ops, " or "), t.want)
 	}
 	s.at += len(t.ops[i])
 	for {
@@ -74,7 +74,7 @@ func (s *scanner) term() (t term, err error) {
 			return t, s.refuse(begins, "%s has more than %d values", name, limits.MaxFilterValues)
 		}
 		if t.read != nil && !t.read(&v) || t.read == nil && v.text == "" && !v.prefix {
-			return t, s.refuse(begins, "%.40q is not what %s wants: %s", s.line[begins:s.at], name, t.want)
+			return t, s.refuse(begins, "%[2]s: got %.40[1]q; use %[3]s", s.line[begins:s.at], name, t.want)
 		}
 		t.values = append(t.values, v)
 		if s.at == len(s.line) || s.line[s.at] != ',' {
@@ -95,12 +95,12 @@ func (s *scanner) value(op string) (v value, err error) {
 			return v, s.refuse(begins, "the quotes are not closed")
 		}
 		if s.at++; s.at < len(s.line) && strings.IndexByte(", \t\r\n", s.line[s.at]) < 0 {
-			return v, s.refuse(s.at, "a comma or a space is wanted behind quotes")
+			return v, s.refuse(s.at, "use a comma or a space after closing quotes")
 		}
 	} else {
 		v.text = s.until(", \t\r\n\"")
 		if s.at < len(s.line) && s.line[s.at] == '"' {
-			return v, s.refuse(s.at, "quotes enclose a whole value")
+			return v, s.refuse(s.at, "quotes must enclose a whole value")
 		}
 		if op == "=" {
 			v.text, v.prefix = strings.CutSuffix(v.text, "*")

@@ -49,7 +49,7 @@ func Children(text []byte, node string) (*rota.Growth, error) {
 		}
 	}
 	if r.detached > 0 && len(r.growth.Children) == 0 {
-		r.refuse(r.detached, "there are no children that could be detached: one object for each is wanted")
+		r.refuse(r.detached, "detached is set without children: add one object for each child")
 	}
 	if err := r.verdict(); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func brokenAt(text []byte, err error) int {
 // value reads one object; false where what follows is not looked at any more.
 func (r *childReader) value(part flowPart) bool {
 	if part.text[0] != '{' {
-		r.refuse(part.line, "it is no object: {\"id\": …, \"type\": …} is wanted for each child, without a list around them")
+		r.refuse(part.line, "want an object {\"id\": …, \"type\": …} for each child, without a list around them")
 		return false
 	}
 	var fields map[string]json.RawMessage
@@ -86,7 +86,7 @@ func (r *childReader) value(part flowPart) bool {
 		return true
 	}
 	if len(r.growth.Children) == rota.MaxChildren {
-		r.refuse(part.line, "this is child %d: at most %d are taken at a time; let children have children of their own",
+		r.refuse(part.line, "too many children: got child %d, maximum %d at a time; let children add children of their own",
 			rota.MaxChildren+1, rota.MaxChildren)
 		return false
 	}
@@ -98,7 +98,7 @@ func (r *childReader) value(part flowPart) bool {
 func (r *childReader) detach(line, fields int, says json.RawMessage) {
 	switch {
 	case r.detached > 0:
-		r.refuse(line, `"detached" stands twice: first in line %d`, r.detached)
+		r.refuse(line, `duplicate "detached": first in line %d`, r.detached)
 	case fields != 1 || string(says) != "true":
 		r.refuse(line, `"detached" is said of all children: {"detached": true} is wanted, as an object of its own`)
 	}
@@ -118,7 +118,7 @@ func (r *childReader) child(part flowPart) {
 	switch {
 	case err != nil:
 	case twice:
-		err = fmt.Errorf("it stands twice: first in line %d", first)
+		err = fmt.Errorf("duplicate: first in line %d", first)
 	case n.ID == r.node:
 		err = errors.New("this is the id of the node that completes: each node needs its own")
 	default:

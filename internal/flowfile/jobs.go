@@ -97,7 +97,7 @@ func parseJobLine(text []byte) (rota.JobSpec, *rota.Error) {
 		return malformed("a job is a JSON object {…}")
 	}
 	if err := jsonparts.Read(text, &spec, true); errors.Is(err, jsonparts.ErrMore) {
-		return malformed("something follows the job's object: one object a line is wanted")
+		return malformed("got data after the job's object: write one object per line")
 	} else if err != nil {
 		if refusal, ours := errors.AsType[*rota.Error](err); ours {
 			return spec, refusal

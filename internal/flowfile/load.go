@@ -47,7 +47,7 @@ func ParseLoad(text []byte) (*Load, error) {
 		return nil, err
 	}
 	if len(l.Streams) == 0 {
-		return nil, errors.New("a load has streams: there are none")
+		return nil, errors.New("streams is missing: a load needs at least one")
 	}
 	return l, nil
 }
@@ -83,7 +83,7 @@ func ParseWorkers(text []byte) (workers []rota.WorkerSpec, err error) {
 	for i := range file.Workers {
 		w := &file.Workers[i]
 		if w.Count < 0 || len(workers)+max(w.Count, 1) > maxWorkers {
-			return nil, fmt.Errorf("worker %q: a count of %d is refused: 1 or more is wanted, at most %d workers in all", w.ID, w.Count, maxWorkers)
+			return nil, fmt.Errorf("worker %q: count must be at least 1, got %d; maximum %d workers in all", w.ID, w.Count, maxWorkers)
 		}
 		if w.Slots == 0 {
 			w.Slots = int32(min(max(w.CPUMilli/1000, 1), rota.MaxSlots))
@@ -105,7 +105,7 @@ func ParseWorkers(text []byte) (workers []rota.WorkerSpec, err error) {
 		}
 	}
 	if len(workers) == 0 {
-		return nil, errors.New("a workers file is {workers: [{id, slots, cpu_milli, …}]}: there are none")
+		return nil, errors.New("workers is missing: use {workers: [{id, slots, cpu_milli, …}]}")
 	}
 	return workers, nil
 }
@@ -113,7 +113,7 @@ func ParseWorkers(text []byte) (workers []rota.WorkerSpec, err error) {
 // strictYAML decodes a file that has one document and no fields but those that are known.
 func strictYAML(text []byte, what string, into any) error {
 	if len(text) > maxYAML {
-		return fmt.Errorf("%s has at most %d MiB, this one has %d", what, maxYAML>>20, len(text)>>20)
+		return fmt.Errorf("%s too long: maximum %d MiB, got %d", what, maxYAML>>20, len(text)>>20)
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)

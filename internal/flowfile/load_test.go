@@ -22,11 +22,11 @@ func TestParseWorkers(t *testing.T) {
 	}
 	for _, c := range []struct{ text, want string }{
 		{"", "a workers file is empty"},
-		{"workers: []", "there are none"},
+		{"workers: []", "workers is missing"},
 		{"workers:\n- {id: a, colour: 2}", "line 2: unknown field colour"},
-		{"workers: [{id: a, count: 10001}]", "a count of 10001 is refused"},
+		{"workers: [{id: a, count: 10001}]", "count must be at least 1, got 10001"},
 		{"workers: [{id: a}, {id: a}]", `worker "a" is there twice`},
-		{"workers: [{id: a, slots: -1}]", "slots is -1"},
+		{"workers: [{id: a, slots: -1}]", "slots must be between 1 and 10000, got -1"},
 		{"workers: {{", "not YAML: line 1"},
 		{"workers: [{id: a}]\n---\nx: 1", "goes on after the first"},
 	} {
@@ -69,17 +69,17 @@ func TestReadTrace(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{`{"submit_ms":1}`, "line 1: no run_ms"},
 		{`{"submit_ms":1,"state":"COMPLETED"}`, "line 1: no run_ms"},
-		{`{"submit_ms":1,"run_ms":1,"state":"DONE"}`, `line 1: state is "DONE": one of`},
-		{`{"submit_ms":1,"run_ms":1,"state":7}`, "line 1: state is 7: one of"},
-		{`{"submit_ms":9,"run_ms":1,"start_ms":8}`, "line 1: start_ms is 8, before submit_ms, which is 9"},
-		{`{"submit_ms":9,"run_ms":1,"start_ms":-1}`, "line 1: start_ms is -1: a whole number"},
+		{`{"submit_ms":1,"run_ms":1,"state":"DONE"}`, `line 1: state must be one of`},
+		{`{"submit_ms":1,"run_ms":1,"state":7}`, "line 1: state must be one of"},
+		{`{"submit_ms":9,"run_ms":1,"start_ms":8}`, "line 1: start_ms must be at least submit_ms (9), got 8"},
+		{`{"submit_ms":9,"run_ms":1,"start_ms":-1}`, "line 1: start_ms must be a whole number"},
 		{`{"run_ms":1,"state":"QUEUED"}`, "line 1: no submit_ms"},
-		{`{"submit_ms":-1,"run_ms":3}`, "line 1: submit_ms is -1"},
-		{`{"submit_ms":1,"run_ms":1.5}`, "line 1: run_ms is 1.5: a whole number"},
+		{`{"submit_ms":-1,"run_ms":3}`, "line 1: submit_ms must be a whole number"},
+		{`{"submit_ms":1,"run_ms":1.5}`, "line 1: run_ms must be a whole number"},
 		{"{\"submit_ms\":5,\"run_ms\":3}\n{\"submit_ms\":4,\"run_ms\":3}", "line 2: submit_ms is 4, before the 5"},
 		{"{\"submit_ms\":5,\"run_ms\":3}\n{\"submit_ms\":4,\"ru", "line 2: not a job's object"},
 		{`{"submit_ms":1,"run_ms":1,"colour":1}`, `line 1: not a job: unknown field "colour"`},
-		{`{"submit_ms":1,"run_ms":1,"priority":11}`, "line 1: priority is 11"},
+		{`{"submit_ms":1,"run_ms":1,"priority":11}`, "line 1: priority must be"},
 		{"{" + strings.Repeat(" ", maxLine+2), "line 1: longer than"},
 	} {
 		if got, err := ReadTrace(strings.NewReader(c.text), 10); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -92,7 +92,7 @@ func TestParseLoad_refuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ text, want string }{
 		{"", "a load is empty"},
-		{"for: 1d", "there are none"},
+		{"for: 1d", "streams is missing"},
 		{"for: 1d\nstreams:\n- {run: 5m, per_hours: 10}", "line 3: unknown field per_hours"},
 	} {
 		if got, err := ParseLoad([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {

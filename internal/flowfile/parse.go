@@ -180,7 +180,7 @@ func partsOfJSON(text []byte) (*flowParts, error) {
 // add notes a field of the file; list gives the elements of nodes and edges.
 func (p *flowParts) add(key string, line int, part flowPart, list func(flowPart) ([]flowPart, error)) error {
 	if p.has(key) {
-		return Faults{fmt.Sprintf("line %d: %q stands twice", line, key)}
+		return Faults{fmt.Sprintf("line %d: duplicate %q", line, key)}
 	}
 	p.fields[key] = part
 	var into *[]flowPart
@@ -205,7 +205,7 @@ func (p *flowParts) add(key string, line int, part flowPart, list func(flowPart)
 // listOfJSON returns the elements of a JSON list, each with its line.
 func listOfJSON(whole flowPart) ([]flowPart, error) {
 	if whole.text[0] != '[' {
-		return nil, Faults{fmt.Sprintf("line %d: nodes and edges are lists: […] is wanted", whole.line)}
+		return nil, Faults{fmt.Sprintf("line %d: nodes and edges must be lists: use […]", whole.line)}
 	}
 	d := json.NewDecoder(bytes.NewReader(whole.text))
 	if _, err := d.Token(); err != nil {

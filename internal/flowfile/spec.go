@@ -104,8 +104,8 @@ func (r *flowReader) defaults(part flowPart) {
 		return
 	}
 	if d.ID != "" || len(d.Parents) > 0 || d.Queue != "" || d.Tenant != "" {
-		r.refuse(part.line, "defaults take no id and no parents, and queue and tenant stand beside them: "+
-			"they are the whole workflow's")
+		r.refuse(part.line, "defaults must not have id or parents; set queue and tenant next to defaults, "+
+			"for the whole workflow")
 	}
 }
 
@@ -113,7 +113,7 @@ func (r *flowReader) defaults(part flowPart) {
 func (r *flowReader) node(part flowPart) {
 	place := len(r.spec.Nodes)
 	if part.text[0] != '{' {
-		r.refuse(part.line, "node %d is no object: {\"id\": …, \"type\": …} is wanted", place+1)
+		r.refuse(part.line, "node %d: want an object {\"id\": …, \"type\": …}", place+1)
 		r.spec.Nodes = append(r.spec.Nodes, rota.NodeSpec{})
 		return
 	}
@@ -142,7 +142,7 @@ func (r *flowReader) node(part flowPart) {
 	case err != nil:
 		r.refuse(part.line, "%s: %v", name, err)
 	case twice:
-		r.refuse(part.line, "%s stands twice: first in line %d", name, first)
+		r.refuse(part.line, "duplicate %s: first in line %d", name, first)
 	}
 }
 
@@ -174,7 +174,7 @@ func (r *flowReader) parents() {
 				return
 			}
 			if _, ok := r.lines[p]; !ok {
-				r.refuse(r.parts.nodes[i].line, "node %q: parent %q is no node of this workflow%s", head(n.ID), head(p), r.meant(p))
+				r.refuse(r.parts.nodes[i].line, "node %q: parent %q is not a node of this workflow%s", head(n.ID), head(p), r.meant(p))
 			}
 		}
 	}
@@ -189,7 +189,7 @@ func (r *flowReader) edge(part flowPart) {
 	}
 	for _, end := range []struct{ name, id string }{{"from", e.From}, {"to", e.To}} {
 		if _, ok := r.lines[end.id]; !ok {
-			r.refuse(part.line, "edge %q → %q: %s is no node of this workflow%s", head(e.From), head(e.To), end.name, r.meant(end.id))
+			r.refuse(part.line, "edge %q → %q: %s is not a node of this workflow%s", head(e.From), head(e.To), end.name, r.meant(end.id))
 			return
 		}
 	}

@@ -116,7 +116,7 @@ func readSWF(r io.Reader, most int) (*SWFLog, error) {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
 		if n := len(log.Jobs); n > 0 && job.Submit < log.Jobs[n-1].Submit {
-			return nil, fmt.Errorf("line %d: job %d was submitted before the one above it: ascending times are wanted (sort the log by field 2)",
+			return nil, fmt.Errorf("line %d: job %d was submitted before the job above it: sort the log by field 2",
 				number, job.Number)
 		}
 		log.Jobs = append(log.Jobs, job)
@@ -125,7 +125,7 @@ func readSWF(r io.Reader, most int) (*SWFLog, error) {
 		return nil, unpacking(number, err)
 	}
 	if len(log.Jobs) == 0 {
-		return nil, fmt.Errorf("%w in %d lines: a Standard Workload Format log, plain or gzip'd, is wanted", ErrNoJobs, number)
+		return nil, fmt.Errorf("%w in %d lines: use a log in Standard Workload Format, plain or gzip", ErrNoJobs, number)
 	}
 	return log, nil
 }
@@ -138,7 +138,7 @@ func unpacking(line int, err error) error {
 	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader):
 		return fmt.Errorf("the gzip file is damaged (%w) after line %d: copy it anew", err, line)
 	case errors.Is(err, bufio.ErrTooLong):
-		return fmt.Errorf("line %d: longer than %d bytes: that is no job log", line+1, swfLineMax)
+		return fmt.Errorf("line %d too long: maximum %d bytes; this is not a job log", line+1, swfLineMax)
 	}
 	return fmt.Errorf("line %d: %w", line+1, err)
 }
@@ -162,7 +162,7 @@ func (l *SWFLog) header(line string) error {
 	n, err := strconv.ParseInt(words[0], 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return fmt.Errorf("%s is %s: that is no machine's size", name, head(words[0]))
+		return fmt.Errorf("%s: got %s; use a machine's size", name, head(words[0]))
 	case err == nil && n >= 0:
 		*into = n
 	}
@@ -173,14 +173,14 @@ func parseSWFJob(line string) (SWFJob, error) {
 	var j SWFJob
 	words := strings.Fields(line)
 	if len(words) != swfFields {
-		return j, fmt.Errorf("%d fields, %d are wanted: is the line cut, or from another format?", len(words), swfFields)
+		return j, fmt.Errorf("got %d fields, want %d: is the line cut, or from another format?", len(words), swfFields)
 	}
 	into := [swfFields]*int64{0: &j.Number, 1: &j.Submit, 3: &j.Run, 4: &j.Allocated, 7: &j.Requested,
 		8: &j.Estimate, 11: &j.User, 14: &j.Queue}
 	for i, word := range words {
 		if into[i] == nil {
 			if _, err := strconv.ParseFloat(word, 64); err != nil {
-				return j, fmt.Errorf("field %d is %q: a number is wanted", i+1, word)
+				return j, fmt.Errorf("field %d: got %q; use a number", i+1, word)
 			}
 			continue
 		}
@@ -189,22 +189,22 @@ func parseSWFJob(line string) (SWFJob, error) {
 			n, err = int64(x), nil
 		}
 		if err != nil {
-			return j, fmt.Errorf("field %d is %q: a whole number is wanted", i+1, word)
+			return j, fmt.Errorf("field %d: got %q; use a whole number", i+1, word)
 		}
 		*into[i] = n
 	}
 	if j.Submit < 0 {
-		return j, fmt.Errorf("field 2 (submit time) is %d: 0 or more is wanted", j.Submit)
+		return j, fmt.Errorf("field 2 (submit time) must be at least 0, got %d", j.Submit)
 	}
 	const mostSeconds, mostProcessors = 10 * 365 * 86_400, 1_000_000
 	if j.Submit > 10*mostSeconds {
-		return j, fmt.Errorf("field 2 (submit time) is %d s: at most %d is taken", j.Submit, 10*mostSeconds)
+		return j, fmt.Errorf("field 2 (submit time) must be at most %d s, got %d", 10*mostSeconds, j.Submit)
 	}
 	if j.Run > mostSeconds {
-		return j, fmt.Errorf("field 4 (run time) is %d s: at most %d is taken", j.Run, mostSeconds)
+		return j, fmt.Errorf("field 4 (run time) must be at most %d s, got %d", mostSeconds, j.Run)
 	}
 	if p := j.Processors(); p > mostProcessors {
-		return j, fmt.Errorf("the job has %d processors: at most %d are taken", p, mostProcessors)
+		return j, fmt.Errorf("too many processors: got %d, maximum %d", p, mostProcessors)
 	}
 	return j, nil
 }

@@ -80,14 +80,14 @@ func ReadTimed(r *bufio.Reader, most int) (jobs []TimedJob, more int, err error)
 			return nil, 0, fmt.Errorf("line %d: %w", in.number, err)
 		}
 		if n := len(jobs); n > 0 && j.SubmitMs < jobs[n-1].SubmitMs {
-			return nil, 0, fmt.Errorf("line %d: submit_ms is %d, before the %d of the line above it: ascending times are wanted (sort the file by submit_ms)",
+			return nil, 0, fmt.Errorf("line %d: submit_ms is %d, before the %d of the line above it: sort the file by submit_ms",
 				in.number, j.SubmitMs, jobs[n-1].SubmitMs)
 		}
 		j.Line = in.number
 		jobs = append(jobs, j)
 	}
 	if len(jobs) == 0 {
-		return nil, 0, fmt.Errorf("%w in %d lines: one JSON object a line is wanted", ErrNoJobs, in.number-1)
+		return nil, 0, fmt.Errorf("%w in %d lines: write one JSON object per line", ErrNoJobs, in.number-1)
 	}
 	return jobs, 0, nil
 }
@@ -105,7 +105,7 @@ func parseTimed(text []byte) (j TimedJob, err error) {
 	if raw, there := fields["state"]; there {
 		var state rota.JobState
 		if err := json.Unmarshal(raw, &state); err != nil || state == rota.JobNone {
-			return j, fmt.Errorf("state is %s: one of %s is wanted", raw, strings.Join(rota.JobStateNames(), ", "))
+			return j, fmt.Errorf("state must be one of %s, got %s", strings.Join(rota.JobStateNames(), ", "), raw)
 		}
 		ended = state.Terminal()
 		delete(fields, "state")
@@ -126,12 +126,12 @@ func parseTimed(text []byte) (j TimedJob, err error) {
 			return j, fmt.Errorf("no %s: a job has submit_ms and run_ms, in milliseconds", f.name)
 		}
 		if err := json.Unmarshal(raw, f.into); err != nil || *f.into < 0 || *f.into > f.most {
-			return j, fmt.Errorf("%s is %s: a whole number, 0 to %d, is wanted", f.name, raw, f.most)
+			return j, fmt.Errorf("%s must be a whole number between 0 and %d, got %s", f.name, f.most, raw)
 		}
 		delete(fields, f.name)
 	}
 	if started >= 0 && started < j.SubmitMs {
-		return j, fmt.Errorf("start_ms is %d, before submit_ms, which is %d", started, j.SubmitMs)
+		return j, fmt.Errorf("start_ms must be at least submit_ms (%d), got %d", j.SubmitMs, started)
 	}
 	if fields["type"] == nil {
 		fields["type"] = json.RawMessage(`"batch"`)

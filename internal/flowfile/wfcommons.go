@@ -123,13 +123,13 @@ func readInstance(text []byte) (*wfInstance, error) {
 	}
 	switch {
 	case w.Workflow == nil:
-		return nil, Faults{"no WfCommons instance: it has no workflow"}
+		return nil, Faults{"workflow is missing: use a WfCommons instance"}
 	case w.Workflow.Specification == nil:
 		version := ""
 		if w.SchemaVersion != nil {
-			version = fmt.Sprintf("; this one says schemaVersion %v", w.SchemaVersion)
+			version = fmt.Sprintf("; this file has schemaVersion %v", w.SchemaVersion)
 		}
-		return nil, Faults{"no workflow.specification: an instance in WfFormat 1.5 is wanted" + version}
+		return nil, Faults{"workflow.specification is missing: use an instance in WfFormat 1.5" + version}
 	case len(w.Workflow.Specification.Tasks) == 0:
 		return nil, Faults{"workflow.specification.tasks is empty: a workflow has one task at least"}
 	}
@@ -153,7 +153,7 @@ func (m *wfMaker) index(w *wfInstance) error {
 	tasks := w.Workflow.Specification.Tasks
 	for i := range tasks {
 		if first, twice := m.places[tasks[i].ID]; twice {
-			return Faults{fmt.Sprintf("task %q stands twice: tasks %d and %d of workflow.specification",
+			return Faults{fmt.Sprintf("duplicate task %q: tasks %d and %d of workflow.specification",
 				head(tasks[i].ID), first+1, i+1)}
 		}
 		m.places[tasks[i].ID] = i
@@ -170,16 +170,16 @@ func (m *wfMaker) index(w *wfInstance) error {
 	for i := range w.Workflow.Execution.Tasks {
 		run := &w.Workflow.Execution.Tasks[i]
 		if _, known := m.places[run.ID]; !known {
-			return Faults{fmt.Sprintf("workflow.execution tells of task %q, which workflow.specification does not have", head(run.ID))}
+			return Faults{fmt.Sprintf("workflow.execution has task %q, which workflow.specification does not have", head(run.ID))}
 		}
 		if m.runs[run.ID] != nil {
-			return Faults{fmt.Sprintf("workflow.execution tells of task %q twice", head(run.ID))}
+			return Faults{fmt.Sprintf("workflow.execution has task %q twice", head(run.ID))}
 		}
 		m.runs[run.ID] = run
 	}
 	for i := range tasks {
 		if m.runs[tasks[i].ID] == nil {
-			return Faults{fmt.Sprintf("workflow.execution does not tell of task %q", head(tasks[i].ID))}
+			return Faults{fmt.Sprintf("workflow.execution does not have task %q", head(tasks[i].ID))}
 		}
 	}
 	return nil
@@ -203,8 +203,8 @@ func (m *wfMaker) node(task *wfTask) (rota.NodeSpec, error) {
 	}
 	ms := math.Round(*run.RuntimeInSeconds * m.options.Scale * 1000)
 	if !(*run.RuntimeInSeconds >= 0 && ms >= 0 && ms <= float64(rota.MaxDuration.Milliseconds())) {
-		return refuse("runtimeInSeconds %v × %v is refused: 0 to %d s is wanted", *run.RuntimeInSeconds, m.options.Scale,
-			int64(rota.MaxDuration.Seconds()))
+		return refuse("runtimeInSeconds must be between 0 and %d s, got %v × %v",
+			int64(rota.MaxDuration.Seconds()), *run.RuntimeInSeconds, m.options.Scale)
 	}
 	n.Simulate = millis.Duration(int64(ms))
 	n.Type = wfType(run.Command.Program, task)
@@ -212,10 +212,10 @@ func (m *wfMaker) node(task *wfTask) (rota.NodeSpec, error) {
 	if m.options.Resources {
 		cpu, memory := math.Ceil(run.CoreCount*1000), math.Ceil(run.MemoryInBytes)
 		if !(cpu >= 0 && cpu <= rota.MaxCPUMilli) {
-			return refuse("coreCount %v is refused: 0 to %d is wanted", run.CoreCount, rota.MaxCPUMilli/1000)
+			return refuse("coreCount must be between 0 and %d, got %v", rota.MaxCPUMilli/1000, run.CoreCount)
 		}
 		if !(memory >= 0 && memory <= rota.MaxMemoryBytes) {
-			return refuse("memoryInBytes %v is refused: 0 to %d is wanted", run.MemoryInBytes, int64(rota.MaxMemoryBytes))
+			return refuse("memoryInBytes must be between 0 and %d, got %v", int64(rota.MaxMemoryBytes), run.MemoryInBytes)
 		}
 		n.CPUMilli, n.MemoryBytes = int64(cpu), inSteps(int64(memory))
 	}
@@ -242,7 +242,7 @@ func (m *wfMaker) join(spec *rota.WorkflowSpec, tasks []wfTask) error {
 		here := m.places[teller.ID]
 		there, known := m.places[other]
 		if !known {
-			return Faults{fmt.Sprintf("task %q: its %s %q is no task of this instance", head(teller.ID), role, head(other))}
+			return Faults{fmt.Sprintf("task %q: its %s %q is not a task of this instance", head(teller.ID), role, head(other))}
 		}
 		e := ends{from(here, there), to(here, there)}
 		if !told[e] {

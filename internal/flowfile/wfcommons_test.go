@@ -104,11 +104,11 @@ func TestParseWfCommons_refuses(t *testing.T) {
 		want       []string
 	}{
 		{"broken", "{\n\"workflow\": {\n,", []string{"line 3", "not JSON"}},
-		{"no_workflow", `{"name":"x"}`, []string{"no workflow"}},
+		{"no_workflow", `{"name":"x"}`, []string{"workflow is missing"}},
 		{"older", `{"schemaVersion":"1.3","workflow":{"tasks":[]}}`, []string{"WfFormat 1.5", "1.3"}},
 		{"no_tasks", whole("", ""), []string{"one task"}},
-		{"twice", whole(`{"id":"a"},{"id":"a"}`, run("a", "1")), []string{`"a" stands twice`, "1 and 2"}},
-		{"no_record", whole(`{"id":"a"},{"id":"b"}`, run("a", "1")), []string{`does not tell of task "b"`}},
+		{"twice", whole(`{"id":"a"},{"id":"a"}`, run("a", "1")), []string{`duplicate task "a"`, "1 and 2"}},
+		{"no_record", whole(`{"id":"a"},{"id":"b"}`, run("a", "1")), []string{`does not have task "b"`}},
 		{"record_of_none", whole(`{"id":"a"}`, run("a", "1")+","+run("b", "1")), []string{`"b"`, "does not have"}},
 		{"two_records", whole(`{"id":"a"}`, run("a", "1")+","+run("a", "1")), []string{`"a" twice`}},
 		{"negative", whole(`{"id":"a"}`, run("a", "-1")), []string{`task "a"`, "-1"}},
@@ -117,7 +117,7 @@ func TestParseWfCommons_refuses(t *testing.T) {
 		{"no_runtime", whole(`{"id":"a"}`, `{"id":"a"}`), []string{`task "a"`, "runtimeInSeconds is missing"}},
 		{"parent", whole(`{"id":"a","parents":["z"]}`, run("a", "1")), []string{`task "a"`, `parent "z"`}},
 		{"child", whole(`{"id":"a","children":["z"]}`, run("a", "1")), []string{`task "a"`, `child "z"`}},
-		{"no_id", whole(`{"name":"a"}`, run("", "1")), []string{"not a node's id"}},
+		{"no_id", whole(`{"name":"a"}`, run("", "1")), []string{"printable UTF-8 without blanks"}},
 		{"files_as_objects", whole("\n"+`{"id":"a","inputFiles":[{"name":"f"}]}`, run("a", "1")), []string{"line 2", "inputFiles"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -22,7 +22,7 @@ type yamlJSON struct{ left int }
 // partsOfYAML takes a YAML file apart.
 func partsOfYAML(text []byte) (*flowParts, error) {
 	if len(text) > maxYAML {
-		return nil, Faults{fmt.Sprintf("a YAML file has at most %d MiB, this one has %d: JSON may have %d",
+		return nil, Faults{fmt.Sprintf("YAML file too long: maximum %d MiB, got %d; JSON may have %d",
 			maxYAML>>20, len(text)>>20, maxFile>>20)}
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
@@ -31,7 +31,7 @@ func partsOfYAML(text []byte) (*flowParts, error) {
 		return nil, Faults{"not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, Faults{"one workflow a file is wanted: this file goes on after the first document"}
+		return nil, Faults{"got more than one YAML document: write one workflow per file"}
 	}
 	if len(document.Content) == 0 || document.Content[0].Kind != yaml.MappingNode {
 		return nil, Faults{"a workflow is an object with id, nodes, edges, …: no such thing is in the file"}
@@ -73,7 +73,7 @@ func target(n *yaml.Node) *yaml.Node {
 // list returns the elements of a YAML sequence, each with its line.
 func (w *yamlJSON) list(n *yaml.Node) ([]flowPart, error) {
 	if n.Kind != yaml.SequenceNode {
-		return nil, Faults{fmt.Sprintf("line %d: nodes and edges are lists: a line “- id: …” for each is wanted", n.Line)}
+		return nil, Faults{fmt.Sprintf("line %d: nodes and edges must be lists: write a line “- id: …” for each", n.Line)}
 	}
 	list := make([]flowPart, 0, len(n.Content))
 	for _, element := range n.Content {
@@ -166,7 +166,7 @@ func (w *yamlJSON) fields(n *yaml.Node, depth int) ([]*yaml.Node, error) {
 			continue
 		}
 		if seen[key.Value] {
-			return nil, Faults{fmt.Sprintf("line %d: %q stands twice", key.Line, key.Value)}
+			return nil, Faults{fmt.Sprintf("line %d: duplicate %q", key.Line, key.Value)}
 		}
 		seen[key.Value] = true
 		own = append(own, key, value)
@@ -192,7 +192,7 @@ func (w *yamlJSON) mergedFields(n *yaml.Node, depth int) ([]*yaml.Node, error) {
 		var all []*yaml.Node
 		for _, element := range n.Content {
 			if target(element).Kind != yaml.MappingNode {
-				return nil, Faults{fmt.Sprintf("line %d: << takes mappings", n.Line)}
+				return nil, Faults{fmt.Sprintf("line %d: << must be followed by mappings", n.Line)}
 			}
 			fields, err := w.mergedFields(element, depth+1)
 			if err != nil {
@@ -202,7 +202,7 @@ func (w *yamlJSON) mergedFields(n *yaml.Node, depth int) ([]*yaml.Node, error) {
 		}
 		return all, nil
 	default:
-		return nil, Faults{fmt.Sprintf("line %d: << takes a mapping", n.Line)}
+		return nil, Faults{fmt.Sprintf("line %d: << must be followed by a mapping", n.Line)}
 	}
 }
 

@@ -16,10 +16,10 @@ import (
 func Draw(l *flowfile.Load, most int) ([]Job, error) {
 	long, err := rota.ParseDuration(l.For)
 	if err != nil || long <= 0 || long > rota.MaxDuration {
-		return nil, fmt.Errorf("for: %q is refused: how long jobs come is wanted, as in 7d", l.For)
+		return nil, fmt.Errorf("for: got %q; use a duration such as 7d", l.For)
 	}
 	if l.Processors < 0 || l.Processors > rota.MaxCPUMilli/1000 {
-		return nil, fmt.Errorf("processors: %d is refused: 1 to %d is wanted", l.Processors, rota.MaxCPUMilli/1000)
+		return nil, fmt.Errorf("processors must be between 1 and %d, got %d", rota.MaxCPUMilli/1000, l.Processors)
 	}
 	var jobs []Job
 	for i := range l.Streams {
@@ -56,25 +56,25 @@ func (s *drawn) check() error {
 	slices.Sort(s.procs)
 	for _, n := range s.procs {
 		if w := s.Processors[n]; n < 1 || n > rota.MaxCPUMilli/1000 || w < 0 || w > 1e9 {
-			return fmt.Errorf("processors: %d: %g is refused: processors and their weight are wanted, as in {1: 8, 4: 1}", n, w)
+			return fmt.Errorf("processors: got %d: %g; use numbers of processors and their weights, such as {1: 8, 4: 1}", n, w)
 		}
 		s.weight += s.Processors[n]
 	}
 	switch {
 	case err != nil || run <= 0 || run > rota.MaxDuration:
-		return fmt.Errorf("run: %q is refused: a duration is wanted, as in 10m", s.Run)
+		return fmt.Errorf("run: got %q; use a duration such as 10m", s.Run)
 	case !(s.PerHour > 0 && s.PerHour <= 1e9):
-		return fmt.Errorf("per_hour: %g is refused: more than 0 is wanted", s.PerHour)
+		return fmt.Errorf("per_hour must be more than 0, got %g", s.PerHour)
 	case !slices.Contains([]string{"", "poisson", "bursty", "diurnal"}, s.Pattern):
-		return fmt.Errorf("pattern: %q is refused: poisson, bursty or diurnal is wanted", s.Pattern)
+		return fmt.Errorf("pattern must be one of poisson, bursty, diurnal, got %q", s.Pattern)
 	case s.Pattern == "bursty" && !(s.Burst >= 1 && s.Burst <= 1e6):
-		return fmt.Errorf("burst: %g is refused: how many jobs a burst has on average is wanted, 1 or more", s.Burst)
+		return fmt.Errorf("burst must be at least 1 job on average, got %g", s.Burst)
 	case !(s.Spread >= 0 && s.Spread <= 10) || s.Spread > 0 && s.Tail > 0:
-		return fmt.Errorf("spread: %g is refused: 0 to 10 is wanted, without a tail", s.Spread)
+		return fmt.Errorf("spread must be between 0 and 10, and without tail, got %g", s.Spread)
 	case !(s.Tail == 0 || s.Tail >= 0.1 && s.Tail <= 100):
-		return fmt.Errorf("tail: %g is refused: 0.1 to 100 is wanted", s.Tail)
+		return fmt.Errorf("tail must be between 0.1 and 100, got %g", s.Tail)
 	case !(s.Estimate == 0 || s.Estimate >= 1 && s.Estimate <= 1000):
-		return fmt.Errorf("estimate: %g is refused: 1 to 1000 is wanted", s.Estimate)
+		return fmt.Errorf("estimate must be between 1 and 1000, got %g", s.Estimate)
 	case len(s.procs) > 0 && s.weight == 0:
 		return fmt.Errorf("processors: all weights are 0")
 	}

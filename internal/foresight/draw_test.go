@@ -92,20 +92,20 @@ func TestDraw(t *testing.T) {
 
 func TestDraw_refuses(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"streams: [{run: 5m, per_hour: 1}]", `for: "" is refused`},
-		{"for: 1d\nprocessors: -1\nstreams: [{run: 5m, per_hour: 1}]", "processors: -1 is refused"},
-		{"for: 1d\nstreams: [{run: 5m, per_hour: 1}, {run: 5m}]", "stream 2: per_hour: 0 is refused"},
-		{"for: 1d\nstreams: [{run: 5m, per_hour: .nan}]", "per_hour: NaN is refused"},
+		{"streams: [{run: 5m, per_hour: 1}]", `for: got ""`},
+		{"for: 1d\nprocessors: -1\nstreams: [{run: 5m, per_hour: 1}]", "processors must be between 1 and 1000000, got -1"},
+		{"for: 1d\nstreams: [{run: 5m, per_hour: 1}, {run: 5m}]", "stream 2: per_hour must be more than 0, got 0"},
+		{"for: 1d\nstreams: [{run: 5m, per_hour: .nan}]", "per_hour must be more than 0, got NaN"},
 		{"for: 1d\nstreams: [{run: 5m, per_hour: 1e9}]", "the load has more than 1000 jobs"},
-		{"for: 1d\nstreams: [{run: -5m, per_hour: 1}]", `run: "-5m" is refused`},
-		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, pattern: often}]", `pattern: "often" is refused`},
-		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, pattern: bursty}]", "burst: 0 is refused"},
-		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, spread: 1, tail: 1}]", "spread: 1 is refused"},
-		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, tail: .inf}]", "tail: +Inf is refused"},
-		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, estimate: 0.5}]", "estimate: 0.5 is refused"},
-		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, processors: {0: 1}}]", "processors: 0: 1 is refused"},
+		{"for: 1d\nstreams: [{run: -5m, per_hour: 1}]", `run: got "-5m"`},
+		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, pattern: often}]", `pattern must be one of poisson, bursty, diurnal, got "often"`},
+		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, pattern: bursty}]", "burst must be at least 1 job on average, got 0"},
+		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, spread: 1, tail: 1}]", "spread must be between 0 and 10, and without tail, got 1"},
+		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, tail: .inf}]", "tail must be between 0.1 and 100, got +Inf"},
+		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, estimate: 0.5}]", "estimate must be between 1 and 1000, got 0.5"},
+		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, processors: {0: 1}}]", "processors: got 0: 1"},
 		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, processors: {1: 0}}]", "all weights are 0"},
-		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, priority: 11}]", "priority is 11"},
+		{"for: 1d\nstreams: [{run: 5m, per_hour: 1, priority: 11}]", "priority must be between 0 and 10, got 11"},
 	} {
 		if jobs, err := Draw(parseLoad(t, c.text), 1000); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %d jobs, %v, want %q", c.text, len(jobs), err, c.want)
@@ -172,7 +172,7 @@ func TestFromTimed_unended(t *testing.T) {
 			t.Errorf("job %d: %+v, want %d", i, jobs[i], want)
 		}
 	}
-	if _, _, err := FromTimed(trace.Timed[4:7]); err == nil || !strings.Contains(err.Error(), "line 5: no run_ms, and nothing says how long such jobs run") {
+	if _, _, err := FromTimed(trace.Timed[4:7]); err == nil || !strings.Contains(err.Error(), "line 5: run_ms is missing, and no job of the file has ended") {
 		t.Errorf("where no job has ended: %v", err)
 	}
 }

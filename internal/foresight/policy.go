@@ -40,7 +40,7 @@ var unbounded = []rota.Setting{{Key: "ttl_abs_ms", Value: "0"}, {Key: "ttl_rel_m
 func ParsePolicy(text string, usual ...rota.Setting) (Policy, error) {
 	name, rest, ok := strings.Cut(text, ":")
 	if !ok || name == "" {
-		return Policy{}, rota.Refusef(rota.KindInvalid, "policy", "policy %q is refused: NAME:key=value,… is wanted", text)
+		return Policy{}, rota.Refusef(rota.KindInvalid, "policy", "policy: got %q; use NAME:key=value,…", text)
 	}
 	p := Policy{Name: name}
 	preset, own, err := p.parse(rest)
@@ -90,11 +90,11 @@ func (p *Policy) parse(text string) (preset string, own []rota.Setting, err erro
 		key, value, ok := strings.Cut(part, "=")
 		switch {
 		case !ok:
-			return "", nil, rota.Refusef(rota.KindInvalid, "policy", "policy %s: %q is refused: key=value is wanted", p.Name, part)
+			return "", nil, rota.Refusef(rota.KindInvalid, "policy", "policy %s: got %q; use key=value", p.Name, part)
 		case key == "preset":
 			preset = value
 		case nearest.Name(key, append(rota.PolicyKeys(), "preset")) == "preset":
-			return "", nil, rota.Refusef(rota.KindInvalid, "key", "policy %s: key %q is unknown: did you mean \"preset\"?", p.Name, key)
+			return "", nil, rota.Refusef(rota.KindInvalid, "key", "policy %s: unknown key %q: did you mean \"preset\"?", p.Name, key)
 		default:
 			own = append(own, rota.Setting{Key: key, Value: value})
 		}

@@ -22,7 +22,7 @@ func FromTimed(timed []flowfile.TimedJob) (jobs []Job, unended int64, err error)
 		}{{"not_before_ms", !spec.NotBefore.IsZero()}, {"unique", spec.Unique != nil}, {"keys", len(spec.Keys) > 0}, {"batch", spec.Batch != ""},
 			{"expected_digest", len(spec.ExpectedDigest) > 0}, {"max_runtime_ms", spec.MaxRuntime != 0}} {
 			if f.set {
-				return nil, 0, rota.Refusef(rota.KindInvalid, f.name, "line %d: %s is not simulated: leave it out", t.Line, f.name)
+				return nil, 0, rota.Refusef(rota.KindInvalid, f.name, "line %d: %s is not simulated: omit it", t.Line, f.name)
 			}
 		}
 		jobs[i] = Job{Submit: t.SubmitMs, Run: t.RunMs, Estimate: spec.Expected.Milliseconds(), CPUMilli: spec.CPUMilli, Tenant: spec.Tenant, Spec: spec}
@@ -48,7 +48,7 @@ func FromTimed(timed []flowfile.TimedJob) (jobs []Job, unended int64, err error)
 			case len(ran[""]) > 0:
 				j.Run = ran[""][0]
 			default:
-				return nil, 0, rota.Refusef(rota.KindInvalid, "run_ms", "line %d: no run_ms, and nothing says how long such jobs run: no job of the file has ended", timed[i].Line)
+				return nil, 0, rota.Refusef(rota.KindInvalid, "run_ms", "line %d: run_ms is missing, and no job of the file has ended: set run_ms", timed[i].Line)
 			}
 		}
 		if j.Run = max(j.Run, 1); j.Estimate <= 0 {

@@ -56,7 +56,7 @@ func Over() (*Pipe, error) {
 	}
 	fd, err := strconv.Atoi(given)
 	if err != nil || fd < 3 {
-		return nil, fmt.Errorf("%s is %q: a guard sets it, and nobody else", env, given)
+		return nil, fmt.Errorf("%s is %q: only a guard may set it", env, given)
 	}
 	pipe, err := take(fd)
 	if err != nil {

@@ -212,7 +212,7 @@ func take(fd int) (io.ReadWriteCloser, error) {
 		return nil, err
 	}
 	if stat.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return nil, errors.New("it is no pipe to a guard")
+		return nil, errors.New("it is not a pipe to a guard")
 	}
 	unix.CloseOnExec(fd)
 	return os.NewFile(uintptr(fd), "pipe to the guard"), nil

@@ -22,8 +22,8 @@ func CheckDomain(domain string) error {
 	if domain != "" && len(domain) <= rota.MaxIDBytes && strings.Trim(domain, "abcdefghijklmnopqrstuvwxyz0123456789._-") == "" {
 		return nil
 	}
-	return rota.Refusef(rota.KindInvalid, "trust-domain", "trust domain %q is refused: 1 to %d of the characters a-z 0-9 . _ - are "+
-		"wanted; where the cluster's name has others, give --trust-domain", cut(domain), rota.MaxIDBytes)
+	return rota.Refusef(rota.KindInvalid, "trust-domain", "trust-domain: got %q; use 1 to %d of the characters a-z 0-9 . _ -. "+
+		"If the cluster's name has others, set --trust-domain", cut(domain), rota.MaxIDBytes)
 }
 
 // checkPart refuses an id that cannot stand in a certificate's URI.
@@ -31,8 +31,8 @@ func checkPart(what, id string) error {
 	if rota.ValidID(id) && !strings.Contains(id, ":") && id != "." && id != ".." {
 		return nil
 	}
-	return rota.Refusef(rota.KindInvalid, what, "%s %q cannot stand in a certificate: 1 to %d of the characters A-Z a-z 0-9 . _ - "+
-		"are wanted", what, cut(id), rota.MaxIDBytes)
+	return rota.Refusef(rota.KindInvalid, what, "%s: got %q, which a certificate cannot hold; use 1 to %d of the characters "+
+		"A-Z a-z 0-9 . _ -", what, cut(id), rota.MaxIDBytes)
 }
 
 // NodeURI returns the URI of a node's certificate.
@@ -89,11 +89,11 @@ func Client(chain []*x509.Certificate, roots *x509.CertPool, domain string) (rol
 // of uses. It looks at dates, too: who asks again learns of an end.
 func judge(chain []*x509.Certificate, roots *x509.CertPool, domain, kind string, uses ...x509.ExtKeyUsage) ([]string, error) {
 	if len(chain) == 0 {
-		return nil, refuse("no certificate was shown: a %s's is wanted", kind)
+		return nil, refuse("got no certificate, want one of a %s", kind)
 	}
 	leaf := chain[0]
 	if len(leaf.URIs) != 1 {
-		return nil, refuse("the certificate of %s has %d URIs: exactly one, %s%s/%s/…, is wanted", subject(leaf), len(leaf.URIs),
+		return nil, refuse("the certificate of %s has %d URIs, want exactly one, %s%s/%s/…", subject(leaf), len(leaf.URIs),
 			scheme, domain, kind)
 	}
 	rest, ok := strings.CutPrefix(leaf.URIs[0].String(), scheme+domain+"/"+kind+"/")
@@ -117,7 +117,7 @@ func judge(chain []*x509.Certificate, roots *x509.CertPool, domain, kind string,
 		// A nil pool would stand for the system's authorities.
 		if _, err := leaf.Verify(x509.VerifyOptions{Roots: some(roots), Intermediates: between,
 			KeyUsages: []x509.ExtKeyUsage{use}}); err != nil {
-			return nil, refuse("no authority of %ss stands behind the certificate of %s: %w", kind, subject(leaf), err)
+			return nil, refuse("no authority of %ss signed the certificate of %s: %w", kind, subject(leaf), err)
 		}
 	}
 	return parts, nil
@@ -136,7 +136,7 @@ func refuse(format string, args ...any) error {
 }
 
 func wrongURI(leaf *x509.Certificate, domain, wanted string) error {
-	return refuse("the certificate of %s has the URI %q: %s%s/%s is wanted", subject(leaf), cut(leaf.URIs[0].String()), scheme,
+	return refuse("the certificate of %s has the URI %q, want %s%s/%s", subject(leaf), cut(leaf.URIs[0].String()), scheme,
 		domain, wanted)
 }
 

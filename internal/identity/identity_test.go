@@ -23,7 +23,7 @@ func TestNode(t *testing.T) {
 		want   string
 	}{
 		"sound":              {func(*x509.Certificate) {}, ours, ""},
-		"another authority":  {func(*x509.Certificate) {}, theirs, "no authority of nodes stands behind"},
+		"another authority":  {func(*x509.Certificate) {}, theirs, "no authority of nodes signed"},
 		"expired":            {func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Second) }, ours, "expired"},
 		"not valid yet":      {func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) }, ours, "not yet valid"},
 		"no usage as client": {func(c *x509.Certificate) { c.ExtKeyUsage = both[:1] }, ours, "lacks the extended key usage clientAuth"},
@@ -36,16 +36,16 @@ func TestNode(t *testing.T) {
 		"a longer cluster":   {uris("spiffe://prod.test/node/n1"), ours, "spiffe://prod/node/"},
 		"a client":           {uris("spiffe://prod/client/root/n1"), ours, "spiffe://prod/node/"},
 		"no scheme of ours":  {uris("https://prod/node/n1"), ours, "spiffe://prod/node/"},
-		"no id":              {uris("spiffe://prod/node/"), ours, "cannot stand in a certificate"},
-		"two parts":          {uris("spiffe://prod/node/n1/n2"), ours, "node/ID is wanted"},
-		"a colon":            {uris("spiffe://prod/node/n:1"), ours, "cannot stand in a certificate"},
-		"up":                 {uris("spiffe://prod/node/.."), ours, "cannot stand in a certificate"},
-		"escaped":            {uris("spiffe://prod/node/n%31"), ours, "cannot stand in a certificate"},
-		"a query":            {uris("spiffe://prod/node/n1?x"), ours, "cannot stand in a certificate"},
-		"a fragment":         {uris("spiffe://prod/node/n1#x"), ours, "cannot stand in a certificate"},
+		"no id":              {uris("spiffe://prod/node/"), ours, "a certificate cannot hold"},
+		"two parts":          {uris("spiffe://prod/node/n1/n2"), ours, "want spiffe://prod/node/ID"},
+		"a colon":            {uris("spiffe://prod/node/n:1"), ours, "a certificate cannot hold"},
+		"up":                 {uris("spiffe://prod/node/.."), ours, "a certificate cannot hold"},
+		"escaped":            {uris("spiffe://prod/node/n%31"), ours, "a certificate cannot hold"},
+		"a query":            {uris("spiffe://prod/node/n1?x"), ours, "a certificate cannot hold"},
+		"a fragment":         {uris("spiffe://prod/node/n1#x"), ours, "a certificate cannot hold"},
 		"a user":             {uris("spiffe://me@prod/node/n1"), ours, "spiffe://prod/node/"},
 		"a port":             {uris("spiffe://prod:1/node/n1"), ours, "spiffe://prod/node/"},
-		"a long id":          {uris("spiffe://prod/node/" + strings.Repeat("n", 65)), ours, "cannot stand in a certificate"},
+		"a long id":          {uris("spiffe://prod/node/" + strings.Repeat("n", 65)), ours, "a certificate cannot hold"},
 	} {
 		template := &x509.Certificate{SerialNumber: big.NewInt(7), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: both}
@@ -56,7 +56,7 @@ func TestNode(t *testing.T) {
 			t.Errorf("%s: %q, %v; %q is wanted", name, id, err, c.want)
 		}
 	}
-	if _, err := Node(nil, ours.Pool(), "prod"); err == nil || !strings.Contains(err.Error(), "no certificate was shown") {
+	if _, err := Node(nil, ours.Pool(), "prod"); err == nil || !strings.Contains(err.Error(), "got no certificate") {
 		t.Errorf("none: %v", err)
 	}
 	sound := sign(t, ours, &x509.Certificate{SerialNumber: big.NewInt(7), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: both,

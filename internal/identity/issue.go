@@ -54,7 +54,7 @@ func ReadAuthority(cert, key []byte) (*Authority, error) {
 	block, _ := pem.Decode(cert)
 	secret, _ := pem.Decode(key)
 	if block == nil || secret == nil {
-		return nil, errors.New("read authority: certificate and key are wanted in PEM")
+		return nil, errors.New("read authority: use a certificate and a key in PEM")
 	}
 	parsed, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {

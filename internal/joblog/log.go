@@ -81,16 +81,16 @@ func Decode(b []byte) (l Log, err error) {
 	return l, err
 }
 
-var errNoLog = rota.Refusef(rota.KindInvalid, "log", "the log is no AttemptLog")
+var errNoLog = rota.Refusef(rota.KindInvalid, "log", "log: want an AttemptLog")
 
 func (l *Log) check() error {
 	switch {
 	case len(l.Head) > limits.MaxLogHead:
-		return rota.Refusef(rota.KindInvalid, "log", "the log's head has %d bytes: at most %d are taken", len(l.Head), limits.MaxLogHead)
+		return rota.Refusef(rota.KindInvalid, "log", "the log's head too long: got %d bytes, maximum %d", len(l.Head), limits.MaxLogHead)
 	case len(l.Tail) > limits.MaxLogTail:
-		return rota.Refusef(rota.KindInvalid, "log", "the log's tail has %d bytes: at most %d are taken", len(l.Tail), limits.MaxLogTail)
+		return rota.Refusef(rota.KindInvalid, "log", "the log's tail too long: got %d bytes, maximum %d", len(l.Tail), limits.MaxLogTail)
 	case l.CutLines > l.CutBytes || l.CutBytes > mostCut || l.CutBytes > 0 && l.CutLines == 0:
-		return rota.Refusef(rota.KindInvalid, "log", "the log says that %d lines of %d bytes were cut", l.CutLines, l.CutBytes)
+		return rota.Refusef(rota.KindInvalid, "log", "log: got a cut of %d lines of %d bytes", l.CutLines, l.CutBytes)
 	}
 	if err := checkLines(l.Head); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (l *Log) Since(at uint64) (parts []rota.LogPart) {
 // CheckPart refuses what is no part of a log.
 func CheckPart(p *rota.LogPart) error {
 	if len(p.Text) > limits.MaxLogHead+limits.MaxLogTail || p.At > mostCut || p.CutLines > p.At {
-		return rota.Refusef(rota.KindInvalid, "log", "a part of a log has %d bytes at %d, behind %d lines that were cut: at most %d are taken",
+		return rota.Refusef(rota.KindInvalid, "log", "log: got a part of %d bytes at %d, after %d cut lines, maximum %d bytes",
 			len(p.Text), p.At, p.CutLines, limits.MaxLogHead+limits.MaxLogTail)
 	}
 	return checkLines(p.Text)

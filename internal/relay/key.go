@@ -30,7 +30,7 @@ func ReadKey(path string) (Key, error) {
 		return nil, err
 	}
 	if b = bytes.TrimSpace(b); len(b) < keyLeast {
-		return nil, fmt.Errorf("%s: the key has %d bytes: %d to %d are wanted, such as of `openssl rand -hex 32`", path, len(b), keyLeast, keyMost)
+		return nil, fmt.Errorf("%s: got a key of %d bytes, want %d to %d; make one with `openssl rand -hex 32`", path, len(b), keyLeast, keyMost)
 	}
 	return Key(b), nil
 }

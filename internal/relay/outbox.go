@@ -80,7 +80,7 @@ type Outbox struct {
 // Run submits what comes until ctx ends; where the database or the cluster does not answer it tries again.
 func (o *Outbox) Run(ctx context.Context) error {
 	if _, err := pgx.ParseConfig(o.DSN); err != nil {
-		return errors.New("the DSN file holds no PostgreSQL DSN: one such as postgres://user@host/db?sslmode=verify-full is wanted") // err may quote a password
+		return errors.New("the DSN file has no PostgreSQL DSN: use one such as postgres://user@host/db?sslmode=verify-full") // err may quote a password
 	}
 	wait := againLeast
 	for ctx.Err() == nil {
@@ -286,7 +286,7 @@ func (o *Outbox) submit(ctx context.Context, rows []outboxRow, l lanes) (done []
 				wait = max(wait, after)
 			}
 			if say {
-				o.Log.Warn("rows of the outbox wait: the cluster takes no more of them for now", "queue/tenant", r.lane, "err", refused)
+				o.Log.Warn("rows of the outbox wait: the cluster accepts no more for now", "queue/tenant", r.lane, "err", refused)
 			}
 		default:
 			wait = max(wait, after)
@@ -326,7 +326,7 @@ func decodeRow(r outboxRow) (rota.JobSpec, error) {
 		return spec, rota.Refusef(rota.KindInvalid, "spec", "spec has more than %d bytes", specMost)
 	}
 	if !strings.HasPrefix(*r.text, "{") {
-		return spec, rota.Refusef(rota.KindInvalid, "spec", "spec is no JSON object")
+		return spec, rota.Refusef(rota.KindInvalid, "spec", "spec: want a JSON object")
 	}
 	switch err := jsonparts.Read([]byte(*r.text), &spec, true); {
 	case errors.Is(err, jsonparts.ErrMore):
@@ -335,7 +335,7 @@ func decodeRow(r outboxRow) (rota.JobSpec, error) {
 		return spec, rota.Refusef(rota.KindInvalid, "spec", "spec: %v", err)
 	}
 	if spec.ID != "" && string(spec.ID) != r.id {
-		return spec, rota.Refusef(rota.KindInvalid, "id", "spec has the id %.80q, and job_id is %.80q: leave the first out", spec.ID, r.id)
+		return spec, rota.Refusef(rota.KindInvalid, "id", "spec has the id %.80q, but job_id is %.80q: omit the id in spec", spec.ID, r.id)
 	}
 	spec.ID = rota.JobID(r.id)
 	if spec.Queue == "" {

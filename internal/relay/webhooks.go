@@ -94,7 +94,7 @@ func (r *Webhooks) hook(ctx context.Context, name rota.WebhookName) (rota.Webhoo
 func (r *Webhooks) deliver(ctx context.Context, job *client.Job) (client.Result, error) {
 	name, event, ok := rota.SplitDeliveryID(job.ID())
 	if !ok {
-		return client.Result{}, client.NoRetry(fmt.Errorf("job %s is no delivery of a webhook", job.ID()))
+		return client.Result{}, client.NoRetry(fmt.Errorf("job %s is not a delivery of a webhook", job.ID()))
 	}
 	w, err := r.hook(ctx, name)
 	switch {
@@ -160,7 +160,7 @@ func outcome(answer *http.Response) error {
 	case code >= 200 && code < 300:
 		return nil
 	case code == http.StatusGone:
-		return client.NoRetry(fmt.Errorf("the receiver answered 410: it wants no more"))
+		return client.NoRetry(fmt.Errorf("the receiver answered 410: it accepts no more deliveries"))
 	case code >= 300 && code < 400:
 		return fmt.Errorf("%w: redirects are not followed, set the URL that it means", said)
 	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:

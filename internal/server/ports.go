@@ -156,7 +156,7 @@ func Loopback(addr string) bool {
 func Reachable(addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || port == "" {
-		return "", fmt.Errorf("host:port is wanted")
+		return "", fmt.Errorf("use host:port")
 	}
 	ip := net.ParseIP(host)
 	if host != "" && (ip == nil || !ip.IsUnspecified()) {

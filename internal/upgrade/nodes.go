@@ -117,7 +117,7 @@ func (j *judge) configuration() {
 	auto := j.Status.Autopilot
 	silent := slices.ContainsFunc(j.Status.Nodes, func(n rota.NodeStatus) bool { return n.Voter && n.State == unreachable })
 	if auto.Text != "" && silent {
-		j.say(Blocked, "", "the leader says: "+auto.Text, "bring silent voters back, or replace them: docs/operations/replace-a-node.md")
+		j.say(Blocked, "", "the leader reports: "+auto.Text, "bring silent voters back, or replace them: docs/operations/replace-a-node.md")
 	}
 	if voters := int64(len(slices.DeleteFunc(slices.Clone(j.Status.Nodes), func(n rota.NodeStatus) bool { return !n.Voter }))); voters < auto.VotersWanted {
 		j.say(Warning, "", fmt.Sprintf("%d voters of %d that are wanted", voters, auto.VotersWanted), "add nodes, or lower voters_wanted: rota cluster set voters_wanted="+fmt.Sprint(voters))

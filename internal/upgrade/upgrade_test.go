@@ -115,7 +115,7 @@ func TestJudge(t *testing.T) {
 		"a node has come": {func(f *Facts) { f.Peers = append(f.Peers, rota.RaftPeer{ID: "n4"}) }, "configuration", Blocked, "n4", "just now"},
 		"the leader may remove one": {func(f *Facts) {
 			f.Status.Nodes[1].State, f.Status.Autopilot.Text = unreachable, "n2 goes in 2 minutes"
-		}, "configuration", Blocked, "", "the leader says: n2 goes"},
+		}, "configuration", Blocked, "", "the leader reports: n2 goes"},
 		"a voter is missing": {func(f *Facts) {
 			f.Status.Autopilot.VotersWanted, f.Status.Autopilot.Text = 5, "3 of 5 wanted voters are there"
 		}, "configuration", Warning, "", "3 voters of 5"},
@@ -148,7 +148,7 @@ func TestJudge(t *testing.T) {
 			f.To = to("0.3.1", func(f *Formats) { f.Node = 0 })
 		}, "formats", OK, "", "reads what the nodes write"},
 		"an older snapshot format":   {binary("0.3.1", func(f *Formats) { f.Snapshot = 2 }), "formats", Blocked, "", "snapshots and backups of format 3"},
-		"a binary that says nothing": {func(f *Facts) { f.To = &Binary{Version: "0.0.1"} }, "formats", Blocked, "", "does not say"},
+		"a binary that says nothing": {func(f *Facts) { f.To = &Binary{Version: "0.0.1"} }, "formats", Blocked, "", "does not report"},
 		"formats are not known":      {func(f *Facts) { f.To, f.Own.Version = to("0.3.1", nil), "0.9.0" }, "formats", Warning, "", "is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {

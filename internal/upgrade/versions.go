@@ -97,9 +97,9 @@ func (j *judge) beside(version string, nodes []string) {
 	who := rota.NodeID(nodes[0])
 	switch {
 	case !known || !ok:
-		j.say(Warning, who, fmt.Sprintf("%s to %s: not both are releases, so the policy of support says nothing of them", version, j.To.Version), "try it on another cluster first")
+		j.say(Warning, who, fmt.Sprintf("%s to %s: not both are releases, so the support policy does not cover them", version, j.To.Version), "try it on another cluster first")
 	case to.major != from.major:
-		j.say(Blocked, who, fmt.Sprintf("%s to %s is another major version", version, j.To.Version), "read that version's notes of release: it says from which one there is a way")
+		j.say(Blocked, who, fmt.Sprintf("%s to %s is another major version", version, j.To.Version), "read that version's release notes: they name the versions that can be upgraded")
 	case to.minor-from.minor > MinorsApart:
 		step := release{from.major, from.minor + MinorsApart}
 		j.say(Blocked, who, fmt.Sprintf("%s to %s is more than %d minor versions", version, j.To.Version, MinorsApart), "upgrade all nodes to "+step.String()+" first")
@@ -150,7 +150,7 @@ func (j *judge) formats() {
 		return
 	}
 	if j.To.Formats == nil {
-		j.say(Blocked, "", j.To.Version+" does not say which formats it reads: it is older than this check", "take a newer binary")
+		j.say(Blocked, "", j.To.Version+" does not report which formats it reads: it is older than this check", "use a newer binary")
 		return
 	}
 	to := *j.To.Formats

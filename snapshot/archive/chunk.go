@@ -129,7 +129,7 @@ func damagedEvents(format string, args ...any) error {
 // parseChunkHead reads a head; the checksum is DecodeEvents' to compare.
 func parseChunkHead(data []byte) (h chunkHead, err error) {
 	if len(data) < chunkHeadBytes {
-		return h, damagedEvents("a chunk of events has %d bytes: its head alone has %d", len(data), chunkHeadBytes)
+		return h, damagedEvents("a chunk of events has %d bytes, but its head alone has %d", len(data), chunkHeadBytes)
 	}
 	if data[0] != chunkFormat {
 		return h, damagedEvents("a chunk of events is of format %d: this binary knows %d", data[0], chunkFormat)
@@ -174,7 +174,7 @@ func DecodeEvents(data []byte) ([]EventEntry, error) {
 		last, before = e.Index, e.End()
 	}
 	if len(raw) != 0 || last != h.last || before != h.before+uint64(h.events) {
-		return nil, damagedEvents("a chunk of events holds something else than its head says")
+		return nil, damagedEvents("a chunk of events does not match its head")
 	}
 	return entries, nil
 }

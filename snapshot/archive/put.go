@@ -39,7 +39,7 @@ func (a *Jobs) Put(entries []peer.ArchiveRecord, also Spans) error {
 	for i, e := range entries {
 		ended, err := fsm.DecodeEnded(e.Data)
 		if err != nil || ended.Seq != e.Seq || e.Seq == 0 {
-			return rota.Refusef(rota.KindInvalid, "archive", "record %d is none of a terminal job of that number", e.Seq)
+			return rota.Refusef(rota.KindInvalid, "archive", "record %d does not belong to a terminal job of that number", e.Seq)
 		}
 		rows[i] = incoming{mark: markOf(&ended), ended: ended.Job.Finished.Date, data: e.Data}
 	}

@@ -78,7 +78,7 @@ func (s *bookkeeping) tear(b *bbolt.Bucket, x block) (lost Spans, err error) {
 // nothing can be mended.
 func remove(b *bbolt.Bucket, key []byte) error {
 	if key = slices.Clone(key); b.Get(key) == nil {
-		return rota.Refusef(rota.KindInternal, "archive", "a page is damaged: start the node again, it says what to do")
+		return rota.Refusef(rota.KindInternal, "archive", "a page is damaged: restart the node and follow its log")
 	}
 	return b.Delete(key)
 }

@@ -53,7 +53,7 @@ func (c *Change) ParseSet(text string) error {
 		at = i
 	}
 	if !ok || at <= 0 || at == len(left)-1 {
-		return rota.Refusef(rota.KindInvalid, "set", "%q is refused: QUEUE.key=value is wanted", text)
+		return rota.Refusef(rota.KindInvalid, "set", "set: got %q; use QUEUE.key=value", text)
 	}
 	queue, key := rota.QueueName(left[:at]), left[at+1:]
 	if err := rota.CheckID("queue", queue); err != nil {
@@ -82,7 +82,7 @@ func (c *Change) ParseWorkers(text string) error {
 	count, spec, ok := strings.Cut(strings.TrimPrefix(text, "+"), "x")
 	n, err := strconv.Atoi(count)
 	if !ok || err != nil || n < 1 || spec == "" || !strings.HasPrefix(text, "+") {
-		return rota.Refusef(rota.KindInvalid, "workers", "%q is refused: +4xSPEC is wanted, SPEC being a worker's id, or slots=4,cpu_milli=8000,…", text)
+		return rota.Refusef(rota.KindInvalid, "workers", "workers: got %q; use +4xSPEC, where SPEC is a worker's id or slots=4,cpu_milli=8000,…", text)
 	}
 	for _, w := range c.Workers {
 		n += w.Count
