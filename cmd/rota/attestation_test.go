@@ -268,7 +268,7 @@ func TestLiveAttestationKeys(t *testing.T) {
 	write(two[:20])
 	want(two)
 	want(two)
-	if n := strings.Count(lines.String(), "cannot be read"); n != 1 {
+	if n := strings.Count(lines.String(), "cannot read the changed"); n != 1 {
 		t.Errorf("said %d times: %s", n, lines.String())
 	}
 }

@@ -31,7 +31,7 @@ func TestLogin_badInput(t *testing.T) {
 		stdin string
 		says  string
 	}{
-		"no file named":       {nil, "", "--jwt-file is wanted"},
+		"no file named":       {nil, "", "--jwt-file is missing"},
 		"open to others":      {[]string{"--jwt-file", file("open", jwt, 0o644)}, "", "chmod 600"},
 		"not there":           {[]string{"--jwt-file", filepath.Join(dir, "none")}, "", "no such file"},
 		"a directory":         {[]string{"--jwt-file", dir}, "", "--jwt-file"},
@@ -40,7 +40,7 @@ func TestLogin_badInput(t *testing.T) {
 		"17 KiB":              {[]string{"--jwt-file", file("long", long, 0o600)}, "", "more than"},
 		"17 KiB of input":     {[]string{"--jwt-file", "-"}, long, "more than 16384 bytes"},
 		"nowhere to write":    {[]string{"--jwt-file", good, "--out", filepath.Join(dir, "none", "token")}, "", "--out"},
-		"out is a directory":  {[]string{"--jwt-file", good, "--out", dir}, "", "no file"},
+		"out is a directory":  {[]string{"--jwt-file", good, "--out", dir}, "", "not a file"},
 		"an argument besides": {[]string{"--jwt-file", good, jwt}, "", "unknown command"},
 	} {
 		var out, errs bytes.Buffer
@@ -89,18 +89,18 @@ func TestIssuer_commands(t *testing.T) {
 	}
 	const m = "sub=repo:acme/site:ref:refs/heads/main:submitter"
 	for says, args := range map[string][]string{
-		"--audience and --map are wanted":    {p.URL, "--map", m},
+		"set --audience and --map":           {p.URL, "--map", m},
 		"--audience and --map":               {p.URL, "--audience", "rota"},
 		"accepts 1 arg":                      {"--audience", "rota", "--map", m},
 		"not of the form CLAIM=VALUE:ROLE":   {p.URL, "--audience", "rota", "--map", "sub"},
 		`"sub=submitter" is not of the form`: {p.URL, "--audience", "rota", "--map", "sub=submitter"},
 		"https://HOST":                       {"http://idp.example", "--audience", "rota", "--map", m},
-		"* stands at the end":                {p.URL, "--audience", "rota", "--map", "sub=*:submitter"},
-		"PEM is wanted":                      {p.URL, "--audience", "rota", "--map", m, "--ca-file", filepath.Join(dir, "ca.none")},
-		"at most 16384":                      {p.URL, "--audience", "rota", "--map", m, "--ca-file", long},
+		"use * only at the end":              {p.URL, "--audience", "rota", "--map", "sub=*:submitter"},
+		"use PEM":                            {p.URL, "--audience", "rota", "--map", m, "--ca-file", filepath.Join(dir, "ca.none")},
+		"maximum 16384":                      {p.URL, "--audience", "rota", "--map", m, "--ca-file", long},
 		"read --ca-file":                     {p.URL, "--audience", "rota", "--map", m, "--ca-file", filepath.Join(dir, "none")},
 	} {
-		if says == "PEM is wanted" {
+		if says == "use PEM" {
 			if err := os.WriteFile(args[len(args)-1], []byte("no PEM"), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -79,7 +79,7 @@ func TestEveryNumberHasARange(t *testing.T) {
 			var out, talk bytes.Buffer
 			line := append(strings.Fields(cmd.CommandPath())[1:], "--addr", listener.Addr().String(), "--"+flag.Name+"="+text)
 			code := run(line, nil, strings.NewReader(""), &out, &talk)
-			for _, part := range []string{"--" + flag.Name + " ", strconv.Quote(text), ranged.Span()} {
+			for _, part := range []string{"--" + flag.Name + ": ", strconv.Quote(text), ranged.Span()} {
 				if code != cli.ExitUsage || !strings.Contains(talk.String(), part) {
 					t.Errorf("%v exits with %d and says %q: %s is missing", line, code, talk.String(), part)
 				}
@@ -105,13 +105,13 @@ func TestEveryNumberHasARange(t *testing.T) {
 func TestNumbersOutOfRange(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, flag, value, want string }{
-		{"server --auto-degrade-usage -0.1", "--auto-degrade-usage", `"-0.1"`, "a number such as 0.5, 0 to 1, is wanted"},
-		{"server --disk-low 51", "--disk-low", `"51"`, "0 to 50, is wanted"},
-		{"server --archive-retention 59s", "--archive-retention", `"59s"`, "0, or 1m to 87600h, is wanted"},
-		{"server --snapshot-entries 63", "--snapshot-entries", `"63"`, "0, or 64 to 1000000, is wanted"},
-		{"job submit --max-runtime 2s", "--max-runtime", `"2s"`, "0, or 3s to 87600h, is wanted"},
-		{"job change j --ttl 3651d", "--ttl", `"3651d"`, "0 to 87600h, is wanted"},
-		{"job list --limit 0", "--limit", `"0"`, "1 or more, is wanted"},
+		{"server --auto-degrade-usage -0.1", "--auto-degrade-usage", `"-0.1"`, "use a number such as 0.5, 0 to 1"},
+		{"server --disk-low 51", "--disk-low", `"51"`, "use a whole number, 0 to 50"},
+		{"server --archive-retention 59s", "--archive-retention", `"59s"`, "0, or 1m to 87600h"},
+		{"server --snapshot-entries 63", "--snapshot-entries", `"63"`, "0, or 64 to 1000000"},
+		{"job submit --max-runtime 2s", "--max-runtime", `"2s"`, "0, or 3s to 87600h"},
+		{"job change j --ttl 3651d", "--ttl", `"3651d"`, "0 to 87600h"},
+		{"job list --limit 0", "--limit", `"0"`, "1 or more"},
 	} {
 		code, _, stderr := rotaLine(strings.Fields(c.args)...)
 		if code != cli.ExitUsage {
@@ -125,7 +125,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 	}
 	var out, talk bytes.Buffer
 	code := run([]string{"job", "list", "--addr", "127.0.0.1:1"}, []string{"ROTA_LIMIT=0"}, strings.NewReader(""), &out, &talk)
-	if code != cli.ExitUsage || !strings.Contains(talk.String(), "ROTA_LIMIT") || !strings.Contains(talk.String(), "1 or more, is wanted") {
+	if code != cli.ExitUsage || !strings.Contains(talk.String(), "ROTA_LIMIT") || !strings.Contains(talk.String(), "1 or more") {
 		t.Errorf("ROTA_LIMIT=0 exits with %d: %s", code, talk.String())
 	}
 	for _, zero := range []string{"--archive-retention=0", "--archive-max-bytes=0", "--snapshot-every=0", "--scrub-every=0"} {

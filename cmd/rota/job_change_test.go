@@ -25,7 +25,7 @@ func TestPrintOutcomes(t *testing.T) {
 		stdout, stderr string
 	}{
 		{"names_of_some", "name", all, cli.ExitNotFound, "done\n",
-			"rota: retry of runs is refused: job runs is RUNNING\nrota: retry of lost is refused: job lost is not known\n"},
+			"rota: retry of runs was rejected: job runs is RUNNING\nrota: retry of lost was rejected: job lost is not known\n"},
 		{"name_of_one", "name", all[:1], cli.ExitFailed, "", ""},
 		{"names_of_all", "name", all[1:2], cli.ExitDone, "done\n", ""},
 		{"lines_tell_all", "jsonl", all[:1], cli.ExitFailed,

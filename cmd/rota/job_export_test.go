@@ -158,9 +158,9 @@ func TestJobExport_refuses(t *testing.T) {
 		code int
 	}{
 		{[]string{"--state", "queued"}, "--state QUEUED selects jobs that have not ended: give --live too", cli.ExitUsage},
-		{[]string{"--state", "done"}, `job state "DONE" is unknown`, cli.ExitUsage},
+		{[]string{"--state", "done"}, `unknown job state "DONE"`, cli.ExitUsage},
 		{[]string{"--from", empty}, "holds no log and no snapshot", cli.ExitFailed},
-		{[]string{"--from", filepath.Join(empty, "gone")}, "there is no file", cli.ExitFailed},
+		{[]string{"--from", filepath.Join(empty, "gone")}, "file not found", cli.ExitFailed},
 		{[]string{"--from", torn}, "", cli.ExitFailed},
 		{[]string{"more"}, "", cli.ExitUsage},
 	} {

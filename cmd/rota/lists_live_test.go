@@ -49,7 +49,7 @@ func TestLists_live(t *testing.T) {
 			t.Errorf("--filter %q prints %q", where, out)
 		}
 	}
-	if _, talk := rotaTo(cli.ExitUsage, "job", "list", "--filter", "queue=images tenan=x"); !strings.Contains(talk, `at 14: "tenan" is no term`) {
+	if _, talk := rotaTo(cli.ExitUsage, "job", "list", "--filter", "queue=images tenan=x"); !strings.Contains(talk, `at 14: unknown term "tenan"`) {
 		t.Errorf("no filter is named as %q", talk)
 	}
 	if out, _ := rotaTo(0, "job", "list", "--count"); !strings.Contains(out, "jobs      1\n") || !strings.Contains(out, "complete  true\n") {

@@ -156,7 +156,7 @@ func TestShownToPeople(t *testing.T) {
 			if code != cli.ExitUsage {
 				t.Errorf("%v: exit %d", line, code)
 			}
-			has(t, talk, []string{"wanted"}, []string{"strconv", "invalid argument", "[", "NONE"})
+			has(t, talk, []string{"use "}, []string{"strconv", "invalid argument", "[", "NONE"})
 		}
 	})
 	t.Run("public_key_does_not_sign", func(t *testing.T) {

@@ -53,7 +53,7 @@ ended by SIGINT and SIGTERM.`,
 		"`host:port` of any nodes, separated by commas")
 	flags.StringP("output", "o", "table", cli.OutputUsage)
 	cli.DurationVar(flags, &a.Timeout, "timeout", cli.DefaultTimeout,
-		"how long a call may take; unless it is given, reads are given up after "+
+		"how long a call may take; by default, reads fail after "+
 			fmt.Sprintf("%s without an answer, cluster status after 5s, and waiting commands never", cli.ReadMost))
 	cli.Within(flags, time.Millisecond, rota.MaxDuration, "timeout")
 	flags.StringVar(&a.Config, "config", "", "YAML `file` with settings, named like the flags")
@@ -100,7 +100,7 @@ func refuseUnknownHelp(root *cobra.Command) {
 					names = append(names, c.Name())
 				}
 			}
-			return cli.Unknown("command", of.CommandPath()+": command", rest[0], names)
+			return cli.UnknownCommand(of.CommandPath(), rest[0], names)
 		}
 		show(cmd, args)
 		return nil

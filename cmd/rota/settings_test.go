@@ -84,7 +84,7 @@ func TestSettings_refuses(t *testing.T) {
 		{"a nested key", "gossip:\n  key: x\n", "gossip.key"},
 		{"a list for one value", "data: [a, b]\n", "data"},
 		{"no number", "bootstrap-expect: many\n", "bootstrap-expect"},
-		{"no YAML", "a: [\n", "config file"},
+		{"not YAML", "a: [\n", "config file"},
 	} {
 		_, _, err := settled(t, nil, "server", "--config", configFile(t, c.file))
 		if err == nil || cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), c.want) {

@@ -29,7 +29,7 @@ func TestTLSCommands(t *testing.T) {
 		{[]string{"issue", "node", "n1"}, ""}, // renewed
 		{[]string{"issue", "client", "operator/ann"}, ""},
 		{[]string{"issue", "client", "ann"}, "ROLE/NAME"},
-		{[]string{"issue", "node", "n:1"}, "cannot stand in a certificate"},
+		{[]string{"issue", "node", "n:1"}, "a certificate cannot hold"},
 		{[]string{"issue", "node", "n1", "--cluster", "Prod"}, "--trust-domain"},
 		{[]string{"issue", "worker", "w1"}, "worker"},
 	} {

@@ -27,8 +27,8 @@ func TestOwnCertificate(t *testing.T) {
 		"another node's":         {"spiffe://rota/node/n2", "n1", "rota", "", "it is node n2's"},
 		"another cluster's":      {"spiffe://test/node/n1", "n1", "rota", "", "spiffe://rota/node/"},
 		"a client's":             {"spiffe://rota/client/root/n1", "n1", "rota", "", "spiffe://rota/node/"},
-		"a cluster that is none": {"spiffe://rota/node/n1", "n1", "Prod:1", "", "give --trust-domain"},
-		"a node that is none":    {"spiffe://rota/node/n1", "n:1", "rota", "", "cannot stand in a certificate"},
+		"a cluster that is none": {"spiffe://rota/node/n1", "n1", "Prod:1", "", "set --trust-domain"},
+		"a node that is none":    {"spiffe://rota/node/n1", "n:1", "rota", "", "a certificate cannot hold"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := ca.issueFor(t.TempDir(), c.uri, time.Hour)

@@ -238,13 +238,13 @@ func TestWhatIf_refuses(t *testing.T) {
 		{nil, "--from is missing", cli.ExitUsage},
 		{[]string{"--from", empty}, "nothing is changed", cli.ExitUsage},
 		{[]string{"--from", empty, "--set", "q.rankin=fifo"}, `did you mean "ranking"`, cli.ExitUsage},
-		{[]string{"--from", empty, "--set", "ranking=fifo"}, "QUEUE.key=value is wanted", cli.ExitUsage},
-		{[]string{"--from", empty, "--set", "q.ranking=best"}, `ranking "best" is unknown`, cli.ExitUsage},
-		{[]string{"--from", empty, "--workers", "4xw"}, "+4xSPEC is wanted", cli.ExitUsage},
-		{[]string{"--from", empty, "--without-tenant", "a b"}, "is not an id", cli.ExitUsage},
-		{[]string{"--from", empty, "--set", "q.ranking=fifo", "--since", "2026-01-02T00:00:00Z", "--until", "2026-01-01T00:00:00Z"}, "is not after --since", cli.ExitUsage},
+		{[]string{"--from", empty, "--set", "ranking=fifo"}, "use QUEUE.key=value", cli.ExitUsage},
+		{[]string{"--from", empty, "--set", "q.ranking=best"}, `unknown ranking "best"`, cli.ExitUsage},
+		{[]string{"--from", empty, "--workers", "4xw"}, "use +4xSPEC", cli.ExitUsage},
+		{[]string{"--from", empty, "--without-tenant", "a b"}, `got "a b"; use 1 to`, cli.ExitUsage},
+		{[]string{"--from", empty, "--set", "q.ranking=fifo", "--since", "2026-01-02T00:00:00Z", "--until", "2026-01-01T00:00:00Z"}, "must be after --since", cli.ExitUsage},
 		{[]string{"--from", empty, "--set", "q.ranking=fifo"}, "holds no log", cli.ExitFailed},
-		{[]string{"--from", filepath.Join(empty, "gone"), "--set", "q.ranking=fifo"}, "there is no file", cli.ExitFailed},
+		{[]string{"--from", filepath.Join(empty, "gone"), "--set", "q.ranking=fifo"}, "file not found", cli.ExitFailed},
 	} {
 		if out, said, code := askWhatIf(test.args...); out != "" || code != test.code || !strings.Contains(said, test.want) {
 			t.Errorf("%v: exit code %d, want %d; said %q, want %q; %s", test.args, code, test.code, said, test.want, out)

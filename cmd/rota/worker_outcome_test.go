@@ -39,7 +39,7 @@ func TestWorker_outcomes(t *testing.T) {
 		"for-good": {"no-retry\n", rota.JobDead, rota.ReasonProviderFail, "command: exit status 1: said", 1},
 		"enough":   {"cancel", rota.JobCancelled, rota.ReasonCancelledByHandler, "command: exit status 1: said", 1},
 		"later":    {"retry-after 1ms", rota.JobDead, rota.ReasonProviderFail, "command: exit status 2: said", 2},
-		"unknown":  {"later, perhaps", rota.JobDead, rota.ReasonProviderFail, "is wanted", 2},
+		"unknown":  {"later, perhaps", rota.JobDead, rota.ReasonProviderFail, "use retry-after", 2},
 	} {
 		spec := rota.NewJobSpec("work", []byte(want.says))
 		spec.ID, spec.Queue = id, "q"

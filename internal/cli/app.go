@@ -62,20 +62,19 @@ func (a *App) Group(parent *cobra.Command, children ...*cobra.Command) *cobra.Co
 	parent.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			if paths := namesakes(cmd.Root(), args[0]); len(paths) > 0 {
-				return Usagef("%s: command %q is unknown: did you mean %s?", cmd.CommandPath(), args[0], strings.Join(paths, " or "))
+				return Usagef("unknown command %q of %s: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(paths, " or "))
 			}
-			return Unknown("command", cmd.CommandPath()+": command", args[0], names)
+			return UnknownCommand(cmd.CommandPath(), args[0], names)
 		}
 		return Usagef("%s needs a command: %s", cmd.CommandPath(), strings.Join(names, ", "))
 	}
 	return parent
 }
 
-// namesakesMost is how many commands of one name make a guess: beyond it is a word that most
-// groups have, such as list.
+// namesakesMost is how many commands an error suggests at most. A name that more groups have, such as list, suggests none.
 const namesakesMost = 3
 
-// namesakes returns the commands of that very name, wherever they are: none where there are many.
+// namesakes returns the commands with exactly that name, in any group, or none if there are more than namesakesMost.
 func namesakes(under *cobra.Command, name string) (paths []string) {
 	for _, c := range under.Commands() {
 		if c.Name() == name && c.IsAvailableCommand() {

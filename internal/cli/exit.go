@@ -49,7 +49,17 @@ func Usagef(format string, args ...any) error {
 	return &CodedError{ExitUsage, fmt.Errorf(format, args...)}
 }
 
-// Unknown refuses a name that is none of those wanted, and guesses which one is meant.
+// UnknownCommand returns an error for a command that the group with that path does not have. It suggests the most similar
+// one of names, or the group's help.
+func UnknownCommand(path, typed string, names []string) error {
+	hint := "see " + path + " --help"
+	if near := nearest.Name(typed, names); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return rota.Refusef(rota.KindInvalid, "command", "unknown command %.80q of %s: %s", typed, path, hint)
+}
+
+// Unknown returns an error for a name that is not one of names, and suggests the most similar one.
 func Unknown(subject, what, typed string, names []string) error {
 	return rota.Refusef(rota.KindInvalid, subject, "%s", nearest.Unknown(what, typed, names))
 }
@@ -194,7 +204,7 @@ func connectionHint(text string) string {
 	case strings.Contains(text, "x509: certificate has expired or is not yet valid"):
 		return "a certificate has ended, or a clock is wrong (runbook: " + Runbooks + "CertificatesEnded.md)"
 	case strings.Contains(text, "x509: certificate is valid for "):
-		return "the node's certificate has to name the host of its address: rota tls issue node ID --host HOST"
+		return "the node's certificate must name the host of its address: rota tls issue node ID --host HOST"
 	case strings.Contains(text, "x509: certificate signed by unknown authority"):
 		return "--tls-ca or ROTA_TLS_CA names the authority of the nodes' certificates"
 	default:
@@ -202,7 +212,7 @@ func connectionHint(text string) string {
 	}
 }
 
-// badValue says what a flag wants, where the library tells how its parser failed.
+// badValue describes the values that a flag accepts, instead of how the library's parser failed.
 func badValue(bad *pflag.InvalidValueError) string {
 	want := ""
 	switch bad.GetFlag().Value.Type() {
@@ -226,9 +236,9 @@ func badValue(bad *pflag.InvalidValueError) string {
 		return bad.Error()
 	}
 	if r, ok := bad.GetFlag().Value.(*RangedFlag); ok {
-		want += ", " + r.Span() + ","
+		want += ", " + r.Span()
 	}
-	return fmt.Sprintf("--%s %q is refused: %s is wanted", bad.GetFlag().Name, bad.GetValue(), want)
+	return fmt.Sprintf("--%s: got %.80q; use %s", bad.GetFlag().Name, bad.GetValue(), want)
 }
 
 func retryHint(err error, otherwise string) string {

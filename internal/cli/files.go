@@ -21,7 +21,7 @@ func ReadSmall(path string, most int64) ([]byte, error) {
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("%s is too long: at most %d bytes are taken", path, most)
+		err = fmt.Errorf("%s too long: maximum %d bytes", path, most)
 	}
 	return text, err
 }

@@ -27,7 +27,7 @@ type RangedFlag struct {
 // Set implements pflag.Value.
 func (f *RangedFlag) Set(text string) error {
 	if !f.holds(text) {
-		return fmt.Errorf("%s is wanted", f.Span())
+		return fmt.Errorf("use %s", f.Span())
 	}
 	return f.Value.Set(text)
 }

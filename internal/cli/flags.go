@@ -68,7 +68,7 @@ func ParseDate(text string) (time.Time, error) {
 			return at, nil
 		}
 	}
-	return time.Time{}, Usagef("%q is no date: %s is wanted", text, WantedDate)
+	return time.Time{}, Usagef("invalid date %q: use %s", text, WantedDate)
 }
 
 // ParsePairs reads the K=V of a flag that may be repeated; value reads what follows the
@@ -82,7 +82,7 @@ func ParsePairs[V any](flag string, pairs []string, example string, value func(t
 		name, text, ok := strings.Cut(pair, "=")
 		v, err := value(text)
 		if !ok || name == "" || err != nil {
-			return nil, Usagef("%s %q is refused: one such as %s is wanted", flag, pair, example)
+			return nil, Usagef("%s: got %q; use a value such as %s", flag, pair, example)
 		}
 		if _, twice := all[name]; twice {
 			return nil, Usagef("%s %s is given twice", flag, name)

@@ -16,7 +16,7 @@ func (a *App) Guarded(ctx context.Context) (bool, error) {
 	code, ran, err := g.Run(ctx)
 	switch {
 	case errors.Is(err, guard.ErrUnknown):
-		return false, Usagef("--guard is refused: %w", err)
+		return false, Usagef("--guard: %w", err)
 	case err != nil:
 		return false, Failf("guard the worker: %w", err)
 	case code != 0:
@@ -36,7 +36,7 @@ func (a *App) sayGone(ctx context.Context, who guard.Identity) {
 	case errors.Is(err, context.Canceled):
 		a.Talk("guard: stopped by a signal: the leases of worker %s end by its silence", who.Worker)
 	default:
-		a.Talk("guard: the cluster was not told that worker %s is gone: its leases end by its silence: %v", who.Worker, err)
+		a.Talk("guard: could not report the end of worker %s to the cluster, so its leases end by timeout: %v", who.Worker, err)
 	}
 }
 

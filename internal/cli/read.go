@@ -93,7 +93,7 @@ func (a *App) ListCommand(cmd *cobra.Command) *cobra.Command {
 // ListMade is listCommand for what acts for who made it, also after that one's credential was
 // revoked: --by selects it.
 func (a *App) ListMade(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&a.by, "by", "", "only what this `principal` made or set last, such as token:ID")
+	cmd.Flags().StringVar(&a.by, "by", "", "only those last changed by this `principal`, such as token:ID")
 	return a.ListCommand(cmd)
 }
 
@@ -118,7 +118,7 @@ func (f *SetFlags) Register(flags *pflag.FlagSet) {
 
 // RegisterMatch is register for commands without a dry run.
 func (f *SetFlags) RegisterMatch(flags *pflag.FlagSet) {
-	flags.StringVar(&f.etag, "if-match", "", "change only the version with this `etag` (shown by -o json): refused if it has changed since")
+	flags.StringVar(&f.etag, "if-match", "", "change only the version with this `etag` (shown by -o json); fails if it has changed since")
 }
 
 // Options returns what the flags ask of a call that sets something.

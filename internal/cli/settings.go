@@ -157,7 +157,7 @@ func setFlag(f *pflag.Flag, flags *pflag.FlagSet, value any) error {
 	list, isList := value.([]any)
 	if !isMany {
 		if isList {
-			return fmt.Errorf("one value is wanted, not a list")
+			return fmt.Errorf("got a list, want one value")
 		}
 		return flags.Set(f.Name, fmt.Sprint(value))
 	}

@@ -25,7 +25,7 @@ const maxIdentityFile = 64 << 10
 func StoreFlags(flags *pflag.FlagSet, o *depot.Options) {
 	flags.StringVar(&o.Endpoint, "backup-endpoint", "", "`URL` of the S3 store, such as https://minio.example.org:9000; "+
 		"by default AWS_ENDPOINT_URL_S3, then Amazon's")
-	flags.StringVar(&o.Region, "backup-region", "", "`region` of the bucket; by default AWS_REGION, then what the store says")
+	flags.StringVar(&o.Region, "backup-region", "", "`region` of the bucket; by default AWS_REGION, then the store's own region")
 }
 
 // BackupFlags say how a command gets at a backup that somebody stored.
@@ -132,7 +132,7 @@ func (f *BackupFlags) taken(file string, done func()) (open snapshot.Opener, _ f
 func (f *BackupFlags) compare(file string) error {
 	var want rota.Hex
 	if err := want.UnmarshalText([]byte(strings.TrimSpace(f.sha256))); err != nil || len(want) != sha256.Size {
-		return Usagef("--sha256 is %q: %d hexadecimal digits are wanted", f.sha256, 2*sha256.Size)
+		return Usagef("--sha256: got %q; use %d hexadecimal digits", f.sha256, 2*sha256.Size)
 	}
 	r, err := snapshot.OpenFile(file)
 	if err != nil {
@@ -144,7 +144,7 @@ func (f *BackupFlags) compare(file string) error {
 		return Failf("read %s: %w", file, err)
 	}
 	if got := h.Sum(nil); !bytes.Equal(got, want) {
-		return Failf("it is another file: its SHA-256 is %s, --sha256 says %s", rota.Hex(got), want)
+		return Failf("wrong file: its SHA-256 is %s, --sha256 is %s", rota.Hex(got), want)
 	}
 	return nil
 }

@@ -150,7 +150,7 @@ func ReadPayload(arg string, stdin io.Reader) ([]byte, error) {
 		return nil, Usagef("read payload from %s: %w", name, err)
 	}
 	if len(payload) > rota.MaxPayloadBytes {
-		return nil, Usagef("payload from %s has more than %d bytes, the most that a job takes", name,
+		return nil, Usagef("payload from %s too long: maximum %d bytes", name,
 			rota.MaxPayloadBytes)
 	}
 	return payload, nil

@@ -168,7 +168,7 @@ func TestBackup_byTheLeader(t *testing.T) {
 	})
 	drill("a truncated one", filepath.Base(newest), func() { check(t, os.Truncate(newest, int64(len(whole)/2))) })
 	forged := filepath.Join(to, fmt.Sprintf("%s-%020d.snap", all[0].Cluster, all[len(all)-1].Index+9))
-	drill("a forged name", "not what its name says", func() { check(t, os.WriteFile(forged, whole, 0o600)) })
+	drill("a forged name", "unlike its name", func() { check(t, os.WriteFile(forged, whole, 0o600)) })
 	check(t, os.Rename(forged, filepath.Join(to, fmt.Sprintf("c-other-%020d.snap", 9))))
 	drill("two clusters'", "--cluster-id", func() {})
 	command(t, nil, "", "operator", "backup", "drill", "--from", to, "--cluster-id", string(all[0].Cluster)).want(t, 0)

@@ -103,14 +103,14 @@ func badCalls(t testing.TB) []badRequest {
 	line := strings.Repeat("x", 2<<20)
 	const job = `{"type":"t"}`
 	return []badRequest{
-		{"five keys", put("/v1/jobs/k", `{"type":"t","keys":["a:1","b:1","c:1","d:1","e:1"]}`), 400, "INVALID", "keys", "at most 4"},
+		{"five keys", put("/v1/jobs/k", `{"type":"t","keys":["a:1","b:1","c:1","d:1","e:1"]}`), 400, "INVALID", "keys", "maximum 4"},
 		{"minute 61", put("/v1/schedules/s", `{"cron":"61 * * * *","job":{"type":"t"}}`), 400, "INVALID", "cron", "0 to 59"},
 		{"zone Mars/X", put("/v1/schedules/s", `{"cron":"1 * * * *","tz":"Mars/X","job":{"type":"t"}}`), 400, "INVALID", "tz", "Mars/X"},
 		{"a list by half a filter", get("/v1/jobs?q=label.x%3D%22cut"), 400, "INVALID", "filter", "quote"},
 		{"a plan by half a filter", put("/v1/plans/p", `{"verb":"cancel","filter":"label.x=\"cut"}`), 400, "INVALID", "filter", "quote"},
 		{"a plan on nothing", put("/v1/plans/p", `{"verb":"cancel","filter":""}`), 400, "INVALID", "filter", "id=*"},
 		{"a plan on what has ended", put("/v1/plans/p", `{"verb":"cancel","filter":"state=DEAD"}`), 400, "INVALID", "filter", "those are"},
-		{"a child of nobody", put("/v1/workflows/w", `{"nodes":[{"id":"a","type":"t","parents":["z"]}]}`), 400, "INVALID", "nodes[0].parents[0]", "no node of the workflow"},
+		{"a child of nobody", put("/v1/workflows/w", `{"nodes":[{"id":"a","type":"t","parents":["z"]}]}`), 400, "INVALID", "nodes[0].parents[0]", "not a node of the workflow"},
 		{"a log line of 2 MiB", request{"POST", "/v1/workers/w/leases/" + strings.Repeat("ab", 16) + "/complete",
 			`{"token":"1.1","log":"` + line + `"}`, []string{"Rota-Worker-Secret", strings.Repeat("s", 32)}}, 413, "INVALID", "body", "smaller"},
 		{"a body of 2 MiB", put("/v1/jobs/big", `{"type":"t","payload":"`+line+`"}`), 413, "INVALID", "body", "smaller"},
@@ -128,14 +128,14 @@ func badCalls(t testing.TB) []badRequest {
 		{"a cursor of jobs", get("/v1/jobs?cursor=made%2Fup"), 400, "INVALID", "cursor", "next_cursor"},
 		{"a cursor of workflows", get("/v1/workflows?cursor=made%2Fup"), 400, "INVALID", "cursor", "made/up"},
 		{"Last-Event-ID of the future", get("/v1/events", "Accept", "text/event-stream", "Last-Event-ID", "1.999999999.0"), 410, "OUT_OF_RANGE", "event_id", "without an event id"},
-		{"Last-Event-ID that is none", get("/v1/events", "Accept", "text/event-stream", "Last-Event-ID", "new"), 400, "INVALID", "event_id", "incarnation.index.seq"},
+		{"Last-Event-ID that is none", get("/v1/events", "Accept", "text/event-stream", "Last-Event-ID", "new"), 400, "INVALID", "event_id", "INCARNATION.INDEX.SEQ"},
 		{"host evil.example", get("/v1/jobs", "Host", "evil.example"), 421, "INVALID", "host", "--api-host"},
 		{"host evil.example, to write", request{"PUT", "/v1/jobs/a", job, []string{"Host", "evil.example"}}, 421, "INVALID", "host", "--api-host"},
 		{"an id with %2F", put("/v1/jobs/a%2Fb", job), 400, "INVALID", "id", "1 to 64"},
 		{"an id with %2F%2F", put("/v1/jobs/a%2F%2Fb", job), 400, "INVALID", "id", ""},
 		{"an id with %00", put("/v1/jobs/a%00b", job), 400, "INVALID", "id", ""},
-		{"an If-Match of two", request{"PUT", "/v1/queues/default", `{"set":{"weight":2}}`, []string{"If-Match", `"a", "b"`}}, 400, "INVALID", "if-match", "one ETag"},
-		{"a weak If-Match", request{"PUT", "/v1/queues/default", `{"set":{"weight":2}}`, []string{"If-Match", `W/"a"`}}, 400, "INVALID", "if-match", "weak"},
+		{"an If-Match of two", request{"PUT", "/v1/queues/default", `{"set":{"weight":2}}`, []string{"If-Match", `"a", "b"`}}, 400, "INVALID", "if-match", "one strong ETag"},
+		{"a weak If-Match", request{"PUT", "/v1/queues/default", `{"set":{"weight":2}}`, []string{"If-Match", `W/"a"`}}, 400, "INVALID", "if-match", "strong"},
 	}
 }
 

@@ -156,12 +156,12 @@ func TestOIDC(t *testing.T) {
 		jwt  string
 		says []string
 	}{
-		{c.jwt("RS256", map[string]any{"aud": "else"}), []string{`audience "else"`, `"rota" is wanted`}},
+		{c.jwt("RS256", map[string]any{"aud": "else"}), []string{`audience "else"`, `for audience "rota"`}},
 		{c.jwt("none", nil), []string{"not signed by a key"}},
 		{c.jwt("HS256", nil), []string{"not signed by a key", "RS256, ES256, EdDSA"}},
 		{good[0] + "." + good[1] + ".", []string{"not signed by a key"}},
 		{c.jwt("ES256", map[string]any{"exp": now - 1, "iat": now - 100}), []string{"ended at", "ask the issuer for another"}},
-		{c.jwt("ES256", map[string]any{"iat": now - 10, "exp": now + 86_400}), []string{"at most 24h"}},
+		{c.jwt("ES256", map[string]any{"iat": now - 10, "exp": now + 86_400}), []string{"maximum 24h"}},
 		{c.jwt("ES256", map[string]any{"nbf": now + 3_600}), []string{"does not count yet"}},
 		{c.jwt("ES256", map[string]any{"iss": other.URL}), []string{other.URL, "not set"}},
 		{c.jwt("ES256", map[string]any{"sub": "repo:acme"}), []string{"maps no claim", "rota auth issuer list"}},

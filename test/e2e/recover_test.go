@@ -249,7 +249,7 @@ func TestRecover_refuses(t *testing.T) {
 		{func(m map[string]any) { m["last_term"], m["last_index"] = term+1, 1 }, "recover from that disk"},
 		{func(m map[string]any) { m["digest"] = strings.Repeat("0", 32) }, "other digests"},
 		{func(m map[string]any) { m["cluster_id"] = "c-another" }, "c-another"},
-		{func(m map[string]any) { delete(m, "node") }, "is no report"},
+		{func(m map[string]any) { delete(m, "node") }, "is not a report"},
 	} {
 		says(try("--others", write(of.change)), 1, of.says)
 	}

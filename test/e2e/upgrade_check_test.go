@@ -71,7 +71,7 @@ func TestUpgradeCheck(t *testing.T) {
 	other, _ := upgradeFindings(t, c, 1, "--to", binary("other", `echo '{"version":"0.1.0","formats":{"rules_version":2,"node":1,"snapshot":0,"history":2}}'`))
 	wantFinding(t, other, "formats blocked", "snapshots and backups of format 1 are written")
 	old, _ := upgradeFindings(t, c, 1, "--to", binary("old", `echo '{"version":"0.1.0"}'`))
-	wantFinding(t, old, "formats blocked", "does not say which formats")
+	wantFinding(t, old, "formats blocked", "does not report which formats")
 	for _, bad := range []string{binary("bad", "echo no such command >&2; exit 2"), binary("mute", "true"), filepath.Join(t.TempDir(), "none")} {
 		contains(t, "the refusal", c.rota(t, "operator", "upgrade", "check", "--to", bad).want(t, 1).stderr, bad, "a rota binary")
 	}

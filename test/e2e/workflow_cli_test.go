@@ -90,7 +90,7 @@ func flowRefused(t *testing.T, c *nodes) {
 		{"unknown-parent", "nodes: [{id: a, type: t, parents: [zz]}]", `"zz"`},
 		{"unknown-end", "nodes: [{id: a, type: t}]\nedges: [{from: a, to: nope}]", `"nope"`},
 		{"self", "nodes: [{id: a, type: t, parents: [a]}]", "its own parent"},
-		{"twice", "nodes: [{id: a, type: t}, {id: a, type: t}]", `"a" stands twice`},
+		{"twice", "nodes: [{id: a, type: t}, {id: a, type: t}]", `duplicate node "a"`},
 		{"empty", "nodes: []", "node"},
 		{"untyped", "nodes: [{id: a}]", "type"},
 		{"strange-field", "nodes: [{id: a, type: t, colour: red}]", "colour"},

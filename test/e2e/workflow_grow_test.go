@@ -92,11 +92,11 @@ func childrenFaulty(t *testing.T, c *nodes) {
 		"no-type":     {"{\"id\": \"ok\", \"type\": \"x\"}\n{\"id\": \"bad\"}", `$ROTA_CHILDREN: line 2: child "bad": type is missing`},
 		"no-json":     {"page-1\n", "$ROTA_CHILDREN: line 1: not JSON"},
 		"no-parent":   {`{"id": "ok", "type": "x", "parents": ["after"]}`, `parent "after" is neither "n", the node that completes, nor a child before`},
-		"taken":       {`{"id": "after", "type": "x"}`, "the id stands twice in workflow taken"},
+		"taken":       {`{"id": "after", "type": "x"}`, "duplicate id in workflow taken"},
 		"no-queue":    {`{"id": "ok", "type": "x", "queue": "nowhere"}`, `queue "nowhere" does not exist`},
-		"twice":       {strings.Repeat("{\"id\": \"a\", \"type\": \"x\"}\n", 3), "line 2: child \"a\": it stands twice"},
+		"twice":       {strings.Repeat("{\"id\": \"a\", \"type\": \"x\"}\n", 3), "line 2: child \"a\": duplicate"},
 		"its-own-id":  {`{"id": "n", "type": "x"}`, "the id of the node that completes"},
-		"much-in-all": {`{"id": "a", "type": "x", "payload": "` + strings.Repeat("x", 140<<10) + `"}`, "the handler's result is refused: children take"},
+		"much-in-all": {`{"id": "a", "type": "x", "payload": "` + strings.Repeat("x", 140<<10) + `"}`, "the handler's result is refused: children too long"},
 	} {
 		payload, err := json.Marshal(one.payload)
 		check(t, err)

@@ -27,7 +27,7 @@ const PublicKeyMark = "# public key, for rota server --attestation-key"
 // bytes in hex.
 func ParseSigningKey(text []byte) (ed25519.PrivateKey, error) {
 	if bytes.HasPrefix(text, []byte(PublicKeyMark)) {
-		return nil, errors.New("it is the public key: the private one is wanted")
+		return nil, errors.New("it is the public key: use the private key")
 	}
 	block, _ := pem.Decode(text)
 	if block == nil {
@@ -38,7 +38,7 @@ func ParseSigningKey(text []byte) (ed25519.PrivateKey, error) {
 		return ed25519.NewKeyFromSeed(seed), nil
 	}
 	if block.Type != "PRIVATE KEY" {
-		return nil, fmt.Errorf("its PEM holds a %s: a PRIVATE KEY is wanted", cli.Clean(block.Type))
+		return nil, fmt.Errorf("its PEM holds a %s: use a PRIVATE KEY", cli.Clean(block.Type))
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -46,7 +46,7 @@ func ParseSigningKey(text []byte) (ed25519.PrivateKey, error) {
 	}
 	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("it is a key of another kind (%T): an Ed25519 key is wanted", parsed)
+		return nil, fmt.Errorf("it is a key of another kind (%T): use an Ed25519 key", parsed)
 	}
 	return key, nil
 }
@@ -57,7 +57,7 @@ func ParsePublicKeys(text []byte) (keys []ed25519.PublicKey, err error) {
 	if bytes.Contains(text, []byte("-----BEGIN")) {
 		for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 			if block.Type != "PUBLIC KEY" {
-				return nil, fmt.Errorf("its PEM holds a %s: PUBLIC KEYs are wanted", cli.Clean(block.Type))
+				return nil, fmt.Errorf("its PEM holds a %s: use PUBLIC KEYs", cli.Clean(block.Type))
 			}
 			parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 			if err != nil {
@@ -65,7 +65,7 @@ func ParsePublicKeys(text []byte) (keys []ed25519.PublicKey, err error) {
 			}
 			key, ok := parsed.(ed25519.PublicKey)
 			if !ok {
-				return nil, fmt.Errorf("it has a key of another kind (%T): Ed25519 keys are wanted", parsed)
+				return nil, fmt.Errorf("it has a key of another kind (%T): use Ed25519 keys", parsed)
 			}
 			keys = append(keys, key)
 		}
@@ -77,7 +77,7 @@ func ParsePublicKeys(text []byte) (keys []ed25519.PublicKey, err error) {
 			}
 			key, err := hex.DecodeString(line)
 			if err != nil || len(key) != ed25519.PublicKeySize {
-				return nil, fmt.Errorf("line %d is no public key: 64 hex digits are wanted", i+1)
+				return nil, fmt.Errorf("line %d is not a public key: use 64 hex digits", i+1)
 			}
 			keys = append(keys, key)
 		}
@@ -182,7 +182,7 @@ func (l *LiveAttestationKeys) Tell(log *slog.Logger) {
 		l.failed = ""
 	case err.Error() != l.failed:
 		l.failed = err.Error()
-		log.Error("attestation keys changed and cannot be read: what was read before still counts", "error", err)
+		log.Error("cannot read the changed attestation keys: the previous keys stay in use", "error", err)
 	}
 	if changed {
 		log.Info("attestation keys were read again", "keys", len(l.keys))

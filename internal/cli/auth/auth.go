@@ -22,7 +22,7 @@ type Commands struct{ *cli.App }
 
 // Command returns `rota auth` and the commands below it.
 func (a Commands) Command() *cobra.Command {
-	return a.Group(&cobra.Command{Use: "auth", Short: "Say who may do what"},
+	return a.Group(&cobra.Command{Use: "auth", Short: "Manage tokens, roles and access rights"},
 		a.first("init", "Make the first token of a cluster, which may do everything, and print it, this once",
 			"Make the first token of a cluster and print it, this once. It may do everything, and callers\n"+
 				"without a token nothing from then on. Of two at once one wins. It goes by the socket in the data\n"+
@@ -41,9 +41,9 @@ func (a Commands) Command() *cobra.Command {
 		a.Group(&cobra.Command{Use: "token", Short: "Make, list and revoke access tokens"}, a.createToken(), a.listTokens(),
 			a.one("revoke ID", "End a token for good", "auth token revoke k3vq5xw2hn7a", "is revoked", client.Auth.RevokeToken)),
 		a.Group(&cobra.Command{Use: "role", Short: "Set and list roles"}, a.setRole(), a.listRoles(),
-			a.oneVersion("delete ROLE", "Forget a role; who has it loses what it grants", "auth role delete billing", "is deleted", client.Auth.DeleteRole)),
+			a.oneVersion("delete ROLE", "Delete a role; its holders lose the rights it grants", "auth role delete billing", "is deleted", client.Auth.DeleteRole)),
 		a.one("block ROLE/NAME", "Refuse the client certificates of a role and a name", "auth block operator/ann", "is blocked", blocking(true)),
-		a.one("unblock ROLE/NAME", "Take blocked client certificates again", "auth unblock operator/ann", "is taken again", blocking(false)),
+		a.one("unblock ROLE/NAME", "Accept blocked client certificates again", "auth unblock operator/ann", "is accepted again", blocking(false)),
 		a.listBlocks(), a.anonymous())
 }
 
@@ -55,7 +55,7 @@ func (a Commands) first(use, short, long string, do func(client.Auth, context.Co
 		Use: use + " --data DIR [--expires D]", Short: short, Long: long, Args: cobra.NoArgs,
 		Example: "  (umask 077; rota auth " + use + " --data /var/lib/rota >root.token)",
 	}
-	cmd.Flags().StringVar(&data, "data", "", "data `directory` of the node, as rota server --data says it")
+	cmd.Flags().StringVar(&data, "data", "", "data `directory` of the node, as in rota server --data")
 	cli.DurationVar(cmd.Flags(), &expires, "expires", 90*24*time.Hour, "how long the token counts, at most 366d")
 	cli.Within(cmd.Flags(), time.Minute, limits.MaxTokenLife, "expires")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -142,7 +142,7 @@ func blocking(blocked bool) func(client.Auth, context.Context, string) error {
 func (a Commands) whoami() *cobra.Command {
 	return a.Impatient(&cobra.Command{
 		Use:   "whoami",
-		Short: "Show who the caller is to the cluster, and what it may do",
+		Short: "Show the caller's identity and rights",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			who, err := c.Auth().WhoAmI(ctx)
@@ -178,7 +178,7 @@ func (a Commands) createToken() *cobra.Command {
 	cli.Within(flags, 0, limits.MaxTokenLife, "expires")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(want.Roles) == 0 || expires <= 0 {
-			return cli.Usagef("--role and --expires are wanted: what the token may do, and for how long")
+			return cli.Usagef("set --role and --expires: the token's rights and lifetime")
 		}
 		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			want.Expires = rota.DateOf(time.Now().Add(expires))
@@ -224,7 +224,7 @@ func rolesOf(t *rota.AccessToken) string {
 func (a Commands) listBlocks() *cobra.Command {
 	return a.ListCommand(&cobra.Command{
 		Use:   "blocks",
-		Short: "List the client certificates that are refused",
+		Short: "List the blocked client certificates",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			blocks, err := client.Collect(c.Auth().Blocks(ctx, a.Fresh()...))
@@ -252,7 +252,7 @@ func (a Commands) anonymous() *cobra.Command {
 		Example: "  rota auth anonymous none",
 		Args:    cobra.MinimumNArgs(1),
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "also where nobody has all rights then")
+	cmd.Flags().BoolVar(&yes, "yes", false, "proceed even if no token with all rights remains")
 	cmd.RunE = a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
 		roles := args
 		if len(args) == 1 && args[0] == "none" {
@@ -287,5 +287,5 @@ func staysIn(ctx context.Context, auth client.Auth) error {
 			return nil
 		}
 	}
-	return cli.Usagef("nobody would have all rights then, as no token has the role root: make one first (rota auth init on a node does both), or give --yes")
+	return cli.Usagef("this would leave the cluster without a root token: create one first (rota auth init on a node does both), or pass --yes")
 }

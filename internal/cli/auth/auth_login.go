@@ -33,7 +33,7 @@ func (a Commands) login() *cobra.Command {
 	cmd.Flags().StringVar(&to, "out", "", "write the access token to this `file`, mode 0600, instead of printing it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if from == "" {
-			return cli.Usagef("--jwt-file is wanted: the identity token to exchange")
+			return cli.Usagef("--jwt-file is missing: pass the identity token to exchange")
 		}
 		a.Unknown = true // an access token that has ended would be refused before the other is looked at
 		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) (err error) {
@@ -85,9 +85,9 @@ func readJWT(name string, stdin io.Reader) (string, error) {
 	case err != nil:
 		return "", cli.Usagef("read --jwt-file: %w", err)
 	case len(text) == 0:
-		return "", cli.Usagef("--jwt-file is empty: an identity token is wanted")
+		return "", cli.Usagef("--jwt-file is empty: use a file with an identity token")
 	case len(text) > limits.MaxJWT:
-		return "", cli.Usagef("--jwt-file has more than %d bytes: that is no identity token", limits.MaxJWT)
+		return "", cli.Usagef("--jwt-file has more than %d bytes: it is not an identity token", limits.MaxJWT)
 	}
 	return string(text), nil
 }
@@ -101,7 +101,7 @@ type tokenOut struct {
 // openToken makes a file that only its owner reads.
 func openToken(name string) (*tokenOut, error) {
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
-		return nil, rota.Refusef(rota.KindInvalid, "out", "%s is no file", name)
+		return nil, rota.Refusef(rota.KindInvalid, "out", "%s is not a file", name)
 	}
 	next := name + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -152,7 +152,7 @@ func (a Commands) setIssuer() *cobra.Command {
 			i.Maps = append(i.Maps, m)
 		}
 		if i.Audience == "" || len(i.Maps) == 0 {
-			return cli.Usagef("--audience and --map are wanted: which tokens are taken, and which role they give")
+			return cli.Usagef("set --audience and --map: which tokens are accepted, and which role they give")
 		}
 		if ca != "" {
 			pem, err := cli.ReadSmall(ca, limits.MaxIssuerCA)
@@ -195,7 +195,7 @@ func mapsText(maps []rota.ClaimRole) string {
 func (a Commands) listIssuers() *cobra.Command {
 	return a.ListCommand(&cobra.Command{
 		Use:   "list",
-		Short: "List the identity providers whose tokens are taken",
+		Short: "List the identity providers whose tokens are accepted",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			issuers, err := client.Collect(c.Auth().Issuers(ctx, a.Fresh()...))

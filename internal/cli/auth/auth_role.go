@@ -20,7 +20,7 @@ func (a Commands) setRole() *cobra.Command {
 		Use:   "set ROLE --grant GRANT [--max-workers N]",
 		Short: "Make a role or give it other grants and limits",
 		Long: "Make a role or give it other grants and limits; those that it had are replaced.\n\n" +
-			"A grant is a right and what it is for, as whoami shows it: \"submit tenant=acme* queue=render\". What is not named is all.\n" +
+			"A grant is a right and its scope, as whoami shows it: \"submit tenant=acme* queue=render\". Without a tenant or queue it covers all.\n" +
 			"A limit is how much each principal of the role may own; of a principal's roles the most generous counts.",
 		Example: "  rota auth role set acme --grant 'submit tenant=acme*' --grant 'read tenant=acme*'\n" +
 			"  rota auth role set fleet --grant work --max-workers 20000",
@@ -28,10 +28,10 @@ func (a Commands) setRole() *cobra.Command {
 	}
 	var how cli.SetFlags
 	how.RegisterMatch(cmd.Flags())
-	cmd.Flags().StringArrayVar(&texts, "grant", nil, "`right` and what it is for; may be repeated")
+	cmd.Flags().StringArrayVar(&texts, "grant", nil, "`right` and its scope; may be repeated")
 	for what := range access.OwnsEnd {
 		flag := strings.ReplaceAll(what.Field(), "_", "-")
-		cmd.Flags().Int64Var(what.Of(&role.RoleLimits), flag, 0, fmt.Sprintf("how many %s each principal owns at most; 0 is the usual `number`, %d",
+		cmd.Flags().Int64Var(what.Of(&role.RoleLimits), flag, 0, fmt.Sprintf("maximum `number` of %s that each principal owns; 0 is the default, %d",
 			strings.TrimPrefix(flag, "max-"), what.Usual()))
 		cli.Within(cmd.Flags(), 0, what.Limit(), flag)
 	}
@@ -72,7 +72,7 @@ func ParseGrant(text string) (g rota.Grant, err error) {
 	g.Tenant, g.Queue = "*", "*"
 	parts := strings.Fields(text)
 	if len(parts) == 0 {
-		return g, cli.Usagef("--grant is empty: a right is wanted, such as \"read tenant=acme*\"")
+		return g, cli.Usagef("--grant is empty: use a right, such as \"read tenant=acme*\"")
 	}
 	if err := g.Right.UnmarshalText([]byte(parts[0])); err != nil {
 		return g, err

@@ -32,7 +32,7 @@ submits the job B@done, with labels that count how the jobs ended.`,
   rota batch seal import-7`,
 		Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().Int64Var(&size, "size", 0, "seal it once it has so `many` jobs; 0 leaves that to `batch seal`")
+	cmd.Flags().Int64Var(&size, "size", 0, "seal it at this `number` of jobs; 0 means only batch seal does")
 	cli.Within(cmd.Flags(), 0, int64(rota.MaxBatchSize), "size")
 	f.Register(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -70,7 +70,7 @@ func (a BatchCommands) changes(change func(context.Context, *client.Client, rota
 func (a BatchCommands) seal() *cobra.Command {
 	return &cobra.Command{
 		Use:     "seal B",
-		Short:   "Have a batch take no more jobs",
+		Short:   "Close a batch to further jobs",
 		Example: "  rota batch seal import-7",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.changes(func(ctx context.Context, c *client.Client, id rota.BatchID) (rota.Batch, error) {

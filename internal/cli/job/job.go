@@ -128,7 +128,7 @@ func Table(j rota.Job, wide bool) string {
 	}
 	switch j.State {
 	case rota.JobQueued, rota.JobDelayed, rota.JobBlocked:
-		text += fmt.Sprintf("\nit waits: rota job why %s says for what\n", j.ID)
+		text += fmt.Sprintf("\nit waits: rota job why %s shows the reason\n", j.ID)
 	}
 	return text
 }

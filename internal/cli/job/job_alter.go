@@ -28,7 +28,7 @@ func (a Commands) alter() *cobra.Command {
 	f := &alterFlags{}
 	cmd := &cobra.Command{
 		Use:   "change ID [--priority N] [--fee N] [--label K=V]… [--ttl D] [--start-by D] [--payload S|@FILE|-]",
-		Short: "Change a job that waits; what no flag names stays",
+		Short: "Change a pending job; only the given flags change it",
 		Long: `Change a job that waits and print it. It keeps its place by age: a
 priority or fee counts as if it had been submitted so. One that is leased or has ended,
 and a workflow's node, is refused.`,
@@ -39,11 +39,11 @@ and a workflow's node, is refused.`,
 	flags := cmd.Flags()
 	flags.Int32Var(&f.priority, "priority", 0, "0 (critical) to 10 (background)")
 	flags.Int64Var(&f.fee, "fee", 0, "fee in millionths of a unit")
-	flags.StringArrayVar(&f.labels, "label", nil, "`key=value` to set; an empty value takes the label away; may be repeated")
-	cli.DurationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after its submission or last retry; 0 takes the queue's")
+	flags.StringArrayVar(&f.labels, "label", nil, "`key=value` to set; an empty value removes the label; may be repeated")
+	cli.DurationVar(flags, &f.ttl, "ttl", 0, "expire the job this long after its submission or last retry; 0 uses the queue's value")
 	cli.Within(flags, 0, rota.MaxPriority, "priority")
 	cli.Within(flags, 0, int64(rota.MaxFee), "fee")
-	cli.DurationVar(flags, &f.startBy, "start-by", 0, "expire the job unless it has started so long after its submission or last retry; 0 is no bound")
+	cli.DurationVar(flags, &f.startBy, "start-by", 0, "expire the job unless it starts within this time of its submission or last retry; 0 is no limit")
 	cli.Within(flags, 0, rota.MaxDuration, "ttl", "start-by")
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -98,7 +98,7 @@ func (f *alterFlags) change(id rota.JobID, cmd *cobra.Command, stdin io.Reader) 
 	for _, pair := range f.labels {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || key == "" {
-			return c, cli.Usagef("--label %q is refused: key=value is wanted", pair)
+			return c, cli.Usagef("--label: got %q; use key=value", pair)
 		}
 		if c.Labels == nil {
 			c.Labels = make(map[string]string)
@@ -106,7 +106,7 @@ func (f *alterFlags) change(id rota.JobID, cmd *cobra.Command, stdin io.Reader) 
 		c.Labels[key] = value
 	}
 	if !slices.ContainsFunc(alterable, given) {
-		return c, cli.Usagef("nothing to change: --%s or --payload is wanted", strings.Join(alterable[:len(alterable)-1], ", --"))
+		return c, cli.Usagef("nothing to change: set --%s or --payload", strings.Join(alterable[:len(alterable)-1], ", --"))
 	}
 	err := c.CheckShape(rota.MaxPayloadBytes)
 	return c, err

@@ -36,7 +36,7 @@ func (a Commands) retry() *cobra.Command {
 			}
 			return c.RetryLives(ctx, rota.JobRetry{ID: ids[0], Life: life})
 		})
-	cmd.Flags().Int32Var(&life, "life", life, "the life that is to be followed, as `job show` says: refused if the job has left it behind; -1 takes the present one")
+	cmd.Flags().Int32Var(&life, "life", life, "only retry the job in this `life`, as job show prints it; -1 means the current life")
 	cli.Within(cmd.Flags(), int64(rota.AnyLife), math.MaxInt32, "life")
 	return cmd
 }
@@ -66,7 +66,7 @@ still run it is refused.`
 }
 
 func (a Commands) delete() *cobra.Command {
-	cmd := a.change("delete", "Forget jobs that have ended: nobody shows them again, their ids are free", (*client.Client).DeleteJobs)
+	cmd := a.change("delete", "Delete ended jobs, which frees their ids", (*client.Client).DeleteJobs)
 	cmd.Long = `Forget jobs that are COMPLETED, DEAD, EXPIRED or CANCELLED, wherever they are kept: show and list
 tell of them no more, and their ids can be submitted anew. One that has not ended is refused:
 cancel it first; so is a node of a workflow that is kept. Deleting again succeeds. Their bytes
@@ -121,7 +121,7 @@ func (a Commands) PrintOutcomes(verb string, outcomes []rota.JobOutcome) error {
 			first = o.Err
 		}
 		if a.Output == "name" && len(outcomes) > 1 { // of one the error's line tells all
-			a.Talk("rota: %s of %s is refused: %s", verb, o.ID, cli.Clean(o.Err.Error()))
+			a.Talk("rota: %s of %s was rejected: %s", verb, o.ID, cli.Clean(o.Err.Error()))
 		}
 	}
 	l := cli.Listing[outcomeView]{

@@ -17,7 +17,7 @@ import (
 func (a Commands) eta() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:   "eta ID",
-		Short: "Forecast when a job starts, and say what that hangs on",
+		Short: "Forecast when a job starts, and show what that depends on",
 		Long: `Forecast when a job starts: the node that is asked runs the code that decides ahead of its own
 state, several times, with run times that jobs like those before it had. At least 9 of 10 jobs
 should start within the interval. Where no date can be given it says what stands in the way. It needs no leader.`,

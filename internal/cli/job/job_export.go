@@ -54,7 +54,7 @@ or with --from those that a stopped node or a backup keeps. --filter takes the t
 	flags.StringVar(&x.state, "state", "", "only those in this `state`")
 	flags.StringVar(&x.tenant, "tenant", "", "only this `tenant`'s")
 	flags.StringVar(&x.typ, "type", "", "only those of this `type`")
-	flags.StringVar(&x.where, "filter", "", "only those that all these `terms` fit")
+	flags.StringVar(&x.where, "filter", "", "only those that match all of these `terms`")
 	flags.BoolVar(&x.live, "live", false, "those too that wait or run")
 	flags.StringVar(&x.from, "from", "", "no cluster, but the data `directory` of a node that is stopped, or the file or s3://bucket/key of a backup")
 	flags.StringVar(&x.to, "to", "", "write to this `FILE`, which must not be there, gzip'd where it ends in .gz (default: standard output)")

@@ -19,7 +19,7 @@ func (a Commands) logs() *cobra.Command {
 	follow := false
 	cmd := a.Reads(&cobra.Command{
 		Use:   "logs ID [--attempt N] [-f]",
-		Short: "Show what an attempt of a job logged: its first lines and its last ones",
+		Short: "Show the first and last lines that an attempt of a job logged",
 		Long: `Show what an attempt of a job logged, which with worker run --exec is its stderr: its first
 16 KiB of lines and its last 48, and how much was cut between them. Of an attempt that runs
 it is what its worker has sent so far, a few seconds behind; -f goes on until the attempt has
@@ -31,7 +31,7 @@ ended. It needs the right data.`,
 	})
 	cmd.Flags().Int32Var(&attempt, "attempt", attempt, "the attempt's `number`, 0 for the first, which job show lists as try 1; -1 is the newest")
 	cli.Within(cmd.Flags(), -1, math.MaxInt32, "attempt")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what it logs until it has ended")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "stream further output until the attempt ends")
 	show := func(ctx context.Context, c *client.Client, args []string) error {
 		ids, err := IDs(args)
 		if err != nil {

@@ -51,7 +51,7 @@ func (a Commands) startLine(ctx context.Context, c *client.Client, j *rota.Job) 
 	if err != nil || x.Expected == 0 {
 		return ""
 	}
-	return fmt.Sprintf("it should start at %s, from %s to %s: rota job eta %s says what that hangs on\n", startText(&x), x.Earliest, x.Latest, j.ID)
+	return fmt.Sprintf("it should start at %s, from %s to %s: rota job eta %s shows what that depends on\n", startText(&x), x.Earliest, x.Latest, j.ID)
 }
 
 // startPatience is how long job show waits for a forecast.
@@ -107,10 +107,10 @@ have a next_cursor. --count says how many there are, complete or up to its next_
 	flags.StringVar(&state, "state", "", "only those in this `state`")
 	flags.StringVar(&tenant, "tenant", "", "only this `tenant`'s")
 	flags.StringVar(&typ, "type", "", "only those of this `type`")
-	flags.StringVar(&where, "filter", "", "only those that all these `terms` fit")
-	flags.BoolVar(&count, "count", false, "say how many there are")
-	flags.StringVar(&group, "group", "", "count those alike together, by `what`: fingerprint")
-	flags.IntVar(&limit, "limit", 100, "at most so many")
+	flags.StringVar(&where, "filter", "", "only those that match all of these `terms`")
+	flags.BoolVar(&count, "count", false, "print the number of jobs")
+	flags.StringVar(&group, "group", "", "count similar jobs together, by `field`: fingerprint")
+	flags.IntVar(&limit, "limit", 100, "maximum number to list")
 	cli.Within(flags, 1, cli.Unbounded, "limit")
 	flags.StringVar(&cursor, "cursor", "", "continue after a list: its next_`cursor`")
 	return a.ListCommand(cmd)
@@ -125,7 +125,7 @@ func (a Commands) countJobs(ctx context.Context, c *client.Client, filter rota.J
 	a.Seen()
 	slices.SortStableFunc(counted.Groups, func(x, y rota.JobGroup) int { return cmp.Compare(y.Count, x.Count) })
 	if !counted.Complete {
-		defer a.Talk("there are more: --cursor %q goes on", counted.NextCursor)
+		defer a.Talk("there are more: continue with --cursor %q", counted.NextCursor)
 	}
 	if filter.GroupBy == "" {
 		n := strconv.FormatInt(counted.Count, 10)
@@ -152,7 +152,7 @@ func parseState(state *rota.JobState, name string) error {
 	}
 	err := state.UnmarshalText([]byte(strings.ToUpper(name)))
 	if err == nil && *state == rota.JobNone {
-		return cli.Usagef("job state %q selects nothing: leave --state out for all", name)
+		return cli.Usagef("job state %q selects nothing: omit --state for all", name)
 	}
 	return err
 }

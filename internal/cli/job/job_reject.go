@@ -23,7 +23,7 @@ loses health and stake where the queue's health_steps are on, and the job runs a
 		Example: "  rota job reject 01JC0000000000000000000000 --reason 'checksum differs'",
 		Args:    cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "what is wrong with it; needed")
+	cmd.Flags().StringVar(&reason, "reason", "", "what is wrong with it; required")
 	cmd.Flags().StringVar(&lease, "lease", "", "the `lease` that completed it, in hex (default: the one on record)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		report := rota.ProofReport{Job: rota.JobID(args[0]), Reason: reason}
@@ -31,13 +31,13 @@ loses health and stake where the queue's health_steps are on, and the job runs a
 			return err
 		}
 		if err := report.Lease.UnmarshalText([]byte(lease)); err != nil {
-			return cli.Usagef("--lease %q is refused: %w", lease, err)
+			return cli.Usagef("--lease: got %q: %w", lease, err)
 		}
 		if strings.TrimSpace(reason) == "" {
-			return cli.Usagef("--reason is missing: what is wrong with the proof")
+			return cli.Usagef("--reason is missing: describe what is wrong with the proof")
 		}
 		if len(reason) > limits.MaxReasonBytes {
-			return cli.Usagef("--reason has %d bytes: at most %d are taken", len(reason), limits.MaxReasonBytes)
+			return cli.Usagef("--reason too long: got %d bytes, maximum %d", len(reason), limits.MaxReasonBytes)
 		}
 		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			outcome, err := c.ReportProof(ctx, report)

@@ -97,23 +97,23 @@ func (f *SubmitFlags) Register(cmd *cobra.Command) {
 	flags.Int64Var(&f.fee, "fee", 0, "fee in millionths of a unit")
 	flags.Int64Var(&f.size, "size", 0, "declared size in `bytes` (default: the payload's)")
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
-	cli.DurationVar(flags, &f.delay, "delay", 0, "hold the job back so long")
-	flags.Var((*cli.DateValue)(&f.at), "at", "hold the job back until this `date`, such as 2031-01-31T15:04:05Z; local without a zone")
+	cli.DurationVar(flags, &f.delay, "delay", 0, "delay the job by this time")
+	flags.Var((*cli.DateValue)(&f.at), "at", "delay the job until this `date`, such as 2031-01-31T15:04:05Z; local without a zone")
 	flags.Int64Var(&f.retry.Attempts, "retry-attempts", 0, "how many `attempts` the job has (default: the queue's attempt_max)")
 	cli.DurationVar(flags, &f.retry.Base, "retry-base", 0, "the wait after the first attempt that fails (default: the queue's)")
 	cli.DurationVar(flags, &f.retry.Cap, "retry-cap", 0, "the longest wait between two attempts (default: the queue's)")
-	flags.Float64Var(&f.factor, "retry-factor", 0, "by how `much` the wait grows with each attempt, 1 to 1000 (default: the queue's)")
+	flags.Float64Var(&f.factor, "retry-factor", 0, "`factor` by which the wait grows with each attempt, 1 to 1000 (default: the queue's)")
 	flags.Float64Var(&f.jitter, "retry-jitter", -1, "by what `ratio` a wait is longer or shorter at most, 0 to 1 (default: the queue's)")
 	flags.Lookup("retry-jitter").DefValue = "0" // the help says what it is
-	cli.DurationVar(flags, &f.maxRuntime, "max-runtime", 0, "end an attempt that runs so long, 3s or more: its worker ends it 1s before, to report it (default: the queue's max_runtime)")
+	cli.DurationVar(flags, &f.maxRuntime, "max-runtime", 0, "end an attempt after this time, at least 3s; its worker ends it 1s earlier, to report it (default: the queue's max_runtime)")
 	flags.StringArrayVar(&f.labels, "label", nil, "`key=value` of your own, shown and kept with the job; may be repeated")
 	flags.StringArrayVar(&f.headers, "header", nil,
 		"`key=value` for the worker, such as traceparent=00-…: no part of the job's content; may be repeated")
-	cli.DurationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after submission")
-	cli.DurationVar(flags, &f.startBy, "start-by", 0, "expire the job so long after submission unless a worker has it by then")
-	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` taken from the worker")
-	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory taken from the worker")
-	flags.Int64Var(&f.io, "io", 0, "`bytes` of I/O a second taken from the worker")
+	cli.DurationVar(flags, &f.ttl, "ttl", 0, "expire the job this long after submission")
+	cli.DurationVar(flags, &f.startBy, "start-by", 0, "expire the job unless a worker has it within this time of submission")
+	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` used of the worker's")
+	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory used of the worker's")
+	flags.Int64Var(&f.io, "io", 0, "`bytes` of I/O a second used of the worker's")
 	flags.StringArrayVar(&f.requires, "requires", nil, "`label` that the worker must have; may be repeated")
 	flags.StringArrayVar(&f.regionsAllow, "region-allow", nil, "`region` allowed; may be repeated")
 	flags.StringArrayVar(&f.regionsDeny, "region-deny", nil, "`region` denied; may be repeated")
@@ -131,7 +131,7 @@ func (f *SubmitFlags) Register(cmd *cobra.Command) {
 	flags.StringVar(&f.batch, "batch", "", "`batch` that the job is counted in, which is open")
 	flags.StringArrayVar(&f.dataKeys, "data-key", nil,
 		"`name` of data that the work reads; workers that hold it are preferred; may be repeated")
-	flags.Int64Var(&f.units, "units", 0, "units taken from the worker's units_per_period (default: 1)")
+	flags.Int64Var(&f.units, "units", 0, "units used of the worker's units_per_period (default: 1)")
 	f.registerUnique(flags)
 	cli.Within(flags, 0, rota.MaxPriority, "priority")
 	cli.Within(flags, 0, int64(rota.MaxFee), "fee")
@@ -158,7 +158,7 @@ func (f *SubmitFlags) refuseBeside(cmd *cobra.Command) error {
 		}
 	})
 	if len(beside) > 0 {
-		return cli.Usagef("--file takes no %s: each line of the file says it itself", strings.Join(beside, ", "))
+		return cli.Usagef("--file does not allow %s: set it in each line of the file", strings.Join(beside, ", "))
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (f *SubmitFlags) Spec(stdin io.Reader) (rota.JobSpec, error) {
 	if f.expectedDigest != "" {
 		digest, err := hex.DecodeString(f.expectedDigest)
 		if err != nil || len(digest) != 32 {
-			return none, cli.Usagef("--expected-digest %q is not a SHA-256: 64 hex digits are wanted", f.expectedDigest)
+			return none, cli.Usagef("--expected-digest: got %q; use a SHA-256 of 64 hex digits", f.expectedDigest)
 		}
 		s.ExpectedDigest = digest
 	}
@@ -240,7 +240,7 @@ func (a Commands) printSubmitted(ctx context.Context, c *client.Client, done rot
 
 // droppedPayload is the error of a submission that was merged into a job which did not take its payload.
 func droppedPayload(id rota.JobID, merged rota.Merge) error {
-	return rota.Refusef(rota.KindConflict, "unique", "job %s stands for it and did not take its payload: %s; --unique-on-conflict after "+
+	return rota.Refusef(rota.KindConflict, "unique", "job %s holds the unique key and did not accept the payload: %s; --unique-on-conflict after "+
 		"submits a job that follows the holder", id, merged)
 }
 

@@ -77,7 +77,7 @@ func (a Commands) submitFile(ctx context.Context, c *client.Client, path string)
 		in = file
 	}
 	s := NewFileSender(c, client.NewJobID)
-	s.Hint = func() { a.Talk("%s; the file goes on more slowly", throttleHint) }
+	s.Hint = func() { a.Talk("%s; continuing the file more slowly", throttleHint) }
 	err := s.Send(ctx, flowfile.NewJobs(in))
 	if printErr := a.printFileReport(&s.Report); printErr != nil {
 		return printErr
@@ -222,7 +222,7 @@ func (s *FileSender) Verdict() error {
 	if s.broken != nil && !s.kinds[rota.KindInvalid] {
 		return &cli.CodedError{Code: code, Err: fmt.Errorf("the file was not sent to its end: %w", s.broken)}
 	}
-	return &cli.CodedError{Code: code, Err: fmt.Errorf("%d jobs were refused", s.Report.Refused)}
+	return &cli.CodedError{Code: code, Err: fmt.Errorf("%d jobs were rejected", s.Report.Refused)}
 }
 
 // text is the report for people.

@@ -25,9 +25,9 @@ func (f *TemplateFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.tenant, "tenant", string(rota.DefaultTenant), "`tenant` that the job is of")
 	flags.Int32Var(&f.priority, "priority", rota.DefaultPriority, "0 (critical) to 10 (background)")
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
-	cli.DurationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after it was submitted")
-	cli.DurationVar(flags, &f.startBy, "start-by", 0, "expire the job so long after it was submitted unless a worker has it by then")
-	cli.DurationVar(flags, &f.most, "max-runtime", 0, "end an attempt that runs so long, 3s or more")
+	cli.DurationVar(flags, &f.ttl, "ttl", 0, "expire the job this long after submission")
+	cli.DurationVar(flags, &f.startBy, "start-by", 0, "expire the job unless a worker has it within this time of submission")
+	cli.DurationVar(flags, &f.most, "max-runtime", 0, "end an attempt after this time, at least 3s")
 	cli.Within(flags, 0, rota.MaxPriority, "priority")
 	cli.Within(flags, 0, rota.MaxDuration, "ttl", "start-by")
 	cli.WithinOrZero(flags, time.Duration(rota.MaxRuntimeLeast)*time.Millisecond, rota.MaxDuration, "max-runtime")
@@ -50,7 +50,7 @@ func (f *TemplateFlags) Read(a *cli.App, flags *pflag.FlagSet) (rota.JobSpec, er
 	}
 	for _, name := range []string{"queue", "type", "tenant", "priority", "payload", "ttl", "start-by", "max-runtime"} {
 		if flags.Changed(name) {
-			return rota.JobSpec{}, cli.Usagef("--job takes no --%s: the job says it itself", name)
+			return rota.JobSpec{}, cli.Usagef("--job does not allow --%s: set it in the job itself", name)
 		}
 	}
 	text, err := cli.ReadPayload(f.job, a.Stdin)
@@ -59,7 +59,7 @@ func (f *TemplateFlags) Read(a *cli.App, flags *pflag.FlagSet) (rota.JobSpec, er
 	}
 	job := rota.JobSpec{Priority: rota.DefaultPriority, Queue: rota.DefaultQueue, Tenant: rota.DefaultTenant}
 	if err := jsonparts.Read(text, &job, true); err != nil {
-		return job, cli.Usagef("--job is no job in JSON: %w", err)
+		return job, cli.Usagef("--job is not a job in JSON: %w", err)
 	}
 	return job, nil
 }

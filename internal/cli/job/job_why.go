@@ -16,7 +16,7 @@ func (a Commands) why() *cobra.Command {
 	var at string
 	cmd := a.Reads(&cobra.Command{
 		Use:   "why ID [--at INDEX|MOMENT]",
-		Short: "Tell why a job does not run, or how it came to its worker; now, or in the past",
+		Short: "Show why a job does not run, or why its worker got it; now or in the past",
 		Example: `  rota job why nightly-7
   rota job why nightly-7 --at 48112 -o json
   rota job why nightly-7 --at 2026-11-25T15:04:05Z`,
@@ -47,7 +47,7 @@ func (a Commands) why() *cobra.Command {
 			return a.PrintOne(x, []string{string(x.Job)}, func(wide bool) string { return WhyText(&x, wide) })
 		})),
 	})
-	cmd.Flags().StringVar(&at, "at", "", "`past` to look at: an index, as job show and events have them, or a moment in RFC 3339")
+	cmd.Flags().StringVar(&at, "at", "", "`moment` to look at: an index, as shown by job show and events, or a date in RFC 3339")
 	return cmd
 }
 

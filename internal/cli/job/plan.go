@@ -43,12 +43,12 @@ prints how many jobs they would be, and the first 20.`,
 		ValidArgs: cli.PlanVerbNames(),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&spec.Filter, "filter", "", "`terms` that the jobs fit, as of job list; id=* is all jobs")
+	flags.StringVar(&spec.Filter, "filter", "", "`terms` that the jobs match, as in job list; id=* is all jobs")
 	flags.StringVar(&to, "to", "", "the `queue` that jobs move to")
-	flags.Int32Var(&priority, "priority", 0, "what jobs get that are reprioritised: 0 (critical) to 10 (background)")
-	flags.Int64Var(&spec.Max, "max", 0, "end it after so many `jobs`; 0 is no bound")
+	flags.Int32Var(&priority, "priority", 0, "new priority of reprioritised jobs: 0 (critical) to 10 (background)")
+	flags.Int64Var(&spec.Max, "max", 0, "end it after this number of `jobs`; 0 is no limit")
 	flags.StringVar(&id, "id", "", "the plan's `id`; the same again is the same plan (default: a new one)")
-	flags.BoolVar(&dry, "dry-run", false, "change nothing, say what it would go through")
+	flags.BoolVar(&dry, "dry-run", false, "change nothing, show the jobs that it would process")
 	flags.BoolVar(&wait, "wait", false, "wait until it is through; exit 6 if it was cancelled")
 	cli.Within(flags, 0, rota.MaxPriority, "priority")
 	cli.Within(flags, 0, math.MaxInt64, "max")
@@ -199,7 +199,7 @@ func (a PlanCommands) cancel() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:     "cancel PLAN",
-		Short:   "End a plan where it stands; what it has done stays",
+		Short:   "Stop a plan; the changes it made remain",
 		Example: "  rota plan cancel mend-mails --reason 'the wrong filter'",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
@@ -214,7 +214,7 @@ func (a PlanCommands) cancel() *cobra.Command {
 			return a.print(p)
 		})),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "`why`, as it is shown")
+	cmd.Flags().StringVar(&reason, "reason", "", "`reason`, as it is shown")
 	return cmd
 }
 

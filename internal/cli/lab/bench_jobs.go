@@ -44,8 +44,8 @@ restarted meanwhile, or does not answer at the end, that of the servers is not k
 	flags.IntVar(&f.Workers, "workers", 4, "workers, each with its own connection")
 	flags.IntVar(&f.Slots, "slots", 64, "slots of each worker, and as many leases waiting there")
 	cli.DurationVar(flags, &f.Hold, "hold", 0, "how long a handler keeps its job")
-	flags.BoolVar(&f.Drop, "drop", false, "give up what admission refuses")
-	flags.BoolVar(&f.Heedless, "heedless", false, "send what the cluster asked to come later with")
+	flags.BoolVar(&f.Drop, "drop", false, "drop jobs that admission rejects")
+	flags.BoolVar(&f.Heedless, "heedless", false, "send jobs at once that the cluster asked to delay")
 	flags.StringSliceVar(&f.Admins, "admin", nil, "`host:port` of the servers' admin ports, separated by commas: their CPU time is counted")
 	flags.StringVar(&f.Profile, "cpuprofile", "", "`file` for a CPU profile of this process, while it measures")
 	fillingFlags(flags, &f.Filling)
@@ -76,9 +76,9 @@ func fillingFlags(flags *pflag.FlagSet, f *loadgen.Filling) {
 	flags.IntVar(&f.Batch, "batch", f.Batch, "jobs in a call at most")
 	flags.IntVar(&f.Payload, "payload", 0, "`bytes` of payload in each job")
 	flags.StringVar(&f.Queue, "queue", f.Queue, "`queue`; made with the standard preset where it is not there")
-	flags.IntVar(&f.Queues, "queues", 1, "so many queues: --queue, and that name with -1, -2 and so on behind it")
-	flags.IntVar(&f.Tenants, "tenants", 1, "so many tenants: the default one, and bench-1, bench-2 and so on")
-	flags.IntVar(&f.Keys, "keys", 0, "give each job a unique key, and one of so many keys whose leases are counted (default: none)")
+	flags.IntVar(&f.Queues, "queues", 1, "number of queues: --queue, and the same name with -1, -2 and so on appended")
+	flags.IntVar(&f.Tenants, "tenants", 1, "number of tenants: the default one, and bench-1, bench-2 and so on")
+	flags.IntVar(&f.Keys, "keys", 0, "give each job a unique key, and one of this number of keys whose leases are counted (default: none)")
 	cli.Within(flags, 1, cli.MaxBenchJobs, "jobs")
 	cli.Within(flags, 1, cli.MaxBenchWorkers, "producers")
 	cli.Within(flags, 1, limits.MaxBatchJobs, "batch")
@@ -91,7 +91,7 @@ func fillingFlags(flags *pflag.FlagSet, f *loadgen.Filling) {
 // Check refuses numbers that do not fit together.
 func (f *BenchJobsFlags) Check() error {
 	if f.Queues > f.Workers*rota.MaxQueuesPerWorker {
-		return cli.Usagef("--queues %d is refused: a worker serves at most %d, and there are %d", f.Queues,
+		return cli.Usagef("--queues: got %d, but a worker serves at most %d, and there are %d", f.Queues,
 			rota.MaxQueuesPerWorker, f.Workers)
 	}
 	return rota.CheckID("queue", f.Queue)

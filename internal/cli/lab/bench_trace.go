@@ -30,7 +30,7 @@ class of size: serial 1 processor, small 2 to 8, medium 9 to 64, large more.`,
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().Float64Var(&plan.Speedup, "speedup", 1000, "how much faster than it was")
-	cmd.Flags().IntVar(&most, "jobs", 0, "replay only so many of the first jobs (default: all)")
+	cmd.Flags().IntVar(&most, "jobs", 0, "replay only this number of the first jobs (default: all)")
 	cmd.Flags().IntVar(&plan.Workers, "workers", 4, "workers that share the machine's processors")
 	cli.Within(cmd.Flags(), cli.LeastSpeedup, cli.MaxSpeedup, "speedup")
 	cli.Within(cmd.Flags(), 0, cli.MaxBenchJobs, "jobs")
@@ -78,7 +78,7 @@ func (a BenchCommands) fill() *cobra.Command {
 	f := &loadgen.Filling{Jobs: 100_000, Producers: 8, Batch: limits.MaxBatchJobs, Queue: "waiting"}
 	cmd := &cobra.Command{
 		Use:   "fill",
-		Short: "Fill queues that nobody works on, for measurements beside many pending jobs",
+		Short: "Fill queues that no worker serves, for measurements with many pending jobs",
 		Long: `Submit jobs to queues that nobody works on, for measurements beside many pending jobs. It ends with the refusal once
 admission has had no room for 20 s, mostly because of the queue's queue_cap or the cluster's state_bytes_max.`,
 		Args: cobra.NoArgs,

@@ -28,7 +28,7 @@ func (a BenchCommands) workflow() *cobra.Command {
 	f := &benchWorkflowFlags{}
 	cmd := &cobra.Command{
 		Use:   "workflow F…",
-		Short: "Measure how long workflows take, against what no scheduler could beat",
+		Short: "Measure how long workflows take, against the theoretical minimum",
 		Long: `Run workflows one after another, each with each --strategy and with workers of its own,
 and compare the makespan, submission to end by the cluster clock, with lower bounds: the
 critical path (the longest chain of runtimes) and the area (all runtimes over all slots, or
@@ -46,7 +46,7 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.format, "format", "", "`format` of the files, rota or wfcommons (default: by their content)")
-	flags.Float64Var(&f.TimeScale, "time-scale", 0, "`factor` on all runtimes (default: what --bound takes)")
+	flags.Float64Var(&f.TimeScale, "time-scale", 0, "`factor` on all runtimes (default: the one for --bound)")
 	cli.DurationVar(flags, &f.Bound, "bound", 10*time.Second, "scale runtimes so that no schedule is shorter")
 	flags.IntVar(&f.Workers, "workers", 4, "workers, each with its own connection")
 	flags.IntVar(&f.Slots, "slots", 8, "slots of each worker, and cores")
@@ -87,7 +87,7 @@ func (f *benchWorkflowFlags) check() error {
 		return cli.Unknown("format", "--format", f.format, []string{flowfile.FormatRota, flowfile.FormatWfCommons})
 	}
 	if len(f.Strategies) == 0 {
-		return cli.Usagef("--strategy is empty: affinity or least_loaded, for example, is wanted")
+		return cli.Usagef("--strategy is empty: use affinity or least_loaded, for example")
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (a DemoCommands) Command() *cobra.Command {
 	keep := false
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Start three nodes, kill the leader in mid-work, and count what was lost",
+		Short: "Start three nodes, kill the leader during work, and count lost jobs",
 		Long: `Start three nodes as processes on loopback, submit jobs, kill the leader with SIGKILL,
 watch the failover, start the node again, wait for the rest, and compare all nodes. Ends
 only processes that it started; exit 1 if anything was lost or done twice.`,
@@ -179,7 +179,7 @@ func (d *demonstration) failover(ctx context.Context, after int64) error {
 	}
 	leader := d.nodes.ByID(string(before.Leader))
 	if leader == nil {
-		return cli.Failf("the leader %q is none of ours", before.Leader)
+		return cli.Failf("the leader %q is not one of the demo's nodes", before.Leader)
 	}
 	others, err := d.others(leader).Dial()
 	if err != nil {

@@ -56,11 +56,11 @@ bounded: (wait + run) ÷ run, with runs of 10 s at least.`,
 	f.StringArrayVar(&s.policies, "policy", []string{"fifo:ranking=fifo", "standard:preset=standard"}, "a `NAME:key=value,…` to simulate; may be repeated")
 	f.Int64Var(&s.procs, "procs", 0, "processors of the machine (default: the load's)")
 	f.StringVar(&s.workers, "workers", "", "a `FILE` of workers instead: {workers: [{id, count, slots, cpu_milli, memory_bytes, …}]}, YAML or JSON")
-	f.IntVar(&s.jobs, "jobs", 0, "simulate only so many of the first jobs (default: all)")
+	f.IntVar(&s.jobs, "jobs", 0, "simulate only this number of the first jobs (default: all)")
 	f.StringVar(&s.starts, "starts", "", "`A,B,…:LEN`: simulate windows of LEN jobs from these jobs on, each on an idle machine")
 	f.StringVar(&s.clean, "clean", string(foresight.CleanSWF), "how gaps of the log are filled: swf, rls or predictsim")
-	f.StringVar(&s.estimate, "estimate", "", "what policies that do not say otherwise know of run times: user (what was asked for), exact (what they were), last2, ema or quantile (learned)")
-	f.StringVar(&s.by, "by", "policy", "what the table's lines are: policy, tenant or size (JSON has all three)")
+	f.StringVar(&s.estimate, "estimate", "", "run times that policies know by default: user (as requested), exact (as they were), last2, ema or quantile (learned)")
+	f.StringVar(&s.by, "by", "policy", "rows of the table: policy, tenant or size (JSON has all three)")
 	f.StringVar(&s.report, "report", "", "write a page with pictures to this `FILE`: HTML that needs no network")
 	cli.Within(f, 0, maxSimulatedProcs, "procs")
 	cli.Within(f, 0, maxSimulatedJobs, "jobs")
@@ -139,13 +139,13 @@ func (s *simulation) plan() (*foresight.Plan, error) {
 	case "user", "last2", "ema", "quantile":
 		usual = []rota.Setting{{Key: "estimate", Value: s.estimate}}
 	default:
-		return nil, cli.Usagef("--estimate %q is refused: user, exact, last2, ema or quantile is wanted", s.estimate)
+		return nil, cli.Usagef("--estimate must be one of user, exact, last2, ema, quantile, got %q", s.estimate)
 	}
 	if !slices.Contains(foresight.Cleanings, s.clean) {
-		return nil, cli.Usagef("--clean %q is refused: swf, rls or predictsim is wanted", s.clean)
+		return nil, cli.Usagef("--clean must be one of swf, rls, predictsim, got %q", s.clean)
 	}
 	if !slices.Contains([]string{"policy", "tenant", "size"}, s.by) {
-		return nil, cli.Usagef("--by %q is refused: policy, tenant or size is wanted", s.by)
+		return nil, cli.Usagef("--by must be one of policy, tenant, size, got %q", s.by)
 	}
 	names := make(map[string]bool)
 	for _, text := range s.policies {
@@ -165,13 +165,13 @@ func (s *simulation) plan() (*foresight.Plan, error) {
 	list, length, ok := strings.Cut(s.starts, ":")
 	n, err := strconv.Atoi(length)
 	if !ok || err != nil || n < 1 {
-		return nil, cli.Usagef("--starts %q is refused: A,B,…:LEN is wanted", s.starts)
+		return nil, cli.Usagef("--starts: got %q; use A,B,…:LEN", s.starts)
 	}
 	plan.Length = n
 	for word := range strings.SplitSeq(list, ",") {
 		at, err := strconv.Atoi(word)
 		if err != nil || at < 0 {
-			return nil, cli.Usagef("--starts %q is refused: A,B,…:LEN is wanted", s.starts)
+			return nil, cli.Usagef("--starts: got %q; use A,B,…:LEN", s.starts)
 		}
 		plan.Starts = append(plan.Starts, at)
 	}

@@ -79,9 +79,9 @@ func (s *simulation) machine(path string, procs int64) ([]rota.WorkerSpec, error
 	}
 	switch {
 	case procs > maxSimulatedProcs:
-		return nil, cli.Failf("read trace %s: its header has %d processors: at most %d are simulated; give others by --procs", path, procs, maxSimulatedProcs)
+		return nil, cli.Failf("read trace %s: too many processors in its header: got %d, maximum %d; set others with --procs", path, procs, maxSimulatedProcs)
 	case procs == 0:
-		return nil, cli.Usagef("%s does not say what its jobs run on: give --procs or --workers", path)
+		return nil, cli.Usagef("%s does not describe the machine: set --procs or --workers", path)
 	}
 	return foresight.Machine(procs), nil
 }
@@ -95,11 +95,11 @@ func (s *simulation) readTrace(ctx context.Context, a *cli.App, path string) (jo
 	defer file.Close()
 	trace, err := flowfile.ReadTrace(interruptible{ctx, file}, cmp.Or(s.jobs, maxSimulatedJobs))
 	if err == nil && s.jobs == 0 && trace.More > 0 {
-		err = fmt.Errorf("line %d: more than %d jobs: take the first N by --jobs N, or split the log", trace.More, maxSimulatedJobs)
+		err = fmt.Errorf("line %d: more than %d jobs: use --jobs N for the first N, or split the log", trace.More, maxSimulatedJobs)
 	}
 	if errors.Is(err, flowfile.ErrNoJobs) {
 		return nil, 0, nil, cli.Failf("read trace %s: it has no jobs: a job log in the Standard Workload Format or jobs one JSON object a line, either plain or gzip'd, "+
-			"a WfCommons instance (.json) or a load to draw (.yaml) is wanted", path)
+			"a WfCommons instance (.json) or a load to draw (.yaml)", path)
 	}
 	unended := int64(0)
 	if err == nil && trace.SWF == nil {
@@ -157,7 +157,7 @@ func (s *simulation) readLoad(path string) (jobs []foresight.Job, procs int64, d
 // of one's own say what they have.
 func (s *simulation) readFlow(plan *foresight.Plan, path string, text []byte) (jobs []foresight.Job, procs int64, dropped []foresight.Dropped, err error) {
 	if s.jobs > 0 || s.starts != "" {
-		return nil, 0, nil, cli.Usagef("%s is a workflow, which is simulated whole: leave out --jobs and --starts", path)
+		return nil, 0, nil, cli.Usagef("%s is a workflow, which is always simulated in full: omit --jobs and --starts", path)
 	}
 	spec, err := flowfile.Parse(text, path, flowfile.FormatWfCommons, flowfile.Options{Scale: 1, Resources: true})
 	if err == nil {

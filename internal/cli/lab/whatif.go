@@ -49,9 +49,9 @@ once more, as control: how far it is off the record is the error of the method. 
 	f.StringVar(&w.from, "from", "", "data `directory` of a node that is stopped, or the file or s3://bucket/key of a backup")
 	f.Var((*cli.DateValue)(&w.since), "since", "replay from this date on (default: all that is kept)")
 	f.Var((*cli.DateValue)(&w.until), "until", "replay up to this date (default: to the end)")
-	f.StringArrayVar(&w.set, "set", nil, "a `QUEUE.key=value` as rota queue set takes it, or QUEUE.preset=NAME; may be repeated")
+	f.StringArrayVar(&w.set, "set", nil, "a `QUEUE.key=value` as in rota queue set, or QUEUE.preset=NAME; may be repeated")
 	f.StringArrayVar(&w.workers, "workers", nil, "add workers: `+4xSPEC`, SPEC being the id of a worker to copy, or slots=4,cpu_milli=8000,queues=a:b,…; may be repeated")
-	f.StringVar(&w.without, "without-tenant", "", "leave out the work of this `tenant`")
+	f.StringVar(&w.without, "without-tenant", "", "omit the work of this `tenant`")
 	w.backup.Register(f)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		change, err := w.change()
@@ -71,7 +71,7 @@ func (w *whatIf) change() (c whatif.Change, err error) {
 	case len(w.set)+len(w.workers) == 0 && w.without == "":
 		return c, cli.Usagef("nothing is changed: give --set, --workers or --without-tenant")
 	case w.until != 0 && w.until <= w.since:
-		return c, cli.Usagef("--until %s is refused: it is not after --since %s", w.until, w.since)
+		return c, cli.Usagef("--until must be after --since (%[2]s), got %[1]s", w.until, w.since)
 	}
 	for _, text := range w.set {
 		if err := c.ParseSet(text); err != nil {

@@ -23,9 +23,9 @@ func (a ClusterCommands) Command() *cobra.Command {
 func (a ClusterCommands) clusterStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show the leader, every node and what is wrong with it; exit 7 without a leader",
-		Long: `Show the leader, every node and what is wrong with it; exit 7 without a leader. Its workers are
-those that are registered and not RETIRED, of its jobs the ended ones are totals.`,
+		Short: "Show the leader and every node with its faults; exit 7 without a leader",
+		Long: `Show the leader and every node with its faults; exit 7 without a leader. It counts the workers that
+are registered and not RETIRED. The numbers of ended jobs are totals.`,
 		Args: cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			s, err := c.Status(ctx)
@@ -98,7 +98,7 @@ func clusterSettings(pairs []string) (set []rota.Setting, err error) {
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return nil, cli.Usagef("%q is refused: KEY=VALUE is wanted", pair)
+			return nil, cli.Usagef("got %q; use KEY=VALUE", pair)
 		}
 		s := rota.Setting{Key: key, Value: value}
 		if err := scratch.Set(s); err != nil {

@@ -92,7 +92,7 @@ func (b *bundle) addJSON(name string, value any) error {
 // put adds bytes as they are.
 func (b *bundle) put(name string, data []byte, cut int64) error {
 	if cost := int64(len(data)) + bundlePart; cost > b.left {
-		b.miss(name, fmt.Sprintf("it has %d bytes, and %d are left of --max-bytes", len(data), max(0, b.left-bundlePart)))
+		b.miss(name, fmt.Sprintf("it has %d bytes, but only %d remain of --max-bytes", len(data), max(0, b.left-bundlePart)))
 		return nil
 	}
 	b.left -= int64(len(data)) + bundlePart
@@ -163,7 +163,7 @@ func TailOf(path string, most int64) (text []byte, cut int64, err error) {
 		return nil, 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("%s is no file", path)
+		return nil, 0, fmt.Errorf("%s is not a file", path)
 	}
 	if cut = max(0, info.Size()-most); cut > 0 {
 		if _, err := file.Seek(cut, io.SeekStart); err != nil {

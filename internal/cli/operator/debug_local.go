@@ -40,7 +40,7 @@ func (b *bundle) debugSettings(root *cobra.Command, path string) error {
 	}
 	var given map[string]any
 	if err := yaml.Unmarshal(text, &given); err != nil {
-		b.miss(name, path+" is no YAML: it is not shown, as it may hold anything") // yaml's error quotes it
+		b.miss(name, path+" is not YAML: it is left out, as it may hold anything") // yaml's error quotes it
 		return nil
 	}
 	server, _, err := root.Find([]string{"server"})

@@ -88,18 +88,18 @@ them. With --follow it goes on as things happen, until a signal
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.from, "from", "", "`id` of the last event seen: begin after it")
-	flags.BoolVar(&f.follow, "follow", false, "go on with what happens")
+	flags.BoolVar(&f.follow, "follow", false, "stream further events")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "only events of this `kind`, such as jobCompleted; may be repeated")
 	flags.StringVar(&f.Job, "job", "", "only events about the job of this `id`; a workflow's node is WORKFLOW/NODE")
-	flags.StringVar(&f.Since, "since", "", "begin at this `date`, or so long ago, such as 1h")
-	flags.IntVarP(&f.last, "last", "n", 0, "only the last so many `events`, up to 10000, 0 for all; with --follow those to come, too")
+	flags.StringVar(&f.Since, "since", "", "begin at this `date`, or this long ago, such as 1h")
+	flags.IntVarP(&f.last, "last", "n", 0, "only this number of the newest `events`, up to 10000, 0 for all; with --follow new ones, too")
 	cli.WithinOrZero(flags, 1, lastMost, "last")
 	flags.StringVar(&f.Queue, "queue", "", "only events about this `queue` and its jobs")
 	flags.StringVar(&f.Typ, "type", "", "only events about jobs of this `type`")
 	flags.StringVar(&f.Tenant, "tenant", "", "only events about this `tenant` and its jobs")
 	flags.StringVar(&f.Worker, "worker", "", "only events about the worker of this `id`, and its leases")
 	flags.StringVar(&f.Workflow, "workflow", "", "only events about the workflow of this `id`, and its nodes")
-	flags.StringVar(&f.actor, "actor", "", "only what this `principal` asked for, such as token:ID, itself or by a browser session of its own")
+	flags.StringVar(&f.actor, "actor", "", "only changes requested by this `principal`, such as token:ID, or by one of its browser sessions")
 	return cmd
 }
 
@@ -109,7 +109,7 @@ func (f *TailFlags) Begin(now time.Time) (rota.Date, error) {
 		return 0, nil
 	}
 	if f.from != "" {
-		return 0, cli.Usagef("--since and --from both say where to begin: give one of them")
+		return 0, cli.Usagef("--since and --from exclude each other: set only one of them")
 	}
 	ago, err := rota.ParseDuration(f.Since)
 	if err == nil && ago >= 0 && ago <= rota.MaxDuration {
@@ -162,7 +162,7 @@ func Chosen(events iter.Seq2[rota.ServedEvent, error], begin rota.Date, last int
 func UntilSilent(ctx context.Context, most time.Duration, call func(ctx context.Context, heard func()) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silent := rota.Refusef(rota.KindUnavailable, "events", "no node told anything for %s", most)
+	silent := rota.Refusef(rota.KindUnavailable, "events", "no node sent anything for %s", most)
 	timer := time.AfterFunc(most, func() { cancel(silent) })
 	defer timer.Stop()
 	err := call(ctx, func() { timer.Reset(most) })
@@ -202,7 +202,7 @@ func (f *TailFlags) Filter() (rota.EventFilter, error) {
 	for _, name := range f.kinds {
 		var k rota.EventKind
 		if err := k.UnmarshalText([]byte(name)); err != nil || k == rota.EventNone {
-			return filter, cli.Or(err, error(cli.Usagef("--kind %q selects nothing: leave --kind out for all", name)))
+			return filter, cli.Or(err, error(cli.Usagef("--kind %q selects nothing: omit --kind for all", name)))
 		}
 		filter.Kinds = append(filter.Kinds, k)
 	}

@@ -123,7 +123,7 @@ func (a Commands) raftLeave() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			if len(a.Addrs) != 1 {
-				return cli.Usagef("leave wants exactly one --addr: the node that shall leave")
+				return cli.Usagef("leave needs exactly one --addr: the node that leaves")
 			}
 			if err := c.Leave(ctx); err != nil {
 				return err

@@ -67,7 +67,7 @@ func (a Commands) printAudit(r rota.AuditReport) error {
 		return err
 	}
 	if r.Difference != nil {
-		return &cli.CodedError{Code: cli.ExitFailed, Err: errors.New("the log differs from what the state there makes of it")}
+		return &cli.CodedError{Code: cli.ExitFailed, Err: errors.New("the log does not lead to the recorded state")}
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 func (a Commands) backupNow() *cobra.Command {
 	return &cobra.Command{
 		Use:   "now",
-		Short: "Have the leader store a backup at once where its --backup-to says",
+		Short: "Have the leader store a backup at once, in its --backup-to",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(a.Waiting(func(ctx context.Context, c *client.Client, _ []string) error {
 			var b rota.StoredBackup
@@ -72,7 +72,7 @@ func backupFiles(all []depot.Backup) (files []string) {
 }
 
 func fromFlags(flags *pflag.FlagSet, o *depot.Options) {
-	flags.StringVar(&o.To, "from", "", "`place` that servers have as --backup-to: a directory, or s3://bucket/prefix")
+	flags.StringVar(&o.To, "from", "", "`location` that servers have as --backup-to: a directory, or s3://bucket/prefix")
 }
 
 func backupsIn(ctx context.Context, from depot.Options) (*depot.Depot, []depot.Backup, error) {
@@ -125,7 +125,7 @@ cluster and index that its name says, or where a round differs.`,
 			return damaged(fmt.Errorf("%s: %w", newest.File, err))
 		}
 		if info.ClusterID != newest.Cluster || info.Index != newest.Index {
-			return cli.Failf("%s holds cluster %s at index %d: it is not what its name says", newest.File, info.ClusterID, info.Index)
+			return cli.Failf("%s holds cluster %s at index %d, unlike its name", newest.File, info.ClusterID, info.Index)
 		}
 		a.Talk("%s is whole", newest.File)
 		report, err := audit.Backup(ctx, open, slog.New(slog.NewTextHandler(a.Stderr, nil)))
@@ -150,7 +150,7 @@ func newestOf(all []depot.Backup, cluster rota.ClusterID) (depot.Backup, error) 
 	}
 	own := depot.Of(all, cluster)
 	if len(own) == 0 {
-		return depot.Backup{}, rota.Refusef(rota.KindNotFound, "backup", "there is no backup of the cluster")
+		return depot.Backup{}, rota.Refusef(rota.KindNotFound, "backup", "the cluster has no backup")
 	}
 	return own[len(own)-1], nil
 }

@@ -47,7 +47,7 @@ func (a Commands) debug() *cobra.Command {
 	f := &debugFlags{}
 	cmd := &cobra.Command{
 		Use:   "debug [--out F] [--admin H:P]… [--log F]… [--server-config F] [--data DIR]",
-		Short: "Collect what is needed to understand a cluster's trouble into one archive, without secrets and payloads",
+		Short: "Collect diagnostic data of a cluster into one archive, without secrets and payloads",
 		Long: `Collect one archive (tar.gz) of all nodes that answer: versions, cluster status and Raft
 configuration as each node sees them, metrics twice, readiness, profiles (heap, goroutines,
 CPU; of nodes started with --pprof), the last events, and, of the machine that it runs on, the
@@ -74,15 +74,15 @@ Admin ports are asked at --admin; without it at each node's API host, port 6472.
 	flags := cmd.Flags()
 	flags.StringVar(&f.out, "out", "", "`file` to write (default rota-debug-TIME.tar.gz); one that is there is left alone")
 	flags.StringSliceVar(&f.admins, "admin", nil, "admin `host:port` of a node; may be repeated")
-	flags.StringSliceVar(&f.logs, "log", nil, "`file` with a node's log, of which the end is taken; may be repeated")
+	flags.StringSliceVar(&f.logs, "log", nil, "`file` with a node's log, of which the end is included; may be repeated")
 	flags.StringVar(&f.serverConfig, "server-config", "", "`file` with a node's settings, as its --config")
 	flags.StringVar(&f.data, "data", "", "data `directory` of a node on this machine, running or not")
 	cli.DurationVar(flags, &f.interval, "interval", 10*time.Second, "how long the two looks at the metrics are apart; half of it the CPU is profiled")
 	cli.Within(flags, time.Second, time.Minute, "interval")
-	flags.Int64Var(&f.most, "max-bytes", debugBytes, "the most `bytes` of the archive, before compression; what does not fit is named in MANIFEST")
+	flags.Int64Var(&f.most, "max-bytes", debugBytes, "maximum `bytes` of the archive, before compression; MANIFEST lists the omitted parts")
 	cli.Within(flags, debugLeast, int64(4<<30), "max-bytes")
 	flags.BoolVar(&f.audit, "audit", false, "recompute every round in the log of --data, whose node is stopped, as rota operator audit does; it may take minutes")
-	flags.BoolVar(&f.payloads, "payloads", false, "have what users put into jobs in it, too")
+	flags.BoolVar(&f.payloads, "payloads", false, "include job payloads and other user data")
 	return cmd
 }
 
@@ -291,7 +291,7 @@ func (a Commands) debugEvents(ctx context.Context, b *bundle, f *debugFlags) err
 	}
 	err := read()
 	if err != nil {
-		b.miss("events.jsonl", fmt.Sprintf("what is there ends too early: %v", err))
+		b.miss("events.jsonl", fmt.Sprintf("the list is incomplete: %v", err))
 	}
 	last = last[max(0, len(last)-debugEvents):]
 	var text strings.Builder

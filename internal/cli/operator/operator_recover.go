@@ -37,7 +37,7 @@ are bound to the old cluster.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&data, "data", "", "data `directory` of the stopped node")
-	cmd.Flags().BoolVar(&report, "report", false, "print what the disk holds, and change nothing")
+	cmd.Flags().BoolVar(&report, "report", false, "print the content of the disk, and change nothing")
 	cmd.Flags().BoolVar(&lose, "yes-lose-quorum", false, "recover: the other members never come back")
 	cmd.Flags().StringSliceVar(&others, "others", nil, "`file` with the report of another disk that is left; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -90,7 +90,7 @@ func (a Commands) recoverDisk(ctx context.Context, data string, others []string)
 		return cli.AsFailure(err)
 	}
 	if r.Old.Node != "" {
-		a.Talk("recovered up to term %d, index %d of %s; what was answered after it is lost, and all attestations", r.Old.Term, r.Old.Index,
+		a.Talk("recovered up to term %d, index %d of %s; later changes are lost, and all attestations", r.Old.Term, r.Old.Index,
 			r.Old.Date)
 	}
 	a.Talk("start the node as before, without --join; new nodes join it under ids that were never used")
@@ -106,17 +106,17 @@ func readReport(path string) (r recovery.Report, err error) {
 		return r, err
 	}
 	if info.Size() > maxReportBytes {
-		return r, rota.Refusef(rota.KindInvalid, "others", "%s has %d bytes, a report has at most %d", path, info.Size(), maxReportBytes)
+		return r, rota.Refusef(rota.KindInvalid, "others", "%s too long for a report: got %d bytes, maximum %d", path, info.Size(), maxReportBytes)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return r, err
 	}
 	if err := jsonparts.Read(text, &r, false); err != nil {
-		return r, fmt.Errorf("%s is no report of operator recover --report -o json: %w", path, err)
+		return r, fmt.Errorf("%s is not a report of operator recover --report -o json: %w", path, err)
 	}
 	if r.Node == "" || r.ClusterID == "" || r.Index == 0 {
-		return r, rota.Refusef(rota.KindInvalid, "others", "%s is no report of operator recover --report -o json: node, cluster id or index is missing", path)
+		return r, rota.Refusef(rota.KindInvalid, "others", "%s is not a report of operator recover --report -o json: node, cluster id or index is missing", path)
 	}
 	return r, nil
 }

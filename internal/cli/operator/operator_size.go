@@ -128,11 +128,11 @@ func (s *nodeSize) note() {
 		s.Notes = append(s.Notes, fmt.Sprintf("pending jobs take more than the default of state_bytes_max: rota cluster set state_bytes_max=%d", s.State+s.State/4))
 	}
 	if s.Kept < s.Retention {
-		s.Notes = append(s.Notes, fmt.Sprintf("the archive is full after %s: --archive-max-bytes %d keeps jobs for all of %s. A job id that is submitted again %s after its job ended, or later, is taken for a new job",
+		s.Notes = append(s.Notes, fmt.Sprintf("the archive is full after %s: --archive-max-bytes %d keeps jobs for all of %s. A job id that is submitted again %s after its job ended, or later, becomes a new job",
 			s.Kept.Round(time.Minute), s.Rate*int64(s.Retention.Seconds())*(sizeArchive+s.Payload), s.Retention, s.known().Round(time.Minute)))
 	}
 	if s.Pending > 0 && s.Rate > 0 && s.Pending/s.Rate > 24*60*60 {
-		s.Notes = append(s.Notes, "so many pending jobs are more than a day's work at this rate")
+		s.Notes = append(s.Notes, "the pending jobs are more than a day's work at this rate")
 	}
 }
 
@@ -145,7 +145,7 @@ func (a Commands) size() *cobra.Command {
 	l := &Load{}
 	cmd := &cobra.Command{
 		Use:   "size [--rate R] [--pending N] [--workers N] [--payload BYTES]",
-		Short: "Compute what a node of three needs for a load, from what was measured",
+		Short: "Compute the resources that each of three nodes needs for a load, from measurements",
 		Long: `Compute cores, memory, disk and network of a node for a load. The figures behind it are measurements on
 one kind of machine, with jobs that fail nowhere and use no schedules, keys, workflows or logs: a first guess for an order, which
 rota bench jobs on the machines themselves then proves or not. It asks no cluster.`,

@@ -42,7 +42,7 @@ no leader the node's own log does.`,
 			return err
 		}
 		if stale {
-			a.Talk("the backup ends at index %d, %s: what the cluster has answered since is not in it", info.Index, info.Date)
+			a.Talk("the backup ends at index %d, %s: it does not hold later changes", info.Index, info.Date)
 		}
 		return a.printSnapshot(args[0], info)
 	})
@@ -54,7 +54,7 @@ no leader the node's own log does.`,
 		}
 		return save(ctx, args)
 	})
-	cmd.Flags().BoolVar(&stale, "stale", false, "save what the node has, without asking a leader: it may lack what was answered last")
+	cmd.Flags().BoolVar(&stale, "stale", false, "save the node's own state without asking a leader; it may lack the latest changes")
 	cmd.Flags().StringVar(&data, "data", "", "data `directory` of a node that runs here: the call goes by its socket")
 	return cmd
 }
@@ -82,7 +82,7 @@ func (a Commands) snapshotInspect() *cobra.Command {
 	var f cli.BackupFlags
 	cmd := &cobra.Command{
 		Use:   "inspect F",
-		Short: "Verify a snapshot or backup, a file or s3://bucket/key, and tell what is in it; needs no cluster",
+		Short: "Verify a snapshot or backup, a file or s3://bucket/key, and show its content; needs no cluster",
 		Args:  cobra.ExactArgs(1),
 		RunE: a.Does(func(ctx context.Context, args []string) error {
 			open, done, err := f.Take(ctx, args[0])
@@ -92,7 +92,7 @@ func (a Commands) snapshotInspect() *cobra.Command {
 			defer done()
 			info, err := snapshot.InspectAll(open)
 			if err != nil {
-				return damaged(fmt.Errorf("%s is refused: %w", args[0], err))
+				return damaged(fmt.Errorf("%s: %w", args[0], err))
 			}
 			return a.printSnapshot(args[0], info)
 		}),
@@ -135,11 +135,11 @@ The node is the only member of its cluster: start it with rota server, then let 
 	}
 	f.Register(cmd.Flags())
 	cmd.Flags().StringVar(&o.Data, "data", "", "empty or absent `directory` that the node will use")
-	cmd.Flags().StringVar(&node, "node", "", "`id` of the node, as rota server --node will say it")
+	cmd.Flags().StringVar(&node, "node", "", "`id` of the node, as in rota server --node")
 	cmd.Flags().StringVar(&o.Cluster, "cluster", serve.DefaultCluster,
-		"`name` of the cluster, as rota server --cluster will say it")
+		"`name` of the cluster, as in rota server --cluster")
 	cmd.Flags().BoolVar(&o.KeepTokens, "keep-tokens", false, "let access tokens count that did when the backup was made, revoked since or not")
-	cmd.Flags().StringVar(&o.Raft, "raft", serve.DefaultRaft, "`host:port` as rota server --raft will say it")
+	cmd.Flags().StringVar(&o.Raft, "raft", serve.DefaultRaft, "`host:port` as in rota server --raft")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.Data == "" || node == "" {
 			return cli.Usagef("restore wants --data and --node: where the backup goes and which node will own it")

@@ -31,7 +31,7 @@ func (a Commands) upgradeCheck() *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
 		Use:   "check [--to PATH]",
-		Short: "Say what stands in the way of an upgrade node by node; exit 1 where something does",
+		Short: "Check whether the cluster can be upgraded node by node; exit 1 if not",
 		Long: `Ask every node and say what stands in the way of an upgrade node by node, each with what to do:
 nodes that do not answer or are not well, voters that cannot be spared, a change of members,
 states that differ, clocks, certificates, disks, the last backup, the mode, and versions of
@@ -135,7 +135,7 @@ func askBinary(ctx context.Context, path string) (*upgrade.Binary, error) {
 		err = errors.New("it names none")
 	}
 	if err != nil {
-		return nil, cli.Failf("ask --to %s for its version: %w %s: the path of a rota binary for this machine is wanted", path, err,
+		return nil, cli.Failf("ask --to %s for its version: %w %s: use the path of a rota binary for this machine", path, err,
 			cli.Clean(cli.OneLine(complaint.String())))
 	}
 	return &b, nil

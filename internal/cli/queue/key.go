@@ -18,7 +18,7 @@ type KeyCommands struct{ *cli.App }
 
 // Command returns `rota key` and the commands below it.
 func (a KeyCommands) Command() *cobra.Command {
-	return a.Group(&cobra.Command{Use: "key", Short: "See and change what the jobs of a key are held to"},
+	return a.Group(&cobra.Command{Use: "key", Short: "Show and change the limits of a key's jobs"},
 		a.list(), a.top(), a.show(), a.set(), a.skip(), a.deletes())
 }
 
@@ -65,8 +65,8 @@ func (a KeyCommands) show() *cobra.Command {
 	var tenant string
 	cmd := a.ListCommand(&cobra.Command{
 		Use:     "show NAME:VALUE [--tenant T]",
-		Short:   "Show what a key counts now, under each rule that is for it",
-		Long:    "Show what a key counts now, under each rule that is for it; a key without live jobs counts nothing.",
+		Short:   "Show the current counts of a key, under each of its rules",
+		Long:    "Show the current counts of a key, under each of its rules; a key without live jobs counts nothing.",
 		Example: "  rota key show account:7",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
@@ -115,11 +115,11 @@ func (a KeyCommands) top() *cobra.Command {
 		Args:    cobra.NoArgs,
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&held, "held", "any", "only those that are `full`, or blocked")
+	flags.StringVar(&held, "held", "any", "only those in this `state`: any, full or blocked")
 	flags.StringVar(&f.Name, "name", "", "only those with this `name` before the colon")
 	flags.StringVar(&queue, "queue", "", "only those that a rule of this `queue` counts")
 	flags.StringVar(&tenant, "tenant", "", "only this `tenant`'s")
-	flags.IntVar(&f.Limit, "limit", 100, "at most so many")
+	flags.IntVar(&f.Limit, "limit", 100, "maximum number to list")
 	cli.Within(flags, 1, cli.Unbounded, "limit")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.Queue, f.Tenant = rota.QueueName(queue), rota.TenantID(tenant)
@@ -148,9 +148,9 @@ func (a KeyCommands) set() *cobra.Command {
 	var per time.Duration
 	cmd := &cobra.Command{
 		Use:   "set NAME[:VALUE] [--queue Q] [--concurrency N] [--rate N --per D [--burst N]] [--sequence block|skip] [--group] [--scope cluster]",
-		Short: "Set what the jobs of a key are held to",
-		Long: "Set what the jobs of a key are held to, in the place of what was set for the same queue, name and value. A rule with a value is\n" +
-			"for that value alone. Jobs that are there count at once; no lease is taken away.\n\n" +
+		Short: "Set the limits of a key's jobs",
+		Long: "Set the limits of a key's jobs. This replaces the rule for the same queue, name and value. A rule with a value is\n" +
+			"for that value alone. Existing jobs count at once; no lease is revoked.\n\n" +
 			"With --sequence the jobs of a key run one after the other in the order of their submission. One that ends DEAD or EXPIRED is passed\n" +
 			"(skip), or the others wait until it completes after all, is cancelled or deleted, or `rota key skip` passes it (block).",
 		Example: "  rota key set account --concurrency 3\n  rota key set host --rate 10 --per 1s\n  rota key set order --sequence block",
@@ -166,7 +166,7 @@ func (a KeyCommands) set() *cobra.Command {
 	cli.DurationVar(flags, &per, "per", 0, "the period of --rate")
 	flags.Int64Var(&r.Burst, "burst", 0, "how many of --rate at once, `N` (default 1)")
 	flags.StringVar(&sequence, "sequence", "none", "run the jobs of a key one after the other: `block` or skip")
-	flags.BoolVar(&r.Group, "group", false, "have the keys of a --queue take turns, where it is neither adaptive nor has fair_share on")
+	flags.BoolVar(&r.Group, "group", false, "serve the keys of a --queue in turn, unless the queue is adaptive or has fair_share on")
 	cli.Within(flags, 0, rota.MaxKeyConcurrency, "concurrency")
 	cli.Within(flags, 0, rota.MaxKeyRate, "rate")
 	cli.Within(flags, 0, time.Duration(rota.MaxKeyPeriod)*time.Millisecond, "per")
@@ -241,7 +241,7 @@ func (a KeyCommands) skip() *cobra.Command {
 
 func (a KeyCommands) deletes() *cobra.Command {
 	var queue string
-	cmd := a.DeletesVersion("delete NAME[:VALUE] [--queue Q]", "Forget what the jobs of a key are held to", "key delete account",
+	cmd := a.DeletesVersion("delete NAME[:VALUE] [--queue Q]", "Delete the limits of a key's jobs", "key delete account",
 		func(ctx context.Context, c *client.Client, key string, only client.Condition) error {
 			name, value, _ := strings.Cut(key, ":")
 			return c.Keys().DeleteRule(ctx, rota.QueueName(queue), name, value, only)

@@ -17,7 +17,7 @@ type ModeCommands struct{ *cli.App }
 
 // Command returns `rota mode` and the commands below it.
 func (a ModeCommands) Command() *cobra.Command {
-	return a.Group(&cobra.Command{Use: "mode", Short: "See and change what the cluster admits"},
+	return a.Group(&cobra.Command{Use: "mode", Short: "Show and change which jobs the cluster admits"},
 		a.get(), a.set())
 }
 
@@ -41,7 +41,7 @@ func (a ModeCommands) set() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "set MODE --reason S",
-		Short: "Change what the cluster admits: NORMAL, DEGRADED, READ_ONLY or DRAINING",
+		Short: "Change the cluster's mode: NORMAL, DEGRADED, READ_ONLY or DRAINING",
 		Long: `Change what the cluster admits.
 
 NORMAL     takes and runs everything.
@@ -63,7 +63,7 @@ A change by hand lasts until the next one by hand.`,
 			return cli.Usagef("--reason is missing: why the mode is changed")
 		}
 		if len(reason) > limits.MaxReasonBytes {
-			return cli.Usagef("--reason has %d bytes: at most %d are taken", len(reason), limits.MaxReasonBytes)
+			return cli.Usagef("--reason too long: got %d bytes, maximum %d", len(reason), limits.MaxReasonBytes)
 		}
 		return a.Does(a.Calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			m, err := c.SetMode(ctx, mode, reason)

@@ -23,7 +23,7 @@ type Commands struct{ *cli.App }
 func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "queue", Short: "See and change queues"},
 		a.List(), a.show(), a.set(),
-		a.paused("pause", "Start no more jobs of a queue; what runs goes on", "true"),
+		a.paused("pause", "Start no more jobs of a queue; running jobs continue", "true"),
 		a.paused("resume", "Start jobs of a paused queue again", "false"),
 		a.delete())
 }
@@ -44,12 +44,12 @@ func (a Commands) delete() *cobra.Command {
 			return work(cmd, args)
 		}
 		if cmd.Flags().Changed("if-match") {
-			return cli.Usagef("--drain-to takes several steps, each of which changes the queue: leave out --if-match")
+			return cli.Usagef("--drain-to changes the queue in several steps: omit --if-match")
 		}
 		return a.Does(drain)(cmd, args)
 	}
 	cmd.Long = "Forget a queue that no job, workflow, schedule or rule names.\n\nWith --drain-to its pending jobs move to another queue first. " +
-		"From then on the queue takes no submission; the command waits for the jobs that run. Run again, it goes on where it was; " +
+		"From then on the queue accepts no submissions; the command waits for running jobs. Run again, it continues where it stopped; " +
 		"`rota queue set Q` keeps the queue after all."
 	cmd.Flags().StringVar(&to, "drain-to", "", "move the pending jobs to this `queue` first")
 	return cmd
@@ -162,7 +162,7 @@ func parseSettings(preset string, pairs []string) ([]rota.Setting, error) {
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return nil, cli.Usagef("--set %q is refused: key=value is wanted", pair)
+			return nil, cli.Usagef("--set: got %q; use key=value", pair)
 		}
 		s := rota.Setting{Key: key, Value: value}.Canonical()
 		if err := cmp.Or(s.CheckUnit(), policy.Try(s)); err != nil {

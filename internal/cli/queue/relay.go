@@ -35,9 +35,9 @@ where the receiver answers 410, and then its webhook is disabled.`,
   rota relay webhooks --key-file relay.key`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&key, "key-file", "", "the `file` that secrets are made of: 32 bytes or more that nobody else reads")
+	cmd.Flags().StringVar(&key, "key-file", "", "the `file` that secrets are derived from: at least 32 bytes, readable by its owner alone")
 	cmd.Flags().StringVar(&id, "id", "", "the worker's `id` (default: a new one)")
-	cmd.Flags().Int32Var(&r.Slots, "slots", 16, "how `many` deliveries are posted at a time")
+	cmd.Flags().Int32Var(&r.Slots, "slots", 16, "maximum `number` of deliveries posted at a time")
 	cli.Within(cmd.Flags(), 1, 1_000, "slots")
 	cmd.Flags().BoolVar(&r.AllowPrivate, "allow-private", false, "post to loopback, link-local and private addresses too")
 	cmd.Flags().BoolVar(&r.AllowHTTP, "allow-http", false, "post to http:// URLs too")

@@ -81,7 +81,7 @@ func scheduleNamed(args []string) (rota.ScheduleName, error) {
 func (a ScheduleCommands) show() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:     "show S",
-		Short:   "Show a schedule, what lives and waits of it, and what became of its last dates",
+		Short:   "Show a schedule, its live and waiting runs, and the outcome of its last dates",
 		Example: "  rota schedule show nightly",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
@@ -125,7 +125,7 @@ func (a ScheduleCommands) next() *cobra.Command {
 			return l.Print(a.App)
 		})),
 	})
-	cmd.Flags().IntVar(&most, "count", most, "how `many` dates, 1 to 1000")
+	cmd.Flags().IntVar(&most, "count", most, "`number` of dates, 1 to 1000")
 	cmd.Flags().Var((*cli.DateValue)(&after), "after", "those after this date; without it those that are not decided yet")
 	cli.Within(cmd.Flags(), 1, 1_000, "count")
 	return cmd
@@ -142,7 +142,7 @@ func (a ScheduleCommands) pause() *cobra.Command {
 			return c.Schedules().Pause(ctx, name, reason)
 		}),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "`why`, as it is shown")
+	cmd.Flags().StringVar(&reason, "reason", "", "`reason`, as it is shown")
 	return cmd
 }
 
@@ -157,7 +157,7 @@ func (a ScheduleCommands) resume() *cobra.Command {
 			return c.Schedules().Resume(ctx, name, catchUp)
 		}),
 	}
-	cmd.Flags().BoolVar(&catchUp, "catch-up", false, "take what was due meanwhile, as far as its catching up allows")
+	cmd.Flags().BoolVar(&catchUp, "catch-up", false, "run the dates that were due meanwhile, as far as catch-up allows")
 	return cmd
 }
 
@@ -231,7 +231,7 @@ func (a ScheduleCommands) backfill() *cobra.Command {
 			return a.PrintOne(map[string]int64{"dates": n}, nil, func(bool) string { return cli.RenderFacts([]cli.Fact{{Name: "dates", Value: n}}) })
 		})),
 	}
-	cmd.Flags().StringVar(&overlap, "overlap", "queue_all", "`how` they stand to each other: skip, queue_one, queue_all, cancel, allow")
+	cmd.Flags().StringVar(&overlap, "overlap", "queue_all", "overlap `policy` of the runs: skip, queue_one, queue_all, cancel, allow")
 	return cmd
 }
 

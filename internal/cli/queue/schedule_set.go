@@ -24,7 +24,7 @@ func (a ScheduleCommands) set() *cobra.Command {
 	f := &scheduleFlags{spec: rota.NewScheduleSpec("", rota.JobSpec{})}
 	cmd := &cobra.Command{
 		Use:   "set S (--cron EXPR [--tz ZONE] | --every D | --date D …) (--type T [--queue Q] [--payload P] | --job JSON) [flags]",
-		Short: "Create a schedule, or replace what one says",
+		Short: "Create or replace a schedule",
 		Long: `Create a schedule, or replace what one says. What is not given has its default again; what
 lives and waits stays, and its dates go on where they were unless the times change.
 
@@ -58,15 +58,15 @@ func (f *scheduleFlags) register(flags *pflag.FlagSet) {
 	s := &f.spec
 	flags.StringVar(&s.Cron, "cron", "", "cron `expression`")
 	flags.StringVar(&s.TZ, "tz", "", "time `zone` of --cron, such as Europe/Berlin (default: UTC)")
-	cli.DurationVar(flags, &s.Every, "every", 0, "run once in so long, 1s or more")
+	cli.DurationVar(flags, &s.Every, "every", 0, "run once per this interval, at least 1s")
 	flags.StringArrayVar(&f.dates, "date", nil, "run on this `date`; may be repeated, in order")
-	flags.Var((*cli.DateValue)(&s.Start), "start", "run on no date before this `date`")
-	flags.Var((*cli.DateValue)(&s.End), "end", "run on no date from this `date` on")
-	flags.Int64Var(&s.Limit, "limit", 0, "end after so `many` runs; 0 is no limit")
+	flags.Var((*cli.DateValue)(&s.Start), "start", "first `date` on which it may run")
+	flags.Var((*cli.DateValue)(&s.End), "end", "end `date`, from which on it no longer runs")
+	flags.Int64Var(&s.Limit, "limit", 0, "end after this `number` of runs; 0 is no limit")
 	cli.DurationVar(flags, &s.Jitter, "jitter", 0, "start each run up to so much later")
-	flags.StringVar(&f.overlap, "overlap", "skip", "`what` becomes of a date while a run lives: skip, queue_one, queue_all, cancel, allow")
-	cli.DurationVar(flags, &s.CatchUp, "catch-up", s.CatchUp, "how late a date may be taken, 10s or more")
-	flags.Int64Var(&s.CatchUpMax, "catch-up-max", s.CatchUpMax, "how `many` late dates are taken, the newest, 0 to 100")
+	flags.StringVar(&f.overlap, "overlap", "skip", "overlap `policy` for a date while a run is live: skip, queue_one, queue_all, cancel, allow")
+	cli.DurationVar(flags, &s.CatchUp, "catch-up", s.CatchUp, "how late a date may still run, at least 10s")
+	flags.Int64Var(&s.CatchUpMax, "catch-up-max", s.CatchUpMax, "maximum `number` of late dates that run, the newest ones, 0 to 100")
 	flags.BoolVar(&s.PauseOnFailure, "pause-on-failure", false, "pause when a run ends DEAD or EXPIRED")
 	f.job.Register(flags)
 	cli.Within(flags, 0, rota.MaxCatchUp, "catch-up-max")

@@ -20,7 +20,7 @@ type TenantCommands struct{ *cli.App }
 func (a TenantCommands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "tenant", Short: "See and change tenants and their limits"},
 		a.List(), a.show(), a.set(),
-		a.DeletesVersion("delete T", "Forget what was set of a tenant that no live job, workflow or token names", "tenant delete acme",
+		a.DeletesVersion("delete T", "Delete the settings of a tenant that no live job, workflow or token uses", "tenant delete acme",
 			func(ctx context.Context, c *client.Client, id string, only client.Condition) error {
 				return c.DeleteTenant(ctx, rota.TenantID(id), only)
 			}))
@@ -68,7 +68,7 @@ func rateText(rps int64) any {
 func (a TenantCommands) show() *cobra.Command {
 	return a.Reads(&cobra.Command{
 		Use:     "show T",
-		Short:   "Show a tenant's limits and what it has open; one that nobody set has the defaults",
+		Short:   "Show a tenant's limits and usage; a tenant without settings has the defaults",
 		Example: "  rota tenant show acme",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
@@ -91,7 +91,7 @@ var tenantFlags = []struct{ flag, key, usage string }{
 	{"tier", "tier", "service `tier`, a term of the market ranking: FREE, PRO, PREMIUM"},
 	{"weight", "weight", "`weight` of its fair share, 1 or more"},
 	{"max-concurrent", "max_concurrent", "leases that it may have open over all queues, `N`; 0 is no limit"},
-	{"rate-limit-rps", "rate_limit_rps", "submissions a second over all queues, `N`; 0 is no limit, -1 leaves it to each queue"},
+	{"rate-limit-rps", "rate_limit_rps", "submissions a second over all queues, `N`; 0 is no limit, -1 uses each queue's limit"},
 	{"bytes-max", "bytes_max", "`bytes` that its jobs and workflows may hold, such as 64MiB; 0 is no limit"},
 	{"penalty", "penalty_ms", "`duration` that its lanes wait at least once it reached --max-concurrent; 0 waits for a lease that ends only"},
 }
@@ -101,7 +101,7 @@ func (a TenantCommands) set() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set T [--tier TIER] [--weight N] [--max-concurrent N] [--rate-limit-rps N] [--bytes-max N] [--penalty D] [--dry-run] [--if-match ETAG]",
 		Short: "Create a tenant or change its limits",
-		Long: "Create a tenant or change its limits; what is not named stays as it is.\n\n" +
+		Long: "Create a tenant or change its limits; only the given ones change.\n\n" +
 			"At --max-concurrent the tenant's jobs wait, and other tenants' run in their place.",
 		Example: "  rota tenant set acme --tier PREMIUM --weight 3 --max-concurrent 50",
 		Args:    cobra.ExactArgs(1),
@@ -153,7 +153,7 @@ func tenantSettings(flags *pflag.FlagSet) ([]rota.Setting, error) {
 		for i, f := range tenantFlags {
 			names[i] = "--" + f.flag
 		}
-		return nil, cli.Usagef("nothing to set: one of %s is wanted", strings.Join(names, ", "))
+		return nil, cli.Usagef("nothing to set: use one of %s", strings.Join(names, ", "))
 	}
 	return set, nil
 }

@@ -26,7 +26,7 @@ func (a WebhookCommands) Command() *cobra.Command {
 				return w.Resume(ctx, name)
 			}),
 		a.change("skip W", "Pass over the events that wait for a webhook", "webhook skip billing", client.Webhooks.Skip),
-		a.DeletesVersion("delete W", "Forget a webhook; what it has not delivered is given up", "webhook delete billing",
+		a.DeletesVersion("delete W", "Delete a webhook and drop its undelivered events", "webhook delete billing",
 			func(ctx context.Context, c *client.Client, name string, only client.Condition) error {
 				return client.WebhooksOf(c).Delete(ctx, rota.WebhookName(name), only)
 			}),
@@ -38,7 +38,7 @@ func (a WebhookCommands) set() *cobra.Command {
 	var kinds string
 	cmd := &cobra.Command{
 		Use:   "set W --url URL [--kinds K,K] [--filter F] [--generation N]",
-		Short: "Create a webhook, or replace what one says",
+		Short: "Create or replace a webhook",
 		Long: `Create a webhook: each event that it selects from now on becomes a job in the queue rota-webhooks,
 which ` + "`rota relay webhooks`" + ` posts to the URL. It selects events that you may read, as your rights are now:
 read is needed besides control.`,
@@ -46,10 +46,10 @@ read is needed besides control.`,
   rota webhook set billing --url https://example.com/rota --generation 2`,
 		Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&spec.URL, "url", "", "`where` events are posted to")
+	cmd.Flags().StringVar(&spec.URL, "url", "", "`URL` to which events are posted")
 	cmd.Flags().StringVar(&kinds, "kinds", "", "the `kinds` of events, such as jobDead (default: all)")
-	cmd.Flags().StringVar(&spec.Filter, "filter", "", "`terms` that events pass: queue, tenant, id, schedule, workflow")
-	cmd.Flags().Uint64Var(&spec.Generation, "generation", 0, "`number` of the secret: one more than before rotates it (default: as it is)")
+	cmd.Flags().StringVar(&spec.Filter, "filter", "", "`terms` that events must match: queue, tenant, id, schedule, workflow")
+	cmd.Flags().Uint64Var(&spec.Generation, "generation", 0, "`number` of the secret: one more than before rotates it (default: unchanged)")
 	cli.Within(cmd.Flags(), 0, cli.Unbounded, "generation")
 	_ = cmd.MarkFlagRequired("url")
 	var how cli.SetFlags
@@ -99,7 +99,7 @@ func (a WebhookCommands) pause() *cobra.Command {
 		func(w client.Webhooks, ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
 			return w.Pause(ctx, name, reason)
 		})
-	cmd.Flags().StringVar(&reason, "reason", "", "`why`, as it is shown")
+	cmd.Flags().StringVar(&reason, "reason", "", "`reason`, as it is shown")
 	return cmd
 }
 

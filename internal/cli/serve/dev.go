@@ -73,7 +73,7 @@ prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
 
 func (a DevCommands) run(ctx context.Context, f *DevFlags) error {
 	if f.API != "" && !server.Loopback(f.API) {
-		return cli.Usagef("--api %q is refused: dev serves loopback only", f.API)
+		return cli.Usagef("--api: got %q; dev serves loopback only", f.API)
 	}
 	log, err := f.log.logger(a.Stderr)
 	if err != nil {
@@ -143,7 +143,7 @@ func (a DevCommands) Ports(dir string, f *DevFlags) ([]server.Ports, error) {
 	for _, m := range moved {
 		hint := ""
 		if m.To == &ports[0].API {
-			hint = fmt.Sprintf("; commands need --addr %s or ROTA_ADDR; or end that process (ss -ltnp shows it) and begin anew", *m.To)
+			hint = fmt.Sprintf("; commands need --addr %s or ROTA_ADDR; or end that process (ss -ltnp shows it) and start again", *m.To)
 		}
 		a.Talk("%s%s%s stands in for it%s", m.From, takenText, *m.To, hint)
 	}

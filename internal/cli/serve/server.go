@@ -97,14 +97,14 @@ this node's process has open is only looked at from outside.`,
 	flags.StringSliceVar(&f.Join, "join", nil,
 		"gossip `host:port` of another node, up or not yet; may be repeated")
 	flags.IntVar(&f.BootstrapExpect, "bootstrap-expect", 0,
-		"found a cluster once so many fresh nodes see each other")
+		"found a cluster once this number of fresh nodes see each other")
 	cli.Within(flags, 0, rota.MaxVoters, "bootstrap-expect")
 	flags.BoolVar(&f.nonVoter, "non-voter", false, "never vote: follow the log, and serve reads and workers")
 	flags.StringVar(&f.Cluster, "cluster", DefaultCluster,
-		"`name` of the cluster; nodes of another name are refused")
+		"`name` of the cluster; nodes with another name are rejected")
 	flags.StringVar(&f.GossipKeyFile, "gossip-key-file", "", "`file` with the keys of gossip, each of 16, 24 or 32 bytes, one a line: the first seals, each opens")
 	flags.StringVar(&f.clientCA, "client-ca", "", "`file` with the authorities of clients' certificates (PEM): who shows one calls by its role")
-	flags.StringVar(&f.NodeCA, "node-ca", "", "`file` with the authorities of nodes' certificates (PEM); --tls-ca stands in")
+	flags.StringVar(&f.NodeCA, "node-ca", "", "`file` with the authorities of nodes' certificates (PEM); default: --tls-ca")
 	flags.StringVar(&f.TrustDomain, "trust-domain", "", "`name` in certificates' URIs, where it is not the cluster's")
 	flags.BoolVar(&f.Insecure, "insecure", false, "allow other addresses than loopback in clear text")
 	flags.BoolVar(&f.ui, "ui", true, "serve the web console at the API's port under /ui")
@@ -112,7 +112,7 @@ this node's process has open is only looked at from outside.`,
 		"only where the original is gone for good and this is its only and newest copy")
 	flags.StringVar(&f.markFile, "mark-file", "", "`file` on another disk than --data: how far this node's log had come, so that a start on a disk that "+
 		"went back in time is refused")
-	flags.BoolVar(&f.check, "check", false, "start nothing: say all that is wrong with the settings, the files and the data directory, and exit")
+	flags.BoolVar(&f.check, "check", false, "start nothing: report all faults of the settings, the files and the data directory, and exit")
 	flags.BoolVar(&f.dumpable, "dumpable", false, "let a crash write a core, and debuggers of this account look in: both show keys and what users put into jobs")
 	flags.StringSliceVar(&f.attestationKeys, "attestation-key", nil,
 		"`file` with Ed25519 public keys, PEM or one a line in hex, whose word on workers counts; may be repeated")
@@ -147,7 +147,7 @@ func (a ServerCommands) serve(ctx context.Context, f *ServerFlags) error {
 		}
 	})
 	if f.clientCA == "" && !f.Insecure && !server.Loopback(f.API) {
-		log.Warn("clients' certificates are not taken here: without --client-ca only holders of tokens get in", "api", f.API)
+		log.Warn("client certificates are not accepted: without --client-ca only tokens give access", "api", f.API)
 	}
 	return server.Run(ctx, plan, log)
 }
@@ -189,7 +189,7 @@ func (f *ServerFlags) plans(files cli.TLSFiles) (p *server.Plan, live *cli.LiveT
 	f.tuning.apply(p)
 	if at, err := url.Parse(f.uiOrigin); f.uiOrigin != "" && (err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" ||
 		f.uiOrigin != at.Scheme+"://"+strings.ToLower(at.Host)) {
-		fault("--ui-origin is %q: an origin is wanted, such as https://rota.example", f.uiOrigin)
+		fault("--ui-origin: got %q; use an origin such as https://rota.example", f.uiOrigin)
 	}
 	p.Hosts.Names, p.Hosts.Origins, p.Hosts.UI = f.apiHosts, f.corsOrigins, f.uiOrigin
 	for _, addr := range []struct {
@@ -199,7 +199,7 @@ func (f *ServerFlags) plans(files cli.TLSFiles) (p *server.Plan, live *cli.LiveT
 		{"--admin", f.Admin, nil}} {
 		reach, err := server.Reachable(addr.value)
 		if err != nil {
-			fault("%s %q is refused: %v", addr.flag, addr.value, err)
+			fault("%s: got %q: %v", addr.flag, addr.value, err)
 		}
 		if addr.into != nil {
 			*addr.into = reach
@@ -207,7 +207,7 @@ func (f *ServerFlags) plans(files cli.TLSFiles) (p *server.Plan, live *cli.LiveT
 	}
 	for _, j := range f.Join {
 		if _, _, err := net.SplitHostPort(j); err != nil {
-			fault("--join %q is refused: host:port is wanted", j)
+			fault("--join: got %q; use host:port", j)
 		}
 	}
 	f.attesting.Files = f.attestationKeys
@@ -282,7 +282,7 @@ type logFlags struct {
 
 func (l *logFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&l.format, "log-format", "text", "`format` of the log on stderr: text, json")
-	cmd.Flags().StringVar(&l.level, "log-level", "info", "least `level` logged: debug, info, warn, error")
+	cmd.Flags().StringVar(&l.level, "log-level", "info", "minimum `level` logged: debug, info, warn, error")
 }
 
 func (l *logFlags) logger(to interface{ Write([]byte) (int, error) }) (*slog.Logger, error) {

@@ -45,12 +45,12 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 		"`events` that this node keeps on disk; give all nodes the same")
 	standard := cluster.DefaultTiming()
 	flags.Uint64Var(&t.snapshotEntries, "snapshot-entries", standard.SnapshotThreshold,
-		"`entries` of the log that make a snapshot: a restart replays so many, or a few more")
+		"`entries` of the log between snapshots; a restart replays about this number")
 	cli.DurationVar(flags, &t.snapshotEvery, "snapshot-every", standard.SnapshotInterval,
 		"how often it is looked whether that many have come")
 	cli.DurationVar(flags, &t.scrubEvery, "scrub-every", cluster.DefaultScrubEvery,
 		"how often all that lies on the disk is read and verified; 0 is never")
-	flags.StringVar(&t.backup.To, "backup-to", "", "`place` where the leader stores backups, a directory or s3://bucket/prefix; give all nodes the same one")
+	flags.StringVar(&t.backup.To, "backup-to", "", "`location` where the leader stores backups, a directory or s3://bucket/prefix; set the same on all nodes")
 	cli.StoreFlags(flags, &t.backup)
 	flags.StringSliceVar(&t.backup.Recipients, "backup-recipient", nil,
 		"age `recipient` (age1…) that backups are encrypted for; may be repeated; its identity belongs on none of the nodes")
@@ -63,7 +63,7 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 	flags.Int64Var(&t.inflightBytes, "inflight-bytes", transport.DefaultInflightBytes,
 		"`bytes` of clients' messages that this node holds at most before it answers them, half of them of one connection")
 	cli.DurationVar(flags, &t.degradeCommit, "auto-degrade-commit", 0,
-		"go DEGRADED when commits take longer in the middle for 10 s; 0 is off")
+		"go DEGRADED when the median commit takes longer for 10 s; 0 is off")
 	flags.Float64Var(&t.degradeUsage, "auto-degrade-usage", 0,
 		"go DEGRADED when a queue is fuller than this `ratio` of its queue_cap for 10 s, such as 0.8; 0 is off")
 	cli.Within(flags, 0, cli.Unbounded, "audit-retention", "events-retained")

@@ -32,8 +32,8 @@ type Certifier struct{ *cli.App }
 func (a Certifier) Command() *cobra.Command {
 	return a.Group(&cobra.Command{
 		Use:   "tls",
-		Short: "Make certificates where there is no authority yet",
-		Long: `Make certificates where there is no authority yet: one authority, kept off the nodes, and
+		Short: "Create certificates without an existing authority",
+		Long: `Create certificates without an existing authority: one authority, kept off the nodes, and
 a certificate of it for each node and client. A certificate says whose it is by its one URI,
 spiffe://CLUSTER/node/ID or spiffe://CLUSTER/client/ROLE/NAME; those of another authority
 that carry it do as well. No node is asked.`,
@@ -48,7 +48,7 @@ func (a Certifier) caCommand() *cobra.Command {
 		Example: "  rota tls ca --dir secrets",
 		Args:    cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&dir, "dir", dir, "`directory` to write to; it is made where there is none")
+	cmd.Flags().StringVar(&dir, "dir", dir, "`directory` to write to; created if missing")
 	cli.DurationVar(cmd.Flags(), &life, "life", life, "how long it counts")
 	cli.Within(cmd.Flags(), time.Hour, rota.MaxDuration, "life")
 	cmd.RunE = a.Does(func(context.Context, []string) error {
@@ -66,7 +66,7 @@ func (a Certifier) caCommand() *cobra.Command {
 		if err := a.writePair(filepath.Join(dir, "ca"), cert, key); err != nil {
 			return err
 		}
-		a.Talk("whoever has the key can pose as any node: keep it off the nodes")
+		a.Talk("the key can impersonate any node: keep it off the nodes")
 		return nil
 	})
 	return cmd
@@ -111,7 +111,7 @@ unless others are named. A node takes new files in place of the old ones without
 		case "client":
 			role, who, ok := strings.Cut(name, "/")
 			if !ok {
-				return cli.Usagef("client %q is refused: ROLE/NAME is wanted", name)
+				return cli.Usagef("client: got %q; use ROLE/NAME", name)
 			}
 			name = role + "-" + who
 			r.URI, err = identity.ClientURI(domain, role, who)

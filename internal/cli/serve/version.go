@@ -61,7 +61,7 @@ type VersionCommands struct{ *cli.App }
 func (a VersionCommands) Command() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Tell which rota this is",
+		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: a.Does(func(context.Context, []string) error {
 			v := ThisVersion()

@@ -20,7 +20,7 @@ type Commands struct{ *cli.App }
 func (a Commands) Command() *cobra.Command {
 	return a.Group(&cobra.Command{Use: "worker", Short: "Run workers and look after them"},
 		a.runCommand(), a.List(), a.show(),
-		a.one("drain", "Let a worker finish what it has and get nothing new", (*client.Client).DrainWorker),
+		a.one("drain", "Let a worker finish its jobs and get no new ones", (*client.Client).DrainWorker),
 		a.one("suspend", "Cancel a worker's leases and give it none until it is resumed", (*client.Client).SuspendWorker),
 		a.one("resume", "Make a draining, suspended or jailed worker active again", (*client.Client).ResumeWorker),
 		a.one("retire", "End a worker for good; its leases are cancelled", (*client.Client).RetireWorker),
@@ -65,7 +65,7 @@ func WorkersKept(all bool, status string) (func(rota.WorkerStatus) bool, error) 
 	}
 	var wanted rota.WorkerStatus
 	if err := wanted.UnmarshalText([]byte(strings.ToUpper(status))); err != nil || wanted == rota.WorkerNone {
-		return nil, cli.Usagef("--status %q is refused: ACTIVE, DRAINING, SUSPENDED, JAILED, RETIRED or UNREACHABLE is wanted", status)
+		return nil, cli.Usagef("--status must be one of ACTIVE, DRAINING, SUSPENDED, JAILED, RETIRED, UNREACHABLE, got %q", status)
 	}
 	return func(s rota.WorkerStatus) bool { return s == wanted }, nil
 }

@@ -49,7 +49,7 @@ signed here, less what was slashed, until the attestation expires.`,
 		if f.generate != "" {
 			for _, other := range []string{"key", "worker", "expires", "stake", "cluster-id"} {
 				if cmd.Flags().Changed(other) {
-					return cli.Usagef("--generate-key takes no --%s", other)
+					return cli.Usagef("--generate-key does not allow --%s", other)
 				}
 			}
 			return a.Does(func(context.Context, []string) error { return a.generateKey(f.generate) })(cmd, args)
@@ -109,16 +109,16 @@ func (a Commands) attest(cmd *cobra.Command, args []string, f *attestFlags) erro
 func ParseExpiry(text string, now time.Time) (rota.Date, error) {
 	if d, err := rota.ParseDuration(text); err == nil {
 		if d <= 0 || d > rota.MaxDuration {
-			return 0, cli.Usagef("--expires %s is refused: more than 0 and at most %s is wanted", text, rota.MaxDuration)
+			return 0, cli.Usagef("--expires must be more than 0 and at most %s, got %s", rota.MaxDuration, text)
 		}
 		return rota.Date(now.Add(d).UnixMilli()), nil
 	}
 	at, err := cli.ParseDate(text)
 	switch {
 	case err != nil:
-		return 0, cli.Usagef("--expires %q is refused: a duration such as 30d or a date such as 2031-01-31 is wanted", text)
+		return 0, cli.Usagef("--expires: got %q; use a duration such as 30d or a date such as 2031-01-31", text)
 	case !at.After(now):
-		return 0, cli.Usagef("--expires %s is refused: it is past", text)
+		return 0, cli.Usagef("--expires: got %s, which is in the past", text)
 	default:
 		return rota.Date(at.UnixMilli()), nil
 	}
@@ -137,7 +137,7 @@ func (a Commands) generateKey(path string) error {
 	if err != nil {
 		return cli.Failf("make a key: %w", err)
 	}
-	a.Talk("the private key is in %s: whoever has it can attest workers", path)
+	a.Talk("the private key is in %s: anyone with it can attest workers", path)
 	key := rota.Hex(public).String()
 	made := struct {
 		PublicKey string `json:"public_key"`

@@ -39,7 +39,7 @@ func (l leftFile) read(most int64) ([]byte, error) {
 	defer f.Close()
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no file any more", l.path)
+		err = fmt.Errorf("%s is no longer a file", l.path)
 	}
 	var text []byte
 	if err == nil {
@@ -87,5 +87,5 @@ func Asking(line string, failed error) error {
 	case verb == "snooze" && timed:
 		return fmt.Errorf("%w: %w", failed, client.Snooze(wait))
 	}
-	return fmt.Errorf("%w; $ROTA_OUTCOME has %.60q: retry-after 5m, snooze 30s, no-retry or cancel is wanted", failed, line)
+	return fmt.Errorf("%w; $ROTA_OUTCOME has %.60q: use retry-after 5m, snooze 30s, no-retry or cancel", failed, line)
 }

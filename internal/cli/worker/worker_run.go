@@ -94,22 +94,22 @@ func (a Commands) runCommand() *cobra.Command {
 		"`queues` to serve, separated by commas; they need not exist yet")
 	flags.StringSliceVar(&f.types, "types", nil, "job `types` that it handles, separated by commas (default: every type)")
 	flags.Int32Var(&f.slots, "slots", 1, "jobs that run at once")
-	flags.Int32Var(&f.prefetch, "prefetch", 0, "jobs that may wait here beside those")
+	flags.Int32Var(&f.prefetch, "prefetch", 0, "jobs that may wait here in addition")
 	flags.StringVar(&f.id, "id", "", "the worker's `id` (default: a new one)")
-	flags.BoolVar(&f.takeover, "takeover", false, "take the id over from a live worker; its leases are revoked")
+	flags.BoolVar(&f.takeover, "takeover", false, "take over the id from a live worker; its leases are revoked")
 	flags.BoolVar(&f.retryRefused, "retry-refused", false,
 		"ask again where the cluster refuses the worker, such as before its token exists (default: report the refusal and exit)")
 	flags.StringVar(&f.OldSecret, "takeover-secret-file", "",
-		"take the id over, and show by the secret in `file`, that of the worker that has it, that you may: needs no right to workers")
+		"take over the id, authorized by the current worker's secret in `file`: needs no right to workers")
 	flags.StringVar(&f.Secret, "secret-file", "",
 		"`file` with the worker's secret, 16 to 64 bytes (default: a new one): started again with the same id and secret it gets its leases back")
 	flags.StringVar(&f.region, "region", "", "`region` it is in")
 	flags.StringVar(&f.zone, "zone", "", "`zone` it is in")
 	flags.StringArrayVar(&f.capabilities, "cap", nil, "`label` that it has; may be repeated")
-	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` that jobs may take")
-	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory that jobs may take")
-	flags.Int64Var(&f.io, "io", 0, "`bytes` of I/O a second that jobs may take")
-	flags.Int64Var(&f.stake, "stake", 0, "stake that it declares, in millionths of a unit; what counts is signed (worker attest --stake)")
+	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` that jobs may use")
+	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory that jobs may use")
+	flags.Int64Var(&f.io, "io", 0, "`bytes` of I/O a second that jobs may use")
+	flags.Int64Var(&f.stake, "stake", 0, "stake that it declares, in millionths of a unit; only a signed stake counts (worker attest --stake)")
 	cli.Within(flags, 1, rota.MaxSlots, "slots")
 	cli.Within(flags, 0, rota.MaxPrefetch, "prefetch")
 	cli.Within(flags, 0, int64(rota.MaxFee), "stake")
@@ -117,10 +117,10 @@ func (a Commands) runCommand() *cobra.Command {
 	flags.StringArrayVar(&f.limits, "limit", nil,
 		"`name=N` that it offers at most, such as depth=20; may be repeated")
 	flags.StringVar(&f.attestation, "attestation", "",
-		"for queues with require_attestation: `file` with what worker attest printed; without --id the worker is the one that it names")
+		"for queues with require_attestation: `file` with the output of worker attest; without --id it sets the worker's id")
 	flags.StringVar(&f.command, "exec", "", "`command` that runs each job")
 	flags.StringSliceVar(&f.pass, "pass-env", nil, "with --exec, `names` of variables of this process that the command gets as well; may be repeated")
-	flags.BoolVar(&f.guard, "guard", guard.ByDefault, "with --exec, watch over the worker and end what it leaves if it dies")
+	flags.BoolVar(&f.guard, "guard", guard.ByDefault, "with --exec, end the worker's child processes if it dies")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		spec, attestation, err := f.spec()
 		if err != nil {
@@ -229,7 +229,7 @@ func (a Commands) run(ctx context.Context, f *Flags, spec rota.WorkerSpec,
 			talk.Connected = cli.Heard(pipe, talk.Connected)
 			go func() {
 				pipe.Lost()
-				a.Talk("the guard has died: what runs is ended and given back")
+				a.Talk("the guard died: ending the running jobs and returning their leases")
 				leave()
 				cancel()
 			}()
@@ -274,7 +274,7 @@ func (a Commands) secondSignal(ctx, hard context.Context, stop context.CancelFun
 		return
 	case <-ctx.Done():
 	}
-	a.Talk("draining; a second signal ends what runs")
+	a.Talk("draining; a second signal ends the running jobs")
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(again)
@@ -290,7 +290,7 @@ func (a Commands) observer() client.Observer {
 	return client.Observer{
 		Lost: func(e client.HandlerEvent) { a.Talk("%v", e.Err) },
 		GivenUp: func(e client.HandlerEvent) {
-			a.Talk("%s of job %s could not be told before its lease was over", strings.ToLower(e.Verb.String()), e.Job)
+			a.Talk("could not report %s of job %s before its lease ended", strings.ToLower(e.Verb.String()), e.Job)
 		},
 		Connected: func(e client.ConnectionEvent) {
 			a.Talk("connected to %s at %s", cli.Or(string(e.Node), "a node"), e.Address)

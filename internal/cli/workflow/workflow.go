@@ -51,7 +51,7 @@ func (a Commands) List() *cobra.Command {
 					return err
 				}
 				if filter.State == rota.WorkflowNone || filter.State == rota.WorkflowOpen {
-					return cli.Usagef("workflow state %q selects nothing: leave --state out for all", state)
+					return cli.Usagef("workflow state %q selects nothing: omit --state for all", state)
 				}
 			}
 			var whole rota.WorkflowPage
@@ -71,7 +71,7 @@ func (a Commands) List() *cobra.Command {
 	flags.StringVar(&state, "state", "", "only those in this `state`")
 	flags.StringVar(&queue, "queue", "", "only those of this `queue`")
 	flags.StringVar(&tenant, "tenant", "", "only this `tenant`'s")
-	flags.IntVar(&limit, "limit", 100, "at most so many")
+	flags.IntVar(&limit, "limit", 100, "maximum number to list")
 	cli.Within(flags, 1, cli.Unbounded, "limit")
 	flags.StringVar(&cursor, "cursor", "", "continue after a list: its next_`cursor`")
 	cli.Choices(cmd, "state", "RUNNING", "COMPLETED", "FAILED", "CANCELLED")
@@ -102,7 +102,7 @@ func Columns() []cli.Column[rota.Workflow] {
 func (a Commands) cancel() *cobra.Command {
 	return &cobra.Command{
 		Use:     "cancel ID",
-		Short:   "Cancel what has not ended of a workflow, running nodes too",
+		Short:   "Cancel all unfinished nodes of a workflow, running ones too",
 		Example: "  rota workflow cancel nightly-7",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Does(a.Calling(func(ctx context.Context, c *client.Client, args []string) error {
@@ -123,7 +123,7 @@ func (a Commands) retry() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "retry ID [--from NODE]",
-		Short: "Run again what did not complete of a FAILED or CANCELLED workflow",
+		Short: "Run the incomplete nodes of a FAILED or CANCELLED workflow again",
 		Long: `Run again every node that did not complete of a FAILED or CANCELLED workflow; what is
 COMPLETED stays. With --from only that node, its descendants, and what those wait for run
 again.`,

@@ -114,7 +114,7 @@ func endingText(w *rota.Workflow) string {
 	if w.State.Terminal() || w.Ending == rota.WorkflowNone {
 		return ""
 	}
-	return w.Ending.String() + ", when what runs has ended"
+	return w.Ending.String() + ", when the running nodes have ended"
 }
 
 // gatesText returns the open gates of a workflow that was read with nodes, and since when each waits; "" for none.
@@ -318,7 +318,7 @@ func summedUp(w *rota.Workflow) string {
 			text += fmt.Sprintf("and %d more that failed\n", len(failed)-showFailed)
 		}
 	}
-	return text + fmt.Sprintf("\n%d nodes: -o wide tells each\n", len(w.Nodes))
+	return text + fmt.Sprintf("\n%d nodes: -o wide lists each\n", len(w.Nodes))
 }
 
 func (s *typeSum) add(n *rota.WorkflowNode) {

@@ -60,10 +60,10 @@ another one under a known id is refused (exit 4).`,
 	flags.StringVar(&f.Queue, "queue", "", "`queue` of the nodes that name none")
 	flags.StringVar(&f.Tenant, "tenant", "", "`tenant` that submits")
 	flags.StringVar(&f.OnFailure, "on-failure", "",
-		"what a node that does not complete means: `policy` fail_fast or continue")
+		"`policy` when a node does not complete: fail_fast or continue")
 	flags.Float64Var(&f.TimeScale, "time-scale", 1, "`factor` on the runtimes of a WfCommons instance")
 	cli.Within(flags, 0, cli.MaxTimeScale, "time-scale")
-	flags.BoolVar(&f.resources, "resources", false, "take cores and memory (rounded up to eighths of a power of two) that a WfCommons instance recorded")
+	flags.BoolVar(&f.resources, "resources", false, "use cores and memory (rounded up to eighths of a power of two) that a WfCommons instance recorded")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the workflow ended; exit 6 if otherwise than COMPLETED")
 	cli.Choices(cmd, "format", flowfile.FormatRota, flowfile.FormatWfCommons)
 	cli.Choices(cmd, "on-failure", rota.FailureFailFast.String(), rota.FailureContinue.String())
@@ -112,7 +112,7 @@ func (a Commands) Spec(f *Flags, policy rota.FailurePolicy, path, given string) 
 	format := cli.Or(f.format, flowfile.FormatOf(text))
 	if given != "" && format == flowfile.FormatRota {
 		return none, cli.Usagef("%s goes with a file in the format wfcommons: "+
-			"in our own each node says simulate_ms, cpu_milli and memory_bytes itself", given)
+			"in rota's own format, set simulate_ms, cpu_milli and memory_bytes in each node", given)
 	}
 	spec, err := flowfile.Parse(text, path, format, flowfile.Options{Scale: f.TimeScale, Resources: f.resources})
 	if err != nil {
