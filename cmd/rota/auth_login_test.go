@@ -40,7 +40,7 @@ func TestLogin_badInput(t *testing.T) {
 		"17 KiB":              {[]string{"--jwt-file", file("long", long, 0o600)}, "", "more than"},
 		"17 KiB of input":     {[]string{"--jwt-file", "-"}, long, "more than 16384 bytes"},
 		"nowhere to write":    {[]string{"--jwt-file", good, "--out", filepath.Join(dir, "none", "token")}, "", "--out"},
-		"out is a directory":  {[]string{"--jwt-file", good, "--out", dir}, "", "no file"},
+		"out is a directory":  {[]string{"--jwt-file", good, "--out", dir}, "", "not a file"},
 		"an argument besides": {[]string{"--jwt-file", good, jwt}, "", "unknown command"},
 	} {
 		var out, errs bytes.Buffer
