@@ -40,16 +40,18 @@ func (s *BatchState) UnmarshalText(text []byte) error {
 // BatchSpec is a batch as it is opened (SPEC §24.1).
 type BatchSpec struct {
 	ID BatchID `json:"id"`
-	// Size seals the batch once it has so many jobs; 0 leaves that to whoever seals it.
+	// Size is the number of jobs after which the batch is sealed automatically; 0 means that it must be sealed by a
+	// call.
 	Size int64 `json:"size,omitempty"`
-	// Callback is the job that is submitted once all have ended, as CallbackID. It has no id of
-	// its own. The batch is of its tenant.
+	// Callback is the job that is submitted, with the id CallbackID, once all jobs have ended. It has no id of its own.
+	// Its tenant is the tenant of the batch.
 	Callback JobSpec `json:"callback"`
 }
 
 // BatchCounts count the jobs of a batch.
 type BatchCounts struct {
-	// Total are those that it took, Live those of them that have not ended; the others ended so.
+	// Total counts all jobs added to the batch, Live those that have not ended. The other fields count the ended jobs
+	// by state.
 	Total     int64 `json:"total"`
 	Live      int64 `json:"live"`
 	Completed int64 `json:"completed"`
@@ -139,7 +141,7 @@ func (s *BatchSpec) CheckShape(payloadMax int64) error {
 	return s.Callback.CheckTemplate(payloadMax)
 }
 
-// Batch is a batch as it stands.
+// Batch is the current state of a batch.
 type Batch struct {
 	ID    BatchID    `json:"id"`
 	State BatchState `json:"state"`
@@ -150,14 +152,14 @@ type Batch struct {
 	Size   int64     `json:"size,omitempty"`
 	BatchCounts
 	Opened Moment `json:"opened"`
-	// Sealed and Finished are zero before.
+	// Sealed and Finished are zero until then.
 	Sealed   Moment `json:"sealed"`
 	Finished Moment `json:"finished"`
-	// SealsAt is when an open batch is sealed if no job comes.
+	// SealsAt is when an open batch is sealed if no job is added.
 	SealsAt Date `json:"seals_at_ms,omitempty"`
-	// Why says why the callback could not be submitted yet.
+	// Why is the reason why the callback could not be submitted yet.
 	Why string `json:"why,omitempty"`
-	// Callback is the id of the callback, once it was submitted.
+	// Callback is the id of the callback job, set after it was submitted.
 	Callback JobID     `json:"callback,omitempty"`
 	By       Principal `json:"by,omitempty"`
 }

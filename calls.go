@@ -143,9 +143,9 @@ type Domain struct {
 	Queue    QueueName `json:"queue"`
 	Name     string    `json:"name"`
 	Isolated bool      `json:"isolated"`
-	// Since is when it was isolated, or recovered last.
+	// Since is when the domain was last isolated or recovered.
 	Since Moment `json:"since"`
-	// Outcomes in the window, and how many of them failed.
+	// Outcomes counts the outcomes in the window, and how many of them failed.
 	Outcomes int64 `json:"outcomes"`
 	Failures int64 `json:"failures"`
 }
@@ -244,7 +244,7 @@ type ModeStatus struct {
 	// are held.
 	Auto  bool `json:"auto"`
 	Holds bool `json:"holds"`
-	// Drained reports that DRAINING has worked everything off.
+	// Drained reports that DRAINING has completed all work.
 	Drained bool  `json:"drained"`
 	Index   Index `json:"index"`
 }
@@ -268,23 +268,24 @@ type Why struct {
 	Detail    string     `json:"detail,omitempty"`
 }
 
-// Explanation is the answer of `job why`: of a pending job all reasons, of a
-// placed one the whole decision. It is the deciding code run with a recorder.
+// Explanation is the answer of `job why`: all reasons for a pending job, or the whole decision for a placed one. The
+// deciding code runs with a recorder to produce it.
 type Explanation struct {
 	Job   JobID    `json:"job"`
 	State JobState `json:"state"`
-	// Index, Clock and Date of the state that was looked at.
+	// Index, Clock and Date are those of the state that was examined.
 	Index   Index `json:"index"`
 	Clock   Clock `json:"clock_ms"`
 	Date    Date  `json:"date_ms"`
 	Reasons []Why `json:"reasons,omitempty"`
-	// UniqueHolder is as that of Job.
+	// UniqueHolder is the same as in Job.
 	UniqueHolder JobID `json:"unique_holder,omitempty"`
-	// Rank is the job's place in its queue's ranking order, from 0, among the jobs that the caller may read; Before how
-	// many QUEUED jobs of those stand before it.
+	// Rank is the job's position in its queue's ranking order, from 0, among the jobs that the caller may read. Before
+	// counts the QUEUED jobs of those that are ahead of it.
 	Rank   int64 `json:"rank"`
 	Before int64 `json:"before"`
-	// Score is the ranking's number for the job at Clock, nil unless it is QUEUED and the caller may read all of its queue.
+	// Score is the number that the ranking calculates for the job at Clock; nil unless the job is QUEUED and the caller
+	// may read all of its queue.
 	Score     *Score           `json:"score,omitempty"`
 	WouldRun  []string         `json:"would_run_if,omitempty"`
 	Decision  *PlacedDecision  `json:"decision,omitempty"`
@@ -316,17 +317,17 @@ type AuditReport struct {
 	Operations uint64 `json:"operations"`
 	Rounds     uint64 `json:"rounds"`
 	Proved     uint64 `json:"proved"`
-	// Fires are the decisions about dates of schedules that the leader of the time proposed, of
-	// which FiresProved were computed again by the same time zones, and FiresRefused changed
-	// nothing: their schedule had changed since, or their dates were decided.
+	// Fires counts the decisions about dates of schedules that the leader of the time proposed. FiresProved of them
+	// were computed again with the same time zones. FiresRefused of them changed nothing, because their schedule had
+	// changed since or their dates were already decided.
 	Fires        uint64           `json:"fires"`
 	FiresProved  uint64           `json:"fires_proved"`
 	FiresRefused uint64           `json:"fires_refused"`
 	Difference   *AuditDifference `json:"first_difference"`
 }
 
-// AuditDifference is a logged round that differs from the one computed again from the state
-// at its height, or a Fire that differs from what its schedule says.
+// AuditDifference is a logged round that differs from the one computed again from the state at its height, or a Fire
+// that differs from its schedule.
 type AuditDifference struct {
 	Index  Index     `json:"index"`
 	Epoch  uint64    `json:"epoch"`
@@ -404,10 +405,10 @@ type NodeHealth struct {
 type Autopilot struct {
 	On           bool  `json:"on"`
 	VotersWanted int64 `json:"voters_wanted"`
-	// HealthyVoters have been so for a minute; 0 without a leader that answers.
+	// HealthyVoters counts the voters that have been healthy for a minute; 0 if no leader answers.
 	HealthyVoters int64 `json:"healthy_voters"`
-	// Text is what the leader will do about voters that do not answer, or why it does nothing;
-	// empty while nothing is wrong.
+	// Text describes what the leader will do about voters that do not answer, or why it does nothing; empty if there is
+	// no problem.
 	Text string `json:"text,omitempty"`
 }
 
@@ -420,7 +421,7 @@ type ClusterStatus struct {
 	Clock        Clock       `json:"clock_ms"`
 	Date         Date        `json:"date_ms"`
 	Mode         ClusterMode `json:"mode"`
-	// ModeReason is why, Drained whether DRAINING has worked everything off.
+	// ModeReason is the reason for the mode. Drained reports whether DRAINING has completed all work.
 	ModeReason string    `json:"mode_reason,omitempty"`
 	Drained    bool      `json:"drained,omitempty"`
 	Jobs       JobCounts `json:"jobs"`
@@ -432,12 +433,12 @@ type ClusterStatus struct {
 	// StateBytes is what StateBytesMax bounds (SPEC §4.14).
 	StateBytes    int64 `json:"state_bytes"`
 	StateBytesMax int64 `json:"state_bytes_max"`
-	// Autopilot is what becomes of dead voters.
+	// Autopilot is what the leader does about dead voters.
 	Autopilot Autopilot `json:"autopilot"`
-	// Backup is the last one that a leader stored, nil for none.
+	// Backup is the last backup that a leader stored; nil if there is none.
 	Backup *StoredBackup `json:"backup,omitempty"`
-	// TZData is the release of the time zone database that calculates dates. Its index is 0 where it is the one in the
-	// binary of the node that answers.
+	// TZData is the release of the time zone database used to calculate dates. Its index is 0 if it is the release in
+	// the binary of the node that answers.
 	TZData *TZData `json:"tzdata,omitempty"`
 	// ETag is the version of the cluster's own settings.
 	ETag string `json:"etag,omitempty"`

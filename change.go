@@ -11,15 +11,15 @@ type JobChange struct {
 	ID       JobID
 	Priority *int32
 	Fee      *int64
-	// Labels are set beside those that the job has; an empty value takes a label away.
+	// Labels are added to the labels of the job; an empty value removes a label.
 	Labels map[string]string
-	// TTL counts from the submission or the last retry, as ever; 0 takes the queue's.
+	// TTL counts from the submission or the last retry; 0 means the queue's value.
 	TTL *time.Duration
-	// StartBy counts as TTL does; 0 is no bound.
+	// StartBy counts from the same time as TTL; 0 means no limit.
 	StartBy *time.Duration
 	Payload *Blob
-	// Life, and how often the job was changed in it, are what the change follows: a job
-	// beyond them is refused as Stale. Without them it follows whatever there is.
+	// Life and Changes are the last known values of the job: the change is refused as Stale if the job has newer ones.
+	// Without them it applies to the job as it is.
 	Life    *int32
 	Changes *int32
 }

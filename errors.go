@@ -49,20 +49,20 @@ var kindNames = [...]string{"NONE", "INVALID", "NOT_FOUND", "CONFLICT", "STALE",
 // String names the kind in capitals.
 func (k Kind) String() string { return nameOf(kindNames[:], int(k)) }
 
-// Error is the one error type that crosses packages. Its text is for people:
-// what was refused, which value, which limit, what to do next.
+// Error is the one error type that crosses packages. Its text is for people: it names what was refused, the value, the
+// limit, and what to do next.
 type Error struct {
-	// Kind is what the caller can do.
+	// Kind determines what the caller can do.
 	Kind Kind
 	// Op is the verb that refused, such as "submit"; may be empty.
 	Op string
-	// Subject is the field or id refused; may be empty.
+	// Subject is the refused field or id; may be empty.
 	Subject string
 	// Text is the sentence.
 	Text string
-	// RetryAfter is how long to wait before a retry; 0 where waiting is no remedy.
+	// RetryAfter is how long to wait before a retry; 0 if waiting does not help.
 	RetryAfter time.Duration
-	// Cause is what lay beneath; may be nil.
+	// Cause is the underlying error; may be nil.
 	Cause error
 }
 

@@ -8,13 +8,12 @@ import (
 // GateType is the job type of gates: no worker ever runs one.
 const GateType JobType = "gate"
 
-// Gate makes a node of a workflow a gate (SPEC §23.1): it has no job, and once its parents
-// have completed it waits for somebody's signal, or for its time.
+// Gate makes a node of a workflow a gate (SPEC §23.1): it has no job, and after its parents have completed it waits for
+// a signal or a timeout.
 type Gate struct {
-	// Timeout is how long it waits once its parents have completed, at most MaxGateTimeout; 0
-	// is for ever.
+	// Timeout is how long the gate waits after its parents have completed, at most MaxGateTimeout; 0 means forever.
 	Timeout time.Duration `json:"timeout_ms,omitempty"`
-	// OnTimeout is what becomes of it then.
+	// OnTimeout is what happens to the gate at its timeout.
 	OnTimeout GateTimeout `json:"on_timeout,omitempty"`
 }
 

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Graph is a workflow as the log takes it: its nodes numbered in topological order,
-// ties by their place in the submission, so that each parent has a smaller number.
+// Graph is a workflow as stored in the log: its nodes are numbered in topological order, with ties in the order of
+// submission, so that each parent has a smaller number.
 type Graph struct {
-	// Order[k] is the place in Nodes of the node with number k.
+	// Order[k] is the position in Nodes of the node with number k.
 	Order []int
 	// Parents[k] are the numbers of its parents, ascending, each once.
 	Parents [][]uint32
-	// Edges counts them all.
+	// Edges is the number of edges.
 	Edges int
 }
 

@@ -8,12 +8,11 @@ import (
 // Growth is what a node of a workflow adds to it as it completes (SPEC §23.2): all of it or
 // nothing.
 type Growth struct {
-	// Children are at most MaxChildren nodes. Their parents are the completing node or children
-	// before; one that names none is a child of the completing node. A queue that is left
-	// empty is the workflow's.
+	// Children are at most MaxChildren nodes. Their parents are the completing node or earlier children; a child that
+	// names no parent is a child of the completing node. An empty queue means the workflow's queue.
 	Children []NodeSpec `json:"children"`
-	// Detached lets nothing wait for the children. Otherwise whatever waits for the completing
-	// node also waits for those children that have none themselves.
+	// Detached means that no node waits for the children. Otherwise nodes that wait for the completing node also wait
+	// for the children that have no children of their own.
 	Detached bool `json:"detached,omitempty"`
 }
 

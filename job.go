@@ -125,33 +125,33 @@ func (r RetryPolicy) Over(p *QueuePolicy) *QueuePolicy {
 type JobSpec struct {
 	// ID is the idempotency key; the client library sets one where it is empty.
 	ID JobID `json:"id"`
-	// Queue is where it waits; empty means DefaultQueue.
+	// Queue is the job's queue; empty means DefaultQueue.
 	Queue QueueName `json:"queue"`
 	// Type names the handler.
 	Type JobType `json:"type"`
-	// Tenant is who submits; empty means DefaultTenant.
+	// Tenant is the submitting tenant; empty means DefaultTenant.
 	Tenant TenantID `json:"tenant,omitempty"`
-	// Priority is 0 (critical) to 10 (background). Zero means zero: NewJobSpec
-	// starts from DefaultPriority.
+	// Priority is 0 (critical) to 10 (background). Zero means priority 0; NewJobSpec sets DefaultPriority.
 	Priority int32 `json:"priority"`
-	// Fee in millionths of a unit, for the market ranking. 0…MaxFee.
+	// Fee is in millionths of a unit, for the market ranking: 0…MaxFee.
 	Fee int64 `json:"fee,omitempty"`
 	// SizeBytes is the declared size of the work; 0 means the payload's length.
 	SizeBytes int64 `json:"size_bytes,omitempty"`
-	// Payload goes to the handler as it is, at most payload_max_bytes.
+	// Payload is passed to the handler unchanged, at most payload_max_bytes.
 	Payload Blob `json:"payload,omitempty"`
-	// Delay holds the job back on the cluster clock, from submission.
+	// Delay delays the job by this time on the cluster clock, from submission.
 	Delay time.Duration `json:"delay_ms,omitempty"`
-	// NotBefore holds the job back until a date.
+	// NotBefore delays the job until a date.
 	NotBefore time.Time `json:"not_before_ms,omitempty"`
-	// TTL overrides the queue's ttl_abs, from submission; 0 takes the queue's.
+	// TTL overrides the queue's ttl_abs, from submission; 0 means the queue's value.
 	TTL time.Duration `json:"ttl_ms,omitempty"`
-	// StartBy expires the job so long after its submission, or last retry, unless it was leased by then; 0 is no bound.
+	// StartBy is the time after submission, or after the last retry, at which the job expires unless it has been leased
+	// by then; 0 means no limit.
 	StartBy time.Duration `json:"start_by_ms,omitempty"`
-	// MaxRuntime overrides the queue's max_runtime; 0 takes the queue's.
+	// MaxRuntime overrides the queue's max_runtime; 0 means the queue's value.
 	MaxRuntime time.Duration `json:"max_runtime_ms,omitempty"`
-	// CPUMilli, MemoryBytes and IOBytesPerS are taken from the worker while leased;
-	// IOBytesPerS is how much the work reads and writes in a second, on disk and network.
+	// CPUMilli, MemoryBytes and IOBytesPerS are reserved at the worker while the job is leased. IOBytesPerS is how much
+	// the work reads and writes per second, on disk and network.
 	CPUMilli    int64 `json:"cpu_milli,omitempty"`
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	IOBytesPerS int64 `json:"io_bytes_per_s,omitempty"`
@@ -160,7 +160,7 @@ type JobSpec struct {
 	// RegionsAllow (empty: all) and RegionsDeny filter workers by region.
 	RegionsAllow []string `json:"regions_allow,omitempty"`
 	RegionsDeny  []string `json:"regions_deny,omitempty"`
-	// Zone is preferred by the affinity strategy.
+	// Zone is the zone that the affinity strategy prefers.
 	Zone string `json:"zone,omitempty"`
 	// Domain is the failure domain (SPEC §4.8); part of the lane.
 	Domain string `json:"domain,omitempty"`
@@ -170,7 +170,7 @@ type JobSpec struct {
 	ExpectedDigest Hex `json:"expected_digest,omitempty"`
 	// Simulate is how long the built-in handler waits.
 	Simulate time.Duration `json:"simulate_ms,omitempty"`
-	// Units are taken from the worker's units_per_period; 0 counts as 1.
+	// Units count against the worker's units_per_period; 0 counts as 1.
 	Units int64 `json:"units,omitempty"`
 	// Labels are the submitter's own, at most MaxLabels.
 	Labels map[string]string `json:"labels,omitempty"`
@@ -187,7 +187,7 @@ type JobSpec struct {
 	// DataKeys name the data that the work reads, at most MaxDataKeys; the affinity
 	// strategy prefers workers that hold them (SPEC §7.6).
 	DataKeys []string `json:"data_keys,omitempty"`
-	// Retry overrides the queue's way of trying again.
+	// Retry overrides the queue's retry policy.
 	Retry RetryPolicy `json:"retry,omitzero"`
 	// Unique asks that no other job of its kind is around (SPEC §18); nil asks nothing.
 	Unique *Unique `json:"unique,omitempty"`
@@ -215,7 +215,8 @@ func NewJobSpec(typ JobType, payload []byte) JobSpec {
 // Attempt is one leased execution, as `job show` prints it.
 type Attempt struct {
 	Number int32 `json:"attempt"`
-	// Life is the job's life that it belongs to: 0 until a retry, one more with each.
+	// Life is the life of the job that the attempt belongs to: 0 until the first retry, increased by one with each
+	// retry.
 	Life     int32    `json:"life,omitempty"`
 	Worker   WorkerID `json:"worker"`
 	Lease    LeaseID  `json:"lease_id"`
@@ -233,20 +234,20 @@ type Attempt struct {
 	Log bool `json:"log,omitempty"`
 }
 
-// Job is everything that is known of a job at one index.
+// Job is all data about a job at one index.
 type Job struct {
 	JobSpec
 	State JobState `json:"state"`
-	// Attempt is the number of the present or next attempt.
+	// Attempt is the number of the current or next attempt.
 	Attempt int32 `json:"attempt"`
-	// Submitted, Enqueued (first became QUEUED), FirstLease, Finished and Due
-	// (of a DELAYED one).
+	// Submitted, Enqueued (first became QUEUED), FirstLease, Finished and Due (of a DELAYED job) are times in the life
+	// of the job.
 	Submitted  Moment `json:"submitted"`
 	Enqueued   Moment `json:"enqueued"`
 	FirstLease Moment `json:"first_lease"`
 	Finished   Moment `json:"finished"`
 	Due        Moment `json:"due"`
-	// Expires is when a live job is EXPIRED: by the earliest of its times to live and the deadline for its start.
+	// Expires is when a live job becomes EXPIRED: the earliest of its times to live and its deadline to start.
 	Expires Moment `json:"expires"`
 	// Life counts the retries (SPEC §16.6); Retried is when the last was: times to live count
 	// from it.
@@ -254,12 +255,12 @@ type Job struct {
 	Retried Moment `json:"retried"`
 	// Changes counts how often the job was changed in this life (SPEC §21.2).
 	Changes int32 `json:"changes,omitempty"`
-	// Reason is why it is terminal, or why its last attempt ended.
+	// Reason is why the job is terminal, or why its last attempt ended.
 	Reason Reason `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"`
 	// Fingerprint is what dead jobs that failed alike have in common (SPEC §20.5).
 	Fingerprint Hex `json:"fingerprint,omitempty"`
-	// Lease is the open lease, nil if none.
+	// Lease is the open lease; nil if there is none.
 	Lease *Lease `json:"lease,omitempty"`
 	// Attempts are the newest 12 of all lives, oldest first.
 	Attempts []Attempt `json:"attempts,omitempty"`
@@ -268,15 +269,15 @@ type Job struct {
 	ProgressNote string `json:"progress_note,omitempty"`
 	Output       Blob   `json:"output,omitempty"`
 	OutputDigest Hex    `json:"output_digest,omitempty"`
-	// Meta is what the completion reported beside its output.
+	// Meta is the metadata that the completion reported with its output.
 	Meta map[string]string `json:"meta,omitempty"`
 	// UniqueHolder is the job that holds the key that this one is unique by (SPEC §18.1), itself
 	// as a rule; it is shown where that job is of the same queue.
 	UniqueHolder JobID `json:"unique_holder,omitempty"`
 	// MergedInto is the job that this is, under the id of a submission that was merged into it (SPEC §18.2).
 	MergedInto JobID `json:"merged_into,omitempty"`
-	// Tier is where the job stands now in an adaptive queue, Preempted how often it
-	// gave way to a critical one.
+	// Tier is the job's current tier in an adaptive queue. Preempted counts how often it was preempted by a critical
+	// job.
 	Tier      int32 `json:"tier,omitempty"`
 	Preempted int32 `json:"preempted,omitempty"`
 	// WorkerLosses counts the attempts of this life that ended because their worker was lost, while the job is live;
@@ -326,7 +327,7 @@ type Decision struct {
 	Epoch uint64 `json:"epoch"`
 	// Height is the applied index that the round was computed on.
 	Height Index `json:"height"`
-	// Score is the ranking's number. Rank is the place in the draw, from 0.
+	// Score is the number calculated by the ranking. Rank is the position in the draw, from 0.
 	Score     Score     `json:"score"`
 	Rank      int32     `json:"rank"`
 	Reasoning Reasoning `json:"reasoning"`
@@ -334,15 +335,14 @@ type Decision struct {
 	Seed Hex `json:"seed,omitempty"`
 }
 
-// Assignment is what a worker gets: the lease and the job it is for.
+// Assignment is a lease with its job, as sent to a worker.
 type Assignment struct {
 	Lease Lease
 	Spec  JobSpec
-	// RenewEvery is the queue's renewal window α·T_lease: renew when so much
-	// of the lease has passed. LeaseFor is T_lease itself.
+	// RenewEvery is the queue's renewal window α·T_lease: renew the lease after this time. LeaseFor is T_lease itself.
 	RenewEvery time.Duration
 	LeaseFor   time.Duration
-	// RenewalsMax is how often it may be renewed, −1 without limit.
+	// RenewalsMax is the maximum number of renewals; −1 means no limit.
 	RenewalsMax int32
 	// MaxRuntime is the attempt's timeout, from Lease.Started; 0 is none
 	// (SPEC §20.2).

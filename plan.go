@@ -174,6 +174,6 @@ type PlanPreview struct {
 	Count int64 `json:"count"`
 	// Jobs are the first of them.
 	Jobs []JobID `json:"jobs"`
-	// Complete reports that all jobs were looked at.
+	// Complete reports that all jobs were examined.
 	Complete bool `json:"complete"`
 }

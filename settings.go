@@ -22,7 +22,7 @@ const (
 	MaxVoters         = 9
 )
 
-// ClusterSettings are what `cluster set` changes.
+// ClusterSettings are the settings that `cluster set` changes.
 type ClusterSettings struct {
 	// StateBytesMax bounds the bytes of jobs, workflows, workers, queues and tenants
 	// (SPEC §4.14).

@@ -39,13 +39,13 @@ func (w *WorkerSpec) Handles(typ JobType) bool {
 	return handled
 }
 
-// Attestation is a key holder's word that a worker may serve a cluster until a
-// date, with a stake: Ed25519 over (cluster id, worker id, expiry, stake) (SPEC §6.5).
+// Attestation is a key holder's signed statement that a worker may serve a cluster until a date, with a stake: Ed25519
+// over (cluster id, worker id, expiry, stake) (SPEC §6.5).
 type Attestation struct {
 	Cluster ClusterID `json:"cluster_id"`
 	Worker  WorkerID  `json:"worker"`
 	Expires Date      `json:"expires_ms"`
-	// Stake in millionths of a unit, 0 to MaxFee; 0 for none.
+	// Stake is in millionths of a unit, 0 to MaxFee; 0 is none.
 	Stake int64 `json:"stake,omitempty"`
 	// Key is the public key, 32 bytes; Signature 64.
 	Key       Hex `json:"key"`

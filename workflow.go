@@ -298,7 +298,7 @@ type WorkflowFilter struct {
 	Tenant TenantID
 	// Limit is that of a JobFilter.
 	Limit int
-	// Cursor continues after a page: its NextCursor.
+	// Cursor is the NextCursor of the page before; the list continues after that page.
 	Cursor string
 }
 

@@ -13,8 +13,8 @@ type Tokens struct {
 type TokenSetting struct {
 	// Hash is SHA-256 of rota|token|ID|SECRET, in hex.
 	Hash rota.Hex `json:"hash"`
-	// Roles are what it may do, within Tenants and Queues, patterns of which none narrow
-	// nothing; WorkerPrefix begins the ids of workers that it may register.
+	// Roles are the token's roles, limited to the patterns in Tenants and Queues (no patterns: no limit). WorkerPrefix
+	// is the prefix of the ids of workers that it may register.
 	Roles        []string `json:"roles"`
 	Tenants      []string `json:"tenants,omitempty"`
 	Queues       []string `json:"queues,omitempty"`
@@ -45,12 +45,13 @@ type Issuers struct {
 
 // IssuerSetting is an identity provider whose tokens are taken.
 type IssuerSetting struct {
-	// URL is what its tokens name as their issuer, exactly; Audience is what they must be for.
+	// URL is the exact issuer named by its tokens; Audience is the audience that they must have.
 	URL      string `json:"url"`
 	Audience string `json:"audience"`
-	// CA are the certificates, in PEM, that vouch for its web server; without it the system's do.
+	// CA has the certificates, in PEM, of the authorities for its web server; without it, the system's certificates
+	// apply.
 	CA string `json:"ca,omitempty"`
-	// Maps say which role a token has: that of the first one that fits it.
+	// Maps determine the role of a token: the role of the first entry that matches it.
 	Maps []rota.ClaimRole `json:"maps"`
 }
 

@@ -47,7 +47,7 @@ type JobInterruption struct {
 type JobChange struct {
 	Priority *int32 `json:"priority,omitempty"`
 	Fee      *int64 `json:"fee,omitempty"`
-	// Labels are set beside those that the job has; an empty value takes a label away.
+	// Labels are added to the labels of the job; an empty value removes a label.
 	Labels map[string]string `json:"labels,omitempty"`
 	// TTLMs counts from the submission or the last retry; 0 takes the queue's.
 	TTLMs *int64 `json:"ttl_ms,omitempty"`
