@@ -13,7 +13,7 @@ type Attention struct {
 
 // Concern is one problem that needs an operator.
 type Concern struct {
-	// Kind is a word such as QUEUE_NO_WORKER (SPEC §13.19); Critical says that work stops or data is at risk.
+	// Kind is a word such as QUEUE_NO_WORKER (SPEC §13.19). Critical reports that work stops or data is at risk.
 	Kind     string `json:"kind"`
 	Critical bool   `json:"critical"`
 	// Node or Queue names its subject; both are empty for one of the whole cluster.

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// BatchID names a batch, for ever: like a job's it is the idempotency key of its opening.
+// BatchID names a batch forever: like a job's id, it is the idempotency key of its opening.
 type BatchID string
 
-// BatchState is how a batch stands.
+// BatchState is the state of a batch.
 type BatchState uint8
 
 // The states.
 const (
-	// BatchOpen: it takes jobs.
+	// BatchOpen: jobs can be added.
 	BatchOpen BatchState = iota
-	// BatchSealed: it takes no more, and waits for the end of those that it has.
+	// BatchSealed: no more jobs can be added; the batch waits for its jobs to end.
 	BatchSealed
-	// BatchFinished: all have ended, and its callback was submitted.
+	// BatchFinished: all jobs have ended, and the callback was submitted.
 	BatchFinished
 )
 
@@ -37,7 +37,7 @@ func (s *BatchState) UnmarshalText(text []byte) error {
 	return err
 }
 
-// BatchSpec is a batch as it is opened (SPEC §24.1).
+// BatchSpec is the definition of a batch, given when it is opened (SPEC §24.1).
 type BatchSpec struct {
 	ID BatchID `json:"id"`
 	// Size is the number of jobs after which the batch is sealed automatically; 0 means that it must be sealed by a
@@ -60,7 +60,7 @@ type BatchCounts struct {
 	Cancelled int64 `json:"cancelled"`
 }
 
-// Of returns the count of jobs that ended so; nil where it is no end.
+// Of returns the count of jobs that ended in a state; nil if it is not a terminal state.
 func (c *BatchCounts) Of(s JobState) *int64 {
 	switch s {
 	case JobCompleted:
@@ -76,7 +76,7 @@ func (c *BatchCounts) Of(s JobState) *int64 {
 	}
 }
 
-// batchLabels are the labels that a callback gets, with what each of them counts.
+// batchLabels are the labels that a callback gets, with the count that each has.
 var batchLabels = []struct {
 	name string
 	of   func(*BatchCounts) int64
@@ -88,7 +88,7 @@ var batchLabels = []struct {
 	{"rota.cancelled", func(c *BatchCounts) int64 { return c.Cancelled }},
 }
 
-// Labels returns a callback's labels: its own, and what became of the jobs.
+// Labels returns a callback's labels: its own labels, and the counts of the jobs by outcome.
 func (c *BatchCounts) Labels(own map[string]string) map[string]string {
 	labels := make(map[string]string, len(own)+len(batchLabels))
 	maps.Copy(labels, own)
@@ -98,10 +98,10 @@ func (c *BatchCounts) Labels(own map[string]string) map[string]string {
 	return labels
 }
 
-// callbackSuffix is behind a batch's id in that of its callback.
+// callbackSuffix follows a batch's id in the id of its callback.
 const callbackSuffix = "@done"
 
-// CallbackID returns the id of the job that a batch submits in the end: ID@done.
+// CallbackID returns the id of the job that a batch submits at its end: ID@done.
 func CallbackID(id BatchID) JobID { return JobID(string(id) + callbackSuffix) }
 
 // SplitCallbackID returns the batch that a job is the callback of; ok is false for other jobs.
@@ -110,7 +110,7 @@ func SplitCallbackID(id JobID) (batch BatchID, ok bool) {
 	return BatchID(before), ok
 }
 
-// Check refuses what is no id of a batch, naming the field.
+// Check rejects an invalid batch id; the error names the field.
 func (id BatchID) Check(field string) error {
 	if len(id) > MaxBatchID {
 		return TooLong(field, len(id), MaxBatchID)
@@ -118,7 +118,7 @@ func (id BatchID) Check(field string) error {
 	return CheckID(field, id)
 }
 
-// CheckShape refuses a batch whose fields are out of range.
+// CheckShape rejects a batch whose fields are out of range.
 func (s *BatchSpec) CheckShape(payloadMax int64) error {
 	if err := s.ID.Check("id"); err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// JobChange changes fields of a pending job (SPEC §21.2). A nil field stays as it is.
+// JobChange changes fields of a pending job (SPEC §21.2). A nil field stays unchanged.
 type JobChange struct {
 	ID       JobID
 	Priority *int32
@@ -24,12 +24,12 @@ type JobChange struct {
 	Changes *int32
 }
 
-// CheckShape refuses a change that is empty or out of range.
+// CheckShape rejects a change that is empty or out of range.
 func (c *JobChange) CheckShape(payloadMax int64) error {
 	if err := CheckJobRef("id", c.ID); err != nil {
 		return err
 	}
-	if n := len(c.Labels); n > 2*MaxLabels { // all that it has taken away, as many set
+	if n := len(c.Labels); n > 2*MaxLabels { // as many labels removed as a job can have, and as many set
 		return TooMany("labels", n, 2*MaxLabels)
 	}
 	if c.Priority == nil && c.Fee == nil && len(c.Labels) == 0 && c.TTL == nil && c.StartBy == nil && c.Payload == nil {
@@ -38,7 +38,7 @@ func (c *JobChange) CheckShape(payloadMax int64) error {
 	if (c.Life == nil) != (c.Changes == nil) || c.Life != nil && min(*c.Life, *c.Changes) < 0 {
 		return Refusef(KindInvalid, "life", "the change of job %s: set both life and changes, each at least 0, or neither", c.ID)
 	}
-	for _, key := range slices.Sorted(maps.Keys(c.Labels)) { // those that are taken away too: events tell them
+	for _, key := range slices.Sorted(maps.Keys(c.Labels)) { // removed labels too, as events contain them
 		if !validLabel(key) {
 			return Refusef(KindInvalid, "labels", "labels: a key must be 1 to %d bytes of printable ASCII without blanks", MaxLabelBytes)
 		}
@@ -47,7 +47,7 @@ func (c *JobChange) CheckShape(payloadMax int64) error {
 	return spec.CheckShape(payloadMax)
 }
 
-// Of returns what a spec is after the change. It shares with s what stays.
+// Of returns the spec after the change. Unchanged fields are shared with s.
 func (c *JobChange) Of(s *JobSpec) JobSpec {
 	next := *s
 	if c.Priority != nil {

@@ -61,7 +61,7 @@ func (id EventID) Compare(b EventID) int {
 	return cmp.Or(cmp.Compare(id.Incarnation, b.Incarnation), cmp.Compare(id.Index, b.Index), cmp.Compare(id.Seq, b.Seq))
 }
 
-// EventKind is what happened (SPEC §12.2).
+// EventKind is the kind of an event (SPEC §12.2).
 type EventKind uint8
 
 // The kinds of SPEC §12.2. EventNodeChanged is about membership.
@@ -167,8 +167,7 @@ func (k *EventKind) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Event is one thing that an entry made happen (SPEC §12.1). Fields that do not
-// belong to the kind are zero.
+// Event is one effect of a log entry (SPEC §12.1). Fields that do not belong to the kind are zero.
 type Event struct {
 	ID   EventID   `json:"event_id"`
 	Kind EventKind `json:"kind"`
@@ -208,12 +207,11 @@ type Event struct {
 	Request string    `json:"request_id,omitempty"`
 }
 
-// ServedEvent is an event as readers get it, with the hashes that are pure
-// functions of the event and its entry.
+// ServedEvent is an event as sent to readers, with the hashes that are pure functions of the event and its entry.
 type ServedEvent struct {
 	Event
-	// PayloadHash is SHA-256 of Payload; Prior and Post are the state's digests
-	// before and after the entry, zero to readers who may not read everything.
+	// PayloadHash is SHA-256 of Payload; Prior and Post are the state's digests before and after the entry, zero for
+	// readers without the right to read everything.
 	PayloadHash Hex    `json:"payload_hash,omitempty"`
 	Prior       Digest `json:"prior_state_hash,omitzero"`
 	Post        Digest `json:"post_state_hash,omitzero"`
@@ -239,12 +237,12 @@ type EventFilter struct {
 	Follow bool
 }
 
-// All reports whether the filter lets every event through.
+// All reports whether the filter matches every event.
 func (f *EventFilter) All() bool {
 	return len(f.Kinds) == 0 && f.Job == "" && f.Queue == "" && f.Type == "" && f.Tenant == "" && f.Worker == "" && f.Workflow == "" && f.Actor == ""
 }
 
-// Wants reports whether the filter lets an event through.
+// Wants reports whether the filter matches an event.
 func (f *EventFilter) Wants(e *Event) bool {
 	return (len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind)) && (f.Job == "" || f.Job == e.Job) &&
 		(f.Queue == "" || f.Queue == e.Queue) && (f.Type == "" || f.Type == e.Type) && (f.Tenant == "" || f.Tenant == e.Tenant) &&

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// KeyRule is what jobs that name a key are held to (SPEC §19). A rule of a queue holds for
-// its jobs, one without a queue for those of all queues together; both apply where both are.
+// KeyRule limits jobs that name a key (SPEC §19). A rule of a queue applies to its jobs, a rule without a queue to the
+// jobs of all queues together. If both exist, both apply.
 type KeyRule struct {
 	Queue QueueName `json:"queue,omitempty"`
 	Name  string    `json:"name"`
@@ -31,13 +31,13 @@ type KeyRule struct {
 	ETag string `json:"etag,omitempty"`
 }
 
-// KeyScope says whose keys of one text are one key.
+// KeyScope determines which keys with the same text are the same key.
 type KeyScope uint8
 
 const (
 	// KeyOfTenant counts the keys of each tenant by themselves.
 	KeyOfTenant KeyScope = iota
-	// KeyOfCluster counts those of all tenants together.
+	// KeyOfCluster counts the keys of all tenants together.
 	KeyOfCluster
 )
 
@@ -69,15 +69,15 @@ func (s *KeyScope) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// KeySequence says what becomes of a sequence whose head ends otherwise than well.
+// KeySequence determines what happens to a sequence whose head does not complete.
 type KeySequence uint8
 
 const (
-	// SequenceNone is no sequence: jobs of a key run beside each other.
+	// SequenceNone means no sequence: jobs of a key run concurrently.
 	SequenceNone KeySequence = iota
-	// SequenceBlock stops behind a head that is DEAD or EXPIRED.
+	// SequenceBlock stops after a head that is DEAD or EXPIRED.
 	SequenceBlock
-	// SequenceSkip goes on with the next.
+	// SequenceSkip continues with the next job.
 	SequenceSkip
 )
 
@@ -144,15 +144,15 @@ type KeyFilter struct {
 	Cursor string
 }
 
-// KeyHeld says what holds the jobs of a key up.
+// KeyHeld is the reason why the jobs of a key are held up.
 type KeyHeld uint8
 
 const (
-	// KeyHeldAny selects keys whatever holds them up, and those that nothing does.
+	// KeyHeldAny selects all keys, held up or not.
 	KeyHeldAny KeyHeld = iota
-	// KeyHeldFull selects those at a limit of their rule: none of their jobs is assigned now.
+	// KeyHeldFull selects keys at a limit of their rule: none of their jobs is assigned now.
 	KeyHeldFull
-	// KeyHeldBlocked selects those whose sequence a job holds up that ended DEAD or EXPIRED.
+	// KeyHeldBlocked selects keys whose sequence is blocked by a job that ended DEAD or EXPIRED.
 	KeyHeldBlocked
 )
 
@@ -175,7 +175,7 @@ func ParseKeyHeld(text string) (KeyHeld, error) {
 	return 0, NotOneOf("held", text, keyHelds[:]...)
 }
 
-// Check refuses what no key could match.
+// Check rejects a filter that no key could match.
 func (f *KeyFilter) Check() error {
 	if f.Queue != "" {
 		if err := CheckID("queue", f.Queue); err != nil {
@@ -196,7 +196,7 @@ func (f *KeyFilter) Check() error {
 	return nil
 }
 
-// checkKeys refuses the keys of a job.
+// checkKeys checks the keys of a job.
 func checkKeys(keys []string) error {
 	if len(keys) > MaxKeys {
 		return TooMany("keys", len(keys), MaxKeys)
@@ -215,13 +215,13 @@ func checkKeys(keys []string) error {
 	return nil
 }
 
-// keyName returns the name of a key, false of what is not name:value.
+// keyName returns the name of a key; false if the key is not name:value.
 func keyName(key string) (name string, ok bool) {
 	name, value, ok := strings.Cut(key, ":")
 	return name, ok && name != "" && value != "" && validLabel(key)
 }
 
-// badKey says why a key is none.
+// badKey returns why a key is invalid.
 func badKey(field, key string) error {
 	if !validLabel(key) {
 		return Refusef(KindInvalid, "keys", "%s: use NAME:VALUE, 3 to %d bytes of printable ASCII without blanks", field, MaxKeyBytes)
@@ -229,7 +229,7 @@ func badKey(field, key string) error {
 	return Refusef(KindInvalid, "keys", "%s: got %q; use NAME:VALUE", field, key)
 }
 
-// Check refuses a rule whose fields are out of range.
+// Check rejects a rule whose fields are out of range.
 func (r *KeyRule) Check() error {
 	if r.Queue != "" {
 		if err := CheckID("queue", r.Queue); err != nil {

@@ -1,6 +1,6 @@
 package rota
 
-// AttemptLog is what is known of the log of an attempt, or of its end (SPEC §22.3).
+// AttemptLog is the known part of the log of an attempt (SPEC §22.3).
 type AttemptLog struct {
 	Job     JobID    `json:"job"`
 	Attempt int32    `json:"attempt"`
@@ -21,7 +21,7 @@ type LogPart struct {
 	Text     Blob   `json:"text"`
 }
 
-// End returns the place behind the part.
+// End returns the position after the part.
 func (p *LogPart) End() uint64 { return p.At + uint64(len(p.Text)) }
 
 // LogOf selects the attempt whose log is read, and the position to start from.

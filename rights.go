@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Right is what a grant lets its holder do.
+// Right is a right that a grant gives to its holder.
 type Right uint8
 
 // The rights, in the order of the table in docs/security.md.
@@ -16,7 +16,7 @@ const (
 	RightSubmit
 	// RightRead reads jobs, workflows, queues, tenants and events.
 	RightRead
-	// RightData reads what users put into them: payloads, outputs, errors, notes.
+	// RightData allows reading the contents that users put into them: payloads, outputs, errors, notes.
 	RightData
 	// RightControl cancels, retries, changes and deletes jobs and workflows.
 	RightControl
@@ -36,7 +36,7 @@ const (
 	RightOperate
 	// RightBackup saves snapshots.
 	RightBackup
-	// RightAudit reads events that belong to no tenant.
+	// RightAudit allows reading events that belong to no tenant.
 	RightAudit
 	// RightAuth changes roles, tokens and blocks.
 	RightAuth
@@ -81,7 +81,7 @@ type Grant struct {
 	Queue  string `json:"queue"`
 }
 
-// String writes the grant as right:tenant:queue, without what does not scope the right.
+// String returns the grant as right:tenant:queue, without the parts that do not scope the right.
 func (g Grant) String() string {
 	s := g.Right.String()
 	if g.Right.ByTenant() {
@@ -93,8 +93,8 @@ func (g Grant) String() string {
 	return s
 }
 
-// RoleLimits bound what each principal of a role owns; 0 is the usual limit. Of a principal's
-// roles the most generous counts.
+// RoleLimits limit what each principal of a role may own; 0 means the usual limit. If a principal has several roles,
+// the most generous limit applies.
 type RoleLimits struct {
 	MaxQueues    int64 `json:"max_queues,omitempty"`
 	MaxTenants   int64 `json:"max_tenants,omitempty"`
@@ -106,18 +106,18 @@ type RoleLimits struct {
 	MaxWebhooks  int64 `json:"max_webhooks,omitempty"`
 }
 
-// Role is a named list of grants, and how much those who have it may own.
+// Role is a named list of grants, with limits on what each of its principals may own.
 type Role struct {
 	Name   string  `json:"name"`
 	Grants []Grant `json:"grants"`
 	RoleLimits
-	// BuiltIn says that the binary brings it: it never changes.
+	// BuiltIn reports that the role is part of the binary and never changes.
 	BuiltIn bool `json:"built_in,omitempty"`
 	// By is the principal that set it last, At is when.
 	By Principal `json:"by,omitempty"`
 	At Moment    `json:"set,omitzero"`
-	// ETag is the version of its grants and limits; "" of a role that is built in. Pass it to client.IfMatch, or in the header If-Match, to change that
-	// version only.
+	// ETag is the version of its grants and limits; "" for a built-in role. Pass it to client.IfMatch, or in the header
+	// If-Match, to change that version only.
 	ETag string `json:"etag,omitempty"`
 }
 
@@ -176,7 +176,7 @@ type ClaimRole struct {
 	Role  string `json:"role"`
 }
 
-// Fits reports whether a claim's value is the wanted one.
+// Fits reports whether a claim's value matches.
 func (m ClaimRole) Fits(value string) bool {
 	begin, open := strings.CutSuffix(m.Value, "*")
 	return value == m.Value || open && strings.HasPrefix(value, begin)

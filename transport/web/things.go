@@ -134,7 +134,7 @@ func (s *Site) tenants() {
 	const all, one = "/v1/tenants", "/v1/tenants/{id}"
 	add(s, route{method: http.MethodGet, path: all, call: rotav1.Tenants_List_FullMethodName, id: "listTenants", says: "List the tenants"}, s.listTenants)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Tenants_Get_FullMethodName, id: "getTenant",
-		says: "Read a tenant: its limits and its open leases and jobs"}, s.getTenant)
+		says: "Read a tenant: its limits and its current use"}, s.getTenant)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Tenants_Set_FullMethodName, id: "setTenant",
 		says: "Change a tenant's limits; dry_run=1 only reports the changes"}, s.setTenant)
 	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Tenants_Delete_FullMethodName, id: "deleteTenant",
