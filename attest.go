@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// attestationDomain keeps a signature over an attestation from ever being one
-// over anything else that the same key signs.
+// attestationDomain ensures that a signature over an attestation is not valid for anything else that the same key
+// signs.
 const attestationDomain = "rota|attestation|1"
 
-// Attest makes a key holder's word that a worker may serve a cluster until a date,
-// and has a stake there, in millionths of a unit (SPEC §6.5). The key is an Ed25519
-// private key of 64 bytes.
+// Attest returns a key holder's signed statement that a worker may serve a cluster until a date, with a stake in
+// millionths of a unit (SPEC §6.5). The key is an Ed25519 private key of 64 bytes.
 func Attest(key ed25519.PrivateKey, cluster ClusterID, worker WorkerID, expires Date, stake int64) (Attestation, error) {
 	if len(key) != ed25519.PrivateKeySize {
 		return Attestation{}, Refusef(KindInvalid, "key", "key: got %d bytes, want the %d of an Ed25519 private key", len(key),
@@ -35,11 +34,11 @@ func Attest(key ed25519.PrivateKey, cluster ClusterID, worker WorkerID, expires 
 	return a, nil
 }
 
-// maxExpiry keeps dates far from overflow, as those of jobs.
+// maxExpiry keeps dates far from overflow, like those of jobs.
 const maxExpiry Date = 1 << 46
 
-// message is what is signed: the domain, then each part behind its length, so that
-// no two attestations share their bytes.
+// message returns the signed bytes: the domain, then each part after its length, so that no two attestations have the
+// same bytes.
 func (a *Attestation) message() []byte {
 	b := []byte(attestationDomain)
 	for _, part := range []string{string(a.Cluster), string(a.Worker)} {
@@ -50,7 +49,7 @@ func (a *Attestation) message() []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(a.Stake))
 }
 
-// CheckShape refuses what is no attestation, whoever signed it.
+// CheckShape rejects an attestation whose fields are malformed, independently of its signer.
 func (a *Attestation) CheckShape() error {
 	switch {
 	case len(a.Key) != ed25519.PublicKeySize:
@@ -71,10 +70,9 @@ func (a *Attestation) CheckShape() error {
 	return nil
 }
 
-// Verify refuses an attestation that does not let a worker serve a cluster at a
-// date, by keys that the cluster's configuration names. Kind Invalid: it is no
-// attestation at all. Kind Denied: it is for another cluster or worker, expired,
-// signed by an unknown key, or its signature is wrong; the text says which.
+// Verify returns an error if an attestation does not allow a worker to serve a cluster at a date, given the keys in the
+// cluster's configuration. Kind Invalid: it is malformed. Kind Denied: it is for another cluster or worker, expired,
+// signed by an unknown key, or has a wrong signature; the text says which.
 func (a *Attestation) Verify(keys []ed25519.PublicKey, cluster ClusterID, worker WorkerID, now Date) error {
 	if err := a.CheckShape(); err != nil {
 		return err

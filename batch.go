@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// BatchID names a batch, for ever: like a job's it is the idempotency key of its opening.
+// BatchID names a batch forever: like a job's id, it is the idempotency key of its opening.
 type BatchID string
 
-// BatchState is how a batch stands.
+// BatchState is the state of a batch.
 type BatchState uint8
 
 // The states.
 const (
-	// BatchOpen: it takes jobs.
+	// BatchOpen: jobs can be added.
 	BatchOpen BatchState = iota
-	// BatchSealed: it takes no more, and waits for the end of those that it has.
+	// BatchSealed: no more jobs can be added; the batch waits for its jobs to end.
 	BatchSealed
-	// BatchFinished: all have ended, and its callback was submitted.
+	// BatchFinished: all jobs have ended, and the callback was submitted.
 	BatchFinished
 )
 
@@ -37,19 +37,21 @@ func (s *BatchState) UnmarshalText(text []byte) error {
 	return err
 }
 
-// BatchSpec is a batch as it is opened (SPEC §24.1).
+// BatchSpec is the definition of a batch, given when it is opened (SPEC §24.1).
 type BatchSpec struct {
 	ID BatchID `json:"id"`
-	// Size seals the batch once it has so many jobs; 0 leaves that to whoever seals it.
+	// Size is the number of jobs after which the batch is sealed automatically; 0 means that it must be sealed by a
+	// call.
 	Size int64 `json:"size,omitempty"`
-	// Callback is the job that is submitted once all have ended, as CallbackID. It has no id of
-	// its own. The batch is of its tenant.
+	// Callback is the job that is submitted, with the id CallbackID, once all jobs have ended. It has no id of its own.
+	// Its tenant is the tenant of the batch.
 	Callback JobSpec `json:"callback"`
 }
 
 // BatchCounts count the jobs of a batch.
 type BatchCounts struct {
-	// Total are those that it took, Live those of them that have not ended; the others ended so.
+	// Total counts all jobs added to the batch, Live those that have not ended. The other fields count the ended jobs
+	// by state.
 	Total     int64 `json:"total"`
 	Live      int64 `json:"live"`
 	Completed int64 `json:"completed"`
@@ -58,7 +60,7 @@ type BatchCounts struct {
 	Cancelled int64 `json:"cancelled"`
 }
 
-// Of returns the count of jobs that ended so; nil where it is no end.
+// Of returns the count of jobs that ended in a state; nil if it is not a terminal state.
 func (c *BatchCounts) Of(s JobState) *int64 {
 	switch s {
 	case JobCompleted:
@@ -74,7 +76,7 @@ func (c *BatchCounts) Of(s JobState) *int64 {
 	}
 }
 
-// batchLabels are the labels that a callback gets, with what each of them counts.
+// batchLabels are the labels that a callback gets, with the count that each has.
 var batchLabels = []struct {
 	name string
 	of   func(*BatchCounts) int64
@@ -86,7 +88,7 @@ var batchLabels = []struct {
 	{"rota.cancelled", func(c *BatchCounts) int64 { return c.Cancelled }},
 }
 
-// Labels returns a callback's labels: its own, and what became of the jobs.
+// Labels returns a callback's labels: its own labels, and the counts of the jobs by outcome.
 func (c *BatchCounts) Labels(own map[string]string) map[string]string {
 	labels := make(map[string]string, len(own)+len(batchLabels))
 	maps.Copy(labels, own)
@@ -96,10 +98,10 @@ func (c *BatchCounts) Labels(own map[string]string) map[string]string {
 	return labels
 }
 
-// callbackSuffix is behind a batch's id in that of its callback.
+// callbackSuffix follows a batch's id in the id of its callback.
 const callbackSuffix = "@done"
 
-// CallbackID returns the id of the job that a batch submits in the end: ID@done.
+// CallbackID returns the id of the job that a batch submits at its end: ID@done.
 func CallbackID(id BatchID) JobID { return JobID(string(id) + callbackSuffix) }
 
 // SplitCallbackID returns the batch that a job is the callback of; ok is false for other jobs.
@@ -108,7 +110,7 @@ func SplitCallbackID(id JobID) (batch BatchID, ok bool) {
 	return BatchID(before), ok
 }
 
-// Check refuses what is no id of a batch, naming the field.
+// Check rejects an invalid batch id; the error names the field.
 func (id BatchID) Check(field string) error {
 	if len(id) > MaxBatchID {
 		return TooLong(field, len(id), MaxBatchID)
@@ -116,7 +118,7 @@ func (id BatchID) Check(field string) error {
 	return CheckID(field, id)
 }
 
-// CheckShape refuses a batch whose fields are out of range.
+// CheckShape rejects a batch whose fields are out of range.
 func (s *BatchSpec) CheckShape(payloadMax int64) error {
 	if err := s.ID.Check("id"); err != nil {
 		return err
@@ -139,7 +141,7 @@ func (s *BatchSpec) CheckShape(payloadMax int64) error {
 	return s.Callback.CheckTemplate(payloadMax)
 }
 
-// Batch is a batch as it stands.
+// Batch is the current state of a batch.
 type Batch struct {
 	ID    BatchID    `json:"id"`
 	State BatchState `json:"state"`
@@ -150,14 +152,14 @@ type Batch struct {
 	Size   int64     `json:"size,omitempty"`
 	BatchCounts
 	Opened Moment `json:"opened"`
-	// Sealed and Finished are zero before.
+	// Sealed and Finished are zero until then.
 	Sealed   Moment `json:"sealed"`
 	Finished Moment `json:"finished"`
-	// SealsAt is when an open batch is sealed if no job comes.
+	// SealsAt is when an open batch is sealed if no job is added.
 	SealsAt Date `json:"seals_at_ms,omitempty"`
-	// Why says why the callback could not be submitted yet.
+	// Why is the reason why the callback could not be submitted yet.
 	Why string `json:"why,omitempty"`
-	// Callback is the id of the callback, once it was submitted.
+	// Callback is the id of the callback job, set after it was submitted.
 	Callback JobID     `json:"callback,omitempty"`
 	By       Principal `json:"by,omitempty"`
 }

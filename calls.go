@@ -2,13 +2,12 @@ package rota
 
 import "time"
 
-// What callers ask of a node and what it answers, in types that neither
-// the protocol nor the state machine owns.
+// Requests to a node and its answers, in types that belong neither to the protocol nor to the state machine.
 
-// ReadAt is the state that a read saw.
+// ReadAt describes the state that a read used.
 type ReadAt struct {
 	Index Index `json:"index"`
-	// Age is how long ago this node last applied anything; negative if never.
+	// Age is the time since this node last applied an entry; negative if it never has.
 	Age time.Duration `json:"age_ms"`
 }
 
@@ -16,27 +15,26 @@ type ReadAt struct {
 type Submitted struct {
 	ID    JobID    `json:"id"`
 	State JobState `json:"state"`
-	// Existed reports that the id was known before: the first submission stands.
+	// Existed reports that the id was already known: the first submission remains in force.
 	Existed bool `json:"existed,omitempty"`
-	// Index of the entry that decided it.
+	// Index is the index of the entry that decided it.
 	Index Index `json:"index"`
 	Err   error `json:"-"`
-	// Throttle asks the submitter to slow down: the queue is more than half full,
-	// or its workers are more than half busy (SPEC §4.6).
+	// Throttle requests that the submitter slow down: the queue is more than half full, or its workers are more than
+	// half busy (SPEC §4.6).
 	Throttle bool `json:"throttle,omitempty"`
-	// Holder is the job that the submission was merged into, as it holds the same key
-	// (SPEC §18.2): State is that job's. Only callers who may read that job see it.
+	// Holder is the job with the same key into which the submission was merged; State is that job's (SPEC §18.2). It is
+	// set only if the caller may read that job.
 	Holder JobID `json:"holder,omitempty"`
-	// Merge is what became of the payload of a submission that was merged: MergeNone where
-	// nothing was.
+	// Merge is what happened to the payload of a merged submission; MergeNone if it was not merged.
 	Merge Merge `json:"merge,omitempty"`
 }
 
-// AnyLife stands for the life that a job is found in.
+// AnyLife stands for a job's current life.
 const AnyLife int32 = -1
 
-// JobRetry names a job and its life that ended and is to be followed by another one
-// (SPEC §16.6): by it a repetition is known.
+// JobRetry names a job and the ended life after which a new one begins (SPEC §16.6). The life identifies repeated
+// calls.
 type JobRetry struct {
 	ID   JobID
 	Life int32
@@ -57,7 +55,7 @@ type Queue struct {
 	// ETag is the version of its settings. Pass it to client.IfMatch, or in the header If-Match, to
 	// change that version only.
 	ETag string `json:"etag,omitempty"`
-	// Pending = Blocked + Delayed + Queued, what queue_cap bounds.
+	// Pending is Blocked + Delayed + Queued, which queue_cap limits.
 	Pending  int64 `json:"pending"`
 	Blocked  int64 `json:"blocked"`
 	Delayed  int64 `json:"delayed"`
@@ -71,40 +69,38 @@ type Queue struct {
 	DeadTotal      uint64 `json:"dead_total"`
 	ExpiredTotal   uint64 `json:"expired_total"`
 	CancelledTotal uint64 `json:"cancelled_total"`
-	// Staged counts those of them that wait in memory for the archive of the node that
-	// answers, as of the same moment.
+	// Staged counts those of them that are in memory, not yet in the archive, on the node that answers, at the same
+	// moment.
 	Staged int64 `json:"staged"`
-	// Lanes with pending jobs, and the workers that serve the queue.
+	// Lanes counts the lanes with pending jobs; Workers counts the workers that serve the queue.
 	Lanes   int64 `json:"lanes"`
 	Workers int64 `json:"workers"`
 	// OldestWait is how long the oldest QUEUED job has waited.
 	OldestWait time.Duration `json:"oldest_wait_ms"`
-	// UsagePermille is pending ÷ queue_cap; BacklogUsagePermille QUEUED jobs and open
-	// leases ÷ (active workers × max_queue_size), 0 where that bounds nothing (SPEC §4.6).
+	// UsagePermille is pending ÷ queue_cap; BacklogUsagePermille QUEUED jobs and open leases ÷ (active workers ×
+	// max_queue_size), 0 if there is no limit (SPEC §4.6).
 	UsagePermille        int64 `json:"usage_permille"`
 	BacklogUsagePermille int64 `json:"backlog_usage_permille"`
-	// LeaseUsagePermille is open leases ÷ what its workers can hold.
+	// LeaseUsagePermille is open leases ÷ the capacity of its workers.
 	LeaseUsagePermille int64 `json:"lease_usage_permille"`
-	// Backpressure is what the first two mean for a submission of a priority other than
-	// 0 now: one of the three words below.
+	// Backpressure is the effect of the first two on a submission with a priority other than 0: one of the three words
+	// below.
 	Backpressure string `json:"backpressure"`
-	// Bytes is what bytes_max bounds (SPEC §4.14).
+	// Bytes is the size that bytes_max limits (SPEC §4.14).
 	Bytes int64 `json:"bytes"`
-	// Throttled counts the lanes that a limit keeps out of the draw.
+	// Throttled counts the lanes that are excluded from the draw by a limit.
 	Throttled int64 `json:"throttled_lanes"`
-	// Tiers counts QUEUED jobs by tier, from the critical ones; of an adaptive queue as
-	// they stand now.
+	// Tiers counts QUEUED jobs by tier, starting with the critical tier; in an adaptive queue, by their current tier.
 	Tiers []int64 `json:"tiers"`
-	// Domains with outcomes in their window; filled by `queue show` only.
+	// Domains are those with outcomes in their window; set by `queue show` only.
 	Domains []Domain `json:"domains,omitempty"`
-	// Types with statistics; filled by `queue show` of an adaptive queue only.
+	// Types are the job types with statistics; set by `queue show` of an adaptive queue only.
 	Types []TypeStats `json:"types,omitempty"`
 	// Changes lists what the call would change; only in the answer to a dry run.
 	Changes []SettingChange `json:"changes,omitempty"`
 }
 
-// SettingChange is a setting that would change. From is "" if the key is not set yet, To if it would
-// be removed.
+// SettingChange is a setting that would change. From is "" if the key is not set yet; To is "" if it would be removed.
 type SettingChange struct {
 	Key  string `json:"key"`
 	From string `json:"from"`
@@ -131,7 +127,7 @@ func (l TenantLimits) Differences(to TenantLimits) []SettingChange {
 	return settingChanges(l.Settings(), to.Settings())
 }
 
-// What a queue's backpressure is: none, a hint to slow down, a refusal (SPEC §4.6).
+// The values of a queue's backpressure: none, a hint to slow down, a refusal (SPEC §4.6).
 const (
 	BackpressureNone     = "NONE"
 	BackpressureThrottle = "THROTTLE"
@@ -143,64 +139,64 @@ type Domain struct {
 	Queue    QueueName `json:"queue"`
 	Name     string    `json:"name"`
 	Isolated bool      `json:"isolated"`
-	// Since is when it was isolated, or recovered last.
+	// Since is when the domain was last isolated or recovered.
 	Since Moment `json:"since"`
-	// Outcomes in the window, and how many of them failed.
+	// Outcomes counts the outcomes in the window, and how many of them failed.
 	Outcomes int64 `json:"outcomes"`
 	Failures int64 `json:"failures"`
 }
 
-// TypeStats is what the adaptive ranking knows of a job type (SPEC §5.3).
+// TypeStats are the statistics of a job type, used by the adaptive ranking (SPEC §5.3).
 type TypeStats struct {
 	Type    JobType `json:"type"`
 	Success int64   `json:"success"`
 	Fail    int64   `json:"fail"`
 	// EMA is the moving average of the type's durations.
 	EMA time.Duration `json:"ema_us"`
-	// Expected is how long a job of it should take, 0 where it was not set.
+	// Expected is how long a job of the type should take; 0 if not set.
 	Expected time.Duration `json:"expected_ms"`
-	// Weight is W of SPEC §5.3, for people.
+	// Weight is W of SPEC §5.3, in readable form.
 	Weight float64 `json:"weight"`
 }
 
-// Tenant is who submits: its service tier, limits, and what it has open.
+// Tenant is a tenant with its service tier, limits and current use.
 type Tenant struct {
 	ID TenantID `json:"id"`
 	TenantLimits
 	// ETag is the version of its settings. Pass it to client.IfMatch, or in the header If-Match, to
 	// change that version only.
 	ETag string `json:"etag,omitempty"`
-	// Open leases over all queues.
+	// Open is the number of open leases over all queues.
 	Open int64 `json:"open_leases"`
-	// Throttled reports that its lanes wait: it reached max_concurrent.
+	// Throttled reports that its lanes wait because it reached max_concurrent.
 	Throttled bool `json:"throttled"`
-	// Known reports that somebody set it; others have the defaults.
+	// Known reports that the tenant has settings; other tenants have the defaults.
 	Known bool `json:"known"`
-	// Bytes is what bytes_max bounds (SPEC §4.14).
+	// Bytes is the size that bytes_max limits (SPEC §4.14).
 	Bytes int64 `json:"bytes"`
-	// RateLeft is how many jobs rate_limit_rps would let it submit now, 0 too where that bounds none.
+	// RateLeft is how many jobs rate_limit_rps allows the tenant to submit now; also 0 if there is no limit.
 	RateLeft int64 `json:"rate_left,omitempty"`
 	// Changes lists what the call would change; only in the answer to a dry run.
 	Changes []SettingChange `json:"changes,omitempty"`
 }
 
-// TenantLimits are what an operator sets of a tenant.
+// TenantLimits are the limits that an operator sets for a tenant.
 type TenantLimits struct {
 	Tier ServiceTier `json:"tier"`
-	// Weight of its fair share, at least 1.
+	// Weight is the weight of its fair share, at least 1.
 	Weight int64 `json:"weight"`
-	// MaxConcurrent open leases over all queues; 0 is no limit (SPEC §4.9).
+	// MaxConcurrent is the maximum number of open leases over all queues; 0 means no limit (SPEC §4.9).
 	MaxConcurrent int64 `json:"max_concurrent"`
-	// RateLimitRPS over all queues; 0 is no limit, −1 leaves it to each queue's
-	// rate_limit_rps (SPEC §4.5).
+	// RateLimitRPS is the rate limit over all queues; 0 means no limit, −1 means each queue's rate_limit_rps (SPEC
+	// §4.5).
 	RateLimitRPS int64 `json:"rate_limit_rps"`
-	// PenaltyMs is how long its lanes stay throttled at least (SPEC §4.9).
+	// PenaltyMs is the minimum time that its lanes stay throttled (SPEC §4.9).
 	PenaltyMs int64 `json:"penalty_ms"`
-	// BytesMax bounds the bytes of its jobs and workflows; 0 is no limit (SPEC §4.14).
+	// BytesMax is the maximum number of bytes of its jobs and workflows; 0 means no limit (SPEC §4.14).
 	BytesMax int64 `json:"bytes_max"`
 }
 
-// The bounds of a tenant's limits.
+// The ranges of a tenant's limits.
 const (
 	maxTenantWeight    = 1_000_000
 	maxTenantLeases    = 100_000_000
@@ -208,12 +204,12 @@ const (
 	maxTenantPenaltyMs = 3_600_000
 )
 
-// DefaultTenantLimits are those of a tenant that nobody set.
+// DefaultTenantLimits returns the limits of a tenant without settings.
 func DefaultTenantLimits() TenantLimits {
 	return TenantLimits{Weight: 1, RateLimitRPS: -1}
 }
 
-// Check refuses limits out of range, naming field, value and range.
+// Check rejects limits that are out of range; the error names field, value and range.
 func (l TenantLimits) Check() error {
 	if l.Tier > TierPremium {
 		return NotOneOf("tier", l.Tier.String(), ServiceTierNames()...)
@@ -235,69 +231,68 @@ func (l TenantLimits) Check() error {
 	return nil
 }
 
-// ModeStatus is the cluster's mode and why (SPEC §4.3).
+// ModeStatus is the cluster's mode with its reason (SPEC §4.3).
 type ModeStatus struct {
 	Mode   ClusterMode `json:"mode"`
 	Reason string      `json:"reason"`
 	Since  Moment      `json:"since"`
-	// Auto reports that a leader set it (SPEC §4.7); Holds that jobs of priority > 5
-	// are held.
+	// Auto reports that a leader set the mode; Holds reports that jobs of priority > 5 are held (SPEC §4.7).
 	Auto  bool `json:"auto"`
 	Holds bool `json:"holds"`
-	// Drained reports that DRAINING has worked everything off.
+	// Drained reports that DRAINING has completed all work.
 	Drained bool  `json:"drained"`
 	Index   Index `json:"index"`
 }
 
-// ProofReport is a verifier's word that a completed job's proof is invalid
-// (SPEC §9.5).
+// ProofReport is a verifier's report that a completed job's proof is invalid (SPEC §9.5).
 type ProofReport struct {
 	Job JobID
-	// Lease that completed it; the zero id takes the one on record.
+	// Lease is the lease that completed the job; the zero id means the recorded one.
 	Lease  LeaseID
 	Reason string
 }
 
-// Why is one reason for which a pending job does not run (SPEC §6.1).
+// Why is one reason why a pending job does not run (SPEC §6.1).
 type Why struct {
 	Reason string `json:"reason"`
-	// Workers that fail by this rule; 0 for a job-side reason.
+	// Workers counts the workers that fail this rule; 0 for a reason on the side of the job.
 	Workers int64 `json:"workers"`
-	// WorkerIDs are the first of them by id, at most 100.
+	// WorkerIDs are the first of these workers by id, at most 100.
 	WorkerIDs []WorkerID `json:"worker_ids,omitempty"`
 	Detail    string     `json:"detail,omitempty"`
 }
 
-// Explanation is the answer of `job why`: of a pending job all reasons, of a
-// placed one the whole decision. It is the deciding code run with a recorder.
+// Explanation is the answer of `job why`: all reasons for a pending job, or the whole decision for a placed one. The
+// deciding code runs with a recorder to produce it.
 type Explanation struct {
 	Job   JobID    `json:"job"`
 	State JobState `json:"state"`
-	// Index, Clock and Date of the state that was looked at.
+	// Index, Clock and Date are those of the state that was examined.
 	Index   Index `json:"index"`
 	Clock   Clock `json:"clock_ms"`
 	Date    Date  `json:"date_ms"`
 	Reasons []Why `json:"reasons,omitempty"`
-	// UniqueHolder is as that of Job.
+	// UniqueHolder is the same as in Job.
 	UniqueHolder JobID `json:"unique_holder,omitempty"`
-	// Rank is the job's place in its queue's ranking order, from 0, among the jobs that the caller may read; Before how
-	// many QUEUED jobs of those stand before it.
+	// Rank is the job's position in its queue's ranking order, from 0, among the jobs that the caller may read. Before
+	// counts the QUEUED jobs of those that are ahead of it.
 	Rank   int64 `json:"rank"`
 	Before int64 `json:"before"`
-	// Score is the ranking's number for the job at Clock, nil unless it is QUEUED and the caller may read all of its queue.
+	// Score is the number that the ranking calculates for the job at Clock; nil unless the job is QUEUED and the caller
+	// may read all of its queue.
 	Score     *Score           `json:"score,omitempty"`
 	WouldRun  []string         `json:"would_run_if,omitempty"`
 	Decision  *PlacedDecision  `json:"decision,omitempty"`
 	Decisions []PlacedDecision `json:"decisions,omitempty"`
 }
 
-// PlacedDecision is how a job's attempt came to its worker.
+// PlacedDecision is the decision that placed a job's attempt on its worker.
 type PlacedDecision struct {
 	Decision
 	Worker  WorkerID `json:"worker"`
 	Attempt int32    `json:"attempt"`
-	// Others are the workers that were looked at and not chosen, at most
-	// 100, each with why; nil with Note where the past is no longer kept.
+	// Others are the workers that were considered and not chosen, at most 100, each with a reason. If the past state is
+	// no longer kept, Others is nil and Note is set.
 	Others []OtherWorker `json:"others"`
 	Note   string        `json:"note,omitempty"`
 }
@@ -316,17 +311,17 @@ type AuditReport struct {
 	Operations uint64 `json:"operations"`
 	Rounds     uint64 `json:"rounds"`
 	Proved     uint64 `json:"proved"`
-	// Fires are the decisions about dates of schedules that the leader of the time proposed, of
-	// which FiresProved were computed again by the same time zones, and FiresRefused changed
-	// nothing: their schedule had changed since, or their dates were decided.
+	// Fires counts the decisions about dates of schedules that the leader of the time proposed. FiresProved of them
+	// were computed again with the same time zones. FiresRefused of them changed nothing, because their schedule had
+	// changed since or their dates were already decided.
 	Fires        uint64           `json:"fires"`
 	FiresProved  uint64           `json:"fires_proved"`
 	FiresRefused uint64           `json:"fires_refused"`
 	Difference   *AuditDifference `json:"first_difference"`
 }
 
-// AuditDifference is a logged round that differs from the one computed again from the state
-// at its height, or a Fire that differs from what its schedule says.
+// AuditDifference is a logged round that differs from the one computed again from the state at its height, or a Fire
+// that differs from its schedule.
 type AuditDifference struct {
 	Index  Index     `json:"index"`
 	Epoch  uint64    `json:"epoch"`
@@ -344,26 +339,26 @@ type NodeStatus struct {
 	State   string `json:"state"` // LEADER, FOLLOWER, CANDIDATE, UNREACHABLE, STARTING, REBUILDING, STALLED
 	Voter   bool   `json:"voter"`
 	Version string `json:"version"`
-	// AppliedIndex and Digest are of one moment on that node.
+	// AppliedIndex and Digest are from the same moment on that node.
 	AppliedIndex Index  `json:"applied_index"`
 	Digest       Digest `json:"digest"`
 	Healthy      bool   `json:"healthy"`
-	// Problems are what is wrong, each with what to do.
+	// Problems are the node's problems, each with what to do.
 	Problems []string `json:"problems"`
-	// RulesVersion is the newest version of the rules that its binary knows, 0 for one
-	// that does not answer (SPEC §2.6).
+	// RulesVersion is the newest version of the rules that its binary supports; 0 if the node does not answer (SPEC
+	// §2.6).
 	RulesVersion uint32 `json:"rules_version"`
-	// NonVoter says that it was started with --non-voter: it never gets a vote.
+	// NonVoter reports that the node was started with --non-voter: it never gets a vote.
 	NonVoter bool `json:"non_voter"`
-	// DiskFree and DiskTotal are of the disk under its data directory, 0 where it does not know.
+	// DiskFree and DiskTotal are those of the disk of its data directory; 0 if unknown.
 	DiskFree  int64 `json:"disk_free_bytes"`
 	DiskTotal int64 `json:"disk_bytes"`
 	// WallSkew is how far its wall clock is ahead of the median of the voters.
 	WallSkew time.Duration `json:"wall_skew_ms"`
-	// CertificateEnds is when the certificate that it shows ends, 0 for none.
+	// CertificateEnds is when the node's certificate expires; 0 if it has none.
 	CertificateEnds Date `json:"certificate_ends_ms"`
-	// Snapshot is its newest one, nil for none, and Archive what it keeps of ended jobs; both are nil of a
-	// node that does not say.
+	// Snapshot is its newest snapshot, nil if there is none. Archive describes its archive of ended jobs. Both are nil
+	// for a node that does not report them.
 	Snapshot *NodeSnapshot `json:"snapshot,omitempty"`
 	Archive  *NodeArchive  `json:"archive,omitempty"`
 	NodeHealth
@@ -372,42 +367,42 @@ type NodeStatus struct {
 // NodeSnapshot is the newest snapshot on a node.
 type NodeSnapshot struct {
 	Index Index `json:"index"`
-	// Date is when it was begun, by the node's wall clock.
+	// Date is when it was started, by the node's wall clock.
 	Date  Date  `json:"date_ms"`
 	Bytes int64 `json:"bytes"`
 }
 
-// NodeArchive is what a node keeps of ended jobs.
+// NodeArchive describes the archive of ended jobs on a node.
 type NodeArchive struct {
-	// Records reach back to Oldest, when the job of the oldest one ended, 0 for none; Bytes are theirs.
+	// Records is the number of records, Bytes their size. Oldest is when the job of the oldest record ended; 0 if there
+	// is none.
 	Records int64 `json:"records"`
 	Oldest  Date  `json:"oldest_ms"`
 	Bytes   int64 `json:"bytes"`
-	// Lag is the age of the oldest of the Staged records, which wait in memory for the disk.
+	// Lag is the age of the oldest of the Staged records, which are in memory and not yet on disk.
 	Lag    time.Duration `json:"lag_ms"`
 	Staged int64         `json:"staged"`
-	// Lacking records are still fetched from other nodes; Lost ones no node has.
+	// Lacking counts the records still to be fetched from other nodes, Lost those that no node has.
 	Lacking int64 `json:"lacking"`
 	Lost    int64 `json:"lost"`
 }
 
-// NodeHealth is what the leader's own calls say of a node, by its wall clock; 0 where it says
-// nothing.
+// NodeHealth is the health of a node according to the leader's own calls, by the leader's wall clock; 0 if unknown.
 type NodeHealth struct {
-	// HealthySince is since when it has answered and followed the log, as a voter or without a
-	// vote, and LastContact when it answered last. Both begin with the leadership.
+	// HealthySince is since when the node has answered and followed the log, with or without a vote. LastContact is
+	// when it last answered. Both start with the leadership.
 	HealthySince Date `json:"healthy_since_ms"`
 	LastContact  Date `json:"last_contact_ms"`
 }
 
-// Autopilot is what the leader makes of the voters (SPEC §13.10).
+// Autopilot is the leader's assessment of the voters (SPEC §13.10).
 type Autopilot struct {
 	On           bool  `json:"on"`
 	VotersWanted int64 `json:"voters_wanted"`
-	// HealthyVoters have been so for a minute; 0 without a leader that answers.
+	// HealthyVoters counts the voters that have been healthy for a minute; 0 if no leader answers.
 	HealthyVoters int64 `json:"healthy_voters"`
-	// Text is what the leader will do about voters that do not answer, or why it does nothing;
-	// empty while nothing is wrong.
+	// Text describes what the leader will do about voters that do not answer, or why it does nothing; empty if there is
+	// no problem.
 	Text string `json:"text,omitempty"`
 }
 
@@ -420,7 +415,7 @@ type ClusterStatus struct {
 	Clock        Clock       `json:"clock_ms"`
 	Date         Date        `json:"date_ms"`
 	Mode         ClusterMode `json:"mode"`
-	// ModeReason is why, Drained whether DRAINING has worked everything off.
+	// ModeReason is the reason for the mode. Drained reports whether DRAINING has completed all work.
 	ModeReason string    `json:"mode_reason,omitempty"`
 	Drained    bool      `json:"drained,omitempty"`
 	Jobs       JobCounts `json:"jobs"`
@@ -429,15 +424,15 @@ type ClusterStatus struct {
 	Nodes   []NodeStatus `json:"nodes"`
 	// RulesVersion is the version of the rules in force.
 	RulesVersion uint32 `json:"rules_version"`
-	// StateBytes is what StateBytesMax bounds (SPEC §4.14).
+	// StateBytes is the size that StateBytesMax limits (SPEC §4.14).
 	StateBytes    int64 `json:"state_bytes"`
 	StateBytesMax int64 `json:"state_bytes_max"`
-	// Autopilot is what becomes of dead voters.
+	// Autopilot is what the leader does about dead voters.
 	Autopilot Autopilot `json:"autopilot"`
-	// Backup is the last one that a leader stored, nil for none.
+	// Backup is the last backup that a leader stored; nil if there is none.
 	Backup *StoredBackup `json:"backup,omitempty"`
-	// TZData is the release of the time zone database that calculates dates. Its index is 0 where it is the one in the
-	// binary of the node that answers.
+	// TZData is the release of the time zone database used to calculate dates. Its index is 0 if it is the release in
+	// the binary of the node that answers.
 	TZData *TZData `json:"tzdata,omitempty"`
 	// ETag is the version of the cluster's own settings.
 	ETag string `json:"etag,omitempty"`
@@ -445,10 +440,10 @@ type ClusterStatus struct {
 
 // StoredBackup is a backup that a leader stored, as the state records it.
 type StoredBackup struct {
-	// Index is that of the state in it; Date is when the cluster learned of it.
+	// Index is that of the state in it; Date is when the cluster recorded it.
 	Index Index `json:"index"`
 	Date  Date  `json:"date_ms"`
-	// Name is the file's or object's; SHA256 and Bytes are of its bytes as they are stored.
+	// Name is that of the file or object; SHA256 and Bytes are those of its stored bytes.
 	Name   string `json:"name"`
 	SHA256 Hex    `json:"sha256"`
 	Bytes  int64  `json:"bytes"`
@@ -467,18 +462,18 @@ type JobCounts struct {
 	Cancelled int64 `json:"cancelled"`
 }
 
-// NodeVerdict is one node's part of `operator verify`.
+// NodeVerdict is the result of one node in `operator verify`.
 type NodeVerdict struct {
 	ID         NodeID   `json:"id"`
 	Index      Index    `json:"index"`
 	Digest     Digest   `json:"digest"`
 	Violations []string `json:"violations"`
-	// Error is why the node did not answer; such a node is not equal.
+	// Error is why the node did not answer; such a node counts as not equal.
 	Error string `json:"error,omitempty"`
 }
 
-// Verdict is what `operator verify` answers: every node's invariants walked
-// and its digest at one common index.
+// Verdict is the answer of `operator verify`: the result of checking every node's invariants, and its digest at one
+// common index.
 type Verdict struct {
 	Index Index         `json:"index"`
 	Nodes []NodeVerdict `json:"nodes"`

@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// JobChange changes fields of a pending job (SPEC §21.2). A nil field stays as it is.
+// JobChange changes fields of a pending job (SPEC §21.2). A nil field stays unchanged.
 type JobChange struct {
 	ID       JobID
 	Priority *int32
 	Fee      *int64
-	// Labels are set beside those that the job has; an empty value takes a label away.
+	// Labels are added to the labels of the job; an empty value removes a label.
 	Labels map[string]string
-	// TTL counts from the submission or the last retry, as ever; 0 takes the queue's.
+	// TTL counts from the submission or the last retry; 0 means the queue's value.
 	TTL *time.Duration
-	// StartBy counts as TTL does; 0 is no bound.
+	// StartBy counts from the same time as TTL; 0 means no limit.
 	StartBy *time.Duration
 	Payload *Blob
-	// Life, and how often the job was changed in it, are what the change follows: a job
-	// beyond them is refused as Stale. Without them it follows whatever there is.
+	// Life and Changes are the last known values of the job: the change is refused as Stale if the job has newer ones.
+	// Without them it applies to the job as it is.
 	Life    *int32
 	Changes *int32
 }
 
-// CheckShape refuses a change that is empty or out of range.
+// CheckShape rejects a change that is empty or out of range.
 func (c *JobChange) CheckShape(payloadMax int64) error {
 	if err := CheckJobRef("id", c.ID); err != nil {
 		return err
 	}
-	if n := len(c.Labels); n > 2*MaxLabels { // all that it has taken away, as many set
+	if n := len(c.Labels); n > 2*MaxLabels { // as many labels removed as a job can have, and as many set
 		return TooMany("labels", n, 2*MaxLabels)
 	}
 	if c.Priority == nil && c.Fee == nil && len(c.Labels) == 0 && c.TTL == nil && c.StartBy == nil && c.Payload == nil {
@@ -38,7 +38,7 @@ func (c *JobChange) CheckShape(payloadMax int64) error {
 	if (c.Life == nil) != (c.Changes == nil) || c.Life != nil && min(*c.Life, *c.Changes) < 0 {
 		return Refusef(KindInvalid, "life", "the change of job %s: set both life and changes, each at least 0, or neither", c.ID)
 	}
-	for _, key := range slices.Sorted(maps.Keys(c.Labels)) { // those that are taken away too: events tell them
+	for _, key := range slices.Sorted(maps.Keys(c.Labels)) { // removed labels too, as events contain them
 		if !validLabel(key) {
 			return Refusef(KindInvalid, "labels", "labels: a key must be 1 to %d bytes of printable ASCII without blanks", MaxLabelBytes)
 		}
@@ -47,7 +47,7 @@ func (c *JobChange) CheckShape(payloadMax int64) error {
 	return spec.CheckShape(payloadMax)
 }
 
-// Of returns what a spec is after the change. It shares with s what stays.
+// Of returns the spec after the change. Unchanged fields are shared with s.
 func (c *JobChange) Of(s *JobSpec) JobSpec {
 	next := *s
 	if c.Priority != nil {

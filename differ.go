@@ -14,26 +14,25 @@ import (
 // shownBytes is the longest value that Difference shows.
 const shownBytes = 64
 
-// Difference names the first field, as JSON has it, in which two specs of a job are not
-// the same content (SPEC §16.5), with both values where they are short; "" where there is
-// none. Empty lists, maps and payloads are as good as none; headers are no content.
+// Difference returns the JSON name of the first field in which the contents of two job specs differ (SPEC §16.5), with
+// both values if they are short; "" if they are equal. Empty lists, maps and payloads equal missing ones; headers are
+// not part of the content.
 func (s *JobSpec) Difference(other *JobSpec) string { return difference("", *s, *other) }
 
-// Difference names the first field in which a batch is opened otherwise than as another.
+// Difference returns the first field in which two batch specs differ.
 func (s *BatchSpec) Difference(other *BatchSpec) string { return difference("", *s, *other) }
 
-// Difference names the first field in which a plan is another one.
+// Difference returns the first field in which two plans differ.
 func (p *PlanSpec) Difference(other *PlanSpec) string { return difference("", *p, *other) }
 
-// Difference names the first field, of those beside its nodes and edges, in which a workflow is
-// another one.
+// Difference returns the first field, other than nodes and edges, in which two workflows differ.
 func (w *WorkflowSpec) Difference(other *WorkflowSpec) string {
 	a, b := *w, *other
 	a.Nodes, a.Edges, b.Nodes, b.Edges = nil, nil, nil, nil
 	return difference("", a, b)
 }
 
-// difference compares two specs of one type; in is what stands before the names of their fields.
+// difference compares two specs of one type; in is the prefix of their field names.
 func difference(in string, now, before any) string {
 	a, b := reflect.ValueOf(now), reflect.ValueOf(before)
 	for i := range a.NumField() {
@@ -60,7 +59,7 @@ func difference(in string, now, before any) string {
 	return ""
 }
 
-// shown returns a field as JSON has it.
+// shown returns a field as JSON text.
 func shown(v reflect.Value) string {
 	switch v := v.Interface().(type) {
 	case time.Duration:
@@ -68,7 +67,7 @@ func shown(v reflect.Value) string {
 	case time.Time:
 		return DateOf(v).String()
 	case *Unique:
-		text, _ := json.Marshal(v) // always has a form
+		text, _ := json.Marshal(v) // cannot fail
 		return string(text)
 	case *int32:
 		if v == nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ParseDuration reads a duration that a person writes: the units of time.ParseDuration, and
-// d, a day of 24 hours, which comes first, as in 1d12h or 0.5d. It bounds nothing.
+// ParseDuration parses a duration in human-readable form: the units of time.ParseDuration, and d, a day of 24 hours,
+// which comes first, as in 1d12h or 0.5d. It checks no limits.
 func ParseDuration(text string) (time.Duration, error) {
 	bare, negative := strings.CutPrefix(text, "-")
 	if !negative {
@@ -44,5 +44,5 @@ func ParseDuration(text string) (time.Duration, error) {
 	return total, nil
 }
 
-// maxDays is, in hours for days, the most that a time.Duration holds with room for the rest.
+// maxDays is the largest number of days, expressed in hours, that fits in a time.Duration with room for the rest.
 const maxDays = time.Duration(1<<62) / 24

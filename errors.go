@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Kind is what a caller can do about an error. Each maps to one gRPC code in
-// one table (api/words) and to one exit code in another (internal/cli/exit.go).
+// Kind determines what a caller can do about an error. Each maps to one gRPC code in one table (api/words) and to one
+// exit code in another (internal/cli/exit.go).
 type Kind uint8
 
 // The kinds. Each calls for a different next step.
@@ -18,8 +18,8 @@ const (
 	KindInvalid
 	// NotFound: no such job, queue, worker, node.
 	KindNotFound
-	// Conflict: it clashes with what is there (a live worker id, a state that
-	// does not allow the move); look first.
+	// Conflict: the call conflicts with the current state (a live worker id, a state that does not allow the
+	// transition); read the state first.
 	KindConflict
 	// Stale: the lease, session or token is not (or no longer) the caller's;
 	// stop working on it.
@@ -31,15 +31,15 @@ const (
 	// Unavailable: no leader, no quorum, or the outcome is unknown; retry with
 	// the same ids after RetryAfter.
 	KindUnavailable
-	// Timeout: the caller's own waiting time is over.
+	// Timeout: the caller's own waiting time has passed.
 	KindTimeout
-	// OutOfRange: what is asked for is no longer kept, or still to come.
+	// OutOfRange: the requested data is no longer kept, or does not exist yet.
 	KindOutOfRange
 	// Denied: not permitted to this caller.
 	KindDenied
-	// Internal: a fault of ours; the log has more.
+	// Internal: a fault in rota; the log has details.
 	KindInternal
-	// Unauthenticated: the caller showed no credential that counts; show another.
+	// Unauthenticated: the caller sent no valid credential; send another.
 	KindUnauthenticated
 )
 
@@ -49,20 +49,20 @@ var kindNames = [...]string{"NONE", "INVALID", "NOT_FOUND", "CONFLICT", "STALE",
 // String names the kind in capitals.
 func (k Kind) String() string { return nameOf(kindNames[:], int(k)) }
 
-// Error is the one error type that crosses packages. Its text is for people:
-// what was refused, which value, which limit, what to do next.
+// Error is the one error type that crosses packages. Its text is for people: it names what was refused, the value, the
+// limit, and what to do next.
 type Error struct {
-	// Kind is what the caller can do.
+	// Kind determines what the caller can do.
 	Kind Kind
 	// Op is the verb that refused, such as "submit"; may be empty.
 	Op string
-	// Subject is the field or id refused; may be empty.
+	// Subject is the refused field or id; may be empty.
 	Subject string
 	// Text is the sentence.
 	Text string
-	// RetryAfter is how long to wait before a retry; 0 where waiting is no remedy.
+	// RetryAfter is how long to wait before a retry; 0 if waiting does not help.
 	RetryAfter time.Duration
-	// Cause is what lay beneath; may be nil.
+	// Cause is the underlying error; may be nil.
 	Cause error
 }
 
@@ -127,7 +127,7 @@ func Refusef(kind Kind, subject, format string, args ...any) *Error {
 	return &Error{Kind: kind, Subject: subject, Text: fmt.Sprintf(format, args...)}
 }
 
-// KindOf returns the kind of err: KindNone for nil, Internal for a stranger.
+// KindOf returns the kind of err: KindNone for nil, Internal for an error of another package.
 func KindOf(err error) Kind {
 	if err == nil {
 		return KindNone
@@ -143,8 +143,8 @@ func KindOf(err error) Kind {
 	return KindInternal
 }
 
-// ErrorOf returns the *Error that err is or wraps: nil for nil, one of kind KindOf(err) for a
-// stranger.
+// ErrorOf returns the *Error that err is or wraps: nil for nil, one of kind KindOf(err) for an error of another
+// package.
 func ErrorOf(err error) *Error {
 	if err == nil {
 		return nil
@@ -156,7 +156,7 @@ func ErrorOf(err error) *Error {
 	return &Error{Kind: KindOf(err), Text: err.Error()}
 }
 
-// OrNil returns e as an error that is nil where e is.
+// OrNil returns e as an error that is nil if e is nil.
 func (e *Error) OrNil() error {
 	if e == nil {
 		return nil
@@ -164,7 +164,7 @@ func (e *Error) OrNil() error {
 	return e
 }
 
-// RetryAfterOf returns how long to wait before a retry, 0 where waiting does not help.
+// RetryAfterOf returns how long to wait before a retry; 0 if waiting does not help.
 func RetryAfterOf(err error) time.Duration {
 	var e *Error
 	if errors.As(err, &e) {
@@ -180,7 +180,7 @@ func nameOf(names []string, i int) string {
 	return names[i]
 }
 
-// choices are names for people: without the one that stands for nothing.
+// choices returns the names to show to people, without the one that means nothing.
 func choices(names []string) []string {
 	named := make([]string, 0, len(names))
 	for _, n := range names {

@@ -61,7 +61,7 @@ func (id EventID) Compare(b EventID) int {
 	return cmp.Or(cmp.Compare(id.Incarnation, b.Incarnation), cmp.Compare(id.Index, b.Index), cmp.Compare(id.Seq, b.Seq))
 }
 
-// EventKind is what happened (SPEC §12.2).
+// EventKind is the kind of an event (SPEC §12.2).
 type EventKind uint8
 
 // The kinds of SPEC §12.2. EventNodeChanged is about membership.
@@ -167,22 +167,21 @@ func (k *EventKind) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Event is one thing that an entry made happen (SPEC §12.1). Fields that do not
-// belong to the kind are zero.
+// Event is one effect of a log entry (SPEC §12.1). Fields that do not belong to the kind are zero.
 type Event struct {
 	ID   EventID   `json:"event_id"`
 	Kind EventKind `json:"kind"`
 	// Run and Node are the workflow and its node that the job belongs to.
 	Run  string `json:"run_id,omitempty"`
 	Node string `json:"node_id,omitempty"`
-	// Parent is the event about the same job before this one.
+	// Parent is the previous event about the same job.
 	Parent EventID   `json:"parent_event_id,omitzero"`
 	Clock  Clock     `json:"logical_time"`
 	Date   Date      `json:"date_ms"`
 	Job    JobID     `json:"job,omitempty"`
 	Queue  QueueName `json:"queue,omitempty"`
 	Tenant TenantID  `json:"tenant,omitempty"`
-	// Type is that of the job, while its row is there.
+	// Type is the type of the job, set while the job's row exists.
 	Type     JobType      `json:"type,omitempty"`
 	Worker   WorkerID     `json:"worker,omitempty"`
 	Session  Session      `json:"session,omitempty"`
@@ -196,24 +195,23 @@ type Event struct {
 	// Check is the result of an assignment's re-check: FIT, or the rule that
 	// failed (SPEC §6.1).
 	Check string `json:"capability_check_result,omitempty"`
-	// Payload is the kind's own data: a JSON object, such as an assignment's reasoning
-	// or a slash's penalty.
+	// Payload is data specific to the kind: a JSON object, such as the reasoning of an assignment or the penalty of a
+	// slash.
 	Payload string `json:"payload,omitempty,raw"`
-	// Text is what went wrong, such as a handler's error.
+	// Text describes the failure, such as a handler's error.
 	Text string `json:"error_data,omitempty"`
-	// Actor is who asked for the operation behind the event, none where the leader acted
-	// by itself; Via is the node and the door by which the call came, Request its id.
+	// Actor is the principal that requested the operation behind the event; none if the leader acted by itself. Via is
+	// the node and the interface through which the call came, Request is the call's id.
 	Actor   Principal `json:"actor,omitempty"`
 	Via     string    `json:"via,omitempty"`
 	Request string    `json:"request_id,omitempty"`
 }
 
-// ServedEvent is an event as readers get it, with the hashes that are pure
-// functions of the event and its entry.
+// ServedEvent is an event as sent to readers, with the hashes that are pure functions of the event and its entry.
 type ServedEvent struct {
 	Event
-	// PayloadHash is SHA-256 of Payload; Prior and Post are the state's digests
-	// before and after the entry, zero to readers who may not read everything.
+	// PayloadHash is SHA-256 of Payload; Prior and Post are the state's digests before and after the entry, zero for
+	// readers without the right to read everything.
 	PayloadHash Hex    `json:"payload_hash,omitempty"`
 	Prior       Digest `json:"prior_state_hash,omitzero"`
 	Post        Digest `json:"post_state_hash,omitzero"`
@@ -221,7 +219,7 @@ type ServedEvent struct {
 
 // EventFilter selects events; zero fields select all.
 type EventFilter struct {
-	// After is the last event seen; the zero id begins at the oldest kept.
+	// After is the last event seen; the zero id starts at the oldest retained event.
 	After EventID
 	Kinds []EventKind
 	Job   JobID
@@ -231,20 +229,20 @@ type EventFilter struct {
 	Tenant   TenantID
 	Worker   WorkerID
 	Workflow WorkflowID
-	// Actor selects what this principal asked for, itself or by a browser session of its own.
+	// Actor selects events of operations requested by this principal, directly or through a browser session of its own.
 	Actor Principal
-	// Latest begins after the newest event, and takes no After.
+	// Latest starts after the newest event; it excludes After.
 	Latest bool
-	// Follow waits for what comes.
+	// Follow waits for new events.
 	Follow bool
 }
 
-// All reports whether the filter lets every event through.
+// All reports whether the filter matches every event.
 func (f *EventFilter) All() bool {
 	return len(f.Kinds) == 0 && f.Job == "" && f.Queue == "" && f.Type == "" && f.Tenant == "" && f.Worker == "" && f.Workflow == "" && f.Actor == ""
 }
 
-// Wants reports whether the filter lets an event through.
+// Wants reports whether the filter matches an event.
 func (f *EventFilter) Wants(e *Event) bool {
 	return (len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind)) && (f.Job == "" || f.Job == e.Job) &&
 		(f.Queue == "" || f.Queue == e.Queue) && (f.Type == "" || f.Type == e.Type) && (f.Tenant == "" || f.Tenant == e.Tenant) &&

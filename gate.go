@@ -8,20 +8,19 @@ import (
 // GateType is the job type of gates: no worker ever runs one.
 const GateType JobType = "gate"
 
-// Gate makes a node of a workflow a gate (SPEC §23.1): it has no job, and once its parents
-// have completed it waits for somebody's signal, or for its time.
+// Gate makes a node of a workflow a gate (SPEC §23.1): it has no job, and after its parents have completed it waits for
+// a signal or a timeout.
 type Gate struct {
-	// Timeout is how long it waits once its parents have completed, at most MaxGateTimeout; 0
-	// is for ever.
+	// Timeout is how long the gate waits after its parents have completed, at most MaxGateTimeout; 0 means forever.
 	Timeout time.Duration `json:"timeout_ms,omitempty"`
-	// OnTimeout is what becomes of it then.
+	// OnTimeout is what happens to the gate at its timeout.
 	OnTimeout GateTimeout `json:"on_timeout,omitempty"`
 }
 
-// GateTimeout is what becomes of a gate that nobody signalled in time.
+// GateTimeout is what happens to a gate that was not signalled in time.
 type GateTimeout uint8
 
-// What becomes of such a gate: it is EXPIRED, or COMPLETED with an empty output.
+// The outcomes of such a gate: EXPIRED, or COMPLETED with an empty output.
 const (
 	GateExpires GateTimeout = iota
 	GateCompletes
@@ -29,7 +28,7 @@ const (
 
 var gateTimeoutNames = []string{"expire", "complete"}
 
-// String names what becomes of the gate as SPEC §23.1 does.
+// String returns the name that SPEC §23.1 uses.
 func (t GateTimeout) String() string { return nameOf(gateTimeoutNames, int(t)) }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -42,8 +41,8 @@ func (t *GateTimeout) UnmarshalText(text []byte) error {
 	return err
 }
 
-// CheckGate refuses a gate that is out of bounds, and whatever its template says beside its
-// id, queue, tenant, priority and labels: a gate is no job.
+// CheckGate rejects a gate that is out of range, or whose template has anything other than id, queue, tenant, priority
+// and labels: a gate is not a job.
 func (s *JobSpec) CheckGate(g *Gate) error {
 	if s.Type != GateType {
 		return Refusef(KindInvalid, "type", "type: got %q; a gate has no type, omit it", shorten(string(s.Type)))
@@ -63,7 +62,7 @@ func (s *JobSpec) CheckGate(g *Gate) error {
 	return nil
 }
 
-// CheckTemplate is that of the node's job, or of a gate, which may leave its type out.
+// CheckTemplate checks the template of the node's job, or of a gate, which may have no type.
 func (n *NodeSpec) CheckTemplate(payloadMax int64) error {
 	s := n.JobSpec
 	if n.Gate != nil && s.Type == "" {
@@ -78,20 +77,20 @@ func (n *NodeSpec) CheckTemplate(payloadMax int64) error {
 	return s.CheckGate(n.Gate)
 }
 
-// Signal is somebody's word to a gate.
+// Signal ends the wait of a gate.
 type Signal struct {
 	// Workflow and Node name the gate.
 	Workflow WorkflowID `json:"workflow"`
 	Node     string     `json:"node"`
 	// ID is the idempotency key; the client library sets one where it is empty.
 	ID string `json:"id"`
-	// Payload is the gate's output, at most MaxSignalBytes; of a refusal it says why.
+	// Payload is the gate's output, at most MaxSignalBytes; for a refusal, it is the reason.
 	Payload Blob `json:"payload,omitempty"`
 	// Refuse ends the gate DEAD instead.
 	Refuse bool `json:"refuse,omitempty"`
 }
 
-// CheckShape refuses what can be refused by looking at the signal alone.
+// CheckShape makes the checks that need only the signal.
 func (s *Signal) CheckShape() error {
 	if err := CheckID("workflow", s.Workflow); err != nil {
 		return err
@@ -114,8 +113,8 @@ type Signalled struct {
 	Workflow WorkflowID `json:"workflow"`
 	Node     string     `json:"node"`
 	ID       string     `json:"id"`
-	// Existed reports that the same signal was taken before.
+	// Existed reports that the same signal was accepted before.
 	Existed bool `json:"existed,omitempty"`
-	// Index of the entry that took it.
+	// Index is the index of the entry that accepted it.
 	Index Index `json:"index"`
 }

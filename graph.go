@@ -8,22 +8,21 @@ import (
 	"strings"
 )
 
-// Graph is a workflow as the log takes it: its nodes numbered in topological order,
-// ties by their place in the submission, so that each parent has a smaller number.
+// Graph is a workflow as stored in the log: its nodes are numbered in topological order, with ties in the order of
+// submission, so that each parent has a smaller number.
 type Graph struct {
-	// Order[k] is the place in Nodes of the node with number k.
+	// Order[k] is the position in Nodes of the node with number k.
 	Order []int
 	// Parents[k] are the numbers of its parents, ascending, each once.
 	Parents [][]uint32
-	// Edges counts them all.
+	// Edges is the number of edges.
 	Edges int
 }
 
-// Arrange checks a workflow and numbers its nodes (SPEC §11.1). It refuses ids that
-// stand twice, edges to nodes that are not there or to their own node, a cycle, of
-// which it names the nodes, and what is beyond the limits. Where the submitter left
-// queue and tenant open it fills them in, in the workflow and in its nodes. It is
-// O(nodes + edges), but for the sorting of each node's parents and of ready nodes.
+// Arrange checks a workflow and numbers its nodes (SPEC §11.1). It rejects duplicate ids, edges to missing nodes or to
+// the same node, cycles (the error names their nodes), and workflows beyond the limits. It sets the queue and the
+// tenant, in the workflow and in its nodes, if the submitter left them empty. It is O(nodes + edges), except for
+// sorting each node's parents and the ready nodes.
 func (w *WorkflowSpec) Arrange() (*Graph, error) {
 	if err := w.checkFrame(); err != nil {
 		return nil, err
@@ -40,7 +39,7 @@ func (w *WorkflowSpec) Arrange() (*Graph, error) {
 	return a.number(), nil
 }
 
-// checkFrame checks what a workflow has beside its nodes.
+// checkFrame checks the fields of a workflow other than its nodes.
 func (w *WorkflowSpec) checkFrame() error {
 	if w.Queue == "" {
 		w.Queue = DefaultQueue
@@ -100,12 +99,12 @@ func (w *WorkflowSpec) fillNodes() error {
 	return nil
 }
 
-// node names a node for people, by its id and its place.
+// node returns a description of a node for messages, by its id and its position.
 func (w *WorkflowSpec) node(i int) string {
 	return fmt.Sprintf("node %q (nodes[%d])", shorten(w.Nodes[i].ID), i)
 }
 
-// ofNode says of which node a template was refused.
+// ofNode adds to an error the node whose template was refused.
 func (w *WorkflowSpec) ofNode(i int, err error) error {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -114,8 +113,7 @@ func (w *WorkflowSpec) ofNode(i int, err error) error {
 	return Refusef(e.Kind, fmt.Sprintf("nodes[%d].%s", i, e.Subject), "%s: %s", w.node(i), e.Text)
 }
 
-// arranger numbers the nodes of one workflow. Until the last step nodes are told by
-// their places.
+// arranger numbers the nodes of one workflow. Until the last step nodes are identified by their positions.
 type arranger struct {
 	spec *WorkflowSpec
 	at   map[string]uint32
@@ -125,7 +123,7 @@ type arranger struct {
 	order []uint32
 }
 
-// adjacency holds lists of places: those of i are list[from[i]:from[i+1]].
+// adjacency holds lists of positions: the list of i is list[from[i]:from[i+1]].
 type adjacency struct{ from, list []uint32 }
 
 func (a *adjacency) of(i uint32) []uint32 { return a.list[a.from[i]:a.from[i+1]] }
@@ -160,7 +158,7 @@ func (a *arranger) name() error {
 	return nil
 }
 
-// link resolves the edges, told by nodes and beside them.
+// link resolves the edges, given in the nodes and separately.
 func (a *arranger) link() error {
 	told := len(a.spec.Edges)
 	for i := range a.spec.Nodes {
@@ -202,7 +200,7 @@ func (a *arranger) unknownEnd(i int, end, id string, e Edge) error {
 		i, shorten(e.From), shorten(e.To), shorten(id))
 }
 
-// once sorts the parents of each node and takes away those told twice.
+// once sorts the parents of each node and removes duplicates.
 func (a *arranger) once(from, to []uint32) error {
 	n := len(a.spec.Nodes)
 	all := group(n, to, from)
@@ -226,8 +224,8 @@ func (a *arranger) once(from, to []uint32) error {
 	return nil
 }
 
-// sort finds the topological order: of the nodes whose parents all stand already,
-// always the one of the least place comes next.
+// sort finds the topological order: of the nodes whose parents are all placed, the one with the smallest position
+// always comes next.
 func (a *arranger) sort() error {
 	n := uint32(len(a.spec.Nodes))
 	waiting := make([]uint32, n)
@@ -254,10 +252,9 @@ func (a *arranger) sort() error {
 	return Refusef(KindInvalid, "edges", "the workflow has a cycle: %s; remove one of its edges", a.show(cycle))
 }
 
-// cycle finds one among the nodes that wait for ever. Each of those has a parent
-// that does too, so that a walk from parent to parent comes to a cycle; of all that
-// lead through its first node it takes a shortest one. The shortest of all would
-// cost a search from each node.
+// cycle finds a cycle among the nodes that would wait forever. Each of them has a parent that would too, so a walk from
+// parent to parent reaches a cycle. Of all cycles through its first node, cycle returns a shortest one. Finding the
+// shortest of all would need a search from each node.
 func (a *arranger) cycle(waiting []uint32) []uint32 {
 	walked := make([]bool, len(waiting))
 	at := uint32(slices.IndexFunc(waiting, func(n uint32) bool { return n > 0 }))
@@ -283,7 +280,7 @@ func (a *arranger) cycle(waiting []uint32) []uint32 {
 	panic("rota: a node on a cycle has no way back to itself")
 }
 
-// trace returns the way from one place to another, told by what stood before each.
+// trace returns the path from one position to another, given the predecessor of each.
 func (a *arranger) trace(before []uint32, to, from uint32) []uint32 {
 	way := []uint32{to}
 	for ; to != from; way = append(way, to) {
@@ -293,7 +290,7 @@ func (a *arranger) trace(before []uint32, to, from uint32) []uint32 {
 	return way
 }
 
-// cycleShown bounds the nodes that a message names of a cycle.
+// cycleShown is the maximum number of nodes of a cycle that a message names.
 const cycleShown = 20
 
 func (a *arranger) show(cycle []uint32) string {
@@ -307,7 +304,7 @@ func (a *arranger) show(cycle []uint32) string {
 	return strings.Join(append(names, names[0]), " → ")
 }
 
-// number gives the nodes their numbers, and tells parents by them.
+// number assigns numbers to the nodes, and identifies parents by them.
 func (a *arranger) number() *Graph {
 	n := len(a.order)
 	g := &Graph{Order: make([]int, n), Parents: make([][]uint32, n), Edges: len(a.parents.list)}
@@ -363,9 +360,8 @@ func (h *placeHeap) pop() uint32 {
 	}
 }
 
-// templateBytes is about what a template takes where it is kept, and never more: the
-// state machine counts to the byte, as its rows are encoded, but only once the nodes
-// have arrived.
+// templateBytes is the approximate size of a stored template, and never more: the state machine counts exact bytes, as
+// its rows are encoded, but only when the nodes have arrived.
 func (s *JobSpec) templateBytes() int64 {
 	n := len(s.Payload) + len(s.ExpectedDigest) + len(s.Queue) + len(s.Type) + len(s.Zone) + len(s.Domain) + len(s.Worker)
 	for _, list := range [...][]string{s.Requires, s.RegionsAllow, s.RegionsDeny, s.DataKeys, s.Keys} {

@@ -5,20 +5,17 @@ import (
 	"fmt"
 )
 
-// Growth is what a node of a workflow adds to it as it completes (SPEC §23.2): all of it or
-// nothing.
+// Growth is the set of nodes that a node of a workflow adds to it on completion, all or nothing (SPEC §23.2).
 type Growth struct {
-	// Children are at most MaxChildren nodes. Their parents are the completing node or children
-	// before; one that names none is a child of the completing node. A queue that is left
-	// empty is the workflow's.
+	// Children are at most MaxChildren nodes. Their parents are the completing node or earlier children; a child that
+	// names no parent is a child of the completing node. An empty queue means the workflow's queue.
 	Children []NodeSpec `json:"children"`
-	// Detached lets nothing wait for the children. Otherwise whatever waits for the completing
-	// node also waits for those children that have none themselves.
+	// Detached means that no node waits for the children. Otherwise nodes that wait for the completing node also wait
+	// for the children that have no children of their own.
 	Detached bool `json:"detached,omitempty"`
 }
 
-// CheckShape refuses what can be refused by looking at the children alone; node is the one
-// that completes.
+// CheckShape makes the checks that need only the children; node is the completing node.
 func (g *Growth) CheckShape(node string) error {
 	if n := len(g.Children); n == 0 || n > MaxChildren {
 		return Refusef(KindInvalid, "children", "children: got %d, want 1 to %d", n, MaxChildren)
@@ -34,8 +31,7 @@ func (g *Growth) CheckShape(node string) error {
 	return nil
 }
 
-// checkChild is CheckTemplate for a node whose parents are among some, and whose queue and
-// tenant are its workflow's.
+// checkChild is CheckTemplate for a node with parents from a given set, and with its workflow's queue and tenant.
 func (n *NodeSpec) checkChild(before map[string]bool) error {
 	if err := CheckNodeID("id", n.ID); err != nil {
 		return err

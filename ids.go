@@ -21,7 +21,7 @@ type (
 	QueueName string
 	// TenantID names a tenant; the empty tenant is stored as DefaultTenant.
 	TenantID string
-	// JobType names the handler that a job asks for.
+	// JobType names the handler of a job.
 	JobType string
 	// NodeID names a node.
 	NodeID string
@@ -29,7 +29,7 @@ type (
 	ClusterID string
 )
 
-// DefaultTenant and DefaultQueue stand in where a submission names none.
+// DefaultTenant and DefaultQueue are used if a submission names none.
 const (
 	DefaultTenant TenantID  = "default"
 	DefaultQueue  QueueName = "default"
@@ -78,8 +78,8 @@ func (id *LeaseID) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Token fences attempts: it only grows over the life of a cluster, through
-// restores too (SPEC §8.6). It is ordered by incarnation, then counter.
+// Token is the fencing token of an attempt: it only grows over the life of a cluster, including restores (SPEC §8.6).
+// It is ordered by incarnation, then counter.
 type Token struct {
 	Incarnation uint64
 	Counter     uint64
@@ -163,7 +163,7 @@ func ValidID[S ~string](s S) bool {
 	return true
 }
 
-// CheckID refuses an id that ValidID does not take, naming the field.
+// CheckID rejects an id that ValidID does not accept; the error names the field.
 func CheckID[S ~string](field string, s S) error {
 	if ValidID(s) {
 		return nil
@@ -172,9 +172,9 @@ func CheckID[S ~string](field string, s S) error {
 		MaxIDBytes)
 }
 
-// CheckNodeID refuses a node's id that is not 1 to MaxNodeIDBytes of UTF-8 without
-// blanks and control characters. It is for the edge alone: what is printable is a
-// matter of Unicode tables, which differ between binaries (SPEC §2.2).
+// CheckNodeID rejects a node's id that is not 1 to MaxNodeIDBytes of UTF-8 without blanks and control characters. Only
+// the edge uses it: which characters are printable depends on Unicode tables, which differ between binaries (SPEC
+// §2.2).
 func CheckNodeID(field, s string) error {
 	ok := true
 	for _, r := range s {
@@ -186,9 +186,8 @@ func CheckNodeID(field, s string) error {
 	return CheckNodeIDBytes(field, s)
 }
 
-// CheckNodeIDBytes is what of CheckNodeID is decided without Unicode tables, the same
-// in every binary: 1 to MaxNodeIDBytes of UTF-8, no byte that is an ASCII blank or
-// control character. The machine checks no more.
+// CheckNodeIDBytes is the part of CheckNodeID that needs no Unicode tables and is the same in every binary: 1 to
+// MaxNodeIDBytes of UTF-8, without ASCII blanks or control characters. The machine checks only this part.
 func CheckNodeIDBytes(field, s string) error {
 	ok := len(s) > 0 && len(s) <= MaxNodeIDBytes && utf8.ValidString(s)
 	for i := 0; i < len(s); i++ {
@@ -205,8 +204,8 @@ func badNodeID(field, s string) error {
 		MaxNodeIDBytes)
 }
 
-// CheckJobRef refuses what is the id neither of a submitted job nor of a
-// workflow's node, nor of a schedule's run, naming the field.
+// CheckJobRef rejects an id that is neither that of a submitted job nor of a workflow's node nor of a schedule's run;
+// the error names the field.
 func CheckJobRef(field string, id JobID) error {
 	w, node, ok := SplitNodeJobID(id)
 	if name, run := SplitRunID(id); run && !ok {

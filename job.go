@@ -11,10 +11,9 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// Blob is bytes that people read: JSON shows text as a string and anything
-// that is not UTF-8 as {"base64":"…"}. It takes both, and any other object, list,
-// number or truth value as its own JSON text without blanks. An object whose one key
-// is base64 is always bytes: to give that very object, give its text as a string.
+// Blob is bytes in readable form: JSON has text as a string, and anything that is not UTF-8 as {"base64":"…"}. It
+// accepts both, and any other object, list, number or boolean as its own JSON text without blanks. An object whose only
+// key is base64 always means bytes: to pass that object itself, pass its text as a string.
 type Blob []byte
 
 // MarshalJSON implements json.Marshaler.
@@ -84,22 +83,20 @@ func (h *Hex) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// RetryPolicy is how one job is tried again where it has a way of its own (SPEC §20.4). What is
-// zero is the queue's.
+// RetryPolicy is the retry policy of a single job (SPEC §20.4). Zero fields mean the queue's values.
 type RetryPolicy struct {
-	// Attempts is how many the job has, 1 to 1,000.
+	// Attempts is the number of attempts that the job has, 1 to 1,000.
 	Attempts int64 `json:"attempts,omitempty"`
-	// Base is how long the second attempt waits after the first, and Cap the longest wait.
+	// Base is the wait between the first and the second attempt, Cap the longest wait.
 	Base time.Duration `json:"base_ms,omitempty"`
 	Cap  time.Duration `json:"cap_ms,omitempty"`
-	// FactorPermille is by how much the wait grows with each attempt, 1,000 to 1,000,000.
+	// FactorPermille is the factor by which the wait grows with each attempt, 1,000 to 1,000,000.
 	FactorPermille int64 `json:"factor_permille,omitempty"`
-	// JitterPermille is by how much a wait is longer or shorter at most, 1 to 1,000; -1 for
-	// not at all.
+	// JitterPermille is the maximum random change of a wait, longer or shorter, 1 to 1,000; -1 means none.
 	JitterPermille int64 `json:"jitter_permille,omitempty"`
 }
 
-// Over returns a queue's policy as it is for a job with this retry policy.
+// Over returns a queue's policy as it applies to a job with this retry policy.
 func (r RetryPolicy) Over(p *QueuePolicy) *QueuePolicy {
 	if r == (RetryPolicy{}) {
 		return p
@@ -117,41 +114,41 @@ func (r RetryPolicy) Over(p *QueuePolicy) *QueuePolicy {
 	return &own
 }
 
-// JobSpec is a job as it is submitted. Only a JobChange alters it afterwards.
-// CheckShape holds its ranges (SPEC §4.2).
+// JobSpec is the definition of a job, given at submission. Only a JobChange changes it afterwards. CheckShape checks
+// its ranges (SPEC §4.2).
 //
-// Durations are kept in whole milliseconds, which the client library rounds up to; JSON has
-// them, and the dates, in milliseconds.
+// Durations are stored in whole milliseconds; the client library rounds up. JSON has durations and dates in
+// milliseconds.
 type JobSpec struct {
 	// ID is the idempotency key; the client library sets one where it is empty.
 	ID JobID `json:"id"`
-	// Queue is where it waits; empty means DefaultQueue.
+	// Queue is the job's queue; empty means DefaultQueue.
 	Queue QueueName `json:"queue"`
 	// Type names the handler.
 	Type JobType `json:"type"`
-	// Tenant is who submits; empty means DefaultTenant.
+	// Tenant is the submitting tenant; empty means DefaultTenant.
 	Tenant TenantID `json:"tenant,omitempty"`
-	// Priority is 0 (critical) to 10 (background). Zero means zero: NewJobSpec
-	// starts from DefaultPriority.
+	// Priority is 0 (critical) to 10 (background). Zero means priority 0; NewJobSpec sets DefaultPriority.
 	Priority int32 `json:"priority"`
-	// Fee in millionths of a unit, for the market ranking. 0…MaxFee.
+	// Fee is in millionths of a unit, for the market ranking: 0…MaxFee.
 	Fee int64 `json:"fee,omitempty"`
 	// SizeBytes is the declared size of the work; 0 means the payload's length.
 	SizeBytes int64 `json:"size_bytes,omitempty"`
-	// Payload goes to the handler as it is, at most payload_max_bytes.
+	// Payload is passed to the handler unchanged, at most payload_max_bytes.
 	Payload Blob `json:"payload,omitempty"`
-	// Delay holds the job back on the cluster clock, from submission.
+	// Delay delays the job by this time on the cluster clock, from submission.
 	Delay time.Duration `json:"delay_ms,omitempty"`
-	// NotBefore holds the job back until a date.
+	// NotBefore delays the job until a date.
 	NotBefore time.Time `json:"not_before_ms,omitempty"`
-	// TTL overrides the queue's ttl_abs, from submission; 0 takes the queue's.
+	// TTL overrides the queue's ttl_abs, from submission; 0 means the queue's value.
 	TTL time.Duration `json:"ttl_ms,omitempty"`
-	// StartBy expires the job so long after its submission, or last retry, unless it was leased by then; 0 is no bound.
+	// StartBy is the time after submission, or after the last retry, at which the job expires unless it has been leased
+	// by then; 0 means no limit.
 	StartBy time.Duration `json:"start_by_ms,omitempty"`
-	// MaxRuntime overrides the queue's max_runtime; 0 takes the queue's.
+	// MaxRuntime overrides the queue's max_runtime; 0 means the queue's value.
 	MaxRuntime time.Duration `json:"max_runtime_ms,omitempty"`
-	// CPUMilli, MemoryBytes and IOBytesPerS are taken from the worker while leased;
-	// IOBytesPerS is how much the work reads and writes in a second, on disk and network.
+	// CPUMilli, MemoryBytes and IOBytesPerS are reserved at the worker while the job is leased. IOBytesPerS is how much
+	// the work reads and writes per second, on disk and network.
 	CPUMilli    int64 `json:"cpu_milli,omitempty"`
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	IOBytesPerS int64 `json:"io_bytes_per_s,omitempty"`
@@ -160,7 +157,7 @@ type JobSpec struct {
 	// RegionsAllow (empty: all) and RegionsDeny filter workers by region.
 	RegionsAllow []string `json:"regions_allow,omitempty"`
 	RegionsDeny  []string `json:"regions_deny,omitempty"`
-	// Zone is preferred by the affinity strategy.
+	// Zone is the zone that the affinity strategy prefers.
 	Zone string `json:"zone,omitempty"`
 	// Domain is the failure domain (SPEC §4.8); part of the lane.
 	Domain string `json:"domain,omitempty"`
@@ -170,39 +167,37 @@ type JobSpec struct {
 	ExpectedDigest Hex `json:"expected_digest,omitempty"`
 	// Simulate is how long the built-in handler waits.
 	Simulate time.Duration `json:"simulate_ms,omitempty"`
-	// Units are taken from the worker's units_per_period; 0 counts as 1.
+	// Units count against the worker's units_per_period; 0 counts as 1.
 	Units int64 `json:"units,omitempty"`
 	// Labels are the submitter's own, at most MaxLabels.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Limits are what the work needs of a worker, by name, such as depth or width:
-	// the worker must offer at least as much of each (SPEC §6.1).
+	// Limits are what the work requires of a worker, by name, such as depth or width: the worker must offer at least as
+	// much of each (SPEC §6.1).
 	Limits map[string]int64 `json:"limits,omitempty"`
-	// Expected declares how long the job should take, which counts in a queue whose estimate is
-	// `user`: it orders and backfills jobs (SPEC §26.1); under the adaptive ranking the type's newest
-	// declaration counts (SPEC §5.3). 0 declares nothing.
+	// Expected declares how long the job should take (SPEC §26.1). It is used in a queue whose estimate is `user`, to
+	// order and backfill jobs; under the adaptive ranking, the type's newest declaration is used. 0 declares nothing
+	// (SPEC §5.3).
 	Expected time.Duration `json:"expected_ms,omitempty"`
-	// RetryOnInvalidProof asks for another run when a verifier rejects the proof
-	// after the job is COMPLETED (SPEC §9.5).
+	// RetryOnInvalidProof requests another run if a verifier rejects the proof after the job is COMPLETED (SPEC §9.5).
 	RetryOnInvalidProof bool `json:"retry_on_invalid_proof,omitempty"`
-	// DataKeys name the data that the work reads, at most MaxDataKeys; the affinity
-	// strategy prefers workers that hold them (SPEC §7.6).
+	// DataKeys name the data that the work reads, at most MaxDataKeys; the affinity strategy prefers workers that hold
+	// that data (SPEC §7.6).
 	DataKeys []string `json:"data_keys,omitempty"`
-	// Retry overrides the queue's way of trying again.
+	// Retry overrides the queue's retry policy.
 	Retry RetryPolicy `json:"retry,omitzero"`
-	// Unique asks that no other job of its kind is around (SPEC §18); nil asks nothing.
+	// Unique requires that no other job with the same unique key exists; nil requires nothing (SPEC §18).
 	Unique *Unique `json:"unique,omitempty"`
-	// Keys name what the job shares with others, each name:value, the names distinct, at
-	// most MaxKeys; rules hold jobs to them (SPEC §19).
+	// Keys name resources that the job shares with other jobs, each as name:value, with distinct names, at most MaxKeys
+	// (SPEC §19). Key rules limit jobs by them.
 	Keys []string `json:"keys,omitempty"`
-	// Batch is the batch that the job is counted in (SPEC §24); "" is none.
+	// Batch is the batch that the job belongs to; "" is none (SPEC §24).
 	Batch BatchID `json:"batch,omitempty"`
-	// Headers go to the worker as they are, and say nothing to the cluster: trace context, for
-	// example. At most MaxHeaders, of MaxHeadersBytes in all; no filter selects by them, and a
-	// submission with others is the same one (SPEC §13.16).
+	// Headers are passed to the worker unchanged and have no meaning to the cluster: trace context, for example (SPEC
+	// §13.16). There are at most MaxHeaders of them, of MaxHeadersBytes in total. No filter selects by them. A
+	// submission that differs only in its headers counts as the same one.
 	Headers map[string]string `json:"headers,omitempty"`
-	// Minted reports that the client library made ID and submits it for the first
-	// time: no archive need be asked whether it is known (SPEC §9.4). It is no part
-	// of the job.
+	// Minted reports that the client library generated ID and submits it for the first time, so that no archive must be
+	// searched for it (SPEC §9.4). It is not part of the job.
 	Minted bool `json:"-"`
 }
 
@@ -215,7 +210,8 @@ func NewJobSpec(typ JobType, payload []byte) JobSpec {
 // Attempt is one leased execution, as `job show` prints it.
 type Attempt struct {
 	Number int32 `json:"attempt"`
-	// Life is the job's life that it belongs to: 0 until a retry, one more with each.
+	// Life is the life of the job that the attempt belongs to: 0 until the first retry, increased by one with each
+	// retry.
 	Life     int32    `json:"life,omitempty"`
 	Worker   WorkerID `json:"worker"`
 	Lease    LeaseID  `json:"lease_id"`
@@ -229,58 +225,58 @@ type Attempt struct {
 	Error string `json:"error,omitempty"`
 	// Decision is how the worker was chosen.
 	Decision Decision `json:"decision"`
-	// Log says that what it logged was kept (SPEC §22.2).
+	// Log reports whether the attempt's log was kept (SPEC §22.2).
 	Log bool `json:"log,omitempty"`
 }
 
-// Job is everything that is known of a job at one index.
+// Job is all data about a job at one index.
 type Job struct {
 	JobSpec
 	State JobState `json:"state"`
-	// Attempt is the number of the present or next attempt.
+	// Attempt is the number of the current or next attempt.
 	Attempt int32 `json:"attempt"`
-	// Submitted, Enqueued (first became QUEUED), FirstLease, Finished and Due
-	// (of a DELAYED one).
+	// Submitted, Enqueued (first became QUEUED), FirstLease, Finished and Due (of a DELAYED job) are times in the life
+	// of the job.
 	Submitted  Moment `json:"submitted"`
 	Enqueued   Moment `json:"enqueued"`
 	FirstLease Moment `json:"first_lease"`
 	Finished   Moment `json:"finished"`
 	Due        Moment `json:"due"`
-	// Expires is when a live job is EXPIRED: by the earliest of its times to live and the deadline for its start.
+	// Expires is when a live job becomes EXPIRED: the earliest of its times to live and its deadline to start.
 	Expires Moment `json:"expires"`
-	// Life counts the retries (SPEC §16.6); Retried is when the last was: times to live count
-	// from it.
+	// Life counts the retries (SPEC §16.6). Retried is the time of the last retry, from which times to live count.
 	Life    int32  `json:"life,omitempty"`
 	Retried Moment `json:"retried"`
-	// Changes counts how often the job was changed in this life (SPEC §21.2).
+	// Changes is the number of changes to the job in this life (SPEC §21.2).
 	Changes int32 `json:"changes,omitempty"`
-	// Reason is why it is terminal, or why its last attempt ended.
+	// Reason is why the job is terminal, or why its last attempt ended.
 	Reason Reason `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"`
-	// Fingerprint is what dead jobs that failed alike have in common (SPEC §20.5).
+	// Fingerprint is equal for dead jobs that failed in the same way (SPEC §20.5).
 	Fingerprint Hex `json:"fingerprint,omitempty"`
-	// Lease is the open lease, nil if none.
+	// Lease is the open lease; nil if there is none.
 	Lease *Lease `json:"lease,omitempty"`
 	// Attempts are the newest 12 of all lives, oldest first.
 	Attempts []Attempt `json:"attempts,omitempty"`
-	// Progress 0…100 with a note, from the handler (SPEC §8.7).
+	// Progress is 0…100 with a note, as reported by the handler (SPEC §8.7).
 	Progress     int32  `json:"progress,omitempty"`
 	ProgressNote string `json:"progress_note,omitempty"`
 	Output       Blob   `json:"output,omitempty"`
 	OutputDigest Hex    `json:"output_digest,omitempty"`
-	// Meta is what the completion reported beside its output.
+	// Meta is the metadata that the completion reported with its output.
 	Meta map[string]string `json:"meta,omitempty"`
-	// UniqueHolder is the job that holds the key that this one is unique by (SPEC §18.1), itself
-	// as a rule; it is shown where that job is of the same queue.
+	// UniqueHolder is the job that holds this job's unique key, usually the job itself (SPEC §18.1). It is set only if
+	// that job is in the same queue.
 	UniqueHolder JobID `json:"unique_holder,omitempty"`
-	// MergedInto is the job that this is, under the id of a submission that was merged into it (SPEC §18.2).
+	// MergedInto is set if the id is that of a submission that was merged into another job: it is that job's id, and
+	// the other fields describe that job (SPEC §18.2).
 	MergedInto JobID `json:"merged_into,omitempty"`
-	// Tier is where the job stands now in an adaptive queue, Preempted how often it
-	// gave way to a critical one.
+	// Tier is the job's current tier in an adaptive queue. Preempted counts how often it was preempted by a critical
+	// job.
 	Tier      int32 `json:"tier,omitempty"`
 	Preempted int32 `json:"preempted,omitempty"`
 	// WorkerLosses counts the attempts of this life that ended because their worker was lost, while the job is live;
-	// Isolated reports that it runs alone on a worker for that (SPEC §9.7).
+	// Isolated reports that it therefore runs alone on a worker (SPEC §9.7).
 	WorkerLosses int32 `json:"worker_losses,omitempty"`
 	Isolated     bool  `json:"isolated,omitempty"`
 	// RecordDropped reports that only the tombstone is left: payload, output and
@@ -290,8 +286,8 @@ type Job struct {
 	Archived bool `json:"archived,omitempty"`
 }
 
-// RetryLife returns the life that a retry of the job as it is follows: its own once it has
-// ended, and else the one before, as then the retry is made.
+// RetryLife returns the life after which a retry of the job begins a new one: the current life if the job has ended,
+// otherwise the previous one, as the retry has then been made already.
 func (j *Job) RetryLife() int32 {
 	if j.State.Terminal() {
 		return j.Life
@@ -314,8 +310,8 @@ type Lease struct {
 	RenewBy  Moment     `json:"renew_by"`
 	Deadline Moment     `json:"deadline"`
 	Renewals int32      `json:"renewals"`
-	// Revoked: not renewable; ends when the worker confirms, at its deadline, or
-	// by silence (SPEC §8.5). The reason why, none if not revoked.
+	// Revoked is the reason for the revocation, none if the lease is not revoked (SPEC §8.5). A revoked lease is not
+	// renewable; it ends when the worker confirms, at its deadline, or by silence.
 	Revoked Reason `json:"revoked,omitempty"`
 	// Decision is how the worker was chosen.
 	Decision Decision `json:"decision"`
@@ -326,34 +322,32 @@ type Decision struct {
 	Epoch uint64 `json:"epoch"`
 	// Height is the applied index that the round was computed on.
 	Height Index `json:"height"`
-	// Score is the ranking's number. Rank is the place in the draw, from 0.
+	// Score is the number calculated by the ranking. Rank is the position in the draw, from 0.
 	Score     Score     `json:"score"`
 	Rank      int32     `json:"rank"`
 	Reasoning Reasoning `json:"reasoning"`
-	// Seed of the round (SPEC §7.1), 32 bytes.
+	// Seed is the seed of the round, 32 bytes (SPEC §7.1).
 	Seed Hex `json:"seed,omitempty"`
 }
 
-// Assignment is what a worker gets: the lease and the job it is for.
+// Assignment is a lease with its job, as sent to a worker.
 type Assignment struct {
 	Lease Lease
 	Spec  JobSpec
-	// RenewEvery is the queue's renewal window α·T_lease: renew when so much
-	// of the lease has passed. LeaseFor is T_lease itself.
+	// RenewEvery is the queue's renewal window α·T_lease: renew the lease after this time. LeaseFor is T_lease itself.
 	RenewEvery time.Duration
 	LeaseFor   time.Duration
-	// RenewalsMax is how often it may be renewed, −1 without limit.
+	// RenewalsMax is the maximum number of renewals; −1 means no limit.
 	RenewalsMax int32
 	// MaxRuntime is the attempt's timeout, from Lease.Started; 0 is none
 	// (SPEC §20.2).
 	MaxRuntime time.Duration
-	// Grace is how long the lease outlives its worker's broken stream, 0 for as long as
-	// its silence (SPEC §16.7).
+	// Grace is how long the lease continues after its worker's stream breaks; 0 means as long as for a silent worker
+	// (SPEC §16.7).
 	Grace time.Duration
 }
 
-// TimesOut returns the moment at which the attempt times out, 0 where it has no
-// max_runtime.
+// TimesOut returns the moment at which the attempt times out; 0 if it has no max_runtime.
 func (a *Assignment) TimesOut() Clock {
 	if a.MaxRuntime == 0 {
 		return 0

@@ -6,38 +6,38 @@ import (
 	"strings"
 )
 
-// KeyRule is what jobs that name a key are held to (SPEC §19). A rule of a queue holds for
-// its jobs, one without a queue for those of all queues together; both apply where both are.
+// KeyRule limits jobs that name a key (SPEC §19). A rule of a queue applies to its jobs, a rule without a queue to the
+// jobs of all queues together. If both exist, both apply.
 type KeyRule struct {
 	Queue QueueName `json:"queue,omitempty"`
 	Name  string    `json:"name"`
-	// Value is the one value that the rule is for, in the place of the rule of the name
-	// alone; "" for all others.
+	// Value is the single value that the rule applies to, instead of the rule of the name alone; "" applies to all
+	// other values.
 	Value string `json:"value,omitempty"`
-	// Scope says whose keys count as one.
+	// Scope determines which keys are counted together.
 	Scope KeyScope `json:"scope"`
-	// Concurrency is how many leases with a key may be open at once; 0 bounds none.
+	// Concurrency is the maximum number of open leases with a key; 0 means no limit.
 	Concurrency int64 `json:"concurrency,omitempty"`
-	// Rate is how many jobs of a key may be assigned in a period, at most Burst of them at
-	// once; 0 bounds none. Burst is 1 where it is not given.
+	// Rate is how many jobs of a key may be assigned in a period, at most Burst of them at once; 0 means no limit.
+	// Burst defaults to 1.
 	Rate     int64 `json:"rate,omitempty"`
 	PeriodMs int64 `json:"period_ms,omitempty"`
 	Burst    int64 `json:"burst,omitempty"`
-	// Sequence runs the jobs of a key one after the other in the order of their submission.
+	// Sequence runs the jobs of a key one after another in order of submission.
 	Sequence KeySequence `json:"sequence"`
-	// Group has the keys of a queue take turns: of those that wait the one that had the fewest.
+	// Group makes the keys of a queue take turns: the next turn goes to the waiting key that had the fewest.
 	Group bool `json:"group,omitempty"`
 	// ETag is the version of the rule. Setting a rule with an ETag replaces that version only.
 	ETag string `json:"etag,omitempty"`
 }
 
-// KeyScope says whose keys of one text are one key.
+// KeyScope determines which keys with the same text are the same key.
 type KeyScope uint8
 
 const (
 	// KeyOfTenant counts the keys of each tenant by themselves.
 	KeyOfTenant KeyScope = iota
-	// KeyOfCluster counts those of all tenants together.
+	// KeyOfCluster counts the keys of all tenants together.
 	KeyOfCluster
 )
 
@@ -69,15 +69,15 @@ func (s *KeyScope) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// KeySequence says what becomes of a sequence whose head ends otherwise than well.
+// KeySequence determines what happens to a sequence whose head does not complete.
 type KeySequence uint8
 
 const (
-	// SequenceNone is no sequence: jobs of a key run beside each other.
+	// SequenceNone means no sequence: jobs of a key run concurrently.
 	SequenceNone KeySequence = iota
-	// SequenceBlock stops behind a head that is DEAD or EXPIRED.
+	// SequenceBlock stops after a head that is DEAD or EXPIRED.
 	SequenceBlock
-	// SequenceSkip goes on with the next.
+	// SequenceSkip continues with the next job.
 	SequenceSkip
 )
 
@@ -109,24 +109,23 @@ func (s *KeySequence) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// KeyState is what a key that a rule holds for counts now.
+// KeyState has the current counts of a key that a rule applies to.
 type KeyState struct {
-	// Queue and Tenant are those that it counts in, "" for all of them.
+	// Queue and Tenant are those in which the key is counted, "" for all of them.
 	Queue  QueueName `json:"queue,omitempty"`
 	Tenant TenantID  `json:"tenant,omitempty"`
 	Key    string    `json:"key"`
-	// Jobs are live, Open of them have a lease.
+	// Jobs is the number of live jobs; Open of them have a lease.
 	Jobs int64 `json:"jobs"`
 	Open int64 `json:"open"`
-	// Full reports that none of its jobs is assigned now; Next is when one may be, where a
-	// date is known.
+	// Full reports that none of its jobs can be assigned now. Next is when one may be assigned, if a date is known.
 	Full bool   `json:"full"`
 	Next Moment `json:"next"`
-	// Head is the job whose turn it is in a sequence; Blocker the one that holds it up.
+	// Head is the next job of a sequence; Blocker is the job that blocks it.
 	Head    JobID `json:"head,omitempty"`
 	Blocker JobID `json:"blocker,omitempty"`
-	// Concurrency, Rate and PeriodMs are its rule's, 0 where that bounds none; Tokens are how many
-	// of its jobs the rate would let be assigned now.
+	// Concurrency, Rate and PeriodMs are those of its rule, 0 if there is no limit. Tokens is how many of its jobs the
+	// rate would allow to be assigned now.
 	Concurrency int64 `json:"concurrency,omitempty"`
 	Rate        int64 `json:"rate,omitempty"`
 	PeriodMs    int64 `json:"period_ms,omitempty"`
@@ -135,25 +134,25 @@ type KeyState struct {
 
 // KeyFilter selects keys that rules count. The zero value selects all.
 type KeyFilter struct {
-	// Queue and Tenant are those that a key counts in, Name is what stands before its colon; "" is any.
+	// Queue and Tenant are those in which a key is counted, Name is the part before its colon; "" is any.
 	Queue  QueueName
 	Tenant TenantID
 	Name   string
 	Held   KeyHeld
-	// Limit is how many are wanted at most, 0 for all; Cursor continues where a listing ended.
+	// Limit is the maximum number of keys, 0 for all; Cursor continues after an earlier page.
 	Limit  int
 	Cursor string
 }
 
-// KeyHeld says what holds the jobs of a key up.
+// KeyHeld is the reason why the jobs of a key are held up.
 type KeyHeld uint8
 
 const (
-	// KeyHeldAny selects keys whatever holds them up, and those that nothing does.
+	// KeyHeldAny selects all keys, held up or not.
 	KeyHeldAny KeyHeld = iota
-	// KeyHeldFull selects those at a limit of their rule: none of their jobs is assigned now.
+	// KeyHeldFull selects keys at a limit of their rule: none of their jobs is assigned now.
 	KeyHeldFull
-	// KeyHeldBlocked selects those whose sequence a job holds up that ended DEAD or EXPIRED.
+	// KeyHeldBlocked selects keys whose sequence is blocked by a job that ended DEAD or EXPIRED.
 	KeyHeldBlocked
 )
 
@@ -176,7 +175,7 @@ func ParseKeyHeld(text string) (KeyHeld, error) {
 	return 0, NotOneOf("held", text, keyHelds[:]...)
 }
 
-// Check refuses what no key could match.
+// Check rejects a filter that no key could match.
 func (f *KeyFilter) Check() error {
 	if f.Queue != "" {
 		if err := CheckID("queue", f.Queue); err != nil {
@@ -197,7 +196,7 @@ func (f *KeyFilter) Check() error {
 	return nil
 }
 
-// checkKeys refuses the keys of a job.
+// checkKeys checks the keys of a job.
 func checkKeys(keys []string) error {
 	if len(keys) > MaxKeys {
 		return TooMany("keys", len(keys), MaxKeys)
@@ -216,13 +215,13 @@ func checkKeys(keys []string) error {
 	return nil
 }
 
-// keyName returns the name of a key, false of what is not name:value.
+// keyName returns the name of a key; false if the key is not name:value.
 func keyName(key string) (name string, ok bool) {
 	name, value, ok := strings.Cut(key, ":")
 	return name, ok && name != "" && value != "" && validLabel(key)
 }
 
-// badKey says why a key is none.
+// badKey returns why a key is invalid.
 func badKey(field, key string) error {
 	if !validLabel(key) {
 		return Refusef(KindInvalid, "keys", "%s: use NAME:VALUE, 3 to %d bytes of printable ASCII without blanks", field, MaxKeyBytes)
@@ -230,7 +229,7 @@ func badKey(field, key string) error {
 	return Refusef(KindInvalid, "keys", "%s: got %q; use NAME:VALUE", field, key)
 }
 
-// Check refuses a rule whose fields are out of range.
+// Check rejects a rule whose fields are out of range.
 func (r *KeyRule) Check() error {
 	if r.Queue != "" {
 		if err := CheckID("queue", r.Queue); err != nil {

@@ -1,36 +1,36 @@
 package rota
 
-// AttemptLog is what is known of the log of an attempt, or of its end (SPEC §22.3).
+// AttemptLog is the known part of the log of an attempt (SPEC §22.3).
 type AttemptLog struct {
 	Job     JobID    `json:"job"`
 	Attempt int32    `json:"attempt"`
 	Lease   LeaseID  `json:"lease_id"`
 	Worker  WorkerID `json:"worker"`
-	// Open says that the attempt has not ended: there may be more to come.
+	// Open reports that the attempt has not ended, so that the log may still grow.
 	Open bool `json:"open"`
-	// Parts are whole lines, in their order.
+	// Parts are whole lines, in order.
 	Parts []LogPart `json:"parts"`
 }
 
 // LogPart is a piece of a log: whole lines, each with its newline.
 type LogPart struct {
-	// At is how many bytes of the log come before it, CutLines how many lines of those are not
+	// At is the number of bytes of the log before this part; CutLines is the number of lines before it that are not
 	// kept.
 	At       uint64 `json:"at"`
 	CutLines uint64 `json:"cut_lines,omitempty"`
 	Text     Blob   `json:"text"`
 }
 
-// End returns the place behind the part.
+// End returns the position after the part.
 func (p *LogPart) End() uint64 { return p.At + uint64(len(p.Text)) }
 
-// LogOf says which attempt's log is asked for, and from where on.
+// LogOf selects the attempt whose log is read, and the position to start from.
 type LogOf struct {
 	Job JobID
-	// Attempt is its number, the newest of those with that number; nil stands for the newest
-	// of all. Lease, where it is not zero, says which it is instead.
+	// Attempt is the number of the attempt: the newest one with that number, or the newest of all if nil. Lease, if not
+	// zero, selects the attempt instead.
 	Attempt *int32
 	Lease   LeaseID
-	// After leaves out what comes before so many bytes.
+	// After is the number of bytes at the beginning of the log to leave out.
 	After uint64
 }

@@ -2,12 +2,11 @@ package rota
 
 import "time"
 
-// Moment is one instant by both of the cluster's times (SPEC §3.1): by its clock,
-// which rules what happens, and as a date, which people are shown. The zero value is
-// a moment that was not reached.
+// Moment is one instant in both of the cluster's times: on its clock, which determines what happens, and as a date,
+// which is shown to people (SPEC §3.1). The zero value means that the moment was not reached.
 //
-// In JSON a field of this type, tagged "started", is three: started_ms, the date;
-// started_at, the same in RFC 3339; and started_clock_ms (SPEC §16.8).
+// In JSON a field of this type, tagged "started", is three: started_ms, the date; started_at, the same in RFC 3339; and
+// started_clock_ms (SPEC §16.8).
 type Moment struct {
 	Clock Clock
 	Date  Date
@@ -16,8 +15,8 @@ type Moment struct {
 // IsZero reports whether the moment was not reached.
 func (m Moment) IsZero() bool { return m == Moment{} }
 
-// At returns another moment of the clock as seen from m: as far from m's date as it
-// is from m's clock. A moment that was not reached stays so.
+// At returns another moment of the clock as seen from m: as far from m's date as it is from m's clock. A moment that
+// was not reached is returned unchanged.
 func (m Moment) At(c Clock) Moment {
 	if c == 0 {
 		return Moment{}
@@ -51,13 +50,12 @@ func (d Date) Time() time.Time {
 	}
 	t := time.UnixMilli(int64(d)).UTC()
 	if t.IsZero() {
-		t = t.Add(-time.Millisecond) // a date, if one that nobody means: not none
+		t = t.Add(-time.Millisecond) // a date, though an unlikely one: not none
 	}
 	return t
 }
 
-// DateOf returns the date of a time; what is finer than a millisecond is cut off. The zero
-// time has none.
+// DateOf returns the date of a time, truncated to milliseconds. The date of the zero time is 0.
 func DateOf(t time.Time) Date {
 	if t.IsZero() {
 		return 0
@@ -68,7 +66,7 @@ func DateOf(t time.Time) Date {
 // Time returns the moment's date in UTC; the zero time for a moment that was not reached.
 func (m Moment) Time() time.Time { return m.Date.Time() }
 
-// ParseDate reads a date in RFC 3339; what is finer than a millisecond is cut off.
+// ParseDate parses a date in RFC 3339, truncated to milliseconds.
 func ParseDate(text string) (Date, error) {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {

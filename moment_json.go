@@ -21,29 +21,28 @@ import (
 //   - neither is written before it is reached, and x_at is taken for x_ms,
 //   - a string with the option "raw" that is a JSON object or array as json.Marshal writes
 //     them is written as it is, so that no encoder changes a byte of it; any other text is
-//     a string, so that each reads back as what it was.
+//     a string, so that each is read back unchanged.
 //
-// Every type with such a field has a layout and its methods below; an embedded struct
-// is part of the one around it.
+// Every type with such a field has a layout and its methods below; an embedded struct is part of the one around it.
 type layout struct {
 	// of is the type, name its name.
 	of     reflect.Type
 	name   string
 	fields []layoutField
-	// slots are the places of the names of members; those of a field are side by side.
+	// slots are the positions of the names of members; those of one field are adjacent.
 	slots map[string]int
 	// places is how many there are.
 	places int
-	// strict refuses fields that it does not know: people write such JSON.
+	// strict rejects unknown fields, as people write such JSON.
 	strict bool
 }
 
 type layoutField struct {
-	// name is the field's; of a Moment or a Date it is without the ending.
+	// name is the name of the field; for a Moment or a Date, without the ending.
 	name  string
 	index []int
 	kind  fieldKind
-	// plain is the kind of a plain field whose type has no JSON of its own, else 0.
+	// plain is the kind of a plain field whose type has no JSON encoding of its own, otherwise 0.
 	plain reflect.Kind
 	// empty and zero are omitempty and omitzero.
 	empty, zero bool
@@ -81,7 +80,7 @@ func layoutOf[T any]() *layout {
 	return l
 }
 
-// members are those of the layout's JSON, with the types that they are read as.
+// members are the members of the layout's JSON, with the types as which they are parsed.
 func (l *layout) members() (all []jsonparts.Member) {
 	for i := range l.fields {
 		f := &l.fields[i]
@@ -100,7 +99,7 @@ func (l *layout) members() (all []jsonparts.Member) {
 	return all
 }
 
-// names are those of the members that a field is read from.
+// names are the names of the members from which a field is read.
 func (f *layoutField) names() []string {
 	switch f.kind {
 	case momentField:
@@ -115,7 +114,7 @@ func (f *layoutField) names() []string {
 // shortest has the durations whose limit is less than MaxDuration, in ms.
 var shortest = map[string]int64{"Gate.timeout_ms": MaxGateTimeout.Milliseconds(), "Unique.keep_ms": MaxUniqueKeep.Milliseconds()}
 
-// strictly returns the layout of what people write.
+// strictly returns the layout of a type that people write.
 func strictly(l *layout) *layout {
 	l.strict = true
 	jsonparts.Strict(l.of)
@@ -170,7 +169,7 @@ func (f *layoutField) width() int {
 	}
 }
 
-// ownJSON reports whether a type says itself how it is written or read.
+// ownJSON reports whether a type has its own JSON encoding or decoding.
 func ownJSON(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(reflect.TypeFor[json.Marshaler]()) || p.Implements(reflect.TypeFor[json.Unmarshaler]()) ||

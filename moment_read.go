@@ -15,9 +15,9 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// unmarshal reads into a pointer to a value of the layout's type. Fields that the
-// text does not have stay as they are. The text is valid, as encoding/json promises, and is
-// gone through once, where encoding/json would go through it once for each level.
+// unmarshal reads into a pointer to a value of the layout's type. Fields that the text does not have stay unchanged.
+// The text is valid, as encoding/json guarantees, and is scanned once, whereas encoding/json would scan it once per
+// level.
 func (l *layout) unmarshal(text []byte, into any) error {
 	if string(text) == "null" {
 		return nil
@@ -63,7 +63,7 @@ func (l *layout) unmarshal(text []byte, into any) error {
 	return nil
 }
 
-// read takes what is the field's out of what was given, each at its name's place.
+// read reads the field from the given members, each at the position of its name.
 func (f *layoutField) read(given [][]byte, of reflect.Value) error {
 	given = given[f.slot : f.slot+f.width()]
 	if !slices.ContainsFunc(given, func(text []byte) bool { return text != nil }) {
@@ -104,7 +104,7 @@ func (f *layoutField) read(given [][]byte, of reflect.Value) error {
 	return f.readPlain(given[0], v)
 }
 
-// checkHeld refuses a duration that is beyond what a time.Duration holds: a later check would quote another number.
+// checkHeld rejects a duration that does not fit in a time.Duration: a later check would report another number.
 func (f *layoutField) checkHeld(given, held int64) error {
 	if given == held {
 		return nil
@@ -112,8 +112,7 @@ func (f *layoutField) checkHeld(given, held int64) error {
 	return Refusef(KindInvalid, f.name, "%s must be between 0 and %d, got %d", f.name, f.most, given)
 }
 
-// readPlain reads what is of a simple kind and simply written, and leaves the rest, and how it is refused, to
-// encoding/json.
+// readPlain reads values of a simple kind in simple notation, and leaves other values and all errors to encoding/json.
 func (f *layoutField) readPlain(text []byte, v reflect.Value) error {
 	switch f.plain {
 	case reflect.String:
@@ -141,8 +140,7 @@ func readText(text []byte, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// readDate reads a date from either of its two names; where both are given they must
-// say the same.
+// readDate reads a date from either of its two names; if both are given, they must be equal.
 func readDate(given [][]byte, name string, into *Date) error {
 	var text string
 	if err := errors.Join(readText(given[0], into), readText(given[1], &text)); err != nil || text == "" {
@@ -159,8 +157,8 @@ func readDate(given [][]byte, name string, into *Date) error {
 	return nil
 }
 
-// plainJSON returns JSON as json.Marshal writes it: without blanks, and with what HTML
-// minds escaped. It returns "" for what is no JSON.
+// plainJSON returns JSON as json.Marshal writes it: without blanks, and with the characters that are special in HTML
+// escaped. It returns "" for text that is not JSON.
 func plainJSON(text []byte) string {
 	var compact, plain bytes.Buffer
 	if json.Compact(&compact, text) != nil {

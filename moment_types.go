@@ -1,6 +1,6 @@
 package rota
 
-// The types with moments. What people write is read strictly.
+// The types with moments. Input written by people is parsed strictly.
 var (
 	jobSpecJSON        = strictly(layoutOf[JobSpec]())
 	retryPolicyJSON    = strictly(layoutOf[RetryPolicy]())

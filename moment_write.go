@@ -15,7 +15,7 @@ import (
 // layoutWriter writes one object.
 type layoutWriter struct {
 	out bytes.Buffer
-	// json writes what is not written here; nil before the first of that.
+	// json writes the values that are not written here; nil until the first of them.
 	json *json.Encoder
 }
 
@@ -56,7 +56,7 @@ func (w *layoutWriter) text(text string) error {
 	return nil
 }
 
-// asItIs reports whether JSON has a text as it is: no encoder escapes anything in it, whatever it minds.
+// asItIs reports whether JSON contains a text unchanged: no encoder escapes anything in it, whatever its settings.
 func asItIs(text string) bool {
 	for i := range len(text) {
 		switch c := text[i]; {
@@ -143,7 +143,7 @@ func (f *layoutField) date(w *layoutWriter, d Date) {
 	w.out.WriteByte('"')
 }
 
-// isEmpty is what omitempty means in encoding/json.
+// isEmpty implements omitempty as in encoding/json.
 func isEmpty(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Array, reflect.Map, reflect.Slice, reflect.String:

@@ -7,13 +7,13 @@ func unknown(subject, what, typed string, names []string) *Error {
 	return Refusef(KindInvalid, subject, "%s", nearest.Unknown(what, typed, choices(names)))
 }
 
-// JobStateNames lists the job states as people write them.
+// JobStateNames lists the names of the job states.
 func JobStateNames() []string { return choices(jobStateNames) }
 
-// ClusterModeNames lists the cluster modes as people write them.
+// ClusterModeNames lists the names of the cluster modes.
 func ClusterModeNames() []string { return choices(modeNames) }
 
-// ServiceTierNames lists the service tiers as people write them.
+// ServiceTierNames lists the names of the service tiers.
 func ServiceTierNames() []string { return choices(serviceTierNames) }
 
 // EventKindNames lists the kinds of events.

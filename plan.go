@@ -3,7 +3,7 @@ package rota
 // PlanID names a plan.
 type PlanID string
 
-// PlanVerb is what a plan does with each of its jobs (SPEC §21.7).
+// PlanVerb is the verb that a plan applies to each of its jobs (SPEC §21.7).
 type PlanVerb uint8
 
 // The verbs.
@@ -15,7 +15,7 @@ const (
 	PlanRetry
 	// PlanDelete forgets ended jobs.
 	PlanDelete
-	// PlanMove takes pending jobs to another queue.
+	// PlanMove moves pending jobs to another queue.
 	PlanMove
 	// PlanReprioritise gives pending jobs another priority.
 	PlanReprioritise
@@ -43,10 +43,10 @@ func (v *PlanVerb) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Workflows reports whether the verb is for workflows: a plan names them where it names jobs.
+// Workflows reports whether the verb applies to workflows: the plan then names workflows in the place of jobs.
 func (v PlanVerb) Workflows() bool { return v == PlanCancelWorkflows || v == PlanRetryWorkflows }
 
-// States lists the states of the jobs that the verb is for; a workflow that FAILED stands there as DEAD.
+// States lists the states of the jobs to which the verb applies; it lists a FAILED workflow as DEAD.
 func (v PlanVerb) States() []JobState {
 	switch v {
 	case PlanCancel:
@@ -69,7 +69,7 @@ func (v PlanVerb) States() []JobState {
 // Ended reports whether the verb is for jobs that have ended.
 func (v PlanVerb) Ended() bool { return v == PlanRetry || v == PlanDelete }
 
-// PlanState is how a plan stands.
+// PlanState is the state of a plan.
 type PlanState uint8
 
 // The states.
@@ -78,7 +78,7 @@ const (
 	PlanRunning PlanState = iota
 	// PlanDone: it went through all of them, or reached its max.
 	PlanDone
-	// PlanCancelled: somebody ended it, or its starter's rights did.
+	// PlanCancelled: the plan was cancelled by a call, or because its starter lost the rights.
 	PlanCancelled
 )
 
@@ -97,21 +97,21 @@ func (s *PlanState) UnmarshalText(text []byte) error {
 	return err
 }
 
-// PlanSpec is a plan as it is started: one verb for all jobs that a filter selects.
+// PlanSpec is the definition of a plan, given when it is started: one verb for all jobs that a filter selects.
 type PlanSpec struct {
 	ID   PlanID   `json:"id"`
 	Verb PlanVerb `json:"verb"`
-	// Filter is a line of terms, as JobFilter.Where; it must have one.
+	// Filter is a line of at least one term, as in JobFilter.Where.
 	Filter string `json:"filter"`
-	// To is the queue that jobs move to.
+	// To is the queue to which jobs are moved.
 	To QueueName `json:"to,omitempty"`
-	// Priority is what jobs get that are reprioritised.
+	// Priority is the new priority, for the verb that changes priorities.
 	Priority *int32 `json:"priority,omitempty"`
-	// Max ends the plan once so many jobs are done; 0 is no bound.
+	// Max is the number of jobs after which the plan ends; 0 means no limit.
 	Max int64 `json:"max,omitempty"`
 }
 
-// CheckShape refuses a plan whose fields are out of range. Its filter is read elsewhere.
+// CheckShape rejects a plan whose fields are out of range. Its filter is parsed elsewhere.
 func (p *PlanSpec) CheckShape() error {
 	if err := CheckID("plan", p.ID); err != nil {
 		return err
@@ -143,22 +143,22 @@ func (p *PlanSpec) CheckShape() error {
 	return nil
 }
 
-// Plan is a plan as it stands.
+// Plan is the current state of a plan.
 type Plan struct {
 	PlanSpec
 	State PlanState `json:"state"`
-	// Why says why it was cancelled.
+	// Why is the reason why the plan was cancelled.
 	Why     string `json:"why,omitempty"`
 	Started Moment `json:"started"`
 	Ended   Moment `json:"ended,omitzero"`
-	// Cursor is the last job that it went by, in the order of ids.
+	// Cursor is the last job that the plan has processed, in the order of ids.
 	Cursor JobID `json:"cursor,omitempty"`
-	// Done counts the jobs that the verb was done with, Refused those that it was refused for,
-	// and Passed those that had become others before their turn.
+	// Done counts the jobs to which the verb was applied, Refused those for which it was refused, and Passed those that
+	// had changed before their turn.
 	Done    int64 `json:"done"`
 	Refused int64 `json:"refused"`
 	Passed  int64 `json:"passed"`
-	// Refusals are the first of those that were refused.
+	// Refusals are the first refusals.
 	Refusals []PlanRefusal `json:"refusals,omitempty"`
 	By       Principal     `json:"by,omitempty"`
 }
@@ -169,11 +169,11 @@ type PlanRefusal struct {
 	Text string `json:"text"`
 }
 
-// PlanPreview is what a plan would go through if it were started now.
+// PlanPreview describes the jobs that a plan would process if it were started now.
 type PlanPreview struct {
 	Count int64 `json:"count"`
 	// Jobs are the first of them.
 	Jobs []JobID `json:"jobs"`
-	// Complete reports that all jobs were looked at.
+	// Complete reports that all jobs were examined.
 	Complete bool `json:"complete"`
 }

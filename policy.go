@@ -13,7 +13,7 @@ type QueuePolicy struct {
 	Preset   string
 	Ranking  Ranking
 	Strategy Strategy
-	// Unseeded has ids, not the round's seed, order workers (SPEC §7.6).
+	// Unseeded orders workers by id instead of by the round's seed (SPEC §7.6).
 	Unseeded bool
 
 	// Leases (SPEC §8).
@@ -25,8 +25,8 @@ type QueuePolicy struct {
 	RenewAdds          bool
 	MaxRuntimeMs       int64
 	LeasesMaxPerWorker int64
-	// LeaseGraceMs is how long a lease outlives its worker's broken stream, 0 for as long
-	// as its silence (SPEC §16.7).
+	// LeaseGraceMs is how long a lease continues after its worker's stream breaks; 0 means as long as for a silent
+	// worker (SPEC §16.7).
 	LeaseGraceMs   int64
 	UnitsPerPeriod int64
 	UnitsPeriodMs  int64
@@ -40,7 +40,7 @@ type QueuePolicy struct {
 	BackoffJitterPermille int64
 	TTLAbsMs              int64
 	TTLRelMaxMs           int64
-	// GCHorizonMs is how long an ended job, or workflow, is remembered (SPEC §9.4).
+	// GCHorizonMs is how long the record of an ended job or workflow is kept (SPEC §9.4).
 	GCHorizonMs int64
 
 	// Admission (SPEC §4).
@@ -49,7 +49,7 @@ type QueuePolicy struct {
 	RateLimitRPS            int64
 	RejectThresholdPermille int64
 	MaxQueueSize            int64
-	// BytesMax bounds the bytes of the queue's jobs and workflows, 0 for no bound (SPEC §4.14).
+	// BytesMax is the maximum number of bytes of the queue's jobs and workflows; 0 means no limit (SPEC §4.14).
 	BytesMax int64
 
 	// Ranking parameters (SPEC §5).
@@ -99,7 +99,7 @@ type QueuePolicy struct {
 	DeclineCools bool
 	DenyMs       int64
 	HealthSteps  bool
-	// What outcomes take from a worker's health, in permille, and what a success adds.
+	// Changes of a worker's health, in permille: what each bad outcome subtracts, and what a success adds.
 	HealthAckTimeout   int64
 	HealthLeaseExpired int64
 	HealthProviderFail int64
@@ -107,8 +107,8 @@ type QueuePolicy struct {
 	HealthLateRenewal  int64
 	HealthSuccess      int64
 
-	// The adaptive score (SPEC §5.3): thousandths, but for counts and times. Of the tiers,
-	// 2 to MaxTiers, each has a base and a quota; those beyond are 0.
+	// The adaptive score (SPEC §5.3): thousandths, but for counts and times. Of the tiers, 2 to MaxTiers, each has a
+	// base and a quota; the unused ones are 0.
 	Estimate       EstimateBy
 	EpsilonMilli   int64
 	NMin           int64
@@ -136,7 +136,7 @@ type Setting struct {
 	Value string
 }
 
-// PolicyKeys lists the keys that Set takes.
+// PolicyKeys lists the keys that Set accepts.
 func PolicyKeys() []string {
 	names := make([]string, len(policyKeys))
 	for i := range policyKeys {
@@ -145,11 +145,10 @@ func PolicyKeys() []string {
 	return names
 }
 
-// Set changes one key, by its name, or by the name without the unit's ending, or by
-// the one that a source gives it: lease_ms=60000, T_lease=60s, ranking=market. Of a
-// ratio the name with the unit takes whole numbers (reject_threshold_permille=900), the
-// one without takes ratios however they are spelt (reject_threshold=0.9, 1, 1.0). It
-// refuses unknown keys and values out of range, naming key, value and range.
+// Set changes one key, given by its name, by the name without its unit, or by its name in a source: lease_ms=60000,
+// T_lease=60s, ranking=market. For a ratio, the name with the unit accepts whole numbers
+// (reject_threshold_permille=900); the name without it accepts ratios in any notation (reject_threshold=0.9, 1, 1.0).
+// It rejects unknown keys and values out of range; the error names key, value and range.
 func (p *QueuePolicy) Set(s Setting) error {
 	name := strings.ToLower(strings.TrimSpace(s.Key))
 	for i := range policyKeys {
@@ -180,7 +179,7 @@ func (p *QueuePolicy) Shuffles() bool {
 	}
 }
 
-// called reports whether a name is the key's, and whether it takes a ratio under it.
+// called reports whether a name is one of the key's, and whether the key accepts a ratio under that name.
 func (k *policyKey) called(name string) (called, ratio bool) {
 	switch {
 	case name == k.name:
@@ -197,7 +196,7 @@ func (k *policyKey) called(name string) (called, ratio bool) {
 	return false, false
 }
 
-// scale is by what a ratio is multiplied to be the key's value, 0 of a key that is none.
+// scale is the factor from a ratio to the key's value; 0 for a key that is not a ratio.
 func (k *policyKey) scale() int64 {
 	switch k.unit {
 	case unitPermille:
@@ -283,8 +282,8 @@ func (k *policyKey) parseName(text string) (int64, error) {
 	return 0, unknown(k.name, k.name, text, k.names)
 }
 
-// Values returns the keys' values in the canonical order. Trailing keys that came after v0.1.0 and are as in standard are
-// left out, so that a policy without them reads as it did before.
+// Values returns the values of the keys in canonical order. Trailing keys that were added after v0.1.0 and are as in
+// the standard preset are left out, so that a policy without them has the same form as before.
 func (p *QueuePolicy) Values() []int64 { return p.AppendValues(make([]int64, 0, len(policyKeys))) }
 
 // AppendValues is Values for a caller that has room for them.
@@ -298,8 +297,8 @@ func (p *QueuePolicy) AppendValues(to []int64) []int64 {
 	return to
 }
 
-// PolicyFromValues is the inverse of Values: trailing keys without a value are as in standard. Fewer values than keys of
-// v0.1.0, or more than there are keys, are refused.
+// PolicyFromValues is the inverse of Values: trailing keys without a value are as in the standard preset. It rejects
+// fewer values than v0.1.0 had keys, and more values than there are keys.
 func PolicyFromValues(preset string, values []int64) (QueuePolicy, error) {
 	p := StandardPolicy()
 	p.Preset = preset
@@ -316,7 +315,7 @@ func PolicyFromValues(preset string, values []int64) (QueuePolicy, error) {
 	return p, err
 }
 
-// Check refuses a policy that is out of range or contradicts itself.
+// Check rejects a policy that is out of range or contradicts itself.
 func (p *QueuePolicy) Check() error {
 	for i := range policyKeys {
 		k := &policyKeys[i]
@@ -354,7 +353,7 @@ func (p *QueuePolicy) Check() error {
 	return nil
 }
 
-// Settings returns every key with its value as Set takes it, in canonical order.
+// Settings returns every key with its value in the form that Set accepts, in canonical order.
 func (p *QueuePolicy) Settings() []Setting {
 	settings := make([]Setting, len(policyKeys))
 	for i := range policyKeys {

@@ -1,18 +1,19 @@
 package rota
 
-// Backfill is what may overtake the first job of a queue that finds no room (SPEC §26.3).
+// Backfill determines which jobs may start before the first job of a queue if that job finds no room (SPEC §26.3).
 type Backfill uint8
 
 // The ways of backfilling.
 const (
-	// BackfillFree lets whatever fits start; holds (SPEC §7.8) bound it.
+	// BackfillFree starts any job that fits; holds (SPEC §7.8) limit this.
 	BackfillFree Backfill = iota
 	// BackfillNone lets nothing of the queue start before its first job does.
 	BackfillNone
-	// BackfillEasy keeps room for the first job at the moment from which there will be some, and
-	// lets others start that do not delay it.
+	// BackfillEasy reserves room for the first job at the earliest possible time, and starts other jobs if they do not
+	// delay it.
 	BackfillEasy
-	// BackfillConservative keeps room for each job that waits, and lets others start that delay none before them.
+	// BackfillConservative reserves room for each pending job, and starts other jobs if they delay none of those before
+	// them.
 	BackfillConservative
 )
 
@@ -21,14 +22,14 @@ var backfillNames = []string{"free", "none", "easy", "conservative"}
 // String names it as the policy key does.
 func (b Backfill) String() string { return nameOf(backfillNames, int(b)) }
 
-// BackfillOrder is the order of those that may overtake.
+// BackfillOrder is the order of the jobs that may be backfilled.
 type BackfillOrder uint8
 
 // The orders of backfilling.
 const (
 	// BackfillByRank looks at them in the order of the queue's ranking.
 	BackfillByRank BackfillOrder = iota
-	// BackfillShortest looks at those with the least estimate first.
+	// BackfillShortest considers jobs with the smallest estimate first.
 	BackfillShortest
 )
 
@@ -49,7 +50,7 @@ var backfillKeys = []policyKey{
 		"SPEC §26.3", "How many jobs a round looks at that have room but may have to leave it to one that room is kept for."),
 }
 
-// checkBackfill refuses an order of jobs that does not last together with backfilling.
+// checkBackfill rejects backfilling together with an order of jobs that is not stable.
 func (p *QueuePolicy) checkBackfill() error {
 	if p.Backfill != BackfillFree && p.Ranking == RankAdaptive {
 		return Refusef(KindInvalid, "backfill", "backfill=%s does not work with ranking=%s, whose order changes every round: "+

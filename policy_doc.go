@@ -9,26 +9,25 @@ import (
 
 // PolicyDoc documents one key of a policy.
 type PolicyDoc struct {
-	// Key is its name with its unit, Alias another one, or "".
+	// Key is its name with its unit; Alias is another name, or "".
 	Key   string
 	Alias string
-	// Meaning is a sentence; Zero is what 0 means, "" where it is just a number or
-	// not taken.
+	// Meaning is a sentence. Zero is what 0 means; "" if 0 is an ordinary number or not accepted.
 	Meaning string
 	Zero    string
-	// Values are what the key takes, with their unit; of a ratio under the Alias. Under Key
-	// a ratio is a whole number of Unit, which KeyValues says; it is "" of the others.
+	// Values describes the values that the key accepts, with their unit; for a ratio, those under the Alias. Under Key
+	// a ratio is a whole number in Unit, described by KeyValues, which is "" for other keys.
 	Values, KeyValues string
-	// Unit is that of the number under Key: ms, bytes, permille, ppm, thousandths or count; of
-	// the others switch, and choice of one of Choices. Least and Most bound the number.
+	// Unit is the unit of the number under Key: ms, bytes, permille, ppm, thousandths or count; or else switch, or
+	// choice (one of Choices). Least and Most are the limits of the number.
 	Unit        string
 	Least, Most int64
 	Choices     []string
-	// Defaults are the presets' values as Set takes them under that name, in the order
-	// of Presets, KeyDefaults those that it takes under Key. What has no presets has one.
+	// Defaults are the values of the presets as Set accepts them under that name, in the order of Presets; KeyDefaults
+	// are those that it accepts under Key. A key without presets has one value.
 	Defaults, KeyDefaults []string
-	// Source asks for it: a section of the specification, or one of the designs that
-	// it unites.
+	// Source is the origin of the key: a section of the specification, or one of the designs that the specification
+	// combines.
 	Source string
 }
 
@@ -51,7 +50,7 @@ func PolicyDocs() []PolicyDoc {
 var unitNames = [...]string{unitCount: "count", unitMs: "ms", unitBool: "switch", unitChoice: "choice",
 	unitPermille: "permille", unitPPM: "ppm", unitBytes: "bytes", unitDecimal: "thousandths"}
 
-// choices returns the words that a key takes, nil for one of numbers.
+// choices returns the words that a key accepts; nil for a numeric key.
 func (k *policyKey) choices() []string {
 	if k.unit == unitChoice {
 		return choices(k.names)
@@ -79,7 +78,7 @@ func (k *policyKey) values() string {
 	}
 }
 
-// keyValues returns the range of a ratio under its key, "" of what is no ratio.
+// keyValues returns the range of a ratio under its key; "" if it is not a ratio.
 func (k *policyKey) keyValues() string {
 	switch k.unit {
 	case unitPermille:
@@ -91,7 +90,7 @@ func (k *policyKey) keyValues() string {
 	}
 }
 
-// plainByKey is plain as Set takes it under the key.
+// plainByKey is plain in the form that Set accepts under the key.
 func (k *policyKey) plainByKey(p *QueuePolicy) string {
 	if k.scale() != 0 {
 		return k.format(p)
@@ -99,7 +98,7 @@ func (k *policyKey) plainByKey(p *QueuePolicy) string {
 	return k.plain(p)
 }
 
-// plain is a value as people write it.
+// plain returns a value in readable form.
 func (k *policyKey) plain(p *QueuePolicy) string {
 	v := k.get(p)
 	switch {
@@ -118,7 +117,7 @@ func (k *policyKey) plain(p *QueuePolicy) string {
 	}
 }
 
-// durationText is a duration in its largest whole unit, as Set takes it.
+// durationText returns a duration in its largest whole unit, in the form that Set accepts.
 func durationText(ms int64) string {
 	if ms == 0 {
 		return "0"

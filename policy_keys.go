@@ -6,19 +6,18 @@ import (
 	"time"
 )
 
-// policyKey is one key of the policy: all that is known of it stands in one table.
+// policyKey is one key of the policy, with all its properties, as one row of a table.
 type policyKey struct {
-	// name is the key's in JSON, with its unit at the end. alias is the name without
-	// it: of a ratio the one that takes ratios, else one that some source uses.
+	// name is the name of the key in JSON, with its unit at the end. alias is the name without the unit: for a ratio
+	// the name that accepts ratios, otherwise a name that some source uses.
 	name, alias string
 	unit        policyUnit
 	min, max    int64
 	get         func(*QueuePolicy) int64
 	set         func(*QueuePolicy, int64)
-	// source asks for it, meaning says in a sentence what it does, zero what 0 means
-	// where that is not just a number.
+	// source is its origin, meaning describes it in a sentence, zero is what 0 means if it is not an ordinary number.
 	source, meaning, zero string
-	// names are what a choice is one of.
+	// names are the options of a choice.
 	names []string
 }
 
@@ -40,7 +39,7 @@ func key(name, alias string, unit policyUnit, lo, hi int64, f func(*QueuePolicy)
 		get: func(p *QueuePolicy) int64 { return *f(p) }, set: func(p *QueuePolicy, v int64) { *f(p) = v }}
 }
 
-// off says what 0 means.
+// off describes what 0 means.
 func (k policyKey) off(zero string) policyKey {
 	k.zero = zero
 	return k
@@ -63,7 +62,7 @@ func choiceKey[T ~uint8](name string, names []string, f func(*QueuePolicy) *T, s
 		get: func(p *QueuePolicy) int64 { return int64(*f(p)) }, set: func(p *QueuePolicy, v int64) { *f(p) = T(v) }}
 }
 
-// healthKey is a key of what an outcome does to a worker's health.
+// healthKey is a key for the effect of an outcome on a worker's health.
 func healthKey(name string, f func(*QueuePolicy) *int64, does string) policyKey {
 	return key(name, "", unitCount, 0, 1000, f,
 		"AICF §3, SPEC §6.2", "health_steps=on: how much, of 1000, "+does+" a worker's health.").off("nothing")
@@ -235,8 +234,8 @@ var policyKeys = append([]policyKey{
 		"AICF §7", "How long a job or a workflow is remembered from its end, as this was then. At least audit_window_ms."),
 }, slices.Concat(scoringKeys, backfillKeys, laterKeys)...)
 
-// laterKeys came after v0.1.0, by the rules version of fsm/entry. frozenKeys counts those of v0.1.0; usualPolicy is what
-// the others are left out for.
+// laterKeys are the keys added after v0.1.0, by the rules version of fsm/entry. frozenKeys is the number of keys of
+// v0.1.0; the other keys are left out where they are as in usualPolicy.
 var (
 	laterKeys = []policyKey{
 		key("worker_losses_max", "", unitCount, 0, MaxWorkerLosses, func(p *QueuePolicy) *int64 { return &p.WorkerLossesMax },

@@ -9,19 +9,19 @@ import (
 // MaxTiers is the most tiers that an adaptive queue can have.
 const MaxTiers = 8
 
-// EstimateBy is whose estimate counts of how long jobs of a type should take.
+// EstimateBy selects the estimate of how long jobs of a type should take.
 type EstimateBy uint8
 
 // The sources of estimates.
 const (
-	// EstimateByType takes what the queue's owner set for the type.
+	// EstimateByType uses the value that the queue's owner set for the type.
 	EstimateByType EstimateBy = iota
-	// EstimateByUser takes what a submission declares (expected_ms), the owner's where it declares
-	// nothing; under the adaptive ranking it takes the type's newest declaration.
+	// EstimateByUser uses the value that a submission declares (expected_ms), or the owner's value if it declares none;
+	// under the adaptive ranking, the type's newest declaration.
 	EstimateByUser
-	// EstimateLast2 and those after it take what earlier jobs of the same tenant and type took (SPEC §26.1): the mean
-	// of the last two, an exponential mean, the third quartile of the last ones. Where nothing ended yet
-	// they are as EstimateByUser.
+	// EstimateLast2 and those after it use the durations of earlier jobs of the same tenant and type (SPEC §26.1): the
+	// mean of the last two, an exponential mean, the third quartile of the last ones. If no job has ended yet, they are
+	// as EstimateByUser.
 	EstimateLast2
 	EstimateEMA
 	EstimateQuantile
@@ -35,8 +35,8 @@ func (e EstimateBy) Learned() bool { return e >= EstimateLast2 }
 // String names it as the policy key does.
 func (e EstimateBy) String() string { return nameOf(estimateNames, int(e)) }
 
-// usualTiers are the bases, in thousandths, and quotas that so many tiers begin with: from
-// 100 for the critical ones to 0.5 at the back, where there are enough of them.
+// usualTiers returns the default bases, in thousandths, and quotas for a number of tiers: from 100 for the critical
+// tier to 0.5 for the last one, if there are enough tiers.
 var usualTiers = [MaxTiers + 1]struct{ bases, quotas [MaxTiers]int64 }{
 	2: {[MaxTiers]int64{100_000, 2_000}, [MaxTiers]int64{20, 10}},
 	3: {[MaxTiers]int64{100_000, 10_000, 1_000}, [MaxTiers]int64{20, 15, 5}},
@@ -71,7 +71,7 @@ var scoringKeys = []policyKey{
 		"DFPS-S", "ranking=adaptive: by how much a wait multiplies the score at most."),
 	key("t_aging_ms", "t_aging", unitMs, 1_000, maxMs, func(p *QueuePolicy) *int64 { return &p.TAgingMs },
 		"DFPS-S", "ranking=adaptive: the wait that adds one to that factor."),
-	// Before bases and quotas, which it sets to those that so many tiers begin with.
+	// Before bases and quotas, which it sets to the defaults for this number of tiers.
 	{name: "tiers", unit: unitCount, min: 2, max: MaxTiers, get: func(p *QueuePolicy) int64 { return p.Tiers }, set: (*QueuePolicy).setTiers,
 		source: "DFPS-R", meaning: "ranking=adaptive: how many tiers there are; sets bases and quotas to those that so many begin with."},
 	key("base_0", "", unitDecimal, 0, 1_000_000_000, func(p *QueuePolicy) *int64 { return &p.TierBasesMilli[0] },
@@ -108,7 +108,7 @@ var scoringKeys = []policyKey{
 		"DFPS-R", "ranking=adaptive: how many of tier 7 a sample draws, against the other quotas."),
 }
 
-// checkScoring refuses what contradicts itself among the keys of the adaptive score.
+// checkScoring rejects contradictory keys of the adaptive score.
 func (p *QueuePolicy) checkScoring() error {
 	if p.WMinMilli > p.WMaxMilli {
 		return Refusef(KindInvalid, "w_min", "w_min must be at most w_max (%s), got %s", formatMilli(p.WMaxMilli),
@@ -151,8 +151,8 @@ func formatMilli(milli int64) string {
 	return text
 }
 
-// expectedPrefix begins the key of `queue set` that says how long jobs of a type should
-// take: expected.resize=2s. 0 takes it back.
+// expectedPrefix begins the key of `queue set` that sets how long jobs of a type should take: expected.resize=2s. 0
+// removes the value.
 const expectedPrefix = "expected."
 
 // Expected reads a setting of that kind; is is false of any other.
@@ -170,8 +170,8 @@ func (s Setting) Expected() (typ JobType, ms int64, is bool, err error) {
 	return typ, ms, true, err
 }
 
-// CheckUnit refuses a number without a unit for a duration whose key names none, such as backoff_base=5: people read it
-// as seconds, Set as milliseconds. What people type is checked so; Set accepts both, as programs and logs have them.
+// CheckUnit rejects a number without a unit for a duration whose key names none, such as backoff_base=5: people read it
+// as seconds, Set as milliseconds. It checks typed input; Set accepts both forms, as programs and logs contain them.
 func (s Setting) CheckUnit() error {
 	name, text := strings.ToLower(strings.TrimSpace(s.Key)), strings.TrimSpace(s.Value)
 	if n, err := strconv.ParseInt(text, 10, 64); err != nil || n == 0 || strings.HasSuffix(name, "_ms") {
@@ -186,8 +186,8 @@ func (s Setting) CheckUnit() error {
 	return Refusef(KindInvalid, name, "%s=%s has no unit: write %s=%sms or %s=%ss", name, text, name, text, name, text)
 }
 
-// Try changes the policy by one setting of `queue set`, which may be an expected time: that
-// changes no key, and is only checked.
+// Try changes the policy by one setting of `queue set`. An expected time is a valid setting too: it changes no key, and
+// is only checked.
 func (p *QueuePolicy) Try(s Setting) error {
 	if _, _, expected, err := s.Expected(); expected {
 		return err

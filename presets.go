@@ -71,7 +71,7 @@ func PresetPolicyOf(rules uint32, preset string) (QueuePolicy, error) {
 	return p, nil
 }
 
-// aicf is what the two presets of AICF §13 share.
+// aicf has the settings shared by the two presets of AICF §13.
 func (p *QueuePolicy) aicf() {
 	p.Ranking, p.Strategy = RankMarket, StrategyShuffle
 	p.RenewalsMax, p.BackoffUnitMs, p.TTLRelMaxMs = 4, 1_000, 6*3_600_000

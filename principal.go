@@ -2,8 +2,9 @@ package rota
 
 import "strings"
 
-// Principal is who called: token:ID, cert:ROLE/NAME, session:ID/PARENT for a browser session of
-// one of these, local, anonymous, or node:ID for what a leader does by itself. The empty principal stands in the log for the leader of the entry.
+// Principal identifies a caller: token:ID, cert:ROLE/NAME, session:ID/PARENT for a browser session of one of these,
+// local, anonymous, or node:ID for actions of a leader by itself. In the log, the empty principal means the leader of
+// the entry.
 type Principal string
 
 // Principals without a name of their own.
@@ -28,7 +29,7 @@ func TokenPrincipal(id string) Principal { return Principal(tokenPrefix + id) }
 // CertPrincipal names the holder of a client certificate.
 func CertPrincipal(role, name string) Principal { return Principal(certPrefix + role + "/" + name) }
 
-// NodePrincipal names a node that acts for nobody else.
+// NodePrincipal names a node that acts on its own behalf.
 func NodePrincipal(id NodeID) Principal { return Principal(nodePrefix + string(id)) }
 
 // OIDCPrincipal names the subject of an identity provider: it calls by the token that it got.
@@ -51,13 +52,12 @@ func (p Principal) Cert() (role, name string, ok bool) {
 // Node reports whether the principal is a node.
 func (p Principal) Node() bool { return strings.HasPrefix(string(p), nodePrefix) }
 
-// SessionPrincipal names a browser session, and the principal that asked for it.
+// SessionPrincipal returns the principal of a browser session, which contains the principal that requested it.
 func SessionPrincipal(id string, parent Principal) Principal {
 	return Principal(sessionPrefix + id + "/" + string(parent))
 }
 
-// Session returns the id of a session and the principal that asked for it; ok is false for what is
-// no session.
+// Session returns the id of a session and the principal that requested it; ok is false if p is not a session.
 func (p Principal) Session() (id string, parent Principal, ok bool) {
 	rest, ok := strings.CutPrefix(string(p), sessionPrefix)
 	if !ok {
@@ -67,7 +67,7 @@ func (p Principal) Session() (id string, parent Principal, ok bool) {
 	return id, Principal(of), ok
 }
 
-// Owner returns whose what the principal makes is: a session's is its parent's.
+// Owner returns the owner of objects that the principal creates: for a session, its parent.
 func (p Principal) Owner() Principal {
 	if _, parent, ok := p.Session(); ok {
 		return parent

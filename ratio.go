@@ -9,8 +9,8 @@ import (
 // decimals is how many a ratio of a scale has.
 func decimals(scale int64) int { return len(strconv.FormatInt(scale, 10)) - 1 }
 
-// parseRatio reads a decimal fraction, such as 1, 0.9 or .25, times a power of ten. It
-// refuses what is not a whole number then, and what has no digit.
+// parseRatio parses a decimal fraction, such as 1, 0.9 or .25, times a power of ten. It rejects a result that is not a
+// whole number, and text without a digit.
 func parseRatio(text string, scale int64) (int64, error) {
 	whole, part, _ := strings.Cut(text, ".")
 	part = strings.TrimRight(part, "0")

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// figures are the names of a rule's own fields in JSON: those of the source where it
-// names them. An affinity tells its reason beside the rule.
+// figures are the JSON names of a rule's own fields: the names of the source, if it has any. An affinity also has its
+// reason.
 var figures = [...]struct{ rule, reason, n, of string }{
 	ReasoningNone: {rule: "NONE"}, ReasoningOnlyWorkerAvailable: {rule: "OnlyWorkerAvailable"},
 	ReasoningByLeastLoaded: {rule: "LeastLoaded", n: "queue_depth"}, ReasoningByDataLocality: {rule: "Affinity", reason: "DataLocality", n: "data_keys"},

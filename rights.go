@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Right is what a grant lets its holder do.
+// Right is a right that a grant gives to its holder.
 type Right uint8
 
 // The rights, in the order of the table in docs/security.md.
@@ -16,7 +16,7 @@ const (
 	RightSubmit
 	// RightRead reads jobs, workflows, queues, tenants and events.
 	RightRead
-	// RightData reads what users put into them: payloads, outputs, errors, notes.
+	// RightData allows reading the contents that users put into them: payloads, outputs, errors, notes.
 	RightData
 	// RightControl cancels, retries, changes and deletes jobs and workflows.
 	RightControl
@@ -36,7 +36,7 @@ const (
 	RightOperate
 	// RightBackup saves snapshots.
 	RightBackup
-	// RightAudit reads events that belong to no tenant.
+	// RightAudit allows reading events that belong to no tenant.
 	RightAudit
 	// RightAuth changes roles, tokens and blocks.
 	RightAuth
@@ -74,15 +74,14 @@ func (r Right) ByTenant() bool { return r >= RightSubmit && r <= RightWork || r 
 // ByQueue reports whether a queue scopes the right.
 func (r Right) ByQueue() bool { return r >= RightSubmit && r <= RightQueue }
 
-// Grant is one right over the tenants and queues that match two patterns: an id, or the
-// beginning of one and "*".
+// Grant is one right over the tenants and queues that match two patterns: an id, or a prefix and "*".
 type Grant struct {
 	Right  Right  `json:"right"`
 	Tenant string `json:"tenant"`
 	Queue  string `json:"queue"`
 }
 
-// String writes the grant as right:tenant:queue, without what does not scope the right.
+// String returns the grant as right:tenant:queue, without the parts that do not scope the right.
 func (g Grant) String() string {
 	s := g.Right.String()
 	if g.Right.ByTenant() {
@@ -94,8 +93,8 @@ func (g Grant) String() string {
 	return s
 }
 
-// RoleLimits bound what each principal of a role owns; 0 is the usual limit. Of a principal's
-// roles the most generous counts.
+// RoleLimits limit what each principal of a role may own; 0 means the usual limit. If a principal has several roles,
+// the most generous limit applies.
 type RoleLimits struct {
 	MaxQueues    int64 `json:"max_queues,omitempty"`
 	MaxTenants   int64 `json:"max_tenants,omitempty"`
@@ -107,42 +106,42 @@ type RoleLimits struct {
 	MaxWebhooks  int64 `json:"max_webhooks,omitempty"`
 }
 
-// Role is a named list of grants, and how much those who have it may own.
+// Role is a named list of grants, with limits on what each of its principals may own.
 type Role struct {
 	Name   string  `json:"name"`
 	Grants []Grant `json:"grants"`
 	RoleLimits
-	// BuiltIn says that the binary brings it: it never changes.
+	// BuiltIn reports that the role is part of the binary and never changes.
 	BuiltIn bool `json:"built_in,omitempty"`
-	// By is who set it last, At when.
+	// By is the principal that set it last, At is when.
 	By Principal `json:"by,omitempty"`
 	At Moment    `json:"set,omitzero"`
-	// ETag is the version of its grants and limits; "" of a role that is built in. Pass it to client.IfMatch, or in the header If-Match, to change that
-	// version only.
+	// ETag is the version of its grants and limits; "" for a built-in role. Pass it to client.IfMatch, or in the header
+	// If-Match, to change that version only.
 	ETag string `json:"etag,omitempty"`
 }
 
 // AccessToken is a token as the cluster knows it.
 type AccessToken struct {
 	ID string `json:"id"`
-	// Roles are what it may do, within Tenants and Queues, patterns of which none narrow
-	// nothing; WorkerPrefix begins the ids of workers that it may register.
+	// Roles are the token's roles, limited to the patterns in Tenants and Queues (no patterns: no limit). WorkerPrefix
+	// is the prefix of the ids of workers that it may register.
 	Roles        []string `json:"roles"`
 	Tenants      []string `json:"tenants,omitempty"`
 	Queues       []string `json:"queues,omitempty"`
 	WorkerPrefix string   `json:"worker_prefix,omitempty"`
-	// Expires is when it ends by itself. Its row stays until then.
+	// Expires is when the token expires. Its row is kept until then.
 	Expires Date      `json:"expires_ms"`
 	By      Principal `json:"by,omitempty"`
-	// Parent is the principal whose browser session the token is, which has that one's rights at
-	// each call and ends with it; empty for any other token.
+	// Parent is set for the token of a browser session: the principal that opened the session. The token has that
+	// principal's rights at each call and ends with it. Parent is empty for any other token.
 	Parent  Principal `json:"parent,omitempty"`
 	Created Moment    `json:"created"`
-	// Revoked is when it was revoked, the zero moment where it was not.
+	// Revoked is when the token was revoked; the zero moment if it was not.
 	Revoked Moment `json:"revoked,omitzero"`
 }
 
-// Block refuses the client certificates of a role and a name.
+// Block rejects the client certificates of a role and a name.
 type Block struct {
 	Role string    `json:"role"`
 	Name string    `json:"name"`
@@ -153,18 +152,19 @@ type Block struct {
 // Issuer is an identity provider whose signed tokens are exchanged for access tokens: OpenID
 // Connect.
 type Issuer struct {
-	// URL is what its tokens name as their issuer, exactly; Audience is what they must be for.
+	// URL is the exact issuer named by its tokens; Audience is the audience that they must have.
 	URL      string `json:"url"`
 	Audience string `json:"audience"`
-	// CA are the certificates, in PEM, that vouch for its web server; without it the system's do.
+	// CA has the certificates, in PEM, of the authorities for its web server; without it, the system's certificates
+	// apply.
 	CA string `json:"ca,omitempty"`
-	// Maps say which role a token has: that of the first one that fits it.
+	// Maps determine the role of a token: the role of the first entry that matches it.
 	Maps []ClaimRole `json:"maps"`
-	// By is who set it last, At when.
+	// By is the principal that set it last, At is when.
 	By Principal `json:"by,omitempty"`
 	At Moment    `json:"set,omitzero"`
-	// ETag is the version of what is set of it. Pass it to client.IfMatch, or in the header If-Match, to change that
-	// version only.
+	// ETag is the version of its settings. Pass it to client.IfMatch, or in the header If-Match, to change that version
+	// only.
 	ETag string `json:"etag,omitempty"`
 }
 
@@ -176,7 +176,7 @@ type ClaimRole struct {
 	Role  string `json:"role"`
 }
 
-// Fits reports whether a claim's value is the wanted one.
+// Fits reports whether a claim's value matches.
 func (m ClaimRole) Fits(value string) bool {
 	begin, open := strings.CutSuffix(m.Value, "*")
 	return value == m.Value || open && strings.HasPrefix(value, begin)
@@ -185,14 +185,14 @@ func (m ClaimRole) Fits(value string) bool {
 // String writes the map as CLAIM=VALUE:ROLE.
 func (m ClaimRole) String() string { return m.Claim + "=" + m.Value + ":" + m.Role }
 
-// Identity is who a caller is, and what it may do: the grants, each within the
-// tenants and queues, patterns of which none narrow nothing.
+// Identity describes a caller and its rights: the grants, each limited to the patterns of tenants and queues (no
+// patterns: no limit).
 type Identity struct {
 	Principal Principal `json:"principal"`
 	Grants    []Grant   `json:"grants"`
 	Tenants   []string  `json:"tenants,omitempty"`
 	Queues    []string  `json:"queues,omitempty"`
-	// By is who made the token that the caller showed: oidc:ISSUER/SUBJECT where an identity
-	// token was exchanged for it.
+	// By is the creator of the token that the caller presented: oidc:ISSUER/SUBJECT if an identity token was exchanged
+	// for it.
 	By Principal `json:"by,omitempty"`
 }

@@ -9,7 +9,7 @@ import (
 // ScheduleName names a schedule.
 type ScheduleName string
 
-// Overlap is what a schedule does with a date while a run of it lives or waits (SPEC §17.5).
+// Overlap determines what a schedule does with a date while another run of it is live or waits (SPEC §17.5).
 type Overlap uint8
 
 // The ways.
@@ -20,9 +20,9 @@ const (
 	OverlapQueueOne
 	// OverlapQueueAll queues it.
 	OverlapQueueAll
-	// OverlapCancel cancels what lives, and queues it instead of what waits.
+	// OverlapCancel cancels live runs, and queues the run instead of waiting ones.
 	OverlapCancel
-	// OverlapAllow starts it beside what lives.
+	// OverlapAllow starts the run in addition to live runs.
 	OverlapAllow
 )
 
@@ -41,14 +41,14 @@ func (o *Overlap) UnmarshalText(text []byte) error {
 	return err
 }
 
-// ScheduleState is how a schedule stands.
+// ScheduleState is the state of a schedule.
 type ScheduleState uint8
 
 // The states.
 const (
-	// ScheduleActive: its dates are taken as they come.
+	// ScheduleActive: its dates become runs when they are due.
 	ScheduleActive ScheduleState = iota
-	// SchedulePaused: somebody, or a failure, paused it.
+	// SchedulePaused: it was paused by a call or by a failure.
 	SchedulePaused
 	// ScheduleDone: its limit or its end is reached.
 	ScheduleDone
@@ -69,50 +69,51 @@ func (s *ScheduleState) UnmarshalText(text []byte) error {
 	return err
 }
 
-// ScheduleTimes say when a schedule is due: one of Cron, Every and Dates (SPEC §17.1).
+// ScheduleTimes determine when a schedule is due: one of Cron, Every and Dates (SPEC §17.1).
 type ScheduleTimes struct {
 	Cron  string        `json:"cron,omitempty"`
 	Every time.Duration `json:"every_ms,omitempty"`
-	// Dates ascend.
+	// Dates are in ascending order.
 	Dates []Date `json:"dates_ms,omitempty"`
-	// TZ is the zone of the cron expression, UTC where it is empty.
+	// TZ is the time zone of the cron expression; empty means UTC.
 	TZ string `json:"tz,omitempty"`
-	// Start and End bound the dates: from the one, before the other; 0 is no bound.
+	// Start and End limit the dates: from Start, before End; 0 means no limit.
 	Start Date `json:"start_ms,omitempty"`
 	End   Date `json:"end_ms,omitempty"`
 }
 
-// Same reports whether both are due on the same dates, as far as they say so alike.
+// Same reports whether all fields of both are equal, so that they are due on the same dates.
 func (t *ScheduleTimes) Same(o *ScheduleTimes) bool {
 	return t.Cron == o.Cron && t.Every == o.Every && t.TZ == o.TZ && t.Start == o.Start && t.End == o.End && slices.Equal(t.Dates, o.Dates)
 }
 
-// ScheduleSpec is a schedule as it is set (SPEC §17.1).
+// ScheduleSpec is the definition of a schedule (SPEC §17.1).
 type ScheduleSpec struct {
 	Name ScheduleName `json:"name"`
 	ScheduleTimes
-	// Limit ends the schedule after so many runs; 0 is none.
+	// Limit is the number of runs after which the schedule ends; 0 means no limit.
 	Limit int64 `json:"limit,omitempty"`
-	// Jitter spreads the runs: each starts that much later at most.
+	// Jitter spreads the runs: each starts at most this much later.
 	Jitter  time.Duration `json:"jitter_ms,omitempty"`
 	Overlap Overlap       `json:"overlap"`
-	// CatchUp is how late a date may be taken, and CatchUpMax how many late ones are, the newest.
+	// CatchUp is the maximum delay with which a date still becomes a run. CatchUpMax is the maximum number of late
+	// dates that do, the newest ones.
 	CatchUp    time.Duration `json:"catch_up_ms"`
 	CatchUpMax int64         `json:"catch_up_max"`
 	// PauseOnFailure pauses the schedule when a run of it ends DEAD or EXPIRED.
 	PauseOnFailure bool `json:"pause_on_failure,omitempty"`
-	// Job is what each run is; it has no id and no date of its own.
+	// Job is the job submitted for each run; it has no id and no date of its own.
 	Job JobSpec `json:"job"`
 }
 
-// NewScheduleSpec returns a schedule with the usual catching up: the newest date that is late, of
-// the last hour. When it is due is for the caller to say.
+// NewScheduleSpec returns a schedule with the default catch-up: the newest late date of the last hour. The caller sets
+// when it is due.
 func NewScheduleSpec(name ScheduleName, job JobSpec) ScheduleSpec {
 	return ScheduleSpec{Name: name, CatchUp: time.Hour, CatchUpMax: 1, Job: job}
 }
 
-// CheckShape refuses a schedule whose fields are out of range. Whether its cron expression and
-// its zone mean anything is checked at the edge, which has time zones.
+// CheckShape rejects a schedule whose fields are out of range. Its cron expression and its zone are checked at the
+// edge, which has time zones.
 func (s *ScheduleSpec) CheckShape(payloadMax int64) error {
 	if err := s.Name.Check("name"); err != nil {
 		return err
@@ -171,10 +172,10 @@ func (t *ScheduleTimes) check() error {
 	return checkDates(t.Dates)
 }
 
-// MaxDate bounds the dates that users give, far beyond any that is meant.
+// MaxDate limits the dates that users give; it is far beyond any sensible date.
 const MaxDate Date = 1 << 46
 
-// checkDates refuses dates that do not ascend, or are none.
+// checkDates rejects dates that are out of range or not in ascending order.
 func checkDates(dates []Date) error {
 	last := Date(0)
 	for i, d := range dates {
@@ -186,7 +187,7 @@ func checkDates(dates []Date) error {
 	return nil
 }
 
-// Check refuses what is no name of a schedule, naming the field.
+// Check rejects an invalid name of a schedule; the error names the field.
 func (n ScheduleName) Check(field string) error {
 	if len(n) > MaxScheduleName {
 		return TooLong(field, len(n), MaxScheduleName)
@@ -213,43 +214,43 @@ func SplitRunID(id JobID) (name ScheduleName, ok bool) {
 	return ScheduleName(before), ok
 }
 
-// Schedule is a schedule as it stands.
+// Schedule is the current state of a schedule.
 type Schedule struct {
 	ScheduleSpec
 	State ScheduleState `json:"state"`
-	// Why says why it is paused, or why a date could not be taken yet.
+	// Why is the reason why the schedule is paused, or why a date could not be handled yet.
 	Why string `json:"why,omitempty"`
 	// Version grows by one with each change.
 	Version uint64 `json:"version"`
 	// ETag identifies this version; no earlier schedule of the same name had the same one. Pass it
 	// to client.IfMatch, or in the header If-Match, to change that version only.
 	ETag string `json:"etag,omitempty"`
-	// Set is when it was set, Through the date up to which each moment is decided.
+	// Set is when it was set; Through is the date up to which every date is decided.
 	Set     Date `json:"set_ms"`
 	Through Date `json:"through_ms"`
-	// Next is its next date, as the asked node reckons.
+	// Next is its next date, as calculated by the node that answers.
 	Next Date `json:"next_ms,omitempty"`
-	// Live are the runs that live, Waiting the dates that wait for them.
+	// Live are the live runs, Waiting the dates that wait for them.
 	Live    []JobID `json:"live,omitempty"`
 	Waiting []JobID `json:"waiting,omitempty"`
-	// Runs, Skipped, Missed and Failed count dates: those that became runs, those that were skipped
-	// or missed, and the runs that ended otherwise than COMPLETED.
+	// Runs, Skipped and Missed count the dates that became runs, were skipped or were missed. Failed counts the runs
+	// that ended in a state other than COMPLETED.
 	Runs    uint64 `json:"runs"`
 	Skipped uint64 `json:"skipped"`
 	Missed  uint64 `json:"missed"`
 	Failed  uint64 `json:"failed"`
-	// Decisions are the last ones, the newest last.
+	// Decisions are the latest decisions, the newest last.
 	Decisions []ScheduleDecision `json:"decisions,omitempty"`
 	By        Principal          `json:"by,omitempty"`
 }
 
-// ScheduleDecision is what became of a date.
+// ScheduleDecision is the decision about a date.
 type ScheduleDecision struct {
 	Date Date `json:"date_ms"`
 	What Fate `json:"what"`
 }
 
-// Fate is what became of a schedule's date.
+// Fate is the outcome of a schedule's date.
 type Fate uint8
 
 // The fates.

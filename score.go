@@ -13,10 +13,9 @@ import (
 // and shown as the number.
 type Score int64
 
-// leastDouble is the least value that is taken for the bits of a double. The
-// doubles from 1e-154 up lie above it and every adaptive score is greater than
-// 1e-12; integer scores stay below it, for they end at MaxDuration in milliseconds
-// times a million (SPEC §5.1).
+// leastDouble is the smallest value that is interpreted as the bits of a double. The doubles from 1e-154 up lie above
+// it and every adaptive score is greater than 1e-12; integer scores stay below it, for they end at MaxDuration in
+// milliseconds times a million (SPEC §5.1).
 const leastDouble Score = 1 << 61
 
 // IsDouble reports whether the score is an adaptive queue's: the bits of a double.

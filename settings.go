@@ -6,29 +6,27 @@ import (
 	"strings"
 )
 
-// The bounds of state_bytes_max. With what its rows take beside their bytes a node of 4 GiB
-// holds the default; less than the least leaves no cluster that is of use, and shares of the
-// most are far from overflow.
+// The limits of state_bytes_max. A node with 4 GiB holds the default, including the overhead of its rows. Less than the
+// minimum makes a cluster useless, and shares of the maximum are far from overflow.
 const (
 	DefaultStateBytesMax = 1 << 30
 	LeastStateBytes      = 1 << 20
 	MaxStateBytes        = 1 << 50
 )
 
-// The bounds of voters_wanted. Fewer than three voters survive the loss of none; more than
-// MaxVoters make every commit slower and no cluster safer.
+// The limits of voters_wanted. Fewer than three voters do not survive any loss; more than MaxVoters make every commit
+// slower and the cluster no safer.
 const (
 	LeastVotersWanted = 3
 	MaxVoters         = 9
 )
 
-// ClusterSettings are what `cluster set` changes.
+// ClusterSettings are the settings that `cluster set` changes.
 type ClusterSettings struct {
-	// StateBytesMax bounds the bytes of jobs, workflows, workers, queues and tenants
-	// (SPEC §4.14).
+	// StateBytesMax is the maximum number of bytes of jobs, workflows, workers, queues and tenants (SPEC §4.14).
 	StateBytesMax int64 `json:"state_bytes_max"`
-	// VotersWanted is how many healthy voters the cluster shall have: a dead one is removed
-	// once there are so many others. The leader raises it to those there are (SPEC §13.10).
+	// VotersWanted is the number of healthy voters that the cluster should have (SPEC §13.10). A dead voter is removed
+	// once there are this many others. The leader raises the value to the number of voters that exist.
 	VotersWanted int64 `json:"voters_wanted"`
 	// Autopilot reports whether the leader removes dead voters.
 	Autopilot bool `json:"autopilot"`
@@ -39,7 +37,7 @@ type ClusterSettings struct {
 	Changes []SettingChange `json:"changes,omitempty"`
 }
 
-// Settings returns every key with its value, in the form that Set takes.
+// Settings returns every key with its value, in the form that Set accepts.
 func (c *ClusterSettings) Settings() []Setting {
 	return []Setting{{"state_bytes_max", strconv.FormatInt(c.StateBytesMax, 10)}, {"voters_wanted", strconv.FormatInt(c.VotersWanted, 10)},
 		{"autopilot", strconv.FormatBool(c.Autopilot)}}
@@ -58,7 +56,7 @@ func (c *ClusterSettings) Same(o *ClusterSettings) bool {
 // clusterKeys are the keys of the cluster's settings, in the order in which they are shown.
 var clusterKeys = []string{"state_bytes_max", "voters_wanted", "autopilot"}
 
-// ClusterKeys lists the keys that ClusterSettings.Set takes.
+// ClusterKeys lists the keys that ClusterSettings.Set accepts.
 func ClusterKeys() []string { return append([]string(nil), clusterKeys...) }
 
 // Docs returns the documentation of the cluster's keys, in the order of ClusterKeys; the settings are
@@ -86,14 +84,13 @@ func byteDoc(key string, least, most, usual int64, meaning string) PolicyDoc {
 	return d
 }
 
-// DefaultClusterSettings are those of a cluster that nobody set.
+// DefaultClusterSettings returns the settings of a cluster whose settings were never changed.
 func DefaultClusterSettings() ClusterSettings {
 	return ClusterSettings{StateBytesMax: DefaultStateBytesMax, VotersWanted: LeastVotersWanted, Autopilot: true}
 }
 
-// Set changes one key: state_bytes_max=2147483648 or 2GiB, voters_wanted=3, autopilot=off. It
-// refuses unknown keys and values out of range, naming key, value and range, and then changes
-// nothing.
+// Set changes one key: state_bytes_max=2147483648 or 2GiB, voters_wanted=3, autopilot=off. It rejects unknown keys and
+// values out of range without changing anything; the error names key, value and range.
 func (c *ClusterSettings) Set(s Setting) error {
 	switch key := strings.ToLower(strings.TrimSpace(s.Key)); key {
 	case "state_bytes_max":
@@ -120,7 +117,7 @@ func (c *ClusterSettings) Set(s Setting) error {
 	return nil
 }
 
-// parseSwitch reads what is on or off.
+// parseSwitch parses on and off.
 func parseSwitch(text string) (on, ok bool) {
 	switch strings.ToLower(text) {
 	case "true", "on", "yes", "1":

@@ -14,9 +14,8 @@ import (
 	"github.com/rotasched/rota/internal/jsonparts"
 )
 
-// CheckShape refuses a job whose fields are out of range (SPEC §4.2). The text
-// names the field, the value and the limit. It is called at the edge and again
-// by the state machine; payloadMax is the queue's payload_max_bytes.
+// CheckShape rejects a job whose fields are out of range (SPEC §4.2). The error names the field, the value and the
+// limit. It is called at the edge and again by the state machine; payloadMax is the queue's payload_max_bytes.
 func (s *JobSpec) CheckShape(payloadMax int64) error {
 	if err := CheckID("id", s.ID); err != nil {
 		return err
@@ -24,7 +23,7 @@ func (s *JobSpec) CheckShape(payloadMax int64) error {
 	return s.CheckAgain(payloadMax)
 }
 
-// CheckOwn is CheckShape for a job that says what another one said, which was sound, but for its id, payload and headers.
+// CheckOwn is CheckShape for a job that equals a valid other job except for its id, payload and headers.
 func (s *JobSpec) CheckOwn(payloadMax int64) error {
 	if err := CheckID("id", s.ID); err != nil {
 		return err
@@ -119,7 +118,7 @@ func (s *JobSpec) checkPayload(most int64) error {
 	return nil
 }
 
-// CheckHeaders refuses headers that are too many, too long, or no text (SPEC §13.16).
+// CheckHeaders rejects headers that are too many, too long, or not text (SPEC §13.16).
 func (s *JobSpec) CheckHeaders() error {
 	headers := s.Headers
 	if len(headers) == 0 {
@@ -146,11 +145,10 @@ func (s *JobSpec) CheckHeaders() error {
 	return nil
 }
 
-// CheckMeta refuses what a completion says beside its output, where it is beyond the bounds
-// of labels.
+// CheckMeta rejects metadata of a completion that exceeds the limits of labels.
 func CheckMeta(meta map[string]string) error { return checkLabelMap("meta", meta) }
 
-// checkLabelMap refuses pairs of the user's own that are too many or too long.
+// checkLabelMap rejects label maps with too many or too long entries.
 func checkLabelMap(field string, labels map[string]string) error {
 	if len(labels) > MaxLabels {
 		return TooMany(field, len(labels), MaxLabels)
@@ -232,8 +230,7 @@ func quoted(field string, n int64) string {
 	}
 }
 
-// checkRuntime refuses a max_runtime, of a job or of a queue, that leaves no time to
-// work in.
+// checkRuntime rejects a max_runtime, of a job or of a queue, that leaves no time to work.
 func checkRuntime(ms int64) error {
 	if ms > 0 && ms < int64(MaxRuntimeLeast) {
 		return Refusef(KindInvalid, "max_runtime_ms", "max_runtime_ms must be 0 (no limit) or at least %d, got %d; "+
@@ -242,7 +239,7 @@ func checkRuntime(ms int64) error {
 	return nil
 }
 
-// CheckShape refuses a worker whose fields are out of range.
+// CheckShape rejects a worker whose fields are out of range.
 func (w *WorkerSpec) CheckShape() error {
 	if err := CheckID("id", w.ID); err != nil {
 		return err
@@ -323,7 +320,7 @@ func checkLabels(field string, list []string, most int) error {
 	return nil
 }
 
-// validLabel takes printable ASCII without blanks, such as "gpu=a100".
+// validLabel accepts printable ASCII without blanks, such as "gpu=a100".
 func validLabel(s string) bool {
 	if len(s) == 0 || len(s) > MaxLabelBytes {
 		return false

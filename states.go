@@ -1,6 +1,6 @@
 package rota
 
-// JobState is where a job stands (SPEC §1).
+// JobState is the state of a job (SPEC §1).
 type JobState uint8
 
 // The job states. JobNone is no job at all.
@@ -68,7 +68,7 @@ func (s JobState) MayBecome(next JobState) bool {
 	return int(s) < len(jobMoves) && jobMoves[s]&(1<<next) != 0
 }
 
-// LeaseState is where a lease stands (SPEC §1).
+// LeaseState is the state of a lease (SPEC §1).
 type LeaseState uint8
 
 // The lease states; those from LeaseCompleted on are ended.
@@ -98,7 +98,7 @@ func (s *LeaseState) UnmarshalText(text []byte) error {
 	return err
 }
 
-// WorkerStatus is what a worker may be given (SPEC §6.3).
+// WorkerStatus is the status of a worker, which determines whether it gets jobs (SPEC §6.3).
 type WorkerStatus uint8
 
 // The worker statuses.
@@ -127,7 +127,7 @@ func (s *WorkerStatus) UnmarshalText(text []byte) error {
 	return err
 }
 
-// ClusterMode is what the cluster admits (SPEC §4.3).
+// ClusterMode determines which requests the cluster admits (SPEC §4.3).
 type ClusterMode uint8
 
 // The modes; the zero value is NORMAL.
@@ -193,7 +193,7 @@ const (
 
 var rankingNames = []string{"aging", "market", "adaptive", "fifo", "shortest", "smallest"}
 
-// Estimates reports whether keys depend on how long jobs should take.
+// Estimates reports whether ranking keys depend on how long jobs should take.
 func (r Ranking) Estimates() bool { return r == RankShortest || r == RankSmallest }
 
 // String names the ranking as SPEC §5 does.
@@ -216,8 +216,7 @@ var strategyNames = []string{"least_loaded", "shuffle", "round_robin", "random",
 // String names the strategy as SPEC §7.6 does.
 func (s Strategy) String() string { return nameOf(strategyNames, int(s)) }
 
-// Reason is why an attempt, a lease or a job ended. Its text is
-// what events, tombstones and `job show` carry.
+// Reason is why an attempt, a lease or a job ended. Events, tombstones and `job show` carry its text.
 type Reason uint8
 
 // The reasons. Those that use up an attempt are Counted.
@@ -258,7 +257,7 @@ const (
 	ReasonInterruptedCounted
 )
 
-// ReasonLast bounds what a record may hold.
+// ReasonLast is the last value that a record may hold.
 const ReasonLast = ReasonInterruptedCounted
 
 var reasonNames = []string{"NONE", "ACK_TIMEOUT", "LEASE_EXPIRED", "PROOF_INVALID", "PROVIDER_FAIL", "DECLINED",
@@ -315,7 +314,7 @@ type Reasoning struct {
 	Rule ReasoningRule
 	N    int64
 	Of   int64
-	// worker is the one that it chose, for the JSON of what it is part of.
+	// worker is the chosen worker, for the JSON of the enclosing object.
 	worker WorkerID
 }
 

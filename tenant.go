@@ -10,7 +10,7 @@ import (
 // shown.
 var tenantKeys = []string{"tier", "weight", "max_concurrent", "rate_limit_rps", "penalty_ms", "bytes_max"}
 
-// TenantKeys lists the keys that TenantLimits.Set takes.
+// TenantKeys lists the keys that TenantLimits.Set accepts.
 func TenantKeys() []string { return append([]string(nil), tenantKeys...) }
 
 // Docs returns the documentation of a tenant's keys, in the order of TenantKeys; the limits are those
@@ -36,11 +36,9 @@ func (TenantLimits) Docs() []PolicyDoc {
 	return docs
 }
 
-// Set changes one key: tier=PREMIUM, weight=3, max_concurrent=8,
-// rate_limit_rps=50 (−1 leaves it to each queue), penalty_ms=1000 or penalty=1s,
-// bytes_max=67108864 or 64MiB.
-// It refuses unknown keys and values out of range, naming key, value and range,
-// and then changes nothing.
+// Set changes one key: tier=PREMIUM, weight=3, max_concurrent=8, rate_limit_rps=50 (−1 leaves it to each queue),
+// penalty_ms=1000 or penalty=1s, bytes_max=67108864 or 64MiB. It rejects unknown keys and values out of range without
+// changing anything; the error names key, value and range.
 func (l *TenantLimits) Set(s Setting) error {
 	key, text := strings.ToLower(strings.TrimSpace(s.Key)), strings.TrimSpace(s.Value)
 	changed := *l
@@ -89,7 +87,7 @@ func (l *TenantLimits) Set(s Setting) error {
 	return nil
 }
 
-// Settings returns every key with its value as Set takes it.
+// Settings returns every key with its value in the form that Set accepts.
 func (l TenantLimits) Settings() []Setting {
 	number := func(v int64) string { return strconv.FormatInt(v, 10) }
 	return []Setting{{"tier", l.Tier.String()}, {"weight", number(l.Weight)}, {"max_concurrent", number(l.MaxConcurrent)},

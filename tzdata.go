@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// MaxTZDataBytes bounds the packed time zones of one release, which are one operation of a log entry: those of
-// 2026f have 49 KB, and 130 KB where a release lists every year.
+// MaxTZDataBytes limits the packed time zones of one release, which are one operation of a log entry: those of 2026f
+// have 49 KB, or 130 KB if a release lists every year.
 const MaxTZDataBytes = 256 << 10
 
 // TZData describes a release of the IANA time zone database that was installed on the whole cluster.
 type TZData struct {
-	// Release is such as 2026f.
+	// Release is a name such as 2026f.
 	Release string `json:"release"`
 	// Released is the date of the release.
 	Released Date `json:"released_ms"`
-	// SHA256 is that of the packed zones, 32 bytes.
+	// SHA256 is the hash of the packed zones, 32 bytes.
 	SHA256 Hex `json:"sha256"`
 	// Bytes is the size of the packed zones.
 	Bytes int64 `json:"bytes"`
-	// Index is the log entry from which on the release decides dates; Installed is the date of that entry.
+	// Index is the log entry from which the release determines dates; Installed is the date of that entry.
 	Index     Index     `json:"index"`
 	Installed Date      `json:"installed_ms"`
 	By        Principal `json:"by"`
@@ -45,8 +45,8 @@ func validTZRelease(s string) bool {
 	return true
 }
 
-// ScheduleDates are dates of a schedule, and what identifies the time zones by which they were calculated: a release
-// such as 2026f, followed by a part of its hash where it was installed on the cluster.
+// ScheduleDates are dates of a schedule, with an identifier of the time zones used to calculate them: a release such as
+// 2026f, followed by a part of its hash if it was installed on the cluster.
 type ScheduleDates struct {
 	Dates  []Date `json:"dates"`
 	TZData string `json:"tzdata"`
@@ -54,16 +54,16 @@ type ScheduleDates struct {
 
 // TZInstall is a release of the time zone database to install.
 type TZInstall struct {
-	// Release is such as 2026f; Released is its date, not later than today.
+	// Release is a name such as 2026f; Released is its date, not later than today.
 	Release  string `json:"release"`
 	Released Date   `json:"released_ms"`
-	// Data holds the packed zones, as `rota tzdata install` makes them: 1 to 262,144 bytes.
+	// Data holds the packed zones, as produced by `rota tzdata install`: 1 to 262,144 bytes.
 	Data Blob `json:"data"`
 	// Older allows a release that is older than the one in force.
 	Older bool `json:"older,omitempty"`
 }
 
-// CheckShape refuses what can be refused without opening the data.
+// CheckShape makes the checks that do not need to open the data.
 func (t *TZInstall) CheckShape() error {
 	switch {
 	case !validTZRelease(t.Release):

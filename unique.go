@@ -7,27 +7,27 @@ import (
 	"unicode/utf8"
 )
 
-// Unique asks that one job at a time stands for a key (SPEC §18). A submission whose key is
-// held by another job is refused, or merged into that job, as OnConflict says.
+// Unique requires that at most one job at a time holds a key (SPEC §18). A submission whose key is held by another job
+// is refused or merged into that job, depending on OnConflict.
 type Unique struct {
-	// Key is the submitter's own, at most MaxLabelBytes of UTF-8. It excludes By.
+	// Key is a key chosen by the submitter, at most MaxLabelBytes of UTF-8. It excludes By.
 	Key string `json:"key,omitempty"`
-	// By makes the key of the job's own UniqueByQueue, UniqueByType and UniqueByArgs.
+	// By builds the key from the job's own UniqueByQueue, UniqueByType and UniqueByArgs.
 	By []string `json:"by,omitempty"`
-	// Period, where it is not 0, cuts time into buckets, counted from 1970; the key
-	// holds within the bucket in which the job is to run.
+	// Period, if not 0, divides time into buckets, counted from 1970; the key applies within the bucket in which the
+	// job is to run.
 	Period time.Duration `json:"period_ms,omitempty"`
-	// Scope lists the phases in which a job holds its key: UniquePending, UniqueRunning and
-	// UniqueCompleted. Empty is the first two.
+	// Scope lists the phases in which a job holds its key: UniquePending, UniqueRunning and UniqueCompleted. Empty
+	// means the first two.
 	Scope []string `json:"scope,omitempty"`
 	// Keep is how long a completed job holds its key, at most MaxUniqueKeep; only with
 	// UniqueCompleted.
 	Keep time.Duration `json:"keep_ms,omitempty"`
-	// OnConflict is UniqueRefuse, UniqueExisting, UniqueReplace, UniqueExtend, UniqueAfter or
-	// UniqueCollect. Empty is the first.
+	// OnConflict is UniqueRefuse, UniqueExisting, UniqueReplace, UniqueExtend, UniqueAfter or UniqueCollect. Empty
+	// means the first.
 	OnConflict string `json:"on_conflict,omitempty"`
-	// ExtendMax is how long after its submission UniqueExtend or UniqueCollect delays the holder
-	// at most; 0 is UniqueExtendMax.
+	// ExtendMax is the maximum time after its submission to which UniqueExtend or UniqueCollect delays the holder; 0
+	// means UniqueExtendMax.
 	ExtendMax time.Duration `json:"extend_max_ms,omitempty"`
 }
 
@@ -49,24 +49,23 @@ const (
 
 // What becomes of a submission whose key another job holds: Unique.OnConflict.
 const (
-	// UniqueRefuse refuses it with CONFLICT.
+	// UniqueRefuse rejects the submission with CONFLICT.
 	UniqueRefuse = "refuse"
 	// UniqueExisting answers with the holder.
 	UniqueExisting = "existing"
 	// UniqueReplace gives a holder that waits the new payload.
 	UniqueReplace = "replace"
-	// UniqueExtend is UniqueReplace, and a holder that was delayed and never leased waits for
-	// its delay anew.
+	// UniqueExtend is UniqueReplace, and also restarts the delay of a holder that was delayed and never leased.
 	UniqueExtend = "extend"
-	// UniqueAfter is UniqueReplace; a payload that the holder cannot take, as it runs, goes to one job that starts
-	// after the holder.
+	// UniqueAfter is UniqueReplace, except that a payload that the holder cannot accept because it is running goes to
+	// one job that starts after the holder.
 	UniqueAfter = "after"
 	// UniqueCollect is UniqueAfter with the delay of UniqueExtend; the payload of the job is the JSON list of all
 	// payloads, in the order of their submission.
 	UniqueCollect = "collect"
 )
 
-// Merge is what became of the payload of a submission that was merged into another job (SPEC §18.2).
+// Merge is what happened to the payload of a submission that was merged into another job (SPEC §18.2).
 type Merge string
 
 // What becomes of such a payload.
@@ -82,8 +81,8 @@ const (
 	MergeHolderEnded  Merge = "HOLDER_ENDED"
 	MergeOtherQueue   Merge = "OTHER_QUEUE"
 	MergeOtherType    Merge = "OTHER_TYPE"
-	// MergeNoList is of a job that does not collect payloads, MergeListFull of one that has as many bytes of them as
-	// it may: what it cannot take is not dropped.
+	// MergeNoList is for a job that does not collect payloads, MergeListFull for one that has the maximum number of
+	// bytes of them. A payload that it cannot accept is not dropped.
 	MergeNoList   Merge = "NO_LIST"
 	MergeListFull Merge = "LIST_FULL"
 	// MergeNotJSON is of a payload that a list of JSON cannot hold.
@@ -93,8 +92,8 @@ const (
 // Dropped reports whether the payload was dropped.
 func (m Merge) Dropped() bool { return m != MergeNone && m != MergeTaken }
 
-// The parts of Unique in the order of their bits: those of By are hashed, those of Scope
-// compared with where a job stands.
+// The parts of Unique in the order of their bits: those of By are hashed, those of Scope are compared with a job's
+// state.
 var (
 	uniqueParts     = []string{UniqueByQueue, UniqueByType, UniqueByArgs}
 	uniqueScopes    = []string{UniquePending, UniqueRunning, UniqueCompleted}
@@ -129,7 +128,7 @@ func (u *Unique) Merges() bool { return u.OnConflict != "" && u.OnConflict != Un
 // Collects reports whether the job's payload is a list that others add to; nil does not.
 func (u *Unique) Collects() bool { return u != nil && u.OnConflict == UniqueCollect }
 
-// Succeeds reports whether a submission that the holder cannot take becomes a job that follows it.
+// Succeeds reports whether a submission that cannot be merged into the holder becomes a job after it.
 func (u *Unique) Succeeds() bool { return u.OnConflict == UniqueAfter || u.OnConflict == UniqueCollect }
 
 // Extension returns how long after its submission a holder can be delayed.
@@ -140,7 +139,7 @@ func (u *Unique) Extension() time.Duration {
 	return u.ExtendMax
 }
 
-// Equal reports whether two say the same; none equals none.
+// Equal reports whether two are equal; none equals none.
 func (u *Unique) Equal(v *Unique) bool {
 	if u == nil || v == nil {
 		return u == v
@@ -158,7 +157,7 @@ func maskOf(list, words []string) (mask uint64) {
 	return mask
 }
 
-// check refuses what a job cannot be unique by.
+// check rejects settings by which a job cannot be unique.
 func (u *Unique) check() error {
 	if u == nil {
 		return nil

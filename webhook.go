@@ -8,22 +8,22 @@ import (
 // WebhookName names a webhook.
 type WebhookName string
 
-// Deliveries of webhooks are jobs of this type, in this queue, of this tenant: of no user's, so that
-// none reads what another one's hook was sent (SPEC §13.14).
+// Deliveries of webhooks are jobs of this type, in this queue, of this tenant. The tenant belongs to no user, so that
+// no user can read the deliveries of another user's webhook (SPEC §13.14).
 const (
 	WebhookQueue  QueueName = "rota-webhooks"
 	WebhookTenant TenantID  = "rota-webhooks"
 	WebhookType   JobType   = "rota.webhook"
 )
 
-// WebhookState is how a webhook stands.
+// WebhookState is the state of a webhook.
 type WebhookState uint8
 
 // The states.
 const (
 	// WebhookActive: the events that it selects become deliveries.
 	WebhookActive WebhookState = iota
-	// WebhookDisabled: its cursor waits, and what it was to deliver too, until somebody resumes it.
+	// WebhookDisabled: its cursor and its pending deliveries wait until it is resumed.
 	WebhookDisabled
 )
 
@@ -42,60 +42,60 @@ func (s *WebhookState) UnmarshalText(text []byte) error {
 	return err
 }
 
-// WebhookSpec is a webhook as it is set (SPEC §13.14).
+// WebhookSpec is the definition of a webhook (SPEC §13.14).
 type WebhookSpec struct {
 	Name WebhookName `json:"name"`
-	// URL is where its events are posted to: http or https, without credentials.
+	// URL is the address to which its events are posted: http or https, without credentials.
 	URL string `json:"url"`
-	// Kinds are the events that it selects; none is all of them.
+	// Kinds are the kinds of events that it selects; empty means all.
 	Kinds []EventKind `json:"kinds,omitempty"`
-	// Filter narrows them: a line of the terms queue, tenant, id, schedule and workflow.
+	// Filter narrows the events: a line of the terms queue, tenant, id, schedule and workflow.
 	Filter string `json:"filter,omitempty"`
-	// Generation is that of its secret: one more than before rotates it, 0 leaves it as it is.
+	// Generation is the generation of its secret: increase it by one to rotate the secret; 0 leaves it unchanged.
 	Generation uint64 `json:"generation,omitempty"`
 }
 
-// Webhook is a webhook as it stands.
+// Webhook is the current state of a webhook.
 type Webhook struct {
 	WebhookSpec
 	State WebhookState `json:"state"`
-	// Why says why it is disabled, or why its cursor waits.
+	// Why is the reason why it is disabled, or why its cursor waits.
 	Why string `json:"why,omitempty"`
-	// Version grows by one with each change of what it says or of its state.
+	// Version grows by one with each change of its definition or state.
 	Version uint64 `json:"version"`
 	// ETag identifies this version; no earlier webhook of the same name had the same one. Pass it to
 	// client.IfMatch, or in the header If-Match, to change that version only.
 	ETag string `json:"etag,omitempty"`
-	// Began is the event of its creation, Cursor the last event that is decided: each event between
-	// them that it selects became a delivery.
+	// Began is the event of its creation, Cursor the last event that is decided. Each event between them that it
+	// selects became a delivery.
 	Began  EventID `json:"began"`
 	Cursor EventID `json:"cursor"`
-	// Pending are the deliveries that have not ended, Delivered and Failed those that have:
-	// COMPLETED, or DEAD and EXPIRED.
+	// Pending counts the deliveries that have not ended. Delivered counts those that ended COMPLETED, Failed those that
+	// ended DEAD or EXPIRED.
 	Pending   int64 `json:"pending"`
 	Delivered int64 `json:"delivered"`
 	Failed    int64 `json:"failed"`
-	// Gaps counts the stretches of events that were no longer retained as its cursor came to them,
-	// and Gap is the last of them.
+	// Gaps counts the ranges of events that were no longer retained when its cursor reached them; Gap is the last of
+	// them.
 	Gaps uint64      `json:"gaps,omitempty"`
 	Gap  *WebhookGap `json:"gap,omitempty"`
-	// Sees are the rights by which events are selected: those over events of whoever set it, as
-	// they were then.
+	// Sees are the rights by which events are selected: the rights over events that the principal that set it had at
+	// that time.
 	Sees []Grant `json:"sees"`
-	// Rotated is when its secret was changed last: for a day the one before signs too.
+	// Rotated is when its secret was last changed; for a day, the previous secret signs as well.
 	Rotated Date `json:"rotated_ms,omitempty"`
-	// Set is when it was set last, By who did.
+	// Set is when it was last set, By the principal that set it.
 	Set Date      `json:"set_ms"`
 	By  Principal `json:"by,omitempty"`
 }
 
-// WebhookGap are events that a webhook never saw: those between two, as far as they were any.
+// WebhookGap is a range of events that a webhook missed: those between two events, if there were any.
 type WebhookGap struct {
 	After  EventID `json:"after"`
 	Before EventID `json:"before"`
 }
 
-// Check refuses what is no name of a webhook, naming the field.
+// Check rejects an invalid name of a webhook; the error names the field.
 func (n WebhookName) Check(field string) error {
 	if len(n) > MaxWebhookName {
 		return TooLong(field, len(n), MaxWebhookName)
@@ -103,7 +103,7 @@ func (n WebhookName) Check(field string) error {
 	return CheckID(field, n)
 }
 
-// CheckShape refuses a webhook whose fields are out of range. Its filter is checked by whoever reads it.
+// CheckShape rejects a webhook whose fields are out of range. Its filter is checked by the code that parses it.
 func (s *WebhookSpec) CheckShape() error {
 	if err := s.Name.Check("name"); err != nil {
 		return err
@@ -128,8 +128,8 @@ func (s *WebhookSpec) CheckShape() error {
 	return nil
 }
 
-// checkWebhookURL refuses what no delivery may be posted to by looking at it alone. Nodes of different
-// releases must agree, so it is not what net/url takes; whoever sets a hook parses it besides.
+// checkWebhookURL rejects a URL to which no delivery may be posted, by its text alone. Nodes of different releases must
+// agree, so it does not depend on net/url; the call that sets a webhook parses the URL in addition.
 func checkWebhookURL(url string) error {
 	bad := func(format string, args ...any) error { return Refusef(KindInvalid, "url", "url "+format, args...) }
 	if url == "" {

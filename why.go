@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// WhyQuery says on which state a job is explained: the present one, that at an index, or that
-// at a moment.
+// WhyQuery selects the state on which a job is explained: the current one, or the one at an index or at a moment.
 type WhyQuery struct {
 	At     Index
 	AtDate Date
-	// Others asks who else was looked at when the job was placed, which costs a replay of the past.
+	// Others requests the other workers considered when the job was placed, which requires a replay of the log.
 	Others bool
 }
 
-// Past is what a look at a state of the past costs the node that is asked.
+// Past is what reading a past state costs the node that answers.
 type Past struct {
 	Index Index `json:"index"`
-	// From is the index of the state from which the node would go on, Entries how many of the log it
-	// would replay.
+	// From is the index of the state from which the node would start, Entries the number of log entries that it would
+	// replay.
 	From    Index `json:"from"`
 	Entries int64 `json:"entries"`
 }

@@ -8,11 +8,11 @@ import (
 // WorkflowID names a workflow, with the alphabet of every id.
 type WorkflowID string
 
-// WorkflowState is where a workflow stands (SPEC §11).
+// WorkflowState is the state of a workflow (SPEC §11).
 type WorkflowState uint8
 
-// The workflow states. WorkflowOpen is one whose nodes are still arriving: nobody
-// but its submitter sees it, and none of it runs.
+// The workflow states. WorkflowOpen is a workflow whose nodes are still arriving: only its submitter sees it, and none
+// of its nodes run.
 const (
 	WorkflowNone WorkflowState = iota
 	WorkflowOpen
@@ -41,12 +41,10 @@ func (s *WorkflowState) UnmarshalText(text []byte) error {
 // state.
 func (s WorkflowState) Terminal() bool { return s >= WorkflowCompleted }
 
-// FailurePolicy is what a node that does not complete means for the others
-// (SPEC §11.3).
+// FailurePolicy determines what happens to the other nodes if a node does not complete (SPEC §11.3).
 type FailurePolicy uint8
 
-// The failure policies: FailFast cancels what is not running, Continue skips the
-// node's descendants alone.
+// The failure policies: FailFast cancels the nodes that are not running, Continue skips only the node's descendants.
 const (
 	FailureFailFast FailurePolicy = iota
 	FailureContinue
@@ -67,25 +65,25 @@ func (p *FailurePolicy) UnmarshalText(text []byte) error {
 	return err
 }
 
-// WorkflowSpec is a workflow as it is submitted. It never changes afterwards.
+// WorkflowSpec is the definition of a workflow, given at submission. It never changes afterwards.
 type WorkflowSpec struct {
 	// ID is the idempotency key; the client library sets one where it is empty.
 	ID WorkflowID `json:"id"`
-	// Queue of the nodes that name none; empty means DefaultQueue.
+	// Queue is the queue of nodes that name none; empty means DefaultQueue.
 	Queue QueueName `json:"queue,omitempty"`
-	// Tenant of all nodes; empty means DefaultTenant.
+	// Tenant is the tenant of all nodes; empty means DefaultTenant.
 	Tenant TenantID `json:"tenant,omitempty"`
-	// OnFailure is what happens to the others when a node does not complete.
+	// OnFailure is what happens to the other nodes when a node does not complete.
 	OnFailure FailurePolicy `json:"on_failure"`
 	// Labels are the submitter's own, at most MaxLabels.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Nodes in the submitter's order, by which ties among ready ones are broken.
+	// Nodes are in the submitter's order, which breaks ties among ready nodes.
 	Nodes []NodeSpec `json:"nodes"`
-	// Edges beside those of the nodes' Parents. A repeated edge counts once.
+	// Edges are further edges in addition to the nodes' Parents. A repeated edge counts once.
 	Edges []Edge `json:"edges,omitempty"`
 }
 
-// NodeRun is what the parents of a node must have come to for it to run (SPEC §11.8).
+// NodeRun determines how the parents of a node must end for it to run (SPEC §11.8).
 type NodeRun uint8
 
 // When a node runs: once all parents have COMPLETED; once all have ended and one did not complete; or once all have
@@ -111,7 +109,7 @@ func (r *NodeRun) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Check refuses what is not a NodeRun, and any but RunOnSuccess of a gate.
+// Check rejects a value that is not a NodeRun, and for a gate any other than RunOnSuccess.
 func (r NodeRun) Check(gate *Gate) error {
 	switch {
 	case r > RunAlways:
@@ -122,18 +120,17 @@ func (r NodeRun) Check(gate *Gate) error {
 	return nil
 }
 
-// NodeSpec is a node of a workflow: a template of a job, as NewNodeSpec starts it. Its
-// JSON is flat. Leave the id and the tenant of the JobSpec empty: the
-// job's id is NodeJobID(workflow, node).
+// NodeSpec is a node of a workflow: a template of a job, as NewNodeSpec starts it. Its JSON is flat. The id and the
+// tenant of the JobSpec must be empty: the job's id is NodeJobID(workflow, node).
 type NodeSpec struct {
-	// ID within the workflow: see CheckNodeID.
+	// ID is the node's id within the workflow: see CheckNodeID.
 	ID string `json:"id"`
-	// Parents are ids of nodes that must complete, or end as Run says, before this one starts.
+	// Parents are the ids of nodes that must complete, or end as Run requires, before this node starts.
 	Parents []string `json:"parents,omitempty"`
-	// Run says what its parents must have come to for the node to run; a gate runs on success.
+	// Run determines how its parents must end for the node to run; a gate runs on success.
 	Run NodeRun `json:"run,omitzero"`
-	// Gate makes the node a gate, which is no job: leave all of its JobSpec empty but for
-	// queue, priority and labels.
+	// Gate makes the node a gate, which is not a job: all of its JobSpec except queue, priority and labels must be
+	// empty.
 	Gate *Gate `json:"gate,omitempty"`
 	// JobSpec's Queue is the workflow's where it is empty.
 	JobSpec
@@ -161,8 +158,7 @@ func SplitNodeJobID(id JobID) (w WorkflowID, node string, ok bool) {
 	return WorkflowID(a), b, ok
 }
 
-// NodeState is where a node of a workflow stands: its job's state, or
-// NodeSkipped.
+// NodeState is the state of a node of a workflow: its job's state, or NodeSkipped.
 type NodeState uint8
 
 // NodeSkipped is a node that never ran, as an ancestor of it did not complete. Its
@@ -204,7 +200,7 @@ func (s *NodeState) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Workflow is everything that is known of a workflow at one index.
+// Workflow is all data about a workflow at one index.
 type Workflow struct {
 	ID        WorkflowID        `json:"id"`
 	State     WorkflowState     `json:"state"`
@@ -214,30 +210,29 @@ type Workflow struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	NodeCount int64             `json:"node_count"`
 	EdgeCount int64             `json:"edge_count"`
-	// Counts are the nodes by state.
+	// Counts are the numbers of nodes by state.
 	Counts NodeCounts `json:"counts"`
-	// Progress is how many of a hundred nodes have COMPLETED, rounded down.
+	// Progress is the percentage of nodes that have COMPLETED, rounded down.
 	Progress int32 `json:"progress"`
 	// Runs counts the submission and every retry.
 	Runs int32 `json:"runs"`
-	// Ending is what a RUNNING workflow will be when what runs has ended; NONE as
-	// long as it may complete.
+	// Ending is the state that a RUNNING workflow will have when its running nodes have ended; NONE as long as it may
+	// complete.
 	Ending WorkflowState `json:"ending,omitempty"`
-	// FailedNode is the first node that did not complete in this run, Reason why.
+	// FailedNode is the first node that did not complete in this run, Reason is why.
 	FailedNode string `json:"failed_node,omitempty"`
 	Reason     Reason `json:"reason,omitempty"`
 	Submitted  Moment `json:"submitted"`
 	Finished   Moment `json:"finished"`
-	// CriticalPath are the nodes of the longest chain by duration, of equals that of
-	// the most nodes, from a root to a leaf: measured where a node has run, estimated
-	// where it has not; CriticalPathLength is its length. Remaining estimates the work
-	// that is left: the longest chain of it, or its sum over the nodes that run at a time,
-	// whichever is more. The time that gates wait is not in it: no one knows when a signal
-	// comes. Set by reads with nodes.
+	// CriticalPath has the nodes of the longest chain by duration, from a root to a leaf; among equal chains, that with
+	// the most nodes. Durations are measured for nodes that have run and estimated for others. CriticalPathLength is
+	// its length. Remaining estimates the work left: the longest chain of it, or its sum over the nodes that run at a
+	// time, whichever is more. It does not include the time that gates wait, as the time of a signal is unknown. These
+	// are set by reads with nodes.
 	CriticalPath       []string      `json:"critical_path,omitempty"`
 	CriticalPathLength time.Duration `json:"critical_path_ms"`
 	Remaining          time.Duration `json:"remaining_ms"`
-	// Nodes in topological order; set by reads with nodes.
+	// Nodes are in topological order; set by reads with nodes.
 	Nodes []WorkflowNode `json:"nodes,omitempty"`
 }
 
@@ -245,7 +240,7 @@ type Workflow struct {
 type NodeCounts struct {
 	JobCounts
 	Skipped int64 `json:"skipped"`
-	// Waiting are gates whose parents have completed; they are not among Blocked.
+	// Waiting counts gates whose parents have completed; Blocked does not include them.
 	Waiting int64 `json:"waiting"`
 }
 
@@ -256,26 +251,26 @@ type WorkflowNode struct {
 	Type    JobType   `json:"type"`
 	State   NodeState `json:"state"`
 	Parents []string  `json:"parents"`
-	// GrownBy is the node whose completion added this one, empty of one that was submitted.
+	// GrownBy is the node whose completion added this one; empty for a submitted node.
 	GrownBy string `json:"grown_by,omitempty"`
-	// Joins reports that whoever waits for GrownBy waits for this node, too.
+	// Joins reports that nodes that wait for GrownBy also wait for this node.
 	Joins bool `json:"joins,omitempty"`
-	// Worker of the last attempt, its number, and where in the log it was assigned
-	// and the node ended.
+	// Worker is the worker of the last attempt. Attempt is that attempt's number. The indexes are those of the entries
+	// that assigned it and ended the node.
 	Worker        WorkerID `json:"worker,omitempty"`
 	Attempt       int32    `json:"attempt"`
 	AssignedIndex Index    `json:"assigned_index,omitempty"`
 	FinishedIndex Index    `json:"finished_index,omitempty"`
-	// Assigned and Finished are when that was.
+	// Assigned and Finished are when the node was assigned and when it ended.
 	Assigned Moment `json:"assigned"`
 	Finished Moment `json:"finished"`
-	// Waiting is when a gate began to wait for its signal; zero for other nodes, and before.
+	// Waiting is when a gate began to wait for its signal; zero before that and for other nodes.
 	Waiting Moment `json:"waiting"`
 	Reason  Reason `json:"reason,omitempty"`
-	// Run is what its parents must have come to for it to run.
+	// Run is how its parents must end for the node to run.
 	Run NodeRun `json:"run,omitzero"`
-	// Duration is how long it ran, or how long it is expected to run. That of an open gate is
-	// how long it had waited when the state last changed: Waiting gives its age now.
+	// Duration is how long the node ran, or how long it is expected to run. For an open gate it is how long the gate
+	// had waited when the state last changed; use Waiting for its current age.
 	Duration time.Duration `json:"duration_ms"`
 }
 
@@ -283,11 +278,11 @@ type WorkflowNode struct {
 type WorkflowSubmitted struct {
 	ID    WorkflowID    `json:"id"`
 	State WorkflowState `json:"state"`
-	// Existed reports that the id was known before: the first submission stands.
+	// Existed reports that the id was already known: the first submission remains in force.
 	Existed bool  `json:"existed,omitempty"`
 	Nodes   int64 `json:"nodes"`
 	Edges   int64 `json:"edges"`
-	// Index of the entry that committed it.
+	// Index is the index of the entry that committed it.
 	Index Index `json:"index"`
 }
 
@@ -296,9 +291,9 @@ type WorkflowFilter struct {
 	State  WorkflowState
 	Queue  QueueName
 	Tenant TenantID
-	// Limit is that of a JobFilter.
+	// Limit is as in JobFilter.
 	Limit int
-	// Cursor continues after a page: its NextCursor.
+	// Cursor is the NextCursor of the page before; the list continues after that page.
 	Cursor string
 }
 
@@ -308,7 +303,8 @@ type WorkflowPage struct {
 	NextCursor string     `json:"next_cursor,omitempty"`
 }
 
-// ParentOutput is what a node of a workflow sees of a parent (SPEC §11.2). A parent that did not complete has no output.
+// ParentOutput is the output of a parent, as passed to a node of a workflow (SPEC §11.2). A parent that did not
+// complete has no output.
 type ParentOutput struct {
 	Node string `json:"node"`
 	Job  JobID  `json:"job"`

@@ -8,19 +8,17 @@ type Tokens struct {
 	NextCursor string             `json:"next_cursor,omitempty"`
 }
 
-// TokenSetting makes a token known to the cluster, by the hash of what its holder shows. No node
-// ever sees the secret.
+// TokenSetting creates a token from the hash of its secret. No node ever sees the secret.
 type TokenSetting struct {
-	// Hash is SHA-256 of rota|token|ID|SECRET, in hex.
+	// Hash is the SHA-256 of rota|token|ID|SECRET, in hex.
 	Hash rota.Hex `json:"hash"`
-	// Roles are what it may do, within Tenants and Queues, patterns of which none narrow
-	// nothing; WorkerPrefix begins the ids of workers that it may register.
+	// Roles are the token's roles, limited to the patterns in Tenants and Queues (no patterns: no limit). WorkerPrefix
+	// is the prefix of the ids of workers that it may register.
 	Roles        []string `json:"roles"`
 	Tenants      []string `json:"tenants,omitempty"`
 	Queues       []string `json:"queues,omitempty"`
 	WorkerPrefix string   `json:"worker_prefix,omitempty"`
-	// ExpiresMs is when it ends by itself, in Unix milliseconds, ExpiresAt the same in RFC 3339:
-	// one of them.
+	// ExpiresMs is when the token expires, in Unix milliseconds; ExpiresAt is the same in RFC 3339. Set one of them.
 	ExpiresMs int64  `json:"expires_ms,omitempty"`
 	ExpiresAt string `json:"expires_at,omitempty"`
 }
@@ -31,7 +29,7 @@ type Roles struct {
 	NextCursor string      `json:"next_cursor,omitempty"`
 }
 
-// RoleSetting is what a role grants, and how much each of its principals may own.
+// RoleSetting has the grants of a role, and the limits on what each of its principals may own.
 type RoleSetting struct {
 	Grants []rota.Grant `json:"grants"`
 	rota.RoleLimits
@@ -43,14 +41,15 @@ type Issuers struct {
 	NextCursor string        `json:"next_cursor,omitempty"`
 }
 
-// IssuerSetting is an identity provider whose tokens are taken.
+// IssuerSetting is an identity provider whose tokens are accepted.
 type IssuerSetting struct {
-	// URL is what its tokens name as their issuer, exactly; Audience is what they must be for.
+	// URL is the exact issuer named by its tokens; Audience is the audience that they must have.
 	URL      string `json:"url"`
 	Audience string `json:"audience"`
-	// CA are the certificates, in PEM, that vouch for its web server; without it the system's do.
+	// CA has the certificates, in PEM, of the authorities for its web server; without it, the system's certificates
+	// apply.
 	CA string `json:"ca,omitempty"`
-	// Maps say which role a token has: that of the first one that fits it.
+	// Maps determine the role of a token: the role of the first entry that matches it.
 	Maps []rota.ClaimRole `json:"maps"`
 }
 
@@ -60,35 +59,35 @@ type Blocks struct {
 	NextCursor string       `json:"next_cursor,omitempty"`
 }
 
-// Anonymous is what callers without a credential may do.
+// Anonymous has the roles of callers without a credential.
 type Anonymous struct {
-	// Roles are those that they have; an empty list lets them do nothing.
+	// Roles are the roles of such callers; with an empty list they have no rights.
 	Roles []string `json:"roles"`
 }
 
-// Exchange asks for an access token for an identity token.
+// Exchange requests an access token for an identity token.
 type Exchange struct {
 	// JWT is the identity token, at most 16 KiB.
 	JWT string `json:"jwt"`
-	// ID is the access token's id, Hash SHA-256 of rota|token|ID|SECRET, in hex.
+	// ID is the access token's id, Hash is the SHA-256 of rota|token|ID|SECRET, in hex.
 	ID   string   `json:"id"`
 	Hash rota.Hex `json:"hash"`
 }
 
-// Session asks for a browser session of the caller.
+// Session requests a browser session of the caller.
 type Session struct {
-	// ID is the session's, Hash SHA-256 of rota|token|ID|SECRET, in hex.
+	// ID is the session's id, Hash is the SHA-256 of rota|token|ID|SECRET, in hex.
 	ID   string   `json:"id"`
 	Hash rota.Hex `json:"hash"`
-	// Link says that the session is for who opens a link within a minute, and claims it.
+	// Link means that the session is claimed by opening a link within a minute.
 	Link bool `json:"link,omitempty"`
 }
 
-// SessionClaim opens the link to a session.
+// SessionClaim claims a session by its link.
 type SessionClaim struct {
-	// Hash is SHA-256 of rota|token|ID|SECRET with the session's new secret, in hex.
+	// Hash is the SHA-256 of rota|token|ID|SECRET with the session's new secret, in hex.
 	Hash rota.Hex `json:"hash"`
 }
 
-// Done is the answer to a change that has nothing to show.
+// Done is the empty answer to a change.
 type Done struct{}

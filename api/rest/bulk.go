@@ -4,43 +4,42 @@ import "github.com/rotasched/rota"
 
 // JobIDs names jobs.
 type JobIDs struct {
-	// IDs are 1 to 1,000.
+	// IDs are 1 to 1,000 ids.
 	IDs []rota.JobID `json:"ids"`
 }
 
-// JobRetries names jobs that are to live again.
+// JobRetries names jobs to retry.
 type JobRetries struct {
-	// IDs are 1 to 1,000.
+	// IDs are 1 to 1,000 ids.
 	IDs []rota.JobID `json:"ids"`
-	// Lives are as many as the ids, or none: the life of each that ended and is to be followed
-	// by another one. -1 is the one that the job is found in.
+	// Lives are as many as the ids, or none: the ended life of each job, after which a new one begins. -1 means the
+	// job's current life.
 	Lives []int32 `json:"lives,omitempty"`
 }
 
-// JobChanged is what came of a change of one of many jobs.
+// JobChanged is the outcome of a change of one of many jobs.
 type JobChanged struct {
 	JobOutcome
-	// Error is why it was refused.
+	// Error is why the change was refused.
 	Error *Problem `json:"error,omitempty"`
 }
 
-// JobsChanged are the outcomes of a change of many jobs, each at its job's place.
+// JobsChanged are the outcomes of a change of many jobs, each at the position of its job.
 type JobsChanged struct {
 	Jobs []JobChanged `json:"jobs"`
-	// Refused is how many of them were refused.
+	// Refused is the number of refused jobs.
 	Refused int `json:"refused"`
 }
 
-// JobEnded is a line of a wait for many jobs: one that has ended, or why the wait is over before
-// all have.
+// JobEnded is a line of a wait for many jobs: a job that has ended, or why the wait is over before all jobs have ended.
 type JobEnded struct {
 	Job   *rota.Job `json:"job,omitempty"`
 	Error *Problem  `json:"error,omitempty"`
 }
 
-// ProofReport is a verifier's word that the proof of a completed job is invalid.
+// ProofReport is a verifier's report that the proof of a completed job is invalid.
 type ProofReport struct {
-	// Lease is the one that completed the job, in hex; without it the one on record.
+	// Lease is the lease that completed the job, in hex; without it, the recorded one.
 	Lease  rota.Hex `json:"lease,omitempty"`
 	Reason string   `json:"reason"`
 }
@@ -57,20 +56,20 @@ type KeyRules struct {
 	NextCursor string         `json:"next_cursor,omitempty"`
 }
 
-// Keys is what a key counts: the first thousand places, by queue.
+// Keys has the counts of a key: the first thousand entries, by queue.
 type Keys struct {
 	Keys []rota.KeyState `json:"keys"`
 }
 
-// KeyStates is a list of the keys that rules count, the most used first.
+// KeyStates is a list of the keys that rules count, most used first.
 type KeyStates struct {
 	Keys       []rota.KeyState `json:"keys"`
 	NextCursor string          `json:"next_cursor,omitempty"`
 }
 
-// KeySkip lets a sequence go on.
+// KeySkip continues a blocked sequence.
 type KeySkip struct {
-	// Queue, Tenant and Key are as the key's state has them, Job is its blocker.
+	// Queue, Tenant and Key are those of the key's state, Job is its blocker.
 	Queue  string `json:"queue,omitempty"`
 	Tenant string `json:"tenant,omitempty"`
 	Key    string `json:"key"`

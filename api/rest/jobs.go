@@ -4,57 +4,58 @@ import "github.com/rotasched/rota"
 
 // JobSubmission is a batch of jobs to submit.
 type JobSubmission struct {
-	// Jobs are 1 to 1,000. One without an id needs the header Idempotency-Key.
+	// Jobs are 1 to 1,000 jobs. A job without an id requires the header Idempotency-Key.
 	Jobs []rota.JobSpec `json:"jobs"`
 }
 
 // JobSubmitted is the outcome for one submitted job.
 type JobSubmitted struct {
 	rota.Submitted
-	// Error is why the job was refused; none where it was taken.
+	// Error is why the job was refused; none if it was accepted.
 	Error *Problem `json:"error,omitempty"`
 }
 
-// JobsSubmitted are the outcomes of a batch, each at its job's place.
+// JobsSubmitted are the outcomes of a batch, each at the position of its job.
 type JobsSubmitted struct {
 	Jobs []JobSubmitted `json:"jobs"`
-	// Refused is how many of them were refused.
+	// Refused is the number of refused jobs.
 	Refused int `json:"refused"`
 }
 
-// JobOutcome is what came of a change of one job.
+// JobOutcome is the outcome of a change of one job.
 type JobOutcome struct {
 	ID    rota.JobID    `json:"id"`
 	State rota.JobState `json:"state"`
-	// Index is that of the entry that decided it.
+	// Index is the index of the entry that decided it.
 	Index rota.Index `json:"index"`
 }
 
-// JobRetry asks for another life of a job.
+// JobRetry requests another life of a job.
 type JobRetry struct {
-	// Life is the life that ended and is to be followed by another one, so that a repetition
-	// of the call is known; without it the life that the job is found in.
+	// Life is the ended life, after which a new one begins; with it, a repeated call is recognised. Without it, the
+	// job's current life is used.
 	Life *int32 `json:"life,omitempty"`
 }
 
-// JobInterruption ends the attempt that a job is in.
+// JobInterruption ends the current attempt of a job.
 type JobInterruption struct {
-	// Counted has the attempt count as used up.
+	// Counted makes the attempt count as used.
 	Counted bool `json:"counted,omitempty"`
 }
 
-// JobChange changes a job that waits. What is not given stays as it is.
+// JobChange changes a pending job. Fields that are left out stay unchanged.
 type JobChange struct {
 	Priority *int32 `json:"priority,omitempty"`
 	Fee      *int64 `json:"fee,omitempty"`
-	// Labels are set beside those that the job has; an empty value takes a label away.
+	// Labels are added to the labels of the job; an empty value removes a label.
 	Labels map[string]string `json:"labels,omitempty"`
-	// TTLMs counts from the submission or the last retry; 0 takes the queue's.
+	// TTLMs counts from the submission or the last retry; 0 means the queue's value.
 	TTLMs *int64 `json:"ttl_ms,omitempty"`
-	// StartByMs counts as TTLMs does; 0 is no bound.
+	// StartByMs counts from the same time as TTLMs; 0 means no limit.
 	StartByMs *int64     `json:"start_by_ms,omitempty"`
 	Payload   *rota.Blob `json:"payload,omitempty"`
-	// Life and Changes are what the change follows, both or none: a job beyond them is STALE.
+	// Life and Changes are the last known values of the job, both or none: the change is refused as STALE if the job
+	// has newer ones.
 	Life    *int32 `json:"life,omitempty"`
 	Changes *int32 `json:"changes,omitempty"`
 }

@@ -28,9 +28,9 @@ type Batches struct {
 
 // BatchOpening opens a batch.
 type BatchOpening struct {
-	// Size seals the batch once it has so many jobs; without it somebody seals it.
+	// Size is the number of jobs after which the batch is sealed automatically; without it, a call must seal the batch.
 	Size int64 `json:"size,omitempty"`
-	// Callback is the job that is submitted once all have ended. It has no id of its own.
+	// Callback is the job that is submitted once all jobs have ended. It has no id of its own.
 	Callback rota.JobSpec `json:"callback"`
 }
 
@@ -40,11 +40,11 @@ type Schedules struct {
 	NextCursor string          `json:"next_cursor,omitempty"`
 }
 
-// Dates are dates to come, in Unix milliseconds.
+// Dates are future dates, in Unix milliseconds.
 type Dates struct {
 	Dates []rota.Date `json:"dates"`
-	// TZData identifies the time zones by which they were calculated: a release such as 2026f, followed by a part of its
-	// hash where it was installed on the cluster.
+	// TZData identifies the time zones used to calculate them: a release such as 2026f, followed by a part of its hash
+	// if it was installed on the cluster.
 	TZData string `json:"tzdata"`
 }
 
@@ -56,41 +56,41 @@ type SchedulePause struct {
 
 // ScheduleResumption resumes a schedule.
 type ScheduleResumption struct {
-	// CatchUp takes the dates that passed meanwhile, as the schedule catches up.
+	// CatchUp runs the dates that passed in the meantime, according to the schedule's catch-up settings.
 	CatchUp bool `json:"catch_up,omitempty"`
 }
 
 // ScheduleRun runs a schedule's job now.
 type ScheduleRun struct {
-	// ID makes the run, so that a repetition of the call is known.
+	// ID identifies the run, so that a repeated call is recognised.
 	ID string `json:"id"`
 }
 
-// Backfill runs dates of a schedule that have passed; what is known does not run again.
+// Backfill runs past dates of a schedule; dates that already have a run do not run again.
 type Backfill struct {
-	// FromMs and UntilMs bound the dates, of which there are 1,000 at most, in Unix
-	// milliseconds; FromAt and UntilAt are the same in RFC 3339.
+	// FromMs and UntilMs limit the dates, at most 1,000 of them, in Unix milliseconds; FromAt and UntilAt are the same
+	// in RFC 3339.
 	FromMs  int64  `json:"from_ms,omitempty"`
 	FromAt  string `json:"from_at,omitempty"`
 	UntilMs int64  `json:"until_ms,omitempty"`
 	UntilAt string `json:"until_at,omitempty"`
-	// Overlap is queue_all where it is not given.
+	// Overlap is queue_all by default.
 	Overlap string `json:"overlap,omitempty"`
 }
 
-// Backfilled is how many dates of a schedule were taken.
+// Backfilled is how many dates of a schedule were backfilled.
 type Backfilled struct {
 	Dates    int64         `json:"dates"`
 	Schedule rota.Schedule `json:"schedule"`
 }
 
-// Handover names who shall lead.
+// Handover names the node that should become leader.
 type Handover struct {
 	// To is a node's id; without it the leader chooses.
 	To string `json:"to,omitempty"`
 }
 
-// Led says who leads.
+// Led names the leader.
 type Led struct {
 	Leader rota.NodeID `json:"leader"`
 }
@@ -100,26 +100,25 @@ type Peers struct {
 	Peers []rota.RaftPeer `json:"peers"`
 }
 
-// ModeChange changes what the cluster admits.
+// ModeChange changes which requests the cluster admits.
 type ModeChange struct {
 	// Mode is NORMAL, DEGRADED, READ_ONLY or DRAINING.
 	Mode string `json:"mode"`
-	// Reason is shown to whoever is refused by it.
+	// Reason is shown to callers that are refused because of the mode.
 	Reason string `json:"reason"`
 }
 
-// Settings change settings of a queue, a tenant or the cluster; what is not named stays.
+// Settings change settings of a queue, a tenant or the cluster; keys that are left out stay unchanged.
 type Settings struct {
-	// Preset is where a queue starts from; none changes the queue as it is.
+	// Preset is the preset that a queue starts from; without it, the queue's current settings are changed.
 	Preset string `json:"preset,omitempty"`
-	// Set has a value for each key that changes, as the command line takes it: a text such as
-	// "1h" or "64MiB", a number, or true and false.
+	// Set has a value for each key that changes, in the form that the command line accepts: a string such as "1h" or
+	// "64MiB", a number, or true or false.
 	Set map[string]Value `json:"set,omitempty"`
 }
 
 // Deleted is the answer to a deletion.
 type Deleted struct {
-	// Left is how many live jobs a queue that is drained still has: repeat the call until
-	// it is 0.
+	// Left is how many live jobs a queue still has while it is drained: repeat the call until it is 0.
 	Left uint64 `json:"left,omitempty"`
 }

@@ -14,23 +14,23 @@ const (
 	StreamEnded = "ended"
 )
 
-// Problem says how a call, or an item of one, was refused (RFC 9457).
+// Problem is the error of a call, or of an item of one (RFC 9457).
 type Problem struct {
-	// Type is urn:rota:error: and the kind.
+	// Type is urn:rota:error: followed by the kind.
 	Type string `json:"type"`
-	// Title says in general what is wrong with calls that are refused so.
+	// Title is a general description of the kind of error.
 	Title string `json:"title"`
-	// Status is the status code of HTTP.
+	// Status is the HTTP status code.
 	Status int `json:"status"`
-	// Detail says what was refused, which value, which limit, and what to do next.
+	// Detail describes what was refused, the value, the limit, and what to do next.
 	Detail string `json:"detail"`
-	// Kind is what the caller can do about it: INVALID, NOT_FOUND, CONFLICT, STALE, MODE,
-	// EXHAUSTED, UNAVAILABLE, TIMEOUT, OUT_OF_RANGE, DENIED, INTERNAL or UNAUTHENTICATED.
+	// Kind determines what the caller can do about the error: INVALID, NOT_FOUND, CONFLICT, STALE, MODE, EXHAUSTED,
+	// UNAVAILABLE, TIMEOUT, OUT_OF_RANGE, DENIED, INTERNAL or UNAUTHENTICATED.
 	Kind string `json:"kind"`
 	// Op is the verb that refused.
 	Op string `json:"op,omitempty"`
 	// Field is the field, parameter or id that was refused.
 	Field string `json:"field,omitempty"`
-	// RetryAfterMs is how long to wait before the same call is made again.
+	// RetryAfterMs is how long to wait before repeating the call.
 	RetryAfterMs int64 `json:"retry_after_ms,omitempty"`
 }

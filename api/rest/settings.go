@@ -2,7 +2,7 @@ package rest
 
 // PolicyKeys are the keys of settings.
 type PolicyKeys struct {
-	// Presets are their names, in their order.
+	// Presets are the names of the presets, in order.
 	Presets []string `json:"presets"`
 	// Queue are the keys of a queue's policy, in its canonical order.
 	Queue []PolicyKey `json:"queue"`
@@ -14,24 +14,23 @@ type PolicyKeys struct {
 // PolicyKey is a key of a queue's policy, of a tenant or of the cluster.
 type PolicyKey struct {
 	Key string `json:"key"`
-	// Alias is another name of it, without the unit; of a number of permille or ppm the one that
-	// takes a ratio instead.
+	// Alias is another name of the key, without the unit; for a number in permille or ppm, the name that accepts a
+	// ratio instead.
 	Alias string `json:"alias,omitempty"`
-	// Sentence says what it does, Zero what 0 means where that is not just a number.
+	// Sentence describes the key; Zero is what 0 means if it is not an ordinary number.
 	Sentence string `json:"sentence"`
 	Zero     string `json:"zero,omitempty"`
-	// Values says in words what it takes under Key, AliasValues under Alias where that is
-	// something else.
+	// Values describes the values accepted under Key; AliasValues those accepted under Alias, if different.
 	Values      string `json:"values"`
 	AliasValues string `json:"alias_values,omitempty"`
 	// Unit is ms, bytes, permille, ppm, thousandths, count, switch, or choice of one of Choices.
 	Unit string `json:"unit"`
-	// Least and Most bound the number, in that unit.
+	// Least and Most are the limits of the number, in that unit.
 	Least   int64    `json:"least"`
 	Most    int64    `json:"most"`
 	Choices []string `json:"choices,omitempty"`
-	// Default is the value where nobody set one, as a call that sets takes it under Key.
+	// Default is the value if none is set, in the form that a call accepts under Key.
 	Default string `json:"default"`
-	// Presets has its value in each preset, as Default has it; tenants and the cluster have none.
+	// Presets has the value in each preset, in the same form as Default; tenants and the cluster have no presets.
 	Presets map[string]string `json:"presets,omitempty"`
 }

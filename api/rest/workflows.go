@@ -2,21 +2,21 @@ package rest
 
 import "github.com/rotasched/rota"
 
-// WorkflowRetry runs again what did not complete of a workflow.
+// WorkflowRetry runs again the nodes of a workflow that did not complete.
 type WorkflowRetry struct {
-	// From is a node's id: only it, its descendants that did not complete, and what they wait
-	// for. Without it all that did not complete.
+	// From is a node's id: only this node, its descendants that did not complete, and the nodes that they wait for run
+	// again. Without it, all nodes that did not complete run again.
 	From string `json:"from,omitempty"`
-	// Runs are the workflow's runs as last seen, which the retry follows, so that a repetition
-	// of the call is known; without it as many as there are.
+	// Runs is the workflow's last known number of runs; with it, a repeated call is recognised. Without it, the current
+	// number is used.
 	Runs int32 `json:"runs,omitempty"`
 }
 
-// Signal is somebody's word to a gate.
+// Signal ends the wait of a gate.
 type Signal struct {
-	// ID makes it known: the same again is the same signal.
+	// ID identifies the signal: a signal with the same id is the same signal.
 	ID string `json:"id"`
-	// Payload is the gate's output, at most 64 KiB; of a refusal it says why.
+	// Payload is the gate's output, at most 64 KiB; for a refusal, it is the reason.
 	Payload rota.Blob `json:"payload,omitempty"`
 	// Refuse ends the gate DEAD instead.
 	Refuse bool `json:"refuse,omitempty"`

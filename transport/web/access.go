@@ -18,35 +18,35 @@ func (s *Site) access() {
 	const tokens, roles, issuers, blocks = "/v1/tokens", "/v1/roles", "/v1/issuers", "/v1/blocks"
 	add(s, route{method: http.MethodGet, path: tokens, call: rotav1.Auth_ListTokens_FullMethodName, id: "listTokens", says: "List the tokens"}, c.listTokens)
 	add(s, route{method: http.MethodPut, path: tokens + "/{id}", call: rotav1.Auth_CreateToken_FullMethodName, id: "createToken",
-		says: "Make a token known by the hash of its secret, which its caller made and no node sees"}, c.createToken)
+		says: "Create a token from the hash of its secret; the caller makes the secret, and no node sees it"}, c.createToken)
 	add(s, route{method: http.MethodDelete, path: tokens + "/{id}", call: rotav1.Auth_RevokeToken_FullMethodName, id: "revokeToken",
-		says: "End a token for good"}, c.revokeToken)
-	add(s, route{method: http.MethodGet, path: roles, call: rotav1.Auth_ListRoles_FullMethodName, id: "listRoles", says: "List the roles, those built in among them"}, c.listRoles)
+		says: "Revoke a token permanently"}, c.revokeToken)
+	add(s, route{method: http.MethodGet, path: roles, call: rotav1.Auth_ListRoles_FullMethodName, id: "listRoles", says: "List the roles, including built-in roles"}, c.listRoles)
 	add(s, route{method: http.MethodPut, path: roles + "/{id}", call: rotav1.Auth_SetRole_FullMethodName, id: "setRole",
-		says: "Create a role, or replace what one grants"}, c.setRole)
+		says: "Create a role, or replace its grants"}, c.setRole)
 	add(s, route{method: http.MethodDelete, path: roles + "/{id}", call: rotav1.Auth_DeleteRole_FullMethodName, id: "deleteRole",
-		says: "Forget a role: who has it loses what it grants"}, c.deleteRole)
+		says: "Delete a role: principals that have it lose its grants"}, c.deleteRole)
 	add(s, route{method: http.MethodGet, path: issuers, call: rotav1.Auth_ListIssuers_FullMethodName, id: "listIssuers", says: "List the identity providers"}, c.listIssuers)
 	add(s, route{method: http.MethodPut, path: issuers, call: rotav1.Auth_SetIssuer_FullMethodName, id: "setIssuer",
-		says: "Take the tokens of the identity provider of a URL, or change which"}, c.setIssuer)
+		says: "Accept the tokens of the identity provider at a URL, or change which ones are accepted"}, c.setIssuer)
 	add(s, route{method: http.MethodDelete, path: issuers, call: rotav1.Auth_DeleteIssuer_FullMethodName, id: "deleteIssuer",
-		says: "Take no more tokens of an identity provider"}, c.deleteIssuer)
+		says: "Stop accepting tokens of an identity provider"}, c.deleteIssuer)
 	add(s, route{method: http.MethodGet, path: blocks, call: rotav1.Auth_ListBlocks_FullMethodName, id: "listBlocks",
-		says: "List the certificates that are refused"}, c.listBlocks)
+		says: "List the rejected certificates"}, c.listBlocks)
 	add(s, route{method: http.MethodPut, path: blocks + "/{role}/{id}", call: rotav1.Auth_SetBlock_FullMethodName, id: "setBlock",
-		says: "Refuse the certificates of a role and a name"}, c.block(true))
+		says: "Reject the certificates of a role and a name"}, c.block(true))
 	add(s, route{method: http.MethodDelete, path: blocks + "/{role}/{id}", call: rotav1.Auth_SetBlock_FullMethodName, id: "deleteBlock",
-		says: "Take the certificates of a role and a name again"}, c.block(false))
+		says: "Accept the certificates of a role and a name again"}, c.block(false))
 	add(s, route{method: http.MethodPut, path: "/v1/anonymous", call: rotav1.Auth_SetAnonymous_FullMethodName, id: "setAnonymous",
-		says: "Say which roles callers without a credential have"}, c.setAnonymous)
+		says: "Set the roles of callers without a credential"}, c.setAnonymous)
 	add(s, route{method: http.MethodPost, path: "/v1/exchange", call: rotav1.Auth_Exchange_FullMethodName, id: "exchange",
-		says: "Make an access token for an identity token of a provider; needs no credential"}, c.exchange)
+		says: "Exchange an identity token of a provider for an access token; needs no credential"}, c.exchange)
 	add(s, route{method: http.MethodPost, path: "/v1/sessions", call: rotav1.Auth_OpenSession_FullMethodName, id: "openSession",
 		says: "Open a browser session, which has its caller's rights and ends with its caller's credential"}, c.openSession)
 	add(s, route{method: http.MethodPost, path: "/v1/sessions/{id}/claim", call: rotav1.Auth_ClaimSession_FullMethodName, id: "claimSession",
-		says: "Open the link to a session, once, by showing the link's secret"}, c.claimSession)
+		says: "Claim a session by its link, once, with the link's secret"}, c.claimSession)
 	add(s, route{method: http.MethodDelete, path: "/v1/sessions/{id}", call: rotav1.Auth_EndSession_FullMethodName, id: "endSession",
-		says: "Sign out: end a session, as itself or as who opened it"}, c.endSession)
+		says: "Sign out: end a session, called by the session itself or by the caller that opened it"}, c.endSession)
 }
 
 func (s accessCalls) listTokens(ctx context.Context, in *List) (*Answer[rest.Tokens], error) {

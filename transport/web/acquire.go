@@ -31,7 +31,7 @@ type LeaseOf struct {
 
 // Proof is a worker's secret.
 type Proof struct {
-	Secret string `header:"Rota-Worker-Secret" maxLength:"512" doc:"The worker's secret, 16 to 64 bytes of its own making. Only its SHA-256 is stored."`
+	Secret string `header:"Rota-Worker-Secret" maxLength:"512" doc:"The worker's secret, 16 to 64 bytes that the worker chooses. Only its SHA-256 is stored."`
 }
 
 // PollCall is a call of a worker with a body.
@@ -68,8 +68,8 @@ func (s *Site) polling() {
 	work := func(verb, id, says string, waits bool) route {
 		return route{method: http.MethodPost, path: one + verb, call: rotav1.Workers_Work_FullMethodName, id: id, says: says, waits: waits}
 	}
-	add(s, work("/acquire", "acquireLeases", "Register a worker that has no stream, wait for leases, and take them", true), s.acquire)
-	add(s, work("/beat", "beatWorker", "Say that a worker is alive, and renew the leases that it holds", false),
+	add(s, work("/acquire", "acquireLeases", "Register a worker that has no stream, wait for leases, and return them", true), s.acquire)
+	add(s, work("/beat", "beatWorker", "Send a worker's heartbeat, and renew the leases that it holds", false),
 		func(ctx context.Context, in *PollCall[rest.WorkerBeat]) (*Answer[rest.WorkerBeaten], error) {
 			body, err := in.Given.read()
 			if err != nil {
@@ -78,7 +78,7 @@ func (s *Site) polling() {
 			got, err := calls.Beat(ctx, rota.WorkerID(in.ID), in.Secret, &body)
 			return answer(got, nil), err
 		})
-	add(s, work("/unregister", "unregisterWorker", "End a worker: whatever it holds is given to others", false),
+	add(s, work("/unregister", "unregisterWorker", "Unregister a worker: its leases are given to other workers", false),
 		func(ctx context.Context, in *Leaving) (*Answer[rest.WorkerLeft], error) {
 			err := calls.Unregister(ctx, rota.WorkerID(in.ID), in.Secret)
 			return answer(rest.WorkerLeft{Worker: rota.WorkerID(in.ID)}, nil), err
@@ -87,9 +87,9 @@ func (s *Site) polling() {
 		return route{method: http.MethodPost, path: lease + "/" + verb, call: rotav1.Workers_Work_FullMethodName, id: verb + "Lease", says: says}
 	}
 	add(s, onLease("complete", "Complete a job, with its output"), s.completeLease)
-	add(s, onLease("fail", "Fail an attempt, and say what becomes of the job"), onALease(s, Polling.Fail))
-	add(s, onLease("decline", "Give a lease back, uncounted"), onALease(s, Polling.Decline))
-	add(s, onLease("progress", "Say how far a job is"), onALease(s, Polling.Progress))
+	add(s, onLease("fail", "Fail an attempt, and set what happens to the job"), onALease(s, Polling.Fail))
+	add(s, onLease("decline", "Return a lease; the attempt does not count"), onALease(s, Polling.Decline))
+	add(s, onLease("progress", "Report the progress of a job"), onALease(s, Polling.Progress))
 }
 
 func (s *Site) acquire(ctx context.Context, in *PollCall[rest.Acquire]) (*Answer[rest.Acquired], error) {

@@ -17,10 +17,10 @@ const backupTime = time.Hour
 // maintenance registers what operators do to the cluster.
 func (s *Site) maintenance() {
 	inPieces(s, route{method: http.MethodGet, path: "/v1/cluster/snapshot", call: rotav1.Cluster_SaveSnapshot_FullMethodName, id: "saveSnapshot",
-		lasts: backupTime, says: "Download a backup of the asked node's state, as rota operator snapshot save writes it; whole where the answer ends properly"},
+		lasts: backupTime, says: "Download a backup of the state of the node that answers, as written by rota operator snapshot save; complete if the response ends properly"},
 		rawType, binary, s.snapshot)
 	add(s, route{method: http.MethodPost, path: "/v1/cluster/backup", call: rotav1.Cluster_StoreBackup_FullMethodName, id: "storeBackup",
-		says: "Have the leader, which is to be asked, store a backup where its --backup-to says"}, func(ctx context.Context, _ *None) (*Answer[rota.StoredBackup], error) {
+		says: "Store a backup at the location set by --backup-to; call the leader"}, func(ctx context.Context, _ *None) (*Answer[rota.StoredBackup], error) {
 		got, err := s.options.Calls.Cluster.StoreBackup(ctx, &rotav1.StoreBackupRequest{})
 		if err != nil {
 			return nil, err
@@ -28,16 +28,16 @@ func (s *Site) maintenance() {
 		return answer(*words.StoredBackupFromWire(got), nil), nil
 	})
 	add(s, route{method: http.MethodPut, path: "/v1/cluster/tzdata", call: rotav1.Cluster_InstallTZData_FullMethodName, id: "installTZData",
-		says: "Put a release of the time zone database into force on the whole cluster"}, s.installTZData)
+		says: "Install a release of the time zone database on the whole cluster"}, s.installTZData)
 	add(s, route{method: http.MethodPost, path: "/v1/cluster/transfer", call: rotav1.Cluster_TransferLeadership_FullMethodName, id: "transferLeadership",
-		optional: true, says: "Hand the leadership to a node, or to the one that the leader chooses"}, s.transfer)
+		optional: true, says: "Transfer leadership to the given node, or to one that the leader chooses"}, s.transfer)
 	add(s, route{method: http.MethodDelete, path: "/v1/cluster/peers/{id}", call: rotav1.Cluster_RemovePeer_FullMethodName, id: "removePeer",
-		says: "Take a node out of the Raft configuration"}, func(ctx context.Context, in *Named) (*Answer[rest.Deleted], error) {
+		says: "Remove a node from the Raft configuration"}, func(ctx context.Context, in *Named) (*Answer[rest.Deleted], error) {
 		_, err := s.options.Calls.Cluster.RemovePeer(ctx, &rotav1.RemovePeerRequest{Id: in.ID})
 		return answer(rest.Deleted{}, nil), err
 	})
 	add(s, route{method: http.MethodPost, path: "/v1/cluster/leave", call: rotav1.Cluster_Leave_FullMethodName, id: "leaveCluster",
-		says: "Have the asked node hand over, leave the configuration and stop"}, func(ctx context.Context, _ *None) (*Answer[rest.Done], error) {
+		says: "Transfer leadership away from the node that answers, remove it from the configuration and stop it"}, func(ctx context.Context, _ *None) (*Answer[rest.Done], error) {
 		_, err := s.options.Calls.Cluster.Leave(ctx, &rotav1.LeaveRequest{})
 		return answer(rest.Done{}, nil), err
 	})

@@ -22,46 +22,46 @@ import (
 func (s *Site) jobs() {
 	const jobs, job = "/v1/jobs", "/v1/jobs/{id}"
 	add(s, route{method: http.MethodGet, path: jobs, call: rotav1.Jobs_List_FullMethodName, id: "listJobs",
-		says: "List jobs, the newest first, live ones before terminal ones"}, s.listJobs)
+		says: "List jobs, newest first, live jobs before terminal ones"}, s.listJobs)
 	add(s, route{method: http.MethodPost, path: jobs, call: rotav1.Jobs_Submit_FullMethodName, id: "submitJobs",
-		says: "Submit 1 to 1,000 jobs; each has an outcome of its own"}, s.submitJobs)
+		says: "Submit 1 to 1,000 jobs; each job has its own outcome"}, s.submitJobs)
 	add(s, route{method: http.MethodGet, path: job, call: rotav1.Jobs_Get_FullMethodName, id: "getJob", waits: true,
-		says: "Read one job with its attempts, lease, progress and output; with wait= once it has ended"}, s.getJob)
+		says: "Read a job with its attempts, lease, progress and output; wait= waits until the job has ended"}, s.getJob)
 	add(s, route{method: http.MethodPut, path: job, call: rotav1.Jobs_Submit_FullMethodName, id: "submitJob", statuses: []int{http.StatusCreated},
-		says: "Submit one job: 201, or 200 with existed where the id is known"}, s.submitJob)
+		says: "Submit one job: 201, or 200 with existed if the id is already known"}, s.submitJob)
 	add(s, route{method: http.MethodDelete, path: job, call: rotav1.Jobs_Delete_FullMethodName, id: "deleteJob",
-		says: "Forget a job that has ended"}, s.deleteJob)
+		says: "Delete a job that has ended"}, s.deleteJob)
 	add(s, route{method: http.MethodGet, path: job + "/why", call: rotav1.Explain_Why_FullMethodName, id: "explainJob",
-		says: "Why a job does not run, or how it came to its worker"}, s.why)
+		says: "Explain why a job does not run, or how its worker was chosen"}, s.why)
 	add(s, route{method: http.MethodGet, path: job + "/eta", call: rotav1.Explain_Eta_FullMethodName, id: "forecastJob",
-		says: "When a job should start, and what that hangs on"}, s.eta)
+		says: "Estimate when a job starts, and list the jobs that it depends on"}, s.eta)
 	add(s, route{method: http.MethodGet, path: "/v1/past", call: rotav1.Explain_Past_FullMethodName, id: "getPast",
-		says: "How many entries of the log a look at a state of the past has to replay at the node that is asked; it replays none"}, s.past)
+		says: "Count the log entries that the node would have to replay to read a past state; the call itself replays none"}, s.past)
 	add(s, route{method: http.MethodGet, path: job + "/logs", call: rotav1.Jobs_Log_FullMethodName, id: "getJobLog",
-		says: "What an attempt of a job logged"}, s.jobLog)
+		says: "Read the log of an attempt of a job"}, s.jobLog)
 	add(s, route{method: http.MethodGet, path: job + "/payload", call: rotav1.Jobs_Get_FullMethodName, id: "getJobPayload",
-		bytes: true, says: "The payload as it is"}, s.payload)
+		bytes: true, says: "Read the payload as raw bytes"}, s.payload)
 	add(s, route{method: http.MethodGet, path: job + "/output", call: rotav1.Jobs_Get_FullMethodName, id: "getJobOutput",
-		bytes: true, says: "The output as it is"}, s.output)
+		bytes: true, says: "Read the output as raw bytes"}, s.output)
 	add(s, route{method: http.MethodPost, path: job + "/cancel", call: rotav1.Jobs_Cancel_FullMethodName, id: "cancelJob",
 		says: "Cancel a job"}, s.cancelJob)
 	add(s, route{method: http.MethodPost, path: job + "/retry", call: rotav1.Jobs_Retry_FullMethodName, id: "retryJob", optional: true,
-		says: "Run a job again that has ended"}, s.retryJob)
+		says: "Retry a job that has ended"}, s.retryJob)
 	add(s, route{method: http.MethodPost, path: job + "/interrupt", call: rotav1.Jobs_Interrupt_FullMethodName, id: "interruptJob", optional: true,
-		says: "End the attempt that a job is in, and try it again"}, s.interruptJob)
+		says: "End the current attempt of a job, and try the job again"}, s.interruptJob)
 	add(s, route{method: http.MethodPost, path: job + "/run-now", call: rotav1.Jobs_RunNow_FullMethodName, id: "runJobNow",
-		says: "Queue a DELAYED job before its time"}, s.runJobNow)
+		says: "Queue a DELAYED job now, before its due time"}, s.runJobNow)
 	add(s, route{method: http.MethodPost, path: job + "/change", call: rotav1.Jobs_Change_FullMethodName, id: "changeJob",
-		says: "Change a job that waits"}, s.changeJob)
+		says: "Change a pending job"}, s.changeJob)
 }
 
 // JobsQuery are the parameters of a list of jobs.
 type JobsQuery struct {
 	List
-	Q       string `query:"q" maxLength:"4096" doc:"Terms that a job must fit, such as queue=images type=mail label.team=film age>1h; those of rota job list --filter."`
+	Q       string `query:"q" maxLength:"4096" doc:"Terms that a job must match, such as queue=images type=mail label.team=film age>1h: the terms of rota job list --filter."`
 	View    string `query:"view" enum:"brief,full" default:"brief" doc:"brief leaves out payload, headers, output and attempts."`
-	Count   bool   `query:"count" doc:"1 answers how many there are in place of the jobs. A page looks at 100,000: counted.next_cursor goes on where complete is false."`
-	GroupBy string `query:"group_by" enum:"fingerprint" doc:"Counts jobs that failed alike together, with one of each: in counted.groups."`
+	Count   bool   `query:"count" doc:"1 returns the number of jobs instead of the jobs. A page examines 100,000 jobs: if complete is false, continue with counted.next_cursor."`
+	GroupBy string `query:"group_by" enum:"fingerprint" doc:"Groups jobs that failed in the same way, with a count and one example each, in counted.groups."`
 }
 
 func (s *Site) listJobs(ctx context.Context, in *JobsQuery) (*Answer[rota.JobPage], error) {
@@ -93,7 +93,7 @@ func (s *Site) listJobs(ctx context.Context, in *JobsQuery) (*Answer[rota.JobPag
 
 // Submission are the parameters of a batch.
 type Submission struct {
-	Key   string `header:"Idempotency-Key" maxLength:"255" doc:"Makes ids for the jobs without one, the same for the same tenant, key and place: a repetition is known."`
+	Key   string `header:"Idempotency-Key" maxLength:"255" doc:"Derives ids for jobs without one from the tenant, this key and the job's position, so that a repeated call is recognised."`
 	Given In[rest.JobSubmission]
 }
 
@@ -171,7 +171,7 @@ func keyedID(tenant rota.TenantID, key string, place int) rota.JobID {
 // OneJob are the parameters of a read of a job.
 type OneJob struct {
 	One
-	Wait string `query:"wait" maxLength:"32" doc:"Waits so long, at most 60s, until the job has ended; the answer is the job as it is then."`
+	Wait string `query:"wait" maxLength:"32" doc:"Maximum time to wait for the end of the job, at most 60s. The response has the job as it is then."`
 }
 
 func (s *Site) getJob(ctx context.Context, in *OneJob) (*Answer[rota.Job], error) {
@@ -311,8 +311,8 @@ func outcomeOf(w *rotav1.JobOutcome) (*Answer[rest.JobOutcome], error) {
 // WhyQuery are the parameters of an explanation.
 type WhyQuery struct {
 	One
-	At     string `query:"at" maxLength:"40" doc:"An index of the past, or a moment in RFC 3339; without it, now."`
-	Others bool   `query:"others" doc:"1 says who else was looked at when the job was placed, which costs a replay of the past."`
+	At     string `query:"at" maxLength:"40" doc:"A past index, or a time in RFC 3339; without it, now."`
+	Others bool   `query:"others" doc:"1 also returns the other workers considered when the job was placed, which requires a replay of the log."`
 }
 
 // wire returns the call.
@@ -364,7 +364,7 @@ func (s *Site) eta(ctx context.Context, in *One) (*Answer[rota.ETA], error) {
 
 // PastQuery says which state of the past is meant.
 type PastQuery struct {
-	At string `query:"at" maxLength:"40" required:"true" doc:"An index of the past, or a moment in RFC 3339."`
+	At string `query:"at" maxLength:"40" required:"true" doc:"A past index, or a time in RFC 3339."`
 }
 
 func (s *Site) past(ctx context.Context, in *PastQuery) (*Answer[rota.Past], error) {
@@ -379,8 +379,8 @@ func (s *Site) past(ctx context.Context, in *PastQuery) (*Answer[rota.Past], err
 // LogQuery are the parameters of an attempt's log.
 type LogQuery struct {
 	One
-	Attempt int32  `query:"attempt" minimum:"-1" default:"-1" doc:"The number of the attempt, from 0; -1 is the newest."`
-	After   uint64 `query:"after" doc:"Leaves out what comes before so many bytes."`
+	Attempt int32  `query:"attempt" minimum:"-1" default:"-1" doc:"Number of the attempt, from 0; -1 is the newest."`
+	After   uint64 `query:"after" doc:"Number of bytes at the beginning of the log to leave out."`
 }
 
 func (s *Site) jobLog(ctx context.Context, in *LogQuery) (*Answer[rota.AttemptLog], error) {

@@ -17,19 +17,19 @@ func (s *Site) keys() {
 	c := keyCalls{s}
 	const all, one = "/v1/key-rules", "/v1/key-rules/{id}"
 	add(s, route{method: http.MethodGet, path: all, call: rotav1.Keys_List_FullMethodName, id: "listKeyRules",
-		says: "List what the jobs of keys are held to, by queue, name and value"}, c.listKeyRules)
+		says: "List the key rules, by queue, name and value"}, c.listKeyRules)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Keys_List_FullMethodName, id: "getKeyRule",
-		says: "Read what the jobs of a key are held to"}, c.getKeyRule)
+		says: "Read a key rule"}, c.getKeyRule)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Keys_Set_FullMethodName, id: "setKeyRule",
-		says: "Set what the jobs of a key are held to, in the place of the rule of its queue, name and value"}, c.setKeyRule)
+		says: "Create a key rule, or replace the rule with the same queue, name and value"}, c.setKeyRule)
 	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Keys_Delete_FullMethodName, id: "deleteKeyRule",
-		says: "Forget the rule of a queue, a name and a value"}, c.deleteKeyRule)
+		says: "Delete the key rule of a queue, a name and a value"}, c.deleteKeyRule)
 	add(s, route{method: http.MethodGet, path: "/v1/keys", call: rotav1.Keys_Get_FullMethodName, id: "getKey",
-		says: "What a key of a tenant counts now, under each rule that is for it"}, c.getKey)
+		says: "Read the current counts of a tenant's key, under each rule that applies to it"}, c.getKey)
 	add(s, route{method: http.MethodGet, path: "/v1/key-states", call: rotav1.Keys_States_FullMethodName, id: "listKeyStates",
-		says: "List the keys that rules count, the most used first: most leases open, then most live jobs"}, c.listKeyStates)
+		says: "List the keys that rules count, most used first: by open leases, then by live jobs"}, c.listKeyStates)
 	add(s, route{method: http.MethodPost, path: "/v1/keys/skip", call: rotav1.Keys_Skip_FullMethodName, id: "skipKey",
-		says: "Let a sequence go on behind the job that blocks it"}, c.skipKey)
+		says: "Continue a sequence after the job that blocks it"}, c.skipKey)
 }
 
 func (s keyCalls) listKeyRules(ctx context.Context, in *List) (*Answer[rest.KeyRules], error) {
@@ -47,8 +47,8 @@ func (s keyCalls) listKeyRules(ctx context.Context, in *List) (*Answer[rest.KeyR
 
 // KeyOf says which rule of a name is meant.
 type KeyOf struct {
-	Queue string `query:"queue" maxLength:"255" doc:"The queue that the rule is for; without it all together."`
-	Value string `query:"value" maxLength:"255" doc:"The one value that the rule is for; without it all that have no rule of their own."`
+	Queue string `query:"queue" maxLength:"255" doc:"The queue that the rule applies to; without it, all queues together."`
+	Value string `query:"value" maxLength:"255" doc:"The single value that the rule applies to; without it, all values that have no rule of their own."`
 }
 
 // OneKeyRule are the parameters of a read of a rule.
@@ -130,7 +130,7 @@ func (s keyCalls) deleteKeyRule(ctx context.Context, in *KeyRuleDeletion) (*Answ
 // KeyQuery says which key is meant.
 type KeyQuery struct {
 	Key    string `query:"key" required:"true" maxLength:"512" doc:"The key, as name:value."`
-	Tenant string `query:"tenant" default:"default" maxLength:"255" doc:"Whose key it is."`
+	Tenant string `query:"tenant" default:"default" maxLength:"255" doc:"The tenant of the key."`
 	Reading
 }
 
@@ -150,10 +150,10 @@ func (s keyCalls) getKey(ctx context.Context, in *KeyQuery) (*Answer[rest.Keys],
 // KeyList says which keys are wanted.
 type KeyList struct {
 	List
-	Queue  string `query:"queue" maxLength:"255" doc:"Only those that a rule of this queue counts."`
-	Tenant string `query:"tenant" maxLength:"255" doc:"Only this tenant's."`
-	Name   string `query:"name" maxLength:"128" doc:"Only those with this name before the colon."`
-	Held   string `query:"held" enum:"any,full,blocked" default:"any" doc:"full has those of which no job is assigned now, for a limit of their rule; blocked those whose sequence a job holds up that ended DEAD or EXPIRED."`
+	Queue  string `query:"queue" maxLength:"255" doc:"Only keys that a rule of this queue counts."`
+	Tenant string `query:"tenant" maxLength:"255" doc:"Only keys of this tenant."`
+	Name   string `query:"name" maxLength:"128" doc:"Only keys with this name before the colon."`
+	Held   string `query:"held" enum:"any,full,blocked" default:"any" doc:"full selects keys whose jobs are not assigned now because of a limit of their rule; blocked selects keys whose sequence is blocked by a job that ended DEAD or EXPIRED."`
 }
 
 func (s keyCalls) listKeyStates(ctx context.Context, in *KeyList) (*Answer[rest.KeyStates], error) {

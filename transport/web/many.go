@@ -19,16 +19,16 @@ type manyCalls struct{ *Site }
 func (s *Site) manyJobs() {
 	c := manyCalls{s}
 	add(s, route{method: http.MethodPost, path: "/v1/jobs:cancel", call: rotav1.Jobs_Cancel_FullMethodName, id: "cancelJobs",
-		says: "Cancel 1 to 1,000 jobs; each has an outcome of its own"}, c.cancelJobs)
+		says: "Cancel 1 to 1,000 jobs; each job has its own outcome"}, c.cancelJobs)
 	add(s, route{method: http.MethodPost, path: "/v1/jobs:retry", call: rotav1.Jobs_Retry_FullMethodName, id: "retryJobs",
-		says: "Run 1 to 1,000 jobs again that have ended; each has an outcome of its own"}, c.retryJobs)
+		says: "Retry 1 to 1,000 jobs that have ended; each job has its own outcome"}, c.retryJobs)
 	add(s, route{method: http.MethodPost, path: "/v1/jobs:delete", call: rotav1.Jobs_Delete_FullMethodName, id: "deleteJobs",
-		says: "Forget 1 to 1,000 jobs that have ended; each has an outcome of its own"}, c.deleteJobs)
+		says: "Delete 1 to 1,000 jobs that have ended; each job has its own outcome"}, c.deleteJobs)
 	inPieces(s, route{method: http.MethodPost, path: "/v1/jobs:wait", call: rotav1.Jobs_Wait_FullMethodName, id: "waitJobs", lasts: maxWait,
-		says: "Stream each of 1 to 1,000 jobs as it ends, a line each; a last line with an error says that the time is over"}, linesType,
+		says: "Stream each of 1 to 1,000 jobs as it ends, one per line; a last line with an error reports the end of the waiting time"}, linesType,
 		schemaOf[rest.JobEnded], c.waitJobs)
 	add(s, route{method: http.MethodPost, path: "/v1/jobs/{id}/report-proof", call: rotav1.Jobs_ReportProof_FullMethodName, id: "reportProof",
-		says: "Say that the proof of a completed job is invalid"}, c.reportProof)
+		says: "Report that the proof of a completed job is invalid"}, c.reportProof)
 }
 
 // JobsCall is a call about many jobs.
@@ -107,7 +107,7 @@ func (s manyCalls) retryJobs(ctx context.Context, in *RetriesCall) (*Answer[rest
 
 // JobsWait is a call that waits for many jobs.
 type JobsWait struct {
-	Wait  string `query:"wait" maxLength:"32" default:"60s" doc:"Waits so long, at most 60s; then the last line has an error of kind TIMEOUT: ask again for those that are left."`
+	Wait  string `query:"wait" maxLength:"32" default:"60s" doc:"Maximum time to wait, at most 60s. After it, the last line has an error of kind TIMEOUT: call again with the remaining jobs."`
 	Given In[rest.JobIDs]
 }
 

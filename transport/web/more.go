@@ -14,11 +14,11 @@ func (s *Site) batches() {
 	const all, one = "/v1/batches", "/v1/batches/{id}"
 	add(s, route{method: http.MethodGet, path: all, call: rotav1.Batches_List_FullMethodName, id: "listBatches", says: "List the batches"}, s.listBatches)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Batches_Get_FullMethodName, id: "getBatch",
-		says: "Read a batch: how many of its jobs live, and how the others ended"}, s.getBatch)
+		says: "Read a batch: how many of its jobs are live, and how the others ended"}, s.getBatch)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Batches_Open_FullMethodName, id: "openBatch",
 		says: "Open a batch; its callback is submitted once all its jobs have ended"}, s.openBatch)
 	add(s, route{method: http.MethodPost, path: one + "/seal", call: rotav1.Batches_Seal_FullMethodName, id: "sealBatch",
-		says: "Take no more jobs into a batch"}, func(ctx context.Context, in *Named) (*Answer[rota.Batch], error) {
+		says: "Seal a batch, so that no more jobs can be added"}, func(ctx context.Context, in *Named) (*Answer[rota.Batch], error) {
 		return batchAnswer(s.options.Calls.Batches.Seal(ctx, &rotav1.SealBatchRequest{Id: in.ID}))
 	})
 }
@@ -67,9 +67,9 @@ func batchAnswer(w *rotav1.Batch, err error) (*Answer[rota.Batch], error) {
 
 func (s *Site) operations() {
 	add(s, route{method: http.MethodGet, path: "/v1/cluster/mode", call: rotav1.Cluster_GetMode_FullMethodName, id: "getMode",
-		says: "What the cluster admits, and why"}, s.getMode)
+		says: "Read which requests the cluster admits, and why"}, s.getMode)
 	add(s, route{method: http.MethodPut, path: "/v1/cluster/mode", call: rotav1.Cluster_SetMode_FullMethodName, id: "setMode",
-		says: "Change what the cluster admits"}, s.setMode)
+		says: "Change which requests the cluster admits"}, s.setMode)
 	add(s, route{method: http.MethodGet, path: "/v1/cluster/peers", call: rotav1.Cluster_Peers_FullMethodName, id: "listPeers",
 		says: "List the Raft configuration"}, func(ctx context.Context, _ *None) (*Answer[rest.Peers], error) {
 		got, err := s.options.Calls.Cluster.Peers(ctx, &rotav1.PeersRequest{})
@@ -83,7 +83,7 @@ func (s *Site) operations() {
 		return answer(all, nil), nil
 	})
 	add(s, route{method: http.MethodPost, path: "/v1/cluster/verify", call: rotav1.Cluster_Verify_FullMethodName, id: "verifyCluster",
-		says: "Have every node check its invariants, and compare their digests"}, func(ctx context.Context, _ *None) (*Answer[rota.Verdict], error) {
+		says: "Check the invariants of every node, and compare their digests"}, func(ctx context.Context, _ *None) (*Answer[rota.Verdict], error) {
 		got, err := s.options.Calls.Cluster.Verify(ctx, &rotav1.VerifyRequest{})
 		if err != nil {
 			return nil, err

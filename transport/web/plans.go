@@ -19,13 +19,13 @@ func (s *Site) plans() {
 	c := planCalls{s}
 	const all, one = "/v1/plans", "/v1/plans/{id}"
 	add(s, route{method: http.MethodGet, path: all, call: rotav1.Plans_List_FullMethodName, id: "listPlans",
-		says: "List the plans that run and those that are kept"}, c.listPlans)
+		says: "List the running plans, and the ended plans that are retained"}, c.listPlans)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Plans_Get_FullMethodName, id: "getPlan",
-		says: "Read a plan: how far it is, and what was refused"}, c.getPlan)
+		says: "Read a plan: its progress, and the jobs for which its verb was refused"}, c.getPlan)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Plans_Start_FullMethodName, id: "startPlan",
-		says: "Do one verb with all jobs that a filter selects; with dry_run=1 only say how many they are"}, c.startPlan)
+		says: "Apply one verb to all jobs that a filter selects; dry_run=1 only counts them"}, c.startPlan)
 	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Plans_Cancel_FullMethodName, id: "cancelPlan",
-		says: "End a plan where it stands; what it has done stays"}, c.cancelPlan)
+		says: "Cancel a plan; the changes that it has made remain"}, c.cancelPlan)
 }
 
 func (s planCalls) listPlans(ctx context.Context, in *MadeList) (*Answer[rest.Plans], error) {
@@ -56,7 +56,7 @@ func (s planCalls) getPlan(ctx context.Context, in *One) (*Answer[rota.Plan], er
 
 // Dry says whether a call changes anything.
 type Dry struct {
-	DryRun bool `query:"dry_run" doc:"Changes nothing, and answers what the call would do."`
+	DryRun bool `query:"dry_run" doc:"Changes nothing, and returns what the call would do."`
 }
 
 // PlanStart are the parameters of a plan.
@@ -117,7 +117,7 @@ func sameID(body, address string) error {
 // PlanEnd are the parameters of the end of a plan.
 type PlanEnd struct {
 	Named
-	Reason string `query:"reason" maxLength:"1024" doc:"Is shown with the plan."`
+	Reason string `query:"reason" maxLength:"1024" doc:"The reason, shown with the plan."`
 }
 
 func (s planCalls) cancelPlan(ctx context.Context, in *PlanEnd) (*Answer[rota.Plan], error) {

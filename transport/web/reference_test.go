@@ -68,7 +68,7 @@ func TestReference_http(t *testing.T) {
 	b.WriteString("# HTTP\n\n<!-- written by go test ./transport/web -run TestReference -update -->\n\n" +
 		"The calls of `/v1` with their parameters and bodies. [The guide](../guides/http.md) describes what they have in common. A node\n" +
 		"serves the same as [OpenAPI 3.1](openapi.json) at `/openapi.json`, and in 3.0, for older tools, at `/openapi-3.0.json`.\n\n" +
-		"## Shared parameters\n\nSeveral calls have these parameters, and only name them:\n\n|parameter|type||\n|---|---|---|\n")
+		"## Shared parameters\n\nSeveral calls share these parameters and list them by name only:\n\n|parameter|type||\n|---|---|---|\n")
 	shared := map[string]int{}
 	for _, item := range api.Paths {
 		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Delete} {
@@ -127,13 +127,13 @@ func parameterRow(p *huma.Param) string {
 func writeCall(b *bytes.Buffer, method, path string, op *huma.Operation, shared map[string]int) {
 	fmt.Fprintf(b, "### %s %s\n\n%s.", method, path, op.Summary)
 	if op.RequestBody != nil {
-		fmt.Fprintf(b, " Takes %s.", typeOf(op.RequestBody.Content[mediaType].Schema))
+		fmt.Fprintf(b, " Request body: %s.", typeOf(op.RequestBody.Content[mediaType].Schema))
 	}
 	if c := op.Responses["200"].Content[mediaType]; c != nil {
-		fmt.Fprintf(b, " Answers %s.", typeOf(c.Schema))
+		fmt.Fprintf(b, " Response: %s.", typeOf(c.Schema))
 	}
 	if op.Responses["200"].Content[rawType] != nil {
-		fmt.Fprintf(b, " Answers bytes, as `%s`.", rawType)
+		fmt.Fprintf(b, " Response: bytes, as `%s`.", rawType)
 	}
 	b.WriteString("\n\n")
 	var own, named []string

@@ -15,8 +15,8 @@ import (
 
 // Reading says how fresh a read must be.
 type Reading struct {
-	Consistency string `query:"consistency" enum:"linearizable,stale" doc:"linearizable, the default, sees every write that was answered before; stale is what the node asked has, at once."`
-	MinIndex    uint64 `query:"min_index" doc:"Waits until the node asked has applied so much, and asks no leader: the Rota-Index of an answer before."`
+	Consistency string `query:"consistency" enum:"linearizable,stale" doc:"linearizable, the default, sees every write acknowledged before the call; stale returns the local state of the node at once."`
+	MinIndex    uint64 `query:"min_index" doc:"Waits until the node has applied this index, without asking the leader: the Rota-Index of an earlier response."`
 }
 
 func (r *Reading) wire() (*rotav1.Read, error) {
@@ -31,8 +31,8 @@ func (r *Reading) wire() (*rotav1.Read, error) {
 
 // Paging says which part of a list is asked for.
 type Paging struct {
-	Limit  int32  `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many."`
-	Cursor string `query:"cursor" maxLength:"1024" doc:"Continues after a page: its next_cursor."`
+	Limit  int32  `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Maximum number of rows."`
+	Cursor string `query:"cursor" maxLength:"1024" doc:"The next_cursor of the page before; the list continues after that page."`
 }
 
 // List are the parameters of a list.
@@ -44,7 +44,7 @@ type List struct {
 // MadeList are the parameters of a list of what acts for who made it.
 type MadeList struct {
 	List
-	By string `query:"by" maxLength:"1024" doc:"Only what this principal made or set last, such as token:ID."`
+	By string `query:"by" maxLength:"1024" doc:"Only rows that this principal, such as token:ID, created or changed last."`
 }
 
 // One are the parameters of a read of one thing.
@@ -70,8 +70,8 @@ type None struct{}
 // Answer is what a call returns.
 type Answer[T any] struct {
 	Status int
-	Index  string `header:"Rota-Index" doc:"The index of the state that was read."`
-	Age    string `header:"Rota-Age-Ms" doc:"How long ago the node last applied anything; negative if never."`
+	Index  string `header:"Rota-Index" doc:"Index of the state that was read."`
+	Age    string `header:"Rota-Age-Ms" doc:"Milliseconds since the node last applied an entry; negative if it never has."`
 	Body   Out[T]
 }
 
@@ -87,9 +87,9 @@ func answer[T any](v T, at *rotav1.ReadAt) *Answer[T] {
 // Versioned is the answer of a call about an object with an etag.
 type Versioned[T any] struct {
 	Status int
-	Index  string `header:"Rota-Index" doc:"The index of the state that was read."`
-	Age    string `header:"Rota-Age-Ms" doc:"How long ago the node last applied anything; negative if never."`
-	ETag   string `header:"ETag" doc:"The version of its settings, for If-Match: the etag of the body, in quotes."`
+	Index  string `header:"Rota-Index" doc:"Index of the state that was read."`
+	Age    string `header:"Rota-Age-Ms" doc:"Milliseconds since the node last applied an entry; negative if it never has."`
+	ETag   string `header:"ETag" doc:"Version of the settings, for If-Match: the etag of the body, in quotes."`
 	Body   Out[T]
 }
 
@@ -105,7 +105,7 @@ func versioned[T any](v T, etag string, at *rotav1.ReadAt) *Versioned[T] {
 
 // Matching is a call that may be restricted to one version.
 type Matching struct {
-	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer, in quotes: the call changes that version only, and is refused with 412 if it has changed since. * matches any version that exists."`
+	IfMatch string `header:"If-Match" doc:"The ETag of an earlier response, in quotes: the call changes that version only, and is refused with 412 if it has changed since. * matches any existing version."`
 }
 
 // version reads the header: one entity tag, or *.
@@ -139,7 +139,7 @@ type route struct {
 
 // refusals describes how any call is refused. Some generators of clients drop what is declared as default only.
 func refusals(r huma.Registry) map[string]*huma.Response {
-	refused := &huma.Response{Description: "How the call is refused.", Content: map[string]*huma.MediaType{
+	refused := &huma.Response{Description: "The error, if the call is refused.", Content: map[string]*huma.MediaType{
 		"application/problem+json": {Schema: (*problem)(nil).Schema(r)}}}
 	return map[string]*huma.Response{"4XX": refused, "5XX": refused, "default": refused}
 }

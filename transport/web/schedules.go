@@ -16,19 +16,19 @@ func (s *Site) schedules() {
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Schedules_Get_FullMethodName, id: "getSchedule",
 		says: "Read a schedule with its runs and last decisions"}, s.getSchedule)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Schedules_Set_FullMethodName, id: "setSchedule",
-		says: "Create a schedule, or replace what one says"}, s.setSchedule)
+		says: "Create or replace a schedule"}, s.setSchedule)
 	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Schedules_Delete_FullMethodName, id: "deleteSchedule",
-		says: "Forget a schedule; its runs go on"}, s.deleteSchedule)
+		says: "Delete a schedule; its runs continue"}, s.deleteSchedule)
 	add(s, route{method: http.MethodGet, path: one + "/next", call: rotav1.Schedules_Next_FullMethodName, id: "nextDates",
-		says: "The next dates of a schedule"}, s.nextDates)
+		says: "List the next dates of a schedule"}, s.nextDates)
 	add(s, route{method: http.MethodPost, path: one + "/pause", call: rotav1.Schedules_Pause_FullMethodName, id: "pauseSchedule", optional: true,
-		says: "Start no more runs of a schedule"}, s.pauseSchedule)
+		says: "Pause a schedule: no more runs start"}, s.pauseSchedule)
 	add(s, route{method: http.MethodPost, path: one + "/resume", call: rotav1.Schedules_Resume_FullMethodName, id: "resumeSchedule", optional: true,
-		says: "Start runs of a paused schedule again"}, s.resumeSchedule)
+		says: "Resume a paused schedule"}, s.resumeSchedule)
 	add(s, route{method: http.MethodPost, path: one + "/trigger", call: rotav1.Schedules_Trigger_FullMethodName, id: "triggerSchedule",
 		says: "Run a schedule's job now, once for each id"}, s.triggerSchedule)
 	add(s, route{method: http.MethodPost, path: one + "/backfill", call: rotav1.Schedules_Backfill_FullMethodName, id: "backfillSchedule",
-		says: "Run the dates of a schedule that have passed between two moments"}, s.backfillSchedule)
+		says: "Run the past dates of a schedule between two moments"}, s.backfillSchedule)
 }
 
 // VersionSetting is a call that sets one thing in one version.
@@ -99,8 +99,8 @@ func (s *Site) deleteSchedule(ctx context.Context, in *NamedVersion) (*Answer[re
 // NextQuery are the parameters of the next dates of a schedule.
 type NextQuery struct {
 	One
-	Limit int32 `query:"limit" minimum:"1" maximum:"1000" default:"10" doc:"So many dates."`
-	After int64 `query:"after_ms" minimum:"0" doc:"The dates after this one, which may have passed; without it those that are not decided yet."`
+	Limit int32 `query:"limit" minimum:"1" maximum:"1000" default:"10" doc:"Maximum number of dates."`
+	After int64 `query:"after_ms" minimum:"0" doc:"Lists dates after this one, which may be in the past; without it, the dates that are not decided yet."`
 }
 
 func (s *Site) nextDates(ctx context.Context, in *NextQuery) (*Answer[rest.Dates], error) {

@@ -38,8 +38,8 @@ var (
 	rootPath = reflect.TypeFor[rota.Job]().PkgPath()
 	ownJSON  = map[reflect.Type]func() *huma.Schema{
 		reflect.TypeFor[rota.Blob](): func() *huma.Schema {
-			return &huma.Schema{Description: `Bytes: text as it is, anything else as {"base64": "…"}. Taken as well: an object, a list, a number or ` +
-				`true and false, which stand for their own JSON.`}
+			return &huma.Schema{Description: `Bytes: text as it is, other bytes as {"base64": "…"}. Also accepted: an object, a list, a number or ` +
+				`true or false, stored as its JSON text.`}
 		},
 		reflect.TypeFor[rota.Score]():     func() *huma.Schema { return &huma.Schema{Description: "The ranking's number."} },
 		reflect.TypeFor[rota.Reasoning](): func() *huma.Schema { return openObject("The rule by which the worker was chosen, with its figures.") },
@@ -55,7 +55,7 @@ var (
 			return s
 		},
 		reflect.TypeFor[rest.Value](): func() *huma.Schema {
-			return &huma.Schema{Description: "A text, a number, true or false."}
+			return &huma.Schema{Description: "A string, a number, true or false."}
 		},
 	}
 	// taken are the types that come, whose fields are all known and none of which must be there.

@@ -13,7 +13,7 @@ import (
 // node of a version: who may ask who it is may ask for it.
 func (s *Site) policyKeys() {
 	add(s, route{method: http.MethodGet, path: "/v1/settings", call: rotav1.Auth_WhoAmI_FullMethodName, id: "listSettings",
-		says: "Every key of a queue's policy, of a tenant and of the cluster: what it does, its range, its default, and its value in each preset"},
+		says: "List every key of a queue's policy, of a tenant and of the cluster: its meaning, range, default, and value in each preset"},
 		func(context.Context, *None) (*Answer[rest.PolicyKeys], error) {
 			var tenant rota.TenantLimits
 			var cluster rota.ClusterSettings

@@ -26,20 +26,20 @@ type streamQuery struct {
 // streams registers what goes on.
 func (s *Site) streams() {
 	s.stream(streamed{path: eventsPath, call: rotav1.Events_Tail_FullMethodName, id: "events",
-		says:  "Events in the order in which they happened, as server-sent events, lines of JSON or a WebSocket",
+		says:  "Stream events in order, as server-sent events, lines of JSON or a WebSocket",
 		types: []string{mediaBlocks, mediaLines}, serve: s.events, query: []streamQuery{
-			{"from", "Begins after the event of this id; oldest, the default, or latest. The header Last-Event-ID goes before it.", false},
-			{"follow", "1 goes on with what happens: the default of server-sent events, 0 that of the others.", false},
+			{"from", "Starts after the event with this id; or oldest, the default, or latest. The header Last-Event-ID takes precedence.", false},
+			{"follow", "1 continues with new events. The default is 1 for server-sent events and 0 for the other formats.", false},
 			{"kind", "Only events of this kind.", true},
-			{"job", "Only those about this job. It looks at all that is retained: a job's attempts are cheaper.", false},
-			{"queue", "Only those of this queue.", false},
-			{"type", "Only those of jobs of this type.", false},
-			{"tenant", "Only those of this tenant.", false},
-			{"worker", "Only those that name this worker.", false},
-			{"workflow", "Only those of this workflow and its nodes' jobs.", false},
-			{"actor", "Only what this principal asked for, such as token:ID, itself or by a browser session of its own.", false},
+			{"job", "Only events about this job. The call scans all retained events: reading the job's attempts is cheaper.", false},
+			{"queue", "Only events of this queue.", false},
+			{"type", "Only events about jobs of this type.", false},
+			{"tenant", "Only events of this tenant.", false},
+			{"worker", "Only events that name this worker.", false},
+			{"workflow", "Only events of this workflow and the jobs of its nodes.", false},
+			{"actor", "Only events of operations requested by this principal, such as token:ID, directly or through a browser session of its own.", false},
 		}})
-	s.stream(streamed{path: livePath, id: "live", says: "What stands now, as server-sent events, at most one a second for each topic", types: []string{mediaBlocks},
+	s.stream(streamed{path: livePath, id: "live", says: "Stream the current state of topics as server-sent events, at most one per second for each topic", types: []string{mediaBlocks},
 		serve: s.serveLive, query: []streamQuery{{"topic", "overview, queue/Q, workers, workflow/W or job/J; up to 16.", true}}})
 }
 

@@ -37,10 +37,10 @@ func (s *Site) queues() {
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Queues_Set_FullMethodName, id: "setQueue",
 		says: "Create a queue or change its policy; dry_run=1 only reports the changes"}, s.setQueue)
 	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Queues_Delete_FullMethodName, id: "deleteQueue",
-		says: "Forget a queue that nothing names"}, s.deleteQueue)
+		says: "Delete a queue that nothing refers to"}, s.deleteQueue)
 	for verb, value := range map[string]string{"pause": "true", "resume": "false"} {
 		add(s, route{method: http.MethodPost, path: one + "/" + verb, call: rotav1.Queues_Set_FullMethodName, id: verb + "Queue",
-			says: map[string]string{"pause": "Start no more jobs of a queue; what runs goes on", "resume": "Start jobs of a paused queue again"}[verb]},
+			says: map[string]string{"pause": "Pause a queue: no more of its jobs start; running jobs continue", "resume": "Resume a paused queue"}[verb]},
 			func(ctx context.Context, in *NamedVersion) (*Versioned[rota.Queue], error) {
 				version, err := in.version()
 				if err != nil {
@@ -118,7 +118,7 @@ func (s *Site) setQueue(ctx context.Context, in *Trial) (*Versioned[rota.Queue],
 // QueueDeletion are the parameters of the deletion of a queue.
 type QueueDeletion struct {
 	NamedVersion
-	DrainTo string `query:"drain_to" maxLength:"255" doc:"Moves the pending jobs to this queue first; repeat the call until left is 0."`
+	DrainTo string `query:"drain_to" maxLength:"255" doc:"Moves the pending jobs to this queue first. Repeat the call until left is 0."`
 }
 
 func (s *Site) deleteQueue(ctx context.Context, in *QueueDeletion) (*Answer[rest.Deleted], error) {
@@ -134,11 +134,11 @@ func (s *Site) tenants() {
 	const all, one = "/v1/tenants", "/v1/tenants/{id}"
 	add(s, route{method: http.MethodGet, path: all, call: rotav1.Tenants_List_FullMethodName, id: "listTenants", says: "List the tenants"}, s.listTenants)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Tenants_Get_FullMethodName, id: "getTenant",
-		says: "Read a tenant: its limits and what it has open"}, s.getTenant)
+		says: "Read a tenant: its limits and its current use"}, s.getTenant)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Tenants_Set_FullMethodName, id: "setTenant",
 		says: "Change a tenant's limits; dry_run=1 only reports the changes"}, s.setTenant)
 	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Tenants_Delete_FullMethodName, id: "deleteTenant",
-		says: "Forget what was set of a tenant that nothing names"}, s.deleteTenant)
+		says: "Delete the settings of a tenant that nothing refers to"}, s.deleteTenant)
 }
 
 func (s *Site) listTenants(ctx context.Context, in *List) (*Answer[rest.Tenants], error) {
@@ -202,22 +202,22 @@ func (s *Site) workers() {
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Workers_Get_FullMethodName, id: "getWorker",
 		says: "Read a worker with its open leases"}, s.getWorker)
 	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Workers_Delete_FullMethodName, id: "deleteWorker",
-		says: "Forget a worker that is gone"}, s.deleteWorker)
+		says: "Delete a worker that is gone"}, s.deleteWorker)
 	calls := s.options.Calls.Workers
 	for _, v := range []struct {
 		verb, call, says string
 		do               func(context.Context, string) (*rotav1.Worker, error)
 	}{
-		{"drain", rotav1.Workers_Drain_FullMethodName, "Have a worker finish what it has and take no more", func(ctx context.Context, id string) (*rotav1.Worker, error) {
+		{"drain", rotav1.Workers_Drain_FullMethodName, "Drain a worker: it finishes its leases and gets no more", func(ctx context.Context, id string) (*rotav1.Worker, error) {
 			return calls.Drain(ctx, &rotav1.DrainWorkerRequest{Id: id})
 		}},
-		{"suspend", rotav1.Workers_Suspend_FullMethodName, "Give a worker no more jobs until it is resumed", func(ctx context.Context, id string) (*rotav1.Worker, error) {
+		{"suspend", rotav1.Workers_Suspend_FullMethodName, "Suspend a worker: it gets no more jobs until it is resumed", func(ctx context.Context, id string) (*rotav1.Worker, error) {
 			return calls.Suspend(ctx, &rotav1.SuspendWorkerRequest{Id: id})
 		}},
-		{"resume", rotav1.Workers_Resume_FullMethodName, "Give a worker jobs again", func(ctx context.Context, id string) (*rotav1.Worker, error) {
+		{"resume", rotav1.Workers_Resume_FullMethodName, "Resume a suspended worker", func(ctx context.Context, id string) (*rotav1.Worker, error) {
 			return calls.Resume(ctx, &rotav1.ResumeWorkerRequest{Id: id})
 		}},
-		{"retire", rotav1.Workers_Retire_FullMethodName, "Revoke a worker's leases and end it", func(ctx context.Context, id string) (*rotav1.Worker, error) {
+		{"retire", rotav1.Workers_Retire_FullMethodName, "Retire a worker, and revoke its leases", func(ctx context.Context, id string) (*rotav1.Worker, error) {
 			return calls.Retire(ctx, &rotav1.RetireWorkerRequest{Id: id})
 		}},
 	} {
@@ -266,7 +266,7 @@ func (s *Site) deleteWorker(ctx context.Context, in *Named) (*Answer[rest.Delete
 
 func (s *Site) cluster() {
 	add(s, route{method: http.MethodGet, path: "/v1/cluster", call: rotav1.Cluster_Status_FullMethodName, id: "getCluster",
-		says: "The cluster as the node asked sees it, with a leader or without"},
+		says: "Read the status of the cluster as seen by the node that answers; works without a leader"},
 		func(ctx context.Context, _ *None) (*Versioned[rota.ClusterStatus], error) {
 			got, err := s.options.Calls.Cluster.Status(ctx, &rotav1.StatusRequest{})
 			if err != nil {
@@ -276,7 +276,7 @@ func (s *Site) cluster() {
 			return versioned(status, status.ETag, nil), err
 		})
 	add(s, route{method: http.MethodGet, path: "/v1/attention", call: rotav1.Cluster_Attention_FullMethodName, id: "getAttention",
-		says: "What needs an operator, worst first, each with its runbook, as the node asked finds it"},
+		says: "List the problems that need an operator, worst first, each with its runbook, as seen by the node that answers"},
 		func(ctx context.Context, _ *None) (*Answer[rota.Attention], error) {
 			got, err := s.options.Calls.Cluster.Attention(ctx, &rotav1.AttentionRequest{})
 			if err != nil {
@@ -287,7 +287,7 @@ func (s *Site) cluster() {
 	add(s, route{method: http.MethodPut, path: "/v1/cluster", call: rotav1.Cluster_Set_FullMethodName, id: "setCluster",
 		says: "Change the cluster's own settings; dry_run=1 only reports the changes"}, s.setCluster)
 	add(s, route{method: http.MethodGet, path: "/v1/whoami", call: rotav1.Auth_WhoAmI_FullMethodName, id: "whoAmI",
-		says: "Who the caller is, and what it may do"},
+		says: "Read the identity and the rights of the caller"},
 		func(ctx context.Context, _ *None) (*Answer[rota.Identity], error) {
 			got, err := s.options.Calls.Auth.WhoAmI(ctx, &rotav1.WhoAmIRequest{})
 			if err != nil {

@@ -168,11 +168,11 @@ func settings() huma.Config {
 	registry := huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer)
 	return huma.Config{
 		OpenAPI: &huma.OpenAPI{OpenAPI: "3.1.0", Info: &huma.Info{Title: "rota", Version: "1",
-			Description: "Jobs, queues, tenants, workers and the cluster of a replicated job scheduler. How a call is refused is " +
-				"a problem of RFC 9457 with a kind; moments are Unix milliseconds in x_ms, each with x_at in RFC 3339.",
+			Description: "Jobs, queues, tenants, workers and the cluster of a replicated job scheduler. An error is " +
+				"a problem (RFC 9457) with a kind. Times are Unix milliseconds in x_ms, each with x_at in RFC 3339.",
 			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}},
 			Components: &huma.Components{Schemas: registry, SecuritySchemes: map[string]*huma.SecurityScheme{
-				"token": {Type: "http", Scheme: "bearer", Description: "A token, as rota auth token create prints it."},
+				"token": {Type: "http", Scheme: "bearer", Description: "A token, as printed by rota auth token create."},
 			}},
 			Security: []map[string][]string{{"token": {}}, {}}},
 		Formats:       map[string]huma.Format{mediaType: {Marshal: write}, "json": {Marshal: write}},

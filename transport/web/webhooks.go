@@ -18,15 +18,15 @@ func (s *Site) webhooks() {
 	const all, one = "/v1/webhooks", "/v1/webhooks/{id}"
 	add(s, route{method: http.MethodGet, path: all, call: rotav1.Webhooks_List_FullMethodName, id: "listWebhooks", says: "List the webhooks"}, c.list)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Webhooks_Get_FullMethodName, id: "getWebhook",
-		says: "Read a webhook: its cursor, its deliveries, and why it waits"}, c.get)
+		says: "Read a webhook: its cursor, its deliveries, and the reason if it waits"}, c.get)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Webhooks_Set_FullMethodName, id: "setWebhook",
-		says: "Create a webhook, or replace what one says; one generation more rotates its secret"}, c.set)
+		says: "Create or replace a webhook; increasing the generation by one rotates its secret"}, c.set)
 	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Webhooks_Delete_FullMethodName, id: "deleteWebhook",
-		says: "Forget a webhook"}, c.delete)
+		says: "Delete a webhook"}, c.delete)
 	add(s, route{method: http.MethodPost, path: one + "/pause", call: rotav1.Webhooks_Pause_FullMethodName, id: "pauseWebhook", optional: true,
-		says: "Deliver nothing more to a webhook; its cursor waits"}, c.pause)
+		says: "Pause a webhook: deliveries stop, and its cursor stays where it is"}, c.pause)
 	add(s, route{method: http.MethodPost, path: one + "/resume", call: rotav1.Webhooks_Resume_FullMethodName, id: "resumeWebhook",
-		says: "Have a webhook go on from its cursor"}, func(ctx context.Context, in *NamedVersion) (*Versioned[rota.Webhook], error) {
+		says: "Resume a webhook from its cursor"}, func(ctx context.Context, in *NamedVersion) (*Versioned[rota.Webhook], error) {
 		version, err := in.version()
 		if err != nil {
 			return nil, err
@@ -34,7 +34,7 @@ func (s *Site) webhooks() {
 		return webhookAnswer(s.options.Calls.Webhooks.Resume(ctx, &rotav1.ResumeWebhookRequest{Name: in.ID, IfMatch: version}))
 	})
 	add(s, route{method: http.MethodPost, path: one + "/skip", call: rotav1.Webhooks_Skip_FullMethodName, id: "skipWebhook",
-		says: "Pass over the events that wait for a webhook"}, func(ctx context.Context, in *Named) (*Versioned[rota.Webhook], error) {
+		says: "Skip the pending events of a webhook"}, func(ctx context.Context, in *Named) (*Versioned[rota.Webhook], error) {
 		return webhookAnswer(s.options.Calls.Webhooks.Skip(ctx, &rotav1.SkipWebhookRequest{Name: in.ID}))
 	})
 }

@@ -33,28 +33,28 @@ func (s *Site) workflows() {
 	add(s, route{method: http.MethodGet, path: all, call: rotav1.Workflows_List_FullMethodName, id: "listWorkflows",
 		says: "List workflows by id, without their nodes"}, c.listWorkflows)
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Workflows_Show_FullMethodName, id: "getWorkflow", waits: true,
-		says: "Read a workflow with its nodes, its critical path and what is left; with wait= once it is over"}, c.getWorkflow)
+		says: "Read a workflow with its nodes, its critical path and the remaining work; wait= waits until it has ended"}, c.getWorkflow)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Workflows_Submit_FullMethodName, id: "submitWorkflow", statuses: []int{http.StatusCreated},
 		lasts: uploadTime, takes: func(r huma.Registry) map[string]*huma.MediaType {
 			return map[string]*huma.MediaType{mediaType: {Schema: schemaOf[rota.WorkflowSpec](r)}, linesType: {Schema: &huma.Schema{
-				Description: "Lines of JSON, 64 MiB at most: first one with queue, tenant, on_failure and labels, {} for none; then a node or an edge on each."}}}
-		}, says: "Submit a workflow, all of it or nothing: 201, or 200 with existed where the id is known"}, c.submitWorkflow)
+				Description: "Lines of JSON, at most 64 MiB: the first line has queue, tenant, on_failure and labels, or {} for none; each other line has a node or an edge."}}}
+		}, says: "Submit a workflow, all of it or nothing: 201, or 200 with existed if the id is already known"}, c.submitWorkflow)
 	add(s, route{method: http.MethodPost, path: one + "/cancel", call: rotav1.Workflows_Cancel_FullMethodName, id: "cancelWorkflow",
-		says: "End what has not ended of a workflow"}, func(ctx context.Context, in *Named) (*Answer[rota.Workflow], error) {
+		says: "Cancel a workflow: end all nodes that have not ended"}, func(ctx context.Context, in *Named) (*Answer[rota.Workflow], error) {
 		return workflowAnswer(s.options.Calls.Workflows.Cancel(ctx, &rotav1.CancelWorkflowRequest{Id: in.ID}))
 	})
 	add(s, route{method: http.MethodPost, path: one + "/retry", call: rotav1.Workflows_Retry_FullMethodName, id: "retryWorkflow", optional: true,
-		says: "Run again what did not complete of a workflow"}, c.retryWorkflow)
+		says: "Retry a workflow: run the nodes that did not complete again"}, c.retryWorkflow)
 	add(s, route{method: http.MethodGet, path: node, call: rotav1.Jobs_Get_FullMethodName, id: "getNode", waits: true,
-		says: "Read the job of a node; it is also at /v1/jobs/WORKFLOW%2FNODE"}, c.getNode)
+		says: "Read the job of a node; also available at /v1/jobs/WORKFLOW%2FNODE"}, c.getNode)
 	add(s, route{method: http.MethodPost, path: node + "/signal", call: rotav1.Workflows_Signal_FullMethodName, id: "signalNode",
-		says: "Say to a gate that what waits for it goes on, or does not, once for each id"}, c.signalNode)
+		says: "Signal a gate: the nodes that depend on it continue, or do not; each signal id counts once"}, c.signalNode)
 }
 
 // WorkflowsQuery are the parameters of a list of workflows.
 type WorkflowsQuery struct {
 	List
-	State  string `query:"state" enum:"RUNNING,COMPLETED,FAILED,CANCELLED" doc:"Only workflows of this state."`
+	State  string `query:"state" enum:"RUNNING,COMPLETED,FAILED,CANCELLED" doc:"Only workflows in this state."`
 	Queue  string `query:"queue" maxLength:"255" doc:"Only workflows of this queue."`
 	Tenant string `query:"tenant" maxLength:"255" doc:"Only workflows of this tenant."`
 }
@@ -80,7 +80,7 @@ func (s workflowCalls) listWorkflows(ctx context.Context, in *WorkflowsQuery) (*
 type WorkflowQuery struct {
 	One
 	View string `query:"view" enum:"brief,full" default:"full" doc:"brief leaves out nodes, critical path and estimates."`
-	Wait string `query:"wait" maxLength:"32" doc:"Waits so long, at most 60s, until the workflow is over; the answer is the workflow as it is then."`
+	Wait string `query:"wait" maxLength:"32" doc:"Maximum time to wait for the end of the workflow, at most 60s. The response has the workflow as it is then."`
 }
 
 func (s workflowCalls) getWorkflow(ctx context.Context, in *WorkflowQuery) (*Answer[rota.Workflow], error) {
