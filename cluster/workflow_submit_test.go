@@ -205,7 +205,7 @@ func TestSubmitWorkflow_refusalsStayOutOfTheLog(t *testing.T) {
 		kind rota.Kind
 		text string
 	}{
-		{"no id", diamond(""), rota.KindInvalid, "id"},
+		{"no id", diamond(""), rota.KindInvalid, "workflow"},
 		{"an id with a slash", diamond("a/b"), rota.KindInvalid, "a/b"},
 		{"no nodes", flowOf("f"), rota.KindInvalid, "nodes"},
 		{"an edge to nowhere", flowOf("f", []string{"a", "ghost"}), rota.KindInvalid, "ghost"},

