@@ -236,7 +236,7 @@ func TestRefuseFrames(t *testing.T) {
 		sum := parseEnd(forgeEnd(1, preamble, raw).bytes[headBytes:])
 		sum.bytes--
 		b := join(preamble, forge(uint32(len(raw)), frame), forge(0, sum.append(nil)))
-		mustBeDamaged(t, b, -1, "snapshot has 1 records of 1003 bytes, 1 of 1002 were written")
+		mustBeDamaged(t, b, -1, "snapshot has 1 records of 1003 bytes, but 1 of 1002 were written")
 	})
 }
 
