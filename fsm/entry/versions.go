@@ -16,7 +16,7 @@ import (
 // Versions of the rules (SPEC §2.6). Every state contains the version in force. Entries are sealed with it, and
 // operations of a newer version are not proposed, so that nodes with an older binary continue next to newer ones. Once
 // every voter knows a newer version, the leader puts it into force with SwitchRules. Code that depends on a version
-// checks m.head.rules, never what the binary knows.
+// checks Header.Rules, never what the binary knows.
 const (
 	// RulesVersion is the newest version that this binary knows.
 	RulesVersion = 2

@@ -133,3 +133,15 @@ func TestPlace(t *testing.T) {
 		}
 	}
 }
+
+// TestRefuseNew: a field that would change the canonical bytes of released specs is an error that says where it belongs.
+func TestRefuseNew(t *testing.T) {
+	t.Parallel()
+	old := []field{{path: "ID"}, {path: "Retry.Attempts"}, {path: later}}
+	if err := refuseNew(old); err != nil {
+		t.Error(err)
+	}
+	if err := refuseNew(append(old, field{path: "CostCenter"})); err == nil || !strings.Contains(err.Error(), "CostCenter") {
+		t.Errorf("a new field is refused with %v", err)
+	}
+}

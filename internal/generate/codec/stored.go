@@ -26,6 +26,9 @@ func (w *writer) stored(messages map[string]*protogen.Message) error {
 	if err != nil {
 		return err
 	}
+	if err := refuseNew(fields); err != nil {
+		return err
+	}
 	w.head("state", "maps", "slices", "", "github.com/rotasched/rota", "github.com/rotasched/rota/internal/millis")
 	w.row(fields)
 	w.alike(fields)
@@ -107,6 +110,22 @@ func (w *writer) row(fields []field) {
 
 // later is the field that came with rules version 2: a spec without it has the bytes of version 1.
 const later = "StartBy"
+
+// released are the fields whose canonical bytes v0.1.0 wrote: every spec has them, so no field may join them.
+var released = strings.Fields(`ID Queue Type Tenant Priority Fee SizeBytes Payload Delay NotBefore TTL MaxRuntime CPUMilli MemoryBytes IOBytesPerS
+	Requires RegionsAllow RegionsDeny Zone Domain Worker ExpectedDigest Simulate Units Labels Limits Expected RetryOnInvalidProof DataKeys
+	Retry.Attempts Retry.Base Retry.FactorPermille Retry.Cap Retry.JitterPermille Unique Keys Batch Headers`)
+
+// refuseNew returns an error for a field that would change the canonical bytes of specs that do not use it.
+func refuseNew(fields []field) error {
+	for _, f := range fields {
+		if f.path != later && !slices.Contains(released, f.path) {
+			return fmt.Errorf("field %s of a job's spec: the canonical form has no place for it, and would change for every job; "+
+				"write it after StartBy, under a bit of its own in flags, only where it is set (row in internal/generate/codec/stored.go)", f.path)
+		}
+	}
+	return nil
+}
 
 // ownParts are particular to each job: its row has them next to the parts that many jobs share.
 var ownParts = []string{"ID", "Payload", "Headers"}
