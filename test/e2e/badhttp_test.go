@@ -104,7 +104,7 @@ func badCalls(t testing.TB) []badRequest {
 	const job = `{"type":"t"}`
 	return []badRequest{
 		{"five keys", put("/v1/jobs/k", `{"type":"t","keys":["a:1","b:1","c:1","d:1","e:1"]}`), 400, "INVALID", "keys", "maximum 4"},
-		{"minute 61", put("/v1/schedules/s", `{"cron":"61 * * * *","job":{"type":"t"}}`), 400, "INVALID", "cron", "0 to 59"},
+		{"minute 61", put("/v1/schedules/s", `{"cron":"61 * * * *","job":{"type":"t"}}`), 400, "INVALID", "cron", "between 0 and 59"},
 		{"zone Mars/X", put("/v1/schedules/s", `{"cron":"1 * * * *","tz":"Mars/X","job":{"type":"t"}}`), 400, "INVALID", "tz", "Mars/X"},
 		{"a list by half a filter", get("/v1/jobs?q=label.x%3D%22cut"), 400, "INVALID", "filter", "quote"},
 		{"a plan by half a filter", put("/v1/plans/p", `{"verb":"cancel","filter":"label.x=\"cut"}`), 400, "INVALID", "filter", "quote"},

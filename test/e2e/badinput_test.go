@@ -104,7 +104,7 @@ func TestBadInput(t *testing.T) {
 		{2, "max_concurrent", []string{"tenant", "set", "t", "--max-concurrent", "-1"}},
 		{2, "SHA-256", job("--expected-digest", "abcd")},
 		{2, "--limit", job("--limit", "depth=NaN")},
-		{2, "limit depth", job("--limit", "depth=-1")},
+		{2, "depth must be between", job("--limit", "depth=-1")},
 		{2, "--expected-ms", job("--expected-ms", "-5")},
 		{2, "units", job("--units", "-5")},
 		{2, "data_keys", job("--data-key", "a b")},

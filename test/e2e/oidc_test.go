@@ -155,7 +155,7 @@ func TestOIDC(t *testing.T) {
 		jwt  string
 		says []string
 	}{
-		{c.jwt("RS256", map[string]any{"aud": "else"}), []string{`audience "else"`, `for audience "rota"`}},
+		{c.jwt("RS256", map[string]any{"aud": "else"}), []string{`for audience "rota"`, `got "else"`}},
 		{c.jwt("none", nil), []string{"not signed by a key"}},
 		{c.jwt("HS256", nil), []string{"not signed by a key", "RS256, ES256, EdDSA"}},
 		{good[0] + "." + good[1] + ".", []string{"not signed by a key"}},

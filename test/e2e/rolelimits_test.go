@@ -27,7 +27,7 @@ func TestRoleLimits(t *testing.T) {
 	contains(t, "the list", c.rota(t, "auth", "role", "list", "-o", "json").want(t, 0).stdout, `"max_workers": 2000`)
 	c.rota(t, "auth", "role", "set", "fleet", "--grant", "work", "--max-workers", "100001").want(t, 2)
 	contains(t, "the refusal", c.rota(t, "auth", "role", "set", "fleet", "--grant", "work", "--max-queues", "5").want(t, 2).stderr,
-		"max_queues", "grants no right to queue")
+		"max_queues", "does not grant queue")
 
 	const wanted = limits.MaxOwnedWorkers + 1
 	for _, r := range []struct {

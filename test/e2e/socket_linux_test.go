@@ -33,7 +33,7 @@ func TestSocket_ofAnother(t *testing.T) {
 			t.Errorf("uid %d: exit code %d: %s", uid, cmd.ProcessState.ExitCode(), out)
 		}
 		if uid != 0 {
-			contains(t, "the refusal", string(out), "uid 65534 calls by the node's socket")
+			contains(t, "the refusal", string(out), "uid 65534 called on the node's socket")
 		}
 	}
 }
