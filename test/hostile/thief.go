@@ -105,7 +105,7 @@ func thiefProbes() []probe {
 		{name: "opens a backup with an identity of its own", try: func(ctx context.Context, s *scene) (string, error) {
 			said, err := s.rota(ctx, "operator", "snapshot", "restore", filepath.Join("backups", s.backup.Name), "--data", s.path("stolen"), "--node", "r1",
 				"--identity", s.path("other-identity"))
-			return refusedBy(said, err, "sealed")
+			return refusedBy(said, err, "opens the backup")
 		}},
 		{name: "restores a backup, and shows a token of it", try: oldTokens},
 	}
