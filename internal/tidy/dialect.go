@@ -34,8 +34,8 @@ var habits = []habit{
 	},
 	{
 		"stands",
-		[]string{"tand", "tood"},
-		regexp.MustCompile(`\b(?:[Ss]tands?|[Ss]tood|[Ss]tanding)\b`),
+		[]string{"tand", "stoo", "Stoo"},
+		regexp.MustCompile(`\b[Ss]t(?:ands?|ood|anding)\b`),
 		regexp.MustCompile(`\b(?:stands? for|stand-(?:in|by)|out-?standing)\b`),
 	},
 	{

@@ -43,6 +43,7 @@ func (m *RowMeta) bytes() int64 { return int64(m.word & (1<<bytesBits - 1)) }
 
 func metaOf(gen uint64, bytes int64) RowMeta { return RowMeta{word: gen<<bytesBits | uint64(bytes)} }
 
+// Detach does nothing: most rows point to nothing that changes.
 func (m *RowMeta) Detach() {}
 
 // Ledger keeps the incremental multiset hash: the sum, in two lanes mod 2⁶⁴, of every row's hash (SPEC §2.5). Rows
