@@ -152,10 +152,10 @@ export function ofSocket(address: string): boolean {
 /** The nodes' addresses, checked, each once. */
 export function addressesOf(addresses: string | readonly string[]): string[] {
   const all = (typeof addresses === "string" ? addresses.split(",") : addresses).map((a) => a.trim()).filter((a) => a !== "");
-  if (all.length === 0) throw invalid("addr", "no address of a node is given: host:port is wanted");
+  if (all.length === 0) throw invalid("addr", "no node address given: pass at least one host:port");
   for (const a of all) {
     if (!ofSocket(a) && !/^(\[[0-9a-fA-F:.%]+\]|[^:\s/]+):\d{1,5}$/.test(a)) {
-      throw invalid("addr", `address ${JSON.stringify(a)} is refused: host:port is wanted`);
+      throw invalid("addr", `addr: got ${JSON.stringify(a)}; use host:port`);
     }
   }
   return [...new Set(all)];

@@ -152,7 +152,7 @@ class Item {
     }
     const error =
       this.size > bytesMost
-        ? invalid("payload", `the job takes ${this.size} bytes: at most ${256 << 10} of payload are taken`)
+        ? invalid("payload", `payload too long: the job has ${this.size} bytes, maximum ${256 << 10}`)
         : this.minted
           ? held.refuses(this.spec)
           : undefined;

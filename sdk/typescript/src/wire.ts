@@ -90,7 +90,7 @@ function valueOf(field: DescField, value: unknown, at: string): unknown {
     case "message":
       return message(field.message, objectOf(value, at), at);
     case "list": {
-      if (!Array.isArray(value)) throw invalid(at, `${at} is ${shown(value)}: a list is wanted`);
+      if (!Array.isArray(value)) throw invalid(at, `${at}: got ${shown(value)}, want a list`);
       return value.map((item: unknown, i) => {
         const place = `${at}[${i}]`;
         if (field.listKind === "message") return message(field.message, objectOf(item, place), place);
@@ -109,25 +109,25 @@ function valueOf(field: DescField, value: unknown, at: string): unknown {
 
 function objectOf(value: unknown, at: string): object {
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return value;
-  throw invalid(at, `${at} is ${shown(value)}: an object is wanted`);
+  throw invalid(at, `${at}: got ${shown(value)}, want an object`);
 }
 
 function scalarOf(type: ScalarType, value: unknown, at: string): unknown {
   switch (type) {
     case ScalarType.STRING:
       if (typeof value === "string") return value;
-      throw invalid(at, `${at} is ${shown(value)}: text is wanted`);
+      throw invalid(at, `${at}: got ${shown(value)}, want text`);
     case ScalarType.BOOL:
       if (typeof value === "boolean") return value;
-      throw invalid(at, `${at} is ${shown(value)}: true or false is wanted`);
+      throw invalid(at, `${at}: got ${shown(value)}, want true or false`);
     case ScalarType.BYTES:
       if (value instanceof Uint8Array) return value;
       if (typeof value === "string") return Buffer.from(value, "utf8");
-      throw invalid(at, `${at} is ${shown(value)}: a Uint8Array or text is wanted`);
+      throw invalid(at, `${at}: got ${shown(value)}, want a Uint8Array or text`);
     case ScalarType.DOUBLE:
     case ScalarType.FLOAT:
       if (typeof value === "number") return value;
-      throw invalid(at, `${at} is ${shown(value)}: a number is wanted`);
+      throw invalid(at, `${at}: got ${shown(value)}, want a number`);
     case ScalarType.INT64:
     case ScalarType.UINT64:
       return BigInt(integer(value, at, type === ScalarType.UINT64 ? 0 : Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER));
@@ -140,7 +140,7 @@ function scalarOf(type: ScalarType, value: unknown, at: string): unknown {
 
 function integer(value: unknown, at: string, least: number, most: number): number {
   if (typeof value === "number" && Number.isInteger(value) && value >= least && value <= most) return value;
-  throw invalid(at, `${at} is ${shown(value)}: a whole number from ${least} to ${most} is wanted`);
+  throw invalid(at, `${at}: got ${shown(value)}, want a whole number from ${least} to ${most}`);
 }
 
 function shown(value: unknown): string {

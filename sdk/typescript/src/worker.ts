@@ -125,7 +125,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     if (handlers.length === 0) throw invalid("handlers", "a worker without a handler would do nothing");
     if (this.#handlers.size < handlers.length) throw invalid("handlers", "two handlers are for the same type");
     const concurrency = options.concurrency ?? concurrencyUsual;
-    if (!Number.isInteger(concurrency) || concurrency < 1) throw invalid("concurrency", `concurrency is ${concurrency}: a whole number from 1 is wanted`);
+    if (!Number.isInteger(concurrency) || concurrency < 1) throw invalid("concurrency", `concurrency: got ${concurrency}, want a whole number of at least 1`);
     this.id = options.id || newWorkerId();
     const spec: WorkerSpec = message(WorkerSpecSchema, {
       ...options.spec,
@@ -288,7 +288,7 @@ function completion(start: Start, result: Result<Uint8Array>): Outcome {
     const init = { nodes: extra.children, detached: extra.detached ?? false };
     outcome.children = toBinary(ChildrenSchema, message(ChildrenSchema, init));
     if (outcome.children.length > childrenMost) {
-      throw new Error(`children take ${outcome.children.length} bytes: at most ${childrenMost} are taken; let payloads name large data instead of holding it`);
+      throw new Error(`children too long: got ${outcome.children.length} bytes, maximum ${childrenMost}; let payloads name large data instead of holding it`);
     }
   }
   return outcome;
@@ -316,7 +316,7 @@ function errorOf(e: ErrorMessage): RotaError {
 
 function checkSecret(field: string, secret: Uint8Array): Uint8Array {
   if (secret.length >= 16 && secret.length <= 64) return Uint8Array.from(secret);
-  throw invalid(field, `the ${field} has ${secret.length} bytes: 16 to 64 are wanted`);
+  throw invalid(field, `${field}: got ${secret.length} bytes, want 16 to 64`);
 }
 
 /** Host, process and a random part: a new process must not be mistaken for one that died. */

@@ -178,7 +178,7 @@ function cut(init: WorkflowInit): SubmitWorkflowRequest[] {
       for (const from of wire.parents) loose.push(create(EdgeSchema, { from, to: wire.id }));
       wire.parents = [];
       n = toBinary(NodeSpecSchema, wire).length;
-      if (n > bytesMost) throw invalid("payload", `node ${wire.id} takes ${n} bytes: at most ${256 << 10} of payload are taken`);
+      if (n > bytesMost) throw invalid("payload", `payload too long: node ${wire.id} has ${n} bytes, maximum ${256 << 10}`);
     }
     room(n);
     m.nodes.push(wire);

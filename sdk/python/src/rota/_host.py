@@ -318,7 +318,7 @@ def _children(job: Job, result: Result[Any]) -> bytes:
     wire = _v1.Children(nodes=nodes, detached=result.detached).SerializeToString()
     if len(wire) > _CHILDREN_MOST:
         raise RotaError(
-            f"children take {len(wire)} bytes: at most {_CHILDREN_MOST} are taken; let payloads "
+            f"children too long: got {len(wire)} bytes, maximum {_CHILDREN_MOST}; let payloads "
             "name large data instead of holding it"
         )
     return wire

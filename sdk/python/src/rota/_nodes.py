@@ -137,7 +137,7 @@ class Node:
             return ()
         token = self._token if isinstance(self._token, str) else self._token()
         if not token.startswith("rota_") or not token.isascii() or not token.isprintable():
-            raise Invalid("the access token is none: rota_ID_SECRET is wanted", subject="token")
+            raise Invalid("token: not an access token; use one of the form rota_ID_SECRET", subject="token")
         return (("authorization", "Bearer " + token),)
 
     def unary(self, m: _v1.Method[_Q, _M]) -> Any:
@@ -168,7 +168,7 @@ def _check(address: str) -> None:
     host, colon, port = address.rpartition(":")
     bare = ":" not in host or (host.startswith("[") and host.endswith("]"))
     if not colon or not host or not bare or not port.isdigit() or int(port) > 65535:
-        raise Invalid(f"address {address!r} is refused: host:port is wanted", subject="addr")
+        raise Invalid(f"addr: got {address!r}; use host:port", subject="addr")
 
 
 def _loopback(address: str) -> bool:
@@ -184,5 +184,5 @@ def nodes_of(addrs: str | Sequence[str], tls: TLS | None, token: TokenSource | N
     parts = addrs.split(",") if isinstance(addrs, str) else addrs
     unique = list(dict.fromkeys(a.strip() for a in parts if a.strip()))
     if not unique:
-        raise Invalid("no address of a node is given: host:port is wanted", subject="addr")
+        raise Invalid("no node address given: pass at least one host:port", subject="addr")
     return [Node(a, tls, token) for a in unique]

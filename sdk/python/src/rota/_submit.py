@@ -100,7 +100,7 @@ class Submission:
             size = w.ByteSize()
             if e is None and size > MESSAGE_BYTES:
                 e = Invalid(
-                    f"the job takes {size} bytes: at most {256 << 10} of payload are taken",
+                    f"payload too long: the job has {size} bytes, maximum {256 << 10}",
                     subject="payload",
                 )
             self.outcomes.append(Submitted(w.id, error=e))

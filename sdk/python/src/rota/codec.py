@@ -34,7 +34,7 @@ def codec_of(of: Any) -> Codec[Any]:
 class _Bytes:
     def encode(self, value: bytes) -> bytes:
         if not isinstance(value, (bytes, bytearray, memoryview)):
-            raise TypeError(f"bytes are wanted, this is {type(value).__name__}")
+            raise TypeError(f"want bytes, got {type(value).__name__}")
         return bytes(value)
 
     def decode(self, data: bytes) -> bytes:
@@ -114,7 +114,7 @@ def revive(of: Any, v: Any, where: str) -> Any:
 
 def _want(ok: bool, value: Any, wanted: str, got: Any, where: str) -> Any:
     if not ok:
-        raise TypeError(f"{where}: {wanted} is wanted, this is {json.dumps(got)[:80]}")
+        raise TypeError(f"{where}: want {wanted}, got {json.dumps(got)[:80]}")
     return value
 
 

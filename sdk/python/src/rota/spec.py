@@ -197,7 +197,7 @@ def merged(spec: JobSpec, options: JobOptions) -> JobSpec:
 def _keys(keys: Mapping[str, str] | Sequence[str]) -> Iterable[str]:
     if isinstance(keys, str):
         raise Invalid(
-            f'keys is {keys!r}: a mapping of names to values is wanted, such as {{"album": "7"}}',
+            f'keys: got {keys!r}; use a mapping of names to values, such as {{"album": "7"}}',
             subject="keys",
         )
     return [f"{k}:{v}" for k, v in keys.items()] if isinstance(keys, Mapping) else keys

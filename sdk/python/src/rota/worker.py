@@ -100,12 +100,12 @@ class Worker:
         if not by_type:
             raise Invalid("a worker needs a definition at least", subject="definitions")
         if concurrency < 1:
-            raise Invalid(f"concurrency is {concurrency}: 1 or more is wanted",
+            raise Invalid(f"concurrency: got {concurrency}, want 1 or more",
                           subject="concurrency")  # fmt: skip
         secret = secrets.token_bytes(32) if secret is None else secret
         for name, value in (("secret", secret), ("old_secret", old_secret)):
             if value and not 16 <= len(value) <= 64:
-                raise Invalid(f"the {name} has {len(value)} bytes: 16 to 64 are wanted",
+                raise Invalid(f"{name}: got {len(value)} bytes, want 16 to 64",
                               subject=name)  # fmt: skip
         self.id = id or _new_id()
         named = queues or list(dict.fromkeys(d.queue for d in by_type.values()))
