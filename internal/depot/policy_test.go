@@ -37,8 +37,8 @@ func everything(t *testing.T, s3 *bucket.Store) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, copyMost := range []int64{copyBytes, 4} {
-		d.store.(*s3Store).copyMost = copyMost
+	for _, maxCopy := range []int64{copyBytes, 4} {
+		d.store.(*s3Store).maxCopy = maxCopy
 		for i := range 5 {
 			b, err := d.Put(t.Context(), "n1", writing("rota"+strings.Repeat("x", i)), named("c-1"))
 			if err != nil {

@@ -35,8 +35,8 @@ type s3Store struct {
 	client         *minio.Client
 	bucket, prefix string
 	endpoint       string
-	// copyMost is copyBytes, less in tests.
-	copyMost int64
+	// maxCopy is copyBytes, less in tests.
+	maxCopy int64
 }
 
 func openBucket(address string, o Options) (*s3Store, error) {
@@ -61,7 +61,7 @@ func openBucket(address string, o Options) (*s3Store, error) {
 	if err != nil {
 		return nil, &rota.Error{Kind: rota.KindInvalid, Subject: "backup-to", Text: fmt.Sprintf("no store can be at %s", endpoint), Cause: err}
 	}
-	return &s3Store{client: client, bucket: name, prefix: prefix, endpoint: endpoint.String(), copyMost: copyBytes}, nil
+	return &s3Store{client: client, bucket: name, prefix: prefix, endpoint: endpoint.String(), maxCopy: copyBytes}, nil
 }
 
 // parseEndpoint parses the URL of a store. Over a network in clear text a backup can be read or replaced: only a
@@ -130,7 +130,7 @@ func (b *s3Store) rename(ctx context.Context, from, to string) error {
 		return err
 	}
 	dst, src := minio.CopyDestOptions{Bucket: b.bucket, Object: b.prefix + to}, minio.CopySrcOptions{Bucket: b.bucket, Object: b.prefix + from}
-	if bytes <= b.copyMost {
+	if bytes <= b.maxCopy {
 		_, err = b.client.CopyObject(ctx, dst, src)
 	} else {
 		_, err = b.client.ComposeObject(ctx, dst, src)
