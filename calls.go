@@ -30,7 +30,7 @@ type Submitted struct {
 	Merge Merge `json:"merge,omitempty"`
 }
 
-// AnyLife stands for a job's current life.
+// AnyLife means a job's current life.
 const AnyLife int32 = -1
 
 // JobRetry names a job and the ended life after which a new one begins (SPEC §16.6). The life identifies repeated

@@ -71,7 +71,7 @@ func (c *Client) SetQueue(ctx context.Context, name rota.QueueName, preset strin
 
 // Attention lists what needs an operator, worst first, as seen by one node.
 func (c *Client) Attention(ctx context.Context) (a rota.Attention, err error) {
-	err = c.call(ctx, "attention", answerMost, func(ctx context.Context, n *node) error {
+	err = c.call(ctx, "attention", maxAnswer, func(ctx context.Context, n *node) error {
 		answer, err := n.cluster.Attention(ctx, &rotav1.AttentionRequest{})
 		if err == nil {
 			a = words.AttentionFromWire(answer)
@@ -83,7 +83,7 @@ func (c *Client) Attention(ctx context.Context) (a rota.Attention, err error) {
 
 // Peers lists the servers of the Raft configuration.
 func (c *Client) Peers(ctx context.Context) (peers []rota.RaftPeer, err error) {
-	err = c.call(ctx, "list peers", answerMost, func(ctx context.Context, n *node) error {
+	err = c.call(ctx, "list peers", maxAnswer, func(ctx context.Context, n *node) error {
 		answer, err := n.cluster.Peers(ctx, &rotav1.PeersRequest{})
 		if err != nil {
 			return err

@@ -49,7 +49,7 @@ func (t *leaseTable) settled(c *command, a *peer.LeaseAnswer, now time.Duration)
 	if c.dropped {
 		return true
 	}
-	if a.Err != nil && unsettled(a.Err.Kind) && (a.Err.Kind != rota.KindInternal || c.tries < triesMost) {
+	if a.Err != nil && unsettled(a.Err.Kind) && (a.Err.Kind != rota.KindInternal || c.tries < maxTries) {
 		return false
 	}
 	// An answer that arrives after the lease ended by the view in force does not save the lease.
@@ -60,7 +60,7 @@ func (t *leaseTable) settled(c *command, a *peer.LeaseAnswer, now time.Duration)
 		t.acknowledged(l, c, a, now)
 	case rota.VerbRenew:
 		l.renew = nil
-		l.renewNext = now + max(renewLeast, l.assignment.RenewEvery/4)
+		l.renewNext = now + max(minRenew, l.assignment.RenewEvery/4)
 		t.acknowledged(l, c, a, now)
 	case rota.VerbProgress:
 		l.progress = nil
@@ -176,7 +176,7 @@ func (t *leaseTable) tick() {
 func (t *leaseTable) look(now time.Duration) (at time.Duration) {
 	at = farFuture
 	if len(t.leases) > 0 {
-		at = now + watchMost
+		at = now + maxWatch
 	}
 	if t.sleeps != 0 && now >= min(t.sleeps, t.beatDue()) {
 		notify(t.sendWake) // its timer is late, or a handler has begun to log
@@ -234,8 +234,8 @@ func (t *leaseTable) progressDue(l *lease, now time.Duration) time.Duration {
 }
 
 const (
-	// watchMost bounds how late an end is detected where timers do not count suspended time (SPEC §3.5): well within
+	// maxWatch bounds how late an end is detected where timers do not count suspended time (SPEC §3.5): well within
 	// the view's margin.
-	watchMost = 500 * time.Millisecond
+	maxWatch  = 500 * time.Millisecond
 	farFuture = time.Duration(1<<63 - 1)
 )

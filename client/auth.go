@@ -176,7 +176,7 @@ func (a Auth) AccessTokens(ctx context.Context, opts ...ReadOption) iter.Seq2[ro
 
 // RevokeToken revokes a token for good, by its id; revoking it again is not an error.
 func (a Auth) RevokeToken(ctx context.Context, id string) error {
-	return a.c.call(ctx, "revoke token", answerMost, func(ctx context.Context, n *node) error {
+	return a.c.call(ctx, "revoke token", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.auth.RevokeToken(ctx, &rotav1.RevokeTokenRequest{Id: id})
 		return err
 	})
@@ -208,7 +208,7 @@ func (a Auth) Roles(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Role
 
 // DeleteRole deletes a role: its holders lose the rights that it grants.
 func (a Auth) DeleteRole(ctx context.Context, name string, only ...Condition) error {
-	return a.c.call(ctx, "delete role", answerMost, func(ctx context.Context, n *node) error {
+	return a.c.call(ctx, "delete role", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.auth.DeleteRole(ctx, &rotav1.DeleteRoleRequest{Name: name, IfMatch: etagOf(only)})
 		return err
 	})
@@ -216,7 +216,7 @@ func (a Auth) DeleteRole(ctx context.Context, name string, only ...Condition) er
 
 // SetBlock blocks the client certificates of a role and a name, or accepts them again.
 func (a Auth) SetBlock(ctx context.Context, role, name string, blocked bool) error {
-	return a.c.call(ctx, "set block", answerMost, func(ctx context.Context, n *node) error {
+	return a.c.call(ctx, "set block", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.auth.SetBlock(ctx, &rotav1.SetBlockRequest{Role: role, Name: name, Blocked: blocked})
 		return err
 	})
@@ -237,7 +237,7 @@ func (a Auth) Blocks(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Blo
 
 // SetAnonymous sets the roles of callers without a credential; with none they have no rights.
 func (a Auth) SetAnonymous(ctx context.Context, roles []string) error {
-	return a.c.call(ctx, "set anonymous", answerMost, func(ctx context.Context, n *node) error {
+	return a.c.call(ctx, "set anonymous", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.auth.SetAnonymous(ctx, &rotav1.SetAnonymousRequest{Roles: roles})
 		return err
 	})
@@ -268,7 +268,7 @@ func (a Auth) Issuers(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Is
 // DeleteIssuer makes the cluster reject the JWTs of an identity provider, by its URL. Access tokens that were created
 // from them stay valid until they expire or are revoked.
 func (a Auth) DeleteIssuer(ctx context.Context, url string, only ...Condition) error {
-	return a.c.call(ctx, "delete issuer", answerMost, func(ctx context.Context, n *node) error {
+	return a.c.call(ctx, "delete issuer", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.auth.DeleteIssuer(ctx, &rotav1.DeleteIssuerRequest{Url: url, IfMatch: etagOf(only)})
 		return err
 	})
@@ -310,7 +310,7 @@ func (a Auth) OpenSession(ctx context.Context, asLink bool) (t rota.AccessToken,
 
 // EndSession ends a session that the client opened, or its own.
 func (a Auth) EndSession(ctx context.Context, id string) error {
-	return a.c.call(ctx, "end session", answerMost, func(ctx context.Context, n *node) error {
+	return a.c.call(ctx, "end session", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.auth.EndSession(ctx, &rotav1.EndSessionRequest{Id: id})
 		return err
 	})

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// backoffLeast and backoffMost bound the pause between two tries.
-	backoffLeast = 50 * time.Millisecond
-	backoffMost  = time.Second
-	// retryAfterMost bounds the pause that a node can ask for: another node may answer sooner.
-	retryAfterMost = 5 * time.Second
-	// answerMost is how long one of several nodes may take before another is tried: a node that is cut off or paused
+	// minBackoff and maxBackoff bound the pause between two tries.
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = time.Second
+	// maxRetryAfter bounds the pause that a node can ask for: another node may answer sooner.
+	maxRetryAfter = 5 * time.Second
+	// maxAnswer is how long one of several nodes may take before another is tried: a node that is cut off or paused
 	// cannot reach its leader.
-	answerMost = 5 * time.Second
-	// timerMost bounds how late a context's timer may fire.
-	timerMost = time.Second
+	maxAnswer = 5 * time.Second
+	// maxTimer bounds how late a context's timer may fire.
+	maxTimer = time.Second
 	// unbounded lets a call use all the time of its context.
 	unbounded time.Duration = 0
 )
@@ -89,8 +89,8 @@ func (c *Client) attempt(ctx context.Context, n *node, most time.Duration, f nod
 	return f(ctx, n)
 }
 
-// shareLeast is the minimum time of one try.
-const shareLeast = 700 * time.Millisecond
+// minShare is the minimum time of one try.
+const minShare = 700 * time.Millisecond
 
 // share returns the time for a try at one of nodes nodes, so that a silent node leaves the others part of a short
 // deadline.
@@ -99,7 +99,7 @@ func share(ctx context.Context, most time.Duration, nodes int) time.Duration {
 	if !ok {
 		return most
 	}
-	return min(most, max(shareLeast, time.Until(deadline)/time.Duration(nodes)))
+	return min(most, max(minShare, time.Until(deadline)/time.Duration(nodes)))
 }
 
 // judge converts the error of a try. If a try timed out while the caller still has time, the node is at fault and the
@@ -119,14 +119,14 @@ func judge(ctx context.Context, n *node, err error) *rota.Error {
 }
 
 // ended reports whether the caller's time is over. A node gets the same deadline and may notice its end first. ended
-// then waits until ctx's own timer fires, so that ctx agrees with the error returned here. It waits at most timerMost:
+// then waits until ctx's own timer fires, so that ctx agrees with the error returned here. It waits at most maxTimer:
 // a deadline given as a date passes when the wall clock is set forward, but the timer runs on the monotonic clock.
 func ended(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	if !ok || time.Now().Before(deadline) {
 		return ctx.Err() != nil
 	}
-	late := time.NewTimer(timerMost)
+	late := time.NewTimer(maxTimer)
 	defer late.Stop()
 	select {
 	case <-ctx.Done():
@@ -210,12 +210,12 @@ func during(op string, e *rota.Error) *rota.Error {
 // retryDelay returns the pause after a failed try: it doubles with each try, has jitter so that many clients do not
 // return together, and is never shorter than the node asked for.
 func retryDelay(try int, asked time.Duration) time.Duration {
-	d := backoffMost
+	d := maxBackoff
 	if try < 5 {
-		d = min(backoffLeast<<try, backoffMost)
+		d = min(minBackoff<<try, maxBackoff)
 	}
 	d = d/2 + rand.N(d/2+1)
-	return max(d, min(asked, retryAfterMost))
+	return max(d, min(asked, maxRetryAfter))
 }
 
 // pause waits for d and reports false if ctx ended first.

@@ -23,14 +23,14 @@ import (
 )
 
 const (
-	// receiveMost is the largest message accepted from a node, in bytes.
-	receiveMost = 4 << 20
+	// maxReceive is the largest message accepted from a node, in bytes.
+	maxReceive = 4 << 20
 	// keepaliveEvery is how long a connection with open calls may be silent before it is pinged (nodes allow a ping
 	// twice as often). keepaliveLost is how long to wait for the answer before the connection counts as dead.
 	keepaliveEvery = 20 * time.Second
 	keepaliveLost  = 10 * time.Second
-	// connectMost bounds one attempt to connect.
-	connectMost = 3 * time.Second
+	// maxConnect bounds one attempt to connect.
+	maxConnect = 3 * time.Second
 )
 
 // Client calls a cluster through any of its nodes. It is safe for concurrent use; workers may share it.
@@ -186,12 +186,12 @@ func newNode(address string, s *settings) (*node, error) {
 		grpc.WithTransportCredentials(secure),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{
-				BaseDelay: backoffLeast, Multiplier: 1.6, Jitter: 0.2, MaxDelay: backoffMost,
+				BaseDelay: minBackoff, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxBackoff,
 			},
-			MinConnectTimeout: connectMost,
+			MinConnectTimeout: maxConnect,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveEvery, Timeout: keepaliveLost}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(receiveMost), grpc.ForceCodecV2(words.Codec())),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive), grpc.ForceCodecV2(words.Codec())),
 		grpc.WithStaticStreamWindowSize(words.StreamWindow), grpc.WithStaticConnWindowSize(words.ConnWindow),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithChainUnaryInterceptor(s.unary...), grpc.WithChainStreamInterceptor(s.streams...),

@@ -43,7 +43,7 @@ func ExampleClient_Auth() {
 // A CI job has a JWT from its identity provider, and no secret of the cluster: it exchanges the JWT for an access
 // token.
 func ExampleAuth_Exchange() {
-	provider := idp.New() // stands for the provider of GitHub, GitLab, a company …
+	provider := idp.New() // in place of the provider of GitHub, GitLab or a company
 	defer provider.Close()
 	c, ctx, done := connect()
 	defer done()

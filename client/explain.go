@@ -39,7 +39,7 @@ func (c *Client) ETA(ctx context.Context, id rota.JobID, opts ...ReadOption) (ro
 // Past returns how many log entries the node that answers would replay to show the state that a query names. It replays
 // none. WhyAt may be answered by another node, which has kept another state.
 func (c *Client) Past(ctx context.Context, q rota.WhyQuery) (p rota.Past, err error) {
-	err = c.call(ctx, "look at the past", answerMost, func(ctx context.Context, n *node) error {
+	err = c.call(ctx, "look at the past", maxAnswer, func(ctx context.Context, n *node) error {
 		got, err := rotav1.NewExplainClient(n.conn).Past(ctx, &rotav1.PastRequest{At: uint64(q.At), AtDateMs: int64(q.AtDate)})
 		p = words.PastFromWire(got)
 		return err

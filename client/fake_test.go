@@ -363,10 +363,10 @@ func setup(t *testing.T, count int) (f *fakeCluster, stop func()) {
 }
 
 // stream returns the next worker stream on any node, and the node. A worker that was not welcomed tries again after
-// welcomeMost and at most backoffMost.
+// maxWelcome and at most maxBackoff.
 func (f *fakeCluster) stream() (*fakeStream, *fakeNode) {
 	f.t.Helper()
-	const most = welcomeMost + backoffMost
+	const most = maxWelcome + maxBackoff
 	late := time.After(most)
 	for {
 		for _, n := range f.nodes {

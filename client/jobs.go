@@ -318,7 +318,7 @@ func (c *Client) changePart(ctx context.Context, op string, part []int,
 	for k, i := range part {
 		ids[k] = string(outcomes[i].ID)
 	}
-	return c.call(ctx, op, answerMost, func(ctx context.Context, n *node) error {
+	return c.call(ctx, op, maxAnswer, func(ctx context.Context, n *node) error {
 		answer, err := f(ctx, n, ids)
 		if err != nil {
 			return err

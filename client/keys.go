@@ -18,7 +18,7 @@ func (c *Client) Keys() Keys { return Keys{c} }
 // SetRule sets the rule for jobs of a key, and replaces the rule of the same queue, name and value. Existing jobs count
 // at once; no lease is revoked. A rule with an ETag, as Rules returns it, replaces only that version.
 func (k Keys) SetRule(ctx context.Context, rule rota.KeyRule, only ...Condition) error {
-	return k.c.call(ctx, "set key rule", answerMost, func(ctx context.Context, n *node) error {
+	return k.c.call(ctx, "set key rule", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.keys.Set(ctx, &rotav1.SetKeyRuleRequest{Rule: words.KeyRuleToWire(&rule), IfMatch: etagOf(only)})
 		return err
 	})
@@ -26,7 +26,7 @@ func (k Keys) SetRule(ctx context.Context, rule rota.KeyRule, only ...Condition)
 
 // DeleteRule deletes the rule of a queue ("" for all), a name and a value ("" for all); a missing rule is not an error.
 func (k Keys) DeleteRule(ctx context.Context, queue rota.QueueName, name, value string, only ...Condition) error {
-	return k.c.call(ctx, "delete key rule", answerMost, func(ctx context.Context, n *node) error {
+	return k.c.call(ctx, "delete key rule", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.keys.Delete(ctx, &rotav1.DeleteKeyRuleRequest{Queue: string(queue), Name: name, Value: value, IfMatch: etagOf(only)})
 		return err
 	})
@@ -72,7 +72,7 @@ func (k Keys) List(ctx context.Context, filter rota.KeyFilter, opts ...ReadOptio
 // Skip lets a sequence continue after the job that blocks it: pass the Queue, the Tenant, the Key and the Blocker of a
 // state. It is idempotent.
 func (k Keys) Skip(ctx context.Context, blocked rota.KeyState) error {
-	return k.c.call(ctx, "skip key", answerMost, func(ctx context.Context, n *node) error {
+	return k.c.call(ctx, "skip key", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.keys.Skip(ctx, &rotav1.SkipKeyRequest{Queue: string(blocked.Queue), Tenant: string(blocked.Tenant), Key: blocked.Key,
 			Job: string(blocked.Blocker)})
 		return err

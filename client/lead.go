@@ -14,9 +14,9 @@ import (
 // reach the leader where this client cannot, and would name it again.
 const leadShunned = 15 * time.Second
 
-// leadMost is how long the leader may take if another node named it. A paused leader does not answer and closes no
+// maxLead is how long the leader may take if another node named it. A paused leader does not answer and closes no
 // connection; its followers notice within a second and then know the next leader.
-const leadMost = 3 * time.Second
+const maxLead = 3 * time.Second
 
 // lead is the node that submissions go to: the leader, once a node that had to forward a submission named it and it is
 // among the client's addresses. This saves a hop. All other calls, and submissions while no leader is known, go to the
@@ -32,9 +32,9 @@ func (c *Client) toLead() (n *node, most time.Duration) {
 	c.lead.mu.Lock()
 	defer c.lead.mu.Unlock()
 	if c.lead.node != nil {
-		return c.lead.node, leadMost
+		return c.lead.node, maxLead
 	}
-	return c.present(), answerMost
+	return c.present(), maxAnswer
 }
 
 // note records the leader, if it is among the nodes, that a forwarding node named.

@@ -362,7 +362,7 @@ func (t *leaseTable) wakeFor(l *lease, now time.Duration) {
 	if !t.point.known || l.phase == reporting || l.lost != nil {
 		return
 	}
-	at := min(l.end(t.point), l.tooLate(t.point), now+watchMost)
+	at := min(l.end(t.point), l.tooLate(t.point), now+maxWatch)
 	if l.renewable() {
 		at = min(at, l.renewAt(t.point))
 	}

@@ -50,7 +50,7 @@ func (c *Client) RetireWorker(ctx context.Context, id rota.WorkerID) (rota.Worke
 // the jobs become free for other workers, after their backoff. It is idempotent; a session that is over is refused as
 // Stale.
 func (c *Client) WorkerGone(ctx context.Context, id rota.WorkerID, session rota.Session, secret []byte) error {
-	return c.call(ctx, "worker gone", answerMost, func(ctx context.Context, n *node) error {
+	return c.call(ctx, "worker gone", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.workers.Gone(ctx, &rotav1.WorkerGoneRequest{Id: string(id), Session: uint64(session), Secret: secret})
 		return err
 	})
@@ -170,7 +170,7 @@ func (c *Client) SetMode(ctx context.Context, mode rota.ClusterMode, reason stri
 // DeleteQueue deletes a queue that is not named by any live job, workflow, schedule, batch or rule of keys; a missing
 // queue is not an error. Jobs that ended in it cannot be retried until the queue is set again (SPEC §21.4).
 func (c *Client) DeleteQueue(ctx context.Context, name rota.QueueName, only ...Condition) error {
-	return c.call(ctx, "delete queue", answerMost, func(ctx context.Context, n *node) error {
+	return c.call(ctx, "delete queue", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.queues.Delete(ctx, &rotav1.DeleteQueueRequest{Name: string(name), IfMatch: etagOf(only)})
 		return err
 	})
@@ -183,7 +183,7 @@ func (c *Client) DeleteQueue(ctx context.Context, name rota.QueueName, only ...C
 func (c *Client) DrainQueue(ctx context.Context, name, to rota.QueueName, left func(uint64)) error {
 	for before := uint64(math.MaxUint64); ; {
 		var now uint64
-		err := c.call(ctx, "drain queue", answerMost, func(ctx context.Context, n *node) error {
+		err := c.call(ctx, "drain queue", maxAnswer, func(ctx context.Context, n *node) error {
 			answer, err := n.queues.Delete(ctx, &rotav1.DeleteQueueRequest{Name: string(name), DrainTo: string(to)})
 			now = answer.GetLeft()
 			return err
@@ -210,7 +210,7 @@ const drainPause = 500 * time.Millisecond
 
 // DeleteTenant deletes the settings of a tenant that is not named by any live job, workflow or token.
 func (c *Client) DeleteTenant(ctx context.Context, id rota.TenantID, only ...Condition) error {
-	return c.call(ctx, "delete tenant", answerMost, func(ctx context.Context, n *node) error {
+	return c.call(ctx, "delete tenant", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.tenants.Delete(ctx, &rotav1.DeleteTenantRequest{Id: string(id), IfMatch: etagOf(only)})
 		return err
 	})
@@ -218,7 +218,7 @@ func (c *Client) DeleteTenant(ctx context.Context, id rota.TenantID, only ...Con
 
 // DeleteWorker deletes a worker that is RETIRED, or UNREACHABLE, and has no lease.
 func (c *Client) DeleteWorker(ctx context.Context, id rota.WorkerID) error {
-	return c.call(ctx, "delete worker", answerMost, func(ctx context.Context, n *node) error {
+	return c.call(ctx, "delete worker", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.workers.Delete(ctx, &rotav1.DeleteWorkerRequest{Id: string(id)})
 		return err
 	})

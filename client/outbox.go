@@ -16,8 +16,8 @@ const (
 	// batchesFlying is how many messages may be unanswered. Beyond that commands accumulate, so messages grow exactly
 	// when that pays off: one is being decided while the next is on its way; more of them would only be smaller.
 	batchesFlying = 2
-	// triesMost bounds how often a command is sent again after an answer of kind Internal.
-	triesMost = 10
+	// maxTries bounds how often a command is sent again after an answer of kind Internal.
+	maxTries = 10
 )
 
 // command is one verb on one lease to be sent to the cluster. Its content never changes, so sending it again is

@@ -2,8 +2,8 @@ package client
 
 import "context"
 
-// idleMost bounds the idle goroutines that are kept.
-const idleMost = 256
+// maxIdle bounds the idle goroutines that are kept.
+const maxIdle = 256
 
 // start is a handler to be run.
 type start struct {
@@ -47,7 +47,7 @@ func (p *pool) run(s start) {
 func (p *pool) keep(free runner) {
 	switch {
 	case free == nil: // it ends by itself
-	case p.closed || len(p.idle) >= idleMost:
+	case p.closed || len(p.idle) >= maxIdle:
 		close(free)
 	default:
 		p.idle = append(p.idle, free)

@@ -63,7 +63,7 @@ func (r *reading) saw(at *rotav1.ReadAt) {
 // one makes a call whose answer is one message.
 func one[W, T any](ctx context.Context, c *Client, op string, from func(W) (T, error),
 	ask func(context.Context, *node) (W, error)) (value T, err error) {
-	err = c.call(ctx, op, answerMost, func(ctx context.Context, n *node) error {
+	err = c.call(ctx, op, maxAnswer, func(ctx context.Context, n *node) error {
 		wire, err := ask(ctx, n)
 		if err != nil {
 			return err
@@ -114,7 +114,7 @@ func list[T any](ctx context.Context, c *Client, op string, limit int, cursor st
 				p.limit = min(left, limits.MaxPage)
 			}
 			var got pageOf[T]
-			err := c.call(ctx, op, answerMost, func(ctx context.Context, n *node) (err error) {
+			err := c.call(ctx, op, maxAnswer, func(ctx context.Context, n *node) (err error) {
 				got, err = ask(ctx, n, p)
 				return err
 			})

@@ -70,7 +70,7 @@ func (r *restraint) note(s *rota.JobSpec, e *rota.Error) {
 		return
 	}
 	var kind jobKind
-	delay := min(e.RetryAfter, retryAfterMost)
+	delay := min(e.RetryAfter, maxRetryAfter)
 	switch e.Subject {
 	case "queue":
 		kind = queueKind(s)

@@ -119,7 +119,7 @@ func TestRestraint_isBounded(t *testing.T) {
 		if len(r.holds) != heldKinds {
 			t.Fatalf("%d kinds are held back", len(r.holds))
 		}
-		time.Sleep(retryAfterMost + retryAfterMost/queueJitter + 1) // no node delays us for an hour
+		time.Sleep(maxRetryAfter + maxRetryAfter/queueJitter + 1) // no node delays us for an hour
 		spec.Queue = "q1"
 		if r.refuses(&spec) != nil || len(r.holds) != heldKinds-1 {
 			t.Fatal("what has passed is held back")

@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// byeMost bounds the time for the Bye; without one the worker's silence has the same effect (SPEC §3.10).
-const byeMost = 5 * time.Second
+// maxBye bounds the time for the Bye; without one the worker's silence has the same effect (SPEC §3.10).
+const maxBye = 5 * time.Second
 
 // Run serves jobs until ctx ends, then drains: it accepts no new lease, returns leases that never started, lets
 // handlers finish up to the drain timeout, sends Bye and returns nil. Handlers that are still running at that timeout
@@ -70,7 +70,7 @@ func (w *Worker) finish(life context.Context, t *leaseTable, gone chan error) er
 	if handlers := t.beginDrain(); handlers > 0 {
 		t.log.Info("draining", "handlers", handlers, "timeout", w.drain)
 		// Stop new leases now: they would be returned at once, which would cost their jobs a decline (SPEC §8.4).
-		ctx, cancel := context.WithTimeout(life, byeMost)
+		ctx, cancel := context.WithTimeout(life, maxBye)
 		drained := make(chan struct{})
 		go func() {
 			defer close(drained)
@@ -117,7 +117,7 @@ func (w *Worker) bye(t *leaseTable, gone chan error) error {
 		return nil
 	}
 	t.sayBye()
-	timer := time.NewTimer(byeMost)
+	timer := time.NewTimer(maxBye)
 	defer timer.Stop()
 	select {
 	case err := <-gone:
@@ -216,7 +216,7 @@ func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 		at++
 		// The first other node is tried at once; after that the pauses grow.
 		if try > 0 || len(nodes) == 1 {
-			if !pause(ctx, retryDelay(try, min(e.RetryAfter, backoffMost))) {
+			if !pause(ctx, retryDelay(try, min(e.RetryAfter, maxBackoff))) {
 				return ctx.Err()
 			}
 		}

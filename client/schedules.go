@@ -89,7 +89,7 @@ func (s Schedules) Backfill(ctx context.Context, name rota.ScheduleName, from, u
 
 // Delete deletes a schedule and keeps its runs; a missing schedule is not an error.
 func (s Schedules) Delete(ctx context.Context, name rota.ScheduleName, only ...Condition) error {
-	return s.c.call(ctx, "delete schedule", answerMost, func(ctx context.Context, n *node) error {
+	return s.c.call(ctx, "delete schedule", maxAnswer, func(ctx context.Context, n *node) error {
 		_, err := n.schedules.Delete(ctx, &rotav1.DeleteScheduleRequest{Name: string(name), IfMatch: etagOf(only)})
 		return err
 	})

@@ -23,7 +23,7 @@ type sight struct {
 // error gives the reason for each.
 func (c *Client) Status(ctx context.Context) (rota.ClusterStatus, error) {
 	own := ctx
-	ctx, cancel := context.WithTimeout(own, answerMost)
+	ctx, cancel := context.WithTimeout(own, maxAnswer)
 	defer cancel()
 	seen := make(chan sight, len(c.nodes))
 	for _, n := range c.nodes {

@@ -54,7 +54,7 @@ func TestStatus_saysWhoIsSilent(t *testing.T) {
 		}
 		began := time.Now()
 		_, err := f.client.Status(t.Context())
-		if rota.KindOf(err) != rota.KindUnavailable || time.Since(began) != answerMost ||
+		if rota.KindOf(err) != rota.KindUnavailable || time.Since(began) != maxAnswer ||
 			!strings.Contains(err.Error(), "node node0:6470 did not answer in time") ||
 			!strings.Contains(err.Error(), "node node1:6470: the node stops") {
 			t.Fatalf("%v after %s", err, time.Since(began))

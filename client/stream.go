@@ -16,8 +16,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// welcomeMost is how long a node may take to welcome the worker.
-const welcomeMost = 5 * time.Second
+// maxWelcome is how long a node may take to welcome the worker.
+const maxWelcome = 5 * time.Second
 
 // stream is one connection of a worker to a node. One goroutine receives, one sends; both end with serve.
 type stream struct {
@@ -79,7 +79,7 @@ func (s *stream) serve(ctx context.Context) (err error) {
 func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err error) {
 	w := s.table.worker
 	s.shown = s.node.shows.shown()
-	late := time.AfterFunc(welcomeMost, func() { cancel(errNoBeat) })
+	late := time.AfterFunc(maxWelcome, func() { cancel(errNoBeat) })
 	defer late.Stop()
 	if s.grpc, err = s.node.workers.Work(ctx); err != nil {
 		return err

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// reportLeast is the minimum time for which a draining worker tries to report an outcome, even if the lease is over
+	// minReport is the minimum time for which a draining worker tries to report an outcome, even if the lease is over
 	// by its view: if the cluster's clock stood still, the cluster still accepts it.
-	reportLeast = 10 * time.Second
+	minReport = 10 * time.Second
 	// unreportedNamed bounds the jobs that the text of an UnreportedError names.
 	unreportedNamed = 50
 )
@@ -55,7 +55,7 @@ func (t *leaseTable) giveUpAt(l *lease) time.Duration {
 	if t.point.known {
 		end = l.end(t.point)
 	}
-	return max(end, t.drainedAt+reportLeast)
+	return max(end, t.drainedAt+minReport)
 }
 
 // giveUp drops an outcome that could not be reported.

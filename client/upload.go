@@ -29,7 +29,7 @@ type watchdog struct {
 func (c *Client) watch(ctx context.Context) (context.Context, *watchdog) {
 	w := &watchdog{client: c, ctx: ctx}
 	ctx, w.cancel = context.WithCancel(ctx)
-	w.timer = time.AfterFunc(share(w.ctx, answerMost, len(c.nodes)), w.cancel)
+	w.timer = time.AfterFunc(share(w.ctx, maxAnswer, len(c.nodes)), w.cancel)
 	if len(c.nodes) == 1 {
 		w.timer.Stop()
 	}
@@ -37,7 +37,7 @@ func (c *Client) watch(ctx context.Context) (context.Context, *watchdog) {
 }
 
 // moved restarts the allowed time, allow sets a different one.
-func (w *watchdog) moved() { w.allow(answerMost) }
+func (w *watchdog) moved() { w.allow(maxAnswer) }
 
 func (w *watchdog) allow(most time.Duration) {
 	if len(w.client.nodes) > 1 {
@@ -120,6 +120,6 @@ func (c *Client) upload(ctx context.Context, n *node, spec *rota.WorkflowSpec) (
 		return nil, err
 	}
 	// If the stream has ended, the node has already decided: its answer has the reason.
-	watch.allow(answerMost + time.Duration(len(spec.Nodes))*commitEach)
+	watch.allow(maxAnswer + time.Duration(len(spec.Nodes))*commitEach)
 	return stream.CloseAndRecv()
 }

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// renewLeast is the minimum pause between two renewals of a lease whose renew_by has passed by the view, for
+	// minRenew is the minimum pause between two renewals of a lease whose renew_by has passed by the view, for
 	// example a lease shorter than the margin.
-	renewLeast = 50 * time.Millisecond
+	minRenew = 50 * time.Millisecond
 	// farAway bounds differences of clocks that a faulty node could send.
 	farAway = rota.Clock(100 * 365 * 24 * 3_600_000)
 )

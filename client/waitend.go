@@ -10,9 +10,9 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// waitMost is how long one node may wait for the end of a workflow or a batch before the next node is tried: a node
+// maxWait is how long one node may wait for the end of a workflow or a batch before the next node is tried: a node
 // that is cut off from the others would never answer.
-const waitMost = 20 * time.Second
+const maxWait = 20 * time.Second
 
 // WaitWorkflow returns a workflow, without nodes, once it is over. It retries, at other nodes too, until ctx ends; the
 // kind then is Timeout if a node was still waiting for the workflow, else Unavailable.
@@ -83,7 +83,7 @@ func awaitEnd[T any](ctx context.Context, c *Client, w *endWait[T]) (none T, err
 }
 
 func (w *endWait[T]) askOnce(ctx context.Context, n *node) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, waitMost)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	return w.ask(ctx, n)
 }

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// drainMost is the default time that handlers get to finish when the worker stops. stopGrace is how long the worker
+	// maxDrain is the default time that handlers get to finish when the worker stops. stopGrace is how long the worker
 	// waits for handlers whose context ended: longer than a handler needs to stop a child process gently, then by
 	// force.
-	drainMost = 30 * time.Second
+	maxDrain  = 30 * time.Second
 	stopGrace = 10 * time.Second
-	// secretLeast and secretMost bound the length of a given secret in bytes (SPEC §6.4).
-	secretLeast = 16
-	secretMost  = 64
+	// minSecret and maxSecret bound the length of a given secret in bytes (SPEC §6.4).
+	minSecret = 16
+	maxSecret = 64
 )
 
 // Worker executes jobs. Create one with NewWorker, register handlers, run it once.
@@ -96,8 +96,8 @@ func WithHardStop(ctx context.Context) WorkerOption { return func(w *Worker) { w
 func WithClock(now func() time.Duration) WorkerOption { return func(w *Worker) { w.now = now } }
 
 func checkSecret(field string, secret []byte) error {
-	if n := len(secret); n < secretLeast || n > secretMost {
-		return rota.Refusef(rota.KindInvalid, field, "%s: got %d bytes, want %d to %d", field, n, secretLeast, secretMost)
+	if n := len(secret); n < minSecret || n > maxSecret {
+		return rota.Refusef(rota.KindInvalid, field, "%s: got %d bytes, want %d to %d", field, n, minSecret, maxSecret)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func checkSecret(field string, secret []byte) error {
 // NewWorker returns a worker. An empty id is replaced by a new one.
 func NewWorker(c *Client, spec rota.WorkerSpec, opts ...WorkerOption) (*Worker, error) {
 	w := &Worker{
-		client: c, spec: spec, drain: drainMost, hard: context.Background(), log: c.log, now: sinceBoot,
+		client: c, spec: spec, drain: maxDrain, hard: context.Background(), log: c.log, now: sinceBoot,
 		handlers: make(map[rota.JobType]Handler),
 	}
 	for _, o := range opts {

@@ -390,7 +390,7 @@ func TestWorker_tellsThatItIsTurnedAway(t *testing.T) {
 		if n := len(told); n != 1 {
 			t.Fatalf("it is told %d times at first", n)
 		}
-		for began := time.Now(); time.Since(began) < 2*turnedAwayEvery+5*backoffMost; {
+		for began := time.Now(); time.Since(began) < 2*turnedAwayEvery+5*maxBackoff; {
 			refuse()
 		}
 		s, _ := f.stream()

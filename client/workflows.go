@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// outputsMost bounds what Job.Parents collects: a node may have a hundred thousand parents.
-const outputsMost = 64 << 20
+// maxOutputs bounds what Job.Parents collects: a node may have a hundred thousand parents.
+const maxOutputs = 64 << 20
 
 // SubmitWorkflow admits a workflow as a whole or not at all (SPEC §11.1). An empty id is set before the first try. A
 // workflow with an unknown outcome is submitted again with the same id, to other nodes too, until ctx ends; parts that
@@ -197,16 +197,16 @@ func (c *Client) ParentOutputs(ctx context.Context, job rota.JobID) iter.Seq2[ro
 	}
 }
 
-// parentOutputs collects them for a handler, up to outputsMost.
+// parentOutputs collects them for a handler, up to maxOutputs.
 func (c *Client) parentOutputs(ctx context.Context, job rota.JobID) ([]rota.ParentOutput, error) {
 	all, size := []rota.ParentOutput{}, 0
 	for p, err := range c.ParentOutputs(ctx, job) {
 		if err != nil {
 			return nil, err
 		}
-		if size += len(p.Output); size > outputsMost {
+		if size += len(p.Output); size > maxOutputs {
 			return nil, rota.Refusef(rota.KindExhausted, "output",
-				"the parents of job %s put out more than %d bytes: take them one by one with Client.ParentOutputs", job, outputsMost)
+				"the parents of job %s put out more than %d bytes: take them one by one with Client.ParentOutputs", job, maxOutputs)
 		}
 		all = append(all, p)
 	}

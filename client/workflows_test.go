@@ -72,7 +72,7 @@ func TestSubmitWorkflow_asksAnotherNodeWithTheSameID(t *testing.T) {
 		if len(seen) != 2 || seen[0] != seen[1] || seen[0] != out.ID || len(out.ID) != 26 {
 			t.Errorf("ids %v, told %s", seen, out.ID)
 		}
-		if took := time.Since(start); took > 2*answerMost {
+		if took := time.Since(start); took > 2*maxAnswer {
 			t.Errorf("the silent node was waited for %v", took)
 		}
 		mine := flowOf(1, 0)
@@ -307,7 +307,7 @@ func TestWaitWorkflow(t *testing.T) {
 			f.nodes[2].flows.onWait, f.nodes[3].flows.onWait = noLeader, over
 			start := time.Now()
 			flow, err := f.client.WaitWorkflow(t.Context(), "f1")
-			if took := time.Since(start); err != nil || flow.State != rota.WorkflowFailed || took > waitMost+time.Second {
+			if took := time.Since(start); err != nil || flow.State != rota.WorkflowFailed || took > maxWait+time.Second {
 				t.Errorf("after %v: %+v, %v", took, flow, err)
 			}
 		})

@@ -19,7 +19,7 @@ import (
 func (b *bench) sound() {
 	b.t.Helper()
 	n := b.leader()
-	b.eventually("gossip has told of all nodes", func() bool { // some were just restarted
+	b.eventually("gossip knows all nodes", func() bool { // some were just restarted
 		return !slices.ContainsFunc(n.membership.servers(), func(s raft.Server) bool { _, ok := n.membership.address(rota.NodeID(s.ID)); return !ok })
 	})
 	v, err := n.Verify(within(b.t, ample))
@@ -31,7 +31,7 @@ func (b *bench) sound() {
 // lose removes the record of a number from a node's archive, as damage does.
 func lose(t *testing.T, n *Node, seq uint64) {
 	t.Helper()
-	if err := n.beside.Jobs.Drop([]uint64{seq}); err != nil {
+	if err := n.historyFile.Jobs.Drop([]uint64{seq}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -121,7 +121,7 @@ func TestVerify_ofALargeState(t *testing.T) {
 		t.Error("the state was checked where it is")
 	}
 	<-n.explainer.past.turn
-	if err := n.beside.DB.Update(func(tx *bbolt.Tx) error {
+	if err := n.historyFile.DB.Update(func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte("jobs.records")).Delete([]byte{0, 0, 0, 0, 0, 0, 0, 3})
 	}); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 	}
 	endAll(t, b.leader(), jobs)
 	whole()
-	first, ok, err := f.beside.Jobs.Record(id)
+	first, ok, err := f.historyFile.Jobs.Record(id)
 	if err != nil || !ok || first.Seq != 1 {
 		t.Fatal("the first end is not archived", err)
 	}
@@ -171,7 +171,7 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 		_, _, ok := f.replica.machine.Tombstone(id)
 		return !ok
 	})
-	if err := errors.Join(f.beside.Jobs.Drop([]uint64{1, 2}), f.beside.Jobs.Put([]peer.ArchiveRecord{first}, nil)); err != nil {
+	if err := errors.Join(f.historyFile.Jobs.Drop([]uint64{1, 2}), f.historyFile.Jobs.Put([]peer.ArchiveRecord{first}, nil)); err != nil {
 		t.Fatal(err)
 	}
 	job, _, err := f.Job(within(t, ample), id, peer.ReadOptions{})
@@ -190,7 +190,7 @@ func TestArchive_aDiskThatCannotBeReadIsNoLackOfAJob(t *testing.T) {
 	b.complete("n1")
 	b.leap(sevenDays + 1000)
 	n := b.leader()
-	if err := n.beside.DB.Close(); err != nil {
+	if err := n.historyFile.DB.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := n.Job(within(t, 5*time.Second), jobs[0].ID, peer.ReadOptions{}); rota.KindOf(err) != rota.KindUnavailable {

@@ -230,7 +230,7 @@ func TestArchive_nodesFetchWhatTheyLack(t *testing.T) {
 func damage(t *testing.T, n *Node, seq byte) {
 	t.Helper()
 	key := []byte{0, 0, 0, 0, 0, 0, 0, seq}
-	if err := n.beside.DB.Update(func(tx *bbolt.Tx) error {
+	if err := n.historyFile.DB.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket([]byte("jobs.records"))
 		c := b.Cursor()
 		k, v := c.Seek(key)
@@ -265,7 +265,7 @@ func TestArchive_aFlushWhoseEndWasLostIsRepeated(t *testing.T) {
 	for _, s := range staged {
 		entries = append(entries, peer.ArchiveRecord{Seq: s.Seq, Data: s.Append(nil)})
 	}
-	if err := errors.Join(n.beside.Jobs.Claim(head.ClusterID, head.Incarnation), n.beside.Jobs.Put(entries, nil)); err != nil {
+	if err := errors.Join(n.historyFile.Jobs.Claim(head.ClusterID, head.Incarnation), n.historyFile.Jobs.Put(entries, nil)); err != nil {
 		t.Fatal(err)
 	}
 	b.stop("n1")
@@ -284,10 +284,10 @@ func TestArchive_whatCannotBeWrittenStays(t *testing.T) {
 	n := b.leader()
 	endAll(t, n, specs("before", 3))
 	b.complete("n1")
-	if err := n.beside.Jobs.Claim("another", 1); rota.KindOf(err) != rota.KindConflict {
+	if err := n.historyFile.Jobs.Claim("another", 1); rota.KindOf(err) != rota.KindConflict {
 		t.Fatal(err)
 	}
-	hang, err := n.beside.DB.Begin(true) // the disk hangs
+	hang, err := n.historyFile.DB.Begin(true) // the disk hangs
 	if err != nil {
 		t.Fatal(err)
 	}

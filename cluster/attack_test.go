@@ -192,7 +192,7 @@ func TestH21_stampsAfterAPauseWithAFullPipelineKeepRealTime(t *testing.T) {
 	b := startBench(t, 1)
 	n := b.leader()
 	l := n.terms.leading()
-	// The clock of an idle cluster stands still: an entry updates it first.
+	// The clock of an idle cluster does not advance: an entry updates it first.
 	started := sinceBoot()
 	if r := l.propose(within(t, ample), []*fsmpb.Op{barrierOp()}, true); r.err != nil {
 		t.Fatal(r.err)
@@ -331,7 +331,7 @@ func TestSilence_ofTheIdle(t *testing.T) {
 			t.Errorf("%d workers beat every %v, %v is wanted", c.workers, got, c.want)
 		}
 	}
-	unheard := (&Node{}).own().terms.newLeadership(3, 10_000)
+	unheard := (&Node{}).wire().terms.newLeadership(3, 10_000)
 	unheard.workers = 2_000
 	unheard.heard["another's"] = beatHeard{session: 6, clock: 30_000}
 	for _, c := range []struct {

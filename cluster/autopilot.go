@@ -99,7 +99,7 @@ func (ap *autopilot) servers(views map[rota.NodeID]peerView) (all []serverLook) 
 func (ap *autopilot) want(l *leadership, healthy []string) {
 	r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_WantVoters{WantVoters: &fsmpb.WantVoters{Voters: healthy}}}}, true)
 	if r.err == nil && entry.OutcomeError(r.outcomes[0]) == nil && !r.outcomes[0].GetExisted() {
-		ap.n.log.Info("more voters are wanted from now on", "voters", len(healthy))
+		ap.n.log.Info("the cluster now needs more voters", "voters", len(healthy))
 	}
 }
 

@@ -54,7 +54,7 @@ func (cv *clusterVerbs) SaveSnapshot(ctx context.Context, how peer.ReadOptions, 
 		return err
 	}
 	start := time.Now()
-	if _, err = snapshot.Write(w, backup{frozen, cv.n.beside.Jobs, past, cv.n.stores.Log}); err == nil {
+	if _, err = snapshot.Write(w, backup{frozen, cv.n.historyFile.Jobs, past, cv.n.stores.Log}); err == nil {
 		cv.n.measures.written.Observe(time.Since(start).Seconds())
 	}
 	return err

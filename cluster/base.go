@@ -36,10 +36,10 @@ type base struct {
 	transport *stream.Transport
 	gossip    gossip.Discovery
 	raft      *raft.Raft
-	// beside is the file next to the log that holds ended jobs and events.
-	beside  *history.File
-	archive *history.Archive
-	events  *history.Events
+	// historyFile is the file next to the log that holds ended jobs and events.
+	historyFile *history.File
+	archive     *history.Archive
+	events      *history.Events
 	// audit keeps the data that audits and explanations of the past replay.
 	audit   *audit.Keep
 	rebuild *rebuild.Rebuilder

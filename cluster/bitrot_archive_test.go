@@ -53,7 +53,7 @@ func shelved(t *testing.T) *rotShelf {
 	}
 	b.complete("n1")
 	s := &rotShelf{last: n.replica.machine.Staging().Last}
-	slice, err := n.beside.Jobs.Range(1, s.last, 1<<30)
+	slice, err := n.historyFile.Jobs.Range(1, s.last, 1<<30)
 	if err != nil || len(slice.Records) != len(jobs) {
 		t.Fatal(len(slice.Records), err)
 	}

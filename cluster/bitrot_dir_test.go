@@ -181,8 +181,8 @@ func (s *soundDir) restoreNewest(n *Node, o *opening) error {
 
 // scrubbed reads everything as the scrubber does and returns its findings, and what the node knows to be missing.
 func scrubbed(n *Node) (found []string) {
-	for what, do := range map[string]func(int, func(string, string), func(int) bool) error{"archive": n.beside.ScrubJobs,
-		"events": n.beside.ScrubEvents} {
+	for what, do := range map[string]func(int, func(string, string), func(int) bool) error{"archive": n.historyFile.ScrubJobs,
+		"events": n.historyFile.ScrubEvents} {
 		damages := 0
 		if err := do(1<<20, func(string, string) { damages++ }, func(int) bool { return true }); err != nil {
 			found = append(found, what+": "+err.Error())
@@ -194,7 +194,7 @@ func scrubbed(n *Node) (found []string) {
 	if spans := n.archive.Lacks(10); len(spans) > 0 {
 		found = append(found, fmt.Sprintf("lacks %v", spans))
 	}
-	if from, to := n.beside.Events.Missing(0, n.replica.machine.Head().Events); from < to {
+	if from, to := n.historyFile.Events.Missing(0, n.replica.machine.Head().Events); from < to {
 		found = append(found, fmt.Sprintf("lacks events %d to %d", from, to))
 	}
 	kept, err := filepath.Glob(filepath.Join(n.cfg.Data, audit.Dir, "*.snap"))
@@ -219,7 +219,7 @@ func scrubbed(n *Node) (found []string) {
 // toldBy returns the content of the archive's file: ended jobs, by number and by id, and events.
 func toldBy(n *Node) (map[string]string, error) {
 	told := make(map[string]string)
-	slice, err := n.beside.Jobs.Range(1, 1<<40, 1<<30)
+	slice, err := n.historyFile.Jobs.Range(1, 1<<40, 1<<30)
 	if err != nil {
 		return nil, err
 	}
@@ -230,12 +230,12 @@ func toldBy(n *Node) (map[string]string, error) {
 	for round := range 3 {
 		for i := range 40 {
 			id := rota.JobID(fmt.Sprintf("r%d-%05d", round, i))
-			if mark, ok, err := n.beside.Jobs.Mark(id); err == nil && ok {
+			if mark, ok, err := n.historyFile.Jobs.Mark(id); err == nil && ok {
 				told["state of "+string(id)] = mark.State.String()
 			}
 		}
 	}
-	n.beside.Events.Walk(func(_, _ rota.Index, entries []archive.EventEntry, err error) bool {
+	n.historyFile.Events.Walk(func(_, _ rota.Index, entries []archive.EventEntry, err error) bool {
 		for i := range entries {
 			told[fmt.Sprintf("events of entry %d", entries[i].Index)] = fmt.Sprint(entries[i])
 		}

@@ -27,7 +27,7 @@ func TestScrub_mendsADamagedMark(t *testing.T) {
 	}
 	f := b.follower()
 	b.eventually("all are archived", func() bool { _ = f.archive.Flush(); return f.ArchiveStatus().Records == 5 })
-	if err := f.beside.DB.Update(func(tx *bbolt.Tx) error {
+	if err := f.historyFile.DB.Update(func(tx *bbolt.Tx) error {
 		marks := tx.Bucket([]byte("jobs.ids"))
 		k, v := marks.Cursor().Last()
 		v = bytes.Clone(v)
@@ -42,7 +42,7 @@ func TestScrub_mendsADamagedMark(t *testing.T) {
 		t.Fatalf("%d damaged records", damages(f, "archive"))
 	}
 	b.eventually("the record is found again", func() bool {
-		_, ok, err := f.beside.Jobs.Get(ids[4])
+		_, ok, err := f.historyFile.Jobs.Get(ids[4])
 		return ok && err == nil && f.ArchiveStatus().Lacking == 0
 	})
 }

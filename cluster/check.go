@@ -14,8 +14,8 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// diskLeast is the free space in bytes without which a node cannot even record its start.
-const diskLeast = 1 << 20
+// minDisk is the free space in bytes without which a node cannot even record its start.
+const minDisk = 1 << 20
 
 // Check returns every fault that would keep a node from starting with cfg, or from accepting work afterwards, as far as
 // this machine alone can determine. It does not ask other nodes, and leaves ids and addresses to the caller. It starts
@@ -89,11 +89,11 @@ func (c *Config) checkRoom() error {
 	}
 	low, critical := mustBeFree(total, percent(c.DiskLow), maxDiskLow), mustBeFree(total, percent(c.DiskCritical), maxDiskCritical)
 	level := levelOf(diskRoomy, free, low, critical)
-	if level == diskRoomy && free >= diskLeast {
+	if level == diskRoomy && free >= minDisk {
 		return nil
 	}
 	effect := "The node does not start. Free space there, or enlarge the disk"
-	if free >= diskLeast {
+	if free >= minDisk {
 		effect = diskEffect(level)
 	}
 	return rota.Refusef(rota.KindExhausted, "data", "data directory %s has %d of %d MiB free (--disk-low %d, --disk-critical %d). %s",

@@ -17,7 +17,7 @@ func TestGather(t *testing.T) {
 		carried        bool
 	}
 	begin := func(flying int) (*leadership, <-chan gathered) {
-		l := (&Node{base: base{replica: replica{hub: newHub()}}}).own().terms.newLeadership(3, 10_000)
+		l := (&Node{base: base{replica: replica{hub: newHub()}}}).wire().terms.newLeadership(3, 10_000)
 		for range flying {
 			l.slots <- struct{}{}
 		}

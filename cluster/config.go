@@ -196,7 +196,7 @@ func (c *Config) nameFaults() (faults []error) {
 		}
 	}
 	if c.Data == "" {
-		faults = append(faults, errors.New("--data is empty: a directory is wanted"))
+		faults = append(faults, errors.New("data: got none; pass a directory with --data"))
 	}
 	return faults
 }
@@ -205,45 +205,45 @@ func (c *Config) nameFaults() (faults []error) {
 func (c *Config) settingFaults() (faults []error) {
 	for i, k := range c.attestationKeys() {
 		if len(k) != ed25519.PublicKeySize {
-			faults = append(faults, fmt.Errorf("attestation key %d has %d bytes: %d are wanted", i, len(k), ed25519.PublicKeySize))
+			faults = append(faults, fmt.Errorf("attestation key %d: got %d bytes, want %d", i, len(k), ed25519.PublicKeySize))
 		}
 	}
 	faults = append(faults, depot.Check(c.Backup)...)
 	if r := c.ArchiveRetention; r != 0 && r < ArchiveRetentionLeast {
-		faults = append(faults, fmt.Errorf("--archive-retention is %s: %s or more is wanted", r, ArchiveRetentionLeast))
+		faults = append(faults, fmt.Errorf("--archive-retention: got %s, want %s or more", r, ArchiveRetentionLeast))
 	}
 	if b := c.ArchiveMaxBytes; b != 0 && b < ArchiveBytesLeast {
-		faults = append(faults, fmt.Errorf("--archive-max-bytes is %d: %d or more is wanted", b, ArchiveBytesLeast))
+		faults = append(faults, fmt.Errorf("--archive-max-bytes: got %d, want %d or more", b, ArchiveBytesLeast))
 	}
 	if e := c.SnapshotEntries; e != 0 && (e < SnapshotEntriesLeast || e > MaxSnapshotEntries) {
-		faults = append(faults, fmt.Errorf("--snapshot-entries is %d: %d to %d is wanted", e, SnapshotEntriesLeast,
+		faults = append(faults, fmt.Errorf("--snapshot-entries: got %d, want %d to %d", e, SnapshotEntriesLeast,
 			MaxSnapshotEntries))
 	}
 	if e := c.SnapshotEvery; e != 0 && (e < SnapshotEveryLeast || e > MaxSnapshotEvery) {
-		faults = append(faults, fmt.Errorf("--snapshot-every is %s: %s to %s is wanted", e, SnapshotEveryLeast, MaxSnapshotEvery))
+		faults = append(faults, fmt.Errorf("--snapshot-every: got %s, want %s to %s", e, SnapshotEveryLeast, MaxSnapshotEvery))
 	}
 	if c.BootstrapExpect < 0 || c.BootstrapExpect > rota.MaxVoters {
-		faults = append(faults, fmt.Errorf("--bootstrap-expect is %d: 0 to %d is wanted", c.BootstrapExpect, rota.MaxVoters))
+		faults = append(faults, fmt.Errorf("--bootstrap-expect: got %d, want 0 to %d", c.BootstrapExpect, rota.MaxVoters))
 	}
 	if c.NonVoter && c.BootstrapExpect > 0 {
 		faults = append(faults, errors.New("--non-voter and --bootstrap-expect exclude each other: who founds a cluster has a vote"))
 	}
 	if c.AutoDegradeCommitMs < 0 || c.AutoDegradeCommitMs > MaxDegradeMs {
-		faults = append(faults, fmt.Errorf("--auto-degrade-commit is %d ms: 0 to %d is wanted", c.AutoDegradeCommitMs,
+		faults = append(faults, fmt.Errorf("--auto-degrade-commit: got %d ms, want 0 to %d", c.AutoDegradeCommitMs,
 			MaxDegradeMs))
 	}
 	if c.AutoDegradeUsagePermille < 0 || c.AutoDegradeUsagePermille > 1000 {
-		faults = append(faults, fmt.Errorf("--auto-degrade-usage is %d permille: 0 to 1000 is wanted", c.AutoDegradeUsagePermille))
+		faults = append(faults, fmt.Errorf("--auto-degrade-usage: got %d permille, want 0 to 1000", c.AutoDegradeUsagePermille))
 	}
 	if c.BackupEvery != 0 && c.BackupEvery < BackupEveryLeast {
-		faults = append(faults, fmt.Errorf("--backup-every is %s: at least %s is wanted", c.BackupEvery, BackupEveryLeast))
+		faults = append(faults, fmt.Errorf("--backup-every: got %s, want at least %s", c.BackupEvery, BackupEveryLeast))
 	}
 	if c.BackupKeep != 0 && c.BackupKeep < depot.KeepLeast {
 		faults = append(faults, fmt.Errorf("--backup-keep is %d: at least %d are kept", c.BackupKeep, depot.KeepLeast))
 	}
 	if low, critical := c.DiskLow, c.DiskCritical; low > MaxDiskPercent || critical > MaxDiskPercent || low > 0 && critical > low {
-		faults = append(faults, fmt.Errorf("--disk-low is %d and --disk-critical is %d: percent up to %d are wanted, the latter "+
-			"no more than the former", low, critical, MaxDiskPercent))
+		faults = append(faults, fmt.Errorf("--disk-low and --disk-critical: got %d and %d, want percentages up to %d, the latter "+
+			"at most the former", low, critical, MaxDiskPercent))
 	}
 	return faults
 }

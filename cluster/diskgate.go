@@ -169,7 +169,7 @@ func diskEffect(level diskLevel) string {
 	// Lowering retentions is not suggested: the files that they empty keep their size.
 	const remedy = " Free space there, or enlarge the disk"
 	if level == diskCritical {
-		return "Only what ends work is taken, and nothing is started." + remedy
+		return "Only calls that let running work end are accepted, and nothing is started." + remedy
 	}
 	return "No new jobs are admitted." + remedy
 }

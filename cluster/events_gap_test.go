@@ -23,7 +23,7 @@ func onDisk(t *testing.T, n *Node) (key []byte) {
 	t.Helper()
 	n.events.Flush()
 	n.events.Hold()
-	if err := n.beside.DB.View(func(tx *bbolt.Tx) error {
+	if err := n.historyFile.DB.View(func(tx *bbolt.Tx) error {
 		last, _ := tx.Bucket([]byte("events.1")).Cursor().Last()
 		key = bytes.Clone(last)
 		return nil
@@ -36,7 +36,7 @@ func onDisk(t *testing.T, n *Node) (key []byte) {
 // flip damages a chunk of events, or repairs it.
 func flip(t *testing.T, n *Node, key []byte) {
 	t.Helper()
-	if err := n.beside.DB.Update(func(tx *bbolt.Tx) error {
+	if err := n.historyFile.DB.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket([]byte("events.1"))
 		bad := bytes.Clone(b.Get(key))
 		bad[len(bad)-1] ^= 1
@@ -88,7 +88,7 @@ func TestEvents_aDamagedChunkIsFetchedAgain(t *testing.T) {
 		t.Errorf("%d events are told, %d are wanted", len(got), len(want))
 	}
 	b.eventually("the disk has them again", func() bool {
-		entries, err := n.beside.Events.Read(0)
+		entries, err := n.historyFile.Events.Read(0)
 		return err == nil && len(entries) > 0
 	})
 }
@@ -109,7 +109,7 @@ func TestEvents_aHoleThatNoNodeFills(t *testing.T) {
 	submitAll(t, n, specs("c", 30))
 	onDisk(t, n)
 	flip(t, n, before)
-	if err := n.beside.Events.Drop(uint64(len(first)) + 1); err != nil {
+	if err := n.historyFile.Events.Drop(uint64(len(first)) + 1); err != nil {
 		t.Fatal(err)
 	}
 	var got []rota.ServedEvent

@@ -31,7 +31,7 @@ func tail(t *testing.T, n *Node, filter rota.EventFilter) []rota.ServedEvent {
 func hasEvents(n *Node, least uint64) bool {
 	n.events.Flush()
 	total := n.replica.head().Events
-	from, to := n.beside.Events.Missing(0, total)
+	from, to := n.historyFile.Events.Missing(0, total)
 	return from == to && total >= least
 }
 
@@ -260,7 +260,7 @@ func TestEvents_restart(t *testing.T) {
 		t.Error("events changed over a restart")
 	}
 	b.leader().events.Flush()
-	if _, next := b.leader().beside.Events.Range(); next != b.leader().replica.head().Events {
+	if _, next := b.leader().historyFile.Events.Range(); next != b.leader().replica.head().Events {
 		t.Errorf("%d events are on disk", next)
 	}
 }

@@ -359,7 +359,7 @@ func TestDisk_holdsSchedulesBack(t *testing.T) {
 // TestDiskProblems: the problem text of a full disk states when it affects others, which one follower's does not.
 func TestDiskProblems(t *testing.T) {
 	t.Parallel()
-	n := (&Node{}).own()
+	n := (&Node{}).wire()
 	n.cfg.Node = "n1"
 	for level, want := range map[diskLevel]string{diskRoomy: "", diskLow: "No new jobs are admitted", diskCritical: "nothing is started"} {
 		n.disk.level = level

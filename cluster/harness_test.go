@@ -21,6 +21,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -438,4 +439,11 @@ func submitAll(t *testing.T, n *Node, jobs []rota.JobSpec) {
 		}
 		jobs = jobs[k:]
 	}
+}
+
+// freeze returns a frozen copy of the state, an empty one while there is none.
+func (rp *replica) freeze() *fsm.Frozen {
+	rp.mu.Lock()
+	defer rp.mu.Unlock()
+	return rp.machine.Freeze()
 }

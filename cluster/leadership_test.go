@@ -27,7 +27,7 @@ func mustSeal(t *testing.T, e *fsmpb.Entry) []byte {
 
 func TestStamp(t *testing.T) {
 	t.Parallel()
-	fresh := func() *leadership { return (&Node{}).own().terms.newLeadership(3, 10_000) }
+	fresh := func() *leadership { return (&Node{}).wire().terms.newLeadership(3, 10_000) }
 	stampNow := func(l *leadership) rota.Clock {
 		var e fsmpb.Entry
 		l.stamp(&e)
@@ -101,7 +101,7 @@ func TestBeat(t *testing.T) {
 	t.Parallel()
 	t.Run("is answered by an entry stamped after it, not by one in flight", func(t *testing.T) {
 		t.Parallel()
-		l := (&Node{}).own().terms.newLeadership(3, 10_000)
+		l := (&Node{}).wire().terms.newLeadership(3, 10_000)
 		var e fsmpb.Entry
 		before := l.stamp(&e)
 		done := l.afterNext()
@@ -119,7 +119,7 @@ func TestBeat(t *testing.T) {
 	})
 	t.Run("is not answered by a leadership that ended", func(t *testing.T) {
 		t.Parallel()
-		l := (&Node{}).own().terms.newLeadership(3, 10_000)
+		l := (&Node{}).wire().terms.newLeadership(3, 10_000)
 		done := l.afterNext()
 		close(l.inFlight)
 		l.land()
@@ -151,7 +151,7 @@ func (f forgotten) Error() error { <-f; return nil }
 // TestSettledWithin: a wait for a future that raft forgot ends with its call.
 func TestSettledWithin(t *testing.T) {
 	t.Parallel()
-	n, f := (&Node{base: base{raftDown: make(chan struct{})}}).own(), make(forgotten)
+	n, f := (&Node{base: base{raftDown: make(chan struct{})}}).wire(), make(forgotten)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := n.settledWithin(ctx, f); !errors.Is(err, context.Canceled) {
@@ -167,7 +167,7 @@ func TestSettledWithin(t *testing.T) {
 // leaves it: TestMain ignores that one goroutine.
 func TestSettled_raftStopped(t *testing.T) {
 	t.Parallel()
-	n := (&Node{base: base{raftDown: make(chan struct{})}}).own()
+	n := (&Node{base: base{raftDown: make(chan struct{})}}).wire()
 	close(n.raftDown)
 	if err := n.settled(make(forgotten)); !errors.Is(err, raft.ErrRaftShutdown) {
 		t.Errorf("got %v", err)

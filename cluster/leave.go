@@ -85,7 +85,7 @@ func (mb *membership) wouldBeLeft(id rota.NodeID, dead bool) (left uint32, err e
 	}
 	switch {
 	case !member && of.removed:
-		return 0, rota.Refusef(rota.KindNotFound, subjectRemoved, "node %q is no member any more", id)
+		return 0, rota.Refusef(rota.KindNotFound, subjectRemoved, "node %q is no longer a member", id)
 	case !member:
 		return 0, rota.Refusef(rota.KindNotFound, "node", "node %q is no member", id)
 	case voters == 0 || healthy <= voters/2:

@@ -52,7 +52,7 @@ func (mk *marks) open(found raftstore.Mark) error {
 	if refusal != nil && !n.cfg.AdoptData {
 		return refusal
 	}
-	had := uint64(max(n.beside.Jobs.Applied(), n.beside.Events.Newest()))
+	had := uint64(max(n.historyFile.Jobs.Applied(), n.historyFile.Events.Newest()))
 	if found.Index < had && !n.data.Rebuild().Open && !n.cfg.AdoptData {
 		return raftstore.WentBack("data directory "+n.cfg.Data, n.cfg.Node, found, raftstore.Mark{Term: found.Term, Index: had},
 			"as its own archive.db says")

@@ -82,11 +82,11 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	n.explainer = explainer{past: newPastReader(&n.base), ahead: newForecaster(&n.base)}
 	n.stats = newStats()
 	n.recent = newRecent()
-	return n.own(), nil
+	return n.wire(), nil
 }
 
-// own sets each part's base and the parts that it uses.
-func (n *Node) own() *Node {
+// wire sets each part's base and the parts that it uses.
+func (n *Node) wire() *Node {
 	b := &n.base
 	rp, pr, ms := &n.replica, &n.proposer, &n.membership
 	rp.n, rp.terms, rp.leader, rp.membership, rp.watch, rp.watchdog = b, &n.terms, &n.leader, ms, &n.watch, &n.watchdog

@@ -163,7 +163,7 @@ func TestRebuild_noBackupOfNothing(t *testing.T) {
 	t.Parallel()
 	b, f := startAgreed(t)
 	b.keep(b.starved, f, true)
-	hang, err := f.beside.DB.Begin(true) // the disk hangs
+	hang, err := f.historyFile.DB.Begin(true) // the disk hangs
 	if err != nil {
 		t.Fatal(err)
 	}

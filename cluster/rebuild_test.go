@@ -189,7 +189,7 @@ func TestRebuild_aFollower(t *testing.T) {
 	// The events of the time in between come from the others.
 	b.eventually("its events are whole", func() bool {
 		f.events.Flush()
-		from, to := f.beside.Events.Missing(0, f.replica.head().Events)
+		from, to := f.historyFile.Events.Missing(0, f.replica.head().Events)
 		return from == to
 	})
 	b.toldOnce(f.cfg.Node)

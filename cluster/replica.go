@@ -176,12 +176,6 @@ func (rp *replica) freezeWhole() (*fsm.Frozen, error) {
 	return frozen, nil
 }
 
-func (rp *replica) freeze() *fsm.Frozen {
-	rp.mu.Lock()
-	defer rp.mu.Unlock()
-	return rp.machine.Freeze()
-}
-
 // advance records that an entry was applied with a version of the rules, and wakes the callers that wait for it.
 func (rp *replica) advance(index rota.Index, rules uint32) {
 	rp.rules.Store(rules)

@@ -46,7 +46,7 @@ func TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas(t *testing.T) {
 	}
 	m := machineOf(t, "own", 50)
 	n := (&Node{base: base{cfg: Config{knows: entry.RulesVersion, Fatal: func(err error) { t.Error(err) }}, log: slog.New(slog.DiscardHandler),
-		replica: replica{machine: m}}}).own()
+		replica: replica{machine: m}}}).wire()
 	before := m.Head()
 	type damage struct {
 		name string

@@ -93,7 +93,7 @@ func (b *bench) copied(id rota.NodeID) map[string][]byte {
 // recordsOf returns the whole archive of a node, record by record.
 func recordsOf(t *testing.T, n *Node) []peer.ArchiveRecord {
 	t.Helper()
-	slice, err := n.beside.Jobs.Range(1, math.MaxUint64>>1, 64<<20)
+	slice, err := n.historyFile.Jobs.Range(1, math.MaxUint64>>1, 64<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func rewound(t *testing.T, apart, back func(b *bench, id rota.NodeID)) {
 		}
 		b.eventually(string(id)+" has whole events", func() bool {
 			n.events.Flush()
-			from, to := n.beside.Events.Missing(0, n.replica.head().Events)
+			from, to := n.historyFile.Events.Missing(0, n.replica.head().Events)
 			return from == to
 		})
 		if faults := n.events.Verify(n.replica.head(), n.events.Held()); len(faults) > 0 {
@@ -434,10 +434,10 @@ func TestCompare_replacesADifferingRecord(t *testing.T) {
 			if bytes.Equal(wrong, r.Data) {
 				t.Fatal("the record has no payload in clear")
 			}
-			if err := f.beside.Jobs.Drop([]uint64{r.Seq}); err != nil {
+			if err := f.historyFile.Jobs.Drop([]uint64{r.Seq}); err != nil {
 				t.Fatal(err)
 			}
-			if err := f.beside.Jobs.Put([]peer.ArchiveRecord{{Seq: r.Seq, Data: wrong}}, archive.Spans{{From: r.Seq, To: r.Seq}}); err != nil {
+			if err := f.historyFile.Jobs.Put([]peer.ArchiveRecord{{Seq: r.Seq, Data: wrong}}, archive.Spans{{From: r.Seq, To: r.Seq}}); err != nil {
 				t.Fatal(err)
 			}
 		}

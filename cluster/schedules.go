@@ -145,16 +145,16 @@ func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.Schedul
 		date rota.Date
 	}{{"from", from}, {"until", until}} {
 		if end.date <= 0 || end.date > rota.MaxDate {
-			return 0, s, rota.Refusef(rota.KindInvalid, end.name, "%s_ms is %d: 1 to %d is wanted", end.name, end.date, int64(rota.MaxDate))
+			return 0, s, rota.Refusef(rota.KindInvalid, end.name, "%s_ms: got %d, want 1 to %d", end.name, end.date, int64(rota.MaxDate))
 		}
 	}
 	if until < from || until-from > maxBackfill {
-		return 0, s, rota.Refusef(rota.KindInvalid, "until", "until_ms is %d (%s): %d (%s, which is from_ms) to %d (%s, ten years later) is wanted",
+		return 0, s, rota.Refusef(rota.KindInvalid, "until", "until_ms: got %d (%s), want %d (%s, which is from_ms) to %d (%s, ten years later)",
 			until, until, from, from, from+maxBackfill, from+maxBackfill)
 	}
 	dates, before := cron.Between(table, int64(from)-1, int64(until), rota.MaxScheduleDates)
 	if before > 0 {
-		return 0, s, rota.Refusef(rota.KindInvalid, "from", "%d dates lie from %s to %s: at most %d are taken at a time", before+int64(len(dates)), from, until,
+		return 0, s, rota.Refusef(rota.KindInvalid, "from", "too many dates: got %d from %s to %s, maximum %d at a time", before+int64(len(dates)), from, until,
 			rota.MaxScheduleDates)
 	}
 	s, err = sv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_BackfillSchedule{BackfillSchedule: &fsmpb.BackfillSchedule{Name: string(name), Version: s.Version,

@@ -177,7 +177,7 @@ func TestScrub_fetchesADamagedRecord(t *testing.T) {
 	}
 	f := b.follower()
 	b.eventually("all are archived", func() bool { _ = f.archive.Flush(); return f.ArchiveStatus().Records == 20 })
-	if err := f.beside.DB.Update(func(tx *bbolt.Tx) error {
+	if err := f.historyFile.DB.Update(func(tx *bbolt.Tx) error {
 		records := tx.Bucket([]byte("jobs.records"))
 		k, v := records.Cursor().Last()
 		v = bytes.Clone(v)

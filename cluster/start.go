@@ -88,7 +88,7 @@ func (n *Node) open() (err error) {
 	if n.audit, err = audit.Open(n.cfg.Data, n.cfg.AuditRetention, report.WholeFrom, n.log); err != nil {
 		return err
 	}
-	n.beside, err = history.OpenFile(history.FileOptions{Path: filepath.Join(n.cfg.Data, archive.FileName), Retained: n.cfg.EventsRetained,
+	n.historyFile, err = history.OpenFile(history.FileOptions{Path: filepath.Join(n.cfg.Data, archive.FileName), Retained: n.cfg.EventsRetained,
 		NoSync: n.cfg.Environment.NoSync, Cluster: n.data.ClusterID(), Fresh: n.data.Fresh()})
 	if err != nil {
 		return err
@@ -126,8 +126,8 @@ func (n *Node) keepHistory() {
 		Replaced: func(from, to rota.Index) error { return n.rebuild.Replaced(from, to) },
 		State: history.State{Look: n.replica.look, View: n.replica.view, Freezing: n.replica.freezing, Peek: n.replica.peek,
 			Archived: n.replica.archived, Fresh: n.replica.fresh, Await: n.replica.waitApplied}}
-	n.archive = history.NewArchive(host, n.beside, n.cfg.ArchiveRetention, n.cfg.ArchiveMaxBytes)
-	n.events = history.NewEvents(host, n.beside, n.cfg.EventsRetained)
+	n.archive = history.NewArchive(host, n.historyFile, n.cfg.ArchiveRetention, n.cfg.ArchiveMaxBytes)
+	n.events = history.NewEvents(host, n.historyFile, n.cfg.EventsRetained)
 	n.servedArchive, n.servedEvents = n.archive, n.events
 }
 
@@ -135,7 +135,7 @@ func (n *Node) keepHistory() {
 func (n *Node) keepRight() {
 	rp := &n.replica
 	host := rebuild.Host{Log: n.log, Lines: &n.lines, Life: n.life, Wall: n.wall, Node: n.cfg.Node, Knows: n.cfg.knows,
-		Disk: rebuild.Disk{Data: n.data, Stores: n.stores, Snapshots: n.snapshots, Audit: n.audit, File: n.beside, Archive: n.archive,
+		Disk: rebuild.Disk{Data: n.data, Stores: n.stores, Snapshots: n.snapshots, Audit: n.audit, File: n.historyFile, Archive: n.archive,
 			Events: n.events},
 		State: rebuild.State{Digests: &rp.digests, Look: rp.look, Freeze: rp.freezeWhole, Dropped: rp.dropped.Load, Drop: rp.drop,
 			Newest: rp.newest, Install: rp.install},
@@ -235,10 +235,10 @@ func (n *Node) closeAll() {
 			n.log.Warn("stores did not close", "err", err)
 		}
 	}
-	if n.beside != nil {
+	if n.historyFile != nil {
 		n.events.Flush()
 		_ = n.archive.Flush() // already logged; the log has the entries
-		if err := n.beside.DB.Close(); err != nil {
+		if err := n.historyFile.DB.Close(); err != nil {
 			n.log.Warn("archive did not close", "err", err)
 		}
 	}

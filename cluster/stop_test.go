@@ -51,7 +51,7 @@ func TestStop_underLoad(t *testing.T) {
 func TestPropose_intoALeadershipThatIsOver(t *testing.T) {
 	t.Parallel()
 	for range 50 {
-		l := (&Node{}).own().terms.newLeadership(3, 10_000)
+		l := (&Node{}).wire().terms.newLeadership(3, 10_000)
 		l.end()
 		close(l.landed) // no loop reads the queue now
 		if r := l.propose(context.Background(), []*fsmpb.Op{barrierOp()}, true); !errors.Is(r.err, errNotLeader) {

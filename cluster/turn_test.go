@@ -49,7 +49,7 @@ func TestRoundTurn(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := (&Node{base: base{replica: replica{hub: newHub()}}}).own().terms.newLeadership(3, 10_000)
+				l := (&Node{base: base{replica: replica{hub: newHub()}}}).wire().terms.newLeadership(3, 10_000)
 				defer l.end()
 				if c.before != nil {
 					c.before(l)

@@ -20,7 +20,7 @@ func readStale(ctx context.Context, n *Node) error {
 	return err
 }
 
-func readAtLeast(ctx context.Context, n *Node) error {
+func minReadAt(ctx context.Context, n *Node) error {
 	_, _, err := n.Queues(ctx, peer.ReadOptions{MinIndex: 1})
 	return err
 }
@@ -78,7 +78,7 @@ func TestVouched_partition(t *testing.T) {
 	b.startPlanned()
 	id, holder := withReader(t, b.loyal())
 	cut := b.follower()
-	b.eventually("the follower knows the token", func() bool { return readAtLeast(holder, cut) == nil && readStale(holder, cut) == nil })
+	b.eventually("the follower knows the token", func() bool { return minReadAt(holder, cut) == nil && readStale(holder, cut) == nil })
 
 	b.isolate(cut.cfg.Node)
 	revoke(t, b.leader(), id)
@@ -96,7 +96,7 @@ func TestVouched_partition(t *testing.T) {
 	refusedBecause(t, "what streams show", cut.Vouched(), "heard of no leader for")
 	short, cancel := context.WithTimeout(holder, 100*time.Millisecond)
 	defer cancel()
-	if err := readAtLeast(short, cut); rota.KindOf(err) != rota.KindUnavailable {
+	if err := minReadAt(short, cut); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("a read of an index that the node has: %v", err)
 	}
 	followsNothing(t, holder, cut)

@@ -75,9 +75,9 @@ const stateRebuilding = "REBUILDING"
 
 const (
 	watchEvery = time.Second
-	// compareLeast bounds the cost of comparisons between the seconds when entries arrive by the ten thousand: a node
+	// minCompare bounds the cost of comparisons between the seconds when entries arrive by the ten thousand: a node
 	// that catches up is compared twenty times a second.
-	compareLeast = 50 * time.Millisecond
+	minCompare = 50 * time.Millisecond
 )
 
 // run queries every other node once a second, and its digest at every thousandth entry as well.
@@ -93,7 +93,7 @@ func (w *watcher) run() {
 			w.once()
 		case <-due:
 			w.compareMarked()
-			due, rested = nil, time.After(compareLeast)
+			due, rested = nil, time.After(minCompare)
 		case <-rested:
 			due = marks
 		case <-w.n.stopped:

@@ -78,7 +78,7 @@ func TestWatch_clocks(t *testing.T) {
 		"so far off as the answers took": {600, 0, ms(200), -400},
 		"less off than the answers took": {150, 0, ms(200), 0},
 	} {
-		n := (&Node{}).own()
+		n := (&Node{}).wire()
 		n.cfg.Node = "n1"
 		n.cfg.Environment.SinceBoot = func() time.Duration { return now }
 		n.cfg.Environment.Wall = func() time.Time { return time.UnixMilli(wall) }

@@ -59,7 +59,7 @@ func (wv *webhookVerbs) SetWebhook(ctx context.Context, spec rota.WebhookSpec) (
 		return rota.Webhook{}, err
 	}
 	if u, err := url.Parse(spec.URL); err != nil || u.Hostname() == "" {
-		return rota.Webhook{}, rota.Refusef(rota.KindInvalid, "url", "url %.80q is none that can be posted to: one such as https://example.com/rota is wanted", spec.URL)
+		return rota.Webhook{}, rota.Refusef(rota.KindInvalid, "url", "url: got %.80q; use one such as https://example.com/rota", spec.URL)
 	}
 	return wv.changed(ctx, spec.Name, entry.WebhookOp(&spec))
 }

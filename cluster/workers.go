@@ -84,7 +84,7 @@ func provenLease(job *rota.Job, named rota.LeaseID) (rota.LeaseID, error) {
 // checkReason rejects an operator's reason that is empty or too long.
 func checkReason(reason string) error {
 	if n := len(reason); n == 0 || n > limits.MaxReasonBytes {
-		return rota.Refusef(rota.KindInvalid, "reason", "the reason has %d bytes: 1 to %d are wanted", n, limits.MaxReasonBytes)
+		return rota.Refusef(rota.KindInvalid, "reason", "reason: got %d bytes, want 1 to %d", n, limits.MaxReasonBytes)
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, sec
 		return nil, err
 	}
 	if len(secret) < 16 || len(secret) > 64 {
-		return nil, rota.Refusef(rota.KindInvalid, "secret", "secret has %d bytes: 16 to 64 are wanted", len(secret))
+		return nil, rota.Refusef(rota.KindInvalid, "secret", "secret: got %d bytes, want 16 to 64", len(secret))
 	}
 	if err := wv.n.replica.refuseRebuilding(); err != nil {
 		return nil, err

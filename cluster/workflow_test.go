@@ -224,7 +224,7 @@ func TestWorkflow_outputsFromTheArchive(t *testing.T) {
 		n.replica.mu.RLock()
 		seq, _, _ := n.replica.machine.Tombstone(job)
 		n.replica.mu.RUnlock()
-		_ = n.beside.Jobs.Drop([]uint64{seq})
+		_ = n.historyFile.Jobs.Drop([]uint64{seq})
 	}
 	drop(n, "f/c")
 	if got, err := outputs(t, n, "f/d"); err != nil || !slices.Equal(got, want) {

@@ -28,8 +28,8 @@ const (
 	page = "index.html"
 	// hashed is the folder of files whose names change with their content.
 	hashed = "assets/"
-	// compressLeast is the smallest size worth compressing.
-	compressLeast = 1 << 10
+	// minCompress is the smallest size worth compressing.
+	minCompress = 1 << 10
 )
 
 // file is one file as it is served.
@@ -60,7 +60,7 @@ var files = sync.OnceValue(func() map[string]*file {
 func newFile(name string, text []byte) *file {
 	sum := sha256.Sum256(text)
 	f := &file{plain: text, tag: `"` + hex.EncodeToString(sum[:16]) + `"`, mediaType: mediaTypeOf(name)}
-	if len(text) < compressLeast {
+	if len(text) < minCompress {
 		return f
 	}
 	var packed bytes.Buffer

@@ -192,7 +192,7 @@ func (m *Machine) haltAtSwitch(index rota.Index, e *fsmpb.Entry, term uint64) er
 		return nil
 	}
 	for _, op := range e.GetOps() {
-		if s := op.GetSwitchRules(); s != nil && s.GetVersion() > m.Knows && s.GetVersion() <= entry.RulesMost {
+		if s := op.GetSwitchRules(); s != nil && s.GetVersion() > m.Knows && s.GetVersion() <= entry.MaxRules {
 			return entry.TooOld(index, s.GetVersion(), m.Knows)
 		}
 	}
@@ -212,8 +212,8 @@ func (m *Machine) switchRules(op *fsmpb.SwitchRules) *fsmpb.Outcome {
 	}
 	from, to := m.Header.Rules, op.GetVersion()
 	switch {
-	case to > entry.RulesMost:
-		return entry.Refused(rota.Refusef(rota.KindInvalid, SubjectRules, "rules version: got %d, want %d to %d", to, entry.FirstRules, entry.RulesMost))
+	case to > entry.MaxRules:
+		return entry.Refused(rota.Refusef(rota.KindInvalid, SubjectRules, "rules version: got %d, want %d to %d", to, entry.FirstRules, entry.MaxRules))
 	case to == from:
 		return &fsmpb.Outcome{Existed: true}
 	case to < from:

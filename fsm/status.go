@@ -54,11 +54,11 @@ func (fl *fleet) setStatus(op *fsmpb.SetStatus) *fsmpb.Outcome {
 	case rota.WorkerActive, rota.WorkerSuspended:
 		if own {
 			return entry.Refused(rota.Refusef(rota.KindDenied, "status",
-				"worker %s cannot make itself %s: DRAINING or RETIRED is wanted", w.Spec.ID, status))
+				"worker %s cannot set its own status to %s: use DRAINING or RETIRED", w.Spec.ID, status))
 		}
 	default:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "status",
-			"status %s cannot be set: ACTIVE, DRAINING, SUSPENDED or RETIRED is wanted", status))
+			"status: got %s; use ACTIVE, DRAINING, SUSPENDED or RETIRED", status))
 	}
 	if w.Status == status {
 		if status == rota.WorkerRetired && !own && !w.Dismissed {

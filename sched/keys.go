@@ -101,16 +101,16 @@ func (p *Pending) leastTurn() (l leastTurn) {
 	return l
 }
 
-// holdLeast fixes the least turn, until freeLeast, to that of the parties that wait now. All parties whose lanes come
+// minHold fixes the least turn, until minFree, to that of the parties that wait now. All parties whose lanes come
 // back in between continue from there: the arbitrary order in which lanes come back must decide nothing.
-func (p *Pending) holdLeast() {
+func (p *Pending) minHold() {
 	if p.grouped && !p.least.held {
 		p.least = p.leastTurn()
 		p.least.held = true
 	}
 }
 
-func (p *Pending) freeLeast() { p.least = leastTurn{} }
+func (p *Pending) minFree() { p.least = leastTurn{} }
 
 // Parties calls yield with each waiting party and its number of turns, in their order. It yields nothing if parties do
 // not take turns.
@@ -186,12 +186,12 @@ func (k *Keys) SetFull(count string, full bool) {
 	}
 	row.full = full
 	for _, l := range row.lanes {
-		l.pending.holdLeast()
+		l.pending.minHold()
 		l.pending.settle(l.lane)
 		l.pending.settleAge(l.lane)
 	}
 	for _, l := range row.lanes {
-		l.pending.freeLeast()
+		l.pending.minFree()
 	}
 }
 

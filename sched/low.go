@@ -44,12 +44,12 @@ func (p *Pending) HoldLow(h LowHold) {
 		return
 	}
 	p.low = h
-	p.holdLeast()
+	p.minHold()
 	for _, l := range p.bands[bandLow] {
 		p.settle(l)
 		p.settleAge(l)
 	}
-	p.freeLeast()
+	p.minFree()
 }
 
 // holds reports whether a lane's jobs are held, at least from rounds.

@@ -304,10 +304,10 @@ func (p *Pending) throttle(was *bool, throttled bool, lanes []*lane) {
 		return
 	}
 	*was = throttled
-	p.holdLeast()
+	p.minHold()
 	for _, l := range lanes {
 		p.settle(l)
 		p.settleAge(l)
 	}
-	p.freeLeast()
+	p.minFree()
 }

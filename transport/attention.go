@@ -19,7 +19,7 @@ const (
 	backupOld       = 48 * time.Hour
 	certificateEnds = 14 * 24 * time.Hour
 	stateFull       = 80 // percent of state_bytes_max
-	concernsMost    = 100
+	maxConcerns     = 100
 )
 
 // The kinds of concerns, worst first.
@@ -111,7 +111,7 @@ func (x *surveyed) attention() rota.Attention {
 		return cmp.Or(order(q.Critical)-order(p.Critical), cmp.Compare(slices.Index(concernRank, p.Kind), slices.Index(concernRank, q.Kind)),
 			cmp.Compare(q.Count, p.Count), cmp.Compare(p.Queue, q.Queue))
 	})
-	a.Concerns = a.Concerns[:min(len(a.Concerns), concernsMost)]
+	a.Concerns = a.Concerns[:min(len(a.Concerns), maxConcerns)]
 	for i := range a.Concerns {
 		c := &a.Concerns[i]
 		if c.Runbook == "" {

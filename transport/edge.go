@@ -22,9 +22,9 @@ import (
 const (
 	// callTimeout is what a call without a deadline gets.
 	callTimeout = 30 * time.Second
-	// marginMost is the most that is taken off a caller's deadline; a tenth of
+	// maxMargin is the most that is taken off a caller's deadline; a tenth of
 	// a short one.
-	marginMost = 200 * time.Millisecond
+	maxMargin = 200 * time.Millisecond
 	// comeBack is the delay told to a caller whose time was not enough.
 	comeBack = 500 * time.Millisecond
 )
@@ -145,7 +145,7 @@ func (s *edgeStream) SendMsg(m any) error {
 func withMargin(ctx context.Context, otherwise time.Duration) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if ok {
-		margin := min(marginMost, time.Until(deadline)/10)
+		margin := min(maxMargin, time.Until(deadline)/10)
 		return context.WithDeadline(ctx, deadline.Add(-max(0, margin)))
 	}
 	if otherwise > 0 {

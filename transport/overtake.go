@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// stepMost is how long a long stream may stand still: no message comes, or is taken.
-const stepMost = 20 * time.Second
+// maxStep is how long a long stream may stand still: no message comes, or is taken.
+const maxStep = 20 * time.Second
 
 // allowance bounds what calls of one kind hold of this node together.
 type allowance struct {
@@ -62,13 +62,13 @@ func (s *Server) overtake(ctx context.Context, method string, f func() error) er
 	}
 }
 
-// patience ends a context when a stream does not move for stepMost.
+// patience ends a context when a stream does not move for maxStep.
 type patience struct{ timer *time.Timer }
 
 func withPatience(ctx context.Context) (context.Context, patience, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(stepMost, func() {
-		cancel(rota.Refusef(rota.KindTimeout, "stream", "the stream was cancelled: no message moved for %v", stepMost))
+	timer := time.AfterFunc(maxStep, func() {
+		cancel(rota.Refusef(rota.KindTimeout, "stream", "the stream was cancelled: no message moved for %v", maxStep))
 	})
 	return ctx, patience{timer}, func() {
 		timer.Stop()
@@ -77,4 +77,4 @@ func withPatience(ctx context.Context) (context.Context, patience, context.Cance
 }
 
 // moved begins the time anew.
-func (p patience) moved() { p.timer.Reset(stepMost) }
+func (p patience) moved() { p.timer.Reset(maxStep) }

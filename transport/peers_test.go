@@ -266,7 +266,7 @@ func TestPeers_giveEveryCallADeadline(t *testing.T) {
 		if _, err := peersOf(t, b.lis.DialContext).Forward(context.Background(), n1, nil); err != nil {
 			t.Fatal(err)
 		}
-		if got := <-left; got <= 0 || got > peerTimeout-marginMost {
+		if got := <-left; got <= 0 || got > peerTimeout-maxMargin {
 			t.Errorf("%v is left", got)
 		}
 	})

@@ -155,9 +155,9 @@ func (s *pollingService) attach(ctx context.Context, id rota.WorkerID, secret st
 
 // checkProof refuses a header that holds no worker's secret.
 func checkProof(secret string) error {
-	if n := len(secret); n < secretLeast || n > secretMost {
+	if n := len(secret); n < minSecret || n > maxSecret {
 		return rota.Refusef(rota.KindInvalid, "rota-worker-secret", "header Rota-Worker-Secret: got %d bytes, want %d to %d; make one with "+
-			"openssl rand -hex 16", n, secretLeast, secretMost)
+			"openssl rand -hex 16", n, minSecret, maxSecret)
 	}
 	return nil
 }

@@ -14,9 +14,9 @@ type schedulesService struct {
 	core ScheduleCore
 }
 
-// nextMost bounds the dates of one answer, nextUsual is how many it has where none are asked for.
+// maxNext bounds the dates of one answer, nextUsual is how many it has where none are asked for.
 const (
-	nextMost  = 1_000
+	maxNext   = 1_000
 	nextUsual = 10
 )
 
@@ -148,8 +148,8 @@ func (s *schedulesService) Next(ctx context.Context, req *rotav1.NextDatesReques
 	switch {
 	case most == 0:
 		most = nextUsual
-	case most < 0 || most > nextMost:
-		return nil, rota.Refusef(rota.KindInvalid, "limit", "limit must be between 1 and %d, got %d", nextMost, most)
+	case most < 0 || most > maxNext:
+		return nil, rota.Refusef(rota.KindInvalid, "limit", "limit must be between 1 and %d, got %d", maxNext, most)
 	case req.GetAfterMs() < 0:
 		return nil, rota.Refusef(rota.KindInvalid, "after_ms", "after_ms: got %d, want a date in milliseconds, or 0", req.GetAfterMs())
 	}

@@ -40,10 +40,10 @@ const (
 	maxNodeMessageBytes = 2 * limits.MaxMessageBytes
 	// A connection that is silent for keepaliveEvery is asked for a sign, and
 	// closed when none comes within keepaliveAnswer. Clients may ask as often
-	// as every keepaliveLeast; the library's default would cut eager ones off.
+	// as every minKeepalive; the library's default would cut eager ones off.
 	keepaliveEvery  = 20 * time.Second
 	keepaliveAnswer = 10 * time.Second
-	keepaliveLeast  = 10 * time.Second
+	minKeepalive    = 10 * time.Second
 	// connectionAge makes clients of a name with many addresses spread anew.
 	// Streams in flight are not cut.
 	connectionAge = time.Hour
@@ -147,7 +147,7 @@ func NewServer(options Options) (*Server, error) {
 		options.Logger = slog.Default()
 	}
 	s := &Server{options: options, log: options.Logger, health: health.NewServer(),
-		calls: newLimiter(callsMost), nodeCalls: &limiter{most: nodeCallsMost, each: nodeCallsMost, from: make(map[string]int)},
+		calls: newLimiter(maxCalls), nodeCalls: &limiter{most: maxNodeCalls, each: maxNodeCalls, from: make(map[string]int)},
 		uploads: allowance{most: uploadsBytes}, shows: allowance{most: showsAtOnce}}
 	s.life, s.end = context.WithCancel(context.Background())
 	context.AfterFunc(s.life, s.pool.close)
@@ -176,7 +176,7 @@ func (s *Server) register(core Core) (err error) {
 		Cluster: &clusterService{core: core, attention: s.attention, backups: allowance{most: 1}}, Explain: &explainService{core: core}, Batches: &batchesService{server: s, core: core},
 		Schedules: &schedulesService{core: core}, Keys: &keysService{core: core}, Plans: &plansService{core: core},
 		Workflows: &workflowsService{server: s, core: core}, Webhooks: &webhooksService{core: core}, Polling: &pollingService{server: s, core: core},
-		Auth: &authService{core: core, exchanges: newTurnstile(exchangesMost), uiOrigin: s.options.Hosts.UI}}
+		Auth: &authService{core: core, exchanges: newTurnstile(maxExchanges), uiOrigin: s.options.Hosts.UI}}
 	s.grpc.RegisterService(jobsDesc(), jobs)
 	rotav1.RegisterWorkersServer(s.grpc, calls.Workers)
 	rotav1.RegisterQueuesServer(s.grpc, calls.Queues)
@@ -205,7 +205,7 @@ func (s *Server) settings() []grpc.ServerOption {
 			Time: keepaliveEvery, Timeout: keepaliveAnswer, MaxConnectionAge: connectionAge,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
-			MinTime: keepaliveLeast, PermitWithoutStream: true,
+			MinTime: minKeepalive, PermitWithoutStream: true,
 		}),
 		grpc.InTapHandle(s.tap),
 		grpc.ForceServerCodecV2(words.Codec()),

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// callsMost bounds the calls in flight on a node, those that wait and watch
+	// maxCalls bounds the calls in flight on a node, those that wait and watch
 	// among them: each holds a goroutine or two. gRPC alone would take maxStreams on
 	// each of 10,000 connections.
-	callsMost = 50_000
-	// nodeCallsMost bounds those of other nodes, which are counted apart: however many
+	maxCalls = 50_000
+	// maxNodeCalls bounds those of other nodes, which are counted apart: however many
 	// the clients are, they do not keep the nodes from calling each other.
-	nodeCallsMost = 10_000
+	maxNodeCalls = 10_000
 )
 
 // limiter counts calls or connections by where they come from, and allows one address half

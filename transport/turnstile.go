@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// exchangesMost is how many exchanges one address may try a second: each costs a check of a
+	// maxExchanges is how many exchanges one address may try a second: each costs a check of a
 	// signature, and may cost a request to an issuer.
-	exchangesMost = 10
-	// turnstileMost bounds the addresses that are counted.
-	turnstileMost = 10_000
+	maxExchanges = 10
+	// maxTurnstile bounds the addresses that are counted.
+	maxTurnstile = 10_000
 )
 
 // turnstile lets so many calls of an address pass a second.
@@ -33,14 +33,14 @@ func (t *turnstile) pass(address string, now time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	next, known := t.next[address]
-	if !known && len(t.next) >= turnstileMost {
+	if !known && len(t.next) >= maxTurnstile {
 		t.forget(now)
 	}
 	if next.Before(now) {
 		next = now
 	}
 	next = next.Add(time.Second / time.Duration(t.each))
-	if wait := next.Sub(now) - time.Second; wait > 0 || !known && len(t.next) >= turnstileMost {
+	if wait := next.Sub(now) - time.Second; wait > 0 || !known && len(t.next) >= maxTurnstile {
 		return &rota.Error{Kind: rota.KindExhausted, Subject: "address", RetryAfter: max(wait, time.Second/time.Duration(t.each)),
 			Text: fmt.Sprintf("too many token exchanges from this address, or from too many addresses: maximum %d a second from each; try again", t.each)}
 	}

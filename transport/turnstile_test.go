@@ -31,10 +31,10 @@ func TestTurnstile(t *testing.T) {
 	if err := s.pass("a", now); err == nil {
 		t.Error("two in a tenth of a second")
 	}
-	for i := range turnstileMost {
+	for i := range maxTurnstile {
 		_ = s.pass(fmt.Sprint(i), now)
 	}
-	if err := s.pass("new", now); rota.KindOf(err) != rota.KindExhausted || len(s.next) > turnstileMost {
+	if err := s.pass("new", now); rota.KindOf(err) != rota.KindExhausted || len(s.next) > maxTurnstile {
 		t.Errorf("%v, %d addresses", err, len(s.next))
 	}
 	if err := s.pass("new", now.Add(2*time.Second)); err != nil || len(s.next) != 1 {

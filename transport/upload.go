@@ -17,10 +17,10 @@ const (
 	// uploadsBytes is about what all workflows that arrive at a node may hold of its
 	// memory together: the largest holds half of it.
 	uploadsBytes = 512 << 20
-	// jobBytesMost bounds what nodes' jobs take on the wire. It is no second limit:
+	// maxJobBytes bounds what nodes' jobs take on the wire. It is no second limit:
 	// jobs that hold rota.MaxWorkflowBytes, which are counted once all have arrived,
 	// take less.
-	jobBytesMost = 2 * rota.MaxWorkflowBytes
+	maxJobBytes = 2 * rota.MaxWorkflowBytes
 	// nodeBytes, listBytes and edgeBytes are about what memory a node, a word in one of
 	// its lists and an edge hold beside the bytes of their texts.
 	nodeBytes, listBytes, edgeBytes = 600, 16, 2 * 16
@@ -144,10 +144,10 @@ func (u *upload) node(w *rotav1.NodeSpec) error {
 		return err
 	}
 	u.listed += int64(len(n.Requires) + len(n.RegionsAllow) + len(n.RegionsDeny) + len(n.DataKeys) + len(n.Keys) + 4*len(n.Labels) + 4*len(n.Headers) + 4*len(n.Limits))
-	if u.jobs += int64(proto.Size(w.GetJob())); u.jobs > jobBytesMost {
+	if u.jobs += int64(proto.Size(w.GetJob())); u.jobs > maxJobBytes {
 		return rota.Refusef(rota.KindInvalid, "nodes",
 			"nodes too long: got more than %d bytes, maximum %d; store large data elsewhere and name it in payloads",
-			jobBytesMost, rota.MaxWorkflowBytes)
+			maxJobBytes, rota.MaxWorkflowBytes)
 	}
 	u.spec.Nodes = append(u.spec.Nodes, n)
 	return nil

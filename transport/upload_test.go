@@ -168,7 +168,7 @@ func TestSubmitWorkflow_endsWhatIsEndless(t *testing.T) {
 				n.Job.Payload = make([]byte, rota.MaxPayloadBytes)
 				return n
 			})
-		}, "nodes", jobBytesMost / (3 * rota.MaxPayloadBytes)},
+		}, "nodes", maxJobBytes / (3 * rota.MaxPayloadBytes)},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
@@ -247,7 +247,7 @@ func TestSubmitWorkflow_isGivenUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			var answer rotav1.WorkflowSubmitted
-			if err := stream.RecvMsg(&answer); kindOf(err) != rota.KindTimeout || time.Since(start) != stepMost {
+			if err := stream.RecvMsg(&answer); kindOf(err) != rota.KindTimeout || time.Since(start) != maxStep {
 				t.Errorf("after %v: %v", time.Since(start), err)
 			}
 			synctest.Wait()
@@ -263,11 +263,11 @@ func TestSubmitWorkflow_isGivenUp(t *testing.T) {
 			start := time.Now()
 			_, err := b.upload(t.Context(), func(yield func(*rotav1.SubmitWorkflowRequest) bool) {
 				for ok, i := yield(headOf("f1")), 0; ok; i++ {
-					time.Sleep(stepMost / 2)
+					time.Sleep(maxStep / 2)
 					ok = yield(nodesOf(nodeOf(fmt.Sprint(i))))
 				}
 			})
-			if took := time.Since(start); kindOf(err) != rota.KindTimeout || took < uploadMost || took > uploadMost+stepMost {
+			if took := time.Since(start); kindOf(err) != rota.KindTimeout || took < maxUpload || took > maxUpload+maxStep {
 				t.Errorf("after %v: %v", took, err)
 			}
 		})

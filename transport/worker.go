@@ -28,8 +28,8 @@ const (
 	beatTimeout = 10 * time.Second
 	// settleTimeout is how long a stream that ends well waits for its answers.
 	settleTimeout = 2 * time.Second
-	// secretLeast and secretMost bound a worker's secret (SPEC §6.4).
-	secretLeast, secretMost = 16, 64
+	// minSecret and maxSecret bound a worker's secret (SPEC §6.4).
+	minSecret, maxSecret = 16, 64
 )
 
 // workStream is a worker's one stream (SPEC §13.3). Its goroutines:

@@ -75,8 +75,8 @@ func (s *workersService) Gone(ctx context.Context, req *rotav1.WorkerGoneRequest
 
 // checkSecret refuses what no worker can have registered with (SPEC §6.4).
 func checkSecret(field string, secret []byte) error {
-	if n := len(secret); n < secretLeast || n > secretMost {
-		return rota.Refusef(rota.KindInvalid, field, "%s: got %d bytes, want %d to %d", field, n, secretLeast, secretMost)
+	if n := len(secret); n < minSecret || n > maxSecret {
+		return rota.Refusef(rota.KindInvalid, field, "%s: got %d bytes, want %d to %d", field, n, minSecret, maxSecret)
 	}
 	return nil
 }

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// uploadMost bounds the arrival of a workflow, commitMost what follows for a caller
+	// maxUpload bounds the arrival of a workflow, maxCommit what follows for a caller
 	// without a deadline: the largest takes some hundred log entries.
-	uploadMost = 5 * time.Minute
-	commitMost = 2 * time.Minute
+	maxUpload = 5 * time.Minute
+	maxCommit = 2 * time.Minute
 	// showsAtOnce bounds the workflows that are told of whole at a time: each is copied
 	// for it, with names and paths up to some hundred MiB at 100,000 nodes and 1,000,000
 	// edges.
@@ -40,7 +40,7 @@ func (s *workflowsService) Submit(
 	if err := s.receive(stream, u); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(stream.Context(), commitMost)
+	ctx, cancel := context.WithTimeout(stream.Context(), maxCommit)
 	defer cancel()
 	done, err := s.core.SubmitWorkflow(ctx, u.spec)
 	if err != nil {
@@ -55,8 +55,8 @@ func (s *workflowsService) receive(
 	stream grpc.ClientStreamingServer[rotav1.SubmitWorkflowRequest, rotav1.WorkflowSubmitted], u *upload) error {
 	ctx, stop := s.server.untilDrain(stream.Context())
 	defer stop()
-	ctx, cancel := context.WithTimeoutCause(ctx, uploadMost,
-		rota.Refusef(rota.KindTimeout, "workflow", "the stream was cancelled: the workflow was incomplete after %v", uploadMost))
+	ctx, cancel := context.WithTimeoutCause(ctx, maxUpload,
+		rota.Refusef(rota.KindTimeout, "workflow", "the stream was cancelled: the workflow was incomplete after %v", maxUpload))
 	defer cancel()
 	ctx, patience, end := withPatience(ctx)
 	defer end()

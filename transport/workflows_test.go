@@ -206,7 +206,7 @@ func TestParentOutputs(t *testing.T) {
 			if _, err := b.flows.ParentOutputs(t.Context(), &rotav1.ParentOutputsRequest{Job: "f1/a"}); err != nil {
 				t.Fatal(err)
 			}
-			if err := <-over; err == nil || time.Since(start) != stepMost {
+			if err := <-over; err == nil || time.Since(start) != maxStep {
 				t.Errorf("the core's context after %v: %v", time.Since(start), err)
 			}
 		})

@@ -189,8 +189,8 @@ func readJobSpec(m *rota.JobSpec, b []byte) error {
 	return nil
 }
 
-// jobSpecMost is what the texts, bytes, lists and maps of a job take at most.
-func jobSpecMost(m *rota.JobSpec) (n int) {
+// maxJobSpec is what the texts, bytes, lists and maps of a job take at most.
+func maxJobSpec(m *rota.JobSpec) (n int) {
 	n += len(m.ID)
 	n += len(m.Queue)
 	n += len(m.Type)
@@ -225,7 +225,7 @@ func jobSpecMost(m *rota.JobSpec) (n int) {
 	for k, v := range m.Headers {
 		n += len(k) + len(v) + 16
 	}
-	n += uniqueMost(m.Unique)
+	n += maxUnique(m.Unique)
 	return n
 }
 

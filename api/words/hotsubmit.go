@@ -18,7 +18,7 @@ type SubmitOutcomes struct{ Jobs []rota.Submitted }
 const submitNumbers = 320
 
 // MaxJobSpec is at least what a job takes in a message, and not much more.
-func MaxJobSpec(s *rota.JobSpec) int { return submitNumbers + jobSpecMost(s) }
+func MaxJobSpec(s *rota.JobSpec) int { return submitNumbers + maxJobSpec(s) }
 
 // JobSpecSize is what a job takes in a message.
 func JobSpecSize(s *rota.JobSpec) int { return len(appendJobSpec(nil, s)) }

@@ -22,8 +22,8 @@ func uniqueFrom(w *rotav1.Unique) *rota.Unique {
 		Keep: millis.Duration(w.GetKeepMs()), OnConflict: w.GetOnConflict(), ExtendMax: millis.Duration(w.GetExtendMaxMs())}
 }
 
-// uniqueMost is what it takes in a message at most.
-func uniqueMost(u *rota.Unique) int {
+// maxUnique is what it takes in a message at most.
+func maxUnique(u *rota.Unique) int {
 	if u == nil {
 		return 0
 	}

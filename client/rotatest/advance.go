@@ -10,9 +10,9 @@ import (
 const (
 	// maxStride bounds how long the nodes' periodic tasks pause while nothing is due. A leader stamps that far ahead
 	// of its last entry (cluster.Environment.Leap).
-	strideMost = time.Minute
-	// strideLeast is the shortest stride worth making.
-	strideLeast = 2 * time.Second
+	maxAdvance = time.Minute
+	// minStride is the shortest stride worth making.
+	minStride = 2 * time.Second
 	// step is how much time passes between two checks while something is happening; strideEnds is the time for a sweep
 	// to be applied.
 	step       = 250 * time.Millisecond
@@ -32,7 +32,7 @@ func (c *Cluster) Advance(d time.Duration) {
 		if left <= 0 {
 			break
 		}
-		if stride := min(c.idle(), left, strideMost); stride > strideLeast {
+		if stride := min(c.idle(), left, maxAdvance); stride > minStride {
 			c.pace.Coast(stride)
 			time.Sleep(strideEnds)
 		} else {

@@ -12,9 +12,9 @@ import (
 	"github.com/rotasched/rota/client/rotatest"
 )
 
-// entriesMost bounds the log entries of a day in which only a backoff and dates are due: at least one a minute is
+// maxEntries bounds the log entries of a day in which only a backoff and dates are due: at least one a minute is
 // needed, where the sweeps of a cluster that stays awake are 345,600.
-const entriesMost = 3_000
+const maxEntries = 3_000
 
 // TestAdvance lets a day pass: jobs due by the clock, or on dates, run when they should.
 func TestAdvance(t *testing.T) {
@@ -45,8 +45,8 @@ func TestAdvance(t *testing.T) {
 		isState(t, c, "welcome-ann", rota.JobDelayed)
 		c.Advance(time.Minute)
 		isState(t, c, "welcome-ann", rota.JobQueued)
-		if n := status(t, c).AppliedIndex - before; n > entriesMost {
-			t.Errorf("a day at rest took %d entries: at most %d are expected", n, entriesMost)
+		if n := status(t, c).AppliedIndex - before; n > maxEntries {
+			t.Errorf("a day at rest took %d entries: at most %d are expected", n, maxEntries)
 		}
 		runs := 0
 		for _, err := range c.Client().Jobs(ctx, rota.JobFilter{Type: "digest"}) {

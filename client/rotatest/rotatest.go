@@ -111,7 +111,7 @@ func apiOf(i int) string { return string(hostOf(i)) + ":6470" }
 func (c *Cluster) config(i int) cluster.Config {
 	host := string(hostOf(i))
 	world := c.net.Environment(hostOf(i), c.finder)
-	world.SinceBoot, world.Wall, world.Ticker, world.Leap = c.sinceBoot, time.Now, c.pace.Ticker, 4*strideMost
+	world.SinceBoot, world.Wall, world.Ticker, world.Leap = c.sinceBoot, time.Now, c.pace.Ticker, 4*maxAdvance
 	return cluster.Config{Node: rota.NodeID(host), Cluster: "rotatest", Data: filepath.Join(c.dir, host), API: apiOf(i), Raft: host + ":6471",
 		Gossip: host + ":6473", BootstrapExpect: c.wanted, Version: "rotatest", Open: true, DiskLow: -1, DiskCritical: -1, ScrubEvery: -1,
 		Timing: cluster.Timing{Heartbeat: electionAfter, Election: electionAfter, LeaderLease: electionAfter, Commit: time.Minute,

@@ -137,7 +137,7 @@ func (l *backupLog) take(kind byte, record []byte) (err error) {
 		e := raft.Log{Index: binary.BigEndian.Uint64(record), Term: binary.BigEndian.Uint64(record[8:]),
 			Type: raft.LogType(record[16]), Data: append([]byte(nil), record[17:]...)}
 		if want := uint64(l.info.Index) + 1 + uint64(len(l.entries)); e.Index != want {
-			return rota.Refusef(rota.KindInvalid, "backup", "the backup's log has entry %d where %d is wanted", e.Index, want)
+			return rota.Refusef(rota.KindInvalid, "backup", "the backup's log: got entry %d, want %d", e.Index, want)
 		}
 		l.entries = append(l.entries, e)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota/internal/cron"
 )
 
-// reckoned is the result of checking one Fire of an entry against the state before the entry.
-type reckoned struct {
+// recalculated is the result of checking one Fire of an entry against the state before the entry.
+type recalculated struct {
 	// proved: the Fire continues where its schedule was decided up to, and has the dates that follow.
 	proved bool
 	// unknown: it was calculated with other time zones than this binary's, which proves nothing.
@@ -20,16 +20,16 @@ type reckoned struct {
 	differs *rota.AuditDifference
 }
 
-// reckon recalculates an entry's schedule decisions, before the entry is applied.
-func (a *auditor) reckon(list []entry.PeekedFire) []reckoned {
-	some := make([]reckoned, len(list))
+// recalculate recalculates an entry's schedule decisions, before the entry is applied.
+func (a *auditor) recalculate(list []entry.PeekedFire) []recalculated {
+	some := make([]recalculated, len(list))
 	for i, f := range list {
 		some[i] = a.reckonOne(f)
 	}
 	return some
 }
 
-func (a *auditor) reckonOne(f entry.PeekedFire) (r reckoned) {
+func (a *auditor) reckonOne(f entry.PeekedFire) (r recalculated) {
 	due, ok := fsm.DueOf(&a.m.View, rota.ScheduleName(f.GetName()))
 	if !ok || f.GetVersion() != due.Version {
 		return r // stale or missing: the machine rejects it
@@ -77,7 +77,7 @@ func (a *auditor) zonesInForce() (*cron.Zones, error) {
 
 // fires counts an applied entry's schedule decisions, or reports the first Fire that no leader may have proposed, or
 // that was applied although the state before its entry does not prove it.
-func (a *auditor) fires(applied *fsm.Applied, list []entry.PeekedFire, some []reckoned) error {
+func (a *auditor) fires(applied *fsm.Applied, list []entry.PeekedFire, some []recalculated) error {
 	for i, f := range list {
 		r, refused := some[i], entry.OutcomeError(applied.Outcomes[f.Place]) != nil
 		if r.differs == nil && !refused && !r.proved && !r.unknown {

@@ -124,7 +124,7 @@ func (a *auditor) entry(ctx context.Context, l *raft.Log) error {
 	if err != nil {
 		return err
 	}
-	fires := a.reckon(p.Fires)
+	fires := a.recalculate(p.Fires)
 	applied, err := a.m.Apply(rota.Index(l.Index), l.Term, l.Data)
 	if err != nil {
 		return err

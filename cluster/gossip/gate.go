@@ -351,7 +351,7 @@ func judgeExchange(s *scanner) error {
 	}
 	nodes, user := header["Nodes"], header["UserStateLen"]
 	if nodes < 0 || nodes > maxMembers || user != 0 {
-		return fmt.Errorf("%w: %d nodes and %d bytes announced, at most %d and none are taken", errGate, nodes, user, maxMembers)
+		return fmt.Errorf("%w: got %d nodes and %d bytes of user state, maximum %d and 0", errGate, nodes, user, maxMembers)
 	}
 	for range nodes {
 		if _, err := s.object(); err != nil {

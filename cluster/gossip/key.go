@@ -138,8 +138,8 @@ func parseKeys(path string, text []byte) (all [][]byte, err error) {
 		case keyLength(line):
 			key = line
 		default:
-			return nil, rota.Refusef(rota.KindInvalid, "gossip-key-file", "gossip key file %s has on line %d %d bytes that are no "+
-				"key: 16, 24 or 32 bytes are wanted, raw, in hex or in base64. Make one with: openssl rand -base64 32 > %s",
+			return nil, rota.Refusef(rota.KindInvalid, "gossip-key-file", "gossip key file %s: line %d has %d bytes that are not a "+
+				"key; use 16, 24 or 32 bytes, raw, in hex or in base64. Make one with: openssl rand -base64 32 > %s",
 				path, i+1, len(line), path)
 		}
 		if !slices.ContainsFunc(all, func(k []byte) bool { return bytes.Equal(k, key) }) {
@@ -147,7 +147,7 @@ func parseKeys(path string, text []byte) (all [][]byte, err error) {
 		}
 	}
 	if len(all) == 0 || len(all) > maxKeys {
-		return nil, rota.Refusef(rota.KindInvalid, "gossip-key-file", "gossip key file %s has %d keys: 1 to %d are wanted, one a line",
+		return nil, rota.Refusef(rota.KindInvalid, "gossip-key-file", "gossip key file %s: got %d keys, want 1 to %d, one per line",
 			path, len(all), maxKeys)
 	}
 	return all, nil

@@ -118,7 +118,7 @@ func TestGossipKeys(t *testing.T) {
 		"blank line": {"\n" + testKey(1) + "\r\n\n" + testKey(2), 2, ""},
 		"the same":   {testKey(1) + "\n" + testKey(1) + "\n", 1, ""},
 		"no key":     {testKey(1) + "\nnone\n", 0, "line 2"},
-		"nothing":    {"\n", 0, "has 0 keys"},
+		"nothing":    {"\n", 0, "got 0 keys"},
 		"too many":   {strings.Join(manyKeys(maxKeys+1), "\n"), 0, "1 to 8"},
 	} {
 		keys, err := parseKeys("file", []byte(c.text))

@@ -29,7 +29,7 @@ func (s *scanner) need(n int) ([]byte, error) {
 		if s.from == nil {
 			return nil, fmt.Errorf("%w: cut short", errGate)
 		}
-		room := make([]byte, min(max(short, readAtLeast), s.most-len(s.held), readAtOnce))
+		room := make([]byte, min(max(short, minReadAt), s.most-len(s.held), readAtOnce))
 		got, err := s.from.Read(room)
 		s.held = append(s.held, room[:got]...)
 		if err != nil && got < short {
@@ -40,10 +40,10 @@ func (s *scanner) need(n int) ([]byte, error) {
 	return s.held[s.at-n : s.at], nil
 }
 
-// readAtLeast and readAtOnce bound the memory allocated for one read: an announced length alone allocates nothing.
+// minReadAt and readAtOnce bound the memory allocated for one read: an announced length alone allocates nothing.
 const (
-	readAtLeast = 512
-	readAtOnce  = 32 << 10
+	minReadAt  = 512
+	readAtOnce = 32 << 10
 )
 
 // scanDepth bounds nesting; memberlist's own depth is up to two.
@@ -100,7 +100,7 @@ func (s *scanner) length(b byte, ones ...byte) (int, error) {
 			return s.number(1 << (b - one))
 		}
 	}
-	return 0, fmt.Errorf("%w: byte %#x where a text stands", errGate, b)
+	return 0, fmt.Errorf("%w: byte %#x instead of a text", errGate, b)
 }
 
 // number reads an unsigned number of the given size in bytes.
@@ -151,7 +151,7 @@ func (s *scanner) object() (numbers map[string]int, err error) {
 	}
 	count := int(head[0] & 0x0f)
 	if head[0]&0xf0 != 0x80 { // no message of memberlist has more fields
-		return nil, fmt.Errorf("%w: byte %#x where a message stands", errGate, head[0])
+		return nil, fmt.Errorf("%w: byte %#x instead of a message", errGate, head[0])
 	}
 	numbers = make(map[string]int, count)
 	for range count {

@@ -165,7 +165,7 @@ func (ev *Events) fetchEvents(ctx context.Context, r peer.EventRange) (entries [
 		return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "events", RetryAfter: 500 * time.Millisecond, Cause: errors.Join(silent...),
 			Text: "this node lacks these events and a node that may have them does not answer"}
 	}
-	return nil, rota.Refusef(rota.KindOutOfRange, "events", "no node has these events any more")
+	return nil, rota.Refusef(rota.KindOutOfRange, "events", "no node still has these events")
 }
 
 func (ev *Events) fetchFrom(ctx context.Context, to peer.NodeAddress, r peer.EventRange) ([]archive.EventEntry, error) {

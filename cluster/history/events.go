@@ -208,7 +208,7 @@ func (l *eventLog) at(index rota.Index) ([]archive.EventEntry, error) {
 	l.mu.Lock()
 	if index > l.index {
 		defer l.mu.Unlock()
-		return nil, rota.Refusef(rota.KindUnavailable, "events", "this node stands at entry %d yet: it does not know the events of %d",
+		return nil, rota.Refusef(rota.KindUnavailable, "events", "this node has applied entry %d, and does not know the events of entry %d yet",
 			l.index, index)
 	}
 	if at := sort.Search(len(l.ring), func(i int) bool { return l.ring[i].Index > index }); at > 0 {

@@ -152,7 +152,7 @@ func (a *Archive) ArchiveRange(_ context.Context, span peer.ArchiveSpan, maxByte
 // deleted job only the number.
 func (a *Archive) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error) {
 	if len(ids) > maxAsk {
-		return nil, rota.Refusef(rota.KindInvalid, "ids", "ids are %d: at most %d are taken", len(ids), maxAsk)
+		return nil, rota.Refusef(rota.KindInvalid, "ids", "too many ids: got %d, maximum %d", len(ids), maxAsk)
 	}
 	records := make([]peer.ArchiveRecord, len(ids))
 	size := 0

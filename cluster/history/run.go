@@ -13,12 +13,12 @@ import (
 const (
 	// flushEvery is how often events are written to disk (SPEC §10.5).
 	flushEvery = 2 * time.Second
-	// wakeLeast and maxWake bound the pause between two wake-ups of followers: entries applied meanwhile form one
+	// minWake and maxWake bound the pause between two wake-ups of followers: entries applied meanwhile form one
 	// batch for all of them. wakeEach is added for each follower, so that a thousand of them leave the node time for
 	// other work.
-	wakeLeast = 2 * time.Millisecond
-	maxWake   = 50 * time.Millisecond
-	wakeEach  = 50 * time.Microsecond
+	minWake  = 2 * time.Millisecond
+	maxWake  = 50 * time.Millisecond
+	wakeEach = 50 * time.Microsecond
 	// maxFill bounds the ranges fetched from other nodes at a time.
 	maxFill = 16
 )
@@ -58,7 +58,7 @@ func (ev *Events) WakeFollowers() {
 func (l *eventLog) rest() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return min(wakeLeast+time.Duration(l.followers)*wakeEach, maxWake)
+	return min(minWake+time.Duration(l.followers)*wakeEach, maxWake)
 }
 
 // Run writes events to disk, and fetches those that this node lacks because a snapshot replaced their entries or the
@@ -127,7 +127,7 @@ func (ev *Events) fillEvents() {
 			if !sure || oldest == from {
 				return
 			}
-			ev.host.Log.Warn("events are on no node any more: they are served from behind them on", "from", from, "to", min(oldest, to))
+			ev.host.Log.Warn("no node still has these events: reads continue after them", "from", from, "to", min(oldest, to))
 			ev.giveUp(min(oldest, to))
 			continue
 		}

@@ -173,7 +173,7 @@ func (l *eventLog) enter() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.followers >= maxFollowers {
-		e := rota.Refusef(rota.KindExhausted, "events", "%d consumers follow events on this node: no more are taken, ask another",
+		e := rota.Refusef(rota.KindExhausted, "events", "too many consumers: %d follow events on this node; use another node",
 			l.followers)
 		e.RetryAfter = time.Second
 		return e

@@ -78,7 +78,7 @@ func (ev *Events) serve(ctx context.Context, filter *rota.EventFilter, place, en
 			return ev.tooOld(rota.KindExhausted, "this consumer is too slow: the events after "+s.last.String()+
 				" are no longer retained")
 		case rota.KindOf(err) == rota.KindOutOfRange && place > began:
-			return ev.tooOld(rota.KindOutOfRange, "the events after "+s.last.String()+" are on no node any more")
+			return ev.tooOld(rota.KindOutOfRange, "no node still has the events after "+s.last.String())
 		case rota.KindOf(err) == rota.KindOutOfRange:
 			if place, err = ev.skipLost(ctx, place, filter); err != nil {
 				return err
@@ -179,7 +179,7 @@ func (ev *Events) tooOld(kind rota.Kind, text string) error {
 func (ev *Events) eventsFrom(ctx context.Context, filter *rota.EventFilter) (place, end uint64, err error) {
 	after := filter.After
 	if filter.Latest && !after.IsZero() {
-		return 0, 0, rota.Refusef(rota.KindInvalid, "event_id", "event %s is given beside latest: give one of them", after)
+		return 0, 0, rota.Refusef(rota.KindInvalid, "event_id", "event_id: got %s together with latest; pass one of them", after)
 	}
 	how := peer.ReadOptions{MinIndex: 1} // followers wait for the leader only if nothing vouches for this node
 	if state := ev.state(); !filter.Follow || filter.Latest || after.Index > state.index || after.Incarnation > state.incarnation {

@@ -244,7 +244,7 @@ func (d *DataDir) judge(id rota.NodeID, clusterName string, adopt, hasState bool
 	kept, err := d.read()
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && hasState:
-		return now, []error{damaged(filepath.Join(d.path, nodeFile), "it is missing beside raft state")}
+		return now, []error{damaged(filepath.Join(d.path, nodeFile), "it is missing although raft state exists")}
 	case errors.Is(err, fs.ErrNotExist):
 		return now, nil
 	case err != nil:

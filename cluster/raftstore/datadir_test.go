@@ -127,7 +127,7 @@ func TestDataDirRefuses(t *testing.T) {
 			os.Remove(filepath.Join(path, nodeFile))
 			_, err := OpenDataDir(path, "n1", "c1", true)
 			return err
-		}, []string{"node.json is damaged", "missing beside raft state", "NEW node id"}},
+		}, []string{"node.json is damaged", "missing although raft state exists", "NEW node id"}},
 		{"node.json without the raft state of a member", func(t *testing.T, path string) error {
 			os.Remove(filepath.Join(path, raftFile))
 			_, err := OpenDataDir(path, "n1", "c1", true)

@@ -75,7 +75,7 @@ func TestLookAt(t *testing.T) {
 		{"a copy of another node", remove(lockName), "n2", "c1", []string{"--node n1", "--adopt-data"}},
 		{"no log", remove(raftFile), "n1", "c1", []string{"missing or empty"}},
 		{"no log, of another node", remove(raftFile), "n2", "c1", []string{"--node n1", "missing or empty"}},
-		{"no record", remove(nodeFile), "n1", "c1", []string{"missing beside raft state"}},
+		{"no record", remove(nodeFile), "n1", "c1", []string{"missing although raft state exists"}},
 		{"a newer record", write(nodeFile, `{"format":9}`), "n1", "c1", []string{"has format 9"}},
 		{"a newer record and a damaged log", func(t *testing.T, dir string) {
 			write(nodeFile, `{"format":9}`)(t, dir)

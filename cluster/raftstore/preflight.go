@@ -143,7 +143,7 @@ func coverState(dir string, log *logSummary, snapshots []*snapshotFound, report 
 		return damaged(path, fmt.Sprintf("its log ends in term %d but the stored term is %d",
 			log.lastTerm, log.term))
 	case log.term == 0 && len(snapshots) > 0:
-		return damaged(path, "it is missing or empty beside snapshots, so the votes are forgotten")
+		return damaged(path, "it is missing or empty although snapshots exist, so the votes are lost")
 	}
 	return nil
 }
@@ -247,7 +247,7 @@ func surveyKeys(path string, found *logSummary) (made bool, err error) {
 			switch {
 			case spacer && n > 0 && index == found.spans[n-1].last:
 			case spacer:
-				return damaged(path, fmt.Sprintf("what stands behind entry %d is there without it", index))
+				return damaged(path, fmt.Sprintf("entries after entry %d exist, but not that entry", index))
 			case index == 0 || n > 0 && index <= found.spans[n-1].last:
 				return damaged(path, fmt.Sprintf("index %d is out of order", index))
 			case n > 0 && index == found.spans[n-1].last+1:

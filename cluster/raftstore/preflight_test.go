@@ -119,7 +119,7 @@ func TestPreflight(t *testing.T) {
 			want: "entry 21 has term 2 after term 3"},
 		{name: "snapshots without a log file",
 			make: func(t *testing.T, dir string) { writeSnapshot(t, dir, 3, 100) },
-			want: "missing or empty beside snapshots"},
+			want: "missing or empty although snapshots exist"},
 		{name: "a stranger among the snapshots",
 			make: func(t *testing.T, dir string) { os.MkdirAll(filepath.Join(dir, snapshotsDir, "mine"), 0o700) },
 			want: "not that of a snapshot"},

@@ -57,7 +57,7 @@ func sealEntry(entry *raft.Log) *raft.Log {
 // openEntry checks the seal of the entry read at index and removes it.
 func openEntry(index uint64, entry *raft.Log) error {
 	if entry.Index != index {
-		return &DamagedEntryError{index, fmt.Sprintf("entry %d stands in its place", entry.Index)}
+		return &DamagedEntryError{index, fmt.Sprintf("it was replaced by entry %d", entry.Index)}
 	}
 	cut := len(entry.Extensions) - sealBytes
 	if cut < 0 {

@@ -111,7 +111,7 @@ func (rb *Rebuilder) Compare(at rota.Index, servers []raft.Server, answers map[r
 		rb.quarantine(own, right)
 	case agreeDoubt, agreeSplit:
 		rb.host.Fatal(rota.Refusef(rota.KindInternal, "digest", "at index %d no digest of the state is known to be held by a majority of the "+
-			"voters, so nobody knows which is right: all stop. Start them again, which builds the state anew from snapshot "+
+			"voters, so it is unknown which is right: all stop. Start them again, which rebuilds the state from snapshot "+
 			"and log; should it recur, restore a backup", at))
 	case agreeUnknown:
 	}

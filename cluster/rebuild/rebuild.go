@@ -275,8 +275,8 @@ func (rb *Rebuilder) proven(at rota.Index, digest rota.Digest) error {
 			return nil
 		}
 		if err := rb.host.pause(ctx, 50*time.Millisecond); err != nil {
-			return rota.Refusef(rota.KindUnavailable, "rebuild", "of %d voters %d answered with their digest at index %d and %d hold the fetched state's: "+
-				"a majority is wanted", voters, answered, at, held)
+			return rota.Refusef(rota.KindUnavailable, "rebuild", "of %d voters %d answered with their digest at index %d, and %d have the fetched state's: "+
+				"that is not a majority", voters, answered, at, held)
 		}
 	}
 }

@@ -163,7 +163,7 @@ func (sc *Scrubber) cutDamaged(bad uint64) error {
 	var head fsm.Head
 	sc.host.State.Look(func(s *fsm.View) { head = s.Head() })
 	sc.host.Audit.Offer(sc.host.Snapshots.StateFile(meta.ID), meta.Index, head.Operations)
-	sc.host.Log.Warn("a damaged entry was cut off the log, a snapshot stands in its place", "entry", bad, "snapshot", meta.ID)
+	sc.host.Log.Warn("a damaged entry was cut off the log, and replaced by a snapshot", "entry", bad, "snapshot", meta.ID)
 	return nil
 }
 

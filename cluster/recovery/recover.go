@@ -158,7 +158,7 @@ func anyAnswers(ctx context.Context, members []Member) error {
 	}
 	select {
 	case m := <-found:
-		return rota.Refusef(rota.KindConflict, "member", "node %s answers at %s: the quorum may not be lost. Start this node again beside it, or "+
+		return rota.Refusef(rota.KindConflict, "member", "node %s answers at %s: the quorum may not be lost. Start this node again next to it, or "+
 			"stop it for good first", m.ID, m.Address)
 	case <-until.Done():
 		return ctx.Err()

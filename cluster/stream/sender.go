@@ -35,7 +35,7 @@ func (m *frameMeter) place(b byte) error {
 		key := m.stack[1]%2 == 0
 		m.text = topText{key: key, sender: m.text.sender && !key}
 		if (m.text.key || m.text.sender) && !text {
-			return fmt.Errorf("%w: byte %#x where a key or the sender's id stands", errFrame, b)
+			return fmt.Errorf("%w: byte %#x instead of a key or the sender's id", errFrame, b)
 		}
 	}
 	return nil

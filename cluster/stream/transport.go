@@ -29,7 +29,7 @@ const (
 )
 
 // ErrMute is returned to raft when this node must not be heard.
-var ErrMute = errors.New("this node's state is wrong, or its applying stalls: it neither leads nor stands for election")
+var ErrMute = errors.New("this node's state is wrong, or its applying stalls: it neither leads nor starts elections")
 
 // TransportConfig connects a Transport to its node. All functions are called concurrently, and must be quick.
 type TransportConfig struct {

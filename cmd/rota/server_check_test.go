@@ -90,7 +90,7 @@ func TestServerCheck(t *testing.T) {
 			[]string{"--snapshot-every", `"loud"`, "--cluster", `--join: got "x"`, "none.pem", key + " has no certificate", "none.ca", "chmod 600 " + open, key + " is no directory",
 				"--admin " + taken.Addr().String()}},
 		{"beyond loopback", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--api", "0.0.0.0:0", "--gossip-key-file", short}, 1,
-			[]string{"--api 0.0.0.0:0 is no loopback", short + " has on line 1"}},
+			[]string{"--api 0.0.0.0:0 is no loopback", short + ": line 1 has"}},
 		{"the config file", []string{"--config", wrong}, 2, []string{"unknown keys: nod", "bootstrap-expect", "snapshot-every", "--node is missing", "--data is missing"}},
 		{"backups that no place takes", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--backup-to", filepath.Join(dir, "absent"),
 			"--backup-recipient", "nonsense"}, 1, []string{`backup-recipient: got "nonsense"`, "make the directory first"}},

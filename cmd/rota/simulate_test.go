@@ -53,8 +53,8 @@ func TestSimulate_workflow(t *testing.T) {
 	t.Parallel()
 	const path = "../../internal/flowfile/testdata/helloworld-forkjoin-10-chameleon.json"
 	for _, test := range []struct {
-		procs            string
-		makespan, atMost float64
+		procs           string
+		makespan, maxAt float64
 	}{{"8", 307, 308}, {"1", 1028, 1029}} {
 		var o, e bytes.Buffer
 		code := run([]string{"simulate", path, "--procs", test.procs, "--policy", "p:ranking=fifo", "-o", "json"}, nil, strings.NewReader(""), &o, &e)
@@ -63,7 +63,7 @@ func TestSimulate_workflow(t *testing.T) {
 			t.Fatalf("%v, exit code %d: %s%s", err, code, &o, &e)
 		}
 		r := got.Policies[0]
-		if r.Jobs != 10 || r.MakespanS < test.makespan || r.MakespanS > test.atMost || r.CriticalPathS < 307 || r.CriticalPathS > 308 {
+		if r.Jobs != 10 || r.MakespanS < test.makespan || r.MakespanS > test.maxAt || r.CriticalPathS < 307 || r.CriticalPathS > 308 {
 			t.Errorf("on %s processors: %+v", test.procs, r)
 		}
 	}

@@ -61,7 +61,7 @@ func Seal(entry *fsmpb.Entry, rules uint32) ([]byte, error) {
 
 // newEnvelope starts an envelope with room for a body.
 func newEnvelope(rules uint32, body int) ([]byte, error) {
-	if rules < FirstRules || rules > RulesMost {
+	if rules < FirstRules || rules > MaxRules {
 		return nil, fmt.Errorf("encode entry: no rules have version %d", rules)
 	}
 	buf := make([]byte, envelopeBytes, envelopeBytes+body)

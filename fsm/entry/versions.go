@@ -22,8 +22,8 @@ const (
 	RulesVersion = 2
 	// FirstRules is the version that a cluster begins with.
 	FirstRules = 1
-	// RulesMost is the greatest version that fits in an envelope.
-	RulesMost = 1<<16 - 1
+	// MaxRules is the greatest version that fits in an envelope.
+	MaxRules = 1<<16 - 1
 )
 
 // newer is a queue setting added after FirstRules, and the version that added it. Without a value it applies to the key

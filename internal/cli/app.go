@@ -71,10 +71,10 @@ func (a *App) Group(parent *cobra.Command, children ...*cobra.Command) *cobra.Co
 	return parent
 }
 
-// namesakesMost is how many commands an error suggests at most. A name that more groups have, such as list, suggests none.
-const namesakesMost = 3
+// maxNamesakes is how many commands an error suggests at most. A name that more groups have, such as list, suggests none.
+const maxNamesakes = 3
 
-// namesakes returns the commands with exactly that name, in any group, or none if there are more than namesakesMost.
+// namesakes returns the commands with exactly that name, in any group, or none if there are more than maxNamesakes.
 func namesakes(under *cobra.Command, name string) (paths []string) {
 	for _, c := range under.Commands() {
 		if c.Name() == name && c.IsAvailableCommand() {
@@ -82,7 +82,7 @@ func namesakes(under *cobra.Command, name string) (paths []string) {
 		}
 		paths = append(paths, namesakes(c, name)...)
 	}
-	if len(paths) > namesakesMost {
+	if len(paths) > maxNamesakes {
 		return nil
 	}
 	return paths

@@ -13,11 +13,11 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// completionTime bounds what a press of the tab key waits for a cluster; completionMost is
+// completionTime bounds what a press of the tab key waits for a cluster; maxCompletion is
 // how many ids one gets.
 const (
 	completionTime = time.Second
-	completionMost = 200
+	maxCompletion  = 200
 )
 
 // lister asks a cluster for the names that a shell may complete.
@@ -104,7 +104,7 @@ func (a *App) Asks(list lister) cobra.CompletionFunc {
 			return nil, directive
 		}
 		names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, begun) || slices.Contains(given, n) })
-		return names[:min(len(names), completionMost)], directive
+		return names[:min(len(names), maxCompletion)], directive
 	}
 }
 
@@ -118,12 +118,12 @@ func namesOf[T any](items []T, name func(*T) string) []string {
 }
 
 func listJobs(ctx context.Context, c *client.Client) ([]string, error) {
-	jobs, err := client.Collect(c.Jobs(ctx, rota.JobFilter{Limit: completionMost}, client.Stale()))
+	jobs, err := client.Collect(c.Jobs(ctx, rota.JobFilter{Limit: maxCompletion}, client.Stale()))
 	return namesOf(jobs, func(j *rota.Job) string { return string(j.ID) }), err
 }
 
 func listWorkflows(ctx context.Context, c *client.Client) ([]string, error) {
-	flows, err := client.Collect(c.Workflows(ctx, rota.WorkflowFilter{Limit: completionMost}, client.Stale()))
+	flows, err := client.Collect(c.Workflows(ctx, rota.WorkflowFilter{Limit: maxCompletion}, client.Stale()))
 	return namesOf(flows, func(w *rota.Workflow) string { return string(w.ID) }), err
 }
 

@@ -68,12 +68,12 @@ func (a *App) ThroughSocket(data string) error {
 	return nil
 }
 
-// muteMost is how long a command that cannot reach the cluster tries without a word.
-const muteMost = 2 * time.Second
+// maxMute is how long a command that cannot reach the cluster tries without a word.
+const maxMute = 2 * time.Second
 
 // retried says, once, that the cluster cannot be reached, and how long that is tried.
 func (a *App) retried(r client.FailedTry) {
-	if time.Since(r.Began) < muteMost || !a.toldRetry.CompareAndSwap(false, true) {
+	if time.Since(r.Began) < maxMute || !a.toldRetry.CompareAndSwap(false, true) {
 		return
 	}
 	until := "retrying without end"

@@ -16,7 +16,7 @@ import (
 // nothing: longer than an election takes, and no longer than a person waits for an answer.
 const MaxRead = 10 * time.Second
 
-// Impatient has a command give up a cluster that is gone after readMost.
+// Impatient has a command give up a cluster that does not answer within MaxRead.
 func (a *App) Impatient(cmd *cobra.Command) *cobra.Command {
 	work := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -17,9 +17,9 @@ import (
 const (
 	// TlsWarnAhead is how long before its certificate's end a node says so, once a day.
 	TlsWarnAhead = 14 * 24 * time.Hour
-	// verdictsMost bounds the nodes' certificates whose judgement is remembered, and
+	// maxVerdicts bounds the nodes' certificates whose judgement is remembered, and
 	// verdictsLast for how long: an authority between may end before its certificates.
-	verdictsMost = 1_000
+	maxVerdicts  = 1_000
 	verdictsLast = time.Hour
 )
 
@@ -179,7 +179,7 @@ func (l *LiveTLS) NodeOf(state tls.ConnectionState) (rota.NodeID, error) {
 	if err != nil {
 		return "", err
 	}
-	if len(l.ids) >= verdictsMost {
+	if len(l.ids) >= maxVerdicts {
 		clear(l.ids)
 	}
 	until := now.Add(verdictsLast)

@@ -34,8 +34,8 @@ type Origin struct {
 // its filter, and the checksum over them all.
 const cursorBytes = 1 + 4*8 + 4 + 2*8 + 4
 
-// cursorMost bounds the text of a cursor.
-const cursorMost = (cursorBytes*8 + 5) / 6
+// maxCursor bounds the text of a cursor.
+const maxCursor = (cursorBytes*8 + 5) / 6
 
 func (o *Origin) sum() uint64 {
 	return xxh3.Hash(binary.BigEndian.AppendUint64([]byte(o.Cluster), o.Incarnation))
@@ -66,7 +66,7 @@ func (c *Cursor) Text(o Origin, f *rota.JobFilter) string {
 // refused.
 func ReadCursor(text string, o Origin, f *rota.JobFilter) (c Cursor, err error) {
 	var b []byte
-	if len(text) == cursorMost {
+	if len(text) == maxCursor {
 		b, err = base64.RawURLEncoding.Strict().DecodeString(text)
 	}
 	if err != nil || len(b) != cursorBytes || crc32.ChecksumIEEE(b[:cursorBytes-4]) != binary.BigEndian.Uint32(b[cursorBytes-4:]) {

@@ -16,10 +16,10 @@ const bins = 160
 // The sizes of pictures.
 const (
 	picWidth, picHeight = 900.0, 220.0
-	// ganttMost is how many runs a picture of processors shows, ganttRows the maximum of rows for processors.
-	ganttMost, ganttRows = 1_000, 64
-	// fairMost is how many tenants are shown.
-	fairMost = 12
+	// maxGantt is how many runs a picture of processors shows, ganttRows the maximum of rows for processors.
+	maxGantt, ganttRows = 1_000, 64
+	// maxFair is how many tenants are shown.
+	maxFair = 12
 )
 
 var colours = []string{"#2a6fdb", "#d1495b", "#2e8b57", "#b8860b", "#7b5ea7", "#00838f", "#8d6e63", "#546e7a"}
@@ -100,7 +100,7 @@ func gantt(l *Life, fates []Fate, begin int64) (bars []bar, hours float64) {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return int(min(1, max(-1, fates[a].Start-fates[b].Start))) })
 	free := make([]int64, total) // when a row is free
-	for _, i := range order[:min(len(order), ganttMost)] {
+	for _, i := range order[:min(len(order), maxGantt)] {
 		j, f := &l.Jobs[i], &fates[i]
 		need := int(max(1, j.CPUMilli/unit))
 		label := fmt.Sprintf("job %d, tenant %s: %d processors for %.0f s, waited %.0f s", i+1, j.Tenant, j.CPUMilli/1000, inS(j.Run), inS(f.Start-f.Ready))
@@ -281,7 +281,7 @@ func fairness(results []Result) (rows []fairRow) {
 			top = max(top, g.BoundedSlowdown)
 		}
 	}
-	for _, t := range results[0].Tenants[:min(fairMost, len(results[0].Tenants))] {
+	for _, t := range results[0].Tenants[:min(maxFair, len(results[0].Tenants))] {
 		row := fairRow{Tenant: t.Name}
 		for i := range results {
 			at := slices.IndexFunc(results[i].Tenants, func(g Group) bool { return g.Name == t.Name })

@@ -46,8 +46,8 @@ type waiting struct {
 	job int
 }
 
-// idleMost is the number of ticks without a start after which a life is given up if nothing runs and no job is to come.
-const idleMost = 100_000
+// maxIdle is the number of ticks without a start after which a life is given up if nothing runs and no job is to come.
+const maxIdle = 100_000
 
 var errStuck = errors.New("jobs wait, workers are idle, and no decision brings them together")
 
@@ -176,7 +176,7 @@ func up(at, origin, step int64) int64 {
 // strike does what the leader does at a tick: a sweep, if one is due, then rounds.
 func (d *driver) strike(sweep, match int64) error {
 	t, at := &d.ticks, min(sweep, match)
-	if t.idle++; t.idle > idleMost && d.next == len(d.Jobs) && len(d.busy.list) == 0 {
+	if t.idle++; t.idle > maxIdle && d.next == len(d.Jobs) && len(d.busy.list) == 0 {
 		return errStuck
 	}
 	if sweep == at {

@@ -108,9 +108,9 @@ func learn(pipe io.Reader) *learned {
 	return l
 }
 
-// goneMost is how long a guard tries to end a worker's remaining processes and to report to the cluster: silence ends
+// maxGone is how long a guard tries to end a worker's remaining processes and to report to the cluster: silence ends
 // the worker's leases by then anyway (SPEC §3.10).
-const goneMost = time.Duration(rota.SilenceEnds)*time.Millisecond + 5*time.Second
+const maxGone = time.Duration(rota.SilenceEnds)*time.Millisecond + 5*time.Second
 
 // goneAsked is how long it tries if the worker was asked to end and ended by itself: the worker's own 45 s of trying to
 // report its outcomes are over then (SPEC §20.1).

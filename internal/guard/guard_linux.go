@@ -133,7 +133,7 @@ func (g *Guard) clear(ctx context.Context, status syscall.WaitStatus, reaped <-c
 	if status.Exited() && status.ExitStatus() == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, goneMost)
+	ctx, cancel := context.WithTimeout(ctx, maxGone)
 	defer cancel()
 	killed, err := killAll(ctx, reaped)
 	if err != nil {

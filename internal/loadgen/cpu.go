@@ -75,7 +75,7 @@ func (m *cpuMeter) since(ctx context.Context, before cpuReading) cpuSpent {
 
 // server reads the metrics of one server.
 func (m *cpuMeter) server(ctx context.Context, addr string) (s serverCPU, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callMost)
+	ctx, cancel := context.WithTimeout(ctx, maxCall)
 	defer cancel()
 	url, transport := "http://"+addr+"/metrics", &http.Transport{DisableKeepAlives: true}
 	if config, err := m.tls(addr); err != nil {

@@ -114,11 +114,11 @@ const (
 	// drainTick is how often the ledger is checked while the rest runs.
 	drainTick = 20 * time.Millisecond
 	// askAfter is the time without progress after which the cluster is asked about open jobs: askCount jobs at a time,
-	// atOnce calls in flight, each bounded by askMost.
+	// atOnce calls in flight, each bounded by maxAsk.
 	askAfter = 5 * time.Second
 	askCount = 1_000
 	atOnce   = 16
-	askMost  = 30 * time.Second
+	maxAsk   = 30 * time.Second
 )
 
 // drain waits until every accepted job is accounted for. Without progress for a while it asks the cluster; after
@@ -162,7 +162,7 @@ func (r *run) ask(ctx context.Context) error {
 	unseen := make([]bool, len(open))
 	for k, i := range open {
 		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, askMost)
+			ctx, cancel := context.WithTimeout(ctx, maxAsk)
 			defer cancel()
 			job, err := r.lab.Client.Job(ctx, r.ledger.id(i))
 			switch {

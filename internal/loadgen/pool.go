@@ -144,7 +144,7 @@ func hold(ctx context.Context, job *client.Job, d time.Duration) (client.Result,
 const registerEach = 20 * time.Millisecond
 
 func awaitWorkers(ctx context.Context, c *client.Client, run string, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, askMost+time.Duration(n)*registerEach)
+	ctx, cancel := context.WithTimeout(ctx, maxAsk+time.Duration(n)*registerEach)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)

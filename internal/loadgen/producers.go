@@ -143,11 +143,11 @@ func (p *producers) submit(ctx context.Context, from, to int) error {
 	return nil
 }
 
-// callMost bounds one call: after it a producer counts an error and calls again.
-const callMost = 30 * time.Second
+// maxCall bounds one call: after it a producer counts an error and calls again.
+const maxCall = 30 * time.Second
 
 func (p *producers) call(ctx context.Context, specs []rota.JobSpec) ([]rota.Submitted, error) {
-	ctx, cancel := context.WithTimeout(ctx, callMost)
+	ctx, cancel := context.WithTimeout(ctx, maxCall)
 	defer cancel()
 	return client.EachOutcome(p.to.Submit(ctx, specs...))
 }

@@ -16,8 +16,8 @@ const (
 	DeniedBytes = 32 << 20
 	// deniedRate is the maximum number of lines per second, because strangers cause them.
 	deniedRate = 100
-	// textMost limits a text in a line that a caller may have influenced.
-	textMost = 512
+	// maxText limits a text in a line that a caller may have influenced.
+	maxText = 512
 )
 
 // Denial is a call that was refused because of its caller.
@@ -73,7 +73,7 @@ func (d *Denials) Add(x Denial) { d.addAt(x, time.Now()) }
 
 func (d *Denials) addAt(x Denial, now time.Time) {
 	for _, text := range []*string{&x.Method, &x.Principal, &x.Peer, &x.Reason, &x.Request} {
-		*text = Mask((*text)[:min(len(*text), textMost)])
+		*text = Mask((*text)[:min(len(*text), maxText)])
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -87,7 +87,7 @@ func TestDenials_size(t *testing.T) {
 		}
 		for i := range 10 {
 			for range deniedRate / 2 {
-				d.addAt(Denial{Method: fmt.Sprint(start, "-", i), Reason: strings.Repeat("x", 2*textMost)}, time.Unix(int64(100*start+i), 0))
+				d.addAt(Denial{Method: fmt.Sprint(start, "-", i), Reason: strings.Repeat("x", 2*maxText)}, time.Unix(int64(100*start+i), 0))
 			}
 		}
 		if err := d.Close(); err != nil {

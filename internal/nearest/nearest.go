@@ -38,8 +38,8 @@ func Question(typed string, names []string) string {
 // Unknown returns an error text for a name that is not one of names. It suggests the most similar one.
 func Unknown(what, typed string, names []string) string {
 	shown := typed
-	if len(shown) > shownMost {
-		shown = strings.ToValidUTF8(shown[:shownMost], "") + "…"
+	if len(shown) > maxShown {
+		shown = strings.ToValidUTF8(shown[:maxShown], "") + "…"
 	}
 	options := strings.Join(names, ", ")
 	if guess := Question(typed, names); guess != "" {
@@ -48,8 +48,8 @@ func Unknown(what, typed string, names []string) string {
 	return fmt.Sprintf("unknown %s %q: use one of %s", what, shown, options)
 }
 
-// shownMost is how many bytes of a name a text shows.
-const shownMost = 80
+// maxShown is how many bytes of a name a text shows.
+const maxShown = 80
 
 // longest is the length in bytes up to which a name is worth a guess.
 const longest = 200

@@ -17,20 +17,20 @@ import (
 // Key is a relay's key: the secrets of all webhooks are derived from it, so that the cluster holds none.
 type Key []byte
 
-// keyLeast and keyMost bound the bytes of a key.
+// minKey and maxKey bound the bytes of a key.
 const (
-	keyLeast = 32
-	keyMost  = 4096
+	minKey = 32
+	maxKey = 4096
 )
 
 // ReadKey reads a key file, which must not be readable by other accounts.
 func ReadKey(path string) (Key, error) {
-	b, err := secret.ReadFile(path, keyMost)
+	b, err := secret.ReadFile(path, maxKey)
 	if err != nil {
 		return nil, err
 	}
-	if b = bytes.TrimSpace(b); len(b) < keyLeast {
-		return nil, fmt.Errorf("%s: got a key of %d bytes, want %d to %d; make one with `openssl rand -hex 32`", path, len(b), keyLeast, keyMost)
+	if b = bytes.TrimSpace(b); len(b) < minKey {
+		return nil, fmt.Errorf("%s: got a key of %d bytes, want %d to %d; make one with `openssl rand -hex 32`", path, len(b), minKey, maxKey)
 	}
 	return Key(b), nil
 }

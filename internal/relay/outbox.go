@@ -37,21 +37,21 @@ CREATE OR REPLACE TRIGGER rota_outbox_notify AFTER INSERT ON rota_outbox
 `
 
 const (
-	// outboxRows is how many rows one transaction takes, specMost how large one may be: a payload of the greatest size
+	// outboxRows is how many rows one transaction takes, maxSpec how large one may be: a payload of the greatest size
 	// is 350 KiB in JSON.
 	outboxRows = 200
-	specMost   = 512 << 10
+	maxSpec    = 512 << 10
 	// outboxPoll is how often an empty table is polled.
 	outboxPoll = 250 * time.Millisecond
-	// submitMost bounds how long a transaction holds its rows for a cluster that does not answer.
-	submitMost = 30 * time.Second
-	// againLeast and againMost are the pauses after a failure.
-	againLeast = 250 * time.Millisecond
-	againMost  = 10 * time.Second
-	errorMost  = 1_000
-	// lanesMost is how many lanes may wait while others are served, laneSaid how often a waiting lane is logged.
-	lanesMost = 1_000
-	laneSaid  = time.Minute
+	// maxSubmit bounds how long a transaction holds its rows for a cluster that does not answer.
+	maxSubmit = 30 * time.Second
+	// minAgain and maxAgain are the pauses after a failure.
+	minAgain = 250 * time.Millisecond
+	maxAgain = 10 * time.Second
+	maxError = 1_000
+	// maxLanes is how many lanes may wait while others are served, laneSaid how often a waiting lane is logged.
+	maxLanes = 1_000
+	laneSaid = time.Minute
 	// lookShare bounds the database load of searching for rows after waiting ones: the next search starts after a pause
 	// of lookShare times the duration of the last one.
 	lookShare = 10
@@ -82,24 +82,24 @@ func (o *Outbox) Run(ctx context.Context) error {
 	if _, err := configOf(o.DSN); err != nil {
 		return err
 	}
-	wait := againLeast
+	wait := minAgain
 	for ctx.Err() == nil {
 		worked, err := o.session(ctx)
 		if ctx.Err() != nil {
 			break
 		}
 		if worked {
-			wait = againLeast
+			wait = minAgain
 		}
 		o.Log.Warn("the outbox waits", "retry_in", wait.String(), "err", err)
 		pause(ctx, wait)
-		wait = min(2*wait, againMost)
+		wait = min(2*wait, maxAgain)
 	}
 	return nil
 }
 
-// configOf returns the settings of a DSN. Statements have no name and are not kept, unless the DSN sets
-// default_query_exec_mode: PgBouncer in transaction mode runs each transaction on another connection of the database.
+// configOf returns the settings of a DSN. Statements have no name and are not kept, also for cache_statement, the mode of
+// a DSN without default_query_exec_mode: PgBouncer in transaction mode runs each transaction on another connection.
 func configOf(dsn string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
@@ -122,7 +122,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // session works over one connection until that fails, and reports whether anything was done.
 func (o *Outbox) session(ctx context.Context) (worked bool, err error) {
-	connecting, cancel := context.WithTimeout(ctx, submitMost)
+	connecting, cancel := context.WithTimeout(ctx, maxSubmit)
 	defer cancel()
 	config, err := configOf(o.DSN)
 	if err != nil {
@@ -153,7 +153,7 @@ func (o *Outbox) session(ctx context.Context) (worked bool, err error) {
 			pause(ctx, wait)
 		case n < outboxRows:
 			if took := time.Since(began); n == 0 && len(l) > 0 && took*lookShare > outboxPoll {
-				pause(ctx, min(took*lookShare, againMost))
+				pause(ctx, min(took*lookShare, maxAgain))
 			}
 			waiting, cancel := context.WithTimeout(ctx, outboxPoll)
 			_, err = conn.WaitForNotification(waiting)
@@ -206,10 +206,10 @@ func (l lanes) waiting(now time.Time) []string {
 func (l lanes) hold(name string, until, now time.Time) (say, ok bool) {
 	one := l[name]
 	if one == nil {
-		if len(l) >= lanesMost {
+		if len(l) >= maxLanes {
 			maps.DeleteFunc(l, func(_ string, old *lane) bool { return !now.Before(old.until) })
 		}
-		if len(l) >= lanesMost {
+		if len(l) >= maxLanes {
 			return false, false
 		}
 		one = &lane{}
@@ -235,7 +235,7 @@ func (o *Outbox) once(ctx context.Context, conn *pgx.Conn, l lanes) (n int, wait
 		defer cancel()
 		_ = tx.Rollback(undo) // no effect after a commit
 	}()
-	rows, err := tx.Query(ctx, takeRows, specMost, outboxRows, l.waiting(time.Now()))
+	rows, err := tx.Query(ctx, takeRows, maxSpec, outboxRows, l.waiting(time.Now()))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -278,16 +278,16 @@ func (o *Outbox) submit(ctx context.Context, rows []outboxRow, l lanes) (done []
 	if len(jobs) == 0 {
 		return done, failed, 0, nil
 	}
-	submitting, cancel := context.WithTimeout(ctx, submitMost)
+	submitting, cancel := context.WithTimeout(ctx, maxSubmit)
 	defer cancel()
 	outcomes, err := client.EachOutcome(o.Client.Submit(submitting, jobs...))
 	if err != nil && len(outcomes) != len(jobs) {
 		return nil, nil, 0, err
 	}
 	for i := range outcomes {
-		after := againLeast
+		after := minAgain
 		if refused := outcomes[i].Err; refused != nil {
-			after = max(againLeast, min(rota.ErrorOf(refused).RetryAfter, againMost))
+			after = max(minAgain, min(rota.ErrorOf(refused).RetryAfter, maxAgain))
 		}
 		switch refused, r := outcomes[i].Err, of[i]; {
 		case refused == nil && outcomes[i].State != rota.JobNone:
@@ -326,8 +326,8 @@ func forGood(k rota.Kind) bool {
 // errorText returns a refusal as stored in the row: its kind, and what was refused.
 func errorText(err error) string {
 	s := rota.KindOf(err).String() + ": " + strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "?"), "\x00", "?")
-	if len(s) > errorMost {
-		s = s[:errorMost]
+	if len(s) > maxError {
+		s = s[:maxError]
 		for !utf8.ValidString(s) {
 			s = s[:len(s)-1]
 		}
@@ -339,7 +339,7 @@ func errorText(err error) string {
 func decodeRow(r outboxRow) (rota.JobSpec, error) {
 	spec := rota.NewJobSpec("", nil)
 	if r.text == nil {
-		return spec, rota.Refusef(rota.KindInvalid, "spec", "spec has more than %d bytes", specMost)
+		return spec, rota.Refusef(rota.KindInvalid, "spec", "spec has more than %d bytes", maxSpec)
 	}
 	if !strings.HasPrefix(*r.text, "{") {
 		return spec, rota.Refusef(rota.KindInvalid, "spec", "spec: want a JSON object")

@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// postMost is how long a receiver may take.
-	postMost = 15 * time.Second
-	// answerMost is how much of an answer is read: enough to quote a failure, and to reuse the connection.
-	answerMost = 4 << 10
+	// maxPost is how long a receiver may take.
+	maxPost = 15 * time.Second
+	// maxAnswer is how much of an answer is read: enough to quote a failure, and to reuse the connection.
+	maxAnswer = 4 << 10
 	// hookKept is how long a hook is cached, hooksKept how many are.
 	hookKept  = 2 * time.Second
 	hooksKept = 1_000
@@ -59,7 +59,7 @@ type keptHook struct {
 
 // Run posts deliveries until ctx ends.
 func (r *Webhooks) Run(ctx context.Context, opts ...client.WorkerOption) error {
-	r.http, r.kept, r.said = newHTTP(r.AllowPrivate, postMost), make(map[rota.WebhookName]keptHook), make(map[rota.WebhookName]time.Time)
+	r.http, r.kept, r.said = newHTTP(r.AllowPrivate, maxPost), make(map[rota.WebhookName]keptHook), make(map[rota.WebhookName]time.Time)
 	w, err := client.NewWorker(r.Client, rota.WorkerSpec{ID: r.ID, Queues: []rota.QueueName{rota.WebhookQueue}, Slots: r.Slots}, opts...)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (r *Webhooks) post(ctx context.Context, w *rota.Webhook, id string, body []
 	if !r.AllowHTTP && strings.HasPrefix(w.URL, "http://") {
 		return errors.New("the URL is http://: use https://, or have the relay run with --allow-http")
 	}
-	ctx, cancel := context.WithTimeout(ctx, postMost)
+	ctx, cancel := context.WithTimeout(ctx, maxPost)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
 	if err != nil {
@@ -148,7 +148,7 @@ func (r *Webhooks) post(ctx context.Context, w *rota.Webhook, id string, body []
 		return fmt.Errorf("posting: %w", err)
 	}
 	defer answer.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, answerMost))
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer))
 	return outcome(answer)
 }
 

@@ -9,34 +9,34 @@ import (
 )
 
 const (
-	// gcRoomLeast is how much garbage a server may hold in addition to live data. At the runtime's own 100 % a small
+	// minGcRoom is how much garbage a server may hold in addition to live data. At the runtime's own 100 % a small
 	// heap was collected many times a second, some 8 % of a job's CPU.
-	gcRoomLeast = 256 << 20
+	minGcRoom = 256 << 20
 	// gcRoomOfState times the limit on the cluster's rows is a bound, too: an operator who sets that limit well below
 	// the default runs small nodes, and means the whole process.
 	gcRoomOfState = 2
-	// gcRoomMost is the maximum of garbage if the machine has little memory, or an unknown amount: at 100 % a state of
+	// maxGcRoom is the maximum of garbage if the machine has little memory, or an unknown amount: at 100 % a state of
 	// many gigabytes took twice its size, which decides how many pending jobs a machine has room for.
-	gcRoomMost = 1 << 30
+	maxGcRoom = 1 << 30
 	// gcRoomShare is the part of the memory left over by live data that garbage may use even if that is more. The rest
 	// is for the page cache, and for other processes.
 	gcRoomShare = 4
-	// gcPercentMost bounds the same for the smallest heaps, gcPercentLeast for the largest: marking all live data takes
+	// maxGcPercent bounds the same for the smallest heaps, minGcPercent for the largest: marking all live data takes
 	// the same time however little garbage it finds.
-	gcPercentMost, gcPercentLeast = 400, 10
+	maxGcPercent, minGcPercent = 400, 10
 	// startLeaves is the largest heap that is collected once the server has started. More than half of an empty node's
 	// heap is garbage of its start. A larger heap takes time to collect while the node catches up, and needs the memory
 	// again.
 	startLeaves = 64 << 20
 )
 
-// tuneGC lets garbage grow to one and a half times the live data before it is collected, but to gcRoomLeast at least,
-// and at most to gcRoomMost or the share of machine's memory given by gcRoomShare. If gcRoomOfState times stateMost is
-// less than gcRoomLeast, that bounds it, and so does the live data. With the runtime's own measure, as much garbage as
+// tuneGC lets garbage grow to one and a half times the live data before it is collected, but to minGcRoom at least,
+// and at most to maxGcRoom or the share of machine's memory given by gcRoomShare. If gcRoomOfState times maxState is
+// less than minGcRoom, that bounds it, and so does the live data. With the runtime's own measure, as much garbage as
 // live data, marking took 16 % of a loaded server's CPU once it remembered 300,000 ended jobs. A limit on all memory
 // was rejected, because the collector would never rest once the state is larger. If GOGC is set, it is left alone.
 // machine is how many bytes the process may use, 0 if unknown.
-func tuneGC(ctx context.Context, stateMost func() int64, machine uint64) {
+func tuneGC(ctx context.Context, maxState func() int64, machine uint64) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
@@ -44,7 +44,7 @@ func tuneGC(ctx context.Context, stateMost func() int64, machine uint64) {
 	now := 0
 	look := func() bool {
 		metrics.Read(live)
-		if want := gcPercent(live[0].Value.Uint64(), uint64(max(stateMost(), 0)), machine); want != now {
+		if want := gcPercent(live[0].Value.Uint64(), uint64(max(maxState(), 0)), machine); want != now {
 			debug.SetGCPercent(want)
 			now = want
 		}
@@ -76,15 +76,15 @@ func returnMemory() {
 }
 
 // gcPercent returns the room for garbage in percent of live data, in steps so that it seldom changes.
-func gcPercent(live, stateMost, machine uint64) int {
+func gcPercent(live, maxState, machine uint64) int {
 	left := machine - min(machine, live)
-	room := min(max(live+live/2, gcRoomLeast), max(gcRoomMost, left/gcRoomShare))
-	if small := gcRoomOfState * stateMost; small < gcRoomLeast {
+	room := min(max(live+live/2, minGcRoom), max(maxGcRoom, left/gcRoomShare))
+	if small := gcRoomOfState * maxState; small < minGcRoom {
 		room = min(room, small, live) // the state may double until the next look
 	}
 	percent := room * 100 / max(live, 1)
 	if percent >= 100 {
-		return int(min(gcPercentMost, percent/50*50))
+		return int(min(maxGcPercent, percent/50*50))
 	}
-	return int(max(gcPercentLeast, percent/5*5))
+	return int(max(minGcPercent, percent/5*5))
 }

@@ -168,8 +168,8 @@ func proseOfMarkdown(text string) string {
 	return b.String()
 }
 
-// dialectMost is how many files a dialect measure names.
-const dialectMost = 10
+// maxDialect is how many files a dialect measure names.
+const maxDialect = 10
 
 // dialectLines is the number of lines that a dialect measure is given per.
 const dialectLines = 10_000
@@ -199,7 +199,7 @@ func (c *dialectCount) perLines(n int) int {
 
 // measure returns the figure of all habits together.
 func (c *dialectCount) measure() measure {
-	return measure{"habits of dialect per 10,000 lines of " + c.medium, c.perLines(sum(c.files)), topMostOf(c.files, dialectMost)}
+	return measure{"habits of dialect per 10,000 lines of " + c.medium, c.perLines(sum(c.files)), topMostOf(c.files, maxDialect)}
 }
 
 // byHabit returns a line on each habit.

@@ -20,8 +20,8 @@ type measure struct {
 	top []string
 }
 
-// topMost is how many places a measure names.
-const topMost = 5
+// maxTop is how many places a measure names.
+const maxTop = 5
 
 // measures returns the figures of a tree, in the order in which they are shown.
 func measures(t *tree) []measure {
@@ -151,7 +151,7 @@ func top(counts map[string]int) []string {
 }
 
 func topOf(counts map[string]int, names []string) []string {
-	return firstOf(counts, names, topMost)
+	return firstOf(counts, names, maxTop)
 }
 
 // topMostOf names the places with the greatest counts, up to most.

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// skewMost is how far a wall clock may be off; nodes use the same limit.
-	skewMost = 500 * time.Millisecond
+	// maxSkew is how far a wall clock may be off; nodes use the same limit.
+	maxSkew = 500 * time.Millisecond
 	// certificateSoon is when the expiry of a certificate is reported, as by the alert; certificateNow is when it would
 	// expire during an upgrade.
 	certificateSoon = 14 * 24 * time.Hour
@@ -23,11 +23,11 @@ const (
 // clocks reports whose wall clock is off.
 func (j *judge) clocks() {
 	for _, n := range j.answering() {
-		if n.WallSkew > skewMost || n.WallSkew < -skewMost {
+		if n.WallSkew > maxSkew || n.WallSkew < -maxSkew {
 			j.say(Blocked, n.ID, fmt.Sprintf("its clock is %s off the voters' median", n.WallSkew), "synchronise it: docs/runbooks/RotaClockOff.md")
 		}
 	}
-	j.fine(fmt.Sprintf("all within %s of the voters' median", skewMost))
+	j.fine(fmt.Sprintf("all within %s of the voters' median", maxSkew))
 }
 
 // certificates reports which expire soon: a node does not start with an expired one.

@@ -9,9 +9,9 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// lagMost is how many entries a node may be behind the most advanced one: more than a busy cluster has in flight, and a
+// maxLag is how many entries a node may be behind the most advanced one: more than a busy cluster has in flight, and a
 // node that restarts has to catch up on all of them.
-const lagMost = 10_000
+const maxLag = 10_000
 
 // States of nodes that do not serve.
 const (
@@ -132,7 +132,7 @@ func (j *judge) log() {
 		furthest = max(furthest, n.AppliedIndex)
 	}
 	for _, n := range j.answering() {
-		if behind := furthest - n.AppliedIndex; behind > lagMost {
+		if behind := furthest - n.AppliedIndex; behind > maxLag {
 			j.say(Blocked, n.ID, fmt.Sprintf("is %d entries behind", behind), "wait until it has caught up; its disk or network may be slow")
 		}
 	}

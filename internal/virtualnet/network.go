@@ -55,7 +55,7 @@ func New(seed uint64) *Network {
 
 // The delays of a link: a local network with occasional packet loss, which a stream shows as a pause.
 const (
-	delayLeast  = 200 * time.Microsecond
+	minDelay    = 200 * time.Microsecond
 	delaySpread = 600 * time.Microsecond
 	lostOneIn   = 400
 	lostDelay   = 200 * time.Millisecond
@@ -66,7 +66,7 @@ func (n *Network) delay(l *link) time.Duration {
 	n.mu.Lock()
 	d := n.Even
 	if d == 0 {
-		d = delayLeast + time.Duration(n.random.Int64N(int64(delaySpread)))
+		d = minDelay + time.Duration(n.random.Int64N(int64(delaySpread)))
 		if n.random.IntN(lostOneIn) == 0 {
 			d += lostDelay
 		}

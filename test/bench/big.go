@@ -37,8 +37,8 @@ const (
 	pendingASecond = 50_000
 )
 
-// commandMost bounds each of the commands here.
-const commandMost = 10 * time.Minute
+// maxCommand bounds each of the commands here.
+const maxCommand = 10 * time.Minute
 
 // measureBig measures a cluster that has the given number of pending jobs.
 func (p *plan) measureBig(ctx context.Context, s *servers, pending int) (b bigState, err error) {
@@ -50,7 +50,7 @@ func (p *plan) measureBig(ctx context.Context, s *servers, pending int) (b bigSt
 	}
 	b.beside, err = p.beside(ctx, s, func() (err error) {
 		b.save, err = timed(func() error {
-			return run(ctx, commandMost, nil, p.rota, s.withAddr("operator", []string{"snapshot", "save", file})...)
+			return run(ctx, maxCommand, nil, p.rota, s.withAddr("operator", []string{"snapshot", "save", file})...)
 		})
 		return err
 	})
@@ -97,7 +97,7 @@ func (p *plan) measureJoin(ctx context.Context, file string, b *bigState) (err e
 		return err
 	}
 	b.restore, err = timed(func() error {
-		return run(ctx, commandMost, nil, p.rota, "operator", "snapshot", "restore", file, "--data", first.Dir, "--node", first.ID,
+		return run(ctx, maxCommand, nil, p.rota, "operator", "snapshot", "restore", file, "--data", first.Dir, "--node", first.ID,
 			"--raft", first.Raft)
 	})
 	if err != nil {
@@ -124,7 +124,7 @@ func (p *plan) measureJoin(ctx context.Context, file string, b *bigState) (err e
 
 // caughtUp waits until the last node has applied everything that the first had applied at the time of the call.
 func (s *servers) caughtUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyMost)
+	ctx, cancel := context.WithTimeout(ctx, maxReady)
 	defer cancel()
 	first, err := scrape(ctx, s.Nodes[0].Admin)
 	for err == nil {

@@ -52,8 +52,8 @@ func (p *plan) jobsLoad(jobs int, at ...string) []string {
 	return args
 }
 
-// measureMost bounds one measurement.
-const measureMost = 5 * time.Minute
+// maxMeasure bounds one measurement.
+const maxMeasure = 5 * time.Minute
 
 // measure runs the bench of a binary once. A job that was lost or done twice is a fault, not a result.
 func (p *plan) measure(ctx context.Context, rota string, s *servers, args []string) (r result, err error) {
@@ -61,7 +61,7 @@ func (p *plan) measure(ctx context.Context, rota string, s *servers, args []stri
 	if err != nil {
 		return r, err
 	}
-	if err := runWith(ctx, s.shows, measureMost, &r, rota, s.withAddr("bench", args)...); err != nil {
+	if err := runWith(ctx, s.shows, maxMeasure, &r, rota, s.withAddr("bench", args)...); err != nil {
 		return r, err
 	}
 	after, err := s.sum(ctx, metricCPU)

@@ -84,7 +84,7 @@ func (p *plan) overloadThem(ctx context.Context, s *servers, load []string, o *o
 	}
 	bench := func(into *result, args ...string) error {
 		line := append(append(append([]string(nil), load...), p.rota), s.withAddr("bench", append([]string{"jobs"}, args...))...)
-		return run(ctx, measureMost, into, line[0], line[1:]...)
+		return run(ctx, maxMeasure, into, line[0], line[1:]...)
 	}
 	payload := strconv.Itoa(p.payload)
 	fast := func(what string, jobs int) (float64, error) {

@@ -167,7 +167,7 @@ func (p *plan) measureThere(ctx context.Context, s *peerServers, args []string) 
 		return r, err
 	}
 	line := []string{"--peer", s.of.name, "--addr", strings.Join(s.apis, ",")}
-	if err := run(ctx, measureMost, &r, p.peerJobs, append(line, args[1:]...)...); err != nil { // args[0] is rota's "jobs"
+	if err := run(ctx, maxMeasure, &r, p.peerJobs, append(line, args[1:]...)...); err != nil { // args[0] is rota's "jobs"
 		return r, err
 	}
 	after, err := s.cpu()
@@ -274,7 +274,7 @@ func (s *peerServers) stop() (err error) {
 		_ = p.Signal(quick)
 	}
 	for _, p := range s.processes {
-		if !p.Wait(stopMost) {
+		if !p.Wait(maxStop) {
 			p.Kill()
 			err = errors.Join(err, fmt.Errorf("a server of %s did not end", s.of.name))
 		}

@@ -99,7 +99,7 @@ func (p *plan) profile(ctx context.Context, rota string, s *servers) (own, cumul
 }
 
 func download(ctx context.Context, admin, file string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*profileSeconds*time.Second+scrapeMost)
+	ctx, cancel := context.WithTimeout(ctx, 2*profileSeconds*time.Second+maxScrape)
 	defer cancel()
 	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", admin, profileSeconds)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -110,7 +110,7 @@ func (p *plan) restBeside(ctx context.Context, rota string, s *servers, workers,
 	done := make(chan error, 1)
 	go func() {
 		var r result
-		err := runWith(ctx, s.shows, measureMost, &r, rota, s.withAddr("bench", []string{"jobs", "--workers", strconv.Itoa(workers), "--slots", strconv.Itoa(max(1, slotsTogether/workers)),
+		err := runWith(ctx, s.shows, maxMeasure, &r, rota, s.withAddr("bench", []string{"jobs", "--workers", strconv.Itoa(workers), "--slots", strconv.Itoa(max(1, slotsTogether/workers)),
 			"--jobs", strconv.Itoa(jobs), "--rate", strconv.Itoa(rate), "--payload", strconv.Itoa(p.payload)})...)
 		if err == nil && (r.Lost != 0 || r.Duplicated != 0) {
 			err = fmt.Errorf("%d jobs were lost and %d done twice", r.Lost, r.Duplicated)

@@ -22,8 +22,8 @@ type scalePlan struct {
 // slotsTogether are divided among the workers, each of which has at least one.
 const slotsTogether = 256
 
-// fillMost bounds the time to fill a cluster for a measurement.
-const fillMost = 30 * time.Minute
+// maxFill bounds the time to fill a cluster for a measurement.
+const maxFill = 30 * time.Minute
 
 // fillUnasked pending jobs fit into a cluster's state by default, twice over. For more, the state limit is raised to
 // bytesPending for each, which is more than any of these jobs needs: submissions beyond the limit would wait forever.
@@ -35,7 +35,7 @@ type point struct {
 	fast, open result
 	// rss is the peak memory of a server, in bytes.
 	rss float64
-	// late means that the point could not be measured within measureMost: there are no figures.
+	// late means that the point could not be measured within maxMeasure: there are no figures.
 	late bool
 	// ratio is the throughput relative to the first point, where rounds alternated with it; 0 where they did not.
 	ratio float64
@@ -117,18 +117,18 @@ func (p *plan) measureScale(ctx context.Context) error {
 	return p.publish("bench-scale", text)
 }
 
-// bigMost is the greatest number of pending jobs with which snapshots, starts and joining are measured: the number in
+// maxBig is the greatest number of pending jobs with which snapshots, starts and joining are measured: the number in
 // the goals.
-const bigMost = 1_000_000
+const maxBig = 1_000_000
 
 // bigRounds is the number of rounds of jobs that ended in a state that is measured as a whole.
 const bigRounds = 4
 
-// bigPending returns the number of pending jobs for that: the greatest that is not above bigMost, or the first.
+// bigPending returns the number of pending jobs for that: the greatest that is not above maxBig, or the first.
 func (p *plan) bigPending() int {
 	big := p.scale.pending[0]
 	for _, n := range p.scale.pending {
-		if n <= bigMost {
+		if n <= maxBig {
 			big = max(big, n)
 		}
 	}
@@ -182,7 +182,7 @@ func (p *plan) inTurns(ctx context.Context, one *point, s, first *servers) error
 			b, err = p.measure(ctx, p.rota, s, p.jobsLoad(jobs))
 		}
 		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-			p.say("%s pending jobs: no rounds in turns, one took longer than %s", thousands(one.at), measureMost)
+			p.say("%s pending jobs: no rounds in turns, one took longer than %s", thousands(one.at), maxMeasure)
 			return nil
 		}
 		if err != nil {
@@ -211,7 +211,7 @@ func (p *plan) fill(ctx context.Context, s *servers, more, together int) error {
 		}
 	}
 	var filled result
-	if err := run(ctx, fillMost, &filled, p.rota, s.withAddr("bench", []string{"fill", "--jobs", strconv.Itoa(more),
+	if err := run(ctx, maxFill, &filled, p.rota, s.withAddr("bench", []string{"fill", "--jobs", strconv.Itoa(more),
 		"--payload", strconv.Itoa(p.payload)})...); err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (p *plan) place(ctx context.Context, s *servers, at int, what string, args 
 	}
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		// A measurement that takes too long is also a result, and must not lose all others.
-		p.say("%d %s: not done within %s", at, what, measureMost)
+		p.say("%d %s: not done within %s", at, what, maxMeasure)
 		one.late = true
 		return one, nil
 	}
@@ -246,7 +246,7 @@ const scaleHead = "jobs/s | ÷ first | servers' CPU, µs a job | at %d jobs/s: p
 
 func (one *point) row(first *point) string {
 	if one.late {
-		return fmt.Sprintf("not within %s | | | | | |\n", measureMost)
+		return fmt.Sprintf("not within %s | | | | | |\n", maxMeasure)
 	}
 	ratio := one.ratio
 	if ratio == 0 {

@@ -35,11 +35,11 @@ type sample map[string]float64
 // the kernel may reclaim at any time.
 func ownMemory(s sample) float64 { return s[metricSys] - s[metricReleased] }
 
-const scrapeMost = 10 * time.Second
+const maxScrape = 10 * time.Second
 
 // scrape reads one server's metrics.
 func scrape(ctx context.Context, admin string) (sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, scrapeMost)
+	ctx, cancel := context.WithTimeout(ctx, maxScrape)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/metrics", nil)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 const together = 3
 
 const (
-	// readyMost bounds the wait until all serve, stopMost that until they have ended.
-	readyMost = 5 * time.Minute
-	stopMost  = time.Minute
+	// maxReady bounds the wait until all serve, maxStop that until they have ended.
+	maxReady  = 5 * time.Minute
+	maxStop   = time.Minute
 	lookEvery = 100 * time.Millisecond
 )
 
@@ -59,7 +59,7 @@ func servesProfiles(ctx context.Context, rota string) bool {
 }
 
 func (s *servers) start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyMost)
+	ctx, cancel := context.WithTimeout(ctx, maxReady)
 	defer cancel()
 	return s.Start(ctx)
 }
@@ -77,7 +77,7 @@ func (s *servers) add() (*rig.Node, error) {
 
 // join starts one more node with an empty directory, and waits until all serve.
 func (s *servers) join(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyMost)
+	ctx, cancel := context.WithTimeout(ctx, maxReady)
 	defer cancel()
 	n, err := s.add()
 	if err != nil {
@@ -103,4 +103,4 @@ func (s *servers) peak() (most float64) {
 }
 
 // stop ends all servers and waits for them; one that does not end is killed, and that is reported.
-func (s *servers) stop() error { return s.Stop(stopMost) }
+func (s *servers) stop() error { return s.Stop(maxStop) }

@@ -28,9 +28,9 @@ type grown struct {
 	seen [][2]float64
 }
 
-// soakLeast is the minimum length of a soak for its verdict to count: garbage alone takes minutes to fill the room that
+// minSoak is the minimum length of a soak for its verdict to count: garbage alone takes minutes to fill the room that
 // a server gives it.
-const soakLeast = 20 * time.Minute
+const minSoak = 20 * time.Minute
 
 // flatShare is the share of its mean that a metric may gain over the second half of a soak.
 const flatShare = 0.05
@@ -57,7 +57,7 @@ func (p *plan) measureSoak(ctx context.Context) error {
 		if p.soak.warm > 0 {
 			p.say("%d jobs to warm up", p.soak.warm)
 			args := []string{"jobs", "--jobs", strconv.Itoa(p.soak.warm), "--payload", strconv.Itoa(p.payload)}
-			if err := run(ctx, fillMost, nil, p.rota, s.withAddr("bench", args)...); err != nil {
+			if err := run(ctx, maxFill, nil, p.rota, s.withAddr("bench", args)...); err != nil {
 				return err
 			}
 		}
@@ -92,8 +92,8 @@ func (p *plan) measureSoak(ctx context.Context) error {
 		return err
 	}
 	text, flat := soakTable(all)
-	if p.soak.of < soakLeast {
-		text, flat = text+fmt.Sprintf("\nTo judge, %s are wanted at least.\n", soakLeast), true
+	if p.soak.of < minSoak {
+		text, flat = text+fmt.Sprintf("\nTo judge, %s are wanted at least.\n", minSoak), true
 	}
 	text = m.markdown() + fmt.Sprintf("%s at %d jobs/s after %s to warm up: %d jobs, none lost, none done twice; the worst minute's "+
 		"p99 end to end was %.0f ms.\n\n", p.soak.of, p.rates[0], thousands(p.soak.warm), r.Completed, r.E2EP99Ms) + text

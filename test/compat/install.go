@@ -51,7 +51,7 @@ func (s *scene) install(ctx context.Context, name string) (*installed, error) {
 	t := tools[i]
 	most := t.most
 	if most == 0 {
-		most = installMost
+		most = maxInstall
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// runMost limits a run with all rows and all installations.
-const runMost = 3 * time.Hour
+// maxRun limits a run with all rows and all installations.
+const maxRun = 3 * time.Hour
 
 func main() {
 	var o options
@@ -28,7 +28,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, runMost)
+	ctx, cancel := context.WithTimeout(ctx, maxRun)
 	defer cancel()
 	if err := run(ctx, o, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "compat:", err)

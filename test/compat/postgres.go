@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// outboxRows is the number of rows that two relays submit within outboxMost.
+	// outboxRows is the number of rows that two relays submit within maxOutbox.
 	outboxRows = 1000
-	outboxMost = 60 * time.Second
+	maxOutbox  = 60 * time.Second
 )
 
 func postgresRows() []row {
@@ -65,7 +65,7 @@ func newDatabase() (*database, error) {
 
 func (d *database) end() {
 	for _, p := range d.processes {
-		_ = p.Stop(stopMost)
+		_ = p.Stop(maxStop)
 	}
 	_ = os.RemoveAll(d.dir)
 }
@@ -134,12 +134,12 @@ func (d *database) connect(ctx context.Context) (conn *pgx.Conn, err error) {
 		return nil, err
 	}
 	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	ctx, cancel := context.WithTimeout(ctx, startMost)
+	ctx, cancel := context.WithTimeout(ctx, maxStart)
 	defer cancel()
 	err = rig.Until(ctx, func() error {
 		for _, p := range d.processes {
 			if !p.Running() {
-				return rig.Final(fmt.Errorf("%s ended: %s", p.Name, p.LastWords(saidMost)))
+				return rig.Final(fmt.Errorf("%s ended: %s", p.Name, p.LastWords(maxSaid)))
 			}
 		}
 		conn, err = pgx.ConnectConfig(ctx, config)
@@ -214,7 +214,7 @@ func (d *database) relay(ctx context.Context, s *scene, queue string) error {
 	if _, err := conn.Exec(ctx, insert); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, outboxMost)
+	ctx, cancel := context.WithTimeout(ctx, maxOutbox)
 	defer cancel()
 	left := 0
 	err = rig.Until(ctx, func() error {
@@ -234,7 +234,7 @@ func (d *database) relay(ctx context.Context, s *scene, queue string) error {
 			err = errors.Join(err, fmt.Errorf("a relay lost its statements: %s", r.LastWords(1)))
 		}
 		if !r.Running() {
-			err = errors.Join(err, fmt.Errorf("a relay ended: %s", r.LastWords(saidMost)))
+			err = errors.Join(err, fmt.Errorf("a relay ended: %s", r.LastWords(maxSaid)))
 		}
 	}
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 const (
 	// proxyIdle is longer than the default timeouts of all proxies here: 50 s and 60 s.
 	proxyIdle = 65 * time.Second
-	// seenMost is the longest time for a job through a proxy, including the reconnects of a worker and a follower.
-	seenMost = 45 * time.Second
+	// maxSeen is the longest time for a job through a proxy, including the reconnects of a worker and a follower.
+	maxSeen = 45 * time.Second
 )
 
 func proxyRows() []row {
@@ -92,11 +92,11 @@ func (p *proxy) start(ctx context.Context) (err error) {
 	if p.life, err = (command{dir: p.dir, env: env}).serve(p.t.program, "", p.args...); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startMost)
+	ctx, cancel := context.WithTimeout(ctx, maxStart)
 	defer cancel()
 	return rig.Until(ctx, func() error {
 		if !p.life.Running() {
-			return rig.Final(fmt.Errorf("%s ended: %s", p.t.name, p.life.LastWords(saidMost)))
+			return rig.Final(fmt.Errorf("%s ended: %s", p.t.name, p.life.LastWords(maxSaid)))
 		}
 		for _, at := range []string{p.grpc, p.http} {
 			conn, err := net.DialTimeout("tcp", at, time.Second)
@@ -139,7 +139,7 @@ func through(files []string, args ...string) func(context.Context, *scene, *inst
 		if err := p.job(ctx, s, follower, queue, queue+"-idle"); err != nil {
 			return "", fmt.Errorf("after %s idle: %w", proxyIdle, err)
 		}
-		_ = p.life.Stop(stopMost) // its exit status does not matter
+		_ = p.life.Stop(maxStop) // its exit status does not matter
 		if err := p.start(ctx); err != nil {
 			return "", fmt.Errorf("restarted: %w", err)
 		}
@@ -148,7 +148,7 @@ func through(files []string, args ...string) func(context.Context, *scene, *inst
 		}
 		for _, u := range users {
 			if !u.Running() {
-				return "", fmt.Errorf("%s ended: %s", u.Name, u.LastWords(saidMost))
+				return "", fmt.Errorf("%s ended: %s", u.Name, u.LastWords(maxSaid))
 			}
 		}
 		return "", nil
@@ -180,7 +180,7 @@ func (p *proxy) users(s *scene, queue string) ([]*rig.Process, error) {
 // job submits a job by HTTP through the proxy, and checks that it is completed, read through the proxy, and its event
 // followed.
 func (p *proxy) job(ctx context.Context, s *scene, follower *rig.Process, queue, job string) error {
-	ctx, cancel := context.WithTimeout(ctx, seenMost)
+	ctx, cancel := context.WithTimeout(ctx, maxSeen)
 	defer cancel()
 	at := "http://" + p.http + "/v1/jobs/" + job
 	in := command{dir: p.dir}
@@ -199,7 +199,7 @@ func (p *proxy) job(ctx context.Context, s *scene, follower *rig.Process, queue,
 		case strings.Contains(text, job):
 			return nil
 		case !follower.Running():
-			return rig.Final(fmt.Errorf("events tail ended: %s", follower.LastWords(saidMost)))
+			return rig.Final(fmt.Errorf("events tail ended: %s", follower.LastWords(maxSaid)))
 		default:
 			return fmt.Errorf("events tail did not print the end of %s", job)
 		}

@@ -35,8 +35,8 @@ type skipped string
 
 func (s skipped) Error() string { return string(s) }
 
-// textMost is how much of an error the page shows.
-const textMost = 240
+// maxText is how much of an error the page shows.
+const maxText = 240
 
 // play installs a row's tool and runs the row.
 func (s *scene) play(ctx context.Context, r row, installOnly bool) result {
@@ -86,8 +86,8 @@ func (s *scene) play(ctx context.Context, r row, installOnly bool) result {
 // firstLines returns an error's text on one line, shortened.
 func firstLines(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
-	if len(text) > textMost {
-		text = strings.ToValidUTF8(text[:textMost], "") + "…"
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + "…"
 	}
 	return text
 }

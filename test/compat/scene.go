@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	startMost = 60 * time.Second
-	stopMost  = 20 * time.Second
-	// saidMost is how many lines of a failed command an error shows.
-	saidMost = 6
+	maxStart = 60 * time.Second
+	maxStop  = 20 * time.Second
+	// maxSaid is how many lines of a failed command an error shows.
+	maxSaid = 6
 )
 
 // scene holds what rows share: the binary, a directory and a cluster of three nodes.
@@ -58,7 +58,7 @@ func (s *scene) end() error {
 		_ = s.client.Close()
 	}
 	if s.nodes != nil {
-		err = s.nodes.Stop(stopMost)
+		err = s.nodes.Stop(maxStop)
 	}
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
@@ -90,7 +90,7 @@ func (s *scene) start(ctx context.Context, n int, name string, flags ...string) 
 	for _, n := range nodes {
 		n.Flags = append(n.Flags, flags...)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startMost)
+	ctx, cancel := context.WithTimeout(ctx, maxStart)
 	defer cancel()
 	if err := nodes.Start(ctx); err != nil {
 		nodes.Kill()
@@ -153,7 +153,7 @@ func (c command) run(ctx context.Context, name string, args ...string) (string, 
 	text := strings.TrimSpace(string(said))
 	if err != nil {
 		lines := strings.Split(text, "\n")
-		err = fmt.Errorf("%s: %w: %s", filepath.Base(name), err, strings.Join(lines[max(0, len(lines)-saidMost):], "\n"))
+		err = fmt.Errorf("%s: %w: %s", filepath.Base(name), err, strings.Join(lines[max(0, len(lines)-maxSaid):], "\n"))
 	}
 	return text, err
 }

@@ -68,11 +68,11 @@ func store(args ...string) func(context.Context, *scene, *installed) (string, er
 // makeBucket creates the bucket as soon as the store answers. The stores that keep objects in files have it as a
 // folder.
 func (s *scene) makeBucket(ctx context.Context, server *rig.Process, dir, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, startMost)
+	ctx, cancel := context.WithTimeout(ctx, maxStart)
 	defer cancel()
 	return rig.Until(ctx, func() error {
 		if !server.Running() {
-			return rig.Final(fmt.Errorf("the store ended: %s", server.LastWords(saidMost)))
+			return rig.Final(fmt.Errorf("the store ended: %s", server.LastWords(maxSaid)))
 		}
 		_, err := command{dir: dir}.run(ctx, "curl", "-sS", "-m", "5", "-o", "made", "-X", "PUT", "http://"+addr+"/compat")
 		return err

@@ -21,12 +21,12 @@ type tool struct {
 	program string
 	// look is a program on the machine; these arguments print its version.
 	look []string
-	// most limits the installation; 0 is installMost.
+	// most limits the installation; 0 is maxInstall.
 	most time.Duration
 }
 
-// installMost limits most installations.
-const installMost = 5 * time.Minute
+// maxInstall limits most installations.
+const maxInstall = 5 * time.Minute
 
 // oapiRuntime is the module that clients of oapi-codegen import.
 const oapiRuntime = "github.com/oapi-codegen/runtime@v1.9.0"

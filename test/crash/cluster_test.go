@@ -256,7 +256,7 @@ func submitWorkflow(c *cluster, n *node, _ role) {
 	}
 	user, l := dial(c.t, n), c.load
 	l.producers.Go(func() {
-		l.Answered(l.submitting, callMost, func(ctx context.Context) error {
+		l.Answered(l.submitting, maxCall, func(ctx context.Context) error {
 			_, err := user.SubmitWorkflow(ctx, spec)
 			return err
 		}, jobs...)

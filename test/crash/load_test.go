@@ -26,8 +26,8 @@ type load struct {
 const (
 	// produceEvery is the producers' pause between two jobs.
 	produceEvery = 20 * time.Millisecond
-	// callMost bounds one call.
-	callMost = 5 * time.Second
+	// maxCall bounds one call.
+	maxCall = 5 * time.Second
 )
 
 func startLoad(t *testing.T, nodes []*node) *load {
@@ -77,7 +77,7 @@ func (l *load) produce(ctx context.Context, c *client.Client, producer int) {
 	for i := 0; ctx.Err() == nil; i++ {
 		spec := rota.NewJobSpec("load", []byte("x"))
 		spec.ID = rota.JobID(fmt.Sprintf("p%d-%06d", producer, i))
-		l.Submit(ctx, c, spec, callMost)
+		l.Submit(ctx, c, spec, maxCall)
 		select {
 		case <-ctx.Done():
 		case <-time.After(produceEvery):

@@ -101,7 +101,7 @@ func (a *floodAccount) judge() {
 			a.fault("%s: the flood left quiet jobs alone: the test shows nothing", name)
 		}
 		for _, typ := range floodTypes[1:] {
-			if q.failed[typ] < floodLeast {
+			if q.failed[typ] < minFlood {
 				a.fault("%s: of type %s %d leases failed or were declined: the test shows nothing", name, typ, q.failed[typ])
 			}
 		}

@@ -29,10 +29,10 @@ const (
 	// submitted.
 	floodDepth, floodBatch = 300, 50
 	floodWorkMs            = 20
-	// At least floodLeast leases of each type that fails or is declined must end for the test to prove anything. The
+	// At least minFlood leases of each type that fails or is declined must end for the test to prove anything. The
 	// flood goes on until that many, plus all that can be open at the same time, were received.
-	floodLeast = 5
-	floodShown = floodLeast + floodWorkers*floodSlots
+	minFlood   = 5
+	floodShown = minFlood + floodWorkers*floodSlots
 )
 
 // floodTypes are the types of the flood's jobs: handlers run the first, fail the second

@@ -21,8 +21,8 @@ const (
 	// sealedBy is the number of bytes that a seal adds: its version, the nonce and the tag.
 	sealedBy      = 1 + nonceBytes + 16
 	kindEncrypted = 10
-	// datagramMost is the maximum size that goes by UDP, packetTimes the number of sends.
-	datagramMost, packetTimes = 60_000, 32
+	// maxDatagram is the maximum size that goes by UDP, packetTimes the number of sends.
+	maxDatagram, packetTimes = 60_000, 32
 )
 
 // hostileGossip returns messages that the gate of gossip refuses, each harmless to a node without one, and others that
@@ -103,7 +103,7 @@ func seal(key, message []byte, packet bool) []byte {
 
 // gossip sends a message to n1, often by UDP and once by TCP; a stream must stay unanswered.
 func (s *scene) gossip(ctx context.Context, message []byte, wrap func([]byte, bool) []byte) error {
-	if packet := wrap(message, true); len(packet) <= datagramMost {
+	if packet := wrap(message, true); len(packet) <= maxDatagram {
 		conn, err := net.Dial("udp", gossipPort(s))
 		if err != nil {
 			return err
@@ -119,7 +119,7 @@ func (s *scene) gossip(ctx context.Context, message []byte, wrap func([]byte, bo
 		return err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(answerMost))
+	_ = conn.SetDeadline(time.Now().Add(maxAnswer))
 	_, _ = conn.Write(wrap(message, false))
 	_ = conn.(*net.TCPConn).CloseWrite()
 	if answer, _ := io.ReadAll(io.LimitReader(conn, 1<<10)); len(answer) > 0 {

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// grownMost is the memory that one actor's probes may use of a node, settleMost the time for the cluster to return
+	// maxGrown is the memory that one actor's probes may use of a node, maxSettle the time for the cluster to return
 	// to its earlier state.
-	grownMost  = 64 << 20
-	settleMost = 20 * time.Second
+	maxGrown  = 64 << 20
+	maxSettle = 20 * time.Second
 	// forgedTerm is the term of forged votes: no real term comes near it.
 	forgedTerm = 0x7fff
 )
@@ -74,7 +74,7 @@ func (s *scene) look(ctx context.Context) (*sight, error) {
 
 // settle waits until the cluster is in the same state as before.
 func (s *scene) settle(ctx context.Context, before *sight) (seen *sight, err error) {
-	ctx, cancel := context.WithTimeout(ctx, settleMost)
+	ctx, cancel := context.WithTimeout(ctx, maxSettle)
 	defer cancel()
 	err = rig.Until(ctx, func() error {
 		var err error
@@ -82,7 +82,7 @@ func (s *scene) settle(ctx context.Context, before *sight) (seen *sight, err err
 			return err
 		}
 		for id, now := range seen.resident {
-			if grown := now - before.resident[id]; grown > grownMost {
+			if grown := now - before.resident[id]; grown > maxGrown {
 				return fmt.Errorf("%s took %d MiB", id, grown>>20)
 			}
 		}

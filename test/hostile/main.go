@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// runMost bounds a run, probeMost one probe, plantedMost one that finds the defences removed.
-	runMost     = 4 * time.Minute
-	probeMost   = 20 * time.Second
-	plantedMost = 2 * time.Second
-	// probesLeast is the minimum number of probes in a run, and saidMost the maximum length of an answer that is shown.
-	probesLeast = 60
-	saidMost    = 110
+	// maxRun bounds a run, maxProbe one probe, maxPlanted one that finds the defences removed.
+	maxRun     = 4 * time.Minute
+	maxProbe   = 20 * time.Second
+	maxPlanted = 2 * time.Second
+	// minProbes is the minimum number of probes in a run, and maxSaid the maximum length of an answer that is shown.
+	minProbes = 60
+	maxSaid   = 110
 )
 
 // probe is one attempt.
@@ -71,11 +71,11 @@ func main() {
 	}
 }
 
-// bounded runs until a signal, and for at most runMost.
+// bounded runs until a signal, and for at most maxRun.
 func bounded(binary string, plant bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, runMost)
+	ctx, cancel := context.WithTimeout(ctx, maxRun)
 	defer cancel()
 	return run(ctx, binary, plant, os.Stdout)
 }
@@ -169,7 +169,7 @@ func (t *tally) planted(ctx context.Context, out io.Writer, s *scene, a actor) {
 }
 
 func (t *tally) verdict(out io.Writer, plant bool, took time.Duration) error {
-	word, least := "held", probesLeast
+	word, least := "held", minProbes
 	if plant {
 		word, least = "noticed the open doors", 1
 	}
@@ -185,9 +185,9 @@ func (t *tally) verdict(out io.Writer, plant bool, took time.Duration) error {
 
 // play runs one probe, within its time limit.
 func (p *probe) play(ctx context.Context, s *scene) (string, error) {
-	most := probeMost
+	most := maxProbe
 	if s.plant {
-		most = plantedMost // an accepted call may go on forever
+		most = maxPlanted // an accepted call may go on forever
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -197,8 +197,8 @@ func (p *probe) play(ctx context.Context, s *scene) (string, error) {
 // short cuts an answer to one line.
 func short(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > saidMost {
-		text = strings.ToValidUTF8(text[:saidMost], "") + "…"
+	if len(text) > maxSaid {
+		text = strings.ToValidUTF8(text[:maxSaid], "") + "…"
 	}
 	return text
 }

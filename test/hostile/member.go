@@ -159,11 +159,11 @@ func raftConn(s *scene, id string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: answerMost}, "tcp", s.nodes[0].Raft, s.trusting(pair))
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: maxAnswer}, "tcp", s.nodes[0].Raft, s.trusting(pair))
 	if err != nil {
 		return nil, err
 	}
-	_ = conn.SetDeadline(time.Now().Add(answerMost))
+	_ = conn.SetDeadline(time.Now().Add(maxAnswer))
 	_, _ = conn.Write(hello(id, "", s.identities[id]))
 	head := make([]byte, 13) // the verdict, then the head of its own hello
 	if _, err = io.ReadFull(conn, head); err == nil && head[0] != 0 {

@@ -116,7 +116,7 @@ func (s *scene) trusting(own ...tls.Certificate) *tls.Config {
 
 // dial returns a client with a token; empty is none.
 func (s *scene) dial(token string) (*client.Client, error) {
-	return client.Dial(s.nodes.APIs(), client.WithTLS(s.trusting()), client.WithToken(token), client.WithPatience(probeMost/2))
+	return client.Dial(s.nodes.APIs(), client.WithTLS(s.trusting()), client.WithToken(token), client.WithPatience(maxProbe/2))
 }
 
 // conn returns a bare connection to one node, with the given client certificates.

@@ -28,8 +28,8 @@ const (
 	// crowd is the number of connections that one stranger opens, halves the number of calls that it leaves without a
 	// message.
 	crowd, halves = 1000, 300
-	// answerMost is the time allowed for an answer to raw bytes.
-	answerMost = 5 * time.Second
+	// maxAnswer is the time allowed for an answer to raw bytes.
+	maxAnswer = 5 * time.Second
 )
 
 // port names one of a node's addresses.
@@ -69,13 +69,13 @@ func strangerBytes() (all []probe) {
 
 // say opens a connection, sends the bytes and returns the answer until it is closed.
 func say(ctx context.Context, to string, said []byte) ([]byte, error) {
-	dialer := net.Dialer{Timeout: answerMost}
+	dialer := net.Dialer{Timeout: maxAnswer}
 	conn, err := dialer.DialContext(ctx, "tcp", to)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(answerMost))
+	_ = conn.SetDeadline(time.Now().Add(maxAnswer))
 	_, _ = conn.Write(said)
 	_ = conn.(*net.TCPConn).CloseWrite()
 	answer, _ := io.ReadAll(io.LimitReader(conn, 64<<10))
@@ -107,7 +107,7 @@ func olderTLS(to port) func(context.Context, *scene) (string, error) {
 	return func(_ context.Context, s *scene) (string, error) {
 		config := s.trusting()
 		config.MinVersion, config.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
-		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: answerMost}, "tcp", to(s), config)
+		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: maxAnswer}, "tcp", to(s), config)
 		if err == nil {
 			_ = conn.Close()
 			return "", errors.New("it is spoken")
@@ -124,12 +124,12 @@ func overTLS(s *scene, to string, said []byte, own *tls.Certificate, protocols .
 	if own != nil {
 		config.Certificates = []tls.Certificate{*own}
 	}
-	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: answerMost}, "tcp", to, config)
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: maxAnswer}, "tcp", to, config)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(answerMost))
+	_ = conn.SetDeadline(time.Now().Add(maxAnswer))
 	_, _ = conn.Write(said)
 	answer := make([]byte, 512)
 	n, err := conn.Read(answer)
@@ -250,7 +250,7 @@ func idleCrowd(ctx context.Context, s *scene) (string, error) {
 		}
 	}()
 	for range crowd {
-		conn, err := net.DialTimeout("tcp", s.nodes[0].API, answerMost)
+		conn, err := net.DialTimeout("tcp", s.nodes[0].API, maxAnswer)
 		if err != nil {
 			break
 		}

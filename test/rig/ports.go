@@ -9,10 +9,10 @@ import (
 )
 
 // Ports are taken below those that the system gives to outgoing connections, so that a node that is down for a while
-// keeps its own. Those from portMost on are for the tests of package cluster, which run at the same time.
+// keeps its own. Those from maxPort on are for the tests of package cluster, which run at the same time.
 const (
-	portLeast = 10_000
-	portMost  = 20_000
+	minPort = 10_000
+	maxPort = 20_000
 )
 
 var ports struct {
@@ -25,11 +25,11 @@ func FreePort() (int, error) {
 	ports.Lock()
 	defer ports.Unlock()
 	if ports.next == 0 {
-		ports.next = portLeast + rand.IntN(portMost-portLeast)
+		ports.next = minPort + rand.IntN(maxPort-minPort)
 	}
-	for range portMost - portLeast {
-		if ports.next++; ports.next >= portMost {
-			ports.next = portLeast
+	for range maxPort - minPort {
+		if ports.next++; ports.next >= maxPort {
+			ports.next = minPort
 		}
 		addr := loopback(ports.next)
 		tcp, err := net.Listen("tcp", addr)

@@ -16,8 +16,8 @@ type guard struct {
 	heard bool
 }
 
-// guardMost is how long a guard tries.
-const guardMost = Time(rota.SilenceEnds) + 5_000
+// maxGuard is how long a guard tries.
+const maxGuard = Time(rota.SilenceEnds) + 5_000
 
 // Mourn makes a worker's guard report, after a while, that the worker's current process is gone.
 func (w *World) Mourn(k *worker, after Time) {
@@ -26,7 +26,7 @@ func (w *World) Mourn(k *worker, after Time) {
 	}
 	hash := make([]byte, 32)
 	hash[0] = k.secret
-	g := &guard{w: w, by: w.now + after + guardMost, op: &fsmpb.Op{Op: &fsmpb.Op_Gone{Gone: &fsmpb.Gone{
+	g := &guard{w: w, by: w.now + after + maxGuard, op: &fsmpb.Op{Op: &fsmpb.Op_Gone{Gone: &fsmpb.Gone{
 		Worker: string(k.id), Session: uint64(k.session), SecretHash: hash}}}}
 	g.name = "guard of " + string(k.id)
 	w.on(&g.actor, after, g.say)

@@ -6,9 +6,9 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// pollMost is the longest wait of a poll, pollSpare how much longer its offer lasts.
+// maxPoll is the longest wait of a poll, pollSpare how much longer its offer lasts.
 const (
-	pollMost  = 8_000
+	maxPoll   = 8_000
 	pollSpare = 1_000
 )
 
@@ -23,7 +23,7 @@ func (k *worker) poll(session rota.Session) {
 		return
 	}
 	w := k.w
-	n, number, wait := w.nodes[w.chance.IntN(len(w.nodes))], w.chance.Uint64()|1, Time(w.chance.IntN(pollMost))
+	n, number, wait := w.nodes[w.chance.IntN(len(w.nodes))], w.chance.Uint64()|1, Time(w.chance.IntN(maxPoll))
 	say := func(free int, until rota.Clock) {
 		w.forward(n, &k.actor, k.cutUntil <= w.now && !n.down, &fsmpb.Op{Op: &fsmpb.Op_Offer{Offer: &fsmpb.Offer{Worker: string(k.id),
 			Session: uint64(session), Poll: number, Free: int32(free), UntilMs: int64(until)}}}, func(*fsmpb.Outcome) {})

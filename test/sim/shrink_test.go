@@ -12,8 +12,8 @@ import (
 // less removes things from the lives that run, in the form in which TestSeeds prints a smaller life.
 var less = flag.String("less", "", "what a life does without: seed=N,heal=MS,jobs=N,flows=N,workers=N,calm,no-ghosts,skip=A+B+…")
 
-// shrinkMost limits the lives tried in the search for a smaller failing one.
-const shrinkMost = 200
+// maxShrink limits the lives tried in the search for a smaller failing one.
+const maxShrink = 200
 
 // live runs a whole life of faults, and then heals the world. A panic is a fault like any other, and must not end the
 // search.
@@ -43,7 +43,7 @@ func liveOrTell(t *testing.T, o Options) figures {
 	}
 	w, err := live(o)
 	if err != nil {
-		small, tried := shrink(o, w.audit.kind, shrinkMost)
+		small, tried := shrink(o, w.audit.kind, maxShrink)
 		t.Fatalf("seed %d: %v\nthe smallest of %d lives that fail so: %s\nrepeat with: go test ./test/sim -run TestSeeds -seeds 1 -from %d -less '%s'",
 			o.Seed, err, tried, tell(small), o.Seed, lessText(o, small))
 	}

@@ -136,10 +136,10 @@ type figures struct {
 	// refusedIDs counts nodes that came back under an id that is no longer theirs.
 	refusedIDs                 int
 	leaderAfter, drainedAfter  time.Duration
-	calmLeast, calmMost        float64
-	flapLeast                  float64
+	minCalm, maxCalm           float64
+	minFlap                    float64
 	orphaned                   int
-	orphanMost                 time.Duration
+	maxOrphan                  time.Duration
 	started, lost, completed   int
 	submitted, unknown, starts int
 	// pieces counts the user actions that pieces.go checks.
@@ -148,20 +148,20 @@ type figures struct {
 
 func (f *figures) rates(when string, rate float64) {
 	if strings.Contains(when, "stable") {
-		if f.calmLeast == 0 || rate < f.calmLeast {
-			f.calmLeast = rate
+		if f.minCalm == 0 || rate < f.minCalm {
+			f.minCalm = rate
 		}
-		f.calmMost = max(f.calmMost, rate)
+		f.maxCalm = max(f.maxCalm, rate)
 		return
 	}
-	if f.flapLeast == 0 || rate < f.flapLeast {
-		f.flapLeast = rate
+	if f.minFlap == 0 || rate < f.minFlap {
+		f.minFlap = rate
 	}
 }
 
 func (f *figures) orphans(took time.Duration) {
 	f.orphaned++
-	f.orphanMost = max(f.orphanMost, took)
+	f.maxOrphan = max(f.maxOrphan, took)
 }
 
 // add sums the figures of several lives.
@@ -176,14 +176,14 @@ func (f *figures) add(g figures) {
 	f.jobs, f.settled, f.verified = f.jobs+g.jobs, f.settled+g.settled, f.verified+g.verified
 	f.violations, f.events = f.violations+g.violations, f.events+g.events
 	f.leaderAfter, f.drainedAfter = max(f.leaderAfter, g.leaderAfter), max(f.drainedAfter, g.drainedAfter)
-	if g.calmLeast > 0 {
-		f.rates("stable", g.calmLeast)
-		f.rates("stable", g.calmMost)
+	if g.minCalm > 0 {
+		f.rates("stable", g.minCalm)
+		f.rates("stable", g.maxCalm)
 	}
-	if g.flapLeast > 0 {
-		f.rates("flapping", g.flapLeast)
+	if g.minFlap > 0 {
+		f.rates("flapping", g.minFlap)
 	}
-	f.orphaned, f.orphanMost = f.orphaned+g.orphaned, max(f.orphanMost, g.orphanMost)
+	f.orphaned, f.maxOrphan = f.orphaned+g.orphaned, max(f.maxOrphan, g.maxOrphan)
 	f.started, f.lost, f.completed = f.started+g.started, f.lost+g.lost, f.completed+g.completed
 	f.refusedIDs += g.refusedIDs
 	f.flows, f.claims, f.installs = f.flows+g.flows, f.claims+g.claims, f.installs+g.installs
@@ -229,6 +229,6 @@ func (f *figures) String() string {
 		"(leader within %s, drained within %s, clock rate %.3f to %.3f, with leader changes %.3f at least), "+
 		"%d leases of dead workers ended within %s and three times the outage, %d verdicts, %d violations",
 		f.virtual.Hours(), f.allFaults(), strings.Join(kinds, ", "), f.operations(), f.submitted, f.flows, f.unknown, f.pieces, f.started, f.lost, f.completed,
-		f.claims, f.starts, f.refusedIDs, f.installs, f.events, f.settled, f.leaderAfter.Round(time.Millisecond), f.drainedAfter.Round(time.Millisecond), f.calmLeast, f.calmMost,
-		f.flapLeast, f.orphaned, f.orphanMost.Round(time.Millisecond), f.verified, f.violations)
+		f.claims, f.starts, f.refusedIDs, f.installs, f.events, f.settled, f.leaderAfter.Round(time.Millisecond), f.drainedAfter.Round(time.Millisecond), f.minCalm, f.maxCalm,
+		f.minFlap, f.orphaned, f.maxOrphan.Round(time.Millisecond), f.verified, f.violations)
 }

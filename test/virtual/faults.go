@@ -35,7 +35,7 @@ var faults = []fault{
 	{"slow disk", 6, 1 * time.Second, 6 * time.Second, slowDisk},
 	{"hung disk", 3, 1 * time.Second, 20 * time.Second, hungDisk},
 	{"wall clock jump", 10, 500 * time.Millisecond, 6 * time.Second, jumpWall},
-	{"wall clocks of most jump", 5, 500 * time.Millisecond, 6 * time.Second, jumpMost},
+	{"wall clocks of most jump", 5, 500 * time.Millisecond, 6 * time.Second, maxJump},
 	{"monotonic clock leaps", 6, 100 * time.Millisecond, 1 * time.Second, leap},
 	{"worker drained", 4, 500 * time.Millisecond, 8 * time.Second, drainWorker},
 	{"leadership transfer", 10, 100 * time.Millisecond, 1 * time.Second, transfer},
@@ -359,8 +359,8 @@ func jumpWall(l *life) func() {
 	}
 }
 
-// jumpMost moves the wall clocks of a majority, so that the date follows.
-func jumpMost(l *life) func() {
+// maxJump moves the wall clocks of a majority, so that the date follows.
+func maxJump(l *life) func() {
 	by := time.Duration(l.random.Int64N(int64(2*time.Hour))) - time.Hour
 	var moved []*server
 	for _, i := range l.random.Perm(len(l.servers))[:len(l.servers)/2+1] {

@@ -29,8 +29,8 @@ func newUser(l *life, number int) *user {
 	return &user{life: l, host: host(fmt.Sprintf("u%d", number+1)), random: rand.New(rand.NewPCG(l.seed, 100+uint64(number)))}
 }
 
-// thinkMost is the longest wait between two actions of a user.
-const thinkMost = 18 * time.Second
+// maxThink is the longest wait between two actions of a user.
+const maxThink = 18 * time.Second
 
 func (u *user) run() {
 	for _, s := range u.life.servers {
@@ -41,7 +41,7 @@ func (u *user) run() {
 			_ = c.Close()
 		}
 	}()
-	for u.life.pause(time.Duration(u.random.Int64N(int64(thinkMost)))) {
+	for u.life.pause(time.Duration(u.random.Int64N(int64(maxThink)))) {
 		if u.life.calm.Load() {
 			continue
 		}

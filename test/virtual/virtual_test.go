@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// The size of a run: virtual time in total, divided into lives of lifeMost, as many at once as there are cores.
+// The size of a run: virtual time in total, divided into lives of maxLife, as many at once as there are cores.
 // ROTA_VIRTUAL=100h sets another one, ROTA_VIRTUAL_SEED another first seed; make test runs a core of it.
 const (
 	coreLength = 30 * time.Minute
-	lifeMost   = 30 * time.Minute
+	maxLife    = 30 * time.Minute
 )
 
 func TestLives(t *testing.T) {
@@ -42,7 +42,7 @@ func TestLives(t *testing.T) {
 	began, asked := time.Now(), length
 	t.Run("lives", func(t *testing.T) {
 		for seed := first; length > 0; seed++ {
-			one := min(length, lifeMost)
+			one := min(length, maxLife)
 			length -= one
 			t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {
 				t.Parallel()

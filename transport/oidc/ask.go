@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// answerMost bounds an issuer's configuration and its keys, answerTime how long each takes.
-	answerMost = 256 << 10
+	// maxAnswer bounds an issuer's configuration and its keys, answerTime how long each takes.
+	maxAnswer  = 256 << 10
 	answerTime = 5 * time.Second
 	// answerKept is how long an answer, or that there was none, is not asked for again: tokens
 	// that nobody signed make no requests without end.
 	answerKept = 5 * time.Second
-	// keysMost bounds an issuer's keys: a token that names none is tried with each.
-	keysMost = 100
-	// addressesMost bounds the addresses of an issuer whose answers are kept.
-	addressesMost = 8
+	// maxKeys bounds an issuer's keys: a token that names none is tried with each.
+	maxKeys = 100
+	// maxAddresses bounds the addresses of an issuer whose answers are kept.
+	maxAddresses = 8
 )
 
 // provider returns the issuer's, a new one where it was set otherwise since.
@@ -164,7 +164,7 @@ func (a *asker) keep(url string, got answer) {
 			delete(a.kept, other)
 		}
 	}
-	if a.kept == nil || len(a.kept) >= addressesMost {
+	if a.kept == nil || len(a.kept) >= maxAddresses {
 		a.kept = make(map[string]answer)
 	}
 	a.kept[url] = got
@@ -183,12 +183,12 @@ func (a *asker) fetch(r *http.Request) (got answer) {
 	case response.StatusCode != http.StatusOK:
 		return answer{err: fmt.Errorf("it answers with %d %s", response.StatusCode, http.StatusText(response.StatusCode))}
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, answerMost+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	switch {
 	case err != nil:
 		return answer{err: err}
-	case len(body) > answerMost:
-		return answer{err: fmt.Errorf("its answer has more than %d bytes", answerMost)}
+	case len(body) > maxAnswer:
+		return answer{err: fmt.Errorf("its answer has more than %d bytes", maxAnswer)}
 	}
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -196,8 +196,8 @@ func (a *asker) fetch(r *http.Request) (got answer) {
 	if err := jsonparts.Read(body, &set, false); err != nil {
 		return answer{err: errors.New("its answer is not JSON of a configuration or of keys")}
 	}
-	if n := len(set.Keys); n > keysMost {
-		return answer{err: fmt.Errorf("too many keys: got %d, maximum %d, as each may be tried", n, keysMost)}
+	if n := len(set.Keys); n > maxKeys {
+		return answer{err: fmt.Errorf("too many keys: got %d, maximum %d, as each may be tried", n, maxKeys)}
 	}
 	return answer{header: response.Header, body: body}
 }

@@ -23,8 +23,8 @@ import (
 var algorithms = []string{gooidc.RS256, gooidc.ES256, gooidc.EdDSA}
 
 const (
-	// verifyMost bounds one verification, its requests to the issuer among it.
-	verifyMost = 10 * time.Second
+	// maxVerify bounds one verification, its requests to the issuer among it.
+	maxVerify = 10 * time.Second
 	// discoveredFor is how long an issuer's configuration is believed. Its keys are asked for
 	// anew where a token names one that is not known.
 	discoveredFor = time.Hour
@@ -116,7 +116,7 @@ func (v *Verifier) Verify(ctx context.Context, jwt string, issuers func(url stri
 
 // proved refuses a token whose signature is by no key of its issuer, or by another algorithm.
 func (v *Verifier) proved(ctx context.Context, jwt string, issuer *rota.Issuer) error {
-	ctx, cancel := context.WithTimeout(ctx, verifyMost)
+	ctx, cancel := context.WithTimeout(ctx, maxVerify)
 	defer cancel()
 	p, err := v.provider(issuer)
 	if err != nil {

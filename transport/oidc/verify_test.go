@@ -145,7 +145,7 @@ func TestVerify_issuer(t *testing.T) {
 			}
 		}, "redirects", 1},
 		"too long": {func(*testIDP) http.HandlerFunc {
-			return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2*answerMost)) }
+			return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2*maxAnswer)) }
 		}, "more than", 1},
 		"another issuer": {func(p *testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
@@ -179,7 +179,7 @@ func TestVerify_issuer(t *testing.T) {
 		}, "not JSON", 1},
 		"too many keys": {func(*testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
-				fmt.Fprintf(w, `{"keys":[{}%s]}`, strings.Repeat(",{}", keysMost))
+				fmt.Fprintf(w, `{"keys":[{}%s]}`, strings.Repeat(",{}", maxKeys))
 			}
 		}, "got 101, maximum 100", 1},
 		"keys of another kind": {func(p *testIDP) http.HandlerFunc {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// bufferLeast is the memory that a body begins with; it doubles whenever that is full.
-	bufferLeast = 4 << 10
+	// minBuffer is the memory that a body begins with; it doubles whenever that is full.
+	minBuffer = 4 << 10
 	// linesBuffer is what a body of lines may take though none of its lines needs so much.
 	linesBuffer = 64 << 10
 	// zipBytes is about what decompressing takes beside what comes of it.
@@ -26,7 +26,7 @@ const (
 // greatest has a byte more than maxBody.
 var buffers [9]sync.Pool
 
-func bufferSize(order int) int { return bufferLeast<<order + 1 }
+func bufferSize(order int) int { return minBuffer<<order + 1 }
 
 // body is the body of a request. Its memory grows with what has come, whatever the header says, and is counted for the
 // node before it is taken and until it is free.

@@ -35,7 +35,7 @@ func (c *counted) Arrived() { c.arrived = true }
 func TestBody_takesWhatCame(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, n := range []int{0, 1, bufferLeast - 1, bufferLeast, bufferLeast + 1, bufferLeast + 2, 100_000, maxBody - 1, maxBody} {
+	for _, n := range []int{0, 1, minBuffer - 1, minBuffer, minBuffer + 1, minBuffer + 2, 100_000, maxBody - 1, maxBody} {
 		sent := make([]byte, n)
 		for i := range sent {
 			sent[i] = byte(random.Uint32())
@@ -62,7 +62,7 @@ func TestBody_takesWhatCame(t *testing.T) {
 			if zipped {
 				extra = zipBytes
 			}
-			if most := max(bufferLeast, 2*n) + 1 + extra; v.held > most || v.held < n {
+			if most := max(minBuffer, 2*n) + 1 + extra; v.held > most || v.held < n {
 				t.Errorf("%d bytes, zipped %v: %d are counted, at most %d may be", n, zipped, v.held, most)
 			}
 			b.free()

@@ -24,11 +24,11 @@ const (
 	liveRead = 5 * time.Second
 	// liveAgain is when a state is made again that came to nothing.
 	liveAgain = 10 * time.Millisecond
-	// topicsMost bounds the topics of a viewer, feedsMost those that a node makes, and feedsOfOne those of
+	// maxTopics bounds the topics of a viewer, maxFeeds those that a node makes, and feedsOfOne those of
 	// viewers with the same rights: a tenant's looks keep nobody else from theirs.
-	topicsMost = 16
-	feedsMost  = 1_000
-	feedsOfOne = feedsMost / 4
+	maxTopics  = 16
+	maxFeeds   = 1_000
+	feedsOfOne = maxFeeds / 4
 )
 
 // topic is what a viewer looks at: a kind of thing, and which one.
@@ -65,8 +65,8 @@ func topicsOf(r *http.Request) ([]topic, error) {
 			return nil, rota.Refusef(rota.KindInvalid, "topic", "topic: got %q; use overview, queue/Q, workers, workflow/W or job/J", head(text))
 		}
 	}
-	if n := len(topics); n < 1 || n > topicsMost {
-		return nil, rota.Refusef(rota.KindInvalid, "topic", "topic: got %d topics, want 1 to %d", n, topicsMost)
+	if n := len(topics); n < 1 || n > maxTopics {
+		return nil, rota.Refusef(rota.KindInvalid, "topic", "topic: got %d topics, want 1 to %d", n, maxTopics)
 	}
 	return topics, nil
 }
@@ -165,10 +165,10 @@ func (g *stage) join(v *viewer) error {
 
 // room refuses one more feed for viewers with some rights where there are too many; mu is held.
 func (g *stage) room(class string) error {
-	most, who := feedsMost, "viewers of this node"
+	most, who := maxFeeds, "viewers of this node"
 	if g.of[class] >= feedsOfOne {
 		most, who = feedsOfOne, "viewers of this node with the same rights"
-	} else if len(g.feeds) < feedsMost {
+	} else if len(g.feeds) < maxFeeds {
 		return nil
 	}
 	e := rota.Refusef(rota.KindExhausted, "topic", "%s watch %d topics, which is the maximum: ask another node", who, most)

@@ -77,13 +77,13 @@ func TestStage_sharesTopics(t *testing.T) {
 	g := &stage{live: nothingToSee{}, table: func() any { return nil }}
 	look := func(class string, n int) (*viewer, error) {
 		v := &viewer{visit: viewing{ctx: t.Context(), class: class}, wake: make(chan struct{}, 1)}
-		for i := range topicsMost {
+		for i := range maxTopics {
 			v.topics = append(v.topics, topic{"job", strconv.Itoa(n) + "." + strconv.Itoa(i)})
 		}
 		return v, g.join(v)
 	}
 	var all []*viewer
-	for n := range feedsMost {
+	for n := range maxFeeds {
 		v, err := look("greedy", n)
 		if err != nil {
 			if rota.KindOf(err) != rota.KindExhausted {
@@ -94,7 +94,7 @@ func TestStage_sharesTopics(t *testing.T) {
 		all = append(all, v)
 	}
 	other, err := look("another", 0)
-	if err != nil || len(all) != feedsOfOne/topicsMost {
+	if err != nil || len(all) != feedsOfOne/maxTopics {
 		t.Fatalf("%d viewers with the same rights look, another has %v", len(all), err)
 	}
 	g.mu.Lock()

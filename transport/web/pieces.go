@@ -20,8 +20,8 @@ import (
 const (
 	// linesType is the media type of a body of lines, each of which is JSON.
 	linesType = "application/x-ndjson"
-	// stepMost is how long a stream may stand still: no line comes, or what is sent is not taken.
-	stepMost = 20 * time.Second
+	// maxStep is how long a stream may stand still: no line comes, or what is sent is not taken.
+	maxStep = 20 * time.Second
 )
 
 // Pieces is an answer that is sent as it comes.
@@ -78,7 +78,7 @@ func (s *sender) Write(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	_ = s.control.SetWriteDeadline(time.Now().Add(stepMost)) // what has no deadlines needs none
+	_ = s.control.SetWriteDeadline(time.Now().Add(maxStep)) // what has no deadlines needs none
 	s.begin()
 	n, err := s.w.Write(p)
 	if err == nil {
@@ -137,7 +137,7 @@ func (l *lines) next(use func(text []byte) error) error {
 			return errAnswered
 		}
 		if l.from.used() { // what has arrived takes no time
-			_ = l.control.SetReadDeadline(time.Now().Add(stepMost))
+			_ = l.control.SetReadDeadline(time.Now().Add(maxStep))
 			if l.over.Load() { // end may have set another one before
 				return errAnswered
 			}
@@ -148,7 +148,7 @@ func (l *lines) next(use func(text []byte) error) error {
 			return rota.Refusef(rota.KindInvalid, "body", "line %d too long: maximum %d bytes", l.number, maxBody)
 		}
 		if _, ours := errors.AsType[*rota.Error](err); err != nil && err != io.EOF && !ours {
-			return rota.Refusef(rota.KindTimeout, "body", "the body is incomplete, or sent nothing for %s", stepMost)
+			return rota.Refusef(rota.KindTimeout, "body", "the body is incomplete, or sent nothing for %s", maxStep)
 		}
 		if err != nil && err != io.EOF {
 			return err

@@ -137,7 +137,7 @@ func refuseStream(w http.ResponseWriter, err error, blocks bool) {
 	}
 	pause := time.Second
 	if refusal, ok := errors.AsType[*rota.Error](err); ok {
-		pause = min(max(pause, refusal.RetryAfter), pauseMost)
+		pause = min(max(pause, refusal.RetryAfter), maxPause)
 	}
 	out := newStream(w)
 	if out.begin(mediaBlocks, fmt.Sprintf("retry: %d\n\n", pause.Milliseconds())) == nil {
@@ -145,5 +145,5 @@ func refuseStream(w http.ResponseWriter, err error, blocks bool) {
 	}
 }
 
-// pauseMost bounds what a reader is asked to wait: it keeps that for as long as it follows.
-const pauseMost = 30 * time.Second
+// maxPause bounds what a reader is asked to wait: it keeps that for as long as it follows.
+const maxPause = 30 * time.Second

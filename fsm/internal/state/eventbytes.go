@@ -193,7 +193,7 @@ func DecodeEvents(index rota.Index, b []byte) ([]rota.Event, error) {
 	before := &rota.Event{}
 	for d.Err == nil && len(d.B) > 0 {
 		if events == nil {
-			events = make([]rota.Event, 0, 1+len(b)/eventBytesLeast)
+			events = make([]rota.Event, 0, 1+len(b)/minEventBytes)
 		}
 		v := rota.Event{ID: rota.EventID{Incarnation: incarnation, Index: index, Seq: uint32(len(events))}}
 		d.event(&v, before)
@@ -206,8 +206,8 @@ func DecodeEvents(index rota.Index, b []byte) ([]rota.Event, error) {
 	return events, nil
 }
 
-// eventBytesLeast is slightly more than the length of the shortest common event.
-const eventBytesLeast = 48
+// minEventBytes is slightly more than the length of the shortest common event.
+const minEventBytes = 48
 
 // eventDecoder reads texts as substrings of one string: an entry has thousands.
 type eventDecoder struct {

@@ -140,7 +140,7 @@ func DecodeHeader(d *Decoder) Header {
 	copy(h.Chain[:], d.raw(32))
 	h.Events = d.Uint()
 	h.FlowSeq = d.Uint()
-	h.Rules = uint32(d.Enum(entry.RulesMost))
+	h.Rules = uint32(d.Enum(entry.MaxRules))
 	h.Anonymous = d.strs()
 	h.AuthInit = d.Bool()
 	h.Settings = rota.ClusterSettings{StateBytesMax: d.Int(), VotersWanted: d.Int(), Autopilot: d.Bool()}

@@ -278,7 +278,7 @@ func (o *TombOrder) Set(seq uint64, e TombEntry) {
 	i, had := b.place(seq)
 	if had {
 		b.List[i] = e
-		o.reckon(at, b)
+		o.recount(at, b)
 		return
 	}
 	b.has |= 1 << (seq % MaxTombBlock)
@@ -315,12 +315,12 @@ func (o *TombOrder) Delete(seq uint64) {
 		b.List = slices.Clip(slices.Clone(b.List))
 	}
 	if due == b.due {
-		o.reckon(at, b)
+		o.recount(at, b)
 	}
 }
 
-// reckon updates a block's place in the order of dates from its entries.
-func (o *TombOrder) reckon(at uint64, b *TombBlock) {
+// recount updates a block's place in the order of dates from its entries.
+func (o *TombOrder) recount(at uint64, b *TombBlock) {
 	due := b.List[0].Due
 	for i := range b.List {
 		due = min(due, b.List[i].Due)

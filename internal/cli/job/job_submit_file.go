@@ -163,10 +163,10 @@ func (s *FileSender) submit(ctx context.Context, lines []flowfile.JobLine) {
 }
 
 // FilePause is the pause after a batch for which the cluster asked to slow down:
-// 1,000 jobs each still make nearly 10,000 jobs a second. filePauseMost bounds what a refusal can ask for.
+// 1,000 jobs each still make nearly 10,000 jobs a second. maxFilePause bounds what a refusal can ask for.
 const (
-	FilePause     = 100 * time.Millisecond
-	filePauseMost = 5 * time.Second
+	FilePause    = 100 * time.Millisecond
+	maxFilePause = 5 * time.Second
 )
 
 // SlowDown heeds the throttle hint (SPEC §4.6), and the delay of a refusal: the client
@@ -175,7 +175,7 @@ func (s *FileSender) SlowDown(ctx context.Context, outcomes []rota.Submitted) {
 	delay := time.Duration(0)
 	for _, o := range outcomes {
 		if o.Err != nil && rota.KindOf(o.Err) == rota.KindExhausted {
-			delay = max(delay, min(rota.ErrorOf(o.Err).RetryAfter, filePauseMost))
+			delay = max(delay, min(rota.ErrorOf(o.Err).RetryAfter, maxFilePause))
 		}
 	}
 	if !slices.ContainsFunc(outcomes, func(o rota.Submitted) bool { return o.Throttle }) {

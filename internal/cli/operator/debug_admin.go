@@ -24,8 +24,8 @@ type adminPage struct {
 // adminPages are those of one node.
 type adminPages []adminPage
 
-// adminMost bounds one page.
-const adminMost = 8 << 20
+// maxAdmin bounds one page.
+const maxAdmin = 8 << 20
 
 // usualAdmins guesses the admin ports of nodes whose API addresses are known.
 func usualAdmins(nodes []string) (admins []string) {
@@ -102,7 +102,7 @@ func (a Commands) adminGetter(addr string) (func(ctx context.Context, path strin
 			return nil, err
 		}
 		defer answer.Body.Close()
-		body, err := io.ReadAll(io.LimitReader(answer.Body, adminMost+1))
+		body, err := io.ReadAll(io.LimitReader(answer.Body, maxAdmin+1))
 		switch {
 		case err != nil:
 			return nil, err
@@ -110,8 +110,8 @@ func (a Commands) adminGetter(addr string) (func(ctx context.Context, path strin
 			return nil, fmt.Errorf("the node was started without --pprof")
 		case answer.StatusCode != http.StatusOK && path != "/readyz":
 			return nil, fmt.Errorf("it answered %s", answer.Status)
-		case len(body) > adminMost:
-			return nil, fmt.Errorf("it has more than %d bytes", adminMost)
+		case len(body) > maxAdmin:
+			return nil, fmt.Errorf("it has more than %d bytes", maxAdmin)
 		}
 		return body, nil
 	}, nil

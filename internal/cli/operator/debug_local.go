@@ -23,17 +23,17 @@ import (
 	"github.com/rotasched/rota/internal/cli"
 )
 
-// debugFileMost bounds a settings file, debugNames the files of a data directory that are listed.
+// maxDebugFile bounds a settings file, debugNames the files of a data directory that are listed.
 const (
-	debugFileMost = 1 << 20
-	debugNames    = 2_000
+	maxDebugFile = 1 << 20
+	debugNames   = 2_000
 )
 
 // debugSettings adds a node's settings: those that `rota server` has, and the names alone of all
 // else. A setting that wants a file shows it only where it is one: a key may stand there by mistake.
 func (b *bundle) debugSettings(root *cobra.Command, path string) error {
 	const name = "settings.json"
-	text, err := cli.ReadSmall(path, debugFileMost)
+	text, err := cli.ReadSmall(path, maxDebugFile)
 	if err != nil {
 		b.miss(name, err.Error())
 		return nil
@@ -98,7 +98,7 @@ func (b *bundle) debugData(path string) error {
 	if err != nil {
 		return err
 	}
-	denied, cut, err := TailOf(filepath.Join(path, "denied.log"), debugFileMost)
+	denied, cut, err := TailOf(filepath.Join(path, "denied.log"), maxDebugFile)
 	if err != nil {
 		b.miss("logs/denied.log", err.Error())
 		return nil
@@ -121,7 +121,7 @@ type nodeShown struct {
 // debugNode adds node.json.
 func (b *bundle) debugNode(path string) (node nodeShown, err error) {
 	const name = "node.json"
-	text, err := cli.ReadSmall(filepath.Join(path, name), debugFileMost)
+	text, err := cli.ReadSmall(filepath.Join(path, name), maxDebugFile)
 	if err == nil {
 		err = json.Unmarshal(text, &node)
 	}

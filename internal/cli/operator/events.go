@@ -37,8 +37,8 @@ type TailFlags struct {
 	kinds                                []string
 }
 
-// lastMost bounds --last: the events are held in memory until the newest is known.
-const lastMost = 10_000
+// maxLast bounds --last: the events are held in memory until the newest is known.
+const maxLast = 10_000
 
 func (a EventCommands) eventsTail() *cobra.Command {
 	f := &TailFlags{}
@@ -93,7 +93,7 @@ them. With --follow it goes on as things happen, until a signal
 	flags.StringVar(&f.Job, "job", "", "only events about the job of this `id`; a workflow's node is WORKFLOW/NODE")
 	flags.StringVar(&f.Since, "since", "", "begin at this `date`, or this long ago, such as 1h")
 	flags.IntVarP(&f.last, "last", "n", 0, "only this number of the newest `events`, up to 10000, 0 for all; with --follow new ones, too")
-	cli.WithinOrZero(flags, 1, lastMost, "last")
+	cli.WithinOrZero(flags, 1, maxLast, "last")
 	flags.StringVar(&f.Queue, "queue", "", "only events about this `queue` and its jobs")
 	flags.StringVar(&f.Typ, "type", "", "only events about jobs of this `type`")
 	flags.StringVar(&f.Tenant, "tenant", "", "only events about this `tenant` and its jobs")

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// debugBytes is the bound of an archive where --max-bytes says nothing, debugLeast the least.
+	// debugBytes is the bound of an archive where --max-bytes says nothing, minDebug the least.
 	debugBytes = 64 << 20
-	debugLeast = 1 << 20
+	minDebug   = 1 << 20
 	// debugCall bounds a call to one node.
 	debugCall = 5 * time.Second
 	// debugEvents are the last events that an archive has. All that are retained are read for
@@ -80,7 +80,7 @@ Admin ports are asked at --admin; without it at each node's API host, port 6472.
 	cli.DurationVar(flags, &f.interval, "interval", 10*time.Second, "how long the two looks at the metrics are apart; half of it the CPU is profiled")
 	cli.Within(flags, time.Second, time.Minute, "interval")
 	flags.Int64Var(&f.most, "max-bytes", debugBytes, "maximum `bytes` of the archive, before compression; MANIFEST lists the omitted parts")
-	cli.Within(flags, debugLeast, int64(4<<30), "max-bytes")
+	cli.Within(flags, minDebug, int64(4<<30), "max-bytes")
 	flags.BoolVar(&f.audit, "audit", false, "recompute every round in the log of --data, whose node is stopped, as rota operator audit does; it may take minutes")
 	flags.BoolVar(&f.payloads, "payloads", false, "include job payloads and other user data")
 	return cmd

@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// binaryCall bounds how long a binary has to say its version, binaryMost how much it may say.
+	// binaryCall bounds how long a binary has to say its version, maxBinary how much it may say.
 	binaryCall = 10 * time.Second
-	binaryMost = 64 << 10
+	maxBinary  = 64 << 10
 )
 
 func (a Commands) upgradeCheck() *cobra.Command {
@@ -146,7 +146,7 @@ type bounded struct{ bytes.Buffer }
 
 // Write implements io.Writer.
 func (b *bounded) Write(p []byte) (int, error) {
-	b.Buffer.Write(p[:min(len(p), binaryMost-min(b.Len(), binaryMost))])
+	b.Buffer.Write(p[:min(len(p), maxBinary-min(b.Len(), maxBinary))])
 	return len(p), nil
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/rotasched/rota/internal/secret"
 )
 
-// dsnMost bounds the bytes of a file with a DSN.
-const dsnMost = 4096
+// maxDsn bounds the bytes of a file with a DSN.
+const maxDsn = 4096
 
 func (a RelayCommands) postgres() *cobra.Command {
 	var dsn string
@@ -47,7 +47,7 @@ good stays, with error. Any number of relays may run.`,
 		case dsn == "":
 			return cli.Usagef("--dsn-file is missing: a file with the DSN of the database")
 		}
-		text, err := secret.ReadFile(dsn, dsnMost)
+		text, err := secret.ReadFile(dsn, maxDsn)
 		if err != nil {
 			return err
 		}

@@ -54,8 +54,8 @@ func (l leftFile) read(most int64) ([]byte, error) {
 // askFile is where a command says what becomes of its job as it fails.
 type askFile struct{ leftFile }
 
-// askFileMost bounds what is read of it: more is no line that asks for anything.
-const askFileMost = 256
+// maxAskFile bounds what is read of it: more is no line that asks for anything.
+const maxAskFile = 256
 
 // of returns how a command failed with what it asks for; one that did not fail, or declined,
 // asks for nothing.
@@ -63,7 +63,7 @@ func (a askFile) of(failed error) error {
 	if failed == nil || errors.Is(failed, ErrDeclined) {
 		return failed
 	}
-	text, err := a.read(askFileMost)
+	text, err := a.read(maxAskFile)
 	if err != nil {
 		return fmt.Errorf("%w; %w", failed, err)
 	}

@@ -17,10 +17,10 @@ const (
 	// finer merges events: those within one part in finer of the time since the present count as one moment. The future
 	// is not known more exactly, and a queue of any length then takes a few thousand moments.
 	finer = 200
-	// stepsMost bounds the moments of a course, and so the work of an answer.
-	stepsMost = 20_000
-	// idleMost is the number of ticks without any running or due job after which a job counts as one that never starts.
-	idleMost = 80
+	// maxSteps bounds the moments of a course, and so the work of an answer.
+	maxSteps = 20_000
+	// maxIdle is the number of ticks without any running or due job after which a job counts as one that never starts.
+	maxIdle = 80
 	// sweepEvery is limits.SweepEvery in ms.
 	sweepEvery = 250
 	// horizon is how far a course goes, in ms: a year.
@@ -169,11 +169,11 @@ func (c *course) run() error {
 	}
 	idle := 0
 	for steps := 0; !c.done(); steps++ {
-		if steps == stepsMost {
+		if steps == maxSteps {
 			return errSteps
 		}
 		at := c.due()
-		if at-c.from > horizon || idle > idleMost {
+		if at-c.from > horizon || idle > maxIdle {
 			return nil
 		}
 		if idle++; len(c.busy) > 0 {

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// waitsMost is how many pending jobs a course has: beyond them the pace continues unchanged.
-	waitsMost = 3_000
-	// rowsMost bounds the rows that a course may have to process, including the running jobs.
-	rowsMost = 60_000
-	// work is how many jobs all courses of an answer may process, coursesMost the maximum of courses.
-	work        = 6_000
-	coursesMost = 9
+	// maxWaits is how many pending jobs a course has: beyond them the pace continues unchanged.
+	maxWaits = 3_000
+	// maxRows bounds the rows that a course may have to process, including the running jobs.
+	maxRows = 60_000
+	// work is how many jobs all courses of an answer may process, maxCourses the maximum of courses.
+	work       = 6_000
+	maxCourses = 9
 	// many is the number of courses from which their spread counts.
 	many = 7
-	// othersMost bounds the other jobs whose starts an answer notes, to learn from them.
-	othersMost = 8
+	// maxOthers bounds the other jobs whose starts an answer notes, to learn from them.
+	maxOthers = 8
 )
 
 // Hang is something that a job waits for: jobs of a tenant in a queue.
@@ -73,16 +73,16 @@ func Ask(ctx context.Context, f *fsm.Frozen, of rota.JobID, past *Past) (x *Fore
 			x, err = nil, fmt.Errorf("the state cannot be run ahead of: %v", p)
 		}
 	}()
-	s, err := f.Sketch(of, waitsMost)
+	s, err := f.Sketch(of, maxWaits)
 	if err != nil {
 		return nil, err
 	}
-	if s.Rows() > rowsMost {
-		return nil, rota.Refusef(rota.KindExhausted, "eta", "%d jobs run: a forecast goes through %d at most", s.Rows(), rowsMost)
+	if s.Rows() > maxRows {
+		return nil, rota.Refusef(rota.KindExhausted, "eta", "%d jobs run: a forecast goes through %d at most", s.Rows(), maxRows)
 	}
 	x = &Forecast{Rows: s.Rows(), Cut: s.Cut, Beyond: s.Beyond}
 	var courses []*course
-	for n := min(max(work/(s.Rows()+1), 1), coursesMost); len(courses) < n; {
+	for n := min(max(work/(s.Rows()+1), 1), maxCourses); len(courses) < n; {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -217,7 +217,7 @@ func (x *Forecast) others(courses []*course) {
 		}
 	}
 	slices.Sort(all)
-	for i := 0; i < len(all); i += max(1, len(all)/othersMost) {
+	for i := 0; i < len(all); i += max(1, len(all)/maxOthers) {
 		at := starts[all[i]]
 		slices.Sort(at)
 		x.Others = append(x.Others, Noted{all[i], Raw{at[0], at[(len(at)-1)/2], at[len(at)-1], true, false}})

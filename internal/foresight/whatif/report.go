@@ -102,8 +102,8 @@ type Moved struct {
 	WhatIfS  float64        `json:"wait_what_if_s"`
 }
 
-// movedMost is how many winning, and how many losing, jobs are named.
-const movedMost = 10
+// maxMoved is how many winning, and how many losing, jobs are named.
+const maxMoved = 10
 
 // tally collects a group.
 type tally struct {
@@ -213,13 +213,13 @@ func (r *Report) compare(control, changed *course) {
 		return Moved{j.id, control.names[j.group].queue, control.names[j.group].tenant, float64(a) / 1000, float64(b) / 1000}
 	}
 	for _, d := range diffs {
-		if d.ms < 0 && len(r.Winners) < movedMost {
+		if d.ms < 0 && len(r.Winners) < maxMoved {
 			r.Winners = append(r.Winners, moved(d))
 		}
 	}
 	slices.Reverse(diffs)
 	for _, d := range diffs {
-		if d.ms > 0 && len(r.Losers) < movedMost {
+		if d.ms > 0 && len(r.Losers) < maxMoved {
 			r.Losers = append(r.Losers, moved(d))
 		}
 	}

@@ -196,15 +196,15 @@ func (w *window) pause() error {
 	return nil
 }
 
-// forgetMost is how many records of ended jobs are deleted at once.
-const forgetMost = 512
+// maxForget is how many records of ended jobs are deleted at once.
+const maxForget = 512
 
 // forget deletes the records of jobs that have ended: nothing here is archived.
 func forget(m *fsm.Machine) {
-	if m.Staging().Records < forgetMost {
+	if m.Staging().Records < maxForget {
 		return
 	}
-	staged := m.Staged(forgetMost, 1<<30)
+	staged := m.Staged(maxForget, 1<<30)
 	seqs := make([]uint64, len(staged))
 	for i := range staged {
 		seqs[i] = staged[i].Seq

@@ -244,7 +244,7 @@ func readBytes(m message, f field) string {
 
 // most writes the maximum size of a job.
 func (w *writer) most(fields []field) {
-	w.line("\n// jobSpecMost is what the texts, bytes, lists and maps of a job take at most.\nfunc jobSpecMost(m *rota.JobSpec) (n int) {")
+	w.line("\n// maxJobSpec is what the texts, bytes, lists and maps of a job take at most.\nfunc maxJobSpec(m *rota.JobSpec) (n int) {")
 	for _, f := range fields {
 		switch v := "m." + f.path; f.form {
 		case text, blob:
@@ -256,7 +256,7 @@ func (w *writer) most(fields []field) {
 		case limits:
 			w.line("for k := range %s {\nn += len(k) + 24\n}", v)
 		case part:
-			w.line("n += %sMost(%s)", lower(f.Message.GoIdent.GoName), v)
+			w.line("n += max%s(%s)", f.Message.GoIdent.GoName, v)
 		}
 	}
 	w.line("return n\n}")

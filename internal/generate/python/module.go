@@ -98,8 +98,8 @@ def _of(name):
 
 `
 
-// lineMost is how long the lines of the descriptors are.
-const lineMost = 100
+// maxLine is how long the lines of the descriptors are.
+const maxLine = 100
 
 func code(files []*descriptorpb.FileDescriptorProto) ([]byte, error) {
 	var b bytes.Buffer
@@ -112,7 +112,7 @@ func code(files []*descriptorpb.FileDescriptorProto) ([]byte, error) {
 			return nil, fmt.Errorf("encode %s: %w", f.GetName(), err)
 		}
 		fmt.Fprintf(&b, "    # %s\n", f.GetName())
-		for part := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(text)), lineMost) {
+		for part := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(text)), maxLine) {
 			fmt.Fprintf(&b, "    %q\n", part)
 		}
 		b.WriteString("    \"\",\n")

@@ -25,7 +25,7 @@ const (
 )
 
 func (p *asynqPeer) redis() asynq.RedisClientOpt {
-	return asynq.RedisClientOpt{Addr: p.addr, PoolSize: p.producers * 2, ReadTimeout: callMost}
+	return asynq.RedisClientOpt{Addr: p.addr, PoolSize: p.producers * 2, ReadTimeout: maxCall}
 }
 
 func (p *asynqPeer) ready(context.Context) error {

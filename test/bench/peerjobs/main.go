@@ -78,10 +78,10 @@ func main() {
 const numberBytes = 8
 
 const (
-	// readyMost bounds the start of servers.
-	readyMost = 30 * time.Second
-	// callMost bounds one call.
-	callMost = 30 * time.Second
+	// maxReady bounds the start of servers.
+	maxReady = 30 * time.Second
+	// maxCall bounds one call.
+	maxCall = 30 * time.Second
 )
 
 // body is the payload of a job.
@@ -127,7 +127,7 @@ func eventually(ctx context.Context, try func(context.Context) error) error {
 		once, cancel := context.WithTimeout(ctx, 5*time.Second)
 		err := try(once)
 		cancel()
-		if err == nil || time.Since(begin) > readyMost {
+		if err == nil || time.Since(begin) > maxReady {
 			return err
 		}
 	}

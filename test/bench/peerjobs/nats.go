@@ -118,7 +118,7 @@ func (p *natsPeer) work(b *book, messages jetstream.MessagesContext, working *sy
 		slots <- struct{}{}
 		working.Go(func() {
 			defer func() { <-slots }()
-			ctx, cancel := context.WithTimeout(context.Background(), callMost)
+			ctx, cancel := context.WithTimeout(context.Background(), maxCall)
 			defer cancel()
 			if err := m.DoubleAck(ctx); err != nil {
 				b.errors.Add(1) // it comes again

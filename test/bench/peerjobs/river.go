@@ -119,7 +119,7 @@ func (p *riverPeer) hireOne(ctx context.Context, b *book) (end func(), err error
 		}
 	})
 	return func() {
-		ctx, stop := context.WithTimeout(context.Background(), callMost)
+		ctx, stop := context.WithTimeout(context.Background(), maxCall)
 		defer stop()
 		if err := c.Stop(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			b.errors.Add(1)

@@ -64,8 +64,8 @@ var checkers = []checker{
 // livenessCheckers judge whether something good happens in time; all others, whether something bad happens.
 var livenessCheckers = []string{"liveness", "growth"}
 
-// anomaliesMost bounds the reports of one checker.
-const anomaliesMost = 25
+// maxAnomalies bounds the reports of one checker.
+const maxAnomalies = 25
 
 // Judge runs all checkers on a history.
 func Judge(h *History) *Verdict {
@@ -85,9 +85,9 @@ func Judge(h *History) *Verdict {
 		for i := range found {
 			found[i].Checker = c.name
 		}
-		if len(found) > anomaliesMost {
-			more := Anomaly{Checker: c.name, Text: fmt.Sprintf("and %d more of %s", len(found)-anomaliesMost, c.name)}
-			found = append(found[:anomaliesMost:anomaliesMost], more)
+		if len(found) > maxAnomalies {
+			more := Anomaly{Checker: c.name, Text: fmt.Sprintf("and %d more of %s", len(found)-maxAnomalies, c.name)}
+			found = append(found[:maxAnomalies:maxAnomalies], more)
 		}
 		verdict.Anomalies = append(verdict.Anomalies, found...)
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// rateLeast is the shortest quiet stretch from which a rate is calculated.
-	rateLeast = int64(10e9)
+	// minRate is the shortest quiet stretch from which a rate is calculated.
+	minRate = int64(10e9)
 	// rateBlur is how far a reading may be from its nominal moment, at either end: a sweep's pause and a follower's
 	// lag.
 	rateBlur = 0.4
@@ -42,7 +42,7 @@ func checkRate(v *view) (found []Anomaly) {
 			k++
 		}
 		a, b := samples[i], samples[k]
-		if length := b.At - a.At; length >= rateLeast {
+		if length := b.At - a.At; length >= minRate {
 			took := float64(length) / 1e9
 			rate := float64(b.Clock-a.Clock) / 1e3 / took
 			blur := (2*rateBlur + float64(b.At-b.Asked+a.At-a.Asked)/1e9) / took

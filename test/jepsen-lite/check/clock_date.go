@@ -53,7 +53,7 @@ func (v *view) checkLead() (found []Anomaly) {
 				lead -= int64(float64(s.At-p.At) / 1e6 * leadShrinks)
 			}
 		}
-		lead = max(0, lead, v.medianMost(begin, s.At))
+		lead = max(0, lead, v.maxMedian(begin, s.At))
 		ahead := s.Date - s.Wall
 		furthest = max(furthest, ahead)
 		if ahead > lead+dateFast {
@@ -107,9 +107,9 @@ func (v *view) skewReported(s *Sample) (told int, unreported []string) {
 	return told, unreported
 }
 
-// medianMost is the furthest that the median of any majority's wall clocks can have been ahead during a time: if some
+// maxMedian is the furthest that the median of any majority's wall clocks can have been ahead during a time: if some
 // are unknown, those that are ahead have more weight.
-func (v *view) medianMost(from, to int64) (most int64) {
+func (v *view) maxMedian(from, to int64) (most int64) {
 	at := []int64{from}
 	for _, w := range v.Walls {
 		if w.Begin > from && w.Begin <= to {

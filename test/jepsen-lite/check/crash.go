@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A node whose disk fails is right to end by itself, if it reports that: fail-stop. failStopMost is how soon after the
+// A node whose disk fails is right to end by itself, if it reports that: fail-stop. maxFailStop is how soon after the
 // fault that may be seen: a write that hung ends with it.
-const failStopMost = 15 * time.Second
+const maxFailStop = 15 * time.Second
 
 // failStops are the messages with which a node may end for a fault of its disk.
 var failStops = map[string][]string{
@@ -53,7 +53,7 @@ func (v *view) failStop(c Crash) bool {
 		return false
 	}
 	return slices.ContainsFunc(v.Faults, func(f Fault) bool {
-		return slices.Contains(f.Targets, c.Node) && f.From <= c.At && c.At <= f.To+int64(failStopMost) &&
+		return slices.Contains(f.Targets, c.Node) && f.From <= c.At && c.At <= f.To+int64(maxFailStop) &&
 			slices.ContainsFunc(failStops[f.Nemesis], func(words string) bool { return strings.Contains(c.Log, words) })
 	})
 }

@@ -36,7 +36,7 @@ func checkDisk(v *view) (found []Anomaly) {
 // before: then there may have been no majority.
 func (v *view) besides(f *Fault) bool {
 	return slices.ContainsFunc(v.Faults, func(g Fault) bool {
-		return g.From < f.From+int64(MaxHung) && f.From < g.To+int64(failStopMost) && !slices.Equal(g.Targets, f.Targets)
+		return g.From < f.From+int64(MaxHung) && f.From < g.To+int64(maxFailStop) && !slices.Equal(g.Targets, f.Targets)
 	})
 }
 

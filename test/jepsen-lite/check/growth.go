@@ -16,9 +16,9 @@ type Weight struct {
 // The number of resources that a run's users may hold of a node at its end and not at its beginning. A leak grows with
 // each fault or call, of which a run has many more.
 const (
-	// usersMost is the number of connections of users: of workloads, watchers and the harness itself, at most two each
+	// maxUsers is the number of connections of users: of workloads, watchers and the harness itself, at most two each
 	// while one replaces the other.
-	usersMost = 60
+	maxUsers = 60
 	// peerConnections is the number of another node's: raft and forwarded calls, both ways, with raft's pool of three,
 	// and gossip.
 	peerConnections = 12
@@ -39,7 +39,7 @@ func checkGrowth(v *view) (found []Anomaly) {
 		}
 		last[w.Node] = w
 	}
-	connections := int64(usersMost + len(v.hands()) + v.Nodes*peerConnections)
+	connections := int64(maxUsers + len(v.hands()) + v.Nodes*peerConnections)
 	files, goroutines := int64(0), int64(0)
 	for _, node := range nodes {
 		a := first[node]

@@ -148,14 +148,14 @@ func Against(name string, whole bool, kept []SeenEvent, told []ToldEvent) Stream
 		e := &told[i]
 		k, known := at[e.ID]
 		if !known || kept[k].Sum != e.sum {
-			if len(s.Odd) < oddMost {
+			if len(s.Odd) < maxOdd {
 				s.Odd = append(s.Odd, SeenEvent{ID: e.ID, Kind: e.kind, Job: e.job, Sum: e.sum})
 			}
 			continue
 		}
 		if n := len(s.Runs); n > 0 && s.Runs[n-1].From+s.Runs[n-1].Count == k {
 			s.Runs[n-1].Count++
-		} else if n < runsMost {
+		} else if n < maxRuns {
 			s.Runs = append(s.Runs, Run{k, 1})
 		}
 	}

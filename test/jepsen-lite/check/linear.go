@@ -17,13 +17,13 @@ import (
 // linearLimits bound the search for an order: a search that takes longer is left undecided.
 type linearLimits struct{ job, all time.Duration }
 
-// linearMost is far more than a history without a violation needs.
-var linearMost = linearLimits{job: 10 * time.Second, all: 3 * time.Minute}
+// maxLinear is far more than a history without a violation needs.
+var maxLinear = linearLimits{job: 10 * time.Second, all: 3 * time.Minute}
 
 // checkLinear uses porcupine to search, for each job by itself, an order of its operations that one queue could have
 // done, each between its invocation and its return. Jobs are checked one by one, as porcupine's own partitions would
 // all be searched at once, and the first that is illegal would end the search.
-func checkLinear(v *view) []Anomaly { return judgeLinear(v, linearMost) }
+func checkLinear(v *view) []Anomaly { return judgeLinear(v, maxLinear) }
 
 func judgeLinear(v *view, limits linearLimits) (found []Anomaly) {
 	began := time.Now()
@@ -54,7 +54,7 @@ func judgeLinear(v *view, limits linearLimits) (found []Anomaly) {
 		case porcupine.Unknown:
 			undecided = append(undecided, id)
 		case porcupine.Illegal:
-			found = append(found, illegal(v, id, len(found) < picturesMost, limits.job))
+			found = append(found, illegal(v, id, len(found) < maxPictures, limits.job))
 		}
 	}
 	if len(undecided) > 0 {
@@ -160,8 +160,8 @@ func earliest(ops []*Op, number map[rota.Token]uint16) []int64 {
 	return at
 }
 
-// picturesMost bounds the jobs that porcupine draws.
-const picturesMost = 10
+// maxPictures bounds the jobs that porcupine draws.
+const maxPictures = 10
 
 // illegal describes the longest order that exists and the operation that did not fit after it, and adds porcupine's own
 // drawing of it to the report.

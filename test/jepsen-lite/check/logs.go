@@ -56,15 +56,15 @@ type NodeLog struct {
 	err         error
 }
 
-// logOpenMost bounds the wait for the file's lock: its node has ended.
-const logOpenMost = 10 * time.Second
+// maxLogOpen bounds the wait for the file's lock: its node has ended.
+const maxLogOpen = 10 * time.Second
 
 // ReadLog reads the file itself, according to docs/reference/formats.md and not with the code that wrote it. The bytes
 // of an entry are the same on every node, except for its key, with the moment at which its leader accepted it and its
 // seal.
 func ReadLog(node, path string) (l NodeLog) {
 	l = NodeLog{node: node, sums: make(map[uint64]uint64)}
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: logOpenMost})
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: maxLogOpen})
 	if err != nil {
 		l.err = err
 		return l
@@ -133,7 +133,7 @@ func CompareLogs(logs []NodeLog, committed uint64) (all []LogOf) {
 				known[at] = kept{l.node, sum}
 			case other.sum == sum:
 				of.Compared++
-			case len(of.Differs) < oddMost:
+			case len(of.Differs) < maxOdd:
 				of.Differs = append(of.Differs, fmt.Sprintf("committed entry %d is another than that of %s", at, other.node))
 			}
 		}

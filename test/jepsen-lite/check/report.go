@@ -43,8 +43,8 @@ type matrixRow struct {
 	Cells []int
 }
 
-// faultRowsMost bounds the table of faults.
-const faultRowsMost = 1_500
+// maxFaultRows bounds the table of faults.
+const maxFaultRows = 1_500
 
 // WriteReport writes one self-contained page, and next to it the drawings that it links.
 func WriteReport(path string, h *History, verdict *Verdict) error {
@@ -76,8 +76,8 @@ func renderReport(to io.Writer, h *History, verdict *Verdict) error {
 	}
 	slices.SortFunc(p.Figures, func(a, b figure) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(p.FaultRows, func(a, b Fault) int { return cmp.Compare(a.From, b.From) })
-	if left := len(p.FaultRows) - faultRowsMost; left > 0 {
-		p.FaultRows, p.FaultsLeft = p.FaultRows[:faultRowsMost], left
+	if left := len(p.FaultRows) - maxFaultRows; left > 0 {
+		p.FaultRows, p.FaultsLeft = p.FaultRows[:maxFaultRows], left
 	}
 	met := pairs(h.Faults)
 	p.Matrix = matrixOf(h, p.Kinds, met)

@@ -36,9 +36,9 @@ func checkHistory(v *view) (found []Anomaly) {
 }
 
 const (
-	// runsMost and oddMost bound the parts that are kept of a stream that differs.
-	runsMost = 1_000
-	oddMost  = 20
+	// maxRuns and maxOdd bound the parts that are kept of a stream that differs.
+	maxRuns = 1_000
+	maxOdd  = 20
 )
 
 // Draw selects some of the ids, the same in each run.
@@ -70,12 +70,12 @@ func Differences(how string, first, node map[string]string) (found []string) {
 		} else if text != first[id] {
 			found = append(found, fmt.Sprintf("%s job %s as %s, and the first node as %s", how, id, text, first[id]))
 		}
-		if len(found) >= oddMost {
+		if len(found) >= maxOdd {
 			return found
 		}
 	}
 	for _, id := range Draw(rand.New(rand.NewPCG(1, 1)), node, len(node)) {
-		if _, there := first[id]; !there && len(found) < oddMost {
+		if _, there := first[id]; !there && len(found) < maxOdd {
 			found = append(found, fmt.Sprintf("%s job %s, which the first node does not", how, id))
 		}
 	}

@@ -88,12 +88,12 @@ func (s *diskServer) begin() error {
 	return err
 }
 
-// loseMost is how long the dead process's files may take to be closed.
-const loseMost = 10 * time.Second
+// maxLose is how long the dead process's files may take to be closed.
+const maxLose = 10 * time.Second
 
 // lose unmounts, so that no cache survives, destroys the data that was not synced, and mounts again.
 func (s *diskServer) lose(seed uint64) (a diskAnswer, err error) {
-	for deadline := time.Now().Add(loseMost); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(maxLose); ; time.Sleep(20 * time.Millisecond) {
 		if err = s.mount.Unmount(); err == nil {
 			break
 		}

@@ -53,7 +53,7 @@ func removeNode(w *World, s *Server) error {
 		return err
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), removalMost)
+	ctx, cancel := context.WithTimeout(context.Background(), maxRemoval)
 	defer cancel()
 	err = c.RemovePeer(ctx, rota.NodeID(s.ID))
 	s.Retire(check.MaxGoodbye)
@@ -61,13 +61,13 @@ func removeNode(w *World, s *Server) error {
 		return nil
 	}
 	// It may be a member all the same: an answer was lost, or the cluster added it only after the request to remove it.
-	ctx, cancel = context.WithTimeout(context.Background(), removalMost)
+	ctx, cancel = context.WithTimeout(context.Background(), maxRemoval)
 	defer cancel()
 	return w.Cluster.Expel(ctx, c)
 }
 
-// removalMost bounds one try to remove nodes.
-const removalMost = 40 * time.Second
+// maxRemoval bounds one try to remove nodes.
+const maxRemoval = 40 * time.Second
 
 // Expel removes every member that this run has retired, until none is left.
 func (k *Cluster) Expel(ctx context.Context, c *client.Client) error {

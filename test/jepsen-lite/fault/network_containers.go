@@ -36,15 +36,15 @@ type containers struct {
 	seats map[string]*seat
 }
 
-// engineMost bounds one operation of the engine.
-const engineMost = time.Minute
+// maxEngine bounds one operation of the engine.
+const maxEngine = time.Minute
 
 // docker runs a command of the engine.
 func docker(args ...string) (string, error) { return engine(append([]string{"docker"}, args...), nil) }
 
 // engine runs a program of the engine with additional environment variables.
 func engine(words, environ []string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), engineMost)
+	ctx, cancel := context.WithTimeout(context.Background(), maxEngine)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Env = rig.Inherited(environ...)

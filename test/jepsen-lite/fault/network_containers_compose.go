@@ -26,8 +26,8 @@ const (
 	projectLabel = "com.docker.compose.project"
 	// shipped is the number of nodes in docker-compose.yml.
 	shipped = 3
-	// addedMost is the number of nodes that a nemesis and the end of a run may add.
-	addedMost = 21
+	// maxAdded is the number of nodes that a nemesis and the end of a run may add.
+	maxAdded = 21
 )
 
 // object is a part of a compose file; JSON is YAML.
@@ -85,7 +85,7 @@ func (c *composition) build(kind byte, recipe, name, binary string) error {
 // second returns this run's overrides of docker-compose.yml.
 func (c *composition) second(o Options) object {
 	services, volumes := object{}, object{}
-	for i := range o.Nodes + addedMost {
+	for i := range o.Nodes + maxAdded {
 		name := fmt.Sprintf("n%d", i+1)
 		services[name] = c.node(i + 1)
 		if i < shipped {

@@ -20,8 +20,8 @@ type remover struct {
 	said  *strings.Builder
 }
 
-// removeMost is how long it tries.
-const removeMost = 90 * time.Second
+// maxRemove is how long it tries.
+const maxRemove = 90 * time.Second
 
 func startRemover(project string) (*remover, error) {
 	r := &remover{cmd: exec.Command("/proc/self/exe", project), said: &strings.Builder{}}
@@ -50,7 +50,7 @@ func removeAll(project string) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	var last error
-	for end, clean := time.Now().Add(removeMost), 0; time.Now().Before(end); {
+	for end, clean := time.Now().Add(maxRemove), 0; time.Now().Before(end); {
 		var found int
 		if found, last = removeOnce(project); found == 0 && last == nil {
 			// Objects that the engine was still about to make come a little later.

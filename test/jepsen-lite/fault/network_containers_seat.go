@@ -27,10 +27,10 @@ type seat struct {
 }
 
 const (
-	// startsMost is how long the engine may take to start a container.
-	startsMost = 30 * time.Second
-	// boundMost is how long to wait for a node that just started while holding the plug.
-	boundMost = time.Second
+	// maxStarts is how long the engine may take to start a container.
+	maxStarts = 30 * time.Second
+	// maxBound is how long to wait for a node that just started while holding the plug.
+	maxBound = time.Second
 )
 
 // errNotUp is the reason why a container was left alone.
@@ -52,7 +52,7 @@ func (s *seat) ready() error {
 
 // started waits until the engine reports the container running, or already over: only then signals reach it.
 func (s *seat) started() error {
-	for end := time.Now().Add(startsMost); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(maxStarts); ; time.Sleep(20 * time.Millisecond) {
 		at, err := s.startedAt()
 		if err != nil {
 			return err
@@ -61,7 +61,7 @@ func (s *seat) started() error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("the engine has not started %s in %s", s.container, startsMost)
+			return fmt.Errorf("the engine has not started %s in %s", s.container, maxStarts)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func (s *seat) unplug() error {
 
 // bound reports whether the node accepts connections on all its listeners beyond its own loopback.
 func (s *seat) bound() bool {
-	end := time.Now().Add(boundMost)
+	end := time.Now().Add(maxBound)
 	for _, port := range []int{nodePorts[0], nodePorts[1], nodePorts[3]} {
 		for {
 			conn, err := net.DialTimeout("tcp", net.JoinHostPort(s.ip, strconv.Itoa(port)), time.Until(end))

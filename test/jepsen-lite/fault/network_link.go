@@ -40,9 +40,9 @@ func (s shape) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// lineMost bounds the bytes that wait on one line: the buffer of a cheap router. Packets that arrive when it is full
+// maxLine bounds the bytes that wait on one line: the buffer of a cheap router. Packets that arrive when it is full
 // are dropped, as there.
-const lineMost = 4 << 20
+const maxLine = 4 << 20
 
 // line is one bad directed link: it decides when each packet goes on.
 type line struct {
@@ -80,7 +80,7 @@ func (l *line) take(now time.Time, packet []byte, r *rand.Rand) (on []passage, r
 		l.count(func(f *check.LinkFigures) { f.Lost++ })
 		return nil, nil
 	}
-	if l.waiting+len(packet) > lineMost {
+	if l.waiting+len(packet) > maxLine {
 		l.count(func(f *check.LinkFigures) { f.Overflowed++ })
 		return nil, nil
 	}

@@ -6,9 +6,9 @@ import (
 
 // The fields of an IPv4 and a TCP header that are read and written here.
 const (
-	ipHeaderLeast, tcpHeaderLeast = 20, 20
-	protocolTCP                   = 6
-	flagSYN, flagRST, flagACK     = 0x02, 0x04, 0x10
+	minIpHeader, minTcpHeader = 20, 20
+	protocolTCP               = 6
+	flagSYN, flagRST, flagACK = 0x02, 0x04, 0x10
 )
 
 // ends are a packet's source and destination address.
@@ -16,7 +16,7 @@ type ends struct{ from, to [4]byte }
 
 // endsOf returns them; false if the packet is not IPv4.
 func endsOf(packet []byte) (e ends, ok bool) {
-	if len(packet) < ipHeaderLeast || packet[0]>>4 != 4 {
+	if len(packet) < minIpHeader || packet[0]>>4 != 4 {
 		return e, false
 	}
 	copy(e.from[:], packet[12:16])
@@ -29,7 +29,7 @@ func endsOf(packet []byte) (e ends, ok bool) {
 // answered by a challenge and ends nothing (RFC 5961).
 func resetBoth(packet []byte) [][]byte {
 	head := int(packet[0]&0xf) * 4
-	if packet[9] != protocolTCP || len(packet) < head+tcpHeaderLeast || packet[6]&0x3f != 0 || packet[7] != 0 {
+	if packet[9] != protocolTCP || len(packet) < head+minTcpHeader || packet[6]&0x3f != 0 || packet[7] != 0 {
 		return nil
 	}
 	e, _ := endsOf(packet)
@@ -52,8 +52,8 @@ func resetBoth(packet []byte) [][]byte {
 }
 
 func resetPacket(e ends, source, target uint16, number, acked uint32, flags byte) []byte {
-	p := make([]byte, ipHeaderLeast+tcpHeaderLeast)
-	ip, tcp := p[:ipHeaderLeast], p[ipHeaderLeast:]
+	p := make([]byte, minIpHeader+minTcpHeader)
+	ip, tcp := p[:minIpHeader], p[minIpHeader:]
 	ip[0], ip[8], ip[9] = 0x45, 64, protocolTCP
 	binary.BigEndian.PutUint16(ip[2:], uint16(len(p)))
 	copy(ip[12:], e.from[:])
@@ -63,7 +63,7 @@ func resetPacket(e ends, source, target uint16, number, acked uint32, flags byte
 	binary.BigEndian.PutUint16(tcp[2:], target)
 	binary.BigEndian.PutUint32(tcp[4:], number)
 	binary.BigEndian.PutUint32(tcp[8:], acked)
-	tcp[12], tcp[13] = tcpHeaderLeast/4<<4, flags
+	tcp[12], tcp[13] = minTcpHeader/4<<4, flags
 	pseudo := uint32(protocolTCP + len(tcp)) // its addresses are summed with the header
 	binary.BigEndian.PutUint16(tcp[16:], checksum(pseudo, append(append([]byte(nil), ip[12:20]...), tcp...)))
 	return p

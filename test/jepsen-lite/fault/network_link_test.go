@@ -67,7 +67,7 @@ func TestLine(t *testing.T) {
 				}
 			}
 			f := x.figures
-			if l.waiting > lineMost {
+			if l.waiting > maxLine {
 				t.Errorf("%d bytes wait", l.waiting)
 			}
 			for _, b := range []struct {
@@ -112,12 +112,12 @@ func TestReset(t *testing.T) {
 				t.Fatalf("%d resets: %d are wanted", len(got), len(c.want))
 			}
 			for i, p := range got {
-				tcp := p[ipHeaderLeast:]
+				tcp := p[minIpHeader:]
 				g := reset{p[15], tcp[13], binary.BigEndian.Uint32(tcp[4:]), binary.BigEndian.Uint32(tcp[8:])}
 				if g != c.want[i] {
 					t.Errorf("reset %d is %+v: %+v is wanted", i, g, c.want[i])
 				}
-				if checksum(0, p[:ipHeaderLeast]) != 0 {
+				if checksum(0, p[:minIpHeader]) != 0 {
 					t.Error("the header's sum is wrong")
 				}
 				if source := binary.BigEndian.Uint16(tcp); (source == 1111) != (g.from == 1) {

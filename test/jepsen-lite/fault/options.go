@@ -46,7 +46,7 @@ const (
 )
 
 const (
-	durationMost = time.Hour
+	maxDuration = time.Hour
 	// OpsPerSecond bounds the operations that a history keeps for each second.
 	OpsPerSecond = 2_000
 )
@@ -85,7 +85,7 @@ func ParseOptions(args []string, stderr io.Writer) (o Options, err error) {
 	}{
 		{flags.NArg() > 0, "arguments are not taken"},
 		{output != "text" && output != "json", "-o is text or json"},
-		{o.Duration < time.Second || o.Duration > durationMost, "--duration is 1s to 1h"},
+		{o.Duration < time.Second || o.Duration > maxDuration, "--duration is 1s to 1h"},
 		{o.Nodes < 1 || o.Nodes > 9, "--nodes is 1 to 9"},
 		{o.Workers < 1 || o.Workers > 32, "--workers is 1 to 32"},
 		{o.Rate < 1 || o.Rate > 2000, "--rate is 1 to 2000"},

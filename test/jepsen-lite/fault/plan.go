@@ -26,8 +26,8 @@ type plan struct {
 
 func newPlan() *plan { return &plan{changed: make(chan struct{}), struck: make(map[check.Pair]int)} }
 
-// partnerMost is how long a lane waits for another to be active before it strikes alone.
-const partnerMost = 6 * time.Second
+// maxPartner is how long a lane waits for another to be active before it strikes alone.
+const maxPartner = 6 * time.Second
 
 // begin records the current nemesis of a lane, "" for none.
 func (p *plan) begin(lane int, name string) {
@@ -40,7 +40,7 @@ func (p *plan) begin(lane int, name string) {
 
 // await returns the current nemesis of the first lane, "" if it had none for long.
 func (p *plan) await(ctx context.Context) string {
-	patience := time.NewTimer(partnerMost)
+	patience := time.NewTimer(maxPartner)
 	defer patience.Stop()
 	for {
 		p.mu.Lock()

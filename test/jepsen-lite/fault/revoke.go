@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// revokeMost bounds one try to make a token or to revoke it.
-	revokeMost = 15 * time.Second
-	// stealMost bounds the call to one node with a revoked token.
-	stealMost = 2 * time.Second
+	// maxRevoke bounds one try to make a token or to revoke it.
+	maxRevoke = 15 * time.Second
+	// maxSteal bounds the call to one node with a revoked token.
+	maxSteal = 2 * time.Second
 )
 
 // revokeToken replaces the token of a user and revokes the previous one. In one case of three the user has no valid
@@ -61,7 +61,7 @@ type turnover struct {
 
 func (t *turnover) replace(ctx context.Context) error {
 	t.begin()
-	ctx, cancel := context.WithTimeout(ctx, revokeMost)
+	ctx, cancel := context.WithTimeout(ctx, maxRevoke)
 	defer cancel()
 	return t.w.Cluster.replaceToken(ctx, t.badge)
 }
@@ -83,7 +83,7 @@ func (t *turnover) revoke(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	try, cancel := context.WithTimeout(ctx, revokeMost)
+	try, cancel := context.WithTimeout(ctx, maxRevoke)
 	defer cancel()
 	if err := c.Auth().RevokeToken(try, id); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (t *turnover) steal(ctx context.Context) (all error) {
 		spec := rota.NewJobSpec("quick-0", []byte("{}"))
 		spec.ID, spec.Queue = rota.JobID(fmt.Sprintf("c%d-stolen-%08x-%s", t.w.Options.Seed, t.thief, s.ID)), "quick"
 		op := check.Op{Process: "thief", Func: check.OpSubmit, Job: string(spec.ID), Node: s.ID, Shown: tokenID(t.old), Invoke: t.w.Rec.Now()}
-		try, cancel := context.WithTimeout(ctx, stealMost)
+		try, cancel := context.WithTimeout(ctx, maxSteal)
 		outcomes, err := client.EachOutcome(c.Submit(try, spec))
 		cancel()
 		if err == nil { // a node may learn of the revocation only when it applies the entry
@@ -160,7 +160,7 @@ func (k *Cluster) mendBadges() (all error) {
 	if k.lock == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), revokeMost)
+	ctx, cancel := context.WithTimeout(context.Background(), maxRevoke)
 	defer cancel()
 	for _, b := range k.lock.badges {
 		if b.revoked() {

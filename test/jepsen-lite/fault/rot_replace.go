@@ -10,9 +10,9 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// replaceMost is how long one try to replace a node may take, while other faults are active. Unfinished steps are done
+// maxReplace is how long one try to replace a node may take, while other faults are active. Unfinished steps are done
 // once the faults have ended.
-const replaceMost = 60 * time.Second
+const maxReplace = 60 * time.Second
 
 // replacement is a rotten node that another is to replace, with the progress so far.
 type replacement struct {
@@ -38,7 +38,7 @@ func (k *Cluster) replace() error {
 	if p == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), replaceMost)
+	ctx, cancel := context.WithTimeout(context.Background(), maxReplace)
 	defer cancel()
 	p.old.Retire(check.MaxGoodbye)
 	if !p.removed {

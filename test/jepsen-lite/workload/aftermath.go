@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// actMost bounds each wait of the aftermath, far beyond the usual time.
-	actMost = 90 * time.Second
+	// maxAct bounds each wait of the aftermath, far beyond the usual time.
+	maxAct = 90 * time.Second
 	// actJobs is the number of jobs that are acknowledged before a loss, and after it.
 	actJobs = 150
 	// actPoll is the interval at which the cluster's state is read.
@@ -41,7 +41,7 @@ func (w *trial) Outlive(ctx context.Context) {
 	}
 	check.Say("nodes are lost for good")
 	world := *w.World
-	world.Rec = check.NewRecorder(w.Rec.Base, int(actMost.Seconds())*fault.OpsPerSecond)
+	world.Rec = check.NewRecorder(w.Rec.Base, int(maxAct.Seconds())*fault.OpsPerSecond)
 	own := &trial{World: &world, Clients: w.Clients, book: &book{}}
 	a := &aftermath{trial: own, run: w.Rec, r: rand.New(rand.NewPCG(w.Options.Seed, 40_000))}
 	if err := a.play(ctx); err != nil {
@@ -57,7 +57,7 @@ func (a *aftermath) play(ctx context.Context) error {
 	if !a.Cluster.HasAutopilot() {
 		return fmt.Errorf("the binary was not built with the tag %s", fault.TestClockTag)
 	}
-	waking, cancel := context.WithTimeout(ctx, actMost)
+	waking, cancel := context.WithTimeout(ctx, maxAct)
 	defer cancel()
 	if err := a.Cluster.Resume(waking); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (a *aftermath) struck(name string, targets []string, from int64, note strin
 
 // awaiting calls ask until the cluster is in the expected state.
 func (a *aftermath) awaiting(ctx context.Context, what string, ask func(context.Context, *client.Client) error) error {
-	ctx, cancel := context.WithTimeout(ctx, actMost)
+	ctx, cancel := context.WithTimeout(ctx, maxAct)
 	defer cancel()
 	c, err := a.Cluster.Client()
 	if err != nil {

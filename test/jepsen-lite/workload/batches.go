@@ -13,8 +13,8 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// batchMost bounds the jobs of a batch of the run.
-const batchMost = 8
+// maxBatch bounds the jobs of a batch of the run.
+const maxBatch = 8
 
 // openBatches opens batches, submits their jobs, some of which fail for good or are cancelled, and seals those that no
 // size seals.
@@ -30,7 +30,7 @@ func openBatches(ctx, drain context.Context, w *trial, r *rand.Rand) {
 
 func (w *trial) oneBatch(ctx context.Context, r *rand.Rand, name string, n int) {
 	f := check.BatchFacts{ID: fmt.Sprintf("%s-%d", name, n), At: w.Rec.Now()}
-	jobs := make([]rota.JobSpec, r.IntN(batchMost+1))
+	jobs := make([]rota.JobSpec, r.IntN(maxBatch+1))
 	for i := range jobs {
 		jobs[i] = newKeyed(fmt.Sprintf("c%d-%s-%d", w.Options.Seed, f.ID, i), r)
 		jobs[i].Batch = rota.BatchID(f.ID)
@@ -76,7 +76,7 @@ func (w *trial) oneBatch(ctx context.Context, r *rand.Rand, name string, n int) 
 
 // readBatches reads every batch of the run and its callback.
 func (w *trial) readBatches(ctx context.Context, c *client.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, w.patience(listMost))
+	ctx, cancel := context.WithTimeout(ctx, w.patience(maxList))
 	defer cancel()
 	var facts []check.BatchFacts
 	w.Rec.With(func(h *check.History) { facts = append(facts, h.Batches...) })

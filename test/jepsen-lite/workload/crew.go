@@ -160,7 +160,7 @@ func (c *crew) haunt(ctx context.Context, node *fault.Server) {
 
 // acknowledged waits until n more jobs are acknowledged.
 func (c *crew) acknowledged(ctx context.Context, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, actMost)
+	ctx, cancel := context.WithTimeout(ctx, maxAct)
 	defer cancel()
 	count := func() (all int) {
 		c.submitter.Rec.With(func(h *check.History) {

@@ -35,11 +35,11 @@ func (w *trial) readLogs() {
 }
 
 const (
-	// wholeMost bounds reading all events of one node, lateMost the joining of a node at the end, auditMost one audit,
+	// maxWhole bounds reading all events of one node, maxLate the joining of a node at the end, maxAudit one audit,
 	// of a short run: at the end of a long run there is more to read and to calculate again (patience).
-	wholeMost = 40 * time.Second
-	lateMost  = 40 * time.Second
-	auditMost = time.Minute
+	maxWhole = 40 * time.Second
+	maxLate  = 40 * time.Second
+	maxAudit = time.Minute
 	// samples is the number of ended jobs that are read one by one at each node.
 	samples = 60
 )
@@ -93,7 +93,7 @@ func (w *trial) readEnd(ctx context.Context, k *watching) {
 
 // latecomer lets one more node join.
 func (w *trial) latecomer(ctx context.Context) (*fault.Server, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.patience(lateMost))
+	ctx, cancel := context.WithTimeout(ctx, w.patience(maxLate))
 	defer cancel()
 	s, err := w.Cluster.Fresh()
 	if err != nil {
@@ -109,7 +109,7 @@ func (w *trial) patience(short time.Duration) time.Duration {
 
 // readAll reads all events of one node, and starts again if the reading breaks off.
 func (w *trial) readAll(ctx context.Context, s *fault.Server) (all []check.SeenEvent, err error) {
-	ctx, cancel := context.WithTimeout(ctx, w.patience(wholeMost))
+	ctx, cancel := context.WithTimeout(ctx, w.patience(maxWhole))
 	defer cancel()
 	for ctx.Err() == nil {
 		all = nil
@@ -123,7 +123,7 @@ func (w *trial) readAll(ctx context.Context, s *fault.Server) (all []check.SeenE
 
 // compareShown lists the ended jobs at each node and reads some of them.
 func (w *trial) compareShown(ctx context.Context, nodes []*fault.Server) (shown []check.NodeShows) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(len(nodes))*w.patience(listMost))
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(len(nodes))*w.patience(maxList))
 	defer cancel()
 	var first, firstRead, firstFlows map[string]string
 	r := rand.New(rand.NewPCG(w.Options.Seed, 30_000))
@@ -216,7 +216,7 @@ func (w *trial) flowsAt(ctx context.Context, c *client.Client) (texts map[string
 func (w *trial) audit() {
 	founders := w.Cluster.All()[:w.Cluster.Founders]
 	all := make([]check.AuditOf, len(founders))
-	most := w.patience(auditMost)
+	most := w.patience(maxAudit)
 	var done errgroup.Group
 	done.SetLimit(2) // each keeps a processor busy
 	for i, s := range founders {

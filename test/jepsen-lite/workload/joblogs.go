@@ -16,7 +16,7 @@ const logsRead = 25
 
 // readJobLogs reads the logs of some handlers at every node separately.
 func (w *trial) readJobLogs(ctx context.Context, nodes []*fault.Server) {
-	ctx, cancel := context.WithTimeout(ctx, w.patience(listMost))
+	ctx, cancel := context.WithTimeout(ctx, w.patience(maxList))
 	defer cancel()
 	var logged []check.LoggedLease
 	w.Rec.With(func(h *check.History) { logged = h.Logged() })

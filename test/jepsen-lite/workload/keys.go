@@ -72,7 +72,7 @@ func submitKeyed(ctx, drain context.Context, w *trial, r *rand.Rand) {
 
 // newKeyed draws a job whose handler fails at times, so that the head of a line may come again.
 func newKeyed(id string, r *rand.Rand) rota.JobSpec {
-	payload := jobPlan{Ms: 20 + r.IntN(130), Fail: 80, NoRetry: 20, Decline: 20, Snooze: 40, Clean: r.IntN(cleanMost)}.payload()
+	payload := jobPlan{Ms: 20 + r.IntN(130), Fail: 80, NoRetry: 20, Decline: 20, Snooze: 40, Clean: r.IntN(maxClean)}.payload()
 	spec := rota.NewJobSpec(rota.JobType(fmt.Sprint("keyed-", r.IntN(16))), payload)
 	spec.ID, spec.Queue, spec.Tenant, spec.Priority = rota.JobID(id), "quick", "t-free", int32(r.IntN(11))
 	return spec

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// livenessMost is how long the program waits for each step, far beyond its limit, so that the report can
+	// maxLiveness is how long the program waits for each step, far beyond its limit, so that the report can
 	// distinguish late from never.
-	livenessMost = 60 * time.Second
-	drainMost    = 150 * time.Second
+	maxLiveness = 60 * time.Second
+	maxDrain    = 150 * time.Second
 	// calm is the minimum time for which the healed cluster is watched, for its clock.
 	calm = 18 * time.Second
-	// listMost bounds one reading of all jobs at the end of a short run (patience).
-	listMost = 2 * time.Minute
+	// maxList bounds one reading of all jobs at the end of a short run (patience).
+	maxList = 2 * time.Minute
 )
 
 // liveness ends all faults and measures how long the cluster takes to serve again, then collects everything that the
@@ -48,9 +48,9 @@ func (w *trial) liveness(ctx context.Context) (alive bool) {
 		}
 		return since()
 	}
-	l.LeaderMs = within(livenessMost, func(ctx context.Context) error { return awaitLeader(ctx, c) })
+	l.LeaderMs = within(maxLiveness, func(ctx context.Context) error { return awaitLeader(ctx, c) })
 	if l.LeaderMs >= 0 {
-		l.WriteMs = within(livenessMost, func(ctx context.Context) error { return w.awaitFirstWrite(ctx, c) })
+		l.WriteMs = within(maxLiveness, func(ctx context.Context) error { return w.awaitFirstWrite(ctx, c) })
 	}
 	if l.WriteMs < 0 {
 		w.Rec.Note("the cluster is dead: nothing more is asked")
@@ -58,9 +58,9 @@ func (w *trial) liveness(ctx context.Context) (alive bool) {
 		return false
 	}
 	// A node that is gone for good must not remain a member: the cluster can confirm that now.
-	within(livenessMost, func(ctx context.Context) error { return w.Cluster.Expel(ctx, c) })
-	l.NodesMs = within(livenessMost, w.awaitNodes)
-	l.DrainMs = within(drainMost, func(ctx context.Context) error { return w.awaitDrained(ctx, c, &l.Left) })
+	within(maxLiveness, func(ctx context.Context) error { return w.Cluster.Expel(ctx, c) })
+	l.NodesMs = within(maxLiveness, w.awaitNodes)
+	l.DrainMs = within(maxDrain, func(ctx context.Context) error { return w.awaitDrained(ctx, c, &l.Left) })
 	if l.DrainMs < 0 {
 		// The objects listed below must not change while they are judged.
 		w.Clients.End()
@@ -161,7 +161,7 @@ func (w *trial) awaitDrained(ctx context.Context, c *client.Client, left *int64)
 
 // listAll reads every job that the cluster knows.
 func (w *trial) listAll(ctx context.Context, c *client.Client) ([]check.FinalJob, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.patience(listMost))
+	ctx, cancel := context.WithTimeout(ctx, w.patience(maxList))
 	defer cancel()
 	var all []check.FinalJob
 	for job, err := range c.Jobs(ctx, rota.JobFilter{}) {

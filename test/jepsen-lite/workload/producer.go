@@ -12,13 +12,13 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// debtMost is how far a producer may fall behind its pace.
-const debtMost = 4 * time.Second
+// maxDebt is how far a producer may fall behind its pace.
+const maxDebt = 4 * time.Second
 
-// backlogMost is how many jobs may be unfinished before producers wait, as a user with a bounded number of unfinished
+// maxBacklog is how many jobs may be unfinished before producers wait, as a user with a bounded number of unfinished
 // jobs does. Without it a run of half an hour, in which the cluster is down for much of the time, ends with a backlog
 // too large to measure how long draining takes.
-const backlogMost = 3_000
+const maxBacklog = 3_000
 
 // produce submits batches with ids of its own and repeats every unknown outcome on another node, until each is known.
 // Some refused jobs (a rate, a mode) are submitted again with a later batch.
@@ -44,13 +44,13 @@ func produce(ctx, drain context.Context, w *trial, r *rand.Rand) {
 		refused = refused[:len(refused)/4]
 		// Jobs that an outage kept from being submitted are made up for, within bounds.
 		due = due.Add(time.Duration(float64(size) / perSecond * float64(time.Second)))
-		if debt := time.Since(due); debt > debtMost {
-			due = due.Add(debt - debtMost)
+		if debt := time.Since(due); debt > maxDebt {
+			due = due.Add(debt - maxDebt)
 		}
 		if !fault.Rest(ctx, time.Until(due)) {
 			return
 		}
-		for w.Cluster.Backlog.Load() > backlogMost {
+		for w.Cluster.Backlog.Load() > maxBacklog {
 			if !fault.Rest(ctx, pollEvery) {
 				return
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// returnMost bounds the wait for an earlier node to be refused.
-const returnMost = 30 * time.Second
+// maxReturn bounds the wait for an earlier node to be refused.
+const maxReturn = 30 * time.Second
 
 // isRecovered kills all nodes amid load, and lets one surviving disk go on as docs/operations/quorum-lost.md describes.
 // In one case of two the disks of a majority can still be read.
@@ -44,7 +44,7 @@ func (a *aftermath) isRecovered(ctx context.Context) error {
 	if err := gone.Wipe(); err != nil {
 		return err
 	}
-	recovering, cancel := context.WithTimeout(ctx, actMost)
+	recovering, cancel := context.WithTimeout(ctx, maxAct)
 	defer cancel()
 	if r.Now, err = a.Cluster.Recover(recovering, heir, readable); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (a *aftermath) isRecovered(ctx context.Context) error {
 	a.struck("quorum-lost", namesOf(dead), from, fmt.Sprintf("left were %v, %s was recovered", r.Left, r.Heir))
 	a.crew.haunt(ctx, heir)
 	for _, s := range []*fault.Server{old, gone} {
-		returning, cancel := context.WithTimeout(ctx, returnMost)
+		returning, cancel := context.WithTimeout(ctx, maxReturn)
 		said, err := s.ComeBack(returning)
 		cancel()
 		if err != nil {
@@ -176,7 +176,7 @@ func (w *trial) auditHeir() {
 	if heir == nil {
 		return
 	}
-	audit := auditOf(w.Cluster.Binary, heir.ID, filepath.Join(w.Cluster.Dir, heir.ID), w.patience(auditMost))
+	audit := auditOf(w.Cluster.Binary, heir.ID, filepath.Join(w.Cluster.Dir, heir.ID), w.patience(maxAudit))
 	w.Rec.With(func(h *check.History) {
 		if h.After != nil {
 			h.After.Audit = &audit

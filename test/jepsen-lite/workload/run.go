@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// startMost is how long the first start of the cluster may take.
-	startMost = 60 * time.Second
+	// maxStart is how long the first start of the cluster may take.
+	maxStart = 60 * time.Second
 	// pollEvery is how often the cluster is sampled.
 	pollEvery = 400 * time.Millisecond
 )
@@ -53,7 +53,7 @@ func NewTrial(o fault.Options, rec *check.Recorder, network fault.Network) (*tri
 
 // Settle starts the cluster, its queues and its workers.
 func (w *trial) Settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startMost)
+	ctx, cancel := context.WithTimeout(ctx, maxStart)
 	defer cancel()
 	if err := w.Cluster.Begin(ctx); err != nil {
 		return err

@@ -27,7 +27,7 @@ func submitUnique(ctx, drain context.Context, w *trial, r *rand.Rand) {
 	for n := 0; ctx.Err() == nil && !w.Rec.Full(); n++ {
 		f := &facts[r.IntN(len(facts))]
 		asked := check.UniqueAsked{ID: fmt.Sprintf("c%d-%s-%d", w.Options.Seed, name, n), OnConflict: onConflicts[r.IntN(len(onConflicts))]}
-		plan := jobPlan{Ms: r.IntN(250), Fail: 100, NoRetry: 20, Decline: 30, Snooze: 50, Cancel: 20, Clean: r.IntN(cleanMost), Mark: asked.ID}
+		plan := jobPlan{Ms: r.IntN(250), Fail: 100, NoRetry: 20, Decline: 30, Snooze: 50, Cancel: 20, Clean: r.IntN(maxClean), Mark: asked.ID}
 		spec := rota.NewJobSpec("unique", plan.payload())
 		spec.ID, spec.Queue, spec.Tenant = rota.JobID(asked.ID), "quick", "t-free"
 		spec.Unique = &rota.Unique{Key: f.Key, OnConflict: asked.OnConflict}

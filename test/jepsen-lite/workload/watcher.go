@@ -82,7 +82,7 @@ func (w *trial) watch(ctx context.Context) *watching {
 
 // catchUp waits until all have received an event, at most for the allowed time, and ends them.
 func (k *watching) catchUp(ctx context.Context, to rota.EventID) {
-	ctx, cancel := context.WithTimeout(ctx, catchUpMost)
+	ctx, cancel := context.WithTimeout(ctx, maxCatchUp)
 	defer cancel()
 	for _, s := range k.all {
 		for s.last().Compare(to) < 0 && fault.Rest(ctx, 50*time.Millisecond) {
@@ -93,8 +93,8 @@ func (k *watching) catchUp(ctx context.Context, to rota.EventID) {
 }
 
 const (
-	// catchUpMost is how long a follower may lag behind a healthy cluster.
-	catchUpMost = 30 * time.Second
+	// maxCatchUp is how long a follower may lag behind a healthy cluster.
+	maxCatchUp = 30 * time.Second
 	// rawSilence is how long the raw watcher trusts a node that sends nothing.
 	rawSilence = 5 * time.Second
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
-// weighMost bounds the wait for one node's answer.
-const weighMost = 5 * time.Second
+// maxWeigh bounds the wait for one node's answer.
+const maxWeigh = 5 * time.Second
 
 // weigh asks every founder for its resource use.
 func (w *trial) weigh(ctx context.Context) {
@@ -30,7 +30,7 @@ func (w *trial) weigh(ctx context.Context) {
 
 // weightOf reads a node's own metrics: its process may be out of this one's sight.
 func weightOf(ctx context.Context, look func(context.Context, string) (*http.Response, error)) (files, goroutines int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, weighMost)
+	ctx, cancel := context.WithTimeout(ctx, maxWeigh)
 	defer cancel()
 	answer, err := look(ctx, "/metrics")
 	if err != nil {

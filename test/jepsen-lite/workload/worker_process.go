@@ -134,7 +134,7 @@ func (p *workProcess) handle(ctx context.Context, job *client.Job) (client.Resul
 		}
 		var lost *client.LostError
 		if errors.As(err, &lost) && lost.Reason == rota.ReasonCancelledByUser {
-			time.Sleep(time.Duration(min(plan.Clean, cleanMost)) * time.Millisecond)
+			time.Sleep(time.Duration(min(plan.Clean, maxClean)) * time.Millisecond)
 		}
 	case p.now() > p.Calm:
 	case chance < plan.NoRetry:

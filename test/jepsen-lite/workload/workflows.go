@@ -11,8 +11,8 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// nodesMost bounds the nodes of a workflow of the run.
-const nodesMost = 12
+// maxNodes bounds the nodes of a workflow of the run.
+const maxNodes = 12
 
 // submitWorkflows submits small random graphs through random nodes, and repeats every unknown outcome on another node
 // under the same id. Some have nodes that fail for good, and are run again; some others are cancelled while they run.
@@ -57,7 +57,7 @@ func newWorkflow(id string, r *rand.Rand) (spec rota.WorkflowSpec, fails bool) {
 	spec = rota.WorkflowSpec{ID: rota.WorkflowID(id), Queue: "quick", Tenant: tenants[r.IntN(3)].name,
 		OnFailure: rota.FailurePolicy(r.IntN(2))}
 	density := 2 + r.IntN(4)
-	for n := range 1 + r.IntN(nodesMost) {
+	for n := range 1 + r.IntN(maxNodes) {
 		plan := jobPlan{Ms: r.IntN(120)}
 		if r.IntN(20) == 0 {
 			plan.NoRetry, fails = 600, true

@@ -82,7 +82,7 @@ type jobPlan struct {
 	Snooze  int `json:"snooze,omitempty"`
 	Cancel  int `json:"cancel,omitempty"`
 	Later   int `json:"later,omitempty"`
-	// Clean is how many milliseconds it continues after its job was cancelled, at most cleanMost.
+	// Clean is how many milliseconds it continues after its job was cancelled, at most maxClean.
 	Clean int `json:"clean,omitempty"`
 	// Log is the number of lines that it logs, Mark the id of the payload's owner (submitUnique), Grow the nodes that a
 	// workflow's node adds as it completes.
@@ -91,9 +91,9 @@ type jobPlan struct {
 	Grow *rota.Growth `json:"grow,omitempty"`
 }
 
-// cleanMost bounds how long a handler cleans up, in milliseconds. A worker gives up a lease one second before the
+// maxClean bounds how long a handler cleans up, in milliseconds. A worker gives up a lease one second before the
 // cluster does, so a handler that still has its lease finishes in time.
-const cleanMost = 400
+const maxClean = 400
 
 // payload encodes the plan as a job's payload.
 func (p jobPlan) payload() []byte {
