@@ -132,7 +132,7 @@ func TestSpace_refused(t *testing.T) {
 			return b.Set(keySpaced, sealValue(keySpaced, bytes.Repeat([]byte{0xff}, 8)))
 		}, "log entry 9 is damaged"},
 		"a spacer alone":  {func(b *raftboltdb.BoltStore) error { return b.DeleteRange(spacing*2+1, spacing*2+1) }, "entries after entry 3 exist"},
-		"one of them all": {func(b *raftboltdb.BoltStore) error { return b.StoreLog(&raft.Log{Index: 1000*spacing + 2}) }, "is there without it"},
+		"one of them all": {func(b *raftboltdb.BoltStore) error { return b.StoreLog(&raft.Log{Index: 1000*spacing + 2}) }, "exist, but not that entry"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
