@@ -57,7 +57,7 @@ func TestAhead_noSnapshotOnceTheDiskFailed(t *testing.T) {
 	if err := n.raft.Snapshot().Error(); err != nil {
 		t.Fatal(err)
 	}
-	breakDisk(t, filepath.Join(n.cfg.Data, "raft.db"))
+	breakDisk(t, logFile(t, n.cfg.Data))
 	if outcomes, err := n.Submit(within(t, time.Second), specs("lost", 1)); err == nil {
 		t.Errorf("a job was acknowledged that is on no disk: %+v", outcomes)
 	}

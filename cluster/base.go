@@ -60,7 +60,7 @@ type base struct {
 	endLife  context.CancelCauseFunc
 	loops    sync.WaitGroup
 	fatalErr atomic.Pointer[error]
-	spaced   atomic.Bool // the log is spaced (spacedRules), or could not be
+	moving   atomic.Bool // the log moves at the next start (movedRules), or could not be told to
 }
 
 // run starts a loop that Stop waits for.
@@ -157,16 +157,13 @@ func (b *base) settledWithin(ctx context.Context, f raft.Future) error {
 	}
 }
 
-// spaceLog makes the log spaced once the rules in force prevent the return of binaries that cannot read it.
-func (b *base) spaceLog(rules uint32) {
-	if rules < spacedRules || b.spaced.Swap(true) {
+// moveLog makes the log move into files of its own at the next start, once the rules in force prevent the return of
+// binaries that cannot read it there.
+func (b *base) moveLog(rules uint32) {
+	if rules < movedRules || b.moving.Swap(true) {
 		return
 	}
-	err := b.data.MarkSpaced()
-	if err == nil {
-		err = b.stores.Space()
-	}
-	if err != nil {
-		b.log.Warn("raft.db is written as before the newer rules until the next start", "error", err)
+	if err := b.data.MarkMoving(); err != nil {
+		b.log.Warn("the log stays in raft.db until a start after the next", "error", err)
 	}
 }

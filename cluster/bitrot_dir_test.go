@@ -20,6 +20,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/cluster/gossip"
+	"github.com/rotasched/rota/cluster/raftstore/wal"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/snapshot"
 	"github.com/rotasched/rota/snapshot/archive"
@@ -280,8 +281,14 @@ func (s *soundDir) classes() (all []rotClass) {
 		add("sector", func(r *rand.Rand) rotSpot {
 			return rotSpot{file: name, how: "zero", at: r.Int64N(used) &^ 511, length: 512}
 		})
-		if strings.HasSuffix(name, ".db") {
-			places := boltPlaces(s.files[name])
+		places := map[string][]int64(nil)
+		switch filepath.Ext(name) {
+		case ".db":
+			places = boltPlaces(s.files[name])
+		case wal.Suffix:
+			places = walPlaces(s.files[name])
+		}
+		if places != nil {
 			for _, class := range slices.Sorted(maps.Keys(places)) {
 				add(class, flipWithin(places[class]))
 			}
@@ -301,6 +308,31 @@ func (s *soundDir) classes() (all []rotClass) {
 		}
 	}
 	return all
+}
+
+// walPlaces sorts the bytes of a file of the log into kinds.
+func walPlaces(data []byte) map[string][]int64 {
+	places := make(map[string][]int64)
+	put := func(class string, from, to int) {
+		for at := from; at < to; at++ {
+			places[class] = append(places[class], int64(at))
+		}
+	}
+	put("header", 0, 32)
+	for at := 32; at+32 <= len(data); {
+		size := 32 + int(binary.LittleEndian.Uint32(data[at+16:])) + int(binary.LittleEndian.Uint16(data[at+24:]))
+		next := at + (size+7)/8*8
+		put("frame", at, at+16)
+		put("lengths", at+16, at+20)
+		put("lengths", at+24, at+26)
+		put("checksums", at+20, at+24)
+		put("checksums", at+28, at+32)
+		put("types", at+26, at+28)
+		put("data", at+32, at+size)
+		put("padding", at+size, next)
+		at = next
+	}
+	return places
 }
 
 // The layout of a bbolt file (its internal/common: page.go, meta.go, inode.go).

@@ -179,7 +179,7 @@ func (rp *replica) freezeWhole() (*fsm.Frozen, error) {
 // advance records that an entry was applied with a version of the rules, and wakes the callers that wait for it.
 func (rp *replica) advance(index rota.Index, rules uint32) {
 	rp.rules.Store(rules)
-	rp.n.spaceLog(rules)
+	rp.n.moveLog(rules)
 	rp.appliedAt.Store(int64(rp.n.sinceBoot()))
 	rp.hub.advance(index)
 }

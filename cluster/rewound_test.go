@@ -301,15 +301,21 @@ func TestMarks_refuse(t *testing.T) {
 	b.mu.Lock()
 	b.cut[f] = true
 	b.mu.Unlock()
-	log := filepath.Join(b.addrs[f].Data, "raft.db")
+	ofLog := func(path string) bool {
+		return filepath.Base(path) == "raft.db" || filepath.Dir(path) == filepath.Join(b.addrs[f].Data, "log")
+	}
 	mixed := func(without string) map[string][]byte {
 		files := make(map[string][]byte)
 		for path, data := range now {
-			if filepath.Base(path) != without {
+			if filepath.Base(path) != without && !ofLog(path) {
 				files[path] = data
 			}
 		}
-		files[log] = disk[log]
+		for path, data := range disk {
+			if ofLog(path) {
+				files[path] = data
+			}
+		}
 		return files
 	}
 	b.rewind(f, mixed("archive.db"))

@@ -16,10 +16,10 @@ import (
 //	refuse   no node proposes an operation of a newer version
 //	switch   the leader puts a newer version into force once every voter supports it
 //	stop     a node that does not support the rules in force neither starts nor continues
-//	space    from then on nodes write raft.db in a format that older binaries cannot read
+//	move     from the next start on, a node has its log in files that older binaries cannot read
 
-// spacedRules is the first version of the rules whose binaries all read a spaced log.
-const spacedRules = 2
+// movedRules is the first version of the rules whose binaries all read a log in files of its own.
+const movedRules = 2
 
 // errNewer returns the error for an operation of a later version; needs is 0 if this binary does not know the operation
 // at all.

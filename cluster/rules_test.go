@@ -3,10 +3,13 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +55,7 @@ func mixed(t *testing.T) *bench {
 	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
 		b.plan(id, 3)
 		b.teach(id, id == "n3")
+		b.released(id)
 	}
 	b.startPlanned()
 	for b.leadBy("n3"); b.loyal().cfg.Node != "n3"; { // the others do not know operations of newer rules
@@ -59,6 +63,29 @@ func mixed(t *testing.T) *bench {
 		b.leadBy("n3")
 	}
 	return b
+}
+
+// released gives a node that was not started yet a data directory as v0.1.0 creates it: its log is in raft.db.
+func (b *bench) released(id rota.NodeID) {
+	b.t.Helper()
+	d, err := raftstore.OpenDataDir(b.addrs[id].Data, id, b.addrs[id].Cluster, false)
+	if err == nil {
+		err = d.Close()
+	}
+	path := filepath.Join(b.addrs[id].Data, "node.json")
+	text, failed := os.ReadFile(path)
+	if err := errors.Join(err, failed); err != nil {
+		b.t.Fatal(err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, bytes.Replace(text, []byte(`"format": 2`), []byte(`"format": 1`), 1)); err != nil {
+		b.t.Fatal(err)
+	}
+	front, _, _ := bytes.Cut(compact.Bytes(), []byte(`,"sum":"`))
+	sum := crc32.Checksum(append(slices.Clone(front), '}'), crc32.MakeTable(crc32.Castagnoli))
+	if err := os.WriteFile(path, fmt.Appendf(nil, `%s,"sum":"%08x"}`, front, sum), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 // leadBy hands leadership to a node.
@@ -162,7 +189,8 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 		}
 	}
 	b.formats(raftstore.NodeFormat)
-	b.replace("n1", true) // on a log that is spaced from its middle on
+	b.replace("n1", true) // its log moves
+	logFile(t, b.addrs["n1"].Data)
 	submitAll(t, b.node("n1"), specs("again", 50))
 	b.verifyEqual(b.leader())
 }

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/raftstore/wal"
 )
 
 // damages returns how much damage scrubbing found in a part of the disk.
@@ -104,7 +105,7 @@ func damageEntry(t *testing.T, n *Node, job rota.JobID) uint64 {
 	if len(found) != 1 || found[0] == last {
 		t.Fatalf("entries %v of %d name job %s", found, last, job)
 	}
-	path := filepath.Join(n.cfg.Data, "raft.db")
+	path := logFile(t, n.cfg.Data)
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +115,7 @@ func damageEntry(t *testing.T, n *Node, job rota.JobID) uint64 {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	for at := 0; ; at++ { // freed pages also hold it
+	for at := 0; ; at++ {
 		next := bytes.Index(content[at:], []byte(job))
 		if next < 0 {
 			break
@@ -125,6 +126,16 @@ func damageEntry(t *testing.T, n *Node, job rota.JobID) uint64 {
 		}
 	}
 	return found[0]
+}
+
+// logFile returns the only file of a node's log.
+func logFile(t *testing.T, data string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(data, "log", "*"+wal.Suffix))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	return files[0]
 }
 
 func TestScrub_replacesADamagedSnapshot(t *testing.T) {

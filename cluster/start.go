@@ -77,7 +77,7 @@ func (n *Node) open() (err error) {
 		return err
 	}
 	n.stores, err = raftstore.Open(n.cfg.Data, raftstore.Options{Fatal: n.fatal, Unfit: n.unfit, Logger: n.log,
-		KeepFrom: n.keepFrom, Cutting: func(low, high uint64) error { return n.rebuild.Cutting(low, high) }, NoSync: n.cfg.Environment.NoSync, BeforeWrite: n.cfg.Environment.BeforeWrite})
+		KeepFrom: n.keepFrom, Cutting: func(low, high uint64) error { return n.rebuild.Cutting(low, high) }, Plain: n.data.Plain(), NoSync: n.cfg.Environment.NoSync, BeforeWrite: n.cfg.Environment.BeforeWrite})
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func TestStores_cutInSlices(t *testing.T) {
 		for ; i <= many && len(batch) < 5000; i++ {
 			batch = append(batch, &raft.Log{Index: i, Term: 1, Data: make([]byte, 16)})
 		}
-		if err := s.bolt.StoreLogs(batch); err != nil {
+		if err := s.log.StoreLogs(batch); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -31,7 +31,7 @@ func TestStores_cutInSlices(t *testing.T) {
 	if err := s.CutStored(1, many-10); err != nil {
 		t.Fatal(err)
 	}
-	if first, err := s.bolt.FirstIndex(); err != nil || first != many-9 || writes.Load() != 3 {
+	if first, err := s.log.FirstIndex(); err != nil || first != many-9 || writes.Load() != 3 {
 		t.Errorf("the log begins at %d after %d writes, %v", first, writes.Load(), err)
 	}
 }

@@ -10,14 +10,15 @@ import (
 	"sync"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/raftstore/wal"
 )
 
 const (
 	nodeFile    = "node.json"
 	lockName    = "LOCK"
 	nodeFileMax = 64 << 10
-	// NodeFormat is the newest version of node.json; it marks a spaced log (Stores.Space). plainFormat is the version
-	// for a log that is not spaced.
+	// NodeFormat is the newest version of node.json: the log is in files of its own, or moves there at the next start.
+	// plainFormat is the version for a log in raft.db.
 	NodeFormat  = 2
 	plainFormat = 1
 )
@@ -139,8 +140,12 @@ func (d *DataDir) SetCut(c CutRecord, r RebuildRecord) error {
 	return d.store(next)
 }
 
-// MarkSpaced makes binaries that cannot read a spaced log (Stores.Space) reject the directory from now on.
-func (d *DataDir) MarkSpaced() error {
+// Plain reports whether the log is in raft.db, where v0.1.0 can read it (Options.Plain).
+func (d *DataDir) Plain() bool { return d.snapshot().Format == plainFormat }
+
+// MarkMoving makes the log move into files of its own at the next start. Binaries that cannot read these reject the
+// directory from now on.
+func (d *DataDir) MarkMoving() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.record.Format == NodeFormat {
@@ -232,7 +237,7 @@ func (d *DataDir) load(id rota.NodeID, clusterName string, adopt bool) error {
 // It writes nothing.
 func (d *DataDir) judge(id rota.NodeID, clusterName string, adopt, hasState bool) (now nodeRecord, faults []error) {
 	d.fresh = !hasState
-	now = nodeRecord{Format: plainFormat, Node: id, ClusterName: clusterName}
+	now = nodeRecord{Format: NodeFormat, Node: id, ClusterName: clusterName}
 	var err error
 	if now.DirInode, now.DirBorn, err = birthOf(d.path); err != nil {
 		return now, []error{err}
@@ -291,7 +296,7 @@ func (d *DataDir) misfits(kept, now nodeRecord, adopt bool) (faults []error) {
 
 // hasRaftState reports whether raft ever wrote here. Unreadable state counts: Preflight will report what is wrong.
 func (d *DataDir) hasRaftState() (bool, error) {
-	for _, name := range []string{raftFile, snapshotsDir} {
+	for _, name := range []string{raftFile, snapshotsDir, logDir} {
 		info, err := os.Stat(filepath.Join(d.path, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -301,6 +306,11 @@ func (d *DataDir) hasRaftState() (bool, error) {
 		}
 		if name == raftFile && info.Size() > 0 && holdsState(filepath.Join(d.path, name)) {
 			return true, nil
+		}
+		if name == logDir {
+			if holds, err := wal.HoldsEntries(filepath.Join(d.path, name)); holds || err != nil {
+				return true, err
+			}
 		}
 		if name == snapshotsDir {
 			inside, err := os.ReadDir(filepath.Join(d.path, name))

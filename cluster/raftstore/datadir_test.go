@@ -130,6 +130,7 @@ func TestDataDirRefuses(t *testing.T) {
 		}, []string{"node.json is damaged", "missing although raft state exists", "NEW node id"}},
 		{"node.json without the raft state of a member", func(t *testing.T, path string) error {
 			os.Remove(filepath.Join(path, raftFile))
+			os.RemoveAll(filepath.Join(path, logDir))
 			_, err := OpenDataDir(path, "n1", "c1", true)
 			return err
 		}, []string{"raft.db is damaged", "belongs to cluster id k1", "NEW node id"}},

@@ -3,12 +3,9 @@
 package raftstore
 
 import (
-	"reflect"
-	"unsafe"
+	_ "unsafe" // go:linkname
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	"go.etcd.io/bbolt"
 
 	"github.com/rotasched/rota/internal/failpoint"
 )
@@ -34,10 +31,4 @@ func failpointSnapshot(sink raft.SnapshotSink) {
 		_ = writeSnapshotMeta(file)
 		failpoint.Die("snapshot-before-rename")
 	}
-}
-
-// failpointLog crashes after a transaction's pages are in raft.db and before its head is.
-func failpointLog(store *raftboltdb.BoltStore) {
-	conn := reflect.ValueOf(store).Elem().FieldByName("conn")
-	failpoint.BeforeCommit(*(**bbolt.DB)(unsafe.Pointer(conn.UnsafeAddr())), func() { failpoint.Pass("log-mid-commit") })
 }

@@ -3,18 +3,19 @@ package raftstore
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/hashicorp/raft"
-	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/rotasched/rota/internal/failpoint"
 )
 
-// logStore adds a checksum to each entry that it stores, checks it when reading, and writes through the one writer.
+// logStore writes through the one writer, and ends the process when it reads a damaged entry.
 type logStore struct {
-	inner  raft.LogStore
+	inner raft.LogStore
+	// where is the path of the log, for errors.
+	where  string
 	writer *writer
+	marker *marker
 	// keepFrom returns the lowest index that must remain when the old end of the log is cut; nil or 0 leaves the choice
 	// to raft.
 	keepFrom func() uint64
@@ -53,31 +54,9 @@ func (s *logStore) GetLog(index uint64, entry *raft.Log) error {
 	}
 	err := readEntry(s.inner, index, entry)
 	if _, ok := errors.AsType[*DamagedEntryError](err); ok {
-		s.writer.die(damaged(filepath.Join(s.writer.dir, raftFile), err.Error()))
+		s.writer.die(damaged(s.where, err.Error()))
 	}
 	return err
-}
-
-// readEntry reads and checks one entry; a damaged one is a DamagedEntryError.
-func readEntry(inner raft.LogStore, index uint64, entry *raft.Log) (err error) {
-	defer func() {
-		if what := recover(); what != nil { // bbolt panics on damaged pages
-			err = &DamagedEntryError{index, fmt.Sprint(what)}
-		}
-	}()
-	var read raft.Log // a new value: the decoder would reuse the caller's slices
-	err = inner.GetLog(index, &read)
-	if errors.Is(err, raft.ErrLogNotFound) || errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
-		return err
-	}
-	if err != nil {
-		return &DamagedEntryError{index, err.Error()}
-	}
-	if err := openEntry(index, &read); err != nil {
-		return err
-	}
-	*entry = read
-	return nil
 }
 
 // StoreLog stores one entry.
@@ -102,13 +81,12 @@ func (s *logStore) StoreLogs(entries []*raft.Log) error {
 func (s *logStore) writeAhead(entries []*raft.Log) error { return s.store(s.writer.doNow, entries) }
 
 func (s *logStore) store(do func(what string, run func() error) error, entries []*raft.Log) error {
-	sealed := make([]*raft.Log, len(entries))
-	for i, entry := range entries {
-		sealed[i] = sealEntry(entry)
-	}
 	failpoint.Pass("log-before-store")
-	err := do("append to the log", func() error { return s.inner.StoreLogs(sealed) })
+	err := do("append to the log", func() error { return s.inner.StoreLogs(entries) })
 	failpoint.Pass("log-after-store")
+	if err == nil {
+		s.marker.touch()
+	}
 	return err
 }
 

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,9 +12,11 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/rotasched/rota/cluster/raftstore/wal"
 	"github.com/rotasched/rota/internal/boltfile"
 )
 
@@ -51,6 +54,8 @@ type logSummary struct {
 	lastTerm uint64 // of the last entry
 	term     uint64 // the current term, 0 for none
 	hasVote  bool
+	// files are those of the log, nil if it is in raft.db.
+	files *wal.Found
 }
 
 // Preflight checks the raft state in dir before raft reads it, and returns an error for faults where raft would panic
@@ -91,7 +96,7 @@ func survey(dir string) (*surveyed, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := surveyLog(filepath.Join(dir, raftFile))
+	log, err := surveyLog(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -114,6 +119,9 @@ func survey(dir string) (*surveyed, error) {
 // acknowledged is lost with a damaged snapshot.
 func coverState(dir string, log *logSummary, snapshots []*snapshotFound, report *Report) error {
 	path := filepath.Join(dir, raftFile)
+	if log.files != nil {
+		path = filepath.Join(dir, logDir)
+	}
 	for _, found := range snapshots {
 		if found.damage == "" {
 			report.Snapshots++
@@ -140,10 +148,10 @@ func coverState(dir string, log *logSummary, snapshots []*snapshotFound, report 
 	}
 	switch {
 	case log.term < log.lastTerm:
-		return damaged(path, fmt.Sprintf("its log ends in term %d but the stored term is %d",
+		return damaged(filepath.Join(dir, raftFile), fmt.Sprintf("its log ends in term %d but the stored term is %d",
 			log.lastTerm, log.term))
 	case log.term == 0 && len(snapshots) > 0:
-		return damaged(path, "it is missing or empty although snapshots exist, so the votes are lost")
+		return damaged(filepath.Join(dir, raftFile), "it is missing or empty although snapshots exist, so the votes are lost")
 	}
 	return nil
 }
@@ -158,14 +166,15 @@ func damageList(snapshots []*snapshotFound) string {
 	return text
 }
 
-// surveyLog scans raft.db and checks every entry. A missing file, or one that a crash during creation left empty, is an
-// empty log.
-func surveyLog(path string) (found *logSummary, err error) {
+// surveyLog scans the log and the values of a data directory, and checks every entry. A missing raft.db, or one that a
+// crash during creation left empty, is an empty log; then there are no files of a log.
+func surveyLog(dir string) (found *logSummary, err error) {
+	path := filepath.Join(dir, raftFile)
 	defer boltfile.FaultsPanic()()
 	defer guardDamage(path, &err)
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || (err == nil && info.Size() == 0) {
-		return &logSummary{}, nil
+		return &logSummary{}, noFiles(dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look at raft log: %w", err)
@@ -177,6 +186,9 @@ func surveyLog(path string) (found *logSummary, err error) {
 	}
 	found = &logSummary{}
 	made, err := surveyKeys(path, found)
+	if err == nil && !made {
+		err = noFiles(dir)
+	}
 	if err != nil || !made {
 		return found, err
 	}
@@ -188,21 +200,61 @@ func surveyLog(path string) (found *logSummary, err error) {
 	if err := surveyValues(store, found); err != nil {
 		return nil, damaged(path, err.Error())
 	}
+	head, moved, err := readHead(store)
+	switch {
+	case err != nil:
+		return nil, damaged(path, err.Error())
+	case moved && len(found.spans) > 0:
+		return nil, damaged(path, "it holds a log, and the head of another")
+	case moved:
+		return found, surveyFiles(dir, head, found)
+	case len(found.spans) == 0:
+		return found, noFiles(dir)
+	}
+	return found, surveyEntries(path, store, found)
+}
+
+// noFiles rejects files of a log whose raft.db is gone.
+func noFiles(dir string) error {
+	holds, err := wal.HoldsEntries(filepath.Join(dir, logDir))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && holds:
+		return damaged(filepath.Join(dir, raftFile), "it is missing or empty although a log exists, so the votes are lost")
+	}
+	return err
+}
+
+// surveyFiles checks a log in files of its own.
+func surveyFiles(dir string, head wal.Head, found *logSummary) (err error) {
+	if found.files, err = wal.Scan(filepath.Join(dir, logDir), head); err != nil {
+		return describeDamage(err)
+	}
+	for _, span := range found.files.Spans {
+		found.spans = append(found.spans, logSpan{span.First, span.Last})
+	}
+	found.lastTerm = found.files.LastTerm
+	return nil
+}
+
+// surveyEntries checks a log in raft.db.
+func surveyEntries(path string, store *raftboltdb.BoltStore, found *logSummary) error {
 	var entry raft.Log
 	for _, span := range found.spans {
 		found.lastTerm = 0 // entries that an installed snapshot replaced may be of a later term
 		for index := span.first; index <= span.last; index++ {
-			if err := readEntry(store, index, &entry); err != nil {
-				return nil, damaged(path, err.Error())
+			if err := readEntry(sealedLog{store}, index, &entry); err != nil {
+				return damaged(path, err.Error())
 			}
 			if entry.Term < found.lastTerm {
-				return nil, damaged(path, fmt.Sprintf("entry %d has term %d after term %d",
+				return damaged(path, fmt.Sprintf("entry %d has term %d after term %d",
 					index, entry.Term, found.lastTerm))
 			}
 			found.lastTerm = entry.Term
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // checkOwnPages checks pages that appeared damaged a second time, while holding the file's lock: pages read while
@@ -234,20 +286,16 @@ func surveyKeys(path string, found *logSummary) (made bool, err error) {
 			}
 			return nil
 		}
-		from, err := spacedFrom(conf.Get(keySpaced))
-		if err != nil {
-			return damaged(path, err.Error())
+		if conf.Get(keySpaced) != nil {
+			return unreleased(path)
 		}
 		return logs.ForEach(func(key, _ []byte) error {
 			if len(key) != 8 {
 				return damaged(path, fmt.Sprintf("the log has a key of %d bytes", len(key)))
 			}
-			index, spacer := indexOf(binary.BigEndian.Uint64(key), from)
+			index := binary.BigEndian.Uint64(key)
 			n := len(found.spans)
 			switch {
-			case spacer && n > 0 && index == found.spans[n-1].last:
-			case spacer:
-				return damaged(path, fmt.Sprintf("entries after entry %d exist, but not that entry", index))
 			case index == 0 || n > 0 && index <= found.spans[n-1].last:
 				return damaged(path, fmt.Sprintf("index %d is out of order", index))
 			case n > 0 && index == found.spans[n-1].last+1:
@@ -261,7 +309,8 @@ func surveyKeys(path string, found *logSummary) (made bool, err error) {
 	return made, err
 }
 
-// holdsState reports whether raft.db holds a term, a vote or an entry; an unreadable file counts as holding one.
+// holdsState reports whether raft.db holds a term, a vote or an entry, or the head of a log with one; an unreadable file
+// counts as holding one.
 func holdsState(path string) (holds bool) {
 	defer boltfile.FaultsPanic()()
 	defer func() {
@@ -277,12 +326,20 @@ func holdsState(path string) (holds bool) {
 		return true
 	}
 	defer db.Close()
+	errStop := errors.New("enough")
 	_ = db.View(func(tx *bbolt.Tx) error {
 		holds = tx.ID() > bucketsMadeBy && (tx.Bucket([]byte("logs")) == nil || tx.Bucket([]byte("conf")) == nil)
 		return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
-			key, _ := bucket.Cursor().First()
-			holds = holds || key != nil
-			return nil
+			return bucket.ForEach(func(key, sealed []byte) error {
+				if bytes.Equal(key, keyLog) {
+					value, err := openValue(keyLog, sealed)
+					head, broken := decodeHead(value)
+					holds = holds || errors.Join(err, broken) != nil || head.Mark.Index > 0
+					return nil
+				}
+				holds = true
+				return errStop
+			})
 		})
 	})
 	return holds

@@ -22,8 +22,13 @@ func writeState(t *testing.T, dir string, term uint64, entries []*raft.Log, snap
 	t.Helper()
 	stores := openTestStores(t, dir, nil)
 	err := stores.Stable.SetUint64(keyCurrentTerm, term)
-	if len(entries) > 0 {
-		err = errors.Join(err, stores.Log.StoreLogs(entries))
+	for from := 0; from < len(entries); {
+		to := from + 1
+		for to < len(entries) && entries[to].Index == entries[to-1].Index+1 {
+			to++
+		}
+		err = errors.Join(err, stores.Log.StoreLogs(entries[from:to]))
+		from = to
 	}
 	if err = errors.Join(err, stores.Close()); err != nil {
 		t.Fatal(err)
@@ -227,18 +232,21 @@ func TestPreflightSnapshots(t *testing.T) {
 	}
 }
 
-// TestPreflightFindsFlips flips single bytes of raft.db: each flip must be rejected or leave what is read unchanged.
+// TestPreflightFindsFlips flips single bytes of raft.db, with and without the log in it: each flip must be rejected or
+// leave what is read unchanged. The files of the log have tests of their own.
 func TestPreflightFindsFlips(t *testing.T) {
 	t.Parallel()
+	t.Run("the log in raft.db", func(t *testing.T) { t.Parallel(); findsFlips(t, Options{Plain: true}) })
+	t.Run("the log in its files", func(t *testing.T) { t.Parallel(); findsFlips(t, Options{}) })
+}
+
+func findsFlips(t *testing.T, opts Options) {
 	origin := t.TempDir()
 	entries := testEntries(1, 400, 3)
-	stores := openTestStores(t, origin, nil)
+	stores := openTestStoresWith(t, origin, opts)
 	for i := 0; i < len(entries); i += 10 {
 		if i == len(entries)/2 {
-			if err := stores.Space(); err != nil {
-				t.Fatal(err)
-			}
-			entries[i].Data = bytes.Repeat([]byte("large"), largeFrom/5+1)
+			entries[i].Data = bytes.Repeat([]byte("large"), 1000)
 		}
 		if err := stores.Log.StoreLogs(entries[i : i+10]); err != nil {
 			t.Fatal(err)
@@ -260,6 +268,9 @@ func TestPreflightFindsFlips(t *testing.T) {
 	const flips = 150
 	for range flips {
 		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(origin)); err != nil {
+			t.Fatal(err)
+		}
 		spoilt := bytes.Clone(whole)
 		at := random.IntN(len(spoilt))
 		bit := byte(1) << random.IntN(8)
@@ -281,7 +292,7 @@ func TestPreflightFindsFlips(t *testing.T) {
 		if report.Entries != 400 || report.LastIndex != 400 || report.Term != 3 {
 			t.Errorf("%s passes, but the report is %+v", what, report)
 		}
-		if index := otherEntry(t, dir, entries); index > 0 {
+		if index := otherEntry(t, dir, opts, entries); index > 0 {
 			t.Errorf("%s passes, but entry %d is read as another", what, index)
 		}
 	}
@@ -292,9 +303,9 @@ func TestPreflightFindsFlips(t *testing.T) {
 }
 
 // otherEntry returns the index of the first entry that is read differently from how it was written, 0 for none.
-func otherEntry(t *testing.T, dir string, entries []*raft.Log) uint64 {
+func otherEntry(t *testing.T, dir string, opts Options, entries []*raft.Log) uint64 {
 	t.Helper()
-	stores := openTestStores(t, dir, nil)
+	stores := openTestStoresWith(t, dir, opts)
 	defer stores.Close()
 	for _, want := range entries {
 		var got raft.Log
@@ -306,19 +317,18 @@ func otherEntry(t *testing.T, dir string, entries []*raft.Log) uint64 {
 	return 0
 }
 
-// TestPreflightTakesWhatIsWhole writes and cuts logs of every size and shape: none may be reported as damaged.
+// TestPreflightTakesWhatIsWhole writes and cuts logs in raft.db of every size and shape: none may be reported as damaged.
 func TestPreflightTakesWhatIsWhole(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 2))
 	dir := t.TempDir()
 	path := filepath.Join(dir, raftFile)
-	stores := openTestStores(t, dir, nil)
+	stores := openTestStoresWith(t, dir, Options{Plain: true})
 	if err := stores.Stable.SetUint64(keyCurrentTerm, 1); err != nil {
 		t.Fatal(err)
 	}
 	first, last := uint64(1), uint64(0)
-	spaced := random.IntN(600)
 	for round := range 600 {
 		entries := testEntries(last+1, last+1+random.Uint64N(5), 1)
 		for _, entry := range entries {
@@ -327,11 +337,7 @@ func TestPreflightTakesWhatIsWhole(t *testing.T) {
 				entry.Data = make([]byte, 60_000+random.IntN(9_000))
 			}
 		}
-		var err error
-		if round == spaced {
-			err = stores.Space()
-		}
-		err = errors.Join(err, stores.Log.StoreLogs(entries))
+		err := stores.Log.StoreLogs(entries)
 		last = entries[len(entries)-1].Index
 		if random.IntN(10) == 0 {
 			cut := first + random.Uint64N(last-first+1)
@@ -351,7 +357,7 @@ func TestPreflightTakesWhatIsWhole(t *testing.T) {
 	if err := stores.Close(); err != nil {
 		t.Fatal(err)
 	}
-	report, err := surveyLog(path)
+	report, err := surveyLog(dir)
 	if err != nil || len(report.spans) != 1 || report.spans[0] != (logSpan{first, last}) {
 		t.Errorf("seed %d: %+v, %v; want %d to %d", seed, report, err, first, last)
 	}

@@ -86,7 +86,7 @@ func (d *DataDir) Recover(cluster rota.ClusterID, stamp int64) (aside string, er
 		syncDir(d.path)); err != nil {
 		return "", err
 	}
-	next := nodeRecord{Format: plainFormat, Node: d.record.Node, ClusterName: d.record.ClusterName,
+	next := nodeRecord{Format: NodeFormat, Node: d.record.Node, ClusterName: d.record.ClusterName,
 		ClusterID: cluster, Identity: newIdentity(), Recovery: &RecoveryRecord{Aside: name}}
 	if next.DirInode, next.DirBorn, err = birthOf(d.path); err != nil {
 		return "", err

@@ -18,9 +18,10 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/raftstore/wal"
 )
 
-// raftFile is the file in the data directory that holds the log, the term and the vote.
+// raftFile is the file in the data directory that holds the term, the vote and the head of the log.
 const raftFile = "raft.db"
 
 const (
@@ -61,19 +62,25 @@ type Options struct {
 	Cutting func(low, high uint64) error
 	// BeforeWrite is called before each write, by the goroutine that writes. May be nil.
 	BeforeWrite func()
+	// Plain keeps the log of a directory in raft.db, where v0.1.0 can read it (DataDir.Plain). Otherwise Open moves it
+	// into files of its own.
+	Plain bool
 	// NoSync skips fsync. For tests only: a crash then loses votes.
 	NoSync bool
 }
 
-// Stores holds raft's log, term and vote in one bbolt file. Decorators checksum every read, measure how long writes
-// take, and end the process at the first write that fails.
+// Stores holds raft's term and vote in a bbolt file, and its log in files of its own. Decorators check every read,
+// measure how long writes take, and end the process at the first write that fails.
 type Stores struct {
 	// Log is the log store, with a cache of the latest entries on top.
 	Log raft.LogStore
 	// Stable holds the term and the vote.
 	Stable raft.StableStore
 
-	bolt   *boltLog
+	bolt   *raftboltdb.BoltStore
+	log    raft.LogStore // on this disk: files is nil for a log in raft.db
+	files  *wal.Log
+	marker *marker
 	writer *writer
 	// path is where raft.db was opened, file identifies the file opened then.
 	path   string
@@ -82,43 +89,103 @@ type Stores struct {
 	closed error
 }
 
-// Open opens or creates raft.db in dir. An error states the remedy.
+// Open opens or creates the stores in dir. An error states the remedy.
 func Open(dir string, opts Options) (stores *Stores, err error) {
 	opts = opts.withDefaults()
 	path := filepath.Join(dir, raftFile)
-	bolt, err := openBolt(path, opts.NoSync)
+	bolt, head, err := openValues(dir, opts)
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.Stat(path)
-	if err != nil {
-		return nil, errors.Join(openRefusal(path, err), bolt.Close())
+	s := &Stores{bolt: bolt, log: sealedLog{bolt}, path: path, writer: newWriter(dir, opts)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if s.file, err = os.Stat(path); err != nil {
+		return nil, openRefusal(path, err)
 	}
-	failpointLog(bolt.BoltStore)
-	writer := newWriter(dir, opts)
-	stable, err := newStableStore(bolt, writer)
-	if err != nil {
-		writer.close()
-		return nil, errors.Join(err, bolt.Close())
+	if head != nil {
+		if s.files, err = openSegments(dir, bolt, *head, opts.NoSync, s.writer.failure); err != nil {
+			return nil, err
+		}
+		s.log = s.files
 	}
-	log := &logStore{inner: bolt, writer: writer, keepFrom: opts.KeepFrom, cutting: opts.Cutting}
-	cached, err := cachedLog(log)
-	if err != nil {
-		writer.close()
-		return nil, errors.Join(err, bolt.Close())
+	if s.Stable, err = newStableStore(bolt, s.writer); err != nil {
+		return nil, err
 	}
-	go writer.ahead.run(log.writeAhead)
-	return &Stores{Log: cached, Stable: stable, bolt: bolt, writer: writer, path: path, file: file}, nil
+	s.marker = newMarker(s.files, s.writer)
+	log := &logStore{inner: s.log, where: s.where(), writer: s.writer, marker: s.marker, keepFrom: opts.KeepFrom, cutting: opts.Cutting}
+	if s.Log, err = cachedLog(log); err != nil {
+		return nil, err
+	}
+	go s.writer.ahead.run(log.writeAhead)
+	return s, nil
 }
 
-// Lost returns an error once raft.db is no longer in the data directory or another file has replaced it: writes to the
-// open file would be missing at the next start. A directory that cannot be read at the moment is not lost.
+// openValues opens raft.db, and returns the head of the log, nil if raft.db holds the log. It moves a log that is to
+// move.
+func openValues(dir string, opts Options) (*raftboltdb.BoltStore, *wal.Head, error) {
+	path := filepath.Join(dir, raftFile)
+	for {
+		bolt, err := openBolt(path, opts.NoSync)
+		if err != nil {
+			return nil, nil, err
+		}
+		head, moved, err := readHead(bolt)
+		switch {
+		case err != nil:
+			err = damaged(path, err.Error())
+		case moved && opts.Plain:
+			err = damaged(filepath.Join(dir, nodeFile), "it is older than the log, which has moved out of "+raftFile)
+		case moved:
+			return bolt, &head, nil
+		case opts.Plain:
+			return bolt, nil, nil
+		}
+		last, broken := bolt.LastIndex()
+		if err = errors.Join(err, broken); err == nil && last == 0 {
+			if err = errors.Join(os.RemoveAll(filepath.Join(dir, logDir)), saveHead(bolt, head)); err == nil {
+				return bolt, &head, nil
+			}
+		}
+		if err := errors.Join(err, bolt.Close()); err != nil {
+			return nil, nil, err
+		}
+		if err := moveLog(dir, opts.NoSync); err != nil {
+			return nil, nil, fmt.Errorf("move the log out of %s: %w", path, err)
+		}
+	}
+}
+
+// where returns the path of the log.
+func (s *Stores) where() string {
+	if s.files == nil {
+		return s.path
+	}
+	return filepath.Join(filepath.Dir(s.path), logDir)
+}
+
+// Lost returns an error once a file that is open is no longer in the data directory or another file has replaced it:
+// writes to it would be missing at the next start. A directory that cannot be read at the moment is not lost.
 func (s *Stores) Lost() error {
-	switch there, err := os.Stat(s.path); {
+	same := func(there os.FileInfo) bool { return os.SameFile(s.file, there) }
+	err := lost(s.path, same)
+	if s.files != nil && err == nil {
+		if path, held := s.files.Newest(); path != "" {
+			err = lost(path, held)
+		}
+	}
+	return err
+}
+
+func lost(path string, same func(there os.FileInfo) bool) error {
+	switch there, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return dataGone(s.path, "is gone")
-	case err == nil && !os.SameFile(s.file, there):
-		return dataGone(s.path, "is another file than this node opened")
+		return dataGone(path, "is gone")
+	case err == nil && !same(there):
+		return dataGone(path, "is another file than this node opened")
 	}
 	return nil
 }
@@ -139,8 +206,8 @@ func (s *Stores) OnDisk(index uint64) uint64 { return s.writer.ahead.clamp(index
 
 // Stored returns the first and the last entry on this disk, 0 for an empty log.
 func (s *Stores) Stored() (first, last uint64, err error) {
-	if first, err = s.bolt.FirstIndex(); err == nil {
-		last, err = s.bolt.LastIndex()
+	if first, err = s.log.FirstIndex(); err == nil {
+		last, err = s.log.LastIndex()
 	}
 	return first, last, err
 }
@@ -148,7 +215,7 @@ func (s *Stores) Stored() (first, last uint64, err error) {
 // ReadStored reads an entry from this disk, bypassing the cache and entries not yet written, and checks it. A damaged
 // one is a DamagedEntryError.
 func (s *Stores) ReadStored(index uint64, entry *raft.Log) error {
-	return readEntry(s.bolt, index, entry)
+	return readEntry(s.log, index, entry)
 }
 
 // TermOf returns the term of an entry in the log, 0 if it cannot be read.
@@ -168,28 +235,30 @@ const cutAtOnce = 10_000
 func (s *Stores) CutStored(first, last uint64) error {
 	for low := first; low <= last; low += cutAtOnce {
 		high := min(low+cutAtOnce-1, last)
-		if err := s.writer.do("cut damaged entries off", func() error { return s.bolt.DeleteRange(low, high) }); err != nil {
+		if err := s.writer.do("cut damaged entries off", func() error { return s.log.DeleteRange(low, high) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Space makes large entries be written once instead of four times, permanently from the next one on. Binaries that know
-// only node.json of format 1 treat such a log as damaged: the directory must be marked first (DataDir.MarkSpaced).
-// Space is idempotent.
-func (s *Stores) Space() error { return s.writer.doNow("space the log", s.bolt.space) }
-
 // Close waits for the write in progress and closes the file. After a stall it leaves the file open until the process
 // ends: closing would wait for the disk.
 func (s *Stores) Close() error {
 	s.once.Do(func() {
-		s.writer.ahead.close()
-		if idle := s.writer.close(); !idle {
-			s.closed = fmt.Errorf("close %s: a write still hangs", raftFile)
+		marked := true
+		if s.marker != nil {
+			s.writer.ahead.close()
+			marked, s.closed = s.marker.close()
+		}
+		if idle := s.writer.close(); !idle || !marked {
+			s.closed = errors.New("close the log: a write still hangs")
 			return
 		}
-		s.closed = s.bolt.Close()
+		if s.files != nil {
+			s.closed = errors.Join(s.closed, s.files.Close())
+		}
+		s.closed = errors.Join(s.closed, s.bolt.Close())
 	})
 	return s.closed
 }
@@ -229,26 +298,22 @@ func cachedLog(inner raft.LogStore) (raft.LogStore, error) {
 // Opening commits a transaction, as raftboltdb creates its buckets: everything read from here on is on the disk.
 // Without that, a last commit whose fsync failed, or whose process died before it, would be read from the kernel's
 // cache, be counted by a leader, and be lost with the power.
-func openBolt(path string, noSync bool) (log *boltLog, err error) {
-	return openLog(path, raftboltdb.Options{NoSync: noSync || planted.noFsync(), BoltOptions: boltOptions()})
+func openBolt(path string, noSync bool) (*raftboltdb.BoltStore, error) {
+	return openWith(path, raftboltdb.Options{NoSync: noSync || planted.noFsync(), BoltOptions: boltOptions()})
 }
 
 // openToRead opens raft.db for reading.
-func openToRead(path string) (*boltLog, error) {
-	return openLog(path, raftboltdb.Options{BoltOptions: &bbolt.Options{ReadOnly: true, Timeout: raftFileLock}})
+func openToRead(path string) (*raftboltdb.BoltStore, error) {
+	return openWith(path, raftboltdb.Options{BoltOptions: &bbolt.Options{ReadOnly: true, Timeout: raftFileLock}})
 }
 
-func openLog(path string, options raftboltdb.Options) (log *boltLog, err error) {
+func openWith(path string, options raftboltdb.Options) (bolt *raftboltdb.BoltStore, err error) {
 	defer guardDamage(path, &err)
 	options.Path = path
-	bolt, err := raftboltdb.New(options)
-	if err != nil {
+	if bolt, err = raftboltdb.New(options); err != nil {
 		return nil, openRefusal(path, err)
 	}
-	if log, err = newBoltLog(bolt); err != nil {
-		return nil, errors.Join(damaged(path, err.Error()), bolt.Close())
-	}
-	return log, nil
+	return bolt, nil
 }
 
 // openRefusal returns the error for a file that bbolt did not open.

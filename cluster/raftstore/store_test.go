@@ -48,7 +48,13 @@ func openTestStores(t *testing.T, dir string, fatal func(error)) *Stores {
 	if fatal == nil {
 		fatal = func(err error) { t.Errorf("fatal: %v", err) }
 	}
-	stores, err := Open(dir, Options{NoSync: true, Fatal: fatal, StallAfter: ample})
+	return openTestStoresWith(t, dir, Options{Fatal: fatal})
+}
+
+func openTestStoresWith(t *testing.T, dir string, opts Options) *Stores {
+	t.Helper()
+	opts.NoSync, opts.StallAfter = true, ample
+	stores, err := Open(dir, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +233,7 @@ func TestDamagedEntryEndsTheProcess(t *testing.T) {
 			recorder := newFatalRecorder()
 			writer := newWriter("/data", Options{Fatal: recorder.fatal}.withDefaults())
 			defer writer.close()
-			store := &logStore{inner: &movedLog{inner, 7, at}, writer: writer}
+			store := &logStore{inner: sealedLog{&movedLog{inner, 7, at}}, writer: writer}
 			var got raft.Log
 			err := store.GetLog(7, &got)
 			var damage *DamagedEntryError

@@ -36,8 +36,12 @@ var both = []role{leads, follows}
 // points are those that the load, or one call, passes.
 var points = []point{
 	{name: "log-before-store", roles: both, passing: 3},
-	{name: "log-mid-commit", roles: both, passing: 3},
+	{name: "log-mid-write", roles: both, passing: 3},
+	{name: "log-before-sync", roles: both, passing: 3},
 	{name: "log-after-store", roles: both, passing: 3},
+	{name: "log-before-mark", roles: both, passing: 2},
+	{name: "log-after-mark", roles: both, passing: 2},
+	{name: "log-mid-cut", roles: both, passing: 1},
 	{name: "vote-before-store", roles: []role{stands, follows}, passing: 1, reach: transfer},
 	{name: "vote-after-store", roles: []role{stands, follows}, passing: 1, reach: transfer},
 	{name: "commit-before-answer", roles: []role{leads}, passing: 3},

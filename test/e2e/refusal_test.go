@@ -115,18 +115,31 @@ func refuseOtherDirectory(t *testing.T, c *nodes, victim *node) {
 	victim.awaitReady(t)
 }
 
-// damage changes raft.db, expects a refusal, and puts it back.
-func damage(t *testing.T, c *nodes, victim *node, change func(whole []byte) []byte, parts ...string) {
+// damage changes a file of a node, expects a refusal, and puts it back.
+func damage(t *testing.T, c *nodes, victim *node, file func(t *testing.T, dir string) string, change func(whole []byte) []byte, parts ...string) {
 	t.Helper()
 	victim.Kill()
-	path := filepath.Join(victim.Dir, "raft.db")
+	path := file(t, victim.Dir)
 	whole, err := os.ReadFile(path)
 	check(t, err)
 	check(t, os.WriteFile(path, change(slices.Clone(whole)), 0o600))
-	double(t, c, victim, victim.Dir).refused(t, append(parts, "raft.db")...)
+	double(t, c, victim, victim.Dir).refused(t, append(parts, filepath.Base(path))...)
 	check(t, os.WriteFile(path, whole, 0o600))
 	back(t, c, victim)
 }
+
+// logFile returns the newest file of a node's log.
+func logFile(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "log", "*.wal"))
+	check(t, err)
+	if len(files) == 0 {
+		t.Fatal(dir + " holds no log")
+	}
+	return slices.Max(files)
+}
+
+func raftFile(_ *testing.T, dir string) string { return filepath.Join(dir, "raft.db") }
 
 func refuseFlipped(t *testing.T, c *nodes, victim *node) {
 	const marker = "these-bytes-lie-in-an-entry-of-the-log"
@@ -134,7 +147,7 @@ func refuseFlipped(t *testing.T, c *nodes, victim *node) {
 	eventually(t, 10*time.Second, "the job is in the victim's log", func() error {
 		return c.hasApplied(t, victim)
 	})
-	damage(t, c, victim, func(whole []byte) []byte {
+	damage(t, c, victim, logFile, func(whole []byte) []byte {
 		if !bytes.Contains(whole, []byte(marker)) {
 			t.Fatal("the log does not hold the job's payload")
 		}
@@ -143,7 +156,8 @@ func refuseFlipped(t *testing.T, c *nodes, victim *node) {
 }
 
 func refuseTruncated(t *testing.T, c *nodes, victim *node) {
-	damage(t, c, victim, func(whole []byte) []byte { return whole[:len(whole)/1000] }, "damaged")
+	damage(t, c, victim, raftFile, func(whole []byte) []byte { return whole[:len(whole)/1000] }, "damaged")
+	damage(t, c, victim, logFile, func(whole []byte) []byte { return whole[:len(whole)/2] }, "damaged", "without entry")
 }
 
 func refuseMissingLog(t *testing.T, c *nodes, victim *node) {

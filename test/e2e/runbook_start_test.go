@@ -45,13 +45,15 @@ var startTroubles = map[string]func(*testing.T, *node, *refusedStart){
 		r.settings = append(r.settings, "--data", r.data)
 	},
 	"StartOldData": func(t *testing.T, n *node, _ *refusedStart) {
-		path := filepath.Join(n.Dir, "raft.db")
-		old, err := os.ReadFile(path)
-		check(t, err)
+		old := n.Dir + "-old"
+		copyTree(t, n.Dir, old)
 		n.start(t)
 		n.awaitReady(t)
 		n.stop(t, 15*time.Second)
-		check(t, os.WriteFile(path, old, 0o600)) // in place
+		for _, name := range []string{"raft.db", "log"} { // in place
+			check(t, os.RemoveAll(filepath.Join(n.Dir, name)))
+			check(t, os.Rename(filepath.Join(old, name), filepath.Join(n.Dir, name)))
+		}
 	},
 	"StartDamagedData": func(t *testing.T, n *node, _ *refusedStart) {
 		check(t, os.Truncate(filepath.Join(n.Dir, "raft.db"), 1000))

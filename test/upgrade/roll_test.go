@@ -202,7 +202,15 @@ func TestRoll(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		check(t, n.AwaitReady(ctx))
 		cancel()
+		moved, err := filepath.Glob(filepath.Join(n.Dir, "log", "*.wal"))
+		if err != nil || len(moved) == 0 {
+			t.Errorf("%s: the log has not moved out of raft.db: %v", n.ID, err)
+		}
 	}
+	l = startLoad(t, c.nodes)
+	l.flows(100)
+	l.settle()
+	c.equal()
 }
 
 // asked waits until a leader that knows newer rules has asked all voters, and found one that does not.

@@ -1,16 +1,14 @@
 package check
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
+	"os"
+	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/zeebo/xxh3"
-	"go.etcd.io/bbolt"
 )
 
 // LogOf is one stopped node's log, compared with those of the nodes before it.
@@ -56,57 +54,35 @@ type NodeLog struct {
 	err         error
 }
 
-// maxLogOpen bounds the wait for the file's lock: its node has ended.
-const maxLogOpen = 10 * time.Second
-
-// ReadLog reads the file itself, according to docs/reference/formats.md and not with the code that wrote it. The bytes
-// of an entry are the same on every node, except for its key, with the moment at which its leader accepted it and its
-// seal.
-func ReadLog(node, path string) (l NodeLog) {
+// ReadLog reads the files of a log themselves, according to docs/reference/formats.md and not with the code that wrote
+// them. Term, type, extensions and data of an entry are the same on every node.
+func ReadLog(node, dir string) (l NodeLog) {
 	l = NodeLog{node: node, sums: make(map[uint64]uint64)}
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: maxLogOpen})
-	if err != nil {
-		l.err = err
-		return l
+	names, err := filepath.Glob(filepath.Join(dir, "*.wal"))
+	if l.err = err; err == nil && len(names) == 0 {
+		l.err = errors.New("it holds no log")
 	}
-	defer db.Close()
-	l.err = db.View(func(tx *bbolt.Tx) error {
-		entries := tx.Bucket([]byte("logs"))
-		if entries == nil {
-			return errors.New("it holds no log")
+	slices.Sort(names)
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil || len(data) < 32 {
+			l.err = errors.Join(err, fmt.Errorf("%s has %d bytes", name, len(data)))
+			return l
 		}
-		from := uint64(math.MaxUint64) // where the log is spaced
-		if conf := tx.Bucket([]byte("conf")); conf != nil && conf.Get([]byte("rota.spaced.1")) != nil {
-			from = binary.BigEndian.Uint64(conf.Get([]byte("rota.spaced.1")))
-		}
-		return entries.ForEach(func(key, entry []byte) error {
-			if len(key) != 8 {
-				return fmt.Errorf("key %x is no index", key)
-			}
-			at := binary.BigEndian.Uint64(key)
-			if at >= from && (at-from)%8 != 0 {
-				return nil // it makes room behind an entry
-			}
-			if l.last = at; at >= from {
-				l.last = from + (at-from)/8
+		for at := data[32:]; len(at) >= 32; {
+			index, size := binary.LittleEndian.Uint64(at), 32+int(binary.LittleEndian.Uint16(at[24:]))+int(binary.LittleEndian.Uint32(at[16:]))
+			if index == 0 || size > len(at) {
+				break // what a torn write left
 			}
 			if len(l.sums) == 0 {
-				l.first = l.last
+				l.first = index
 			}
-			l.sums[l.last] = xxh3.Hash(withoutKey(entry))
-			return nil
-		})
-	})
-	return l
-}
-
-// withoutKey removes from an entry the key that it has in its file: the seal covers its index.
-func withoutKey(entry []byte) []byte {
-	at, end := bytes.LastIndex(entry, []byte("Index")), bytes.LastIndex(entry, []byte("Term"))
-	if at < 0 || end < at {
-		return entry
+			l.last = index
+			l.sums[index] = xxh3.Hash(slices.Concat(at[8:20], at[24:27], at[32:size]))
+			at = at[min((size+7)/8*8, len(at)):]
+		}
 	}
-	return slices.Concat(entry[:at], entry[end:])
+	return l
 }
 
 // CompareLogs compares each log with those before it, up to a committed index.

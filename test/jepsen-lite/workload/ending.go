@@ -25,7 +25,7 @@ import (
 func (w *trial) readLogs() {
 	var logs []check.NodeLog
 	for _, s := range w.Cluster.All()[:w.Cluster.Founders] {
-		logs = append(logs, check.ReadLog(s.ID, filepath.Join(w.Cluster.Dir, s.ID, "raft.db")))
+		logs = append(logs, check.ReadLog(s.ID, filepath.Join(w.Cluster.Dir, s.ID, "log")))
 	}
 	w.Rec.With(func(h *check.History) {
 		if h.Verdict != nil {
