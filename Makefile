@@ -39,7 +39,7 @@ CRASH   ?= 1
 # How often `make bench` and its kin make each measurement.
 REPEAT  ?= 5
 # The queues that `make bench-peers` measures beside rota.
-PEERS   ?= nats,river,asynq,beanstalkd
+PEERS   ?= nats,river,river-majority,asynq,beanstalkd
 PEERJOBS = cd test/bench/peerjobs && $(GO) build -o ../../../bin/peerjobs . && $(GO) build -o ../../../bin/nats-server github.com/nats-io/nats-server/v2
 # Debian's PostgreSQL has its programs beside PATH.
 POSTGRES = export PATH="$$PATH:$$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1)"; command -v initdb >/dev/null || { echo "initdb is missing: make setup-bench installs it" >&2; exit 1; }

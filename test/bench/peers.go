@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/rotasched/rota/test/rig"
 )
@@ -21,6 +22,8 @@ import (
 // its makers' defaults.
 type peer struct {
 	name string
+	// driver is the name by which peerjobs knows it, empty for its own.
+	driver string
 	// needs are the programs that it starts.
 	needs []string
 	// what describes the measured setup to the reader.
@@ -34,6 +37,8 @@ var peers = []peer{
 		what: "NATS JetStream: three servers, a work queue of three replicas, `sync_interval: always`"},
 	{name: "river", needs: []string{"initdb", "postgres"}, start: startPostgres,
 		what: "River: one PostgreSQL that syncs each commit, batches by `InsertManyFast`, `FetchCooldown: 2ms`"},
+	{name: "river-majority", driver: "river", needs: []string{"initdb", "postgres", "pg_basebackup"}, start: startPostgresMajority,
+		what: "River on a majority: the same with two standbys, `synchronous_standby_names = 'ANY 1 (s1, s2)'`: a commit is synced on two of three disks"},
 	{name: "asynq", needs: []string{"redis-server"}, start: startRedis,
 		what: "Asynq: one Redis, `appendfsync always`, `TaskCheckInterval: 2ms`; a job ends with its handler, since Asynq tells no later moment"},
 	{name: "beanstalkd", needs: []string{"beanstalkd"}, start: startBeanstalkd,
@@ -166,7 +171,7 @@ func (p *plan) measureThere(ctx context.Context, s *peerServers, args []string) 
 	if err != nil {
 		return r, err
 	}
-	line := []string{"--peer", s.of.name, "--addr", strings.Join(s.apis, ",")}
+	line := []string{"--peer", cmp.Or(s.of.driver, s.of.name), "--addr", strings.Join(s.apis, ",")}
 	if err := run(ctx, maxMeasure, &r, p.peerJobs, append(line, args[1:]...)...); err != nil { // args[0] is rota's "jobs"
 		return r, err
 	}
@@ -267,7 +272,7 @@ func (p *plan) peerCluster(ctx context.Context, of peer, do func(*peerServers) e
 func (s *peerServers) stop() (err error) {
 	// PostgreSQL calls this signal fast: it does not wait for clients to leave.
 	quick := syscall.SIGTERM
-	if s.of.name == "river" {
+	if strings.HasPrefix(s.of.name, "river") {
 		quick = syscall.SIGINT
 	}
 	for _, p := range s.processes {
@@ -321,36 +326,95 @@ func startNATS(_ context.Context, s *peerServers, dir string) (err error) {
 	return nil
 }
 
-// startPostgres starts PostgreSQL under an account of its own if this process is root, as PostgreSQL refuses to run as
-// root.
+// postgres runs PostgreSQL's programs in a directory, under an account of its own if this process is root, as they
+// refuse to run as root.
+type postgres struct {
+	dir string
+	as  *syscall.SysProcAttr
+}
+
+func newPostgres(dir string) (pg postgres, err error) {
+	pg.dir = dir
+	if os.Getuid() != 0 {
+		return pg, nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return pg, err
+	}
+	uid, bad := strconv.Atoi(u.Uid)
+	gid, worse := strconv.Atoi(u.Gid)
+	pg.as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	return pg, cmp.Or(bad, worse, os.Chown(dir, uid, gid))
+}
+
+func (pg postgres) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.SysProcAttr, cmd.Env = pg.dir, pg.as, append(os.Environ(), "LC_ALL=C")
+	return cmd
+}
+
+// launch starts a server on the data directory called name, and returns its port.
+func (pg postgres) launch(s *peerServers, name string, settings ...string) (port int, err error) {
+	if port, err = rig.FreePort(); err != nil {
+		return 0, err
+	}
+	args := []string{"-D", filepath.Join(pg.dir, name), "-p", strconv.Itoa(port), "-k", pg.dir, "-h", "127.0.0.1"}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
+	}
+	return port, s.launch(name, pg.dir, pg.command(context.Background(), "postgres", args...))
+}
+
+// primary makes a database and starts it as the one that is asked.
+func (pg postgres) primary(ctx context.Context, s *peerServers, settings ...string) (port int, err error) {
+	initial := pg.command(ctx, "initdb", "-D", filepath.Join(pg.dir, "primary"), "-U", "rota", "-A", "trust")
+	if out, err := initial.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	if port, err = pg.launch(s, "primary", append(settings, "shared_buffers=512MB")...); err == nil {
+		s.apis = []string{fmt.Sprintf("127.0.0.1:%d", port)}
+	}
+	return port, err
+}
+
 func startPostgres(ctx context.Context, s *peerServers, dir string) error {
-	port, err := rig.FreePort()
+	pg, err := newPostgres(dir)
+	if err == nil {
+		_, err = pg.primary(ctx, s)
+	}
+	return err
+}
+
+// startPostgresMajority starts a primary and two standbys: a commit waits for the disk of the primary and of one of them.
+func startPostgresMajority(ctx context.Context, s *peerServers, dir string) error {
+	pg, err := newPostgres(dir)
 	if err != nil {
 		return err
 	}
-	s.apis = []string{fmt.Sprintf("127.0.0.1:%d", port)}
-	var as *syscall.SysProcAttr
-	if os.Getuid() == 0 {
-		u, err := user.Lookup("postgres")
-		if err != nil {
+	port, err := pg.primary(ctx, s, "synchronous_standby_names=ANY 1 (s1, s2)")
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"s1", "s2"} {
+		from := fmt.Sprintf("host=127.0.0.1 port=%d user=rota application_name=%s", port, name)
+		if err := rig.Within(30*time.Second, func() error { // until the primary answers
+			if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+			copied := pg.command(ctx, "pg_basebackup", "-d", from, "-D", filepath.Join(dir, name), "-R", "-c", "fast")
+			if out, err := copied.CombinedOutput(); err != nil {
+				return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
+			}
+			return nil
+		}); err != nil {
 			return err
 		}
-		uid, bad := strconv.Atoi(u.Uid)
-		gid, worse := strconv.Atoi(u.Gid)
-		if err := cmp.Or(bad, worse, os.Chown(dir, uid, gid)); err != nil {
+		if _, err := pg.launch(s, name); err != nil {
 			return err
 		}
-		as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	}
-	data := filepath.Join(dir, "data")
-	initial := exec.CommandContext(ctx, "initdb", "-D", data, "-U", "rota", "-A", "trust")
-	initial.Dir, initial.SysProcAttr, initial.Env = dir, as, append(os.Environ(), "LC_ALL=C")
-	if out, err := initial.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w\n%s", err, out)
-	}
-	server := exec.Command("postgres", "-D", data, "-p", strconv.Itoa(port), "-k", dir, "-h", "127.0.0.1", "-c", "shared_buffers=512MB")
-	server.Dir, server.SysProcAttr, server.Env = dir, as, append(os.Environ(), "LC_ALL=C")
-	return s.launch("postgres", dir, server)
+	return nil
 }
 
 func startRedis(_ context.Context, s *peerServers, dir string) error {
