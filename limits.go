@@ -1,6 +1,11 @@
 package rota
 
-import "time"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
 
 // The limits on submissions, each with its reason. They are fixed in the binary. The state machine uses them too, so
 // that they change only with a rules version.
@@ -122,3 +127,73 @@ const (
 	// leaves no time to work in.
 	MaxRuntimeLeast Clock = 3_000
 )
+
+// ParseDuration parses a duration in human-readable form: the units of time.ParseDuration, and d, a day of 24 hours,
+// which comes first, as in 1d12h or 0.5d. It checks no limits.
+func ParseDuration(text string) (time.Duration, error) {
+	bare, negative := strings.CutPrefix(text, "-")
+	if !negative {
+		bare = strings.TrimPrefix(bare, "+")
+	}
+	refusal := Refusef(KindInvalid, "duration", "invalid duration %q: use a value such as 300ms, 30s, 5m, 2h or 1d12h", shorten(text))
+	if _, err := strconv.ParseInt(bare, 10, 64); err == nil && strings.Trim(bare, "0") != "" {
+		return 0, Refusef(KindInvalid, "duration", "%q has no unit: write %sms or %ss", text, text, text)
+	}
+	if strings.ContainsAny(bare, "+-") {
+		return 0, refusal
+	}
+	total := time.Duration(0)
+	days, rest, has := strings.Cut(bare, "d")
+	if has {
+		hours, err := time.ParseDuration(days + "h")
+		if err != nil || hours > maxDays || strings.Trim(days, "0123456789.") != "" {
+			return 0, refusal
+		}
+		total = 24 * hours
+	} else {
+		rest = bare
+	}
+	if rest != "" || !has {
+		d, err := time.ParseDuration(rest)
+		if err != nil || total > 0 && d > 1<<62-total {
+			return 0, refusal
+		}
+		total += d
+	}
+	if negative {
+		total = -total
+	}
+	return total, nil
+}
+
+// maxDays is the largest number of days, expressed in hours, that fits in a time.Duration with room for the rest.
+const maxDays = time.Duration(1<<62) / 24
+
+// decimals is how many a ratio of a scale has.
+func decimals(scale int64) int { return len(strconv.FormatInt(scale, 10)) - 1 }
+
+// parseRatio parses a decimal fraction, such as 1, 0.9 or .25, times a power of ten. It rejects a result that is not a
+// whole number, and text without a digit.
+func parseRatio(text string, scale int64) (int64, error) {
+	whole, part, _ := strings.Cut(text, ".")
+	part = strings.TrimRight(part, "0")
+	places := decimals(scale)
+	bad := fmt.Errorf("%q is not a ratio with at most %d decimals", text, places)
+	if len(part) > places || !strings.ContainsAny(text, "0123456789") {
+		return 0, bad
+	}
+	digits := whole + part + strings.Repeat("0", places-len(part))
+	if strings.Trim(digits, "0123456789") != "" {
+		return 0, bad
+	}
+	return strconv.ParseInt(digits, 10, 64)
+}
+
+// ratioText writes a ratio as parseRatio reads it.
+func ratioText(v, scale int64) string {
+	text := strconv.FormatInt(v/scale, 10)
+	if part := v % scale; part != 0 {
+		text += "." + strings.TrimRight(fmt.Sprintf("%0*d", decimals(scale), part), "0")
+	}
+	return text
+}

@@ -1,6 +1,8 @@
 package rota
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -131,4 +133,101 @@ func durationText(ms int64) string {
 		}
 	}
 	return strconv.FormatInt(ms, 10) + "ms"
+}
+
+// Backfill determines which jobs may start before the first job of a queue if that job finds no room (SPEC §26.3).
+type Backfill uint8
+
+// The ways of backfilling.
+const (
+	// BackfillFree starts any job that fits; holds (SPEC §7.8) limit this.
+	BackfillFree Backfill = iota
+	// BackfillNone lets nothing of the queue start before its first job does.
+	BackfillNone
+	// BackfillEasy reserves room for the first job at the earliest possible time, and starts other jobs if they do not
+	// delay it.
+	BackfillEasy
+	// BackfillConservative reserves room for each pending job, and starts other jobs if they delay none of those before
+	// them.
+	BackfillConservative
+)
+
+var backfillNames = []string{"free", "none", "easy", "conservative"}
+
+// String names it as the policy key does.
+func (b Backfill) String() string { return nameOf(backfillNames, int(b)) }
+
+// BackfillOrder is the order of the jobs that may be backfilled.
+type BackfillOrder uint8
+
+// The orders of backfilling.
+const (
+	// BackfillByRank looks at them in the order of the queue's ranking.
+	BackfillByRank BackfillOrder = iota
+	// BackfillShortest considers jobs with the smallest estimate first.
+	BackfillShortest
+)
+
+var backfillOrderNames = []string{"rank", "shortest"}
+
+// String names it as the policy key does.
+func (o BackfillOrder) String() string { return nameOf(backfillOrderNames, int(o)) }
+
+// backfillKeys are the keys of batch scheduling.
+var backfillKeys = []policyKey{
+	key("shortest_aging", "", unitCount, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.ShortestAging },
+		"SPEC §26.2", "ranking=shortest or smallest: after how many times its estimate, or its share of it, a job comes before any that is submitted then.").off("estimates alone order"),
+	choiceKey("backfill", backfillNames, func(p *QueuePolicy) *Backfill { return &p.Backfill },
+		"SPEC §26.3", "What may overtake the first job that finds no room: whatever fits, nothing, what does not delay it, or what delays none before it. Not with ranking=adaptive."),
+	choiceKey("backfill_order", backfillOrderNames, func(p *QueuePolicy) *BackfillOrder { return &p.BackfillOrder },
+		"SPEC §26.3", "backfill=easy: in which order those are looked at that may overtake."),
+	key("backfill_depth", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.BackfillDepth },
+		"SPEC §26.3", "How many jobs a round looks at that have room but may have to leave it to one that room is kept for."),
+}
+
+// checkBackfill rejects backfilling together with an order of jobs that is not stable.
+func (p *QueuePolicy) checkBackfill() error {
+	if p.Backfill != BackfillFree && p.Ranking == RankAdaptive {
+		return Refusef(KindInvalid, "backfill", "backfill=%s does not work with ranking=%s, whose order changes every round: "+
+			"use another ranking, or backfill=free", p.Backfill, p.Ranking)
+	}
+	return nil
+}
+
+// MarshalJSON shows the preset and every key under its name.
+func (p QueuePolicy) MarshalJSON() ([]byte, error) {
+	out := []byte(`{"preset":` + strconv.Quote(p.Preset))
+	for i := range policyKeys {
+		k := &policyKeys[i]
+		v := k.format(&p)
+		if k.unit == unitChoice {
+			v = strconv.Quote(v)
+		}
+		out = append(out, `,"`+k.name+`":`+v...)
+	}
+	return append(out, '}'), nil
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON.
+func (p *QueuePolicy) UnmarshalJSON(text []byte) error {
+	var m map[string]any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber() // a float64 would change what is beyond 2⁵³
+	if err := d.Decode(&m); err != nil {
+		return err
+	}
+	*p = StandardPolicy()
+	for i := range policyKeys {
+		v, ok := m[policyKeys[i].name]
+		if !ok {
+			continue
+		}
+		if err := p.Set(Setting{policyKeys[i].name, fmt.Sprint(v)}); err != nil {
+			return err
+		}
+	}
+	if s, ok := m["preset"].(string); ok {
+		p.Preset = s
+	}
+	return nil
 }
