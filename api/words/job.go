@@ -39,7 +39,7 @@ func JobSpecFromWire(w *rotav1.JobSpec) rota.JobSpec {
 	return s
 }
 
-// AttemptToWire carries one attempt of `job show`.
+// AttemptToWire converts one attempt of `job show`.
 func AttemptToWire(a *rota.Attempt) *rotav1.Attempt {
 	return &rotav1.Attempt{
 		Attempt: a.Number, Life: a.Life, Worker: string(a.Worker), LeaseId: leaseIDToWire(&a.Lease), Token: tokenToWire(a.Token),
@@ -74,7 +74,7 @@ func AttemptFromWire(w *rotav1.Attempt) (rota.Attempt, error) {
 	return a, err
 }
 
-// JobToWire carries everything that is known of a job.
+// JobToWire converts everything that is known of a job.
 func JobToWire(j *rota.Job) *rotav1.Job {
 	w := &rotav1.Job{
 		Spec: JobSpecToWire(&j.JobSpec), State: jobStates.text(j.State), Attempt: j.Attempt,
@@ -135,7 +135,7 @@ func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 	return j, err
 }
 
-// SubmittedToWire carries the outcome of one submission.
+// SubmittedToWire converts the outcome of one submission.
 func SubmittedToWire(s *rota.Submitted) *rotav1.Submitted {
 	return &rotav1.Submitted{
 		Id: string(s.ID), State: jobStates.text(s.State), Existed: s.Existed, Index: uint64(s.Index),
@@ -143,7 +143,7 @@ func SubmittedToWire(s *rota.Submitted) *rotav1.Submitted {
 	}
 }
 
-// JobOutcomeToWire carries the outcome of one cancel, retry or proof report.
+// JobOutcomeToWire converts the outcome of one cancel, retry or proof report.
 func JobOutcomeToWire(o *rota.JobOutcome) *rotav1.JobOutcome {
 	return &rotav1.JobOutcome{
 		Id: string(o.ID), State: jobStates.text(o.State), Index: uint64(o.Index), Refusal: RefusalToWire(rota.ErrorOf(o.Err)),
@@ -159,7 +159,7 @@ func JobOutcomeFromWire(w *rotav1.JobOutcome) (rota.JobOutcome, error) {
 	}, err
 }
 
-// JobChangeToWire carries a change of a job.
+// JobChangeToWire converts a change of a job.
 func JobChangeToWire(c *rota.JobChange) *rotav1.ChangeJobRequest {
 	w := &rotav1.ChangeJobRequest{Id: string(c.ID), Priority: c.Priority, Fee: c.Fee, Labels: c.Labels, TtlMs: millis.Given(c.TTL), StartByMs: millis.Given(c.StartBy),
 		Life: c.Life, Changes: c.Changes}
@@ -179,7 +179,7 @@ func JobChangeFromWire(w *rotav1.ChangeJobRequest) rota.JobChange {
 	return c
 }
 
-// ProofReportToWire carries a verifier's word on a completed job.
+// ProofReportToWire converts a verifier's word on a completed job.
 func ProofReportToWire(r *rota.ProofReport) *rotav1.ReportProofRequest {
 	return &rotav1.ReportProofRequest{Id: string(r.Job), LeaseId: leaseIDToWire(&r.Lease), Reason: clean(r.Reason)}
 }
@@ -208,7 +208,7 @@ func JobFilterFromWire(w *rotav1.ListJobsRequest) (rota.JobFilter, peer.ReadOpti
 	}, ReadFromWire(w.GetRead()), err
 }
 
-// JobPageToWire carries one page and what the read saw.
+// JobPageToWire converts one page and what the read saw.
 func JobPageToWire(p *rota.JobPage, at rota.ReadAt) *rotav1.ListJobsResponse {
 	w := &rotav1.ListJobsResponse{Jobs: each(p.Jobs, JobToWire), NextCursor: p.NextCursor, At: ReadAtToWire(at)}
 	if c := p.Counted; c != nil {

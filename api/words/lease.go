@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// leaseIDToWire carries a lease id as 32 bytes, none as no bytes.
+// leaseIDToWire converts a lease id as 32 bytes, none as no bytes.
 func leaseIDToWire(id *rota.LeaseID) []byte {
 	if id.IsZero() {
 		return nil
@@ -61,7 +61,7 @@ func tokenFromWire(s string) (t rota.Token, err error) {
 	return t, nil
 }
 
-// LeaseToWire carries an open lease with the decision that made it.
+// LeaseToWire converts an open lease with the decision that made it.
 func LeaseToWire(l *rota.Lease) *rotav1.Lease { return fillLease(new(rotav1.Lease), l) }
 
 func fillLease(w *rotav1.Lease, l *rota.Lease) *rotav1.Lease {
@@ -80,7 +80,7 @@ func fillLease(w *rotav1.Lease, l *rota.Lease) *rotav1.Lease {
 	return w
 }
 
-// decisionToWire carries the decision of an attempt; none travels as none. An
+// decisionToWire converts the decision of an attempt; none travels as none. An
 // open lease has its decision's fields in itself: it is the hot path's message.
 func decisionToWire(d *rota.Decision) *rotav1.Decision {
 	if d.Epoch == 0 && d.Height == 0 && d.Score == 0 && d.Rank == 0 && d.Reasoning == (rota.Reasoning{}) &&
@@ -142,7 +142,7 @@ type assignmentRoom struct {
 	spec       jobSpecRoom
 }
 
-// AssignmentToWire carries a lease and the job it is for.
+// AssignmentToWire converts a lease and the job it is for.
 func AssignmentToWire(a *rota.Assignment) *rotav1.Assignment {
 	room := new(assignmentRoom)
 	w := &room.assignment
@@ -162,7 +162,7 @@ func AssignmentFromWire(w *rotav1.Assignment) (rota.Assignment, error) {
 	}, err
 }
 
-// LeaseCommandToWire carries one verb. Worker and Session stay behind: the
+// LeaseCommandToWire converts one verb. Worker and Session stay behind: the
 // stream that carries the command stands for them (SPEC §6.4).
 func LeaseCommandToWire(c *peer.LeaseCommand) *rotav1.LeaseCommand {
 	return &rotav1.LeaseCommand{
@@ -200,7 +200,7 @@ func unknownVerb(verb int32) error {
 		"use ACK, RENEW, COMPLETE, FAIL, DECLINE or PROGRESS", verb)
 }
 
-// LeaseAnswerToWire carries the outcome of one verb.
+// LeaseAnswerToWire converts the outcome of one verb.
 func LeaseAnswerToWire(a *peer.LeaseAnswer) *rotav1.LeaseAnswer {
 	return &rotav1.LeaseAnswer{
 		Refusal: RefusalToWire(a.Err), DeadlineClockMs: int64(a.Deadline), Renewals: a.Renewals,

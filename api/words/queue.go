@@ -6,7 +6,7 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// SettingsToWire carries key=value pairs.
+// SettingsToWire converts key=value pairs.
 func SettingsToWire(set []rota.Setting) []*rotav1.Setting {
 	return each(set, func(s *rota.Setting) *rotav1.Setting {
 		return &rotav1.Setting{Key: s.Key,
@@ -33,7 +33,7 @@ func changesFromWire(w []*rotav1.SettingChange) []rota.SettingChange {
 	})
 }
 
-// QueueToWire carries a queue with its whole policy.
+// QueueToWire converts a queue with its whole policy.
 func QueueToWire(q *rota.Queue) *rotav1.Queue {
 	return &rotav1.Queue{
 		Name: string(q.Name), Preset: q.Policy.Preset, Policy: SettingsToWire(q.Policy.Settings()),
