@@ -20,7 +20,7 @@ func GrantsToWire(grants []rota.Grant) []*rotav1.Grant { return each(grants, gra
 // GrantsFromWire is the inverse of GrantsToWire.
 func GrantsFromWire(w []*rotav1.Grant) ([]rota.Grant, error) { return tryEach(w, grantFromWire) }
 
-// IdentityToWire converts who a caller is, and what it may do.
+// IdentityToWire converts a caller's identity and rights.
 func IdentityToWire(i *rota.Identity) *rotav1.Identity {
 	return &rotav1.Identity{Principal: string(i.Principal), Grants: GrantsToWire(i.Grants), Tenants: i.Tenants, Queues: i.Queues, By: string(i.By)}
 }
@@ -32,19 +32,18 @@ func IdentityFromWire(w *rotav1.Identity) (rota.Identity, error) {
 		By: rota.Principal(w.GetBy())}, err
 }
 
-// NewTokenToWire converts a token that is to be, with the hash of what its holder shows.
+// NewTokenToWire converts a token to be created, with the hash of its secret.
 func NewTokenToWire(t *rota.AccessToken, hash [32]byte) *rotav1.CreateTokenRequest {
 	return &rotav1.CreateTokenRequest{Id: t.ID, Hash: hash[:], Roles: t.Roles, Tenants: t.Tenants, Queues: t.Queues,
 		WorkerPrefix: t.WorkerPrefix, ExpiresMs: int64(t.Expires)}
 }
 
-// InitToWire converts the first token of a cluster, or a further one, with the hash of what its
-// holder shows.
+// InitToWire converts the first token of a cluster, or a further one, with the hash of its secret.
 func InitToWire(t *rota.AccessToken, hash [32]byte, reset bool) *rotav1.InitRequest {
 	return &rotav1.InitRequest{Id: t.ID, Hash: hash[:], ExpiresMs: int64(t.Expires), Reset_: reset}
 }
 
-// InitFromWire is the inverse of InitToWire, but for the roles.
+// InitFromWire is the inverse of InitToWire, except for the roles.
 func InitFromWire(w *rotav1.InitRequest) (t rota.AccessToken, hash [32]byte, reset bool, err error) {
 	t = rota.AccessToken{ID: w.GetId(), Expires: rota.Date(w.GetExpiresMs())}
 	hash, err = hashFromWire(w.GetHash())
@@ -95,7 +94,7 @@ func roleLimitsFromWire(w *rotav1.RoleLimits) rota.RoleLimits {
 		MaxWorkflows: w.GetMaxWorkflows(), MaxTokens: w.GetMaxTokens(), MaxSchedules: w.GetMaxSchedules(), MaxBatches: w.GetMaxBatches(), MaxWebhooks: w.GetMaxWebhooks()}
 }
 
-// NewRoleToWire converts a role that is to be set.
+// NewRoleToWire converts a role to be set.
 func NewRoleToWire(r *rota.Role) *rotav1.SetRoleRequest {
 	return &rotav1.SetRoleRequest{Name: r.Name, Grants: GrantsToWire(r.Grants), Limits: roleLimitsToWire(&r.RoleLimits)}
 }
@@ -122,7 +121,7 @@ func RoleFromWire(w *rotav1.Role) (rota.Role, error) {
 // RolesFromWire converts a list of roles.
 func RolesFromWire(w []*rotav1.Role) ([]rota.Role, error) { return tryEach(w, RoleFromWire) }
 
-// BlockToWire converts a refusal of certificates.
+// BlockToWire converts a block of certificates.
 func BlockToWire(b *rota.Block) *rotav1.Block {
 	return &rotav1.Block{Role: b.Role, Name: b.Name, By: string(b.By), AtMs: int64(b.At.Date), AtClockMs: int64(b.At.Clock)}
 }
@@ -132,12 +131,12 @@ func BlockFromWire(w *rotav1.Block) (rota.Block, error) {
 	return rota.Block{Role: w.GetRole(), Name: w.GetName(), By: rota.Principal(w.GetBy()), At: moment(w.GetAtMs(), w.GetAtClockMs())}, nil
 }
 
-// BlocksFromWire converts a list of refusals.
+// BlocksFromWire converts a list of blocks.
 func BlocksFromWire(w []*rotav1.Block) ([]rota.Block, error) {
 	return tryEach(w, BlockFromWire)
 }
 
-// MapsToWire converts what an issuer maps to roles.
+// MapsToWire converts an issuer's mappings to roles.
 func MapsToWire(maps []rota.ClaimRole) []*rotav1.ClaimRole {
 	return each(maps, func(m *rota.ClaimRole) *rotav1.ClaimRole {
 		return &rotav1.ClaimRole{Claim: m.Claim, Value: m.Value, Role: m.Role}

@@ -87,7 +87,7 @@ func ETAFromWire(w *rotav1.JobEta) (x rota.ETA, err error) {
 	return x, err
 }
 
-// PastToWire converts what a look at the past costs.
+// PastToWire converts the cost of a query of the past.
 func PastToWire(p *rota.Past) *rotav1.PastResponse {
 	return &rotav1.PastResponse{Index: uint64(p.Index), From: uint64(p.From), Entries: uint64(p.Entries)}
 }

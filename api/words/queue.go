@@ -48,8 +48,8 @@ func QueueToWire(q *rota.Queue) *rotav1.Queue {
 	}
 }
 
-// QueueFromWire is the inverse of QueueToWire. A policy key that this version
-// does not know is refused: half a policy would be shown as a whole one.
+// QueueFromWire is the inverse of QueueToWire. A policy key that this version does not know is rejected: otherwise half
+// a policy would be shown as a whole one.
 func QueueFromWire(w *rotav1.Queue) (rota.Queue, error) {
 	q := rota.Queue{
 		Name: rota.QueueName(w.GetName()), Policy: rota.StandardPolicy(),

@@ -43,7 +43,7 @@ func ClusterSettingsFromWire(w *rotav1.ClusterSettings) (rota.ClusterSettings, e
 		Changes: changesFromWire(w.GetChanges()), ETag: w.GetEtag()}, nil
 }
 
-// ModeToWire converts the cluster's mode and why.
+// ModeToWire converts the cluster's mode and the reason for it.
 func ModeToWire(m *rota.ModeStatus) *rotav1.Mode {
 	return &rotav1.Mode{
 		Mode: m.Mode.String(), Reason: clean(m.Reason), SinceMs: int64(m.Since.Date),
