@@ -278,7 +278,7 @@ type SelfCore interface {
 	Recent(ctx context.Context) map[rota.QueueName]peer.QueueRecent
 	// Stats returns this node's own figures, per second, or with coarse per minute.
 	Stats(ctx context.Context, coarse bool) (peer.Stats, error)
-	// Events calls send with the events that a filter selects, in order, the same on every node: up to what is
+	// Events calls send with the events that a filter selects, in order, the same on every node: up to the last one
 	// acknowledged now, or with Follow until ctx ends. send runs on another goroutine, one call at a time. It may keep
 	// the events, which are shared. A batch may be empty and report only how far the search went. Exhausted: send was
 	// too slow; its last call may still be running, and the caller must end it (SPEC §12.3).

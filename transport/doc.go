@@ -21,5 +21,5 @@
 // with a delay, arrives while the caller still listens (SPEC §13.1).
 //
 // The package never decides anything about a job, never retries or forwards a call by itself, never mints an id (SPEC
-// §2.7), never writes a file, and does not import Raft, the state machine or package cluster.
+// §2.7) and never writes a file. It does not import Raft, the state machine or package cluster.
 package transport

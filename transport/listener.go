@@ -154,7 +154,7 @@ func (s *seat) leave() {
 	s.free()
 }
 
-// end closes the underlying connection, whoever holds it.
+// end closes the underlying connection, regardless of its current owner.
 func (s *seat) end() {
 	s.leave()
 	_ = s.conn.Close()

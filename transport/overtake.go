@@ -35,7 +35,7 @@ func (a *allowance) give(n int64) {
 	a.used -= n
 }
 
-// busy sends a caller to another node: what is full here may be free there.
+// busy sends a caller to another node, which may have capacity.
 func (s *Server) busy(what string) error {
 	return &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: comeBack,
 		Text: "node " + string(s.options.Self) + " " + what + ": ask another node, or again"}

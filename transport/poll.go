@@ -99,7 +99,7 @@ func (p *poll) wait(ctx context.Context) (peer.Standing, error) {
 			}
 			return st, err
 		}
-		p.session.Take() // the standing includes it
+		p.session.Take() // its notices are in the result of standing too
 	}
 }
 

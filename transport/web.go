@@ -40,7 +40,7 @@ func NewWebServer(handler http.Handler, hosts *Hosts, errors *log.Logger) *http.
 				web.Refuse(w, err, code)
 				return
 			}
-			if r.ContentLength != 0 { // −1 is a body of unknown length, which has no more time than an empty one
+			if r.ContentLength != 0 { // −1 is a body of unknown length, which gets the same time as an empty one
 				most := webBody + time.Duration(max(0, r.ContentLength)/webBodyRate)*time.Second
 				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(most))
 			}

@@ -106,7 +106,7 @@ func zipped(t *testing.T, text string) string {
 	return b.String()
 }
 
-// TestHTTP_refuses checks that the answer to any invalid request is a problem that names what was rejected and how to
+// TestHTTP_refuses checks that the answer to any invalid request is a problem that names the rejected part and how to
 // fix it.
 func TestHTTP_refuses(t *testing.T) {
 	t.Parallel()

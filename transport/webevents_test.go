@@ -164,8 +164,8 @@ type unfoundedCore struct{ Core }
 func (unfoundedCore) Access() access.Table { return nil }
 
 // TestStreams_aRefusalThatPasses checks that a temporary refusal is sent as a stream that ends, because a browser never
-// reconnects after a status other than 200, and a permanent one as its status. Readers of lines or of a WebSocket get
-// the status.
+// reconnects after a status other than 200. A permanent refusal is sent as its status. Readers of lines or of a
+// WebSocket get the status.
 func TestStreams_aRefusalThatPasses(t *testing.T) {
 	t.Parallel()
 	later := &rota.Error{Kind: rota.KindUnavailable, Subject: "node", Text: "it has not caught up", RetryAfter: 3 * time.Second}
@@ -329,7 +329,7 @@ func TestEvents_ofOneWhoDoesNotRead(t *testing.T) {
 		left := make(chan error, 1)
 		b.core.events = func(ctx context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
 			var err error
-			for err == nil { // continues until the connection accepts no more
+			for err == nil { // continues until the connection accepts nothing further
 				err = send(peer.EventBatch{Events: events})
 			}
 			left <- err

@@ -162,8 +162,8 @@ func TestLive_workersAreForWhoSeesThem(t *testing.T) {
 	})
 }
 
-// TestLive_leadsOn: callers who may not see the nodes still learn which one leads, and at which addresses a page can continue. They
-// learn no addresses if browsers reach all nodes through one origin.
+// TestLive_leadsOn checks that callers that may not see the nodes still learn the leader, and the addresses at which a
+// page can continue. They learn no addresses if browsers reach all nodes through one origin.
 func TestLive_leadsOn(t *testing.T) {
 	for ui, says := range map[string]string{"": `"leader":"n2","apis":["n1.lan:6470","n2.lan:6470"],"queues"`, "https://rota.example": `"leader":"n2","queues"`} {
 		t.Run(ui, func(t *testing.T) {

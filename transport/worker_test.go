@@ -253,7 +253,7 @@ func TestWork_answersTheNewestBeat(t *testing.T) {
 		say(t, stream, beatOf(sequence+2))
 		heard(sequence + 2)
 	}
-	// What is answered here was read after the beats, because the stream is in order.
+	// The renewal answered here was read after the beats, because the stream is in order.
 	say(t, stream, commandsOf(1, renew(1)))
 	if hear(t, stream).GetAnswers().GetSequence() != 1 {
 		t.Error("a batch waits for beats")

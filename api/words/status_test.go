@@ -71,7 +71,8 @@ func TestStatus_codes(t *testing.T) {
 	}
 }
 
-// TestFromStatus_connections checks that the library's connection error becomes a text on what is at the address.
+// TestFromStatus_connections checks that the library's connection error becomes a text that identifies the server at
+// the address.
 func TestFromStatus_connections(t *testing.T) {
 	t.Parallel()
 	const preface = `connection error: desc = "error reading server preface: `
@@ -121,8 +122,8 @@ func TestToStatus_strangers(t *testing.T) {
 	}
 }
 
-// TestFromStatus_brokenOff checks that a code without meaning is treated as a fault on the way, such as a proxy that
-// cut an idle stream, unless a node sent a kind with it.
+// TestFromStatus_brokenOff checks codes without meaning, such as from a proxy that cut an idle stream. They are treated
+// as a fault on the way, unless a node sent a kind with them.
 func TestFromStatus_brokenOff(t *testing.T) {
 	t.Parallel()
 	for _, code := range []codes.Code{codes.Internal, codes.Unknown} {

@@ -42,8 +42,8 @@ const (
 	MaxOwnedWebhooks  = 20
 	// MaxWebhooks bounds webhooks: a leader matches every event against each of them. MaxWebhookSees bounds the rights
 	// by which a webhook selects events. MaxDeliveries and DeliveryBytes bound the number and size of the deliveries
-	// that one entry makes of one webhook (a single delivery may be larger), so that it delays others by a few
-	// milliseconds. MaxPendingDeliveries bounds how far a webhook runs ahead of its receiver.
+	// that one entry makes of one webhook, so that it delays others by a few milliseconds; a single delivery may be
+	// larger. MaxPendingDeliveries bounds how far a webhook runs ahead of its receiver.
 	MaxWebhooks          = 100
 	MaxWebhookSees       = 64
 	MaxDeliveries        = 500
@@ -92,8 +92,8 @@ const (
 	// MaxViaBytes bounds the text that records the node and interface by which an operation came.
 	MaxViaBytes = rota.MaxIDBytes + 16
 	// MaxIssuers bounds identity providers, MaxIssuerMaps the role mappings of each. MaxIssuerText bounds the bytes of
-	// a URL, an audience, a claim and its value, MaxIssuerCA those of the CA certificates for a provider, MaxSubject
-	// those of a subject and of a claim that was found.
+	// a URL, an audience, a claim and its value. MaxIssuerCA bounds those of the CA certificates for a provider,
+	// MaxSubject those of a subject and of a claim that was found.
 	MaxIssuers    = 100
 	MaxIssuerMaps = 64
 	MaxIssuerText = 200

@@ -61,7 +61,7 @@ func (p *testIDP) claims(change map[string]any) map[string]any {
 func at(now time.Time) *Verifier { return &Verifier{now: func() time.Time { return now }} }
 
 // TestVerify checks that a token signed by a key of the issuer, for the audience and valid now, has the role of the
-// first matching mapping, and that any other token is rejected with the reason.
+// first matching mapping. Any other token must be rejected with the reason.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	p := newIDP(t)
@@ -129,8 +129,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestVerify_issuer checks that an issuer is rejected that redirects, sends too much, names another issuer or keys that
-// are not behind https, or has an untrusted certificate. It is not queried again at once.
+// TestVerify_issuer checks that an issuer is rejected if it redirects, sends too much, names another issuer or keys
+// that are not behind https, or has an untrusted certificate. It is not queried again at once.
 func TestVerify_issuer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -38,7 +38,7 @@ type body struct {
 	// that the node has counted.
 	buffer            []byte
 	at, order, counts int
-	// ended is the reason that no more lines arrive.
+	// ended is the reason that no further lines arrive.
 	ended error
 }
 

@@ -102,7 +102,7 @@ func notNull(raw []byte, place string) error {
 	return nil
 }
 
-// misread rejects what jsonparts.Read did not accept, naming the field within place; it returns nil for nil.
+// misread rejects the input on which jsonparts.Read failed, naming the field within place; it returns nil for nil.
 func misread(err error, place string) error {
 	if err == nil {
 		return nil

@@ -122,7 +122,7 @@ func newLines(ctx huma.Context) *lines {
 func (l *lines) end() {
 	l.over.Store(true)
 	if !l.reading.TryLock() {
-		_ = l.control.SetReadDeadline(time.Unix(1, 0)) // no more data arrives
+		_ = l.control.SetReadDeadline(time.Unix(1, 0)) // no further data arrives
 		l.reading.Lock()
 	}
 	l.reading.Unlock()
