@@ -274,7 +274,7 @@ type ClusterCore interface {
 
 // SelfCore reports on the node that is asked: its figures, its events, the leader, and whether it may answer.
 type SelfCore interface {
-	// Recent returns the attempts that ended recently in each queue, as this node counted them.
+	// Recent returns the jobs that ended recently in each queue, as this node counted them.
 	Recent(ctx context.Context) map[rota.QueueName]peer.QueueRecent
 	// Stats returns this node's own figures, per second, or with coarse per minute.
 	Stats(ctx context.Context, coarse bool) (peer.Stats, error)

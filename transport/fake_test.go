@@ -123,7 +123,7 @@ func (l *lines) String() string {
 // fakeCore returns the results of its functions, or an echo of their arguments where none is set. A test sets what it
 // uses before the first call.
 type fakeCore struct {
-	// recent holds recently ended attempts, by queue.
+	// recent holds the recently ended jobs, by queue.
 	recent map[rota.QueueName]peer.QueueRecent
 	// ended lists the sessions that were signed out.
 	ended []string

@@ -102,8 +102,8 @@ func (r *Reader) Events(all []rota.ServedEvent) []rota.ServedEvent {
 	return some
 }
 
-// Queue reports whether a queue may be read. Its policy is readable if something in it is; its counters, which cover
-// all tenants, only if everything is.
+// Queue reports whether a queue may be read. Its policy is readable if something in it is. Its counters, which cover
+// all tenants, are kept only if everything in it is readable.
 func (r *Reader) Queue(q *rota.Queue) bool {
 	if r.Reads(Everything, q.Name) {
 		return true
